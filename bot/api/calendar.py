@@ -13,6 +13,7 @@ from bot.api.deps import Parts
 from bot.api.schemas_in import InputModel
 from bot.queries.calendar import (
     DEFAULT_DAYS,
+    MAX_LISTED_TIMES,
     CalendarDay,
     CalendarFreeze,
     UpcomingFires,
@@ -29,7 +30,13 @@ class UpcomingFiresOut(schemas.OutputModel):
     name: str
     request: str
     owner: str
-    times: Sequence[datetime.datetime]
+    times: Sequence[datetime.datetime] = Field(
+        description=f"The first due times, at most {MAX_LISTED_TIMES}."
+    )
+    count: int = Field(description="Number of all due times of the day.")
+    interval_seconds: int = Field(
+        description="Seconds between any two due times in a row; 0 if that differs."
+    )
     skipped: int = Field(description="Number of due times that a freeze skips.")
     freeze: str
 
@@ -41,6 +48,8 @@ class UpcomingFiresOut(schemas.OutputModel):
             request=fires.request,
             owner=fires.owner,
             times=[schemas.to_datetime(due) for due in fires.times],
+            count=fires.count,
+            interval_seconds=fires.interval // 1_000_000,
             skipped=fires.skipped,
             freeze=fires.freeze,
         )
@@ -82,9 +91,6 @@ class CalendarDayOut(schemas.OutputModel):
 
 class CalendarOut(schemas.OutputModel):
     days: Sequence[CalendarDayOut]
-    truncated_schedules: Sequence[str] = Field(
-        description="Schedules with too many due times to list all of them."
-    )
 
 
 class CalendarQuery(InputModel):
@@ -97,7 +103,4 @@ def get_calendar(
 ) -> CalendarOut:
     with parts.database.reading(caller.view_rights) as tx:
         calendar = build_calendar(tx, caller.policy, days=query.days)
-    return CalendarOut(
-        days=[CalendarDayOut.from_day(day) for day in calendar.days],
-        truncated_schedules=calendar.truncated_schedules,
-    )
+    return CalendarOut(days=[CalendarDayOut.from_day(day) for day in calendar])

@@ -49,7 +49,7 @@ class ComparedSectionOut(schemas.OutputModel):
 
 class ComparisonOut(schemas.OutputModel):
     left: schemas.RunOut | None = Field(
-        description="Null if there is no earlier similar run; then there are no sections."
+        description="Null if there is no earlier run of the same command, and then no sections."
     )
     right: schemas.RunOut
     differing: int = Field(description="Number of lines that differ in all sections.")

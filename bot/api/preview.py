@@ -31,6 +31,9 @@ class AreaPreviewOut(schemas.OutputModel):
     approvers: Sequence[str]
     policy_notes: Sequence[str] = Field(description="The descriptions of the rules that apply.")
     frozen: str = Field(description="The freeze that holds changes there now; empty if none.")
+    grant: str = Field(
+        description="The standing grant that replaces the approvals, in a sentence; empty if none."
+    )
     can_view: bool = Field(description="Whether the person may view such runs of other people.")
 
     @classmethod
@@ -45,6 +48,7 @@ class AreaPreviewOut(schemas.OutputModel):
             approvers=evaluation.approvers,
             policy_notes=evaluation.policy_notes,
             frozen=area.freeze,
+            grant=area.grant,
             can_view=evaluation.can_view,
         )
 

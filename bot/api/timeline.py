@@ -100,7 +100,10 @@ class SavedViewListOut(schemas.OutputModel):
 
 class ChangesQuery(InputModel):
     at: Timestamp | None = Field(None, description="Default: now.")
-    within: Word = Field("30 min", description="Such as 30m, 2 hours or 1 day.")
+    within: Word = Field(
+        times.DEFAULT_SPAN,
+        description="Time before and after `at`, such as 30m, 2 hours or 1 day.",
+    )
     host: Word = Field("*", description="Names or patterns, separated by spaces or commas.")
     limit: int = Field(50, ge=1, le=200, description="Number of changes.")
 

@@ -56,7 +56,7 @@ _RUN_FILTER_OPTIONS = ("area", "runbook", "state", "value", "search")
     help="Only runs whose values, result or output contain these words.",
 )
 @click.option("--around", default="", help="Changes around a time, most relevant first.")
-@click.option("--within", default="30m", show_default=True, help="Time before and after --around.")
+@click.option("--within", default="", help="Time before and after --around. Default: 1 h.")
 @limit_option(30, help_text="Number of entries.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 @pass_environment
@@ -168,7 +168,7 @@ def _print_timeline(
     from bot.audit import timeline
     from bot.model import times
 
-    at, span = times.parse_past_time(typed_time, now=tx.now), times.parse_span(typed_span)
+    at, span = times.parse_time_and_span(typed_time, typed_span, now=tx.now)
     changes = timeline.build_timeline(
         tx, at, span=span, host_pattern=host.lower() or "*", limit=limit
     )

@@ -22,7 +22,7 @@ _DIFF_SIGNS = {"changed": ("-", "+"), "left": ("-", "+"), "right": ("-", "+"), "
 @click.command("changed")
 @click.argument("when", default="")
 @click.option("--host", default="", help="One or more hosts: 'lb1 web*'.")
-@click.option("--within", default="1h", show_default=True, help="Time before and after WHEN.")
+@click.option("--within", default="", help="Time before and after WHEN. Default: 1 h.")
 @json_option
 @pass_service
 def list_changes(
@@ -30,15 +30,16 @@ def list_changes(
 ) -> None:
     """Show changes around WHEN with their approvers, most relevant first.
 
-    Default for WHEN: now. Times are UTC unless you add a zone.
+    WHEN 1h means the last hour, which is also the default. Times are UTC unless you add a zone.
 
     For example: keyturn changed 02:00 --host 'web*' --within 45m
     """
     from bot.model import times
 
-    result = service.get(
-        "/changes", at=parse_time_option(when, times.parse_past_time), host=host, within=within
-    )
+    if not within and times.is_recent_span(when):
+        when, within = "", when
+    at = parse_time_option(when, times.parse_past_time)
+    result = service.get("/changes", at=at, host=host, within=within or times.DEFAULT_SPAN)
     lines = [_format_event(one) for one in result["events"]]
     if result["omitted"]:
         lines.append(f"{result['omitted']} less relevant changes not shown")
@@ -64,7 +65,8 @@ def list_pending_runs(service: ServiceClient, *, as_json: bool) -> None:
 @json_option
 @pass_service
 def compare_runs(service: ServiceClient, *, numbers: tuple[int, ...], as_json: bool) -> None:
-    """Compare two runs line by line. With one RUN, compare it with the previous similar run.
+    """Compare two runs line by line. With one RUN, compare it with the previous run of the
+    same command.
 
     For example: keyturn compare 7 12
     """
@@ -88,7 +90,6 @@ def show_calendar(service: ServiceClient, *, days: int, as_json: bool) -> None:
     """List due times and freezes of the coming days, in UTC."""
     result = service.get("/calendar", days=days)
     lines = [line for day in result["days"] for line in _format_day(day)]
-    lines += [f"{name}: too many due times to list all" for name in result["truncated_schedules"]]
     print_result(result, lines, as_json=as_json, empty_message="No due times and no freezes.")
 
 
@@ -135,7 +136,7 @@ def _format_pending_run(run: Mapping[str, Any]) -> Iterator[str]:
 def _format_comparison(comparison: Mapping[str, Any]) -> Iterator[str]:
     left, right = comparison["left"], comparison["right"]
     if left is None:
-        yield f"No earlier run of {right['runbook']} on {right['host']}."
+        yield f"No earlier run of this command: {right['title']}."
         return
     yield f"- run {left['id']}: {left['title']}"
     yield f"+ run {right['id']}: {right['title']}"
@@ -166,10 +167,22 @@ def _format_day(day: Mapping[str, Any]) -> Iterator[str]:
         begins, ends = (freeze[name][11:16] for name in ("begins_at", "ends_at"))
         yield f"{day['date']}  {begins} to {ends}  freeze: {freeze['name']} ({areas})"
     for one in day["fires"]:
-        more = f" and {len(one['times']) - 1} more" if one["times"][1:] else ""
         skipped = f"; {one['skipped']} skipped: {one['freeze']}" if one["skipped"] else ""
-        when = f"{one['times'][0][11:16]}{more}"
+        when = _format_due_times(one)
         yield f"{day['date']}  {when}  {one['name']} (schedule {one['schedule']}){skipped}"
+
+
+def _format_due_times(fires: Mapping[str, Any]) -> str:
+    """Return `03:00`, `03:00, 15:00`, `00:00, every 5 min, 288 times` or `03:00 and 5 more`."""
+    from bot.model.times import format_span
+
+    first, *others = (due[11:16] for due in fires["times"])
+    if len(others) < 2:
+        return ", ".join([first, *others])
+    if fires["interval_seconds"]:
+        interval = format_span(fires["interval_seconds"] * 1_000_000)
+        return f"{first}, every {interval}, {fires['count']} times"
+    return f"{first} and {fires['count'] - 1} more"
 
 
 def _format_view(view: Mapping[str, Any]) -> str:

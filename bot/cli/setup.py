@@ -85,7 +85,11 @@ def create_sign_in_link(*, person: str, as_json: bool) -> None:
         with database.transaction() as tx:
             token = sessions.create_sign_in_link(tx, known.id)
             log.append_entry(tx, "sign-in link created", person=known.id, source="cli")
-    link = f"{settings.address}/sign-in/{token}"
+    link = f"{settings.here}/sign-in/{token}"
+    if not settings.base_url:
+        click.echo(
+            "KEYTURN_BASE_URL is not set, so this link may open on this machine only", err=True
+        )
     print_result({"person": known.id, "link": link}, [link], as_json=as_json)
 
 

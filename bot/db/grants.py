@@ -55,11 +55,13 @@ class Grant:
             and run.undo_of is None
             and run.timing is None
             and not run.origin.schedule_id
-            and fnmatchcase(run.host, self.hosts)
-            and all(
-                fnmatchcase(run.values.get(name, ""), pattern)
-                for name, pattern in self.values.items()
-            )
+            and self.covers_values(run.host, run.values)
+        )
+
+    def covers_values(self, host: str, values: Mapping[str, str]) -> bool:
+        """Return whether host and values match the patterns of the grant."""
+        return fnmatchcase(host, self.hosts) and all(
+            fnmatchcase(values.get(name, ""), pattern) for name, pattern in self.values.items()
         )
 
     @property

@@ -119,6 +119,13 @@ def find_run_numbers(tx: Transaction, run_filter: RunFilter, *, most: int) -> li
         run_filter = replace(run_filter, before=older)
 
 
+def list_request_times(tx: Transaction, run_filter: RunFilter, *, most: int) -> list[int]:
+    """Return when the newest matching runs were requested, in microseconds, the newest first."""
+    numbers, _ = find_page_numbers(tx, run_filter, most)
+    query = select(tables.run.c.requested_at).where(tables.run.c.id.in_(numbers))
+    return [*tx.sql.scalars(query.order_by(tables.run.c.id.desc()))]
+
+
 def find_page_numbers(
     tx: Transaction, run_filter: RunFilter, most: int
 ) -> tuple[list[int], int | None]:

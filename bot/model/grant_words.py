@@ -62,17 +62,26 @@ def parse_grant(text: str, *, now: int, zone: str = "UTC") -> NewGrant:
     typed = _GRANT_PATTERN.fullmatch(text.strip())
     if typed is None:
         raise RequestSyntaxError(f"Type it like this: {GRANT_SYNTAX}")
-    runbook, rest = request_form.find_runbook(request_form.split_words(typed["what"]))
-    if not rest:
-        raise RequestSyntaxError(f"The hosts are missing. Type it like this: {GRANT_SYNTAX}")
+    runbook, hosts, values = parse_granted_request(typed["what"])
     return NewGrant(
         person=typed["person"].lower(),
-        runbook=runbook.words,
-        hosts=rest[0].removeprefix("host="),
+        runbook=runbook,
+        hosts=hosts,
         per_hour=int(typed["per_hour"]),
         ends_at=_parse_deadline(typed["when"], now, zone),
-        values=parse_field_values(rest[1:]),
+        values=values,
     )
+
+
+def parse_granted_request(text: str) -> tuple[str, str, dict[str, str]]:
+    """Return runbook, host pattern and values of `abusers clear lb* table=http`.
+
+    Raises RequestSyntaxError.
+    """
+    runbook, rest = request_form.find_runbook(request_form.split_words(text))
+    if not rest:
+        raise RequestSyntaxError(f"The hosts are missing. Type it like this: {GRANT_SYNTAX}")
+    return runbook.words, rest[0].removeprefix("host="), parse_field_values(rest[1:])
 
 
 def parse_field_values(words: Sequence[str]) -> dict[str, str]:

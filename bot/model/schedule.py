@@ -6,12 +6,12 @@ a skipped time fires once, right after the gap; a repeated time fires once. Time
 since 1970, UTC.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from functools import cache
-from itertools import islice, pairwise
+from itertools import islice, pairwise, takewhile
 from typing import TypeVar
 from zoneinfo import ZoneInfo, available_timezones
 
@@ -63,6 +63,23 @@ class CronExpression:
             if due > microseconds:
                 yield due
 
+    def list_due_times_between(self, begin: int, end: int) -> list[int]:
+        """Return every due time after *begin* and before *end*, also of frequent expressions."""
+        minutes = sorted(self._create_iterator(begin).minutes)
+        minute, other_fields = self.cron.split(" ", 1)
+        # One due time an hour is iterated, and the minutes of that hour are added. A field that
+        # begins with * treats clock changes differently: `*/60` is minute 0 of such a field.
+        first = "*/60" if minute.startswith("*") else str(minutes[0])
+        hourly = CronExpression(f"{first} {other_fields}", self.zone).iterate_due_times(
+            begin - 3600 * _SECOND
+        )
+        return [
+            due
+            for hour in takewhile(lambda at: at < end, hourly)
+            for minute in minutes
+            if begin < (due := hour + (minute - minutes[0]) * 60 * _SECOND) < end
+        ]
+
     def list_due_times(self, microseconds: int, *, count: int = 1) -> list[int]:
         return list(islice(self.iterate_due_times(microseconds), count))
 
@@ -99,7 +116,7 @@ def parse_cron(cron: str, zone: str) -> CronExpression:
             "hour, day of the month, month, weekday, such as '0 3 1 * *'; or write @hourly, "
             "@daily, @weekly or @monthly"
         )
-    if zone not in _list_time_zones():
+    if zone not in list_time_zones():
         raise ScheduleError(
             f"unknown time zone {quote_text(zone)}: use one such as Europe/Amsterdam"
         )
@@ -115,7 +132,8 @@ def parse_cron(cron: str, zone: str) -> CronExpression:
 
 
 @cache
-def _list_time_zones() -> frozenset[str]:
+def list_time_zones() -> frozenset[str]:
+    """Return the names of all time zones."""
     return frozenset(available_timezones())
 
 
@@ -210,15 +228,9 @@ def parse_timing(
     name: str, settings: Mapping[str, str], *, zone: str, channel: str = ""
 ) -> ScheduleTiming:
     """Parse the settings of a timing. zone: used if none is set. Raises ScheduleError."""
-    if not name.strip() or len(name) > _MAX_NAME_LENGTH or not name.isprintable():
-        raise ScheduleError(f"give the schedule a name of at most {_MAX_NAME_LENGTH} characters")
-    unknown = next((key for key in settings if key not in SETTING_HINTS), None)
-    if unknown is not None:
-        raise ScheduleError(
-            f"unknown setting {quote_text(unknown)}: use one of {', '.join(SETTING_HINTS)}"
-        )
-    if "cron" not in settings:
-        raise ScheduleError(f"cron is missing: type cron=… with {SETTING_HINTS['cron']}")
+    problems = find_timing_problems(name, settings, zone=zone)
+    if problems:
+        raise ScheduleError("; ".join(problems.values()))
     return ScheduleTiming(
         name=name.strip(),
         cron_expression=parse_cron(settings["cron"], settings.get("zone") or zone),
@@ -228,6 +240,32 @@ def parse_timing(
         notify_when=_parse_choice(NotifyWhen, "notify", settings.get("notify") or "changes"),
         channel=channel,
     )
+
+
+def find_timing_problems(name: str, settings: Mapping[str, str], *, zone: str) -> dict[str, str]:
+    """Return what is wrong with a timing, by setting, and with its `name`."""
+    problems: dict[str, str] = {}
+    if not name.strip() or len(name) > _MAX_NAME_LENGTH or not name.isprintable():
+        problems["name"] = f"give the schedule a name of at most {_MAX_NAME_LENGTH} characters"
+    for unknown in settings.keys() - SETTING_HINTS:
+        listed = ", ".join(SETTING_HINTS)
+        problems[unknown] = f"unknown setting {quote_text(unknown)}: use one of {listed}"
+    if "cron" not in settings:
+        problems["cron"] = f"cron is missing: type cron=… with {SETTING_HINTS['cron']}"
+    parsers: Mapping[str, Callable[[str], object]] = {
+        "cron": lambda word: parse_cron(word, "UTC"),
+        "zone": lambda word: parse_cron("@daily", word),
+        "overlap": lambda word: _parse_choice(Overlap, "overlap", word),
+        "catch-up": _parse_catch_up,
+        "spread": lambda word: _parse_number("spread", word, _MAX_SPREAD_MINUTES),
+        "notify": lambda word: _parse_choice(NotifyWhen, "notify", word),
+    }
+    for setting, word in {"zone": zone, **settings}.items():
+        try:
+            parsers.get(setting, str)(word)
+        except ScheduleError as error:
+            problems[setting] = str(error)
+    return problems
 
 
 def _parse_catch_up(word: str) -> int:

@@ -199,6 +199,32 @@ def parse_past_time(text: str, *, now: int, zone: str = "UTC") -> int:
     return at
 
 
+DEFAULT_SPAN = "1 h"
+
+
+def parse_time_and_span(when: str, within: str, *, now: int, zone: str = "UTC") -> tuple[int, int]:
+    """Return a time in the past and the span before and after it, in microseconds.
+
+    Args:
+        when: `02:00`, `2 hours ago`; "" for now. `2 h` is the last two hours: now, and this span.
+        within: The span; "" for the default, an hour.
+        zone: Used if the text has none.
+
+    Raises:
+        InvalidTimeError: One of the texts is invalid.
+    """
+    if not within and is_recent_span(when):
+        return now, parse_span(when)
+    at = parse_past_time(when, now=now, zone=zone) if when else now
+    return at, parse_span(within or DEFAULT_SPAN)
+
+
+def is_recent_span(text: str) -> bool:
+    """Return whether a text is a span that ends now, such as `2 h` or `last 2 hours`."""
+    match = _PAST_SPAN_REGEX.fullmatch(" ".join(text.split()))
+    return match is not None and match[3] is None
+
+
 def parse_earliest_time(text: str, *, now: int, zone: str = "UTC") -> int:
     """Return the first microsecond of a time, like parse_past_time(), also in the future."""
     return _parse_bounds(text, now, zone)[0]

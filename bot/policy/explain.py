@@ -3,8 +3,8 @@
 A check on hosts of several areas is one request, so it has one answer for all of them.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from bot.model import host_patterns, request_form
@@ -111,6 +111,8 @@ class PreviewQuestion:
 
     runbook: type[AnyRunbook]
     hosts: Sequence[str]
+    values: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Values by field, as far as they are known."""
 
 
 @dataclass(frozen=True)
@@ -125,6 +127,10 @@ class AreaEvaluation:
     """The decision if a step has no undo, where it differs."""
     freeze: str = ""
     """The freeze that holds changes there now, in words; "" without one."""
+    grant: str = ""
+    """The standing grant that replaces the approval, in a sentence; "" without one."""
+    request: PolicyRequest | None = None
+    """The request that was evaluated."""
 
 
 @dataclass(frozen=True)
@@ -144,7 +150,9 @@ class Preview:
     @property
     def needs_no_approval(self) -> bool:
         """Whether the request would run without any approval."""
-        return not any(answer.evaluation.required_approvals for answer in self.areas)
+        return not any(
+            answer.evaluation.required_approvals and not answer.grant for answer in self.areas
+        )
 
     def describe(self, *, subject: str = "You") -> list[str]:
         """Return the preview in sentences. subject: the person's name, or `You`."""
@@ -170,6 +178,7 @@ class Preview:
                     "area": answer.area,
                     "hosts": answer.hosts,
                     "freeze": answer.freeze,
+                    "grant": answer.grant,
                     "evaluation": vars(answer.evaluation),
                     "if_irreversible": answer.if_irreversible and vars(answer.if_irreversible),
                 }
@@ -181,7 +190,7 @@ class Preview:
 def parse_preview_question(policy: Policy, words: Sequence[str]) -> PreviewQuestion:
     """Parse `abusers clear lb1`, `… lb*`, `… @haproxy`, `… lb1,lb2` or `… lb1 lb2`.
 
-    Words after the hosts, such as the values of a request, are ignored.
+    Values are known if the words are a complete request.
 
     Raises:
         RequestSyntaxError: There is no such runbook or host, or no host is given.
@@ -203,7 +212,15 @@ def parse_preview_question(policy: Policy, words: Sequence[str]) -> PreviewQuest
         for word in host_words
         for name in _resolve_hosts(word, policy.inventory, suitable, tag)
     ]
-    return PreviewQuestion(runbook, tuple(dict.fromkeys(hosts)))
+    return PreviewQuestion(runbook, tuple(dict.fromkeys(hosts)), _parse_values(runbook, rest))
+
+
+def _parse_values(runbook: type[AnyRunbook], words: Sequence[str]) -> dict[str, str]:
+    """Return the values of a complete request; none of an incomplete one."""
+    try:
+        return request_form.get_field_texts(request_form.parse_request(runbook, words))
+    except RequestSyntaxError:
+        return {}
 
 
 def _resolve_hosts(
@@ -269,7 +286,7 @@ def _evaluate_area(policy: Policy, request: PolicyRequest) -> AreaEvaluation:
     area = policy.join_area_titles(sorted({policy.get_area(host).name for host in hosts}))
     evaluation = evaluate_request(policy, request)
     if request.kind == "check":
-        return AreaEvaluation(area, hosts, evaluation)
+        return AreaEvaluation(area, hosts, evaluation, request=request)
     irreversible = evaluate_request(policy, replace(request, reversible=False))
     differs = replace(irreversible, reversible=True) != evaluation
     return AreaEvaluation(
@@ -278,11 +295,14 @@ def _evaluate_area(policy: Policy, request: PolicyRequest) -> AreaEvaluation:
         evaluation,
         if_irreversible=irreversible if differs and request.reversible else None,
         freeze=policy.describe_freeze(host=request.host, runbook=request.runbook, now=request.now),
+        request=request,
     )
 
 
 def _describe_area(area: AreaEvaluation, *, subject: str, usual_wait: int | None) -> list[str]:
     sentences = area.evaluation.describe(usual_wait=usual_wait, subject=subject)
+    if area.grant:
+        sentences = [area.grant]
     if area.if_irreversible is not None:
         first = area.if_irreversible.describe(subject=subject)[0]
         sentences.append(f"If a step is irreversible: {first[:1].lower()}{first[1:]}")

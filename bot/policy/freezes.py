@@ -52,11 +52,15 @@ class Freeze(BaseModel):
             raise ValueError("until must be after from")
         return self
 
+    def holds(self, *, area: str, runbook: str) -> bool:
+        """Return whether the freeze, while it is active, holds this runbook in this area."""
+        return (not self.areas or area in self.areas) and not any(
+            fnmatchcase(runbook, pattern) for pattern in self.but
+        )
+
     def get_end_if_active(self, *, area: str, runbook: str, now: datetime) -> datetime | None:
         """Return when the freeze ends if it holds this runbook in this area now, else None."""
-        if self.areas and area not in self.areas:
-            return None
-        if any(fnmatchcase(runbook, pattern) for pattern in self.but):
+        if not self.holds(area=area, runbook=runbook):
             return None
         return next((end for begin, end in self._iterate_periods(now) if begin <= now < end), None)
 

@@ -15,8 +15,8 @@ from bot.model.run import Decision, Run, StepRecord, StepState
 _MAX_LINES = 600
 # So many equal lines are shown around each difference; the others are folded.
 _CONTEXT_LINES = 3
-# How many earlier runs are searched for one with the same values.
-_MAX_EARLIER_RUNS = 50
+# How many earlier runs of the runbook are searched for one with the same values.
+_MAX_EARLIER_RUNS = 500
 
 
 @dataclass(frozen=True)
@@ -66,24 +66,32 @@ class ComparedSection:
 def find_runs_to_compare(
     tx: Transaction, right_id: int, left_id: int | None, *, name_person: Callable[[str], str]
 ) -> tuple[ComparedRun | None, ComparedRun]:
-    """Return the left and the right run; without *left_id*, the most similar earlier run.
+    """Return the left and the right run; without *left_id*, the previous run of the same command.
 
     Raises NoSuchRun.
     """
     right = runs.get_run(tx, right_id)
-    left = _find_similar_earlier_run(tx, right) if left_id is None else runs.get_run(tx, left_id)
+    left = _find_previous_run(tx, right) if left_id is None else runs.get_run(tx, left_id)
     return left and _load_compared_run(tx, left, name_person), _load_compared_run(
         tx, right, name_person
     )
 
 
-def _find_similar_earlier_run(tx: Transaction, run: Run) -> Run | None:
-    """Return the newest earlier run of the runbook on the host, with the same values if any."""
-    wanted = RunFilter(host=run.host, runbook=run.runbook, before=run.id)
-    found = search.find_newest_runs(tx, wanted, most=_MAX_EARLIER_RUNS)
-    same = [each for each in found if dict(each.values) == dict(run.values)]
-    chosen = next(iter(same or found), None)
-    return chosen and runs.get_run(tx, chosen.id)
+def _find_previous_run(tx: Transaction, run: Run) -> Run | None:
+    """Return the newest earlier run of the same runbook, hosts and values.
+
+    A parent run is compared with a parent run, and a child run with a child run.
+    """
+    wanted = RunFilter(host=None if run.hosts else run.host, runbook=run.runbook, before=run.id)
+    numbers = search.find_run_numbers(tx, wanted, most=_MAX_EARLIER_RUNS)
+    command = _get_command(run)
+    earlier = (one for one in runs.list_runs(tx, numbers) if _get_command(one) == command)
+    found = max(earlier, key=lambda one: one.id, default=None)
+    return found and runs.get_run(tx, found.id)
+
+
+def _get_command(run: Run) -> tuple[bool, frozenset[str], dict[str, str]]:
+    return run.parent is not None, frozenset(run.hosts), dict(run.values)
 
 
 def _load_compared_run(
@@ -173,7 +181,7 @@ def _render_plan(compared: ComparedRun) -> Iterator[str]:
         yield f"   before: {step.before}"
         yield f"   after: {step.after}"
         yield f"   runs: {step.command}"
-        yield f"   undo: {step.undo if step.undo is not None else step.no_undo_reason}"
+        yield f"   undo: {step.undo}" if step.undo else f"   no undo: {step.no_undo_reason}"
 
 
 def _render_decisions(compared: ComparedRun) -> Iterator[str]:

@@ -1,19 +1,23 @@
 """Preview a request: what it would need, without making it."""
 
-from bot.db import stats
+from dataclasses import replace
+
+from bot.db import grants, stats
 from bot.db.database import Transaction
-from bot.policy import Policy
-from bot.policy.explain import Preview, PreviewQuestion, evaluate_preview
+from bot.policy import Policy, PolicyRequest, Ruling
+from bot.policy.explain import AreaEvaluation, Preview, PreviewQuestion, evaluate_preview
+from bot.policy.grants import get_grant_obstacle
 from bot.queries import approval_count
+from bot.queries.delegation_rules import list_active_delegates
 from runbooks._catalogue import get_kind
 
 
 def preview_request(
     tx: Transaction, policy: Policy, question: PreviewQuestion, *, person: str, source: str
 ) -> Preview:
-    """Return what a request by this person would need."""
+    """Return what a request by this person would need, with delegations and standing grants."""
     words = question.runbook.words
-    return evaluate_preview(
+    preview = evaluate_preview(
         policy,
         question,
         person=person,
@@ -22,6 +26,50 @@ def preview_request(
         is_first_success=approval_count.is_first_success(tx, policy, person=person, runbook=words),
         usual_wait=stats.get_usual_wait(tx, words),
     )
+    areas = [_add_stored_rights(tx, policy, question, area) for area in preview.areas]
+    return replace(preview, areas=areas)
+
+
+def _add_stored_rights(
+    tx: Transaction, policy: Policy, question: PreviewQuestion, area: AreaEvaluation
+) -> AreaEvaluation:
+    """Add the delegates who can approve, and the grant that replaces the approval."""
+    if area.request is None or not area.evaluation.required_approvals:
+        return area
+    ruling = policy.get_request_ruling(area.request)
+    delegates = [
+        f"{policy.get_person_name(person)} on behalf of {policy.get_person_name(delegator)}"
+        for person, delegator in list_active_delegates(tx, policy, area.request, ruling)
+    ]
+    evaluation = replace(area.evaluation, approvers=[*area.evaluation.approvers, *delegates])
+    grant = _describe_grant(tx, policy, question, area.request, ruling)
+    return replace(area, evaluation=evaluation, grant=grant)
+
+
+def _describe_grant(
+    tx: Transaction,
+    policy: Policy,
+    question: PreviewQuestion,
+    request: PolicyRequest,
+    ruling: Ruling,
+) -> str:
+    """Return the grant that would replace the approval now, in a sentence; "" without one."""
+    if len(question.hosts) != 1:
+        return ""
+    person, words = request.requested_by, request.runbook
+    for grant in grants.list_active_grants(tx, person=person, words=words):
+        left = grants.count_uses_left(tx, grant)
+        if (
+            left
+            and grant.covers_values(request.host, question.values)
+            and not get_grant_obstacle(policy, request, ruling, grant.granted_by)
+        ):
+            giver = policy.get_person_name(grant.granted_by)
+            return (
+                f"Runs without another approval: standing grant {grant.id} by {giver}, "
+                f"{left} of {grant.per_hour} uses left this hour."
+            )
+    return ""
 
 
 def preview_without_database(

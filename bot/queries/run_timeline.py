@@ -52,6 +52,74 @@ def get_entry_facts(entry: Entry) -> Mapping[str, Any]:
     return cast("Mapping[str, Any]", facts) if isinstance(facts, dict) else {"body": entry.body}
 
 
+# Names of facts for people, where the name itself is not plain. One table for pages and exports.
+_FACT_LABELS: Mapping[str, str] = {
+    "approver_groups": "Approvals from",
+    "catch_up": "Missed runs to catch up",
+    "created_at": "Created",
+    "cron": "Cron expression",
+    "digest": "Plan digest",
+    "ends_at": "Ends",
+    "exit_status": "Exit status",
+    "factor": "Second factor",
+    "fence": "Fencing token",
+    "fired_run": "Run",
+    "from_": "From",
+    "granted_by": "Granted by",
+    "granted_to": "Granted to",
+    "guard_override": "Guard override",
+    "healthy": "No problem found",
+    "lapses_at": "Approval of the schedule ends",
+    "legs": "Redundant parts",
+    "on_behalf_of": "On behalf of",
+    "per_hour": "Uses per hour",
+    "replaces": "Replaces schedule",
+    "required_approvals": "Approvals needed",
+    "spread": "Spread (minutes)",
+    "undo_of": "Undo of run",
+    "what": "Request",
+}
+# Facts whose values are ids of people.
+_PERSON_FACTS = frozenset(
+    {
+        *("approvers", "banned_by", "banned_person", "delegate", "delegator", "editors"),
+        *("granted_by", "granted_to", "on_behalf_of", "owner", "requested_by", "stopped_by"),
+    }
+)
+
+# Facts that are shown only when an entry is unfolded.
+_UNSUMMARISED = _HIDDEN_FACTS | {"approver_groups", "area", "digest", "body"}
+
+
+def get_fact_label(name: str) -> str:
+    """Return the name of a fact for people: `Approvals needed`."""
+    return _FACT_LABELS.get(name, name.strip("_").replace("_", " ").capitalize())
+
+
+def describe_fact(name: str, fact: object, name_person: NamePerson) -> str:
+    """Return the value of a fact for people, with the names of people instead of their ids."""
+    if name in _PERSON_FACTS and isinstance(fact, str):
+        return name_person(fact)
+    if name in _PERSON_FACTS and isinstance(fact, list):
+        return ", ".join(name_person(str(one)) for one in cast("list[object]", fact))
+    if isinstance(fact, bool):
+        return "yes" if fact else "no"
+    if name == "timing" and isinstance(fact, Mapping):
+        timing = cast("Mapping[str, object]", fact)
+        return "; ".join(f"{get_fact_label(key)}: {timing[key]}" for key in timing)
+    return format_fact(fact)
+
+
+def summarise_facts(entry: Entry, name_person: NamePerson) -> str:
+    """Return the host and the short facts of an entry on one line; ids and plans are left out."""
+    parts = [entry.host] if entry.host else []
+    for name, fact in get_entry_facts(entry).items():
+        text = describe_fact(name, fact, name_person)
+        if fact not in ("", None, [], {}) and name not in _UNSUMMARISED and "\n" not in text:
+            parts.append(f"{get_fact_label(name)}: {text}")
+    return " · ".join(parts)
+
+
 def format_fact(fact: object) -> str:
     """Format one fact for people: short ones on one line, others as indented JSON."""
     if isinstance(fact, str):

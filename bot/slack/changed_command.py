@@ -23,7 +23,6 @@ from bot.slack.blocks import (
 )
 
 _MAX_EVENTS = 20
-_DEFAULT_RANGE = 1_800_000_000
 
 
 def answer_changed_command(
@@ -39,7 +38,7 @@ def answer_changed_command(
     Args:
         database: where the runs and the change log are.
         view_rights: what the requester may view.
-        typed: the text behind `changed`. Range and hosts default to 30 minutes and all.
+        typed: the text behind `changed`. Without it, the last hour.
         zone: the requester's time zone.
         person_names: names by person id.
 
@@ -48,13 +47,16 @@ def answer_changed_command(
     """
     with database.reading(view_rights) as tx:
         try:
-            at, within, host = _parse_changed_command(typed.split(), tx.now, zone)
+            now = tx.now
+            at, within, host = _parse_changed_command(typed.split(), now, zone)
         except InvalidTimeError as error:
             raise InvalidRequestError(str(error)) from None
         shown = timeline.build_timeline(tx, at, span=within, host_pattern=host, limit=_MAX_EVENTS)
         allowed = timeline.list_approvals(tx, shown.events)
     where = "" if host == "*" else f" on {host}"
-    first, last = (times.format_timestamp(one, zone) for one in (at - within, at + within))
+    first, last = (
+        times.format_timestamp(one, zone) for one in (at - within, min(at + within, now))
+    )
     title = f"Between {first} and {last}{'' if zone == 'UTC' else f' {zone}'}{where}"
     if not shown.events:
         return Message(
@@ -101,24 +103,16 @@ def _describe_omitted(timeline_shown: Timeline, at: int, time_range: int, zone: 
 
 def _parse_changed_command(typed_words: list[str], now: int, zone: str) -> tuple[int, int, str]:
     """Return time, range and host pattern; a last word that is not a time is the pattern."""
-    within, rest = _DEFAULT_RANGE, list[str]()
-    for word in typed_words:
-        if word[0] in "±+":
-            within = times.parse_span(word)
-        else:
-            rest.append(word)
-    if not rest:
-        raise InvalidTimeError(
-            f"the time is missing: type {times.PAST_EXAMPLES}, then ±30m, then a host"
-        )
+    within = "".join(word for word in typed_words if word[0] in "±+")
+    rest = [word for word in typed_words if word[0] not in "±+"]
     try:
-        return times.parse_past_time(" ".join(rest), now=now, zone=zone), within, "*"
+        return *times.parse_time_and_span(" ".join(rest), within, now=now, zone=zone), "*"
     except InvalidTimeError:
         # Names of hosts have no such character: this is a malformed time or an unknown zone.
         if len(rest) == 1 or {":", "/"} & set(rest[-1]):
             raise
-        at = times.parse_past_time(" ".join(rest[:-1]), now=now, zone=zone)
-        return at, within, rest[-1].lower()
+        at, span = times.parse_time_and_span(" ".join(rest[:-1]), within, now=now, zone=zone)
+        return at, span, rest[-1].lower()
 
 
 def _format_event(

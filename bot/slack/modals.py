@@ -567,7 +567,8 @@ class RequestForms:
             tag: [found.name for found in policy.inventory.list_tagged(tag or None)]
             for tag in tags
         }
-        preview = list(self._list_preview_sentences(policy, runbook, host, person)) if host else []
+        question = PreviewQuestion(runbook, (host,), dict(initial_values))
+        preview = list(self._list_preview_sentences(policy, question, person)) if host else []
         if resubmitted and resubmitted.hosts:
             preview.append(_describe_request_for_all_hosts(resubmitted))
         return render_form(
@@ -585,10 +586,9 @@ class RequestForms:
             return runs.get_run(tx, int(number))
 
     def _list_preview_sentences(
-        self, policy: Policy, runbook: type[AnyRunbook], host: str, person: str
+        self, policy: Policy, question: PreviewQuestion, person: str
     ) -> Sequence[str]:
         with self._database.reading(policy.get_view_rights(person)) as tx:
-            question = PreviewQuestion(runbook, (host,))
             return preview_request(tx, policy, question, person=person, source=_SOURCE).describe()
 
     def _build_chooser_for_text(self, message_text: str, person: str, channel: str) -> View:

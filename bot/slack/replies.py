@@ -35,7 +35,7 @@ _COMMAND_HELP = (
     ("help WORDS", "what you can request, or the details of one runbook or command"),
     ("privately WORDS HOST…", "a check that only you see in chat; log and web pages record it"),
     ("runs [HOST] [TEXT]", "the newest runs, on a host, or with a text such as 203.0.113.9"),
-    ("changed 02:00 ±30m [HOST]", "what changed around that time, on a host or on web*"),
+    ("changed 1h|02:00 [±30m] [HOST]", "what changed in the last hour, or around 02:00"),
     ("run N", "show a run"),
     ("approve N PLAN", "approve a run; PLAN is the ten characters on its card"),
     ("deny N REASON", "deny a request before anything is sent"),

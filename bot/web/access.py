@@ -1,13 +1,16 @@
 """Access page: delegations and standing grants that the user gave or received."""
 
 from collections.abc import Callable, Mapping
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Request, Response
 from fastapi.responses import RedirectResponse
 
 from bot.db import delegations, grants
 from bot.model import grant_words
+from bot.model.grant_words import NewGrant
+from bot.model.request_form import RequestSyntaxError
+from bot.model.times import InvalidTimeError, parse_deadline
 from bot.web.auth import CurrentUser, User
 from bot.web.deps import WebDependencies, WebDeps
 from bot.web.form_values import FormValues
@@ -17,6 +20,8 @@ from bot.web.templating import render_page
 router = APIRouter(prefix="/access")
 
 RecordIdPath = Annotated[int, Path(ge=1, le=2_147_483_647)]
+# Parses a field from its text, the current time in microseconds, and the reader's time zone.
+_FieldParser = Callable[[str, int, str], Any]
 _DONE_NOTICES: Mapping[str, str] = {
     "delegated": "The delegation is active. Each decision is recorded as made on your behalf.",
     "granted": "The standing grant is active. Each use is counted and logged.",
@@ -35,14 +40,12 @@ def create_delegation(
     request: Request, deps: WebDeps, user: CurrentUser, form: FormValues
 ) -> Response:
     def act(now: int) -> None:
-        area = f" for {form['area']}" if form.get("area") else ""
-        typed = f"to {form.get('person', '')} until {form.get('until', '')}{area}"
-        delegation = grant_words.parse_delegation(typed, now=now, zone=form.get("zone") or "UTC")
+        parsed = _parse_fields(form, now, _DELEGATION_PARSERS)
         deps.workflow.delegations_and_grants.create_delegation(
             delegator=user.id,
-            delegate=delegation.delegate,
-            ends_at=delegation.ends_at,
-            area=delegation.area,
+            delegate=parsed["person"],
+            ends_at=parsed["until"],
+            area=form.get("area", ""),
             reason=form.get("reason", ""),
             source="web",
         )
@@ -53,11 +56,16 @@ def create_delegation(
 @router.post("/grants")
 def create_grant(request: Request, deps: WebDeps, user: CurrentUser, form: FormValues) -> Response:
     def act(now: int) -> None:
-        typed = (
-            f"{form.get('person', '')} {form.get('what', '')} {form.get('per_hour', '')} an hour "
-            f"until {form.get('until', '')}"
+        parsed = _parse_fields(form, now, _GRANT_PARSERS)
+        runbook, hosts, values = parsed["what"]
+        grant = NewGrant(
+            person=parsed["person"],
+            runbook=runbook,
+            hosts=hosts,
+            values=values,
+            per_hour=parsed["per_hour"],
+            ends_at=parsed["until"],
         )
-        grant = grant_words.parse_grant(typed, now=now, zone=form.get("zone") or "UTC")
         reason = form.get("reason", "")
         deps.workflow.delegations_and_grants.create_grant(
             grant, granted_by=user.id, reason=reason, source="web"
@@ -86,6 +94,59 @@ def revoke_grant(
     return _perform_and_redirect(request, deps, user, act, "ended", {})
 
 
+class _InvalidFormError(RequestSyntaxError):
+    """Fields of a form are invalid. problems: by field."""
+
+    def __init__(self, problems: Mapping[str, str]) -> None:
+        super().__init__("Fix the marked fields.")
+        self.problems = problems
+
+
+def _parse_fields(
+    form: Mapping[str, str], now: int, parsers: Mapping[str, _FieldParser]
+) -> dict[str, Any]:
+    """Return the parsed fields. Raises _InvalidFormError with the problems of all of them."""
+    parsed: dict[str, Any] = {}
+    problems: dict[str, str] = {}
+    for name, parse in parsers.items():
+        try:
+            parsed[name] = parse(form.get(name, "").strip(), now, form.get("zone") or "UTC")
+        except (RequestSyntaxError, InvalidTimeError) as error:
+            problems[name] = str(error)
+    if problems:
+        raise _InvalidFormError(problems)
+    return parsed
+
+
+def _parse_person(text: str, _now: int, _zone: str) -> str:
+    if not text:
+        raise RequestSyntaxError("choose a person")
+    return text
+
+
+def _parse_until(text: str, now: int, zone: str) -> int:
+    return parse_deadline(text, now=now, zone=zone)
+
+
+def _parse_per_hour(text: str, _now: int, _zone: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) <= 4):
+        raise RequestSyntaxError("type a whole number")
+    return int(text)
+
+
+def _parse_granted_request(text: str, _now: int, _zone: str) -> tuple[str, str, dict[str, str]]:
+    return grant_words.parse_granted_request(text)
+
+
+_DELEGATION_PARSERS: Mapping[str, _FieldParser] = {"person": _parse_person, "until": _parse_until}
+_GRANT_PARSERS: Mapping[str, _FieldParser] = {
+    "person": _parse_person,
+    "what": _parse_granted_request,
+    "per_hour": _parse_per_hour,
+    "until": _parse_until,
+}
+
+
 def _perform_and_redirect(
     request: Request,
     deps: WebDependencies,
@@ -101,7 +162,7 @@ def _perform_and_redirect(
         action(now)
     except REFUSALS as error:
         return _render_page(
-            request, deps, user, status=get_http_status(error), alert=str(error), typed=typed
+            request, deps, user, status=get_http_status(error), refusal=error, typed=typed
         )
     return RedirectResponse(f"/access?done={outcome}", 303)
 
@@ -112,7 +173,7 @@ def _render_page(
     user: User,
     *,
     status: int = 200,
-    alert: str = "",
+    refusal: Exception | None = None,
     notice: str = "",
     typed: Mapping[str, str] | None = None,
 ) -> Response:
@@ -124,7 +185,8 @@ def _render_page(
             request,
             "access.html",
             status=status,
-            alert=alert,
+            alert=str(refusal or ""),
+            problems=refusal.problems if isinstance(refusal, _InvalidFormError) else {},
             notice=notice,
             typed=typed or {},
             owned=owned,

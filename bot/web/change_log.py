@@ -21,8 +21,9 @@ from bot.web.auth import CurrentUser, User, open_visit
 from bot.web.deps import WebDependencies, WebDeps
 from bot.web.errors import render_refusal
 from bot.web.filter_choices import list_choices
+from bot.web.histogram import MAX_COUNTED, build_histogram
 from bot.web.run_filter import FILTER_NAMES, TypedFilter, parse_filters
-from bot.web.templating import render_page
+from bot.web.templating import get_reader_zone, render_page
 from connectors.command import InvisibleCharacterError, refuse_invisible
 
 router = APIRouter()
@@ -60,6 +61,29 @@ class _LogPage:
 @router.get("/changelog")
 def show_log(request: Request, before: BeforeQuery = None) -> Response:
     return _render_page(request, before=before)
+
+
+@router.get("/changelog/histogram")
+def show_histogram(request: Request) -> Response:
+    """Return the histogram of the newest matching entries, as a part of the page."""
+    with open_visit(request) as (_, tx):
+        log_page = _read_log_page(request, tx, None, size=MAX_COUNTED - 1)
+        now = tx.now
+    found = log_page.entry_filter
+    zone = get_reader_zone(request)
+
+    def build_url(since: str, until: str) -> str:
+        period = {"since": since, "until": until, "zone": zone}
+        return f"/changelog?{urlencode({**log_page.typed, **period})}"
+
+    histogram = build_histogram(
+        [entry.at for entry in log_page.entries],
+        until=min(found.until or now, now) if found else now,
+        zone=zone,
+        noun="entry",
+        build_url=build_url,
+    )
+    return render_page(request, "histogram.html", histogram=histogram)
 
 
 @router.get("/changelog.csv")
@@ -127,6 +151,7 @@ def _render_page(
         verification=verification_result,
         older=log_page.build_url(before=log_page.next_before) if log_page.next_before else "",
         newest=log_page.build_url(),
+        query=urlencode(log_page.typed),
         files={
             form: log_page.build_url(before=before, extension=f".{form}")
             for form in ("csv", "json")
@@ -138,15 +163,17 @@ def _render_page(
     )
 
 
-def _read_log_page(request: Request, tx: Transaction, before: int | None) -> _LogPage:
+def _read_log_page(
+    request: Request, tx: Transaction, before: int | None, *, size: int = _PAGE_SIZE
+) -> _LogPage:
     filters = parse_filters(request.query_params, now=tx.now)
     kind = request.query_params.get("kind", "").strip()[:40]
     typed = {**filters.typed, **({"kind": kind} if kind else {})}
     problems = dict(filters.problems) | _find_text_problems(kind)
     # An invalid filter matches nothing: ignoring it would show misleading results.
     entry_filter = None if problems else _build_entry_filter(filters, kind, before)
-    found = query.get_log_page(tx, entry_filter, limit=_PAGE_SIZE + 1)
-    entries = found.entries[:_PAGE_SIZE]
+    found = query.get_log_page(tx, entry_filter, limit=size + 1)
+    entries = found.entries[:size]
     older = entries[-1].seq if len(found.entries) > len(entries) else None
     return _LogPage(typed, problems, entry_filter, entries, older, found.head, found.kinds)
 

@@ -86,6 +86,7 @@ def show_changes(
         problems=problems,
         events=events,
         at=time,
+        now=now,
         span=span,
         omitted=omitted,
         searched=searched_span,
@@ -98,19 +99,21 @@ def _parse_typed_times(
 ) -> tuple[int, int]:
     """Return the time and the span in microseconds, and add problems by field."""
     zone = typed["zone"] or "UTC"
-    at, span = now, times.parse_span("30 min" if typed["at"] else "1 h")
+    at, span = now, times.parse_span(times.DEFAULT_SPAN)
     try:
         refuse_invisible(typed["host"])
     except InvisibleCharacterError as error:
         problems["hosts"] = str(error)
     try:
-        at = times.parse_past_time(typed["at"], now=now, zone=zone) if typed["at"] else now
-    except InvalidTimeError as error:
-        problems["time"] = str(error)
-    try:
-        span = times.parse_span(typed["within"]) if typed["within"] else span
+        times.parse_span(typed["within"] or times.DEFAULT_SPAN)
     except InvalidTimeError as error:
         problems["within"] = str(error)
+    try:
+        # An invalid span is reported above, and here replaced, so that both problems are shown.
+        within = "" if "within" in problems else typed["within"]
+        at, span = times.parse_time_and_span(typed["at"], within, now=now, zone=zone)
+    except InvalidTimeError as error:
+        problems["time"] = str(error)
     return at, span
 
 

@@ -1,5 +1,6 @@
 """Compare page: two runs side by side."""
 
+from collections.abc import Sequence
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
@@ -8,10 +9,14 @@ from bot.db.runs import NoSuchRun
 from bot.queries.compare import compare_runs, find_runs_to_compare
 from bot.web.auth import CurrentUser
 from bot.web.deps import WebDeps
+from bot.web.errors import render_refusal
 from bot.web.templating import render_page
 
 router = APIRouter()
 
+RunIdsQuery = Annotated[
+    Sequence[Annotated[int, Query(ge=1, le=2_147_483_647)]], Query(max_length=100)
+]
 RunIdQuery = Annotated[int | None, Query(ge=1, le=2_147_483_647)]
 
 
@@ -22,8 +27,16 @@ def compare_runs_page(
     user: CurrentUser,
     b: RunIdQuery = None,
     a: RunIdQuery = None,
+    run: RunIdsQuery = (),
 ) -> Response:
-    """Show run *b* on the right and run *a*, or the previous similar run, on the left."""
+    """Show run *b* on the right and run *a*, or the previous run of its command, on the left.
+
+    run: the two runs, if they were selected in a list.
+    """
+    if run and len(run) != 2:
+        return render_refusal(request, 422, f"Select two runs to compare, not {len(run)}.")
+    if run:
+        a, b = sorted(run)
     if b is None:
         raise NoSuchRun("run number is missing: add ?a=1&b=2 to the address")
     with deps.database.reading(user.view_rights) as tx:

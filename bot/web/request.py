@@ -8,11 +8,11 @@ from typing import Annotated
 from fastapi import APIRouter, HTTPException, Query, Request, Response
 from fastapi.responses import RedirectResponse
 
-from bot.model import request_form
-from bot.model.request_form import FormField, InvalidValuesError
+from bot.model import host_patterns, request_form
+from bot.model.request_form import FormField, InvalidValuesError, RequestSyntaxError
 from bot.model.run import RequestOrigin, Run
 from bot.model.runbook_info import RunbookInfo, list_runbook_info
-from bot.policy.explain import PreviewQuestion
+from bot.policy.explain import PreviewQuestion, parse_preview_question
 from bot.queries.form_options import list_requestable_hosts
 from bot.queries.preview import preview_request
 from bot.web.auth import CurrentUser, User
@@ -108,12 +108,7 @@ def list_field_options(
 ) -> Response:
     """Return the options that the chosen host has for the fields. This queries the host."""
     runbook_class = _get_runbook(runbook)
-    query = request.query_params
-    typed = {
-        name: query.get(f"{_FIELD_PREFIX}{name}", "").strip()[:300]
-        for name in runbook_class.model_fields
-    }
-    typed |= {"host": host}
+    typed = _read_typed(request.query_params, runbook_class) | {"host": host}
     if deps.form_options is not None and host in user.policy.inventory.hosts:
         deps.form_options.read_options(
             runbook_class, host=host, person=user.id, source="web", form_values=typed
@@ -122,25 +117,42 @@ def list_field_options(
     return render_page(request, "field_options.html", fields=fields)
 
 
+@router.get("/preview")
+def show_preview(
+    request: Request, deps: WebDeps, user: CurrentUser, runbook: TextQuery = ""
+) -> Response:
+    """Return what a request with the typed values would need, as a part of the form."""
+    runbook_class = _get_runbook(runbook)
+    typed = _read_typed(request.query_params, runbook_class)
+    preview = _preview_request(deps, user, runbook_class, typed)
+    return render_page(request, "request_preview.html", preview=preview)
+
+
 @router.post("")
 def submit_request(
     request: Request, deps: WebDeps, user: CurrentUser, form: FormValues
 ) -> Response:
     """Request a run and redirect to it, or show the form again with the problems."""
     runbook_class = _get_runbook(form.get("runbook", ""))
-    typed = {
-        name: form.get(f"{_FIELD_PREFIX}{name}", "").strip() for name in runbook_class.model_fields
-    }
+    typed = _read_typed(form, runbook_class)
     reason = form.get("reason", "")
+    problems = _find_problems(user, runbook_class, typed)
+    if problems:
+        typed_form = _TypedForm(typed, reason, problems=problems, status=422)
+        return _render_form(request, deps, user, runbook_class, typed_form)
     try:
         run = _request_run(deps, user, runbook_class, typed, reason)
-    except InvalidValuesError as error:
-        typed_form = _TypedForm(typed, reason, problems=error.problems, status=422)
-        return _render_form(request, deps, user, runbook_class, typed_form)
     except REFUSALS as error:
         typed_form = _TypedForm(typed, reason, alert=str(error), status=get_http_status(error))
         return _render_form(request, deps, user, runbook_class, typed_form)
     return RedirectResponse(f"/runs/{run.id}", 303)
+
+
+def _read_typed(values: Mapping[str, str], runbook: type[AnyRunbook]) -> dict[str, str]:
+    return {
+        name: values.get(f"{_FIELD_PREFIX}{name}", "").strip()[:300]
+        for name in runbook.model_fields
+    }
 
 
 def _get_runbook(name: str) -> type[AnyRunbook]:
@@ -157,12 +169,7 @@ def _request_run(
     typed: Mapping[str, str],
     reason: str,
 ) -> Run:
-    """Request the run.
-
-    Raises:
-        InvalidValuesError: Values are invalid.
-        Exception: One of REFUSALS.
-    """
+    """Request the run. Raises one of REFUSALS."""
     words = [f"{name}={value}" for name, value in typed.items() if value]
     host_pattern, requests = request_form.parse_request_for_hosts(
         runbook, words, user.policy.inventory.tags
@@ -197,7 +204,7 @@ def _render_form(
             typed_form.alert,
             *(typed_form.problems[name] for name in set(typed_form.problems) - form_field_names),
         ],
-        preview=_preview_request(deps, user, runbook, typed_form.values.get("host", "")),
+        preview=_preview_request(deps, user, runbook, typed_form.values),
         # When one of these fields changes, the options are loaded again.
         option_sources=["host", *(name for field in fields for name in field.form_field.within)]
         if deps.form_options is not None and any(field.form_field.lists for field in fields)
@@ -244,13 +251,44 @@ def _list_options(
     )
 
 
+def _find_problems(
+    user: User, runbook: type[AnyRunbook], typed: Mapping[str, str]
+) -> dict[str, str]:
+    """Return what is wrong with the values, by field."""
+    problems: dict[str, str] = {}
+    try:
+        request_form.parse_values(runbook, {name: one for name, one in typed.items() if one})
+    except InvalidValuesError as error:
+        problems |= error.problems
+    host = typed.get("host", "")
+    if host_patterns.can_name_several_hosts(host):
+        problems.pop("host", None)
+    if host and "host" not in problems:
+        try:
+            _list_hosts(user, runbook, host)
+        except RequestSyntaxError as error:
+            problems["host"] = str(error)
+    return problems
+
+
+def _list_hosts(user: User, runbook: type[AnyRunbook], host: str) -> Sequence[str]:
+    """Return the hosts that were typed. Raises RequestSyntaxError."""
+    return parse_preview_question(user.policy, [*runbook.words.split(), host]).hosts
+
+
 def _preview_request(
-    deps: WebDependencies, user: User, runbook: type[AnyRunbook], host: str
+    deps: WebDependencies, user: User, runbook: type[AnyRunbook], typed: Mapping[str, str]
 ) -> Sequence[str]:
-    """Return what a request for this host would need, as sentences; empty without a host."""
-    if host not in user.policy.inventory.hosts:
+    """Return what a request with these values would need, as sentences; empty without a host."""
+    try:
+        hosts = _list_hosts(user, runbook, typed["host"]) if typed.get("host") else ()
+    except RequestSyntaxError:
+        hosts = ()
+    if not hosts:
         return ()
+    values = {field.name: field.default for field in request_form.list_form_fields(runbook)}
+    values |= {name: text for name, text in typed.items() if text}
     with deps.database.reading(user.view_rights) as tx:
-        question = PreviewQuestion(runbook, (host,))
+        question = PreviewQuestion(runbook, hosts, values)
         preview = preview_request(tx, user.policy, question, person=user.id, source="web")
     return preview.describe()

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from urllib.parse import urlencode
 
 from fastapi import APIRouter, Request, Response
 
@@ -17,8 +18,9 @@ from bot.queries.unknown_filters import describe_unknown_names
 from bot.web.auth import User, open_visit
 from bot.web.deps import WebDependencies
 from bot.web.filter_choices import list_choices
+from bot.web.histogram import MAX_COUNTED, build_histogram
 from bot.web.run_filter import FILTER_NAMES, TypedFilter, format_filters, parse_filters
-from bot.web.templating import render_page
+from bot.web.templating import get_reader_zone, render_page
 
 router = APIRouter()
 
@@ -85,6 +87,27 @@ def show_runs(request: Request) -> Response:
             for form in FILE_FORMATS
         },
     )
+
+
+@router.get("/runs/histogram")
+def show_histogram(request: Request) -> Response:
+    """Return the histogram of the newest matching runs, as a part of the page."""
+    with open_visit(request) as (_, tx):
+        filters = parse_filters(request.query_params, now=tx.now)
+        run_filter = None if filters.problems else filters.run_filter
+        times = search.list_request_times(tx, run_filter, most=MAX_COUNTED) if run_filter else []
+        now = tx.now
+    until = filters.run_filter.until
+    zone = get_reader_zone(request)
+
+    def build_url(since: str, until: str) -> str:
+        period = {"since": since, "until": until, "zone": zone}
+        return f"/runs?{urlencode({**filters.typed, **period})}"
+
+    histogram = build_histogram(
+        times, until=min(until or now, now), zone=zone, noun="run", build_url=build_url
+    )
+    return render_page(request, "histogram.html", histogram=histogram)
 
 
 @router.get("/runs.csv")

@@ -14,13 +14,21 @@ from markupsafe import Markup
 from starlette.templating import Jinja2Templates
 
 from bot.model import run_states, times
+from bot.model.schedule import list_time_zones
 from bot.model.text import escape_control, format_count
-from bot.queries.run_timeline import format_fact, get_entry_facts
+from bot.queries.run_timeline import (
+    describe_fact,
+    get_entry_facts,
+    get_fact_label,
+    summarise_facts,
+)
 from bot.web import badges, diagrams, terminal_text
 from bot.web.assets import STATIC_DIRECTORY
 
 # Text between backticks.
 _QUOTED_PATTERN = re.compile(r"`([^`\s](?:[^`\n]*[^`\s])?)`")
+# A time in UTC within a sentence, as times.py formats it.
+_UTC_PATTERN = re.compile(r"\b(\d{4}-\d\d-\d\d) (\d\d:\d\d(?::\d\d)?)(?: UTC\b|Z\b)")
 
 
 def render_page(
@@ -53,11 +61,31 @@ def make_visible(value: object) -> Markup | str:
 
 
 def render_code(text: str) -> Markup:
-    """Return a text as HTML, with `<code>` around what is between backticks."""
+    """Return a text as HTML: `<code>` around what is between backticks, `<time>` around times."""
     parts = _QUOTED_PATTERN.split(text)
     # The parts at odd indexes were between backticks.
+    parts[0::2] = map(render_times, parts[0::2])
     parts[1::2] = [Markup("<code>%s</code>") % make_visible(part) for part in parts[1::2]]
-    return Markup("").join(map(make_visible, parts))
+    return Markup("").join(parts)
+
+
+def render_times(text: str) -> Markup:
+    """Return a text as HTML, with `<time>` around UTC times: pages show them in local time."""
+    parts: list[str] = []
+    end = 0
+    for match in _UTC_PATTERN.finditer(text):
+        time = Markup(
+            '<time datetime="{0}T{1}Z" title="{0} {1} UTC" data-local-time>{0} {1} UTC</time>'
+        )
+        parts += [make_visible(text[end : match.start()]), time.format(match[1], match[2])]
+        end = match.end()
+    return Markup("").join([*parts, make_visible(text[end:])])
+
+
+def get_reader_zone(request: Request) -> str:
+    """Return the time zone of the browser, as theme.js reports it; UTC if it is not known."""
+    name = request.cookies.get("keyturn-zone", "")
+    return name if name in list_time_zones() else "UTC"
 
 
 def start_sentence(text: str) -> str:
@@ -68,6 +96,11 @@ def start_sentence(text: str) -> str:
 def format_factor(number: float) -> str:
     """Return a factor with three significant digits: `1.52`, `1000`, `∞`."""
     return "∞" if math.isinf(number) else f"{float(f'{number:.3g}'):,.10g}"
+
+
+def format_clock(at: int, zone: str) -> str:
+    """Return the time of day in a time zone: `03:00`."""
+    return times.format_timestamp(at, zone)[11:16]
 
 
 @cache
@@ -86,12 +119,15 @@ def load_templates() -> Jinja2Templates:
     variables: Mapping[str, Any] = {
         "asset": _asset_address,
         "facts": get_entry_facts,
+        "describe_fact": describe_fact,
+        "summarise_facts": summarise_facts,
         "gauge": diagrams.build_gauge,
         "tree": diagrams.build_tree,
         "describe_child_run": run_states.get_child_run_display,
         "describe_run": run_states.get_run_display,
         "format_count": format_count,
         "render_output": terminal_text.render_output,
+        "format_clock": format_clock,
         "statuses": run_states.RUN_STATUS_DISPLAYS,
         "step_badge": run_states.STEP_STATE_DISPLAYS,
         "schedule_badge": badges.SCHEDULE_BADGES,
@@ -103,8 +139,9 @@ def load_templates() -> Jinja2Templates:
     environment.globals.update(variables)
     environment.filters.update(
         utc=times.format_utc,
+        local_times=render_times,
         span=times.format_span,
-        format_fact=format_fact,
+        fact_label=get_fact_label,
         code_spans=render_code,
         factor=format_factor,
         start_sentence=start_sentence,
@@ -121,6 +158,7 @@ def _list_common_variables(request: Request) -> dict[str, Any]:
         "user": getattr(request.state, "user", None),
         "active_stop": getattr(request.state, "active_stop", None),
         "path": request.scope["path"],
+        "zone": get_reader_zone(request),
     }
 
 

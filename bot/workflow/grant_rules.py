@@ -5,8 +5,6 @@ apply as always. Irreversible changes, and changes that require a second factor 
 approvals, cannot be granted.
 """
 
-from dataclasses import replace
-
 from bot.audit import change_log
 from bot.audit.grant_evidence import has_all_uses_counted, is_grant_logged
 from bot.db import grants
@@ -14,6 +12,7 @@ from bot.db.database import Transaction
 from bot.db.grants import Grant
 from bot.model.run import Run
 from bot.policy import Policy, PolicyRequest, Ruling
+from bot.policy.grants import get_grant_obstacle
 
 
 def choose_grant(
@@ -80,23 +79,3 @@ def use_grant(tx: Transaction, run: Run) -> None:
         uses=grants.count_used(tx, grant.id),
         per_hour=grant.per_hour,
     )
-
-
-def get_grant_obstacle(
-    policy: Policy, request: PolicyRequest, ruling: Ruling, granted_by: str
-) -> str:
-    """Return why this person's grant cannot replace the approval; "" if it can. Pure."""
-    granted = replace(request, has_grant=True)
-    owners = policy.get_area(request.host).owners
-    able = granted_by in owners and policy.get_approval_ruling(granted_by, granted, ruling).allowed
-    reasons = (
-        (not request.reversible, "cannot cover irreversible changes"),
-        (ruling.requires_second_factor, "cannot cover changes that require a second factor"),
-        (not policy.get_request_ruling(granted).allowed, "is not allowed by the policy"),
-        (not able, "is not from an owner who could approve it"),
-        (
-            not policy.is_met(ruling.requirements, {granted_by}),
-            f"cannot replace the {ruling.required_approvals} approvals that it needs",
-        ),
-    )
-    return next((why for holds, why in reasons if holds), "")

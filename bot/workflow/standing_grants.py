@@ -12,8 +12,8 @@ from bot.model.errors import InvalidRequestError, NoSuchPersonError, NotAllowed
 from bot.model.grant_words import NewGrant
 from bot.model.times import format_deadline
 from bot.policy import Policy, PolicyRequest
+from bot.policy.grants import get_grant_obstacle
 from bot.workflow.context import WorkflowContext
-from bot.workflow.grant_rules import get_grant_obstacle
 from bot.workflow.requests import shorten_reason
 from connectors.command import InvisibleCharacterError, quote_text, refuse_invisible
 from runbooks import AnyRunbook

@@ -35,6 +35,10 @@ NO_PAGES = {
     "/changelog.json",
     "/runs/{number}/stream",
     "/runs/{number}/live",
+    "/schedules/timing",
+    "/runs/histogram",
+    "/changelog/histogram",
+    "/runbooks/preview",
     "/oidc/start",
     "/oidc/callback",
 }

@@ -269,7 +269,7 @@ def test_two_runs_are_compared(browser: Browser, server: Server, scheme: Any, wi
     visit.sign_in("dora")
     visit.open(f"/runs/{run.id}")
     page = visit.page
-    page.get_by_role("link", name="Previous similar run").click()
+    page.get_by_role("link", name="Previous run of this command").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Compare runs 1 and 2")
     row = page.get_by_role("row", name="Differs table http1: 3 keys table http1: 2 keys")
     expect(row).to_be_visible()

@@ -7,15 +7,16 @@
   var thisYearFormat = new Intl.DateTimeFormat(undefined, { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
   var otherFormat = new Intl.DateTimeFormat(undefined, { year: "numeric", day: "numeric", month: "short", hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
 
-  function formatLocalTime(at) {
-    var now = new Date();
-    if (at.toDateString() === now.toDateString()) { return todayFormat.format(at); }
+  // A time such as 2026-12-01T18:00Z, without seconds, is of a text that has none.
+  function formatLocalTime(text) {
+    var at = new Date(text), now = new Date();
+    if (text.length > 17 && at.toDateString() === now.toDateString()) { return todayFormat.format(at); }
     return (at.getFullYear() === now.getFullYear() ? thisYearFormat : otherFormat).format(at);
   }
 
   function showLocalTimes(root) {
     root.querySelectorAll("time[data-local-time]").forEach(function (time) {
-      time.textContent = formatLocalTime(new Date(time.dateTime));
+      time.textContent = formatLocalTime(time.dateTime);
       time.removeAttribute("data-local-time");
     });
   }
@@ -28,6 +29,11 @@
   function announce(text) {
     var status = document.getElementById("announce");
     if (text && status.textContent !== text) { status.textContent = text; }
+  }
+
+  // On a narrow screen, filters are folded until they are opened.
+  if (window.matchMedia("(max-width: 991.98px)").matches) {
+    document.querySelectorAll("details[data-fold]").forEach(function (details) { details.open = false; });
   }
 
   function enhance(root) {

@@ -1,5 +1,5 @@
-// Runs before the first paint: follows the light or dark mode of the system, and marks that
-// scripts are enabled.
+// Runs before the first paint: follows the light or dark mode of the system, marks that scripts are
+// enabled, and sends the server the time zone, so that calendars and charts have the reader's days.
 (function () {
   "use strict";
   var root = document.documentElement;
@@ -8,4 +8,6 @@
   follow();
   dark.addEventListener("change", follow);
   root.classList.add("js");
+  document.cookie = "keyturn-zone=" + Intl.DateTimeFormat().resolvedOptions().timeZone +
+    "; path=/; max-age=31536000; samesite=lax" + (window.location.protocol === "https:" ? "; secure" : "");
 })();

@@ -421,7 +421,9 @@ async def test_what_changed_around_a_moment_is_told(chat: Chat):
     assert "on lb*" in told
     assert "approved by" not in told
     assert "No known changes" in words(await chat.type("changed 2026-01-01 02:00"))
-    for unclear in ("changed", "changed soon", "changed 02:00 ±x"):
+    for recent in ("changed", "changed 1h", "changed 1h lb1", "changed last 2 hours"):
+        assert "toy set lb1 lamp on" in words(await chat.type(recent))
+    for unclear in ("changed soon", "changed 02:00 ±x"):
         assert "ype " in (await chat.type(unclear)).text
 
 
@@ -465,7 +467,6 @@ async def test_an_hour_that_is_twice_or_never_is_asked_back(chat: Chat):
         ),
         ("ban", "The person is missing: type /keyturn ban PERSON because …"),
         ("can-i", "The runbook is missing: type /keyturn can-i WORDS HOST"),
-        ("changed", "The time is missing: type 02:00"),
         ("approve 7 PLAN", "'plan' is not a plan: copy its ten characters from the card."),
     ],
 )

@@ -13,8 +13,8 @@ text template circle colgroup
 _NAMES = """
 lang charset name content rel href type src defer class id alt width height title role hidden
 datetime action method value for placeholder maxlength minlength autocomplete list selected
-tabindex scope label viewbox focusable d formaction required rows x y x1 x2 y1 y2 rx
-min open colspan preserveaspectratio text-anchor transform cx cy r
+tabindex scope label viewbox focusable d form formaction formmethod checked required rows x y x1 x2
+y1 y2 rx min open colspan preserveaspectratio text-anchor transform cx cy r
 """
 TAGS = VOID.union(_OURS.split())
 ATTRIBUTES = frozenset(_NAMES.split())

@@ -41,9 +41,10 @@ def test_facts_are_told_as_people_read_them(site: Site) -> None:
             tx, "noted", lapses_at=1_803_009_881_141_996, size=7_000_000, hosts=[]
         )
     told = site.browser("stan").get("/changelog").text
-    assert "<dd>2027-02-19 04:04:41 UTC</dd>" in told
-    assert "<dd>7000000</dd>" in told
-    assert "<dt>hosts</dt>" not in told
+    assert "<dt>Approval of the schedule ends</dt><dd><time " in told
+    assert ">2027-02-19 04:04:41 UTC</time></dd>" in told
+    assert "<dt>Size</dt><dd>7000000</dd>" in told
+    assert "<dt>Hosts</dt>" not in told
 
 
 def test_a_whole_chain_is_said_to_be_whole(site: Site) -> None:

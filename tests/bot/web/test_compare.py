@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from bot.model.run import State, StepState
 from bot.queries.compare import ComparedLine, ComparedRun, compare_runs
 from runbooks import Report
+from tests.bot.office import WEB
 from tests.bot.web.conftest import Site
 from tests.bot.web.parsed_page import Page
 from tests.bot.web.sample_runs import (
@@ -64,10 +65,38 @@ def test_the_one_before_that_is_like_it_is_found(site: Site) -> None:
     assert f"/runs/compare?b={last}" in browser.get(f"/runs/{last}").text
 
 
+def test_run_is_compared_with_a_run_of_the_same_values_and_hosts_only(site: Site) -> None:
+    office = site.office
+
+    def request(*hosts: str, value: str = "on") -> int:
+        runbooks = [SetSwitch(host=host, name="lamp", value=value) for host in hosts]
+        if len(hosts) == 1:
+            return office.ask(runbooks[0]).id
+        run = office.workflow.request_fanout_run(
+            runbooks, host_pattern="lb*", person="dora", origin=WEB, reason=""
+        )
+        office.work()
+        return run.id
+
+    first, single = request("lb1", "lb2"), request("lb1")
+    second = request("lb1", "lb2")
+    other = request("lb1", value="off")
+    browser = site.browser("olga")
+
+    def find_left(run: int) -> int | None:
+        left = browser.get(f"/runs/compare?b={run}").text.split("Compare runs ")[1].split(" ")[0]
+        return None if left == "?" else int(left)
+
+    # Child runs are numbered after their parent: 2 and 3, 6 and 7.
+    assert (first, single, second, other) == (1, 4, 5, 8)
+    assert (find_left(second), find_left(6), find_left(7)) == (first, 2, 3)
+    assert (find_left(single), find_left(other), find_left(first)) == (None, None, None)
+
+
 def test_where_there_is_none_it_says_so(site: Site) -> None:
     run = site.harness.request(SetSwitch(host="lb1", name="lamp", value="on"))
     words = Page(site.browser("dora").get(f"/runs/compare?b={run.id}").text).text
-    assert "There is no earlier run of toy set on lb1" in words
+    assert "There is no earlier run of the same command: toy set lb1 lamp on" in words
 
 
 @pytest.mark.parametrize("query", ["", "?a=1", "?a=1&b=999", "?a=999&b=1", "?b=0", "?b=x"])

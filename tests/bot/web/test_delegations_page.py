@@ -85,6 +85,16 @@ def test_what_does_not_fit_keeps_what_was_typed(site: Site):
     assert answer.status_code == 422
     assert "Did you mean" in answer.text
     assert 'value="toy st lb*"' in answer.text
+    wrong = {
+        "person": "",
+        "what": "toy st lb*",
+        "per_hour": "x",
+        "until": "never",
+        "reason": "why",
+    }
+    shown = site.browser("olga").post("/access/grants", data=wrong).text
+    assert shown.count('class="kt-error"') == 4
+    assert 'value="why"' in shown
     assert delegate(site, until="whenever") == 422
     assert delegate(site, area="storage") == 403
 

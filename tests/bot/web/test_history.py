@@ -6,8 +6,9 @@ import re
 
 import pytest
 from fastapi.testclient import TestClient
+from sqlalchemy import update
 
-from bot.db import runs, search
+from bot.db import runs, search, tables
 from bot.db.database import Transaction
 from bot.model import times
 from bot.model.run import State
@@ -248,8 +249,40 @@ def test_a_row_tells_who_asked_who_approved_and_how_it_ended(site: Site) -> None
     with site.database.transaction() as tx:
         succeeded(tx, asked(tx))
     words = Page(site.browser("stan").get("/runs").text).text
-    assert "run 1 Succeeded lb1 Dora Developer Olga Owner" in words
+    assert "1 Succeeded abusers clear lb1 203.0.113.9 lb1 Dora Developer Olga Owner" in words
+    assert "1.3 s a customer's office, ticket 4711" in words
     assert "1.3 s" in words
+
+
+def test_histogram_counts_matching_runs_and_its_bars_filter_by_time(site: Site) -> None:
+    with site.database.transaction() as tx:
+        for host in ("lb1", "lb1", "lb2"):
+            succeeded(tx, asked(tx, host=host))
+        begin = tx.now - 7_200_000_000
+        tx.sql.execute(update(tables.run).where(tables.run.c.id == 1).values(requested_at=begin))
+    browser = site.browser("stan")
+    browser.cookies.set("keyturn-zone", "Asia/Tokyo", domain="keyturn.test", path="/")
+    page = Page(browser.get("/runs").text)
+    assert page.strange == page.unlabelled == []
+    part = Page(browser.get("/runs/histogram?host=lb1").text)
+    assert "2 runs, 5 min a bar" in part.text
+    shown = {link: Page(browser.get(link).text) for link in (part.links[0], part.links[-1])}
+    counts = [sum(one.startswith("compare-") for one in page.ids) for page in shown.values()]
+    assert counts == [1, 1]
+    assert all("zone=Asia%2FTokyo" in link and "host=lb1" in link for link in shown)
+
+
+def test_two_selected_runs_are_compared_and_others_are_refused(site: Site) -> None:
+    with site.database.transaction() as tx:
+        first, second = succeeded(tx, asked(tx)).id, succeeded(tx, asked(tx)).id
+    browser = site.browser("stan")
+    shown = browser.get(f"/runs/compare?run={second}&run={first}").text
+    assert f"Compare runs {first} and {second}" in shown
+    refused = browser.get(f"/runs/compare?run={second}")
+    assert (refused.status_code, "Select two runs to compare, not 1." in refused.text) == (
+        422,
+        True,
+    )
 
 
 def test_a_check_that_found_something_wrong_is_told_so_in_every_list(site: Site) -> None:
@@ -260,8 +293,8 @@ def test_a_check_that_found_something_wrong_is_told_so_in_every_list(site: Site)
     browser = site.browser("stan")
     for address in ("/runs", "/"):
         words = Page(browser.get(address).text).text
-        assert f"run {ill} Needs attention" in words
-        assert f"run {well} Succeeded" in words
+        assert f"{ill} Needs attention" in words
+        assert f"{well} Succeeded" in words
     badge = re.compile(r'<span class="kt-badge kt-warning"[^>]*>.*?Needs attention</span>')
     listed, own = browser.get("/runs").text, browser.get(f"/runs/{ill}").text
     assert [*dict.fromkeys(badge.findall(own))] == badge.findall(listed)

@@ -5,6 +5,7 @@ from typing import Any, cast
 
 import pytest
 
+from bot.db.grants import NewGrant
 from bot.queries.form_options import FormOptions
 from bot.web import build_app
 from runbooks import load_catalogue
@@ -94,6 +95,8 @@ def test_what_does_not_fit_stands_under_its_field_and_what_was_typed_stays(site:
     field = answer.text.partition('id="f-value"')[2].partition("</div></div>")[0]
     assert 'aria-invalid="true"' in field
     assert "kt-error" in field
+    # The host is marked as well, not reported later.
+    assert answer.text.count('class="kt-error"') == 2
     assert site.harness.list_entry_kinds() == []
 
 
@@ -113,6 +116,37 @@ def test_the_form_says_what_would_come_of_it(site: Site):
     text = Page(site.browser("dora").get("/runbooks/form?runbook=toy+set&host=lb1").text).text
     assert "1 approval from" in text
     assert "Olga Owner" in text
+
+
+def test_forecast_counts_grants_delegations_and_freezes_for_the_typed_values(site: Site):
+    office, browser = site.office, site.browser("dora")
+    workflow = office.workflow.delegations_and_grants
+    with site.database.reading() as tx:
+        ends_at = tx.now + 3_600_000_000
+    new = NewGrant("dora", "toy set", "lb1", 2, ends_at, {"name": "lamp"})
+    grant = workflow.create_grant(new, granted_by="olga", source="web", reason="")
+    workflow.create_delegation(
+        delegator="olga", delegate="stan", ends_at=ends_at, area="", reason="", source="web"
+    )
+
+    def preview(**values: str) -> str:
+        typed = {f"field-{name}": value for name, value in values.items()}
+        answer = browser.get("/runbooks/preview", params={"runbook": "toy set", **typed})
+        assert "<html" not in answer.text
+        return Page(answer.text).text
+
+    granted = preview(host="lb1", name="lamp")
+    assert f"standing grant {grant.id} by Olga Owner, 2 of 2 uses left this hour" in granted
+    for other in ({"name": "fan", "host": "lb1"}, {"name": "lamp", "host": "lb2"}):
+        text = preview(**other)
+        assert "1 approval from" in text
+        assert "Stan Storage on behalf of Olga Owner" in text
+    freezes = site.policy / "freezes.yaml"
+    freezes.write_text(
+        'freezes:\n  - {name: sale, from: "2000-01-01 00:00", until: "2200-01-01 00:00"}\n'
+    )
+    assert "Currently on hold: the edge is frozen until" in preview(host="lb1", name="lamp")
+    assert preview(host="lb9") == preview(host="") == ""
 
 
 def test_a_form_can_be_filled_by_its_address_and_sends_nothing(site: Site):

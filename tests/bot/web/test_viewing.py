@@ -22,6 +22,7 @@ ROUTES = {
     ("GET", "/runs"): "leaves out",
     ("GET", "/runs.csv"): "leaves out",
     ("GET", "/runs.json"): "leaves out",
+    ("GET", "/runs/histogram"): "leaves out",
     ("GET", "/runs/{number}"): "run",
     ("GET", "/runs/{number}/live"): "run",
     ("GET", "/runs/{number}/output/{step}.txt"): "run",
@@ -68,6 +69,7 @@ ROUTES = {
     ("GET", "/redundancy/{name}"): "tells of none",
     ("GET", "/schedules"): "leaves out",
     ("GET", "/schedules/new"): "tells of none",
+    ("GET", "/schedules/timing"): "tells of none",
     ("POST", "/schedules"): "tells of none",
     ("GET", "/schedules/{number}"): "schedule",
     ("POST", "/schedules/{number}/suspend"): "schedule",
@@ -79,6 +81,7 @@ ROUTES = {
     ("GET", "/runbooks"): "tells of none",
     ("GET", "/runbooks/form"): "tells of none",
     ("GET", "/runbooks/options"): "tells of none",
+    ("GET", "/runbooks/preview"): "tells of none",
     ("POST", "/runbooks"): "tells of none",
     ("GET", "/report"): "leaves out",
     ("GET", "/views/{number}"): "tells of none",
@@ -87,6 +90,7 @@ ROUTES = {
     ("GET", "/changelog"): "leaves out",
     ("GET", "/changelog.csv"): "leaves out",
     ("GET", "/changelog.json"): "leaves out",
+    ("GET", "/changelog/histogram"): "leaves out",
     ("POST", "/changelog/verify"): "refuses",
     ("GET", "/policy"): "tells of none",
     ("GET", "/policy/{person}"): "tells of none",
@@ -108,7 +112,7 @@ ROUTES = {
     ("GET", "/readyz"): "tells of none",
 }
 # What they leave out has no words of its own: numbers, and the runs that hold a host.
-WORDLESS = {"/report", "/hosts"}
+WORDLESS = {"/report", "/hosts", "/runs/histogram", "/changelog/histogram"}
 ABSENT = 987_654
 
 
