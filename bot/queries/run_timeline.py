@@ -1,6 +1,7 @@
 """The timeline of a run: its log entries described for people. Pure."""
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -72,6 +73,7 @@ _FACT_LABELS: Mapping[str, str] = {
     "lapses_at": "Approval of the schedule ends",
     "legs": "Redundant parts",
     "on_behalf_of": "On behalf of",
+    "output_sha256": "Hash of the output",
     "per_hour": "Uses per hour",
     "replaces": "Replaces schedule",
     "required_approvals": "Approvals needed",
@@ -87,6 +89,7 @@ _PERSON_FACTS = frozenset(
     }
 )
 
+_HASH_PATTERN = re.compile(r"\b[0-9a-f]{64}\b")
 # Facts that are shown only when an entry is unfolded.
 _UNSUMMARISED = _HIDDEN_FACTS | {"approver_groups", "area", "digest", "body"}
 
@@ -115,7 +118,8 @@ def summarise_facts(entry: Entry, name_person: NamePerson) -> str:
     parts = [entry.host] if entry.host else []
     for name, fact in get_entry_facts(entry).items():
         text = describe_fact(name, fact, name_person)
-        if fact not in ("", None, [], {}) and name not in _UNSUMMARISED and "\n" not in text:
+        is_short = "\n" not in text and not _HASH_PATTERN.search(text)
+        if fact not in ("", None, [], {}) and name not in _UNSUMMARISED and is_short:
             parts.append(f"{get_fact_label(name)}: {text}")
     return " · ".join(parts)
 

@@ -59,6 +59,9 @@ REACHABILITY_BADGES: Mapping[Reachability, StatusDisplay] = {
     ),
 }
 
+HOST_LOCKED_BADGE = StatusDisplay("Locked", Tone.INFO, "lock", "A change holds the host lock.")
+HOST_FROZEN_BADGE = StatusDisplay("Frozen", Tone.PENDING, "ban", "A freeze holds changes.")
+
 HOST_KEY_BADGES: Mapping[HostKeyKind, StatusDisplay] = {
     HostKeyKind.PINNED: StatusDisplay(
         "Pinned", Tone.SUCCESS, "key", "The host key is pinned in the inventory."

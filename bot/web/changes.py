@@ -15,6 +15,7 @@ from bot.model.run_states import RUN_STATUS_DISPLAYS, StatusDisplay, Tone
 from bot.model.times import InvalidTimeError
 from bot.web.auth import CurrentUser
 from bot.web.deps import WebDeps
+from bot.web.diagrams import LaneEvent, build_host_lanes
 from bot.web.templating import render_page
 from connectors.command import InvisibleCharacterError, refuse_invisible
 
@@ -85,6 +86,9 @@ def show_changes(
         typed=typed,
         problems=problems,
         events=events,
+        lanes=build_host_lanes(
+            [_build_lane_event(one) for one in events], at=time, span=searched_span, now=now
+        ),
         at=time,
         now=now,
         span=span,
@@ -131,6 +135,11 @@ def _build_shown_events(
         )
         for one in events
     ]
+
+
+def _build_lane_event(shown: ShownEvent) -> LaneEvent:
+    event, badge = shown.event, shown.state_badge or shown.rank_badge
+    return LaneEvent(event.at, event.hosts, badge.tone, f"{badge.label}: {event.what}")
 
 
 def _format_time_difference(microseconds: int) -> str:

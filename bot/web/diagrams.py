@@ -5,12 +5,14 @@ unexpected shape gets no diagram; its table is shown in any case.
 """
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from bot.model import times
 from bot.model.run import Run, State
 from bot.model.run_states import RUN_STATUS_DISPLAYS, Tone, get_run_display
+from bot.model.text import format_count
 from runbooks import Report
 
 # Marks have a minimum width in pixels. This keeps the last one inside the chart.
@@ -19,6 +21,9 @@ _LANE_NAMES = ("Succeeded", "Failed", "Not run", "Pending")
 _FAILED_STATES = frozenset({State.FAILED, State.UNKNOWN, State.STOPPED, State.STALE})
 _SUCCESSFUL_STATES = frozenset({State.SUCCEEDED, State.NO_CHANGES})
 _TICK_COUNT = 6
+# So many hosts have a lane each.
+_MAX_LANES = 12
+ANY_HOST = "any host"
 
 
 @dataclass(frozen=True)
@@ -49,6 +54,51 @@ class ChangeTimeline:
     until: int
     description: str
     """The chart as a sentence."""
+    moment: float | None = None
+    """Position of the chosen time, in percent; None if the chart is about the time until now."""
+
+
+@dataclass(frozen=True)
+class LaneEvent:
+    """An event to show in the lanes of its hosts. at: microseconds since 1970."""
+
+    at: int
+    hosts: Sequence[str]
+    tone: str
+    title: str
+
+
+def build_host_lanes(
+    events: Sequence[LaneEvent], *, at: int, span: int, now: int
+) -> ChangeTimeline:
+    """Return the events before and after a time, in a lane per host: those with most events."""
+    since, until = at - span, min(at + span, now)
+    counts = Counter(host for event in events for host in event.hosts or (ANY_HOST,))
+    lanes = counts.most_common(_MAX_LANES)
+    index = {host: n for n, (host, _) in enumerate(lanes)}
+    marks = [
+        TimelineMark(
+            min(compute_position(event.at, since, until), _MAX_POSITION),
+            0,
+            index[host],
+            event.tone,
+            f"{event.title}, {times.format_utc(event.at)}",
+        )
+        for event in events
+        for host in event.hosts or (ANY_HOST,)
+        if host in index
+    ]
+    more = len(counts) - len(lanes)
+    return ChangeTimeline(
+        lanes=lanes,
+        marks=marks,
+        ticks=[],
+        since=since,
+        until=until,
+        description=f"{format_count(len(events), 'event')} on {format_count(len(counts), 'host')}"
+        + (f", {more} not shown" if more else ""),
+        moment=compute_position(at, since, until),
+    )
 
 
 def build_timeline(runs: Sequence[Run], *, since: int, until: int) -> ChangeTimeline:

@@ -7,10 +7,9 @@ from typing import Protocol
 
 from bot.db.run_progress import RunProgress
 from bot.model.run import ENDED_STATES, NEEDS_ATTENTION, State
+from bot.model.run_states import RUN_STATUS_DISPLAYS
 from bot.web.templating import render_code, render_part
 
-# Squares per row, and the size of a square, in SVG units.
-_IN_A_ROW, _STEP = 25, 12
 _MAX_SQUARES = 500
 
 
@@ -34,38 +33,42 @@ class OutcomeGroup:
     """Statuses of child runs that the chart shows alike. `label` follows their number."""
 
     css_class: str
+    icon: str
     label: str
     statuses: frozenset[str]
 
 
 _S = State
 OUTCOME_GROUPS = (
-    OutcomeGroup("done", "succeeded", frozenset({_S.SUCCEEDED, _S.NO_CHANGES})),
-    OutcomeGroup("attention", "needing attention", frozenset({NEEDS_ATTENTION})),
+    OutcomeGroup("done", "check", "succeeded", frozenset({_S.SUCCEEDED, _S.NO_CHANGES})),
+    OutcomeGroup("attention", "alert", "needing attention", frozenset({NEEDS_ATTENTION})),
     OutcomeGroup(
         "failed",
+        "cross",
         "failed",
         frozenset({_S.FAILED, _S.STALE, _S.REFUSED, _S.DENIED, _S.EXPIRED, _S.SUPERSEDED}),
     ),
-    OutcomeGroup("unknown", "with an unknown outcome", frozenset({_S.UNKNOWN})),
+    OutcomeGroup("unknown", "question", "with an unknown outcome", frozenset({_S.UNKNOWN})),
     OutcomeGroup(
-        "active", "in progress", frozenset({_S.PLANNING, _S.QUEUED, _S.STARTING, _S.RUNNING})
+        "active",
+        "play",
+        "in progress",
+        frozenset({_S.PLANNING, _S.QUEUED, _S.STARTING, _S.RUNNING}),
     ),
-    OutcomeGroup("pending", "pending", frozenset({_S.PENDING, _S.COUNTER_PROPOSED})),
-    OutcomeGroup("not-run", "not run", frozenset({_S.WITHDRAWN, _S.STOPPED})),
+    OutcomeGroup("pending", "clock", "pending", frozenset({_S.PENDING, _S.COUNTER_PROPOSED})),
+    OutcomeGroup("not-run", "ban", "not run", frozenset({_S.WITHDRAWN, _S.STOPPED})),
 )
-_CSS_CLASS_OF_STATUS = {
-    status: group.css_class for group in OUTCOME_GROUPS for status in group.statuses
-}
+_GROUP_OF_STATUS = {status: group for group in OUTCOME_GROUPS for status in group.statuses}
 
 
 @dataclass(frozen=True)
 class Square:
-    """The square of one host."""
+    """The tile of one host in the map of hosts."""
 
-    x: int
-    y: int
+    name: str
+    url: str
     css_class: str
+    icon: str
     label: str
 
 
@@ -107,20 +110,12 @@ class FanoutChart:
             x += width
         return segments
 
-    @property
-    def height(self) -> int:
-        return -(-len(self.squares) // _IN_A_ROW) * _STEP
-
-    @property
-    def width(self) -> int:
-        return min(len(self.squares), _IN_A_ROW) * _STEP
-
 
 def build_fanout_chart(
     child_runs: Sequence[_ChildRun], *, started: int | None, ended: int | None, now: int
 ) -> FanoutChart:
     """Return the chart of the child runs. Times are microseconds since 1970."""
-    counts = Counter(_CSS_CLASS_OF_STATUS[child.status] for child in child_runs)
+    counts = Counter(_GROUP_OF_STATUS[child.status].css_class for child in child_runs)
     group_counts = [
         (group, counts[group.css_class]) for group in OUTCOME_GROUPS if counts[group.css_class]
     ]
@@ -137,10 +132,10 @@ def build_fanout_chart(
 
 
 def _build_squares(child_runs: Sequence[_ChildRun]) -> Iterable[Square]:
-    for n, child in enumerate(child_runs):
-        y, x = divmod(n, _IN_A_ROW)
-        label = f"{child.host}: {child.status}"
-        yield Square(x * _STEP, y * _STEP, _CSS_CLASS_OF_STATUS[child.status], label)
+    for child in child_runs:
+        group = _GROUP_OF_STATUS[child.status]
+        css_class, label = f"kt-outcome-{group.css_class}", RUN_STATUS_DISPLAYS[child.status].label
+        yield Square(child.host, f"/runs/{child.id}", css_class, group.icon, label)
 
 
 def render_fanout(progress: RunProgress) -> str:

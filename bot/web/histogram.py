@@ -73,7 +73,7 @@ def build_histogram(
     bars = [
         Bar(
             x=round(100 * n / number, 3),
-            width=round(85 / number, 3),
+            width=round(min(85 / number, 20), 3),
             height=max(round(_MAX_HEIGHT * counts[n] / highest), 2) if counts[n] else 0,
             url=build_url(format_minute(at), format_minute(at + step - _MINUTE)),
             title=f"{format_count(counts[n], noun)} from {format_minute(at)}",

@@ -9,8 +9,10 @@ from fastapi import APIRouter, HTTPException, Path, Query, Request, Response
 from bot.db import runs, search
 from bot.db.database import Transaction
 from bot.model.run import Run
+from bot.model.run_states import StatusDisplay, Tone
 from bot.queries.host_status import HostStatus, Reachability, list_host_statuses
 from bot.web.auth import CurrentUser
+from bot.web.badges import HOST_FROZEN_BADGE, HOST_LOCKED_BADGE, REACHABILITY_BADGES
 from bot.web.deps import WebDeps
 from bot.web.diagrams import ChangeTimeline, build_timeline
 from bot.web.templating import render_page
@@ -31,12 +33,24 @@ DaysQuery = Annotated[int, Query(ge=1, le=90)]
 
 
 @dataclass(frozen=True)
+class HostTile:
+    """The tile of one host in the map of hosts."""
+
+    name: str
+    url: str
+    css_class: str
+    icon: str
+    label: str
+
+
+@dataclass(frozen=True)
 class HostsOfArea:
     """The hosts of one area, with the area's title and owners."""
 
     title: str
     owners: Sequence[str]
     hosts: Sequence[HostStatus]
+    tiles: Sequence[HostTile]
 
 
 @router.get("")
@@ -63,6 +77,7 @@ def list_hosts(
         request,
         "hosts.html",
         areas=_group_by_area(shown),
+        legend=list(dict.fromkeys(_get_display(one) for one in shown)),
         shown=len(shown),
         locked=[one for one in statuses if one.lock],
         enrolling=deps.list_enrolling_hosts(),
@@ -121,4 +136,24 @@ def _group_by_area(host_statuses: Sequence[HostStatus]) -> list[HostsOfArea]:
     areas: dict[str, list[HostStatus]] = {}
     for one in host_statuses:
         areas.setdefault(one.area, []).append(one)
-    return [HostsOfArea(hosts[0].area_title, hosts[0].owners, hosts) for hosts in areas.values()]
+    return [
+        HostsOfArea(
+            hosts[0].area_title, hosts[0].owners, hosts, [_build_tile(one) for one in hosts]
+        )
+        for hosts in areas.values()
+    ]
+
+
+def _build_tile(status: HostStatus) -> HostTile:
+    display, name = _get_display(status), status.host.name
+    return HostTile(name, f"/hosts/{name}", f"kt-{display.tone}", display.icon, display.label)
+
+
+def _get_display(status: HostStatus) -> StatusDisplay:
+    """Return what matters most about a host: a failed contact, its lock, a freeze, its status."""
+    reachability = REACHABILITY_BADGES[status.reachability]
+    if reachability.tone is Tone.DANGER:
+        return reachability
+    if status.lock:
+        return HOST_LOCKED_BADGE
+    return HOST_FROZEN_BADGE if status.freeze else reachability

@@ -1,11 +1,19 @@
 """Policy page: the permissions of everyone, or of one person, in plain words."""
 
+from collections.abc import Sequence
 from typing import Annotated
 
-from fastapi import APIRouter, HTTPException, Path, Request, Response
+from fastapi import APIRouter, HTTPException, Path, Query, Request, Response
 
+from bot.audit.query import EntryFilter, find_newest_entries
+from bot.db.database import Transaction
+from bot.model import request_form
+from bot.model.request_form import RequestSyntaxError
+from bot.policy.explain import parse_preview_question
 from bot.policy.summary import render
 from bot.policy.summary.current import summarise_current_policy
+from bot.policy.summary.matrix import build_matrix
+from bot.queries.preview import preview_request
 from bot.web.auth import CurrentUser, User
 from bot.web.deps import WebDependencies, WebDeps
 from bot.web.health_page import can_view_health
@@ -13,13 +21,35 @@ from bot.web.templating import render_page
 
 router = APIRouter()
 
+# How many versions of the policy are listed.
+_MAX_VERSIONS = 10
+ShowQuery = Annotated[str, Query(max_length=20)]
+WordsQuery = Annotated[str, Query(max_length=300)]
 PersonPath = Annotated[str, Path(max_length=64)]
 
 
 @router.get("/policy")
-def show_policy(request: Request, deps: WebDeps, user: CurrentUser) -> Response:
-    """Show the permissions of everyone, the owners of areas, and the freezes."""
-    return _render_page(request, deps, user, person="")
+def show_policy(
+    request: Request,
+    deps: WebDeps,
+    user: CurrentUser,
+    show: ShowQuery = "",
+    who: WordsQuery = "",
+    what: WordsQuery = "",
+) -> Response:
+    """Show the permissions of everyone, the owners of areas, and the freezes.
+
+    Args:
+        request: The HTTP request.
+        deps: What pages need.
+        user: The signed-in user.
+        show: `matrix` shows who may request which runbook as a matrix instead.
+        who: A person, and
+        what: a request, whose decision is explained.
+    """
+    if show == "matrix":
+        return render_page(request, "policy_matrix.html", matrix=build_matrix(user.policy))
+    return _render_page(request, deps, user, person="", who=who, what=what)
 
 
 @router.get("/policy/{person}")
@@ -32,13 +62,44 @@ def show_person_policy(
     return _render_page(request, deps, user, person=person)
 
 
-def _render_page(request: Request, deps: WebDependencies, user: User, *, person: str) -> Response:
+def _explain(tx: Transaction, user: User, who: str, what: str) -> tuple[Sequence[str], str]:
+    """Return what the policy decides about a request, in sentences, or what is wrong with it."""
+    if not (who and what):
+        return (), ""
+    if user.policy.find_person(who) is None:
+        return (), f"there is no person {who} in the policy: choose one of the list"
+    try:
+        words = request_form.split_words(what.removeprefix("/keyturn"))
+        question = parse_preview_question(user.policy, words)
+    except RequestSyntaxError as error:
+        return (), str(error)
+    preview = preview_request(tx, user.policy, question, person=who, source="web")
+    return preview.describe(subject=user.get_person_name(who)), ""
+
+
+def _render_page(
+    request: Request,
+    deps: WebDependencies,
+    user: User,
+    *,
+    person: str,
+    who: str = "",
+    what: str = "",
+) -> Response:
     with deps.database.reading(user.view_rights) as tx:
         now = tx.now
+        explanation, problem = _explain(tx, user, who, what)
+        versions = find_newest_entries(tx, EntryFilter(kind="policy changed"), limit=_MAX_VERSIONS)
     summary = summarise_current_policy(user.policy, now, person=person)
     return render_page(
         request,
         "policy.html",
+        status=422 if problem else 200,
+        typed={"who": who or person, "what": what},
+        explanation=explanation,
+        problem=problem,
+        people=sorted(user.policy.organisation.people.values(), key=lambda one: one.name),
+        versions=versions,
         summary=summary,
         description=render.describe_summary(summary),
         sections=render.SECTION_TITLES,

@@ -56,6 +56,9 @@ STATES = (
     "/schedules/new?name=x&request=zfs+pools+nas1&cron=@daily",
     "/schedules/new?name=x&request=zfs+pools+nas1&cron=often",
     "/runs/compare?a=2&b=6",
+    "/policy?show=matrix",
+    "/policy?who=dora&what=abusers+clear+lb1",
+    "/policy?who=dora&what=nothing",
 )
 # Where a form that was sent leads to: 403, 409, 410, 422, and the picture of a new second factor.
 SENT = (

@@ -15,6 +15,11 @@
   }
 
   function showLocalTimes(root) {
+    root.querySelectorAll("svg title").forEach(function (title) {
+      title.textContent = title.textContent.replace(/(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d) UTC/g, function (_, day, time) {
+        return formatLocalTime(day + "T" + time + "Z");
+      });
+    });
     root.querySelectorAll("time[data-local-time]").forEach(function (time) {
       time.textContent = formatLocalTime(time.dateTime);
       time.removeAttribute("data-local-time");

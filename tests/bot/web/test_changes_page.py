@@ -40,6 +40,8 @@ def test_what_was_done_stands_before_what_was_tried_and_what_was_seen(site: Site
         )
         change_log.append_entry(tx, "event", hosts=["nas1"], source="deploys", title="elsewhere")
     text = Page(site.browser("dora").get("/changes?host=lb1").text).text
+    assert "6 events on 1 host" in text or "4 events on 1 host" in text
+    text = text.partition("Approved by Time")[2]
     places = [text.index(f"run {run.id}") for run in (done, tried)]
     seen = [text.index(f"run {found.id}"), text.index("deploys: web 4.2 went out")]
     assert max(places) < min(seen)

@@ -1,5 +1,7 @@
 """The policy as pages: what everybody may do, and what one person may."""
 
+import re
+
 import pytest
 
 from tests.bot.web.conftest import Site
@@ -65,3 +67,23 @@ def test_a_changed_policy_is_on_the_page_at_once(site: Site, who: str) -> None:
     assert "Not allowed Every check and every change, everywhere. It is all <over>." in page.text
     assert "Without approval" not in page.text
     assert page.strange == []
+
+
+def test_matrix_shows_who_may_request_which_runbook(site: Site) -> None:
+    page = Page(site.browser("dora").get("/policy?show=matrix").text)
+    assert page.strange == []
+    assert re.search(r"\babusers clear Needs approval", page.text)
+    assert re.search(r"\babusers show May\b", page.text)
+
+
+def test_policy_page_explains_a_decision_and_keeps_what_was_typed(site: Site) -> None:
+    browser = site.browser("stan")
+    answer = browser.get("/policy", params={"who": "dora", "what": "abusers clear lb1"})
+    page = Page(answer.text)
+    assert page.strange == page.unlabelled == []
+    assert "Needs 1 approval from" in page.text.partition("Explain a decision")[2]
+    wrong = browser.get("/policy", params={"who": "dora", "what": "abusers cleer lb1"})
+    assert wrong.status_code == 422
+    assert "Did you mean" in wrong.text
+    assert 'value="abusers cleer lb1"' in wrong.text
+    assert browser.get("/policy", params={"who": "eve", "what": "x"}).status_code == 422
