@@ -54,7 +54,7 @@ class ChangeTimeline:
     until: int
     description: str
     """The chart as a sentence."""
-    moment: float | None = None
+    chosen: float | None = None
     """Position of the chosen time, in percent; None if the chart is about the time until now."""
 
 
@@ -97,7 +97,7 @@ def build_host_lanes(
         until=until,
         description=f"{format_count(len(events), 'event')} on {format_count(len(counts), 'host')}"
         + (f", {more} not shown" if more else ""),
-        moment=compute_position(at, since, until),
+        chosen=compute_position(at, since, until),
     )
 
 

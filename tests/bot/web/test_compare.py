@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from bot.model.run import State, StepState
 from bot.queries.compare import ComparedLine, ComparedRun, compare_runs
 from runbooks import Report
-from tests.bot.office import WEB
+from tests.bot.harness import WEB
 from tests.bot.web.conftest import Site
 from tests.bot.web.parsed_page import Page
 from tests.bot.web.sample_runs import (
@@ -66,16 +66,16 @@ def test_the_one_before_that_is_like_it_is_found(site: Site) -> None:
 
 
 def test_run_is_compared_with_a_run_of_the_same_values_and_hosts_only(site: Site) -> None:
-    office = site.office
+    harness = site.harness
 
     def request(*hosts: str, value: str = "on") -> int:
         runbooks = [SetSwitch(host=host, name="lamp", value=value) for host in hosts]
         if len(hosts) == 1:
-            return office.ask(runbooks[0]).id
-        run = office.workflow.request_fanout_run(
+            return harness.request(runbooks[0]).id
+        run = harness.workflow.request_fanout_run(
             runbooks, host_pattern="lb*", person="dora", origin=WEB, reason=""
         )
-        office.work()
+        harness.run_queued_work()
         return run.id
 
     first, single = request("lb1", "lb2"), request("lb1")

@@ -150,7 +150,7 @@ def _change(harness: Harness) -> None:
 def test_the_calendar_shows_what_fires_in_the_next_30_days(site: Site):
     _begun(site.harness)
     with site.database.reading() as tx:
-        found = build_calendar(tx, site.office.policies.get_policy())
+        found = build_calendar(tx, site.harness.policies.get_policy())
     assert len(found) == 30
     assert sum(len(day.upcoming) for day in found) in {29, 30}
     page = Page(site.browser("dora").get("/schedules").text)
@@ -169,7 +169,7 @@ def test_a_freeze_is_drawn_in_and_leaves_changes_out(site: Site):
         f'{{name: Black Friday, areas: [edge], from: "{first} 00:00", until: "{last} 12:00"}}',
     )
     with site.database.reading() as tx:
-        days = build_calendar(tx, site.office.policies.get_policy())
+        days = build_calendar(tx, site.harness.policies.get_policy())
     frozen = [day.date for day in days if day.freezes]
     assert frozen == [first + timedelta(days=n) for n in range(4)]
     left_out = [day.date for day in days for one in day.upcoming if one.skipped]
@@ -183,15 +183,15 @@ def test_a_freeze_leaves_checks_in(site: Site):
     _begun(site.harness)
     _freeze(site, '{name: always, from: "2000-01-01 00:00", until: "2200-01-01 00:00"}')
     with site.database.reading() as tx:
-        days = build_calendar(tx, site.office.policies.get_policy())
+        days = build_calendar(tx, site.harness.policies.get_policy())
     assert all(day.freezes and day.freezes[0].whole_day for day in days)
     assert not any(one.skipped for day in days for one in day.upcoming)
 
 
 def test_calendar_counts_frequent_schedules_to_its_end(site: Site):
-    office = site.office
+    harness = site.harness
     for name, cron in (("often", "* * * * *"), ("five", "*/5 * * * *"), ("odd", "1,2,50 4 * * *")):
-        office.workflow.schedules.request_schedule(
+        harness.workflow.schedules.request_schedule(
             [ShowSwitches(host="lb1")],
             host_pattern="",
             person="dora",
@@ -200,7 +200,7 @@ def test_calendar_counts_frequent_schedules_to_its_end(site: Site):
         )
     harness.run_queued_work()
     with site.database.reading() as tx:
-        found = build_calendar(tx, office.policies.get_policy())
+        found = build_calendar(tx, harness.policies.get_policy())
     counts = {one.name: (one.count, len(one.times)) for one in found[-1].upcoming}
     assert counts == {"often": (1440, 24), "five": (288, 24), "odd": (3, 3)}
     text = Page(site.browser("dora").get("/schedules").text).text
@@ -209,7 +209,7 @@ def test_calendar_counts_frequent_schedules_to_its_end(site: Site):
 
 
 def test_calendar_has_the_days_and_hours_of_the_reader(site: Site):
-    _begun(site.office)
+    _begun(site.harness)
     browser = site.browser("dora")
     browser.cookies.set("keyturn-zone", "Asia/Tokyo", domain="keyturn.test", path="/")
     shown = browser.get("/schedules").text
