@@ -55,7 +55,9 @@ OUTCOME_GROUPS = (
         "in progress",
         frozenset({_S.PLANNING, _S.QUEUED, _S.STARTING, _S.RUNNING}),
     ),
-    OutcomeGroup("pending", "clock", "pending", frozenset({_S.PENDING, _S.COUNTER_PROPOSED})),
+    OutcomeGroup(
+        "pending", "clock", "pending", frozenset({_S.PLANNED, _S.PENDING, _S.COUNTER_PROPOSED})
+    ),
     OutcomeGroup("not-run", "ban", "not run", frozenset({_S.WITHDRAWN, _S.STOPPED})),
 )
 _GROUP_OF_STATUS = {status: group for group in OUTCOME_GROUPS for status in group.statuses}
