@@ -98,7 +98,7 @@ def test_hosts_are_filtered_while_one_looks(visit: Visit) -> None:
     expect(page.locator("#results")).to_contain_text("web1")
     page.get_by_label("Status").select_option("key")
     expect(page.locator("#results")).not_to_contain_text("web1")
-    page.locator("#results").get_by_role("link", name="nas1").click()
+    page.locator("#results").get_by_role("link", name="nas1", exact=True).click()
     expect(page.get_by_role("status").filter(has_text="Host key mismatch")).to_be_visible()
     assert visit.complaints == []
 
