@@ -80,7 +80,7 @@ def show_histogram(request: Request) -> Response:
         [entry.at for entry in log_page.entries],
         until=min(found.until or now, now) if found else now,
         zone=zone,
-        noun="entry",
+        noun="event",
         build_url=build_url,
     )
     return render_page(request, "histogram.html", histogram=histogram)

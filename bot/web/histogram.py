@@ -53,7 +53,7 @@ def build_histogram(
         times: The times of the newest records.
         until: The end of the period if no record is later.
         zone: The reader's time zone, which the bars begin in.
-        noun: One record: `run`.
+        noun: One record, with a regular plural: `run`.
         build_url: Returns the page of a period from its first and last minute, in that zone.
     """
     if not times:
