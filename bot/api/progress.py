@@ -21,7 +21,7 @@ from bot.model.run import NEEDS_ATTENTION, State, StepState
 router = APIRouter(prefix="/runs/{number}", tags=["runs"])
 
 _DONE = frozenset({State.SUCCEEDED, State.NO_CHANGES})
-_UPCOMING = frozenset({State.COUNTER_PROPOSED, State.PENDING})
+_UPCOMING = frozenset({State.PLANNED, State.COUNTER_PROPOSED, State.PENDING})
 _RUNNING = frozenset({State.PLANNING, State.QUEUED, State.STARTING, State.RUNNING})
 # Microseconds of live output that a caller with `after` gets again, so that none is missed.
 _OVERLAP = 6_000_000

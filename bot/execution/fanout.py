@@ -17,9 +17,9 @@ from bot.model.run import Run, State
 from bot.model.text import format_count
 from bot.policy import Policy
 from bot.queries import redundancy
+from bot.queries.policy_result import bind_policy_result
 from bot.workflow.context import WorkflowContext, get_site
 from bot.workflow.finish import RunEnd, end_run, end_runs
-from bot.workflow.outdated_plans import bind_policy_result
 from bot.workflow.submit_plan import submit_plan
 from connectors.errors import prefix_host
 from runbooks import Report, Table

@@ -21,10 +21,11 @@ from bot.model.run_states import ON_HOLD_DISPLAY
 from bot.policy import NoPolicyError, Policy
 from bot.queries import break_glass_rules, stop_reasons
 from bot.queries.approval_count import ApprovalCount, count_approvals
+from bot.queries.policy_result import is_plan_outdated
 from bot.workflow import grant_rules, schedule_approval
 from bot.workflow.context import WorkflowContext
 from bot.workflow.finish import announce_run_change, end_run, release_host_lock
-from bot.workflow.outdated_plans import describe_stale_plan, is_plan_outdated
+from bot.workflow.outdated_plans import describe_stale_plan
 from runbooks._catalogue import get_kind
 
 log = logging.getLogger(__name__)

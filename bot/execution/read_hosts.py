@@ -19,9 +19,9 @@ from bot.execution.planner import RemainingWork, compute_remaining, resolve_plan
 from bot.model.run import Run, State
 from bot.policy import NoPolicyError
 from bot.queries import redundancy, stop_reasons
+from bot.queries.policy_result import bind_policy_result
 from bot.workflow.context import WorkflowContext
 from bot.workflow.finish import RunEnd, end_run, end_runs
-from bot.workflow.outdated_plans import bind_policy_result
 from bot.workflow.submit_plan import submit_plan
 from connectors.errors import HostError, prefix_host
 from runbooks import Refused, Report

@@ -29,6 +29,7 @@ from bot.queries.pending import (
     describe_expiry_before_freeze_ends,
     get_freeze_after_approval,
 )
+from bot.queries.policy_result import is_plan_current
 from bot.queries.schedule_details import ScheduleDetails, get_schedule_details
 from bot.queries.second_factor import get_shown_factor
 
@@ -227,7 +228,7 @@ def _list_allowed_actions(
         accept=run.state is State.COUNTER_PROPOSED and run.requested_by == person,
         propose_values=decides and is_pending and run.undo_of is None and run.timing is None,
         submit=run.state is State.PLANNED and run.requested_by == person,
-        replan=can_be_planned_again(run) and run.requested_by == person,
+        replan=run.requested_by == person and _can_replan(tx, run, policy),
         withdraw=not begun and run.requested_by == person and run.parent is None,
         resolve=can_resolve(policy, run, person),
         undo=_has_executed_steps(view) and not undo_refusal,
@@ -236,6 +237,13 @@ def _list_allowed_actions(
         review=_can_review(view, policy, person),
         stop=_can_stop(tx, run, policy, person),
     )
+
+
+def _can_replan(tx: Transaction, run: Run, policy: Policy) -> bool:
+    """Return whether a new plan makes sense: the run has none that is current."""
+    if not can_be_planned_again(run):
+        return False
+    return run.state is State.PLANNED or not is_plan_current(tx, policy, run)
 
 
 def _can_deny_own_values(tx: Transaction, run: Run, policy: Policy, person: str) -> bool:

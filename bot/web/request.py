@@ -21,6 +21,7 @@ from bot.web.form_values import FormValues
 from bot.web.refusals import REFUSALS, get_http_status
 from bot.web.templating import render_page
 from runbooks import AnyRunbook, load_catalogue
+from runbooks._catalogue import get_kind
 
 router = APIRouter(prefix="/runbooks")
 
@@ -132,7 +133,7 @@ def show_preview(
 def submit_request(
     request: Request, deps: WebDeps, user: CurrentUser, form: FormValues
 ) -> Response:
-    """Request a run and redirect to it, or show the form again with the problems."""
+    """Request a check or plan a change, and redirect to it; or show the form with problems."""
     runbook_class = _get_runbook(form.get("runbook", ""))
     typed = _read_typed(form, runbook_class)
     reason = form.get("reason", "")
@@ -169,18 +170,25 @@ def _request_run(
     typed: Mapping[str, str],
     reason: str,
 ) -> Run:
-    """Request the run. Raises one of REFUSALS."""
+    """Request a check. Of a change, request only the plan. Raises one of REFUSALS."""
     words = [f"{name}={value}" for name, value in typed.items() if value]
     host_pattern, requests = request_form.parse_request_for_hosts(
         runbook, words, user.policy.inventory.tags
     )
     origin = RequestOrigin("web", user=user.id)
-    workflow = deps.workflow
+    plan_only = get_kind(runbook) == "change"
     if host_pattern:
-        return workflow.request_fanout_run(
-            requests, host_pattern=host_pattern, person=user.id, origin=origin, reason=reason
+        return deps.workflow.request_fanout_run(
+            requests,
+            host_pattern=host_pattern,
+            person=user.id,
+            origin=origin,
+            reason=reason,
+            plan_only=plan_only,
         )
-    return workflow.request_run(requests[0], person=user.id, origin=origin, reason=reason)
+    return deps.workflow.request_run(
+        requests[0], person=user.id, origin=origin, reason=reason, plan_only=plan_only
+    )
 
 
 def _render_form(

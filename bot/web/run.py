@@ -14,6 +14,7 @@ from bot.db.database import Transaction
 from bot.model import request_form, resubmit
 from bot.model.errors import InvalidRequestError, StepUpRequired
 from bot.model.run import RequestOrigin, Run, State, describe_proposals
+from bot.queries.policy_result import is_plan_current
 from bot.queries.run_timeline import build_run_events
 from bot.queries.run_view import RunView, Viewer, build_run_view
 from bot.web.auth import CurrentUser, PassiveUser, User
@@ -36,7 +37,9 @@ _DONE_NOTICES: Mapping[str, str] = {
     "countered": "Your values are proposed. The request stays pending until they are accepted.",
     "accepted": "You accepted the values. The run now needs approval.",
     "withdrawn": "The request is withdrawn. No command was sent.",
-    "requested": "Undo requested. It is planned and approved like any other change.",
+    "undo": "This is the plan of the undo. Nothing runs until you request it.",
+    "requested": "Requested. It starts as soon as nothing holds it.",
+    "replanned": "The earlier plan was not current any more. This is a new one.",
     "break-glass": "Break-glass is active. The owners are notified; a review is due within 24 h.",
     "reviewed": "Your review is recorded.",
     "stopped": "The run is stopped. No further commands are sent.",
@@ -166,7 +169,7 @@ def stop_run(
 def request_undo(
     request: Request, deps: WebDeps, user: CurrentUser, number: RunIdPath, form: FormValues
 ) -> Response:
-    """Request the undo, and redirect to its run."""
+    """Plan the undo, and redirect to its plan."""
 
     def act() -> int:
         return deps.workflow.request_undo(
@@ -174,9 +177,44 @@ def request_undo(
             person=user.id,
             origin=RequestOrigin("web", user=user.id),
             reason=form.get("reason", ""),
+            plan_only=True,
         ).id
 
+    return _perform_and_redirect(request, deps, user, number, act, "undo")
+
+
+@router.post("/request")
+def request_plan(
+    request: Request, deps: WebDeps, user: CurrentUser, number: RunIdPath, form: FormValues
+) -> Response:
+    """Request the plan whose digest was on the page. A plan that is not current is made again."""
+
+    def act() -> None:
+        _check_irreversible_is_confirmed(deps, user, number, form)
+        deps.workflow.request_plan(
+            number,
+            person=user.id,
+            digest=form.get("digest", ""),
+            reason=form.get("reason", ""),
+        )
+
+    with deps.database.reading(user.view_rights) as tx:
+        run = runs.get_run(tx, number)
+        is_current = is_plan_current(tx, user.policy, run)
+    if run.plan_only and not is_current:
+        return replan_run(request, deps, user, number)
     return _perform_and_redirect(request, deps, user, number, act, "requested")
+
+
+@router.post("/replan")
+def replan_run(request: Request, deps: WebDeps, user: CurrentUser, number: RunIdPath) -> Response:
+    """Plan the request again, and redirect to the new run."""
+
+    def act() -> int:
+        origin = RequestOrigin("web", user=user.id)
+        return deps.workflow.replan_run(number, person=user.id, origin=origin).id
+
+    return _perform_and_redirect(request, deps, user, number, act, "replanned")
 
 
 @router.post("/break-glass")

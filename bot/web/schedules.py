@@ -128,7 +128,7 @@ def show_timing(request: Request, deps: WebDeps, user: CurrentUser) -> Response:
 def request_schedule(
     request: Request, deps: WebDeps, user: CurrentUser, form: FormValues
 ) -> Response:
-    """Request the schedule, and redirect to the run that has to be approved."""
+    """Plan the schedule, and redirect to its plan, which can then be requested."""
     typed = _read_typed(form)
     problems = _find_problems(deps, typed)
     if problems:
@@ -142,6 +142,7 @@ def request_schedule(
             origin=RequestOrigin("web", user=user.id),
             timing=timing,
             reason=typed["reason"],
+            plan_only=True,
         )
     except REFUSALS as error:
         problems = {"": str(error)}

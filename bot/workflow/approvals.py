@@ -11,10 +11,10 @@ from bot.policy import Policy, PolicyRequest, Ruling
 from bot.queries.approval_count import count_approvals, get_ruling, is_decision_complete
 from bot.queries.delegation_rules import find_delegator
 from bot.queries.pending import get_resolution_area
+from bot.queries.policy_result import is_plan_outdated
 from bot.queries.second_factor import get_shown_factor
 from bot.workflow.context import WorkflowContext
 from bot.workflow.finish import end_run
-from bot.workflow.outdated_plans import is_plan_outdated
 from bot.workflow.requests import shorten_reason
 
 _EXPIRING_STATES = frozenset({State.PLANNED, State.COUNTER_PROPOSED, State.PENDING, State.QUEUED})

@@ -106,6 +106,7 @@ def _show_plan(
         run,
         State.PLANNED,
         expires_at=tx.now + context.plan_lifetime,
+        requirements=ruling.requirements,
         required_approvals=0 if grant else ruling.required_approvals,
         approver_groups=ruling.approver_groups,
         policy_notes=_add_note(ruling, note),

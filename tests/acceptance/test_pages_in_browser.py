@@ -116,6 +116,17 @@ def test_what_does_not_fit_is_said_at_its_field_and_then_it_is_asked(visit: Visi
     page.keyboard.press("Enter")
     expect(page.get_by_role("heading", level=1)).to_have_text("toy set lb1 lamp on")
 
+    # The plan is shown, and runs nothing until it is requested.
+    visit.server.harness.run_queued_work()
+    bar = page.get_by_role("region", name="Nothing has run yet")
+    expect(bar).to_contain_text("It needs 1 approval from the owners of the edge")
+    expect(bar).to_be_in_viewport()
+    visit.keep("plan")
+    assert visit.server.harness.fleet.told == []
+    bar.get_by_role("button", name="Request approval").click()
+    expect(page.get_by_role("status").filter(has_text="Requested.")).to_be_visible()
+    expect(page.get_by_text("Someone else has to approve it.")).to_be_visible()
+
 
 def test_the_calendar_is_read_and_a_schedule_suspended_by_keyboard(visit: Visit) -> None:
     page = visit.page

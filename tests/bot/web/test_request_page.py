@@ -4,14 +4,16 @@ from dataclasses import replace
 from typing import Any, cast
 
 import pytest
+from fastapi.testclient import TestClient
 
 from bot.db.grants import NewGrant
+from bot.model.run import Run, State
 from bot.queries.form_options import FormOptions
 from bot.web import build_app
 from runbooks import load_catalogue
 from tests.bot.web.conftest import Site
 from tests.bot.web.parsed_page import Page
-from tests.toy import ABUSERS, LISTS, RUNBOOKS
+from tests.toy import ABUSERS, LISTS, RUNBOOKS, SetSwitch
 
 LAMP = {
     "runbook": "toy set",
@@ -77,6 +79,70 @@ def test_what_is_asked_becomes_a_run_with_its_reason(site: Site):
         "it is dark",
     )
     assert run.origin.source == "web"
+
+
+def _plan_on_page(site: Site, person: str) -> tuple[TestClient, Run]:
+    """Fill in the form of a change; return the browser and the plan that it leads to."""
+    browser = site.browser(person)
+    address = browser.post("/runbooks", data=LAMP).headers["location"]
+    site.harness.run_queued_work()
+    return browser, site.harness.get_run(int(address.rpartition("/")[2]))
+
+
+def test_change_is_planned_first_and_runs_when_its_plan_is_requested(site: Site):
+    browser, plan = _plan_on_page(site, "olga")
+    assert (plan.state, site.harness.fleet.told) == (State.PLANNED, [])
+    page = Page(browser.get(f"/runs/{plan.id}").text)
+    assert "Nothing has run yet" in page.text
+    assert "It needs no approval: it runs as soon as you request it." in page.text
+    assert "Run now" in page.text
+    assert f"/runs/{plan.id}/request" in page.forms
+    others = Page(site.browser("dora").get(f"/runs/{plan.id}").text)
+    assert f"/runs/{plan.id}/request" not in others.forms
+    answer = browser.post(f"/runs/{plan.id}/request", data={"digest": plan.digest})
+    assert answer.headers["location"] == f"/runs/{plan.id}?done=requested"
+    site.harness.run_queued_work()
+    assert site.harness.get_run(plan.id).state is State.SUCCEEDED
+
+
+def test_plan_that_needs_approval_names_its_approvers_before_it_is_requested(site: Site):
+    browser, plan = _plan_on_page(site, "dora")
+    page = Page(browser.get(f"/runs/{plan.id}").text)
+    assert "It needs 1 approval from the owners of the edge: Adam Admin, Olga Owner." in page.text
+    assert "Request approval" in page.text
+    browser.post(f"/runs/{plan.id}/request", data={"digest": plan.digest, "reason": "ticket 9"})
+    run = site.harness.get_run(plan.id)
+    assert (run.state, run.reason) == (State.PENDING, "ticket 9")
+
+
+def test_plan_that_is_not_current_is_made_again_in_place(site: Site):
+    browser, plan = _plan_on_page(site, "olga")
+    rules = site.policy / "policy.cedar"
+    text = rules.read_text()
+    assert "reversible changes in their own" in text
+    rules.write_text(text.replace("reversible changes in their own", "changes in their"))
+    assert "The plan is not current any more" not in browser.get("/runs/1").text
+    answer = browser.post(f"/runs/{plan.id}/request", data={"digest": plan.digest})
+    assert answer.headers["location"] == f"/runs/{plan.id + 1}?done=replanned"
+    site.harness.run_queued_work()
+    assert site.harness.fleet.told == []
+    assert site.harness.get_run(plan.id).state is State.SUPERSEDED
+    assert site.harness.get_run(plan.id + 1).state is State.PLANNED
+
+
+def test_stale_request_has_one_button_for_a_new_plan(site: Site):
+    browser, plan = _plan_on_page(site, "dora")
+    browser.post(f"/runs/{plan.id}/request", data={"digest": plan.digest})
+    site.harness.fleet.hosts["lb1"]["lamp"] = "dim"
+    assert site.harness.approve(site.harness.get_run(plan.id)).state is State.STALE
+    address = f"/runs/{plan.id}"
+    assert f"{address}/replan" in Page(browser.get(address).text).forms
+    assert f"{address}/replan" not in Page(site.browser("olga").get(address).text).forms
+    browser.post(f"/runs/{plan.id}/replan")
+    site.harness.run_queued_work()
+    assert site.harness.get_run(plan.id + 1).state is State.PENDING
+    shown = Page(site.browser("olga").get(f"/runs/{plan.id + 1}").text).text
+    assert f"Replaces run {plan.id}, which is stale: 1 of 1 step differ." in shown
 
 
 def test_a_pattern_asks_for_several_hosts_as_one(site: Site):
@@ -161,7 +227,7 @@ def test_the_lists_of_a_host_are_offered(site: Site):
     offering = FormOptions(harness.fleet.run_query, harness.database, harness.policies)
     site.app = build_app(replace(site.parts, form_options=offering))
     browser = site.browser("dora")
-    browser.post("/runbooks", data=LAMP)
+    site.harness.request(SetSwitch(host="lb1", name="lamp", value="on"))
     shown = browser.get("/runbooks/options?runbook=toy+set&field-host=lb1").text
     assert '<datalist id="list-name"><option value="lamp">' in shown
 

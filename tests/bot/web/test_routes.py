@@ -26,6 +26,8 @@ ROUTES = {
     ("POST", "/runs/{number}/withdraw"): (401, 403),
     ("POST", "/runs/{number}/stop"): (401, 409),
     ("POST", "/runs/{number}/undo"): (401, 422),
+    ("POST", "/runs/{number}/request"): (401, 403),
+    ("POST", "/runs/{number}/replan"): (401, 403),
     ("POST", "/runs/{number}/resolve"): (401, 422),
     ("POST", "/runs/{number}/break-glass"): (401, 422),
     ("POST", "/runs/{number}/review"): (401, 422),

@@ -282,12 +282,12 @@ def test_an_undo_is_a_run_of_its_own(site: Site) -> None:
     run = site.harness.approve(site.harness.request(LAMP_ON))
     browser = site.browser("dora")
     answer = browser.post(f"/runs/{run.id}/undo", data={"reason": "too bright"})
-    assert answer.headers["location"] == f"/runs/{run.id + 1}?done=requested"
+    assert answer.headers["location"] == f"/runs/{run.id + 1}?done=undo"
     site.harness.run_queued_work()
     words = Page(browser.get(answer.headers["location"]).text).text
     assert f"Undoes run {run.id}" in words
     assert "too bright" in words
-    assert site.harness.get_run(run.id + 1).state is State.PENDING
+    assert site.harness.get_run(run.id + 1).state is State.PLANNED
 
 
 def again(site: Site, number: int) -> str:

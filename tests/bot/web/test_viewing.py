@@ -34,6 +34,8 @@ ROUTES = {
     ("POST", "/runs/{number}/withdraw"): "run",
     ("POST", "/runs/{number}/stop"): "run",
     ("POST", "/runs/{number}/undo"): "run",
+    ("POST", "/runs/{number}/request"): "run",
+    ("POST", "/runs/{number}/replan"): "run",
     ("POST", "/runs/{number}/resolve"): "run",
     ("POST", "/runs/{number}/break-glass"): "run",
     ("POST", "/runs/{number}/review"): "run",
