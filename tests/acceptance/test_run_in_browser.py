@@ -142,7 +142,8 @@ def test_a_page_whose_session_ended_asks_to_sign_in(visit: Visit) -> None:
     run = under_way(visit.server)
     visit.open(f"/runs/{run.id}")
     expect(visit.page.locator("#live-status")).to_have_text("Live")
-    token = visit.page.context.cookies()[0].get("value", "")
+    cookies = {one.get("name"): one.get("value", "") for one in visit.page.context.cookies()}
+    token = cookies["keyturn"]
     with visit.server.harness.database.transaction() as tx:
         sessions.end_session(tx, token)
     expect(visit.page.get_by_role("heading", name="Sign in")).to_be_visible(timeout=30_000)
