@@ -77,6 +77,20 @@ def get_run_progress(tx: Transaction, number: int) -> RunProgress:
     )
 
 
+def get_stamp(tx: Transaction) -> str:
+    """Return a value that changes with the entries and runs that may be viewed.
+
+    It changes with contact to hosts only for those who may view everything.
+    """
+    entries = select(func.max(tables.entry.c.seq))
+    visible = entries.where(view_conditions.entries_condition(tx).clause())
+    parts = [tx.sql.execute(visible).scalar()]
+    if view_conditions.can_view_everything(tx):
+        contacts = select(func.max(tables.host_contact.c.tried_at))
+        parts.append(tx.sql.execute(contacts).scalar())
+    return "-".join(map(str, parts))
+
+
 def _build_part(row: Row[Any]) -> RunProgressPart:
     return RunProgressPart(
         *(row.id, row.version, row.host, State(row.state)),

@@ -2,13 +2,14 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import date, timedelta
 from statistics import median
 
 from sqlalchemy import bindparam, func, select
 
 from bot.db import search, tables, view_conditions
 from bot.db.database import Transaction
-from bot.model.run import ENDED_STATES, State
+from bot.model.run import ENDED_STATES, State, get_run_status
 
 _RUN, _DECISION = tables.run.c, tables.decision.c
 # How many of the newest requests the usual wait is computed from.
@@ -103,6 +104,42 @@ def list_waits_since(tx: Transaction, since: int) -> Iterator[Wait]:
             None if until is None else max(until - row.pending_since, 0),
             approved,
         )
+
+
+@dataclass(frozen=True)
+class DayResult:
+    """How many runs that were requested on a day, in UTC, have a status."""
+
+    day: date
+    status: str
+    count: int
+
+
+_DAY = 86_400_000_000
+
+
+def count_results_by_day(tx: Transaction, since: int) -> list[DayResult]:
+    """Count the runs since then by day and status; a run on several hosts is one."""
+    first = search.get_first_number_since(tx, since) or 0
+    day = (_RUN.requested_at // _DAY).label("day")
+    query = (
+        select(day, _RUN.state, _RUN.needs_attention, func.count().label("count"))
+        .where(
+            _RUN.id >= first,
+            _RUN.requested_at >= since,
+            _RUN.fan_out_role != tables.CHILD,
+            view_conditions.runs_condition(tx).clause(),
+        )
+        .group_by(day, _RUN.state, _RUN.needs_attention)
+    )
+    return [
+        DayResult(
+            date(1970, 1, 1) + timedelta(days=row.day),
+            get_run_status(State(row.state), needs_attention=bool(row.needs_attention)),
+            row[3],
+        )
+        for row in tx.sql.execute(query)
+    ]
 
 
 def get_usual_wait(tx: Transaction, words: str) -> int | None:

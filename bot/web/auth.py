@@ -102,6 +102,8 @@ def _open_visit(
         raise NotSignedInError("You are no longer in the policy.")
     if (
         refresh_session
+        # A list that updates by itself does not keep the session alive.
+        and "x-keyturn-live" not in request.headers
         and now - session.last_seen_at > auth_sessions.LAST_SEEN_PRECISION_SECONDS * 1_000_000
     ):
         _refresh_session(deps, token)

@@ -1,11 +1,13 @@
 """Home page: what needs the user's action, runs in progress, and recent runs."""
 
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
 from fastapi import APIRouter, Request, Response
 
-from bot.db import break_glass, runs, search
+from bot.db import break_glass, runs, schedules, search, stats
 from bot.db.database import Transaction
+from bot.db.schedules import ScheduleState
 from bot.model.run import Run, State
 from bot.policy import Policy
 from bot.policy.summary.build import summarise_freezes
@@ -13,6 +15,7 @@ from bot.policy.summary.model import FreezeSummary
 from bot.queries import pending
 from bot.web.auth import CurrentUser
 from bot.web.deps import WebDeps
+from bot.web.result_chart import DAYS, build_result_chart
 from bot.web.templating import render_page
 
 router = APIRouter()
@@ -23,6 +26,8 @@ _ACTIVE_STATES = frozenset(
 _MAX_LATEST_RUNS = 10
 _MICROSECONDS_PER_SECOND = 1_000_000
 _MAX_RUNS = 100
+_DAY = 86_400 * _MICROSECONDS_PER_SECOND
+_FAILED_STATES = frozenset({State.FAILED, State.UNKNOWN})
 
 
 @router.get("/")
@@ -36,6 +41,15 @@ def show_home(request: Request, deps: WebDeps, user: CurrentUser) -> Response:
         now = tx.now
         mine = pending.list_runs_awaiting_person(tx, user.policy, user.id)
         mine_ids = {run.id for run in mine}
+        proposals = _list_proposals(tx, user.id)
+        failed_filter = search.RunFilter(states=_FAILED_STATES, since=now - _DAY)
+        failed = search.find_run_numbers(tx, failed_filter, most=_MAX_RUNS)
+        active_schedules = [
+            one
+            for one in schedules.list_schedules(tx)
+            if one.state is ScheduleState.ACTIVE and one.due_at
+        ]
+        results = stats.count_results_by_day(tx, now - DAYS * _DAY)
     return render_page(
         request,
         "home.html",
@@ -44,10 +58,36 @@ def show_home(request: Request, deps: WebDeps, user: CurrentUser) -> Response:
         pending=[run for run in pending_runs if run.requested_by == user.id],
         active=[run for run in active if run.id not in mine_ids],
         latest=latest,
+        proposals=proposals,
+        failed_count=len(failed),
+        next_schedule=min(active_schedules, key=lambda one: one.due_at or 0, default=None),
+        chart=build_result_chart(results, now=now),
         votes=votes,
         now=now,
         freezes=_list_active_freezes(user.policy, now),
     )
+
+
+def _list_proposals(
+    tx: Transaction, person: str
+) -> list[tuple[Run, Sequence[tuple[str, str, str]]]]:
+    """Return the counter-proposals to the person, each with name, old and new value of fields."""
+    run_filter = search.RunFilter(states=frozenset({State.COUNTER_PROPOSED}), person=person)
+    proposals = search.find_newest_runs(tx, run_filter, most=_MAX_RUNS)
+    originals = {
+        run.id: run
+        for run in runs.get_runs(tx, [run.proposal_for for run in proposals if run.proposal_for])
+    }
+    return [(run, _list_changes(originals.get(run.proposal_for or 0), run)) for run in proposals]
+
+
+def _list_changes(original: Run | None, proposal: Run) -> Sequence[tuple[str, str, str]]:
+    old: Mapping[str, str] = original.values if original else {}
+    return [
+        (name, old.get(name, ""), value)
+        for name, value in proposal.values.items()
+        if old.get(name, "") != value
+    ]
 
 
 def _list_active_freezes(policy: Policy, now: int) -> list[tuple[FreezeSummary, int]]:

@@ -1,4 +1,4 @@
-"""Live updates of the page of a run, as server-sent events until the run ends."""
+"""Live updates of lists, and of the page of a run until it ends, as server-sent events."""
 
 import asyncio
 import json
@@ -15,13 +15,14 @@ from fastapi import APIRouter, Header, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from starlette.types import Message, Send
 
-from bot.db import run_progress, runs
-from bot.db.database import Database, StoreUnavailable
+from bot.db import run_progress, runs, view_conditions
+from bot.db.database import Database, StoreUnavailable, Transaction
 from bot.db.live_output import LiveOutput
 from bot.db.run_progress import RunProgress, RunProgressPart
 from bot.db.runs import NoSuchRun
 from bot.model.text import escape_control
 from bot.policy import NoPolicyError
+from bot.queries.pending import list_runs_awaiting_person
 from bot.web.auth import NotSignedInError, PassiveUser, User, check_still_signed_in
 from bot.web.deps import WebDependencies, WebDeps
 from bot.web.fanout_chart import render_fanout, render_host_rows
@@ -109,7 +110,7 @@ class StreamReader:
         return [f"{run}-{n}" for run, n in ended]
 
 
-router = APIRouter(prefix="/runs/{number}")
+router = APIRouter()
 
 # Threads that poll the database for all readers. The limit keeps threads free for pages.
 _MAX_READER_THREADS = 2
@@ -119,6 +120,60 @@ PositionQuery = Annotated[int, Query(ge=0, le=2**62)]
 
 
 @router.get("/stream")
+async def stream_changes(request: Request, deps: WebDeps, user: PassiveUser) -> Response:
+    """Stream that lists may have changed, with the number of runs that await the reader."""
+    if request.scope.get("head"):
+        return Response(media_type=EventStreamResponse.media_type)
+    return EventStreamResponse(_stream_changes(request, deps, user), deps.stream_slots.limits)
+
+
+@dataclass
+class _ChangeReader:
+    """What one reader of the stream of changes has received so far."""
+
+    request: Request
+    deps: WebDependencies
+    last_stamp: str = ""
+
+    def read_event(self) -> bytes:
+        """Return the event that is new, or nothing. Raises NotSignedInError."""
+        user = check_still_signed_in(self.request, self.deps)
+        cache: ProgressCache = self.request.app.state.progress_cache
+        with self.deps.database.reading(user.view_rights) as tx:
+            stamp = cache.get_stamp(tx, 2 * self.deps.stream_slots.limits.poll_seconds)
+            if stamp == self.last_stamp:
+                return b""
+            self.last_stamp = stamp
+            waiting = list_runs_awaiting_person(tx, user.policy, user.id)
+        return _encode_event("changed", {"waiting": len(waiting)})
+
+
+async def _stream_changes(
+    request: Request, deps: WebDependencies, user: User
+) -> AsyncGenerator[bytes]:
+    limits, reader = deps.stream_slots.limits, _ChangeReader(request, deps)
+    clock = asyncio.get_running_loop().time
+    started_at = sent_at = clock()
+    try:
+        with deps.stream_slots.take_slot(user.id):
+            yield b"retry: 3000\n\n"
+            while not deps.workflow.is_closing and clock() - started_at < limits.max_seconds:
+                event = await to_thread.run_sync(reader.read_event)
+                if not event and clock() - sent_at >= limits.keepalive_seconds:
+                    event = b": keep-alive\n\n"
+                if event:
+                    sent_at = clock()
+                    yield event
+                await asyncio.sleep(4 * limits.poll_seconds)
+    except NotSignedInError:
+        yield _encode_event(_ACCESS_ENDED, "")
+    except NoFreeSlotError:
+        yield _encode_event(_NO_SLOT, "")
+    except (StoreUnavailable, NoPolicyError):
+        return
+
+
+@router.get("/runs/{number}/stream")
 async def stream_run(
     request: Request,
     deps: WebDeps,
@@ -171,6 +226,7 @@ class ProgressCache:
     _cached: dict[int, tuple[float, RunProgress]] = field(
         default_factory=dict[int, tuple[float, RunProgress]]
     )
+    _stamp: tuple[float, str] = (0.0, "")
     _limiter: CapacityLimiter | None = None
 
     async def get_progress(self, database: Database, run_id: int, max_age: float) -> RunProgress:
@@ -184,6 +240,17 @@ class ProgressCache:
             self._limiter = CapacityLimiter(_MAX_READER_THREADS)
         read = partial(self._read_progress, database, run_id, max_age)
         return await to_thread.run_sync(read, limiter=self._limiter)
+
+    def get_stamp(self, tx: Transaction, max_age: float) -> str:
+        """Return a value that changes with what lists show to the reader of the transaction."""
+        if not view_conditions.can_view_everything(tx):
+            return run_progress.get_stamp(tx)
+        with self._lock:
+            read_at, stamp = self._stamp
+            if time.monotonic() - read_at >= max_age:
+                stamp = run_progress.get_stamp(tx)
+                self._stamp = (time.monotonic(), stamp)
+            return stamp
 
     def _read_progress(self, database: Database, run_id: int, max_age: float) -> RunProgress:
         with self._lock:

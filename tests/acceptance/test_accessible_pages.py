@@ -34,6 +34,7 @@ NO_PAGES = {
     "/changelog.csv",
     "/changelog.json",
     "/runs/{number}/stream",
+    "/stream",
     "/runs/{number}/live",
     "/schedules/timing",
     "/runs/histogram",

@@ -78,25 +78,94 @@
     if (zoneField && !listTimeFields(zoneField.form).some(function (time) { return time.value; })) { delete parameters.zone; }
   });
 
-  // Keep opened details open when the page is updated.
-  var openStates = [];
+  // Keep what is open, scrolled and focused when a part of the page is updated.
+  var kept = null;
+  // New entries are added at the top, so count from the bottom.
+  function listDetails(root) { return Array.from(root.querySelectorAll("details")).reverse(); }
   document.addEventListener("htmx:beforeSwap", function (event) {
-    if (event.detail.target.id !== "live") { return; }
-    openStates = Array.from(document.querySelectorAll("#live details")).map(function (details) { return details.open; });
-    openStates.reverse();
+    var target = event.detail.target, focused = document.activeElement;
+    if (!target.matches("#live, [data-live]")) { return; }
+    kept = { open: new Map(), scrolled: new Map(), href: null, title: document.title };
+    listDetails(target).forEach(function (details, index) { kept.open.set(details.id || index, details.open); });
+    target.querySelectorAll("[id]").forEach(function (one) { if (one.scrollTop) { kept.scrolled.set(one.id, one.scrollTop); } });
+    if (target.contains(focused) && !focused.id) { kept.href = focused.getAttribute("href"); }
   });
   document.addEventListener("htmx:afterSwap", function (event) {
     var target = document.getElementById(event.detail.target.id);
     if (!target) { return; }
-    if (target.id === "live") {
-      // New entries are added at the top, so count from the bottom.
-      var allDetails = Array.from(target.querySelectorAll("details")).reverse();
-      openStates.forEach(function (open, index) { if (allDetails[index]) { allDetails[index].open = open; } });
-      document.title = target.dataset.title;
+    if (kept && target.matches("#live, [data-live]")) {
+      listDetails(target).forEach(function (details, index) {
+        var key = details.id || index;
+        if (kept.open.has(key)) { details.open = kept.open.get(key); }
+      });
+      kept.scrolled.forEach(function (top, id) {
+        var one = document.getElementById(id);
+        if (one) { one.scrollTop = top; }
+      });
+      var link = kept.href && target.querySelector('a[href="' + kept.href.replace(/["\\]/g, "\\$&") + '"]');
+      if (link) { link.focus({ preventScroll: true }); }
+      kept = null;
+      showTitle(target.dataset.title || title);
     }
     enhance(target);
     announce(target.dataset.announce);
   });
+
+  // --- Live lists, and the number of runs that await the reader ---
+
+  var title = document.title;
+  var waiting = 0;
+  function showTitle(text) {
+    title = text;
+    document.title = (waiting ? "(" + waiting + ") " : "") + title;
+    document.querySelectorAll("[data-waiting]").forEach(function (count) {
+      count.hidden = !waiting;
+      count.textContent = waiting;
+      count.setAttribute("aria-label", waiting + (waiting === 1 ? " run needs" : " runs need") + " your action");
+    });
+  }
+
+  // Text that is typed or selected in a list is left alone until the next change.
+  function isInUse(region) {
+    var focused = document.activeElement, selection = document.getSelection();
+    return region.contains(focused) && focused.matches("input, select, textarea")
+      || selection && !selection.isCollapsed && region.contains(selection.anchorNode);
+  }
+  var refreshTimer = 0, refreshedAt = 0;
+  function refreshLists() {
+    window.clearTimeout(refreshTimer);
+    refreshTimer = window.setTimeout(function () {
+      document.querySelectorAll("[data-live]").forEach(function (region) {
+        if (isInUse(region)) { refreshLists(); return; }
+        refreshedAt = Date.now();
+        window.htmx.ajax("GET", window.location.pathname + window.location.search, {
+          target: "#" + region.id, select: "#" + region.id, swap: "outerHTML", headers: { "X-Keyturn-Live": "yes" }
+        });
+      });
+    }, Math.max(250, refreshedAt + 3000 - Date.now()));
+  }
+
+  var changes = null, isFirstChange = true;
+  function followChanges() {
+    if (changes || !document.body.dataset.stream || !window.EventSource) { return; }
+    changes = new EventSource(document.body.dataset.stream);
+    changes.addEventListener("changed", function (event) {
+      waiting = JSON.parse(event.data).waiting;
+      showTitle(title);
+      if (!isFirstChange) { refreshLists(); }
+      isFirstChange = false;
+    });
+    changes.addEventListener("no_slot", stopFollowing);
+    changes.addEventListener("access_ended", function () { window.location.reload(); });
+  }
+  function stopFollowing() { if (changes) { changes.close(); changes = null; } }
+  // Browsers limit the connections per server, so hidden pages close theirs after a while.
+  var hideTimer = 0;
+  document.addEventListener("visibilitychange", function () {
+    window.clearTimeout(hideTimer);
+    if (document.hidden) { hideTimer = window.setTimeout(stopFollowing, 20000); } else { followChanges(); }
+  });
+  followChanges();
 
   // Close the account menu on Escape and on a click outside it.
   document.addEventListener("click", function (event) {

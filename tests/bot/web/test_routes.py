@@ -20,6 +20,7 @@ ROUTES = {
     ("GET", "/runs/{number}/output/{step}.txt"): (401, 404),
     ("GET", "/runs/compare"): (401, 404),
     ("GET", "/runs/{number}/stream"): (401, 200),
+    ("GET", "/stream"): (401, 200),
     ("POST", "/runs/{number}/verify"): (401, 200),
     ("POST", "/runs/{number}/approve"): (401, 409),
     ("POST", "/runs/{number}/deny"): (401, 409),
