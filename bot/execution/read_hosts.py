@@ -20,7 +20,7 @@ from bot.model.run import Run, State
 from bot.policy import NoPolicyError
 from bot.queries import redundancy, stop_reasons
 from bot.queries.policy_result import bind_policy_result
-from bot.workflow.context import WorkflowContext
+from bot.workflow.context import WorkflowContext, compute_plan_expiry
 from bot.workflow.finish import RunEnd, end_run, end_runs
 from bot.workflow.submit_plan import submit_plan
 from connectors.errors import HostError, prefix_host
@@ -206,7 +206,7 @@ class HostReader:
                 return
             notes = redundancy.list_margin_notes(tx, policy, legs, run=run.id)
             remaining = replace(remaining, notes=(*remaining.notes, *notes))
-        expires = tx.now + self._context.approval_timeout + self._context.start_timeout
+        expires = compute_plan_expiry(self._context, policy, run, now=tx.now)
         plan = resolve_plan(self._context, run, policy, remaining, expires_at=expires)
         plan = bind_policy_result(tx, policy, run, plan)
         if run.parent is None:

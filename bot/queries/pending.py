@@ -68,16 +68,19 @@ def describe_expiry_before_freeze_ends(policy: Policy, run: Run, *, now: int) ->
     if (
         run.state not in {State.PENDING, State.QUEUED}
         or run.kind == "check"
-        or run.expires_at is None
+        or run.plan is None
         or run.host not in policy.inventory.hosts
     ):
         return ""
     end = policy.get_freeze_end(host=run.host, runbook=run.runbook, now=now)
-    if end is None or end <= run.expires_at:
+    # A pending run is queued with a later deadline once it is approved.
+    is_queued = run.state is State.QUEUED and run.expires_at is not None
+    deadline = run.expires_at if is_queued else run.plan.expires_at
+    if end is None or deadline is None or end <= deadline:
         return ""
     return (
-        f"The approval expires {format_utc(run.expires_at)}, before the freeze ends "
-        f"({format_utc(end)}): request the run again after the freeze."
+        f"The approval expires {format_utc(deadline)}, before the freeze ends "
+        f"({format_utc(end)}): re-plan the run after the freeze."
     )
 
 

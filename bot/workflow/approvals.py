@@ -13,7 +13,7 @@ from bot.queries.delegation_rules import find_delegator
 from bot.queries.pending import get_resolution_area
 from bot.queries.policy_result import is_plan_outdated
 from bot.queries.second_factor import get_shown_factor
-from bot.workflow.context import WorkflowContext
+from bot.workflow.context import WorkflowContext, compute_start_deadline
 from bot.workflow.finish import end_run
 from bot.workflow.requests import shorten_reason
 
@@ -240,9 +240,7 @@ def _queue_if_approved(context: WorkflowContext, tx: Transaction, policy: Policy
         run,
         State.QUEUED,
         requirements=requirements,
-        expires_at=min(
-            tx.now + context.start_timeout, run.plan.expires_at if run.plan else tx.now
-        ),
+        expires_at=compute_start_deadline(context, policy, run, now=tx.now),
     )
     context.dispatcher.enqueue_run(tx, run.id, policy.inventory[run.host].site)
     return queued

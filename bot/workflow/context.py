@@ -8,7 +8,8 @@ from bot.audit.spool import Spool
 from bot.auth.secret_box import SecretBox
 from bot.db.database import Database
 from bot.db.lease_keeper import LeaseKeeper
-from bot.policy import NoPolicyError, PolicySource
+from bot.model.run import Run
+from bot.policy import NoPolicyError, Policy, PolicySource
 from bot.workflow.dispatch import Dispatcher
 from bot.workflow.rate_limit import RateLimits
 from connectors.command import NO_HOOKS, Answer, Command, Query, RunHooks
@@ -57,6 +58,8 @@ class WorkflowContext:
     # Microseconds that a request may wait for its approvals, and then for its start.
     approval_timeout: int = 8 * 3600 * 1_000_000
     start_timeout: int = 8 * 3600 * 1_000_000
+    # Microseconds for which a plan may wait at most for the end of a freeze.
+    longest_hold: int = 14 * 86400 * 1_000_000
     # Microseconds for which a plan is kept that is not requested.
     plan_lifetime: int = 15 * 60 * 1_000_000
     # Microseconds after which approvers are reminded, where no rule sets another time.
@@ -71,6 +74,33 @@ class WorkflowContext:
     sites: frozenset[str] | None = None
     # The rate limits of requests; None for no limit.
     rate_limits: RateLimits | None = None
+
+
+def compute_plan_expiry(context: WorkflowContext, policy: Policy, run: Run, *, now: int) -> int:
+    """Return the last time at which a plan may start, in microseconds since 1970.
+
+    A freeze that holds the run now does not make its approval expire, unless it is very long.
+    """
+    usual = now + context.approval_timeout + context.start_timeout
+    return max(usual, _get_deadline_after_freeze(context, policy, run, now=now))
+
+
+def compute_start_deadline(context: WorkflowContext, policy: Policy, run: Run, *, now: int) -> int:
+    """Return the last time at which an approved run may start, in microseconds since 1970."""
+    deadline = max(
+        now + context.start_timeout, _get_deadline_after_freeze(context, policy, run, now=now)
+    )
+    return min(deadline, run.plan.expires_at) if run.plan else now
+
+
+def _get_deadline_after_freeze(
+    context: WorkflowContext, policy: Policy, run: Run, *, now: int
+) -> int:
+    """Return by when a run has to start that a freeze holds now; 0 if none holds it."""
+    if run.host not in policy.inventory.hosts:
+        return 0
+    end = policy.get_freeze_end(host=run.host, runbook=run.runbook, now=now)
+    return min(end + context.start_timeout, now + context.longest_hold) if end else 0
 
 
 def get_site(context: WorkflowContext, host: str) -> str:

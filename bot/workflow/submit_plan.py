@@ -11,7 +11,7 @@ from bot.model.run import Run, State
 from bot.policy import Ruling
 from bot.queries.approval_count import get_ruling
 from bot.workflow import grant_rules
-from bot.workflow.context import WorkflowContext
+from bot.workflow.context import WorkflowContext, compute_start_deadline
 from bot.workflow.finish import end_run
 from bot.workflow.outdated_plans import describe_replan
 from bot.workflow.requests import describe_policy_refusal
@@ -74,14 +74,12 @@ def move_to_approval(
     """
     # Runs of a schedule were approved with the schedule: the gate counts those approvals.
     is_pending = bool(ruling.required_approvals) and not run.origin.schedule_id and grant is None
+    deadline = compute_start_deadline(context, context.policies.get_policy(), run, now=tx.now)
     return runs.move_run(
         tx,
         run,
         State.PENDING if is_pending else State.QUEUED,
-        expires_at=min(
-            run.plan.expires_at if run.plan else tx.now,
-            tx.now + (context.approval_timeout if is_pending else context.start_timeout),
-        ),
+        expires_at=min(deadline, tx.now + context.approval_timeout) if is_pending else deadline,
         pending_since=tx.now if is_pending else None,
         requirements=ruling.requirements,
         required_approvals=ruling.required_approvals,

@@ -1,6 +1,7 @@
 """Plan first: a plan is shown and nothing runs, until its requester requests what it shows."""
 
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -8,6 +9,7 @@ from bot.db import locks, outbox, runs, search
 from bot.model.errors import InvalidRequestError, NotAllowed, TooLate
 from bot.model.run import Run, State
 from bot.model.schedule import ScheduleTiming, parse_cron
+from bot.queries.pending import describe_expiry_before_freeze_ends
 from bot.queries.run_view import Viewer, build_run_view
 from bot.workflow import plans
 from tests.bot.harness import WEB, Harness
@@ -227,3 +229,42 @@ class TestReplan:
         done = harness.approve(harness.request(LAMP_ON))
         with pytest.raises(TooLate, match="cannot be re-planned"):
             harness.workflow.replan_run(done.id, person="dora", origin=WEB)
+
+
+class TestAFreeze:
+    """A freeze that holds a run when it is planned does not make its approval expire."""
+
+    DAY = 86_400 * 1_000_000
+
+    def _freeze(self, harness: Harness, *, days: int) -> None:
+        begin = datetime.now(UTC) - timedelta(days=1)
+        end = begin + timedelta(days=1 + days)
+        (harness.policies.path / "freezes.yaml").write_text(
+            f'freezes: [{{name: fair, from: "{begin:%Y-%m-%d %H:%M}",'
+            f' until: "{end:%Y-%m-%d %H:%M}"}}]\n'
+        )
+
+    def test_prolongs_plan_and_approval_until_it_has_ended(self, harness: Harness):
+        self._freeze(harness, days=3)
+        run = harness.approve(harness.request(LAMP_ON))
+        assert run.state is State.QUEUED
+        assert run.expires_at
+        assert run.plan
+        assert run.expires_at > run.requested_at + 3 * self.DAY
+        assert run.plan.expires_at == run.expires_at
+        policy = harness.policies.get_policy()
+        assert describe_expiry_before_freeze_ends(policy, run, now=run.requested_at) == ""
+
+    def test_that_is_very_long_does_not(self, harness: Harness):
+        self._freeze(harness, days=30)
+        run = harness.approve(harness.request(LAMP_ON))
+        assert run.expires_at
+        assert run.expires_at < run.requested_at + 15 * self.DAY
+        policy = harness.policies.get_policy()
+        text = describe_expiry_before_freeze_ends(policy, run, now=run.requested_at)
+        assert "before the freeze ends" in text
+
+    def test_twin_without_a_freeze_it_expires_within_the_day(self, harness: Harness):
+        run = harness.approve(harness.request(LAMP_ON))
+        assert run.plan
+        assert run.plan.expires_at < run.requested_at + self.DAY
