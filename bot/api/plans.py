@@ -9,7 +9,7 @@ from bot.api.auth import RequestCaller
 from bot.api.deps import Parts
 from bot.api.idempotency import IDEMPOTENCY_KEY
 from bot.api.long_poll import LongPollRoute, PendingResponse, Wait, is_at_rest, wait_for_run
-from bot.api.schemas_in import PlanIn
+from bot.api.schemas_in import RunRequestIn
 
 router = APIRouter(prefix="/plans", tags=["runs"], route_class=LongPollRoute)
 
@@ -26,7 +26,7 @@ def plan_run(
     response: Response,
     parts: Parts,
     caller: RequestCaller,
-    body: PlanIn,
+    body: RunRequestIn,
     wait: Wait = 0,
 ) -> schemas.RunDetailsOut:
     """Nothing runs. The plan expires after 15 minutes.

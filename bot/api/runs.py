@@ -28,7 +28,6 @@ from bot.api.schemas_in import (
     DenialIn,
     InputModel,
     ReasonIn,
-    RepeatIn,
     ResolutionIn,
     ReviewIn,
     RunId,
@@ -45,7 +44,7 @@ from bot.db import runs
 from bot.db.search import RunFilter, search_runs
 from bot.db.search_words import parse_search
 from bot.model import resubmit
-from bot.model.run import RUN_STATUSES, Run
+from bot.model.run import RUN_STATUSES
 from bot.queries.unknown_filters import describe_unknown_names
 from runbooks import AnyRunbook
 
@@ -106,7 +105,7 @@ class RunPageOut(schemas.OutputModel):
 class RequestResultOut(schemas.OutputModel):
     """The run of a request, and what the policy requires for it."""
 
-    run: schemas.RunOut | None = Field(description="Null for a dry run.")
+    run: schemas.RunOut
     preview: PreviewOut
     report: Annotated[
         schemas.ReportOut | None,
@@ -152,7 +151,6 @@ def get_run(
     summary="Request a run on one or more hosts",
     status_code=202,
     response_model=RequestResultOut,
-    responses={200: {"model": RequestResultOut, "description": "Dry run: nothing recorded"}},
     dependencies=[IDEMPOTENCY_KEY],
 )
 def request_run(
@@ -321,7 +319,6 @@ def replan_run(
     summary="Request an ended run again",
     status_code=202,
     response_model=RequestResultOut,
-    responses={200: {"model": RequestResultOut, "description": "Dry run: nothing recorded"}},
     dependencies=[IDEMPOTENCY_KEY],
 )
 def repeat_run(
@@ -329,7 +326,7 @@ def repeat_run(
     parts: Parts,
     caller: RequestCaller,
     number: RunId,
-    body: RepeatIn,
+    body: ReasonIn,
     wait: Wait = 0,
 ) -> Response:
     """A new run with the same values; a pattern or tag selects the hosts that match it now."""
@@ -380,21 +377,22 @@ def _request_run(
     parts: ApiParts,
     caller: Caller,
     parsed: tuple[str, Sequence[AnyRunbook]],
-    body: RunRequestIn | RepeatIn,
+    body: RunRequestIn | ReasonIn,
     wait: float,
 ) -> Response:
-    """Record a request, or only preview it for a dry run.
+    """Record a request.
 
     Args:
         parsed: The host pattern ("" for a single host), and one request for each host.
     """
-    host_pattern, requests = parsed
+    _, requests = parsed
     preview = preview_own_request(
         parts, caller, type(requests[0]), [one.target for one in requests]
     )
-    if body.dry_run:
-        return render_response(RequestResultOut(run=None, preview=preview), 200, {})
-    run = _record_request(parts, caller, host_pattern, requests, body)
+    override = body.guard_override if isinstance(body, RunRequestIn) else ""
+    run = records.record_request(
+        parts, caller, parsed, reason=body.reason, guard_override=override
+    )
     if not is_at_rest(run.state):
         read_result = partial(_read_result, parts, caller, run.id, preview)
         wait_for_run(request, PendingResponse(run.id, wait, read_result))
@@ -402,19 +400,6 @@ def _request_run(
         run=schemas.RunOut.from_run(run, (), parts.base_url), preview=preview
     )
     return render_response(result, 202, {"Location": f"/api/v1/runs/{run.id}"})
-
-
-def _record_request(
-    parts: ApiParts,
-    caller: Caller,
-    host_pattern: str,
-    requests: Sequence[AnyRunbook],
-    body: RunRequestIn | RepeatIn,
-) -> Run:
-    override = body.guard_override if isinstance(body, RunRequestIn) else ""
-    return records.record_request(
-        parts, caller, (host_pattern, requests), reason=body.reason, guard_override=override
-    )
 
 
 def _act_on_run(

@@ -43,7 +43,6 @@ Digest = Annotated[
     StringConstraints(pattern=r"^[0-9a-f]{10,64}$"),
     Field(description="Digest of the plan that you read: at least its first ten digits."),
 ]
-_DRY_RUN = "Return only the preview; record nothing and contact no host."
 _RFC_3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
 
 
@@ -128,8 +127,20 @@ class RunbookRequestIn(InputModel):
         return runbook, [f"{field}={value}" for field, value in self.values.items()]
 
 
-class PlanIn(RunbookRequestIn):
-    """A change to plan."""
+class RunRequestIn(RunbookRequestIn):
+    """A request for a run, with its reason."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {"request": "abusers clear lb1 203.0.113.9", "reason": "ticket 4711"},
+                {
+                    "runbook": "abusers clear",
+                    "values": {"host": "lb*", "address": "203.0.113.9"},
+                },
+            ]
+        }
+    )
 
     reason: Reason = ""
     guard_override: Annotated[
@@ -140,25 +151,6 @@ class PlanIn(RunbookRequestIn):
             "down all the same, such as `shop: lb1, lb2`; for one host, with a reason.",
         ),
     ] = ""
-
-
-class RunRequestIn(PlanIn):
-    """A request for a run, with its reason."""
-
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {"request": "abusers clear lb1 203.0.113.9", "reason": "ticket 4711"},
-                {
-                    "runbook": "abusers clear",
-                    "values": {"host": "lb*", "address": "203.0.113.9"},
-                    "dry_run": True,
-                },
-            ]
-        }
-    )
-
-    dry_run: Annotated[bool, Field(description=_DRY_RUN)] = False
 
 
 class ApprovalIn(InputModel):
@@ -186,12 +178,6 @@ class UndoIn(ReasonIn):
     plan_only: bool = Field(
         default=False, description="Only plan it; `POST /runs/{number}/request` requests it."
     )
-
-
-class RepeatIn(ReasonIn):
-    """The reason of a repeated request."""
-
-    dry_run: Annotated[bool, Field(description=_DRY_RUN)] = False
 
 
 class ResolutionIn(InputModel):

@@ -365,7 +365,7 @@ def _check_irreversible_is_confirmed(
     """Raise InvalidRequestError unless the consequence of a step without undo is confirmed."""
     with deps.database.reading(user.view_rights) as tx:
         run = runs.get_run(tx, number)
-    steps = run.plan.steps if run.plan and run.state is State.PENDING else ()
+    steps = run.plan.steps if run.plan and run.state in {State.PLANNED, State.PENDING} else ()
     for step in steps:
         if step.undo is None and form.get("confirmed") != "yes":
             raise InvalidRequestError(

@@ -83,17 +83,18 @@ def test_several_hosts_are_asked_for_at_once(desk: Desk):
     assert len(run["plan"]["steps"]) == 2
 
 
-def test_a_dry_request_says_what_would_come_of_it_and_leaves_no_trace(desk: Desk):
+def test_plan_is_returned_with_its_approvers_and_requested_by_its_digest(desk: Desk):
     program = desk.program("dora", "request")
-    before = desk.harness.list_entry_kinds()
-    answer = program.post("/runs", json=LAMP | {"dry_run": True})
-    assert (answer.status_code, answer.json()["run"]) == (200, None)
-    preview = answer.json()["preview"]
-    assert preview["allowed"]
-    assert preview["areas"][0]["required_approvals"] == 1
-    assert "Adam Admin, Olga Owner" in preview["sentences"][0]
-    assert desk.harness.list_entry_kinds() == before
-    assert desk.harness.fleet.asked == 0
+    plan = program.post("/plans", json=LAMP | {"reason": "it is dark"}).json()
+    desk.harness.run_queued_work()
+    plan = program.get(f"/runs/{plan['id']}").json()
+    assert (plan["state"], plan["approvers"]) == ("planned", ["adam", "olga"])
+    assert [step["after"] for step in plan["plan"]["steps"]] == ["on"]
+    assert program.get("/runs").json()["runs"] == []
+    assert desk.harness.fleet.told == []
+    body = {"digest": plan["digest"]}
+    assert program.post(f"/runs/{plan['id']}/request", json=body).json()["state"] == "pending"
+    assert program.post(f"/runs/{plan['id']}/request", json=body).status_code == 409
 
 
 def test_who_may_what_is_answered(desk: Desk):
@@ -208,20 +209,6 @@ def test_what_is_over_is_asked_for_again_in_ones_own_name(desk: Desk):
         "still dark",
         first["values"],
     )
-
-
-def test_a_dry_request_for_the_same_says_what_would_come_of_it_and_leaves_no_trace(desk: Desk):
-    dora, olga = desk.program("dora", "request"), desk.program("olga", "request")
-    number = _asked(desk, dora, LAMP)["id"]
-    early = dora.post(f"/runs/{number}/again", json={"dry_run": True})
-    assert (early.status_code, "has not ended" in early.json()["detail"]) == (422, True)
-    dora.post(f"/runs/{number}/withdraw")
-    before = desk.harness.list_entry_kinds()
-    for program, approvals in ((dora, 1), (olga, 0)):
-        answer = program.post(f"/runs/{number}/again", json={"dry_run": True})
-        assert (answer.status_code, answer.json()["run"]) == (200, None)
-        assert answer.json()["preview"]["areas"][0]["required_approvals"] == approvals
-    assert desk.harness.list_entry_kinds() == before
 
 
 def test_several_hosts_are_asked_again_as_they_were_meant(desk: Desk):

@@ -50,7 +50,7 @@ class Findings:
 def _look(desk: Desk, *, examples: int) -> Findings:
     """Go through all phases. The requests are the same every time."""
     gallery(desk.database)
-    bearer = f"Bearer {desk.token('olga', 'ask', 'approve')}"
+    bearer = f"Bearer {desk.token('olga', 'request', 'approve')}"
     config = SchemathesisConfig.from_dict(
         {
             "headers": {"Authorization": bearer},
