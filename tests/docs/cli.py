@@ -30,6 +30,11 @@ _CLIENT_OPTIONS = "--as", "--url"
 _SAME_EXIT_STATUS = re.compile(r"Exit status: 0 success")
 
 
+def _create_context(command: click.Command) -> click.Context:
+    """Return a context with the settings of `keyturn`, since click caches the help option."""
+    return click.Context(command, **main.context_settings)
+
+
 def build_cli_pages() -> Mapping[str, str]:
     """Return the text of each page by its name in docs/cli."""
     pages = {f"{make_anchor(title)}.md": _build_page(title) for title in _SECTIONS}
@@ -77,7 +82,7 @@ def _list_commands(title: str) -> Iterator[tuple[str, click.Command]]:
 def _walk(path: str, command: click.Command) -> Iterator[tuple[str, click.Command]]:
     """Yield a command, or the commands of a group, with the words that call it."""
     if isinstance(command, click.Group):
-        for name in command.list_commands(click.Context(command)):
+        for name in command.list_commands(_create_context(command)):
             yield from _walk(f"{path} {name}", command.commands[name])
     elif not command.hidden:
         yield path, command
@@ -102,7 +107,7 @@ def _describe_command(path: str, command: click.Command) -> Iterator[str]:
 
 
 def _format_usage(path: str, command: click.Command) -> str:
-    pieces = command.collect_usage_pieces(click.Context(command))
+    pieces = command.collect_usage_pieces(_create_context(command))
     return " ".join([path, *pieces])
 
 
@@ -147,7 +152,7 @@ def _split_example(block: str, *, after_colon: bool) -> tuple[str, str]:
 
 def _list_options(command: click.Command) -> list[tuple[str, str]]:
     """Return the options of a command but `--help`: how to write each, and its meaning."""
-    context = click.Context(command)
+    context = _create_context(command)
     records = [
         parameter.get_help_record(context)
         for parameter in command.params
