@@ -28,13 +28,36 @@ from bot.slack import home, modals, payloads, replies, threads
 from bot.slack.aliases import ALIASES, COMMAND, expand_alias
 from bot.slack.blocks import Message
 from bot.slack.client import MessageLocation, MessageSender, get_error_code, get_retry_seconds
-from bot.slack.commands import RequestedForm, SlackCommands
+from bot.slack.commands import CommandAnswer, RequestedForm, SlackCommands
 from bot.slack.home import HomeTabs
 from bot.slack.identity import AccountRefused, IdentityService
 from bot.slack.modals import RequestForms
 from bot.slack.payloads import ButtonClick
 from bot.slack.request_body import Body
-from bot.slack.run_message import ACCEPT, APPROVE, DENY, RESUBMIT, WITHDRAW
+from bot.slack.run_forms import (
+    DECISION,
+    DISCARD,
+    PLAN,
+    REASON,
+    REVIEW_PLAN,
+    SUBMIT,
+    PendingPlan,
+    RunForms,
+    render_plan_message,
+    render_reading,
+)
+from bot.slack.run_message import (
+    ACCEPT,
+    APPROVE,
+    APPROVE_WITH_REASON,
+    COMMANDS,
+    DENY,
+    REPLAN,
+    RESUBMIT,
+    STOP,
+    UNDO,
+    WITHDRAW,
+)
 
 CARD, COPY = "card", "copy "
 _BUTTON_VALUE_PATTERN = re.compile(r"(\d{1,9}):([0-9a-f]{10})", re.ASCII)
@@ -44,8 +67,16 @@ class OutdatedMessage(TooLate):
     """The button is on a message that is not the run's card and is not updated any more."""
 
 
+def parse_button_value(click: ButtonClick) -> tuple[int, str]:
+    """Return the number of a run and the first ten digits of its digest. Raises TooLate."""
+    value = _BUTTON_VALUE_PATTERN.fullmatch(click.value)
+    if value is None:
+        raise TooLate("This button is out of date: open the run.")
+    return int(value[1]), value[2]
+
+
 class DecisionHandler:
-    """Approves, denies, accepts and withdraws by button."""
+    """Approves, accepts, withdraws, re-plans and stops by button."""
 
     def __init__(self, workflow: Workflow, database: Database) -> None:
         self._workflow, self._database = workflow, database
@@ -59,18 +90,23 @@ class DecisionHandler:
             OutdatedMessage: the message is not the run's card: remove its buttons.
             NoSuchRun: there is no run of that number.
         """
-        value = _BUTTON_VALUE_PATTERN.fullmatch(click.value)
-        if value is None:
-            raise TooLate("This button is out of date: open the run.")
-        number, digest = int(value[1]), value[2]
-        self._check_card(click, number, digest)
+        number, digest = self.check_click(click)
         if click.action == ACCEPT:
             return self._workflow.accept_proposal(number, person=person, digest=digest)
         if click.action == WITHDRAW:
             return self._workflow.withdraw_run(number, person=person)
         if click.action == APPROVE:
             return self._workflow.approve_run(number, person=person, digest=digest)
-        return self._workflow.deny_run(number, person=person, reason="Denied in Slack")
+        if click.action == REPLAN:
+            origin = RequestOrigin("slack", click.channel, click.account.user)
+            return self._workflow.replan_run(number, person=person, origin=origin)
+        return self._workflow.stop_run(number, person=person)
+
+    def check_click(self, click: ButtonClick) -> tuple[int, str]:
+        """Return run and digest of a button, if its card shows the current plan."""
+        number, digest = parse_button_value(click)
+        self._check_card(click, number, digest)
+        return number, digest
 
     def _check_card(self, click: ButtonClick, number: int, digest: str) -> None:
         """Refuse a button on another message than the card, or for another plan.
@@ -117,7 +153,11 @@ _MAX_BACKGROUND_TASKS = 1000
 # Before the second attempt to send an answer.
 _RETRY_SECONDS, _MAX_RETRY_SECONDS = 1.0, 5.0
 
-FormHandler = Callable[..., dict[str, Any]]
+# A modal is updated with its plan after Slack has shown the placeholder.
+_PLACEHOLDER_SECONDS = 0.3
+_REPLANNED_NOTE = "The plan is not current any more, and is computed again. Nothing was requested."
+
+FormHandler = Callable[..., dict[str, Any] | PendingPlan]
 
 _COMMANDS = (COMMAND, *ALIASES)
 _FORM_BUTTON_PATTERN = re.compile(rf"{replies.FORM_ACTION}-\d{{1,2}}")
@@ -144,26 +184,29 @@ class SlackListeners:
         commands: SlackCommands,
         decisions: DecisionHandler,
         request_forms: RequestForms,
+        run_forms: RunForms,
         home_tabs: HomeTabs,
         sender: MessageSender,
     ) -> None:
         self._identity, self._commands, self._decisions = identity, commands, decisions
-        self._request_forms, self._home_tabs, self._sender = request_forms, home_tabs, sender
+        self._request_forms, self._run_forms = request_forms, run_forms
+        self._home_tabs, self._sender = home_tabs, sender
         self._background_tasks: set[asyncio.Task[None]] = set()
 
     def register_listeners(self, app: AsyncApp) -> None:
         """Register all listeners with Bolt."""
         for command in _COMMANDS:
             app.command(command)(self.on_command)
-        app.action(APPROVE)(self.on_click)
-        for action in (DENY, ACCEPT, WITHDRAW):
+        for action in (APPROVE, ACCEPT, WITHDRAW, REPLAN, STOP):
             app.action(action)(self.on_click)
+        for action in (DENY, APPROVE_WITH_REASON, UNDO, COMMANDS, SUBMIT, DISCARD, REVIEW_PLAN):
+            app.action(action)(self.on_run_button)
         app.action(_FORM_BUTTON_PATTERN)(self.on_form_button)
         app.action(RESUBMIT)(self.on_form_button)
         for action in (modals.HOST, modals.VALUE):
             app.action(action)(self.on_choice)
             app.options(action)(self.on_options_request)
-        for callback in (modals.FORM, modals.CHOOSER):
+        for callback in (modals.FORM, modals.CHOOSER, DECISION, PLAN):
             app.view(callback)(self.on_form_submitted)
         app.shortcut(modals.ABOUT_HOST)(self.on_shortcut)
         app.event("app_home_opened")(self.on_home_opened)
@@ -202,6 +245,11 @@ class SlackListeners:
         if isinstance(answer, RequestedForm):
             self._run_in_background(self._open_form(answer, command), channel, user)
             await ack()
+        elif isinstance(answer, PendingPlan):
+            self._run_in_background(
+                self._send_plan(answer, channel, command.account), channel, user
+            )
+            await ack(response_type="ephemeral", text=answer.notice)
         elif answer is None:
             await ack()
         else:
@@ -209,13 +257,15 @@ class SlackListeners:
 
     async def _send_late_answer(
         self,
-        answer_task: "asyncio.Task[Message | RequestedForm | None]",
+        answer_task: "asyncio.Task[CommandAnswer]",
         command: payloads.SlashCommand,
     ) -> None:
         """Send the answer of a command that was acknowledged before it was ready."""
         answer = await answer_task
         if isinstance(answer, RequestedForm):
             await self._open_form(answer, command)
+        elif isinstance(answer, PendingPlan):
+            await self._send_plan(answer, command.channel, command.account)
         elif answer is not None:
             await self._send_to_person(command.channel, command.account.user, answer)
 
@@ -245,6 +295,87 @@ class SlackListeners:
         except OutdatedMessage as refusal:
             await self._reply_to_click(click, replies.build_text_reply(_describe_refusal(refusal)))
             await self._remove_buttons(click, f"Outdated: {format_sentence(str(refusal))}")
+
+    async def on_run_button(self, ack: AsyncAck, body: Body) -> None:
+        """Handle a button that shows something of a run to one person, or requests a plan."""
+        click = payloads.parse_click(body)
+        self._run_in_background(self._answer_run_button(click), click.channel, click.account.user)
+        await ack()
+
+    async def _answer_run_button(self, click: payloads.ButtonClick) -> None:
+        person = await self._identity.get_person(click.account)
+        if click.action in {DENY, APPROVE_WITH_REASON}:
+            await self._open_decision(click, person.id)
+            return
+        number, digest = parse_button_value(click)
+        channel = click.channel or await self._sender.open_conversation(click.account.user)
+        origin = RequestOrigin("slack", channel, click.account.user)
+        if click.action == COMMANDS:
+            is_open = await self._run_forms.open_commands(
+                click.trigger_id, number, person=person.id
+            )
+        elif click.action == UNDO:
+            is_open = await self._run_forms.open_undo(
+                click.trigger_id, number, person=person.id, origin=origin
+            )
+        elif click.action == REVIEW_PLAN:
+            is_open = await self._run_forms.open_plan(
+                click.trigger_id, number, person=person.id, channel=channel
+            )
+        else:
+            await self._answer_plan_button(click, number, digest, person=person.id, origin=origin)
+            return
+        if not is_open:
+            await self._reply_to_click(click, replies.build_text_reply(_NO_FORM_MESSAGE))
+
+    async def _open_decision(self, click: payloads.ButtonClick, person: str) -> None:
+        """Open the form for the reason of a decision; an outdated card loses its buttons."""
+        try:
+            is_open = await self._run_forms.open_decision(
+                click.trigger_id,
+                click.action,
+                lambda: self._decisions.check_click(click),
+                person=person,
+            )
+        except OutdatedMessage as refusal:
+            await self._remove_buttons(click, f"Outdated: {format_sentence(str(refusal))}")
+            raise
+        if not is_open:
+            await self._reply_to_click(click, replies.build_text_reply(_NO_FORM_MESSAGE))
+
+    async def _answer_plan_button(
+        self,
+        click: payloads.ButtonClick,
+        number: int,
+        digest: str,
+        *,
+        person: str,
+        origin: RequestOrigin,
+    ) -> None:
+        """Request or discard a plan that a message shows to its requester."""
+        if click.action == DISCARD:
+            answer = await threads.run_in_answer_thread(
+                self._run_forms.discard_plan, number, person=person
+            )
+            await self._reply_to_click(click, answer)
+            return
+        pending = await threads.run_in_answer_thread(
+            self._run_forms.request_or_replan,
+            number,
+            person=person,
+            digest=digest,
+            origin=origin,
+        )
+        if pending is not None:
+            await self._send_plan(pending, origin.channel, click.account)
+
+    async def _send_plan(
+        self, pending: PendingPlan, channel: str, account: payloads.Account
+    ) -> None:
+        """Send a plan to its requester when it is there."""
+        person = await self._identity.get_person(account)
+        run_view = await self._run_forms.wait_for_plan(pending, person=person.id)
+        await self._send_to_person(channel, account.user, render_plan_message(run_view))
 
     async def on_form_button(self, ack: AsyncAck, body: Body) -> None:
         """Open the form that a button refers to."""
@@ -282,40 +413,58 @@ class SlackListeners:
     async def on_form_submitted(self, ack: AsyncAck, body: Body) -> None:
         """Request what a form contains, or show errors below its fields."""
         shown = payloads.parse_view_state(body)
-        handle_form = (
-            self._request_forms.submit_form
-            if shown.callback_id == modals.FORM
-            else self._request_forms.build_next_view
-        )
+        handlers: Mapping[str, FormHandler] = {
+            modals.FORM: self._request_forms.submit_form,
+            modals.CHOOSER: self._request_forms.build_next_view,
+            DECISION: self._run_forms.submit_decision,
+            PLAN: self._run_forms.submit_plan,
+        }
+        handle_form = handlers[shown.callback_id]
         submission = asyncio.create_task(self._submit_form(handle_form, shown))
         if not await _is_done_within(submission, _FORM_SECONDS):
             user = shown.account.user
-            self._run_in_background(self._report_late_form(submission, user), "", user)
+            self._run_in_background(self._report_late_form(submission, shown), "", user)
             await ack()
             return
         result = submission.result()
-        if "type" in result:
+        if isinstance(result, PendingPlan):
+            note = _REPLANNED_NOTE if shown.callback_id == PLAN else ""
+            await ack(response_action="update", view=render_reading(result, note))
+            self._run_in_background(self._show_plan(result, shown), "", shown.account.user)
+        elif "type" in result:
             await ack(response_action="update", view=result)
         elif result:
             await ack(response_action="errors", errors=_escape_errors(result))
         else:
             await ack()
 
+    async def _show_plan(self, pending: PendingPlan, shown: payloads.ViewState) -> None:
+        """Show a plan in the modal that requested it, once the modal shows its placeholder."""
+        await asyncio.sleep(_PLACEHOLDER_SECONDS)
+        person = await self._identity.get_person(shown.account)
+        await self._run_forms.show_plan(
+            shown.view_id, pending, person=person.id, channel=shown.metadata.get("channel", "")
+        )
+
     async def _submit_form(
         self, handle_form: FormHandler, shown: payloads.ViewState
-    ) -> dict[str, Any]:
+    ) -> dict[str, Any] | PendingPlan:
         try:
             person = await self._identity.get_person(shown.account)
             return await threads.run_in_answer_thread(handle_form, shown, person=person.id)
         except (NoPolicyError, StoreUnavailable, *_REFUSALS) as refusal:
-            return {modals.HOST_BLOCK: _describe_refusal(refusal)}
+            has_host = shown.callback_id in {modals.FORM, modals.CHOOSER}
+            block = modals.HOST_BLOCK if has_host else REASON
+            return {block: _describe_refusal(refusal)}
 
     async def _report_late_form(
-        self, form_task: "asyncio.Task[dict[str, Any]]", user: str
+        self, form_task: "asyncio.Task[dict[str, Any] | PendingPlan]", shown: payloads.ViewState
     ) -> None:
         """Send the result of a form that has closed as a direct message."""
-        result = await form_task
-        if "type" in result:
+        result, user = await form_task, shown.account.user
+        if isinstance(result, PendingPlan):
+            await self._send_plan(result, "", shown.account)
+        elif "type" in result:
             await self._send_to_person("", user, replies.build_text_reply(_NO_FORM_MESSAGE))
         elif result:
             errors = " ".join(_escape_errors(result).values())
@@ -419,13 +568,13 @@ class SlackListeners:
             # The form is unchanged; submitting it shows the same refusal.
             _log.info("a form was not updated: %s", refusal)
 
-    async def _run_command(self, command: payloads.SlashCommand) -> Message | RequestedForm | None:
+    async def _run_command(self, command: payloads.SlashCommand) -> CommandAnswer:
         text, channel = expand_alias(command.name, command.text), command.channel
         if replies.is_private(text):
             channel = await self._open_private_conversation(command.account)
         origin = RequestOrigin("slack", channel, command.account.user)
 
-        def answer(person: Person, policy: Policy) -> Message | RequestedForm | None:
+        def answer(person: Person, policy: Policy) -> CommandAnswer:
             zone = self._identity.get_time_zone(command.account)
             return self._commands.answer_command(
                 text, person=person.id, policy=policy, origin=origin, zone=zone

@@ -36,7 +36,9 @@ from bot.slack.outbox import Outbox
 from bot.slack.payloads import Account
 from bot.slack.request_body import Body
 from bot.slack.run_facts import SlackRunViewBuilder
+from bot.slack.run_forms import RunForms
 from bot.slack.socket_mode import SocketModeService
+from bot.slack.views import Views
 
 _TIMEOUT_SECONDS = 10
 
@@ -136,7 +138,7 @@ class SlackService:
         view_builder = SlackRunViewBuilder(
             policies, team=settings.workspace, base_url=settings.base_url
         )
-        sender = MessageSender(client)
+        sender, views = MessageSender(client), Views(client)
         self.home_tabs = HomeTabs(database, view_builder, sender)
         self.outbox = Outbox(
             database,
@@ -156,7 +158,8 @@ class SlackService:
             ),
             SlackCommands(workflow, database, policies, view_builder),
             DecisionHandler(workflow, database),
-            RequestForms(workflow, database, policies, form_options, client),
+            RequestForms(workflow, database, policies, form_options, views),
+            RunForms(workflow, database, view_builder, views),
             self.home_tabs,
             sender,
         )

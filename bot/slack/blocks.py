@@ -5,8 +5,9 @@ lines and notification texts are mrkdwn: escape data for them by `escape_mrkdwn`
 Source: https://docs.slack.dev/reference/block-kit
 """
 
+import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -69,7 +70,7 @@ def format_notification(text: str) -> str:
 
 
 def header(text: str) -> Block:
-    return {"type": "header", "text": _plain_text(text, MAX_HEADER_LENGTH)}
+    return {"type": "header", "text": plain_text(text, max_length=MAX_HEADER_LENGTH)}
 
 
 def context(*lines: str) -> Block:
@@ -93,7 +94,7 @@ def button(text: str, *, action: str, value: str, label: str) -> Element:
     """Return a button. label: for screen readers, since many messages have the same buttons."""
     return {
         "type": "button",
-        "text": _plain_text(text, _MAX_LABEL_LENGTH),
+        "text": plain_text(text, max_length=_MAX_LABEL_LENGTH),
         "action_id": action,
         "value": value,
         "accessibility_label": shorten_text(escape_to_one_line(label), _MAX_LABEL_LENGTH),
@@ -102,11 +103,48 @@ def button(text: str, *, action: str, value: str, label: str) -> Element:
 
 def confirm_dialog(title: str, text: str, *, yes: str) -> Element:
     return {
-        "title": _plain_text(title, 100),
-        "text": _plain_text(text, 300),
-        "confirm": _plain_text(yes, 30),
-        "deny": _plain_text("Cancel", 30),
+        "title": plain_text(title, max_length=100),
+        "text": plain_text(text, max_length=300),
+        "confirm": plain_text(yes, max_length=30),
+        "deny": plain_text("Cancel", max_length=30),
         "style": "danger",
+    }
+
+
+# --- views ---
+
+_MAX_TITLE_LENGTH = 24
+
+
+def modal(
+    title: str,
+    blocks: Sequence[Block],
+    *,
+    callback: str = "",
+    submit: str = "",
+    metadata: Mapping[str, str] | None = None,
+) -> View:
+    """Return a modal. metadata: what the modal stores and returns."""
+    view: View = {
+        "type": "modal",
+        "title": plain_text(title, max_length=_MAX_TITLE_LENGTH),
+        "close": plain_text("Cancel" if submit else "Close"),
+        "blocks": list(blocks),
+    }
+    if callback:
+        view |= {"callback_id": callback, "private_metadata": json.dumps(metadata)}
+    return view | ({"submit": plain_text(submit)} if submit else {})
+
+
+def input_block(block_id: str, label: str, element: Element) -> Block:
+    return {"type": "input", "block_id": block_id, "label": plain_text(label), "element": element}
+
+
+def plain_text(text: str, *, max_length: int = _MAX_TEXT_LENGTH) -> Element:
+    return {
+        "type": "plain_text",
+        "text": shorten_text(escape_to_one_line(text), max_length),
+        "emoji": False,
     }
 
 
@@ -178,11 +216,3 @@ def _format_utc(microseconds: int) -> str:
 def _text_element(text: str) -> Element:
     # Slack refuses empty text elements.
     return {"type": "text", "text": text or " "}
-
-
-def _plain_text(text: str, max_length: int) -> Element:
-    return {
-        "type": "plain_text",
-        "text": shorten_text(escape_to_one_line(text), max_length),
-        "emoji": False,
-    }

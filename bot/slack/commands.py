@@ -3,6 +3,7 @@
 import difflib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from bot.audit import change_log
 from bot.auth import sessions
@@ -26,6 +27,7 @@ from bot.slack.changed_command import answer_changed_command
 from bot.slack.delegation_command import DelegationCommands
 from bot.slack.parsing import TypedText
 from bot.slack.run_facts import SlackRunViewBuilder
+from bot.slack.run_forms import PendingPlan, create_pending_plan
 from bot.slack.run_message import render_card
 from bot.slack.schedule_command import ScheduleCommands, TypedScheduleCommand
 from bot.slack.stop_command import StopCommands
@@ -65,6 +67,9 @@ class RequestedForm:
     """The run whose values the form contains; 0 if none."""
 
 
+CommandAnswer = Message | RequestedForm | PendingPlan | None
+
+
 class SlackCommands:
     """Answers commands, with None if the card that follows is the answer."""
 
@@ -81,7 +86,7 @@ class SlackCommands:
         delegation_commands = DelegationCommands(workflow, database, policies)
         self._stop_commands = stop_commands = StopCommands(workflow, database, policies)
         # Any other first word belongs to a runbook.
-        self._handlers: Mapping[str, Callable[[TypedCommand], Message | RequestedForm | None]] = {
+        self._handlers: Mapping[str, Callable[[TypedCommand], CommandAnswer]] = {
             "": self._show_help,
             "help": self._show_help,
             "runs": self._list_runs,
@@ -89,6 +94,7 @@ class SlackCommands:
             "approve": self._approve_run,
             "deny": self._deny_run,
             "undo": self._undo_run,
+            "plan": self._request_plan,
             "again": lambda command: self.get_resubmit_form(
                 command.typed_text.words_after_first.partition(" ")[0], person=command.person
             ),
@@ -150,7 +156,7 @@ class SlackCommands:
 
     def answer_command(
         self, text: str, *, person: str, policy: Policy, origin: RequestOrigin, zone: str = "UTC"
-    ) -> Message | RequestedForm | None:
+    ) -> CommandAnswer:
         """Run the command. Raises RequestSyntaxError, and what the workflow raises."""
         plain = (
             parsing.replace_mentions(text, self._view_builder.get_person_ids_by_account())
@@ -167,7 +173,7 @@ class SlackCommands:
         resubmit.check_resubmit(run)
         return RequestedForm(load_catalogue()[run.runbook], resubmitted_run=run.id)
 
-    def _request_run(self, command: TypedCommand) -> Message | RequestedForm | None:
+    def _request_run(self, command: TypedCommand) -> CommandAnswer:
         typed = request_form.split_words(command.typed_text.command_words)
         family = _list_runbooks_with_prefix(typed)
         if family:
@@ -175,12 +181,39 @@ class SlackCommands:
         runbook, values = self._find_runbook(command.typed_text.first_word, typed)
         if not values:
             return RequestedForm(runbook)
-        run = self._record_request(command)
+        # The requester confirms a change that cannot be undone, with its plan.
+        is_confirmed_first = get_kind(runbook) == "change" and not runbook.undo
+        run = self._record_request(command, plan_only=is_confirmed_first)
         if not isinstance(run, Run):
             return run
-        return replies.build_text_reply(f"{run.title}: {run.summary}") if run.is_ended else None
+        if run.is_ended:
+            return replies.build_text_reply(f"{run.title}: {run.summary}")
+        return create_pending_plan(run) if run.plan_only else None
 
-    def _request_private_check(self, command: TypedCommand) -> Message | RequestedForm | None:
+    def _request_plan(self, command: TypedCommand) -> CommandAnswer:
+        """Plan a change, and show the plan to this person only."""
+        typed = request_form.split_words(command.typed_text.words_after_first)
+        if not typed:
+            raise InvalidRequestError(
+                f"the runbook is missing: type {replies.COMMAND} plan WORDS HOST"
+            )
+        runbook, values = self._find_runbook(typed[0], typed)
+        if get_kind(runbook) == "check":
+            raise InvalidRequestError(
+                f"{runbook.words} is a check, which changes nothing and has no plan: type it "
+                "without plan"
+            )
+        if not values:
+            return RequestedForm(runbook)
+        typed_text = TypedText(command.typed_text.words_after_first, command.typed_text.reason)
+        run = self._record_request(replace(command, typed_text=typed_text), plan_only=True)
+        if not isinstance(run, Run):
+            return run
+        if run.is_ended:
+            return replies.build_text_reply(f"{run.title}: {run.summary}")
+        return create_pending_plan(run)
+
+    def _request_private_check(self, command: TypedCommand) -> CommandAnswer:
         """Request a check whose answer only this person reads."""
         if not command.typed_text.words_after_first:
             raise InvalidRequestError(
@@ -223,7 +256,7 @@ class SlackCommands:
                 f"unknown command {quote_text(first)}: did you mean {replies.COMMAND} {close[0]}?"
             ) from None
 
-    def _record_request(self, command: TypedCommand) -> Run | Message:
+    def _record_request(self, command: TypedCommand, *, plan_only: bool = False) -> Run | Message:
         """Create the run, or return a message with what is missing."""
         runbook, values = request_form.find_runbook(
             request_form.split_words(command.typed_text.command_words)
@@ -236,17 +269,15 @@ class SlackCommands:
             )
         except InvalidValuesError as problem:
             return replies.render_invalid_values(runbook, problem)
-        return self._create_run(command, spelled, requests)
-
-    def _create_run(
-        self, command: TypedCommand, host_pattern: str, requests: Sequence[AnyRunbook]
-    ) -> Run:
-        person, origin, reason = command.person, command.origin, command.typed_text.reason
-        if host_pattern:
-            return self._workflow.request_fanout_run(
-                requests, host_pattern=host_pattern, person=person, origin=origin, reason=reason
-            )
-        return self._workflow.request_run(requests[0], person=person, origin=origin, reason=reason)
+        terms: dict[str, Any] = {
+            "person": command.person,
+            "origin": command.origin,
+            "reason": command.typed_text.reason,
+            "plan_only": plan_only,
+        }
+        if spelled:
+            return self._workflow.request_fanout_run(requests, host_pattern=spelled, **terms)
+        return self._workflow.request_run(requests[0], **terms)
 
     def _request_break_glass(self, command: TypedCommand) -> Message:
         """Request break-glass, and return the link to confirm it: that needs a second factor."""

@@ -1,11 +1,22 @@
 """The state of a run in words. Pure."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from bot.model.run import State
-from bot.model.run_states import get_run_display
+from bot.model.run_states import Tone, get_run_display
 from bot.model.text import format_count
 from bot.slack.run_facts import SlackRunView
+
+# The colour of a card: Slack shows them in plain text, too.
+TONE_EMOJI: Mapping[Tone, str] = {
+    Tone.NEUTRAL: "⚪",
+    Tone.INFO: "🔵",
+    Tone.PENDING: "🟡",
+    Tone.SUCCESS: "🟢",
+    Tone.WARNING: "🟠",
+    Tone.DANGER: "🔴",
+}
 
 
 @dataclass(frozen=True)
@@ -56,7 +67,7 @@ def _describe_activity(run_view: SlackRunView) -> str:
     run = run_view.run
     match run.state:
         case State.PLANNING:
-            return run.summary or f"reading {run.host}; nothing is changed"
+            return run.summary or _describe_reading(run_view)
         case State.PENDING | State.COUNTER_PROPOSED:
             return _describe_missing_approvals(run_view)
         case State.QUEUED:
@@ -67,6 +78,13 @@ def _describe_activity(run_view: SlackRunView) -> str:
             return _describe_progress(run_view)
         case _:
             return ""
+
+
+def _describe_reading(run_view: SlackRunView) -> str:
+    hosts = run_view.run.hosts
+    if hosts:
+        return f"{run_view.ended_children_count} of {len(hosts)} hosts read; nothing is changed"
+    return f"reading {run_view.run.host}; nothing is changed"
 
 
 def _describe_missing_approvals(run_view: SlackRunView) -> str:

@@ -1,18 +1,12 @@
 """The request form: render it, list its options, and submit it."""
 
 import asyncio
-import json
-import logging
 import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
-
-from aiohttp import ClientError
-from slack_sdk.errors import SlackApiError, SlackClientError
-from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.db import dedup, runs
 from bot.db.database import Database
@@ -40,15 +34,19 @@ from bot.slack.blocks import (
     code,
     context,
     escape_mrkdwn,
+    input_block,
+    modal,
+    plain_text,
     rich_text,
     rich_text_section,
     shorten_text,
     text_element,
 )
-from bot.slack.client import get_error_code, is_retryable
 from bot.slack.commands import RequestedForm
 from bot.slack.payloads import ViewState
 from bot.slack.replies import COMMAND, get_runbook_purpose
+from bot.slack.run_forms import PendingPlan, create_pending_plan
+from bot.slack.views import Views, render_notice
 from connectors.command import InvisibleCharacterError, quote_text
 from runbooks import AnyRunbook, load_catalogue
 from runbooks._catalogue import get_kind
@@ -59,7 +57,6 @@ HOST_SHORTCUT_NAME = "Run on this host"
 HOST, VALUE, WHAT = "form-host", "form-value", "form-what"
 HOST_BLOCK, WHAT_BLOCK, BECAUSE = "host", "what", "because"
 
-_MAX_TITLE_LENGTH = 24
 _MAX_OPTIONS = 100
 _MAX_OPTION_LENGTH = 75
 _MAX_REASON_LENGTH = 1000
@@ -93,22 +90,6 @@ class RequestFormView:
         )
 
 
-def render_loading() -> View:
-    """Return a placeholder: Slack allows three seconds to open a form."""
-    return _build_modal("Keyturn", [rich_text(rich_text_section(text_element("Loading …")))])
-
-
-def render_notice(title: str, *paragraphs: str) -> View:
-    """Render a text instead of a form."""
-    return _build_modal(
-        title,
-        [
-            rich_text(rich_text_section(text_element(shorten_text(one, 2900))))
-            for one in paragraphs
-        ],
-    )
-
-
 def render_form(form_view: RequestFormView) -> View:
     """Render the request form of a runbook."""
     runbook = form_view.runbook
@@ -130,11 +111,11 @@ def render_form(form_view: RequestFormView) -> View:
     blocks.append(_render_reason_input())
     example = f"{COMMAND} {runbook.words} {runbook.example}".rstrip()
     blocks.append(rich_text(rich_text_section(text_element("Or type: "), code(example))))
-    return _build_modal(
+    return modal(
         runbook.words,
         blocks,
         callback=FORM,
-        submit="Request",
+        submit="Run check" if get_kind(runbook) == "check" else "Plan",
         metadata={**form_view.metadata, "words": runbook.words, "host": form_view.host},
     )
 
@@ -148,7 +129,7 @@ def render_chooser(
     """Render the choice of a runbook for a host. runbook_groups: runbooks by heading."""
     groups = [
         {
-            "label": _plain_text(heading),
+            "label": plain_text(heading),
             "options": [_build_runbook_option(one) for one in found[:_MAX_OPTIONS]],
         }
         for heading, found in runbook_groups
@@ -159,18 +140,16 @@ def render_chooser(
         select = {
             "type": "static_select",
             "action_id": WHAT,
-            "placeholder": _plain_text("Choose a runbook"),
+            "placeholder": plain_text("Choose a runbook"),
             "option_groups": groups,
         }
         # Another host has other runbooks: a new block id clears the previous choice.
-        blocks.append(_build_input_block(f"{WHAT_BLOCK}-{host}", "Runbook", select))
-        return _build_modal(
-            "New request", blocks, callback=CHOOSER, submit="Next", metadata=metadata
-        )
+        blocks.append(input_block(f"{WHAT_BLOCK}-{host}", "Runbook", select))
+        return modal("New request", blocks, callback=CHOOSER, submit="Next", metadata=metadata)
     if host:
         text = f"The policy does not allow you to request anything on {host}."
         blocks.append(rich_text(rich_text_section(text_element(text))))
-    return _build_modal("New request", blocks, callback=CHOOSER, submit="Next", metadata=metadata)
+    return modal("New request", blocks, callback=CHOOSER, submit="Next", metadata=metadata)
 
 
 def build_options(values: Sequence[str], typed: str, *, allow_other: bool) -> list[Element]:
@@ -188,25 +167,6 @@ def _is_valid_option(value: str) -> bool:
     return 0 < len(value) <= _MAX_OPTION_LENGTH and escape_to_one_line(value) == value
 
 
-def _build_modal(
-    title: str,
-    blocks: Sequence[Block],
-    *,
-    callback: str = "",
-    submit: str = "",
-    metadata: Mapping[str, str] | None = None,
-) -> View:
-    view: View = {
-        "type": "modal",
-        "title": _plain_text(shorten_text(title, _MAX_TITLE_LENGTH)),
-        "close": _plain_text("Cancel" if submit else "Close"),
-        "blocks": list(blocks),
-    }
-    if callback:
-        view |= {"callback_id": callback, "private_metadata": json.dumps(metadata)}
-    return view | ({"submit": _plain_text(submit)} if submit else {})
-
-
 def _render_preview(form_view: RequestFormView) -> Block:
     sentences = form_view.preview or ["Choose a host to see who must approve."]
     return {
@@ -218,12 +178,10 @@ def _render_preview(form_view: RequestFormView) -> Block:
 def _render_input(form_field: FormField, form_view: RequestFormView) -> Block:
     if form_field.name == HOST_BLOCK:
         return _render_host_input(form_view.hosts, form_view.host)
-    block = _build_input_block(
-        form_field.name, form_field.label, _build_element(form_field, form_view)
-    )
+    block = input_block(form_field.name, form_field.label, _build_element(form_field, form_view))
     if form_field.hint:
         # Plain text cannot mark code.
-        block["hint"] = _plain_text(shorten_text(form_field.hint.replace("`", ""), 500))
+        block["hint"] = plain_text(shorten_text(form_field.hint.replace("`", ""), 500))
     if form_field.name in form_view.option_source_fields and form_field.lists:
         # A request for options does not contain the values of other fields.
         block["dispatch_action"] = True
@@ -243,7 +201,7 @@ def _build_element(form_field: FormField, form_view: RequestFormView) -> Element
             "type": "external_select",
             "action_id": VALUE,
             "min_query_length": 0,
-            "placeholder": _plain_text("Choose or type a value"),
+            "placeholder": plain_text("Choose or type a value"),
             **_build_initial_option(form_field.default),
         }
     text_input = {"type": "plain_text_input", "action_id": VALUE}
@@ -260,8 +218,8 @@ def _render_host_input(hosts: Sequence[str], host: str) -> Block:
         }
     else:
         select = _build_select(hosts, host)
-    select |= {"action_id": HOST, "placeholder": _plain_text("Choose a host")}
-    return _build_input_block(HOST_BLOCK, "Host", select) | {"dispatch_action": True}
+    select |= {"action_id": HOST, "placeholder": plain_text("Choose a host")}
+    return input_block(HOST_BLOCK, "Host", select) | {"dispatch_action": True}
 
 
 def _render_reason_input() -> Block:
@@ -270,13 +228,9 @@ def _render_reason_input() -> Block:
         "action_id": VALUE,
         "multiline": True,
         "max_length": _MAX_REASON_LENGTH,
-        "placeholder": _plain_text("Approvers see this"),
+        "placeholder": plain_text("Approvers see this"),
     }
-    return _build_input_block(BECAUSE, "Reason", text_input) | {"optional": True}
-
-
-def _build_input_block(block_id: str, label: str, element: Element) -> Block:
-    return {"type": "input", "block_id": block_id, "label": _plain_text(label), "element": element}
+    return input_block(BECAUSE, "Reason", text_input) | {"optional": True}
 
 
 def _build_select(values: Sequence[str], initial: str) -> Element:
@@ -284,7 +238,7 @@ def _build_select(values: Sequence[str], initial: str) -> Element:
     select: Element = {
         "type": "static_select",
         "action_id": VALUE,
-        "placeholder": _plain_text("Choose"),
+        "placeholder": plain_text("Choose"),
         "options": found,
     }
     # The initial option must be one of the options.
@@ -296,30 +250,18 @@ def _build_initial_option(value: str) -> Element:
 
 
 def _build_option(value: str) -> Element:
-    return {"text": _plain_text(_BOOLEAN_LABELS.get(value, value)), "value": value}
+    return {"text": plain_text(_BOOLEAN_LABELS.get(value, value)), "value": value}
 
 
 def _build_runbook_option(runbook: type[AnyRunbook]) -> Element:
-    description = _plain_text(shorten_text(get_runbook_purpose(runbook), _MAX_OPTION_LENGTH))
+    description = plain_text(shorten_text(get_runbook_purpose(runbook), _MAX_OPTION_LENGTH))
     return {**_build_option(runbook.words), "description": description}
 
 
-def _plain_text(text: str) -> Element:
-    return {"type": "plain_text", "text": escape_to_one_line(text), "emoji": False}
-
-
-_log = logging.getLogger(__name__)
-
-# Slack accepts a trigger id for three seconds.
-_OPEN_TIMEOUT_SECONDS = 2.5
 # The keys, by field, of values that a form stores.
 _STORED_VALUE_PREFIX = "value-"
 # How long a request for options waits for a host whose options are not read yet.
 _OPTIONS_TIMEOUT_SECONDS = 1.5
-# Before the second attempt to update a form.
-_RETRY_SECONDS = 1.0
-# Slack's error codes for a form that was closed or updated for a later choice.
-_SUPERSEDED_VIEW_ERRORS = frozenset({"not_found", "hash_conflict"})
 _SOURCE = "slack"
 _MAX_NAMED_HOSTS = 10
 _WORD_PATTERN = re.compile(r"[a-z0-9][a-z0-9-]*")
@@ -337,10 +279,10 @@ class RequestForms:
         database: Database,
         policies: PolicySource,
         form_options: FormOptions,
-        client: AsyncWebClient,
+        views: Views,
     ) -> None:
         self._workflow, self._database, self._policies = workflow, database, policies
-        self._form_options, self._client = form_options, client
+        self._form_options, self._views = form_options, views
 
     # --- open ---
 
@@ -358,7 +300,7 @@ class RequestForms:
             )
             return self._build_form(form_field.runbook, hosts, person, metadata)
 
-        return await self._open_view(trigger_id, build_view)
+        return await self._views.open_view(trigger_id, build_view)
 
     async def open_host_chooser(
         self, message_text: str, *, trigger_id: str, person: str, channel: str
@@ -367,44 +309,9 @@ class RequestForms:
 
         Return False if Slack does not show it.
         """
-        return await self._open_view(
+        return await self._views.open_view(
             trigger_id, lambda: self._build_chooser_for_text(message_text, person, channel)
         )
-
-    async def _open_view(self, trigger_id: str, build_view: Callable[[], View]) -> bool:
-        try:
-            async with asyncio.timeout(_OPEN_TIMEOUT_SECONDS):
-                answer = await self._client.views_open(
-                    trigger_id=trigger_id, view=render_loading()
-                )
-        except (SlackClientError, ClientError, TimeoutError) as error:
-            _log.warning("cannot open a form: %s", error)
-            return False
-        opened: Mapping[str, str] = answer.get("view") or {}
-        view_id = opened.get("id", "")
-        try:
-            view = await threads.run_in_answer_thread(build_view)
-        except Exception:
-            text = "This form cannot be loaded. Close it: Keyturn sends you the reason."
-            await self._update_view(view_id, "", render_notice("Keyturn", text))
-            raise
-        return await self._update_view(view_id, "", view)
-
-    async def _update_view(self, view_id: str, view_hash: str, view: View) -> bool:
-        """Update a form, in two attempts; return False if an open form is not updated."""
-        for wait in (_RETRY_SECONDS, 0.0):
-            try:
-                await self._client.views_update(view_id=view_id, hash=view_hash or None, view=view)
-            except SlackApiError as error:
-                _log.warning("cannot update a form: %s", get_error_code(error))
-                if not is_retryable(error):
-                    return get_error_code(error) in _SUPERSEDED_VIEW_ERRORS
-            except (SlackClientError, ClientError, TimeoutError) as error:
-                _log.warning("cannot update a form: %s", type(error).__name__)
-            else:
-                return True
-            await asyncio.sleep(wait)
-        return False
 
     # --- update ---
 
@@ -415,7 +322,7 @@ class RequestForms:
             view = await threads.run_in_answer_thread(
                 self._build_chooser_for_host, shown, host, person
             )
-            await self._update_view(shown.view_id, shown.view_hash, view)
+            await self._views.update_view(shown.view_id, view, shown.view_hash)
             return
         runbook = _get_runbook(shown.metadata.get("words", ""))
         host = host or shown.metadata.get("host", "")
@@ -427,9 +334,8 @@ class RequestForms:
             hosts = list(self._form_options.list_hosts(runbook, person=person, source=_SOURCE))
             return self._build_form(runbook, hosts, person, metadata, host)
 
-        await self._update_view(
-            shown.view_id, shown.view_hash, await threads.run_in_answer_thread(build_view)
-        )
+        view = await threads.run_in_answer_thread(build_view)
+        await self._views.update_view(shown.view_id, view, shown.view_hash)
         await self._read_options(runbook, host, person, values)
 
     async def list_options(self, shown: ViewState, *, person: str) -> Sequence[Any]:
@@ -491,8 +397,8 @@ class RequestForms:
             return {block: f"You cannot request {runbook.words} on {host}."}
         return self._build_form(runbook, hosts, person, shown.metadata, host)
 
-    def submit_form(self, shown: ViewState, *, person: str) -> FormErrors:
-        """Request what the form contains, once. Return errors by block; {} if requested."""
+    def submit_form(self, shown: ViewState, *, person: str) -> FormErrors | PendingPlan:
+        """Request a check, or a plan of a change, once. Return errors by block, or the plan."""
         runbook = _get_runbook(shown.metadata.get("words", ""))
         reason = shown.values.get(BECAUSE, "")
         names = [form_field.name for form_field in request_form.list_form_fields(runbook)]
@@ -511,11 +417,17 @@ class RequestForms:
         return self._request_once(
             shown,
             lambda: self._workflow.request_run(
-                request, person=person, origin=origin, reason=reason
+                request,
+                person=person,
+                origin=origin,
+                reason=reason,
+                plan_only=get_kind(runbook) == "change",
             ),
         )
 
-    def _request_once(self, shown: ViewState, request_run: Callable[[], Run]) -> FormErrors:
+    def _request_once(
+        self, shown: ViewState, request_run: Callable[[], Run]
+    ) -> FormErrors | PendingPlan:
         """Request, unless this form was submitted before. A refused form may be sent again."""
         key = f"slack form {shown.view_id}"
         with self._database.transaction() as tx:
@@ -530,7 +442,7 @@ class RequestForms:
             self._allow_resubmission(key)
             raise
         if not run.is_ended:
-            return {}
+            return create_pending_plan(run) if run.plan_only else {}
         self._allow_resubmission(key)
         return {HOST_BLOCK if shown.values.get(BECAUSE) else BECAUSE: run.summary}
 

@@ -37,6 +37,10 @@ _COMMAND_HELP = (
     ("runs [HOST] [TEXT]", "the newest runs, on a host, or with a text such as 203.0.113.9"),
     ("changed 1h|02:00 [±30m] [HOST]", "what changed in the last hour, or around 02:00"),
     ("run N", "show a run"),
+    (
+        "plan WORDS HOST…",
+        "show what a change would do, and who approves it; request it from there",
+    ),
     ("approve N PLAN", "approve a run; PLAN is the ten characters on its card"),
     ("deny N REASON", "deny a request before anything is sent"),
     ("withdraw N", "withdraw your own request"),

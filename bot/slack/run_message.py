@@ -10,7 +10,7 @@ from itertools import groupby
 from bot.model import resubmit
 from bot.model.plan import PlannedStep, ResolvedPlan
 from bot.model.run import Decision, Run, State, StepRecord, describe_proposals
-from bot.model.run_states import STEP_STATE_DISPLAYS
+from bot.model.run_states import STEP_STATE_DISPLAYS, get_run_display
 from bot.model.text import escape_control, escape_to_one_line, format_count
 from bot.queries.schedule_details import ScheduleDetails
 from bot.slack.blocks import (
@@ -39,7 +39,7 @@ from bot.slack.blocks import (
     text_element,
     user_mention,
 )
-from bot.slack.labels import build_run_label, format_run_line
+from bot.slack.labels import TONE_EMOJI, build_run_label, format_run_line
 from bot.slack.run_facts import SlackRunView
 from runbooks import Report, Table
 
@@ -48,6 +48,7 @@ _MAX_STEPS = 12
 _MAX_CHARACTERS = 6000
 _MAX_COMMAND_LENGTH = 2500
 _MAX_LISTED_STEPS = 20
+TOO_LONG = "This plan is too long for chat."
 
 
 def can_show_plan(proposal: ResolvedPlan) -> bool:
@@ -60,8 +61,13 @@ def can_show_plan(proposal: ResolvedPlan) -> bool:
     )
 
 
-def render_plan(proposal: ResolvedPlan, step_records: Sequence[StepRecord]) -> list[Block]:
-    """Render the whole plan, or only the titles of its steps if it is too long."""
+def render_plan(
+    proposal: ResolvedPlan, step_records: Sequence[StepRecord], *, folded: bool = False
+) -> list[Block]:
+    """Render the whole plan, or only the titles of its steps if it is too long.
+
+    folded: without commands and undo.
+    """
     records = {record.step_number: record for record in step_records}
     current_state = rich_text_section(
         bold("Current state: "), text_element(shorten_text(proposal.current_state, 1000))
@@ -70,8 +76,8 @@ def render_plan(proposal: ResolvedPlan, step_records: Sequence[StepRecord]) -> l
         return [rich_text(current_state, *_list_step_titles(proposal, records))]
     parts = [current_state]
     for numbers in _group_alike_steps(proposal.steps, records):
-        parts += _render_steps(numbers, proposal.steps, records.get(numbers[0]))
-    if proposal.notes:
+        parts += _render_steps(numbers, proposal.steps, records.get(numbers[0]), folded=folded)
+    if proposal.notes and not folded:
         parts.append(bullet_list(*([text_element(note)] for note in proposal.notes)))
     return [rich_text(*parts)]
 
@@ -102,17 +108,18 @@ def _group_alike_steps(
 
 
 def _render_steps(
-    numbers: Sequence[int], steps: Sequence[PlannedStep], record: StepRecord | None
+    numbers: Sequence[int],
+    steps: Sequence[PlannedStep],
+    record: StepRecord | None,
+    *,
+    folded: bool,
 ) -> list[Element]:
     """Render steps that differ only in their hosts."""
     step = steps[numbers[0] - 1]
     hosts = ", ".join(steps[n - 1].host for n in numbers)
     which = str(numbers[0]) if len(numbers) == 1 else f"{numbers[0]}–{numbers[-1]}"
-    return [
-        rich_text_section(*_render_step_title(which, step, hosts, record)),
-        preformatted(str(step.command)),
-        *_render_undo(step),
-    ]
+    title = rich_text_section(*_render_step_title(which, step, hosts, record))
+    return [title] if folded else [title, preformatted(str(step.command)), *_render_undo(step)]
 
 
 def _render_step_title(
@@ -200,8 +207,11 @@ def _render_findings(findings: Sequence[str]) -> list[Block]:
     return [bullet_list(*items)]
 
 
-APPROVE, DENY = "approve", "deny"
-ACCEPT, WITHDRAW = "accept", "withdraw"
+APPROVE, ACCEPT, WITHDRAW, REPLAN, STOP = "approve", "accept", "withdraw", "replan", "stop"
+# They open a form for a reason.
+DENY, APPROVE_WITH_REASON = "deny", "approve-reason"
+# They open the plan of the undo, and the commands of a run.
+UNDO, COMMANDS = "undo", "commands"
 # Opens the form of a failed or refused run, with its values.
 RESUBMIT = "again"
 _RESUBMITTABLE_STATES = frozenset(
@@ -215,6 +225,9 @@ _RESUBMITTABLE_STATES = frozenset(
         State.STOPPED,
     }
 )
+# In other states the card shows no commands: a button does.
+_STATES_WITH_COMMANDS = frozenset({State.PLANNED, State.PENDING, State.COUNTER_PROPOSED})
+_STOPPABLE_STATES = frozenset({State.QUEUED, State.STARTING, State.RUNNING})
 _MAX_MENTIONS = 5
 _MAX_OUTPUT_LENGTH = 1500
 _MAX_OUTPUTS = 5
@@ -231,23 +244,17 @@ def render_card(run_view: SlackRunView, *, buttons: bool = True) -> Message:
         *_render_run_report(run),
     ]
     if run.state is State.PENDING and run.plan and not can_show_plan(run.plan):
-        blocks.append(_render_page_hint(run_view, "is too long for chat"))
+        blocks.append(render_page_hint(run_view, f"{TOO_LONG} Approve it on"))
     elif run.state is State.PENDING and run.requirements.requires_second_factor:
-        blocks.append(_render_page_hint(run_view, "needs a second factor"))
-    elif run.state is State.PENDING and run.requirements.requires_reason:
-        blocks.append(_render_reason_hint(run_view))
+        blocks.append(render_page_hint(run_view, "This plan needs a second factor. Approve it on"))
     if run_view.proposals:
         text = describe_proposals(run_view.proposals)
         blocks.append(
             rich_text(rich_text_section(emoji("speech_balloon"), text_element(f" {text}")))
         )
     blocks += _render_facts(run_view)
-    if run.state is State.PENDING and buttons:
-        blocks.append(_build_decision_buttons(run))
-    if run.state is State.COUNTER_PROPOSED and buttons:
-        blocks.append(_build_proposal_buttons(run))
-    if run.state in _RESUBMITTABLE_STATES and buttons and not resubmit.get_resubmit_refusal(run):
-        blocks.append(_build_resubmit_button(run))
+    if buttons and (shown := _build_buttons(run)):
+        blocks.append(actions(f"run-{run.id}-{run.version}", *shown))
     return Message(format_notification(format_run_line(run_view)), blocks)
 
 
@@ -359,25 +366,32 @@ _SOURCE_LABELS = {
 
 def _render_head(run_view: SlackRunView) -> list[Block]:
     run = run_view.run
-    title = f"{run.title} · {run_view.area_title}"
     requester = escape_mrkdwn(run_view.get_person_name(run.requested_by))
-    facts = f"Run {run.id} · requested by {requester} · {format_date(run.requested_at)}"
+    facts = f"Run {run.id} · {escape_mrkdwn(run_view.area_title)} · requested by {requester}"
+    facts += f" · {format_date(run.requested_at)}"
     if run.origin.source != "slack":
         facts += f" · {_SOURCE_LABELS.get(run.origin.source, escape_mrkdwn(run.origin.source))}"
-    return [header(title), context(facts)]
+    return [header(_format_heading(run)), context(facts)]
+
+
+def _format_heading(run: Run) -> str:
+    """Return colour, state and request: `🟡 Needs approval: abusers clear lb1`."""
+    display = get_run_display(run)
+    return f"{TONE_EMOJI[display.tone]} {display.label}: {run.title}"
 
 
 def _render_request(run_view: SlackRunView) -> list[Block]:
     run = run_view.run
     blocks: list[Block] = []
-    if len(f"{run.title} · {run_view.area_title}") > MAX_HEADER_LENGTH:
+    if len(_format_heading(run)) > MAX_HEADER_LENGTH:
         blocks.append(rich_text(rich_text_section(bold(run.title))))
     if run.reason:
         blocks.append(rich_text(quote(run.reason)))
     if run_view.schedule:
         blocks.append(render_schedule(run_view.schedule))
     if run.plan and run.state is not State.NO_CHANGES:
-        blocks += render_plan(run.plan, run_view.step_records)
+        folded = run.state not in _STATES_WITH_COMMANDS
+        blocks += render_plan(run.plan, run_view.step_records, folded=folded)
     return blocks
 
 
@@ -439,8 +453,6 @@ def _render_facts(run_view: SlackRunView) -> list[Block]:
         facts.append(format_date(run.ended_at))
         # A witness outside the database: its administrators cannot edit messages in Slack.
         facts.append(run_view.log_reference)
-    if run.state is State.SUCCEEDED and _has_undo(run):
-        facts.append(f"/keyturn undo {run.id}")
     facts.append(f"<{run_view.page_url}|Open>" if run_view.page_url else f"/keyturn run {run.id}")
     facts = [fact for fact in facts if fact]
     approvals = [context(_format_approvals(run_view))] if run_view.approvals else []
@@ -476,72 +488,69 @@ def _format_approver(run_view: SlackRunView, decision: Decision) -> str:
     )
 
 
-def _build_proposal_buttons(run: Run) -> Block:
-    """Return the requester's buttons for a counter-proposal: Accept and Decline."""
-    value = f"{run.id}:{run.short_digest}"
-    block_id = f"run-{run.id}-{run.version}"
-    decline = button(
-        "Decline", action=WITHDRAW, value=value, label=f"Decline run {run.id}: {run.title}"
-    )
-    if run.plan is None or not can_show_plan(run.plan):
-        return actions(block_id, decline)
-    accept = button(
-        "Accept", action=ACCEPT, value=value, label=f"Accept run {run.id}: {run.title}"
-    ) | {"style": "primary"}
-    return actions(block_id, accept, decline)
+def _build_buttons(run: Run) -> list[Element]:
+    """Return the buttons of a card. Keyturn checks who may use one when it is pressed."""
+    if run.state in _STATES_WITH_COMMANDS:
+        return _build_decision_buttons(run)
+    buttons: list[Element] = []
+    if run.state is State.QUEUED:
+        buttons.append(_build_button(run, "Withdraw", WITHDRAW))
+    if run.state in _STOPPABLE_STATES and run.plan:
+        text = "Nothing more is sent for this run. A step under way ends first."
+        dialog = confirm_dialog(f"Stop run {run.id}?", text, yes="Stop")
+        buttons.append(_build_button(run, "Stop", STOP) | {"confirm": dialog})
+    if run.state is State.SUCCEEDED and _has_undo(run):
+        buttons.append(_build_button(run, "Undo…", UNDO))
+    if run.is_ended and run.plan and resubmit.can_be_planned_again(run):
+        buttons.append(_build_button(run, "Re-plan", REPLAN))
+    if run.state in _RESUBMITTABLE_STATES and not resubmit.get_resubmit_refusal(run):
+        label = f"Request run {run.id} again: {run.title}"
+        buttons.append(button("Request again", action=RESUBMIT, value=str(run.id), label=label))
+    if run.plan and run.state is not State.NO_CHANGES:
+        buttons.append(_build_button(run, "Show commands", COMMANDS))
+    return buttons
 
 
-def _build_resubmit_button(run: Run) -> Block:
-    label = f"Request run {run.id} again: {run.title}"
-    request_again = button("Request again", action=RESUBMIT, value=str(run.id), label=label)
-    return actions(f"run-{run.id}-{run.version}", request_again)
+def _build_decision_buttons(run: Run) -> list[Element]:
+    """Return the buttons of a run that waits for people: the card shows all its commands."""
+    withdraw = _build_button(run, "Withdraw", WITHDRAW)
+    if run.state is State.PENDING:
+        return [*_build_approve_button(run), _build_button(run, "Deny…", DENY), withdraw]
+    if run.state is State.COUNTER_PROPOSED and run.plan is not None and can_show_plan(run.plan):
+        return [_build_button(run, "Accept", ACCEPT) | {"style": "primary"}, withdraw]
+    return [withdraw]
 
 
-def _build_decision_buttons(run: Run) -> Block:
-    value = f"{run.id}:{run.short_digest}"
-    deny = button("Deny", action=DENY, value=value, label=f"Deny run {run.id}: {run.title}")
-    block_id = f"run-{run.id}-{run.version}"
-    can_approve_here = not (
-        run.requirements.requires_second_factor or run.requirements.requires_reason
-    )
-    if run.plan is None or not can_show_plan(run.plan) or not can_approve_here:
-        return actions(block_id, deny)
-    approve = button(
-        "Approve schedule" if run.timing else "Approve",
-        action=APPROVE,
-        value=value,
-        label=f"Approve run {run.id}: {run.title}",
-    ) | {"style": "primary"}
+def _build_button(run: Run, text: str, action: str) -> Element:
+    label = f"{text.rstrip('…')} run {run.id}: {run.title}"
+    return button(text, action=action, value=f"{run.id}:{run.short_digest}", label=label)
+
+
+def _build_approve_button(run: Run) -> list[Element]:
+    if run.plan is None or not can_show_plan(run.plan) or run.requirements.requires_second_factor:
+        return []
+    text = "Approve schedule" if run.timing else "Approve"
+    if run.requirements.requires_reason:
+        return [_build_button(run, f"{text}…", APPROVE_WITH_REASON) | {"style": "primary"}]
+    approve = _build_button(run, text, APPROVE) | {"style": "primary"}
     if not run.plan.is_reversible:
-        approve["confirm"] = confirm_dialog(
-            "Approve an irreversible change?",
-            f"{run.title} cannot be undone completely. Plan {run.short_digest}.",
-            yes="Approve",
-        )
-    return actions(block_id, approve, deny)
+        approve["confirm"] = build_irreversible_dialog(run.plan, yes=text)
+    return [approve]
 
 
-def _render_page_hint(run_view: SlackRunView, reason: str) -> Block:
-    """Render where to approve a plan that cannot be approved in chat."""
-    text = text_element(f"This plan {reason}. Approve it on ")
-    if not run_view.page_url:
-        return rich_text(rich_text_section(text, text_element("its web page.")))
-    return rich_text(
-        rich_text_section(text, link(run_view.page_url, "its page"), text_element("."))
-    )
+def build_irreversible_dialog(proposal: ResolvedPlan, *, yes: str) -> Element:
+    """Return the confirmation of a plan with steps that cannot be undone."""
+    first, *more = [step for step in proposal.steps if step.undo is None]
+    text = f"“{shorten_text(first.title, 100)}” cannot be undone: {first.no_undo_reason}"
+    suffix = f" (and {format_count(len(more), 'more step')})" if more else ""
+    text = shorten_text(text, 300 - len(suffix)) + suffix
+    return confirm_dialog("This cannot be undone", text, yes=yes)
 
 
-def _render_reason_hint(run_view: SlackRunView) -> Block:
-    """Render how to approve a plan with a reason, which a button cannot take."""
-    run = run_view.run
-    command = f"/keyturn approve {run.id} {run.short_digest} because REASON"
-    page = (
-        [text_element(", or use "), link(run_view.page_url, "its page")]
-        if run_view.page_url
-        else []
-    )
-    text = text_element("This approval needs a reason: type ")
-    return rich_text(rich_text_section(text, code(command), *page, text_element(".")))
+def render_page_hint(run_view: SlackRunView, text: str) -> Block:
+    """Render a text that ends with a link to the page of the run."""
+    page = link(run_view.page_url, "its page") if run_view.page_url else text_element("its page")
+    return rich_text(rich_text_section(text_element(f"{text} "), page, text_element(".")))
 
 
 def _render_break_glass(run_view: SlackRunView) -> list[Block]:

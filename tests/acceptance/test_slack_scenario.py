@@ -344,7 +344,7 @@ def test_a_request_is_decided_by_two_at_once_and_done_once(stage: Stage):
     assert not stage.fleet.haproxy.marked(ABUSER)
     assert stage.entries().count("started") == 1
     assert stage.entries().count("step sending") == 1
-    until(lambda: not _buttons(stage.card(f"Run {run.id} ")), "the buttons to go")
+    until(lambda: "Undo…" in _buttons(stage.card(f"Run {run.id} ")), "the buttons to change")
     stage.card("Succeeded", "Verified")
 
 
@@ -353,7 +353,10 @@ def test_a_no_has_a_reason_that_the_asker_reads(stage: Stage):
     stage.card("Approve", f"run {run.id}")
     stage.slack.say("olga", f"/keyturn deny {run.id} not during the sale")
     stage.reaches(run, State.DENIED)
-    assert _buttons(stage.card("Denied", "not during the sale")) == ["Request again"]
+    assert _buttons(stage.card("Denied", "not during the sale")) == [
+        "Request again",
+        "Show commands",
+    ]
     assert stage.fleet.haproxy.marked(ABUSER)
 
 
@@ -364,7 +367,8 @@ def test_what_nobody_decides_expires_and_its_buttons_do_nothing(stage: Stage):
         tx.sql.execute(update(tables.run).values(expires_at=tx.now - 1))
     stage.service.keyturn.workflow.expire_runs()
     stage.reaches(run, State.EXPIRED)
-    assert _buttons(stage.card("Expired")) == ["Request again"]
+    expected = ["Re-plan", "Request again", "Show commands"]
+    assert _buttons(stage.card("Expired")) == expected
     stage.slack.press("olga", card, "Approve")
     assert stage.run(run.id).state is State.EXPIRED
     assert "step sending" not in stage.entries()

@@ -83,17 +83,21 @@ def make_requests(fleet: LoopbackFleet, service: Service) -> None:
             chat.say(user, f"/keyturn {command}")
             if decision:
                 wait_for_state(service, number, State.PENDING)
+            if decision == DENIAL:
+                chat.say(OLGA, f"/keyturn deny {number} {DENIAL}")
+            elif decision:
                 decide(chat, number, decision)
             wait_for_state(service, number, state)
     finally:
         chat.close()
 
 
+DENIAL = "not during the sale"
 # Who types what, how Olga decides, and the state of the run in the end.
 _REQUESTS = (
     (DORA, "abusers show lb1 http", "", State.SUCCEEDED),
     (DORA, "uptime check web1 because the shop is slow", "", State.SUCCEEDED),
-    (DORA, "abusers mark lb2 192.0.2.77 because of a scan", "Deny", State.DENIED),
+    (DORA, "abusers mark lb2 192.0.2.77 because of a scan", DENIAL, State.DENIED),
     (STAN, "hidepid show db1", "", State.SUCCEEDED),
     (OLGA, "abusers tables lb2", "", State.SUCCEEDED),
     (DORA, f"abusers clear lb1 {ABUSER} because a customer called", "Approve", State.SUCCEEDED),

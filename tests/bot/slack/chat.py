@@ -51,6 +51,26 @@ class Chat:
         await self.settle()
         return answer
 
+    async def deny(
+        self, user: str, reason: str = "not today", *, message: Posted | None = None
+    ) -> Answer:
+        """Press Deny and hand in its form, which opens last."""
+        await self.press("deny", user, message=message)
+        return await self.submit({"because": reason}, user)
+
+    async def submit(self, values: dict[str, str], user: str) -> Answer:
+        """Hand in the text fields of the form that opened last."""
+        name, view = list(self.slack.views.items())[-1]
+        state = {
+            block: {"form-value": {"type": "plain_text_input", "value": value}}
+            for block, value in values.items()
+        }
+        shown = {"id": name, "hash": "1.a", **view, "state": {"values": state}}
+        payload = payloads.in_view("view_submission", shown, user)
+        answer = await self.send(payloads.interaction(payload))
+        await self.settle()
+        return answer
+
     async def send(self, raw: bytes) -> Answer:
         body = schema_check.of_raw(raw)
         schema_check.found.extend(schema_check.faults_of_delivery(body))
@@ -61,9 +81,17 @@ class Chat:
 
     async def settle(self) -> None:
         """Let runs advance and news be told."""
+        await self._advance()
+        # A form or a message may wait for the plan of a run.
+        answering = asyncio.create_task(self.door.close_listeners())
+        while not (await asyncio.wait([answering], timeout=0.01))[0]:
+            await self._advance()
+        await self._advance()
+        await answering
+
+    async def _advance(self) -> None:
         await asyncio.to_thread(self.harness.run_queued_work)
         await self.door.outbox.deliver_due()
-        await self.door.close_listeners()
 
     def run(self, number: int = 1) -> Run:
         return self.harness.get_run(number)

@@ -34,3 +34,4 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a busy machine, too, answers come with their acknowledgement."""
     for name in ("_ACKNOWLEDGED_SECONDS", "_FORM_SECONDS"):
         monkeypatch.setattr(actions, name, 20.0)
+    monkeypatch.setattr(actions, "_PLACEHOLDER_SECONDS", 0.0)

@@ -110,7 +110,7 @@ async def a_hostile_chat(directory: Path, patch: pytest.MonkeyPatch) -> AsyncGen
             patch.setitem(cast("dict[str, Any]", known), words, one)
     patch.setitem(cast("dict[str, Any]", toy.LISTS), "words", _words)
     # On a busy machine our own Slack may take longer than people would wait.
-    for patience in ("modals._OPEN_TIMEOUT_SECONDS", "identity._TIMEOUT_SECONDS"):
+    for patience in ("views._OPEN_TIMEOUT_SECONDS", "identity._TIMEOUT_SECONDS"):
         patch.setattr(f"bot.slack.{patience}", 30)
     with open_harness(directory) as harness:
         _poison(harness, patch)

@@ -32,6 +32,7 @@ class Walk:
         await self.household()
         await self.requests()
         await self.decisions()
+        await self.plans()
         await self.mandates()
         await self.schedules()
         await self.forms()
@@ -44,6 +45,11 @@ class Walk:
     async def say(self, text: str, user: str = "U0DORA", channel: str = "C0OPS") -> None:
         said = text.replace("SAID", self.typed).replace("BRIEF", escape(BRIEF, quote=False))
         await self.chat.type(said, user, channel)
+        # A change that cannot be undone shows its plan first.
+        last = self.chat.slack.posted[-1:]
+        shown = [one for one in last if one.seen_by and "submit" in one.buttons]
+        for plan in shown if not text.startswith("plan ") else ():
+            await self.chat.press("submit", user, message=plan)
 
     async def each(self, *typed: str, user: str = "U0OLGA") -> None:
         for text in typed:
@@ -124,6 +130,33 @@ class Walk:
         workflow.erasure.request_erasure(checked.id, person="adam", reason=LOUD, source="web")
         workflow.erasure.decline_erasure(checked.id, person="olga", reason=LOUD)
         await chat.settle()
+
+    async def plans(self) -> None:
+        """Plan first, by words and by a form; read commands, undo, and deny with a reason."""
+        chat = self.chat
+        await self.say("plan SAID")
+        await self.say("plan toy set nas1 lamp on")
+        long = self._newest("toy insist lb2 much")
+        await self.say("plan toy echo lb2 'SAID y' because SAID")
+        discarded = self._newest("toy echo lb2")
+        value = f"{discarded.id}:{discarded.short_digest}"
+        await chat.press("discard", "U0DORA", message=chat.slack.posted[-1], value=value)
+        workflow = chat.harness.workflow
+        workflow.request_plan(long.id, person="dora", digest=long.digest)
+        await chat.settle()
+        await self.say("plan toy echo lb2 'SAID x' because SAID")
+        run = self._newest("toy echo lb2")
+        card = next(one for one in reversed(chat.slack.posted) if "deny" in one.buttons)
+        for one in (run, long):
+            value = f"{one.id}:{one.short_digest}"
+            await chat.press("commands", "U0DORA", message=card, value=value)
+        await chat.press("undo", "U0DORA", message=card, value=f"{run.id}:{run.short_digest}")
+        await chat.press(
+            "review-plan", "U0DORA", message=card, value=f"{run.id}:{run.short_digest}"
+        )
+        await chat.deny("U0STAN", LOUD, message=card)
+        await chat.submit({"because": HIDDEN}, "U0OLGA")
+        await chat.submit({"because": LOUD}, "U0OLGA")
 
     async def mandates(self) -> None:
         await self.each(

@@ -113,6 +113,7 @@ def every_story() -> dict[str, SlackRunView]:
     S = State  # noqa: N806 - a table is read by its columns
     runs: dict[State, tuple[Run, dict[str, Any]]] = {
         S.PLANNING: (replace(a_run(S.PLANNING), **empty), {}),
+        S.PLANNED: (a_run(S.PLANNED, plan_only=True), {}),
         S.PENDING: (a_run(S.PENDING), {}),
         S.QUEUED: (
             a_run(S.QUEUED, summary="waits for run 7, which holds lb1"),

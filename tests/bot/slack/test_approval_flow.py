@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from bot.audit import change_log
+from bot.db import runs
 from bot.model.run import State
 from bot.slack.actions import DecisionHandler
 from tests.bot.slack import payloads
@@ -25,7 +26,7 @@ async def test_a_developer_asks_and_an_owner_approves_by_button(chat: Chat):
     assert "the cellar is dark" in card.words
     assert "set lamp on" in card.words
     assert "set lamp off" in card.words
-    assert set(card.buttons) == {"approve", "deny"}
+    assert set(card.buttons) == {"approve", "deny", "withdraw"}
     assert chat.harness.fleet.told == []
 
     await chat.press("approve", "U0OLGA")
@@ -34,7 +35,7 @@ async def test_a_developer_asks_and_an_owner_approves_by_button(chat: Chat):
     assert chat.run().state is State.SUCCEEDED
     assert card.text.startswith("Succeeded: toy set lb1 lamp on (the edge) – ")
     assert "Approved by Olga Owner" in card.words
-    assert card.buttons == {}
+    assert set(card.buttons) == {"undo", "commands"}
 
 
 async def test_the_asker_alone_is_called_to_the_result(chat: Chat):
@@ -67,11 +68,13 @@ async def test_two_approvers_at_once_have_one_effect_and_one_honest_loser(chat: 
 
 async def test_nobody_approves_their_own_request(chat: Chat):
     await chat.type("toy break lb1 lamp", "U0OLGA")
-    shown = list(chat.slack.card.blocks)
-    await chat.press("approve", "U0OLGA")
+    await chat.press("submit", "U0OLGA", message=chat.slack.whispers("U0OLGA")[0])
+    [card] = [one for one in chat.slack.posted if not one.seen_by]
+    shown = list(card.blocks)
+    await chat.press("approve", "U0OLGA", message=card)
     assert chat.run().state is State.PENDING
-    assert chat.slack.card.blocks == shown
-    [whisper] = chat.slack.whispers("U0OLGA")
+    assert card.blocks == shown
+    *_, whisper = chat.slack.whispers("U0OLGA")
     assert "you requested it" in whisper.words
 
 
@@ -99,15 +102,27 @@ async def test_one_no_is_final_and_its_reason_is_told(chat: Chat):
     assert chat.run().state is State.DENIED
     assert "Denied" in chat.slack.card.words
     assert "not during the customer's audit" in chat.slack.card.words
-    assert set(chat.slack.card.buttons) == {"again"}
+    assert set(chat.slack.card.buttons) == {"again", "commands"}
     [result] = [one for one in chat.slack.posted if one.thread]
     assert mentions(result.blocks) == ["U0DORA"]
 
 
-async def test_deny_is_a_button_too(chat: Chat):
+async def test_the_deny_button_asks_for_a_reason(chat: Chat):
     await chat.type(LAMP_ON)
     await chat.press("deny", "U0OLGA")
+    assert chat.run().state is State.PENDING
+    [form] = chat.slack.views.values()
+    assert form["title"]["text"] == "Deny run 1"
+    [reason] = [block for block in form["blocks"] if block["type"] == "input"]
+    assert "optional" not in reason
+    answer = await chat.submit({"because": "\u202enever"}, "U0OLGA")
+    assert "U+202E" in answer.json["errors"]["because"]
+    answer = await chat.submit({"because": "not during the audit"}, "U0STAN")
+    assert "Those who can: Adam Admin, Olga Owner" in answer.json["errors"]["because"]
+    answer = await chat.submit({"because": "not during the audit"}, "U0OLGA")
+    assert answer.body == b""
     assert chat.run().state is State.DENIED
+    assert "by Olga Owner: not during the audit" in chat.slack.card.words
     assert chat.harness.fleet.told == []
 
 
@@ -231,9 +246,90 @@ async def test_the_verb_is_on_the_button(chat: Chat):
 
 
 async def test_what_cannot_be_undone_asks_once_more(chat: Chat):
+    answer = await chat.type("toy break lb1 lamp because it flickers")
+    assert "Reading lb1" in answer.text
+    [plan] = chat.slack.whispers("U0DORA")
+    assert "Cannot be undone" in plan.words
+    assert "Not requested yet" in plan.words
+    assert plan.buttons["submit"]["text"]["text"] == "Request approval all the same"
+    assert chat.run().state is State.PLANNED
+    await chat.press("submit", "U0DORA", message=plan)
+    [card] = [one for one in chat.slack.posted if not one.seen_by]
+    assert "cannot be undone" in card.buttons["approve"]["confirm"]["text"]["text"]
+    assert "Cannot be undone" in card.words
+    assert chat.run().reason == "it flickers"
+
+
+async def test_a_plan_that_is_discarded_is_never_requested(chat: Chat):
     await chat.type("toy break lb1 lamp")
-    assert "confirm" in chat.slack.card.buttons["approve"]
-    assert "Cannot be undone" in chat.slack.card.words
+    [plan] = chat.slack.whispers("U0DORA")
+    await chat.press("submit", "U0OLGA", message=plan)
+    assert "Only Dora Developer" in chat.slack.whispers("U0OLGA")[0].words
+    await chat.press("discard", "U0DORA", message=plan)
+    assert chat.run().state is State.WITHDRAWN
+    await chat.press("submit", "U0DORA", message=plan)
+    assert chat.run().state is State.WITHDRAWN
+    assert "cannot be re-planned" in chat.slack.whispers("U0DORA")[-1].words
+
+
+async def test_a_typed_plan_is_shown_to_its_requester_and_requested_from_there(chat: Chat):
+    await chat.type("plan toy set lb1 lamp on")
+    [plan] = chat.slack.posted
+    assert plan.seen_by == "U0DORA"
+    for expected in ("set lamp on", "set lamp off", "Needs 1 approval from the owners"):
+        assert expected in plan.words
+    # The host changes: the plan is computed again, and nothing is requested.
+    with chat.harness.database.transaction() as tx:
+        runs.amend_run(tx, runs.lock_run(tx, 1), expires_at=tx.now - 1)
+    await chat.press("submit", "U0DORA", message=plan)
+    newer = chat.slack.whispers("U0DORA")[-1]
+    assert newer.buttons["submit"]["value"].startswith("2:")
+    await chat.press("submit", "U0DORA", message=newer)
+    assert chat.run(2).state is State.PENDING
+    assert "is a check" in (await chat.type("plan toy show lb1")).text
+
+
+async def test_the_undo_button_plans_the_undo_first(chat: Chat):
+    await chat.type(LAMP_ON)
+    await chat.press("approve", "U0OLGA")
+    await chat.press("undo", "U0DORA")
+    [form] = chat.slack.views.values()
+    assert form["title"]["text"] == "Plan 2"
+    assert form["submit"]["text"] == "Request approval"
+    await chat.submit({"because": "it is day again"}, "U0DORA")
+    assert chat.run(2).state is State.PENDING
+    assert (chat.run(2).undo_of, chat.run(2).reason) == (1, "it is day again")
+
+
+async def test_the_commands_of_a_run_are_behind_a_button(chat: Chat):
+    await chat.type(LAMP_ON)
+    await chat.press("approve", "U0OLGA")
+    assert "set lamp off" not in chat.slack.card.words
+    await chat.press("commands", "U0STAN")
+    [view] = chat.slack.views.values()
+    assert "set lamp off" in str(view["blocks"])
+
+
+async def test_a_run_is_stopped_or_withdrawn_on_its_card(chat: Chat):
+    await chat.type(LAMP_ON)
+    await chat.press("withdraw", "U0OLGA")
+    assert chat.run().state is State.PENDING
+    await chat.press("withdraw", "U0DORA")
+    assert chat.run().state is State.WITHDRAWN
+
+
+async def test_the_requester_replans_what_has_expired_on_its_card(chat: Chat):
+    await chat.type(LAMP_ON)
+    with chat.harness.database.transaction() as tx:
+        runs.amend_run(tx, runs.lock_run(tx, 1), expires_at=tx.now - 1)
+    chat.harness.workflow.expire_runs()
+    await chat.settle()
+    card = chat.slack.card
+    await chat.press("replan", "U0OLGA", message=card)
+    assert "who requested it" in chat.slack.whispers("U0OLGA")[0].words
+    await chat.press("replan", "U0DORA", message=card)
+    assert chat.run(2).state is State.PENDING
+    assert chat.run(2).replan_of == 1
 
 
 async def test_without_a_valid_policy_nothing_is_done(chat: Chat):

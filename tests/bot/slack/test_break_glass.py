@@ -31,7 +31,7 @@ async def test_chat_has_no_button_for_what_takes_a_second_factor(chat: Chat) -> 
     rules = chat.harness.policies.path / "policy.cedar"
     rules.write_text(starter_rules().replace('@approvals("1")', '@approvals("1")\n@stepup', 1))
     await chat.type("toy set lb1 lamp on")
-    assert set(chat.slack.card.buttons) == {"deny"}
+    assert set(chat.slack.card.buttons) == {"deny", "withdraw"}
     assert "This plan needs a second factor. Approve it on" in chat.slack.card.words
     digest = chat.run().short_digest
     answer = await chat.type(f"approve 1 {digest}", "U0OLGA")
@@ -40,7 +40,7 @@ async def test_chat_has_no_button_for_what_takes_a_second_factor(chat: Chat) -> 
     await chat.press("approve", "U0OLGA", value=f"1:{digest}")
     assert chat.run().state is State.PENDING
     assert chat.harness.fleet.told == []
-    await chat.press("deny", "U0OLGA")
+    await chat.deny("U0OLGA")
     assert chat.run().state is State.DENIED
 
 
@@ -152,5 +152,5 @@ async def test_what_needs_no_approval_has_no_glass(chat: Chat, text: str, user: 
     assert said in (await chat.type(f"break-glass {text} {because}", user)).text
     assert chat.run().state is State.SUCCEEDED
     again = (await chat.type(f"break-glass 1 {because}", user)).text
-    assert "Run 1 is succeeded: break-glass does not apply." in again
+    assert "Run 1 has succeeded: break-glass does not apply." in again
     assert "break-glass requested" not in chat.harness.list_entry_kinds()

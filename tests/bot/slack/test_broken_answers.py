@@ -9,7 +9,7 @@ from slack_sdk.errors import SlackApiError
 from slack_sdk.http_retry.state import RetryState
 
 from bot.model.run import State
-from bot.slack import actions, app, modals
+from bot.slack import actions, app, modals, views
 from bot.slack.client import get_error_code, is_retryable
 from bot.slack.self_check import SlackConnectionSettings, check_slack_connection
 from tests.bot.harness import Harness
@@ -47,7 +47,7 @@ def broken(request: pytest.FixtureRequest) -> Callable[[], web.Response]:
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(modals, "_RETRY_SECONDS", 0.0)
+    monkeypatch.setattr(views, "_RETRY_SECONDS", 0.0)
     monkeypatch.setattr(actions, "_RETRY_SECONDS", 0.0)
 
 

@@ -133,13 +133,21 @@ async def test_its_fields_are_those_of_the_runbook(chat: Chat):
 
 async def test_what_is_handed_in_is_asked_as_if_it_were_typed(chat: Chat):
     shown = await opened(chat, "toy tune")
+    assert shown.view["submit"]["text"] == "Plan"
     answer = await shown.submit(host="lb1", name="lamp", because="it is “dark”\nhere")
+    assert answer.json["response_action"] == "update"
+    assert "Reading lb1" in str(answer.json["view"])
+    assert (chat.run().state, chat.slack.posted) == (State.PLANNED, [])
+    for expected in ("not lit", "1. Light it", "set lamp on", "Needs 1 approval from the own"):
+        assert expected in shown.words
+    assert shown.view["submit"]["text"] == "Request approval"
+    answer = await shown.submit(because="it is “dark”\nhere")
     assert (answer.status, answer.body) == (200, b"")
     run = chat.run()
     assert (run.state, run.request) == (State.PENDING, "toy tune lb1 lamp")
     assert (run.reason, run.requested_by) == ("it is “dark” here", "dora")
     assert (run.origin.source, run.origin.channel, run.origin.user) == ("slack", "C0OPS", "U0DORA")
-    assert set(chat.slack.card.buttons) == {"approve", "deny"}
+    assert set(chat.slack.card.buttons) == {"approve", "deny", "withdraw"}
 
 
 async def test_what_is_wrong_is_said_below_its_field(chat: Chat):
@@ -149,8 +157,9 @@ async def test_what_is_wrong_is_said_below_its_field(chat: Chat):
     assert "is not valid" in answer.json["errors"]["name"]
     assert chat.harness.list_entry_kinds() == []
     # Corrected, the same form is taken.
-    assert (await shown.submit(host="lb1", name="lamp")).body == b""
-    assert chat.run().state is State.PENDING
+    answer = await shown.submit(host="lb1", name="lamp")
+    assert answer.json["response_action"] == "update"
+    assert chat.run().state is State.PLANNED
 
 
 async def test_a_reason_that_hides_something_is_refused_below_it(chat: Chat):
@@ -162,10 +171,9 @@ async def test_a_reason_that_hides_something_is_refused_below_it(chat: Chat):
 async def test_a_form_is_taken_once_however_often_it_is_handed_in(chat: Chat):
     shown = await opened(chat, "toy tune")
     answers = await asyncio.gather(*(shown.submit(host="lb1", name="lamp") for _ in range(3)))
-    said = sorted(answer.body for answer in answers)
-    assert said[0] == b""
-    assert all(b"already submitted" in body for body in said[1:])
-    assert len([entry for entry in chat.harness.list_entry_kinds() if entry == "requested"]) == 1
+    said = sorted(answer.json["response_action"] for answer in answers)
+    assert said == ["errors", "errors", "update"]
+    assert chat.harness.list_entry_kinds().count("plan requested") == 1
 
 
 async def test_without_the_guard_a_form_handed_in_twice_asks_twice(
@@ -174,7 +182,7 @@ async def test_without_the_guard_a_form_handed_in_twice_asks_twice(
     monkeypatch.setattr(dedup, "remember_first", _as_if_new)
     shown = await opened(chat, "toy tune")
     await asyncio.gather(*(shown.submit(host="lb1", name="lamp") for _ in range(2)))
-    assert len([entry for entry in chat.harness.list_entry_kinds() if entry == "requested"]) == 2
+    assert chat.harness.list_entry_kinds().count("plan requested") == 2
 
 
 async def test_a_chosen_host_tells_who_approves_and_is_read_ahead(chat: Chat):

@@ -58,7 +58,7 @@ async def test_what_waits_for_somebody_stands_first_and_is_decided_there(chat: C
     await chat.type(LAMP_ON)
     view = await look(chat, "U0OLGA")
     assert "Needs your approval · 1" in words(view)
-    for told in ("toy set lb1 lamp on · the edge", "set lamp on", "the cellar is dark"):
+    for told in ("🟡 Needs approval: toy set lb1 lamp on", "set lamp on", "the cellar is dark"):
         assert told in words(view)
     approve = buttons(view)["approve"]
     await click(chat, "approve", approve["value"], "U0OLGA")

@@ -25,7 +25,7 @@ from starlette.types import Receive, Scope, Send
 from bot import app as chat_of_the_service
 from bot.db.database import Database
 from bot.policy import PolicyDirectory
-from bot.slack import app, modals, threads
+from bot.slack import app, threads, views
 from bot.slack.dedup import DeliveryRegister
 from bot.slack.envelopes import EnvelopeHandler
 from bot.slack.socket_mode import SocketModeService
@@ -265,9 +265,9 @@ async def test_a_form_is_given_up_before_its_trigger_is(
     chat: Chat, monkeypatch: pytest.MonkeyPatch
 ):
     trigger_seconds = 3
-    patience = modals._OPEN_TIMEOUT_SECONDS  # pyright: ignore[reportPrivateUsage] - what it holds to
+    patience = views._OPEN_TIMEOUT_SECONDS  # pyright: ignore[reportPrivateUsage] - what it holds to
     assert patience < trigger_seconds
-    monkeypatch.setattr(modals, "_OPEN_TIMEOUT_SECONDS", 0.1)
+    monkeypatch.setattr(views, "_OPEN_TIMEOUT_SECONDS", 0.1)
     chat.slack.slowly = 0.3
     await chat.type("toy tune")
     assert "/keyturn toy tune HOST NAME" in chat.slack.whispers("U0DORA")[0].words

@@ -34,7 +34,7 @@ async def test_a_card_whose_answer_was_lost_is_found_again(chat: Chat):
     chat.slack.unheard = 1
     await chat.type(LAMP_ON)
     await tried_again(chat)
-    assert chat.slack.card.buttons.keys() == {"approve", "deny"}
+    assert chat.slack.card.buttons.keys() == {"approve", "deny", "withdraw"}
     await chat.press("approve", "U0OLGA")
     assert chat.run().state is State.SUCCEEDED
     assert chat.slack.card.text.startswith("Succeeded")
@@ -101,7 +101,7 @@ async def test_a_second_card_that_nobody_knows_of_loses_its_buttons_when_it_is_c
     assert orphan.text.startswith("Outdated: This card of run 1 is outdated")
     assert "/keyturn run 1" in orphan.words
     assert "This card of run 1 is outdated" in chat.slack.whispers("U0OLGA")[0].text
-    assert set(card.buttons) == {"approve", "deny"}
+    assert set(card.buttons) == {"approve", "deny", "withdraw"}
     await chat.press("approve", "U0OLGA", message=card)
     assert chat.run().state is State.SUCCEEDED
 
@@ -125,7 +125,7 @@ async def test_a_card_that_is_just_being_posted_keeps_its_buttons_when_it_is_cli
     await chat.door.close_listeners()
     assert answer.status == 200
     assert chat.run().state is State.PENDING
-    assert set(card.buttons) == {"approve", "deny"}
+    assert set(card.buttons) == {"approve", "deny", "withdraw"}
     assert "try again in a few seconds" in chat.slack.whispers("U0OLGA")[0].text
 
 
@@ -134,7 +134,7 @@ async def test_a_stranger_takes_no_buttons_off(chat: Chat):
     await chat.type(LAMP_ON)
     await tried_again(chat)
     await chat.press("approve", "U0NOBODY", message=chat.slack.posted[0])
-    assert set(chat.slack.posted[0].buttons) == {"approve", "deny"}
+    assert set(chat.slack.posted[0].buttons) == {"approve", "deny", "withdraw"}
 
 
 async def test_what_slack_takes_at_once_is_not_looked_for(chat: Chat):

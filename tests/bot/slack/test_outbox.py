@@ -69,7 +69,7 @@ async def test_without_any_channel_the_asker_is_told_directly_how_to_invite(chat
     await chat.type(LAMP_ON, channel="C0SECRET")
     [card] = chat.slack.seen_in("D0DORA")
     assert "<#C0SECRET>. Type /invite @Keyturn there" in card.words
-    assert set(card.buttons) == {"approve", "deny"}
+    assert set(card.buttons) == {"approve", "deny", "withdraw"}
 
 
 async def test_what_is_for_the_asker_reaches_them_where_the_bot_is_not(chat: Chat):
@@ -120,7 +120,7 @@ async def test_slacks_wish_for_peace_is_granted(chat: Chat):
     assert [call for call, _ in chat.slack.calls].count("chat.postMessage") == 1
     due_now(chat)
     await chat.settle()
-    assert set(chat.slack.card.buttons) == {"approve", "deny"}
+    assert set(chat.slack.card.buttons) == {"approve", "deny", "withdraw"}
 
 
 @pytest.mark.parametrize("error", ["internal_error", "fatal_error", "invalid_auth"])
@@ -230,7 +230,7 @@ async def test_what_a_dead_sender_has_said_is_not_said_again(chat: Chat):
     with chat.harness.database.transaction() as tx:
         tx.sql.exec_driver_sql("UPDATE outbox SET next_attempt_at = next_attempt_at - 15000000")
     await chat.settle()
-    assert set(chat.slack.card.buttons) == {"approve", "deny"}
+    assert set(chat.slack.card.buttons) == {"approve", "deny", "withdraw"}
     with chat.harness.database.reading() as tx:
         assert db_outbox.list_messages(tx, 1)["card"].ts == chat.slack.card.ts
 

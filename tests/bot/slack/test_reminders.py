@@ -59,15 +59,16 @@ async def test_an_escalation_calls_the_next_group_who_can_then_approve(tmp_path:
             assert chat.run().state is State.SUCCEEDED
 
 
-async def test_an_approval_that_takes_a_reason_is_typed_and_has_no_button(tmp_path: Path):
+async def test_an_approval_that_requires_a_reason_asks_for_it(tmp_path: Path):
     with open_harness(tmp_path, rules=RULES.format(notes='@reason("required")')) as harness:
         async with a_chat(harness) as chat:
             refused = await chat.type(LAMP_ON)
             assert "requires a reason" in refused.text
             await chat.type(f"{LAMP_ON} because it is dark")
             card = chat.slack.card
-            assert set(card.buttons) == {"deny"}
-            digest = chat.run().short_digest
-            assert f"approve 1 {digest} because REASON" in card.words
-            await chat.type(f"approve 1 {digest} because I saw it", user="U0OLGA")
+            assert set(card.buttons) == {"approve-reason", "deny", "withdraw"}
+            assert card.buttons["approve-reason"]["text"]["text"] == "Approve…"
+            await chat.press("approve-reason", "U0OLGA")
+            assert chat.run().state is State.PENDING
+            await chat.submit({"because": "I saw it"}, "U0OLGA")
             assert chat.run().state is State.SUCCEEDED

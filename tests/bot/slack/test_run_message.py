@@ -18,6 +18,7 @@ from bot.slack.approver_dms import build_reminders
 from bot.slack.blocks import Message, escape_mrkdwn, preformatted
 from bot.slack.home import HomeContent, render_home
 from bot.slack.run_facts import Approver, SlackRunView, UsedGrant
+from bot.slack.run_forms import render_commands
 from bot.slack.run_message import (
     align_table,
     render_card,
@@ -40,7 +41,7 @@ from tests.bot.slack.sample_views import (
     every_story,
     yes,
 )
-from tests.slack_emulator.blockkit import faults_of_blocks
+from tests.slack_emulator.blockkit import faults_of_blocks, faults_of_view
 from tests.slack_emulator.mrkdwn import Names, to_html, with_emoji
 
 STORIES = every_story()
@@ -78,6 +79,7 @@ def test_slack_takes_every_card(story: SlackRunView):
 
 LABELS = {
     State.PLANNING: "Planning",
+    State.PLANNED: "Planned",
     State.PENDING: "Needs approval",
     State.QUEUED: "Queued",
     State.STARTING: "Starting",
@@ -101,14 +103,65 @@ LABELS = {
 def test_the_first_line_and_the_notification_say_how_it_stands(state: State):
     message = render_card(STORIES[state.value])
     assert message.text.startswith(f"{LABELS[state]}: abusers clear lb1 203.0.113.9 (the edge)")
-    assert message.blocks[0]["text"]["text"] == "abusers clear lb1 203.0.113.9 · the edge"
+    colour, first = message.blocks[0]["text"]["text"].split(" ", 1)
+    assert first == f"{LABELS[state]}: abusers clear lb1 203.0.113.9"
+    assert colour in "⚪🔵🟡🟢🟠🔴"
+
+
+BUTTONS = {
+    State.PLANNED: ["withdraw"],
+    State.PENDING: ["approve", "deny", "withdraw"],
+    State.COUNTER_PROPOSED: ["accept", "withdraw"],
+    State.QUEUED: ["withdraw", "stop", "commands"],
+    State.STARTING: ["stop", "commands"],
+    State.RUNNING: ["stop", "commands"],
+    State.SUCCEEDED: ["undo", "commands"],
+    State.STALE: ["replan", "again", "commands"],
+    State.EXPIRED: ["replan", "again", "commands"],
+    State.UNKNOWN: ["commands"],
+    State.SUPERSEDED: ["commands"],
+    State.PLANNING: [],
+    State.NO_CHANGES: [],
+}
 
 
 @pytest.mark.parametrize("state", State)
-def test_only_a_card_that_waits_for_somebody_has_keys(state: State):
+def test_a_card_has_the_buttons_of_its_state(state: State):
     message = render_card(STORIES[state.value])
-    expected = {State.PENDING: ["approve", "deny"], State.COUNTER_PROPOSED: ["accept", "withdraw"]}
-    assert [one for one in buttons(message) if one != "again"] == expected.get(state, [])
+    assert buttons(message) == BUTTONS.get(state, ["again", "commands"])
+
+
+@pytest.mark.parametrize("state", [State.QUEUED, State.RUNNING, State.SUCCEEDED])
+def test_commands_are_folded_once_the_plan_is_decided(state: State):
+    story = STORIES[state.value]
+    shown = words(render_card(story))
+    assert "Forget 203.0.113.9" in shown
+    assert "haproxyctl" not in shown
+    commands = " ".join(texts(render_commands(story)["blocks"]))
+    assert "haproxyctl clear table http key 203.0.113.9" in commands
+    assert "haproxyctl set table http key 203.0.113.9" in commands
+    assert faults_of_view(render_commands(story)) == []
+
+
+def test_a_fan_out_that_needs_attention_is_not_green():
+    check = a_check(a_report())
+    assert render_card(a_story(check)).blocks[0]["text"]["text"].startswith("🟠 Needs attention")
+    assert render_card(STORIES["succeeded"]).blocks[0]["text"]["text"].startswith("🟢 Succeeded")
+
+
+def test_a_fan_out_tells_how_many_hosts_are_done():
+    hosts = ("lb1", "lb2", "lb3")
+    reading = a_story(a_run(State.PLANNING, hosts=hosts), ended_children_count=1)
+    assert "1 of 3 hosts read" in words(render_card(reading))
+    running = a_story(a_run(State.RUNNING, hosts=hosts), ended_children_count=2)
+    assert "2 of 3 hosts done" in words(render_card(running))
+
+
+def test_a_freeze_is_named_in_the_first_line_and_in_the_status():
+    held = a_run(State.QUEUED, summary="On hold: freeze “sale” until 2026-12-01 06:00 UTC")
+    message = render_card(a_story(held))
+    assert message.blocks[0]["text"]["text"].startswith("🟡 On hold: abusers clear")
+    assert "freeze “sale” until 2026-12-01 06:00 UTC" in words(message)
 
 
 def test_the_approval_card_shows_all_that_is_approved():
@@ -165,7 +218,7 @@ def test_nobody_to_approve_is_said():
 )
 def test_a_plan_that_chat_cannot_show_whole_cannot_be_approved_there(proposal: Any):
     message = render_card(a_story(a_run(proposal=proposal)))
-    assert buttons(message) == ["deny"]
+    assert buttons(message) == ["deny", "withdraw"]
     assert faults_of_blocks(list(message.blocks), surface="message") == []
     assert [part["url"] for part in parts(message.blocks) if part.get("type") == "link"] == [PAGE]
     assert f"plan {proposal.digest[:10]}" in words(message)
@@ -177,7 +230,7 @@ def test_without_the_guard_it_would_be_approved_at_a_length_that_chat_cuts(
     monkeypatch.setattr(run_message, "can_show_plan", _always)
     proposal = a_proposal(*(a_step(command=Shell(("x" * 800,))) for _ in range(9)))
     message = render_card(a_story(a_run(proposal=proposal)))
-    assert buttons(message) == ["approve", "deny"]
+    assert buttons(message) == ["approve", "deny", "withdraw"]
     assert len(words(message)) > run_message._MAX_CHARACTERS  # pyright: ignore[reportPrivateUsage] - what it held to
 
 
@@ -188,7 +241,7 @@ def _always(_proposal: object) -> bool:
 def test_a_plan_that_just_fits_is_shown_whole():
     steps = [a_step(title=f"Step {n}", command=Shell((f"{n}" * 150,))) for n in range(10, 22)]
     message = render_card(a_story(a_run(proposal=a_proposal(*steps, notes=()))))
-    assert buttons(message) == ["approve", "deny"]
+    assert buttons(message) == ["approve", "deny", "withdraw"]
     for step in steps:
         assert str(step.command) in words(message)
 
@@ -199,12 +252,14 @@ def test_what_cannot_be_undone_says_so_and_asks_once_more():
     assert "Cannot be undone:  the counters are gone" in words(message)
     approve = message.blocks[-1]["elements"][0]
     assert approve["confirm"]["confirm"]["text"] == "Approve"
+    text = "“Forget 203.0.113.9” cannot be undone: the counters are gone"
+    assert approve["confirm"]["text"]["text"] == text
 
 
 def test_a_value_of_a_button_is_no_more_than_a_name():
     run = a_run()
     values = [part["value"] for part in parts(render_card(a_story(run)).blocks) if "value" in part]
-    assert values == [f"12:{run.digest[:10]}"] * 2
+    assert values == [f"12:{run.digest[:10]}"] * 3
 
 
 def test_a_changed_card_has_new_buttons():
@@ -223,11 +278,11 @@ def test_who_denied_and_why_is_read_in_one_sentence():
     assert "Denied  by Olga Owner: not today" in words(message)
 
 
-def test_what_is_done_says_how_to_take_it_back():
-    assert "/keyturn undo 12" in words(render_card(STORIES["succeeded"]))
-    assert "undo 12" not in words(render_card(STORIES["failed"]))
+def test_only_what_is_done_and_can_be_undone_has_an_undo_button():
+    assert "undo" in buttons(render_card(STORIES["succeeded"]))
+    assert "undo" not in buttons(render_card(STORIES["failed"]))
     undone = replace(STORIES["succeeded"], run=replace(STORIES["succeeded"].run, undo_of=7))
-    assert "undo 12" not in words(render_card(undone))
+    assert "undo" not in buttons(render_card(undone))
 
 
 def test_a_report_is_one_message_with_its_table_aligned():
@@ -402,7 +457,6 @@ def test_the_same_on_many_hosts_is_shown_once_and_with_every_host():
         return " ".join(words(render_card(a_story(run, step_records=records))).split())
 
     assert "1–3. Forget 203.0.113.9 on lb1, lb2, lb3 :" in seen()
-    assert seen().count("clear table http") == 1
     assert "4. Forget 203.0.113.9 on lb4 :" in seen()
     done = StepRecord(12, 1, StepState.SUCCEEDED, ASKED)
     sent = StepRecord(12, 2, StepState.INTENT, ASKED)

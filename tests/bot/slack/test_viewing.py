@@ -43,7 +43,7 @@ TELLS_OF_NONE = (
     *("resume", "ban", "unban", "schedule", "freeze", "freezes", "who", "who lb1", "tree"),
 )
 # Makes a run of the person's own, which they may view.
-REQUESTS = ("privately toy show lb1",)
+REQUESTS = ("privately toy show lb1", "plan toy set web1 lamp on")
 ABSENT = 987_654
 
 

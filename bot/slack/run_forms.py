@@ -1,0 +1,358 @@
+"""Modals about one run: its plan before it is requested, its commands, and a reason to decide."""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+
+from bot.db import runs
+from bot.db.database import Database
+from bot.model.errors import InvalidRequestError, NotAllowed, TooLate
+from bot.model.plain_text import join_to_one_line
+from bot.model.run import RequestOrigin, Run, State
+from bot.model.text import format_count, format_sentence
+from bot.service import Workflow
+from bot.slack import threads
+from bot.slack.blocks import (
+    Block,
+    Message,
+    View,
+    actions,
+    bold,
+    button,
+    context,
+    escape_mrkdwn,
+    format_date,
+    format_notification,
+    input_block,
+    modal,
+    plain_text,
+    rich_text,
+    rich_text_section,
+    text_element,
+)
+from bot.slack.payloads import ViewState
+from bot.slack.replies import build_text_reply
+from bot.slack.run_facts import SlackRunView, SlackRunViewBuilder
+from bot.slack.run_message import (
+    APPROVE_WITH_REASON,
+    DENY,
+    TOO_LONG,
+    build_irreversible_dialog,
+    can_show_plan,
+    render_page_hint,
+    render_plan,
+)
+from bot.slack.views import Views, render_loading, render_notice
+from connectors.command import InvisibleCharacterError
+
+# Ids of callbacks and of the reason's block.
+DECISION, PLAN, REASON = "decision", "plan", "because"
+# Buttons of a plan in a message.
+SUBMIT, DISCARD = "submit", "discard"
+# The button that opens a plan.
+REVIEW_PLAN = "review-plan"
+
+_VALUE = "form-value"
+_MAX_REASON_LENGTH = 1000
+# How long a form waits for its plan, and for news of it from another process.
+_PLAN_TIMEOUT_SECONDS, _POLL_SECONDS = 120.0, 0.5
+
+FormErrors = dict[str, str]
+
+
+@dataclass(frozen=True)
+class PendingPlan:
+    """A plan that is being computed, to be shown to its requester only."""
+
+    run: int
+    host: str
+
+    @property
+    def notice(self) -> str:
+        """What is shown until the plan is there."""
+        return f"Reading {self.host} … Nothing is changed."
+
+
+def create_pending_plan(run: Run) -> PendingPlan:
+    """Return what to wait for after a request for a plan."""
+    hosts = format_count(len(run.hosts), "host") if run.hosts else run.host
+    return PendingPlan(run.id, hosts)
+
+
+def render_reading(pending: PendingPlan, note: str = "") -> View:
+    """Render the placeholder of a plan. note: why it is planned again."""
+    return render_notice("Plan", *filter(None, [note, pending.notice]))
+
+
+def render_plan_view(run_view: SlackRunView, channel: str) -> View:
+    """Render a plan that its requester can request, with a field for the reason."""
+    run = run_view.run
+    if not can_be_requested_here(run):
+        return modal("Plan", _render_plan_blocks(run_view))
+    text_input = {
+        "type": "plain_text_input",
+        "action_id": _VALUE,
+        "multiline": True,
+        "max_length": _MAX_REASON_LENGTH,
+        "placeholder": plain_text("Approvers see this"),
+    }
+    if run.reason:
+        text_input["initial_value"] = run.reason
+    reason = input_block(REASON, "Reason", text_input) | {"optional": True}
+    return modal(
+        f"Plan {run.id}",
+        [*_render_plan_blocks(run_view), reason],
+        callback=PLAN,
+        submit=_get_submit_label(run, max_length=24),
+        metadata={"run": str(run.id), "digest": run.short_digest, "channel": channel},
+    )
+
+
+def render_plan_message(run_view: SlackRunView) -> Message:
+    """Render a plan with the buttons that request or discard it."""
+    run = run_view.run
+    if run.state is not State.PLANNED:
+        return build_text_reply(f"{run.title}: {run.summary}")
+    blocks = _render_plan_blocks(run_view)
+    if can_be_requested_here(run):
+        value = f"{run.id}:{run.short_digest}"
+        label = _get_submit_label(run)
+        submit = button(label, action=SUBMIT, value=value, label=f"{label}: {run.title}")
+        discard = button("Cancel", action=DISCARD, value=value, label=f"Discard plan {run.id}")
+        blocks.append(actions(f"plan-{run.id}", submit | {"style": "primary"}, discard))
+    return Message(format_notification(f"Plan: {run.title}"), blocks)
+
+
+def can_be_requested_here(run: Run) -> bool:
+    """Return whether chat shows the whole plan; if not, it is requested on its page."""
+    return run.state is State.PLANNED and run.plan is not None and can_show_plan(run.plan)
+
+
+def render_commands(run_view: SlackRunView) -> View:
+    """Render the commands of a run and their undo."""
+    run = run_view.run
+    blocks = [rich_text(rich_text_section(bold(run.title)))]
+    if run.plan:
+        blocks += render_plan(run.plan, run_view.step_records)
+        if not can_show_plan(run.plan):
+            blocks.append(render_page_hint(run_view, f"{TOO_LONG} See"))
+    return modal(f"Run {run.id}", blocks)
+
+
+def _get_submit_label(run: Run, *, max_length: int = 75) -> str:
+    label = "Request approval" if run.required_approvals else "Run now"
+    if run.plan is None or run.plan.is_reversible:
+        return label
+    insistent = f"{label} all the same" if run.required_approvals else "Run it all the same"
+    return insistent if len(insistent) <= max_length else label
+
+
+def _render_plan_blocks(run_view: SlackRunView) -> list[Block]:
+    run = run_view.run
+    blocks = [rich_text(rich_text_section(bold(run.title)))]
+    if run.plan:
+        blocks += render_plan(run.plan, ())
+    blocks.append(rich_text(rich_text_section(bold(_describe_approvals(run_view)))))
+    facts = [*run.policy_notes]
+    if run_view.freeze_after_approval:
+        facts.append(f"On hold: {run_view.freeze_after_approval}")
+    if facts:
+        blocks.append(context(*(escape_mrkdwn(fact) for fact in facts[:10])))
+    if run.plan and not can_show_plan(run.plan):
+        blocks.append(render_page_hint(run_view, f"{TOO_LONG} Request it on"))
+    until = f" · valid until {format_date(run.expires_at)}" if run.expires_at else ""
+    blocks.append(context(f"Not requested yet · plan {run.short_digest}{until}"))
+    return blocks
+
+
+def _describe_approvals(run_view: SlackRunView) -> str:
+    run = run_view.run
+    if not run.required_approvals:
+        return "Needs no approval."
+    people = ", ".join(one.name for one in run_view.approvers[:10]) or "no one can approve"
+    source = f" from {run_view.approvals_from}" if run_view.approvals_from else ""
+    return f"Needs {format_count(run.required_approvals, 'approval')}{source}: {people}"
+
+
+def _render_decision(run: Run, digest: str, action: str) -> View:
+    """Render the form for the reason of an approval or a denial."""
+    verb = "Deny" if action == DENY else "Approve"
+    text_input = {
+        "type": "plain_text_input",
+        "action_id": _VALUE,
+        "multiline": True,
+        "max_length": _MAX_REASON_LENGTH,
+        "placeholder": plain_text("The requester sees this"),
+    }
+    blocks: list[Block] = [
+        rich_text(rich_text_section(bold(run.title), text_element(f" – plan {run.short_digest}"))),
+        input_block(REASON, "Reason", text_input),
+    ]
+    if action != DENY and run.plan and not run.plan.is_reversible:
+        dialog = build_irreversible_dialog(run.plan, yes=verb)
+        text = dialog["text"]["text"]
+        blocks.insert(1, rich_text(rich_text_section(bold(text))))
+    metadata = {"run": str(run.id), "digest": digest, "action": action}
+    return modal(f"{verb} run {run.id}", blocks, callback=DECISION, submit=verb, metadata=metadata)
+
+
+class RunForms:
+    """Opens and submits the modals about one run. Raises what the workflow raises."""
+
+    def __init__(
+        self,
+        workflow: Workflow,
+        database: Database,
+        view_builder: SlackRunViewBuilder,
+        views: Views,
+    ) -> None:
+        self._workflow, self._database = workflow, database
+        self._view_builder, self._views = view_builder, views
+
+    async def open_decision(
+        self,
+        trigger_id: str,
+        action: str,
+        check_click: Callable[[], tuple[int, str]],
+        *,
+        person: str,
+    ) -> bool:
+        """Open the form for a reason. check_click: returns run and digest, or raises."""
+
+        def build_view() -> View:
+            number, digest = check_click()
+            return _render_decision(self._get_run_view(number, person).run, digest, action)
+
+        return await self._views.open_view(trigger_id, build_view)
+
+    def submit_decision(self, shown: ViewState, *, person: str) -> FormErrors:
+        """Approve or deny with the reason; return errors by block."""
+        number, digest = int(shown.metadata["run"]), shown.metadata["digest"]
+        reason = shown.values.get(REASON, "")
+        try:
+            join_to_one_line(reason)
+            if shown.metadata["action"] == APPROVE_WITH_REASON:
+                self._workflow.approve_run(number, person=person, digest=digest, reason=reason)
+            else:
+                self._workflow.deny_run(number, person=person, reason=reason)
+        except InvisibleCharacterError as error:
+            return {REASON: f"This {error}."}
+        except (NotAllowed, TooLate, InvalidRequestError) as refusal:
+            return {REASON: format_sentence(str(refusal))}
+        return {}
+
+    async def open_commands(self, trigger_id: str, number: int, *, person: str) -> bool:
+        """Show the commands of a run."""
+        return await self._views.open_view(
+            trigger_id, lambda: render_commands(self._get_run_view(number, person))
+        )
+
+    async def open_plan(self, trigger_id: str, number: int, *, person: str, channel: str) -> bool:
+        """Show a plan that is not requested yet."""
+        return await self._views.open_view(
+            trigger_id,
+            lambda: _render_result(self._get_run_view(number, person), channel),
+        )
+
+    async def open_undo(
+        self, trigger_id: str, number: int, *, person: str, origin: RequestOrigin
+    ) -> bool:
+        """Plan the undo of a run, and show the plan."""
+        view_id = await self._views.open_loading(trigger_id, render_loading("Planning the undo …"))
+        if not view_id:
+            return False
+        try:
+            run = await threads.run_in_answer_thread(
+                self._workflow.request_undo, number, person=person, origin=origin, plan_only=True
+            )
+        except (NotAllowed, TooLate, InvalidRequestError) as refusal:
+            notice = render_notice("Undo", format_sentence(str(refusal)))
+            return await self._views.update_view(view_id, notice)
+        return await self.show_plan(
+            view_id, create_pending_plan(run), person=person, channel=origin.channel
+        )
+
+    async def show_plan(
+        self, view_id: str, pending: PendingPlan, *, person: str, channel: str
+    ) -> bool:
+        """Wait for a plan, and show it in an open modal."""
+        run_view = await self.wait_for_plan(pending, person=person)
+        return await self._views.update_view(view_id, _render_result(run_view, channel))
+
+    async def wait_for_plan(self, pending: PendingPlan, *, person: str) -> SlackRunView:
+        """Return the run when it is planned or has ended, or after two minutes."""
+        loop, changed = asyncio.get_running_loop(), asyncio.Event()
+
+        def on_state(_state: State) -> None:
+            loop.call_soon_threadsafe(changed.set)
+
+        deadline = loop.time() + _PLAN_TIMEOUT_SECONDS
+        with self._database.run_events.listen(pending.run, on_state):
+            while True:
+                changed.clear()
+                run_view = await threads.run_in_answer_thread(
+                    self._get_run_view, pending.run, person
+                )
+                is_over = loop.time() > deadline or self._workflow.is_closing
+                if is_over or run_view.run.state is not State.PLANNING:
+                    return run_view
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(_POLL_SECONDS):
+                        await changed.wait()
+
+    def submit_plan(self, shown: ViewState, *, person: str) -> FormErrors | PendingPlan:
+        """Request what a plan shows; return errors, or the newer plan if it is not current."""
+        number, digest = int(shown.metadata["run"]), shown.metadata["digest"]
+        origin = RequestOrigin("slack", shown.metadata["channel"], shown.account.user)
+        reason = shown.values.get(REASON, "")
+        try:
+            join_to_one_line(reason)
+            return (
+                self.request_or_replan(
+                    number, person=person, digest=digest, origin=origin, reason=reason
+                )
+                or {}
+            )
+        except InvisibleCharacterError as error:
+            return {REASON: f"This {error}."}
+        except (NotAllowed, TooLate, InvalidRequestError) as refusal:
+            return {REASON: format_sentence(str(refusal))}
+
+    def request_or_replan(
+        self, number: int, *, person: str, digest: str, origin: RequestOrigin, reason: str = ""
+    ) -> PendingPlan | None:
+        """Request what a plan shows; if it is not current, plan again and return the new plan."""
+        try:
+            run = self._workflow.request_plan(number, person=person, digest=digest, reason=reason)
+        except TooLate:
+            with self._database.reading() as tx:
+                run = runs.get_run(tx, number)
+            if not run.plan_only:
+                raise
+            new = self._workflow.replan_run(number, person=person, origin=origin)
+            return create_pending_plan(new)
+        if run.is_ended:
+            raise InvalidRequestError(run.summary)
+        return None
+
+    def discard_plan(self, number: int, *, person: str) -> Message:
+        """Withdraw a plan that is not requested."""
+        run = self._workflow.withdraw_run(number, person=person)
+        return build_text_reply(f"Plan {run.id} is discarded. Nothing was requested.")
+
+    def _get_run_view(self, number: int, person: str) -> SlackRunView:
+        with self._database.reading(self._view_builder.get_view_rights(person)) as tx:
+            return self._view_builder.build_slack_run_view(tx, number)
+
+
+def _render_result(run_view: SlackRunView, channel: str) -> View:
+    """Render the plan, or why there is none: no changes, refused, failed, or a slow host."""
+    run = run_view.run
+    if run.state is State.PLANNED:
+        return render_plan_view(run_view, channel)
+    if run.state is State.PLANNING:
+        text = f"{run.host} is still being read. See /keyturn run {run.id}, or your Home tab."
+    else:
+        text = run.summary
+    return render_notice("Plan", run.title, text)
