@@ -16,12 +16,20 @@ MINUTE = 60 * 1_000_000
 
 
 class Clock(Database):
-    """A database whose clock can be put forward. ahead: microseconds."""
+    """A database whose clock can be put forward, or stopped. ahead: microseconds."""
 
     ahead = 0
+    stopped_at: int | None = None
+    """Microseconds since 1970."""
 
     def read_clock(self, connection: Connection) -> int:
-        return super().read_clock(connection) + self.ahead
+        now = super().read_clock(connection) if self.stopped_at is None else self.stopped_at
+        return now + self.ahead
+
+    def stop(self) -> None:
+        """From now on only `ahead` counts, however long the machine takes."""
+        with self.reading() as tx:
+            self.stopped_at = tx.now - self.ahead
 
 
 def due_now(harness: Harness, schedule: Schedule) -> None:

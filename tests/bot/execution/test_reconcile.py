@@ -55,6 +55,13 @@ def _lost_after(harness: Harness, request: SetSwitch | SetAll = LAMP_ON) -> Run:
     return run
 
 
+def _stop_clock(harness: Harness) -> Clock:
+    database = harness.database
+    assert isinstance(database, Clock)
+    database.stop()
+    return database
+
+
 def _later(harness: Harness, *, seconds: float = 1200) -> None:
     """Let time go by, and the clock tick."""
     database = harness.database
@@ -246,6 +253,7 @@ def test_what_is_still_at_it_is_waited_for(harness: Harness):
 
 def test_who_cannot_be_asked_is_asked_again_ever_more_seldom(harness: Harness):
     run = _lost_after(harness)
+    _stop_clock(harness)
 
     def unreachable() -> StepStatus:
         raise UnreachableError("lb1 did not answer within 5 s")
@@ -269,8 +277,7 @@ def test_who_cannot_be_asked_is_asked_again_ever_more_seldom(harness: Harness):
 
 def test_where_workers_elsewhere_ask_they_are_sent_ever_more_seldom_too(harness: Harness):
     _lost_after(harness)
-    database = harness.database
-    assert isinstance(database, Clock)
+    database = _stop_clock(harness)
     sent: list[int] = []
     for second in range(40):
         database.ahead += 1_000_000
