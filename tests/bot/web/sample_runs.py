@@ -54,7 +54,7 @@ def asked(
     fields: Mapping[str, str] | None = None,
     host: str = "lb1",
     person: str = "dora",
-    reason: str = "a customer's harness, ticket 4711",
+    reason: str = "a customer's office, ticket 4711",
     kind: str = "change",
     undo_of: int | None = None,
     plan_only: bool = False,
