@@ -26,14 +26,16 @@ settings.load_profile("long" if os.environ.get("KEYTURN_CHAOS") else "short")
 
 # Files that take longest, the longest first: whoever began one of them last would be waited for.
 LONGEST = (
-    "test_accessible_pages",
-    "test_viewing",
     "test_crowd",
+    "test_accessible_pages",
+    "test_accessible_states",
+    "test_viewing",
     "test_schema",
     "test_workers",
     "test_hostile",
     "test_main_workflow",
     "test_zfs_real",
+    "test_pages_without_scripts",
     "test_csf_real",
     "test_ssh",
     "test_web_in_browser",

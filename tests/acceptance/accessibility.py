@@ -1,0 +1,171 @@
+"""What is checked of every page: axe in light and dark, keyboard, and width on a telephone."""
+
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from playwright.sync_api import Browser, Page
+
+from bot.db.database import Database
+from bot.model.run import StepState
+from bot.model.schedule import ScheduleTiming, parse_cron
+from tests.acceptance.browsing import Server, Visit, a_visit
+from tests.bot.harness import WEB, Harness, open_harness
+from tests.bot.web.sample_runs import approved, asked, concluded, gallery, running, waiting
+from tests.bot.web.test_routes import NAMES, ROUTES
+from tests.toy import ShowSwitches
+
+AXE = Path(__file__).parents[2] / "node_modules" / "axe-core" / "axe.min.js"
+DESK: Any = {"width": 1280, "height": 800}
+TELEPHONE: Any = {"width": 360, "height": 740}
+# What is no page: files, streams, parts of pages, and what only programs look at.
+NO_PAGES = {
+    "/healthz",
+    "/readyz",
+    "/runs.csv",
+    "/runs.json",
+    "/changelog.csv",
+    "/changelog.json",
+    "/runs/{number}/stream",
+    "/stream",
+    "/runs/{number}/live",
+    "/schedules/timing",
+    "/runs/histogram",
+    "/changelog/histogram",
+    "/runbooks/preview",
+    "/oidc/start",
+    "/oidc/callback",
+}
+# Of runs: one that waits, is done, has an end that nobody knows, is a check, says far too much.
+SHOWN = ("pending", "succeeded", "unknown", "checked", "long")
+# What pages look like where something does not fit, is not there, or is in the way.
+STATES = (
+    "/nope",
+    "/runs?since=soon",
+    "/runs?text=nothing+like+it",
+    "/changes?at=soon",
+    "/changes?host=web1&at=2020-01-01+02:00",
+    "/runbooks/form?runbook=abusers+clear&host=lb1",
+    "/schedules/1",
+    "/schedules/new?name=x&request=zfs+pools+nas1&cron=@daily",
+    "/schedules/new?name=x&request=zfs+pools+nas1&cron=often",
+    "/runs/compare?a=2&b=6",
+    "/policy?show=matrix",
+    "/policy?who=dora&what=abusers+clear+lb1",
+    "/policy?who=dora&what=nothing",
+)
+# What takes a while to look for, and is in no page but in the styles of all: looked for once.
+OF_STYLES = "css-orientation-lock"
+# What can be reached by Tab, and can be seen.
+PLACES = """within => {
+  const some = "a[href], button, input, select, textarea, summary, [tabindex='0']";
+  window.places = [...document.querySelector(within || "body").querySelectorAll(some)].filter(
+    one => !one.disabled && one.type !== "hidden" && one.checkVisibility() && one.tabIndex >= 0);
+}"""
+# Goes to each of them, and tells where one cannot see that, or comes there out of turn.
+WALK = f"""within => {{
+  ({PLACES})(within);
+  return window.places.flatMap(one => {{
+    one.focus({{ focusVisible: true }});
+    const style = getComputedStyle(one), box = one.getBoundingClientRect();
+    const seen = style.outlineStyle !== "none" && parseFloat(style.outlineWidth) >= 2;
+    return seen && box.width && one.tabIndex === 0 ? [] : [one.outerHTML.slice(0, 120)];
+  }});
+}}"""
+
+
+@dataclass(frozen=True)
+class Looks:
+    """What is wrong with a page. lost: where the keyboard would not be seen. wide: pixels."""
+
+    light: Sequence[str]
+    dark: Sequence[str]
+    lost: Sequence[str]
+    wide: int
+
+    @property
+    def faults(self) -> bool:
+        return bool(self.light or self.dark or self.lost or self.wide > TELEPHONE["width"])
+
+
+@contextmanager
+def open_sample_pages(directory: Path) -> Generator[tuple[Server, dict[str, int]]]:
+    """Serve pages that have all kinds of runs to show; yield the number of a run of each kind."""
+    with open_harness(directory) as harness:
+        runs = gallery(harness.database) | {"long": _long_output(harness.database)}
+        _a_schedule(harness)
+        server = Server(harness)
+        yield server, runs
+        server.stop()
+
+
+@contextmanager
+def open_visit(browser: Browser, server: Server) -> Generator[Visit]:
+    """Sign an owner in, in a window that loads axe with every page."""
+    visit = a_visit(browser, server, reduced_motion="reduce", viewport=DESK)
+    # Once for all pages to come, and not sent anew for each.
+    visit.page.context.add_init_script(path=AXE)
+    visit.sign_in("olga")
+    yield visit
+    visit.page.context.close()
+
+
+def list_addresses(runs: Mapping[str, int]) -> Iterator[str]:
+    """Yield the address of every page; for runs, one page for each kind of SHOWN."""
+    for (method, path), (_, status) in ROUTES.items():
+        if method != "GET" or path in NO_PAGES or status != 200:
+            continue
+        if path == "/runs/{number}":
+            yield from (path.replace("{number}", str(runs[kind])) for kind in SHOWN)
+        else:
+            yield path.format(number=runs[SHOWN[1]], **NAMES)
+
+
+def check_page(visit: Visit, within: str = "body") -> Looks:
+    """Look at the page that is open in every way. within: where the keyboard goes."""
+    light, dark = run_axe(visit.page)
+    visit.page.keyboard.press("Tab")
+    lost = visit.page.evaluate(WALK, within)
+    visit.page.set_viewport_size(TELEPHONE)
+    wide = visit.page.evaluate("document.documentElement.scrollWidth")
+    visit.page.set_viewport_size(DESK)
+    return Looks(light, dark, lost, wide)
+
+
+def run_axe(page: Page) -> tuple[list[str], list[str]]:
+    """Return what axe finds when it is light, and which colours it finds too pale in the dark."""
+    if not page.evaluate("'axe' in window"):
+        page.evaluate(AXE.read_text())
+    page.emulate_media(color_scheme="light")
+    light = list_violations(page, f"rules: {{ '{OF_STYLES}': {{ enabled: false }} }}")
+    page.emulate_media(color_scheme="dark")
+    dark = list_violations(page, "runOnly: ['color-contrast']")
+    page.emulate_media(color_scheme="light")
+    return light, dark
+
+
+def list_violations(page: Page, asked: str) -> list[str]:
+    # Of what is as it should be nothing is told, which would take most of the time.
+    options = f"{{ resultTypes: ['violations'], {asked} }}"
+    found = page.evaluate(f"async () => (await axe.run({options})).violations")
+    return [f"{each['id']}: {node['html'][:160]}" for each in found for node in each["nodes"][:3]]
+
+
+def _long_output(database: Database) -> int:
+    """Put a run on show whose host said far too much, in lines that are far too long."""
+    said = "".join(f"{n}: {'x' * 700} </pre><b>\x1b[31m\n" for n in range(300))
+    with database.transaction() as tx:
+        run = running(tx, approved(tx, waiting(tx, asked(tx))))
+        concluded(tx, run, StepState.SUCCEEDED, output=said)
+    return run.id
+
+
+def _a_schedule(harness: Harness) -> None:
+    timing = ScheduleTiming("nightly look", parse_cron("0 3 * * *", "Europe/Amsterdam"))
+    look = [ShowSwitches(host="lb1")]
+    harness.workflow.schedules.request_schedule(
+        look, host_pattern="", person="dora", origin=WEB, timing=timing
+    )
+    harness.run_queued_work()

@@ -1,0 +1,133 @@
+"""Pages that forms lead to, empty pages and errors: axe finds nothing on any of them."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+from bot.service import Workflow
+from bot.workflow.rate_limit import RateLimits
+from tests.acceptance.accessibility import DESK, STATES, Looks, check_page, run_axe
+from tests.acceptance.browsing import Server, Visit, a_visit
+from tests.bot.authenticator_app import enrol_app
+from tests.bot.harness import open_harness
+from tests.bot.web.sample_runs import gallery
+
+pytestmark = pytest.mark.real
+
+# Where a form that was sent leads to: 403, 409, 410, 422, and the picture of a new second factor.
+SENT = (
+    "/runs/{pending}/withdraw",
+    "/runs/{denied}/approve",
+    "/runs/{succeeded}/undo",
+    "/tokens",
+    "/stop",
+    "/bans",
+    "/sign-in/" + "x" * 43,
+    "/second-factor/app",
+)
+ASKED = {"runbook": "abusers clear", "field-host": "lb1", "field-address": "203.0.113.9"}
+EMPTY = ("/", "/runs", "/changelog", "/hosts", "/schedules", "/changes", "/report", "/access")
+# Sends a form there, as a page of ours would.
+SEND = """([path, fields]) => {
+  const form = document.createElement("form");
+  form.method = "post";
+  form.action = path;
+  for (const name in fields) {
+    const field = document.createElement("input");
+    field.name = name;
+    field.value = fields[name];
+    form.append(field);
+  }
+  document.body.append(form);
+  form.submit();
+}"""
+
+
+def test_pages_are_accessible_where_something_is_missing_or_wrong(visit: Visit):
+    looks: dict[str, Looks] = {}
+    for address in STATES:
+        visit.open(address)
+        looks[address] = check_page(visit, within="main")
+    assert {address: one for address, one in looks.items() if one.faults} == {}
+
+
+def test_axe_finds_nothing_where_a_form_leads_to(
+    visit: Visit, sample_pages: tuple[Server, dict[str, int]]
+):
+    found: dict[str, list[str]] = {}
+    visit.open("/tokens")
+    for pattern in SENT:
+        _send(visit, pattern.format(**sample_pages[1]))
+        found[pattern] = [fault for faults in run_axe(visit.page) for fault in faults]
+    assert {path: faults for path, faults in found.items() if faults} == {}
+
+
+def test_axe_finds_nothing_where_nothing_is_yet_and_where_a_stranger_comes(
+    browser: Browser, tmp_path: Path
+):
+    with open_harness(tmp_path) as harness:
+        server = Server(harness)
+        window = a_visit(browser, server, reduced_motion="reduce")
+        window.sign_in("dora")
+        found = {path: _faults(window, path) for path in EMPTY}
+        window.page.context.clear_cookies()
+        found |= {f"{path} to a stranger": _faults(window, path) for path in ("/runs", "/nope")}
+        window.page.context.close()
+        server.stop()
+    assert {path: faults for path, faults in found.items() if faults} == {}
+
+
+def test_pages_that_say_no_and_a_second_factor_are_for_everybody_too(
+    browser: Browser, tmp_path: Path
+):
+    """Too much, a fault of ours, a policy that nobody can read, and the six digits of an app."""
+    with open_harness(tmp_path) as harness:
+        parts = replace(
+            harness.context, rate_limits=RateLimits(per_person=1, per_runbook=9, in_total=9)
+        )
+        server = Server(replace(harness, context=parts, workflow=Workflow(parts)))
+        enrol_app(harness, "olga")
+        number = gallery(harness.database)["succeeded"]
+        visit = a_visit(browser, server, reduced_motion="reduce", viewport=DESK)
+        visit.sign_in("olga")
+        looks: dict[str, Looks] = {}
+
+        def look(what: str, title: str) -> None:
+            expect(visit.page.get_by_role("heading", level=1)).to_have_text(title)
+            looks[what] = check_page(visit)
+
+        visit.open("/step-up?next=/runs")
+        look("step up", "Confirm with your second factor")
+        _send(visit, "/step-up/code", code="000000")
+        expect(visit.page.get_by_role("alert")).to_be_visible()
+        look("not the digits", "Confirm with your second factor")
+        for _ in range(2):
+            _send(visit, "/runbooks", **ASKED)
+        expect(visit.page.get_by_role("alert")).to_contain_text("within a minute")
+        look("429", "abusers clear")
+        with harness.database.transaction() as tx:
+            broken = "UPDATE run SET state = 'upside down' WHERE id = ?"
+            tx.sql.exec_driver_sql(broken, (number,))
+        visit.open(f"/runs/{number}")
+        look("500", "Internal error")
+        expect(visit.page.get_by_role("navigation", name="Pages")).to_be_visible()
+        (harness.policies.path / "people.yaml").write_text("people: [")
+        visit.open("/runs")
+        look("503", "Service unavailable")
+        visit.page.context.close()
+        server.stop()
+    assert {what: one for what, one in looks.items() if one.faults} == {}
+    assert len(looks) == 5
+
+
+def _send(visit: Visit, path: str, **fields: str) -> None:
+    """Send a form from the page that is open, and see where that leads."""
+    with visit.page.expect_navigation():
+        visit.page.evaluate(SEND, [path, fields])
+
+
+def _faults(window: Visit, address: str) -> list[str]:
+    window.open(address)
+    return [fault for faults in run_axe(window.page) for fault in faults]
