@@ -22,7 +22,7 @@ from tests.bench import (
 )
 from tests.bench.measuring import Part
 
-_HOSTS = (100, 200, 400)
+_HOSTS = (100, 200)
 _QUICK, _FULL = 50_000, 10_000_000
 
 
@@ -89,7 +89,7 @@ def _slack(options: argparse.Namespace) -> Part:
 
 
 def _hosts(options: argparse.Namespace) -> Part:
-    rounds = fanning.measure(*(((20,), 2) if options.quick else (_HOSTS, 5)), quick=options.quick)
+    rounds = fanning.measure(*(((20,), 2) if options.quick else (_HOSTS, 3)), quick=options.quick)
     return fanning.part(rounds, fanning.single(20 if options.quick else 200, quick=options.quick))
 
 
