@@ -9,6 +9,7 @@ from bot.cli.audit_log import export_entries, show_log
 from bot.cli.backup import back_up_database, copy_to_database, restore_database
 from bot.cli.context import exit_on_errors
 from bot.cli.db import db
+from bot.cli.decisions import COMMANDS as DECISIONS
 from bot.cli.delegations import COMMANDS as DELEGATIONS
 from bot.cli.environment import (
     ENVIRONMENT,
@@ -29,6 +30,7 @@ from bot.cli.second_factors import factor_commands
 from bot.cli.sections import EXIT_STATUS_HELP, CommandGroup, KeyturnCommand
 from bot.cli.setup import COMMANDS as SETUP
 from bot.cli.stop import COMMANDS as STOPS
+from bot.cli.terminal import is_quiet
 from bot.cli.tokens import token_commands
 from bot.cli.tree import tree_commands
 from bot.cli.verify import verify_log
@@ -52,6 +54,8 @@ def main() -> None:
 
     Settings come from the environment (KEYTURN_…) and the file .env.
     """
+    if is_quiet():
+        click.get_current_context().color = False
 
 
 @main.command()
@@ -152,6 +156,7 @@ for command in (
     *DELEGATIONS,
     *STOPS,
     *RUNS,
+    *DECISIONS,
     *HISTORY,
     *HOSTS,
 ):

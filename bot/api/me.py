@@ -13,7 +13,9 @@ from bot.db import break_glass, delegations, grants, runs
 from bot.db.break_glass import BreakGlass
 from bot.db.delegations import Delegation
 from bot.db.grants import Grant
+from bot.model.run import State
 from bot.queries import pending
+from bot.queries.pending import CounterProposal
 
 router = APIRouter(tags=["mine"])
 
@@ -36,11 +38,44 @@ class UnreviewedRunOut(schemas.OutputModel):
         )
 
 
+class ValueChangeOut(schemas.OutputModel):
+    """A requested value, and the one that is proposed instead."""
+
+    field: str
+    requested: str
+    proposed: str
+
+
+class CounterProposalOut(schemas.OutputModel):
+    """Other values that an approver proposes for your request: accept or withdraw them."""
+
+    run: schemas.RunOut = Field(description="The run that has these values.")
+    proposed_by: str
+    reason: str
+    changes: Sequence[ValueChangeOut]
+
+    @classmethod
+    def from_proposal(cls, proposal: CounterProposal, base_url: str) -> "CounterProposalOut":
+        return cls(
+            run=schemas.RunOut.from_run(proposal.run, (), base_url),
+            proposed_by=proposal.person,
+            reason=proposal.reason,
+            changes=[
+                ValueChangeOut(field=name, requested=requested, proposed=proposed)
+                for name, (requested, proposed) in proposal.changed_values.items()
+            ],
+        )
+
+
 class PendingOut(schemas.OutputModel):
     """What waits for the caller."""
 
     runs: Sequence[schemas.RunOut] = Field(description="Runs to resolve, then runs to decide.")
     to_review: Sequence[UnreviewedRunOut]
+    counter_proposals: Sequence[CounterProposalOut] = Field(
+        description="For your own requests, to accept or withdraw."
+    )
+    planned: Sequence[schemas.RunOut] = Field(description="Your plans that are not requested yet.")
 
 
 class DelegationOut(schemas.OutputModel):
@@ -112,12 +147,18 @@ def list_pending(parts: Parts, caller: ReadCaller) -> PendingOut:
         found = pending.list_runs_awaiting_person(tx, caller.policy, caller.id)
         decisions = runs.list_decisions_on(tx, [run.id for run in found])
         unreviewed = break_glass.list_unreviewed(tx)
+        proposals = pending.list_counter_proposals(tx, caller.id)
+        planned = pending.list_own_runs(tx, State.PLANNED, caller.id)
     return PendingOut(
         runs=[
             schemas.RunOut.from_run(run, decisions.get(run.id, ()), parts.base_url)
             for run in found
         ],
         to_review=[UnreviewedRunOut.from_break_glass(access) for access in unreviewed],
+        counter_proposals=[
+            CounterProposalOut.from_proposal(one, parts.base_url) for one in proposals
+        ],
+        planned=[schemas.RunOut.from_run(run, (), parts.base_url) for run in planned],
     )
 
 

@@ -177,7 +177,7 @@ def _print_timeline(
         between = f"{times.format_timestamp(at - span)} and {times.format_timestamp(at + span)}"
         click.echo(f"Between {between}{f' on {host}' if host else ''}:")
         if not changes.events:
-            click.echo("No known changes.")
+            click.echo("No known changes.", err=True)
     for event in changes.events:
         decisions = approvals.get(event.run or 0, ())
         format_line = _format_event_as_json if as_json else _format_event

@@ -4,7 +4,7 @@ import functools
 import json
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
@@ -20,6 +20,8 @@ from bot.cli.context import (
     CommandEnvironment,
     exit_with_error,
 )
+from bot.cli.options import token_owner_option
+from bot.cli.terminal import get_zone_name, time_options
 
 if TYPE_CHECKING:
     import httpx2
@@ -69,9 +71,18 @@ class ServiceClient:
         return self._send_request("GET", link.removeprefix(_API_PREFIX))
 
     def wait_until_ended(
-        self, run_id: int, *, seconds: float, report_run: Callable[[Any], None]
+        self,
+        run_id: int,
+        *,
+        seconds: float,
+        report_run: Callable[[Any], None],
+        final_states: Collection[str] = ("unknown",),
     ) -> Any:
-        """Poll a run until it ends or the time is over, and report each state."""
+        """Poll a run until it ends or the time is over, and report each state.
+
+        Args:
+            final_states: States at which to return before the end.
+        """
         deadline = time.monotonic() + seconds
         while True:
             began = time.monotonic()
@@ -79,7 +90,7 @@ class ServiceClient:
             wait = max(0.0, min(_POLL_SECONDS, deadline - began))
             run = self.get(f"/runs/{run_id}", wait=wait)
             report_run(run)
-            if run["ended"] or run["state"] == "unknown" or time.monotonic() > deadline:
+            if run["ended"] or run["state"] in final_states or time.monotonic() > deadline:
                 return run
             time.sleep(max(0.0, began + _POLL_SECONDS - time.monotonic()))
 
@@ -101,11 +112,6 @@ class ServiceClient:
         return body
 
 
-def format_time(iso_time: str, *, with_seconds: bool = False) -> str:
-    """Return a time of a response as text: `2026-03-01 14:30Z`."""
-    return f"{iso_time[: 19 if with_seconds else 16].replace('T', ' ')}Z"
-
-
 def record_to_data(record: object, **extra: object) -> dict[str, object]:
     """Return a database record as JSON data, with times as the API writes them."""
     from bot.model.times import format_iso
@@ -118,7 +124,7 @@ def record_to_data(record: object, **extra: object) -> dict[str, object]:
 
 
 def parse_time_option(typed: str | None, parse_time: Callable[..., int]) -> str:
-    """Return a typed time as the API reads it; "" for none.
+    """Return a typed time as the API reads it; "" for none. Without a zone, it is the reader's.
 
     Args:
         parse_time: One of the parsers of bot.model.times.
@@ -127,7 +133,11 @@ def parse_time_option(typed: str | None, parse_time: Callable[..., int]) -> str:
 
     try:
         return (
-            to_datetime(parse_time(typed, now=time.time_ns() // 1000)).isoformat() if typed else ""
+            to_datetime(
+                parse_time(typed, now=time.time_ns() // 1000, zone=get_zone_name())
+            ).isoformat()
+            if typed
+            else ""
         )
     except InvalidTimeError as error:
         exit_with_error(str(error), NOT_UNDERSTOOD)
@@ -171,20 +181,14 @@ def connect_to_service(url: str, token: str, *, token_owner: str = "") -> Servic
     """
     import httpx2
 
-    parts = urlsplit(url)
     if not token:
         exit_with_error(
             "KEYTURN_TOKEN is not set. Create a token on the web page API tokens, or on the "
             "server with `keyturn token new PERSON --scope request`",
             FAILED,
         )
-    if parts.scheme not in {"http", "https"} or not parts.hostname:
-        exit_with_error(
-            f"invalid KEYTURN_URL {url}: use an address such as https://keyturn.example.com",
-            FAILED,
-        )
-    if parts.scheme == "http" and parts.hostname not in _LOCAL_HOSTS:
-        exit_with_error("KEYTURN_URL must begin with https://, except for this machine", FAILED)
+    if problem := find_address_problem(url):
+        exit_with_error(problem, FAILED)
     if not (token.isascii() and token.isprintable() and " " not in token):
         exit_with_error("invalid KEYTURN_TOKEN: a token begins with kt_", FAILED)
     base = url.rstrip("/")
@@ -198,13 +202,21 @@ def connect_to_service(url: str, token: str, *, token_owner: str = "") -> Servic
     return service
 
 
+def find_address_problem(url: str) -> str:
+    """Return why a token must not be sent to this address; "" if it may."""
+    parts = urlsplit(url)
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        return f"invalid KEYTURN_URL {url}: use an address such as https://keyturn.example.com"
+    if parts.scheme == "http" and parts.hostname not in _LOCAL_HOSTS:
+        return "KEYTURN_URL must begin with https://, except for this machine"
+    return ""
+
+
 def pass_service(command: Callable[..., None]) -> Callable[..., None]:
     """Pass a ServiceClient to a command, by its options and the environment."""
 
     # The token has no option: everyone on the machine can read command lines.
-    @click.option(
-        "--as", "token_owner", default="", help="Fail unless the token is this person's."
-    )
+    @token_owner_option
     @click.option(
         "--url",
         envvar="KEYTURN_URL",
@@ -212,21 +224,25 @@ def pass_service(command: Callable[..., None]) -> Callable[..., None]:
         show_envvar=True,
         help="Address of the service. Default: from the settings in this directory.",
     )
+    @time_options
     @functools.wraps(command)
     def run_with_service(*args: Any, url: str, token_owner: str, **named: Any) -> None:
         import os
 
+        context = click.get_current_context()
         token = os.environ.get("KEYTURN_TOKEN", "").strip()
-        service = connect_to_service(url or _get_default_url(), token, token_owner=token_owner)
+        service = connect_to_service(
+            url or get_service_url(context), token, token_owner=token_owner
+        )
         command(service, *args, **named)
 
     run_with_service.__doc__ = (command.__doc__ or "").rstrip() + _STATUS_HELP
     return run_with_service
 
 
-def _get_default_url() -> str:
+def get_service_url(context: click.Context) -> str:
     """Return the address of the service that the settings in this directory describe."""
-    environment = click.get_current_context().find_object(CommandEnvironment)
+    environment = context.find_object(CommandEnvironment)
     return (environment.get_service_url() if environment else "") or "http://127.0.0.1:8080"
 
 

@@ -1,5 +1,6 @@
 """What commands work with, and how they report errors and exit."""
 
+import json
 import os
 import sys
 from collections.abc import Callable, Generator
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
 
 # Exit statuses for scripts. 2 is also click's own, and 130 is what shells expect for Ctrl-C.
 FAILED, NOT_UNDERSTOOD, NOT_FOUND, REFUSED, WAITING, INTERRUPTED = 1, 2, 3, 4, 5, 130
+
+# Key of the click context under which it is kept whether the command line has --json.
+JSON_WANTED = "bot.cli.json"
 
 
 @dataclass(frozen=True)
@@ -99,6 +103,10 @@ def exit_on_refusals() -> Generator[None]:
 
 
 def exit_with_error(message: str, status: int) -> NoReturn:
-    """Print the message to standard error and exit."""
-    click.echo(f"keyturn: {message}", err=True)
+    """Print the message to standard error, as JSON if the command has --json, and exit."""
+    context = click.get_current_context(silent=True)
+    if context is not None and context.meta.get(JSON_WANTED):
+        click.echo(json.dumps({"error": message, "status": status}, ensure_ascii=False), err=True)
+    else:
+        click.echo(f"keyturn: {message}", err=True)
     sys.exit(status)

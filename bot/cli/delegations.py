@@ -1,15 +1,17 @@
 """`keyturn delegate` and `keyturn grants`: delegations and standing grants."""
 
-import json
+import shlex
 import time
+from typing import Any
 
 import click
 
 from bot.cli.client import print_result, record_to_data
 from bot.cli.context import CommandEnvironment, RecordNumber, pass_environment
 from bot.cli.offline import open_service
-from bot.cli.options import json_option, reason_option
+from bot.cli.options import ACTING_PERSON_HELP, acting_person_option, json_option, reason_option
 from bot.cli.sections import CommandGroup
+from bot.cli.terminal import get_zone_name
 
 
 @click.group("delegate", cls=CommandGroup)
@@ -19,8 +21,8 @@ def delegation_commands() -> None:
 
 @delegation_commands.command("to")
 @click.argument("person")
-@click.option("--as", "owner", required=True, help="The owner on whose behalf PERSON decides.")
-@click.option("--until", required=True, help='"tomorrow 18:00" or "3 days"; UTC.')
+@click.option("--as", "owner", required=True, help=ACTING_PERSON_HELP)
+@click.option("--until", required=True, help='"tomorrow 18:00" or "3 days".')
 @click.option("--area", default="", help="One area. Default: every area of the owner.")
 @reason_option()
 @json_option
@@ -35,14 +37,14 @@ def create_delegation(
     reason: str,
     as_json: bool,
 ) -> None:
-    """Let PERSON decide on behalf of an owner.
+    """Let PERSON decide on your behalf; you own an area.
 
     For example: keyturn delegate to ada --as olga --until "3 days" --area edge
     """
     from bot.model.times import format_deadline, parse_deadline
 
     with open_service(environment) as service:
-        ends = parse_deadline(until, now=round(time.time() * 1_000_000))
+        ends = parse_deadline(until, now=round(time.time() * 1_000_000), zone=get_zone_name())
         delegation = service.delegations_and_grants.create_delegation(
             delegator=owner, delegate=person, ends_at=ends, area=area, reason=reason, source="cli"
         )
@@ -62,17 +64,13 @@ def list_delegations(environment: CommandEnvironment, *, as_json: bool) -> None:
 
     with environment.open_database() as database, database.reading() as tx:
         found = delegations.list_active_delegations(tx)
-    if as_json:
-        click.echo(json.dumps([record_to_data(one) for one in found], ensure_ascii=False))
-        return
-    for one in found:
-        area = one.area or "all their areas"
-        click.echo(
-            f"{one.id}: {one.delegate} for {one.delegator} in {area} "
-            f"until {format_deadline(one.ends_at)}"
-        )
-    if not found:
-        click.echo("No delegations.")
+    lines = [
+        f"{one.id}: {one.delegate} for {one.delegator} in {one.area or 'all their areas'} "
+        f"until {format_deadline(one.ends_at)}"
+        for one in found
+    ]
+    data = [record_to_data(one) for one in found]
+    print_result(data, lines, as_json=as_json, empty_message="No delegations.")
 
 
 @delegation_commands.command("end")
@@ -89,9 +87,46 @@ def end_delegation(environment: CommandEnvironment, *, number: int, as_json: boo
     print_result({"id": number, "active": False}, [f"Ended delegation {number}."], as_json=as_json)
 
 
+@click.command("grant")
+@click.argument("holder", metavar="PERSON")
+@click.argument("words", nargs=-1, required=True, metavar="RUNBOOK HOSTS [FIELD=PATTERN]…")
+@click.option("--per-hour", type=click.IntRange(1, 100), required=True, help="Runs in an hour.")
+@click.option("--until", required=True, help='"tomorrow 18:00" or "3 days", at most 30 days.')
+@acting_person_option
+@reason_option()
+@json_option
+@pass_environment
+def create_grant(
+    environment: CommandEnvironment,
+    *,
+    holder: str,
+    words: tuple[str, ...],
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Approve requests of PERSON in advance, as an owner of every host of HOSTS.
+
+    For example: keyturn grant dora abusers clear 'lb*' --per-hour 5 --until "3 days" --as olga
+    """
+    from bot.model.grant_words import parse_grant
+    from bot.model.times import format_deadline
+
+    typed = f"{holder} {shlex.join(words)} {options['per_hour']} an hour until {options['until']}"
+    with open_service(environment) as service:
+        new_grant = parse_grant(typed, now=round(time.time() * 1_000_000), zone=get_zone_name())
+        grant = service.delegations_and_grants.create_grant(
+            new_grant, granted_by=options["person"], reason=options["reason"], source="cli"
+        )
+    line = (
+        f"{grant.id}: {holder} may run {grant.what} without approval, {grant.per_hour} an hour "
+        f"until {format_deadline(grant.ends_at)}. To revoke it: keyturn grants end {grant.id}"
+    )
+    print_result(record_to_data(grant), [line], as_json=as_json)
+
+
 @click.group("grants", cls=CommandGroup)
 def grant_commands() -> None:
-    """List and revoke standing grants. Owners create them in chat and on the web."""
+    """List and revoke standing grants."""
 
 
 @grant_commands.command("list")
@@ -109,18 +144,13 @@ def list_grants(environment: CommandEnvironment, *, as_json: bool) -> None:
             for one in store.list_newest_grants(tx)
             if one.holds(tx.now)
         ]
-    if as_json:
-        data = [record_to_data(one, uses_left=left) for one, left in found]
-        click.echo(json.dumps(data, ensure_ascii=False))
-        return
-    for one, left in found:
-        click.echo(
-            f"{one.id}: {one.person} by {one.granted_by}: {one.what}, {left} of {one.per_hour} "
-            "left "
-            f"this hour, until {format_deadline(one.ends_at)}"
-        )
-    if not found:
-        click.echo("No standing grants.")
+    lines = [
+        f"{one.id}: {one.person} by {one.granted_by}: {one.what}, {left} of {one.per_hour} left "
+        f"this hour, until {format_deadline(one.ends_at)}"
+        for one, left in found
+    ]
+    data = [record_to_data(one, uses_left=left) for one, left in found]
+    print_result(data, lines, as_json=as_json, empty_message="No standing grants.")
 
 
 @grant_commands.command("end")
@@ -137,4 +167,4 @@ def revoke_grant(environment: CommandEnvironment, *, number: int, as_json: bool)
     print_result({"id": number, "active": False}, [f"Revoked grant {number}."], as_json=as_json)
 
 
-COMMANDS = (delegation_commands, grant_commands)
+COMMANDS = (delegation_commands, create_grant, grant_commands)

@@ -1,9 +1,10 @@
-"""Text of a run for a terminal. Pure."""
+"""Text of a run for a terminal."""
 
 from collections.abc import Mapping
 from typing import Any
 
-from bot.cli.client import format_run_state, format_time
+from bot.cli.client import format_run_state
+from bot.cli.terminal import format_time
 
 _MAX_OUTPUT_LINES = 20
 
@@ -59,6 +60,9 @@ def _format_next_action(run: Mapping[str, Any]) -> list[str]:
         return _format_pending_approval(run)
     if run["state"] == "planned":
         return _format_planned(run)
+    if run["state"] == "counter_proposed":
+        accept = f"keyturn accept {run['id']} {run['digest'][:10]}"
+        return [f"  {accept}, or keyturn withdraw {run['id']}"]
     return [f"  keyturn replan {run['id']}"] if run["state"] == "stale" else []
 
 

@@ -8,20 +8,27 @@ import click
 from bot.cli.client import (
     ServiceClient,
     format_approved_by,
-    format_time,
     parse_time_option,
     pass_service,
     print_result,
 )
+from bot.cli.completion import complete
 from bot.cli.context import RecordNumber
 from bot.cli.options import json_option
+from bot.cli.sections import CommandGroup
+from bot.cli.terminal import format_time, print_table
 
 _DIFF_SIGNS = {"changed": ("-", "+"), "left": ("-", "+"), "right": ("-", "+"), "alike": (" ", " ")}
 
 
 @click.command("changed")
 @click.argument("when", default="")
-@click.option("--host", default="", help="One or more hosts: 'lb1 web*'.")
+@click.option(
+    "--host",
+    default="",
+    help="One or more hosts: 'lb1 web*'.",
+    shell_complete=complete("host"),
+)
 @click.option("--within", default="", help="Time before and after WHEN. Default: 1 h.")
 @json_option
 @pass_service
@@ -30,7 +37,7 @@ def list_changes(
 ) -> None:
     """Show changes around WHEN with their approvers, most relevant first.
 
-    WHEN 1h means the last hour, which is also the default. Times are UTC unless you add a zone.
+    WHEN 1h means the last hour, which is also the default. A time without a zone is in yours.
 
     For example: keyturn changed 02:00 --host 'web*' --within 45m
     """
@@ -50,18 +57,29 @@ def list_changes(
 @json_option
 @pass_service
 def list_pending_runs(service: ServiceClient, *, as_json: bool) -> None:
-    """List what needs your action: approvals, unknown outcomes and reviews."""
+    """List what needs your action: approvals, counter-proposals, plans, reviews and more."""
     result = service.get("/pending")
     lines = [line for run in result["runs"] for line in _format_pending_run(run)]
-    lines += [
-        f"{one['run']:>6}  to review  {one['person']} used emergency access: {one['reason']}"
-        for one in result["to_review"]
-    ]
+    for one in result["counter_proposals"]:
+        lines += format_counter_proposal(one)
+    lines += [line for run in result["planned"] for line in _format_pending_run(run)]
+    for one in result["to_review"]:
+        lines.append(
+            f"{one['run']:>6}  review     {one['person']} used break-glass: {one['reason']}"
+        )
+        lines.append(f"        keyturn review {one['run']} --findings …")
     print_result(result, lines, as_json=as_json, empty_message="Nothing pending.")
 
 
 @click.command("compare")
-@click.argument("numbers", nargs=-1, required=True, type=RecordNumber(), metavar="[RUN] RUN")
+@click.argument(
+    "numbers",
+    nargs=-1,
+    required=True,
+    type=RecordNumber(),
+    metavar="[RUN] RUN",
+    shell_complete=complete("run"),
+)
 @json_option
 @pass_service
 def compare_runs(service: ServiceClient, *, numbers: tuple[int, ...], as_json: bool) -> None:
@@ -93,6 +111,31 @@ def show_calendar(service: ServiceClient, *, days: int, as_json: bool) -> None:
     print_result(result, lines, as_json=as_json, empty_message="No due times and no freezes.")
 
 
+@click.group("freeze", cls=CommandGroup)
+def freeze_commands() -> None:
+    """Show freezes: times in which changes are on hold. freezes.yaml of the policy has them."""
+
+
+@freeze_commands.command("list")
+@json_option
+@pass_service
+def list_freezes(service: ServiceClient, *, as_json: bool) -> None:
+    """List active and upcoming freezes."""
+    found = service.get("/policy")["freezes"]
+    rows = [
+        (
+            "active" if one["active"] else "upcoming",
+            format_time(one["begins_at"]),
+            format_time(one["ends_at"]),
+            one["name"],
+            one["sentence"],
+        )
+        for one in found
+    ]
+    headings = ("STATE", "BEGINS", "ENDS", "NAME", "HOLDS")
+    print_table(found, headings, rows, as_json=as_json, empty_message="No freezes.")
+
+
 @click.command("views")
 @json_option
 @pass_service
@@ -107,7 +150,14 @@ def list_saved_views(service: ServiceClient, *, as_json: bool) -> None:
     )
 
 
-COMMANDS = (list_changes, list_pending_runs, compare_runs, show_calendar, list_saved_views)
+COMMANDS = (
+    list_changes,
+    list_pending_runs,
+    compare_runs,
+    show_calendar,
+    freeze_commands,
+    list_saved_views,
+)
 
 
 def _format_event(event: Mapping[str, Any]) -> str:
@@ -128,9 +178,26 @@ def _format_pending_run(run: Mapping[str, Any]) -> Iterator[str]:
     yield f"{run['id']:>6}  {run['state']:<9}  {run['requested_by']:<9}  {run['title']}"
     if run["state"] == "unknown":
         yield f"        keyturn run resolve {run['id']} --result succeeded|failed --reason …"
+    elif run["state"] == "planned":
+        submit = f"keyturn submit {run['id']} {run['digest'][:10]}"
+        yield f"        {submit}, or keyturn withdraw {run['id']}"
     else:
         plan = f"{run['id']} {run['digest'][:10]}"
         yield f"        keyturn approve {plan}, or keyturn deny {run['id']}"
+
+
+def format_counter_proposal(proposal: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what is proposed, value by value, and the commands that answer it."""
+    run, reason = proposal["run"], proposal["reason"]
+    person = proposal["proposed_by"]
+    yield f"{run['id']:>6}  proposed   by {person} for run {run['proposal_for']}: {reason}".rstrip(
+        ": "
+    )
+    for change in proposal["changes"]:
+        before, after = change["requested"] or "-", change["proposed"] or "-"
+        yield f"        {change['field']}: {before} → {after}"
+    accept = f"keyturn accept {run['id']} {run['digest'][:10]}"
+    yield f"        {accept}, or keyturn withdraw {run['id']}"
 
 
 def _format_comparison(comparison: Mapping[str, Any]) -> Iterator[str]:

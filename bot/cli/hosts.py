@@ -8,17 +8,18 @@ import click
 from bot.cli.client import (
     ServiceClient,
     build_path,
-    format_time,
     pass_service,
     print_result,
 )
+from bot.cli.completion import complete
 from bot.cli.options import json_option, option_with_aliases
+from bot.cli.terminal import format_time, print_table
 
 
 @click.command("hosts")
-@click.argument("name", default="")
-@click.option("--tag", help="Only hosts with this tag.")
-@click.option("--area", help="Only hosts of this area.")
+@click.argument("name", default="", shell_complete=complete("host"))
+@click.option("--tag", help="Only hosts with this tag.", shell_complete=complete("bare tag"))
+@click.option("--area", help="Only hosts of this area.", shell_complete=complete("area"))
 @option_with_aliases(
     "--status",
     "--reach",
@@ -39,9 +40,10 @@ def show_hosts(service: ServiceClient, *, name: str, as_json: bool, **filters: A
         print_result(host, [_format_host_details(host)], as_json=as_json)
         return
     found = service.get("/hosts", **filters)["hosts"]
-    print_result(
+    print_table(
         found,
-        [_format_host(host) for host in found],
+        ("HOST", "AREA", "STATUS", "LAST CONTACT", "LOCK"),
+        [_build_host_row(host) for host in found],
         as_json=as_json,
         empty_message="No matching hosts.",
     )
@@ -70,11 +72,11 @@ def _format_lock(lock: Mapping[str, Any]) -> str:
     return f"{lock['host']}: locked by {holder}; queue: {queue or 'empty'}"
 
 
-def _format_host(host: Mapping[str, Any]) -> str:
+def _build_host_row(host: Mapping[str, Any]) -> tuple[str, ...]:
     contact = format_time(host["tried_at"]) if host["tried_at"] else "-"
     lock = host["locked_by"]
     state = f"locked by run {lock['run']}" if lock else "frozen" if host["frozen"] else "free"
-    return f"{host['name']:<20} {host['area']:<10} {host['status']:<18} {contact:<17} {state}"
+    return (host["name"], host["area"], host["status"], contact, state)
 
 
 def _format_host_details(host: Mapping[str, Any]) -> str:

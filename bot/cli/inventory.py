@@ -67,7 +67,7 @@ def check_inventory(
             json.dumps(inventory_format.checks_to_data(ordered), indent=2, ensure_ascii=False)
         )
     elif not ordered:
-        click.echo("The inventory has no hosts. Add one with: keyturn inventory enroll")
+        click.echo("No hosts.", err=True)
     else:
         click.echo(inventory_format.format_checks(ordered))
     sys.exit(0 if all(each.is_healthy for each in ordered) else FAILED)

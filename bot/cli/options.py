@@ -62,6 +62,9 @@ def limit_option(default: int, *, minimum: int = 1, help_text: str) -> Decorator
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-acting_person_option = click.option(
-    "--as", "person", required=True, help="Your id in people.yaml."
+# `--as` says everywhere who acts. On the server, commands believe it; a service checks the token.
+ACTING_PERSON_HELP = "Who acts: your id in people.yaml."
+acting_person_option = click.option("--as", "person", required=True, help=ACTING_PERSON_HELP)
+token_owner_option = click.option(
+    "--as", "token_owner", default="", help="Who acts: your id; fails if the token is not yours."
 )

@@ -1,13 +1,16 @@
-"""`keyturn request`, `runs`, `run`, `approve` and other commands for runs."""
+"""`keyturn request`, `plan`, `runs`, `run` and other commands for runs."""
 
+import itertools
 import json
 import secrets
+import shutil
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
-from click.shell_completion import CompletionItem, get_completion_class
+from click.shell_completion import get_completion_class
 
 from bot.cli.client import (
     ServiceClient,
@@ -15,16 +18,16 @@ from bot.cli.client import (
     escape_for_terminal,
     format_approved_by,
     format_run_state,
-    format_time,
     get_run_exit_status,
     parse_time_option,
     pass_service,
 )
+from bot.cli.completion import complete, complete_request
 from bot.cli.context import (
     FAILED,
     NOT_FOUND,
     NOT_UNDERSTOOD,
-    CommandEnvironment,
+    WAITING,
     RecordNumber,
     exit_with_error,
 )
@@ -32,14 +35,15 @@ from bot.cli.follow import follow_run
 from bot.cli.formatting import format_run_details, list_irreversible_steps
 from bot.cli.options import json_option, limit_option, option_with_aliases, reason_option
 from bot.cli.sections import CommandGroup
+from bot.cli.terminal import format_time, print_table, style_run
 
 if TYPE_CHECKING:
-    from click.core import Context, Parameter
+    from click.core import Context
 
 _MAX_WAIT_SECONDS = 24 * 3600.0
 # Rows of a report's table in a terminal; a pipe or a file gets all of them.
 _MAX_TABLE_ROWS = 40
-_NUMBER_ARGUMENT = click.argument("number", type=RecordNumber())
+NUMBER_ARGUMENT = click.argument("number", type=RecordNumber(), shell_complete=complete("run"))
 _REASON_OPTION = reason_option()
 _PLAN_OPTION = option_with_aliases(
     "--plan",
@@ -50,6 +54,8 @@ _PLAN_OPTION = option_with_aliases(
 )
 # People want to see the result of a request or approval; scripts can use `--wait 0`.
 _SHORT_WAIT_SECONDS = 20.0
+# States in which a run does not continue without people.
+_AT_REST = ("planned", "pending", "counter_proposed", "unknown")
 
 
 def _create_wait_option(
@@ -72,35 +78,14 @@ def _create_wait_option(
 
 
 _WAIT_OPTION = _create_wait_option()
-_SHORT_WAIT_OPTION = _create_wait_option(
+SHORT_WAIT_OPTION = _create_wait_option(
     f". Default: until it ends or needs people, at most {_SHORT_WAIT_SECONDS:.0f} seconds"
 )
 
 
-def _complete_runbook(
-    context: "Context", _parameter: "Parameter", incomplete: str
-) -> list[CompletionItem]:
-    """Complete the next word of a runbook's name."""
-    from runbooks import load_catalogue
-
-    # Reads the settings, which name the directory of your own runbooks.
-    environment = context.find_object(CommandEnvironment)
-    if environment is not None:
-        environment.get_policy_directory()
-    typed: tuple[str, ...] = context.params.get("words") or ()
-    found: dict[str, str] = {}
-    for name, runbook in load_catalogue().items():
-        words = name.split()
-        matches = tuple(words[: len(typed)]) == typed and len(words) > len(typed)
-        if matches and words[len(typed)].startswith(incomplete):
-            is_last = len(words) == len(typed) + 1
-            found.setdefault(words[len(typed)], (runbook.__doc__ or "").splitlines()[0] * is_last)
-    return [CompletionItem(word, help=hint) for word, hint in found.items()]
-
-
 @click.command("request")
 @click.argument(
-    "words", nargs=-1, required=True, shell_complete=_complete_runbook, metavar="RUNBOOK HOST…"
+    "words", nargs=-1, required=True, shell_complete=complete_request, metavar="RUNBOOK HOST…"
 )
 @_REASON_OPTION
 @click.option(
@@ -110,7 +95,7 @@ def _complete_runbook(
     help='Take down a cut set that the redundancy guard refused: "shop: lb1, lb2".',
 )
 @_PLAN_OPTION
-@_SHORT_WAIT_OPTION
+@SHORT_WAIT_OPTION
 @json_option
 @pass_service
 def request_run(
@@ -132,7 +117,7 @@ def request_run(
     body = {"request": shlex.join(words), "reason": reason, "guard_override": override}
     if plan_only:
         _plan(service, body, as_json=as_json)
-    elif sys.stdin.isatty() and not as_json and _is_change(words):
+    elif sys.stdin.isatty() and not as_json and _is_change(service, words):
         _request_after_plan(service, body, wait_seconds=seconds)
     else:
         _post_request(service, "/runs", body, wait_seconds=seconds, as_json=as_json)
@@ -140,7 +125,7 @@ def request_run(
 
 @click.command("plan")
 @click.argument(
-    "words", nargs=-1, required=True, shell_complete=_complete_runbook, metavar="RUNBOOK HOST…"
+    "words", nargs=-1, required=True, shell_complete=complete_request, metavar="RUNBOOK HOST…"
 )
 @_REASON_OPTION
 @json_option
@@ -160,10 +145,10 @@ def plan_run(
 
 
 @click.command("submit")
-@_NUMBER_ARGUMENT
+@NUMBER_ARGUMENT
 @click.argument("digest")
 @_REASON_OPTION
-@_SHORT_WAIT_OPTION
+@SHORT_WAIT_OPTION
 @json_option
 @pass_service
 def submit_plan(
@@ -183,12 +168,12 @@ def submit_plan(
     """
     body = {"digest": digest, "reason": reason}
     service.post(build_path("runs", number, "request"), body)
-    _wait_and_print_run(service, number, wait_seconds=seconds, as_json=as_json)
+    wait_and_print_run(service, number, wait_seconds=seconds, as_json=as_json)
 
 
 @click.command("replan")
-@_NUMBER_ARGUMENT
-@_SHORT_WAIT_OPTION
+@NUMBER_ARGUMENT
+@SHORT_WAIT_OPTION
 @json_option
 @pass_service
 def replan_run(
@@ -201,20 +186,21 @@ def replan_run(
     For example: keyturn replan 12
     """
     run = service.post(build_path("runs", number, "replan"), idempotency_key=secrets.token_hex(16))
-    _wait_and_print_run(service, run["id"], wait_seconds=seconds, as_json=as_json)
+    wait_and_print_run(service, run["id"], wait_seconds=seconds, as_json=as_json)
 
 
 @click.command("runs")
-@click.option("--host", help="A name, or a pattern such as web*.")
-@click.option("--person", help="The requester.")
+@click.option("--host", help="A name, or a pattern such as web*.", shell_complete=complete("host"))
+@click.option("--person", help="The requester.", shell_complete=complete("person"))
 @click.option("--runbook", help="Name of the runbook.")
 @click.option(
     "--state",
     multiple=True,
     help="Such as pending or 'needs attention'; repeatable.",
+    shell_complete=complete("state"),
 )
 @click.option(
-    "--since", help="2h, last week, 02:00, 2026-03-01 02:00 Europe/Paris. Default zone: UTC."
+    "--since", help="2h, last week, 02:00, 2026-03-01 02:00 Europe/Paris. Default zone: yours."
 )
 @click.option("--until", help="Same formats as --since.")
 @option_with_aliases("--search", "--text", "search", help="Words that all occur in the run.")
@@ -238,18 +224,23 @@ def list_runs(service: ServiceClient, *, limit: int, as_json: bool, **filters: A
         page = service.get_linked(page["next"])
         found += page["runs"]
     unknown_filters = [] if found else list(page["unknown_filters"].values())
-    if as_json:
-        click.echo(json.dumps(found[:limit], ensure_ascii=False))
-    for run in () if as_json else found[:limit]:
-        line = (
-            f"{run['id']:>6}  {format_time(run['requested_at'])}  {format_run_state(run):<15} "
-            f"{run['requested_by']:<10} {run['title']}{format_approved_by(run)}"
-        )
-        click.echo(escape_for_terminal(line))
     if unknown_filters:
+        if as_json:
+            click.echo("[]")
         exit_with_error(escape_for_terminal("; ".join(unknown_filters)), NOT_FOUND)
-    if not found and not as_json:
-        click.echo("No matching runs.", err=True)
+    print_table(
+        found[:limit],
+        ("RUN", "REQUESTED", "STATE", "BY", "REQUEST"),
+        [_build_run_row(run) for run in found[:limit]],
+        as_json=as_json,
+        empty_message="No matching runs.",
+    )
+
+
+def _build_run_row(run: Mapping[str, Any]) -> tuple[str, ...]:
+    title = f"{run['title']}{format_approved_by(run)}"
+    requested_at = format_time(run["requested_at"])
+    return (str(run["id"]), requested_at, format_run_state(run), run["requested_by"], title)
 
 
 class _RunGroup(CommandGroup):
@@ -267,7 +258,7 @@ def run_commands() -> None:
 
 
 @run_commands.command("show")
-@_NUMBER_ARGUMENT
+@NUMBER_ARGUMENT
 @click.option("--follow", "following", is_flag=True, help="Print live output until the run ends.")
 @_WAIT_OPTION
 @json_option
@@ -278,16 +269,22 @@ def show_run(
     """Show run NUMBER with its state, plan, decisions and output.
 
     With --follow, output of its hosts is printed as it arrives, and the progress below it.
+    Without --follow and --wait, the exit status is 0 also for a run that has not ended.
 
     For example: keyturn run 12 --follow
     """
     if following:
         follow_run(service, number, as_json=as_json)
-    _wait_and_print_run(service, number, wait_seconds=seconds or 0.0, as_json=as_json)
+    if following or seconds:
+        wait_and_print_run(service, number, wait_seconds=seconds or 0.0, as_json=as_json)
+    run = service.get(build_path("runs", number))
+    print_run(run, as_json=as_json)
+    status = get_run_exit_status(run)
+    sys.exit(0 if status == WAITING else status)
 
 
 @run_commands.command("resolve")
-@_NUMBER_ARGUMENT
+@NUMBER_ARGUMENT
 @click.option(
     "--result",
     type=click.Choice(("succeeded", "failed")),
@@ -305,75 +302,14 @@ def resolve_run(
     For example: keyturn run resolve 7 --result failed --reason "the table on lb1 is unchanged"
     """
     body = {"succeeded": result == "succeeded", "reason": reason}
-    _print_run(service.post(build_path("runs", number, "resolve"), body), as_json=as_json)
-
-
-@click.command("approve")
-@_NUMBER_ARGUMENT
-@click.argument("digest", default="")
-@_REASON_OPTION
-@_SHORT_WAIT_OPTION
-@json_option
-@pass_service
-def approve_run(
-    service: ServiceClient,
-    *,
-    number: int,
-    digest: str,
-    reason: str,
-    seconds: float | None,
-    as_json: bool,
-) -> None:
-    """Approve the plan DIGEST of run NUMBER. Without DIGEST, show the plan and confirm.
-
-    For example: keyturn approve 12 1234567890
-    """
-    run = service.get(build_path("runs", number))
-    if not digest:
-        if not run["digest"] or not sys.stdin.isatty():
-            exit_with_error(
-                f"name the plan: keyturn approve {number} {run['digest'][:10]}".strip(),
-                NOT_UNDERSTOOD,
-            )
-        click.echo(escape_for_terminal(format_run_details(run)))
-        _warn_of_irreversible_steps(run)
-        click.confirm(f"Approve plan {run['digest'][:10]}?", abort=True, err=True)
-        digest = run["digest"]
-    service.post(build_path("runs", number, "approve"), {"digest": digest, "reason": reason})
-    _wait_and_print_run(service, number, wait_seconds=seconds, as_json=as_json)
-
-
-@click.command("deny")
-@_NUMBER_ARGUMENT
-@reason_option("Reason, shown to the requester.", required=True)
-@json_option
-@pass_service
-def deny_run(service: ServiceClient, *, number: int, reason: str, as_json: bool) -> None:
-    """Deny run NUMBER. One denial ends it.
-
-    For example: keyturn deny 12 --reason "not during the sale"
-    """
-    run = service.post(build_path("runs", number, "deny"), {"reason": reason})
-    _print_run(run, as_json=as_json)
-
-
-@click.command("withdraw")
-@_NUMBER_ARGUMENT
-@json_option
-@pass_service
-def withdraw_run(service: ServiceClient, *, number: int, as_json: bool) -> None:
-    """Withdraw your own request, before its first step is sent.
-
-    For example: keyturn withdraw 12
-    """
-    _print_run(service.post(build_path("runs", number, "withdraw")), as_json=as_json)
+    print_run(service.post(build_path("runs", number, "resolve"), body), as_json=as_json)
 
 
 @click.command("undo")
-@_NUMBER_ARGUMENT
+@NUMBER_ARGUMENT
 @_REASON_OPTION
 @_PLAN_OPTION
-@_SHORT_WAIT_OPTION
+@SHORT_WAIT_OPTION
 @json_option
 @pass_service
 def request_undo(
@@ -391,14 +327,14 @@ def request_undo(
     """
     path, body = build_path("runs", number, "undo"), {"reason": reason, "plan_only": plan_only}
     run = service.post(path, body, idempotency_key=secrets.token_hex(16))
-    _wait_and_print_run(service, run["id"], wait_seconds=seconds, as_json=as_json)
+    wait_and_print_run(service, run["id"], wait_seconds=seconds, as_json=as_json)
 
 
 @click.command("again")
-@_NUMBER_ARGUMENT
+@NUMBER_ARGUMENT
 @_REASON_OPTION
 @_PLAN_OPTION
-@_SHORT_WAIT_OPTION
+@SHORT_WAIT_OPTION
 @json_option
 @pass_service
 def request_again(
@@ -449,9 +385,6 @@ COMMANDS = (
     replan_run,
     list_runs,
     run_commands,
-    approve_run,
-    deny_run,
-    withdraw_run,
     request_undo,
     request_again,
     print_completion,
@@ -472,18 +405,16 @@ def _post_request(
         if area["frozen"] and area["required_approvals"]:
             message = f"on hold after approval: {area['frozen']}"
             click.echo(escape_for_terminal(message), err=True)
-    _wait_and_print_run(service, result["run"]["id"], wait_seconds=wait_seconds, as_json=as_json)
+    wait_and_print_run(service, result["run"]["id"], wait_seconds=wait_seconds, as_json=as_json)
 
 
-def _is_change(words: Sequence[str]) -> bool:
-    """Return whether the words name a change. The service refuses words that name nothing."""
-    from bot.model.request_form import RequestSyntaxError, find_runbook
-    from runbooks._catalogue import get_kind
-
-    try:
-        return get_kind(find_runbook(words)[0]) == "change"
-    except RequestSyntaxError:
-        return False
+def _is_change(service: ServiceClient, words: Sequence[str]) -> bool:
+    """Return whether the words name a change, by the catalogue of the service."""
+    typed = [word.lower() for word in words]
+    listed = service.get("/runbooks", prefix=typed[0])["runbooks"]
+    names = {one["name"]: one["kind"] for one in listed}
+    matching = (" ".join(typed[:count]) for count in range(len(typed), 0, -1))
+    return next((names[name] for name in matching if name in names), "") == "change"
 
 
 def _post_plan(service: ServiceClient, body: Mapping[str, Any]) -> dict[str, Any]:
@@ -495,10 +426,10 @@ def _post_plan(service: ServiceClient, body: Mapping[str, Any]) -> dict[str, Any
 def _plan(service: ServiceClient, body: Mapping[str, Any], *, as_json: bool) -> None:
     """Print a plan. In a terminal, offer to request it."""
     run = _post_plan(service, body)
-    _print_run(run, as_json=as_json)
+    print_run(run, as_json=as_json)
     if run["state"] != "planned" or as_json or not sys.stdin.isatty():
         sys.exit(get_run_exit_status(run))
-    _warn_of_irreversible_steps(run)
+    warn_of_irreversible_steps(run)
     question = "Request approval?" if run["required_approvals"] else "Run it now?"
     if click.confirm(question, err=True):
         _submit(service, run, wait_seconds=None)
@@ -510,10 +441,10 @@ def _request_after_plan(
     """Request a change; show the plan first if it cannot be undone, and have it confirmed."""
     run = _post_plan(service, body)
     if run["state"] != "planned":
-        _wait_and_print_run(service, run["id"], wait_seconds=wait_seconds, as_json=False)
+        wait_and_print_run(service, run["id"], wait_seconds=wait_seconds, as_json=False)
     if list_irreversible_steps(run):
-        _print_run(run, as_json=False)
-        _warn_of_irreversible_steps(run)
+        print_run(run, as_json=False)
+        warn_of_irreversible_steps(run)
         click.confirm("Request it all the same?", abort=True, err=True)
     _submit(service, run, wait_seconds=wait_seconds)
 
@@ -523,15 +454,15 @@ def _submit(service: ServiceClient, run: Mapping[str, Any], *, wait_seconds: flo
     if run["frozen"]:
         click.echo(escape_for_terminal(f"on hold after approval: {run['frozen']}"), err=True)
     service.post(build_path("runs", run["id"], "request"), {"digest": run["digest"]})
-    _wait_and_print_run(service, run["id"], wait_seconds=wait_seconds, as_json=False)
+    wait_and_print_run(service, run["id"], wait_seconds=wait_seconds, as_json=False)
 
 
-def _warn_of_irreversible_steps(run: Mapping[str, Any]) -> None:
+def warn_of_irreversible_steps(run: Mapping[str, Any]) -> None:
     for sentence in list_irreversible_steps(run):
         click.secho(escape_for_terminal(sentence), err=True, fg="red")
 
 
-def _wait_and_print_run(
+def wait_and_print_run(
     service: ServiceClient, run_id: int, *, wait_seconds: float | None, as_json: bool
 ) -> None:
     """Wait for the run, print it, and exit with the status of its state.
@@ -539,26 +470,26 @@ def _wait_and_print_run(
     Args:
         wait_seconds: None to wait a short time, and only until the run needs people.
     """
-    if wait_seconds is None:
-        run = service.get(build_path("runs", run_id), wait=_SHORT_WAIT_SECONDS)
-    else:
-        progress = _ProgressPrinter()
-        run = service.wait_until_ended(
-            run_id, seconds=wait_seconds, report_run=progress if wait_seconds else _ignore_run
-        )
-        progress.end_line()
-    _print_run(run, as_json=as_json)
+    progress = _ProgressPrinter()
+    is_shown = progress.is_live if wait_seconds is None else bool(wait_seconds)
+    run = service.wait_until_ended(
+        run_id,
+        seconds=_SHORT_WAIT_SECONDS if wait_seconds is None else wait_seconds,
+        report_run=progress if is_shown else _ignore_run,
+        final_states=_AT_REST if wait_seconds is None else ("unknown",),
+    )
+    progress.end_line()
+    print_run(run, as_json=as_json)
     sys.exit(get_run_exit_status(run))
 
 
-def _print_run(run: Mapping[str, Any], *, as_json: bool) -> None:
+def print_run(run: Mapping[str, Any], *, as_json: bool) -> None:
     max_rows = _MAX_TABLE_ROWS if sys.stdout.isatty() else None
-    text = (
-        json.dumps(run, ensure_ascii=False)
-        if as_json
-        else escape_for_terminal(format_run_details(run, max_rows=max_rows))
-    )
-    click.echo(text)
+    if as_json:
+        click.echo(json.dumps(run, ensure_ascii=False))
+        return
+    text = escape_for_terminal(format_run_details(run, max_rows=max_rows))
+    click.echo(style_run(text, format_run_state(run)))
 
 
 def _ignore_run(_run: Mapping[str, Any]) -> None:
@@ -566,10 +497,13 @@ def _ignore_run(_run: Mapping[str, Any]) -> None:
 
 
 class _ProgressPrinter:
-    """Prints progress to standard error: a bar in a terminal, otherwise one line per change."""
+    """Prints progress to standard error: one live line in a terminal, else a line per change."""
 
     def __init__(self) -> None:
+        self.is_live = sys.stderr.isatty()
         self._last_line = ""
+        self._began = time.monotonic()
+        self._frames = itertools.cycle("|/-\\")
 
     def __call__(self, run: Mapping[str, Any]) -> None:
         steps: list[dict[str, Any]] = run["plan"]["steps"] if run["plan"] else []
@@ -579,19 +513,23 @@ class _ProgressPrinter:
             line += f", needs {run['missing_approvals']} of {run['approvals_from']}"
         elif len(steps) > 1:
             line += f", {done} of {len(steps)} steps"
-        live = sys.stderr.isatty()
-        if live and len(steps) > 1:
-            filled = 20 * done // len(steps)
-            line = f"[{'#' * filled}{'.' * (20 - filled)}] {line}"
-        if line != self._last_line:
-            click.echo(
-                f"\r\033[K{escape_for_terminal(line)}" if live else escape_for_terminal(line),
-                err=True,
-                nl=not live,
-            )
+        if self.is_live:
+            self._draw(line, done, len(steps))
+        elif line != self._last_line:
+            click.echo(escape_for_terminal(line), err=True)
         self._last_line = line
 
+    def _draw(self, line: str, done: int, total: int) -> None:
+        """Replace the line on the screen, with a bar if there are several steps."""
+        sign = next(self._frames)
+        if total > 1:
+            filled = 20 * done // total
+            sign = f"{sign} [{'#' * filled}{'.' * (20 - filled)}]"
+        text = f"{sign} {line}, {time.monotonic() - self._began:.0f} s"
+        room = shutil.get_terminal_size().columns - 1
+        click.echo(f"\r\033[K{escape_for_terminal(text)[:room]}", err=True, nl=False)
+
     def end_line(self) -> None:
-        """End the line of the bar."""
-        if self._last_line and sys.stderr.isatty():
-            click.echo("", err=True)
+        """Remove the live line: what is printed next says more."""
+        if self._last_line and self.is_live:
+            click.echo("\r\033[K", err=True, nl=False)

@@ -130,7 +130,7 @@ def list_all_schedules(
             json.dumps([_schedule_to_data(*each) for each in found], indent=2, ensure_ascii=False)
         )
     elif not found and not older:
-        click.echo("No schedules. Request one with: keyturn schedule add")
+        click.echo("No schedules.", err=True)
     for each, run, count in found if not as_json else ():
         line = f"{each.id:>4}  {_format_next_time(each)}  {each.timing.name}: {run.request}"
         click.echo(line + f"; {_format_missed(count)}" * bool(count))

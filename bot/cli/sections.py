@@ -8,17 +8,17 @@ from typing import Any, Self
 import click
 from click import Command, Context, HelpFormatter, UsageError
 
-from bot.cli.context import FAILED, INTERRUPTED, exit_with_error
+from bot.cli.context import FAILED, INTERRUPTED, JSON_WANTED, exit_with_error
 
 # Every command once, by subject.
 SECTIONS: Mapping[str, Sequence[str]] = {
     "Requests": ("request", "plan", "submit", "replan", "again", "undo", "withdraw"),
-    "Decisions": ("pending", "approve", "deny"),
+    "Decisions": ("pending", "approve", "deny", "counter", "accept"),
     "Runs": ("runs", "run", "changed", "compare", "views"),
     "Inventory and policy": ("runbooks", "hosts", "locks", "policy", "tree", "report"),
-    "Schedules": ("schedule", "calendar"),
-    "Emergency": ("stop", "resume", "ban", "unban"),
-    "Access": ("sign-in", "delegate", "grants", "factors", "token", "webhooks"),
+    "Schedules": ("schedule", "calendar", "freeze"),
+    "Emergency": ("stop", "resume", "break-glass", "review", "ban", "unban"),
+    "Access": ("sign-in", "delegate", "grant", "grants", "factors", "token", "webhooks"),
     "Audit and backup": ("changelog", "backup", "restore", "db"),
     "Server": (
         *("init", "inventory", "sudoers", "manifest", "doctor", "serve", "worker", "completion"),
@@ -62,6 +62,7 @@ class KeyturnCommand(CommandGroup):
 
     def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
         """Accept `help`, `help COMMAND` and `help RUNBOOK`, as chat does."""
+        ctx.meta[JSON_WANTED] = "--json" in args
         if args[:1] == ["help"]:
             topic = args[1:]
             is_runbook = topic and topic[0] not in {*self.commands, *ALIASES}
@@ -99,6 +100,10 @@ class KeyturnCommand(CommandGroup):
             # Your own runbooks are loaded when a command first needs a runbook.
             if isinstance(error, OwnRunbookError):
                 exit_with_error(str(error), FAILED)
+            raise
+        except click.ClickException as error:
+            if ctx.meta[JSON_WANTED]:
+                exit_with_error(error.format_message(), error.exit_code)
             raise
         except KeyboardInterrupt:
             click.echo(err=True)

@@ -217,7 +217,10 @@ def list_claims(environment: CommandEnvironment, *, as_json: bool) -> None:
         for one in claims
     ]
     print_result(
-        {"claims": [vars(one) for one in claims]}, lines or ["No claims."], as_json=as_json
+        {"claims": [vars(one) for one in claims]},
+        lines,
+        as_json=as_json,
+        empty_message="No claims.",
     )
 
 

@@ -1,5 +1,9 @@
 """List the runs that wait for one person, and decide who can resolve or decide a run."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from bot.audit import change_log
 from bot.db import runs, search
 from bot.db.database import Transaction
 from bot.model.run import Run, State
@@ -89,3 +93,47 @@ def get_resolution_area(policy: Policy, run: Run) -> Area | None:
     if run.host in policy.inventory.hosts:
         return policy.get_area(run.host)
     return policy.organisation.areas.get(run.area)
+
+
+@dataclass(frozen=True)
+class CounterProposal:
+    """Other values that an approver proposes for a request."""
+
+    run: Run
+    """The run that has these values."""
+    person: str
+    reason: str
+    changed_values: Mapping[str, tuple[str, str]]
+    """The requested and the proposed value, by field."""
+
+
+def list_own_runs(tx: Transaction, state: State, person: str) -> list[Run]:
+    """Return the newest runs in a state that this person requested."""
+    run_filter = search.RunFilter(person=person, states=frozenset({state}))
+    return search.find_newest_runs(tx, run_filter, most=_MAX_RUNS)
+
+
+def list_counter_proposals(tx: Transaction, person: str) -> list[CounterProposal]:
+    """Return the counter-proposals that this person can accept."""
+    return [
+        _get_counter_proposal(tx, run)
+        for run in list_own_runs(tx, State.COUNTER_PROPOSED, person)
+        if run.proposal_for is not None
+    ]
+
+
+def _get_counter_proposal(tx: Transaction, run: Run) -> CounterProposal:
+    requested = runs.get_run(tx, run.proposal_for or run.id).values
+    entry = next(
+        (one for one in change_log.list_entries_of_run(tx, run.id) if one.kind == "proposed"), None
+    )
+    return CounterProposal(
+        run,
+        person=entry.person if entry else "",
+        reason=entry.facts["reason"] if entry else "",
+        changed_values={
+            name: (requested.get(name, ""), value)
+            for name, value in run.values.items()
+            if requested.get(name, "") != value
+        },
+    )

@@ -6,7 +6,16 @@ from bot.db import break_glass
 from bot.model.run import State, StepState
 from bot.queries.form_options import FormOptions
 from tests.bot.api.conftest import HERE, Desk
-from tests.bot.web.sample_runs import approved, asked, concluded, ended, gallery, running, waiting
+from tests.bot.web.sample_runs import (
+    approved,
+    asked,
+    concluded,
+    ended,
+    gallery,
+    planned,
+    running,
+    waiting,
+)
 from tests.toy import ABUSERS, LISTS, SetSwitch
 
 
@@ -22,6 +31,28 @@ def test_what_waits_for_a_key_or_for_its_end_is_told_to_whoever_can_help(desk: D
     assert _waiting_for(desk, "dora") == []
     desk.harness.workflow.deny_run(numbers["pending"], person="olga", reason="not now")
     assert numbers["pending"] not in _waiting_for(desk, "olga")
+
+
+def test_counter_proposals_and_plans_are_pending_for_their_requester(desk: Desk):
+    harness = desk.harness
+    run = harness.request(SetSwitch(host="lb1", name="lamp", value="on"))
+    change = {"values": {"value": "dim"}, "reason": "too bright"}
+    answer = desk.program("olga", "approve").post(f"/runs/{run.id}/counter", json=change)
+    proposal = answer.json()["id"]
+    harness.run_queued_work()
+    with desk.database.transaction() as tx:
+        plan = planned(tx).id
+    pending = desk.program("dora").get("/pending").json()
+    (one,) = pending["counter_proposals"]
+    assert (one["run"]["id"], one["proposed_by"], one["reason"]) == (
+        proposal,
+        "olga",
+        "too bright",
+    )
+    assert one["changes"] == [{"field": "value", "requested": "on", "proposed": "dim"}]
+    assert [run["id"] for run in pending["planned"]] == [plan]
+    others = desk.program("olga").get("/pending").json()
+    assert (others["counter_proposals"], others["planned"]) == ([], [])
 
 
 def test_a_glass_that_nobody_has_looked_at_waits_for_somebody(desk: Desk):

@@ -28,7 +28,7 @@ def test_a_delegation_is_made_listed_and_ended(place: Path):
     listed = json.loads(keyturn(place, "delegate", "list", "--json").stdout)
     assert (listed[0]["delegate"], listed[0]["delegator"]) == ("stan", "olga")
     assert "Ended delegation 1." in keyturn(place, "delegate", "end", "1").stdout
-    assert "No delegations." in keyturn(place, "delegate", "list").stdout
+    assert "No delegations." in keyturn(place, "delegate", "list").stderr
     database = Database(f"sqlite:///{place / 'var' / 'keyturn.db'}")
     with database.reading() as tx:
         entries = change_log.list_newest_entries(tx, limit=2)
@@ -45,7 +45,14 @@ def test_a_grant_is_listed_and_ended(place: Path):
         in keyturn(place, "grants", "list").stdout
     )
     assert "Revoked grant 1." in keyturn(place, "grants", "end", "1").stdout
-    assert "No standing grants." in keyturn(place, "grants", "list").stdout
+    assert "No standing grants." in keyturn(place, "grants", "list").stderr
+    what = ("dora", "abusers", "clear", "lb*", "--per-hour", "3", "--until", "2 days")
+    created = keyturn(place, "grant", *what, "--as", "olga").stdout
+    assert created.startswith(
+        "2: dora may run abusers clear lb* without approval, 3 an hour until"
+    )
+    refused = keyturn(place, "grant", *what, "--as", "stan")
+    assert (refused.returncode, refused.stdout) == (4, "")
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,12 @@
 
 import contextlib
 import json
+import os
+import re
 import subprocess
 import sys
 from collections.abc import Generator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +19,15 @@ from bot.audit import change_log
 from bot.cli import client as at_terminal
 from bot.cli.client import get_exit_status, get_run_exit_status
 from bot.cli.formatting import format_run_details
-from bot.db import locks, saved_views
+from bot.cli.history import format_counter_proposal
+from bot.db import break_glass, locks, saved_views
 from bot.model.run import NEEDS_ATTENTION, State
 from bot.model.run import get_run_status as standing
 from runbooks import Report, Table
 from tests.bot.cli.test_terminal import KEYTURN, Terminal, a_terminal
 from tests.bot.host_contacts import store_contact
 from tests.bot.web import sample_runs
+from tests.cli_process import typed
 from tests.playground.service import Service
 from tests.policies import a_policy
 
@@ -41,6 +46,9 @@ class Shop:
     def type(self, person: str, *words: str, **environment: str) -> Result:
         env = {"KEYTURN_URL": self.service.address, "KEYTURN_TOKEN": self._tokens.get(person, "")}
         return CliRunner(env=env | environment).invoke(main, words)
+
+    def token(self, person: str) -> str:
+        return self._tokens[person]
 
     def at_a_terminal(
         self, person: str, *words: str
@@ -176,7 +184,7 @@ def test_a_check_that_found_something_wrong_is_listed_so_and_found_by_that(shop:
         ill, well = sample_runs.checked(tx).id, sample_runs.checked(tx, Report("all is well")).id
     listed = shop.type("olga", "runs", "--state", NEEDS_ATTENTION).stdout
     assert f"{ill}  " in listed
-    assert f"{NEEDS_ATTENTION} dora" in listed
+    assert f"{NEEDS_ATTENTION}  dora" in listed
     told = shop.told("olga", "runs", "--state", "succeeded", "-n", "2")
     assert [(run["id"], run["needs_attention"]) for run in told] == [(well, False), (ill, True)]
     assert f"{NEEDS_ATTENTION}. 2 addresses" in shop.type("olga", "run", str(ill)).stdout
@@ -218,7 +226,9 @@ def test_what_waits_is_shown_approved_denied_and_withdrawn(shop: Shop):
 
     numbers = sample_runs.gallery(shop.service.keyturn.database)
     shown = shop.type("olga", "run", str(numbers["pending"]))
-    assert shown.exit_code == 5
+    assert shown.exit_code == 0
+    waited = shop.type("olga", "run", str(numbers["pending"]), "--wait", "0.1")
+    assert (waited.exit_code, "pending, needs 1" in waited.stderr) == (5, True)
     assert "needs 1 of the owners of the edge: adam, olga" in shown.stdout
     assert "$ socat" in shown.stdout
 
@@ -359,6 +369,34 @@ def test_words_of_runbooks_are_completed(typed: str, offered: str):
     assert f"plain,{offered}" in said.stdout.splitlines()
 
 
+def test_names_of_the_service_are_completed(shop: Shop, tmp_path: Path):
+    def complete(line: str, **environment: str) -> list[str]:
+        variables = {
+            "_KEYTURN_COMPLETE": "bash_complete",
+            "COMP_WORDS": line,
+            "COMP_CWORD": str(len(line.split(" ")) - 1),
+            "KEYTURN_URL": shop.service.address,
+            "KEYTURN_TOKEN": shop.token("dora"),
+            "XDG_CACHE_HOME": str(tmp_path),
+        }
+        result = CliRunner(env=variables | environment).invoke(main, [], prog_name="keyturn")
+        assert result.stderr == ""
+        return [item.removeprefix("plain,") for item in result.stdout.split()]
+
+    shop.type("dora", "request", "uptime", "check", "lb1")
+    assert complete("keyturn request uptime check lb") == ["lb1", "lb2"]
+    assert complete("keyturn request uptime check @hap") == ["@haproxy"]
+    assert complete("keyturn hosts --tag z") == ["zfs"]
+    assert complete("keyturn runs --person o") == ["olga"]
+    assert complete("keyturn runs --state pen") == ["pending"]
+    assert "1" in complete("keyturn run show ")
+    # Without the service there are no names, and no error.
+    away = {"KEYTURN_URL": "http://127.0.0.1:9"}
+    assert complete("keyturn runs --person o", **away) == []
+    assert complete("keyturn request zf", **away) == ["zfs"]
+    assert complete("keyturn hosts l", KEYTURN_TOKEN="") == []
+
+
 def test_hosts_are_listed_and_told_of_as_they_were_met(shop: Shop):
     with shop.service.keyturn.database.transaction() as tx:
         store_contact(
@@ -462,6 +500,108 @@ def test_what_waits_for_somebody_is_told_with_what_to_type(shop: Shop):
     assert shop.type("dora", "pending").stderr == "Nothing pending.\n"
 
 
+def test_terminal_has_headings_colours_and_relative_times(shop: Shop):
+    shop.type("dora", "request", "uptime", "check", "lb1")
+    with shop.at_a_terminal("dora", "runs", "-n", "1") as terminal:
+        assert terminal.ended() == 0
+    assert "\x1b[1mRUN" in terminal.said
+    assert "\x1b[31mfailed" in terminal.said
+    assert " s ago" in terminal.said
+    environment = {"KEYTURN_URL": shop.service.address, "KEYTURN_TOKEN": shop.token("dora")}
+    piped = typed(
+        ["runs", "-n", "1"], env=os.environ | environment | {"TZ": "Asia/Kolkata"}
+    ).stdout
+    assert ("RUN" in piped, "\x1b" in piped) == (False, False)
+    assert re.search(r"\d\d:\d\d\+05:30  failed", piped)
+    assert re.search(r" \d\d:\d\dZ  failed", shop.type("dora", "runs", "--utc").stdout)
+    assert re.search(r"T\d\d:\d\d:\d\dZ  failed", shop.type("dora", "runs", "--iso").stdout)
+
+
+def test_terminal_without_colours_has_none(shop: Shop):
+    with a_terminal(
+        KEYTURN,
+        *("hosts", "--url", shop.service.address),
+        KEYTURN_TOKEN=shop.token("dora"),
+        NO_COLOR="1",
+    ) as terminal:
+        assert terminal.ended() == 0
+    assert "LAST CONTACT" in terminal.said
+    assert "\x1b[" not in terminal.said
+
+
+def test_errors_are_json_with_the_exit_status_when_json_is_wanted(shop: Shop):
+    for words, status in ((("run", "999"), 3), (("runs", "--limit", "x"), 2), (("aprove",), 2)):
+        result = shop.type("dora", *words, "--json")
+        error = json.loads(result.stderr)
+        assert (result.exit_code, error["status"], result.stdout) == (status, status, "")
+        assert error["error"]
+
+
+def test_approval_of_what_cannot_be_undone_is_confirmed_in_a_terminal(shop: Shop):
+    keyturn = shop.service.keyturn
+    with keyturn.database.transaction() as tx:
+        asked = sample_runs.asked(tx)
+        step = replace(sample_runs.clear_step(), undo=None, no_undo_reason="it is gone")
+        plan = sample_runs.a_proposal(
+            asked, step, policy_version=keyturn.policies.get_policy().version
+        )
+        run = sample_runs.waiting(tx, asked, plan)
+    approve = ("approve", str(run.id), run.short_digest)
+    with shop.at_a_terminal("olga", *approve) as terminal:
+        assert terminal.shows("cannot be undone: it is gone")
+        assert terminal.shows(f"Approve plan {run.short_digest}? [y/N]")
+        terminal.press("n\n")
+        assert terminal.ended() == 1
+    assert shop.told("olga", "run", str(run.id))["state"] == "pending"
+    with shop.at_a_terminal("olga", *approve, "--yes", "--wait", "0") as terminal:
+        terminal.ended()
+    assert shop.told("olga", "run", str(run.id))["approved_by"] == ["olga"]
+
+
+def test_emergency_commands_name_the_page_and_record_the_review(shop: Shop):
+    with shop.service.keyturn.database.transaction() as tx:
+        run = sample_runs.waiting(tx, sample_runs.asked(tx))
+        break_glass.request_break_glass(tx, run=run.id, person="adam", reason="the shop is down")
+        break_glass.activate_break_glass(tx, run.id, until=tx.now, factor="f")
+    pending = shop.type("olga", "pending").stdout
+    assert f"{run.id}  review     adam used break-glass: the shop is down" in pending
+    shown = shop.type("olga", "break-glass", str(run.id))
+    assert (shown.exit_code, f"open {shop.service.address}/runs/{run.id}" in shown.stderr) == (
+        4,
+        True,
+    )
+    findings = ("--findings", "it was down, and this was right")
+    assert shop.type("olga", "review", str(run.id), *findings).exit_code == 0
+    assert "adam used break-glass" not in shop.type("olga", "pending").stdout
+
+
+def test_counter_proposal_shows_both_values_and_how_to_answer(shop: Shop):
+    with shop.service.keyturn.database.transaction() as tx:
+        run = sample_runs.waiting(tx, sample_runs.asked(tx))
+    # The company has no keys: the host cannot be read for the other plan.
+    new = shop.told("olga", "counter", str(run.id), "address=203.0.113.10", "--wait", "30")
+    assert (new["proposal_for"], new["values"]["address"]) == (run.id, "203.0.113.10")
+    twice = shop.type("olga", "counter", str(run.id), "address")
+    assert (twice.exit_code, "FIELD=VALUE" in twice.stderr) == (2, True)
+    proposal = {
+        "run": {"id": 13, "proposal_for": 12, "digest": "1234567890abc"},
+        "proposed_by": "olga",
+        "reason": "ours",
+        "changes": [{"field": "address", "requested": "192.0.2.1", "proposed": "192.0.2.2"}],
+    }
+    assert [*format_counter_proposal(proposal)] == [
+        "    13  proposed   by olga for run 12: ours",
+        "        address: 192.0.2.1 → 192.0.2.2",
+        "        keyturn accept 13 1234567890, or keyturn withdraw 13",
+    ]
+    with shop.service.keyturn.database.transaction() as tx:
+        plan = sample_runs.planned(tx)
+    submit = f"keyturn submit {plan.id} {plan.short_digest}, or keyturn withdraw {plan.id}"
+    assert submit in shop.type("dora", "pending").stdout
+    assert shop.type("dora", "withdraw", str(plan.id)).exit_code == 0
+    assert shop.type("dora", "accept", str(run.id), "0" * 10).exit_code == 1
+
+
 def test_what_is_to_come_and_what_is_kept_is_listed(shop: Shop):
     assert len(shop.told("dora", "calendar", "--days", "3")["days"]) == 3
     nothing = shop.type("dora", "calendar", "--days", "1")
@@ -527,11 +667,14 @@ def test_a_freeze_is_told_to_whoever_asks_while_it_holds(shop: Shop):
     times = 'from: "2000-01-01 00:00", until: "2200-01-01 00:00"'
     freezes.write_text(f"freezes:\n  - {{name: the sale, areas: [edge], {times}}}\n")
     try:
+        listed = shop.type("dora", "freeze", "list").stdout
         asked = shop.type(
             "dora", "request", "abusers", "mark", "lb1", "203.0.113.9", "--wait", "0"
         )
         looked = shop.type("dora", "request", "abusers", "show", "lb1", "--wait", "0")
     finally:
         freezes.write_text(before)
+    assert listed.startswith("active  2000-01-01 00:00Z  2200-01-01 00:00Z  the sale")
+    assert shop.type("dora", "freeze", "list").stderr == "No freezes.\n"
     assert asked.stderr.startswith("on hold after approval: the edge is frozen until 2200-01-01")
     assert "frozen" not in looked.stderr

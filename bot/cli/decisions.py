@@ -1,0 +1,187 @@
+"""`keyturn approve`, `deny`, `counter`, `accept`, `withdraw`, `review` and `break-glass`."""
+
+import secrets
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from bot.cli.client import ServiceClient, build_path, escape_for_terminal, pass_service
+from bot.cli.context import NOT_UNDERSTOOD, REFUSED, exit_with_error
+from bot.cli.formatting import format_run_details, list_irreversible_steps
+from bot.cli.options import json_option, reason_option
+from bot.cli.runs import (
+    NUMBER_ARGUMENT,
+    SHORT_WAIT_OPTION,
+    print_run,
+    wait_and_print_run,
+    warn_of_irreversible_steps,
+)
+
+
+@click.command("approve")
+@NUMBER_ARGUMENT
+@click.argument("digest", default="")
+@reason_option()
+@click.option("--yes", is_flag=True, help="Do not ask about steps that cannot be undone.")
+@SHORT_WAIT_OPTION
+@json_option
+@pass_service
+def approve_run(
+    service: ServiceClient,
+    *,
+    number: int,
+    digest: str,
+    reason: str,
+    yes: bool,
+    seconds: float | None,
+    as_json: bool,
+) -> None:
+    """Approve the plan DIGEST of run NUMBER. Without DIGEST, show the plan and confirm.
+
+    A terminal asks for confirmation too if a step cannot be undone, unless you say --yes.
+
+    For example: keyturn approve 12 1234567890
+    """
+    run = service.get(build_path("runs", number))
+    if not digest:
+        digest = _confirm_shown_plan(run, "approve")
+    elif sys.stdin.isatty() and not yes and list_irreversible_steps(run):
+        warn_of_irreversible_steps(run)
+        click.confirm(f"Approve plan {digest}?", abort=True, err=True)
+    service.post(build_path("runs", number, "approve"), {"digest": digest, "reason": reason})
+    wait_and_print_run(service, number, wait_seconds=seconds, as_json=as_json)
+
+
+@click.command("deny")
+@NUMBER_ARGUMENT
+@reason_option("Reason, shown to the requester.", required=True)
+@json_option
+@pass_service
+def deny_run(service: ServiceClient, *, number: int, reason: str, as_json: bool) -> None:
+    """Deny run NUMBER. One denial ends it.
+
+    For example: keyturn deny 12 --reason "not during the sale"
+    """
+    run = service.post(build_path("runs", number, "deny"), {"reason": reason})
+    print_run(run, as_json=as_json)
+
+
+@click.command("withdraw")
+@NUMBER_ARGUMENT
+@json_option
+@pass_service
+def withdraw_run(service: ServiceClient, *, number: int, as_json: bool) -> None:
+    """Withdraw your own request, before its first step is sent.
+
+    For example: keyturn withdraw 12
+    """
+    print_run(service.post(build_path("runs", number, "withdraw")), as_json=as_json)
+
+
+@click.command("counter")
+@NUMBER_ARGUMENT
+@click.argument("values", nargs=-1, required=True, metavar="FIELD=VALUE…")
+@reason_option("Reason, shown to the requester.")
+@SHORT_WAIT_OPTION
+@json_option
+@pass_service
+def propose_values(
+    service: ServiceClient,
+    *,
+    number: int,
+    values: tuple[str, ...],
+    reason: str,
+    seconds: float | None,
+    as_json: bool,
+) -> None:
+    """Propose other values for run NUMBER, which its requester accepts or withdraws.
+
+    Fields that you do not name keep their values. You cannot approve what you propose.
+
+    For example: keyturn counter 12 address=203.0.113.10 --reason "the other address is ours"
+    """
+    changed = dict(value.split("=", 1) for value in values if "=" in value)
+    if len(changed) < len(values):
+        raise click.UsageError("give each value once, as FIELD=VALUE")
+    body = {"values": changed, "reason": reason}
+    path = build_path("runs", number, "counter")
+    run = service.post(path, body, idempotency_key=secrets.token_hex(16))
+    wait_and_print_run(service, run["id"], wait_seconds=seconds, as_json=as_json)
+
+
+@click.command("accept")
+@NUMBER_ARGUMENT
+@click.argument("digest", default="")
+@SHORT_WAIT_OPTION
+@json_option
+@pass_service
+def accept_proposal(
+    service: ServiceClient, *, number: int, digest: str, seconds: float | None, as_json: bool
+) -> None:
+    """Accept the counter-proposal NUMBER for your request, which then needs approval.
+
+    Without DIGEST, show its plan and confirm. To decline it: keyturn withdraw NUMBER.
+
+    For example: keyturn accept 13 1234567890
+    """
+    run = service.get(build_path("runs", number))
+    digest = digest or _confirm_shown_plan(run, "accept")
+    service.post(build_path("runs", number, "accept"), {"digest": digest})
+    wait_and_print_run(service, number, wait_seconds=seconds, as_json=as_json)
+
+
+@click.command("review")
+@NUMBER_ARGUMENT
+@click.option("--findings", required=True, help="Whether emergency and change were justified.")
+@json_option
+@pass_service
+def review_run(service: ServiceClient, *, number: int, findings: str, as_json: bool) -> None:
+    """Review run NUMBER, which bypassed its approvals by break-glass.
+
+    The people who could have approved it may review it, except the person who used break-glass.
+
+    For example: keyturn review 12 --findings "the shop was down, and the change was right"
+    """
+    run = service.post(build_path("runs", number, "review"), {"findings": findings})
+    print_run(run, as_json=as_json)
+
+
+@click.command("break-glass")
+@NUMBER_ARGUMENT
+@json_option
+@pass_service
+def explain_break_glass(service: ServiceClient, *, number: int, as_json: bool) -> None:
+    """Show run NUMBER and the page on which break-glass starts it without approvals.
+
+    Break-glass needs your second factor, which only the web page can check. Exits with 4.
+
+    For example: keyturn break-glass 12
+    """
+    run = service.get(build_path("runs", number))
+    print_run(run, as_json=as_json)
+    exit_with_error(f"break-glass needs your second factor: open {run['page']}", REFUSED)
+
+
+COMMANDS = (
+    approve_run,
+    deny_run,
+    propose_values,
+    accept_proposal,
+    withdraw_run,
+    review_run,
+    explain_break_glass,
+)
+
+
+def _confirm_shown_plan(run: Mapping[str, Any], action: str) -> str:
+    """Show a plan, have it confirmed, and return its digest; exit if nobody can confirm it."""
+    short_digest = run["digest"][:10]
+    if not run["digest"] or not sys.stdin.isatty():
+        command = f"keyturn {action} {run['id']} {short_digest}".strip()
+        exit_with_error(f"name the plan: {command}", NOT_UNDERSTOOD)
+    click.echo(escape_for_terminal(format_run_details(run)))
+    warn_of_irreversible_steps(run)
+    click.confirm(f"{action.capitalize()} plan {short_digest}?", abort=True, err=True)
+    return str(run["digest"])

@@ -1,0 +1,139 @@
+"""Times in the reader's zone, and tables and colours for people who look at a terminal."""
+
+import json
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+
+import click
+
+# Key of the click context under which the options --utc and --iso are kept.
+_TIME_STYLES = "bot.cli.times"
+# Up to this age, a terminal shows how long ago a time is.
+_RELATIVE_SECONDS = 24 * 3600
+_STATE_COLOURS: Mapping[str, str] = {
+    **dict.fromkeys(("succeeded", "no_changes", "reachable", "active"), "green"),
+    **dict.fromkeys(("needs attention", "pending", "planned", "counter_proposed"), "yellow"),
+    **dict.fromkeys(("failed", "unknown", "refused", "denied", "stale", "stopped"), "red"),
+    **dict.fromkeys(("unreachable", "host key mismatch"), "red"),
+    **dict.fromkeys(("planning", "queued", "starting", "running"), "cyan"),
+}
+
+
+def time_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add `--utc` and `--iso`, which apply to every time that a command prints or reads."""
+
+    def keep(context: click.Context, option: click.Parameter, value: bool) -> None:  # noqa: FBT001 - as click calls it
+        if value:
+            context.meta[_TIME_STYLES] = get_time_styles() | {option.name}
+
+    for name, help_text in (("--iso", "Times as in ISO 8601."), ("--utc", "Times in UTC.")):
+        command = click.option(
+            name, is_flag=True, expose_value=False, callback=keep, help=help_text
+        )(command)
+    return command
+
+
+def get_time_styles() -> frozenset[str]:
+    """Return which of `utc` and `iso` the reader wants."""
+    context = click.get_current_context(silent=True)
+    return frozenset(context.meta.get(_TIME_STYLES, ())) if context else frozenset()
+
+
+def get_zone_name() -> str:
+    """Return the reader's time zone, as the parsers of bot.model.times take it."""
+    from bot.model.times import is_time_zone
+
+    if "utc" in get_time_styles():
+        return "UTC"
+    name = os.environ.get("TZ", "").removeprefix(":")
+    name = name or os.path.realpath("/etc/localtime").partition("/zoneinfo/")[2]
+    return name if name and is_time_zone(name) else f"{datetime.now().astimezone():%z}"
+
+
+def format_time(iso_time: str, *, with_seconds: bool = False) -> str:
+    """Return a time of a response as text, in the reader's zone.
+
+    A terminal shows `3 min ago`, or `2026-03-01 14:30`; a pipe gets `2026-03-01 14:30+01:00`.
+    """
+    styles = get_time_styles()
+    at = datetime.fromisoformat(iso_time)
+    local = at.astimezone(UTC if "utc" in styles else None)
+    if "iso" in styles:
+        return local.isoformat(timespec="seconds").replace("+00:00", "Z")
+    seconds = (datetime.now(UTC) - at).total_seconds()
+    is_terminal = sys.stdout.isatty() and not styles
+    if is_terminal and not with_seconds and abs(seconds) < _RELATIVE_SECONDS:
+        return _format_relative(seconds)
+    text = local.isoformat(" ", "seconds" if with_seconds else "minutes")
+    return text[: 19 if with_seconds else 16] if is_terminal else text.replace("+00:00", "Z")
+
+
+def print_table(
+    data: object,
+    headings: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    as_json: bool,
+    empty_message: str,
+) -> None:
+    """Print data as JSON, or rows in columns: with headings and colours in a terminal only.
+
+    Args:
+        headings: `STATE` and `STATUS` name the columns that have colours.
+        empty_message: For standard error, if there are no rows.
+    """
+    if as_json:
+        click.echo(json.dumps(data, ensure_ascii=False))
+        return
+    from bot.model.text import escape_to_one_line
+
+    if not rows:
+        click.echo(empty_message, err=True)
+        return
+    cells = [[escape_to_one_line(cell) for cell in row] for row in rows]
+    shown = [[*headings], *cells] if sys.stdout.isatty() else cells
+    widths = [max(len(row[n]) for row in shown) for n in range(len(headings))]
+    for row in shown:
+        is_heading = row is shown[0] and row == [*headings]
+        padded = [
+            cell.rjust(width) if cells[0][n].isdecimal() and n == 0 else cell.ljust(width)
+            for n, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        padded[-1] = padded[-1].rstrip()
+        if is_heading:
+            padded = [click.style(cell, bold=True) for cell in padded]
+        for n, heading in enumerate(headings):
+            if heading in {"STATE", "STATUS"} and not is_heading:
+                padded[n] = style_state(padded[n])
+        click.echo("  ".join(padded))
+
+
+def style_state(text: str) -> str:
+    """Return the text in the colour of the state that it is."""
+    return click.style(text, fg=_STATE_COLOURS.get(text.strip()))
+
+
+def style_run(text: str, state: str) -> str:
+    """Return the text of a run with its title and its state in colour."""
+    title, newline, rest = text.partition("\n")
+    return click.style(title, bold=True) + newline + rest.replace(state, style_state(state), 1)
+
+
+def is_quiet() -> bool:
+    """Return whether the environment asks for no colours: https://no-color.org."""
+    return bool(os.environ.get("NO_COLOR"))
+
+
+def _format_relative(seconds: float) -> str:
+    """Return `3 min ago` or `in 2 h`.
+
+    Args:
+        seconds: Negative for a time to come.
+    """
+    age = abs(seconds)
+    units = ((3600, "h"), (60, "min"), (1, "s"))
+    size, unit = next((each for each in units if age >= 1.5 * each[0]), units[-1])
+    text = f"{age / size:.0f} {unit}"
+    return f"{text} ago" if seconds >= 0 else f"in {text}"
