@@ -176,7 +176,7 @@ COMMANDS = (
 
 
 def _confirm_shown_plan(run: Mapping[str, Any], action: str) -> str:
-    """Show a plan, have it confirmed, and return its digest; exit if nobody can confirm it."""
+    """Show a plan, have it confirmed, and return its digest; exit without a terminal."""
     short_digest = run["digest"][:10]
     if not run["digest"] or not sys.stdin.isatty():
         command = f"keyturn {action} {run['id']} {short_digest}".strip()

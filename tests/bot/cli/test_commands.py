@@ -16,11 +16,13 @@ FILES = "files"
 
 # Every command. Of those that change what Keyturn knows, the kind of their entry.
 COMMANDS = {
+    "accept": SERVICE,
     "again": SERVICE,
     "approve": SERVICE,
     "request": SERVICE,
     "backup": "backed up",
     "ban": "banned",
+    "break-glass": SERVICE,
     "calendar": SERVICE,
     "changed": SERVICE,
     "changelog acknowledge": "loss acknowledged",
@@ -31,6 +33,7 @@ COMMANDS = {
     "changelog verify": LOOKS,
     "compare": SERVICE,
     "completion": LOOKS,
+    "counter": SERVICE,
     "db check": LOOKS,
     "db copy": "database moved",
     "db grants": LOOKS,
@@ -42,6 +45,8 @@ COMMANDS = {
     "doctor": LOOKS,
     "factors forget": "all factors removed",
     "factors list": LOOKS,
+    "freeze list": SERVICE,
+    "grant": "grant created",
     "grants end": "grant revoked",
     "grants list": LOOKS,
     "webhooks": "deliveries retried",
@@ -60,6 +65,7 @@ COMMANDS = {
     "policy replay": LOOKS,
     "report waiting": SERVICE,
     "restore": "restored",
+    "review": SERVICE,
     "resume": "everything resumed",
     "run resolve": SERVICE,
     "run show": SERVICE,

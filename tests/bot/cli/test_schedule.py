@@ -39,7 +39,7 @@ def test_what_is_asked_here_waits_in_the_database_for_the_service(place: Path):
         assert (run.state, run.origin.source, run.requested_by) == ("planning", "cli", "stan")
         assert schedules.list_schedules(tx) == []
     database.close()
-    assert "No schedules." in schedule(place, "list").stdout
+    assert "No schedules." in schedule(place, "list").stderr
     assert json.loads(schedule(place, "list", "--json").stdout) == []
 
 
