@@ -534,6 +534,18 @@ def list_open_proposals(tx: Transaction, number: int) -> list[int]:
     return list(tx.sql.execute(query.order_by(column.id)).scalars())
 
 
+def list_unrequested(tx: Transaction, person: str) -> list[Run]:
+    """Return a person's plans and counter-proposals to their requests, while they are valid."""
+    column = tables.run.c
+    query = _select().where(
+        column.state.in_([State.COUNTER_PROPOSED.value, State.PLANNED.value]),
+        column.requested_by == person,
+        column.parent.is_(None),
+        column.expires_at > tx.now,
+    )
+    return filter_viewable(tx, tx.sql.execute(query.order_by(column.id)))
+
+
 def list_outdated_proposals(tx: Transaction) -> list[int]:
     """Return the open counter-proposals whose original request is no longer pending."""
     column, original = tables.run.c, tables.run.alias("original")

@@ -37,6 +37,7 @@ from bot.slack.blocks import (
 from bot.slack.client import MessageSender, get_error_code, get_retry_seconds
 from bot.slack.replies import COMMAND, FORM_ACTION
 from bot.slack.run_facts import SlackRunView, SlackRunViewBuilder
+from bot.slack.run_forms import DISCARD, REVIEW_PLAN
 from bot.slack.run_message import render_card
 
 # The value of the button that opens the choice of all runbooks.
@@ -70,6 +71,8 @@ class HomeContent:
     """Of the web pages, or ""."""
     pending: Sequence[SlackRunView]
     """Runs that need this person's approval."""
+    unrequested: Sequence[SlackRunView]
+    """The person's plans, and counter-proposals to the person's requests."""
     own_runs: Sequence[Run]
     """The person's requests, newest first."""
     running: Sequence[Run]
@@ -86,7 +89,8 @@ def render_home(content: HomeContent, *, with_time: bool = True) -> View:
         value=ANY_RUNBOOK,
         label="Request a check or a change",
     )
-    blocks = [actions("ask", request_button), *_render_pending(content)]
+    blocks = [actions("ask", request_button), *_render_unrequested(content)]
+    blocks += _render_pending(content)
     blocks += _render_section("Your requests", content.own_runs, content, "No requests yet.")
     blocks += _render_section("Running now", content.running, content, "Nothing is running.")
     blocks += _render_section("Recent changes", content.recent_changes, content, "No changes yet.")
@@ -101,6 +105,34 @@ def render_refusal(reason: str) -> View:
     return {"type": "home", "blocks": [rich_text(rich_text_section(text_element(reason)))]}
 
 
+def _render_unrequested(content: HomeContent) -> list[Block]:
+    """Render what waits for the person: counter-proposals with their plans, and own plans."""
+    if not content.unrequested:
+        return []
+    blocks = [header(f"Waiting for you · {len(content.unrequested)}")]
+    for run_view in content.unrequested[:_MAX_CARDS]:
+        run = run_view.run
+        if run.state is State.COUNTER_PROPOSED:
+            blocks += [*_render_card_blocks(run_view), _DIVIDER]
+            continue
+        value = f"{run.id}:{run.short_digest}"
+        review = button(
+            "Review plan", action=REVIEW_PLAN, value=value, label=f"Review plan {run.id}"
+        )
+        discard = button("Discard", action=DISCARD, value=value, label=f"Discard plan {run.id}")
+        blocks += [
+            rich_text(rich_text_section(*_render_run(run, content))),
+            actions(f"plan-{run.id}", review, discard),
+        ]
+    return blocks
+
+
+def _render_card_blocks(run_view: SlackRunView) -> list[Block]:
+    """Return the blocks of a card, with a smaller first line than in a channel."""
+    head, *rest = render_card(run_view).blocks
+    return [rich_text(rich_text_section(bold(str(head["text"]["text"])))), *rest]
+
+
 def _render_pending(content: HomeContent) -> list[Block]:
     pending = content.pending
     title = header(f"Needs your approval · {len(pending)}" if pending else "Needs your approval")
@@ -108,8 +140,7 @@ def _render_pending(content: HomeContent) -> list[Block]:
         return [title, context("No requests need your approval.")]
     blocks = [title]
     for run_view in pending[:_MAX_CARDS]:
-        head, *rest = render_card(run_view).blocks
-        blocks += [rich_text(rich_text_section(bold(str(head["text"]["text"])))), *rest, _DIVIDER]
+        blocks += [*_render_card_blocks(run_view), _DIVIDER]
     more = pending[_MAX_CARDS:]
     if more:
         blocks.append(
@@ -289,6 +320,10 @@ class HomeTabs:
             now=tx.now,
             person_names=self._view_builder.get_person_names(),
             base_url=self._view_builder.base_url,
+            unrequested=[
+                self._view_builder.build_slack_run_view(tx, run.id)
+                for run in runs.list_unrequested(tx, home.person)
+            ],
             pending=[run_view for run_view in pending if can_decide(run_view, home)],
             own_runs=[run for run in latest if run.requested_by == home.person],
             running=[

@@ -53,6 +53,15 @@ class DeclinedErasure:
 
 
 @dataclass(frozen=True)
+class ProposedValues:
+    """What an approver changed in a counter-proposal."""
+
+    changed_values: Mapping[str, str]
+    """By field: `http → www`."""
+    reason: str
+
+
+@dataclass(frozen=True)
 class SlackRunView:
     """One run as it is now."""
 
@@ -96,6 +105,8 @@ class SlackRunView:
     """What is approved, for a request for a schedule."""
     proposals: Sequence[int] = ()
     """The runs of its open counter-proposals."""
+    proposed_values: ProposedValues | None = None
+    """Of a counter-proposal that is not accepted yet."""
     now: int = 0
     """Microseconds by the database's clock."""
 
@@ -144,6 +155,7 @@ class SlackRunViewBuilder:
             is_quiet=bool(run.origin.schedule_id) and not schedules.has_different_outcome(tx, run),
             schedule=view.schedule,
             proposals=view.proposals,
+            proposed_values=_get_proposed_values(tx, run),
             approvals_from=view.approvals_from,
             freeze_after_approval=". ".join(
                 filter(None, (view.freeze_after_approval, view.expiry_before_freeze_ends))
@@ -244,3 +256,13 @@ def _get_used_grant(view: RunView, names: Mapping[str, str]) -> UsedGrant | None
 def _format_log_reference(tx: Transaction, run_id: int) -> str:
     last = change_log.get_last_entry_of_run(tx, run_id)
     return f"log {last.seq} {last.hash[:12]}" if last else ""
+
+
+def _get_proposed_values(tx: Transaction, run: Run) -> ProposedValues | None:
+    if run.state is not State.COUNTER_PROPOSED or run.proposal_for is None:
+        return None
+    for entry in change_log.list_entries_of_run(tx, run.proposal_for):
+        facts = entry.facts
+        if entry.kind == "counter-proposed" and facts.get("proposal") == run.id:
+            return ProposedValues(facts["values"], facts.get("reason", ""))
+    return None

@@ -27,6 +27,7 @@ from bot.slack.blocks import (
     input_block,
     modal,
     plain_text,
+    quote,
     rich_text,
     rich_text_section,
     text_element,
@@ -151,6 +152,8 @@ def _get_submit_label(run: Run, *, max_length: int = 75) -> str:
 def _render_plan_blocks(run_view: SlackRunView) -> list[Block]:
     run = run_view.run
     blocks = [rich_text(rich_text_section(bold(run.title)))]
+    if run.reason:
+        blocks.append(rich_text(quote(run.reason)))
     if run.plan:
         blocks += render_plan(run.plan, ())
     blocks.append(rich_text(rich_text_section(bold(_describe_approvals(run_view)))))

@@ -40,7 +40,7 @@ from bot.slack.blocks import (
     user_mention,
 )
 from bot.slack.labels import TONE_EMOJI, build_run_label, format_run_line
-from bot.slack.run_facts import SlackRunView
+from bot.slack.run_facts import ProposedValues, SlackRunView
 from runbooks import Report, Table
 
 # Slack collapses long messages; a plan that is approved here must be visible here as a whole.
@@ -387,12 +387,28 @@ def _render_request(run_view: SlackRunView) -> list[Block]:
         blocks.append(rich_text(rich_text_section(bold(run.title))))
     if run.reason:
         blocks.append(rich_text(quote(run.reason)))
+    if run_view.proposed_values:
+        blocks.append(_render_proposed_values(run_view.proposed_values))
     if run_view.schedule:
         blocks.append(render_schedule(run_view.schedule))
     if run.plan and run.state is not State.NO_CHANGES:
         folded = run.state not in _STATES_WITH_COMMANDS
         blocks += render_plan(run.plan, run_view.step_records, folded=folded)
     return blocks
+
+
+def _render_proposed_values(proposed: ProposedValues) -> Block:
+    """Render what an approver changed in the request, and why."""
+    changes = [
+        [bold(f"{name}: "), code(shorten_text(change, 300))]
+        for name, change in proposed.changed_values.items()
+    ]
+    reason = [rich_text_section(bold("Reason: "), text_element(proposed.reason))]
+    return rich_text(
+        rich_text_section(bold("Changed values")),
+        bullet_list(*changes),
+        *(reason if proposed.reason else []),
+    )
 
 
 def _render_run_report(run: Run) -> list[Block]:

@@ -120,7 +120,7 @@ class Walk:
         workflow.run_due_follow_ups()
         await chat.settle()
         await self.say(f"undo {run.id} because SAID")
-        other = self._newest("toy insist lb2")
+        other = self._newest("toy insist lb2 *")
         await self.say(f"counter {other.id} what='SAID x' because SAID", "U0OLGA")
         await self.say(f"accept {other.id + 1} SAID")
         several = self._newest("toy echo lb*")

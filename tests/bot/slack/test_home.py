@@ -177,3 +177,27 @@ async def test_anything_can_be_asked_for_from_there(chat: Chat):
     assert form["callback_id"] == "chooser"
     # What is asked there is answered to that person alone.
     assert '"channel": "D0DORA"' in form["private_metadata"]
+
+
+async def test_a_counter_proposal_is_accepted_at_home(chat: Chat):
+    await chat.type("toy tune lb1 lamp dim because the cellar is dark")
+    await chat.type("counter 1 how=on because dim is not enough", "U0OLGA")
+    view = await look(chat, "U0DORA")
+    for told in ("Waiting for you · 1", "dim → on", "dim is not enough", "set lamp on"):
+        assert told in words(view)
+    assert {"accept", "withdraw"} <= set(buttons(view))
+    await click(chat, "accept", buttons(view)["accept"]["value"], "U0DORA")
+    assert chat.run(2).state is State.PENDING
+    assert chat.run(1).state is State.SUPERSEDED
+
+
+async def test_a_plan_is_reviewed_and_discarded_at_home(chat: Chat):
+    await chat.type("plan toy set lb1 lamp on")
+    view = await look(chat, "U0DORA")
+    assert "Planned: toy set lb1 lamp on" in " ".join(words(view).split())
+    await click(chat, "review-plan", buttons(view)["review-plan"]["value"], "U0DORA")
+    [form] = [one for one in chat.slack.views.values() if one["type"] == "modal"]
+    assert form["submit"]["text"] == "Request approval"
+    await click(chat, "discard", buttons(view)["discard"]["value"], "U0DORA")
+    assert chat.run().state is State.WITHDRAWN
+    assert "Waiting for you" not in words(await look(chat, "U0OLGA"))

@@ -409,7 +409,9 @@ def test_what_formats_nothing_stays_as_it_is(said: str):
 def everything_said_of(story: SlackRunView) -> list[Message]:
     """Return its messages in channels, threads and direct ones, and the Home that lists it."""
     run = story.run
-    seen = HomeContent("dora", story.now, story.person_names, "", [story], [run], [run], [run], [])
+    seen = HomeContent(
+        "dora", story.now, story.person_names, "", [story], [story], [run], [run], [run], []
+    )
     said = [render_card(story), render_decided(story), render_result(story)]
     said += build_reminders(story).values()
     return [*said, Message("", render_home(seen)["blocks"])]
