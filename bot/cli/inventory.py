@@ -9,12 +9,13 @@ from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from bot.cli.context import FAILED, NOT_FOUND, NOT_UNDERSTOOD, exit_with_error
+from bot.cli.context import FAILED, NOT_FOUND, NOT_UNDERSTOOD, REFUSED, exit_with_error
 from bot.cli.options import json_option
 
 if TYPE_CHECKING:
     from bot.hosts.imported_host import ImportedHosts
     from bot.hosts.inventory_writer import InventoryEntry
+    from bot.hosts.pending_hosts import PendingHost
     from connectors.inventory import Host
 
 # The host is still pending: a file could not be written, and its content was printed.
@@ -177,6 +178,11 @@ def _print_entries(entries: "Sequence[InventoryEntry]", *, as_json: bool) -> Non
 @click.option("--user", default="", help="Login name. Default: from inventory.yaml.")
 @click.option("--area", default="", help="Area of the host.")
 @click.option("--tags", default="", help="Tags, separated by commas: nfs,zfs.")
+@click.option(
+    "--alone",
+    is_flag=True,
+    help="Confirm it yourself by the fingerprint on its console, if its area has one owner.",
+)
 @json_option
 @click.pass_obj
 def enroll_host(
@@ -185,6 +191,7 @@ def enroll_host(
     name: str,
     address: str,
     tags: str,
+    alone: bool,
     as_json: bool,
     **fields: Any,
 ) -> None:
@@ -194,6 +201,9 @@ def enroll_host(
     enrolling.yaml, which has no effect until another person confirms the host. The entry is
     printed to standard output, everything else to standard error. Exit status 5 if enrolling.yaml
     cannot be written; then its content is printed too.
+
+    With --alone, for an evaluation: type the fingerprint that the console of the host shows. The
+    entry goes into inventory.yaml, and says that one person confirmed it.
 
     For example: keyturn inventory enroll web2 web2.example.com --area web --tags nginx
     """
@@ -226,6 +236,9 @@ def enroll_host(
             entry=entry.fields,
         )
         directory = get_policy_directory()
+        if alone:
+            _add_host_alone(directory, name, pending_host)
+            return
         waiting = {**pending_hosts.list_pending_hosts(directory), name: pending_host}
         try:
             pending_hosts.store_pending_hosts(directory, waiting)
@@ -238,6 +251,39 @@ def enroll_host(
                 EXIT_NOT_WRITTEN,
             )
     click.echo(enrolment.describe_second_step(host), err=True)
+
+
+def _add_host_alone(directory: Path, name: str, pending_host: "PendingHost") -> None:
+    """Add a host that the person who enrols it confirms too, and record that."""
+    from bot.audit import change_log
+    from bot.cli.environment import ENVIRONMENT
+    from bot.hosts import enrolment, pending_hosts
+    from bot.policy.loader import load_policy
+
+    area = load_policy(directory).organisation.areas[str(pending_host.entry["area"])]
+    if len(area.owners) > 1:
+        exit_with_error(
+            f"{area.title} has {len(area.owners)} owners ({', '.join(area.owners)}): enroll "
+            f"{name} without --alone, so that another person confirms it",
+            REFUSED,
+        )
+    typed = click.prompt(f"Fingerprint that the console of {name} shows", err=True)
+    host = enrolment.get_confirmable_host(
+        name, pending_host, fingerprint=enrolment.find_fingerprint(typed), confirmed_by=None
+    )
+    user = pending_host.requested_by
+    text = pending_hosts.add_host_to_inventory_text(directory, name, pending_host, user)
+    if ENVIRONMENT.has_database():
+        with ENVIRONMENT.open_database() as database, database.transaction() as tx:
+            change_log.append_entry(
+                tx,
+                "host enrolled alone",
+                host=name,
+                fingerprint=host.fingerprint,
+                login=user.login,
+            )
+    pending_hosts.write_inventory(directory, text)
+    click.echo(f"{name} is in the inventory with the key {host.fingerprint}.", err=True)
 
 
 @inventory_commands.command("confirm")

@@ -117,9 +117,12 @@ here) and run, with their own login:
 
 
 def get_confirmable_host(
-    name: str, pending_host: PendingHost, *, fingerprint: str, confirmed_by: LocalUser
+    name: str, pending_host: PendingHost, *, fingerprint: str, confirmed_by: LocalUser | None
 ) -> Host:
     """Return the host if this person may confirm it with this fingerprint.
+
+    Args:
+        confirmed_by: None if one person may enrol hosts alone.
 
     Raises:
         HostNotConfirmedError: The person could be the requester, or the fingerprint differs.
@@ -128,7 +131,7 @@ def get_confirmable_host(
         host = Host.model_validate({**pending_host.entry, "name": name})
     except ValidationError as error:
         raise HostNotConfirmedError(describe_validation_error(error)) from None
-    if confirmed_by.is_same_person(pending_host.requested_by):
+    if confirmed_by and confirmed_by.is_same_person(pending_host.requested_by):
         raise HostNotConfirmedError(
             f"{pending_host.requested_by} requested {name}, and you ({confirmed_by}) could be the "
             "same person: a different person must confirm it, with their own login"

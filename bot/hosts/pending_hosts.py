@@ -135,6 +135,8 @@ def write_inventory(directory: Path, text: str) -> None:
 
 def describe_confirmation(pending_host: PendingHost, confirmed_by: LocalUser) -> str:
     """Return the comment above the entry of an added host."""
+    if confirmed_by == pending_host.requested_by:
+        return f"{pending_host.fingerprint}: requested and confirmed by {confirmed_by} alone"
     return (
         f"{pending_host.fingerprint}: requested by {pending_host.requested_by}, confirmed by "
         f"{confirmed_by}"

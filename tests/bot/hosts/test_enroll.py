@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
+from click.testing import CliRunner, Result
 from ruamel.yaml import YAML
 
+from bot.__main__ import main
 from bot.cli.inventory import PLATFORMS
 from bot.hosts import pending_hosts
 from bot.hosts.enrolment import (
@@ -26,7 +28,8 @@ from bot.policy.loader import load_policy
 from connectors.errors import UnreachableError
 from connectors.inventory import Inventory, Platform
 from connectors.ssh_transport import fetch_host_key
-from tests.cli_process import keyturn_at
+from tests.bot.installation import create_installation
+from tests.cli_process import keyturn, keyturn_at
 from tests.playground import company
 from tests.playground.device import ScriptedDevice
 from tests.playground.fleet import LoopbackFleet
@@ -92,6 +95,32 @@ def test_the_key_is_shown_with_the_entry_and_the_host_waits(policy: Path, sshd: 
     assert after.pop(policy / "enrolling.yaml")
     assert after == before
     assert sshd.accepted == 0
+
+
+@pytest.mark.real
+def test_one_person_enrolls_a_host_alone_in_an_area_with_one_owner(tmp_path: Path, sshd: Sshd):
+    with create_installation(tmp_path):
+        pass
+    policy = tmp_path / "policy"
+    environment = {"KEYTURN_POLICY": str(policy), "KEYTURN_DATA": str(tmp_path / "var")}
+
+    def enroll(area: str, typed: str) -> Result:
+        place = ("nas2", sshd.address, "--port", str(sshd.port))
+        words = ("inventory", "enroll", *place, "--area", area, "--alone")
+        return CliRunner(env=environment).invoke(main, words, input=f"{typed}\n")
+
+    read = _on_the_console(tmp_path, sshd.host_key)
+    two_owners = enroll("edge", read)
+    assert (two_owners.exit_code, "has 2 owners (olga, adam)" in two_owners.stderr) == (4, True)
+    other_key = enroll("storage", f"SHA256:{'A' * 43}")
+    assert (other_key.exit_code, "another machine intercepts" in other_key.stderr) == (1, True)
+    assert "nas2" not in load_policy(policy).inventory.hosts
+    alone = enroll("storage", read)
+    assert alone.exit_code == 0, alone.stderr
+    assert load_policy(policy).inventory["nas2"].host_key == sshd.host_key
+    assert " alone\n" in (policy / "inventory.yaml").read_text()
+    log = keyturn(tmp_path, "changelog", "show", "--kind", "host enrolled alone", "--json")
+    assert json.loads(log.stdout)["facts"]["fingerprint"] == find_fingerprint(read)
 
 
 @pytest.mark.real
