@@ -120,6 +120,7 @@ def home() -> View:
             a_story().person_names,
             "https://keyturn.example.com",
             [a_story(approvers=(Approver("Bob Net", "U0BOB"),))],
+            [states["counter_proposed"], states["planned"]],
             over[:3],
             going,
             over,
