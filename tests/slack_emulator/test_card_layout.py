@@ -16,6 +16,7 @@ from bot.slack.blocks import Message, View, actions, button
 from bot.slack.home import HomeContent, UpcomingSchedule, render_home
 from bot.slack.modals import RequestFormView, render_form
 from bot.slack.run_facts import Approver, SlackRunView
+from bot.slack.run_forms import render_plan_message
 from bot.slack.run_message import render_card, render_result
 from connectors.command import Shell
 from runbooks import load_catalogue
@@ -105,6 +106,10 @@ def scenes() -> dict[str, list[Message]]:
         render_break_glass_alert(in_an_emergency()),
         render_card(in_an_emergency()),
     ]
+    planned = every_story()["planned"]
+    never = a_proposal(a_step(undo=None, no_undo_reason="HAProxy forgets every entry of http"))
+    irreversible = replace(planned, run=a_run(State.PLANNED, proposal=never))
+    drawn["plans"] = [render_plan_message(planned), render_plan_message(irreversible)]
     drawn["the end"] = [render_result(said_much())]
     return drawn
 
@@ -169,7 +174,7 @@ async def _fill_in(page: Page, made: Showcase) -> None:
         channel="C0OPS", text="A form", blocks=[actions("open", click)]
     )
     await page.get_by_role("button", name="Fill in").click()
-    await page.locator("#modal").get_by_role("button", name="Request", exact=True).click()
+    await page.locator("#modal").get_by_role("button", name="Plan", exact=True).click()
     await expect(page.get_by_role("alert").first).to_be_visible()
 
 

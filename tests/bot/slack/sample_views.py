@@ -5,7 +5,7 @@ from typing import Any
 
 from bot.model.plan import PlannedStep, ResolvedPlan
 from bot.model.run import Decision, RequestOrigin, Run, State, StepRecord, StepState
-from bot.slack.run_facts import Approver, SlackRunView
+from bot.slack.run_facts import Approver, ProposedValues, SlackRunView
 from connectors.command import Shell
 from runbooks import Report, Table
 
@@ -142,7 +142,7 @@ def every_story() -> dict[str, SlackRunView]:
         S.EXPIRED: (a_run(S.EXPIRED, summary="Nobody decided in time", **ended), {}),
         S.COUNTER_PROPOSED: (
             replace(a_run(S.COUNTER_PROPOSED), editors=("olga",), proposal_for=11),
-            {},
+            {"proposed_values": ProposedValues({"table": "http → www"}, "only www is attacked")},
         ),
         S.SUPERSEDED: (a_run(S.SUPERSEDED, summary="Superseded by run 13", **ended), {}),
         S.WITHDRAWN: (a_run(S.WITHDRAWN, summary="Withdrawn by the requester", **ended), {}),
