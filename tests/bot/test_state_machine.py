@@ -57,6 +57,7 @@ STEPS = 25 if CHAOS else 10
 OWNERS = frozenset({"olga", "adam"})
 PEOPLE = ("dora", "olga", "adam", "stan")
 HOSTS = ("lb1", "lb2")
+EXPIRING = {State.PLANNED, State.COUNTER_PROPOSED, State.PENDING, State.QUEUED}
 # What a person hears who comes too late, or may not: never a fault.
 NOES = (NotAllowed, TooLate, InvalidRequestError, ConcurrentUpdateError, IllegalTransitionError)
 
@@ -68,6 +69,7 @@ HINDRANCES = (
     *("another hand", "nudge"),
 )
 nth = st.integers(min_value=0, max_value=3)
+sometimes = st.integers(min_value=0, max_value=4).map(lambda n: n == 4)
 
 
 class PowerCut(BaseException):
@@ -89,11 +91,13 @@ def _interrupt() -> None:
 @dataclass
 class Model:
     """What the outside world knows. keys: (run, person, digest). ended: runs that a person ended,
-    or whose time is up. accepted: counter-proposals that their requester accepted."""
+    or whose time is up. accepted: counter-proposals that their requester accepted. plans: what
+    was planned only, and not requested since."""
 
     keys: set[tuple[int, str, str]] = field(default_factory=set[tuple[int, str, str]])
     ended: set[int] = field(default_factory=set[int])
     accepted: set[int] = field(default_factory=set[int])
+    plans: set[int] = field(default_factory=set[int])
     gone: set[str] = field(default_factory=set[str])
     banned: set[str] = field(default_factory=set[str])
     halted: bool = False
@@ -110,6 +114,7 @@ class Model:
         assert not self.halted, "everything is stopped"
         assert not {run.id, whole.id} & self.ended, "somebody ended it"
         assert whole.proposal_for is None or whole.id in self.accepted, "nobody accepted it"
+        assert whole.id not in self.plans, "only its plan was wanted"
         assert whole.requested_by not in away, "its asker is gone"
         assert not (self.frozen and n == 1), "changes are frozen"
         assert whole.plan is not None
@@ -236,8 +241,8 @@ class World(RuleBasedStateMachine):
 
     # What people ask for and approve
 
-    @rule(person=people, host=hosts, which=st.integers(0, 5))
-    def ask(self, person: str, host: str, which: int) -> None:
+    @rule(person=people, host=hosts, which=st.integers(0, 5), plan_only=sometimes)
+    def ask(self, person: str, host: str, which: int, plan_only: bool = False) -> None:
         runbooks: list[AnyRunbook] = [
             SetSwitch(host=host, name="lamp", value="on"),
             SetSwitch(host=host, name="fan", value="off"),
@@ -248,11 +253,41 @@ class World(RuleBasedStateMachine):
         many = [SetSwitch(host=host, name="lamp", value="on") for host in HOSTS]
         with suppress(*NOES):
             if which < len(runbooks):
-                self.workflow.request_run(runbooks[which], person=person, origin=WEB)
-            else:
-                self.workflow.request_fanout_run(
-                    many, host_pattern="lb*", person=person, origin=WEB
+                run = self.workflow.request_run(
+                    runbooks[which], person=person, origin=WEB, plan_only=plan_only
                 )
+            else:
+                run = self.workflow.request_fanout_run(
+                    many, host_pattern="lb*", person=person, origin=WEB, plan_only=plan_only
+                )
+            if plan_only:
+                self.model.plans.add(run.id)
+
+    @precondition(lambda self: "planned" in self.states)
+    @rule(n=nth, right=st.booleans())
+    def request_plan(self, n: int, right: bool) -> None:
+        run = self._pick(n, {State.PLANNED})
+        if run is None:
+            return
+        person = run.requested_by if right else "stan"
+        with suppress(*NOES):
+            self.workflow.request_plan(run.id, person=person, digest=run.digest)
+            assert person == run.requested_by
+            self.model.plans.discard(run.id)
+
+    @precondition(lambda self: self.states & {"planned", "stale", "expired", "pending"})
+    @rule(n=nth)
+    def replan(self, n: int) -> None:
+        run = self._pick(n, {State.PLANNED, State.STALE, State.EXPIRED, State.PENDING})
+        if run is None:
+            return
+        with suppress(*NOES):
+            new = self.workflow.replan_run(run.id, person=run.requested_by, origin=WEB)
+            if run.plan_only:
+                self.model.plans.add(new.id)
+            with self.database.reading() as tx:
+                if runs.get_run(tx, run.id).state is State.SUPERSEDED:
+                    self.model.ended.add(run.id)
 
     @precondition(lambda self: "pending" in self.states)
     @rule(person=people, n=nth, right=st.booleans())
@@ -356,12 +391,12 @@ class World(RuleBasedStateMachine):
             self.model.banned.add(who)
 
     def _expire(self, n: int) -> None:
-        run = self._pick(n, {State.COUNTER_PROPOSED, State.PENDING, State.QUEUED})
+        run = self._pick(n, EXPIRING)
         if run is None:
             return
         with self.database.transaction() as tx:
             for each in [runs.get_run(tx, run.id), *runs.list_children(tx, run.id)]:
-                if each.state in {State.COUNTER_PROPOSED, State.PENDING, State.QUEUED}:
+                if each.state in EXPIRING:
                     runs.amend_run(tx, each, expires_at=tx.now)
         self.model.ended.add(run.id)
         self.workflow.expire_runs()
@@ -396,7 +431,7 @@ class World(RuleBasedStateMachine):
 
     # Work
 
-    @precondition(lambda self: self.queue.waiting)
+    @precondition(lambda self: self.queue.enqueued)
     @rule(n=nth, again=st.booleans())
     def work_on_one(self, n: int, again: bool) -> None:
         number = self.queue.enqueued[n % len(self.queue.enqueued)]
@@ -405,7 +440,7 @@ class World(RuleBasedStateMachine):
         with self._alive():
             self.workflow.advance_run(number)
 
-    @precondition(lambda self: self.queue.waiting)
+    @precondition(lambda self: self.queue.enqueued)
     @rule()
     def work(self) -> None:
         with self._alive():
@@ -491,6 +526,7 @@ class World(RuleBasedStateMachine):
     def _end(self, n: int, how: Callable[[Run], object]) -> None:
         moving = {
             State.PLANNING,
+            State.PLANNED,
             State.COUNTER_PROPOSED,
             State.PENDING,
             State.QUEUED,
@@ -525,18 +561,26 @@ def _kinds(tx: Transaction) -> dict[int, list[str]]:
 
 
 _run = tables.run.c
-_STANDINGS = select(_run.id, _run.state, _run.parent, _run.hosts, _run.proposal_for)
+_STANDINGS = select(
+    _run.id, _run.state, _run.parent, _run.hosts, _run.proposal_for, _run.replan_of
+)
 _ENDS = frozenset(state.value for state in ENDED_STATES)
-_SAYS = {"pending": "planned", "queued": "planned", "starting": "claimed", "running": "started"}
+_SAYS = {
+    "planned": "planned",
+    "pending": "planned",
+    "queued": "planned",
+    "starting": "claimed",
+    "running": "started",
+}
 
 
-_Standing = Row[int, str, int | None, str, int | None]
+_Standing = Row[int, str, int | None, str, int | None, int | None]
 
 
 def _check_proposal(
     row: _Standing, found: Mapping[int, _Standing], told: Mapping[int, Sequence[str]]
 ) -> None:
-    """Check that a request is replaced exactly when one proposal for it was accepted."""
+    """Check that only a newer plan, or a proposal that was accepted, replaces a request."""
     proposals = [each for each in found.values() if each.proposal_for == row.id]
     accepted = [
         each
@@ -546,7 +590,8 @@ def _check_proposal(
     replaced = [each for each in proposals if "accepted" in told.get(each.id, [])]
     assert len(accepted) <= 1, "two proposals for one request were accepted"
     assert not accepted or row.state == "superseded", f"accepted, and the original is {row.state}"
-    assert row.state != "superseded" or replaced, "replaced, and no proposal was accepted"
+    replaced += [each for each in found.values() if each.replan_of == row.id]
+    assert row.state != "superseded" or replaced, "replaced, and nothing took its place"
 
 
 def _check_told(row: _Standing, kinds: Sequence[str]) -> None:
@@ -608,7 +653,7 @@ def test_with_a_guard_removed_such_a_packet_is_found(
     for where, guard, instead in guards:
         monkeypatch.setattr(where, guard, instead)
     with pytest.raises((_Found, BaseExceptionGroup)) as found:
-        _go(0, 100)
+        _go(0, 400)
     assert _found(found.value), found.value
 
 
