@@ -116,6 +116,10 @@ def scenes() -> dict[str, list[Message]]:
 
 def home() -> View:
     states = every_story()
+    unrequested = [
+        replace(states[name], run=replace(states[name].run, id=number))
+        for number, name in ((13, "counter_proposed"), (14, "planned"))
+    ]
     going = [states["running"].run, several_hosts().run]
     over = [states[name].run for name in ("succeeded", "failed", "denied", "expired", "stale")]
     return render_home(
@@ -125,7 +129,7 @@ def home() -> View:
             a_story().person_names,
             "https://keyturn.example.com",
             [a_story(approvers=(Approver("Bob Net", "U0BOB"),))],
-            [states["counter_proposed"], states["planned"]],
+            unrequested,
             over[:3],
             going,
             over,
