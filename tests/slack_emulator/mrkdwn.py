@@ -59,6 +59,7 @@ EMOJI: Mapping[str, str] = {
     "page_facing_up": "📄",
     "mag": "🔍",
     "speech_balloon": "💬",
+    "memo": "📝",
     "stopwatch": "⏱️",
     "octagonal_sign": "🛑",
 }
