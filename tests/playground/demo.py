@@ -21,7 +21,7 @@ from bot.audit.change_log import Entry
 from bot.audit.formats import to_datetime
 from bot.model.text import escape_control
 from connectors.command import Shell
-from tests.playground import company
+from tests.playground import company, past
 from tests.playground.fleet import WITH_SECOND_BALANCER, LoopbackFleet
 from tests.playground.service import Chat, Service
 
@@ -43,7 +43,7 @@ def main() -> int:
         company.found(directory / "policy")
         with (
             LoopbackFleet(directory / "policy", places=WITH_SECOND_BALANCER) as fleet,
-            Service(company.add_fault_tree(directory), port=_port()) as service,
+            _serve_with_past(company.add_fault_tree(directory)) as service,
         ):
             say(f"Ready in {time.monotonic() - began:.1f} s: {', '.join(fleet.hosts)} are real")
             say("OpenSSH servers on this machine, and lb1 runs a real HAProxy.\n")
@@ -56,6 +56,14 @@ def main() -> int:
     finally:
         shutil.rmtree(directory, ignore_errors=True)
     return 0 if went_well else 1
+
+
+def _serve_with_past(directory: Path) -> Service:
+    began = time.monotonic()
+    past.record_past(directory, now=round(time.time() * 1_000_000))
+    past.add_freeze(directory / "policy")
+    say(f"Recorded a history of 30 days in {time.monotonic() - began:.1f} s")
+    return Service(directory, port=_port())
 
 
 def _port() -> int:
@@ -72,7 +80,11 @@ def play(fleet: LoopbackFleet, service: Service) -> bool:
     say(_indented(_rows(haproxy.table("http"))))
 
     chat = Chat(service)
-    tail = threading.Thread(target=_print_entries, args=(service, done := threading.Event()))
+    with service.keyturn.database.reading() as tx:
+        before, _ = change_log.get_head(tx)
+    tail = threading.Thread(
+        target=_print_entries, args=(service, before, done := threading.Event())
+    )
     tail.start()
     try:
         command = f"/keyturn abusers clear lb1 {ABUSER} because a customer called"
@@ -81,7 +93,7 @@ def play(fleet: LoopbackFleet, service: Service) -> bool:
         label, (ts, where) = _until(lambda: _approval(chat), "waiting for the card")
         heading(f"Olga, an owner of the edge, reads the card and presses:  {label}")
         chat.press(PEOPLE["olga"], ts, where)
-        _until(lambda: _ended(service), "waiting for the end of the run")
+        _until(lambda: _ended(service, before), "waiting for the end of the run")
     finally:
         done.set()
         tail.join()
@@ -102,7 +114,8 @@ def _proven(fleet: LoopbackFleet, service: Service, blocked: int) -> bool:
 
 
 def stay(service: Service) -> None:
-    """Keep everything running until Ctrl-C."""
+    """Leave something to decide, say what to try, and keep everything running until Ctrl-C."""
+    past.request_open_runs(service.keyturn.workflow)
     heading("Look around")
     say(f"  Chat             {service.emulator.sign_in_link()}")
     say(f"  Change history   {service.address}/runs")
@@ -118,6 +131,10 @@ def stay(service: Service) -> None:
     say(f"    export KEYTURN_POLICY={settings.policy} KEYTURN_DATA={settings.data}")
     say("    .venv/bin/keyturn request abusers show lb1")
     say("    .venv/bin/keyturn tree draw balancers")
+    say("\nTry next")
+    say("  as olga or adam   approve, deny or answer with other values: the runs under Home")
+    say("  as dora           request the plan that is ready, or undo a run of the history")
+    say("  as stan           suspend the schedule, and look at the freeze in the calendar")
     say("\nIn the chat try  /keyturn help,  /keyturn abusers show lb1  or  /keyturn tree.")
     say("Ctrl-C ends the demo.")
     while True:
@@ -127,9 +144,8 @@ def stay(service: Service) -> None:
 # --- events, as they are committed ---
 
 
-def _print_entries(service: Service, done: threading.Event) -> None:
-    """Print each entry of the change log as it is committed."""
-    seen = 0
+def _print_entries(service: Service, seen: int, done: threading.Event) -> None:
+    """Print each entry of the change log after *seen* as it is committed."""
     while True:
         last_look = done.is_set()
         with service.keyturn.database.reading() as tx:
@@ -190,11 +206,11 @@ def _approval(chat: Chat) -> tuple[str, tuple[str, str]] | None:
     return next((item for item in buttons.items() if item[0].startswith("Approve")), None)
 
 
-def _ended(service: Service) -> bool:
+def _ended(service: Service, before: int) -> bool:
     with service.keyturn.database.reading() as tx:
         return any(
             entry.kind in {"succeeded", "failed", "unknown", "stale"}
-            for entry in change_log.list_newest_entries(tx)
+            for entry in change_log.list_entries_after(tx, before)
         )
 
 

@@ -1,0 +1,163 @@
+"""Thirty days of history for the demo, made by the workflow on the demo's own hosts.
+
+Only the clock is another one. Each run has the reason "demo".
+"""
+
+import sqlite3
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from sqlalchemy import event
+
+from bot.audit import verification
+from bot.db import migrations, outbox, runs
+from bot.db.database import Database, Transaction
+from bot.model import request_form, signing
+from bot.model.run import RequestOrigin, State
+from bot.model.schedule import parse_timing
+from bot.policy import PolicyDirectory
+from bot.service import Workflow
+from bot.workflow.context import WorkflowContext
+from connectors.fleet import Fleet
+from connectors.ssh_pool import SshPool
+from runbooks import AnyRunbook
+
+REASON = "demo"
+_DAYS = 30
+_DAY = 86_400 * 1_000_000
+_HOUR = 3_600 * 1_000_000
+# What is requested from day to day. Olga approves the changes, and denies each fifth.
+_REQUESTS = (
+    ("dora", "uptime check lb1"),
+    ("dora", "abusers mark lb1 203.0.113.{n}"),
+    ("stan", "uptime check nas1"),
+    ("dora", "abusers clear lb1 203.0.113.{n}"),
+    ("olga", "abusers show lb1"),
+    ("adam", "uptime check web1"),
+)
+
+
+class _PastDatabase(Database):
+    """A database with a clock that is set by hand."""
+
+    now = 0
+
+    def read_clock(self, connection: object) -> int:  # noqa: ARG002 - as the database calls it
+        self.now += 1000
+        return self.now
+
+
+@dataclass
+class _Queue:
+    """A dispatcher that starts nothing: the story advances each run itself."""
+
+    runs: list[int] = field(default_factory=list[int])
+
+    def enqueue_run(self, tx: Transaction, run_id: int, site: str) -> None:  # noqa: ARG002
+        tx.after_commit(lambda: self.runs.append(run_id))
+
+    enqueue_check = enqueue_run
+
+    def list_dispatched_runs(self, tx: Transaction) -> tuple[int, ...]:  # noqa: ARG002
+        return ()
+
+
+def record_past(directory: Path, *, now: int) -> None:
+    """Fill the database below *directory*.
+
+    Args:
+        now: When the history ends, in microseconds since 1970.
+    """
+    data = directory / "var"
+    data.mkdir(mode=0o700)
+    key = signing.load_signing_key(data / "changelog.key")
+    database = _PastDatabase(f"sqlite:///{data / 'keyturn.db'}", key)
+    # A demo that is interrupted begins again: its past need not survive a power failure.
+    event.listen(database.engine, "checkout", _skip_flushes)
+    database.now = now - _DAYS * _DAY
+    migrations.upgrade_schema(database)
+    with database.transaction() as tx:
+        verification.open_log(tx)
+    policies = PolicyDirectory(directory / "policy")
+    fleet = Fleet(policies.get_policy().inventory, SshPool(directory / "policy"))
+    queue = _Queue()
+    workflow = Workflow(WorkflowContext(database, policies, fleet, queue))
+    try:
+        _play_days(workflow, database, queue)
+        _mark_as_announced(database)
+    finally:
+        fleet.close()
+        database.close()
+
+
+def add_freeze(policy: Path) -> None:
+    """Add a freeze of the web servers for two days from tomorrow."""
+    begin, end = (datetime.now(UTC) + timedelta(days=days) for days in (1, 3))
+    (policy / "freezes.yaml").write_text(
+        "freezes:\n  - name: demo\n    areas: [web]\n"
+        f'    from: "{begin:%Y-%m-%d} 00:00"\n    until: "{end:%Y-%m-%d} 00:00"\n'
+    )
+
+
+def request_open_runs(workflow: Workflow) -> None:
+    """Request what the people of the demo can decide, a plan, and a schedule."""
+    web = RequestOrigin("web")
+    for person, words, plan_only in (
+        ("dora", "abusers mark lb1 203.0.113.77", False),
+        ("olga", "abusers mark lb1 203.0.113.78", False),
+        ("adam", "abusers mark lb1 203.0.113.79", False),
+        ("dora", "abusers mark lb1 203.0.113.80", True),
+    ):
+        request = _parse(words)
+        workflow.request_run(
+            request, person=person, origin=web, reason=REASON, plan_only=plan_only
+        )
+    workflow.schedules.request_schedule(
+        [_parse("uptime check nas1")],
+        host_pattern="",
+        person="stan",
+        origin=web,
+        reason=REASON,
+        timing=parse_timing("demo", {"cron": "0 3 * * *"}, zone="UTC"),
+    )
+
+
+def _parse(words: str) -> AnyRunbook:
+    runbook, values = request_form.find_runbook(words.split())
+    return request_form.parse_request(runbook, values)
+
+
+def _skip_flushes(connection: sqlite3.Connection, *_: object) -> None:
+    connection.execute("PRAGMA synchronous = OFF")
+
+
+def _play_days(workflow: Workflow, database: _PastDatabase, queue: _Queue) -> None:
+    for day in range(_DAYS):
+        person, words = _REQUESTS[day % len(_REQUESTS)]
+        request = _parse(words.format(n=day // len(_REQUESTS) + 50))
+        origin = RequestOrigin("web")
+        run = workflow.request_run(request, person=person, origin=origin, reason=REASON).id
+        _advance(workflow, queue)
+        with database.reading() as tx:
+            planned = runs.get_run(tx, run)
+        database.now += _HOUR // 4
+        if planned.state is State.PENDING and day % 5:
+            workflow.approve_run(run, person="olga", digest=planned.digest, reason=REASON)
+            _advance(workflow, queue)
+        elif planned.state is State.PENDING:
+            workflow.deny_run(run, person="olga", reason=REASON)
+        database.now += _DAY - _HOUR // 2
+
+
+def _advance(workflow: Workflow, queue: _Queue) -> None:
+    while queue.runs:
+        workflow.advance_run(queue.runs.pop(0))
+
+
+def _mark_as_announced(database: Database) -> None:
+    """Keep the chat of the demo to what happens in it."""
+    with database.transaction() as tx:
+        while updates := outbox.list_pending_updates(tx):
+            for update in updates:
+                outbox.mark_delivered(tx, update)
