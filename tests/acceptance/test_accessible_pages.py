@@ -39,7 +39,7 @@ def test_axe_finds_nothing_on_any_page_light_or_dark(looks: Mapping[str, Looks])
     assert len(found) > 25
 
 
-def test_no_style_keeps_a_page_upright_on_a_telephone_that_is_turned(visit: Visit):
+def test_no_style_locks_the_orientation_of_a_telephone(visit: Visit):
     visit.open("/")
     assert list_violations(visit.page, f"runOnly: ['{OF_STYLES}']") == []
 
@@ -62,7 +62,7 @@ def test_every_page_fits_a_telephone(looks: Mapping[str, Looks]):
     assert {address: width for address, width in widths.items() if width > most} == {}
 
 
-def test_a_telephone_shows_every_page_that_there_is(visit: Visit):
+def test_the_menu_fits_a_telephone(visit: Visit):
     visit.page.set_viewport_size(TELEPHONE)
     visit.open("/policy")
     boxes = [link.bounding_box() for link in visit.page.locator(".kt-nav a").all()]
@@ -72,12 +72,12 @@ def test_a_telephone_shows_every_page_that_there_is(visit: Visit):
     assert max(ends) <= TELEPHONE["width"]
 
 
-def test_whoever_types_sees_where_they_are(looks: Mapping[str, Looks]):
+def test_keyboard_focus_is_visible_on_every_page(looks: Mapping[str, Looks]):
     found = {address: one.lost for address, one in looks.items()}
     assert {address: places for address, places in found.items() if places} == {}
 
 
-def test_where_the_keyboard_is_would_be_missed_if_it_could_not_be_seen(visit: Visit):
+def test_keyboard_focus_that_is_invisible_or_out_of_order_is_found(visit: Visit):
     """The twin: a link without an outline, and one that comes before its turn."""
     visit.open("/")
     visit.page.keyboard.press("Tab")
@@ -88,7 +88,7 @@ def test_where_the_keyboard_is_would_be_missed_if_it_could_not_be_seen(visit: Vi
     assert len(visit.page.evaluate(WALK)) == 2
 
 
-def test_tab_goes_through_a_page_in_its_order_and_out_again(visit: Visit):
+def test_tab_moves_through_a_page_in_order(visit: Visit):
     page = visit.page
     visit.open("/changes")
     page.evaluate(PLACES)

@@ -53,7 +53,7 @@ def test_pages_are_accessible_where_something_is_missing_or_wrong(visit: Visit):
     assert {address: one for address, one in looks.items() if one.faults} == {}
 
 
-def test_axe_finds_nothing_where_a_form_leads_to(
+def test_axe_finds_nothing_on_pages_that_forms_lead_to(
     visit: Visit, sample_pages: tuple[Server, dict[str, int]]
 ):
     found: dict[str, list[str]] = {}
@@ -64,9 +64,7 @@ def test_axe_finds_nothing_where_a_form_leads_to(
     assert {path: faults for path, faults in found.items() if faults} == {}
 
 
-def test_axe_finds_nothing_where_nothing_is_yet_and_where_a_stranger_comes(
-    browser: Browser, tmp_path: Path
-):
+def test_axe_finds_nothing_on_empty_pages_and_without_a_session(browser: Browser, tmp_path: Path):
     with open_harness(tmp_path) as harness:
         server = Server(harness)
         window = a_visit(browser, server, reduced_motion="reduce")
@@ -79,9 +77,7 @@ def test_axe_finds_nothing_where_nothing_is_yet_and_where_a_stranger_comes(
     assert {path: faults for path, faults in found.items() if faults} == {}
 
 
-def test_pages_that_say_no_and_a_second_factor_are_for_everybody_too(
-    browser: Browser, tmp_path: Path
-):
+def test_error_pages_and_second_factor_pages_are_accessible(browser: Browser, tmp_path: Path):
     """Too much, a fault of ours, a policy that nobody can read, and the six digits of an app."""
     with open_harness(tmp_path) as harness:
         parts = replace(

@@ -9,7 +9,7 @@ from tests.acceptance.browsing import Server, a_visit
 pytestmark = pytest.mark.real
 
 
-def test_every_page_is_read_without_scripts(
+def test_every_page_is_complete_without_scripts(
     browser: Browser, sample_pages: tuple[Server, dict[str, int]]
 ):
     server, runs = sample_pages
@@ -18,10 +18,10 @@ def test_every_page_is_read_without_scripts(
     bare: dict[str, str] = {}
     for address in (*list_addresses(runs), *STATES):
         window.open(address)
-        told = window.page.locator("main").inner_text()
+        text = window.page.locator("main").inner_text()
         times = window.page.locator("main time:visible").all_inner_texts()
         unsent = window.page.locator("main form:visible:not(:has(button:visible))").count()
-        if len(told) < 40 or unsent or not all("UTC" in time for time in times):
-            bare[address] = f"{len(told)} characters, {times[:3]}, {unsent} forms without a button"
+        if len(text) < 40 or unsent or not all("UTC" in time for time in times):
+            bare[address] = f"{len(text)} characters, {times[:3]}, {unsent} forms without a button"
     window.page.context.close()
     assert bare == {}

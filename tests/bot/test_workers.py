@@ -1,4 +1,4 @@
-"""Workers come and go: what was asked is done, once, by whoever is there."""
+"""Workers are killed, end and start: each request is carried out once, by a worker that runs."""
 
 import os
 import signal
@@ -27,34 +27,34 @@ ABUSERS = [f"203.0.113.{number}" for number in range(1, 8)]
 
 
 @dataclass
-class Shop:
+class Installation:
     replicas: Replicas
     fleet: LoopbackFleet
     here: Foundation
     workers: list[subprocess.Popen[str]] = field(default_factory=list[subprocess.Popen[str]])
 
-    def two_workers(self) -> list[subprocess.Popen[str]]:
+    def start_two_workers(self) -> list[subprocess.Popen[str]]:
         """Return two workers; of those that run already, none is started again."""
         running = [one for one in self.workers if one.poll() is None]
         self.workers = running + self.replicas.workers(2 - len(running))
         return self.workers
 
-    def planned(self, abuser: str) -> Run:
-        """Ask that an abuser be let in, and wait for the plan."""
+    def request_plan(self, abuser: str) -> Run:
+        """Request that an abuser is cleared, and wait for the plan."""
         self.fleet.haproxy.abuse(abuser)
         runbook = load_catalogue()["abusers clear"].model_validate(
             {"host": "lb1", "address": abuser}
         )
         asked = self.here.workflow.request_run(runbook, person="dora", origin=WEB)
-        return self.until(asked.id, lambda run: run.state is State.PENDING)
+        return self.wait_until(asked.id, lambda run: run.state is State.PENDING)
 
     def approve(self, run: Run) -> None:
         self.here.workflow.approve_run(run.id, person="olga", digest=run.digest)
 
-    def over(self, run: Run) -> Run:
-        return self.until(run.id, lambda run: run.is_ended or run.state is State.UNKNOWN)
+    def wait_until_ended(self, run: Run) -> Run:
+        return self.wait_until(run.id, lambda run: run.is_ended or run.state is State.UNKNOWN)
 
-    def until(self, number: int, true: Callable[[Run], bool], seconds: float = 75) -> Run:
+    def wait_until(self, number: int, true: Callable[[Run], bool], seconds: float = 75) -> Run:
         """Wait until a run is so, doing meanwhile what the clock of a replica does."""
         deadline = time.monotonic() + seconds
         ticked = 0.0
@@ -70,7 +70,7 @@ class Shop:
             assert time.monotonic() < deadline, f"run {number} is {run.state}: {run.summary}"
             time.sleep(0.05)
 
-    def entries(self, run: Run) -> list[str]:
+    def list_entry_kinds(self, run: Run) -> list[str]:
         with self.here.database.reading() as tx:
             return [entry.kind for entry in change_log.list_entries_of_run(tx, run.id)]
 
@@ -83,53 +83,59 @@ class Shop:
 
 
 @pytest.fixture(scope="module")
-def shop(tmp_path_factory: pytest.TempPathFactory, postgres: Postgres) -> Generator[Shop]:
+def installation(
+    tmp_path_factory: pytest.TempPathFactory, postgres: Postgres
+) -> Generator[Installation]:
     """One installation for all tests: to start processes takes longer than any test."""
-    tmp_path = tmp_path_factory.mktemp("shop")
+    tmp_path = tmp_path_factory.mktemp("installation")
     company.found(tmp_path / "policy")
     with (
         LoopbackFleet(tmp_path / "policy", places=PLACES[:1]) as fleet,
         Replicas(tmp_path, postgres.new_database()) as replicas,
     ):
         here = replicas.foundation()
-        yield Shop(replicas, fleet, here)
+        yield Installation(replicas, fleet, here)
         here.database.close()
 
 
-def test_what_a_killed_worker_had_is_taken_over_and_done_once(shop: Shop):
-    workers = shop.two_workers()
-    run = shop.planned(ABUSERS[0])
+def test_a_run_is_taken_over_and_done_once_when_its_worker_is_killed(installation: Installation):
+    workers = installation.start_two_workers()
+    run = installation.request_plan(ABUSERS[0])
     # The host answers nobody for a while, so that a worker is killed while it reads.
-    with _silent(shop.fleet):
-        shop.approve(run)
-        shop.until(run.id, lambda run: run.state is State.STARTING)
-        killed = shop.worker_of(run, workers)
+    with _silent(installation.fleet):
+        installation.approve(run)
+        installation.wait_until(run.id, lambda run: run.state is State.STARTING)
+        killed = installation.worker_of(run, workers)
         killed.send_signal(signal.SIGKILL)
         killed.wait(10)
-        shop.until(run.id, lambda _: "lease taken over" in shop.entries(run))
-    done = shop.over(run)
+        installation.wait_until(
+            run.id, lambda _: "lease taken over" in installation.list_entry_kinds(run)
+        )
+    done = installation.wait_until_ended(run)
     assert done.state is State.SUCCEEDED, done.summary
-    assert shop.entries(run).count("step sending") == 1
-    assert shop.worker_of(run, workers) is not killed
+    assert installation.list_entry_kinds(run).count("step sending") == 1
+    assert installation.worker_of(run, workers) is not killed
 
 
-def test_a_worker_that_is_asked_to_end_loses_nothing(shop: Shop):
-    first, second = shop.two_workers()
-    planned = [shop.planned(abuser) for abuser in ABUSERS[1:]]
+def test_nothing_is_lost_when_a_worker_gets_sigterm(installation: Installation):
+    first, second = installation.start_two_workers()
+    planned = [installation.request_plan(abuser) for abuser in ABUSERS[1:]]
     for run in planned:
-        shop.approve(run)
+        installation.approve(run)
     began = time.monotonic()
     assert end(first) == 0
     assert time.monotonic() - began < 30
-    done = [shop.over(run) for run in planned]
+    done = [installation.wait_until_ended(run) for run in planned]
     assert [run.state for run in done] == [State.SUCCEEDED] * len(done), [r.summary for r in done]
-    assert [shop.entries(run).count("step sending") for run in done] == [1] * len(done)
+    assert [installation.list_entry_kinds(run).count("step sending") for run in done] == [1] * len(
+        done
+    )
     assert end(second) == 0
 
 
-def test_replicas_serve_beside_each_other_and_end_in_good_order(shop: Shop):
-    replicas = shop.replicas.serving(2)
-    with shop.here.database.reading() as tx:
+def test_two_servers_share_a_database_and_end_cleanly_on_sigterm(installation: Installation):
+    replicas = installation.replicas.serving(2)
+    with installation.here.database.reading() as tx:
         kinds = [entry.kind for entry in change_log.list_entries_after(tx, 0)]
     assert kinds.count("key") == 1
     assert kinds.count("policy changed") <= 1
