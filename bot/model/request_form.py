@@ -160,7 +160,16 @@ def find_runbook(words: Sequence[str]) -> tuple[type[AnyRunbook], Sequence[str]]
 
 
 def parse_request(runbook: type[AnyRunbook], words: Sequence[str]) -> AnyRunbook:
-    """Fill the fields from `name=value` words, and the rest in order from the other words."""
+    """Fill the fields from words. Raises RequestSyntaxError."""
+    return parse_values(runbook, assign_words(runbook, words))
+
+
+def assign_words(runbook: type[AnyRunbook], words: Sequence[str]) -> dict[str, str]:
+    """Return the typed values by field: `name=value` words, and the rest in order.
+
+    Raises:
+        RequestSyntaxError: A field is given twice, or there are too many words.
+    """
     fields = runbook.model_fields
     named: dict[str, str] = {}
     positional: list[str] = []
@@ -179,7 +188,7 @@ def parse_request(runbook: type[AnyRunbook], words: Sequence[str]) -> AnyRunbook
             f"{quote_text(positional[len(unnamed)])} is one word too many. "
             f"Usage: {format_usage(runbook)}"
         )
-    return parse_values(runbook, named | dict(zip(unnamed, positional, strict=False)))
+    return named | dict(zip(unnamed, positional, strict=False))
 
 
 def parse_values(runbook: type[AnyRunbook], values: Mapping[str, str]) -> AnyRunbook:

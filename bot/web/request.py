@@ -28,6 +28,7 @@ router = APIRouter(prefix="/runbooks")
 _FIELD_PREFIX = "field-"
 
 TextQuery = Annotated[str, Query(max_length=100)]
+ReasonQuery = Annotated[str, Query(max_length=1000)]
 HostQuery = Annotated[str, Query(max_length=64)]
 FieldHostQuery = Annotated[str, Query(alias=f"{_FIELD_PREFIX}host", max_length=64)]
 
@@ -91,12 +92,13 @@ def show_form(
     user: CurrentUser,
     runbook: TextQuery = "",
     host: HostQuery = "",
+    reason: ReasonQuery = "",
 ) -> Response:
     """Show the request form of a runbook, with the values of the address filled in."""
     runbook_class = _get_runbook(runbook)
     typed = {name: request.query_params.get(name, "")[:300] for name in runbook_class.model_fields}
     values = typed | ({"host": host} if host else {})
-    return _render_form(request, deps, user, runbook_class, _TypedForm(values))
+    return _render_form(request, deps, user, runbook_class, _TypedForm(values, reason))
 
 
 @router.get("/options")

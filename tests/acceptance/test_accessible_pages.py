@@ -65,6 +65,7 @@ def test_every_page_fits_a_telephone(looks: Mapping[str, Looks]):
 def test_the_menu_fits_a_telephone(visit: Visit):
     visit.page.set_viewport_size(TELEPHONE)
     visit.open("/policy")
+    visit.page.get_by_role("button", name="Pages").click()
     boxes = [link.bounding_box() for link in visit.page.locator(".kt-nav a").all()]
     visit.page.set_viewport_size(DESK)
     ends = [box["x"] + box["width"] for box in boxes if box]

@@ -1,5 +1,6 @@
 """The pages around the run in a real browser: finding, keeping, asking, suspending."""
 
+import re
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any, cast
@@ -14,7 +15,7 @@ from tests.acceptance.browsing import CONTRAST, SCREENS, Server, Visit, a_visit
 from tests.bot.harness import WEB, open_harness
 from tests.bot.host_contacts import store_contact
 from tests.bot.web.sample_runs import gallery
-from tests.toy import RUNBOOKS, ShowSwitches
+from tests.toy import RUNBOOKS, SetSwitch, ShowSwitches
 
 pytestmark = pytest.mark.real
 
@@ -140,6 +141,80 @@ def test_the_calendar_is_read_and_a_schedule_suspended_by_keyboard(visit: Visit)
     expect(page.get_by_text("The schedule is suspended.")).to_be_visible()
     visit.open("/schedules")
     expect(page.locator(".kt-calendar")).not_to_contain_text("nightly look")
+    assert visit.complaints == []
+
+
+def test_a_list_updates_live_and_keeps_what_is_open_typed_and_focused(visit: Visit) -> None:
+    page, harness = visit.page, visit.server.harness
+    visit.sign_in("olga")
+    page.locator("details[id^=plan-of-] summary").first.click()
+    link = page.locator("main a.kt-title").first
+    link.focus()
+    # The first event of the stream only counts: a list follows what changes after it.
+    expect(page.locator(".kt-nav [data-waiting]")).to_be_visible()
+    run = harness.request(SetSwitch(host="lb1", name="lamp", value="on"), reason="it is dusk")
+    expect(page.get_by_role("link", name=f"Review run {run.id}")).to_be_visible(timeout=15_000)
+    assert page.locator("details[id^=plan-of-][open]").count() == 1
+    expect(page.locator("main a.kt-title:focus")).to_have_count(1)
+
+    visit.open("/runs?state=pending")
+    expect(page.locator(".kt-nav [data-waiting]")).to_be_visible()
+    page.get_by_label("Name of the view").type("my vi")
+    run = harness.request(SetSwitch(host="lb2", name="lamp", value="on"), reason="it is dark")
+    page.get_by_label("Name of the view").type("ew")
+    expect(page.get_by_label("Name of the view")).to_have_value("my view")
+    page.get_by_role("heading", level=1).click()
+    expect(page.locator(f"main a[href='/runs/{run.id}']").first).to_be_visible(timeout=15_000)
+    assert visit.complaints == []
+
+
+def test_pages_are_searched_and_opened_by_keyboard(visit: Visit) -> None:
+    page, address = visit.page, visit.server.address
+    page.keyboard.press("Control+k")
+    expect(page.get_by_label("Search or request")).to_be_focused()
+    page.keyboard.type("?gh abusers")
+    page.get_by_label("Search or request").fill("toy set lb1 lamp on")
+    page.keyboard.press("Enter")
+    expect(page.locator("[name=field-value]")).to_have_value("on")
+    page.keyboard.press("g")
+    page.keyboard.press("r")
+    page.wait_for_url(f"{address}/runs")
+    rows = page.locator("main a.kt-title")
+    page.keyboard.press("j")
+    expect(rows.nth(0)).to_be_focused()
+    page.keyboard.press("j")
+    page.keyboard.press("j")
+    page.keyboard.press("k")
+    expect(rows.nth(1)).to_be_focused()
+    expect(page.locator("main td time").first).to_have_text(re.compile(r"just now|\d+ min ago"))
+    target = rows.nth(1).get_attribute("href")
+    page.keyboard.press("o")
+    page.wait_for_url(f"{address}{target}")
+
+    page.keyboard.press("?")
+    dialog = page.get_by_role("dialog", name="Keyboard shortcuts")
+    expect(dialog).to_be_visible()
+    dialog.get_by_label("Use shortcuts of single keys").uncheck()
+    page.keyboard.press("Escape")
+    expect(dialog).to_be_hidden()
+    page.keyboard.press("/")
+    expect(page.get_by_label("Search or request")).not_to_be_focused()
+    page.keyboard.press("Control+k")
+    expect(page.get_by_label("Search or request")).to_be_focused()
+
+    page.locator("details.kt-account summary").click()
+    page.get_by_role("button", name="Dark").click()
+    visit.open("/hosts")
+    expect(page.locator("html")).to_have_attribute("data-bs-theme", "dark")
+    page.locator("details.kt-account summary").click()
+    page.get_by_role("button", name="System").click()
+    expect(page.locator("html")).to_have_attribute("data-bs-theme", "light")
+    # Where the header is narrow, its links are behind a button.
+    page.set_viewport_size({"width": 1000, "height": 800})
+    expect(page.get_by_role("link", name="Change log")).to_be_hidden()
+    page.get_by_role("button", name="Pages").click()
+    page.get_by_role("link", name="Change log").click()
+    page.wait_for_url(f"{address}/changelog")
     assert visit.complaints == []
 
 

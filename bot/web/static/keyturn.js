@@ -14,6 +14,22 @@
     return (at.getFullYear() === now.getFullYear() ? thisYearFormat : otherFormat).format(at);
   }
 
+  // "2 h ago", or "in 3 d"; the exact time after a month.
+  function formatRelativeTime(text) {
+    var seconds = (new Date(text) - Date.now()) / 1000, span = Math.abs(seconds);
+    if (span < 60) { return seconds > 0 ? "in 1 min" : "just now"; }
+    if (span > 30 * 86400) { return formatLocalTime(text); }
+    var number = span < 3600 ? Math.floor(span / 60) + " min" : span < 86400 ? Math.floor(span / 3600) + " h" : Math.floor(span / 86400) + " d";
+    return seconds > 0 ? "in " + number : number + " ago";
+  }
+  function showRelativeTimes() {
+    document.querySelectorAll("time[data-relative]").forEach(function (time) {
+      var text = formatRelativeTime(time.dateTime);
+      if (time.textContent !== text) { time.textContent = text; }
+    });
+  }
+  window.setInterval(showRelativeTimes, 30000);
+
   function showLocalTimes(root) {
     root.querySelectorAll("svg title").forEach(function (title) {
       title.textContent = title.textContent.replace(/(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d) UTC/g, function (_, day, time) {
@@ -21,9 +37,16 @@
       });
     });
     root.querySelectorAll("time[data-local-time]").forEach(function (time) {
-      time.textContent = formatLocalTime(time.dateTime);
+      var local = formatLocalTime(time.dateTime);
+      if (time.dataset.localTime === "relative") {
+        time.title = local + " (" + time.title + ")";
+        time.dataset.relative = "";
+      } else {
+        time.textContent = local;
+      }
       time.removeAttribute("data-local-time");
     });
+    showRelativeTimes();
   }
 
   function showCopyButtons(root) {
@@ -218,5 +241,61 @@
     showUtc(shown);
   });
   showUtc(storedSetting("keyturn-utc") === "yes");
+
+  // --- Theme ---
+
+  function showTheme() {
+    document.querySelectorAll("button[data-theme]").forEach(function (button) {
+      button.setAttribute("aria-pressed", String(button.dataset.theme === document.documentElement.dataset.theme));
+    });
+  }
+  document.addEventListener("click", function (event) {
+    var button = event.target.closest("button[data-theme]");
+    if (!button) { return; }
+    storedSetting("keyturn-theme", button.dataset.theme);
+    document.dispatchEvent(new Event("keyturn:theme"));
+    showTheme();
+  });
+  showTheme();
+
+  // --- Keyboard shortcuts ---
+
+  var shortcuts = document.getElementById("shortcuts");
+  var singleKeys = document.getElementById("shortcuts-on");
+  var PAGES = { h: "/", r: "/runs", o: "/hosts", c: "/changelog" };
+  var goesAt = 0;
+
+  function openSearch() { var field = document.getElementById("search"); field.focus(); field.select(); }
+
+  // Focus the next or previous row of the lists of a page.
+  function move(step) {
+    var rows = Array.from(document.querySelectorAll("main a.kt-title, main .kt-log summary")).filter(function (row) { return row.checkVisibility(); });
+    var at = rows.indexOf(document.activeElement);
+    var row = rows[at < 0 ? 0 : Math.min(Math.max(at + step, 0), rows.length - 1)];
+    if (row) { row.focus(); row.scrollIntoView({ block: "nearest" }); }
+  }
+
+  function press(key) {
+    if (Date.now() - goesAt < 1500 && PAGES[key]) { window.location.assign(PAGES[key]); return true; }
+    goesAt = key === "g" ? Date.now() : 0;
+    if (key === "j" || key === "k") { move(key === "j" ? 1 : -1); return true; }
+    if (key === "/") { openSearch(); return true; }
+    if (key === "?") { shortcuts.showModal(); return true; }
+    if (key === "o" && document.activeElement.closest("main a, main summary")) { document.activeElement.click(); return true; }
+    return false;
+  }
+
+  if (shortcuts) {
+    singleKeys.checked = storedSetting("keyturn-keys") !== "no";
+    singleKeys.addEventListener("change", function () { storedSetting("keyturn-keys", singleKeys.checked ? "yes" : "no"); });
+    document.querySelector("[data-shortcuts]").addEventListener("click", function () { shortcuts.showModal(); });
+    document.addEventListener("keydown", function (event) {
+      if (event.defaultPrevented || event.isComposing || shortcuts.open) { return; }
+      var isSearch = event.key.toLowerCase() === "k" && (event.ctrlKey || event.metaKey) && !event.shiftKey && !event.altKey;
+      if (isSearch) { openSearch(); event.preventDefault(); return; }
+      if (event.ctrlKey || event.metaKey || event.altKey || !singleKeys.checked || event.target.closest("input, select, textarea, [contenteditable]")) { return; }
+      if (press(event.key)) { event.preventDefault(); }
+    });
+  }
   enhance(document);
 })();

@@ -8,13 +8,13 @@ _OURS = """
 html head title script body a div header nav form span button main section h1 h2 h3 p ul ol li
 table caption thead tbody tr th td time strong code pre svg path footer label select option
 optgroup datalist details summary dl dt dd fieldset legend textarea figure figcaption rect line g
-text template circle colgroup
+text template circle colgroup kbd dialog
 """
 _NAMES = """
 lang charset name content rel href type src defer class id alt width height title role hidden
 datetime action method value for placeholder maxlength minlength autocomplete list selected
 tabindex scope label viewbox focusable d form formaction formmethod checked required rows x y x1 x2
-y1 y2 rx min open colspan preserveaspectratio text-anchor transform cx cy r
+y1 y2 rx min open popover popovertarget colspan preserveaspectratio text-anchor transform cx cy r
 """
 TAGS = VOID.union(_OURS.split())
 ATTRIBUTES = frozenset(_NAMES.split())

@@ -23,6 +23,7 @@ ROUTES = {
     ("GET", "/runs.csv"): "leaves out",
     ("GET", "/runs.json"): "leaves out",
     ("GET", "/runs/histogram"): "leaves out",
+    ("GET", "/search"): "leaves out",
     ("GET", "/runs/{number}"): "run",
     ("GET", "/runs/{number}/live"): "run",
     ("GET", "/runs/{number}/output/{step}.txt"): "run",
@@ -157,7 +158,7 @@ def _of(decision: str) -> list[tuple[str, str]]:
 def _open(browser: TestClient, method: str, path: str, number: int) -> tuple[int, str]:
     """Return the status and the text, in which the number is left out."""
     names = {**NAMES, "name": "lb1"}
-    query = {"b": number} if path == "/runs/compare" else None
+    query = {"/runs/compare": {"b": str(number)}, "/search": {"q": "reason"}}.get(path)
     form = {"reason": "it has to be done now, really", "ending": "failed", "why": "I looked"}
     answer = browser.request(
         method,
