@@ -17,14 +17,13 @@ from bot.db import outbox, runs
 from bot.db.database import Database, StoreUnavailable
 from bot.db.runs import ConcurrentUpdateError, NoSuchRun
 from bot.db.schedules import NoSuchSchedule
-from bot.model import request_form
 from bot.model.errors import InvalidRequestError, NotAllowed, TooLate
 from bot.model.request_form import RequestSyntaxError
 from bot.model.run import RequestOrigin, Run
 from bot.model.text import escape_to_one_line, format_sentence
 from bot.policy import NoPolicyError, Person, Policy
 from bot.service import Workflow
-from bot.slack import home, modals, payloads, replies, threads
+from bot.slack import modals, payloads, replies, threads
 from bot.slack.aliases import ALIASES, COMMAND, expand_alias
 from bot.slack.blocks import Message
 from bot.slack.client import MessageLocation, MessageSender, get_error_code, get_retry_seconds
@@ -210,6 +209,7 @@ class SlackListeners:
             app.view(callback)(self.on_form_submitted)
         app.shortcut(modals.ABOUT_HOST)(self.on_shortcut)
         app.event("app_home_opened")(self.on_home_opened)
+        app.event("app_mention")(self.on_mention)
         app.error(self.on_error)
 
     async def answer_command(self, body: Body) -> BoltResponse | None:
@@ -486,6 +486,29 @@ class SlackListeners:
                 self._run_in_background(work, "", account.user)
         await ack()
 
+    async def on_mention(self, ack: AsyncAck, body: Body) -> None:
+        """Suggest a command to a person who mentions the bot."""
+        mention = payloads.parse_mention(body)
+        if mention is not None:
+            work = self._answer_mention(mention)
+            self._run_in_background(work, mention.channel, mention.account.user)
+        await ack()
+
+    async def _answer_mention(self, mention: payloads.Mention) -> None:
+        try:
+            if len(self._background_tasks) > _MAX_BACKGROUND_TASKS:
+                answer = replies.build_text_reply(_TOO_BUSY_MESSAGE)
+            else:
+                answer = await self._identity.run_as_person(
+                    mention.account,
+                    lambda _, policy: self._commands.suggest_command(mention.text, policy=policy),
+                )
+        except (NoPolicyError, StoreUnavailable, *_REFUSALS) as refusal:
+            answer = replies.build_text_reply(_describe_refusal(refusal))
+        # Slack does not show an ephemeral message that would begin a thread.
+        user, thread = mention.account.user, mention.thread
+        await self._send_to_person(mention.channel, user, answer, thread=thread)
+
     async def on_error(self, error: Exception, body: Body) -> BoltResponse:
         """Answer unknown requests and internal errors, without a stack trace."""
         if isinstance(error, BoltUnhandledRequestError):
@@ -544,9 +567,9 @@ class SlackListeners:
         """Return the form that a button refers to; None for the choice of all runbooks."""
         if click.action == RESUBMIT:
             return self._commands.get_resubmit_form(click.value, person=person)
-        if click.value == home.ANY_RUNBOOK:
+        if click.value == replies.ANY_RUNBOOK:
             return None
-        return RequestedForm(request_form.find_runbook(click.value.split())[0])
+        return self._commands.get_typed_form(click.value)
 
     async def _open_host_chooser(self, shortcut: payloads.MessageShortcut) -> None:
         person = await self._identity.get_person(shortcut.account)
@@ -605,13 +628,15 @@ class SlackListeners:
     async def _reply_to_click(self, click: payloads.ButtonClick, message: Message) -> None:
         await self._send_to_person(click.channel, click.account.user, message)
 
-    async def _send_to_person(self, channel: str, user: str, message: Message) -> None:
+    async def _send_to_person(
+        self, channel: str, user: str, message: Message, *, thread: str = ""
+    ) -> None:
         """Send a message to one person, in two attempts."""
         for tries in range(2):
             wait = _RETRY_SECONDS
             try:
                 if channel:
-                    await self._sender.send_ephemeral(channel, user, message)
+                    await self._sender.send_ephemeral(channel, user, message, thread=thread)
                 else:
                     await self._sender.send_direct_message(user, message)
             except SlackApiError as error:

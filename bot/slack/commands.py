@@ -2,7 +2,7 @@
 
 import difflib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from bot.audit import change_log
@@ -13,6 +13,7 @@ from bot.model import request_form, resubmit
 from bot.model.errors import InvalidRequestError, NotAllowed
 from bot.model.request_form import InvalidValuesError, RequestSyntaxError
 from bot.model.run import RequestOrigin, Run
+from bot.model.text import format_sentence
 from bot.model.view_rights import ViewRights
 from bot.policy import Policy, PolicySource
 from bot.policy.explain import parse_preview_question
@@ -60,11 +61,13 @@ class TypedCommand:
 
 @dataclass(frozen=True)
 class RequestedForm:
-    """The answer to a command that opens a form: a runbook without values, or `again`."""
+    """A form to open: of a runbook without values, of `again`, or of a suggested command."""
 
     runbook: type[AnyRunbook]
     resubmitted_run: int = 0
     """The run whose values the form contains; 0 if none."""
+    values: Mapping[str, str] = field(default_factory=dict[str, str])
+    """By field; the reason is "because"."""
 
 
 CommandAnswer = Message | RequestedForm | PendingPlan | None
@@ -158,13 +161,43 @@ class SlackCommands:
         self, text: str, *, person: str, policy: Policy, origin: RequestOrigin, zone: str = "UTC"
     ) -> CommandAnswer:
         """Run the command. Raises RequestSyntaxError, and what the workflow raises."""
-        plain = (
-            parsing.replace_mentions(text, self._view_builder.get_person_ids_by_account())
-            if "<@" in text
-            else text
-        )
-        command = TypedCommand(person, policy, origin, parsing.parse_typed_text(plain), zone)
+        command = TypedCommand(person, policy, origin, self._parse_text(text), zone)
         return self._handlers.get(command.typed_text.first_word, self._request_run)(command)
+
+    def suggest_command(self, message_text: str, *, policy: Policy) -> Message:
+        """Return the command that a mention of the bot contains, or the nearest runbooks.
+
+        Requests nothing. Raises RequestSyntaxError and InvalidRequestError.
+        """
+        text = parsing.get_text_of_mention(message_text).removeprefix(replies.COMMAND)
+        typed_text = self._parse_text(text)
+        typed = " because ".join(filter(None, [typed_text.command_words, typed_text.reason]))
+        words = request_form.split_words(typed_text.command_words)
+        if typed_text.first_word in self.command_words:
+            return replies.render_suggestion(typed, has_form=False)
+        try:
+            runbook, values = self._find_runbook(typed_text.first_word, words)
+        except (RequestSyntaxError, InvalidRequestError) as unknown:
+            family = _list_runbooks_with_prefix(words[:1])
+            if family:
+                return replies.render_runbook_family(words[0].lower(), family)
+            return replies.render_find_reply(format_sentence(str(unknown)))
+        if not values:
+            return replies.render_runbook_help(runbook)
+        try:
+            spelled, _ = request_form.parse_request_for_hosts(
+                runbook, values, policy.inventory.tags
+            )
+        except InvalidValuesError as problem:
+            return replies.render_invalid_values(runbook, problem)
+        # A form has one host.
+        return replies.render_suggestion(typed, has_form=not spelled)
+
+    def _parse_text(self, text: str) -> TypedText:
+        if "<@" in text:
+            people = self._view_builder.get_person_ids_by_account()
+            text = parsing.replace_mentions(text, people)
+        return parsing.parse_typed_text(text)
 
     def get_resubmit_form(self, typed_number: str, *, person: str) -> RequestedForm:
         """Return the form that requests a run again. Raises NoSuchRun and InvalidRequestError."""
@@ -172,6 +205,16 @@ class SlackCommands:
             run = runs.get_run(tx, _parse_number(typed_number, "again"))
         resubmit.check_resubmit(run)
         return RequestedForm(load_catalogue()[run.runbook], resubmitted_run=run.id)
+
+    def get_typed_form(self, typed: str) -> RequestedForm:
+        """Return the form with the values of a typed request. Raises RequestSyntaxError."""
+        typed_text = parsing.split_reason(typed)
+        words = request_form.split_words(typed_text.command_words)
+        runbook, values = request_form.find_runbook(words)
+        if not values:
+            return RequestedForm(runbook)
+        texts = request_form.get_field_texts(request_form.parse_request(runbook, values))
+        return RequestedForm(runbook, values={**texts, "because": typed_text.reason})
 
     def _request_run(self, command: TypedCommand) -> CommandAnswer:
         typed = request_form.split_words(command.typed_text.command_words)

@@ -35,13 +35,11 @@ from bot.slack.blocks import (
     text_element,
 )
 from bot.slack.client import MessageSender, get_error_code, get_retry_seconds
-from bot.slack.replies import COMMAND, FORM_ACTION
+from bot.slack.replies import ANY_RUNBOOK, COMMAND, FORM_ACTION
 from bot.slack.run_facts import SlackRunView, SlackRunViewBuilder
 from bot.slack.run_forms import DISCARD, REVIEW_PLAN
 from bot.slack.run_message import render_card
 
-# The value of the button that opens the choice of all runbooks.
-ANY_RUNBOOK = "anything"
 # A Home holds a hundred blocks, and a card up to a dozen.
 _MAX_CARDS = 5
 _MAX_LISTED = 8

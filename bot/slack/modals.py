@@ -108,7 +108,7 @@ def render_form(form_view: RequestFormView) -> View:
         filled, key=lambda form_field: (form_field.name != HOST_BLOCK, not form_field.required)
     )
     blocks += [_render_input(form_field, form_view) for form_field in fields]
-    blocks.append(_render_reason_input())
+    blocks.append(_render_reason_input(form_view.initial_values.get(BECAUSE, "")))
     example = f"{COMMAND} {runbook.words} {runbook.example}".rstrip()
     blocks.append(rich_text(rich_text_section(text_element("Or type: "), code(example))))
     return modal(
@@ -126,16 +126,15 @@ def render_chooser(
     runbook_groups: Sequence[tuple[str, Sequence[type[AnyRunbook]]]],
     metadata: Mapping[str, str],
 ) -> View:
-    """Render the choice of a runbook for a host. runbook_groups: runbooks by heading."""
+    """Render the choice of a runbook, for a host or for any. runbook_groups: by first word."""
     groups = [
         {
-            "label": plain_text(heading),
+            "label": plain_text(heading, max_length=_MAX_OPTION_LENGTH),
             "options": [_build_runbook_option(one) for one in found[:_MAX_OPTIONS]],
         }
-        for heading, found in runbook_groups
-        if found
+        for heading, found in runbook_groups[:_MAX_OPTIONS]
     ]
-    blocks: list[Block] = [_render_host_input(hosts, host)]
+    blocks: list[Block] = [_render_host_input(hosts, host) | {"optional": True}]
     if groups:
         select = {
             "type": "static_select",
@@ -146,9 +145,8 @@ def render_chooser(
         # Another host has other runbooks: a new block id clears the previous choice.
         blocks.append(input_block(f"{WHAT_BLOCK}-{host}", "Runbook", select))
         return modal("New request", blocks, callback=CHOOSER, submit="Next", metadata=metadata)
-    if host:
-        text = f"The policy does not allow you to request anything on {host}."
-        blocks.append(rich_text(rich_text_section(text_element(text))))
+    text = f"The policy does not allow you to request anything on {host or 'any host'}."
+    blocks.append(rich_text(rich_text_section(text_element(text))))
     return modal("New request", blocks, callback=CHOOSER, submit="Next", metadata=metadata)
 
 
@@ -222,14 +220,16 @@ def _render_host_input(hosts: Sequence[str], host: str) -> Block:
     return input_block(HOST_BLOCK, "Host", select) | {"dispatch_action": True}
 
 
-def _render_reason_input() -> Block:
-    text_input = {
+def _render_reason_input(initial: str) -> Block:
+    text_input: Element = {
         "type": "plain_text_input",
         "action_id": VALUE,
         "multiline": True,
         "max_length": _MAX_REASON_LENGTH,
         "placeholder": plain_text("Approvers see this"),
     }
+    if 0 < len(initial) <= _MAX_REASON_LENGTH:
+        text_input["initial_value"] = initial
     return input_block(BECAUSE, "Reason", text_input) | {"optional": True}
 
 
@@ -254,7 +254,8 @@ def _build_option(value: str) -> Element:
 
 
 def _build_runbook_option(runbook: type[AnyRunbook]) -> Element:
-    description = plain_text(shorten_text(get_runbook_purpose(runbook), _MAX_OPTION_LENGTH))
+    purpose = f"{get_kind(runbook).capitalize()}: {get_runbook_purpose(runbook)}"
+    description = plain_text(purpose.replace("`", ""), max_length=_MAX_OPTION_LENGTH)
     return {**_build_option(runbook.words), "description": description}
 
 
@@ -298,7 +299,9 @@ class RequestForms:
             hosts = list(
                 self._form_options.list_hosts(form_field.runbook, person=person, source=_SOURCE)
             )
-            return self._build_form(form_field.runbook, hosts, person, metadata)
+            return self._build_form(
+                form_field.runbook, hosts, person, metadata, values=form_field.values
+            )
 
         return await self._views.open_view(trigger_id, build_view)
 
@@ -332,7 +335,7 @@ class RequestForms:
 
         def build_view() -> View:
             hosts = list(self._form_options.list_hosts(runbook, person=person, source=_SOURCE))
-            return self._build_form(runbook, hosts, person, metadata, host)
+            return self._build_form(runbook, hosts, person, metadata, host, shown.values)
 
         view = await threads.run_in_answer_thread(build_view)
         await self._views.update_view(shown.view_id, view, shown.view_hash)
@@ -390,10 +393,10 @@ class RequestForms:
         block = f"{WHAT_BLOCK}-{host}"
         chosen = shown.values.get(block, "")
         if not chosen:
-            return {HOST_BLOCK: "Choose a host on which you can request a runbook."}
+            return {HOST_BLOCK: "Choose a runbook; if there is none, choose another host."}
         runbook = _get_runbook(chosen)
         hosts = list(self._form_options.list_hosts(runbook, person=person, source=_SOURCE))
-        if host not in hosts:
+        if host and host not in hosts:
             return {block: f"You cannot request {runbook.words} on {host}."}
         return self._build_form(runbook, hosts, person, shown.metadata, host)
 
@@ -459,15 +462,18 @@ class RequestForms:
         person: str,
         metadata: Mapping[str, str],
         host: str = "",
+        values: Mapping[str, str] | None = None,
     ) -> View:
+        """Build a form. values: filled in so far, by field."""
         if not hosts:
             text = f"The policy does not allow you to request {runbook.words} on any host."
             return render_notice(runbook.words, text, "/keyturn help lists what you can request.")
         policy = self._policies.get_policy()
         resubmitted = self._get_resubmitted_run(policy, person, metadata)
-        initial_values: Mapping[str, str] = (
-            resubmit.get_resubmit_values(resubmitted) if resubmitted else {}
-        )
+        initial_values: Mapping[str, str] = {
+            **(resubmit.get_resubmit_values(resubmitted) if resubmitted else {}),
+            **(values or {}),
+        }
         preferred = host or initial_values.get("host", "")
         host = preferred if preferred in hosts else hosts[0] if len(hosts) == 1 else ""
         tags = {
@@ -519,19 +525,18 @@ class RequestForms:
     def _build_chooser(
         self, hosts: Sequence[str], host: str, person: str, metadata: Mapping[str, str]
     ) -> View:
-        allowed: list[type[AnyRunbook]] = []
-        if host:
-            allowed = [
-                one for one in load_catalogue().values() if self._can_request(one, host, person)
-            ]
-        groups = [
-            ("Checks", [one for one in allowed if get_kind(one) == "check"]),
-            ("Changes", [one for one in allowed if get_kind(one) == "change"]),
-        ]
-        return render_chooser(hosts, host, groups, metadata)
+        groups: dict[str, list[type[AnyRunbook]]] = {}
+        for words, runbook in sorted(load_catalogue().items()):
+            if self._can_request(runbook, host, person):
+                groups.setdefault(words.split()[0], []).append(runbook)
+        return render_chooser(hosts, host, list(groups.items()), metadata)
 
     def _can_request(self, runbook: type[AnyRunbook], host: str, person: str) -> bool:
-        return self._form_options.can_request(runbook, host=host, person=person, source=_SOURCE)
+        """Return whether the person can request the runbook on a host; "": on any."""
+        options = self._form_options
+        if not host:
+            return any(options.list_hosts(runbook, person=person, source=_SOURCE))
+        return options.can_request(runbook, host=host, person=person, source=_SOURCE)
 
     def _list_hosts(self, runbook: type[AnyRunbook] | None, person: str) -> Sequence[str]:
         if runbook is None:

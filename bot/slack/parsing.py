@@ -36,9 +36,21 @@ def replace_mentions(text: str, person_ids: Mapping[str, str]) -> str:
     return _MENTION_PATTERN.sub(lambda found: f"@{person_ids.get(found[1], found[1])}", text)
 
 
+def get_text_of_mention(text: str) -> str:
+    """Return what follows the first mention on one line, or what precedes it if it is last."""
+    found = _MENTION_PATTERN.search(text)
+    rest = text[found.end() :].strip() or text[: found.start()] if found else text
+    return " ".join(rest.split())
+
+
 def parse_typed_text(text: str) -> TypedText:
+    """Split off the reason of a text with Slack's markup."""
+    return split_reason(unwrap_text(text))
+
+
+def split_reason(text: str) -> TypedText:
     """Split off the reason, which may contain quotation marks and any visible character."""
-    parts = _REASON_PATTERN.split(unwrap_text(text), maxsplit=1)
+    parts = _REASON_PATTERN.split(text, maxsplit=1)
     return TypedText(parts[0].strip(), parts[1].strip() if len(parts) > 1 else "")
 
 

@@ -85,6 +85,17 @@ class MessageShortcut:
     text: str
 
 
+@dataclass(frozen=True)
+class Mention:
+    """A message that mentions the bot."""
+
+    account: Account
+    channel: str
+    thread: str
+    """Timestamp of the thread's first message; "" outside threads."""
+    text: str
+
+
 def parse_command(body: Body) -> SlashCommand:
     return SlashCommand(
         parse_account(body),
@@ -129,6 +140,20 @@ def parse_home_opened(body: Body) -> Account | None:
         or _get_text(body, "event", "tab") != "home"
     ):
         return None
+    return _parse_event_account(body)
+
+
+def parse_mention(body: Body) -> Mention | None:
+    """Return the message that mentions the bot; None if another bot wrote it."""
+    event = body.get("event")
+    account, channel = _parse_event_account(body), _get_text(body, "event", "channel")
+    if _get_member(event, "bot_id") or not (account.user and channel):
+        return None
+    text = _get_text(body, "event", "text")[:_MAX_TEXT_LENGTH]
+    return Mention(account, channel, _get_text(body, "event", "thread_ts"), text)
+
+
+def _parse_event_account(body: Body) -> Account:
     return Account(
         team=_get_text(body, "team_id"),
         user=_get_text(body, "event", "user"),

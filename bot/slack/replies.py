@@ -28,8 +28,16 @@ from runbooks import AnyRunbook
 PRIVATE_CHECK_WORD = "privately"
 # Opens the form of the runbook that its value names.
 FORM_ACTION = "ask"
+# In place of a runbook: opens the choice of all of them.
+ANY_RUNBOOK = "anything"
 _MAX_BUTTONS = 25
 _MAX_RUNBOOKS = 60
+_MAX_BUTTON_VALUE_LENGTH = 2000
+_FIND_LABEL = "Find a runbook"
+_FIND_BLOCK = actions(
+    "find",
+    button(_FIND_LABEL, action=f"{FORM_ACTION}-0", value=ANY_RUNBOOK, label=_FIND_LABEL),
+)
 
 _COMMAND_HELP = (
     ("help WORDS", "what you can request, or the details of one runbook or command"),
@@ -163,7 +171,28 @@ def render_overview(runbooks: Sequence[type[AnyRunbook]]) -> Message:
         bullet_list(*commands),
         rich_text_section(*reason),
     ]
-    return Message("Keyturn help", [rich_text(*parts)])
+    return Message("Keyturn help", [rich_text(*parts), *([_FIND_BLOCK] if runbooks else [])])
+
+
+def render_suggestion(typed: str, *, has_form: bool) -> Message:
+    """Show the command for what a mention says, and a button that opens its form filled in."""
+    command = f"{COMMAND} {typed}"
+    line = rich_text_section(
+        text_element("Nothing was requested. Type "), code(shorten_text(command, 2900))
+    )
+    open_form = button(
+        "Open form", action=f"{FORM_ACTION}-0", value=typed, label=f"Open the form of {typed}"
+    )
+    notification = format_notification(f"Nothing was requested. Type {command}")
+    if not has_form or len(typed) > _MAX_BUTTON_VALUE_LENGTH:
+        return Message(notification, [rich_text(line)])
+    return Message(notification, [rich_text(line), actions("fill", open_form)])
+
+
+def render_find_reply(text: str) -> Message:
+    """Return a text with a button that opens the choice of all runbooks."""
+    reply = build_text_reply(text)
+    return Message(reply.text, [*reply.blocks, _FIND_BLOCK])
 
 
 def render_runbook_family(prefix: str, runbooks: Sequence[type[AnyRunbook]]) -> Message:

@@ -38,6 +38,7 @@ class Walk:
         await self.forms()
         await self.glass()
         await self.homes()
+        await self.mentions()
         await self.troubles()
         await self.brakes()
         await self.reasons()
@@ -215,6 +216,13 @@ class Walk:
             raw = payloads.event(f"Ev{next(_numbers)}", user=user, tab="home")
             await self.chat.send(raw)
             await self.chat.settle()
+
+    async def mentions(self) -> None:
+        for text in ("SAID", "toy echo lb1 SAID because SAID", "toy SAID", "who SAID"):
+            for user in ("U0DORA", "U0NOBODY"):
+                raw = payloads.mention(f"<@U0KEYTURN> {text}".replace("SAID", SAID), user)
+                await self.chat.send(raw)
+                await self.chat.settle()
 
     async def troubles(self) -> None:
         """Have hosts fail with words of theirs, and click what decides nothing."""

@@ -155,11 +155,23 @@ def event(
     tab: str = "messages",
 ) -> bytes:
     inner = {"type": kind, "user": user, "channel": "D0DORA", "tab": tab}
+    return _enveloped(identifier, inner | {"event_ts": "1700000000.000001"})
+
+
+def mention(text: str, user: str = "U0DORA", **other: str) -> bytes:
+    """Write a message that mentions the bot. other: such as its thread_ts."""
+    number = next(_numbers)
+    ts = f"1700000000.{number:06d}"
+    inner = {"type": "app_mention", "user": user, "text": text, "channel": "C0OPS"}
+    return _enveloped(f"EvMention{number}", inner | {"ts": ts, "event_ts": ts} | other)
+
+
+def _enveloped(identifier: str, inner: dict[str, str]) -> bytes:
     outer = {
         "token": "x",
         "team_id": TEAM,
         "api_app_id": "A0KEYTURN",
-        "event": inner | {"event_ts": "1700000000.000001"},
+        "event": inner,
         "type": "event_callback",
         "event_id": identifier,
         "event_time": 1700000000,

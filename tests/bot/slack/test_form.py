@@ -17,6 +17,7 @@ from tests.bot.slack import payloads
 from tests.bot.slack.asgi import Answer
 from tests.bot.slack.chat import Chat
 from tests.bot.slack.json_walk import texts
+from tests.bot.slack.web_api import Posted
 from tests.policies import INVENTORY
 
 pytestmark = pytest.mark.anyio
@@ -59,13 +60,14 @@ class Open:
             state[block] = {element["action_id"]: told}
         return {"id": self.id, "hash": "1.a", **self.view, "state": {"values": state}}
 
-    async def choose_host(self, host: str) -> None:
-        view = self.payload({"host": host})
+    async def choose_host(self, host: str, **values: str) -> None:
+        view = self.payload({**values, "host": host})
         option = {"text": {"type": "plain_text", "text": host}, "value": host}
         action = {"action_id": modals.HOST, "block_id": "host", "type": "static_select"}
         action |= {"selected_option": option}
+        stamp = f"1.{next(_CLICKS)}"
         told = payloads.in_view(
-            "block_actions", view, self.user, actions=[action | {"action_ts": "1.1"}]
+            "block_actions", view, self.user, actions=[action | {"action_ts": stamp}]
         )
         assert (await self.chat.send(payloads.interaction(told))).status == 200
         await self.chat.settle()
@@ -303,8 +305,11 @@ async def test_a_message_offers_what_may_be_asked_about_the_hosts_that_it_names(
     shown = Open(chat, made, "U0DORA")
     assert shown.choices("host") == ["lb2", "lb1"]
     groups = shown.inputs["what-lb2"]["element"]["option_groups"]
-    assert [group["label"]["text"] for group in groups] == ["Checks", "Changes"]
-    assert "toy show" in [option["value"] for option in groups[0]["options"]]
+    by_word = {group["label"]["text"]: group["options"] for group in groups}
+    assert list(by_word) == sorted(by_word)
+    descriptions = {one["value"]: one["description"]["text"] for one in by_word["toy"]}
+    assert descriptions["toy show"].startswith("Check: ")
+    assert descriptions["toy set"] == "Change: Set one switch."
 
     await shown.choose_host("lb1")
     answer = await shown.submit(**{"host": "lb1", "what-lb1": "toy show"})
@@ -323,7 +328,92 @@ async def test_a_message_that_names_no_host_offers_them_all(chat: Chat):
     shown = Open(chat, made, "U0DORA")
     assert shown.choices("host") == ["lb1", "lb2", "web1", "nas1"]
     answer = await shown.submit(host="lb1")
-    assert "Choose a host" in answer.json["errors"]["host"]
+    assert "choose another host" in answer.json["errors"]["host"]
+
+
+async def test_help_leads_to_the_search_of_all_runbooks(chat: Chat):
+    answer = await chat.type("help")
+    [find] = [one for block in answer.json["blocks"] for one in block.get("elements", ())][-1:]
+    assert find["text"]["text"] == "Find a runbook"
+    shown = await pressed(chat, find)
+    assert shown.inputs["host"]["optional"] is True
+    groups = shown.inputs["what-"]["element"]["option_groups"]
+    assert "toy tune" in [one["value"] for group in groups for one in group["options"]]
+    # Without a host, the form of the runbook offers all hosts that one may choose.
+    answer = await shown.submit(**{"what-": "toy tune"})
+    chat.slack.views[shown.id] = answer.json["view"]
+    assert (shown.view["title"]["text"], shown.choices("host")) == ("toy tune", ["lb1", "lb2"])
+
+
+async def mentioned(chat: Chat, text: str, user: str = "U0DORA", **other: str) -> Posted:
+    """Mention the bot; return the one answer, which only that person sees."""
+    await chat.send(payloads.mention(text, user, **other))
+    await chat.settle()
+    [answer] = chat.slack.whispers(user)
+    assert chat.slack.posted == [answer]
+    assert chat.harness.list_entry_kinds() in ([], ["unknown user refused"])
+    return answer
+
+
+async def pressed(chat: Chat, shown: dict[str, Any]) -> Open:
+    """Press a button of an ephemeral message that opens a form."""
+    click = payloads.click(
+        shown["action_id"], shown["value"], "U0DORA", channel="C0OPS", ts="1.000001"
+    )
+    await chat.send(payloads.interaction(click))
+    await chat.settle()
+    [made] = chat.slack.views
+    return Open(chat, made, "U0DORA")
+
+
+async def test_a_mention_suggests_a_command_and_opens_its_form_filled_in(chat: Chat):
+    text = "please <@U0KEYTURN>  toy tune lb1\nlamp dim because it&amp;s “dark”"
+    answer = await mentioned(chat, text, thread_ts="1700000000.000001")
+    assert answer.thread == "1700000000.000001"
+    assert "/keyturn toy tune lb1 lamp dim because it&s “dark”" in answer.words
+    shown = await pressed(chat, answer.buttons["ask-0"])
+    for _ in range(2):
+        filled = {name: block["element"] for name, block in shown.inputs.items()}
+        assert filled["host"]["initial_option"]["value"] == "lb1"
+        assert filled["name"]["initial_option"]["value"] == "lamp"
+        assert filled["how"]["initial_option"]["value"] == "dim"
+        assert filled["because"]["initial_value"] == "it&s “dark”"
+        values = {"name": "lamp", "how": "dim", "because": "it&s “dark”"}
+        await shown.choose_host("lb1", **values)
+    assert chat.harness.list_entry_kinds() == []
+
+
+@pytest.mark.parametrize(
+    ("text", "expected", "buttons"),
+    [
+        # Slack shows an ephemeral message in a thread only if there is one.
+        ("toy tune lb1 lamp <@U0KEYTURN>", "/keyturn toy tune lb1 lamp", ["ask-0"]),
+        ("<@U0KEYTURN> /keyturn runs lb1", "/keyturn runs lb1", []),
+        ("<@U0KEYTURN> toy set lb* lamp on", "/keyturn toy set lb* lamp on", []),
+        ("<@U0KEYTURN> toy tune", "/keyturn toy tune HOST NAME", ["ask-0"]),
+        ("<@U0KEYTURN> toy tune lb1", "Request not sent:", ["ask-0"]),
+        ("<@U0KEYTURN> abusers lb1", "begin with “abusers”", ["ask-0", "ask-1"]),
+        ("<@U0KEYTURN> ty tune lb1", "Did you mean: toy tune", ["ask-0"]),
+        ("<@U0KEYTURN>", "The request is missing", ["ask-0"]),
+        ("<@U0KEYTURN> toy 'tune", "A quotation mark is not closed", []),
+    ],
+)
+async def test_a_mention_is_answered_as_far_as_it_is_understood(
+    chat: Chat, text: str, expected: str, buttons: list[str]
+):
+    answer = await mentioned(chat, text)
+    assert (expected in answer.words, answer.thread) == (True, ""), answer.words
+    assert list(answer.buttons)[: len(buttons) or 1] == buttons
+
+
+async def test_a_mention_by_a_stranger_is_refused_and_one_by_a_bot_ignored(chat: Chat):
+    text = "<@U0KEYTURN> toy tune lb1 lamp"
+    answer = await mentioned(chat, text, "U0NOBODY")
+    assert "does not know your Slack account" in answer.words
+    assert answer.buttons == {}
+    await chat.send(payloads.mention(text, "U0ROBOT", bot_id="B0ROBOT"))
+    await chat.settle()
+    assert chat.slack.posted == [answer]
 
 
 def _as_if_new(_tx: object, _key: str) -> bool:

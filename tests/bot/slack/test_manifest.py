@@ -15,6 +15,7 @@ from tests.bot.slack import schema_check
 from tests.bot.slack.json_walk import parts
 
 SCOPES = {
+    "app_mentions:read",
     "channels:read",
     "chat:write",
     "commands",
@@ -84,8 +85,9 @@ def test_the_shortcut_is_the_one_that_is_listened_to(manifest: dict[str, Any]):
     assert len(shortcut["description"]) <= 150
 
 
-def test_it_hears_of_nothing_but_visits_to_its_home(manifest: dict[str, Any]):
-    assert manifest["settings"]["event_subscriptions"]["bot_events"] == ["app_home_opened"]
+def test_it_gets_events_of_visits_to_its_home_and_of_mentions_only(manifest: dict[str, Any]):
+    events = manifest["settings"]["event_subscriptions"]["bot_events"]
+    assert events == ["app_home_opened", "app_mention"]
     assert manifest["features"]["app_home"]["home_tab_enabled"] is True
 
 
@@ -145,8 +147,9 @@ def test_no_scope_is_asked_for_that_no_call_needs(manifest: dict[str, Any]):
     called = set(re.findall(r"client\.([a-z]+_\w+)\(", code))
     assert called <= NEEDS.keys() | NO_SCOPE
     needed = {NEEDS[name] for name in called - NO_SCOPE}
-    # A slash command needs its own; private and direct channels have others than public ones.
-    elsewhere = {"groups:read", "groups:history", "im:history"}
+    # A slash command and an event need their own; private and direct channels have others than
+    # public ones.
+    elsewhere = {"app_mentions:read", "groups:read", "groups:history", "im:history"}
     assert set(manifest["oauth_config"]["scopes"]["bot"]) == needed | {"commands"} | elsewhere
 
 

@@ -51,6 +51,7 @@ SOUND: dict[str, Json] = {
     ),
     "shortcut": payloads.message_action(modals.ABOUT_HOST, "lb1 is slow", "U0DORA"),
     "event": json.loads(payloads.event("Ev1", tab="home")),
+    "mention": json.loads(payloads.mention("<@U0KEYTURN> toy set lb1 lamp on", thread_ts="1.1")),
 }
 
 
@@ -85,7 +86,7 @@ async def test_no_payload_is_a_fault(chat: Chat, kind: str, caplog: pytest.LogCa
     caplog.set_level(logging.WARNING)
     for payload in _mutated(SOUND[kind]):
         raw = payloads.interaction(payload)
-        if kind == "event":
+        if kind in {"event", "mention"}:
             raw = json.dumps(payload).encode()
         answer = await post(chat.door.app, raw, signed(raw))
         assert answer.status in {200, 400}, payload
