@@ -329,7 +329,7 @@ class RunForms:
         try:
             run = self._workflow.request_plan(number, person=person, digest=digest, reason=reason)
         except TooLate:
-            with self._database.reading() as tx:
+            with self._database.reading(self._view_builder.get_view_rights(person)) as tx:
                 run = runs.get_run(tx, number)
             if not run.plan_only:
                 raise

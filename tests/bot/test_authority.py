@@ -457,7 +457,7 @@ class TestPace:
 
     def test_a_minute_later_there_is_room_again(self, timed: Harness, clock: Clock):
         parts = replace(timed.context, rate_limits=RateLimits.from_person_limit(1))
-        paced = replace(timed, parts=parts, workflow=Workflow(parts))
+        paced = replace(timed, context=parts, workflow=Workflow(parts))
         self._asks(paced, "dora", times=1)
         clock.ahead = 61_000_000
         self._asks(paced, "dora", times=1)
