@@ -83,6 +83,8 @@ def test_filters_are_kept_under_a_name_and_their_link_shows_others_the_same(
     link = page.get_by_role("link", name="/views/1", exact=True)
     expect(link).to_be_visible()
     path = link.inner_text()
+    # The chart arrives after the page.
+    expect(page.locator("#histogram figure")).to_be_visible()
     visit.keep("view")
     other = a_visit(browser, visit.server)
     other.sign_in("olga")
