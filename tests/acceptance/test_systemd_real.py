@@ -39,7 +39,7 @@ UNITS = {
 def systemd() -> Iterator[Systemd]:
     with Systemd(UNITS) as systemd:
         systemd.systemctl("start", "worker", "ssh")
-        systemd.systemctl("start", "broken")
+        systemd.systemctl("start", "--wait", "broken")
         yield systemd
 
 
