@@ -127,7 +127,7 @@ def count_results_by_day(tx: Transaction, since: int) -> list[DayResult]:
         .where(
             _RUN.id >= first,
             _RUN.requested_at >= since,
-            _RUN.fan_out_role != tables.CHILD,
+            _RUN.fan_out_role < tables.CHILD,
             view_conditions.runs_condition(tx).clause(),
         )
         .group_by(day, _RUN.state, _RUN.needs_attention)

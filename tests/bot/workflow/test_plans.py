@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from bot.db import locks, outbox, runs, search
+from bot.db import locks, outbox, runs, search, stats
 from bot.model.errors import InvalidRequestError, NotAllowed, TooLate
 from bot.model.run import Run, State
 from bot.model.schedule import ScheduleTiming, parse_cron
@@ -126,6 +126,8 @@ class TestAPlan:
                 return [one.id for one in search.search_runs(tx, run_filter).runs]
 
         assert listed() == listed(host="lb1") == []
+        with harness.database.reading() as tx:
+            assert stats.count_results_by_day(tx, 0) == []
         assert listed(states=frozenset({State.PLANNED})) == [run.id]
         _request(harness, run)
         assert listed() == listed(host="lb1") == [run.id]
