@@ -13,7 +13,6 @@ from bot.db import break_glass, delegations, grants, runs
 from bot.db.break_glass import BreakGlass
 from bot.db.delegations import Delegation
 from bot.db.grants import Grant
-from bot.model.run import State
 from bot.queries import pending
 from bot.queries.pending import CounterProposal
 
@@ -148,7 +147,7 @@ def list_pending(parts: Parts, caller: ReadCaller) -> PendingOut:
         decisions = runs.list_decisions_on(tx, [run.id for run in found])
         unreviewed = break_glass.list_unreviewed(tx)
         proposals = pending.list_counter_proposals(tx, caller.id)
-        planned = pending.list_own_runs(tx, State.PLANNED, caller.id)
+        planned = pending.list_own_plans(tx, caller.id)
     return PendingOut(
         runs=[
             schemas.RunOut.from_run(run, decisions.get(run.id, ()), parts.base_url)

@@ -29,6 +29,7 @@ from bot.model.canonical import encode_canonical
 from bot.model.plan import ResolvedPlan
 from bot.model.run import (
     ACTIVE_STATES,
+    EXPIRING_STATES,
     Decision,
     RequestOrigin,
     Run,
@@ -509,14 +510,8 @@ def mark_requested(tx: Transaction, run: Run, reason: str) -> Run:
 
 def list_due_to_expire(tx: Transaction) -> list[Run]:
     """Return the runs that waited too long. Of child runs, only queued ones expire."""
-    waiting = [
-        State.PLANNED.value,
-        State.COUNTER_PROPOSED.value,
-        State.PENDING.value,
-        State.QUEUED.value,
-    ]
     query = _select().where(
-        tables.run.c.state.in_(waiting),
+        tables.run.c.state.in_(sorted(state.value for state in EXPIRING_STATES)),
         tables.run.c.expires_at <= tx.now,
         tables.run.c.parent.is_(None) | (tables.run.c.state == State.QUEUED.value),
     )

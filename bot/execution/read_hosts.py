@@ -18,10 +18,10 @@ from bot.execution.batches import BatchQueue
 from bot.execution.planner import RemainingWork, compute_remaining, resolve_plan, run_check
 from bot.model.run import Run, State
 from bot.policy import NoPolicyError
-from bot.queries import redundancy, stop_reasons
+from bot.queries import redundancy
 from bot.queries.policy_result import bind_policy_result
 from bot.workflow.context import WorkflowContext, compute_plan_expiry
-from bot.workflow.finish import RunEnd, end_run, end_runs
+from bot.workflow.finish import RunEnd, end_if_stopped, end_run, end_runs
 from bot.workflow.submit_plan import submit_plan
 from connectors.errors import HostError, prefix_host
 from runbooks import Refused, Report
@@ -180,15 +180,7 @@ class HostReader:
         leg_claims.record_report(tx, policy, run.request, report, run=run.id)
 
     def _record_stop(self, tx: Transaction, run: Run) -> None:
-        by = stop_reasons.describe_stop(tx, run, None)
-        if by:
-            end_run(
-                self._context,
-                tx,
-                run,
-                State.STOPPED,
-                stop_reasons.describe_stopped_run(tx, run, by),
-            )
+        end_if_stopped(self._context, tx, run, None)
 
     def _record_plan(self, tx: Transaction, run: Run, *, remaining: RemainingWork) -> None:
         policy = self._context.policies.get_policy()

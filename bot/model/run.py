@@ -155,6 +155,10 @@ STATES_BEFORE_INTENT = frozenset(
 )
 
 
+# They end as expired if no one acts in time.
+EXPIRING_STATES = frozenset({State.PLANNED, State.COUNTER_PROPOSED, State.PENDING, State.QUEUED})
+
+
 class StepState(StrEnum):
     INTENT = "intent"  # committed before the command is sent
     SUCCEEDED = "succeeded"

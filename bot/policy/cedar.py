@@ -126,6 +126,9 @@ class RulesError(Exception):
         self.line = line
 
 
+NO_PERMIT = "no rule of the policy permits it"
+
+
 @dataclass(frozen=True)
 class Ruling:
     """The decision of the rules about one request."""
@@ -139,6 +142,11 @@ class Ruling:
     """How many hosts one request may cover."""
     rules: Sequence[str] = ()
     """The names of the rules that apply."""
+
+    @property
+    def refusal_reason(self) -> str:
+        """Why the rules refuse it."""
+        return "; ".join(self.policy_notes) or NO_PERMIT
 
     @property
     def required_approvals(self) -> int:

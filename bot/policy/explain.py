@@ -10,7 +10,7 @@ from typing import Any
 from bot.model import host_patterns, request_form
 from bot.model.request_form import RequestSyntaxError
 from bot.policy import Policy, PolicyRequest
-from bot.policy.policy import NO_PERMIT
+from bot.policy.cedar import NO_PERMIT
 from connectors.errors import UnknownHostError
 from connectors.inventory import Host, Inventory
 from runbooks import AnyRunbook

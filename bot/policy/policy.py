@@ -25,7 +25,6 @@ _MAX_CACHED_RULINGS = 4096
 # The margin of a change that takes no leg of a service down.
 NO_LIMIT = 99
 
-NO_PERMIT = "no rule of the policy permits it"
 
 Order = Literal["stop", "resume", "ban"]
 
@@ -436,7 +435,7 @@ class Policy:
         reasons: dict[str, str] = {}
         for host, ruling in rulings.items():
             area = self.get_area(host).title if host in known else host
-            reason = "; ".join(ruling.policy_notes) or NO_PERMIT
+            reason = ruling.refusal_reason
             reasons[area] = reasons.get(area) or ("" if ruling.allowed else reason)
         if len(set(reasons.values())) == 1:
             return ()

@@ -107,19 +107,22 @@ class CounterProposal:
     """The requested and the proposed value, by field."""
 
 
-def list_own_runs(tx: Transaction, state: State, person: str) -> list[Run]:
-    """Return the newest runs in a state that this person requested."""
-    run_filter = search.RunFilter(person=person, states=frozenset({state}))
-    return search.find_newest_runs(tx, run_filter, most=_MAX_RUNS)
-
-
 def list_counter_proposals(tx: Transaction, person: str) -> list[CounterProposal]:
     """Return the counter-proposals that this person can accept."""
     return [
         _get_counter_proposal(tx, run)
-        for run in list_own_runs(tx, State.COUNTER_PROPOSED, person)
-        if run.proposal_for is not None
+        for run in _list_newest_unrequested(tx, person)
+        if run.proposal_for is not None and run.state is State.COUNTER_PROPOSED
     ]
+
+
+def list_own_plans(tx: Transaction, person: str) -> list[Run]:
+    """Return the plans that this person can request."""
+    return [run for run in _list_newest_unrequested(tx, person) if run.state is State.PLANNED]
+
+
+def _list_newest_unrequested(tx: Transaction, person: str) -> list[Run]:
+    return runs.list_unrequested(tx, person)[::-1][:_MAX_RUNS]
 
 
 def _get_counter_proposal(tx: Transaction, run: Run) -> CounterProposal:

@@ -172,7 +172,7 @@ class _CachedPolicy:
             approvals_from=self._policy.describe_approver_groups(ruling.requirements)
             if approvals
             else "",
-            reason="; ".join(ruling.policy_notes) or "no rule of the policy permits it",
+            reason=ruling.refusal_reason,
             lost_approvers=[key for key in request.approvers if key not in keys]
             if outcome is ReplayOutcome.LOST_APPROVALS
             else (),

@@ -6,7 +6,7 @@ from bot.audit import change_log, refusals
 from bot.db import outbox, runs
 from bot.db.database import Transaction
 from bot.model.errors import InvalidRequestError, NotAllowed, StepUpRequired, TooLate
-from bot.model.run import STATES_BEFORE_INTENT, Decision, Run, State, StepState
+from bot.model.run import EXPIRING_STATES, STATES_BEFORE_INTENT, Decision, Run, State, StepState
 from bot.policy import Policy, PolicyRequest, Ruling
 from bot.queries.approval_count import count_approvals, get_ruling, is_decision_complete
 from bot.queries.delegation_rules import find_delegator
@@ -17,7 +17,6 @@ from bot.workflow.context import WorkflowContext, compute_start_deadline
 from bot.workflow.finish import end_run
 from bot.workflow.requests import shorten_reason
 
-_EXPIRING_STATES = frozenset({State.PLANNED, State.COUNTER_PROPOSED, State.PENDING, State.QUEUED})
 # The input of the rules, and their ruling.
 _RequestAndRuling = tuple[PolicyRequest, Ruling]
 
@@ -141,7 +140,7 @@ def expire_runs(context: WorkflowContext) -> list[Run]:
     for number in due:
         with context.database.transaction() as tx:
             run = runs.lock_run(tx, number)
-            if run.state in _EXPIRING_STATES:
+            if run.state in EXPIRING_STATES:
                 why = (
                     "The plan was not requested in time"
                     if run.state is State.PLANNED

@@ -27,6 +27,7 @@ from bot.workflow.context import WorkflowContext
 from bot.workflow.finish import end_run
 from bot.workflow.requests import (
     SENSITIVE_REQUEST_MESSAGE,
+    describe_policy_refusal,
     shorten_reason,
 )
 from bot.workflow.submit_plan import move_to_approval
@@ -130,8 +131,7 @@ def accept_proposal(context: WorkflowContext, number: int, *, person: str, diges
             tx, "accepted", run=number, person=person, host=run.host, digest=run.digest
         )
         if not ruling.allowed:
-            why = "; ".join(ruling.policy_notes) or "no rule of the policy permits it"
-            return end_run(context, tx, run, State.REFUSED, f"The policy refuses: {why}")
+            return end_run(context, tx, run, State.REFUSED, describe_policy_refusal(ruling))
         accepted = move_to_approval(context, tx, run, ruling, grant)
         if accepted.state is State.QUEUED:
             context.dispatcher.enqueue_run(tx, number, policy.inventory[run.host].site)

@@ -10,6 +10,8 @@ from bot.db import locks, outbox, runs
 from bot.db.database import Transaction
 from bot.model.canonical import Canonical
 from bot.model.run import ACTIVE_STATES, STATES_BEFORE_INTENT, Run, State
+from bot.policy import Policy
+from bot.queries import stop_reasons
 from bot.workflow.context import WorkflowContext, get_site
 from runbooks import Report
 
@@ -38,6 +40,17 @@ def end_run(
 ) -> Run:
     """End a run. With an unknown outcome it keeps its lock, because a step may still run."""
     return end_runs(context, tx, [RunEnd(run, state, summary, person)])[0]
+
+
+def end_if_stopped(
+    context: WorkflowContext, tx: Transaction, run: Run, policy: Policy | None
+) -> Run | None:
+    """End the run if a person stopped it, or everything; return None if no one did."""
+    stop = stop_reasons.describe_stop(tx, run, policy)
+    if not stop:
+        return None
+    summary = stop_reasons.describe_stopped_run(tx, run, stop)
+    return end_run(context, tx, run, State.STOPPED, summary)
 
 
 def _explain_withdrawal(parent: RunEnd) -> str:

@@ -7,12 +7,11 @@ from bot.model.request_form import RequestSyntaxError, parse_request_for_hosts
 from bot.model.resubmit import can_be_planned_again, get_resubmit_values
 from bot.model.run import RequestOrigin, Run, State
 from bot.policy import Policy
-from bot.queries import stop_reasons
 from bot.queries.approval_count import get_ruling
 from bot.workflow import grant_rules
 from bot.workflow.approvals import check_policy_version
 from bot.workflow.context import WorkflowContext, get_site
-from bot.workflow.finish import end_run
+from bot.workflow.finish import end_if_stopped, end_run
 from bot.workflow.requests import (
     RequestTerms,
     check_has_reason,
@@ -50,10 +49,8 @@ def request_plan(
         run = runs.mark_requested(tx, run, check_reason(reason) or run.reason)
         check_has_reason(run, ruling)
         log_request(tx, "requested", run)
-        stop = stop_reasons.describe_stop(tx, run, policy)
-        if stop:
-            why = stop_reasons.describe_stopped_run(tx, run, stop)
-            return end_run(context, tx, run, State.STOPPED, why)
+        if stopped := end_if_stopped(context, tx, run, policy):
+            return stopped
         if not ruling.allowed:
             return end_run(context, tx, run, State.REFUSED, describe_policy_refusal(ruling))
         outbox.announce_run(tx, number)

@@ -21,11 +21,11 @@ from bot.model.request_form import (
 from bot.model.run import MAX_AREAS_LENGTH, RequestOrigin, Run, State, StepState, join_areas
 from bot.model.schedule import ScheduleTiming
 from bot.policy import Policy, Ruling
-from bot.queries import redundancy, stop_reasons
+from bot.queries import redundancy
 from bot.queries.approval_count import get_ruling
 from bot.workflow import rate_limit
 from bot.workflow.context import WorkflowContext
-from bot.workflow.finish import end_run
+from bot.workflow.finish import end_if_stopped, end_run
 from connectors.command import InvisibleCharacterError, refuse_invisible
 from connectors.errors import UnknownHostError
 from runbooks import AnyRunbook
@@ -239,11 +239,8 @@ def record_request(
     run = runs.add_run(tx, new_run)
     ruling = get_ruling(tx, policy, run)[1]
     log_request(tx, "plan requested" if run.plan_only else "requested", run)
-    stop = stop_reasons.describe_stop(tx, run, policy)
-    if stop:
-        return end_run(
-            context, tx, run, State.STOPPED, stop_reasons.describe_stopped_run(tx, run, stop)
-        )
+    if stopped := end_if_stopped(context, tx, run, policy):
+        return stopped
     if not ruling.allowed:
         return end_run(context, tx, run, State.REFUSED, describe_policy_refusal(ruling))
     if not run.plan_only:
@@ -269,8 +266,7 @@ def record_request(
 
 def describe_policy_refusal(ruling: Ruling) -> str:
     """Return the summary of a run that the policy refuses."""
-    why = "; ".join(ruling.policy_notes) or "no rule of the policy permits it"
-    return f"The policy refuses: {why}"
+    return f"The policy refuses: {ruling.refusal_reason}"
 
 
 def check_has_reason(run: Run, ruling: Ruling) -> None:

@@ -131,9 +131,8 @@ def _check_hosts(policy: Policy, new_grant: NewGrant, granted_by: str, now: int)
         )
         ruling = policy.get_request_ruling(request)
         if not ruling.allowed:
-            why = "; ".join(ruling.policy_notes) or "no rule of the policy permits it"
             raise InvalidRequestError(
-                f"{who} may not request {new_grant.runbook} on {host}: {why}"
+                f"{who} may not request {new_grant.runbook} on {host}: {ruling.refusal_reason}"
             )
         is_needless = is_needless and not ruling.required_approvals
         why = (

@@ -34,7 +34,7 @@ from bot.db.database import Database, SeenHead, Transaction
 from bot.db.runs import ConcurrentUpdateError
 from bot.execution import gate
 from bot.model.errors import InvalidRequestError, NotAllowed, TooLate
-from bot.model.run import ENDED_STATES, IllegalTransitionError, Run, State
+from bot.model.run import ENDED_STATES, EXPIRING_STATES, IllegalTransitionError, Run, State
 from bot.model.signing import SigningKey
 from bot.policy import Policy
 from bot.policy.freezes import FreezeList
@@ -57,7 +57,6 @@ STEPS = 25 if CHAOS else 10
 OWNERS = frozenset({"olga", "adam"})
 PEOPLE = ("dora", "olga", "adam", "stan")
 HOSTS = ("lb1", "lb2")
-EXPIRING = {State.PLANNED, State.COUNTER_PROPOSED, State.PENDING, State.QUEUED}
 # What a person hears who comes too late, or may not: never a fault.
 NOES = (NotAllowed, TooLate, InvalidRequestError, ConcurrentUpdateError, IllegalTransitionError)
 
@@ -391,12 +390,12 @@ class World(RuleBasedStateMachine):
             self.model.banned.add(who)
 
     def _expire(self, n: int) -> None:
-        run = self._pick(n, EXPIRING)
+        run = self._pick(n, set(EXPIRING_STATES))
         if run is None:
             return
         with self.database.transaction() as tx:
             for each in [runs.get_run(tx, run.id), *runs.list_children(tx, run.id)]:
-                if each.state in EXPIRING:
+                if each.state in EXPIRING_STATES:
                     runs.amend_run(tx, each, expires_at=tx.now)
         self.model.ended.add(run.id)
         self.workflow.expire_runs()
