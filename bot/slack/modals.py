@@ -526,17 +526,11 @@ class RequestForms:
         self, hosts: Sequence[str], host: str, person: str, metadata: Mapping[str, str]
     ) -> View:
         groups: dict[str, list[type[AnyRunbook]]] = {}
-        for words, runbook in sorted(load_catalogue().items()):
-            if self._can_request(runbook, host, person):
-                groups.setdefault(words.split()[0], []).append(runbook)
+        for runbook in self._form_options.list_requestable_runbooks(
+            host=host, person=person, source=_SOURCE
+        ):
+            groups.setdefault(runbook.words.split()[0], []).append(runbook)
         return render_chooser(hosts, host, list(groups.items()), metadata)
-
-    def _can_request(self, runbook: type[AnyRunbook], host: str, person: str) -> bool:
-        """Return whether the person can request the runbook on a host; "": on any."""
-        options = self._form_options
-        if not host:
-            return any(options.list_hosts(runbook, person=person, source=_SOURCE))
-        return options.can_request(runbook, host=host, person=person, source=_SOURCE)
 
     def _list_hosts(self, runbook: type[AnyRunbook] | None, person: str) -> Sequence[str]:
         if runbook is None:
