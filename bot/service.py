@@ -169,6 +169,15 @@ class Workflow:
             self._context, number, person=person, digest=digest, reason=reason
         )
 
+    def request_plan_or_replan(
+        self, number: int, *, person: str, digest: str, origin: RequestOrigin, reason: str = ""
+    ) -> Run:
+        """Request what a plan shows, or plan it again if it is not current; return that run."""
+        require_view(self._context, number, person=person)
+        return plans.request_plan_or_replan(
+            self._context, number, person=person, digest=digest, origin=origin, reason=reason
+        )
+
     def replan_run(self, number: int, *, person: str, origin: RequestOrigin) -> Run:
         """Plan a request again whose plan is not current any more; return the new run."""
         require_view(self._context, number, person=person)

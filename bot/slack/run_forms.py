@@ -5,7 +5,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
-from bot.db import runs
 from bot.db.database import Database
 from bot.model.errors import InvalidRequestError, NotAllowed, TooLate
 from bot.model.plain_text import join_to_one_line
@@ -326,15 +325,11 @@ class RunForms:
         self, number: int, *, person: str, digest: str, origin: RequestOrigin, reason: str = ""
     ) -> PendingPlan | None:
         """Request what a plan shows; if it is not current, plan again and return the new plan."""
-        try:
-            run = self._workflow.request_plan(number, person=person, digest=digest, reason=reason)
-        except TooLate:
-            with self._database.reading(self._view_builder.get_view_rights(person)) as tx:
-                run = runs.get_run(tx, number)
-            if not run.plan_only:
-                raise
-            new = self._workflow.replan_run(number, person=person, origin=origin)
-            return create_pending_plan(new)
+        run = self._workflow.request_plan_or_replan(
+            number, person=person, digest=digest, origin=origin, reason=reason
+        )
+        if run.id != number:
+            return create_pending_plan(run)
         if run.is_ended:
             raise InvalidRequestError(run.summary)
         return None

@@ -14,7 +14,6 @@ from bot.db.database import Transaction
 from bot.model import request_form, resubmit
 from bot.model.errors import InvalidRequestError, StepUpRequired
 from bot.model.run import RequestOrigin, Run, State, describe_proposals
-from bot.queries.policy_result import is_plan_current
 from bot.queries.run_timeline import build_run_events
 from bot.queries.run_view import RunView, Viewer, build_run_view
 from bot.web.auth import CurrentUser, PassiveUser, User
@@ -189,21 +188,19 @@ def request_plan(
 ) -> Response:
     """Request the plan whose digest was on the page. A plan that is not current is made again."""
 
-    def act() -> None:
+    def act() -> int:
         _check_irreversible_is_confirmed(deps, user, number, form)
-        deps.workflow.request_plan(
+        return deps.workflow.request_plan_or_replan(
             number,
             person=user.id,
             digest=form.get("digest", ""),
+            origin=RequestOrigin("web", user=user.id),
             reason=form.get("reason", ""),
-        )
+        ).id
 
-    with deps.database.reading(user.view_rights) as tx:
-        run = runs.get_run(tx, number)
-        is_current = is_plan_current(tx, user.policy, run)
-    if run.plan_only and not is_current:
-        return replan_run(request, deps, user, number)
-    return _perform_and_redirect(request, deps, user, number, act, "requested")
+    return _perform_and_redirect(
+        request, deps, user, number, act, "requested", outcome_elsewhere="replanned"
+    )
 
 
 @router.post("/replan")
@@ -284,8 +281,14 @@ def _perform_and_redirect(
     number: int,
     action: Callable[[], int | None],
     outcome: str,
+    outcome_elsewhere: str = "",
 ) -> Response:
-    """Run *action* and redirect to the run, or render the page again with the error."""
+    """Run *action* and redirect to the run, or render the page again with the error.
+
+    Args:
+        outcome: Key of the notice.
+        outcome_elsewhere: Key of the notice if the action returns another run; "" for the same.
+    """
     try:
         target_run = action() or number
     except StepUpRequired:
@@ -294,6 +297,8 @@ def _perform_and_redirect(
         return render_run_page(
             request, deps, user, number, status=get_http_status(error), alert=str(error)
         )
+    if target_run != number and outcome_elsewhere:
+        outcome = outcome_elsewhere
     return RedirectResponse(f"/runs/{target_run}?done={outcome}", 303)
 
 

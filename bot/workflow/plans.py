@@ -8,6 +8,7 @@ from bot.model.resubmit import can_be_planned_again, get_resubmit_values
 from bot.model.run import RequestOrigin, Run, State
 from bot.policy import Policy
 from bot.queries.approval_count import get_ruling
+from bot.queries.policy_result import is_plan_current
 from bot.workflow import grant_rules
 from bot.workflow.approvals import check_policy_version
 from bot.workflow.context import WorkflowContext, get_site
@@ -58,6 +59,28 @@ def request_plan(
         if requested.state is State.QUEUED:
             context.dispatcher.enqueue_run(tx, number, get_site(context, run.host))
         return requested
+
+
+def request_plan_or_replan(
+    context: WorkflowContext,
+    number: int,
+    *,
+    person: str,
+    digest: str,
+    origin: RequestOrigin,
+    reason: str = "",
+) -> Run:
+    """Request what a plan shows; if it is not current, plan it again and return the new run.
+
+    The arguments and errors are those of request_plan() and of replan_run().
+    """
+    policy = context.policies.get_policy()
+    with context.database.reading() as tx:
+        run = runs.get_run(tx, number)
+        is_outdated = run.plan_only and not is_plan_current(tx, policy, run)
+    if is_outdated:
+        return replan_run(context, number, person=person, origin=origin)
+    return request_plan(context, number, person=person, digest=digest, reason=reason)
 
 
 def _check_can_be_requested(
