@@ -8,7 +8,8 @@ or format character can hide or reorder what approvers read, so it is refused.
 import re
 import unicodedata
 
-from connectors.command import refuse_invisible
+from bot.model.errors import InvalidRequestError
+from connectors.command import InvisibleCharacterError, refuse_invisible
 
 _JOINER_PATTERN = re.compile("[\u200c\u200d]")  # ZERO WIDTH NON-JOINER and ZERO WIDTH JOINER
 # The flags of England, Scotland and Wales. https://www.unicode.org/reports/tr51/#Emoji_Tag_Sequences
@@ -36,6 +37,21 @@ def join_to_one_line(text: str) -> str:
         InvisibleCharacterError: it holds another character that people cannot see.
     """
     return check_printable(" ".join(text.split()))
+
+
+def check_line(text: str, *, name: str, max_length: int) -> str:
+    """Return *text* on one line. name: what it is, such as `the reason`.
+
+    Raises:
+        InvalidRequestError: it is too long, or holds another character that people cannot see.
+    """
+    try:
+        line = join_to_one_line(text)
+    except InvisibleCharacterError as error:
+        raise InvalidRequestError(f"{name} {error}") from None
+    if len(line) > max_length:
+        raise InvalidRequestError(f"{name} has {len(line)} characters: the limit is {max_length}")
+    return line
 
 
 def find_allowed_format_characters(text: str) -> set[int]:

@@ -6,12 +6,11 @@ from bot.audit import evidence
 from bot.db import break_glass, runs
 from bot.db.database import Transaction
 from bot.model.errors import InvalidRequestError
-from bot.model.plain_text import join_to_one_line
+from bot.model.plain_text import check_line
 from bot.model.run import Run
 from bot.policy import Policy
 from bot.queries.approval_count import build_policy_request
 from bot.queries.second_factor import is_area_owner, is_factor_still_valid
-from connectors.command import InvisibleCharacterError
 
 log = logging.getLogger(__name__)
 
@@ -74,12 +73,4 @@ def check_break_glass_reason(text: str) -> str:
 
 
 def check_text(text: str) -> str:
-    try:
-        line = join_to_one_line(text)
-    except InvisibleCharacterError as error:
-        raise InvalidRequestError(f"your text {error}") from None
-    if len(line) > _MAX_REASON_LENGTH:
-        raise InvalidRequestError(
-            f"your text has {len(line)} characters: the limit is {_MAX_REASON_LENGTH}"
-        )
-    return line
+    return check_line(text, name="your text", max_length=_MAX_REASON_LENGTH)

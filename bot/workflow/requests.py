@@ -11,7 +11,7 @@ from bot.db import outbox, runs
 from bot.db.database import Transaction
 from bot.model import host_patterns
 from bot.model.errors import InvalidRequestError, TooManyRequestsError
-from bot.model.plain_text import join_to_one_line
+from bot.model.plain_text import check_line, join_to_one_line
 from bot.model.request_form import (
     format_request,
     get_field_texts,
@@ -423,12 +423,4 @@ def shorten_reason(text: str) -> str:
 
 def check_reason(text: str) -> str:
     """Return a reason on one line. Raises InvalidRequestError."""
-    try:
-        line = join_to_one_line(text)
-    except InvisibleCharacterError as error:
-        raise InvalidRequestError(f"the reason {error}") from None
-    if len(line) > _MAX_REASON_LENGTH:
-        raise InvalidRequestError(
-            f"the reason has {len(line)} characters: the limit is {_MAX_REASON_LENGTH}"
-        )
-    return line
+    return check_line(text, name="the reason", max_length=_MAX_REASON_LENGTH)

@@ -7,9 +7,9 @@ from bot.auth import tokens
 from bot.auth.tokens import MAX_DAYS, SCOPES, ApiToken, NoSuchTokenError
 from bot.db.database import Transaction
 from bot.model.errors import InvalidRequestError, NoSuchPersonError, NotAllowed, TooLate
-from bot.model.plain_text import join_to_one_line
+from bot.model.plain_text import check_line
 from bot.workflow.context import WorkflowContext
-from connectors.command import InvisibleCharacterError, quote_text
+from connectors.command import quote_text
 
 _DAY = 86400 * 1_000_000
 _MAX_NAME_LENGTH = 60
@@ -30,7 +30,10 @@ class TokenActions:
         self, *, person: str, scopes: Sequence[str], days: int, name: str = "", source: str
     ) -> tuple[ApiToken, str]:
         """Create a token; return its record and the token itself, which is not stored."""
-        policy, name = self._context.policies.get_policy(), _check_name(name)
+        policy, name = (
+            self._context.policies.get_policy(),
+            check_line(name, name="the name", max_length=_MAX_NAME_LENGTH),
+        )
         if policy.find_person(person) is None:
             raise NoSuchPersonError(person)
         wanted = _check_scopes(scopes)
@@ -76,18 +79,6 @@ def _check_scopes(scopes: Sequence[str]) -> list[str]:
         )
         raise InvalidRequestError(f"{text}: choose from {', '.join(SCOPES)}")
     return [scope for scope in SCOPES if scope in scopes]
-
-
-def _check_name(name: str) -> str:
-    try:
-        plain = join_to_one_line(name)
-    except InvisibleCharacterError as error:
-        raise InvalidRequestError(f"the name {error}") from None
-    if len(plain) > _MAX_NAME_LENGTH:
-        raise InvalidRequestError(
-            f"the name has {len(plain)} characters: the limit is {_MAX_NAME_LENGTH}"
-        )
-    return plain
 
 
 def _log_token(
