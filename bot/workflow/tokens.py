@@ -30,10 +30,8 @@ class TokenActions:
         self, *, person: str, scopes: Sequence[str], days: int, name: str = "", source: str
     ) -> tuple[ApiToken, str]:
         """Create a token; return its record and the token itself, which is not stored."""
-        policy, name = (
-            self._context.policies.get_policy(),
-            check_line(name, name="the name", max_length=_MAX_NAME_LENGTH),
-        )
+        policy = self._context.policies.get_policy()
+        name = check_line(name, name="the name", max_length=_MAX_NAME_LENGTH)
         if policy.find_person(person) is None:
             raise NoSuchPersonError(person)
         wanted = _check_scopes(scopes)
