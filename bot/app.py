@@ -49,7 +49,7 @@ from bot.observability import TraceMiddleware, list_login_secrets, set_up_loggin
 from bot.policy import Policy, PolicyDirectory
 from bot.queries.banned_people import PolicyWithoutBanned
 from bot.queries.form_options import FormOptions
-from bot.service import Workflow
+from bot.service import KeyturnService
 from bot.settings import Settings
 from bot.web import app as web
 from bot.web.connections import (
@@ -134,7 +134,7 @@ class Foundation:
     """The policy without banned people."""
     fleet: Fleet
     connector: HostConnector
-    workflow: Workflow
+    service: KeyturnService
     lease_keeper: LeaseKeeper
     housekeeping: Housekeeping
     contacts: ContactRecorder
@@ -230,7 +230,7 @@ def build_foundation(
         active_policy,
         fleet,
         connector,
-        Workflow(context),
+        KeyturnService(context),
         lease_keeper,
         housekeeping,
         contacts,
@@ -399,7 +399,7 @@ class Chat:
             settings.slack_app_token.get_secret_value(),
         )
         self.service = app.SlackService(
-            foundation.workflow,
+            foundation.service,
             foundation.database,
             foundation.active_policy,
             client,
@@ -447,7 +447,7 @@ class Keyturn:
     fleet: Fleet
     dispatch: LocalDispatcher | None
     """None if workers execute the runs."""
-    workflow: Workflow
+    service: KeyturnService
     lease_keeper: LeaseKeeper
     housekeeping: Housekeeping
     chat: Chat | None
@@ -478,7 +478,7 @@ def build_service(
     )
     foundation.housekeeping.start(settings.shown)
     foundation.housekeeping.log_own_runbooks(list_own_digests())
-    database, workflow = foundation.database, foundation.workflow
+    database, service = foundation.database, foundation.service
     active_policy = foundation.active_policy
     is_https = urlsplit(settings.address).scheme == "https"
     form_options = FormOptions(foundation.fleet.run_query, database, active_policy)
@@ -496,7 +496,7 @@ def build_service(
     service_health = _create_service_health(settings, foundation, file_suffix)
     pages = web.build_app(
         WebDependencies(
-            workflow,
+            service,
             database,
             active_policy,
             settings.address,
@@ -516,7 +516,7 @@ def build_service(
     receiver = WebhookReceiver(webhooks, database, active_policy)
     asgi.mount("/hooks", build_webhook_app(receiver, secure=is_https))
     api_parts = ApiParts(
-        workflow,
+        service,
         database,
         active_policy,
         settings.address,
@@ -540,7 +540,7 @@ def build_service(
         foundation.policies,
         foundation.fleet,
         dispatch,
-        workflow,
+        service,
         foundation.lease_keeper,
         foundation.housekeeping,
         chat,
@@ -594,7 +594,7 @@ def serve(settings: Settings) -> None:
 
 def run_server(keyturn: Keyturn, listener: socket.socket) -> None:
     """Serve on a listening socket until interrupted."""
-    server = _Server(create_server_config(keyturn), keyturn.workflow)
+    server = _Server(create_server_config(keyturn), keyturn.service)
     with suppress(KeyboardInterrupt):
         server.run(sockets=[listener])
 
@@ -620,12 +620,12 @@ def create_server_config(keyturn: Keyturn) -> uvicorn.Config:
 class _Server(uvicorn.Server):
     """A server that starts no more runs and steps once the signal arrives."""
 
-    def __init__(self, config: uvicorn.Config, workflow: Workflow) -> None:
+    def __init__(self, config: uvicorn.Config, service: KeyturnService) -> None:
         super().__init__(config)
-        self._workflow = workflow
+        self._service = service
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        self._workflow.close()
+        self._service.close()
         super().handle_exit(sig, frame)
 
 
@@ -635,8 +635,8 @@ async def _run_lifespan(keyturn: Keyturn) -> AsyncGenerator[None]:
     if keyturn.dispatch is not None:
         await asyncio.to_thread(_release_senders, keyturn.database)
         keyturn.lease_keeper.start_heartbeat(keyturn.database)
-        keyturn.dispatch.start(keyturn.workflow.advance_run)
-        await asyncio.to_thread(keyturn.workflow.recover_unfinished_runs)
+        keyturn.dispatch.start(keyturn.service.advance_run)
+        await asyncio.to_thread(keyturn.service.recover_unfinished_runs)
     scheduler = _create_scheduler(keyturn)
     scheduler.start()
     tasks = [asyncio.create_task(observability.warn_when_loop_blocks())]
@@ -650,7 +650,7 @@ async def _run_lifespan(keyturn: Keyturn) -> AsyncGenerator[None]:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        keyturn.workflow.close()
+        keyturn.service.close()
         await _finish_runs(keyturn)
         if keyturn.chat is not None:
             await keyturn.chat.close()
@@ -680,22 +680,22 @@ async def _finish_runs(keyturn: Keyturn) -> None:
 
 def _create_scheduler(keyturn: Keyturn) -> Scheduler:
     """Return the scheduler of periodic duties."""
-    workflow = keyturn.workflow
+    service = keyturn.service
     return Scheduler(
         [
-            workflow.record_policy_change,
-            workflow.end_outdated_plans,
-            workflow.expire_runs,
-            workflow.remind_approvers,
-            workflow.recover_expired_leases,
-            workflow.wake_stalled_runs,
+            service.record_policy_change,
+            service.end_outdated_plans,
+            service.expire_runs,
+            service.remind_approvers,
+            service.recover_expired_leases,
+            service.wake_stalled_runs,
             keyturn.housekeeping.run_periodic_tasks,
             keyturn.contacts.write_contacts,
         ],
-        fire_due_schedules=workflow.fire_due_schedules,
-        list_timetables=workflow.schedules.list_timetables,
+        fire_due_schedules=service.fire_due_schedules,
+        list_timetables=service.schedules.list_timetables,
         # In a distributed installation, the workers follow up the runs of their sites.
-        slow_duties=[workflow.run_due_follow_ups] if keyturn.dispatch else [],
+        slow_duties=[service.run_due_follow_ups] if keyturn.dispatch else [],
     )
 
 

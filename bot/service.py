@@ -70,7 +70,7 @@ class _NoExecution:
     query_step: Callable[..., Any] = run_query
 
 
-class Workflow:
+class KeyturnService:
     """Handles every request the same way, whichever source it comes from.
 
     Methods that act on one run raise NoSuchRun where the person may not view it, NotAllowed where
@@ -96,7 +96,7 @@ class Workflow:
         self._interrupted_runs: set[int] = set()
 
     @classmethod
-    def without_execution(cls, database: Database, policies: PolicySource) -> "Workflow":
+    def without_execution(cls, database: Database, policies: PolicySource) -> "KeyturnService":
         """Return a service that reaches no host: a running service executes what it records."""
         nothing = _NoExecution()
         active = PolicyWithoutBanned(policies, database)

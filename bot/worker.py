@@ -82,7 +82,7 @@ async def _run_until_signal(foundation: Foundation, worker: ProcrastinateWorker)
 
     def end() -> None:
         # From now on, no step, run or check starts.
-        foundation.workflow.close()
+        foundation.service.close()
         worker.close()
         signalled.set()
 
@@ -90,7 +90,7 @@ async def _run_until_signal(foundation: Foundation, worker: ProcrastinateWorker)
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, end)
     foundation.lease_keeper.start_heartbeat(foundation.database)
-    worker.start(foundation.workflow.advance_run)
+    worker.start(foundation.service.advance_run)
     scheduler = _create_scheduler(foundation)
     scheduler.start()
     await signalled.wait()
@@ -107,11 +107,11 @@ def _create_scheduler(foundation: Foundation) -> Scheduler:
     """Return the scheduler of a worker's periodic duties; servers fire the schedules."""
     return Scheduler(
         [
-            foundation.workflow.recover_expired_leases,
+            foundation.service.recover_expired_leases,
             foundation.housekeeping.run_periodic_tasks,
             foundation.contacts.write_contacts,
         ],
         fire_due_schedules=lambda: None,
         list_timetables=dict,
-        slow_duties=[foundation.workflow.run_due_follow_ups],
+        slow_duties=[foundation.service.run_due_follow_ups],
     )

@@ -1,5 +1,5 @@
 """A toy world: hosts with named switches, a runbook that sets them, and a fleet that keeps its
-promises about them. It is as real to the workflow as a data centre."""
+promises about them. It is as real to the service as a data centre."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -11,14 +11,14 @@ from bot.db.database import Database
 from bot.model.check_result import CheckResult
 from bot.policy import PolicySource
 from bot.queries.form_options import FormOptions
-from bot.service import Workflow
+from bot.service import KeyturnService
 
 
 @dataclass(frozen=True)
 class ApiParts:
     """What the routes work with."""
 
-    workflow: Workflow
+    service: KeyturnService
     database: Database
     policies: PolicySource
     base_url: str

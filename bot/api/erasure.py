@@ -80,7 +80,7 @@ def request_erasure(
     parts: Parts, caller: RequestCaller, number: RunId, body: ReasonIn
 ) -> ErasureOut:
     """Another person, an owner of the area, must confirm it on the web page."""
-    parts.workflow.erasure.request_erasure(
+    parts.service.erasure.request_erasure(
         number,
         person=caller.id,
         reason=body.reason,

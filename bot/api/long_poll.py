@@ -104,7 +104,7 @@ class Waiters:
         pauses = iterate_pauses(single_process=self._parts.database.embedded)
         with self._parts.database.run_events.listen(pending.run, on_state):
             # Changes of this process arrive by on_state, earlier ones too: poll only later.
-            while (left := end - loop.time()) > 0 and not self._parts.workflow.is_closing:
+            while (left := end - loop.time()) > 0 and not self._parts.service.is_closing:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(min(left, next(pauses))):
                         await at_rest.wait()

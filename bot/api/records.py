@@ -36,7 +36,7 @@ def record_request(
     """
     host_pattern, requests = parsed
     if not host_pattern:
-        return parts.workflow.request_run(
+        return parts.service.request_run(
             requests[0],
             person=caller.id,
             origin=caller.origin,
@@ -46,7 +46,7 @@ def record_request(
         )
     if guard_override:
         raise InvalidRequestError("override the redundancy guard for one host at a time")
-    return parts.workflow.request_fanout_run(
+    return parts.service.request_fanout_run(
         requests,
         host_pattern=host_pattern,
         person=caller.id,

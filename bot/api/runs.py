@@ -172,9 +172,7 @@ def approve_run(
     """Refused where a rule requires a second factor: approve on the run's web page instead."""
 
     def act() -> None:
-        parts.workflow.approve_run(
-            number, person=caller.id, digest=body.digest, reason=body.reason
-        )
+        parts.service.approve_run(number, person=caller.id, digest=body.digest, reason=body.reason)
 
     return _act_on_run(parts, caller, number, "approve", act)
 
@@ -191,7 +189,7 @@ def deny_run(
     """One denial ends the run."""
 
     def act() -> None:
-        parts.workflow.deny_run(number, person=caller.id, reason=body.reason)
+        parts.service.deny_run(number, person=caller.id, reason=body.reason)
 
     return _act_on_run(parts, caller, number, "deny", act)
 
@@ -208,7 +206,7 @@ def propose_counter(
     """The counter-proposal is a new run, which the requester accepts or withdraws."""
 
     def act() -> int:
-        return parts.workflow.propose_values(
+        return parts.service.propose_values(
             number, person=caller.id, changed_values=body.values, reason=body.reason
         ).id
 
@@ -225,7 +223,7 @@ def accept_counter(
     parts: Parts, caller: RequestCaller, number: RunId, body: AcceptanceIn
 ) -> schemas.RunDetailsOut:
     def act() -> None:
-        parts.workflow.accept_proposal(number, person=caller.id, digest=body.digest)
+        parts.service.accept_proposal(number, person=caller.id, digest=body.digest)
 
     return _act_on_run(parts, caller, number, "accept", act)
 
@@ -238,7 +236,7 @@ def accept_counter(
 )
 def withdraw_run(parts: Parts, caller: RequestCaller, number: RunId) -> schemas.RunDetailsOut:
     def act() -> None:
-        parts.workflow.withdraw_run(number, person=caller.id)
+        parts.service.withdraw_run(number, person=caller.id)
 
     return _act_on_run(parts, caller, number, "withdraw", act)
 
@@ -253,7 +251,7 @@ def stop_run(
     parts: Parts, caller: StopCaller, number: RunId, body: ReasonIn
 ) -> schemas.RunDetailsOut:
     def act() -> None:
-        parts.workflow.stop_run(number, person=caller.id, reason=body.reason)
+        parts.service.stop_run(number, person=caller.id, reason=body.reason)
 
     return _act_on_run(parts, caller, number, "stop", act)
 
@@ -269,7 +267,7 @@ def request_undo(
     parts: Parts, caller: RequestCaller, number: RunId, body: UndoIn, response: Response
 ) -> schemas.RunDetailsOut:
     """The undo is a new run with its own plan and approvals."""
-    run = parts.workflow.request_undo(
+    run = parts.service.request_undo(
         number,
         person=caller.id,
         origin=caller.origin,
@@ -291,7 +289,7 @@ def request_plan(
     """For a run that is `planned`. It starts, or needs the approvals that its plan names."""
 
     def act() -> None:
-        parts.workflow.request_plan(
+        parts.service.request_plan(
             number, person=caller.id, digest=body.digest, reason=body.reason
         )
 
@@ -309,7 +307,7 @@ def replan_run(
     parts: Parts, caller: RequestCaller, number: RunId, response: Response
 ) -> schemas.RunDetailsOut:
     """A new run with the same values and reason, for a plan that is not current any more."""
-    run = parts.workflow.replan_run(number, person=caller.id, origin=caller.origin)
+    run = parts.service.replan_run(number, person=caller.id, origin=caller.origin)
     return records.respond_with_new_run(parts, caller, run, response)
 
 
@@ -346,7 +344,7 @@ def resolve_run(
     parts: Parts, caller: ApproveCaller, number: RunId, body: ResolutionIn
 ) -> schemas.RunDetailsOut:
     def act() -> None:
-        parts.workflow.resolve_run(
+        parts.service.resolve_run(
             number, person=caller.id, succeeded=body.succeeded, reason=body.reason
         )
 
@@ -365,7 +363,7 @@ def review_run(
     """For a run that bypassed its approvals; the people who could have approved it may review."""
 
     def act() -> None:
-        parts.workflow.break_glass.review_break_glass(
+        parts.service.break_glass.review_break_glass(
             number, person=caller.id, findings=body.findings
         )
 

@@ -122,7 +122,7 @@ def request_schedule(
     """Returns the run with which the schedule is approved."""
     timing = parse_timing(body.name, body.settings, zone="UTC")
     host_pattern, requests = body.parse(caller.policy)
-    run = parts.workflow.schedules.request_schedule(
+    run = parts.service.schedules.request_schedule(
         requests,
         host_pattern=host_pattern,
         person=caller.id,
@@ -143,7 +143,7 @@ def suspend_schedule(
     parts: Parts, caller: RequestCaller, number: RunId, body: ReasonIn
 ) -> ScheduleDetailsOut:
     def act() -> None:
-        parts.workflow.schedules.suspend_schedule(
+        parts.service.schedules.suspend_schedule(
             number, person=caller.id, reason=body.reason.strip()
         )
 
@@ -158,7 +158,7 @@ def suspend_schedule(
 )
 def resume_schedule(parts: Parts, caller: RequestCaller, number: RunId) -> ScheduleDetailsOut:
     def act() -> None:
-        parts.workflow.schedules.resume_schedule(number, person=caller.id)
+        parts.service.schedules.resume_schedule(number, person=caller.id)
 
     return _act_on_schedule(parts, caller, number, "resume", act)
 
@@ -173,7 +173,7 @@ def end_schedule(
     parts: Parts, caller: RequestCaller, number: RunId, body: ReasonIn
 ) -> ScheduleDetailsOut:
     def act() -> None:
-        parts.workflow.schedules.end_schedule(number, person=caller.id, reason=body.reason.strip())
+        parts.service.schedules.end_schedule(number, person=caller.id, reason=body.reason.strip())
 
     return _act_on_schedule(parts, caller, number, "end", act)
 
@@ -189,7 +189,7 @@ def take_over_schedule(
     parts: Parts, caller: RequestCaller, number: RunId, body: ReasonIn, response: Response
 ) -> schemas.RunDetailsOut:
     """Returns a run. Once it is approved, the old schedule ends and yours starts."""
-    run = parts.workflow.schedules.take_over_schedule(
+    run = parts.service.schedules.take_over_schedule(
         number, person=caller.id, origin=caller.origin, reason=body.reason
     )
     return records.respond_with_new_run(parts, caller, run, response)

@@ -82,7 +82,7 @@ def exit_on_errors() -> Generator[None]:
 
 @contextmanager
 def exit_on_refusals() -> Generator[None]:
-    """Report each refusal of the workflow as one line, and exit with its status."""
+    """Report each refusal of the service as one line, and exit with its status."""
     from bot.db.runs import ConcurrentUpdateError, NoSuchRun
     from bot.db.schedules import NoSuchSchedule
     from bot.model.errors import InvalidRequestError, NoSuchPersonError, NotAllowed, TooLate

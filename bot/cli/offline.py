@@ -8,18 +8,18 @@ from bot.cli.context import CommandEnvironment, exit_on_errors, exit_on_refusals
 
 if TYPE_CHECKING:
     from bot.model.run import Run
-    from bot.service import Workflow
+    from bot.service import KeyturnService
 
 
 @contextmanager
-def open_service(environment: CommandEnvironment) -> "Generator[Workflow]":
+def open_service(environment: CommandEnvironment) -> "Generator[KeyturnService]":
     """Open the service, and report refusals as one line."""
     from bot.policy import PolicyDirectory
-    from bot.service import Workflow
+    from bot.service import KeyturnService
 
     with exit_on_errors(), environment.open_database() as database, exit_on_refusals():
         policies = PolicyDirectory(environment.get_policy_directory())
-        yield Workflow.without_execution(database, policies)
+        yield KeyturnService.without_execution(database, policies)
 
 
 def run_to_data(environment: CommandEnvironment, run: "Run") -> Mapping[str, Any]:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from bot.db.database import Database
     from bot.db.schedules import Fire, Schedule
     from bot.model.run import Run
-    from bot.service import Workflow
+    from bot.service import KeyturnService
 
 _MAX_FIRES = 10
 _ZONE_OPTION = click.option(
@@ -302,7 +302,7 @@ def _open_database(environment: CommandEnvironment) -> "Generator[Database]":
         yield database
 
 
-def _find_person_id(service: "Workflow", typed: str) -> str:
+def _find_person_id(service: "KeyturnService", typed: str) -> str:
     known = service.policies.get_policy().find_person(typed)
     if known is None:
         exit_with_error(f"unknown person {typed}: use an id of people.yaml", NOT_FOUND)

@@ -12,7 +12,7 @@ from bot.db import tables, view_conditions
 from bot.db.database import Transaction
 from bot.model.run import State
 
-# How the workflow begins the summary of what a rule refused, other than what a runbook did.
+# How the service begins the summary of what a rule refused, other than what a runbook did.
 POLICY_REFUSED = "The policy refuses:"
 _RUN = tables.run.c
 

@@ -1,4 +1,4 @@
-"""Listeners: pass what people do in Slack to the workflow; commit first, then acknowledge."""
+"""Listeners: pass what people do in Slack to the service; commit first, then acknowledge."""
 
 import asyncio
 import logging
@@ -22,7 +22,7 @@ from bot.model.request_form import RequestSyntaxError
 from bot.model.run import RequestOrigin, Run
 from bot.model.text import escape_to_one_line, format_sentence
 from bot.policy import NoPolicyError, Person, Policy
-from bot.service import Workflow
+from bot.service import KeyturnService
 from bot.slack import modals, payloads, replies, threads
 from bot.slack.aliases import ALIASES, COMMAND, expand_alias
 from bot.slack.blocks import Message
@@ -77,8 +77,8 @@ def parse_button_value(click: ButtonClick) -> tuple[int, str]:
 class DecisionHandler:
     """Approves, accepts, withdraws, re-plans and stops by button."""
 
-    def __init__(self, workflow: Workflow, database: Database) -> None:
-        self._workflow, self._database = workflow, database
+    def __init__(self, service: KeyturnService, database: Database) -> None:
+        self._service, self._database = service, database
 
     def decide_by_click(self, click: ButtonClick, *, person: str) -> Run:
         """Decide the run of the clicked button, if its card shows the current plan.
@@ -91,15 +91,15 @@ class DecisionHandler:
         """
         number, digest = self.check_click(click)
         if click.action == ACCEPT:
-            return self._workflow.accept_proposal(number, person=person, digest=digest)
+            return self._service.accept_proposal(number, person=person, digest=digest)
         if click.action == WITHDRAW:
-            return self._workflow.withdraw_run(number, person=person)
+            return self._service.withdraw_run(number, person=person)
         if click.action == APPROVE:
-            return self._workflow.approve_run(number, person=person, digest=digest)
+            return self._service.approve_run(number, person=person, digest=digest)
         if click.action == REPLAN:
             origin = RequestOrigin("slack", click.channel, click.account.user)
-            return self._workflow.replan_run(number, person=person, origin=origin)
-        return self._workflow.stop_run(number, person=person)
+            return self._service.replan_run(number, person=person, origin=origin)
+        return self._service.stop_run(number, person=person)
 
     def check_click(self, click: ButtonClick) -> tuple[int, str]:
         """Return run and digest of a button, if its card shows the current plan."""

@@ -22,7 +22,7 @@ from bot.db.database import Database
 from bot.policy import Organisation, Person, PolicySource
 from bot.queries.banned_people import describe_ban
 from bot.queries.form_options import FormOptions
-from bot.service import Workflow
+from bot.service import KeyturnService
 from bot.slack.actions import DecisionHandler, SlackListeners
 from bot.slack.client import ConnectionRetryHandler, MessageSender
 from bot.slack.commands import SlackCommands
@@ -124,7 +124,7 @@ class SlackService:
 
     def __init__(
         self,
-        workflow: Workflow,
+        service: KeyturnService,
         database: Database,
         policies: PolicySource,
         client: AsyncWebClient,
@@ -156,10 +156,10 @@ class SlackService:
                 on_unknown_account=partial(_log_unknown_account, database),
                 get_ban_notice=partial(_get_ban_notice, policies, database),
             ),
-            SlackCommands(workflow, database, policies, view_builder),
-            DecisionHandler(workflow, database),
-            RequestForms(workflow, database, policies, form_options, views),
-            RunForms(workflow, database, view_builder, views),
+            SlackCommands(service, database, policies, view_builder),
+            DecisionHandler(service, database),
+            RequestForms(service, database, policies, form_options, views),
+            RunForms(service, database, view_builder, views),
             self.home_tabs,
             sender,
         )

@@ -21,7 +21,7 @@ from bot.queries import redundancy
 from bot.queries.break_glass_rules import check_break_glass_reason
 from bot.queries.form_options import list_requestable_hosts
 from bot.queries.preview import preview_request
-from bot.service import Workflow
+from bot.service import KeyturnService
 from bot.slack import parsing, replies, tree_command, who_command
 from bot.slack.blocks import Message
 from bot.slack.changed_command import answer_changed_command
@@ -78,16 +78,16 @@ class SlackCommands:
 
     def __init__(
         self,
-        workflow: Workflow,
+        service: KeyturnService,
         database: Database,
         policies: PolicySource,
         view_builder: SlackRunViewBuilder,
     ) -> None:
-        self._workflow, self._database = workflow, database
+        self._service, self._database = service, database
         self._view_builder, self._policies = view_builder, policies
-        self._schedule_commands = ScheduleCommands(workflow, database, policies)
-        delegation_commands = DelegationCommands(workflow, database, policies)
-        self._stop_commands = stop_commands = StopCommands(workflow, database, policies)
+        self._schedule_commands = ScheduleCommands(service, database, policies)
+        delegation_commands = DelegationCommands(service, database, policies)
+        self._stop_commands = stop_commands = StopCommands(service, database, policies)
         # Any other first word belongs to a runbook.
         self._handlers: Mapping[str, Callable[[TypedCommand], CommandAnswer]] = {
             "": self._show_help,
@@ -160,7 +160,7 @@ class SlackCommands:
     def answer_command(
         self, text: str, *, person: str, policy: Policy, origin: RequestOrigin, zone: str = "UTC"
     ) -> CommandAnswer:
-        """Run the command. Raises RequestSyntaxError, and what the workflow raises."""
+        """Run the command. Raises RequestSyntaxError, and what the service raises."""
         command = TypedCommand(person, policy, origin, self._parse_text(text), zone)
         return self._handlers.get(command.typed_text.first_word, self._request_run)(command)
 
@@ -319,8 +319,8 @@ class SlackCommands:
             "plan_only": plan_only,
         }
         if spelled:
-            return self._workflow.request_fanout_run(requests, host_pattern=spelled, **terms)
-        return self._workflow.request_run(requests[0], **terms)
+            return self._service.request_fanout_run(requests, host_pattern=spelled, **terms)
+        return self._service.request_run(requests[0], **terms)
 
     def _request_break_glass(self, command: TypedCommand) -> Message:
         """Request break-glass, and return the link to confirm it: that needs a second factor."""
@@ -346,9 +346,7 @@ class SlackCommands:
             return replies.render_break_glass_link(
                 number, self._create_sign_in_link(command, next_path=f"/runs/{number}")
             )
-        self._workflow.break_glass.request_break_glass(
-            number, person=command.person, reason=reason
-        )
+        self._service.break_glass.request_break_glass(number, person=command.person, reason=reason)
         return replies.render_break_glass_link(
             number, self._create_sign_in_link(command, next_path=f"/runs/{number}")
         )
@@ -356,7 +354,7 @@ class SlackCommands:
     def _record_break_glass(self, run: Run, person: str, reason: str) -> int:
         """Request break-glass for a new run, and return the run's number."""
         try:
-            return self._workflow.break_glass.request_break_glass(
+            return self._service.break_glass.request_break_glass(
                 run.id, person=person, reason=reason
             ).id
         except NotAllowed as error:
@@ -365,7 +363,7 @@ class SlackCommands:
     def _review_break_glass(self, command: TypedCommand) -> Message:
         number, rest = _parse_run_number(command)
         findings = " because ".join(part for part in (rest, command.typed_text.reason) if part)
-        self._workflow.break_glass.review_break_glass(
+        self._service.break_glass.review_break_glass(
             number, person=command.person, findings=findings
         )
         return replies.build_text_reply(f"You reviewed run {number}.")
@@ -430,7 +428,7 @@ class SlackCommands:
                 f"{quote_text(digest)} is not a plan: copy its ten characters from the card. Type "
                 f"{replies.format_command_usage('approve')}"
             )
-        self._workflow.approve_run(
+        self._service.approve_run(
             number, person=command.person, digest=digest, reason=command.typed_text.reason
         )
         return replies.build_text_reply(f"You approved run {number}.")
@@ -442,17 +440,17 @@ class SlackCommands:
             raise InvalidRequestError(
                 f"the reason is missing: type {replies.COMMAND} deny {number} REASON"
             )
-        self._workflow.deny_run(number, person=command.person, reason=reason)
+        self._service.deny_run(number, person=command.person, reason=reason)
         return replies.build_text_reply(f"You denied run {number}.")
 
     def _withdraw_run(self, command: TypedCommand) -> Message | None:
         number, _ = _parse_run_number(command)
-        self._workflow.withdraw_run(number, person=command.person)
+        self._service.withdraw_run(number, person=command.person)
         return replies.build_text_reply(f"You withdrew run {number}.")
 
     def _undo_run(self, command: TypedCommand) -> Message | None:
         number, _ = _parse_run_number(command)
-        run = self._workflow.request_undo(
+        run = self._service.request_undo(
             number, person=command.person, origin=command.origin, reason=command.typed_text.reason
         )
         return replies.build_text_reply(f"{run.title}: {run.summary}") if run.is_ended else None

@@ -8,7 +8,7 @@ from bot.db.delegations import Delegation
 from bot.model import grant_words, request_form
 from bot.model.errors import InvalidRequestError
 from bot.policy import PolicySource
-from bot.service import Workflow
+from bot.service import KeyturnService
 from bot.slack import replies
 from bot.slack.blocks import (
     Message,
@@ -31,8 +31,10 @@ _END_WORDS = frozenset({"end", "revoke", "stop"})
 class DelegationCommands:
     """Answers commands about delegations, standing grants and counter-proposals."""
 
-    def __init__(self, workflow: Workflow, database: Database, policies: PolicySource) -> None:
-        self._workflow, self._database, self._policies = workflow, database, policies
+    def __init__(
+        self, service: KeyturnService, database: Database, policies: PolicySource
+    ) -> None:
+        self._service, self._database, self._policies = service, database, policies
 
     def answer_delegate_command(self, person: str, typed: TypedText, zone: str) -> Message:
         """Answer `delegate to ada until friday`, `delegate end 3` or, to list, `delegate`."""
@@ -40,14 +42,14 @@ class DelegationCommands:
         if not typed.words_after_first:
             return self._list_delegations(person)
         if number is not None:
-            ended = self._workflow.delegations_and_grants.end_delegation(
+            ended = self._service.delegations_and_grants.end_delegation(
                 number, person=person, source="slack"
             )
             return replies.build_text_reply(f"Delegation {ended.id} has ended.")
         wanted = grant_words.parse_delegation(
             typed.words_after_first, now=self._get_now(), zone=zone
         )
-        made = self._workflow.delegations_and_grants.create_delegation(
+        made = self._service.delegations_and_grants.create_delegation(
             delegator=person,
             delegate=wanted.delegate,
             ends_at=wanted.ends_at,
@@ -67,12 +69,12 @@ class DelegationCommands:
         if not typed.words_after_first:
             return self._list_grants(person)
         if number is not None:
-            ended = self._workflow.delegations_and_grants.revoke_grant(
+            ended = self._service.delegations_and_grants.revoke_grant(
                 number, person=person, source="slack"
             )
             return replies.build_text_reply(f"Grant {ended.id} has ended.")
         wanted = grant_words.parse_grant(typed.words_after_first, now=self._get_now(), zone=zone)
-        made = self._workflow.delegations_and_grants.create_grant(
+        made = self._service.delegations_and_grants.create_grant(
             wanted, granted_by=person, reason=typed.reason, source="slack"
         )
         text = (
@@ -88,7 +90,7 @@ class DelegationCommands:
             raise InvalidRequestError(
                 f"the values are missing: type {replies.COMMAND} counter {number} field=value …"
             )
-        run = self._workflow.propose_values(
+        run = self._service.propose_values(
             number,
             person=person,
             changed_values=grant_words.parse_field_values(request_form.split_words(rest)),
@@ -104,7 +106,7 @@ class DelegationCommands:
                 "the plan is missing: copy its ten characters from the card and type "
                 f"{replies.COMMAND} accept {number} PLAN"
             )
-        self._workflow.accept_proposal(number, person=person, digest=digest.lower())
+        self._service.accept_proposal(number, person=person, digest=digest.lower())
         return replies.build_text_reply(f"You accepted run {number}.")
 
     def _list_delegations(self, person: str) -> Message:

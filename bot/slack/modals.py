@@ -25,7 +25,7 @@ from bot.policy import Policy, PolicySource
 from bot.policy.explain import PreviewQuestion
 from bot.queries.form_options import FormOptions
 from bot.queries.preview import preview_request
-from bot.service import Workflow
+from bot.service import KeyturnService
 from bot.slack import threads
 from bot.slack.blocks import (
     Block,
@@ -276,13 +276,13 @@ class RequestForms:
 
     def __init__(
         self,
-        workflow: Workflow,
+        service: KeyturnService,
         database: Database,
         policies: PolicySource,
         form_options: FormOptions,
         views: Views,
     ) -> None:
-        self._workflow, self._database, self._policies = workflow, database, policies
+        self._service, self._database, self._policies = service, database, policies
         self._form_options, self._views = form_options, views
 
     # --- open ---
@@ -419,7 +419,7 @@ class RequestForms:
         origin = RequestOrigin(_SOURCE, shown.metadata.get("channel", ""), shown.account.user)
         return self._request_once(
             shown,
-            lambda: self._workflow.request_run(
+            lambda: self._service.request_run(
                 request,
                 person=person,
                 origin=origin,

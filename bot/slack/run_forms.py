@@ -10,7 +10,7 @@ from bot.model.errors import InvalidRequestError, NotAllowed, TooLate
 from bot.model.plain_text import join_to_one_line
 from bot.model.run import RequestOrigin, Run, State
 from bot.model.text import format_count, format_sentence
-from bot.service import Workflow
+from bot.service import KeyturnService
 from bot.slack import threads
 from bot.slack.blocks import (
     Block,
@@ -200,16 +200,16 @@ def _render_decision(run: Run, digest: str, action: str) -> View:
 
 
 class RunForms:
-    """Opens and submits the modals about one run. Raises what the workflow raises."""
+    """Opens and submits the modals about one run. Raises what the service raises."""
 
     def __init__(
         self,
-        workflow: Workflow,
+        service: KeyturnService,
         database: Database,
         view_builder: SlackRunViewBuilder,
         views: Views,
     ) -> None:
-        self._workflow, self._database = workflow, database
+        self._service, self._database = service, database
         self._view_builder, self._views = view_builder, views
 
     async def open_decision(
@@ -235,9 +235,9 @@ class RunForms:
         try:
             join_to_one_line(reason)
             if shown.metadata["action"] == APPROVE_WITH_REASON:
-                self._workflow.approve_run(number, person=person, digest=digest, reason=reason)
+                self._service.approve_run(number, person=person, digest=digest, reason=reason)
             else:
-                self._workflow.deny_run(number, person=person, reason=reason)
+                self._service.deny_run(number, person=person, reason=reason)
         except InvisibleCharacterError as error:
             return {REASON: f"This {error}."}
         except (NotAllowed, TooLate, InvalidRequestError) as refusal:
@@ -266,7 +266,7 @@ class RunForms:
             return False
         try:
             run = await threads.run_in_answer_thread(
-                self._workflow.request_undo, number, person=person, origin=origin, plan_only=True
+                self._service.request_undo, number, person=person, origin=origin, plan_only=True
             )
         except (NotAllowed, TooLate, InvalidRequestError) as refusal:
             notice = render_notice("Undo", format_sentence(str(refusal)))
@@ -296,7 +296,7 @@ class RunForms:
                 run_view = await threads.run_in_answer_thread(
                     self._get_run_view, pending.run, person
                 )
-                is_over = loop.time() > deadline or self._workflow.is_closing
+                is_over = loop.time() > deadline or self._service.is_closing
                 if is_over or run_view.run.state is not State.PLANNING:
                     return run_view
                 with suppress(TimeoutError):
@@ -325,7 +325,7 @@ class RunForms:
         self, number: int, *, person: str, digest: str, origin: RequestOrigin, reason: str = ""
     ) -> PendingPlan | None:
         """Request what a plan shows; if it is not current, plan again and return the new plan."""
-        run = self._workflow.request_plan_or_replan(
+        run = self._service.request_plan_or_replan(
             number, person=person, digest=digest, origin=origin, reason=reason
         )
         if run.id != number:
@@ -336,7 +336,7 @@ class RunForms:
 
     def discard_plan(self, number: int, *, person: str) -> Message:
         """Withdraw a plan that is not requested."""
-        run = self._workflow.withdraw_run(number, person=person)
+        run = self._service.withdraw_run(number, person=person)
         return build_text_reply(f"Plan {run.id} is discarded. Nothing was requested.")
 
     def _get_run_view(self, number: int, person: str) -> SlackRunView:

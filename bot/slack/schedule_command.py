@@ -13,7 +13,7 @@ from bot.model.run import RequestOrigin, Run
 from bot.model.schedule import SETTING_HINTS, ScheduleError, parse_timing
 from bot.model.text import format_count
 from bot.policy import PolicySource
-from bot.service import Workflow
+from bot.service import KeyturnService
 from bot.slack import replies
 from bot.slack.blocks import (
     Element,
@@ -45,8 +45,10 @@ class TypedScheduleCommand:
 class ScheduleCommands:
     """Answers commands about schedules, with None if the card that follows is the answer."""
 
-    def __init__(self, workflow: Workflow, database: Database, policies: PolicySource) -> None:
-        self._workflow, self._database, self._policies = workflow, database, policies
+    def __init__(
+        self, service: KeyturnService, database: Database, policies: PolicySource
+    ) -> None:
+        self._service, self._database, self._policies = service, database, policies
         self._actions: Mapping[str, Callable[[int, TypedScheduleCommand], Message | None]] = {
             "suspend": self._suspend_schedule,
             "resume": self._resume_schedule,
@@ -76,7 +78,7 @@ class ScheduleCommands:
         return Message(format_count(len(found), "schedule"), [rich_text(bullet_list(*items), one)])
 
     def answer_schedule_command(self, command: TypedScheduleCommand) -> Message | None:
-        """Run the command. Raises RequestSyntaxError, and what the workflow raises."""
+        """Run the command. Raises RequestSyntaxError, and what the service raises."""
         first, _, rest = command.typed_text.words_after_first.partition(" ")
         if not first:
             return _render_help()
@@ -116,7 +118,7 @@ class ScheduleCommands:
             )
         except InvalidValuesError as problem:
             return replies.render_invalid_values(runbook, problem)
-        run = self._workflow.schedules.request_schedule(
+        run = self._service.schedules.request_schedule(
             requests,
             host_pattern=spelled,
             person=command.person,
@@ -165,7 +167,7 @@ class ScheduleCommands:
         return Message(f"Schedule {number}", [rich_text(*parts)])
 
     def _suspend_schedule(self, number: int, command: TypedScheduleCommand) -> Message:
-        self._workflow.schedules.suspend_schedule(
+        self._service.schedules.suspend_schedule(
             number, person=command.person, reason=command.typed_text.reason
         )
         return replies.build_text_reply(
@@ -173,20 +175,20 @@ class ScheduleCommands:
         )
 
     def _resume_schedule(self, number: int, command: TypedScheduleCommand) -> Message:
-        resumed = self._workflow.schedules.resume_schedule(number, person=command.person)
+        resumed = self._service.schedules.resume_schedule(number, person=command.person)
         upcoming = resumed.timing.cron_expression.format_due_times(resumed.decided_until, count=1)
         return replies.build_text_reply(
             f"Schedule {number} is active. Next run: {''.join(upcoming)}."
         )
 
     def _end_schedule(self, number: int, command: TypedScheduleCommand) -> Message:
-        self._workflow.schedules.end_schedule(
+        self._service.schedules.end_schedule(
             number, person=command.person, reason=command.typed_text.reason
         )
         return replies.build_text_reply(f"Schedule {number} has ended.")
 
     def _take_over_schedule(self, number: int, command: TypedScheduleCommand) -> Message | None:
-        run = self._workflow.schedules.take_over_schedule(
+        run = self._service.schedules.take_over_schedule(
             number, person=command.person, origin=command.origin, reason=command.typed_text.reason
         )
         return replies.build_text_reply(f"{run.title}: {run.summary}") if run.is_ended else None

@@ -41,7 +41,7 @@ def create_delegation(
 ) -> Response:
     def act(now: int) -> None:
         parsed = _parse_fields(form, now, _DELEGATION_PARSERS)
-        deps.workflow.delegations_and_grants.create_delegation(
+        deps.service.delegations_and_grants.create_delegation(
             delegator=user.id,
             delegate=parsed["person"],
             ends_at=parsed["until"],
@@ -67,7 +67,7 @@ def create_grant(request: Request, deps: WebDeps, user: CurrentUser, form: FormV
             ends_at=parsed["until"],
         )
         reason = form.get("reason", "")
-        deps.workflow.delegations_and_grants.create_grant(
+        deps.service.delegations_and_grants.create_grant(
             grant, granted_by=user.id, reason=reason, source="web"
         )
 
@@ -79,7 +79,7 @@ def end_delegation(
     request: Request, deps: WebDeps, user: CurrentUser, number: RecordIdPath
 ) -> Response:
     def act(_now: int) -> None:
-        deps.workflow.delegations_and_grants.end_delegation(number, person=user.id, source="web")
+        deps.service.delegations_and_grants.end_delegation(number, person=user.id, source="web")
 
     return _perform_and_redirect(request, deps, user, act, "ended", {})
 
@@ -89,7 +89,7 @@ def revoke_grant(
     request: Request, deps: WebDeps, user: CurrentUser, number: RecordIdPath
 ) -> Response:
     def act(_now: int) -> None:
-        deps.workflow.delegations_and_grants.revoke_grant(number, person=user.id, source="web")
+        deps.service.delegations_and_grants.revoke_grant(number, person=user.id, source="web")
 
     return _perform_and_redirect(request, deps, user, act, "ended", {})
 

@@ -38,7 +38,7 @@ def show_bans(request: Request, deps: WebDeps, user: CurrentUser, done: str = ""
 def ban_person(request: Request, deps: WebDeps, user: CurrentUser, form: FormValues) -> Response:
     def act() -> None:
         who, why = form.get("person", "").strip().lower(), form.get("reason", "")
-        deps.workflow.ban_person(who, banned_by=user.id, reason=why, session=user.session_token)
+        deps.service.ban_person(who, banned_by=user.id, reason=why, session=user.session_token)
 
     return _perform_and_redirect(request, deps, user, act, "banned")
 
@@ -47,9 +47,7 @@ def ban_person(request: Request, deps: WebDeps, user: CurrentUser, form: FormVal
 def unban_person(request: Request, deps: WebDeps, user: CurrentUser, form: FormValues) -> Response:
     def act() -> None:
         who, why = form.get("person", ""), form.get("reason", "")
-        deps.workflow.unban_person(
-            who, unbanned_by=user.id, reason=why, session=user.session_token
-        )
+        deps.service.unban_person(who, unbanned_by=user.id, reason=why, session=user.session_token)
 
     return _perform_and_redirect(request, deps, user, act, "lifted")
 

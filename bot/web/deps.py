@@ -12,7 +12,7 @@ from bot.model.check_result import CheckResult
 from bot.policy import PolicySource
 from bot.queries.form_options import FormOptions
 from bot.queries.host_status import PendingHostSummary
-from bot.service import Workflow
+from bot.service import KeyturnService
 from bot.web.provider import IdentityProvider
 from bot.web.stream_slots import StreamSlots
 
@@ -30,7 +30,7 @@ class ComponentHealth:
 class WebDependencies:
     """Everything that the pages need from the service."""
 
-    workflow: Workflow
+    service: KeyturnService
     database: Database
     policies: PolicySource
     base_url: str

@@ -47,7 +47,7 @@ def stop_everything(
 
     def act() -> None:
         why = form.get("reason", "")
-        deps.workflow.stop_everything(person=user.id, reason=why, session=user.session_token)
+        deps.service.stop_everything(person=user.id, reason=why, session=user.session_token)
 
     return _perform_and_redirect(request, deps, user, act, "stopped")
 
@@ -58,7 +58,7 @@ def resume_everything(
 ) -> Response:
     def act() -> None:
         why = form.get("reason", "")
-        deps.workflow.resume_everything(person=user.id, reason=why, session=user.session_token)
+        deps.service.resume_everything(person=user.id, reason=why, session=user.session_token)
 
     return _perform_and_redirect(request, deps, user, act, "resumed")
 

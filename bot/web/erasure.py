@@ -39,7 +39,7 @@ def request_erasure(
 ) -> Response:
     def act() -> None:
         reason = form.get("reason", "")
-        deps.workflow.erasure.request_erasure(number, person=user.id, reason=reason, source="web")
+        deps.service.erasure.request_erasure(number, person=user.id, reason=reason, source="web")
 
     return _perform_and_redirect(request, deps, user, number, act, "requested")
 
@@ -52,7 +52,7 @@ def confirm_erasure(
 
     def act() -> None:
         digest = form.get("digest", "")
-        deps.workflow.erasure.confirm_erasure(number, person=user.id, digest=digest)
+        deps.service.erasure.confirm_erasure(number, person=user.id, digest=digest)
 
     return _perform_and_redirect(request, deps, user, number, act, "erased")
 
@@ -65,7 +65,7 @@ def decline_erasure(
 
     def act() -> None:
         reason = form.get("reason", "")
-        deps.workflow.erasure.decline_erasure(number, person=user.id, reason=reason)
+        deps.service.erasure.decline_erasure(number, person=user.id, reason=reason)
 
     return _perform_and_redirect(request, deps, user, number, act, "declined")
 

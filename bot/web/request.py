@@ -180,7 +180,7 @@ def _request_run(
     origin = RequestOrigin("web", user=user.id)
     plan_only = get_kind(runbook) == "change"
     if host_pattern:
-        return deps.workflow.request_fanout_run(
+        return deps.service.request_fanout_run(
             requests,
             host_pattern=host_pattern,
             person=user.id,
@@ -188,7 +188,7 @@ def _request_run(
             reason=reason,
             plan_only=plan_only,
         )
-    return deps.workflow.request_run(
+    return deps.service.request_run(
         requests[0], person=user.id, origin=origin, reason=reason, plan_only=plan_only
     )
 

@@ -90,7 +90,7 @@ def approve_run(
 
     def act() -> None:
         _check_irreversible_is_confirmed(deps, user, number, form)
-        deps.workflow.approve_run(
+        deps.service.approve_run(
             number,
             person=user.id,
             digest=form.get("digest", ""),
@@ -106,7 +106,7 @@ def deny_run(
     request: Request, deps: WebDeps, user: CurrentUser, number: RunIdPath, form: FormValues
 ) -> Response:
     def act() -> None:
-        deps.workflow.deny_run(number, person=user.id, reason=form.get("reason", ""))
+        deps.service.deny_run(number, person=user.id, reason=form.get("reason", ""))
 
     return _perform_and_redirect(request, deps, user, number, act, "denied")
 
@@ -123,7 +123,7 @@ def propose_values(
             for name, value in form.items()
             if name.startswith("field-")
         }
-        return deps.workflow.propose_values(
+        return deps.service.propose_values(
             number, person=user.id, changed_values=changes, reason=form.get("reason", "")
         ).id
 
@@ -137,7 +137,7 @@ def accept_proposal(
     """Accept the values that an approver proposes."""
 
     def act() -> None:
-        deps.workflow.accept_proposal(number, person=user.id, digest=form.get("digest", ""))
+        deps.service.accept_proposal(number, person=user.id, digest=form.get("digest", ""))
 
     return _perform_and_redirect(request, deps, user, number, act, "accepted")
 
@@ -147,7 +147,7 @@ def withdraw_run(
     request: Request, deps: WebDeps, user: CurrentUser, number: RunIdPath
 ) -> Response:
     def act() -> None:
-        deps.workflow.withdraw_run(number, person=user.id)
+        deps.service.withdraw_run(number, person=user.id)
 
     return _perform_and_redirect(request, deps, user, number, act, "withdrawn")
 
@@ -159,7 +159,7 @@ def stop_run(
     """Stop the run after the current step."""
 
     def act() -> None:
-        deps.workflow.stop_run(number, person=user.id, reason=form.get("reason", ""))
+        deps.service.stop_run(number, person=user.id, reason=form.get("reason", ""))
 
     return _perform_and_redirect(request, deps, user, number, act, "stopped")
 
@@ -171,7 +171,7 @@ def request_undo(
     """Plan the undo, and redirect to its plan."""
 
     def act() -> int:
-        return deps.workflow.request_undo(
+        return deps.service.request_undo(
             number,
             person=user.id,
             origin=RequestOrigin("web", user=user.id),
@@ -190,7 +190,7 @@ def request_plan(
 
     def act() -> int:
         _check_irreversible_is_confirmed(deps, user, number, form)
-        return deps.workflow.request_plan_or_replan(
+        return deps.service.request_plan_or_replan(
             number,
             person=user.id,
             digest=form.get("digest", ""),
@@ -209,7 +209,7 @@ def replan_run(request: Request, deps: WebDeps, user: CurrentUser, number: RunId
 
     def act() -> int:
         origin = RequestOrigin("web", user=user.id)
-        return deps.workflow.replan_run(number, person=user.id, origin=origin).id
+        return deps.service.replan_run(number, person=user.id, origin=origin).id
 
     return _perform_and_redirect(request, deps, user, number, act, "replanned")
 
@@ -220,7 +220,7 @@ def activate_break_glass(
 ) -> Response:
     """Start the plan whose digest was on the page, without approvals and despite freezes."""
 
-    breaking, reason = deps.workflow.break_glass, form.get("reason", "")
+    breaking, reason = deps.service.break_glass, form.get("reason", "")
 
     def act() -> None:
         digest = form.get("digest", "")
@@ -247,7 +247,7 @@ def review_break_glass(
     """Record the review of a break-glass use."""
 
     def act() -> None:
-        deps.workflow.break_glass.review_break_glass(
+        deps.service.break_glass.review_break_glass(
             number, person=user.id, findings=form.get("findings", "")
         )
 
@@ -264,7 +264,7 @@ def resolve_run(
         outcome = form.get("outcome", "")
         if outcome not in {"succeeded", "failed"}:
             raise InvalidRequestError("choose whether the change was made or not")
-        deps.workflow.resolve_run(
+        deps.service.resolve_run(
             number,
             person=user.id,
             succeeded=outcome == "succeeded",

@@ -135,7 +135,7 @@ def request_schedule(
         return _render_form(request, deps, user, typed, problems, status=422)
     try:
         timing, host_pattern, requests = _parse_schedule(deps, typed)
-        run = deps.workflow.schedules.request_schedule(
+        run = deps.service.schedules.request_schedule(
             requests,
             host_pattern=host_pattern,
             person=user.id,
@@ -170,7 +170,7 @@ def suspend_schedule(
     form: FormValues,
 ) -> Response:
     def act() -> None:
-        deps.workflow.schedules.suspend_schedule(
+        deps.service.schedules.suspend_schedule(
             number, person=user.id, reason=form.get("reason", "").strip()
         )
 
@@ -182,7 +182,7 @@ def resume_schedule(
     request: Request, deps: WebDeps, user: CurrentUser, number: ScheduleIdPath
 ) -> Response:
     def act() -> None:
-        deps.workflow.schedules.resume_schedule(number, person=user.id)
+        deps.service.schedules.resume_schedule(number, person=user.id)
 
     return _perform_and_redirect(request, deps, user, number, act, "resumed")
 
@@ -196,7 +196,7 @@ def end_schedule(
     form: FormValues,
 ) -> Response:
     def act() -> None:
-        deps.workflow.schedules.end_schedule(
+        deps.service.schedules.end_schedule(
             number, person=user.id, reason=form.get("reason", "").strip()
         )
 
@@ -214,7 +214,7 @@ def take_over_schedule(
     """Request the same schedule as its new owner, and redirect to the run to approve."""
 
     def act() -> int:
-        return deps.workflow.schedules.take_over_schedule(
+        return deps.service.schedules.take_over_schedule(
             number,
             person=user.id,
             origin=RequestOrigin("web", user=user.id),

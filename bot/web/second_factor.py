@@ -55,7 +55,7 @@ def show_factors(request: Request, deps: WebDeps, user: CurrentUser, done: str =
 @router.post("/app")
 def begin_app_enrolment(deps: WebDeps, user: CurrentUser) -> Response:
     try:
-        factor = deps.workflow.factor_enrolment.begin_app_enrolment(user.id)
+        factor = deps.service.factor_enrolment.begin_app_enrolment(user.id)
     except InvalidRequestError:
         return RedirectResponse("/second-factor", 303)
     return RedirectResponse(f"/second-factor/app/{factor.id}", 303)
@@ -78,7 +78,7 @@ def finish_app_enrolment(
     form: FormValues,
 ) -> Response:
     try:
-        deps.workflow.factor_enrolment.finish_app_enrolment(user.id, number, form.get("code", ""))
+        deps.service.factor_enrolment.finish_app_enrolment(user.id, number, form.get("code", ""))
     except InvalidRequestError as error:
         return _render_app_page(request, deps, user, number, status=422, alert=str(error))
     return RedirectResponse("/second-factor?done=enrolled", 303)
@@ -89,7 +89,7 @@ def begin_key_enrolment(deps: WebDeps, user: CurrentUser) -> Response:
     relying_party = webauthn.build_relying_party(deps.base_url)
     if relying_party is None:
         return JSONResponse({"error": KEYS_UNAVAILABLE}, 422)
-    options = deps.workflow.factor_enrolment.begin_key_enrolment(
+    options = deps.service.factor_enrolment.begin_key_enrolment(
         user.id, user.session_token, relying_party
     )
     return Response(options, media_type="application/json")
@@ -102,7 +102,7 @@ def finish_key_enrolment(
     try:
         relying_party = get_relying_party(deps)
         credential = form.get("credential", "")
-        deps.workflow.factor_enrolment.finish_key_enrolment(
+        deps.service.factor_enrolment.finish_key_enrolment(
             user.id, user.session_token, relying_party, credential
         )
     except InvalidRequestError as error:
@@ -119,7 +119,7 @@ def confirm_factor(
     form: FormValues,
 ) -> Response:
     try:
-        deps.workflow.factor_enrolment.confirm_factor(
+        deps.service.factor_enrolment.confirm_factor(
             user.id, user.session_token, number, form.get("digest", "")
         )
     except StepUpRequired:
@@ -136,7 +136,7 @@ def remove_factor(
     request: Request, deps: WebDeps, user: CurrentUser, number: FactorIdPath
 ) -> Response:
     try:
-        deps.workflow.factor_enrolment.remove_factor(user.id, number)
+        deps.service.factor_enrolment.remove_factor(user.id, number)
     except REFUSALS as error:
         return _render_page(
             request, deps, user, status=get_http_status(error), alert=_format_refusal(error)
@@ -208,7 +208,7 @@ def _render_app_page(
     alert: str = "",
 ) -> Response:
     try:
-        secret = deps.workflow.factor_enrolment.get_app_secret(user.id, number)
+        secret = deps.service.factor_enrolment.get_app_secret(user.id, number)
     except InvalidRequestError as error:
         status = 404 if status == 200 else status
         return render_page(

@@ -30,7 +30,7 @@ def step_up_by_code(
 ) -> Response:
     target_page = form.get("next", "/")
     try:
-        deps.workflow.step_up.step_up_by_code(user.id, user.session_token, form.get("code", ""))
+        deps.service.step_up.step_up_by_code(user.id, user.session_token, form.get("code", ""))
     except REFUSALS as error:
         return _render_refusal(request, deps, user, target_page, error)
     return RedirectResponse(get_safe_page(target_page), 303)
@@ -43,7 +43,7 @@ def create_key_challenge(deps: WebDeps, user: CurrentUser) -> Response:
     if relying_party is None:
         return JSONResponse({"error": KEYS_UNAVAILABLE}, 422)
     try:
-        options = deps.workflow.step_up.create_key_challenge(
+        options = deps.service.step_up.create_key_challenge(
             user.id, user.session_token, relying_party
         )
     except NotAllowed as error:
@@ -58,7 +58,7 @@ def step_up_by_key(
     target_page = form.get("next", "/")
     try:
         credential = form.get("credential", "")
-        deps.workflow.step_up.step_up_by_key(
+        deps.service.step_up.step_up_by_key(
             user.id, user.session_token, get_relying_party(deps), credential
         )
     except REFUSALS as error:

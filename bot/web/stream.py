@@ -157,7 +157,7 @@ async def _stream_changes(
     try:
         with deps.stream_slots.take_slot(user.id):
             yield b"retry: 3000\n\n"
-            while not deps.workflow.is_closing and clock() - started_at < limits.max_seconds:
+            while not deps.service.is_closing and clock() - started_at < limits.max_seconds:
                 event = await to_thread.run_sync(reader.read_event)
                 if not event and clock() - sent_at >= limits.keepalive_seconds:
                     event = b": keep-alive\n\n"
@@ -290,7 +290,7 @@ async def _stream_events(
     cache: ProgressCache = request.app.state.progress_cache
     clock = asyncio.get_running_loop().time
     started_at = checked_at = sent_at = clock()
-    while not deps.workflow.is_closing and clock() - started_at < limits.max_seconds:
+    while not deps.service.is_closing and clock() - started_at < limits.max_seconds:
         try:
             if clock() - checked_at >= limits.session_check_seconds:
                 checked_at = clock()

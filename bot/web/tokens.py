@@ -36,7 +36,7 @@ def create_token(request: Request, deps: WebDeps, user: CurrentUser, form: FormV
     try:
         if not (days.isascii() and days.isdecimal() and len(days) < 5):
             raise InvalidRequestError(f"expiry must be 1 to {MAX_DAYS} days")
-        new = deps.workflow.tokens.create_token(
+        new = deps.service.tokens.create_token(
             person=user.id, scopes=scopes, days=int(days), name=name, source="web"
         )
     except InvalidRequestError as error:
@@ -50,7 +50,7 @@ def revoke_token(
     request: Request, deps: WebDeps, user: CurrentUser, number: TokenIdPath
 ) -> Response:
     try:
-        deps.workflow.tokens.revoke_token(number, person=user.id, source="web")
+        deps.service.tokens.revoke_token(number, person=user.id, source="web")
     except (InvalidRequestError, NotAllowed, TooLate) as error:
         # Do not reveal that another person has a token with this number.
         alert = "you have no such token" if isinstance(error, NotAllowed) else str(error)

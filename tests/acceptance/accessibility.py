@@ -165,7 +165,7 @@ def _long_output(database: Database) -> int:
 def _a_schedule(harness: Harness) -> None:
     timing = ScheduleTiming("nightly look", parse_cron("0 3 * * *", "Europe/Amsterdam"))
     look = [ShowSwitches(host="lb1")]
-    harness.workflow.schedules.request_schedule(
+    harness.service.schedules.request_schedule(
         look, host_pattern="", person="dora", origin=WEB, timing=timing
     )
     harness.run_queued_work()

@@ -52,7 +52,7 @@ class Server:
         harness = self.harness
         return build_app(
             WebDependencies(
-                harness.workflow, harness.database, harness.policies, self.address, False
+                harness.service, harness.database, harness.policies, self.address, False
             )
         )
 

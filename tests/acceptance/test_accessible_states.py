@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, expect
 
-from bot.service import Workflow
+from bot.service import KeyturnService
 from bot.workflow.rate_limit import RateLimits
 from tests.acceptance.accessibility import DESK, STATES, Looks, check_page, run_axe
 from tests.acceptance.browsing import Server, Visit, a_visit
@@ -83,7 +83,7 @@ def test_error_pages_and_second_factor_pages_are_accessible(browser: Browser, tm
         parts = replace(
             harness.context, rate_limits=RateLimits(per_person=1, per_runbook=9, in_total=9)
         )
-        server = Server(replace(harness, context=parts, workflow=Workflow(parts)))
+        server = Server(replace(harness, context=parts, service=KeyturnService(parts)))
         enrol_app(harness, "olga")
         number = gallery(harness.database)["succeeded"]
         visit = a_visit(browser, server, reduced_motion="reduce", viewport=DESK)

@@ -20,7 +20,7 @@ from bot.db.database import Database, StoreUnavailable
 from bot.model.run import RequestOrigin, State
 from bot.model.signing import SigningKey
 from bot.policy import PolicyDirectory
-from bot.service import Workflow
+from bot.service import KeyturnService
 from bot.workflow.context import WorkflowContext
 from connectors.command import Shell
 from connectors.fleet import Fleet
@@ -165,7 +165,7 @@ def test_on_a_full_disk_nothing_is_sent_and_it_goes_on_by_itself_later(
     migrations.upgrade_schema(database)
     policies: PolicyDirectory = a_policy(tmp_path / "policy")
     fleet, queue = _fleet(host), ManualDispatcher()
-    flow = Workflow(WorkflowContext(database, policies, fleet, queue, runbooks=RUNBOOKS))
+    flow = KeyturnService(WorkflowContext(database, policies, fleet, queue, runbooks=RUNBOOKS))
     with database.transaction() as tx:
         verification.open_log(tx)
     filler = _fill(small_disk)
@@ -197,7 +197,7 @@ def _only_to_be_read(disk: Path) -> Generator[None]:
         mount("rw")
 
 
-def _approved(flow: Workflow, queue: ManualDispatcher, database: Database) -> int:
+def _approved(flow: KeyturnService, queue: ManualDispatcher, database: Database) -> int:
     """Return a request that was let go before its disk can only be read."""
     lamp = SetSwitch(host="lb1", name="lamp", value="on")
     run = flow.request_run(lamp, person="dora", origin=RequestOrigin("web"))
@@ -215,7 +215,7 @@ def _approved(flow: Workflow, queue: ManualDispatcher, database: Database) -> in
 def test_on_a_disk_that_can_only_be_read_nothing_is_sent(small_disk: Path, tmp_path: Path):
     database = Database(f"sqlite:///{small_disk / 'keyturn.db'}", SigningKey.create())
     with open_harness(tmp_path, database=database) as harness:
-        flow, queue, fleet = harness.workflow, harness.dispatcher, harness.fleet
+        flow, queue, fleet = harness.service, harness.dispatcher, harness.fleet
         number = _approved(flow, queue, database)
         asked = fleet.asked
         with _only_to_be_read(small_disk):

@@ -11,7 +11,7 @@ from bot.db import migrations, runs
 from bot.db.database import Database
 from bot.model.run import Run, State
 from bot.model.signing import SigningKey
-from bot.service import Workflow
+from bot.service import KeyturnService
 from bot.workflow.context import WorkflowContext
 from connectors.fetcher import Fetcher
 from connectors.fleet import Fleet
@@ -51,11 +51,11 @@ class Gate:
             policies.get_policy().inventory,
             SshPool(directory, fetcher=Fetcher(directory, cache_seconds=0)),
         )
-        self.workflow = Workflow(WorkflowContext(database, policies, self.fleet, self.queue))
+        self.service = KeyturnService(WorkflowContext(database, policies, self.fleet, self.queue))
 
     def approved(self, number: int) -> State:
         self.work()
-        self.workflow.approve_run(number, person="olga", digest=self.run(number).digest)
+        self.service.approve_run(number, person="olga", digest=self.run(number).digest)
         self.work()
         return self.run(number).state
 
@@ -65,7 +65,7 @@ class Gate:
 
     def work(self) -> None:
         while self.queue.enqueued:
-            self.workflow.advance_run(self.queue.enqueued.pop(0))
+            self.service.advance_run(self.queue.enqueued.pop(0))
 
     def close(self) -> None:
         self.fleet.close()
@@ -83,10 +83,10 @@ def test_what_was_approved_is_done_proved_and_taken_back(tmp_path: Path, mirror:
     with CsfHost() as host, closing(Gate(tmp_path, host, mirror)) as gate:
         host.restart()
         refresh = RefreshPingdom.model_validate({"host": "web1"})
-        run = gate.workflow.request_run(refresh, person="dora", origin=WEB)
+        run = gate.service.request_run(refresh, person="dora", origin=WEB)
         assert gate.approved(run.id) == State.SUCCEEDED
         assert len(host.own.read_text().splitlines()) == len(FOURS) + len(SIXES) + 1
-        undo = gate.workflow.request_undo(run.id, person="dora", origin=WEB)
+        undo = gate.service.request_undo(run.id, person="dora", origin=WEB)
         assert gate.approved(undo.id) == State.SUCCEEDED
         assert host.own.read_text() == ""
         assert not (host.etc / "keyturn.watch").exists()
@@ -96,10 +96,10 @@ def test_an_undo_after_the_feed_went_on_takes_all_three_steps_back(tmp_path: Pat
     with CsfHost() as host, closing(Gate(tmp_path, host, mirror)) as gate:
         host.restart()
         refresh = RefreshPingdom.model_validate({"host": "web1"})
-        run = gate.workflow.request_run(refresh, person="dora", origin=WEB)
+        run = gate.service.request_run(refresh, person="dora", origin=WEB)
         assert gate.approved(run.id) == State.SUCCEEDED
         mirror.replies["/feed"] = answer(feed((*FOURS, "5.173.1.1")).encode())
-        undo = gate.workflow.request_undo(run.id, person="dora", origin=WEB)
+        undo = gate.service.request_undo(run.id, person="dora", origin=WEB)
         assert gate.approved(undo.id) == State.SUCCEEDED
         proposal = gate.run(undo.id).plan
         assert proposal

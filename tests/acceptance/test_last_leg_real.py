@@ -12,7 +12,7 @@ from bot.db import redundancy as rows
 from bot.db import runs
 from bot.execution import leg_claims
 from bot.model.run import Run, State
-from bot.service import Workflow
+from bot.service import KeyturnService
 from bot.workflow.context import WorkflowContext
 from connectors.command import NO_HOOKS, Answer, RunHooks
 from connectors.fleet import Fleet
@@ -73,23 +73,23 @@ class Shop:
         fleet = Fleet(policies.get_policy().inventory, TwoHosts(hosts))
         self.database = create_sqlite_database(directory / "keyturn.db")
         self.context = WorkflowContext(self.database, policies, fleet, self.queue)
-        self.workflow = Workflow(self.context)
+        self.service = KeyturnService(self.context)
 
     def restart(self, host: str) -> Run:
         request = RestartService.model_validate({"host": host, "service": "haproxy"})
-        run = self.workflow.request_run(request, person="dora", origin=WEB)
+        run = self.service.request_run(request, person="dora", origin=WEB)
         self.work()
         return self.get_run(run.id)
 
     def approve(self, run: Run) -> Run:
         for person in ("olga", "adam"):
-            self.workflow.approve_run(run.id, person=person, digest=run.digest)
+            self.service.approve_run(run.id, person=person, digest=run.digest)
         self.work()
         return self.get_run(run.id)
 
     def work(self) -> None:
         while self.queue.enqueued:
-            self.workflow.advance_run(self.queue.enqueued.pop(0))
+            self.service.advance_run(self.queue.enqueued.pop(0))
 
     def get_run(self, number: int) -> Run:
         with self.database.reading() as tx:
@@ -155,7 +155,7 @@ def test_restart_is_refused_at_the_gate_when_the_other_balancer_stopped_meanwhil
     assert "Redundancy of shop: margin 2 → 1 without lb1 (cut set lb1, lb2)." in run.plan.notes
     shop.hosts["lb2"].systemctl("stop", "haproxy")
     look = ServiceStatus.model_validate({"host": "lb2", "service": "haproxy"})
-    shop.workflow.request_run(look, person="olga", origin=WEB)
+    shop.service.request_run(look, person="olga", origin=WEB)
     shop.work()
     assert shop.approve(run).state is State.REFUSED
 

@@ -308,7 +308,7 @@ def test_the_run_goes_on_after_a_restart(tmp_path: Path):
             run = Stage(fleet, service, chat).runs()[0]
             chat.close()
         with Service(tmp_path) as service:
-            service.keyturn.workflow.approve_run(run.id, person="olga", digest=run.digest)
+            service.keyturn.service.approve_run(run.id, person="olga", digest=run.digest)
             with service.keyturn.database.reading() as tx:
                 assert runs.get_run(tx, run.id).state is not State.PENDING
             until(lambda: not fleet.haproxy.marked(ABUSER))

@@ -42,7 +42,7 @@ def _fill(harness: Any) -> None:
         store_contact(
             tx, "nas1", tried_at=tx.now, answered_at=None, kind="key", error="another key"
         )
-    schedules = harness.workflow.schedules
+    schedules = harness.service.schedules
     look = [ShowSwitches(host="lb1")]
     schedules.request_schedule(look, host_pattern="", person="dora", origin=WEB, timing=NIGHTLY)
     harness.run_queued_work()

@@ -132,7 +132,7 @@ def test_the_pages_fit_and_can_be_read(
     enrol_app(harness, "olga")
     enrol_app(harness, "olga", confirmed_by="")
     enrol_app(harness, "dora", confirmed_by="")
-    begun = harness.workflow.factor_enrolment.begin_app_enrolment("stan").id
+    begun = harness.service.factor_enrolment.begin_app_enrolment("stan").id
     waiting = harness.request(SetSwitch(host="lb1", name="lamp", value="on"), person="dora").id
     broken = _broken(harness)
     pages = {
@@ -161,7 +161,7 @@ def _broken(harness: Harness) -> int:
     app = enrol_and_step_up(harness, "adam")
     run = harness.request(SetSwitch(host="web1", name="lamp", value="on"), person="adam")
     why = "all customers see an error page"
-    harness.workflow.break_glass.activate_break_glass(
+    harness.service.break_glass.activate_break_glass(
         run.id, person="adam", session=app.session, digest=run.digest, reason=why
     )
     harness.run_queued_work()
@@ -171,5 +171,5 @@ def _broken(harness: Harness) -> int:
 def _wanted(harness: Harness) -> int:
     run = harness.request(SetSwitch(host="web1", name="lamp", value="off"), person="adam")
     why = "all customers see an error page"
-    harness.workflow.break_glass.request_break_glass(run.id, person="adam", reason=why)
+    harness.service.break_glass.request_break_glass(run.id, person="adam", reason=why)
     return run.id

@@ -365,7 +365,7 @@ def test_what_nobody_decides_expires_and_its_buttons_do_nothing(stage: Stage):
     card = stage.card("Approve", f"run {run.id}")
     with stage.service.keyturn.database.transaction() as tx:
         tx.sql.execute(update(tables.run).values(expires_at=tx.now - 1))
-    stage.service.keyturn.workflow.expire_runs()
+    stage.service.keyturn.service.expire_runs()
     stage.reaches(run, State.EXPIRED)
     expected = ["Re-plan", "Request again", "Show commands"]
     assert _buttons(stage.card("Expired")) == expected

@@ -101,7 +101,7 @@ def test_who_reads_and_types_is_left_in_peace(visit: Visit) -> None:
     page.get_by_text("Deny…").click()
     page.get_by_label("Reason (optional)").type("half a sen")
     with pytest.raises(NotAllowed):
-        visit.server.harness.workflow.approve_run(run.id, person="stan", digest=run.digest)
+        visit.server.harness.service.approve_run(run.id, person="stan", digest=run.digest)
 
     expect(page.get_by_text("Approval refused for Stan Storage")).to_be_visible(timeout=10_000)
 

@@ -149,7 +149,7 @@ async def _door(place: Path) -> None:
                 harness.fleet.run_query, harness.database, harness.policies, listers={}
             )
             door = SlackService(
-                harness.workflow,
+                harness.service,
                 harness.database,
                 harness.policies,
                 speaker,

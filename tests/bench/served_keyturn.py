@@ -58,7 +58,7 @@ class ServedKeyturn:
 
     def __enter__(self) -> "ServedKeyturn":
         self.service.start()
-        _, token = self.service.keyturn.workflow.tokens.create_token(
+        _, token = self.service.keyturn.service.tokens.create_token(
             person="dora", scopes=("read", "request"), days=1, source="cli"
         )
         self.program = httpx2.Client(
@@ -83,7 +83,7 @@ class ServedKeyturn:
         requests = [Mark(host=name, mark=str(self._marks)) for name in self._farm.names[:count]]
         run = self._until(self._request(requests), frozenset({State.PENDING}))
         began = time.perf_counter()
-        self.service.keyturn.workflow.approve_run(run.id, person="olga", digest=run.digest)
+        self.service.keyturn.service.approve_run(run.id, person="olga", digest=run.digest)
         run = self._until(run, ENDED_STATES)
         assert run.state is State.SUCCEEDED, run.summary
         return time.perf_counter() - began
@@ -117,7 +117,7 @@ class ServedKeyturn:
         return time.perf_counter() - began
 
     def _request(self, requests: list[Any]) -> Run:
-        flow = self.service.keyturn.workflow
+        flow = self.service.keyturn.service
         if len(requests) == 1:
             return flow.request_run(requests[0], person="dora", origin=_WEB)
         return flow.request_fanout_run(requests, host_pattern="@web", person="dora", origin=_WEB)

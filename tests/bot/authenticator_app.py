@@ -28,7 +28,7 @@ class AuthenticatorApp:
 
     def step_up(self, *, later: int = 0) -> None:
         code = self.code(later=later)
-        self.harness.workflow.step_up.step_up_by_code(self.person, self.session, code)
+        self.harness.service.step_up.step_up_by_code(self.person, self.session, code)
 
     @property
     def factor(self) -> SecondFactor:
@@ -37,7 +37,7 @@ class AuthenticatorApp:
 
     def lose(self) -> None:
         """Have it forgotten."""
-        self.harness.workflow.factor_enrolment.remove_factor(self.person, self.factor.id)
+        self.harness.service.factor_enrolment.remove_factor(self.person, self.factor.id)
 
 
 def enrol_app(harness: Harness, person: str, *, confirmed_by: str = "policy") -> AuthenticatorApp:

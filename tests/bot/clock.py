@@ -75,5 +75,5 @@ def nobody_was_there(database: Database, schedule: int, *, times: int) -> None:
 
 def fire_all(harness: Harness) -> None:
     """Let the clock look, and do what comes of it."""
-    harness.workflow.fire_due_schedules()
+    harness.service.fire_due_schedules()
     harness.run_queued_work()

@@ -10,7 +10,7 @@ from bot.db import migrations, runs
 from bot.db.database import Database, Transaction
 from bot.model.run import RequestOrigin, Run
 from bot.policy import PolicyDirectory
-from bot.service import Workflow
+from bot.service import KeyturnService
 from bot.workflow.context import WorkflowContext
 from runbooks import AnyRunbook
 from tests.bot.databases import create_sqlite_database
@@ -37,7 +37,7 @@ class ManualDispatcher:
 
 @dataclass
 class Harness:
-    workflow: Workflow
+    service: KeyturnService
     context: WorkflowContext
     fleet: ToyFleet
     dispatcher: ManualDispatcher
@@ -49,19 +49,19 @@ class Harness:
 
     def request(self, runbook: AnyRunbook, person: str = "dora", reason: str = "") -> Run:
         """Request and plan a run, and return it."""
-        run = self.workflow.request_run(runbook, person=person, origin=WEB, reason=reason)
+        run = self.service.request_run(runbook, person=person, origin=WEB, reason=reason)
         self.run_queued_work()
         return self.get_run(run.id)
 
     def approve(self, run: Run, person: str = "olga") -> Run:
         """Approve a run, execute all that is queued, and return the run."""
-        self.workflow.approve_run(run.id, person=person, digest=run.digest)
+        self.service.approve_run(run.id, person=person, digest=run.digest)
         self.run_queued_work()
         return self.get_run(run.id)
 
     def run_queued_work(self) -> None:
         while self.dispatcher.enqueued:
-            self.workflow.advance_run(self.dispatcher.enqueued.pop(0))
+            self.service.advance_run(self.dispatcher.enqueued.pop(0))
 
     def get_run(self, number: int) -> Run:
         with self.database.reading() as tx:
@@ -87,5 +87,5 @@ def open_harness(
         migrations.upgrade_schema(store)
     fleet, dispatcher = ToyFleet(), ManualDispatcher()
     context = WorkflowContext(store, policies, fleet, dispatcher, runbooks=RUNBOOKS)
-    yield Harness(Workflow(context), context, fleet, dispatcher, policies)
+    yield Harness(KeyturnService(context), context, fleet, dispatcher, policies)
     store.close()

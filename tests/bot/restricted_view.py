@@ -62,7 +62,7 @@ def fill(harness: Harness) -> RestrictedHarness:
     why = f"a {HIDDEN} reason"
     done = harness.request(_lamp("lb1"), "adam", why)
     check = harness.request(ShowSwitches(host="nas1"), "adam", why)
-    both = harness.workflow.request_fanout_run(
+    both = harness.service.request_fanout_run(
         [_lamp("lb1", "dim"), _lamp("lb2", "dim")],
         host_pattern="lb*",
         person="adam",
@@ -97,7 +97,7 @@ def _lamp(host: str, value: str = "on") -> SetSwitch:
 
 
 def _schedule(harness: Harness, host: str, name: str, person: str) -> int:
-    run = harness.workflow.schedules.request_schedule(
+    run = harness.service.schedules.request_schedule(
         [ShowSwitches(host=host)],
         host_pattern="",
         person=person,

@@ -88,7 +88,7 @@ def test_a_subscription_is_told_of_what_is_asked(
     deadline = time.monotonic() + 20
     # A new subscription is told of what happens after it was seen for the first time.
     while not heard and time.monotonic() < deadline:
-        service.keyturn.workflow.request_run(
+        service.keyturn.service.request_run(
             UptimeCheck(host="lb1"), person="dora", origin=RequestOrigin("web"), reason=""
         )
         time.sleep(0.5)

@@ -51,7 +51,7 @@ def _rules(notes: str, when: str = "") -> str:
 
 
 def _yes(harness: Harness, run: Run, person: str, reason: str = "") -> Run:
-    harness.workflow.approve_run(run.id, person=person, digest=run.digest, reason=reason)
+    harness.service.approve_run(run.id, person=person, digest=run.digest, reason=reason)
     return harness.get_run(run.id)
 
 
@@ -86,7 +86,7 @@ class TestWho:
                 able = person in OWNERS and person not in {asker, editor}
                 assert _may(harness, run, person) is able, (asker, editor, person)
                 if run.state is State.PENDING:
-                    harness.workflow.withdraw_run(run.id, person=asker)
+                    harness.service.withdraw_run(run.id, person=asker)
 
     def test_the_requester_would_approve_without_the_comparison(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -305,7 +305,7 @@ class TestThenAndNow:
         with _harness(tmp_path, _rules('@approvals("1") @from("owners")') + many) as (harness, _):
             assert harness.request(LAMP_ON).state is State.PENDING
             both = [SetSwitch(host=host, name="lamp", value="on") for host in ("lb1", "lb2")]
-            whole = harness.workflow.request_fanout_run(
+            whole = harness.service.request_fanout_run(
                 both, host_pattern="lb*", person="dora", origin=WEB
             )
             assert whole.state is State.REFUSED
@@ -320,7 +320,7 @@ class TestForHowLong:
             clock.ahead = harness.context.approval_timeout + MINUTE
             with pytest.raises(TooLate, match="expired"):
                 _yes(harness, run, "olga")
-            harness.workflow.expire_runs()
+            harness.service.expire_runs()
             assert harness.get_run(run.id).state is State.EXPIRED
 
     def test_an_approval_lasts_from_when_it_was_given(self, tmp_path: Path):
@@ -350,14 +350,14 @@ class TestReminding:
     def test_approvers_are_reminded_once_and_then_the_next_group_is_asked(self, tmp_path: Path):
         with _harness(tmp_path, self.RULES) as (harness, clock):
             run = harness.request(LAMP_ON)
-            assert harness.workflow.remind_approvers() == []
+            assert harness.service.remind_approvers() == []
             clock.ahead = 11 * MINUTE
-            assert [told.id for told in harness.workflow.remind_approvers()] == [run.id]
-            assert harness.workflow.remind_approvers() == []
+            assert [told.id for told in harness.service.remind_approvers()] == [run.id]
+            assert harness.service.remind_approvers() == []
             assert not _may(harness, run, "sven")
             clock.ahead = 21 * MINUTE
-            assert [told.id for told in harness.workflow.remind_approvers()] == [run.id]
-            assert harness.workflow.remind_approvers() == []
+            assert [told.id for told in harness.service.remind_approvers()] == [run.id]
+            assert harness.service.remind_approvers() == []
             assert harness.list_entry_kinds(run)[-2:] == ["approval refused", "escalated"]
             assert _yes(harness, run, "sven").state is State.QUEUED
             harness.run_queued_work()
@@ -367,7 +367,7 @@ class TestReminding:
         with _harness(tmp_path, self.RULES) as (harness, clock):
             run = harness.request(LAMP_ON)
             clock.ahead = 11 * MINUTE
-            harness.workflow.remind_approvers()
+            harness.service.remind_approvers()
             with harness.database.reading() as tx:
                 entry = change_log.get_last_entry_of_run(tx, run.id)
             assert entry
@@ -377,24 +377,24 @@ class TestReminding:
         with _harness(tmp_path) as (harness, clock):
             run = harness.request(LAMP_ON)
             clock.ahead = 2 * HOUR
-            assert len(harness.workflow.remind_approvers()) == 1
-            assert harness.workflow.remind_approvers() == []
+            assert len(harness.service.remind_approvers()) == 1
+            assert harness.service.remind_approvers() == []
             assert not _may(harness, run, "sven")
 
     def test_what_was_decided_is_not_recalled(self, tmp_path: Path):
         with _harness(tmp_path, self.RULES) as (harness, clock):
             harness.approve(harness.request(LAMP_ON))
             clock.ahead = HOUR
-            assert harness.workflow.remind_approvers() == []
+            assert harness.service.remind_approvers() == []
 
 
 class TestPolicyInTheLog:
     def test_a_change_is_noted_once_with_its_files(self, harness: Harness):
-        harness.workflow.record_policy_change()
-        harness.workflow.record_policy_change()
+        harness.service.record_policy_change()
+        harness.service.record_policy_change()
         areas = harness.policies.path / "areas.yaml"
         areas.write_text(areas.read_text() + "# a remark\n")
-        harness.workflow.record_policy_change()
+        harness.service.record_policy_change()
         with harness.database.reading() as tx:
             entry = change_log.get_last_entry_of_kind(tx, "policy changed")
         assert harness.list_entry_kinds().count("policy changed") == 2
@@ -405,15 +405,15 @@ class TestPolicyInTheLog:
     def test_a_broken_policy_is_announced_once_and_so_is_its_fix(
         self, harness: Harness, caplog: pytest.LogCaptureFixture
     ):
-        harness.workflow.record_policy_change()
+        harness.service.record_policy_change()
         rules = harness.policies.path / "policy.cedar"
         good = rules.read_text()
         rules.write_text("permit (")
-        harness.workflow.record_policy_change()
-        harness.workflow.record_policy_change()
+        harness.service.record_policy_change()
+        harness.service.record_policy_change()
         assert [record.levelname for record in caplog.records] == ["CRITICAL"]
         rules.write_text(good)
-        harness.workflow.record_policy_change()
+        harness.service.record_policy_change()
         assert [kind for kind in harness.list_entry_kinds() if kind.startswith("policy")] == [
             "policy changed",
             "policy invalid",

@@ -18,7 +18,7 @@ from bot.model.run import Run, State
 from bot.model.signing import SigningKey
 from bot.policy import Policy, PolicyDirectory
 from bot.queries.approval_count import ApprovalCount
-from bot.service import Workflow
+from bot.service import KeyturnService
 from bot.workflow import approvals, reminders
 from bot.workflow.rate_limit import RateLimits
 from runbooks import Plan, Step
@@ -52,7 +52,7 @@ def nothing(*_: object, **__: object) -> None:
 def approved(harness: Harness, runbook: SetSwitch | SetAll = LAMP_ON) -> Run:
     """Return a run that was approved, and has not started."""
     run = harness.request(runbook)
-    harness.workflow.approve_run(run.id, person="olga", digest=run.digest)
+    harness.service.approve_run(run.id, person="olga", digest=run.digest)
     return run
 
 
@@ -77,7 +77,7 @@ def lose_the_role(harness: Harness) -> None:
 def approve_late(harness: Harness, clock: Clock) -> State:
     run = harness.request(LAMP_ON)
     clock.ahead = harness.context.approval_timeout + MINUTE
-    return harness.workflow.approve_run(run.id, person="olga", digest=run.digest).state
+    return harness.service.approve_run(run.id, person="olga", digest=run.digest).state
 
 
 class TestInTime:
@@ -202,7 +202,7 @@ class TestMidway:
         rewrite(harness, "inventory.yaml", "lb2: {area: edge, tags: [haproxy]}\n", self._more())
         harness.fleet.hosts.update({host: {"lamp": "off"} for host in self.HOSTS})
         requests = [SetSwitch(host=host, name="lamp", value="on") for host in self.HOSTS]
-        whole = harness.workflow.request_fanout_run(
+        whole = harness.service.request_fanout_run(
             requests, host_pattern="lb*", person="dora", origin=WEB
         )
         harness.run_queued_work()
@@ -238,10 +238,10 @@ class TestANo:
 
     def _set_back(self, harness: Harness) -> Run:
         run = approved(harness)
-        harness.workflow.deny_run(run.id, person="adam", reason="not today")
+        harness.service.deny_run(run.id, person="adam", reason="not today")
         with harness.database.transaction() as tx:
             tx.sql.execute(update(tables.run).values(state="queued"))
-        harness.workflow.advance_run(run.id)
+        harness.service.advance_run(run.id)
         return harness.get_run(run.id)
 
     def test_a_denial_wins_over_an_approval_until_something_is_sent(self, harness: Harness):
@@ -319,8 +319,8 @@ class TestALateResult:
 
     def _settled_meanwhile(self, harness: Harness) -> Run:
         def give_up(_host: str, _words: str) -> None:
-            Workflow(harness.context).recover_unfinished_runs()
-            harness.workflow.resolve_run(
+            KeyturnService(harness.context).recover_unfinished_runs()
+            harness.service.resolve_run(
                 run.id, person="olga", succeeded=False, reason="the lamp is off, I looked"
             )
 
@@ -362,7 +362,7 @@ class TestABrokenPolicy:
     def test_it_would_run_if_the_last_good_policy_were_used(self, harness: Harness):
         policies = LastGood(harness.policies.path)
         parts = replace(harness.context, policies=policies)
-        used = replace(harness, context=parts, workflow=Workflow(parts))
+        used = replace(harness, context=parts, service=KeyturnService(parts))
         run = approved(used)
         rewrite(used, "policy.cedar", "permit (", "permit ((")
         assert (goes_on(used, run), used.fleet.told) == (State.SUCCEEDED, SENT)
@@ -385,7 +385,7 @@ class TestReminding:
     ):
         run = escalating.request(LAMP_ON)
         clock.ahead = 11 * MINUTE
-        assert [len(escalating.workflow.remind_approvers()) for _ in range(3)] == [1, 0, 0]
+        assert [len(escalating.service.remind_approvers()) for _ in range(3)] == [1, 0, 0]
         with pytest.raises(NotAllowed):
             escalating.approve(run, "stan")
 
@@ -394,7 +394,7 @@ class TestReminding:
     ):
         monkeypatch.setattr(reminders, "_needs_reminder", always)
         run = escalating.request(LAMP_ON)
-        assert [len(escalating.workflow.remind_approvers()) for _ in range(3)] == [1, 1, 1]
+        assert [len(escalating.service.remind_approvers()) for _ in range(3)] == [1, 1, 1]
         assert escalating.approve(run, "stan").state is State.SUCCEEDED
 
 
@@ -414,7 +414,7 @@ class TestPace:
         parts = replace(
             harness.context, rate_limits=RateLimits(per_person=3, per_runbook=5, in_total=7)
         )
-        return replace(harness, context=parts, workflow=Workflow(parts))
+        return replace(harness, context=parts, service=KeyturnService(parts))
 
     def _asks(self, harness: Harness, person: str, *, times: int = 3) -> None:
         for _ in range(times):
@@ -451,13 +451,13 @@ class TestPace:
             paced.request(ShowSwitches(host="lb1"))
         assert paced.approve(first).state is State.SUCCEEDED
         assert (
-            paced.workflow.deny_run(second.id, person="olga", reason="not today").state
+            paced.service.deny_run(second.id, person="olga", reason="not today").state
             is State.DENIED
         )
 
     def test_a_minute_later_there_is_room_again(self, timed: Harness, clock: Clock):
         parts = replace(timed.context, rate_limits=RateLimits.from_person_limit(1))
-        paced = replace(timed, context=parts, workflow=Workflow(parts))
+        paced = replace(timed, context=parts, service=KeyturnService(parts))
         self._asks(paced, "dora", times=1)
         clock.ahead = 61_000_000
         self._asks(paced, "dora", times=1)

@@ -12,7 +12,7 @@ from pydantic import Field, ValidationError
 from bot.execution.planner import load_runbook
 from bot.model import request_form
 from bot.model.run import Run
-from bot.service import Workflow
+from bot.service import KeyturnService
 from connectors.command import Query, QueryRunner
 from connectors.errors import CommandError
 from connectors.inventory import Inventory
@@ -51,7 +51,7 @@ def harness(tmp_path: Path) -> Iterator[Harness]:
 
 
 def request(harness: Harness, words: str, typed: list[str], answers: Any = None) -> Run:
-    """Request a runbook and let the workflow carry it out on a fleet of one host."""
+    """Request a runbook and let the service carry it out on a fleet of one host."""
     runbook = request_form.parse_request(load_catalogue()[words], typed)
     extra: Any = load_catalogue()[words].model_fields["host"].json_schema_extra
     platform = "cisco_ios" if extra.get("tag") in ("switch", "router") else "linux"
@@ -62,8 +62,8 @@ def request(harness: Harness, words: str, typed: list[str], answers: Any = None)
     (harness.policies.path / "inventory.yaml").write_text(json.dumps(inventory))
     fleet = ReadOnce(answers, inventory=Inventory.model_validate(inventory))
     harness.context = replace(harness.context, fleet=fleet, runbooks=load_catalogue())
-    harness.workflow = Workflow(harness.context)
-    run = harness.workflow.request_run(runbook, person="olga", origin=WEB)
+    harness.service = KeyturnService(harness.context)
+    run = harness.service.request_run(runbook, person="olga", origin=WEB)
     assert load_runbook(harness.context, run) == runbook
     harness.run_queued_work()
     return harness.get_run(run.id)

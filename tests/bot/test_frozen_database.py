@@ -129,21 +129,21 @@ def test_a_frozen_database_refuses_the_run_before_any_packet(frozen_harness: Har
     harness = frozen_harness
     other = harness.request(SetSwitch(host="lb2", name="lamp", value="on"))
     run = harness.request(LAMP_ON)
-    harness.workflow.approve_run(run.id, person="olga", digest=run.digest)
+    harness.service.approve_run(run.id, person="olga", digest=run.digest)
     asked = harness.fleet.asked
     with _frozen(harness):
         assert not _in_time(harness.run_queued_work).is_alive()
         assert not _in_time(lambda: harness.request(LAMP_ON)).is_alive()
 
         def approve() -> None:
-            harness.workflow.approve_run(other.id, person="olga", digest=other.digest)
+            harness.service.approve_run(other.id, person="olga", digest=other.digest)
 
         assert not _in_time(approve).is_alive()
         assert (harness.fleet.asked, harness.fleet.told) == (asked, [])
         assert harness.database.error
     _works_again(harness)
     assert harness.get_run(other.id).state is State.PENDING
-    harness.workflow.wake_stalled_runs()
+    harness.service.wake_stalled_runs()
     harness.run_queued_work()
     assert harness.get_run(run.id).state is State.SUCCEEDED
 
@@ -156,7 +156,7 @@ def test_no_caller_waits_longer_than_two_seconds_for_a_frozen_database(frozen_ha
         for _ in range(2):
             began = time.monotonic()
             with pytest.raises(StoreUnavailable):
-                harness.workflow.approve_run(run.id, person="olga", digest=run.digest)
+                harness.service.approve_run(run.id, person="olga", digest=run.digest)
             assert time.monotonic() - began < 2 + A_BUSY_MACHINE
             harness.database.engine.pool.dispose()
     _works_again(harness)
@@ -171,7 +171,7 @@ def test_callers_would_wait_for_good_without_the_watch(
     monkeypatch.setattr(watching, "_shut_down_socket", _stay)
     with _frozen(harness):
         stuck = _in_time(
-            lambda: harness.workflow.approve_run(run.id, person="olga", digest=run.digest), 6
+            lambda: harness.service.approve_run(run.id, person="olga", digest=run.digest), 6
         )
         assert stuck.is_alive()
     stuck.join(PATIENCE)

@@ -16,7 +16,7 @@ def test_what_was_being_told_at_a_crash_is_told_at_the_next_start(tmp_path: Path
     company.found(tmp_path / "policy")
     (tmp_path / "policy" / "inventory.yaml").write_text(INVENTORY)
     with Service(tmp_path, slack="") as before:
-        run = before.keyturn.workflow.request_run(
+        run = before.keyturn.service.request_run(
             UptimeCheck(host="lb1"), person="dora", origin=RequestOrigin("web"), reason=""
         )
         with before.keyturn.database.transaction() as tx:

@@ -40,7 +40,7 @@ def _let_in(harness: Harness) -> Run:
     run = harness.request(LAMP_ON)
     with harness.database.transaction() as tx:
         runs.move_run(tx, runs.lock_run(tx, run.id), State.QUEUED)
-    harness.workflow.advance_run(run.id)
+    harness.service.advance_run(run.id)
     return harness.get_run(run.id)
 
 
@@ -60,7 +60,7 @@ class TestTheRulesAreKeptWhereItRuns:
 
     @pytest.mark.parametrize("door", ["slack", "web", "api", "cli", "schedule"])
     def test_no_door_spares_the_approval(self, harness: Harness, door: str):
-        run = harness.workflow.request_run(LAMP_ON, person="dora", origin=RequestOrigin(door))
+        run = harness.service.request_run(LAMP_ON, person="dora", origin=RequestOrigin(door))
         harness.run_queued_work()
         assert harness.get_run(run.id).state is not State.SUCCEEDED
         assert harness.fleet.told == []
@@ -88,7 +88,7 @@ class TestTheRulesAreKeptWhereItRuns:
         assert held.state is State.UNKNOWN
         harness.fleet.before_tell = lambda _host, _words: None
         requests = [SetSwitch(host=host, name="lamp", value="dim") for host in ("lb1", "lb2")]
-        whole = harness.workflow.request_fanout_run(
+        whole = harness.service.request_fanout_run(
             requests, host_pattern="lb*", person="dora", origin=WEB
         )
         harness.run_queued_work()
@@ -100,9 +100,9 @@ class TestWhatIsApprovedIsWhatRuns:
     """Others had people approve blind, or approve one plan and then ran another."""
 
     def test_nothing_can_be_approved_before_its_plan_is_there(self, harness: Harness):
-        run = harness.workflow.request_run(LAMP_ON, person="dora", origin=WEB)
+        run = harness.service.request_run(LAMP_ON, person="dora", origin=WEB)
         with pytest.raises(TooLate):
-            harness.workflow.approve_run(run.id, person="olga", digest="")
+            harness.service.approve_run(run.id, person="olga", digest="")
 
     def test_what_waits_for_approval_shows_every_command_and_how_it_is_taken_back(
         self, harness: Harness
@@ -118,7 +118,7 @@ class TestWhatIsApprovedIsWhatRuns:
             harness.request(TuneSwitch(host="lb1", name="fan", how="dim")),
         )
         with pytest.raises(TooLate, match="has a new plan"):
-            harness.workflow.approve_run(other.id, person="olga", digest=one.digest)
+            harness.service.approve_run(other.id, person="olga", digest=one.digest)
         assert harness.get_run(other.id).state is State.PENDING
 
 
@@ -173,7 +173,7 @@ class TestRequestsThatNobodyDecided:
             for item in outbox.list_pending_updates(tx):
                 outbox.mark_delivered(tx, item)
             runs.amend_run(tx, runs.lock_run(tx, run.id), expires_at=tx.now)
-        harness.workflow.expire_runs()
+        harness.service.expire_runs()
         return harness.get_run(run.id)
 
     def test_are_listed_and_searched_for_good(self, harness: Harness, expired: Run):

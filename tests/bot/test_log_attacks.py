@@ -32,7 +32,7 @@ from bot.model.canonical import hash_canonical
 from bot.model.errors import NotAllowed
 from bot.model.run import Decision, Run, State
 from bot.model.signing import KeyFileError
-from bot.service import Workflow
+from bot.service import KeyturnService
 from tests.bot.audit.test_verification import VERIFIER, entries_of, rewrite
 from tests.bot.authenticator_app import AuthenticatorApp, enrol_app
 from tests.bot.databases import create_sqlite_database
@@ -256,9 +256,9 @@ class TestRotation:
         database = Database(harness.database.url, signing.load_signing_key(key))
         fleet = harness.fleet
         parts = replace(harness.context, database=database)
-        turned = Harness(Workflow(parts), parts, fleet, harness.dispatcher, harness.policies)
+        turned = Harness(KeyturnService(parts), parts, fleet, harness.dispatcher, harness.policies)
         _vote_and_let_go(turned, run)
-        turned.workflow.advance_run(run.id)
+        turned.service.advance_run(run.id)
         database.close()
 
     def test_the_service_adds_nothing_after_it(self, sealed: Harness, house: Housekeeping):
@@ -357,16 +357,16 @@ class TestTakenOutOfWhatOpens:
     """Take out that a token or a second factor ended, and put its row back."""
 
     def _revoked_token(self, harness: Harness, kind: str) -> str:
-        made, whole = harness.workflow.tokens.create_token(
+        made, whole = harness.service.tokens.create_token(
             person="dora", scopes=["read"], days=1, source="cli"
         )
         put_back = _put_back(harness.database, tables.api_token)
         if kind == "banned":
-            harness.workflow.ban_person("dora", banned_by="adam", reason="she left")
+            harness.service.ban_person("dora", banned_by="adam", reason="she left")
             with harness.database.transaction() as tx:
                 followed_log.follow_log(tx)
         else:
-            harness.workflow.tokens.revoke_token(made.id, person="", source="cli")
+            harness.service.tokens.revoke_token(made.id, person="", source="cli")
         _note(harness)
         with harness.database.reading() as tx:
             found = tokens.find_token(tx, whole)
@@ -433,8 +433,8 @@ class TestTakenOut:
     def _denied(self, harness: Harness, key: Path, follow: Callable[[Harness, Path], None]) -> Run:
         """Approve a request, deny it, and take that out again: the entry and the vote."""
         run = harness.request(LAMP_ON)
-        harness.workflow.approve_run(run.id, person="olga", digest=run.digest)
-        harness.workflow.deny_run(run.id, person="olga", reason="not today")
+        harness.service.approve_run(run.id, person="olga", digest=run.digest)
+        harness.service.deny_run(run.id, person="olga", reason="not today")
         _note(harness)
         follow(harness, key)
         _take_out(harness.database, "denied")
@@ -447,7 +447,7 @@ class TestTakenOut:
         self, sealed: Harness, key: Path, follow: Callable[[Harness, Path], None]
     ):
         run = self._denied(sealed, key, follow)
-        sealed.workflow.advance_run(run.id)
+        sealed.service.advance_run(run.id)
         assert sealed.fleet.told == []
 
     def test_a_denied_change_does_not_run_after_a_restart(
@@ -457,7 +457,7 @@ class TestTakenOut:
         database = Database(sealed.database.url, signing.load_signing_key(key))
         with database.transaction() as tx, pytest.raises(LogAlteredError, match="is missing"):
             followed_log.follow_log(tx)
-        Workflow(replace(sealed.context, database=database)).advance_run(run.id)
+        KeyturnService(replace(sealed.context, database=database)).advance_run(run.id)
         database.close()
         assert sealed.fleet.told == []
 
@@ -470,14 +470,14 @@ class TestTakenOut:
     ):
         monkeypatch.setattr(evidence, "follow_log", _know_nothing)
         run = self._denied(sealed, key, follow)
-        sealed.workflow.advance_run(run.id)
+        sealed.service.advance_run(run.id)
         assert sealed.fleet.told == [("lb1", "set lamp on")]
 
     def _banned(self, harness: Harness, key: Path, follow: Callable[[Harness, Path], None]) -> Run:
         """Approve a request, ban who asked for it, and take that out again."""
         run = harness.request(LAMP_ON)
-        harness.workflow.approve_run(run.id, person="olga", digest=run.digest)
-        harness.workflow.ban_person("dora", banned_by="adam", reason="she left")
+        harness.service.approve_run(run.id, person="olga", digest=run.digest)
+        harness.service.ban_person("dora", banned_by="adam", reason="she left")
         _note(harness)
         follow(harness, key)
         _take_out(harness.database, "banned")
@@ -490,7 +490,7 @@ class TestTakenOut:
         self, sealed: Harness, key: Path, follow: Callable[[Harness, Path], None]
     ):
         run = self._banned(sealed, key, follow)
-        sealed.workflow.advance_run(run.id)
+        sealed.service.advance_run(run.id)
         assert sealed.fleet.told == []
 
     def test_a_banned_persons_change_would_run_without_the_known_bans(
@@ -502,7 +502,7 @@ class TestTakenOut:
     ):
         monkeypatch.setattr(evidence, "follow_log", _know_nothing)
         run = self._banned(sealed, key, follow)
-        sealed.workflow.advance_run(run.id)
+        sealed.service.advance_run(run.id)
         assert sealed.fleet.told == [("lb1", "set lamp on")]
 
     def test_a_change_that_was_done_is_not_done_again(
@@ -519,13 +519,13 @@ class TestTakenOut:
             tx.sql.execute(
                 update(tables.run).where(tables.run.c.id == run.id).values(state="queued")
             )
-        sealed.workflow.advance_run(run.id)
+        sealed.service.advance_run(run.id)
         assert sealed.fleet.told == [("lb1", "set lamp on")]
 
 
 def test_a_revoked_grant_stays_revoked(sealed: Harness, key: Path):
     given = grant(sealed)
-    sealed.workflow.delegations_and_grants.revoke_grant(given.id, person="olga", source="slack")
+    sealed.service.delegations_and_grants.revoke_grant(given.id, person="olga", source="slack")
     _note(sealed)
     _keep_house(sealed, key)
     _take_out(sealed.database, "grant revoked")

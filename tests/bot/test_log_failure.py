@@ -14,7 +14,7 @@ from bot.audit.spool import LOGGING_FAILED_KIND, Spool
 from bot.db import locks, runs
 from bot.maintenance.housekeeping import Housekeeping
 from bot.model.run import Run, State, StepState
-from bot.service import Workflow
+from bot.service import KeyturnService
 from bot.workflow.context import WorkflowContext
 from tests.bot.harness import Harness
 from tests.toy import SetAll
@@ -48,7 +48,7 @@ def _broken_under_way(harness: Harness, parts: WorkflowContext) -> Run:
     """Let the log break while the first of two commands is on its way, and our process end."""
     with harness.database.transaction() as tx:
         verification.open_log(tx)
-    flow = Workflow(parts)
+    flow = KeyturnService(parts)
     run = harness.request(SetAll(host="lb1", value="dim"))
     assert run.plan
     assert len(run.plan.steps) > 1
@@ -76,7 +76,7 @@ def _next_process(harness: Harness, parts: WorkflowContext, spool: Spool) -> Non
     harness.fleet.before_tell = lambda _host, _words: None
     _mend(harness)
     house = Housekeeping(harness.database, spool=spool)
-    Workflow(parts).recover_unfinished_runs()
+    KeyturnService(parts).recover_unfinished_runs()
     house.run_periodic_tasks()
 
 

@@ -28,7 +28,7 @@ class TestALogThatTakesNothing:
 
     def _approved_then_broken(self, harness: Harness) -> Run:
         run = harness.request(LAMP_ON)
-        harness.workflow.approve_run(run.id, person="olga", digest=run.digest)
+        harness.service.approve_run(run.id, person="olga", digest=run.digest)
         with harness.database.transaction() as tx:
             tx.sql.execute(
                 text(
@@ -113,10 +113,10 @@ class TestErasure:
 
     def _alone(self, harness: Harness, run: Run) -> str:
         """Let one person ask and confirm, and return what is left of the answer."""
-        harness.workflow.erasure.request_erasure(run.id, person="olga", reason=WHY, source="web")
+        harness.service.erasure.request_erasure(run.id, person="olga", reason=WHY, source="web")
         with harness.database.reading() as tx:
             digest = preview_erasure(tx, runs.get_run(tx, run.id)).digest
-        harness.workflow.erasure.confirm_erasure(run.id, person="olga", digest=digest)
+        harness.service.erasure.confirm_erasure(run.id, person="olga", digest=digest)
         with harness.database.reading() as tx:
             return runs.list_steps(tx, run.id)[0].output
 

@@ -66,7 +66,7 @@ def counted(harness: Harness) -> Generator[Counter[str]]:
 
 def _checked(harness: Harness, count: int) -> Run:
     requests = [ShowSwitches(host=f"lb{n}") for n in range(1, count + 1)]
-    run = harness.workflow.request_fanout_run(
+    run = harness.service.request_fanout_run(
         requests, host_pattern="lb*", person="dora", origin=WEB
     )
     harness.run_queued_work()
@@ -77,7 +77,7 @@ def _planned(harness: Harness, count: int, value: str) -> Run:
     """Ask for a change of so many hosts; return it as it waits for its approval."""
     names = [f"lb{n}" for n in range(1, count + 1)]
     requests = [SetSwitch(host=name, name="lamp", value=value) for name in names]
-    run = harness.workflow.request_fanout_run(
+    run = harness.service.request_fanout_run(
         requests, host_pattern="lb*", person="dora", origin=WEB
     )
     harness.run_queued_work()
@@ -94,7 +94,7 @@ def _changed(harness: Harness, count: int, value: str) -> Counter[str]:
 
 def test_a_check_of_many_hosts_is_asked_for_by_one_hint(crowd: Harness):
     requests = [ShowSwitches(host=f"lb{n}") for n in range(1, MANY + 1)]
-    crowd.workflow.request_fanout_run(requests, host_pattern="lb*", person="dora", origin=WEB)
+    crowd.service.request_fanout_run(requests, host_pattern="lb*", person="dora", origin=WEB)
     assert len(crowd.dispatcher.enqueued) == 1
 
 
@@ -158,7 +158,7 @@ def test_what_is_read_of_one_host_takes_two_commits(crowd: Harness):
 
 def test_a_check_of_one_host_is_looked_at_once_before_it_is_read(crowd: Harness):
     """What it is, and whether it is stopped; when its end is written down, only its version."""
-    run = crowd.workflow.request_run(ShowSwitches(host="lb1"), person="dora", origin=WEB)
+    run = crowd.service.request_run(ShowSwitches(host="lb1"), person="dora", origin=WEB)
     with counted(crowd) as found:
         crowd.run_queued_work()
     assert crowd.get_run(run.id).state is State.SUCCEEDED
@@ -194,7 +194,7 @@ def test_an_approval_asks_the_rules_about_the_run_once_and_again_when_it_is_coun
 
     run = crowd.request(SetSwitch(host="lb1", name="lamp", value="on"))
     monkeypatch.setattr(Policy, "get_request_ruling", noted)
-    crowd.workflow.approve_run(run.id, person="olga", digest=run.digest)
+    crowd.service.approve_run(run.id, person="olga", digest=run.digest)
     assert asked == ["toy set"] * 2
 
 
@@ -218,12 +218,12 @@ def test_a_change_of_many_hosts_takes_so_few_statements_for_each(crowd: Harness)
 
 def test_only_the_last_host_of_a_wave_has_the_whole_request_looked_at(crowd: Harness):
     whole = _planned(crowd, MANY, "on")
-    crowd.workflow.approve_run(whole.id, person="olga", digest=whole.digest)
+    crowd.service.approve_run(whole.id, person="olga", digest=whole.digest)
     looks = 0
     while crowd.dispatcher.enqueued:
         number = crowd.dispatcher.enqueued.pop(0)
         looks += number == whole.id
-        crowd.workflow.advance_run(number)
+        crowd.service.advance_run(number)
     assert crowd.get_run(whole.id).state is State.SUCCEEDED
     # To begin, and after each of the three waves.
     assert looks == 4

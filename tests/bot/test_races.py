@@ -46,7 +46,7 @@ def test_two_approvers_at_once_start_one_run(db_harness: Harness, attempt: int):
     run = harness.request(SetSwitch(host="lb1", name="lamp", value=f"v{attempt}"))
 
     def by(person: str) -> Callable[[], object]:
-        return lambda: harness.workflow.approve_run(run.id, person=person, digest=run.digest)
+        return lambda: harness.service.approve_run(run.id, person=person, digest=run.digest)
 
     raised = _together(by("olga"), by("adam"), by("olga"))
     assert sum(late is None for late in raised) == 1
@@ -59,8 +59,8 @@ def test_approve_and_deny_at_once_leave_one_truth(db_harness: Harness, attempt: 
     harness = db_harness
     run = harness.request(SetSwitch(host="lb1", name="lamp", value="on"))
     _together(
-        lambda: harness.workflow.approve_run(run.id, person="olga", digest=run.digest),
-        lambda: harness.workflow.deny_run(run.id, person="adam", reason="not today"),
+        lambda: harness.service.approve_run(run.id, person="olga", digest=run.digest),
+        lambda: harness.service.deny_run(run.id, person="adam", reason="not today"),
     )
     harness.run_queued_work()
     assert harness.get_run(run.id).state is State.DENIED
@@ -70,9 +70,9 @@ def test_approve_and_deny_at_once_leave_one_truth(db_harness: Harness, attempt: 
 def test_a_run_that_two_threads_advance_is_done_once(db_harness: Harness):
     harness = db_harness
     run = harness.request(SetSwitch(host="lb1", name="lamp", value="on"))
-    harness.workflow.approve_run(run.id, person="olga", digest=run.digest)
+    harness.service.approve_run(run.id, person="olga", digest=run.digest)
     harness.dispatcher.enqueued.clear()
-    _together(*[lambda: harness.workflow.advance_run(run.id)] * 4)
+    _together(*[lambda: harness.service.advance_run(run.id)] * 4)
     assert harness.fleet.told == [("lb1", "set lamp on")]
     assert harness.get_run(run.id).state is State.SUCCEEDED
 
@@ -89,9 +89,9 @@ def test_changes_to_one_host_take_turns(db_harness: Harness):
 
     harness.fleet.before_tell = alone
     for run in (first, second):
-        harness.workflow.approve_run(run.id, person="olga", digest=run.digest)
+        harness.service.approve_run(run.id, person="olga", digest=run.digest)
     waiting, harness.dispatcher.enqueued = harness.dispatcher.enqueued, []
-    _together(*[lambda n=n: harness.workflow.advance_run(n) for n in waiting])
+    _together(*[lambda n=n: harness.service.advance_run(n) for n in waiting])
     harness.run_queued_work()
     assert {harness.get_run(run.id).state for run in (first, second)} == {State.SUCCEEDED}
 
@@ -115,7 +115,7 @@ def _while_a_part_is_held(
 ) -> Generator[tuple[int, Transaction, Run]]:
     """Yield a run over two hosts and one part of it, held, for which *act* on the run waits."""
     requests = [SetSwitch(host=host, name="lamp", value="on") for host in ("lb1", "lb2")]
-    whole = harness.workflow.request_fanout_run(
+    whole = harness.service.request_fanout_run(
         requests, host_pattern="lb*", person="dora", origin=WEB
     )
     acting = threading.Thread(target=act, args=(whole.id,))
@@ -133,7 +133,7 @@ def test_a_part_that_ends_while_the_whole_is_withdrawn_deadlocks_nothing(db_harn
     harness = db_harness
 
     def withdraw(whole: int) -> None:
-        harness.workflow.withdraw_run(whole, person="dora")
+        harness.service.withdraw_run(whole, person="dora")
 
     with _while_a_part_is_held(harness, withdraw) as (whole, tx, part):
         end_run(harness.context, tx, part, State.REFUSED, "it is not for that host")
@@ -146,7 +146,7 @@ def test_a_part_that_goes_on_while_the_whole_is_stopped_deadlocks_nothing(db_har
     harness = db_harness
 
     def stop(whole: int) -> None:
-        harness.workflow.stop_run(whole, person="dora")
+        harness.service.stop_run(whole, person="dora")
 
     with _while_a_part_is_held(harness, stop) as (whole, tx, part):
         change_log.append_entry(tx, "step succeeded", run=part.id, host=part.host)
@@ -185,7 +185,7 @@ def test_a_database_that_does_not_answer_is_given_up(db_harness: Harness):
 
     def approve() -> None:
         try:
-            harness.workflow.approve_run(run.id, person="olga", digest=run.digest)
+            harness.service.approve_run(run.id, person="olga", digest=run.digest)
         except StoreUnavailable as trouble:
             refused.append(trouble)
 
@@ -207,12 +207,12 @@ def test_a_run_ends_normally_when_a_host_prints_nul(db_harness: Harness):
 
     harness.fleet.before_tell = refuse
     run = harness.request(SetSwitch(host="lb1", name="lamp", value="on"))
-    harness.workflow.approve_run(run.id, person="olga", digest=run.digest)
+    harness.service.approve_run(run.id, person="olga", digest=run.digest)
     thread = threading.Thread(target=harness.run_queued_work, daemon=True)
     thread.start()
     thread.join(10)
     stuck = thread.is_alive()
-    harness.workflow.close()
+    harness.service.close()
     thread.join()
     assert not stuck
     ended = harness.get_run(run.id)

@@ -22,7 +22,7 @@ def _leaves(harness: Harness, name: str) -> None:
 
 def _on_both(harness: Harness) -> Run:
     requests = [SetSwitch(host=name, name="lamp", value="on") for name in HOSTS]
-    run = harness.workflow.request_fanout_run(
+    run = harness.service.request_fanout_run(
         requests, host_pattern="lb*", person="dora", origin=WEB
     )
     harness.run_queued_work()
@@ -45,7 +45,7 @@ class TestUnknown:
         return run
 
     def test_an_owner_of_the_area_settles_it_all_the_same(self, harness: Harness, lost: Run):
-        harness.workflow.resolve_run(
+        harness.service.resolve_run(
             lost.id, person="olga", succeeded=False, reason="it was scrapped"
         )
         assert harness.get_run(lost.id).state is State.FAILED
@@ -62,7 +62,7 @@ class TestUnknown:
 
     def test_nobody_else_does(self, harness: Harness, lost: Run):
         with pytest.raises(NotAllowed, match="only an owner of the edge"):
-            harness.workflow.resolve_run(
+            harness.service.resolve_run(
                 lost.id, person="stan", succeeded=False, reason="it was scrapped"
             )
 
@@ -82,4 +82,4 @@ def test_what_was_done_there_is_not_taken_back(harness: Harness):
     assert done.state is State.SUCCEEDED
     _leaves(harness, "lb2")
     with pytest.raises(InvalidRequestError, match="no longer in the inventory: lb2"):
-        harness.workflow.request_undo(done.id, person="dora", origin=WEB)
+        harness.service.request_undo(done.id, person="dora", origin=WEB)

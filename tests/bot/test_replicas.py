@@ -30,7 +30,7 @@ from bot.model.errors import TooLate
 from bot.model.run import State
 from bot.model.schedule import Overlap, ScheduleTiming, parse_cron
 from bot.policy import PolicyDirectory
-from bot.service import Workflow
+from bot.service import KeyturnService
 from bot.workflow import approvals
 from bot.workflow.context import WorkflowContext
 from connectors.command import NO_HOOKS, Answer, Command, RunHooks
@@ -122,14 +122,14 @@ class Place:
     def ledger(self) -> Ledger:
         return Ledger(self.directory / "ledger")
 
-    def workflow(self) -> tuple[Workflow, Told, Noted, Database]:
+    def service(self) -> tuple[KeyturnService, Told, Noted, Database]:
         # A machine that is busy is no database that hangs: who is first may take its time.
         key = signing.load_signing_key(self.directory / "key")
         database = Database(self.url, key, patience=TOGETHER)
         policies = PolicyDirectory(self.directory / "policy")
         fleet, queue = Told(ledger=self.ledger), Noted(ledger=self.ledger)
         return (
-            Workflow(WorkflowContext(database, policies, fleet, queue, runbooks=RUNBOOKS)),
+            KeyturnService(WorkflowContext(database, policies, fleet, queue, runbooks=RUNBOOKS)),
             fleet,
             queue,
             database,
@@ -143,18 +143,18 @@ def click(
 
     people: who clicks here, in order, somebody perhaps twice.
     """
-    workflow, fleet, queue, database = place.workflow()
+    service, fleet, queue, database = place.service()
     for number, digest in races:
         fleet.hosts["lb1"]["lamp"] = "off"
         together.wait(TOGETHER)
         for person in people:
             with suppress(TooLate, ConcurrentUpdateError):
-                workflow.approve_run(number, person=person, digest=digest)
+                service.approve_run(number, person=person, digest=digest)
                 place.ledger.note(f"approved {number}")
         # As nudge() does in every replica, whoever was told of it.
-        workflow.advance_run(number)
+        service.advance_run(number)
         while queue.enqueued:
-            workflow.advance_run(queue.enqueued.pop(0))
+            service.advance_run(queue.enqueued.pop(0))
     database.close()
 
 
@@ -162,28 +162,28 @@ def begin(
     place: Place, people: Sequence[str], races: Sequence[tuple[int, str]], together: Barrier
 ) -> None:
     """Be one replica that is told, as all others are, of a run that may begin."""
-    workflow, fleet, queue, database = place.workflow()
+    service, fleet, queue, database = place.service()
     for number, digest in races:
         # Whoever is still at the last one would take this one up, too, as things stand there.
         together.wait(TOGETHER)
         fleet.hosts["lb1"]["lamp"] = "off"
         if people == FIRST:
-            workflow.approve_run(number, person="olga", digest=digest)
+            service.approve_run(number, person="olga", digest=digest)
             queue.enqueued.clear()
         together.wait(TOGETHER)
-        workflow.advance_run(number)
+        service.advance_run(number)
         while queue.enqueued:
-            workflow.advance_run(queue.enqueued.pop(0))
+            service.advance_run(queue.enqueued.pop(0))
     database.close()
 
 
 def tick(place: Place) -> None:
     """Be one clock, for as long as it is let live."""
-    workflow, _, _, _ = place.workflow()
+    service, _, _, _ = place.service()
     while True:
         # As the clock does, which looks again later.
         with suppress(StoreUnavailable):
-            workflow.fire_due_schedules()
+            service.fire_due_schedules()
 
 
 def click_unguarded(
@@ -214,12 +214,12 @@ Replica = Callable[[Place, Sequence[str], Sequence[tuple[int, str]], Barrier], N
 def _asked(place: Place, needed: int, times: int) -> list[tuple[int, str]]:
     """Ask for so many, and return their numbers with their digests."""
     a_policy(place.directory / "policy", rules=RULES.format(needed))
-    workflow, _, queue, database = place.workflow()
+    service, _, queue, database = place.service()
     migrations.upgrade_schema(database)
     races: list[tuple[int, str]] = []
     for n in range(times):
         wanted = SetSwitch(host="lb1", name="lamp", value=f"v{n}")
-        workflow.advance_run(workflow.request_run(wanted, person="dora", origin=WEB).id)
+        service.advance_run(service.request_run(wanted, person="dora", origin=WEB).id)
         with database.reading() as tx:
             run = runs.get_run(tx, n + 1)
         assert run.state is State.PENDING
@@ -288,16 +288,16 @@ def test_one_process_begins_a_run_when_many_are_notified(place: Place, record_pr
 def test_each_tick_fires_once_while_clocks_are_killed(place: Place, record_property: Record):
     times, chance = CHAOS or TICKS, random.Random(SEED)  # noqa: S311 - no secret
     a_policy(place.directory / "policy", rules=RULES.format(1))
-    workflow, fleet, _, database = place.workflow()
+    service, fleet, _, database = place.service()
     migrations.upgrade_schema(database)
     done, kills = 0, 0
     with _clocks(place) as clocks:
         for _ in range(times // TICKS):
-            founded = _scheduled(workflow, database)
+            founded = _scheduled(service, database)
             under_way: set[int] = set()
             wanted, moved = done + TICKS, time.monotonic()
             while done < wanted:
-                for _ in _seen_through(workflow, database, under_way):
+                for _ in _seen_through(service, database, under_way):
                     fleet.hosts["lb1"]["lamp"] = "off"
                     done, moved = done + 1, time.monotonic()
                     if chance.randrange(KILLED_EVERY) == 0:
@@ -345,7 +345,7 @@ def _kill(clock: ForkServerProcess) -> None:
     clock.join()
 
 
-def _seen_through(workflow: Workflow, database: Database, under_way: set[int]) -> list[int]:
+def _seen_through(service: KeyturnService, database: Database, under_way: set[int]) -> list[int]:
     """Bring all runs as far as they go; return those that came to their end.
 
     under_way: which did not, where the database was too busy for that. One whose end nobody saw
@@ -355,9 +355,9 @@ def _seen_through(workflow: Workflow, database: Database, under_way: set[int]) -
         with database.reading() as tx:
             under_way.update(run.id for run in runs.list_unfinished(tx))
         for number in under_way:
-            workflow.advance_run(number)
+            service.advance_run(number)
         # As the clock does: what rests until the database is back is taken up again.
-        workflow.wake_stalled_runs()
+        service.wake_stalled_runs()
         with database.reading() as tx:
             over = [number for number in under_way if runs.get_run(tx, number).is_ended]
         under_way.difference_update(over)
@@ -365,7 +365,7 @@ def _seen_through(workflow: Workflow, database: Database, under_way: set[int]) -
     return []
 
 
-def _scheduled(workflow: Workflow, database: Database) -> int:
+def _scheduled(service: KeyturnService, database: Database) -> int:
     """Have a schedule approved that was due in each of the last hours; return its number."""
     with database.reading() as tx:
         hour = tx.now // _HOUR * _HOUR
@@ -374,14 +374,14 @@ def _scheduled(workflow: Workflow, database: Database) -> int:
     hours = parse_cron(f"0 {','.join(map(str, at))} * * *", "UTC")
     timing = ScheduleTiming("tick", hours, overlap=Overlap.QUEUE, catch_up=TICKS)
     lamp = SetSwitch(host="lb1", name="lamp", value="on")
-    run = workflow.schedules.request_schedule(
+    run = service.schedules.request_schedule(
         [lamp], host_pattern="", person="dora", origin=WEB, timing=timing
     )
-    workflow.advance_run(run.id)
+    service.advance_run(run.id)
     with database.reading() as tx:
         run = runs.get_run(tx, run.id)
-    workflow.approve_run(run.id, person="olga", digest=run.digest)
-    workflow.advance_run(run.id)
+    service.approve_run(run.id, person="olga", digest=run.digest)
+    service.advance_run(run.id)
     with database.transaction() as tx:
         newest = max(schedule.id for schedule in schedules.list_schedules(tx))
         since = then[-1] - 1

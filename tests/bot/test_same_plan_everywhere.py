@@ -57,7 +57,7 @@ each_door = pytest.mark.parametrize("door", DOORS)
 
 def _schedule(harness: Harness, *what: AnyRunbook) -> Run:
     spelled = "lb*" if len(what) > 1 else ""
-    run = harness.workflow.schedules.request_schedule(
+    run = harness.service.schedules.request_schedule(
         what, host_pattern=spelled, person="dora", origin=WEB, timing=HOURLY
     )
     harness.run_queued_work()
@@ -155,16 +155,16 @@ def test_a_request_names_the_proposals_that_are_open_for_it(harness: Harness, do
     said = "Other values are proposed in run 2. This request stays pending"
     shown = '"proposals": [2]' if door == "api" else said
     assert shown not in _seen(harness, run, door)
-    harness.workflow.propose_values(run.id, person="olga", changed_values={"value": "dim"})
+    harness.service.propose_values(run.id, person="olga", changed_values={"value": "dim"})
     harness.run_queued_work()
     assert shown in _seen(harness, run, door)
-    harness.workflow.withdraw_run(2, person="dora")
+    harness.service.withdraw_run(2, person="dora")
     assert shown not in _seen(harness, run, door)
 
 
 def test_a_proposal_can_be_accepted_or_declined_on_its_page(harness: Harness):
     harness.request(SetSwitch(host="lb1", name="lamp", value="on"))
-    harness.workflow.propose_values(1, person="olga", changed_values={"value": "dim"})
+    harness.service.propose_values(1, person="olga", changed_values={"value": "dim"})
     harness.run_queued_work()
     with a_site(harness).browser("dora") as browser:
         page = browser.get("/runs/2").text

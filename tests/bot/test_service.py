@@ -14,7 +14,7 @@ from bot.model.canonical import hash_canonical
 from bot.model.errors import InvalidRequestError, NotAllowed, TooLate
 from bot.model.run import State, StepRecord, StepState
 from bot.policy.freezes import FreezeList
-from bot.service import Workflow
+from bot.service import KeyturnService
 from connectors.command import QueryRunner, Shell
 from connectors.errors import CommandError, UnknownOutcomeError, UnreachableError
 from runbooks import Change, Host, Plan, Step
@@ -139,7 +139,7 @@ def test_an_end_that_nobody_saw_is_unknown_and_keeps_the_host_locked(harness: Ha
     assert blocked.summary == f"waits for run {unknown.id}, which has locked lb1"
     assert harness.fleet.told == []
 
-    harness.workflow.resolve_run(
+    harness.service.resolve_run(
         unknown.id, person="olga", succeeded=False, reason="looked: the lamp is off"
     )
     harness.run_queued_work()
@@ -153,11 +153,11 @@ def test_only_an_owner_settles_an_unknown_and_says_why(harness: Harness):
     harness.fleet.before_tell = cut
     run = harness.approve(harness.request(LAMP_ON))
     with pytest.raises(NotAllowed, match="owner of the edge"):
-        harness.workflow.resolve_run(
+        harness.service.resolve_run(
             run.id, person="dora", succeeded=True, reason="I am quite sure of it"
         )
     with pytest.raises(InvalidRequestError, match="how you know"):
-        harness.workflow.resolve_run(run.id, person="olga", succeeded=True, reason="")
+        harness.service.resolve_run(run.id, person="olga", succeeded=True, reason="")
     assert harness.get_run(run.id).state is State.UNKNOWN
 
 
@@ -183,7 +183,7 @@ class TestUndo:
     def test_takes_the_steps_back_in_reverse_order(self, harness: Harness):
         done = harness.approve(harness.request(SetAll(host="lb1", value="on")))
         harness.fleet.told.clear()
-        undo = harness.workflow.request_undo(done.id, person="dora", origin=WEB)
+        undo = harness.service.request_undo(done.id, person="dora", origin=WEB)
         harness.run_queued_work()
         ended = harness.approve(harness.get_run(undo.id))
         assert ended.state is State.SUCCEEDED
@@ -201,7 +201,7 @@ class TestUndo:
 
         monkeypatch.setattr(SetSwitch, "plan", titled)
         done = harness.approve(harness.request(LAMP_ON))
-        undo = harness.workflow.request_undo(done.id, person="dora", origin=WEB)
+        undo = harness.service.request_undo(done.id, person="dora", origin=WEB)
         harness.run_queued_work()
         proposal = harness.get_run(undo.id).plan
         assert proposal is not None
@@ -209,14 +209,14 @@ class TestUndo:
 
     def test_is_approved_like_any_other(self, harness: Harness):
         done = harness.approve(harness.request(LAMP_ON))
-        undo = harness.workflow.request_undo(done.id, person="dora", origin=WEB)
+        undo = harness.service.request_undo(done.id, person="dora", origin=WEB)
         harness.run_queued_work()
         assert harness.get_run(undo.id).state is State.PENDING
 
     def test_of_what_is_no_longer_in_effect_does_nothing(self, harness: Harness):
         done = harness.approve(harness.request(LAMP_ON))
         harness.fleet.hosts["lb1"]["lamp"] = "dim"
-        undo = harness.workflow.request_undo(done.id, person="dora", origin=WEB)
+        undo = harness.service.request_undo(done.id, person="dora", origin=WEB)
         harness.run_queued_work()
         ended = harness.get_run(undo.id)
         assert ended.state is State.NO_CHANGES
@@ -230,7 +230,7 @@ class TestUndo:
         harness.fleet.before_tell = refuse
         failed = harness.approve(harness.request(SetAll(host="lb1", value="on")))
         harness.fleet.told.clear()
-        undo = harness.workflow.request_undo(failed.id, person="dora", origin=WEB)
+        undo = harness.service.request_undo(failed.id, person="dora", origin=WEB)
         harness.run_queued_work()
         assert harness.approve(harness.get_run(undo.id)).state is State.SUCCEEDED
         assert harness.fleet.told == [("lb1", "set fan off")]
@@ -238,7 +238,7 @@ class TestUndo:
     def test_of_what_cannot_be_undone_is_refused_with_the_reason(self, harness: Harness):
         done = harness.approve(harness.request(BreakSwitch(host="lb1", name="lamp")))
         assert done.state is State.SUCCEEDED
-        undo = harness.workflow.request_undo(done.id, person="dora", origin=WEB)
+        undo = harness.service.request_undo(done.id, person="dora", origin=WEB)
         harness.run_queued_work()
         assert harness.get_run(undo.id).state is State.REFUSED
         assert "cannot be undone: gone" in harness.get_run(undo.id).summary
@@ -246,7 +246,7 @@ class TestUndo:
     def test_of_a_check_makes_no_sense(self, harness: Harness):
         look = harness.request(ShowSwitches(host="lb1"))
         with pytest.raises(InvalidRequestError, match="changed nothing"):
-            harness.workflow.request_undo(look.id, person="dora", origin=WEB)
+            harness.service.request_undo(look.id, person="dora", origin=WEB)
 
 
 class TestAsking:
@@ -304,26 +304,26 @@ class TestDeciding:
     def test_an_approval_of_another_digest_counts_for_nothing(self, harness: Harness):
         run = harness.request(LAMP_ON)
         with pytest.raises(TooLate, match="has a new plan"):
-            harness.workflow.approve_run(run.id, person="olga", digest="0" * 64)
+            harness.service.approve_run(run.id, person="olga", digest="0" * 64)
         assert harness.get_run(run.id).state is State.PENDING
 
     @pytest.mark.parametrize("digest", ["", "a", "123456789"])
     def test_too_little_of_a_digest_is_no_digest(self, harness: Harness, digest: str):
         run = harness.request(LAMP_ON)
         with pytest.raises(TooLate):
-            harness.workflow.approve_run(run.id, person="olga", digest=run.digest[: len(digest)])
+            harness.service.approve_run(run.id, person="olga", digest=run.digest[: len(digest)])
 
     def test_one_no_ends_it(self, harness: Harness):
         run = harness.request(LAMP_ON)
-        denied = harness.workflow.deny_run(run.id, person="adam", reason="not today")
+        denied = harness.service.deny_run(run.id, person="adam", reason="not today")
         assert (denied.state, denied.summary) == (State.DENIED, "Denied by Adam Admin: not today")
         with pytest.raises(TooLate, match="denied by Adam Admin"):
             harness.approve(run, person="olga")
 
     def test_a_no_after_the_yes_wins_until_the_intent_is_written(self, harness: Harness):
         run = harness.request(LAMP_ON)
-        harness.workflow.approve_run(run.id, person="olga", digest=run.digest)
-        harness.workflow.deny_run(run.id, person="adam", reason="wait")
+        harness.service.approve_run(run.id, person="olga", digest=run.digest)
+        harness.service.deny_run(run.id, person="adam", reason="wait")
         harness.run_queued_work()
         assert harness.get_run(run.id).state is State.DENIED
         assert harness.fleet.told == []
@@ -333,9 +333,9 @@ class TestDeciding:
 
         def deny_meanwhile(host: str) -> None:
             harness.fleet.before_ask = lambda _host: None
-            harness.workflow.deny_run(run.id, person="adam", reason="wait")
+            harness.service.deny_run(run.id, person="adam", reason="wait")
 
-        harness.workflow.approve_run(run.id, person="olga", digest=run.digest)
+        harness.service.approve_run(run.id, person="olga", digest=run.digest)
         harness.fleet.before_ask = deny_meanwhile
         harness.run_queued_work()
         assert harness.get_run(run.id).state is State.DENIED
@@ -346,14 +346,14 @@ class TestDeciding:
     def test_the_asker_may_withdraw_and_nobody_else(self, harness: Harness):
         run = harness.request(LAMP_ON)
         with pytest.raises(NotAllowed, match="only Dora Developer"):
-            harness.workflow.withdraw_run(run.id, person="olga")
-        assert harness.workflow.withdraw_run(run.id, person="dora").state is State.WITHDRAWN
+            harness.service.withdraw_run(run.id, person="olga")
+        assert harness.service.withdraw_run(run.id, person="dora").state is State.WITHDRAWN
 
 
 class TestTheGate:
     def test_an_approver_who_lost_the_role_meanwhile_does_not_count(self, harness: Harness):
         run = harness.request(LAMP_ON)
-        harness.workflow.approve_run(run.id, person="olga", digest=run.digest)
+        harness.service.approve_run(run.id, person="olga", digest=run.digest)
         areas = harness.policies.path / "areas.yaml"
         areas.write_text(areas.read_text().replace("[olga, adam]", "[adam]"))
         harness.run_queued_work()
@@ -364,7 +364,7 @@ class TestTheGate:
 
     def test_an_asker_who_left_meanwhile_gets_nothing_done(self, harness: Harness):
         run = harness.request(LAMP_ON)
-        harness.workflow.approve_run(run.id, person="olga", digest=run.digest)
+        harness.service.approve_run(run.id, person="olga", digest=run.digest)
         people = harness.policies.path / "people.yaml"
         people.write_text(people.read_text().replace("dora:", "dolores:"))
         harness.run_queued_work()
@@ -373,7 +373,7 @@ class TestTheGate:
 
     def test_a_changed_policy_makes_the_plan_stale(self, harness: Harness):
         run = harness.request(LAMP_ON)
-        harness.workflow.approve_run(run.id, person="olga", digest=run.digest)
+        harness.service.approve_run(run.id, person="olga", digest=run.digest)
         rules = harness.policies.path / "policy.cedar"
         rules.write_text(rules.read_text().replace("an owner of the area", "an owner"))
         harness.run_queued_work()
@@ -392,7 +392,7 @@ class TestTheGate:
 
     def test_a_new_host_key_in_the_inventory_is_named_and_not_the_policy(self, harness: Harness):
         run = harness.request(LAMP_ON)
-        harness.workflow.approve_run(run.id, person="olga", digest=run.digest)
+        harness.service.approve_run(run.id, person="olga", digest=run.digest)
         _another_key(harness)
         harness.run_queued_work()
         ended = harness.get_run(run.id)
@@ -413,7 +413,7 @@ class TestTheGate:
 
     def test_a_broken_policy_refuses_everything(self, harness: Harness):
         run = harness.request(LAMP_ON)
-        harness.workflow.approve_run(run.id, person="olga", digest=run.digest)
+        harness.service.approve_run(run.id, person="olga", digest=run.digest)
         (harness.policies.path / "policy.cedar").write_text("permit (")
         harness.run_queued_work()
         assert harness.get_run(run.id).state is State.REFUSED
@@ -432,7 +432,7 @@ class TestTheGate:
 
     def test_an_approval_that_nobody_used_in_time_expires(self, harness: Harness):
         run = harness.request(LAMP_ON)
-        harness.workflow.approve_run(run.id, person="olga", digest=run.digest)
+        harness.service.approve_run(run.id, person="olga", digest=run.digest)
         with harness.database.transaction() as tx:
             held = runs.get_run(tx, run.id)
             runs.amend_run(tx, held, expires_at=tx.now)
@@ -466,16 +466,16 @@ class TestRecovery:
         with pytest.raises(PowerCut):
             harness.approve(run)
         assert harness.get_run(run.id).state is State.RUNNING
-        harness.workflow.recover_unfinished_runs()
+        harness.service.recover_unfinished_runs()
         assert harness.get_run(run.id).state is State.UNKNOWN
         # It was a crash, and nobody is told that somebody may have altered the database.
         assert "its outcome is unknown" in harness.get_run(run.id).summary
 
     def test_what_waited_goes_on(self, harness: Harness):
         run = harness.request(LAMP_ON)
-        harness.workflow.approve_run(run.id, person="olga", digest=run.digest)
+        harness.service.approve_run(run.id, person="olga", digest=run.digest)
         harness.dispatcher.enqueued.clear()
-        harness.workflow.recover_unfinished_runs()
+        harness.service.recover_unfinished_runs()
         harness.run_queued_work()
         assert harness.get_run(run.id).state is State.SUCCEEDED
 
@@ -487,13 +487,13 @@ class TestRecovery:
             raise PowerCut
 
         run = harness.request(LAMP_ON)
-        harness.workflow.approve_run(run.id, person="olga", digest=run.digest)
+        harness.service.approve_run(run.id, person="olga", digest=run.digest)
         harness.fleet.before_ask = die
         with pytest.raises(PowerCut):
             harness.run_queued_work()
         assert harness.get_run(run.id).state is State.STARTING
         harness.fleet.before_ask = lambda _host: None
-        harness.workflow.recover_unfinished_runs()
+        harness.service.recover_unfinished_runs()
         harness.run_queued_work()
         assert harness.get_run(run.id).state is State.SUCCEEDED
         assert harness.fleet.told == [("lb1", "set lamp on")]
@@ -515,10 +515,10 @@ def test_what_nobody_decides_in_time_expires(harness: Harness):
     waiting, other = harness.request(LAMP_ON), harness.request(LAMP_ON)
     with harness.database.transaction() as tx:
         runs.amend_run(tx, runs.get_run(tx, waiting.id), expires_at=tx.now)
-    assert [run.id for run in harness.workflow.expire_runs()] == [waiting.id]
+    assert [run.id for run in harness.service.expire_runs()] == [waiting.id]
     assert harness.get_run(waiting.id).state is State.EXPIRED
     assert harness.get_run(other.id).state is State.PENDING
-    assert harness.workflow.expire_runs() == []
+    assert harness.service.expire_runs() == []
 
 
 class TestFreezes:
@@ -537,14 +537,14 @@ class TestFreezes:
         assert harness.fleet.told == []
 
         # A frozen crowd is not looked at again and again.
-        harness.workflow.wake_stalled_runs()
+        harness.service.wake_stalled_runs()
         assert harness.dispatcher.enqueued == []
         assert harness.list_entry_kinds(waiting).count("on hold") == 1
 
         # The freeze ends as such, and not by an edit: that would make the plan stale.
         policy = harness.policies.get_policy()
         policy.freezes = FreezeList()
-        harness.workflow.wake_stalled_runs()
+        harness.service.wake_stalled_runs()
         harness.run_queued_work()
         assert harness.get_run(waiting.id).state is State.SUCCEEDED
 
@@ -558,7 +558,7 @@ class TestFreezes:
 
     def test_a_freeze_that_begins_during_the_last_look_holds_too(self, harness: Harness):
         run = harness.request(LAMP_ON)
-        harness.workflow.approve_run(run.id, person="olga", digest=run.digest)
+        harness.service.approve_run(run.id, person="olga", digest=run.digest)
         freeze = {"name": "fair", "from": "1999-01-01 00:00", "until": "2999-01-01 00:00"}
         policy = harness.policies.get_policy()
 
@@ -578,7 +578,7 @@ class TestFreezes:
 
 def test_a_plan_that_was_altered_in_the_database_is_not_applied(harness: Harness):
     run = harness.request(LAMP_ON)
-    harness.workflow.approve_run(run.id, person="olga", digest=run.digest)
+    harness.service.approve_run(run.id, person="olga", digest=run.digest)
     assert run.plan
     other = replace(run.plan.steps[0], command=Shell(("set", "lamp", "smashed")))
     with harness.database.transaction() as tx:
@@ -609,7 +609,7 @@ def test_a_host_gets_no_further_step_when_it_became_another_machine(
 def test_an_undo_names_the_key_that_its_host_has_now(harness: Harness):
     done = harness.approve(harness.request(LAMP_ON))
     _another_key(harness)
-    undo = harness.workflow.request_undo(done.id, person="dora", origin=WEB)
+    undo = harness.service.request_undo(done.id, person="dora", origin=WEB)
     harness.run_queued_work()
     proposal = harness.get_run(undo.id).plan
     assert proposal
@@ -628,9 +628,9 @@ def test_without_a_policy_what_was_done_is_unproven_and_not_unknown(harness: Har
 
 
 def test_a_request_that_is_not_planned_yet_can_be_denied(harness: Harness):
-    run = harness.workflow.request_run(LAMP_ON, person="dora", origin=WEB)
+    run = harness.service.request_run(LAMP_ON, person="dora", origin=WEB)
     assert (
-        harness.workflow.deny_run(run.id, person="olga", reason="not today").state is State.DENIED
+        harness.service.deny_run(run.id, person="olga", reason="not today").state is State.DENIED
     )
 
 
@@ -641,7 +641,7 @@ class TestALostDatabase:
         harness.fleet.before_ask = _lose_it_once(harness)
         run = harness.request(LAMP_ON)
         assert run.state is State.PLANNING
-        harness.workflow.wake_stalled_runs()
+        harness.service.wake_stalled_runs()
         harness.run_queued_work()
         assert harness.get_run(run.id).state is State.PENDING
 
@@ -649,7 +649,7 @@ class TestALostDatabase:
         run = harness.request(LAMP_ON)
         harness.fleet.before_ask = _lose_it_once(harness)
         assert harness.approve(run).state is State.STARTING
-        harness.workflow.wake_stalled_runs()
+        harness.service.wake_stalled_runs()
         harness.run_queued_work()
         assert harness.get_run(run.id).state is State.SUCCEEDED
         assert harness.fleet.told == [("lb1", "set lamp on")]
@@ -661,14 +661,14 @@ class TestALostDatabase:
         harness.fleet.after_tell = lose
         run = harness.approve(harness.request(LAMP_ON))
         assert run.state is State.RUNNING
-        harness.workflow.wake_stalled_runs()
+        harness.service.wake_stalled_runs()
         harness.run_queued_work()
         assert harness.get_run(run.id).state is State.SUCCEEDED
         assert harness.fleet.told == [("lb1", "set lamp on")]
 
     def test_what_is_under_way_is_left_alone(self, harness: Harness):
         def look(_host: str, _words: str) -> None:
-            harness.workflow.wake_stalled_runs()
+            harness.service.wake_stalled_runs()
             assert harness.dispatcher.enqueued == []
 
         harness.fleet.before_tell = look
@@ -686,9 +686,9 @@ class TestALostDatabase:
         def look_twice(_host: str, _words: str) -> None:
             reading = harness.database.reading
             harness.database.reading = Gone  # pyright: ignore[reportAttributeAccessIssue] - it fails
-            harness.workflow.advance_run(run.id)
+            harness.service.advance_run(run.id)
             harness.database.reading = reading
-            harness.workflow.wake_stalled_runs()
+            harness.service.wake_stalled_runs()
 
         harness.fleet.before_tell = look_twice
         assert harness.approve(run).state is State.SUCCEEDED
@@ -703,7 +703,7 @@ class TestALostDatabase:
         harness.fleet.before_tell = cut
         holder = harness.approve(harness.request(LAMP_ON))
         harness.approve(harness.request(SetSwitch(host="lb1", name="fan", value="on")))
-        harness.workflow.wake_stalled_runs()
+        harness.service.wake_stalled_runs()
         assert harness.dispatcher.enqueued == [holder.id]
 
 
@@ -739,7 +739,7 @@ def test_what_the_database_refuses_for_good_is_not_tried_for_ever(
         harness.approve(run)
     assert tried == [1, 1, 1, 1]
     assert harness.get_run(run.id).state is State.RUNNING
-    harness.workflow.wake_stalled_runs()
+    harness.service.wake_stalled_runs()
     harness.run_queued_work()
     assert harness.list_entry_kinds(run)[-6:-2] == [
         "unknown",
@@ -756,12 +756,12 @@ class TestTheEndOfTheService:
 
     def _again(self, harness: Harness) -> None:
         harness.dispatcher.enqueued.clear()
-        harness.workflow = Workflow(harness.context)
-        harness.workflow.recover_unfinished_runs()
+        harness.service = KeyturnService(harness.context)
+        harness.service.recover_unfinished_runs()
         harness.run_queued_work()
 
     def test_a_step_under_way_is_finished_and_the_next_one_is_never_sent(self, harness: Harness):
-        harness.fleet.before_tell = lambda _host, _words: harness.workflow.close()
+        harness.fleet.before_tell = lambda _host, _words: harness.service.close()
         run = harness.approve(harness.request(SetAll(host="lb1", value="on")))
         assert run.state is State.RUNNING
         self._again(harness)
@@ -777,14 +777,14 @@ class TestTheEndOfTheService:
 
     def test_nothing_is_claimed_any_more_and_the_next_start_does_it(self, harness: Harness):
         run = harness.request(LAMP_ON)
-        harness.workflow.close()
+        harness.service.close()
         assert harness.approve(run).state is State.QUEUED
         self._again(harness)
         assert harness.get_run(run.id).state is State.SUCCEEDED
 
     def test_a_last_look_that_was_cut_off_is_had_again(self, harness: Harness):
         def cut(_host: str) -> None:
-            harness.workflow.close()
+            harness.service.close()
             raise UnreachableError("Keyturn is shutting down")
 
         run = harness.request(LAMP_ON)
@@ -817,12 +817,12 @@ class Follow(Change[dict[str, str]], words="toy follow", example="lb1", undo="pu
 def test_an_undo_whose_feed_has_moved_meanwhile_is_proven_all_the_same(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ):
-    harness.workflow = Workflow(
+    harness.service = KeyturnService(
         replace(harness.context, runbooks={**harness.context.runbooks, "toy follow": Follow})
     )
     done = harness.approve(harness.request(Follow(host="lb1")))
     monkeypatch.setattr(Follow, "feed", "bright")
-    undo = harness.workflow.request_undo(done.id, person="dora", origin=WEB)
+    undo = harness.service.request_undo(done.id, person="dora", origin=WEB)
     harness.run_queued_work()
     ended = harness.approve(harness.get_run(undo.id))
     assert ended.state is State.SUCCEEDED
@@ -835,19 +835,19 @@ def test_an_undo_that_cannot_apply_any_more_is_refused_before_anybody_approves_i
     done = harness.approve(harness.request(WarmUp(host="lb1", name="lamp", value="on")))
     assert done.state is State.SUCCEEDED
     harness.fleet.hosts["lb1"]["warming"] = "burnt"
-    undo = harness.workflow.request_undo(done.id, person="dora", origin=WEB)
+    undo = harness.service.request_undo(done.id, person="dora", origin=WEB)
     harness.run_queued_work()
     after = harness.get_run(undo.id)
     assert (after.state, after.summary) == (State.REFUSED, "it is burnt out, and stays so")
     harness.fleet.hosts["lb1"].pop("warming")
-    undo = harness.workflow.request_undo(done.id, person="dora", origin=WEB)
+    undo = harness.service.request_undo(done.id, person="dora", origin=WEB)
     harness.run_queued_work()
     assert harness.get_run(undo.id).state is State.PENDING
 
 
 def test_an_undo_that_cannot_apply_any_more_by_the_time_it_starts_sends_nothing(harness: Harness):
     done = harness.approve(harness.request(WarmUp(host="lb1", name="lamp", value="on")))
-    undo = harness.workflow.request_undo(done.id, person="dora", origin=WEB)
+    undo = harness.service.request_undo(done.id, person="dora", origin=WEB)
     harness.run_queued_work()
     harness.fleet.hosts["lb1"]["warming"] = "burnt"
     told = list(harness.fleet.told)
@@ -859,7 +859,7 @@ def test_an_undo_that_cannot_apply_any_more_by_the_time_it_starts_sends_nothing(
 
 def test_an_undo_is_proven_where_the_change_had_better_not_be_made_now(harness: Harness):
     done = harness.approve(harness.request(WarmUp(host="lb1", name="lamp", value="on")))
-    undo = harness.workflow.request_undo(done.id, person="dora", origin=WEB)
+    undo = harness.service.request_undo(done.id, person="dora", origin=WEB)
     harness.run_queued_work()
     harness.fleet.hosts["lb1"]["weather"] = "hot"
     after = harness.approve(harness.get_run(undo.id))

@@ -18,7 +18,7 @@ from bot.execution.procrastinate_dispatch import ProcrastinateDispatcher
 from bot.model import signing
 from bot.model.keyfile import KeyFileError
 from bot.model.redaction import Redactor
-from bot.service import Workflow
+from bot.service import KeyturnService
 from bot.settings import Settings
 from bot.workflow.policy_changes import BROKEN, CHANGED, PolicyRecorder
 from tests.bot.databases import on_postgresql
@@ -89,11 +89,11 @@ def test_what_is_due_by_time_is_done_once_by_two(db_harness: Harness):
     with harness.database.transaction() as tx:
         held = runs.lock_run(tx, run.id)
         runs.amend_run(tx, held, expires_at=tx.now - 1)
-    other = Workflow(replace(harness.context))
+    other = KeyturnService(replace(harness.context))
     _together(
-        harness.workflow.expire_runs,
+        harness.service.expire_runs,
         other.expire_runs,
-        harness.workflow.wake_stalled_runs,
+        harness.service.wake_stalled_runs,
         other.wake_stalled_runs,
     )
     assert harness.list_entry_kinds(run).count("expired") == 1

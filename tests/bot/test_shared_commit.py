@@ -32,19 +32,19 @@ def crowd(tmp_path: Path) -> Generator[Harness]:
 
 def _approved(harness: Harness) -> Run:
     requests = [SetSwitch(host=name, name="lamp", value="on") for name in NAMES]
-    run = harness.workflow.request_fanout_run(
+    run = harness.service.request_fanout_run(
         requests, host_pattern="lb*", person="dora", origin=WEB
     )
     harness.run_queued_work()
     whole = harness.get_run(run.id)
-    harness.workflow.approve_run(whole.id, person="olga", digest=whole.digest)
+    harness.service.approve_run(whole.id, person="olga", digest=whole.digest)
     return whole
 
 
 def _ready(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Return the parts of an approved request, all of which are to start at once."""
     monkeypatch.setattr(fanout, "_count_next_wave", len)
-    harness.workflow.advance_run(_approved(harness).id)
+    harness.service.advance_run(_approved(harness).id)
     found, harness.dispatcher.enqueued = harness.dispatcher.enqueued[1:], []
     assert len(found) == len(NAMES)
     return found

@@ -40,7 +40,7 @@ from bot.policy import Policy
 from bot.policy.freezes import FreezeList
 from bot.policy.loader import load_policy
 from bot.queries.banned_people import PolicyWithoutBanned
-from bot.service import Workflow
+from bot.service import KeyturnService
 from bot.workflow.context import WorkflowContext
 from connectors.errors import CommandError, UnknownOutcomeError
 from runbooks import AnyRunbook
@@ -229,7 +229,7 @@ class World(RuleBasedStateMachine):
             runbooks=RUNBOOKS,
             max_parallel_hosts=1,
         )
-        self.workflow = Workflow(parts)
+        self.service = KeyturnService(parts)
 
     def get_policy(self) -> Policy:
         return _policy(frozenset(self.model.gone), frozen=self.model.frozen)
@@ -252,11 +252,11 @@ class World(RuleBasedStateMachine):
         many = [SetSwitch(host=host, name="lamp", value="on") for host in HOSTS]
         with suppress(*NOES):
             if which < len(runbooks):
-                run = self.workflow.request_run(
+                run = self.service.request_run(
                     runbooks[which], person=person, origin=WEB, plan_only=plan_only
                 )
             else:
-                run = self.workflow.request_fanout_run(
+                run = self.service.request_fanout_run(
                     many, host_pattern="lb*", person=person, origin=WEB, plan_only=plan_only
                 )
             if plan_only:
@@ -270,7 +270,7 @@ class World(RuleBasedStateMachine):
             return
         person = run.requested_by if right else "stan"
         with suppress(*NOES):
-            self.workflow.request_plan(run.id, person=person, digest=run.digest)
+            self.service.request_plan(run.id, person=person, digest=run.digest)
             assert person == run.requested_by
             self.model.plans.discard(run.id)
 
@@ -281,7 +281,7 @@ class World(RuleBasedStateMachine):
         if run is None:
             return
         with suppress(*NOES):
-            new = self.workflow.replan_run(run.id, person=run.requested_by, origin=WEB)
+            new = self.service.replan_run(run.id, person=run.requested_by, origin=WEB)
             if run.plan_only:
                 self.model.plans.add(new.id)
             with self.database.reading() as tx:
@@ -298,7 +298,7 @@ class World(RuleBasedStateMachine):
             self._approve(run, person)
         else:
             with pytest.raises(NOES):
-                self.workflow.approve_run(run.id, person=person, digest="0" * 64)
+                self.service.approve_run(run.id, person=person, digest="0" * 64)
 
     @precondition(lambda self: "pending" in self.states)
     @rule(person=st.sampled_from(sorted(OWNERS)))
@@ -308,7 +308,7 @@ class World(RuleBasedStateMachine):
 
     def _approve(self, run: Run, person: str) -> None:
         with suppress(*NOES):
-            self.workflow.approve_run(run.id, person=person, digest=run.digest)
+            self.service.approve_run(run.id, person=person, digest=run.digest)
             self.model.keys.add((run.id, person, run.digest))
 
     @precondition(lambda self: "pending" in self.states)
@@ -317,9 +317,7 @@ class World(RuleBasedStateMachine):
         run = self._pick(n, {State.PENDING})
         if run is not None:
             with suppress(*NOES):
-                self.workflow.propose_values(
-                    run.id, person=person, changed_values={"value": value}
-                )
+                self.service.propose_values(run.id, person=person, changed_values={"value": value})
 
     @precondition(lambda self: "counter_proposed" in self.states)
     @rule(n=nth, right=st.booleans())
@@ -329,7 +327,7 @@ class World(RuleBasedStateMachine):
             return
         person = run.requested_by if right else "adam"
         with suppress(*NOES):
-            after = self.workflow.accept_proposal(run.id, person=person, digest=run.digest)
+            after = self.service.accept_proposal(run.id, person=person, digest=run.digest)
             assert person == run.requested_by
             if after.state is not State.REFUSED:
                 self.model.accepted.add(run.id)
@@ -341,7 +339,7 @@ class World(RuleBasedStateMachine):
         run = self._pick(n, {State.SUCCEEDED, State.FAILED, State.STOPPED})
         if run is not None:
             with suppress(*NOES):
-                self.workflow.request_undo(run.id, person=person, origin=WEB)
+                self.service.request_undo(run.id, person=person, origin=WEB)
 
     @precondition(lambda self: "unknown" in self.states)
     @rule(person=people, n=nth, done=st.booleans())
@@ -349,7 +347,7 @@ class World(RuleBasedStateMachine):
         run = self._pick(n, {State.UNKNOWN})
         if run is not None:
             with suppress(*NOES):
-                self.workflow.resolve_run(
+                self.service.resolve_run(
                     run.id, person=person, succeeded=done, reason="looked at the host"
                 )
 
@@ -360,7 +358,7 @@ class World(RuleBasedStateMachine):
         self._hinder(what, person, n)
 
     def _hinder(self, what: str, person: str, n: int) -> None:
-        flow, host = self.workflow, HOSTS[n % 2]
+        flow, host = self.service, HOSTS[n % 2]
         happens: dict[str, Callable[[], None]] = {
             "deny": lambda: self._end(
                 n, lambda run: flow.deny_run(run.id, person=person, reason="not today")
@@ -381,12 +379,12 @@ class World(RuleBasedStateMachine):
 
     def _stop_all(self, person: str) -> None:
         with suppress(*NOES):
-            self.workflow.stop_everything(person=person, reason="smoke")
+            self.service.stop_everything(person=person, reason="smoke")
             self.model.halted = True
 
     def _ban(self, who: str, by: str) -> None:
         with suppress(*NOES):
-            self.workflow.ban_person(who, banned_by=by, reason="stolen")
+            self.service.ban_person(who, banned_by=by, reason="stolen")
             self.model.banned.add(who)
 
     def _expire(self, n: int) -> None:
@@ -398,7 +396,7 @@ class World(RuleBasedStateMachine):
                 if each.state in EXPIRING_STATES:
                     runs.amend_run(tx, each, expires_at=tx.now)
         self.model.ended.add(run.id)
-        self.workflow.expire_runs()
+        self.service.expire_runs()
 
     @precondition(lambda self: self.model.hindered)
     @rule(person=people)
@@ -408,10 +406,10 @@ class World(RuleBasedStateMachine):
         self.model.gone.clear()
         for who in sorted(self.model.banned):
             with suppress(*NOES):
-                self.workflow.unban_person(who, unbanned_by=person, reason="found")
+                self.service.unban_person(who, unbanned_by=person, reason="found")
                 self.model.banned.discard(who)
         with suppress(*NOES):
-            self.workflow.resume_everything(person=person, reason="it is out")
+            self.service.resume_everything(person=person, reason="it is out")
             self.model.halted = False
 
     # What comes at a bad moment
@@ -437,7 +435,7 @@ class World(RuleBasedStateMachine):
         if not again:
             self.queue.enqueued.remove(number)
         with self._alive():
-            self.workflow.advance_run(number)
+            self.service.advance_run(number)
 
     @precondition(lambda self: self.queue.enqueued)
     @rule()
@@ -446,20 +444,20 @@ class World(RuleBasedStateMachine):
             for _ in range(50):
                 if not self.queue.enqueued:
                     break
-                self.workflow.advance_run(self.queue.enqueued.pop(0))
+                self.service.advance_run(self.queue.enqueued.pop(0))
 
     @rule(restarted=st.booleans())
     def clock(self, restarted: bool) -> None:
         if restarted:
             self._restart()
         self.database.elapsed += 5_000_000
-        self.workflow.expire_runs()
-        self.workflow.wake_stalled_runs()
+        self.service.expire_runs()
+        self.service.wake_stalled_runs()
 
     def _restart(self) -> None:
         self.queue.enqueued.clear()
         self._start()
-        self.workflow.recover_unfinished_runs()
+        self.service.recover_unfinished_runs()
 
     # What always holds
 

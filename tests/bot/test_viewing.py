@@ -102,7 +102,7 @@ def _more(harness: Harness) -> None:
     """Ask for what is on several hosts at once, in several areas, and by those who see little."""
     why = "another reason"
     for hosts in (("lb1", "web1"), ("web1",), ("lb1", "lb2"), ("web1", "nas1")):
-        harness.workflow.request_fanout_run(
+        harness.service.request_fanout_run(
             [ShowSwitches(host=host) for host in hosts],
             host_pattern=",".join(hosts),
             person="adam",
@@ -350,13 +350,13 @@ def test_nobody_approves_what_they_may_not_view(harness: Harness):
     )
     assert [person.id for person in policy.list_approvers(request, ruling)] == ["adam"]
     with pytest.raises(NoSuchRun, match=f"there is no run {run.id}"):
-        harness.workflow.approve_run(run.id, person="olga", digest=run.digest)
+        harness.service.approve_run(run.id, person="olga", digest=run.digest)
     assert "approval refused" not in harness.list_entry_kinds(run)
 
 
 def test_an_approval_lapses_with_the_right_to_view(harness: Harness):
     run = harness.request(SetSwitch(host="lb1", name="lamp", value="on"))
-    harness.workflow.approve_run(run.id, person="olga", digest=run.digest)
+    harness.service.approve_run(run.id, person="olga", digest=run.digest)
     _rule(harness, 'permit (principal == Person::"adam", action == Action::"view", resource);')
     harness.run_queued_work()
     assert "0 of 1 required approvals" in harness.get_run(run.id).summary
@@ -366,7 +366,7 @@ def test_an_approval_lapses_with_the_right_to_view(harness: Harness):
 def test_who_sees_a_run_and_may_not_decide_it_is_told_so(harness: Harness):
     run = harness.request(SetSwitch(host="lb1", name="lamp", value="on"))
     with pytest.raises(NotAllowed, match="Those who can"):
-        harness.workflow.approve_run(run.id, person="stan", digest=run.digest)
+        harness.service.approve_run(run.id, person="stan", digest=run.digest)
 
 
 def test_who_is_shut_out_or_unknown_sees_nothing(restricted: RestrictedHarness):
@@ -515,7 +515,7 @@ FOR_THE_SERVICE = {
     "api/idempotency.py": "the caller's own request, by its key",
     "api/webhooks_out.py": "what subscriptions are told is configured, and belongs to no person",
     "slack/stop_command.py": "everybody is told that everything is stopped",
-    "slack/actions.py": "it compares the clicked card; the workflow looks who may see it",
+    "slack/actions.py": "it compares the clicked card; the service looks who may see it",
     "slack/home.py": "it looks which Home is due; what stands in it is read for its person",
     "slack/delegation_command.py": "a person's own delegations and grants",
     "slack/outbox.py": "cards go to channels: who is in one sees them",

@@ -45,11 +45,11 @@ class Installation:
         runbook = load_catalogue()["abusers clear"].model_validate(
             {"host": "lb1", "address": abuser}
         )
-        asked = self.here.workflow.request_run(runbook, person="dora", origin=WEB)
+        asked = self.here.service.request_run(runbook, person="dora", origin=WEB)
         return self.wait_until(asked.id, lambda run: run.state is State.PENDING)
 
     def approve(self, run: Run) -> None:
-        self.here.workflow.approve_run(run.id, person="olga", digest=run.digest)
+        self.here.service.approve_run(run.id, person="olga", digest=run.digest)
 
     def wait_until_ended(self, run: Run) -> Run:
         return self.wait_until(run.id, lambda run: run.is_ended or run.state is State.UNKNOWN)
@@ -60,8 +60,8 @@ class Installation:
         ticked = 0.0
         while True:
             if time.monotonic() - ticked > 2:
-                self.here.workflow.recover_expired_leases()
-                self.here.workflow.wake_stalled_runs()
+                self.here.service.recover_expired_leases()
+                self.here.service.wake_stalled_runs()
                 ticked = time.monotonic()
             with self.here.database.reading() as tx:
                 run = runs.get_run(tx, number)

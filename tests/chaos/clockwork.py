@@ -18,7 +18,7 @@ from sqlalchemy import select
 
 from bot.db import tables
 from bot.model.schedule import ScheduleTiming, parse_cron
-from bot.service import Workflow
+from bot.service import KeyturnService
 from bot.workflow.context import WorkflowContext
 from tests.bot.databases import create_sqlite_database
 from tests.bot.harness import WEB, Harness, ManualDispatcher
@@ -50,13 +50,13 @@ class Clockwork:
         parts = WorkflowContext(
             database, policies, fleet, queue, runbooks=RUNBOOKS, schedule_lifetime=_YEAR
         )
-        self.harness = Harness(Workflow(parts), parts, fleet, queue, policies)
+        self.harness = Harness(KeyturnService(parts), parts, fleet, queue, policies)
         self.numbers = [self._begin(n, zone) for n, zone in enumerate(zones)]
 
     def _begin(self, n: int, zone: str) -> int:
         what = SetSwitch(host="lb1", name=f"z{n}", value="on")
         timing = ScheduleTiming(zone, parse_cron(_CRON, zone))
-        run = self.harness.workflow.schedules.request_schedule(
+        run = self.harness.service.schedules.request_schedule(
             [what], host_pattern="", person="dora", origin=WEB, timing=timing
         )
         self.harness.run_queued_work()
@@ -83,9 +83,9 @@ class Clockwork:
         for switches in self.harness.fleet.hosts.values():
             for name in switches:
                 switches[name] = "off"
-        self.harness.workflow.recover_expired_leases()
-        self.harness.workflow.fire_due_schedules()
-        self.harness.workflow.wake_stalled_runs()
+        self.harness.service.recover_expired_leases()
+        self.harness.service.fire_due_schedules()
+        self.harness.service.wake_stalled_runs()
         self.harness.run_queued_work()
 
     def _jump_in_between(self) -> None:

@@ -91,7 +91,7 @@ class Crowd:
             self._settings = replicas.settings.model_copy(update=more)
             foundation = replicas.foundation()
             for person in ("dora", "olga"):
-                self.tokens[person] = foundation.workflow.tokens.create_token(
+                self.tokens[person] = foundation.service.tokens.create_token(
                     person=person, scopes=("read", "request", "approve"), days=1, source="cli"
                 )[1]
             foundation.database.close()

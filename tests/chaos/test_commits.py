@@ -51,12 +51,12 @@ class OneByOne(Victim):
                 now = [f"{run.id} {run.state}" for run in unfinished]
                 for run in unfinished:
                     if run.state is State.PENDING:
-                        self._workflow.approve_run(run.id, person="olga", digest=run.digest)
+                        self._service.approve_run(run.id, person="olga", digest=run.digest)
             if str(now) != before:
                 moved, before = time.monotonic(), str(now)
             if time.monotonic() - moved > _FORGOTTEN_SECONDS:
                 with suppress(StoreUnavailable):
-                    self._workflow.wake_stalled_runs()
+                    self._service.wake_stalled_runs()
                 moved = time.monotonic()
             time.sleep(0.01)
 

@@ -21,7 +21,7 @@ from bot.db.database import StoreUnavailable
 from bot.execution.local_dispatch import LocalDispatcher
 from bot.model.run import RequestOrigin, Run
 from bot.policy import PolicyDirectory
-from bot.service import Workflow
+from bot.service import KeyturnService
 from bot.workflow.context import WorkflowContext
 from connectors.command import Query
 from runbooks import AnyRunbook
@@ -77,7 +77,7 @@ class Queue:
             self.ask(switch, person)
 
     def ask(self, runbook: AnyRunbook, person: str) -> Run:
-        return self.harness.workflow.request_run(
+        return self.harness.service.request_run(
             runbook, person=person, origin=RequestOrigin("web")
         )
 
@@ -120,12 +120,12 @@ def queue(tmp_path: Path) -> Generator[Queue]:
         runbooks=RUNBOOKS,
         rate_limits=None,
     )
-    harness = Harness(Workflow(parts), parts, fleet, ManualDispatcher(), policies)
+    harness = Harness(KeyturnService(parts), parts, fleet, ManualDispatcher(), policies)
     parts.lease_keeper.start_heartbeat(harness.database)
-    dispatch.start(harness.workflow.advance_run)
+    dispatch.start(harness.service.advance_run)
     yield Queue(harness, fleet, dispatch)
     fleet.open.set()
-    harness.workflow.close()
+    harness.service.close()
     assert dispatch.stop(20)
     parts.lease_keeper.end_leases(harness.database)
     harness.database.close()
@@ -164,8 +164,8 @@ def _nudged(harness: Harness) -> Generator[None]:
         while not over.wait(5 if CHAOS else 0.3):
             # What did not work this time is done the next.
             with suppress(StoreUnavailable):
-                harness.workflow.recover_expired_leases()
-                harness.workflow.wake_stalled_runs()
+                harness.service.recover_expired_leases()
+                harness.service.wake_stalled_runs()
 
     clock = threading.Thread(target=tick)
     clock.start()
@@ -181,7 +181,7 @@ def _broken(queue: Queue, app: AuthenticatorApp, n: int) -> None:
     run = queue.ask(SetSwitch(host=ROOT, name=f"s{n}", value="on"), app.person)
     queue.until(lambda: bool(queue.harness.get_run(run.id).digest))
     shown, since = queue.harness.get_run(run.id), time.monotonic()
-    queue.harness.workflow.break_glass.activate_break_glass(
+    queue.harness.service.break_glass.activate_break_glass(
         run.id,
         person=app.person,
         session=app.session,

@@ -23,7 +23,7 @@ from bot.model.redaction import Redactor
 from bot.model.run import ENDED_STATES, RequestOrigin, Run, State, StepRecord
 from bot.policy import PolicyDirectory
 from bot.queries.banned_people import PolicyWithoutBanned
-from bot.service import Workflow
+from bot.service import KeyturnService
 from bot.workflow.context import WorkflowContext
 from connectors.fleet import Fleet
 from connectors.ssh_pool import SshPool
@@ -92,12 +92,12 @@ class Victim:
         parts = WorkflowContext(
             self._database, admitted, fleet, self._dispatch, runbooks=RUNBOOKS, spool=spool
         )
-        self._workflow = Workflow(parts)
+        self._service = KeyturnService(parts)
 
     def start(self) -> None:
-        self._dispatch.start(self._workflow.advance_run)
-        self._workflow.recover_unfinished_runs()
-        self._workflow.wake_stalled_runs()
+        self._dispatch.start(self._service.advance_run)
+        self._service.recover_unfinished_runs()
+        self._service.wake_stalled_runs()
 
     def ask_for_ever(self) -> None:
         """Keep every host busy until somebody puts an end to it."""
@@ -132,18 +132,18 @@ class Victim:
         busy = {run.host: run for run in self._unfinished()}
         for run in busy.values():
             if run.state is State.PENDING:
-                self._workflow.approve_run(run.id, person="olga", digest=run.digest)
+                self._service.approve_run(run.id, person="olga", digest=run.digest)
         for host in self._hosts:
             if ask and host not in busy:
                 self._ask(host)
-        self._workflow.wake_stalled_runs()
+        self._service.wake_stalled_runs()
         self._house.run_periodic_tasks()
         time.sleep(0.04)
 
     def _ask(self, host: str) -> None:
         nonce = f"{self._chance.getrandbits(64):016x}"
         wanted = WriteDown(host=host, nonce=nonce)
-        run = self._workflow.request_run(
+        run = self._service.request_run(
             wanted, person="dora", origin=RequestOrigin("api"), reason=""
         )
         descriptor = os.open(self._home.acks, os.O_WRONLY | os.O_APPEND | os.O_CREAT)

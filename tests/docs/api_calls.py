@@ -28,7 +28,7 @@ from bot.model.check_result import create_ok_result, create_warning_result
 from bot.model.run import State, StepState
 from bot.model.signing import SigningKey
 from bot.queries.form_options import FormOptions
-from bot.service import Workflow
+from bot.service import KeyturnService
 from bot.workflow.context import WorkflowContext
 from connectors import haproxy, haproxy_limits, uptime
 from connectors.inventory import Inventory
@@ -91,9 +91,9 @@ class _Service:
     """An API with everything behind it, and one client for each person."""
 
     def __init__(
-        self, database: Database, api: FastAPI, workflow: Workflow, queue: ManualDispatcher
+        self, database: Database, api: FastAPI, service: KeyturnService, queue: ManualDispatcher
     ) -> None:
-        self.database, self.api, self._workflow, self._queue = database, api, workflow, queue
+        self.database, self.api, self._service, self._queue = database, api, service, queue
         self.calls: dict[str, Call] = {}
         self._varying: dict[str, str] = {}
         self._app = Starlette()
@@ -103,7 +103,7 @@ class _Service:
         }
 
     def _create_client(self, person: str) -> TestClient:
-        token = self._workflow.tokens.create_token(
+        token = self._service.tokens.create_token(
             person=person, scopes=_SCOPES, days=90, name="the deploy pipeline", source="cli"
         )[1]
         headers = {"Authorization": f"Bearer {token}"}
@@ -139,13 +139,13 @@ class _Service:
     def work(self) -> None:
         """Plan and execute what waits."""
         while self._queue.enqueued:
-            self._workflow.advance_run(self._queue.enqueued.pop(0))
+            self._service.advance_run(self._queue.enqueued.pop(0))
 
     def delegate(self, delegator: str, delegate: str) -> None:
         """Let a person decide on behalf of another for a week."""
         with self.database.reading() as tx:
             ends_at = tx.now + 7 * 86400 * 1_000_000
-        self._workflow.delegations_and_grants.create_delegation(
+        self._service.delegations_and_grants.create_delegation(
             delegator=delegator,
             delegate=delegate,
             ends_at=ends_at,
@@ -188,10 +188,10 @@ def _start_service(directory: Path) -> Generator[_Service]:
         verification.open_log(tx)
     fleet, queue = _script_fleet(policies.get_policy().inventory), ManualDispatcher()
     context = WorkflowContext(database, policies, fleet, queue)
-    workflow = Workflow(context)
+    service = KeyturnService(context)
     api = build_api(
         ApiParts(
-            workflow,
+            service,
             database,
             policies,
             _ADDRESS,
@@ -204,7 +204,7 @@ def _start_service(directory: Path) -> Generator[_Service]:
             form_options=FormOptions(fleet.run_query, database, policies),
         )
     )
-    yield _Service(database, api, workflow, queue)
+    yield _Service(database, api, service, queue)
     database.close()
 
 

@@ -115,7 +115,7 @@ def _proven(fleet: LoopbackFleet, service: Service, blocked: int) -> bool:
 
 def stay(service: Service) -> None:
     """Leave something to decide, say what to try, and keep everything running until Ctrl-C."""
-    past.request_open_runs(service.keyturn.workflow)
+    past.request_open_runs(service.keyturn.service)
     heading("Look around")
     say(f"  Chat             {service.emulator.sign_in_link()}")
     say(f"  Change history   {service.address}/runs")
@@ -123,7 +123,7 @@ def stay(service: Service) -> None:
     for person in PEOPLE:
         say(f"    {person:<5} {service.sign_in_link(person, seconds=_LINK_SECONDS)}")
     settings = service.keyturn.settings
-    _, token = service.keyturn.workflow.tokens.create_token(
+    _, token = service.keyturn.service.tokens.create_token(
         person="dora", scopes=("read", "request"), days=1, source="cli"
     )
     say("  Command line, as dora, in another terminal")

@@ -1,4 +1,4 @@
-"""Thirty days of history for the demo, made by the workflow on the demo's own hosts.
+"""Thirty days of history for the demo, made by the service on the demo's own hosts.
 
 Only the clock is another one. Each run has the reason "demo".
 """
@@ -17,7 +17,7 @@ from bot.model import request_form, signing
 from bot.model.run import RequestOrigin, State
 from bot.model.schedule import parse_timing
 from bot.policy import PolicyDirectory
-from bot.service import Workflow
+from bot.service import KeyturnService
 from bot.workflow.context import WorkflowContext
 from connectors.fleet import Fleet
 from connectors.ssh_pool import SshPool
@@ -82,9 +82,9 @@ def record_past(directory: Path, *, now: int) -> None:
     policies = PolicyDirectory(directory / "policy")
     fleet = Fleet(policies.get_policy().inventory, SshPool(directory / "policy"))
     queue = _Queue()
-    workflow = Workflow(WorkflowContext(database, policies, fleet, queue))
+    service = KeyturnService(WorkflowContext(database, policies, fleet, queue))
     try:
-        _play_days(workflow, database, queue)
+        _play_days(service, database, queue)
         _mark_as_announced(database)
     finally:
         fleet.close()
@@ -100,7 +100,7 @@ def add_freeze(policy: Path) -> None:
     )
 
 
-def request_open_runs(workflow: Workflow) -> None:
+def request_open_runs(service: KeyturnService) -> None:
     """Request what the people of the demo can decide, a plan, and a schedule."""
     web = RequestOrigin("web")
     for person, words, plan_only in (
@@ -110,10 +110,8 @@ def request_open_runs(workflow: Workflow) -> None:
         ("dora", "abusers mark lb1 203.0.113.80", True),
     ):
         request = _parse(words)
-        workflow.request_run(
-            request, person=person, origin=web, reason=REASON, plan_only=plan_only
-        )
-    workflow.schedules.request_schedule(
+        service.request_run(request, person=person, origin=web, reason=REASON, plan_only=plan_only)
+    service.schedules.request_schedule(
         [_parse("uptime check nas1")],
         host_pattern="",
         person="stan",
@@ -132,27 +130,27 @@ def _skip_flushes(connection: sqlite3.Connection, *_: object) -> None:
     connection.execute("PRAGMA synchronous = OFF")
 
 
-def _play_days(workflow: Workflow, database: _PastDatabase, queue: _Queue) -> None:
+def _play_days(service: KeyturnService, database: _PastDatabase, queue: _Queue) -> None:
     for day in range(_DAYS):
         person, words = _REQUESTS[day % len(_REQUESTS)]
         request = _parse(words.format(n=day // len(_REQUESTS) + 50))
         origin = RequestOrigin("web")
-        run = workflow.request_run(request, person=person, origin=origin, reason=REASON).id
-        _advance(workflow, queue)
+        run = service.request_run(request, person=person, origin=origin, reason=REASON).id
+        _advance(service, queue)
         with database.reading() as tx:
             planned = runs.get_run(tx, run)
         database.now += _HOUR // 4
         if planned.state is State.PENDING and day % 5:
-            workflow.approve_run(run, person="olga", digest=planned.digest, reason=REASON)
-            _advance(workflow, queue)
+            service.approve_run(run, person="olga", digest=planned.digest, reason=REASON)
+            _advance(service, queue)
         elif planned.state is State.PENDING:
-            workflow.deny_run(run, person="olga", reason=REASON)
+            service.deny_run(run, person="olga", reason=REASON)
         database.now += _DAY - _HOUR // 2
 
 
-def _advance(workflow: Workflow, queue: _Queue) -> None:
+def _advance(service: KeyturnService, queue: _Queue) -> None:
     while queue.runs:
-        workflow.advance_run(queue.runs.pop(0))
+        service.advance_run(queue.runs.pop(0))
 
 
 def _mark_as_announced(database: Database) -> None:

@@ -51,7 +51,7 @@ class Everything(Server):
         harness = self.harness
         admitted = PolicyWithoutBanned(harness.policies, harness.database)
         programs = ApiParts(
-            harness.workflow,
+            harness.service,
             harness.database,
             admitted,
             self.address,
@@ -92,7 +92,7 @@ def _signed_in(server: Server) -> tuple[str, str]:
     with httpx2.Client(headers={"Origin": server.address}) as client:
         client.post(server.link("olga"))
         cookie = "; ".join(f"{name}={value}" for name, value in client.cookies.items())
-    tokens = server.harness.workflow.tokens
+    tokens = server.harness.service.tokens
     token = tokens.create_token(
         person="olga", scopes=("request", "approve"), days=1, source="cli"
     )[1]

@@ -42,7 +42,7 @@ class Desk:
         return self.harness.policies.path
 
     def token(self, person: str, *scopes: str, days: int = 1) -> str:
-        return self.harness.workflow.tokens.create_token(
+        return self.harness.service.tokens.create_token(
             person=person, scopes=scopes or ("read",), days=days, source="cli"
         )[1]
 
@@ -69,7 +69,7 @@ def a_desk(
 ) -> Desk:
     admitted = PolicyWithoutBanned(harness.policies, harness.database)
     parts = ApiParts(
-        harness.workflow,
+        harness.service,
         harness.database,
         admitted,
         base_url,

@@ -148,7 +148,7 @@ class _Told(OutputModel):
 
 
 def _parts(harness: Harness) -> ApiParts:
-    return ApiParts(harness.workflow, harness.database, harness.policies, "http://keyturn.test")
+    return ApiParts(harness.service, harness.database, harness.policies, "http://keyturn.test")
 
 
 def test_no_thread_is_held_however_many_wait(harness: Harness):
@@ -244,7 +244,7 @@ def test_a_database_that_goes_away_meanwhile_takes_nothing_back(harness: Harness
         raise StoreUnavailable("gone")
 
     parts = ApiParts(
-        harness.workflow, harness.database, harness.policies, "http://x", longest_wait=0.01
+        harness.service, harness.database, harness.policies, "http://x", longest_wait=0.01
     )
     assert asyncio.run(Waiters(parts).wait_for_response(PendingResponse(number, 30, gone))) is None
 

@@ -29,7 +29,7 @@ def test_what_waits_for_a_key_or_for_its_end_is_told_to_whoever_can_help(desk: D
     assert _waiting_for(desk, "olga")[0] == numbers["unknown"]
     assert numbers["pending"] in _waiting_for(desk, "olga")
     assert _waiting_for(desk, "dora") == []
-    desk.harness.workflow.deny_run(numbers["pending"], person="olga", reason="not now")
+    desk.harness.service.deny_run(numbers["pending"], person="olga", reason="not now")
     assert numbers["pending"] not in _waiting_for(desk, "olga")
 
 
@@ -75,7 +75,7 @@ def test_a_glass_that_nobody_has_looked_at_waits_for_somebody(desk: Desk):
 def test_what_was_handed_on_is_told_to_both_and_to_nobody_else(desk: Desk):
     with desk.database.reading() as tx:
         until = tx.now + 3_600_000_000
-    desk.harness.workflow.delegations_and_grants.create_delegation(
+    desk.harness.service.delegations_and_grants.create_delegation(
         delegator="olga", delegate="adam", ends_at=until, area="", reason="away", source="cli"
     )
     for person in ("olga", "adam"):

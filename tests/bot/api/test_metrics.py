@@ -66,7 +66,7 @@ def test_runs_votes_and_waits_are_counted_from_the_log(desk: Desk):
     assert (found["keyturn_ssh_connections"], found["keyturn_queue_depth"]) == (3, 0)
     assert found["keyturn_ssh_connections_closed_total"] == 2
     assert found["keyturn_log_unwitnessed_entries witness=1"] == 7
-    harness.workflow.deny_run(waiting.id, person="olga", reason="not today")
+    harness.service.deny_run(waiting.id, person="olga", reason="not today")
     again = _figures(prometheus)
     assert again["keyturn_decisions_total answer=no runbook=toy break"] == 1
     assert again["keyturn_runs_ended_total runbook=toy set state=succeeded"] == 1

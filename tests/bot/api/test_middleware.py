@@ -8,7 +8,7 @@ import pytest
 from bot.api import middleware
 from bot.api.rate_limit import RateLimit
 from bot.db.database import StoreUnavailable
-from bot.service import Workflow
+from bot.service import KeyturnService
 from bot.workflow import rate_limit
 from tests.bot.api.conftest import Desk, a_desk
 from tests.bot.harness import Harness
@@ -105,7 +105,7 @@ def test_one_token_comes_at_a_pace(harness: Harness):
 
 def test_one_person_asks_at_a_pace_whatever_they_ask_with(harness: Harness):
     parts = replace(harness.context, rate_limits=rate_limit.RateLimits.from_person_limit(2))
-    desk = a_desk(replace(harness, context=parts, workflow=Workflow(parts)))
+    desk = a_desk(replace(harness, context=parts, service=KeyturnService(parts)))
     look = {"request": "toy show lb1"}
     with desk.program("dora", "request") as dora, desk.program("olga", "request") as olga:
         assert [dora.post("/runs", json=look).status_code for _ in range(2)] == [202, 202]

@@ -325,7 +325,7 @@ def test_a_name_that_never_was_is_told_from_one_that_did_nothing(
 def test_a_name_that_the_policy_or_a_run_has_is_no_stranger(desk: Desk):
     with desk.database.transaction() as tx:
         asked(tx, person="gone", host="old1", words="abusers forget")
-    desk.harness.workflow.ban_person("stan", banned_by="adam", reason="the laptop is stolen")
+    desk.harness.service.ban_person("stan", banned_by="adam", reason="the laptop is stolen")
     program = desk.program("olga")
     known = (
         {"person": "stan"},

@@ -120,24 +120,24 @@ def test_an_expired_token_opens_nothing(desk: Desk):
 
 
 def test_a_revoked_token_opens_nothing_and_only_its_person_revokes_it(desk: Desk):
-    program, workflow = desk.program("dora"), desk.harness.workflow
+    program, service = desk.program("dora"), desk.harness.service
     with pytest.raises(NotAllowed):
-        workflow.tokens.revoke_token(1, person="olga", source="web")
+        service.tokens.revoke_token(1, person="olga", source="web")
     assert program.get("/me").status_code == 200
-    workflow.tokens.revoke_token(1, person="dora", source="web")
+    service.tokens.revoke_token(1, person="dora", source="web")
     assert program.get("/me").json()["detail"] == "This token was revoked: create a new one"
     with pytest.raises(TooLate):
-        workflow.tokens.revoke_token(1, person="dora", source="web")
+        service.tokens.revoke_token(1, person="dora", source="web")
     assert desk.harness.list_entry_kinds()[-2:] == ["token revoked", "token refused"]
 
 
 def test_a_ban_bites_at_once_and_being_let_in_again_does_not_bring_tokens_back(desk: Desk):
-    program, workflow = desk.program("dora", "request"), desk.harness.workflow
+    program, service = desk.program("dora", "request"), desk.harness.service
     assert program.get("/me").status_code == 200
-    workflow.ban_person("dora", banned_by="olga", reason="the laptop is stolen")
+    service.ban_person("dora", banned_by="olga", reason="the laptop is stolen")
     assert program.get("/me").status_code == 401
     assert program.post("/runs", json={"request": "toy show lb1"}).status_code == 401
-    workflow.unban_person("dora", unbanned_by="adam", reason="it was found")
+    service.unban_person("dora", unbanned_by="adam", reason="it was found")
     assert program.get("/me").status_code == 401
 
 
@@ -223,15 +223,15 @@ def test_a_token_that_makes_no_sense_is_not_made(
 ):
     wanted: dict[str, Any] = {"person": "dora", "scopes": ["read"], "days": 1, "source": "cli"}
     with pytest.raises(InvalidRequestError, match=says):
-        harness.workflow.tokens.create_token(**(wanted | wrong))
+        harness.service.tokens.create_token(**(wanted | wrong))
     assert harness.list_entry_kinds() == []
 
 
 def test_nobody_has_tokens_without_number(harness: Harness):
     for _ in range(50):
-        harness.workflow.tokens.create_token(person="dora", scopes=["read"], days=1, source="cli")
+        harness.service.tokens.create_token(person="dora", scopes=["read"], days=1, source="cli")
     with pytest.raises(InvalidRequestError, match="revoke unused ones first"):
-        harness.workflow.tokens.create_token(person="dora", scopes=["read"], days=1, source="cli")
+        harness.service.tokens.create_token(person="dora", scopes=["read"], days=1, source="cli")
 
 
 def test_a_token_in_a_text_is_taken_for_a_secret(desk: Desk):

@@ -466,7 +466,7 @@ def test_a_server_whose_certificate_is_not_its_names_is_not_told(listener: Liste
 
 
 def test_the_description_of_the_api_says_what_is_sent(harness: Harness) -> None:
-    parts = ApiParts(harness.workflow, harness.database, harness.policies, "http://keyturn.test")
+    parts = ApiParts(harness.service, harness.database, harness.policies, "http://keyturn.test")
     described = build_api(parts).openapi()
     operation = described["webhooks"]["run"]["post"]
     assert operation["requestBody"]["content"]["application/json"]["schema"]["$ref"].endswith(

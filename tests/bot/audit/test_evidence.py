@@ -18,7 +18,7 @@ from bot.execution import gate
 from bot.model.run import Decision, Run, State
 from bot.model.schedule import ScheduleTiming, parse_cron
 from bot.model.signing import SigningKey
-from bot.service import Workflow
+from bot.service import KeyturnService
 from tests.bot.clock import Clock
 from tests.bot.db.test_delegations import delegate
 from tests.bot.harness import Harness, open_harness
@@ -116,7 +116,7 @@ class TestForged:
         run = harness.request(LAMP_ON)
         with harness.database.transaction() as tx:
             forge(tx, run)
-        harness.workflow.advance_run(run.id)
+        harness.service.advance_run(run.id)
         ended = harness.get_run(run.id)
         assert harness.fleet.told == []
         if forge is _vote_with_somebody_elses_entry:
@@ -134,7 +134,7 @@ class TestForged:
         run = harness.request(LAMP_ON)
         with harness.database.transaction() as tx:
             forge(tx, run)
-        harness.workflow.advance_run(run.id)
+        harness.service.advance_run(run.id)
         assert harness.fleet.told == [("lb1", "set lamp on")]
 
 
@@ -154,7 +154,7 @@ class TestWhatTheRulesLookAt:
         """Anyone may look, so a change that is called a check would take nobody's approval."""
         run = harness.request(LAMP_ON)
         _amend(harness, run, kind="check", state="queued", requirements="{}")
-        harness.workflow.advance_run(run.id)
+        harness.service.advance_run(run.id)
         return harness.get_run(run.id)
 
     def test_a_change_that_is_called_a_check_is_not_let_through(self, harness: Harness):
@@ -171,7 +171,7 @@ class TestWhatTheRulesLookAt:
     def _made_a_schedule(self, harness: Harness) -> list[schedules.Schedule]:
         """Turn what was approved once into something that is done every hour."""
         run = harness.request(LAMP_ON)
-        harness.workflow.approve_run(run.id, person="olga", digest=run.digest)
+        harness.service.approve_run(run.id, person="olga", digest=run.digest)
         _amend(harness, run, timing=HOURLY.to_json())
         harness.run_queued_work()
         with harness.database.reading() as tx:
@@ -209,7 +209,7 @@ class TestWhatTheRulesLookAt:
         migrations.upgrade_schema(clock)
         with open_harness(directory, database=clock) as harness:
             run = harness.request(LAMP_ON)
-            harness.workflow.approve_run(run.id, person="olga", digest=run.digest)
+            harness.service.approve_run(run.id, person="olga", digest=run.digest)
             _amend(harness, run, expires_at=2**60)
             clock.ahead = harness.context.approval_timeout + harness.context.start_timeout
             harness.run_queued_work()
@@ -232,13 +232,13 @@ class TestEditors:
         """Stan edits in Olga's stead; Olga approves what the row says that she has no part in."""
         delegate(harness, "olga", "stan")
         run = harness.request(LAMP_ON)
-        new = harness.workflow.propose_values(
+        new = harness.service.propose_values(
             run.id, person="stan", changed_values={"value": "dim"}
         )
         harness.run_queued_work()
         offered = harness.get_run(new.id)
         assert offered.editors == ("stan", "olga")
-        harness.workflow.accept_proposal(offered.id, person="dora", digest=offered.digest)
+        harness.service.accept_proposal(offered.id, person="dora", digest=offered.digest)
         _amend(harness, offered, editors=editors)
         return harness.approve(harness.get_run(offered.id), "olga")
 
@@ -257,12 +257,12 @@ class TestEditors:
 
     def test_a_proposal_that_nobody_altered_is_borne_out(self, harness: Harness):
         run = harness.request(LAMP_ON)
-        new = harness.workflow.propose_values(
+        new = harness.service.propose_values(
             run.id, person="olga", changed_values={"value": "dim"}
         )
         harness.run_queued_work()
         offered = harness.get_run(new.id)
-        harness.workflow.accept_proposal(offered.id, person="dora", digest=offered.digest)
+        harness.service.accept_proposal(offered.id, person="dora", digest=offered.digest)
         assert harness.approve(offered, "adam").state is State.SUCCEEDED
 
 
@@ -320,7 +320,7 @@ class TestUnderWay:
                 done = {"state": "succeeded", "sent_at": tx.now, "ended_at": tx.now, "error": ""}
                 tx.sql.execute(insert(tables.step).values(run=run.id, step_number=n, **done))
         _amend(harness, run, state="running", started_at=1)
-        harness.workflow.advance_run(run.id)
+        harness.service.advance_run(run.id)
 
     def test_a_run_under_way_cannot_be_restarted_at_its_first_step(self, harness: Harness):
         """Whoever has a run between two steps goes on, and there nobody has approved it."""
@@ -330,7 +330,7 @@ class TestUnderWay:
 
     def _second(self, harness: Harness) -> None:
         run = harness.request(SetAll(host="lb1", value="on"))
-        harness.workflow.approve_run(run.id, person="olga", digest=run.digest)
+        harness.service.approve_run(run.id, person="olga", digest=run.digest)
         self._begun(harness, run, steps=1)
 
     def test_a_second_step_cannot_be_sent_before_the_first(self, harness: Harness):
@@ -350,7 +350,7 @@ class TestUnderWay:
 
         def stop(_host: str, _words: str) -> None:
             harness.fleet.before_tell = lambda _host, _words: None
-            harness.workflow.stop_run(run.id, person="olga", reason="no more")
+            harness.service.stop_run(run.id, person="olga", reason="no more")
             with harness.database.transaction() as tx:
                 tx.sql.execute(delete(tables.stop))
 
@@ -401,12 +401,12 @@ class TestBetweenTwoHands:
 
     def _told(self, harness: Harness, forge: Forgery) -> list[str]:
         run = harness.request(SetAll(host="lb1", value="on"))
-        harness.workflow.approve_run(run.id, person="olga", digest=run.digest)
-        harness.fleet.after_tell = lambda _host, _words: harness.workflow.close()
-        harness.workflow.advance_run(run.id)
+        harness.service.approve_run(run.id, person="olga", digest=run.digest)
+        harness.fleet.after_tell = lambda _host, _words: harness.service.close()
+        harness.service.advance_run(run.id)
         with harness.database.transaction() as tx:
             forge(tx, run)
-        other = Workflow(replace(harness.context, lease_keeper=LeaseKeeper()))
+        other = KeyturnService(replace(harness.context, lease_keeper=LeaseKeeper()))
         other.advance_run(run.id)
         # What is found once may live and say so a moment later.
         other.recover_expired_leases()
@@ -442,7 +442,7 @@ class TestSetBack:
                 )
             )
             _ready(tx, run)
-        harness.workflow.advance_run(run.id)
+        harness.service.advance_run(run.id)
         return harness.get_run(run.id)
 
     def test_a_run_that_succeeded(self, harness: Harness):
@@ -463,7 +463,7 @@ class TestSetBack:
 
     def test_a_run_that_was_denied(self, harness: Harness):
         run = harness.request(LAMP_ON)
-        harness.workflow.deny_run(run.id, person="olga", reason="not today")
+        harness.service.deny_run(run.id, person="olga", reason="not today")
         with harness.database.transaction() as tx:
             tx.sql.execute(delete(tables.decision))
             tx.sql.execute(
@@ -488,7 +488,7 @@ class TestSetBack:
                 tx.sql.execute(delete(tables.step))
                 tx.sql.execute(delete(tables.host_lock))
                 _ready(tx, run)
-            harness.workflow.advance_run(run.id)
+            harness.service.advance_run(run.id)
 
         harness.fleet.before_tell = set_back
         run = harness.request(LAMP_ON)
@@ -498,6 +498,6 @@ class TestSetBack:
 
 def test_an_honest_run_is_borne_out(harness: Harness):
     run = harness.request(LAMP_ON)
-    harness.workflow.approve_run(run.id, person="olga", digest=run.digest)
+    harness.service.approve_run(run.id, person="olga", digest=run.digest)
     with harness.database.transaction() as tx:
         assert evidence.find_mismatch_of_run(tx, runs.get_run(tx, run.id)) == ""

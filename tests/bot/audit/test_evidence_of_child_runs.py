@@ -56,7 +56,7 @@ class TestParts:
     def _forged(self, harness: Harness, forge: Forgery) -> int:
         """Return how often the first host is told."""
         requests = [SetSwitch(host=name, name="lamp", value="on") for name in NAMES]
-        whole = harness.workflow.request_fanout_run(
+        whole = harness.service.request_fanout_run(
             requests, host_pattern="lb*", person="dora", origin=WEB
         )
         harness.run_queued_work()
@@ -69,7 +69,7 @@ class TestParts:
             harness.fleet.markers.clear()
             with harness.database.transaction() as tx:
                 number = forge(tx, runs.list_children(tx, whole.id)[0])
-            harness.workflow.advance_run(number)
+            harness.service.advance_run(number)
 
         harness.fleet.after_tell = after
         harness.approve(harness.get_run(whole.id))
@@ -94,13 +94,13 @@ def _nobody(*_: object) -> frozenset[str]:
 
 
 def _bans_the_asker(harness: Harness) -> None:
-    harness.workflow.ban_person("dora", banned_by="adam", reason="left the company")
+    harness.service.ban_person("dora", banned_by="adam", reason="left the company")
     with harness.database.transaction() as tx:
         tx.sql.execute(delete(tables.ban))
 
 
 def _bans_the_approver(harness: Harness) -> None:
-    harness.workflow.ban_person("olga", banned_by="adam", reason="left the company")
+    harness.service.ban_person("olga", banned_by="adam", reason="left the company")
     with harness.database.transaction() as tx:
         tx.sql.execute(delete(tables.ban))
 
@@ -127,7 +127,7 @@ class TestOrders:
 
     def _goes_on(self, harness: Harness, forge: Callable[[Harness], None]) -> State:
         run = harness.request(LAMP_ON)
-        harness.workflow.approve_run(run.id, person="olga", digest=run.digest)
+        harness.service.approve_run(run.id, person="olga", digest=run.digest)
         forge(harness)
         harness.run_queued_work()
         return harness.get_run(run.id).state
@@ -149,10 +149,10 @@ class TestOrders:
 
 
 def _ordered_and_lifted(harness: Harness) -> None:
-    harness.workflow.ban_person("dora", banned_by="adam", reason="lost her telephone")
-    harness.workflow.unban_person("dora", unbanned_by="olga", reason="has another one")
-    harness.workflow.stop_everything(person="adam", reason="a drill")
-    harness.workflow.resume_everything(person="olga", reason="it is over")
+    harness.service.ban_person("dora", banned_by="adam", reason="lost her telephone")
+    harness.service.unban_person("dora", unbanned_by="olga", reason="has another one")
+    harness.service.stop_everything(person="adam", reason="a drill")
+    harness.service.resume_everything(person="olga", reason="it is over")
 
 
 def test_what_was_lifted_holds_nobody_up(harness: Harness):

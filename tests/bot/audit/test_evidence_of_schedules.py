@@ -63,7 +63,7 @@ class TestSchedules:
     @staticmethod
     def _ended(harness: Harness) -> Schedule:
         """Return a schedule that was due just now when its owner ended it."""
-        run = harness.workflow.schedules.request_schedule(
+        run = harness.service.schedules.request_schedule(
             [LAMP_ON], host_pattern="", person="dora", origin=WEB, timing=HOURLY
         )
         harness.run_queued_work()
@@ -71,7 +71,7 @@ class TestSchedules:
         with harness.database.reading() as tx:
             [schedule] = schedules.list_schedules(tx)
         due_now(harness, schedule)
-        harness.workflow.schedules.end_schedule(schedule.id, person="dora")
+        harness.service.schedules.end_schedule(schedule.id, person="dora")
         return schedule
 
     def test_a_schedule_does_not_fire_when_the_log_lacks_it(
@@ -119,7 +119,7 @@ class TestGlass:
         app = enrol_app(harness, "adam")
         wanted = SetSwitch(host="web1", name="lamp", value="on")
         run = harness.request(wanted, person="adam", reason="the cellar is dark")
-        harness.workflow.break_glass.request_break_glass(run.id, person="adam", reason=WHY)
+        harness.service.break_glass.request_break_glass(run.id, person="adam", reason=WHY)
         with harness.database.transaction() as tx:
             factor = app.factor.digest
             amend(
@@ -132,7 +132,7 @@ class TestGlass:
             tx.sql.execute(
                 update(tables.run).where(tables.run.c.id == run.id).values(state="queued")
             )
-        harness.workflow.advance_run(run.id)
+        harness.service.advance_run(run.id)
         return harness.get_run(run.id)
 
     def test_forged_break_glass_opens_nothing(self, timed: Harness):
@@ -152,9 +152,9 @@ class TestGlass:
             wanted = SetSwitch(host="web1", name="lamp", value=value)
             run = harness.request(wanted, person="adam", reason="the cellar is dark")
             if value == "dim":
-                harness.workflow.break_glass.request_break_glass(run.id, person="adam", reason=WHY)
+                harness.service.break_glass.request_break_glass(run.id, person="adam", reason=WHY)
                 continue
-            harness.workflow.break_glass.activate_break_glass(
+            harness.service.break_glass.activate_break_glass(
                 run.id, person="adam", session=app.session, digest=run.digest, reason=WHY
             )
             harness.run_queued_work()
@@ -213,10 +213,10 @@ class TestAnOlderKey:
         harness, run = self._turned(
             tmp_path,
             lambda harness, run: (
-                harness.workflow.approve_run(run.id, person="olga", digest=run.digest) and None
+                harness.service.approve_run(run.id, person="olga", digest=run.digest) and None
             ),
         )
-        harness.workflow.wake_stalled_runs()
+        harness.service.wake_stalled_runs()
         harness.run_queued_work()
         assert harness.get_run(run.id).state is State.SUCCEEDED
         harness.database.close()
@@ -237,7 +237,7 @@ class TestAnOlderKey:
         harness, run = self._turned(tmp_path, _sign_out_and_in)
         old = signing.load_signing_key(tmp_path / "stolen.key") if stolen else SigningKey.create()
         _write_in(harness, run, old)
-        harness.workflow.advance_run(run.id)
+        harness.service.advance_run(run.id)
         ended = harness.get_run(run.id)
         assert (ended.state, harness.fleet.told) == (State.QUEUED, [])
         assert "was altered" in harness.database.error
@@ -248,7 +248,7 @@ class TestAnOlderKey:
         monkeypatch.setattr(evidence, "follow_log", lambda _tx: None)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
         harness, run = self._turned(tmp_path, _sign_out_and_in)
         _write_in(harness, run, signing.load_signing_key(tmp_path / "stolen.key"))
-        harness.workflow.advance_run(run.id)
+        harness.service.advance_run(run.id)
         assert harness.fleet.told == [("lb1", "set lamp on")]
         harness.database.close()
 
@@ -263,7 +263,7 @@ class TestAnOlderKey:
                 tx, change_log.KEY_KIND, public=tx.signing_key.public_key, proof=last.signature
             )
             assert forged.prev == last.hash
-        harness.workflow.advance_run(run.id)
+        harness.service.advance_run(run.id)
         assert harness.fleet.told == []
         harness.database.close()
 

@@ -8,7 +8,7 @@ from bot.audit import change_log, refusals
 from bot.db.database import Database
 from bot.model.errors import NotAllowed
 from bot.model.run import Run
-from bot.service import Workflow
+from bot.service import KeyturnService
 from tests.bot.harness import Harness
 from tests.toy import BreakSwitch, SetSwitch
 
@@ -38,7 +38,7 @@ def test_without_the_brake_each_is_an_entry(database: Database, monkeypatch: pyt
 
 def _try(harness: Harness, run: Run) -> None:
     with pytest.raises(NotAllowed):
-        harness.workflow.approve_run(run.id, person="dora", digest=run.digest)
+        harness.service.approve_run(run.id, person="dora", digest=run.digest)
 
 
 def _refused(harness: Harness) -> list[int | None]:
@@ -56,7 +56,7 @@ def test_refused_approvals_are_logged_once_a_minute_of_each_run(db_harness: Harn
     for run in (first, second, first, second, first):
         _try(harness, run)
     with pytest.raises(NotAllowed):
-        harness.workflow.approve_run(first.id, person="stan", digest=first.digest)
+        harness.service.approve_run(first.id, person="stan", digest=first.digest)
     assert _refused(harness) == [first.id, second.id, first.id]
 
 
@@ -81,16 +81,16 @@ def test_an_approval_is_never_held_up_by_refusals(harness: Harness):
     others = harness.request(LAMP, person="dora")
     for _ in range(30):
         with pytest.raises(NotAllowed):
-            harness.workflow.approve_run(own.id, person="adam", digest=own.digest)
-    harness.workflow.approve_run(others.id, person="adam", digest=others.digest)
+            harness.service.approve_run(own.id, person="adam", digest=own.digest)
+    harness.service.approve_run(others.id, person="adam", digest=others.digest)
     assert "approved" in harness.list_entry_kinds(others)
 
 
-def _deny(flow: Workflow, run: Run) -> None:
+def _deny(flow: KeyturnService, run: Run) -> None:
     flow.deny_run(run.id, person="stan", reason="I would rather not")
 
 
-def _break_glass(flow: Workflow, run: Run) -> None:
+def _break_glass(flow: KeyturnService, run: Run) -> None:
     flow.break_glass.request_break_glass(
         run.id, person="stan", reason="the whole site is down since noon"
     )
@@ -100,10 +100,10 @@ def _break_glass(flow: Workflow, run: Run) -> None:
     ("act", "kind"), [(_deny, "denial refused"), (_break_glass, "break-glass refused")]
 )
 def test_what_else_people_are_refused_is_held_apart_too(
-    harness: Harness, act: Callable[[Workflow, Run], None], kind: str
+    harness: Harness, act: Callable[[KeyturnService, Run], None], kind: str
 ):
     run = harness.request(LAMP, person="dora")
     for _ in range(4):
         with pytest.raises(NotAllowed):
-            act(harness.workflow, run)
+            act(harness.service, run)
     assert harness.list_entry_kinds(run).count(kind) == 1

@@ -70,7 +70,7 @@ def test_alterations_of_a_runs_entries_are_found(
 
 
 def test_what_was_erased_as_the_log_says_is_no_fault(harness: Harness, done: Run) -> None:
-    harness.workflow.erasure.request_erasure(
+    harness.service.erasure.request_erasure(
         done.id, person="dora", reason="it names a customer", source="web"
     )
     with harness.database.transaction() as tx:

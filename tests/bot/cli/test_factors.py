@@ -22,7 +22,7 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
     monkeypatch.setenv("KEYTURN_DATA", str(found.data))
     monkeypatch.setenv("KEYTURN_POLICY", str(found.policy))
     keyturn = app.build_service(found)
-    factor = keyturn.workflow.factor_enrolment.begin_app_enrolment("olga")
+    factor = keyturn.service.factor_enrolment.begin_app_enrolment("olga")
     with keyturn.database.transaction() as tx:
         second_factors.mark_verified(tx, factor, counter=0)
     keyturn.database.close()

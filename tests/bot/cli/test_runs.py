@@ -38,7 +38,7 @@ class Shop:
 
     def __init__(self, service: Service, directory: Path) -> None:
         self.service, self.directory = service, directory
-        make = service.keyturn.workflow.tokens.create_token
+        make = service.keyturn.service.tokens.create_token
         self._tokens = {
             person: make(person=person, scopes=["request", "approve"], days=1, source="cli")[1]
             for person in ("dora", "olga")
@@ -222,7 +222,7 @@ def test_no_token_stands_on_a_command_line():
 
 
 def test_what_waits_is_shown_approved_denied_and_withdrawn(shop: Shop):
-    # Put there as the workflow would have left it: no host is needed to decide.
+    # Put there as the service would have left it: no host is needed to decide.
     from tests.bot.web import sample_runs
 
     numbers = sample_runs.gallery(shop.service.keyturn.database)

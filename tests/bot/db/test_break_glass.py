@@ -44,7 +44,7 @@ def wanted(harness: Harness, person: str = "adam") -> Run:
 
 
 def shatter(harness: Harness, run: Run, app: AuthenticatorApp, reason: str = WHY) -> Run:
-    harness.workflow.break_glass.activate_break_glass(
+    harness.service.break_glass.activate_break_glass(
         run.id, person=app.person, session=app.session, digest=run.digest, reason=reason
     )
     harness.run_queued_work()
@@ -98,7 +98,7 @@ def test_only_broken_glass_goes_through_a_freeze(harness: Harness) -> None:
     # The twin: the same run, which needs no approval, waits for the freeze to end.
     assert run.state is State.QUEUED
     assert "frozen until" in run.summary
-    harness.workflow.wake_stalled_runs()
+    harness.service.wake_stalled_runs()
     harness.run_queued_work()
     assert harness.fleet.told == []
     assert shatter(harness, run, app).state is State.SUCCEEDED
@@ -106,10 +106,10 @@ def test_only_broken_glass_goes_through_a_freeze(harness: Harness) -> None:
 
 def test_an_owners_no_is_final_all_the_same(harness: Harness) -> None:
     app, run = enrol_and_step_up(harness, "adam"), wanted(harness)
-    harness.workflow.break_glass.activate_break_glass(
+    harness.service.break_glass.activate_break_glass(
         run.id, person="adam", session=app.session, digest=run.digest, reason=WHY
     )
-    harness.workflow.deny_run(run.id, person="olga", reason="it is being mended")
+    harness.service.deny_run(run.id, person="olga", reason="it is being mended")
     harness.run_queued_work()
     assert harness.get_run(run.id).state is State.DENIED
     assert harness.fleet.told == []
@@ -126,7 +126,7 @@ def test_glass_is_broken_for_the_plan_that_was_on_the_page(harness: Harness) -> 
     app, run = enrol_and_step_up(harness, "adam"), wanted(harness)
     for digest in ("", run.digest[:9], "0" * 64):
         with pytest.raises(TooLate, match="a new plan"):
-            harness.workflow.break_glass.activate_break_glass(
+            harness.service.break_glass.activate_break_glass(
                 run.id, person="adam", session=app.session, digest=digest, reason=WHY
             )
 
@@ -140,7 +140,7 @@ def test_it_takes_a_reason_of_twenty_characters(harness: Harness, reason: str) -
     with pytest.raises(InvalidRequestError, match="at least 20 characters"):
         shatter(harness, run, app, reason)
     with pytest.raises(InvalidRequestError, match="at least 20 characters"):
-        harness.workflow.break_glass.request_break_glass(run.id, person="adam", reason=reason)
+        harness.service.break_glass.request_break_glass(run.id, person="adam", reason=reason)
     assert harness.get_run(run.id).state is State.PENDING
 
 
@@ -160,7 +160,7 @@ def test_it_takes_a_second_factor_shown_just_before(harness: Harness) -> None:
 
 def test_the_gate_looks_again_whether_the_factor_counts(harness: Harness) -> None:
     app, run = enrol_and_step_up(harness, "adam"), wanted(harness)
-    harness.workflow.break_glass.activate_break_glass(
+    harness.service.break_glass.activate_break_glass(
         run.id, person="adam", session=app.session, digest=run.digest, reason=WHY
     )
     app.lose()
@@ -171,7 +171,7 @@ def test_the_gate_looks_again_whether_the_factor_counts(harness: Harness) -> Non
 
 def test_it_is_open_for_an_hour_at_most(harness: Harness) -> None:
     app, run = enrol_and_step_up(harness, "adam"), wanted(harness)
-    harness.workflow.break_glass.activate_break_glass(
+    harness.service.break_glass.activate_break_glass(
         run.id, person="adam", session=app.session, digest=run.digest, reason=WHY
     )
     with harness.database.reading() as tx:
@@ -200,13 +200,13 @@ def test_no_token_and_no_schedule_breaks_glass(
     harness: Harness, monkeypatch: pytest.MonkeyPatch, door: str
 ) -> None:
     app = enrol_and_step_up(harness, "adam")
-    asked = harness.workflow.request_run(LAMP_ON, person="adam", origin=RequestOrigin(door))
+    asked = harness.service.request_run(LAMP_ON, person="adam", origin=RequestOrigin(door))
     harness.run_queued_work()
     run = harness.get_run(asked.id)
     with pytest.raises(NotAllowed, match="not for tokens or schedules"):
         shatter(harness, run, app)
     with pytest.raises(NotAllowed, match="not for tokens or schedules"):
-        harness.workflow.break_glass.request_break_glass(run.id, person="adam", reason=WHY)
+        harness.service.break_glass.request_break_glass(run.id, person="adam", reason=WHY)
     assert harness.fleet.told == []
     # The twin: with the guard removed, it would have gone through.
     monkeypatch.setattr(break_glass_rules, "_INTERACTIVE_SOURCES", frozenset({door}))
@@ -253,7 +253,7 @@ def test_break_glass_is_refused_without_a_rule(without_the_rule: Harness) -> Non
 
 def test_who_loses_the_right_loses_it_before_the_start(harness: Harness) -> None:
     app, run = enrol_and_step_up(harness, "adam"), wanted(harness)
-    harness.workflow.break_glass.activate_break_glass(
+    harness.service.break_glass.activate_break_glass(
         run.id, person="adam", session=app.session, digest=run.digest, reason=WHY
     )
     people = harness.policies.path / "people.yaml"
@@ -290,7 +290,7 @@ class TestGuards:
     ) -> None:
         monkeypatch.setattr(break_glass, "ACTIVE_SECONDS", 2 * HOUR)
         app, run = enrol_and_step_up(harness, "adam"), wanted(harness)
-        harness.workflow.break_glass.activate_break_glass(
+        harness.service.break_glass.activate_break_glass(
             run.id, person="adam", session=app.session, digest=run.digest, reason=WHY
         )
         age_glass(harness, HOUR)
@@ -325,7 +325,7 @@ def test_break_glass_is_refused_until_another_person_reviewed_the_last(harness: 
     with pytest.raises(NotAllowed, match=f"review {first.id}"):
         shatter(harness, second, app)
     assert harness.list_entry_kinds(second)[-1] == "break-glass refused"
-    harness.workflow.break_glass.review_break_glass(
+    harness.service.break_glass.review_break_glass(
         first.id, person="stan", findings="seen, and it was right"
     )
     # The twin: reviewed, it is allowed again.
@@ -343,7 +343,7 @@ def test_within_the_day_the_next_emergency_is_one(harness: Harness) -> None:
 
 def test_it_is_reviewed_once_by_another_person_in_words(harness: Harness) -> None:
     app, run = enrol_and_step_up(harness, "adam"), wanted(harness)
-    review: Callable[..., object] = harness.workflow.break_glass.review_break_glass
+    review: Callable[..., object] = harness.service.break_glass.review_break_glass
     with pytest.raises(InvalidRequestError, match="break-glass was not used"):
         review(run.id, person="stan", findings="nothing to see here")
     shatter(harness, run, app)
@@ -383,7 +383,7 @@ def test_glass_is_broken_once_for_a_run_and_not_for_one_that_is_over(harness: Ha
     with pytest.raises(TooLate):
         shatter(harness, run, app)
     with pytest.raises(NotAllowed, match="already active"):
-        harness.workflow.break_glass.request_break_glass(run.id, person="adam", reason=WHY)
+        harness.service.break_glass.request_break_glass(run.id, person="adam", reason=WHY)
 
 
 def test_a_reason_may_have_lines_on_the_page_and_is_one_in_the_log() -> None:

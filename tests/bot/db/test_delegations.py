@@ -29,7 +29,7 @@ def delegate(
 ) -> Delegation:
     with harness.database.reading() as tx:
         ends = tx.now + hours * HOUR
-    return harness.workflow.delegations_and_grants.create_delegation(
+    return harness.service.delegations_and_grants.create_delegation(
         delegator=person, delegate=to, ends_at=ends, area=area, reason="on holiday", source="web"
     )
 
@@ -68,9 +68,7 @@ def test_a_delegate_turns_the_key_of_the_delegator(db_harness: Harness):
 
 def test_giving_and_ending_it_is_in_the_change_log(harness: Harness):
     given_ = delegate(harness, area="edge")
-    harness.workflow.delegations_and_grants.end_delegation(
-        given_.id, person="stan", source="slack"
-    )
+    harness.service.delegations_and_grants.end_delegation(given_.id, person="stan", source="slack")
     with harness.database.reading() as tx:
         entries = change_log.list_entries_after(tx, 0)[-2:]
     assert [(entry.kind, entry.person) for entry in entries] == [
@@ -143,7 +141,7 @@ def test_approval_is_refused_when_a_delegate_of_the_requester_approves(harness: 
     run = harness.request(SetSwitch(host="nas1", name="lamp", value="on"), person="stan")
     assert stands_for(harness, run, "stan") == ""
     two_keys(harness)
-    mine = harness.workflow.request_run(LAMP_ON, person="olga", origin=run.origin)
+    mine = harness.service.request_run(LAMP_ON, person="olga", origin=run.origin)
     assert stands_for(harness, mine, "stan") == ""
 
 
@@ -215,11 +213,9 @@ def test_it_holds_until_its_end_and_not_at_it(made: int, length: int, at: int, *
 def test_a_delegates_approval_does_not_count_when_the_delegation_ended(harness: Harness, how: str):
     made = delegate(harness)
     run = harness.request(LAMP_ON)
-    harness.workflow.approve_run(run.id, person="stan", digest=run.digest)
+    harness.service.approve_run(run.id, person="stan", digest=run.digest)
     if how == "revoked":
-        harness.workflow.delegations_and_grants.end_delegation(
-            made.id, person="olga", source="web"
-        )
+        harness.service.delegations_and_grants.end_delegation(made.id, person="olga", source="web")
     else:
         with harness.database.transaction() as tx:
             tx.sql.execute(update(tables.delegation).values(ends_at=tx.now))
@@ -235,8 +231,8 @@ def test_without_the_guard_a_revoked_key_would_have_opened_it(
     made = delegate(harness)
     monkeypatch.setattr(delegation_rules, "get_counted_approver", _as_it_was)
     run = harness.request(LAMP_ON)
-    harness.workflow.approve_run(run.id, person="stan", digest=run.digest)
-    harness.workflow.delegations_and_grants.end_delegation(made.id, person="olga", source="web")
+    harness.service.approve_run(run.id, person="stan", digest=run.digest)
+    harness.service.delegations_and_grants.end_delegation(made.id, person="olga", source="web")
     harness.run_queued_work()
     assert harness.get_run(run.id).state is State.SUCCEEDED
 
@@ -244,7 +240,7 @@ def test_without_the_guard_a_revoked_key_would_have_opened_it(
 def test_an_owner_who_left_has_no_key_that_others_could_turn(harness: Harness):
     delegate(harness)
     run = harness.request(LAMP_ON)
-    harness.workflow.approve_run(run.id, person="stan", digest=run.digest)
+    harness.service.approve_run(run.id, person="stan", digest=run.digest)
     areas = harness.policies.path / "areas.yaml"
     areas.write_text(areas.read_text().replace("owners: [olga, adam]", "owners: [adam]"))
     harness.run_queued_work()
@@ -283,7 +279,7 @@ def test_who_has_a_key_of_their_own_turns_that_one(harness: Harness):
 def test_a_delegates_no_is_final(harness: Harness):
     delegate(harness)
     run = harness.request(SetAll(host="lb1", value="on"))
-    denied = harness.workflow.deny_run(run.id, person="stan", reason="not today")
+    denied = harness.service.deny_run(run.id, person="stan", reason="not today")
     assert (denied.state, denied.summary) == (
         State.DENIED,
         "Denied by Stan Storage for Olga Owner: not today",
@@ -293,16 +289,12 @@ def test_a_delegates_no_is_final(harness: Harness):
 def test_only_those_whom_it_concerns_end_it_and_only_once(harness: Harness):
     made = delegate(harness)
     with pytest.raises(NotAllowed, match="only Olga Owner and Stan Storage can end"):
-        harness.workflow.delegations_and_grants.end_delegation(
-            made.id, person="adam", source="web"
-        )
-    harness.workflow.delegations_and_grants.end_delegation(made.id, person="olga", source="web")
+        harness.service.delegations_and_grants.end_delegation(made.id, person="adam", source="web")
+    harness.service.delegations_and_grants.end_delegation(made.id, person="olga", source="web")
     with pytest.raises(InvalidRequestError, match="ended already"):
-        harness.workflow.delegations_and_grants.end_delegation(
-            made.id, person="olga", source="web"
-        )
+        harness.service.delegations_and_grants.end_delegation(made.id, person="olga", source="web")
     with pytest.raises(InvalidRequestError, match="no delegation 99"):
-        harness.workflow.delegations_and_grants.end_delegation(99, person="olga", source="web")
+        harness.service.delegations_and_grants.end_delegation(99, person="olga", source="web")
 
 
 @pytest.mark.parametrize("how", ["forged", "restored"])
@@ -310,9 +302,7 @@ def test_a_delegation_that_the_log_does_not_bear_out_opens_nothing(harness: Harn
     """Whoever writes to the tables alone makes nobody a delegate."""
     if how == "restored":
         made = delegate(harness)
-        harness.workflow.delegations_and_grants.end_delegation(
-            made.id, person="olga", source="web"
-        )
+        harness.service.delegations_and_grants.end_delegation(made.id, person="olga", source="web")
     with harness.database.transaction() as tx:
         if how == "restored":
             tx.sql.execute(update(tables.delegation).values(revoked_at=None))

@@ -35,7 +35,7 @@ def grant(
 ) -> Grant:
     with harness.database.reading() as tx:
         wanted = NewGrant(person, words, hosts, per_hour, tx.now + hours * HOUR, values)
-    return harness.workflow.delegations_and_grants.create_grant(
+    return harness.service.delegations_and_grants.create_grant(
         wanted, granted_by=giver, reason="a busy day", source="slack"
     )
 
@@ -149,7 +149,7 @@ def twenty(harness: Harness) -> list[State]:
     """Let twenty requests for one grant of five meet, and return how they stand then."""
     harness.fleet.hosts["lb1"] = {f"s{n}": "off" for n in range(20)}
     numbers = [
-        harness.workflow.request_run(
+        harness.service.request_run(
             SetSwitch(host="lb1", name=f"s{n}", value="on"), person="dora", origin=WEB
         ).id
         for n in range(20)
@@ -159,7 +159,7 @@ def twenty(harness: Harness) -> list[State]:
 
     def go(number: int) -> None:
         barrier.wait()
-        harness.workflow.advance_run(number)
+        harness.service.advance_run(number)
 
     threads = [threading.Thread(target=go, args=(number,)) for number in numbers]
     for thread in threads:
@@ -203,11 +203,11 @@ def test_without_the_guard_all_twenty_would_have_gone_through(
 
 def waits_at_the_gate(harness: Harness) -> Run:
     """Return a granted run that was shown and is about to start."""
-    run = harness.workflow.request_run(LAMP_ON, person="dora", origin=WEB)
+    run = harness.service.request_run(LAMP_ON, person="dora", origin=WEB)
     number = harness.dispatcher.enqueued.pop(0)
     inner = harness.fleet.before_ask
     harness.fleet.before_ask = lambda host: (inner(host), pause(harness))[0]
-    harness.workflow.advance_run(number)
+    harness.service.advance_run(number)
     harness.fleet.before_ask = inner
     return harness.get_run(run.id)
 
@@ -225,7 +225,7 @@ ALWAYS = FreezeList.model_validate(
 
 def lift(harness: Harness) -> None:
     harness.policies.get_policy().freezes = FreezeList()
-    harness.workflow.wake_stalled_runs()
+    harness.service.wake_stalled_runs()
     harness.run_queued_work()
 
 
@@ -244,7 +244,7 @@ def test_what_was_granted_is_looked_at_again_at_the_gate(harness: Harness, how: 
     run = waits_at_the_gate(harness)
     assert (run.state, run.grant_id) == (State.QUEUED, given.id)
     if how == "revoked":
-        harness.workflow.delegations_and_grants.revoke_grant(
+        harness.service.delegations_and_grants.revoke_grant(
             given.id, person="adam", source="slack"
         )
     elif how == "ended":
@@ -275,7 +275,7 @@ def test_without_the_guard_a_revoked_grant_would_have_let_it_through(
     """The twin of the above."""
     given = grant(harness)
     run = waits_at_the_gate(harness)
-    harness.workflow.delegations_and_grants.revoke_grant(given.id, person="olga", source="slack")
+    harness.service.delegations_and_grants.revoke_grant(given.id, person="olga", source="slack")
     monkeypatch.setattr(grant_rules, "get_grant_refusal", _never_lost)
     lift(harness)
     assert harness.get_run(run.id).state is State.SUCCEEDED
@@ -286,7 +286,7 @@ def test_a_grant_that_is_revoked_midway_stops_before_the_next_step(harness: Harn
 
     def revoke(_host: str, words: str) -> None:
         if "fan" in words:
-            harness.workflow.delegations_and_grants.revoke_grant(
+            harness.service.delegations_and_grants.revoke_grant(
                 given.id, person="olga", source="slack"
             )
 
@@ -320,9 +320,9 @@ def test_it_covers_nothing_but_what_was_granted(
 def test_neither_an_undo_nor_several_hosts_are_covered(harness: Harness):
     grant(harness)
     done = set_lamp(harness, "on")
-    undo = harness.workflow.request_undo(done.id, person="dora", origin=WEB)
+    undo = harness.service.request_undo(done.id, person="dora", origin=WEB)
     requests = [SetSwitch(host=host, name="lamp", value="x") for host in ("lb1", "lb2")]
-    whole = harness.workflow.request_fanout_run(
+    whole = harness.service.request_fanout_run(
         requests, host_pattern="lb*", person="dora", origin=WEB
     )
     harness.run_queued_work()
@@ -389,12 +389,12 @@ def test_who_may_end_it(harness: Harness):
         with pytest.raises(
             NotAllowed, match="only Olga Owner, other owners and Dora Developer can"
         ):
-            harness.workflow.delegations_and_grants.revoke_grant(
+            harness.service.delegations_and_grants.revoke_grant(
                 given.id, person="stan", source="web"
             )
-        harness.workflow.delegations_and_grants.revoke_grant(given.id, person=person, source="web")
+        harness.service.delegations_and_grants.revoke_grant(given.id, person=person, source="web")
         with pytest.raises(InvalidRequestError, match="ended already"):
-            harness.workflow.delegations_and_grants.revoke_grant(
+            harness.service.delegations_and_grants.revoke_grant(
                 given.id, person=person, source="web"
             )
     assert harness.list_entry_kinds().count("grant revoked") == 3

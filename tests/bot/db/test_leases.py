@@ -21,7 +21,7 @@ from bot.model import signing
 from bot.model.run import Run, State
 from bot.model.signing import SigningKey
 from bot.policy import PolicyDirectory
-from bot.service import Workflow
+from bot.service import KeyturnService
 from bot.workflow.context import WorkflowContext
 from connectors.command import NO_HOOKS, Answer, Command, RunHooks
 from connectors.errors import UnreachableError
@@ -37,12 +37,12 @@ def _lapse(database: Database) -> None:
         tx.sql.execute(text("UPDATE lease SET expires_at = 0"))
 
 
-def _another(harness: Harness) -> Workflow:
+def _another(harness: Harness) -> KeyturnService:
     """Return another process on the same database, as far as that can tell."""
-    return Workflow(replace(harness.context, lease_keeper=LeaseKeeper()))
+    return KeyturnService(replace(harness.context, lease_keeper=LeaseKeeper()))
 
 
-def _taken_over_by(other: Workflow) -> None:
+def _taken_over_by(other: KeyturnService) -> None:
     # What is found once may live and say so a moment later.
     other.recover_expired_leases()
     other.recover_expired_leases()
@@ -57,7 +57,7 @@ def _lease(harness: Harness, run: Run) -> leases.Lease:
 
 def _approved(harness: Harness, runbook: SetSwitch | SetAll | None = None) -> Run:
     run = harness.request(runbook or SetSwitch(host="lb1", name="lamp", value="on"))
-    harness.workflow.approve_run(run.id, person="olga", digest=run.digest)
+    harness.service.approve_run(run.id, person="olga", digest=run.digest)
     return run
 
 
@@ -87,7 +87,7 @@ def test_what_was_claimed_and_not_begun_is_begun_by_another_with_a_higher_fence(
             _taken_over_by(other)
 
     harness.fleet.before_ask = vanish
-    harness.workflow.advance_run(run.id)
+    harness.service.advance_run(run.id)
     assert harness.get_run(run.id).state is State.QUEUED
     assert harness.fleet.told == []
     other.advance_run(run.id)
@@ -110,7 +110,7 @@ def test_a_fence_that_is_gone_lets_nothing_through_though_the_host_is_still_lock
             tx.sql.execute(text("UPDATE lease SET fence = fence + 1"))
 
     harness.fleet.before_ask = overtake
-    harness.workflow.advance_run(run.id)
+    harness.service.advance_run(run.id)
     assert harness.get_run(run.id).state is State.STARTING
     assert harness.fleet.told == []
 
@@ -124,7 +124,7 @@ def test_a_step_is_unknown_and_keeps_its_host_when_its_worker_is_silent(db_harne
         _taken_over_by(other)
 
     harness.fleet.before_tell = vanish
-    harness.workflow.advance_run(run.id)
+    harness.service.advance_run(run.id)
     assert harness.get_run(run.id).state is State.UNKNOWN
     with harness.database.reading() as tx:
         lock = locks.get_lock(tx, "lb1")
@@ -153,7 +153,7 @@ def test_between_two_steps_only_who_has_it_goes_on(db_harness: Harness):
         harness.database.on_outbox_change = vanish
 
     harness.fleet.after_tell = after_that
-    harness.workflow.advance_run(run.id)
+    harness.service.advance_run(run.id)
     assert len(harness.fleet.told) == 1
     assert harness.get_run(run.id).state is State.RUNNING
     # Nor does a hint that comes twice do a step twice.
@@ -179,7 +179,7 @@ def test_what_was_left_between_two_steps_too_long_ago_ends_with_what_was_done(db
         harness.database.on_outbox_change = vanish
 
     harness.fleet.after_tell = after_that
-    harness.workflow.advance_run(run.id)
+    harness.service.advance_run(run.id)
     assert harness.get_run(run.id).state is State.STOPPED
     assert len(harness.fleet.told) == 1
 
@@ -199,11 +199,11 @@ def test_a_fault_of_who_has_lost_a_run_does_not_end_it_for_who_has_it(db_harness
 
     def fail() -> None:
         # The other one is at its step; the first comes to grief at this very moment.
-        harness.workflow._end_after_internal_error(run.id)  # pyright: ignore[reportPrivateUsage] - as advance_run() does
+        harness.service._end_after_internal_error(run.id)  # pyright: ignore[reportPrivateUsage] - as advance_run() does
         seen.append(harness.get_run(run.id).state)
 
     harness.fleet.before_ask = overtake
-    harness.workflow.advance_run(run.id)
+    harness.service.advance_run(run.id)
     assert seen == [State.RUNNING]
     assert harness.get_run(run.id).state is State.SUCCEEDED
 
@@ -212,7 +212,7 @@ def test_who_is_heard_of_is_not_taken_from(db_harness: Harness):
     harness = db_harness
     run, other = _approved(harness), _another(harness)
     harness.fleet.before_tell = lambda _host, _words: _taken_over_by(other)
-    harness.workflow.advance_run(run.id)
+    harness.service.advance_run(run.id)
     assert harness.get_run(run.id).state is State.SUCCEEDED
     assert "lease taken over" not in harness.list_entry_kinds(run)
 
@@ -229,7 +229,7 @@ def test_who_says_late_that_it_is_there_keeps_what_nobody_took(db_harness: Harne
         other.recover_expired_leases()
 
     harness.fleet.before_tell = pause
-    harness.workflow.advance_run(run.id)
+    harness.service.advance_run(run.id)
     assert harness.get_run(run.id).state is State.SUCCEEDED
 
 
@@ -238,12 +238,12 @@ def test_a_worker_gives_up_what_it_has_when_it_ends(db_harness: Harness):
     run, other = _approved(harness), _another(harness)
 
     def end(_host: str) -> None:
-        harness.workflow.close()
+        harness.service.close()
         harness.context.lease_keeper.end_leases(harness.database)
         _taken_over_by(other)
 
     harness.fleet.before_ask = end
-    harness.workflow.advance_run(run.id)
+    harness.service.advance_run(run.id)
     assert harness.get_run(run.id).state is State.QUEUED
 
 
@@ -252,8 +252,8 @@ def test_what_a_worker_leaves_between_two_steps_is_gone_on_with_at_once(db_harne
     harness = db_harness
     run, other = _approved(harness, SetAll(host="lb1", value="on")), _another(harness)
     harness.dispatcher.enqueued.clear()
-    harness.fleet.after_tell = lambda _host, _words: harness.workflow.close()
-    harness.workflow.advance_run(run.id)
+    harness.fleet.after_tell = lambda _host, _words: harness.service.close()
+    harness.service.advance_run(run.id)
     assert harness.get_run(run.id).state is State.RUNNING
     # It was woken, and whoever hears of that needs no other look at the clock.
     assert harness.dispatcher.enqueued == [run.id]
@@ -270,7 +270,7 @@ def test_what_was_left_too_long_ago_is_not_gone_on_with_unseen(
     clock = Clock(f"sqlite:///{tmp_path / 'keyturn.db'}", SigningKey.create())
     with open_harness(tmp_path, database=clock) as harness:
         run, other = _approved(harness, SetAll(host="lb1", value="on")), _another(harness)
-        harness.fleet.after_tell = lambda _host, _words: harness.workflow.close()
+        harness.fleet.after_tell = lambda _host, _words: harness.service.close()
         harness.run_queued_work()
         clock.ahead += minutes * MINUTE
         other.advance_run(run.id)
@@ -284,8 +284,8 @@ def test_what_a_worker_has_read_for_is_begun_by_another_at_once(db_harness: Harn
     harness = db_harness
     run, other = _approved(harness), _another(harness)
     harness.dispatcher.enqueued.clear()
-    harness.fleet.before_ask = lambda _host: harness.workflow.close()
-    harness.workflow.advance_run(run.id)
+    harness.fleet.before_ask = lambda _host: harness.service.close()
+    harness.service.advance_run(run.id)
     assert harness.get_run(run.id).state is State.QUEUED
     assert harness.fleet.told == []
     assert harness.dispatcher.enqueued == [run.id]
@@ -303,11 +303,11 @@ def test_a_proof_that_was_cut_off_is_read_by_another_at_once(db_harness: Harness
         raise UnreachableError("Keyturn is shutting down")
 
     def end(_host: str, _words: str) -> None:
-        harness.workflow.close()
+        harness.service.close()
         harness.fleet.before_ask = cut
 
     harness.fleet.after_tell = end
-    harness.workflow.advance_run(run.id)
+    harness.service.advance_run(run.id)
     assert harness.get_run(run.id).state is State.RUNNING
     other.advance_run(run.id)
     assert harness.get_run(run.id).state is State.SUCCEEDED
@@ -351,7 +351,9 @@ def test_a_worker_sends_nothing_when_its_heartbeat_is_late(
     harness: Harness, monkeypatch: pytest.MonkeyPatch, guarded: bool
 ):
     """Its twin beside it: without the check, the packet goes out."""
-    harness.workflow = Workflow(replace(harness.context, lease_keeper=LeaseKeeper(seconds=1.5)))
+    harness.service = KeyturnService(
+        replace(harness.context, lease_keeper=LeaseKeeper(seconds=1.5))
+    )
     if not guarded:
         monkeypatch.setattr(LeaseKeeper, "check_lease", _lets_anything_through)
     run = _approved(harness)
@@ -401,7 +403,7 @@ def _until(true: Callable[[], bool], seconds: float = 30) -> None:
         time.sleep(0.02)
 
 
-def _workflow(url: str, directory: Path) -> tuple[Workflow, Database, LeaseKeeper]:
+def _open_service(url: str, directory: Path) -> tuple[KeyturnService, Database, LeaseKeeper]:
     database = Database(url, signing.load_signing_key(directory / "key"))
     worker = LeaseKeeper(seconds=4.0)
     parts = WorkflowContext(
@@ -412,13 +414,13 @@ def _workflow(url: str, directory: Path) -> tuple[Workflow, Database, LeaseKeepe
         runbooks=RUNBOOKS,
         lease_keeper=worker,
     )
-    return Workflow(parts), database, worker
+    return KeyturnService(parts), database, worker
 
 
 def _be_a_worker(url: str, directory: Path, run: int) -> None:
-    workflow, database, worker = _workflow(url, directory)
+    service, database, worker = _open_service(url, directory)
     worker.start_heartbeat(database)
-    workflow.advance_run(run)
+    service.advance_run(run)
     (directory / "came back").touch()
 
 
@@ -433,8 +435,8 @@ def test_a_worker_that_is_stopped_past_its_lease_and_wakes_may_not_send(
     store = Database(url, SigningKey.create())
     migrations.upgrade_schema(store)
     store.close()
-    workflow, database, _ = _workflow(url, tmp_path)
-    run = _asked_and_approved(workflow, database)
+    service, database, _ = _open_service(url, tmp_path)
+    run = _asked_and_approved(service, database)
     process = multiprocessing.get_context("spawn").Process(
         target=_be_a_worker, args=(url, tmp_path, run)
     )
@@ -447,7 +449,7 @@ def test_a_worker_that_is_stopped_past_its_lease_and_wakes_may_not_send(
         began = time.monotonic()
 
         def over() -> bool:
-            workflow.recover_expired_leases()
+            service.recover_expired_leases()
             time.sleep(0.3)
             taken = _state(database, run) is State.UNKNOWN
             return taken or (not stopped and time.monotonic() - began > 5)
@@ -465,14 +467,14 @@ def test_a_worker_that_is_stopped_past_its_lease_and_wakes_may_not_send(
     assert (tmp_path / "sent").exists() is not stopped
 
 
-def _asked_and_approved(workflow: Workflow, database: Database) -> int:
-    asked = workflow.request_run(
+def _asked_and_approved(service: KeyturnService, database: Database) -> int:
+    asked = service.request_run(
         SetSwitch(host="lb1", name="lamp", value="on"), person="dora", origin=WEB
     )
-    workflow.advance_run(asked.id)
+    service.advance_run(asked.id)
     with database.reading() as tx:
         run = runs.get_run(tx, asked.id)
-    workflow.approve_run(run.id, person="olga", digest=run.digest)
+    service.approve_run(run.id, person="olga", digest=run.digest)
     return run.id
 
 

@@ -15,7 +15,7 @@ def _set(harness: Harness, name: str, person: str = "dora") -> Run:
 
 def _approved(harness: Harness, *asked: Run) -> None:
     for run in asked:
-        harness.workflow.approve_run(run.id, person="olga", digest=run.digest)
+        harness.service.approve_run(run.id, person="olga", digest=run.digest)
 
 
 def _broken(harness: Harness, run: Run) -> None:
@@ -46,7 +46,7 @@ class _Held:
     def __exit__(self, *_: object) -> None:
         with self._harness.database.transaction() as tx:
             locks.release_locks(tx, self._other)
-        self._harness.workflow.wake_stalled_runs()
+        self._harness.service.wake_stalled_runs()
         # Only the first is woken: each wakes the next.
         assert self._harness.dispatcher.enqueued == [self._next()]
         self._harness.run_queued_work()

@@ -29,7 +29,7 @@ def _asked(
     what: AnyRunbook = LAMP,
     person: str = "dora",
 ) -> Run:
-    run = harness.workflow.schedules.request_schedule(
+    run = harness.service.schedules.request_schedule(
         [what], host_pattern="", person=person, origin=WEB, timing=timing
     )
     harness.run_queued_work()
@@ -88,7 +88,7 @@ def test_a_moment_is_fired_once_however_many_clocks_look(db_harness: Harness):
 
     def look() -> None:
         barrier.wait()
-        db_harness.workflow.fire_due_schedules()
+        db_harness.service.fire_due_schedules()
 
     clocks = [threading.Thread(target=look) for _ in range(4)]
     for clock in clocks:
@@ -167,7 +167,7 @@ def test_a_thousand_missed_moments_are_rows_too(harness: Harness):
 def test_a_fire_is_left_out_while_the_last_run_is_not_over(harness: Harness):
     schedule = _begun(harness)
     due_now(harness, schedule)
-    harness.workflow.fire_due_schedules()
+    harness.service.fire_due_schedules()
     harness.dispatcher.enqueued.clear()
     an_hour_back(harness)
     due_now(harness, schedule)
@@ -180,7 +180,7 @@ def test_a_fire_is_left_out_while_the_last_run_is_not_over(harness: Harness):
 def test_a_fire_waits_for_the_last_run_where_that_was_agreed(harness: Harness):
     schedule = _begun(harness, replace(HOURLY, overlap=Overlap.QUEUE))
     due_now(harness, schedule)
-    harness.workflow.fire_due_schedules()
+    harness.service.fire_due_schedules()
     waiting, harness.dispatcher.enqueued[:] = list(harness.dispatcher.enqueued), []
     an_hour_back(harness)
     due_now(harness, schedule)
@@ -195,7 +195,7 @@ def test_a_fire_waits_for_the_last_run_where_that_was_agreed(harness: Harness):
 def test_a_fire_ends_the_last_run_where_that_was_agreed(harness: Harness):
     schedule = _begun(harness, replace(HOURLY, overlap=Overlap.CANCEL))
     due_now(harness, schedule)
-    harness.workflow.fire_due_schedules()
+    harness.service.fire_due_schedules()
     harness.dispatcher.enqueued.clear()
     an_hour_back(harness)
     due_now(harness, schedule)
@@ -206,7 +206,7 @@ def test_a_fire_ends_the_last_run_where_that_was_agreed(harness: Harness):
 def test_hosts_are_spread_each_at_its_own_moment(harness: Harness):
     timing = replace(HOURLY, spread_minutes=30)
     lamps = [SetSwitch(host=host, name="lamp", value="on") for host in ("lb1", "lb2")]
-    run = harness.workflow.schedules.request_schedule(
+    run = harness.service.schedules.request_schedule(
         lamps, host_pattern="lb*", person="dora", origin=WEB, timing=timing
     )
     harness.run_queued_work()
@@ -226,7 +226,7 @@ def test_hosts_are_spread_each_at_its_own_moment(harness: Harness):
 
 def test_several_hosts_fire_as_one_request(harness: Harness):
     lamps = [SetSwitch(host=host, name="lamp", value="on") for host in ("lb1", "lb2")]
-    run = harness.workflow.schedules.request_schedule(
+    run = harness.service.schedules.request_schedule(
         lamps, host_pattern="lb*", person="dora", origin=WEB, timing=HOURLY
     )
     harness.run_queued_work()
@@ -393,31 +393,31 @@ class TestAFreeze:
 def test_its_owner_and_the_areas_suspend_and_resume_it(harness: Harness):
     schedule = _begun(harness)
     with pytest.raises(NotAllowed):
-        harness.workflow.schedules.suspend_schedule(schedule.id, person="theo")
+        harness.service.schedules.suspend_schedule(schedule.id, person="theo")
     with pytest.raises(InvalidRequestError, match=r"U\+202E"):
-        harness.workflow.schedules.suspend_schedule(
+        harness.service.schedules.suspend_schedule(
             schedule.id, person="olga", reason="\u202ehidden"
         )
-    harness.workflow.schedules.suspend_schedule(schedule.id, person="olga", reason="new\ndisks")
+    harness.service.schedules.suspend_schedule(schedule.id, person="olga", reason="new\ndisks")
     due_now(harness, schedule)
     fire_all(harness)
     assert _fires(harness, schedule) == []
     with pytest.raises(TooLate):
-        harness.workflow.schedules.suspend_schedule(schedule.id, person="olga")
-    harness.workflow.schedules.resume_schedule(schedule.id, person="dora")
+        harness.service.schedules.suspend_schedule(schedule.id, person="olga")
+    harness.service.schedules.resume_schedule(schedule.id, person="dora")
     fire_all(harness)
     assert _fires(harness, schedule) == []
     due_now(harness, schedule)
     fire_all(harness)
     assert len(_fired(harness, schedule)) == 1
-    harness.workflow.schedules.end_schedule(schedule.id, person="dora")
+    harness.service.schedules.end_schedule(schedule.id, person="dora")
     with pytest.raises(TooLate):
-        harness.workflow.schedules.resume_schedule(schedule.id, person="dora")
+        harness.service.schedules.resume_schedule(schedule.id, person="dora")
 
 
 def test_who_takes_a_schedule_over_needs_an_approval_and_then_the_old_one_ends(harness: Harness):
     schedule = _begun(harness)
-    run = harness.workflow.schedules.take_over_schedule(
+    run = harness.service.schedules.take_over_schedule(
         schedule.id, person="stan", origin=RequestOrigin("web")
     )
     harness.run_queued_work()
@@ -438,11 +438,11 @@ class TestTakenOverUnasked:
     """What only looks takes nobody's approval, so whoever likes could put an end to it."""
 
     def _taken(self, harness: Harness, person: str) -> tuple[Run, Schedule]:
-        harness.workflow.schedules.request_schedule(
+        harness.service.schedules.request_schedule(
             [ShowSwitches(host="lb1")], host_pattern="", person="olga", origin=WEB, timing=HOURLY
         )
         harness.run_queued_work()
-        run = harness.workflow.schedules.take_over_schedule(1, person=person, origin=WEB)
+        run = harness.service.schedules.take_over_schedule(1, person=person, origin=WEB)
         harness.run_queued_work()
         return harness.get_run(run.id), _all(harness)[0]
 
@@ -469,7 +469,7 @@ class TestTakenOverUnasked:
             file.write_text(
                 "".join(f"{line}\n" for line in lines.split("\n") if "olga:" not in line)
             )
-        run = harness.workflow.schedules.take_over_schedule(1, person="dora", origin=WEB)
+        run = harness.service.schedules.take_over_schedule(1, person="dora", origin=WEB)
         harness.run_queued_work()
         assert harness.get_run(run.id).state is State.SUCCEEDED
         assert _all(harness)[0].state is ScheduleState.ENDED
@@ -480,7 +480,7 @@ def test_a_run_that_claims_a_schedule_is_not_let_through(harness: Harness):
     schedule = _begun(harness)
     due_now(harness, schedule)
     origin = RequestOrigin("schedule", schedule_id=schedule.id)
-    run = harness.workflow.request_run(LAMP, person="dora", origin=origin)
+    run = harness.service.request_run(LAMP, person="dora", origin=origin)
     harness.run_queued_work()
     assert harness.get_run(run.id).state is State.REFUSED
     assert harness.fleet.told == []

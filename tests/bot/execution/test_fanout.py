@@ -46,7 +46,7 @@ def crowd(tmp_path: Path) -> Generator[Harness]:
 
 def _ask(harness: Harness, names: list[str], person: str = "dora", value: str = "on") -> Run:
     requests = [SetSwitch(host=name, name="lamp", value=value) for name in names]
-    run = harness.workflow.request_fanout_run(
+    run = harness.service.request_fanout_run(
         requests, host_pattern="lb*", person=person, origin=WEB
     )
     harness.run_queued_work()
@@ -78,13 +78,13 @@ def test_one_plan_and_one_approval_for_all(crowd: Harness):
 
 def test_waves_start_with_one_host_then_a_tenth_then_the_rest(crowd: Harness):
     run = _ask(crowd, NAMES)
-    crowd.workflow.approve_run(run.id, person="olga", digest=run.digest)
+    crowd.service.approve_run(run.id, person="olga", digest=run.digest)
     waves: list[list[str]] = []
     while crowd.dispatcher.enqueued:
         batch, crowd.dispatcher.enqueued = crowd.dispatcher.enqueued, []
         before = len(crowd.fleet.told)
         for number in batch:
-            crowd.workflow.advance_run(number)
+            crowd.service.advance_run(number)
         if told := _told(crowd)[before:]:
             waves.append(told)
     assert waves == [["lb1"], ["lb2", "lb3"], NAMES[3:]]
@@ -129,10 +129,10 @@ def test_a_host_whose_end_nobody_saw_makes_the_whole_unknown_until_it_is_settled
     first, second = _children(crowd, ended)
     assert (first.state, second.state) == (State.UNKNOWN, State.WITHDRAWN)
     with pytest.raises(InvalidRequestError, match="resolve the runs of its hosts"):
-        crowd.workflow.resolve_run(
+        crowd.service.resolve_run(
             ended.id, person="olga", succeeded=True, reason="looked at them all"
         )
-    crowd.workflow.resolve_run(
+    crowd.service.resolve_run(
         first.id, person="olga", succeeded=True, reason="the lamp is on indeed"
     )
     crowd.run_queued_work()
@@ -181,11 +181,11 @@ def test_a_host_that_moved_after_approval_is_stale_and_stops_the_rest(crowd: Har
 def test_a_part_cannot_be_decided_by_itself(crowd: Harness):
     child = _children(crowd, _ask(crowd, NAMES[:2]))[0]
     with pytest.raises(InvalidRequestError, match="decide that"):
-        crowd.workflow.approve_run(child.id, person="olga", digest=child.digest)
+        crowd.service.approve_run(child.id, person="olga", digest=child.digest)
     with pytest.raises(InvalidRequestError, match="deny that"):
-        crowd.workflow.deny_run(child.id, person="olga", reason="not today")
+        crowd.service.deny_run(child.id, person="olga", reason="not today")
     with pytest.raises(InvalidRequestError, match="withdraw that"):
-        crowd.workflow.withdraw_run(child.id, person="dora")
+        crowd.service.withdraw_run(child.id, person="dora")
 
 
 def test_a_child_put_to_work_without_the_whole_gets_nothing(crowd: Harness):
@@ -193,7 +193,7 @@ def test_a_child_put_to_work_without_the_whole_gets_nothing(crowd: Harness):
     child = _children(crowd, _ask(crowd, NAMES[:2]))[0]
     with crowd.database.transaction() as tx:
         runs.move_run(tx, runs.get_run(tx, child.id), State.QUEUED)
-    crowd.workflow.advance_run(child.id)
+    crowd.service.advance_run(child.id)
     assert crowd.fleet.told == []
     assert crowd.get_run(child.id).state is State.WITHDRAWN
 
@@ -214,12 +214,12 @@ def test_a_child_whose_plan_is_not_in_the_approved_one_gets_nothing(crowd: Harne
 
 def test_deny_and_withdraw_end_every_part(crowd: Harness):
     denied = _ask(crowd, NAMES[:3])
-    crowd.workflow.deny_run(denied.id, person="olga", reason="no")
+    crowd.service.deny_run(denied.id, person="olga", reason="no")
     assert {child.state for child in _children(crowd, denied)} == {State.WITHDRAWN}
     with pytest.raises(TooLate):
         crowd.approve(denied)
     withdrawn = _ask(crowd, NAMES[:3])
-    crowd.workflow.withdraw_run(withdrawn.id, person="dora")
+    crowd.service.withdraw_run(withdrawn.id, person="dora")
     crowd.run_queued_work()
     assert {child.state for child in _children(crowd, withdrawn)} == {State.WITHDRAWN}
     assert crowd.fleet.told == []
@@ -257,9 +257,7 @@ def test_without_the_ceiling_it_would_wait_for_one_approval(
 
 def test_nobody_approves_their_own_for_many_either(crowd: Harness):
     requests = [BreakSwitch(host=name, name="lamp") for name in NAMES[:2]]
-    run = crowd.workflow.request_fanout_run(
-        requests, host_pattern="lb*", person="olga", origin=WEB
-    )
+    run = crowd.service.request_fanout_run(requests, host_pattern="lb*", person="olga", origin=WEB)
     crowd.run_queued_work()
     with pytest.raises(NotAllowed, match="you requested it"):
         crowd.approve(crowd.get_run(run.id), person="olga")
@@ -267,14 +265,12 @@ def test_nobody_approves_their_own_for_many_either(crowd: Harness):
 
 def test_of_several_hosts_the_whole_needs_attention_if_one_does(crowd: Harness):
     requests = [ShowSwitches(host=name) for name in NAMES[:3]]
-    well = crowd.workflow.request_fanout_run(
+    well = crowd.service.request_fanout_run(
         requests, host_pattern="lb*", person="dora", origin=WEB
     )
     crowd.run_queued_work()
     crowd.fleet.hosts["lb2"]["lamp"] = "broken"
-    ill = crowd.workflow.request_fanout_run(
-        requests, host_pattern="lb*", person="dora", origin=WEB
-    )
+    ill = crowd.service.request_fanout_run(requests, host_pattern="lb*", person="dora", origin=WEB)
     crowd.run_queued_work()
     with crowd.database.reading() as tx:
         told = {run.id: run.status for run in runs.list_runs(tx, [well.id, ill.id])}
@@ -291,7 +287,7 @@ def test_of_several_hosts_the_whole_needs_attention_if_one_does(crowd: Harness):
 def test_hosts_of_several_areas_are_asked_for_one_area_at_a_time(crowd: Harness):
     requests = [SetSwitch(host=name, name="lamp", value="on") for name in HOSTS_APART]
     with pytest.raises(InvalidRequestError, match="in several areas"):
-        crowd.workflow.request_fanout_run(requests, host_pattern="*", person="dora", origin=WEB)
+        crowd.service.request_fanout_run(requests, host_pattern="*", person="dora", origin=WEB)
 
 
 def test_who_asks_for_several_areas_reads_what_to_type_for_each(crowd: Harness):
@@ -301,9 +297,7 @@ def test_who_asks_for_several_areas_reads_what_to_type_for_each(crowd: Harness):
         SetSwitch, ["*b*", "lamp", "on"], hosts
     )
     with pytest.raises(InvalidRequestError) as no:
-        crowd.workflow.request_fanout_run(
-            requests, host_pattern=spelled, person="dora", origin=WEB
-        )
+        crowd.service.request_fanout_run(requests, host_pattern=spelled, person="dora", origin=WEB)
     said = str(no.value).partition("separately. ")[2]
     assert said == "edge: toy set 'lb*' lamp on; web: toy set web1 lamp on"
     typed = [shlex.split(one.partition(": toy set ")[2]) for one in said.split("; ")]
@@ -315,7 +309,7 @@ def test_a_secret_that_was_typed_is_not_said_again(crowd: Harness):
     crowd.database.redactor.add_secrets("of-a-switch-2")
     requests = [SetSwitch(host=name, name="lamp", value="of-a-switch-2") for name in HOSTS_APART]
     with pytest.raises(InvalidRequestError) as no:
-        crowd.workflow.request_fanout_run(requests, host_pattern="*", person="dora", origin=WEB)
+        crowd.service.request_fanout_run(requests, host_pattern="*", person="dora", origin=WEB)
     assert str(no.value) == SENSITIVE_REQUEST_MESSAGE
 
 
@@ -327,7 +321,7 @@ def test_of_many_areas_the_first_are_spelled_and_the_others_named(tmp_path: Path
         (tmp_path / "policy" / "inventory.yaml").write_text(INVENTORY + hosts)
         requests = [SetSwitch(host=f"h{n:02}", name="lamp", value="on") for n in range(40)]
         with pytest.raises(InvalidRequestError) as no:
-            harness.workflow.request_fanout_run(
+            harness.service.request_fanout_run(
                 requests, host_pattern="h*", person="dora", origin=WEB
             )
     assert "a07: toy set h07 lamp on; and so on for a08, a09, " in str(no.value)
@@ -337,7 +331,7 @@ def test_of_many_areas_the_first_are_spelled_and_the_others_named(tmp_path: Path
 def _look_everywhere(crowd: Harness) -> Run:
     crowd.fleet.hosts["web1"] = {"lamp": "on"}
     requests = [ShowSwitches(host=name) for name in ("lb1", "lb2", "web1")]
-    return crowd.workflow.request_fanout_run(requests, host_pattern="*", person="dora", origin=WEB)
+    return crowd.service.request_fanout_run(requests, host_pattern="*", person="dora", origin=WEB)
 
 
 def _found_in(crowd: Harness, area: str, **also: str) -> list[int]:
@@ -357,7 +351,7 @@ def test_a_check_on_hosts_of_several_areas_is_one_report_found_by_each_area(crow
         "lb2": "edge",
         "web1": "web",
     }
-    alone = crowd.workflow.request_run(ShowSwitches(host="lb1"), person="dora", origin=WEB)
+    alone = crowd.service.request_run(ShowSwitches(host="lb1"), person="dora", origin=WEB)
     crowd.run_queued_work()
     assert _found_in(crowd, "edge") == [alone.id, run.id]
     assert _found_in(crowd, "edge", person="dora") == [alone.id, run.id]
@@ -386,7 +380,7 @@ forbid (principal, action == Action::"request", resource in Area::"web");
 def test_what_a_check_of_several_areas_was_told_is_erased_by_an_owner_of_them_all(crowd: Harness):
     run = _look_everywhere(crowd)
     crowd.run_queued_work()
-    erasing = crowd.workflow.erasure
+    erasing = crowd.service.erasure
     erasing.request_erasure(run.id, person="dora", reason="it names a customer", source="web")
     with crowd.database.reading() as tx:
         digest = preview_erasure(tx, crowd.get_run(run.id)).digest
@@ -426,16 +420,14 @@ def test_what_would_come_of_a_check_of_several_areas_is_one_answer(crowd: Harnes
 def test_a_schedule_of_a_check_is_for_one_area(crowd: Harness):
     requests = [ShowSwitches(host=name) for name in ("lb1", "web1")]
     with pytest.raises(InvalidRequestError, match="request each area"):
-        crowd.workflow.schedules.request_schedule(
+        crowd.service.schedules.request_schedule(
             requests, host_pattern="*", person="dora", origin=WEB, timing=HOURLY
         )
 
 
 def test_a_check_of_many_is_one_report(crowd: Harness):
     requests = [ShowSwitches(host=name) for name in NAMES[:3]]
-    run = crowd.workflow.request_fanout_run(
-        requests, host_pattern="lb*", person="dora", origin=WEB
-    )
+    run = crowd.service.request_fanout_run(requests, host_pattern="lb*", person="dora", origin=WEB)
     crowd.run_queued_work()
     told = crowd.get_run(run.id)
     assert (told.state, told.summary) == (State.SUCCEEDED, "3 of 3 hosts are healthy")
@@ -446,7 +438,7 @@ def test_a_check_of_many_is_one_report(crowd: Harness):
 def test_all_of_it_is_undone_as_one(crowd: Harness):
     done = crowd.approve(_ask(crowd, NAMES[:3]))
     crowd.fleet.told.clear()
-    undo = crowd.workflow.request_undo(done.id, person="dora", origin=WEB)
+    undo = crowd.service.request_undo(done.id, person="dora", origin=WEB)
     crowd.run_queued_work()
     ended = crowd.approve(crowd.get_run(undo.id))
     assert ended.state is State.SUCCEEDED
@@ -456,7 +448,7 @@ def test_all_of_it_is_undone_as_one(crowd: Harness):
 def test_one_host_of_it_is_undone_by_itself(crowd: Harness):
     done = crowd.approve(_ask(crowd, NAMES[:3]))
     crowd.fleet.told.clear()
-    undo = crowd.workflow.request_undo(_children(crowd, done)[1].id, person="dora", origin=WEB)
+    undo = crowd.service.request_undo(_children(crowd, done)[1].id, person="dora", origin=WEB)
     crowd.run_queued_work()
     assert crowd.approve(crowd.get_run(undo.id)).state is State.SUCCEEDED
     assert crowd.fleet.told == [("lb2", "set lamp off")]
@@ -472,11 +464,11 @@ def test_history_shows_the_request_once_and_by_host_its_part(crowd: Harness):
 
 def test_after_a_crash_in_the_middle_it_goes_on(crowd: Harness):
     run = _ask(crowd, NAMES[:3])
-    crowd.workflow.approve_run(run.id, person="olga", digest=run.digest)
+    crowd.service.approve_run(run.id, person="olga", digest=run.digest)
     for _ in range(3):
-        crowd.workflow.advance_run(crowd.dispatcher.enqueued.pop(0))
+        crowd.service.advance_run(crowd.dispatcher.enqueued.pop(0))
     crowd.dispatcher.enqueued.clear()
-    crowd.workflow.recover_unfinished_runs()
+    crowd.service.recover_unfinished_runs()
     crowd.run_queued_work()
     assert crowd.get_run(run.id).state is State.SUCCEEDED
     assert sorted(_told(crowd)) == NAMES[:3]
@@ -529,7 +521,7 @@ def test_what_is_wrong_with_one_of_several_names_is_said(crowd: Harness):
             TuneSwitch, [typed, "lamp"], hosts
         )
         with pytest.raises(InvalidRequestError, match=said):
-            crowd.workflow.request_fanout_run(
+            crowd.service.request_fanout_run(
                 requests, host_pattern=spelled, person="dora", origin=WEB
             )
 
@@ -543,7 +535,7 @@ def test_a_freeze_holds_every_host_and_lets_go_of_every_host(crowd: Harness):
     crowd.approve(run)
     assert crowd.fleet.told == []
     crowd.policies.get_policy().freezes = FreezeList()
-    crowd.workflow.wake_stalled_runs()
+    crowd.service.wake_stalled_runs()
     crowd.run_queued_work()
     assert crowd.get_run(run.id).state is State.SUCCEEDED
 
@@ -564,9 +556,9 @@ def test_a_host_without_changes_is_no_canary(crowd: Harness):
 
 def test_a_policy_that_breaks_between_waves_starts_no_further_host(crowd: Harness):
     run = _ask(crowd, NAMES[:3])
-    crowd.workflow.approve_run(run.id, person="olga", digest=run.digest)
+    crowd.service.approve_run(run.id, person="olga", digest=run.digest)
     for _ in range(2):
-        crowd.workflow.advance_run(crowd.dispatcher.enqueued.pop(0))
+        crowd.service.advance_run(crowd.dispatcher.enqueued.pop(0))
     (crowd.policies.path / "policy.cedar").write_text("permit (")
     crowd.run_queued_work()
     ended = crowd.get_run(run.id)
@@ -577,7 +569,7 @@ def test_a_policy_that_breaks_between_waves_starts_no_further_host(crowd: Harnes
 
 def test_a_policy_that_breaks_before_the_start_refuses_the_whole(crowd: Harness):
     run = _ask(crowd, NAMES[:3])
-    crowd.workflow.approve_run(run.id, person="olga", digest=run.digest)
+    crowd.service.approve_run(run.id, person="olga", digest=run.digest)
     (crowd.policies.path / "policy.cedar").write_text("permit (")
     crowd.run_queued_work()
     ended = crowd.get_run(run.id)
@@ -592,11 +584,11 @@ def test_a_whole_that_was_unknown_follows_its_hosts_after_a_crash_too(crowd: Har
     crowd.fleet.before_tell = cut
     whole = crowd.approve(_ask(crowd, NAMES[:2]))
     first = _children(crowd, whole)[0]
-    crowd.workflow.resolve_run(
+    crowd.service.resolve_run(
         first.id, person="olga", succeeded=True, reason="the lamp is on indeed"
     )
     crowd.dispatcher.enqueued.clear()
-    crowd.workflow.recover_unfinished_runs()
+    crowd.service.recover_unfinished_runs()
     crowd.run_queued_work()
     assert crowd.get_run(whole.id).state is State.FAILED
 
@@ -613,7 +605,7 @@ def test_a_part_whose_turn_never_comes_expires_and_ends_the_whole(crowd: Harness
     with crowd.database.transaction() as tx:
         for one in [runs.get_run(tx, run.id), *runs.list_children(tx, run.id)]:
             runs.amend_run(tx, one, expires_at=tx.now)
-    crowd.workflow.expire_runs()
+    crowd.service.expire_runs()
     crowd.run_queued_work()
     assert [child.state for child in _children(crowd, run)] == [State.EXPIRED, State.WITHDRAWN]
     assert crowd.get_run(run.id).state is State.FAILED
@@ -623,8 +615,8 @@ def test_a_whole_is_not_in_line_for_its_first_host(crowd: Harness):
     """Or it would be woken in the place of a run that waits there, which then sleeps on."""
     whole = _ask(crowd, NAMES[:2])
     single = crowd.request(SetSwitch(host="lb1", name="lamp", value="dim"))
-    crowd.workflow.approve_run(whole.id, person="olga", digest=whole.digest)
-    crowd.workflow.approve_run(single.id, person="olga", digest=single.digest)
+    crowd.service.approve_run(whole.id, person="olga", digest=whole.digest)
+    crowd.service.approve_run(single.id, person="olga", digest=single.digest)
     with crowd.database.reading() as tx:
         following = locks.next_run_for(tx, "lb1")
     assert following
@@ -637,7 +629,7 @@ def test_a_whole_is_not_in_line_for_its_first_host(crowd: Harness):
 )
 def test_hosts_are_spelled_in_few_and_visible_characters(crowd: Harness, spelled: str, says: str):
     with pytest.raises(InvalidRequestError, match=says):
-        crowd.workflow.request_fanout_run(
+        crowd.service.request_fanout_run(
             [SetSwitch(host="lb1", name="lamp", value="on")],
             host_pattern=spelled,
             person="dora",

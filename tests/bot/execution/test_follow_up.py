@@ -20,7 +20,7 @@ def _look(harness: Harness) -> None:
     """Let the next look be due, and take it."""
     with harness.database.transaction() as tx:
         tx.sql.execute(update(tables.follow_up).values(next_at=tx.now))
-    harness.workflow.run_due_follow_ups()
+    harness.service.run_due_follow_ups()
 
 
 def _goes_on(harness: Harness, run: Run) -> bool:
@@ -57,7 +57,7 @@ def test_what_did_not_end_well_stands_so_in_lists(harness: Harness, became: str,
 def test_a_look_comes_when_it_is_due_and_not_before(harness: Harness):
     run = _begun(harness)
     asked = harness.fleet.asked
-    harness.workflow.run_due_follow_ups()
+    harness.service.run_due_follow_ups()
     assert (harness.fleet.asked, _goes_on(harness, run)) == (asked, True)
 
 
@@ -82,7 +82,7 @@ def test_what_has_no_end_to_wait_for_is_not_followed(harness: Harness):
 
 def test_an_undo_is_not_followed(harness: Harness):
     run = _begun(harness)
-    undone = harness.workflow.request_undo(run.id, person="dora", origin=run.origin)
+    undone = harness.service.request_undo(run.id, person="dora", origin=run.origin)
     harness.run_queued_work()
     harness.approve(harness.get_run(undone.id))
     assert harness.get_run(undone.id).state is State.SUCCEEDED

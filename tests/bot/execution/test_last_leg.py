@@ -14,7 +14,7 @@ from bot.model.errors import InvalidRequestError
 from bot.model.run import Run, State
 from bot.model.schedule import ScheduleTiming, parse_cron
 from bot.queries.run_timeline import build_run_events
-from bot.service import Workflow
+from bot.service import KeyturnService
 from tests.bot.clock import due_now
 from tests.bot.harness import WEB, Harness
 from tests.toy import SetSwitch, TakeDown
@@ -35,7 +35,7 @@ def restart(host: str, value: str = "on") -> TakeDown:
 def approve(harness: Harness, run: Run) -> Run:
     """Give both approvals that the starter policy wants for the last leg."""
     for person in ("olga", "adam"):
-        harness.workflow.approve_run(run.id, person=person, digest=run.digest)
+        harness.service.approve_run(run.id, person=person, digest=run.digest)
     harness.run_queued_work()
     return harness.get_run(run.id)
 
@@ -125,7 +125,7 @@ def test_claim_is_released_after_the_run_and_a_settle_time(
 def test_claim_is_released_by_hand_with_a_reason(harness: Harness):
     run = harness.request(restart("lb1"))
     approve(harness, run)
-    count = harness.workflow.release_leg("lb1-lb2", "lb1", person="adam", reason="replaced by lb3")
+    count = harness.service.release_leg("lb1-lb2", "lb1", person="adam", reason="replaced by lb3")
     assert (count, list_claims(harness)) == (1, [])
     with harness.database.reading() as tx:
         entry = change_log.list_entries_of_run(tx, run.id)[-1]
@@ -139,7 +139,7 @@ def test_claim_is_released_by_hand_with_a_reason(harness: Harness):
 def test_request_for_both_legs_changes_one_after_the_other(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ):
-    parent = harness.workflow.request_fanout_run(
+    parent = harness.service.request_fanout_run(
         [restart("lb1"), restart("lb2")], host_pattern="lb*", person="dora", origin=WEB
     )
     harness.run_queued_work()
@@ -166,7 +166,7 @@ def test_request_for_three_legs_needs_no_more_approvals_once_it_has_begun(
     hosts = f"{text}  lb3: {{area: edge, tags: [haproxy]}}\n"
     inventory.write_text(f"{hosts}redundant: [lb1, lb2, lb3]\n")
     harness.fleet.hosts["lb3"] = {"lamp": "off"}
-    parent = harness.workflow.request_fanout_run(
+    parent = harness.service.request_fanout_run(
         [restart(host) for host in ("lb1", "lb2", "lb3")],
         host_pattern="lb*",
         person="dora",
@@ -186,9 +186,9 @@ def test_two_runs_never_take_both_legs(harness: Harness, attempt: int):
     runs = [harness.request(restart(host, f"v{attempt}")) for host in ("lb1", "lb2")]
     for run in runs:
         for person in ("olga", "adam"):
-            harness.workflow.approve_run(run.id, person=person, digest=run.digest)
+            harness.service.approve_run(run.id, person=person, digest=run.digest)
     harness.dispatcher.enqueued.clear()
-    _advance_together(harness.workflow, runs)
+    _advance_together(harness.service, runs)
     assert len(harness.fleet.told) == 1
     assert sorted(harness.get_run(run.id).state for run in runs) == [
         State.REFUSED,
@@ -211,12 +211,12 @@ def test_two_runs_would_take_both_legs_without_the_claims(
     assert len(harness.fleet.told) == 2
 
 
-def _advance_together(workflow: Workflow, runs: list[Run]) -> None:
+def _advance_together(service: KeyturnService, runs: list[Run]) -> None:
     barrier = threading.Barrier(len(runs))
 
     def advance(run: Run) -> None:
         barrier.wait()
-        workflow.advance_run(run.id)
+        service.advance_run(run.id)
 
     threads = [threading.Thread(target=advance, args=(run,)) for run in runs]
     for thread in threads:
@@ -231,7 +231,7 @@ def _advance_together(workflow: Workflow, runs: list[Run]) -> None:
 def request_override(
     harness: Harness, cut_set: str, reason: str = "lb2 comes back on Monday"
 ) -> Run:
-    run = harness.workflow.request_run(
+    run = harness.service.request_run(
         restart("lb1"), person="dora", origin=WEB, reason=reason, guard_override=cut_set
     )
     harness.run_queued_work()
@@ -275,7 +275,7 @@ def test_override_that_names_no_cut_set_is_refused_in_words(
 
 def test_schedule_is_refused_the_last_leg_too(harness: Harness):
     timing = ScheduleTiming("nightly", parse_cron("0 3 * * *", "UTC"))
-    run = harness.workflow.schedules.request_schedule(
+    run = harness.service.schedules.request_schedule(
         [restart("lb1")], host_pattern="", timing=timing, person="dora", origin=WEB
     )
     harness.run_queued_work()
@@ -285,7 +285,7 @@ def test_schedule_is_refused_the_last_leg_too(harness: Harness):
     with harness.database.reading() as tx:
         (made,) = schedules.list_schedules(tx)
     due_now(harness, made)
-    harness.workflow.fire_due_schedules()
+    harness.service.fire_due_schedules()
     harness.run_queued_work()
     fired = harness.get_run(run.id + 1)
     assert fired.state is State.REFUSED

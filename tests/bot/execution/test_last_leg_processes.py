@@ -12,7 +12,7 @@ from bot.db.database import Database
 from bot.model import signing
 from bot.model.run import State
 from bot.policy import PolicyDirectory
-from bot.service import Workflow
+from bot.service import KeyturnService
 from bot.workflow.context import WorkflowContext
 from tests.bot.databases import DATABASES, create_postgresql_database, create_sqlite_database
 from tests.bot.harness import WEB, ManualDispatcher
@@ -30,24 +30,24 @@ class Installation:
     url: str
     directory: Path
 
-    def open(self) -> tuple[Workflow, ToyFleet, ManualDispatcher, Database]:
+    def open(self) -> tuple[KeyturnService, ToyFleet, ManualDispatcher, Database]:
         key = signing.load_signing_key(self.directory / "key")
         database = Database(self.url, key, patience=_SECONDS)
         policies = PolicyDirectory(self.directory / "policy")
         fleet, queue = ToyFleet(), ManualDispatcher()
         context = WorkflowContext(database, policies, fleet, queue, runbooks=RUNBOOKS)
-        return Workflow(context), fleet, queue, database
+        return KeyturnService(context), fleet, queue, database
 
 
 def advance_runs(installation: Installation, numbers: list[int], together: Barrier) -> None:
     """Start each run at the same moment as the other process starts its own."""
-    workflow, fleet, _, database = installation.open()
+    service, fleet, _, database = installation.open()
     for number in numbers:
         # As each plan has read it.
         for switches in fleet.hosts.values():
             switches["lamp"] = "off"
         together.wait(_SECONDS)
-        workflow.advance_run(number)
+        service.advance_run(number)
     database.close()
 
 
@@ -67,18 +67,18 @@ def installation(request: pytest.FixtureRequest, tmp_path: Path) -> Installation
 
 
 def test_two_processes_never_take_both_legs(installation: Installation):
-    workflow, _, queue, database = installation.open()
+    service, _, queue, database = installation.open()
     numbers: dict[str, list[int]] = {"lb1": [], "lb2": []}
     for race in range(RACES):
         for host, own in numbers.items():
             request = TakeDown(host=host, name="lamp", value=f"v{race}")
-            run = workflow.request_run(request, person="dora", origin=WEB)
+            run = service.request_run(request, person="dora", origin=WEB)
             while queue.enqueued:
-                workflow.advance_run(queue.enqueued.pop(0))
+                service.advance_run(queue.enqueued.pop(0))
             with database.reading() as tx:
                 digest = runs.get_run(tx, run.id).digest
             for person in ("olga", "adam"):
-                workflow.approve_run(run.id, person=person, digest=digest)
+                service.approve_run(run.id, person=person, digest=digest)
             queue.enqueued.clear()
             own.append(run.id)
     context = multiprocessing.get_context("forkserver")

@@ -13,7 +13,7 @@ from bot.model.run import Run, State
 from bot.model.schedule import ScheduleTiming, parse_cron
 from bot.policy import PolicyDirectory
 from bot.policy.freezes import FreezeList
-from bot.service import Workflow
+from bot.service import KeyturnService
 from bot.workflow import approvals
 from tests.bot.authenticator_app import enrol_and_step_up
 from tests.bot.harness import WEB, Harness
@@ -51,8 +51,8 @@ def _add_comment(policy: PolicyDirectory) -> None:
 
 def _look(harness: Harness) -> list[Run]:
     """Do as the clock does every few seconds."""
-    harness.workflow.record_policy_change()
-    return harness.workflow.end_outdated_plans()
+    harness.service.record_policy_change()
+    return harness.service.end_outdated_plans()
 
 
 def _never(*_: object) -> bool:
@@ -108,7 +108,7 @@ class TestTheKey:
     def test_a_no_is_a_no_under_any_policy(self, harness: Harness):
         run = harness.request(LAMP_ON)
         _edit(harness.policies)
-        assert harness.workflow.deny_run(run.id, person="olga", reason="no").state is State.DENIED
+        assert harness.service.deny_run(run.id, person="olga", reason="no").state is State.DENIED
 
 
 class TestAPolicyThatSaysTheSame:
@@ -117,7 +117,7 @@ class TestAPolicyThatSaysTheSame:
     def test_leaves_a_request_pending(self, db_harness: Harness):
         harness = db_harness
         run = harness.request(LAMP_ON)
-        harness.workflow.record_policy_change()
+        harness.service.record_policy_change()
         _add_comment(harness.policies)
         assert _look(harness) == []
         assert harness.get_run(run.id).state is State.PENDING
@@ -125,9 +125,9 @@ class TestAPolicyThatSaysTheSame:
         assert (done.state, harness.fleet.told) == (State.SUCCEEDED, [("lb1", "set lamp on")])
 
     def test_leaves_a_request_for_several_hosts_pending(self, harness: Harness):
-        harness.workflow.record_policy_change()
+        harness.service.record_policy_change()
         both = [_lamp(host) for host in ("lb1", "lb2")]
-        parent = harness.workflow.request_fanout_run(
+        parent = harness.service.request_fanout_run(
             both, host_pattern="lb*", person="dora", origin=WEB
         )
         harness.run_queued_work()
@@ -147,7 +147,7 @@ class TestAPolicyThatSaysTheSame:
         self, harness: Harness, file: str, old: str, new: str
     ):
         run = harness.request(LAMP_ON)
-        harness.workflow.record_policy_change()
+        harness.service.record_policy_change()
         path = harness.policies.path / file
         text = path.read_text()
         assert old in text
@@ -163,7 +163,7 @@ class TestTheGlass:
         app = enrol_and_step_up(harness, "adam")
         run = harness.request(_lamp("web1"), person="adam", reason="the cellar is dark")
         _edit(harness.policies)
-        harness.workflow.break_glass.activate_break_glass(
+        harness.service.break_glass.activate_break_glass(
             run.id, person="adam", session=app.session, digest=run.digest, reason=self.WHY
         )
 
@@ -183,7 +183,7 @@ class TestTheGlass:
 class TestTheClock:
     def test_ends_what_waits_and_tells_its_asker(self, db_harness: Harness):
         harness = db_harness
-        harness.workflow.record_policy_change()
+        harness.service.record_policy_change()
         run = harness.request(LAMP_ON)
         assert _look(harness) == []
         with harness.database.transaction() as tx:
@@ -201,7 +201,7 @@ class TestTheClock:
     def test_leaves_what_is_of_this_policy(self, db_harness: Harness):
         harness = db_harness
         old = harness.request(LAMP_ON)
-        harness.workflow.record_policy_change()
+        harness.service.record_policy_change()
         _edit(harness.policies)
         new = harness.request(_lamp("lb2"))
         assert [ended.id for ended in _look(harness)] == [old.id]
@@ -224,14 +224,14 @@ class TestTheClock:
         run = harness.approve(harness.request(LAMP_ON))
         _edit(harness.policies)
         harness.policies.get_policy().freezes = FreezeList()
-        harness.workflow.wake_stalled_runs()
+        harness.service.wake_stalled_runs()
         harness.run_queued_work()
         assert harness.get_run(run.id).summary == ANEW
 
     def test_ends_a_request_for_several_hosts_with_all_its_parts(self, db_harness: Harness):
         harness = db_harness
         both = [_lamp(host) for host in ("lb1", "lb2")]
-        whole = harness.workflow.request_fanout_run(
+        whole = harness.service.request_fanout_run(
             both, host_pattern="lb*", person="dora", origin=WEB
         )
         harness.run_queued_work()
@@ -255,7 +255,7 @@ class TestTheClock:
     def test_leaves_a_schedule_which_outlasts_policies(self, db_harness: Harness):
         harness = db_harness
         hourly = ScheduleTiming("hourly", parse_cron("0 * * * *", "Europe/Amsterdam"))
-        asked = harness.workflow.schedules.request_schedule(
+        asked = harness.service.schedules.request_schedule(
             [LAMP_ON], host_pattern="", person="dora", origin=WEB, timing=hourly
         )
         harness.run_queued_work()
@@ -278,7 +278,7 @@ class TestOfSeveralProcesses:
         """Return one that has the new policy, and one that still has the old."""
         policies = a_policy(tmp_path / "later")
         behind = replace(harness.context, policies=policies)
-        late = replace(harness, workflow=Workflow(behind), context=behind, policies=policies)
+        late = replace(harness, service=KeyturnService(behind), context=behind, policies=policies)
         _look(harness)
         _look(late)
         _edit(harness.policies)
@@ -321,9 +321,9 @@ class TestOfSeveralProcesses:
         _look(new)
         assert _look(late) == []
         # Who has just started writes down what it finds.
-        assert [ended.id for ended in _look(replace(late, workflow=Workflow(late.context)))] == [
-            run.id
-        ]
+        assert [
+            ended.id for ended in _look(replace(late, service=KeyturnService(late.context)))
+        ] == [run.id]
 
     def test_who_has_read_it_too_ends_what_the_other_showed_before(
         self, db_harness: Harness, tmp_path: Path

@@ -10,7 +10,7 @@ import pytest
 
 from bot.db import runs
 from bot.model.run import Run, State
-from bot.service import Workflow
+from bot.service import KeyturnService
 from connectors.command import Query, QueryRunner, Shell
 from connectors.errors import UnreachableError
 from runbooks import Check, Host, Refused, Report
@@ -74,12 +74,12 @@ def harness(tmp_path: Path, fleet: Noted, monkeypatch: pytest.MonkeyPatch) -> Ge
         more = "".join(f"  {name}: {{area: edge, tags: [haproxy]}}\n" for name in NAMES[2:])
         (harness.policies.path / "inventory.yaml").write_text(INVENTORY + more)
         harness.context = replace(harness.context, fleet=fleet)
-        harness.workflow = Workflow(harness.context)
+        harness.service = KeyturnService(harness.context)
         yield harness
 
 
 def _parts_of(harness: Harness, requests: Sequence[Any]) -> list[Run]:
-    run = harness.workflow.request_fanout_run(
+    run = harness.service.request_fanout_run(
         requests, host_pattern="lb*", person="dora", origin=WEB
     )
     harness.run_queued_work()

@@ -16,7 +16,7 @@ from bot.model.plan import PlannedStep
 from bot.model.run import Run, State, StepRecord, StepState
 from bot.model.signing import SigningKey
 from bot.queries.run_timeline import build_run_events
-from bot.service import Workflow
+from bot.service import KeyturnService
 from connectors.command import Shell
 from connectors.errors import UnknownOutcomeError, UnreachableError
 from connectors.step_status import NO_STATUS, MarkerState, StepStatus
@@ -67,7 +67,7 @@ def _later(harness: Harness, *, seconds: float = 1200) -> None:
     database = harness.database
     assert isinstance(database, Clock)
     database.ahead += round(seconds * 1_000_000)
-    harness.workflow.wake_stalled_runs()
+    harness.service.wake_stalled_runs()
     harness.run_queued_work()
 
 
@@ -135,8 +135,8 @@ class Crash(BaseException):
 
 def _restart(harness: Harness) -> None:
     harness.dispatcher.enqueued.clear()
-    harness.workflow = Workflow(harness.context)
-    harness.workflow.recover_unfinished_runs()
+    harness.service = KeyturnService(harness.context)
+    harness.service.recover_unfinished_runs()
 
 
 def test_a_crash_before_the_proof_was_read_has_it_read_later(harness: Harness):
@@ -185,7 +185,7 @@ def _crashed_in_a_step(harness: Harness) -> Run:
 def test_a_crash_in_the_middle_of_a_step_ends_without_people(harness: Harness):
     run = _crashed_in_a_step(harness)
     assert harness.get_run(run.id).state is State.UNKNOWN
-    harness.workflow.wake_stalled_runs()
+    harness.service.wake_stalled_runs()
     harness.run_queued_work()
     assert harness.get_run(run.id).state is State.SUCCEEDED
     assert len(harness.fleet.told) == 1
@@ -281,7 +281,7 @@ def test_where_workers_elsewhere_ask_they_are_sent_ever_more_seldom_too(harness:
     sent: list[int] = []
     for second in range(40):
         database.ahead += 1_000_000
-        harness.workflow.wake_stalled_runs()
+        harness.service.wake_stalled_runs()
         # A worker takes the hint: what it finds out stays in its own process.
         sent += [second] * len(harness.dispatcher.enqueued)
         harness.dispatcher.enqueued.clear()
@@ -309,7 +309,7 @@ def test_what_was_cut_off_is_for_a_person_unless_nothing_is_left(
     assert "Current state: lamp is off. lb1 stays locked until an owner" in unknown.summary
     # It has nothing more to say.
     assert harness.fleet.recalled == 1
-    harness.workflow.resolve_run(
+    harness.service.resolve_run(
         run.id, person="olga", succeeded=False, reason="I looked at the lamp"
     )
     assert harness.get_run(run.id).state is State.FAILED
@@ -317,7 +317,7 @@ def test_what_was_cut_off_is_for_a_person_unless_nothing_is_left(
 
 def test_the_end_of_a_step_whose_run_was_settled_is_awaited_no_more(harness: Harness):
     run = _crashed_in_a_step(harness)
-    harness.workflow.resolve_run(
+    harness.service.resolve_run(
         run.id, person="olga", succeeded=True, reason="the lamp is on indeed"
     )
     with harness.database.reading() as tx:
@@ -398,7 +398,7 @@ def test_whoever_settles_it_meanwhile_has_the_last_word(harness: Harness):
 
     def settle() -> None:
         harness.fleet.recalls = lambda: None
-        harness.workflow.resolve_run(
+        harness.service.resolve_run(
             run.id, person="olga", succeeded=False, reason="I looked at it"
         )
 
@@ -446,8 +446,8 @@ def test_people_read_what_the_host_was_asked_and_what_it_said(harness: Harness):
 
 def _many(harness: Harness) -> Callable[[], None]:
     def twice() -> None:
-        harness.workflow.wake_stalled_runs()
-        harness.workflow.wake_stalled_runs()
+        harness.service.wake_stalled_runs()
+        harness.service.wake_stalled_runs()
 
     return twice
 

@@ -13,7 +13,7 @@ from bot.db.database import Database
 from bot.execution.procrastinate_dispatch import ProcrastinateDispatcher
 from bot.model.run import Run, State
 from bot.model.signing import SigningKey
-from bot.service import Workflow
+from bot.service import KeyturnService
 from tests.bot.harness import WEB, Harness, open_harness
 from tests.playground.postgres import Postgres
 from tests.toy import SetSwitch
@@ -29,11 +29,11 @@ def harness(tmp_path: Path, postgres: Postgres) -> Generator[Harness]:
         migrations.upgrade_schema(database)
         with open_harness(tmp_path, database=database) as harness:
             parts = replace(harness.context, dispatcher=ProcrastinateDispatcher())
-            yield replace(harness, context=parts, workflow=Workflow(parts))
+            yield replace(harness, context=parts, service=KeyturnService(parts))
 
 
 def _asked(harness: Harness) -> Run:
-    return harness.workflow.request_run(LAMP_ON, person="dora", origin=WEB)
+    return harness.service.request_run(LAMP_ON, person="dora", origin=WEB)
 
 
 def _later(harness: Harness, seconds: int = 20) -> None:
@@ -43,7 +43,7 @@ def _later(harness: Harness, seconds: int = 20) -> None:
             text("UPDATE procrastinate_events SET at = at - make_interval(secs => :seconds)"),
             {"seconds": seconds},
         )
-    harness.workflow.wake_stalled_runs()
+    harness.service.wake_stalled_runs()
 
 
 def test_a_request_whose_site_has_no_worker_says_so_once(harness: Harness):
@@ -58,19 +58,19 @@ def test_a_request_whose_site_has_no_worker_says_so_once(harness: Harness):
 
 def test_an_approved_run_says_so_too_and_no_more_once_it_has_begun(harness: Harness):
     run = _asked(harness)
-    harness.workflow.advance_run(run.id)
+    harness.service.advance_run(run.id)
     shown = harness.get_run(run.id)
-    harness.workflow.approve_run(run.id, person="olga", digest=shown.digest)
+    harness.service.approve_run(run.id, person="olga", digest=shown.digest)
     _later(harness)
     assert "no heartbeat from site main" in harness.get_run(run.id).summary
-    harness.workflow.advance_run(run.id)
+    harness.service.advance_run(run.id)
     assert harness.get_run(run.id).state is State.SUCCEEDED
 
 
 def test_what_was_read_after_all_waits_for_people_and_no_worker(harness: Harness):
     run = _asked(harness)
     _later(harness)
-    harness.workflow.advance_run(run.id)
+    harness.service.advance_run(run.id)
     waiting = harness.get_run(run.id)
     assert (waiting.state, waiting.summary) == (State.PENDING, "")
 

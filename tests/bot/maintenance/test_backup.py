@@ -22,7 +22,7 @@ from bot.maintenance.copy_database import CopyError
 from bot.maintenance.restore import RestoreResult, restore_backup
 from bot.model.run import State
 from bot.model.signing import KeyFileError, SigningKey
-from bot.service import Workflow
+from bot.service import KeyturnService
 from bot.workflow.context import WorkflowContext
 from tests.bot.audit.test_verification import VERIFIER
 from tests.bot.harness import Harness, ManualDispatcher, open_harness
@@ -42,7 +42,7 @@ def busy(tmp_path: Path, database: Database) -> Generator[Harness]:
             sessions.begin_session(tx, "dora")
         harness.approve(harness.request(LAMP))
         approved = harness.request(FAN)
-        harness.workflow.approve_run(approved.id, person="olga", digest=approved.digest)
+        harness.service.approve_run(approved.id, person="olga", digest=approved.digest)
         harness.dispatcher.enqueued.clear()
         harness.request(SetSwitch(host="lb2", name="lamp", value="on"))
         yield harness
@@ -77,9 +77,9 @@ def again(harness: Harness, database: Database) -> Harness:
     """The service begins on what was put back."""
     queue = ManualDispatcher()
     parts = WorkflowContext(database, harness.policies, harness.fleet, queue, runbooks=RUNBOOKS)
-    workflow = Workflow(parts)
-    begun = Harness(workflow, parts, harness.fleet, queue, harness.policies)
-    workflow.recover_unfinished_runs()
+    service = KeyturnService(parts)
+    begun = Harness(service, parts, harness.fleet, queue, harness.policies)
+    service.recover_unfinished_runs()
     begun.run_queued_work()
     return begun
 
@@ -109,7 +109,7 @@ def test_nothing_that_was_done_after_the_backup_is_done_again(
 ):
     backup.make_backup(busy.database, tmp_path / "today.backup")
     # The service goes on: what was approved is done.
-    busy.workflow.advance_run(2)
+    busy.service.advance_run(2)
     assert busy.get_run(2).state is State.SUCCEEDED
     told = list(busy.fleet.told)
     restored = put_back(tmp_path / "today.backup", empty)
@@ -127,7 +127,7 @@ def test_nothing_that_was_done_after_the_backup_is_done_again(
 def test_without_ending_what_waits_it_would_be_done_again(busy: Harness, tmp_path: Path):
     """The twin: a plain copy of the file is what others call a restore."""
     backup.make_backup(busy.database, tmp_path / "today.backup")
-    busy.workflow.advance_run(2)
+    busy.service.advance_run(2)
     told = list(busy.fleet.told)
     plain = busy.database.open_copy(f"sqlite:///{tmp_path / 'today.backup'}")
     # Some hosts keep no marker of what was done, and somebody may have taken it back meanwhile.
@@ -147,7 +147,7 @@ def test_what_was_under_way_may_have_gone_on_and_keeps_its_host(
     def saved(_host: str, _words: str) -> None:
         if moment == "in step 1":
             backup.make_backup(busy.database, file)
-        busy.workflow.close()
+        busy.service.close()
 
     busy.fleet.hosts["lb2"] = {"lamp": "off", "fan": "off"}
     run = busy.request(SetAll(host="lb2", value="on"))
@@ -157,7 +157,7 @@ def test_what_was_under_way_may_have_gone_on_and_keeps_its_host(
         backup.make_backup(busy.database, file)
     put_back(file, empty)
     begun = again(busy, empty)
-    begun.workflow.wake_stalled_runs()
+    begun.service.wake_stalled_runs()
     begun.run_queued_work()
     left = begun.get_run(run.id)
     assert left.state is State.UNKNOWN

@@ -203,5 +203,5 @@ def test_ten_thousand_requests_take_seconds(harness: Harness, tmp_path: Path, mo
 def test_who_may_not_approve_is_not_counted_as_having(harness: Harness):
     run = _lamp(harness)
     with pytest.raises(NotAllowed):
-        harness.workflow.approve_run(run.id, person="stan", digest=run.digest)
+        harness.service.approve_run(run.id, person="stan", digest=run.digest)
     assert [one.approvers for one in _pasts(harness)] == [()]

@@ -37,7 +37,7 @@ def strict(tmp_path: Path) -> Generator[Harness]:
 
 
 def approve(harness: Harness, number: int, digest: str, person: str, session: str = "") -> None:
-    harness.workflow.approve_run(number, person=person, digest=digest, session=session)
+    harness.service.approve_run(number, person=person, digest=digest, session=session)
     harness.run_queued_work()
 
 
@@ -105,10 +105,10 @@ class TestPutBack:
     def _again(self, harness: Harness) -> None:
         app = enrol_app(harness, "olga")
         code = app.code()
-        harness.workflow.step_up.step_up_by_code("olga", app.session, code)
+        harness.service.step_up.step_up_by_code("olga", app.session, code)
         with harness.database.transaction() as tx:
             tx.sql.execute(update(tables.second_factor).values(last_counter=0))
-        harness.workflow.step_up.step_up_by_code("olga", app.session, code)
+        harness.service.step_up.step_up_by_code("olga", app.session, code)
 
     def test_no_code_is_good_again(self, strict: Harness) -> None:
         with pytest.raises(InvalidRequestError, match="was used before"):
@@ -150,7 +150,7 @@ class TestAgain:
             with clock.reading() as tx:
                 clock.ahead = 4_102_444_800_000_000 - 120 * MINUTE - tx.now
             run = harness.request(LAMP_ON)
-            harness.workflow.approve_run(run.id, person="olga", digest=run.digest)
+            harness.service.approve_run(run.id, person="olga", digest=run.digest)
             clock.ahead += 120 * MINUTE
             harness.run_queued_work()
             yield harness, harness.get_run(run.id)
@@ -163,7 +163,7 @@ class TestAgain:
         with pytest.raises(StepUpRequired):
             approve(harness, run.id, run.digest, "olga")
         app = enrol_and_step_up(harness, "olga")
-        harness.workflow.approve_run(run.id, person="olga", digest=run.digest, session=app.session)
+        harness.service.approve_run(run.id, person="olga", digest=run.digest, session=app.session)
         with harness.database.reading() as tx:
             [vote] = runs.list_decisions(tx, run.id)
         assert vote.factor == app.factor.digest
@@ -204,7 +204,7 @@ def test_what_was_shown_counts_in_its_own_session_and_for_its_own_person(strict:
 def test_the_gate_looks_again_whether_the_factor_counts(strict: Harness) -> None:
     app = enrol_and_step_up(strict, "olga")
     run = strict.request(LAMP_ON)
-    strict.workflow.approve_run(run.id, person="olga", digest=run.digest, session=app.session)
+    strict.service.approve_run(run.id, person="olga", digest=run.digest, session=app.session)
     app.lose()
     strict.run_queued_work()
     assert strict.get_run(run.id).state is not State.SUCCEEDED
@@ -214,7 +214,7 @@ def test_the_gate_looks_again_whether_the_factor_counts(strict: Harness) -> None
 def test_a_vote_that_was_cast_without_a_factor_does_not_open_the_gate(strict: Harness) -> None:
     app = enrol_and_step_up(strict, "olga")
     run = strict.request(LAMP_ON)
-    strict.workflow.approve_run(run.id, person="olga", digest=run.digest, session=app.session)
+    strict.service.approve_run(run.id, person="olga", digest=run.digest, session=app.session)
     with strict.database.transaction() as tx:
         tx.sql.execute(update(tables.decision).values(factor=""))
     strict.run_queued_work()
@@ -223,7 +223,7 @@ def test_a_vote_that_was_cast_without_a_factor_does_not_open_the_gate(strict: Ha
 
 def test_a_no_takes_no_second_factor(strict: Harness) -> None:
     run = strict.request(LAMP_ON)
-    assert strict.workflow.deny_run(run.id, person="olga", reason="not now").state is State.DENIED
+    assert strict.service.deny_run(run.id, person="olga", reason="not now").state is State.DENIED
 
 
 # --- codes ---
@@ -232,12 +232,12 @@ def test_a_no_takes_no_second_factor(strict: Harness) -> None:
 def test_a_code_works_once(strict: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     app = enrol_app(strict, "olga")
     code = app.code()
-    strict.workflow.step_up.step_up_by_code("olga", app.session, code)
+    strict.service.step_up.step_up_by_code("olga", app.session, code)
     with pytest.raises(InvalidRequestError, match="used before"):
-        strict.workflow.step_up.step_up_by_code("olga", app.session, code)
+        strict.service.step_up.step_up_by_code("olga", app.session, code)
     # The twin: had nobody remembered the code, it would work again.
     monkeypatch.setattr(step_up, "get_last_used_counter", _never)
-    strict.workflow.step_up.step_up_by_code("olga", app.session, code)
+    strict.service.step_up.step_up_by_code("olga", app.session, code)
 
 
 def _never(*_: object) -> int:
@@ -249,9 +249,9 @@ def test_guessing_is_stopped_after_a_few_wrong_codes(strict: Harness) -> None:
     wrong = f"{(int(app.code()) + 500_000) % 1_000_000:06}"
     for _ in range(5):
         with pytest.raises(InvalidRequestError, match="not correct"):
-            strict.workflow.step_up.step_up_by_code("olga", app.session, wrong)
+            strict.service.step_up.step_up_by_code("olga", app.session, wrong)
     with pytest.raises(InvalidRequestError, match="15 minutes"):
-        strict.workflow.step_up.step_up_by_code("olga", app.session, app.code())
+        strict.service.step_up.step_up_by_code("olga", app.session, app.code())
     assert strict.list_entry_kinds().count("step-up refused") == 5
     # Whoever guesses for one person locks nobody else out.
     enrol_and_step_up(strict, "adam")
@@ -260,7 +260,7 @@ def test_guessing_is_stopped_after_a_few_wrong_codes(strict: Harness) -> None:
 def test_the_code_of_somebody_else_is_worth_nothing(strict: Harness) -> None:
     olgas, adams = enrol_app(strict, "olga"), enrol_app(strict, "adam")
     with pytest.raises(InvalidRequestError):
-        strict.workflow.step_up.step_up_by_code("adam", adams.session, olgas.code())
+        strict.service.step_up.step_up_by_code("adam", adams.session, olgas.code())
 
 
 def test_a_secret_that_was_exchanged_in_the_database_is_not_used(strict: Harness) -> None:
@@ -269,31 +269,31 @@ def test_a_secret_that_was_exchanged_in_the_database_is_not_used(strict: Harness
         here = tables.second_factor.c.id == olgas.factor.id
         tx.sql.execute(update(tables.second_factor).where(here).values(sealed=doras.factor.sealed))
     with pytest.raises(NotAllowed, match="altered in the database"):
-        strict.workflow.step_up.step_up_by_code("olga", olgas.session, doras.code())
+        strict.service.step_up.step_up_by_code("olga", olgas.session, doras.code())
 
 
 # --- enrolling ---
 
 
 def enrolled_app(harness: Harness, person: str) -> second_factors.SecondFactor:
-    begun = harness.workflow.factor_enrolment.begin_app_enrolment(person)
+    begun = harness.service.factor_enrolment.begin_app_enrolment(person)
     app = replace(
         enrol_app(harness, "stan"),
-        secret=harness.workflow.factor_enrolment.get_app_secret(person, begun.id),
+        secret=harness.service.factor_enrolment.get_app_secret(person, begun.id),
     )
-    return harness.workflow.factor_enrolment.finish_app_enrolment(person, begun.id, app.code())
+    return harness.service.factor_enrolment.finish_app_enrolment(person, begun.id, app.code())
 
 
 def test_a_stolen_chat_account_enrols_what_does_not_count(strict: Harness) -> None:
-    begun = strict.workflow.factor_enrolment.begin_app_enrolment("olga")
-    secret = strict.workflow.factor_enrolment.get_app_secret("olga", begun.id)
+    begun = strict.service.factor_enrolment.begin_app_enrolment("olga")
+    secret = strict.service.factor_enrolment.get_app_secret("olga", begun.id)
     app = replace(enrol_app(strict, "olga", confirmed_by=""), secret=secret)
-    strict.workflow.factor_enrolment.finish_app_enrolment("olga", begun.id, app.code())
+    strict.service.factor_enrolment.finish_app_enrolment("olga", begun.id, app.code())
     with pytest.raises(NotAllowed, match="no valid second factor"):
         app.step_up(later=1)
     # The twin: confirmed by somebody else, the same code is taken.
     adam = enrol_and_step_up(strict, "adam")
-    strict.workflow.factor_enrolment.confirm_factor(
+    strict.service.factor_enrolment.confirm_factor(
         "adam", adam.session, begun.id, begun.digest[:10]
     )
     app.step_up(later=1)
@@ -318,7 +318,7 @@ def test_nobody_confirms_their_own_factor(strict: Harness) -> None:
     olga = enrol_and_step_up(strict, "olga")
     factor = enrolled_app(strict, "olga")
     with pytest.raises(NotAllowed, match="your own factor"):
-        strict.workflow.factor_enrolment.confirm_factor(
+        strict.service.factor_enrolment.confirm_factor(
             "olga", olga.session, factor.id, factor.digest
         )
 
@@ -327,13 +327,13 @@ def test_only_an_owner_who_shows_a_second_factor_confirms(strict: Harness) -> No
     factor = enrolled_app(strict, "dora")
     olga = enrol_app(strict, "olga")
     with pytest.raises(StepUpRequired):
-        strict.workflow.factor_enrolment.confirm_factor(
+        strict.service.factor_enrolment.confirm_factor(
             "olga", olga.session, factor.id, factor.digest
         )
     doras = enrol_and_step_up(strict, "dora")
     other = enrolled_app(strict, "adam")
     with pytest.raises(NotAllowed, match="owner"):
-        strict.workflow.factor_enrolment.confirm_factor(
+        strict.service.factor_enrolment.confirm_factor(
             "dora", doras.session, other.id, other.digest
         )
 
@@ -343,26 +343,26 @@ def test_who_confirms_must_have_been_told_the_digest(strict: Harness) -> None:
     factor = enrolled_app(strict, "dora")
     for said in ("", "0", factor.digest[:9], "0123456789", factor.digest[1:12]):
         with pytest.raises(InvalidRequestError, match="read them"):
-            strict.workflow.factor_enrolment.confirm_factor("olga", olga.session, factor.id, said)
+            strict.service.factor_enrolment.confirm_factor("olga", olga.session, factor.id, said)
     spaced = f"{factor.digest[:4]} {factor.digest[4:8].upper()} {factor.digest[8:12]}"
-    strict.workflow.factor_enrolment.confirm_factor("olga", olga.session, factor.id, spaced)
+    strict.service.factor_enrolment.confirm_factor("olga", olga.session, factor.id, spaced)
     assert "factor confirmed" in strict.list_entry_kinds()
 
 
 def test_the_secret_is_shown_to_its_person_until_a_code_was_shown(strict: Harness) -> None:
-    begun = strict.workflow.factor_enrolment.begin_app_enrolment("dora")
+    begun = strict.service.factor_enrolment.begin_app_enrolment("dora")
     with pytest.raises(InvalidRequestError):
-        strict.workflow.factor_enrolment.get_app_secret("olga", begun.id)
+        strict.service.factor_enrolment.get_app_secret("olga", begun.id)
     enrolled_app(strict, "dora")
     with pytest.raises(InvalidRequestError):
-        strict.workflow.factor_enrolment.get_app_secret("dora", begun.id)
+        strict.service.factor_enrolment.get_app_secret("dora", begun.id)
 
 
 def test_a_factor_is_removed_by_its_person_or_an_owner(strict: Harness) -> None:
     adams = enrol_app(strict, "adam")
     with pytest.raises(NotAllowed):
-        strict.workflow.factor_enrolment.remove_factor("dora", adams.factor.id)
-    strict.workflow.factor_enrolment.remove_factor("olga", adams.factor.id)
+        strict.service.factor_enrolment.remove_factor("dora", adams.factor.id)
+    strict.service.factor_enrolment.remove_factor("olga", adams.factor.id)
     with pytest.raises(NotAllowed):
         adams.step_up()
     assert "factor removed" in strict.list_entry_kinds()
@@ -372,14 +372,14 @@ def test_nobody_keeps_more_factors_than_anybody_needs(strict: Harness) -> None:
     for _ in range(5):
         enrol_app(strict, "dora")
     with pytest.raises(InvalidRequestError, match="remove one"):
-        strict.workflow.factor_enrolment.begin_app_enrolment("dora")
+        strict.service.factor_enrolment.begin_app_enrolment("dora")
 
 
 # --- keys ---
 
 
 def test_a_security_key_is_enrolled_confirmed_and_used(strict: Harness) -> None:
-    flow = strict.workflow
+    flow = strict.service
     device, olga = Authenticator(HOME.origin), enrol_and_step_up(strict, "olga")
     with strict.database.transaction() as tx:
         session = sessions.begin_session(tx, "adam")
@@ -405,7 +405,7 @@ def test_a_security_key_is_enrolled_confirmed_and_used(strict: Harness) -> None:
 
 
 def test_a_key_that_was_not_confirmed_does_not_count(strict: Harness) -> None:
-    flow, device = strict.workflow, Authenticator(HOME.origin)
+    flow, device = strict.service, Authenticator(HOME.origin)
     with strict.database.transaction() as tx:
         session = sessions.begin_session(tx, "adam")
     answer = device.enrol(flow.factor_enrolment.begin_key_enrolment("adam", session, HOME))

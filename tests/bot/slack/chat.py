@@ -108,7 +108,7 @@ async def a_chat(
             harness.fleet.run_query, harness.database, harness.policies, listers=LISTS
         )
         door = SlackService(
-            harness.workflow, harness.database, harness.policies, client, installation, offering
+            harness.service, harness.database, harness.policies, client, installation, offering
         )
         stories = SlackRunViewBuilder(harness.policies, team=TEAM, base_url=PAGES)
         door.outbox = Outbox(

@@ -107,18 +107,18 @@ class Walk:
 
     async def decisions(self) -> None:
         """Remind, approve with a reason, run, follow up, undo, deny, counter and accept."""
-        chat, workflow = self.chat, self.chat.harness.workflow
+        chat, service = self.chat, self.chat.harness.service
         run = self._newest("toy echo lb1")
         with chat.harness.database.transaction() as tx:
             runs.amend_run(tx, runs.lock_run(tx, run.id), pending_since=tx.now - 31 * MINUTE)
-        workflow.remind_approvers()
+        service.remind_approvers()
         await chat.settle()
         await self.say(f"run {run.id}")
         await self.say(f"approve {run.id} {run.short_digest} because SAID", "U0OLGA")
         await self.say(f"approve {run.id} {run.short_digest}", "U0ADAM")
         with chat.harness.database.transaction() as tx:
             tx.sql.execute(update(tables.follow_up).values(next_at=tx.now))
-        workflow.run_due_follow_ups()
+        service.run_due_follow_ups()
         await chat.settle()
         await self.say(f"undo {run.id} because SAID")
         other = self._newest("toy insist lb2 *")
@@ -128,8 +128,8 @@ class Walk:
         await self.say(f"deny {several.id} SAID", "U0OLGA")
         await self.say(f"deny {several.id} SAID", "U0ADAM")
         checked = self._newest("toy say")
-        workflow.erasure.request_erasure(checked.id, person="adam", reason=LOUD, source="web")
-        workflow.erasure.decline_erasure(checked.id, person="olga", reason=LOUD)
+        service.erasure.request_erasure(checked.id, person="adam", reason=LOUD, source="web")
+        service.erasure.decline_erasure(checked.id, person="olga", reason=LOUD)
         await chat.settle()
 
     async def plans(self) -> None:
@@ -142,8 +142,8 @@ class Walk:
         discarded = self._newest("toy echo lb2")
         value = f"{discarded.id}:{discarded.short_digest}"
         await chat.press("discard", "U0DORA", message=chat.slack.posted[-1], value=value)
-        workflow = chat.harness.workflow
-        workflow.request_plan(long.id, person="dora", digest=long.digest)
+        service = chat.harness.service
+        service.request_plan(long.id, person="dora", digest=long.digest)
         await chat.settle()
         await self.say("plan toy echo lb2 'SAID x' because SAID")
         run = self._newest("toy echo lb2")
@@ -205,7 +205,7 @@ class Walk:
         app = enrol_and_step_up(chat.harness, "adam")
         await self.say("break-glass toy set web1 lamp on because SAID", "U0ADAM")
         run = self._newest("toy set web1")
-        chat.harness.workflow.break_glass.activate_break_glass(
+        chat.harness.service.break_glass.activate_break_glass(
             run.id, person="adam", session=app.session, digest=run.digest, reason=LOUD
         )
         await chat.settle()

@@ -103,7 +103,7 @@ def a_check(report: Report | None) -> Run:
 
 
 def every_story() -> dict[str, SlackRunView]:
-    """One story for each state, as the workflow leaves it."""
+    """One story for each state, as the service leaves it."""
     ended = {"ended_at": ASKED + 5 * MINUTE}
     started = {"started_at": ASKED + 2 * MINUTE}
     sent = StepRecord(12, 1, StepState.INTENT, ASKED + 2 * MINUTE)

@@ -93,7 +93,7 @@ async def a_line(
             harness.fleet.run_query, harness.database, harness.policies, listers=LISTS
         )
         door = SlackService(
-            harness.workflow, harness.database, harness.policies, speaker, slack, offering
+            harness.service, harness.database, harness.policies, speaker, slack, offering
         )
         assert door.socket_mode is not None
         door.socket_mode.ping_seconds = ping_seconds

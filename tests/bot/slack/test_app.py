@@ -132,6 +132,6 @@ async def test_a_command_of_ours_goes_past_bolt(chat: Chat, monkeypatch: pytest.
 def test_a_door_without_a_secret_does_not_open(harness: Harness):
     client = AsyncWebClient(token="xoxb-1")
     offering = FormOptions(harness.fleet.run_query, harness.database, harness.policies)
-    parts = (harness.workflow, harness.database, harness.policies)
+    parts = (harness.service, harness.database, harness.policies)
     with pytest.raises(ValueError, match="requests cannot be verified"):
         SlackService(*parts, client, SlackSettings("", TEAM), offering)

@@ -322,7 +322,7 @@ async def test_the_requester_replans_what_has_expired_on_its_card(chat: Chat):
     await chat.type(LAMP_ON)
     with chat.harness.database.transaction() as tx:
         runs.amend_run(tx, runs.lock_run(tx, 1), expires_at=tx.now - 1)
-    chat.harness.workflow.expire_runs()
+    chat.harness.service.expire_runs()
     await chat.settle()
     card = chat.slack.card
     await chat.press("replan", "U0OLGA", message=card)

@@ -26,7 +26,7 @@ async def waited(chat: Chat) -> Chat:
     with chat.harness.database.transaction() as tx:
         run = runs.lock_run(tx, 1)
         runs.amend_run(tx, run, pending_since=tx.now - 31 * MINUTE)
-    chat.harness.workflow.remind_approvers()
+    chat.harness.service.remind_approvers()
     await chat.settle()
     return chat
 
@@ -92,7 +92,7 @@ async def test_an_approver_who_cannot_be_reached_holds_nothing_up(chat: Chat, er
     await chat.type(LAMP_ON)
     with chat.harness.database.transaction() as tx:
         runs.amend_run(tx, runs.lock_run(tx, 1), pending_since=tx.now - 31 * MINUTE)
-    chat.harness.workflow.remind_approvers()
+    chat.harness.service.remind_approvers()
     await chat.settle()
     await chat.settle()
     assert [call for call, _ in chat.slack.calls].count("conversations.open") == 2
@@ -160,7 +160,7 @@ async def test_a_click_after_expiry_says_so(chat: Chat):
     approve = chat.slack.card.buttons["approve"]["value"]
     with chat.harness.database.transaction() as tx:
         tx.sql.exec_driver_sql("UPDATE run SET expires_at = 1")
-    chat.harness.workflow.expire_runs()
+    chat.harness.service.expire_runs()
     await chat.settle()
     assert set(chat.slack.card.buttons) == {"replan", "again", "commands"}
     await chat.press("approve", "U0OLGA", value=approve)
@@ -174,7 +174,7 @@ async def test_chat_and_web_at_once_have_one_effect(chat: Chat):
 
     def on_the_web() -> None:
         with suppress(TooLate):
-            chat.harness.workflow.approve_run(1, person="adam", digest=run.digest)
+            chat.harness.service.approve_run(1, person="adam", digest=run.digest)
 
     await asyncio.gather(chat.press("approve", "U0OLGA"), asyncio.to_thread(on_the_web))
     await chat.settle()

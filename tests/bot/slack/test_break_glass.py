@@ -53,7 +53,7 @@ async def test_break_glass_is_announced_once(loud: Chat) -> None:
     assert loud.harness.fleet.told == []
 
     run = loud.run()
-    loud.harness.workflow.break_glass.activate_break_glass(
+    loud.harness.service.break_glass.activate_break_glass(
         run.id,
         person="adam",
         session=app.session,
@@ -83,7 +83,7 @@ async def test_a_closed_channel_keeps_no_alarm_from_the_others(loud: Chat) -> No
     app = enrol_and_step_up(loud.harness, "adam")
     await loud.type(BREAK, "U0ADAM")
     run = loud.run()
-    loud.harness.workflow.break_glass.activate_break_glass(
+    loud.harness.service.break_glass.activate_break_glass(
         run.id, person="adam", session=app.session, digest=run.digest, reason=run.reason
     )
     loud.slack.refuse("chat.postMessage", "is_archived")
@@ -124,7 +124,7 @@ async def test_glass_is_wanted_for_a_request_that_waits_already(loud: Chat) -> N
 
 async def test_who_asked_to_erase_is_told_once_why_an_owner_declined(chat: Chat) -> None:
     await chat.type("toy show lb1")
-    erasing, why = chat.harness.workflow.erasure, "we <@U0DORA> need it for the audit"
+    erasing, why = chat.harness.service.erasure, "we <@U0DORA> need it for the audit"
     erasing.request_erasure(1, person="adam", reason="it names a customer", source="web")
     erasing.decline_erasure(1, person="olga", reason=why)
     for _ in range(2):

@@ -90,7 +90,7 @@ async def test_a_word_that_is_built_in_is_explained(chat: Chat, word: str):
 
 async def test_every_word_that_is_built_in_is_known_to_the_test(chat: Chat):
     commands = SlackCommands(
-        chat.harness.workflow,
+        chat.harness.service,
         chat.harness.database,
         chat.harness.policies,
         SlackRunViewBuilder(chat.harness.policies, team="T1", base_url=""),

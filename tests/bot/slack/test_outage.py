@@ -176,7 +176,7 @@ async def test_what_was_done_in_a_year_without_chat_is_in_nobodys_way(chat: Chat
     for _ in range(16):
         run = await in_thread(chat, "on")
         await asyncio.to_thread(
-            chat.harness.workflow.deny_run, run.id, person="olga", reason="no need"
+            chat.harness.service.deny_run, run.id, person="olga", reason="no need"
         )
     with chat.harness.database.transaction() as tx:
         long_ago = tx.now - 365 * 86_400_000_000

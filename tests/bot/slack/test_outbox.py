@@ -375,7 +375,7 @@ async def test_what_waits_behind_a_slow_slack_is_told_as_it_is_by_then(chat: Cha
     chat.slack.slowly = 0.5
     async with at_work(chat):
         await until(lambda: len(chat.slack.calls) >= 8)
-        await asyncio.to_thread(chat.harness.workflow.deny_run, 9, person="olga", reason="not now")
+        await asyncio.to_thread(chat.harness.service.deny_run, 9, person="olga", reason="not now")
         await until(lambda: len(_texts_posted(chat)) >= 9)
     assert [text.partition(":")[0] for text in _texts_posted(chat)] == [
         *["Needs approval"] * 8,

@@ -26,7 +26,7 @@ async def _waited(chat: Chat, minutes: int) -> Run:
     with chat.harness.database.transaction() as tx:
         run = runs.lock_run(tx, 1)
         runs.amend_run(tx, run, pending_since=tx.now - minutes * MINUTE)
-    chat.harness.workflow.remind_approvers()
+    chat.harness.service.remind_approvers()
     await chat.settle()
     return chat.run()
 

@@ -64,7 +64,7 @@ async def test_what_is_not_understood_is_said(chat: Chat, text: str):
 async def test_somebody_who_is_banned_is_told_since_when_and_whom_to_ask(harness: Harness):
     directory = harness.policies
     harness.policies = cast("Any", PolicyWithoutBanned(directory, harness.database))
-    harness.workflow.ban_person("dora", banned_by="adam", reason="the laptop is stolen")
+    harness.service.ban_person("dora", banned_by="adam", reason="the laptop is stolen")
     async with a_chat(harness) as chat:
         told = (await chat.type("toy set lb1 lamp on", "U0DORA")).text
         assert re.fullmatch(
@@ -75,7 +75,7 @@ async def test_somebody_who_is_banned_is_told_since_when_and_whom_to_ask(harness
         assert "Keyturn does not know" in (await chat.type("help", "U0NOBODY")).text
         with harness.database.reading() as tx:
             assert search.find_newest_runs(tx, search.RunFilter()) == []
-        harness.workflow.unban_person("dora", unbanned_by="olga", reason="it was found")
+        harness.service.unban_person("dora", unbanned_by="olga", reason="it was found")
         cast("Any", harness.policies).forget_banned_people()
         await chat.type("toy set lb1 lamp on", "U0DORA")
         assert harness.get_run(1).requested_by == "dora"

@@ -65,7 +65,7 @@ async def test_every_word_has_a_decision(chat: Chat):
     harness = chat.harness
     stories = SlackRunViewBuilder(harness.policies, team=TEAM, base_url=PAGES)
     known = SlackCommands(
-        harness.workflow, harness.database, harness.policies, stories
+        harness.service, harness.database, harness.policies, stories
     ).command_words
     decided = (*ABOUT_ONE, *LISTS, *TELLS_OF_NONE, *REQUESTS)
     assert {text.split(" ")[0] for text in decided} == {"", *known}

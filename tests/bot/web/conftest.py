@@ -72,7 +72,7 @@ def a_site(harness: Harness, base_url: str = ORIGIN) -> Site:
     # Nobody reads a stream here while it goes on: it has an end of its own.
     seats = StreamSlots(StreamLimits(poll_seconds=0.01, max_seconds=0.02))
     parts = WebDependencies(
-        harness.workflow, harness.database, harness.policies, base_url, secure, stream_slots=seats
+        harness.service, harness.database, harness.policies, base_url, secure, stream_slots=seats
     )
     return Site(harness, parts, build_app(parts))
 

@@ -1,4 +1,4 @@
-"""Runs in every state, put into the store as the workflow would have left them."""
+"""Runs in every state, put into the store as the service would have left them."""
 
 from collections.abc import Mapping
 from dataclasses import replace

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from bot.service import Workflow
+from bot.service import KeyturnService
 from bot.workflow.rate_limit import RateLimits
 from tests.bot.harness import Harness
 from tests.bot.web.conftest import Site, a_site
@@ -40,7 +40,7 @@ def test_whoever_asks_for_too_much_is_told_to_wait(harness: Harness) -> None:
     parts = replace(
         harness.context, rate_limits=RateLimits(per_person=1, per_runbook=9, in_total=9)
     )
-    site = a_site(replace(harness, context=parts, workflow=Workflow(parts)))
+    site = a_site(replace(harness, context=parts, service=KeyturnService(parts)))
     browser = site.browser("dora")
     assert browser.post("/runbooks", data=CLEAR).status_code == 303
     answer = browser.post("/runbooks", data=CLEAR)

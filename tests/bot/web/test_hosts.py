@@ -12,7 +12,7 @@ from tests.toy import SetSwitch
 @pytest.fixture
 def whole(site: Site) -> Run:
     requests = [SetSwitch(host=name, name="lamp", value="on") for name in ("lb1", "lb2")]
-    run = site.harness.workflow.request_fanout_run(
+    run = site.harness.service.request_fanout_run(
         requests, host_pattern="lb*", person="dora", origin=WEB
     )
     site.harness.run_queued_work()
@@ -60,26 +60,26 @@ def test_the_history_shows_it_once(site: Site, whole: Run):
 
 def test_the_page_moves_when_a_part_does(site: Site, whole: Run):
     browser = site.browser("olga")
-    site.harness.workflow.approve_run(whole.id, person="olga", digest=whole.digest)
-    site.harness.workflow.advance_run(whole.id)
+    site.harness.service.approve_run(whole.id, person="olga", digest=whole.digest)
+    site.harness.service.advance_run(whole.id)
     before = browser.get(f"/runs/{whole.id}").text
     stamp = before.partition("/live?stamp=")[2][:33]
     assert browser.get(f"/runs/{whole.id}/live?stamp={stamp}").status_code == 204
-    site.harness.workflow.advance_run(_parts(site, whole)[0].id)
+    site.harness.service.advance_run(_parts(site, whole)[0].id)
     assert browser.get(f"/runs/{whole.id}/live?stamp={stamp}").status_code == 200
 
 
 def test_hosts_that_a_stream_tells_of_are_not_drawn_again(site: Site, whole: Run):
     browser, page = site.browser("olga"), f"/runs/{whole.id}"
-    site.harness.workflow.approve_run(whole.id, person="olga", digest=whole.digest)
+    site.harness.service.approve_run(whole.id, person="olga", digest=whole.digest)
     before = browser.get(f"{page}/live?streamed=before").text
     assert '<section id="hosts-card" hx-preserve="true"></section>' in before
-    site.harness.workflow.advance_run(whole.id)
+    site.harness.service.advance_run(whole.id)
     # Hosts whose turn has come are drawn in another way, once.
     drawn = browser.get(f"{page}/live?streamed=before").text
     assert 'data-phase="started"' in drawn
     seen = browser.get(f"{page}/live?streamed=started").text.partition("/live?stamp=")[2][:16]
-    site.harness.workflow.advance_run(_parts(site, whole)[0].id)
+    site.harness.service.advance_run(_parts(site, whole)[0].id)
     assert browser.get(f"{page}/live?stamp={seen}&streamed=started").status_code == 204
     # Whoever lost the stream is shown them as they are.
     assert 'data-phase="started"' in browser.get(f"{page}/live?stamp={seen}").text

@@ -66,15 +66,15 @@ def busy(site: Site) -> Site:
     """A harness with runs in every state, a ban, a schedule, a delegation and a grant."""
     areas = site.policy / "areas.yaml"
     areas.write_text(areas.read_text().replace("title: the edge", "title: the front doors"))
-    workflow = site.harness.workflow
+    service = site.harness.service
     gallery(site.database)
-    workflow.schedules.request_schedule(
+    service.schedules.request_schedule(
         [ShowSwitches(host="lb1")], host_pattern="", person="dora", origin=WEB, timing=NIGHTLY
     )
     site.harness.run_queued_work()
     with site.database.reading() as tx:
         wanted = NewGrant("dora", "toy set", "lb*", 5, tx.now + 3_600_000_000, {})
-    mandates = workflow.delegations_and_grants
+    mandates = service.delegations_and_grants
     mandates.create_grant(wanted, granted_by="olga", reason="a busy day", source="web")
     mandates.create_delegation(
         delegator="olga",
@@ -86,7 +86,7 @@ def busy(site: Site) -> Site:
     )
     lamp = SetSwitch(host="lb1", name="lamp", value="on")
     site.harness.request(lamp)
-    workflow.ban_person("stan", banned_by="adam", reason="a stolen laptop")
+    service.ban_person("stan", banned_by="adam", reason="a stolen laptop")
     return site
 
 

@@ -59,7 +59,7 @@ def a_site(harness: Harness, registration: ClientRegistration) -> Site:
     from bot.web import WebDependencies
 
     parts = WebDependencies(
-        harness.workflow,
+        harness.service,
         harness.database,
         harness.policies,
         ORIGIN,
@@ -216,7 +216,7 @@ def test_somebody_who_is_banned_is_told_so_and_not_why(
     site = a_site(harness, a_registration(provider.issuer))
     harness.policies = whole
     a_policy_that_knows(site, provider.issuer)
-    harness.workflow.ban_person("olga", banned_by="adam", reason="the laptop is stolen")
+    harness.service.ban_person("olga", banned_by="adam", reason="the laptop is stolen")
     answer = Way(site, provider, site.browser()).arrive("s-olga")
     _nobody(answer, site)
     assert "You have been banned from Keyturn since" in answer.text

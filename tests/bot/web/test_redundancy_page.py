@@ -35,7 +35,7 @@ def test_services_are_listed_with_their_margin(site: Site):
 def test_tree_shows_what_is_down_and_who_claims_the_rest(site: Site):
     run = site.harness.request(TakeDown(host="lb1", name="lamp", value="on"))
     for person in ("olga", "adam"):
-        site.harness.workflow.approve_run(run.id, person=person, digest=run.digest)
+        site.harness.service.approve_run(run.id, person=person, digest=run.digest)
     site.harness.run_queued_work()
     with site.database.transaction() as tx:
         store_contacts(tx, [LastContact("lb2", tx.now, None, tx.now, "unreachable", "no route")])

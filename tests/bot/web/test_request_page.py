@@ -186,12 +186,12 @@ def test_the_form_says_what_would_come_of_it(site: Site):
 
 def test_forecast_counts_grants_delegations_and_freezes_for_the_typed_values(site: Site):
     harness, browser = site.harness, site.browser("dora")
-    workflow = harness.workflow.delegations_and_grants
+    service = harness.service.delegations_and_grants
     with site.database.reading() as tx:
         ends_at = tx.now + 3_600_000_000
     new = NewGrant("dora", "toy set", "lb1", 2, ends_at, {"name": "lamp"})
-    grant = workflow.create_grant(new, granted_by="olga", source="web", reason="")
-    workflow.create_delegation(
+    grant = service.create_grant(new, granted_by="olga", source="web", reason="")
+    service.create_delegation(
         delegator="olga", delegate="stan", ends_at=ends_at, area="", reason="", source="web"
     )
 

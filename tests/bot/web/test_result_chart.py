@@ -43,7 +43,7 @@ def test_home_counts_every_run_once(site: Site) -> None:
 
 def test_a_counter_proposal_awaits_the_requester_with_old_and_new_values(site: Site) -> None:
     run = site.harness.request(SetSwitch(host="lb1", name="lamp", value="on"))
-    proposal = site.harness.workflow.propose_values(
+    proposal = site.harness.service.propose_values(
         run.id, person="olga", changed_values={"value": "dim"}, reason="too bright"
     )
     site.harness.run_queued_work()

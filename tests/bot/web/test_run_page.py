@@ -164,7 +164,7 @@ def test_the_story_says_how_what_went_on_came_to_its_end(
     site.harness.fleet.hosts["lb1"]["warming"] = became
     with site.database.transaction() as tx:
         tx.sql.execute(update(tables.follow_up).values(next_at=tx.now))
-    site.harness.workflow.run_due_follow_ups()
+    site.harness.service.run_due_follow_ups()
     story = _story(site, run.id)
     assert told in story
     assert ("attention" in story) == ("attention" in told)
@@ -265,7 +265,7 @@ def test_a_no_on_the_page_ends_the_run(site: Site) -> None:
 
 def test_who_comes_second_is_told_what_happened(site: Site) -> None:
     run = site.harness.request(LAMP_ON)
-    site.harness.workflow.deny_run(run.id, person="olga", reason="not today")
+    site.harness.service.deny_run(run.id, person="olga", reason="not today")
     answer = site.browser("adam").post(f"/runs/{run.id}/approve", data={"digest": run.digest})
     assert answer.status_code == 409
     assert "was denied by Olga Owner" in Page(answer.text).text
@@ -394,7 +394,7 @@ def test_nothing_is_sent_while_nothing_moves(site: Site) -> None:
 
     before = address()
     assert browser.get(before).status_code == 204
-    site.harness.workflow.approve_run(run.id, person="olga", digest=run.digest)
+    site.harness.service.approve_run(run.id, person="olga", digest=run.digest)
     moved = browser.get(before)
     assert moved.status_code == 200
     assert "Olga Owner" in moved.text

@@ -26,7 +26,7 @@ SCRUB: Mapping[str, str] = {
 
 
 def _begun(harness: Harness) -> int:
-    run = harness.workflow.schedules.request_schedule(
+    run = harness.service.schedules.request_schedule(
         [ShowSwitches(host="lb1")], host_pattern="", person="dora", origin=WEB, timing=NIGHTLY
     )
     harness.run_queued_work()
@@ -140,7 +140,7 @@ def _freeze(site: Site, text: str) -> None:
 
 def _change(harness: Harness) -> None:
     request = SetSwitch(host="lb1", name="lamp", value="on")
-    run = harness.workflow.schedules.request_schedule(
+    run = harness.service.schedules.request_schedule(
         [request], host_pattern="", person="dora", origin=WEB, timing=NIGHTLY
     )
     harness.run_queued_work()
@@ -191,7 +191,7 @@ def test_a_freeze_leaves_checks_in(site: Site):
 def test_calendar_counts_frequent_schedules_to_its_end(site: Site):
     harness = site.harness
     for name, cron in (("often", "* * * * *"), ("five", "*/5 * * * *"), ("odd", "1,2,50 4 * * *")):
-        harness.workflow.schedules.request_schedule(
+        harness.service.schedules.request_schedule(
             [ShowSwitches(host="lb1")],
             host_pattern="",
             person="dora",
@@ -233,7 +233,7 @@ def test_what_ended_long_ago_is_listed_only_if_it_is_asked_for(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ):
     _begun(site.harness)
-    keeping = site.harness.workflow.schedules
+    keeping = site.harness.service.schedules
     keeping.end_schedule(1, person="dora", reason="not needed any more")
     browser = site.browser("dora")
     assert "nightly" in browser.get("/schedules").text

@@ -15,7 +15,7 @@ LAMP_ON = SetSwitch(host="lb1", name="lamp", value="on")
 
 def test_a_run_that_was_let_go_can_be_stopped_on_its_page(site: Site):
     run = site.harness.request(LAMP_ON)
-    site.harness.workflow.approve_run(run.id, person="olga", digest=run.digest)
+    site.harness.service.approve_run(run.id, person="olga", digest=run.digest)
     own = site.browser("dora").get(f"/runs/{run.id}").text
     assert f"/runs/{run.id}/stop" not in own, "she can withdraw"
     browser = site.browser("stan")
@@ -33,7 +33,7 @@ def test_whoever_may_not_stop_it_sees_no_button_and_is_refused(site: Site):
     people = site.policy / "people.yaml"
     people.write_text(people.read_text() + "  gus: {name: Gus Guest, roles: [developer]}\n")
     run = site.harness.request(LAMP_ON)
-    site.harness.workflow.approve_run(run.id, person="olga", digest=run.digest)
+    site.harness.service.approve_run(run.id, person="olga", digest=run.digest)
     browser = site.browser("gus")
     assert f"/runs/{run.id}/stop" not in browser.get(f"/runs/{run.id}").text
     assert browser.post(f"/runs/{run.id}/stop").status_code == 403
@@ -43,19 +43,19 @@ def test_whoever_may_not_stop_it_sees_no_button_and_is_refused(site: Site):
 def test_every_page_says_that_everything_is_stopped(site: Site):
     browser = site.browser("dora")
     assert "Everything is stopped" not in browser.get("/").text
-    site.harness.workflow.stop_everything(person="adam", reason="fire in <b>the cellar</b>")
+    site.harness.service.stop_everything(person="adam", reason="fire in <b>the cellar</b>")
     for path in ("/", "/runs", "/changelog"):
         text = browser.get(path).text
         assert "Everything is stopped</strong> by" in text
         assert "fire in &lt;b&gt;the cellar&lt;/b&gt;" in text
     assert "Everything is stopped" not in site.browser().get("/").text
-    site.harness.workflow.resume_everything(person="olga", reason="it is out")
+    site.harness.service.resume_everything(person="olga", reason="it is out")
     assert "Everything is stopped" not in browser.get("/").text
 
 
 def test_everything_is_stopped_on_a_page_and_another_person_resumes_it(site: Site):
     run = site.harness.request(LAMP_ON)
-    site.harness.workflow.approve_run(run.id, person="olga", digest=run.digest)
+    site.harness.service.approve_run(run.id, person="olga", digest=run.digest)
     adam, olga = site.browser("adam"), site.browser("olga")
     assert 'href="/stop"' in adam.get("/").text
     answer = adam.post("/stop", data={"reason": "smoke in the cellar"})
@@ -86,16 +86,16 @@ def test_where_the_policy_wants_a_second_factor_for_it_it_is_shown_first(site: S
     answer = adam.post("/stop", data={"reason": "smoke in the cellar"})
     assert answer.headers["location"] == "/step-up?next=/stop"
     with pytest.raises(StepUpRequired, match="which you cannot enter in chat"):
-        site.harness.workflow.stop_everything(person="adam", reason="smoke in the cellar")
+        site.harness.service.stop_everything(person="adam", reason="smoke in the cellar")
     app = enrol_and_step_up(site.harness, "adam")
-    site.harness.workflow.stop_everything(person="adam", reason="smoke", session=app.session)
+    site.harness.service.stop_everything(person="adam", reason="smoke", session=app.session)
     assert "Everything is stopped" in adam.get("/").text
 
 
 def test_a_ban_ends_sessions_and_the_next_page_is_signed_out(site: Site):
     browser = site.browser("dora")
     assert browser.get("/").status_code == 200
-    site.harness.workflow.ban_person("dora", banned_by="adam", reason="the laptop is stolen")
+    site.harness.service.ban_person("dora", banned_by="adam", reason="the laptop is stolen")
     assert browser.get("/").status_code == 401
 
 
@@ -141,15 +141,15 @@ def test_where_letting_in_takes_a_second_factor_it_is_shown_first(site: Site):
     said = re.search(r'@id\("[^"]+"\)(?=[^;]*Action::"resume")', rules.read_text())
     assert said
     rules.write_text(rules.read_text().replace(said[0], f"{said[0]} @stepup"))
-    site.harness.workflow.ban_person("dora", banned_by="adam", reason="the laptop is stolen")
+    site.harness.service.ban_person("dora", banned_by="adam", reason="the laptop is stolen")
     olga = site.browser("olga")
     assert 'href="/step-up?next=/bans"' in olga.get("/bans").text
     lift = {"person": "dora", "reason": "it was found"}
     assert olga.post("/bans/lift", data=lift).headers["location"] == "/step-up?next=/bans"
     with pytest.raises(StepUpRequired, match="“Emergency stop”, which also links to banning"):
-        site.harness.workflow.unban_person("dora", unbanned_by="olga", reason="it was found")
+        site.harness.service.unban_person("dora", unbanned_by="olga", reason="it was found")
     app = enrol_and_step_up(site.harness, "olga")
-    site.harness.workflow.unban_person(
+    site.harness.service.unban_person(
         "dora", unbanned_by="olga", reason="it was found", session=app.session
     )
     assert "No one is banned." in olga.get("/bans").text

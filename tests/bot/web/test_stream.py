@@ -147,7 +147,7 @@ def test_events_end_when_the_person_leaves_the_policy(site: Site, moving: int) -
 
 def test_a_service_that_ends_waits_for_no_reader(site: Site, moving: int) -> None:
     site = with_terms(site, StreamLimits(poll_seconds=0.01, max_seconds=60))
-    site.harness.workflow.close()
+    site.harness.service.close()
     assert heard_by(site.browser("dora"), moving) == []
 
 

@@ -24,7 +24,7 @@ LAMP_ON = SetSwitch(host="lb1", name="lamp", value="on")
 
 
 def counter(harness: Harness, run: Run, person: str = "olga", **changes: str) -> Run:
-    new = harness.workflow.propose_values(
+    new = harness.service.propose_values(
         run.id, person=person, changed_values=changes, reason="too bright"
     )
     harness.run_queued_work()
@@ -32,7 +32,7 @@ def counter(harness: Harness, run: Run, person: str = "olga", **changes: str) ->
 
 
 def accept(harness: Harness, run: Run, person: str = "dora") -> Run:
-    harness.workflow.accept_proposal(run.id, person=person, digest=run.digest)
+    harness.service.accept_proposal(run.id, person=person, digest=run.digest)
     harness.run_queued_work()
     return harness.get_run(run.id)
 
@@ -109,7 +109,7 @@ def test_without_the_guard_the_editor_would_have_approved_their_own_values(
 def test_an_editors_no_still_ends_it(harness: Harness):
     offered = counter(harness, harness.request(LAMP_ON), value="dim")
     assert (
-        harness.workflow.deny_run(offered.id, person="olga", reason="not today").state
+        harness.service.deny_run(offered.id, person="olga", reason="not today").state
         is State.DENIED
     )
 
@@ -127,7 +127,7 @@ def test_the_original_stays_pending_when_its_requester_declines(db_harness: Harn
     harness = db_harness
     first = harness.request(LAMP_ON)
     offered = counter(harness, first, value="dim")
-    declined = harness.workflow.withdraw_run(offered.id, person="dora")
+    declined = harness.service.withdraw_run(offered.id, person="dora")
     assert (declined.state, declined.summary) == (State.WITHDRAWN, "Declined by the requester")
     with pytest.raises(TooLate):
         accept(harness, offered)
@@ -138,7 +138,7 @@ def test_the_original_stays_pending_when_its_requester_declines(db_harness: Harn
 def test_the_original_stays_pending_when_the_proposal_is_denied(harness: Harness):
     first = harness.request(LAMP_ON)
     offered = counter(harness, first, value="dim")
-    harness.workflow.deny_run(offered.id, person="adam", reason="too dim")
+    harness.service.deny_run(offered.id, person="adam", reason="too dim")
     assert harness.get_run(first.id).state is State.PENDING
     assert harness.approve(first, "adam").state is State.SUCCEEDED
 
@@ -151,7 +151,7 @@ def test_approvals_of_the_original_count_while_a_proposal_is_open(tmp_path: Path
         assert harness.approve(first, "adam").state is State.PENDING
         offered = counter(harness, first, value="dim")
         assert offered.state is State.COUNTER_PROPOSED
-        harness.workflow.withdraw_run(offered.id, person="dora")
+        harness.service.withdraw_run(offered.id, person="dora")
         assert harness.approve(first, "olga").state is State.SUCCEEDED
 
 
@@ -160,11 +160,11 @@ def _approve(harness: Harness, run: Run) -> None:
 
 
 def _deny(harness: Harness, run: Run) -> None:
-    harness.workflow.deny_run(run.id, person="adam", reason="not today")
+    harness.service.deny_run(run.id, person="adam", reason="not today")
 
 
 def _withdraw(harness: Harness, run: Run) -> None:
-    harness.workflow.withdraw_run(run.id, person="dora")
+    harness.service.withdraw_run(run.id, person="dora")
 
 
 def _expire(harness: Harness, run: Run) -> None:
@@ -180,7 +180,7 @@ def test_the_proposal_ends_when_the_original_is_decided(
     harness = db_harness
     if many:
         requests = [SetSwitch(host=host, name="lamp", value="on") for host in ("lb1", "lb2")]
-        first = harness.workflow.request_fanout_run(
+        first = harness.service.request_fanout_run(
             requests, host_pattern="lb*", person="dora", origin=WEB
         )
         harness.run_queued_work()
@@ -193,7 +193,7 @@ def test_the_proposal_ends_when_the_original_is_decided(
     # At once, before anybody has looked what is due.
     with pytest.raises(TooLate, match="not pending"):
         accept(harness, offered)
-    harness.workflow.expire_runs()
+    harness.service.expire_runs()
     ended = harness.get_run(offered.id)
     assert ended.state is State.WITHDRAWN
     assert ended.summary.startswith(f"The original request, run {first.id}, ")
@@ -201,7 +201,7 @@ def test_the_proposal_ends_when_the_original_is_decided(
         assert not [part for part in runs.list_children(tx, offered.id) if not part.is_ended]
     assert harness.fleet.told == told
     # Once is enough.
-    assert harness.workflow.expire_runs() == []
+    assert harness.service.expire_runs() == []
 
 
 def test_of_two_proposals_the_accepted_one_replaces_the_original_and_ends_the_other(
@@ -216,7 +216,7 @@ def test_of_two_proposals_the_accepted_one_replaces_the_original_and_ends_the_ot
     assert harness.get_run(first.id).state is State.SUPERSEDED
     with pytest.raises(TooLate, match="was superseded"):
         accept(harness, dim)
-    harness.workflow.expire_runs()
+    harness.service.expire_runs()
     assert harness.get_run(dim.id).state is State.WITHDRAWN
     assert harness.approve(dark, "olga").state is State.SUCCEEDED
     assert harness.fleet.told == [("lb1", "set lamp dark")]
@@ -244,7 +244,7 @@ def test_a_proposal_of_another_policy_is_not_accepted(harness: Harness):
 def test_accepting_and_approving_at_the_same_moment_lets_one_of_them_win(
     db_harness: Harness, attempt: int
 ):
-    harness, flow = db_harness, db_harness.workflow
+    harness, flow = db_harness, db_harness.service
     first = harness.request(LAMP_ON)
     offered = counter(harness, first, value="dim")
     barrier, noes = threading.Barrier(2), list[Exception]()
@@ -284,7 +284,7 @@ def test_an_offer_that_nobody_answers_expires(harness: Harness):
         runs.amend_run(tx, runs.lock_run(tx, offered.id), expires_at=tx.now)
     with pytest.raises(TooLate):
         accept(harness, offered)
-    harness.workflow.expire_runs()
+    harness.service.expire_runs()
     assert harness.get_run(offered.id).state is State.EXPIRED
 
 
@@ -298,8 +298,8 @@ def test_while_there_is_no_plan_to_offer_the_request_goes_on_waiting(harness: Ha
 
 def test_what_was_decided_meanwhile_is_not_replaced(harness: Harness):
     first = harness.request(LAMP_ON)
-    new = harness.workflow.propose_values(first.id, person="olga", changed_values={"value": "dim"})
-    harness.workflow.approve_run(first.id, person="adam", digest=first.digest)
+    new = harness.service.propose_values(first.id, person="olga", changed_values={"value": "dim"})
+    harness.service.approve_run(first.id, person="adam", digest=first.digest)
     harness.run_queued_work()
     assert harness.get_run(first.id).state is State.SUCCEEDED
     ended = harness.get_run(new.id)
@@ -348,7 +348,7 @@ def test_who_alone_could_approve_is_told_that_nobody_would_be_left(harness: Harn
 
 def test_a_request_for_several_hosts_is_edited_on_each(harness: Harness):
     requests = [SetSwitch(host=host, name="lamp", value="on") for host in ("lb1", "lb2")]
-    whole = harness.workflow.request_fanout_run(
+    whole = harness.service.request_fanout_run(
         requests, host_pattern="lb*", person="dora", origin=WEB
     )
     harness.run_queued_work()
@@ -361,7 +361,7 @@ def test_a_request_for_several_hosts_is_edited_on_each(harness: Harness):
 
 def test_an_undo_and_what_is_over_cannot_be_edited(harness: Harness):
     done = harness.approve(harness.request(LAMP_ON))
-    undo = harness.workflow.request_undo(done.id, person="dora", origin=WEB)
+    undo = harness.service.request_undo(done.id, person="dora", origin=WEB)
     harness.run_queued_work()
     with pytest.raises(InvalidRequestError, match="an undo"):
         counter(harness, undo, value="dim")

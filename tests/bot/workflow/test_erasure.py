@@ -38,7 +38,7 @@ def _alone(harness: Harness, directory: Path) -> str:
 
 
 def _ask(harness: Harness, number: int, person: str, why: str = WHY) -> None:
-    harness.workflow.erasure.request_erasure(number, person=person, reason=why, source="web")
+    harness.service.erasure.request_erasure(number, person=person, reason=why, source="web")
 
 
 def _digest(harness: Harness, number: int) -> str:
@@ -48,7 +48,7 @@ def _digest(harness: Harness, number: int) -> str:
 
 def _confirm(harness: Harness, number: int, person: str) -> int:
     digest = _digest(harness, number)
-    return harness.workflow.erasure.confirm_erasure(number, person=person, digest=digest)
+    return harness.service.erasure.confirm_erasure(number, person=person, digest=digest)
 
 
 @pytest.fixture
@@ -114,7 +114,7 @@ def test_only_what_was_seen_is_erased(harness: Harness, done: Run):
     seen = _digest(harness, done.id)
     _ask(harness, done.id, "stan", "it names another customer")
     with pytest.raises(TooLate, match="has changed: reload the page"):
-        harness.workflow.erasure.confirm_erasure(done.id, person="olga", digest=seen)
+        harness.service.erasure.confirm_erasure(done.id, person="olga", digest=seen)
     assert _said(harness, done) == "lamp is on now"
     # The twin: what they see now is erased.
     assert _confirm(harness, done.id, "olga") == 1
@@ -124,14 +124,14 @@ class TestDeclined:
     WHY = "the audit of this year needs it"
 
     def _decline(self, harness: Harness, number: int, person: str) -> None:
-        harness.workflow.erasure.decline_erasure(number, person=person, reason=self.WHY)
+        harness.service.erasure.decline_erasure(number, person=person, reason=self.WHY)
 
     def test_it_stays_and_cannot_be_confirmed_any_more(self, harness: Harness, done: Run):
         _ask(harness, done.id, "dora")
         seen = _digest(harness, done.id)
         self._decline(harness, done.id, "olga")
         with pytest.raises(TooLate, match="has no open request"):
-            harness.workflow.erasure.confirm_erasure(done.id, person="adam", digest=seen)
+            harness.service.erasure.confirm_erasure(done.id, person="adam", digest=seen)
         assert _said(harness, done) == "lamp is on now"
         with harness.database.reading() as tx:
             told = change_log.get_last_entry_of_run(tx, done.id)
@@ -165,7 +165,7 @@ class TestDeclined:
             self._decline(harness, done.id, "olga")
         _ask(harness, done.id, "dora")
         with pytest.raises(InvalidRequestError, match="reason"):
-            harness.workflow.erasure.decline_erasure(done.id, person="olga", reason="no")
+            harness.service.erasure.decline_erasure(done.id, person="olga", reason="no")
 
 
 def test_who_has_asked_does_not_ask_twice(harness: Harness, done: Run):

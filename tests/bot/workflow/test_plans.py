@@ -19,7 +19,7 @@ LAMP_ON = SetSwitch(host="lb1", name="lamp", value="on")
 
 
 def _plan(harness: Harness, person: str = "dora", reason: str = "") -> Run:
-    run = harness.workflow.request_run(
+    run = harness.service.request_run(
         LAMP_ON, person=person, origin=WEB, reason=reason, plan_only=True
     )
     harness.run_queued_work()
@@ -27,7 +27,7 @@ def _plan(harness: Harness, person: str = "dora", reason: str = "") -> Run:
 
 
 def _request(harness: Harness, run: Run, person: str = "dora", reason: str = "") -> Run:
-    harness.workflow.request_plan(run.id, person=person, digest=run.digest, reason=reason)
+    harness.service.request_plan(run.id, person=person, digest=run.digest, reason=reason)
     harness.run_queued_work()
     return harness.get_run(run.id)
 
@@ -79,7 +79,7 @@ class TestAPlan:
             runs.amend_run(tx, run, expires_at=tx.now)
         with pytest.raises(TooLate, match="has expired: re-plan it"):
             _request(harness, run)
-        assert [ended.id for ended in harness.workflow.expire_runs()] == [run.id]
+        assert [ended.id for ended in harness.service.expire_runs()] == [run.id]
         assert harness.get_run(run.id).summary == "The plan was not requested in time"
 
     def test_of_another_digest_is_not_requested(self, harness: Harness):
@@ -101,9 +101,9 @@ class TestAPlan:
     def test_is_not_for_others_to_decide(self, harness: Harness):
         run = _plan(harness)
         with pytest.raises(TooLate, match="only a plan"):
-            harness.workflow.deny_run(run.id, person="olga", reason="no")
+            harness.service.deny_run(run.id, person="olga", reason="no")
         with pytest.raises(TooLate, match="planned"):
-            harness.workflow.approve_run(run.id, person="olga", digest=run.digest)
+            harness.service.approve_run(run.id, person="olga", digest=run.digest)
         with harness.database.reading() as tx:
             policy = harness.policies.get_policy()
             view = build_run_view(tx, run.id, policy, Viewer("olga"))
@@ -114,7 +114,7 @@ class TestAPlan:
 
     def test_can_be_withdrawn(self, harness: Harness):
         run = _plan(harness)
-        assert harness.workflow.withdraw_run(run.id, person="dora").state is State.WITHDRAWN
+        assert harness.service.withdraw_run(run.id, person="dora").state is State.WITHDRAWN
 
     def test_is_not_listed_among_the_runs_until_it_is_requested(self, db_harness: Harness):
         harness = db_harness
@@ -134,7 +134,7 @@ class TestAPlan:
 
     def test_of_a_check_does_not_exist(self, harness: Harness):
         with pytest.raises(InvalidRequestError, match="only reads, so it has no plan"):
-            harness.workflow.request_run(
+            harness.service.request_run(
                 ShowSwitches(host="lb1"), person="dora", origin=WEB, plan_only=True
             )
 
@@ -167,7 +167,7 @@ class TestAPlan:
 def test_plan_of_several_hosts_is_requested_as_one(db_harness: Harness):
     harness = db_harness
     both = [SetSwitch(host=host, name="lamp", value="on") for host in ("lb1", "lb2")]
-    parent = harness.workflow.request_fanout_run(
+    parent = harness.service.request_fanout_run(
         both, host_pattern="lb*", person="dora", origin=WEB, plan_only=True
     )
     harness.run_queued_work()
@@ -182,7 +182,7 @@ def test_plan_of_several_hosts_is_requested_as_one(db_harness: Harness):
 
 def test_plan_of_a_schedule_is_requested(harness: Harness):
     hourly = ScheduleTiming("hourly", parse_cron("0 * * * *", "Europe/Amsterdam"))
-    run = harness.workflow.schedules.request_schedule(
+    run = harness.service.schedules.request_schedule(
         [LAMP_ON], host_pattern="", person="dora", origin=WEB, timing=hourly, plan_only=True
     )
     harness.run_queued_work()
@@ -192,7 +192,7 @@ def test_plan_of_a_schedule_is_requested(harness: Harness):
 
 def test_plan_of_an_undo_is_requested(harness: Harness):
     done = harness.approve(harness.request(LAMP_ON))
-    undo = harness.workflow.request_undo(done.id, person="dora", origin=WEB, plan_only=True)
+    undo = harness.service.request_undo(done.id, person="dora", origin=WEB, plan_only=True)
     harness.run_queued_work()
     assert harness.get_run(undo.id).state is State.PLANNED
     harness.approve(_request(harness, harness.get_run(undo.id)))
@@ -207,7 +207,7 @@ class TestReplan:
         harness.fleet.hosts["lb1"]["lamp"] = "dim"
         stale = harness.approve(run)
         assert stale.state is State.STALE
-        new = harness.workflow.replan_run(stale.id, person="dora", origin=WEB)
+        new = harness.service.replan_run(stale.id, person="dora", origin=WEB)
         harness.run_queued_work()
         new = harness.get_run(new.id)
         assert (new.state, new.values, new.reason) == (State.PENDING, run.values, run.reason)
@@ -217,7 +217,7 @@ class TestReplan:
 
     def test_of_a_plan_supersedes_it(self, harness: Harness):
         run = _plan(harness)
-        new = harness.workflow.replan_run(run.id, person="dora", origin=WEB)
+        new = harness.service.replan_run(run.id, person="dora", origin=WEB)
         harness.run_queued_work()
         assert harness.get_run(run.id).state is State.SUPERSEDED
         assert harness.get_run(new.id).state is State.PLANNED
@@ -225,12 +225,12 @@ class TestReplan:
     def test_of_another_persons_run_is_refused(self, harness: Harness):
         run = harness.request(LAMP_ON)
         with pytest.raises(NotAllowed, match="only Dora"):
-            harness.workflow.replan_run(run.id, person="olga", origin=WEB)
+            harness.service.replan_run(run.id, person="olga", origin=WEB)
 
     def test_of_a_run_that_succeeded_is_refused(self, harness: Harness):
         done = harness.approve(harness.request(LAMP_ON))
         with pytest.raises(TooLate, match="cannot be re-planned"):
-            harness.workflow.replan_run(done.id, person="dora", origin=WEB)
+            harness.service.replan_run(done.id, person="dora", origin=WEB)
 
 
 class TestAFreeze:

@@ -12,7 +12,7 @@ from bot.model.errors import InvalidRequestError, NotAllowed, StepUpRequired, To
 from bot.model.run import Run, State, StepState
 from bot.queries import stop_reasons
 from bot.queries.banned_people import PolicyWithoutBanned
-from bot.service import Workflow
+from bot.service import KeyturnService
 from bot.workflow.context import WorkflowContext
 from connectors.errors import UnknownOutcomeError
 from tests.bot.harness import WEB, Harness, ManualDispatcher
@@ -23,10 +23,12 @@ ALL_ON = SetAll(host="lb1", value="on")
 
 
 @pytest.fixture
-def other(harness: Harness) -> Generator[Workflow]:
+def other(harness: Harness) -> Generator[KeyturnService]:
     """The workflow of another process on the same database."""
     database = Database(harness.database.url, harness.database._signing_key)  # pyright: ignore[reportPrivateUsage] - the same key
-    yield Workflow(WorkflowContext(database, harness.policies, harness.fleet, ManualDispatcher()))
+    yield KeyturnService(
+        WorkflowContext(database, harness.policies, harness.fleet, ManualDispatcher())
+    )
     database.close()
 
 
@@ -39,7 +41,7 @@ class TestOneRun:
     @pytest.mark.parametrize("person", ["dora", "olga", "adam", "stan"])
     def test_before_anything_was_sent_it_ends_at_once(self, harness: Harness, person: str):
         run = harness.request(LAMP_ON, person="dora")
-        ended = harness.workflow.stop_run(run.id, person=person, reason="the wrong lamp")
+        ended = harness.service.stop_run(run.id, person=person, reason="the wrong lamp")
         assert ended.state is State.STOPPED
         assert ended.summary.endswith("(the wrong lamp). Nothing was sent.")
         with pytest.raises(TooLate):
@@ -48,14 +50,14 @@ class TestOneRun:
 
     def test_after_the_approval_too(self, harness: Harness):
         run = harness.request(LAMP_ON)
-        harness.workflow.approve_run(run.id, person="olga", digest=run.digest)
-        harness.workflow.stop_run(run.id, person="dora")
+        harness.service.approve_run(run.id, person="olga", digest=run.digest)
+        harness.service.stop_run(run.id, person="dora")
         harness.run_queued_work()
         assert harness.get_run(run.id).state is State.STOPPED
         assert harness.fleet.told == []
 
     def test_between_two_steps_the_first_is_finished_and_the_second_is_never_sent(
-        self, harness: Harness, other: Workflow
+        self, harness: Harness, other: KeyturnService
     ):
         def stop(_host: str, _words: str) -> None:
             other.stop_run(1, person="dora", reason="smoke")
@@ -79,7 +81,7 @@ class TestOneRun:
         harness.fleet.after_tell = lambda _host, _words: _quietly_stop(harness)
         harness.approve(harness.request(ALL_ON))
         harness.fleet.after_tell = lambda _host, _words: None
-        undo = harness.workflow.request_undo(1, person="dora", origin=WEB)
+        undo = harness.service.request_undo(1, person="dora", origin=WEB)
         harness.run_queued_work()
         assert harness.approve(harness.get_run(undo.id)).state is State.SUCCEEDED
         assert harness.fleet.told[-1] == ("lb1", "set fan off")
@@ -101,14 +103,14 @@ class TestOneRun:
         people.write_text(people.read_text() + "  gus: {name: Gus Guest, roles: [developer]}\n")
         run = harness.request(LAMP_ON)
         with pytest.raises(NotAllowed, match="Its requester and the owners of the edge can"):
-            harness.workflow.stop_run(run.id, person="gus")
+            harness.service.stop_run(run.id, person="gus")
         assert harness.list_entry_kinds(run)[-1] == "stop refused"
         assert harness.get_run(run.id).state is State.PENDING
 
     def test_what_is_over_is_not_stopped(self, harness: Harness):
         done = harness.approve(harness.request(LAMP_ON))
         with pytest.raises(TooLate, match="has succeeded already"):
-            harness.workflow.stop_run(done.id, person="dora")
+            harness.service.stop_run(done.id, person="dora")
 
     def test_without_the_guard_the_second_step_would_have_been_sent(
         self, harness: Harness, monkeypatch: pytest.MonkeyPatch
@@ -135,13 +137,13 @@ class TestManyHosts:
     def _ask(self, harness: Harness) -> int:
         harness.fleet.hosts = {name: {"lamp": "off"} for name in ("lb1", "lb2")}
         requests = [SetSwitch(host=name, name="lamp", value="on") for name in ("lb1", "lb2")]
-        whole = harness.workflow.request_fanout_run(
+        whole = harness.service.request_fanout_run(
             requests, host_pattern="lb*", person="dora", origin=WEB
         )
         harness.run_queued_work()
         return whole.id
 
-    def test_no_further_host_is_reached(self, harness: Harness, other: Workflow):
+    def test_no_further_host_is_reached(self, harness: Harness, other: KeyturnService):
         whole = self._ask(harness)
 
         def stop(_host: str, _words: str) -> None:
@@ -158,11 +160,11 @@ class TestManyHosts:
     def test_a_part_is_stopped_with_the_whole(self, harness: Harness):
         whole = self._ask(harness)
         with pytest.raises(InvalidRequestError, match=f"belongs to run {whole}: stop that run"):
-            harness.workflow.stop_run(whole + 1, person="dora")
+            harness.service.stop_run(whole + 1, person="dora")
 
     def test_before_it_begins(self, harness: Harness):
         whole = self._ask(harness)
-        harness.workflow.stop_run(whole, person="dora")
+        harness.service.stop_run(whole, person="dora")
         harness.run_queued_work()
         assert harness.get_run(whole).state is State.STOPPED
         assert harness.fleet.told == []
@@ -170,7 +172,7 @@ class TestManyHosts:
 
 class TestEverything:
     def test_stop_all_from_another_process_takes_effect_before_the_next_step(
-        self, harness: Harness, other: Workflow
+        self, harness: Harness, other: KeyturnService
     ):
         def stop(_host: str, _words: str) -> None:
             other.stop_everything(person="", reason="something is wrong")
@@ -188,9 +190,9 @@ class TestEverything:
         self, harness: Harness
     ):
         run = harness.request(LAMP_ON)
-        harness.workflow.approve_run(run.id, person="olga", digest=run.digest)
-        assert harness.workflow.stop_everything(person="adam", reason="fire in the cellar") == 1
-        harness.workflow.resume_everything(person="olga", reason="it was a drill")
+        harness.service.approve_run(run.id, person="olga", digest=run.digest)
+        assert harness.service.stop_everything(person="adam", reason="fire in the cellar") == 1
+        harness.service.resume_everything(person="olga", reason="it was a drill")
         harness.run_queued_work()
         assert harness.get_run(run.id).state is State.STOPPED
         assert harness.fleet.told == []
@@ -198,14 +200,16 @@ class TestEverything:
         assert _entries(harness, "everything resumed")[0].facts["stopped_by"] == "adam"
 
     def test_nothing_is_read_either(self, harness: Harness):
-        harness.workflow.stop_everything(person="adam", reason="fire in the cellar")
+        harness.service.stop_everything(person="adam", reason="fire in the cellar")
         run = harness.request(ShowSwitches(host="lb1"))
         assert run.state is State.STOPPED
         assert harness.list_entry_kinds(run) == ["requested", "stopped"]
         assert harness.fleet.asked == 0
 
-    def test_what_was_asked_before_is_not_read_after(self, harness: Harness, other: Workflow):
-        run = harness.workflow.request_run(LAMP_ON, person="dora", origin=WEB)
+    def test_what_was_asked_before_is_not_read_after(
+        self, harness: Harness, other: KeyturnService
+    ):
+        run = harness.service.request_run(LAMP_ON, person="dora", origin=WEB)
         other.stop_everything(person="", reason="something is wrong")
         harness.run_queued_work()
         assert harness.get_run(run.id).state is State.STOPPED
@@ -213,51 +217,51 @@ class TestEverything:
 
     def test_what_waits_for_a_key_goes_on_waiting(self, harness: Harness):
         run = harness.request(LAMP_ON)
-        harness.workflow.stop_everything(person="adam", reason="fire in the cellar")
-        harness.workflow.resume_everything(person="olga", reason="it was a drill")
+        harness.service.stop_everything(person="adam", reason="fire in the cellar")
+        harness.service.resume_everything(person="olga", reason="it was a drill")
         assert harness.approve(harness.get_run(run.id)).state is State.SUCCEEDED
 
     def test_an_approval_meanwhile_sends_nothing(self, harness: Harness):
         run = harness.request(LAMP_ON)
-        harness.workflow.stop_everything(person="adam", reason="fire in the cellar")
+        harness.service.stop_everything(person="adam", reason="fire in the cellar")
         assert harness.approve(run).state is State.STOPPED
         assert harness.fleet.told == []
 
     def test_who_stopped_it_does_not_resume_it_alone(self, harness: Harness):
-        harness.workflow.stop_everything(person="adam", reason="fire in the cellar")
+        harness.service.stop_everything(person="adam", reason="fire in the cellar")
         with pytest.raises(
             NotAllowed,
             match=r"nother person has to revert what you ordered.*Olga Owner, Stan Storage",
         ):
-            harness.workflow.resume_everything(person="adam", reason="it was a drill")
+            harness.service.resume_everything(person="adam", reason="it was a drill")
         assert harness.request(LAMP_ON).state is State.STOPPED
 
     def test_a_developer_can_neither_stop_nor_resume_everything(self, harness: Harness):
         with pytest.raises(NotAllowed, match="Those who can: Adam Admin"):
-            harness.workflow.stop_everything(person="dora", reason="I feel like it")
-        harness.workflow.stop_everything(person="adam", reason="fire in the cellar")
+            harness.service.stop_everything(person="dora", reason="I feel like it")
+        harness.service.stop_everything(person="adam", reason="fire in the cellar")
         with pytest.raises(NotAllowed):
-            harness.workflow.resume_everything(person="dora", reason="I feel like it")
+            harness.service.resume_everything(person="dora", reason="I feel like it")
         assert [entry.person for entry in _entries(harness, "stop refused")] == ["dora"]
 
     def test_twice_says_who_was_first(self, harness: Harness):
-        harness.workflow.stop_everything(person="adam", reason="fire in the cellar")
+        harness.service.stop_everything(person="adam", reason="fire in the cellar")
         with pytest.raises(TooLate, match="stopped by Adam Admin: fire in the cellar"):
-            harness.workflow.stop_everything(person="olga", reason="smoke")
+            harness.service.stop_everything(person="olga", reason="smoke")
 
     def test_resuming_what_is_not_stopped_is_too_late(self, harness: Harness):
         with pytest.raises(TooLate, match="Nothing is stopped"):
-            harness.workflow.resume_everything(person="olga", reason="to be sure")
+            harness.service.resume_everything(person="olga", reason="to be sure")
 
     @pytest.mark.parametrize("why", ["", " no "])
     def test_it_wants_a_reason_and_says_how_long_that_must_be(self, harness: Harness, why: str):
         with pytest.raises(InvalidRequestError, match="enter a reason of at least 3 characters"):
-            harness.workflow.stop_everything(person="adam", reason=why)
+            harness.service.stop_everything(person="adam", reason=why)
 
     def test_without_a_policy_the_command_line_stops_all_the_same(self, harness: Harness):
         run = harness.request(LAMP_ON)
         (harness.policies.path / "policy.cedar").write_text("permit (")
-        harness.workflow.stop_everything(person="", reason="something is wrong")
+        harness.service.stop_everything(person="", reason="something is wrong")
         assert harness.get_run(run.id).state is State.PENDING
         with harness.database.reading() as tx:
             assert stops.get_stop_of_everything(tx)
@@ -269,14 +273,14 @@ class TestEverything:
         # What is stopped is so by the log, too.
         monkeypatch.setattr(evidence, "list_banned", _nobody)
         run = harness.request(LAMP_ON)
-        harness.workflow.stop_everything(person="adam", reason="fire in the cellar")
+        harness.service.stop_everything(person="adam", reason="fire in the cellar")
         assert harness.approve(run).state is State.SUCCEEDED
 
 
-def _admitting(harness: Harness) -> Workflow:
-    """Return the workflow as the service builds it: those who are banned are left out."""
+def _admitting(harness: Harness) -> KeyturnService:
+    """Return the service as the app builds it: those who are banned are left out."""
     admitted = PolicyWithoutBanned(harness.policies, harness.database)
-    return Workflow(
+    return KeyturnService(
         WorkflowContext(
             harness.database, admitted, harness.fleet, harness.dispatcher, harness.context.runbooks
         )
@@ -285,7 +289,7 @@ def _admitting(harness: Harness) -> Workflow:
 
 class TestBans:
     def test_a_ban_in_the_middle_stops_before_the_next_step(
-        self, harness: Harness, other: Workflow
+        self, harness: Harness, other: KeyturnService
     ):
         def shut_out(_host: str, _words: str) -> None:
             other.ban_person("dora", banned_by="adam", reason="the laptop is stolen")
@@ -305,30 +309,32 @@ class TestBans:
 
     def test_an_approval_of_a_banned_person_does_not_count(self, harness: Harness):
         run = harness.request(LAMP_ON)
-        harness.workflow.approve_run(run.id, person="olga", digest=run.digest)
-        harness.workflow.ban_person("olga", banned_by="adam", reason="the account is taken over")
+        harness.service.approve_run(run.id, person="olga", digest=run.digest)
+        harness.service.ban_person("olga", banned_by="adam", reason="the account is taken over")
         harness.run_queued_work()
         assert harness.get_run(run.id).state is State.REFUSED
         assert harness.fleet.told == []
 
     def test_a_banned_person_has_no_rights(self, harness: Harness):
-        workflow = _admitting(harness)
-        waiting = workflow.request_run(LAMP_ON, person="dora", origin=WEB)
+        service = _admitting(harness)
+        waiting = service.request_run(LAMP_ON, person="dora", origin=WEB)
         harness.run_queued_work()
-        workflow.ban_person("olga", banned_by="adam", reason="the account is taken over")
-        assert workflow.request_run(LAMP_ON, person="olga", origin=WEB).state is State.REFUSED
+        service.ban_person("olga", banned_by="adam", reason="the account is taken over")
+        assert service.request_run(LAMP_ON, person="olga", origin=WEB).state is State.REFUSED
         with pytest.raises(NotAllowed):
-            workflow.approve_run(
+            service.approve_run(
                 waiting.id, person="olga", digest=harness.get_run(waiting.id).digest
             )
         with pytest.raises(NotAllowed):
-            workflow.stop_run(waiting.id, person="olga")
-        workflow.unban_person("olga", unbanned_by="stan", reason="the account is hers again")
-        assert workflow.approve_run(
+            service.stop_run(waiting.id, person="olga")
+        service.unban_person("olga", unbanned_by="stan", reason="the account is hers again")
+        assert service.approve_run(
             waiting.id, person="olga", digest=harness.get_run(waiting.id).digest
         )
 
-    def test_another_process_applies_a_ban_within_seconds(self, harness: Harness, other: Workflow):
+    def test_another_process_applies_a_ban_within_seconds(
+        self, harness: Harness, other: KeyturnService
+    ):
         now = [0.0]
         admitted = PolicyWithoutBanned(harness.policies, harness.database, clock=lambda: now[0])
         assert admitted.get_policy().find_person("dora")
@@ -338,10 +344,10 @@ class TestBans:
         assert admitted.get_policy().get_area("lb1").owners == ("olga", "adam")
 
     def test_who_bans_does_not_lift_it_alone(self, harness: Harness):
-        harness.workflow.ban_person("dora", banned_by="adam", reason="the laptop is stolen")
+        harness.service.ban_person("dora", banned_by="adam", reason="the laptop is stolen")
         with pytest.raises(NotAllowed, match="nother person has to revert what you ordered"):
-            harness.workflow.unban_person("dora", unbanned_by="adam", reason="it was found")
-        harness.workflow.unban_person("dora", unbanned_by="olga", reason="it was found")
+            harness.service.unban_person("dora", unbanned_by="adam", reason="it was found")
+        harness.service.unban_person("dora", unbanned_by="olga", reason="it was found")
         assert _entries(harness, "ban lifted")[0].facts["banned_by"] == "adam"
 
     @pytest.mark.parametrize(
@@ -356,7 +362,7 @@ class TestBans:
         self, harness: Harness, person: str, by: str, trouble: type[Exception]
     ):
         with pytest.raises(trouble):
-            harness.workflow.ban_person(person, banned_by=by, reason="for the fun of it")
+            harness.service.ban_person(person, banned_by=by, reason="for the fun of it")
         with harness.database.reading() as tx:
             assert stops.list_bans(tx) == []
 
@@ -365,12 +371,12 @@ class TestBans:
         said = '@id("administrators stop everything")'
         rules.write_text(rules.read_text().replace(said, f"{said} @stepup"))
         with pytest.raises(StepUpRequired):
-            harness.workflow.ban_person("dora", banned_by="adam", reason="the laptop is stolen")
+            harness.service.ban_person("dora", banned_by="adam", reason="the laptop is stolen")
         with pytest.raises(NotAllowed):
-            harness.workflow.ban_person(
+            harness.service.ban_person(
                 "olga", banned_by="dora", reason="for the fun of it", requires_factor=False
             )
-        harness.workflow.ban_person(
+        harness.service.ban_person(
             "dora", banned_by="adam", reason="the laptop is stolen", requires_factor=False
         )
         assert _entries(harness, "banned")[0].person == "adam"
@@ -378,7 +384,7 @@ class TestBans:
     def test_without_a_database_the_last_knowledge_holds(self, harness: Harness, tmp_path: Path):
         now = [0.0]
         admitted = PolicyWithoutBanned(harness.policies, harness.database, clock=lambda: now[0])
-        harness.workflow.ban_person("dora", banned_by="adam", reason="the laptop is stolen")
+        harness.service.ban_person("dora", banned_by="adam", reason="the laptop is stolen")
         assert admitted.get_policy().find_person("dora") is None
         admitted._database = Database(f"sqlite:///{tmp_path / 'gone' / 'x.db'}")  # pyright: ignore[reportPrivateUsage] - it is lost
         now[0] = 60.0
