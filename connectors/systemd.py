@@ -1,12 +1,13 @@
-"""systemd services: state, configuration test, restart. No I/O.
+"""systemd services: state, journal, configuration test, restart, reload, start, stop. No I/O.
 
-Formats: systemctl(1) `show`, systemd.time(7).
+Formats: systemctl(1) `show`, systemd.time(7), journalctl(1) `short-iso`.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Literal
 
 from connectors.command import Hint, Query, Setting, Shell
 from connectors.errors import ParseError
@@ -40,27 +41,30 @@ _TEST = (
     "echo passes; }; "
 )
 _LOOK = Script("service-test", f'{_TEST}tests "$@" || :', argument_count=4)
-# The unit's own properties decide, since it may have aliases and other units may be restarted with
-# it. If systemctl cannot read them, nothing is restarted.
-_RESTART = Script(
-    "service-restart",
-    f"{_TEST}"
+# $1: restart, reload, start or stop; then the arguments above. The unit's own properties decide,
+# since it may have aliases, and other units may stop or start with it. If systemctl cannot read
+# them, nothing is done.
+_CONTROL = Script(
+    "service-control",
+    f"{_TEST}verb=$1; shift; "
     "state=$(systemctl show --no-pager -p Id -p ActiveState -p RequiredBy -p BoundBy "
-    '-p ConsistsOf -- "$1") || exit; words=$(printf "%s\\n" "$state" | sed "s/^[^=]*=//" | '
-    'tr " " "\\n"); for name in "$1" $words; do '
+    '-p ConsistsOf -p Conflicts -- "$1") || exit; words=$(printf "%s\\n" "$state" | '
+    'sed "s/^[^=]*=//" | tr " " "\\n"); for name in "$1" $words; do '
     f"! printf '%s\\n' \"$name\" | grep -qxE '{PROTECTED_SERVICES}' || "
-    '{ echo "$name is a way into this host: nothing was restarted" >&2; exit 1; }; done; '
-    'case "$state" in *ActiveState=inactive*|*ActiveState=deactivating*) '
-    'echo "$1 is stopped: nothing was restarted" >&2; exit 1;; esac; '
+    '{ echo "$name is a way into this host: nothing was done" >&2; exit 1; }; done; '
+    'case "$verb $state" in re*ActiveState=inactive*|re*ActiveState=deactivating*) '
+    'echo "$1 is stopped: nothing was done" >&2; exit 1;; esac; '
     "id=${state#*Id=}; id=${id%%[!A-Za-z0-9_.:@-]*}; "
-    'said=$(tests "$id" "$2" "$3" "$4") || '
+    'said=$([ "$verb" = stop ] || tests "$id" "$2" "$3" "$4") || '
     '{ printf "%s\\n" "configuration test: $said" >&2; exit 1; }; '
-    'exec systemctl restart --no-ask-password -- "$1"',
-    argument_count=4,
+    'exec systemctl "$verb" --no-ask-password -- "$1"',
+    argument_count=5,
 )
+_VERBS = ("restart", "reload", "start", "stop")
+Verb = Literal["restart", "reload", "start", "stop"]
 
 _HINTS = (
-    Hint(r"configuration test: fails", "its configuration has errors: nothing was restarted"),
+    Hint(r"configuration test: fails", "its configuration has errors: nothing was done"),
     Hint(
         r"not been booted with systemd|Failed to connect to bus",
         "this host does not run systemd: Keyturn cannot manage its services",
@@ -82,14 +86,20 @@ _HINTS = (
         r"Job for .* (failed|canceled)",
         "the service did not start again: read `journalctl -u` and the service's own log",
     ),
+    Hint(r"Job type reload is not applicable", "the service cannot reload: restart it"),
 )
 
 # With the Id and relations, so that an alias such as sshd is recognised.
 _SHOWN = (
     "Id,Description,LoadState,ActiveState,SubState,Result,ActiveEnterTimestamp,MainPID,NRestarts,"
     "MemoryCurrent,RefuseManualStart,RefuseManualStop,NeedDaemonReload,RequiredBy,BoundBy,"
-    "ConsistsOf"
+    "ConsistsOf,Conflicts,TriggeredBy,CanReload,StateChangeTimestamp,UnitFileState"
 )
+
+# Oldest first, without the hint about the messages of other users.
+_JOURNAL = ("journalctl", "--no-pager", "-q", "--utc", "-o", "short-iso", "-n", "12")
+_STARTS_AT_BOOT = {"enabled": True, "enabled-runtime": True, "disabled": False}
+_PROTECTED = re.compile(PROTECTED_SERVICES, re.ASCII)
 
 # A service may use its whole timeout to stop and to start, 90 s each by default.
 _PATIENCE = 240
@@ -122,7 +132,17 @@ class Service:
     needs_reload: bool
     """Whether its unit file has changed since systemd read it."""
     dependents: tuple[str, ...] = ()
-    """Units that are restarted with it if they run."""
+    """Units that are stopped and restarted with it if they run."""
+    conflicts: tuple[str, ...] = ()
+    """Units that a start stops if they run."""
+    triggers: tuple[str, ...] = ()
+    """Sockets, timers and paths that start it again."""
+    can_reload: bool = False
+    """Whether it can read its configuration again while it runs."""
+    changed_at: datetime | None = None
+    """When its state last changed, which a reload does too; None if never, or if unknown."""
+    starts_at_boot: bool | None = None
+    """None where its unit file does not say."""
 
     @property
     def is_running(self) -> bool:
@@ -162,10 +182,21 @@ def query_service(name: str) -> Query[Service]:
     return Query(Shell(words, hints=_HINTS), parse_service)
 
 
-def restart_service(name: str) -> Shell:
-    """Restart a service. Status 0 does not mean that it stays up."""
-    words = (_RESTART, format_unit(name), *_CONFIGURATIONS)
+def query_journal(name: str) -> Query[tuple[str, ...]]:
+    """Query the last lines of a service's journal, each with its time in UTC."""
+    words = (*_JOURNAL, "-u", format_unit(name))
+    return Query(Shell(words, root=True, hints=_HINTS), parse_journal)
+
+
+def control_service(verb: Verb, name: str) -> Shell:
+    """Restart, reload, start or stop a service. Status 0 does not mean that it stays up."""
+    words = (_CONTROL, verb, format_unit(name), *_CONFIGURATIONS)
     return Shell(words, root=True, hints=_HINTS, deadline=_PATIENCE)
+
+
+def is_protected(name: str) -> bool:
+    """Return whether access to a host may depend on a unit."""
+    return _PROTECTED.fullmatch(name) is not None
 
 
 def query_configuration(name: str) -> Query[ConfigurationTest]:
@@ -199,6 +230,11 @@ def parse_services(answer: str) -> tuple[str, ...]:
     if any(len(words) < 4 or not words[0].endswith(".service") for words in lines):
         raise ParseError(f"systemctl printed {answer[:200]!r} instead of services")
     return tuple(words[0].removesuffix(".service") for words in lines)
+
+
+def parse_journal(answer: str) -> tuple[str, ...]:
+    """Return the lines, oldest first. systemd prints `-- No entries --` where there are none."""
+    return tuple(line for line in answer.splitlines() if line and not line.startswith("-- "))
 
 
 def parse_configuration(answer: str) -> ConfigurationTest:
@@ -244,7 +280,16 @@ def _make_service(properties: Mapping[str, str]) -> Service:
         and not _parse_yes_no(properties["RefuseManualStop"]),
         needs_reload=_parse_yes_no(properties["NeedDaemonReload"]),
         dependents=tuple(dict.fromkeys(related)),
+        conflicts=tuple(_list_services(properties.get("Conflicts", ""))),
+        triggers=tuple(properties.get("TriggeredBy", "").split()),
+        can_reload=properties.get("CanReload") == "yes",
+        changed_at=_parse_time(properties.get("StateChangeTimestamp", "")),
+        starts_at_boot=_STARTS_AT_BOOT.get(properties.get("UnitFileState", "")),
     )
+
+
+def _list_services(words: str) -> Iterator[str]:
+    return (name for name in words.split() if name.endswith(".service"))
 
 
 def _parse_yes_no(word: str) -> bool:
@@ -267,5 +312,6 @@ def _parse_time(text: str) -> datetime | None:
 _UNIT = WordPattern(r"[A-Za-z0-9_][A-Za-z0-9_.:@-]{0,127}\.service")
 SUDO = (
     *(SudoRule(_LOOK, name, *_CONFIGURATIONS, read_only=True) for name in TESTED_SERVICES),
-    SudoRule(_RESTART, _UNIT, *_CONFIGURATIONS),
+    SudoRule("/usr/bin/journalctl", *_JOURNAL[1:], "-u", _UNIT, read_only=True),
+    *(SudoRule(_CONTROL, verb, _UNIT, *_CONFIGURATIONS) for verb in _VERBS),
 )

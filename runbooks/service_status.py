@@ -1,9 +1,12 @@
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from connectors import systemd
 from connectors.command import QueryRunner
+from connectors.errors import CommandError
 from connectors.systemd import Service
 from runbooks import Check, Host, Report, ServiceName, Table
+from runbooks._service import format_start
 
 _UNKNOWN = {
     "not-found": "no such service: run `systemctl list-units --type=service` for a list",
@@ -13,27 +16,50 @@ _UNKNOWN = {
 }
 
 
-class ServiceStatus(Check[Service], words="service status", example="web1 nginx"):
-    """Check whether a service runs, since when, and how often systemd restarted it."""
+@dataclass(frozen=True)
+class ServiceReading:
+    """A service and the end of its journal."""
+
+    service: Service
+    journal: Sequence[str] = ()
+    journal_error: str = ""
+    """Why the journal could not be read: logins of older inventories lack its sudo rule."""
+
+
+class ServiceStatus(Check[ServiceReading], words="service status", example="web1 nginx"):
+    """Check whether a service runs, since when, its restarts, and its last journal lines."""
 
     host: Host
     service: ServiceName
 
-    def read(self, run_query: QueryRunner) -> Service:
-        return run_query(self.host, systemd.query_service(self.service))
+    def read(self, run_query: QueryRunner) -> ServiceReading:
+        service = run_query(self.host, systemd.query_service(self.service))
+        if service.load_state != "loaded":
+            return ServiceReading(service)
+        try:
+            journal = run_query(self.host, systemd.query_journal(service.name))
+        except CommandError as error:
+            return ServiceReading(service, journal_error=str(error))
+        return ServiceReading(service, journal)
 
-    def report(self, service: Service) -> Report:
+    def report(self, reading: ServiceReading) -> Report:
+        service = reading.service
         findings = [*_list_findings(service)]
         if service.load_state != "loaded":
             return Report(
                 f"{service.name} is {service.load_state}", healthy=False, findings=findings
             )
-        since = f" since {_format_start(service)}" if service.is_running else ""
+        since = f" since {format_start(service)}" if service.is_running else ""
+        if reading.journal_error:
+            findings.append(f"Its journal could not be read: {reading.journal_error}")
         return Report(
             f"{service.name} is {service.active_state} ({service.sub_state}){since}",
             healthy=not findings,
             findings=findings,
-            table=Table(("property", "value"), [*_list_rows(service)]),
+            table=Table(
+                ("property", "value"),
+                [*_list_rows(service), *(("journal", line) for line in reading.journal)],
+            ),
         )
 
 
@@ -65,13 +91,9 @@ def _list_findings(service: Service) -> Iterator[str]:
 def _list_rows(service: Service) -> Iterator[tuple[str, str]]:
     yield "description", service.description
     yield "state", f"{service.active_state} ({service.sub_state})"
-    yield "started", _format_start(service)
+    yield "started", format_start(service)
     yield "process", str(service.pid or "none")
     if service.memory_bytes is not None:
         yield "memory", f"{service.memory_bytes / 2**20:,.0f} MiB"
     yield "restarts by systemd", str(service.restart_count)
     yield "restarted with it", ", ".join(service.dependents) or "nothing"
-
-
-def _format_start(service: Service) -> str:
-    return f"{service.started_at:%Y-%m-%d %H:%M:%S UTC}" if service.started_at else "never"

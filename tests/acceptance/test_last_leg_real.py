@@ -98,7 +98,7 @@ class Shop:
     def wait_for_second(self, host: str) -> None:
         """Wait until a request made now asks for a start after the last one, in whole seconds."""
         look = ServiceStatus.model_validate({"host": host, "service": "haproxy"})
-        start = look.read(self.context.fleet.run_query).started_at
+        start = look.read(self.context.fleet.run_query).service.started_at
         assert start is not None
         while datetime.now(UTC) < start + timedelta(seconds=3):
             time.sleep(0.02)

@@ -10,11 +10,14 @@ import pytest
 from connectors.errors import CommandError
 from connectors.fleet import Fleet
 from connectors.inventory import Inventory
-from connectors.systemd import restart_service as restart_command
+from connectors.systemd import Verb, control_service
 from runbooks import Refused
 from runbooks._lists import LISTS
+from runbooks.service_reload import ReloadService
 from runbooks.service_restart import RestartService
+from runbooks.service_start import StartService
 from runbooks.service_status import ServiceStatus
+from runbooks.service_stop import StopService
 from tests.acceptance.ungated import carry_out
 from tests.playground.systemd import Systemd, why_not
 from tests.scripted_fleet import inventory_of
@@ -64,7 +67,7 @@ def restart(service: str, since: datetime | None = None) -> RestartService:
 
 def started(fleet: Fleet, service: str) -> datetime | None:
     look = ServiceStatus.model_validate({"host": "web1", "service": service})
-    return look.read(fleet.run_query).started_at
+    return look.read(fleet.run_query).service.started_at
 
 
 def next_second(fleet: Fleet, service: str) -> datetime:
@@ -116,19 +119,52 @@ def test_an_alias_does_not_hide_the_way_in(systemd: Systemd, fleet: Fleet):
         change.plan(change.read(fleet.run_query))
 
 
+def test_a_service_is_stopped_and_started(systemd: Systemd, fleet: Fleet):
+    values = {"host": "web1", "service": "stopped"}
+    start, stop = StartService.model_validate(values), StopService.model_validate(values)
+    carry_out(fleet, start)
+    assert "active" in systemd.systemctl("is-active", "stopped").splitlines()
+    carry_out(fleet, stop)
+    assert "inactive" in systemd.systemctl("is-active", "stopped").splitlines()
+    assert not stop.plan(stop.read(fleet.run_query)).steps
+
+
+def test_a_service_is_reloaded_without_a_restart(systemd: Systemd, fleet: Fleet):
+    systemd.write("loads.service", f"[Unit]\nDescription=x\n{_SLEEPS}ExecReload=/bin/true\n")
+    systemd.systemctl("daemon-reload")
+    systemd.systemctl("start", "loads")
+    pid = systemd.systemctl("show", "-p", "MainPID", "loads")
+    values = {"host": "web1", "service": "loads", "since": next_second(fleet, "loads").isoformat()}
+    reload = ReloadService.model_validate(values)
+    carry_out(fleet, reload)
+    assert not reload.plan(reload.read(fleet.run_query)).steps
+    assert systemd.systemctl("show", "-p", "MainPID", "loads") == pid
+    other = ReloadService.model_validate({"host": "web1", "service": "web"})
+    state = other.read(fleet.run_query)
+    with pytest.raises(Refused, match="cannot reload its configuration"):
+        other.plan(state)
+
+
+@pytest.mark.parametrize("verb", ["restart", "stop"])
+def test_the_host_itself_stops_no_way_in(systemd: Systemd, fleet: Fleet, verb: Verb):
+    with pytest.raises(CommandError, match="is a way into this host: nothing was done"):
+        fleet.run_command("web1", control_service(verb, "ssh"))
+    assert "active" in systemd.systemctl("is-active", "ssh").splitlines()
+
+
 @pytest.mark.parametrize("service", ["ssh", "harmless"])
 def test_the_host_itself_restarts_no_way_in(systemd: Systemd, fleet: Fleet, service: str):
     (systemd.units / "harmless.service").symlink_to("ssh.service")
     systemd.systemctl("daemon-reload")
     before = systemd.systemctl("show", "-p", "MainPID", "ssh")
-    with pytest.raises(CommandError, match="is a way into this host: nothing was restarted"):
-        fleet.run_command("web1", restart_command(service))
+    with pytest.raises(CommandError, match="is a way into this host: nothing was done"):
+        fleet.run_command("web1", control_service("restart", service))
     assert systemd.systemctl("show", "-p", "MainPID", "ssh") == before
 
 
 def test_the_host_itself_starts_nothing_that_is_stopped(systemd: Systemd, fleet: Fleet):
-    with pytest.raises(CommandError, match="is stopped: nothing was restarted"):
-        fleet.run_command("web1", restart_command("stopped"))
+    with pytest.raises(CommandError, match="is stopped: nothing was done"):
+        fleet.run_command("web1", control_service("restart", "stopped"))
     assert "inactive" in systemd.systemctl("is-active", "stopped")
 
 
@@ -159,7 +195,7 @@ def test_a_service_with_a_bad_configuration_is_not_restarted(
     with pytest.raises(Refused, match=r"has errors[\s\S]*nonsense"):
         change.plan(change.read(fleet.run_query))
     # It was broken between the plan and the step.
-    with pytest.raises(CommandError, match="errors: nothing was restarted"):
+    with pytest.raises(CommandError, match="errors: nothing was done"):
         fleet.run_command("web1", plan.steps[0].do)
     assert systemd.systemctl("show", "-p", "MainPID", name) == before
     configuration.write_text(good)

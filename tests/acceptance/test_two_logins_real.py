@@ -141,9 +141,9 @@ def _inside(sshd: TwoLogins, script: str) -> None:
         ("sed -i '/sysctl/d' /etc/sudoers.d/keyturn", "sudo rules are missing (sysctl for "),
         (
             "sed -i '/block-set\\|systemctl\\|service-test/d' /etc/sudoers.d/keyturn",
-            "sudo rules are missing (service-test for service restart",
+            "sudo rules are missing (service-test for service reload",
         ),
-        ("rm /usr/local/lib/keyturn/service-restart-*", "scripts are missing (service-restart-"),
+        ("rm /usr/local/lib/keyturn/service-control-*", "scripts are missing (service-control-"),
         (
             "echo true >>$(ls /usr/local/lib/keyturn/nginx-agents-*)",
             "scripts are changed or not executable (nginx-agents-",

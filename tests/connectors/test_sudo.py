@@ -115,7 +115,9 @@ SAID: tuple[Shell | Query[Any], ...] = (
     shaping.start_probation("eth0.7", Rates(1024, 512)),
     *(shaping.try_limits("eth0", Rates(up=10_000_000)), shaping.set_limits("bond0", Rates())),
     shaping.keep_limits("eth0"),
-    *(systemd.restart_service("nginx"), systemd.restart_service("getty@tty1.service")),
+    *(systemd.control_service("restart", name) for name in ("nginx", "getty@tty1.service")),
+    *(systemd.control_service(verb, "nginx") for verb in ("reload", "start", "stop")),
+    systemd.query_journal("nginx"),
     *(systemd.query_configuration(name) for name in systemd.TESTED_SERVICES),
     *(zfs.query_json_status(), zfs.query_status(), zfs.query_plain_status(), zfs.query_spaces()),
     *(zfs.query_traffic("", 5), zfs.query_traffic("tank", 60)),
@@ -650,9 +652,13 @@ _REFUSED_ANYWHERE: tuple[tuple[str, ...], ...] = (
         for verb, name in (("add", "a"), ("add", ".*"), ("add", "x" * 90), ("keep", "EvilBot"))
     ),
     ("service-test", "ssh.service"),
-    ("service-restart", "nginx"),
-    ("service-restart", "nginx.timer"),
-    ("service-restart", "nginx.service ssh.service"),
+    *(
+        ("service-control", verb, unit)
+        for verb in ("restart", "reload", "start", "stop")
+        for unit in ("nginx", "nginx.timer", "nginx.service ssh.service")
+    ),
+    *(("service-control", verb, "nginx.service") for verb in ("mask", "kill", "isolate", "")),
+    ("journalctl", "-u", "nginx.service"),
 )
 
 
@@ -725,35 +731,39 @@ def _script(rule: SudoRule) -> Script:
     return rule.script
 
 
+_NGINX_STATE = "Id=nginx.service\nActiveState="
+
+
 @pytest.mark.parametrize(
-    ("unit", "told"),
+    ("verb", "unit", "state"),
     [
-        ("ssh.service", "Id=ssh.service\nActiveState=active"),
-        ("harmless.service", "Id=ssh.service\nActiveState=active"),
-        (
-            "nginx.service",
-            "Id=nginx.service\nActiveState=active\nRequiredBy=a.service sshd.service",
-        ),
-        ("nginx.service", "Id=nginx.service\nActiveState=active\nConsistsOf=wg-quick@wg0.service"),
-        ("systemd-networkd.service", "Id=systemd-networkd.service\nActiveState=active"),
-        ("nginx.service", "Id=nginx.service\nActiveState=inactive"),
+        ("restart", "ssh.service", "Id=ssh.service\nActiveState=active"),
+        ("stop", "ssh.service", "Id=ssh.service\nActiveState=active"),
+        ("reload", "harmless.service", "Id=ssh.service\nActiveState=active"),
+        ("restart", "nginx.service", f"{_NGINX_STATE}active\nRequiredBy=a.service sshd.service"),
+        ("stop", "nginx.service", f"{_NGINX_STATE}active\nConsistsOf=wg-quick@wg0.service"),
+        ("start", "nginx.service", f"{_NGINX_STATE}inactive\nConflicts=nftables.service"),
+        ("stop", "systemd-networkd.service", "Id=systemd-networkd.service\nActiveState=active"),
+        ("restart", "nginx.service", f"{_NGINX_STATE}inactive"),
+        ("reload", "nginx.service", f"{_NGINX_STATE}deactivating"),
     ],
 )
-def test_a_host_restarts_no_way_in_and_nothing_that_is_stopped(
-    unit: str, told: str, tmp_path: Path
+def test_a_host_refuses_what_would_cut_access_to_it_or_start_what_was_stopped(
+    verb: str, unit: str, state: str, tmp_path: Path
 ):
     """A stub stands in for systemctl; a real one is asked in the acceptance tests."""
     stub = tmp_path / "systemctl"
-    stub.write_text(f"#!/bin/sh\n[ $1 = show ] && printf '{told}\\n' || echo restarted\n")
+    stub.write_text(f"#!/bin/sh\n[ $1 = show ] && printf '{state}\n' || echo $1 done\n")
     stub.chmod(0o755)
-    restart = _script(systemd.SUDO[-1])
-    done = _run(restart, unit, *_UNIT_SETTINGS, path=tmp_path)
-    assert done.returncode == 1
-    assert "nothing was restarted" in done.stderr
-    assert "restarted" not in done.stdout
+    control = _script(systemd.SUDO[-1])
+    refused = _run(control, verb, unit, *_UNIT_SETTINGS, path=tmp_path)
+    assert refused.returncode == 1
+    assert "nothing was done" in refused.stderr
+    assert not refused.stdout
     fine = "Id=web.service\nActiveState=active\nRequiredBy=worker.service"
-    stub.write_text(f"#!/bin/sh\n[ $1 = show ] && printf '{fine}\\n' || echo restarted\n")
-    assert _run(restart, "web.service", *_UNIT_SETTINGS, path=tmp_path).stdout == "restarted\n"
+    stub.write_text(f"#!/bin/sh\n[ $1 = show ] && printf '{fine}\n' || echo $1 done\n")
+    done = _run(control, verb, "web.service", *_UNIT_SETTINGS, path=tmp_path)
+    assert done.stdout == f"{verb} done\n"
 
 
 @pytest.mark.parametrize("agent", ["Mozilla", "like Gecko", "firefox", "Pingdom.com", "Safari/6"])

@@ -13,6 +13,7 @@ from connectors.systemd import (
     Service,
     parse_clock,
     parse_configuration,
+    parse_journal,
     parse_service,
     parse_services,
 )
@@ -79,6 +80,27 @@ def test_services_that_are_not_understood_are_never_none(answer: str):
         parse_services(answer)
 
 
+def test_what_a_start_stops_and_what_starts_it_again_is_known():
+    service = recorded("reloadable")
+    assert service.conflicts == ("apache2.service",)
+    assert service.triggers == ("proxy.socket",)
+    assert service.can_reload
+    assert service.changed_at == datetime(2026, 11, 21, 11, 50, 0, tzinfo=UTC)
+    assert service.starts_at_boot is True
+    # As a systemd before 230 prints it.
+    assert recorded("running").changed_at is None
+    assert recorded("running").starts_at_boot is None
+
+
+def test_the_lines_of_a_journal_are_listed():
+    lines = (
+        "2026-11-21T11:47:09+0000 web1 web[53]: ready\n2026-11-21T11:47:10+0000 web1 web[53]: x\n"
+    )
+    assert parse_journal(lines) == tuple(lines.splitlines())
+    assert parse_journal("-- No entries --\n") == ()
+    assert parse_journal("") == ()
+
+
 def test_an_alias_is_known_by_the_services_own_name():
     assert recorded("ssh-by-its-alias").name == "ssh.service"
 
@@ -124,9 +146,9 @@ def test_the_hosts_clock_is_read_in_seconds():
 
 
 def test_a_number_is_a_service_and_not_a_job():
-    assert systemd.restart_service("1234").words[4] == "1234.service"
-    assert systemd.restart_service("web.service").words[4] == "web.service"
-    assert systemd.restart_service("web").root
+    assert systemd.control_service("restart", "1234").words[5] == "1234.service"
+    assert systemd.control_service("stop", "web.service").words[5] == "web.service"
+    assert systemd.control_service("restart", "web").root
 
 
 @pytest.mark.parametrize(
@@ -178,5 +200,7 @@ def test_what_is_no_test_of_a_configuration_is_never_taken_for_one(said: str):
 )
 def test_known_errors_say_what_to_do(said: str, means: str):
     assert means in str(
-        find_failure(systemd.restart_service("web"), Answer(1, "", said), frozenset({0}))
+        find_failure(
+            systemd.control_service("restart", "web"), Answer(1, "", said), frozenset({0})
+        )
     )

@@ -8,7 +8,8 @@ from connectors import systemd
 from connectors.command import Shell
 from connectors.systemd import ConfigurationTest
 from runbooks import Clock, NoUndo, Refused
-from runbooks.service_restart import RestartService, ServiceState
+from runbooks._service import ServiceState
+from runbooks.service_restart import RestartService
 from tests.connectors.test_systemd import ANSWERS, recorded
 from tests.plans import work_of
 from tests.runbooks.hostile import HOSTILE_MOMENTS, HOSTILE_NAMES
@@ -26,7 +27,7 @@ def test_a_service_that_came_up_before_the_request_is_restarted():
     plan = RESTART.plan(ServiceState(RUNNING, NOW))
     (step,) = plan.steps
     assert isinstance(step.do, Shell)
-    assert step.do.words[3:5] == ("keyturn", "web.service")
+    assert step.do.words[3:6] == ("keyturn", "restart", "web.service")
     assert isinstance(step.undo, NoUndo)
     assert step.before == "active, started: 2026-11-21 11:47:09 UTC"
     assert any("connections are closed" in note for note in plan.notes)

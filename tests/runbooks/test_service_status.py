@@ -4,22 +4,30 @@ import pytest
 from pydantic import ValidationError
 
 from connectors import systemd
-from runbooks.service_status import ServiceStatus
+from connectors.errors import CommandError
+from runbooks.service_status import ServiceReading, ServiceStatus
 from tests.connectors.test_systemd import ANSWERS, recorded
 from tests.runbooks.hostile import HOSTILE_NAMES
 from tests.scripted_fleet import ScriptedFleet
 
+LINE = "2026-11-21T11:47:09+0000 web1 web[53]: ready"
 LOOK = ServiceStatus.model_validate({"host": "web1", "service": "web"})
 
 
 def test_a_running_service_is_well():
     answer = (ANSWERS / "running.txt").read_text()
-    fleet = ScriptedFleet({("web1", systemd.query_service("web").command): answer})
+    fleet = ScriptedFleet(
+        {
+            ("web1", systemd.query_service("web").command): answer,
+            ("web1", systemd.query_journal("web").command): LINE + "\n",
+        }
+    )
     report = LOOK.report(LOOK.read(fleet.run_query))
     assert report.healthy
     assert report.summary == "web.service is active (running) since 2026-11-21 11:47:09 UTC"
     assert report.table is not None
     assert ("restarted with it", "worker.service, part.service") in report.table.rows
+    assert report.table.rows[-1] == ("journal", LINE)
 
 
 @pytest.mark.parametrize(
@@ -34,15 +42,28 @@ def test_a_running_service_is_well():
     ],
 )
 def test_what_is_wrong_is_said(name: str, finding: str):
-    report = LOOK.report(recorded(name))
+    report = LOOK.report(ServiceReading(recorded(name)))
     assert not report.healthy
     assert finding in report.findings[0]
 
 
 def test_a_service_that_keeps_ending_is_a_finding():
-    report = LOOK.report(replace(recorded("running"), restart_count=12))
+    report = LOOK.report(ServiceReading(replace(recorded("running"), restart_count=12)))
     assert not report.healthy
     assert "12 times" in report.findings[0]
+
+
+def test_a_login_without_the_journals_rule_still_reads_the_service():
+    refused = CommandError("sudo: a password is required")
+    fleet = ScriptedFleet(
+        {
+            ("web1", systemd.query_service("web").command): (ANSWERS / "running.txt").read_text(),
+            ("web1", systemd.query_journal("web").command): refused,
+        }
+    )
+    report = LOOK.report(LOOK.read(fleet.run_query))
+    assert not report.healthy
+    assert report.findings == ["Its journal could not be read: sudo: a password is required"]
 
 
 @pytest.mark.parametrize("service", HOSTILE_NAMES)
