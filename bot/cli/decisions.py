@@ -122,7 +122,7 @@ def accept_proposal(
 ) -> None:
     """Accept the counter-proposal NUMBER for your request, which then needs approval.
 
-    Without DIGEST, show its plan and confirm. To decline it: keyturn withdraw NUMBER.
+    Without DIGEST, show its plan and confirm. Otherwise: keyturn withdraw NUMBER.
 
     For example: keyturn accept 13 1234567890
     """

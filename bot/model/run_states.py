@@ -103,7 +103,7 @@ RUN_STATUS_DISPLAYS: Mapping[str, StatusDisplay] = {
         "Counter-proposal",
         Tone.PENDING,
         "swap",
-        "An approver proposes other values; the requester accepts or declines them.",
+        "An approver proposes other values; the requester accepts or withdraws them.",
         "speech_balloon",
     ),
     State.SUPERSEDED: _Display(

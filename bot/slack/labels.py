@@ -106,7 +106,7 @@ def _describe_counter_proposal(run_view: SlackRunView) -> str:
     editor = run_view.get_person_name(run.editors[-1]) if run.editors else "an approver"
     original = f" instead of run {run.proposal_for}" if run.proposal_for else ""
     requester = run_view.get_person_name(run.requested_by)
-    return f"{editor} proposes these values{original}; {requester} accepts or declines"
+    return f"{editor} proposes these values{original}; {requester} accepts or withdraws it"
 
 
 def _describe_progress(run_view: SlackRunView) -> str:

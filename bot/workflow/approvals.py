@@ -124,10 +124,9 @@ def withdraw_run(context: WorkflowContext, number: int, *, person: str) -> Run:
             raise NotAllowed(f"only {name} can withdraw run {number}; an owner can deny it")
         if run.state not in STATES_BEFORE_INTENT:
             raise TooLate(_describe_earlier_decision(context, tx, run))
-        # Declining a counter-proposal leaves the original request pending.
-        verb = "Declined" if run.state is State.COUNTER_PROPOSED else "Withdrawn"
+        # Withdrawing a counter-proposal leaves the original request pending.
         return end_run(
-            context, tx, run, State.WITHDRAWN, f"{verb} by the requester", person=person
+            context, tx, run, State.WITHDRAWN, "Withdrawn by the requester", person=person
         )
 
 

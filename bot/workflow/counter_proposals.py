@@ -1,4 +1,4 @@
-"""Counter-proposals: an approver proposes other values, which the requester accepts or declines.
+"""Counter-proposals: an approver proposes other values, which the requester accepts or withdraws.
 
 The proposal is a run of its own, with its own plan and digest. Its requester is the requester of
 the original, and neither they nor the approvers who chose the values can approve it. The original

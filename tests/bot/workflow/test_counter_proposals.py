@@ -123,12 +123,12 @@ def test_nothing_is_approved_before_the_asker_accepted(harness: Harness):
     assert harness.fleet.told == []
 
 
-def test_the_original_stays_pending_when_its_requester_declines(db_harness: Harness):
+def test_the_original_stays_pending_when_its_requester_withdraws_the_proposal(db_harness: Harness):
     harness = db_harness
     first = harness.request(LAMP_ON)
     offered = counter(harness, first, value="dim")
-    declined = harness.service.withdraw_run(offered.id, person="dora")
-    assert (declined.state, declined.summary) == (State.WITHDRAWN, "Declined by the requester")
+    withdrawn = harness.service.withdraw_run(offered.id, person="dora")
+    assert (withdrawn.state, withdrawn.summary) == (State.WITHDRAWN, "Withdrawn by the requester")
     with pytest.raises(TooLate):
         accept(harness, offered)
     assert harness.approve(harness.get_run(first.id), "olga").state is State.SUCCEEDED
