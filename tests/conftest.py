@@ -43,7 +43,7 @@ LONGEST = (
     "test_sudo",
     "test_replicas",
     "test_backup",
-    "test_enroll",
+    "test_enrol",
     "test_imports",
     "test_oidc",
     "test_second_factor_in_browser",

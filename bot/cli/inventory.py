@@ -165,7 +165,7 @@ def _print_entries(entries: "Sequence[InventoryEntry]", *, as_json: bool) -> Non
         click.echo(inventory_writer.render_entries(entries), nl=False)
 
 
-@inventory_commands.command("enroll")
+@inventory_commands.command("enrol")
 @click.argument("name")
 @click.argument("address")
 @click.option("--port", type=click.IntRange(1, 65535), default=22, show_default=True)
@@ -185,7 +185,7 @@ def _print_entries(entries: "Sequence[InventoryEntry]", *, as_json: bool) -> Non
 )
 @json_option
 @click.pass_obj
-def enroll_host(
+def enrol_host(
     get_policy_directory: GetPolicyDirectory,
     *,
     name: str,
@@ -205,7 +205,7 @@ def enroll_host(
     With --alone, for an evaluation: type the fingerprint that the console of the host shows. The
     entry goes into inventory.yaml, and says that one person confirmed it.
 
-    For example: keyturn inventory enroll web2 web2.example.com --area web --tags nginx
+    For example: keyturn inventory enrol web2 web2.example.com --area web --tags nginx
     """
     from bot.hosts import enrolment, inventory_writer, pending_hosts
     from connectors.ssh_transport import fetch_host_key
@@ -263,7 +263,7 @@ def _add_host_alone(directory: Path, name: str, pending_host: "PendingHost") -> 
     area = load_policy(directory).organisation.areas[str(pending_host.entry["area"])]
     if len(area.owners) > 1:
         exit_with_error(
-            f"{area.title} has {len(area.owners)} owners ({', '.join(area.owners)}): enroll "
+            f"{area.title} has {len(area.owners)} owners ({', '.join(area.owners)}): enrol "
             f"{name} without --alone, so that another person confirms it",
             REFUSED,
         )

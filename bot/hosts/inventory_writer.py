@@ -162,7 +162,7 @@ def _build_host_key_field(
     port = ("--port", str(imported.port)) if imported.port != 22 else ()
     platform = ("--platform", imported.platform) if imported.platform else ()
     command = shlex.join(
-        ("keyturn", "inventory", "enroll", name, imported.address, *port, *platform)
+        ("keyturn", "inventory", "enrol", name, imported.address, *port, *platform)
     )
     return {}, (f"host_key: {known.reason or 'not in known_hosts'}: run `{command}`",)
 

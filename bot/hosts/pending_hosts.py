@@ -86,7 +86,7 @@ def list_pending_hosts(directory: Path) -> dict[str, PendingHost]:
         return _PENDING_HOSTS_ADAPTER.validate_python(YAML(typ="safe").load(file) or {})
     except (ValidationError, ValueError, YAMLError) as error:
         raise HostNotConfirmedError(
-            f"{file} is invalid: delete it and enroll its hosts again ({error})"
+            f"{file} is invalid: delete it and enrol its hosts again ({error})"
         ) from None
 
 

@@ -243,7 +243,7 @@ def _check_hosts(installation: Installation, policy: Policy) -> Iterator[CheckRe
     names = list(policy.inventory.hosts)
     if not names:
         yield create_warning_result(
-            "hosts", "none yet: run keyturn inventory enroll to add the first"
+            "hosts", "none yet: run keyturn inventory enrol to add the first"
         )
         return
     with closing(Fleet(policy.inventory, SshPool(installation.policy))) as fleet:

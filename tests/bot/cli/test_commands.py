@@ -54,7 +54,7 @@ COMMANDS = {
     "init": FILES,
     "inventory check": LOOKS,
     "inventory confirm": FILES,
-    "inventory enroll": FILES,
+    "inventory enrol": FILES,
     "inventory import ansible": FILES,
     "inventory import ssh-config": FILES,
     "locks": SERVICE,

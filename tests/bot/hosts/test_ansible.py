@@ -100,7 +100,7 @@ def test_a_person_gets_entries_and_what_they_lack(tmp_path: Path):
     found = keyturn_at(tmp_path, "inventory", "import", "ansible", str(file))
     assert found.returncode == 0
     assert "15 hosts: 0 complete, 15 incomplete" in found.stderr
-    assert "# host_key: not in known_hosts: run `keyturn inventory enroll db1 10.0.0.9`" in (
+    assert "# host_key: not in known_hosts: run `keyturn inventory enrol db1 10.0.0.9`" in (
         found.stdout
     )
     assert YAML(typ="safe").load(found.stdout)["hosts"]["db1"]["jump"] == "bastion"

@@ -52,14 +52,14 @@ def test_what_is_lacking_stands_above_the_host():
 
 def test_the_command_to_enroll_can_be_pasted_whatever_the_file_says():
     (made,) = inventory_writer.build_entries([ImportedHost("web1", "x; reboot", port=2222)], ())
-    assert "`keyturn inventory enroll web1 'x; reboot' --port 2222`" in made.notes[0]
+    assert "`keyturn inventory enrol web1 'x; reboot' --port 2222`" in made.notes[0]
 
 
 def test_the_command_to_enroll_a_network_device_names_its_platform():
     (made,) = inventory_writer.build_entries(
         [ImportedHost("sw1", "192.0.2.1", platform="cisco_ios")], ()
     )
-    assert "`keyturn inventory enroll sw1 192.0.2.1 --platform cisco_ios`" in made.notes[0]
+    assert "`keyturn inventory enrol sw1 192.0.2.1 --platform cisco_ios`" in made.notes[0]
 
 
 def test_hosts_that_would_be_called_the_same_are_numbered():

@@ -57,7 +57,7 @@ def _on_the_console(tmp_path: Path, public: str) -> str:
 def _waits(policy: Path, sshd: Sshd) -> None:
     place = ("nas2", sshd.address, "--port", str(sshd.port))
     about = ("--area", "storage", "--tags", "nfs", "--json")
-    found = keyturn_at(policy, "inventory", "enroll", *place, *about)
+    found = keyturn_at(policy, "inventory", "enrol", *place, *about)
     assert found.returncode == 0, found.stderr
     [told] = json.loads(found.stdout)
     assert (told["name"], told["entry"]["host_key"]) == ("nas2", sshd.host_key)
@@ -82,7 +82,7 @@ def _files(policy: Path) -> dict[Path, bytes]:
 def test_the_key_is_shown_with_the_entry_and_the_host_waits(policy: Path, sshd: Sshd):
     before = _files(policy)
     place = ("nas2", sshd.address, "--port", str(sshd.port))
-    found = keyturn_at(policy, "inventory", "enroll", *place, "--area", "storage", "--tags", "nfs")
+    found = keyturn_at(policy, "inventory", "enrol", *place, "--area", "storage", "--tags", "nfs")
     assert found.returncode == 0, found.stderr
     made = Inventory.model_validate(YAML(typ="safe").load(found.stdout))["nas2"]
     assert (made.host_key, made.port, made.area) == (sshd.host_key, sshd.port, "storage")
@@ -104,18 +104,18 @@ def test_one_person_enrolls_a_host_alone_in_an_area_with_one_owner(tmp_path: Pat
     policy = tmp_path / "policy"
     environment = {"KEYTURN_POLICY": str(policy), "KEYTURN_DATA": str(tmp_path / "var")}
 
-    def enroll(area: str, typed: str) -> Result:
+    def enrol(area: str, typed: str) -> Result:
         place = ("nas2", sshd.address, "--port", str(sshd.port))
-        words = ("inventory", "enroll", *place, "--area", area, "--alone")
+        words = ("inventory", "enrol", *place, "--area", area, "--alone")
         return CliRunner(env=environment).invoke(main, words, input=f"{typed}\n")
 
     read = _on_the_console(tmp_path, sshd.host_key)
-    two_owners = enroll("edge", read)
+    two_owners = enrol("edge", read)
     assert (two_owners.exit_code, "has 2 owners (olga, adam)" in two_owners.stderr) == (4, True)
-    other_key = enroll("storage", f"SHA256:{'A' * 43}")
+    other_key = enrol("storage", f"SHA256:{'A' * 43}")
     assert (other_key.exit_code, "another machine intercepts" in other_key.stderr) == (1, True)
     assert "nas2" not in load_policy(policy).inventory.hosts
-    alone = enroll("storage", read)
+    alone = enrol("storage", read)
     assert alone.exit_code == 0, alone.stderr
     assert load_policy(policy).inventory["nas2"].host_key == sshd.host_key
     assert " alone\n" in (policy / "inventory.yaml").read_text()
@@ -271,10 +271,10 @@ def test_confirm_without_write_access_still_checks_the_whole_policy(
 
 
 @pytest.mark.real
-def test_enroll_prints_what_is_to_wait_without_write_access(policy: Path, sshd: Sshd):
+def test_enrol_prints_what_is_to_wait_without_write_access(policy: Path, sshd: Sshd):
     before = _files(policy)
     place = ("nas2", sshd.address, "--port", str(sshd.port))
-    found = _without_write_access(policy, "inventory", "enroll", *place, "--area", "storage")
+    found = _without_write_access(policy, "inventory", "enrol", *place, "--area", "storage")
     assert found.returncode == 5, found.stderr
     assert "Errno" not in found.stderr
     assert "nas2 was not stored as pending" in found.stderr
@@ -356,7 +356,7 @@ def test_of_several_keys_the_best_is_shown(kinds: Sequence[KeyType], shown: KeyT
 def test_a_host_that_is_there_already_or_has_another_s_key_is_noted(fleet: LoopbackFleet):
     lb1, web1 = fleet.hosts["lb1"], fleet.hosts["web1"]
     found = keyturn_at(
-        *(fleet.directory, "inventory", "enroll", "web1", lb1.address),
+        *(fleet.directory, "inventory", "enrol", "web1", lb1.address),
         *("--port", str(lb1.port), "--area", "edg"),
     )
     assert found.returncode == 1
@@ -370,7 +370,7 @@ def test_a_host_that_is_there_already_or_has_another_s_key_is_noted(fleet: Loopb
 @pytest.mark.real
 def test_a_broken_policy_directory_does_not_hide_the_key(tmp_path: Path, sshd: Sshd):
     place = ("nas2", sshd.address, "--port", str(sshd.port))
-    found = keyturn_at(tmp_path, "inventory", "enroll", *place)
+    found = keyturn_at(tmp_path, "inventory", "enrol", *place)
     assert found.returncode == 1
     assert "cannot compare with the policy directory" in found.stderr
     assert "# area: add the area" in found.stdout
@@ -390,7 +390,7 @@ def test_a_network_device_is_enrolled_with_its_platform(
 ):
     with ScriptedDevice() as device:
         place = ("sw7", device.address, "--port", str(device.port), "--platform", platform)
-        found = keyturn_at(policy, "inventory", "enroll", *place, "--area", "storage")
+        found = keyturn_at(policy, "inventory", "enrol", *place, "--area", "storage")
         assert device.logins == 0
     assert found.returncode == 0, found.stderr
     made = Inventory.model_validate(YAML(typ="safe").load(found.stdout))["sw7"]
@@ -403,7 +403,7 @@ def test_a_network_device_is_enrolled_with_its_platform(
     assert load_policy(policy).inventory["sw7"].platform == platform
 
 
-def test_enroll_takes_the_platforms_of_the_inventory():
+def test_enrol_takes_the_platforms_of_the_inventory():
     assert get_args(Platform) == PLATFORMS
 
 
@@ -440,7 +440,7 @@ def test_what_is_no_ssh_server_is_told_and_bounded():
 def test_what_cannot_be_added_is_told_before_anything_is_asked(
     policy: Path, words: tuple[str, ...], says: str
 ):
-    found = keyturn_at(policy, "inventory", "enroll", *words)
+    found = keyturn_at(policy, "inventory", "enrol", *words)
     assert found.returncode == 2
     assert found.stdout == ""
     assert says in found.stderr
