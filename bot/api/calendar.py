@@ -10,7 +10,7 @@ from pydantic import Field
 from bot.api import schemas
 from bot.api.auth import ReadCaller
 from bot.api.deps import Parts
-from bot.api.schemas_in import InputModel
+from bot.api.schemas_in import InputModel, TimeZoneName
 from bot.queries.calendar import (
     DEFAULT_DAYS,
     MAX_LISTED_TIMES,
@@ -74,7 +74,7 @@ class CalendarFreezeOut(schemas.OutputModel):
 
 
 class CalendarDayOut(schemas.OutputModel):
-    """One day in UTC."""
+    """One day in the time zone."""
 
     date: datetime.date
     fires: Sequence[UpcomingFiresOut]
@@ -95,6 +95,7 @@ class CalendarOut(schemas.OutputModel):
 
 class CalendarQuery(InputModel):
     days: int = Field(DEFAULT_DAYS, ge=1, le=92, description="Number of days from today.")
+    zone: TimeZoneName = "UTC"
 
 
 @router.get("/calendar", operation_id="getCalendar", summary="List due times and freezes by day")
@@ -102,5 +103,5 @@ def get_calendar(
     parts: Parts, caller: ReadCaller, query: Annotated[CalendarQuery, Query()]
 ) -> CalendarOut:
     with parts.database.reading(caller.view_rights) as tx:
-        calendar = build_calendar(tx, caller.policy, days=query.days)
+        calendar = build_calendar(tx, caller.policy, days=query.days, zone=query.zone)
     return CalendarOut(days=[CalendarDayOut.from_day(day) for day in calendar])

@@ -21,6 +21,7 @@ from bot.model import request_form
 from bot.model.plain_text import join_to_one_line
 from bot.model.request_form import InvalidValuesError
 from bot.model.run import RUN_STATUSES
+from bot.model.times import parse_time_zone
 from bot.policy import Policy
 from connectors.command import quote_text, refuse_invisible
 from runbooks import AnyRunbook, load_catalogue
@@ -125,6 +126,18 @@ class RunbookRequestIn(InputModel):
                 name, dict.fromkeys(unknown, f"unknown field; the usage is {usage}")
             )
         return runbook, [f"{field}={value}" for field, value in self.values.items()]
+
+
+def _check_time_zone(name: str) -> str:
+    parse_time_zone(name)
+    return name
+
+
+TimeZoneName = Annotated[
+    str,
+    AfterValidator(_check_time_zone),
+    Field(max_length=60, description="Time zone of days and hours, such as Europe/Paris."),
+]
 
 
 class RunRequestIn(RunbookRequestIn):

@@ -10,7 +10,7 @@ from pydantic import Field
 from bot.api import schemas
 from bot.api.auth import ReadCaller
 from bot.api.deps import Parts
-from bot.api.schemas_in import InputModel
+from bot.api.schemas_in import InputModel, TimeZoneName
 from bot.queries.wait_report import (
     DEFAULT_DAYS,
     SelfServiceSuggestion,
@@ -92,13 +92,14 @@ class WaitReportOut(schemas.OutputModel):
     by_runbook: Sequence[WaitRowOut]
     by_area: Sequence[WaitRowOut]
     by_hour: Sequence[WaitRowOut] = Field(
-        description="24 rows, by the hour of the request in UTC."
+        description="24 rows, by the hour of the request in the time zone."
     )
     self_service: Sequence[SuggestionOut]
 
 
 class WaitReportQuery(InputModel):
     days: int = Field(DEFAULT_DAYS, ge=1, le=366, description="Number of days until now.")
+    zone: TimeZoneName = "UTC"
 
 
 @router.get("/waiting", operation_id="getWaitReport", summary="Get waiting times for approvals")
@@ -106,7 +107,7 @@ def get_wait_report(
     parts: Parts, caller: ReadCaller, query: Annotated[WaitReportQuery, Query()]
 ) -> WaitReportOut:
     with parts.database.reading(caller.view_rights) as tx:
-        found = build_wait_report(tx, caller.policy, days=query.days)
+        found = build_wait_report(tx, caller.policy, days=query.days, zone=query.zone)
     return WaitReportOut(
         days=found.days,
         since=schemas.to_datetime(found.since),

@@ -11,26 +11,12 @@ from typing import Any
 from bot.audit import change_log, output
 from bot.audit.change_log import Entry
 from bot.db.database import Transaction
-from bot.model.text import escape_to_one_line
 from bot.model.times import format_iso
 
 
 def to_datetime(microseconds: int) -> datetime:
     """Return a stored time, in UTC."""
     return datetime.fromtimestamp(microseconds / 1_000_000, UTC)
-
-
-def format_entry(entry: Entry) -> str:
-    """Return one line: time, number, run, kind, person, host, and the beginning of its hash."""
-    when = to_datetime(entry.at).strftime("%Y-%m-%d %H:%M:%SZ")
-    who = f" by {entry.person}" if entry.person else ""
-    where = f" on {entry.host}" if entry.host else ""
-    run = f"run {entry.run}" if entry.run else "-"
-    what = entry.facts.get("command") or entry.facts.get("summary") or ""
-    detail = f": {escape_to_one_line(str(what))}" if what else ""
-    return (
-        f"{when}  #{entry.seq:<5} {run:<8} {entry.kind}{who}{where}{detail}  [{entry.hash[:12]}]"
-    )
 
 
 def format_entry_as_json(entry: Entry) -> str:

@@ -22,6 +22,7 @@ from bot.cli.context import (
 )
 from bot.cli.options import limit_option, option_with_aliases
 from bot.cli.progress import show_progress
+from bot.cli.terminal import format_stored_time, get_zone_name, print_table, time_options
 from connectors.command import quote_text
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ _RUN_FILTER_OPTIONS = ("area", "runbook", "state", "value", "search")
 @click.option("--person", default="", help="Who acted.")
 @click.option("--kind", default="", help="Kind of entry: requested, approved, …")
 @click.option("--since", default="", help="2h, yesterday, 02:00, 2026-03-01 02:00 Europe/Paris.")
-@click.option("--until", default="", help="Same formats as --since. Default zone: UTC.")
+@click.option("--until", default="", help="Same formats as --since. Default zone: yours.")
 @click.option("--area", default="", help="Only runs in this area.")
 @click.option("--runbook", default="", help="Only runs of this runbook, such as 'zfs scrub'.")
 @click.option(
@@ -59,6 +60,7 @@ _RUN_FILTER_OPTIONS = ("area", "runbook", "state", "value", "search")
 @click.option("--within", default="", help="Time before and after --around. Default: 1 h.")
 @limit_option(30, help_text="Number of entries.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
+@time_options
 @pass_environment
 def show_log(
     environment: CommandEnvironment,
@@ -96,8 +98,25 @@ def show_log(
 def _print_entries(entries: "Iterable[Entry]", *, as_json: bool) -> None:
     from bot.audit import formats
 
-    for entry in entries:
-        click.echo(formats.format_entry_as_json(entry) if as_json else formats.format_entry(entry))
+    if as_json:
+        for entry in entries:
+            click.echo(formats.format_entry_as_json(entry))
+        return
+    rows = [
+        (
+            format_stored_time(entry.at, with_seconds=True),
+            f"#{entry.seq}",
+            f"run {entry.run}" if entry.run else "-",
+            entry.kind,
+            entry.person or "-",
+            entry.host or "-",
+            entry.hash[:12],
+            str(entry.facts.get("command") or entry.facts.get("summary") or ""),
+        )
+        for entry in entries
+    ]
+    headings = ("TIME", "ENTRY", "RUN", "WHAT", "BY", "HOST", "HASH", "DETAILS")
+    print_table(None, headings, rows, as_json=False, empty_message="The change log is empty.")
 
 
 def _list_entries(
@@ -131,7 +150,9 @@ def _build_entry_filter(tx: "Transaction", typed: Mapping[str, str]) -> "EntryFi
     from bot.model import times
 
     since, until = (
-        times.parse_past_time(typed[name], now=tx.now) if typed[name] else None
+        times.parse_past_time(typed[name], now=tx.now, zone=get_zone_name())
+        if typed[name]
+        else None
         for name in ("since", "until")
     )
     run_filter = None
@@ -168,27 +189,32 @@ def _print_timeline(
     from bot.audit import timeline
     from bot.model import times
 
-    at, span = times.parse_time_and_span(typed_time, typed_span, now=tx.now)
+    at, span = times.parse_time_and_span(typed_time, typed_span, now=tx.now, zone=get_zone_name())
     changes = timeline.build_timeline(
         tx, at, span=span, host_pattern=host.lower() or "*", limit=limit
     )
     approvals = timeline.list_approvals(tx, changes.events)
-    if not as_json:
-        between = f"{times.format_timestamp(at - span)} and {times.format_timestamp(at + span)}"
-        click.echo(f"Between {between}{f' on {host}' if host else ''}:")
-        if not changes.events:
-            click.echo("No known changes.", err=True)
-    for event in changes.events:
-        decisions = approvals.get(event.run or 0, ())
-        format_line = _format_event_as_json if as_json else _format_event
-        click.echo(format_line(event, decisions))
+    if as_json:
+        for event in changes.events:
+            click.echo(_format_event_as_json(event, approvals.get(event.run or 0, ())))
+    else:
+        click.echo(f"Between {_format_range(at, span)}{f' on {host}' if host else ''}:")
+        rows = [_build_event_row(one, approvals.get(one.run or 0, ())) for one in changes.events]
+        headings = ("TIME", "RUN", "STATE", "WHAT")
+        print_table(None, headings, rows, as_json=False, empty_message="No known changes.")
     if changes.omitted:
         message = f"{changes.omitted} less relevant changes not shown: increase --limit"
         click.echo(message, err=True)
     if changes.searched_span < span:
-        begin, end = at - changes.searched_span, at + changes.searched_span
-        searched = f"{times.format_timestamp(begin)} to {times.format_timestamp(end)}"
-        click.echo(f"too many entries: searched only {searched}", err=True)
+        searched = _format_range(at, changes.searched_span)
+        click.echo(f"too many entries: searched only between {searched}", err=True)
+
+
+def _format_range(at: int, span: int) -> str:
+    """Return the times *span* before and after *at*, all in microseconds."""
+    return " and ".join(
+        format_stored_time(one, with_seconds=True) for one in (at - span, at + span)
+    )
 
 
 def _format_event_as_json(event: "TimelineEvent", decisions: "Sequence[Decision]") -> str:
@@ -200,15 +226,14 @@ def _format_event_as_json(event: "TimelineEvent", decisions: "Sequence[Decision]
     return json.dumps(data, ensure_ascii=False)
 
 
-def _format_event(event: "TimelineEvent", decisions: "Sequence[Decision]") -> str:
+def _build_event_row(
+    event: "TimelineEvent", decisions: "Sequence[Decision]"
+) -> tuple[str, str, str, str]:
     from bot.audit import timeline
-    from bot.model import times
-    from bot.model.run import STATUS_WIDTH
 
     run = f"run {event.run}" if event.run else f"#{event.entry}"
-    state = event.state.ljust(STATUS_WIDTH)
-    description = timeline.describe_event(event, decisions)
-    return f"{times.format_timestamp(event.at)}  {run:<8} {state} {description}"
+    at = format_stored_time(event.at, with_seconds=True)
+    return at, run, event.state, timeline.describe_event(event, decisions)
 
 
 @click.command("export")

@@ -60,11 +60,23 @@ class ServiceClient:
         return self._send_request("GET", path, params=query)
 
     def post(
-        self, path: str, body: Mapping[str, Any] | None = None, *, idempotency_key: str = ""
+        self,
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        *,
+        idempotency_key: str = "",
+        wait: float = 0,
     ) -> Any:
-        """Send a POST. A repeat with the same idempotency key has no further effect."""
+        """Send a POST. A repeat with the same idempotency key has no further effect.
+
+        Args:
+            wait: Seconds to wait for the run to need people or end.
+        """
         headers = {"Idempotency-Key": idempotency_key} if idempotency_key else {}
-        return self._send_request("POST", path, json=dict(body or {}), headers=headers)
+        query = {"wait": wait} if wait else {}
+        return self._send_request(
+            "POST", path, json=dict(body or {}), headers=headers, params=query
+        )
 
     def get_linked(self, link: str) -> Any:
         """Get the page that a response links to."""

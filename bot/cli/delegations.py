@@ -11,7 +11,7 @@ from bot.cli.context import CommandEnvironment, RecordNumber, pass_environment
 from bot.cli.offline import open_service
 from bot.cli.options import ACTING_PERSON_HELP, acting_person_option, json_option, reason_option
 from bot.cli.sections import CommandGroup
-from bot.cli.terminal import get_zone_name
+from bot.cli.terminal import format_stored_time, get_zone_name, print_table, time_options
 
 
 @click.group("delegate", cls=CommandGroup)
@@ -25,6 +25,7 @@ def delegation_commands() -> None:
 @click.option("--until", required=True, help='"tomorrow 18:00" or "3 days".')
 @click.option("--area", default="", help="One area. Default: every area of the owner.")
 @reason_option()
+@time_options
 @json_option
 @pass_environment
 def create_delegation(
@@ -41,7 +42,7 @@ def create_delegation(
 
     For example: keyturn delegate to ada --as olga --until "3 days" --area edge
     """
-    from bot.model.times import format_deadline, parse_deadline
+    from bot.model.times import parse_deadline
 
     with open_service(environment) as service:
         ends = parse_deadline(until, now=round(time.time() * 1_000_000), zone=get_zone_name())
@@ -49,28 +50,34 @@ def create_delegation(
             delegator=owner, delegate=person, ends_at=ends, area=area, reason=reason, source="cli"
         )
     area_name = delegation.area or "all their areas"
-    until_time = format_deadline(delegation.ends_at)
+    until_time = format_stored_time(delegation.ends_at)
     line = f"{delegation.id}: {person} decides for {owner} in {area_name} until {until_time}"
     print_result(record_to_data(delegation), [line], as_json=as_json)
 
 
 @delegation_commands.command("list")
+@time_options
 @json_option
 @pass_environment
 def list_delegations(environment: CommandEnvironment, *, as_json: bool) -> None:
     """List active delegations."""
     from bot.db import delegations
-    from bot.model.times import format_deadline
 
     with environment.open_database() as database, database.reading() as tx:
         found = delegations.list_active_delegations(tx)
-    lines = [
-        f"{one.id}: {one.delegate} for {one.delegator} in {one.area or 'all their areas'} "
-        f"until {format_deadline(one.ends_at)}"
+    rows = [
+        (
+            str(one.id),
+            one.delegate,
+            one.delegator,
+            one.area or "all their areas",
+            format_stored_time(one.ends_at),
+        )
         for one in found
     ]
     data = [record_to_data(one) for one in found]
-    print_result(data, lines, as_json=as_json, empty_message="No delegations.")
+    headings = ("ID", "DELEGATE", "ON BEHALF OF", "AREA", "UNTIL")
+    print_table(data, headings, rows, as_json=as_json, empty_message="No delegations.")
 
 
 @delegation_commands.command("end")
@@ -94,6 +101,7 @@ def end_delegation(environment: CommandEnvironment, *, number: int, as_json: boo
 @click.option("--until", required=True, help='"tomorrow 18:00" or "3 days", at most 30 days.')
 @acting_person_option
 @reason_option()
+@time_options
 @json_option
 @pass_environment
 def create_grant(
@@ -109,7 +117,6 @@ def create_grant(
     For example: keyturn grant dora abusers clear 'lb*' --per-hour 5 --until "3 days" --as olga
     """
     from bot.model.grant_words import parse_grant
-    from bot.model.times import format_deadline
 
     typed = f"{holder} {shlex.join(words)} {options['per_hour']} an hour until {options['until']}"
     with open_service(environment) as service:
@@ -119,7 +126,7 @@ def create_grant(
         )
     line = (
         f"{grant.id}: {holder} may run {grant.what} without approval, {grant.per_hour} an hour "
-        f"until {format_deadline(grant.ends_at)}. To revoke it: keyturn grants end {grant.id}"
+        f"until {format_stored_time(grant.ends_at)}. To revoke it: keyturn grants end {grant.id}"
     )
     print_result(record_to_data(grant), [line], as_json=as_json)
 
@@ -130,13 +137,13 @@ def grant_commands() -> None:
 
 
 @grant_commands.command("list")
+@time_options
 @json_option
 @pass_environment
 def list_grants(environment: CommandEnvironment, *, as_json: bool) -> None:
     """List active standing grants."""
     from bot.db import grants as store
     from bot.db.grants import count_uses_left
-    from bot.model.times import format_deadline
 
     with environment.open_database() as database, database.reading() as tx:
         found = [
@@ -144,13 +151,20 @@ def list_grants(environment: CommandEnvironment, *, as_json: bool) -> None:
             for one in store.list_newest_grants(tx)
             if one.holds(tx.now)
         ]
-    lines = [
-        f"{one.id}: {one.person} by {one.granted_by}: {one.what}, {left} of {one.per_hour} left "
-        f"this hour, until {format_deadline(one.ends_at)}"
+    rows = [
+        (
+            str(one.id),
+            one.person,
+            one.granted_by,
+            f"{left} of {one.per_hour}",
+            format_stored_time(one.ends_at),
+            one.what,
+        )
         for one, left in found
     ]
     data = [record_to_data(one, uses_left=left) for one, left in found]
-    print_result(data, lines, as_json=as_json, empty_message="No standing grants.")
+    headings = ("ID", "PERSON", "GRANTED BY", "LEFT THIS HOUR", "UNTIL", "REQUEST")
+    print_table(data, headings, rows, as_json=as_json, empty_message="No standing grants.")
 
 
 @grant_commands.command("end")

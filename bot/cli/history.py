@@ -16,7 +16,7 @@ from bot.cli.completion import complete
 from bot.cli.context import RecordNumber
 from bot.cli.options import json_option
 from bot.cli.sections import CommandGroup
-from bot.cli.terminal import format_time, print_table
+from bot.cli.terminal import format_time, get_zone_name, print_table, to_local_time
 
 _DIFF_SIGNS = {"changed": ("-", "+"), "left": ("-", "+"), "right": ("-", "+"), "alike": (" ", " ")}
 
@@ -105,10 +105,16 @@ def compare_runs(service: ServiceClient, *, numbers: tuple[int, ...], as_json: b
 @json_option
 @pass_service
 def show_calendar(service: ServiceClient, *, days: int, as_json: bool) -> None:
-    """List due times and freezes of the coming days, in UTC."""
-    result = service.get("/calendar", days=days)
-    lines = [line for day in result["days"] for line in _format_day(day)]
-    print_result(result, lines, as_json=as_json, empty_message="No due times and no freezes.")
+    """List due times and freezes of the coming days."""
+    result = service.get("/calendar", days=days, zone=get_zone_name())
+    rows = [row for day in result["days"] for row in _build_calendar_rows(day)]
+    print_table(
+        result,
+        ("DATE", "TIME", "WHAT"),
+        rows,
+        as_json=as_json,
+        empty_message="No due times and no freezes.",
+    )
 
 
 @click.group("freeze", cls=CommandGroup)
@@ -228,22 +234,26 @@ def _format_compared_line(line: Mapping[str, Any]) -> Iterator[str]:
         yield f"{right_sign} {line['right']}"
 
 
-def _format_day(day: Mapping[str, Any]) -> Iterator[str]:
+def _build_calendar_rows(day: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
     for freeze in day["freezes"]:
         areas = ", ".join(freeze["areas"]) or "all areas"
-        begins, ends = (freeze[name][11:16] for name in ("begins_at", "ends_at"))
-        yield f"{day['date']}  {begins} to {ends}  freeze: {freeze['name']} ({areas})"
+        when = " to ".join(_format_time_of_day(freeze[name]) for name in ("begins_at", "ends_at"))
+        yield day["date"], when, f"freeze: {freeze['name']} ({areas})"
     for one in day["fires"]:
         skipped = f"; {one['skipped']} skipped: {one['freeze']}" if one["skipped"] else ""
-        when = _format_due_times(one)
-        yield f"{day['date']}  {when}  {one['name']} (schedule {one['schedule']}){skipped}"
+        what = f"{one['name']} (schedule {one['schedule']}){skipped}"
+        yield day["date"], _format_due_times(one), what
+
+
+def _format_time_of_day(iso_time: str) -> str:
+    return f"{to_local_time(iso_time):%H:%M}"
 
 
 def _format_due_times(fires: Mapping[str, Any]) -> str:
     """Return `03:00`, `03:00, 15:00`, `00:00, every 5 min, 288 times` or `03:00 and 5 more`."""
     from bot.model.times import format_span
 
-    first, *others = (due[11:16] for due in fires["times"])
+    first, *others = map(_format_time_of_day, fires["times"])
     if len(others) < 2:
         return ", ".join([first, *others])
     if fires["interval_seconds"]:

@@ -419,8 +419,8 @@ def _is_change(service: ServiceClient, words: Sequence[str]) -> bool:
 
 def _post_plan(service: ServiceClient, body: Mapping[str, Any]) -> dict[str, Any]:
     """Have a change planned; return the run once it has its plan, or has ended without one."""
-    run = service.post("/plans", body, idempotency_key=secrets.token_hex(16))
-    return service.get(build_path("runs", run["id"]), wait=_SHORT_WAIT_SECONDS)
+    key = secrets.token_hex(16)
+    return service.post("/plans", body, idempotency_key=key, wait=_SHORT_WAIT_SECONDS)
 
 
 def _plan(service: ServiceClient, body: Mapping[str, Any], *, as_json: bool) -> None:

@@ -52,17 +52,29 @@ def get_zone_name() -> str:
     return name if name and is_time_zone(name) else f"{datetime.now().astimezone():%z}"
 
 
+def to_local_time(iso_time: str) -> datetime:
+    """Return a time of a response in the reader's zone."""
+    zone = UTC if "utc" in get_time_styles() else None
+    return datetime.fromisoformat(iso_time).astimezone(zone)
+
+
+def format_stored_time(at: int, *, with_seconds: bool = False) -> str:
+    """Return a time of the database, in microseconds since 1970, as format_time() does."""
+    from bot.model.times import format_iso
+
+    return format_time(format_iso(at), with_seconds=with_seconds)
+
+
 def format_time(iso_time: str, *, with_seconds: bool = False) -> str:
     """Return a time of a response as text, in the reader's zone.
 
     A terminal shows `3 min ago`, or `2026-03-01 14:30`; a pipe gets `2026-03-01 14:30+01:00`.
     """
     styles = get_time_styles()
-    at = datetime.fromisoformat(iso_time)
-    local = at.astimezone(UTC if "utc" in styles else None)
+    local = to_local_time(iso_time)
     if "iso" in styles:
         return local.isoformat(timespec="seconds").replace("+00:00", "Z")
-    seconds = (datetime.now(UTC) - at).total_seconds()
+    seconds = (datetime.now(UTC) - local).total_seconds()
     is_terminal = sys.stdout.isatty() and not styles
     if is_terminal and not with_seconds and abs(seconds) < _RELATIVE_SECONDS:
         return _format_relative(seconds)

@@ -9,6 +9,7 @@ from bot.cli.context import CommandEnvironment, RecordNumber, pass_environment
 from bot.cli.offline import open_service
 from bot.cli.options import json_option
 from bot.cli.sections import CommandGroup
+from bot.cli.terminal import format_stored_time, print_table, time_options
 
 _SCOPES = ("read", "request", "approve", "metrics")
 
@@ -30,6 +31,7 @@ def token_commands() -> None:
 )
 @click.option("--days", default=30, show_default=True, help="Days until it expires.")
 @click.option("--name", default="", help='Its use, such as "the deploy pipeline".')
+@time_options
 @json_option
 @pass_environment
 def create_token(
@@ -45,7 +47,6 @@ def create_token(
 
     For example: keyturn token new dora --scope request --days 90 --name "the deploy pipeline"
     """
-    from bot.audit.formats import to_datetime
     from bot.model.times import format_iso
 
     with open_service(environment) as service:
@@ -60,37 +61,37 @@ def create_token(
         )
         return
     click.echo(secret)
-    until = f"{to_datetime(token.expires_at):%Y-%m-%d %H:%M} UTC"
+    until = format_stored_time(token.expires_at)
     click.echo(f"Token {token.id}, valid until {until}. It is not shown again.", err=True)
 
 
 @token_commands.command("list")
 @click.argument("person", default="")
+@time_options
 @json_option
 @pass_environment
 def list_all_tokens(environment: CommandEnvironment, *, person: str, as_json: bool) -> None:
     """List the tokens of PERSON, or of everyone."""
-    from bot.audit.formats import to_datetime
     from bot.auth import tokens
 
     with environment.open_database() as database, database.reading() as tx:
         found, now = tokens.list_tokens(tx, person), tx.now
-    if as_json:
-        shown = [record_to_data(one, active=one.is_active(now)) for one in found]
-        click.echo(json.dumps(shown, ensure_ascii=False))
-        return
-    for one in found:
-        state = "revoked" if one.revoked_at else "expired" if not one.is_active(now) else "active"
-        used = (
-            f"used {to_datetime(one.last_used_at):%Y-%m-%d}" if one.last_used_at else "never used"
+    rows = [
+        (
+            str(one.id),
+            f"{one.prefix}…",
+            one.person,
+            ",".join(one.scopes),
+            "revoked" if one.revoked_at else "active" if one.is_active(now) else "expired",
+            format_stored_time(one.expires_at),
+            format_stored_time(one.last_used_at) if one.last_used_at else "never",
+            one.name,
         )
-        ends = f"until {to_datetime(one.expires_at):%Y-%m-%d}"
-        click.echo(
-            f"{one.id:>4}  {one.prefix}…  {one.person}  {','.join(one.scopes)}  "
-            f"{state}, {ends}, {used}  {one.name}"
-        )
-    if not found:
-        click.echo("No tokens.", err=True)
+        for one in found
+    ]
+    data = [record_to_data(one, active=one.is_active(now)) for one in found]
+    headings = ("ID", "TOKEN", "PERSON", "SCOPES", "STATE", "EXPIRES", "LAST USED", "NAME")
+    print_table(data, headings, rows, as_json=as_json, empty_message="No tokens.")
 
 
 @token_commands.command("revoke")

@@ -8,6 +8,7 @@ import click
 from bot.cli.client import ServiceClient, pass_service, print_result
 from bot.cli.options import json_option
 from bot.cli.sections import CommandGroup
+from bot.cli.terminal import get_zone_name, print_table
 
 
 @click.group("report", cls=CommandGroup)
@@ -27,42 +28,44 @@ def report_commands() -> None:
 @pass_service
 def print_wait_report(service: ServiceClient, *, days: int, as_json: bool) -> None:
     """Show waiting times for approvals by runbook, area and hour, and suggest self-service."""
-    report = service.get("/report/waiting", days=days)
-    print_result(report, list(_format_report(report)), as_json=as_json)
-
-
-def _format_report(report: Mapping[str, Any]) -> Iterator[str]:
-    total = report["total"]
-    if not total["requested"]:
-        yield f"No requests waited for approval in the last {report['days']} days."
+    report = service.get("/report/waiting", days=days, zone=get_zone_name())
+    if as_json:
+        print_result(report, (), as_json=True)
         return
-    yield f"{total['requested']} requests waited for approval in the last {report['days']} days"
-    hours = [{**row, "name": f"{row['name']}:00 UTC"} for row in report["by_hour"]]
-    for group in (
-        report["by_runbook"],
-        report["by_area"],
-        [row for row in hours if row["requested"]],
-    ):
-        yield ""
-        yield from _format_table(group)
+    total = report["total"]["requested"]
+    if not total:
+        click.echo(f"No requests waited for approval in the last {days} days.")
+        return
+    click.echo(f"{total} requests waited for approval in the last {days} days")
+    hours = [{**row, "name": f"{row['name']}:00"} for row in report["by_hour"]]
+    _print_waits("RUNBOOK", report["by_runbook"])
+    _print_waits("AREA", report["by_area"])
+    _print_waits("HOUR", [row for row in hours if row["requested"]])
     for suggestion in report["self_service"]:
-        yield ""
-        place = f"{suggestion['runbook']} in {suggestion['area']}"
-        yield f"{place} could be self-service: {suggestion['replay_summary']}"
-        yield from (f"    {line}" for line in suggestion["rule"].splitlines())
+        print_result(None, [*_format_suggestion(suggestion)], as_json=False)
 
 
-def _format_table(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    width = max(len(row["name"]) for row in rows)
-    yield f"{'':<{width}}  {'median':>8}  {'90%':>8}  {'count':>6}  {'approved':>8}"
-    for row in rows:
-        rate = "-" if row["approval_rate"] is None else f"{row['approval_rate']:.0%}"
-        median, ninth_decile = (
+def _print_waits(heading: str, waits: Sequence[Mapping[str, Any]]) -> None:
+    rows = [
+        (
+            row["name"],
             _format_duration(row["median_wait"]),
             _format_duration(row["ninth_decile_wait"]),
+            str(row["requested"]),
+            "-" if row["approval_rate"] is None else f"{row['approval_rate']:.0%}",
         )
-        counts = f"{row['requested']:>6}  {rate:>8}"
-        yield f"{row['name']:<{width}}  {median:>8}  {ninth_decile:>8}  {counts}"
+        for row in waits
+    ]
+    click.echo()
+    headings = (heading, "MEDIAN", "90%", "REQUESTS", "APPROVED")
+    print_table(waits, headings, rows, as_json=False, empty_message="")
+
+
+def _format_suggestion(suggestion: Mapping[str, Any]) -> Iterator[str]:
+    place = f"{suggestion['runbook']} in {suggestion['area']}"
+    yield ""
+    yield f"{place} could be self-service: {suggestion['replay_summary']}"
+    yield from (f"    {line}" for line in suggestion["rule"].splitlines())
 
 
 def _format_duration(seconds: float | None) -> str:

@@ -59,7 +59,7 @@ def parse_civil_time(text: str, *, now: int, zone: str = "UTC") -> CivilTime | N
     typed = _CIVIL_TIME_PATTERN.fullmatch(text)
     if typed is None or not (typed["day"] or typed["hour"]):
         return None
-    tz = _parse_zone(typed["zone"] or zone)
+    tz = parse_time_zone(typed["zone"] or zone)
     try:
         today = to_datetime(now).astimezone(tz).date()
         return CivilTime(
@@ -76,7 +76,7 @@ def parse_civil_time(text: str, *, now: int, zone: str = "UTC") -> CivilTime | N
 def is_time_zone(name: str) -> bool:
     """Return whether the time zone exists."""
     try:
-        _parse_zone(name)
+        parse_time_zone(name)
     except InvalidTimeError:
         return False
     return True
@@ -119,7 +119,8 @@ def _parse_precision(match: re.Match[str]) -> int:
     return 1_000_000 if match["second"] else 60_000_000
 
 
-def _parse_zone(name: str) -> tzinfo:
+def parse_time_zone(name: str) -> tzinfo:
+    """Parse `Europe/Paris`, `UTC` or `+01:00`. Raises InvalidTimeError."""
     offset = _UTC_OFFSET_PATTERN.fullmatch(name)
     if offset:
         ahead = timedelta(hours=int(offset[2]), minutes=int(offset[3] or 0))

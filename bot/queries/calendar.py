@@ -4,13 +4,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from itertools import pairwise
-from zoneinfo import ZoneInfo
 
 from bot.db import runs, schedules
 from bot.db.database import Transaction
 from bot.db.schedules import Schedule, ScheduleState
 from bot.model.run import Run
-from bot.model.times import to_datetime, to_microseconds
+from bot.model.times import parse_time_zone, to_datetime, to_microseconds
 from bot.policy import Policy
 from bot.policy.freezes import Freeze
 
@@ -64,7 +63,7 @@ def build_calendar(
     tx: Transaction, policy: Policy, *, days: int = DEFAULT_DAYS, zone: str = "UTC"
 ) -> list[CalendarDay]:
     """Return the given number of days in a time zone; the first is today."""
-    tz = ZoneInfo(zone)
+    tz = parse_time_zone(zone)
     today = to_datetime(tx.now).astimezone(tz).date()
     dates = [today + timedelta(days=n) for n in range(days + 1)]
     starts = [to_microseconds(datetime.combine(day, time(), tz)) for day in dates]

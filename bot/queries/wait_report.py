@@ -9,12 +9,12 @@ from bot.db import history, stats
 from bot.db.database import Transaction
 from bot.db.stats import Wait
 from bot.model.run import State
+from bot.model.times import parse_time_zone, to_datetime
 from bot.policy import NoPolicyError, Policy
 from bot.queries.policy_replay import ReplayOutcome, replay_requests, summarise_replay
 
 DEFAULT_DAYS = 91
 _DAY = 86_400_000_000
-_HOUR = 3_600_000_000
 # So many approved runs are needed before self-service is suggested.
 _MIN_DECIDED_RUNS = 5
 _MAX_SUGGESTIONS = 5
@@ -80,19 +80,25 @@ class WaitReport:
     runbooks: Sequence[WaitRow]
     areas: Sequence[WaitRow]
     hours: Sequence[WaitRow]
-    """24 rows, by the hour of the request in UTC."""
+    """24 rows, by the hour of the request."""
     suggestions: Sequence[SelfServiceSuggestion]
 
 
 def build_wait_report(
-    tx: Transaction, policy: Policy, *, days: int = DEFAULT_DAYS, limit: int = MAX_RUNS
+    tx: Transaction,
+    policy: Policy,
+    *,
+    days: int = DEFAULT_DAYS,
+    limit: int = MAX_RUNS,
+    zone: str = "UTC",
 ) -> WaitReport:
-    """Build the report of the last *days* days, from at most *limit* runs."""
+    """Build the report of the last *days* days, from at most *limit* runs, by hours of *zone*."""
+    tz = parse_time_zone(zone)
     wanted = tx.now - days * _DAY
     since = stats.get_horizon(tx, wanted, most=limit)
     found = list(stats.list_waits_since(tx, since))
     titles = {area.name: area.title for area in policy.organisation.areas.values()}
-    hours = _group_waits(found, lambda one: f"{one.requested_at // _HOUR % 24:02d}")
+    hours = _group_waits(found, lambda one: f"{to_datetime(one.requested_at).astimezone(tz):%H}")
     return WaitReport(
         days,
         since,

@@ -105,6 +105,8 @@ def test_what_a_schedule_means_is_told_before_it_is_asked_for(desk: Desk):
     assert told["next"] == sorted(told["next"])
     for wrong in ({"cron": "often"}, {"cron": "0 3 1 * *", "zone": "Mars"}, {}):
         assert program.get("/calendar/cron", params=wrong).status_code == 422
+    wrong_zone = program.get("/calendar", params={"zone": "Paris"})
+    assert (wrong_zone.status_code, "Europe/Paris" in wrong_zone.text) == (422, True)
 
 
 def test_what_could_be_erased_is_told_and_asked_for_but_not_erased(desk: Desk):

@@ -613,6 +613,12 @@ def test_counter_proposal_shows_both_values_and_how_to_answer(shop: Shop):
 
 def test_what_is_to_come_and_what_is_kept_is_listed(shop: Shop):
     assert len(shop.told("dora", "calendar", "--days", "3")["days"]) == 3
+    # At every moment it is another day there.
+    first, last = (
+        json.loads(shop.type("dora", "calendar", "--json", TZ=zone).stdout)["days"][0]["date"]
+        for zone in ("Etc/GMT+12", "Pacific/Kiritimati")
+    )
+    assert first < last
     nothing = shop.type("dora", "calendar", "--days", "1")
     assert (nothing.exit_code, nothing.stderr) == (0, "No due times and no freezes.\n")
     assert shop.type("dora", "views").stderr == "No saved views.\n"
