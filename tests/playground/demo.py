@@ -134,7 +134,7 @@ def stay(service: Service) -> None:
     say("\nTry next")
     say("  as olga or adam   approve, deny or answer with other values: the runs under Home")
     say("  as dora           request the plan that is ready, or undo a run of the history")
-    say("  as stan           suspend the schedule, and look at the freeze in the calendar")
+    say("  as stan           approve on behalf of Adam, or suspend the schedule")
     say("\nIn the chat try  /keyturn help,  /keyturn abusers show lb1  or  /keyturn tree.")
     say("Ctrl-C ends the demo.")
     while True:

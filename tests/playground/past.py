@@ -4,6 +4,7 @@ Only the clock is another one. Each run has the reason "demo".
 """
 
 import sqlite3
+import time
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -103,6 +104,15 @@ def add_freeze(policy: Path) -> None:
 def request_open_runs(service: KeyturnService) -> None:
     """Request what the people of the demo can decide, a plan, and a schedule."""
     web = RequestOrigin("web")
+    # Stan has something to approve, too.
+    service.delegations_and_grants.create_delegation(
+        delegator="adam",
+        delegate="stan",
+        ends_at=round(time.time() * 1_000_000) + 3 * _DAY,
+        area="edge",
+        reason=REASON,
+        source="web",
+    )
     for person, words, plan_only in (
         ("dora", "abusers mark lb1 203.0.113.77", False),
         ("olga", "abusers mark lb1 203.0.113.78", False),
