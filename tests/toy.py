@@ -126,6 +126,10 @@ class BreakSwitch(Change[Switches], words="toy break", example="lb1 lamp"):
         return Plan("whole", [step])
 
 
+class MeltSwitch(BreakSwitch, words="toy melt", example="lb1 lamp", undo="sets it back"):
+    """Break a switch for good, although others of its kind can be repaired."""
+
+
 class ShowSwitches(Check[Switches], words="toy show", example="lb1"):
     """See every switch."""
 
@@ -184,6 +188,7 @@ RUNBOOKS: Mapping[str, type] = {
         TakeDown,
         WarmUp,
         BreakSwitch,
+        MeltSwitch,
         ShowSwitches,
         TuneSwitch,
     )

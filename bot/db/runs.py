@@ -495,17 +495,30 @@ def list_pending(tx: Transaction) -> list[Run]:
     return filter_viewable(tx, tx.sql.execute(query.order_by(tables.run.c.id)))
 
 
+def mark_as_plan(tx: Transaction, run: Run) -> Run:
+    """Make a request a plan, together with the requests of its hosts."""
+    role = tables.run.c.fan_out_role
+    tx.sql.execute(
+        _update_with_children(run).where(role < PLAN_ONLY).values(fan_out_role=role + PLAN_ONLY)
+    )
+    return replace(run, plan_only=True)
+
+
 def mark_requested(tx: Transaction, run: Run, reason: str) -> Run:
     """Make a plan a request, together with the plans of its hosts. reason: of the request."""
     role = tables.run.c.fan_out_role
     text = tx.redactor.redact_text(reason)
     tx.sql.execute(
-        update(tables.run)
-        .where((tables.run.c.id == run.id) | (tables.run.c.parent == run.id), role >= PLAN_ONLY)
+        _update_with_children(run)
+        .where(role >= PLAN_ONLY)
         .values(fan_out_role=role - PLAN_ONLY, reason=text)
     )
     search_words.store_words(tx, {run.id: search_words.split_search_words(text)})
     return replace(run, plan_only=False, reason=text)
+
+
+def _update_with_children(run: Run) -> Update:
+    return update(tables.run).where((tables.run.c.id == run.id) | (tables.run.c.parent == run.id))
 
 
 def list_due_to_expire(tx: Transaction) -> list[Run]:

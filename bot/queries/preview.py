@@ -46,6 +46,12 @@ def _add_stored_rights(
     return replace(area, evaluation=evaluation, grant=grant)
 
 
+def list_granted_fields(tx: Transaction, *, person: str, words: str) -> set[str]:
+    """Return the fields on whose values a standing grant depends, and so the preview."""
+    found = grants.list_active_grants(tx, person=person, words=words)
+    return {name for grant in found for name in grant.values}
+
+
 def _describe_grant(
     tx: Transaction,
     policy: Policy,

@@ -352,22 +352,49 @@ class SlackListeners:
         person: str,
         origin: RequestOrigin,
     ) -> None:
-        """Request or discard a plan that a message shows to its requester."""
+        """Request or discard a plan, and replace the message that shows it by what happened."""
         if click.action == DISCARD:
             answer = await threads.run_in_answer_thread(
                 self._run_forms.discard_plan, number, person=person
             )
-            await self._reply_to_click(click, answer)
+            await self._replace_clicked_message(click, answer)
             return
-        pending = await threads.run_in_answer_thread(
-            self._run_forms.request_or_replan,
-            number,
-            person=person,
-            digest=digest,
-            origin=origin,
-        )
-        if pending is not None:
-            await self._send_plan(pending, origin.channel, click.account)
+        try:
+            pending = await threads.run_in_answer_thread(
+                self._run_forms.request_or_replan,
+                number,
+                person=person,
+                digest=digest,
+                origin=origin,
+            )
+        except (TooLate, InvalidRequestError) as refusal:
+            # The plan cannot be requested any more: its buttons have no use.
+            answer = replies.build_text_reply(_describe_refusal(refusal))
+            await self._replace_clicked_message(click, answer)
+            return
+        if pending is None:
+            answer = replies.build_text_reply(
+                f"Run {number} is requested. Its card shows the progress."
+            )
+            await self._replace_clicked_message(click, answer)
+            return
+        note = replies.build_text_reply(f"{_REPLANNED_NOTE} {pending.notice}")
+        await self._replace_clicked_message(click, note)
+        run_view = await self._run_forms.wait_for_plan(pending, person=person)
+        await self._replace_clicked_message(click, render_plan_message(run_view))
+
+    async def _replace_clicked_message(
+        self, click: payloads.ButtonClick, message: Message
+    ) -> None:
+        """Replace the message of a click, or send a new one if Slack does not replace it."""
+        try:
+            if click.response_url and await self._sender.replace_clicked_message(
+                click.response_url, message
+            ):
+                return
+        except (ClientError, TimeoutError) as error:
+            _log.warning("cannot replace a clicked message: %s", type(error).__name__)
+        await self._reply_to_click(click, message)
 
     async def _send_plan(
         self, pending: PendingPlan, channel: str, account: payloads.Account
@@ -394,7 +421,7 @@ class SlackListeners:
         await ack()
 
     async def on_choice(self, ack: AsyncAck, body: Body) -> None:
-        """Update the form for the host that was chosen in it."""
+        """Update the form for the value that was chosen or typed in it."""
         shown = payloads.parse_view_state(body)
         self._run_in_background(self._redraw_form(shown), "", shown.account.user)
         await ack()
@@ -586,7 +613,7 @@ class SlackListeners:
     async def _redraw_form(self, shown: payloads.ViewState) -> None:
         try:
             person = await self._identity.get_person(shown.account)
-            await self._request_forms.redraw_for_host(shown, person=person.id)
+            await self._request_forms.update_form(shown, person=person.id)
         except (NoPolicyError, StoreUnavailable, *_REFUSALS) as refusal:
             # The form is unchanged; submitting it shows the same refusal.
             _log.info("a form was not updated: %s", refusal)

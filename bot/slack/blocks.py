@@ -57,6 +57,12 @@ def escape_mrkdwn(text: str) -> str:
     return f"\u2009{safe}" if safe.startswith("&gt;") else safe
 
 
+def align_rows(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return rows as lines with aligned columns, for preformatted text."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+
+
 def shorten_text(text: str, max_length: int) -> str:
     return text if len(text) <= max_length else text[: max_length - 1] + "…"
 

@@ -7,11 +7,12 @@ from bot.audit.timeline import Timeline, TimelineEvent
 from bot.db.database import Database
 from bot.model import times
 from bot.model.errors import InvalidRequestError
-from bot.model.run import STATUS_WIDTH, Decision
+from bot.model.run import Decision
 from bot.model.times import InvalidTimeError
 from bot.model.view_rights import ViewRights
 from bot.slack.blocks import (
     Message,
+    align_rows,
     bold,
     code,
     format_notification,
@@ -68,8 +69,8 @@ def answer_changed_command(
                 )
             ],
         )
-    lines = (_format_event(one, allowed, person_names, zone) for one in shown.events)
-    listing = "\n".join(shorten_text(each, 200) for each in lines)
+    rows = [_build_event_row(one, allowed, person_names, zone) for one in shown.events]
+    listing = "\n".join(shorten_text(line, 200) for line in align_rows(rows))
     more = [text_element("Details: "), code("/keyturn run N")]
     rest = [
         rich_text_section(text_element(text))
@@ -115,13 +116,12 @@ def _parse_changed_command(typed_words: list[str], now: int, zone: str) -> tuple
         return at, span, rest[-1].lower()
 
 
-def _format_event(
+def _build_event_row(
     event: TimelineEvent,
     approvals: Mapping[int, Sequence[Decision]],
     person_names: Mapping[str, str],
     zone: str,
-) -> str:
+) -> tuple[str, str, str, str]:
     run = f"run {event.run}" if event.run else "-"
     text = timeline.describe_event(event, approvals.get(event.run or 0, ()), person_names)
-    state = event.state.ljust(STATUS_WIDTH)
-    return f"{times.format_timestamp(event.at, zone)[11:]}  {run:<8}  {state}  {text}"
+    return times.format_timestamp(event.at, zone)[11:], run, event.state, text

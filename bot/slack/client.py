@@ -7,6 +7,7 @@ and before a second attempt the channel is searched for it.
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
+from http import HTTPStatus
 from typing import Any, TypeVar, cast
 
 from slack_sdk.errors import SlackApiError
@@ -16,6 +17,7 @@ from slack_sdk.http_retry.response import HttpResponse
 from slack_sdk.http_retry.state import RetryState
 from slack_sdk.web.async_client import AsyncWebClient
 from slack_sdk.web.async_slack_response import AsyncSlackResponse
+from slack_sdk.webhook.async_client import AsyncWebhookClient
 
 from bot.model.canonical import hash_canonical
 from bot.slack.blocks import Block, Message, View
@@ -51,6 +53,7 @@ _INVALID_BLOCKS_ERRORS = frozenset(
     }
 )
 _MAX_PAGES, _PAGE_SIZE = 5, 200
+_WEBHOOK_TIMEOUT_SECONDS = 10
 
 
 @dataclass(frozen=True)
@@ -84,6 +87,15 @@ class MessageSender:
         await _send_with_fallback(
             message, lambda shown: self._update_chat_message(location, shown)
         )
+
+    async def replace_clicked_message(self, response_url: str, message: Message) -> bool:
+        """Replace the message of a click, also if only one person sees it; return whether done."""
+        webhook = AsyncWebhookClient(response_url, timeout=_WEBHOOK_TIMEOUT_SECONDS)
+        webhook.proxy = self._client.proxy
+        answer = await webhook.send(
+            text=message.text, blocks=list(message.blocks), replace_original=True
+        )
+        return answer.status_code == HTTPStatus.OK
 
     async def send_ephemeral(
         self, channel: str, user: str, message: Message, *, thread: str = ""

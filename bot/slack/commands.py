@@ -224,14 +224,10 @@ class SlackCommands:
         runbook, values = self._find_runbook(command.typed_text.first_word, typed)
         if not values:
             return RequestedForm(runbook)
-        # The requester confirms a change that cannot be undone, with its plan.
-        is_confirmed_first = get_kind(runbook) == "change" and not runbook.undo
-        run = self._record_request(command, plan_only=is_confirmed_first)
+        run = self._record_request(command)
         if not isinstance(run, Run):
             return run
-        if run.is_ended:
-            return replies.build_text_reply(f"{run.title}: {run.summary}")
-        return create_pending_plan(run) if run.plan_only else None
+        return replies.build_outcome_reply(run) if run.is_ended else None
 
     def _request_plan(self, command: TypedCommand) -> CommandAnswer:
         """Plan a change, and show the plan to this person only."""
@@ -253,7 +249,7 @@ class SlackCommands:
         if not isinstance(run, Run):
             return run
         if run.is_ended:
-            return replies.build_text_reply(f"{run.title}: {run.summary}")
+            return replies.build_outcome_reply(run)
         return create_pending_plan(run)
 
     def _request_private_check(self, command: TypedCommand) -> CommandAnswer:
@@ -341,7 +337,7 @@ class SlackCommands:
             if not isinstance(run, Run):
                 return run
             if run.is_ended:
-                return replies.build_text_reply(f"{run.title}: {run.summary}")
+                return replies.build_outcome_reply(run)
             number = self._record_break_glass(run, command.person, reason)
             return replies.render_break_glass_link(
                 number, self._create_sign_in_link(command, next_path=f"/runs/{number}")
@@ -453,7 +449,7 @@ class SlackCommands:
         run = self._service.request_undo(
             number, person=command.person, origin=command.origin, reason=command.typed_text.reason
         )
-        return replies.build_text_reply(f"{run.title}: {run.summary}") if run.is_ended else None
+        return replies.build_outcome_reply(run) if run.is_ended else None
 
     def _preview_request(self, command: TypedCommand) -> Message:
         if not command.typed_text.words_after_first:

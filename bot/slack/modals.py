@@ -24,7 +24,7 @@ from bot.model.text import escape_to_one_line, format_sentence
 from bot.policy import Policy, PolicySource
 from bot.policy.explain import PreviewQuestion
 from bot.queries.form_options import FormOptions
-from bot.queries.preview import preview_request
+from bot.queries.preview import list_granted_fields, preview_request
 from bot.service import KeyturnService
 from bot.slack import threads
 from bot.slack.blocks import (
@@ -81,13 +81,8 @@ class RequestFormView:
     """For fields that name a host other than the target."""
     initial_values: Mapping[str, str] = field(default_factory=dict[str, str])
     """By field."""
-
-    @property
-    def option_source_fields(self) -> frozenset[str]:
-        """The fields on whose values the options of other fields depend."""
-        return frozenset(
-            name for form_field in list_form_fields(self.runbook) for name in form_field.within
-        )
+    watched_fields: frozenset[str] = frozenset()
+    """The fields on whose values the preview or the options of other fields depend."""
 
 
 def render_form(form_view: RequestFormView) -> View:
@@ -180,8 +175,8 @@ def _render_input(form_field: FormField, form_view: RequestFormView) -> Block:
     if form_field.hint:
         # Plain text cannot mark code.
         block["hint"] = plain_text(shorten_text(form_field.hint.replace("`", ""), 500))
-    if form_field.name in form_view.option_source_fields and form_field.lists:
-        # A request for options does not contain the values of other fields.
+    if form_field.name in form_view.watched_fields:
+        # Slack sends a choice at once, and a text when Enter is pressed in it.
         block["dispatch_action"] = True
     return block if form_field.required else block | {"optional": True}
 
@@ -318,8 +313,8 @@ class RequestForms:
 
     # --- update ---
 
-    async def redraw_for_host(self, shown: ViewState, *, person: str) -> None:
-        """Update the form for the chosen host, and start reading the host's options."""
+    async def update_form(self, shown: ViewState, *, person: str) -> None:
+        """Update preview and options for the values so far, and start reading the options."""
         host = shown.values.get(HOST_BLOCK, "")
         if shown.callback_id != FORM:
             view = await threads.run_in_answer_thread(
@@ -476,21 +471,34 @@ class RequestForms:
         }
         preferred = host or initial_values.get("host", "")
         host = preferred if preferred in hosts else hosts[0] if len(hosts) == 1 else ""
-        tags = {
-            form_field.tag
-            for form_field in request_form.list_form_fields(runbook)
-            if form_field.kind == "host"
-        }
+        form_fields = request_form.list_form_fields(runbook)
+        tags = {form_field.tag for form_field in form_fields if form_field.kind == "host"}
         hosts_by_tag = {
             tag: [found.name for found in policy.inventory.list_tagged(tag or None)]
             for tag in tags
         }
-        question = PreviewQuestion(runbook, (host,), dict(initial_values))
-        preview = list(self._list_preview_sentences(policy, question, person)) if host else []
+        given = {form_field.name: form_field.default for form_field in form_fields}
+        question = PreviewQuestion(runbook, (host,), {**given, **initial_values})
+        watched = {name for form_field in form_fields for name in form_field.within}
+        preview: list[str] = []
+        with self._database.reading(policy.get_view_rights(person)) as tx:
+            watched |= list_granted_fields(tx, person=person, words=runbook.words)
+            if host:
+                shown = preview_request(tx, policy, question, person=person, source=_SOURCE)
+                preview += shown.describe()
         if resubmitted and resubmitted.hosts:
             preview.append(_describe_request_for_all_hosts(resubmitted))
         return render_form(
-            RequestFormView(runbook, hosts, metadata, host, preview, hosts_by_tag, initial_values)
+            RequestFormView(
+                runbook,
+                hosts,
+                metadata,
+                host,
+                preview,
+                hosts_by_tag,
+                initial_values,
+                frozenset(watched),
+            )
         )
 
     def _get_resubmitted_run(
@@ -502,12 +510,6 @@ class RequestForms:
             return None
         with self._database.reading(policy.get_view_rights(person)) as tx:
             return runs.get_run(tx, int(number))
-
-    def _list_preview_sentences(
-        self, policy: Policy, question: PreviewQuestion, person: str
-    ) -> Sequence[str]:
-        with self._database.reading(policy.get_view_rights(person)) as tx:
-            return preview_request(tx, policy, question, person=person, source=_SOURCE).describe()
 
     def _build_chooser_for_text(self, message_text: str, person: str, channel: str) -> View:
         policy = self._policies.get_policy()

@@ -42,6 +42,7 @@ from bot.slack.home import HomeTabs, list_concerned_users
 from bot.slack.rate_limit import ChannelRateLimit
 from bot.slack.routing import Audience
 from bot.slack.run_facts import SlackRunView, SlackRunViewBuilder
+from bot.slack.run_forms import render_plan_message
 from bot.slack.run_message import (
     format_full_output,
     is_output_cut,
@@ -67,7 +68,7 @@ _UPDATE_INTERVAL_SECONDS = 1.0
 _MAX_RETRY_SECONDS = 60.0
 _REDRAW_INTERVAL_SECONDS = 30.0
 
-_EPHEMERAL, _HINT, _FOLLOW_UP = "whisper", "hint", "followed"
+_EPHEMERAL, _PLAN, _HINT, _FOLLOW_UP = "whisper", "plan", "hint", "followed"
 
 
 @dataclass(frozen=True)
@@ -318,11 +319,19 @@ class Outbox:
         await attempt.deliver_part(
             self._declined_erasures.send_declined_erasure(run_view, posted_messages)
         )
+        if run_view.run.state is State.PLANNED:
+            plan = render_plan_message(run_view)
+            await attempt.deliver_part(
+                self._send_ephemeral(run_view, posted_messages, _PLAN, plan)
+            )
         match routing.get_audience(run_view, is_posted=posted is not None):
             case Audience.NONE:
                 pass
             case Audience.REQUESTER:
-                await attempt.deliver_part(self._send_ephemeral(run_view, posted_messages))
+                card = render_card(run_view)
+                await attempt.deliver_part(
+                    self._send_ephemeral(run_view, posted_messages, _EPHEMERAL, card)
+                )
             case Audience.CHANNEL:
                 await self._send_to_channel(run_view, posted_messages, posted, attempt)
         if attempt.errors:
@@ -350,21 +359,26 @@ class Outbox:
         )
 
     async def _send_ephemeral(
-        self, run_view: SlackRunView, posted_messages: dict[str, PostedMessage]
+        self,
+        run_view: SlackRunView,
+        posted_messages: dict[str, PostedMessage],
+        slot: str,
+        message: Message,
     ) -> None:
-        if _EPHEMERAL in posted_messages or not run_view.requester:
+        """Show a message to the requester only, once."""
+        if slot in posted_messages or not run_view.requester:
             return
-        message, channel = render_card(run_view), run_view.run.origin.channel
+        channel = run_view.run.origin.channel
         if run_view.attempts:
             # An ephemeral message cannot be searched for: the requester may get one more.
             sent_location = await self._message_sender.send_direct_message(
-                run_view.requester, with_message_name(message, run_view, _EPHEMERAL)
+                run_view.requester, with_message_name(message, run_view, slot)
             )
         else:
             sent_location = MessageLocation(
                 await self._message_sender.send_ephemeral(channel, run_view.requester, message), ""
             )
-        await self._store_message(run_view, _EPHEMERAL, sent_location, message)
+        await self._store_message(run_view, slot, sent_location, message)
 
     async def _update_card(
         self, run_view: SlackRunView, posted: PostedMessage | None

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import cast
 
 from bot.slack.request_body import Body
@@ -50,6 +50,9 @@ class ButtonClick:
     value: str
     """What Keyturn put into the button."""
     trigger_id: str = ""
+    response_url: str = field(default="", repr=False)
+    """Replaces the button's message within 30 minutes, even if only one person sees it; "" on
+    the Home tab."""
     is_home: bool = False
     """Whether the button is on the person's Home tab, which has neither channel nor ts."""
 
@@ -170,6 +173,7 @@ def parse_click(body: Body) -> ButtonClick:
         action=_get_text(action, "action_id"),
         value=_get_text(action, "value"),
         trigger_id=_get_text(body, "trigger_id"),
+        response_url=_get_text(body, "response_url"),
         is_home=_get_text(body, "view", "type") == "home",
     )
 

@@ -9,6 +9,7 @@ from bot.slack.blocks import (
     Element,
     Message,
     actions,
+    align_rows,
     bold,
     bullet_list,
     button,
@@ -126,6 +127,11 @@ def build_text_reply(text: str) -> Message:
         format_notification(text),
         [rich_text(rich_text_section(text_element(shorten_text(text, 2900))))],
     )
+
+
+def build_outcome_reply(run: Run) -> Message:
+    """Return how a run has ended."""
+    return build_text_reply(f"{run.title}: {run.summary}")
 
 
 def render_sign_in_link(url: str) -> Message:
@@ -274,9 +280,7 @@ def render_run_list(
         )
         for run in listed_runs
     ]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
-    text = "\n".join(shorten_text(row, 200) for row in lines)
+    text = "\n".join(shorten_text(line, 200) for line in align_rows(rows))
     return Message(
         "The newest run" if len(listed_runs) == 1 else f"The newest {len(listed_runs)} runs",
         [

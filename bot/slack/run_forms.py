@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from bot.db.database import Database
 from bot.model.errors import InvalidRequestError, NotAllowed, TooLate
-from bot.model.plain_text import join_to_one_line
 from bot.model.run import RequestOrigin, Run, State
 from bot.model.text import format_count, format_sentence
 from bot.service import KeyturnService
@@ -32,7 +31,7 @@ from bot.slack.blocks import (
     text_element,
 )
 from bot.slack.payloads import ViewState
-from bot.slack.replies import build_text_reply
+from bot.slack.replies import build_outcome_reply, build_text_reply
 from bot.slack.run_facts import SlackRunView, SlackRunViewBuilder
 from bot.slack.run_message import (
     APPROVE_WITH_REASON,
@@ -44,7 +43,6 @@ from bot.slack.run_message import (
     render_plan,
 )
 from bot.slack.views import Views, render_loading, render_notice
-from connectors.command import InvisibleCharacterError
 
 # Ids of callbacks and of the reason's block.
 DECISION, PLAN, REASON = "decision", "plan", "because"
@@ -113,13 +111,13 @@ def render_plan_message(run_view: SlackRunView) -> Message:
     """Render a plan with the buttons that request or discard it."""
     run = run_view.run
     if run.state is not State.PLANNED:
-        return build_text_reply(f"{run.title}: {run.summary}")
+        return build_outcome_reply(run)
     blocks = _render_plan_blocks(run_view)
     if can_be_requested_here(run):
         value = f"{run.id}:{run.short_digest}"
         label = _get_submit_label(run)
         submit = button(label, action=SUBMIT, value=value, label=f"{label}: {run.title}")
-        discard = button("Cancel", action=DISCARD, value=value, label=f"Discard plan {run.id}")
+        discard = button("Discard", action=DISCARD, value=value, label=f"Discard plan {run.id}")
         blocks.append(actions(f"plan-{run.id}", submit | {"style": "primary"}, discard))
     return Message(format_notification(f"Plan: {run.title}"), blocks)
 
@@ -233,13 +231,10 @@ class RunForms:
         number, digest = int(shown.metadata["run"]), shown.metadata["digest"]
         reason = shown.values.get(REASON, "")
         try:
-            join_to_one_line(reason)
             if shown.metadata["action"] == APPROVE_WITH_REASON:
                 self._service.approve_run(number, person=person, digest=digest, reason=reason)
             else:
                 self._service.deny_run(number, person=person, reason=reason)
-        except InvisibleCharacterError as error:
-            return {REASON: f"This {error}."}
         except (NotAllowed, TooLate, InvalidRequestError) as refusal:
             return {REASON: format_sentence(str(refusal))}
         return {}
@@ -309,17 +304,12 @@ class RunForms:
         origin = RequestOrigin("slack", shown.metadata["channel"], shown.account.user)
         reason = shown.values.get(REASON, "")
         try:
-            join_to_one_line(reason)
-            return (
-                self.request_or_replan(
-                    number, person=person, digest=digest, origin=origin, reason=reason
-                )
-                or {}
+            newer = self.request_or_replan(
+                number, person=person, digest=digest, origin=origin, reason=reason
             )
-        except InvisibleCharacterError as error:
-            return {REASON: f"This {error}."}
         except (NotAllowed, TooLate, InvalidRequestError) as refusal:
             return {REASON: format_sentence(str(refusal))}
+        return newer or {}
 
     def request_or_replan(
         self, number: int, *, person: str, digest: str, origin: RequestOrigin, reason: str = ""

@@ -19,6 +19,7 @@ from bot.slack.blocks import (
     Element,
     Message,
     actions,
+    align_rows,
     bold,
     bullet_list,
     button,
@@ -190,8 +191,7 @@ def render_report(report: Report) -> list[Block]:
 def align_table(table: Table) -> str:
     """Return the table as aligned text; rows that do not fit are counted."""
     rows = [[escape_to_one_line(cell) for cell in row] for row in [table.columns, *table.rows]]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+    lines = align_rows(rows)
     shown, room = 0, _MAX_TABLE_LENGTH
     while shown < min(len(lines), _MAX_ROWS) and len(lines[shown]) < room:
         room -= len(lines[shown]) + 1

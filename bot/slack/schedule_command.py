@@ -126,7 +126,7 @@ class ScheduleCommands:
             timing=wanted,
             reason=command.typed_text.reason,
         )
-        return replies.build_text_reply(f"{run.title}: {run.summary}") if run.is_ended else None
+        return replies.build_outcome_reply(run) if run.is_ended else None
 
     def _show_schedule(self, number: int, person: str) -> Message:
         with self._database.reading(self._policies.get_policy().get_view_rights(person)) as tx:
@@ -191,7 +191,7 @@ class ScheduleCommands:
         run = self._service.schedules.take_over_schedule(
             number, person=command.person, origin=command.origin, reason=command.typed_text.reason
         )
-        return replies.build_text_reply(f"{run.title}: {run.summary}") if run.is_ended else None
+        return replies.build_outcome_reply(run) if run.is_ended else None
 
 
 def _split_at_dashes(text: str) -> tuple[Sequence[str], bool, Sequence[str]]:

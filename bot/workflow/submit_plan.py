@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from bot.audit import change_log
-from bot.db import outbox, runs
+from bot.db import break_glass, outbox, runs
 from bot.db.database import Transaction
 from bot.db.grants import Grant
 from bot.model.plan import ResolvedPlan
@@ -17,6 +17,8 @@ from bot.workflow.outdated_plans import describe_replan
 from bot.workflow.requests import describe_policy_refusal
 
 NEEDS_REASON = "The policy requires a reason"
+# Sources that request a change before its plan exists; the others show the plan first.
+_SOURCES_WITHOUT_PLAN = frozenset({"slack"})
 
 
 def submit_plan(context: WorkflowContext, tx: Transaction, run: Run, plan: ResolvedPlan) -> Run:
@@ -56,12 +58,27 @@ def submit_plan(context: WorkflowContext, tx: Transaction, run: Run, plan: Resol
             context, tx, updated, State.REFUSED, f"{NEEDS_REASON}: request it again with a reason"
         )
     outbox.announce_run(tx, run.id)
+    if _must_be_confirmed(tx, updated):
+        return _show_plan(context, tx, runs.mark_as_plan(tx, updated), ruling, grant)
     if run.proposal_for is not None:
         return _offer_counter_proposal(
             context, tx, updated, runs.get_run(tx, run.proposal_for), ruling
         )
     return move_to_approval(
         context, tx, updated, replace(ruling, policy_notes=_add_note(ruling, exhausted)), grant
+    )
+
+
+def _must_be_confirmed(tx: Transaction, run: Run) -> bool:
+    """Return whether the requester first has to confirm that a step cannot be undone."""
+    return (
+        run.plan is not None
+        and not run.plan.is_reversible
+        and run.origin.source in _SOURCES_WITHOUT_PLAN
+        and run.timing is None
+        and run.proposal_for is None
+        # An emergency does not wait: its page confirms it.
+        and break_glass.get_break_glass(tx, run.id) is None
     )
 
 

@@ -246,14 +246,15 @@ async def test_the_verb_is_on_the_button(chat: Chat):
 
 
 async def test_what_cannot_be_undone_asks_once_more(chat: Chat):
-    answer = await chat.type("toy break lb1 lamp because it flickers")
-    assert "Reading lb1" in answer.text
+    await chat.type("toy break lb1 lamp because it flickers")
     [plan] = chat.slack.whispers("U0DORA")
     assert "Cannot be undone" in plan.words
     assert "Not requested yet" in plan.words
     assert plan.buttons["submit"]["text"]["text"] == "Request approval all the same"
     assert chat.run().state is State.PLANNED
+    assert chat.slack.posted == [plan]
     await chat.press("submit", "U0DORA", message=plan)
+    assert (plan.buttons, plan.words) == ({}, "Run 1 is requested. Its card shows the progress.")
     [card] = [one for one in chat.slack.posted if not one.seen_by]
     assert "cannot be undone" in card.buttons["approve"]["confirm"]["text"]["text"]
     assert "Cannot be undone" in card.words
@@ -265,11 +266,30 @@ async def test_a_plan_that_is_discarded_is_never_requested(chat: Chat):
     [plan] = chat.slack.whispers("U0DORA")
     await chat.press("submit", "U0OLGA", message=plan)
     assert "Only Dora Developer" in chat.slack.whispers("U0OLGA")[0].words
+    submit = plan.buttons["submit"]["value"]
     await chat.press("discard", "U0DORA", message=plan)
     assert chat.run().state is State.WITHDRAWN
-    await chat.press("submit", "U0DORA", message=plan)
+    assert (plan.buttons, plan.words) == ({}, "Plan 1 is discarded. Nothing was requested.")
+    # Someone clicked twice before the message changed; and Slack may not replace it any more.
+    await chat.press("submit", "U0DORA", message=plan, value=submit)
     assert chat.run().state is State.WITHDRAWN
+    assert "cannot be re-planned" in plan.words
+    chat.slack.refuse("response_url", "used_url", status=404)
+    await chat.press("submit", "U0DORA", message=plan, value=submit)
     assert "cannot be re-planned" in chat.slack.whispers("U0DORA")[-1].words
+    assert chat.slack.whispers("U0DORA")[-1] is not plan
+
+
+async def test_a_plan_that_turns_out_irreversible_is_confirmed_by_its_requester(chat: Chat):
+    await chat.type("toy melt lb1 lamp")
+    [plan] = chat.slack.posted
+    assert (plan.seen_by, chat.run().state) == ("U0DORA", State.PLANNED)
+    assert "Cannot be undone" in plan.words
+    assert chat.harness.fleet.told == []
+    await chat.press("submit", "U0DORA", message=plan)
+    assert chat.run().state is State.PENDING
+    await chat.press("approve", "U0OLGA", message=chat.slack.posted[-1])
+    assert chat.run().state is State.SUCCEEDED
 
 
 async def test_a_typed_plan_is_shown_to_its_requester_and_requested_from_there(chat: Chat):
@@ -282,9 +302,9 @@ async def test_a_typed_plan_is_shown_to_its_requester_and_requested_from_there(c
     with chat.harness.database.transaction() as tx:
         runs.amend_run(tx, runs.lock_run(tx, 1), expires_at=tx.now - 1)
     await chat.press("submit", "U0DORA", message=plan)
-    newer = chat.slack.whispers("U0DORA")[-1]
-    assert newer.buttons["submit"]["value"].startswith("2:")
-    await chat.press("submit", "U0DORA", message=newer)
+    assert chat.slack.posted == [plan]
+    assert plan.buttons["submit"]["value"].startswith("2:")
+    await chat.press("submit", "U0DORA", message=plan)
     assert chat.run(2).state is State.PENDING
     assert "is a check" in (await chat.type("plan toy show lb1")).text
 

@@ -44,6 +44,12 @@ async def test_chat_has_no_button_for_what_takes_a_second_factor(chat: Chat) -> 
     assert chat.run().state is State.DENIED
 
 
+async def test_an_emergency_does_not_wait_for_a_confirmation_in_chat(loud: Chat) -> None:
+    enrol_and_step_up(loud.harness, "adam")
+    await loud.type(BREAK.replace("toy set web1 lamp on", "toy melt web1 lamp"), "U0ADAM")
+    assert loud.run().state is State.PENDING
+
+
 async def test_break_glass_is_announced_once(loud: Chat) -> None:
     app = enrol_and_step_up(loud.harness, "adam")
     answer = await loud.type(BREAK, "U0ADAM")

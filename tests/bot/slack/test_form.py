@@ -217,6 +217,26 @@ async def test_the_blocked_addresses_of_the_chosen_host_and_table_are_offered(ch
     assert chat.run().request == "abusers clear lb1 2001:db8::7 table=www"
 
 
+async def test_the_preview_follows_the_values_on_which_it_depends(chat: Chat):
+    shown = await opened(chat, "toy tune")
+    assert "dispatch_action" not in shown.inputs["how"]
+    grant = "grant dora toy tune lb* how=dim 5 an hour until 4h"
+    assert "can run" in (await chat.type(grant, "U0OLGA")).text
+    shown = await opened(chat, "toy tune")
+    assert shown.inputs["how"]["dispatch_action"] is True
+    assert "dispatch_action" not in shown.inputs["because"]
+    await shown.choose_host("lb1")
+    assert "Needs 1 approval" in shown.words
+    await shown.choose("how", "dim", host="lb1")
+    assert "Runs without another approval: standing grant 1" in shown.words
+    await shown.choose("how", "on", host="lb1")
+    assert "Needs 1 approval" in shown.words
+    # Slack sends a text when Enter is pressed in it.
+    await chat.type("grant dora toy set lb* name=la* 5 an hour until 4h", "U0OLGA")
+    text = (await opened(chat, "toy set")).inputs["name"]
+    assert (text["element"]["type"], text["dispatch_action"]) == ("plain_text_input", True)
+
+
 async def test_labels_are_words(chat: Chat):
     shown = await opened(chat, "nfs scheduler set")
     labels = [block["label"]["text"] for block in shown.inputs.values()]

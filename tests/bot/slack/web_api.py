@@ -107,6 +107,16 @@ class WebApi:
         self.uploaded.append(await request.text())
         return web.Response(text="OK")
 
+    async def respond(self, request: web.Request) -> web.Response:
+        """Replace the message of a click, as its response_url does."""
+        told = await request.json()
+        self.calls.append(("response_url", told))
+        if self.refusals.get("response_url"):
+            return self.refusals["response_url"].pop(0)
+        place = {"channel": request.match_info["channel"], "ts": request.match_info["ts"]}
+        answer = self._update(place | told) if told["replace_original"] else {"error": "no_text"}
+        return web.Response(text="ok", status=404 if "error" in answer else 200)
+
     def _answer(self, method: str, told: Mapping[str, Any]) -> dict[str, Any]:
         match method:
             case "users.info":
@@ -205,6 +215,7 @@ async def a_web_api() -> AsyncGenerator[WebApi]:
     app = web.Application()
     app.router.add_route("*", "/api/{method}", api.handle)
     app.router.add_post("/upload/{file}", api.upload)
+    app.router.add_post("/actions/{channel}/{ts}", api.respond)
     runner = web.AppRunner(app)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)

@@ -175,9 +175,15 @@
     from?.closest("details.overflow")?.removeAttribute("open");
   });
 
-  document.addEventListener("change", (event) => {
-    const where = event.target.dataset?.act;
-    if (where && event.target.form) press(event.target.form, event.target, { press: where });
+  // The app is told of a choice at once, and of a typed line when Enter is pressed in it.
+  const tell = (field) => {
+    if (field.dataset?.act && field.form) press(field.form, field, { press: field.dataset.act });
+  };
+  document.addEventListener("change", (event) => { if (event.target.type !== "text") tell(event.target); });
+  document.addEventListener("keydown", (event) => {
+    if (event.key !== "Enter" || event.target.type !== "text" || !event.target.dataset.act) return;
+    event.preventDefault();
+    tell(event.target);
   });
 
   document.addEventListener("click", (event) => {
