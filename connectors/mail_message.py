@@ -17,6 +17,8 @@ class MailMessage:
     """Whether it is held until an administrator releases it."""
     recipients: list[str] = field(default_factory=list[str])
     """The recipients that it is still to be delivered to."""
+    arrived_at: int = 0
+    """By the host's clock, in seconds since 1970, UTC."""
 
 
 @dataclass(frozen=True)

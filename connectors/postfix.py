@@ -1,11 +1,12 @@
-"""Messages in Postfix's queue. No I/O.
+"""Messages in Postfix's queue: list, remove, retry. No I/O.
 
-Formats: postqueue(1) `-j`, one JSON object a line, since Postfix 3.1; postcat(1) `-h`. PHP can be
-configured (mail.add_x_header) to name the script that sent a message.
+Formats: postqueue(1) `-j`, one JSON object a line, since Postfix 3.1; postcat(1) `-h`;
+postsuper(1) `-d -`, `-H`. PHP can be configured (mail.add_x_header) to name the script that sent
+a message.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Annotated
 
 from pydantic import BaseModel, Field, ValidationError
@@ -14,7 +15,7 @@ from connectors.command import Hint, Query, Shell
 from connectors.errors import ParseError
 from connectors.mail_message import MailMessage, MailQueue
 from connectors.script import Script
-from connectors.sudo import SudoRule
+from connectors.sudo import SudoRule, WordPattern
 
 _MARK = "--- messages"
 # Characters of the queue that are printed. Further messages are only counted.
@@ -32,6 +33,25 @@ _SCRIPT = Script(
     '[ -z "$names" ] || postcat -qh $names 2>/dev/null '
     "| grep -aiE '^X-PHP-(Originating-)?Script: '; true",
     argument_count=0,
+)
+# The ids are on standard input, one a line. postsuper would take ALL for every message.
+_REMOVE = Script(
+    "postfix-remove",
+    "ids=$(cat); printf '%s\\n' \"$ids\" | LC_ALL=C grep -qvxE '[A-Za-z0-9]{6,20}' && "
+    "{ echo these are not ids of messages >&2; exit 1; }; "
+    "printf '%s\\n' \"$ids\" | postsuper -d -",
+    argument_count=0,
+)
+# A message on hold is released. The queue manager begins the attempt within some seconds; what is
+# printed last is the message as it waits, with the reason.
+_RETRY = Script(
+    "postfix-retry",
+    'postsuper -H "$1" 2>/dev/null; postqueue -i "$1" || exit; tries=0; '
+    "while sleep 1; do tries=$((tries + 1)); "
+    'line=$(postqueue -j | grep -F ""queue_id": "$1""); '
+    'case $line in "") exit 0;; *"active"*|*"incoming"*) [ "$tries" -lt 60 ] || break;; '
+    '*) [ "$tries" -lt 4 ] || break;; esac; done; printf "%s\\n" "$line"',
+    argument_count=1,
 )
 _HINTS = (
     Hint(
@@ -53,6 +73,17 @@ def query_is_installed() -> Query[bool]:
 
 def query_queue() -> Query[MailQueue]:
     return Query(Shell((_SCRIPT,), root=True, hints=_HINTS, deadline=120), parse_queue)
+
+
+def remove_messages(message_ids: Sequence[str]) -> Shell:
+    """Remove messages. One that is gone is no error."""
+    text = "".join(f"{message_id}\n" for message_id in message_ids)
+    return Shell((_REMOVE,), stdin=text, root=True, hints=_HINTS, deadline=120)
+
+
+def retry_message(message_id: str) -> Shell:
+    """Try to deliver a message now, and print it with the reason if it still waits."""
+    return Shell((_RETRY, message_id), root=True, hints=_HINTS, deadline=120)
 
 
 class _Recipient(BaseModel):
@@ -96,6 +127,7 @@ def _parse_message(line: str, now: int) -> MailMessage:
         sender="" if parsed.sender == "MAILER-DAEMON" else parsed.sender,
         is_frozen=parsed.queue_name == "hold",
         recipients=[recipient.address for recipient in parsed.recipients],
+        arrived_at=parsed.arrival_time,
     )
 
 
@@ -107,4 +139,8 @@ def _parse_scripts(headers: str) -> Iterator[str]:
         yield found[1].strip()
 
 
-SUDO = (SudoRule(_SCRIPT, read_only=True),)
+SUDO = (
+    SudoRule(_SCRIPT, read_only=True),
+    SudoRule(_REMOVE, risk="remove any message from the mail queue"),
+    SudoRule(_RETRY, WordPattern(r"[A-Za-z0-9]{6,20}")),
+)

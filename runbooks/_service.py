@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from connectors import systemd
 from connectors.command import QueryRunner
 from connectors.systemd import ConfigurationTest, Service
-from runbooks._clock import Clock
-from runbooks._plan import Refused
+from runbooks import Clock, Refused
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,10 @@
 from collections import Counter
 from collections.abc import Iterator
 
-from connectors import exim, postfix
 from connectors.command import QueryRunner
 from connectors.mail_message import MailQueue
 from runbooks import Check, Host, Report, Table
+from runbooks._mail import read_mail_server
 
 # Messages from one sender or script: more than a busy person sends, fewer than a spammer.
 _MANY = 100
@@ -18,8 +18,7 @@ class MailQueueCheck(Check[MailQueue], words="mail queue check", example="mail1"
     host: Host
 
     def read(self, run_query: QueryRunner) -> MailQueue:
-        connector = postfix if run_query(self.host, postfix.query_is_installed()) else exim
-        return run_query(self.host, connector.query_queue())
+        return read_mail_server(run_query, self.host).queue
 
     def report(self, queue: MailQueue) -> Report:
         messages = queue.messages

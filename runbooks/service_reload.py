@@ -69,4 +69,4 @@ class ReloadService(Change[ServiceState], words="service reload", example="web1 
 
 def _list_notes(state: ServiceState) -> Iterator[str]:
     yield from list_configuration_notes(state, "reload")
-    yield "What its files say now comes into force, whoever has edited them."
+    yield "The current content of its files comes into force, whether or not Keyturn wrote it."

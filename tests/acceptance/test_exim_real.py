@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,9 @@ from connectors.fleet import Fleet
 from connectors.inventory import Inventory
 from connectors.ssh_pool import SshPool
 from runbooks.mail_queue_check import MailQueueCheck
+from runbooks.mail_queue_remove import RemoveMail
+from runbooks.mail_queue_retry import RetryMail
+from tests.acceptance.ungated import carry_out
 from tests.playground.daemon import program
 from tests.playground.sshd import Sshd
 
@@ -37,7 +41,7 @@ class Exim:
 
     def __init__(self, directory: Path) -> None:
         self.command = directory / "exim"
-        configuration = directory / "configuration"
+        self._configuration = configuration = directory / "configuration"
         configuration.write_text(_CONFIGURATION.format(directory))
         exim = program(EXIM, package="exim4-daemon-light")
         self.command.write_text(f'#!/bin/sh\nexec {exim} -C {configuration} "$@"\n')
@@ -45,6 +49,10 @@ class Exim:
         for name in ("spool", "log"):
             (directory / name).mkdir()
             shutil.chown(directory / name, "Debian-exim", "Debian-exim")
+
+    def add(self, section: str) -> None:
+        with self._configuration.open("a") as file:
+            file.write(f"{section}\n")
 
     def queue(self, sender: str, *recipients: str, header: str = "Subject: hello") -> None:
         words = [str(self.command), "-odq", "-f", sender, *recipients]
@@ -88,3 +96,44 @@ def test_an_empty_queue_is_said_to_be(fleet: Fleet, exim: Exim):
     (message,) = CHECK.read(fleet.run_query).messages
     subprocess.run([exim.command, "-Mrm", message.id], check=True, capture_output=True)
     assert CHECK.report(CHECK.read(fleet.run_query)).summary == "the mail queue of mail1 is empty"
+
+
+def test_messages_of_one_sender_are_removed_and_others_stay(fleet: Fleet, exim: Exim):
+    exim.queue("spam@example.com", "a@example.net")
+    exim.queue("spam@example.com", "b@example.net")
+    exim.queue("shop@example.com", "c@example.net")
+    later = datetime.now(UTC) + timedelta(seconds=2)
+    values = {"host": "mail1", "sender": "spam@example.com", "before": later.isoformat()}
+    plan = carry_out(fleet, RemoveMail.model_validate(values))
+    assert "2 messages from spam@example.com wait on mail1" in plan.current_state
+    assert [one.sender for one in CHECK.read(fleet.run_query).messages] == ["shop@example.com"]
+
+
+def test_one_message_is_removed_by_its_id(fleet: Fleet, exim: Exim):
+    exim.queue("a@example.com", "b@example.net")
+    exim.queue("a@example.com", "c@example.net")
+    gone, stays = CHECK.read(fleet.run_query).messages
+    carry_out(fleet, RemoveMail.model_validate({"host": "mail1", "message": gone.id}))
+    assert [one.id for one in CHECK.read(fleet.run_query).messages] == [stays.id]
+
+
+def test_a_message_that_still_waits_after_the_attempt_has_its_reason(fleet: Fleet, exim: Exim):
+    exim.add("begin routers\none:\ndriver = manualroute\nroute_list = * 127.0.0.1")
+    exim.add("transport = smtp\nbegin transports\nsmtp:\ndriver = smtp")
+    exim.add("begin retry\n* * F,2h,10m")
+    retry = _request_retry(fleet, exim)
+    (step,) = retry.plan(retry.read(fleet.run_query)).steps
+    output = fleet.run_command("mail1", step.do).text
+    assert "b@example.net R=one defer (-1): remote host address is the local host" in output
+    assert retry.plan(retry.read(fleet.run_query)).steps[0].before == "is frozen"
+
+
+def test_a_message_that_nothing_routes_goes_back_to_its_sender(fleet: Fleet, exim: Exim):
+    plan = carry_out(fleet, _request_retry(fleet, exim))
+    assert "A message that its server refuses for good is returned to its sender." in plan.notes
+
+
+def _request_retry(fleet: Fleet, exim: Exim) -> RetryMail:
+    exim.queue("a@example.com", "b@example.net")
+    (message,) = CHECK.read(fleet.run_query).messages
+    return RetryMail.model_validate({"host": "mail1", "message": message.id})

@@ -10,6 +10,8 @@ from connectors.mail_message import MailMessage
 
 ANSWERS = Path(__file__).parent / "answers" / "mail_queue"
 THREE = (ANSWERS / "three.txt").read_text()
+# 1xUjtg, in base 62.
+ARRIVED = 1_795_262_928
 
 
 def test_messages_and_the_scripts_that_sent_them_are_understood():
@@ -22,6 +24,7 @@ def test_messages_and_the_scripts_that_sent_them_are_understood():
             sender="shop@example.com",
             is_frozen=True,
             recipients=["a1@example.net", "b@example.org"],
+            arrived_at=ARRIVED,
         ),
         # The other recipient has it already.
         MailMessage(
@@ -31,9 +34,16 @@ def test_messages_and_the_scripts_that_sent_them_are_understood():
             "shop@example.com",
             is_frozen=False,
             recipients=["a2@example.net"],
+            arrived_at=ARRIVED,
         ),
         MailMessage(
-            0, 248, "1xUjtg-00023q-1e", "", is_frozen=False, recipients=["root@example.net"]
+            0,
+            248,
+            "1xUjtg-00023q-1e",
+            "",
+            is_frozen=False,
+            recipients=["root@example.net"],
+            arrived_at=ARRIVED,
         ),
     )
     assert queue.scripts == ("1001:mailer.php", "1001:mailer.php")

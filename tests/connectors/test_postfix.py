@@ -12,19 +12,29 @@ from connectors.postfix import parse_is_installed, parse_queue
 ANSWERS = Path(__file__).parent / "answers" / "postfix"
 EMPTY = (ANSWERS / "empty.txt").read_text()
 THREE = (ANSWERS / "three.txt").read_text()
+ARRIVED = 1_795_270_352
 
 
 def test_messages_and_the_script_that_sent_one_are_understood():
     queue = parse_queue(THREE)
     assert queue.messages == (
-        MailMessage(5, 264, "99AFC99FD66", "", is_frozen=False, recipients=["c@example.net"]),
+        MailMessage(
+            *(5, 264, "99AFC99FD66", ""),
+            is_frozen=False,
+            recipients=["c@example.net"],
+            arrived_at=ARRIVED,
+        ),
         MailMessage(
             *(5, 317, "7A69F99FD60", "shop@example.com"),
             is_frozen=False,
             recipients=["a@example.net", "b@example.net"],
+            arrived_at=ARRIVED,
         ),
         MailMessage(
-            5, 273, "A91C199FD67", "eve@example.com", is_frozen=True, recipients=["d@example.net"]
+            *(5, 273, "A91C199FD67", "eve@example.com"),
+            is_frozen=True,
+            recipients=["d@example.net"],
+            arrived_at=ARRIVED,
         ),
     )
     assert queue.scripts == ("1001:mailer.php",)

@@ -11,6 +11,7 @@ from functools import partial
 from importlib import import_module
 from ipaddress import ip_address
 from pathlib import Path
+from types import ModuleType
 from typing import Any, cast
 
 import pytest
@@ -108,7 +109,9 @@ SAID: tuple[Shell | Query[Any], ...] = (
     disk_write.delete_result(),
     history.query_sudo(datetime(2026, 1, 1, tzinfo=UTC)),
     exim.query_queue(),
+    *(exim.remove_messages(["1xUjtg-00023k-1P"]), exim.retry_message("1xUjtg-00023k-1P")),
     postfix.query_queue(),
+    *(postfix.remove_messages(["99AFC99FD66"]), postfix.retry_message("99AFC99FD66")),
     mounts.query_exports(),
     raid.query_detail("md127"),
     *(rate_limit.query_limits(), rate_limit.query_counts()),
@@ -646,6 +649,8 @@ _REFUSED_ANYWHERE: tuple[tuple[str, ...], ...] = (
     ("cat", "/proc/net/bonding/../../../etc/shadow"),
     ("cat", "/etc/shadow"),
     ("journalctl", "--vacuum-time=1s"),
+    *(("mail-retry", name) for name in ("x", "-qff", "1xUjtg-00023k-1P other")),
+    *(("postfix-retry", name) for name in ("ALL", "99AFC99FD66 other", "-f")),
     *(("nginx", "-T", "-q", "-c", path) for path in ("/tmp/evil.conf", "/etc/shadow")),
     *(
         ("nginx-agents", verb, f'if ($http_user_agent ~* "{name}") {{ return 403; }}')
@@ -714,12 +719,13 @@ def test_addresses_are_taken_as_python_writes_them():
 
 
 def _run(
-    script: Script, *words: str, path: Path | None = None
+    script: Script, *words: str, path: Path | None = None, stdin: str = ""
 ) -> subprocess.CompletedProcess[str]:
     environment = {"PATH": f"{path}:/usr/sbin:/usr/bin:/sbin:/bin" if path else "/usr/bin:/bin"}
     return subprocess.run(
         ["sh", "-c", script.text, "keyturn", *words],
         env=environment,
+        input=stdin,
         capture_output=True,
         text=True,
         check=False,
@@ -781,6 +787,28 @@ def test_a_web_server_is_not_told_to_refuse_people(agent: str, tmp_path: Path):
             "match this"
             not in _run(_script(dialect.SUDO[1]), str(file), "/etc/x", "add", other).stderr
         )
+
+
+@pytest.mark.parametrize(
+    ("connector", "name"), [(exim, "1xUjtg-00023k-1P"), (postfix, "99AFC99FD66")]
+)
+@pytest.mark.parametrize("other", ["ALL", "-qff", "", "99AFC99FD66;id", "*"])
+def test_a_mail_server_is_told_to_remove_nothing_but_messages(
+    connector: ModuleType, name: str, other: str, tmp_path: Path
+):
+    """Stubs stand in for the programs; they print what they are told."""
+    for program in ("exim", "postsuper"):
+        (tmp_path / program).write_text('#!/bin/sh\necho removes "$@"\n')
+        (tmp_path / program).chmod(0o755)
+    words = ("exim",) if connector is exim else ()
+    remove = _script(connector.SUDO[1])
+    fine = _run(remove, *words, path=tmp_path, stdin=f"{name}\n")
+    assert "removes" in fine.stdout
+    refused = _run(remove, *words, path=tmp_path, stdin=f"{name}\n{other}\n")
+    if other:
+        assert refused.returncode == 1
+        assert "removes" not in refused.stdout
+    assert "removes" not in _run(remove, *words, path=tmp_path, stdin=other).stdout
 
 
 def test_a_disk_is_not_tried_where_there_is_none():
