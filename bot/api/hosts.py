@@ -89,7 +89,7 @@ class HostOut(schemas.OutputModel):
             status=status.reachability,
             tried_at=schemas.to_optional_datetime(contact and contact.tried_at),
             last_contact_at=schemas.to_optional_datetime(contact and contact.answered_at),
-            error=contact.error if contact else "",
+            error=contact.error if contact and contact.kind else "",
             frozen=status.freeze,
             locked_by=schemas.LockOut.from_lock(status.lock),
             queue=[QueuedRunOut.from_run(run) for run in status.queue],

@@ -33,9 +33,11 @@ class LastContact:
     since: int
     """When *kind* became what it is."""
     kind: str
-    """The last problem: `unreachable`, `key`, `login`, `weak` or `interrupted`; "" without one."""
+    """The problem: `unreachable`, `key`, `login`, `weak` or `interrupted`; "" without one."""
     error: str
-    """The problem in words."""
+    """The last failure in words, also if the host has answered since; "" without one."""
+    failed_at: int | None = None
+    """The last failure."""
 
 
 def store_contacts(tx: Transaction, contacts: Sequence[LastContact]) -> None:
@@ -60,22 +62,21 @@ def _merge_contacts(tx: Transaction, stored: LastContact | None, new: LastContac
     new = replace(new, error=_redact_and_truncate(tx, new.error))
     if stored is None:
         return new
-    times = [one.answered_at for one in (stored, new) if one.answered_at is not None]
-    latest = max(times, default=None)
-    if new.tried_at < stored.tried_at:
-        return replace(stored, answered_at=latest)
-    since = stored.since if new.kind == stored.kind else new.tried_at
-    return replace(new, answered_at=latest, since=since)
+    answered = [one.answered_at for one in (stored, new) if one.answered_at is not None]
+    failed = max((new, stored), key=lambda one: one.failed_at or 0)
+    newest = stored if new.tried_at < stored.tried_at else new
+    return replace(
+        newest,
+        answered_at=max(answered, default=None),
+        since=stored.since if newest.kind == stored.kind else newest.tried_at,
+        error=failed.error,
+        failed_at=failed.failed_at,
+    )
 
 
 def list_contacts(tx: Transaction) -> Mapping[str, LastContact]:
     """Return the last contacts by host."""
-    return {row.host: _build_contact(row) for row in tx.sql.execute(select(tables.host_contact))}
-
-
-def _build_contact(row: Sequence[object]) -> LastContact:
-    host, met, answered, since, kind, error = row
-    return LastContact(host, met, answered, since, kind, error)  # pyright: ignore[reportArgumentType] - the columns' types
+    return {row.host: LastContact(*row) for row in tx.sql.execute(select(tables.host_contact))}
 
 
 def _redact_and_truncate(tx: Transaction, error: str) -> str:
@@ -101,6 +102,7 @@ class _UnwrittenContact:
     answered_at: float | None
     kind: str
     error: str
+    failed_at: float | None
 
 
 class ContactRecorder:
@@ -124,9 +126,10 @@ class ContactRecorder:
         with self._lock:
             before = self._unwritten.get(host)
             answered = before.answered_at if kind and before else None if kind else now
-            self._unwritten[host] = _UnwrittenContact(
-                now, answered, kind, str(error) if error else ""
-            )
+            failure = (str(error), now) if error else ("", None)
+            if before and not error:
+                failure = (before.error, before.failed_at)
+            self._unwritten[host] = _UnwrittenContact(now, answered, kind, *failure)
 
     def write_contacts(self) -> None:
         """Store the new contacts. If it raises StoreUnavailable, the next call tries again."""
@@ -140,16 +143,20 @@ class ContactRecorder:
             def at(seconds: float) -> int:
                 return tx.now - round((now - seconds) * _MICROSECONDS_PER_SECOND)
 
+            def at_if_any(seconds: float | None) -> int | None:
+                return None if seconds is None else at(seconds)
+
             store_contacts(
                 tx,
                 [
                     LastContact(
                         host,
                         tried_at=at(one.tried_at),
-                        answered_at=None if one.answered_at is None else at(one.answered_at),
+                        answered_at=at_if_any(one.answered_at),
                         since=at(one.tried_at),
                         kind=one.kind,
                         error=one.error,
+                        failed_at=at_if_any(one.failed_at),
                     )
                     for host, one in sorted(fresh.items())
                 ],

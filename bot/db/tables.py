@@ -421,6 +421,7 @@ host_contact = Table(
     Column("since", BigInteger, nullable=False),
     Column("kind", String(16), nullable=False),
     Column("error", Text, nullable=False),
+    Column("failed_at", BigInteger),
 )
 
 # Filters of the history, saved under a name. query: as in the URL, in a fixed order.

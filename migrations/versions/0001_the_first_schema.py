@@ -357,6 +357,7 @@ def upgrade() -> None:
     sa.Column('since', sa.BigInteger(), nullable=False),
     sa.Column('kind', sa.String(length=16), nullable=False),
     sa.Column('error', sa.Text(), nullable=False),
+    sa.Column('failed_at', sa.BigInteger(), nullable=True),
     sa.PrimaryKeyConstraint('host', name=op.f('pk_host_contact'))
     )
     op.create_table('saved_view',

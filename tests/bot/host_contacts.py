@@ -16,5 +16,11 @@ def store_contact(
 ) -> None:
     """Store a contact with a host. answered_at: None if it did not answer."""
     host_contacts.store_contacts(
-        tx, [LastContact(host, tried_at, answered_at, tried_at, kind, error)]
+        tx,
+        [
+            LastContact(
+                *(host, tried_at, answered_at, tried_at, kind, error),
+                failed_at=tried_at if kind else None,
+            )
+        ],
     )

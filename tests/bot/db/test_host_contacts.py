@@ -106,6 +106,15 @@ def test_the_last_answer_and_the_first_failure_are_remembered(database: Database
     found = _of(database, "lb1")
     assert found.answered_at == answered
     assert found.tried_at - found.since > _MINUTE
+    failed_at, watch.now = found.tried_at, watch.now + 600
+    kept.record_contact("lb1", None)
+    kept.write_contacts()
+    found = _of(database, "lb1")
+    assert (found.kind, found.error, found.failed_at) == ("", "gone", failed_at)
+    kept.record_contact("lb1", LoginError("not ours"))
+    kept.record_contact("lb1", None)
+    kept.write_contacts()
+    assert (_of(database, "lb1").kind, _of(database, "lb1").error) == ("", "not ours")
 
 
 def test_what_another_process_saw_later_stays(database: Database):
