@@ -15,7 +15,7 @@ from bot.model.run import ENDED_STATES, State, get_run_status
 _RUN = tables.run.c
 _COLUMNS = [
     *(_RUN.id, _RUN.version, _RUN.host, _RUN.state),
-    *(_RUN.started_at, _RUN.ended_at, _RUN.summary, _RUN.needs_attention),
+    *(_RUN.started_at, _RUN.ended_at, _RUN.summary, _RUN.needs_attention, _RUN.kind),
 ]
 
 
@@ -31,6 +31,7 @@ class RunProgressPart:
     ended_at: int | None
     summary: str
     needs_attention: bool = False
+    kind: str = "change"
 
     @property
     def status(self) -> str:
@@ -94,5 +95,5 @@ def get_stamp(tx: Transaction) -> str:
 def _build_part(row: Row[Any]) -> RunProgressPart:
     return RunProgressPart(
         *(row.id, row.version, row.host, State(row.state)),
-        *(row.started_at, row.ended_at, row.summary, row.needs_attention),
+        *(row.started_at, row.ended_at, row.summary, row.needs_attention, row.kind),
     )

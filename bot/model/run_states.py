@@ -165,13 +165,18 @@ def get_run_display(run: _RunWithStatus) -> StatusDisplay:
     """Return how a run is displayed in its current state."""
     if run.state is State.PLANNING and run.kind == "check":
         return _RUNNING_CHECK_DISPLAY
-    if run.state is State.QUEUED and run.summary.startswith(f"{ON_HOLD_DISPLAY.label}: "):
+    if is_on_hold(run):
         return replace(ON_HOLD_DISPLAY, sentence=run.summary)
     return RUN_STATUS_DISPLAYS[run.status]
 
 
-def get_child_run_display(status: str, *, has_parent_started: bool) -> StatusDisplay:
+def is_on_hold(run: _RunWithStatus) -> bool:
+    """Return whether a freeze holds the run."""
+    return run.state is State.QUEUED and run.summary.startswith(f"{ON_HOLD_DISPLAY.label}: ")
+
+
+def get_child_run_display(run: _RunWithStatus, *, has_parent_started: bool) -> StatusDisplay:
     """Return how a child run is displayed."""
-    if has_parent_started and status == State.PENDING:
+    if has_parent_started and run.state is State.PENDING:
         return _UPCOMING_DISPLAY
-    return RUN_STATUS_DISPLAYS[status]
+    return get_run_display(run)

@@ -27,6 +27,17 @@ ANY_HOST = "any host"
 
 
 @dataclass(frozen=True)
+class HostTile:
+    """The tile of one host in the map of hosts."""
+
+    name: str
+    url: str
+    css_class: str
+    icon: str
+    label: str
+
+
+@dataclass(frozen=True)
 class TimelineMark:
     """One change on a timeline."""
 

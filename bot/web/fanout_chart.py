@@ -3,29 +3,16 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from statistics import median
 
-from bot.db.run_progress import RunProgress
-from bot.model.run import ENDED_STATES, NEEDS_ATTENTION, State
-from bot.model.run_states import RUN_STATUS_DISPLAYS
+from bot.db.run_progress import RunProgress, RunProgressPart
+from bot.model.run import ENDED_STATES, NEEDS_ATTENTION, Run, State
+from bot.model.run_states import get_child_run_display, is_on_hold
+from bot.web.diagrams import HostTile
 from bot.web.templating import render_code, render_part
 
 _MAX_SQUARES = 500
-
-
-class _ChildRun(Protocol):
-    """The fields of a child run that the chart needs."""
-
-    @property
-    def id(self) -> int: ...
-    @property
-    def host(self) -> str: ...
-    @property
-    def state(self) -> State: ...
-    @property
-    def status(self) -> str: ...
-    @property
-    def summary(self) -> str: ...
+_ChildRun = Run | RunProgressPart
 
 
 @dataclass(frozen=True)
@@ -61,17 +48,7 @@ OUTCOME_GROUPS = (
     OutcomeGroup("not-run", "ban", "not run", frozenset({_S.WITHDRAWN, _S.STOPPED})),
 )
 _GROUP_OF_STATUS = {status: group for group in OUTCOME_GROUPS for status in group.statuses}
-
-
-@dataclass(frozen=True)
-class Square:
-    """The tile of one host in the map of hosts."""
-
-    name: str
-    url: str
-    css_class: str
-    icon: str
-    label: str
+_ON_HOLD = OutcomeGroup("pending", "clock", "on hold", frozenset())
 
 
 @dataclass(frozen=True)
@@ -90,10 +67,12 @@ class FanoutChart:
     total: int
     group_counts: Sequence[tuple[OutcomeGroup, int]]
     """Number of hosts in each group; groups without hosts are left out."""
-    squares: Sequence[Square]
+    squares: Sequence[HostTile]
     ended_count: int
     elapsed: int | None
     """Microseconds since the start; None before it."""
+    expected_end: int | None
+    """When the rest ends if it takes as long as the hosts that ended; None if that is unknown."""
     is_ended: bool
 
     @property
@@ -117,27 +96,56 @@ def build_fanout_chart(
     child_runs: Sequence[_ChildRun], *, started: int | None, ended: int | None, now: int
 ) -> FanoutChart:
     """Return the chart of the child runs. Times are microseconds since 1970."""
-    counts = Counter(_GROUP_OF_STATUS[child.status].css_class for child in child_runs)
+    counts = Counter(map(_get_group, child_runs))
     group_counts = [
-        (group, counts[group.css_class]) for group in OUTCOME_GROUPS if counts[group.css_class]
+        (group, counts[group]) for group in (*OUTCOME_GROUPS, _ON_HOLD) if counts[group]
     ]
     elapsed = None if started is None else (ended or now) - started
-    squares = [*_build_squares(child_runs)] if len(child_runs) <= _MAX_SQUARES else []
+    has_started = started is not None
+    squares = (
+        [*_build_squares(child_runs, has_started=has_started)]
+        if len(child_runs) <= _MAX_SQUARES
+        else []
+    )
     return FanoutChart(
         total=len(child_runs),
         group_counts=group_counts,
         squares=squares,
         ended_count=sum(child.state in ENDED_STATES for child in child_runs),
         elapsed=elapsed,
+        expected_end=_estimate_end(child_runs, now=now),
         is_ended=ended is not None,
     )
 
 
-def _build_squares(child_runs: Sequence[_ChildRun]) -> Iterable[Square]:
+def _get_group(child: _ChildRun) -> OutcomeGroup:
+    return _ON_HOLD if is_on_hold(child) else _GROUP_OF_STATUS[child.status]
+
+
+def _estimate_end(child_runs: Sequence[_ChildRun], *, now: int) -> int | None:
+    """Return when all end if each takes the median, with as many at once as run now."""
+    lengths = [
+        child.ended_at - child.started_at
+        for child in child_runs
+        if child.state is State.SUCCEEDED and child.started_at and child.ended_at
+    ]
+    ages = [
+        now - (child.started_at or now) for child in child_runs if child.state is State.RUNNING
+    ]
+    if not lengths or not ages or any(map(is_on_hold, child_runs)):
+        return None
+    usual = median(lengths)
+    upcoming = sum(child.state not in ENDED_STATES for child in child_runs) - len(ages)
+    work = upcoming * usual + sum(max(usual - age, 0) for age in ages)
+    return now + round(work / len(ages))
+
+
+def _build_squares(child_runs: Sequence[_ChildRun], *, has_started: bool) -> Iterable[HostTile]:
     for child in child_runs:
-        group = _GROUP_OF_STATUS[child.status]
-        css_class, label = f"kt-outcome-{group.css_class}", RUN_STATUS_DISPLAYS[child.status].label
-        yield Square(child.host, f"/runs/{child.id}", css_class, group.icon, label)
+        group = _get_group(child)
+        css_class = f"kt-outcome-{group.css_class}"
+        label = get_child_run_display(child, has_parent_started=has_started).label
+        yield HostTile(child.host, f"/runs/{child.id}", css_class, group.icon, label)
 
 
 def render_fanout(progress: RunProgress) -> str:
@@ -156,7 +164,7 @@ def render_host_rows(
     return [
         {
             "id": child.id,
-            "badge": render_part("run_badge.html", status=child.status, has_started=has_started),
+            "badge": render_part("run_badge.html", child=child, has_started=has_started),
             "summary": render_code(child.summary or "–"),
         }
         for child in child_runs

@@ -68,6 +68,7 @@
     showLocalTimes(root);
     showCopyButtons(root);
   }
+  document.addEventListener("keyturn:inserted", function (event) { enhance(event.target); });
 
   document.addEventListener("click", function (event) {
     var button = event.target.closest("[data-copy]");

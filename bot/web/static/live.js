@@ -55,6 +55,7 @@
       line.querySelector("[data-state]").innerHTML = row.badge;
       line.querySelector("[data-summary]").innerHTML = row.summary;
     });
+    if (hostsCard()) { hostsCard().dispatchEvent(new Event("keyturn:inserted", { bubbles: true })); }
     var summary = fanout && fanout.querySelector("strong");
     if (summary) { document.getElementById("announce").textContent = summary.textContent; }
   }

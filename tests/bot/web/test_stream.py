@@ -12,8 +12,9 @@ from fastapi.testclient import TestClient
 from bot.auth import sessions
 from bot.db import live_output
 from bot.db.live_output import NewestLines
-from bot.model.run import NEEDS_ATTENTION, State
-from bot.model.run_states import RUN_STATUS_DISPLAYS, get_child_run_display
+from bot.db.run_progress import RunProgressPart
+from bot.model.run import State
+from bot.model.run_states import get_child_run_display
 from bot.web import build_app
 from bot.web.stream_slots import NoFreeSlotError, StreamLimits, StreamSlots
 from tests.bot.restricted_view import restricted_rules
@@ -201,15 +202,14 @@ def test_what_was_heard_last_of_an_unknown_step_stays_on_the_page(site: Site) ->
 
 
 def test_a_host_whose_wave_has_not_begun_waits_for_no_approval():
-    assert get_child_run_display(State.PENDING, has_parent_started=True).label == "Upcoming"
-    assert (
-        get_child_run_display(State.PENDING, has_parent_started=False)
-        == RUN_STATUS_DISPLAYS[State.PENDING]
-    )
-    assert (
-        get_child_run_display(State.RUNNING, has_parent_started=True)
-        == RUN_STATUS_DISPLAYS[State.RUNNING]
-    )
-    assert (
-        get_child_run_display(NEEDS_ATTENTION, has_parent_started=True).label == "Needs attention"
-    )
+    def show(state: State, summary: str = "", *, has_parent_started: bool = True) -> str:
+        part = RunProgressPart(1, 1, "lb1", state, None, None, summary)
+        return get_child_run_display(part, has_parent_started=has_parent_started).label
+
+    assert show(State.PENDING) == "Upcoming"
+    assert show(State.PENDING, has_parent_started=False) == "Needs approval"
+    assert show(State.RUNNING) == "Running"
+    assert show(State.QUEUED) == "Queued"
+    assert show(State.QUEUED, "On hold: freeze “audit” until tomorrow") == "On hold"
+    ill = RunProgressPart(1, 1, "lb1", State.SUCCEEDED, 1, 2, "", needs_attention=True)
+    assert get_child_run_display(ill, has_parent_started=True).label == "Needs attention"

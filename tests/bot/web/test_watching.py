@@ -109,3 +109,21 @@ def test_a_fan_counts_every_host_once() -> None:
     assert round(sum(stretch.width for stretch in seen.bar_segments), 1) == 100
     assert seen.description.startswith(f"10 of {len(parts)} hosts done: 2 succeeded, ")
     assert seen.elapsed == 5
+
+
+def test_a_fan_is_expected_to_end_as_its_first_hosts_did_unless_a_freeze_holds_some() -> None:
+    done = [replace(a_part(n, State.SUCCEEDED), ended_at=NOW + 20) for n in (1, 2)]
+    moving = [a_part(n) for n in (3, 4)]
+    upcoming = [replace(a_part(n, State.PENDING), started_at=None) for n in (5, 6, 7)]
+    parts = [*done, *moving, *upcoming]
+    seen = build_fanout_chart(parts, started=NOW, ended=None, now=NOW + 5)
+    # Two at once: 15 µs are left of each that runs, and 20 of each of the three others.
+    assert seen.expected_end == NOW + 5 + (2 * 15 + 3 * 20) // 2
+    assert build_fanout_chart(moving, started=NOW, ended=None, now=NOW).expected_end is None
+    held = replace(a_part(8, State.QUEUED), summary="On hold: freeze “audit” until tomorrow")
+    seen = build_fanout_chart([*parts, held], started=NOW, ended=None, now=NOW + 5)
+    assert seen.expected_end is None
+    assert (
+        seen.description == "2 of 8 hosts done: 2 succeeded, 2 in progress, 3 pending, 1 on hold"
+    )
+    assert {square.label for square in seen.squares} >= {"On hold", "Upcoming"}
