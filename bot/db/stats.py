@@ -1,8 +1,8 @@
 """Counts and waiting times for metrics and reports."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import date, timedelta
 from statistics import median
 
 from sqlalchemy import bindparam, func, select
@@ -106,40 +106,29 @@ def list_waits_since(tx: Transaction, since: int) -> Iterator[Wait]:
         )
 
 
-@dataclass(frozen=True)
-class DayResult:
-    """How many runs that were requested on a day, in UTC, have a status."""
-
-    day: date
-    status: str
-    count: int
-
-
-_DAY = 86_400_000_000
-
-
-def count_results_by_day(tx: Transaction, since: int) -> list[DayResult]:
-    """Count the runs since then by day and status; a run on several hosts is one."""
-    first = search.get_first_number_since(tx, since) or 0
-    day = (_RUN.requested_at // _DAY).label("day")
+def count_results(tx: Transaction, begin: int, end: int) -> Counter[str]:
+    """Count the runs requested since *begin* and before *end* by status; a fan-out is one run."""
+    first, beyond = (
+        search.get_first_number_since(tx, at) for at in (begin, end + 2 * search.SLACK)
+    )
+    if first is None:
+        return Counter()
     query = (
-        select(day, _RUN.state, _RUN.needs_attention, func.count().label("count"))
+        select(_RUN.state, _RUN.needs_attention, func.count())
         .where(
             _RUN.id >= first,
-            _RUN.requested_at >= since,
+            _RUN.id < (beyond or 2**31 - 1),
+            _RUN.requested_at >= begin,
+            _RUN.requested_at < end,
             _RUN.fan_out_role < tables.CHILD,
             view_conditions.runs_condition(tx).clause(),
         )
-        .group_by(day, _RUN.state, _RUN.needs_attention)
+        .group_by(_RUN.state, _RUN.needs_attention)
     )
-    return [
-        DayResult(
-            date(1970, 1, 1) + timedelta(days=row.day),
-            get_run_status(State(row.state), needs_attention=bool(row.needs_attention)),
-            row[3],
-        )
-        for row in tx.sql.execute(query)
-    ]
+    counts = Counter[str]()
+    for state, needs_attention, number in tx.sql.execute(query):
+        counts[get_run_status(State(state), needs_attention=bool(needs_attention))] += number
+    return counts
 
 
 def get_usual_wait(tx: Transaction, words: str) -> int | None:

@@ -3,6 +3,7 @@
 import re
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta, timezone, tzinfo
+from itertools import pairwise
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -161,6 +162,15 @@ def parse_deadline(text: str, *, now: int, zone: str = "UTC") -> int:
     if at <= now:
         raise InvalidTimeError(f"{format_deadline(at)} has passed already")
     return at
+
+
+def list_days(now: int, zone: str, offsets: range) -> list[tuple[date, tuple[int, int]]]:
+    """Return days in a time zone with their bounds in microseconds. offsets: from today."""
+    tz = parse_time_zone(zone)
+    today = to_datetime(now).astimezone(tz).date()
+    days = [today + timedelta(days=offset) for offset in (*offsets, offsets.stop)]
+    starts = [to_microseconds(datetime.combine(day, time(), tz)) for day in days]
+    return [*zip(days, pairwise(starts), strict=False)]
 
 
 def format_deadline(at: int) -> str:

@@ -2,14 +2,14 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, date
 from itertools import pairwise
 
 from bot.db import runs, schedules
 from bot.db.database import Transaction
 from bot.db.schedules import Schedule, ScheduleState
 from bot.model.run import Run
-from bot.model.times import parse_time_zone, to_datetime, to_microseconds
+from bot.model.times import list_days, to_datetime, to_microseconds
 from bot.policy import Policy
 from bot.policy.freezes import Freeze
 
@@ -63,10 +63,6 @@ def build_calendar(
     tx: Transaction, policy: Policy, *, days: int = DEFAULT_DAYS, zone: str = "UTC"
 ) -> list[CalendarDay]:
     """Return the given number of days in a time zone; the first is today."""
-    tz = parse_time_zone(zone)
-    today = to_datetime(tx.now).astimezone(tz).date()
-    dates = [today + timedelta(days=n) for n in range(days + 1)]
-    starts = [to_microseconds(datetime.combine(day, time(), tz)) for day in dates]
     active = [
         (schedule, runs.get_run(tx, schedule.run))
         for schedule in schedules.list_schedules(tx)
@@ -78,7 +74,7 @@ def build_calendar(
             _list_fires_of_day(policy, active, max(begin - 1, tx.now), end),
             _list_freezes_of_day(policy, begin, end),
         )
-        for day, (begin, end) in zip(dates, pairwise(starts), strict=False)
+        for day, (begin, end) in list_days(tx.now, zone, range(days))
     ]
 
 

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 from fastapi import APIRouter, Request, Response
 
-from bot.db import break_glass, runs, schedules, search, stats
+from bot.db import break_glass, runs, schedules, search
 from bot.db.database import Transaction
 from bot.db.schedules import ScheduleState
 from bot.model.run import Run, State
@@ -15,8 +15,8 @@ from bot.policy.summary.model import FreezeSummary
 from bot.queries import pending
 from bot.web.auth import CurrentUser
 from bot.web.deps import WebDeps
-from bot.web.result_chart import DAYS, build_result_chart
-from bot.web.templating import render_page
+from bot.web.result_chart import ResultCounter
+from bot.web.templating import get_reader_zone, render_page
 
 router = APIRouter()
 
@@ -49,7 +49,8 @@ def show_home(request: Request, deps: WebDeps, user: CurrentUser) -> Response:
             for one in schedules.list_schedules(tx)
             if one.state is ScheduleState.ACTIVE and one.due_at
         ]
-        results = stats.count_results_by_day(tx, now - DAYS * _DAY)
+        counter: ResultCounter = request.app.state.result_counter
+        chart = counter.build_chart(tx, user.view_rights, get_reader_zone(request))
     return render_page(
         request,
         "home.html",
@@ -61,7 +62,7 @@ def show_home(request: Request, deps: WebDeps, user: CurrentUser) -> Response:
         proposals=proposals,
         failed_count=len(failed),
         next_schedule=min(active_schedules, key=lambda one: one.due_at or 0, default=None),
-        chart=build_result_chart(results, now=now),
+        chart=chart,
         votes=votes,
         now=now,
         freezes=_list_active_freezes(user.policy, now),

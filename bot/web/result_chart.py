@@ -1,15 +1,23 @@
-"""Chart of the results of runs by day. Pure."""
+"""Chart of the results of runs by day."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import date
+from weakref import WeakKeyDictionary
 
-from bot.db.stats import DayResult
-from bot.model.run import NEEDS_ATTENTION, State
+from bot.db import stats
+from bot.db.database import Transaction
+from bot.model import times
+from bot.model.run import ENDED_STATES, NEEDS_ATTENTION, State
+from bot.model.view_rights import ViewRights
 
 DAYS = 30
 # Width of a day and height of the chart, in SVG units.
 _STEP, _HEIGHT = 20, 100
+# Begin and end in microseconds.
+_Period = tuple[int, int]
+_OPEN_STATES = frozenset(State) - ENDED_STATES
 _PROBLEMS = frozenset({State.FAILED, State.UNKNOWN, State.STALE})
 _SUCCESSES = frozenset({State.SUCCEEDED, State.NO_CHANGES})
 # Each result has a pattern too: see `.kt-result-…`. From the bottom of a bar to its top.
@@ -59,16 +67,39 @@ class ResultChart:
         return bars
 
 
-def build_result_chart(results: Sequence[DayResult], *, now: int) -> ResultChart:
-    """Return the chart of the days up to now. now: microseconds since 1970."""
-    today = datetime.fromtimestamp(now / 1_000_000, UTC).date()
-    days = [today - timedelta(days=ago) for ago in reversed(range(DAYS))]
-    counts = {day: [0] * len(RESULTS) for day in days}
-    for result in results:
-        if result.day in counts:
-            counts[result.day][_get_result_index(result.status)] += result.count
-    highest = max(sum(each) for each in counts.values())
-    return ResultChart([*counts.items()], highest)
+class ResultCounter:
+    """Counts the runs of the last days, those of a past day only until all of them have ended."""
+
+    def __init__(self) -> None:
+        self._final: WeakKeyDictionary[ViewRights, Mapping[_Period, Counter[str]]] = (
+            WeakKeyDictionary()
+        )
+
+    def build_chart(self, tx: Transaction, rights: ViewRights, zone: str) -> ResultChart:
+        """Return the chart of what these rights permit to view. zone: of the days."""
+        known = self._final.get(rights, {})
+        days = times.list_days(tx.now, zone, range(1 - DAYS, 1))
+        counts = {
+            period: known[period] if period in known else stats.count_results(tx, *period)
+            for _, period in days
+        }
+        self._final[rights] = {
+            period: counted
+            for period, counted in counts.items()
+            if period[1] <= tx.now and _OPEN_STATES.isdisjoint(counted)
+        }
+        return build_result_chart([(day, counts[period]) for day, period in days])
+
+
+def build_result_chart(days: Sequence[tuple[date, Mapping[str, int]]]) -> ResultChart:
+    """Return the chart of days with their numbers of runs by status."""
+    counted: list[tuple[date, Sequence[int]]] = []
+    for day, statuses in days:
+        counts = [0] * len(RESULTS)
+        for status, count in statuses.items():
+            counts[_get_result_index(status)] += count
+        counted.append((day, counts))
+    return ResultChart(counted, max(sum(counts) for _, counts in counted))
 
 
 def _get_result_index(status: str) -> int:

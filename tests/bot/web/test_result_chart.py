@@ -1,27 +1,24 @@
 """The chart of results by day."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import date, timedelta
 
-from bot.db.stats import DayResult, count_results_by_day
-from bot.model.run import NEEDS_ATTENTION, State
-from bot.web.result_chart import DAYS, build_result_chart
+from sqlalchemy import update
+
+from bot.db import tables
+from bot.db.stats import count_results
+from bot.model.run import ENDED_STATES, NEEDS_ATTENTION, State
+from bot.web.result_chart import ResultCounter, build_result_chart
 from tests.bot.web.conftest import Site
 from tests.bot.web.parsed_page import Page
 from tests.bot.web.sample_runs import gallery
 from tests.toy import SetSwitch
 
-NOW = 1_700_000_000_000_000
-TODAY = datetime.fromtimestamp(NOW / 1_000_000, UTC).date()
+TODAY = date(2023, 11, 14)
 
 
 def test_bars_show_the_results_of_each_day() -> None:
-    results = [
-        DayResult(TODAY, State.SUCCEEDED, 2),
-        DayResult(TODAY, NEEDS_ATTENTION, 1),
-        DayResult(TODAY, State.FAILED, 1),
-        DayResult(TODAY - timedelta(days=DAYS), State.FAILED, 9),
-    ]
-    chart = build_result_chart(results, now=NOW)
+    results = {State.SUCCEEDED: 2, NEEDS_ATTENTION: 1, State.FAILED: 1}
+    chart = build_result_chart([(TODAY - timedelta(days=1), {}), (TODAY, results)])
     assert chart.days[-1] == (TODAY, [2, 1, 1, 0])
     assert [(bar.result, bar.y, bar.height) for bar in chart.bars] == [
         ("succeeded", 50.0, 50.0),
@@ -34,11 +31,38 @@ def test_bars_show_the_results_of_each_day() -> None:
 def test_home_counts_every_run_once(site: Site) -> None:
     count = len(gallery(site.database))
     with site.database.reading() as tx:
-        results = count_results_by_day(tx, 0)
-    assert sum(result.count for result in results) == count
+        results = count_results(tx, 0, tx.now + 1)
+    assert results.total() == count
     words = Page(site.browser("olga").get("/").text).text
     assert "1 succeeded" in words or "2 succeeded" in words
     assert "2 failed in 24 h" in words
+
+
+def test_a_past_day_is_counted_again_only_while_one_of_its_runs_is_open(site: Site) -> None:
+    shown = gallery(site.database)
+    rights = site.harness.policies.get_policy().get_view_rights("olga")
+    counter = ResultCounter()
+
+    def fail(number: int) -> int:
+        """Record a failure behind the back of the counter; return how many it counts."""
+        with site.database.transaction() as tx:
+            run = tables.run.c
+            tx.sql.execute(update(tables.run).where(run.id == number).values(state="failed"))
+        with site.database.reading(rights) as tx:
+            return dict(counter.build_chart(tx, rights, "Asia/Tokyo").totals)["failed"]
+
+    with site.database.transaction() as tx:
+        yesterday = tables.run.c.requested_at - 24 * 3_600_000_000
+        tx.sql.execute(update(tables.run).values(requested_at=yesterday))
+    # Failed, stale, and with an unknown outcome.
+    assert fail(shown["failed"]) == 3
+    assert fail(shown["denied"]) == 4
+    with site.database.transaction() as tx:
+        ended = tables.run.c.state.in_(ENDED_STATES)
+        tx.sql.execute(update(tables.run).where(~ended).values(state="failed"))
+    final = fail(shown["failed"])
+    assert final > 4
+    assert fail(shown["succeeded"]) == final
 
 
 def test_a_counter_proposal_awaits_the_requester_with_old_and_new_values(site: Site) -> None:
