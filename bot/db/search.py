@@ -13,6 +13,7 @@ from bot.db.runs import read_names
 from bot.db.saved_views import SavedView
 from bot.db.sql_text import each_value_sql, fetch_rows, fetch_scalar
 from bot.db.tables import CHILD, PARENT, PLAN_ONLY, SINGLE
+from bot.db.time_counts import CountedTimes
 from bot.model.host_patterns import (
     compute_sort_range,
     convert_to_sql_like,
@@ -44,6 +45,8 @@ _NEAR = 8_000
 _MOST_HOSTS = 300
 # A word that this many runs have is checked last.
 _COMMON = 1_000
+# How many runs are read at most to count them. Where each is looked up, a tenth.
+MAX_COUNTED = 200_000
 # How much later than a higher number a lower one may be dated, because clocks are set back.
 SLACK = 3_600_000_000
 
@@ -119,11 +122,27 @@ def find_run_numbers(tx: Transaction, run_filter: RunFilter, *, most: int) -> li
         run_filter = replace(run_filter, before=older)
 
 
-def list_request_times(tx: Transaction, run_filter: RunFilter, *, most: int) -> list[int]:
-    """Return when the newest matching runs were requested, in microseconds, the newest first."""
-    numbers, _ = find_page_numbers(tx, run_filter, most)
-    query = select(tables.run.c.requested_at).where(tables.run.c.id.in_(numbers))
-    return [*tx.sql.scalars(query.order_by(tables.run.c.id.desc()))]
+def find_request_times(tx: Transaction, run_filter: RunFilter) -> CountedTimes | None:
+    """Return the request times of the matching runs, to count them; None if there are none.
+
+    So many runs are read at most that a count takes a fraction of a second.
+    """
+    bounds = _find_bounds(tx, run_filter)
+    if bounds is None:
+        return None
+    floor = None
+    if _is_hidden(tx, run_filter):
+        walk = _build_own_walk(tx, run_filter)
+    else:
+        walk = _choose_walk(tx, run_filter)
+        if walk is None:
+            return None
+        is_quick = walk.column != "word" and view_conditions.can_view_everything(tx)
+        most = MAX_COUNTED if is_quick else MAX_COUNTED // 10
+        floor = _find_floor(tx, walk, bounds, most)
+    bounds = floor or bounds[0], bounds[1]
+    sql, given = _select_runs(walk, walk.rest, bounds, column="requested_at")
+    return CountedTimes(sql, given, is_complete=floor is None)
 
 
 def find_page_numbers(
@@ -135,7 +154,9 @@ def find_page_numbers(
         return [], None
     if _is_hidden(tx, run_filter):
         # Not by an index: how far back it had to read would reveal how many hidden runs there are.
-        found = _find_own(tx, run_filter, bounds, most + 1)
+        walk = _build_own_walk(tx, run_filter)
+        query = _build_query(walk, walk.rest, bounds, "id DESC", most + 1)
+        found = [number for (number,) in fetch_rows(tx, *query)]
         return found[:most], found[most - 1] if len(found) > most else None
     near = _find_newest_of_pattern(tx, run_filter, bounds, most + 1)
     if len(near) > most:
@@ -168,7 +189,7 @@ def _read_walk(
     floor = None
     for window in windows:
         if len(walk.values) > 1:
-            floor = _find_highest_floor(tx, walk, bounds, max(window // len(walk.values), 50))
+            floor = _find_floor(tx, walk, bounds, window)
             found = _read_several_values(tx, walk, (floor, *bounds), most + 1)
         else:
             found = _read_one_value(tx, walk, bounds, window, most + 1)
@@ -176,16 +197,21 @@ def _read_walk(
             return found[:most], found[most - 1]
         if len(walk.values) <= 1:
             # Only needed if the page is not full.
-            floor = fetch_scalar(tx, *_build_query(walk, (), bounds, "id DESC", 1, window))
+            floor = _find_floor(tx, walk, bounds, window)
         if floor is None:
             return found, None
     return found, floor
 
 
-def _find_own(
-    tx: Transaction, run_filter: RunFilter, bounds: tuple[int, int], limit: int
-) -> list[int]:
-    """Return the matching runs that the person requested, edited or decided."""
+def _find_floor(tx: Transaction, walk: _Walk, bounds: tuple[int, int], window: int) -> int | None:
+    """Return the number down to which *window* runs are read; None if there are fewer."""
+    if len(walk.values) > 1:
+        return _find_highest_floor(tx, walk, bounds, max(window // len(walk.values), 50))
+    return fetch_scalar(tx, *_build_query(walk, (), bounds, "id DESC", 1, window))
+
+
+def _build_own_walk(tx: Transaction, run_filter: RunFilter) -> _Walk:
+    """Return the way to the matching runs that the person requested, edited or decided."""
     pattern = (
         run_filter.host if run_filter.host is not None and is_pattern(run_filter.host) else None
     )
@@ -202,9 +228,7 @@ def _find_own(
     rest += [f"run.id IN ({own})", *same]
     rest += [f"run.area IN ({_list_parameters('area', len(areas))})"] if areas else []
     rest += [_HAS_WORD.format(n=n) for n in range(len(words))]
-    walk = _Walk("", "", [], rest, given | exact | areas | words)
-    query = _build_query(walk, rest, bounds, "id DESC", limit)
-    return [number for (number,) in fetch_rows(tx, *query)]
+    return _Walk("", "", [], rest, given | exact | areas | words)
 
 
 def _find_newest_of_pattern(
@@ -387,25 +411,38 @@ def _build_query(
 
     lowest: SQL for the lower bound.
     """
+    sql, given = _select_runs(walk, rest, bounds, lowest=lowest)
+    if walk.column == "word":
+        order = "run DESC"
+    return f"{sql} ORDER BY {order} LIMIT {limit} OFFSET {skip}", given
+
+
+def _select_runs(
+    walk: _Walk,
+    rest: Sequence[str],
+    bounds: tuple[int, int],
+    *,
+    column: str = "",
+    lowest: str = ":lowest",
+) -> tuple[str, Mapping[str, object]]:
+    """Return the SQL for all runs of a walk, and its parameters.
+
+    column: a time to select, as `at`; "" selects the numbers.
+    """
     given = {**walk.given, "lowest": bounds[0], "beyond": bounds[1]}
     given |= {f"v{n}": value for n, value in enumerate(walk.values)}
     between = f"{{0}} >= {lowest} AND {{0}} < :beyond"
     if walk.column == "word":
+        what = f"(SELECT {column} FROM run WHERE id = search_word.run) AS at" if column else "run"  # noqa: S608 - ours
         rest_sql = _join_conditions(rest)
-        fits = [f"EXISTS (SELECT 1 FROM run WHERE run.id = search_word.run AND {rest_sql})"]  # noqa: S608 - ours
-        conditions = [
-            "search_word.word = :v0",
-            between.format("search_word.run"),
-            *(fits if rest else ()),
-        ]
-        what = (
-            f"SELECT run FROM search_word WHERE {_join_conditions(conditions)} ORDER BY run DESC"  # noqa: S608 - ours
-        )
-    else:
-        one_of = f"run.{walk.column} IN ({_list_parameters('v', len(walk.values))})"
-        conditions = [*([one_of] if walk.column else ()), *rest, between.format("run.id")]
-        what = f"SELECT id FROM run WHERE {_join_conditions(conditions)} ORDER BY {order}"  # noqa: S608 - ours
-    return f"{what} LIMIT {limit} OFFSET {skip}", given
+        fits = f"EXISTS (SELECT 1 FROM run WHERE run.id = search_word.run AND {rest_sql})"  # noqa: S608 - ours
+        conditions = ["search_word.word = :v0", between.format("search_word.run")]
+        conditions += [fits] if rest else []
+        return f"SELECT {what} FROM search_word WHERE {_join_conditions(conditions)}", given  # noqa: S608 - ours
+    what = f"{column} AS at" if column else "id"
+    one_of = f"run.{walk.column} IN ({_list_parameters('v', len(walk.values))})"
+    conditions = [*([one_of] if walk.column else ()), *rest, between.format("run.id")]
+    return f"SELECT {what} FROM run WHERE {_join_conditions(conditions)}", given  # noqa: S608 - ours
 
 
 def _join_conditions(conditions: Sequence[str]) -> str:

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated
 from urllib.parse import urlencode
 
@@ -21,9 +21,9 @@ from bot.web.auth import CurrentUser, User, open_visit
 from bot.web.deps import WebDependencies, WebDeps
 from bot.web.errors import render_refusal
 from bot.web.filter_choices import list_choices
-from bot.web.histogram import MAX_COUNTED, build_histogram
+from bot.web.histogram import Histogram, build_histogram, is_histogram_wanted
 from bot.web.run_filter import FILTER_NAMES, TypedFilter, parse_filters
-from bot.web.templating import get_reader_zone, render_page
+from bot.web.templating import render_page
 from connectors.command import InvisibleCharacterError, refuse_invisible
 
 router = APIRouter()
@@ -31,7 +31,7 @@ router = APIRouter()
 _PAGE_SIZE = 50
 _COLUMNS = ("seq", "at", "kind", "run", "person", "host", "hash", "facts")
 # Filters of the runs of the entries, rather than of the entries.
-_RUN_FILTERS = ("area", "runbook", "state", "text")
+_RUN_FILTERS = ("area", "runbook", "state", "search")
 
 BeforeQuery = Annotated[int | None, Query(ge=1, le=9_007_199_254_740_991)]
 
@@ -61,29 +61,6 @@ class _LogPage:
 @router.get("/changelog")
 def show_log(request: Request, before: BeforeQuery = None) -> Response:
     return _render_page(request, before=before)
-
-
-@router.get("/changelog/histogram")
-def show_histogram(request: Request) -> Response:
-    """Return the histogram of the newest matching entries, as a part of the page."""
-    with open_visit(request) as (_, tx):
-        log_page = _read_log_page(request, tx, None, size=MAX_COUNTED - 1)
-        now = tx.now
-    found = log_page.entry_filter
-    zone = get_reader_zone(request)
-
-    def build_url(since: str, until: str) -> str:
-        period = {"since": since, "until": until, "zone": zone}
-        return f"/changelog?{urlencode({**log_page.typed, **period})}"
-
-    histogram = build_histogram(
-        [entry.at for entry in log_page.entries],
-        until=min(found.until or now, now) if found else now,
-        zone=zone,
-        noun="event",
-        build_url=build_url,
-    )
-    return render_page(request, "histogram.html", histogram=histogram)
 
 
 @router.get("/changelog.csv")
@@ -137,9 +114,11 @@ def _render_page(
 ) -> Response:
     with open_visit(request) as (user, tx):
         log_page = _read_log_page(request, tx, before)
+        histogram = _build_histogram(request, tx, log_page)
     return render_page(
         request,
         "change_log.html",
+        histogram=histogram,
         log_page=log_page,
         unknown_filters=_describe_unknown_filters(request, user, log_page),
         choices=list_choices(user.policy),
@@ -163,17 +142,25 @@ def _render_page(
     )
 
 
-def _read_log_page(
-    request: Request, tx: Transaction, before: int | None, *, size: int = _PAGE_SIZE
-) -> _LogPage:
+def _build_histogram(request: Request, tx: Transaction, log_page: _LogPage) -> Histogram | None:
+    found = log_page.entry_filter
+    if found is None or not is_histogram_wanted(request):
+        return None
+    times = query.find_entry_times(tx, replace(found, before=None))
+    return build_histogram(
+        request, tx, times, until=found.until, noun="event", typed=log_page.typed
+    )
+
+
+def _read_log_page(request: Request, tx: Transaction, before: int | None) -> _LogPage:
     filters = parse_filters(request.query_params, now=tx.now)
     kind = request.query_params.get("kind", "").strip()[:40]
     typed = {**filters.typed, **({"kind": kind} if kind else {})}
     problems = dict(filters.problems) | _find_text_problems(kind)
     # An invalid filter matches nothing: ignoring it would show misleading results.
     entry_filter = None if problems else _build_entry_filter(filters, kind, before)
-    found = query.get_log_page(tx, entry_filter, limit=size + 1)
-    entries = found.entries[:size]
+    found = query.get_log_page(tx, entry_filter, limit=_PAGE_SIZE + 1)
+    entries = found.entries[:_PAGE_SIZE]
     older = entries[-1].seq if len(found.entries) > len(entries) else None
     return _LogPage(typed, problems, entry_filter, entries, older, found.head, found.kinds)
 

@@ -1,15 +1,18 @@
-"""Histogram of runs or log entries over time; each bar is also a filter. Pure."""
+"""Histogram of runs or log entries over time; each bar is also a filter."""
 
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from urllib.parse import urlencode
 from zoneinfo import ZoneInfo
 
+from fastapi import Request
+
+from bot.db.database import Transaction
+from bot.db.time_counts import CountedTimes, count_by_step, get_period
 from bot.model.text import format_count
 from bot.model.times import format_span, to_datetime
+from bot.web.templating import get_reader_zone
 
-# The most records that are counted.
-MAX_COUNTED = 1_000
 _MAX_BARS = 60
 _MAX_HEIGHT = 46
 _MINUTE = 60_000_000
@@ -39,51 +42,63 @@ class Histogram:
     description: str
 
 
+def is_histogram_wanted(request: Request) -> bool:
+    """Return whether the page is requested with its histogram: scripts request it separately."""
+    return bool(request.query_params.get("chart"))
+
+
 def build_histogram(
-    times: Sequence[int],
+    request: Request,
+    tx: Transaction,
+    times: CountedTimes | None,
     *,
-    until: int,
-    zone: str,
+    until: int | None,
     noun: str,
-    build_url: Callable[[str, str], str],
+    typed: Mapping[str, str],
 ) -> Histogram:
-    """Return the histogram of at most MAX_COUNTED times, in microseconds.
+    """Return the histogram of the counted times, in the time zone of the reader.
 
     Args:
-        times: The times of the newest records.
-        until: The end of the period if no record is later.
-        zone: The reader's time zone, which the bars begin in.
+        request: Its page is the one that bars link to.
+        tx: A transaction.
+        times: None for no records.
+        until: The end of the filter, if it has one.
         noun: One record, with a regular plural: `run`.
-        build_url: Returns the page of a period from its first and last minute, in that zone.
+        typed: The filters of the page.
     """
-    if not times:
+    until = min(until or tx.now, tx.now)
+    period = get_period(tx, times) if times else None
+    if times is None or period is None:
         return Histogram([], until, until, "")
-    begin, end = min(times), max(until, *times)
+    begin, end, total = period[0], max(until, period[1]), period[2]
+    zone = get_reader_zone(request)
     step = _choose_step(end - begin)
     offset = to_datetime(begin).astimezone(ZoneInfo(zone)).utcoffset()
     shift = int(offset.total_seconds()) * 1_000_000 if offset else 0
     first = (begin + shift) // step * step - shift
-    counts = Counter((at - first) // step for at in times)
+    counts = count_by_step(tx, times, first=first, step=step)
     number = (end - first) // step + 1
     highest = max(counts.values())
+    # Without scripts, the page of a period has its histogram too.
+    shown = {**typed, "zone": zone} | ({} if "hx-request" in request.headers else {"chart": "yes"})
 
     def format_minute(at: int) -> str:
         return f"{to_datetime(at).astimezone(ZoneInfo(zone)):%Y-%m-%d %H:%M}"
 
-    bars = [
-        Bar(
+    def build_bar(n: int) -> Bar:
+        since, last = (format_minute(first + n * step + more) for more in (0, step - _MINUTE))
+        count = counts.get(n, 0)
+        return Bar(
             x=round(100 * n / number, 3),
             width=round(min(85 / number, 20), 3),
-            height=max(round(_MAX_HEIGHT * counts[n] / highest), 2) if counts[n] else 0,
-            url=build_url(format_minute(at), format_minute(at + step - _MINUTE)),
-            title=f"{format_count(counts[n], noun)} from {format_minute(at)}",
+            height=max(round(_MAX_HEIGHT * count / highest), 2) if count else 0,
+            url=f"{request.url.path}?{urlencode({**shown, 'since': since, 'until': last})}",
+            title=f"{format_count(count, noun)} from {since}",
         )
-        for n in range(number)
-        for at in [first + n * step]
-    ]
-    total = format_count(len(times), noun)
-    partly = "newest " if len(times) >= MAX_COUNTED else ""
-    return Histogram(bars, first, end, f"{partly}{total}, {format_span(step)} a bar")
+
+    partly = "" if times.is_complete else "; older ones are not counted"
+    description = f"{format_count(total, noun)}, {format_span(step)} a bar{partly}"
+    return Histogram([build_bar(n) for n in range(number)], first, end, description)
 
 
 def _choose_step(span: int) -> int:

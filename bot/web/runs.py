@@ -3,7 +3,6 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from urllib.parse import urlencode
 
 from fastapi import APIRouter, Request, Response
 
@@ -18,9 +17,9 @@ from bot.queries.unknown_filters import describe_unknown_names
 from bot.web.auth import User, open_visit
 from bot.web.deps import WebDependencies
 from bot.web.filter_choices import list_choices
-from bot.web.histogram import MAX_COUNTED, build_histogram
+from bot.web.histogram import Histogram, build_histogram, is_histogram_wanted
 from bot.web.run_filter import FILTER_NAMES, TypedFilter, format_filters, parse_filters
-from bot.web.templating import get_reader_zone, render_page
+from bot.web.templating import render_page
 
 router = APIRouter()
 
@@ -61,6 +60,7 @@ def show_runs(request: Request) -> Response:
     with open_visit(request) as (user, tx):
         named = _find_named_view(tx, request.query_params.get("view", ""))
         page = _read_runs_page(request, tx, user)
+        histogram = _build_histogram(request, tx, page.typed_filter)
     view = _find_shown_view([*named, *page.listing.views], page.typed_filter)
     before = page.typed_filter.run_filter.before
     unknown_filters = _describe_unknown_filters(request, user, page)
@@ -81,33 +81,13 @@ def show_runs(request: Request) -> Response:
         views=page.listing.views,
         view=view,
         query=format_filters(page.typed_filter.typed),
+        histogram=histogram,
         log=page.typed_filter.build_url().replace("/runs", "/changelog", 1),
         files={
             form: page.typed_filter.build_url(before=before, extension=f".{form}")
             for form in FILE_FORMATS
         },
     )
-
-
-@router.get("/runs/histogram")
-def show_histogram(request: Request) -> Response:
-    """Return the histogram of the newest matching runs, as a part of the page."""
-    with open_visit(request) as (_, tx):
-        filters = parse_filters(request.query_params, now=tx.now)
-        run_filter = None if filters.problems else filters.run_filter
-        times = search.list_request_times(tx, run_filter, most=MAX_COUNTED) if run_filter else []
-        now = tx.now
-    until = filters.run_filter.until
-    zone = get_reader_zone(request)
-
-    def build_url(since: str, until: str) -> str:
-        period = {"since": since, "until": until, "zone": zone}
-        return f"/runs?{urlencode({**filters.typed, **period})}"
-
-    histogram = build_histogram(
-        times, until=min(until or now, now), zone=zone, noun="run", build_url=build_url
-    )
-    return render_page(request, "histogram.html", histogram=histogram)
 
 
 @router.get("/runs.csv")
@@ -134,6 +114,18 @@ def export_json(request: Request) -> Response:
     }
     text = json.dumps(document, ensure_ascii=False, indent=1)
     return _build_download(text, "application/json", "runs.json", page)
+
+
+def _build_histogram(
+    request: Request, tx: Transaction, typed_filter: TypedFilter
+) -> Histogram | None:
+    if is_histogram_wanted(request) and not typed_filter.problems:
+        times = search.find_request_times(tx, typed_filter.run_filter)
+        until = typed_filter.run_filter.until
+        return build_histogram(
+            request, tx, times, until=until, noun="run", typed=typed_filter.typed
+        )
+    return None
 
 
 def _build_download(text: str, media_type: str, name: str, page: _RunsPage) -> Response:

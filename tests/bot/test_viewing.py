@@ -15,6 +15,7 @@ from bot.db import runs, schedules, search, stats, view_conditions
 from bot.db.database import Database, Transaction
 from bot.db.runs import NoSuchRun
 from bot.db.search import RunFilter
+from bot.db.time_counts import get_period
 from bot.execution import planner, questions
 from bot.execution.questions import create_query_function
 from bot.model import request_form
@@ -205,6 +206,12 @@ def _check_entries(harness: Harness, view: str) -> None:
                 for entry in query.find_newest_entries(tx, query.EntryFilter(), limit=1000)
             }
             whole = view_conditions.can_view_everything(tx)
+            times = query.find_entry_times(tx, query.EntryFilter())
+            assert times
+            assert (get_period(tx, times) or (0, 0, 0))[2] == len(found)
+            times = search.find_request_times(tx, RunFilter())
+            runs_found = search.find_run_numbers(tx, RunFilter(), most=1000)
+            assert ((times and get_period(tx, times)) or (0, 0, 0))[2] == len(runs_found)
         for entry in log:
             if entry.run is not None or not entry.host:
                 seen = entry.run in fits or entry.person == person or whole

@@ -26,6 +26,7 @@ from bot.db import search_words as word_index
 from bot.db.database import Database, Transaction
 from bot.db.migrations import is_own_table
 from bot.db.search import RunFilter
+from bot.db.time_counts import count_by_step, get_period
 from bot.model.run import NEEDS_ATTENTION, RequestOrigin, Run, State
 from bot.model.signing import SigningKey
 from tests.bench import filling
@@ -172,7 +173,26 @@ def test_pages_of_any_filter_together_show_what_looking_at_every_run_shows(
         made = _scattered(tx, dice)
         for _ in range(60):
             wanted = _any_filter(dice)
-            assert _paged(tx, wanted) == _by_hand(made, wanted), wanted
+            assert _paged(tx, wanted) == (expected := _by_hand(made, wanted)), wanted
+            assert _count(tx, wanted) == len(expected), wanted
+        monkeypatch.setattr(search, "MAX_COUNTED", 99)
+        times = search.find_request_times(tx, RunFilter())
+        assert times
+        assert not times.is_complete
+        assert (get_period(tx, times) or ())[2] == 100
+
+
+def _count(tx: Transaction, wanted: RunFilter) -> int:
+    """Return how many runs a histogram counts, and that its steps are of all of them."""
+    times = search.find_request_times(tx, wanted)
+    period = get_period(tx, times) if times else None
+    if times is None or period is None:
+        return 0
+    assert times.is_complete
+    begin, end, total = period
+    steps = count_by_step(tx, times, first=begin, step=max((end - begin) // 3, 1))
+    assert sum(steps.values()) == total
+    return total
 
 
 def _scattered(tx: Transaction, dice: random.Random) -> list[Run]:

@@ -35,6 +35,27 @@ def test_the_log_shows_every_entry_once(site: Site) -> None:
     assert seen == list(range(120, 0, -1))
 
 
+def test_the_chart_counts_every_entry_that_a_filter_lets_through(site: Site) -> None:
+    _begin(site)
+    browser = site.browser("stan")
+    with site.database.reading() as tx:
+        total, _ = change_log.get_head(tx)
+        log = change_log.list_entries_after(tx, 0)
+        of_edge = sum(entry.run is not None for entry in log)
+    for query, count in {
+        "": total,
+        "host=lb*": sum(entry.host.startswith("lb") for entry in log),
+        "host=lb2": sum(entry.host == "lb2" for entry in log),
+        "person=olga": sum(entry.person == "olga" for entry in log),
+        "kind=planned": sum(entry.kind == "planned" for entry in log),
+        "area=edge&since=2+h": of_edge,
+    }.items():
+        page = Page(browser.get(f"/changelog?{query}&chart=yes").text)
+        assert f" {count} events, 1 min a bar " in page.text, query
+    [bar] = {link for link in page.links if "until=" in link}
+    assert f" {of_edge} events, " in Page(browser.get(bar).text).text
+
+
 def test_facts_are_told_as_people_read_them(site: Site) -> None:
     with site.database.transaction() as tx:
         change_log.append_entry(

@@ -65,8 +65,6 @@ ROUTES = {
     ("GET", "/schedules"): (401, 200),
     ("GET", "/schedules/new"): (401, 200),
     ("GET", "/schedules/timing"): (401, 200),
-    ("GET", "/runs/histogram"): (401, 200),
-    ("GET", "/changelog/histogram"): (401, 200),
     ("POST", "/schedules"): (401, 422),
     ("GET", "/schedules/{number}"): (401, 404),
     ("POST", "/schedules/{number}/suspend"): (401, 404),
