@@ -98,7 +98,7 @@ class HostChanges(
                 f"only the last {_MOST} of {len(events)} are shown: request a shorter time, or "
                 "use kind= or who="
             )
-        until = "" if self.until is None else f" until {self.until:%Y-%m-%d %H:%M}"
+        until = "" if self.until is None else f" UTC until {self.until:%Y-%m-%d %H:%M}"
         return Report(
             f"{len(events)} event{'' if len(events) == 1 else 's'} on {self.host} since "
             f"{past.since:%Y-%m-%d %H:%M}{until} UTC"

@@ -2,7 +2,6 @@
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 
 from bot.db import host_contacts, runs, view_conditions
 from bot.db import redundancy as rows
@@ -10,6 +9,7 @@ from bot.db.database import Transaction
 from bot.db.redundancy import EventReading, LegClaim
 from bot.model.plan import ResolvedPlan
 from bot.model.run import Run
+from bot.model.times import format_deadline
 from bot.policy import Policy
 from bot.policy.policy import NO_LIMIT
 from bot.redundancy.analysis import TreeAnalysis
@@ -58,22 +58,22 @@ def _read_events(tx: Transaction, analysis: TreeAnalysis) -> Iterator[tuple[str,
         elif event.leg is not None:
             contact = contacts.get(event.leg.host)
             if contact and contact.kind == "unreachable":
-                since = _format_time(contact.since)
+                since = format_deadline(contact.since)
                 yield event.name, (FAILED, f"is unreachable since {since}")
 
 
 def _judge_reading(reading: EventReading | None, *, oldest: float) -> tuple[str, str]:
     if reading is None:
         return UNKNOWN, "was never checked"
-    since = _format_time(reading.since_at)
+    since = format_deadline(reading.since_at)
     if reading.read_at < oldest:
-        return UNKNOWN, f"is unknown: last checked {_format_time(reading.read_at)}"
+        return UNKNOWN, f"is unknown: last checked {format_deadline(reading.read_at)}"
     words = {FAILED: f"is down since {since}", UNKNOWN: f"is unknown since {since}"}
     return reading.state, words.get(reading.state, "")
 
 
 def _describe_claim(tx: Transaction, policy: Policy, claim: LegClaim) -> str:
-    since = _format_time(claim.claimed_at)
+    since = format_deadline(claim.claimed_at)
     try:
         requester = runs.get_run(tx, claim.run).requested_by
     except runs.NoSuchRun:
@@ -254,7 +254,3 @@ def _list_legs_by_host(plan: ResolvedPlan | None) -> Sequence[Sequence[Leg]]:
     for leg in list_legs(plan):
         by_host.setdefault(leg.host, []).append(leg)
     return [*by_host.values()]
-
-
-def _format_time(microseconds: int) -> str:
-    return f"{datetime.fromtimestamp(microseconds / 1_000_000, UTC):%H:%M UTC}"

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query, Request, Response
 from bot.queries.wait_report import DEFAULT_DAYS, WaitRow, build_wait_report
 from bot.web.auth import CurrentUser
 from bot.web.deps import WebDeps
-from bot.web.templating import render_page
+from bot.web.templating import get_reader_zone, render_page
 
 router = APIRouter(prefix="/report")
 
@@ -33,7 +33,8 @@ def show_wait_report(
 ) -> Response:
     """Show the waits of the last *days*, by runbook, area and hour."""
     with deps.database.reading(user.view_rights) as tx:
-        report = build_wait_report(tx, user.policy, days=days)
+        zone = get_reader_zone(request)
+        report = build_wait_report(tx, user.policy, days=days, zone=zone)
     groups: Mapping[str, Sequence[WaitBar]] = {
         "By runbook": _build_bars(report.runbooks),
         "By area": _build_bars(report.areas),

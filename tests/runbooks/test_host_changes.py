@@ -74,7 +74,9 @@ def test_a_window_ends_where_it_is_said_to():
     happened = look.read(fleet(SINCE, sudo=recorded("sudo")).run_query)
     assert 0 < len(happened.events) < len(everything)
     assert max(event.time for event in happened.events) <= datetime(2026, 11, 20, 13, tzinfo=UTC)
-    assert " since 2026-11-20 00:00 until 2026-11-20 13:00 UTC" in look.report(happened).summary
+    assert (
+        " since 2026-11-20 00:00 UTC until 2026-11-20 13:00 UTC" in look.report(happened).summary
+    )
 
 
 def test_without_a_beginning_it_is_the_day_before_its_end():

@@ -114,7 +114,7 @@ class FreezeSummary:
         patterns = naming.join_names(f"“{pattern}”" for pattern in self.exceptions)
         exempt = f" Exempt: {patterns}." if self.exceptions else ""
         verb = "holds" if self.is_active else "will hold"
-        span = f"from {self.begins_at:%Y-%m-%d %H:%M} until {self.ends_at:%Y-%m-%d %H:%M} UTC"
+        span = f"from {self.begins_at:%Y-%m-%d %H:%M} UTC until {self.ends_at:%Y-%m-%d %H:%M} UTC"
         return f"{verb} {self.where} {span}.{repeats}{exempt}"
 
 

@@ -70,7 +70,7 @@ def render_html(summary: PolicySummary) -> str:
 @cache
 def create_template_environment() -> Environment:
     """Return the Jinja environment, which escapes control characters in every value."""
-    return Environment(
+    environment = Environment(
         loader=PackageLoader("bot.policy.summary"),
         autoescape=True,
         undefined=StrictUndefined,
@@ -78,6 +78,9 @@ def create_template_environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    # A file has no reader whose time zone is known.
+    environment.filters["local_times"] = str
+    return environment
 
 
 def _escape_value(value: object) -> object:
