@@ -12,7 +12,7 @@ MOST = 50
 LONGEST_NAME = 64
 # What the history is filtered by, in the order in which it stands in an address. zone: the one in
 # which times are meant that name none; without it, UTC.
-FILTERS = ("host", "area", "person", "runbook", "state", "text", "since", "until", "zone")
+FILTERS = ("host", "area", "person", "runbook", "state", "search", "since", "until", "zone")
 _VIEW = tables.saved_view.c
 
 

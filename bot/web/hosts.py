@@ -14,7 +14,7 @@ from bot.queries.host_status import HostStatus, Reachability, list_host_statuses
 from bot.web.auth import CurrentUser
 from bot.web.badges import HOST_FROZEN_BADGE, HOST_LOCKED_BADGE, REACHABILITY_BADGES
 from bot.web.deps import WebDeps
-from bot.web.diagrams import ChangeTimeline, build_timeline
+from bot.web.diagrams import ChangeTimeline, HostTile, build_timeline
 from bot.web.templating import render_page
 from connectors.errors import UnknownHostError
 from connectors.inventory import Host
@@ -30,17 +30,6 @@ TIMELINE_DAYS = (1, 7, 30, 90)
 HostNamePath = Annotated[str, Path(max_length=64)]
 FilterQuery = Annotated[str, Query(max_length=100)]
 DaysQuery = Annotated[int, Query(ge=1, le=90)]
-
-
-@dataclass(frozen=True)
-class HostTile:
-    """The tile of one host in the map of hosts."""
-
-    name: str
-    url: str
-    css_class: str
-    icon: str
-    label: str
 
 
 @dataclass(frozen=True)
@@ -60,7 +49,7 @@ def list_hosts(
     user: CurrentUser,
     tag: FilterQuery = "",
     area: FilterQuery = "",
-    reach: FilterQuery = "",
+    status: FilterQuery = "",
     host: FilterQuery = "",
 ) -> Response:
     """Show the hosts by area, without connecting to any of them."""
@@ -72,7 +61,7 @@ def list_hosts(
     with deps.database.reading(user.view_rights) as tx:
         statuses = list(list_host_statuses(tx, user.policy, is_match))
         now = tx.now
-    shown = [one for one in statuses if reach in {"", one.reachability.name.lower()}]
+    shown = [one for one in statuses if status in {"", one.reachability}]
     return render_page(
         request,
         "hosts.html",
@@ -81,7 +70,7 @@ def list_hosts(
         shown=len(shown),
         locked=[one for one in statuses if one.lock],
         enrolling=deps.list_enrolling_hosts(),
-        typed={"tag": tag, "area": area, "reach": reach, "host": host},
+        typed={"tag": tag, "area": area, "status": status, "host": host},
         tags=sorted({each for one in user.policy.inventory for each in one.tags}),
         known_areas=user.policy.organisation.areas,
         reachabilities=list(Reachability),

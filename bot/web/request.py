@@ -58,7 +58,7 @@ class _TypedForm:
 
 @router.get("")
 def list_runbooks_page(
-    request: Request, user: CurrentUser, host: HostQuery = "", text: TextQuery = ""
+    request: Request, user: CurrentUser, host: HostQuery = "", search: TextQuery = ""
 ) -> Response:
     """Show the runbooks in groups.
 
@@ -66,13 +66,13 @@ def list_runbooks_page(
         request: The HTTP request.
         user: The signed-in user.
         host: Show only runbooks for this host.
-        text: Show only runbooks whose name or summary contains all of these words.
+        search: Show only runbooks whose name or summary contains all of these words.
     """
     known_host = user.policy.inventory.hosts.get(host)
     runbooks = list_runbook_info()
     if known_host is not None:
         runbooks = [one for one in runbooks if not one.tag or one.tag in known_host.tags]
-    words = text.casefold().split()
+    words = search.casefold().split()
     runbooks = [
         one for one in runbooks if all(w in f"{one.name} {one.summary}".casefold() for w in words)
     ]
@@ -81,7 +81,7 @@ def list_runbooks_page(
         groups.setdefault(one.name.split()[0], []).append(one)
     host_name = known_host.name if known_host else ""
     return render_page(
-        request, "runbooks.html", groups=groups, host=host_name, text=text, count=len(runbooks)
+        request, "runbooks.html", groups=groups, host=host_name, typed=search, count=len(runbooks)
     )
 
 

@@ -80,7 +80,7 @@ def parse_filters(query: Mapping[str, str], *, now: int) -> TypedFilter:
     values = {
         "host": parse("host", str.lower),
         "area": parse("area", str.lower),
-        "text": parse("text", _parse_search_text) or (),
+        "text": parse("search", _parse_search_text) or (),
         "person": parse("person", str.lower),
         "runbook": parse("runbook", lambda text: " ".join(text.lower().split())),
         "states": parse("state", _parse_state) or frozenset[str](),

@@ -32,8 +32,6 @@ NO_PAGES = {
     "/stream",
     "/runs/{number}/live",
     "/schedules/timing",
-    "/runs/histogram",
-    "/changelog/histogram",
     "/runbooks/preview",
     "/oidc/start",
     "/oidc/callback",
@@ -44,7 +42,8 @@ SHOWN = ("pending", "succeeded", "unknown", "checked", "long")
 STATES = (
     "/nope",
     "/runs?since=soon",
-    "/runs?text=nothing+like+it",
+    "/runs?chart=yes",
+    "/runs?search=nothing+like+it",
     "/changes?at=soon",
     "/changes?host=web1&at=2020-01-01+02:00",
     "/runbooks/form?runbook=abusers+clear&host=lb1",

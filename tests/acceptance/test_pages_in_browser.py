@@ -84,7 +84,7 @@ def test_filters_are_kept_under_a_name_and_their_link_shows_others_the_same(
     expect(link).to_be_visible()
     path = link.inner_text()
     # The chart arrives after the page.
-    expect(page.locator("#histogram figure")).to_be_visible()
+    expect(page.locator(".kt-histogram figure")).to_be_visible()
     visit.keep("view")
     other = a_visit(browser, visit.server)
     other.sign_in("olga")
@@ -99,7 +99,7 @@ def test_hosts_are_filtered_while_one_looks(visit: Visit) -> None:
     page = visit.page
     page.get_by_role("link", name="Hosts").click()
     expect(page.locator("#results")).to_contain_text("web1")
-    page.get_by_label("Status").select_option("key")
+    page.get_by_label("Status").select_option("host key mismatch")
     expect(page.locator("#results")).not_to_contain_text("web1")
     page.locator("#results").get_by_role("link", name="nas1", exact=True).click()
     expect(page.get_by_role("status").filter(has_text="Host key mismatch")).to_be_visible()

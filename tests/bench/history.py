@@ -14,8 +14,8 @@ _LIMIT_MS = 15.0
 _PAGES = {
     "/runs": "/runs",
     "/runs of a host": "/runs?host=web7",
-    "/runs by words of output": "/runs?text=overheated",
-    "/runs by value, area and state": "/runs?text=device%3Dsdb&area=web&state=failed",
+    "/runs by words of output": "/runs?search=overheated",
+    "/runs by value, area and state": "/runs?search=device%3Dsdb&area=web&state=failed",
     "/changelog": "/changelog",
     "/changelog of a host and a kind": "/changelog?host=web7&kind=succeeded",
     "/changelog of hosts": "/changelog?host=web1*",

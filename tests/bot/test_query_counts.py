@@ -236,8 +236,8 @@ def test_only_the_last_host_of_a_wave_has_the_whole_request_looked_at(crowd: Har
         ("/runs", 10),
         ("/runs?host=lb1", 10),
         # How many runs have a word is asked where that decides what is walked.
-        ("/runs?text=lb1", 10),
-        ("/runs?text=lb1&area=edge", 11),
+        ("/runs?search=lb1", 10),
+        ("/runs?search=lb1&area=edge", 11),
         ("/changelog", 8),
         ("/changelog?host=lb1", 8),
         # Which checks on hosts of several areas are in this one is asked once.

@@ -89,7 +89,7 @@ def test_the_first_page_is_one_click_away(site: Site) -> None:
         ("host=*2", {"denied", "no_changes", "stale", "unknown"}),
         ("host=lb*&person=adam", {"denied"}),
         ("area=nowhere", set[str]()),
-        ("text=nothing+has+this", set[str]()),
+        ("search=nothing+has+this", set[str]()),
         ("person=adam", {"denied"}),
         ("runbook=abusers+show", {"checked"}),
         ("state=failed", {"failed"}),
@@ -176,10 +176,10 @@ def test_what_a_host_answered_and_a_value_are_found_by_their_words(site: Site) -
         plain, found = asked(tx, host="lb1"), asked(tx, host="lb2")
         runs.move_run(tx, found, State.REFUSED, summary="lb2 is overheated: cool it first")
     browser = site.browser("dora")
-    assert numbers(browser.get("/runs?text=OVERHEATED").text) == [found.id]
-    assert numbers(browser.get("/runs?text=overheated&host=lb1").text) == []
+    assert numbers(browser.get("/runs?search=OVERHEATED").text) == [found.id]
+    assert numbers(browser.get("/runs?search=overheated&host=lb1").text) == []
     (name, value), *_ = plain.values.items()
-    assert plain.id in numbers(browser.get(f"/runs?text={name}={value}").text)
+    assert plain.id in numbers(browser.get(f"/runs?search={name}={value}").text)
 
 
 def test_the_same_is_handed_out_to_spreadsheets_and_programs(site: Site) -> None:
@@ -264,9 +264,10 @@ def test_histogram_counts_matching_runs_and_its_bars_filter_by_time(site: Site) 
     browser.cookies.set("keyturn-zone", "Asia/Tokyo", domain="keyturn.test", path="/")
     page = Page(browser.get("/runs").text)
     assert page.strange == page.unlabelled == []
-    part = Page(browser.get("/runs/histogram?host=lb1").text)
+    part = Page(browser.get("/runs?host=lb1&chart=yes").text)
     assert "2 runs, 5 min a bar" in part.text
-    shown = {link: Page(browser.get(link).text) for link in (part.links[0], part.links[-1])}
+    bars = [link for link in part.links if "since=" in link]
+    shown = {link: Page(browser.get(link).text) for link in (bars[0], bars[-1])}
     counts = [sum(one.startswith("compare-") for one in page.ids) for page in shown.values()]
     assert counts == [1, 1]
     assert all("zone=Asia%2FTokyo" in link and "host=lb1" in link for link in shown)

@@ -146,7 +146,7 @@ def test_what_is_typed_into_an_address_or_a_form_stays_text(site: Site, kind: st
         browser.get("/runs", params=dict.fromkeys(names, text)),
         browser.get("/changelog", params=dict.fromkeys((*names, "kind"), text)),
         browser.get("/changes", params=dict.fromkeys(("at", "within", "host"), text)),
-        browser.get("/hosts", params=dict.fromkeys(("host", "tag", "area", "reach"), text)),
+        browser.get("/hosts", params=dict.fromkeys(("host", "tag", "area", "status"), text)),
         browser.get("/runbooks/form", params={"runbook": "uptime check", "host": text}),
         browser.post("/runbooks", data={"runbook": "uptime check", "field-host": text}),
         browser.post("/views", data={"name": text, "query": text}),

@@ -28,6 +28,11 @@ def test_hosts_stand_by_area_with_how_they_were_met_last(site: Site):
     assert [
         page.text.index(area) for area in ("Storage", "The edge", "The web servers")
     ] == sorted(page.text.index(area) for area in ("Storage", "The edge", "The web servers"))
+    with site.database.transaction() as tx:
+        store_contact(tx, "nas1", tried_at=tx.now, answered_at=tx.now)
+    failure = 'title="gone"><time'
+    assert failure in site.browser("dora").get("/hosts?status=reachable").text
+    assert "Last failure" in Page(site.browser("dora").get("/hosts/nas1").text).text
     for words in (
         *("lb1 : Reachable", "nas1 : Unreachable", "web1 : Never contacted"),
         *("lb1 The edge Reachable", "nas1 Storage Unreachable"),
@@ -50,8 +55,8 @@ def test_looking_at_hosts_asks_none_of_them(site: Site):
         ("tag=haproxy", {"lb1", "lb2"}),
         ("area=storage", {"nas1"}),
         ("host=b1", {"lb1", "web1"}),
-        ("reach=key", {"lb2"}),
-        ("reach=never_tried&tag=haproxy", {"lb1"}),
+        ("status=host+key+mismatch", {"lb2"}),
+        ("status=never+contacted&tag=haproxy", {"lb1"}),
         ("tag=nothing", set[str]()),
     ],
 )

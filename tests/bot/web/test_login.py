@@ -239,12 +239,12 @@ def test_a_link_leads_nowhere_else(site: Site, path: str) -> None:
 
 
 WHOLE = [
-    "/runs?host=web*&state=failed&text=disk+full",
+    "/runs?host=web*&state=failed&search=disk+full",
     "/changes?at=2026-03-01%2002:00&host=lb1,web*",
     "/runs/compare?a=1&b=2",
     "/changelog.csv?kind=approved",
     "/runbooks/form?runbook=zfs%20scrub&host=nas1",
-    "/runs?text=%0d%0aSet-Cookie:%20a",
+    "/runs?search=%0d%0aSet-Cookie:%20a",
 ]
 
 

@@ -325,7 +325,7 @@ def test_a_redirect_after_sign_in_stays_on_our_pages(way: Way, to: str) -> None:
 
 
 def test_one_comes_out_on_the_whole_address_that_was_asked_for(way: Way) -> None:
-    address = "/runs?host=web*&state=failed&text=disk+full"
+    address = "/runs?host=web*&state=failed&search=disk+full"
     asked = way.browser.get(address)
     (begin,) = re.findall(r'href="(/oidc/start[^"]+)"', asked.text)
     assert begin == f"/oidc/start?next={quote(address)}"

@@ -59,13 +59,13 @@ def test_words_narrow_what_is_offered_also_of_a_host(site: Site):
         links = Page(site.browser("dora").get(f"/runbooks?{query}").text).links
         return [link.partition("runbook=")[2] for link in links if "/runbooks/form" in link]
 
-    assert offered("text=ZFS+damaged+files") == ["zfs%20scrub%20status"]
-    assert offered("text=abuser&host=nas1") == []
-    assert "abusers%20clear&host=lb1" in offered("text=abuser&host=lb1")
-    shown = Page(site.browser("dora").get("/runbooks?text=%3Cscript%3E&host=lb1").text)
+    assert offered("search=ZFS+damaged+files") == ["zfs%20scrub%20status"]
+    assert offered("search=abuser&host=nas1") == []
+    assert "abusers%20clear&host=lb1" in offered("search=abuser&host=lb1")
+    shown = Page(site.browser("dora").get("/runbooks?search=%3Cscript%3E&host=lb1").text)
     assert "No matching runbooks" in shown.text
     assert (shown.strange, shown.unlabelled) == ([], [])
-    assert shown.values["text"] == "<script>"
+    assert shown.values["search"] == "<script>"
     assert shown.values["host"] == "lb1"
 
 

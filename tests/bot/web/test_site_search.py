@@ -53,7 +53,7 @@ def test_several_meanings_are_listed(harness: Harness, site: Site) -> None:
     page = Page(site.browser("dora").get("/search", params={"q": "zfs"}).text)
     assert f"/runs/{run.id}" in page.links
     assert "/runbooks/form?runbook=zfs+scrub+start" in page.links
-    assert "/runs?text=zfs" in page.links
+    assert "/runs?search=zfs" in page.links
     assert page.strange == []
 
 
