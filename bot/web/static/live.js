@@ -53,7 +53,9 @@
       var line = document.getElementById("child-" + row.id);
       if (!line) { return; }
       line.querySelector("[data-state]").innerHTML = row.badge;
-      line.querySelector("[data-summary]").innerHTML = row.summary;
+      var summary = line.querySelector("[data-summary]");
+      summary.innerHTML = row.summary;
+      summary.parentNode.classList.toggle("kt-none", summary.textContent === "–");
     });
     if (hostsCard()) { hostsCard().dispatchEvent(new Event("keyturn:inserted", { bubbles: true })); }
     var summary = fanout && fanout.querySelector("strong");

@@ -52,6 +52,7 @@ def test_the_chart_counts_every_entry_that_a_filter_lets_through(site: Site) -> 
     }.items():
         page = Page(browser.get(f"/changelog?{query}&chart=yes").text)
         assert f" {count} events, 1 min a bar " in page.text, query
+    page = Page(browser.get("/changelog?area=edge&since=2+h&chart=yes").text)
     [bar] = {link for link in page.links if "until=" in link}
     assert f" {of_edge} events, " in Page(browser.get(bar).text).text
 
