@@ -156,7 +156,7 @@ def _build_variation_clauses(
     clauses: dict[str, list[Clause]] = {}
     for one, other in variation_probes:
         changed = {
-            place: ruling
+            place: _keep_new_rules(ruling, usual[place])
             for place, ruling in other.list_request_rulings(people[0]).items()
             # The limit of hosts is a note of the usual clause, so it is not repeated here.
             if ruling != usual[place] and one.circumstances.hosts <= usual[place].max_hosts
@@ -169,6 +169,15 @@ def _build_variation_clauses(
         for (_, key), same in alike.items()
         for clause in clauses[key]
     ]
+
+
+def _keep_new_rules(ruling: Ruling, usual: Ruling) -> Ruling:
+    """Return the ruling with only the rules that the usual one has not, if there are any."""
+    new = [one for one in _list_rules(ruling) if one[0] not in usual.rules]
+    if not new:
+        return ruling
+    rules, notes = zip(*new, strict=True)
+    return replace(ruling, rules=rules, policy_notes=notes)
 
 
 def _build_break_glass_clauses(probe: PolicyProbe, people: Sequence[str]) -> list[Clause]:
