@@ -29,7 +29,7 @@ DORA, OLGA, STAN = "U0DORA", "U0OLGA", "U0STAN"
 # Where HAProxy's socket would be on a host, instead of a temporary directory.
 _SOCKETS = Path("/run/haproxy")
 _PATIENCE = 30.0
-_WIDTH, _HEIGHT, _SCALE = 1280, 860, 1.25
+_WIDTH, _HEIGHT, _SCALE = 1440, 900, 1.25
 _T = TypeVar("_T")
 
 
