@@ -1,7 +1,7 @@
 """Notify channels and owners of break-glass."""
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 
 from slack_sdk.errors import SlackApiError
 
@@ -24,17 +24,14 @@ from bot.slack.blocks import (
 )
 from bot.slack.client import (
     CLOSED_CHANNEL_ERRORS,
-    UNREACHABLE_USER_ERRORS,
-    MessageLocation,
     MessageSender,
+    StoreMessage,
     get_error_code,
     with_message_name,
 )
 from bot.slack.run_facts import SlackRunView
 
 _log = logging.getLogger(__name__)
-
-StoreMessage = Callable[[SlackRunView, str, MessageLocation, Message], Awaitable[None]]
 
 
 class BreakGlassAlerts:
@@ -68,16 +65,8 @@ class BreakGlassAlerts:
         slot = f"alarm {user}"
         if slot in posted_messages:
             return
-        try:
-            location = await self._sender.send_direct_message(
-                user, with_message_name(message, run_view, slot)
-            )
-        except SlackApiError as error:
-            if get_error_code(error) not in UNREACHABLE_USER_ERRORS:
-                raise
-            # The others are still notified.
-            _log.error("cannot send the break-glass alert to %s: %s", user, get_error_code(error))
-            location = MessageLocation("", "")
+        named_message = with_message_name(message, run_view, slot)
+        location = await self._sender.try_direct_message(user, named_message)
         await self._store_message(run_view, slot, location, message)
 
     async def _alert_channel(

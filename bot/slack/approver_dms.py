@@ -1,7 +1,7 @@
 """Notify approvers: copies of the card as direct messages, and reminders in its thread."""
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 
 from slack_sdk.errors import SlackApiError
 
@@ -25,6 +25,7 @@ from bot.slack.client import (
     UNREACHABLE_USER_ERRORS,
     MessageLocation,
     MessageSender,
+    StoreMessage,
     get_error_code,
     with_message_name,
 )
@@ -34,8 +35,6 @@ from bot.slack.run_message import render_card, render_decided
 _log = logging.getLogger(__name__)
 
 _MAX_COPIES = 10
-
-StoreMessage = Callable[[SlackRunView, str, MessageLocation, Message], Awaitable[None]]
 
 
 class ApproverCards:
@@ -68,15 +67,8 @@ class ApproverCards:
 
     async def _send_copy(self, run_view: SlackRunView, user: str, message: Message) -> None:
         slot = f"{COPY}{user}"
-        try:
-            location = await self._sender.send_direct_message(
-                user, with_message_name(message, run_view, slot)
-            )
-        except SlackApiError as error:
-            if get_error_code(error) not in UNREACHABLE_USER_ERRORS:
-                raise
-            _log.warning("cannot send a direct message to %s: %s", user, get_error_code(error))
-            location = MessageLocation("", "")
+        named_message = with_message_name(message, run_view, slot)
+        location = await self._sender.try_direct_message(user, named_message)
         await self._store_message(run_view, slot, location, message)
 
     async def _update_copy(

@@ -23,6 +23,7 @@ View = dict[str, Any]
 MAX_HEADER_LENGTH = 150
 _MAX_TEXT_LENGTH = 2900
 _MAX_LABEL_LENGTH = 75
+_MAX_REASON_LENGTH = 1000
 
 
 @dataclass(frozen=True)
@@ -144,6 +145,20 @@ def modal(
 
 def input_block(block_id: str, label: str, element: Element) -> Block:
     return {"type": "input", "block_id": block_id, "label": plain_text(label), "element": element}
+
+
+def reason_input(block_id: str, action: str, *, initial: str = "", seen_by: str) -> Block:
+    """Return a field for a reason. seen_by: who reads it, such as `Approvers see this`."""
+    text_input: Element = {
+        "type": "plain_text_input",
+        "action_id": action,
+        "multiline": True,
+        "max_length": _MAX_REASON_LENGTH,
+        "placeholder": plain_text(seen_by),
+    }
+    if 0 < len(initial) <= _MAX_REASON_LENGTH:
+        text_input["initial_value"] = initial
+    return input_block(block_id, "Reason", text_input)
 
 
 def plain_text(text: str, *, max_length: int = _MAX_TEXT_LENGTH) -> Element:

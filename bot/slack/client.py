@@ -64,6 +64,10 @@ class MessageLocation:
     ts: str
 
 
+# Records a message of a run, by its slot, once it is sent.
+StoreMessage = Callable[[SlackRunView, str, MessageLocation, Message], Awaitable[None]]
+
+
 class MessageSender:
     """Posts, updates and finds messages. Raises SlackApiError, and what aiohttp raises."""
 
@@ -114,6 +118,16 @@ class MessageSender:
     async def send_direct_message(self, user: str, message: Message) -> MessageLocation:
         """Send a direct message to one person."""
         return await self.post_message(await self.open_conversation(user), message)
+
+    async def try_direct_message(self, user: str, message: Message) -> MessageLocation:
+        """Send a direct message; return an empty location if the person cannot receive any."""
+        try:
+            return await self.send_direct_message(user, message)
+        except SlackApiError as error:
+            if get_error_code(error) not in UNREACHABLE_USER_ERRORS:
+                raise
+            _log.warning("cannot send a direct message to %s: %s", user, get_error_code(error))
+            return MessageLocation("", "")
 
     async def open_conversation(self, user: str) -> str:
         """Open the direct messages with one person and return their id, D…."""

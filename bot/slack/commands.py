@@ -14,7 +14,6 @@ from bot.model.errors import InvalidRequestError, NotAllowed
 from bot.model.request_form import InvalidValuesError, RequestSyntaxError
 from bot.model.run import RequestOrigin, Run
 from bot.model.text import format_sentence
-from bot.model.view_rights import ViewRights
 from bot.policy import Policy, PolicySource
 from bot.policy.explain import parse_preview_question
 from bot.queries import redundancy
@@ -26,11 +25,11 @@ from bot.slack import parsing, replies, tree_command, who_command
 from bot.slack.blocks import Message
 from bot.slack.changed_command import answer_changed_command
 from bot.slack.delegation_command import DelegationCommands
-from bot.slack.parsing import TypedText
+from bot.slack.parsing import TypedCommand, TypedText
 from bot.slack.run_facts import SlackRunViewBuilder
 from bot.slack.run_forms import PendingPlan, create_pending_plan
 from bot.slack.run_message import render_card
-from bot.slack.schedule_command import ScheduleCommands, TypedScheduleCommand
+from bot.slack.schedule_command import ScheduleCommands
 from bot.slack.stop_command import StopCommands
 from connectors.command import quote_text
 from connectors.errors import UnknownHostError
@@ -39,24 +38,6 @@ from runbooks import AnyRunbook, load_catalogue
 from runbooks._catalogue import get_kind
 
 _MAX_RUNS = 15
-
-
-@dataclass(frozen=True)
-class TypedCommand:
-    """A command with the person who typed it."""
-
-    person: str
-    policy: Policy
-    """The policy in which the person was found."""
-    origin: RequestOrigin
-    typed_text: TypedText
-    zone: str = "UTC"
-    """The time zone in which Slack shows times to the person."""
-
-    @property
-    def view_rights(self) -> ViewRights:
-        """What the person may view."""
-        return self.policy.get_view_rights(self.person)
 
 
 @dataclass(frozen=True)
@@ -85,7 +66,7 @@ class SlackCommands:
     ) -> None:
         self._service, self._database = service, database
         self._view_builder, self._policies = view_builder, policies
-        self._schedule_commands = ScheduleCommands(service, database, policies)
+        self._schedule_commands = ScheduleCommands(service, database)
         delegation_commands = DelegationCommands(service, database, policies)
         self._stop_commands = stop_commands = StopCommands(service, database, policies)
         # Any other first word belongs to a runbook.
@@ -98,57 +79,35 @@ class SlackCommands:
             "deny": self._deny_run,
             "undo": self._undo_run,
             "plan": self._request_plan,
-            "again": lambda command: self.get_resubmit_form(
-                command.typed_text.words_after_first.partition(" ")[0], person=command.person
-            ),
+            "again": lambda command: self.get_resubmit_form(command.rest, person=command.person),
             "withdraw": self._withdraw_run,
             "web": self._create_sign_in_reply,
             "can-i": self._preview_request,
             "break-glass": self._request_break_glass,
             "review": self._review_break_glass,
-            "delegate": lambda command: delegation_commands.answer_delegate_command(
-                command.person, command.typed_text, command.zone
-            ),
-            "delegations": lambda command: delegation_commands.answer_delegate_command(
-                command.person, command.typed_text, command.zone
-            ),
-            "grant": lambda command: delegation_commands.answer_grant_command(
-                command.person, command.typed_text, command.zone
-            ),
-            "grants": lambda command: delegation_commands.answer_grant_command(
-                command.person, command.typed_text, command.zone
-            ),
-            "counter": lambda command: delegation_commands.propose_values(
-                command.person, command.typed_text
-            ),
-            "accept": lambda command: delegation_commands.accept_proposal(
-                command.person, command.typed_text
-            ),
-            "stop": lambda command: stop_commands.answer_stop_command(
-                command.person, command.typed_text
-            ),
-            "resume": lambda command: stop_commands.answer_resume_command(
-                command.person, command.typed_text
-            ),
-            "ban": lambda command: stop_commands.answer_ban_command(
-                command.person, command.typed_text
-            ),
-            "unban": lambda command: stop_commands.answer_unban_command(
-                command.person, command.typed_text
-            ),
+            "delegate": delegation_commands.answer_delegate_command,
+            "delegations": delegation_commands.answer_delegate_command,
+            "grant": delegation_commands.answer_grant_command,
+            "grants": delegation_commands.answer_grant_command,
+            "counter": delegation_commands.propose_values,
+            "accept": delegation_commands.accept_proposal,
+            "stop": stop_commands.answer_stop_command,
+            "resume": stop_commands.answer_resume_command,
+            "ban": stop_commands.answer_ban_command,
+            "unban": stop_commands.answer_unban_command,
             "changed": lambda command: answer_changed_command(
                 self._database,
                 command.view_rights,
-                command.typed_text.words_after_first,
+                command.rest,
                 command.zone,
                 person_names=self._view_builder.get_person_names(),
             ),
-            "schedule": self._answer_schedule_command,
+            "schedule": self._schedule_commands.answer_schedule_command,
             "freeze": self._list_freezes,
             "freezes": self._list_freezes,
             "who": self._show_owners,
             "tree": self._show_tree,
-            "schedules": lambda command: self._schedule_commands.list_schedules(command.person),
+            "schedules": self._schedule_commands.list_schedules,
             replies.PRIVATE_CHECK_WORD: self._request_private_check,
         }
 
@@ -162,7 +121,7 @@ class SlackCommands:
     ) -> CommandAnswer:
         """Run the command. Raises RequestSyntaxError, and what the service raises."""
         command = TypedCommand(person, policy, origin, self._parse_text(text), zone)
-        return self._handlers.get(command.typed_text.first_word, self._request_run)(command)
+        return self._handlers.get(command.word, self._request_run)(command)
 
     def suggest_command(self, message_text: str, *, policy: Policy) -> Message:
         """Return the command that a mention of the bot contains, or the nearest runbooks.
@@ -201,8 +160,9 @@ class SlackCommands:
 
     def get_resubmit_form(self, typed_number: str, *, person: str) -> RequestedForm:
         """Return the form that requests a run again. Raises NoSuchRun and InvalidRequestError."""
+        number, _ = parsing.parse_run_number(typed_number, "again")
         with self._database.reading(self._policies.get_policy().get_view_rights(person)) as tx:
-            run = runs.get_run(tx, _parse_number(typed_number, "again"))
+            run = runs.get_run(tx, number)
         resubmit.check_resubmit(run)
         return RequestedForm(load_catalogue()[run.runbook], resubmitted_run=run.id)
 
@@ -221,7 +181,7 @@ class SlackCommands:
         family = _list_runbooks_with_prefix(typed)
         if family:
             return replies.render_runbook_family(" ".join(typed), family)
-        runbook, values = self._find_runbook(command.typed_text.first_word, typed)
+        runbook, values = self._find_runbook(command.word, typed)
         if not values:
             return RequestedForm(runbook)
         run = self._record_request(command)
@@ -231,7 +191,7 @@ class SlackCommands:
 
     def _request_plan(self, command: TypedCommand) -> CommandAnswer:
         """Plan a change, and show the plan to this person only."""
-        typed = request_form.split_words(command.typed_text.words_after_first)
+        typed = request_form.split_words(command.rest)
         if not typed:
             raise InvalidRequestError(
                 f"the runbook is missing: type {replies.COMMAND} plan WORDS HOST"
@@ -244,7 +204,7 @@ class SlackCommands:
             )
         if not values:
             return RequestedForm(runbook)
-        typed_text = TypedText(command.typed_text.words_after_first, command.typed_text.reason)
+        typed_text = TypedText(command.rest, command.reason)
         run = self._record_request(replace(command, typed_text=typed_text), plan_only=True)
         if not isinstance(run, Run):
             return run
@@ -254,14 +214,12 @@ class SlackCommands:
 
     def _request_private_check(self, command: TypedCommand) -> CommandAnswer:
         """Request a check whose answer only this person reads."""
-        if not command.typed_text.words_after_first:
+        if not command.rest:
             raise InvalidRequestError(
                 "the check is missing: type "
                 f"{replies.COMMAND} {replies.PRIVATE_CHECK_WORD} WORDS HOST"
             )
-        runbook, values = request_form.find_runbook(
-            request_form.split_words(command.typed_text.words_after_first)
-        )
+        runbook, values = request_form.find_runbook(request_form.split_words(command.rest))
         if not values:
             usage = request_form.format_usage(runbook)
             raise InvalidRequestError(
@@ -275,9 +233,7 @@ class SlackCommands:
         return self._request_run(
             replace(
                 command,
-                typed_text=TypedText(
-                    command.typed_text.words_after_first, command.typed_text.reason
-                ),
+                typed_text=TypedText(command.rest, command.reason),
             )
         )
 
@@ -311,7 +267,7 @@ class SlackCommands:
         terms: dict[str, Any] = {
             "person": command.person,
             "origin": command.origin,
-            "reason": command.typed_text.reason,
+            "reason": command.reason,
             "plan_only": plan_only,
         }
         if spelled:
@@ -320,19 +276,17 @@ class SlackCommands:
 
     def _request_break_glass(self, command: TypedCommand) -> Message:
         """Request break-glass, and return the link to confirm it: that needs a second factor."""
-        reason = check_break_glass_reason(command.typed_text.reason)
-        if not command.typed_text.words_after_first:
+        reason = check_break_glass_reason(command.reason)
+        if not command.rest:
             raise InvalidRequestError(
                 "the runbook is missing: type "
                 f"{replies.COMMAND} break-glass WORDS HOST because REASON"
             )
-        if command.typed_text.words_after_first.removeprefix("#").isdecimal():
-            number, _ = _parse_run_number(command)
+        if command.rest.removeprefix("#").isdecimal():
+            number, _ = command.parse_run_number()
         else:
             run = self._record_request(
-                replace(
-                    command, typed_text=TypedText(command.typed_text.words_after_first, reason)
-                )
+                replace(command, typed_text=TypedText(command.rest, reason))
             )
             if not isinstance(run, Run):
                 return run
@@ -357,18 +311,16 @@ class SlackCommands:
             raise NotAllowed(f"{error}. Run {run.id} waits for approvals as usual") from None
 
     def _review_break_glass(self, command: TypedCommand) -> Message:
-        number, rest = _parse_run_number(command)
-        findings = " because ".join(part for part in (rest, command.typed_text.reason) if part)
+        number, rest = command.parse_run_number()
+        findings = " because ".join(part for part in (rest, command.reason) if part)
         self._service.break_glass.review_break_glass(
             number, person=command.person, findings=findings
         )
         return replies.build_text_reply(f"You reviewed run {number}.")
 
     def _show_help(self, command: TypedCommand) -> Message:
-        if command.typed_text.words_after_first:
-            return self._explain_words(
-                request_form.split_words(command.typed_text.words_after_first)
-            )
+        if command.rest:
+            return self._explain_words(request_form.split_words(command.rest))
         with self._database.reading(command.view_rights) as tx:
             now = tx.now
         return replies.render_overview(
@@ -391,7 +343,7 @@ class SlackCommands:
 
     def _list_runs(self, command: TypedCommand) -> Message:
         """List the newest runs, of one host or with a text: who cleared 203.0.113.9?"""
-        typed = command.typed_text.words_after_first.split()
+        typed = command.rest.split()
         known = command.policy.inventory
         host = next((word.lower() for word in typed if word.lower() in known.hosts), None)
         sought = " ".join(word for word in typed if word.lower() != host)
@@ -411,11 +363,11 @@ class SlackCommands:
         )
 
     def _show_run(self, command: TypedCommand) -> Message:
-        number, _ = _parse_run_number(command)
+        number, _ = command.parse_run_number()
         return self._render_card(command, number)
 
     def _approve_run(self, command: TypedCommand) -> Message | None:
-        number, rest = _parse_run_number(command)
+        number, rest = command.parse_run_number()
         digest = rest.lower()
         if not digest:
             return self._render_card(command, number)
@@ -425,13 +377,13 @@ class SlackCommands:
                 f"{replies.format_command_usage('approve')}"
             )
         self._service.approve_run(
-            number, person=command.person, digest=digest, reason=command.typed_text.reason
+            number, person=command.person, digest=digest, reason=command.reason
         )
         return replies.build_text_reply(f"You approved run {number}.")
 
     def _deny_run(self, command: TypedCommand) -> Message | None:
-        number, rest = _parse_run_number(command)
-        reason = " because ".join(part for part in (rest, command.typed_text.reason) if part)
+        number, rest = command.parse_run_number()
+        reason = " because ".join(part for part in (rest, command.reason) if part)
         if not reason:
             raise InvalidRequestError(
                 f"the reason is missing: type {replies.COMMAND} deny {number} REASON"
@@ -440,35 +392,28 @@ class SlackCommands:
         return replies.build_text_reply(f"You denied run {number}.")
 
     def _withdraw_run(self, command: TypedCommand) -> Message | None:
-        number, _ = _parse_run_number(command)
+        number, _ = command.parse_run_number()
         self._service.withdraw_run(number, person=command.person)
         return replies.build_text_reply(f"You withdrew run {number}.")
 
     def _undo_run(self, command: TypedCommand) -> Message | None:
-        number, _ = _parse_run_number(command)
+        number, _ = command.parse_run_number()
         run = self._service.request_undo(
-            number, person=command.person, origin=command.origin, reason=command.typed_text.reason
+            number, person=command.person, origin=command.origin, reason=command.reason
         )
         return replies.build_outcome_reply(run) if run.is_ended else None
 
     def _preview_request(self, command: TypedCommand) -> Message:
-        if not command.typed_text.words_after_first:
+        if not command.rest:
             raise InvalidRequestError(
                 f"the runbook is missing: type {replies.COMMAND} can-i WORDS HOST, such as "
                 "“service restart web1”"
             )
         policy = command.policy
-        question = parse_preview_question(
-            policy, request_form.split_words(command.typed_text.words_after_first)
-        )
+        question = parse_preview_question(policy, request_form.split_words(command.rest))
         with self._database.reading(command.view_rights) as tx:
             preview = preview_request(tx, policy, question, person=command.person, source="slack")
         return replies.build_text_reply(" ".join(preview.describe()))
-
-    def _answer_schedule_command(self, command: TypedCommand) -> Message | None:
-        return self._schedule_commands.answer_schedule_command(
-            TypedScheduleCommand(command.person, command.origin, command.typed_text)
-        )
 
     def _list_freezes(self, command: TypedCommand) -> Message:
         with self._database.reading(command.view_rights) as tx:
@@ -476,20 +421,17 @@ class SlackCommands:
 
     def _show_owners(self, command: TypedCommand) -> Message:
         policy, team = command.policy, self._view_builder.workspace
-        if not command.typed_text.words_after_first:
+        if not command.rest:
             return who_command.render_area_owners(policy, command.person, workspace=team)
-        found = who_command.answer_who_command(
-            policy, command.typed_text.words_after_first, workspace=team
-        )
+        found = who_command.answer_who_command(policy, command.rest, workspace=team)
         if found is None:
             raise InvalidRequestError(
-                "no host, area or person is called "
-                f"{quote_text(command.typed_text.words_after_first)}"
+                f"no host, area or person is called {quote_text(command.rest)}"
             )
         return found
 
     def _show_tree(self, command: TypedCommand) -> Message:
-        name, trees = command.typed_text.words_after_first.strip(), command.policy.trees
+        name, trees = command.rest.strip(), command.policy.trees
         if name and name not in trees:
             known = ", ".join(trees) or "none"
             raise InvalidRequestError(
@@ -524,21 +466,6 @@ class SlackCommands:
     def _render_card(self, command: TypedCommand, number: int) -> Message:
         with self._database.reading(command.view_rights) as tx:
             return render_card(self._view_builder.build_slack_run_view(tx, number), buttons=False)
-
-
-def _parse_run_number(command: TypedCommand) -> tuple[int, str]:
-    """Return the run's number and the text behind it."""
-    first, rest = [*command.typed_text.words_after_first.split(maxsplit=1), "", ""][:2]
-    return _parse_number(first, command.typed_text.first_word), rest.strip()
-
-
-def _parse_number(typed: str, command_word: str) -> int:
-    digits = typed.removeprefix("#")
-    if not (digits.isascii() and digits.isdigit() and len(digits) <= 9):
-        raise InvalidRequestError(
-            f"the run number is missing: type {replies.format_command_usage(command_word)}"
-        )
-    return int(digits)
 
 
 def _describe_unknown_host(inventory: Inventory, typed: Sequence[str]) -> str:

@@ -1,9 +1,6 @@
 """Notify the requester when an owner declines to erase the output of a run."""
 
-import logging
-from collections.abc import Awaitable, Callable, Mapping
-
-from slack_sdk.errors import SlackApiError
+from collections.abc import Mapping
 
 from bot.db.outbox import PostedMessage
 from bot.slack.blocks import (
@@ -17,17 +14,11 @@ from bot.slack.blocks import (
     text_element,
 )
 from bot.slack.client import (
-    UNREACHABLE_USER_ERRORS,
-    MessageLocation,
     MessageSender,
-    get_error_code,
+    StoreMessage,
     with_message_name,
 )
 from bot.slack.run_facts import SlackRunView
-
-_log = logging.getLogger(__name__)
-
-StoreMessage = Callable[[SlackRunView, str, MessageLocation, Message], Awaitable[None]]
 
 
 class DeclinedErasureMessages:
@@ -46,19 +37,8 @@ class DeclinedErasureMessages:
         if slot not in posted_messages:
             message = render_declined_erasure(run_view)
             named_message = with_message_name(message, run_view, slot)
-            try:
-                location = await self._sender.send_direct_message(
-                    run_view.declined_erasure.slack_user, named_message
-                )
-            except SlackApiError as error:
-                if get_error_code(error) not in UNREACHABLE_USER_ERRORS:
-                    raise
-                _log.warning(
-                    "cannot send a direct message to %s: %s",
-                    run_view.declined_erasure.slack_user,
-                    get_error_code(error),
-                )
-                location = MessageLocation("", "")
+            user = run_view.declined_erasure.slack_user
+            location = await self._sender.try_direct_message(user, named_message)
             await self._store_message(run_view, slot, location, message)
 
 

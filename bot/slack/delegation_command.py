@@ -22,7 +22,7 @@ from bot.slack.blocks import (
     rich_text_section,
     text_element,
 )
-from bot.slack.parsing import TypedText
+from bot.slack.parsing import TypedCommand, parse_number
 
 _MAX_LISTED = 15
 _END_WORDS = frozenset({"end", "revoke", "stop"})
@@ -36,25 +36,23 @@ class DelegationCommands:
     ) -> None:
         self._service, self._database, self._policies = service, database, policies
 
-    def answer_delegate_command(self, person: str, typed: TypedText, zone: str) -> Message:
+    def answer_delegate_command(self, command: TypedCommand) -> Message:
         """Answer `delegate to ada until friday`, `delegate end 3` or, to list, `delegate`."""
-        number = _parse_number_to_end(typed.words_after_first)
-        if not typed.words_after_first:
-            return self._list_delegations(person)
+        number = _parse_number_to_end(command.rest)
+        if not command.rest:
+            return self._list_delegations(command.person)
         if number is not None:
             ended = self._service.delegations_and_grants.end_delegation(
-                number, person=person, source="slack"
+                number, person=command.person, source="slack"
             )
             return replies.build_text_reply(f"Delegation {ended.id} has ended.")
-        wanted = grant_words.parse_delegation(
-            typed.words_after_first, now=self._get_now(), zone=zone
-        )
+        wanted = grant_words.parse_delegation(command.rest, now=self._get_now(), zone=command.zone)
         made = self._service.delegations_and_grants.create_delegation(
-            delegator=person,
+            delegator=command.person,
             delegate=wanted.delegate,
             ends_at=wanted.ends_at,
             area=wanted.area,
-            reason=typed.reason,
+            reason=command.reason,
             source="slack",
         )
         text = (
@@ -63,19 +61,19 @@ class DelegationCommands:
         )
         return _build_reply(text, made.ends_at, f"{replies.COMMAND} delegate end {made.id}")
 
-    def answer_grant_command(self, person: str, typed: TypedText, zone: str) -> Message:
+    def answer_grant_command(self, command: TypedCommand) -> Message:
         """Answer `grant dora abusers clear lb* 5 an hour until 18:00`, `grant end 3`, `grant`."""
-        number = _parse_number_to_end(typed.words_after_first)
-        if not typed.words_after_first:
-            return self._list_grants(person)
+        number = _parse_number_to_end(command.rest)
+        if not command.rest:
+            return self._list_grants(command.person)
         if number is not None:
             ended = self._service.delegations_and_grants.revoke_grant(
-                number, person=person, source="slack"
+                number, person=command.person, source="slack"
             )
             return replies.build_text_reply(f"Grant {ended.id} has ended.")
-        wanted = grant_words.parse_grant(typed.words_after_first, now=self._get_now(), zone=zone)
+        wanted = grant_words.parse_grant(command.rest, now=self._get_now(), zone=command.zone)
         made = self._service.delegations_and_grants.create_grant(
-            wanted, granted_by=person, reason=typed.reason, source="slack"
+            wanted, granted_by=command.person, reason=command.reason, source="slack"
         )
         text = (
             f"Standing grant: {self._get_person_name(made.person)} can run “{made.what}” without "
@@ -83,30 +81,30 @@ class DelegationCommands:
         )
         return _build_reply(text, made.ends_at, f"{replies.COMMAND} grant end {made.id}")
 
-    def propose_values(self, person: str, typed: TypedText) -> Message | None:
+    def propose_values(self, command: TypedCommand) -> Message | None:
         """Answer `counter 12 table=http`; the card of the new run shows the result."""
-        number, rest = _parse_run_number(typed)
+        number, rest = command.parse_run_number()
         if not rest:
             raise InvalidRequestError(
                 f"the values are missing: type {replies.COMMAND} counter {number} field=value …"
             )
         run = self._service.propose_values(
             number,
-            person=person,
+            person=command.person,
             changed_values=grant_words.parse_field_values(request_form.split_words(rest)),
-            reason=typed.reason,
+            reason=command.reason,
         )
         return replies.build_text_reply(f"You proposed “{run.title}” as run {run.id}.")
 
-    def accept_proposal(self, person: str, typed: TypedText) -> Message:
+    def accept_proposal(self, command: TypedCommand) -> Message:
         """Answer `accept 13 1234567890`: a run and the first ten characters of its digest."""
-        number, digest = _parse_run_number(typed)
+        number, digest = command.parse_run_number()
         if len(digest) < 10:
             raise InvalidRequestError(
                 "the plan is missing: copy its ten characters from the card and type "
                 f"{replies.COMMAND} accept {number} PLAN"
             )
-        self._service.accept_proposal(number, person=person, digest=digest.lower())
+        self._service.accept_proposal(number, person=command.person, digest=digest.lower())
         return replies.build_text_reply(f"You accepted run {number}.")
 
     def _list_delegations(self, person: str) -> Message:
@@ -195,18 +193,5 @@ def _build_list(title: str, lines: Sequence[str], end_command: str) -> Message:
 
 
 def _parse_number_to_end(rest: str) -> int | None:
-    first, _, number = rest.lower().partition(" ")
-    number = number.strip().removeprefix("#")
-    if first in _END_WORDS and number.isascii() and number.isdecimal() and len(number) <= 9:
-        return int(number)
-    return None
-
-
-def _parse_run_number(typed: TypedText) -> tuple[int, str]:
-    first, _, rest = typed.words_after_first.partition(" ")
-    digits = first.removeprefix("#")
-    if not (digits.isascii() and digits.isdigit() and len(digits) <= 9):
-        raise InvalidRequestError(
-            f"the run number is missing: type {replies.format_command_usage(typed.first_word)}"
-        )
-    return int(digits), rest.strip()
+    first, _, number = rest.partition(" ")
+    return parse_number(number) if first.lower() in _END_WORDS else None

@@ -37,6 +37,7 @@ from bot.slack.blocks import (
     input_block,
     modal,
     plain_text,
+    reason_input,
     rich_text,
     rich_text_section,
     shorten_text,
@@ -59,7 +60,6 @@ HOST_BLOCK, WHAT_BLOCK, BECAUSE = "host", "what", "because"
 
 _MAX_OPTIONS = 100
 _MAX_OPTION_LENGTH = 75
-_MAX_REASON_LENGTH = 1000
 _MAX_INPUT_LENGTH = 3000
 _BOOLEAN_LABELS: Mapping[str, str] = {"false": "No", "true": "Yes"}
 
@@ -103,7 +103,9 @@ def render_form(form_view: RequestFormView) -> View:
         filled, key=lambda form_field: (form_field.name != HOST_BLOCK, not form_field.required)
     )
     blocks += [_render_input(form_field, form_view) for form_field in fields]
-    blocks.append(_render_reason_input(form_view.initial_values.get(BECAUSE, "")))
+    reason = form_view.initial_values.get(BECAUSE, "")
+    field_block = reason_input(BECAUSE, VALUE, initial=reason, seen_by="Approvers see this")
+    blocks.append(field_block | {"optional": True})
     example = f"{COMMAND} {runbook.words} {runbook.example}".rstrip()
     blocks.append(rich_text(rich_text_section(text_element("Or type: "), code(example))))
     return modal(
@@ -213,19 +215,6 @@ def _render_host_input(hosts: Sequence[str], host: str) -> Block:
         select = _build_select(hosts, host)
     select |= {"action_id": HOST, "placeholder": plain_text("Choose a host")}
     return input_block(HOST_BLOCK, "Host", select) | {"dispatch_action": True}
-
-
-def _render_reason_input(initial: str) -> Block:
-    text_input: Element = {
-        "type": "plain_text_input",
-        "action_id": VALUE,
-        "multiline": True,
-        "max_length": _MAX_REASON_LENGTH,
-        "placeholder": plain_text("Approvers see this"),
-    }
-    if 0 < len(initial) <= _MAX_REASON_LENGTH:
-        text_input["initial_value"] = initial
-    return input_block(BECAUSE, "Reason", text_input) | {"optional": True}
 
 
 def _build_select(values: Sequence[str], initial: str) -> Element:

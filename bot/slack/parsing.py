@@ -4,6 +4,12 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from bot.model.errors import InvalidRequestError
+from bot.model.run import RequestOrigin
+from bot.model.view_rights import ViewRights
+from bot.policy import Policy
+from bot.slack.replies import format_command_usage
+
 # https://docs.slack.dev/messaging/formatting-message-text: <@U1|ann>, <#C1|ops>, <http://x|x>
 _WRAPPED_PATTERN = re.compile(r"<([@#!]?)([^<>|]*)(?:\|([^<>]*))?>")
 _MENTION_PATTERN = re.compile(r"<@([UW][A-Z0-9]{1,20})(?:\|[^<>]*)?>")
@@ -26,6 +32,62 @@ class TypedText:
     @property
     def words_after_first(self) -> str:
         return self.command_words[len(self.first_word) :].strip()
+
+
+@dataclass(frozen=True)
+class TypedCommand:
+    """A command with the person who typed it."""
+
+    person: str
+    policy: Policy
+    """The policy in which the person was found."""
+    origin: RequestOrigin
+    typed_text: TypedText
+    zone: str = "UTC"
+    """The time zone in which Slack shows times to the person."""
+
+    @property
+    def view_rights(self) -> ViewRights:
+        """What the person may view."""
+        return self.policy.get_view_rights(self.person)
+
+    @property
+    def rest(self) -> str:
+        """What was typed behind the first word, without the reason."""
+        return self.typed_text.words_after_first
+
+    @property
+    def reason(self) -> str:
+        return self.typed_text.reason
+
+    @property
+    def word(self) -> str:
+        """The first word."""
+        return self.typed_text.first_word
+
+    def parse_run_number(self) -> tuple[int, str]:
+        """Return the number of a run behind the first word, and the text behind that."""
+        return parse_run_number(self.rest, self.word)
+
+
+def parse_number(typed: str) -> int | None:
+    """Parse `7` or `#7`; return None for other text."""
+    digits = typed.strip().removeprefix("#")
+    is_number = digits.isascii() and digits.isdigit() and len(digits) <= 9
+    return int(digits) if is_number else None
+
+
+def parse_run_number(typed: str, command_word: str) -> tuple[int, str]:
+    """Return the number of a run and the text behind it.
+
+    Raises InvalidRequestError with the usage of the command if there is no number.
+    """
+    first, rest = [*typed.split(maxsplit=1), "", ""][:2]
+    number = parse_number(first)
+    if number is None:
+        usage = format_command_usage(command_word)
+        raise InvalidRequestError(f"the run number is missing: type {usage}")
+    return number, rest.strip()
 
 
 def replace_mentions(text: str, person_ids: Mapping[str, str]) -> str:

@@ -22,10 +22,9 @@ from bot.slack.blocks import (
     escape_mrkdwn,
     format_date,
     format_notification,
-    input_block,
     modal,
-    plain_text,
     quote,
+    reason_input,
     rich_text,
     rich_text_section,
     text_element,
@@ -52,7 +51,6 @@ SUBMIT, DISCARD = "submit", "discard"
 REVIEW_PLAN = "review-plan"
 
 _VALUE = "form-value"
-_MAX_REASON_LENGTH = 1000
 # How long a form waits for its plan, and for news of it from another process.
 _PLAN_TIMEOUT_SECONDS, _POLL_SECONDS = 120.0, 0.5
 
@@ -88,19 +86,10 @@ def render_plan_view(run_view: SlackRunView, channel: str) -> View:
     run = run_view.run
     if not can_be_requested_here(run):
         return modal("Plan", _render_plan_blocks(run_view))
-    text_input = {
-        "type": "plain_text_input",
-        "action_id": _VALUE,
-        "multiline": True,
-        "max_length": _MAX_REASON_LENGTH,
-        "placeholder": plain_text("Approvers see this"),
-    }
-    if run.reason:
-        text_input["initial_value"] = run.reason
-    reason = input_block(REASON, "Reason", text_input) | {"optional": True}
+    reason = reason_input(REASON, _VALUE, initial=run.reason, seen_by="Approvers see this")
     return modal(
         f"Plan {run.id}",
-        [*_render_plan_blocks(run_view), reason],
+        [*_render_plan_blocks(run_view), reason | {"optional": True}],
         callback=PLAN,
         submit=_get_submit_label(run, max_length=24),
         metadata={"run": str(run.id), "digest": run.short_digest, "channel": channel},
@@ -178,16 +167,9 @@ def _describe_approvals(run_view: SlackRunView) -> str:
 def _render_decision(run: Run, digest: str, action: str) -> View:
     """Render the form for the reason of an approval or a denial."""
     verb = "Deny" if action == DENY else "Approve"
-    text_input = {
-        "type": "plain_text_input",
-        "action_id": _VALUE,
-        "multiline": True,
-        "max_length": _MAX_REASON_LENGTH,
-        "placeholder": plain_text("The requester sees this"),
-    }
     blocks: list[Block] = [
         rich_text(rich_text_section(bold(run.title), text_element(f" – plan {run.short_digest}"))),
-        input_block(REASON, "Reason", text_input),
+        reason_input(REASON, _VALUE, seen_by="The requester sees this"),
     ]
     if action != DENY and run.plan and not run.plan.is_reversible:
         dialog = build_irreversible_dialog(run.plan, yes=verb)

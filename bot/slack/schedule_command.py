@@ -1,7 +1,6 @@
 """`/keyturn schedule` and `schedules`: request, show, suspend, end and take over schedules."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 from bot.db import runs, schedules
 from bot.db.database import Database
@@ -12,7 +11,6 @@ from bot.model.request_form import InvalidValuesError
 from bot.model.run import RequestOrigin, Run
 from bot.model.schedule import SETTING_HINTS, ScheduleError, parse_timing
 from bot.model.text import format_count
-from bot.policy import PolicySource
 from bot.service import KeyturnService
 from bot.slack import replies
 from bot.slack.blocks import (
@@ -25,7 +23,7 @@ from bot.slack.blocks import (
     rich_text_section,
     text_element,
 )
-from bot.slack.parsing import TypedText
+from bot.slack.parsing import TypedCommand, parse_number
 from connectors.command import quote_text
 
 _MAX_FIRES = 5
@@ -33,32 +31,21 @@ _MAX_LISTED = 30
 _USAGE = "schedule NAME cron=… [zone=…] -- WORDS HOST…"
 
 
-@dataclass(frozen=True)
-class TypedScheduleCommand:
-    """What was typed behind the word `schedule`, and by whom."""
-
-    person: str
-    origin: RequestOrigin
-    typed_text: TypedText
-
-
 class ScheduleCommands:
     """Answers commands about schedules, with None if the card that follows is the answer."""
 
-    def __init__(
-        self, service: KeyturnService, database: Database, policies: PolicySource
-    ) -> None:
-        self._service, self._database, self._policies = service, database, policies
-        self._actions: Mapping[str, Callable[[int, TypedScheduleCommand], Message | None]] = {
+    def __init__(self, service: KeyturnService, database: Database) -> None:
+        self._service, self._database = service, database
+        self._actions: Mapping[str, Callable[[int, TypedCommand], Message | None]] = {
             "suspend": self._suspend_schedule,
             "resume": self._resume_schedule,
             "end": self._end_schedule,
             "take": self._take_over_schedule,
         }
 
-    def list_schedules(self, person: str) -> Message:
+    def list_schedules(self, command: TypedCommand) -> Message:
         """List the active and suspended schedules that the person may view."""
-        with self._database.reading(self._policies.get_policy().get_view_rights(person)) as tx:
+        with self._database.reading(command.view_rights) as tx:
             found = [
                 each
                 for each in schedules.list_schedules(tx)
@@ -77,24 +64,21 @@ class ScheduleCommands:
         one = rich_text_section(text_element("Details: "), code(f"{replies.COMMAND} schedule N"))
         return Message(format_count(len(found), "schedule"), [rich_text(bullet_list(*items), one)])
 
-    def answer_schedule_command(self, command: TypedScheduleCommand) -> Message | None:
+    def answer_schedule_command(self, command: TypedCommand) -> Message | None:
         """Run the command. Raises RequestSyntaxError, and what the service raises."""
-        first, _, rest = command.typed_text.words_after_first.partition(" ")
+        first, _, rest = command.rest.partition(" ")
         if not first:
             return _render_help()
-        action, digits = self._actions.get(rest.strip().lower()), first.removeprefix("#")
+        action, typed_number = self._actions.get(rest.strip().lower()), first
         if first.lower() in self._actions:
-            action, digits = self._actions[first.lower()], rest.strip().removeprefix("#")
-        if not (digits.isascii() and digits.isdigit() and len(digits) <= 9):
+            action, typed_number = self._actions[first.lower()], rest
+        number = parse_number(typed_number)
+        if number is None:
             return self._request_schedule(command)
-        return (
-            action(int(digits), command)
-            if action
-            else self._show_schedule(int(digits), command.person)
-        )
+        return action(number, command) if action else self._show_schedule(number, command)
 
-    def _request_schedule(self, command: TypedScheduleCommand) -> Message | None:
-        before, dashes, after = _split_at_dashes(command.typed_text.words_after_first)
+    def _request_schedule(self, command: TypedCommand) -> Message | None:
+        before, dashes, after = _split_at_dashes(command.rest)
         if not dashes or not before or not after:
             raise request_form.RequestSyntaxError(f"type {replies.COMMAND} {_USAGE}")
         settings = dict(word.split("=", 1) for word in before[1:] if "=" in word)
@@ -111,7 +95,7 @@ class ScheduleCommands:
         except ScheduleError as error:
             raise InvalidRequestError(str(error)) from None
         runbook, values = request_form.find_runbook(after)
-        inventory = self._policies.get_policy().inventory
+        inventory = command.policy.inventory
         try:
             spelled, requests = request_form.parse_request_for_hosts(
                 runbook, values, inventory.tags
@@ -124,17 +108,17 @@ class ScheduleCommands:
             person=command.person,
             origin=command.origin,
             timing=wanted,
-            reason=command.typed_text.reason,
+            reason=command.reason,
         )
         return replies.build_outcome_reply(run) if run.is_ended else None
 
-    def _show_schedule(self, number: int, person: str) -> Message:
-        with self._database.reading(self._policies.get_policy().get_view_rights(person)) as tx:
+    def _show_schedule(self, number: int, command: TypedCommand) -> Message:
+        with self._database.reading(command.view_rights) as tx:
             schedule = schedules.get_schedule(tx, number)
             run = runs.get_run(tx, schedule.run)
             fires = schedules.list_fires(tx, number, most=_MAX_FIRES)
             missed, now = schedules.count_missed(tx).get(number, 0), tx.now
-        policy = self._policies.get_policy()
+        policy = command.policy
         parts: list[Element] = [
             rich_text_section(bold(f"Schedule {number}: {schedule.timing.name}")),
             rich_text_section(code(_format_request(run))),
@@ -166,30 +150,28 @@ class ScheduleCommands:
         )
         return Message(f"Schedule {number}", [rich_text(*parts)])
 
-    def _suspend_schedule(self, number: int, command: TypedScheduleCommand) -> Message:
+    def _suspend_schedule(self, number: int, command: TypedCommand) -> Message:
         self._service.schedules.suspend_schedule(
-            number, person=command.person, reason=command.typed_text.reason
+            number, person=command.person, reason=command.reason
         )
         return replies.build_text_reply(
             f"Schedule {number} is suspended. It does not run until it is resumed."
         )
 
-    def _resume_schedule(self, number: int, command: TypedScheduleCommand) -> Message:
+    def _resume_schedule(self, number: int, command: TypedCommand) -> Message:
         resumed = self._service.schedules.resume_schedule(number, person=command.person)
         upcoming = resumed.timing.cron_expression.format_due_times(resumed.decided_until, count=1)
         return replies.build_text_reply(
             f"Schedule {number} is active. Next run: {''.join(upcoming)}."
         )
 
-    def _end_schedule(self, number: int, command: TypedScheduleCommand) -> Message:
-        self._service.schedules.end_schedule(
-            number, person=command.person, reason=command.typed_text.reason
-        )
+    def _end_schedule(self, number: int, command: TypedCommand) -> Message:
+        self._service.schedules.end_schedule(number, person=command.person, reason=command.reason)
         return replies.build_text_reply(f"Schedule {number} has ended.")
 
-    def _take_over_schedule(self, number: int, command: TypedScheduleCommand) -> Message | None:
+    def _take_over_schedule(self, number: int, command: TypedCommand) -> Message | None:
         run = self._service.schedules.take_over_schedule(
-            number, person=command.person, origin=command.origin, reason=command.typed_text.reason
+            number, person=command.person, origin=command.origin, reason=command.reason
         )
         return replies.build_outcome_reply(run) if run.is_ended else None
 
