@@ -219,6 +219,8 @@ class Rules:
         view_rules: What the rules for the action `view` depend on.
         entity_references: The entities that the rules name.
         comparisons: The strings that the rules compare attributes with.
+        distinct_runbooks: The runbooks that the rules may treat differently from all others; None
+            if that may be any.
 
     Raises:
         RulesError: A rule is invalid.
@@ -264,6 +266,11 @@ class Rules:
         ]
         for comparison in self.comparisons:
             _check_comparison(comparison)
+        self.distinct_runbooks = (
+            frozenset(one.value for one in self.comparisons if one.attribute == "runbook")
+            if is_only_compared(rules, "runbook")
+            else None
+        )
 
     def compute_ruling(
         self,

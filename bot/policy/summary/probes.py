@@ -218,7 +218,7 @@ class PolicyProbe:
         self.policy = policy.with_hosts_and_freezes(supposed, circumstances.freezes)
         self.hosts = _group_alike(self.policy.host_likenesses)
         self.people = _group_alike(self.policy.group_alike_entities("Person"))
-        self.requests = _group_requests(runbooks, by_runbook="runbook" in policy.mentions)
+        self.requests = _group_requests(runbooks, policy.rules.distinct_runbooks)
         self._circumstances, self._now = circumstances, now
         self._representatives = {
             one: like for like, people in self.people.items() for one in people
@@ -307,15 +307,14 @@ def _group_alike(likenesses: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
 
 
 def _group_requests(
-    runbooks: Sequence[RunbookInfo], *, by_runbook: bool
+    runbooks: Sequence[RunbookInfo], distinct: Set[str] | None
 ) -> dict[RequestKind, tuple[RequestKind, ...]]:
     groups: dict[tuple[str, bool, str], list[RequestKind]] = {}
     for runbook in runbooks:
         for reversible in _list_reversibilities(runbook):
             request = RequestKind(runbook.name, runbook.kind, reversible)
-            groups.setdefault(
-                (request.kind, reversible, request.runbook if by_runbook else ""), []
-            ).append(request)
+            own_name = runbook.name if distinct is None or runbook.name in distinct else ""
+            groups.setdefault((request.kind, reversible, own_name), []).append(request)
     return {requests[0]: tuple(requests) for requests in groups.values()}
 
 

@@ -250,22 +250,34 @@ def test_one_persons_charter_says_what_everybodys_says_of_them(tmp_path: Path):
         assert of(alone, person) == of(told(tmp_path), person)
 
 
-def test_every_sentence_holds_for_every_host_and_runbook(tmp_path: Path):
-    """What was asked once for many is what each of them is answered by itself."""
+@pytest.mark.parametrize(
+    ("condition", "request_groups"),
+    [
+        ('context.runbook like "abusers *"', len(ALL) + sum(bool(one.undo) for one in ALL)),
+        ('context.runbook == "abusers clear"', 5),
+        ('["abusers clear", "zfs set"].contains(context.runbook)', 7),
+        ('context.runbook != "abusers clear" && context.runbook != "abusers show"', 6),
+    ],
+)
+def test_every_sentence_holds_for_every_host_and_runbook(
+    tmp_path: Path, condition: str, request_groups: int
+):
+    """The ruling on one of a group is the ruling on each of them."""
     policy = _policy(
         tmp_path,
         'forbid (principal, action == Action::"request", resource == Host::"lb2")'
-        ' when { context.runbook like "abusers *" && principal in Role::"developer" };',
+        f' when {{ {condition} && principal in Role::"developer" }};',
     )
     probe = PolicyProbe(policy, ALL, NOW)
-    for like, people in probe.people.items():
-        for (host, deed), ruling in probe.list_request_rulings(like).items():
+    for representative, people in probe.people.items():
+        for (host, kind), ruling in probe.list_request_rulings(representative).items():
             for person in people:
                 for other in probe.hosts[host]:
-                    for done in probe.requests[deed]:
-                        asked = probe.build_request(person, (other, done))
-                        assert policy.get_request_ruling(asked).allowed == ruling.allowed
+                    for request_kind in probe.requests[kind]:
+                        request = probe.build_request(person, (other, request_kind))
+                        assert policy.get_request_ruling(request).allowed == ruling.allowed
     assert len(probe.hosts) == 4
+    assert len(probe.requests) == request_groups
     assert sum(map(len, probe.requests.values())) == len(_deeds(ALL))
 
 
