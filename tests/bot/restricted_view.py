@@ -1,9 +1,13 @@
 """A harness in which developers may view only the runs of the web servers."""
 
 import re
+import tempfile
+import time
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 
 from bot.audit import change_log
@@ -12,6 +16,8 @@ from bot.db import break_glass, locks, schedules
 from bot.db.database import Database
 from bot.model.run import Run
 from bot.model.schedule import ScheduleTiming, parse_cron
+from bot.model.signing import SigningKey
+from tests.bot.databases import create_sqlite_database, skip_fsync
 from tests.bot.harness import WEB, Harness, open_harness
 from tests.policies import starter_rules
 from tests.toy import SetSwitch, ShowSwitches
@@ -53,8 +59,31 @@ class RestrictedHarness:
 def open_restricted_harness(
     directory: Path, database: Database | None = None
 ) -> Generator[RestrictedHarness]:
+    """Open a filled harness. database: an empty one; a copy of a filled one if omitted."""
+    filled: RestrictedHarness | None = None
+    if database is None:
+        content, key, filled = _fill_once(int(time.monotonic() // 300))
+        file = directory / "restricted.db"
+        file.write_bytes(content)
+        database = skip_fsync(Database(f"sqlite:///{file}", key))
     with open_harness(directory, rules=restricted_rules(), database=database) as harness:
-        yield fill(harness)
+        if filled is None:
+            yield fill(harness)
+        else:
+            harness.fleet.hosts = deepcopy(filled.harness.fleet.hosts)
+            yield replace(filled, harness=harness)
+
+
+@lru_cache(maxsize=1)
+def _fill_once(_five_minutes: int) -> tuple[bytes, SigningKey, RestrictedHarness]:
+    """Return a filled database of SQLite, its key and what it holds: to fill it takes long."""
+    with tempfile.TemporaryDirectory() as name:
+        directory, key = Path(name), SigningKey.create()
+        file = directory / "restricted.db"
+        database = create_sqlite_database(file, key)
+        with open_harness(directory, rules=restricted_rules(), database=database) as harness:
+            filled = fill(harness)
+        return file.read_bytes(), key, filled
 
 
 def fill(harness: Harness) -> RestrictedHarness:

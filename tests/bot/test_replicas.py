@@ -4,7 +4,6 @@ Each request is one run, each run is begun by one of them, and each tick fires o
 KEYTURN_CHAOS=10000 tries so many (`make chaos`).
 """
 
-import multiprocessing
 import os
 import random
 import secrets
@@ -39,6 +38,7 @@ from tests.bot.harness import WEB, ManualDispatcher
 from tests.chaos.report import NAME, Record
 from tests.playground.postgres import Postgres
 from tests.policies import a_policy
+from tests.processes import get_fork_context
 from tests.toy import RUNBOOKS, SetSwitch, ToyFleet
 
 CHAOS = int(os.environ.get("KEYTURN_CHAOS", "0"))
@@ -232,7 +232,7 @@ def _asked(place: Place, needed: int, times: int) -> list[tuple[int, str]]:
 
 def _race(place: Place, races: Sequence[tuple[int, str]], replica: Replica = click) -> list[int]:
     """Have three processes at them at once, and return their numbers."""
-    several = multiprocessing.get_context("spawn")
+    several = get_fork_context()
     together = several.Barrier(REPLICAS)
     replicas = [
         several.Process(target=replica, args=(place, people, races, together))
@@ -333,9 +333,7 @@ def _clocks(place: Place) -> Generator[list[ForkServerProcess]]:
 
 
 def _clock(place: Place) -> ForkServerProcess:
-    forked = multiprocessing.get_context("forkserver")
-    forked.set_forkserver_preload([__name__])
-    clock = forked.Process(target=tick, args=(place,), daemon=True)
+    clock = get_fork_context().Process(target=tick, args=(place,), daemon=True)
     clock.start()
     return clock
 

@@ -10,8 +10,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
-from multiprocessing import get_context
-from multiprocessing.context import ForkServerContext, ForkServerProcess
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any, Self
 
@@ -26,6 +25,7 @@ from tests.chaos.ledger import Toll, WriteDown, judged
 from tests.playground.fleet import LoopbackFleet, Place
 from tests.playground.replicas import Replicas
 from tests.policies import a_policy
+from tests.processes import get_fork_context
 
 HOSTS = ("lb1", "lb2", "lb3", "lb4")
 PLACES = tuple(Place(name, "edge") for name in HOSTS)
@@ -37,13 +37,6 @@ _ANSWER_SECONDS = 5.0
 # The lock that every process on a database holds.
 _HOLDERS = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objid = %s AND granted"
 _LOCK = 0x6B747372
-
-
-def _processes() -> ForkServerContext:
-    """Return what makes processes of one that has imported all that they need."""
-    context = get_context("forkserver")
-    context.set_forkserver_preload(["tests.chaos.member"])
-    return context
 
 
 @dataclass
@@ -77,7 +70,7 @@ class Crowd:
         a_policy(directory / "policy")
         self._directory, self._url = directory, url
         self._wanted = ["serve"] * serving + ["worker"] * workers
-        self._stack, self._context = ExitStack(), _processes()
+        self._stack, self._context = ExitStack(), get_fork_context()
         self.chance = random.Random(seed)  # noqa: S311 - no secret
         self.members: list[Member] = []
         self.tokens: dict[str, str] = {}

@@ -8,7 +8,6 @@ import os
 import time
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, suppress
-from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -25,6 +24,7 @@ from tests.playground.cutter import Cutter
 from tests.playground.fleet import LoopbackFleet, Place
 from tests.playground.postgres import Postgres
 from tests.policies import a_policy
+from tests.processes import get_fork_context
 
 CHAOS = int(os.environ.get("KEYTURN_CHAOS", "0"))
 STRIDE, ROUNDS = (1, max(1, CHAOS // 1000)) if CHAOS else (3, 1)
@@ -106,8 +106,7 @@ def test_a_commit_is_done_once_when_its_answer_is_lost(
     place: tuple[Home, LoopbackFleet, int], record_property: Record
 ):
     home, fleet, port = place
-    processes = get_context("forkserver")
-    processes.set_forkserver_preload(["tests.chaos.test_commits"])
+    processes = get_fork_context()
     cuts = 0
     for _ in range(ROUNDS):
         here, there = processes.Pipe(duplex=False)

@@ -20,11 +20,12 @@ from connectors.command import Shell
 from tests.chaos import victim
 from tests.chaos.ledger import PARTS, Toll, judged
 from tests.chaos.report import NAME, Record
-from tests.chaos.tracing import live, processes
+from tests.chaos.tracing import live
 from tests.chaos.victim import Home
 from tests.playground.fleet import LoopbackFleet, Place
 from tests.playground.postgres import Postgres
 from tests.policies import a_policy
+from tests.processes import get_fork_context
 
 CHAOS = int(os.environ.get("KEYTURN_CHAOS", "0"))
 SHARES = 4 if CHAOS else 2
@@ -48,7 +49,7 @@ def home(tmp_path: Path) -> Generator[tuple[Home, LoopbackFleet]]:
 
 def campaign(home: Home, fleet: LoopbackFleet, *, kills: int, seed: int) -> Toll:
     """Kill again and again, let the last one come to an end, and count."""
-    chance, several = random.Random(seed), processes()  # noqa: S311 - no secret
+    chance, several = random.Random(seed), get_fork_context()  # noqa: S311 - no secret
     began = time.monotonic()
     assert live(home, seed, patience=60) == 0
     shortest = longest = time.monotonic() - began

@@ -3,21 +3,13 @@
 import shutil
 import subprocess
 from collections.abc import Sequence
-from multiprocessing import get_context
-from multiprocessing.context import ForkServerContext
 
 from tests.chaos import victim
 from tests.chaos.victim import Home
+from tests.processes import get_fork_context
 
 # Until a life is over, whatever befalls it.
 _MOST_SECONDS = 300
-
-
-def processes() -> ForkServerContext:
-    """Return what makes processes of one that has imported what a victim needs."""
-    context = get_context("forkserver")
-    context.set_forkserver_preload(["tests.chaos.victim"])
-    return context
 
 
 def live(home: Home, seed: int, *, patience: float, strace: Sequence[str] = ()) -> int:
@@ -26,7 +18,7 @@ def live(home: Home, seed: int, *, patience: float, strace: Sequence[str] = ()) 
     strace: its words, where it is to watch from the first thing that is done.
     """
     args = (home, seed, patience, bool(strace))
-    process = processes().Process(target=victim.live_once, args=args)
+    process = get_fork_context().Process(target=victim.live_once, args=args)
     process.start()
     if strace:
         program = shutil.which("strace") or "strace"

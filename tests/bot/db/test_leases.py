@@ -1,6 +1,5 @@
 """Leases and fences: a run is in one worker's hands; who was away for too long sends nothing."""
 
-import multiprocessing
 import os
 import signal
 import time
@@ -14,7 +13,7 @@ from sqlalchemy import text
 
 from bot.audit import change_log
 from bot.audit.spool import LOGGING_FAILED_KIND
-from bot.db import leases, locks, migrations, runs
+from bot.db import lease_keeper, leases, locks, migrations, runs
 from bot.db.database import Database, boot_time
 from bot.db.lease_keeper import HeldLease, LeaseExpiredError, LeaseKeeper
 from bot.model import signing
@@ -29,7 +28,11 @@ from tests.bot.clock import MINUTE, Clock
 from tests.bot.harness import WEB, Harness, ManualDispatcher, open_harness
 from tests.playground.postgres import Postgres
 from tests.policies import a_policy
+from tests.processes import get_fork_context
 from tests.toy import RUNBOOKS, SetAll, SetSwitch, ToyFleet
+
+# Of a worker in a process of its own, which sends a heartbeat each half second.
+_LEASE_SECONDS = 6.0
 
 
 def _lapse(database: Database) -> None:
@@ -405,7 +408,7 @@ def _until(true: Callable[[], bool], seconds: float = 30) -> None:
 
 def _open_service(url: str, directory: Path) -> tuple[KeyturnService, Database, LeaseKeeper]:
     database = Database(url, signing.load_signing_key(directory / "key"))
-    worker = LeaseKeeper(seconds=4.0)
+    worker = LeaseKeeper(seconds=_LEASE_SECONDS)
     parts = WorkflowContext(
         database,
         PolicyDirectory(directory / "policy"),
@@ -419,6 +422,7 @@ def _open_service(url: str, directory: Path) -> tuple[KeyturnService, Database, 
 
 def _be_a_worker(url: str, directory: Path, run: int) -> None:
     service, database, worker = _open_service(url, directory)
+    lease_keeper._HEARTBEAT_SECONDS = 0.5  # pyright: ignore[reportPrivateUsage] - in its own process
     worker.start_heartbeat(database)
     service.advance_run(run)
     (directory / "came back").touch()
@@ -437,9 +441,7 @@ def test_a_worker_that_is_stopped_past_its_lease_and_wakes_may_not_send(
     store.close()
     service, database, _ = _open_service(url, tmp_path)
     run = _asked_and_approved(service, database)
-    process = multiprocessing.get_context("spawn").Process(
-        target=_be_a_worker, args=(url, tmp_path, run)
-    )
+    process = get_fork_context().Process(target=_be_a_worker, args=(url, tmp_path, run))
     process.start()
     try:
         _until((tmp_path / "at the door").exists)
@@ -452,7 +454,7 @@ def test_a_worker_that_is_stopped_past_its_lease_and_wakes_may_not_send(
             service.recover_expired_leases()
             time.sleep(0.3)
             taken = _state(database, run) is State.UNKNOWN
-            return taken or (not stopped and time.monotonic() - began > 5)
+            return taken or (not stopped and time.monotonic() - began > _LEASE_SECONDS + 1)
 
         _until(over)
         (tmp_path / "go").touch()

@@ -1,6 +1,5 @@
 """Two processes on one database want the two legs of a service: only one of them gets its own."""
 
-import multiprocessing
 from dataclasses import dataclass
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
@@ -17,6 +16,7 @@ from bot.workflow.context import WorkflowContext
 from tests.bot.databases import DATABASES, create_postgresql_database, create_sqlite_database
 from tests.bot.harness import WEB, ManualDispatcher
 from tests.policies import a_policy
+from tests.processes import get_fork_context
 from tests.toy import RUNBOOKS, TakeDown, ToyFleet
 
 RACES = 5
@@ -81,7 +81,7 @@ def test_two_processes_never_take_both_legs(installation: Installation):
                 service.approve_run(run.id, person=person, digest=digest)
             queue.enqueued.clear()
             own.append(run.id)
-    context = multiprocessing.get_context("forkserver")
+    context = get_fork_context()
     together = context.Barrier(len(numbers))
     processes = [
         context.Process(target=advance_runs, args=(installation, own, together), daemon=True)
