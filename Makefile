@@ -125,9 +125,9 @@ pictures: setup system assets ## Make the screenshots in docs/pictures from a ru
 docs: setup ## Write the reference of commands and API, in docs/cli and docs/api
 	exec $(BIN)/python -m tests.docs
 
-# Tests wait for daemons half of the time, so there are 1.5 workers per core. The fixtures of a file
+# Tests wait for daemons half of the time, so there are two workers per core. The fixtures of a file
 # are made once, and the longest files start first, in the order of tests/conftest.py.
-TOGETHER := -n $(shell echo $$(( $$(nproc) * 3 / 2 ))) --dist loadfile --no-loadscope-reorder
+TOGETHER := -n $(shell echo $$(( $$(nproc) * 2 ))) --dist loadfile --no-loadscope-reorder
 
 # The workers below start at the same time, and each would compile all tests. They report what
 # cannot be compiled.
