@@ -85,7 +85,7 @@ class Visit:
     def keep(self, name: str) -> None:
         """Keep a picture of the whole page for people to look at."""
         ARTEFACTS.mkdir(exist_ok=True)
-        # To hide the caret, Playwright gives every field a style; htmx copies it to the fields of an
+        # To hide the caret, Playwright gives each field a style; htmx copies it to the fields of an
         # answer that arrives meanwhile, which the content security policy reports as an error.
         picture = ARTEFACTS / f"web-{name}.png"
         self.page.screenshot(path=picture, full_page=True, caret="initial")
