@@ -21,7 +21,7 @@ MessageId = Annotated[
 
 @dataclass(frozen=True)
 class MailServer:
-    """The queue of a host, and how its mail server is told to change it."""
+    """The queue of a host, and the commands that change it."""
 
     queue: MailQueue
     is_postfix: bool = False

@@ -21,7 +21,7 @@ class RetryMail(Change[MailServer], words="mail queue retry", example="mail1 1xU
             f"Try to deliver {message.id} now",
             self.host,
             do=server.retry(message.id),
-            undo=NoUndo("a delivered message cannot be taken back"),
+            undo=NoUndo("a delivered message cannot be recalled"),
             before=state,
             after="delivered, or returned to its sender",
         )
