@@ -85,8 +85,8 @@ class Visit:
     def keep(self, name: str) -> None:
         """Keep a picture of the whole page for people to look at."""
         ARTEFACTS.mkdir(exist_ok=True)
-        # To hide the caret, Playwright gives each field a style; htmx copies it to the fields of an
-        # answer that arrives meanwhile, which the content security policy reports as an error.
+        # To hide the caret, Playwright gives fields a style. htmx copies it to those of an answer
+        # that arrives meanwhile, which the content security policy reports as an error.
         picture = ARTEFACTS / f"web-{name}.png"
         self.page.screenshot(path=picture, full_page=True, caret="initial")
 
