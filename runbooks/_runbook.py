@@ -2,7 +2,9 @@
 
 A minimal change, in a module of its own in `runbooks/`:
 
-    class SetSwappiness(Change[int], words="swappiness set", example="web1 10"):
+    class SetSwappiness(
+        Change[int], words="swappiness set", example="web1 10", sets="swappiness"
+    ):
         \"\"\"Set how eagerly the kernel swaps.\"\"\"
 
         host: Host
@@ -25,6 +27,7 @@ schedules use it.
 
 from abc import abstractmethod
 from collections.abc import Sequence
+from string import Formatter
 from typing import Any, ClassVar, Generic, TypeVar, cast
 
 from pydantic import BaseModel, ConfigDict, model_validator
@@ -60,6 +63,11 @@ class Runbook(BaseModel, Generic[State]):
     """What the undo of a change does, in a few words; "" if it cannot be undone."""
     minutes: ClassVar[int] = 1
     """The shortest interval of a schedule, in minutes."""
+    sets: ClassVar[str] = ""
+    """What a change gives a lasting value, with the fields that identify it on the host, such as
+    `shaping {interface}`: all other fields are the value. Runbooks that set the same thing have
+    the same text. "" for an act, such as a restart, and for a value that expires or that changes
+    by itself. Keyturn watches these values: see docs/drift.md."""
 
     def __init_subclass__(
         cls,
@@ -68,12 +76,20 @@ class Runbook(BaseModel, Generic[State]):
         example: str = "",
         undo: str = "",
         minutes: int | None = None,
+        sets: str = "",
         **kwargs: Any,
     ) -> None:
         super().__init_subclass__(**kwargs)
         if minutes is not None:
             cls.minutes = minutes
-        cls.words, cls.example, cls.undo = words, example, undo
+        cls.words, cls.example, cls.undo, cls.sets = words, example, undo, sets
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        super().__pydantic_init_subclass__(**kwargs)
+        named = {name for _, name, _, _ in Formatter().parse(cls.sets) if name is not None}
+        if unknown := sorted(named - cls.model_fields.keys()):
+            raise TypeError(f'sets="{cls.sets}": {cls.__name__} has no field {", ".join(unknown)}')
 
     @model_validator(mode="before")
     @classmethod
@@ -88,6 +104,11 @@ class Runbook(BaseModel, Generic[State]):
     def target(self) -> str:
         """The host of this request: the value of its field `host`."""
         return str(getattr(self, "host", ""))
+
+    @property
+    def key_name(self) -> str:
+        """What this request sets on its host, such as `shaping eth0`; "" for an act."""
+        return self.sets.format_map(self.model_dump(mode="json"))
 
     @abstractmethod
     def read(self, run_query: QueryRunner, /) -> State:

@@ -15,6 +15,7 @@ class BlockAgent(
     words="agents block",
     example="web1 EvilBot/2",
     undo="unblocks the agent",
+    sets="agent {server} {agent}",
 ):
     """Block a user agent in nginx or Apache, by a part of its name."""
 

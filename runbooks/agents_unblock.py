@@ -13,6 +13,7 @@ class UnblockAgent(
     words="agents unblock",
     example="web1 EvilBot/2",
     undo="blocks the agent again",
+    sets="agent {server} {agent}",
 ):
     """Unblock a user agent that `agents block` has blocked."""
 

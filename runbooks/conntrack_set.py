@@ -19,6 +19,7 @@ class SetConntrack(
     words="conntrack set",
     example="lb1 524288",
     undo="restores the previous limit",
+    sets="conntrack limit",
 ):
     """Set the limit of connections that a host's firewall tracks, until the next boot."""
 
@@ -39,9 +40,14 @@ class SetConntrack(
         return [Leg(self.host, "conntrack")]
 
     def plan(self, state: Conntrack) -> Plan:
+        plan = self.plan_anyway(state)
+        if plan.steps:
+            self._refuse_unsafe(state)
+        return plan
+
+    def plan_anyway(self, state: Conntrack) -> Plan:
         if state.maximum == self.maximum:
             return Plan(f"the limit is already {self.maximum:,} connections")
-        self._refuse_unsafe(state)
         step = Step(
             f"Set the limit of {self.host} to {self.maximum:,} connections",
             self.host,

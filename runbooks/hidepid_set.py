@@ -14,6 +14,7 @@ class SetHidepid(
     words="hidepid set",
     example="web1 2",
     undo="restores the previous value, also in fstab",
+    sets="hidepid",
 ):
     """Set whether users of a host can see the processes of others."""
 

@@ -40,6 +40,7 @@ class SetScheduler(
     words="nfs scheduler set",
     example="nas1 sdb bfq slice_idle=0",
     undo="restores the previous settings",
+    sets="scheduler {device}",
 ):
     """Set the I/O scheduler of a disk, immediately and without downtime."""
 

@@ -11,6 +11,7 @@ class ClearShaping(
     words="shaping clear",
     example="web1 eth0",
     undo="restores the previous limits",
+    sets="shaping {interface}",
 ):
     """Remove the limits that Keyturn has set on an interface."""
 

@@ -36,6 +36,7 @@ class SetShaping(
     words="shaping set",
     example="web1 eth0 down=20000 up=10000 peer=198.51.100.7",
     undo="restores the previous limits, with a probation of its own",
+    sets="shaping {interface}",
 ):
     """Limit the download and upload rate of an interface, until the next boot."""
 

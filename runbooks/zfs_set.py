@@ -13,6 +13,7 @@ class SetProperty(
     words="zfs set",
     example="nas1 tank/home compression lz4",
     undo="restores the old value, or inherits it again",
+    sets="zfs {dataset} {property}",
 ):
     """Set sync, compression, NFS export or access times of a ZFS dataset."""
 

@@ -110,6 +110,16 @@ class WarmUp(SetSwitch, words="toy warm", example="lb1 lamp on", undo="sets it b
         return Report("still warming up" if warming else "warm now", running=warming)
 
 
+class KeepSwitch(
+    SetSwitch,
+    words="toy keep",
+    example="lb1 lamp on",
+    undo="sets it back",
+    sets="switch {name}",
+):
+    """Set one switch to what it is to stay at."""
+
+
 class BreakSwitch(Change[Switches], words="toy break", example="lb1 lamp"):
     """Break a switch for good."""
 
@@ -187,6 +197,7 @@ RUNBOOKS: Mapping[str, type] = {
         SetAll,
         TakeDown,
         WarmUp,
+        KeepSwitch,
         BreakSwitch,
         MeltSwitch,
         ShowSwitches,

@@ -1,0 +1,1 @@
+"""Drift: what changed outside Keyturn since it set it. Pure."""
