@@ -695,7 +695,9 @@ def _create_scheduler(keyturn: Keyturn) -> Scheduler:
         fire_due_schedules=service.fire_due_schedules,
         list_timetables=service.schedules.list_timetables,
         # In a distributed installation, the workers follow up the runs of their sites.
-        slow_duties=[service.run_due_follow_ups] if keyturn.dispatch else [],
+        slow_duties=[service.run_due_follow_ups, service.read_due_keys]
+        if keyturn.dispatch
+        else [],
     )
 
 

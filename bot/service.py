@@ -17,6 +17,7 @@ from bot.execution import (
     stalled_runs,
     start_schedule,
 )
+from bot.execution.drift_readings import DriftReader
 from bot.execution.executor import Executor
 from bot.execution.read_hosts import HostReader
 from bot.execution.reconcile import Reconciler
@@ -37,6 +38,7 @@ from bot.workflow import (
 from bot.workflow.break_glass import BreakGlassActions
 from bot.workflow.context import WorkflowContext
 from bot.workflow.delegations_and_grants import DelegationAndGrantActions
+from bot.workflow.drift import DriftActions
 from bot.workflow.enrol_factor import FactorEnrolment
 from bot.workflow.erasure import ErasureActions
 from bot.workflow.finish import end_run
@@ -87,6 +89,8 @@ class KeyturnService:
         self.break_glass = BreakGlassActions(context)
         self.erasure = ErasureActions(context)
         self.delegations_and_grants = DelegationAndGrantActions(context)
+        self.drift = DriftActions(context)
+        self._drift_reader = DriftReader(context, self._closing)
         self.schedules = ScheduleActions(context)
         self.tokens = TokenActions(context)
         self._recovery = RecoveryService(context)
@@ -363,6 +367,10 @@ class KeyturnService:
         """Check the long-running work that finished runs have started."""
         follow_up.run_due_follow_ups(self._context)
         leg_claims.release_due_claims(self._context)
+
+    def read_due_keys(self) -> None:
+        """Read the values that Keyturn set, where a reading is due."""
+        self._drift_reader.read_due_keys()
 
     def wake_stalled_runs(self) -> None:
         """Advance runs that no worker is at: a freeze has ended, or a wake-up was lost."""

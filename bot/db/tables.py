@@ -558,3 +558,34 @@ leg_claim = Table(
     Column("run", Integer, ForeignKey("run.id"), primary_key=True),
     Column("claimed_at", BigInteger, nullable=False),
 )
+
+# What runs gave a lasting value, and how it was at its last reading. run: set the value. good_at:
+# the last reading that was accepted; since_at: when it came into its state; next_at: when it is
+# read next. digest: of the value on the host, "" if it is as the run set it; adopted: the digest
+# that a person adopted. candidates: JSON. announced_at: when the message to chat
+# was requested. expected_until, expected_range: until when and where another value is expected.
+drift_key = Table(
+    "drift_key",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=True),
+    Column("host", String(64), nullable=False),
+    Column("name", Text, nullable=False),
+    Column("run", Integer, ForeignKey("run.id"), nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("since_at", BigInteger, nullable=False),
+    Column("good_at", BigInteger, nullable=False),
+    Column("read_at", BigInteger, nullable=False),
+    Column("next_at", BigInteger, nullable=False),
+    Column("digest", String(64), nullable=False),
+    Column("value", Text, nullable=False),
+    Column("set_value", Text, nullable=False),
+    Column("adopted", String(64), nullable=False),
+    Column("candidates", Text, nullable=False),
+    Column("announced_at", BigInteger),
+    Column("expected_until", BigInteger),
+    Column("expected_range", String(80), nullable=False),
+    UniqueConstraint("host", "name"),
+    Index(None, "next_at"),
+    Index(None, "run"),
+    Index(None, "state"),
+)

@@ -13,12 +13,13 @@ from functools import partial
 
 from bot.db import runs
 from bot.db.database import StoreRefused, StoreUnavailable, Transaction
+from bot.drift.readings import get_key_name
 from bot.execution import leg_claims
 from bot.execution.batches import BatchQueue
 from bot.execution.planner import RemainingWork, compute_remaining, resolve_plan, run_check
 from bot.model.run import Run, State
 from bot.policy import NoPolicyError
-from bot.queries import redundancy
+from bot.queries import drift, redundancy
 from bot.queries.policy_result import bind_policy_result
 from bot.workflow.context import WorkflowContext, compute_plan_expiry
 from bot.workflow.finish import RunEnd, end_if_stopped, end_run, end_runs
@@ -197,6 +198,8 @@ class HostReader:
                 end_run(self._context, tx, run, State.REFUSED, refusal)
                 return
             notes = redundancy.list_margin_notes(tx, policy, legs, run=run.id)
+            key_name = get_key_name(self._context.runbooks, run)
+            notes = (*notes, *drift.list_plan_notes(tx, run.host, key_name))
             remaining = replace(remaining, notes=(*remaining.notes, *notes))
         expires = compute_plan_expiry(self._context, policy, run, now=tx.now)
         plan = resolve_plan(self._context, run, policy, remaining, expires_at=expires)

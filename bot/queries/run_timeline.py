@@ -9,7 +9,7 @@ from typing import Any, cast
 from bot.audit.change_log import Entry
 from bot.model.run import State, get_run_status
 from bot.model.run_states import RUN_STATUS_DISPLAYS, Tone
-from bot.model.times import format_utc
+from bot.model.times import format_span, format_utc
 
 NamePerson = Callable[[str], str]
 # The host of an entry, among its facts.
@@ -216,6 +216,19 @@ def _create_schedule_describer(title: str, tone: str, icon: str):
     return describe
 
 
+_DRIFT_TITLES = {
+    "changed": "Changed outside Keyturn",
+    "missing": "Missing on the host",
+    "unreadable": "Cannot be read",
+}
+
+
+def _describe_drift_end(facts: Mapping[str, Any], _who: str) -> tuple[str, str, str, str]:
+    seconds = facts.get("seconds")
+    span = f" after {format_span(seconds * 1_000_000)}" if isinstance(seconds, int) else ""
+    return "Drift ended", f"{_get_text(facts, 'key')}{span}", Tone.SUCCESS, "check"
+
+
 _EventDescriber = Callable[[Mapping[str, Any], str], tuple[str, str, str, str]]
 _EVENT_DESCRIBERS: Mapping[str, _EventDescriber] = {
     "requested": _describe_request,
@@ -348,6 +361,20 @@ _EVENT_DESCRIBERS: Mapping[str, _EventDescriber] = {
         f"{'; '.join(map(str, facts.get('legs', ())))}: {_get_text(facts, 'reason')}",
         Tone.SUCCESS,
         "check",
+    ),
+    "drift found": lambda facts, _who: (
+        _DRIFT_TITLES.get(_get_text(facts, "state"), "Drift found"),
+        f"{_get_text(facts, 'key')}: {_get_text(facts, 'value')}",
+        Tone.WARNING,
+        "swap",
+    ),
+    "drift ended": _describe_drift_end,
+    "drift adopted": _create_reason_describer("Value adopted by {who}", Tone.INFO, "person"),
+    "drift expected": _create_reason_describer(
+        "Another value is expected, by {who}", Tone.INFO, "clock"
+    ),
+    "drift answer refused": _create_reason_describer(
+        "Answer to drift refused for {who}", Tone.WARNING, "ban"
     ),
     "step sending": _describe_sent_step,
     "step succeeded": _create_step_describer("succeeded", Tone.SUCCESS, "check"),

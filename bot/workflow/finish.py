@@ -12,6 +12,7 @@ from bot.model.canonical import Canonical
 from bot.model.run import ACTIVE_STATES, STATES_BEFORE_INTENT, Run, State
 from bot.policy import Policy
 from bot.queries import stop_reasons
+from bot.workflow import drift_watch
 from bot.workflow.context import WorkflowContext, get_site
 from runbooks import Report
 
@@ -71,6 +72,7 @@ def end_runs(context: WorkflowContext, tx: Transaction, run_ends: Sequence[RunEn
         # Checks hold no host lock.
         if ending.state is not State.UNKNOWN and run.kind != "check":
             release_host_lock(context, tx, run)
+        drift_watch.watch_run(context, tx, run)
         announce_run_change(tx, run)
         for child in left.get(run.id, ()):
             end_run(context, tx, child, State.WITHDRAWN, _explain_withdrawal(ending))

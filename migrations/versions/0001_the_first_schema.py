@@ -466,6 +466,33 @@ def upgrade() -> None:
     sa.ForeignKeyConstraint(['run'], ['run.id'], name=op.f('fk_leg_claim_run')),
     sa.PrimaryKeyConstraint('tree', 'event', 'run', name=op.f('pk_leg_claim'))
     )
+    op.create_table('drift_key',
+    sa.Column('id', sa.Integer(), autoincrement=True, nullable=False),
+    sa.Column('host', sa.String(length=64), nullable=False),
+    sa.Column('name', sa.Text(), nullable=False),
+    sa.Column('run', sa.Integer(), nullable=False),
+    sa.Column('state', sa.String(length=16), nullable=False),
+    sa.Column('since_at', sa.BigInteger(), nullable=False),
+    sa.Column('good_at', sa.BigInteger(), nullable=False),
+    sa.Column('read_at', sa.BigInteger(), nullable=False),
+    sa.Column('next_at', sa.BigInteger(), nullable=False),
+    sa.Column('digest', sa.String(length=64), nullable=False),
+    sa.Column('value', sa.Text(), nullable=False),
+    sa.Column('set_value', sa.Text(), nullable=False),
+    sa.Column('adopted', sa.String(length=64), nullable=False),
+    sa.Column('candidates', sa.Text(), nullable=False),
+    sa.Column('announced_at', sa.BigInteger(), nullable=True),
+    sa.Column('expected_until', sa.BigInteger(), nullable=True),
+    sa.Column('expected_range', sa.String(length=80), nullable=False),
+    sa.ForeignKeyConstraint(['run'], ['run.id'], name=op.f('fk_drift_key_run')),
+    sa.PrimaryKeyConstraint('id', name=op.f('pk_drift_key')),
+    sa.UniqueConstraint('host', 'name', name=op.f('uq_drift_key_host_name'))
+    )
+    with op.batch_alter_table('drift_key', schema=None) as batch_op:
+        batch_op.create_index(batch_op.f('ix_drift_key_next_at'), ['next_at'], unique=False)
+        batch_op.create_index(batch_op.f('ix_drift_key_run'), ['run'], unique=False)
+        batch_op.create_index(batch_op.f('ix_drift_key_state'), ['state'], unique=False)
+
     _refuse_all_but_insert()
     _create_procrastinate_tables()
 

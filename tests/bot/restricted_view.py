@@ -12,7 +12,7 @@ from pathlib import Path
 
 from bot.audit import change_log
 from bot.audit.inbound_events import EVENT_KIND
-from bot.db import break_glass, locks, schedules
+from bot.db import break_glass, drift, locks, schedules
 from bot.db.database import Database
 from bot.model.run import Run
 from bot.model.schedule import ScheduleTiming, parse_cron
@@ -53,6 +53,9 @@ class RestrictedHarness:
     shown: Run
     schedule: int
     shown_schedule: int
+    key: int
+    """A watched value that dora may not view."""
+    shown_key: int
 
 
 @contextmanager
@@ -108,17 +111,26 @@ def fill(harness: Harness) -> RestrictedHarness:
         for run, person, words in ((done, "adam", why), (shown, "olga", f"a {SHOWN} reason")):
             break_glass.request_break_glass(tx, run=run.id, person=person, reason=words)
             break_glass.activate_break_glass(tx, run.id, until=tx.now, factor="")
+        for run, name in ((done, HIDDEN), (shown, SHOWN)):
+            drift.set_key(tx, run.host, name, run=run.id, set_value=name, next_at=tx.now)
+        key, shown_key = (
+            one.id
+            for host, name in (("lb1", HIDDEN), ("web1", SHOWN))
+            if (one := drift.find_key(tx, host, name))
+        )
         change_log.append_entry(tx, "banned", person="stan", reason=why)
         change_log.append_entry(
             tx, EVENT_KIND, host="lb1", person="", title=why, source="alerts", occurred_at=tx.now
         )
     hidden = {"done": done, "check": check, "both": both, "pending": waiting}
-    return RestrictedHarness(harness, hidden, shown, hidden_schedule, shown_schedule)
+    return RestrictedHarness(
+        harness, hidden, shown, hidden_schedule, shown_schedule, key, shown_key
+    )
 
 
 def mask_number(number: int, told: str) -> str:
-    """Leave out the number of a run or a schedule wherever it is named."""
-    return re.sub(rf"\b(runs?|schedules?|instance)([ /=]){number}\b", r"\1\2N", told)
+    """Leave out the number of a run, a schedule or a value wherever it is named."""
+    return re.sub(rf"\b(runs?|schedules?|instance|value|drift)([ /=]){number}\b", r"\1\2N", told)
 
 
 def _lamp(host: str, value: str = "on") -> SetSwitch:

@@ -1,0 +1,156 @@
+"""Drift as people see it: which values changed outside Keyturn, when, and who may answer."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from bot.audit import change_log
+from bot.audit.change_log import Entry
+from bot.db import drift, runs, search
+from bot.db.database import Transaction
+from bot.db.drift import DriftKey
+from bot.drift.readings import DRIFTED_STATES, Candidate, DriftState
+from bot.model.run import Run
+from bot.model.times import format_utc
+from bot.policy import Policy, PolicyRequest
+
+# The kinds of the log entries about drift, by what happened.
+FOUND, ENDED = "drift found", "drift ended"
+ADOPTED, EXPECTED = "drift adopted", "drift expected"
+REFUSED = "drift answer refused"
+KINDS = (FOUND, ENDED, ADOPTED, EXPECTED)
+# The check whose output names who did what on a host.
+CANDIDATE_CHECK = "host changes"
+_MAX_RUNS = 20
+_DAY = 86_400_000_000
+
+
+@dataclass(frozen=True)
+class AnswerRight:
+    """Whether a person may adopt or expect another value."""
+
+    refusal: str
+    """Why not; "" if the person may."""
+    needs_factor: bool = False
+    """Whether it needs a second factor."""
+
+
+@dataclass(frozen=True)
+class DriftDetails:
+    """One key with everything that a person may know of it."""
+
+    key: DriftKey
+    run: Run
+    """The run that set the value."""
+    candidates: Sequence[Candidate]
+    """What happened on the host between the last good and the first bad reading, newest first."""
+    are_candidates_hidden: bool
+    """Whether the person may not view what `host changes` prints of the host."""
+    entries: Sequence[Entry]
+    """The log entries about it, oldest first."""
+    answer_right: AnswerRight
+
+
+def read_details(tx: Transaction, policy: Policy, number: int, *, person: str) -> DriftDetails:
+    """Return a key with its candidates and log entries. Raises NoSuchKeyError."""
+    key = drift.get_key(tx, number)
+    run = runs.get_run(tx, key.run)
+    rights = tx.view_rights
+    is_hidden = rights is not None and not rights.can_view(
+        host=key.host, runbook=CANDIDATE_CHECK, kind="check"
+    )
+    found = [*(() if is_hidden else key.candidates), *_list_own_runs(tx, key)]
+    entries = [
+        entry
+        for entry in change_log.list_entries_of_run(tx, key.run)
+        if entry.kind in KINDS and entry.facts.get("key") == key.name
+    ]
+    return DriftDetails(
+        key,
+        run,
+        sorted(found, key=lambda one: one.at, reverse=True),
+        is_hidden and key.state in DRIFTED_STATES,
+        entries,
+        get_answer_right(policy, run, person=person, now=tx.now),
+    )
+
+
+def _list_own_runs(tx: Transaction, key: DriftKey) -> list[Candidate]:
+    """Return the changes by Keyturn on the host in the window: a failed one may be the cause."""
+    if key.state not in DRIFTED_STATES:
+        return []
+    window = search.RunFilter(host=key.host, since=key.good_at - _DAY, until=key.since_at)
+    found = search.find_newest_runs(tx, window, most=_MAX_RUNS)
+    return [
+        Candidate(
+            run.started_at, "keyturn", run.requested_by, f"run {run.id}, {run.state}: {run.title}"
+        )
+        for run in found
+        if run.kind == "change"
+        and run.started_at is not None
+        and key.good_at <= run.started_at <= key.since_at
+        and run.id != key.run
+    ]
+
+
+def get_answer_right(policy: Policy, run: Run, *, person: str, now: int) -> AnswerRight:
+    """Return whether a person may adopt or expect another value than a run has set.
+
+    These are the people who may approve such a change on the host.
+    """
+    if run.host not in policy.inventory.hosts:
+        return AnswerRight(f"{run.host} is not in the inventory any more")
+    request = PolicyRequest(
+        runbook=run.runbook,
+        kind=run.kind,
+        host=run.host,
+        source="web",
+        requested_by=run.requested_by,
+        reversible=run.plan is None or run.plan.is_reversible,
+        now=now,
+    )
+    required = policy.get_request_ruling(request)
+    # The person who once requested the value is no party to what has changed since.
+    ruling = policy.get_approval_ruling(person, replace(request, requested_by=""), required)
+    if ruling.allowed:
+        return AnswerRight("", required.requires_second_factor)
+    return AnswerRight(
+        f"only people who can approve {run.runbook} on {run.host} can decide this: "
+        f"{ruling.refusal_reason}"
+    )
+
+
+def describe_window(key: DriftKey) -> str:
+    """Return when the value changed: `between … and …`."""
+    return f"between {format_utc(key.good_at)} and {format_utc(key.since_at)}"
+
+
+def describe_drift(key: DriftKey) -> str:
+    """Return a sentence about a key that is not as set."""
+    if key.state is DriftState.CHANGED:
+        was = f", set to {key.set_value}" if key.set_value else ""
+        return f"{key.name} changed outside Keyturn {describe_window(key)}: {key.value}{was}"
+    if key.state is DriftState.MISSING:
+        return f"{key.name} is missing since {format_utc(key.since_at)}: {key.value}"
+    if key.state is DriftState.UNREADABLE:
+        return f"{key.name} cannot be read since {format_utc(key.since_at)}: {key.value}"
+    return f"{key.name} is as set"
+
+
+def list_announced_keys(tx: Transaction, run: Run) -> list[DriftKey]:
+    """Return the drifted keys of a run's host that one message to chat lists with the run's."""
+    if run.kind != "change" or not run.is_ended:
+        return []
+    own = [key for key in drift.list_keys_of_run(tx, run.id) if key.state in DRIFTED_STATES]
+    times = {key.announced_at for key in own if key.announced_at is not None}
+    if not times:
+        return []
+    found = drift.list_keys(tx, host=run.host)
+    return [key for key in found if key.state in DRIFTED_STATES and key.announced_at in times]
+
+
+def list_plan_notes(tx: Transaction, host: str, key_name: str) -> Sequence[str]:
+    """Return what an approver should know of a value that changed outside Keyturn."""
+    key = drift.find_key(tx, host, key_name) if key_name else None
+    if key is None or key.state not in DRIFTED_STATES:
+        return ()
+    return (f"{describe_drift(key)} (run {key.run}).",)

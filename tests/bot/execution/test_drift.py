@@ -1,0 +1,397 @@
+"""Drift from the change to the answer, on each database."""
+
+import threading
+from dataclasses import replace
+
+import pytest
+from sqlalchemy import update
+
+from bot.audit import change_log
+from bot.db import drift, locks, outbox, stops, tables
+from bot.db.drift import DriftKey, NoSuchKeyError
+from bot.drift.readings import DriftState
+from bot.model.errors import InvalidRequestError, NotAllowed, TooLate
+from bot.model.run import Run, State
+from bot.queries.drift import read_details
+from bot.queries.run_timeline import build_run_events
+from bot.service import KeyturnService
+from connectors.errors import UnreachableError
+from tests.bot.harness import WEB, Harness
+from tests.toy import KeepSwitch, SetSwitch
+
+MINUTE = 60 * 1_000_000
+HOUR = 60 * MINUTE
+CHANGED, AS_SET = DriftState.CHANGED, DriftState.AS_SET
+
+
+def keep(harness: Harness, value: str = "on", *, host: str = "lb1", name: str = "lamp") -> Run:
+    run = harness.approve(harness.request(KeepSwitch(host=host, name=name, value=value)))
+    assert run.state is State.SUCCEEDED
+    return run
+
+
+def list_keys(harness: Harness) -> list[DriftKey]:
+    with harness.database.reading() as tx:
+        return drift.list_keys(tx)
+
+
+def get_only_key(harness: Harness) -> DriftKey:
+    (key,) = list_keys(harness)
+    return key
+
+
+def move(harness: Harness, **values: int | None) -> None:
+    """Set times of all keys."""
+    with harness.database.transaction() as tx:
+        tx.sql.execute(update(tables.drift_key).values(**values))
+
+
+def read_again(harness: Harness) -> DriftKey:
+    """Have every key read now; return the first."""
+    move(harness, next_at=0)
+    harness.service.read_due_keys()
+    return list_keys(harness)[0]
+
+
+def change_by_hand(harness: Harness, value: str = "dim") -> DriftKey:
+    harness.fleet.hosts["lb1"]["lamp"] = value
+    return read_again(harness)
+
+
+def list_announced(harness: Harness) -> list[int]:
+    with harness.database.reading() as tx:
+        return [one.run for one in outbox.list_pending_updates(tx)]
+
+
+def forget_announcements(harness: Harness) -> None:
+    with harness.database.transaction() as tx:
+        tx.sql.execute(update(tables.outbox).values(delivered_revision=tables.outbox.c.revision))
+
+
+def test_change_is_watched_and_first_read_ten_minutes_later(db_harness: Harness):
+    run = keep(db_harness)
+    key = get_only_key(db_harness)
+    assert (key.host, key.name, key.run, key.state) == ("lb1", "switch lamp", run.id, AS_SET)
+    assert key.set_value == "on"
+    assert key.next_at - key.good_at == 10 * MINUTE
+    asked = db_harness.fleet.asked
+    db_harness.service.read_due_keys()
+    assert db_harness.fleet.asked == asked
+
+
+def test_fleet_at_rest_makes_no_entry_and_no_message(db_harness: Harness):
+    keep(db_harness)
+    forget_announcements(db_harness)
+    before = db_harness.list_entry_kinds()
+    for _ in range(7):
+        key = read_again(db_harness)
+        assert key.state is AS_SET
+        assert key.good_at == key.read_at < key.next_at
+    assert db_harness.list_entry_kinds() == before
+    assert list_announced(db_harness) == []
+
+
+def test_change_outside_is_found_once_with_its_window(db_harness: Harness):
+    run = keep(db_harness)
+    good = read_again(db_harness).good_at
+    forget_announcements(db_harness)
+    change_by_hand(db_harness)
+    change_by_hand(db_harness)
+    key = change_by_hand(db_harness)
+    assert (key.state, key.value, key.set_value) == (CHANGED, "dim", "on")
+    assert key.good_at == good < key.since_at < key.read_at
+    assert db_harness.list_entry_kinds(run).count("drift found") == 1
+    assert list_announced(db_harness) == [run.id]
+
+
+def test_change_back_closes_it_with_its_duration(db_harness: Harness):
+    run = keep(db_harness)
+    change_by_hand(db_harness)
+    key = change_by_hand(db_harness, "on")
+    assert key.state is AS_SET
+    with db_harness.database.reading() as tx:
+        entries = change_log.list_entries_of_run(tx, run.id)
+    assert [one.kind for one in entries[-2:]] == ["drift found", "drift ended"]
+    assert entries[-1].facts["seconds"] == 0
+    titles = [one.title for one in build_run_events(entries, str)]
+    assert titles[-2:] == ["Changed outside Keyturn", "Drift ended"]
+
+
+def test_missing_and_unreadable_are_states_of_their_own(db_harness: Harness):
+    run = keep(db_harness)
+    db_harness.fleet.hosts["lb1"]["lamp"] = "stuck"
+    key = read_again(db_harness)
+    assert (key.state, key.value) == (
+        DriftState.MISSING,
+        "lamp is stuck: loosen it before setting it",
+    )
+
+    def fail(_host: str) -> None:
+        raise UnreachableError("no route to lb1")
+
+    db_harness.fleet.before_ask = fail
+    # What is known of it stays.
+    assert read_again(db_harness).state is DriftState.MISSING
+    db_harness.fleet.before_ask = lambda _host: None
+    db_harness.fleet.hosts["lb1"]["lamp"] = "on"
+    assert read_again(db_harness).state is AS_SET
+    db_harness.fleet.before_ask = fail
+    key = read_again(db_harness)
+    assert (key.state, key.value) == (DriftState.UNREADABLE, "no route to lb1")
+    kinds = [one for one in db_harness.list_entry_kinds(run) if one.startswith("drift")]
+    assert kinds == ["drift found", "drift ended", "drift found"]
+
+
+def test_chat_is_told_of_a_host_once_an_hour(db_harness: Harness):
+    first, second = keep(db_harness), keep(db_harness, name="fan")
+    forget_announcements(db_harness)
+    change_by_hand(db_harness)
+    assert list_announced(db_harness) == [first.id]
+    forget_announcements(db_harness)
+    db_harness.fleet.hosts["lb1"]["fan"] = "off"
+    read_again(db_harness)
+    assert list_announced(db_harness) == []
+    late = next(key for key in list_keys(db_harness) if key.name == "switch fan")
+    told = next(key for key in list_keys(db_harness) if key.name == "switch lamp").announced_at
+    assert told is not None
+    assert late.next_at == told + HOUR
+    with db_harness.database.transaction() as tx:
+        tx.sql.execute(
+            update(tables.drift_key)
+            .where(tables.drift_key.c.announced_at.is_not(None))
+            .values(announced_at=told - HOUR, since_at=told - 2 * HOUR)
+        )
+    read_again(db_harness)
+    assert list_announced(db_harness) == [second.id]
+
+
+def test_new_run_of_the_same_key_is_watched_instead(db_harness: Harness):
+    keep(db_harness)
+    change_by_hand(db_harness)
+    run = keep(db_harness, "off")
+    key = get_only_key(db_harness)
+    assert (key.run, key.state, key.set_value) == (run.id, AS_SET, "off")
+    assert db_harness.list_entry_kinds().count("drift ended") == 1
+
+
+def test_undo_ends_the_watching(db_harness: Harness):
+    run = keep(db_harness)
+    undo = db_harness.service.request_undo(run.id, person="dora", origin=WEB)
+    db_harness.run_queued_work()
+    assert db_harness.approve(db_harness.get_run(undo.id)).state is State.SUCCEEDED
+    assert list_keys(db_harness) == []
+
+
+def test_act_is_not_watched(db_harness: Harness):
+    db_harness.approve(db_harness.request(SetSwitch(host="lb1", name="lamp", value="on")))
+    assert list_keys(db_harness) == []
+
+
+def test_stop_of_everything_halts_readings(db_harness: Harness):
+    keep(db_harness)
+    with db_harness.database.transaction() as tx:
+        stops.add_stop(tx, stops.EVERYTHING, person="olga", why="storm")
+    asked = db_harness.fleet.asked
+    assert change_by_hand(db_harness).state is AS_SET
+    assert db_harness.fleet.asked == asked
+
+
+def test_locked_host_is_read_a_minute_later(db_harness: Harness):
+    run = keep(db_harness)
+    with db_harness.database.transaction() as tx:
+        assert locks.take_lock(tx, "lb1", run.id) is None
+    asked = db_harness.fleet.asked
+    key = change_by_hand(db_harness)
+    assert db_harness.fleet.asked == asked
+    assert key.state is AS_SET
+    with db_harness.database.reading() as tx:
+        assert 0 < key.next_at - tx.now <= MINUTE
+
+
+def test_reading_that_a_run_overtook_is_not_recorded(db_harness: Harness):
+    keep(db_harness)
+    db_harness.fleet.hosts["lb1"]["lamp"] = "dim"
+    service = KeyturnService(replace(db_harness.context))
+
+    def set_meanwhile(_host: str) -> None:
+        db_harness.fleet.before_ask = lambda _host: None
+        keep(db_harness, "off")
+
+    db_harness.fleet.before_ask = set_meanwhile
+    move(db_harness, next_at=0)
+    service.read_due_keys()
+    assert get_only_key(db_harness).state is AS_SET
+
+
+def test_two_processes_read_each_key_once(db_harness: Harness):
+    for host, name in (("lb1", "lamp"), ("lb1", "fan"), ("lb2", "lamp")):
+        keep(db_harness, host=host, name=name)
+    services = [db_harness.service, KeyturnService(replace(db_harness.context))]
+    move(db_harness, next_at=0)
+    asked, barrier = db_harness.fleet.asked, threading.Barrier(2)
+
+    def read(service: KeyturnService) -> None:
+        barrier.wait()
+        service.read_due_keys()
+
+    threads = [threading.Thread(target=read, args=(one,)) for one in services]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert db_harness.fleet.asked - asked == 3
+
+
+def test_hosts_of_other_sites_are_left_to_their_workers(db_harness: Harness):
+    keep(db_harness)
+    elsewhere = KeyturnService(replace(db_harness.context, sites=frozenset({"ams"})))
+    move(db_harness, next_at=0)
+    asked = db_harness.fleet.asked
+    elsewhere.read_due_keys()
+    assert db_harness.fleet.asked == asked
+
+
+def test_plan_says_that_its_value_changed_outside(db_harness: Harness):
+    run = keep(db_harness)
+    change_by_hand(db_harness)
+    again = db_harness.request(KeepSwitch(host="lb1", name="lamp", value="off"))
+    assert again.plan
+    (note,) = again.plan.notes
+    assert note.startswith("switch lamp changed outside Keyturn between ")
+    assert note.endswith(f": dim, set to on (run {run.id}).")
+    other = db_harness.request(KeepSwitch(host="lb2", name="lamp", value="on"))
+    assert other.plan
+    assert not other.plan.notes
+
+
+def test_adopted_value_is_as_set_until_it_changes_again(db_harness: Harness):
+    run = keep(db_harness)
+    number = change_by_hand(db_harness).id
+    sent = len(db_harness.fleet.told)
+    actions = db_harness.service.drift
+    key = actions.adopt_value(number, person="olga", reason="dim is better")
+    assert (key.state, key.set_value) == (AS_SET, "dim")
+    assert len(db_harness.fleet.told) == sent
+    assert read_again(db_harness).state is AS_SET
+    with pytest.raises(InvalidRequestError, match="adopted value"):
+        actions.restore_value(number, person="dora", origin=WEB)
+    with pytest.raises(TooLate, match="nothing to adopt"):
+        actions.adopt_value(number, person="olga", reason="again")
+    # The run's own value is not the adopted one.
+    key = change_by_hand(db_harness, "on")
+    assert (key.state, key.set_value) == (CHANGED, "dim")
+    kinds = [one for one in db_harness.list_entry_kinds(run) if one.startswith("drift")]
+    assert kinds == ["drift found", "drift adopted", "drift ended", "drift found"]
+
+
+def test_expectation_covers_a_value_until_it_lapses(db_harness: Harness):
+    run = keep(db_harness)
+    number = change_by_hand(db_harness).id
+    with db_harness.database.reading() as tx:
+        until = tx.now + HOUR
+    key = db_harness.service.drift.expect_value(
+        number, person="olga", until=until, reason="test of the lamp"
+    )
+    assert (key.state, key.next_at) == (AS_SET, until)
+    assert change_by_hand(db_harness, "off").state is AS_SET
+    move(db_harness, expected_until=1)
+    key = change_by_hand(db_harness, "off")
+    assert (key.state, key.expectation) == (CHANGED, None)
+    kinds = [one for one in db_harness.list_entry_kinds(run) if one.startswith("drift")]
+    assert kinds == ["drift found", "drift expected", "drift ended", "drift found"]
+
+
+@pytest.mark.parametrize(
+    ("until", "value_range", "message"),
+    [
+        (HOUR, "1..2", "on is no number: leave the range empty"),
+        (HOUR, "2..1", r"LOWEST\.\.HIGHEST"),
+        (-1, "", "within the next year"),
+        (400 * 24 * HOUR, "", "within the next year"),
+    ],
+)
+def test_invalid_expectation_is_refused(
+    db_harness: Harness, until: int, value_range: str, message: str
+):
+    keep(db_harness)
+    key = get_only_key(db_harness)
+    with pytest.raises(InvalidRequestError, match=message):
+        db_harness.service.drift.expect_value(
+            *(key.id,),
+            person="olga",
+            until=key.good_at + until,
+            value_range=value_range,
+            reason="test",
+        )
+
+
+def test_only_people_who_can_approve_the_change_answer(db_harness: Harness):
+    run = keep(db_harness)
+    number = change_by_hand(db_harness).id
+    actions = db_harness.service.drift
+    with pytest.raises(NotAllowed, match="only people who can approve toy keep on lb1"):
+        actions.adopt_value(number, person="dora", reason="it was me")
+    assert db_harness.list_entry_kinds(run)[-1] == "drift answer refused"
+    with pytest.raises(InvalidRequestError, match="give a reason"):
+        actions.adopt_value(number, person="olga", reason=" ")
+    with pytest.raises(NoSuchKeyError):
+        actions.adopt_value(99, person="olga", reason="which?")
+
+
+def test_restore_requests_the_same_again_through_the_gate(db_harness: Harness):
+    run = keep(db_harness)
+    number = change_by_hand(db_harness).id
+    again = db_harness.service.drift.restore_value(
+        number, person="dora", origin=WEB, reason="back to it"
+    )
+    db_harness.run_queued_work()
+    again = db_harness.get_run(again.id)
+    assert (again.state, again.values) == (State.PENDING, run.values)
+    assert db_harness.approve(again).state is State.SUCCEEDED
+    assert (get_only_key(db_harness).state, get_only_key(db_harness).run) == (AS_SET, again.id)
+
+
+def test_host_is_read_on_demand_and_at_most_once_a_minute(db_harness: Harness):
+    keep(db_harness)
+    actions = db_harness.service.drift
+    assert actions.read_host_now("lb1", person="dora") == 0
+    move(db_harness, read_at=0)
+    assert actions.read_host_now("lb1", person="dora") == 1
+    db_harness.fleet.hosts["lb1"]["lamp"] = "dim"
+    db_harness.service.read_due_keys()
+    assert get_only_key(db_harness).state is CHANGED
+    assert actions.read_host_now("lb2", person="dora") == 0
+    with pytest.raises(InvalidRequestError, match="not in the inventory"):
+        actions.read_host_now("lb9", person="dora")
+
+
+def test_candidates_include_own_runs_in_the_window_and_what_could_not_be_read(
+    db_harness: Harness,
+):
+    keep(db_harness)
+    db_harness.approve(db_harness.request(SetSwitch(host="lb1", name="lamp", value="dim")))
+    key = read_again(db_harness)
+    policy = db_harness.policies.get_policy()
+    with db_harness.database.reading(policy.get_view_rights("olga")) as tx:
+        details = read_details(tx, policy, key.id, person="olga")
+    kinds = [one.kind for one in details.candidates]
+    assert kinds == ["keyturn", "unread"]
+    assert "toy set lb1 lamp dim" in details.candidates[0].description
+    assert not details.answer_right.refusal
+    assert [one.kind for one in details.entries] == ["drift found"]
+
+
+def test_keys_are_counted_by_state(db_harness: Harness):
+    keep(db_harness)
+    keep(db_harness, host="lb2")
+    change_by_hand(db_harness)
+    with db_harness.database.reading() as tx:
+        assert drift.count_by_state(tx) == {
+            AS_SET: 1,
+            CHANGED: 1,
+            DriftState.MISSING: 0,
+            DriftState.UNREADABLE: 0,
+        }
+        assert [key.host for key in drift.list_keys(tx)] == ["lb1", "lb2"]
+        assert [key.host for key in drift.list_keys(tx, host="lb2")] == ["lb2"]
+        assert [key.host for key in drift.list_keys(tx, state=CHANGED)] == ["lb1"]
