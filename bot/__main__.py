@@ -11,6 +11,7 @@ from bot.cli.context import exit_on_errors
 from bot.cli.db import db
 from bot.cli.decisions import COMMANDS as DECISIONS
 from bot.cli.delegations import COMMANDS as DELEGATIONS
+from bot.cli.drift import drift_commands
 from bot.cli.environment import (
     ENVIRONMENT,
     check_own_runbooks,
@@ -148,6 +149,7 @@ for command in (
     db,
     policy_commands,
     tree_commands,
+    drift_commands,
     schedule_commands,
     factor_commands,
     show_webhooks,

@@ -14,6 +14,7 @@ from bot import observability
 from bot.api.auth import InsufficientScopeError, InvalidTokenError, RateLimitError
 from bot.audit.verification import VerificationInProgress
 from bot.db.database import StoreUnavailable
+from bot.db.drift import NoSuchKeyError
 from bot.db.runs import ConcurrentUpdateError, NoSuchRun
 from bot.db.schedules import NoSuchSchedule
 from bot.db.view_conditions import NotEverything
@@ -105,6 +106,7 @@ _PROBLEM_TYPES: Sequence[tuple[type[Exception], int, str]] = (
     (IllegalTransitionError, 409, "too-late"),
     (NoSuchRun, 404, "run-not-found"),
     (NoSuchSchedule, 404, "schedule-not-found"),
+    (NoSuchKeyError, 404, "not-found"),
     (RequestSyntaxError, 422, "invalid-syntax"),
     (ScheduleError, 422, "invalid-syntax"),
     (InvalidRequestError, 422, "invalid-request"),

@@ -186,7 +186,7 @@ class DenialIn(InputModel):
 
 
 class UndoIn(ReasonIn):
-    """The reason of an undo."""
+    """The reason of an undo, or of restoring a value."""
 
     plan_only: bool = Field(
         default=False, description="Only plan it; `POST /runs/{number}/request` requests it."

@@ -14,7 +14,7 @@ from bot.cli.context import FAILED, INTERRUPTED, JSON_WANTED, exit_with_error
 SECTIONS: Mapping[str, Sequence[str]] = {
     "Requests": ("request", "plan", "submit", "replan", "again", "undo", "withdraw"),
     "Decisions": ("pending", "approve", "deny", "counter", "accept"),
-    "Runs": ("runs", "run", "changed", "compare", "views"),
+    "Runs": ("runs", "run", "changed", "drift", "compare", "views"),
     "Inventory and policy": ("runbooks", "hosts", "locks", "policy", "tree", "report"),
     "Schedules": ("schedule", "calendar", "freeze"),
     "Emergency": ("stop", "resume", "break-glass", "review", "ban", "unban"),

@@ -13,10 +13,11 @@ _TIME_STYLES = "bot.cli.times"
 # Up to this age, a terminal shows how long ago a time is.
 _RELATIVE_SECONDS = 24 * 3600
 _STATE_COLOURS: Mapping[str, str] = {
-    **dict.fromkeys(("succeeded", "no_changes", "reachable", "active"), "green"),
+    **dict.fromkeys(("succeeded", "no_changes", "reachable", "active", "as set"), "green"),
     **dict.fromkeys(("needs attention", "pending", "planned", "counter_proposed"), "yellow"),
     **dict.fromkeys(("failed", "unknown", "refused", "denied", "stale", "stopped"), "red"),
-    **dict.fromkeys(("unreachable", "host key mismatch"), "red"),
+    **dict.fromkeys(("unreachable", "host key mismatch", "changed outside", "missing"), "red"),
+    "cannot be read": "yellow",
     **dict.fromkeys(("planning", "queued", "starting", "running"), "cyan"),
 }
 

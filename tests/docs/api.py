@@ -57,6 +57,10 @@ PAGES: Mapping[str, tuple[str, Sequence[str]]] = {
             *("endSchedule", "takeOverSchedule", "getCalendar", "describeCron"),
         ),
     ),
+    "drift": (
+        "Drift",
+        ("listDrift", "getDrift", "readDrift", "restoreDrift", "adoptDrift", "expectDrift"),
+    ),
     "hosts": (
         "Hosts and runbooks",
         ("listHosts", "getHost", "listLocks", "listRunbooks", "listFieldOptions"),

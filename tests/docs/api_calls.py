@@ -4,7 +4,7 @@ import re
 import tempfile
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import sha256
 from ipaddress import ip_address
@@ -21,25 +21,27 @@ from bot.api.app import build_api
 from bot.api.deps import ApiParts
 from bot.api.rate_limit import RateLimit
 from bot.audit import verification
-from bot.db import break_glass, host_contacts, locks
+from bot.db import break_glass, drift, host_contacts, locks
 from bot.db.database import Database, Transaction
 from bot.db.host_contacts import LastContact
+from bot.drift.readings import Candidate, DriftState
 from bot.model.check_result import create_ok_result, create_warning_result
 from bot.model.run import State, StepState
 from bot.model.signing import SigningKey
 from bot.queries.form_options import FormOptions
 from bot.service import KeyturnService
 from bot.workflow.context import WorkflowContext
-from connectors import haproxy, haproxy_limits, uptime
+from connectors import conntrack, haproxy, haproxy_limits, uptime
 from connectors.inventory import Inventory
 from connectors.stick_table import parse_heads
 from tests.bot.databases import create_sqlite_database
 from tests.bot.harness import ManualDispatcher
 from tests.bot.web import sample_runs
+from tests.connectors.test_conntrack import IN_USE
 from tests.connectors.test_uptime import PLAIN
 from tests.policies import a_policy
 from tests.runbooks.balancer import CONFIG, rows
-from tests.scripted_fleet import ScriptedFleet
+from tests.scripted_fleet import Reply, ScriptedFleet
 
 _API = "/api/v1"
 _ADDRESS = "https://keyturn.example.com"
@@ -82,7 +84,10 @@ def record_calls() -> tuple[Mapping[str, Any], Mapping[str, Call]]:
     `problem` is a call that is refused.
     """
     with tempfile.TemporaryDirectory() as directory, _start_service(Path(directory)) as service:
-        for record in (_record_runs, _record_decisions, _record_schedules, _record_rest):
+        for record in (
+            *(_record_runs, _record_decisions, _record_schedules),
+            *(_record_drift, _record_rest),
+        ):
             record(service)
         return service.api.openapi(), service.calls
 
@@ -226,6 +231,9 @@ def _script_fleet(inventory: Inventory) -> ScriptedFleet:
                 line = change.format(table, "203.0.113.9")
                 fleet.script(host, f"{_SEND} '{line}'", "\n")
     fleet.script("lb1", uptime.query_uptime().command, PLAIN)
+    raised = IN_USE.replace("262144", "524288")
+    limits: list[Reply] = [IN_USE, IN_USE, raised, IN_USE]
+    fleet.script("lb2", conntrack.query_conntrack().command, limits)
     return fleet
 
 
@@ -330,6 +338,49 @@ def _record_schedules(service: _Service) -> None:
     numbers = [one["id"] for one in service.call("", "olga", "GET /schedules")["schedules"]]
     service.call("endSchedule", "olga", f"POST /schedules/{max(numbers)}/end", over)
     service.call("describeCron", "dora", "GET /calendar/cron", cron="0 3 1 * *", count=2)
+
+
+def _record_drift(service: _Service) -> None:
+    raised = {"request": "conntrack set lb2 524288", "reason": "new connections are dropped"}
+    service.call("", "olga", "POST /runs", raised)
+    with service.database.transaction() as tx:
+        key = _change_by_hand(tx)
+    service.call("readDrift", "olga", "POST /drift/read", {"host": "lb2"})
+    service.call("listDrift", "dora", "GET /drift", state="changed")
+    service.call("getDrift", "olga", f"GET /drift/{key}")
+    load_test = {
+        "until": "2026-03-04T00:00:00Z",
+        "range": "200000..600000",
+        "reason": "a load test until Wednesday",
+    }
+    service.call("expectDrift", "olga", f"POST /drift/{key}/expect", load_test)
+    with service.database.transaction() as tx:
+        _change_by_hand(tx)
+    again = {"reason": "a mistake"}
+    service.call("restoreDrift", "olga", f"POST /drift/{key}/restore", again)
+    with service.database.transaction() as tx:
+        _change_by_hand(tx)
+    right = {"reason": "half of it is enough"}
+    service.call("adoptDrift", "olga", f"POST /drift/{key}/adopt", right)
+
+
+def _change_by_hand(tx: Transaction) -> int:
+    """Have the limit of lb2 changed by hand, and return the number of its watched value."""
+    key = next(one for one in drift.list_keys(tx) if one.name == "conntrack limit")
+    command = "/usr/sbin/sysctl -w net.netfilter.nf_conntrack_max=262144 as root"
+    drift.store_key(
+        tx,
+        replace(
+            key,
+            state=DriftState.CHANGED,
+            since_at=tx.now,
+            read_at=tx.now,
+            digest="0" * 64,
+            value="262,144 connections",
+            candidates=[Candidate(key.good_at + 500_000, "sudo", "stan", command)],
+        ),
+    )
+    return key.id
 
 
 def _record_rest(service: _Service) -> None:

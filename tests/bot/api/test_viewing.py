@@ -18,7 +18,7 @@ from tests.bot.restricted_view import (
 )
 
 # What a route does with what the caller may not view.
-#   run, schedule: one that may not be viewed answers as one that does not exist
+#   run, schedule, value: one that may not be viewed answers as one that does not exist
 #   leaves out: tells of others alone
 #   refuses: it needs the right to view every run
 #   tells of none: no run, entry or schedule is in it
@@ -65,6 +65,12 @@ ROUTES = {
     ("GET", "/calendar/cron"): "tells of none",
     ("GET", "/health"): "tells of none",
     ("GET", "/report/waiting"): "leaves out",
+    ("GET", "/drift"): "leaves out",
+    ("POST", "/drift/read"): "tells of none",
+    ("GET", "/drift/{number}"): "value",
+    ("POST", "/drift/{number}/adopt"): "value",
+    ("POST", "/drift/{number}/expect"): "value",
+    ("POST", "/drift/{number}/restore"): "value",
     ("GET", "/schedules"): "leaves out",
     ("GET", "/schedules/{number}"): "schedule",
     ("POST", "/schedules"): "tells of none",
@@ -152,6 +158,17 @@ def test_a_schedule_that_may_not_be_viewed_answers_as_one_that_does_not_exist(
     assert absent[0] == 404
     assert _ask(program, method, path, used.schedule) == absent
     assert _ask(program, method, path, used.shown_schedule)[0] != 404
+
+
+@pytest.mark.parametrize(("method", "path"), _of("value"))
+def test_a_watched_value_that_may_not_be_viewed_answers_as_one_that_does_not_exist(
+    used: RestrictedHarness, used_desk: Desk, method: str, path: str
+):
+    program = used_desk.program("dora", "read", "request", "approve")
+    absent = _ask(program, method, path, ABSENT)
+    assert absent[0] == 404
+    assert _ask(program, method, path, used.key) == absent
+    assert _ask(program, method, path, used.shown_key)[0] != 404
 
 
 @pytest.mark.parametrize(("method", "path"), _of("leaves out"))

@@ -1,0 +1,247 @@
+"""Drift: the values that Keyturn set and watches, and the answers where one changed outside."""
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Response
+from pydantic import Field
+
+from bot.api import records, schemas
+from bot.api.auth import ApproveCaller, Caller, ReadCaller, RequestCaller
+from bot.api.deps import ApiParts, Parts
+from bot.api.idempotency import IDEMPOTENCY_KEY, IdempotentRoute
+from bot.api.schemas_in import InputModel, Reason, RunId, Timestamp, UndoIn, Word, to_microseconds
+from bot.audit import change_log
+from bot.audit.change_log import EntryDraft
+from bot.db import drift
+from bot.db.drift import DriftKey
+from bot.drift.readings import Candidate, DriftState
+from bot.queries.drift import DriftDetails, read_details
+
+router = APIRouter(prefix="/drift", tags=["drift"], route_class=IdempotentRoute)
+
+
+class DriftKeyOut(schemas.OutputModel):
+    """A value that Keyturn set and watches."""
+
+    id: int
+    host: str
+    name: str = Field(description="What was set on the host, such as `shaping eth0`.")
+    state: DriftState
+    value: str = Field(
+        description="The value on the host at the last reading, or why it could not be read."
+    )
+    set_value: str = Field(description="The value that the run set, or that a person adopted.")
+    run: int = Field(description="The run that set it.")
+    since: datetime = Field(description="The first reading in this state.")
+    last_good_at: datetime = Field(
+        description="The last reading in which it was as set, adopted or expected."
+    )
+    read_at: datetime
+    next_reading_at: datetime
+    is_adopted: bool = Field(description="Whether a person adopted a value that no run set.")
+    expected_until: datetime | None = Field(description="Until when another value is expected.")
+    expected_range: str = Field(description="The expected numbers; empty for any value.")
+
+    @classmethod
+    def from_key(cls, key: DriftKey) -> "DriftKeyOut":
+        return cls(**_describe_key(key))
+
+
+class CandidateOut(schemas.OutputModel):
+    """An event on the host between the last good and the first bad reading. It is no verdict."""
+
+    at: datetime | None = Field(description="Null for a source that could not be read.")
+    kind: str = Field(description="login, start, sudo, package, keyturn or unread.")
+    account: str
+    description: str
+
+    @classmethod
+    def from_candidate(cls, candidate: Candidate) -> "CandidateOut":
+        at = schemas.to_datetime(candidate.at) if candidate.at else None
+        return cls(
+            at=at,
+            kind=candidate.kind,
+            account=candidate.account,
+            description=candidate.description,
+        )
+
+
+class DriftKeyDetailsOut(DriftKeyOut):
+    """A watched value with what may have changed it."""
+
+    request: str = Field(description="What set the value.")
+    candidates: Sequence[CandidateOut] = Field(description="Newest first.")
+    candidates_hidden: bool = Field(
+        description="Whether you may not view what happened on the host by hand."
+    )
+    refusal: str = Field(description="Why you cannot adopt or expect a value; empty if you can.")
+
+    @classmethod
+    def from_details(cls, details: DriftDetails) -> "DriftKeyDetailsOut":
+        return cls(
+            **_describe_key(details.key),
+            request=details.run.request,
+            candidates=[CandidateOut.from_candidate(one) for one in details.candidates],
+            candidates_hidden=details.are_candidates_hidden,
+            refusal=details.answer_right.refusal,
+        )
+
+
+class DriftListOut(schemas.OutputModel):
+    keys: Sequence[DriftKeyOut]
+
+
+class ReadingOut(schemas.OutputModel):
+    keys: int = Field(description="How many values are read within seconds.")
+
+
+class DriftQuery(InputModel):
+    host: Word | None = Field(None, description="Only values of this host.")
+    state: DriftState | None = Field(None, description="Only values in this state.")
+
+
+class ReadingIn(InputModel):
+    host: Word = Field(description="Name of the host.")
+
+
+class AdoptionIn(InputModel):
+    """Why the value on the host is accepted."""
+
+    reason: Reason
+
+
+class ExpectationIn(InputModel):
+    """How long, and within what range, a value may vary, and why."""
+
+    until: Timestamp = Field(description="At most a year from now.")
+    range: str = Field(
+        "", max_length=80, description="LOWEST..HIGHEST, such as 1000..2000; empty for any value."
+    )
+    reason: Reason
+
+
+@router.get("", operation_id="listDrift", summary="List watched values")
+def list_drift(
+    parts: Parts, caller: ReadCaller, query: Annotated[DriftQuery, Query()]
+) -> DriftListOut:
+    """Those that are not as set come first. At most 500."""
+    with parts.database.reading(caller.view_rights) as tx:
+        found = drift.list_keys(tx, host=query.host or "", state=query.state)
+    return DriftListOut(keys=[DriftKeyOut.from_key(key) for key in found])
+
+
+@router.post(
+    "/read",
+    operation_id="readDrift",
+    summary="Read the watched values of a host now",
+    status_code=202,
+    dependencies=[IDEMPOTENCY_KEY],
+)
+def read_drift(parts: Parts, caller: RequestCaller, body: ReadingIn) -> ReadingOut:
+    """Values that were read in the last minute are not read again."""
+    return ReadingOut(keys=parts.service.drift.read_host_now(body.host, person=caller.id))
+
+
+@router.get("/{number}", operation_id="getDrift", summary="Get a watched value")
+def get_drift(parts: Parts, caller: ReadCaller, number: RunId) -> DriftKeyDetailsOut:
+    """With what happened on the host between the last good and the first bad reading."""
+    with parts.database.reading(caller.view_rights) as tx:
+        details = read_details(tx, caller.policy, number, person=caller.id)
+    return DriftKeyDetailsOut.from_details(details)
+
+
+@router.post(
+    "/{number}/adopt",
+    operation_id="adoptDrift",
+    summary="Accept the value on the host",
+    dependencies=[IDEMPOTENCY_KEY],
+)
+def adopt_drift(
+    parts: Parts, caller: ApproveCaller, number: RunId, body: AdoptionIn
+) -> DriftKeyDetailsOut:
+    """Nothing is sent to the host. People who can approve the change can adopt a value."""
+
+    def act() -> None:
+        parts.service.drift.adopt_value(number, person=caller.id, reason=body.reason)
+
+    return _answer(parts, caller, number, "adopt", act)
+
+
+@router.post(
+    "/{number}/expect",
+    operation_id="expectDrift",
+    summary="Expect another value for a while",
+    dependencies=[IDEMPOTENCY_KEY],
+)
+def expect_drift(
+    parts: Parts, caller: ApproveCaller, number: RunId, body: ExpectationIn
+) -> DriftKeyDetailsOut:
+    """Until then, another value is no drift. People who can approve the change can do this."""
+
+    def act() -> None:
+        parts.service.drift.expect_value(
+            number,
+            person=caller.id,
+            until=to_microseconds(body.until) or 0,
+            value_range=body.range,
+            reason=body.reason,
+        )
+
+    return _answer(parts, caller, number, "expect", act)
+
+
+@router.post(
+    "/{number}/restore",
+    operation_id="restoreDrift",
+    summary="Request the set value again",
+    status_code=202,
+    dependencies=[IDEMPOTENCY_KEY],
+)
+def restore_drift(
+    parts: Parts, caller: RequestCaller, number: RunId, body: UndoIn, response: Response
+) -> schemas.RunDetailsOut:
+    """Returns a run, which is planned and approved like any other."""
+    run = parts.service.drift.restore_value(
+        number,
+        person=caller.id,
+        origin=caller.origin,
+        reason=body.reason,
+        plan_only=body.plan_only,
+    )
+    return records.respond_with_new_run(parts, caller, run, response)
+
+
+def _answer(
+    parts: ApiParts, caller: Caller, number: int, action: str, act: Callable[[], None]
+) -> DriftKeyDetailsOut:
+    """Act, record which token was used, and return the value as it is then."""
+    with parts.database.reading(caller.view_rights) as tx:
+        key = drift.get_key(tx, number)
+    used = {"key": key.name, "token": caller.token.prefix, "action": action}
+    with change_log.announce_with_next_entry(
+        EntryDraft("token used", key.run, caller.id, key.host, used)
+    ):
+        act()
+    return get_drift(parts, caller, number)
+
+
+def _describe_key(key: DriftKey) -> dict[str, Any]:
+    expectation = key.expectation
+    return {
+        "id": key.id,
+        "host": key.host,
+        "name": key.name,
+        "state": key.state,
+        "value": key.value,
+        "set_value": key.set_value,
+        "run": key.run,
+        "since": schemas.to_datetime(key.since_at),
+        "last_good_at": schemas.to_datetime(key.good_at),
+        "read_at": schemas.to_datetime(key.read_at),
+        "next_reading_at": schemas.to_datetime(key.next_at),
+        "is_adopted": bool(key.adopted),
+        "expected_until": schemas.to_optional_datetime(expectation and expectation.until),
+        "expected_range": drift.format_range(expectation),
+    }

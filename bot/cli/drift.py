@@ -1,0 +1,191 @@
+"""`keyturn drift …`: values that changed outside Keyturn, and the answers to that."""
+
+import secrets
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from bot.cli.client import (
+    ServiceClient,
+    build_path,
+    parse_time_option,
+    pass_service,
+    print_result,
+)
+from bot.cli.completion import complete
+from bot.cli.context import RecordNumber
+from bot.cli.options import json_option, reason_option
+from bot.cli.runs import SHORT_WAIT_OPTION, wait_and_print_run
+from bot.cli.sections import CommandGroup
+from bot.cli.terminal import format_time, print_table
+
+# By the state in the API, as chat and pages show it.
+_STATES: Mapping[str, str] = {
+    "as_set": "as set",
+    "changed": "changed outside",
+    "missing": "missing",
+    "unreadable": "cannot be read",
+}
+_NUMBER_ARGUMENT = click.argument("number", type=RecordNumber())
+
+
+@click.group("drift", cls=CommandGroup)
+def drift_commands() -> None:
+    """Show what changed outside Keyturn since Keyturn set it, and decide what to do."""
+
+
+@drift_commands.command("list")
+@click.argument("host", default="", shell_complete=complete("host"))
+@click.option("--state", type=click.Choice([*_STATES]), help="Only values in this state.")
+@json_option
+@pass_service
+def list_drift(service: ServiceClient, *, host: str, state: str | None, as_json: bool) -> None:
+    """List the values that Keyturn watches, those that changed outside first.
+
+    For example: keyturn drift list web1 --state changed
+    """
+    found = service.get("/drift", host=host, state=state)["keys"]
+    print_table(
+        found,
+        ("NO.", "HOST", "SET", "STATE", "SINCE", "VALUE"),
+        [_build_row(key) for key in found],
+        as_json=as_json,
+        empty_message="Keyturn watches no value here.",
+    )
+
+
+@drift_commands.command("show")
+@_NUMBER_ARGUMENT
+@json_option
+@pass_service
+def show_drift(service: ServiceClient, *, number: int, as_json: bool) -> None:
+    """Show value NUMBER: when it changed, and what happened on its host then.
+
+    For example: keyturn drift show 3
+    """
+    key = service.get(build_path("drift", number))
+    print_result(key, [_format_details(key)], as_json=as_json)
+
+
+@drift_commands.command("read")
+@click.argument("host", shell_complete=complete("host"))
+@json_option
+@pass_service
+def read_drift(service: ServiceClient, *, host: str, as_json: bool) -> None:
+    """Read the watched values of HOST now, except those read in the last minute.
+
+    For example: keyturn drift read web1
+    """
+    result = service.post("/drift/read", {"host": host})
+    count = result["keys"]
+    line = f"{host}: {count} to read. The result: keyturn drift list {host}"
+    print_result(result, [line], as_json=as_json)
+
+
+@drift_commands.command("restore")
+@_NUMBER_ARGUMENT
+@reason_option()
+@SHORT_WAIT_OPTION
+@json_option
+@pass_service
+def restore_value(
+    service: ServiceClient, *, number: int, reason: str, seconds: float | None, as_json: bool
+) -> None:
+    """Request again what set value NUMBER: a new run, with the usual approvals.
+
+    For example: keyturn drift restore 3 --reason "a mistake"
+    """
+    run = service.post(
+        build_path("drift", number, "restore"),
+        {"reason": reason},
+        idempotency_key=secrets.token_hex(16),
+    )
+    wait_and_print_run(service, run["id"], wait_seconds=seconds, as_json=as_json)
+
+
+@drift_commands.command("adopt")
+@_NUMBER_ARGUMENT
+@reason_option(required=True)
+@json_option
+@pass_service
+def adopt_value(service: ServiceClient, *, number: int, reason: str, as_json: bool) -> None:
+    """Accept value NUMBER as it is on the host. Nothing is sent.
+
+    For example: keyturn drift adopt 3 --reason "the new limit is right"
+    """
+    key = service.post(build_path("drift", number, "adopt"), {"reason": reason})
+    print_result(key, [_format_details(key)], as_json=as_json)
+
+
+@drift_commands.command("expect")
+@_NUMBER_ARGUMENT
+@click.option("--until", required=True, help="When it lapses, such as 3d or 2026-03-01.")
+@click.option(
+    "--between", "value_range", default="", help="Allowed numbers: LOWEST..HIGHEST. Default: any."
+)
+@reason_option(required=True)
+@json_option
+@pass_service
+def expect_value(
+    service: ServiceClient,
+    *,
+    number: int,
+    until: str,
+    value_range: str,
+    reason: str,
+    as_json: bool,
+) -> None:
+    """Let value NUMBER vary for a while. Nothing is sent.
+
+    For example: keyturn drift expect 3 --until 3d --between 1000..2000 --reason "a load test"
+    """
+    from bot.model.times import parse_deadline
+
+    body = {
+        "until": parse_time_option(until, parse_deadline),
+        "range": value_range,
+        "reason": reason,
+    }
+    key = service.post(build_path("drift", number, "expect"), body)
+    print_result(key, [_format_details(key)], as_json=as_json)
+
+
+def _build_row(key: Mapping[str, Any]) -> tuple[str, ...]:
+    return (
+        str(key["id"]),
+        key["host"],
+        key["name"],
+        _STATES[key["state"]],
+        format_time(key["since"]),
+        key["value"] or key["set_value"],
+    )
+
+
+def _format_details(key: Mapping[str, Any]) -> str:
+    since = format_time(key["since"])
+    lines = [f"{key['host']}: {key['name']} is {_STATES[key['state']]} since {since}"]
+    if key["state"] != "as_set":
+        lines.append(f"  on the host: {key['value']}")
+    by = "adopted" if key["is_adopted"] else f"set by run {key['run']}"
+    lines.append(f"  {by}: {key['set_value']}")
+    if key["state"] in {"changed", "missing"}:
+        good = format_time(key["last_good_at"], with_seconds=True)
+        bad = format_time(key["since"], with_seconds=True)
+        lines.append(f"  between {good} and {bad}; what happened on the host then:")
+        lines += [f"    {_format_candidate(one)}" for one in key["candidates"]] or ["    nothing"]
+        if key["candidates_hidden"]:
+            lines.append("    (you may not view what people did on the host)")
+    if key["expected_until"]:
+        within = f" within {key['expected_range']}" if key["expected_range"] else ""
+        lines.append(f"  expected to vary{within} until {format_time(key['expected_until'])}")
+    lines.append(f"  last reading {format_time(key['read_at'])}")
+    return "\n".join(lines)
+
+
+def _format_candidate(candidate: Mapping[str, Any]) -> str:
+    if candidate["at"] is None:
+        return f"could not be read: {candidate['description']}"
+    at = format_time(candidate["at"], with_seconds=True)
+    who = candidate["account"] or "-"
+    return f"{at}  {candidate['kind']:<7}  {who}  {candidate['description']}"
