@@ -13,6 +13,7 @@ from starlette.exceptions import HTTPException
 
 from bot import observability
 from bot.db.database import StoreUnavailable
+from bot.db.drift import NoSuchKeyError
 from bot.db.runs import NoSuchRun
 from bot.db.schedules import NoSuchSchedule
 from bot.model.text import format_sentence
@@ -78,6 +79,7 @@ def install_error_handlers(app: FastAPI, deps: WebDependencies) -> None:
     app.add_exception_handler(RequestValidationError, _handle_invalid_request)
     app.add_exception_handler(NoSuchRun, _handle_not_found)
     app.add_exception_handler(NoSuchSchedule, _handle_not_found)
+    app.add_exception_handler(NoSuchKeyError, _handle_not_found)
     app.add_exception_handler(NoPolicyError, _handle_invalid_policy)
     app.add_exception_handler(StoreUnavailable, _handle_database_unavailable)
     app.add_exception_handler(Exception, handle_internal_error)

@@ -135,6 +135,7 @@ def load_templates() -> Jinja2Templates:
         "reachability_badge": badges.REACHABILITY_BADGES,
         "host_key_badge": badges.HOST_KEY_BADGES,
         "effect_badge": badges.EFFECT_BADGES,
+        "drift_badge": badges.DRIFT_BADGES,
     }
     environment.globals.update(variables)
     environment.filters.update(

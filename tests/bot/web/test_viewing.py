@@ -70,6 +70,12 @@ ROUTES = {
     ("GET", "/hosts/{name}"): "leaves out",
     ("GET", "/redundancy"): "tells of none",
     ("GET", "/redundancy/{name}"): "tells of none",
+    ("GET", "/drift"): "leaves out",
+    ("GET", "/drift/{number}"): "value",
+    ("POST", "/drift/{number}/read"): "value",
+    ("POST", "/drift/{number}/restore"): "value",
+    ("POST", "/drift/{number}/adopt"): "value",
+    ("POST", "/drift/{number}/expect"): "value",
     ("GET", "/schedules"): "leaves out",
     ("GET", "/schedules/new"): "tells of none",
     ("GET", "/schedules/timing"): "tells of none",
@@ -193,6 +199,17 @@ def test_a_schedule_that_may_not_be_viewed_answers_as_one_that_does_not_exist(
     assert absent[0] == 404
     assert _open(browser, method, path, used.schedule) == absent
     assert _open(browser, method, path, used.shown_schedule)[0] != 404
+
+
+@pytest.mark.parametrize(("method", "path"), _of("value"))
+def test_a_watched_value_that_may_not_be_viewed_answers_as_one_that_does_not_exist(
+    used: RestrictedHarness, used_site: Site, method: str, path: str
+):
+    browser = used_site.browser("dora")
+    absent = _open(browser, method, path, ABSENT)
+    assert absent[0] == 404
+    assert _open(browser, method, path, used.key) == absent
+    assert _open(browser, method, path, used.shown_key)[0] != 404
 
 
 @pytest.mark.parametrize(("method", "path"), _of("leaves out"))
