@@ -15,6 +15,7 @@ from slack_sdk.errors import SlackApiError, SlackClientError
 
 from bot.db import outbox, runs
 from bot.db.database import Database, StoreUnavailable
+from bot.db.drift import NoSuchKeyError
 from bot.db.runs import ConcurrentUpdateError, NoSuchRun
 from bot.db.schedules import NoSuchSchedule
 from bot.model.errors import InvalidRequestError, NotAllowed, TooLate
@@ -170,6 +171,7 @@ _REFUSALS = (
     TooLate,
     NoSuchRun,
     NoSuchSchedule,
+    NoSuchKeyError,
     ConcurrentUpdateError,
 )
 

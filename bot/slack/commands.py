@@ -25,6 +25,7 @@ from bot.slack import parsing, replies, tree_command, who_command
 from bot.slack.blocks import Message
 from bot.slack.changed_command import answer_changed_command
 from bot.slack.delegation_command import DelegationCommands
+from bot.slack.drift_command import DriftCommands
 from bot.slack.parsing import TypedCommand, TypedText
 from bot.slack.run_facts import SlackRunViewBuilder
 from bot.slack.run_forms import PendingPlan, create_pending_plan
@@ -68,6 +69,7 @@ class SlackCommands:
         self._view_builder, self._policies = view_builder, policies
         self._schedule_commands = ScheduleCommands(service, database)
         delegation_commands = DelegationCommands(service, database, policies)
+        drift_commands = DriftCommands(service, database)
         self._stop_commands = stop_commands = StopCommands(service, database, policies)
         # Any other first word belongs to a runbook.
         self._handlers: Mapping[str, Callable[[TypedCommand], CommandAnswer]] = {
@@ -102,6 +104,7 @@ class SlackCommands:
                 command.zone,
                 person_names=self._view_builder.get_person_names(),
             ),
+            "drift": drift_commands.answer_drift_command,
             "schedule": self._schedule_commands.answer_schedule_command,
             "freeze": self._list_freezes,
             "freezes": self._list_freezes,

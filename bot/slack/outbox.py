@@ -38,6 +38,7 @@ from bot.slack.client import (
     with_message_name,
 )
 from bot.slack.declined_erasure import DeclinedErasureMessages
+from bot.slack.drift_command import DriftAlerts
 from bot.slack.home import HomeTabs, list_concerned_users
 from bot.slack.rate_limit import ChannelRateLimit
 from bot.slack.routing import Audience
@@ -115,6 +116,7 @@ class Outbox:
         self._alerts = BreakGlassAlerts(
             sender, self._store_message, channel=alarm_channel or default_channel
         )
+        self._drift_alerts = DriftAlerts(sender, self._store_message, channel=default_channel)
         self._approver_cards = ApproverCards(sender, self._store_message)
         self._declined_erasures = DeclinedErasureMessages(sender, self._store_message)
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -316,6 +318,7 @@ class Outbox:
     ) -> None:
         posted, attempt = posted_messages.get(CARD), _DeliveryAttempt()
         await attempt.deliver_part(self._alerts.send_alerts(run_view, posted_messages))
+        await attempt.deliver_part(self._drift_alerts.send_alert(run_view, posted_messages))
         await attempt.deliver_part(
             self._declined_erasures.send_declined_erasure(run_view, posted_messages)
         )

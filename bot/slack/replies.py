@@ -45,6 +45,11 @@ _COMMAND_HELP = (
     ("privately WORDS HOST…", "a check that only you see in chat; log and web pages record it"),
     ("runs [HOST] [TEXT]", "the newest runs, on a host, or with a text such as 203.0.113.9"),
     ("changed 1h|02:00 [±30m] [HOST]", "what changed in the last hour, or around 02:00"),
+    ("drift [HOST|N]", "what changed outside Keyturn, and what may have changed it"),
+    ("drift restore N because …", "request again what set a value"),
+    ("drift adopt N because …", "accept the value on the host; nothing is sent"),
+    ("drift expect N until TIME because …", "let a value vary for a while"),
+    ("drift read HOST", "read a host now"),
     ("run N", "show a run"),
     (
         "plan WORDS HOST…",

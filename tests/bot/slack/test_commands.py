@@ -77,7 +77,7 @@ BUILT_IN = (
     *("help", "runs", "run", "approve", "deny", "undo", "again", "withdraw", "web", "can-i"),
     *("break-glass", "review", "delegate", "delegations", "grant", "grants", "counter", "accept"),
     *("stop", "resume", "ban", "unban", "changed", "schedule", "schedules", "freeze", "freezes"),
-    *("who", "tree", "privately", "plan"),
+    *("who", "tree", "drift", "privately", "plan"),
 )
 
 

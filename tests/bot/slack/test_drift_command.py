@@ -1,0 +1,84 @@
+"""`/keyturn drift`, and the message about values that changed outside Keyturn."""
+
+import pytest
+from sqlalchemy import update
+
+from bot.db import drift, tables
+from bot.db.drift import DriftKey
+from tests.bot.harness import Harness
+from tests.bot.slack.chat import Chat, a_chat
+from tests.bot.slack.json_walk import texts
+from tests.toy import KeepSwitch
+
+pytestmark = pytest.mark.anyio
+
+
+async def dim_by_hand(chat: Chat, *, host: str = "lb1", name: str = "lamp") -> DriftKey:
+    """Set a switch, change it by hand, and have it read."""
+    harness = chat.harness
+    harness.approve(harness.request(KeepSwitch(host=host, name=name, value="on")))
+    harness.fleet.hosts[host][name] = "dim"
+    with harness.database.transaction() as tx:
+        tx.sql.execute(update(tables.drift_key).values(next_at=0))
+    harness.service.read_due_keys()
+    await chat.settle()
+    with harness.database.reading() as tx:
+        return drift.list_keys(tx)[0]
+
+
+async def read(chat: Chat, words: str, user: str = "U0DORA") -> str:
+    answer = await chat.type(words, user)
+    return " ".join(texts(answer.json["blocks"]))
+
+
+def list_messages(chat: Chat) -> list[str]:
+    return [
+        str(call) for call in chat.slack.calls if "changed outside Keyturn between" in str(call)
+    ]
+
+
+async def test_message_names_host_value_and_window_once(harness: Harness, anyio_backend: str):
+    async with a_chat(harness, default_channel="C0OPS") as chat:
+        key = await dim_by_hand(chat)
+        (message,) = list_messages(chat)
+        assert "lb1: 1 value changed outside Keyturn" in message
+        assert f"/keyturn drift {key.id}" in message
+        await dim_by_hand(chat, name="fan")
+        assert len(list_messages(chat)) == 1
+
+
+async def test_values_are_listed(chat: Chat):
+    assert "Keyturn watches no value here." in await read(chat, "drift")
+    await dim_by_hand(chat)
+    text = await read(chat, "drift lb1")
+    assert "1 value changed outside Keyturn" in text
+    assert "switch lamp  changed outside  dim" in text
+    assert "No host is called" in str((await chat.type("drift lb9")).json)
+
+
+async def test_value_is_shown_with_its_candidates(chat: Chat):
+    key = await dim_by_hand(chat)
+    text = await read(chat, f"drift {key.id}")
+    assert "switch lamp changed outside Keyturn between" in text
+    assert "could not be read" in text
+    assert f"/keyturn drift adopt {key.id} because …" in text
+
+
+async def test_owner_adopts_and_expects_in_chat(chat: Chat):
+    key = await dim_by_hand(chat)
+    text = await read(chat, f"drift expect {key.id} until 3 days because a test", "U0OLGA")
+    assert "switch lamp on lb1 may vary until" in text
+    refused = await read(chat, f"drift expect {key.id} until whenever because a test", "U0OLGA")
+    assert "is not a time" in refused
+    assert "the time is missing" in (await read(chat, f"drift expect {key.id}", "U0OLGA")).lower()
+    late = await read(chat, f"drift adopt {key.id} because it is right", "U0OLGA")
+    assert "nothing to adopt" in late
+
+
+async def test_developer_may_restore_but_not_adopt(chat: Chat):
+    key = await dim_by_hand(chat)
+    refused = await read(chat, f"drift adopt {key.id} because it is right")
+    assert "nly people who can approve toy keep on lb1" in refused
+    await chat.type(f"drift restore {key.id} because of a mistake")
+    assert chat.run(2).request == "toy keep lb1 lamp on"
+    assert "The result: /keyturn drift lb1" in await read(chat, "drift read lb1")
