@@ -65,15 +65,10 @@ class ServiceClient:
         body: Mapping[str, Any] | None = None,
         *,
         idempotency_key: str = "",
-        wait: float = 0,
+        **query: object,
     ) -> Any:
-        """Send a POST. A repeat with the same idempotency key has no further effect.
-
-        Args:
-            wait: Seconds to wait for the run to need people or end.
-        """
+        """Send a POST. A repeat with the same idempotency key has no further effect."""
         headers = {"Idempotency-Key": idempotency_key} if idempotency_key else {}
-        query = {"wait": wait} if wait else {}
         return self._send_request(
             "POST", path, json=dict(body or {}), headers=headers, params=query
         )

@@ -2,8 +2,7 @@
 
 import json
 import time
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -29,7 +28,6 @@ from bot.cli.options import (
 from bot.cli.sections import CommandGroup
 
 if TYPE_CHECKING:
-    from bot.db.database import Database
     from bot.db.schedules import Fire, Schedule
     from bot.model.run import Run
     from bot.service import KeyturnService
@@ -117,7 +115,7 @@ def list_all_schedules(
     """List schedules by next due time."""
     from bot.db import runs, schedules
 
-    with _open_database(environment) as database, database.reading() as tx:
+    with exit_on_errors(), environment.open_database() as database, database.reading() as tx:
         listed, older = (
             (schedules.list_schedules(tx), 0)
             if include_all
@@ -150,7 +148,7 @@ def show_schedule(environment: CommandEnvironment, *, number: int, as_json: bool
     from bot.db import runs, schedules
     from bot.db.schedules import NoSuchSchedule, ScheduleState
 
-    with _open_database(environment) as database, database.reading() as tx:
+    with exit_on_errors(), environment.open_database() as database, database.reading() as tx:
         try:
             found = schedules.get_schedule(tx, number)
         except NoSuchSchedule as error:
@@ -231,9 +229,7 @@ def suspend_schedule(
     with open_service(environment) as service:
         known = _find_person_id(service, person)
         found = service.schedules.suspend_schedule(number, person=known, reason=reason)
-    print_result(
-        _schedule_state_to_data(found), [f"Suspended schedule {number}."], as_json=as_json
-    )
+    _print_schedule_state(found, f"Suspended schedule {number}.", as_json=as_json)
 
 
 @schedule_commands.command("resume")
@@ -250,7 +246,7 @@ def resume_schedule(
     """
     with open_service(environment) as service:
         found = service.schedules.resume_schedule(number, person=_find_person_id(service, person))
-    print_result(_schedule_state_to_data(found), [f"Resumed schedule {number}."], as_json=as_json)
+    _print_schedule_state(found, f"Resumed schedule {number}.", as_json=as_json)
 
 
 @schedule_commands.command("end")
@@ -270,7 +266,7 @@ def end_schedule(
         found = service.schedules.end_schedule(
             number, person=_find_person_id(service, person), reason=reason
         )
-    print_result(_schedule_state_to_data(found), [f"Ended schedule {number}."], as_json=as_json)
+    _print_schedule_state(found, f"Ended schedule {number}.", as_json=as_json)
 
 
 @schedule_commands.command("take")
@@ -296,17 +292,15 @@ def take_over_schedule(
     _print_schedule_run(environment, run, as_json=as_json)
 
 
-@contextmanager
-def _open_database(environment: CommandEnvironment) -> "Generator[Database]":
-    with exit_on_errors(), environment.open_database() as database:
-        yield database
-
-
 def _find_person_id(service: "KeyturnService", typed: str) -> str:
     known = service.policies.get_policy().find_person(typed)
     if known is None:
         exit_with_error(f"unknown person {typed}: use an id of people.yaml", NOT_FOUND)
     return known.id
+
+
+def _print_schedule_state(schedule: "Schedule", line: str, *, as_json: bool) -> None:
+    print_result(_schedule_state_to_data(schedule), [line], as_json=as_json)
 
 
 def _print_schedule_run(environment: CommandEnvironment, run: "Run", *, as_json: bool) -> None:

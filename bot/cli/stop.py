@@ -1,7 +1,5 @@
 """`keyturn stop`, `resume`, `ban` and `unban`, which work on the database alone."""
 
-from typing import TYPE_CHECKING
-
 import click
 
 from bot.cli.client import print_result
@@ -14,9 +12,6 @@ from bot.cli.context import (
 from bot.cli.offline import open_service, run_to_data
 from bot.cli.options import acting_person_option, json_option, reason_option
 from connectors.command import quote_text
-
-if TYPE_CHECKING:
-    pass
 
 _REASON_OPTION = reason_option(required=True)
 

@@ -141,10 +141,12 @@ class DecisionHandler:
 
 _log = logging.getLogger(__name__)
 
-_NO_FORM_MESSAGE = (
+_NO_FORM = replies.build_text_reply(
     "Slack did not open the form. Try again, or type the request: see /keyturn help."
 )
-_TOO_BUSY_MESSAGE = "Nothing was done: Keyturn is overloaded. Try again in a minute."
+_TOO_BUSY = replies.build_text_reply(
+    "Nothing was done: Keyturn is overloaded. Try again in a minute."
+)
 # Slack waits three seconds for an acknowledgement. Keyturn sends it after this time even if the
 # answer takes longer; for a form later, since errors can be shown below fields only until then.
 # The number of answers in the background is limited.
@@ -162,8 +164,10 @@ FormHandler = Callable[..., dict[str, Any] | PendingPlan]
 _COMMANDS = (COMMAND, *ALIASES)
 _FORM_BUTTON_PATTERN = re.compile(rf"{replies.FORM_ACTION}-\d{{1,2}}")
 
-# Refusals, which are not faults: the message of each says what is wrong and what to do.
+# What a person is told. All but the first two are no faults: the message of each says what to do.
 _REFUSALS = (
+    NoPolicyError,
+    StoreUnavailable,
     AccountRefused,
     RequestSyntaxError,
     InvalidRequestError,
@@ -233,7 +237,7 @@ class SlackListeners:
         command = payloads.parse_command(body)
         channel, user = command.channel, command.account.user
         if len(self._background_tasks) >= _MAX_BACKGROUND_TASKS:
-            await ack(response_type="ephemeral", text=_TOO_BUSY_MESSAGE)
+            await ack(response_type="ephemeral", text=_TOO_BUSY.text)
             return
         answering = asyncio.create_task(self._run_command(command))
         if not await _is_done_within(answering, _ACKNOWLEDGED_SECONDS):
@@ -242,8 +246,8 @@ class SlackListeners:
             return
         try:
             answer = answering.result()
-        except (NoPolicyError, StoreUnavailable, *_REFUSALS) as refusal:
-            answer = replies.build_text_reply(_describe_refusal(refusal))
+        except _REFUSALS as refusal:
+            answer = _render_refusal(refusal)
         if isinstance(answer, RequestedForm):
             self._run_in_background(self._open_form(answer, command), channel, user)
             await ack()
@@ -275,7 +279,7 @@ class SlackListeners:
         """Handle a button that decides a run."""
         click = payloads.parse_click(body)
         if len(self._background_tasks) >= _MAX_BACKGROUND_TASKS:
-            self._reply_in_background(body, replies.build_text_reply(_TOO_BUSY_MESSAGE))
+            self._reply_in_background(body, _TOO_BUSY)
         else:
             deciding = asyncio.create_task(
                 self._identity.run_as_person(
@@ -295,7 +299,7 @@ class SlackListeners:
         try:
             await decision_task
         except OutdatedMessage as refusal:
-            await self._reply_to_click(click, replies.build_text_reply(_describe_refusal(refusal)))
+            await self._reply_to_click(click, _render_refusal(refusal))
             await self._remove_buttons(click, f"Outdated: {format_sentence(str(refusal))}")
 
     async def on_run_button(self, ack: AsyncAck, body: Body) -> None:
@@ -328,7 +332,7 @@ class SlackListeners:
             await self._answer_plan_button(click, number, digest, person=person.id, origin=origin)
             return
         if not is_open:
-            await self._reply_to_click(click, replies.build_text_reply(_NO_FORM_MESSAGE))
+            await self._reply_to_click(click, _NO_FORM)
 
     async def _open_decision(self, click: payloads.ButtonClick, person: str) -> None:
         """Open the form for the reason of a decision; an outdated card loses its buttons."""
@@ -343,7 +347,7 @@ class SlackListeners:
             await self._remove_buttons(click, f"Outdated: {format_sentence(str(refusal))}")
             raise
         if not is_open:
-            await self._reply_to_click(click, replies.build_text_reply(_NO_FORM_MESSAGE))
+            await self._reply_to_click(click, _NO_FORM)
 
     async def _answer_plan_button(
         self,
@@ -371,7 +375,7 @@ class SlackListeners:
             )
         except (TooLate, InvalidRequestError) as refusal:
             # The plan cannot be requested any more: its buttons have no use.
-            answer = replies.build_text_reply(_describe_refusal(refusal))
+            answer = _render_refusal(refusal)
             await self._replace_clicked_message(click, answer)
             return
         if pending is None:
@@ -434,7 +438,7 @@ class SlackListeners:
         try:
             person = await self._identity.get_person(shown.account)
             options = await self._request_forms.list_options(shown, person=person.id)
-        except (NoPolicyError, StoreUnavailable, *_REFUSALS) as refusal:
+        except _REFUSALS as refusal:
             _log.info("a form field has no options: %s", refusal)
             options = ()
         await ack(options=options)
@@ -481,7 +485,7 @@ class SlackListeners:
         try:
             person = await self._identity.get_person(shown.account)
             return await threads.run_in_answer_thread(handle_form, shown, person=person.id)
-        except (NoPolicyError, StoreUnavailable, *_REFUSALS) as refusal:
+        except _REFUSALS as refusal:
             has_host = shown.callback_id in {modals.FORM, modals.CHOOSER}
             block = modals.HOST_BLOCK if has_host else REASON
             return {block: _describe_refusal(refusal)}
@@ -494,7 +498,7 @@ class SlackListeners:
         if isinstance(result, PendingPlan):
             await self._send_plan(result, "", shown.account)
         elif "type" in result:
-            await self._send_to_person("", user, replies.build_text_reply(_NO_FORM_MESSAGE))
+            await self._send_to_person("", user, _NO_FORM)
         elif result:
             errors = " ".join(_escape_errors(result).values())
             await self._send_to_person(
@@ -510,7 +514,7 @@ class SlackListeners:
                 await threads.run_in_answer_thread(
                     self._home_tabs.open_home, account.user, person.id
                 )
-            except (NoPolicyError, StoreUnavailable, *_REFUSALS) as refusal:
+            except _REFUSALS as refusal:
                 work = self._home_tabs.show_refusal(account.user, _describe_refusal(refusal))
                 self._run_in_background(work, "", account.user)
         await ack()
@@ -526,14 +530,14 @@ class SlackListeners:
     async def _answer_mention(self, mention: payloads.Mention) -> None:
         try:
             if len(self._background_tasks) > _MAX_BACKGROUND_TASKS:
-                answer = replies.build_text_reply(_TOO_BUSY_MESSAGE)
+                answer = _TOO_BUSY
             else:
                 answer = await self._identity.run_as_person(
                     mention.account,
                     lambda _, policy: self._commands.suggest_command(mention.text, policy=policy),
                 )
-        except (NoPolicyError, StoreUnavailable, *_REFUSALS) as refusal:
-            answer = replies.build_text_reply(_describe_refusal(refusal))
+        except _REFUSALS as refusal:
+            answer = _render_refusal(refusal)
         # Slack does not show an ephemeral message that would begin a thread.
         user, thread = mention.account.user, mention.thread
         await self._send_to_person(mention.channel, user, answer, thread=thread)
@@ -586,7 +590,7 @@ class SlackListeners:
         opening = {"trigger_id": click.trigger_id, "person": person.id, "channel": channel}
         if form is None:
             if not await self._request_forms.open_host_chooser("", **opening):
-                await self._reply_to_click(click, replies.build_text_reply(_NO_FORM_MESSAGE))
+                await self._reply_to_click(click, _NO_FORM)
         elif not await self._request_forms.open_form(form, **opening):
             await self._reply_to_click(click, replies.render_runbook_help(form.runbook))
 
@@ -608,15 +612,13 @@ class SlackListeners:
             person=person.id,
             channel=shortcut.channel,
         ):
-            await self._send_to_person(
-                shortcut.channel, shortcut.account.user, replies.build_text_reply(_NO_FORM_MESSAGE)
-            )
+            await self._send_to_person(shortcut.channel, shortcut.account.user, _NO_FORM)
 
     async def _redraw_form(self, shown: payloads.ViewState) -> None:
         try:
             person = await self._identity.get_person(shown.account)
             await self._request_forms.update_form(shown, person=person.id)
-        except (NoPolicyError, StoreUnavailable, *_REFUSALS) as refusal:
+        except _REFUSALS as refusal:
             # The form is unchanged; submitting it shows the same refusal.
             _log.info("a form was not updated: %s", refusal)
 
@@ -689,10 +691,8 @@ class SlackListeners:
     ) -> None:
         try:
             await work
-        except (NoPolicyError, StoreUnavailable, *_REFUSALS) as refusal:
-            await self._send_to_person(
-                channel, user, replies.build_text_reply(_describe_refusal(refusal))
-            )
+        except _REFUSALS as refusal:
+            await self._send_to_person(channel, user, _render_refusal(refusal))
         except Exception as error:  # noqa: BLE001 - reported to the person
             await self._send_to_person(
                 channel, user, replies.build_text_reply(_log_internal_error(error))
@@ -718,6 +718,10 @@ def _log_internal_error(error: Exception) -> str:
 def _escape_errors(errors: Mapping[str, str]) -> dict[str, str]:
     """Return the errors below fields on one line each: Slack shows them as plain text."""
     return {block: escape_to_one_line(text) for block, text in errors.items()}
+
+
+def _render_refusal(refusal: Exception) -> Message:
+    return replies.build_text_reply(_describe_refusal(refusal))
 
 
 def _describe_refusal(refusal: Exception) -> str:

@@ -287,6 +287,7 @@ class SlackCommands:
             )
         if command.rest.removeprefix("#").isdecimal():
             number, _ = command.parse_run_number()
+            after_refusal = ""
         else:
             run = self._record_request(
                 replace(command, typed_text=TypedText(command.rest, reason))
@@ -295,23 +296,16 @@ class SlackCommands:
                 return run
             if run.is_ended:
                 return replies.build_outcome_reply(run)
-            number = self._record_break_glass(run, command.person, reason)
-            return replies.render_break_glass_link(
-                number, self._create_sign_in_link(command, next_path=f"/runs/{number}")
+            number, after_refusal = run.id, f". Run {run.id} waits for approvals as usual"
+        try:
+            self._service.break_glass.request_break_glass(
+                number, person=command.person, reason=reason
             )
-        self._service.break_glass.request_break_glass(number, person=command.person, reason=reason)
+        except NotAllowed as error:
+            raise NotAllowed(f"{error}{after_refusal}") from None
         return replies.render_break_glass_link(
             number, self._create_sign_in_link(command, next_path=f"/runs/{number}")
         )
-
-    def _record_break_glass(self, run: Run, person: str, reason: str) -> int:
-        """Request break-glass for a new run, and return the run's number."""
-        try:
-            return self._service.break_glass.request_break_glass(
-                run.id, person=person, reason=reason
-            ).id
-        except NotAllowed as error:
-            raise NotAllowed(f"{error}. Run {run.id} waits for approvals as usual") from None
 
     def _review_break_glass(self, command: TypedCommand) -> Message:
         number, rest = command.parse_run_number()

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from aiohttp import ClientError
@@ -39,6 +39,7 @@ from bot.slack.replies import ANY_RUNBOOK, COMMAND, FORM_ACTION
 from bot.slack.run_facts import SlackRunView, SlackRunViewBuilder
 from bot.slack.run_forms import DISCARD, REVIEW_PLAN
 from bot.slack.run_message import render_card
+from bot.slack.threads import write_or_log
 
 # A Home holds a hundred blocks, and a card up to a dozen.
 _MAX_CARDS = 5
@@ -266,13 +267,14 @@ class HomeTabs:
             if digest != home.digest:
                 async with asyncio.timeout(_TIMEOUT_SECONDS):
                     await self._sender.publish_home_tab(home.user, view)
-            await self._write_in_transaction(lambda tx: home_queue.mark_drawn(tx, home, digest))
+            await write_or_log(self._database, lambda tx: home_queue.mark_drawn(tx, home, digest))
         except SlackApiError as error:
             await self._handle_slack_error(home, error)
         except (SlackClientError, ClientError, TimeoutError) as error:
             _log.warning("the update of the Home tab of %s is postponed: %s", home.user, error)
-            await self._write_in_transaction(
-                lambda tx: home_queue.postpone_home(tx, home, seconds=_RETRY_SECONDS)
+            await write_or_log(
+                self._database,
+                lambda tx: home_queue.postpone_home(tx, home, seconds=_RETRY_SECONDS),
             )
 
     async def _handle_slack_error(self, home: Home, error: SlackApiError) -> None:
@@ -280,22 +282,12 @@ class HomeTabs:
             "cannot update the Home tab of %s: Slack returned %s", home.user, get_error_code(error)
         )
         if get_error_code(error) in _GONE_USER_ERRORS:
-            await self._write_in_transaction(lambda tx: home_queue.forget_home(tx, home))
+            await write_or_log(self._database, lambda tx: home_queue.forget_home(tx, home))
             return
         wait = get_retry_seconds(error) or _RETRY_SECONDS
-        await self._write_in_transaction(
-            lambda tx: home_queue.postpone_home(tx, home, seconds=wait)
+        await write_or_log(
+            self._database, lambda tx: home_queue.postpone_home(tx, home, seconds=wait)
         )
-
-    async def _write_in_transaction(self, write: Callable[[Transaction], None]) -> None:
-        def in_transaction() -> None:
-            with self._database.transaction() as tx:
-                write(tx)
-
-        try:
-            await asyncio.to_thread(in_transaction)
-        except StoreUnavailable as error:
-            _log.warning("cannot store the state of a Home tab: %s", error)
 
     def _load_content(self, tx: Transaction, home: Home) -> HomeContent:
         """Load the content of a Home tab that its person may view."""

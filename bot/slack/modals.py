@@ -272,20 +272,15 @@ class RequestForms:
     # --- open ---
 
     async def open_form(
-        self, form_field: RequestedForm, *, trigger_id: str, person: str, channel: str
+        self, form: RequestedForm, *, trigger_id: str, person: str, channel: str
     ) -> bool:
         """Open a form; return False if Slack does not show it. channel: C…, of the request."""
         metadata = {"channel": channel} | (
-            {"again": str(form_field.resubmitted_run)} if form_field.resubmitted_run else {}
+            {"again": str(form.resubmitted_run)} if form.resubmitted_run else {}
         )
 
         def build_view() -> View:
-            hosts = list(
-                self._form_options.list_hosts(form_field.runbook, person=person, source=_SOURCE)
-            )
-            return self._build_form(
-                form_field.runbook, hosts, person, metadata, values=form_field.values
-            )
+            return self._build_form(form.runbook, person, metadata, values=form.values)
 
         return await self._views.open_view(trigger_id, build_view)
 
@@ -316,12 +311,9 @@ class RequestForms:
         values = _get_option_source_values(runbook, shown)
         stored = {f"{_STORED_VALUE_PREFIX}{name}": value for name, value in values.items()}
         metadata = {**shown.metadata, **stored}
-
-        def build_view() -> View:
-            hosts = list(self._form_options.list_hosts(runbook, person=person, source=_SOURCE))
-            return self._build_form(runbook, hosts, person, metadata, host, shown.values)
-
-        view = await threads.run_in_answer_thread(build_view)
+        view = await threads.run_in_answer_thread(
+            self._build_form, runbook, person, metadata, host, shown.values
+        )
         await self._views.update_view(shown.view_id, view, shown.view_hash)
         await self._read_options(runbook, host, person, values)
 
@@ -379,10 +371,9 @@ class RequestForms:
         if not chosen:
             return {HOST_BLOCK: "Choose a runbook; if there is none, choose another host."}
         runbook = _get_runbook(chosen)
-        hosts = list(self._form_options.list_hosts(runbook, person=person, source=_SOURCE))
-        if host and host not in hosts:
+        if host and host not in self._list_hosts(runbook, person):
             return {block: f"You cannot request {runbook.words} on {host}."}
-        return self._build_form(runbook, hosts, person, shown.metadata, host)
+        return self._build_form(runbook, person, shown.metadata, host)
 
     def submit_form(self, shown: ViewState, *, person: str) -> FormErrors | PendingPlan:
         """Request a check, or a plan of a change, once. Return errors by block, or the plan."""
@@ -442,13 +433,13 @@ class RequestForms:
     def _build_form(
         self,
         runbook: type[AnyRunbook],
-        hosts: Sequence[str],
         person: str,
         metadata: Mapping[str, str],
         host: str = "",
         values: Mapping[str, str] | None = None,
     ) -> View:
         """Build a form. values: filled in so far, by field."""
+        hosts = self._list_hosts(runbook, person)
         if not hosts:
             text = f"The policy does not allow you to request {runbook.words} on any host."
             return render_notice(runbook.words, text, "/keyturn help lists what you can request.")

@@ -51,6 +51,7 @@ from bot.slack.run_message import (
     render_follow_up,
     render_result,
 )
+from bot.slack.threads import write_or_log
 
 log = logging.getLogger(__name__)
 
@@ -159,7 +160,7 @@ class Outbox:
             # Finish deliveries, or they would be repeated after the next start.
             if self._tasks:
                 await asyncio.wait(self._tasks, timeout=_GRACE_SECONDS)
-            await self._write_in_transaction(lambda tx: outbox.release(tx, self._sender_name))
+            await write_or_log(self._database, lambda tx: outbox.release(tx, self._sender_name))
 
     async def deliver_due(self) -> None:
         """Deliver all that is due now; return when it is delivered or postponed."""
@@ -282,7 +283,7 @@ class Outbox:
             def write(tx: Transaction) -> None:
                 outbox.renew(tx, update, sender=self._sender_name, seconds=_LEASE_SECONDS)
 
-            await self._write_in_transaction(write)
+            await write_or_log(self._database, write)
 
     async def _mark_delivered(self, update: PendingRunUpdate, run_view: SlackRunView) -> None:
         run = run_view.run
@@ -294,7 +295,7 @@ class Outbox:
             outbox.mark_delivered(tx, update, sender=self._sender_name)
             home_queue.mark_homes_due(tx, list_concerned_users(run_view))
 
-        await self._write_in_transaction(write)
+        await write_or_log(self._database, write)
 
     async def _postpone_update(
         self, update: PendingRunUpdate, reason: str, wait: float | None
@@ -309,7 +310,7 @@ class Outbox:
                 tx, update, seconds=seconds, why=reason, sender=self._sender_name
             )
 
-        await self._write_in_transaction(write)
+        await write_or_log(self._database, write)
 
     # --- messages ---
 
@@ -508,19 +509,7 @@ class Outbox:
         posted = PostedMessage(
             run_view.run.id, slot, location.channel, location.ts, message.digest
         )
-        await self._write_in_transaction(lambda tx: outbox.store_message(tx, posted))
-
-    async def _write_in_transaction(self, write: Callable[[Transaction], None]) -> None:
-        """Write to the database; if that fails, log it: a message may then be sent twice."""
-
-        def in_transaction() -> None:
-            with self._database.transaction() as tx:
-                write(tx)
-
-        try:
-            await asyncio.to_thread(in_transaction)
-        except StoreUnavailable as error:
-            log.warning("cannot store what was sent: %s", error)
+        await write_or_log(self._database, lambda tx: outbox.store_message(tx, posted))
 
 
 def _get_channel(delivery: _Delivery, *, default: str) -> str:

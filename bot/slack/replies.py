@@ -6,6 +6,7 @@ from bot.model.request_form import InvalidValuesError, format_usage, list_form_f
 from bot.model.run import Decision, Run, format_approvers
 from bot.slack.aliases import COMMAND
 from bot.slack.blocks import (
+    Block,
     Element,
     Message,
     actions,
@@ -98,16 +99,13 @@ _COMMAND_SYNONYMS = {
 def render_command_help(word: str) -> Message | None:
     """Explain a command such as `approve`; return None if *word* is not a command."""
     name = _COMMAND_SYNONYMS.get(word.lower(), word.lower())
-    found = [
-        (usage, purpose)
+    entries = [
+        _render_command(usage, purpose)
         for usage, purpose in _COMMAND_HELP
         if usage.split()[0] == name or usage == word.lower()
     ]
-    if not found:
+    if not entries:
         return None
-    entries = [
-        [code(f"{COMMAND} {usage}"), text_element(f" – {purpose}")] for usage, purpose in found
-    ]
     title = f"Usage of {word.lower()}"
     return Message(
         format_notification(title),
@@ -168,10 +166,7 @@ def render_overview(runbooks: Sequence[type[AnyRunbook]]) -> Message:
         parts = [
             rich_text_section(bold("You cannot request anything: no host or no rule allows it."))
         ]
-    commands = [
-        [code(f"{COMMAND} {usage}"), text_element(f" – {purpose}")]
-        for usage, purpose in _COMMAND_HELP
-    ]
+    commands = [_render_command(usage, purpose) for usage, purpose in _COMMAND_HELP]
     reason = [
         text_element("Add "),
         code("because …"),
@@ -191,13 +186,10 @@ def render_suggestion(typed: str, *, has_form: bool) -> Message:
     line = rich_text_section(
         text_element("Nothing was requested. Type "), code(shorten_text(command, 2900))
     )
-    open_form = button(
-        "Open form", action=f"{FORM_ACTION}-0", value=typed, label=f"Open the form of {typed}"
-    )
     notification = format_notification(f"Nothing was requested. Type {command}")
     if not has_form or len(typed) > _MAX_BUTTON_VALUE_LENGTH:
         return Message(notification, [rich_text(line)])
-    return Message(notification, [rich_text(line), actions("fill", open_form)])
+    return Message(notification, [rich_text(line), _render_form_button(typed)])
 
 
 def render_find_reply(text: str) -> Message:
@@ -242,15 +234,9 @@ def render_runbook_help(runbook: type[AnyRunbook]) -> Message:
     ]
     if runbook.undo:
         parts.append(rich_text_section(*text_with_code(f"Undo {runbook.undo}.")))
-    open_form = button(
-        "Open form",
-        action=f"{FORM_ACTION}-0",
-        value=runbook.words,
-        label=f"Open the form of {runbook.words}",
-    )
     return Message(
         format_notification(f"Usage of {runbook.words}"),
-        [rich_text(*parts), actions("fill", open_form)],
+        [rich_text(*parts), _render_form_button(runbook.words)],
     )
 
 
@@ -301,6 +287,18 @@ def render_run_list(
 def get_runbook_purpose(runbook: type[AnyRunbook]) -> str:
     """Return the first line of the runbook's docstring."""
     return (runbook.__doc__ or runbook.words).strip().splitlines()[0]
+
+
+def _render_command(usage: str, purpose: str) -> list[Element]:
+    return [code(f"{COMMAND} {usage}"), text_element(f" – {purpose}")]
+
+
+def _render_form_button(typed: str) -> Block:
+    """Render the button that opens the form of a request, with its values."""
+    label = f"Open the form of {typed}"
+    return actions(
+        "fill", button("Open form", action=f"{FORM_ACTION}-0", value=typed, label=label)
+    )
 
 
 def _render_runbook_entry(runbook: type[AnyRunbook]) -> list[Element]:

@@ -138,7 +138,7 @@ class ScheduleCommands:
         if fires:
             parts += [
                 rich_text_section(bold("Recent")),
-                bullet_list(*_render_fires(schedule, fires)),
+                bullet_list(*([text_element(_describe_fire(schedule, one))] for one in fires)),
             ]
         if missed:
             parts.append(rich_text_section(text_element(_format_missed(missed))))
@@ -216,10 +216,6 @@ def _describe_state(schedule: Schedule) -> str:
         return f"{schedule.state}: {schedule.reason}" if schedule.reason else str(schedule.state)
     upcoming = schedule.timing.cron_expression.format_due_times(schedule.decided_until, count=1)
     return f"next {upcoming[0]}" if upcoming else "no upcoming run"
-
-
-def _render_fires(schedule: Schedule, fires: Sequence[Fire]) -> list[list[Element]]:
-    return [[text_element(_describe_fire(schedule, fire))] for fire in fires]
 
 
 def _describe_fire(schedule: Schedule, fire: Fire) -> str:

@@ -275,20 +275,16 @@ def _check_scopes(granted_scopes: str) -> CheckResult:
     if missing := sorted(needed - granted):
         return create_error_result(
             "scopes",
-            f"{_join_names(missing)} missing: add them under {_APP_SETTINGS_HINT}, and reinstall "
+            f"{', '.join(missing)} missing: add them under {_APP_SETTINGS_HINT}, and reinstall "
             "the app",
         )
     if more := sorted(granted - wanted):
-        return create_warning_result("scopes", f"{_join_names(more)} not needed: remove them")
+        return create_warning_result("scopes", f"{', '.join(more)} not needed: remove them")
     if without := sorted(optional - granted):
         return create_ok_result(
-            "scopes", f"are complete, without the optional {_join_names(without)}"
+            "scopes", f"are complete, without the optional {', '.join(without)}"
         )
     return create_ok_result("scopes", "are complete, with the optional ones")
-
-
-def _join_names(names: Sequence[str]) -> str:
-    return ", ".join(names)
 
 
 def _check_clock(slack_date: str, local_time: float) -> CheckResult:

@@ -50,11 +50,9 @@ class Views:
     def __init__(self, client: AsyncWebClient) -> None:
         self._client = client
 
-    async def open_view(
-        self, trigger_id: str, build_view: Callable[[], View], loading: View | None = None
-    ) -> bool:
-        """Show *loading*, then what *build_view* returns; return False if Slack shows no view."""
-        view_id = await self.open_loading(trigger_id, loading)
+    async def open_view(self, trigger_id: str, build_view: Callable[[], View]) -> bool:
+        """Show what *build_view* returns; return False if Slack shows no view."""
+        view_id = await self.open_loading(trigger_id)
         if not view_id:
             return False
         try:

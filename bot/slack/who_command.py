@@ -56,7 +56,7 @@ def render_freezes(policy: Policy, *, now: int) -> Message:
     parts.append(
         rich_text_section(
             text_element("Approved changes wait until a freeze ends. In an emergency: "),
-            _render_break_glass_command(),
+            code(f"{COMMAND} break-glass WORDS because …"),
         )
     )
     return Message(_format_freeze_counts(len(active), len(upcoming)), [rich_text(*parts)])
@@ -149,7 +149,3 @@ def _render_freeze(
     text += f", {freeze.recurrence}" if freeze.recurrence else ""
     text += f"; except {', '.join(freeze.but)}" if freeze.but else ""
     return [bold(freeze.name), text_element(text)]
-
-
-def _render_break_glass_command() -> Element:
-    return code(f"{COMMAND} break-glass WORDS because …")
