@@ -330,7 +330,7 @@ def test_a_new_dialect_that_knows_more_is_seen(other: str) -> None:
     assert _trespasses(imports, _layers_of_connectors()) == said
 
 
-def test_nobody_of_the_wire_knows_a_dialect() -> None:
+def test_no_one_of_the_wire_knows_a_dialect() -> None:
     imports = {"fleet": {"haproxy", "sessions"}, "haproxy": {"command"}}
     said = ["connectors.fleet imports connectors.haproxy"]
     assert _trespasses(imports, _layers_of_connectors()) == said
@@ -467,7 +467,7 @@ def test_an_audit_that_skips_what_it_does_not_know_is_found() -> None:
     assert _lenient(lines) == lines[:1]
 
 
-def test_a_dependency_that_nobody_locked_is_found() -> None:
+def test_a_dependency_that_no_one_locked_is_found() -> None:
     pins = {"left-pad": "1.0"}
     assert _not_locked(["left_pad>=1", "left-pad>=2", "right-pad"], pins) == [
         "left-pad>=2",

@@ -49,7 +49,7 @@ def test_requests_are_counted_by_agent_also_in_rotated_files(fleet: Fleet, nginx
     }
 
 
-def test_one_who_pretends_to_be_a_search_engine_is_told_apart(fleet: Fleet, nginx: Nginx):
+def test_one_who_pretends_to_be_a_search_engine_is_distinguished(fleet: Fleet, nginx: Nginx):
     nginx.get("/", "Mozilla/5.0 (compatible; Googlebot/2.1)")
     report = LOOK.report(LOOK.read(fleet.run_query))
     assert any("claims to be Googlebot and is not" in finding for finding in report.findings)

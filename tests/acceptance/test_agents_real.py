@@ -96,7 +96,7 @@ def test_an_nginx_that_does_not_run_is_said_to_and_its_list_stays(fleet: Fleet, 
     assert fleet.run_query("web1", nginx_agents.query_agents()).refused == ()
 
 
-def test_a_host_that_heeds_no_list_is_told_how_to(sshd: Sshd):
+def test_a_host_that_heeds_no_list_is_reported_with_the_fix(sshd: Sshd):
     with Nginx() as nginx:
         entry = sshd.inventory_entry(
             area="web", settings={"nginx.config": str(nginx.configuration)}

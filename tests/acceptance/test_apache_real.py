@@ -98,7 +98,7 @@ def test_an_apache_that_does_not_run_is_not_started_and_its_list_stays(
         apache.get("anybody")
 
 
-def test_a_host_that_heeds_no_list_is_told_how_to(fleet: Fleet, apache: Apache):
+def test_a_host_that_heeds_no_list_is_reported_with_the_fix(fleet: Fleet, apache: Apache):
     (apache.conf_d / "keyturn-agents.conf").unlink()
     with pytest.raises(
         Refused, match="no server of apache on web1 includes Keyturn's list: create an empty"

@@ -98,12 +98,12 @@ def test_a_server_at_another_address_of_the_host_is_found(fleet: Fleet):
     assert report.table.rows[0][0] == "127.0.0.77"
 
 
-def test_a_port_that_speaks_no_tls_is_said_to(fleet: Fleet, sshd: Sshd):
+def test_a_port_that_speaks_no_tls_is_reported(fleet: Fleet, sshd: Sshd):
     report = checked(fleet, sshd.port)
     assert not report.healthy
     assert "does not use TLS" in report.findings[0]
 
 
-def test_a_port_that_nobody_listens_at_is_an_error(fleet: Fleet):
+def test_a_port_that_no_one_listens_at_is_an_error(fleet: Fleet):
     with pytest.raises(CommandError, match="nothing listens at port"):
         checked(fleet, free_port("127.0.0.1"))

@@ -141,7 +141,7 @@ def test_what_changed_at_pingdom_is_changed_and_nothing_else(
     assert web1.own.read_text() == kept
 
 
-def test_where_nothing_changed_nothing_is_written_and_nobody_is_asked(web1: CsfHost, fleet: Fleet):
+def test_where_nothing_changed_nothing_is_written_and_no_one_is_asked(web1: CsfHost, fleet: Fleet):
     carry_out(fleet, REFRESH)
     before = (web1.own.stat(), web1.restarts)
     plan = REFRESH.plan(REFRESH.read(fleet.run_query))
@@ -149,7 +149,7 @@ def test_where_nothing_changed_nothing_is_written_and_nobody_is_asked(web1: CsfH
     assert (web1.own.stat(), web1.restarts) == before
 
 
-def test_a_flushed_firewall_is_said_to_be_off_and_turned_on_only_by_a_word_of_its_own(
+def test_a_flushed_firewall_is_reported_as_off_and_turned_on_only_by_a_word_of_its_own(
     web1: CsfHost, fleet: Fleet
 ):
     carry_out(fleet, REFRESH)
@@ -305,7 +305,7 @@ def test_while_a_list_is_on_probation_no_other_is_begun(web1: CsfHost, fleet: Fl
     assert not REFRESH.plan(REFRESH.read(fleet.run_query)).steps
 
 
-def test_after_a_restart_of_the_host_a_forgotten_probation_hinders_nobody(
+def test_after_a_restart_of_the_host_a_forgotten_probation_hinders_no_one(
     web1: CsfHost, fleet: Fleet
 ):
     (web1.etc / "keyturn.watch").write_text("1\n")

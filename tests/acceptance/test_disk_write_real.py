@@ -90,6 +90,6 @@ def test_a_file_system_that_fills_up_is_said_to_and_emptied_again(fleet: Fleet, 
         subprocess.run(["umount", mounted], check=True)
 
 
-def test_a_directory_that_is_not_there_is_said_to_be(fleet: Fleet, directory: Path):
+def test_a_directory_that_does_not_exist_is_reported_as_that(fleet: Fleet, directory: Path):
     with pytest.raises(CommandError, match="no such directory"):
         fleet.run_query("nas1", disk_write.query_directory(f"{directory}/none"))

@@ -77,7 +77,7 @@ def fleet(sshd: Sshd, exim: Exim) -> Iterator[Fleet]:
     fleet.close()
 
 
-def test_what_waits_is_told_by_sender_and_by_script(fleet: Fleet, exim: Exim):
+def test_what_waits_is_shown_by_sender_and_by_script(fleet: Fleet, exim: Exim):
     script = "X-PHP-Originating-Script: 1001:mailer.php"
     exim.queue("shop@example.com", "a@example.net", "b@example.net", header=script)
     exim.queue("<>", "c@example.net")
@@ -91,7 +91,7 @@ def test_what_waits_is_told_by_sender_and_by_script(fleet: Fleet, exim: Exim):
     }
 
 
-def test_an_empty_queue_is_said_to_be(fleet: Fleet, exim: Exim):
+def test_an_empty_queue_is_reported_as_that(fleet: Fleet, exim: Exim):
     exim.queue("a@example.com", "b@example.net")
     (message,) = CHECK.read(fleet.run_query).messages
     subprocess.run([exim.command, "-Mrm", message.id], check=True, capture_output=True)

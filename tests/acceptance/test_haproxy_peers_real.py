@@ -155,7 +155,7 @@ def test_who_has_a_copy_is_shown_and_that_it_is_out_of_touch(fleet: Fleet, twins
 EMPTY = EmptyTable.model_validate({"host": "lb1"})
 
 
-def test_everybody_is_let_in_when_the_whole_table_is_cleared(haproxy: Haproxy):
+def test_everyone_is_let_in_when_the_whole_table_is_cleared(haproxy: Haproxy):
     fleet = fleet_of(haproxy)
     for number in range(20):
         haproxy.runtime(f"set table http key 203.0.113.{number} data.gpc0 1")

@@ -124,7 +124,7 @@ def test_an_empty_table_without_the_mark_is_not_said_to_have_marked_nobody(hapro
         www.read(fleet_of(haproxy).run_query)
 
 
-def test_an_empty_table_with_an_array_of_counters_has_marked_nobody(arrays: "Arrays"):
+def test_an_empty_table_with_an_array_of_counters_has_marked_no_one(arrays: "Arrays"):
     for mark in ("gpc0", "gpc2"):
         show = ShowAbusers.model_validate({"host": "lb1", "mark": mark})
         assert (
@@ -193,7 +193,7 @@ def test_keys_that_are_texts_are_read(haproxy: Haproxy):
     assert {entry.key for entry in table.entries} == {"alice", "bob smith", "x=1 key=evil", "été"}
 
 
-def test_an_entry_with_an_open_connection_stays_and_that_is_said(haproxy: Haproxy):
+def test_an_entry_with_an_open_connection_stays_and_that_is_reported(haproxy: Haproxy):
     fleet = fleet_of(haproxy)
     with _open_connection(haproxy):
         haproxy.runtime(f"set table http key {ABUSER} data.gpc0 1")
@@ -318,18 +318,18 @@ def test_a_socket_that_may_only_look_is_never_good_news(haproxy: Haproxy):
     assert haproxy.marked(ABUSER)
 
 
-def test_a_haproxy_that_is_stopped_is_said_to_be(haproxy: Haproxy):
+def test_a_haproxy_that_is_stopped_is_reported_as_that(haproxy: Haproxy):
     haproxy.stop()
     with pytest.raises(CommandError, match="HAProxy is stopped"):
         SHOW.read(fleet_of(haproxy).run_query)
 
 
-def test_a_socket_that_is_not_there_is_said_so(tmp_path: Path):
+def test_a_socket_that_does_not_exist_is_reported(tmp_path: Path):
     with pytest.raises(CommandError, match="HAProxy has no such socket"):
         SHOW.read(fleet_at(str(tmp_path / "admin.sock")).run_query)
 
 
-def test_a_socket_that_the_login_may_not_open_is_said_so(haproxy: Haproxy):
+def test_a_socket_that_the_login_may_not_open_is_reported(haproxy: Haproxy):
     Path(haproxy.socket("operator")).chmod(0)
     fleet = fleet_at(haproxy.socket("operator"), user=NO_USER)
     with pytest.raises(CommandError, match="the login may not open HAProxy's socket"):

@@ -31,7 +31,7 @@ def fleet(sshd: Sshd) -> Iterator[Fleet]:
     fleet.close()
 
 
-def test_how_long_it_is_up_is_told(fleet: Fleet):
+def test_how_long_it_is_up_is_shown(fleet: Fleet):
     check = UptimeCheck.model_validate({"host": "web1"})
     up = check.read(fleet.run_query)
     assert up.seconds > 0
@@ -40,7 +40,7 @@ def test_how_long_it_is_up_is_told(fleet: Fleet):
     assert check.report(up).summary.startswith("web1 has been up for ")
 
 
-def test_what_happened_is_told_from_every_source_that_there_is(fleet: Fleet):
+def test_what_happened_is_collected_from_every_source_that_there_is(fleet: Fleet):
     look = HostChanges.model_validate({"host": "web1"})
     happened = look.read(fleet.run_query)
     # Packages are known everywhere; a container has no journal, and newer systems no `last`.
@@ -68,7 +68,7 @@ def test_a_peer_that_answers_pings_needs_no_round_trip_given(fleet: Fleet):
     assert check.report(way).summary.startswith("one connection between web1 and 127.0.0.1 gets ")
 
 
-def test_the_malloc_of_a_running_program_is_told(fleet: Fleet, sshd: Sshd):
+def test_the_malloc_of_a_running_program_is_shown(fleet: Fleet, sshd: Sshd):
     # A name that nothing else here has, and of which the kernel keeps all.
     name = f"kt-{os.getpid()}"
     program = sshd.directory / name

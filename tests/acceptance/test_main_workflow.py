@@ -188,7 +188,7 @@ def test_a_newline_is_refused(stage: Stage):
     assert stage.runs() == []
 
 
-def test_a_host_that_is_down_is_said_and_nothing_is_lost(stage: Stage):
+def test_a_host_that_is_down_is_reported_and_nothing_is_lost(stage: Stage):
     stage.fleet.hosts["lb1"].stop()
     stage.chat.say(DORA, CLEAR)
     run = stage.ended()
@@ -246,7 +246,7 @@ def test_a_socket_that_may_only_look_is_no_empty_table(stage: Stage):
     assert "operator" in run.summary
 
 
-def test_haproxy_stopped_is_said(stage: Stage):
+def test_haproxy_stopped_is_reported(stage: Stage):
     stage.fleet.haproxy.stop()
     stage.chat.say(DORA, CLEAR)
     run = stage.ended()
@@ -261,7 +261,7 @@ def test_a_stranger_to_the_area_cannot_approve(stage: Stage):
     assert stage.fleet.haproxy.marked(ABUSER)
 
 
-def test_nobody_approves_their_own(stage: Stage):
+def test_no_one_approves_their_own_request(stage: Stage):
     stage.chat.say(DORA, CLEAR)
     stage.chat.press(DORA, *stage.approval())
     stage.sees(DORA, "you requested it")

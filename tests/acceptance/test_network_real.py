@@ -75,7 +75,7 @@ def test_a_router_is_configured_and_set_back(network: Network):
     assert fleet.run_query("r1", gateway.query_gateways())[0].priority == 200
 
 
-def test_a_line_that_a_router_does_not_know_is_an_error_wherever_it_is_said(network: Network):
+def test_a_line_that_a_router_does_not_know_is_an_error_wherever_it_is_reported(network: Network):
     fleet = network.fleet
     with pytest.raises(CommandError, match="does not know the command"):
         fleet.run_query("r1", Query(DeviceCommand(("show bogus",), ("frr",), switch.HINTS), str))

@@ -106,7 +106,7 @@ def test_hosts_are_filtered_while_one_looks(visit: Visit) -> None:
     assert visit.complaints == []
 
 
-def test_what_does_not_fit_is_said_at_its_field_and_then_it_is_asked(visit: Visit) -> None:
+def test_what_does_not_fit_is_reported_at_its_field_and_then_it_is_asked(visit: Visit) -> None:
     page = visit.page
     visit.open("/runbooks/form?runbook=toy+set&host=lb1")
     expect(page.get_by_text("1 approval from")).to_be_visible()

@@ -81,7 +81,9 @@ def test_a_key_approves_what_takes_a_second_factor(browser: Browser, server: Ser
     page.context.close()
 
 
-def test_a_key_that_is_not_there_is_said_to_be_missing(browser: Browser, server: Server) -> None:
+def test_a_key_that_does_not_exist_is_reported_as_missing(
+    browser: Browser, server: Server
+) -> None:
     visit = a_visit(browser, server)
     page = visit.page
     visit.sign_in("olga")

@@ -176,7 +176,7 @@ def test_cleared_limits_come_back_when_that_is_undone(fleet: Fleet):
 
 @pytest.mark.real
 @pytest.mark.parametrize("former", [Rates(), Rates(up=2048), Rates(4096, 2048)])
-def test_limits_that_nobody_keeps_are_taken_back_by_the_host(inside: Inside, former: Rates):
+def test_limits_that_no_one_keeps_are_taken_back_by_the_host(inside: Inside, former: Rates):
     fleet = _hurried(inside, seconds=2)
     if former != Rates():
         _tell(fleet, shaping.set_limits("eth0", former))
@@ -221,7 +221,7 @@ def test_one_probation_at_a_time(fleet: Fleet):
 
 
 @pytest.mark.real
-def test_what_somebody_else_has_set_up_is_shown(fleet: Fleet, inside: Inside):
+def test_what_someone_else_has_set_up_is_shown(fleet: Fleet, inside: Inside):
     assert (
         inside.do(
             *("sh", "-c"),

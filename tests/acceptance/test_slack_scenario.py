@@ -348,7 +348,7 @@ def test_a_request_is_decided_by_two_at_once_and_done_once(stage: Stage):
     stage.card("Succeeded", "Verified")
 
 
-def test_a_no_has_a_reason_that_the_asker_reads(stage: Stage):
+def test_a_no_has_a_reason_that_the_requester_reads(stage: Stage):
     run = stage.ask()
     stage.card("Approve", f"run {run.id}")
     stage.slack.say("olga", f"/keyturn deny {run.id} not during the sale")
@@ -360,7 +360,7 @@ def test_a_no_has_a_reason_that_the_asker_reads(stage: Stage):
     assert stage.fleet.haproxy.marked(ABUSER)
 
 
-def test_what_nobody_decides_expires_and_its_buttons_do_nothing(stage: Stage):
+def test_what_no_one_decides_expires_and_its_buttons_do_nothing(stage: Stage):
     run = stage.ask()
     card = stage.card("Approve", f"run {run.id}")
     with stage.service.keyturn.database.transaction() as tx:
@@ -385,7 +385,7 @@ def test_a_deactivated_owner_decides_nothing(stage: Stage):
     stage.reaches(run, State.SUCCEEDED)
 
 
-def test_where_the_bot_is_not_the_asker_is_told_how_to_let_it_in(stage: Stage):
+def test_where_the_bot_is_not_the_requester_learns_how_to_let_it_in(stage: Stage):
     channel = stage.slack.shut_out()
     stage.ask(channel=channel)
     opened = stage.slack.call("conversations.open", users=stage.slack.users["dora"])

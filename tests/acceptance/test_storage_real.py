@@ -134,7 +134,7 @@ def test_what_the_kernel_makes_of_a_value_is_seen_by_reading_back(fleet: Fleet, 
         ("iosched/nothing", "1", "has no such tunable"),
     ],
 )
-def test_what_the_kernel_refuses_is_told_and_changes_nothing(
+def test_what_the_kernel_refuses_is_reported_and_changes_nothing(
     fleet: Fleet, device: str, setting: str, value: str, why: str
 ):
     before = use(fleet, device, "bfq")
@@ -148,7 +148,7 @@ def test_a_device_that_is_not_there_is_refused(fleet: Fleet, device: str):
         wish("nothing", scheduler="none").read(fleet.run_query)
 
 
-def test_the_load_of_a_disk_is_told_before_it_is_changed(fleet: Fleet, device: str):
+def test_the_load_of_a_disk_is_reported_before_it_is_changed(fleet: Fleet, device: str):
     disk = wish(device, scheduler="none").read(fleet.run_query)
     assert device in disk.load
     assert "could not be measured" not in disk.load

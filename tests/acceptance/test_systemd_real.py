@@ -208,7 +208,7 @@ def test_an_instance_that_is_missing_is_asked_for(fleet: Fleet):
         restart("worker@").read(fleet.run_query)
 
 
-def test_the_state_of_a_service_is_told(fleet: Fleet):
+def test_the_state_of_a_service_is_shown(fleet: Fleet):
     look = ServiceStatus.model_validate({"host": "web1", "service": "broken"})
     report = look.report(look.read(fleet.run_query))
     assert not report.healthy

@@ -48,7 +48,7 @@ def _fleet(host: Host) -> Generator[Fleet]:
         fleet.close()
 
 
-def test_what_reads_is_asked_by_one_login_and_what_changes_is_told_by_the_other(sshd: TwoLogins):
+def test_what_reads_is_sent_by_one_login_and_what_changes_by_the_other(sshd: TwoLogins):
     with _fleet(sshd.host()) as fleet:
         fleet.run_query("web1", nginx_agents.query_agents())
         assert (sshd.logins_of(READER), sshd.logins_of(CHANGER)) == (1, 0)
@@ -103,7 +103,7 @@ def test_a_script_or_program_that_is_missing_is_named_and_not_the_rules(sshd: Tw
             fleet.run_command("web1", Shell(("zpool-nowhere", "status"), root=True))
 
 
-def test_where_nothing_may_be_changed_nothing_is_told(sshd: TwoLogins):
+def test_where_nothing_may_be_changed_nothing_is_shown(sshd: TwoLogins):
     with _fleet(sshd.host(changes=False)) as fleet:
         fleet.run_query("web1", nginx_agents.query_agents())
         with pytest.raises(SetupError, match="changes are not allowed on web1"):

@@ -203,7 +203,7 @@ def test_files_of_one_file_system_lie_on_the_same_disk(nas: ZfsFuse, fleet: Flee
     assert one != two
 
 
-def test_traffic_is_told_for_the_time_that_was_watched(nas: ZfsFuse, fleet: Fleet):
+def test_traffic_is_shown_for_the_time_that_was_watched(nas: ZfsFuse, fleet: Fleet):
     mirror(nas)
     for pool in ("tank", ""):
         watch = PoolTraffic.model_validate({"host": "nas1", "pool": pool, "seconds": 1})
@@ -218,7 +218,7 @@ def test_traffic_is_told_for_the_time_that_was_watched(nas: ZfsFuse, fleet: Flee
         ]
 
 
-def test_traffic_of_no_pools_is_said_to_be_that(fleet: Fleet):
+def test_traffic_of_no_pools_is_reported_as_that(fleet: Fleet):
     watch = PoolTraffic.model_validate({"host": "nas1", "seconds": 1})
     assert watch.report(watch.read(fleet.run_query)).summary == "nas1 has no ZFS pools"
 
@@ -247,7 +247,7 @@ def test_a_property_is_set_and_brought_back_to_where_it_came_from(nas: ZfsFuse, 
     take_back(fleet, noatime, carry_out(fleet, noatime))
 
 
-def test_a_property_or_a_value_that_this_zfs_does_not_know_is_said_so(nas: ZfsFuse, fleet: Fleet):
+def test_a_property_or_a_value_that_this_zfs_does_not_know_is_reported(nas: ZfsFuse, fleet: Fleet):
     nas.pool("tank", nas.disk("d0"))
     with pytest.raises(CommandError, match="too old for this property"):
         carry_out(fleet, change("tank", "sync", "disabled"))
@@ -285,7 +285,7 @@ def test_a_zfs_that_hangs_is_not_waited_for(nas: ZfsFuse, fleet: Fleet):
     assert [pool.name for pool in fleet.run_query("nas1", impatient)] == ["tank"]
 
 
-def test_a_zfs_that_is_not_running_is_said_so(nas: ZfsFuse, fleet: Fleet):
+def test_a_zfs_that_is_not_running_is_reported(nas: ZfsFuse, fleet: Fleet):
     nas.told("rm", "/run/zfs/zfs_socket")
     with pytest.raises(CommandError, match="zfs-fuse is not running"):
         POOLS.read(fleet.run_query)

@@ -81,7 +81,7 @@ def test_an_event_that_is_told_is_found_in_chat(service: Service) -> None:
     assert "deploys: api 2.4.1 deployed on web1" in json.dumps(answer.blocks)
 
 
-def test_a_subscription_is_told_of_what_is_asked(
+def test_a_subscription_is_notified_of_what_is_asked(
     service: Service, heard: list[dict[str, Any]]
 ) -> None:
     database = service.keyturn.database
@@ -103,7 +103,7 @@ def test_a_subscription_is_told_of_what_is_asked(
     assert SECRET not in noted.body
 
 
-def test_what_was_given_up_is_told_again_by_a_command(
+def test_what_was_given_up_is_sent_again_by_a_command(
     service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     database = service.keyturn.database

@@ -210,7 +210,7 @@ class TestHowMany:
 class TestReasons:
     RULES = _rules('@approvals("1") @from("owners") @reason("required")')
 
-    def test_are_asked_of_the_asker(self, tmp_path: Path):
+    def test_are_asked_of_the_requester(self, tmp_path: Path):
         with _harness(tmp_path, self.RULES) as (harness, _):
             with pytest.raises(InvalidRequestError, match="requires a reason"):
                 harness.request(LAMP_ON)
@@ -373,7 +373,7 @@ class TestReminding:
             assert entry
             assert (entry.kind, entry.facts["people"]) == ("reminded", ["adam", "olga"])
 
-    def test_without_a_next_group_nobody_else_may(self, tmp_path: Path):
+    def test_without_a_next_group_no_one_else_may(self, tmp_path: Path):
         with _harness(tmp_path) as (harness, clock):
             run = harness.request(LAMP_ON)
             clock.ahead = 2 * HOUR

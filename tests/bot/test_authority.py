@@ -380,7 +380,7 @@ class TestReminding:
         with open_harness(tmp_path, rules=self.RULES, database=clock) as harness:
             yield harness
 
-    def test_before_their_time_nobody_is_called_and_nobody_else_may(
+    def test_before_their_time_no_one_is_called_and_no_one_else_may(
         self, escalating: Harness, clock: Clock
     ):
         run = escalating.request(LAMP_ON)

@@ -75,7 +75,7 @@ def clinic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[Clinic]
 
 
 @pytest.mark.real
-def test_a_well_installation_is_said_to_be_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_well_installation_is_reported_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     company.found(tmp_path / "policy")
     with LoopbackFleet(tmp_path / "policy") as fleet, Service(tmp_path) as service:
         clinic = _clinic(tmp_path, monkeypatch, service)
@@ -118,7 +118,7 @@ def test_no_secret_is_printed(clinic: Clinic):
             assert secret not in said
 
 
-def test_a_wrong_token_is_said(clinic: Clinic):
+def test_a_wrong_token_is_reported(clinic: Clinic):
     clinic.set(SLACK_BOT_TOKEN="xoxb-wrong")
     found = clinic.about("bot token")
     assert (found.level, clinic.run().exit_code) == ("error", 1)
@@ -126,7 +126,7 @@ def test_a_wrong_token_is_said(clinic: Clinic):
     assert "OAuth & Permissions" in found.message
 
 
-def test_a_slack_that_is_not_reached_is_said(clinic: Clinic):
+def test_a_slack_that_is_not_reached_is_reported(clinic: Clinic):
     clinic.set(SLACK_API="http://127.0.0.1:9/api/")
     assert "HTTPS_PROXY" in clinic.about("connection to Slack").message
 
@@ -136,7 +136,7 @@ def test_a_slack_that_is_asked_too_often_is_left_alone(clinic: Clinic):
     assert "limits the rate of calls" in clinic.about("bot token").message
 
 
-def test_a_setting_that_is_none_is_said(clinic: Clinic):
+def test_a_setting_that_is_none_is_reported(clinic: Clinic):
     clinic.set(SLACK_CHANEL="C0OPS")
     assert "did you mean KEYTURN_SLACK_CHANNEL?" in clinic.about("settings").message
 
@@ -148,7 +148,7 @@ def test_a_channel_is_wanted_and_by_its_id(clinic: Clinic):
     assert "Set KEYTURN_SLACK_CHANNEL" in clinic.about("default channel").message
 
 
-def test_people_whom_slack_does_not_know_are_said(clinic: Clinic):
+def test_people_whom_slack_does_not_know_are_reported(clinic: Clinic):
     people = clinic.place / "policy" / "people.yaml"
     people.write_text(people.read_text().replace("user: U0ADAM", "user: U0ADMA"))
     clinic.slack.workspace.set_active("U0STAN", active=False)
@@ -159,14 +159,14 @@ def test_people_whom_slack_does_not_know_are_said(clinic: Clinic):
     assert clinic.about("people").message.endswith("so unable to use Slack: dora")
 
 
-def test_a_workspace_in_which_nobody_is_known_is_said(clinic: Clinic):
+def test_a_workspace_in_which_no_one_is_known_is_reported(clinic: Clinic):
     people = clinic.place / "policy" / "people.yaml"
     people.write_text(people.read_text().replace("team: T0KEYTURN", "team: T0OTHER"))
     found = clinic.about("people")
     assert (found.level, "Copy member ID" in found.message) == ("error", True)
 
 
-def test_a_wrong_app_token_is_said(clinic: Clinic):
+def test_a_wrong_app_token_is_reported(clinic: Clinic):
     clinic.set(SLACK_APP_TOKEN="xapp-wrong")
     found = clinic.about("app token")
     assert found.level == "error"
@@ -182,7 +182,7 @@ def test_without_an_app_token_slack_must_reach_us(clinic: Clinic):
     assert "Socket Mode" in clinic.about("requests from Slack").message
 
 
-def test_another_workspace_is_said(clinic: Clinic):
+def test_another_workspace_is_reported(clinic: Clinic):
     clinic.set(SLACK_TEAM="T0OTHER")
     assert "KEYTURN_SLACK_TEAM is T0OTHER" in clinic.about("workspace").message
 
@@ -206,7 +206,7 @@ def test_scopes_are_those_of_the_manifest(
     assert told in found.message
 
 
-def test_a_channel_without_the_bot_is_said(clinic: Clinic):
+def test_a_channel_without_the_bot_is_reported(clinic: Clinic):
     workspace = clinic.slack.workspace
     workspace.set_bot_inside(CHANNEL, inside=False)
     assert "/invite @Keyturn" in clinic.about(f"channel {CHANNEL}").message
@@ -221,7 +221,7 @@ def test_a_channel_without_the_bot_is_said(clinic: Clinic):
     ("ahead", "mark"),
     [(0, "ok"), (60, "warning"), (-60, "warning"), (400, "error"), (-400, "error")],
 )
-def test_a_clock_that_is_wrong_is_said(clinic: Clinic, ahead: float, mark: str):
+def test_a_clock_that_is_wrong_is_reported(clinic: Clinic, ahead: float, mark: str):
     speaker = create_client(clinic.slack.bot_token, clinic.slack.api_url)
     way = self_check.SlackConnectionSettings("T", "", "s", "https://k", {})
 
@@ -237,19 +237,19 @@ def test_a_clock_that_is_wrong_is_said(clinic: Clinic, ahead: float, mark: str):
     assert found.level == mark
 
 
-def test_keys_that_others_can_read_are_said(clinic: Clinic):
+def test_keys_that_others_can_read_are_reported(clinic: Clinic):
     (clinic.place / "var" / "changelog.key").chmod(0o644)
     assert "chmod 600" in clinic.about("signing key").message
 
 
-def test_pages_without_their_stylesheet_are_said(clinic: Clinic):
+def test_pages_without_their_stylesheet_are_reported(clinic: Clinic):
     assert clinic.about("pages").level == "ok"
     clinic.environment.setattr("bot.web.assets._VENDOR_FILES", ("vendor/none.css",))
     found = clinic.about("pages")
     assert (found.level, "make assets" in found.message) == ("error", True)
 
 
-def test_a_database_that_others_can_read_is_said(clinic: Clinic):
+def test_a_database_that_others_can_read_is_reported(clinic: Clinic):
     var = clinic.place / "var"
     (var / "keyturn.db").chmod(0o644)
     assert clinic.about("database").level == "ok"  # nobody else comes to it
@@ -269,14 +269,14 @@ def test_keys_are_looked_at_where_they_are(clinic: Clinic):
     assert f"than {elsewhere}/changelog.key" in clinic.about("change log").message
 
 
-def test_another_key_than_the_logs_is_said(clinic: Clinic):
+def test_another_key_than_the_logs_is_reported(clinic: Clinic):
     (clinic.place / "var" / "changelog.key").unlink()
     assert clinic.about("signing key").level == "warning"
     signing.create_signing_key(clinic.place / "var" / "changelog.key")
     assert "another key" in clinic.about("change log").message
 
 
-def test_settings_that_others_can_read_are_said(clinic: Clinic):
+def test_settings_that_others_can_read_are_reported(clinic: Clinic):
     file = clinic.place / ".env"
     file.write_text("")
     file.chmod(0o644)
@@ -285,7 +285,7 @@ def test_settings_that_others_can_read_are_said(clinic: Clinic):
     assert "chmod 600" not in clinic.run().output
 
 
-def test_an_entry_altered_at_the_end_of_the_log_is_said(clinic: Clinic):
+def test_an_entry_altered_at_the_end_of_the_log_is_reported(clinic: Clinic):
     with clinic.service.keyturn.database.engine.connect() as connection:
         for trigger in connection.exec_driver_sql(
             "SELECT name FROM sqlite_master WHERE type = 'trigger' AND tbl_name = 'entry'"
@@ -305,32 +305,32 @@ def test_a_log_that_was_cut_is_seen_by_its_witness(clinic: Clinic):
     assert clinic.about("change log").level == "error"
 
 
-def test_a_database_that_is_behind_is_said(clinic: Clinic):
+def test_a_database_that_is_behind_is_reported(clinic: Clinic):
     with clinic.service.keyturn.database.engine.connect() as connection:
         connection.exec_driver_sql("UPDATE alembic_version SET version_num = 'before'")
         connection.commit()
     assert "keyturn db upgrade" in clinic.about("database").message
 
 
-def test_a_database_that_does_not_answer_is_said(clinic: Clinic):
+def test_a_database_that_does_not_answer_is_reported(clinic: Clinic):
     clinic.set(DATABASE="postgresql+psycopg://keyturn:hunter2@127.0.0.1:9/keyturn")
     answer = clinic.run()
     assert answer.exit_code == 1
     assert "hunter2" not in answer.output
 
 
-def test_a_witness_that_cannot_be_written_is_said(clinic: Clinic):
+def test_a_witness_that_cannot_be_written_is_reported(clinic: Clinic):
     clinic.set(WITNESS=str(clinic.place / "nowhere" / "witness"))
     assert clinic.about("witness").level == "error"
 
 
-def test_a_witness_that_is_a_directory_is_said(clinic: Clinic):
+def test_a_witness_that_is_a_directory_is_reported(clinic: Clinic):
     clinic.set(WITNESS=str(clinic.place))
     found = clinic.about("witness")
     assert (found.level, "set a file in it" in found.message) == ("error", True)
 
 
-def test_a_policy_that_is_not_valid_is_said_and_the_rest_is_looked_at(clinic: Clinic):
+def test_a_policy_that_is_not_valid_is_reported_and_the_rest_is_looked_at(clinic: Clinic):
     (clinic.place / "policy" / "policy.cedar").write_text("permit (everything);")
     assert "keyturn policy check" in clinic.about("policy").message
     assert clinic.about("bot token").level == "ok"

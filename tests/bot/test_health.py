@@ -23,13 +23,13 @@ def test_a_fresh_service_is_well_and_could_have_a_witness(harness: Harness):
     assert set(marks.values()) == {"ok"}
 
 
-def test_a_clock_that_is_off_is_to_be_mended(harness: Harness):
+def test_a_clock_that_is_off_is_to_be_fixed(harness: Harness):
     condition = ServiceHealth(harness.database, clock=lambda: 1_000_000_000.0)
     assert _marks(condition)["Clock"] == "error"
     assert "behind the database's" in _said(condition, "Clock")
 
 
-def test_witnesses_that_lag_and_what_could_not_be_logged_are_told(
+def test_witnesses_that_lag_and_what_could_not_be_logged_are_shown(
     harness: Harness, tmp_path: Path
 ):
     spool = tmp_path / "changelog.spool"
@@ -50,7 +50,7 @@ def test_keys_tell_their_age_and_a_lost_one_is_missed(harness: Harness, tmp_path
     assert (marks["Signing key"], marks["Other"]) == ("warning", "error")
 
 
-def test_what_waits_for_people_is_told(harness: Harness):
+def test_what_waits_for_people_is_shown(harness: Harness):
     gallery(harness.database)
     with harness.database.transaction() as tx:
         store_contact(

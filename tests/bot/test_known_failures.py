@@ -144,7 +144,7 @@ class TestPeople:
         ]
         assert [person and person.id for person in accounts] == ["adam", "adam"]
 
-    def test_everybody_sees_who_may_approve(self, harness: Harness):
+    def test_everyone_sees_who_may_approve(self, harness: Harness):
         policy = harness.policies.get_policy()
         with harness.database.reading() as tx:
             request = PolicyRequest(
@@ -182,7 +182,7 @@ class TestRequestsThatNobodyDecided:
         assert [run.id for run in found] == [expired.id]
         assert harness.list_entry_kinds(expired)[-1] == "expired"
 
-    def test_are_told_to_who_asked(self, harness: Harness, expired: Run):
+    def test_are_shown_to_who_asked(self, harness: Harness, expired: Run):
         with harness.database.reading() as tx:
             assert [item.run for item in outbox.list_pending_updates(tx)] == [expired.id]
 
@@ -197,7 +197,7 @@ class TestWhatNobodySaid:
             yield it
 
     @pytest.mark.parametrize("person", ["dora", "olga", "adam"])
-    def test_is_refused_to_everybody(self, silent: Harness, person: str):
+    def test_is_refused_to_everyone(self, silent: Harness, person: str):
         assert silent.request(LAMP_ON, person).state is State.REFUSED
         assert silent.request(ShowSwitches(host="lb1"), person).state is State.REFUSED
         assert silent.fleet.asked == 0
@@ -230,7 +230,7 @@ class TestTheClock:
 
 
 class TestTheHosts:
-    def test_no_code_takes_a_host_key_that_nobody_has_checked(self):
+    def test_no_code_takes_a_host_key_that_no_one_has_checked(self):
         for file in _modules(connectors.__path__):
             source = file.read_text()
             assert "AutoAddPolicy" not in source, file

@@ -64,7 +64,7 @@ def test_runbooks_are_listed_for_people_and_programs(tmp_path: Path):
     assert {"name", "kind", "usage", "summary", "example", "undo", "tag"} <= set(rows[0])
 
 
-def test_a_runbook_is_told_in_full(tmp_path: Path):
+def test_a_runbook_is_shown_in_full(tmp_path: Path):
     told = keyturn(tmp_path, "runbooks", "abusers", "clear").stdout
     assert told.startswith("abusers clear HOST ADDRESS")
     assert "For example: abusers clear lb1 203.0.113.9" in told
@@ -74,7 +74,7 @@ def test_a_runbook_is_told_in_full(tmp_path: Path):
     assert (strange.returncode, "List all: keyturn runbooks" in strange.stderr) == (3, True)
 
 
-def test_a_runbook_is_told_with_the_areas_of_its_hosts(tmp_path: Path):
+def test_a_runbook_is_shown_with_the_areas_of_its_hosts(tmp_path: Path):
     assert json.loads(keyturn(tmp_path, "runbooks", "--json").stdout)[0]["areas"] == []
     a_policy(tmp_path / "policy")
     rows = json.loads(keyturn(tmp_path, "runbooks", "--json").stdout)
@@ -100,7 +100,7 @@ def test_the_log_is_shown_to_programs(logged: Path):
     assert to_microseconds(datetime.fromisoformat(began["at"])) == export["at"]
 
 
-def test_what_happened_around_a_moment_is_told_to_programs_with_its_moment(logged: Path):
+def test_what_happened_around_a_time_is_shown_to_programs_with_its_time(logged: Path):
     key = signing.load_signing_key(logged / "var" / "changelog.key")
     database = Database(f"sqlite:///{logged / 'var' / 'keyturn.db'}", key)
     with database.transaction() as tx:
@@ -149,7 +149,7 @@ def test_verify_says_whole_or_where_it_is_broken(logged: Path):
         (["changelog", "show", "--limit", "0"], 2, "not in the range"),
     ],
 )
-def test_what_a_person_can_mend_is_said_in_a_line(
+def test_what_a_person_can_fix_is_explained_in_a_line(
     tmp_path: Path, words: list[str], status: int, says: str
 ):
     found = keyturn(tmp_path, *words)
@@ -196,7 +196,7 @@ def test_a_data_directory_that_cannot_be_made_is_named(tmp_path: Path):
     )
 
 
-def test_a_port_that_is_held_is_said_and_what_to_do(
+def test_a_port_that_is_held_is_reported_and_what_to_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     a_policy(tmp_path / "policy")
@@ -286,7 +286,7 @@ def test_a_policy_that_others_may_write_stops_a_start(tmp_path: Path):
         assert f"{tmp_path}/policy is writable by others: chmod go-w it" in found.stderr
 
 
-def test_what_a_start_makes_is_for_nobody_else(tmp_path: Path):
+def test_what_a_start_makes_is_for_no_one_else(tmp_path: Path):
     before = os.umask(0o022)
     try:
         started(tmp_path, "serve")
@@ -306,7 +306,7 @@ def test_who_has_seen_enough_may_close_the_pipe(logged: Path):
     assert (found.stdout, found.stderr) == ("{", "")
 
 
-def test_whom_neither_the_policy_nor_the_log_knows_is_said_to_be_nobody(logged: Path):
+def test_whom_neither_the_policy_nor_the_log_knows_is_reported_as_unknown(logged: Path):
     """Without a valid policy nobody knows who is in it, and nothing of that is said."""
     words = ("changelog", "show", "--person", "dorra")
     (logged / "policy" / "people.yaml").unlink(missing_ok=True)
@@ -321,7 +321,7 @@ def test_whom_neither_the_policy_nor_the_log_knows_is_said_to_be_nobody(logged: 
     assert "not in the log: did you mean “dora”?" in nobody.stderr
 
 
-def test_the_log_is_searched_and_looked_at_around_a_moment(logged: Path):
+def test_the_log_is_searched_and_looked_at_around_a_time(logged: Path):
     def shown(*words: str) -> list[str]:
         return keyturn(logged, "changelog", "show", *words).stdout.splitlines()
 

@@ -60,7 +60,7 @@ class TestUnknown:
             ]
             assert pending.list_runs_awaiting_person(tx, policy, "stan") == []
 
-    def test_nobody_else_does(self, harness: Harness, lost: Run):
+    def test_no_one_else_does(self, harness: Harness, lost: Run):
         with pytest.raises(NotAllowed, match="only an owner of the edge"):
             harness.service.resolve_run(
                 lost.id, person="stan", succeeded=False, reason="it was scrapped"

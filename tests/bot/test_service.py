@@ -67,7 +67,7 @@ def test_the_plan_is_made_three_times(harness: Harness):
     assert harness.fleet.asked == 3
 
 
-def test_nothing_to_do_asks_nobody(harness: Harness):
+def test_nothing_to_do_asks_no_one(harness: Harness):
     run = harness.request(SetSwitch(host="lb1", name="lamp", value="off"))
     assert (run.state, run.summary) == (State.NO_CHANGES, "No changes: lamp is off")
 
@@ -88,7 +88,7 @@ def test_a_plan_that_went_stale_is_not_applied(harness: Harness):
     assert harness.fleet.told == []
 
 
-def test_what_somebody_else_did_meanwhile_is_not_done_again(harness: Harness):
+def test_what_someone_else_did_meanwhile_is_not_done_again(harness: Harness):
     run = harness.request(LAMP_ON)
     harness.fleet.hosts["lb1"]["lamp"] = "on"
     assert harness.approve(run).state is State.NO_CHANGES
@@ -125,7 +125,7 @@ def test_a_host_that_is_gone_before_the_command_is_a_failure_and_not_a_mystery(h
     assert harness.approve(harness.request(LAMP_ON)).state is State.FAILED
 
 
-def test_an_end_that_nobody_saw_is_unknown_and_keeps_the_host_locked(harness: Harness):
+def test_an_end_that_no_one_saw_is_unknown_and_keeps_the_host_locked(harness: Harness):
     def cut(host: str, words: str) -> None:
         raise UnknownOutcomeError("the connection was lost")
 
@@ -161,7 +161,7 @@ def test_only_an_owner_settles_an_unknown_and_says_why(harness: Harness):
     assert harness.get_run(run.id).state is State.UNKNOWN
 
 
-def test_a_fault_of_our_own_before_anything_was_sent_is_said_so(harness: Harness):
+def test_a_fault_of_our_own_before_anything_was_sent_is_reported(harness: Harness):
     def trip(host: str) -> None:
         raise ZeroDivisionError
 
@@ -255,7 +255,7 @@ class TestAsking:
             harness.request(SetSwitch(host="lb7", name="lamp", value="on"))
         assert harness.list_entry_kinds() == []
 
-    def test_somebody_without_a_role_may_look_and_nothing_else(self, harness: Harness):
+    def test_someone_without_a_role_may_look_and_nothing_else(self, harness: Harness):
         people = harness.policies.path / "people.yaml"
         people.write_text(people.read_text() + "  gus: {name: Gus Guest}\n")
         assert harness.request(ShowSwitches(host="lb1"), person="gus").state is State.SUCCEEDED
@@ -282,7 +282,7 @@ class TestAsking:
 
 
 class TestDeciding:
-    def test_nobody_approves_what_they_asked_for(self, harness: Harness):
+    def test_no_one_approves_what_they_asked_for(self, harness: Harness):
         run = harness.request(LAMP_ON, person="dora")
         with pytest.raises(NotAllowed, match="you requested it"):
             harness.approve(run, person="dora")
@@ -294,7 +294,7 @@ class TestDeciding:
             harness.approve(run, person="stan")
         assert harness.fleet.told == []
 
-    def test_the_second_approver_is_told_who_was_first(self, harness: Harness):
+    def test_the_second_approver_learns_who_was_first(self, harness: Harness):
         run = harness.request(LAMP_ON)
         harness.approve(run, person="olga")
         with pytest.raises(TooLate, match="approved by Olga Owner"):
@@ -343,7 +343,7 @@ class TestDeciding:
         with harness.database.reading() as tx:
             assert locks.get_lock(tx, "lb1") is None
 
-    def test_the_asker_may_withdraw_and_nobody_else(self, harness: Harness):
+    def test_the_requester_may_withdraw_and_no_one_else(self, harness: Harness):
         run = harness.request(LAMP_ON)
         with pytest.raises(NotAllowed, match="only Dora Developer"):
             harness.service.withdraw_run(run.id, person="olga")
@@ -362,7 +362,7 @@ class TestTheGate:
         assert "0 of 1 required approvals" in ended.summary
         assert harness.fleet.told == []
 
-    def test_an_asker_who_left_meanwhile_gets_nothing_done(self, harness: Harness):
+    def test_a_requester_who_left_meanwhile_gets_nothing_done(self, harness: Harness):
         run = harness.request(LAMP_ON)
         harness.service.approve_run(run.id, person="olga", digest=run.digest)
         people = harness.policies.path / "people.yaml"
@@ -430,7 +430,7 @@ class TestTheGate:
         assert "Stopped before step 2" in ended.summary
         assert harness.fleet.told == [("lb1", "set fan on")]
 
-    def test_an_approval_that_nobody_used_in_time_expires(self, harness: Harness):
+    def test_an_approval_that_no_one_used_in_time_expires(self, harness: Harness):
         run = harness.request(LAMP_ON)
         harness.service.approve_run(run.id, person="olga", digest=run.digest)
         with harness.database.transaction() as tx:
@@ -499,7 +499,7 @@ class TestRecovery:
         assert harness.fleet.told == [("lb1", "set lamp on")]
 
 
-def test_the_request_is_told_as_it_would_be_typed(harness: Harness):
+def test_the_request_is_shown_as_it_would_be_typed(harness: Harness):
     assert harness.request(LAMP_ON).title == "toy set lb1 lamp on"
 
 
@@ -511,7 +511,7 @@ def test_the_log_alone_proves_what_was_approved(harness: Harness):
     assert facts["approved"]["digest"] == facts["started"]["digest"] == run.digest
 
 
-def test_what_nobody_decides_in_time_expires(harness: Harness):
+def test_what_no_one_decides_in_time_expires(harness: Harness):
     waiting, other = harness.request(LAMP_ON), harness.request(LAMP_ON)
     with harness.database.transaction() as tx:
         runs.amend_run(tx, runs.get_run(tx, waiting.id), expires_at=tx.now)
@@ -715,7 +715,7 @@ def _lose_it_once(harness: Harness) -> Callable[[str], None]:
     return lose
 
 
-def test_each_command_is_told_to_the_key_that_was_approved(harness: Harness):
+def test_each_command_is_sent_to_the_key_that_was_approved(harness: Harness):
     harness.approve(harness.request(SetAll(host="lb1", value="on")))
     assert (
         harness.fleet.fingerprints
@@ -829,7 +829,7 @@ def test_an_undo_whose_feed_has_moved_meanwhile_is_proven_all_the_same(
     assert harness.fleet.told[-1] == ("lb1", "set lamp off")
 
 
-def test_an_undo_that_cannot_apply_any_more_is_refused_before_anybody_approves_it(
+def test_an_undo_that_cannot_apply_any_more_is_refused_before_anyone_approves_it(
     harness: Harness,
 ):
     done = harness.approve(harness.request(WarmUp(host="lb1", name="lamp", value="on")))

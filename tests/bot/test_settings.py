@@ -50,7 +50,7 @@ def test_slack_is_reached_by_either_way_or_both(
         ({OIDC + "CLIENT_ID": "k", OIDC + "ISSUER": ""}, f"needs {OIDC}ISSUER"),
     ],
 )
-def test_what_cannot_work_is_said(
+def test_what_cannot_work_is_reported(
     monkeypatch: pytest.MonkeyPatch, given: dict[str, str], told: str
 ):
     with pytest.raises(ValidationError) as refused:

@@ -239,7 +239,7 @@ def test_spans_are_sent_where_the_standard_variables_name_a_collector(
     assert is_tracing_configured(environment) is yes
 
 
-def test_without_what_sends_them_it_is_said_what_to_install(
+def test_without_what_sends_them_it_is_explained_what_to_install(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace", None)

@@ -270,7 +270,7 @@ def test_without_a_rule_that_permits_it_one_sees_ones_own_alone(harness: Harness
             runs.get_run(tx, other.id)
 
 
-def test_what_somebody_decided_or_edited_they_always_see(restricted: RestrictedHarness):
+def test_what_someone_decided_or_edited_they_always_see(restricted: RestrictedHarness):
     harness = restricted.harness
     run = restricted.hidden["pending"]
     sight = harness.policies.get_policy().get_view_rights("dora")
@@ -321,7 +321,7 @@ def test_figures_are_of_what_may_be_viewed(restricted: RestrictedHarness):
     assert counted("adam") == 1
 
 
-def test_what_happened_around_a_moment_tells_of_what_may_be_viewed(restricted: RestrictedHarness):
+def test_what_happened_around_a_time_tells_of_what_may_be_viewed(restricted: RestrictedHarness):
     def happened(person: str) -> set[int | None]:
         sight = restricted.harness.policies.get_policy().get_view_rights(person)
         with restricted.harness.database.reading(sight) as tx:
@@ -343,7 +343,7 @@ def test_a_schedule_is_seen_with_its_request(restricted: RestrictedHarness):
     assert listed("adam") == {restricted.shown_schedule, restricted.schedule}
 
 
-def test_nobody_approves_what_they_may_not_view(harness: Harness):
+def test_no_one_approves_what_they_may_not_view(harness: Harness):
     run = harness.request(SetSwitch(host="lb1", name="lamp", value="on"))
     policy = harness.policies.get_policy()
     request = PolicyRequest("toy set", "change", "lb1", "web", "dora", now=0)
@@ -371,7 +371,7 @@ def test_an_approval_lapses_with_the_right_to_view(harness: Harness):
     assert harness.fleet.told == []
 
 
-def test_who_sees_a_run_and_may_not_decide_it_is_told_so(harness: Harness):
+def test_who_sees_a_run_and_may_not_decide_it_is_reported(harness: Harness):
     run = harness.request(SetSwitch(host="lb1", name="lamp", value="on"))
     with pytest.raises(NotAllowed, match="Those who can"):
         harness.service.approve_run(run.id, person="stan", digest=run.digest)

@@ -97,7 +97,7 @@ def _lines(fleet: LoopbackFleet) -> list[str]:
 @pytest.mark.real
 @pytest.mark.timeout(0 if CHAOS else 300)
 @pytest.mark.parametrize("share", range(SHARES))
-def test_nothing_is_lost_or_done_twice_when_a_process_is_killed_at_any_moment(
+def test_nothing_is_lost_or_done_twice_when_a_process_is_killed_at_any_time(
     home: tuple[Home, LoopbackFleet], share: int, record_property: Record
 ):
     toll = campaign(*home, kills=KILLS, seed=SEED + share)

@@ -44,7 +44,7 @@ def test_anything_else_is_not_taken_for_a_count(answer: str):
         parse_traffic(answer)
 
 
-def test_names_and_addresses_are_told_by_the_hosts_resolver():
+def test_names_and_addresses_are_resolved_by_the_host():
     assert parse_names((ANSWERS / "names.txt").read_text()) == ("localhost",)
     assert parse_addresses((ANSWERS / "addresses.txt").read_text()) == ("127.0.0.1",)
     assert parse_names("") == ()

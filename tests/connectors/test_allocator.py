@@ -11,7 +11,7 @@ ANSWERS = Path(__file__).parent / "answers" / "allocator"
 BOTH = (ANSWERS / "sleep.txt").read_text()
 
 
-def test_the_malloc_of_each_process_is_told_by_what_it_has_mapped():
+def test_the_malloc_of_each_process_is_shown_by_what_it_has_mapped():
     by_malloc = {process.malloc: process for process in parse_processes(BOTH)}
     assert set(by_malloc) == {"glibc", "jemalloc"}
     assert by_malloc["glibc"].settings == ("MALLOC_ARENA_MAX=2",)
@@ -54,7 +54,7 @@ def test_a_name_is_not_a_pattern():
     assert longer.words[-1] == "mariadb-dump-an"
 
 
-def test_what_only_root_sees_is_said_to_be():
+def test_what_only_root_sees_is_reported_as_that():
     said = "mawk: cannot open /proc/1/maps (Permission denied)"
     shell = allocator.query_processes("init").command
     assert "sudo rule" in str(find_failure(shell, Answer(0, "", said), frozenset({0})))

@@ -163,7 +163,7 @@ def test_members_that_ip_does_not_know_are_not_passed_over():
         bond.parse_samples("bond0", look * 2)
 
 
-def test_a_bond_that_is_not_there_is_said_so():
+def test_a_bond_that_does_not_exist_is_reported():
     query = bond.query_bond("bond9")
     said = Answer(1, "", "cat: /proc/net/bonding/bond9: No such file or directory\n")
     assert "no bond of that name" in str(find_failure(query.command, said, query.statuses))
@@ -208,7 +208,7 @@ def _known(query: Query[T], settings: dict[str, str]) -> T:
     return ScriptedFleet(inventory=inventory).run_query("web1", query)
 
 
-def test_an_aggregation_that_both_ends_hold_is_refused_by_nobody():
+def test_an_aggregation_that_both_ends_hold_is_refused_by_no_one():
     member = BondMember("eth0", "up", 1000, "full", 0, state=63, partner_state=63)
     assert member.refusing_end == ""
     for state, partner_state, who in ((7, 63, "this host"), (63, 7, "the switch")):

@@ -48,7 +48,7 @@ def test_an_end_that_has_passed_is_days_below_zero():
     )
 
 
-def test_who_listens_is_told_by_addresses_to_connect_to():
+def test_who_listens_is_shown_by_addresses_to_connect_to():
     assert parse_listeners((ANSWERS / "listeners.txt").read_text(), 8443) == ("127.0.0.1", "::1")
     every = "LISTEN 0 4096 *:443 *:*\n"
     both = "LISTEN 0 5 0.0.0.0:443 0.0.0.0:*\nLISTEN 0 5 [::]:443 [::]:*\n"

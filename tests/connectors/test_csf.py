@@ -57,7 +57,7 @@ def test_rules_that_are_not_loaded_are_known(lines: tuple[str, ...], ipv6: str, 
     assert csf.parse_firewall(answer).missing_tables == off
 
 
-def test_a_set_that_no_rule_asks_lets_in_nobody():
+def test_a_set_that_no_rule_asks_lets_in_no_one():
     rule = "rule -A ALLOWIN -m set --match-set chain_ALLOW src -j ACCEPT\n"
     in_force = csf.parse_firewall(SETS.replace(rule, "")).allowed_networks
     assert in_force == {ip_network("2a01:7e00::1/128")}
@@ -71,7 +71,7 @@ def test_a_set_that_no_rule_asks_lets_in_nobody():
         "-A ALLOWIN ! -s 5.172.196.188/32 ! -i lo -j ACCEPT",
     ],
 )
-def test_a_rule_that_asks_for_more_lets_in_nobody_for_all(rule: str):
+def test_a_rule_that_asks_for_more_lets_in_no_one_for_all(rule: str):
     changed = RULES.replace("-A ALLOWIN -s 5.172.196.188/32 ! -i lo -j ACCEPT", rule)
     assert changed != RULES
     assert not csf.parse_firewall(changed).is_allowed(ip_address("5.172.196.188"))

@@ -18,7 +18,7 @@ def recorded(name: str) -> str:
     return (ANSWERS / f"csf-grep-{name}.txt").read_text()
 
 
-def test_rules_and_files_are_told_apart():
+def test_rules_and_files_are_distinguished():
     finds = csf_grep.parse_matches(recorded("rules"))
     assert finds[0] == CsfMatch("filter ALLOWIN", "ACCEPT 198.51.100.7 to 0.0.0.0/0")
     assert finds[4] == CsfMatch("filter ALLOWOUT", "ACCEPT 0.0.0.0/0 to 198.51.100.0/25")

@@ -102,7 +102,7 @@ def test_warnings_of_csf_are_no_failure():
     assert ScriptedFleet({("web1", LOAD): said}).run_command("web1", LOAD).status == 0
 
 
-def test_sudo_is_told_once_and_the_connection_is_remembered():
+def test_sudo_is_reported_once_and_the_connection_is_remembered():
     told = inventory_of("web1", user="keyturn")["web1"].resolve(csf_list.keep_list(LISTING))
     assert isinstance(told, Shell)
     assert told.words[:4] == ("sudo", "-n", "--", "sh")

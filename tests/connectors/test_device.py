@@ -98,7 +98,7 @@ def test_each_way_to_log_in_leads_to_an_answer(
 
 
 @pytest.mark.parametrize("login", ["password", "keyboard-interactive", "none"])
-def test_a_wrong_password_is_said_at_once_and_never_shown(
+def test_a_wrong_password_is_reported_at_once_and_never_shown(
     login: Login, reach: Callable[..., Fleet]
 ):
     with ScriptedDevice(ANSWERS, login=login) as device:
@@ -111,7 +111,7 @@ def test_a_wrong_password_is_said_at_once_and_never_shown(
         assert device.logins == 0
 
 
-def test_a_wrong_secret_is_said_at_once(reach: Callable[..., Fleet]):
+def test_a_wrong_secret_is_reported_at_once(reach: Callable[..., Fleet]):
     with ScriptedDevice(ANSWERS, secret=SECRET) as device:
         with pytest.raises(LoginError, match="refuses the secret") as trouble:
             reach(device, enable_file="wrong").run_query("sw1", CLOCK)
@@ -347,7 +347,7 @@ def test_lines_are_entered_into_the_configuration(
     assert device.logins == 1
 
 
-def test_a_refused_line_ends_it_and_what_is_in_force_is_told(
+def test_a_refused_line_ends_it_and_what_is_in_force_is_shown(
     device: ScriptedDevice, reach: Callable[..., Fleet]
 ):
     device.refused = ("name",)
@@ -445,7 +445,7 @@ def test_a_device_is_no_jump_host(device: ScriptedDevice):
         (None, 0o600, "cannot read"),
     ],
 )
-def test_a_password_file_is_one_line_and_nobody_elses(
+def test_a_password_file_is_one_line_and_no_one_elses(
     device: ScriptedDevice,
     reach: Callable[..., Fleet],
     directory: Path,

@@ -40,7 +40,7 @@ def test_a_kernel_that_does_not_tell_who_waits_is_understood():
     assert parse_directory(NEVER.replace(line, "waited=")).io_wait is None
 
 
-def test_memory_is_told_from_disks():
+def test_memory_is_distinguished_from_disks():
     assert parse_directory((ANSWERS / "memory.txt").read_text()).filesystem == "tmpfs"
 
 
@@ -54,7 +54,7 @@ def test_memory_is_told_from_disks():
         (5, "755", False),
     ],
 )
-def test_a_directory_is_of_root_if_nobody_else_may_write_to_it(
+def test_a_directory_is_of_root_if_no_one_else_may_write_to_it(
     owner: int, mode: str, of_root: bool
 ):
     answer = NEVER.replace("owner=0 mode=755", f"owner={owner} mode={mode}")

@@ -242,7 +242,7 @@ def test_a_server_that_is_not_there_is_named(
         (Fetch("https://localhost/", authority="none.pem"), "cannot use .*No such file"),
     ],
 )
-def test_an_inventory_that_does_not_say_it_well_is_told_so(
+def test_an_inventory_that_does_not_say_it_well_is_reported(
     feeds: Fetcher, wanted: Fetch, words: str
 ):
     with pytest.raises(SettingError, match=words):
@@ -302,6 +302,6 @@ def test_a_proxy_that_is_not_there_is_named(mirror: Mirror, feeds: Fetcher):
 @pytest.mark.parametrize(
     "proxy", ["proxy:3128", "https://proxy:3128", "http://", "http://proxy:99999", "http://[::1"]
 )
-def test_a_proxy_that_is_none_is_told(mirror: Mirror, feeds: Fetcher, proxy: str):
+def test_a_proxy_that_is_none_is_shown(mirror: Mirror, feeds: Fetcher, proxy: str):
     with pytest.raises(SettingError, match="it must be like http://"):
         feeds.fetch(through(proxy, mirror.url("/list"), mirror))

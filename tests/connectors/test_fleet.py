@@ -61,7 +61,7 @@ def test_a_query_is_understood():
     )
 
 
-def test_a_query_that_fails_says_what_the_host_said():
+def test_a_query_that_fails_says_what_the_host_returned():
     fleet = ScriptedFleet({("web1", "uptime"): Answer(1, "", "no clock\n")})
     with pytest.raises(CommandError, match="output: no clock"):
         fleet.run_query("web1", UPTIME)
@@ -79,7 +79,7 @@ def test_an_answer_with_a_hole_in_it_is_never_parsed():
         fleet.run_query("web1", UPTIME)
 
 
-def test_words_that_mean_trouble_are_a_failure_in_spite_of_status_0():
+def test_words_that_mean_an_error_are_a_failure_in_spite_of_status_0():
     command = Shell(
         ("socat",),
         error_pattern=r"Unknown command",
@@ -137,14 +137,14 @@ def test_a_program_that_is_missing_under_sudo_is_not_taken_for_a_missing_rule(
         fleet.run_command("nas1", Shell(("zpool", "status", "-v"), root=True))
 
 
-def test_a_command_that_needs_root_is_told_with_sudo_where_the_login_is_not_root():
+def test_a_command_that_needs_root_is_shown_with_sudo_where_the_login_is_not_root():
     recorder = Recorder()
     Fleet(inventory_of("web1", user="keyturn"), recorder).run_command("web1", REBOOT)
     Fleet(inventory_of("web1", user="root"), recorder).run_command("web1", REBOOT)
     assert [words for _, words, _ in recorder.heard] == ["sudo -n -- reboot", "reboot"]
 
 
-def test_a_command_that_is_resolved_already_is_told_as_it_is():
+def test_a_command_that_is_resolved_already_is_shown_as_it_is():
     recorder = Recorder()
     fleet = Fleet(inventory_of("web1", user="keyturn"), recorder)
     fleet.run_command("web1", fleet.resolve_command("web1", REBOOT))
@@ -230,12 +230,12 @@ def test_a_scripted_fleet_knows_what_reached_the_host(trouble: HostError, told: 
     assert len(fleet.told) == told
 
 
-def test_a_query_that_nobody_scripted_is_a_fault_of_the_test():
+def test_a_query_that_no_one_scripted_is_a_fault_of_the_test():
     with pytest.raises(AssertionError, match="no answer is scripted for web1: uptime"):
         ScriptedFleet(hosts=["web1"]).run_query("web1", UPTIME)
 
 
-def test_a_host_with_another_key_than_was_approved_is_told_nothing():
+def test_a_host_with_another_key_than_was_approved_receives_nothing():
     """The inventory may be replaced between the gate's last look and the packet."""
     recorder = Recorder()
     fleet = Fleet(inventory_of("web1"), recorder)

@@ -63,7 +63,7 @@ def judged(command: QueryCommand, status: int, out: str, err: str = "") -> str:
         (CHANGES[2], "set table http key 203.0.113.9 data.gpc0 57\n"),
     ],
 )
-def test_one_line_is_said_and_it_ends_with_a_newline(command: QueryCommand, line: str):
+def test_one_line_is_reported_and_it_ends_with_a_newline(command: QueryCommand, line: str):
     assert said(command) == line
 
 
@@ -83,7 +83,7 @@ def test_a_word_that_could_be_more_than_a_word_is_not_said(word: str):
         haproxy.mark_entry(HTTP, "203.0.113.9", word or " ", 1)
 
 
-def test_nothing_is_said_for_a_key_of_another_kind():
+def test_nothing_is_reported_for_a_key_of_another_kind():
     for say in (haproxy.query_entry, haproxy.clear_entry):
         with pytest.raises(InvalidKeyError):
             say(HTTP, "::1")
@@ -163,7 +163,7 @@ def test_every_recorded_answer_is_one(version: str, name: str):
         (127, "bash: socat: command not found", "install socat"),
     ],
 )
-def test_what_stands_between_us_and_the_socket_is_said(status: int, err: str, words: str):
+def test_what_stands_between_us_and_the_socket_is_reported(status: int, err: str, words: str):
     for command in (CHANGES[0], haproxy.query_tables().command):
         assert words in judged(command, status, "", err)
 

@@ -96,7 +96,7 @@ def test_a_line_before_the_first_section_says_nothing():
     assert parse_limits("acl a src_conn_rate gt 5\n\n") == ()
 
 
-def test_what_a_client_does_above_a_limit_is_said_with_the_limit():
+def test_what_a_client_does_above_a_limit_is_reported_with_the_limit():
     limits = TableLimits(FOUND)
     busy = TableEntry(
         "203.0.113.9",
@@ -124,7 +124,7 @@ def test_of_two_limits_of_one_counter_the_lowest_is_named():
     assert limits.get_mark("t", "gpc1") == 1
 
 
-def test_limits_that_cannot_be_read_are_unknown_and_it_is_said_why():
+def test_limits_that_cannot_be_read_are_unknown_and_that_is_explained():
     said = "grep: /etc/haproxy/haproxy.cfg: Permission denied"
 
     def ask(host: str, query: Query[object]) -> object:

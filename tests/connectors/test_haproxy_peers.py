@@ -38,22 +38,22 @@ def test_two_sections_are_kept_apart():
     "answer",
     ["what?\n\n", "  0x1: id=lb2(remote,active) addr=x last_status=ESTA \n", "# table: a"],
 )
-def test_what_is_not_known_is_never_nobody(answer: str):
+def test_what_is_not_known_is_never_no_one(answer: str):
     with pytest.raises(ParseError):
         parse_peers(answer)
 
 
 @pytest.mark.parametrize("said", ["", "Permission denied\n\n", "Unknown command: show peers\n"])
-def test_trouble_is_never_nobody(said: str):
+def test_an_error_is_never_no_one(said: str):
     assert find_failure(query_peers().command, Answer(0, said), frozenset({0})) is not None
 
 
 @pytest.mark.parametrize("answer", ["2.6-peers", "2.6-peers-alone"])
-def test_an_answer_is_no_trouble(answer: str):
+def test_an_answer_is_no_error(answer: str):
     assert find_failure(query_peers().command, Answer(0, recorded(answer)), frozenset({0})) is None
 
 
-def test_a_table_that_nobody_else_has_needs_no_words():
+def test_a_table_that_no_one_else_has_needs_no_words():
     known = parse_peers(recorded("2.6-peers"))
     assert haproxy_peers.format_copies("www", haproxy_peers.list_sharing_peers("www", known)) == ()
     (words,) = haproxy_peers.format_copies("http", haproxy_peers.list_sharing_peers("http", known))

@@ -32,7 +32,7 @@ def test_logins_and_starts_are_understood():
     assert {event.account for event in logins} == {"root"}
 
 
-def test_a_window_in_which_nobody_came_is_empty():
+def test_a_window_in_which_no_one_came_is_empty():
     assert parse_logins(recorded("nobody")) == ()
     assert parse_sudo(recorded("sudo-none")) == ()
 
@@ -49,7 +49,7 @@ def test_what_was_done_with_sudo_is_understood():
     assert events[0].description == "/usr/bin/true as nobody"
 
 
-def test_a_command_cannot_claim_that_somebody_else_ran_it():
+def test_a_command_cannot_claim_that_someone_else_ran_it():
     line = (
         "1795262356.7 vm sudo[42]:     ada : PWD=/ ; USER=nobody ; COMMAND=/bin/echo ; USER=root"
     )
@@ -57,7 +57,7 @@ def test_a_command_cannot_claim_that_somebody_else_ran_it():
     assert event.description == "/bin/echo ; USER=root as nobody"
 
 
-def test_what_sudo_refused_is_told_as_that():
+def test_what_sudo_refused_is_shown_as_that():
     # As sudoers(5) describes it: a reason stands before the fields.
     line = (
         "1795262356.7 vm sudo:     eve : command not allowed ; TTY=pts/0 ; PWD=/ ; USER=root ; "
@@ -154,7 +154,7 @@ def test_what_is_not_understood_is_never_nothing(parse: object, answer: str):
         ),
     ],
 )
-def test_a_source_that_is_missing_is_said_to_be(
+def test_a_source_that_is_missing_is_reported_as_that(
     query: history.Query[history.Events], answer: Answer, means: str
 ):
     assert isinstance(query.command, Shell)

@@ -225,7 +225,7 @@ def now(tmp_path: Path) -> float:
     return file.stat().st_mtime
 
 
-def test_a_certificate_is_good_from_its_first_moment_to_its_last(
+def test_a_certificate_is_good_from_its_first_second_to_its_last(
     good: tuple[bytes, KeyPair], authority: Authority, now: float
 ):
     blob, _ = good
@@ -233,7 +233,7 @@ def test_a_certificate_is_good_from_its_first_moment_to_its_last(
     assert "has expired" in _objection(blob, authority, now + 2 * HOUR)
 
 
-def test_a_condition_that_nobody_knows_is_not_passed_over(
+def test_a_condition_that_no_one_knows_is_not_passed_over(
     authority: Authority, tmp_path: Path, now: float
 ):
     options = ("-h", "-O", "critical:only-at=night")

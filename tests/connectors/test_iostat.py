@@ -81,7 +81,7 @@ def test_text_that_is_something_else_is_not_understood(answer: str):
         parse_text(answer)
 
 
-def test_a_missing_iostat_is_told_by_its_package():
+def test_a_missing_iostat_is_shown_by_its_package():
     said = "timeout: failed to run command 'iostat': No such file or directory"
     query = iostat.query_json(1)
     assert "install sysstat" in str(

@@ -7,7 +7,7 @@ from connectors.mounts import Mount, parse_exports, parse_mount
 from tests.connectors.storage import recorded
 
 
-def test_every_export_is_told_with_its_clients():
+def test_every_export_is_shown_with_its_clients():
     exports = parse_exports(recorded("exportfs-s"))
     assert [(export.path, export.clients) for export in exports] == [
         ("/export/projects", "192.0.2.7"),
@@ -47,7 +47,7 @@ def test_what_is_no_export_is_not_understood(answer: str):
         parse_exports(answer)
 
 
-def test_a_login_that_may_not_look_is_told_so_though_the_status_says_nothing():
+def test_a_login_that_may_not_look_is_reported_though_the_status_says_nothing():
     query = mounts.query_exports()
     said = (
         "exportfs: could not open /var/lib/nfs/.etab.lock for locking: "
@@ -57,7 +57,7 @@ def test_a_login_that_may_not_look_is_told_so_though_the_status_says_nothing():
     assert find_failure(query.command, Answer(0, "", ""), query.statuses) is None
 
 
-def test_a_host_without_exportfs_is_told_so():
+def test_a_host_without_exportfs_is_reported():
     said = "timeout: failed to run command 'exportfs': No such file or directory"
     trouble = find_failure(mounts.query_exports().command, Answer(127, "", said), frozenset({0}))
     assert "nfs-kernel-server" in str(trouble)
@@ -74,7 +74,7 @@ def test_a_host_without_exportfs_is_told_so():
         ("tmpfs", Mount("/srv/onroot", "tm", "tmpfs", "0:34")),
     ],
 )
-def test_the_mount_of_a_path_is_told(name: str, mount: Mount):
+def test_the_mount_of_a_path_is_shown(name: str, mount: Mount):
     assert parse_mount(recorded(f"findmnt-{name}")) == mount
 
 
@@ -84,7 +84,7 @@ def test_what_is_no_mount_is_not_understood(answer: str):
         parse_mount(answer)
 
 
-def test_a_path_that_is_not_there_is_told_so():
+def test_a_path_that_does_not_exist_is_reported():
     assert "no such path" in str(
         find_failure(mounts.query_mount("/x").command, Answer(1, ""), frozenset({0}))
     )

@@ -50,7 +50,7 @@ def test_a_dot_and_a_plus_are_said_as_themselves():
     assert nginx_agents.unblock_agent("C++ v1.0").words[-2:] == ("remove", line)
 
 
-def test_a_configuration_that_nginx_does_not_take_is_told():
+def test_a_configuration_that_nginx_does_not_take_is_shown():
     said = Answer(1, "", 'nginx: [emerg] unknown directive "nonsense" in conf.d/broken.conf:1')
     assert "nothing was changed" in str(
         find_failure(nginx_agents.block_agent("abcd"), said, frozenset({0}))

@@ -28,20 +28,20 @@ def framed(said: bytes) -> bytes:
     return b"Welcome!\n" + WORD + b" begins\n" + said + WORD + b" 0\n"
 
 
-def test_only_the_commands_own_lines_are_told() -> None:
+def test_only_the_commands_own_lines_are_shown() -> None:
     assert heard(framed(b"one\ntwo\n")) == ["one", "two"]
 
 
-def test_what_has_no_end_of_line_is_told_too() -> None:
+def test_what_has_no_end_of_line_is_shown_too() -> None:
     assert heard(framed(b"one\nand a half")) == ["one", "and a half"]
 
 
-def test_a_bar_of_progress_is_told_as_it_grows() -> None:
+def test_a_bar_of_progress_is_shown_as_it_grows() -> None:
     assert heard(framed(b"10 %\r20 %\r"), b"30 %\r\n")[:2] == ["10 %", "20 %"]
     assert heard(WORD + b" begins\nhalf\r", b"\nwhole\n") == ["half", "whole"]
 
 
-def test_a_line_without_end_is_told_in_pieces_and_not_kept() -> None:
+def test_a_line_without_end_is_shown_in_pieces_and_not_kept() -> None:
     lines = heard(WORD + b" begins\n", *[b"x" * 1000] * 100)
     assert len(lines) >= 20
     assert {len(line) for line in lines} == {MAX_LINE_BYTES}
@@ -60,7 +60,7 @@ def test_it_does_not_matter_how_it_is_cut(said: bytes, cuts: Sequence[int]) -> N
 
 
 @pytest.mark.real
-def test_a_real_host_is_heard_before_it_has_ended(sshd: Sshd) -> None:
+def test_a_real_host_is_read_before_it_has_ended(sshd: Sshd) -> None:
     """The command goes on only once somebody has heard its first line and has made a file."""
     go_on = sshd.directory / "go-on"
     lines: list[str] = []

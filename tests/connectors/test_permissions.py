@@ -79,7 +79,7 @@ def read_only(place: Path) -> Generator[Path]:
 
 
 @_ROOT_ONLY
-def test_what_is_mounted_read_only_is_written_by_nobody(read_only: Path):
+def test_what_is_mounted_read_only_is_written_by_no_one(read_only: Path):
     assert find_writer_above(read_only, list_trusted_owners()) == ""
 
 

@@ -233,7 +233,7 @@ def test_where_the_feed_is_comes_from_the_inventory():
         ("pingdom.feed_proxy", "proxy.example:3128"),
     ],
 )
-def test_an_inventory_that_names_something_else_is_told_so(name: str, value: str):
+def test_an_inventory_that_names_something_else_is_reported(name: str, value: str):
     command = pingdom.query_feed().command
     assert isinstance(command, Fetch)
     with pytest.raises(SettingError):

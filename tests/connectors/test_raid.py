@@ -80,7 +80,7 @@ def test_the_kernels_word_on_arrays_is_understood(name: str, arrays: tuple[RaidA
     assert parse_arrays(recorded(f"mdstat-{name}")) == arrays
 
 
-def test_an_array_that_is_not_active_is_told():
+def test_an_array_that_is_not_active_is_shown():
     md3 = parse_arrays(recorded("mdstat-inactive"))[0]
     assert md3 == RaidArray("md3", is_active=False, level="")
 
@@ -142,7 +142,7 @@ def test_mdadms_word_on_an_array_is_understood(
     assert [member[1] for member in detail.members] == states
 
 
-def test_members_are_told_by_their_devices():
+def test_members_are_shown_by_their_devices():
     detail = parse_detail(recorded("mdadm-raid5-degraded"))
     assert detail.members[0] == ("", "removed")
     assert detail.members[3] == ("/dev/sda", "faulty")

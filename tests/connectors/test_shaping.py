@@ -52,7 +52,7 @@ def test_our_own_device_is_no_interface_of_the_host():
     assert set(parse_interfaces(LIMITED)) == {"lo", "eth0", "eth1"}
 
 
-def test_limits_on_probation_are_told_apart():
+def test_limits_on_probation_are_distinguished():
     cards = parse_interfaces(PROBATION)
     assert (cards["eth0"].is_on_probation, cards["eth0"].rates) == (True, RATES)
     assert not cards["eth1"].is_on_probation
@@ -64,14 +64,14 @@ def test_a_device_that_nothing_is_led_to_limits_nothing():
     assert [queue.kind for queue in card.foreign_queues] == ["ingress"]
 
 
-def test_what_somebody_else_has_put_there_is_not_ours():
+def test_what_someone_else_has_put_there_is_not_ours():
     cards = parse_interfaces(SOMEBODYS)
     assert cards["eth0"].rates == cards["eth1"].rates == Rates()
     assert [(queue.kind, queue.rate) for queue in cards["eth0"].foreign_queues] == [("tbf", 1000)]
     assert [queue.kind for queue in cards["eth1"].foreign_queues] == ["htb", "ingress"]
 
 
-def test_classes_of_htb_are_told_in_words():
+def test_classes_of_htb_are_shown_in_words():
     assert sorted(parse_classes(CLASSES)) == [
         "class 1:1 8Mbit to 8Mbit",
         "class 1:10 3Mbit to 8Mbit",
@@ -114,7 +114,7 @@ def test_anything_else_is_not_taken_for_classes(answer: str):
         (RATES, "1,024 kbit/s in, 512 kbit/s out"),
     ],
 )
-def test_rates_are_told_in_words(rates: Rates, words: str):
+def test_rates_are_shown_in_words(rates: Rates, words: str):
     assert str(rates) == words
 
 

@@ -132,7 +132,7 @@ def test_ten_megabytes_on_both_streams_and_in_do_not_block_each_other(session: S
     assert answer.omitted_bytes == 30_000_000 - 2 * 4 * 1024 * 1024 + frames
 
 
-def test_stdin_that_nobody_reads_is_no_trouble(session: SshSession):
+def test_stdin_that_no_one_reads_is_no_error(session: SshSession):
     assert session.run(Shell(("true",), stdin=("x" * 99 + "\n") * 50_000)).status == 0
 
 
@@ -344,7 +344,7 @@ def test_a_host_that_wants_new_keys_often_gets_them_and_loses_nothing():
         assert first != session.transport.H
 
 
-def test_what_is_said_while_new_keys_are_agreed_reaches_the_right_command():
+def test_what_is_printed_while_new_keys_are_agreed_reaches_the_right_command():
     with (
         Sshd(options=["RekeyLimit 64K"]) as sshd,
         connected(sshd) as session,
@@ -505,7 +505,7 @@ def test_sequence_numbers_start_anew_with_the_keys(session: SshSession):
     assert getattr(session.transport, "agreed_on_strict_kex")  # noqa: B009 - its stub lacks it
 
 
-def test_nobody_there_is_said_so(tmp_path: Path):
+def test_no_one_there_is_reported(tmp_path: Path):
     with socket.socket() as holder:
         holder.bind(("127.0.0.1", 0))  # held and not listening
         trouble = refused(_host_at(holder.getsockname()[1], tmp_path))
@@ -513,7 +513,7 @@ def test_nobody_there_is_said_so(tmp_path: Path):
     assert "refused the connection: check that sshd is running" in str(trouble)
 
 
-def test_a_host_that_accepts_and_never_speaks_is_said_so(tmp_path: Path):
+def test_a_host_that_accepts_and_never_speaks_is_reported(tmp_path: Path):
     with ExitStack() as stack:
         trouble = refused(stranger(stack, tmp_path, None), QUICK)
     assert type(trouble) is UnreachableError
@@ -537,7 +537,7 @@ def test_a_host_that_accepts_and_never_speaks_is_said_so(tmp_path: Path):
         (b"x" * 10_000_000, UnreachableError, "is not an SSH server"),
     ],
 )
-def test_something_else_behind_the_port_is_said_so(
+def test_something_else_behind_the_port_is_reported(
     tmp_path: Path, says: bytes, kind: type, words: str
 ):
     with ExitStack() as stack:
@@ -546,7 +546,7 @@ def test_something_else_behind_the_port_is_said_so(
     assert words in str(trouble)
 
 
-def test_a_name_that_dns_does_not_know_is_said_so(sshd: Sshd):
+def test_a_name_that_dns_does_not_know_is_reported(sshd: Sshd):
     assert "DNS" in str(refused(host_of(sshd, address="no-such-host.invalid")))
 
 
@@ -557,7 +557,7 @@ def test_the_socket_sends_at_once_and_notices_a_dead_peer(sshd: Sshd):
         assert stream.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 20_000
 
 
-def test_one_session_too_many_is_said_so():
+def test_one_session_too_many_is_reported():
     with Sshd(max_sessions=1) as sshd, connected(sshd) as session:
         first = threading.Thread(target=session.run, args=(Shell(("sleep", "1")),))
         first.start()
@@ -578,13 +578,13 @@ def test_a_key_that_others_can_read_is_not_used(sshd: Sshd):
     assert f"chmod 600 {sshd.client_key}" in str(trouble)
 
 
-def test_a_key_that_is_missing_is_said_so(sshd: Sshd):
+def test_a_key_that_is_missing_is_reported(sshd: Sshd):
     trouble = refused(host_of(sshd, key=str(sshd.directory / "none")))
     assert type(trouble) is SetupError
     assert "No such file" in str(trouble)
 
 
-def test_a_key_with_a_passphrase_is_said_so(sshd: Sshd):
+def test_a_key_with_a_passphrase_is_reported(sshd: Sshd):
     subprocess.run(
         ["ssh-keygen", "-q", "-p", "-P", "", "-N", "sesame", "-f", str(sshd.client_key)],
         check=True,

@@ -154,7 +154,7 @@ def test_a_host_that_is_down_is_asked_anew_each_time(sshd: Sshd, sessions: SshPo
     assert sessions.run(host_of(sshd), TRUE).status == 0
 
 
-def test_all_who_wait_for_a_login_hear_of_its_trouble_at_once(sshd: Sshd, sessions: SshPool):
+def test_all_who_wait_for_a_login_hear_of_its_error_at_once(sshd: Sshd, sessions: SshPool):
     sshd.stop()
     troubles: list[HostError] = []
 
@@ -189,7 +189,7 @@ def test_a_host_that_the_inventory_describes_anew_gets_a_new_connection(
     assert sshd.accepted == 1
 
 
-def test_a_connection_that_nobody_uses_is_closed(sshd: Sshd):
+def test_a_connection_that_no_one_uses_is_closed(sshd: Sshd):
     sessions = SshPool(NOWHERE, idle=0.2)
     sessions.run(host_of(sshd), TRUE)
     assert eventually(lambda: sshd.processes() == [sshd.pid])
@@ -217,7 +217,7 @@ def test_after_closing_nothing_is_started(sshd: Sshd, sessions: SshPool):
     assert trouble.value.started is False
 
 
-def test_a_command_that_gets_no_channel_cuts_nobody_off_who_waits_on_the_same_connection(
+def test_a_command_that_gets_no_channel_cuts_no_one_off_who_waits_on_the_same_connection(
     sshd: Sshd,
 ):
     """As while a virtual machine stands still for seconds, because it is moved."""
@@ -298,7 +298,7 @@ def test_a_chain_of_jump_hosts_is_passed_in_order(gate: Sshd, sshd: Sshd, sessio
         assert (gate.accepted, inner.accepted, sshd.accepted) == (1, 1, 1)
 
 
-def test_trouble_at_the_jump_host_is_named_as_its_own(gate: Sshd, sshd: Sshd, sessions: SshPool):
+def test_an_error_at_the_jump_host_is_named_as_its_own(gate: Sshd, sshd: Sshd, sessions: SshPool):
     gate.stop()
     words = r"web1 is reached through gate: gate \(.*refused the connection"
     with pytest.raises(UnreachableError, match=words) as trouble:

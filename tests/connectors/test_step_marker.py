@@ -160,7 +160,7 @@ def test_of_many_who_send_a_step_at_once_one_has_it_run(host: Machine):
     assert sum(b" held\n" in each for each in said) == 7
 
 
-def test_the_host_tells_how_a_step_ended_and_what_it_said(machine: Machine):
+def test_the_host_tells_how_a_step_ended_and_what_it_printed(machine: Machine):
     machine.tell(_told(machine))
     found = machine.ask()
     assert (found.state, found.status, found.out, found.err) == (
@@ -177,7 +177,7 @@ def test_the_host_tells_how_a_step_ended_and_what_it_said(machine: Machine):
         found.to_answer(_told(machine))
 
 
-def test_a_step_that_nobody_began_never_will_be_once_the_host_was_asked(machine: Machine):
+def test_a_step_that_no_one_began_never_will_be_once_the_host_was_asked(machine: Machine):
     assert machine.ask().state is MarkerState.CLOSED
     with pytest.raises(AlreadyStartedError):
         machine.tell(_told(machine))
@@ -208,7 +208,7 @@ def _slow(machine: Machine, *, says: str = "echo on; echo off >&2") -> Shell:
     return Shell(("sh", "-c", f"echo at last; {wait}; {says}; exit 4"), marker=STEP)
 
 
-def test_a_step_under_way_is_told_apart_from_one_that_has_ended(machine: Machine):
+def test_a_step_under_way_is_distinguished_from_one_that_has_ended(machine: Machine):
     begun, _ = machine.begin(_slow(machine))
     _begun(machine)
     assert machine.ask().state is MarkerState.RUNNING
@@ -217,7 +217,7 @@ def test_a_step_under_way_is_told_apart_from_one_that_has_ended(machine: Machine
     assert machine.ask().state is MarkerState.ENDED
 
 
-def test_a_step_goes_on_when_nobody_listens_any_more(machine: Machine):
+def test_a_step_goes_on_when_no_one_listens_any_more(machine: Machine):
     """As sshd does it: the pipes are closed, and nobody is told a signal."""
     begun, _ = machine.begin(_slow(machine, says="seq 1 20000; seq 1 20000 >&2"))
     _begun(machine)
@@ -250,7 +250,7 @@ def test_without_a_marker_such_a_step_is_cut_off_in_the_middle(host: Machine):
         stream.close()
 
 
-def test_a_step_that_was_killed_with_its_shell_is_gone_and_nobody_knows_how(machine: Machine):
+def test_a_step_that_was_killed_with_its_shell_is_gone_and_no_one_knows_how(machine: Machine):
     begun, _ = machine.begin(_slow(machine))
     _begun(machine)
     _kill_family(begun.pid)
@@ -310,7 +310,7 @@ def test_another_process_with_the_number_of_one_that_is_gone_is_not_taken_for_it
     assert machine.ask().state is MarkerState.GONE
 
 
-def test_a_place_that_was_taken_and_no_more_is_told_as_that(machine: Machine):
+def test_a_place_that_was_taken_and_no_more_is_shown_as_that(machine: Machine):
     (machine.place / "f00d-7-5f-1").mkdir(parents=True)
     assert machine.ask().state is MarkerState.STARTING
 
@@ -348,7 +348,7 @@ def test_what_a_step_read_is_not_kept(machine: Machine):
     assert kept["in"].st_size == 0
 
 
-def test_a_megabyte_of_what_was_said_is_kept_and_all_of_it_arrives(machine: Machine):
+def test_a_megabyte_of_what_was_printed_is_kept_and_all_of_it_arrives(machine: Machine):
     step = Shell(("sh", "-c", "head -c 3000000 /dev/zero; echo end >&2"), marker=STEP)
     answer = machine.tell(step)
     assert (len(answer.out), answer.err) == (3_000_000, "end\n")
@@ -379,13 +379,13 @@ def test_a_program_left_behind_does_not_keep_the_answer_waiting(host: Machine):
     begun.communicate(timeout=30)
 
 
-def test_a_command_is_told_nothing_of_all_this(machine: Machine):
+def test_a_command_receives_nothing_of_all_this(machine: Machine):
     answer = machine.tell(Shell(("env",), marker=STEP))
     assert "kt_" not in answer.out
     assert "keyturn" not in answer.out.replace(str(machine.home), "")
 
 
-def test_nobody_else_can_read_or_write_what_is_kept(machine: Machine):
+def test_no_one_else_can_read_or_write_what_is_kept(machine: Machine):
     machine.tell(_told(machine))
     assert machine.place.stat().st_mode & 0o777 == 0o700
     assert (machine.place / "f00d-7-5f-1").stat().st_mode & 0o777 == 0o700
@@ -496,7 +496,7 @@ def test_a_host_whose_disk_is_full_says_so_and_begins_nothing(machine: Machine, 
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can give a directory away")
-def test_a_directory_that_is_somebody_elses_keeps_no_marker(machine: Machine):
+def test_a_directory_that_is_someone_elses_keeps_no_marker(machine: Machine):
     machine.place.mkdir(mode=0o777)
     os.chown(machine.place, 65534, 65534)
     with pytest.raises(SetupError):

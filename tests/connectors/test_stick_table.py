@@ -55,7 +55,7 @@ def test_a_table_of_peers_has_a_stroke_in_its_name():
 
 
 @pytest.mark.parametrize(("version", "shard"), [("2.6", None), ("3.2", 0)])
-def test_marked_and_other_clients_are_told_apart(version: str, shard: int | None):
+def test_marked_and_other_clients_are_distinguished(version: str, shard: int | None):
     table = parse_table(recorded(f"{version}-http"))
     marks = {entry.key: entry.counters["gpc0"] for entry in table.entries}
     assert marks == {
@@ -196,7 +196,7 @@ def test_an_answer_that_is_cut_off_anywhere_is_noticed(version: str):
         (0, "until someone clears it"),
     ],
 )
-def test_the_time_left_is_said_in_words(milliseconds: int, words: str):
+def test_the_time_left_is_explained_in_words(milliseconds: int, words: str):
     assert TableEntry("203.0.113.9", 0, milliseconds).expiry == words
 
 

@@ -236,7 +236,7 @@ def test_what_reads_is_known_from_what_changes(said: Shell | Query[Any]):
     assert {rule.read_only for rule in meant} == {isinstance(said, Query)}
 
 
-def test_no_rule_is_for_a_command_that_nobody_says():
+def test_no_rule_is_for_a_command_that_no_one_says():
     idle = [
         rule
         for rules in RULES.values()
@@ -793,7 +793,7 @@ def test_a_web_server_is_not_told_to_refuse_people(agent: str, tmp_path: Path):
     ("connector", "name"), [(exim, "1xUjtg-00023k-1P"), (postfix, "99AFC99FD66")]
 )
 @pytest.mark.parametrize("other", ["ALL", "-qff", "", "99AFC99FD66;id", "*"])
-def test_a_mail_server_is_told_to_remove_nothing_but_messages(
+def test_a_mail_server_is_asked_to_remove_nothing_but_messages(
     connector: ModuleType, name: str, other: str, tmp_path: Path
 ):
     """Stubs stand in for the programs; they print what they are told."""
@@ -834,7 +834,7 @@ def test_fstab_is_changed_in_hidepid_only(tmp_path: Path):
     assert "has a line for /proc" in done.stderr
 
 
-def test_a_rule_of_udev_that_somebody_else_wrote_is_left_alone(tmp_path: Path):
+def test_a_rule_of_udev_that_someone_else_wrote_is_left_alone(tmp_path: Path):
     file = tmp_path / "60-keyturn-sda.rules"
     file.write_text("# mine\n")
     ours = block_rule.format_rule("sda", None, {"scheduler": "bfq"})

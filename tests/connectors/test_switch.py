@@ -125,7 +125,7 @@ def test_an_answer_that_is_understood_in_part_is_not_understood(text: str):
             switch.parse_ports(text)
 
 
-def test_a_feature_that_is_lacking_is_said_in_words():
+def test_a_feature_that_is_lacking_is_explained_in_words():
     for query in (switch.query_ports(), switch.query_lags(), switch.query_vlans()):
         assert "lacks the feature" in str(
             find_failure(query.command, Answer(1, INVALID), frozenset({0}))
@@ -170,7 +170,7 @@ def test_an_answer_of_another_system_is_refused_with_its_name(
         parse(text)
 
 
-def test_a_command_that_nx_os_does_not_know_is_told_so():
+def test_a_command_that_nx_os_does_not_know_is_reported():
     said = Answer(1, "                 ^\n% Invalid command at '^' marker.\n")
     for query in (switch.query_ports(), switch.query_lags(), switch.query_vlans()):
         assert "looks like Cisco NX-OS" in str(find_failure(query.command, said, frozenset({0})))

@@ -53,7 +53,7 @@ def test_a_running_service_is_understood():
         ("not-found", "nope.service", "not-found", "inactive", "dead"),
     ],
 )
-def test_every_state_is_told_apart(name: str, service: str, load: str, active: str, sub: str):
+def test_every_state_is_distinguished(name: str, service: str, load: str, active: str, sub: str):
     found = recorded(name)
     assert (found.name, found.load_state, found.active_state, found.sub_state) == (
         service,
@@ -111,7 +111,7 @@ def test_what_people_may_not_restart_and_what_was_edited_is_known():
     assert recorded("stopped").started_at is None
 
 
-def test_memory_that_nobody_counts_is_not_a_number():
+def test_memory_that_no_one_counts_is_not_a_number():
     whole = (ANSWERS / "running.txt").read_text()
     assert recorded("stopped").memory_bytes is None
     old = whole.replace("MemoryCurrent=258048", "MemoryCurrent=18446744073709551615")

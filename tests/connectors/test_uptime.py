@@ -22,7 +22,7 @@ def _with(file: str, text: str) -> str:
     return f"{PLAIN}\n==> {file} <==\n{text}"
 
 
-def test_packages_that_ask_for_a_restart_are_told_once():
+def test_packages_that_ask_for_a_restart_are_reported_once():
     asked = _with("/run/reboot-required", "*** System restart required ***\n")
     named = f"{asked}\n==> /run/reboot-required.pkgs <==\nlibc6\nlinux-base\nlibc6\n"
     assert parse_uptime(named).reboot_packages == ("libc6", "linux-base")

@@ -199,7 +199,7 @@ def test_programs_speak_english_to_us():
     assert "LC_ALL=C\n" in _answered_by("sh", Shell(("env",)), LC_ALL="de_DE.UTF-8")[0].out
 
 
-def test_a_host_without_timeout_is_told_apart_and_runs_nothing(tmp_path: Path):
+def test_a_host_without_timeout_is_distinguished_and_runs_nothing(tmp_path: Path):
     shutil.copy("/bin/sh", tmp_path / "sh")
     wrapped = WrappedCommand(Shell(("touch", str(tmp_path / "canary"))))
     line = wrapped.line.replace(":/usr/local/sbin:/usr/sbin:/sbin", "")
@@ -343,7 +343,7 @@ def test_the_script_holds_nothing_that_some_shell_reads_differently(stdin: str):
     assert not set("'\\!\n") & set(script)
 
 
-def test_a_command_without_stdin_reads_nothing_and_one_with_stdin_is_heard_out():
+def test_a_command_without_stdin_reads_nothing_and_one_with_stdin_is_read_to_its_end():
     assert _answered_by("sh", Shell(("cat",)))[0].out == ""
     unheard = WrappedCommand(Shell(("true",), stdin="x"))
     ended = subprocess.Popen(

@@ -55,7 +55,7 @@ def test_a_zfs_that_is_not_there_is_not_taken_for_an_old_one():
     assert len(fleet.asked) == 1
 
 
-def test_a_pool_that_is_not_there_is_told_with_those_that_are():
+def test_a_pool_that_does_not_exist_is_shown_with_those_that_are():
     storage = zfs.read_storage(nas("2.1-several").run_query, "nas1")
     with pytest.raises(CommandError, match=r"no pool tanc; its pools: tank, tank\.a-b_c:1, tank2"):
         zfs.find_pool("tanc", storage)
@@ -72,7 +72,7 @@ def test_a_pool_that_is_not_there_is_told_with_those_that_are():
         (zfs.query_clock().command, "date '+%Y-%m-%d %H:%M:%S'"),
     ],
 )
-def test_what_is_said(command: Command, words: str):
+def test_what_is_reported(command: Command, words: str):
     assert str(command) == words
 
 
@@ -155,7 +155,7 @@ def test_load_is_understood():
             zfs.parse_load(answer)
 
 
-def test_of_two_samples_only_the_one_that_was_watched_is_told():
+def test_of_two_samples_only_the_one_that_was_watched_is_shown():
     traffic = zfs.parse_traffic(recorded("fuse-iostat"))
     assert traffic[0] == DeviceTraffic("other", 0, 0, 0, 0, 0)
     assert traffic[2] == DeviceTraffic("tank", 0, 243, 3779, 974 * 1024, 75_707_187)

@@ -92,7 +92,7 @@ def test_a_length_of_time_is_written(length: int, text: str):
     assert format_duration(length) == text
 
 
-def test_a_scan_is_told_in_words():
+def test_a_scan_is_shown_in_words():
     when = datetime.fromisoformat("2026-11-21 08:08")
     running = Scan(
         "scrub", "running", when, percent=30.33, rate=18245222, seconds_left=16, repaired=0
@@ -116,7 +116,7 @@ def test_a_scan_is_told_in_words():
     assert exact.description == "scrub stopped on 21 Nov 2026 08:08 UTC"
 
 
-def test_a_sound_pool_needs_nobody():
+def test_a_sound_pool_needs_no_one():
     spares = Vdev("sde", "AVAIL", group="spares"), Vdev("sdf", "INUSE", group="spares")
     assert Pool("tank", "ONLINE", (Vdev("sda", "ONLINE"), *spares)).findings == []
 

@@ -148,7 +148,7 @@ def test_progress_as_newer_and_older_releases_print_it():
     assert old.seconds_taken == 4680
 
 
-def test_a_scrub_and_a_resilver_are_told_apart_where_both_are_printed():
+def test_a_scrub_and_a_resilver_are_distinguished_where_both_are_printed():
     text = recorded("2.1-finished").replace(
         "config:",
         "  scan: resilver (mirror-0) in progress since Sat Nov 21 08:09:36 2026\n"
@@ -220,7 +220,7 @@ def test_lost_data_is_counted_and_named(name: str, errors: int, files: tuple[str
     assert (pool.error_count, pool.damaged_files) == (errors, files)
 
 
-def test_data_that_nobody_can_judge_is_not_called_sound():
+def test_data_that_no_one_can_judge_is_not_called_sound():
     text = recorded("2.1-never").replace("errors: No known data errors\n", "")
     (pool,) = parse_pools(text)
     assert pool.error_count is None

@@ -193,7 +193,7 @@ def test_an_inventory_entry_is_a_host(sshd: Sshd):
     assert host.settings == {"haproxy.socket": "/run/x"}
 
 
-def test_a_port_that_somebody_was_quicker_to_take_is_exchanged(monkeypatch: pytest.MonkeyPatch):
+def test_a_port_that_someone_was_quicker_to_take_is_exchanged(monkeypatch: pytest.MonkeyPatch):
     with socket.create_server(("127.0.0.1", 0)) as quicker:
         taken = int(quicker.getsockname()[1])
         offers = iter([taken, taken])
@@ -207,7 +207,7 @@ def test_a_port_that_somebody_was_quicker_to_take_is_exchanged(monkeypatch: pyte
             assert run(server, "true").returncode == 0
 
 
-def test_a_given_port_that_is_taken_is_told_and_not_exchanged():
+def test_a_given_port_that_is_taken_is_reported_and_not_exchanged():
     with socket.create_server(("127.0.0.1", 0)) as holder:
         server = Sshd(port=int(holder.getsockname()[1]))
         with pytest.raises(DaemonDidNotStart, match="in use"):
@@ -215,7 +215,7 @@ def test_a_given_port_that_is_taken_is_told_and_not_exchanged():
         server.close()
 
 
-def test_a_configuration_that_sshd_refuses_is_told_with_its_words():
+def test_a_configuration_that_sshd_refuses_is_shown_with_its_words():
     server = Sshd(options=["NoSuchKeyword yes"])
     with pytest.raises(DaemonDidNotStart, match="Bad configuration option: NoSuchKeyword"):
         server.start()
@@ -232,7 +232,7 @@ def test_a_server_that_was_stopped_comes_back_at_the_same_port(sshd: Sshd):
     assert run(sshd, "true").returncode == 0
 
 
-def test_a_missing_program_is_told_with_the_package_that_brings_it():
+def test_a_missing_program_is_shown_with_the_package_that_brings_it():
     with pytest.raises(ProgramMissing, match="install the Debian package openssh-server"):
         program("/usr/sbin/no-such-sshd", package="openssh-server")
 

@@ -79,7 +79,7 @@ def test_a_mark_that_went_by_itself_does_make_the_plan_stale():
     assert work_of(CLEAR.plan(known(None))) != work_of(CLEAR.plan(known(marked())))
 
 
-def test_a_client_that_is_still_too_fast_will_be_marked_again_and_that_is_told():
+def test_a_client_that_is_still_too_fast_will_be_marked_again_and_that_is_shown():
     plan = CLEAR.plan(known(marked(), elsewhere={"www": FAST}))
     assert (
         "It will be blocked again on its next request unless it slows down: "
@@ -88,7 +88,7 @@ def test_a_client_that_is_still_too_fast_will_be_marked_again_and_that_is_told()
     assert not any("blocked again" in note for note in CLEAR.plan(known(marked())).notes)
 
 
-def test_that_others_have_a_copy_which_comes_back_is_told():
+def test_that_others_have_a_copy_which_comes_back_is_shown():
     peers = (Peer("lb2", "mesh", is_connected=True), Peer("lb3", "mesh", is_connected=False))
     notes = CLEAR.plan(Abuser(HTTP, marked(), {"gpc0": "gpc0"}, LIMITS, {}, peers)).notes
     assert any(
@@ -98,12 +98,12 @@ def test_that_others_have_a_copy_which_comes_back_is_told():
     assert not any("copies" in note for note in CLEAR.plan(known(marked())).notes)
 
 
-def test_that_the_limits_are_not_known_is_told():
+def test_that_the_limits_are_not_known_is_shown():
     plan = CLEAR.plan(known(marked(), limits=TableLimits(error="the login may not read it")))
     assert plan.notes[-1].endswith("the limits could not be read (the login may not read it).")
 
 
-def test_that_haproxy_keeps_an_entry_in_use_is_told():
+def test_that_haproxy_keeps_an_entry_in_use_is_shown():
     assert any("2 connections open" in note for note in CLEAR.plan(known(marked(use=2))).notes)
 
 
@@ -227,7 +227,7 @@ def test_it_is_typed_as_its_help_says():
     )
 
 
-def test_what_is_wrong_with_an_address_is_said_in_words():
+def test_what_is_wrong_with_an_address_is_explained_in_words():
     with pytest.raises(
         request_form.RequestSyntaxError,
         match=r"'203\.0\.113\.9/32' is not valid: enter one IP addr",

@@ -57,7 +57,7 @@ def test_of_many_the_worst_are_named():
     assert plan.notes[0].endswith(" and 14 more.")
 
 
-def test_a_table_in_which_nobody_is_marked_is_left_alone():
+def test_a_table_in_which_no_one_is_marked_is_left_alone():
     assert EMPTY.plan(crowd()) == Plan("no client is marked in http (1,234 entries)")
 
 
@@ -81,7 +81,7 @@ def test_what_moves_by_itself_does_not_make_the_plan_stale():
     assert work_of(later) == work_of(shown)
 
 
-def test_what_stays_and_what_comes_back_is_told():
+def test_what_stays_and_what_comes_back_is_shown():
     notes = EMPTY.plan(crowd(marked(9, use=1), peer="lb2")).notes
     assert any("1 of them have an open connection" in note for note in notes)
     assert any(note.startswith("lb2 has a copy of http") for note in notes)
@@ -89,7 +89,7 @@ def test_what_stays_and_what_comes_back_is_told():
     assert not any("open connection" in note or "copy of http" in note for note in quiet)
 
 
-def test_that_the_limits_are_not_known_is_told():
+def test_that_the_limits_are_not_known_is_shown():
     notes = EMPTY.plan(
         crowd(marked(9), limits=TableLimits(error="the login may not read it"))
     ).notes
@@ -118,13 +118,13 @@ def test_haproxy_picks_the_marked_and_those_above_a_limit():
     assert "show table www" not in sent(fleet)
 
 
-def test_a_counter_that_runs_no_more_than_in_the_file_makes_nobody_busy():
+def test_a_counter_that_runs_no_more_than_in_the_file_makes_no_one_busy():
     unknown = dict.fromkeys(KEPT, "Data type not stored in this table\n\n")
     fleet = balancer({ASK_MARKED: rows("http", "203.0.113.9 use=0 exp=9 gpc0=1"), **unknown})
     assert EMPTY.read(fleet.run_query).excesses == {}
 
 
-def test_where_nobody_is_marked_no_other_table_is_asked():
+def test_where_no_one_is_marked_no_other_table_is_asked():
     fleet = balancer({ASK_MARKED: rows("http")})
     assert not EMPTY.plan(EMPTY.read(fleet.run_query)).steps
     assert not any("www" in line for line in sent(fleet))
@@ -148,7 +148,7 @@ def test_a_table_without_that_counter_is_refused():
         EmptyTable.model_validate(values).read(fleet.run_query)
 
 
-def test_a_table_that_is_not_there_is_said_to_be():
+def test_a_table_that_does_not_exist_is_reported_as_that():
     missing = EmptyTable.model_validate({"host": "lb1", "table": "nosuch"})
     with pytest.raises(CommandError, match="HAProxy has no table nosuch; its tables: "):
         missing.read(balancer().run_query)

@@ -53,7 +53,7 @@ def test_a_counter_of_an_array_is_set_as_this_haproxy_spells_it():
     assert said(step.do) == "set table http key 203.0.113.9 data.gpc[0] 1\n"
 
 
-def test_a_mark_that_nothing_asks_for_may_block_nobody():
+def test_a_mark_that_nothing_asks_for_may_block_no_one():
     assert not any("block" in note for note in MARK.plan(known()).notes)
     assert "may block no one" in MARK.plan(known(limits=TableLimits())).notes[-1]
     unknown = MARK.plan(known(limits=TableLimits(error="it is not there")))

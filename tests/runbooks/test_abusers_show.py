@@ -44,7 +44,7 @@ def test_who_is_blocked_how_long_and_why():
     ]
 
 
-def test_how_often_it_was_caught_is_told():
+def test_how_often_it_was_caught_is_shown():
     often = MARKED.replace("gpc0=1", "gpc0=57")
     report = shown({ASK_MARKED: rows("http", often), ASK_WWW: rows("www", SLOW)})
     assert report.findings[0].startswith(
@@ -54,19 +54,19 @@ def test_how_often_it_was_caught_is_told():
     assert report.table.rows[0][2] == "stays unblocked"
 
 
-def test_that_others_have_a_copy_is_told():
+def test_that_others_have_a_copy_is_shown():
     fleet = balancer({ASK_MARKED: rows("http", MARKED), ASK_WWW: rows("www", SLOW)})
     fleet.script("lb1", haproxy.query_peers().command, recorded("2.6-peers"))
     report = SHOW.report(SHOW.read(fleet.run_query))
     assert report.findings[-1].startswith("lb2 has a copy of http")
 
 
-def test_nobody_marked_is_good_news():
+def test_no_one_marked_is_good_news():
     report = shown({ASK_MARKED: rows("http")})
     assert (report.summary, report.findings) == ("no client is marked in http on lb1", ())
 
 
-def test_a_client_that_has_calmed_down_is_still_blocked_and_that_is_said():
+def test_a_client_that_has_calmed_down_is_still_blocked_and_that_is_reported():
     report = shown({ASK_MARKED: rows("http", MARKED), ASK_WWW: rows("www", SLOW)})
     assert report.findings == [
         "203.0.113.9 is blocked for 9 min 38 s more: it is below all limits now "
@@ -98,7 +98,7 @@ def test_without_the_configuration_and_without_rates_it_says_that_nothing_tells(
     assert report.findings[0].endswith("more: no table has rates for it")
 
 
-def test_a_mark_that_no_condition_asks_for_may_block_nobody():
+def test_a_mark_that_no_condition_asks_for_may_block_no_one():
     report = shown({ASK_MARKED: rows("http", MARKED), ASK_WWW: "\n"}, config="backend www\n")
     assert report.findings[0].startswith("203.0.113.9 is marked for")
     assert report.findings[1].startswith("No condition in the configuration uses gpc0 of http")

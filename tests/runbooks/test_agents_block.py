@@ -53,7 +53,7 @@ def test_one_that_is_refused_needs_nothing():
     assert BLOCK.plan(AgentList(("BadBot/1.0",), 2, 2)) == Plan("BadBot/1.0 is already blocked")
 
 
-def test_a_host_that_heeds_no_list_is_told_how_to():
+def test_a_host_that_heeds_no_list_is_reported_with_the_fix():
     with pytest.raises(Refused, match=r"no server of nginx on web1 includes Keyturn's list"):
         BLOCK.plan(AgentList((), 0, 3))
 
@@ -71,7 +71,7 @@ def test_a_search_engine_is_announced():
 @pytest.mark.parametrize(
     "agent", ["Mozilla", "mozilla/5.0", "Chrome", "Safari", "Gecko", "Linux", "Pingdom", "Windows"]
 )
-def test_what_everybody_is_called_is_refused_before_anything_is_asked(agent: str):
+def test_what_everyone_is_called_is_refused_before_anything_is_asked(agent: str):
     fleet = ScriptedFleet(hosts=["web1"])
     everybody = BlockAgent.model_validate({"host": "web1", "agent": agent})
     with pytest.raises(Refused, match="people would be blocked"):

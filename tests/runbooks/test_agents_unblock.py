@@ -24,7 +24,7 @@ def test_one_that_is_not_refused_needs_nothing():
     assert UNBLOCK.plan(AgentList((), 1, 1)) == Plan("EvilBot/2 is not blocked by Keyturn's list")
 
 
-def test_one_that_is_refused_by_another_part_of_its_name_is_told():
+def test_one_that_is_refused_by_another_part_of_its_name_is_shown():
     with pytest.raises(
         Refused, match="EvilBot/2 is blocked by the entry evilbot: unblock evilbot"
     ):

@@ -91,7 +91,7 @@ def test_a_bond_as_it_should_be():
     )
 
 
-def test_nothing_is_read_as_root_that_everybody_may_read():
+def test_nothing_is_read_as_root_that_everyone_may_read():
     asked = host("bond-rr", user="keyturn")
     CHECK.read(asked.run_query)
     assert not [words for _, words in asked.asked if "sudo" in words]
@@ -103,7 +103,7 @@ def test_what_only_root_may_read_is_read_as_root():
     assert CHECK.report(CHECK.read(asked.run_query)).findings == []
 
 
-def test_what_root_alone_may_read_and_we_may_not_is_said_to_be_unknown():
+def test_what_root_alone_may_read_and_we_may_not_is_reported_as_unknown():
     refusal = Answer(1, "", "sudo: a password is required\n")
     asked = host("bond-8023ad-not-root", more={f"SUDO cat {FILE}": refusal}, user="keyturn")
     report = CHECK.report(CHECK.read(asked.run_query))
@@ -213,7 +213,7 @@ def test_round_robin_has_a_vlan_for_each_port(ports: list[str], found: list[str]
     assert all(one.startswith(words) for one, words in zip(report.findings, found, strict=True))
 
 
-def test_ports_that_cannot_be_seen_or_tell_no_vlan_are_said_once():
+def test_ports_that_cannot_be_seen_or_tell_no_vlan_are_reported_once():
     silent: Replies = UnreachableError("sw1 is down")
     fleet = host("bond-rr", ports=["Gi1", "Gi2", "Gi3", "Gi4"])
     fleet.script("sw1", "show interfaces status", silent)
@@ -225,7 +225,7 @@ def test_ports_that_cannot_be_seen_or_tell_no_vlan_are_said_once():
     assert findings(state)[0] == "sw2 does not show the VLAN of g1"
 
 
-def test_the_ports_of_another_mode_are_asked_by_nobody():
+def test_the_ports_of_another_mode_are_asked_by_no_one():
     asked = host(ports=["Gi1/0/2", "Gi1/0/6"])
     assert CHECK.report(CHECK.read(asked.run_query)).healthy
     assert not [name for name, _ in asked.asked if name == "sw1"]
@@ -256,7 +256,7 @@ def seen_before(state: BondState, **failures: int) -> BondState:
         (1, 7, "eth1 lost its link once since"),
     ],
 )
-def test_links_lost_since_last_time_are_trouble(now: int, before: int, words: str):
+def test_links_lost_since_last_time_are_a_problem(now: int, before: int, words: str):
     state = with_member(healthy(), failure_count=now)
     report = CHECK.report(seen_before(state, eth0=0, eth1=before, eth2=0, eth3=0))
     assert not report.healthy
@@ -279,7 +279,7 @@ def test_a_member_that_is_new_and_a_report_of_another_kind_tell_nothing():
     assert "none since" not in report.findings[-1]
 
 
-def test_links_that_were_lost_once_are_told_and_are_no_trouble_now():
+def test_links_that_were_lost_once_are_reported_and_are_no_problem_now():
     state = healthy("bond-rr-one-down")
     report = CHECK.report(state)
     assert report.findings[0].startswith("eth1 has no link")

@@ -47,7 +47,7 @@ def test_who_carried_what_is_shown():
     ]
 
 
-def test_a_bond_without_traffic_blames_nobody():
+def test_a_bond_without_traffic_blames_no_one():
     report = WATCH.report((QUIET, look(105.0, sent=(0, 0, 0, 0))))
     assert (report.healthy, list(report.findings)) == (True, [])
     assert report.table is not None

@@ -62,7 +62,7 @@ def test_one_whose_name_does_not_is_a_finding(names: str, addresses: str):
     assert report.findings[0].startswith("66.249.66.1 claims to be Googlebot and is not")
 
 
-def test_nobody_else_is_looked_up():
+def test_no_one_else_is_looked_up():
     fleet = ScriptedFleet(
         {
             ("web1", access_log.query_traffic(hours=2, max_rows=25).command): COUNTED.replace(

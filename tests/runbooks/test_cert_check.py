@@ -51,7 +51,7 @@ def test_what_else_clients_would_refuse_is_a_finding(shown: Certificate, said: s
     assert said in report.findings[0]
 
 
-def test_the_first_of_several_to_end_is_told():
+def test_the_first_of_several_to_end_is_shown():
     shown = [
         ShownCertificate("192.0.2.1", GOOD),
         ShownCertificate("192.0.2.2", replace(GOOD, not_after=NOW + timedelta(days=1))),
@@ -80,7 +80,7 @@ def test_every_address_is_asked_and_one_that_fails_hides_no_other():
     assert "nothing listens at this address any more" in second.error
 
 
-def test_a_port_that_nobody_listens_at_is_an_error():
+def test_a_port_that_no_one_listens_at_is_an_error():
     fleet = ScriptedFleet({("web1", certificate.query_listeners(443).command): ""})
     with pytest.raises(CommandError, match="nothing listens at port 443 of web1"):
         CHECK.read(fleet.run_query)

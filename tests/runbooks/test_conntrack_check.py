@@ -12,7 +12,7 @@ CHECK = ConntrackCheck.model_validate({"host": "lb1"})
 WELL = Conntrack(10_000, 262_144, 65_536, 2**34, 0, 0)
 
 
-def test_a_host_that_is_well_is_told_in_one_sentence():
+def test_a_host_that_is_well_is_shown_in_one_sentence():
     fleet = ScriptedFleet({("lb1", conntrack.query_conntrack().command): IN_USE})
     assert CHECK.report(CHECK.read(fleet.run_query)).healthy
     report = CHECK.report(WELL)

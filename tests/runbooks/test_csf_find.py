@@ -38,7 +38,7 @@ def test_csf_is_asked_for_the_one_address():
         ([RULE, ALLOWED, DENIED], 1),
     ],
 )
-def test_what_does_not_fit_together_is_said(finds: Sequence[CsfMatch], findings: int):
+def test_what_does_not_fit_together_is_reported(finds: Sequence[CsfMatch], findings: int):
     assert len(FIND.report(finds).findings) == findings
 
 

@@ -254,7 +254,7 @@ def test_a_host_that_is_not_fit_for_it_is_left_alone(found: Firewall, words: str
         plan(found, probes())
 
 
-def test_entries_made_by_hand_and_blocks_of_lfd_are_told_of():
+def test_entries_made_by_hand_and_blocks_of_lfd_are_listed():
     found = firewall(
         allow={ALL[0]: "by hand", "tcp|in|d=443|s=5.172.0.2": "web"},
         deny={ALL[1]: "lfd: (sshd) Failed SSH login", "192.0.2.0/24": "abuser"},
@@ -264,7 +264,7 @@ def test_entries_made_by_hand_and_blocks_of_lfd_are_told_of():
     assert f"lfd has blocked {ALL[1]} of them: csf allows them all the same." in notes
 
 
-def test_that_every_port_is_open_to_them_is_told():
+def test_that_every_port_is_open_to_them_is_shown():
     assert any("every port" in note for note in plan(firewall(), probes()).notes)
 
 

@@ -76,7 +76,7 @@ def test_a_probe_that_is_let_in_by_hand_is_not_on_the_list_all_the_same():
         (firewall(ALL, allow={"0.0.0.0/0": "everything"}), "allows everyone"),
     ],
 )
-def test_what_a_person_should_see_to_is_said(found: Firewall, words: str):
+def test_what_a_person_should_see_to_is_reported(found: Firewall, words: str):
     seen = report(found)
     assert len(seen.findings) == 1
     assert words in seen.findings[0]
@@ -88,7 +88,7 @@ def test_a_cpanel_that_keeps_the_name_is_well():
     assert report(kept).healthy
 
 
-def test_a_list_that_somebody_wrote_into_is_told_of_and_the_rest_shown():
+def test_a_list_that_someone_wrote_into_is_listed_and_the_rest_shown():
     strange = replace(firewall(ALL), own_list="8.8.8.8 # by hand, Jo\n")
     seen = report(strange)
     assert "Move it to csf.allow" in seen.findings[0]

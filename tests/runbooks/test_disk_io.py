@@ -41,7 +41,7 @@ def test_the_advice_fits_the_pattern(kib: int, advice: str):
     assert advice in LOOK.report([replace(SLOW, read_kib=150.0 * kib)]).findings[0]
 
 
-def test_a_disk_that_is_always_busy_and_quick_is_told_and_is_well():
+def test_a_disk_that_is_always_busy_and_quick_is_reported_and_is_well():
     report = LOOK.report([replace(SLOW, read_await=0.4, queue=1.0)])
     assert report.healthy
     assert "may have capacity left" in report.findings[0]

@@ -49,7 +49,7 @@ def test_a_trial_is_one_step_that_leaves_nothing_but_its_result():
     assert proposed.is_reversible
 
 
-def test_the_result_is_the_proof_and_is_told():
+def test_the_result_is_the_proof_and_is_shown():
     assert plan(replace(CALM, last_result=DONE)) == Plan(
         "wrote 64 MiB to /srv in 0.40 s, 160 MiB/s, at 2026-03-01 14:30:03 UTC"
     )
@@ -115,12 +115,12 @@ def test_result_is_recognised_when_the_host_clock_is_wrong(lag: int):
     assert plan(replace(CALM, host_time=now, last_result=earlier), behind).steps
 
 
-def test_a_moment_that_is_still_to_come_is_refused():
+def test_a_time_that_is_still_to_come_is_refused():
     with pytest.raises(Refused, match="in the future"):
         plan(replace(CALM, host_time=NOW - timedelta(seconds=7)))
 
 
-def test_a_kernel_that_does_not_tell_who_waits_is_said_to_be_one():
+def test_a_kernel_that_does_not_tell_who_waits_is_reported_as_one():
     notes = plan(replace(CALM, io_wait=None)).notes
     assert "This kernel does not show whether programs wait for disks." in notes
 
@@ -179,7 +179,7 @@ def test_what_is_no_fair_amount_is_refused(mib: object):
 
 
 @pytest.mark.parametrize("moment", HOSTILE_MOMENTS)
-def test_what_is_no_moment_is_refused(moment: object):
+def test_what_is_no_time_is_refused(moment: object):
     with pytest.raises(ValidationError):
         MeasureDiskWrite.model_validate({"host": "nas1", "directory": "/srv", "since": moment})
 

@@ -44,7 +44,7 @@ def test_only_what_is_missing_is_done(proc: ProcMount, titles: list[str]):
     assert [step.title for step in wish("2").plan(proc).steps] == titles
 
 
-def test_showing_all_again_disturbs_nobody():
+def test_showing_all_again_disturbs_no_one():
     plan = wish("0").plan(ProcMount(2, None, None))
     assert [step.title for step in plan.steps] == ["Remount /proc with hidepid=0"]
     assert not plan.notes

@@ -61,13 +61,13 @@ def test_a_host_that_tells_nothing_at_all_is_an_error():
         LOOK.read(silent.run_query)
 
 
-def test_without_a_moment_it_is_the_last_day_by_the_hosts_clock():
+def test_without_a_time_it_is_the_last_day_by_the_hosts_clock():
     day = HostChanges.model_validate({"host": "web1"})
     happened = day.read(fleet(NOW - timedelta(days=1), sudo=recorded("sudo")).run_query)
     assert happened.since == NOW - timedelta(days=1)
 
 
-def test_a_window_ends_where_it_is_said_to():
+def test_a_window_ends_where_it_is_reported():
     fields = {"host": "web1", "since": "2026-11-20", "until": "2026-11-20T13:00Z"}
     look = HostChanges.model_validate(fields)
     everything = LOOK.read(fleet(SINCE, sudo=recorded("sudo")).run_query).events
@@ -206,6 +206,6 @@ def test_of_very_many_events_the_last_are_shown():
 
 
 @pytest.mark.parametrize("since", HOSTILE_MOMENTS)
-def test_what_is_no_moment_is_refused(since: object):
+def test_what_is_no_time_is_refused(since: object):
     with pytest.raises(ValidationError):
         HostChanges.model_validate({"host": "web1", "since": since})

@@ -102,7 +102,7 @@ def test_a_group_that_only_one_router_knows_is_a_finding():
     ]
 
 
-def test_a_group_that_nobody_leads_is_a_finding():
+def test_a_group_that_no_one_leads_is_a_finding():
     stuck = replace(LAN, state="Init")
     found = findings({"r1": (stuck,), "r2": (stuck,)})
     assert [each for each in found if each.startswith("no router is active for")]

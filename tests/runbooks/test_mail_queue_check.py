@@ -36,7 +36,7 @@ def test_a_few_messages_are_well():
     ]
 
 
-def test_where_postfix_runs_its_queue_is_told():
+def test_where_postfix_runs_its_queue_is_shown():
     fleet = ScriptedFleet(
         {
             ("mail1", postfix.query_is_installed().command): "/usr/sbin/postqueue\n",
@@ -56,13 +56,13 @@ def test_where_postfix_runs_its_queue_is_told():
     }
 
 
-def test_messages_that_are_only_counted_are_said_to_be():
+def test_messages_that_are_only_counted_are_reported_as_that():
     report = CHECK.report(MailQueue(messages(10, "ada@example.com"), (), unlisted_count=5000))
     assert report.summary.startswith("5,010 messages wait on mail1")
     assert report.findings[0].startswith("5,000 messages were only counted")
 
 
-def test_an_empty_queue_is_said_to_be():
+def test_an_empty_queue_is_reported_as_that():
     assert CHECK.report(MailQueue((), ())).summary == "the mail queue of mail1 is empty"
 
 

@@ -185,7 +185,7 @@ def test_an_older_rule_comes_back():
     assert RULE_FILE in note
 
 
-def test_a_rule_that_somebody_else_wrote_is_left_alone():
+def test_a_rule_that_someone_else_wrote_is_left_alone():
     with pytest.raises(Refused, match="not written by Keyturn"):
         plan(wish(persist=True), BFQ, rule='KERNEL=="sda"\n')
     assert plan(wish(slice_idle=1), BFQ, rule='KERNEL=="sda"\n').steps
@@ -204,7 +204,7 @@ def test_a_disk_without_an_identity_is_warned_of():
     assert any("uses its name" in note for note in notes)
 
 
-def test_what_it_costs_is_told():
+def test_what_it_costs_is_shown():
     notes = plan(wish(read_ahead_kb=1024)).notes
     assert notes[0] == "In 1 s, sda was idle."
     assert any("resets nr_requests and all tunables" in note for note in notes)
@@ -328,7 +328,7 @@ def test_what_the_kernel_would_take_for_something_else_is_refused(name: str, num
         wish(**{name: number})
 
 
-def test_what_the_disk_does_afterwards_is_told_with_the_proof():
+def test_what_the_disk_does_afterwards_is_shown_with_the_proof():
     done = plan(wish(slice_idle=0, read_ahead_kb=4096, nr_requests=512), BFQ)
     assert not done.steps
     assert done.current_state.startswith("sda uses bfq with ")

@@ -73,7 +73,7 @@ def _listed(told: subprocess.CompletedProcess[str]) -> dict[str, dict[str, objec
     return {one["name"]: one for one in json.loads(told.stdout)}
 
 
-def test_they_stand_among_keyturns_and_are_told_from_them(keyturn: Keyturn):
+def test_they_stand_among_keyturns_and_are_distinguished_from_them(keyturn: Keyturn):
     found = _listed(keyturn("runbooks", "--json"))
     assert found["greeting show"]["is_custom"] is True
     assert found["uptime check"]["is_custom"] is False
@@ -149,7 +149,7 @@ def test_a_plan_is_bound_to_the_dialects_too(own: Path, keyturn: Keyturn):
         ("runbooks/greeting_again.py", _RUNBOOK, 'both have words="greeting show"'),
     ],
 )
-def test_what_cannot_be_used_is_told_by_file_and_line(
+def test_what_cannot_be_used_is_reported_by_file_and_line(
     own: Path, keyturn: Keyturn, file: str, text: str, why: str
 ):
     _write(own / file, text)
@@ -171,7 +171,7 @@ def test_what_others_could_write_is_not_run(own: Path, keyturn: Keyturn, path: s
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
-def test_what_belongs_to_somebody_else_is_not_run(own: Path, keyturn: Keyturn):
+def test_what_belongs_to_someone_else_is_not_run(own: Path, keyturn: Keyturn):
     os.chown(own / "runbooks" / "greeting_show.py", 65534, 65534)
     assert "belongs neither to root nor to Keyturn" in keyturn("runbooks").stderr
 

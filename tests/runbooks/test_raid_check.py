@@ -28,7 +28,7 @@ def test_whole_arrays_are_well():
     ]
 
 
-def test_an_array_that_mends_is_told_with_how_far_it_is():
+def test_an_array_that_is_being_repaired_is_shown_with_how_far_it_is():
     seen = report("recovery", md0="raid5-recovery")
     assert not seen.healthy
     assert seen.summary == "nas1 has 1 array, md0 degraded"
@@ -39,7 +39,7 @@ def test_an_array_that_mends_is_told_with_how_far_it_is():
     )
 
 
-def test_an_array_that_nothing_mends_is_told_with_its_failed_disks():
+def test_an_array_that_nothing_repairs_is_shown_with_its_failed_disks():
     first, second = report("degraded", md0="raid5-degraded").findings
     assert first == "md0 is degraded: 2 of 3 members work. It has no spare: add a disk"
     assert second == "md0: /dev/sda, /dev/sdf failed; remove and replace it"
@@ -54,7 +54,7 @@ def test_differing_sectors_are_a_finding():
     assert seen.table.rows[0][-2:] == ("check at 1.7 %, about 3 min left", "8,192")
 
 
-def test_an_array_that_waits_or_may_not_be_written_is_told():
+def test_an_array_that_waits_or_may_not_be_written_is_shown():
     seen = report("read-only", md4="raid1-pending", md3="raid1", md2="raid0")
     assert [finding.split(":")[0] for finding in seen.findings] == [
         "md4 waits for its resync",

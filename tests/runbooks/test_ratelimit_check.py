@@ -18,7 +18,7 @@ WELL = RateLimits(
 COUNTS = LimitCounts({"one": 1234}, {})
 
 
-def test_limits_that_are_applied_well_are_told_with_their_counts():
+def test_limits_that_are_applied_well_are_shown_with_their_counts():
     report = CHECK.report(RateLimitState(WELL, COUNTS))
     assert report.healthy
     assert report.summary == (
@@ -55,7 +55,7 @@ def test_counts_that_are_not_known_are_not_nothing():
     assert table.rows[0][5:] == ("unknown", "unknown")
 
 
-def test_a_host_that_limits_nothing_is_said_to():
+def test_a_host_that_limits_nothing_is_reported():
     report = CHECK.report(RateLimitState(RateLimits((), (), status=503, dry_run=False), None))
     assert report.summary == "nginx on web1 has no request limits"
     assert report.healthy

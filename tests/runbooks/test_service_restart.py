@@ -47,7 +47,7 @@ def test_one_that_came_up_since_and_failed_is_not_done():
     assert RESTART.plan(ServiceState(failed, NOW)).steps
 
 
-def test_a_plan_goes_stale_when_somebody_else_restarts_the_service():
+def test_a_plan_goes_stale_when_someone_else_restarts_the_service():
     other = replace(RUNNING, started_at=SINCE - timedelta(seconds=1))
     plan = RESTART.plan(ServiceState(RUNNING, NOW))
     assert work_of(RESTART.plan(ServiceState(other, NOW))) != work_of(plan)
@@ -111,7 +111,7 @@ def test_a_restart_is_recognised_when_the_host_clock_is_wrong(lag: float):
     assert not RESTART.plan(ServiceState(replace(RUNNING, started_at=at_once), clock)).steps
 
 
-def test_a_moment_that_is_still_to_come_is_refused():
+def test_a_time_that_is_still_to_come_is_refused():
     with pytest.raises(Refused, match="in the future"):
         RESTART.plan(ServiceState(RUNNING, Clock(SINCE, SINCE - timedelta(minutes=1))))
 
@@ -138,7 +138,7 @@ def test_a_service_that_crashes_again_and_again_can_be_restarted():
     assert RESTART.plan(ServiceState(looping, NOW)).steps
 
 
-def test_a_request_without_a_moment_remembers_its_own():
+def test_a_request_without_a_time_remembers_its_own():
     before = datetime.now(UTC).replace(microsecond=0)
     restart = RestartService.model_validate({"host": "web1", "service": "web"})
     assert before <= restart.since <= datetime.now(UTC)
@@ -146,7 +146,7 @@ def test_a_request_without_a_moment_remembers_its_own():
     assert RestartService.model_validate(restart.model_dump(mode="json")) == restart
 
 
-def test_a_moment_without_a_time_zone_is_in_utc():
+def test_a_time_without_a_time_zone_is_in_utc():
     values = {"host": "web1", "service": "web"}
     for typed in ("2026-11-21T12:00", "2026-11-21 13:00+01:00", "2026-11-21T12:00:00Z"):
         assert RestartService.model_validate(values | {"since": typed}).since == SINCE
@@ -191,6 +191,6 @@ def test_what_is_no_name_is_refused_before_anything_is_asked(service: object):
 
 
 @pytest.mark.parametrize("since", HOSTILE_MOMENTS)
-def test_what_is_no_moment_is_refused_before_anything_is_asked(since: object):
+def test_what_is_no_time_is_refused_before_anything_is_asked(since: object):
     with pytest.raises(ValidationError):
         RestartService.model_validate({"host": "web1", "service": "web", "since": since})

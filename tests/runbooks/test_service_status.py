@@ -41,7 +41,7 @@ def test_a_running_service_is_well():
         ("edited", "daemon-reload"),
     ],
 )
-def test_what_is_wrong_is_said(name: str, finding: str):
+def test_what_is_wrong_is_reported(name: str, finding: str):
     report = LOOK.report(ServiceReading(recorded(name)))
     assert not report.healthy
     assert finding in report.findings[0]

@@ -23,7 +23,7 @@ def test_an_interface_without_limits_needs_nothing():
     assert CLEAR.plan(parse_interfaces(NONE)) == Plan("eth0 has no limit")
 
 
-def test_what_somebody_else_has_set_up_is_left_alone():
+def test_what_someone_else_has_set_up_is_left_alone():
     plan = CLEAR.plan(parse_interfaces(SOMEBODYS))
     assert not plan.steps
     assert "(tbf) is not changed" in plan.current_state

@@ -65,7 +65,7 @@ def test_a_peer_is_measured_before(answer: str, seconds: float | None, note: str
     assert asked(down=1024, up=512, peer=PEER).plan(found(answer, seconds)).notes[0] == note
 
 
-def test_a_peer_is_measured_after_and_that_is_told_with_the_proof():
+def test_a_peer_is_measured_after_and_that_is_shown_with_the_proof():
     proof = asked(down=1024, up=512, peer=PEER).plan(found(LIMITED, 0.05))
     assert proof.steps == ()
     assert proof.current_state == (
@@ -79,7 +79,7 @@ def test_latency_and_counts_that_move_do_not_make_the_plan_stale():
     assert work_of(peer.plan(found(moved, 0.2))) == work_of(peer.plan(found(LIMITED, 0.1)))
 
 
-def test_limits_that_somebody_changed_meanwhile_make_the_plan_stale():
+def test_limits_that_someone_changed_meanwhile_make_the_plan_stale():
     before, after = asked(up=600).plan(found(NONE)), asked(up=600).plan(found(LIMITED))
     assert work_of(before) != work_of(after)
 

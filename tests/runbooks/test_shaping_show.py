@@ -37,7 +37,7 @@ def test_limits_on_probation_are_a_finding():
     assert finding.startswith("the limits of eth0 are on probation")
 
 
-def test_what_somebody_else_has_set_up_is_shown_and_is_a_finding():
+def test_what_someone_else_has_set_up_is_shown_and_is_a_finding():
     report = report_of(SOMEBODYS)
     assert report.summary == "web1 has no limit from Keyturn"
     assert len(report.findings) == 3

@@ -5,7 +5,7 @@ from tests.runbooks.network import fleet, said
 LOOK = SwitchVlans.model_validate({"host": "sw1"})
 
 
-def test_vlans_are_shown_without_those_that_nobody_uses():
+def test_vlans_are_shown_without_those_that_no_one_uses():
     cisco = fleet({("sw1", "show vlan"): said("cisco-vlan")}, platforms={"sw1": "cisco_ios"})
     report = LOOK.report(LOOK.read(cisco.run_query))
     assert (report.summary, report.healthy) == ("sw1 has 4 VLANs", True)

@@ -35,7 +35,7 @@ def test_buffers_that_are_large_enough_are_well():
     assert ("in flight to fill it", "9.5 MiB") in report.table.rows
 
 
-def test_a_buffer_that_is_too_small_is_told_with_what_it_would_have_to_be():
+def test_a_buffer_that_is_too_small_is_reported_with_the_size_it_needs():
     report = CHECK.report(way(parse_settings(SETTINGS)))
     (finding,) = report.findings
     assert "to send, the largest buffer allows 209.7 Mbit/s" in finding
@@ -70,7 +70,7 @@ def test_without_scaling_a_far_peer_gets_little():
     assert "gets at most 6.6 Mbit/s" in report.summary
 
 
-def test_a_card_without_a_speed_is_taken_for_a_gigabit_and_that_is_said():
+def test_a_card_without_a_speed_is_taken_for_a_gigabit_and_that_is_reported():
     report = CHECK.report(way(link=PeerRoute("virtio0", None)))
     assert "the speed of virtio0 is unknown" in report.summary
 

@@ -13,7 +13,7 @@ DAY = 86400.0
 WELL = Uptime(3 * DAY + 7200, (0.5, 0.4, 0.3), 4, "6.1.0-18-amd64", None)
 
 
-def test_a_host_that_is_well_is_told_in_one_sentence():
+def test_a_host_that_is_well_is_shown_in_one_sentence():
     report = CHECK.report(WELL)
     assert report.healthy
     assert report.summary == (

@@ -10,7 +10,7 @@ from tests.scripted_fleet import ScriptedFleet
 WATCH = PoolTraffic.model_validate({"host": "nas1", "seconds": "1"})
 
 
-def test_every_pool_and_its_disks_are_told():
+def test_every_pool_and_its_disks_are_shown():
     fleet = ScriptedFleet({("nas1", zfs.query_traffic("", 1).command): recorded("fuse-iostat")})
     report = WATCH.report(WATCH.read(fleet.run_query))
     assert report.summary == (

@@ -26,14 +26,14 @@ def test_every_pool_is_listed_with_what_is_wrong():
     assert report.table.rows[0] == ("tank", "DEGRADED", "1.88G", "408M", "21 %", scan, "2")
 
 
-def test_a_healthy_pool_needs_nobody():
+def test_a_healthy_pool_needs_no_one():
     report = LIST.report(pools_of("2.1-finished"))
     assert report.summary == "nas1 has 1 pool, all healthy"
     assert report.healthy
     assert report.findings == []
 
 
-def test_zfs_fuse_forgets_its_scrubs_and_that_is_said():
+def test_zfs_fuse_forgets_its_scrubs_and_that_is_reported():
     (finding,) = LIST.report(pools_of("fuse-never")).findings
     assert finding.startswith("tank was never scrubbed since it was imported")
 

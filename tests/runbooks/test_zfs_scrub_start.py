@@ -132,14 +132,14 @@ def test_disks_that_another_pool_works_on_are_left_in_peace_except_by_force():
         ("fuse-stopped", False),
     ],
 )
-def test_its_end_is_told_once_it_is_there(name: str, *, running: bool):
+def test_its_end_is_reported_once_it_is_there(name: str, *, running: bool):
     told = START.report_progress(found(name))
     assert told.running is running
     assert told.summary.startswith("tank: scrub ")
     assert told.summary != "tank: "
 
 
-def test_what_its_end_found_is_told_with_it():
+def test_what_its_end_found_is_shown_with_it():
     told = START.report_progress(found("2.1-lost"))
     assert not told.healthy
     assert told.findings

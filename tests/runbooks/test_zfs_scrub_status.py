@@ -46,7 +46,7 @@ def test_what_became_of_the_last_scrub_stands_first(name: str, summary: str):
 
 
 @pytest.mark.parametrize("name", ["2.1-running", "2.1-finished", "2.1-paused", "fuse-running"])
-def test_a_scrub_that_finds_nothing_needs_nobody(name: str):
+def test_a_scrub_that_finds_nothing_needs_no_one(name: str):
     report = report_of(name)
     assert report.healthy
     assert report.findings == []
@@ -63,7 +63,7 @@ def test_damage_is_named_by_disk_and_by_file():
     assert report.table.rows[2] == ("sdd", "REMOVED", "0", "0", "0", "")
 
 
-def test_spares_are_told_from_the_disks_that_hold_data():
+def test_spares_are_distinguished_from_the_disks_that_hold_data():
     table = report_of("2.1-spare-in-use").table
     assert table is not None
     assert table.rows[-1] == ("sde", "INUSE", "0", "0", "0", "spares, currently in use")

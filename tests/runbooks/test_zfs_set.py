@@ -62,7 +62,7 @@ def test_a_volume_has_no_such_property():
         change("sharenfs", "on").plan(was("sharenfs", "-", "none"))
 
 
-def test_a_mount_option_hides_the_value_and_that_is_said():
+def test_a_mount_option_hides_the_value_and_that_is_reported():
     with pytest.raises(Refused, match="by a mount option"):
         change("atime", "on").plan(was("atime", "off", "temporary"))
 
@@ -81,7 +81,7 @@ def test_a_mount_option_hides_the_value_and_that_is_said():
         ("atime", "off", "on", "inherit it change too"),
     ],
 )
-def test_what_it_means_is_said(name: str, value: str, before: str, warning: str):
+def test_what_it_means_is_reported(name: str, value: str, before: str, warning: str):
     assert any(warning in note for note in change(name, value).plan(was(name, before)).notes)
 
 

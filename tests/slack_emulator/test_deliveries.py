@@ -104,7 +104,7 @@ def test_another_status_than_success_is_not_taken(status: int) -> None:
     assert (caught.value.error, caught.value.status) == ("dispatch_failed", status)
 
 
-def test_after_three_seconds_nobody_waits_but_the_bot_works_on() -> None:
+def test_after_three_seconds_no_one_waits_but_the_bot_works_on() -> None:
     async def scene() -> None:
         slow = bot()
         slow.hold = asyncio.Event()

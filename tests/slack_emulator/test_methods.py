@@ -105,7 +105,7 @@ def test_methods_that_are_not_there_are_unknown() -> None:
     play(scene)
 
 
-def test_people_and_groups_are_told_of() -> None:
+def test_people_and_groups_are_listed() -> None:
     async def scene(dora: PageClient, client: Any) -> None:
         said = await client.users_info(user="U0DORA")
         assert said["user"]["profile"]["title"] == "developer"
@@ -171,7 +171,7 @@ def test_the_bot_may_change_only_its_own_messages() -> None:
     play(scene)
 
 
-def test_where_the_bot_cannot_post_it_is_told_why() -> None:
+def test_where_the_bot_cannot_post_it_learns_why() -> None:
     async def scene(dora: PageClient, client: Any) -> None:
         workspace = dora.made.emulator.workspace
         await refused("channel_not_found", client.chat_postMessage(channel="C0NONE", text="x"))

@@ -177,7 +177,7 @@ def test_a_link_opens_elsewhere_and_tells_nothing() -> None:
         ("{unknown}", "{unknown}"),
     ],
 )
-def test_dates_are_told_in_the_readers_words(pattern: str, words: str) -> None:
+def test_dates_are_shown_in_the_readers_words(pattern: str, words: str) -> None:
     assert f">{words}</time>" in to_html(f"<!date^1763722800^{pattern}|fallback>", NAMES)
 
 

@@ -251,7 +251,7 @@ def test_a_permalink_leads_to_the_message() -> None:
 
 
 @pytest.mark.parametrize("path", ["as/U0NOBODY/home", "as/U0DORA/c/C0NONE", "m/C0OPS/1.0"])
-def test_what_is_not_there_is_said_in_words(path: str) -> None:
+def test_what_is_not_there_is_explained_in_words(path: str) -> None:
     async def scene() -> None:
         async with open_page_client() as dora:
             answer = await dora.client.get(path)

@@ -136,7 +136,7 @@ def test_the_bots_own_errors_stand_under_their_blocks() -> None:
     run(scene())
 
 
-def test_the_bot_is_told_of_a_form_that_was_closed() -> None:
+def test_the_bot_is_notified_of_a_form_that_was_closed() -> None:
     async def scene() -> None:
         async with open_page_client() as dora:
             await _opened(dora)
@@ -248,7 +248,7 @@ def test_the_bot_answers_through_the_response_url() -> None:
     run(scene())
 
 
-def test_the_bot_can_be_invited_and_is_told() -> None:
+def test_the_bot_can_be_invited_and_is_shown() -> None:
     async def scene() -> None:
         async with open_page_client() as dora:
             dora.at = "C0ALARMS"
@@ -263,7 +263,7 @@ def test_the_bot_can_be_invited_and_is_told() -> None:
     run(scene())
 
 
-def test_a_deactivated_person_can_do_nothing_and_the_bot_is_told() -> None:
+def test_a_deactivated_person_can_do_nothing_and_the_bot_is_notified() -> None:
     async def scene() -> None:
         async with open_page_client() as dora:
             await dora.say("/keyturn restart web-3")
@@ -280,7 +280,7 @@ def test_a_deactivated_person_can_do_nothing_and_the_bot_is_told() -> None:
     run(scene())
 
 
-def test_a_click_on_a_button_that_is_gone_reaches_nobody() -> None:
+def test_a_click_on_a_button_that_is_gone_reaches_no_one() -> None:
     async def scene() -> None:
         async with open_page_client() as dora:
             workspace = dora.made.emulator.workspace

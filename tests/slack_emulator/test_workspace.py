@@ -87,7 +87,7 @@ def test_who_waits_in_vain_gets_the_old_number() -> None:
         ("/etc/passwd", None),
     ],
 )
-def test_commands_are_told_from_messages(typed: str, command: Typed | None) -> None:
+def test_commands_are_distinguished_from_messages(typed: str, command: Typed | None) -> None:
     assert parse_slash_command(typed) == command
 
 
@@ -140,7 +140,7 @@ def test_what_slack_would_not_let_pass_does_not_pass(
         ("checkboxes", ["x", "y"], {"selected_options": [{"value": "x"}]}),
     ],
 )
-def test_values_are_told_as_slack_tells_them(
+def test_values_are_shown_as_slack_tells_them(
     kind: str, given: list[str], value: dict[str, object]
 ) -> None:
     blocks = _asked(kind, options=[{"value": "x"}])

@@ -92,7 +92,7 @@ def test_a_change_is_answered_when_it_waits_for_people(desk: Desk):
     assert (told["run"]["state"], told["report"]) == ("pending", None)
 
 
-def test_a_run_that_rests_is_told_at_once(desk: Desk):
+def test_a_run_that_rests_is_reported_at_once(desk: Desk):
     run = desk.harness.request(SetSwitch(host="lb1", name="lamp", value="on"))
     told = desk.program("dora", "read").get(f"/runs/{run.id}", params=PATIENT)
     assert told.json()["state"] == "pending"
@@ -112,7 +112,7 @@ def test_who_does_not_pending_it_is_not_kept_waiting(desk: Desk):
     assert (told["run"]["state"], told["report"]) == ("planning", None)
 
 
-def test_when_the_time_is_over_it_is_told_as_it_is(harness: Harness):
+def test_when_the_time_is_over_it_is_shown_as_it_is(harness: Harness):
     program = a_desk(harness, longest_wait=0.01).program("dora", "request")
     assert program.post("/runs", json=LOOK, params=PATIENT).json()["run"]["state"] == "planning"
 
@@ -249,7 +249,7 @@ def test_a_database_that_goes_away_meanwhile_takes_nothing_back(harness: Harness
     assert asyncio.run(Waiters(parts).wait_for_response(PendingResponse(number, 30, gone))) is None
 
 
-def test_what_moved_before_somebody_listened_is_heard_of_a_short_while():
+def test_what_moved_before_someone_listened_is_seen_a_short_while():
     moves, heard = RunEvents(), list[str]()
     for run in range(moves_store.REMEMBERED + 1):
         moves.publish(run, long_poll.State.PENDING)

@@ -24,7 +24,7 @@ def _waiting_for(desk: Desk, person: str) -> list[int]:
     return [run["id"] for run in told["runs"]]
 
 
-def test_what_waits_for_a_key_or_for_its_end_is_told_to_whoever_can_help(desk: Desk):
+def test_what_waits_for_a_key_or_for_its_end_is_shown_to_each_person_who_can_help(desk: Desk):
     numbers = gallery(desk.database)
     assert _waiting_for(desk, "olga")[0] == numbers["unknown"]
     assert numbers["pending"] in _waiting_for(desk, "olga")
@@ -55,7 +55,7 @@ def test_counter_proposals_and_plans_are_pending_for_their_requester(desk: Desk)
     assert (others["counter_proposals"], others["planned"]) == ([], [])
 
 
-def test_a_glass_that_nobody_has_looked_at_waits_for_somebody(desk: Desk):
+def test_a_glass_that_no_one_has_looked_at_waits_for_someone(desk: Desk):
     with desk.database.transaction() as tx:
         run = waiting(tx, asked(tx))
         break_glass.request_break_glass(
@@ -72,7 +72,7 @@ def test_a_glass_that_nobody_has_looked_at_waits_for_somebody(desk: Desk):
     assert mine.status_code == 409
 
 
-def test_what_was_handed_on_is_told_to_both_and_to_nobody_else(desk: Desk):
+def test_what_was_handed_on_is_shown_to_both_and_to_no_one_else(desk: Desk):
     with desk.database.reading() as tx:
         until = tx.now + 3_600_000_000
     desk.harness.service.delegations_and_grants.create_delegation(
@@ -84,7 +84,7 @@ def test_what_was_handed_on_is_told_to_both_and_to_nobody_else(desk: Desk):
     assert desk.program("dora").get("/access").json() == {"delegations": [], "grants": []}
 
 
-def test_the_policy_is_told_in_words_of_everybody_and_of_one(desk: Desk):
+def test_the_policy_is_shown_in_words_of_everyone_and_of_one(desk: Desk):
     program = desk.program("dora")
     whole = program.get("/policy").json()
     alone = program.get("/policy", params={"person": "dora"}).json()
@@ -97,7 +97,7 @@ def test_the_policy_is_told_in_words_of_everybody_and_of_one(desk: Desk):
     assert program.get("/policy", params={"person": "eve"}).status_code == 422
 
 
-def test_what_a_schedule_means_is_told_before_it_is_asked_for(desk: Desk):
+def test_what_a_schedule_means_is_reported_before_it_is_asked_for(desk: Desk):
     program = desk.program("dora")
     told = program.get("/calendar/cron", params={"cron": "0 3 1 * *", "count": 3}).json()
     assert told["description"].startswith("At 03:00 on the first day of every month")
@@ -109,7 +109,7 @@ def test_what_a_schedule_means_is_told_before_it_is_asked_for(desk: Desk):
     assert (wrong_zone.status_code, "Europe/Paris" in wrong_zone.text) == (422, True)
 
 
-def test_what_could_be_erased_is_told_and_asked_for_but_not_erased(desk: Desk):
+def test_what_could_be_erased_is_reported_and_asked_for_but_not_erased(desk: Desk):
     with desk.database.transaction() as tx:
         run = running(tx, approved(tx, waiting(tx, asked(tx)), reason="go"))
         concluded(tx, run, StepState.SUCCEEDED, output="password=canary-4711")

@@ -144,7 +144,7 @@ def test_without_a_database_the_reason_stays_in_our_log(
     assert "GET /api: host db1" in caplog.text
 
 
-def test_without_a_policy_nobody_may_do_anything(desk: Desk):
+def test_without_a_policy_no_one_may_do_anything(desk: Desk):
     program = desk.program("olga")
     (desk.policy / "policy.cedar").write_text("permit (")
     answer = program.get("/me")

@@ -9,7 +9,7 @@ from tests.bot.web.sample_runs import approved, asked, gallery, running, waiting
 from tests.toy import SetAll, ShowSwitches
 
 
-def test_what_a_host_says_is_told_once_and_from_where_to_go_on(desk: Desk) -> None:
+def test_what_a_host_says_is_reported_once_and_from_where_to_go_on(desk: Desk) -> None:
     with desk.database.transaction() as tx:
         number = running(tx, approved(tx, waiting(tx, asked(tx)))).id
         live_output.store_lines(tx, [NewestLines(number, 1, 7, "<b>\n\x1b[2J")])

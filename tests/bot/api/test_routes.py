@@ -103,7 +103,7 @@ def test_nothing_but_routes_and_the_description_is_served(desk: Desk):
     assert [getattr(route, "path", route) for route in others] == ["/openapi.json"]
 
 
-def test_a_route_that_nobody_entered_is_found(desk: Desk):
+def test_a_route_that_no_one_entered_is_found(desk: Desk):
     @desk.api.get("/backdoor")
     def backdoor() -> None: ...
 

@@ -121,7 +121,7 @@ def test_who_may_what_is_answered(desk: Desk):
         ({"request": 12}, "must be text"),
     ],
 )
-def test_what_does_not_fit_is_said_in_words(desk: Desk, body: dict[str, Any], says: str):
+def test_what_does_not_fit_is_explained_in_words(desk: Desk, body: dict[str, Any], says: str):
     answer = desk.program("dora", "request").post("/runs", json=body)
     assert answer.status_code == 422
     assert says.lower() in answer.json()["detail"].lower()
@@ -129,7 +129,7 @@ def test_what_does_not_fit_is_said_in_words(desk: Desk, body: dict[str, Any], sa
 
 
 @pytest.mark.parametrize("kind", ["application/x-www-form-urlencoded", "text/plain"])
-def test_a_body_that_is_not_called_json_is_said_to_have_to_be(desk: Desk, kind: str):
+def test_a_body_that_is_not_called_json_is_refused(desk: Desk, kind: str):
     program = desk.program("dora", "request")
     answer = program.post("/runs", content=json.dumps(LAMP), headers={"Content-Type": kind})
     assert answer.status_code == 422
@@ -138,7 +138,7 @@ def test_a_body_that_is_not_called_json_is_said_to_have_to_be(desk: Desk, kind: 
     )
 
 
-def test_what_is_mistyped_is_said_in_plain_words(desk: Desk):
+def test_what_is_mistyped_is_explained_in_plain_words(desk: Desk):
     run = desk.harness.request(SetSwitch(host="lb1", name="lamp", value="on"))
     olga = desk.program("olga", "request", "approve")
     strange = olga.post("/runs", json=LAMP | {"because": "x"}).json()
@@ -166,7 +166,7 @@ def test_a_no_ends_it_in_the_same_words_as_anywhere(desk: Desk):
     assert "was denied by Olga Owner" in late.json()["detail"]
 
 
-def test_nobody_approves_their_own_by_a_token(desk: Desk):
+def test_no_one_approves_their_own_by_a_token(desk: Desk):
     program = desk.program("adam", "request", "approve")
     run = _asked(desk, program, {"request": "toy break lb1 lamp"})
     answer = program.post(f"/runs/{run['id']}/approve", json={"digest": run["digest"]})
@@ -291,7 +291,7 @@ def test_a_parameter_that_does_not_fit_is_called_as_callers_call_it(
         ({"request": ""}, "body"),
     ],
 )
-def test_what_is_within_a_field_of_the_body_is_told_by_its_pointer(
+def test_what_is_within_a_field_of_the_body_is_shown_by_its_pointer(
     desk: Desk, more: dict[str, Any], place: str
 ):
     answer = desk.program("dora", "request").post("/runs", json=LAMP | more)
@@ -312,7 +312,7 @@ def test_what_is_within_a_field_of_the_body_is_told_by_its_pointer(
         ({"area": "egde"}, "there is no area “egde”"),
     ],
 )
-def test_a_name_that_never_was_is_told_from_one_that_did_nothing(
+def test_a_name_that_never_was_is_distinguished_from_one_that_did_nothing(
     desk: Desk, filters: dict[str, str], said: str
 ):
     gallery(desk.database)
@@ -349,7 +349,7 @@ def test_a_name_that_the_policy_or_a_run_has_is_no_stranger(desk: Desk):
         ({"area": "egde"}, "there is no area “egde”"),
     ],
 )
-def test_a_name_that_the_log_has_never_had_is_told_from_one_of_whom_it_tells_nothing(
+def test_a_name_that_the_log_has_never_had_is_distinguished_from_one_of_whom_it_tells_nothing(
     desk: Desk, filters: dict[str, str], said: str
 ):
     gallery(desk.database)

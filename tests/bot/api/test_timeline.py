@@ -8,7 +8,7 @@ from tests.bot.api.conftest import Desk
 from tests.bot.web.sample_runs import gallery
 
 
-def test_a_program_learns_what_changed_around_a_moment(desk: Desk):
+def test_a_program_learns_what_changed_around_a_time(desk: Desk):
     numbers = gallery(desk.database)
     told = desk.program("dora").get("/changes", params={"host": "lb1", "within": "1 h"}).json()
     ranks = [one["rank"] for one in told["events"]]

@@ -96,7 +96,7 @@ def test_a_session_of_the_pages_opens_nothing_here(desk: Desk):
     assert program.get("/me", headers={"Authorization": f"Bearer {session}"}).status_code == 401
 
 
-def test_what_it_is_and_when_it_was_last_used_is_told(desk: Desk):
+def test_what_it_is_and_when_it_was_last_used_is_shown(desk: Desk):
     program = desk.program("dora", "request")
     me = program.get("/me").json()
     assert (me["person"], me["scopes"], me["owns"]) == ("dora", ["request"], [])
@@ -227,7 +227,7 @@ def test_a_token_that_makes_no_sense_is_not_made(
     assert harness.list_entry_kinds() == []
 
 
-def test_nobody_has_tokens_without_number(harness: Harness):
+def test_no_one_has_tokens_without_number(harness: Harness):
     for _ in range(50):
         harness.service.tokens.create_token(person="dora", scopes=["read"], days=1, source="cli")
     with pytest.raises(InvalidRequestError, match="revoke unused ones first"):
@@ -244,7 +244,7 @@ def test_a_token_in_a_text_is_taken_for_a_secret(desk: Desk):
     assert whole not in desk.program("dora").get("/log").text
 
 
-def test_every_scope_is_told_of(desk: Desk):
+def test_every_scope_is_listed(desk: Desk):
     from bot.cli import tokens
 
     [choice] = [one.type for one in tokens.create_token.params if one.name == "scopes"]

@@ -183,7 +183,7 @@ def test_what_may_not_be_viewed_is_left_out(
 
 
 @pytest.mark.parametrize("path", ["/runs", "/log", "/calendar", "/schedules"])
-def test_what_may_be_viewed_is_told(
+def test_what_may_be_viewed_is_shown(
     restricted: RestrictedHarness, restricted_desk: Desk, path: str
 ):
     _, told = _ask(restricted_desk.program("dora", "read"), "GET", path, restricted.shown.id)
@@ -216,7 +216,7 @@ def test_counts_leave_out_what_may_not_be_viewed(restricted_desk: Desk):
     assert counted("adam") > counted("dora") == 0
 
 
-def test_who_holds_a_host_is_told_to_those_who_may_view_the_run(
+def test_who_holds_a_host_is_shown_to_those_who_may_view_the_run(
     restricted: RestrictedHarness, restricted_desk: Desk
 ):
     def holders(person: str) -> list[int]:
@@ -235,7 +235,7 @@ def test_a_filter_tells_nothing_of_runs_that_may_not_be_viewed(restricted_desk: 
         assert (told["runs"], told["next"]) == ([], None)
 
 
-def test_an_entry_of_ones_own_is_told(restricted: RestrictedHarness, restricted_desk: Desk):
+def test_an_entry_of_ones_own_is_shown(restricted: RestrictedHarness, restricted_desk: Desk):
     told = restricted_desk.program("dora", "read").get("/log", params={"limit": 500}).json()
     mine = {restricted.shown.id, _asked_for(restricted, restricted.shown_schedule)}
     assert all(one["person"] == "dora" or one["run"] in mine for one in told["entries"])

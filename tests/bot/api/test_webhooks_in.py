@@ -116,7 +116,7 @@ def test_what_happened_elsewhere_is_found_beside_our_own_changes(counter: Counte
     assert found["nas1"] == []
 
 
-def test_the_same_event_is_noted_once_however_often_it_is_told(counter: Counter) -> None:
+def test_the_same_event_is_noted_once_however_often_it_is_shown(counter: Counter) -> None:
     assert [len(counter.tell("msg_7").json()["entries"]) for _ in range(3)] == [1, 0, 0]
     assert counter.tell("msg_8").json()["entries"]
     assert len(counter.events()) == 2
@@ -161,7 +161,7 @@ def test_what_is_not_signed_now_by_who_has_the_secret_is_refused(
     )
 
 
-def test_without_looking_at_the_signature_anybody_could_tell_us_anything(
+def test_without_looking_at_the_signature_anyone_could_tell_us_anything(
     counter: Counter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def anybody(*_: object, **__: object) -> None: ...
@@ -218,7 +218,7 @@ def test_what_is_too_long_is_refused_before_it_is_read(counter: Counter) -> None
     assert counter.post("deploys", body, _signed(body)).status_code == 413
 
 
-def test_a_source_that_tells_too_much_is_told_to_wait(counter: Counter) -> None:
+def test_a_source_that_tells_too_much_is_asked_to_wait(counter: Counter) -> None:
     answers = [counter.tell(f"msg_{n}") for n in range(22)]
     assert [answer.status_code for answer in answers] == [202] * 20 + [429] * 2
     assert answers[-1].headers["retry-after"] == "60"
@@ -336,7 +336,7 @@ def test_github_tells_of_a_deployment_once_and_in_time(counter: Counter) -> None
     assert counter.post("github", ping, _of_github(ping)).status_code == 200
 
 
-def test_nothing_is_told_by_looking(counter: Counter) -> None:
+def test_nothing_is_shown_by_looking(counter: Counter) -> None:
     assert counter.client.get("/deploys").status_code == 405
 
 
@@ -419,12 +419,12 @@ def test_an_event_of_no_moment_is_told_at_the_one_when_it_came(counter: Counter,
     assert schemas.to_datetime(found.at).year >= 2026
 
 
-def test_twin_such_a_moment_could_not_be_shown_by_any_page() -> None:
+def test_twin_such_a_time_could_not_be_shown_by_any_page() -> None:
     with pytest.raises(ValueError, match="year 0"):
         schemas.to_datetime(-62_135_596_800_000_001)
 
 
-def test_the_log_that_everybody_reads_does_not_tell_where_a_subscription_posts(
+def test_the_log_that_everyone_reads_does_not_tell_where_a_subscription_posts(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "secret").write_text(SECRET)

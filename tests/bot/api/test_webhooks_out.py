@@ -450,7 +450,7 @@ def test_http_goes_to_this_machine_alone() -> None:
         choose_address("http://nas.example", private=True, resolve=lambda _n, _p: ["192.168.1.1"])
 
 
-def test_a_name_without_an_address_is_said_so() -> None:
+def test_a_name_without_an_address_is_reported() -> None:
     def nobody(_name: str, _port: int) -> Sequence[str]:
         raise OSError("Name or service not known")
 
@@ -458,7 +458,7 @@ def test_a_name_without_an_address_is_said_so() -> None:
         choose_address("https://nope.example", private=False, resolve=nobody)
 
 
-def test_a_server_whose_certificate_is_not_its_names_is_not_told(listener: Listener) -> None:
+def test_a_server_whose_certificate_is_not_its_names_receives_nothing(listener: Listener) -> None:
     url = listener.url.replace("http:", "https:")
     with pytest.raises(DeliveryError):
         safe_http.post(url, b"{}", {}, private=True)

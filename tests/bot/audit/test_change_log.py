@@ -123,7 +123,7 @@ def test_many_entries_are_what_they_are_one_by_one(database: Database):
     assert change_log.hash_entry(tuple(vars(as_first).values())) == together.hash
 
 
-def test_no_entries_at_once_are_none_and_nobody_is_kept_out(database: Database):
+def test_no_entries_at_once_are_none_and_no_one_is_kept_out(database: Database):
     with database.transaction() as tx:
         assert change_log.append_entries(tx, []) == []
         assert tx.log_head is None

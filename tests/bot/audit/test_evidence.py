@@ -255,7 +255,7 @@ class TestEditors:
         monkeypatch.setattr(evidence, "find_mismatch_of_run", _nothing)
         assert self._approved(harness, editors).state is State.SUCCEEDED
 
-    def test_a_proposal_that_nobody_altered_is_borne_out(self, harness: Harness):
+    def test_a_proposal_that_no_one_altered_is_borne_out(self, harness: Harness):
         run = harness.request(LAMP_ON)
         new = harness.service.propose_values(
             run.id, person="olga", changed_values={"value": "dim"}
@@ -292,7 +292,7 @@ class TestAFactThatIsMissing:
         assert Entry(1, 1, "requested", 1, "dora", "lb1", body, "", "", "").facts == {}
 
     @pytest.mark.parametrize("member", ["person", "body", "prev", "hash", "signature"])
-    def test_what_is_no_text_is_vouched_for_by_nobody(self, harness: Harness, member: str):
+    def test_what_is_no_text_is_vouched_for_by_no_one(self, harness: Harness, member: str):
         """SQLite keeps whatever it is given."""
         run = harness.request(LAMP_ON)
         with harness.database.transaction() as tx:

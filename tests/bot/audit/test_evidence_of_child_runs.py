@@ -155,12 +155,12 @@ def _ordered_and_lifted(harness: Harness) -> None:
     harness.service.resume_everything(person="olga", reason="it is over")
 
 
-def test_what_was_lifted_holds_nobody_up(harness: Harness):
+def test_what_was_lifted_holds_no_one_up(harness: Harness):
     _ordered_and_lifted(harness)
     assert harness.approve(harness.request(LAMP_ON)).state is State.SUCCEEDED
 
 
-def test_what_was_lifted_under_an_older_key_holds_nobody_up(
+def test_what_was_lifted_under_an_older_key_holds_no_one_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """However long ago, and far from the change of keys, that was."""

@@ -69,7 +69,7 @@ def test_without_that_brake_each_is_an_entry(harness: Harness, monkeypatch: pyte
     assert _refused(harness) == [run.id] * 5
 
 
-def test_of_more_runs_than_anybody_means_no_more_are_logged(harness: Harness):
+def test_of_more_runs_than_anyone_means_no_more_are_logged(harness: Harness):
     asked = [harness.request(LAMP, person="dora") for _ in range(25)]
     for run in asked:
         _try(harness, run)

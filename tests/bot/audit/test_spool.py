@@ -49,7 +49,7 @@ def test_a_merge_that_is_not_durable_loses_nothing(database: Database, spool: Sp
     assert _merged(database, spool) == [(7, "succeeded"), (8, "failed")]
 
 
-def test_a_merge_whose_process_ended_before_it_forgot_is_not_told_twice(
+def test_a_merge_whose_process_ended_before_it_forgot_is_not_reported_twice(
     database: Database, spool: Spool, tmp_path: Path
 ):
     spool.add_facts(7, {"step": 1, "outcome": "succeeded"})

@@ -57,7 +57,7 @@ def test_a_server_over_tcp_is_told_the_length_of_each_message(tmp_path: Path):
     assert _read_back(message, tmp_path) == [POINT]
 
 
-def test_a_socket_of_this_machine_is_told(tmp_path: Path):
+def test_a_socket_of_this_machine_is_shown(tmp_path: Path):
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as server:
         server.bind(str(tmp_path / "log"))
         server.settimeout(10)
@@ -65,7 +65,7 @@ def test_a_socket_of_this_machine_is_told(tmp_path: Path):
         assert _RFC_5424.match(server.recv(4096).decode())
 
 
-def test_a_server_that_takes_nothing_is_trouble(tmp_path: Path):
+def test_a_server_that_takes_nothing_is_an_error(tmp_path: Path):
     with pytest.raises(OSError, match="refused"):
         LogServer.parse_address("tcp://127.0.0.1:1").send_checkpoint(POINT)
     with pytest.raises(OSError, match="No such file"):

@@ -66,7 +66,7 @@ def test_what_shares_more_hosts_with_those_asked_about_stands_first(database: Da
         assert {h.run for h in found(tx)} == {several, one, other}
 
 
-def test_only_what_lies_within_is_told_and_what_went_on_all_the_time(database: Database):
+def test_only_what_lies_within_is_reported_and_what_went_on_all_the_time(database: Database):
     with database.transaction() as tx:
         changed(tx)
         assert timeline.build_timeline(tx, tx.now - 3 * HOUR, span=HOUR).events == []
@@ -76,7 +76,7 @@ def test_only_what_lies_within_is_told_and_what_went_on_all_the_time(database: D
     assert (only.run, only.rank) == (long.id, 0)
 
 
-def test_of_a_busy_time_what_is_nearest_is_looked_at_and_how_far_is_said(
+def test_of_a_busy_time_what_is_nearest_is_looked_at_and_how_far_is_reported(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ):
     moments: list[int] = []
@@ -95,7 +95,7 @@ def test_of_a_busy_time_what_is_nearest_is_looked_at_and_how_far_is_said(
         assert timeline.build_timeline(tx, moments[4], span=HOUR).searched_span == HOUR
 
 
-def test_how_many_that_are_less_likely_are_left_out_is_said(database: Database):
+def test_how_many_that_are_less_likely_are_left_out_is_reported(database: Database):
     with database.transaction() as tx:
         for _ in range(5):
             change_log.append_entry(tx, "policy changed", old="a", new="b")
@@ -103,7 +103,7 @@ def test_how_many_that_are_less_likely_are_left_out_is_said(database: Database):
         assert timeline.build_timeline(tx, tx.now, span=HOUR, limit=5).omitted == 0
 
 
-def test_it_is_told_on_a_line_whatever_it_holds(database: Database):
+def test_it_is_shown_on_a_line_whatever_it_holds(database: Database):
     with database.transaction() as tx:
         changed(tx, request="toy set web1 a\x1b[31m")
         (one,) = found(tx)

@@ -303,7 +303,7 @@ class TestTold:
                 if e.kind == row_mac.FORGERY_REFUSED
             ]
 
-    def test_each_row_is_told_of_once_and_at_once_in_the_log_of_the_service(
+    def test_each_row_is_reported_once_and_at_once_in_the_log_of_the_service(
         self, database: Database, tmp_path: Path, caplog: pytest.LogCaptureFixture
     ):
         house = self._house(database, tmp_path)
@@ -319,7 +319,7 @@ class TestTold:
         assert [record.levelname for record in caplog.records] == ["CRITICAL"]
         assert f"the session {name} of olga was not written by Keyturn" in caplog.text
 
-    def test_an_honest_row_is_not_told_of(self, database: Database, tmp_path: Path):
+    def test_an_honest_row_is_not_reported(self, database: Database, tmp_path: Path):
         house = self._house(database, tmp_path)
         with database.transaction() as tx:
             mine, token = sessions.begin_session(tx, "dora"), _made(tx, "dora")

@@ -44,7 +44,7 @@ def test_what_there_is_can_be_listed(settings: Settings) -> None:
     assert '"valid": true' in keyturn("factors", "list", "--json")
 
 
-def test_where_the_key_is_lost_everybody_enrols_anew(settings: Settings) -> None:
+def test_where_the_key_is_lost_everyone_enrols_again(settings: Settings) -> None:
     key = settings.data / "secrets.key"
     key.unlink()
     with pytest.raises(KeyFileError, match="another key"):

@@ -56,7 +56,7 @@ def test_a_bar_is_drawn_and_said(told: dict[str, Any], drawn: str) -> None:
     assert render_progress_bar(a_progress(**told), width=8).startswith(drawn)
 
 
-def test_no_line_is_told_twice_and_none_is_left_out_unsaid() -> None:
+def test_no_line_is_reported_twice_and_none_is_left_out_unsaid() -> None:
     heard = LiveOutputPrinter()
     first = {"run": 1, "host": "lb1", "step": 1, "total": 3, "newest": ["a", "b", "c"]}
     assert [*heard.list_new_lines([first])] == ["lb1: a", "lb1: b", "lb1: c"]
@@ -102,7 +102,7 @@ def test_a_run_is_followed_to_its_end(shop: Shop, monkeypatch: pytest.MonkeyPatc
     assert "Verified" in said.stdout
 
 
-def test_a_program_is_told_in_lines_of_json(shop: Shop) -> None:
+def test_a_program_is_shown_in_lines_of_json(shop: Shop) -> None:
     database = shop.service.keyturn.database
     with database.transaction() as tx:
         moving = running(tx, approved(tx, waiting(tx, asked(tx))))

@@ -102,7 +102,7 @@ def test_what_looks_after_schedules_says_which_and_how_they_stand(harness: Harne
     assert (refused.exit_code, refused.stdout) == (1, "")
 
 
-def test_the_next_moments_are_moments_for_programs():
+def test_the_next_times_are_times_for_programs():
     told = _told("schedule", "next", "30 2 * * SUN", "--zone", "Europe/Berlin", "-n", "3")
     assert told["description"] == "At 02:30 on Sunday (Europe/Berlin)"
     moments = [datetime.fromisoformat(one) for one in told["next"]]
@@ -113,7 +113,7 @@ def test_the_next_moments_are_moments_for_programs():
     assert (unclear.exit_code, unclear.stdout) == (2, "")
 
 
-def test_a_valid_policy_is_told_with_what_is_probably_mistyped(harness: Harness):
+def test_a_valid_policy_is_shown_with_what_is_probably_mistyped(harness: Harness):
     people = harness.policies.path / "people.yaml"
     people.write_text(people.read_text().replace("developer]", "developer, develper]", 1))
     told = _told("policy", "check")
@@ -127,7 +127,7 @@ def test_a_valid_policy_is_told_with_what_is_probably_mistyped(harness: Harness)
     )
 
 
-def test_an_invalid_policy_is_told_by_file_and_line(harness: Harness):
+def test_an_invalid_policy_is_reported_by_file_and_line(harness: Harness):
     inventory = harness.policies.path / "inventory.yaml"
     lines = inventory.read_text().splitlines()
     where = next(n for n, line in enumerate(lines) if "area:" in line)
@@ -155,7 +155,7 @@ def test_what_looks_after_database_and_log_says_what_was_done():
     assert (bool(rotated["public"]), rotated["ended_tokens"]) == (True, [])
 
 
-def test_another_list_of_hosts_is_told_host_by_host():
+def test_another_list_of_hosts_is_shown_host_by_host():
     told = _told("inventory", "import", "ansible", str(ANSWERS / "ansible-inventory.json"))
     assert len(told) == 15
     [db1] = [one for one in told if one["name"] == "db1"]

@@ -107,7 +107,7 @@ def test_what_breaks_off_is_not_drawn_as_done(monkeypatch: pytest.MonkeyPatch):
     assert screen.getvalue().endswith("\n")
 
 
-def test_all_that_is_counted_is_told_of():
+def test_all_that_is_counted_is_listed():
     told: list[int] = []
     assert [*progress.iterate_with_progress(range(12_001), told.append)] == [*range(12_001)]
     assert (sum(told), len(told) > 1) == (12_001, True)

@@ -158,7 +158,7 @@ def test_runs_are_listed_for_people_and_for_programs(shop: Shop):
     assert (none.exit_code, none.stderr) == (0, "No matching runs.\n")
 
 
-def test_a_filter_for_a_person_who_never_was_is_no_proof_that_nobody_did(shop: Shop):
+def test_a_filter_for_a_person_who_never_was_is_no_proof_that_no_one_did(shop: Shop):
     said = shop.type("olga", "runs", "--person", "dorra")
     assert (said.exit_code, said.stdout) == (3, "")
     assert "“dorra” is not in the policy, and has never requested anything" in said.stderr
@@ -300,7 +300,7 @@ def test_what_is_over_is_asked_for_again_with_its_values(shop: Shop):
     assert (shown.exit_code, "requested by dora on lb1" in shown.stdout) == (1, True)
 
 
-def test_what_would_come_of_asking_again_is_said_before(shop: Shop):
+def test_what_would_come_of_asking_again_is_shown_before(shop: Shop):
     first = shop.told("dora", "request", "uptime", "check", "lb*")
     said = shop.type("dora", "again", str(first["id"]), "--plan")
     assert (said.exit_code, "has no plan" in said.stderr) == (2, True)
@@ -421,7 +421,7 @@ def test_hosts_are_listed_and_told_of_as_they_were_met(shop: Shop):
     assert shop.type("dora", "hosts", "lb9").exit_code == 3
 
 
-def test_what_the_service_meets_is_told_by_hosts(shop: Shop):
+def test_what_the_service_meets_is_shown_by_hosts(shop: Shop):
     keyturn = shop.service.keyturn
     assert shop.told("dora", "hosts", "nas1")["status"] == "never contacted"
     keyturn.fleet.on_contact("nas1", None)
@@ -450,7 +450,7 @@ def test_the_waiting_report_is_text_and_json(shop: Shop):
     assert len(shop.told("dora", "report", "waiting")["by_hour"]) == 24
 
 
-def test_an_owner_says_how_a_run_ended_whose_end_nobody_saw(shop: Shop):
+def test_an_owner_says_how_a_run_ended_whose_end_no_one_saw(shop: Shop):
     from tests.bot.web import sample_runs
 
     number = str(sample_runs.gallery(shop.service.keyturn.database)["unknown"])
@@ -483,7 +483,7 @@ def test_two_runs_are_compared_for_people_and_for_programs(shop: Shop):
     assert shop.type("dora", "compare", "1", "2", "3").exit_code == 2
 
 
-def test_what_changed_lately_and_who_allowed_it_is_told(shop: Shop):
+def test_what_changed_lately_and_who_allowed_it_is_shown(shop: Shop):
     with shop.service.keyturn.database.transaction() as tx:
         done = sample_runs.succeeded(tx, sample_runs.asked(tx, host="web1")).id
         # A moment is looked for by the second.
@@ -501,7 +501,7 @@ def test_what_changed_lately_and_who_allowed_it_is_told(shop: Shop):
     assert done in [one["run"] for one in told]
 
 
-def test_what_waits_for_somebody_is_told_with_what_to_type(shop: Shop):
+def test_what_waits_for_someone_is_shown_with_what_to_type(shop: Shop):
     with shop.service.keyturn.database.transaction() as tx:
         run = sample_runs.waiting(tx, sample_runs.asked(tx))
     assert f"keyturn approve {run.id} " in shop.type("olga", "pending").stdout
@@ -631,7 +631,7 @@ def test_what_is_to_come_and_what_is_kept_is_listed(shop: Shop):
     assert f"{shop.service.address}/views/{kept.id}" in said
 
 
-def test_a_run_says_who_allowed_it_and_what_its_host_said():
+def test_a_run_says_who_allowed_it_and_what_its_host_returned():
     step = {
         "n": 1,
         "title": "Let 203.0.113.9 back in",
@@ -676,7 +676,7 @@ def test_a_run_says_who_allowed_it_and_what_its_host_said():
     assert told[-2] == "     | line 24"
 
 
-def test_a_freeze_is_told_to_whoever_asks_while_it_holds(shop: Shop):
+def test_a_freeze_is_shown_to_each_requester_while_it_holds(shop: Shop):
     freezes = shop.directory / "policy" / "freezes.yaml"
     before = freezes.read_text() if freezes.exists() else ""
     times = 'from: "2000-01-01 00:00", until: "2200-01-01 00:00"'

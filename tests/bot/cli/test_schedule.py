@@ -67,7 +67,7 @@ def test_nothing_is_asked_without_a_yes(place: Path):
     assert "At 00:00 every day" in asked.stdout
 
 
-def test_next_moments_are_shown_without_a_database(tmp_path: Path):
+def test_next_times_are_shown_without_a_database(tmp_path: Path):
     found = schedule(tmp_path, "next", "30 2 * * SUN", "--zone", "Europe/Berlin", "-n", "3")
     assert found.stdout.startswith("At 02:30 on Sunday (Europe/Berlin)\n  Sun ")
     assert len(found.stdout.splitlines()) == 4

@@ -127,7 +127,7 @@ def test_the_nearest_word_is_suggested(words: str, near: str):
     assert f"'{near}'" in said.stderr
 
 
-def test_what_is_no_number_is_said_to_be_none():
+def test_what_is_no_number_is_refused():
     said = CliRunner().invoke(main, ["approve", "seven"])
     assert (said.exit_code, "'seven' is not a valid number" in said.stderr) == (2, True)
 

@@ -87,7 +87,7 @@ def test_a_crowd_shares_a_commit_and_each_is_durable_when_it_is_over(database: D
     assert found["COMMIT"] <= 4
 
 
-def test_what_one_of_them_takes_back_is_nobody_elses(database: Database):
+def test_what_one_of_them_takes_back_is_no_one_elses(database: Database):
     works = [_nothing] * CROWD
     works[3] = works[7] = _fault
     written = _together(database, *works)
@@ -136,7 +136,7 @@ def test_where_the_commit_fails_all_of_them_hear_of_it(database: Database):
     assert _entries(database) == ["of 0"]
 
 
-def test_where_the_database_gives_up_all_of_it_nobody_takes_it_for_durable(database: Database):
+def test_where_the_database_gives_up_all_of_it_no_one_takes_it_for_durable(database: Database):
     def given_up(tx: Transaction) -> None:
         # What SQLite does by itself where a disk is full.
         tx.sql.exec_driver_sql("ROLLBACK")

@@ -92,7 +92,7 @@ def test_sqlite_is_set_to_lose_nothing(tmp_path: Path):
     assert found == {"journal_mode": "wal", "synchronous": 2, "foreign_keys": 1}
 
 
-def test_a_full_disk_is_said_and_nothing_is_kept(tmp_path: Path):
+def test_a_full_disk_is_reported_and_nothing_is_kept(tmp_path: Path):
     database = Database(f"sqlite:///{tmp_path / 'keyturn.db'}", SigningKey.create())
     migrations.upgrade_schema(database)
     with database.engine.connect() as connection:
@@ -132,7 +132,7 @@ def test_a_second_process_on_the_same_data_is_refused(tmp_path: Path):
         pass
 
 
-def test_who_cannot_hear_of_a_commit_keeps_nobody_else_from_it(database: Database):
+def test_who_cannot_hear_of_a_commit_keeps_no_one_else_from_it(database: Database):
     heard: list[str] = []
 
     def deaf() -> None:

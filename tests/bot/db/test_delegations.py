@@ -248,7 +248,7 @@ def test_an_owner_who_left_has_no_key_that_others_could_turn(harness: Harness):
     assert harness.fleet.told == []
 
 
-def test_the_policy_may_forbid_deciding_in_anothers_stead(harness: Harness):
+def test_the_policy_may_forbid_deciding_on_behalf_of_another(harness: Harness):
     delegate(harness)
     forbid(
         harness,

@@ -75,7 +75,7 @@ def test_what_a_fleet_meets_is_kept(database: Database):
         (UnknownOutcomeError("cut off"), "interrupted"),
     ],
 )
-def test_what_stood_in_the_way_is_told_apart(database: Database, trouble: HostError, kind: str):
+def test_what_stood_in_the_way_is_distinguished(database: Database, trouble: HostError, kind: str):
     kept = ContactRecorder(database)
     kept.record_contact("lb1", trouble)
     kept.write_contacts()

@@ -211,7 +211,7 @@ def test_a_fault_of_who_has_lost_a_run_does_not_end_it_for_who_has_it(db_harness
     assert harness.get_run(run.id).state is State.SUCCEEDED
 
 
-def test_who_is_heard_of_is_not_taken_from(db_harness: Harness):
+def test_who_is_seen_is_not_taken_from(db_harness: Harness):
     harness = db_harness
     run, other = _approved(harness), _another(harness)
     harness.fleet.before_tell = lambda _host, _words: _taken_over_by(other)
@@ -220,7 +220,7 @@ def test_who_is_heard_of_is_not_taken_from(db_harness: Harness):
     assert "lease taken over" not in harness.list_entry_kinds(run)
 
 
-def test_who_says_late_that_it_is_there_keeps_what_nobody_took(db_harness: Harness):
+def test_who_says_late_that_it_is_there_keeps_what_no_one_took(db_harness: Harness):
     """One look alone takes nothing: when the database comes back, those who live say so."""
     harness = db_harness
     run, other = _approved(harness), _another(harness)

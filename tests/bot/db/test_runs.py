@@ -40,7 +40,7 @@ def test_what_no_run_has_is_not_changed(database: Database):
             runs.move_run(tx, run, State.PENDING, colour="red")
 
 
-def test_the_second_to_move_a_run_is_told(database: Database):
+def test_the_second_to_move_a_run_is_notified(database: Database):
     with database.transaction() as tx:
         run = runs.get_run(tx, _new(tx))
         runs.move_run(tx, run, State.PENDING)

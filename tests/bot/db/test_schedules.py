@@ -81,7 +81,7 @@ def test_what_it_fires_was_approved_with_it_and_takes_no_other_approval(db_harne
     assert "fired" in db_harness.list_entry_kinds()
 
 
-def test_a_moment_is_fired_once_however_many_clocks_look(db_harness: Harness):
+def test_a_time_is_fired_once_however_many_clocks_look(db_harness: Harness):
     schedule = _begun(db_harness)
     due_now(db_harness, schedule)
     barrier = threading.Barrier(4)
@@ -100,7 +100,7 @@ def test_a_moment_is_fired_once_however_many_clocks_look(db_harness: Harness):
     assert db_harness.fleet.told == [("lb1", "set lamp on")]
 
 
-def test_what_is_as_asked_already_asks_nobody_and_says_so(harness: Harness):
+def test_what_is_as_asked_already_asks_no_one_and_says_so(harness: Harness):
     schedule = _begun(harness)
     harness.fleet.hosts["lb1"]["lamp"] = "on"
     due_now(harness, schedule)
@@ -152,7 +152,7 @@ def test_what_was_missed_is_a_row_and_made_up_for_as_agreed(
     )
 
 
-def test_a_thousand_missed_moments_are_rows_too(harness: Harness):
+def test_a_thousand_missed_times_are_rows_too(harness: Harness):
     schedule = _begun(harness)
     with harness.database.transaction() as tx:
         since = tx.now - 1500 * 60 * MINUTE
@@ -203,7 +203,7 @@ def test_a_fire_ends_the_last_run_where_that_was_agreed(harness: Harness):
     assert [run.state for run in _fired(harness, schedule)] == [State.SUCCEEDED, State.WITHDRAWN]
 
 
-def test_hosts_are_spread_each_at_its_own_moment(harness: Harness):
+def test_hosts_are_spread_each_at_its_own_time(harness: Harness):
     timing = replace(HOURLY, spread_minutes=30)
     lamps = [SetSwitch(host=host, name="lamp", value="on") for host in ("lb1", "lb2")]
     run = harness.service.schedules.request_schedule(
@@ -446,7 +446,7 @@ class TestTakenOverUnasked:
         harness.run_queued_work()
         return harness.get_run(run.id), _all(harness)[0]
 
-    def test_somebody_elses_goes_on(self, harness: Harness):
+    def test_someone_elses_goes_on(self, harness: Harness):
         run, old = self._taken(harness, "dora")
         assert (run.state, old.state) == (State.REFUSED, ScheduleState.ACTIVE)
         assert run.summary == "Only the owners can replace schedule 1: Adam Admin, Olga Owner"
@@ -461,7 +461,7 @@ class TestTakenOverUnasked:
         run, old = self._taken(harness, "adam")
         assert (run.state, old.state) == (State.SUCCEEDED, ScheduleState.ENDED)
 
-    def test_whoever_likes_takes_that_of_somebody_who_has_left(self, harness: Harness):
+    def test_whoever_likes_takes_that_of_someone_who_has_left(self, harness: Harness):
         self._taken(harness, "dora")
         for name in ("people.yaml", "areas.yaml"):
             file = harness.policies.path / name

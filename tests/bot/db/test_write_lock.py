@@ -65,7 +65,7 @@ def test_an_urgent_run_goes_before_all_that_wait():
     assert len(scene.had) == 10
 
 
-def test_who_gives_up_hurrying_leaves_nobody_waiting():
+def test_who_gives_up_hurrying_leaves_no_one_waiting():
     scene = _Scene()
     assert scene.lock.acquire(0)
     scene.wants("other")

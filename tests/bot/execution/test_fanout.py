@@ -118,7 +118,7 @@ def test_without_waves_every_host_would_be_reached(
     assert len(crowd.fleet.told) == len(NAMES) - 1
 
 
-def test_a_host_whose_end_nobody_saw_makes_the_whole_unknown_until_it_is_settled(crowd: Harness):
+def test_a_host_whose_end_no_one_saw_makes_the_whole_unknown_until_it_is_settled(crowd: Harness):
     def cut(host: str, _words: str) -> None:
         if host == "lb1":
             raise UnknownOutcomeError("the connection was lost")
@@ -165,7 +165,7 @@ def test_hosts_that_are_as_asked_already_are_left_alone(crowd: Harness):
     assert _told(crowd) == ["lb1", "lb3"]
 
 
-def test_nothing_to_do_anywhere_asks_nobody(crowd: Harness):
+def test_nothing_to_do_anywhere_asks_no_one(crowd: Harness):
     assert _ask(crowd, NAMES[:3], value="off").state is State.NO_CHANGES
 
 
@@ -225,7 +225,7 @@ def test_deny_and_withdraw_end_every_part(crowd: Harness):
     assert crowd.fleet.told == []
 
 
-def test_an_asker_who_leaves_midway_reaches_no_further_host(crowd: Harness):
+def test_a_requester_who_leaves_midway_reaches_no_further_host(crowd: Harness):
     def dismiss(host: str, _words: str) -> None:
         people = crowd.policies.path / "people.yaml"
         people.write_text(people.read_text().replace("dora:", "dolores:"))
@@ -255,7 +255,7 @@ def test_without_the_ceiling_it_would_wait_for_one_approval(
     assert _ask(crowd, NAMES).state is State.PENDING
 
 
-def test_nobody_approves_their_own_for_many_either(crowd: Harness):
+def test_no_one_approves_their_own_request_for_many_hosts(crowd: Harness):
     requests = [BreakSwitch(host=name, name="lamp") for name in NAMES[:2]]
     run = crowd.service.request_fanout_run(requests, host_pattern="lb*", person="olga", origin=WEB)
     crowd.run_queued_work()
@@ -305,7 +305,7 @@ def test_who_asks_for_several_areas_reads_what_to_type_for_each(crowd: Harness):
     assert [one.target for part in each for one in part] == [one.target for one in requests]
 
 
-def test_a_secret_that_was_typed_is_not_said_again(crowd: Harness):
+def test_a_secret_that_was_typed_is_not_repeated(crowd: Harness):
     crowd.database.redactor.add_secrets("of-a-switch-2")
     requests = [SetSwitch(host=name, name="lamp", value="of-a-switch-2") for name in HOSTS_APART]
     with pytest.raises(InvalidRequestError) as no:
@@ -391,7 +391,9 @@ def test_what_a_check_of_several_areas_was_told_is_erased_by_an_owner_of_them_al
     assert crowd.get_run(run.id).report is None
 
 
-def test_a_system_that_is_told_of_one_area_is_not_told_of_a_check_of_several(crowd: Harness):
+def test_a_system_that_is_notified_of_one_area_is_not_notified_of_a_check_of_several(
+    crowd: Harness,
+):
     run = crowd.get_run(_look_everywhere(crowd).id)
     told = [
         webhook_queue.SubscriptionFilter(("check",), frozenset(areas), ()).accepts_run(run)
@@ -503,7 +505,7 @@ def test_hosts_are_meant_by_name_or_tag(typed: list[str], spelled: str, hosts: l
     assert (found, [request.target for request in requests]) == (spelled, hosts)
 
 
-def test_a_pattern_that_means_nobody_is_said():
+def test_a_pattern_that_means_no_one_is_reported():
     from runbooks.abusers_clear import ClearAbuser
 
     with pytest.raises(
@@ -512,7 +514,7 @@ def test_a_pattern_that_means_nobody_is_said():
         request_form.parse_request_for_hosts(ClearAbuser, ["db*", "203.0.113.9"], HOSTS)
 
 
-def test_what_is_wrong_with_one_of_several_names_is_said(crowd: Harness):
+def test_what_is_wrong_with_one_of_several_names_is_reported(crowd: Harness):
     with pytest.raises(request_form.RequestSyntaxError, match="separate hosts with a comma"):
         request_form.parse_request_for_hosts(SetSwitch, ["lb1,", "lb2", "lamp", "on"], HOSTS)
     hosts = crowd.policies.get_policy().inventory.tags

@@ -28,7 +28,7 @@ def _goes_on(harness: Harness, run: Run) -> bool:
         return follow_ups.has_follow_up(tx, run.id)
 
 
-def test_the_end_is_told_once_it_is_there(db_harness: Harness):
+def test_the_end_is_reported_once_it_is_there(db_harness: Harness):
     harness = db_harness
     run = _begun(harness)
     harness.fleet.hosts["lb1"]["warming"] = "on"

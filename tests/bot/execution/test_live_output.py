@@ -66,7 +66,7 @@ def test_lines_are_there_while_the_command_runs_and_gone_with_its_outcome(
         (UnknownOutcomeError("gone"), StepState.UNKNOWN),
     ],
 )
-def test_what_was_heard_is_kept_where_no_answer_came(
+def test_what_was_read_is_kept_where_no_answer_came(
     harness: Harness, trouble: Exception, state: StepState
 ) -> None:
     def fail(_host: str, _words: str) -> None:

@@ -90,7 +90,7 @@ class TestTheKey:
         with pytest.raises(TooLate, match="can re-plan it"):
             harness.approve(run, "adam")
 
-    def test_of_somebody_who_may_not_turn_it_is_refused_for_that(self, harness: Harness):
+    def test_of_someone_who_may_not_turn_it_is_refused_for_that(self, harness: Harness):
         run = harness.request(LAMP_ON)
         _edit(harness.policies)
         with pytest.raises(NotAllowed, match="Those who can"):
@@ -181,7 +181,7 @@ class TestTheGlass:
 
 
 class TestTheClock:
-    def test_ends_what_waits_and_tells_its_asker(self, db_harness: Harness):
+    def test_ends_what_waits_and_tells_its_requester(self, db_harness: Harness):
         harness = db_harness
         harness.service.record_policy_change()
         run = harness.request(LAMP_ON)

@@ -10,7 +10,7 @@ from tests.bot.harness import Harness
 from tests.toy import SetSwitch, ShowSwitches
 
 
-def test_what_was_done_on_a_host_is_told_with_who_asked_and_approved(db_harness: Harness):
+def test_what_was_done_on_a_host_is_shown_with_who_asked_and_approved(db_harness: Harness):
     harness = db_harness
     harness.approve(harness.request(SetSwitch(host="lb1", name="lamp", value="on")))
     harness.request(ShowSwitches(host="lb1"))
@@ -30,7 +30,7 @@ def test_what_was_done_on_a_host_is_told_with_who_asked_and_approved(db_harness:
     assert harness.fleet.asked == asked
 
 
-def test_what_keyturn_may_have_done_with_sudo_is_told_with_its_times(db_harness: Harness):
+def test_what_keyturn_may_have_done_with_sudo_is_shown_with_its_times(db_harness: Harness):
     harness = db_harness
     harness.approve(harness.request(SetSwitch(host="lb1", name="lamp", value="on")))
     harness.request(ShowSwitches(host="lb1"), person="stan")

@@ -108,7 +108,7 @@ def test_what_asks_more_gets_each_answer_anew_and_asks_nothing_twice(
     assert asked == [(name, words) for name in NAMES for words in each]
 
 
-def test_the_trouble_of_one_host_is_its_own(harness: Harness, fleet: Noted):
+def test_the_error_of_one_host_is_its_own(harness: Harness, fleet: Noted):
     def stumble(host: str) -> None:
         if host in {"lb2", "lb5"}:
             raise UnreachableError("lb2 is down" if host == "lb2" else "no route")

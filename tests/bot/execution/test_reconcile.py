@@ -213,7 +213,7 @@ def test_what_the_host_says_has_failed_has_failed(harness: Harness):
     assert "Current state: lamp is off." in run.summary
 
 
-def test_what_was_done_and_did_not_hold_is_said_so(harness: Harness):
+def test_what_was_done_and_did_not_hold_is_reported(harness: Harness):
     run = _lost_before(harness)
     _saying(harness, StepStatus(MarkerState.ENDED, UP, status=0))
     _later(harness)
@@ -434,7 +434,7 @@ def test_each_step_has_a_name_of_its_own_and_keeps_it(harness: Harness):
     assert other.run != one.run
 
 
-def test_people_read_what_the_host_was_asked_and_what_it_said(harness: Harness):
+def test_people_read_what_the_host_was_asked_and_what_it_printed(harness: Harness):
     run = _lost_after(harness)
     _later(harness)
     with harness.database.reading() as tx:

@@ -96,7 +96,7 @@ def test_only_the_named_hosts_are_asked(fleet: LoopbackFleet):
 
 
 @pytest.mark.real
-def test_an_unknown_host_is_status_3_and_nobody_is_asked(fleet: LoopbackFleet):
+def test_an_unknown_host_is_status_3_and_no_one_is_asked(fleet: LoopbackFleet):
     found = keyturn_at(fleet.directory, "inventory", "check", "lb1", "lb7")
     assert (found.returncode, found.stdout) == (3, "")
     assert found.stderr == "keyturn: there is no host 'lb7' in the inventory: did you mean lb1?\n"
@@ -120,7 +120,7 @@ def test_an_empty_inventory_is_nothing_to_complain_of(tmp_path: Path):
 
 
 @pytest.mark.real
-def test_another_key_than_the_pinned_one_is_told_before_any_login(fleet: LoopbackFleet):
+def test_another_key_than_the_pinned_one_is_reported_before_any_login(fleet: LoopbackFleet):
     _edited(fleet, lambda hosts: hosts["db1"].update(host_key=make_key().public))
     found = _stood(fleet, "db1")
     assert (found.reachable, found.key, found.login) == (True, False, None)
@@ -129,7 +129,7 @@ def test_another_key_than_the_pinned_one_is_told_before_any_login(fleet: Loopbac
 
 
 @pytest.mark.real
-def test_a_login_that_is_not_taken_is_told(fleet: LoopbackFleet):
+def test_a_login_that_is_not_taken_is_shown(fleet: LoopbackFleet):
     make_key().write(fleet.directory / "keys" / "other")
     _edited(fleet, lambda hosts: hosts["db1"].update(key="keys/other"))
     found = _stood(fleet, "db1")
@@ -146,14 +146,14 @@ def test_our_own_missing_key_says_nothing_of_the_host(fleet: LoopbackFleet):
 
 
 @pytest.mark.real
-def test_a_host_behind_a_well_jump_host_is_told_its_own_trouble(fleet: LoopbackFleet):
+def test_a_host_behind_a_well_jump_host_is_shown_its_own_error(fleet: LoopbackFleet):
     _edited(fleet, lambda hosts: hosts["db1"].update(jump="lb1", host_key=make_key().public))
     found = _stood(fleet, "db1")
     assert (found.reachable, found.key) == (True, False)
 
 
 @pytest.mark.real
-def test_the_trouble_of_a_jump_host_is_not_told_of_the_host_behind(fleet: LoopbackFleet):
+def test_the_error_of_a_jump_host_is_not_reported_for_the_host_behind(fleet: LoopbackFleet):
     def edit(hosts: Entries) -> None:
         hosts["db1"]["jump"] = "lb1"
         hosts["lb1"]["host_key"] = make_key().public
@@ -192,7 +192,7 @@ def test_a_network_device_is_asked_in_its_own_words(tmp_path: Path):
         (UnknownOutcomeError("no"), (True, True, True, False)),
     ],
 )
-def test_the_kind_of_trouble_tells_how_far_we_got(
+def test_the_kind_of_error_tells_how_far_we_got(
     trouble: HostError, claims: tuple[bool | None, ...]
 ):
     found = check_host(ScriptedFleet({("h1", "id -u"): trouble}), "h1")
@@ -237,7 +237,7 @@ def test_a_login_without_root_is_asked_what_sudo_lets_it(listed: str | Answer, r
         ("sudo 1.9.13\nsomething else\nend\n", "rules returned", ""),
     ],
 )
-def test_what_sudo_lacks_is_told_with_its_fix(answer: str, words: str, advice: str):
+def test_what_sudo_lacks_is_shown_with_its_fix(answer: str, words: str, advice: str):
     listed = "    (root) NOPASSWD: /usr/sbin/zpool\n"
     fleet = ScriptedFleet(
         {("h1", "id -u"): "998\n", ("h1", "sudo -n -l"): listed, ("h1", _RIGHTS): answer},

@@ -287,7 +287,7 @@ def test_enrol_prints_what_is_to_wait_without_write_access(policy: Path, sshd: S
 
 
 @pytest.mark.real
-def test_a_list_of_waiting_hosts_that_cannot_be_read_is_told(policy: Path):
+def test_a_list_of_waiting_hosts_that_cannot_be_read_is_shown(policy: Path):
     (policy / pending_hosts.PENDING_HOSTS_FILE).write_text("")
     (policy / pending_hosts.PENDING_HOSTS_FILE).chmod(0)
     found = _without_write_access(policy, "inventory", "confirm", "nas2", WHOLE)
@@ -312,7 +312,7 @@ ALEX = LocalUser(login="alex", uid=1000, machine="admin1")
         (LocalUser(login="dana", uid=1001, machine="admin1"), False),
     ],
 )
-def test_who_cannot_be_told_apart_counts_as_one_person(other: LocalUser, same: bool):
+def test_who_cannot_be_distinguished_counts_as_one_person(other: LocalUser, same: bool):
     assert ALEX.is_same_person(other) is same
 
 
@@ -407,7 +407,7 @@ def test_enrol_takes_the_platforms_of_the_inventory():
     assert get_args(Platform) == PLATFORMS
 
 
-def test_what_is_no_ssh_server_is_told_and_bounded():
+def test_what_is_no_ssh_server_is_reported_and_bounded():
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def greet() -> None:
@@ -437,7 +437,7 @@ def test_what_is_no_ssh_server_is_told_and_bounded():
         (("nas2", "192.0.2.1", "--platform", "nxos"), "'nxos' is not one of 'linux', 'cisco_ios'"),
     ],
 )
-def test_what_cannot_be_added_is_told_before_anything_is_asked(
+def test_what_cannot_be_added_is_reported_before_anything_is_asked(
     policy: Path, words: tuple[str, ...], says: str
 ):
     found = keyturn_at(policy, "inventory", "enrol", *words)
@@ -462,6 +462,6 @@ def test_a_fingerprint_is_found_in_what_ssh_keygen_prints(said: str):
     assert find_fingerprint(said) == WHOLE
 
 
-def test_a_candidate_that_the_inventory_would_refuse_is_told_why():
+def test_a_candidate_that_the_inventory_would_refuse_is_reported_with_the_reason():
     with pytest.raises(InvalidCandidateError, match="user: "):
         HostCandidate("nas2", "192.0.2.1", user="Root!").build_host(make_key().public)

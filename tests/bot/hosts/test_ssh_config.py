@@ -73,7 +73,7 @@ def test_a_jump_by_command_is_understood_and_keeps_a_later_proxyjump_out():
     assert nc.jump == "gate"
 
 
-def test_a_jump_by_another_command_is_told():
+def test_a_jump_by_another_command_is_shown():
     (host,) = ssh_config.parse_ssh_config("Host a\n  ProxyCommand nc -x 'proxy %h\n").hosts
     assert host.jump == ""
     assert "a ProxyCommand connects to it, nc -x 'proxy a: name a jump host" in host.notes[0]
@@ -140,6 +140,6 @@ def test_key_of_a_person_is_named_by_their_home_directory():
     assert host.key == "~/.ssh/id"
 
 
-def test_a_port_that_is_none_is_told():
+def test_a_port_that_is_none_is_shown():
     (host,) = ssh_config.parse_ssh_config("Host a\n  Port 70000\n").hosts
     assert (host.port, host.notes) == (22, ("port: 70000 is not a valid port",))

@@ -157,7 +157,7 @@ def test_a_host_gets_only_what_its_runbooks_need(policy: Path):
         ("lb1", 1, "the inventory sets csf.directory to '/opt/csf, /etc'"),
     ],
 )
-def test_where_there_are_none_it_is_said_in_a_line(
+def test_where_there_are_none_it_is_explained_in_a_line(
     policy: Path, host: str, status: int, says: str
 ):
     printed = keyturn_at(policy, "sudoers", host)

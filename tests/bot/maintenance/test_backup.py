@@ -236,7 +236,7 @@ def test_a_number_that_a_run_may_have_had_is_never_given_again(
     assert begun.request(LAMP).id == 1004
 
 
-def test_everybody_signs_in_anew(busy: Harness, empty: Database, tmp_path: Path):
+def test_everyone_signs_in_again(busy: Harness, empty: Database, tmp_path: Path):
     with busy.database.transaction() as tx:
         token = sessions.begin_session(tx, "dora")
     backup.make_backup(busy.database, tmp_path / "today.backup")

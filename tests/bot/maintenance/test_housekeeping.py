@@ -61,7 +61,7 @@ def test_witnesses_hear_of_news_alone(
     assert [point.seq for point in told] == [told[0].seq, told[0].seq + 2]
 
 
-def test_a_witness_that_fails_is_told_later_and_keeps_no_other_from_hearing(
+def test_a_witness_that_fails_is_sent_later_and_keeps_no_other_from_hearing(
     harness: Harness, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ):
     heard: list[Checkpoint] = []
@@ -110,7 +110,7 @@ def test_trouble_is_said_in_the_log_once_it_can_be_written(harness: Harness, hou
     assert "full" in said.facts["reason"]
 
 
-def test_a_write_that_says_nothing_in_the_log_does_not_hide_its_trouble(harness: Harness):
+def test_a_write_that_says_nothing_in_the_log_does_not_hide_its_error(harness: Harness):
     harness.database.error = "the disk is full"
     with harness.database.transaction() as tx:
         tx.sql.execute(text("DELETE FROM seen_request"))

@@ -49,7 +49,7 @@ def _sites(database: Database) -> CheckResult:
         return check_sites(tx)
 
 
-def test_a_site_that_nobody_works_for_is_told_with_what_to_do(database: Database):
+def test_a_site_that_no_one_works_for_is_shown_with_what_to_do(database: Database):
     assert _sites(database).level == "ok"
     _waits_at(database, "ams", 1, 2)
     found = _sites(database)
@@ -59,7 +59,7 @@ def test_a_site_that_nobody_works_for_is_told_with_what_to_do(database: Database
     assert found in ServiceHealth(database).list_results()
 
 
-def test_what_has_just_been_asked_is_no_trouble(database: Database):
+def test_what_has_just_been_asked_is_no_error(database: Database):
     _waits_at(database, "ams", 1, seconds=5)
     assert _sites(database).level == "ok"
 
@@ -109,7 +109,7 @@ def test_the_doctor_tells_where_workers_do_the_work(database: Database, tmp_path
     assert "sites" not in looked(distributed=False)
 
 
-def test_strangers_are_told_that_there_is_one_and_not_which(database: Database, tmp_path: Path):
+def test_strangers_learn_that_there_is_one_and_not_which(database: Database, tmp_path: Path):
     _waits_at(database, "ams", 1)
     with open_harness(tmp_path, database=database) as harness:
         site = a_site(harness)

@@ -45,5 +45,5 @@ def test_programs_are_told_moments_exactly_as_the_api_tells_them(after: int) -> 
         (100_000, "1 d 3 h"),
     ],
 )
-def test_spans_are_told_in_two_units_at_most(seconds: float, words: str) -> None:
+def test_spans_are_shown_in_two_units_at_most(seconds: float, words: str) -> None:
     assert times.format_span(round(seconds * SECOND)) == words

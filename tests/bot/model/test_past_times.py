@@ -32,7 +32,7 @@ NOW = 1_772_375_405_000_000
         ("last week", "2026-02-16 00:00:00Z"),
     ],
 )
-def test_a_moment_is_understood(typed: str, meant: str):
+def test_a_time_is_understood(typed: str, meant: str):
     assert times.format_timestamp(times.parse_past_time(typed, now=NOW)) == meant
 
 
@@ -51,7 +51,7 @@ def test_a_moment_is_understood(typed: str, meant: str):
         ("9999-12-31", "is not a time"),
     ],
 )
-def test_what_is_no_moment_is_said_to_be_none(typed: str, why: str):
+def test_what_is_no_time_is_refused(typed: str, why: str):
     with pytest.raises(InvalidTimeError, match=why):
         times.parse_past_time(typed, now=NOW)
 
@@ -98,6 +98,6 @@ def test_a_span_is_understood(typed: str):
 
 
 @pytest.mark.parametrize("typed", ["", "30", "m", "-30m", "30y"])
-def test_what_is_no_span_is_said_to_be_none(typed: str):
+def test_what_is_no_span_is_refused(typed: str):
     with pytest.raises(InvalidTimeError):
         times.parse_span(typed)

@@ -68,7 +68,7 @@ def test_a_reason_is_kept_on_one_line(text: str, folded: str):
         "\ud800",
     ],
 )
-def test_what_nobody_can_see_is_refused_by_its_name(text: str):
+def test_what_no_one_can_see_is_refused_by_its_name(text: str):
     with pytest.raises(InvisibleCharacterError, match=r"invisible character U\+[0-9A-F]{4}"):
         join_to_one_line(text)
     with pytest.raises(InvisibleCharacterError):

@@ -55,13 +55,13 @@ def test_words_fill_the_fields(text: str):
         ("frobnicate", "Type help"),
     ],
 )
-def test_what_does_not_fit_is_said_with_what_to_type(text: str, says: str):
+def test_what_does_not_fit_is_reported_with_what_to_type(text: str, says: str):
     with pytest.raises(request_form.RequestSyntaxError) as trouble:
         _asked(text)
     assert says in str(trouble.value)
 
 
-def test_every_problem_is_told_by_field():
+def test_every_problem_is_shown_by_field():
     with pytest.raises(request_form.InvalidValuesError) as misfit:
         request_form.parse_values(ClearAbuser, {"host": "LB 1", "address": "nowhere"})
     assert set(misfit.value.problems) == {"host", "address"}

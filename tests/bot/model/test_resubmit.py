@@ -52,7 +52,7 @@ def test_of_several_hosts_those_are_meant_that_fit_by_now():
     assert (spelled, [one.target for one in requests]) == ("lb*", ["lb1", "lb2"])
 
 
-def test_the_moment_of_asking_is_that_of_asking_again():
+def test_the_time_of_asking_is_that_of_asking_again():
     fields = {"host": "web1", "service": "nginx", "since": "2020-01-01T00:00:00Z"}
     run = replace(OVER, runbook="service restart", values=fields)
     assert resubmit.get_resubmit_values(run) == {"host": "web1", "service": "nginx"}

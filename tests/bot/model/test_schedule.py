@@ -90,7 +90,7 @@ def test_a_time_that_comes_twice_fires_once_and_one_that_does_not_right_after():
     st.integers(min_value=1_700_000_000, max_value=2_000_000_000),
     st.integers(min_value=0, max_value=200_000),
 )
-def test_moments_are_the_same_wherever_one_begins_to_look(
+def test_times_are_the_same_wherever_one_begins_to_look(
     zone: str, cron: str, instant: int, later: int
 ):
     """Replicas look at different times: none may see a moment that another does not."""
@@ -115,7 +115,7 @@ def test_moments_are_the_same_wherever_one_begins_to_look(
         ("0 9 * * MON#1", "At 09:00 on the first Monday of the month (Europe/Amsterdam)"),
     ],
 )
-def test_it_is_said_in_words(cron: str, words: str):
+def test_it_is_explained_in_words(cron: str, words: str):
     assert parse_cron(cron, "Europe/Amsterdam").description == words
 
 

@@ -82,7 +82,7 @@ def test_what_is_no_time_is_none(typed: str):
 
 
 @pytest.mark.parametrize("typed", ["14:30 Europe/Atlantis", "14:30 x../../etc/passwd", "1:00+99"])
-def test_a_zone_that_there_is_not_is_said(typed: str):
+def test_a_zone_that_does_not_exist_is_reported(typed: str):
     with pytest.raises(InvalidTimeError, match="unknown time zone"):
         parse_civil_time(typed, now=NOW)
 

@@ -29,7 +29,7 @@ def _said(tmp_path: Path, person: str, kind: str, *, reversible: bool = True) ->
         ("nobody", "check", True, "Not allowed: nobody is not in the policy"),
     ],
 )
-def test_it_is_said_in_sentences(
+def test_it_is_explained_in_sentences(
     tmp_path: Path, person: str, kind: str, reversible: bool, begins: str
 ):
     assert _said(tmp_path, person, kind, reversible=reversible).startswith(begins)
@@ -40,7 +40,7 @@ def test_those_who_can_approve_are_named(tmp_path: Path):
     assert "Olga" not in _said(tmp_path, "olga", "change", reversible=False).partition(":")[2]
 
 
-def test_how_long_it_usually_takes_is_told_from_the_past(harness: Harness):
+def test_how_long_it_usually_takes_is_taken_from_the_past(harness: Harness):
     with harness.database.reading() as tx:
         assert stats.get_usual_wait(tx, "toy set") is None
     for value in ("on", "off", "on"):
@@ -105,11 +105,11 @@ def test_what_depends_on_the_past_is_looked_up(harness: Harness, rule: str):
         (120 * 60_000_000, "2 h"),
     ],
 )
-def test_a_span_is_told_as_people_say_it(microseconds: int, words: str):
+def test_a_span_is_shown_as_people_say_it(microseconds: int, words: str):
     assert format_wait(microseconds) == words
 
 
-def test_who_is_shown_no_runs_of_others_is_told_so(tmp_path: Path):
+def test_who_is_shown_no_runs_of_others_is_notified(tmp_path: Path):
     policy = a_policy(tmp_path, rules=restricted_rules()).get_policy()
     unseen = "cannot view such runs of other people."
 

@@ -109,7 +109,7 @@ def test_it_is_for_some_areas_and_not_for_all_runbooks(changes: Mapping[str, obj
         (YEAR_END | {"except": ["abusers"]}, "Extra inputs"),
     ],
 )
-def test_what_makes_no_sense_is_said(freeze: Mapping[str, object], says: str):
+def test_what_makes_no_sense_is_reported(freeze: Mapping[str, object], says: str):
     with pytest.raises(ValidationError) as broken:
         Freeze.model_validate({"name": "a freeze", **freeze})
     assert says in str(broken.value)

@@ -35,7 +35,7 @@ def _told(directory: Path, file: str, was: str, instead: str) -> list[str]:
          'the role develper, which no rule uses: did you mean "developer"?'),
     ],
 )  # fmt: skip
-def test_a_slip_is_told_and_what_may_be_meant(
+def test_a_slip_is_reported_and_what_may_be_meant(
     tmp_path: Path, file: str, was: str, instead: str, says: str
 ):
     told = _told(tmp_path, file, was, instead)
@@ -71,13 +71,13 @@ def _look_again(directory: Path, view: str) -> list[str]:
     return [str(slip) for slip in list_warnings(load_policy(path), RUNBOOKS)]
 
 
-def test_a_policy_that_lets_nobody_view_is_told(tmp_path: Path):
+def test_a_policy_that_lets_no_one_view_is_shown(tmp_path: Path):
     [told] = _look_again(tmp_path, "")
     assert told.startswith('policy.cedar: no rule permits the action "view"')
     assert "Add a permit to view" in told
 
 
-def test_an_owner_who_may_not_view_their_area_is_told(tmp_path: Path):
+def test_an_owner_who_may_not_view_their_area_learns_that(tmp_path: Path):
     told = _look_again(
         tmp_path,
         'permit (principal, action == Action::"view", resource) unless '
@@ -89,5 +89,5 @@ def test_an_owner_who_may_not_view_their_area_is_told(tmp_path: Path):
     ]
 
 
-def test_the_starter_lets_everybody_view(tmp_path: Path):
+def test_the_starter_lets_everyone_view(tmp_path: Path):
     assert list_warnings(a_policy(tmp_path).get_policy(), RUNBOOKS) == []

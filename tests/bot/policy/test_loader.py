@@ -119,11 +119,11 @@ def test_two_rules_have_two_names(tmp_path: Path):
     assert a_policy(tmp_path, rules=rules.replace("x", "y", 1)).get_policy()
 
 
-def test_rules_without_a_name_are_told_apart_by_their_place(tmp_path: Path):
+def test_rules_without_a_name_are_distinguished_by_their_place(tmp_path: Path):
     assert a_policy(tmp_path, rules=f"{ASK};\n{ASK};\n").get_policy()
 
 
-def test_a_role_that_nobody_has_may_be_declared(tmp_path: Path):
+def test_a_role_that_no_one_has_may_be_declared(tmp_path: Path):
     rules = starter_rules().replace('@from("owners")', '@from("role:security")')
     directory = a_policy(tmp_path, rules=rules)
     with pytest.raises(NoPolicyError, match="security"):
@@ -255,7 +255,7 @@ def test_a_policy_of_another_user_is_used_only_where_owners_are_not_named(tmp_pa
 
 
 @pytest.mark.parametrize("mask", [0o002, 0o022, 0o077])
-def test_the_starter_is_written_for_nobody_else_to_write(tmp_path: Path, mask: int):
+def test_the_starter_is_written_for_no_one_else_to_write(tmp_path: Path, mask: int):
     before = os.umask(mask)
     try:
         starter.write_starter_policy(tmp_path / "policy")

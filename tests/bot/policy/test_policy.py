@@ -128,7 +128,7 @@ def test_a_second_key_is_a_second_persons_even_without_the_forbid(tmp_path: Path
     assert policy.get_approval_ruling("olga", other, policy.get_request_ruling(other)).allowed
 
 
-def test_without_rules_nobody_may_anything(tmp_path: Path):
+def test_without_rules_no_one_may_anything(tmp_path: Path):
     policy = a_policy(tmp_path, rules="// nothing yet\n").get_policy()
     assert not policy.get_request_ruling(_request("olga", kind="check")).allowed
 
@@ -245,11 +245,11 @@ def _allowed_from_second_to_second(directory: Path) -> list[bool]:
     ]
 
 
-def test_a_rule_that_looks_at_the_clock_is_asked_at_each_moment(tmp_path: Path):
+def test_a_rule_that_looks_at_the_clock_is_asked_at_each_time(tmp_path: Path):
     assert _allowed_from_second_to_second(tmp_path) == [True, False, True]
 
 
-def test_if_nobody_minded_what_rules_look_at_an_answer_would_outlive_its_moment(
+def test_if_no_one_minded_what_rules_look_at_an_answer_would_outlive_its_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """The twin of the guard: an answer is remembered for what the rules see, and not without."""
@@ -335,7 +335,7 @@ def test_a_missing_file_is_named(tmp_path: Path):
         directory.get_policy()
 
 
-def test_a_mended_policy_is_used_again(tmp_path: Path):
+def test_a_repaired_policy_is_used_again(tmp_path: Path):
     directory = a_policy(tmp_path)
     good = (tmp_path / "policy.cedar").read_text()
     (tmp_path / "policy.cedar").write_text("permit (")
@@ -389,7 +389,7 @@ def test_the_starter_is_valid_as_it_is(tmp_path: Path):
         write_starter_policy(tmp_path)
 
 
-def test_what_may_be_either_is_said_to_be_neither_once(tmp_path: Path):
+def test_what_may_be_either_is_reported_as_neither_once(tmp_path: Path):
     directory = a_policy(tmp_path)
     freeze = "freezes:\n  - {name: x, from: soon, until: '2027-01-04 08:00'}\n"
     (tmp_path / "freezes.yaml").write_text(freeze)

@@ -70,7 +70,7 @@ def test_an_owner_does_what_can_be_undone_in_their_area(tmp_path: Path):
     ]
 
 
-def test_where_nobody_could_approve_it_is_said(tmp_path: Path):
+def test_where_no_one_could_approve_it_is_reported(tmp_path: Path):
     lonely = [
         clause
         for clause in of(told(tmp_path), "stan").with_approval
@@ -85,7 +85,7 @@ def test_where_nobody_could_approve_it_is_said(tmp_path: Path):
     ]
 
 
-def test_where_those_who_could_approve_are_too_few_it_is_said(tmp_path: Path):
+def test_where_those_who_could_approve_are_too_few_it_is_reported(tmp_path: Path):
     rules = (
         '@id("x") @approvals("2") @from("owners") permit (principal, action == Action::"request",'
         ' resource) when { context.kind == "change" };'
@@ -115,7 +115,7 @@ def test_the_rules_that_apply_are_told_in_their_order_in_the_file(tmp_path: Path
     assert names == {("checks need no approval", "zoe", "anna", "mia", "bob", "kim", "lea")}
 
 
-def test_people_who_may_do_the_same_are_told_of_together(tmp_path: Path):
+def test_people_who_may_do_the_same_are_shown_together(tmp_path: Path):
     directory = a_policy(tmp_path)
     people = tmp_path / "people.yaml"
     people.write_text(
@@ -132,7 +132,7 @@ def test_people_who_may_do_the_same_are_told_of_together(tmp_path: Path):
     assert sentences(found, "gus", "refused") == ["Every change, everywhere."]
 
 
-def test_whom_a_rule_names_is_told_of_alone(tmp_path: Path):
+def test_whom_a_rule_names_is_listed_alone(tmp_path: Path):
     directory = a_policy(
         tmp_path,
         rules=starter_rules()
@@ -199,7 +199,7 @@ def test_runbooks_and_hosts_are_named_in_few_words(tmp_path: Path, when: str, se
         ("context.frozen", "When a freeze is active: "),
     ],
 )
-def test_what_depends_on_circumstances_is_told_with_them(tmp_path: Path, when: str, words: str):
+def test_what_depends_on_circumstances_is_shown_with_them(tmp_path: Path, when: str, words: str):
     more = (
         '@id("x") forbid (principal in Role::"developer", action == Action::"request", resource)'
         f' when {{ context.kind == "change" && ({when}) }};'
@@ -209,7 +209,7 @@ def test_what_depends_on_circumstances_is_told_with_them(tmp_path: Path, when: s
     ]
 
 
-def test_what_more_a_rule_wants_is_told(tmp_path: Path):
+def test_what_more_a_rule_wants_is_shown(tmp_path: Path):
     rules = """
         @id("two") @approvals("2") @from("owners & role:administrator") @stepup @hosts("3")
         @reason("required") @remind("15m") @escalate("role:administrator")
@@ -297,14 +297,14 @@ def _deeds(found: list[RunbookInfo]) -> list[RequestKind]:
         ('days: [tue], from: "12:00", until: "11:00"', True, "2026-03-03 12:00"),
     ],
 )
-def test_freezes_are_told_from_now_on(tmp_path: Path, freeze: str, holds: bool, begins: str):
+def test_freezes_are_listed_from_now_on(tmp_path: Path, freeze: str, holds: bool, begins: str):
     directory = a_policy(tmp_path)
     (tmp_path / "freezes.yaml").write_text(f"freezes:\n  - {{name: x, {freeze}}}\n")
     (frost,) = summarise_policy(directory.get_policy(), ALL, now=NOW).freezes
     assert (frost.is_active, f"{frost.begins_at:%Y-%m-%d %H:%M}") == (holds, begins)
 
 
-def test_a_freeze_that_is_over_is_not_told(tmp_path: Path):
+def test_a_freeze_that_is_over_is_not_shown(tmp_path: Path):
     directory = a_policy(tmp_path)
     (tmp_path / "freezes.yaml").write_text(
         'freezes:\n  - {name: x, from: "2026-03-01 00:00", until: "2026-03-02 00:00"}\n'
@@ -327,13 +327,13 @@ def test_it_is_drawn_for_a_terminal_a_browser_and_programs(tmp_path: Path):
     assert data["chapters"][0]["without_approval"][0]["sentence"] == "Every check, everywhere."
 
 
-def test_who_views_which_runs_is_told(tmp_path: Path):
+def test_who_views_which_runs_is_shown(tmp_path: Path):
     found = told(tmp_path)
     assert sentences(found, "dora", "can_view") == ["Every check and every change, everywhere."]
     assert "Can view\n    - Every check and every change, everywhere." in render.render_text(found)
 
 
-def test_who_views_less_is_told_where(tmp_path: Path):
+def test_who_views_less_learns_where(tmp_path: Path):
     found = told(tmp_path, instead=restricted_rules())
     assert sentences(found, "dora", "can_view") == [
         "Every check and every change, in the web servers."
@@ -343,7 +343,7 @@ def test_who_views_less_is_told_where(tmp_path: Path):
     assert sentences(found, "olga", "can_view") == ["Every check and every change, everywhere."]
 
 
-def test_who_views_nothing_of_others_is_told_so(tmp_path: Path):
+def test_who_views_nothing_of_others_is_notified(tmp_path: Path):
     found = told(tmp_path, instead=restricted_rules(""))
     assert sentences(found, "dora", "can_view") == []
     said = "an view only runs that they requested or decided."

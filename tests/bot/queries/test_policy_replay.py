@@ -81,7 +81,7 @@ def test_more_approvals_refusals_and_what_would_not_wait_are_counted(
     }
 
 
-def test_an_approval_by_somebody_who_could_not_give_it_now_would_not_count(
+def test_an_approval_by_someone_who_could_not_give_it_now_would_not_count(
     harness: Harness, tmp_path: Path
 ):
     harness.approve(_lamp(harness), "adam")
@@ -115,7 +115,7 @@ def test_people_and_hosts_that_are_gone_are_named(harness: Harness, tmp_path: Pa
     assert found.unknown_requesters == {}
 
 
-def test_what_a_rule_refused_and_what_a_runbook_refused_are_told_apart(
+def test_what_a_rule_refused_and_what_a_runbook_refused_are_distinguished(
     harness: Harness, tmp_path: Path
 ):
     rules = harness.policies.path / "policy.cedar"
@@ -152,7 +152,7 @@ def test_the_first_time_is_known_from_before(harness: Harness, tmp_path: Path):
     assert _fates(_through(harness, tmp_path, more=more)) == ["refused", "as it was"]
 
 
-def test_a_second_factor_and_a_freeze_are_told_beside(harness: Harness, tmp_path: Path):
+def test_a_second_factor_and_a_freeze_are_shown_beside(harness: Harness, tmp_path: Path):
     harness.approve(_lamp(harness))
     _proposed(
         tmp_path, instead=starter_rules().replace('@approvals("1")', '@approvals("1") @stepup')

@@ -171,7 +171,7 @@ class TestAgain:
         assert harness.get_run(run.id).state is State.SUCCEEDED
         assert harness.list_entry_kinds(run).count("approved") == 2
 
-    def test_what_is_complete_is_not_said_again(self, strict: Harness) -> None:
+    def test_what_is_complete_is_not_repeated(self, strict: Harness) -> None:
         app, run = enrol_and_step_up(strict, "olga"), strict.request(LAMP_ON)
         with strict.database.transaction() as tx:
             factor = app.factor.digest
@@ -257,7 +257,7 @@ def test_guessing_is_stopped_after_a_few_wrong_codes(strict: Harness) -> None:
     enrol_and_step_up(strict, "adam")
 
 
-def test_the_code_of_somebody_else_is_worth_nothing(strict: Harness) -> None:
+def test_the_code_of_someone_else_is_worth_nothing(strict: Harness) -> None:
     olgas, adams = enrol_app(strict, "olga"), enrol_app(strict, "adam")
     with pytest.raises(InvalidRequestError):
         strict.service.step_up.step_up_by_code("adam", adams.session, olgas.code())
@@ -314,7 +314,7 @@ def test_the_policy_directory_may_name_what_counts(strict: Harness) -> None:
     assert is_factor_valid(strict.policies.get_policy(), kept)
 
 
-def test_nobody_confirms_their_own_factor(strict: Harness) -> None:
+def test_no_one_confirms_their_own_factor(strict: Harness) -> None:
     olga = enrol_and_step_up(strict, "olga")
     factor = enrolled_app(strict, "olga")
     with pytest.raises(NotAllowed, match="your own factor"):
@@ -368,7 +368,7 @@ def test_a_factor_is_removed_by_its_person_or_an_owner(strict: Harness) -> None:
     assert "factor removed" in strict.list_entry_kinds()
 
 
-def test_nobody_keeps_more_factors_than_anybody_needs(strict: Harness) -> None:
+def test_no_one_keeps_more_factors_than_anyone_needs(strict: Harness) -> None:
     for _ in range(5):
         enrol_app(strict, "dora")
     with pytest.raises(InvalidRequestError, match="remove one"):

@@ -39,7 +39,7 @@ def _five_good_ones(harness: Harness, host: str = "lb1", person: str = "dora") -
             _waited(tx, run, minutes)
 
 
-def test_waits_are_told_by_runbook_area_and_hour(harness: Harness):
+def test_waits_are_shown_by_runbook_area_and_hour(harness: Harness):
     _five_good_ones(harness)
     found = _of(harness)
     [line] = found.runbooks
@@ -155,7 +155,7 @@ def test_however_many_runs_there_are_only_the_newest_are_looked_at(harness: Harn
     assert (few.suggestions, len(every.suggestions)) == ([], 1)
 
 
-def test_what_was_new_to_somebody_is_the_same_for_one_runbook_as_for_all(harness: Harness):
+def test_what_was_new_to_someone_is_the_same_for_one_runbook_as_for_all(harness: Harness):
     _five_good_ones(harness)
     with harness.database.reading() as tx:
         every = [(one.id, one.is_first_success) for one in history.list_past_requests(tx, 0)]

@@ -41,7 +41,7 @@ async def test_a_fault_of_our_own_has_a_reference_and_no_trace(
     assert any(reference in record.getMessage() for record in caplog.records)
 
 
-async def test_a_fault_behind_a_button_is_told_to_whoever_clicked(chat: Chat):
+async def test_a_fault_behind_a_button_is_shown_to_each_person_who_clicked(chat: Chat):
     await chat.type("toy set lb1 lamp on")
     card = chat.slack.card
     breaks(chat, "the secret inside")
@@ -52,7 +52,7 @@ async def test_a_fault_behind_a_button_is_told_to_whoever_clicked(chat: Chat):
     assert "reference" in chat.slack.whispers("U0OLGA")[0].words
 
 
-async def test_what_nobody_listens_to_is_answered(chat: Chat):
+async def test_what_no_one_listens_to_is_answered(chat: Chat):
     assert (await chat.send(payloads.slash("help", command="/other"))).status == 200
     click = payloads.click("launch", "1", "U0OLGA", channel="C0OPS", ts="1.1")
     assert (await chat.send(payloads.interaction(click))).status == 200
@@ -70,7 +70,7 @@ async def test_the_address_is_verified(chat: Chat):
 
 
 @pytest.mark.malformed
-async def test_shapes_that_nobody_expects_are_no_fault_of_the_server(chat: Chat):
+async def test_shapes_that_no_one_expects_are_no_fault_of_the_server(chat: Chat):
     odd: list[object] = [
         {"type": "block_actions"},
         {"type": "block_actions", "actions": "approve", "user": 1, "team": 2},

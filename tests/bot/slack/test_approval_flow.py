@@ -38,7 +38,7 @@ async def test_a_developer_asks_and_an_owner_approves_by_button(chat: Chat):
     assert set(card.buttons) == {"undo", "commands"}
 
 
-async def test_the_asker_alone_is_called_to_the_result(chat: Chat):
+async def test_the_requester_alone_is_called_to_the_result(chat: Chat):
     await chat.type(LAMP_ON)
     await chat.press("approve", "U0OLGA")
     [result] = [one for one in chat.slack.posted if one.thread]
@@ -66,7 +66,7 @@ async def test_two_approvers_at_once_have_one_effect_and_one_honest_loser(chat: 
     assert {"U0OLGA": "adam", "U0ADAM": "olga"}[loser.seen_by] in loser.words.lower()
 
 
-async def test_nobody_approves_their_own_request(chat: Chat):
+async def test_no_one_approves_their_own_request(chat: Chat):
     await chat.type("toy break lb1 lamp", "U0OLGA")
     await chat.press("submit", "U0OLGA", message=chat.slack.whispers("U0OLGA")[0])
     [card] = [one for one in chat.slack.posted if not one.seen_by]
@@ -95,7 +95,7 @@ async def test_a_stranger_gets_nowhere(chat: Chat):
     assert "does not know" in chat.slack.whispers("U0NOBODY")[0].words
 
 
-async def test_one_no_is_final_and_its_reason_is_told(chat: Chat):
+async def test_one_no_is_final_and_its_reason_is_shown(chat: Chat):
     await chat.type(LAMP_ON)
     answer = await chat.type("deny 1 not during the customer's audit", "U0ADAM")
     assert answer.text == "You denied run 1."
@@ -198,7 +198,7 @@ async def click_elsewhere(chat: Chat, moved: str) -> None:
     await chat.settle()
 
 
-async def test_an_asker_withdraws(chat: Chat):
+async def test_a_requester_withdraws(chat: Chat):
     await chat.type(LAMP_ON)
     assert "withdrew" in (await chat.type("withdraw 1")).text
     assert chat.run().state is State.WITHDRAWN

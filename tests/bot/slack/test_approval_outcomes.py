@@ -14,7 +14,7 @@ from tests.bot.slack.test_approver_dms import BARRED
 pytestmark = pytest.mark.anyio
 LAMP_ON = "toy set lb1 lamp on"
 _BARRED = (
-    "test_approver_dms.test_who_may_not_act_is_told_so_and_decides_nothing",
+    "test_approver_dms.test_who_may_not_act_is_notified_and_decides_nothing",
     "test_approver_dms.test_without_the_guard_they_would_decide",
 )
 # The tests of each ending, by file and name.
@@ -41,12 +41,12 @@ ENDINGS = {
         "test_approval_outcomes.test_a_card_that_cannot_be_changed_any_more_is_posted_anew",
     ),
     "archived channel": (
-        "test_approver_dms.test_an_archived_channel_keeps_nobody_from_hearing",
-        "test_approval_outcomes.test_a_closed_channel_leaves_the_card_to_the_asker",
+        "test_approver_dms.test_an_archived_channel_keeps_no_one_from_hearing",
+        "test_approval_outcomes.test_a_closed_channel_leaves_the_card_to_the_requester",
     ),
     "bot not in channel": (
         "test_outbox.test_a_channel_that_the_bot_is_not_in_falls_back_to_the_area_then_to_the_default",
-        "test_outbox.test_without_any_channel_the_asker_is_told_directly_how_to_invite",
+        "test_outbox.test_without_any_channel_the_requester_learns_directly_how_to_invite",
     ),
     "clicker not in channel": (
         "test_approval_outcomes.test_a_no_reaches_whoever_is_not_in_the_channel",
@@ -58,7 +58,7 @@ ENDINGS = {
     "Slack Connect stranger": _BARRED,
     "guest": _BARRED,
     "bot": _BARRED,
-    "own request": ("test_approval_flow.test_nobody_approves_their_own_request",),
+    "own request": ("test_approval_flow.test_no_one_approves_their_own_request",),
     "somebody without authority": (
         "test_approval_flow.test_an_unauthorised_click_is_refused_to_that_person_alone",
     ),
@@ -100,7 +100,7 @@ async def test_a_card_that_cannot_be_changed_any_more_is_posted_anew(chat: Chat,
 
 
 @pytest.mark.parametrize("error", sorted(CLOSED_CHANNEL_ERRORS))
-async def test_a_closed_channel_leaves_the_card_to_the_asker(chat: Chat, error: str):
+async def test_a_closed_channel_leaves_the_card_to_the_requester(chat: Chat, error: str):
     chat.slack.refuse("chat.postMessage", error)
     await chat.type(LAMP_ON)
     [card] = chat.slack.seen_in("D0DORA")

@@ -31,7 +31,7 @@ async def waited(chat: Chat) -> Chat:
     return chat
 
 
-async def test_nobody_is_written_to_directly_while_there_is_patience(chat: Chat):
+async def test_no_one_is_written_to_directly_while_there_is_patience(chat: Chat):
     await chat.type(LAMP_ON)
     assert [one.channel for one in chat.slack.posted] == ["C0OPS"]
 
@@ -57,7 +57,7 @@ async def test_a_decision_on_a_copy_takes_the_buttons_off_every_card(waited: Cha
     assert "Succeeded" in other.text
 
 
-async def test_a_denial_is_told_on_every_card_and_to_the_asker(waited: Chat):
+async def test_a_denial_is_shown_on_every_card_and_to_the_requester(waited: Chat):
     [mine] = waited.slack.seen_in("D0OLGA")
     [other] = waited.slack.seen_in("D0ADAM")
     await waited.deny("U0OLGA", message=mine)
@@ -107,7 +107,7 @@ async def test_without_a_channel_the_approvers_are_written_to_at_once(chat: Chat
     assert chat.run().state is State.SUCCEEDED
 
 
-async def test_somebody_else_pressing_a_copy_is_judged_as_themselves(waited: Chat):
+async def test_someone_else_pressing_a_copy_is_judged_as_themselves(waited: Chat):
     [copy] = waited.slack.seen_in("D0OLGA")
     await waited.press("approve", "U0STAN", message=copy)
     assert waited.run().state is State.PENDING
@@ -129,7 +129,7 @@ BARRED: dict[str, tuple[dict[str, object], str]] = {
 
 
 @pytest.mark.parametrize("who", BARRED)
-async def test_who_may_not_act_is_told_so_and_decides_nothing(chat: Chat, who: str):
+async def test_who_may_not_act_is_notified_and_decides_nothing(chat: Chat, who: str):
     flag, said = BARRED[who]
     await chat.type(LAMP_ON)
     chat.slack.users["U0OLGA"] = flag
@@ -194,7 +194,7 @@ async def test_a_button_works_after_a_restart(harness: Harness):
         assert "approve" not in card.buttons
 
 
-async def test_an_archived_channel_keeps_nobody_from_hearing(chat: Chat):
+async def test_an_archived_channel_keeps_no_one_from_hearing(chat: Chat):
     await chat.type(LAMP_ON)
     chat.slack.refuse("chat.update", "is_archived")
     chat.slack.channels.clear()

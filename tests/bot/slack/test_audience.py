@@ -49,7 +49,9 @@ CASES: list[tuple[str, dict[str, Any], str, Audience]] = [
     [case[1:] for case in CASES],
     ids=[f"{what}, asked at {door}" for what, _, door, _ in CASES],
 )
-def test_as_few_people_as_it_concerns_are_told(run: dict[str, Any], door: str, audience: Audience):
+def test_only_the_people_concerned_are_notified(
+    run: dict[str, Any], door: str, audience: Audience
+):
     story = a_story(a_run(origin=RequestOrigin(door, "C0OPS"), **run))
     assert get_audience(story, is_posted=False) is audience
 
@@ -57,9 +59,7 @@ def test_as_few_people_as_it_concerns_are_told(run: dict[str, Any], door: str, a
 @pytest.mark.parametrize(
     ("days", "audience"), [(6, Audience.CHANNEL), (8, Audience.NONE), (365, Audience.NONE)]
 )
-def test_what_ended_long_ago_is_no_news_to_a_chat_that_never_heard_of_it(
-    days: int, audience: Audience
-):
+def test_what_ended_long_ago_is_not_posted_to_a_new_chat(days: int, audience: Audience):
     run = a_run(state=State.SUCCEEDED, started_at=ASKED, **LATER)
     story = replace(a_story(run), now=ASKED + days * 86_400_000_000)
     assert get_audience(story, is_posted=False) is audience
@@ -71,7 +71,7 @@ def test_a_card_that_stands_is_kept_up_to_date(story: Any):
     assert get_audience(story, is_posted=True) is Audience.CHANNEL
 
 
-def test_the_asker_is_called_when_it_is_over_and_only_then():
+def test_the_requester_is_called_when_it_is_over_and_only_then():
     called = {name for name, story in every_story().items() if needs_requester_mention(story)}
     assert called == {
         "succeeded",

@@ -128,7 +128,7 @@ async def test_glass_is_wanted_for_a_request_that_waits_already(loud: Chat) -> N
     assert "requests break-glass" in loud.slack.posted[0].words
 
 
-async def test_who_asked_to_erase_is_told_once_why_an_owner_declined(chat: Chat) -> None:
+async def test_who_asked_to_erase_is_reported_once_why_an_owner_declined(chat: Chat) -> None:
     await chat.type("toy show lb1")
     erasing, why = chat.harness.service.erasure, "we <@U0DORA> need it for the audit"
     erasing.request_erasure(1, person="adam", reason="it names a customer", source="web")

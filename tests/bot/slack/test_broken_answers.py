@@ -66,7 +66,7 @@ async def test_what_is_no_answer_of_slacks_is_one_kind_of_error(
         assert get_error_code(caught.value).startswith("status ")
 
 
-async def test_news_is_told_once_slack_answers(chat: Chat, broken: Callable[[], web.Response]):
+async def test_news_is_sent_once_slack_answers(chat: Chat, broken: Callable[[], web.Response]):
     breaks(chat.slack, "chat.postMessage", broken)
     await chat.type(LAMP_ON)
     assert chat.slack.posted == []
@@ -78,7 +78,7 @@ async def test_news_is_told_once_slack_answers(chat: Chat, broken: Callable[[], 
     assert chat.slack.card.text.startswith("Needs approval")
 
 
-async def test_a_refusal_is_said_once_more(chat: Chat, broken: Callable[[], web.Response]):
+async def test_a_refusal_is_repeated(chat: Chat, broken: Callable[[], web.Response]):
     await chat.type(LAMP_ON)
     breaks(chat.slack, "chat.postEphemeral", broken)
     await chat.press("approve", "U0STAN")
@@ -93,7 +93,7 @@ async def test_a_refusal_is_tried_twice_and_no_more(chat: Chat):
     assert [call for call, _ in chat.slack.calls].count("chat.postEphemeral") == 2
 
 
-async def test_who_cannot_be_confirmed_is_told_so(chat: Chat, broken: Callable[[], web.Response]):
+async def test_who_cannot_be_confirmed_is_notified(chat: Chat, broken: Callable[[], web.Response]):
     breaks(chat.slack, "users.info", broken)
     answer = await chat.type(LAMP_ON)
     assert "Slack did not confirm your account" in answer.json["text"]
@@ -106,7 +106,7 @@ async def test_a_form_is_drawn_once_more(chat: Chat, broken: Callable[[], web.Re
     assert view["title"]["text"] == "toy tune"
 
 
-async def test_for_a_form_that_cannot_be_drawn_somebody_learns_how_to_type_it(
+async def test_for_a_form_that_cannot_be_drawn_someone_learns_how_to_type_it(
     chat: Chat, broken: Callable[[], web.Response]
 ):
     breaks(chat.slack, "views.update", broken, times=5)
@@ -216,7 +216,7 @@ async def test_a_card_that_slack_never_took_sends_no_copies_in_its_place(harness
         assert chat.slack.posted == []
 
 
-async def test_a_whisper_whose_blocks_are_refused_is_said_in_words(chat: Chat):
+async def test_a_whisper_whose_blocks_are_refused_is_explained_in_words(chat: Chat):
     await chat.type(LAMP_ON)
     chat.slack.refuse("chat.postEphemeral", "invalid_blocks")
     await chat.press("approve", "U0STAN")

@@ -102,7 +102,7 @@ async def test_a_slip_in_a_word_that_is_built_in_is_met_with_the_nearest(chat: C
     assert "did you mean /keyturn approve?" in (await chat.type("help aprove 7")).text
 
 
-async def test_a_second_host_is_told_how_to_be_named(chat: Chat):
+async def test_a_second_host_is_reported_with_how_to_name_it(chat: Chat):
     answer = await chat.type("toy show lb1 lb2")
     assert "'lb2' is a host: name several with commas, as in toy show lb1,lb2" in answer.text
 
@@ -148,7 +148,7 @@ async def test_every_value_that_does_not_fit_is_named_at_once(chat: Chat):
         ("runs lb1 203.0.113.9", "No run contains '203.0.113.9'"),
     ],
 )
-async def test_what_is_wrong_is_said_and_nothing_is_done(chat: Chat, text: str, said: str):
+async def test_what_is_wrong_is_reported_and_nothing_is_done(chat: Chat, text: str, said: str):
     answer = await chat.type(text)
     assert said in answer.text
     assert chat.slack.posted == []
@@ -228,7 +228,7 @@ async def test_who_asked_for_a_value_is_found(chat: Chat):
         assert "bell" not in shown
 
 
-async def test_who_approved_is_told_with_the_runs_and_with_what_changed(chat: Chat):
+async def test_who_approved_is_shown_with_the_runs_and_with_what_changed(chat: Chat):
     await chat.type("toy set lb1 lamp on")
     await chat.type(f"approve 1 {chat.run().short_digest}", "U0OLGA")
     await chat.settle()
@@ -380,11 +380,11 @@ async def test_who_tells_of_hosts_areas_and_people(
     assert mentions(answer.json["blocks"]) == people
 
 
-async def test_who_is_nobody_is_said(chat: Chat):
+async def test_who_is_no_one_is_reported(chat: Chat):
     assert "No host, area or person is called" in (await chat.type("who knows")).text
 
 
-async def test_freezes_that_hold_and_come_are_told(chat: Chat):
+async def test_freezes_that_hold_and_come_are_shown(chat: Chat):
     assert "No freeze is active" in (await chat.type("freeze")).text
     today = datetime.now(UTC)
     (chat.harness.policies.path / "freezes.yaml").write_text(
@@ -401,7 +401,7 @@ async def test_freezes_that_hold_and_come_are_told(chat: Chat):
     assert "holidays : every area, from" in coming
 
 
-async def test_what_is_left_out_of_what_changed_is_said(
+async def test_what_is_left_out_of_what_changed_is_reported(
     chat: Chat, monkeypatch: pytest.MonkeyPatch
 ):
     for host in ("lb1", "lb2"):
@@ -413,7 +413,7 @@ async def test_what_is_left_out_of_what_changed_is_said(
     assert "Less likely and not shown: 1. The web pages list more." in told
 
 
-async def test_what_changed_around_a_moment_is_told(chat: Chat):
+async def test_what_changed_around_a_time_is_shown(chat: Chat):
     await chat.type("toy set lb1 lamp on", "U0OLGA")
     await chat.settle()
     told = words(await chat.type("changed 5 minutes ago ±10m lb*"))

@@ -49,7 +49,7 @@ async def said(proxy: str) -> str:
         ("403 Forbidden", "refuses the connection (status 403)"),
     ],
 )
-async def test_what_a_proxy_wants_is_said(status: str, told: str):
+async def test_what_a_proxy_wants_is_reported(status: str, told: str):
     async with a_proxy(status) as at:
         words = await said(f"http://kim:hunter2@{at}")
     assert told in words
@@ -63,7 +63,7 @@ async def test_a_proxy_that_is_not_there_is_named(proxy: str):
 
 
 @pytest.mark.parametrize("proxy", ["127.0.0.1:3128", "proxy.example.com", "http://a:b"])
-async def test_what_is_no_address_of_a_proxy_is_said(proxy: str):
+async def test_what_is_no_address_of_a_proxy_is_reported(proxy: str):
     assert "http://HOST:PORT" in await said(proxy)
 
 
@@ -75,7 +75,7 @@ def test_without_a_proxy_one_is_thought_of():
     )
 
 
-def test_what_is_wrong_with_the_authorities_is_said(tmp_path: Path):
+def test_what_is_wrong_with_the_authorities_is_reported(tmp_path: Path):
     key = ConnectionKey("slack.com", 443, True, True, None, None, None)
     shown = ClientConnectorCertificateError(key, SSLCertVerificationError("self-signed"))
     (tmp_path / "rubbish").write_text("no certificate")

@@ -33,7 +33,7 @@ async def test_an_owner_delegates_by_id_or_mention(chat: Chat, who: str):
     assert "1. Stan Storage for Olga Owner in the edge" in listed
 
 
-async def test_what_somebody_calls_themselves_makes_nobody_of_them(chat: Chat):
+async def test_what_someone_calls_themselves_makes_no_one_of_them(chat: Chat):
     told = words(await chat.type("delegate to <@U0DORA|stan> for 2 hours", "U0OLGA"))
     assert "Dora Developer can now decide on your behalf" in told
 
@@ -91,7 +91,7 @@ async def test_other_values_are_proposed_accepted_and_approved(chat: Chat):
     assert chat.harness.fleet.told == [("lb1", "set lamp dim")]
 
 
-async def test_the_asker_takes_the_proposal_back(chat: Chat):
+async def test_the_requester_takes_the_proposal_back(chat: Chat):
     await chat.type("toy set lb1 lamp on")
     await chat.type("counter 1 value=dim", "U0OLGA")
     await chat.press("withdraw", "U0DORA", message=newest(chat))

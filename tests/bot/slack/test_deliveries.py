@@ -82,7 +82,7 @@ async def test_what_arrives_while_the_disk_is_busy_is_written_down_together(harn
     assert len(commits) <= 2
 
 
-async def test_what_could_not_be_written_down_is_taken_by_nobody(harness: Harness):
+async def test_what_could_not_be_written_down_is_taken_by_no_one(harness: Harness):
     harness.database.close()
     harness.database.engine.dispose()
     with harness.database.engine.connect() as connection:
@@ -95,7 +95,7 @@ async def test_what_could_not_be_written_down_is_taken_by_nobody(harness: Harnes
     assert [type(one) for one in found] == [StoreUnavailable] * 3
 
 
-async def test_who_stops_waiting_keeps_nobody_else_from_an_answer(harness: Harness):
+async def test_who_stops_waiting_keeps_no_one_else_from_an_answer(harness: Harness):
     deliveries = DeliveryRegister(harness.database)
     gone = asyncio.create_task(deliveries.is_first_delivery(an_event(1), key="v0=1"))
     stays = asyncio.create_task(deliveries.is_first_delivery(an_event(2), key="v0=2"))

@@ -45,7 +45,7 @@ async def test_a_service_that_is_held_up_says_so_once_a_minute(
     assert _told(caplog) == 1
 
 
-async def test_what_waits_in_a_thread_holds_nobody_up(caplog: pytest.LogCaptureFixture):
+async def test_what_waits_in_a_thread_holds_no_one_up(caplog: pytest.LogCaptureFixture):
     task = asyncio.create_task(observability.warn_when_loop_blocks())
     await asyncio.to_thread(time.sleep, _SECONDS)
     task.cancel()

@@ -152,7 +152,7 @@ async def test_what_is_handed_in_is_asked_as_if_it_were_typed(chat: Chat):
     assert set(chat.slack.card.buttons) == {"approve", "deny", "withdraw"}
 
 
-async def test_what_is_wrong_is_said_below_its_field(chat: Chat):
+async def test_what_is_wrong_is_shown_below_its_field(chat: Chat):
     shown = await opened(chat, "toy tune")
     answer = await shown.submit(host="lb1", name="LAMP")
     assert answer.json["response_action"] == "errors"
@@ -293,7 +293,7 @@ async def test_the_rules_are_asked_again_when_it_is_handed_in(chat: Chat):
     assert chat.harness.fleet.told == []
 
 
-async def test_somebody_elses_form_asks_in_ones_own_name_only(chat: Chat):
+async def test_someone_elses_form_asks_in_ones_own_name_only(chat: Chat):
     shown = await opened(chat, "toy tune")
     shown.user = "U0NOBODY"
     answer = await shown.submit(host="lb1", name="lamp")
@@ -310,7 +310,7 @@ async def test_many_hosts_are_looked_for_by_their_names(chat: Chat):
     assert len(await shown.suggest("host", "")) == 100
 
 
-async def test_where_slack_opens_no_form_it_is_said_how_to_type_it(chat: Chat):
+async def test_where_slack_opens_no_form_it_is_explained_how_to_type_it(chat: Chat):
     chat.slack.refuse("views.open", "expired_trigger_id")
     await chat.type("toy tune")
     [told] = chat.slack.whispers("U0DORA")

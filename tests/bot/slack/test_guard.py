@@ -255,7 +255,7 @@ async def test_a_replay_of_what_has_no_id_of_its_own_has_no_effect(
     assert len(inner.reached) == 1
 
 
-async def test_replays_at_the_same_moment_have_one_effect(guard: SignatureGuard, inner: Inner):
+async def test_replays_at_the_same_time_have_one_effect(guard: SignatureGuard, inner: Inner):
     good = signed(BODY)
     await asyncio.gather(*(post(guard, BODY, good) for _ in range(20)))
     assert len(inner.reached) == 1
@@ -360,6 +360,6 @@ async def test_stock_bolt_shows_a_fault_of_a_listener_as_a_fault_of_the_server(s
     assert (await post(stock.app, raw, signed(raw))).status == 500
 
 
-async def test_stock_bolt_answers_what_nobody_listens_to_with_404(stock: Stock):
+async def test_stock_bolt_answers_what_no_one_listens_to_with_404(stock: Stock):
     raw = payloads.event("Ev0003")
     assert (await post(stock.app, raw, signed(raw))).status == 404

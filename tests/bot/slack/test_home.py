@@ -54,7 +54,7 @@ def drawn_long_ago(chat: Chat) -> None:
         )
 
 
-async def test_what_waits_for_somebody_stands_first_and_is_decided_there(chat: Chat):
+async def test_what_waits_for_someone_stands_first_and_is_decided_there(chat: Chat):
     await chat.type(LAMP_ON)
     view = await look(chat, "U0OLGA")
     assert "Needs your approval · 1" in words(view)
@@ -71,7 +71,7 @@ async def test_what_waits_for_somebody_stands_first_and_is_decided_there(chat: C
     assert "Approved by Olga Owner" in chat.slack.card.words
 
 
-async def test_what_does_not_wait_for_somebody_has_no_buttons_there(chat: Chat):
+async def test_what_does_not_wait_for_someone_has_no_buttons_there(chat: Chat):
     await chat.type(LAMP_ON)
     for user in ("U0DORA", "U0STAN"):
         assert set(buttons(await look(chat, user))) == {"ask-0"}

@@ -85,7 +85,7 @@ async def test_an_account_that_slack_does_not_vouch_for_may_nothing(
     ],
     ids=["unknown", "other team", "other organisation", "no team", "no user", "a name", "case"],
 )
-async def test_a_stranger_is_nobody(identity: IdentityService, account: Account):
+async def test_a_stranger_is_no_one(identity: IdentityService, account: Account):
     with pytest.raises(AccountRefused):
         await identity.get_person(account)
 
@@ -105,7 +105,7 @@ async def test_in_an_organisation_the_other_workspaces_count_too(
         await identity.get_person(Account("T0SECOND", "U0DORA", "E0OURS"))
 
 
-async def test_an_account_elsewhere_is_nobody_here_though_the_policy_names_it(
+async def test_an_account_elsewhere_is_no_one_here_though_the_policy_names_it(
     identity: IdentityService, policies: PolicyDirectory, slack: WebApi
 ):
     people = policies.path / "people.yaml"
@@ -186,7 +186,7 @@ async def test_no_answer_is_a_no(identity: IdentityService, slack: WebApi, error
 
 
 @pytest.mark.parametrize("error", ["invalid_auth", "token_revoked", "missing_scope"])
-async def test_a_token_that_may_not_ask_is_for_keyturns_keepers_to_mend(
+async def test_a_token_that_may_not_ask_is_for_keyturns_keepers_to_fix(
     identity: IdentityService, slack: WebApi, error: str
 ):
     slack.refuse("users.info", error)
@@ -208,7 +208,7 @@ async def test_who_left_since_the_request_decides_nothing(chat: Chat):
     assert "is deactivated" in chat.slack.whispers("U0OLGA")[0].words
 
 
-async def test_who_is_turned_away_is_told_of_and_who_is_let_in_is_not(
+async def test_who_is_turned_away_is_listed_and_who_is_let_in_is_not(
     policies: PolicyDirectory, slack: WebApi
 ):
     turned_away: list[str] = []

@@ -65,11 +65,11 @@ HABITS: Mapping[str, tuple[str, ...]] = {
         "test_guard.test_stock_bolt_runs_a_replay_again",
     ),
     "5: what fails or is not listened to is not acknowledged": (
-        "test_transports.test_what_nobody_listens_to_is_acknowledged",
+        "test_transports.test_what_no_one_listens_to_is_acknowledged",
         "test_transports.test_what_fails_is_acknowledged_with_a_reference",
-        "test_guard.test_stock_bolt_answers_what_nobody_listens_to_with_404",
+        "test_guard.test_stock_bolt_answers_what_no_one_listens_to_with_404",
         "test_guard.test_stock_bolt_shows_a_fault_of_a_listener_as_a_fault_of_the_server",
-        "test_transports.test_stock_bolt_acknowledges_nothing_that_fails_or_that_nobody_listens_to",
+        "test_transports.test_stock_bolt_acknowledges_nothing_that_fails_or_that_no_one_listens_to",
     ),
     "6: lazy work begins before the acknowledgement": (
         "test_library_behaviour.test_what_is_acknowledged_is_committed",
@@ -79,7 +79,7 @@ HABITS: Mapping[str, tuple[str, ...]] = {
         "test_library_behaviour.test_nothing_waits_for_the_disk_in_the_event_loop",
         "test_library_behaviour.test_without_threads_it_would_wait_there",
         "test_event_loop_lag.test_a_service_that_is_held_up_says_so_once_a_minute",
-        "test_event_loop_lag.test_what_waits_in_a_thread_holds_nobody_up",
+        "test_event_loop_lag.test_what_waits_in_a_thread_holds_no_one_up",
     ),
     "8: a connection is closed before the next one stands": (
         "test_socket_mode.test_two_connections_stand_and_both_are_used",
@@ -87,11 +87,11 @@ HABITS: Mapping[str, tuple[str, ...]] = {
         "test_socket_mode.test_what_is_under_way_is_answered_on_the_connection_it_came_by",
     ),
     "9: a wrong app token is asked with for ever": (
-        "test_socket_mode.test_a_bad_app_token_is_said_and_not_tried_for_ever",
+        "test_socket_mode.test_a_bad_app_token_is_reported_and_not_tried_for_ever",
         "test_socket_mode.test_the_stock_client_would_ask_for_ever",
     ),
     "10: a connection looks open where nobody is": (
-        "test_socket_mode.test_a_connection_where_nobody_is_any_more_is_renewed",
+        "test_socket_mode.test_a_connection_where_no_one_is_any_more_is_renewed",
     ),
     "11: calls wait for half a minute": (
         "test_library_behaviour.test_a_form_is_given_up_before_its_trigger_is",

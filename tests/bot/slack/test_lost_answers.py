@@ -87,7 +87,7 @@ def _never(_said: Mapping[str, Any], _name: str) -> bool:
 
 
 @pytest.mark.parametrize("action", ["approve", "deny"])
-async def test_a_second_card_that_nobody_knows_of_loses_its_buttons_when_it_is_clicked(
+async def test_a_second_card_that_no_one_knows_of_loses_its_buttons_when_it_is_clicked(
     chat: Chat, action: str
 ):
     """The answer to its post was lost, and we may not look for it."""

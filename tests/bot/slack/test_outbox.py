@@ -65,14 +65,14 @@ async def test_a_channel_that_the_bot_is_not_in_falls_back_to_the_area_then_to_t
         assert len(chat.slack.seen_in("D0DORA")) == 1
 
 
-async def test_without_any_channel_the_asker_is_told_directly_how_to_invite(chat: Chat):
+async def test_without_any_channel_the_requester_learns_directly_how_to_invite(chat: Chat):
     await chat.type(LAMP_ON, channel="C0SECRET")
     [card] = chat.slack.seen_in("D0DORA")
     assert "<#C0SECRET>. Type /invite @Keyturn there" in card.words
     assert set(card.buttons) == {"approve", "deny", "withdraw"}
 
 
-async def test_what_is_for_the_asker_reaches_them_where_the_bot_is_not(chat: Chat):
+async def test_what_is_for_the_requester_reaches_them_where_the_bot_is_not(chat: Chat):
     await chat.type("toy set lb1 lamp off", channel="C0SECRET")
     [message] = chat.slack.posted
     assert message.channel == "D0DORA"
@@ -199,7 +199,7 @@ async def test_a_sender_that_died_holds_nothing_up_for_long(chat: Chat):
     assert chat.slack.card.text.startswith("Needs approval")
 
 
-async def test_what_a_dead_sender_had_is_told_by_another_within_fifteen_seconds(chat: Chat):
+async def test_what_a_dead_sender_had_is_sent_by_another_within_fifteen_seconds(chat: Chat):
     """It died while Slack took its time."""
     async with a_chat(chat.harness) as dead:
         await chat.send(payloads.slash(LAMP_ON))
@@ -294,7 +294,7 @@ async def test_a_look_that_takes_long_is_shown_and_becomes_the_card(chat: Chat):
         assert chat.slack.card.updates == 1
 
 
-async def test_news_is_told_at_once_when_the_outbox_is_woken(chat: Chat):
+async def test_news_is_sent_at_once_when_the_outbox_is_woken(chat: Chat):
     async with at_work(chat):
         await until(lambda: chat.door.outbox.is_ready)
         await chat.send(payloads.slash(LAMP_ON))
@@ -306,7 +306,7 @@ async def test_news_is_told_at_once_when_the_outbox_is_woken(chat: Chat):
         assert asyncio.get_running_loop().time() - began < 0.5
 
 
-async def test_progress_is_told_once_a_second_at_most_and_decisions_at_once(harness: Harness):
+async def test_progress_is_reported_once_a_second_at_most_and_decisions_at_once(harness: Harness):
     now = [100.0]
     async with a_chat(harness, clock=lambda: now[0]) as chat:
         loop, updates = asyncio.get_running_loop(), list[int]()
@@ -349,7 +349,7 @@ async def test_a_story_is_told_without_a_policy_too(chat: Chat):
     )
 
 
-async def test_a_step_is_told_with_what_the_host_said(chat: Chat):
+async def test_a_step_is_shown_with_what_the_host_returned(chat: Chat):
     await chat.type("toy set all lb1 on")
     await chat.press("approve", "U0OLGA")
     [result] = [one for one in chat.slack.posted if one.thread]
@@ -367,7 +367,7 @@ async def test_what_is_being_said_when_it_ends_is_said_and_written_down(chat: Ch
         assert db_outbox.list_messages(tx, 1)["card"].ts == chat.slack.card.ts
 
 
-async def test_what_waits_behind_a_slow_slack_is_told_as_it_is_by_then(chat: Chat):
+async def test_what_waits_behind_a_slow_slack_is_shown_as_it_is_by_then(chat: Chat):
     """And by whoever has a place free: nobody keeps what they cannot tell yet."""
     for _ in range(9):
         await chat.send(payloads.slash(LAMP_ON))

@@ -30,6 +30,6 @@ def test_what_was_typed_is_found_again(text: str, understood: TypedText):
     assert parse_typed_text(text) == understood
 
 
-def test_the_first_word_is_told_from_the_rest():
+def test_the_first_word_is_distinguished_from_the_rest():
     typed = parse_typed_text("  Deny 12 not  today ")
     assert (typed.first_word, typed.words_after_first) == ("deny", "12 not  today")

@@ -67,7 +67,7 @@ async def test_a_host_on_which_one_may_not_ask_is_not_filled_in(chat: Chat):
     assert (await _form(chat, "U0DORA")).choices("host") == ["lb2"]
 
 
-async def test_somebody_whom_nobody_knows_opens_nothing(chat: Chat):
+async def test_someone_whom_no_one_knows_opens_nothing(chat: Chat):
     await _withdrawn(chat)
     await chat.press("again", "U0NOBODY")
     assert chat.slack.views == {}
@@ -112,7 +112,7 @@ async def test_for_several_hosts_the_form_says_what_to_type(chat: Chat):
     assert chat.run(4).request == chat.run(1).request
 
 
-async def test_where_no_form_can_be_opened_it_is_said_how_to_type_it(chat: Chat):
+async def test_where_no_form_can_be_opened_it_is_explained_how_to_type_it(chat: Chat):
     await _withdrawn(chat)
     chat.slack.refuse("views.open", "expired_trigger_id")
     await chat.press("again", "U0DORA")

@@ -59,7 +59,7 @@ def buttons(message: Message) -> list[str]:
 @pytest.mark.parametrize(
     ("well", "told"), [(True, "Finished: "), (False, "Finished, needs attention: ")]
 )
-def test_what_went_on_is_told_with_how_it_ended(well: bool, told: str):
+def test_what_went_on_is_shown_with_how_it_ended(well: bool, told: str):
     run = replace(a_run(State.SUCCEEDED), report=Report("scrubbed", healthy=well))
     message = render_follow_up(a_story(run))
     assert told in words(message)
@@ -202,7 +202,7 @@ def test_many_approvers_are_counted():
     assert "and 15 more" in words(message)
 
 
-def test_nobody_to_approve_is_said():
+def test_no_one_to_approve_is_reported():
     assert "no one can approve" in words(render_card(a_story(approvers=())))
 
 

@@ -55,7 +55,7 @@ async def test_phones_make_long_dashes_and_round_quotes(chat: Chat):
     assert "look around" in words(await chat.type("schedules"))
 
 
-async def test_a_change_waits_with_its_moments_on_the_card(chat: Chat):
+async def test_a_change_waits_with_its_times_on_the_card(chat: Chat):
     await chat.type('schedule fans cron="0 5 * * MON" -- toy set lb1 fan on because it is winter')
     chat.harness.run_queued_work()
     run = chat.harness.get_run(1)
@@ -87,7 +87,7 @@ async def test_only_those_who_keep_it_may_stop_it(chat: Chat):
     assert "Only the owners of" in said
 
 
-async def test_somebody_else_takes_it_over(chat: Chat):
+async def test_someone_else_takes_it_over(chat: Chat):
     await _begun(chat)
     await chat.type("schedule 1 take", "U0OLGA")
     chat.harness.run_queued_work()
@@ -111,12 +111,12 @@ async def test_somebody_else_takes_it_over(chat: Chat):
         ("schedule fans cron=@daily -- toy show lb9", "There is no host 'lb9'"),
     ],
 )
-async def test_what_is_wrong_is_said_and_nothing_is_asked(chat: Chat, text: str, said: str):
+async def test_what_is_wrong_is_reported_and_nothing_is_asked(chat: Chat, text: str, said: str):
     assert said in (await chat.type(text)).text
     assert chat.harness.list_entry_kinds() == []
 
 
-async def test_only_what_differs_from_last_time_is_told(chat: Chat):
+async def test_only_what_differs_from_last_time_is_shown(chat: Chat):
     await _begun(chat)
     await chat.settle()
     told = len(chat.slack.posted)

@@ -44,7 +44,7 @@ async def test_a_request_goes_all_the_way(line: Line):
     assert "Needs approval" in line.seen_by("U0OLGA")
 
 
-async def test_a_bad_app_token_is_said_and_not_tried_for_ever(
+async def test_a_bad_app_token_is_reported_and_not_tried_for_ever(
     harness: Harness, caplog: pytest.LogCaptureFixture
 ):
     async with a_line(harness, app_token="xapp-guessed") as line:
@@ -58,7 +58,7 @@ async def test_a_bad_app_token_is_said_and_not_tried_for_ever(
         assert line.calls == []
 
 
-async def test_the_bots_token_in_place_of_the_apps_is_said(harness: Harness):
+async def test_the_bots_token_in_place_of_the_apps_is_reported(harness: Harness):
     async with a_line(harness) as line:
         await line.connected()
         wrong = line.emulator.bot_token
@@ -99,7 +99,7 @@ async def test_connections_that_break_are_opened_again(line: Line):
     ("reason", "words"),
     [("link_disabled", "switched off"), ("too_many_websockets", "more connections than")],
 )
-async def test_what_slack_holds_against_us_is_told(
+async def test_what_slack_holds_against_us_is_shown(
     line: Line, caplog: pytest.LogCaptureFixture, reason: str, words: str
 ):
     await line.emulator.sockets.renew(reason)
@@ -172,7 +172,7 @@ async def frozen_when_asked(target: int) -> AsyncGenerator[tuple[int, asyncio.Ev
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def test_a_connection_where_nobody_is_any_more_is_renewed(harness: Harness):
+async def test_a_connection_where_no_one_is_any_more_is_renewed(harness: Harness):
     """It stays open for the kernel: no error comes."""
     async with a_line(harness, ping_seconds=0.5) as line:
         port = int(line.emulator.url.split(":")[2].split("/")[0])
@@ -250,7 +250,7 @@ async def test_a_connection_takes_the_proxy_of_the_web_client_and_no_other(
         await line.connected()
 
 
-async def test_the_emulator_lets_nobody_listen_without_a_ticket(line: Line):
+async def test_the_emulator_lets_no_one_listen_without_a_ticket(line: Line):
     address = line.emulator.url.replace("http", "ws") + "/link?ticket=guessed"
     async with aiohttp.ClientSession() as session:
         with pytest.raises(aiohttp.WSServerHandshakeError):

@@ -57,7 +57,7 @@ async def test_a_person_is_banned_and_unbanned(chat: Chat, whom: str):
 
 
 @pytest.mark.parametrize("text", ["stop", "stop lb1", "ban", "ban dora and olga"])
-async def test_what_is_not_understood_is_said(chat: Chat, text: str):
+async def test_what_is_not_understood_is_reported(chat: Chat, text: str):
     assert "is missing: type" in (await chat.type(f"{text} because smoke", "U0ADAM")).text
 
 

@@ -69,7 +69,7 @@ async def test_a_command_that_says_payload_is_a_command(send: Send, line: Line):
     ],
     ids=["command", "event", "shortcut", "form", "choices"],
 )
-async def test_what_nobody_listens_to_is_acknowledged(
+async def test_what_no_one_listens_to_is_acknowledged(
     send: Send, raw: bytes, headers: Mapping[str, str]
 ):
     assert (await send(raw, headers)).status_code == 200
@@ -132,14 +132,14 @@ ODD: list[dict[str, object]] = [
 
 @pytest.mark.parametrize("shape", ODD, ids=str)
 @pytest.mark.malformed
-async def test_shapes_that_nobody_expects_are_no_fault_of_the_server(
+async def test_shapes_that_no_one_expects_are_no_fault_of_the_server(
     send: Send, line: Line, shape: dict[str, object]
 ):
     assert (await send(json.dumps(shape).encode(), JSON)).status_code in {200, 400}
     assert line.harness.list_entry_kinds() == []
 
 
-async def test_without_a_database_nothing_is_done_and_people_are_told(send: Send, line: Line):
+async def test_without_a_database_nothing_is_done_and_people_are_notified(send: Send, line: Line):
     with line.harness.database.transaction() as tx:
         tx.sql.exec_driver_sql("DROP TABLE seen_request")
     assert "Nothing was done" in words(await send(payloads.slash("toy set lb1 lamp on"), FORM))
@@ -160,7 +160,7 @@ class _Ear(SocketModeClient):
         self.said.append(response)
 
 
-async def test_stock_bolt_acknowledges_nothing_that_fails_or_that_nobody_listens_to(
+async def test_stock_bolt_acknowledges_nothing_that_fails_or_that_no_one_listens_to(
     anyio_backend: str,
 ):
     async def authorize(enterprise_id: str | None, team_id: str | None) -> AuthorizeResult:

@@ -57,7 +57,7 @@ def test_the_chart_counts_every_entry_that_a_filter_lets_through(site: Site) -> 
     assert f" {of_edge} events, " in Page(browser.get(bar).text).text
 
 
-def test_facts_are_told_as_people_read_them(site: Site) -> None:
+def test_facts_are_shown_as_people_read_them(site: Site) -> None:
     with site.database.transaction() as tx:
         change_log.append_entry(
             tx, "noted", lapses_at=1_803_009_881_141_996, size=7_000_000, hosts=[]
@@ -69,7 +69,7 @@ def test_facts_are_told_as_people_read_them(site: Site) -> None:
     assert "<dt>Hosts</dt>" not in told
 
 
-def test_a_whole_chain_is_said_to_be_whole(site: Site) -> None:
+def test_a_whole_chain_is_reported_as_whole(site: Site) -> None:
     _begin(site)
     with site.database.reading() as tx:
         seq, head = change_log.get_head(tx)
@@ -86,7 +86,7 @@ def test_a_whole_chain_is_said_to_be_whole(site: Site) -> None:
         ("DELETE FROM entry WHERE seq = 5", "entry 5 is missing"),
     ],
 )
-def test_a_broken_chain_is_said_to_be_broken(site: Site, statement: str, words: str) -> None:
+def test_a_broken_chain_is_reported_as_broken(site: Site, statement: str, words: str) -> None:
     _begin(site)
     with site.database.transaction() as tx:
         for trigger in tx.sql.execute(
@@ -196,7 +196,7 @@ def test_the_whole_log_is_verified_by_one_at_a_time(
     assert dora.post("/changelog/verify").status_code == 200
 
 
-def test_whom_the_policy_and_the_log_do_not_know_is_said_to_be_nobody(site: Site) -> None:
+def test_whom_the_policy_and_the_log_do_not_know_is_reported_as_unknown(site: Site) -> None:
     gallery(site.database)
     browser = site.browser("olga")
     html = browser.get("/changelog?person=dorra").text

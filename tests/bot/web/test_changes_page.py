@@ -59,7 +59,7 @@ def test_several_hosts_are_ranked_by_how_many_it_touches(site: Site):
     assert "abusers clear lb2" in text
 
 
-def test_the_moment_is_meant_in_the_zone_that_the_page_names(site: Site):
+def test_the_time_is_meant_in_the_zone_that_the_page_names(site: Site):
     with site.database.transaction() as tx:
         done = succeeded(tx, asked(tx, host="lb1"))
         at = times.format_timestamp(tx.now, "Pacific/Auckland")
@@ -122,7 +122,7 @@ def test_what_waits_for_a_key_is_not_said_to_have_been_attempted(site: Site):
     assert "Not run" in kind("denied")
 
 
-def test_what_is_left_out_is_said(site: Site, monkeypatch: pytest.MonkeyPatch):
+def test_what_is_left_out_is_reported(site: Site, monkeypatch: pytest.MonkeyPatch):
     gallery(site.database)
     browser = site.browser("dora")
     whole = Page(browser.get("/changes").text).text

@@ -12,14 +12,14 @@ MENU = 'aria-label="Pages"'
 CLEAR = {"runbook": "abusers clear", "field-host": "lb1", "field-address": "203.0.113.9"}
 
 
-def test_a_page_that_is_not_there_has_the_menu_of_whoever_is_signed_in(site: Site) -> None:
+def test_a_page_that_does_not_exist_has_the_menu_of_whoever_is_signed_in(site: Site) -> None:
     answer = site.browser("dora").get("/nope")
     assert answer.status_code == 404
     assert MENU in answer.text
     assert MENU not in site.browser().get("/nope").text
 
 
-def test_where_nobody_can_tell_who_is_there_a_page_does_without_the_menu(site: Site) -> None:
+def test_where_no_one_can_tell_who_is_there_a_page_does_without_the_menu(site: Site) -> None:
     browser = site.browser("dora")
     (site.policy / "people.yaml").write_text("people: [")
     answer = browser.get("/nope")
@@ -36,7 +36,7 @@ def test_a_fault_leaves_the_menu_where_it_is(site: Site) -> None:
     assert MENU in answer.text
 
 
-def test_whoever_asks_for_too_much_is_told_to_wait(harness: Harness) -> None:
+def test_whoever_asks_for_too_much_is_asked_to_wait(harness: Harness) -> None:
     parts = replace(
         harness.context, rate_limits=RateLimits(per_person=1, per_runbook=9, in_total=9)
     )

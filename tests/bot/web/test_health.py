@@ -74,7 +74,7 @@ def test_without_a_policy_it_is_not_ready_and_strangers_do_not_learn_why(site: S
     assert "cedar" not in answer.text
 
 
-def test_without_a_database_people_are_told_that_nothing_was_done(site: Site) -> None:
+def test_without_a_database_people_learn_that_nothing_was_done(site: Site) -> None:
     run = site.harness.request(SetSwitch(host="lb1", name="lamp", value="on"))
     browser = site.browser("olga")
     _break_database(site)
@@ -122,7 +122,7 @@ def test_a_token_that_slack_refused_is_not_ready(site: Site) -> None:
     assert answer.json()["ready"] is False
 
 
-def test_hosts_that_flood_us_are_told_of_and_the_pages_serve(site: Site) -> None:
+def test_hosts_that_flood_us_are_listed_and_the_pages_serve(site: Site) -> None:
     assert app.describe_host_connections(0).message == "no host sends too much"
     parts = replace(site.parts, health_checks={"ssh": lambda: app.describe_host_connections(2)})
     answer = Site(site.harness, parts, build_app(parts)).browser().get("/readyz")

@@ -21,6 +21,6 @@ def test_who_may_stop_everything_sees_how_the_service_is(site: Site):
     assert "/health" in Page(site.browser("olga").get("/policy").text).links
 
 
-def test_nobody_else_does(site: Site):
+def test_no_one_else_does(site: Site):
     assert site.browser("dora").get("/health").status_code == 403
     assert "/health" not in Page(site.browser("dora").get("/policy").text).links

@@ -212,7 +212,7 @@ def test_filters_that_do_not_fit_hand_out_nothing(site: Site) -> None:
     assert browser.get("/runs.csv?state=purple").status_code == 422
 
 
-def test_whom_the_policy_and_the_runs_do_not_know_is_said_to_be_nobody(site: Site) -> None:
+def test_whom_the_policy_and_the_runs_do_not_know_is_reported_as_unknown(site: Site) -> None:
     gallery(site.database)
     browser = site.browser("olga")
     html = browser.get("/runs?person=dorra").text
@@ -286,7 +286,7 @@ def test_two_selected_runs_are_compared_and_others_are_refused(site: Site) -> No
     )
 
 
-def test_a_check_that_found_something_wrong_is_told_so_in_every_list(site: Site) -> None:
+def test_a_check_that_found_something_wrong_is_reported_in_every_list(site: Site) -> None:
     """In the words, the colour and with the sign of its own page."""
     with site.database.transaction() as tx:
         ill = checked(tx).id
@@ -343,7 +343,7 @@ def _vote(run: runs.Run, person: str, at: int) -> runs.Decision:
     return runs.Decision(run.id, person, True, run.digest, at)
 
 
-def test_somebody_who_left_keeps_their_place_in_the_history(site: Site) -> None:
+def test_someone_who_left_keeps_their_place_in_the_history(site: Site) -> None:
     with site.database.transaction() as tx:
         run = waiting(tx, asked(tx, person="adam"))
         ended(tx, approved(tx, run), State.EXPIRED, "No one started it in time")

@@ -221,7 +221,7 @@ def test_other_pages_are_sound(site: Site, path: str, person: str) -> None:
 
 
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
-def test_an_open_page_is_told_how_a_host_ended_as_a_new_one_draws_it(text: str):
+def test_an_open_page_learns_how_a_host_ended_as_a_new_one_draws_it(text: str):
     part = RunProgressPart(1, 1, "lb1", State.FAILED, 1, None, f"type `{text}`, {text}")
     [row] = fanout_chart.render_host_rows([part], has_started=True)
     page = templating.render_part(

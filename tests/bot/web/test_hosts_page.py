@@ -70,7 +70,7 @@ def test_hosts_are_filtered(site: Site, query: str, expected: set[str]):
     assert shown == expected
 
 
-def test_a_changed_key_is_told_with_what_to_do(site: Site):
+def test_a_changed_key_is_shown_with_what_to_do(site: Site):
     with site.database.transaction() as tx:
         store_contact(tx, "lb1", tried_at=tx.now - _MINUTE, answered_at=tx.now - _MINUTE)
         why = "shows the key SHA256:abc. Find out who answers there <script>alert(1)</script>"
@@ -124,7 +124,7 @@ def test_no_page_of_hosts_tells_where_keys_lie(site: Site):
     assert "look" in text
 
 
-def test_a_host_that_there_is_not_is_said_to_be_not_there(site: Site):
+def test_a_host_that_does_not_exist_is_reported_as_missing(site: Site):
     answer = site.browser("dora").get("/hosts/lb9")
     assert answer.status_code == 404
     assert "did you mean lb1, lb2?" in answer.text

@@ -197,7 +197,7 @@ SIGNED: Mapping[str, Callable[[Claims], str]] = {
 
 @pytest.mark.parametrize("how", SIGNED)
 @pytest.mark.filterwarnings("ignore::joserfc.errors.SecurityWarning")
-def test_what_nobody_rightly_signed_is_not_believed(crook: Crook, how: str) -> None:
+def test_what_no_one_rightly_signed_is_not_believed(crook: Crook, how: str) -> None:
     crook.sign = SIGNED[how]
     with pytest.raises(InvalidIdTokenError) as no:
         _vouched(crook)
@@ -235,7 +235,7 @@ def test_without_its_guard_each_of_them_would_be_believed(
     assert _vouched(crook)["sub"] == "dora"
 
 
-def test_without_a_list_of_ways_what_nobody_signed_would_be_believed() -> None:
+def test_without_a_list_of_ways_what_no_one_signed_would_be_believed() -> None:
     claims = {"iss": "i", "aud": "keyturn", "nonce": "n", "sub": "x", "iat": NOW, "exp": NOW + 9}
     expected = id_token.ExpectedClaims("i", "keyturn", nonce="n", now=NOW)
     secret = OctKey.import_key("a shared secret that anybody may know", {"kid": "one"})

@@ -42,7 +42,7 @@ def test_a_link_names_whom_it_signs_in(site: Site) -> None:
 
 
 @pytest.mark.parametrize("seconds", [0, 600])
-def test_a_link_that_opens_nothing_names_nobody(site: Site, seconds: int) -> None:
+def test_a_link_that_opens_nothing_names_no_one(site: Site, seconds: int) -> None:
     link = site.link("dora", seconds=seconds)
     site.browser().post(link)
     page = site.browser().get(link).text
@@ -67,13 +67,13 @@ def test_looking_at_a_link_does_not_use_it_up(site: Site) -> None:
     assert site.browser().post(link).status_code == 303
 
 
-def test_a_link_that_is_too_old_signs_nobody_in(site: Site) -> None:
+def test_a_link_that_is_too_old_signs_no_one_in(site: Site) -> None:
     answer = site.browser().post(site.link("dora", seconds=0))
     assert answer.status_code == 410
     assert "set-cookie" not in answer.headers
 
 
-def test_a_link_of_somebody_who_has_left_signs_nobody_in(site: Site) -> None:
+def test_a_link_of_someone_who_has_left_signs_no_one_in(site: Site) -> None:
     link = site.link("adam")
     site.dismiss("adam")
     answer = site.browser().post(link)
@@ -81,7 +81,7 @@ def test_a_link_of_somebody_who_has_left_signs_nobody_in(site: Site) -> None:
     assert "set-cookie" not in answer.headers
 
 
-def test_an_invented_link_signs_nobody_in(site: Site) -> None:
+def test_an_invented_link_signs_no_one_in(site: Site) -> None:
     for token in ("x" * 43, "x" * 5000):
         assert site.browser().post(f"/sign-in/{token}").status_code == 410
 
@@ -142,7 +142,7 @@ def _age(site: Site, **back: int) -> None:
         amend(tx, tables.session, lambda _row: then)
 
 
-def test_a_session_ends_when_nobody_uses_it(site: Site) -> None:
+def test_a_session_ends_when_no_one_uses_it(site: Site) -> None:
     browser = site.browser("dora")
     _age(site, last_seen_at=sessions.IDLE_SECONDS - 60)
     assert browser.get("/").status_code == 200
@@ -176,7 +176,7 @@ def test_using_the_pages_keeps_a_session_alive_and_a_page_left_open_does_not(sit
     assert last_seen() > old
 
 
-def test_somebody_who_left_the_policy_is_signed_out_at_once(site: Site) -> None:
+def test_someone_who_left_the_policy_is_signed_out_at_once(site: Site) -> None:
     browser = site.browser("adam")
     assert browser.get("/").status_code == 200
     site.dismiss("adam")
@@ -187,7 +187,7 @@ def test_somebody_who_left_the_policy_is_signed_out_at_once(site: Site) -> None:
     assert browser.post("/changelog/verify").status_code == 401
 
 
-def test_with_a_broken_policy_nobody_may_do_anything(site: Site) -> None:
+def test_with_a_broken_policy_no_one_may_do_anything(site: Site) -> None:
     browser = site.browser("olga")
     (site.policy / "people.yaml").write_text("people: [")
     answer = browser.get("/runs")
@@ -288,7 +288,7 @@ def test_what_a_page_asks_for_by_itself_is_no_page_to_come_back_to(
 
 
 @pytest.mark.parametrize("kept", ["//evil.example", "https://evil.example/runs", "/nope", "\xe4"])
-def test_what_somebody_else_put_there_leads_to_no_other_site(site: Site, kept: str) -> None:
+def test_what_someone_else_put_there_leads_to_no_other_site(site: Site, kept: str) -> None:
     browser = site.browser()
     name = f"{site.parts.cookie_name}-onward".encode()
     for cookie in (kept.encode("latin-1"), base64.urlsafe_b64encode(kept.encode())):

@@ -140,7 +140,7 @@ def _nobody(answer: Response, site: Site, *, status: int = 403) -> None:
 # --- who comes in ---
 
 
-def test_somebody_signs_in_by_the_subject_that_the_policy_holds(way: Way) -> None:
+def test_someone_signs_in_by_the_subject_that_the_policy_holds(way: Way) -> None:
     page = way.browser.get("/runs")
     assert page.status_code == 401
     assert "Sign in with Example" in page.text
@@ -151,7 +151,7 @@ def test_somebody_signs_in_by_the_subject_that_the_policy_holds(way: Way) -> Non
     assert _last(way.site).facts["method"] == "oidc"
 
 
-def test_somebody_signs_in_by_the_ids_of_their_slack_account(slack_way: Way) -> None:
+def test_someone_signs_in_by_the_ids_of_their_slack_account(slack_way: Way) -> None:
     assert slack_way.arrive("slack-dora").status_code == 303
     assert "Dora Developer" in slack_way.browser.get("/").text
 
@@ -190,7 +190,7 @@ def test_an_address_that_is_not_in_the_token_is_asked_for(harness: Harness) -> N
             assert "Dora Developer" in browser.get("/").text
 
 
-def test_a_stranger_is_told_what_to_put_into_the_policy(way: Way) -> None:
+def test_a_stranger_learns_what_to_put_into_the_policy(way: Way) -> None:
     answer = way.arrive("slack-none")
     _nobody(answer, way.site)
     assert "account is not in the policy of Keyturn" in answer.text
@@ -198,7 +198,7 @@ def test_a_stranger_is_told_what_to_put_into_the_policy(way: Way) -> None:
     assert _last(way.site).kind == "sign-in refused"
 
 
-def test_somebody_who_is_shut_out_or_gone_does_not_come_in(way: Way) -> None:
+def test_someone_who_is_shut_out_or_gone_does_not_come_in(way: Way) -> None:
     back = way.go("s-olga")
     way.site.dismiss("olga")
     people = way.site.policy / "people.yaml"
@@ -208,9 +208,7 @@ def test_somebody_who_is_shut_out_or_gone_does_not_come_in(way: Way) -> None:
     _nobody(way.browser.get(back), way.site)
 
 
-def test_somebody_who_is_banned_is_told_so_and_not_why(
-    harness: Harness, provider: OidcProvider
-) -> None:
+def test_a_banned_person_learns_that_and_not_why(harness: Harness, provider: OidcProvider) -> None:
     admitted = cast("Any", PolicyWithoutBanned(harness.policies, harness.database))
     whole, harness.policies = harness.policies, admitted
     site = a_site(harness, a_registration(provider.issuer))
@@ -255,7 +253,7 @@ def test_an_answer_to_what_this_browser_did_not_begin_is_refused(way: Way) -> No
         _nobody(victim.get(attackers), way.site, status=400)
 
 
-def test_an_answer_of_somebody_elses_does_not_disturb_ones_own(way: Way) -> None:
+def test_an_answer_of_someone_elses_does_not_disturb_ones_own(way: Way) -> None:
     attackers = Way(way.site, way.provider, way.site.browser()).go("s-olga")
     own = way.go("s-dora")
     assert way.browser.get(attackers).status_code == 400
@@ -332,7 +330,7 @@ def test_one_comes_out_on_the_whole_address_that_was_asked_for(way: Way) -> None
     assert way.arrive("s-olga", address).headers["location"] == address
 
 
-def test_a_cookie_that_somebody_made_leads_nowhere(way: Way) -> None:
+def test_a_cookie_that_someone_made_leads_nowhere(way: Way) -> None:
     name = f"{way.site.parts.cookie_name}-oidc"
     for made in ("", "x", "short.Lw", f"{'x' * 43}.%%%", f"{'x' * 43}./////w", "." * 50):
         browser = way.site.browser()
@@ -375,7 +373,7 @@ def test_a_provider_that_is_gone_says_so_and_what_to_do(harness: Harness) -> Non
         assert "127.0.0.1:1" not in answer.text
 
 
-def test_a_provider_that_is_gone_is_left_alone_for_a_moment() -> None:
+def test_a_provider_that_is_gone_is_left_alone_for_a_while() -> None:
     now, asked = [1_800_000_000.0], list[str]()
 
     class Door(BaseHTTPRequestHandler):

@@ -19,7 +19,7 @@ def test_a_newcomer_can_read_what_a_developer_may_do(site: Site) -> None:
     assert "Olga Owner · " not in words
 
 
-def test_the_page_of_everybody_leads_to_each_person(site: Site) -> None:
+def test_the_page_of_everyone_leads_to_each_person(site: Site) -> None:
     page = Page(site.browser("dora").get("/policy").text)
     assert page.links.count("/policy/olga") == 1
     assert {"/policy/adam", "/policy/stan", "/policy/dora"} <= set(page.links)
@@ -39,7 +39,7 @@ def test_who_is_not_among_the_people_has_no_page(site: Site) -> None:
     assert "There is no person with this id" in answer.text
 
 
-def test_a_freeze_is_told_now_and_when_it_is_to_come(site: Site) -> None:
+def test_a_freeze_is_shown_now_and_when_it_is_to_come(site: Site) -> None:
     (site.policy / "freezes.yaml").write_text(
         'freezes:\n  - {name: "the <b>long</b> one", areas: [edge], from: "2020-01-01 00:00",'
         ' until: "2999-01-01 00:00", but: ["abusers *"]}\n'

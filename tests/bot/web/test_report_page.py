@@ -38,12 +38,12 @@ def test_a_rule_to_copy_stands_beside_what_it_would_have_changed(site: Site):
     assert "Replayed with the rule: 5 without waiting" in text
 
 
-def test_nobody_waited_is_said(site: Site):
+def test_no_one_waited_is_reported(site: Site):
     assert "No requests needed approval" in site.browser("dora").get("/report").text
     assert site.browser("dora").get("/report?days=9999").status_code == 422
 
 
-def test_that_not_all_was_looked_at_is_said(site: Site, monkeypatch: pytest.MonkeyPatch):
+def test_that_not_all_was_looked_at_is_reported(site: Site, monkeypatch: pytest.MonkeyPatch):
     _some(site)
     said = "The report covers the newest"
     assert said not in Page(site.browser("dora").get("/report").text).text

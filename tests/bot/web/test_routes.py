@@ -198,7 +198,7 @@ def test_what_changes_something_cannot_be_got(
 @pytest.mark.parametrize(
     "path", ["/nope", "/runs/0", "/runs/x", "/runs/9999", f"/runs/{2**70}", "/static/nope.js"]
 )
-def test_what_is_not_there_is_said_to_be_not_there(site: Site, path: str) -> None:
+def test_what_is_not_there_is_reported_as_missing(site: Site, path: str) -> None:
     answer = site.browser("olga").get(path)
     assert answer.status_code == 404
     assert "Page not found" in answer.text

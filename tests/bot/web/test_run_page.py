@@ -117,7 +117,7 @@ def test_a_check_that_fails_shows_its_error(site: Site) -> None:
     assert f"/runs/{going.id}/stop" in Page(browser.get(f"/runs/{going.id}").text).forms
 
 
-def test_a_failed_step_shows_what_the_host_said(site: Site) -> None:
+def test_a_failed_step_shows_what_the_host_returned(site: Site) -> None:
     def refuse(_host: str, _words: str) -> None:
         raise CommandError("the lamp is loose: fasten it")
 
@@ -207,7 +207,7 @@ FINDS: Mapping[str, Mapping[str, set[str]]] = {
 
 
 @pytest.mark.parametrize("exhibit", FINDS)
-def test_everybody_finds_the_buttons_that_are_theirs(site: Site, exhibit: str) -> None:
+def test_everyone_finds_the_buttons_that_are_theirs(site: Site, exhibit: str) -> None:
     number = gallery(site.database)[exhibit]
     found = {person: buttons(site, person, number) for person in FINDS[exhibit]}
     assert found == FINDS[exhibit]
@@ -248,7 +248,7 @@ def test_an_approval_without_a_digest_is_refused(site: Site) -> None:
 
 @pytest.mark.parametrize("person", ["dora", "stan"])
 @pytest.mark.parametrize("verb", ["approve", "deny"])
-def test_who_may_not_decide_is_told_who_may(site: Site, person: str, verb: str) -> None:
+def test_who_may_not_decide_learns_who_may(site: Site, person: str, verb: str) -> None:
     run = site.harness.request(LAMP_ON)
     answer = site.browser(person).post(f"/runs/{run.id}/{verb}", data={"digest": run.digest})
     assert answer.status_code == 403
@@ -263,7 +263,7 @@ def test_a_no_on_the_page_ends_the_run(site: Site) -> None:
     assert site.harness.get_run(run.id).summary == "Denied by Olga Owner: not today"
 
 
-def test_who_comes_second_is_told_what_happened(site: Site) -> None:
+def test_who_comes_second_learns_what_happened(site: Site) -> None:
     run = site.harness.request(LAMP_ON)
     site.harness.service.deny_run(run.id, person="olga", reason="not today")
     answer = site.browser("adam").post(f"/runs/{run.id}/approve", data={"digest": run.digest})
@@ -271,7 +271,7 @@ def test_who_comes_second_is_told_what_happened(site: Site) -> None:
     assert "was denied by Olga Owner" in Page(answer.text).text
 
 
-def test_a_request_can_be_withdrawn_by_its_asker_alone(site: Site) -> None:
+def test_a_request_can_be_withdrawn_by_its_requester_alone(site: Site) -> None:
     run = site.harness.request(LAMP_ON)
     assert site.browser("olga").post(f"/runs/{run.id}/withdraw").status_code == 403
     assert site.browser("dora").post(f"/runs/{run.id}/withdraw").status_code == 303
@@ -311,7 +311,7 @@ def test_what_is_not_over_is_not_asked_for_again(site: Site) -> None:
     assert again(site, 1) != ""
 
 
-def test_the_moment_of_asking_is_not_asked_for_again(site: Site) -> None:
+def test_the_time_of_asking_is_not_asked_for_again(site: Site) -> None:
     run = site.harness.request(RestartService.model_validate({"host": "lb1", "service": "nginx"}))
     assert "since" in run.values
     assert again(site, run.id) == "/runbooks/form?runbook=service+restart&host=lb1&service=nginx"
@@ -424,7 +424,7 @@ def test_the_log_of_a_run_is_verified_in_words(site: Site) -> None:
     assert "1 stored output matches its hash in the log" in words
 
 
-def test_what_was_altered_is_said_to_be(site: Site) -> None:
+def test_what_was_altered_is_reported_as_that(site: Site) -> None:
     with site.database.transaction() as tx:
         verification.open_log(tx)
     run = site.harness.approve(site.harness.request(LAMP_ON))
@@ -436,7 +436,7 @@ def test_what_was_altered_is_said_to_be(site: Site) -> None:
     assert "entry 4 was altered: its content does not have its hash" in words
 
 
-def test_a_freeze_is_told_to_whoever_decides(site: Site) -> None:
+def test_a_freeze_is_shown_to_each_person_who_decides(site: Site) -> None:
     run = site.harness.request(SetSwitch(host="lb1", name="lamp", value="on"))
     browser = site.browser("olga")
     assert "Once approved" not in Page(browser.get(f"/runs/{run.id}").text).text

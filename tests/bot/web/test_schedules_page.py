@@ -46,7 +46,7 @@ def test_schedules_are_listed_and_shown_as_text(site: Site):
         assert "At 03:00 every day (Europe/Amsterdam)" in shown
 
 
-def test_what_became_of_its_moments_stands_on_its_page(site: Site):
+def test_what_became_of_its_times_stands_on_its_page(site: Site):
     _begun(site.harness)
     with site.database.reading() as tx:
         [schedule] = schedules.list_schedules(tx)
@@ -55,7 +55,7 @@ def test_what_became_of_its_moments_stands_on_its_page(site: Site):
     assert 'href="/runs/2"' in site.browser("dora").get("/schedules/1").text
 
 
-def test_the_form_shows_the_moments_before_anything_is_asked(site: Site):
+def test_the_form_shows_the_times_before_anything_is_asked(site: Site):
     browser = site.browser("dora")
     shown = browser.get("/schedules/new", params=SCRUB).text
     assert "At 03:00 on the first day of every month (Europe/Amsterdam)" in shown
@@ -78,7 +78,7 @@ def test_the_form_shows_the_moments_before_anything_is_asked(site: Site):
         ({"overlap": "perhaps"}, "skip, queue or cancel"),
     ],
 )
-def test_what_does_not_fit_is_said_and_kept_in_the_form(
+def test_what_does_not_fit_is_reported_and_kept_in_the_form(
     site: Site, wrong: Mapping[str, str], says: str
 ):
     browser = site.browser("dora")

@@ -116,7 +116,7 @@ def test_glass_is_broken_and_reviewed_on_the_page(site: Site) -> None:
     assert "used break-glass" not in site.browser("dora").get("/").text
 
 
-def test_nobody_sees_the_secret_of_somebody_else(site: Site) -> None:
+def test_no_one_sees_the_secret_of_someone_else(site: Site) -> None:
     address = site.browser("adam").post("/second-factor/app").headers["location"]
     answer = site.browser("olga").get(address)
     assert answer.status_code == 404

@@ -55,7 +55,7 @@ def test_each_session_is_listed_with_the_browser_that_it_is_in(site: Site) -> No
         ("", "Unknown browser"),
     ],
 )
-def test_a_browser_is_told_in_words_that_people_know(agent: str, said: str) -> None:
+def test_a_browser_is_shown_in_words_that_people_know(agent: str, said: str) -> None:
     assert describe_user_agent(agent) == said
 
 
@@ -82,7 +82,7 @@ def test_signing_out_everywhere_ends_every_session_and_every_link(site: Site) ->
     assert site.harness.list_entry_kinds().count("sessions ended") == 1
 
 
-def test_nobody_ends_the_session_of_somebody_else(site: Site) -> None:
+def test_no_one_ends_the_session_of_someone_else(site: Site) -> None:
     olgas = site.browser("olga")
     (name,) = _named(site, "olga")
     assert site.browser("dora").post(f"/sessions/{name}/end").status_code == 303

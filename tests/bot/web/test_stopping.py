@@ -123,7 +123,7 @@ def test_a_person_is_banned_on_a_page_and_another_person_unbans_them(site: Site)
     assert "Dora Developer is not banned" in again.text
 
 
-def test_who_may_shut_nobody_out_reads_who_can(site: Site):
+def test_who_may_shut_no_one_out_reads_who_can(site: Site):
     dora = site.browser("dora")
     page = dora.get("/bans").text
     assert "Allowed: " in page

@@ -113,7 +113,7 @@ def test_events_end_when_the_person_signs_out(site: Site, moving: int) -> None:
         pass  # the seat is another's by now
 
 
-def test_who_may_no_longer_view_the_run_is_told_no_more(site: Site, moving: int) -> None:
+def test_who_may_no_longer_view_the_run_receives_nothing_more(site: Site, moving: int) -> None:
     site = with_terms(
         site, StreamLimits(poll_seconds=0.01, session_check_seconds=0, max_seconds=60)
     )
@@ -152,7 +152,7 @@ def test_a_service_that_ends_waits_for_no_reader(site: Site, moving: int) -> Non
     assert heard_by(site.browser("dora"), moving) == []
 
 
-def test_nobody_holds_more_seats_than_allowed(site: Site, moving: int) -> None:
+def test_no_one_holds_more_seats_than_allowed(site: Site, moving: int) -> None:
     with _all_seats_of(site, "dora"):
         assert heard_by(site.browser("dora"), moving) == [("no_slot", "", "")]
         assert heard_by(site.browser("olga"), moving)[0][0] == "updated"
@@ -191,7 +191,7 @@ def test_there_is_no_stream_of_what_is_not_there(site: Site) -> None:
     assert site.browser("dora").get("/runs/999/stream").status_code == 404
 
 
-def test_what_was_heard_last_of_an_unknown_step_stays_on_the_page(site: Site) -> None:
+def test_what_was_read_last_of_an_unknown_step_stays_on_the_page(site: Site) -> None:
     number = gallery(site.database)["unknown"]
     with site.database.transaction() as tx:
         live_output.store_lines(tx, [NewestLines(number, 1, 1, "<script>alert(1)</script>")])

@@ -73,7 +73,7 @@ def test_a_name_that_does_not_fit_is_refused(site: Site, name: str):
     assert answer.status_code == 422
 
 
-def test_nobody_keeps_more_views_than_they_can_find(site: Site):
+def test_no_one_keeps_more_views_than_they_can_find(site: Site):
     with site.database.transaction() as tx:
         for n in range(saved_views.MOST):
             saved_views.store_view(tx, person="dora", name=f"view {n}", query="")

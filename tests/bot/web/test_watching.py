@@ -37,7 +37,7 @@ def said(watching: StreamReader, *heard: LiveOutput) -> list[Any]:
     return dict(watching.list_new_events(a_glance(heard))).get("output", [])
 
 
-def test_each_line_is_told_once() -> None:
+def test_each_line_is_reported_once() -> None:
     watching = StreamReader()
     assert said(watching, spoken(3))[0]["lines"] == ["line 0", "line 1", "line 2"]
     assert said(watching, spoken(3)) == []
@@ -46,7 +46,7 @@ def test_each_line_is_told_once() -> None:
 
 
 @given(st.lists(st.integers(0, 400), max_size=12))
-def test_what_is_told_and_what_is_left_out_are_all_there_was(growth: list[int]) -> None:
+def test_what_is_reported_and_what_is_left_out_are_all_there_was(growth: list[int]) -> None:
     watching, total, counted = StreamReader(), 0, 0
     for more in growth:
         total += more
@@ -69,7 +69,7 @@ def test_however_many_hosts_speak_it_is_one_event() -> None:
     ]
 
 
-def test_who_comes_back_is_told_only_what_was_said_since() -> None:
+def test_who_comes_back_receives_only_what_was_printed_since() -> None:
     old, new = spoken(9, run=1, at=NOW - 60_000_000), spoken(4, run=2)
     told = said(StreamReader(since=NOW - 30_000_000), old, new)
     assert [one["key"] for one in told] == ["2-1"]
@@ -87,7 +87,7 @@ def test_a_step_that_is_over_is_taken_from_the_page() -> None:
     assert said(watching, spoken(3))[0]["is_new"] is True
 
 
-def test_only_hosts_that_moved_are_told() -> None:
+def test_only_hosts_that_moved_are_shown() -> None:
     watching = StreamReader()
     parts = [a_part(2), a_part(3)]
     assert dict(watching.list_new_events(a_glance(parts=parts)))["children"] == parts

@@ -37,7 +37,7 @@ def accept(harness: Harness, run: Run, person: str = "dora") -> Run:
     return harness.get_run(run.id)
 
 
-def test_the_asker_accepts_and_another_approves_that_very_plan(db_harness: Harness):
+def test_the_requester_accepts_and_another_approves_that_very_plan(db_harness: Harness):
     harness = db_harness
     first = harness.request(LAMP_ON, reason="the cellar is dark")
     offered = counter(harness, first, value="dim")
@@ -114,7 +114,7 @@ def test_an_editors_no_still_ends_it(harness: Harness):
     )
 
 
-def test_nothing_is_approved_before_the_asker_accepted(harness: Harness):
+def test_nothing_is_approved_before_the_requester_accepted(harness: Harness):
     offered = counter(harness, harness.request(LAMP_ON), value="dim")
     with pytest.raises(TooLate):
         harness.approve(offered, "adam")
@@ -241,7 +241,7 @@ def test_a_proposal_of_another_policy_is_not_accepted(harness: Harness):
 
 
 @pytest.mark.parametrize("attempt", range(5))
-def test_accepting_and_approving_at_the_same_moment_lets_one_of_them_win(
+def test_accepting_and_approving_at_the_same_time_lets_one_of_them_win(
     db_harness: Harness, attempt: int
 ):
     harness, flow = db_harness, db_harness.service
@@ -278,7 +278,7 @@ def test_accepting_and_approving_at_the_same_moment_lets_one_of_them_win(
     assert len(harness.fleet.told) == 1
 
 
-def test_an_offer_that_nobody_answers_expires(harness: Harness):
+def test_an_offer_that_no_one_answers_expires(harness: Harness):
     offered = counter(harness, harness.request(LAMP_ON), value="dim")
     with harness.database.transaction() as tx:
         runs.amend_run(tx, runs.lock_run(tx, offered.id), expires_at=tx.now)
@@ -338,7 +338,7 @@ def test_what_makes_no_sense_is_refused(
     assert harness.get_run(run.id).state is State.PENDING
 
 
-def test_who_alone_could_approve_is_told_that_nobody_would_be_left(harness: Harness):
+def test_who_alone_could_approve_learns_that_no_one_would_be_left(harness: Harness):
     areas = harness.policies.path / "areas.yaml"
     areas.write_text(areas.read_text().replace("[olga, adam]", "[olga]"))
     run = harness.request(LAMP_ON)

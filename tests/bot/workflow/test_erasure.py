@@ -158,7 +158,7 @@ class TestDeclined:
         # The twin: it waits still, and an owner's no counts.
         self._decline(harness, done.id, "adam")
 
-    def test_nothing_is_declined_that_nobody_asked_for_or_without_words(
+    def test_nothing_is_declined_that_no_one_asked_for_or_without_words(
         self, harness: Harness, done: Run
     ):
         with pytest.raises(TooLate):
@@ -223,7 +223,7 @@ def test_long_output_is_cut_after_its_secrets_were_taken_out(harness: Harness):
     assert "characters are left out here" in said.text
 
 
-def test_a_check_is_found_by_how_it_ended_before_and_after_what_its_host_said_is_erased(
+def test_a_check_is_found_by_how_it_ended_before_and_after_what_its_host_returned_is_erased(
     harness: Harness,
 ):
     run = harness.request(ShowSwitches(host="lb1"))

@@ -87,7 +87,7 @@ class TestAPlan:
         with pytest.raises(TooLate, match="has a new plan"):
             _request(harness, replace(run, digest="0" * 64))
 
-    def test_is_requested_by_nobody_else(self, harness: Harness):
+    def test_is_requested_by_no_one_else(self, harness: Harness):
         run = _plan(harness)
         with pytest.raises(NotAllowed, match="only Dora"):
             _request(harness, run, person="olga")

@@ -98,7 +98,7 @@ class TestOneRun:
         harness.fleet.before_tell = cut
         assert harness.approve(harness.request(LAMP_ON)).state is State.UNKNOWN
 
-    def test_somebody_who_has_nothing_to_do_with_it_cannot(self, harness: Harness):
+    def test_someone_who_has_nothing_to_do_with_it_cannot(self, harness: Harness):
         people = harness.policies.path / "people.yaml"
         people.write_text(people.read_text() + "  gus: {name: Gus Guest, roles: [developer]}\n")
         run = harness.request(LAMP_ON)
