@@ -164,7 +164,7 @@ FormHandler = Callable[..., dict[str, Any] | PendingPlan]
 _COMMANDS = (COMMAND, *ALIASES)
 _FORM_BUTTON_PATTERN = re.compile(rf"{replies.FORM_ACTION}-\d{{1,2}}")
 
-# What a person is told. All but the first two are no faults: the message of each says what to do.
+# Each is shown to the person. All but the first two are refusals, whose message says what to do.
 _REFUSALS = (
     NoPolicyError,
     StoreUnavailable,
