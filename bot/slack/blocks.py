@@ -224,6 +224,16 @@ def link(url: str, text: str) -> Element:
     return {"type": "link", "url": url, "text": escape_to_one_line(text) or url}
 
 
+def date_element(at: datetime) -> Element:
+    """Return a time that Slack shows in each reader's time zone."""
+    return {
+        "type": "date",
+        "timestamp": int(at.timestamp()),
+        "format": "{date_short_pretty} {time}",
+        "fallback": f"{at.astimezone(UTC):%Y-%m-%d %H:%M} UTC",
+    }
+
+
 def format_date(microseconds: int) -> str:
     """Return a time as mrkdwn that Slack shows in each reader's time zone."""
     seconds = microseconds // 1_000_000

@@ -12,6 +12,7 @@ from bot.slack.blocks import (
     bold,
     bullet_list,
     code,
+    date_element,
     format_notification,
     rich_text,
     rich_text_section,
@@ -144,8 +145,16 @@ def _render_freeze(
     policy: Policy, freeze: Freeze, *, ends_at: datetime, begins_at: datetime | None = None
 ) -> list[Element]:
     where = [policy.organisation.areas[name].title for name in freeze.areas] or ["every area"]
-    since = f"from {begins_at:%a %Y-%m-%d %H:%M} " if begins_at else ""
-    text = f": {', '.join(where)}, {since}until {ends_at:%a %Y-%m-%d %H:%M} UTC"
-    text += f", {freeze.recurrence}" if freeze.recurrence else ""
-    text += f"; except {', '.join(freeze.but)}" if freeze.but else ""
-    return [bold(freeze.name), text_element(text)]
+    since = (
+        [text_element("from "), date_element(begins_at), text_element(" ")] if begins_at else []
+    )
+    rest = f", {freeze.recurrence}" if freeze.recurrence else ""
+    rest += f"; except {', '.join(freeze.but)}" if freeze.but else ""
+    return [
+        bold(freeze.name),
+        text_element(f": {', '.join(where)}, "),
+        *since,
+        text_element("until "),
+        date_element(ends_at),
+        *([text_element(rest)] if rest else []),
+    ]

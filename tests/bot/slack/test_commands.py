@@ -1,6 +1,7 @@
 """What may stand behind /keyturn, and what is answered to the one who typed it."""
 
 import re
+import json
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
@@ -394,11 +395,14 @@ async def test_freezes_that_hold_and_come_are_shown(chat: Chat):
         f"  - {{name: holidays, from: {today + timedelta(days=9):%Y-%m-%d} 18:00,"
         f" until: {today + timedelta(days=12):%Y-%m-%d} 08:00}}\n"
     )
-    shown = words(await chat.type("freezes"))
-    held, _, coming = shown.partition("Upcoming")
+    answer = await chat.type("freezes")
+    held, _, coming = words(answer).partition("Upcoming")
     assert "Active freezes" in held
-    assert "sale : the edge, until" in held
-    assert "holidays : every area, from" in coming
+    assert "sale : the edge,  until" in held
+    assert "holidays : every area,  from" in coming
+    # Slack shows them in the time zone of its reader.
+    begins = (today + timedelta(days=9)).replace(hour=18, minute=0, second=0, microsecond=0)
+    assert f'"timestamp": {int(begins.timestamp())},' in json.dumps(answer.json["blocks"])
 
 
 async def test_what_is_left_out_of_what_changed_is_reported(
