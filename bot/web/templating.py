@@ -147,6 +147,7 @@ def load_templates() -> Jinja2Templates:
         factor=format_factor,
         start_sentence=start_sentence,
         plain_output=terminal_text.remove_escape_sequences,
+        short_hash=_hash_text,
     )
     icons: Any = environment.get_template("icons.html").module
     environment.globals["icon"] = icons.icon
@@ -161,6 +162,10 @@ def _list_common_variables(request: Request) -> dict[str, Any]:
         "path": request.scope["path"],
         "zone": get_reader_zone(request),
     }
+
+
+def _hash_text(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 @cache

@@ -232,7 +232,7 @@ def test_an_open_page_learns_how_a_host_ended_as_a_new_one_draws_it(text: str):
         hosts_phase="",
         streamed=False,
     )
-    assert f">{row['summary']}</td>" in page
+    assert f"<span data-summary>{row['summary']}</span></td>" in page
     assert Page(str(row["summary"])).strange == []
 
 
