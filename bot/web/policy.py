@@ -7,6 +7,8 @@ from fastapi import APIRouter, HTTPException, Path, Query, Request, Response
 
 from bot.audit.query import EntryFilter, find_newest_entries
 from bot.db.database import Transaction
+from bot.db.delegations import list_active_delegations
+from bot.db.grants import list_grants_of
 from bot.model import request_form
 from bot.model.request_form import RequestSyntaxError
 from bot.policy.explain import parse_preview_question
@@ -48,7 +50,16 @@ def show_policy(
         what: a request, whose decision is explained.
     """
     if show == "matrix":
-        return render_page(request, "policy_matrix.html", matrix=build_matrix(user.policy))
+        with deps.database.reading(user.view_rights) as tx:
+            grants = [one for one in list_grants_of(tx, user.id) if one.holds(tx.now)]
+            delegations = list_active_delegations(tx)
+        return render_page(
+            request,
+            "policy_matrix.html",
+            matrix=build_matrix(user.policy),
+            grants=grants,
+            delegations=delegations,
+        )
     return _render_page(request, deps, user, person="", who=who, what=what)
 
 

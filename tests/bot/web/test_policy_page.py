@@ -4,6 +4,8 @@ import re
 
 import pytest
 
+from bot.db import grants
+from bot.model.grant_words import NewGrant
 from tests.bot.web.conftest import Site
 from tests.bot.web.parsed_page import Page
 
@@ -74,6 +76,16 @@ def test_matrix_shows_who_may_request_which_runbook(site: Site) -> None:
     assert page.strange == []
     assert re.search(r"\babusers clear Needs approval", page.text)
     assert re.search(r"\babusers show May\b", page.text)
+    with site.database.transaction() as tx:
+        ends_at = tx.now + 3_600_000_000
+        grant = NewGrant("dora", "abusers clear", "lb*", per_hour=5, ends_at=ends_at)
+        grants.add_grant(tx, grant, giver="olga", reason="every day")
+    site.harness.service.delegations_and_grants.create_delegation(
+        delegator="olga", delegate="adam", ends_at=ends_at, area="", reason="", source="web"
+    )
+    text = Page(site.browser("dora").get("/policy?show=matrix").text).text
+    assert "Grant 1 : Dora Developer may on lb*, 5 times an hour" in text
+    assert "Adam Admin approves on behalf of Olga Owner in all their areas until" in text
 
 
 def test_policy_page_explains_a_decision_and_keeps_what_was_typed(site: Site) -> None:
