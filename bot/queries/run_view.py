@@ -56,18 +56,6 @@ class AllowedActions:
     """Request what the plan shows."""
     replan: bool = False
 
-    @property
-    def has_any(self) -> bool:
-        return (
-            self.approve
-            or self.deny
-            or self.withdraw
-            or self.resolve
-            or self.undo
-            or self.review
-            or self.stop
-        )
-
 
 @dataclass(frozen=True)
 class RunView:

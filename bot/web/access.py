@@ -15,7 +15,7 @@ from bot.web.auth import CurrentUser, User
 from bot.web.deps import WebDependencies, WebDeps
 from bot.web.form_values import FormValues
 from bot.web.refusals import REFUSALS, get_http_status
-from bot.web.templating import render_page
+from bot.web.templating import render_page, start_sentence
 
 router = APIRouter(prefix="/access")
 
@@ -185,7 +185,7 @@ def _render_page(
             request,
             "access.html",
             status=status,
-            alert=str(refusal or ""),
+            alert=start_sentence(str(refusal or "")),
             problems=refusal.problems if isinstance(refusal, _InvalidFormError) else {},
             notice=notice,
             typed=typed or {},

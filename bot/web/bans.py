@@ -1,7 +1,7 @@
 """Bans page: list the bans, ban a person, and lift a ban."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from fastapi import APIRouter, Request, Response
 
@@ -10,8 +10,8 @@ from bot.db.stops import Ban
 from bot.queries.second_factor import get_shown_factor
 from bot.web.auth import CurrentUser, User
 from bot.web.deps import WebDependencies, WebDeps
-from bot.web.emergency import perform_order
 from bot.web.form_values import FormValues
+from bot.web.refusals import perform_and_redirect
 from bot.web.templating import render_page
 
 router = APIRouter(prefix="/bans")
@@ -40,7 +40,8 @@ def ban_person(request: Request, deps: WebDeps, user: CurrentUser, form: FormVal
         who, why = form.get("person", "").strip().lower(), form.get("reason", "")
         deps.service.ban_person(who, banned_by=user.id, reason=why, session=user.session_token)
 
-    return _perform_and_redirect(request, deps, user, act, "banned")
+    render = partial(_render_page, request, deps, user)
+    return perform_and_redirect(act, render, page="/bans", outcome="banned")
 
 
 @router.post("/lift")
@@ -49,23 +50,8 @@ def unban_person(request: Request, deps: WebDeps, user: CurrentUser, form: FormV
         who, why = form.get("person", ""), form.get("reason", "")
         deps.service.unban_person(who, unbanned_by=user.id, reason=why, session=user.session_token)
 
-    return _perform_and_redirect(request, deps, user, act, "lifted")
-
-
-def _perform_and_redirect(
-    request: Request,
-    deps: WebDependencies,
-    user: User,
-    action: Callable[[], None],
-    outcome: str,
-) -> Response:
-    def render_again(status: int, alert: str) -> Response:
-        return _render_page(request, deps, user, status=status, alert=alert)
-
-    done_url = f"/bans?done={outcome}"
-    return perform_order(
-        action, done_url=done_url, step_up_url="/step-up?next=/bans", render_again=render_again
-    )
+    render = partial(_render_page, request, deps, user)
+    return perform_and_redirect(act, render, page="/bans", outcome="lifted")
 
 
 def _render_page(

@@ -1,35 +1,16 @@
 """Emergency stop page: stop everything, and resume."""
 
-from collections.abc import Callable
+from functools import partial
 
 from fastapi import APIRouter, Request, Response
-from fastapi.responses import RedirectResponse
 
 from bot.db import stops
-from bot.model.errors import StepUpRequired
 from bot.queries.second_factor import get_shown_factor
 from bot.web.auth import CurrentUser, User
 from bot.web.deps import WebDependencies, WebDeps
 from bot.web.form_values import FormValues
-from bot.web.refusals import REFUSALS, get_http_status
+from bot.web.refusals import perform_and_redirect
 from bot.web.templating import render_page
-
-# Renders the page again with an HTTP status and an alert.
-RenderAgain = Callable[[int, str], Response]
-
-
-def perform_order(
-    action: Callable[[], None], *, done_url: str, step_up_url: str, render_again: RenderAgain
-) -> Response:
-    """Run *action* and redirect to *done_url*, or to *step_up_url* if it needs a second factor."""
-    try:
-        action()
-    except StepUpRequired:
-        return RedirectResponse(step_up_url, 303)
-    except REFUSALS as no:
-        return render_again(get_http_status(no), str(no))
-    return RedirectResponse(done_url, 303)
-
 
 router = APIRouter(prefix="/stop")
 
@@ -49,7 +30,8 @@ def stop_everything(
         why = form.get("reason", "")
         deps.service.stop_everything(person=user.id, reason=why, session=user.session_token)
 
-    return _perform_and_redirect(request, deps, user, act, "stopped")
+    render = partial(_render_page, request, deps, user)
+    return perform_and_redirect(act, render, page="/stop", outcome="stopped")
 
 
 @router.post("/resume")
@@ -60,23 +42,8 @@ def resume_everything(
         why = form.get("reason", "")
         deps.service.resume_everything(person=user.id, reason=why, session=user.session_token)
 
-    return _perform_and_redirect(request, deps, user, act, "resumed")
-
-
-def _perform_and_redirect(
-    request: Request,
-    deps: WebDependencies,
-    user: User,
-    action: Callable[[], None],
-    outcome: str,
-) -> Response:
-    def render_again(status: int, alert: str) -> Response:
-        return _render_page(request, deps, user, status=status, alert=alert)
-
-    done_url = f"/stop?done={outcome}"
-    return perform_order(
-        action, done_url=done_url, step_up_url="/step-up?next=/stop", render_again=render_again
-    )
+    render = partial(_render_page, request, deps, user)
+    return perform_and_redirect(act, render, page="/stop", outcome="resumed")
 
 
 def _render_page(

@@ -1,9 +1,9 @@
 """Erasure page of a run: one person requests to erase its output, an owner confirms."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 
 from fastapi import APIRouter, Request, Response
-from fastapi.responses import RedirectResponse
 
 from bot.audit import output
 from bot.audit.output import StoredOutput
@@ -12,9 +12,9 @@ from bot.queries import erasure
 from bot.web.auth import CurrentUser, User
 from bot.web.deps import WebDependencies, WebDeps
 from bot.web.form_values import FormValues
-from bot.web.refusals import REFUSALS, get_http_status
+from bot.web.refusals import perform_and_redirect
 from bot.web.run import RunIdPath
-from bot.web.templating import render_page
+from bot.web.templating import render_page, start_sentence
 
 router = APIRouter(prefix="/runs/{number}/erase")
 
@@ -41,7 +41,8 @@ def request_erasure(
         reason = form.get("reason", "")
         deps.service.erasure.request_erasure(number, person=user.id, reason=reason, source="web")
 
-    return _perform_and_redirect(request, deps, user, number, act, "requested")
+    render = partial(_render_page, request, deps, user, number)
+    return perform_and_redirect(act, render, page=f"/runs/{number}/erase", outcome="requested")
 
 
 @router.post("/confirm")
@@ -54,7 +55,8 @@ def confirm_erasure(
         digest = form.get("digest", "")
         deps.service.erasure.confirm_erasure(number, person=user.id, digest=digest)
 
-    return _perform_and_redirect(request, deps, user, number, act, "erased")
+    render = partial(_render_page, request, deps, user, number)
+    return perform_and_redirect(act, render, page=f"/runs/{number}/erase", outcome="erased")
 
 
 @router.post("/decline")
@@ -67,24 +69,8 @@ def decline_erasure(
         reason = form.get("reason", "")
         deps.service.erasure.decline_erasure(number, person=user.id, reason=reason)
 
-    return _perform_and_redirect(request, deps, user, number, act, "declined")
-
-
-def _perform_and_redirect(
-    request: Request,
-    deps: WebDependencies,
-    user: User,
-    number: int,
-    action: Callable[[], None],
-    outcome: str,
-) -> Response:
-    try:
-        action()
-    except REFUSALS as error:
-        return _render_page(
-            request, deps, user, number, status=get_http_status(error), alert=str(error)
-        )
-    return RedirectResponse(f"/runs/{number}/erase?done={outcome}", 303)
+    render = partial(_render_page, request, deps, user, number)
+    return perform_and_redirect(act, render, page=f"/runs/{number}/erase", outcome="declined")
 
 
 def _render_page(
@@ -106,7 +92,7 @@ def _render_page(
         "erasure.html",
         status=status,
         # The command line shows these texts after a name; here they begin a sentence.
-        alert=alert[:1].upper() + alert[1:],
+        alert=start_sentence(f"{alert}.") if alert else "",
         notice=notice,
         run=run,
         erasure_request=erasure_request,

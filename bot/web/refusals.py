@@ -1,9 +1,18 @@
 """Refusals that pages show to users, with their HTTP status."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+
+from fastapi import Response
+from fastapi.responses import RedirectResponse
 
 from bot.db.runs import ConcurrentUpdateError
-from bot.model.errors import InvalidRequestError, NotAllowed, TooLate, TooManyRequestsError
+from bot.model.errors import (
+    InvalidRequestError,
+    NotAllowed,
+    StepUpRequired,
+    TooLate,
+    TooManyRequestsError,
+)
 from bot.model.request_form import RequestSyntaxError
 from bot.model.run import IllegalTransitionError
 from bot.model.schedule import ScheduleError
@@ -26,3 +35,23 @@ REFUSALS = tuple(_STATUS_BY_REFUSAL)
 def get_http_status(refusal: Exception) -> int:
     """Return the HTTP status for an exception of REFUSALS."""
     return next(status for kind, status in _STATUS_BY_REFUSAL.items() if isinstance(refusal, kind))
+
+
+def perform_and_redirect(
+    action: Callable[[], object], render: Callable[..., Response], *, page: str, outcome: str
+) -> Response:
+    """Run *action* and redirect to the page, or render it again with the error.
+
+    Args:
+        action: Raises StepUpRequired or one of REFUSALS if it is refused.
+        render: Renders the page from `status` and `alert`.
+        page: The path of the page.
+        outcome: Key of the page's notice.
+    """
+    try:
+        action()
+    except StepUpRequired:
+        return RedirectResponse(f"/step-up?next={page}", 303)
+    except REFUSALS as error:
+        return render(status=get_http_status(error), alert=str(error))
+    return RedirectResponse(f"{page}?done={outcome}", 303)

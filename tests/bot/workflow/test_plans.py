@@ -10,7 +10,7 @@ from bot.model.errors import InvalidRequestError, NotAllowed, TooLate
 from bot.model.run import Run, State
 from bot.model.schedule import ScheduleTiming, parse_cron
 from bot.queries.pending import describe_expiry_before_freeze_ends
-from bot.queries.run_view import Viewer, build_run_view
+from bot.queries.run_view import AllowedActions, Viewer, build_run_view
 from bot.workflow import plans
 from tests.bot.harness import WEB, Harness
 from tests.toy import SetSwitch, ShowSwitches
@@ -107,7 +107,7 @@ class TestAPlan:
         with harness.database.reading() as tx:
             policy = harness.policies.get_policy()
             view = build_run_view(tx, run.id, policy, Viewer("olga"))
-            assert not view.allowed_actions.has_any
+            assert view.allowed_actions == AllowedActions()
             mine = build_run_view(tx, run.id, policy, Viewer("dora"))
         assert mine.allowed_actions.submit
         assert [person.id for person in mine.approvers] == ["adam", "olga"]
