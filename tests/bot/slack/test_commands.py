@@ -1,7 +1,7 @@
 """What may stand behind /keyturn, and what is answered to the one who typed it."""
 
-import re
 import json
+import re
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
