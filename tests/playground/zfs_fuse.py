@@ -5,6 +5,7 @@ by side and nothing is left of one that was killed. Needs root and /dev/fuse.
 """
 
 import contextlib
+import fcntl
 import os
 import signal
 import subprocess
@@ -13,6 +14,7 @@ import time
 from collections.abc import Generator, Sequence
 from functools import cache
 from pathlib import Path
+from typing import IO
 
 from tests.playground.daemon import PATH, Daemon, program
 
@@ -27,7 +29,8 @@ mount -t tmpfs tmpfs /var/lib/zfs
 exec "$1" --no-daemon --no-kstat-mount --max-arc-size 16
 """
 # A daemon that is slowed down runs for so many seconds, and then rests so many times as long as
-# it has had of the processor meanwhile.
+# it has had of the processor meanwhile. It only runs while a zpool or zfs waits for it: these hold
+# a lock, so that a scan lasts for as many of them on a busy machine as on an idle one.
 _RUNS, _RESTS = 0.001, 30
 
 
@@ -55,9 +58,8 @@ class ZfsFuse(Daemon):
 
     def told(self, *words: str) -> str:
         """Run a program in its namespace and return what it says."""
-        done = subprocess.run(
-            self.within(*words), capture_output=True, text=True, check=False, timeout=60
-        )
+        command = self._locked(*self.within(*words))
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
         if done.returncode:
             raise RuntimeError(f"{' '.join(words)}: {done.stdout}{done.stderr}")
         return done.stdout
@@ -120,17 +122,29 @@ class ZfsFuse(Daemon):
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), -20)
         # Whatever it uses outside the wait below, because this thread is late, is counted too.
         counted = self._processor_time()
-        while not over.is_set():
-            over.wait(_RUNS)
-            os.kill(self.pid, signal.SIGSTOP)
-            used = self._processor_time()
-            over.wait(_RESTS * (used - counted))
-            counted = used
-            os.kill(self.pid, signal.SIGCONT)
+        with self._lock.open() as lock:
+            while not over.is_set():
+                over.wait(_RUNS)
+                os.kill(self.pid, signal.SIGSTOP)
+                used = self._processor_time()
+                over.wait(_RESTS * (used - counted))
+                counted = used
+                while not over.is_set() and _is_free(lock):
+                    over.wait(_RUNS)
+                os.kill(self.pid, signal.SIGCONT)
 
     def _processor_time(self) -> float:
         # The kernel's number for the clock of another process, as clock_getcpuclockid(3) makes it.
         return time.clock_gettime((~self.pid << 3) | 2)
+
+    @property
+    def _lock(self) -> Path:
+        """The file that each zpool and zfs locks while it runs."""
+        return self.directory / "lock"
+
+    def _locked(self, *words: str) -> Sequence[str]:
+        """Return the command that holds the lock while these words run."""
+        return ("flock", "--no-fork", "--shared", str(self._lock), *words)
 
     def _mountpoint(self, pool: str) -> Path:
         return self.directory / "mnt" / pool
@@ -153,8 +167,19 @@ class ZfsFuse(Daemon):
     def launch(self) -> None:
         super().launch()
         self.bin.mkdir(exist_ok=True)
+        self._lock.touch()
         for name in ("zpool", "zfs"):
             script = self.bin / name
-            inner = " ".join(self.within(f"/sbin/{name}"))
-            script.write_text(f'#!/bin/sh\nPATH={PATH}\nexec {inner} "$@"\n')
+            command = " ".join(self._locked(*self.within(f"/sbin/{name}")))
+            script.write_text(f'#!/bin/sh\nPATH={PATH}\nexec {command} "$@"\n')
             script.chmod(0o755)
+
+
+def _is_free(lock: IO[str]) -> bool:
+    """Return whether no process has the lock."""
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    fcntl.flock(lock, fcntl.LOCK_UN)
+    return True
