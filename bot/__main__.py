@@ -5,6 +5,7 @@ from importlib.metadata import version
 
 import click
 
+from bot.cli.agents import agent_commands
 from bot.cli.audit_log import export_entries, show_log
 from bot.cli.backup import back_up_database, copy_to_database, restore_database
 from bot.cli.context import exit_on_errors
@@ -154,6 +155,7 @@ for command in (
     factor_commands,
     show_webhooks,
     token_commands,
+    agent_commands,
     *SETUP,
     *DELEGATIONS,
     *STOPS,

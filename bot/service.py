@@ -35,6 +35,7 @@ from bot.workflow import (
     requests,
     stopping,
 )
+from bot.workflow.agents import AgentActions
 from bot.workflow.break_glass import BreakGlassActions
 from bot.workflow.context import WorkflowContext
 from bot.workflow.delegations_and_grants import DelegationAndGrantActions
@@ -93,6 +94,7 @@ class KeyturnService:
         self._drift_reader = DriftReader(context, self._closing)
         self.schedules = ScheduleActions(context)
         self.tokens = TokenActions(context)
+        self.agents = AgentActions(context)
         self._recovery = RecoveryService(context)
         self._policy_recorder = PolicyRecorder(context)
         self._active_runs: list[int] = []

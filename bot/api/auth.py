@@ -16,6 +16,7 @@ from bot.auth import tokens
 from bot.auth.tokens import ApiToken
 from bot.db import stops
 from bot.db.database import StoreUnavailable
+from bot.model.agents import is_agent
 from bot.model.run import RequestOrigin
 from bot.model.view_rights import ViewRights
 from bot.policy import Person, Policy
@@ -55,6 +56,14 @@ class InsufficientScopeError(Exception):
         super().__init__(
             f"this token lacks the scope {self.scope}: use one that was created with it"
         )
+
+
+class AgentTokenError(InsufficientScopeError):
+    """The token is an agent's, which no route of the API accepts."""
+
+    def __init__(self) -> None:
+        super().__init__("read")
+        self.args = ("this token is an agent's: it is accepted at /mcp only",)
 
 
 class RateLimitError(Exception):
@@ -131,6 +140,8 @@ def _find_caller(parts: ApiParts, secret: str) -> Caller:
         is_banned = token is not None and token.person in stops.list_banned_people(tx)
     if token is None:
         raise InvalidTokenError("unknown token: check KEYTURN_TOKEN or create a new token")
+    if is_agent(token.person):
+        raise AgentTokenError
     if not token.is_active(now):
         ended = "was revoked" if token.revoked_at else "has expired"
         raise InvalidTokenError(f"this token {ended}: create a new one", token)

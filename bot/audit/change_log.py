@@ -14,11 +14,17 @@ from sqlalchemy import Row, bindparam, insert, select, text
 from bot.db import idempotency, tables, view_conditions
 from bot.db.database import StoreUnavailable, Transaction
 from bot.model import signing
+from bot.model.agents import is_agent
 from bot.model.canonical import Canonical, encode_canonical, hash_canonical
+from bot.model.errors import NotAllowed
 
 GENESIS = "0" * 64
 # The kind of the entries that add the key that signs the log from then on.
 KEY_KIND = "key"
+# All that agents may do. Everything that people do writes an entry, so this holds for each way in.
+KINDS_OF_AGENTS = frozenset(
+    {"plan requested", "requested", "withdrawn", "rate limited", "agent refused"}
+)
 # The indexes of hash and signature in a row of the log.
 _HASH, _SIGNATURE = 8, 9
 
@@ -172,7 +178,9 @@ def append_entries(tx: Transaction, drafts: Sequence[EntryDraft]) -> list[Entry]
 def _build_row(
     tx: Transaction, draft: EntryDraft, body: str, head: tuple[int, str]
 ) -> tuple[Any, ...]:
-    """Return the row that follows the head."""
+    """Return the row that follows the head. Raises NotAllowed for what agents may not do."""
+    if is_agent(draft.person) and draft.kind not in KINDS_OF_AGENTS:
+        raise NotAllowed(f"an agent never decides: “{draft.kind}” needs a person")
     seq, prev = head
     unsigned = (seq + 1, tx.now, draft.kind, draft.run, draft.person, draft.host, body, prev)
     digest = hash_entry((*unsigned, "", ""))

@@ -271,7 +271,10 @@ def _find_mismatch_of_request(run: Run, entries: Sequence[Entry]) -> str:
     origin = run.origin.source, run.origin.schedule_id or None, list(run.hosts)
     editors = list(run.editors) or None
     stored = run.requested_by, run.host, run.runbook, run.undo_of, *origin, editors
-    return "" if logged == stored else mismatch
+    agent = run.origin.agent
+    logged_agent = first.facts.get("behalf", ""), first.facts.get("agent_owner", "")
+    stored_agent = (agent.behalf, agent.owner) if agent else ("", "")
+    return "" if (logged, logged_agent) == (stored, stored_agent) else mismatch
 
 
 def _is_proposal_accepted(run: Run, entries: Sequence[Entry]) -> bool:

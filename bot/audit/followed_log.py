@@ -33,6 +33,7 @@ DECIDING_KINDS = _END_KINDS | {
 # Entries that revoke something for good or until they are lifted, each with the name of the fact
 # that holds what they revoke.
 _SUBJECT_FACTS = {
+    "agent ended": "agent",
     "banned": "banned_person",
     "delegation revoked": "delegation",
     "factor removed": "factor",

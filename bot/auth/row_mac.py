@@ -1,6 +1,6 @@
-"""Message authentication codes (MAC) of rows that give access: sessions, links and API tokens.
+"""Message authentication codes (MAC) of rows that give access: sessions, links, tokens, agents.
 
-A person with write access to the database could create a session, link or token for another
+A person with write access to the database could create a session, link, token or agent for another
 person, or change its owner, expiry or scopes. Each of these rows has a MAC of its values. The key
 is derived from the signing key of the change log and is not in the database. A row whose MAC is
 wrong gives no access, and is recorded in the change log.
@@ -57,8 +57,9 @@ def is_mac_valid(tx: Transaction, table: Table, row: Any) -> bool:
     if expected and hmac.compare_digest(expected.encode(), str(row.mac).encode(errors="replace")):
         return True
     values = row._asdict()
-    name = str(values.get("prefix") or values["token"])[:_NAME_LENGTH]
-    _remember_forged_row(key, (table.name, name, str(values["person"])[:64]))
+    name = str(values.get("prefix") or values.get("token") or values["name"])[:_NAME_LENGTH]
+    owner = str(values.get("person") or values["owner"])[:64]
+    _remember_forged_row(key, (table.name, name, owner))
     return False
 
 

@@ -49,6 +49,8 @@ class NoSuchTokenError(Exception):
     """There is no token with this number."""
 
 
+# The scope of agents: only at /mcp, and no other scope beside it.
+AGENT_SCOPE = "agent"
 # "request" and "approve" include "read".
 SCOPES = {
     "read": "read everything that the pages show",
@@ -67,20 +69,28 @@ class ApiToken:
     prefix: str
     """The public first part of the token."""
     person: str
-    """The owner."""
+    """The owner: a person, or an agent by its id."""
     scopes: Sequence[str]
     name: str
     created_at: int
     expires_at: int
     revoked_at: int | None = None
     last_used_at: int | None = None
+    behalf: str = ""
+    """The person that the agent acts for; "" for none, and for the token of a person."""
 
     def is_active(self, now: int) -> bool:
         return self.revoked_at is None and now < self.expires_at
 
 
 def add_token(
-    tx: Transaction, *, person: str, scopes: Sequence[str], name: str, expires_at: int
+    tx: Transaction,
+    *,
+    person: str,
+    scopes: Sequence[str],
+    name: str,
+    expires_at: int,
+    behalf: str = "",
 ) -> tuple[ApiToken, str]:
     """Create a token; return its record and the token itself, which is not stored."""
     prefix = TOKEN_PREFIX + secrets.token_hex(_PREFIX_BYTES)
@@ -93,6 +103,7 @@ def add_token(
         "name": name,
         "created_at": tx.now,
         "expires_at": expires_at,
+        "behalf": behalf or None,
     }
     row = tx.sql.execute(
         insert(_TOKEN).values(row_mac.add_mac(tx, _TOKEN, new)).returning(_TOKEN)
@@ -172,17 +183,20 @@ def revoke_token(tx: Transaction, token_id: int) -> None:
 
 
 def revoke_all_tokens(tx: Transaction, person: str) -> None:
-    """Revoke all tokens of a person; they stay revoked after an unban."""
+    """Revoke all tokens of a person or agent; they stay revoked after an unban."""
     for token in list_tokens(tx, person):
         if token.revoked_at is None:
             revoke_token(tx, token.id)
 
 
 def list_tokens(tx: Transaction, person: str = "") -> list[ApiToken]:
-    """Return the tokens of a person, or of everyone, newest first."""
+    """Return the tokens of a person, or of everyone, newest first.
+
+    The tokens of a person include those with which agents act for them.
+    """
     query = select(_TOKEN).order_by(_TOKEN.c.id.desc())
     if person:
-        query = query.where(_TOKEN.c.person == person)
+        query = query.where(or_(_TOKEN.c.person == person, _TOKEN.c.behalf == person))
     return [
         _build_token(row) for row in tx.sql.execute(query) if row_mac.is_mac_valid(tx, _TOKEN, row)
     ]
@@ -210,8 +224,11 @@ def _is_creation_logged(tx: Transaction, token: ApiToken) -> bool:
         _CREATION_OF_TOKEN, {"token": _build_like_pattern("token", token.prefix)}
     ).all()
     entries = key_history.list_vouched_entries(tx, [change_log.Entry(*row) for row in rows])
-    created = [(entry.facts.get("owner"), entry.facts.get("scopes")) for entry in entries]
-    return (token.person, list(token.scopes)) in created
+    created = [
+        (facts.get("owner"), facts.get("scopes"), facts.get("behalf") or "")
+        for facts in (entry.facts for entry in entries)
+    ]
+    return (token.person, list(token.scopes), token.behalf) in created
 
 
 def _lock_row(tx: Transaction, token_id: int) -> Row[Any] | None:
@@ -242,4 +259,5 @@ def _build_token(row: Any) -> ApiToken:
         expires_at=row.expires_at,
         revoked_at=row.revoked_at,
         last_used_at=row.last_used_at,
+        behalf=row.behalf or "",
     )

@@ -37,7 +37,12 @@ _EXIT_STATUSES: Mapping[str, int] = {
     ),
 }
 # Fields of database records that are times.
-_TIME_FIELDS = frozenset({"created_at", "ends_at", "expires_at", "revoked_at", "last_used_at"})
+_TIME_FIELDS = frozenset(
+    {
+        *("added_at", "confirmed_at", "created_at", "ended_at", "ends_at", "expires_at"),
+        *("last_used_at", "paused_at", "resumed_at", "revoked_at"),
+    }
+)
 _LOCAL_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
 _STATUS_HELP = """
 

@@ -17,19 +17,34 @@ _REASON_OPTION = reason_option(required=True)
 
 
 @click.command("stop")
-@click.argument("what", metavar="RUN|all")
+@click.argument("what", metavar="RUN|all|agent")
+@click.argument("name", default="")
 @_REASON_OPTION
 @json_option
 @pass_environment
-def stop_runs(environment: CommandEnvironment, *, what: str, reason: str, as_json: bool) -> None:
-    """Stop one run, or everything, before the next step or host.
+def stop_runs(
+    environment: CommandEnvironment, *, what: str, name: str, reason: str, as_json: bool
+) -> None:
+    """Stop one run, everything, or agent NAME, before the next step or host.
 
     The current step finishes. After `stop all`, Keyturn sends nothing to any host until
-    `keyturn resume`. A running service sees the stop before its next step.
+    `keyturn resume`. A running service sees the stop before its next step. `stop agent NAME` stops
+    the open runs of an agent and pauses it.
 
     For example: keyturn stop all --reason "the network is failing"
     """
+    if (what == "agent") != bool(name):
+        exit_with_error("use keyturn stop N, stop all or stop agent NAME", NOT_UNDERSTOOD)
     with open_service(environment) as service:
+        if what == "agent":
+            stopped = service.agents.stop_agent(name, person="", reason=reason)
+            runs = f"runs {', '.join(map(str, stopped))} stopped" if stopped else "no open runs"
+            lines = [
+                f"{name} is paused; {runs}.",
+                f"To resume: keyturn agent resume {name} --as PERSON --reason REASON",
+            ]
+            print_result({"agent": name, "stopped_runs": stopped}, lines, as_json=as_json)
+            return
         if what == "all":
             number = service.stop_everything(person="", reason=reason)
             runs = "1 open run" if number == 1 else f"{number} open runs"

@@ -436,8 +436,29 @@ saved_view = Table(
     UniqueConstraint("person", "name"),
 )
 
-# prefix: finds the token; hash: the SHA-256 of the whole token. mac: covers the whole row; see
-# bot.auth.row_mac.
+# Programs that make requests, from the second person's confirmation until ends_at. Names are never
+# reused. mac: covers the whole row; see bot.auth.row_mac.
+agent = Table(
+    "agent",
+    metadata,
+    Column("name", String(40), primary_key=True),
+    Column("owner", String(64), nullable=False),
+    Column("purpose", String(200), nullable=False),
+    Column("added_by", String(64), nullable=False),
+    Column("added_at", BigInteger, nullable=False),
+    Column("ends_at", BigInteger, nullable=False),
+    Column("confirmed_by", String(64)),
+    Column("confirmed_at", BigInteger),
+    Column("ended_at", BigInteger),
+    Column("paused_at", BigInteger),
+    Column("paused_by", String(64)),
+    Column("pause_reason", Text),
+    Column("resumed_at", BigInteger),
+    Column("mac", String(64), nullable=False),
+)
+
+# prefix: finds the token; hash: the SHA-256 of the whole token. person: the owner, or an agent;
+# behalf: the person that the agent acts for. mac: covers the whole row; see bot.auth.row_mac.
 api_token = Table(
     "api_token",
     metadata,
@@ -451,6 +472,7 @@ api_token = Table(
     Column("expires_at", BigInteger, nullable=False),
     Column("revoked_at", BigInteger),
     Column("last_used_at", BigInteger),
+    Column("behalf", String(64)),
     Column("mac", String(64), nullable=False),
     UniqueConstraint("prefix"),
     Index(None, "person"),

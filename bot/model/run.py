@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from bot.model.agents import AgentOrigin
 from bot.model.approvals import ApprovalRequirements
 from bot.model.plan import ResolvedPlan
 from bot.model.schedule import ScheduleTiming
@@ -171,13 +172,15 @@ class RequestOrigin:
     """Where a request came from, and where its results are sent."""
 
     source: str
-    """slack, web, api, cli or schedule."""
+    """slack, web, api, cli, mcp or schedule."""
     channel: str = ""
     """The source's id of the channel."""
     user: str = ""
     """The source's id of the person."""
     schedule_id: int = 0
     """The schedule that made the request; 0 for a person."""
+    agent: AgentOrigin | None = None
+    """Whose request it is, where an agent made it."""
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from typing import Any, cast
 
 import cedarpy
 
+from bot.model.agents import get_agent_name, is_agent
 from bot.model.approvals import ApprovalDemand, ApprovalRequirements
 from bot.policy.annotations import (
     DEFAULT_MAX_HOSTS,
@@ -63,12 +64,13 @@ entity Role;
 entity Owners;
 entity Area;
 entity Person in [Role, Owners] { name: String };
+entity Agent { name: String };  // a program that makes requests and decides nothing
 entity Host in [Area] { owners: Owners, tags: Set<String> };
 type Request = {
   runbook: String,    // its name: "abusers clear"
   kind: String,       // "check" or "change"
   reversible: Bool,   // every step has an undo
-  source: String,     // "slack", "web", "api", "cli" or "schedule"
+  source: String,     // "slack", "web", "api", "cli", "mcp" or "schedule"
   own: Bool,          // the principal requested, edited or scheduled it
   hosts: Long,        // how many hosts the request covers
   first_time: Bool,   // this runbook has never succeeded for the requester
@@ -80,16 +82,17 @@ type Request = {
   delegated: Bool,    // a delegate decides on behalf of the principal
   granted: Bool,      // a standing grant replaces the approval
   margin: Long,       // legs of a service that the change leaves at the least; 99: it takes none
-  override: Bool      // it takes a leg down that the redundancy guard would refuse
+  override: Bool,     // it takes a leg down that the redundancy guard would refuse
+  agent: String,      // the agent that requested it; "" for a person
+  behalf: String      // the id of the person that the agent acts for; "" for none
 };
-action request, approve, "break-glass" appliesTo {
-  principal: Person, resource: Host, context: Request
-};
+action request appliesTo { principal: [Person, Agent], resource: Host, context: Request };
+action approve, "break-glass" appliesTo { principal: Person, resource: Host, context: Request };
 type Viewing = {
   runbook: String,    // its name: "abusers clear"
   kind: String        // "check" or "change"
 };
-action view appliesTo { principal: Person, resource: Host, context: Viewing };
+action view appliesTo { principal: [Person, Agent], resource: Host, context: Viewing };
 entity Service;       // Keyturn itself
 type Order = {
   own: Bool           // the principal stopped it, or banned that person
@@ -109,7 +112,7 @@ RUNBOOK_KINDS = ("check", "change")
 # The only values of some attributes that the schema calls String.
 _ATTRIBUTE_VALUES: Mapping[str, Sequence[str]] = {
     "kind": RUNBOOK_KINDS,
-    "source": ("slack", "web", "api", "cli", "schedule"),
+    "source": ("slack", "web", "api", "cli", "mcp", "schedule"),
     "weekday": WEEKDAYS,
 }
 
@@ -239,6 +242,9 @@ class Rules:
             key: _parse_rule_annotations(by_key[key], key, rule) for key, rule in rules.items()
         }
         _check_names_unique(by_key, self._rules)
+        self._rules_for_agents = {
+            self._rules[key].name for key, rule in rules.items() if _is_for_agents(rule)
+        }
         self._policies = cedarpy.PolicySet.from_str(text)
         self.mentioned = frozenset(iterate_mentions(rules))
         viewing = {key: rule for key, rule in rules.items() if _applies_to_action(rule, "view")}
@@ -284,11 +290,17 @@ class Rules:
     ) -> Ruling:
         """Return whether *person* may do it, and the approvals of the strictest permit.
 
-        area: the area of the host.
+        A permit allows an agent something only if its head names agents: rules for everyone were
+        written for people. All other rules that match make it stricter.
+
+        Args:
+            person: A person or an agent.
+            area: The area of the host.
         """
+        principal = ("Agent", get_agent_name(person)) if is_agent(person) else ("Person", person)
         answer = cedarpy.is_authorized(
             {
-                "principal": {"type": "Person", "id": person},
+                "principal": {"type": principal[0], "id": principal[1]},
                 "action": {"type": "Action", "id": action},
                 "resource": {"type": "Host", "id": host},
                 "context": dict(context),
@@ -306,7 +318,13 @@ class Rules:
                 policy_notes=_list_policy_notes(applied),
                 rules=_list_rule_names(applied) or broken,
             )
-        applied = [rule for rule in applied if rule.is_override] or applied
+        permits = applied
+        if is_agent(person):
+            permits = [rule for rule in applied if rule.name in self._rules_for_agents]
+            if not permits:
+                note = f"no rule of the policy permits it to the agent {principal[1]}"
+                return Ruling(allowed=False, policy_notes=(note,))
+        applied = [rule for rule in permits if rule.is_override] or applied
         return Ruling(
             allowed=True,
             policy_notes=_list_policy_notes(applied),
@@ -428,6 +446,13 @@ def _applies_to_action(rule: Mapping[str, Any], action: str) -> bool:
         return True
     actions: list[Mapping[str, str]] = scope.get("entities") or [scope["entity"]]
     return any(one["id"] == action for one in actions)
+
+
+def _is_for_agents(rule: Mapping[str, Any]) -> bool:
+    """Return whether the head of a rule in its JSON form names agents or one agent."""
+    scope: Mapping[str, Any] = rule["principal"]
+    entity: Mapping[str, str] = scope.get("entity") or {}
+    return "Agent" in {scope.get("entity_type"), entity.get("type")}
 
 
 def _get_rule_name(key: str, rule: Mapping[str, Any]) -> str:

@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo
 
 import cedarpy
 
+from bot.model.agents import AgentOrigin, get_agent_name, is_agent
 from bot.model.approvals import ApprovalDemand, ApprovalRequirements
 from bot.model.view_rights import ViewRights, name_former_host
 from bot.policy.cedar import RUNBOOK_KINDS, Rules, RulesError, Ruling, combine_rulings
@@ -57,9 +58,15 @@ class PolicyRequest:
     """How many legs of a service the change leaves; NO_LIMIT where it takes none down."""
     overrides_guard: bool = False
     """Whether it takes a leg down that the redundancy guard would refuse."""
+    agent: AgentOrigin | None = None
+    """Whose request it is, where an agent made it."""
 
     def is_made_by(self, person: str) -> bool:
-        return person == self.requested_by or person in self.editors
+        return person == self.requested_by or person in self.editors or self._is_for(person)
+
+    def _is_for(self, person: str) -> bool:
+        """Return whether an agent made it for this person, or belongs to them."""
+        return self.agent is not None and person in {self.agent.behalf, self.agent.owner}
 
 
 class Policy:
@@ -98,14 +105,21 @@ class Policy:
         self._view_rights: dict[str, ViewRights] = {}
         # A policy never changes, so a ruling depends only on the request.
         self._get_hosts_ruling = lru_cache(64)(self._compute_hosts_ruling)
+        self._get_agent_entities = lru_cache(64)(self._build_agent_entities)
         self._rulings: dict[tuple[str, ...], Ruling] = {}
 
     def find_person(self, person_id: str) -> Person | None:
         return self.organisation.people.get(person_id)
 
     def get_person_name(self, person_id: str) -> str:
-        """Return the name of a person, or the id if the person is not in the policy any more."""
-        return self.person_names.get(person_id, person_id)
+        """Return the name of a person or agent, or the id of a person who was removed."""
+        return self.person_names.get(person_id) or get_agent_name(person_id)
+
+    def describe_requester(self, requested_by: str, agent: AgentOrigin | None) -> str:
+        """Return who requested something: `Dora Example`, or `triage-bot for Dora Example`."""
+        name = self.get_person_name(requested_by)
+        behalf = self.get_person_name(agent.behalf) if agent else ""
+        return f"{name} for {behalf}" if behalf else name
 
     def get_area(self, host: str) -> Area:
         return self.organisation.areas[self.inventory[host].area]
@@ -259,7 +273,15 @@ class Policy:
             rights = self._view_rights[person] = self._build_view_rights(person)
         return rights
 
-    def _build_view_rights(self, person: str) -> ViewRights:
+    def get_agent_view_rights(self, agent_id: str, behalf: str) -> ViewRights:
+        """Return what an agent may view: its own runs, and what both it and its person may view.
+
+        behalf: the person that it acts for; "" for none.
+        """
+        return self._build_view_rights(agent_id, (agent_id, behalf) if behalf else (agent_id,))
+
+    def _build_view_rights(self, person: str, principals: Sequence[str] = ()) -> ViewRights:
+        """principals: those who all need the right; the person alone by default."""
         rules = self._rules.view_rules
         groups: dict[str, list[str]] = {}
         for host, key in self.group_alike_entities("Host", rules.mentioned).items():
@@ -271,8 +293,9 @@ class Policy:
             runbooks=rules.runbooks if "runbook" in rules.mentioned else None,
             compares_runbooks_only=rules.compares_runbooks_only,
             kinds=RUNBOOK_KINDS if "kind" in rules.mentioned else ("",),
-            decide=lambda host, runbook, kind: (
-                self._compute_view_ruling(person, host, runbook, kind).allowed
+            decide=lambda host, runbook, kind: all(
+                self._compute_view_ruling(principal, host, runbook, kind).allowed
+                for principal in principals or (person,)
             ),
         )
 
@@ -298,11 +321,11 @@ class Policy:
         )
 
     def _compute_view_ruling(self, person: str, host: str, runbook: str, kind: str) -> Ruling:
-        if person not in self.organisation.people:
+        if not self._is_known(person):
             return Ruling(allowed=False, policy_notes=(f"{person} is not in the policy",))
         known = self.inventory.hosts.get(host)
         return self._rules.compute_ruling(
-            self._entities,
+            self._get_entities(person),
             person=person,
             action="view",
             host=host,
@@ -311,8 +334,21 @@ class Policy:
         )
 
     def get_request_ruling(self, request: PolicyRequest) -> Ruling:
-        """Return whether the requester may request this, and the approvals that it needs."""
-        return self._get_ruling(request.requested_by, "request", request)
+        """Return whether the requester may request this, and the approvals that it needs.
+
+        An agent may request what both the agent and the person that it acts for may request.
+        """
+        ruling = self._get_ruling(request.requested_by, "request", request)
+        if request.agent is None or not ruling.allowed:
+            return ruling
+        if request.agent.owner not in self.organisation.people:
+            note = f"{request.agent.owner}, who owns the agent, is not in the policy"
+            return Ruling(allowed=False, policy_notes=(note,))
+        if not request.agent.behalf:
+            return ruling
+        return combine_rulings(
+            [ruling, self._get_ruling(request.agent.behalf, "request", request)]
+        )
 
     def get_break_glass_ruling(self, request: PolicyRequest) -> Ruling:
         """Return whether the requester may use break-glass: skip freezes and approvals."""
@@ -323,9 +359,13 @@ class Policy:
         if request.is_made_by(person):
             # Whatever the rules permit, an approval must come from a second person.
             made = "made" if person == request.requested_by else "edited or scheduled"
+            if request.agent is not None and person not in request.editors:
+                made = "made through an agent"
             return Ruling(
                 allowed=False, policy_notes=(f"no one can approve a request that they {made}",)
             )
+        if is_agent(person):
+            return Ruling(allowed=False, policy_notes=("an agent never decides",))
         approval = self._get_ruling(person, "approve", request)
         if not approval.allowed:
             return approval
@@ -442,7 +482,7 @@ class Policy:
         return tuple(f"in {area}: {reason}" for area, reason in reasons.items() if reason)
 
     def _get_host_ruling(self, person: str, action: str, request: PolicyRequest) -> Ruling:
-        if person not in self.organisation.people:
+        if not self._is_known(person):
             return Ruling(allowed=False, policy_notes=(f"{person} is not in the policy",))
         if request.host not in self.inventory.hosts:
             return Ruling(allowed=False, policy_notes=(f"{request.host} is not in the inventory",))
@@ -458,7 +498,7 @@ class Policy:
         if len(self._rulings) >= _MAX_CACHED_RULINGS:
             self._rulings.clear()
         self._rulings[cache_key] = ruling = self._rules.compute_ruling(
-            self._entities,
+            self._get_entities(person),
             person=person,
             action=action,
             host=request.host,
@@ -488,7 +528,27 @@ class Policy:
             "granted": request.has_grant,
             "margin": request.margin,
             "override": request.overrides_guard,
+            "agent": get_agent_name(request.requested_by) if request.agent else "",
+            "behalf": request.agent.behalf if request.agent else "",
         }
+
+    def _is_known(self, principal: str) -> bool:
+        """Return whether this is a person of the policy, or an agent: the policy lists none."""
+        return principal in self.organisation.people or is_agent(principal)
+
+    def _get_entities(self, principal: str) -> cedarpy.Entities:
+        return self._get_agent_entities(principal) if is_agent(principal) else self._entities
+
+    def _build_agent_entities(self, agent_id: str) -> cedarpy.Entities:
+        name = get_agent_name(agent_id)
+        agent: dict[str, object] = {
+            "uid": {"type": "Agent", "id": name},
+            "attrs": {"name": name},
+            "parents": [],
+        }
+        return cedarpy.Entities.from_json_str(
+            json.dumps([agent, *self._build_entities(), *self._build_former_host_entities()])
+        )
 
     def _build_entities(self) -> list[dict[str, object]]:
         """Return the entities in Cedar's JSON form."""

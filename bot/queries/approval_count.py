@@ -8,8 +8,10 @@ stricter of old and new requirements applies.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from bot.auth import agents
 from bot.db import runs
 from bot.db.database import Transaction
+from bot.model.agents import get_agent_name, is_agent
 from bot.model.run import Decision, Run, State
 from bot.policy import Policy, PolicyRequest, Ruling
 from bot.policy.policy import NO_LIMIT
@@ -60,6 +62,7 @@ def build_policy_request(run: Run, *, now: int) -> PolicyRequest:
         is_escalated=run.escalated_at is not None,
         editors=run.editors,
         overrides_guard=bool(run.guard_override),
+        agent=run.origin.agent,
     )
 
 
@@ -80,6 +83,8 @@ def get_ruling(tx: Transaction, policy: Policy, run: Run) -> tuple[PolicyRequest
     A running run is judged by the time of its start, so that no rule about hours interrupts it.
     """
     request = get_policy_request(tx, policy, run)
+    if refusal := _get_agent_refusal(tx, run):
+        return request, Ruling(allowed=False, policy_notes=(refusal,))
     ruling = policy.get_request_ruling(request)
     if not ruling.allowed:
         return request, ruling
@@ -89,6 +94,16 @@ def get_ruling(tx: Transaction, policy: Policy, run: Run) -> tuple[PolicyRequest
         else ruling.requirements
     )
     return request, replace(ruling, requirements=requirements.merge_with(run.requirements))
+
+
+def _get_agent_refusal(tx: Transaction, run: Run) -> str:
+    """Return why an agent may request nothing any more; "" for people. A pause ends no run."""
+    if not is_agent(run.requested_by):
+        return ""
+    agent = agents.find_agent(tx, get_agent_name(run.requested_by))
+    if agent is None:
+        return "there is no such agent"
+    return agent.get_refusal(tx.now, ignores_pause=True)
 
 
 def count_approvals(

@@ -35,6 +35,7 @@ _SOURCE_LABELS = {
     "web": "on the web",
     "api": "through the API",
     "cli": "on the command line",
+    "mcp": "as an agent",
     "schedule": "by schedule",
 }
 

@@ -360,6 +360,7 @@ _SOURCE_LABELS = {
     "web": "via web",
     "api": "via API",
     "cli": "via CLI",
+    "mcp": "by an agent",
     "schedule": "by schedule",
 }
 

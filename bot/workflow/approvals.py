@@ -13,6 +13,7 @@ from bot.queries.delegation_rules import find_delegator
 from bot.queries.pending import get_resolution_area
 from bot.queries.policy_result import is_plan_outdated
 from bot.queries.second_factor import get_shown_factor
+from bot.workflow import agent_limits
 from bot.workflow.context import WorkflowContext, compute_start_deadline
 from bot.workflow.finish import end_run
 from bot.workflow.requests import shorten_reason
@@ -103,6 +104,8 @@ def deny_run(context: WorkflowContext, number: int, *, person: str, reason: str)
             if vote.on_behalf_of:
                 name += f" for {policy.get_person_name(vote.on_behalf_of)}"
             summary = f"Denied by {name}: {shorten_reason(reason)}"
+            # Before the end is logged: agents are locked before the log.
+            agent_limits.pause_after_denials(tx, run)
             run = end_run(context, tx, run, State.DENIED, summary, person=person)
         else:
             _log_refusal(tx, "denial refused", run, person, no)

@@ -2,6 +2,7 @@
 
 from bot.db import outbox, runs
 from bot.db.database import Transaction
+from bot.model.agents import is_agent
 from bot.model.errors import InvalidRequestError, NotAllowed, TooLate
 from bot.model.request_form import RequestSyntaxError, parse_request_for_hosts
 from bot.model.resubmit import can_be_planned_again, get_resubmit_values
@@ -9,7 +10,7 @@ from bot.model.run import RequestOrigin, Run, State
 from bot.policy import Policy
 from bot.queries.approval_count import get_ruling
 from bot.queries.policy_result import is_plan_current
-from bot.workflow import grant_rules
+from bot.workflow import agent_limits, grant_rules
 from bot.workflow.approvals import check_policy_version
 from bot.workflow.context import WorkflowContext, get_site
 from bot.workflow.finish import end_if_stopped, end_run
@@ -45,6 +46,10 @@ def request_plan(
     with context.database.transaction() as tx:
         run = runs.lock_run(tx, number)
         _check_can_be_requested(tx, policy, run, person, digest)
+        if is_agent(person):
+            if same := agent_limits.find_identical_request(tx, run):
+                return same
+            agent_limits.check_may_request_plan(tx, run)
         request, ruling = get_ruling(tx, policy, run)
         grant, _ = grant_rules.choose_grant(tx, policy, run, request, ruling)
         run = runs.mark_requested(tx, run, check_reason(reason) or run.reason)

@@ -6,11 +6,13 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TypedDict
 
+from bot import observability
 from bot.audit import change_log
 from bot.db import outbox, runs
 from bot.db.database import Transaction
 from bot.model import host_patterns
-from bot.model.errors import InvalidRequestError, TooManyRequestsError
+from bot.model.agents import is_agent
+from bot.model.errors import InvalidRequestError, NotAllowed, TooManyRequestsError
 from bot.model.plain_text import check_line, join_to_one_line
 from bot.model.request_form import (
     format_request,
@@ -23,7 +25,7 @@ from bot.model.schedule import ScheduleTiming
 from bot.policy import Policy, Ruling
 from bot.queries import redundancy
 from bot.queries.approval_count import get_ruling
-from bot.workflow import rate_limit
+from bot.workflow import agent_limits, rate_limit
 from bot.workflow.context import WorkflowContext
 from bot.workflow.finish import end_if_stopped, end_run
 from connectors.command import InvisibleCharacterError, refuse_invisible
@@ -215,10 +217,13 @@ def _record_in_transaction(
     children: Sequence[runs.NewRun] = (),
 ) -> Run:
     with context.database.transaction() as tx:
+        if same := agent_limits.find_identical_request(tx, new_run):
+            return same
+        refusal = is_agent(new_run.requested_by) and agent_limits.get_agent_refusal(tx, new_run)
         wait = rate_limit.get_rate_limit_refusal(tx, context.rate_limits, new_run)
-        if not wait:
+        if not refusal and not wait:
             return record_request(context, tx, policy, new_run, children)
-    raise TooManyRequestsError(wait)
+    raise NotAllowed(refusal) if refusal else TooManyRequestsError(wait)
 
 
 def record_request(
@@ -297,7 +302,22 @@ def log_request(tx: Transaction, kind: str, run: Run) -> None:
         schedule=run.origin.schedule_id or None,
         replan_of=run.replan_of,
         editors=run.editors or None,
+        **_list_agent_facts(run),
     )
+
+
+def _list_agent_facts(run: Run) -> dict[str, str]:
+    """Return what the log says of an agent's request. It holds no prompts."""
+    agent = run.origin.agent
+    if agent is None:
+        return {}
+    return {
+        "behalf": agent.behalf,
+        "agent_owner": agent.owner,
+        "client": agent.client,
+        "token": run.origin.user,
+        "trace_id": str(observability.current_context().get("trace_id", "")),
+    }
 
 
 def list_sibling_runs_at_site(tx: Transaction, policy: Policy, run: Run) -> list[Run]:

@@ -46,24 +46,24 @@ class TokenActions:
             made, secret = tokens.add_token(
                 tx, person=person, scopes=wanted, name=name, expires_at=expires
             )
-            _log_token(tx, tokens.MADE, made, person, source, days)
+            log_token(tx, tokens.MADE, made, person, source, days)
         return made, secret
 
     def revoke_token(self, number: int, *, person: str, source: str) -> ApiToken:
-        """Revoke a token. person: its owner; "" on the command line."""
+        """Revoke a token. person: its owner, or for whom it acts; "" on the command line."""
         with self._context.database.transaction() as tx:
             try:
                 found = tokens.lock_token(tx, number)
             except NoSuchTokenError as error:
                 raise InvalidRequestError(str(error)) from None
-            if person and found.person != person:
+            if person and person not in {found.person, found.behalf}:
                 raise NotAllowed(f"token {number} belongs to another person")
             if not found.is_active(tx.now):
                 raise TooLate(
                     f"token {number} is not valid any more: it was revoked or has expired"
                 )
             tokens.revoke_token(tx, number)
-            _log_token(tx, tokens.REVOKED, found, person, source)
+            log_token(tx, tokens.REVOKED, found, person, source)
             # Read the entry now, so that deleting it later is noticed.
             followed_log.follow_log(tx)
         return found
@@ -79,9 +79,10 @@ def _check_scopes(scopes: Sequence[str]) -> list[str]:
     return [scope for scope in SCOPES if scope in scopes]
 
 
-def _log_token(
+def log_token(
     tx: Transaction, kind: str, token: ApiToken, person: str, source: str, days: int | None = None
 ) -> None:
+    """Log what happened to a token. person: who acted; "" on the command line."""
     change_log.append_entry(
         tx,
         kind,
@@ -92,4 +93,5 @@ def _log_token(
         name=token.name,
         days=days,
         source=source,
+        behalf=token.behalf or None,
     )

@@ -321,6 +321,23 @@ def upgrade() -> None:
     with op.batch_alter_table('grant_use', schema=None) as batch_op:
         batch_op.create_index(batch_op.f('ix_grant_use_grant_id_used_at'), ['grant_id', 'used_at'], unique=False)
 
+    op.create_table('agent',
+    sa.Column('name', sa.String(length=40), nullable=False),
+    sa.Column('owner', sa.String(length=64), nullable=False),
+    sa.Column('purpose', sa.String(length=200), nullable=False),
+    sa.Column('added_by', sa.String(length=64), nullable=False),
+    sa.Column('added_at', sa.BigInteger(), nullable=False),
+    sa.Column('ends_at', sa.BigInteger(), nullable=False),
+    sa.Column('confirmed_by', sa.String(length=64), nullable=True),
+    sa.Column('confirmed_at', sa.BigInteger(), nullable=True),
+    sa.Column('ended_at', sa.BigInteger(), nullable=True),
+    sa.Column('paused_at', sa.BigInteger(), nullable=True),
+    sa.Column('paused_by', sa.String(length=64), nullable=True),
+    sa.Column('pause_reason', sa.Text(), nullable=True),
+    sa.Column('resumed_at', sa.BigInteger(), nullable=True),
+    sa.Column('mac', sa.String(length=64), nullable=False),
+    sa.PrimaryKeyConstraint('name', name=op.f('pk_agent'))
+    )
     op.create_table('api_token',
     sa.Column('id', sa.Integer(), autoincrement=True, nullable=False),
     sa.Column('prefix', sa.String(length=16), nullable=False),
@@ -332,6 +349,7 @@ def upgrade() -> None:
     sa.Column('expires_at', sa.BigInteger(), nullable=False),
     sa.Column('revoked_at', sa.BigInteger(), nullable=True),
     sa.Column('last_used_at', sa.BigInteger(), nullable=True),
+    sa.Column('behalf', sa.String(length=64), nullable=True),
     sa.Column('mac', sa.String(length=64), nullable=False),
     sa.PrimaryKeyConstraint('id', name=op.f('pk_api_token')),
     sa.UniqueConstraint('prefix', name=op.f('uq_api_token_prefix'))

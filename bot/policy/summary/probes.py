@@ -19,6 +19,7 @@ _SOURCE_LABELS = {
     "slack": "in chat",
     "api": "through the API",
     "cli": "on the command line",
+    "mcp": "by an agent",
     "schedule": "by a schedule",
 }
 _MARGIN_LABELS = (

@@ -8,6 +8,7 @@ from fastapi.routing import APIRoute
 
 from bot.api.app import build_api
 from bot.auth.tokens import SCOPES
+from tests.agents import add_agent
 from tests.bot.api.conftest import API, Desk
 from tests.bot.web.sample_runs import gallery
 from tests.bot.web.test_routes import everything
@@ -140,6 +141,26 @@ def test_a_route_opens_to_its_scopes_and_to_no_others(desk: Desk, method: str, p
     expected = {scope: status if scope in opens else 403 for scope in SCOPES}
     assert {scope: _status(desk, number, method, path, scope) for scope in SCOPES} == expected
     assert _status(desk, number, method, path) == 401
+
+
+def test_no_route_accepts_the_token_of_an_agent(desk: Desk):
+    add_agent(desk.harness)
+    _, secret = desk.harness.service.agents.create_token("triage-bot", behalf="olga", days=1)
+    program = desk.program()
+    program.headers["Authorization"] = f"Bearer {secret}"
+    found = [route for route in everything(desk.api.routes) if isinstance(route, APIRoute)]
+    statuses = {
+        (method, route.path): program.request(
+            method,
+            route.path.format(number=1, name="lb1"),
+            json=ROUTES[method, route.path][2],
+            params=QUERY.get(route.path),
+        ).status_code
+        for route in found
+        for method in route.methods or ()
+    }
+    assert len(statuses) > 30
+    assert set(statuses.values()) == {403}
 
 
 @pytest.mark.parametrize("path", sorted({path for method, path in ROUTES if method == "GET"}))

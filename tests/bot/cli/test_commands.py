@@ -18,6 +18,13 @@ FILES = "files"
 COMMANDS = {
     "accept": SERVICE,
     "again": SERVICE,
+    "agent add": "agent added",
+    "agent confirm": "agent confirmed",
+    "agent end": "agent ended",
+    "agent list": LOOKS,
+    "agent pause": "agent paused",
+    "agent resume": "agent resumed",
+    "agent token": "token created",
     "approve": SERVICE,
     "request": SERVICE,
     "backup": "backed up",

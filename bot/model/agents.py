@@ -1,0 +1,35 @@
+"""The principals of agents: programs that make requests and decide nothing. Pure."""
+
+from dataclasses import dataclass
+
+# Ids of people contain no colon, so no person can have the id of an agent.
+_PREFIX = "agent:"
+# The source of their requests.
+SOURCE = "mcp"
+
+
+@dataclass(frozen=True)
+class AgentOrigin:
+    """Whose request an agent makes. Their approvals of it do not count."""
+
+    owner: str
+    """The person who answers for the agent."""
+    behalf: str = ""
+    """The person that it acts for; "" for none."""
+    client: str = ""
+    """The name and version that the program states; unverified."""
+
+
+def get_agent_id(name: str) -> str:
+    """Return the id by which an agent requests: `agent:triage-bot`."""
+    return f"{_PREFIX}{name}"
+
+
+def is_agent(requester: str) -> bool:
+    """Return whether an id is that of an agent, and not of a person."""
+    return requester.startswith(_PREFIX)
+
+
+def get_agent_name(agent_id: str) -> str:
+    """Return the name of an agent by its id."""
+    return agent_id.removeprefix(_PREFIX)
