@@ -24,6 +24,7 @@ from bot.cli.history import COMMANDS as HISTORY
 from bot.cli.hosts import COMMANDS as HOSTS
 from bot.cli.inventory import inventory_commands, print_sudoers
 from bot.cli.log_admin import acknowledge_loss, request_erasure, rotate_key
+from bot.cli.mcp import bridge_mcp
 from bot.cli.options import json_option
 from bot.cli.policy import policy_commands
 from bot.cli.runs import COMMANDS as RUNS
@@ -156,6 +157,7 @@ for command in (
     show_webhooks,
     token_commands,
     agent_commands,
+    bridge_mcp,
     *SETUP,
     *DELEGATIONS,
     *STOPS,

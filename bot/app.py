@@ -42,6 +42,9 @@ from bot.execution.scheduler import Scheduler
 from bot.health import ServiceHealth
 from bot.hosts.pending_hosts import list_pending_host_summaries
 from bot.maintenance.housekeeping import Housekeeping, Witness, log_setting_change
+from bot.mcp.deps import McpParts
+from bot.mcp.server import MCP_PATH, METADATA_PATH, McpEndpoint
+from bot.mcp.server import is_installed as is_mcp_installed
 from bot.model import signing
 from bot.model.keyfile import KeyFileError
 from bot.model.redaction import Redactor
@@ -456,6 +459,8 @@ class Keyturn:
     contacts: ContactRecorder
     connections: ConnectionRegistry
     webhook_senders: Sequence[WebhookSender] = ()
+    mcp: McpEndpoint | None = None
+    """Serves agents, where the extra for that is installed."""
 
 
 def build_service(
@@ -533,6 +538,9 @@ def build_service(
     )
     asgi.router.routes.append(Route("/metrics", build_metrics_endpoint(api_parts, gauges)))
     asgi.mount("/api/v1", build_api(api_parts))
+    mcp = _build_mcp_endpoint(foundation)
+    if mcp is not None:
+        asgi.router.routes += [Route(path, mcp) for path in (MCP_PATH, METADATA_PATH)]
     asgi.mount("/", pages)
     keyturn = Keyturn(
         settings,
@@ -551,8 +559,23 @@ def build_service(
             WebhookSender(one, database, settings.address)
             for one in webhooks.subscriptions.values()
         ],
+        mcp=mcp,
     )
     return keyturn
+
+
+def _build_mcp_endpoint(foundation: Foundation) -> McpEndpoint | None:
+    """Return what serves agents; None if the extra `keyturn[mcp]` is not installed."""
+    if not is_mcp_installed():
+        return None
+    return McpEndpoint(
+        McpParts(
+            foundation.service,
+            foundation.database,
+            foundation.active_policy,
+            foundation.settings.address,
+        )
+    )
 
 
 def _create_service_health(
@@ -643,6 +666,8 @@ async def _run_lifespan(keyturn: Keyturn) -> AsyncGenerator[None]:
     if keyturn.chat is not None:
         tasks.append(asyncio.create_task(keyturn.chat.run()))
     tasks += [asyncio.create_task(sender.run()) for sender in keyturn.webhook_senders]
+    if keyturn.mcp is not None:
+        tasks.append(asyncio.create_task(keyturn.mcp.run()))
     try:
         yield
     finally:

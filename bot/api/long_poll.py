@@ -19,7 +19,7 @@ from bot.api.idempotency import IdempotentRoute
 from bot.api.schemas import OutputModel
 from bot.db import runs
 from bot.db.database import StoreUnavailable
-from bot.model.run import ENDED_STATES, State
+from bot.model.run import State, is_at_rest
 
 log = logging.getLogger(__name__)
 
@@ -29,20 +29,12 @@ _MAX_WAITING, _MAX_READERS = 200, 4
 # Pause between reads of the state, which another process may change; the first reads come sooner
 # where workers run in other processes.
 _POLL_SECONDS, _FIRST_POLL_SECONDS = 0.5, 0.03
-_WAITS_FOR_PEOPLE = frozenset(
-    {State.PLANNED, State.PENDING, State.COUNTER_PROPOSED, State.UNKNOWN}
-)
 _WAIT_DESCRIPTION = (
     "Seconds to wait for the run to end or to need people; less while many callers wait. A "
     "repeat with the same Idempotency-Key does not wait again."
 )
 
 Wait = Annotated[float, Query(ge=0, le=MAX_WAIT_SECONDS, description=_WAIT_DESCRIPTION)]
-
-
-def is_at_rest(state: State) -> bool:
-    """Return whether a run in this state does not continue without a person."""
-    return state in ENDED_STATES or state in _WAITS_FOR_PEOPLE
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,9 @@ from bot.api import records, schemas
 from bot.api.auth import RequestCaller
 from bot.api.deps import Parts
 from bot.api.idempotency import IDEMPOTENCY_KEY
-from bot.api.long_poll import LongPollRoute, PendingResponse, Wait, is_at_rest, wait_for_run
+from bot.api.long_poll import LongPollRoute, PendingResponse, Wait, wait_for_run
 from bot.api.schemas_in import RunRequestIn
+from bot.model.run import is_at_rest
 
 router = APIRouter(prefix="/plans", tags=["runs"], route_class=LongPollRoute)
 

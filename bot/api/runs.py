@@ -16,7 +16,6 @@ from bot.api.long_poll import (
     LongPollRoute,
     PendingResponse,
     Wait,
-    is_at_rest,
     render_response,
     wait_for_run,
 )
@@ -44,7 +43,7 @@ from bot.db import runs
 from bot.db.search import RunFilter, search_runs
 from bot.db.search_words import parse_search
 from bot.model import resubmit
-from bot.model.run import RUN_STATUSES
+from bot.model.run import RUN_STATUSES, is_at_rest
 from bot.queries.unknown_filters import describe_unknown_names
 from runbooks import AnyRunbook
 

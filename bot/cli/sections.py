@@ -18,7 +18,8 @@ SECTIONS: Mapping[str, Sequence[str]] = {
     "Inventory and policy": ("runbooks", "hosts", "locks", "policy", "tree", "report"),
     "Schedules": ("schedule", "calendar", "freeze"),
     "Emergency": ("stop", "resume", "break-glass", "review", "ban", "unban"),
-    "Access": ("sign-in", "delegate", "grant", "grants", "factors", "token", "agent", "webhooks"),
+    "Access": ("sign-in", "delegate", "grant", "grants", "factors", "token", "webhooks"),
+    "Agents": ("agent", "mcp"),
     "Audit and backup": ("changelog", "backup", "restore", "db"),
     "Server": (
         *("init", "inventory", "sudoers", "manifest", "doctor", "serve", "worker", "completion"),

@@ -3,10 +3,12 @@
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from importlib.util import find_spec
 from pathlib import Path
 
 from bot import health
 from bot.audit import checkpoints, verification
+from bot.auth import agents
 from bot.db import migrations, roles
 from bot.db.database import Database, StoreUnavailable
 from bot.hosts.live_check import check_hosts
@@ -80,6 +82,7 @@ def _check_database(installation: Installation) -> Iterator[CheckResult]:
             yield _check_log(database, installation)
             if installation.distributed:
                 yield _check_sites(database)
+            yield from _check_agents(database)
         except StoreUnavailable as error:
             yield create_error_result(
                 "database", f"{error}: check that it runs, and check KEYTURN_DATABASE"
@@ -145,6 +148,19 @@ def _check_sites(database: Database) -> CheckResult:
     with database.reading() as tx:
         found = health.check_sites(tx)
     return CheckResult("sites", found.level, found.message)
+
+
+def _check_agents(database: Database) -> Iterator[CheckResult]:
+    """Check that agents can connect, where there are any."""
+    with database.reading() as tx:
+        count = agents.count_unended(tx)
+    if count and find_spec("mcp") is None:
+        yield create_error_result(
+            "agents",
+            f"{count} of them, and /mcp is not served: run pip install 'keyturn[mcp]'",
+        )
+    elif count:
+        yield create_ok_result("agents", f"{count}, served at /mcp")
 
 
 def _read_newest_checkpoint(file: Path | None) -> list[checkpoints.Checkpoint]:

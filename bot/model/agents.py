@@ -1,11 +1,14 @@
 """The principals of agents: programs that make requests and decide nothing. Pure."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 # Ids of people contain no colon, so no person can have the id of an agent.
 _PREFIX = "agent:"
 # The source of their requests.
 SOURCE = "mcp"
+# Beside the reason of a request.
+WRITTEN_BY_AGENT = "written by an agent"
 
 
 @dataclass(frozen=True)
@@ -30,6 +33,14 @@ def is_agent(requester: str) -> bool:
     return requester.startswith(_PREFIX)
 
 
+def format_requester(
+    requested_by: str, agent: AgentOrigin | None, name_person: Callable[[str], str]
+) -> str:
+    """Return who requested something: `Dora Example`, or `triage-bot for Dora Example`."""
+    name = name_person(requested_by)
+    return f"{name} for {name_person(agent.behalf)}" if agent and agent.behalf else name
+
+
 def get_agent_name(agent_id: str) -> str:
-    """Return the name of an agent by its id."""
+    """Return the name of an agent by its id; the id itself for a person."""
     return agent_id.removeprefix(_PREFIX)

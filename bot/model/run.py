@@ -156,6 +156,17 @@ STATES_BEFORE_INTENT = frozenset(
 )
 
 
+# Without a person, they do not continue.
+STATES_WAITING_FOR_PEOPLE = frozenset(
+    {State.PLANNED, State.PENDING, State.COUNTER_PROPOSED, State.UNKNOWN}
+)
+
+
+def is_at_rest(state: State) -> bool:
+    """Return whether a run in this state does not continue without a person."""
+    return state in ENDED_STATES or state in STATES_WAITING_FOR_PEOPLE
+
+
 # They end as expired if no one acts in time.
 EXPIRING_STATES = frozenset({State.PLANNED, State.COUNTER_PROPOSED, State.PENDING, State.QUEUED})
 

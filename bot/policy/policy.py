@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 
 import cedarpy
 
-from bot.model.agents import AgentOrigin, get_agent_name, is_agent
+from bot.model.agents import AgentOrigin, format_requester, get_agent_name, is_agent
 from bot.model.approvals import ApprovalDemand, ApprovalRequirements
 from bot.model.view_rights import ViewRights, name_former_host
 from bot.policy.cedar import RUNBOOK_KINDS, Rules, RulesError, Ruling, combine_rulings
@@ -116,10 +116,8 @@ class Policy:
         return self.person_names.get(person_id) or get_agent_name(person_id)
 
     def describe_requester(self, requested_by: str, agent: AgentOrigin | None) -> str:
-        """Return who requested something: `Dora Example`, or `triage-bot for Dora Example`."""
-        name = self.get_person_name(requested_by)
-        behalf = self.get_person_name(agent.behalf) if agent else ""
-        return f"{name} for {behalf}" if behalf else name
+        """Return who requested something, as format_requester()."""
+        return format_requester(requested_by, agent, self.get_person_name)
 
     def get_area(self, host: str) -> Area:
         return self.organisation.areas[self.inventory[host].area]

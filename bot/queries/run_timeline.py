@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from bot.audit.change_log import Entry
+from bot.model.agents import WRITTEN_BY_AGENT
 from bot.model.run import State, get_run_status
 from bot.model.run_states import RUN_STATUS_DISPLAYS, Tone
 from bot.model.times import format_span, format_utc
@@ -85,7 +86,16 @@ _FACT_LABELS: Mapping[str, str] = {
 # Facts whose values are ids of people.
 _PERSON_FACTS = frozenset(
     {
-        *("approvers", "banned_by", "banned_person", "delegate", "delegator", "editors"),
+        *(
+            "agent_owner",
+            "approvers",
+            "banned_by",
+            "behalf",
+            "banned_person",
+            "delegate",
+            "delegator",
+            "editors",
+        ),
         *("granted_by", "granted_to", "on_behalf_of", "owner", "requested_by", "stopped_by"),
     }
 )
@@ -173,9 +183,12 @@ def _get_text(facts: Mapping[str, Any], key: str) -> str:
 def _describe_request(facts: Mapping[str, Any], person_name: str) -> tuple[str, str, str, str]:
     where = _SOURCE_LABELS.get(_get_text(facts, "source"), "")
     reason = _get_text(facts, "reason")
+    behalf = _get_text(facts, "behalf")
+    who = f"{person_name} for {behalf}" if behalf else person_name
+    by_agent = f" ({WRITTEN_BY_AGENT})" if "agent_owner" in facts else ""
     return (
-        f"Requested by {person_name} {where}".strip(),
-        f"“{reason}”" if reason else "",
+        f"Requested by {who} {where}".strip(),
+        f"“{reason}”{by_agent}" if reason else "",
         Tone.INFO,
         "person",
     )

@@ -214,7 +214,7 @@ def _list_allowed_actions(
         approve=decides and not voted and is_pending,
         deny=decides or (bool(run.editors) and _can_deny_own_values(tx, run, policy, person)),
         accept=run.state is State.COUNTER_PROPOSED and run.requested_by == person,
-        propose_values=decides and is_pending and run.undo_of is None and run.timing is None,
+        propose_values=decides and is_pending and can_be_edited(run),
         submit=run.state is State.PLANNED and run.requested_by == person,
         replan=run.requested_by == person and _can_replan(tx, run, policy),
         withdraw=not begun and run.requested_by == person and run.parent is None,
@@ -225,6 +225,11 @@ def _list_allowed_actions(
         review=_can_review(view, policy, person),
         stop=_can_stop(tx, run, policy, person),
     )
+
+
+def can_be_edited(run: Run) -> bool:
+    """Return whether an approver may propose other values. An agent accepts none."""
+    return run.undo_of is None and run.timing is None and run.origin.agent is None
 
 
 def _can_replan(tx: Transaction, run: Run, policy: Policy) -> bool:

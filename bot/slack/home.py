@@ -12,6 +12,7 @@ from bot.db import home_queue, runs, schedules, search
 from bot.db.database import Database, StoreUnavailable, Transaction
 from bot.db.home_queue import Home
 from bot.db.schedules import ScheduleState
+from bot.model.agents import get_agent_name
 from bot.model.canonical import hash_canonical
 from bot.model.run import Run, State
 from bot.model.run_states import get_run_display
@@ -170,9 +171,8 @@ def _render_run(run: Run, content: HomeContent) -> list[Element]:
     named = link(page, title) if content.base_url else bold(title)
     parts: list[Element] = [emoji(status.emoji), text_element(f" {status.label}: "), named]
     if run.requested_by != content.person:
-        parts.append(
-            text_element(f" – {content.person_names.get(run.requested_by, run.requested_by)}")
-        )
+        requester = content.person_names.get(run.requested_by, get_agent_name(run.requested_by))
+        parts.append(text_element(f" – {requester}"))
     if run.state is State.PENDING:
         parts += [text_element(" – "), code(f"{COMMAND} withdraw {run.id}")]
     return parts

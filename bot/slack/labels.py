@@ -54,7 +54,7 @@ def build_run_label(run_view: SlackRunView) -> RunLabel:
 
 def format_run_line(run_view: SlackRunView) -> str:
     """Return one line with state and request, for notifications and headings."""
-    run, name = run_view.run, run_view.get_person_name(run_view.run.requested_by)
+    run, name = run_view.run, run_view.requester_name
     display = build_run_label(run_view)
     if run.state is State.PENDING:
         return f"{display.label}: {run.title} ({run_view.area_title}), requested by {name}"

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
+from bot.model.agents import get_agent_name
 from bot.model.request_form import InvalidValuesError, format_usage, list_form_fields
 from bot.model.run import Decision, Run, format_approvers
 from bot.slack.aliases import COMMAND
@@ -266,7 +267,7 @@ def render_run_list(
             f"{run.id}",
             run.status,
             _format_age(now - run.requested_at),
-            person_names.get(run.requested_by, run.requested_by),
+            person_names.get(run.requested_by, get_agent_name(run.requested_by)),
             run.title + format_approvers(decisions.get(run.id, ()), person_names),
         )
         for run in listed_runs

@@ -8,6 +8,7 @@ from bot.db import schedules
 from bot.db.break_glass import BreakGlass
 from bot.db.database import Transaction
 from bot.db.drift import DriftKey
+from bot.model.agents import format_requester, get_agent_name
 from bot.model.run import Decision, Run, State, StepRecord
 from bot.model.view_rights import ViewRights, create_own_runs_only
 from bot.policy import NoPolicyError, Person, Policy, PolicySource
@@ -117,7 +118,13 @@ class SlackRunView:
     """Microseconds by the database's clock."""
 
     def get_person_name(self, person: str) -> str:
-        return self.person_names.get(person, person)
+        return self.person_names.get(person, get_agent_name(person))
+
+    @property
+    def requester_name(self) -> str:
+        """The name of the requester: `Dora Example`, or `triage-bot for Dora Example`."""
+        run = self.run
+        return format_requester(run.requested_by, run.origin.agent, self.get_person_name)
 
     @property
     def approvals(self) -> Sequence[Decision]:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from itertools import groupby
 
 from bot.model import resubmit
+from bot.model.agents import WRITTEN_BY_AGENT
 from bot.model.plan import PlannedStep, ResolvedPlan
 from bot.model.run import Decision, Run, State, StepRecord, describe_proposals
 from bot.model.run_states import STEP_STATE_DISPLAYS, get_run_display
@@ -285,7 +286,9 @@ def render_result(run_view: SlackRunView) -> Message:
     """Render how the run ended, for its thread; only this message mentions the requester."""
     run = run_view.run
     label = build_run_label(run_view)
-    mention = [user_mention(run_view.requester), text_element(" ")] if run_view.requester else []
+    mention = (
+        [user_mention(run_view.requester_name), text_element(" ")] if run_view.requester else []
+    )
     parts = [
         rich_text_section(
             *mention,
@@ -367,7 +370,7 @@ _SOURCE_LABELS = {
 
 def _render_head(run_view: SlackRunView) -> list[Block]:
     run = run_view.run
-    requester = escape_mrkdwn(run_view.get_person_name(run.requested_by))
+    requester = escape_mrkdwn(run_view.requester)
     facts = f"Run {run.id} · {escape_mrkdwn(run_view.area_title)} · requested by {requester}"
     facts += f" · {format_date(run.requested_at)}"
     if run.origin.source != "slack":
@@ -388,6 +391,8 @@ def _render_request(run_view: SlackRunView) -> list[Block]:
         blocks.append(rich_text(rich_text_section(bold(run.title))))
     if run.reason:
         blocks.append(rich_text(quote(run.reason)))
+    if run.reason and run.origin.agent is not None:
+        blocks.append(context(f"Reason {WRITTEN_BY_AGENT}"))
     if run_view.proposed_values:
         blocks.append(_render_proposed_values(run_view.proposed_values))
     if run_view.schedule:

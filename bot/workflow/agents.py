@@ -112,7 +112,7 @@ class AgentActions:
         return stopped
 
     def resume_agent(self, name: str, *, person: str, reason: str) -> Agent:
-        """Let an agent make requests again. Whoever paused it cannot."""
+        """Resume a paused agent. The person who paused it cannot."""
         reason = stopping.check_stop_reason(reason)
         with self._context.database.reading() as tx:
             is_own = _get_agent(tx, name).paused_by == person

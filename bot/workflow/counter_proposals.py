@@ -171,6 +171,10 @@ def _check_can_be_edited(tx: Transaction, run: Run) -> None:
             "the values of a schedule cannot be changed here: deny it and name the values you "
             "would approve"
         )
+    if run.origin.agent is not None:
+        raise InvalidRequestError(
+            "an agent cannot accept other values: deny it and name the values you would approve"
+        )
     if not _is_pending(tx, run):
         raise TooLate(
             f"run {run.id} {run.state.phrase}: only a run that needs approval can be edited"

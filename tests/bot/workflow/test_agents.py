@@ -39,6 +39,11 @@ def company(tmp_path: Path) -> Generator[Harness]:
         yield harness
 
 
+def is_for_no_one(_request: PolicyRequest, _person: str) -> bool:
+    """Stand where the guard stood."""
+    return False
+
+
 def with_rules(directory: Path, more: str) -> Any:
     return open_harness(directory, rules=rules_for_agents(more))
 
@@ -111,7 +116,7 @@ def test_gate_refuses_approval_of_the_owner(
     """Without the guard at the gate, the approval of the agent's owner starts the run."""
     run = request_as_agent(company, LAMP_ON)
     with monkeypatch.context() as patch:
-        patch.setattr(PolicyRequest, "_is_for", lambda *_: False)
+        patch.setattr(PolicyRequest, "_is_for", is_for_no_one)
         company.service.approve_run(run.id, person="adam", digest=run.digest)
         if not guarded:
             company.run_queued_work()
@@ -264,11 +269,11 @@ def test_ended_agent_requests_nothing_and_what_it_requested_does_not_start(compa
 
 def test_restored_row_of_an_ended_agent_gives_nothing(company: Harness):
     with company.database.reading() as tx:
-        row = tx.sql.execute(select(tables.agent)).one()
+        row = tx.sql.execute(select(tables.agent)).mappings().one()
     company.service.agents.end_agent("triage-bot", person="", reason="not needed")
     with company.database.transaction() as tx:
         tx.sql.execute(delete(tables.agent))
-        tx.sql.execute(tables.agent.insert().values(**row._asdict()))
+        tx.sql.execute(tables.agent.insert().values(**row))
     with company.database.reading() as tx:
         agent = agents.find_agent(tx, "triage-bot")
         assert agent is not None
@@ -308,7 +313,7 @@ def test_third_denial_pauses_until_another_person_resumes(company: Harness):
     assert request_as_agent(company, SHOW).state is State.SUCCEEDED
 
 
-def test_whoever_paused_an_agent_cannot_resume_it(company: Harness):
+def test_person_who_paused_an_agent_cannot_resume_it(company: Harness):
     actions = company.service.agents
     actions.pause_agent("triage-bot", person="olga", reason="nonsense")
     with pytest.raises(NotAllowed):

@@ -1,0 +1,1 @@
+"""MCP: requests of agents over the Model Context Protocol, at /mcp."""
