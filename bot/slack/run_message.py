@@ -286,9 +286,7 @@ def render_result(run_view: SlackRunView) -> Message:
     """Render how the run ended, for its thread; only this message mentions the requester."""
     run = run_view.run
     label = build_run_label(run_view)
-    mention = (
-        [user_mention(run_view.requester_name), text_element(" ")] if run_view.requester else []
-    )
+    mention = [user_mention(run_view.requester), text_element(" ")] if run_view.requester else []
     parts = [
         rich_text_section(
             *mention,
@@ -370,7 +368,7 @@ _SOURCE_LABELS = {
 
 def _render_head(run_view: SlackRunView) -> list[Block]:
     run = run_view.run
-    requester = escape_mrkdwn(run_view.requester)
+    requester = escape_mrkdwn(run_view.requester_name)
     facts = f"Run {run.id} · {escape_mrkdwn(run_view.area_title)} · requested by {requester}"
     facts += f" · {format_date(run.requested_at)}"
     if run.origin.source != "slack":
