@@ -10,6 +10,7 @@ from sqlalchemy import Row, func, select
 
 from bot.db import tables, view_conditions
 from bot.db.database import Transaction
+from bot.model.agents import AgentOrigin
 from bot.model.run import State
 
 # How the service begins the summary of what a rule refused, other than what a runbook did.
@@ -48,6 +49,8 @@ class PastRequest:
     """Whether it needed no approvals because of a standing grant or an approved schedule."""
     approvers: tuple[str, ...] = ()
     """Who approved; with a delegation, on whose behalf."""
+    agent: AgentOrigin | None = None
+    """Whose request it was, where an agent made it."""
 
 
 def list_past_requests(
@@ -120,6 +123,7 @@ def _build_past_request(
         title=f"undo of run {row.undo_of}: {row.request}" if row.undo_of else row.request,
         requested_by=row.requested_by,
         source=origin["source"],
+        agent=AgentOrigin(**origin["agent"]) if origin.get("agent") else None,
         requested_at=row.requested_at,
         state=State(row.state),
         reversible=_is_reversible(row.plan),

@@ -202,7 +202,9 @@ class _CachedPolicy:
         )
 
     def _describe_missing_names(self, request: PastRequest) -> str:
-        if request.requested_by not in self._policy.organisation.people:
+        # Agents are not in the policy; the rulings say what they may.
+        is_known = request.agent or request.requested_by in self._policy.organisation.people
+        if not is_known:
             return f"{request.requested_by} is not in the policy any more"
         hosts = request.hosts or (request.host,)
         missing = [host for host in hosts if host not in self._policy.inventory.hosts]
@@ -250,6 +252,7 @@ def _build_policy_request(request: PastRequest) -> PolicyRequest:
         now=request.requested_at,
         is_first_success=request.is_first_success,
         editors=request.editors,
+        agent=request.agent,
     )
 
 

@@ -15,6 +15,7 @@ from click.testing import CliRunner
 from bot.__main__ import main
 from bot.audit import change_log
 from bot.db.tables import delivery
+from bot.mcp.server import MCP_PATH, METADATA_PATH
 from bot.model.run import RequestOrigin
 from bot.slack.changed_command import answer_changed_command
 from bot.webhooks.signature import build_signature_headers
@@ -79,6 +80,13 @@ def test_an_event_that_is_told_is_found_in_chat(service: Service) -> None:
         person_names=policy.person_names,
     )
     assert "deploys: api 2.4.1 deployed on web1" in json.dumps(answer.blocks)
+
+
+def test_agents_are_served_with_the_pages(service: Service) -> None:
+    # The library is imported now, which takes seconds on a busy machine.
+    metadata = httpx2.get(f"{service.address}{METADATA_PATH}", timeout=60)
+    assert (metadata.status_code, metadata.json()["scopes_supported"]) == (200, ["agent"])
+    assert httpx2.post(f"{service.address}{MCP_PATH}", json={}).status_code == 401
 
 
 def test_a_subscription_is_notified_of_what_is_asked(

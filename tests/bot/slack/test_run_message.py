@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bot.db.break_glass import BreakGlass
-from bot.model.run import State, StepRecord, StepState
+from bot.model.agents import AgentOrigin
+from bot.model.run import RequestOrigin, State, StepRecord, StepState
 from bot.slack import run_message
 from bot.slack.approver_dms import build_reminders
 from bot.slack.blocks import Message, escape_mrkdwn, preformatted
@@ -181,6 +182,16 @@ def test_the_approval_card_shows_all_that_is_approved():
         "<!date^1700028800^",
     ):
         assert expected in shown
+
+
+def test_card_says_for_whom_an_agent_requests_and_that_it_wrote_the_reason():
+    origin = RequestOrigin("mcp", agent=AgentOrigin("adam", "dora", "client 1"))
+    run = a_run(requested_by="agent:triage-bot", origin=origin)
+    shown = words(render_card(a_story(run, requester="")))
+    assert "requested by triage-bot for Dora Developer" in shown
+    assert "by an agent" in shown
+    assert "Reason written by an agent" in shown
+    assert "Reason written" not in words(render_card(a_story()))
 
 
 def test_those_who_can_approve_are_called():

@@ -6,8 +6,10 @@ import pytest
 
 from bot.auth import tokens as auth_tokens
 from bot.web import tokens
+from tests.agents import add_agent, request_as_agent, rules_for_agents
 from tests.bot.authenticator_app import enrol_app
 from tests.bot.web.conftest import Site
+from tests.toy import SetSwitch
 
 WANTED = {"name": "<b>weekly", "days": "30", "scope-request": "on", "scope-read": "on"}
 
@@ -26,6 +28,34 @@ def test_a_token_is_shown_once_and_listed_by_its_beginning(site: Site):
     assert token.prefix in again
     assert "&lt;b&gt;weekly" in again
     assert found[0] not in str(site.harness.list_entry_kinds())
+
+
+def read_words(page: str) -> str:
+    """Return the text of a page on one line."""
+    return " ".join(re.sub(r"<[^>]+>", " ", page).split())
+
+
+def test_token_with_which_an_agent_acts_for_a_person_is_listed_and_revoked(site: Site):
+    add_agent(site.harness)
+    _, secret = site.harness.service.agents.create_token("triage-bot", behalf="dora", days=1)
+    assert "an agent acts for you with it" in site.browser("dora").get("/tokens").text
+    assert site.browser("dora").post("/tokens/1/revoke").status_code == 303
+    with site.database.reading() as tx:
+        token = auth_tokens.find_token(tx, secret)
+        assert token is not None
+        assert not token.is_active(tx.now)
+
+
+def test_run_page_says_for_whom_an_agent_requests(site: Site):
+    rules = site.policy / "policy.cedar"
+    rules.write_text(rules_for_agents())
+    add_agent(site.harness)
+    run = request_as_agent(site.harness, SetSwitch(host="lb1", name="lamp", value="on"))
+    page = read_words(site.browser("olga").get(f"/runs/{run.id}").text)
+    assert "Requested by triage-bot for Dora Developer" in page
+    assert "Reason written by an agent" in page
+    home = read_words(site.browser("olga").get("/").text)
+    assert "Requested by triage-bot for Dora Developer" in home
 
 
 def test_only_ones_own_are_seen_and_revoked(site: Site):

@@ -2,21 +2,29 @@
 
 import inspect
 from collections.abc import Callable, Generator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 from sqlalchemy import delete, select, update
 
-from bot.audit import change_log
+from bot.audit import change_log, verification
 from bot.auth import agents, tokens
-from bot.db import tables
+from bot.db import history, tables
+from bot.db.database import Database
 from bot.db.drift import NoSuchKeyError
 from bot.db.schedules import NoSuchSchedule
+from bot.maintenance import check_installation
+from bot.maintenance.installation import Installation
+from bot.maintenance.key_rotation import rotate_signing_key
 from bot.model.errors import InvalidRequestError, NotAllowed, TooLate, TooManyRequestsError
+from bot.model.redaction import Redactor
 from bot.model.run import Run, State
+from bot.model.signing import load_signing_key
 from bot.policy import PolicyRequest
 from bot.policy.cedar import Rules, RulesError
+from bot.queries import policy_replay
 from bot.workflow import agent_limits
 from tests.agents import (
     TRIAGE,
@@ -25,6 +33,7 @@ from tests.agents import (
     request_as_agent,
     rules_for_agents,
 )
+from tests.bot.databases import create_sqlite_database
 from tests.bot.harness import Harness, open_harness
 from tests.policies import starter_rules
 from tests.toy import BreakSwitch, SetSwitch, ShowSwitches
@@ -368,3 +377,88 @@ def test_stopped_agent_is_paused_and_its_open_runs_end(company: Harness):
     assert company.get_run(run.id).state is State.STOPPED
     with pytest.raises(NotAllowed, match="paused: stop it"):
         request_as_agent(company, SHOW)
+
+
+def test_requests_approvals_and_limits_hold_on_each_database(tmp_path: Path, database: Database):
+    with open_harness(tmp_path, rules=rules_for_agents(), database=database) as harness:
+        add_agent(harness)
+        plan = request_as_agent(harness, LAMP_ON, plan_only=True)
+        run = harness.service.request_plan(
+            plan.id, person=TRIAGE, digest=plan.digest, reason="an alert"
+        )
+        assert request_as_agent(harness, LAMP_ON).id == run.id
+        with pytest.raises(NotAllowed):
+            harness.service.approve_run(run.id, person="adam", digest=run.digest)
+        assert harness.approve(run, "olga").state is State.SUCCEEDED
+        for value in ("dim", "red", "off"):
+            run = request_as_agent(harness, SetSwitch(host="lb1", name="lamp", value=value))
+            harness.service.deny_run(run.id, person="olga", reason="no")
+        with pytest.raises(NotAllowed, match="paused"):
+            request_as_agent(harness, SHOW)
+        harness.service.agents.end_agent("triage-bot", person="", reason="not needed")
+        with database.reading() as tx:
+            [agent] = agents.list_agents(tx)
+            assert agent.get_state(tx.now) == "ended"
+
+
+def test_same_requests_at_the_same_time_become_one(tmp_path: Path, database: Database):
+    with open_harness(tmp_path, rules=rules_for_agents(), database=database) as harness:
+        add_agent(harness)
+        plans = [request_as_agent(harness, LAMP_ON, plan_only=True) for _ in range(4)]
+
+        def request(plan: Run) -> int:
+            return harness.service.request_plan(
+                plan.id, person=TRIAGE, digest=plan.digest, reason="an alert"
+            ).id
+
+        with ThreadPoolExecutor(4) as threads:
+            assert len(set(threads.map(request, plans))) == 1
+
+
+def test_agent_and_its_token_outlive_the_rotation_of_the_key(tmp_path: Path):
+    key = tmp_path / "changelog.key"
+    database = create_sqlite_database(tmp_path / "keyturn.db", load_signing_key(key))
+    with database.transaction() as tx:
+        verification.open_log(tx)
+    with open_harness(tmp_path, rules=rules_for_agents(), database=database) as harness:
+        add_agent(harness)
+        _, secret = harness.service.agents.create_token("triage-bot", behalf="dora", days=1)
+        assert rotate_signing_key(database, key).ended == []
+    after = Database(f"sqlite:///{tmp_path / 'keyturn.db'}", load_signing_key(key))
+    with after.reading() as tx:
+        agent, token = agents.find_agent(tx, "triage-bot"), tokens.find_token(tx, secret)
+        assert agent is not None
+        assert token is not None
+        assert (agent.get_state(tx.now), token.behalf) == ("active", "dora")
+    after.close()
+
+
+def test_past_requests_of_agents_are_judged_by_another_policy(company: Harness):
+    request_as_agent(company, SHOW)
+    policy = company.policies.get_policy()
+    with company.database.reading() as tx:
+        [past] = history.list_past_requests(tx, 0)
+        assert past.agent == agent_origin().agent
+    replay = policy_replay.replay_requests(policy, [past])
+    assert replay.outcome_counts == {policy_replay.ReplayOutcome.SAME: 1}
+
+
+@pytest.mark.parametrize(("missing", "level"), [(True, "error"), (False, "ok")])
+def test_doctor_says_whether_agents_are_served(
+    company: Harness, monkeypatch: pytest.MonkeyPatch, *, missing: bool, level: str
+):
+    if missing:
+        monkeypatch.setattr(check_installation, "find_spec", find_nothing)
+    data = company.policies.path.parent
+    installation = Installation(
+        data, company.policies.path, data, f"sqlite:///{data / 'keyturn.db'}", Redactor()
+    )
+    [found] = [
+        one for one in check_installation.check_records(installation) if one.subject == "agents"
+    ]
+    assert found.level == level
+    assert ("pip install 'keyturn[mcp]'" in found.message) is missing
+
+
+def find_nothing(_name: str) -> None:
+    """Find no library."""
