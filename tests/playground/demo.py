@@ -19,10 +19,14 @@ from typing import Any
 from bot.audit import change_log, verification
 from bot.audit.change_log import Entry
 from bot.audit.formats import to_datetime
+from bot.db import drift
+from bot.db.drift import DriftKey
+from bot.drift.readings import DriftState
 from bot.model.text import escape_control
+from bot.queries.drift import describe_drift
 from connectors.command import Shell
 from tests.playground import company, past
-from tests.playground.fleet import WITH_SECOND_BALANCER, LoopbackFleet
+from tests.playground.fleet import SHOP_PLACES, LoopbackFleet, get_agents_file
 from tests.playground.service import Chat, Service
 
 ABUSER = "203.0.113.9"
@@ -42,12 +46,12 @@ def main() -> int:
     try:
         company.found(directory / "policy")
         with (
-            LoopbackFleet(directory / "policy", places=WITH_SECOND_BALANCER) as fleet,
+            LoopbackFleet(directory / "policy", places=SHOP_PLACES) as fleet,
             _serve_with_past(company.add_fault_tree(directory)) as service,
         ):
             say(f"Ready in {time.monotonic() - began:.1f} s: {', '.join(fleet.hosts)} are real")
-            say("OpenSSH servers on this machine, and lb1 runs a real HAProxy.\n")
-            went_well = play(fleet, service)
+            say("OpenSSH servers on this machine, lb1 runs a real HAProxy, web1 a real nginx.\n")
+            went_well = play(fleet, service) and show_drift(fleet, service)
             if went_well and os.environ.get("STAY", "1") != "0":
                 stay(service)
     except KeyboardInterrupt:
@@ -113,12 +117,35 @@ def _proven(fleet: LoopbackFleet, service: Service, blocked: int) -> bool:
     return blocked == 503 and cleared and verdict.broken is None
 
 
+def show_drift(fleet: LoopbackFleet, service: Service) -> bool:
+    """Unblock an agent by hand; return whether Keyturn finds it."""
+    file = get_agents_file(fleet.nginxes["web1"])
+    command = f"sed -i /{past.AGENT.partition('/')[0]}/d {file}"
+    heading(f"Someone logs in to web1 and unblocks {past.AGENT} by hand:  {command}")
+    fleet.hosts["web1"].type_by_hand(command)
+    service.keyturn.service.drift.read_host_now("web1", person="olga")
+    database = service.keyturn.database
+
+    def find_drift() -> DriftKey | None:
+        with database.reading() as tx:
+            found = drift.list_keys(tx, host="web1", state=DriftState.CHANGED)
+        return found[0] if found else None
+
+    key = _until(find_drift, "waiting for the reading")
+    say(f"  {describe_drift(key)}")
+    for one in key.candidates[:3]:
+        if one.at:
+            say(f"  {to_datetime(one.at):%H:%M:%S}  {one.kind} {one.account}: {one.description}")
+    return True
+
+
 def stay(service: Service) -> None:
     """Leave something to decide, say what to try, and keep everything running until Ctrl-C."""
     past.request_open_runs(service.keyturn.service)
     heading("Look around")
     say(f"  Chat             {service.emulator.sign_in_link()}")
     say(f"  Change history   {service.address}/runs")
+    say(f"  Drift            {service.address}/drift")
     say("  Sign-in links (each works once)")
     for person in PEOPLE:
         say(f"    {person:<5} {service.sign_in_link(person, seconds=_LINK_SECONDS)}")
@@ -135,7 +162,7 @@ def stay(service: Service) -> None:
     say("  as olga or adam   approve, deny or answer with other values: the runs under Home")
     say("  as dora           request the plan that is ready, or undo a run of the history")
     say("  as stan           approve on behalf of Adam, or suspend the schedule")
-    say("\nIn the chat try  /keyturn help,  /keyturn abusers show lb1  or  /keyturn tree.")
+    say("\nIn the chat try  /keyturn help,  /keyturn tree  or  /keyturn drift.")
     say("Ctrl-C ends the demo.")
     while True:
         time.sleep(3600)

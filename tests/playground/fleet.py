@@ -13,14 +13,23 @@ from connectors.inventory import Inventory
 from tests.playground.daemon import Daemon, close_all, root
 from tests.playground.haproxy import Haproxy, Level
 from tests.playground.keys import make_key
+from tests.playground.nginx import Nginx
 from tests.playground.sshd import Sshd
 
 KEY = "keys/keyturn"
 
 
+def get_agents_file(nginx: Nginx) -> Path:
+    """Return the list of blocked agents that Keyturn writes."""
+    return nginx.directory / "keyturn-agents.conf"
+
+
 @dataclass(frozen=True)
 class Place:
-    """A host to be: its name, and what the inventory says of it. Tagged haproxy, it runs one."""
+    """A host to be: its name, and what the inventory says of it.
+
+    Tagged haproxy or nginx, it runs one.
+    """
 
     name: str
     area: str
@@ -34,7 +43,11 @@ PLACES = (
     Place("db1", "storage", ("database",)),
     Place("nas1", "storage", ("nfs",)),
 )
-WITH_SECOND_BALANCER = (*PLACES, Place("lb2", "edge", ("haproxy",)))
+# With a second balancer, and a web server that runs.
+SHOP_PLACES = (
+    *(PLACES[0], Place("web1", "web", ("nginx", "web")), *PLACES[2:]),
+    Place("lb2", "edge", ("haproxy",)),
+)
 
 
 class LoopbackFleet:
@@ -69,6 +82,14 @@ class LoopbackFleet:
             for place in self._places
             if "haproxy" in place.tags
         }
+
+        self.nginxes = {
+            place.name: Nginx("include keyturn-agents.conf;")
+            for place in self._places
+            if "nginx" in place.tags
+        }
+        for nginx in self.nginxes.values():
+            get_agents_file(nginx).touch()
 
     @property
     def haproxy(self) -> Haproxy:
@@ -117,7 +138,7 @@ class LoopbackFleet:
 
     @property
     def _daemons(self) -> list[Daemon]:
-        return [*self.haproxies.values(), *self.hosts.values()]
+        return [*self.haproxies.values(), *self.nginxes.values(), *self.hosts.values()]
 
     def _entries(self) -> dict[str, dict[str, object]]:
         return {
@@ -132,6 +153,10 @@ class LoopbackFleet:
         }
 
     def _settings(self, name: str) -> dict[str, str]:
+        nginx = self.nginxes.get(name)
+        if nginx is not None:
+            agents = str(get_agents_file(nginx))
+            return {"nginx.config": str(nginx.configuration), "nginx.agents": agents}
         haproxy = self.haproxies.get(name)
         if haproxy is None:
             return {}

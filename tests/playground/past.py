@@ -25,6 +25,7 @@ from connectors.ssh_pool import SshPool
 from runbooks import AnyRunbook
 
 REASON = "demo"
+AGENT = "EvilBot/2"
 _DAYS = 30
 _DAY = 86_400 * 1_000_000
 _HOUR = 3_600 * 1_000_000
@@ -86,6 +87,7 @@ def record_past(directory: Path, *, now: int) -> None:
     service = KeyturnService(WorkflowContext(database, policies, fleet, queue))
     try:
         _play_days(service, database, queue)
+        _block_agent(service, database, queue)
         _mark_as_announced(database)
     finally:
         fleet.close()
@@ -156,6 +158,19 @@ def _play_days(service: KeyturnService, database: _PastDatabase, queue: _Queue) 
         elif planned.state is State.PENDING:
             service.deny_run(run, person="olga", reason=REASON)
         database.now += _DAY - _HOUR // 2
+
+
+def _block_agent(service: KeyturnService, database: _PastDatabase, queue: _Queue) -> None:
+    """Block an agent on web1, and read an hour later that it is still blocked."""
+    request = _parse(f"agents block web1 {AGENT}")
+    run = service.request_run(request, person="dora", origin=RequestOrigin("web"), reason=REASON)
+    _advance(service, queue)
+    with database.reading() as tx:
+        digest = runs.get_run(tx, run.id).digest
+    service.approve_run(run.id, person="olga", digest=digest, reason=REASON)
+    _advance(service, queue)
+    database.now += _HOUR
+    service.read_due_keys()
 
 
 def _advance(service: KeyturnService, queue: _Queue) -> None:

@@ -20,7 +20,7 @@ from bot.db import runs
 from bot.model.run import State
 from tests.acceptance.browsing import chromium
 from tests.playground import company
-from tests.playground.fleet import WITH_SECOND_BALANCER, LoopbackFleet
+from tests.playground.fleet import SHOP_PLACES, LoopbackFleet
 from tests.playground.service import Chat, Service
 
 PICTURES = Path(__file__).parents[2] / "docs" / "pictures"
@@ -39,7 +39,7 @@ def main() -> None:
     try:
         company.found(directory / "policy")
         with (
-            LoopbackFleet(directory / "policy", places=WITH_SECOND_BALANCER) as fleet,
+            LoopbackFleet(directory / "policy", places=SHOP_PLACES) as fleet,
             usual_socket_paths(fleet),
             Service(company.add_fault_tree(directory)) as service,
         ):

@@ -15,7 +15,7 @@ from connectors.inventory import Host
 from tests.playground import daemon, sweep
 from tests.playground import sshd as sshd_module
 from tests.playground.daemon import DaemonDidNotStart, ProgramMissing, program
-from tests.playground.fleet import WITH_SECOND_BALANCER, LoopbackFleet
+from tests.playground.fleet import SHOP_PLACES, LoopbackFleet
 from tests.playground.haproxy import ADDRESSES, Haproxy
 from tests.playground.keys import make_key
 from tests.playground.sshd import Sshd
@@ -247,12 +247,12 @@ def test_a_fleet_is_up_within_a_second():
 
 def _seconds_to_start() -> float:
     began = time.monotonic()
-    with LoopbackFleet(places=WITH_SECOND_BALANCER):
+    with LoopbackFleet(places=SHOP_PLACES):
         return time.monotonic() - began
 
 
 def test_the_inventory_tells_of_every_host_of_the_fleet():
-    with LoopbackFleet(places=WITH_SECOND_BALANCER) as fleet:
+    with LoopbackFleet(places=SHOP_PLACES) as fleet:
         inventory = fleet.inventory
     assert {host.name: host.area for host in inventory} == {
         "lb1": "edge",

@@ -1,0 +1,114 @@
+"""A real nginx is changed by hand over a real sshd: Keyturn says when, and who logged in."""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from ruamel.yaml import YAML
+from sqlalchemy import update
+
+from bot.db import drift, runs, tables
+from bot.db.database import Database
+from bot.db.drift import DriftKey
+from bot.drift.readings import DriftState
+from bot.model.run import Run, State
+from bot.queries.drift import read_details
+from bot.service import KeyturnService
+from bot.workflow.context import WorkflowContext
+from connectors.fleet import Fleet
+from connectors.ssh_pool import SshPool
+from runbooks.agents_block import BlockAgent
+from tests.bot.databases import create_sqlite_database
+from tests.bot.harness import WEB, ManualDispatcher
+from tests.playground.nginx import Nginx
+from tests.playground.sshd import Sshd
+from tests.policies import a_policy
+
+pytestmark = pytest.mark.real
+
+AGENT = "EvilBot/2"
+
+
+@dataclass
+class WebServer:
+    """The service with one web server, whose shell people may use as well."""
+
+    sshd: Sshd
+    list_file: Path
+    context: WorkflowContext
+    queue: ManualDispatcher
+
+    @property
+    def database(self) -> Database:
+        return self.context.database
+
+    def block(self, service: KeyturnService) -> Run:
+        request = BlockAgent.model_validate({"host": "web1", "agent": AGENT})
+        run = service.request_run(request, person="dora", origin=WEB, reason="it scrapes")
+        self.work(service)
+        service.approve_run(run.id, person="olga", digest=self.get_run(run.id).digest)
+        self.work(service)
+        return self.get_run(run.id)
+
+    def work(self, service: KeyturnService) -> None:
+        while self.queue.enqueued:
+            service.advance_run(self.queue.enqueued.pop(0))
+
+    def get_run(self, number: int) -> Run:
+        with self.database.reading() as tx:
+            return runs.get_run(tx, number)
+
+    def read_now(self, service: KeyturnService) -> DriftKey:
+        with self.database.transaction() as tx:
+            tx.sql.execute(update(tables.drift_key).values(next_at=0))
+        service.read_due_keys()
+        with self.database.reading() as tx:
+            (key,) = drift.list_keys(tx)
+        return key
+
+
+@pytest.fixture
+def web(sshd: Sshd, tmp_path: Path) -> Iterator[WebServer]:
+    nginx = Nginx("include keyturn-agents.conf;")
+    list_file = nginx.directory / "keyturn-agents.conf"
+    list_file.touch()
+    settings = {"nginx.config": str(nginx.configuration), "nginx.agents": str(list_file)}
+    policies = a_policy(tmp_path / "policy")
+    entry = sshd.inventory_entry(area="web", settings=settings)
+    with (tmp_path / "policy" / "inventory.yaml").open("w") as file:
+        YAML().dump({"hosts": {"web1": entry}}, file)
+    fleet = Fleet(policies.get_policy().inventory, SshPool(tmp_path / "policy"))
+    queue = ManualDispatcher()
+    database = create_sqlite_database(tmp_path / "keyturn.db")
+    with nginx:
+        yield WebServer(sshd, list_file, WorkflowContext(database, policies, fleet, queue), queue)
+    fleet.close()
+    database.close()
+
+
+def test_value_that_was_changed_by_hand_is_found_explained_and_restored(web: WebServer):
+    service = KeyturnService(web.context)
+    run = web.block(service)
+    assert run.state is State.SUCCEEDED
+    assert web.read_now(service).state is DriftState.AS_SET
+    web.sshd.type_by_hand(f"sed -i /EvilBot/d {web.list_file}")
+    key = web.read_now(service)
+    assert (key.name, key.state) == (f"agent nginx {AGENT}", DriftState.CHANGED)
+    assert (key.value, key.set_value) == ("allowed", "answered with 403")
+    policy = web.context.policies.get_policy()
+    with web.database.reading(policy.get_view_rights("olga")) as tx:
+        details = read_details(tx, policy, key.id, person="olga")
+    logins = [one.account for one in details.candidates if one.kind == "login"]
+    # Only a server that root has started writes them down, and other tests log in meanwhile.
+    assert web.sshd.user in logins or os.geteuid() != 0
+    again = service.drift.restore_value(key.id, person="dora", origin=WEB, reason="a mistake")
+    web.work(service)
+    again = web.get_run(again.id)
+    assert again.plan
+    assert "changed outside Keyturn between" in again.plan.notes[-1]
+    service.approve_run(again.id, person="olga", digest=again.digest)
+    web.work(service)
+    assert web.get_run(again.id).state is State.SUCCEEDED
+    assert web.read_now(service).state is DriftState.AS_SET
