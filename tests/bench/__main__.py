@@ -13,6 +13,7 @@ from pathlib import Path
 from tests.bench import (
     acknowledging,
     bursting,
+    drifting,
     fanning,
     history,
     idling,
@@ -101,6 +102,10 @@ def _idle(options: argparse.Namespace) -> Part:
     return idling.measure(60 if options.quick else 500)
 
 
+def _drift(options: argparse.Namespace) -> Part:
+    return drifting.measure(20 if options.quick else 200)
+
+
 def _start(options: argparse.Namespace) -> Part:
     return starting.measure(1 if options.quick else 7)
 
@@ -109,6 +114,7 @@ _PARTS: Mapping[str, Callable[[argparse.Namespace], Part]] = {
     "hosts": _hosts,
     "waves": _waves,
     "idle": _idle,
+    "drift": _drift,
     "log": _log,
     "history": _history,
     "slack": _slack,
@@ -118,6 +124,7 @@ _TITLES = {
     "hosts": "Many hosts and one host, beside other clients",
     "waves": "A change of many hosts",
     "idle": "Idle hosts",
+    "drift": "Drift",
     "log": "The change log",
     "history": "History and log pages",
     "slack": "Slack, beside a bare Bolt app",
