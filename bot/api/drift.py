@@ -11,7 +11,16 @@ from bot.api import records, schemas
 from bot.api.auth import ApproveCaller, Caller, ReadCaller, RequestCaller
 from bot.api.deps import ApiParts, Parts
 from bot.api.idempotency import IDEMPOTENCY_KEY, IdempotentRoute
-from bot.api.schemas_in import InputModel, Reason, RunId, Timestamp, UndoIn, Word, to_microseconds
+from bot.api.schemas_in import (
+    HostName,
+    InputModel,
+    Reason,
+    RunId,
+    Timestamp,
+    UndoIn,
+    Word,
+    to_microseconds,
+)
 from bot.audit import change_log
 from bot.audit.change_log import EntryDraft
 from bot.db import drift
@@ -19,7 +28,7 @@ from bot.db.drift import DriftKey
 from bot.drift.readings import Candidate, DriftState
 from bot.queries.drift import DriftDetails, read_details
 
-router = APIRouter(prefix="/drift", tags=["drift"], route_class=IdempotentRoute)
+router = APIRouter(tags=["drift"], route_class=IdempotentRoute)
 
 
 class DriftKeyOut(schemas.OutputModel):
@@ -102,10 +111,6 @@ class DriftQuery(InputModel):
     state: DriftState | None = Field(None, description="Only values in this state.")
 
 
-class ReadingIn(InputModel):
-    host: Word = Field(description="Name of the host.")
-
-
 class AdoptionIn(InputModel):
     """Why the value on the host is accepted."""
 
@@ -122,7 +127,7 @@ class ExpectationIn(InputModel):
     reason: Reason
 
 
-@router.get("", operation_id="listDrift", summary="List watched values")
+@router.get("/drift", operation_id="listDrift", summary="List watched values")
 def list_drift(
     parts: Parts, caller: ReadCaller, query: Annotated[DriftQuery, Query()]
 ) -> DriftListOut:
@@ -133,18 +138,18 @@ def list_drift(
 
 
 @router.post(
-    "/read",
+    "/hosts/{name}/drift",
     operation_id="readDrift",
     summary="Read the watched values of a host now",
     status_code=202,
     dependencies=[IDEMPOTENCY_KEY],
 )
-def read_drift(parts: Parts, caller: RequestCaller, body: ReadingIn) -> ReadingOut:
+def read_drift(parts: Parts, caller: RequestCaller, name: HostName) -> ReadingOut:
     """Values that were read in the last minute are not read again."""
-    return ReadingOut(keys=parts.service.drift.read_host_now(body.host, person=caller.id))
+    return ReadingOut(keys=parts.service.drift.read_host_now(name, person=caller.id))
 
 
-@router.get("/{number}", operation_id="getDrift", summary="Get a watched value")
+@router.get("/drift/{number}", operation_id="getDrift", summary="Get a watched value")
 def get_drift(parts: Parts, caller: ReadCaller, number: RunId) -> DriftKeyDetailsOut:
     """With what happened on the host between the last good and the first bad reading."""
     with parts.database.reading(caller.view_rights) as tx:
@@ -153,7 +158,7 @@ def get_drift(parts: Parts, caller: ReadCaller, number: RunId) -> DriftKeyDetail
 
 
 @router.post(
-    "/{number}/adopt",
+    "/drift/{number}/adopt",
     operation_id="adoptDrift",
     summary="Accept the value on the host",
     dependencies=[IDEMPOTENCY_KEY],
@@ -170,7 +175,7 @@ def adopt_drift(
 
 
 @router.post(
-    "/{number}/expect",
+    "/drift/{number}/expect",
     operation_id="expectDrift",
     summary="Expect another value for a while",
     dependencies=[IDEMPOTENCY_KEY],
@@ -193,7 +198,7 @@ def expect_drift(
 
 
 @router.post(
-    "/{number}/restore",
+    "/drift/{number}/restore",
     operation_id="restoreDrift",
     summary="Request the set value again",
     status_code=202,

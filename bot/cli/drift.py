@@ -77,7 +77,7 @@ def read_drift(service: ServiceClient, *, host: str, as_json: bool) -> None:
 
     For example: keyturn drift read web1
     """
-    result = service.post("/drift/read", {"host": host})
+    result = service.post(build_path("hosts", host, "drift"))
     count = result["keys"]
     line = f"{host}: {count} to read. The result: keyturn drift list {host}"
     print_result(result, [line], as_json=as_json)

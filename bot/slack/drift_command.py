@@ -100,7 +100,7 @@ class DriftCommands:
             raise InvalidRequestError(
                 f"the time is missing: type {_USAGE} expect N until TIME because …"
             )
-        with self._database.reading() as tx:
+        with self._database.reading(command.view_rights) as tx:
             now = tx.now
         try:
             lapses = times.parse_deadline(when, now=now, zone=command.zone)

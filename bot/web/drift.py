@@ -109,7 +109,7 @@ def expect_value(
     """Let the value vary until a time."""
 
     def act() -> None:
-        with deps.database.reading() as tx:
+        with deps.database.reading(user.view_rights) as tx:
             now = tx.now
         try:
             until = parse_deadline(form.get("until", ""), now=now, zone=get_reader_zone(request))

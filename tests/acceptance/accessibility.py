@@ -2,13 +2,15 @@
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from playwright.sync_api import Browser, Page
 
+from bot.db import drift
 from bot.db.database import Database
+from bot.drift.readings import Candidate, DriftState
 from bot.model.run import StepState
 from bot.model.schedule import ScheduleTiming, parse_cron
 from tests.acceptance.browsing import Server, Visit, a_visit
@@ -48,6 +50,7 @@ STATES = (
     "/changes?host=web1&at=2020-01-01+02:00",
     "/runbooks/form?runbook=abusers+clear&host=lb1",
     "/schedules/1",
+    "/drift/1",
     "/schedules/new?name=x&request=zfs+pools+nas1&cron=@daily",
     "/schedules/new?name=x&request=zfs+pools+nas1&cron=often",
     "/runs/compare?a=2&b=6",
@@ -95,6 +98,7 @@ def open_sample_pages(directory: Path) -> Generator[tuple[Server, dict[str, int]
     with open_harness(directory) as harness:
         runs = gallery(harness.database) | {"long": _long_output(harness.database)}
         _a_schedule(harness)
+        _change_by_hand(harness, runs["succeeded"])
         server = Server(harness)
         yield server, runs
         server.stop()
@@ -150,6 +154,22 @@ def list_violations(page: Page, asked: str) -> list[str]:
     options = f"{{ resultTypes: ['violations'], {asked} }}"
     found = page.evaluate(f"async () => (await axe.run({options})).violations")
     return [f"{each['id']}: {node['html'][:160]}" for each in found for node in each["nodes"][:3]]
+
+
+def _change_by_hand(harness: Harness, run: int) -> None:
+    """Have a value that a run has set be changed outside, on a host where people have worked."""
+    with harness.database.transaction() as tx:
+        name = "agent nginx EvilBot/2"
+        drift.set_key(tx, "web1", name, run=run, set_value="answered with 403", next_at=tx.now)
+        key = drift.find_key(tx, "web1", name)
+        assert key
+        commands = ("login", "logged in on pts/0 198.51.100.7"), ("sudo", f"/bin/{'x' * 150}")
+        candidates = [Candidate(tx.now, kind, "stan", words) for kind, words in commands]
+        unread = Candidate(0, "unread", "", "packages: the host printed nothing")
+        changed = replace(
+            key, state=DriftState.CHANGED, value="allowed", candidates=[*candidates, unread]
+        )
+        drift.store_key(tx, changed)
 
 
 def _long_output(database: Database) -> int:

@@ -345,7 +345,7 @@ def _record_drift(service: _Service) -> None:
     service.call("", "olga", "POST /runs", raised)
     with service.database.transaction() as tx:
         key = _change_by_hand(tx)
-    service.call("readDrift", "olga", "POST /drift/read", {"host": "lb2"})
+    service.call("readDrift", "olga", "POST /hosts/lb2/drift")
     service.call("listDrift", "dora", "GET /drift", state="changed")
     service.call("getDrift", "olga", f"GET /drift/{key}")
     load_test = {

@@ -62,7 +62,7 @@ ROUTES: dict[tuple[str, str], tuple[tuple[str, ...], int, dict[str, Any] | None]
     ("GET", "/calendar"): (READERS, 200, None),
     ("GET", "/calendar/cron"): (READERS, 200, None),
     ("GET", "/drift"): (READERS, 200, None),
-    ("POST", "/drift/read"): (("request",), 202, {"host": "lb1"}),
+    ("POST", "/hosts/{name}/drift"): (("request",), 202, None),
     ("GET", "/drift/{number}"): (READERS, 404, None),
     ("POST", "/drift/{number}/adopt"): (("approve",), 404, {"reason": "it is right"}),
     ("POST", "/drift/{number}/expect"): (

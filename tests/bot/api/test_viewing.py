@@ -66,7 +66,7 @@ ROUTES = {
     ("GET", "/health"): "tells of none",
     ("GET", "/report/waiting"): "leaves out",
     ("GET", "/drift"): "leaves out",
-    ("POST", "/drift/read"): "tells of none",
+    ("POST", "/hosts/{name}/drift"): "tells of none",
     ("GET", "/drift/{number}"): "value",
     ("POST", "/drift/{number}/adopt"): "value",
     ("POST", "/drift/{number}/expect"): "value",

@@ -2,13 +2,15 @@
 
 import itertools
 from collections.abc import Mapping
+from dataclasses import replace
 from html import escape
 from typing import Any
 
 from sqlalchemy import update
 
-from bot.db import runs, schedules, tables
+from bot.db import drift, outbox, runs, schedules, tables
 from bot.db.schedules import Schedule, ScheduleState
+from bot.drift.readings import Candidate, DriftState
 from bot.slack import modals
 from connectors.errors import CommandError
 from tests.bot.authenticator_app import enrol_and_step_up
@@ -33,6 +35,7 @@ class Walk:
         await self.requests()
         await self.decisions()
         await self.plans()
+        await self.drift()
         await self.mandates()
         await self.schedules()
         await self.forms()
@@ -104,6 +107,25 @@ class Walk:
         await self.say("runs")
         await self.say("runs lb1")
         await self.say("changed 5 minutes ago &lt;!here&gt;,lb1")
+
+    async def drift(self) -> None:
+        """Have a value changed outside, say so, and let people decide."""
+        harness, run = self.chat.harness, self._newest("toy echo lb1")
+        with harness.database.transaction() as tx:
+            drift.set_key(tx, "lb1", LOUD, run=run.id, set_value=LOUD, next_at=tx.now)
+            key = drift.find_key(tx, "lb1", LOUD)
+            assert key
+            events = Candidate(tx.now, "sudo", LOUD, LOUD), Candidate(0, "unread", "", LOUD)
+            changed = replace(key, state=DriftState.CHANGED, value=LOUD, digest="0" * 64)
+            drift.store_key(tx, replace(changed, candidates=events, announced_at=tx.now))
+            outbox.announce_run(tx, run.id)
+        await self.chat.settle()
+        n = key.id
+        await self.each("drift", "drift lb1", "drift SAID", f"drift {n}", "drift read lb1")
+        await self.each("drift read SAID", "drift expect SAID", f"drift expect {n} until SAID")
+        await self.say(f"drift restore {n} because SAID")
+        await self.say(f"drift adopt {n} because SAID", "U0OLGA")
+        await self.say(f"drift expect {n} until 3 days because SAID", "U0OLGA")
 
     async def decisions(self) -> None:
         """Remind, approve with a reason, run, follow up, undo, deny, counter and accept."""

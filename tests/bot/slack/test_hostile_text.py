@@ -30,6 +30,7 @@ ESCAPES = frozenset(
 # What is escaped though nobody outside has a say in it.
 OURS = frozenset(
     {
+        "drift_command: title",
         "replies: f'Usage of {runbook.words}'",
         "replies: title",
         "run_message: run.origin.source",

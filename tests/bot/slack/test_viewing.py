@@ -31,13 +31,20 @@ ABOUT_ONE = (
     "counter {run} value=off",
     "accept {run} 0123456789",
     "stop {run}",
+    "drift {key}",
+    "drift restore {key}",
+    "drift adopt {key} because it is right",
+    "drift expect {key} until 3 days because of a test",
     "schedule {schedule}",
     "schedule suspend {schedule}",
     "schedule resume {schedule}",
     "schedule end {schedule}",
     "schedule take {schedule}",
 )
-LISTS = ("runs", "runs lb1", f"runs {HIDDEN}", "changed now", "changed now lb1", "schedules")
+LISTS = (
+    *("runs", "runs lb1", f"runs {HIDDEN}", "changed now", "changed now lb1", "schedules"),
+    *("drift", "drift lb1"),
+)
 TELLS_OF_NONE = (
     *("", "help", "web", "can-i toy set lb1", "delegate", "delegations", "grant", "grants"),
     *("resume", "ban", "unban", "schedule", "freeze", "freezes", "who", "who lb1", "tree"),
@@ -76,10 +83,12 @@ async def test_what_may_not_be_viewed_answers_as_what_does_not_exist(
     restricted: tuple[RestrictedHarness, Chat], text: str
 ):
     harness, chat = restricted
-    absent = await said(chat, text.format(run=ABSENT, schedule=ABSENT))
+    absent = await said(chat, text.format(run=ABSENT, schedule=ABSENT, key=ABSENT))
     for run in harness.hidden.values():
-        typed = text.format(run=run.id, schedule=harness.schedule)
-        number = harness.schedule if "schedule" in text else run.id
+        typed = text.format(run=run.id, schedule=harness.schedule, key=harness.key)
+        number = run.id
+        for word, other in (("schedule", harness.schedule), ("drift", harness.key)):
+            number = other if word in text else number
         assert (await said(chat, typed)).replace(f" {number}", f" {ABSENT}") == absent
     assert harness.harness.get_run(harness.hidden["pending"].id).state is State.PENDING
 
