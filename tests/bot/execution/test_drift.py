@@ -292,7 +292,9 @@ def test_expectation_covers_a_value_until_it_lapses(db_harness: Harness):
     key = db_harness.service.drift.expect_value(
         number, person="olga", until=until, reason="test of the lamp"
     )
-    assert (key.state, key.next_at) == (AS_SET, until)
+    assert key.state is AS_SET
+    # Its daily reading may come before.
+    assert key.next_at <= until
     assert change_by_hand(db_harness, "off").state is AS_SET
     move(db_harness, expected_until=1)
     key = change_by_hand(db_harness, "off")
