@@ -109,6 +109,9 @@ def get_answer_right(policy: Policy, run: Run, *, person: str, now: int) -> Answ
         now=now,
     )
     required = policy.get_request_ruling(request)
+    if not required.allowed:
+        # The requester may not request it any more, so what the run needed counts.
+        required = replace(required, requirements=run.requirements)
     # The person who once requested the value is no party to what has changed since.
     ruling = policy.get_approval_ruling(person, replace(request, requested_by=""), required)
     if ruling.allowed:

@@ -10,9 +10,10 @@ from bot.audit import change_log
 from bot.db import drift, locks, outbox, stops, tables
 from bot.db.drift import DriftKey, NoSuchKeyError
 from bot.drift.readings import DriftState
+from bot.model.approvals import ApprovalRequirements
 from bot.model.errors import InvalidRequestError, NotAllowed, TooLate
 from bot.model.run import Run, State
-from bot.queries.drift import read_details
+from bot.queries.drift import get_answer_right, read_details
 from bot.queries.run_timeline import build_run_events
 from bot.service import KeyturnService
 from connectors.errors import UnreachableError
@@ -338,6 +339,15 @@ def test_only_people_who_can_approve_the_change_answer(db_harness: Harness):
         actions.adopt_value(number, person="olga", reason=" ")
     with pytest.raises(NoSuchKeyError):
         actions.adopt_value(99, person="olga", reason="which?")
+
+
+def test_second_factor_of_the_run_is_needed_when_its_requester_is_gone(db_harness: Harness):
+    run = keep(db_harness)
+    strict = ApprovalRequirements(requires_second_factor=True)
+    gone = replace(run, requested_by="gone", requirements=strict)
+    policy = db_harness.policies.get_policy()
+    right = get_answer_right(policy, gone, person="olga", now=run.requested_at)
+    assert (right.refusal, right.needs_factor) == ("", True)
 
 
 def test_restore_requests_the_same_again_through_the_gate(db_harness: Harness):
