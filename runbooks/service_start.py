@@ -14,7 +14,11 @@ from runbooks._service import (
 
 
 class StartService(
-    Change[ServiceState], words="service start", example="web1 nginx", undo="stops it again"
+    Change[ServiceState],
+    words="service start",
+    example="web1 nginx",
+    undo="stops it again",
+    sets="running {service}",
 ):
     """Start a service that is stopped or has failed."""
 

@@ -8,7 +8,11 @@ from runbooks._service import format_start, refuse_unmanageable
 
 
 class StopService(
-    Change[Service], words="service stop", example="web1 nginx", undo="starts it again"
+    Change[Service],
+    words="service stop",
+    example="web1 nginx",
+    undo="starts it again",
+    sets="running {service}",
 ):
     """Stop a service, until someone starts it or the host boots."""
 

@@ -51,12 +51,24 @@ def _of_part(part: dict[str, Any]) -> list[str]:
             return [] if _OUR_LINK.fullmatch(str(part["url"])) else [f"link {part['url']}"]
         case _ if kind in _CALLS:
             ours = kind == "user" and _OUR_PEOPLE.fullmatch(str(part["user_id"]))
-            return [] if ours else [f"{kind} {part}"]
+            return [] if ours or _is_our_time(part) else [f"{kind} {part}"]
         case _:
             # A message's own text, which notifications show, and errors below fields.
             said = [*marked(text)] if isinstance(text, str) else []
             errors = cast("dict[str, str]", part.get("errors") or {})
             return said + [line for error in errors.values() for line in _forged(error)]
+
+
+def _is_our_time(part: dict[str, Any]) -> bool:
+    """Return whether a part is a time in the one form that Keyturn sends, without a link."""
+    form = {"type": "date", "format": "{date_short_pretty} {time}"}
+    rest = {name: value for name, value in part.items() if name not in form}
+    return (
+        form.items() <= part.items()
+        and set(rest) == {"timestamp", "fallback"}
+        and isinstance(rest["timestamp"], int)
+        and re.fullmatch(r"[0-9: -]{16} UTC", str(rest["fallback"])) is not None
+    )
 
 
 def marked(text: str) -> list[str]:

@@ -183,6 +183,16 @@ def test_without_the_guard_all_of_it_would_act(tmp_path: Path, monkeypatch: pyte
         {"type": "broadcast", "range": "here"},
         {"type": "usergroup", "usergroup_id": "S1"},
         {"type": "link", "url": "https://evil.example/keyturn.example.com/", "text": "details"},
+        {
+            "type": "date",
+            "timestamp": 1,
+            "format": "{date_short_pretty} {time}",
+            "fallback": "now",
+        },
+        {
+            **{"type": "date", "timestamp": 1, "format": "{date_short_pretty} {time}"},
+            **{"fallback": "2026-01-01 00:00 UTC", "url": "https://evil.example"},
+        },
         {"errors": {"host": "no\nApproved by Olga Owner"}},
         {"private_metadata": "\u202e"},
     ],
