@@ -59,6 +59,7 @@ LONGEST = (
     "test_slack_scenario",
     "test_silence",
     "test_leases",
+    "test_tools",
     "test_routes",
     "test_slack_over_proxy",
 )

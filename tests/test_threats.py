@@ -18,6 +18,10 @@ THREATS = {
         "TestWho::test_approval_is_refused_when_requester_approves",
         "TestWho::test_the_requester_would_approve_without_the_comparison",
     ),
+    "the owner of an agent, or its person, approves what it requests": (
+        "test_gate_refuses_approval_of_the_owner",
+        "test_approval_of_the_owner_would_count_without_the_guard",
+    ),
     "one approval counts twice, or starts two runs": (
         "TestWho::test_one_person_counts_once_when_they_approve_often",
         "test_without_the_guard_a_run_is_put_to_work_twice",

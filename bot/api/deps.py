@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
-from bot.api.rate_limit import RateLimit
+from bot.auth.rate_limit import RateLimit
 from bot.db.database import Database
 from bot.model.check_result import CheckResult
 from bot.policy import PolicySource

@@ -201,8 +201,8 @@ class RunOut(OutputModel):
     area: str = Field(
         description="For a check on hosts of several areas, all of them: `core, edge`."
     )
-    requested_by: str = Field(description="Id of the requester.")
-    source: str = Field(description="Where the request came in: web, slack, api, cli, …")
+    requested_by: str = Field(description="Id of the requester; `agent:NAME` for an agent.")
+    source: str = Field(description="Where the request came in: web, slack, api, cli, mcp, …")
     reason: str = Field(description="Reason of the request.")
     requested_at: datetime
     expires_at: datetime | None = Field(

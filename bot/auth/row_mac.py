@@ -57,8 +57,8 @@ def is_mac_valid(tx: Transaction, table: Table, row: Any) -> bool:
     if expected and hmac.compare_digest(expected.encode(), str(row.mac).encode(errors="replace")):
         return True
     values = row._asdict()
-    name = str(values.get("prefix") or values.get("token") or values["name"])[:_NAME_LENGTH]
-    owner = str(values.get("person") or values["owner"])[:64]
+    name = str(values.get("prefix") or values.get("token") or values.get("name"))[:_NAME_LENGTH]
+    owner = str(values.get("person") or values.get("owner"))[:64]
     _remember_forged_row(key, (table.name, name, owner))
     return False
 

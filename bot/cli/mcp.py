@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
-from pydantic import TypeAdapter
 
 from bot.cli.client import ServiceClient, connect_to_service, get_service_url
 from bot.cli.context import FAILED, exit_with_error
@@ -16,7 +15,6 @@ if TYPE_CHECKING:
     import httpx2
 
 Message = Mapping[str, Any]
-_MESSAGE = TypeAdapter(dict[str, Any])
 _VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
 # The parameter that a header repeats, by method.
 _NAMED = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
@@ -49,8 +47,8 @@ def bridge_mcp(context: click.Context, url: str) -> None:
         if not line.strip():
             continue
         try:
-            message: Message = _MESSAGE.validate_json(line)
-        except ValueError:
+            message: Message = dict(json.loads(line))
+        except (ValueError, TypeError):
             exit_with_error("standard input is not JSON-RPC: one message on each line", FAILED)
         try:
             answers = list(_send(service, message, version))

@@ -1,12 +1,13 @@
 """What the tools of agents work with, and who calls them."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from bot.audit import refusals
 from bot.auth import agents, tokens
 from bot.auth.agents import Agent
+from bot.auth.rate_limit import RateLimit
 from bot.auth.tokens import ApiToken
 from bot.db import stops
 from bot.db.database import Database, StoreUnavailable, Transaction
@@ -26,6 +27,7 @@ class McpParts:
     policies: PolicySource
     base_url: str
     """Address of the web pages, such as `https://keyturn.example.com`."""
+    rate_limit: RateLimit = field(default_factory=RateLimit)
 
     @property
     def public_host(self) -> str:

@@ -1,6 +1,7 @@
 """The eight tools of agents. None of them decides anything."""
 
 import asyncio
+import math
 import re
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
@@ -288,6 +289,8 @@ class AgentTools:
                 caller = find_caller(self._parts, secret, client)
                 if caller is None:
                     raise ToolError("the token is not valid any more")
+                if seconds := self._parts.rate_limit.take(caller.token.id):
+                    raise ToolError(f"too many calls: try again in {math.ceil(seconds)} s")
                 return act(caller)
 
         return await asyncio.to_thread(run_as_caller)

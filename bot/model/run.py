@@ -284,6 +284,13 @@ class Run:
     def is_ended(self) -> bool:
         return self.state in ENDED_STATES
 
+    def is_requested_for(self, person: str) -> bool:
+        """Return whether the request is this person's, or an agent made it for or under them."""
+        agent = self.origin.agent
+        return person == self.requested_by or (
+            agent is not None and person in {agent.behalf, agent.owner}
+        )
+
 
 def join_areas(areas: Iterable[str]) -> str:
     """Return areas as one text, without duplicates."""

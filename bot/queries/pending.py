@@ -57,7 +57,7 @@ def can_stop(policy: Policy | None, run: Run, person: str) -> bool:
         return False
     known = run.host in policy.inventory.hosts
     owns = known and person in policy.get_area(run.host).owners
-    return person == run.requested_by or owns or policy.get_order_ruling(person, "stop").allowed
+    return run.is_requested_for(person) or owns or policy.get_order_ruling(person, "stop").allowed
 
 
 def get_freeze_after_approval(policy: Policy, run: Run, *, now: int) -> str:

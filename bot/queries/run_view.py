@@ -217,7 +217,7 @@ def _list_allowed_actions(
         propose_values=decides and is_pending and can_be_edited(run),
         submit=run.state is State.PLANNED and run.requested_by == person,
         replan=run.requested_by == person and _can_replan(tx, run, policy),
-        withdraw=not begun and run.requested_by == person and run.parent is None,
+        withdraw=not begun and run.is_requested_for(person) and run.parent is None,
         resolve=can_resolve(policy, run, person),
         undo=_has_executed_steps(view) and not undo_refusal,
         undo_refusal=undo_refusal,

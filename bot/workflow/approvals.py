@@ -122,7 +122,7 @@ def withdraw_run(context: WorkflowContext, number: int, *, person: str) -> Run:
             raise InvalidRequestError(
                 f"run {number} belongs to run {run.parent}: withdraw that run instead"
             )
-        if run.requested_by != person:
+        if not run.is_requested_for(person):
             name = context.policies.get_policy().get_person_name(run.requested_by)
             raise NotAllowed(f"only {name} can withdraw run {number}; an owner can deny it")
         if run.state not in STATES_BEFORE_INTENT:

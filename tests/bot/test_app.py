@@ -89,6 +89,15 @@ def test_agents_are_served_with_the_pages(service: Service) -> None:
     assert httpx2.post(f"{service.address}{MCP_PATH}", json={}).status_code == 401
 
 
+def test_without_the_library_for_agents_there_is_no_such_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bot.app.is_mcp_installed", lambda: False)
+    company.found(tmp_path / "policy")
+    with Service(tmp_path, slack="") as service:
+        assert httpx2.get(f"{service.address}{METADATA_PATH}").status_code == 404
+
+
 def test_a_subscription_is_notified_of_what_is_asked(
     service: Service, heard: list[dict[str, Any]]
 ) -> None:

@@ -19,8 +19,8 @@ from starlette.applications import Starlette
 
 from bot.api.app import build_api
 from bot.api.deps import ApiParts
-from bot.api.rate_limit import RateLimit
 from bot.audit import verification
+from bot.auth.rate_limit import RateLimit
 from bot.db import break_glass, drift, host_contacts, locks
 from bot.db.database import Database, Transaction
 from bot.db.host_contacts import LastContact

@@ -10,7 +10,7 @@ from starlette.applications import Starlette
 
 from bot.api.app import build_api
 from bot.api.deps import ApiParts
-from bot.api.rate_limit import RateLimit
+from bot.auth.rate_limit import RateLimit
 from bot.db.database import Database
 from bot.queries.banned_people import PolicyWithoutBanned
 from runbooks import load_catalogue

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from bot.api import middleware
-from bot.api.rate_limit import RateLimit
+from bot.auth.rate_limit import RateLimit
 from bot.db.database import StoreUnavailable
 from bot.service import KeyturnService
 from bot.workflow import rate_limit

@@ -96,33 +96,43 @@ def test_tools_have_true_hints_and_a_fixed_order(door: Door):
         assert tool.output_schema["type"] == "object"
 
 
-def expect_of_permitted(result: dict[str, Any]) -> bool:
+def is_permitted(result: dict[str, Any]) -> bool:
     return "error" not in result or "no such run" in result["error"]
 
 
-@pytest.mark.parametrize("tool", CALLS)
-def test_every_tool_for_every_role(tmp_path: Path, tool: str):
-    with open_harness(tmp_path / "a", rules=starter_rules()) as harness:
+REQUESTING = {"check", "plan"}
+
+
+def call_tools(door: Door, token: str) -> dict[str, dict[str, Any]]:
+    """Call every tool, those that act on a run before there is one."""
+    return {tool: door.call(tool, token, **CALLS[tool]) for tool in sorted(CALLS)[::-1]}
+
+
+def test_tools_of_an_agent_without_a_permit_request_nothing(tmp_path: Path):
+    with open_harness(tmp_path, rules=starter_rules()) as harness:
         add_agent(harness)
         with serve(harness) as door:
-            result = door.call(tool, **CALLS[tool])
-            requests = tool in {"check", "plan"}
-            assert (result.get("state") == "refused") is requests
-            assert requests or expect_of_permitted(result)
-    with open_harness(tmp_path / "b", rules=rules_for_agents()) as harness:
-        add_agent(harness)
-        with serve(harness) as door:
-            permitted = door.token()
-            assert expect_of_permitted(door.call(tool, permitted, **CALLS[tool]))
-            harness.service.agents.pause_agent("triage-bot", person="", reason="wait")
-            result = door.call(tool, permitted, **CALLS[tool])
-            assert ("paused" in result.get("error", "")) is requests
-            person = harness.service.tokens.create_token(
-                person="olga", scopes=["read", "request", "approve"], days=1, source="cli"
-            )[1]
-            harness.service.agents.end_agent("triage-bot", person="", reason="not needed")
-            for token in ("", "kt_0000_nothing", person, permitted):
-                assert post(door, token).status_code == 401
+            results = call_tools(door, door.token())
+    refused = {tool for tool, result in results.items() if result.get("state") == "refused"}
+    assert refused == REQUESTING
+    assert [tool for tool in set(CALLS) - REQUESTING if not is_permitted(results[tool])] == []
+    assert harness.fleet.told == []
+
+
+def test_every_tool_for_every_role(door: Door):
+    service = door.harness.service
+    agent = door.token()
+    results = call_tools(door, agent)
+    assert [tool for tool in CALLS if not is_permitted(results[tool])] == []
+    service.agents.pause_agent("triage-bot", person="", reason="wait")
+    results = call_tools(door, agent)
+    assert {tool for tool in CALLS if "paused" in str(results[tool])} == REQUESTING
+    person = service.tokens.create_token(
+        person="olga", scopes=["read", "request", "approve"], days=1, source="cli"
+    )[1]
+    service.agents.end_agent("triage-bot", person="", reason="not needed")
+    # No token, an unknown one, that of a person, and that of an agent that has ended.
+    assert [post(door, token).status_code for token in ("", "kt_0_no", person, agent)] == [401] * 4
 
 
 def post(door: Door, token: str, **headers: str) -> httpx2.Response:

@@ -119,21 +119,31 @@ def test_approval_by_its_person_or_owner_is_refused(company: Harness, person: st
     assert company.approve(run, "olga").state is State.SUCCEEDED
 
 
-@pytest.mark.parametrize("guarded", [True, False])
-def test_gate_refuses_approval_of_the_owner(
-    company: Harness, monkeypatch: pytest.MonkeyPatch, *, guarded: bool
-):
-    """Without the guard at the gate, the approval of the agent's owner starts the run."""
+def test_gate_refuses_approval_of_the_owner(company: Harness, monkeypatch: pytest.MonkeyPatch):
     run = request_as_agent(company, LAMP_ON)
     with monkeypatch.context() as patch:
         patch.setattr(PolicyRequest, "_is_for", is_for_no_one)
         company.service.approve_run(run.id, person="adam", digest=run.digest)
-        if not guarded:
-            company.run_queued_work()
     company.run_queued_work()
-    state = company.get_run(run.id).state
-    assert state is (State.REFUSED if guarded else State.SUCCEEDED)
-    assert bool(company.fleet.told) is not guarded
+    assert company.get_run(run.id).state is State.REFUSED
+    assert company.fleet.told == []
+
+
+def test_approval_of_the_owner_would_count_without_the_guard(
+    company: Harness, monkeypatch: pytest.MonkeyPatch
+):
+    run = request_as_agent(company, LAMP_ON)
+    monkeypatch.setattr(PolicyRequest, "_is_for", is_for_no_one)
+    assert company.approve(run, "adam").state is State.SUCCEEDED
+    assert company.fleet.told == [("lb1", "set lamp on")]
+
+
+@pytest.mark.parametrize("person", ["dora", "adam"])
+def test_its_person_and_its_owner_withdraw_its_request(company: Harness, person: str):
+    run = request_as_agent(company, LAMP_ON)
+    with pytest.raises(NotAllowed):
+        company.service.withdraw_run(run.id, person="stan")
+    assert company.service.withdraw_run(run.id, person=person).state is State.WITHDRAWN
 
 
 @pytest.mark.parametrize("member", ["behalf", "owner"])

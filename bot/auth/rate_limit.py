@@ -1,4 +1,4 @@
-"""Rate limit of one token: a burst of requests, and a rate per second after it."""
+"""Rate limit of one token, at the API and at /mcp: a burst, and a rate per second after it."""
 
 import threading
 import time
