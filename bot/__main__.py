@@ -27,6 +27,7 @@ from bot.cli.log_admin import acknowledge_loss, request_erasure, rotate_key
 from bot.cli.mcp import bridge_mcp
 from bot.cli.options import json_option
 from bot.cli.policy import policy_commands
+from bot.cli.rebuild import COMMANDS as REBUILD
 from bot.cli.runs import COMMANDS as RUNS
 from bot.cli.schedules import schedule_commands
 from bot.cli.second_factors import factor_commands
@@ -165,6 +166,7 @@ for command in (
     *DECISIONS,
     *HISTORY,
     *HOSTS,
+    *REBUILD,
 ):
     command.context_settings["obj"] = ENVIRONMENT
     main.add_command(command)

@@ -23,8 +23,10 @@ from bot.execution.read_hosts import HostReader
 from bot.execution.reconcile import Reconciler
 from bot.execution.recovery import RecoveryService
 from bot.model.run import RequestOrigin, Run, State
+from bot.model.view_rights import ViewRights
 from bot.policy import NoPolicyError, PolicySource
 from bot.queries.banned_people import PolicyWithoutBanned
+from bot.queries.rebuild import Rebuild, read_rebuild
 from bot.workflow import (
     approvals,
     bans,
@@ -33,6 +35,7 @@ from bot.workflow import (
     plans,
     reminders,
     requests,
+    sequences,
     stopping,
 )
 from bot.workflow.agents import AgentActions
@@ -167,6 +170,29 @@ class KeyturnService:
         return requests.request_undo(
             self._context, number, RequestTerms(person, origin, reason, plan_only=plan_only)
         )
+
+    def request_rebuild(
+        self,
+        host: str,
+        *,
+        new_host: str,
+        person: str,
+        origin: RequestOrigin,
+        reason: str = "",
+        plan_only: bool = False,
+    ) -> Run:
+        """Request on a new host what Keyturn has set on another, as one request."""
+        return sequences.request_rebuild(
+            self._context,
+            host,
+            new_host,
+            RequestTerms(person, origin, reason, plan_only=plan_only),
+        )
+
+    def read_rebuild(self, host: str, *, view_rights: ViewRights | None) -> Rebuild:
+        """Return what Keyturn has set on a host, from the runs that may be viewed."""
+        with self._context.database.reading(view_rights) as tx:
+            return read_rebuild(tx, self._context.runbooks, host)
 
     def request_plan(self, number: int, *, person: str, digest: str, reason: str = "") -> Run:
         """Request what a plan shows. digest, reason: as for plans.request_plan()."""

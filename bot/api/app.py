@@ -24,6 +24,7 @@ from bot.api import (
     policy,
     preview,
     progress,
+    rebuild,
     runs,
     schedules,
     timeline,
@@ -36,6 +37,7 @@ from bot.api.webhooks_out import RunEventOut
 _MODULES = (
     catalogue,
     hosts,
+    rebuild,
     timeline,
     # Before runs: /runs/{number} would match /runs/compare.
     compare,

@@ -101,7 +101,7 @@ def find_mismatch_of_run(tx: Transaction, run: Run) -> str:
 def find_mismatch_of_child(tx: Transaction, child: Run, parent: Run) -> str:
     """Return what the log does not confirm of a child run that is about to start or is running.
 
-    Each host has one child run, which starts once.
+    Each host has one child run, and each change of a sequence, which starts once.
     """
     known = follow_log(tx)
     opened = list_vouched_entries(tx, change_log.list_entries_of_run(tx, parent.id, ["started"]))
@@ -119,7 +119,11 @@ def find_mismatch_of_child(tx: Transaction, child: Run, parent: Run) -> str:
         ).all()
     ]
     siblings = [
-        one for one in logged if one.run != child.id and one.facts.get("parent_run") == parent.id
+        one
+        for one in logged
+        if one.run != child.id
+        and one.facts.get("parent_run") == parent.id
+        and (not parent.is_sequence or one.facts.get("part") == child.title)
     ]
     if siblings:
         return f"that the child run on {child.host} starts only once"

@@ -45,7 +45,7 @@ _MAX_WAIT_SECONDS = 24 * 3600.0
 _MAX_TABLE_ROWS = 40
 NUMBER_ARGUMENT = click.argument("number", type=RecordNumber(), shell_complete=complete("run"))
 _REASON_OPTION = reason_option()
-_PLAN_OPTION = option_with_aliases(
+PLAN_OPTION = option_with_aliases(
     "--plan",
     "--dry-run",
     "plan_only",
@@ -94,7 +94,7 @@ SHORT_WAIT_OPTION = _create_wait_option(
     metavar="CUTSET",
     help='Take down a cut set that the redundancy guard refused: "shop: lb1, lb2".',
 )
-@_PLAN_OPTION
+@PLAN_OPTION
 @SHORT_WAIT_OPTION
 @json_option
 @pass_service
@@ -308,7 +308,7 @@ def resolve_run(
 @click.command("undo")
 @NUMBER_ARGUMENT
 @_REASON_OPTION
-@_PLAN_OPTION
+@PLAN_OPTION
 @SHORT_WAIT_OPTION
 @json_option
 @pass_service
@@ -333,7 +333,7 @@ def request_undo(
 @click.command("again")
 @NUMBER_ARGUMENT
 @_REASON_OPTION
-@_PLAN_OPTION
+@PLAN_OPTION
 @SHORT_WAIT_OPTION
 @json_option
 @pass_service

@@ -15,7 +15,7 @@ SECTIONS: Mapping[str, Sequence[str]] = {
     "Requests": ("request", "plan", "submit", "replan", "again", "undo", "withdraw"),
     "Decisions": ("pending", "approve", "deny", "counter", "accept"),
     "Runs": ("runs", "run", "changed", "drift", "compare", "views"),
-    "Inventory and policy": ("runbooks", "hosts", "locks", "policy", "tree", "report"),
+    "Inventory and policy": ("runbooks", "hosts", "rebuild", "locks", "policy", "tree", "report"),
     "Schedules": ("schedule", "calendar", "freeze"),
     "Emergency": ("stop", "resume", "break-glass", "review", "ban", "unban"),
     "Access": ("sign-in", "delegate", "grant", "grants", "factors", "token", "webhooks"),

@@ -714,6 +714,14 @@ def _is_child_in(states: frozenset[State]) -> ColumnElement[bool]:
     return (_RUN.parent == bindparam("parent_id")) & has_state
 
 
+def list_changes_of_host(tx: Transaction, host: str) -> list[Run]:
+    """Return the changes that were begun on a host, without plans and reports, oldest first."""
+    is_change = (_RUN.host == host) & (_RUN.kind == "change") & (_RUN.hosts == "[]")
+    query: Select[Any] = select(*LISTED, null().label("report")).where(is_change)
+    query = query.where(_RUN.started_at.is_not(None)).order_by(_RUN.started_at, _RUN.id)
+    return filter_viewable(tx, tx.sql.execute(query))
+
+
 def list_children_briefly(tx: Transaction, parent: int) -> list[Run]:
     """Return the child runs of a run, without plans and reports: there may be hundreds."""
     return filter_viewable(tx, tx.sql.execute(_LISTED, {"parent_id": parent}).all())

@@ -5,6 +5,7 @@ itself has no view rights and sees everything.
 """
 
 import json
+import re
 from collections.abc import Iterable, Sequence
 
 from sqlalchemy import select
@@ -13,6 +14,7 @@ from bot.db import sql_text, tables
 from bot.db.condition import Condition
 from bot.db.database import Transaction
 from bot.db.tables import PARENT, PLAN_ONLY
+from bot.model.sequence import SEQUENCES
 from bot.model.view_rights import ViewableScope, ViewRights, can_view_all
 
 
@@ -119,6 +121,8 @@ def _build_conditions(tx: Transaction, rights: ViewRights) -> tuple[Condition, C
         if where.hosts or where.former_areas:
             fits.append(_build_group_condition(tx, n, where, scopes, rights, given))
     runs = f"({' OR '.join(fits)})"
+    if rights.runbooks is not None:
+        runs = f"({runs} AND ({_OWN} OR {_build_sequence_condition(runs)}))"
     viewable_hosts = rights.all_viewable.hosts.intersection(*(where.hosts for where in groups))
     given["view_all_of"] = json.dumps(sorted(viewable_hosts))
     return Condition(runs, given), Condition(_build_entry_condition(tx, runs), given)
@@ -130,6 +134,14 @@ _OWN = (
     "OR EXISTS (SELECT 1 FROM decision WHERE decision.run = coalesce(run.parent, run.id) "
     "AND decision.person = :view_me)"
 )
+
+
+def _build_sequence_condition(runs: str) -> str:
+    """Build the condition that every change of a sequence may be viewed, as it lists them all."""
+    names = ", ".join(f"'{name}'" for name in sorted(SEQUENCES))
+    part = re.sub(r"\brun\.", "part.", runs)
+    hidden = f"SELECT 1 FROM run AS part WHERE part.parent = run.id AND NOT {part}"  # noqa: S608 - ours
+    return f"run.runbook NOT IN ({names}) OR NOT EXISTS ({hidden})"
 
 
 def _escape_like(word: str) -> str:

@@ -2,18 +2,21 @@
 
 The children are planned together, and people approve one plan with one digest. Then the children
 start in waves: one host first, a tenth of them next, then the rest. After the first that does not
-succeed, no other starts. Each child passes the gate by itself.
+succeed, no other starts. Each child passes the gate by itself. The children of a sequence are
+different changes, and start one after the other.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from bot.audit import change_log
 from bot.db import outbox, runs
 from bot.db.database import Transaction
 from bot.execution import gate, start_schedule
+from bot.model.canonical import hash_canonical
 from bot.model.plan import ResolvedPlan
 from bot.model.run import Run, State
+from bot.model.sequence import find_label
 from bot.model.text import format_count
 from bot.policy import Policy
 from bot.queries import redundancy
@@ -68,42 +71,57 @@ def _combine_plans(
         return parent
     bad = [child for child in children if child.state not in _SUCCESSFUL_STATES | {State.PENDING}]
     if bad and parent.kind == "change":
-        why = "; ".join(prefix_host(child.host, _get_end_reason(child)) for child in bad)
+        why = "; ".join(
+            prefix_host(_get_name(parent, child), _get_end_reason(child)) for child in bad
+        )
         return end_run(context, tx, parent, bad[0].state, f"{why}. Nothing was sent to any host.")
     if parent.kind == "check" and parent.timing is None:
         return _combine_reports(context, tx, parent, children, bad)
     waiting = [child for child in children if child.state is State.PENDING]
     if not waiting:
         summary = f"No changes on any of {len(children)} hosts"
+        if parent.is_sequence:
+            summary = "; ".join(_list_unneeded(children))
         return end_run(context, tx, parent, State.NO_CHANGES, summary)
-    return _submit_combined_plan(context, tx, parent, waiting)
+    unneeded = [*_list_unneeded(children)] if parent.is_sequence else []
+    return _submit_combined_plan(context, tx, parent, waiting, notes=unneeded)
 
 
 def _submit_combined_plan(
-    context: WorkflowContext, tx: Transaction, parent: Run, pending: Sequence[Run]
+    context: WorkflowContext,
+    tx: Transaction,
+    parent: Run,
+    pending: Sequence[Run],
+    *,
+    notes: Sequence[str],
 ) -> Run:
-    """Submit the plans of all hosts as one plan with one digest."""
+    """Submit the plans of all child runs as one plan with one digest. notes: more to show."""
     plans = [child.plan for child in pending if child.plan]
     first = plans[0]
     combined = ResolvedPlan(
-        runbook=first.runbook,
-        runbook_version=first.runbook_version,
+        runbook=parent.runbook,
+        runbook_version=(
+            hash_canonical([plan.runbook_version for plan in plans])
+            if parent.is_sequence
+            else first.runbook_version
+        ),
         values=parent.values,
         requested_by=parent.requested_by,
         expires_at=min(plan.expires_at for plan in plans),
         policy_version=first.policy_version,
         current_state="; ".join(
-            f"{child.host}: {child.plan.current_state.rstrip('.')}"
+            f"{_get_name(parent, child)}: {child.plan.current_state.rstrip('.')}"
             for child in pending
             if child.plan
         ),
         steps=tuple(step for plan in plans for step in plan.steps),
-        notes=_combine_notes(pending),
+        notes=(*_combine_notes(parent, pending), *notes),
         undo_of=parent.undo_of,
         timing=parent.timing,
         host_keys={host: key for plan in plans for host, key in plan.host_keys.items()},
         schedule_lifetime=first.schedule_lifetime,
         takes_down=tuple(leg for plan in plans for leg in plan.takes_down),
+        part_steps=_count_steps_of_parts(parent, pending) if parent.is_sequence else {},
     )
     policy = context.policies.get_policy()
     return submit_plan(context, tx, parent, bind_policy_result(tx, policy, parent, combined))
@@ -128,7 +146,7 @@ def _advance_waves(context: WorkflowContext, tx: Transaction, parent: Run) -> No
     bad = [c for c in children if c.state not in _SUCCESSFUL_STATES | {State.PENDING}]
     waiting = [child for child in children if child.state is State.PENDING]
     if waiting and not bad:
-        candidates = waiting[: _count_next_wave(children)]
+        candidates = waiting[: 1 if parent.is_sequence else _count_next_wave(children)]
         wave = _choose_wave(context, tx, parent, candidates)
         if wave:
             _log_wave(tx, parent, wave, candidates=len(candidates))
@@ -137,7 +155,7 @@ def _advance_waves(context: WorkflowContext, tx: Transaction, parent: Run) -> No
             gate.record_waiting_reason(tx, parent, WAITS_FOR_LEGS)
         return
     for child in waiting:
-        why = f"Not started, because {bad[0].host} ended {bad[0].state}"
+        why = f"Not started, because {_get_name(parent, bad[0])} ended {bad[0].state}"
         end_run(context, tx, child, State.WITHDRAWN, why)
     _end_parent(
         context,
@@ -216,19 +234,20 @@ def _end_parent(
     unsuccessful: Sequence[Run],
 ) -> None:
     good = sum(child.state in _SUCCESSFUL_STATES for child in children)
-    counted = f"{good} of {len(children)} hosts"
+    counted = f"{good} of {len(children)} {'changes' if parent.is_sequence else 'hosts'}"
     if not unsuccessful:
-        end_run(context, tx, parent, State.SUCCEEDED, f"Verified on {counted}")
+        at = "" if parent.is_sequence else "on "
+        end_run(context, tx, parent, State.SUCCEEDED, f"Verified {at}{counted}")
         return
-    why = "; ".join(
-        prefix_host(", ".join(hosts), why) for why, hosts in _group_by_reason(unsuccessful).items()
-    )
+    reasons = _group_by_reason(parent, unsuccessful)
+    why = "; ".join(prefix_host(", ".join(names), why) for why, names in reasons.items())
     states = {child.state for child in unsuccessful}
     state = State.UNKNOWN if State.UNKNOWN in states else State.FAILED
     if State.STOPPED in states and state is State.FAILED and parent.state is State.RUNNING:
         state = State.STOPPED
     if parent.state is not state:
-        end_run(context, tx, parent, state, f"Succeeded on {counted}. {why}")
+        at = "" if parent.is_sequence else "on "
+        end_run(context, tx, parent, state, f"Succeeded {at}{counted}. {why}")
 
 
 def _combine_reports(
@@ -256,23 +275,44 @@ def _combine_reports(
     return end_runs(context, tx, [RunEnd(parent, state, summary, report=report)])[0]
 
 
-def _combine_notes(children: Sequence[Run]) -> tuple[str, ...]:
-    """Return every note once, with its hosts unless it applies to all."""
+def _get_name(parent: Run, child: Run) -> str:
+    return child.title if parent.is_sequence else child.host
+
+
+def _list_unneeded(children: Sequence[Run]) -> Iterator[str]:
+    """Yield the changes of a sequence that need no steps, each with the reason."""
+    for child in children:
+        if child.state is State.NO_CHANGES:
+            yield prefix_host(child.title, _get_end_reason(child))
+
+
+def _count_steps_of_parts(parent: Run, children: Sequence[Run]) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for child in children:
+        label = find_label(
+            parent.values, host=child.host, runbook=child.runbook, title=child.title
+        )
+        counts[label] = len(child.plan.steps) if child.plan else 0
+    return counts
+
+
+def _combine_notes(parent: Run, children: Sequence[Run]) -> tuple[str, ...]:
+    """Return every note once, with its hosts or changes unless it applies to all."""
     hosts_by_note: dict[str, list[str]] = {}
     for child in children:
         for note in child.plan.notes if child.plan else ():
-            hosts_by_note.setdefault(note, []).append(child.host)
+            hosts_by_note.setdefault(note, []).append(_get_name(parent, child))
     return tuple(
         note if len(hosts) == len(children) else f"{', '.join(hosts)}: {note}"
         for note, hosts in hosts_by_note.items()
     )
 
 
-def _group_by_reason(unsuccessful: Sequence[Run]) -> dict[str, list[str]]:
-    """Return the hosts for each reason why runs did not succeed."""
+def _group_by_reason(parent: Run, unsuccessful: Sequence[Run]) -> dict[str, list[str]]:
+    """Return the hosts or changes for each reason why runs did not succeed."""
     groups: dict[str, list[str]] = {}
     for child in unsuccessful:
-        groups.setdefault(_get_end_reason(child), []).append(child.host)
+        groups.setdefault(_get_end_reason(child), []).append(_get_name(parent, child))
     return groups
 
 

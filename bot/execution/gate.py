@@ -5,6 +5,7 @@ request the run, whose approvals are valid and for how long, what was approved, 
 """
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from bot.audit import change_log, evidence
@@ -15,9 +16,10 @@ from bot.execution import leg_claims
 from bot.execution.intent import StepIntent, record_step_intent
 from bot.execution.planner import RemainingWork, resolve_plan
 from bot.execution.recovery import can_resume
-from bot.model.plan import ResolvedPlan
+from bot.model.plan import PlannedStep, ResolvedPlan
 from bot.model.run import Run, State
 from bot.model.run_states import ON_HOLD_DISPLAY
+from bot.model.sequence import find_label
 from bot.policy import NoPolicyError, Policy
 from bot.queries import break_glass_rules, stop_reasons
 from bot.queries.approval_count import ApprovalCount, count_approvals
@@ -151,7 +153,13 @@ def pass_gate(
             grant_rules.use_grant(tx, run)
         running = runs.move_run(tx, run, State.RUNNING, started_at=tx.now)
         change_log.append_entry(
-            tx, "started", run=run.id, host=run.host, digest=run.digest, parent_run=run.parent
+            tx,
+            "started",
+            run=run.id,
+            host=run.host,
+            digest=run.digest,
+            parent_run=run.parent,
+            part=run.title if run.parent is not None else None,
         )
         intent = record_step_intent(tx, running, claimed_run.held_lease, 1)
         announce_run_change(tx, run)
@@ -270,7 +278,7 @@ def _check_evidence(
     """Raise GateRefused if the database does not match the signed log."""
     known = context.runbooks.get(run.runbook)
     # The rules depend on the kind, which no log entry contains.
-    changed = known is not None and get_kind(known) != run.kind
+    changed = known is not None and (get_kind(known) != run.kind or run.is_sequence)
     doubt = (
         f"that {run.runbook} is a {run.kind}"
         if changed
@@ -374,12 +382,21 @@ def _check_is_child_of(run: Run, parent: Run) -> None:
     if parent.state not in {State.STARTING, State.RUNNING}:
         raise GateRefused(State.WITHDRAWN, f"The parent run {parent.state.phrase}")
     mine = [step.runs_command for step in run.plan.steps] if run.plan else []
-    steps = parent.plan.steps_by_host.get(run.host, ()) if parent.plan else ()
+    steps = _list_approved_steps(run, parent, parent.plan) if parent.plan else ()
     approved = [step.runs_command for step in steps]
     if not mine or mine != approved or not parent.plan:
         raise GateRefused(State.STALE, f"What {run.host} was to do is not what was approved")
     if parent.plan.digest != parent.digest:
         raise GateRefused(State.STALE, "The plan does not have the digest that was approved")
+
+
+def _list_approved_steps(run: Run, parent: Run, plan: ResolvedPlan) -> Sequence[PlannedStep]:
+    """Return the steps in the approved plan that a child run may execute."""
+    if not parent.is_sequence:
+        return plan.steps_by_host.get(run.host, ())
+    label = find_label(parent.values, host=run.host, runbook=run.runbook, title=run.title)
+    steps = plan.list_steps_of_part(label)
+    return steps if all(step.host == run.host for step in steps) else ()
 
 
 def _check_plan_unchanged(

@@ -67,6 +67,8 @@ class ResolvedPlan:
     """What may be down while it runs: hosts, or parts of them such as lb1/haproxy."""
     guard_override: str = ""
     """The cut set that it may take down all the same, such as `shop: lb1, lb2`."""
+    part_steps: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Of a sequence, how many of the steps belong to each change, by its label."""
     policy_result: str = ""
     """A digest of what the policy says of the request and its hosts; depends on the plan."""
 
@@ -89,6 +91,8 @@ class ResolvedPlan:
             "steps": [step.runs_command for step in self.steps],
             "takes_down": self.takes_down,
             "guard_override": self.guard_override,
+            # Other plans keep the digest that they had before there were sequences.
+            **({"part_steps": self.part_steps} if self.part_steps else {}),
         }
 
     @cached_property
@@ -103,6 +107,11 @@ class ResolvedPlan:
         for step in self.steps:
             by_host.setdefault(step.host, []).append(step)
         return by_host
+
+    def list_steps_of_part(self, label: str) -> Sequence[PlannedStep]:
+        """Return the steps of one change of a sequence."""
+        before = sum(count for other, count in self.part_steps.items() if other < label)
+        return self.steps[before : before + self.part_steps.get(label, 0)]
 
     @property
     def log_facts(self) -> dict[str, Canonical]:

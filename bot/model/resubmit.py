@@ -26,6 +26,8 @@ def get_resubmit_refusal(run: Run) -> str:
     """Return why a run cannot be requested again, and what to do instead; "" if it can."""
     if not run.is_ended:
         return f"run {run.id} has not ended: it {run.state.phrase}"
+    if run.is_sequence:
+        return f"run {run.id} is a request of several changes: request it as before instead"
     if run.undo_of is not None:
         return f"run {run.id} is an undo: request the undo of run {run.undo_of} again instead"
     if run.timing is not None:

@@ -8,6 +8,7 @@ from bot.model.agents import AgentOrigin
 from bot.model.approvals import ApprovalRequirements
 from bot.model.plan import ResolvedPlan
 from bot.model.schedule import ScheduleTiming
+from bot.model.sequence import SEQUENCES
 from runbooks import Report
 
 
@@ -267,6 +268,11 @@ class Run:
         """The request as typed: `abusers clear lb1 203.0.113.9`."""
         request = self.request or self.runbook
         return format_title(request, undo_of=self.undo_of, timing=self.timing)
+
+    @property
+    def is_sequence(self) -> bool:
+        """Whether its child runs are different changes, which run one after the other."""
+        return self.runbook in SEQUENCES and bool(self.hosts)
 
     @property
     def areas(self) -> Sequence[str]:

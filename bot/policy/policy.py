@@ -60,6 +60,29 @@ class PolicyRequest:
     """Whether it takes a leg down that the redundancy guard would refuse."""
     agent: AgentOrigin | None = None
     """Whose request it is, where an agent made it."""
+    parts: Sequence[tuple[str, Sequence[str]]] = ()
+    """Of a sequence, each runbook with its hosts: the rules decide about all of them."""
+    hosts_in_all: int = 0
+    """Of a part of a sequence, the number of hosts of the whole."""
+
+    @property
+    def host_count(self) -> int:
+        return self.hosts_in_all or len(self.hosts) or 1
+
+    def split_parts(self) -> Sequence["PolicyRequest"]:
+        """Return a request for each runbook of a sequence; any other request as it is."""
+        count = len(self.hosts)
+        return [
+            replace(
+                self,
+                runbook=runbook,
+                host=hosts[0],
+                hosts=tuple(hosts),
+                parts=(),
+                hosts_in_all=count,
+            )
+            for runbook, hosts in self.parts
+        ] or [self]
 
     def is_made_by(self, person: str) -> bool:
         return person == self.requested_by or person in self.editors or self._is_for(person)
@@ -302,11 +325,11 @@ class Policy:
 
         Requesters and deciders can always view their own runs, whatever the rules permit.
         """
-        hosts = request.hosts or [request.host]
         return combine_rulings(
             [
-                self._compute_view_ruling(person, host, request.runbook, request.kind)
-                for host in hosts
+                self._compute_view_ruling(person, host, part.runbook, part.kind)
+                for part in request.split_parts()
+                for host in part.hosts or [part.host]
             ]
         )
 
@@ -314,8 +337,9 @@ class Policy:
         """Return whether *person* can view such a run, from cached view rights."""
         rights = self.get_view_rights(person)
         return all(
-            rights.can_view(host=host, runbook=request.runbook, kind=request.kind)
-            for host in request.hosts or [request.host]
+            rights.can_view(host=host, runbook=part.runbook, kind=part.kind)
+            for part in request.split_parts()
+            for host in part.hosts or [part.host]
         )
 
     def _compute_view_ruling(self, person: str, host: str, runbook: str, kind: str) -> Ruling:
@@ -384,7 +408,11 @@ class Policy:
 
     def is_forbidden(self, person: str, action: str, request: PolicyRequest) -> bool:
         """Return whether a rule forbids it, as opposed to no rule permitting it."""
-        requests = [replace(request, host=host, hosts=()) for host in request.hosts] or [request]
+        requests = [
+            replace(part, host=host, hosts=())
+            for part in request.split_parts()
+            for host in part.hosts or [part.host]
+        ]
         rulings = [self._get_host_ruling(person, action, one) for one in requests]
         return any(ruling.rules and not ruling.allowed for ruling in rulings)
 
@@ -438,7 +466,10 @@ class Policy:
         return f"the owners of {area.title if area else name}"
 
     def _get_ruling(self, person: str, action: str, request: PolicyRequest) -> Ruling:
-        """Return the strictest ruling of all hosts."""
+        """Return the strictest ruling of all hosts and runbooks."""
+        if request.parts:
+            parts = request.split_parts()
+            return combine_rulings([self._get_ruling(person, action, each) for each in parts])
         if not request.hosts:
             return self._get_host_ruling(person, action, request)
         # The same request is evaluated again before each of its hosts, so the ruling is cached.
@@ -460,9 +491,9 @@ class Policy:
                 ruling,
                 policy_notes=self._describe_refusals_by_area(rulings) or ruling.policy_notes,
             )
-        if action == "request" and len(request.hosts) > ruling.max_hosts:
+        if action == "request" and request.host_count > ruling.max_hosts:
             note = (
-                f"at most {ruling.max_hosts} hosts per request, and this has {len(request.hosts)}"
+                f"at most {ruling.max_hosts} hosts per request, and this has {request.host_count}"
             )
             return Ruling(allowed=False, policy_notes=(note,))
         return ruling
@@ -515,7 +546,7 @@ class Policy:
             "reversible": request.reversible,
             "source": request.source,
             "own": request.is_made_by(person),
-            "hosts": len(request.hosts) or 1,
+            "hosts": request.host_count,
             "first_time": request.is_first_success,
             "frozen": bool(frozen),
             "now": {"__extn": {"fn": "datetime", "arg": f"{utc:%Y-%m-%dT%H:%M:%S}Z"}},

@@ -13,6 +13,7 @@ from bot.db import runs
 from bot.db.database import Transaction
 from bot.model.agents import get_agent_name, is_agent
 from bot.model.run import Decision, Run, State
+from bot.model.sequence import group_hosts_by_runbook
 from bot.policy import Policy, PolicyRequest, Ruling
 from bot.policy.policy import NO_LIMIT
 from bot.queries import delegation_rules, redundancy
@@ -63,15 +64,20 @@ def build_policy_request(run: Run, *, now: int) -> PolicyRequest:
         editors=run.editors,
         overrides_guard=bool(run.guard_override),
         agent=run.origin.agent,
+        parts=group_hosts_by_runbook(run.values) if run.is_sequence else (),
     )
 
 
 def get_policy_request(tx: Transaction, policy: Policy, run: Run) -> PolicyRequest:
     """Return the input of the rules about a run."""
     at = run.started_at if run.state is State.RUNNING else None
-    first = is_first_success(tx, policy, person=run.requested_by, runbook=run.runbook)
+    request = build_policy_request(run, now=at or tx.now)
+    first = any(
+        is_first_success(tx, policy, person=run.requested_by, runbook=part.runbook)
+        for part in request.split_parts()
+    )
     return replace(
-        build_policy_request(run, now=at or tx.now),
+        request,
         is_first_success=first,
         margin=redundancy.get_margin(tx, policy, run) if "margin" in policy.mentions else NO_LIMIT,
     )

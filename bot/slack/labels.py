@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from bot.model.run import State
+from bot.model.run import Run, State
 from bot.model.run_states import Tone, get_run_display
+from bot.model.sequence import list_parts
 from bot.model.text import format_count
 from bot.slack.run_facts import SlackRunView
 
@@ -81,10 +82,16 @@ def _describe_activity(run_view: SlackRunView) -> str:
 
 
 def _describe_reading(run_view: SlackRunView) -> str:
-    hosts = run_view.run.hosts
-    if hosts:
-        return f"{run_view.ended_children_count} of {len(hosts)} hosts read; nothing is changed"
+    if run_view.run.hosts:
+        done, of = run_view.ended_children_count, _describe_children(run_view.run)
+        return f"{done} of {of} read; nothing is changed"
     return f"reading {run_view.run.host}; nothing is changed"
+
+
+def _describe_children(run: Run) -> str:
+    return (
+        f"{len(list_parts(run.values))} changes" if run.is_sequence else f"{len(run.hosts)} hosts"
+    )
 
 
 def _describe_missing_approvals(run_view: SlackRunView) -> str:
@@ -117,7 +124,8 @@ def _describe_progress(run_view: SlackRunView) -> str:
         at = ", ".join(run_view.unfinished_hosts[:_MAX_HOSTS])
         more = len(run_view.unfinished_hosts) - _MAX_HOSTS
         where = f", running on {at}{f' and {more} more' if more > 0 else ''}" if at else ""
-        return f"{run_view.ended_children_count} of {len(run.hosts)} hosts done{where}{so_far}"
+        done, of = run_view.ended_children_count, _describe_children(run)
+        return f"{done} of {of} done{where}{so_far}"
     if not sent:
         return f"nothing sent to {run.host} yet{so_far}"
     steps = len(run.plan.steps) if run.plan else sent

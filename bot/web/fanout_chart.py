@@ -74,12 +74,13 @@ class FanoutChart:
     expected_end: int | None
     """When the rest ends if it takes as long as the hosts that ended; None if that is unknown."""
     is_ended: bool
+    unit: str = "hosts"
 
     @property
     def description(self) -> str:
         """Return the chart as text."""
         counts = ", ".join(f"{count} {group.label}" for group, count in self.group_counts)
-        return f"{self.ended_count} of {self.total} hosts done: {counts}"
+        return f"{self.ended_count} of {self.total} {self.unit} done: {counts}"
 
     @property
     def bar_segments(self) -> Sequence[BarSegment]:
@@ -115,6 +116,10 @@ def build_fanout_chart(
         elapsed=elapsed,
         expected_end=_estimate_end(child_runs, now=now),
         is_ended=ended is not None,
+        # Only a sequence has several child runs on one host.
+        unit="hosts"
+        if len({child.host for child in child_runs}) == len(child_runs)
+        else "changes",
     )
 
 

@@ -421,7 +421,7 @@ def _list_editable_fields(run: Run) -> list[tuple[request_form.FormField, str]]:
 
 def _build_resubmit_url(run: Run) -> str:
     """Return the address of the request form with the same values, or "" if there is none."""
-    if run.undo_of is not None:
+    if run.undo_of is not None or run.is_sequence:
         return f"/runs/{run.undo_of}#undo"
     if resubmit.get_resubmit_refusal(run):
         return ""

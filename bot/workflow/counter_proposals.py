@@ -164,8 +164,9 @@ def _check_can_be_edited(tx: Transaction, run: Run) -> None:
         raise InvalidRequestError(
             f"run {run.id} belongs to run {run.parent}: propose values for that run instead"
         )
-    if run.undo_of is not None:
-        raise InvalidRequestError("an undo has no values of its own: deny it with a reason")
+    if run.undo_of is not None or run.is_sequence:
+        what = "a request of several changes" if run.is_sequence else "an undo"
+        raise InvalidRequestError(f"{what} has no values of its own: deny it with a reason")
     if run.timing is not None:
         raise InvalidRequestError(
             "the values of a schedule cannot be changed here: deny it and name the values you "

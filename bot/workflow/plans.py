@@ -24,6 +24,7 @@ from bot.workflow.requests import (
     log_request,
     request_undo,
 )
+from bot.workflow.sequences import request_sequence_again
 from bot.workflow.submit_plan import move_to_approval
 from connectors.command import quote_text
 
@@ -145,6 +146,8 @@ def _request_again(
         plan_only=run.plan_only,
         replaced_run=run,
     )
+    if run.is_sequence:
+        return request_sequence_again(context, run, terms)
     if run.undo_of is not None:
         return request_undo(context, run.undo_of, terms)
     runbook = context.runbooks.get(run.runbook)

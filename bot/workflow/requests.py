@@ -66,8 +66,8 @@ def create_request(context: WorkflowContext, runbook: AnyRunbook, terms: Request
     override = terms.guard_override
     if override:
         override = _check_override(policy, override, terms.reason)
-    _check_host(policy, runbook)
-    return _record_in_transaction(
+    check_host(policy, runbook)
+    return record_new_request(
         context,
         policy,
         runs.NewRun(
@@ -78,12 +78,12 @@ def create_request(context: WorkflowContext, runbook: AnyRunbook, terms: Request
             host=runbook.target,
             area=policy.get_area(runbook.target).name,
             guard_override=override,
-            **_get_terms_of_run(terms),
+            **get_terms_of_run(terms),
         ),
     )
 
 
-class _TermsOfRun(TypedDict):
+class TermsOfRun(TypedDict):
     requested_by: str
     origin: RequestOrigin
     reason: str
@@ -93,7 +93,8 @@ class _TermsOfRun(TypedDict):
     editors: Sequence[str]
 
 
-def _get_terms_of_run(terms: RequestTerms) -> _TermsOfRun:
+def get_terms_of_run(terms: RequestTerms) -> TermsOfRun:
+    """Return these terms as fields of a new run. Raises InvalidRequestError."""
     return {
         "requested_by": terms.person,
         "origin": terms.origin,
@@ -129,7 +130,7 @@ def create_fanout_request(
     policy = context.policies.get_policy()
     _check_host_pattern(host_pattern)
     for runbook in runbooks:
-        _check_host(policy, runbook)
+        check_host(policy, runbook)
     first = runbooks[0]
     areas = {runbook.target: policy.get_area(runbook.target).name for runbook in runbooks}
     area = join_areas(areas.values())
@@ -144,7 +145,7 @@ def create_fanout_request(
         host=first.target,
         area=area,
         hosts=tuple(runbook.target for runbook in runbooks),
-        **_get_terms_of_run(terms),
+        **get_terms_of_run(terms),
     )
     children = [
         replace(
@@ -158,7 +159,7 @@ def create_fanout_request(
         )
         for runbook in runbooks
     ]
-    return _record_in_transaction(context, policy, parent, children)
+    return record_new_request(context, policy, parent, children)
 
 
 def request_undo(context: WorkflowContext, number: int, terms: RequestTerms) -> Run:
@@ -189,7 +190,7 @@ def request_undo(context: WorkflowContext, number: int, terms: RequestTerms) -> 
         area=policy.get_area(done[0].host).name,
         undo_of=number,
         hosts=tuple(run.host for run in done) if original.hosts else (),
-        **_get_terms_of_run(terms),
+        **get_terms_of_run(terms),
     )
     children = [
         replace(
@@ -203,19 +204,20 @@ def request_undo(context: WorkflowContext, number: int, terms: RequestTerms) -> 
         )
         for run in done
     ]
-    return _record_in_transaction(context, policy, new, children if original.hosts else ())
+    return record_new_request(context, policy, new, children if original.hosts else ())
 
 
 def _has_executed_steps(tx: Transaction, run: Run) -> bool:
     return any(step.state is not StepState.FAILED for step in runs.list_steps(tx, run.id))
 
 
-def _record_in_transaction(
+def record_new_request(
     context: WorkflowContext,
     policy: Policy,
     new_run: runs.NewRun,
     children: Sequence[runs.NewRun] = (),
 ) -> Run:
+    """Record a request unless its requester has made too many. Raises TooManyRequestsError."""
     with context.database.transaction() as tx:
         if same := agent_limits.find_identical_request(tx, new_run):
             return same
@@ -342,7 +344,8 @@ def _changes_nothing(run: Run) -> bool:
     return run.kind == "check" and run.timing is None
 
 
-def _check_host(policy: Policy, runbook: AnyRunbook) -> None:
+def check_host(policy: Policy, runbook: AnyRunbook) -> None:
+    """Raise InvalidRequestError unless the inventory has the host, with the tag that it needs."""
     try:
         host = policy.inventory[runbook.target]
     except UnknownHostError as error:

@@ -63,7 +63,10 @@ PAGES: Mapping[str, tuple[str, Sequence[str]]] = {
     ),
     "hosts": (
         "Hosts and runbooks",
-        ("listHosts", "getHost", "listLocks", "listRunbooks", "listFieldOptions"),
+        (
+            *("listHosts", "getHost", "getRebuild", "requestRebuild", "listLocks"),
+            *("listRunbooks", "listFieldOptions"),
+        ),
     ),
     "policy": (
         "People and policy",

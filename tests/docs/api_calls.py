@@ -343,6 +343,9 @@ def _record_schedules(service: _Service) -> None:
 def _record_drift(service: _Service) -> None:
     raised = {"request": "conntrack set lb2 524288", "reason": "new connections are dropped"}
     service.call("", "olga", "POST /runs", raised)
+    service.call("getRebuild", "olga", "GET /hosts/lb2/rebuild")
+    new = {"new_host": "lb1", "reason": "lb2 is replaced by lb1"}
+    service.call("requestRebuild", "olga", "POST /hosts/lb2/rebuild", new)
     with service.database.transaction() as tx:
         key = _change_by_hand(tx)
     service.call("readDrift", "olga", "POST /hosts/lb2/drift")

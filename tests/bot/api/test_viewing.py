@@ -28,6 +28,8 @@ ROUTES = {
     ("GET", "/hosts"): "leaves out",
     ("GET", "/hosts/{name}"): "leaves out",
     ("GET", "/hosts/{name}/options"): "tells of none",
+    ("GET", "/hosts/{name}/rebuild"): "leaves out",
+    ("POST", "/hosts/{name}/rebuild"): "tells of none",
     ("GET", "/pending"): "leaves out",
     ("GET", "/access"): "tells of none",
     ("GET", "/policy"): "tells of none",
@@ -80,7 +82,7 @@ ROUTES = {
     ("POST", "/schedules/{number}/take"): "schedule",
 }
 # Nothing that it leaves out has words of its own: see the test of its counts, and of what is held.
-WORDLESS = {"/report/waiting", "/locks", "/hosts", "/hosts/{name}"}
+WORDLESS = {"/report/waiting", "/locks", "/hosts", "/hosts/{name}", "/hosts/{name}/rebuild"}
 ABSENT = 987_654
 
 

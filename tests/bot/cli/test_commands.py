@@ -64,6 +64,7 @@ COMMANDS = {
     "grants list": LOOKS,
     "webhooks": "deliveries retried",
     "hosts": SERVICE,
+    "rebuild": SERVICE,
     "init": FILES,
     "inventory check": LOOKS,
     "inventory confirm": FILES,

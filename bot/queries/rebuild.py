@@ -1,0 +1,184 @@
+"""What Keyturn has set on a host, folded from its runs: what it takes to set it on a new one."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from bot.audit import change_log
+from bot.db import drift, runs, view_conditions
+from bot.db.database import Transaction
+from bot.db.drift import DriftKey
+from bot.drift.readings import DriftState, get_key_name
+from bot.model.plan import PlannedStep
+from bot.model.run import Decision, Run, State
+from bot.model.times import format_utc
+from bot.queries.drift import ADOPTED
+from runbooks import AnyRunbook
+
+_UNKNOWN_IN_GENERAL = (
+    "What was set up without Keyturn: packages, files, accounts, and every value that no run has "
+    "set"
+)
+
+
+@dataclass(frozen=True)
+class SetValue:
+    """A value that Keyturn has set and that is still to be so."""
+
+    key: str
+    """What was set, such as `shaping eth0`."""
+    run: Run
+    """The last run that set it."""
+    approvals: Sequence[Decision]
+
+    @property
+    def steps(self) -> Sequence[PlannedStep]:
+        """What was sent, as the plan printed it."""
+        return self.run.plan.steps if self.run.plan else ()
+
+
+@dataclass(frozen=True)
+class AdoptedValue:
+    """A value that was set outside Keyturn, and that a person adopted."""
+
+    key: str
+    value: str
+    person: str
+    reason: str
+    at: int
+    """Microseconds since 1970."""
+    run: int
+    """The run that set the value before."""
+
+
+@dataclass(frozen=True)
+class Act:
+    """A change that is not repeated, because it sets no lasting value."""
+
+    request: str
+    run: Run
+    """The last run of it."""
+    count: int
+    is_reversible: bool
+
+
+@dataclass(frozen=True)
+class Rebuild:
+    """Everything that Keyturn knows of what it has done to a host."""
+
+    host: str
+    unknown: Sequence[str]
+    """What Keyturn does not know, one clause each."""
+    values: Sequence[SetValue]
+    """In the order in which they were set."""
+    adopted: Sequence[AdoptedValue]
+    acts: Sequence[Act]
+    """The last of each, oldest first."""
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.values or self.adopted or self.acts)
+
+
+@dataclass
+class FoldedRuns:
+    """The changes of a host, reduced to what is left of them."""
+
+    values: dict[str, list[Run]] = field(default_factory=dict[str, list[Run]])
+    """The runs that set each key and were not undone, oldest first."""
+    acts: dict[str, list[Run]] = field(default_factory=dict[str, list[Run]])
+    """Other changes that were not undone, by their request."""
+    unsure: dict[str, Run] = field(default_factory=dict[str, Run])
+    """The last run of each key if it did not succeed."""
+
+    def get_last_runs(self) -> list[tuple[str, Run]]:
+        """Return each key with the run whose value it has, in the order of these runs."""
+        last = [(key, found[-1]) for key, found in self.values.items() if found]
+        return sorted(last, key=lambda one: (one[1].started_at or 0, one[1].id))
+
+
+def fold_runs(changes: Sequence[Run], runbooks: Mapping[str, type[AnyRunbook]]) -> FoldedRuns:
+    """Reduce the changes of a host, oldest first, to what is left of them. Pure.
+
+    An undo restores what was there before its run, so that run and all later ones of the same key
+    drop out, and the undo itself.
+    """
+    folded = FoldedRuns()
+    for run in changes:
+        key = get_key_name(runbooks, run)
+        if run.state is not State.SUCCEEDED:
+            if key:
+                folded.unsure[key] = run
+            else:
+                folded.acts.setdefault(run.title, []).append(run)
+            continue
+        folded.unsure.pop(key, None)
+        same = (
+            folded.values.setdefault(key, []) if key else folded.acts.setdefault(run.request, [])
+        )
+        if run.undo_of is None:
+            same.append(run)
+            continue
+        numbers = [one.id for one in same]
+        if run.undo_of in numbers:
+            first = numbers.index(run.undo_of)
+            del same[first : len(same) if key else first + 1]
+    return folded
+
+
+def read_rebuild(tx: Transaction, runbooks: Mapping[str, type[AnyRunbook]], host: str) -> Rebuild:
+    """Fold the runs on a host that may be viewed."""
+    folded = fold_runs(runs.list_changes_of_host(tx, host), runbooks)
+    keys = {key.name: key for key in drift.list_keys(tx, host=host)}
+    adopted = [
+        keys[name] for name, _ in folded.get_last_runs() if name in keys and keys[name].adopted
+    ]
+    left_out = {key.name for key in adopted}
+    last = [(name, run) for name, run in folded.get_last_runs() if name not in left_out]
+    votes = runs.list_decisions_on(tx, [run.parent or run.id for _, run in last])
+    values = [
+        SetValue(
+            name,
+            runs.get_run(tx, run.id),
+            [one for one in votes.get(run.parent or run.id, ()) if one.approves],
+        )
+        for name, run in last
+    ]
+    unknown = [_UNKNOWN_IN_GENERAL]
+    if not view_conditions.can_view_everything(tx):
+        unknown.append("Runs that you may not view")
+    unknown += _list_unsure(folded, keys)
+    acts = [_build_act(tx, request, found) for request, found in folded.acts.items() if found]
+    return Rebuild(host, unknown, values, [_build_adopted(tx, key) for key in adopted], acts)
+
+
+def _list_unsure(folded: FoldedRuns, keys: Mapping[str, DriftKey]) -> Iterator[str]:
+    for run in folded.unsure.values():
+        yield f"What run {run.id} ({run.title}) left on the host: it {run.state.phrase}"
+    for name, _ in folded.get_last_runs():
+        key = keys.get(name)
+        if key is not None and key.state is not DriftState.AS_SET and name not in folded.unsure:
+            on_host = f": {key.value}" if key.value else ""
+            yield f"Why {name} is {key.state.label} since {format_utc(key.since_at)}{on_host}"
+
+
+def _build_adopted(tx: Transaction, key: DriftKey) -> AdoptedValue:
+    entries = [
+        entry
+        for entry in change_log.list_entries_of_run(tx, key.run, [ADOPTED])
+        if entry.facts.get("key") == key.name
+    ]
+    last = entries[-1] if entries else None
+    return AdoptedValue(
+        key.name,
+        key.set_value,
+        last.person if last else "",
+        str(last.facts.get("reason", "")) if last else "",
+        last.at if last else key.since_at,
+        key.run,
+    )
+
+
+def _build_act(tx: Transaction, request: str, found: Sequence[Run]) -> Act:
+    last = runs.get_run(tx, found[-1].id)
+    is_reversible = last.plan is None or last.plan.is_reversible
+    return Act(request, last, len(found), is_reversible)

@@ -1,0 +1,155 @@
+"""Request a sequence: several changes with one plan, one digest and the approvals of all of them.
+
+The changes run one after the other, and none starts after one that did not succeed.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from bot.db import runs
+from bot.db.runs import NewRun
+from bot.model.agents import is_agent
+from bot.model.errors import InvalidRequestError
+from bot.model.request_form import format_request, get_field_texts
+from bot.model.run import Run, format_title
+from bot.model.sequence import MAX_PARTS, REBUILD, label_part, list_parts
+from bot.policy import Policy
+from bot.queries.rebuild import SetValue, read_rebuild
+from bot.workflow.context import WorkflowContext
+from bot.workflow.requests import (
+    RequestTerms,
+    check_host,
+    get_terms_of_run,
+    record_new_request,
+)
+from connectors.errors import UnknownHostError
+from runbooks import AnyRunbook
+
+
+def request_rebuild(
+    context: WorkflowContext, host: str, new_host: str, terms: RequestTerms
+) -> Run:
+    """Request on a new host what Keyturn has set on another.
+
+    Raises:
+        InvalidRequestError: The new host is not in the inventory or cannot have a value, or there
+            is nothing to set.
+    """
+    policy = context.policies.get_policy()
+    with context.database.reading(policy.get_view_rights(terms.person)) as tx:
+        rebuild = read_rebuild(tx, context.runbooks, host)
+    if not rebuild.values:
+        raise InvalidRequestError(f"no value that Keyturn has set on {host} is known")
+    requests = [_build_request(context, one, new_host) for one in rebuild.values]
+    for request in requests:
+        check_host(policy, request)
+    try:
+        area = policy.get_area(new_host).name
+    except UnknownHostError as error:
+        raise InvalidRequestError(str(error)) from None
+    parts = [
+        NewRun(
+            runbook=request.words,
+            kind="change",
+            values=get_field_texts(request),
+            request=format_request(request),
+            host=new_host,
+            area=area,
+            **get_terms_of_run(terms),
+        )
+        for request in requests
+    ]
+    title = f"{REBUILD} {host} on {new_host}"
+    return record_sequence(context, policy, parts, runbook=REBUILD, title=title)
+
+
+def _build_request(context: WorkflowContext, value: SetValue, host: str) -> AnyRunbook:
+    run = value.run
+    try:
+        return context.runbooks[run.runbook].model_validate({**run.values, "host": host})
+    except (KeyError, ValueError):
+        raise InvalidRequestError(
+            f"{value.key} cannot be set any more: the fields of {run.runbook} have changed"
+        ) from None
+
+
+def request_sequence_again(context: WorkflowContext, run: Run, terms: RequestTerms) -> Run:
+    """Plan a sequence again, with the same changes."""
+    policy = context.policies.get_policy()
+    with context.database.reading() as tx:
+        children = runs.list_children(tx, run.id)
+    new = get_terms_of_run(terms)
+    parts = [
+        NewRun(
+            runbook=child.runbook,
+            kind=child.kind,
+            values=child.values,
+            request=child.request,
+            host=child.host,
+            area=child.area,
+            undo_of=child.undo_of,
+            **new,
+        )
+        for child in children
+    ]
+    return record_sequence(
+        context, policy, parts, runbook=run.runbook, title=run.request, facts=_get_facts(run)
+    )
+
+
+def _get_facts(run: Run) -> dict[str, str]:
+    labels = {label for label, _ in list_parts(run.values)}
+    return {name: value for name, value in run.values.items() if name not in labels}
+
+
+def record_sequence(
+    context: WorkflowContext,
+    policy: Policy,
+    parts: Sequence[NewRun],
+    *,
+    runbook: str,
+    title: str,
+    facts: Mapping[str, str] | None = None,
+) -> Run:
+    """Record one request for these changes, which run in this order.
+
+    Args:
+        runbook: REBUILD or UNDO.
+        title: The request in one line.
+        facts: More values to bind and to show.
+
+    Raises:
+        InvalidRequestError: There are too many changes, or their hosts are in several areas or not
+            in the inventory any more.
+    """
+    if is_agent(parts[0].requested_by):
+        raise InvalidRequestError("an agent requests one change at a time")
+    missing = sorted({part.host for part in parts if part.host not in policy.inventory.hosts})
+    if missing:
+        raise InvalidRequestError(f"no longer in the inventory: {', '.join(missing)}")
+    areas = sorted({policy.get_area(part.host).name for part in parts})
+    if len(areas) > 1:
+        raise InvalidRequestError(
+            f"these changes are in several areas with different owners, {', '.join(areas)}: "
+            "request each area separately"
+        )
+    if len(parts) > MAX_PARTS:
+        raise InvalidRequestError(
+            f"these are {len(parts)} changes: request {MAX_PARTS} at most at once"
+        )
+    labels = [
+        label_part(n, host=part.host, runbook=part.runbook)
+        for n, part in enumerate(parts, start=1)
+    ]
+    titles = [format_title(part.request, undo_of=part.undo_of, timing=None) for part in parts]
+    parent = replace(
+        parts[0],
+        runbook=runbook,
+        values={**(facts or {}), **dict(zip(labels, titles, strict=True))},
+        request=title,
+        area=areas[0],
+        hosts=tuple(dict.fromkeys(part.host for part in parts)),
+        undo_of=None,
+    )
+    children = [replace(part, area=areas[0], replan_of=None) for part in parts]
+    return record_new_request(context, policy, parent, children)

@@ -1,0 +1,53 @@
+"""The rebuild page: what Keyturn has set on a host, and the plan to set it on another."""
+
+from bot.model.run import State
+from tests.bot.web.conftest import Site
+from tests.bot.web.parsed_page import Page
+from tests.toy import BreakSwitch, KeepSwitch
+
+HOSTILE = "<script>alert(1)</script>"
+
+
+def fill(site: Site) -> None:
+    harness = site.harness
+    keep = KeepSwitch(host="lb1", name="lamp", value="on")
+    harness.approve(harness.request(keep, reason=HOSTILE))
+    harness.approve(harness.request(BreakSwitch(host="lb1", name="fan")))
+
+
+def test_page_says_first_what_keyturn_does_not_know(site: Site):
+    fill(site)
+    answer = site.browser("dora").get("/hosts/lb1/rebuild")
+    page = Page(answer.text)
+    assert page.strange == []
+    for text in (
+        "What Keyturn does not know What was set up without Keyturn",
+        "toy keep lb1 lamp on 1 command set lamp on run 1",
+        "Not repeated They set no lasting value toy break lb1 fan : 1 time, last in run 2",
+        "irreversible",
+    ):
+        assert text in page.text
+    assert HOSTILE not in answer.text
+
+
+def test_values_are_planned_for_another_host(site: Site):
+    fill(site)
+    browser = site.browser("dora")
+    form = {"new_host": " LB2 ", "reason": "lb1 is gone"}
+    answer = browser.post("/hosts/lb1/rebuild", data=form, follow_redirects=False)
+    assert answer.status_code == 303
+    site.harness.run_queued_work()
+    address = answer.headers["location"]
+    run = site.harness.get_run(int(address.rpartition("/")[2]))
+    assert (run.state, run.title, run.plan_only) == (State.PLANNED, "rebuild lb1 on lb2", True)
+    assert "toy keep lb2 lamp on" in Page(browser.get(address).text).text
+
+
+def test_unknown_host_is_refused_with_the_reason(site: Site):
+    fill(site)
+    browser = site.browser("dora")
+    answer = browser.post("/hosts/lb1/rebuild", data={"new_host": "lb9"})
+    assert answer.status_code == 422
+    assert "lb9" in Page(answer.text).text
+    assert browser.get("/hosts/lb9/rebuild").status_code == 404
+    assert "no lasting value" in browser.get("/hosts/lb2/rebuild").text

@@ -1,0 +1,237 @@
+"""Requests of several changes: one plan, one digest, and the changes one after the other."""
+
+from collections.abc import Generator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from sqlalchemy import update
+
+from bot.audit import change_log
+from bot.db import runs, tables
+from bot.model.errors import InvalidRequestError, NotAllowed, TooLate
+from bot.model.run import Run, State
+from connectors.errors import CommandError
+from tests.bot.harness import WEB, Harness, open_harness
+from tests.bot.restricted_view import restricted_rules
+from tests.policies import starter_rules
+from tests.toy import BreakSwitch, KeepSwitch, SetSwitch
+
+NAMES = ("fan", "lamp", "pump")
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Generator[Harness]:
+    """A harness with two balancers, whose switches are off, and lb1 rebuilt from three changes."""
+    with open_harness(tmp_path) as harness:
+        harness.fleet.hosts = {name: dict.fromkeys(NAMES, "off") for name in ("lb1", "lb2")}
+        for name in ("lamp", "fan", "pump"):
+            keep(harness, name, "on")
+        yield harness
+
+
+def keep(harness: Harness, name: str, value: str, *, host: str = "lb1") -> Run:
+    run = harness.approve(harness.request(KeepSwitch(host=host, name=name, value=value)))
+    assert run.state is State.SUCCEEDED
+    return run
+
+
+def rebuild(harness: Harness, new_host: str = "lb2", person: str = "dora") -> Run:
+    run = harness.service.request_rebuild("lb1", new_host=new_host, person=person, origin=WEB)
+    harness.run_queued_work()
+    return harness.get_run(run.id)
+
+
+def list_children(harness: Harness, run: Run) -> list[Run]:
+    with harness.database.reading() as tx:
+        return runs.list_children(tx, run.id)
+
+
+def list_commands(harness: Harness, host: str = "lb2") -> list[str]:
+    return [command for at, command in harness.fleet.told if at == host]
+
+
+def test_rebuild_is_one_plan_and_runs_in_the_order_of_the_first_host(pair: Harness):
+    run = rebuild(pair)
+    assert (run.state, run.title, run.hosts) == (State.PENDING, "rebuild lb1 on lb2", ("lb2",))
+    assert run.values == {
+        "01 lb2 toy keep": "toy keep lb2 lamp on",
+        "02 lb2 toy keep": "toy keep lb2 fan on",
+        "03 lb2 toy keep": "toy keep lb2 pump on",
+    }
+    assert run.plan
+    assert [step.title for step in run.plan.steps] == [
+        "Set lamp to on",
+        "Set fan to on",
+        "Set pump to on",
+    ]
+    assert list_commands(pair) == []
+    ended = pair.approve(run)
+    assert (ended.state, ended.summary) == (State.SUCCEEDED, "Verified 3 of 3 changes")
+    assert list_commands(pair) == ["set lamp on", "set fan on", "set pump on"]
+    assert rebuild(pair).state is State.NO_CHANGES
+
+
+def test_rebuild_stops_at_the_first_change_that_fails(pair: Harness):
+    def refuse(host: str, words: str) -> None:
+        if (host, words) == ("lb2", "set fan on"):
+            raise CommandError("output: the fan is jammed")
+
+    pair.fleet.before_tell = refuse
+    ended = pair.approve(rebuild(pair))
+    assert ended.state is State.FAILED
+    assert "toy keep lb2 fan on: Step 1 of 1 failed: output: the fan is jammed" in ended.summary
+    assert ended.summary.startswith("Succeeded 1 of 3 changes.")
+    states = [child.state for child in list_children(pair, ended)]
+    assert states == [State.SUCCEEDED, State.FAILED, State.WITHDRAWN]
+    assert list_commands(pair) == ["set lamp on"]
+
+
+def test_rebuild_sends_nothing_when_one_change_is_refused(pair: Harness):
+    pair.fleet.hosts["lb2"]["fan"] = "broken"
+    pair.fleet.hosts["lb2"]["pump"] = "stuck"
+    run = rebuild(pair)
+    assert run.state is State.REFUSED
+    assert "toy keep lb2 pump on: pump is stuck" in run.summary
+
+
+def test_change_that_is_so_already_is_named_in_the_plan(pair: Harness):
+    pair.fleet.hosts["lb2"]["fan"] = "on"
+    run = rebuild(pair)
+    assert run.plan
+    assert [step.title for step in run.plan.steps] == ["Set lamp to on", "Set pump to on"]
+    assert "toy keep lb2 fan on: No changes: fan is on" in run.plan.notes
+    assert pair.approve(run).state is State.SUCCEEDED
+
+
+def test_rebuild_leaves_out_what_was_undone_and_what_sets_no_lasting_value(pair: Harness):
+    last = keep(pair, "lamp", "dim")
+    pair.approve(pair.request(SetSwitch(host="lb1", name="fan", value="off")))
+    undo = pair.service.request_undo(last.id, person="dora", origin=WEB)
+    pair.run_queued_work()
+    pair.approve(pair.get_run(undo.id))
+    found = pair.service.read_rebuild("lb1", view_rights=None)
+    assert [(one.key, one.run.values["value"]) for one in found.values] == [
+        ("switch lamp", "on"),
+        ("switch fan", "on"),
+        ("switch pump", "on"),
+    ]
+    assert [act.request for act in found.acts] == ["toy set lb1 fan off"]
+    assert [one.approvals[0].person for one in found.values] == ["olga"] * 3
+
+
+def test_rebuild_reports_first_what_keyturn_does_not_know(pair: Harness):
+    pair.approve(pair.request(BreakSwitch(host="lb1", name="pump")))
+
+    def refuse(_host: str, _words: str) -> None:
+        raise CommandError("output: jammed")
+
+    pair.fleet.before_tell = refuse
+    failed = pair.approve(pair.request(KeepSwitch(host="lb1", name="fan", value="dim")))
+    pair.fleet.hosts["lb1"]["lamp"] = "dim"
+    with pair.database.transaction() as tx:
+        tx.sql.execute(update(tables.drift_key).values(next_at=0))
+    pair.service.read_due_keys()
+    unknown = pair.service.read_rebuild("lb1", view_rights=None).unknown
+    assert unknown[0].startswith("What was set up without Keyturn")
+    assert (
+        f"What run {failed.id} (toy keep lb1 fan dim) left on the host: it has failed" in unknown
+    )
+    assert any(one.startswith("Why switch lamp is changed outside since") for one in unknown)
+
+
+def test_rebuild_needs_a_known_value_and_a_known_host(pair: Harness):
+    with pytest.raises(InvalidRequestError, match="no value that Keyturn has set on lb2 is known"):
+        pair.service.request_rebuild("lb2", new_host="lb1", person="dora", origin=WEB)
+    with pytest.raises(InvalidRequestError, match="lb9"):
+        pair.service.request_rebuild("lb1", new_host="lb9", person="dora", origin=WEB)
+
+
+def test_requester_cannot_approve_a_sequence_and_its_digest_binds_every_change(pair: Harness):
+    run = rebuild(pair)
+    with pytest.raises(NotAllowed):
+        pair.service.approve_run(run.id, person="dora", digest=run.digest)
+    with pytest.raises(TooLate):
+        pair.service.approve_run(run.id, person="adam", digest="0" * 64)
+    assert run.plan
+    fewer = replace(run.plan, part_steps=dict.fromkeys(list(run.plan.part_steps)[:2], 1))
+    assert fewer.digest != run.plan.digest
+
+
+def test_strictest_rule_of_all_changes_counts(tmp_path: Path):
+    strict = (
+        '\n@id("two") @approvals("2") @from("owners")\n'
+        'permit (principal, action == Action::"request", resource) '
+        'when { context.runbook == "toy keep" };\n'
+    )
+    with open_harness(tmp_path, rules=starter_rules() + strict) as harness:
+        harness.fleet.hosts["lb2"] = {"lamp": "off"}
+        run = harness.request(KeepSwitch(host="lb1", name="lamp", value="on"))
+        harness.service.approve_run(run.id, person="olga", digest=run.digest)
+        harness.approve(run, person="adam")
+        again = rebuild(harness)
+        assert (again.state, again.required_approvals) == (State.PENDING, 2)
+
+
+def test_altered_child_of_a_sequence_does_not_start(pair: Harness):
+    run = rebuild(pair)
+    second = list_children(pair, run)[1]
+    pair.service.approve_run(run.id, person="olga", digest=run.digest)
+    with pair.database.transaction() as tx:
+        # The child would set the lamp, which the first change is approved to do, once.
+        tx.sql.execute(
+            update(tables.run)
+            .where(tables.run.c.id == second.id)
+            .values(
+                request="toy keep lb2 lamp on",
+                field_values='{"host":"lb2","name":"lamp","value":"on"}',
+                plan=second.plan.to_json().replace("fan", "lamp") if second.plan else None,
+            )
+        )
+    pair.run_queued_work()
+    assert list_commands(pair) == ["set lamp on"]
+    assert list_children(pair, run)[1].state in {State.STALE, State.REFUSED, State.NO_CHANGES}
+
+
+def test_started_entry_names_the_change(pair: Harness):
+    ended = pair.approve(rebuild(pair))
+    child = list_children(pair, ended)[0]
+    with pair.database.reading() as tx:
+        (started,) = change_log.list_entries_of_run(tx, child.id, ["started"])
+    assert started.facts["part"] == "toy keep lb2 lamp on"
+
+
+def test_sequence_is_planned_again_with_the_same_changes(pair: Harness):
+    run = rebuild(pair)
+    again = pair.service.replan_run(run.id, person="dora", origin=WEB)
+    pair.run_queued_work()
+    assert pair.get_run(again.id).values == run.values
+    assert pair.get_run(run.id).state is State.SUPERSEDED
+
+
+def test_values_of_a_sequence_cannot_be_edited(pair: Harness):
+    run = rebuild(pair)
+    with pytest.raises(InvalidRequestError, match="several changes"):
+        pair.service.propose_values(run.id, person="olga", changed_values={"value": "dim"})
+
+
+def test_sequence_is_hidden_from_those_who_may_not_view_one_of_its_changes(tmp_path: Path):
+    hides = (
+        'permit (principal, action == Action::"view", resource) '
+        'unless { principal in Role::"developer" && context.runbook == "toy keep" };'
+    )
+    with open_harness(tmp_path, rules=restricted_rules(hides)) as harness:
+        harness.fleet.hosts["lb2"] = {"lamp": "off"}
+        # Everyone may view their own runs.
+        kept = harness.request(KeepSwitch(host="lb1", name="lamp", value="on"), person="olga")
+        assert harness.get_run(kept.id).state is State.SUCCEEDED
+        run = rebuild(harness, person="olga")
+        policy = harness.policies.get_policy()
+        for person, seen in (("dora", False), ("adam", True), ("olga", True)):
+            with harness.database.reading(policy.get_view_rights(person)) as tx:
+                assert (run.id in {one.id for one in runs.list_runs(tx, [run.id])}) is seen
+                entries = change_log.list_entries_of_run(tx, run.id)
+            assert bool(entries) is seen
+            known = harness.service.read_rebuild("lb1", view_rights=tx.view_rights)
+            assert bool(known.values) is seen
+            assert ("Runs that you may not view" in known.unknown) is not seen
