@@ -18,6 +18,12 @@ from bot.web import WebDependencies, build_app
 from tests.bot.harness import Harness
 
 ARTEFACTS = Path(__file__).parent.parent / "artefacts"
+# What is cut in a wide window: a header of two lines, a name, a label, a table that scrolls.
+CUT = """() => innerWidth < 1280 ? [] : [
+  ...[...document.querySelectorAll(".kt-top")].filter(one => one.offsetHeight > 60),
+  ...[...document.querySelectorAll(".kt-account-name, .kt-filters label, .kt-scroll")].filter(
+    one => one.scrollWidth > one.clientWidth),
+].map(one => one.outerHTML.slice(0, 120))"""
 CONTRAST = Path(__file__).with_name("contrast.js").read_text()
 # Colour scheme and width of the window. `make chaos` tries each scheme at each width.
 _MORE = [("dark", 1280), ("light", 360)] if os.environ.get("KEYTURN_CHAOS") else []

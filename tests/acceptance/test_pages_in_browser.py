@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, expect
 from bot.db import locks
 from bot.model.schedule import ScheduleTiming, parse_cron
 from runbooks import load_catalogue
-from tests.acceptance.browsing import CONTRAST, SCREENS, Server, Visit, a_visit
+from tests.acceptance.browsing import CONTRAST, CUT, SCREENS, Server, Visit, a_visit
 from tests.bot.harness import WEB, open_harness
 from tests.bot.host_contacts import store_contact
 from tests.bot.web.sample_runs import gallery
@@ -233,6 +233,7 @@ def test_the_pages_fit_the_screen_and_can_be_read(
         visit.open(path)
         assert visit.page.evaluate("document.documentElement.scrollWidth") <= width, path
         assert visit.page.evaluate(CONTRAST) == [], path
+        assert visit.page.evaluate(CUT) == [], path
         if path in {"/hosts", "/hosts/lb1", "/report"}:
             visit.keep(f"{path[1:].replace('/', '-')}-{scheme}-{width}")
     assert visit.complaints == []

@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, expect
 
 from bot.model.errors import NotAllowed
 from bot.model.run import Run, State
-from tests.acceptance.browsing import CONTRAST, SCREENS, Server, Visit, a_visit
+from tests.acceptance.browsing import CONTRAST, CUT, SCREENS, Server, Visit, a_visit
 from tests.bot.harness import open_harness
 from tests.bot.web.sample_runs import gallery
 from tests.toy import SetAll
@@ -220,6 +220,7 @@ def test_pages_fit_the_screen_and_complain_of_nothing(
         expect(visit.page.locator("html")).to_have_attribute("data-bs-theme", scheme)
         assert visit.page.evaluate("document.documentElement.scrollWidth") <= width, name
         assert visit.page.evaluate(CONTRAST) == [], name
+        assert visit.page.evaluate(CUT) == [], name
         if name in {"home", "history", "log", "pending", "succeeded", "unknown", "checked"}:
             visit.keep(f"{name}-{scheme}-{width}")
     assert visit.complaints == []
