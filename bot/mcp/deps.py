@@ -62,6 +62,10 @@ class AgentCaller:
         behalf = run.origin.agent.behalf if run.origin.agent else ""
         return run.requested_by == self.id and behalf == self.token.behalf
 
+    def is_for_another(self, run: Run) -> bool:
+        """Return whether the agent requested the run for another person, who alone may see it."""
+        return run.requested_by == self.id and not self.is_own(run)
+
 
 def find_caller(parts: McpParts, secret: str, client: str = "") -> AgentCaller | None:
     """Return the agent of a token; None for every token that is not a valid one of an agent.

@@ -236,7 +236,7 @@ class AgentTools:
         policy = self._parts.policies.get_policy()
         with self._parts.database.reading(caller.get_view_rights(policy)) as tx:
             view = build_run_view(tx, number, policy, with_log=False)
-            if view.run.requested_by == caller.id and not caller.is_own(view.run):
+            if caller.is_for_another(view.run):
                 raise NoSuchRun(number)
             return RunResult.from_view(tx, view, policy, self._parts.base_url)
 
@@ -260,7 +260,12 @@ class AgentTools:
                 host_pattern=hosts.lower(),
                 limit=_MAX_CHANGES,
             )
-            lines = [f"{event.what}: {event.outcome}" for event in found.events]
+            events = [
+                event
+                for event in found.events
+                if event.run is None or not caller.is_for_another(runs.get_run(tx, event.run))
+            ]
+            lines = [f"{event.what}: {event.outcome}" for event in events]
             return ChangeList(
                 changes=[
                     ChangeResult(
@@ -270,7 +275,7 @@ class AgentTools:
                         run=event.run,
                         state=event.state,
                     )
-                    for event in found.events
+                    for event in events
                 ],
                 omitted=found.omitted,
                 host_output=HostText.from_lines(lines, tx.redactor) if lines else None,

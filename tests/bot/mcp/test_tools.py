@@ -165,7 +165,13 @@ def test_agent_sees_and_withdraws_only_its_own_requests_for_the_same_person(door
         assert (
             "no such run" in door.call(tool, for_stan, run=requested["run"], **arguments)["error"]
         )
-    assert door.call("withdraw", for_dora, run=requested["run"])["state"] == "withdrawn"
+    service = door.harness.service
+    service.approve_run(requested["run"], person="olga", digest=requested["digest"])
+    door.call("status", for_dora, run=requested["run"], wait=20)
+    assert door.call("changed_around", for_stan, hosts="lb1")["changes"] == []
+    assert len(door.call("changed_around", for_dora, hosts="lb1")["changes"]) == 1
+    other = request(door, for_dora, plan(door, for_dora, "toy set lb1 lamp off"))
+    assert door.call("withdraw", for_dora, run=other["run"])["state"] == "withdrawn"
 
 
 def test_target_is_always_explicit(door: Door):
