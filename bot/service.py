@@ -23,6 +23,7 @@ from bot.execution.read_hosts import HostReader
 from bot.execution.reconcile import Reconciler
 from bot.execution.recovery import RecoveryService
 from bot.model.run import RequestOrigin, Run, State
+from bot.model.sequence import UndoSelection
 from bot.model.view_rights import ViewRights
 from bot.policy import NoPolicyError, PolicySource
 from bot.queries.banned_people import PolicyWithoutBanned
@@ -37,6 +38,7 @@ from bot.workflow import (
     requests,
     sequences,
     stopping,
+    undo,
 )
 from bot.workflow.agents import AgentActions
 from bot.workflow.break_glass import BreakGlassActions
@@ -167,8 +169,25 @@ class KeyturnService:
     ) -> Run:
         """Request the undo of a run: a new run, planned and approved like any other."""
         require_view(self._context, number, person=person)
-        return requests.request_undo(
-            self._context, number, RequestTerms(person, origin, reason, plan_only=plan_only)
+        terms = RequestTerms(person, origin, reason, plan_only=plan_only)
+        with self._context.database.reading() as tx:
+            original = runs.get_run(tx, number)
+        if original.is_sequence:
+            return undo.request_undo_of_sequence(self._context, original, terms)
+        return requests.request_undo(self._context, number, terms)
+
+    def request_undo_of_selection(
+        self,
+        selection: UndoSelection,
+        *,
+        person: str,
+        origin: RequestOrigin,
+        reason: str = "",
+        plan_only: bool = False,
+    ) -> Run:
+        """Request the undo of what a person or a schedule did in a time, as one request."""
+        return undo.request_undo_of_selection(
+            self._context, selection, RequestTerms(person, origin, reason, plan_only=plan_only)
         )
 
     def request_rebuild(

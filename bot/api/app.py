@@ -28,6 +28,7 @@ from bot.api import (
     runs,
     schedules,
     timeline,
+    undo,
     wait_report,
 )
 from bot.api.deps import ApiParts
@@ -43,6 +44,7 @@ _MODULES = (
     compare,
     plans,
     runs,
+    undo,
     progress,
     erasure,
     schedules,

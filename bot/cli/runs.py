@@ -306,7 +306,13 @@ def resolve_run(
 
 
 @click.command("undo")
-@NUMBER_ARGUMENT
+@click.argument("number", type=RecordNumber(), required=False, shell_complete=complete("run"))
+@click.option("--person", help="Undo what this person did.", shell_complete=complete("person"))
+@click.option("--token", metavar="PREFIX", help="Undo what this API token did.")
+@click.option("--schedule", type=RecordNumber(), help="Undo the last due time of this schedule.")
+@click.option("--since", help="Only runs that began since then, such as 2h or 2026-03-01.")
+@click.option("--until", help="Only runs that began before then.")
+@click.option("--area", help="Only on hosts of this area.", shell_complete=complete("area"))
 @_REASON_OPTION
 @PLAN_OPTION
 @SHORT_WAIT_OPTION
@@ -315,17 +321,27 @@ def resolve_run(
 def request_undo(
     service: ServiceClient,
     *,
-    number: int,
+    number: int | None,
     reason: str,
     plan_only: bool,
     seconds: float | None,
     as_json: bool,
+    **selection: Any,
 ) -> None:
-    """Request the undo of run NUMBER, as a new run.
+    """Request the undo of run NUMBER, or of what a person, token or schedule did, as a new run.
 
-    For example: keyturn undo 12 --reason "it made things worse"
+    For example: keyturn undo --person dora --since 2h --reason "her laptop was stolen"
     """
-    path, body = build_path("runs", number, "undo"), {"reason": reason, "plan_only": plan_only}
+    from bot.model import times
+
+    given = {name: value for name, value in selection.items() if value}
+    if (number is None) != bool(given):
+        raise click.UsageError("name one run, or --person, --token or --schedule")
+    for name, parse in (("since", times.parse_earliest_time), ("until", times.parse_latest_time)):
+        if name in given:
+            given[name] = parse_time_option(given[name], parse)
+    path = "/undo" if number is None else build_path("runs", number, "undo")
+    body = {"reason": reason, "plan_only": plan_only, **given}
     run = service.post(path, body, idempotency_key=secrets.token_hex(16))
     wait_and_print_run(service, run["id"], wait_seconds=seconds, as_json=as_json)
 

@@ -722,6 +722,19 @@ def list_changes_of_host(tx: Transaction, host: str) -> list[Run]:
     return filter_viewable(tx, tx.sql.execute(query))
 
 
+def list_changes_begun(tx: Transaction, *, person: str, since: int, until: int) -> list[Run]:
+    """Return the changes on one host each that were begun in a time, oldest first.
+
+    person: who requested them; "" for anyone. since, until: microseconds since 1970.
+    """
+    is_change = (_RUN.kind == "change") & (_RUN.hosts == "[]")
+    query: Select[Any] = select(*LISTED, null().label("report")).where(is_change)
+    query = query.where(_RUN.started_at.between(since, until)).order_by(_RUN.started_at, _RUN.id)
+    if person:
+        query = query.where(_RUN.requested_by == person)
+    return filter_viewable(tx, tx.sql.execute(query))
+
+
 def list_children_briefly(tx: Transaction, parent: int) -> list[Run]:
     """Return the child runs of a run, without plans and reports: there may be hundreds."""
     return filter_viewable(tx, tx.sql.execute(_LISTED, {"parent_id": parent}).all())

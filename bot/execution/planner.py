@@ -11,10 +11,15 @@ from dataclasses import dataclass, replace
 from pydantic import ValidationError
 
 from bot.db import runs
+from bot.db.database import Transaction
+from bot.drift.readings import get_key_name
 from bot.execution.questions import create_query_function
 from bot.model.plan import PlannedStep, ResolvedPlan
 from bot.model.run import Run, StepState
+from bot.model.sequence import UNDONE_RUNS
 from bot.policy import Policy
+from bot.queries.rebuild import fold_runs
+from bot.queries.undo import describe_changes_since
 from bot.workflow.context import WorkflowContext
 from connectors.command import Shell, SwitchLines, quote_text
 from runbooks import AnyRunbook, Change, Check, Leg, NoUndo, Refused, Report, Step
@@ -65,7 +70,7 @@ def compute_remaining(context: WorkflowContext, run: Run, policy: Policy) -> Rem
     _check_no_secrets(context, fresh)
     if run.undo_of is None:
         return fresh
-    left = _compute_remaining_undo(context, policy, run.undo_of, fresh)
+    left = _compute_remaining_undo(context, policy, run, run.undo_of, fresh)
     if not left.steps:
         return left
     runbook.refuse_undo(found)
@@ -136,7 +141,7 @@ def _resolve_step(context: WorkflowContext, policy: Policy, step: Step) -> Plann
 
 
 def _compute_remaining_undo(
-    context: WorkflowContext, policy: Policy, original_id: int, remaining: RemainingWork
+    context: WorkflowContext, policy: Policy, undo: Run, original_id: int, remaining: RemainingWork
 ) -> RemainingWork:
     """Return steps that revert the original run, as far as it is still in effect.
 
@@ -146,25 +151,61 @@ def _compute_remaining_undo(
     feed, but the host is as it was before the step.
     """
     with context.database.reading() as tx:
-        plan = runs.get_run(tx, original_id).plan
+        original = runs.get_run(tx, original_id)
+        plan = original.plan
         records = runs.list_steps(tx, original_id)
+        later = _list_later_undone_runs(context, tx, undo, original)
+        since = describe_changes_since(tx, policy, context.runbooks, original)
     if plan is None:
         raise Refused(f"run {original_id} had no plan")
     sent = [record.step_number for record in records if record.state is not StepState.FAILED]
     wanted_again = {_get_command_key(step) for step in remaining.steps}
     as_before = {_get_undo_key(step) for step in remaining.steps if step.undo is not None}
     done = [plan.steps[n - 1] for n in sent]
+    if later and _is_in_effect(context, later[-1]):
+        # The undo of the later ones too is the value before the first.
+        wanted_again = set[tuple[str, Shell | SwitchLines]]()
     in_effect = [
         step
         for step in done
         if _get_command_key(step) not in wanted_again and _get_undo_key(step) not in as_before
     ]
     if not in_effect:
-        return RemainingWork(f"the changes of run {original_id} are not in effect any more", ())
+        why = f". Since then, {since}" if since else ""
+        keeps = f". The undo would overwrite this: {remaining.current_state}" if since else ""
+        return RemainingWork(
+            f"the changes of run {original_id} are not in effect any more{why}{keeps}", ()
+        )
     return RemainingWork(
         f"run {original_id} is still in effect: {remaining.current_state}",
         tuple(_build_undo_step(policy, step) for step in reversed(in_effect)),
-        (f"Undoes run {original_id}.",),
+        (f"Undoes run {' and run '.join(map(str, (original_id, *(run.id for run in later))))}.",),
+    )
+
+
+def _list_later_undone_runs(
+    context: WorkflowContext, tx: Transaction, undo: Run, original: Run
+) -> Sequence[Run]:
+    """Return the later changes of the same value, if a sequence undoes all of them too."""
+    parent = runs.get_run(tx, undo.parent) if undo.parent is not None else None
+    if parent is None or not parent.is_sequence:
+        return ()
+    undone = set(parent.values.get(UNDONE_RUNS, "").split())
+    changes = runs.list_changes_of_host(tx, original.host)
+    stack = fold_runs(changes, context.runbooks).values.get(
+        get_key_name(context.runbooks, original), []
+    )
+    numbers = [run.id for run in stack]
+    later = stack[numbers.index(original.id) + 1 :] if original.id in numbers else []
+    return later if all(str(run.id) in undone for run in later) else ()
+
+
+def _is_in_effect(context: WorkflowContext, run: Run) -> bool:
+    """Return whether a host is still as a run has set it."""
+    runbook = load_runbook(context, run)
+    return (
+        isinstance(runbook, Change)
+        and not runbook.plan_anyway(runbook.read(context.fleet.run_query)).steps
     )
 
 

@@ -8,9 +8,12 @@ value is the title of its run.
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 REBUILD, UNDO = "rebuild", "undo"
 SEQUENCES = frozenset({REBUILD, UNDO})
+# The value of an undo that lists the numbers of all runs that it undoes.
+UNDONE_RUNS = "undone runs"
 # Labels have two digits.
 MAX_PARTS = 99
 _LABEL = re.compile(r"\d\d (?P<host>\S+) (?P<runbook>.+)", re.ASCII)
@@ -43,3 +46,20 @@ def group_hosts_by_runbook(values: Mapping[str, str]) -> list[tuple[str, tuple[s
         if match := _LABEL.fullmatch(label):
             hosts.setdefault(match["runbook"], []).append(match["host"])
     return [(runbook, tuple(sorted(set(names)))) for runbook, names in sorted(hosts.items())]
+
+
+@dataclass(frozen=True)
+class UndoSelection:
+    """Which runs to undo: those of a person, or of a schedule."""
+
+    person: str = ""
+    token: str = ""
+    """Only requests with this API token, by its prefix."""
+    schedule: int = 0
+    since: int = 0
+    """Only runs that began then or later, in microseconds since 1970; 0 for a schedule means the
+    runs of its last due time."""
+    until: int = 0
+    """Only runs that began before; 0 means now."""
+    area: str = ""
+    """Only on hosts of this area."""

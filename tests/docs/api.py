@@ -35,7 +35,7 @@ PAGES: Mapping[str, tuple[str, Sequence[str]]] = {
     ),
     "runs": (
         "Runs",
-        ("listRuns", "getRun", "getProgress", "compareRuns", "verifyRun"),
+        ("listRuns", "getRun", "getProgress", "compareRuns", "verifyRun", "undoSelection"),
     ),
     "decisions": (
         "Decisions",

@@ -346,6 +346,8 @@ def _record_drift(service: _Service) -> None:
     service.call("getRebuild", "olga", "GET /hosts/lb2/rebuild")
     new = {"new_host": "lb1", "reason": "lb2 is replaced by lb1"}
     service.call("requestRebuild", "olga", "POST /hosts/lb2/rebuild", new)
+    since = {"person": "olga", "since": "2026-03-01T14:30:00Z", "area": "edge", "plan_only": True}
+    service.call("undoSelection", "olga", "POST /undo", since)
     with service.database.transaction() as tx:
         key = _change_by_hand(tx)
     service.call("readDrift", "olga", "POST /hosts/lb2/drift")

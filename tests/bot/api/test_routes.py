@@ -63,6 +63,7 @@ ROUTES: dict[tuple[str, str], tuple[tuple[str, ...], int, dict[str, Any] | None]
     ("POST", "/runs/{number}/review"): (("approve",), 422, {"findings": "I looked at it"}),
     ("GET", "/calendar"): (READERS, 200, None),
     ("GET", "/calendar/cron"): (READERS, 200, None),
+    ("POST", "/undo"): (("request",), 422, {"person": "nobody", "since": "2026-01-01T00:00:00Z"}),
     ("GET", "/drift"): (READERS, 200, None),
     ("POST", "/hosts/{name}/drift"): (("request",), 202, None),
     ("GET", "/drift/{number}"): (READERS, 404, None),

@@ -67,6 +67,7 @@ ROUTES = {
     ("GET", "/calendar/cron"): "tells of none",
     ("GET", "/health"): "tells of none",
     ("GET", "/report/waiting"): "leaves out",
+    ("POST", "/undo"): "tells of none",
     ("GET", "/drift"): "leaves out",
     ("POST", "/hosts/{name}/drift"): "tells of none",
     ("GET", "/drift/{number}"): "value",

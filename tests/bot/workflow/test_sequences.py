@@ -1,16 +1,22 @@
 """Requests of several changes: one plan, one digest, and the changes one after the other."""
 
-from collections.abc import Generator
+import contextlib
+import os
+import tempfile
+from collections.abc import Generator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from sqlalchemy import update
 
 from bot.audit import change_log
 from bot.db import runs, tables
 from bot.model.errors import InvalidRequestError, NotAllowed, TooLate
 from bot.model.run import Run, State
+from bot.model.sequence import UndoSelection
 from connectors.errors import CommandError
 from tests.bot.harness import WEB, Harness, open_harness
 from tests.bot.restricted_view import restricted_rules
@@ -18,6 +24,7 @@ from tests.policies import starter_rules
 from tests.toy import BreakSwitch, KeepSwitch, SetSwitch
 
 NAMES = ("fan", "lamp", "pump")
+CHAOS = int(os.environ.get("KEYTURN_CHAOS", "0"))
 
 
 @pytest.fixture
@@ -235,3 +242,130 @@ def test_sequence_is_hidden_from_those_who_may_not_view_one_of_its_changes(tmp_p
             known = harness.service.read_rebuild("lb1", view_rights=tx.view_rights)
             assert bool(known.values) is seen
             assert ("Runs that you may not view" in known.unknown) is not seen
+
+
+def undo_person(harness: Harness, by: str = "olga", *, area: str = "", since: int = 1) -> Run:
+    selection = UndoSelection(person="dora", since=since, area=area)
+    run = harness.service.request_undo_of_selection(selection, person=by, origin=WEB)
+    harness.run_queued_work()
+    return harness.get_run(run.id)
+
+
+def test_everything_that_a_person_did_is_undone_newest_first(pair: Harness):
+    ended = undo_person(pair)
+    assert ended.title.startswith("undo of changes of Dora Developer since ")
+    assert (ended.state, ended.summary) == (State.SUCCEEDED, "Verified 3 of 3 changes")
+    assert list_commands(pair, "lb1")[3:] == ["set pump off", "set fan off", "set lamp off"]
+    assert pair.service.read_rebuild("lb1", view_rights=None).values == []
+    with pytest.raises(InvalidRequestError, match="no run of these can be undone"):
+        undo_person(pair)
+
+
+def test_several_changes_of_one_value_are_undone_in_one_step(pair: Harness):
+    keep(pair, "lamp", "dim")
+    keep(pair, "lamp", "red")
+    ended = undo_person(pair)
+    assert ended.state is State.SUCCEEDED
+    assert list_commands(pair, "lb1")[5:] == ["set pump off", "set fan off", "set lamp off"]
+    assert pair.fleet.hosts["lb1"] == dict.fromkeys(NAMES, "off")
+
+
+def test_change_of_another_person_is_kept_and_explained(pair: Harness):
+    other = pair.request(KeepSwitch(host="lb1", name="lamp", value="dim"), person="olga")
+    ended = undo_person(pair, by="adam")
+    assert ended.state is State.SUCCEEDED
+    assert pair.fleet.hosts["lb1"] == {"fan": "off", "pump": "off", "lamp": "dim"}
+    assert ended.plan
+    (note,) = [one for one in ended.plan.notes if "not in effect any more" in one]
+    assert f"Since then, run {other.id} of Olga Owner set it to dim on " in note
+    assert "The undo would overwrite this: lamp is dim" in note
+
+
+def test_undo_of_a_value_that_changed_outside_names_the_change(pair: Harness):
+    pair.fleet.hosts["lb1"]["lamp"] = "red"
+    with pair.database.transaction() as tx:
+        tx.sql.execute(update(tables.drift_key).values(next_at=0))
+    pair.service.read_due_keys()
+    run = pair.service.request_undo(1, person="dora", origin=WEB)
+    pair.run_queued_work()
+    ended = pair.get_run(run.id)
+    assert ended.state is State.NO_CHANGES
+    assert "it changed outside Keyturn, found on " in ended.summary
+    assert "overwrite this: lamp is red" in ended.summary
+
+
+def test_irreversible_change_is_named_and_not_undone(pair: Harness):
+    broken = pair.approve(pair.request(BreakSwitch(host="lb1", name="pump")))
+    run = pair.service.request_undo_of_selection(
+        UndoSelection(person="dora", since=1), person="dora", origin=WEB
+    )
+    assert run.values["not undone"] == f"run {broken.id}, toy break lb1 pump: irreversible"
+
+
+def test_undo_of_a_rebuild_is_one_request(pair: Harness):
+    rebuilt = pair.approve(rebuild(pair))
+    run = pair.service.request_undo(rebuilt.id, person="olga", origin=WEB)
+    pair.run_queued_work()
+    ended = pair.get_run(run.id)
+    assert ended.state is State.SUCCEEDED
+    assert pair.fleet.hosts["lb2"] == dict.fromkeys(NAMES, "off")
+    with pytest.raises(InvalidRequestError, match="is an undo"):
+        pair.service.request_undo(run.id, person="olga", origin=WEB)
+
+
+def test_undo_of_changes_in_several_areas_asks_for_one_area(pair: Harness):
+    pair.fleet.hosts["web1"] = {"lamp": "off"}
+    assert keep(pair, "lamp", "on", host="web1").area == "web"
+    with pytest.raises(InvalidRequestError, match="in several areas"):
+        undo_person(pair)
+    assert undo_person(pair, area="web").hosts == ("web1",)
+
+
+def test_undo_needs_a_person_and_a_time(pair: Harness):
+    with pytest.raises(InvalidRequestError, match="name a person or a token, and since when"):
+        pair.service.request_undo_of_selection(
+            UndoSelection(person="dora"), person="dora", origin=WEB
+        )
+
+
+VALUES = st.sampled_from(["on", "dim", "off"])
+EVENTS = st.one_of(
+    st.tuples(st.just("set"), st.sampled_from(NAMES), VALUES),
+    st.tuples(st.just("undo"), st.integers(0, 9), st.just("")),
+    st.tuples(st.just("undo since"), st.integers(0, 9), st.just("")),
+)
+
+
+@settings(max_examples=CHAOS or 6, deadline=None)
+@given(st.lists(EVENTS, min_size=3, max_size=10))
+def test_rebuilt_host_is_like_the_first_after_any_history(
+    history: Sequence[tuple[str, str | int, str]],
+):
+    with tempfile.TemporaryDirectory() as directory, open_harness(Path(directory)) as harness:
+        harness.fleet.hosts = {name: dict.fromkeys(NAMES, "off") for name in ("lb1", "lb2")}
+        done: list[Run] = []
+        for kind, what, value in history:
+            if kind == "set":
+                keep = KeepSwitch(host="lb1", name=str(what), value=value)
+                run = harness.request(keep)
+                if run.state is State.PENDING:
+                    done.append(harness.approve(run))
+            elif done:
+                undo_at_random(harness, kind, done[int(what) % len(done)])
+        if harness.service.read_rebuild("lb1", view_rights=None).values:
+            run = rebuild(harness)
+            assert run.state in {State.PENDING, State.NO_CHANGES}
+            if run.state is State.PENDING:
+                assert harness.approve(run).state is State.SUCCEEDED
+                assert rebuild(harness).state is State.NO_CHANGES
+        assert harness.fleet.hosts["lb2"] == harness.fleet.hosts["lb1"]
+
+
+def undo_at_random(harness: Harness, kind: str, run: Run) -> None:
+    """Undo a run, or it and everything after it."""
+    if kind == "undo":
+        harness.service.request_undo(run.id, person="olga", origin=WEB)
+    else:
+        with contextlib.suppress(InvalidRequestError):
+            undo_person(harness, since=run.started_at or 1)
+    harness.run_queued_work()
