@@ -23,8 +23,7 @@ _SCRIPT_HEAD = """\
 # To read, not to run: it ends before its first command. What it sends was right for {host} when
 # each run started. `keyturn rebuild {host} --request NEW_HOST` plans the same for another host.
 echo 'Read this script; do not run it.' >&2
-exit 1
-"""
+exit 1"""
 
 
 @click.command("rebuild")
@@ -62,15 +61,16 @@ def rebuild_host(  # noqa: PLR0913 - one for each option
         if reason or plan_only:
             raise click.UsageError("--reason and --plan need --request NEW_HOST")
         rebuild = service.get(path)
-        text = "\n".join(_list_script_lines(rebuild) if as_script else _list_lines(rebuild))
-        print_result(rebuild, [text], as_json=as_json)
+        lines = list_script_lines(rebuild) if as_script else list_lines(rebuild)
+        print_result(rebuild, [*lines], as_json=as_json)
         return
     body = {"new_host": new_host, "reason": reason, "plan_only": plan_only}
     run = service.post(path, body, idempotency_key=secrets.token_hex(16))
     wait_and_print_run(service, run["id"], wait_seconds=seconds, as_json=as_json)
 
 
-def _list_lines(rebuild: Mapping[str, Any]) -> Iterator[str]:
+def list_lines(rebuild: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the lines for people. rebuild: as the API returns it."""
     yield f"{rebuild['host']}: what Keyturn does not know"
     for one in rebuild["unknown"]:
         yield f"  {one}"
@@ -102,18 +102,26 @@ def _describe_run(value: Mapping[str, Any]) -> str:
     return f"run {value['run']}, {at}, by {value['requested_by']}{reason}{approved}"
 
 
-def _list_script_lines(rebuild: Mapping[str, Any]) -> Iterator[str]:
+def list_script_lines(rebuild: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the lines of a script to read, which ends before its first command."""
     yield _SCRIPT_HEAD.format(host=rebuild["host"])
     yield "# What Keyturn does not know:"
     for one in rebuild["unknown"]:
-        yield f"#   {one}"
+        yield _comment(f"  {one}")
     for value in rebuild["values"]:
-        yield f"\n# {value['request']}\n# {_describe_run(value)}"
+        yield ""
+        yield _comment(value["request"])
+        yield _comment(_describe_run(value))
         yield from value["commands"]
     for value in rebuild["adopted"]:
-        yield f"\n# Adopted from outside, and not set: {value['key']}: {value['value']}"
+        yield _comment(f"Adopted from outside, and not set: {value['key']}: {value['value']}")
     for act in rebuild["not_repeated"]:
-        yield f"# Not repeated: {act['request']}"
+        yield _comment(f"Not repeated: {act['request']}")
+
+
+def _comment(text: str) -> str:
+    """Return a comment on one line: what follows a line break would be a command."""
+    return f"# {' '.join(text.splitlines())}"
 
 
 COMMANDS = (rebuild_host,)

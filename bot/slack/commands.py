@@ -9,10 +9,11 @@ from bot.audit import change_log
 from bot.auth import sessions
 from bot.db import runs, search, search_words
 from bot.db.database import Database
-from bot.model import request_form, resubmit
+from bot.model import request_form, resubmit, times
 from bot.model.errors import InvalidRequestError, NotAllowed
 from bot.model.request_form import InvalidValuesError, RequestSyntaxError
 from bot.model.run import RequestOrigin, Run
+from bot.model.sequence import UndoSelection
 from bot.model.text import format_sentence
 from bot.policy import Policy, PolicySource
 from bot.policy.explain import parse_preview_question
@@ -394,9 +395,30 @@ class SlackCommands:
         return replies.build_text_reply(f"You withdrew run {number}.")
 
     def _undo_run(self, command: TypedCommand) -> Message | None:
+        if command.rest.split()[:1] == ["person"]:
+            return self._undo_person(command)
         number, _ = command.parse_run_number()
         run = self._service.request_undo(
             number, person=command.person, origin=command.origin, reason=command.reason
+        )
+        return replies.build_outcome_reply(run) if run.is_ended else None
+
+    def _undo_person(self, command: TypedCommand) -> Message | None:
+        """Handle `undo person NAME since TIME`."""
+        person, _, since = command.rest.removeprefix("person").strip().partition(" since ")
+        if not since:
+            raise InvalidRequestError(f"type {replies.COMMAND} undo person NAME since 2h")
+        with self._database.reading() as tx:
+            now = tx.now
+        try:
+            start = times.parse_earliest_time(since, now=now, zone=command.zone)
+        except times.InvalidTimeError as error:
+            raise InvalidRequestError(str(error)) from None
+        run = self._service.request_undo_of_selection(
+            UndoSelection(person=person.strip(), since=start),
+            person=command.person,
+            origin=command.origin,
+            reason=command.reason,
         )
         return replies.build_outcome_reply(run) if run.is_ended else None
 

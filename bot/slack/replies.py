@@ -64,7 +64,7 @@ _COMMAND_HELP = (
     ("stop all because …", "send nothing more to any host until another person resumes"),
     ("resume because …", "resume after stop all; not by the person who stopped"),
     ("ban PERSON because …", "ban a person immediately; unban lifts the ban"),
-    ("undo N", "request the undo of a run"),
+    ("undo N", "request the undo of a run; undo person NAME since 2h: of all that a person did"),
     ("again N", "request a run again, in a form with its values"),
     ("accept N PLAN", "accept an approver's counter-proposal to your request"),
     ("counter N field=value", "propose other values; the requester accepts or withdraws"),
