@@ -1,5 +1,6 @@
 """A run's page in a real browser while something happens on its hosts."""
 
+import re
 import time
 from collections.abc import Generator
 from pathlib import Path
@@ -201,6 +202,9 @@ def test_a_fan_is_drawn_and_told(
     words = f"2 of 60 hosts done: {counts}"
     expect(page.locator("#fanout strong")).to_have_text(words)
     expect(page.get_by_role("img", name=words)).to_be_visible()
+    end = page.locator(".kt-fanout-text").filter(has_text="expected to end").locator("time")
+    expect(end).to_have_attribute("title", re.compile(r" UTC$"))
+    expect(end).not_to_contain_text("UTC")
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     assert page.evaluate(CONTRAST) == []
     visit.keep(f"fan-{scheme}-{width}")

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Generator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -15,7 +15,7 @@ from bot.model.run import Run, State
 from tests.acceptance.browsing import CONTRAST, CUT, SCREENS, Server, Visit, a_visit
 from tests.bot.harness import open_harness
 from tests.bot.web.sample_runs import gallery
-from tests.toy import SetAll
+from tests.toy import BreakSwitch, SetAll
 
 pytestmark = pytest.mark.real
 
@@ -122,6 +122,59 @@ def test_times_are_the_readers_own_with_utc_at_hand(visit: Visit) -> None:
     assert time.get_attribute("title") == at.strftime("%Y-%m-%d %H:%M:%S UTC")
     expect(time).to_have_text(f"{(at.hour + 9) % 24:02}:{at:%M:%S}")
     expect(visit.page.locator("[data-zone]")).to_contain_text("Asia/Tokyo")
+
+
+def test_freeze_is_named_on_the_run_that_it_holds_and_in_the_calendar(visit: Visit) -> None:
+    harness, page = visit.server.harness, visit.page
+    end = (datetime.now(UTC) + timedelta(days=10)).replace(hour=20, minute=0, second=0)
+    (harness.policies.path / "freezes.yaml").write_text(
+        f'freezes: [{{name: fair, from: "1999-01-01 00:00", until: "{end:%Y-%m-%d %H:%M}"}}]'
+    )
+    held = harness.approve(both_on(visit.server))
+    visit.sign_in("olga")
+    visit.open(f"/runs/{held.id}")
+    expect(page.locator(".kt-headline")).to_contain_text("On hold")
+    expect(page.locator(".kt-summary")).to_contain_text("On hold: the edge is frozen until")
+    # 20:00 UTC is 05:00 of the next day in Tokyo.
+    time = page.locator(".kt-summary time")
+    expect(time).to_contain_text("05:00")
+    expect(time).to_have_attribute("title", f"{end:%Y-%m-%d %H:%M} UTC")
+    visit.open("/schedules")
+    last = page.locator(".kt-calendar .kt-freeze").last
+    expect(last).to_contain_text("fair 00:00–05:00")
+    expect(last.get_by_title(f"{end:%Y-%m-%d %H:%M:%S} UTC")).to_have_text("05:00")
+    assert visit.complaints == []
+
+
+def test_incomplete_decisions_are_refused_at_their_fields(visit: Visit) -> None:
+    harness, page = visit.server.harness, visit.page
+    run = harness.request(BreakSwitch(host="lb1", name="lamp"))
+    visit.sign_in("olga")
+    visit.open(f"/runs/{run.id}")
+    page.get_by_role("button", name="Approve").click()
+    expect(page.locator("#confirm-irreversible:invalid")).to_be_focused()
+    page.get_by_text("Deny…").click()
+    page.get_by_role("button", name="Deny", exact=True).click()
+    expect(page.locator("#deny-reason:invalid")).to_be_focused()
+    assert harness.get_run(run.id).state is State.PENDING
+    page.get_by_label("“Break it” cannot be undone: gone").check()
+    page.get_by_role("button", name="Approve").click()
+    expect(page.get_by_text("Your approval is recorded.")).to_be_visible()
+    assert visit.complaints == []
+
+
+def test_outdated_plan_is_made_again_on_its_page(visit: Visit) -> None:
+    harness, page = visit.server.harness, visit.page
+    run = both_on(visit.server)
+    rules = harness.policies.path / "policy.cedar"
+    rules.write_text(rules.read_text().replace("owner of the area approves", "owner approves"))
+    visit.sign_in("dora")
+    visit.open(f"/runs/{run.id}")
+    expect(page.get_by_role("heading", name="The plan is not current any more")).to_be_visible()
+    page.get_by_role("button", name="Re-plan").click()
+    page.wait_for_url(f"**/runs/{run.id + 1}?done=replanned")
+    assert harness.get_run(run.id).state is State.SUPERSEDED
+    assert visit.complaints == []
 
 
 def test_times_are_typed_in_the_zone_in_which_they_are_shown(visit: Visit) -> None:
