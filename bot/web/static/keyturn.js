@@ -59,9 +59,9 @@
     if (text && status.textContent !== text) { status.textContent = text; }
   }
 
-  // On a narrow screen, filters are folded until they are opened.
+  // On a narrow screen, filters are folded until they are opened, unless one is invalid.
   if (window.matchMedia("(max-width: 991.98px)").matches) {
-    document.querySelectorAll("details[data-fold]").forEach(function (details) { details.open = false; });
+    document.querySelectorAll("details[data-fold]:not(:has([aria-invalid]))").forEach(function (details) { details.open = false; });
   }
 
   function enhance(root) {
