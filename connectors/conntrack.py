@@ -7,8 +7,11 @@ and one line of hexadecimal counters for each processor.
 import re
 from dataclasses import dataclass
 
-from connectors.command import Hint, Query, Shell
+from connectors import probation
+from connectors.command import Hint, Query, Setting, Shell
 from connectors.errors import ParseError
+from connectors.probation import Probation
+from connectors.script import Script
 from connectors.sudo import SudoRule, WordPattern, make_range_pattern
 
 _KEY = "net.netfilter.nf_conntrack_max"
@@ -33,6 +36,15 @@ _HINTS = (
 MIN_CONNECTIONS, MAX_CONNECTIONS = 4096, 16_777_216
 # Memory for one connection with its place in the hash table, rounded up.
 ENTRY_BYTES = 400
+
+_RESTORE = Script(
+    "conntrack-restore",
+    f"case $1 in save) cat {_BELOW}/nf_conntrack_max >maximum;; "
+    f'restore) sysctl -w "{_KEY}=$(cat maximum)";; *) exit 1;; esac',
+    argument_count=1,
+)
+_SECONDS = Setting("conntrack.probation", "120", pattern=r"[1-9][0-9]{0,3}")
+PROBATION = Probation("conntrack", _RESTORE, _SECONDS)
 
 
 @dataclass(frozen=True)
@@ -92,6 +104,7 @@ def parse_conntrack(answer: str) -> Conntrack:
 
 
 SUDO = (
+    *probation.make_sudo_rules(PROBATION),
     SudoRule(
         "/usr/sbin/sysctl",
         "-w",

@@ -38,8 +38,7 @@ _HINTS = (
 )
 
 # Arguments: directory, program, cPanel's directory. Each fact is a line that begins with its kind,
-# and the last line is `end`. A list is on probation (see csf_list) while the process runs whose
-# number is in keyturn.watch.
+# and the last line is `end`.
 _STATE = Script(
     "csf-state",
     " ".join(
@@ -51,8 +50,6 @@ _STATE = Script(
             'on() { grep -Eq "^$1 *= *.1." csf.conf; };',
             'echo "file $1/keyturn.allow";',
             "if [ -e csf.disable ]; then echo disabled; fi;",
-            "if { read -r pid <keyturn.watch; } 2>/dev/null &&",
-            'grep -qs keyturn-watch "/proc/$pid/cmdline"; then echo probation; fi;',
             'if [ -e keyturn.allow ]; then echo kept; fi; if [ -d "$3" ]; then echo cpanel; fi;',
             "common=$3/commondomains; set --;",
             'for each in allow=csf.allow deny=csf.deny own=keyturn.allow "common=$common"; do',
@@ -68,7 +65,7 @@ _STATE = Script(
     argument_count=3,
 )
 _KINDS = (
-    *("file", "disabled", "probation", "kept", "cpanel", "allow", "deny", "own", "common"),
+    *("file", "disabled", "kept", "cpanel", "allow", "deny", "own", "common"),
     *("conf", "rule", "loaded", "mine"),
 )
 # Some forks colour their output even without a terminal; control characters arrive escaped.
@@ -91,8 +88,6 @@ class Firewall:
     own_list: str | None
     """The text of Keyturn's file; None if it does not exist."""
     is_enabled: bool = True
-    is_on_probation: bool = False
-    """Whether Keyturn's list is on probation."""
     allow: Mapping[str, str] = field(default_factory=dict[str, str])
     """The entries of csf.allow, each with its comment."""
     deny: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -159,7 +154,6 @@ def parse_firewall(text: str) -> Firewall:
         is_included=any(line.split() == include.split() for line in facts["allow"]),
         own_list="".join(f"{line}\n" for line in facts["own"]) if facts["kept"] else None,
         is_enabled=not facts["disabled"],
-        is_on_probation=bool(facts["probation"]),
         allow=_parse_entries(facts["allow"]),
         deny=_parse_entries(facts["deny"]),
         allowed_networks=frozenset(_list_allowed_networks(facts["rule"])),

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 
 from pydantic import BaseModel, Field, ValidationError
 
-from connectors.command import Hint, Query, Shell
+from connectors import probation
+from connectors.command import Hint, Query, Setting, Shell
 from connectors.errors import ParseError
+from connectors.probation import Probation
 from connectors.script import Script
 from connectors.sudo import SudoRule, WordPattern
 
@@ -49,6 +51,22 @@ _ADD = Script(
     argument_count=1,
 )
 _LINE = "proc /proc proc {} 0 0"
+# It restores fstab only if nothing but the line for /proc has changed.
+_RESTORE = Script(
+    "hidepid-restore",
+    "rest() { sed -E '/^[[:space:]]*[^#[:space:]]+[[:space:]]+[/]proc[[:space:]]/d' \"$1\"; }; "
+    'case $1 in save) cp -a -- "$(readlink -f /etc/fstab)" fstab && '
+    "options=$(grep ' /proc proc ' /proc/mounts | tail -n 1) && "
+    "options=$(echo \",$options\" | sed -n 's/.*[ ,]hidepid=\\([a-z0-9]*\\).*/\\1/p') && "
+    'echo "${options:-0}" >value;; '
+    'restore) status=0; mount -o "remount,hidepid=$(cat value)" /proc || status=1; '
+    'file=$(readlink -f /etc/fstab); if [ "$(rest fstab)" = "$(rest "$file")" ]; then '
+    'cp -a fstab "$file.keyturn" && mv "$file.keyturn" "$file" || status=1; sync; fi; '
+    "exit $status;; *) exit 1;; esac",
+    argument_count=1,
+)
+_SECONDS = Setting("hidepid.probation", "120", pattern=r"[1-9][0-9]{0,3}")
+PROBATION = Probation("hidepid", _RESTORE, _SECONDS)
 
 
 @dataclass(frozen=True)
@@ -166,6 +184,7 @@ def _parse_proc(answer: str) -> _FindmntFilesystem:
 _LINE_BEFORE, _LINE_AFTER = _LINE.split("{}")
 _ADDED = r"defaults,hidepid=[12]"
 SUDO = (
+    *probation.make_sudo_rules(PROBATION),
     # 4 is only ever restored by an undo.
     SudoRule("/usr/bin/mount", "-o", WordPattern(r"[0124]", prefix="remount,hidepid="), "/proc"),
     SudoRule(_SET, WordPattern(r"[A-Za-z0-9][A-Za-z0-9=,._-]*")),

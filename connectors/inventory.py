@@ -96,6 +96,8 @@ class Host(BaseModel):
     """Or the CA that must have signed its key."""
     jump: Name | None = None
     """The host to connect through."""
+    vantage: Name | None = None
+    """Another host that must reach this one before a change on probation is kept."""
     site: Name = "main"
     """The network segment, which decides the workers."""
     zone: Zone = "UTC"
@@ -148,8 +150,7 @@ class Host(BaseModel):
     @property
     def fingerprint(self) -> str:
         """The key's SHA-256 as OpenSSH prints it: `SHA256:` and unpadded base64."""
-        blob = base64.b64decode((self.host_key or self.host_ca or "").split()[1])
-        return "SHA256:" + base64.b64encode(hashlib.sha256(blob).digest()).decode().rstrip("=")
+        return compute_fingerprint((self.host_key or self.host_ca or "").split()[1])
 
     def resolve(self, command: Command) -> Command:
         """Return the command exactly as this host runs it.
@@ -179,6 +180,12 @@ class Host(BaseModel):
                 f"(on other platforms: {command})"
             )
         return translated
+
+
+def compute_fingerprint(key: str) -> str:
+    """Return the SHA-256 of a public key in base64, as OpenSSH prints it."""
+    digest = hashlib.sha256(base64.b64decode(key)).digest()
+    return "SHA256:" + base64.b64encode(digest).decode().rstrip("=")
 
 
 class Inventory(BaseModel):
@@ -219,6 +226,19 @@ class Inventory(BaseModel):
         hosts = {name: {**defaults, **(host or {}), "name": name} for name, host in listed.items()}
         rest = {key: value for key, value in file.items() if key not in {"defaults", "hosts"}}
         return rest | {"hosts": hosts}
+
+    @model_validator(mode="after")
+    def _refuse_bad_vantages(self) -> "Inventory":
+        for host in self.hosts.values():
+            if host.vantage is None:
+                continue
+            known = self.hosts.get(host.vantage)
+            if known is None or known.platform != "linux" or known is host:
+                raise ValueError(
+                    f"{host.name}: vantage {host.vantage} must be another host of the inventory, "
+                    "with a shell"
+                )
+        return self
 
     @model_validator(mode="after")
     def _refuse_bad_jumps(self) -> "Inventory":

@@ -15,8 +15,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
+from connectors import probation
 from connectors.command import Hint, Query, Setting, Shell
 from connectors.errors import ParseError
+from connectors.probation import Probation
 from connectors.script import Script
 from connectors.sudo import SudoRule, WordPattern, make_range_pattern
 
@@ -26,21 +28,14 @@ MIN_RATE, MAX_RATE = 256, 10_000_000
 _HANDLE = "4b74:"
 _OURS = "kt-in"
 # Seconds: enough for Keyturn to reconnect with the new limits.
-_PROBATION = Setting("shaping.probation", "120", pattern=r"[1-9][0-9]{0,3}")
+_SECONDS = Setting("shaping.probation", "120", pattern=r"[1-9][0-9]{0,3}")
 
 _HINTS = (
     Hint(
         r"another program's queue",
         "another program has added a queue meanwhile, which Keyturn could not restore",
     ),
-    Hint(
-        r"nothing is on probation",
-        "the new limits were not confirmed in time, and the host has restored the old ones",
-    ),
-    Hint(
-        r"on probation already",
-        "limits are already on probation there: try again in some minutes",
-    ),
+    *probation.HINTS,
     Hint(r"Specified qdisc kind is unknown", "the host's kernel lacks tc's tbf (sch_tbf)"),
     Hint(
         r"Failed to load TC action|TC classifier not found|Unknown device type",
@@ -50,16 +45,14 @@ _HINTS = (
     Hint(r"Device \S+ does not exist|Cannot find device", "the interface does not exist any more"),
 )
 
-# Links, queues, redirections of incoming packets, and limits on probation. The name of an ifb
+# Links, queues, and redirections of incoming packets. The name of an ifb
 # device has the number of its interface, since the interface can be renamed.
 _SHOW = (
     "ip -j link show && tc -s -j qdisc show && "
     "for in in $(tc qdisc show | sed -n 's/.* dev \\(kt-in[0-9]*\\) root .*/\\1/p'); do "
     'card=$(ip -o link show | sed -n "s/^${in#kt-in}: \\([^:@]*\\).*/\\1/p"); '
     '[ -z "$card" ] || tc filter show dev "$card" parent ffff: | '
-    'sed -n "s/.*Redirect to device \\($in\\)).*/led $card/p"; done; '
-    "for watch in /run/keyturn-shaping-*.watch; do "
-    '[ ! -e "$watch" ] || echo "probation $watch"; done'
+    'sed -n "s/.*Redirect to device \\($in\\)).*/led $card/p"; done'
 )
 
 # $1: interface, $2: kbit/s in, $3: kbit/s out; 0 for no limit. A bucket holds the traffic of
@@ -93,46 +86,24 @@ _SETTLE = (
     '! tc qdisc show dev "$1" | grep -q "^qdisc ingress ffff:" || '
     'tc qdisc del dev "$1" ingress; ip link del "$in"; fi; }; '
 )
-_ALONE = 'exec 9>"/run/keyturn-shaping-$1.lock"; flock 9; watch="/run/keyturn-shaping-$1.watch"; '
-_WATCHED = (
-    'watched() { pid=$(cat "$watch" 2>/dev/null) && '
-    'grep -qs keyturn-shaping-watch "/proc/$pid/cmdline"; }; '
+# Arguments: phase, interface. It saves the rates of Keyturn's own queues, which tc prints in
+# bytes/s.
+_RESTORE = Script(
+    "shaping-restore",
+    f"{_SETTLE}"
+    r"""rate() { tc -j qdisc show dev "$1" 2>/dev/null | tr -d ' \n' | sed -n """
+    rf"""'s/.*"kind":"tbf","handle":"{_HANDLE}"[^]]*"rate":\([0-9]*\).*/\1/p'; }}; """
+    "case $1 in save) "
+    'in=$(ip -o link show dev "$2") && in="kt-in${in%%:*}" && down=$(rate "$in") && '
+    'up=$(rate "$2") && echo "$((${down:-0} * 8 / 1000)) $((${up:-0} * 8 / 1000))" >rates;; '
+    'restore) set -e; read -r down up <rates; settle "$2" "$down" "$up";; *) exit 1;; esac',
+    argument_count=2,
 )
-_ON_PROBATION = "watched || { echo nothing is on probation >&2; exit 1; }; "
-
-# $4: seconds. It does not hold the lock while it waits. The other scripts find it by its process
-# name.
-_WATCH = Script(
-    "keyturn-shaping-watch",
-    f'sleep "$4"; {_ALONE}[ "$(cat "$watch")" = "$$" ] || exit; {_SETTLE}settle "$1" "$2" "$3"; '
-    'rm "$watch"; '
-    'logger -t keyturn "the new limits of $1 were not confirmed: restored the previous limits"',
-)
-# $4: seconds, $5: the script above.
-_BEGIN = Script(
-    "shaping-begin",
-    f"set -eu; {_WATCHED}{_ALONE}"
-    "if watched; then echo limits are on probation already >&2; exit 1; fi; "
-    'setsid sh -c "$5" keyturn-shaping-watch "$1" "$2" "$3" "$4" '
-    "</dev/null >/dev/null 2>&1 9>&- & "
-    'echo $! >"$watch"',
-    argument_count=5,
-)
+# Arguments: root, interface, kbit/s in, kbit/s out.
 _TRY = Script(
     "shaping-try",
-    f'set -eu; {_WATCHED}{_SETTLE}{_ALONE}{_ON_PROBATION}fit "$1" "$2" "$3"; '
-    'settle "$1" "$2" "$3"',
-    argument_count=3,
-)
-_KEEP = Script(
-    "shaping-keep", f'set -eu; {_WATCHED}{_ALONE}{_ON_PROBATION}rm "$watch"', argument_count=1
-)
-_LIFT = Script(
-    "shaping-settle",
-    f"set -eu; {_WATCHED}{_SETTLE}{_ALONE}"
-    "if watched; then echo limits are on probation already >&2; exit 1; fi; "
-    'fit "$1" "$2" "$3"; settle "$1" "$2" "$3"',
-    argument_count=3,
+    f'set -eu; {probation.make_try("shaping")}{_SETTLE}fit "$2" "$3" "$4"; settle "$2" "$3" "$4"',
+    argument_count=4,
 )
 
 
@@ -182,8 +153,6 @@ class ShapedInterface:
     """Keyturn's queue of outgoing traffic."""
     foreign_queues: tuple[QueueingDiscipline, ...] = ()
     """Queues from neither the kernel nor Keyturn."""
-    is_on_probation: bool = False
-    """Whether its limits are on probation: the host restores the old ones unless confirmed."""
 
     @property
     def rates(self) -> Rates:
@@ -203,40 +172,24 @@ def query_classes(interface: str) -> Query[Sequence[str]]:
     return Query(Shell(("tc", "class", "show", "dev", interface), hints=_HINTS), parse_classes)
 
 
-def start_probation(interface: str, former: Rates) -> Shell:
-    """Make the host restore *former* by itself, unless the new limits are kept in time."""
-    return _make_command(_BEGIN, interface, *former.arguments, _PROBATION, _WATCH)
+def make_probation(interface: str) -> Probation:
+    """Return the probation of an interface's limits."""
+    return Probation("shaping", _RESTORE, _SECONDS, (interface,))
 
 
 def try_limits(interface: str, rates: Rates) -> Shell:
-    """Set both limits, within a probation that has begun."""
-    return _make_command(_TRY, interface, *rates.arguments)
-
-
-def keep_limits(interface: str) -> Shell:
-    """End the probation, over a new connection with the new limits."""
-    return _make_command(_KEEP, interface, new_connection=True)
-
-
-def set_limits(interface: str, rates: Rates) -> Shell:
-    """Set both limits without probation: to remove limits, and to undo that."""
-    return _make_command(_LIFT, interface, *rates.arguments)
-
-
-def _make_command(
-    script: Script, *words: str | Setting | Script, new_connection: bool = False
-) -> Shell:
-    return Shell((script, *words), root=True, hints=_HINTS, new_connection=new_connection)
+    """Set both limits, on probation."""
+    words = (_TRY, probation.ROOT, interface, *rates.arguments)
+    return Shell(words, root=True, hints=_HINTS)
 
 
 def parse_interfaces(answer: str) -> Mapping[str, ShapedInterface]:
     try:
         links, queues, *marks = answer.splitlines()
         found, qdiscs = _parse_rows(links), _parse_rows(queues)
-        led = {line.removeprefix("led ") for line in marks if line.startswith("led ")}
-        tried = {_parse_probation(line) for line in marks if not line.startswith("led ")}
+        led = {_parse_redirection(line) for line in marks}
         return {
-            link["ifname"]: _parse_interface(link, qdiscs, led, tried)
+            link["ifname"]: _parse_interface(link, qdiscs, led)
             for link in found
             if not link["ifname"].startswith(_OURS)
         }
@@ -253,15 +206,15 @@ def _parse_rows(line: str) -> list[dict[str, Any]]:
     return cast("list[dict[str, Any]]", rows)
 
 
-def _parse_probation(line: str) -> str:
-    mark = re.fullmatch(r"probation /run/keyturn-shaping-(\S+)\.watch", line)
+def _parse_redirection(line: str) -> str:
+    mark = re.fullmatch(r"led (\S+)", line)
     if mark is None:
         raise ValueError(line)
     return mark[1]
 
 
 def _parse_interface(
-    link: Mapping[str, Any], qdiscs: Sequence[Mapping[str, Any]], led: set[str], tried: set[str]
+    link: Mapping[str, Any], qdiscs: Sequence[Mapping[str, Any]], led: set[str]
 ) -> ShapedInterface:
     name = str(link["ifname"])
     put = [each for each in qdiscs if each["dev"] == name and _is_configured(each)]
@@ -276,7 +229,6 @@ def _parse_interface(
         down_queue=_parse_queue(down[0]) if down else None,
         up_queue=_parse_queue(up[0]) if up else None,
         foreign_queues=tuple(map(_parse_queue, others)),
-        is_on_probation=name in tried,
     )
 
 
@@ -312,8 +264,6 @@ _INTERFACE = WordPattern(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,14}")
 # 0 is no limit.
 _RATE = WordPattern(f"0|{make_range_pattern(MIN_RATE, MAX_RATE)}")
 SUDO = (
-    SudoRule(_BEGIN, _INTERFACE, _RATE, _RATE, _PROBATION, _WATCH),
-    SudoRule(_TRY, _INTERFACE, _RATE, _RATE),
-    SudoRule(_KEEP, _INTERFACE),
-    SudoRule(_LIFT, _INTERFACE, _RATE, _RATE),
+    *probation.make_sudo_rules(make_probation(""), _INTERFACE),
+    SudoRule(_TRY, probation.ROOT, _INTERFACE, _RATE, _RATE),
 )

@@ -17,6 +17,7 @@ from runbooks._fields import (
 )
 from runbooks._own import OwnRunbookError
 from runbooks._plan import Leg, NoUndo, Plan, Refused, Report, Step, Table
+from runbooks._probation import put_on_probation
 from runbooks._runbook import AnyRunbook, Change, Check, Runbook
 
 __all__ = [
@@ -46,5 +47,6 @@ __all__ = [
     "list_own_digests",
     "load_catalogue",
     "make_host_field",
+    "put_on_probation",
     "query_earlier_report",
 ]

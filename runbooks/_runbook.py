@@ -33,6 +33,7 @@ from typing import Any, ClassVar, Generic, TypeVar, cast
 from pydantic import BaseModel, ConfigDict, model_validator
 
 from connectors.command import InvisibleCharacterError, QueryRunner, refuse_invisible
+from connectors.probation import Probation
 from runbooks._plan import Leg, Plan, Report
 
 State = TypeVar("State")
@@ -176,6 +177,14 @@ class Change(Runbook[State], Generic[State]):
         changes take nothing down.
         """
         return ()
+
+    def get_probation(self) -> Probation | None:
+        """Return the probation of a change that can lock Keyturn or people out of its host.
+
+        The host then saves what the steps replace, and restores it unless Keyturn confirms the
+        change over a new connection. Most changes cannot lock out.
+        """
+        return None
 
     def refuse_undo(self, state: State, /) -> None:
         """Raise Refused if the change is in effect and cannot be undone any more.

@@ -6,6 +6,7 @@ from pydantic import Field
 from connectors import conntrack
 from connectors.command import QueryRunner, Shell
 from connectors.conntrack import ENTRY_BYTES, MAX_CONNECTIONS, MIN_CONNECTIONS, Conntrack
+from connectors.probation import Probation
 from runbooks import Change, Host, Leg, NoUndo, Plan, Refused, Step
 
 # Times the connections in use, so that the next peak does not reach the limit immediately.
@@ -35,6 +36,9 @@ class SetConntrack(
 
     def read(self, run_query: QueryRunner) -> Conntrack:
         return run_query(self.host, conntrack.query_conntrack())
+
+    def get_probation(self) -> Probation:
+        return conntrack.PROBATION
 
     def takes_down(self) -> Sequence[Leg]:
         return [Leg(self.host, "conntrack")]

@@ -10,11 +10,9 @@ from connectors.command import QueryRunner
 from connectors.csf import Firewall
 from connectors.errors import ParseError
 from connectors.pingdom import ProbeFeed
+from connectors.probation import Probation
 from connectors.public_addresses import Address
 from runbooks import Change, Host, Plan, Refused, Step, make_host_field
-
-_BEGIN = "Begin the probation: the host saves list and rules, and restores them by itself"
-_END = "End the probation over a new connection"
 
 # How many addresses are listed; the others are counted.
 _NAMED = 40
@@ -54,6 +52,9 @@ class RefreshPingdom(
         feed = run_query(self.host, pingdom.query_feed())
         return ProbeState(run_query(self.host, csf.query_firewall()), feed)
 
+    def get_probation(self) -> Probation:
+        return csf_list.PROBATION
+
     def plan(self, probes: ProbeState) -> Plan:
         firewall, feed = probes.firewall, probes.feed
         _refuse_unusable_firewall(firewall)
@@ -76,7 +77,7 @@ class RefreshPingdom(
             )
         return Plan(
             _format_current_state(firewall, old, new, absent),
-            self._make_steps(firewall, own, csf_list.format_list(new, "pingdom")),
+            [self._make_step(firewall, own, csf_list.format_list(new, "pingdom"))],
             [
                 *_list_start_notes(firewall),
                 *_list_differences(old, new),
@@ -94,36 +95,19 @@ class RefreshPingdom(
                 "flushed them and why. To turn the firewall on, request it with start=firewall"
             )
 
-    def _make_steps(self, firewall: Firewall, own: str, listing: str) -> Sequence[Step]:
-        """Return begin, load, keep. In reverse order, their undos are the same three steps."""
+    def _make_step(self, firewall: Firewall, own: str, listing: str) -> Step:
         restart = firewall.reload_option
         before, after = (f"{len(csf_list.parse_list(text))} addresses" for text in (own, listing))
-        return [
-            Step(
-                _BEGIN,
-                self.host,
-                do=csf_list.start_probation(listing, restart=restart),
-                undo=csf_list.keep_list(own),
-                undo_title=_END,
-            ),
-            Step(
-                "Replace Keyturn's list and turn the firewall on"
-                if firewall.missing_tables
-                else "Replace Keyturn's list and load it",
-                self.host,
-                do=csf_list.load_list(listing, restart=restart),
-                undo=csf_list.load_list(own, restart=restart),
-                before=f"the firewall is off, {before}" if firewall.missing_tables else before,
-                after=f"the firewall is on, {after}" if firewall.missing_tables else after,
-            ),
-            Step(
-                _END,
-                self.host,
-                do=csf_list.keep_list(listing),
-                undo=csf_list.start_probation(own, restart=restart),
-                undo_title=_BEGIN,
-            ),
-        ]
+        return Step(
+            "Replace Keyturn's list and turn the firewall on"
+            if firewall.missing_tables
+            else "Replace Keyturn's list and load it",
+            self.host,
+            do=csf_list.load_list(listing, restart=restart),
+            undo=csf_list.load_list(own, restart=restart),
+            before=f"the firewall is off, {before}" if firewall.missing_tables else before,
+            after=f"the firewall is on, {after}" if firewall.missing_tables else after,
+        )
 
 
 def _parse_own_list(own: str) -> frozenset[Address]:
@@ -140,11 +124,6 @@ def _refuse_unusable_firewall(firewall: Firewall) -> None:
         raise Refused(
             "csf is in TESTING mode, which removes all rules every five minutes: "
             'set TESTING = "0" in csf.conf first'
-        )
-    if firewall.is_on_probation:
-        raise Refused(
-            "a list is on probation on this host and was not confirmed: try again in some "
-            "minutes, when the host has restored the previous one"
         )
     if firewall.own_list is None or not firewall.is_included:
         file = firewall.include_line.removeprefix("Include ")
@@ -246,7 +225,6 @@ def _list_notes(probes: ProbeState, new: Collection[Address]) -> Iterator[str]:
         "csf reloads all its rules: changes to its files that were not loaded yet come into "
         "force too."
     )
-    yield "The host restores the previous list unless Keyturn confirms it over a new connection."
     if unknown := sum(not firewall.can_filter(address) for address in feed.addresses):
         yield f"csf does not filter IPv6 here: {unknown} addresses are skipped."
     if feed.inactive_count:

@@ -102,8 +102,6 @@ def _list_obstacles(firewall: Firewall) -> Iterator[str]:
         yield (
             f"csf does not read Keyturn's list: csf.allow lacks the line “{firewall.include_line}”"
         )
-    if firewall.is_on_probation:
-        yield "a list is on probation: unless confirmed, the host restores the previous one soon"
 
 
 def _list_risks(firewall: Firewall) -> Iterator[str]:

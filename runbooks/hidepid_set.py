@@ -6,6 +6,7 @@ from pydantic import Field
 from connectors import hidepid
 from connectors.command import QueryRunner
 from connectors.hidepid import ProcMount
+from connectors.probation import Probation
 from runbooks import Change, Host, Plan, Step
 
 
@@ -27,6 +28,9 @@ class SetHidepid(
     def read(self, run_query: QueryRunner) -> ProcMount:
         value, gid = run_query(self.host, hidepid.query_current())
         return ProcMount(value, gid, run_query(self.host, hidepid.query_fstab()))
+
+    def get_probation(self) -> Probation:
+        return hidepid.PROBATION
 
     def plan(self, proc: ProcMount) -> Plan:
         wanted = int(self.value)

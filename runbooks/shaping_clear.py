@@ -2,6 +2,7 @@ from collections.abc import Mapping
 
 from connectors import shaping
 from connectors.command import QueryRunner
+from connectors.probation import Probation
 from connectors.shaping import Rates, ShapedInterface
 from runbooks import Change, Host, InterfaceName, Plan, Refused, Step
 
@@ -10,7 +11,7 @@ class ClearShaping(
     Change[Mapping[str, ShapedInterface]],
     words="shaping clear",
     example="web1 eth0",
-    undo="restores the previous limits",
+    undo="restores the previous limits, on probation",
     sets="shaping {interface}",
 ):
     """Remove the limits that Keyturn has set on an interface."""
@@ -21,24 +22,22 @@ class ClearShaping(
     def read(self, run_query: QueryRunner) -> Mapping[str, ShapedInterface]:
         return run_query(self.host, shaping.query_interfaces())
 
+    def get_probation(self) -> Probation:
+        return shaping.make_probation(self.interface)
+
     def plan(self, cards: Mapping[str, ShapedInterface]) -> Plan:
         card = cards.get(self.interface)
         if card is None:
             raise Refused(
                 f"{self.host} has no interface {self.interface}: it has {', '.join(cards)}"
             )
-        if card.is_on_probation:
-            raise Refused(
-                f"limits of {card.name} are on probation: try again in some minutes, when they "
-                "are confirmed or the old ones restored"
-            )
         if card.rates == Rates():
             return Plan(_format_no_limit(card))
         step = Step(
             f"Remove the limits of {card.name}",
             self.host,
-            do=shaping.set_limits(card.name, Rates()),
-            undo=shaping.set_limits(card.name, card.rates),
+            do=shaping.try_limits(card.name, Rates()),
+            undo=shaping.try_limits(card.name, card.rates),
             before=str(card.rates),
             after=str(Rates()),
         )

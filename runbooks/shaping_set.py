@@ -6,11 +6,9 @@ from pydantic import Field
 
 from connectors import shaping, tcp_window
 from connectors.command import QueryRunner
+from connectors.probation import Probation
 from connectors.shaping import MAX_RATE, MIN_RATE, Rates, ShapedInterface
 from runbooks import Address, Change, Host, InterfaceName, Leg, Plan, Refused, Step
-
-_BEGIN = "Begin the probation: the host restores the previous limits by itself"
-_END = "End the probation over a new connection"
 
 Rate = Annotated[
     int | None,
@@ -35,7 +33,7 @@ class SetShaping(
     Change[ShapingState],
     words="shaping set",
     example="web1 eth0 down=20000 up=10000 peer=198.51.100.7",
-    undo="restores the previous limits, with a probation of its own",
+    undo="restores the previous limits, on probation",
     sets="shaping {interface}",
 ):
     """Limit the download and upload rate of an interface, until the next boot."""
@@ -56,6 +54,9 @@ class SetShaping(
             cards, run_query(self.host, tcp_window.query_round_trip(str(self.peer)))
         )
 
+    def get_probation(self) -> Probation:
+        return shaping.make_probation(self.interface)
+
     def takes_down(self) -> Sequence[Leg]:
         return [Leg(self.host, self.interface)]
 
@@ -66,9 +67,17 @@ class SetShaping(
         if rates == card.rates:
             # Part of the verification, to show the effect of the limit on the round trip.
             return Plan("; ".join([f"{card.name} is limited to {rates}", *far]))
+        step = Step(
+            f"Limit {card.name}",
+            self.host,
+            do=shaping.try_limits(card.name, rates),
+            undo=shaping.try_limits(card.name, card.rates),
+            before=str(card.rates),
+            after=str(rates),
+        )
         return Plan(
             f"{card.name} has {card.rates}",
-            self._make_steps(card, rates),
+            [step],
             [*(f"{each}." for each in far), *_list_notes(rates)],
         )
 
@@ -81,11 +90,6 @@ class SetShaping(
             raise Refused(f"{self.host} has no interface {self.interface}: it has {there}")
         if card.is_loopback:
             raise Refused(f"{card.name} is the loopback interface: choose another one")
-        if card.is_on_probation:
-            raise Refused(
-                f"limits of {card.name} are on probation and were not confirmed: try again in "
-                "some minutes, when the host has restored the previous ones"
-            )
         if card.foreign_queues:
             kinds = ", ".join(queue.kind for queue in card.foreign_queues)
             raise Refused(
@@ -93,34 +97,6 @@ class SetShaping(
                 "restore: remove it on the host first, with tc qdisc del"
             )
         return card
-
-    def _make_steps(self, card: ShapedInterface, rates: Rates) -> Sequence[Step]:
-        """Return begin, try, keep. In reverse order, their undos are the same three steps."""
-        name = card.name
-        return [
-            Step(
-                _BEGIN,
-                self.host,
-                do=shaping.start_probation(name, card.rates),
-                undo=shaping.keep_limits(name),
-                undo_title=_END,
-            ),
-            Step(
-                f"Limit {name}",
-                self.host,
-                do=shaping.try_limits(name, rates),
-                undo=shaping.try_limits(name, card.rates),
-                before=str(card.rates),
-                after=str(rates),
-            ),
-            Step(
-                _END,
-                self.host,
-                do=shaping.keep_limits(name),
-                undo=shaping.start_probation(name, rates),
-                undo_title=_BEGIN,
-            ),
-        ]
 
     def _list_distance(self, seconds: float | None) -> Iterator[str]:
         if self.peer is not None:
@@ -136,4 +112,3 @@ def _list_notes(rates: Rates) -> Iterator[str]:
     if rates.down:
         yield "Incoming packets are dropped after they arrive: it does not help against a flood."
     yield "A reboot of the host removes the limits."
-    yield "The host restores the previous limits unless Keyturn confirms the new ones in time."

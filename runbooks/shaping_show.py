@@ -69,11 +69,6 @@ def _format_row(
 
 
 def _list_findings(card: ShapedInterface) -> Iterator[str]:
-    if card.is_on_probation:
-        yield (
-            f"the limits of {card.name} are on probation: unless confirmed, the host restores the "
-            "previous ones in some minutes"
-        )
     for queue in card.foreign_queues:
         yield (
             f"{card.name} has a queue ({queue.kind}) that is not from Keyturn: run `tc -s qdisc "

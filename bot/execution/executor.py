@@ -15,6 +15,7 @@ from bot.execution import follow_up, gate, recovery
 from bot.execution.intent import StepIntent
 from bot.execution.live_output import LiveOutputWriter
 from bot.execution.planner import RemainingWork, compute_remaining
+from bot.execution.vantage import check_vantage
 from bot.model.canonical import Canonical
 from bot.model.run import Run, State, StepRecord, StepState
 from bot.policy import NoPolicyError
@@ -163,6 +164,7 @@ class Executor:
         ):
             hooks = RunHooks(lambda: self._context.lease_keeper.check_lease(held_lease), on_output)
             try:
+                reached = check_vantage(self._context, step.host, command)
                 self._context.lease_keeper.check_lease(held_lease)
                 answer = self._context.fleet.run_command(
                     step.host, command, fingerprint=step.fingerprint, hooks=hooks
@@ -175,7 +177,7 @@ class Executor:
                     "internal error in run %d, step %d", intent.run.id, intent.step_number
                 )
                 return _StepOutcome(StepState.UNKNOWN, error="an internal error; see the log")
-        return _StepOutcome(StepState.SUCCEEDED, answer.status, answer.text)
+        return _StepOutcome(StepState.SUCCEEDED, answer.status, reached + answer.text)
 
     def record_reconciled_step(
         self,

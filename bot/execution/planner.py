@@ -7,6 +7,7 @@ original run that are still in effect, in reverse order.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -15,14 +16,33 @@ from bot.db.database import Transaction
 from bot.drift.readings import get_key_name
 from bot.execution.questions import create_query_function
 from bot.model.plan import PlannedStep, ResolvedPlan
-from bot.model.run import Run, StepState
+from bot.model.run import Run, State, StepState
 from bot.model.sequence import UNDONE_RUNS
 from bot.policy import Policy
 from bot.queries.rebuild import fold_runs
 from bot.queries.undo import describe_changes_since
 from bot.workflow.context import WorkflowContext
-from connectors.command import Shell, SwitchLines, quote_text
-from runbooks import AnyRunbook, Change, Check, Leg, NoUndo, Refused, Report, Step
+from connectors.command import Query, Shell, SwitchLines, quote_text
+from connectors.probation import (
+    DRILL,
+    DRILL_DAYS,
+    DRILL_POLICY,
+    find_armed_change,
+    find_kept_change,
+    query_probation,
+)
+from runbooks import (
+    AnyRunbook,
+    Change,
+    Check,
+    Leg,
+    NoUndo,
+    Plan,
+    Refused,
+    Report,
+    Step,
+    put_on_probation,
+)
 from runbooks._catalogue import compute_version
 
 
@@ -64,6 +84,9 @@ def compute_remaining(context: WorkflowContext, run: Run, policy: Policy) -> Rem
         raise Refused(f"{run.runbook} is not a change")
     found = runbook.read(context.fleet.run_query)
     plan = runbook.plan(found) if run.undo_of is None else runbook.plan_anyway(found)
+    plan = put_on_probation(runbook, plan)
+    if run.state is not State.RUNNING and run.state is not State.UNKNOWN:
+        plan = _check_probation(context, runbook, plan)
     steps = tuple(_resolve_step(context, policy, step) for step in plan.steps)
     legs = tuple(sorted(runbook.takes_down())) if steps else ()
     fresh = RemainingWork(plan.current_state, steps, tuple(plan.notes), legs)
@@ -75,6 +98,30 @@ def compute_remaining(context: WorkflowContext, run: Run, policy: Policy) -> Rem
         return left
     runbook.refuse_undo(found)
     return replace(left, takes_down=tuple(sorted(runbook.takes_down())))
+
+
+def _check_probation(context: WorkflowContext, runbook: Change[Any], plan: Plan) -> Plan:
+    """Return the plan with a note on missing drills. Raises Refused for a second probation."""
+    probation = runbook.get_probation()
+    if probation is None or not plan.steps:
+        return plan
+    host = plan.steps[0].host
+    status = context.fleet.run_query(host, query_probation(probation.name))
+    # The next probation makes up for a timer that was lost.
+    if status.armed and status.seconds_left > 0:
+        raise Refused(
+            f"{probation.name} of {host} is on probation already: in {status.seconds_left} s the "
+            "host restores what was, unless the change is confirmed. Try again then"
+        )
+    if status.drill_seconds is not None and status.drill_seconds < DRILL_DAYS * 86400:
+        return plan
+    missing = (
+        f"no drill within {DRILL_DAYS} days has proved that {host} restores by itself: run "
+        f"`keyturn request probation drill {host}`"
+    )
+    if context.fleet.run_query(host, Query(DRILL_POLICY, str)) == "required":
+        raise Refused(f"{missing} first")
+    return replace(plan, notes=[*plan.notes, f"{missing[0].upper()}{missing[1:]}."])
 
 
 def _check_no_secrets(context: WorkflowContext, remaining: RemainingWork) -> None:
@@ -170,7 +217,7 @@ def _compute_remaining_undo(
         for step in done
         if _get_command_key(step) not in wanted_again and _get_undo_key(step) not in as_before
     ]
-    if not in_effect:
+    if all(map(_belongs_to_probation, in_effect)):
         why = f". Since then, {since}" if since else ""
         keeps = f". The undo would overwrite this: {remaining.current_state}" if since else ""
         return RemainingWork(
@@ -207,6 +254,12 @@ def _is_in_effect(context: WorkflowContext, run: Run) -> bool:
         isinstance(runbook, Change)
         and not runbook.plan_anyway(runbook.read(context.fleet.run_query)).steps
     )
+
+
+def _belongs_to_probation(step: PlannedStep) -> bool:
+    """Return whether the step only arms or keeps. A drill is nothing but such a step."""
+    found = find_armed_change(step.command) or find_kept_change(step.command)
+    return found is not None and found.name != DRILL.name
 
 
 def _get_undo_key(step: PlannedStep) -> tuple[str, Shell | SwitchLines | None, str]:

@@ -1,5 +1,6 @@
 """Reconcile steps with an unknown outcome by querying the host.
 
+A change on probation is waited for first: its host restores what was, or has kept the change.
 The host keeps a marker of each step (connectors.step_marker), which provides the outcome; the run
 is then verified like any other. Without a marker, planning again may show that nothing is left to
 do. Only where neither helps does the run wait for an owner.
@@ -19,8 +20,10 @@ from bot.model.plan import PlannedStep
 from bot.model.run import Run, State, StepRecord, StepState
 from bot.workflow.context import WorkflowContext
 from bot.workflow.finish import announce_run_change, end_run
+from bot.workflow.open_probation import OpenProbation, find_open_probation
 from connectors.command import Shell
 from connectors.errors import HostError
+from connectors.probation import ProbationStatus, query_probation
 from connectors.step_marker import StepMarker
 from connectors.step_status import MarkerState, StepStatus
 from runbooks import Refused
@@ -35,6 +38,7 @@ _BOOT_TOLERANCE_SECONDS = 10
 _STARTING_SECONDS = 60
 
 ASKED, ANSWERED = "host queried", "host answered"
+RESTORED = "restored by host"
 _OPEN_STEP_STATES = frozenset({StepState.INTENT, StepState.UNKNOWN})
 
 
@@ -110,6 +114,8 @@ class Reconciler:
 
     def reconcile_run(self, number: int) -> None:
         """Query the host of a run. Raises NoPolicyError and StoreUnavailable."""
+        if self._await_probation(number):
+            return
         step = self._load_unknown_step(number)
         if step is None:
             self._verify_finished_run(number)
@@ -132,6 +138,86 @@ class Reconciler:
                 self._record_result(tx, run, step, result, left)
             if not result.can_retry or run.state is not State.UNKNOWN:
                 self._stop_retrying(number)
+
+    def _await_probation(self, number: int) -> bool:
+        """Return whether a change is still on probation, or the end of it ended the run."""
+        with self.context.database.reading() as tx:
+            run = runs.get_run(tx, number)
+            opened = find_open_probation(tx, run) if run.state is State.UNKNOWN else None
+        if opened is None:
+            return False
+        try:
+            status = self.context.fleet.run_query(opened.host, query_probation(opened.name))
+        except HostError as error:
+            self._amend_summary(
+                number,
+                f"{opened.name} of {opened.host} is on probation, and the host, which restores "
+                f"what was by itself, cannot be asked: {error}.",
+            )
+            return True
+        if status.armed == opened.change and not status.is_lost:
+            self._amend_summary(
+                number,
+                f"{opened.name} of {opened.host} is on probation: the host restores what was, and "
+                "then this run ends.",
+                retry_in=max(status.seconds_left, 0) + 2,
+            )
+            return True
+        if status.restored == opened.change:
+            self._record_restore(number, opened, status)
+            return True
+        return self._end_without_restore(number, opened)
+
+    def _record_restore(self, number: int, opened: OpenProbation, status: ProbationStatus) -> None:
+        why = (
+            f"Restored by host: {opened.host} restored what {opened.name} was before, since the "
+            "change was not confirmed"
+            if status.restore_status == 0
+            else f"The restore by {opened.host} failed with status {status.restore_status}: check "
+            f"{opened.name} there"
+        )
+        with self.context.database.transaction() as tx:
+            run = runs.lock_run(tx, number)
+            if run.state is State.UNKNOWN:
+                change_log.append_entry(
+                    tx,
+                    RESTORED,
+                    run=run.id,
+                    person="",
+                    host=opened.host,
+                    probation=opened.name,
+                    exit_status=status.restore_status,
+                )
+                end_run(self.context, tx, run, State.FAILED, f"{why}.{_describe_failure(tx, run)}")
+        self._stop_retrying(number)
+
+    def _end_without_restore(self, number: int, opened: OpenProbation) -> bool:
+        """End a run whose every sent step has an outcome; return False if one has none."""
+        with self.context.database.transaction() as tx:
+            run = runs.lock_run(tx, number)
+            records = runs.list_steps(tx, number)
+            if run.state is not State.UNKNOWN or any(
+                each.state in _OPEN_STEP_STATES for each in records
+            ):
+                return False
+            summary = (
+                f"{opened.host} has no record of the probation: check {opened.name} there."
+                f"{_describe_failure(tx, run)}"
+            )
+            end_run(self.context, tx, run, State.FAILED, summary)
+        self._stop_retrying(number)
+        return True
+
+    def _amend_summary(self, number: int, summary: str, *, retry_in: int | None = None) -> None:
+        """Show what is known, and query the host again after *retry_in* seconds."""
+        with self.context.database.transaction() as tx:
+            run = runs.lock_run(tx, number)
+            summary += _describe_failure(tx, run)
+            if run.state is State.UNKNOWN and run.summary != summary:
+                announce_run_change(tx, runs.amend_run(tx, run, summary=summary))
+            with self._lock:
+                if retry_in is not None and number in self._retries:
+                    self._retries[number] = _Retry(tx.now + retry_in * _SECOND)
 
     def _verify_finished_run(self, number: int) -> None:
         """Verify a run whose every step succeeded, if that is all that is missing."""
@@ -294,6 +380,16 @@ class Reconciler:
         )
         if summary != run.summary:
             announce_run_change(tx, runs.amend_run(tx, run, summary=summary))
+
+
+def _describe_failure(tx: Transaction, run: Run) -> str:
+    """Return a sentence about the step of a run that did not succeed, after a blank."""
+    count = len(run.plan.steps) if run.plan else 0
+    for record in runs.list_steps(tx, run.id):
+        if record.state is not StepState.SUCCEEDED:
+            error = record.error or "its outcome is unknown"
+            return f" Step {record.step_number} of {count}: {error}."
+    return ""
 
 
 def interpret_marker(

@@ -54,7 +54,7 @@ _FIELD_FORMATS = {
     "channel": "a channel's id, such as C0123ABCD, from the end of the channel's details",
     "email": "an address, such as dana@example.com",
     "factors": "the digest that the page /second-factor shows: 32 hex digits",
-    **dict.fromkeys(("name", "area", "areas", "tags", "site", "jump"), _NAME_FORMAT),
+    **dict.fromkeys(("name", "area", "areas", "tags", "site", "jump", "vantage"), _NAME_FORMAT),
 }
 _HOST_FIELD_FORMATS = _FIELD_FORMATS | {
     "user": "a user name on the host, such as keyturn",

@@ -407,6 +407,12 @@ _EVENT_DESCRIBERS: Mapping[str, _EventDescriber] = {
         Tone.SUCCESS if _get_text(facts, "exit_status") == "0" else Tone.WARNING,
         "eye",
     ),
+    "restored by host": lambda facts, _who: (
+        f"{_get_text(facts, _HOST_FACT)} restored {_get_text(facts, 'probation')} by itself",
+        "The change was not confirmed on probation",
+        Tone.WARNING if _get_text(facts, "exit_status") == "0" else Tone.DANGER,
+        "back",
+    ),
     "logging failed": lambda facts, _who: (
         "The change log could not be written",
         "; ".join(f"{name} {value}" for name, value in facts.items() if name not in _HIDDEN_FACTS),

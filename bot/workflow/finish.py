@@ -1,7 +1,7 @@
 """End a run: set its state, release its lock, log it and wake the next run for the host."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bot import observability
 from bot.audit import change_log, output
@@ -14,6 +14,7 @@ from bot.policy import Policy
 from bot.queries import stop_reasons
 from bot.workflow import drift_watch
 from bot.workflow.context import WorkflowContext, get_site
+from bot.workflow.open_probation import find_open_probation
 from runbooks import Report
 
 
@@ -63,6 +64,7 @@ def _explain_withdrawal(parent: RunEnd) -> str:
 
 def end_runs(context: WorkflowContext, tx: Transaction, run_ends: Sequence[RunEnd]) -> list[Run]:
     """End several runs with as few statements as one takes."""
+    run_ends = [_await_restore(tx, one) for one in run_ends]
     # Child runs are locked before the log, in the same order as when a child run ends.
     parents = [ending.run.id for ending in run_ends if ending.run.hosts]
     left = {number: runs.lock_children_in(tx, number, STATES_BEFORE_INTENT) for number in parents}
@@ -81,6 +83,21 @@ def end_runs(context: WorkflowContext, tx: Transaction, run_ends: Sequence[RunEn
         if parent is not None:
             _wake_parent(context, tx, parent, run)
     return ended
+
+
+def _await_restore(tx: Transaction, run_end: RunEnd) -> RunEnd:
+    """Let a run whose change is on probation end when its host has restored what was."""
+    run = run_end.run
+    if run.state is not State.RUNNING or run_end.state not in {State.FAILED, State.STOPPED}:
+        return run_end
+    opened = find_open_probation(tx, run)
+    if opened is None:
+        return run_end
+    summary = (
+        f"{run_end.summary} {opened.name} of {opened.host} is on probation: the host restores "
+        "what was, and then this run ends."
+    )
+    return replace(run_end, state=State.UNKNOWN, summary=summary)
 
 
 def _wake_parent(context: WorkflowContext, tx: Transaction, parent: int, child: Run) -> None:

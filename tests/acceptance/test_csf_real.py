@@ -8,8 +8,7 @@ import re
 import signal
 import socket
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from ipaddress import ip_address
@@ -29,12 +28,13 @@ from connectors.ssh_transport import SshLimits
 from runbooks import NoUndo, Plan, Refused
 from runbooks.csf_pingdom_refresh import RefreshPingdom
 from runbooks.csf_pingdom_show import ShowPingdom
-from tests.acceptance.ungated import carry_out, take_back
+from tests.acceptance.ungated import carry_out, plan_of, take_back
 from tests.pingdom_feeds import BAD_FEEDS, FOURS, ODD_ITEMS, SIXES, feed
 from tests.plans import work_of
 from tests.playground.csf import ALLOW, CsfHost, why_not
 from tests.playground.daemon import PATH
 from tests.playground.mirror import Mirror, answer
+from tests.playground.probation import Probations, wait_until
 
 pytestmark = [
     pytest.mark.real,
@@ -94,13 +94,6 @@ def in_kernel(host: CsfHost) -> set[str]:
     )
     rules = re.findall(r"-A ALLOWIN -s (\S+)/(?:32|128) ! -i lo -j ACCEPT", said)
     return {*rules, *re.findall(r"add chain_\w+ (\S+)", said)} - {"198.51.100.7"}
-
-
-def soon(claim: Callable[[], bool], *, seconds: float = 15) -> None:
-    end = time.monotonic() + seconds
-    while not claim():
-        assert time.monotonic() < end, "it did not come about"
-        time.sleep(0.05)
 
 
 def lets_us_in(host: CsfHost) -> bool:
@@ -222,23 +215,10 @@ def tell(fleet: Fleet, plan: Plan, *numbers: int) -> None:
         fleet.run_command("web1", plan.steps[n - 1].do)
 
 
-def watching(host: CsfHost) -> int:
-    """Return the process that will put things back unless the list is kept."""
-    return int((host.etc / "keyturn.watch").read_text())
-
-
-def let_time_run_out(process: int) -> None:
-    """End the sleep of that process, as if the time were up, and see it do what it has to."""
-    tasks = Path(f"/proc/{process}/task/{process}")
-    for child in (tasks / "children").read_text().split():
-        os.kill(int(child), signal.SIGKILL)
-    soon(lambda: not tasks.exists())
-
-
 def test_a_firewall_that_locks_us_out_is_put_back_by_the_host_itself(web1: CsfHost, fleet: Fleet):
     """Somebody has taken port 22 out of csf.conf and not restarted csf: loading our list does."""
     web1.configure(TCP_IN="80,443")
-    plan = REFRESH.plan(REFRESH.read(fleet.run_query))
+    plan = plan_of(fleet, REFRESH)
     tell(fleet, plan, 1, 2)
     assert not lets_us_in(web1)
     assert fleet.run_query("web1", HELLO) == "hello", (
@@ -246,42 +226,43 @@ def test_a_firewall_that_locks_us_out_is_put_back_by_the_host_itself(web1: CsfHo
     )
     with pytest.raises(UnreachableError):
         tell(fleet, plan, 3)
-    let_time_run_out(watching(web1))
+    web1.probations.let_time_run_out("csf")
     assert lets_us_in(web1)
     assert web1.own.read_text() == ""
-    assert not (web1.etc / "keyturn.watch").exists()
-    assert work_of(REFRESH.plan(REFRESH.read(fleet.run_query))) == work_of(plan)
+    assert not web1.probations.is_armed("csf")
+    assert list(web1.probations.hooks.iterdir()) == []
+    assert work_of(plan_of(fleet, REFRESH)) == work_of(plan)
 
 
 def test_over_the_warm_connection_it_would_have_been_kept_and_we_locked_out(
     web1: CsfHost, fleet: Fleet
 ):
     web1.configure(TCP_IN="80,443")
-    plan = REFRESH.plan(REFRESH.read(fleet.run_query))
+    plan = plan_of(fleet, REFRESH)
     tell(fleet, plan, 1, 2)
-    process, keep = watching(web1), plan.steps[2].do
+    process, keep = web1.probations.get_timer("csf"), plan.steps[2].do
     assert isinstance(keep, Shell)
     fleet.run_command("web1", replace(keep, new_connection=False))
-    let_time_run_out(process)
+    wait_until(lambda: not Path(f"/proc/{process}").exists())
     assert not lets_us_in(web1)
 
 
 def test_a_list_that_is_kept_stays(web1: CsfHost, fleet: Fleet):
-    plan = REFRESH.plan(REFRESH.read(fleet.run_query))
+    plan = plan_of(fleet, REFRESH)
     tell(fleet, plan, 1, 2)
-    process = watching(web1)
+    process = web1.probations.get_timer("csf")
     tell(fleet, plan, 3)
-    let_time_run_out(process)
+    wait_until(lambda: not Path(f"/proc/{process}").exists())
     assert in_kernel(web1) == ALL
     assert web1.restarts == 2
 
 
 def test_a_list_that_is_kept_too_late_is_gone_and_said_to_be(web1: CsfHost, fleet: Fleet):
-    plan = REFRESH.plan(REFRESH.read(fleet.run_query))
+    plan = plan_of(fleet, REFRESH)
     tell(fleet, plan, 1, 2)
-    let_time_run_out(watching(web1))
+    web1.probations.let_time_run_out("csf")
     for step in (3, 2):
-        with pytest.raises(CommandError, match="has restored the previous one"):
+        with pytest.raises(CommandError, match="has restored what was"):
             tell(fleet, plan, step)
     assert in_kernel(web1) == set()
     assert web1.own.read_text() == ""
@@ -290,41 +271,45 @@ def test_a_list_that_is_kept_too_late_is_gone_and_said_to_be(web1: CsfHost, flee
 def test_the_time_does_run_out(mirror: Mirror):
     with CsfHost(probation=1) as host, closing(fleet_of(host, mirror)) as fleet:
         host.restart()
-        tell(fleet, REFRESH.plan(REFRESH.read(fleet.run_query)), 1)
-        soon(lambda: host.restarts == 2 and not (host.etc / "keyturn.watch").exists())
+        tell(fleet, plan_of(fleet, REFRESH), 1)
+        wait_until(lambda: host.restarts == 2 and not host.probations.is_armed("csf"))
 
 
 def test_while_a_list_is_on_probation_no_other_is_begun(web1: CsfHost, fleet: Fleet):
-    plan = REFRESH.plan(REFRESH.read(fleet.run_query))
+    plan = plan_of(fleet, REFRESH)
     tell(fleet, plan, 1, 2)
-    with pytest.raises(Refused, match="a list is on probation on this host"):
-        REFRESH.plan(REFRESH.read(fleet.run_query))
     with pytest.raises(CommandError, match="on probation already"):
         tell(fleet, plan, 1)
     tell(fleet, plan, 3)
     assert not REFRESH.plan(REFRESH.read(fleet.run_query)).steps
 
 
-def test_after_a_restart_of_the_host_a_forgotten_probation_hinders_no_one(
-    web1: CsfHost, fleet: Fleet
-):
-    (web1.etc / "keyturn.watch").write_text("1\n")
-    carry_out(fleet, REFRESH)
-    assert in_kernel(web1) == ALL
+def test_after_a_restart_of_the_host_its_boot_hook_restores_the_list(web1: CsfHost, fleet: Fleet):
+    tell(fleet, plan_of(fleet, REFRESH), 1, 2)
+    os.kill(web1.probations.get_timer("csf"), signal.SIGKILL)
+    web1.probations.set_end("csf", 10**9, boot="of-before")
+    (hook,) = web1.probations.hooks.iterdir()
+    when, user, *command = hook.read_text().split()
+    assert (when, user) == ("@reboot", "root")
+    web1.inside(*command)
+    assert in_kernel(web1) == set()
+    assert web1.own.read_text() == ""
+    assert not web1.probations.is_armed("csf")
+    assert not hook.exists()
 
 
 def test_a_run_that_stopped_half_way_can_be_taken_back(web1: CsfHost, fleet: Fleet):
-    plan = REFRESH.plan(REFRESH.read(fleet.run_query))
+    plan = plan_of(fleet, REFRESH)
     tell(fleet, plan, 1, 2)
     for step in reversed(plan.steps[:2]):
         assert not isinstance(step.undo, NoUndo)
         fleet.run_command("web1", step.undo)
     assert in_kernel(web1) == set()
-    assert work_of(REFRESH.plan(REFRESH.read(fleet.run_query))) == work_of(plan)
+    assert work_of(plan_of(fleet, REFRESH)) == work_of(plan)
 
 
 def test_a_list_that_was_cut_on_its_way_is_not_used(web1: CsfHost, fleet: Fleet):
-    plan = REFRESH.plan(REFRESH.read(fleet.run_query))
+    plan = plan_of(fleet, REFRESH)
     tell(fleet, plan, 1)
     load = plan.steps[1].do
     assert isinstance(load, Shell)
@@ -335,7 +320,7 @@ def test_a_list_that_was_cut_on_its_way_is_not_used(web1: CsfHost, fleet: Fleet)
 
 
 def test_csf_that_is_disabled_meanwhile_is_a_failure(web1: CsfHost, fleet: Fleet):
-    plan = REFRESH.plan(REFRESH.read(fleet.run_query))
+    plan = plan_of(fleet, REFRESH)
     tell(fleet, plan, 1)
     (web1.etc / "csf.disable").touch()
     with pytest.raises(CommandError, match="run csf -e first"):
@@ -376,16 +361,17 @@ def test_a_writer_that_is_killed_leaves_the_old_list_or_the_new_one(tmp_path: Pa
     own = tmp_path / "keyturn.allow"
     own.write_text(old)
     settings = {"csf.directory": str(tmp_path), "csf.program": "/bin/true"}
+    probations = Probations(tmp_path / "root")
+    settings |= probations.settings
     begin, load = (
         command.resolve(settings, sudo=False)
         for command in (
-            csf_list.start_probation(new, restart="-r"),
+            csf_list.PROBATION.arm("0" * 16),
             csf_list.load_list(new, restart="-r"),
         )
     )
     environment = {"PATH": PATH, "LC_ALL": "C"}
     subprocess.run(begin.words, env=environment, check=True)
-    watch = (tmp_path / "keyturn.watch").read_text().strip()
     found = set[str]()
     try:
         for n in count(1):
@@ -404,7 +390,7 @@ def test_a_writer_that_is_killed_leaves_the_old_list_or_the_new_one(tmp_path: Pa
                 break
         assert found == {old, new}
     finally:
-        subprocess.run(("kill", "--", f"-{watch}"), check=True)
+        os.kill(probations.get_timer("csf"), signal.SIGKILL)
 
 
 def test_without_the_renaming_a_part_of_the_list_would_be_left(tmp_path: Path):

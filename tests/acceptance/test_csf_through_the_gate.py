@@ -89,7 +89,7 @@ def test_what_was_approved_is_done_proved_and_taken_back(tmp_path: Path, mirror:
         undo = gate.service.request_undo(run.id, person="dora", origin=WEB)
         assert gate.approved(undo.id) == State.SUCCEEDED
         assert host.own.read_text() == ""
-        assert not (host.etc / "keyturn.watch").exists()
+        assert not host.probations.is_armed("csf")
 
 
 def test_an_undo_after_the_feed_went_on_takes_all_three_steps_back(tmp_path: Path, mirror: Mirror):
@@ -105,4 +105,4 @@ def test_an_undo_after_the_feed_went_on_takes_all_three_steps_back(tmp_path: Pat
         assert proposal
         assert len(proposal.steps) == 3
         assert host.own.read_text() == ""
-        assert not (host.etc / "keyturn.watch").exists()
+        assert not host.probations.is_armed("csf")

@@ -10,10 +10,11 @@ import pytest
 
 from connectors.command import NO_HOOKS, Answer, QueryCommand, RunHooks, Shell
 from connectors.fleet import Fleet
-from connectors.inventory import Host
+from connectors.inventory import Host, Inventory
 from runbooks.hidepid_set import SetHidepid
 from runbooks.hidepid_show import ShowHidepid
-from tests.acceptance.ungated import carry_out, take_back
+from tests.acceptance.ungated import carry_out, plan_of, take_back
+from tests.playground.probation import Probations
 from tests.scripted_fleet import inventory_of
 
 SHOW = ShowHidepid.model_validate({"host": "web1"})
@@ -84,7 +85,10 @@ def fleet(etc: Path) -> Iterator[Fleet]:
         if holder.stdout.readline() != b"ready\n":
             pytest.skip("this machine gives nobody a namespace with an /etc of its own")
         children = Path(f"/proc/{holder.pid}/task/{holder.pid}/children").read_text().split()
-        yield Fleet(inventory_of("web1"), Inside(int(children[0])))
+        host = inventory_of("web1")["web1"].model_dump(mode="json", exclude={"name"})
+        host["settings"] = Probations(etc.parent / "root").settings
+        inventory = Inventory.model_validate({"hosts": {"web1": host}})
+        yield Fleet(inventory, Inside(int(children[0])))
     finally:
         holder.communicate()
 
@@ -97,10 +101,25 @@ def test_processes_are_hidden_and_shown_again(fleet: Fleet, etc: Path, line: str
     assert SHOW.report(SHOW.read(fleet.run_query)).healthy
     before = fstab.read_text()
     plan = carry_out(fleet, HIDE)
-    assert len(plan.steps) == 2
+    assert len(plan.steps) == 4
     report = SHOW.report(SHOW.read(fleet.run_query))
     assert report.healthy
     assert "users see only their own processes (hidepid=2)" in report.summary
     take_back(fleet, HIDE, plan)
+    assert fstab.read_text() == before
+    assert "(hidepid=0)" in SHOW.report(SHOW.read(fleet.run_query)).summary
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("line", ["", PROC])
+def test_what_nobody_keeps_is_restored_by_the_host(fleet: Fleet, etc: Path, line: str):
+    fstab = etc / "fstab"
+    fstab.write_text("# /proc is below\n" + line)
+    before = fstab.read_text()
+    *steps, _keep = plan_of(fleet, HIDE).steps
+    for step in steps:
+        fleet.run_command("web1", fleet.resolve_command("web1", step.do))
+    assert fstab.read_text() != before
+    Probations(etc.parent / "root").let_time_run_out("hidepid")
     assert fstab.read_text() == before
     assert "(hidepid=0)" in SHOW.report(SHOW.read(fleet.run_query)).summary

@@ -18,6 +18,7 @@ from runbooks.host_changes import HostChanges
 from runbooks.tcp_window_check import TcpWindowCheck
 from runbooks.uptime_check import UptimeCheck
 from tests.acceptance.ungated import carry_out, take_back
+from tests.playground.probation import Probations
 from tests.playground.sshd import Sshd
 
 pytestmark = pytest.mark.real
@@ -25,7 +26,8 @@ pytestmark = pytest.mark.real
 
 @pytest.fixture
 def fleet(sshd: Sshd) -> Iterator[Fleet]:
-    entry = sshd.inventory_entry(area="web")
+    settings = Probations(sshd.directory / "root").settings
+    entry = sshd.inventory_entry(area="web", settings=settings)
     fleet = Fleet(Inventory.model_validate({"hosts": {"web1": entry}}), SshPool(Path("/")))
     yield fleet
     fleet.close()

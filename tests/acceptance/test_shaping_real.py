@@ -13,11 +13,12 @@ from connectors.command import NO_HOOKS, Answer, QueryCommand, RunHooks, Shell
 from connectors.errors import HostError
 from connectors.fleet import Fleet
 from connectors.inventory import Host, Inventory
+from connectors.probation import query_probation
 from connectors.shaping import Rates, ShapedInterface
 from runbooks.shaping_clear import ClearShaping
 from runbooks.shaping_set import SetShaping
 from runbooks.shaping_show import ShowShaping
-from tests.acceptance.ungated import carry_out, take_back
+from tests.acceptance.ungated import carry_out, plan_of, take_back
 from tests.scripted_fleet import inventory_of
 
 SHOW = ShowShaping.model_validate({"host": "web1"})
@@ -29,7 +30,7 @@ SET = SetShaping.model_validate(
 # With processes of its own too, so that whatever waits in the background ends with it.
 _NAMESPACE = ("unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
 _BEGIN = (
-    "mount -t tmpfs none /run && ip link set lo up && "
+    "mount -t tmpfs none /run && mkdir -p /run/etc/cron.d && ip link set lo up && "
     "ip link add eth0 type veth peer name eth1 && ip link set eth0 up && ip link set eth1 up && "
     "ip addr add 198.51.100.1/25 dev eth0 && ip addr add 198.51.100.129/25 dev eth1 && "
     "ip neigh add 198.51.100.2 lladdr 02:00:00:00:00:02 dev eth0 && "
@@ -108,7 +109,7 @@ def inside() -> Iterator[Inside]:
 
 @pytest.fixture
 def fleet(inside: Inside) -> Fleet:
-    return Fleet(inventory_of("web1"), inside)
+    return _hurried(inside, seconds=60)
 
 
 def _eth0(fleet: Fleet) -> ShapedInterface:
@@ -122,13 +123,13 @@ def _tell(fleet: Fleet, command: Shell) -> None:
 def _hurried(inside: Inside, *, seconds: int) -> Fleet:
     """Return a fleet with a host where a probation is this short."""
     host = inventory_of("web1")["web1"].model_dump(mode="json", exclude={"name"})
-    host["settings"] = {"shaping.probation": str(seconds)}
+    host["settings"] = {"shaping.probation": str(seconds), "probation.root": "/run"}
     return Fleet(Inventory.model_validate({"hosts": {"web1": host}}), inside)
 
 
 def _until_taken_back(fleet: Fleet) -> Rates:
     deadline = time.monotonic() + 20
-    while _eth0(fleet).is_on_probation:
+    while fleet.run_query("web1", query_probation("shaping")).armed:
         assert time.monotonic() < deadline, "the host never took the limits back"
         time.sleep(0.05)
     return _eth0(fleet).rates
@@ -140,7 +141,7 @@ def test_limits_are_set_hold_packets_back_and_are_taken_away(fleet: Fleet, insid
     plan = carry_out(fleet, SET)
     assert plan.notes[0].startswith("198.51.100.1 is 0.")
     card = _eth0(fleet)
-    assert (card.rates, card.is_on_probation, card.foreign_queues) == (Rates(1024, 512), False, ())
+    assert (card.rates, card.foreign_queues) == (Rates(1024, 512), ())
     assert inside.do("python3", "-c", _BURST).returncode == 0
     card = _eth0(fleet)
     assert card.up_queue is not None
@@ -179,12 +180,13 @@ def test_cleared_limits_come_back_when_that_is_undone(fleet: Fleet):
 def test_limits_that_no_one_keeps_are_taken_back_by_the_host(inside: Inside, former: Rates):
     fleet = _hurried(inside, seconds=2)
     if former != Rates():
-        _tell(fleet, shaping.set_limits("eth0", former))
-    begin, limit, keep = SET.plan(SET.read(fleet.run_query)).steps
+        before = {"down": former.down, "up": former.up}
+        carry_out(fleet, SET.model_copy(update=before))
+    begin, limit, keep = plan_of(fleet, SET).steps
     fleet.run_command("web1", fleet.resolve_command("web1", begin.do))
     fleet.run_command("web1", fleet.resolve_command("web1", limit.do))
     assert _until_taken_back(fleet) == former
-    with pytest.raises(HostError, match="has restored the old ones"):
+    with pytest.raises(HostError, match="has restored what was"):
         fleet.run_command("web1", fleet.resolve_command("web1", keep.do))
 
 
@@ -194,7 +196,7 @@ def test_limits_that_were_kept_outlast_the_probation(inside: Inside):
     fleet = _hurried(inside, seconds=5)
     carry_out(fleet, SET)
     deadline = time.monotonic() + 20
-    while any("keyturn-shaping-watch" in line for line in _commands(inside)):
+    while any("shaping/expire" in line for line in _commands(inside)):
         assert time.monotonic() < deadline, "the host's timer never ended"
         time.sleep(0.05)
     assert _eth0(fleet).rates == Rates(1024, 512)
@@ -213,11 +215,11 @@ def test_no_limit_is_tried_out_without_a_probation(fleet: Fleet):
 
 @pytest.mark.real
 def test_one_probation_at_a_time(fleet: Fleet):
-    _tell(fleet, shaping.start_probation("eth0", Rates()))
-    for command in (shaping.start_probation("eth0", Rates()), shaping.set_limits("eth0", Rates())):
-        with pytest.raises(HostError, match="already on probation there"):
-            _tell(fleet, command)
-    assert _eth0(fleet).is_on_probation
+    arm = shaping.make_probation("eth0").arm("0" * 16)
+    _tell(fleet, arm)
+    with pytest.raises(HostError, match="wait some minutes"):
+        _tell(fleet, arm)
+    assert fleet.run_query("web1", query_probation("shaping")).armed == "0" * 16
 
 
 @pytest.mark.real

@@ -3,13 +3,18 @@
 from typing import Any
 
 from connectors.fleet import Fleet
-from runbooks import Change, NoUndo, Plan
+from runbooks import Change, NoUndo, Plan, put_on_probation
 from tests.plans import work_of
+
+
+def plan_of(fleet: Fleet, change: Change[Any]) -> Plan:
+    """Read and plan, with a probation where the change has one."""
+    return put_on_probation(change, change.plan(change.read(fleet.run_query)))
 
 
 def carry_out(fleet: Fleet, change: Change[Any]) -> Plan:
     """Read, plan, tell every step, and prove by reading again that nothing is left to do."""
-    plan = change.plan(change.read(fleet.run_query))
+    plan = plan_of(fleet, change)
     assert plan.steps, f"nothing to do: {plan.current_state}"
     for step in plan.steps:
         fleet.run_command(step.host, fleet.resolve_command(step.host, step.do))
@@ -23,4 +28,4 @@ def take_back(fleet: Fleet, change: Change[Any], plan: Plan) -> None:
     for step in reversed(plan.steps):
         assert not isinstance(step.undo, NoUndo), step.undo
         fleet.run_command(step.host, fleet.resolve_command(step.host, step.undo))
-    assert work_of(change.plan(change.read(fleet.run_query))) == work_of(plan)
+    assert work_of(plan_of(fleet, change)) == work_of(plan)

@@ -24,7 +24,6 @@ def test_a_host_with_rules_is_understood():
     assert found.is_included
     assert found.is_enabled
     assert not found.is_testing
-    assert not found.is_on_probation
     assert found.own_list is not None
     assert found.own_list.splitlines()[1:] == ["5.172.196.188 # pingdom", "2a01:7e00::1 # pingdom"]
     assert found.allow["198.51.100.7"].startswith("Manually allowed")
@@ -94,7 +93,6 @@ def test_without_ipv6_csf_knows_no_such_address():
     ("line", "claim"),
     [
         ("disabled", "is_enabled"),
-        ("probation", "is_on_probation"),
         ('conf TESTING = "1"', "is_testing"),
     ],
 )

@@ -15,19 +15,14 @@ from connectors.shaping import (
 )
 
 ANSWERS = Path(__file__).parent / "answers" / "shaping"
-# Interfaces eth0 and eth1: without limits; with 1024 kbit/s in and 512 out on eth0, while on
-# probation and kept; and with a tbf and an htb that somebody else has put there.
-NONE, PROBATION, LIMITED, SOMEBODYS = (
-    (ANSWERS / f"{name}.txt").read_text() for name in ("none", "probation", "limited", "somebodys")
+# Interfaces eth0 and eth1: without limits; with 1024 kbit/s in and 512 out on eth0; and with a tbf
+# and an htb that somebody else has put there.
+NONE, LIMITED, SOMEBODYS = (
+    (ANSWERS / f"{name}.txt").read_text() for name in ("none", "limited", "somebodys")
 )
 CLASSES = (ANSWERS / "htb-classes.txt").read_text()
 RATES = Rates(down=1024, up=512)
-COMMANDS = (
-    shaping.start_probation("eth0", Rates()),
-    shaping.try_limits("eth0", RATES),
-    shaping.keep_limits("eth0"),
-    shaping.set_limits("eth0", Rates()),
-)
+TRY = shaping.try_limits("eth0", RATES)
 
 
 def test_interfaces_without_limits_are_understood():
@@ -43,19 +38,13 @@ def test_limits_and_what_they_have_dropped_are_understood():
     assert card.rates == RATES
     assert card.up_queue == QueueingDiscipline("tbf", 512, dropped=79, overlimits=93)
     assert card.down_queue == QueueingDiscipline("tbf", 1024, dropped=76, overlimits=92)
-    assert (card.foreign_queues, card.is_on_probation) == ((), False)
+    assert card.foreign_queues == ()
     assert parse_interfaces(LIMITED)["eth1"].rates == Rates()
 
 
 def test_our_own_device_is_no_interface_of_the_host():
     assert "kt-in3" in LIMITED
     assert set(parse_interfaces(LIMITED)) == {"lo", "eth0", "eth1"}
-
-
-def test_limits_on_probation_are_distinguished():
-    cards = parse_interfaces(PROBATION)
-    assert (cards["eth0"].is_on_probation, cards["eth0"].rates) == (True, RATES)
-    assert not cards["eth1"].is_on_probation
 
 
 def test_a_device_that_nothing_is_led_to_limits_nothing():
@@ -118,7 +107,7 @@ def test_rates_are_shown_in_words(rates: Rates, words: str):
     assert str(rates) == words
 
 
-@pytest.mark.parametrize("command", [shaping.query_interfaces().command, *COMMANDS])
+@pytest.mark.parametrize("command", [shaping.query_interfaces().command, TRY])
 def test_every_script_is_one_that_a_shell_understands(command: QueryCommand):
     assert isinstance(command, Shell)
     for word in command.words:
@@ -126,12 +115,8 @@ def test_every_script_is_one_that_a_shell_understands(command: QueryCommand):
             subprocess.run(["sh", "-n", "-c", word], check=True)
 
 
-def test_limits_are_kept_only_over_a_connection_opened_anew():
-    assert [command.new_connection for command in COMMANDS] == [False, False, True, False]
-
-
 def test_values_reach_a_script_as_arguments_only():
-    assert shaping.try_limits("eth0", RATES).words[3:] == ("keyturn", "eth0", "1024", "512")
+    assert shaping.try_limits("eth0", RATES).words[3:] == ("keyturn", "/", "eth0", "1024", "512")
     assert (
         shaping.try_limits("eth1", Rates()).words[2] == shaping.try_limits("eth0", RATES).words[2]
     )
@@ -140,13 +125,11 @@ def test_values_reach_a_script_as_arguments_only():
 @pytest.mark.parametrize(
     ("said", "means"),
     [
-        ("nothing is on probation", "restored the old ones"),
+        ("nothing is on probation", "has restored what was"),
         ("Error: Specified qdisc kind is unknown.", "lacks tc's tbf"),
         ("Error: Failed to load TC action module.", "cannot limit what comes in"),
         ('Device "eth7" does not exist.', "does not exist any more"),
     ],
 )
 def test_known_errors_say_what_to_do(said: str, means: str):
-    assert means in str(
-        find_failure(shaping.keep_limits("eth0"), Answer(1, "", said), frozenset({0}))
-    )
+    assert means in str(find_failure(TRY, Answer(1, "", said), frozenset({0})))

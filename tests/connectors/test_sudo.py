@@ -102,9 +102,7 @@ SAID: tuple[Shell | Query[Any], ...] = (
     bond.query_bond_as_root("bond0.7"),
     conntrack.set_maximum(524288),
     *(csf.query_firewall(), csf_grep.query_matches(ip_address("2001:db8::9"))),
-    *(csf_list.start_probation("x\n", restart="-r"), csf_list.load_list("x\n", restart="-r")),
-    *(csf_list.start_probation("x\n", restart="-sf"), csf_list.load_list("x\n", restart="-sf")),
-    csf_list.keep_list("x\n"),
+    *(csf_list.load_list("x\n", restart="-r"), csf_list.load_list("x\n", restart="-sf")),
     *(disk_write.query_directory("/etc"), disk_write.write_test_file("/etc", mib=64, seconds=300)),
     disk_write.delete_result(),
     history.query_sudo(datetime(2026, 1, 1, tzinfo=UTC)),
@@ -115,9 +113,7 @@ SAID: tuple[Shell | Query[Any], ...] = (
     mounts.query_exports(),
     raid.query_detail("md127"),
     *(rate_limit.query_limits(), rate_limit.query_counts()),
-    shaping.start_probation("eth0.7", Rates(1024, 512)),
-    *(shaping.try_limits("eth0", Rates(up=10_000_000)), shaping.set_limits("bond0", Rates())),
-    shaping.keep_limits("eth0"),
+    *(shaping.try_limits("eth0", Rates(up=10_000_000)), shaping.try_limits("bond0", Rates())),
     *(systemd.control_service("restart", name) for name in ("nginx", "getty@tty1.service")),
     *(systemd.control_service(verb, "nginx") for verb in ("reload", "start", "stop")),
     systemd.query_journal("nginx"),
@@ -355,10 +351,13 @@ def test_a_script_counts_its_words(rule: SudoRule, tmp_path: Path):
 
 
 def test_without_counting_its_words_it_would_work_elsewhere(tmp_path: Path):
-    script = str(csf_list.SUDO[4].script).replace('[ "$0 $#" = "keyturn 2" ] || exit;', "")
+    counted = str(_get_script(csf_list, "csf-load"))
+    script = counted.replace('[ "$0 $#" = "keyturn 5" ] || exit;', "")
+    assert script != counted
     (tmp_path / ("a" * 64)).mkdir()
-    subprocess.run(["sh", "-c", script, "keyturn /etc/csf", "a" * 64], cwd=tmp_path, check=False)
-    assert [file.name for file in tmp_path.rglob("*lock")] == ["keyturn.lock"]
+    words = ("keyturn /", "/etc/csf", "a" * 64, "-r", "a" * 64)
+    subprocess.run(["sh", "-c", script, *words], cwd=tmp_path, input=b"", check=False)
+    assert [file.name for file in tmp_path.rglob("keyturn.*")] == ["keyturn.new"]
 
 
 @PARTING
@@ -427,11 +426,10 @@ def _taken(script: str, given: str, directory: Path) -> bool:
 def test_a_host_takes_no_list_that_does_more_than_let_addresses_in(
     line: str, taken: bool, tmp_path: Path
 ):
-    script = csf_list.SUDO[2].script
-    assert script is not None
+    script = _get_script(csf_list, "csf-load")
     listing = csf_list.format_list((), "pingdom") + f"{line}\n"
     digest = hashlib.sha256(listing.encode()).hexdigest()
-    words = ["sh", "-c", script.text, "keyturn", str(tmp_path), "true", "-r", digest]
+    words = ["sh", "-c", script.text, "keyturn", "/", str(tmp_path), "true", "-r", digest]
     done = subprocess.run(words, input=listing, text=True, capture_output=True, check=False)
     assert done.returncode == 1
     # What is taken comes as far as the question whether it is on probation.
@@ -620,7 +618,7 @@ _REFUSED_ANYWHERE: tuple[tuple[str, ...], ...] = (
     *(("hidepid-fstab", options) for options in ("a b", "-x", "", "a|b")),
     *(("hidepid-add", f"proc /proc proc {options} 0 0") for options in ("ro", "hidepid=9", "rw")),
     ("hidepid-add", "/dev/sda1 / ext4 defaults 0 0"),
-    *(("shaping-settle", "eth0", rate, "0") for rate in ("1", "255", "10000001", "0256", "00")),
+    *(("shaping-try", "eth0", rate, "0") for rate in ("1", "255", "10000001", "0256", "00")),
     *(("shaping-try", "eth0", "0", rate) for rate in ("1", "64", "99999999")),
     *(("access-log", hours, "25") for hours in ("0", "49", "9999")),
     ("access-log", "1", "1000"),
@@ -737,6 +735,10 @@ def _script(rule: SudoRule) -> Script:
     return rule.script
 
 
+def _get_script(dialect: Any, name: str) -> Script:
+    return next(each.script for each in dialect.SUDO if each.script and each.script.name == name)
+
+
 _NGINX_STATE = "Id=nginx.service\nActiveState="
 
 
@@ -820,7 +822,7 @@ def test_a_disk_is_not_tried_where_there_is_none():
 def test_fstab_is_changed_in_hidepid_only(tmp_path: Path):
     file = tmp_path / "fstab"
     before = "proc\t/proc  proc\tnosuid,hidepid=1,gid=5\t0\t0\n"
-    script = _script(hidepid.SUDO[1])
+    script = _get_script(hidepid, "hidepid-fstab")
     there = replace(script, body=script.body.replace("/etc/fstab", str(file)))
     for options in ("ro,nosuid,hidepid=1,gid=5", "hidepid=2", "defaults", "nosuid,gid=6"):
         file.write_text(before)
@@ -828,7 +830,7 @@ def test_fstab_is_changed_in_hidepid_only(tmp_path: Path):
         assert file.read_text() == before
     assert _run(there, "nosuid,gid=5,hidepid=2").returncode == 0
     assert file.read_text() == before.replace("hidepid=1,gid=5", "gid=5,hidepid=2")
-    added = _script(hidepid.SUDO[2])
+    added = _get_script(hidepid, "hidepid-add")
     there = replace(added, body=added.body.replace("/etc/fstab", str(file)))
     done = _run(there, "proc /proc proc defaults,hidepid=2 0 0")
     assert "has a line for /proc" in done.stderr

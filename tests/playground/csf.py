@@ -14,6 +14,7 @@ from ipaddress import ip_network
 from pathlib import Path
 
 from tests.playground.daemon import PATH
+from tests.playground.probation import Probations
 from tests.playground.sshd import Sshd
 
 _NEEDED = {"ip": "iproute2", "iptables": "iptables", "ipset": "ipset", "flock": "util-linux"}
@@ -145,6 +146,7 @@ class CsfHost(Sshd):
         self.etc = self.directory / "csf"
         self.cpanel = self.directory / "cpanel"
         self.program = self.directory / "sbin-csf"
+        self.probations = Probations(self.directory / "root")
         self._probation = probation
         self._build()
 
@@ -159,6 +161,7 @@ class CsfHost(Sshd):
             "csf.directory": str(self.etc),
             "csf.program": str(self.program),
             "csf.probation": str(self._probation),
+            **self.probations.settings,
             "cpanel.directory": str(self.cpanel),
         }
 

@@ -29,6 +29,12 @@ class Relay(Between):
     def fall_silent(self) -> None:
         self._swallows.set()
 
+    def cut(self) -> None:
+        """End every connection, and swallow what comes over new ones."""
+        self.fall_silent()
+        for stream in self._streams:
+            hang_up(stream)
+
     def speak(self) -> None:
         """Pass on what comes over new connections; the others lack something for good."""
         self._swallows = threading.Event()

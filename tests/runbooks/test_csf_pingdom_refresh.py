@@ -34,10 +34,9 @@ def list_of(step_do: object) -> Sequence[str]:
 def test_the_first_list_is_loaded_on_probation_and_kept():
     made = plan(firewall(), probes())
     assert made.current_state == "Pingdom's probes have 140 new addresses, and 0 were removed"
-    begin, load, keep = made.steps
-    assert load.do == csf_list.load_list(listing := _stdin(load.do), restart="-r")
-    assert begin.do == csf_list.start_probation(listing, restart="-r")
-    assert keep.do == csf_list.keep_list(listing)
+    (load,) = made.steps
+    assert REFRESH.get_probation() == csf_list.PROBATION
+    assert load.do == csf_list.load_list(_stdin(load.do), restart="-r")
     assert list_of(load.do) == sorted(ALL)
     assert (load.before, load.after) == ("0 addresses", "140 addresses")
 
@@ -55,8 +54,8 @@ def test_turning_the_firewall_on_is_asked_for_and_said():
     starting = RefreshPingdom.model_validate({"host": "web1", "start": "firewall"})
     made = plan(firewall(ALL, in_force=[], loaded=()), probes(), runbook=starting)
     assert made.current_state.startswith("The firewall is off")
-    assert made.steps[1].title == "Replace Keyturn's list and turn the firewall on"
-    assert (made.steps[1].before, made.steps[1].after) == (
+    assert made.steps[0].title == "Replace Keyturn's list and turn the firewall on"
+    assert (made.steps[0].before, made.steps[0].after) == (
         "the firewall is off, 140 addresses",
         "the firewall is on, 140 addresses",
     )
@@ -74,14 +73,8 @@ def test_undone_from_the_last_to_the_first_it_is_the_same_with_the_list_of_befor
     found = firewall(ALL)
     made = plan(found, probes((*ALL[1:], NEW)))
     undone = [step.undo for step in reversed(made.steps)]
-    begin, _, keep = made.steps
-    assert (keep.undo_title, begin.undo_title) == (begin.title, keep.title)
     assert found.own_list is not None
-    assert undone == [
-        csf_list.start_probation(found.own_list, restart="-r"),
-        csf_list.load_list(found.own_list, restart="-r"),
-        csf_list.keep_list(found.own_list),
-    ]
+    assert undone == [csf_list.load_list(found.own_list, restart="-r")]
     assert not any(isinstance(step.undo, NoUndo) for step in made.steps)
 
 
@@ -93,7 +86,7 @@ def test_a_list_that_is_right_and_in_force_needs_nothing():
 def test_a_list_that_is_right_and_not_in_force_is_loaded():
     made = plan(firewall(ALL, in_force=ALL[7:]), probes())
     assert made.current_state == "The list is current, but 7 of its 140 addresses are not in force"
-    assert len(made.steps) == 3
+    assert len(made.steps) == 1
 
 
 def test_all_that_is_added_and_removed_is_named():
@@ -120,7 +113,7 @@ def test_an_address_stays_on_the_list_while_its_item_is_odd():
     # And it stays where others come and go.
     moved = replace(odd, addresses=frozenset(map(ip_address, (*ALL[2:], NEW))))
     made = plan(firewall(ALL), moved)
-    assert list_of(made.steps[1].do) == sorted((ALL[0], *ALL[2:], NEW))
+    assert list_of(made.steps[0].do) == sorted((ALL[0], *ALL[2:], NEW))
     assert list(made.notes[:4]) == [
         f"Adds 1: {NEW}.",
         f"Removes 1: {ALL[1]}.",
@@ -129,7 +122,7 @@ def test_an_address_stays_on_the_list_while_its_item_is_odd():
     ]
     # Where it is not on the list, it is not put there.
     first = plan(firewall(), odd)
-    assert list_of(first.steps[1].do) == sorted(ALL[1:])
+    assert list_of(first.steps[0].do) == sorted(ALL[1:])
 
 
 def test_nothing_is_removed_while_an_address_of_an_odd_item_cannot_be_read():
@@ -146,7 +139,7 @@ def test_nothing_is_removed_while_an_address_of_an_odd_item_cannot_be_read():
         skip_reasons=["probe 138 holds '5.172'"],
         unreadable_versions=frozenset({4}),
     )
-    assert list_of(plan(firewall(ALL), six).steps[1].do) == sorted(ALL[:-3])
+    assert list_of(plan(firewall(ALL), six).steps[0].do) == sorted(ALL[:-3])
 
 
 def test_odd_items_do_not_hide_that_the_list_shrank():
@@ -182,13 +175,13 @@ def test_another_list_does_make_it_stale():
 def test_where_csf_filters_no_ipv6_none_is_listed():
     four = firewall(settings={"IPV6": "0"})
     made = plan(four, probes())
-    assert list_of(made.steps[1].do) == sorted(FOURS)
+    assert list_of(made.steps[0].do) == sorted(FOURS)
     assert "csf does not filter IPv6 here: 40 addresses are skipped." in made.notes
 
 
 def test_where_a_daemon_restarts_csf_it_is_loaded_at_once_all_the_same():
     made = plan(firewall(settings={"LFDSTART": "1"}), probes())
-    for step in made.steps[:2]:
+    for step in made.steps:
         assert isinstance(step.do, Shell)
         assert "-sf" in step.do.words
 
@@ -227,7 +220,7 @@ def test_a_list_that_lost_or_gained_too_much_needs_a_person_who_says_so(
 
 def test_that_ipv6_was_switched_off_is_no_fault_of_the_feed():
     made = plan(firewall(ALL, settings={"IPV6": "0"}), probes())
-    assert list_of(made.steps[1].do) == sorted(FOURS)
+    assert list_of(made.steps[0].do) == sorted(FOURS)
 
 
 @pytest.mark.parametrize(
@@ -235,7 +228,6 @@ def test_that_ipv6_was_switched_off_is_no_fault_of_the_feed():
     [
         (replace(firewall(), is_enabled=False), "csf is disabled on this host"),
         (firewall(settings={"TESTING": "1"}), 'set TESTING = "0" in csf.conf first'),
-        (replace(firewall(), is_on_probation=True), "try again in some minutes"),
         (
             replace(firewall(), is_included=False),
             f"touch /etc/csf/keyturn.allow and .*“{INCLUDE}”",

@@ -70,7 +70,6 @@ def test_a_probe_that_is_let_in_by_hand_is_not_on_the_list_all_the_same():
         (replace(firewall(ALL), is_enabled=False), "csf is disabled"),
         (firewall(ALL, settings={"TESTING": "1"}), "TESTING mode"),
         (replace(firewall(ALL), is_included=False), "csf.allow lacks the line “Include /etc/csf"),
-        (replace(firewall(ALL), is_on_probation=True), "on probation"),
         (firewall(ALL, settings={"GLOBAL_ALLOW": "https://example.com/a"}), "GLOBAL_ALLOW"),
         (replace(firewall(ALL), common_domains=frozenset({"example.com"})), "commondomains"),
         (firewall(ALL, allow={"0.0.0.0/0": "everything"}), "allows everyone"),

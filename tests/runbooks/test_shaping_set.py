@@ -4,10 +4,12 @@ import pytest
 from pydantic import ValidationError
 
 from connectors import shaping, tcp_window
+from connectors.command import Shell
+from connectors.probation import find_armed_change, find_kept_change
 from connectors.shaping import QueueingDiscipline, Rates, ShapedInterface, parse_interfaces
-from runbooks import Plan, Refused
+from runbooks import NoUndo, Plan, Refused, put_on_probation
 from runbooks.shaping_set import SetShaping, ShapingState
-from tests.connectors.test_shaping import LIMITED, NONE, PROBATION, SOMEBODYS
+from tests.connectors.test_shaping import LIMITED, NONE, SOMEBODYS
 from tests.plans import work_of
 from tests.runbooks.hostile import HOSTILE_ADDRESSES, HOSTILE_NAMES
 from tests.scripted_fleet import ScriptedFleet
@@ -27,26 +29,27 @@ SET = asked(down=1024, up="512")
 
 
 def test_limits_are_tried_out_and_kept_over_a_new_connection():
-    plan = SET.plan(found(NONE))
-    begin, limit, keep = plan.steps
-    assert begin.do == shaping.start_probation("eth0", Rates())
+    arm, limit, keep = put_on_probation(SET, SET.plan(found(NONE))).steps
+    assert [find_armed_change(each.do) is not None for each in (arm, keep)] == [True, False]
     assert limit.do == shaping.try_limits("eth0", Rates(1024, 512))
-    assert keep.do == shaping.keep_limits("eth0")
+    assert find_kept_change(keep.do) == find_armed_change(arm.do)
+    assert isinstance(keep.do, Shell)
+    assert keep.do.new_connection
     assert (limit.before, limit.after) == ("no limit", "1,024 kbit/s in, 512 kbit/s out")
 
 
 def test_undone_from_the_last_to_the_first_the_host_can_take_that_back_too():
-    begin, limit, keep = SET.plan(found(NONE)).steps
-    assert keep.undo == shaping.start_probation("eth0", Rates(1024, 512))
+    arm, limit, keep = put_on_probation(SET, SET.plan(found(NONE))).steps
+    assert not isinstance(keep.undo, NoUndo)
+    assert not isinstance(arm.undo, NoUndo)
+    assert find_armed_change(keep.undo) == find_kept_change(arm.undo)
     assert limit.undo == shaping.try_limits("eth0", Rates())
-    assert begin.undo == shaping.keep_limits("eth0")
-    assert (keep.undo_title, begin.undo_title) == (begin.title, keep.title)
+    assert (keep.undo_title, arm.undo_title) == (arm.title, keep.title)
 
 
 def test_a_way_that_is_not_named_is_left_as_it_is():
     plan = asked(up=600).plan(found(LIMITED))
-    assert plan.steps[0].do == shaping.start_probation("eth0", Rates(1024, 512))
-    assert plan.steps[1].do == shaping.try_limits("eth0", Rates(1024, 600))
+    assert plan.steps[0].do == shaping.try_limits("eth0", Rates(1024, 600))
 
 
 def test_limits_that_are_as_asked_need_nothing():
@@ -91,7 +94,6 @@ def test_limits_that_someone_changed_meanwhile_make_the_plan_stale():
         ({"interface": "lo", "up": 512}, NONE, "the loopback interface"),
         ({"interface": "eth7", "up": 512}, NONE, "no interface eth7: it has eth1, eth0"),
         ({"interface": "kt-in3", "up": 512}, LIMITED, "no interface kt-in3"),
-        ({"up": 512}, PROBATION, "are on probation"),
         ({"up": 512}, SOMEBODYS, r"has a queue \(tbf\) from another program"),
         ({"interface": "eth1", "down": 512}, SOMEBODYS, r"a queue \(htb, ingress\)"),
     ],
@@ -107,7 +109,7 @@ def test_a_queue_of_the_kernels_own_choice_is_no_hindrance():
             "eth0", is_loopback=False, up_queue=QueueingDiscipline("tbf", 700, 0, 0)
         )
     }
-    assert SET.plan(ShapingState(cards, None)).steps[1].before == "700 kbit/s out"
+    assert SET.plan(ShapingState(cards, None)).steps[0].before == "700 kbit/s out"
 
 
 def test_a_peer_is_pinged_only_if_one_is_named():

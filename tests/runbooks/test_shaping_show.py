@@ -1,7 +1,7 @@
 from connectors import shaping
 from runbooks import Report
 from runbooks.shaping_show import ShowShaping
-from tests.connectors.test_shaping import CLASSES, LIMITED, NONE, PROBATION, SOMEBODYS
+from tests.connectors.test_shaping import CLASSES, LIMITED, NONE, SOMEBODYS
 from tests.scripted_fleet import ScriptedFleet
 
 SHOW = ShowShaping.model_validate({"host": "web1"})
@@ -30,11 +30,6 @@ def test_limits_and_what_they_dropped_are_shown_for_each_way():
         ("eth0", "in", "1,024 kbit/s", "76", "92"),
         ("eth0", "out", "512 kbit/s", "79", "93"),
     ]
-
-
-def test_limits_on_probation_are_a_finding():
-    (finding,) = report_of(PROBATION).findings
-    assert finding.startswith("the limits of eth0 are on probation")
 
 
 def test_what_someone_else_has_set_up_is_shown_and_is_a_finding():

@@ -35,7 +35,7 @@ _HOST = inventory_of("h1", user="keyturn")["h1"]
 _GRANTED = list_host_sudo_grants(_HOST)
 _RIGHTS = build_sudo_query(_GRANTED, {}).command
 _ALL_THERE = "sudo 1.9.13\nend\n"
-_SYSCTL = next(n for n, each in enumerate(_GRANTED) if each.dialect == "conntrack")
+_SYSCTL = next(n for n, each in enumerate(_GRANTED) if each.rule.program == "/usr/sbin/sysctl")
 
 Entries = dict[str, dict[str, Any]]
 

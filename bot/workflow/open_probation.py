@@ -1,0 +1,31 @@
+"""Which change of a run is on probation: armed on its host, and neither kept nor restored."""
+
+from dataclasses import dataclass
+
+from bot.db import runs
+from bot.db.database import Transaction
+from bot.model.run import Run, StepState
+from connectors.probation import find_armed_change, find_kept_change
+
+
+@dataclass(frozen=True)
+class OpenProbation:
+    """A change that a run has put on probation."""
+
+    host: str
+    name: str
+    change: str
+
+
+def find_open_probation(tx: Transaction, run: Run) -> OpenProbation | None:
+    """Return the change that the host restores unless it is kept, as far as Keyturn knows."""
+    found = None
+    for record in runs.list_steps(tx, run.id) if run.plan and not run.hosts else ():
+        step = run.plan.steps[record.step_number - 1] if run.plan else None
+        if step is None or record.state is StepState.FAILED:
+            continue
+        if armed := find_armed_change(step.command):
+            found = OpenProbation(step.host, armed.name, armed.change)
+        elif find_kept_change(step.command) and record.state is StepState.SUCCEEDED:
+            found = None
+    return found

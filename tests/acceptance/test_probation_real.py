@@ -1,0 +1,371 @@
+"""A change that can lock Keyturn out, broken off at every step: the host is reachable in the end.
+
+The host is a real sshd, and the change is one of the keys that it lets in. With KEYTURN_CHAOS set,
+every way to break off is tried before and after every step; `make test` tries some.
+"""
+
+import os
+import signal
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal
+
+import pytest
+from ruamel.yaml import YAML
+
+from bot.audit import change_log
+from bot.db import migrations, runs
+from bot.execution.reconcile import RESTORED
+from bot.model.run import Run, State
+from bot.model.signing import SigningKey
+from bot.policy import PolicyDirectory
+from bot.service import KeyturnService
+from bot.workflow.context import WorkflowContext
+from connectors.command import (
+    NO_HOOKS,
+    Answer,
+    Query,
+    QueryRunner,
+    RemoteCommand,
+    RunHooks,
+    Setting,
+    Shell,
+)
+from connectors.fleet import Fleet
+from connectors.inventory import Host as InventoryHost
+from connectors.probation import Probation
+from connectors.script import Script
+from connectors.ssh_pool import SshPool
+from connectors.ssh_transport import SshLimits
+from runbooks import Change, Host, Plan, Step
+from runbooks.probation_drill import DrillProbation
+from tests.bot.clock import Clock
+from tests.bot.harness import WEB, ManualDispatcher
+from tests.playground.probation import Probations
+from tests.playground.relay import Relay
+from tests.playground.sshd import Sshd
+from tests.policies import a_policy
+
+pytestmark = pytest.mark.real
+
+CHAOS = int(os.environ.get("KEYTURN_CHAOS", "0"))
+_FILE = Setting("toy.keys", "/nowhere")
+_RESTORE = Script(
+    "toy-restore",
+    'case $1 in save) cp -- "$2" keys;; restore) cp keys "$2";; *) exit 1;; esac',
+    argument_count=2,
+)
+_PROBATION = Probation("toy", _RESTORE, Setting("toy.probation", "120"), (_FILE,))
+_SET = Script("toy-set", 'echo "$2" >>"$1"; [ "$2" != "#locked" ] || echo "#locked" >"$1"')
+
+
+class SetKeys(Change[str], words="toy keys", example="web1 fine", undo="sets them back"):
+    """Add a comment to the keys that a host lets in, or remove all keys."""
+
+    host: Host
+    to: Literal["fine", "locked"]
+
+    def read(self, run_query: QueryRunner) -> str:
+        last = Query(Shell(("tail", "-n", "1", _FILE)), str.strip)
+        return run_query(self.host, last)
+
+    def get_probation(self) -> Probation | None:
+        return _PROBATION
+
+    def plan(self, last: str) -> Plan:
+        if last == f"#{self.to}":
+            return Plan(f"the keys are {self.to}")
+        do = Shell((_SET, _FILE, f"#{self.to}"), root=True)
+        return Plan("the keys are as they were", [Step("Set keys", self.host, do=do, undo=do)])
+
+
+class SetKeysAtOnce(SetKeys, words="toy keys at once", example="web1 fine", undo="sets them back"):
+    """Do the same without a probation."""
+
+    def get_probation(self) -> None:
+        return None
+
+
+class BrokenPool:
+    """A pool in which something happens right before or after a step."""
+
+    def __init__(self, directory: Path) -> None:
+        self._pool = SshPool(directory, limits=SshLimits(connect=1, handshake=2, unacknowledged=5))
+        self.at: tuple[int, str] | None = None
+        self.happen: Callable[[], None] = lambda: None
+        self.vantage_port: int | None = None
+
+    def run(
+        self,
+        host: InventoryHost,
+        command: RemoteCommand,
+        /,
+        *,
+        through: tuple[InventoryHost, ...] = (),
+        hooks: RunHooks = NO_HOOKS,
+    ) -> Answer:
+        step = command.marker.step if isinstance(command, Shell) and command.marker else None
+        if isinstance(command, Shell) and command.words[0] == "ssh-keyscan" and self.vantage_port:
+            words = [*command.words[:4], str(self.vantage_port), *command.words[5:]]
+            command = replace(command, argv=tuple(words))
+        self._pass(step, "before")
+        answer = self._pool.run(host, command, through=through, hooks=hooks)
+        self._pass(step, "after")
+        return answer
+
+    def _pass(self, step: int | None, when: str) -> None:
+        if step is not None and self.at == (step, when):
+            self.at = None
+            self.happen()
+
+    def close(self) -> None:
+        self._pool.close()
+
+
+class Site:
+    """A host, and a Keyturn for it that can be opened again after its process was killed."""
+
+    def __init__(self, directory: Path, host: Sshd, relay: Relay) -> None:
+        self.host, self.relay, self._directory = host, relay, directory
+        self.probations = Probations(host.directory / "root")
+        self.keys = host.directory / "authorized_keys"
+        self.before = self.keys.read_text()
+        self._policies = a_policy(directory / "policy")
+        settings = {"toy.keys": str(self.keys), **self.probations.settings}
+        self._entry = host.inventory_entry(area="web", settings=settings) | {"port": relay.port}
+        self._key = SigningKey.create()
+        self.write_inventory()
+
+    def write_inventory(self, vantage: dict[str, object] | None = None) -> None:
+        """Write the inventory. vantage: the host lb1."""
+        entry = self._entry | ({"vantage": "lb1"} if vantage else {})
+        with (self._directory / "policy" / "inventory.yaml").open("w") as file:
+            YAML().dump({"hosts": {"web1": entry} | ({"lb1": vantage} if vantage else {})}, file)
+
+    @contextmanager
+    def opened(self) -> Generator["Keyturn"]:
+        database = Clock(f"sqlite:///{self._directory / 'keyturn.db'}", self._key)
+        migrations.upgrade_schema(database)
+        pool = BrokenPool(self._directory)
+        fleet = Fleet(self._policies.get_policy().inventory, pool)
+        try:
+            yield Keyturn(self, database, fleet, pool, self._policies)
+        finally:
+            fleet.close()
+            database.close()
+
+
+class Keyturn:
+    def __init__(
+        self,
+        site: Site,
+        database: Clock,
+        fleet: Fleet,
+        pool: BrokenPool,
+        policies: PolicyDirectory,
+    ) -> None:
+        self.site, self.database, self.pool, self.fleet = site, database, pool, fleet
+        self._queue = ManualDispatcher()
+        runbooks = {each.words: each for each in (SetKeys, SetKeysAtOnce, DrillProbation)}
+        self.service = KeyturnService(
+            WorkflowContext(database, policies, fleet, self._queue, runbooks=runbooks)
+        )
+
+    def approve(self, change: Change[str] | DrillProbation) -> Run:
+        """Request and approve it; only then is something under way."""
+        run = self.service.request_run(change, person="dora", origin=WEB)
+        self.work()
+        run = self.get_run(run.id)
+        assert run.state is State.PENDING, run.summary
+        self.service.approve_run(run.id, person="olga", digest=run.digest)
+        return run
+
+    def get_run(self, number: int) -> Run:
+        with self.database.reading() as tx:
+            return runs.get_run(tx, number)
+
+    def list_kinds(self, number: int) -> list[str]:
+        with self.database.reading() as tx:
+            return [each.kind for each in change_log.list_entries_of_run(tx, number)]
+
+    def work(self) -> None:
+        while self._queue.enqueued:
+            self.service.advance_run(self._queue.enqueued.pop(0))
+
+    def finish(self, number: int) -> Run:
+        """Let what is on probation run out, and let Keyturn find out what became of the run."""
+        self.work()
+        if self.site.probations.is_armed("toy"):
+            self.site.probations.let_time_run_out("toy")
+        for _ in range(4):
+            self.database.ahead += 1200 * 1_000_000
+            self.service.wake_stalled_runs()
+            self.work()
+        return self.get_run(number)
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Generator[Site]:
+    with Sshd() as host, Relay(host.address, host.port) as relay:
+        yield Site(tmp_path, host, relay)
+
+
+def break_off(site: Site, change: Change[str], way: str, step: int, when: str) -> Run:
+    """Let it be broken off, and Keyturn go on as it does afterwards."""
+    with site.opened() as keyturn:
+        number = keyturn.approve(change).id
+        if way != "kill":
+            keyturn.pool.at = (step, when)
+            keyturn.pool.happen = site.relay.cut if way == "cut" else lambda: _end_sessions(site)
+            keyturn.work()
+            if way == "cut":
+                site.relay.speak()
+            return keyturn.finish(number)
+    child = os.fork()
+    if child == 0:
+        with site.opened() as keyturn:
+            keyturn.pool.at = (step, when)
+            keyturn.pool.happen = lambda: os.kill(os.getpid(), signal.SIGKILL)
+            keyturn.service.advance_run(number)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+    with site.opened() as keyturn:
+        keyturn.service.recover_unfinished_runs()
+        return keyturn.finish(number)
+
+
+def _end_sessions(site: Site) -> None:
+    """End every session of the host; what they have begun goes on."""
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rpartition(") ")[2].split()
+        except OSError:
+            continue
+        if int(fields[1]) == site.host.pid:
+            os.kill(int(stat.parent.name), signal.SIGKILL)
+
+
+def assert_reachable(site: Site, run: Run) -> None:
+    """The host lets us in, and has either the new value, confirmed, or what it had."""
+    with site.opened() as keyturn:
+        assert (
+            keyturn.fleet.run_query("web1", Query(Shell(("echo", "hello")), str.strip)) == "hello"
+        )
+        kinds = keyturn.list_kinds(run.id)
+    assert not site.probations.is_armed("toy")
+    assert list(site.probations.hooks.iterdir()) == []
+    if run.state is State.SUCCEEDED:
+        assert site.keys.read_text() == f"{site.before}#fine\n"
+    else:
+        assert run.state is State.FAILED, run.summary
+        assert site.keys.read_text() == site.before
+        if RESTORED in kinds:
+            assert run.summary.startswith("Restored by host: web1 restored what toy was before")
+
+
+FINE = SetKeys(host="web1", to="fine")
+LOCKED = SetKeys(host="web1", to="locked")
+_EVERY = [
+    (way, step, when)
+    for way in ("kill", "cut", "end sessions")
+    for step in (1, 2, 3)
+    for when in ("before", "after")
+]
+_SOME = [
+    ("kill", 2, "after"),
+    ("kill", 3, "after"),
+    ("cut", 2, "after"),
+    ("end sessions", 3, "before"),
+]
+
+
+@pytest.mark.parametrize(("way", "step", "when"), _EVERY if CHAOS else _SOME)
+def test_a_change_that_is_broken_off_leaves_the_host_reachable(
+    site: Site, way: str, step: int, when: str
+):
+    assert_reachable(site, break_off(site, FINE, way, step, when))
+
+
+def test_without_probation_a_broken_change_would_stay(site: Site):
+    """Shows that the probation makes the difference above and below."""
+    run = break_off(site, SetKeysAtOnce(host="web1", to="locked"), "kill", 1, "after")
+    assert run.state is not State.SUCCEEDED
+    assert site.keys.read_text() == "#locked\n"
+
+
+def test_a_change_that_locks_keyturn_out_is_restored_by_the_host(site: Site):
+    with site.opened() as keyturn:
+        number = keyturn.approve(LOCKED).id
+        keyturn.work()
+        run = keyturn.get_run(number)
+        assert run.state is State.UNKNOWN
+        assert run.summary.endswith(
+            "toy of web1 is on probation: the host restores what was, and then this run ends."
+        )
+        run = keyturn.finish(number)
+        assert keyturn.list_kinds(number)[-2:] == [RESTORED, "failed"]
+    assert run.state is State.FAILED
+    assert "Step 3 of 3: " in run.summary
+    assert_reachable(site, run)
+
+
+def test_a_kept_change_and_its_undo_leave_nothing_armed(site: Site):
+    with site.opened() as keyturn:
+        number = keyturn.approve(FINE).id
+        keyturn.work()
+        run = keyturn.get_run(number)
+        assert run.state is State.SUCCEEDED
+        assert run.plan is not None
+        assert "no drill within 90 days" in run.plan.notes[-1].lower()
+    assert_reachable(site, run)
+
+
+@pytest.mark.parametrize("reaches", [True, False])
+def test_a_change_is_kept_only_if_the_vantage_reaches_the_host(site: Site, reaches: bool):
+    with Sshd() as other:
+        entry = other.inventory_entry(area="web")
+        # It is told to look where another host answers.
+        port = site.relay.port if reaches else other.port
+        site.write_inventory(entry)
+        with site.opened() as keyturn:
+            number = keyturn.approve(FINE).id
+            keyturn.pool.vantage_port = port
+            keyturn.work()
+            run = keyturn.finish(number)
+            with keyturn.database.reading() as tx:
+                (*_, keep) = runs.list_steps(tx, number)
+    if reaches:
+        assert run.state is State.SUCCEEDED
+        assert keep.output.startswith("lb1 reaches web1, which shows its key there")
+    else:
+        assert run.summary.startswith("Restored by host")
+        assert "lb1 reaches web1 with another key" in keep.error
+    assert_reachable(site, run)
+
+
+def test_one_probation_at_a_time_is_planned(site: Site):
+    with site.opened() as keyturn:
+        keyturn.fleet.run_command("web1", _PROBATION.arm("0" * 16))
+        run = keyturn.service.request_run(FINE, person="dora", origin=WEB)
+        keyturn.work()
+        run = keyturn.get_run(run.id)
+        assert run.state is State.REFUSED
+        assert "toy of web1 is on probation already" in run.summary
+        site.probations.let_time_run_out("toy")
+
+
+def test_a_drill_proves_that_the_host_restores_and_needs_no_second_one(site: Site):
+    with site.opened() as keyturn:
+        number = keyturn.approve(DrillProbation(host="web1")).id
+        keyturn.work()
+        assert keyturn.get_run(number).state is State.SUCCEEDED
+        site.probations.let_time_run_out("drill")
+        keyturn.database.ahead += 60 * 1_000_000
+        keyturn.service.run_due_follow_ups()
+        assert keyturn.list_kinds(number)[-1] == "followed up"
+        assert not keyturn.get_run(number).needs_attention
+        run = keyturn.approve(FINE)
+        assert run.plan is not None
+        assert not [note for note in run.plan.notes if "drill" in note]
