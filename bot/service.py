@@ -34,6 +34,7 @@ from bot.workflow import (
     counter_proposals,
     outdated_plans,
     plans,
+    questions,
     reminders,
     requests,
     sequences,
@@ -262,6 +263,23 @@ class KeyturnService:
         require_view(self._context, number, person=person)
         return counter_proposals.accept_proposal(
             self._context, number, person=person, digest=digest
+        )
+
+    def ask_question(self, number: int, *, person: str, text: str) -> Run:
+        """Ask the requester a question about a pending run."""
+        require_view(self._context, number, person=person)
+        return questions.ask_question(self._context, number, person=person, text=text)
+
+    def answer_question(self, number: int, *, person: str, text: str) -> Run:
+        """Answer the open questions about the person's own request."""
+        require_view(self._context, number, person=person)
+        return questions.answer_question(self._context, number, person=person, text=text)
+
+    def reassign_run(self, number: int, *, person: str, assignee: str, reason: str = "") -> Run:
+        """Ask another approver to decide a pending run."""
+        require_view(self._context, number, person=person)
+        return questions.reassign_run(
+            self._context, number, person=person, assignee=assignee, reason=reason
         )
 
     def withdraw_run(self, number: int, *, person: str) -> Run:

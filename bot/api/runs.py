@@ -26,7 +26,9 @@ from bot.api.schemas_in import (
     CounterProposalIn,
     DenialIn,
     InputModel,
+    QuestionIn,
     ReasonIn,
+    ReassignmentIn,
     ResolutionIn,
     ReviewIn,
     RunId,
@@ -225,6 +227,57 @@ def accept_counter(
         parts.service.accept_proposal(number, person=caller.id, digest=body.digest)
 
     return _act_on_run(parts, caller, number, "accept", act)
+
+
+@router.post(
+    "/{number}/question",
+    operation_id="askQuestion",
+    summary="Ask a question about a run",
+    dependencies=[IDEMPOTENCY_KEY],
+)
+def ask_question(
+    parts: Parts, caller: ApproveCaller, number: RunId, body: QuestionIn
+) -> schemas.RunDetailsOut:
+    """For a person who can approve the run. It stays pending; the requester is notified."""
+
+    def act() -> None:
+        parts.service.ask_question(number, person=caller.id, text=body.text)
+
+    return _act_on_run(parts, caller, number, "question", act)
+
+
+@router.post(
+    "/{number}/answer",
+    operation_id="answerQuestion",
+    summary="Answer a question about your request",
+    dependencies=[IDEMPOTENCY_KEY],
+)
+def answer_question(
+    parts: Parts, caller: RequestCaller, number: RunId, body: QuestionIn
+) -> schemas.RunDetailsOut:
+    def act() -> None:
+        parts.service.answer_question(number, person=caller.id, text=body.text)
+
+    return _act_on_run(parts, caller, number, "answer", act)
+
+
+@router.post(
+    "/{number}/reassign",
+    operation_id="reassignRun",
+    summary="Ask another approver to decide",
+    dependencies=[IDEMPOTENCY_KEY],
+)
+def reassign_run(
+    parts: Parts, caller: ApproveCaller, number: RunId, body: ReassignmentIn
+) -> schemas.RunDetailsOut:
+    """The assignee is notified and reminded first. Others who can approve the run still can."""
+
+    def act() -> None:
+        parts.service.reassign_run(
+            number, person=caller.id, assignee=body.person.lower(), reason=body.reason
+        )
+
+    return _act_on_run(parts, caller, number, "reassign", act)
 
 
 @router.post(

@@ -10,6 +10,7 @@ from bot.audit.change_log import Entry
 from bot.db.locks import Lock
 from bot.model.plan import PlannedStep
 from bot.model.run import Decision, Run, State, StepRecord, StepState
+from bot.queries.questions import Remark
 from bot.queries.run_timeline import get_entry_facts
 from bot.queries.run_view import RunView
 from bot.queries.schedule_details import ScheduleDetails
@@ -56,6 +57,24 @@ class DecisionOut(OutputModel):
             reason=decision.reason,
             on_behalf_of=decision.on_behalf_of or None,
             second_factor=bool(decision.factor),
+        )
+
+
+class QuestionOut(OutputModel):
+    """A question about a run, or the answer to the questions before it."""
+
+    person: str
+    at: datetime
+    text: str
+    is_answer: bool
+
+    @classmethod
+    def from_remark(cls, remark: Remark) -> "QuestionOut":
+        return cls(
+            person=remark.person,
+            at=to_datetime(remark.at),
+            text=remark.text,
+            is_answer=remark.is_answer,
         )
 
 
@@ -289,6 +308,12 @@ class RunDetailsOut(RunOut):
     missing_approvals: int = Field(description="Number of approvals that the run still needs.")
     approvals_from: str = Field(description="Who must give them, in words.")
     approvers: Sequence[str] = Field(description="The people who can give them.")
+    assigned_to: str | None = Field(
+        description="The approver who is asked first; null if all are asked."
+    )
+    questions: Sequence[QuestionOut] = Field(
+        description="What approvers asked, and the requester answered; oldest first."
+    )
     requires_second_factor: bool = Field(
         description="Whether an approval needs a second factor, and so the run's web page."
     )
@@ -318,6 +343,8 @@ class RunDetailsOut(RunOut):
             missing_approvals=view.missing_approvals,
             approvals_from=view.approvals_from,
             approvers=[person.id for person in view.approvers],
+            assigned_to=view.discussion.assignee or None,
+            questions=[QuestionOut.from_remark(one) for one in view.discussion.remarks],
             requires_second_factor=view.requires_second_factor,
             locked_by=LockOut.from_lock(view.lock),
             plan=PlanOut.from_view(view),

@@ -227,6 +227,18 @@ class CounterProposalIn(InputModel):
     reason: Reason = ""
 
 
+class QuestionIn(InputModel):
+    """A question about a run, or the answer."""
+
+    text: Annotated[Reason, Field(min_length=1)]
+
+
+class ReassignmentIn(ReasonIn):
+    """The approver who is asked first to decide a run."""
+
+    person: Word = Field(description="Id of a person who can approve the run.")
+
+
 class AcceptanceIn(InputModel):
     """The plan of the counter-proposal that the requester accepts."""
 

@@ -1,4 +1,4 @@
-"""`keyturn approve`, `deny`, `counter`, `accept`, `withdraw`, `review` and `break-glass`."""
+"""Commands that decide runs, from `keyturn approve` to `keyturn break-glass`."""
 
 import secrets
 import sys
@@ -132,6 +132,53 @@ def accept_proposal(
     wait_and_print_run(service, number, wait_seconds=seconds, as_json=as_json)
 
 
+@click.command("question")
+@NUMBER_ARGUMENT
+@click.argument("text")
+@json_option
+@pass_service
+def ask_question(service: ServiceClient, *, number: int, text: str, as_json: bool) -> None:
+    """Ask the requester of pending run NUMBER a question. The run stays pending.
+
+    For example: keyturn question 12 "Which ticket is this for?"
+    """
+    path = build_path("runs", number, "question")
+    print_run(service.post(path, {"text": text}), as_json=as_json)
+
+
+@click.command("answer")
+@NUMBER_ARGUMENT
+@click.argument("text")
+@json_option
+@pass_service
+def answer_question(service: ServiceClient, *, number: int, text: str, as_json: bool) -> None:
+    """Answer the open questions about your request NUMBER.
+
+    For example: keyturn answer 12 "Ticket 4711"
+    """
+    path = build_path("runs", number, "answer")
+    print_run(service.post(path, {"text": text}), as_json=as_json)
+
+
+@click.command("reassign")
+@NUMBER_ARGUMENT
+@click.argument("assignee", metavar="PERSON")
+@reason_option()
+@json_option
+@pass_service
+def reassign_run(
+    service: ServiceClient, *, number: int, assignee: str, reason: str, as_json: bool
+) -> None:
+    """Ask PERSON, who can approve pending run NUMBER too, to decide it.
+
+    They are notified and reminded first. Others who can approve the run still can.
+
+    For example: keyturn reassign 12 adam --reason "it is your load balancer"
+    """
+    body = {"person": assignee, "reason": reason}
+    print_run(service.post(build_path("runs", number, "reassign"), body), as_json=as_json)
+
+
 @click.command("review")
 @NUMBER_ARGUMENT
 @click.option("--findings", required=True, help="Whether emergency and change were justified.")
@@ -169,6 +216,9 @@ COMMANDS = (
     deny_run,
     propose_values,
     accept_proposal,
+    ask_question,
+    answer_question,
+    reassign_run,
     withdraw_run,
     review_run,
     explain_break_glass,

@@ -24,6 +24,7 @@ def format_run_details(run: Mapping[str, Any], *, max_rows: int | None = None) -
         f"  requested by {requester}{_format_time_and_reason(run['requested_at'], run['reason'])}"
     )
     lines += [_format_decision(decision) for decision in run["decisions"]]
+    lines += [_format_question(one) for one in run["questions"]]
     lines += _format_next_action(run)
     lines += _format_schedule(run)
     plan = run["plan"]
@@ -72,6 +73,10 @@ def _format_pending_approval(run: Mapping[str, Any]) -> list[str]:
 
     approvers = ", ".join(run["approvers"]) or "no one"
     lines = [f"  needs {run['missing_approvals']} of {run['approvals_from']}: {approvers}"]
+    if run["assigned_to"]:
+        lines.append(f"  assigned to {run['assigned_to']}")
+    if run["questions"] and not run["questions"][-1]["is_answer"]:
+        lines.append(f"  the question is open: keyturn answer {run['id']} TEXT")
     lines += [f"  {note}" for note in run["policy_notes"]]
     if run["proposals"]:
         lines.append(f"  {describe_proposals(run['proposals'])}")
@@ -124,6 +129,13 @@ def _format_decision(decision: Mapping[str, Any]) -> str:
     how = "approved" if decision["approves"] else "denied"
     when = _format_time_and_reason(decision["at"], decision["reason"])
     return f"  {how} by {decision['person']}{owner}{when}"
+
+
+def _format_question(question: Mapping[str, Any]) -> str:
+    verb = "answered" if question["is_answer"] else "asked"
+    return f"  {verb} by {question['person']}" + _format_time_and_reason(
+        question["at"], question["text"]
+    )
 
 
 def _format_time_and_reason(iso_time: str, reason: str) -> str:

@@ -86,17 +86,9 @@ _FACT_LABELS: Mapping[str, str] = {
 # Facts whose values are ids of people.
 _PERSON_FACTS = frozenset(
     {
-        *(
-            "agent_owner",
-            "approvers",
-            "banned_by",
-            "behalf",
-            "banned_person",
-            "delegate",
-            "delegator",
-            "editors",
-        ),
-        *("granted_by", "granted_to", "on_behalf_of", "owner", "requested_by", "stopped_by"),
+        *("agent_owner", "approvers", "assignee", "banned_by", "behalf", "banned_person"),
+        *("delegate", "delegator", "editors", "granted_by", "granted_to", "on_behalf_of"),
+        *("owner", "requested_by", "stopped_by"),
     }
 )
 
@@ -155,6 +147,8 @@ def format_fact(fact: object) -> str:
 
 def _build_event(entry: Entry, name_person: NamePerson) -> RunEvent:
     facts = {_HOST_FACT: entry.host or "the host", **get_entry_facts(entry)}
+    if "assignee" in facts:
+        facts["assignee"] = name_person(str(facts["assignee"]))
     describe = _EVENT_DESCRIBERS.get(entry.kind)
     if describe is not None:
         title, detail, tone, icon = describe(facts, name_person(entry.person))
@@ -293,6 +287,24 @@ _EVENT_DESCRIBERS: Mapping[str, _EventDescriber] = {
     "proposed": lambda facts, who: (
         f"Proposed by {who}",
         f"Instead of run {_get_text(facts, 'original_run')}",
+        Tone.INFO,
+        "swap",
+    ),
+    "question asked": lambda facts, who: (
+        f"{who} asked a question",
+        _get_text(facts, "text"),
+        Tone.WARNING,
+        "question",
+    ),
+    "question answered": lambda facts, who: (
+        f"{who} answered",
+        _get_text(facts, "text"),
+        Tone.INFO,
+        "person",
+    ),
+    "reassigned": lambda facts, who: (
+        f"Reassigned to {_get_text(facts, 'assignee')} by {who}",
+        _get_text(facts, "reason"),
         Tone.INFO,
         "swap",
     ),

@@ -30,6 +30,12 @@ from bot.queries.pending import (
     get_freeze_after_approval,
 )
 from bot.queries.policy_result import is_plan_current
+from bot.queries.questions import (
+    Discussion,
+    get_discussion,
+    list_possible_assignees,
+    read_discussion,
+)
 from bot.queries.schedule_details import ScheduleDetails, get_schedule_details
 from bot.queries.second_factor import get_shown_factor
 
@@ -55,6 +61,12 @@ class AllowedActions:
     submit: bool = False
     """Request what the plan shows."""
     replan: bool = False
+    ask: bool = False
+    """Ask the requester a question."""
+    answer: bool = False
+    """Answer an open question of an approver."""
+    assignees: Sequence[Person] = ()
+    """To whom the viewer may reassign the run."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +96,8 @@ class RunView:
     """What is approved, of a request for a schedule."""
     proposals: Sequence[int] = ()
     """The numbers of open counter-proposals."""
+    discussion: Discussion = field(default_factory=Discussion)
+    """Questions, answers and the assignment to an approver."""
     freeze_after_approval: str = ""
     """Why the run waits once it is approved; empty if no freeze holds it now."""
     expiry_before_freeze_ends: str = ""
@@ -158,6 +172,8 @@ def build_run_view(
             entries=change_log.list_entries_of_run(tx, run_id),
             live_output=() if run.is_ended else live_output.get_live_output(tx, run_id),
         )
+    discussion = read_discussion(view.entries) if with_log else get_discussion(tx, run_id)
+    view = replace(view, discussion=discussion)
     return view if policy is None else _add_policy(tx, view, policy, viewer)
 
 
@@ -217,6 +233,9 @@ def _list_allowed_actions(
         propose_values=decides and is_pending and can_be_edited(run),
         submit=run.state is State.PLANNED and run.requested_by == person,
         replan=run.requested_by == person and _can_replan(tx, run, policy),
+        ask=decides and is_pending,
+        answer=is_pending and view.discussion.has_open_question and run.is_requested_for(person),
+        assignees=_list_assignees(tx, view, policy) if decides and is_pending else (),
         withdraw=not begun and run.is_requested_for(person) and run.parent is None,
         resolve=can_resolve(policy, run, person),
         undo=_has_executed_steps(view) and not undo_refusal,
@@ -230,6 +249,11 @@ def _list_allowed_actions(
 def can_be_edited(run: Run) -> bool:
     """Return whether an approver may propose other values. An agent accepts none."""
     return run.undo_of is None and run.timing is None and run.origin.agent is None
+
+
+def _list_assignees(tx: Transaction, view: RunView, policy: Policy) -> Sequence[Person]:
+    assignee = view.discussion.assignee
+    return [one for one in list_possible_assignees(tx, policy, view.run) if one.id != assignee]
 
 
 def _can_replan(tx: Transaction, run: Run, policy: Policy) -> bool:

@@ -48,10 +48,13 @@ from bot.slack.run_forms import (
 )
 from bot.slack.run_message import (
     ACCEPT,
+    ANSWER,
     APPROVE,
     APPROVE_WITH_REASON,
     COMMANDS,
     DENY,
+    QUESTION,
+    REASSIGN,
     REPLAN,
     RESUBMIT,
     STOP,
@@ -59,7 +62,9 @@ from bot.slack.run_message import (
     WITHDRAW,
 )
 
-CARD, COPY = "card", "copy "
+CARD, COPY, REMARK = "card", "copy ", "remark "
+# They open a form for a text.
+_FORM_ACTIONS = (DENY, APPROVE_WITH_REASON, QUESTION, ANSWER, REASSIGN)
 _BUTTON_VALUE_PATTERN = re.compile(r"(\d{1,9}):([0-9a-f]{10})", re.ASCII)
 
 
@@ -120,7 +125,7 @@ class DecisionHandler:
         known_locations = {
             (posted.channel, posted.ts)
             for slot, posted in posted_messages.items()
-            if slot == CARD or slot.startswith(COPY)
+            if slot == CARD or slot.startswith((COPY, REMARK))
         }
         # A Home tab belongs to one person, and no one else can click in it.
         if not click.is_home and (click.channel, click.ts) not in known_locations:
@@ -204,7 +209,7 @@ class SlackListeners:
             app.command(command)(self.on_command)
         for action in (APPROVE, ACCEPT, WITHDRAW, REPLAN, STOP):
             app.action(action)(self.on_click)
-        for action in (DENY, APPROVE_WITH_REASON, UNDO, COMMANDS, SUBMIT, DISCARD, REVIEW_PLAN):
+        for action in (*_FORM_ACTIONS, UNDO, COMMANDS, SUBMIT, DISCARD, REVIEW_PLAN):
             app.action(action)(self.on_run_button)
         app.action(_FORM_BUTTON_PATTERN)(self.on_form_button)
         app.action(RESUBMIT)(self.on_form_button)
@@ -310,7 +315,7 @@ class SlackListeners:
 
     async def _answer_run_button(self, click: payloads.ButtonClick) -> None:
         person = await self._identity.get_person(click.account)
-        if click.action in {DENY, APPROVE_WITH_REASON}:
+        if click.action in _FORM_ACTIONS:
             await self._open_decision(click, person.id)
             return
         number, digest = parse_button_value(click)

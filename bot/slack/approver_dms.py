@@ -62,11 +62,13 @@ class ApproverCards:
                     run_view, slot, MessageLocation(notice.channel, notice.ts), message
                 )
         for user in list_users_due_copy(run_view, location):
-            if f"{COPY}{user}" not in sent:
-                await self._send_copy(run_view, user, message)
+            slot = _build_copy_slot(run_view, user)
+            if slot not in sent:
+                await self._send_copy(run_view, user, slot, message)
 
-    async def _send_copy(self, run_view: SlackRunView, user: str, message: Message) -> None:
-        slot = f"{COPY}{user}"
+    async def _send_copy(
+        self, run_view: SlackRunView, user: str, slot: str, message: Message
+    ) -> None:
         named_message = with_message_name(message, run_view, slot)
         location = await self._sender.try_direct_message(user, named_message)
         await self._store_message(run_view, slot, location, message)
@@ -83,12 +85,20 @@ class ApproverCards:
         await self._store_message(run_view, slot, location, message)
 
 
+def _build_copy_slot(run_view: SlackRunView, user: str) -> str:
+    """Return the slot of a person's copy: the assignee gets a new one, which notifies them."""
+    assignment = run_view.discussion.assignment
+    is_assigned = any(one.is_assigned and one.slack_user == user for one in run_view.approvers)
+    return f"{COPY}{user} {assignment.at}" if assignment and is_assigned else f"{COPY}{user}"
+
+
 def list_users_due_copy(run_view: SlackRunView, location: MessageLocation | None) -> list[str]:
     """Return the users who need a copy of the card. location: of the card itself."""
     if run_view.run.state is not State.PENDING:
         return []
     is_hidden = location is None or location.channel.startswith("D")
-    if run_view.run.reminded_at is None and not is_hidden:
+    is_assigned = any(approver.is_assigned for approver in run_view.approvers)
+    if run_view.run.reminded_at is None and not is_hidden and not is_assigned:
         return []
     informed = {run_view.requester if is_hidden else ""}
     users = [
@@ -136,6 +146,7 @@ def _build_reminder(run_view: SlackRunView, text: str) -> Message:
 
 
 def list_missing_approvers(run_view: SlackRunView) -> list[Approver]:
-    """Return the approvers who have not decided yet."""
+    """Return the approvers who have not decided yet; if one is assigned, only that one."""
     decided = {run_view.get_person_name(decision.person) for decision in run_view.approvals}
-    return [approver for approver in run_view.approvers if approver.name not in decided]
+    missing = [approver for approver in run_view.approvers if approver.name not in decided]
+    return [approver for approver in missing if approver.is_assigned] or missing

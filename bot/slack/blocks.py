@@ -147,7 +147,9 @@ def input_block(block_id: str, label: str, element: Element) -> Block:
     return {"type": "input", "block_id": block_id, "label": plain_text(label), "element": element}
 
 
-def reason_input(block_id: str, action: str, *, initial: str = "", seen_by: str) -> Block:
+def reason_input(
+    block_id: str, action: str, *, initial: str = "", seen_by: str, label: str = "Reason"
+) -> Block:
     """Return a field for a reason. seen_by: who reads it, such as `Approvers see this`."""
     text_input: Element = {
         "type": "plain_text_input",
@@ -158,7 +160,7 @@ def reason_input(block_id: str, action: str, *, initial: str = "", seen_by: str)
     }
     if 0 < len(initial) <= _MAX_REASON_LENGTH:
         text_input["initial_value"] = initial
-    return input_block(block_id, "Reason", text_input)
+    return input_block(block_id, label, text_input)
 
 
 def plain_text(text: str, *, max_length: int = _MAX_TEXT_LENGTH) -> Element:

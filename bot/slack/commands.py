@@ -80,6 +80,9 @@ class SlackCommands:
             "run": self._show_run,
             "approve": self._approve_run,
             "deny": self._deny_run,
+            "question": self._ask_question,
+            "answer": self._answer_question,
+            "reassign": self._reassign_run,
             "undo": self._undo_run,
             "plan": self._request_plan,
             "again": lambda command: self.get_resubmit_form(command.rest, person=command.person),
@@ -380,14 +383,31 @@ class SlackCommands:
         return replies.build_text_reply(f"You approved run {number}.")
 
     def _deny_run(self, command: TypedCommand) -> Message | None:
-        number, rest = command.parse_run_number()
-        reason = " because ".join(part for part in (rest, command.reason) if part)
-        if not reason:
-            raise InvalidRequestError(
-                f"the reason is missing: type {replies.COMMAND} deny {number} REASON"
-            )
+        number, reason = _parse_run_and_text(command, "the reason")
         self._service.deny_run(number, person=command.person, reason=reason)
         return replies.build_text_reply(f"You denied run {number}.")
+
+    def _ask_question(self, command: TypedCommand) -> Message:
+        number, text = _parse_run_and_text(command, "the question")
+        self._service.ask_question(number, person=command.person, text=text)
+        return replies.build_text_reply(f"You asked about run {number}. It stays pending.")
+
+    def _answer_question(self, command: TypedCommand) -> Message:
+        number, text = _parse_run_and_text(command, "the answer")
+        self._service.answer_question(number, person=command.person, text=text)
+        return replies.build_text_reply(f"You answered about run {number}.")
+
+    def _reassign_run(self, command: TypedCommand) -> Message:
+        number, assignee = command.parse_run_number()
+        if not assignee:
+            usage = replies.format_command_usage("reassign")
+            raise InvalidRequestError(f"the person is missing: type {usage}")
+        assignee = assignee.removeprefix("@").lower()
+        self._service.reassign_run(
+            number, person=command.person, assignee=assignee, reason=command.reason
+        )
+        name = command.policy.get_person_name(assignee)
+        return replies.build_text_reply(f"You assigned run {number} to {name}.")
 
     def _withdraw_run(self, command: TypedCommand) -> Message | None:
         number, _ = command.parse_run_number()
@@ -485,6 +505,16 @@ class SlackCommands:
     def _render_card(self, command: TypedCommand, number: int) -> Message:
         with self._database.reading(command.view_rights) as tx:
             return render_card(self._view_builder.build_slack_run_view(tx, number), buttons=False)
+
+
+def _parse_run_and_text(command: TypedCommand, what: str) -> tuple[int, str]:
+    """Return a run and the text behind it, which may contain "because"."""
+    number, rest = command.parse_run_number()
+    text = " because ".join(part for part in (rest, command.reason) if part)
+    if not text:
+        usage = replies.format_command_usage(command.word).replace(" N ", f" {number} ")
+        raise InvalidRequestError(f"{what} is missing: type {usage}")
+    return number, text
 
 
 def _describe_unknown_host(inventory: Inventory, typed: Sequence[str]) -> str:

@@ -23,7 +23,7 @@ from bot.db.database import Database, StoreUnavailable, Transaction
 from bot.db.outbox import PendingRunUpdate, PostedMessage
 from bot.model.run import Run, State
 from bot.slack import routing
-from bot.slack.actions import CARD
+from bot.slack.actions import CARD, REMARK
 from bot.slack.alerts import BreakGlassAlerts
 from bot.slack.approver_dms import ApproverCards, build_reminders
 from bot.slack.blocks import Message, context, escape_mrkdwn
@@ -49,6 +49,7 @@ from bot.slack.run_message import (
     is_output_cut,
     render_card,
     render_follow_up,
+    render_remark,
     render_result,
 )
 from bot.slack.threads import write_or_log
@@ -357,6 +358,7 @@ class Outbox:
         # First, so that people get the result even if the other messages fail.
         await attempt.deliver_part(self._send_result(run_view, location, posted_messages))
         await attempt.deliver_part(self._send_hint(run_view, location, posted_messages))
+        await attempt.deliver_part(self._send_remarks(run_view, location, posted_messages))
         await attempt.deliver_part(self._send_reminders(run_view, location, posted_messages))
         await attempt.deliver_part(
             self._approver_cards.update_copies(run_view, location, posted_messages)
@@ -452,6 +454,28 @@ class Outbox:
             run_view.requester, with_message_name(message, run_view, _HINT)
         )
         await self._store_message(run_view, _HINT, sent_location, message)
+
+    async def _send_remarks(
+        self,
+        run_view: SlackRunView,
+        location: MessageLocation | None,
+        posted_messages: dict[str, PostedMessage],
+    ) -> None:
+        """Post questions and answers in the card's thread, and update those that changed."""
+        for remark in run_view.discussion.remarks:
+            slot, message = f"{REMARK}{remark.entry_number}", render_remark(run_view, remark)
+            posted = posted_messages.get(slot)
+            if posted is None and location is not None:
+                sent_location = await self._message_sender.post_message(
+                    location.channel,
+                    with_message_name(message, run_view, slot),
+                    thread=location.ts,
+                )
+                await self._store_message(run_view, slot, sent_location, message)
+            elif posted is not None and posted.digest != message.digest:
+                old_location = MessageLocation(posted.channel, posted.ts)
+                await self._update_message(old_location, message)
+                await self._store_message(run_view, slot, old_location, message)
 
     async def _send_reminders(
         self,

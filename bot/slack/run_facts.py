@@ -15,7 +15,8 @@ from bot.policy import NoPolicyError, Person, Policy, PolicySource
 from bot.policy.people import Area
 from bot.queries import erasure
 from bot.queries.drift import list_announced_keys
-from bot.queries.run_view import RunView, build_run_view
+from bot.queries.questions import Discussion, get_answerer
+from bot.queries.run_view import RunView, Viewer, build_run_view
 from bot.queries.schedule_details import ScheduleDetails
 
 
@@ -28,6 +29,8 @@ class Approver:
     """U…; "" without an account in our workspace."""
     on_behalf_of: str = ""
     """Name of the owner if the person can approve by a delegation only."""
+    is_assigned: bool = False
+    """Whether the person is asked first."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +84,10 @@ class SlackRunView:
     missing_approvals: int | None = None
     """How many more approvals it needs; None if unknown."""
     approvers: Sequence[Approver] = ()
+    discussion: Discussion = field(default_factory=Discussion)
+    """Questions, answers and the assignment to an approver."""
+    slack_users: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Slack users of the people who ask and answer, by person id."""
     used_grant: UsedGrant | None = None
     requester: str = ""
     """The requester's Slack user, or ""."""
@@ -169,6 +176,7 @@ class SlackRunViewBuilder:
             schedule=view.schedule,
             proposals=view.proposals,
             proposed_values=_get_proposed_values(tx, run),
+            discussion=view.discussion,
             approvals_from=view.approvals_from,
             freeze_after_approval=". ".join(
                 filter(None, (view.freeze_after_approval, view.expiry_before_freeze_ends))
@@ -198,13 +206,25 @@ class SlackRunViewBuilder:
             owners=self._list_owners(policy, area),
             declined_erasure=self._get_declined_erasure(tx, policy, run),
             missing_approvals=view.missing_approvals if is_counted else None,
-            approvers=[
-                *(
-                    Approver(person.name, self._get_slack_user(person))
-                    for person in view.approvers
-                ),
-                *self._list_delegates(policy, view.delegates),
-            ],
+            approvers=sorted(
+                [
+                    *(
+                        Approver(
+                            person.name,
+                            self._get_slack_user(person),
+                            is_assigned=person.id == view.discussion.assignee,
+                        )
+                        for person in view.approvers
+                    ),
+                    *self._list_delegates(policy, view),
+                ],
+                key=lambda approver: not approver.is_assigned,
+            ),
+            slack_users={
+                person.id: self._get_slack_user(person)
+                for one in [get_answerer(run), *(one.person for one in view.discussion.remarks)]
+                if (person := policy.find_person(one))
+            },
             used_grant=_get_used_grant(view, names),
         )
 
@@ -231,13 +251,19 @@ class SlackRunViewBuilder:
             if self._get_slack_user(person)
         }
 
-    def _list_delegates(
-        self, policy: Policy, delegations: Sequence[tuple[str, str]]
-    ) -> Iterator[Approver]:
-        for delegate, delegator in delegations:
+    def list_assignees(self, tx: Transaction, run_id: int, person: str) -> Sequence[Person]:
+        """Return to whom this person may reassign a run."""
+        policy = self._policies.get_policy()
+        view = build_run_view(tx, run_id, policy, Viewer(person), with_log=False)
+        return view.allowed_actions.assignees
+
+    def _list_delegates(self, policy: Policy, view: RunView) -> Iterator[Approver]:
+        for delegate, delegator in view.delegates:
             person, owner = policy.find_person(delegate), policy.find_person(delegator)
             if person and owner:
-                yield Approver(person.name, self._get_slack_user(person), owner.name)
+                is_assigned = delegate == view.discussion.assignee
+                user = self._get_slack_user(person)
+                yield Approver(person.name, user, owner.name, is_assigned)
 
     def _get_declined_erasure(
         self, tx: Transaction, policy: Policy, run: Run

@@ -1,7 +1,7 @@
 """Modals about one run: its plan before it is requested, its commands, and a reason to decide."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -9,10 +9,12 @@ from bot.db.database import Database
 from bot.model.errors import InvalidRequestError, NotAllowed, TooLate
 from bot.model.run import RequestOrigin, Run, State
 from bot.model.text import format_count, format_sentence
+from bot.policy import Person
 from bot.service import KeyturnService
 from bot.slack import threads
 from bot.slack.blocks import (
     Block,
+    Element,
     Message,
     View,
     actions,
@@ -22,7 +24,9 @@ from bot.slack.blocks import (
     escape_mrkdwn,
     format_date,
     format_notification,
+    input_block,
     modal,
+    plain_text,
     quote,
     reason_input,
     rich_text,
@@ -33,8 +37,11 @@ from bot.slack.payloads import ViewState
 from bot.slack.replies import build_outcome_reply, build_text_reply
 from bot.slack.run_facts import SlackRunView, SlackRunViewBuilder
 from bot.slack.run_message import (
+    ANSWER,
     APPROVE_WITH_REASON,
     DENY,
+    QUESTION,
+    REASSIGN,
     TOO_LONG,
     build_irreversible_dialog,
     can_show_plan,
@@ -51,6 +58,9 @@ SUBMIT, DISCARD = "submit", "discard"
 REVIEW_PLAN = "review-plan"
 
 _VALUE = "form-value"
+# The block of the approver.
+ASSIGNEE = "assignee"
+_MAX_OPTIONS = 100
 # How long a form waits for its plan, and for news of it from another process.
 _PLAN_TIMEOUT_SECONDS, _POLL_SECONDS = 120.0, 0.5
 
@@ -164,19 +174,46 @@ def _describe_approvals(run_view: SlackRunView) -> str:
     return f"Needs {format_count(run.required_approvals, 'approval')}{source}: {people}"
 
 
-def _render_decision(run: Run, digest: str, action: str) -> View:
-    """Render the form for the reason of an approval or a denial."""
-    verb = "Deny" if action == DENY else "Approve"
+# By action: the verb, the label of the text, and who reads it.
+_DECISION_FORMS: Mapping[str, tuple[str, str, str]] = {
+    APPROVE_WITH_REASON: ("Approve", "Reason", "The requester sees this"),
+    DENY: ("Deny", "Reason", "The requester sees this"),
+    QUESTION: ("Ask", "Question", "The requester is notified, and the run stays pending"),
+    ANSWER: ("Answer", "Answer", "Approvers see this"),
+    REASSIGN: ("Reassign", "Reason", "The approver sees this"),
+}
+
+
+def _render_decision(run: Run, digest: str, action: str, assignees: Sequence[Person] = ()) -> View:
+    """Render the form for the text of a decision, a question, an answer or a reassignment."""
+    verb, label, seen_by = _DECISION_FORMS[action]
+    text = reason_input(REASON, _VALUE, seen_by=seen_by, label=label)
     blocks: list[Block] = [
         rich_text(rich_text_section(bold(run.title), text_element(f" – plan {run.short_digest}"))),
-        reason_input(REASON, _VALUE, seen_by="The requester sees this"),
+        *([_build_assignee_input(assignees)] if action == REASSIGN else []),
+        text | ({"optional": True} if action == REASSIGN else {}),
     ]
-    if action != DENY and run.plan and not run.plan.is_reversible:
+    if action == APPROVE_WITH_REASON and run.plan and not run.plan.is_reversible:
         dialog = build_irreversible_dialog(run.plan, yes=verb)
         text = dialog["text"]["text"]
         blocks.insert(1, rich_text(rich_text_section(bold(text))))
     metadata = {"run": str(run.id), "digest": digest, "action": action}
-    return modal(f"{verb} run {run.id}", blocks, callback=DECISION, submit=verb, metadata=metadata)
+    about = "about " if action in {QUESTION, ANSWER} else ""
+    return modal(
+        f"{verb} {about}run {run.id}", blocks, callback=DECISION, submit=verb, metadata=metadata
+    )
+
+
+def _build_assignee_input(assignees: Sequence[Person]) -> Block:
+    """Return the choice of an approver. Raises InvalidRequestError if there is no other."""
+    if not assignees:
+        raise InvalidRequestError("no other person can approve this run")
+    options = [
+        {"text": plain_text(person.name, max_length=75), "value": person.id}
+        for person in assignees[:_MAX_OPTIONS]
+    ]
+    choice: Element = {"type": "static_select", "action_id": _VALUE, "options": options}
+    return input_block(ASSIGNEE, "Approver", choice)
 
 
 class RunForms:
@@ -204,19 +241,34 @@ class RunForms:
 
         def build_view() -> View:
             number, digest = check_click()
-            return _render_decision(self._get_run_view(number, person).run, digest, action)
+            run = self._get_run_view(number, person).run
+            if action != REASSIGN:
+                return _render_decision(run, digest, action)
+            with self._database.reading(self._view_builder.get_view_rights(person)) as tx:
+                assignees = self._view_builder.list_assignees(tx, number, person)
+            return _render_decision(run, digest, action, assignees)
 
         return await self._views.open_view(trigger_id, build_view)
 
     def submit_decision(self, shown: ViewState, *, person: str) -> FormErrors:
-        """Approve or deny with the reason; return errors by block."""
+        """Do what the form of a decision contains; return errors by block."""
         number, digest = int(shown.metadata["run"]), shown.metadata["digest"]
         reason = shown.values.get(REASON, "")
         try:
-            if shown.metadata["action"] == APPROVE_WITH_REASON:
-                self._service.approve_run(number, person=person, digest=digest, reason=reason)
-            else:
-                self._service.deny_run(number, person=person, reason=reason)
+            match shown.metadata["action"]:
+                case "approve-reason":
+                    self._service.approve_run(number, person=person, digest=digest, reason=reason)
+                case "question":
+                    self._service.ask_question(number, person=person, text=reason)
+                case "answer":
+                    self._service.answer_question(number, person=person, text=reason)
+                case "reassign":
+                    assignee = shown.values.get(ASSIGNEE, "")
+                    self._service.reassign_run(
+                        number, person=person, assignee=assignee, reason=reason
+                    )
+                case _:
+                    self._service.deny_run(number, person=person, reason=reason)
         except (NotAllowed, TooLate, InvalidRequestError) as refusal:
             return {REASON: format_sentence(str(refusal))}
         return {}

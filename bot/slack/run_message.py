@@ -13,6 +13,7 @@ from bot.model.plan import PlannedStep, ResolvedPlan
 from bot.model.run import Decision, Run, State, StepRecord, describe_proposals
 from bot.model.run_states import STEP_STATE_DISPLAYS, get_run_display
 from bot.model.text import escape_control, escape_to_one_line, format_count
+from bot.queries.questions import Remark, get_answerer
 from bot.queries.schedule_details import ScheduleDetails
 from bot.slack.blocks import (
     MAX_HEADER_LENGTH,
@@ -209,8 +210,9 @@ def _render_findings(findings: Sequence[str]) -> list[Block]:
 
 
 APPROVE, ACCEPT, WITHDRAW, REPLAN, STOP = "approve", "accept", "withdraw", "replan", "stop"
-# They open a form for a reason.
+# They open a form for a reason, a question, an answer or an approver.
 DENY, APPROVE_WITH_REASON = "deny", "approve-reason"
+QUESTION, ANSWER, REASSIGN = "question", "answer", "reassign"
 # They open the plan of the undo, and the commands of a run.
 UNDO, COMMANDS = "undo", "commands"
 # Opens the form of a failed or refused run, with its values.
@@ -230,6 +232,7 @@ _RESUBMITTABLE_STATES = frozenset(
 _STATES_WITH_COMMANDS = frozenset({State.PLANNED, State.PENDING, State.COUNTER_PROPOSED})
 _STOPPABLE_STATES = frozenset({State.QUEUED, State.STARTING, State.RUNNING})
 _MAX_MENTIONS = 5
+_MAX_REMARKS = 6
 _MAX_OUTPUT_LENGTH = 1500
 _MAX_OUTPUTS = 5
 
@@ -253,8 +256,8 @@ def render_card(run_view: SlackRunView, *, buttons: bool = True) -> Message:
         blocks.append(
             rich_text(rich_text_section(emoji("speech_balloon"), text_element(f" {text}")))
         )
-    blocks += _render_facts(run_view)
-    if buttons and (shown := _build_buttons(run)):
+    blocks += [*_render_discussion(run_view), *_render_facts(run_view)]
+    if buttons and (shown := _build_buttons(run_view)):
         blocks.append(actions(f"run-{run.id}-{run.version}", *shown))
     return Message(format_notification(format_run_line(run_view)), blocks)
 
@@ -314,6 +317,21 @@ def render_result(run_view: SlackRunView) -> Message:
             )
         )
     return Message(format_notification(format_run_line(run_view)), [rich_text(*parts)])
+
+
+def render_remark(run_view: SlackRunView, remark: Remark) -> Message:
+    """Render a question or an answer for the thread; it mentions who waits for it."""
+    run, remarks = run_view.run, run_view.discussion.remarks
+    asked = [one.person for one in remarks if not one.is_answer and one.at <= remark.at]
+    awaited = asked[-1] if remark.is_answer else get_answerer(run)
+    user = run_view.slack_users.get(awaited, "")
+    title = f"{run_view.get_person_name(remark.person)} {remark.verb} about run {run.id}"
+    head = [*([user_mention(user), text_element(" ")] if user else []), bold(f"{title}:")]
+    blocks = [rich_text(rich_text_section(*head), quote(remark.text))]
+    is_open = run_view.discussion.has_open_question and run.state is State.PENDING
+    if is_open and not remark.is_answer:
+        blocks.append(actions(f"remark-{remark.entry_number}", _build_answer_button(run)))
+    return Message(format_notification(f"{title}: {remark.text}"), blocks)
 
 
 def is_output_cut(run_view: SlackRunView) -> bool:
@@ -454,9 +472,32 @@ def _render_approvers(run_view: SlackRunView) -> list[Element]:
             else text_element(approver.name)
         ]
         parts += [text_element(f" for {approver.on_behalf_of}")] if approver.on_behalf_of else []
+        parts += [text_element(" (assigned)")] if approver.is_assigned else []
         parts += [text_element(" ")]
     more = len(open_approvers) - _MAX_MENTIONS
     return [*parts, text_element(f"and {more} more")] if more > 0 else parts[:-1]
+
+
+def _render_discussion(run_view: SlackRunView) -> list[Block]:
+    """Render the newest questions and answers, and to whom the run is assigned."""
+    remarks = run_view.discussion.remarks
+    lines = [
+        [
+            bold(f"{run_view.get_person_name(remark.person)} {remark.verb}: "),
+            text_element(shorten_text(remark.text, 300)),
+        ]
+        for remark in remarks[-_MAX_REMARKS:]
+    ]
+    if len(remarks) > _MAX_REMARKS:
+        earlier = format_count(len(remarks) - _MAX_REMARKS, "earlier question or answer")
+        lines.insert(0, [text_element(f"{earlier}: see the thread")])
+    assignment = run_view.discussion.assignment
+    if assignment and run_view.run.state is State.PENDING:
+        assignee = run_view.get_person_name(assignment.assignee)
+        by = f" by {run_view.get_person_name(assignment.assigned_by)}"
+        reason = f": {shorten_text(assignment.reason, 300)}" if assignment.reason else ""
+        lines.append([bold(f"Assigned to {assignee}"), text_element(f"{by}{reason}")])
+    return [rich_text(bullet_list(*lines))] if lines else []
 
 
 def _render_facts(run_view: SlackRunView) -> list[Block]:
@@ -508,10 +549,11 @@ def _format_approver(run_view: SlackRunView, decision: Decision) -> str:
     )
 
 
-def _build_buttons(run: Run) -> list[Element]:
+def _build_buttons(run_view: SlackRunView) -> list[Element]:
     """Return the buttons of a card. Keyturn checks who may use one when it is pressed."""
+    run = run_view.run
     if run.state in _STATES_WITH_COMMANDS:
-        return _build_decision_buttons(run)
+        return _build_decision_buttons(run, is_asked=run_view.discussion.has_open_question)
     buttons: list[Element] = []
     if run.state is State.QUEUED:
         buttons.append(_build_button(run, "Withdraw", WITHDRAW))
@@ -531,18 +573,30 @@ def _build_buttons(run: Run) -> list[Element]:
     return buttons
 
 
-def _build_decision_buttons(run: Run) -> list[Element]:
+def _build_decision_buttons(run: Run, *, is_asked: bool) -> list[Element]:
     """Return the buttons of a run that waits for people: the card shows all its commands."""
     withdraw = _build_button(run, "Withdraw", WITHDRAW)
     if run.state is State.PENDING:
-        return [*_build_approve_button(run), _build_button(run, "Deny…", DENY), withdraw]
+        return [
+            *_build_approve_button(run),
+            _build_button(run, "Deny…", DENY),
+            _build_button(run, "Ask…", QUESTION, spoken="Ask about"),
+            *([_build_answer_button(run)] if is_asked else []),
+            _build_button(run, "Reassign…", REASSIGN),
+            withdraw,
+        ]
     if run.state is State.COUNTER_PROPOSED and run.plan is not None and can_show_plan(run.plan):
         return [_build_button(run, "Accept", ACCEPT) | {"style": "primary"}, withdraw]
     return [withdraw]
 
 
-def _build_button(run: Run, text: str, action: str) -> Element:
-    label = f"{text.rstrip('…')} run {run.id}: {run.title}"
+def _build_answer_button(run: Run) -> Element:
+    return _build_button(run, "Answer…", ANSWER, spoken="Answer the question about")
+
+
+def _build_button(run: Run, text: str, action: str, *, spoken: str = "") -> Element:
+    """Return a button. spoken: the words before the run for screen readers, if not the text."""
+    label = f"{spoken or text.rstrip('…')} run {run.id}: {run.title}"
     return button(text, action=action, value=f"{run.id}:{run.short_digest}", label=label)
 
 

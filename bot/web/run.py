@@ -35,6 +35,9 @@ _DONE_NOTICES: Mapping[str, str] = {
     "denied": "The request is denied. No command was sent.",
     "countered": "Your values are proposed. The request stays pending until they are accepted.",
     "accepted": "You accepted the values. The run now needs approval.",
+    "asked": "Your question is sent to the requester. The run stays pending.",
+    "answered": "Your answer is recorded, and the approvers see it.",
+    "reassigned": "The run is assigned to another approver, who is notified.",
     "withdrawn": "The request is withdrawn. No command was sent.",
     "undo": "This is the plan of the undo. Nothing runs until you request it.",
     "requested": "Requested. It starts as soon as nothing holds it.",
@@ -140,6 +143,43 @@ def accept_proposal(
         deps.service.accept_proposal(number, person=user.id, digest=form.get("digest", ""))
 
     return _perform_and_redirect(request, deps, user, number, act, "accepted")
+
+
+@router.post("/question")
+def ask_question(
+    request: Request, deps: WebDeps, user: CurrentUser, number: RunIdPath, form: FormValues
+) -> Response:
+    def act() -> None:
+        deps.service.ask_question(number, person=user.id, text=form.get("text", ""))
+
+    return _perform_and_redirect(request, deps, user, number, act, "asked")
+
+
+@router.post("/answer")
+def answer_question(
+    request: Request, deps: WebDeps, user: CurrentUser, number: RunIdPath, form: FormValues
+) -> Response:
+    def act() -> None:
+        deps.service.answer_question(number, person=user.id, text=form.get("text", ""))
+
+    return _perform_and_redirect(request, deps, user, number, act, "answered")
+
+
+@router.post("/reassign")
+def reassign_run(
+    request: Request, deps: WebDeps, user: CurrentUser, number: RunIdPath, form: FormValues
+) -> Response:
+    """Ask another approver to decide the run."""
+
+    def act() -> None:
+        deps.service.reassign_run(
+            number,
+            person=user.id,
+            assignee=form.get("person", ""),
+            reason=form.get("reason", ""),
+        )
+
+    return _perform_and_redirect(request, deps, user, number, act, "reassigned")
 
 
 @router.post("/withdraw")

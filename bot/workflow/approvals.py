@@ -45,7 +45,7 @@ def approve_run(
     policy = context.policies.get_policy()
     with context.database.transaction() as tx:
         run = runs.lock_run(tx, number)
-        _check_is_pending(context, tx, run)
+        check_is_pending(context, tx, run)
         if len(digest) < 10 or not run.digest.startswith(digest):
             raise TooLate(f"run {number} has a new plan: review it, then approve it again")
         factor = get_shown_factor(tx, policy, person=person, session=session)
@@ -291,7 +291,8 @@ def _get_missing_factor_message(run: Run, evaluated: _RequestAndRuling) -> str:
     )
 
 
-def _check_is_pending(context: WorkflowContext, tx: Transaction, run: Run) -> None:
+def check_is_pending(context: WorkflowContext, tx: Transaction, run: Run) -> None:
+    """Raise unless the run itself waits for approvals, and has not expired."""
     if run.parent is not None:
         raise InvalidRequestError(
             f"run {run.id} belongs to run {run.parent}: decide that run instead"

@@ -6,6 +6,7 @@ from bot.db.database import Transaction
 from bot.model.run import Run, State
 from bot.policy import NoPolicyError, Policy
 from bot.queries.approval_count import count_approvals
+from bot.queries.questions import get_discussion
 from bot.workflow.context import WorkflowContext
 
 
@@ -35,13 +36,21 @@ def _needs_reminder(context: WorkflowContext, tx: Transaction, run: Run) -> bool
         tx.now - run.pending_since,
         run.requirements.remind_after or context.reminder_delay,
     )
+    if waited < limit:
+        return False
+    assignment = get_discussion(tx, run.id).assignment
+    if assignment is not None:
+        # First the assignee, then everyone.
+        return tx.now - assignment.at >= (2 * limit if assignment.is_reminded else limit)
     if run.reminded_at is None:
-        return waited >= limit
+        return True
     return bool(run.requirements.escalate_to) and run.escalated_at is None and waited >= 2 * limit
 
 
 def _record_reminder(tx: Transaction, policy: Policy, run: Run) -> Run:
-    if run.reminded_at is None:
+    assignment = get_discussion(tx, run.id).assignment
+    escalates = run.reminded_at is not None and assignment is None
+    if not escalates:
         updated = runs.amend_run(tx, run, reminded_at=tx.now)
     else:
         requirements = run.requirements.escalate_requirements()
@@ -55,9 +64,11 @@ def _record_reminder(tx: Transaction, policy: Policy, run: Run) -> Run:
     counted = count_approvals(tx, policy, updated)
     able = policy.list_approvers(counted.request, counted.ruling)
     people = [person.id for person in able if person.id not in counted.approvers]
+    if assignment is not None and not assignment.is_reminded:
+        people = [assignment.assignee]
     change_log.append_entry(
         tx,
-        "reminded" if run.reminded_at is None else "escalated",
+        "escalated" if escalates else "reminded",
         run=run.id,
         host=run.host,
         people=people,

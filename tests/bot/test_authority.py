@@ -90,7 +90,7 @@ class TestInTime:
     def test_without_the_guard_it_would_have_counted(
         self, timed: Harness, clock: Clock, monkeypatch: pytest.MonkeyPatch
     ):
-        monkeypatch.setattr(approvals, "_check_is_pending", nothing)
+        monkeypatch.setattr(approvals, "check_is_pending", nothing)
         assert approve_late(timed, clock) is State.QUEUED
 
     def test_an_approval_does_not_count_when_it_grew_old(self, timed: Harness, clock: Clock):

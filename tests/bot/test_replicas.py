@@ -190,7 +190,7 @@ def click_unguarded(
     place: Place, people: Sequence[str], races: Sequence[tuple[int, str]], together: Barrier
 ) -> None:
     """Be one where nobody looks whether it was decided before."""
-    approvals._check_is_pending = _nothing  # pyright: ignore[reportPrivateUsage] - in a process of its own
+    approvals.check_is_pending = _nothing  # in a process of its own
     runs.check_transition = _nothing
     click(place, people, races, together)
 

@@ -40,9 +40,14 @@ PAGES: Mapping[str, tuple[str, Sequence[str]]] = {
     "decisions": (
         "Decisions",
         (
-            *("approveRun", "denyRun", "counterRun", "acceptRun", "withdrawRun", "stopRun"),
+            *("approveRun", "denyRun", "counterRun", "acceptRun"),
+            *("withdrawRun", "stopRun"),
             *("resolveRun", "reviewRun", "getErasure", "requestErasure"),
         ),
+    ),
+    "questions": (
+        "Questions and reassignment",
+        ("askQuestion", "answerQuestion", "reassignRun"),
     ),
     "schedules": (
         "Schedules and calendar",

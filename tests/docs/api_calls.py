@@ -280,6 +280,11 @@ def _record_decisions(service: _Service) -> None:
     service.call("withdrawRun", "dora", f"POST /runs/{request()}/withdraw")
     service.call("stopRun", "dora", f"POST /runs/{request()}/stop", {"reason": "wrong host"})
     run = request()
+    question = {"text": "Which ticket is this for?"}
+    service.call("askQuestion", "olga", f"POST /runs/{run}/question", question)
+    service.call("answerQuestion", "dora", f"POST /runs/{run}/answer", {"text": "Ticket 4711"})
+    assignee = {"person": "adam", "reason": "it is your load balancer"}
+    service.call("reassignRun", "olga", f"POST /runs/{run}/reassign", assignee)
     other = {"values": {"table": "www"}, "reason": "it is marked in www"}
     proposal = service.call("counterRun", "olga", f"POST /runs/{run}/counter", other)["id"]
     accepted = {"digest": service.get_digest(proposal)}

@@ -48,6 +48,23 @@ def test_a_request_goes_from_asking_to_proof(desk: Desk):
     assert done["entries"][2]["details"]["action"] == "approve"
 
 
+def test_questions_and_assignment_are_part_of_a_run(desk: Desk):
+    dora, olga = desk.program("dora", "request"), desk.program("olga", "approve")
+    run = _asked(desk, dora, LAMP)
+    assert (run["questions"], run["assigned_to"]) == ([], None)
+    at = f"/runs/{run['id']}"
+    assert dora.post(f"{at}/question", json={"text": "why?"}).status_code == 403
+    assert olga.post(f"{at}/question", json={"text": "which ticket?"}).status_code == 200
+    assert dora.post(f"{at}/answer", json={"text": "4711"}).status_code == 200
+    assert dora.post(f"{at}/answer", json={"text": "4711"}).status_code == 409
+    unknown = olga.post(f"{at}/reassign", json={"person": "stan"})
+    assert (unknown.status_code, "Adam Admin (adam)" in unknown.json()["detail"]) == (422, True)
+    after = olga.post(f"{at}/reassign", json={"person": "adam", "reason": "yours"}).json()
+    assert (after["state"], after["assigned_to"]) == ("pending", "adam")
+    told = [(one["person"], one["text"], one["is_answer"]) for one in after["questions"]]
+    assert told == [("olga", "which ticket?", False), ("dora", "4711", True)]
+
+
 def test_however_often_a_token_tries_what_is_refused_the_log_hardly_grows(desk: Desk):
     """Nor by what is too late, or of another plan; by which token is told with what it did."""
     run = _asked(desk, desk.program("dora", "request"), LAMP)

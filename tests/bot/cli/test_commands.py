@@ -117,6 +117,9 @@ COMMANDS = {
     "replan": SERVICE,
     "views": SERVICE,
     "pending": SERVICE,
+    "reassign": SERVICE,
+    "answer": SERVICE,
+    "question": SERVICE,
     "withdraw": SERVICE,
 }
 

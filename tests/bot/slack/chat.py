@@ -23,6 +23,8 @@ from tests.policies import TEAM
 from tests.toy import LISTS
 
 PAGES = "https://keyturn.example.com"
+# The buttons of a card that needs approval.
+PENDING_BUTTONS = frozenset({"approve", "deny", "question", "reassign", "withdraw"})
 
 
 @dataclass

@@ -13,7 +13,7 @@ from bot.slack.actions import DecisionHandler
 from bot.slack.commands import SlackCommands
 from tests.bot.slack import payloads
 from tests.bot.slack.asgi import Answer
-from tests.bot.slack.chat import Chat
+from tests.bot.slack.chat import PENDING_BUTTONS, Chat
 from tests.bot.slack.test_form import opened
 
 pytestmark = pytest.mark.anyio
@@ -67,7 +67,7 @@ async def test_a_request_that_takes_long_is_recorded_all_the_same(
     await chat.door.close_listeners()
     await chat.settle()
     assert chat.run().state is State.PENDING
-    assert set(chat.slack.posted[-1].buttons) == {"approve", "deny", "withdraw"}
+    assert set(chat.slack.posted[-1].buttons) == PENDING_BUTTONS
     assert "/keyturn toy set" in chat.slack.whispers("U0DORA")[0].words
 
 

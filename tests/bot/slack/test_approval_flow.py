@@ -9,7 +9,7 @@ from bot.db import runs
 from bot.model.run import State
 from bot.slack.actions import DecisionHandler
 from tests.bot.slack import payloads
-from tests.bot.slack.chat import Chat
+from tests.bot.slack.chat import PENDING_BUTTONS, Chat
 from tests.bot.slack.json_walk import mentions
 
 pytestmark = pytest.mark.anyio
@@ -26,7 +26,7 @@ async def test_a_developer_asks_and_an_owner_approves_by_button(chat: Chat):
     assert "the cellar is dark" in card.words
     assert "set lamp on" in card.words
     assert "set lamp off" in card.words
-    assert set(card.buttons) == {"approve", "deny", "withdraw"}
+    assert set(card.buttons) == PENDING_BUTTONS
     assert chat.harness.fleet.told == []
 
     await chat.press("approve", "U0OLGA")

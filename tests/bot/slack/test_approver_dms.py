@@ -11,7 +11,7 @@ from bot.model.run import State
 from bot.slack.identity import IdentityService
 from tests.bot.harness import Harness
 from tests.bot.slack import payloads
-from tests.bot.slack.chat import Chat, a_chat
+from tests.bot.slack.chat import PENDING_BUTTONS, Chat, a_chat
 from tests.bot.slack.json_walk import mentions
 
 pytestmark = pytest.mark.anyio
@@ -39,7 +39,7 @@ async def test_no_one_is_written_to_directly_while_there_is_patience(chat: Chat)
 async def test_each_who_is_waited_for_gets_the_whole_card(waited: Chat):
     for user in ("D0ADAM", "D0OLGA"):
         [copy] = waited.slack.seen_in(user)
-        assert set(copy.buttons) == {"approve", "deny", "withdraw"}
+        assert set(copy.buttons) == PENDING_BUTTONS
         assert "set lamp on" in copy.words
     assert waited.slack.seen_in("D0DORA") == waited.slack.seen_in("D0STAN") == []
 
@@ -137,7 +137,7 @@ async def test_who_may_not_act_is_notified_and_decides_nothing(chat: Chat, who: 
         await chat.press(action, "U0OLGA")
     assert chat.run().state is State.PENDING
     assert [said in one.words for one in chat.slack.whispers("U0OLGA")] == [True, True]
-    assert set(chat.slack.card.buttons) == {"approve", "deny", "withdraw"}
+    assert set(chat.slack.card.buttons) == PENDING_BUTTONS
 
 
 @pytest.mark.parametrize("who", BARRED)

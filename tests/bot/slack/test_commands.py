@@ -78,7 +78,7 @@ BUILT_IN = (
     *("help", "runs", "run", "approve", "deny", "undo", "again", "withdraw", "web", "can-i"),
     *("break-glass", "review", "delegate", "delegations", "grant", "grants", "counter", "accept"),
     *("stop", "resume", "ban", "unban", "changed", "schedule", "schedules", "freeze", "freezes"),
-    *("who", "tree", "drift", "privately", "plan"),
+    *("who", "tree", "drift", "privately", "plan", "question", "answer", "reassign"),
 )
 
 
@@ -464,6 +464,9 @@ async def test_an_hour_that_is_twice_or_never_is_asked_back(chat: Chat):
         ("approve", "The run number is missing: type /keyturn approve N PLAN"),
         ("deny", "The run number is missing: type /keyturn deny N REASON"),
         ("review", "The run number is missing: type /keyturn review N FINDINGS"),
+        ("question", "The run number is missing: type /keyturn question N TEXT"),
+        ("answer 7", "The answer is missing: type /keyturn answer 7 TEXT"),
+        ("reassign 7", "The person is missing: type /keyturn reassign N PERSON because …"),
         ("undo", "The run number is missing: type /keyturn undo N"),
         ("withdraw", "The run number is missing: type /keyturn withdraw N"),
         ("accept", "The run number is missing: type /keyturn accept N PLAN"),

@@ -15,7 +15,7 @@ from bot.model.run import State
 from bot.slack import modals
 from tests.bot.slack import payloads
 from tests.bot.slack.asgi import Answer
-from tests.bot.slack.chat import Chat
+from tests.bot.slack.chat import PENDING_BUTTONS, Chat
 from tests.bot.slack.json_walk import texts
 from tests.bot.slack.web_api import Posted
 from tests.policies import INVENTORY
@@ -149,7 +149,7 @@ async def test_what_is_handed_in_is_asked_as_if_it_were_typed(chat: Chat):
     assert (run.state, run.request) == (State.PENDING, "toy tune lb1 lamp")
     assert (run.reason, run.requested_by) == ("it is “dark” here", "dora")
     assert (run.origin.source, run.origin.channel, run.origin.user) == ("slack", "C0OPS", "U0DORA")
-    assert set(chat.slack.card.buttons) == {"approve", "deny", "withdraw"}
+    assert set(chat.slack.card.buttons) == PENDING_BUTTONS
 
 
 async def test_what_is_wrong_is_shown_below_its_field(chat: Chat):

@@ -12,7 +12,7 @@ from bot.slack import client
 from bot.slack.blocks import Message, rich_text, rich_text_section, text_element
 from bot.slack.client import build_named_blocks, has_message_name, with_message_name
 from tests.bot.slack import payloads
-from tests.bot.slack.chat import Chat
+from tests.bot.slack.chat import PENDING_BUTTONS, Chat
 from tests.bot.slack.sample_views import a_story
 from tests.bot.slack.test_outbox import LAMP_ON, due_now
 
@@ -34,7 +34,7 @@ async def test_a_card_whose_answer_was_lost_is_found_again(chat: Chat):
     chat.slack.unheard = 1
     await chat.type(LAMP_ON)
     await tried_again(chat)
-    assert chat.slack.card.buttons.keys() == {"approve", "deny", "withdraw"}
+    assert chat.slack.card.buttons.keys() == PENDING_BUTTONS
     await chat.press("approve", "U0OLGA")
     assert chat.run().state is State.SUCCEEDED
     assert chat.slack.card.text.startswith("Succeeded")
@@ -101,7 +101,7 @@ async def test_a_second_card_that_no_one_knows_of_loses_its_buttons_when_it_is_c
     assert orphan.text.startswith("Outdated: This card of run 1 is outdated")
     assert "/keyturn run 1" in orphan.words
     assert "This card of run 1 is outdated" in chat.slack.whispers("U0OLGA")[0].text
-    assert set(card.buttons) == {"approve", "deny", "withdraw"}
+    assert set(card.buttons) == PENDING_BUTTONS
     await chat.press("approve", "U0OLGA", message=card)
     assert chat.run().state is State.SUCCEEDED
 
@@ -125,7 +125,7 @@ async def test_a_card_that_is_just_being_posted_keeps_its_buttons_when_it_is_cli
     await chat.door.close_listeners()
     assert answer.status == 200
     assert chat.run().state is State.PENDING
-    assert set(card.buttons) == {"approve", "deny", "withdraw"}
+    assert set(card.buttons) == PENDING_BUTTONS
     assert "try again in a few seconds" in chat.slack.whispers("U0OLGA")[0].text
 
 
@@ -134,7 +134,7 @@ async def test_a_stranger_takes_no_buttons_off(chat: Chat):
     await chat.type(LAMP_ON)
     await tried_again(chat)
     await chat.press("approve", "U0NOBODY", message=chat.slack.posted[0])
-    assert set(chat.slack.posted[0].buttons) == {"approve", "deny", "withdraw"}
+    assert set(chat.slack.posted[0].buttons) == PENDING_BUTTONS
 
 
 async def test_what_slack_takes_at_once_is_not_looked_for(chat: Chat):

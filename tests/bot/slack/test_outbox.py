@@ -13,7 +13,7 @@ from bot.slack import outbox
 from bot.slack.run_facts import SlackRunViewBuilder
 from tests.bot.harness import Harness
 from tests.bot.slack import payloads
-from tests.bot.slack.chat import PAGES, Chat, a_chat
+from tests.bot.slack.chat import PAGES, PENDING_BUTTONS, Chat, a_chat
 from tests.policies import TEAM
 from tests.toy import SetSwitch
 
@@ -69,7 +69,7 @@ async def test_without_any_channel_the_requester_learns_directly_how_to_invite(c
     await chat.type(LAMP_ON, channel="C0SECRET")
     [card] = chat.slack.seen_in("D0DORA")
     assert "<#C0SECRET>. Type /invite @Keyturn there" in card.words
-    assert set(card.buttons) == {"approve", "deny", "withdraw"}
+    assert set(card.buttons) == PENDING_BUTTONS
 
 
 async def test_what_is_for_the_requester_reaches_them_where_the_bot_is_not(chat: Chat):
@@ -120,7 +120,7 @@ async def test_slacks_wish_for_peace_is_granted(chat: Chat):
     assert [call for call, _ in chat.slack.calls].count("chat.postMessage") == 1
     due_now(chat)
     await chat.settle()
-    assert set(chat.slack.card.buttons) == {"approve", "deny", "withdraw"}
+    assert set(chat.slack.card.buttons) == PENDING_BUTTONS
 
 
 @pytest.mark.parametrize("error", ["internal_error", "fatal_error", "invalid_auth"])
@@ -230,7 +230,7 @@ async def test_what_a_dead_sender_has_said_is_not_said_again(chat: Chat):
     with chat.harness.database.transaction() as tx:
         tx.sql.exec_driver_sql("UPDATE outbox SET next_attempt_at = next_attempt_at - 15000000")
     await chat.settle()
-    assert set(chat.slack.card.buttons) == {"approve", "deny", "withdraw"}
+    assert set(chat.slack.card.buttons) == PENDING_BUTTONS
     with chat.harness.database.reading() as tx:
         assert db_outbox.list_messages(tx, 1)["card"].ts == chat.slack.card.ts
 

@@ -111,7 +111,7 @@ def test_the_first_line_and_the_notification_say_how_it_stands(state: State):
 
 BUTTONS = {
     State.PLANNED: ["withdraw"],
-    State.PENDING: ["approve", "deny", "withdraw"],
+    State.PENDING: ["approve", "deny", "question", "reassign", "withdraw"],
     State.COUNTER_PROPOSED: ["accept", "withdraw"],
     State.QUEUED: ["withdraw", "stop", "commands"],
     State.STARTING: ["stop", "commands"],
@@ -229,7 +229,7 @@ def test_no_one_to_approve_is_reported():
 )
 def test_a_plan_that_chat_cannot_show_whole_cannot_be_approved_there(proposal: Any):
     message = render_card(a_story(a_run(proposal=proposal)))
-    assert buttons(message) == ["deny", "withdraw"]
+    assert buttons(message) == ["deny", "question", "reassign", "withdraw"]
     assert faults_of_blocks(list(message.blocks), surface="message") == []
     assert [part["url"] for part in parts(message.blocks) if part.get("type") == "link"] == [PAGE]
     assert f"plan {proposal.digest[:10]}" in words(message)
@@ -241,7 +241,7 @@ def test_without_the_guard_it_would_be_approved_at_a_length_that_chat_cuts(
     monkeypatch.setattr(run_message, "can_show_plan", _always)
     proposal = a_proposal(*(a_step(command=Shell(("x" * 800,))) for _ in range(9)))
     message = render_card(a_story(a_run(proposal=proposal)))
-    assert buttons(message) == ["approve", "deny", "withdraw"]
+    assert buttons(message) == ["approve", "deny", "question", "reassign", "withdraw"]
     assert len(words(message)) > run_message._MAX_CHARACTERS  # pyright: ignore[reportPrivateUsage] - what it held to
 
 
@@ -252,7 +252,7 @@ def _always(_proposal: object) -> bool:
 def test_a_plan_that_just_fits_is_shown_whole():
     steps = [a_step(title=f"Step {n}", command=Shell((f"{n}" * 150,))) for n in range(10, 22)]
     message = render_card(a_story(a_run(proposal=a_proposal(*steps, notes=()))))
-    assert buttons(message) == ["approve", "deny", "withdraw"]
+    assert buttons(message) == ["approve", "deny", "question", "reassign", "withdraw"]
     for step in steps:
         assert str(step.command) in words(message)
 
@@ -270,7 +270,7 @@ def test_what_cannot_be_undone_says_so_and_asks_once_more():
 def test_a_value_of_a_button_is_no_more_than_a_name():
     run = a_run()
     values = [part["value"] for part in parts(render_card(a_story(run)).blocks) if "value" in part]
-    assert values == [f"12:{run.digest[:10]}"] * 3
+    assert values == [f"12:{run.digest[:10]}"] * 5
 
 
 def test_a_changed_card_has_new_buttons():

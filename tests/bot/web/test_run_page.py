@@ -256,6 +256,30 @@ def test_who_may_not_decide_learns_who_may(site: Site, person: str, verb: str) -
     assert site.harness.get_run(run.id).state is State.PENDING
 
 
+def test_a_question_is_asked_answered_and_the_run_reassigned_on_the_page(site: Site) -> None:
+    run = site.harness.request(LAMP_ON)
+    olga, dora = site.browser("olga"), site.browser("dora")
+    assert "asks you a question" not in dora.get(f"/runs/{run.id}").text
+    answer = olga.post(f"/runs/{run.id}/question", data={"text": "which <b>ticket</b>?"})
+    assert answer.headers["location"] == f"/runs/{run.id}?done=asked"
+    page = dora.get(f"/runs/{run.id}").text
+    assert "asks you a question" in page
+    assert "which &lt;b&gt;ticket&lt;/b&gt;?" in page
+    assert 'name="person"' not in page
+    assert f"/runs/{run.id}/question" not in page
+    answer = dora.post(f"/runs/{run.id}/answer", data={"text": "4711"})
+    assert answer.headers["location"] == f"/runs/{run.id}?done=answered"
+    assert "asks you a question" not in dora.get(f"/runs/{run.id}").text
+    assert '<option value="adam">' in olga.get(f"/runs/{run.id}").text
+    answer = olga.post(f"/runs/{run.id}/reassign", data={"person": "adam", "reason": "yours"})
+    page = Page(olga.get(answer.headers["location"]).text).text
+    assert "The run is assigned to another approver, who is notified." in page
+    assert "Assigned to Adam Admin by Olga Owner" in page
+    assert "Dora Developer answered" in page
+    refused = olga.post(f"/runs/{run.id}/question", data={"text": " "})
+    assert (refused.status_code, "is empty" in refused.text) == (422, True)
+
+
 def test_a_no_on_the_page_ends_the_run(site: Site) -> None:
     run = site.harness.request(LAMP_ON)
     answer = site.browser("olga").post(f"/runs/{run.id}/deny", data={"reason": "not today"})
