@@ -37,6 +37,7 @@ LONGEST = (
     "test_zfs_real",
     "test_pages_without_scripts",
     "test_csf_real",
+    "test_probation_real",
     "test_ssh",
     "test_web_in_browser",
     "test_run_in_browser",
