@@ -14,6 +14,8 @@ REBUILD, UNDO = "rebuild", "undo"
 SEQUENCES = frozenset({REBUILD, UNDO})
 # The value of an undo that lists the numbers of all runs that it undoes.
 UNDONE_RUNS = "undone runs"
+# And the value that says which of them cannot be undone and are left out.
+NOT_UNDONE = "not undone"
 # Labels have two digits.
 MAX_PARTS = 99
 _LABEL = re.compile(r"\d\d (?P<host>\S+) (?P<runbook>.+)", re.ASCII)

@@ -11,7 +11,7 @@ from bot.db.database import Transaction
 from bot.db.runs import NewRun
 from bot.model.errors import InvalidRequestError
 from bot.model.run import Run, StepState
-from bot.model.sequence import UNDO, UNDONE_RUNS, UndoSelection
+from bot.model.sequence import NOT_UNDONE, UNDO, UNDONE_RUNS, UndoSelection
 from bot.model.times import format_utc
 from bot.policy import Policy
 from bot.queries.rebuild import fold_runs
@@ -20,7 +20,6 @@ from bot.workflow.requests import RequestTerms, get_terms_of_run
 from bot.workflow.sequences import record_sequence
 from bot.workflow.visibility import require_view_of_schedule
 
-_NOT_UNDONE = "not undone"
 _MAX_FIRES = 200
 
 
@@ -118,7 +117,7 @@ def _record_undo(
         raise InvalidRequestError("no run of these can be undone")
     facts = {UNDONE_RUNS: " ".join(map(str, sorted(numbers)))}
     if fixed:
-        facts[_NOT_UNDONE] = "; ".join(f"run {run.id}, {run.title}: irreversible" for run in fixed)
+        facts[NOT_UNDONE] = "; ".join(f"run {run.id}, {run.title}: irreversible" for run in fixed)
     new = get_terms_of_run(terms)
     parts = [
         NewRun(

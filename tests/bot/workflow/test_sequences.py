@@ -299,7 +299,12 @@ def test_irreversible_change_is_named_and_not_undone(pair: Harness):
     run = pair.service.request_undo_of_selection(
         UndoSelection(person="dora", since=1), person="dora", origin=WEB
     )
-    assert run.values["not undone"] == f"run {broken.id}, toy break lb1 pump: irreversible"
+    left_out = f"run {broken.id}, toy break lb1 pump: irreversible"
+    assert run.values["not undone"] == left_out
+    pair.run_queued_work()
+    planned = pair.get_run(run.id)
+    assert planned.plan
+    assert f"Not undone: {left_out}" in planned.plan.notes
 
 
 def test_undo_of_a_rebuild_is_one_request(pair: Harness):
