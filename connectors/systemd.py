@@ -205,23 +205,9 @@ def query_configuration(name: str) -> Query[ConfigurationTest]:
     return Query(Shell(words, root=True, hints=_HINTS), parse_configuration)
 
 
-def query_clock() -> Query[datetime]:
-    """Query the host's clock."""
-    return Query(Shell(("date", "+%s.%N")), parse_clock)
-
-
 def format_unit(name: str) -> str:
     """Return the service's unit name. systemctl would take a bare number as a job."""
     return name if name.endswith(".service") else f"{name}.service"
-
-
-def parse_clock(answer: str) -> datetime:
-    # A date program without fractions prints "%N" or "N" instead.
-    match = re.fullmatch(r"(\d{1,11})(?:\.(\d{6})\d{3}|\.?%?N)?\n?", answer, re.ASCII)
-    if match is None:
-        raise ParseError(f"date printed {answer[:80]!r} instead of seconds")
-    time = datetime.fromtimestamp(int(match[1]), UTC)
-    return time.replace(microsecond=int(match[2] or 0))
 
 
 def parse_services(answer: str) -> tuple[str, ...]:

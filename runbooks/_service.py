@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from connectors import systemd
+from connectors import clock, systemd
 from connectors.command import QueryRunner
 from connectors.systemd import ConfigurationTest, Service
 from runbooks import Clock, Refused
@@ -23,7 +23,7 @@ def read_service(run_query: QueryRunner, host: str, name: str) -> ServiceState:
     service = run_query(host, systemd.query_service(name))
     tested = service.name in systemd.TESTED_SERVICES and service.load_state == "loaded"
     configuration = run_query(host, systemd.query_configuration(service.name)) if tested else None
-    return ServiceState(service, Clock.read(run_query(host, systemd.query_clock())), configuration)
+    return ServiceState(service, Clock.read(run_query(host, clock.query_clock())), configuration)
 
 
 def refuse_unmanageable(service: Service, done: str, others: Sequence[str]) -> None:

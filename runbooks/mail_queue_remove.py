@@ -5,7 +5,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from connectors import systemd
+from connectors import clock
 from connectors.command import QueryRunner
 from connectors.mail_message import MailMessage
 from runbooks import Change, Clock, Host, Instant, NoUndo, Plan, Refused, Step
@@ -50,7 +50,7 @@ class RemoveMail(
 
     def read(self, run_query: QueryRunner) -> MailState:
         server = read_mail_server(run_query, self.host)
-        return MailState(server, Clock.read(run_query(self.host, systemd.query_clock())))
+        return MailState(server, Clock.read(run_query(self.host, clock.query_clock())))
 
     def plan(self, state: MailState) -> Plan:
         if (self.message is None) == (self.sender is None):

@@ -308,7 +308,7 @@ def resolve_run(
 @click.command("undo")
 @click.argument("number", type=RecordNumber(), required=False, shell_complete=complete("run"))
 @click.option("--person", help="Undo what this person did.", shell_complete=complete("person"))
-@click.option("--token", metavar="PREFIX", help="Undo what this API token did.")
+@click.option("--token-prefix", "token", metavar="PREFIX", help="Undo what this API token did.")
 @click.option("--schedule", type=RecordNumber(), help="Undo the last due time of this schedule.")
 @click.option("--since", help="Only runs that began since then, such as 2h or 2026-03-01.")
 @click.option("--until", help="Only runs that began before then.")
@@ -336,7 +336,7 @@ def request_undo(
 
     given = {name: value for name, value in selection.items() if value}
     if (number is None) != bool(given):
-        raise click.UsageError("name one run, or --person, --token or --schedule")
+        raise click.UsageError("name one run, or --person, --token-prefix or --schedule")
     for name, parse in (("since", times.parse_earliest_time), ("until", times.parse_latest_time)):
         if name in given:
             given[name] = parse_time_option(given[name], parse)

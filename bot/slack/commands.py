@@ -428,7 +428,7 @@ class SlackCommands:
         person, _, since = command.rest.removeprefix("person").strip().partition(" since ")
         if not since:
             raise InvalidRequestError(f"type {replies.COMMAND} undo person NAME since 2h")
-        with self._database.reading() as tx:
+        with self._database.reading(command.view_rights) as tx:
             now = tx.now
         try:
             start = times.parse_earliest_time(since, now=now, zone=command.zone)

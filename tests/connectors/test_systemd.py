@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from connectors import systemd
+from connectors.clock import parse_clock
 from connectors.command import Answer, find_failure
 from connectors.errors import ParseError
 from connectors.systemd import (
     ConfigurationTest,
     Service,
-    parse_clock,
     parse_configuration,
     parse_journal,
     parse_service,

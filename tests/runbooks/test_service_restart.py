@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from pydantic import ValidationError
 
-from connectors import systemd
+from connectors import clock, systemd
 from connectors.command import Shell
 from connectors.systemd import ConfigurationTest
 from runbooks import Clock, NoUndo, Refused
@@ -157,7 +157,7 @@ def test_everything_that_the_decision_needs_is_read():
     fleet = ScriptedFleet(
         {
             ("web1", systemd.query_service("web").command): answer,
-            ("web1", systemd.query_clock().command): "1795262700\n",
+            ("web1", clock.query_clock().command): "1795262700\n",
         }
     )
     found = RESTART.read(fleet.run_query)
@@ -171,7 +171,7 @@ def test_a_service_with_a_test_of_its_configuration_is_tested():
     fleet = ScriptedFleet(
         {
             ("web1", systemd.query_service("nginx").command): answer,
-            ("web1", systemd.query_clock().command): "1795262700.250000000\n",
+            ("web1", clock.query_clock().command): "1795262700.250000000\n",
             (
                 "web1",
                 systemd.query_configuration("nginx.service").command,

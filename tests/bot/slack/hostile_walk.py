@@ -136,6 +136,11 @@ class Walk:
         service.remind_approvers()
         await chat.settle()
         await self.say(f"run {run.id}")
+        await self.say(f"question {run.id} SAID", "U0OLGA")
+        await self.say(f"run {run.id}")
+        await self.say(f"answer {run.id} SAID")
+        await self.say(f"reassign {run.id} adam because SAID", "U0OLGA")
+        await self.say(f"run {run.id}")
         await self.say(f"approve {run.id} {run.short_digest} because SAID", "U0OLGA")
         await self.say(f"approve {run.id} {run.short_digest}", "U0ADAM")
         with chat.harness.database.transaction() as tx:
@@ -143,6 +148,8 @@ class Walk:
         service.run_due_follow_ups()
         await chat.settle()
         await self.say(f"undo {run.id} because SAID")
+        await self.each("undo person SAID", "undo person SAID since 2h", user="U0DORA")
+        await self.each("undo person dora since SAID", "undo person olga since 1h", user="U0DORA")
         other = self._newest("toy insist lb2 *")
         await self.say(f"counter {other.id} what='SAID x' because SAID", "U0OLGA")
         await self.say(f"accept {other.id + 1} SAID")
@@ -177,6 +184,8 @@ class Walk:
         await chat.press(
             "review-plan", "U0DORA", message=card, value=f"{run.id}:{run.short_digest}"
         )
+        await chat.press("reassign", "U0OLGA", message=card)
+        await chat.press("question", "U0OLGA", message=card)
         await chat.deny("U0STAN", LOUD, message=card)
         await chat.submit({"because": HIDDEN}, "U0OLGA")
         await chat.submit({"because": LOUD}, "U0OLGA")

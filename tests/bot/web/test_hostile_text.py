@@ -226,7 +226,7 @@ def test_an_open_page_learns_how_a_host_ended_as_a_new_one_draws_it(text: str):
     [row] = fanout_chart.render_host_rows([part], has_started=True)
     page = templating.render_part(
         "run_hosts.html",
-        run=part,
+        run=SimpleNamespace(id=1, started_at=1, is_sequence=False),
         view=SimpleNamespace(children=[part]),
         fanout=fanout_chart.build_fanout_chart([part], started=1, ended=2, now=3),
         hosts_phase="",

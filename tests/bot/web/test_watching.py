@@ -14,6 +14,7 @@ from bot.model.run import State
 from bot.model.text import escape_control
 from bot.web.fanout_chart import build_fanout_chart
 from bot.web.stream import MAX_LINES, StreamReader
+from bot.web.terminal_text import remove_escape_sequences
 
 NOW = 100_000_000
 
@@ -99,7 +100,7 @@ def test_only_hosts_that_moved_are_shown() -> None:
 @given(st.text())
 def test_what_acts_on_a_screen_is_spelt_out(line: str) -> None:
     told = said(StreamReader(), LiveOutput(1, "lb1", 1, NOW, 1, [line]))
-    assert told[0]["lines"] == [escape_control(line)]
+    assert told[0]["lines"] == [escape_control(remove_escape_sequences(line))]
 
 
 def test_a_fan_counts_every_host_once() -> None:
