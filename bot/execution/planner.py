@@ -202,7 +202,6 @@ def _compute_remaining_undo(
         plan = original.plan
         records = runs.list_steps(tx, original_id)
         later = _list_later_undone_runs(context, tx, undo, original)
-        since = describe_changes_since(tx, policy, context.runbooks, original)
     if plan is None:
         raise Refused(f"run {original_id} had no plan")
     sent = [record.step_number for record in records if record.state is not StepState.FAILED]
@@ -218,6 +217,8 @@ def _compute_remaining_undo(
         if _get_command_key(step) not in wanted_again and _get_undo_key(step) not in as_before
     ]
     if all(map(_belongs_to_probation, in_effect)):
+        with context.database.reading() as tx:
+            since = describe_changes_since(tx, policy, context.runbooks, original)
         why = f". Since then, {since}" if since else ""
         keeps = f". The undo would overwrite this: {remaining.current_state}" if since else ""
         return RemainingWork(
