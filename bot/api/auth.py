@@ -15,7 +15,6 @@ from bot.audit import refusals
 from bot.auth import tokens
 from bot.auth.tokens import ApiToken
 from bot.db import stops
-from bot.db.database import StoreUnavailable
 from bot.model.agents import is_agent
 from bot.model.run import RequestOrigin
 from bot.model.view_rights import ViewRights
@@ -150,18 +149,8 @@ def _find_caller(parts: ApiParts, secret: str) -> Caller:
     if person is None:
         message = "the person of this token is banned or no longer in the policy"
         raise InvalidTokenError(message, token)
-    if not tokens.is_use_recorded_recently(token, now):
-        _record_use(parts, token)
+    tokens.note_token_use(parts.database, token, now=now)
     return Caller(person, policy, token, now)
-
-
-def _record_use(parts: ApiParts, token: ApiToken) -> None:
-    try:
-        with parts.database.transaction() as tx:
-            tokens.record_token_use(tx, token)
-    except StoreUnavailable:
-        # A database that cannot be written can still be read: people need that in an outage.
-        return
 
 
 # Describes tokens in the OpenAPI document only; authenticate() reads the header itself.

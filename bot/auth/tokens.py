@@ -17,7 +17,7 @@ from sqlalchemy import Row, bindparam, insert, or_, select, update
 from bot.audit import change_log, followed_log, key_history
 from bot.auth import row_mac
 from bot.db import tables
-from bot.db.database import Transaction
+from bot.db.database import Database, StoreUnavailable, Transaction
 from bot.model.canonical import encode_canonical
 from bot.model.signing import SigningKey
 
@@ -168,6 +168,20 @@ def is_use_recorded_recently(token: ApiToken, now: int) -> bool:
         token.last_used_at is not None
         and now - token.last_used_at < USE_PRECISION_SECONDS * _SECOND
     )
+
+
+def note_token_use(database: Database, token: ApiToken, *, now: int) -> None:
+    """Record that a token is used, unless that was recorded recently.
+
+    A database that cannot be written can still be read: people need that in an outage.
+    """
+    if is_use_recorded_recently(token, now):
+        return
+    try:
+        with database.transaction() as tx:
+            record_token_use(tx, token)
+    except StoreUnavailable:
+        return
 
 
 def lock_token(tx: Transaction, token_id: int) -> ApiToken:

@@ -1,6 +1,5 @@
 """What the tools of agents work with, and who calls them."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
@@ -10,7 +9,7 @@ from bot.auth.agents import Agent
 from bot.auth.rate_limit import RateLimit
 from bot.auth.tokens import ApiToken
 from bot.db import stops
-from bot.db.database import Database, StoreUnavailable, Transaction
+from bot.db.database import Database, Transaction
 from bot.model.agents import SOURCE, AgentOrigin, get_agent_name, is_agent
 from bot.model.run import RequestOrigin, Run
 from bot.model.view_rights import ViewRights
@@ -74,8 +73,7 @@ def find_caller(parts: McpParts, secret: str, client: str = "") -> AgentCaller |
     """
     with parts.database.reading() as tx:
         token = tokens.find_token(tx, secret)
-        agent = _find_active_agent(tx, token)
-        is_unused = token is not None and not tokens.is_use_recorded_recently(token, tx.now)
+        agent, now = _find_active_agent(tx, token), tx.now
     if token is None or agent is None or not _has_people(parts, agent, token):
         refusals.log_refusal_in_own_transaction(
             parts.database,
@@ -86,8 +84,7 @@ def find_caller(parts: McpParts, secret: str, client: str = "") -> AgentCaller |
             source=SOURCE,
         )
         return None
-    if is_unused:
-        _ignore_outage(lambda: _record_use(parts, token))
+    tokens.note_token_use(parts.database, token, now=now)
     return AgentCaller(agent, token, client)
 
 
@@ -108,16 +105,3 @@ def _has_people(parts: McpParts, agent: Agent, token: ApiToken) -> bool:
     policy = parts.policies.get_policy()
     people = filter(None, (agent.owner, token.behalf))
     return all(policy.find_person(person) is not None for person in people)
-
-
-def _record_use(parts: McpParts, token: ApiToken) -> None:
-    with parts.database.transaction() as tx:
-        tokens.record_token_use(tx, token)
-
-
-def _ignore_outage(act: Callable[[], None]) -> None:
-    """Call a function. A database that cannot be written can still be read."""
-    try:
-        act()
-    except StoreUnavailable:
-        return
