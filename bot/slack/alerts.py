@@ -1,9 +1,6 @@
 """Notify channels and owners of break-glass."""
 
-import logging
 from collections.abc import Mapping
-
-from slack_sdk.errors import SlackApiError
 
 from bot.db.outbox import PostedMessage
 from bot.slack.aliases import COMMAND
@@ -22,16 +19,8 @@ from bot.slack.blocks import (
     text_element,
     user_mention,
 )
-from bot.slack.client import (
-    CLOSED_CHANNEL_ERRORS,
-    MessageSender,
-    StoreMessage,
-    get_error_code,
-    with_message_name,
-)
+from bot.slack.client import MessageSender, StoreMessage, with_message_name
 from bot.slack.run_facts import SlackRunView
-
-_log = logging.getLogger(__name__)
 
 
 class BreakGlassAlerts:
@@ -79,19 +68,12 @@ class BreakGlassAlerts:
         slot = f"alarm {channel}"
         if slot in posted_messages:
             return
-        try:
-            location = await self._sender.post_message(
-                channel, with_message_name(message, run_view, slot)
-            )
-        except SlackApiError as error:
-            if get_error_code(error) not in CLOSED_CHANNEL_ERRORS:
-                raise
-            # The others are still notified.
-            _log.error(
-                "cannot post the break-glass alert in %s: %s", channel, get_error_code(error)
-            )
-            return
-        await self._store_message(run_view, slot, location, message)
+        location = await self._sender.try_post_message(
+            channel, with_message_name(message, run_view, slot), what="the break-glass alert"
+        )
+        # If this channel is closed, the others are still notified.
+        if location is not None:
+            await self._store_message(run_view, slot, location, message)
 
 
 def render_break_glass_alert(run_view: SlackRunView) -> Message:

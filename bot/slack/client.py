@@ -129,6 +129,21 @@ class MessageSender:
             _log.warning("cannot send a direct message to %s: %s", user, get_error_code(error))
             return MessageLocation("", "")
 
+    async def try_post_message(
+        self, channel: str, message: Message, *, what: str
+    ) -> MessageLocation | None:
+        """Post a message; log an error and return None if the channel is closed.
+
+        what: what it is, for the log: `the break-glass alert`.
+        """
+        try:
+            return await self.post_message(channel, message)
+        except SlackApiError as error:
+            if get_error_code(error) not in CLOSED_CHANNEL_ERRORS:
+                raise
+            _log.error("cannot post %s in %s: %s", what, channel, get_error_code(error))
+            return None
+
     async def open_conversation(self, user: str) -> str:
         """Open the direct messages with one person and return their id, D…."""
         opened = await self._client.conversations_open(users=user)

@@ -1,9 +1,6 @@
 """`/keyturn drift`: what changed outside Keyturn, and the answers; and the message about it."""
 
-import logging
 from collections.abc import Callable, Mapping, Sequence
-
-from slack_sdk.errors import SlackApiError
 
 from bot.db import drift
 from bot.db.database import Database
@@ -17,9 +14,9 @@ from bot.model.times import InvalidTimeError
 from bot.queries.drift import DriftDetails, describe_drift, read_details
 from bot.service import KeyturnService
 from bot.slack import replies
-from bot.slack.alerts import StoreMessage
 from bot.slack.blocks import (
     Message,
+    align_rows,
     bold,
     bullet_list,
     code,
@@ -31,17 +28,10 @@ from bot.slack.blocks import (
     shorten_text,
     text_element,
 )
-from bot.slack.client import (
-    CLOSED_CHANNEL_ERRORS,
-    MessageSender,
-    get_error_code,
-    with_message_name,
-)
-from bot.slack.parsing import TypedCommand
+from bot.slack.client import MessageSender, StoreMessage, with_message_name
+from bot.slack.parsing import TypedCommand, parse_number
 from bot.slack.run_facts import SlackRunView
 from connectors.command import quote_text
-
-_log = logging.getLogger(__name__)
 
 _MAX_LISTED, _MAX_ALERTED, _MAX_CANDIDATES = 20, 5, 15
 _USAGE = f"{replies.COMMAND} drift"
@@ -135,8 +125,7 @@ def render_keys(keys: Sequence[DriftKey]) -> Message:
         (f"{key.id}", key.host, key.name, key.state.label, key.value or key.set_value)
         for key in keys
     ]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+    lines = align_rows(rows)
     return Message(
         format_notification(title),
         [
@@ -205,16 +194,11 @@ class DriftAlerts:
         if not channel or slot in posted_messages:
             return
         message = render_drift_alert(run_view)
-        try:
-            location = await self._sender.post_message(
-                channel, with_message_name(message, run_view, slot)
-            )
-        except SlackApiError as error:
-            if get_error_code(error) not in CLOSED_CHANNEL_ERRORS:
-                raise
-            _log.error("cannot post about drift in %s: %s", channel, get_error_code(error))
-            return
-        await self._store_message(run_view, slot, location, message)
+        location = await self._sender.try_post_message(
+            channel, with_message_name(message, run_view, slot), what="about drift"
+        )
+        if location is not None:
+            await self._store_message(run_view, slot, location, message)
 
 
 def _format_candidate(candidate: Candidate, zone: str) -> str:
@@ -226,7 +210,7 @@ def _format_candidate(candidate: Candidate, zone: str) -> str:
 
 
 def _parse_number(typed: str) -> int:
-    digits = typed.removeprefix("#").strip()
-    if not (digits.isascii() and digits.isdigit() and len(digits) <= 9):
+    number = parse_number(typed)
+    if number is None:
         raise InvalidRequestError(f"the number is missing: {_USAGE} lists them")
-    return int(digits)
+    return number
