@@ -78,22 +78,23 @@ def request_sequence_again(context: WorkflowContext, run: Run, terms: RequestTer
     policy = context.policies.get_policy()
     with context.database.reading() as tx:
         children = runs.list_children(tx, run.id)
-    new = get_terms_of_run(terms)
-    parts = [
-        NewRun(
-            runbook=child.runbook,
-            kind=child.kind,
-            values=child.values,
-            request=child.request,
-            host=child.host,
-            area=child.area,
-            undo_of=child.undo_of,
-            **new,
-        )
-        for child in children
-    ]
+    parts = [build_part(child, terms, undo_of=child.undo_of) for child in children]
     return record_sequence(
         context, policy, parts, runbook=run.runbook, title=run.request, facts=_get_facts(run)
+    )
+
+
+def build_part(run: Run, terms: RequestTerms, *, undo_of: int | None) -> NewRun:
+    """Return the change of a run as a part of a sequence. undo_of: the run that it undoes."""
+    return NewRun(
+        runbook=run.runbook,
+        kind=run.kind,
+        values=run.values,
+        request=run.request,
+        host=run.host,
+        area=run.area,
+        undo_of=undo_of,
+        **get_terms_of_run(terms),
     )
 
 

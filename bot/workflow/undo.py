@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 
 from bot.db import runs, schedules
 from bot.db.database import Transaction
-from bot.db.runs import NewRun
 from bot.model.errors import InvalidRequestError
 from bot.model.run import Run, StepState
 from bot.model.sequence import NOT_UNDONE, UNDO, UNDONE_RUNS, UndoSelection
@@ -16,8 +15,8 @@ from bot.model.times import format_utc
 from bot.policy import Policy
 from bot.queries.rebuild import fold_runs
 from bot.workflow.context import WorkflowContext
-from bot.workflow.requests import RequestTerms, get_terms_of_run
-from bot.workflow.sequences import record_sequence
+from bot.workflow.requests import RequestTerms
+from bot.workflow.sequences import build_part, record_sequence
 from bot.workflow.visibility import require_view_of_schedule
 
 _MAX_FIRES = 200
@@ -118,20 +117,7 @@ def _record_undo(
     facts = {UNDONE_RUNS: " ".join(map(str, sorted(numbers)))}
     if fixed:
         facts[NOT_UNDONE] = "; ".join(f"run {run.id}, {run.title}: irreversible" for run in fixed)
-    new = get_terms_of_run(terms)
-    parts = [
-        NewRun(
-            runbook=run.runbook,
-            kind=run.kind,
-            values=run.values,
-            request=run.request,
-            host=run.host,
-            area=run.area,
-            undo_of=run.id,
-            **new,
-        )
-        for run in undone
-    ]
+    parts = [build_part(run, terms, undo_of=run.id) for run in undone]
     return record_sequence(context, policy, parts, runbook=UNDO, title=title, facts=facts)
 
 
