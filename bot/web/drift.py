@@ -1,21 +1,21 @@
 """Drift pages: what changed outside Keyturn, what may have changed it, and the answers."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Request, Response
-from fastapi.responses import RedirectResponse
 
 from bot.db import drift
 from bot.drift.readings import DRIFTED_STATES, DriftState
-from bot.model.errors import InvalidRequestError, StepUpRequired
+from bot.model.errors import InvalidRequestError
 from bot.model.run import RequestOrigin
 from bot.model.times import DEADLINE_EXAMPLES, InvalidTimeError, parse_deadline
 from bot.queries.drift import read_details
 from bot.web.auth import CurrentUser, User
 from bot.web.deps import WebDependencies, WebDeps
 from bot.web.form_values import FormValues
-from bot.web.refusals import REFUSALS, get_http_status
+from bot.web.refusals import perform_and_redirect
 from bot.web.templating import get_reader_zone, render_page
 
 router = APIRouter(prefix="/drift")
@@ -136,16 +136,8 @@ def _perform_and_redirect(
     outcome: str,
     typed: Mapping[str, str] | None = None,
 ) -> Response:
-    """Run *action* and redirect to the address that it returns, or to the page of the value."""
-    try:
-        target = action()
-    except StepUpRequired:
-        return RedirectResponse(f"/step-up?next=/drift/{number}", 303)
-    except REFUSALS as error:
-        return _render_key(
-            request, deps, user, number, get_http_status(error), alert=str(error), typed=typed
-        )
-    return RedirectResponse(target or f"/drift/{number}?done={outcome}", 303)
+    render = partial(_render_key, request, deps, user, number, typed=typed)
+    return perform_and_redirect(action, render, page=f"/drift/{number}", outcome=outcome)
 
 
 def _render_key(  # noqa: PLR0913 - keyword arguments for what is shown above the value
@@ -153,8 +145,8 @@ def _render_key(  # noqa: PLR0913 - keyword arguments for what is shown above th
     deps: WebDependencies,
     user: User,
     number: int,
-    status: int = 200,
     *,
+    status: int = 200,
     alert: str = "",
     notice: str = "",
     typed: Mapping[str, str] | None = None,

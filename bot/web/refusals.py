@@ -38,20 +38,21 @@ def get_http_status(refusal: Exception) -> int:
 
 
 def perform_and_redirect(
-    action: Callable[[], object], render: Callable[..., Response], *, page: str, outcome: str
+    action: Callable[[], str | None], render: Callable[..., Response], *, page: str, outcome: str
 ) -> Response:
     """Run *action* and redirect to the page, or render it again with the error.
 
     Args:
-        action: Raises StepUpRequired or one of REFUSALS if it is refused.
+        action: Raises StepUpRequired or one of REFUSALS if it is refused. Returns the address to
+            redirect to instead of the page, or None.
         render: Renders the page from `status` and `alert`.
         page: The path of the page.
         outcome: Key of the page's notice.
     """
     try:
-        action()
+        target = action()
     except StepUpRequired:
         return RedirectResponse(f"/step-up?next={page}", 303)
     except REFUSALS as error:
         return render(status=get_http_status(error), alert=str(error))
-    return RedirectResponse(f"{page}?done={outcome}", 303)
+    return RedirectResponse(target or f"{page}?done={outcome}", 303)

@@ -2,11 +2,11 @@
 
 import hashlib
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Annotated, Any
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Path, Request, Response
-from fastapi.responses import RedirectResponse
 
 from bot.audit.run_proof import RunVerification
 from bot.db import runs
@@ -20,7 +20,7 @@ from bot.web.auth import CurrentUser, PassiveUser, User
 from bot.web.deps import WebDependencies, WebDeps
 from bot.web.fanout_chart import build_fanout_chart
 from bot.web.form_values import FormValues
-from bot.web.refusals import REFUSALS, get_http_status
+from bot.web.refusals import perform_and_redirect
 from bot.web.step_groups import group_equal_steps
 from bot.web.templating import render_page
 from runbooks import load_catalogue
@@ -329,17 +329,13 @@ def _perform_and_redirect(
         outcome: Key of the notice.
         outcome_elsewhere: Key of the notice if the action returns another run; "" for the same.
     """
-    try:
-        target_run = action() or number
-    except StepUpRequired:
-        return RedirectResponse(f"/step-up?next=/runs/{number}", 303)
-    except REFUSALS as error:
-        return render_run_page(
-            request, deps, user, number, status=get_http_status(error), alert=str(error)
-        )
-    if target_run != number and outcome_elsewhere:
-        outcome = outcome_elsewhere
-    return RedirectResponse(f"/runs/{target_run}?done={outcome}", 303)
+
+    def act() -> str | None:
+        other = action() or number
+        return None if other == number else f"/runs/{other}?done={outcome_elsewhere or outcome}"
+
+    render = partial(render_run_page, request, deps, user, number)
+    return perform_and_redirect(act, render, page=f"/runs/{number}", outcome=outcome)
 
 
 def render_run_page(  # noqa: PLR0913 - keyword arguments for what is shown above the run
