@@ -47,8 +47,7 @@ def hash_with_salt(salt: str, text: str) -> str:
 
 def prepare_output(tx: Transaction, text: str) -> PreparedOutput:
     """Redact the secrets, then cap the length, so that no secret is cut in half."""
-    # PostgreSQL text cannot hold NUL, and hosts may return any byte.
-    kept = tx.redactor.redact_text(text).replace("\0", "\\x00")
+    kept = tx.redactor.redact_for_storage(text)
     left_out = len(kept) - MAX_CHARACTERS
     if left_out > 0:
         kept = f"{kept[:MAX_CHARACTERS]}\n[… {left_out} characters are left out here …]"

@@ -71,7 +71,7 @@ def set_key(
         "run": run,
         "state": DriftState.AS_SET.value,
         "next_at": next_at,
-        "set_value": _clean(tx, set_value),
+        "set_value": tx.redactor.redact_for_storage(set_value),
         "candidates": "[]",
         "expected_until": None,
     }
@@ -160,8 +160,8 @@ def store_key(tx: Transaction, key: DriftKey) -> None:
         .values(
             **values,
             state=key.state.value,
-            value=_clean(tx, key.value),
-            set_value=_clean(tx, key.set_value),
+            value=tx.redactor.redact_for_storage(key.value),
+            set_value=tx.redactor.redact_for_storage(key.set_value),
             candidates=_encode_candidates(tx, key.candidates),
             announced_at=key.announced_at,
             expected_until=expectation.until if expectation else None,
@@ -215,10 +215,8 @@ def _build_key(row: Row[Any]) -> DriftKey:
 
 
 def _encode_candidates(tx: Transaction, candidates: Sequence[Candidate]) -> str:
-    cleaned = [replace(one, description=_clean(tx, one.description)) for one in candidates]
+    cleaned = [
+        replace(one, description=tx.redactor.redact_for_storage(one.description))
+        for one in candidates
+    ]
     return json.dumps([asdict(one) for one in cleaned])
-
-
-def _clean(tx: Transaction, text: str) -> str:
-    # PostgreSQL text cannot contain NUL, and hosts can return any bytes.
-    return tx.redactor.redact_text(text).replace("\0", "\\x00")

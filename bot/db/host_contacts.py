@@ -80,8 +80,7 @@ def list_contacts(tx: Transaction) -> Mapping[str, LastContact]:
 
 
 def _redact_and_truncate(tx: Transaction, error: str) -> str:
-    # PostgreSQL text cannot contain NUL, and hosts can return any bytes.
-    return tx.redactor.redact_text(error).replace("\0", "\\x00")[:_MAX_ERROR_LENGTH]
+    return tx.redactor.redact_for_storage(error)[:_MAX_ERROR_LENGTH]
 
 
 _CONTACT_KINDS: tuple[tuple[type[HostError], str], ...] = (

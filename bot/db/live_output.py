@@ -60,7 +60,7 @@ def prepare_lines(
 
     lines: pass twice as many as are kept, so that a secret that begins in the others is found.
     """
-    redacted = redactor.redact_text("\n".join(lines)).replace("\0", "\\x00")
+    redacted = redactor.redact_for_storage("\n".join(lines))
     kept = redacted[-MOST_CHARACTERS:].split("\n")[-MOST_LINES:]
     return NewestLines(run, n, total, "\n".join(kept))
 

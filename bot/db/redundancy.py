@@ -62,7 +62,7 @@ def store_reading(
         "since_at": before.since_at if before and before.state == state else tx.now,
         "read_at": tx.now,
         "run": run,
-        "detail": tx.redactor.redact_text(detail).replace("\0", "\\x00")[:300],
+        "detail": tx.redactor.redact_for_storage(detail)[:300],
     }
     row = tables.event_reading
     if not tx.insert_once(row, tree=tree, event=event, **values):

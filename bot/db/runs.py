@@ -634,7 +634,7 @@ def record_outcome(tx: Transaction, record: StepRecord) -> None:
             "state": record.state.value,
             "ended_at": record.ended_at,
             "exit_status": record.exit_status,
-            "error": _escape_nul(tx.redactor.redact_text(record.error)),
+            "error": tx.redactor.redact_for_storage(record.error),
         },
     )
 

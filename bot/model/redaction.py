@@ -108,6 +108,13 @@ class Redactor:
             end = max(end, last)
         return "".join([*kept, text[end:]])
 
+    def redact_for_storage(self, text: str) -> str:
+        """Return *text* redacted, and with NUL spelt out.
+
+        Hosts can return any bytes, and PostgreSQL text cannot contain NUL.
+        """
+        return self.redact_text(text).replace("\0", "\\x00")
+
     def redact_texts(self, texts: Sequence[str]) -> Sequence[str]:
         """Redact several texts. Faster than one by one, as they are searched together first."""
         return [*map(self.redact_text, texts)] if self.has_secret("\n".join(texts)) else texts
