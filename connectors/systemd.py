@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Literal
+from typing import Literal, get_args
 
 from connectors.command import Hint, Query, Setting, Shell
 from connectors.errors import ParseError
@@ -60,7 +60,6 @@ _CONTROL = Script(
     'exec systemctl "$verb" --no-ask-password -- "$1"',
     argument_count=5,
 )
-_VERBS = ("restart", "reload", "start", "stop")
 Verb = Literal["restart", "reload", "start", "stop"]
 
 _HINTS = (
@@ -299,5 +298,5 @@ _UNIT = WordPattern(r"[A-Za-z0-9_][A-Za-z0-9_.:@-]{0,127}\.service")
 SUDO = (
     *(SudoRule(_LOOK, name, *_CONFIGURATIONS, read_only=True) for name in TESTED_SERVICES),
     SudoRule("/usr/bin/journalctl", *_JOURNAL[1:], "-u", _UNIT, read_only=True),
-    *(SudoRule(_CONTROL, verb, _UNIT, *_CONFIGURATIONS) for verb in _VERBS),
+    *(SudoRule(_CONTROL, verb, _UNIT, *_CONFIGURATIONS) for verb in get_args(Verb)),
 )

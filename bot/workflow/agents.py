@@ -13,7 +13,7 @@ from bot.model.errors import InvalidRequestError, NoSuchPersonError, NotAllowed,
 from bot.model.plain_text import check_line
 from bot.workflow import agent_limits, stopping
 from bot.workflow.context import WorkflowContext
-from bot.workflow.tokens import log_token
+from bot.workflow.tokens import check_days, log_token
 
 _NAME_PATTERN = re.compile(r"[a-z][a-z0-9-]{0,39}", re.ASCII)
 _DAY = 86400 * 1_000_000
@@ -145,8 +145,7 @@ class AgentActions:
 
         behalf: the person that it acts for; "" for none.
         """
-        if not 1 <= days <= MAX_DAYS:
-            raise InvalidRequestError(f"a token is valid for 1 to {MAX_DAYS} days, not {days}")
+        check_days(days)
         if behalf:
             self._check_person(behalf)
         with self._context.database.transaction() as tx:

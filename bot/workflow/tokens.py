@@ -35,8 +35,7 @@ class TokenActions:
         if policy.find_person(person) is None:
             raise NoSuchPersonError(person)
         wanted = _check_scopes(scopes)
-        if not 1 <= days <= MAX_DAYS:
-            raise InvalidRequestError(f"a token is valid for 1 to {MAX_DAYS} days, not {days}")
+        check_days(days)
         with self._context.database.transaction() as tx:
             if sum(one.is_active(tx.now) for one in tokens.list_tokens(tx, person)) >= _MAX_TOKENS:
                 raise InvalidRequestError(
@@ -67,6 +66,12 @@ class TokenActions:
             # Read the entry now, so that deleting it later is noticed.
             followed_log.follow_log(tx)
         return found
+
+
+def check_days(days: int) -> None:
+    """Raise InvalidRequestError unless a token may be valid for so many days."""
+    if not 1 <= days <= MAX_DAYS:
+        raise InvalidRequestError(f"a token is valid for 1 to {MAX_DAYS} days, not {days}")
 
 
 def _check_scopes(scopes: Sequence[str]) -> list[str]:
