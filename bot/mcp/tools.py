@@ -33,7 +33,6 @@ from bot.model.errors import InvalidRequestError, NotAllowed, TooLate
 from bot.model.request_form import RequestSyntaxError
 from bot.model.run import Run, is_at_rest
 from bot.model.runbook_info import list_runbook_info
-from bot.model.times import InvalidTimeError
 from bot.policy import NoPolicyError
 from bot.queries.run_view import build_run_view
 from runbooks import AnyRunbook
@@ -353,7 +352,6 @@ def _explain_errors() -> Generator[None]:
         TooLate,
         InvalidRequestError,
         RequestSyntaxError,
-        InvalidTimeError,
     ) as error:
         raise ToolError(str(error)) from None
     except NoSuchRun:

@@ -6,6 +6,8 @@ from datetime import UTC, date, datetime, time, timedelta, timezone, tzinfo
 from itertools import pairwise
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from bot.model.errors import InvalidRequestError
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DAY_OFFSETS = {"yesterday": -1, "today": 0, "tomorrow": 1}
 _CIVIL_TIME_PATTERN = re.compile(
@@ -22,7 +24,7 @@ _UNIT_NAMES = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 CIVIL_EXAMPLES = "02:00, yesterday 14:30, 2026-03-01 02:00 Europe/Paris"
 
 
-class InvalidTimeError(ValueError):
+class InvalidTimeError(InvalidRequestError, ValueError):
     """The text is not a time, or is ambiguous. The message says what to type."""
 
 

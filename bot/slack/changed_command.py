@@ -6,7 +6,6 @@ from bot.audit import timeline
 from bot.audit.timeline import Timeline, TimelineEvent
 from bot.db.database import Database
 from bot.model import times
-from bot.model.errors import InvalidRequestError
 from bot.model.run import Decision
 from bot.model.times import InvalidTimeError
 from bot.model.view_rights import ViewRights
@@ -47,11 +46,8 @@ def answer_changed_command(
         InvalidRequestError: the text does not contain a valid time.
     """
     with database.reading(view_rights) as tx:
-        try:
-            now = tx.now
-            at, within, host = _parse_changed_command(typed.split(), now, zone)
-        except InvalidTimeError as error:
-            raise InvalidRequestError(str(error)) from None
+        now = tx.now
+        at, within, host = _parse_changed_command(typed.split(), now, zone)
         shown = timeline.build_timeline(tx, at, span=within, host_pattern=host, limit=_MAX_EVENTS)
         allowed = timeline.list_approvals(tx, shown.events)
     where = "" if host == "*" else f" on {host}"

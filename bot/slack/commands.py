@@ -430,10 +430,7 @@ class SlackCommands:
             raise InvalidRequestError(f"type {replies.COMMAND} undo person NAME since 2h")
         with self._database.reading(command.view_rights) as tx:
             now = tx.now
-        try:
-            start = times.parse_earliest_time(since, now=now, zone=command.zone)
-        except times.InvalidTimeError as error:
-            raise InvalidRequestError(str(error)) from None
+        start = times.parse_earliest_time(since, now=now, zone=command.zone)
         run = self._service.request_undo_of_selection(
             UndoSelection(person=person.strip(), since=start),
             person=command.person,

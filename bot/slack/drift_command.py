@@ -10,7 +10,6 @@ from bot.drift.readings import DRIFTED_STATES, Candidate
 from bot.model import times
 from bot.model.errors import InvalidRequestError
 from bot.model.text import format_count
-from bot.model.times import InvalidTimeError
 from bot.queries.drift import DriftDetails, describe_drift, read_details
 from bot.service import KeyturnService
 from bot.slack import replies
@@ -92,10 +91,7 @@ class DriftCommands:
             )
         with self._database.reading(command.view_rights) as tx:
             now = tx.now
-        try:
-            lapses = times.parse_deadline(when, now=now, zone=command.zone)
-        except InvalidTimeError as error:
-            raise InvalidRequestError(str(error)) from None
+        lapses = times.parse_deadline(when, now=now, zone=command.zone)
         key = self._service.drift.expect_value(
             _parse_number(number),
             person=command.person,

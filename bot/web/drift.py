@@ -8,9 +8,8 @@ from fastapi import APIRouter, Path, Query, Request, Response
 
 from bot.db import drift
 from bot.drift.readings import DRIFTED_STATES, DriftState
-from bot.model.errors import InvalidRequestError
 from bot.model.run import RequestOrigin
-from bot.model.times import DEADLINE_EXAMPLES, InvalidTimeError, parse_deadline
+from bot.model.times import DEADLINE_EXAMPLES, parse_deadline
 from bot.queries.drift import read_details
 from bot.web.auth import CurrentUser, User
 from bot.web.deps import WebDependencies, WebDeps
@@ -111,10 +110,7 @@ def expect_value(
     def act() -> None:
         with deps.database.reading(user.view_rights) as tx:
             now = tx.now
-        try:
-            until = parse_deadline(form.get("until", ""), now=now, zone=get_reader_zone(request))
-        except InvalidTimeError as error:
-            raise InvalidRequestError(str(error)) from None
+        until = parse_deadline(form.get("until", ""), now=now, zone=get_reader_zone(request))
         deps.service.drift.expect_value(
             number,
             person=user.id,
