@@ -122,12 +122,14 @@ def doctor(*, as_json: bool) -> None:
 def manifest(*, http: str) -> None:
     """Print the Slack app manifest, for Socket Mode or HTTP.
 
+    With KEYTURN_BASE_URL, links to runs show the run in Slack.
+
     For example: keyturn manifest --http https://keyturn.example.com
     """
     from bot.slack.manifest import format_manifest
 
     with exit_on_errors():
-        click.echo(format_manifest(http), nl=False)
+        click.echo(format_manifest(http, read_settings().base_url), nl=False)
 
 
 @main.group(cls=CommandGroup)

@@ -4,10 +4,11 @@ A row is written in the transaction that changes the run, and holds no text. The
 run as it is at delivery, so that a late message never overwrites a newer one.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Row, Select, Update, select, update
+from sqlalchemy import Row, Select, Update, delete, select, update
 
 from bot.db import tables
 from bot.db.database import Transaction
@@ -177,3 +178,9 @@ def store_message(tx: Transaction, message: PostedMessage) -> None:
             )
             .values(**values)
         )
+
+
+def delete_messages(tx: Transaction, run: int, slots: Sequence[str]) -> None:
+    """Forget where messages of a run were posted."""
+    message = tables.slack_message.c
+    tx.sql.execute(delete(tables.slack_message).where(message.run == run, message.slot.in_(slots)))

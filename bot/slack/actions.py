@@ -221,6 +221,7 @@ class SlackListeners:
         app.shortcut(modals.ABOUT_HOST)(self.on_shortcut)
         app.event("app_home_opened")(self.on_home_opened)
         app.event("app_mention")(self.on_mention)
+        app.event("link_shared")(self.on_link_shared)
         app.error(self.on_error)
 
     async def answer_command(self, body: Body) -> BoltResponse | None:
@@ -546,6 +547,21 @@ class SlackListeners:
         # Slack does not show an ephemeral message that would begin a thread.
         user, thread = mention.account.user, mention.thread
         await self._send_to_person(mention.channel, user, answer, thread=thread)
+
+    async def on_link_shared(self, ack: AsyncAck, body: Body) -> None:
+        """Unfurl links to runs that a person posts."""
+        links = payloads.parse_shared_links(body)
+        if links is not None:
+            self._run_in_background(self._record_links(links), "", links.account.user)
+        await ack()
+
+    async def _record_links(self, links: payloads.SharedLinks) -> None:
+        try:
+            await self._identity.get_person(links.account)
+            await threads.run_in_answer_thread(self._commands.record_links, links)
+        except _REFUSALS as refusal:
+            # The person requested nothing, so there is nothing to answer.
+            _log.info("a link was not unfurled: %s", refusal)
 
     async def on_error(self, error: Exception, body: Body) -> BoltResponse:
         """Answer unknown requests and internal errors, without a stack trace."""

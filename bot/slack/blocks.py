@@ -80,6 +80,11 @@ def header(text: str) -> Block:
     return {"type": "header", "text": plain_text(text, max_length=MAX_HEADER_LENGTH)}
 
 
+def section(text: str) -> Block:
+    """Return a paragraph of plain text."""
+    return {"type": "section", "text": plain_text(text)}
+
+
 def context(*lines: str) -> Block:
     """Return a block of small grey text. lines: mrkdwn, with data escaped."""
     elements = [

@@ -92,6 +92,14 @@ class MessageSender:
             message, lambda shown: self._update_chat_message(location, shown)
         )
 
+    async def unfurl_link(self, location: MessageLocation, url: str, message: Message) -> None:
+        """Show the blocks of *message* below a message that contains *url*."""
+        await self._client.chat_unfurl(
+            channel=location.channel,
+            ts=location.ts,
+            unfurls={url: {"blocks": list(message.blocks)}},
+        )
+
     async def replace_clicked_message(self, response_url: str, message: Message) -> bool:
         """Replace the message of a click, also if only one person sees it; return whether done."""
         webhook = AsyncWebhookClient(response_url, timeout=_WEBHOOK_TIMEOUT_SECONDS)

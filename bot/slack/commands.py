@@ -22,12 +22,13 @@ from bot.queries.break_glass_rules import check_break_glass_reason
 from bot.queries.form_options import list_requestable_hosts
 from bot.queries.preview import preview_request
 from bot.service import KeyturnService
-from bot.slack import parsing, replies, tree_command, who_command
+from bot.slack import parsing, replies, tree_command, unfurls, who_command
 from bot.slack.blocks import Message
 from bot.slack.changed_command import answer_changed_command
 from bot.slack.delegation_command import DelegationCommands
 from bot.slack.drift_command import DriftCommands
 from bot.slack.parsing import TypedCommand, TypedText
+from bot.slack.payloads import SharedLinks
 from bot.slack.run_facts import SlackRunViewBuilder
 from bot.slack.run_forms import PendingPlan, create_pending_plan
 from bot.slack.run_message import render_card
@@ -158,6 +159,10 @@ class SlackCommands:
             return replies.render_invalid_values(runbook, problem)
         # A form has one host.
         return replies.render_suggestion(typed, has_form=not spelled)
+
+    def record_links(self, links: SharedLinks) -> None:
+        """Have links to runs unfurled."""
+        unfurls.record_links(self._database, links, base_url=self._view_builder.base_url)
 
     def _parse_text(self, text: str) -> TypedText:
         if "<@" in text:

@@ -9,12 +9,20 @@ from urllib.parse import urlsplit
 from ruamel.yaml import YAML
 
 
-def format_manifest(address: str = "") -> str:
-    """Return the manifest as YAML. address: HTTPS URL of Keyturn; "" for Socket Mode.
+def format_manifest(address: str = "", base_url: str = "") -> str:
+    """Return the manifest as YAML.
+
+    Args:
+        address: HTTPS URL of Keyturn; "" for Socket Mode.
+        base_url: of the web pages, whose links Slack reports to Keyturn; "" without.
 
     Raises ValueError for an address that Slack does not accept.
     """
     text = (files("bot.slack") / "manifest.yaml").read_text()
+    host = urlsplit(address or base_url).hostname or ""
+    # Slack accepts names only. A name that it does not know is no error: no link has it.
+    if "." in host and not host.replace(".", "").isdecimal():
+        text = text.replace("features:\n", f"features:\n  unfurl_domains: [{host}]\n", 1)
     if not address:
         return text
     parts = urlsplit(address)

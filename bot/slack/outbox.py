@@ -53,6 +53,7 @@ from bot.slack.run_message import (
     render_result,
 )
 from bot.slack.threads import write_or_log
+from bot.slack.unfurls import Unfurls
 
 log = logging.getLogger(__name__)
 
@@ -121,6 +122,7 @@ class Outbox:
         self._drift_alerts = DriftAlerts(sender, self._store_message, channel=default_channel)
         self._approver_cards = ApproverCards(sender, self._store_message)
         self._declined_erasures = DeclinedErasureMessages(sender, self._store_message)
+        self._unfurls = Unfurls(database, view_builder, sender, default_channel=default_channel)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._woken = asyncio.Event()
         # How many deliveries may start. Nothing is claimed that would have to wait, since a claim
@@ -339,6 +341,9 @@ class Outbox:
                 )
             case Audience.CHANNEL:
                 await self._send_to_channel(run_view, posted_messages, posted, attempt)
+        await attempt.deliver_part(
+            self._unfurls.update_unfurls(run_view, posted_messages, card=posted)
+        )
         if attempt.errors:
             raise attempt.errors[0]
 

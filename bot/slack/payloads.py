@@ -1,7 +1,7 @@
 """Extract person, place and content from Slack's payloads. Pure."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -99,6 +99,17 @@ class Mention:
     text: str
 
 
+@dataclass(frozen=True)
+class SharedLinks:
+    """A message that contains links to Keyturn's pages."""
+
+    account: Account
+    channel: str
+    ts: str
+    """Timestamp of the message."""
+    urls: Sequence[str]
+
+
 def parse_command(body: Body) -> SlashCommand:
     return SlashCommand(
         parse_account(body),
@@ -154,6 +165,18 @@ def parse_mention(body: Body) -> Mention | None:
         return None
     text = _get_text(body, "event", "text")[:_MAX_TEXT_LENGTH]
     return Mention(account, channel, _get_text(body, "event", "thread_ts"), text)
+
+
+def parse_shared_links(body: Body) -> SharedLinks | None:
+    """Return the links in a message; None while a person is still writing it."""
+    event = body.get("event")
+    account, channel = _parse_event_account(body), _get_text(body, "event", "channel")
+    ts, links = _get_text(body, "event", "message_ts"), _get_member(event, "links")
+    if _get_text(body, "event", "source") == "composer" or not (account.user and channel and ts):
+        return None
+    given = cast("list[object]", links) if isinstance(links, list) else []
+    urls = (_get_member(one, "url") for one in given)
+    return SharedLinks(account, channel, ts, [url for url in urls if isinstance(url, str)])
 
 
 def _parse_event_account(body: Body) -> Account:

@@ -51,6 +51,20 @@ def needs_requester_mention(run_view: SlackRunView) -> bool:
     return ended and run.state not in _STATES_WITHOUT_MENTION
 
 
+def can_unfurl_in(
+    run_view: SlackRunView, channel: str, *, card_channel: str, default_channel: str
+) -> bool:
+    """Return whether the members of a channel may see what a link to the run shows.
+
+    They may if the card is there, or goes there unless its channel is closed.
+    """
+    run = run_view.run
+    origin = run.origin.channel if run.origin.source in {"slack", "schedule"} else ""
+    if run.plan_only or (run.kind == "check" and origin.startswith("D")):
+        return False
+    return channel in {card_channel, origin, run_view.channel or default_channel}
+
+
 def list_channels(run_view: SlackRunView, *, default_channel: str) -> list[str]:
     """Return the channels for the card, best first; an empty list: direct to the requester.
 

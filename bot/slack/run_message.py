@@ -391,10 +391,10 @@ def _render_head(run_view: SlackRunView) -> list[Block]:
     facts += f" · {format_date(run.requested_at)}"
     if run.origin.source != "slack":
         facts += f" · {_SOURCE_LABELS.get(run.origin.source, escape_mrkdwn(run.origin.source))}"
-    return [header(_format_heading(run)), context(facts)]
+    return [header(format_heading(run)), context(facts)]
 
 
-def _format_heading(run: Run) -> str:
+def format_heading(run: Run) -> str:
     """Return colour, state and request: `🟡 Needs approval: abusers clear lb1`."""
     display = get_run_display(run)
     return f"{TONE_EMOJI[display.tone]} {display.label}: {run.title}"
@@ -403,7 +403,7 @@ def _format_heading(run: Run) -> str:
 def _render_request(run_view: SlackRunView) -> list[Block]:
     run = run_view.run
     blocks: list[Block] = []
-    if len(_format_heading(run)) > MAX_HEADER_LENGTH:
+    if len(format_heading(run)) > MAX_HEADER_LENGTH:
         blocks.append(rich_text(rich_text_section(bold(run.title))))
     if run.reason:
         blocks.append(rich_text(quote(run.reason)))
@@ -516,7 +516,7 @@ def _render_facts(run_view: SlackRunView) -> list[Block]:
         facts.append(run_view.log_reference)
     facts.append(f"<{run_view.page_url}|Open>" if run_view.page_url else f"/keyturn run {run.id}")
     facts = [fact for fact in facts if fact]
-    approvals = [context(_format_approvals(run_view))] if run_view.approvals else []
+    approvals = [context(format_approvals(run_view))] if run_view.approvals else []
     if run_view.used_grant and run.grant_id:
         grant = (
             f"Standing grant {run_view.used_grant.grant_id} by {run_view.used_grant.granted_by}"
@@ -530,7 +530,8 @@ def _has_undo(run: Run) -> bool:
     return run.undo_of is None and run.plan is not None and run.plan.is_reversible
 
 
-def _format_approvals(run_view: SlackRunView) -> str:
+def format_approvals(run_view: SlackRunView) -> str:
+    """Return who approved, when and why, as mrkdwn."""
     decisions = [
         f"{escape_mrkdwn(_format_approver(run_view, decision))} · "
         f"{format_date(decision.decided_at)}"

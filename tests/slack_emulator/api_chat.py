@@ -112,11 +112,24 @@ def _react(call: Call) -> Json:
     return {}
 
 
+def _unfurl(call: Call) -> Json:
+    """Show blocks below a person's message for URLs that it contains; replace earlier ones."""
+    channel = call.workspace.channel(call.needed("channel"))
+    message = call.workspace.message(channel.id, call.needed("ts"))
+    for url, shown in record(call.args.get("unfurls")).items():
+        if f"<{url.replace('&', '&amp;')}>" not in message.text:
+            raise SlackError("cannot_unfurl_url")
+        message = message.with_unfurl(url, draft_of(record(shown)).blocks)
+    call.workspace.put(message)
+    return {}
+
+
 METHODS: Methods = {
     "chat.postMessage": _post_message,
     "chat.update": _update,
     "chat.delete": _delete,
     "chat.postEphemeral": _post_ephemeral,
+    "chat.unfurl": _unfurl,
     "chat.getPermalink": _permalink,
     "reactions.add": _react,
 }

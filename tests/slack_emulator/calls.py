@@ -18,6 +18,7 @@ _HOLD_JSON = {
     "metadata": "invalid_metadata_format",
     "files": "invalid_arguments",
     "attachments": "invalid_attachments",
+    "unfurls": "invalid_arguments",
 }
 
 

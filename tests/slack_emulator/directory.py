@@ -82,6 +82,8 @@ class Installation:
     groups: tuple[EmulatedGroup, ...] = ()
     # What the bot may do, as its manifest asks for it.
     scopes: tuple[str, ...] = ()
+    # Hosts whose links it unfurls.
+    unfurl_domains: tuple[str, ...] = ()
 
 
 # Who speaks when the emulator itself has something to say, as Slackbot does.

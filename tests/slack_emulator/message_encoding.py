@@ -1,7 +1,9 @@
 """What a person types, and how Slack writes it down: escapes, mentions, links. No I/O."""
 
+import html
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from urllib.parse import urlsplit
 
 from tests.slack_emulator.payloads import Typed
 
@@ -18,6 +20,13 @@ def parse_slash_command(typed: str) -> Typed | None:
 
 def escape(typed: str) -> str:
     return typed.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def find_links(words: str, domains: Collection[str]) -> list[tuple[str, str]]:
+    """Return domain and URL of each link of a message as Slack keeps it, if it is to a domain."""
+    urls = [html.unescape(url) for url in re.findall(r"<(https?://[^\s<>|]+)>", words)]
+    found = [(urlsplit(url).hostname or "", url) for url in urls]
+    return [(host, url) for host, url in found if host in domains]
 
 
 def encode_message(typed: str, people: Mapping[str, str], channels: Mapping[str, str]) -> str:

@@ -35,6 +35,7 @@ class Message:
     files: tuple[SharedFile, ...] = ()
     reactions: tuple[tuple[str, str], ...] = ()
     metadata: Json | None = None
+    unfurls: tuple[tuple[str, tuple[Json, ...]], ...] = ()
 
     @property
     def in_thread(self) -> bool:
@@ -42,6 +43,10 @@ class Message:
 
     def seen_by(self, user: str) -> bool:
         return self.only_for in ("", user)
+
+    def with_unfurl(self, url: str, blocks: tuple[Json, ...]) -> "Message":
+        others = tuple(one for one in self.unfurls if one[0] != url)
+        return replace(self, unfurls=(*others, (url, blocks)))
 
     def with_reaction(self, name: str, user: str) -> "Message":
         return replace(self, reactions=(*self.reactions, (name, user)))
@@ -68,6 +73,10 @@ def message_json(message: Message, app: Installation) -> Json:
         shown["files"] = [file_json(file) for file in message.files]
     if message.metadata is not None:
         shown["metadata"] = message.metadata
+    if message.unfurls:
+        shown["attachments"] = [
+            {"from_url": url, "blocks": list(blocks)} for url, blocks in message.unfurls
+        ]
     return shown
 
 

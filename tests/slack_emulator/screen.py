@@ -1,7 +1,7 @@
 """What a person sees: everything that the page's template shows, worked out. No I/O."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from types import MappingProxyType
 
@@ -15,6 +15,7 @@ from tests.slack_emulator.messages import Message, SharedFile
 from tests.slack_emulator.mrkdwn import EMOJI, Names, to_html
 from tests.slack_emulator.places import MessagePlace, Place, ViewPlace
 from tests.slack_emulator.rendering import blocks_to_html
+from tests.slack_emulator.tags import tag
 from tests.slack_emulator.views import View, Views
 from tests.slack_emulator.wire import Json, records, text
 from tests.slack_emulator.workspace import Channel, Workspace
@@ -205,10 +206,22 @@ class Screen:
         return [reply for reply in found if reply.ts != message.ts]
 
     def message_html(self, message: Message) -> Markup:
+        if message.unfurls:
+            said = self.message_html(replace(message, unfurls=()))
+            return said + self._unfurls_html(message)
         if not message.blocks:
             return to_html(message.text, self.names)
         key = "m-" + message.ts.replace(".", "-")
         return blocks_to_html(message.blocks, self._surface(key, MessagePlace(message)))
+
+    def _unfurls_html(self, message: Message) -> Markup:
+        key = "u-" + message.ts.replace(".", "-")
+        surface = self._surface(key, MessagePlace(message))
+        drawn = [
+            tag("div", {"class": "unfurl"}, blocks_to_html(blocks, surface))
+            for _, blocks in message.unfurls
+        ]
+        return Markup("").join(drawn)
 
     def _moment(self, ts: str) -> datetime:
         return datetime.fromtimestamp(float(ts), tz=self.names.now.tzinfo)

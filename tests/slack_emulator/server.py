@@ -115,6 +115,8 @@ def build_emulator(policy: Policy, secret: str, *, url: str, events: str) -> Emu
         installation=Installation(
             team_id=team,
             scopes=tuple(list_scopes()["bot"]),
+            # The pages of the demo.
+            unfurl_domains=("127.0.0.1",),
             commands=(
                 EmulatedCommand(COMMAND, "abusers show lb1, or help", "Request a run"),
                 *(

@@ -392,6 +392,23 @@ def test_a_response_url_replaces_deletes_and_publishes() -> None:
     play(scene)
 
 
+def test_blocks_are_shown_below_a_message_for_a_link_in_it_and_replaced() -> None:
+    async def scene(dora: PageClient, client: Any) -> None:
+        url = "https://keyturn.example.com/runs/1?a=1&b=2"
+        await dora.say(f"look at {url}")
+        [message] = dora.shown
+        place = {"channel": message.channel, "ts": message.ts}
+        for words in ("it waits", "it is done"):
+            await client.chat_unfurl(**place, unfurls={url: {"blocks": [block(words)]}})
+        other = {"https://keyturn.example.com/runs/2": {"blocks": [block()]}}
+        await refused("cannot_unfurl_url", client.chat_unfurl(**place, unfurls=other))
+        page = await dora.page()
+        assert "it is done" in page
+        assert "it waits" not in page
+
+    play(scene)
+
+
 def test_the_minimum_of_methods_is_there() -> None:
     wanted = {
         *("auth.test", "users.info", "users.list", "users.lookupByEmail", "usergroups.list"),

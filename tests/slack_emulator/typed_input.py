@@ -8,6 +8,7 @@ from tests.slack_emulator.interactions import Interactions
 from tests.slack_emulator.message_encoding import (
     encode_command_text,
     encode_message,
+    find_links,
     parse_slash_command,
 )
 from tests.slack_emulator.messages import Message
@@ -119,7 +120,10 @@ class TypedInput:
         user = context.person.user_id
         posted = self._workspace.post(Message(channel.id, "", user, words, thread_ts=thread_ts))
         app = context.app
-        if app.bot_user_id not in channel.members:
+        inside = app.bot_user_id in channel.members
+        if links := find_links(words, app.unfurl_domains):
+            self._interactions.event(_shared(posted, links, inside=inside))
+        if not inside:
             return
         mentioned = f"<@{app.bot_user_id}>" in words
         if channel.kind == "im":
@@ -140,6 +144,22 @@ class TypedInput:
             if not channel.direct
         }
         return people, channels
+
+
+def _shared(posted: Message, links: list[tuple[str, str]], *, inside: bool) -> Json:
+    """Return the event of a message with links. links: domain and URL of each."""
+    inner: Json = {
+        "type": "link_shared",
+        "channel": posted.channel,
+        "is_bot_user_member": inside,
+        "user": posted.user,
+        "message_ts": posted.ts,
+        "unfurl_id": f"{posted.channel}.{posted.ts}",
+        "source": "conversations_history",
+        "links": [{"domain": domain, "url": url} for domain, url in links],
+        "event_ts": posted.ts,
+    }
+    return inner | ({"thread_ts": posted.thread_ts} if posted.thread_ts else {})
 
 
 def _spoken(posted: Message, team_id: str) -> Json:

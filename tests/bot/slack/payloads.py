@@ -166,7 +166,27 @@ def mention(text: str, user: str = "U0DORA", **other: str) -> bytes:
     return _enveloped(f"EvMention{number}", inner | {"ts": ts, "event_ts": ts} | other)
 
 
-def _enveloped(identifier: str, inner: dict[str, str]) -> bytes:
+def shared_link(
+    *urls: str, user: str = "U0DORA", channel: str = "C0OPS", source: str = "conversations_history"
+) -> bytes:
+    """Post a message with links; its timestamp is new each time."""
+    number = next(_numbers)
+    ts = f"1700000000.{number:06d}"
+    inner = {
+        "type": "link_shared",
+        "channel": channel,
+        "is_bot_user_member": True,
+        "user": user,
+        "message_ts": ts,
+        "unfurl_id": f"{channel}.{ts}",
+        "source": source,
+        "links": [{"domain": "keyturn.example.com", "url": url} for url in urls],
+        "event_ts": ts,
+    }
+    return _enveloped(f"EvLink{number}", inner)
+
+
+def _enveloped(identifier: str, inner: dict[str, Any]) -> bytes:
     outer = {
         "token": "x",
         "team_id": TEAM,

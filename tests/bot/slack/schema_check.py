@@ -26,6 +26,7 @@ KNOWN = frozenset(METHODS)
 _EVENTS = {
     "app_home_opened": "AppHomeOpened",
     "app_mention": "AppMention",
+    "link_shared": "LinkShared",
     "member_joined_channel": "MemberJoinedChannel",
     "message": "Message",
     "user_change": "UserChange",

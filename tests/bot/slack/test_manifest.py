@@ -24,7 +24,7 @@ SCOPES = {
     "im:write",
     "users:read",
 }
-OPTIONAL = {"channels:history", "groups:history", "im:history"}
+OPTIONAL = {"channels:history", "groups:history", "im:history", "links:read", "links:write"}
 
 
 @pytest.fixture
@@ -85,9 +85,9 @@ def test_the_shortcut_is_the_one_that_is_listened_to(manifest: dict[str, Any]):
     assert len(shortcut["description"]) <= 150
 
 
-def test_it_gets_events_of_visits_to_its_home_and_of_mentions_only(manifest: dict[str, Any]):
+def test_it_gets_events_of_visits_to_its_home_mentions_and_links_only(manifest: dict[str, Any]):
     events = manifest["settings"]["event_subscriptions"]["bot_events"]
-    assert events == ["app_home_opened", "app_mention"]
+    assert events == ["app_home_opened", "app_mention", "link_shared"]
     assert manifest["features"]["app_home"]["home_tab_enabled"] is True
 
 
@@ -119,6 +119,24 @@ def test_for_http_everything_leads_to_the_door(manifest: dict[str, Any]):
 
 
 @pytest.mark.parametrize(
+    ("address", "base_url", "domains"),
+    [
+        ("", "https://keyturn.example.com", ["keyturn.example.com"]),
+        ("https://a.example.com", "https://b.example.com", ["a.example.com"]),
+        ("", "http://127.0.0.1:8080", None),
+        ("", "http://localhost:8080", None),
+        ("", "", None),
+    ],
+)
+def test_links_are_reported_of_the_domain_of_the_pages(
+    address: str, base_url: str, domains: list[str] | None
+):
+    manifest = YAML(typ="safe").load(format_manifest(address, base_url))
+    assert manifest["features"].get("unfurl_domains") == domains
+    assert schema_check.faults("Manifest", manifest) == []
+
+
+@pytest.mark.parametrize(
     "address", ["http://keyturn.example.com", "keyturn", "https://", "https://k?x=1"]
 )
 def test_an_address_that_slack_does_not_take_is_refused(address: str):
@@ -131,6 +149,7 @@ def test_an_address_that_slack_does_not_take_is_refused(address: str):
 NEEDS = {
     "chat_postEphemeral": "chat:write",
     "chat_postMessage": "chat:write",
+    "chat_unfurl": "links:write",
     "chat_update": "chat:write",
     "conversations_history": "channels:history",
     "conversations_info": "channels:read",
@@ -149,7 +168,7 @@ def test_no_scope_is_asked_for_that_no_call_needs(manifest: dict[str, Any]):
     needed = {NEEDS[name] for name in called - NO_SCOPE}
     # A slash command and an event need their own; private and direct channels have others than
     # public ones.
-    elsewhere = {"app_mentions:read", "groups:read", "groups:history", "im:history"}
+    elsewhere = {"app_mentions:read", "links:read", "groups:read", "groups:history", "im:history"}
     assert set(manifest["oauth_config"]["scopes"]["bot"]) == needed | {"commands"} | elsewhere
 
 

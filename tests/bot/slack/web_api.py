@@ -53,6 +53,7 @@ class WebApi:
     faults: list[str] = field(default_factory=list[str])
     views: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
     files: list[tuple[str, str]] = field(default_factory=list[Any])
+    unfurled: list[tuple[str, str, dict[str, Any]]] = field(default_factory=list[Any])
     uploaded: list[str] = field(default_factory=list[str])
     triggers: set[str] = field(default_factory=set[str])
     slowly: float = 0.0
@@ -125,8 +126,8 @@ class WebApi:
                 return {"channel": {"id": f"D{told['users'][1:]}"}}
             case "chat.postMessage" | "chat.postEphemeral":
                 return self._post(told)
-            case "chat.update":
-                return self._update(told)
+            case "chat.update" | "chat.unfurl":
+                return self._update(told) if method == "chat.update" else self._unfurl(told)
             case "conversations.history" | "conversations.replies":
                 return self._look(told)
             case "files.getUploadURLExternal" | "files.completeUploadExternal":
@@ -153,6 +154,12 @@ class WebApi:
         )
         self.posted.append(message)
         return {"channel": channel, "ts": message.ts, "message_ts": message.ts}
+
+    def _unfurl(self, told: Mapping[str, Any]) -> dict[str, Any]:
+        self.unfurled.append((told["channel"], told["ts"], told["unfurls"]))
+        for shown in told["unfurls"].values():
+            self.faults += faults_of_blocks(shown["blocks"], surface="message")
+        return {}
 
     def _file(self, method: str, told: Mapping[str, Any]) -> dict[str, Any]:
         if method == "files.getUploadURLExternal":

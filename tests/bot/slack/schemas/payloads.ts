@@ -3,6 +3,7 @@ import type {
   AppHomeOpenedEvent,
   AppMentionEvent,
   GenericMessageEvent,
+  LinkSharedEvent,
   MemberJoinedChannelEvent,
   UserChangeEvent,
 } from "@slack/types";
@@ -31,6 +32,7 @@ export type Suggested = BlockOptions | OptionGroups<BlockOptions>;
 
 export type AppHomeOpened = EnvelopedEvent<AppHomeOpenedEvent>;
 export type AppMention = EnvelopedEvent<AppMentionEvent>;
+export type LinkShared = EnvelopedEvent<LinkSharedEvent>;
 export type MemberJoinedChannel = EnvelopedEvent<MemberJoinedChannelEvent>;
 export type Message = EnvelopedEvent<GenericMessageEvent>;
 export type UserChange = EnvelopedEvent<UserChangeEvent>;
@@ -48,6 +50,8 @@ export type {
   ChatPostEphemeralResponse,
   ChatPostMessageArguments,
   ChatPostMessageResponse,
+  ChatUnfurlArguments,
+  ChatUnfurlResponse,
   ChatUpdateArguments,
   ChatUpdateResponse,
   ConversationsHistoryArguments,
