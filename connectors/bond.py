@@ -111,6 +111,11 @@ class Bond:
         """Whether the other end does not use LACP."""
         return self.partner == _NO_PARTNER
 
+    def is_carrying(self, member: BondMember) -> bool:
+        """Return whether a member carries traffic, or would as the active one."""
+        is_apart = self.aggregator is not None and member.aggregator != self.aggregator
+        return member.is_up and not is_apart and not member.refusing_end
+
 
 @dataclass(frozen=True)
 class LinkCounters:
@@ -121,6 +126,8 @@ class LinkCounters:
     sent_bytes: int
     received_bytes: int
     error_count: int
+    is_enabled: bool = True
+    """Whether it is set up (`ip link set up`), with or without a link."""
 
 
 @dataclass(frozen=True)
@@ -357,6 +364,7 @@ def _parse_link(link: Mapping[str, Any]) -> LinkCounters:
         sent_bytes=int(sent["bytes"]),
         received_bytes=int(received["bytes"]),
         error_count=int(received["errors"]) + int(sent["errors"]),
+        is_enabled="UP" in link["flags"],
     )
 
 

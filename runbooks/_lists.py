@@ -33,6 +33,9 @@ def _list_disks(run_query: QueryRunner, host: str, _where: Mapping[str, str]) ->
 LISTS: Mapping[str, Lister] = {
     "abusers": _list_abusers,
     "bonds": lambda run_query, host, _: run_query(host, bond.query_bonds()),
+    "bond members": lambda run_query, host, where: (
+        member.name for member in run_query(host, bond.query_bond(where["bond"])).members
+    ),
     "disks": _list_disks,
     "interfaces": lambda run_query, host, _: run_query(host, shaping.query_interfaces()),
     "pools": lambda run_query, host, _: (

@@ -63,7 +63,7 @@ class EventModel(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     says: Text = ""
-    leg: Annotated[str, Field(pattern=r"^[a-z0-9-]+(/[A-Za-z0-9@._-]+)?$")] | None = None
+    leg: Annotated[str, Field(pattern=r"^[a-z0-9-]+(/[A-Za-z0-9@._/-]+)?$")] | None = None
     check: Text = ""
     when: Annotated[Text, AfterValidator(parse_condition)] = ""
     p: Annotated[float, Field(ge=0, le=1)] | None = None

@@ -2,7 +2,7 @@
 
 import pytest
 
-from connectors import conntrack, csf_list, hidepid, shaping
+from connectors import bond_leg, conntrack, csf_list, hidepid, shaping
 from connectors.command import Answer, Shell, SwitchLines, find_failure
 from connectors.errors import CommandError, ParseError, SettingError
 from connectors.probation import (
@@ -22,6 +22,7 @@ ALL = (
     shaping.make_probation("eth0.7"),
     conntrack.PROBATION,
     hidepid.PROBATION,
+    bond_leg.make_probation("eth0.7"),
     DRILL,
 )
 FOR_ROOT = tuple(
