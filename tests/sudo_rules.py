@@ -7,6 +7,7 @@ from importlib import import_module
 from types import ModuleType
 
 import connectors
+from bot.authoring.lint import find_programs_without_rule
 from connectors.command import QueryCommand, Shell
 from connectors.sudo import SudoRule
 
@@ -19,12 +20,12 @@ RULES: Mapping[str, tuple[SudoRule, ...]] = {
     for dialect in DIALECTS
     if hasattr(dialect, "SUDO")
 }
-# Those that have commands for root, and have not said yet what sudo is to let through.
-UNDECLARED = tuple(
-    dialect
+# What they run as root without having said that sudo is to let it through.
+UNDECLARED = [
+    (dialect.__name__, program)
     for dialect in DIALECTS
-    if not hasattr(dialect, "SUDO") and "root=True" in inspect.getsource(dialect)
-)
+    for program in find_programs_without_rule(dialect)
+]
 
 
 def allowed(command: Shell, settings: Mapping[str, str] | None = None) -> bool:

@@ -4,6 +4,7 @@ from ipaddress import ip_address
 import pytest
 from pydantic import ValidationError
 
+from bot.authoring.hostile_values import HOSTILE_ADDRESSES
 from bot.model import request_form
 from connectors import haproxy_limits
 from connectors.command import Answer
@@ -15,7 +16,6 @@ from runbooks import NoUndo, Plan, Refused
 from runbooks.abusers_clear import Abuser, ClearAbuser
 from tests.plans import work_of
 from tests.runbooks.balancer import HTTP, LIMITS, SIX, UNREADABLE, balancer, rows, said, sent
-from tests.runbooks.hostile import HOSTILE_ADDRESSES
 from tests.scripted_fleet import Replies
 
 CLEAR = ClearAbuser.model_validate({"host": "lb1", "address": "203.0.113.9"})

@@ -3,6 +3,7 @@ from ipaddress import IPv4Address
 import pytest
 from pydantic import ValidationError
 
+from bot.authoring.hostile_values import HOSTILE_ADDRESSES
 from connectors import haproxy_limits
 from connectors.errors import CommandError
 from connectors.haproxy_limits import TableLimit, TableLimits
@@ -11,7 +12,6 @@ from runbooks import Plan, Refused
 from runbooks.abusers_mark import ClientEntry, MarkAbuser
 from tests.plans import work_of
 from tests.runbooks.balancer import HTTP, LIMITS, SIX, UNREADABLE, balancer, rows, said, sent
-from tests.runbooks.hostile import HOSTILE_ADDRESSES
 
 EVERY = str(IPv4Address(0))
 MARK = MarkAbuser.model_validate({"host": "lb1", "address": "203.0.113.9"})

@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 import pytest
 from pydantic import ValidationError
 
+from bot.authoring.hostile_values import HOSTILE_ADDRESSES
 from bot.model import request_form
 from connectors.bond import ACTIVE_BACKUP, LACP, Bond, LinkCounters, parse_bond, parse_links
 from connectors.command import Answer, QueryCommand
@@ -12,7 +13,6 @@ from connectors.errors import CommandError, ParseError, UnreachableError
 from connectors.switch import Lag, LagMember, SwitchPort
 from runbooks import EarlierReport, Refused, Report, Table
 from runbooks.bond_check import BondCheck, BondState, CableEnd, SwitchSide
-from tests.runbooks.hostile import HOSTILE_ADDRESSES
 from tests.runbooks.network import fleet, said
 from tests.scripted_fleet import Replies, ScriptedFleet
 

@@ -4,10 +4,10 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
+from bot.authoring.hostile_values import HOSTILE_ADDRESSES
 from connectors import csf_grep
 from connectors.csf_grep import CsfMatch
 from runbooks.csf_find import FindInCsf
-from tests.runbooks.hostile import HOSTILE_ADDRESSES
 from tests.scripted_fleet import ScriptedFleet
 
 ANSWERS = Path(__file__).parent.parent / "connectors" / "answers"

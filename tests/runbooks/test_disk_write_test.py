@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from pydantic import ValidationError
 
+from bot.authoring.hostile_values import HOSTILE_TIMES
 from bot.model import request_form
 from connectors import disk_write
 from connectors.disk_write import DirectoryState, WriteResult
@@ -11,7 +12,6 @@ from runbooks import Clock, Plan, Refused
 from runbooks.disk_write_test import DirectoryReading, MeasureDiskWrite
 from tests.connectors.test_disk_write import NEVER
 from tests.plans import work_of
-from tests.runbooks.hostile import HOSTILE_MOMENTS
 from tests.scripted_fleet import ScriptedFleet
 
 NOW = datetime(2026, 3, 1, 14, 30, tzinfo=UTC)
@@ -178,7 +178,7 @@ def test_what_is_no_fair_amount_is_refused(mib: object):
         MeasureDiskWrite.model_validate({"host": "nas1", "directory": "/srv", "mib": mib})
 
 
-@pytest.mark.parametrize("moment", HOSTILE_MOMENTS)
+@pytest.mark.parametrize("moment", HOSTILE_TIMES)
 def test_what_is_no_time_is_refused(moment: object):
     with pytest.raises(ValidationError):
         MeasureDiskWrite.model_validate({"host": "nas1", "directory": "/srv", "since": moment})

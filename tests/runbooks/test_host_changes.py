@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from pydantic import ValidationError
 
+from bot.authoring.hostile_values import HOSTILE_TIMES
 from connectors import history
 from connectors.command import Answer
 from connectors.errors import CommandError
@@ -11,7 +12,6 @@ from connectors.history import HostEvent, KeyturnHistory, RunSpan
 from runbooks import Refused
 from runbooks.host_changes import HostChanges, HostHistory
 from tests.connectors.test_history import recorded
-from tests.runbooks.hostile import HOSTILE_MOMENTS
 from tests.scripted_fleet import ScriptedFleet
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
@@ -205,7 +205,7 @@ def test_of_very_many_events_the_last_are_shown():
     ]
 
 
-@pytest.mark.parametrize("since", HOSTILE_MOMENTS)
+@pytest.mark.parametrize("since", HOSTILE_TIMES)
 def test_what_is_no_time_is_refused(since: object):
     with pytest.raises(ValidationError):
         HostChanges.model_validate({"host": "web1", "since": since})

@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from pydantic import ValidationError
 
+from bot.authoring.hostile_values import HOSTILE_TIMES
 from connectors import clock, systemd
 from connectors.command import Shell
 from connectors.systemd import ConfigurationTest
@@ -12,7 +13,7 @@ from runbooks._service import ServiceState
 from runbooks.service_restart import RestartService
 from tests.connectors.test_systemd import ANSWERS, recorded
 from tests.plans import work_of
-from tests.runbooks.hostile import HOSTILE_MOMENTS, HOSTILE_NAMES
+from tests.runbooks.hostile import HOSTILE_NAMES
 from tests.scripted_fleet import ScriptedFleet
 
 SINCE = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
@@ -190,7 +191,7 @@ def test_what_is_no_name_is_refused_before_anything_is_asked(service: object):
         RestartService.model_validate({"host": "web1", "service": service})
 
 
-@pytest.mark.parametrize("since", HOSTILE_MOMENTS)
+@pytest.mark.parametrize("since", HOSTILE_TIMES)
 def test_what_is_no_time_is_refused_before_anything_is_asked(since: object):
     with pytest.raises(ValidationError):
         RestartService.model_validate({"host": "web1", "service": "web", "since": since})

@@ -3,6 +3,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from bot.authoring.hostile_values import HOSTILE_ADDRESSES
 from connectors import shaping, tcp_window
 from connectors.command import Shell
 from connectors.probation import find_armed_change, find_kept_change
@@ -11,7 +12,7 @@ from runbooks import NoUndo, Plan, Refused, put_on_probation
 from runbooks.shaping_set import SetShaping, ShapingState
 from tests.connectors.test_shaping import LIMITED, NONE, SOMEBODYS
 from tests.plans import work_of
-from tests.runbooks.hostile import HOSTILE_ADDRESSES, HOSTILE_NAMES
+from tests.runbooks.hostile import HOSTILE_NAMES
 from tests.scripted_fleet import ScriptedFleet
 
 PEER = "198.51.100.7"

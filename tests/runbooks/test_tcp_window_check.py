@@ -3,12 +3,12 @@ from dataclasses import replace
 import pytest
 from pydantic import ValidationError
 
+from bot.authoring.hostile_values import HOSTILE_ADDRESSES
 from connectors import tcp_window
 from connectors.tcp_window import PeerRoute, TcpSettings, parse_settings
 from runbooks import Refused
 from runbooks.tcp_window_check import PeerConnection, TcpWindowCheck
 from tests.connectors.test_tcp_window import ANSWERS, SETTINGS
-from tests.runbooks.hostile import HOSTILE_ADDRESSES
 from tests.scripted_fleet import ScriptedFleet
 
 PEER = {"host": "web1", "peer": "198.51.100.7"}

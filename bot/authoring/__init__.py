@@ -1,0 +1,1 @@
+"""The kit for people who write runbooks: new files, trials on hosts, recordings, tests, lint."""
