@@ -61,6 +61,11 @@ def list_own_digests() -> Mapping[str, str]:
     return _own.list_digests()
 
 
+def list_own_files(runbook: type[AnyRunbook]) -> Mapping[str, str]:
+    """Return the SHA-256 of each own file that can take part in a runbook; {} for Keyturn's."""
+    return _own.list_digests_behind(runbook.__module__) if is_own(runbook) else {}
+
+
 def get_kind(runbook: type[AnyRunbook]) -> str:
     """Return "change" or "check"."""
     return "change" if issubclass(runbook, Change) else "check"

@@ -1,10 +1,16 @@
-"""Own runbooks and connectors of an installation, in a directory with the same layout as Keyturn.
+"""Own runbooks and connectors of an installation, in directories with the same layout as Keyturn.
 
     <directory>/runbooks/hugepages_set.py
     <directory>/connectors/hugepages.py
 
-They are loaded like those of Keyturn, and run with its keys. So only root and Keyturn's own user
-may write there, and none of them can replace one of Keyturn's.
+One directory is named in KEYTURN_RUNBOOKS. Others are those of installed packages that name
+themselves by an entry point:
+
+    [project.entry-points."keyturn.runbooks"]
+    acme = "acme_keyturn"
+
+All are loaded like the modules of Keyturn, and run with its keys. So only root and Keyturn's own
+user may write there, and none of them can replace one of Keyturn's.
 """
 
 import ast
@@ -12,6 +18,8 @@ import importlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
+from importlib.metadata import entry_points
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 
@@ -19,6 +27,8 @@ from connectors.permissions import find_writer, find_writer_above, list_trusted_
 
 # The environment variable with the directory.
 SETTING = "KEYTURN_RUNBOOKS"
+# The group of entry points by which packages bring runbooks.
+ENTRY_POINTS = "keyturn.runbooks"
 # Connectors first, so that an error in one is reported for its own file.
 _PACKAGES = ("connectors", "runbooks")
 # This is a check against mistakes, not a sandbox: Python code can do anything that the process
@@ -45,24 +55,21 @@ class OwnRunbookError(ValueError):
 
 def load_own_modules() -> None:
     """Load the installation's own modules beside Keyturn's. Raises OwnRunbookError."""
-    setting = os.environ.get(SETTING, "")
-    if not setting:
-        return
-    directory = Path(setting).absolute()
-    try:
-        problem = find_writer_above(directory, list_trusted_owners())
-    except OSError as error:
-        raise OwnRunbookError(f"{directory}: {error.strerror}") from None
-    if problem:
-        raise OwnRunbookError(f"{problem}, since it runs with Keyturn's keys")
-    files = [file for name in _PACKAGES for file in _list_files(directory / name)]
+    directories = _list_directories()
+    files = [
+        file
+        for name in _PACKAGES
+        for directory in directories
+        for file in _list_files(directory / name)
+    ]
     if not files:
-        raise OwnRunbookError(f"{directory} has no module in runbooks/ or connectors/")
+        return
     for file in files:
         _check_module(file)
+    _refuse_same_names(files)
     for name in _PACKAGES:
         package = importlib.import_module(name)
-        package.__path__ = [*package.__path__[:1], str(directory / name)]
+        package.__path__ = [*package.__path__[:1], *(str(each / name) for each in directories)]
     importlib.invalidate_caches()
     _digests.update(
         {_load_module(file).__name__: sha256(file.read_bytes()).hexdigest() for file in files}
@@ -77,6 +84,54 @@ def is_own(module: str) -> bool:
 def list_digests() -> Mapping[str, str]:
     """Return the SHA-256 of each file, by its module."""
     return dict(_digests)
+
+
+def list_digests_behind(module: str) -> Mapping[str, str]:
+    """Return the SHA-256 of each own file that can take part in a runbook, by its module.
+
+    These are its own file, and all of those that are no runbooks: it may use any of them.
+    """
+    return {
+        name: digest
+        for name, digest in _digests.items()
+        if name == module or not name.startswith("runbooks.") or name.startswith("runbooks._")
+    }
+
+
+def _list_directories() -> Sequence[Path]:
+    """Return the directories with own modules, that of the setting first."""
+    setting = os.environ.get(SETTING, "")
+    directories = [Path(setting).absolute()] if setting else []
+    for entry in sorted(entry_points(group=ENTRY_POINTS)):
+        spec = find_spec(entry.value) if entry.value.isidentifier() else None
+        if spec is None or not spec.submodule_search_locations:
+            raise OwnRunbookError(
+                f"the entry point {entry.name} names {entry.value}, which is not a package with "
+                "runbooks/ and connectors/: correct it, or uninstall the package"
+            )
+        directories.append(Path(spec.submodule_search_locations[0]).absolute())
+    for directory in directories:
+        _check_directory(directory)
+    return directories
+
+
+def _check_directory(directory: Path) -> None:
+    try:
+        problem = find_writer_above(directory, list_trusted_owners())
+    except OSError as error:
+        raise OwnRunbookError(f"{directory}: {error.strerror}") from None
+    if problem:
+        raise OwnRunbookError(f"{problem}, since it runs with Keyturn's keys")
+    if not any(_list_files(directory / name) for name in _PACKAGES):
+        raise OwnRunbookError(f"{directory} has no module in runbooks/ or connectors/")
+
+
+def _refuse_same_names(files: Sequence[Path]) -> None:
+    by_name: dict[tuple[str, str], Path] = {}
+    for file in files:
+        other = by_name.setdefault((file.parent.name, file.name), file)
+        if other != file:
+            raise OwnRunbookError(f"{file}: {other} has the same name: choose another")
 
 
 def _list_files(place: Path) -> Sequence[Path]:

@@ -214,3 +214,29 @@ def test_what_needs_no_runbook_goes_on_though_one_is_broken(own: Path, keyturn: 
     _write(own / "runbooks" / "greeting_show.py", "def broken(:\n")
     assert keyturn("init", "policy").returncode == 0
     assert "no database" in keyturn("changelog", "verify").stderr
+
+
+@pytest.mark.parametrize("named", ["acme_keyturn", "acme_missing", "acme_keyturn:x"])
+def test_an_installed_package_brings_runbooks_by_an_entry_point(
+    own: Path, tmp_path: Path, named: str
+):
+    site = tmp_path / "site"
+    site.mkdir(mode=0o755)
+    own.rename(site / "acme_keyturn")
+    _write(site / "acme_keyturn" / "__init__.py", "raise SystemExit('not imported')\n")
+    told = f"[keyturn.runbooks]\nacme = {named}\n"
+    _write(site / "acme-1.dist-info" / "entry_points.txt", told)
+    _write(site / "acme-1.dist-info" / "METADATA", "Name: acme\nVersion: 1\n")
+    listed = subprocess.run(
+        [sys.executable, "-m", "bot", "runbooks", "--json"],
+        env=_environment(own, {"KEYTURN_RUNBOOKS": None, "PYTHONPATH": str(site)}),
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if named == "acme_keyturn":
+        assert _listed(listed)["greeting show"]["is_custom"] is True
+    else:
+        assert listed.returncode == 1
+        assert f"the entry point acme names {named}, which is not a package" in listed.stderr
