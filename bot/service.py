@@ -27,12 +27,14 @@ from bot.model.sequence import UndoSelection
 from bot.model.view_rights import ViewRights
 from bot.policy import NoPolicyError, PolicySource
 from bot.queries.banned_people import PolicyWithoutBanned
+from bot.queries.own_runbooks import OwnRunbookState
 from bot.queries.rebuild import Rebuild, read_rebuild
 from bot.workflow import (
     approvals,
     bans,
     counter_proposals,
     outdated_plans,
+    own_runbooks,
     plans,
     questions,
     reminders,
@@ -118,6 +120,10 @@ class KeyturnService:
     def policies(self) -> PolicySource:
         """Provides the policy without the people who are banned."""
         return self._context.policies
+
+    def enable_runbook(self, words: str, *, person: str, alone: bool = False) -> OwnRunbookState:
+        """Confirm the files of an own runbook, as `bot.workflow.own_runbooks` describes."""
+        return own_runbooks.enable_runbook(self._context, words, person=person, alone=alone)
 
     def request_run(
         self,

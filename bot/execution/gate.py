@@ -21,7 +21,7 @@ from bot.model.run import Run, State
 from bot.model.run_states import ON_HOLD_DISPLAY
 from bot.model.sequence import find_label
 from bot.policy import NoPolicyError, Policy
-from bot.queries import break_glass_rules, stop_reasons
+from bot.queries import break_glass_rules, own_runbooks, stop_reasons
 from bot.queries.approval_count import ApprovalCount, count_approvals
 from bot.queries.policy_result import is_plan_outdated
 from bot.workflow import grant_rules, schedule_approval
@@ -214,6 +214,7 @@ def authorise_run(context: WorkflowContext, tx: Transaction, run: Run, policy: P
     stop = stop_reasons.describe_stop(tx, run, policy)
     if stop:
         raise GateRefused(State.STOPPED, stop_reasons.describe_stopped_run(tx, run, stop))
+    _check_runbook_is_enabled(context, tx, run)
     unbanned_policy = _exclude_banned(tx, run, policy)
     parent = run
     if run.parent is not None:
@@ -230,6 +231,13 @@ def authorise_run(context: WorkflowContext, tx: Transaction, run: Run, policy: P
         tx, unbanned_policy, parent
     ):
         _check_grant(tx, unbanned_policy, parent, counted)
+
+
+def _check_runbook_is_enabled(context: WorkflowContext, tx: Transaction, run: Run) -> None:
+    """Raise GateRefused for an own runbook whose files two people have not enabled."""
+    known = context.runbooks.get(run.runbook)
+    if known is not None and (refusal := own_runbooks.find_refusal(tx, known)):
+        raise GateRefused(State.REFUSED, refusal)
 
 
 def _exclude_banned(tx: Transaction, run: Run, policy: Policy) -> Policy:

@@ -8,6 +8,7 @@ from bot.db import redundancy as rows
 from bot.db import runs
 from bot.db.database import Transaction
 from bot.db.redundancy import LegClaim
+from bot.execution.planner import check_enabled
 from bot.execution.questions import create_query_function
 from bot.model.request_form import find_runbook, parse_request, split_words
 from bot.model.run import ENDED_STATES, Run
@@ -48,6 +49,7 @@ def run_event_check(context: WorkflowContext, policy: Policy, event: Event) -> N
     if not isinstance(runbook, Check) or (context.sites is not None and site not in context.sites):
         return
     try:
+        check_enabled(context, runbook_class)
         report = runbook.report(runbook.read(create_query_function(context)))
     except (HostError, Refused) as error:
         log.warning("the check %s failed: %s", event.check, error)

@@ -19,6 +19,7 @@ from bot.model.plan import PlannedStep, ResolvedPlan
 from bot.model.run import Run, State, StepState
 from bot.model.sequence import UNDONE_RUNS
 from bot.policy import Policy
+from bot.queries import own_runbooks
 from bot.queries.rebuild import fold_runs
 from bot.queries.undo import describe_changes_since
 from bot.workflow.context import WorkflowContext
@@ -43,7 +44,7 @@ from runbooks import (
     Step,
     put_on_probation,
 )
-from runbooks._catalogue import compute_version
+from runbooks._catalogue import compute_version, is_own
 
 
 @dataclass(frozen=True)
@@ -57,14 +58,28 @@ class RemainingWork:
 
 
 def load_runbook(context: WorkflowContext, run: Run) -> AnyRunbook:
-    """Return the request of a run. Raises Refused if its runbook or values are not known."""
+    """Return the request of a run.
+
+    Raises Refused if its runbook or values are not known, or the runbook is not enabled.
+    """
     known = context.runbooks.get(run.runbook)
     if known is None:
         raise Refused(f"the runbook {quote_text(run.runbook)} does not exist any more")
+    check_enabled(context, known)
     try:
         return known.model_validate(run.values)
     except ValidationError:
         raise Refused(f"the fields of {run.runbook} have changed: request it again") from None
+
+
+def check_enabled(context: WorkflowContext, runbook: type[AnyRunbook]) -> None:
+    """Raise Refused for one of the installation's own that two people have not enabled."""
+    if is_own(runbook):
+        # Only a transaction that can write has the key, and with it checks who signed an entry.
+        with context.database.transaction() as tx:
+            refusal = own_runbooks.find_refusal(tx, runbook)
+        if refusal:
+            raise Refused(refusal)
 
 
 def run_check(context: WorkflowContext, run: Run) -> Report:

@@ -23,6 +23,7 @@ from bot.model.check_result import (
 from bot.model.keyfile import KeyFileError
 from bot.policy import NoPolicyError, Policy
 from bot.policy.loader import check_access, load_policy
+from bot.queries import own_runbooks
 from connectors.fleet import Fleet
 from connectors.permissions import find_reader
 from connectors.ssh_pool import SshPool
@@ -83,6 +84,7 @@ def _check_database(installation: Installation) -> Iterator[CheckResult]:
             if installation.distributed:
                 yield _check_sites(database)
             yield from _check_agents(database)
+            yield from _check_own_runbooks(database)
         except StoreUnavailable as error:
             yield create_error_result(
                 "database", f"{error}: check that it runs, and check KEYTURN_DATABASE"
@@ -161,6 +163,21 @@ def _check_agents(database: Database) -> Iterator[CheckResult]:
         )
     elif count:
         yield create_ok_result("agents", f"{count}, served at /mcp")
+
+
+def _check_own_runbooks(database: Database) -> Iterator[CheckResult]:
+    """Check that two people have enabled the installation's own runbooks, where there are any."""
+    with database.reading() as tx:
+        states = own_runbooks.list_states(tx)
+    pending = [one.words for one in states if not one.is_enabled]
+    if pending:
+        yield create_warning_result(
+            "own runbooks",
+            f"{', '.join(pending)}: new or changed, and refused until two people review the "
+            f"files and run `keyturn runbook enable {pending[0]}`",
+        )
+    elif states:
+        yield create_ok_result("own runbooks", f"{len(states)}, enabled by two people")
 
 
 def _read_newest_checkpoint(file: Path | None) -> list[checkpoints.Checkpoint]:

@@ -1,0 +1,46 @@
+"""Enable the installation's own runbooks: two people each confirm the files as they are."""
+
+from bot.audit import change_log
+from bot.model.errors import InvalidRequestError, NotAllowed, TooLate
+from bot.queries import own_runbooks
+from bot.queries.own_runbooks import ENABLED_KIND, OwnRunbookState
+from bot.workflow.context import WorkflowContext
+from bot.workflow.stopping import check_order_allowed
+from connectors.command import quote_text
+from runbooks._catalogue import is_own
+
+
+def enable_runbook(
+    context: WorkflowContext, words: str, *, person: str, alone: bool
+) -> OwnRunbookState:
+    """Record that a person confirms the files of an own runbook, and return its state.
+
+    Those who may resume what others stopped may do this. alone: one person is enough, where the
+    policy names no other who may.
+
+    Raises InvalidRequestError, NotAllowed and TooLate.
+    """
+    runbook = context.runbooks.get(words)
+    if runbook is None or not is_own(runbook):
+        raise InvalidRequestError(
+            f"{quote_text(words)} is none of your own runbooks: `keyturn runbook enable` lists "
+            "them, and those of Keyturn need no enabling"
+        )
+    check_order_allowed(context, person, "resume", requires_factor=False)
+    others = context.policies.get_policy().list_people_allowed("resume", except_person=person)
+    if alone and others:
+        raise NotAllowed(
+            f"{', '.join(sorted(others))} can confirm it too: enable it without --alone, so that "
+            "another person does"
+        )
+    with context.database.transaction() as tx:
+        change_log.lock_log(tx)
+        before = own_runbooks.get_state(tx, runbook)
+        if before.is_enabled:
+            raise TooLate(f"{words} is enabled already")
+        if person in before.people and not alone:
+            raise NotAllowed(f"you confirmed {words} already: another person has to enable it")
+        change_log.append_entry(
+            tx, ENABLED_KIND, person=person, runbook=words, files=before.files, alone=alone
+        )
+        return own_runbooks.get_state(tx, runbook)

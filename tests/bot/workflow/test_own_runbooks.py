@@ -1,0 +1,132 @@
+"""Runbooks of an installation's own run only as two people have enabled them."""
+
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text, update
+
+from bot.audit import change_log
+from bot.db import tables
+from bot.execution import gate
+from bot.model.errors import InvalidRequestError, NotAllowed, TooLate
+from bot.model.run import State
+from bot.queries import own_runbooks
+from runbooks import _own
+from tests.bot.harness import Harness, open_harness
+from tests.policies import starter_rules
+from tests.toy import SetSwitch, ShowSwitches
+
+ON, SHOW = SetSwitch(host="lb1", name="lamp", value="on"), ShowSwitches(host="lb1")
+WORDS, MODULE = SetSwitch.words, SetSwitch.__module__
+
+
+def install(monkeypatch: pytest.MonkeyPatch, digest: str) -> None:
+    """Make the toys runbooks of the installation's own, with this digest of their file."""
+    monkeypatch.setitem(_own._digests, MODULE, digest * 64)
+
+
+@pytest.fixture(autouse=True)
+def own(monkeypatch: pytest.MonkeyPatch) -> None:
+    install(monkeypatch, "a")
+
+
+def enable(harness: Harness) -> None:
+    for person in ("adam", "olga"):
+        harness.service.enable_runbook(WORDS, person=person)
+
+
+def test_an_own_runbook_is_refused_until_two_people_have_enabled_it(harness: Harness):
+    for request in (ON, SHOW):
+        refused = harness.request(request)
+        assert refused.state is State.REFUSED
+        assert f"{MODULE} of your own runbooks is new or was changed" in refused.summary
+        assert f"keyturn runbook enable {request.words}" in refused.summary
+    first = harness.service.enable_runbook(WORDS, person="adam")
+    assert (first.pending, first.people) == ((MODULE,), ("adam",))
+    assert harness.request(ON).state is State.REFUSED
+    with pytest.raises(NotAllowed, match="another person has to enable it"):
+        harness.service.enable_runbook(WORDS, person="adam")
+    assert harness.service.enable_runbook(WORDS, person="olga").is_enabled
+    with pytest.raises(TooLate, match="enabled already"):
+        harness.service.enable_runbook(WORDS, person="olga")
+    assert harness.request(SHOW).state is State.SUCCEEDED
+    assert harness.approve(harness.request(ON)).state is State.SUCCEEDED
+    assert harness.list_entry_kinds().count(own_runbooks.ENABLED_KIND) == 2
+
+
+def test_a_changed_file_is_refused_again_even_after_its_plan_was_approved(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+):
+    enable(harness)
+    run = harness.request(ON)
+    assert run.state is State.PENDING
+    install(monkeypatch, "b")
+    refused = harness.approve(run)
+    assert refused.state is State.REFUSED
+    assert "was changed" in refused.summary
+    assert not harness.fleet.told
+    install(monkeypatch, "a")
+    assert harness.request(SHOW).state is State.SUCCEEDED
+
+
+def test_the_gate_itself_refuses_what_is_not_enabled(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+):
+    enable(harness)
+    run = harness.request(ON)
+    install(monkeypatch, "b")
+    with (
+        harness.database.transaction() as tx,
+        pytest.raises(gate.GateRefused, match="new or was changed"),
+    ):
+        gate.authorise_run(harness.context, tx, run, harness.policies.get_policy())
+
+
+def test_every_own_module_that_is_no_runbook_has_to_be_enabled_too(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+):
+    enable(harness)
+    monkeypatch.setitem(_own._digests, "runbooks.another", "c" * 64)
+    assert harness.request(SHOW).state is State.SUCCEEDED
+    monkeypatch.setitem(_own._digests, "connectors.lamps", "c" * 64)
+    refused = harness.request(SHOW)
+    assert refused.state is State.REFUSED
+    assert refused.summary.startswith("connectors.lamps of your own")
+
+
+def test_only_those_who_may_resume_can_enable_and_alone_only_where_they_are_the_only_one(
+    harness: Harness, tmp_path: Path
+):
+    with pytest.raises(NotAllowed, match="Those who can"):
+        harness.service.enable_runbook(WORDS, person="dora")
+    with pytest.raises(NotAllowed, match="without --alone"):
+        harness.service.enable_runbook(WORDS, person="olga", alone=True)
+    with pytest.raises(InvalidRequestError, match="none of your own runbooks"):
+        harness.service.enable_runbook("uptime check", person="olga")
+    only_olga = """
+    @id("nobody else resumes") @description("Only Olga resumes.")
+    forbid (principal, action == Action::"resume", resource)
+    unless { principal == Person::"olga" };
+    """
+    with open_harness(tmp_path / "small", rules=starter_rules() + only_olga) as small:
+        state = small.service.enable_runbook(WORDS, person="olga", alone=True)
+        assert state.is_enabled
+        with small.database.reading() as tx:
+            (entry,) = change_log.list_entries_since(tx, own_runbooks.ENABLED_KIND, 0)
+        assert entry.facts["alone"] is True
+        assert entry.facts["files"] == {MODULE: "a" * 64}
+        assert small.request(SHOW).state is State.SUCCEEDED
+
+
+def test_an_entry_that_keyturn_did_not_sign_enables_nothing(harness: Harness):
+    enable(harness)
+    with harness.database.transaction() as tx:
+        tx.sql.execute(text("DROP TRIGGER entry_no_update"))
+        tx.sql.execute(
+            update(tables.entry)
+            .where(tables.entry.c.kind == own_runbooks.ENABLED_KIND)
+            .values(signature="0" * 128)
+        )
+    assert harness.request(SHOW).state is State.REFUSED
+    with harness.database.transaction() as tx:
+        assert own_runbooks.find_refusal(tx, SetSwitch)
