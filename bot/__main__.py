@@ -28,6 +28,7 @@ from bot.cli.mcp import bridge_mcp
 from bot.cli.options import json_option
 from bot.cli.policy import policy_commands
 from bot.cli.rebuild import COMMANDS as REBUILD
+from bot.cli.runbook_kit import runbook_commands
 from bot.cli.runs import COMMANDS as RUNS
 from bot.cli.schedules import schedule_commands
 from bot.cli.second_factors import factor_commands
@@ -160,6 +161,7 @@ for command in (
     show_webhooks,
     token_commands,
     agent_commands,
+    runbook_commands,
     bridge_mcp,
     *SETUP,
     *DELEGATIONS,

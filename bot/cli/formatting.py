@@ -35,14 +35,20 @@ def format_run_details(run: Mapping[str, Any], *, max_rows: int | None = None) -
         lines += _format_step(step)
     report = run["report"]
     if report:
-        lines += [f"  - {finding}" for finding in report["findings"]]
-    if report and report["table"]:
-        head, *rows = _align_columns(report["table"])
-        lines += ["  " + "  ".join(row) for row in [head, *rows[:max_rows]]]
-        if left := len(rows[max_rows:]) if max_rows else 0:
+        lines += format_report(report, max_rows=max_rows)
+        if left := len(report["table"]["rows"][max_rows:]) if max_rows and report["table"] else 0:
             lines.append(f"  [… {left} more rows: keyturn run {run['id']} | less …]")
     lines.append(f"  {run['page']}")
     return "\n".join(lines)
+
+
+def format_report(report: Mapping[str, Any], *, max_rows: int | None = None) -> list[str]:
+    """Return the findings of a report, and as many rows of its table."""
+    lines = [f"  - {finding}" for finding in report["findings"]]
+    if report["table"]:
+        head, *rows = _align_columns(report["table"])
+        lines += ["  " + "  ".join(row) for row in [head, *rows[:max_rows]]]
+    return lines
 
 
 def _format_step(step: Mapping[str, Any]) -> list[str]:

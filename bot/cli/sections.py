@@ -18,7 +18,10 @@ SECTIONS: Mapping[str, Sequence[str]] = {
         *("question", "answer", "reassign"),
     ),
     "Runs": ("runs", "run", "changed", "drift", "compare", "views"),
-    "Inventory and policy": ("runbooks", "hosts", "rebuild", "locks", "policy", "tree", "report"),
+    "Inventory and policy": (
+        *("runbooks", "runbook", "hosts", "rebuild"),
+        *("locks", "policy", "tree", "report"),
+    ),
     "Schedules": ("schedule", "calendar", "freeze"),
     "Emergency": ("stop", "resume", "break-glass", "review", "ban", "unban"),
     "Access": ("sign-in", "delegate", "grant", "grants", "factors", "token", "webhooks"),

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -11,11 +12,19 @@ from bot.cli.environment import open_database, read_settings
 from bot.cli.options import json_option
 from connectors.command import quote_text
 
+if TYPE_CHECKING:
+    from bot.policy import Policy
+
 
 @click.command("runbooks")
 @click.argument("words", nargs=-1, metavar="[RUNBOOK]")
+@click.option(
+    "--html",
+    type=click.Path(path_type=Path),
+    help="Write them as a page, with who may run them and their sudo lines; - is standard output.",
+)
 @json_option
-def list_runbooks(*, words: tuple[str, ...], as_json: bool) -> None:
+def list_runbooks(*, words: tuple[str, ...], html: Path | None, as_json: bool) -> None:
     """List runbooks, or show those whose name begins with RUNBOOK.
 
     A check only reads, a change can be undone, an irreversible change cannot. `keyturn policy
@@ -28,16 +37,19 @@ def list_runbooks(*, words: tuple[str, ...], as_json: bool) -> None:
     from bot.policy.loader import load_policy
 
     try:
-        hosts = tuple(load_policy(read_settings().policy).inventory.hosts.values())
+        policy = load_policy(read_settings().policy)
+        hosts = tuple(policy.inventory.hosts.values())
     except NoPolicyError:  # without a valid policy, runbooks are listed without areas
-        hosts = ()
+        policy, hosts = None, ()
     found = runbook_info.list_runbook_info(" ".join(words), hosts=hosts)
     if not found:
         exit_with_error(
             f"no runbook begins with {quote_text(' '.join(words))}. List all: keyturn runbooks",
             NOT_FOUND,
         )
-    if as_json:
+    if html is not None:
+        _write_page(html, policy, " ".join(words))
+    elif as_json:
         click.echo(json.dumps([vars(one) for one in found], indent=2, ensure_ascii=False))
     elif words:
         click.echo("\n\n".join(one.format_help() for one in found))
@@ -45,6 +57,18 @@ def list_runbooks(*, words: tuple[str, ...], as_json: bool) -> None:
         width = max(len(one.name) for one in found)
         for one in found:
             click.echo(f"{one.name:<{width}}  {one.effect:<7}  {one.summary}")
+
+
+def _write_page(file: Path, policy: "Policy | None", prefix: str) -> None:
+    from bot.authoring.catalogue_page import render_catalogue_page
+
+    page = render_catalogue_page(policy, prefix)
+    if str(file) == "-":
+        click.echo(page)
+        return
+    with exit_on_errors():
+        file.write_text(page, encoding="utf-8")
+    click.echo(f"wrote {file}")
 
 
 @click.command("init")

@@ -71,7 +71,7 @@ def _build_runbook_info(
     return RunbookInfo(
         name=name,
         kind=get_kind(runbook),
-        summary=(runbook.__doc__ or "").strip().splitlines()[0],
+        summary=next(iter((runbook.__doc__ or "").strip().splitlines()), ""),
         usage=request_form.format_usage(runbook),
         example=f"{name} {runbook.example}",
         tag=tag,

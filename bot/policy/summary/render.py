@@ -68,10 +68,10 @@ def render_html(summary: PolicySummary) -> str:
 
 
 @cache
-def create_template_environment() -> Environment:
+def create_template_environment(package: str = "bot.policy.summary") -> Environment:
     """Return the Jinja environment, which escapes control characters in every value."""
     environment = Environment(
-        loader=PackageLoader("bot.policy.summary"),
+        loader=PackageLoader(package),
         autoescape=True,
         undefined=StrictUndefined,
         finalize=_escape_value,

@@ -1,0 +1,336 @@
+"""`keyturn runbook …`: write, try, test and enable your own runbooks."""
+
+import json
+import os
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from bot.cli.client import print_result
+from bot.cli.context import (
+    FAILED,
+    NOT_FOUND,
+    NOT_UNDERSTOOD,
+    REFUSED,
+    CommandEnvironment,
+    exit_on_errors,
+    exit_with_error,
+    pass_environment,
+)
+from bot.cli.environment import read_settings
+from bot.cli.offline import open_service
+from bot.cli.options import json_option
+from bot.cli.sections import CommandGroup
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from bot.authoring.recordings import Recorder
+    from bot.queries.own_runbooks import OwnRunbookState
+    from connectors.fleet import Fleet
+    from runbooks import AnyRunbook, Plan, Report, Step
+
+_directory_option = click.option(
+    "--directory",
+    type=click.Path(path_type=Path),
+    help="Directory of the runbooks. Default: KEYTURN_RUNBOOKS, or else the current directory.",
+)
+
+
+@click.group("runbook", cls=CommandGroup)
+def runbook_commands() -> None:
+    """Write, try, test and enable your own runbooks."""
+
+
+@runbook_commands.command("new")
+@click.argument("words")
+@click.option("--change", is_flag=True, help="A change; otherwise a check, which only reads.")
+@_directory_option
+def create_runbook(*, words: str, change: bool, directory: Path | None) -> None:
+    """Write the files of a runbook named WORDS. They fail tests and lint until you fill them.
+
+    For example: keyturn runbook new "mail queue check"
+    """
+    from bot.authoring import new_runbook
+
+    with exit_on_errors():
+        files = new_runbook.make_files(words, is_change=change)
+        for file in new_runbook.write_files(_get_directory(directory), files):
+            click.echo(f"wrote {file}")
+    click.echo(f"Fill them in, then run: keyturn runbook lint {words}")
+
+
+@runbook_commands.command("try")
+@click.argument("words", nargs=-1, required=True, metavar="RUNBOOK HOST [VALUE]…")
+@click.option(
+    "--record",
+    metavar="NAME",
+    help="Store what the host returned as test data, without secrets: before, after, undone.",
+)
+@_directory_option
+@json_option
+@pass_environment
+def try_runbook(
+    environment: CommandEnvironment,
+    *,
+    words: "tuple[str, ...]",
+    record: str | None,
+    directory: Path | None,
+    as_json: bool,
+) -> None:
+    """Read HOST and print the plan and the sudo lines of a request. Changes nothing.
+
+    Uses the login that only reads, if the host has one. No run is recorded, and the runbook need
+    not be enabled.
+
+    For example: keyturn runbook try conntrack set lb1 524288 --record before
+    """
+    from bot.authoring.recordings import Recorder, evaluate_request
+    from bot.policy.loader import load_policy
+    from connectors.errors import HostError
+    from connectors.fleet import Fleet
+    from connectors.ssh_pool import SshPool
+    from runbooks import Refused
+
+    request = _parse_request(words)
+    with exit_on_errors():
+        policy_directory = environment.get_policy_directory()
+        inventory = load_policy(policy_directory).inventory
+    fleet = Fleet(inventory, SshPool(policy_directory))
+    recorder = Recorder(fleet.run_query)
+    try:
+        outcome = evaluate_request(request, recorder.run_query)
+        shown = _describe_outcome(fleet, request, outcome)
+        recorded = _record(request, recorder, record, directory) if record else ""
+    except Refused as refused:
+        exit_with_error(f"refused: {refused}", REFUSED)
+    except HostError as error:
+        exit_with_error(str(error), FAILED)
+    finally:
+        fleet.close()
+    sudo_lines = _list_sudo_lines(fleet, request)
+    lines = [*shown, *_describe_sudo(request.target, sudo_lines)]
+    if recorded:
+        lines += ["", f"wrote {recorded}"]
+    data = {
+        "outcome": json.loads(json.dumps(asdict(outcome), default=str)),
+        "sudo_lines": sudo_lines,
+        "recording": recorded,
+    }
+    print_result(data, lines, as_json=as_json)
+
+
+@runbook_commands.command("test")
+@click.argument("words", nargs=-1, metavar="[RUNBOOK]")
+@_directory_option
+@json_option
+def run_tests(*, words: "tuple[str, ...]", directory: Path | None, as_json: bool) -> None:
+    """Test your own runbooks, or those whose name begins with RUNBOOK.
+
+    Every field must refuse hostile values. With recordings, the plan of a change must have steps
+    before, none after, and the same steps again when it is undone, and sudo must allow each of
+    its commands. Exit status 1 if a test fails, or a runbook of your own lacks a recording.
+
+    For example: keyturn runbook test hugepages set
+    """
+    from bot.authoring.runbook_tests import test_runbook
+    from runbooks._catalogue import is_own
+
+    place, chosen = _get_directory(directory), _choose(words)
+    found = {one.words: test_runbook(one, place) for one in chosen}
+    lines = [
+        f"{'ok' if one.passed else 'untested' if one.passed is None else 'failed':<8}  "
+        f"{name}: {one.name}: {one.message}"
+        for name, results in found.items()
+        for one in results
+    ]
+    data = {name: [asdict(one) for one in results] for name, results in found.items()}
+    print_result(data, lines, as_json=as_json)
+    failed = [
+        one
+        for runbook in chosen
+        for one in found[runbook.words]
+        if one.passed is False or (one.passed is None and is_own(runbook))
+    ]
+    sys.exit(FAILED if failed else 0)
+
+
+@runbook_commands.command("lint")
+@click.argument("words", nargs=-1, metavar="[RUNBOOK]")
+@json_option
+def lint_runbooks(*, words: "tuple[str, ...]", as_json: bool) -> None:
+    """Check what your own runbooks must have, or those whose name begins with RUNBOOK.
+
+    Texts, an example that can be parsed, no field with free text, a sudo rule for each command of
+    root, an undo or a reason for none, and what is down meanwhile. Exit status 1 for a problem.
+
+    For example: keyturn runbook lint hugepages set
+    """
+    from bot.authoring.lint import lint_runbook
+
+    found = {one.words: lint_runbook(one) for one in _choose(words)}
+    lines = [f"{name}: {problem}" for name, problems in found.items() for problem in problems]
+    print_result(found, lines or [f"No problems in {len(found)} runbooks."], as_json=as_json)
+    sys.exit(FAILED if lines else 0)
+
+
+@runbook_commands.command("enable")
+@click.argument("words", nargs=-1, metavar="[RUNBOOK]")
+@click.option("--as", "person", default="", help="Who acts: an id of people.yaml.")
+@click.option("--alone", is_flag=True, help="Enable it alone, if no other person could.")
+@json_option
+@pass_environment
+def enable_runbook(
+    environment: CommandEnvironment,
+    *,
+    words: "tuple[str, ...]",
+    person: str,
+    alone: bool,
+    as_json: bool,
+) -> None:
+    """Enable one of your own RUNBOOKs as its files are now. Two people have to.
+
+    A runbook that is new or was changed is refused until both have. Review the files first.
+    Without RUNBOOK, list your own runbooks, their files and who enabled them.
+
+    For example: keyturn runbook enable hugepages set --as adam
+    """
+    from bot.queries.own_runbooks import list_states
+
+    if not words:
+        with exit_on_errors(), environment.open_database() as database, database.reading() as tx:
+            states = list_states(tx)
+        lines = [line for one in states for line in _describe_state(one)]
+        print_result(
+            [_state_to_data(one) for one in states],
+            lines,
+            as_json=as_json,
+            empty_message="No runbooks of your own.",
+        )
+        return
+    if not person:
+        exit_with_error("say who you are: --as PERSON", NOT_UNDERSTOOD)
+    with open_service(environment) as service:
+        state = service.enable_runbook(" ".join(words), person=person, alone=alone)
+    lines = _describe_state(state)
+    if not state.is_enabled:
+        lines.append(f"Another person: keyturn runbook enable {state.words} --as PERSON")
+    print_result(_state_to_data(state), lines, as_json=as_json)
+
+
+def _get_directory(directory: Path | None) -> Path:
+    """Return the directory that is meant. Reading the settings also loads KEYTURN_RUNBOOKS."""
+    read_settings()
+    return directory or Path(os.environ.get("KEYTURN_RUNBOOKS") or ".")
+
+
+def _choose(words: "Sequence[str]") -> "list[type[AnyRunbook]]":
+    """Return the runbooks whose name begins with these words; without any, your own."""
+    from runbooks import load_catalogue
+    from runbooks._catalogue import is_own
+
+    read_settings()
+    prefix = " ".join(words)
+    found = [
+        runbook
+        for name, runbook in load_catalogue().items()
+        if (f"{name} ".startswith(f"{prefix} ") if prefix else is_own(runbook))
+    ]
+    if not found:
+        exit_with_error(
+            f"no runbook begins with {prefix!r}: `keyturn runbooks` lists them"
+            if prefix
+            else "you have no runbooks of your own: set KEYTURN_RUNBOOKS, or name a runbook",
+            NOT_FOUND,
+        )
+    return found
+
+
+def _parse_request(words: "Sequence[str]") -> "AnyRunbook":
+    from bot.model.request_form import RequestSyntaxError, find_runbook, parse_request
+
+    read_settings()
+    try:
+        runbook, values = find_runbook(words)
+        return parse_request(runbook, values)
+    except RequestSyntaxError as error:
+        exit_with_error(str(error), NOT_UNDERSTOOD)
+
+
+def _record(request: "AnyRunbook", recorder: "Recorder", name: str, directory: Path | None) -> str:
+    from bot.authoring import recordings
+    from bot.model.redaction import Redactor
+
+    if not name.isidentifier():
+        exit_with_error(f"{name!r} is not a name: use before, after or undone", NOT_UNDERSTOOD)
+    redactor = Redactor(read_settings().secrets)
+    made = recordings.make_recording(request, recorder, redactor.redact_text)
+    file = recordings.make_recording_path(_get_directory(directory), type(request), name)
+    with exit_on_errors():
+        recordings.write_recording(file, made)
+    return str(file)
+
+
+def _describe_outcome(
+    fleet: "Fleet", request: "AnyRunbook", outcome: "Plan | Report"
+) -> "list[str]":
+    from bot.cli.formatting import format_report
+    from runbooks import Change, Report
+
+    if isinstance(outcome, Report):
+        return [outcome.summary, *format_report(asdict(outcome))]
+    lines = [outcome.current_state, *(f"  ! {note}" for note in outcome.notes)]
+    for number, step in enumerate(outcome.steps, start=1):
+        lines += _describe_step(fleet, number, step)
+    if not outcome.steps:
+        lines.append("  No changes needed.")
+    if isinstance(request, Change) and outcome.steps:
+        legs = ", ".join(map(str, request.takes_down())) or "nothing"
+        lines.append(f"  Takes down: {legs}")
+    return lines
+
+
+def _describe_step(fleet: "Fleet", number: int, step: "Step") -> "Iterator[str]":
+    from runbooks import NoUndo
+
+    yield f"  {number}. {step.title} on {step.host}"
+    if step.before or step.after:
+        yield f"     {step.before or '-'} → {step.after or '-'}"
+    yield f"     $ {fleet.resolve_command(step.host, step.do)}"
+    if isinstance(step.undo, NoUndo):
+        yield f"     cannot be undone: {step.undo.reason}"
+    else:
+        yield f"     undo: {fleet.resolve_command(step.host, step.undo)}"
+
+
+def _list_sudo_lines(fleet: "Fleet", request: "AnyRunbook") -> list[str]:
+    from bot.hosts import sudo_rules
+
+    host = fleet.inventory[request.target]
+    if host.platform != "linux":
+        return []
+    grants = sudo_rules.list_sudo_grants({type(request).words: type(request)})
+    if not sudo_rules.group_grants_by_login(host, grants):
+        return []
+    text = sudo_rules.format_sudoers(host, grants)
+    return [line for line in text.splitlines() if line and not line.startswith("#")]
+
+
+def _describe_sudo(host: str, lines: "Sequence[str]") -> list[str]:
+    if not lines:
+        return ["", f"It needs no sudo lines on {host}."]
+    return ["", f"Sudo lines that it needs on {host}:", *(f"  {line}" for line in lines)]
+
+
+def _describe_state(state: "OwnRunbookState") -> list[str]:
+    enabled = "enabled" if state.is_enabled else "not enabled"
+    people = f", confirmed by {' and '.join(state.people)}" if state.people else ""
+    files = [f"  {module:<32}  sha256 {digest}" for module, digest in state.files.items()]
+    return [f"{state.words}: {enabled}{people}", *files]
+
+
+def _state_to_data(state: "OwnRunbookState") -> "dict[str, Any]":
+    return asdict(state) | {"is_enabled": state.is_enabled}
