@@ -143,7 +143,7 @@ def test_verify_says_whole_or_where_it_is_broken(logged: Path):
         (["changelog", "verify"], 3, "no database in"),
         (["policy", "check", "/nowhere"], 1, "people.yaml: is missing"),
         (["policy", "check", "/nowhere"], 1, "Run keyturn init /nowhere to create one"),
-        (["runbook"], 2, "No such command"),
+        (["runbok"], 2, "No such command"),
         (["rusn"], 2, "Did you mean"),
         (["abusers", "show", "lb*"], 2, "Request it with: keyturn request abusers show 'lb*'"),
         (["changelog", "show", "--limit", "0"], 2, "not in the range"),

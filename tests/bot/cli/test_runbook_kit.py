@@ -4,7 +4,7 @@ import json
 import os
 import re
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -140,17 +140,17 @@ def test_a_connector_of_keyturn_is_used_as_it_is(tmp_path: Path):
     ]
 
 
-def conntrack_answer(secret: str) -> Mapping[tuple[str, str], str]:
+def conntrack_fleet(secret: str) -> ScriptedFleet:
     output = (
         f"20\n65536\n16384\nMemTotal: 4000000 kB\n{secret}\n"
         "entries searched drop early_drop\n00000014 0 0 0\n"
     )
-    return {("lb1", str(conntrack.query_conntrack().command)): output}
+    return ScriptedFleet({("lb1", conntrack.query_conntrack().command): output})
 
 
 def test_a_recording_has_no_secrets_and_gives_the_same_plan():
     request = parse_request(load_catalogue()["conntrack set"], ["lb1", "524288"])
-    recorder = Recorder(ScriptedFleet(conntrack_answer("hunter2hunter2")).run_query)
+    recorder = Recorder(conntrack_fleet("hunter2hunter2").run_query)
     plan = evaluate_request(request, recorder.run_query)
     assert isinstance(plan, Plan)
     made = make_recording(request, recorder, Redactor(["hunter2hunter2"]).redact_text)

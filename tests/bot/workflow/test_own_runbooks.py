@@ -20,9 +20,9 @@ ON, SHOW = SetSwitch(host="lb1", name="lamp", value="on"), ShowSwitches(host="lb
 WORDS, MODULE = SetSwitch.words, SetSwitch.__module__
 
 
-def install(monkeypatch: pytest.MonkeyPatch, digest: str) -> None:
-    """Make the toys runbooks of the installation's own, with this digest of their file."""
-    monkeypatch.setitem(_own._digests, MODULE, digest * 64)
+def install(monkeypatch: pytest.MonkeyPatch, digest: str, module: str = MODULE) -> None:
+    """Make a module, the toys by default, one of the installation's own with this digest."""
+    monkeypatch.setitem(vars(_own)["_digests"], module, digest * 64)
 
 
 @pytest.fixture(autouse=True)
@@ -86,9 +86,9 @@ def test_every_own_module_that_is_no_runbook_has_to_be_enabled_too(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ):
     enable(harness)
-    monkeypatch.setitem(_own._digests, "runbooks.another", "c" * 64)
+    install(monkeypatch, "c", "runbooks.another")
     assert harness.request(SHOW).state is State.SUCCEEDED
-    monkeypatch.setitem(_own._digests, "connectors.lamps", "c" * 64)
+    install(monkeypatch, "c", "connectors.lamps")
     refused = harness.request(SHOW)
     assert refused.state is State.REFUSED
     assert refused.summary.startswith("connectors.lamps of your own")
