@@ -118,7 +118,7 @@ def request_run(
     if plan_only:
         _plan(service, body, as_json=as_json)
     elif sys.stdin.isatty() and not as_json and _is_change(service, words):
-        _request_after_plan(service, body, wait_seconds=seconds)
+        _submit_after_confirmation(service, _post_plan(service, body), wait_seconds=seconds)
     else:
         _post_request(service, "/runs", body, wait_seconds=seconds, as_json=as_json)
 
@@ -330,6 +330,8 @@ def request_undo(
 ) -> None:
     """Request the undo of run NUMBER, or of what a person, token or schedule did, as a new run.
 
+    In a terminal, an undo that cannot be undone itself is shown first and has to be confirmed.
+
     For example: keyturn undo --person dora --since 2h --reason "her laptop was stolen"
     """
     from bot.model import times
@@ -341,9 +343,14 @@ def request_undo(
         if name in given:
             given[name] = parse_time_option(given[name], parse)
     path = "/undo" if number is None else build_path("runs", number, "undo")
-    body = {"reason": reason, "plan_only": plan_only, **given}
+    is_confirmed = sys.stdin.isatty() and not as_json and not plan_only
+    body = {"reason": reason, "plan_only": plan_only or is_confirmed, **given}
     run = service.post(path, body, idempotency_key=secrets.token_hex(16))
-    wait_and_print_run(service, run["id"], wait_seconds=seconds, as_json=as_json)
+    if is_confirmed:
+        planned = _wait_for_run(service, run["id"], wait_seconds=None)
+        _submit_after_confirmation(service, planned, wait_seconds=seconds)
+    else:
+        wait_and_print_run(service, run["id"], wait_seconds=seconds, as_json=as_json)
 
 
 @click.command("again")
@@ -451,11 +458,10 @@ def _plan(service: ServiceClient, body: Mapping[str, Any], *, as_json: bool) -> 
         _submit(service, run, wait_seconds=None)
 
 
-def _request_after_plan(
-    service: ServiceClient, body: Mapping[str, Any], *, wait_seconds: float | None
+def _submit_after_confirmation(
+    service: ServiceClient, run: Mapping[str, Any], *, wait_seconds: float | None
 ) -> None:
-    """Request a change; show the plan first if it cannot be undone, and have it confirmed."""
-    run = _post_plan(service, body)
+    """Request what a plan shows; if it cannot be undone, show it first and have it confirmed."""
     if run["state"] != "planned":
         wait_and_print_run(service, run["id"], wait_seconds=wait_seconds, as_json=False)
     if list_irreversible_steps(run):
@@ -486,6 +492,15 @@ def wait_and_print_run(
     Args:
         wait_seconds: None to wait a short time, and only until the run needs people.
     """
+    run = _wait_for_run(service, run_id, wait_seconds=wait_seconds)
+    print_run(run, as_json=as_json)
+    sys.exit(get_run_exit_status(run))
+
+
+def _wait_for_run(
+    service: ServiceClient, run_id: int, *, wait_seconds: float | None
+) -> dict[str, Any]:
+    """Return a run once it has ended, needs people, or the time is over; show its progress."""
     progress = _ProgressPrinter()
     is_shown = progress.is_live if wait_seconds is None else bool(wait_seconds)
     run = service.wait_until_ended(
@@ -495,8 +510,7 @@ def wait_and_print_run(
         final_states=_AT_REST if wait_seconds is None else ("unknown",),
     )
     progress.end_line()
-    print_run(run, as_json=as_json)
-    sys.exit(get_run_exit_status(run))
+    return run
 
 
 def print_run(run: Mapping[str, Any], *, as_json: bool) -> None:

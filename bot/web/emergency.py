@@ -56,6 +56,7 @@ def _render_page(
     done: str = "",
 ) -> Response:
     with deps.database.reading(user.view_rights) as tx:
+        policy = user.policy.without_people(stops.list_banned_people(tx))
         held = stops.get_stop_of_everything(tx)
         stepped_up = bool(
             get_shown_factor(tx, user.policy, person=user.id, session=user.session_token)
@@ -73,5 +74,5 @@ def _render_page(
         own=own,
         allowed=ruling.allowed,
         factor_first=ruling.requires_second_factor and not stepped_up,
-        able=user.policy.list_people_allowed(order, except_person=held.person if held else ""),
+        able=policy.list_people_allowed(order, except_person=held.person if held else ""),
     )

@@ -14,10 +14,11 @@ _COOKIE_SECONDS = 10 * 60
 # Every page that may be the target. Its query string only selects what the page shows.
 _PAGE_PATTERN = re.compile(
     r"(/|/(runs|changelog|tokens|sessions|second-factor|stop|bans|hosts|changes|runbooks|report|health"
-    r"|schedules|access|policy|drift)|/runs/compare|/schedules/new|/runbooks/form"
+    r"|schedules|access|policy|drift|redundancy)|/runs/compare|/schedules/new|/runbooks/form"
     r"|/(runs|changelog)\.(csv|json)"
     r"|/(runs|schedules|views|drift)/[1-9][0-9]{0,8}|/runs/[1-9][0-9]{0,8}/erase"
-    r"|/(hosts|policy)/[a-z0-9][a-z0-9._-]{0,62})"
+    r"|/(hosts|policy|redundancy)/[a-z0-9][a-z0-9._-]{0,62}"
+    r"|/hosts/[a-z0-9][a-z0-9._-]{0,62}/rebuild)"
     r"(\?[!$-;=?-\[\]^-~]*)?",
     re.ASCII,
 )

@@ -1,5 +1,6 @@
 """The main job and its ways to go wrong, through the chat, over real SSH, on a real HAProxy."""
 
+import contextlib
 import re
 import threading
 import time
@@ -14,6 +15,7 @@ from ruamel.yaml import YAML
 from bot.audit import change_log, verification
 from bot.db import locks, runs, search
 from bot.model.run import Run, State
+from tests.bot.cli.test_terminal import KEYTURN, Terminal, a_terminal
 from tests.playground import company
 from tests.playground.fleet import LoopbackFleet
 from tests.playground.keys import make_key
@@ -312,3 +314,37 @@ def test_the_run_goes_on_after_a_restart(tmp_path: Path):
             with service.keyturn.database.reading() as tx:
                 assert runs.get_run(tx, run.id).state is not State.PENDING
             until(lambda: not fleet.haproxy.marked(ABUSER))
+
+
+def test_what_cannot_be_undone_is_confirmed_in_a_terminal(stage: Stage):
+    # It is marked and below every limit, so that emptying the table helps it.
+    stage.fleet.haproxy.runtime("set table http key 203.0.113.10 data.gpc0 1")
+    with _open_terminal(stage, "olga", "request", "abusers", "empty", "lb1") as terminal:
+        assert terminal.shows("cannot be undone"), terminal.said
+        assert terminal.shows("Request it all the same? [y/N]"), terminal.said
+        terminal.press("n\n")
+        assert terminal.ended() == 1
+    assert stage.runs() == []
+    assert stage.fleet.haproxy.marked(ABUSER)
+
+
+def test_an_undo_typed_in_a_terminal_is_planned_and_then_requested(stage: Stage):
+    stage.chat.say(DORA, CLEAR)
+    stage.chat.press(OLGA, *stage.approval())
+    ended = stage.ended()
+    with _open_terminal(stage, "olga", "undo", str(ended.id)) as terminal:
+        # Everything that it does can be undone, so nobody is asked.
+        terminal.ended()
+    assert "all the same" not in terminal.said
+    assert [run.undo_of for run in stage.runs()] == [ended.id, None]
+    assert {entry for entry in stage.entries() if "plan" in entry} >= {"planned"}
+
+
+def _open_terminal(
+    stage: Stage, person: str, *words: str
+) -> contextlib.AbstractContextManager[Terminal]:
+    _, token = stage.service.keyturn.service.tokens.create_token(
+        person=person, scopes=["request"], days=1, source="cli"
+    )
+    address = stage.service.address
+    return a_terminal(KEYTURN, *words, KEYTURN_URL=address, KEYTURN_TOKEN=token)
