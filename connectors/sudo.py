@@ -20,7 +20,7 @@ import re
 import string
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 
 from connectors.command import Setting, refuse_invisible
 from connectors.script import Script
@@ -273,10 +273,8 @@ class SudoRule:
     def is_allowed(self, words: Sequence[str], settings: Mapping[str, str]) -> bool:
         """Return whether sudo would allow these words, the first of which is the program."""
         program, *rest = words
-        paths = self.list_paths(settings)
-        if program not in (*paths, *(path.rpartition("/")[2] for path in paths)):
-            return False
-        return re.fullmatch(self.make_pattern(settings), " ".join(rest), re.ASCII) is not None
+        programs, pattern = _compile_rule(self, tuple(settings.items()))
+        return program in programs and pattern.fullmatch(" ".join(rest)) is not None
 
     def _list_wildcards(self, settings: Mapping[str, str]) -> Iterator[str]:
         for word in self.words:
@@ -294,6 +292,16 @@ class SudoRule:
 
     def __repr__(self) -> str:
         return f"SudoRule({self.program} {self.make_pattern({})})"
+
+
+@lru_cache(maxsize=1000)
+def _compile_rule(
+    rule: SudoRule, settings: tuple[tuple[str, str], ...]
+) -> tuple[frozenset[str], re.Pattern[str]]:
+    """Return the names of a rule's program, and the pattern of its arguments, for one host."""
+    paths = rule.list_paths(dict(settings))
+    names = frozenset((*paths, *(path.rpartition("/")[2] for path in paths)))
+    return names, re.compile(rule.make_pattern(dict(settings)), re.ASCII)
 
 
 def _expand_scripts(
