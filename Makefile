@@ -142,7 +142,7 @@ test: setup system assets schemas .venv/.compiled ## Run every test on every cor
 	$(BIN)/python -m pytest $(TOGETHER) $(ARGS)
 
 # The number of event orders for the state machine of a run, and of races of three processes to
-# approve, start and fire; `make test` tries 80 and 34. A tenth as often a process is killed, on
+# approve, start and fire; `make test` tries 40 and 34. A tenth as often a process is killed, on
 # either database, at a random time and at every system call in turn (`make test`: 24 times), and
 # every write in turn fails, as on a full or broken disk. A hundredth as often PostgreSQL restarts
 # under several processes; a five-hundredth as often a standby takes over, and the answer to each

@@ -51,7 +51,7 @@ from tests.toy import RUNBOOKS, BreakSwitch, SetAll, SetSwitch, ShowSwitches, To
 
 CHAOS = int(os.environ.get("KEYTURN_CHAOS", "0"))
 PARTS = 4
-SEQUENCES = (CHAOS or 80) // PARTS
+SEQUENCES = (CHAOS or 40) // PARTS
 STEPS = 25 if CHAOS else 10
 
 OWNERS = frozenset({"olga", "adam"})
