@@ -178,6 +178,8 @@ def _describe_range(variations: Sequence[Variation]) -> str:
             f"{first.description} "
             f"{'hosts' if str(low) == last.range_end else f'to {last.range_end} hosts'}"
         )
+    if first.kind == "margin" and len(variations) == len(_MARGIN_LABELS):
+        return "the change leaves at most one leg of a service"
     lead = _DESCRIPTION_PREFIXES[first.kind]
     return " or ".join(
         [first.description, *(one.description.removeprefix(lead) for one in variations[1:])]

@@ -40,7 +40,7 @@ def test_a_developer_looks_at_once_and_asks_for_the_rest(tmp_path: Path):
     assert sentences(found, "dora", "without_approval") == ["Every check, everywhere."]
     assert sentences(found, "dora", "with_approval") == [
         "Every change, everywhere: 1 approval from the owners of the area.",
-        "When the change leaves no leg of a service or one leg of a service: every change, "
+        "When the change leaves at most one leg of a service: every change, "
         "everywhere: 2 approvals from the owners of the area or people with the administrator "
         "role.",
     ]
