@@ -24,14 +24,14 @@ from connectors.sudo import SudoRule, WordPattern
 _HEADER = "# Written by Keyturn, which replaces this file: add your own entries to csf.allow."
 _ENTRY = re.compile(r"([0-9a-f.:]+) # [a-z]+")
 
-_DIRECTORY = Setting("csf.directory", "/etc/csf", pattern=r"/[\w./-]+")
-_PROGRAM = Setting("csf.program", "/usr/sbin/csf", pattern=r"/[\w./-]+")
+DIRECTORY = Setting("csf.directory", "/etc/csf", pattern=r"/[\w./-]+")
+PROGRAM = Setting("csf.program", "/usr/sbin/csf", pattern=r"/[\w./-]+")
 # Seconds: enough to load the list, and for Keyturn to reconnect.
-_SECONDS = Setting("csf.probation", "180", pattern=r"[1-9][0-9]{0,3}")
+SECONDS = Setting("csf.probation", "180", pattern=r"[1-9][0-9]{0,3}")
 # Seconds. Loading takes one or two, and many more with long block lists.
-_LOADING = 120
+LOADING = 120
 
-_HINTS = (
+HINTS = (
     Hint(
         r"can't cd to|cd: .*No such file",
         "csf's directory does not exist: correct csf.directory in the inventory",
@@ -45,24 +45,30 @@ _HINTS = (
     ),
 )
 # csf exits with 0 after these errors, with an incomplete firewall.
-_ERROR = r"(?m)^\*?Error|^ip6?tables[^\n]*: |^ipset v[^\n]*: "
+ERROR = r"(?m)^\*?Error|^ip6?tables[^\n]*: |^ipset v[^\n]*: "
 
 
-# Arguments: phase, directory, program. It restores the rules that let Keyturn in before, whatever
-# csf loads now. With LFDSTART, `-r` leaves the loading to a daemon.
+# Parts of restore scripts. They restore the rules that let Keyturn in before, whatever csf loads
+# now. With LFDSTART, `-r` leaves the loading to a daemon.
+IS_SET = 'on() { grep -Eq "^$2 *= *.1." "$1/csf.conf"; }; '
+SAVE_RULES = (
+    'iptables-save >rules && : >rules6 && { ! on "$2" IPV6 || ip6tables-save >rules6; } && sync'
+)
+RESTORE_RULES = (
+    'sync "$2"; option=-r; if on "$2" LFDSTART; then option=-sf; fi; "$3" "$option"; status=0; '
+    "iptables-restore <rules || status=1; "
+    "[ ! -s rules6 ] || ip6tables-restore <rules6 || status=1; exit $status"
+)
+# Arguments: phase, directory, program.
 _RESTORE = Script(
     "csf-restore",
-    'on() { grep -Eq "^$2 *= *.1." "$1/csf.conf"; }; case $1 in '
-    'save) cp -- "$2/keyturn.allow" list && iptables-save >rules && : >rules6 && '
-    '{ ! on "$2" IPV6 || ip6tables-save >rules6; } && sync;; '
+    f"{IS_SET}case $1 in "
+    f'save) cp -- "$2/keyturn.allow" list && {SAVE_RULES};; '
     'restore) cp list "$2/keyturn.back" && sync "$2/keyturn.back" && '
-    'mv "$2/keyturn.back" "$2/keyturn.allow"; sync "$2"; option=-r; '
-    'if on "$2" LFDSTART; then option=-sf; fi; "$3" "$option"; status=0; '
-    "iptables-restore <rules || status=1; "
-    "[ ! -s rules6 ] || ip6tables-restore <rules6 || status=1; exit $status;; *) exit 1;; esac",
+    f'mv "$2/keyturn.back" "$2/keyturn.allow"; {RESTORE_RULES};; *) exit 1;; esac',
     argument_count=3,
 )
-PROBATION = Probation("csf", _RESTORE, _SECONDS, (_DIRECTORY, _PROGRAM))
+PROBATION = Probation("csf", _RESTORE, SECONDS, (DIRECTORY, PROGRAM))
 # Arguments: root, directory, program, its option, the list's SHA-256. The list is on standard
 # input. Lines of csf's files can do more than allow an address, so the host accepts no others.
 _LOAD = Script(
@@ -108,14 +114,14 @@ def load_list(listing: str, *, restart: str) -> Shell:
 
     restart: csf's option to reload, see Firewall.reload_option.
     """
-    words = (probation.ROOT, _DIRECTORY, _PROGRAM, restart, _hash_text(listing))
+    words = (probation.ROOT, DIRECTORY, PROGRAM, restart, _hash_text(listing))
     return Shell(
         (_LOAD, *words),
         stdin=listing,
         root=True,
-        error_pattern=_ERROR,
-        hints=_HINTS,
-        deadline=_LOADING,
+        error_pattern=ERROR,
+        hints=HINTS,
+        deadline=LOADING,
     )
 
 
@@ -125,10 +131,10 @@ def _hash_text(text: str) -> str:
 
 _SUM = WordPattern(r"[0-9a-f]{64}")
 SUDO = (
-    *probation.make_sudo_rules(PROBATION, _DIRECTORY, _PROGRAM),
+    *probation.make_sudo_rules(PROBATION, DIRECTORY, PROGRAM),
     *(
         SudoRule(
-            *(_LOAD, probation.ROOT, _DIRECTORY, _PROGRAM, option, _SUM),
+            *(_LOAD, probation.ROOT, DIRECTORY, PROGRAM, option, _SUM),
             risk="allow single addresses of their choice through the firewall",
         )
         for option in ("-r", "-sf")

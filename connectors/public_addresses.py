@@ -1,4 +1,4 @@
-"""Addresses of single machines on the public internet. No I/O."""
+"""Which addresses belong to the public internet, and which to private networks. No I/O."""
 
 from ipaddress import IPv4Address, IPv6Address, ip_network
 
@@ -42,6 +42,15 @@ _SPECIAL = tuple(
         "5f00::/16",
     )
 )
+# Networks of an organisation's own clients. Python's `is_private` includes more, such as the
+# addresses for documentation.
+_INTERNAL = tuple(
+    ip_network(network)
+    for network in (
+        *("127.0.0.0/8", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16"),
+        *("169.254.0.0/16", "100.64.0.0/10", "::1/128", "fc00::/7", "fe80::/10"),
+    )
+)
 # The part of IPv6 that is assigned to the internet so far.
 _IN_USE = ip_network("2000::/3")
 
@@ -51,3 +60,8 @@ def is_public(address: Address) -> bool:
     if address.version == 6 and address not in _IN_USE:
         return False
     return address.is_global and not any(address in network for network in _SPECIAL)
+
+
+def is_internal(address: Address) -> bool:
+    """Return whether *address* belongs to a private network or to the host itself."""
+    return any(address in network for network in _INTERNAL)

@@ -13,6 +13,7 @@ from connectors.pingdom import ProbeFeed
 from connectors.probation import Probation
 from connectors.public_addresses import Address
 from runbooks import Change, Host, Plan, Refused, Step, make_host_field
+from runbooks._csf import refuse_unusable_firewall
 
 # How many addresses are listed; the others are counted.
 _NAMED = 40
@@ -57,7 +58,7 @@ class RefreshPingdom(
 
     def plan(self, probes: ProbeState) -> Plan:
         firewall, feed = probes.firewall, probes.feed
-        _refuse_unusable_firewall(firewall)
+        _refuse_unused_list(firewall)
         own = firewall.own_list or ""
         old, listed = _parse_own_list(own), frozenset(filter(firewall.can_filter, feed.addresses))
         new = listed | frozenset(filter(firewall.can_filter, feed.list_kept_addresses(old)))
@@ -117,14 +118,8 @@ def _parse_own_list(own: str) -> frozenset[Address]:
         raise Refused(str(error)) from None
 
 
-def _refuse_unusable_firewall(firewall: Firewall) -> None:
-    if not firewall.is_enabled:
-        raise Refused("csf is disabled on this host: run csf -e first")
-    if firewall.is_testing:
-        raise Refused(
-            "csf is in TESTING mode, which removes all rules every five minutes: "
-            'set TESTING = "0" in csf.conf first'
-        )
+def _refuse_unused_list(firewall: Firewall) -> None:
+    refuse_unusable_firewall(firewall)
     if firewall.own_list is None or not firewall.is_included:
         file = firewall.include_line.removeprefix("Include ")
         raise Refused(

@@ -26,8 +26,11 @@ from connectors.inventory import Inventory
 from connectors.ssh_pool import SshPool
 from connectors.ssh_transport import SshLimits
 from runbooks import NoUndo, Plan, Refused
+from runbooks.csf_allow import AllowAddress
+from runbooks.csf_deny import DenyAddress
 from runbooks.csf_pingdom_refresh import RefreshPingdom
 from runbooks.csf_pingdom_show import ShowPingdom
+from runbooks.csf_unblock import UnblockAddress
 from tests.acceptance.ungated import carry_out, plan_of, take_back
 from tests.pingdom_feeds import BAD_FEEDS, FOURS, ODD_ITEMS, SIXES, feed
 from tests.plans import work_of
@@ -245,6 +248,51 @@ def test_over_the_warm_connection_it_would_have_been_kept_and_we_locked_out(
     fleet.run_command("web1", replace(keep, new_connection=False))
     wait_until(lambda: not Path(f"/proc/{process}").exists())
     assert not lets_us_in(web1)
+
+
+def _entries(host: CsfHost) -> list[str]:
+    rules = host.inside("iptables", "-S", "ALLOWIN") + host.inside("iptables", "-S", "DENYIN")
+    return [
+        *re.findall(r"-s 203.0.113.9/32 ! -i lo -j (\w+)", rules),
+        *(f.suffix for f in host.etc.glob("csf.*") if "\n203.0.113.9 " in f.read_text()),
+    ]
+
+
+def test_one_address_is_denied_unblocked_and_allowed_each_with_an_undo(
+    web1: CsfHost, fleet: Fleet
+):
+    values = {"host": "web1", "address": "203.0.113.9"}
+    deny, allow = DenyAddress.model_validate(values), AllowAddress.model_validate(values)
+    take_back(fleet, allow, carry_out(fleet, allow))
+    assert _entries(web1) == []
+    carry_out(fleet, deny)
+    assert _entries(web1) == ["DROP", ".deny"]
+    with pytest.raises(Refused, match="request csf unblock first"):
+        plan_of(fleet, allow)
+    unblock = UnblockAddress.model_validate(values)
+    plan = carry_out(fleet, unblock)
+    assert _entries(web1) == []
+    take_back(fleet, unblock, plan)
+    assert _entries(web1) == ["DROP", ".deny"]
+    own = DenyAddress.model_validate(
+        {"host": "web1", "address": web1.inside("hostname", "-I").split()[0]}
+    )
+    with pytest.raises(Refused, match="of this host itself"):
+        plan_of(fleet, own)
+
+
+def test_a_denial_that_is_not_confirmed_is_taken_back_and_other_entries_stay(
+    web1: CsfHost, fleet: Fleet
+):
+    plan = plan_of(fleet, DenyAddress.model_validate({"host": "web1", "address": "203.0.113.9"}))
+    for step in plan.steps[:2]:
+        fleet.run_command("web1", fleet.resolve_command("web1", step.do))
+    with (web1.etc / "csf.deny").open("a") as file:
+        file.write("203.0.113.77 # lfd: meanwhile\n")
+    assert _entries(web1) == ["DROP", ".deny"]
+    web1.probations.let_time_run_out("csf")
+    assert _entries(web1) == []
+    assert "203.0.113.77 # lfd: meanwhile" in (web1.etc / "csf.deny").read_text()
 
 
 def test_a_list_that_is_kept_stays(web1: CsfHost, fleet: Fleet):

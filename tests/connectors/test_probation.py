@@ -1,8 +1,10 @@
 """What a host is told to restore by itself, and what it says of that. Real hosts: acceptance."""
 
+from ipaddress import ip_address
+
 import pytest
 
-from connectors import bond_leg, conntrack, csf_list, hidepid, shaping
+from connectors import bond_leg, conntrack, csf_entry, csf_list, hidepid, shaping
 from connectors.command import Answer, Shell, SwitchLines, find_failure
 from connectors.errors import CommandError, ParseError, SettingError
 from connectors.probation import (
@@ -19,6 +21,7 @@ from connectors.probation import (
 CHANGE = "0123456789abcdef"
 ALL = (
     csf_list.PROBATION,
+    csf_entry.make_probation(ip_address("203.0.113.9")),
     shaping.make_probation("eth0.7"),
     conntrack.PROBATION,
     hidepid.PROBATION,

@@ -51,10 +51,27 @@ allow() {
     echo "-A ALLOWOUT -d $1 ! -o lo -j ACCEPT" >>"$work/$tables"
     say ACCEPT all '*' '!lo' "$all" "$1"
 }
+deny() { iptables "$1" DENYIN -s "$2" ! -i lo -j DROP; say DROP all '!lo' '*' "$2" 0.0.0.0/0; }
+add() {
+    grep -q "^$2 " "$dir/csf.$1" && { echo "add failed: $2 is in already in the $1 file"; exit; }
+    echo "Adding $2 to csf.$1 and iptables..."
+    echo "$2 # $3 - Sat Nov 21 08:19:24 2026" >>"$dir/csf.$1"
+}
+remove() {
+    grep -q "^$2 " "$dir/csf.$1" || { echo "csf: $2 not found in csf.$1"; exit; }
+    echo "Removing rule..."; sed -i "/^$2 /d" "$dir/csf.$1"
+}
+find_in_files() {
+    echo; echo 'Table  Chain            num   pkts bytes target     prot opt in     out     source'
+    iptables -S DENYIN | grep -Fq -- "-s $1/32 " &&
+        echo "filter DENYIN  1  0  0 DROP  0  --  !lo  *  $1  0.0.0.0/0" ||
+        echo "No matches found for $1 in iptables"
+    for each in allow deny; do sed -n "s/^$1 .*/csf.$each: &/p" "$dir/csf.$each"; done
+}
 restart() {
     for tables in iptables ip6tables; do
         $tables -P INPUT ACCEPT; $tables -F; $tables -X
-        for chain in ALLOWIN ALLOWOUT LOCALINPUT; do $tables -N $chain; done
+        for chain in ALLOWIN ALLOWOUT DENYIN LOCALINPUT; do $tables -N $chain; done
         $tables -A INPUT ! -i lo -j LOCALINPUT
         $tables -A INPUT -i lo -j ACCEPT
         $tables -A INPUT ! -i lo -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT
@@ -63,6 +80,7 @@ restart() {
                 -m tcp --dport "$port" -j ACCEPT
         done
         $tables -A LOCALINPUT ! -i lo -j ALLOWIN
+        $tables -A LOCALINPUT ! -i lo -j DENYIN
     done
     ipset destroy
     if [ "$(conf LF_IPSET)" = 1 ]; then
@@ -79,6 +97,7 @@ restart() {
         $tables-restore --noflush <"$work/$tables"
     done
     [ ! -e "$work/ipset" ] || ipset restore <"$work/ipset"
+    for entry in $(awk '!/^#/ { print $1 }' "$dir/csf.deny"); do deny -A "$entry"; done
     rm -r "$work"
     iptables -P INPUT DROP; ip6tables -P INPUT DROP
     say LOCALINPUT all '!lo' '*' 0.0.0.0/0 0.0.0.0/0
@@ -94,6 +113,11 @@ case $1 in
         restart
         echo
         echo '*WARNING* RESTRICT_SYSLOG is disabled. See SECURITY WARNING in /etc/csf/csf.conf.';;
+    -a) add allow "$2" "$3"; iptables -A ALLOWIN -s "$2" ! -i lo -j ACCEPT;;
+    -ar) remove allow "$2"; iptables -D ALLOWIN -s "$2" ! -i lo -j ACCEPT;;
+    -d) add deny "$2" "$3"; deny -A "$2";;
+    -dr) remove deny "$2"; deny -D "$2";;
+    -g) find_in_files "$2";;
     *) exit 64;;
 esac
 """

@@ -6,7 +6,9 @@ from pathlib import Path
 
 from connectors import csf, csf_list, pingdom
 from connectors.csf import Firewall
+from connectors.csf_entry import CsfEntries
 from connectors.pingdom import ProbeFeed
+from runbooks._csf import CsfAddress
 from tests.pingdom_feeds import FOURS, SIXES, feed
 from tests.scripted_fleet import ScriptedFleet
 
@@ -56,3 +58,9 @@ def fleet() -> ScriptedFleet:
             ("web1", pingdom.query_feed().command): feed(),
         }
     )
+
+
+def csf_address(
+    firewall: Firewall, entries: CsfEntries | None = None, *, source: str = "192.0.2.200"
+) -> CsfAddress:
+    return CsfAddress(firewall, entries or CsfEntries(), ip_address(source))

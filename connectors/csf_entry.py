@@ -1,0 +1,161 @@
+"""Single addresses in csf.allow, csf.deny and csf's temporary blocks. No I/O.
+
+csf itself writes its files here, with `csf -a`, `-ar`, `-d`, `-dr`, `-td` and `-trd`: see its
+readme.txt. Each is possible only on probation, which restores the lines of the address and the
+rules (see probation). Temporary blocks are known from public outputs of `csf -g`.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
+from typing import Literal, get_args
+
+from connectors import csf_list, probation
+from connectors.command import Hint, Query, Shell
+from connectors.csf_grep import CsfMatch
+from connectors.errors import ParseError
+from connectors.probation import Probation
+from connectors.public_addresses import Address
+from connectors.script import Script
+from connectors.sudo import ADDRESS, SudoRule, WordPattern
+
+EntryChange = Literal["allow", "disallow", "deny", "undeny", "block", "unblock"]
+# An undo cannot know how long a temporary block had left.
+BLOCK_SECONDS = 3600
+
+_TEMPORARY = re.compile(r"Temporary (?P<kind>Blocks|Allows): IP:(?P<address>\S+) (?P<more>.*)")
+
+# csf exits with 0 after these errors too.
+_ERROR = rf"{csf_list.ERROR}|(?:add|deny) failed|not found in csf\.|is not a valid"
+_HINTS = (
+    *csf_list.HINTS,
+    Hint(
+        r"No chain/target/match by that name",
+        "csf's rules are not loaded, or csf is restarting: run csf -r, or try again in a minute",
+    ),
+)
+
+# Arguments: phase, directory, program, address. Other lines of csf's files stay as they are, since
+# lfd and people write there too.
+_RESTORE = Script(
+    "csf-entry-restore",
+    f"umask 077; {csf_list.IS_SET}case $1 in save) for each in allow deny; do "
+    'awk -v a="$4" \'$1 == a ""\' "$2/csf.$each" >"$each" || exit; done; '
+    f"{csf_list.SAVE_RULES};; restore) for each in allow deny; do file=$2/csf.$each; "
+    '{ awk -v a="$4" \'$1 != a ""\' "$file" && cat "$each"; } >"$file.back" && '
+    f'sync "$file.back" && mv "$file.back" "$file"; done; {csf_list.RESTORE_RULES};; '
+    "*) exit 1;; esac",
+    argument_count=4,
+)
+# Arguments: root, program, change, address.
+_CHANGE = Script(
+    "csf-entry",
+    f"set -eu; {probation.make_try('csf')}program=$2; case $3 in "
+    'allow) set -- -a "$4" Keyturn;; disallow) set -- -ar "$4";; '
+    'deny) set -- -d "$4" Keyturn;; undeny) set -- -dr "$4";; '
+    f'block) set -- -td "$4" {BLOCK_SECONDS} Keyturn;; unblock) set -- -trd "$4";; '
+    '*) exit 1;; esac; "$program" "$@" 9>&-',
+    argument_count=4,
+)
+
+
+@dataclass(frozen=True)
+class CsfEntries:
+    """What `csf -g` found that is for one address."""
+
+    allow: str = ""
+    """Its line in csf.allow; "" if it has none."""
+    deny: str = ""
+    """Its line in csf.deny; "" if it has none."""
+    temporary_block: str = ""
+    """Port, direction, remaining time and comment of its temporary block; "" for none."""
+    has_temporary_allow: bool = False
+    is_denied: bool = False
+    """Whether a rule or set that csf.deny or a temporary block fills has it."""
+    wider: Sequence[CsfMatch] = ()
+    """Lines of csf.deny that are for more than this address, and sets that csf fills from lists
+    of other providers."""
+
+
+def parse_entries(matches: Sequence[CsfMatch], address: Address) -> CsfEntries:
+    """Return which of the matches of `csf -g` are for this address alone."""
+    exact = {m.place: m.text for m in matches if _is_for(m.text.partition(" ")[0], address)}
+    temporary = [found for m in matches if (found := _TEMPORARY.fullmatch(m.text))]
+    mine = {t["kind"]: t["more"] for t in temporary if _is_for(t["address"], address)}
+    return CsfEntries(
+        allow=exact.get("csf.allow", ""),
+        deny=exact.get("csf.deny", ""),
+        temporary_block=mine.get("Blocks", ""),
+        has_temporary_allow="Allows" in mine,
+        is_denied=any(m.place in {"filter DENYIN", *_DENY_SETS} for m in matches),
+        wider=tuple(m for m in matches if _is_wider_block(m, address)),
+    )
+
+
+_DENY_SETS = ("set chain_DENY", "set chain_6_DENY")
+_ALLOW_SETS = ("set chain_ALLOW", "set chain_6_ALLOW")
+
+
+def _is_wider_block(match: CsfMatch, address: Address) -> bool:
+    if match.place.startswith("set "):
+        return match.place not in _DENY_SETS + _ALLOW_SETS
+    return match.place == "csf.deny" and not _is_for(match.text.partition(" ")[0], address)
+
+
+def _is_for(text: str, address: Address) -> bool:
+    try:
+        return ip_network(text) == ip_network(address)
+    except ValueError:
+        return False
+
+
+def query_own_source() -> Query[Address]:
+    """Query the address that the host sees Keyturn at: of Keyturn or of its last jump host."""
+    return Query(Shell(("printenv", "SSH_CONNECTION")), parse_own_source)
+
+
+def parse_own_source(text: str) -> Address:
+    """Parse SSH_CONNECTION: client's address and port, server's address and port (ssh(1))."""
+    try:
+        return ip_address(text.partition(" ")[0].partition("%")[0])
+    except ValueError:
+        raise ParseError(f"SSH_CONNECTION is {text[:100]!r} instead of two addresses") from None
+
+
+def make_probation(address: Address) -> Probation:
+    """Return the probation of a change of this address's entries. One of csf's runs at a time."""
+    return Probation(
+        "csf", _RESTORE, csf_list.SECONDS, (csf_list.DIRECTORY, csf_list.PROGRAM, str(address))
+    )
+
+
+def change_entry(change: EntryChange, address: Address) -> Shell:
+    """Return the command for one address, on probation. block: for BLOCK_SECONDS."""
+    words = (probation.ROOT, csf_list.PROGRAM, change, str(address))
+    return Shell((_CHANGE, *words), root=True, error_pattern=_ERROR, hints=_HINTS, deadline=60)
+
+
+def find_covering(entries: Sequence[str], address: Address) -> str:
+    """Return the first entry of csf.allow or csf.deny that includes the address; "" for none."""
+    return next((entry for entry in entries if _includes(entry, address)), "")
+
+
+def _includes(entry: str, address: Address) -> bool:
+    try:
+        network: IPv4Network | IPv6Network = ip_network(entry, strict=False)
+    except ValueError:
+        return False  # an advanced rule, which is for ports
+    return address.version == network.version and address in network
+
+
+_ARM = make_probation(ip_address("192.0.2.1"))
+_WORDS = (csf_list.DIRECTORY, csf_list.PROGRAM, WordPattern(ADDRESS))
+SUDO = (
+    *probation.make_sudo_rules(_ARM, *_WORDS),
+    SudoRule(
+        *(_CHANGE, probation.ROOT, csf_list.PROGRAM),
+        *(WordPattern("|".join(get_args(EntryChange))), WordPattern(ADDRESS)),
+        risk="allow or block single addresses of their choice in the firewall",
+    ),
+)

@@ -1,0 +1,49 @@
+from connectors import csf_entry
+from connectors.command import QueryRunner
+from connectors.probation import Probation
+from runbooks import Address, Change, Host, Plan, Refused, Step, make_host_field
+from runbooks._csf import CsfAddress, read_csf_address
+
+
+class AllowAddress(
+    Change[CsfAddress],
+    words="csf allow",
+    example="web1 198.51.100.7",
+    undo="removes the entry from csf.allow",
+    sets="csf {address}",
+):
+    """Allow one address at every port of the host: add it to csf.allow."""
+
+    host: Host = make_host_field("csf")
+    address: Address
+
+    def read(self, run_query: QueryRunner) -> CsfAddress:
+        return read_csf_address(run_query, self.host, self.address)
+
+    def get_probation(self) -> Probation:
+        return csf_entry.make_probation(self.address)
+
+    def plan(self, state: CsfAddress) -> Plan:
+        entries, allowed = state.entries, state.firewall.is_allowed(self.address)
+        if entries.allow and not allowed:
+            raise Refused(f"csf.allow has {self.address}, but no rule is in force: run csf -r")
+        if allowed and not entries.has_temporary_allow:
+            entry = csf_entry.find_covering(list(state.firewall.allow), self.address)
+            return Plan(f"csf already allows {self.address}{f' ({entry})' if entry else ''}")
+        if entries.deny or entries.temporary_block:
+            raise Refused(
+                f"csf blocks {self.address} ({entries.deny or entries.temporary_block}): request "
+                "csf unblock first, so that each can be undone"
+            )
+        step = Step(
+            f"Allow {self.address} in csf",
+            self.host,
+            do=csf_entry.change_entry("allow", self.address),
+            undo=csf_entry.change_entry("disallow", self.address),
+            before="not in csf.allow",
+            after="in csf.allow",
+        )
+        notes = ["It can reach every port of the host. lfd may still block it: see csf.ignore."]
+        if state.source == self.address:
+            notes.append("Keyturn connects from this address: undo could lock it out.")
+        return Plan(f"csf.allow does not have {self.address}", [step], notes)

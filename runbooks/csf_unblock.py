@@ -1,0 +1,75 @@
+from collections.abc import Iterator
+
+from connectors import csf_entry
+from connectors.command import QueryRunner
+from connectors.probation import Probation
+from runbooks import Address, Change, Host, Plan, Refused, Step, make_host_field
+from runbooks._csf import CsfAddress, read_csf_address
+
+
+class UnblockAddress(
+    Change[CsfAddress],
+    words="csf unblock",
+    example="web1 203.0.113.9",
+    undo="blocks the address again",
+    sets="csf {address}",
+):
+    """Unblock one address: remove it from csf.deny and from the temporary blocks of lfd."""
+
+    host: Host = make_host_field("csf")
+    address: Address
+
+    def read(self, run_query: QueryRunner) -> CsfAddress:
+        return read_csf_address(run_query, self.host, self.address)
+
+    def get_probation(self) -> Probation:
+        return csf_entry.make_probation(self.address)
+
+    def plan(self, state: CsfAddress) -> Plan:
+        steps = list(self._list_steps(state))
+        entries = state.entries
+        wider = ", ".join(f"{match.place} {match.text}" for match in entries.wider)
+        if wider and not steps:
+            # Not refused: the change is in effect, which a run verifies by this plan.
+            return Plan(
+                f"no entry blocks {self.address} alone, but {wider} does: remove that by hand, or "
+                f"request csf allow {self.host} {self.address}"
+            )
+        if not steps and entries.is_denied:
+            raise Refused(
+                f"a rule blocks {self.address}, but neither csf.deny nor a temporary block has "
+                "it: run csf -r"
+            )
+        if not steps:
+            return Plan(f"csf does not block {self.address}")
+        notes = ["lfd blocks it again if it does the same again: see csf.ignore."]
+        if wider:
+            notes.append(f"{wider} still blocks it, which is not changed.")
+        reasons = [
+            *([f"csf.deny has {entries.deny}"] if entries.deny else ()),
+            *(["it is blocked for a time"] if entries.temporary_block else ()),
+        ]
+        if entries.temporary_block:
+            notes.append(f"The temporary block: {entries.temporary_block}.")
+        return Plan("; ".join(reasons), steps, notes)
+
+    def _list_steps(self, state: CsfAddress) -> Iterator[Step]:
+        if state.entries.deny:
+            yield Step(
+                f"Remove {self.address} from csf.deny",
+                self.host,
+                do=csf_entry.change_entry("undeny", self.address),
+                undo=csf_entry.change_entry("deny", self.address),
+                before="in csf.deny",
+                after="not in csf.deny",
+            )
+        if state.entries.temporary_block:
+            yield Step(
+                f"End the temporary block of {self.address}",
+                self.host,
+                do=csf_entry.change_entry("unblock", self.address),
+                undo=csf_entry.change_entry("block", self.address),
+                before="blocked for a time",
+                after="not blocked",
+                undo_title=f"Block {self.address} again, for an hour",
+            )

@@ -1,0 +1,48 @@
+from ipaddress import ip_address
+
+import pytest
+
+from connectors import csf_entry
+from connectors.csf_entry import CsfEntries
+from connectors.csf_grep import CsfMatch
+from runbooks import Refused
+from runbooks.csf_unblock import UnblockAddress
+from tests.plans import work_of
+from tests.runbooks.firewall import csf_address, firewall
+
+ADDRESS = ip_address("203.0.113.9")
+UNBLOCK = UnblockAddress.model_validate({"host": "web1", "address": str(ADDRESS)})
+WIDER = [CsfMatch("csf.deny", "203.0.113.0/24 # range")]
+
+
+def test_a_permanent_and_a_temporary_block_are_both_removed():
+    blocked = CsfEntries(deny="203.0.113.9 # lfd: (sshd) Failed", temporary_block="TTL:3600 (x)")
+    plan = UNBLOCK.plan(csf_address(firewall(), blocked))
+    assert plan.current_state == (
+        "csf.deny has 203.0.113.9 # lfd: (sshd) Failed; it is blocked for a time"
+    )
+    assert [(step.do, step.undo) for step in plan.steps] == [
+        (csf_entry.change_entry("undeny", ADDRESS), csf_entry.change_entry("deny", ADDRESS)),
+        (csf_entry.change_entry("unblock", ADDRESS), csf_entry.change_entry("block", ADDRESS)),
+    ]
+
+
+def test_time_that_passes_does_not_make_the_plan_stale():
+    plans = [
+        UNBLOCK.plan(csf_address(firewall(), CsfEntries(temporary_block=f"TTL:{left} (x)")))
+        for left in (3600, 12)
+    ]
+    assert work_of(plans[0]) == work_of(plans[1])
+
+
+def test_what_is_not_blocked_needs_nothing():
+    assert UNBLOCK.plan(csf_address(firewall())).steps == ()
+    wider = UNBLOCK.plan(csf_address(firewall(), CsfEntries(wider=WIDER)))
+    assert (wider.steps, "csf.deny 203.0.113.0/24" in wider.current_state) == ((), True)
+    both = UNBLOCK.plan(csf_address(firewall(), CsfEntries(deny="203.0.113.9", wider=WIDER)))
+    assert "still blocks it" in both.notes[1]
+
+
+def test_a_rule_that_stayed_is_not_called_unblocked():
+    with pytest.raises(Refused, match="run csf -r"):
+        UNBLOCK.plan(csf_address(firewall(), CsfEntries(is_denied=True)))
