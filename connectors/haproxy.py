@@ -11,6 +11,7 @@ HAProxy returns errors as text, and socat exits with status 0 all the same.
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
+from ipaddress import IPv4Network, IPv6Network, ip_network
 
 from connectors.command import Hint, Query, QueryRunner, Setting, Shell, quote_text
 from connectors.errors import CommandError, ParseError
@@ -33,6 +34,9 @@ from connectors.stick_table import (
 _SOCKET = Setting(
     "haproxy.socket", "/run/haproxy/admin.sock", prefix="UNIX-CONNECT:", pattern=r"/[\w./-]+"
 )
+
+# Addresses and networks, with commas between them, such as monitoring and proxies of one's own.
+_NEVER_MARK = Setting("haproxy.never_mark", "", pattern=r"[0-9A-Fa-f.:/,]*")
 
 # Seconds that socat waits for the rest of an answer after it has sent everything.
 _PATIENCE = "-t5"
@@ -160,6 +164,18 @@ def read_entries_at_least(
         kept = ", ".join([*entries[0].counters, *entries[0].rates]) or "no counters"
         raise MissingCounterError(f"{name} has no {counter} to mark abusers with: it has {kept}")
     return tuple(entry for entry in entries if (entry.get_amount(counter) or 0) >= least)
+
+
+def query_protected_networks() -> Query[tuple[IPv4Network | IPv6Network, ...]]:
+    """Read the networks of the inventory's haproxy.never_mark. Raises ParseError."""
+    return Query(_NEVER_MARK, _parse_networks)
+
+
+def _parse_networks(text: str) -> tuple[IPv4Network | IPv6Network, ...]:
+    try:
+        return tuple(map(ip_network, filter(None, text.split(","))))
+    except ValueError as error:
+        raise ParseError(f"the inventory sets haproxy.never_mark to {text}: {error}") from None
 
 
 def query_peers() -> Query[tuple[Peer, ...]]:

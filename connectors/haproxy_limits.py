@@ -7,8 +7,8 @@ fetches sc_*, src_* and table_*).
 
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from connectors.command import Hint, Query, QueryRunner, Setting, Shell
 from connectors.errors import CommandError
@@ -24,7 +24,7 @@ _SECTIONS = (
 # Only these lines leave the host, since the file may contain passwords. Sections begin a line.
 _LINES = (
     rf"^[[:space:]]*({_SECTIONS})([[:space:]]|$)"
-    r"|track-sc[0-9]|(sc[0-9]*|src|table)_[a-z0-9_]*(gpc|gpt|rate|cnt|cur|kbytes)"
+    r"|^[[:space:]]*(stick-)?table[[:space:]].*expire|track-sc[0-9]|(sc[0-9]*|src|table)_[a-z0-9_]*(gpc|gpt|rate|cnt|cur|kbytes)"
 )
 
 _TRACK = re.compile(r"track-sc(\d+)")
@@ -83,6 +83,8 @@ class TableLimits:
     limits: tuple[TableLimit, ...] = ()
     error: str = ""
     """Why they could not be read; "" if they could."""
+    expiries: Mapping[str, str] = field(default_factory=dict[str, str])
+    """How long an entry lasts after its client's last request, such as `10m`, by table."""
 
     def list_limits(self, table: str, counter: str) -> tuple[TableLimit, ...]:
         return tuple(
@@ -121,18 +123,31 @@ class Excess:
 def read_limits(run_query: QueryRunner, host: str) -> TableLimits:
     """Read the limits of a host; `error` says why if the login cannot read the configuration."""
     try:
-        return TableLimits(run_query(host, query_limits()))
+        return run_query(host, query_limits())
     except CommandError as failed:
         return TableLimits(error=str(failed))
 
 
-def query_limits() -> Query[tuple[TableLimit, ...]]:
-    """Query the limits in HAProxy's configuration, a file or a directory of files.
+def query_limits() -> Query[TableLimits]:
+    """Query the limits and expiries in HAProxy's configuration, a file or a directory of files.
 
     grep exits with status 1 if there is none.
     """
     shell = Shell(("grep", "-rhE", "-e", _LINES, "--", _CONFIG), hints=_HINTS)
-    return Query(shell, parse_limits, statuses=frozenset({0, 1}))
+    return Query(shell, parse_config, statuses=frozenset({0, 1}))
+
+
+def parse_config(config: str) -> TableLimits:
+    return TableLimits(parse_limits(config), expiries=dict(_parse_expiries(config)))
+
+
+def _parse_expiries(config: str) -> Iterator[tuple[str, str]]:
+    """Yield each table with its `expire`; a `table` of a section `peers` is named peers/table."""
+    for line in _parse_sections(config):
+        kind, *rest = line.words
+        if kind in ("stick-table", "table") and "expire" in rest[:-1]:
+            name = line.section if kind == "stick-table" else f"{line.section}/{rest[0]}"
+            yield name, rest[rest.index("expire") + 1]
 
 
 def format_amount(entry: TableEntry, counter: str) -> str:

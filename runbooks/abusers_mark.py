@@ -1,9 +1,9 @@
 from dataclasses import dataclass
-from ipaddress import IPv4Address, ip_network
 
 from connectors import haproxy, haproxy_limits
 from connectors.command import QueryRunner
 from connectors.haproxy_limits import TableLimits
+from connectors.public_addresses import is_internal
 from connectors.stick_table import InvalidKeyError, TableEntry, TableHead
 from runbooks import (
     Address,
@@ -16,23 +16,7 @@ from runbooks import (
     TableName,
     make_host_field,
 )
-
-# Networks of an organisation's own clients. Python's `is_private` includes more, such as the
-# addresses for documentation.
-_OWN_NETWORKS = tuple(
-    ip_network(text)
-    for text in (
-        "127.0.0.0/8",
-        "10.0.0.0/8",
-        "172.16.0.0/12",
-        "192.168.0.0/16",
-        "169.254.0.0/16",
-        "100.64.0.0/10",
-        "::1/128",
-        "fc00::/7",
-        "fe80::/10",
-    )
-)
+from runbooks._abusers import format_mark_end, refuse_unmarkable
 
 
 @dataclass(frozen=True)
@@ -60,7 +44,8 @@ class MarkAbuser(
     mark: CounterName = "gpc0"
 
     def read(self, run_query: QueryRunner) -> ClientEntry:
-        self._refuse_special_address()
+        protected = run_query(self.host, haproxy.query_protected_networks())
+        refuse_unmarkable(self.address, protected)
         head = run_query(self.host, haproxy.query_table_head(self.table))
         try:
             entry = run_query(self.host, haproxy.query_entry(head, self.address))
@@ -91,14 +76,9 @@ class MarkAbuser(
             f"{self.address} is not marked in {self.table}", [step], self._list_notes(client)
         )
 
-    def _refuse_special_address(self) -> None:
-        is_broadcast = self.address == IPv4Address("255.255.255.255")
-        if self.address.is_unspecified or self.address.is_multicast or is_broadcast:
-            raise Refused(f"{self.address} is not the address of one client")
-
     def _list_notes(self, client: ClientEntry) -> list[str]:
-        notes = [f"The mark ends when the entry of {self.table} expires."]
-        if any(self.address in network for network in _OWN_NETWORKS):
+        notes = [format_mark_end(client.limits, self.table)]
+        if is_internal(self.address):
             notes.append(
                 f"{self.address} is a private address: it may be monitoring, another proxy, or "
                 "everyone in an office."

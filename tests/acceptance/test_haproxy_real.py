@@ -24,9 +24,11 @@ from connectors.stick_table import InvalidKeyError, TableHead, parse_entry, pars
 from runbooks import NoUndo, Refused, Step
 from runbooks._lists import LISTS
 from runbooks.abusers_clear import ClearAbuser
+from runbooks.abusers_many import ClearMany, MarkMany
 from runbooks.abusers_mark import MarkAbuser
 from runbooks.abusers_show import ShowAbusers
 from runbooks.abusers_tables import ListStickTables
+from tests.acceptance.ungated import carry_out, take_back
 from tests.plans import work_of
 from tests.playground.daemon import Daemon, program
 from tests.playground.haproxy import HAPROXY, Haproxy, Level
@@ -138,6 +140,24 @@ def test_without_its_configuration_it_shows_rates_and_says_why_no_limits(haproxy
     report = SHOW.report(SHOW.read(fleet_at(haproxy.socket("operator")).run_query))
     assert "43 connections in 100 s at www" in report.findings[0]
     assert "set haproxy.config" in report.findings[1]
+
+
+def test_several_clients_are_marked_and_unblocked_in_one_plan_each_with_an_undo(
+    haproxy: Haproxy,
+):
+    fleet = fleet_of(haproxy)
+    values = {"host": "lb1", "addresses": "203.0.113.9,203.0.113.64/31"}
+    listed = ("203.0.113.9", "203.0.113.64", "203.0.113.65")
+    haproxy.abuse(ABUSER)
+    mark, clear = MarkMany.model_validate(values), ClearMany.model_validate(values)
+    plan = carry_out(fleet, mark)
+    assert len(plan.steps) == 2
+    assert "expires: 10m from now" in plan.notes[0]
+    assert all(map(haproxy.marked, listed))
+    cleared = carry_out(fleet, clear)
+    assert not any(map(haproxy.marked, listed))
+    take_back(fleet, clear, cleared)
+    assert all(map(haproxy.marked, listed))
 
 
 def test_an_abuser_is_let_in_and_marked_again_by_the_undo(haproxy: Haproxy):

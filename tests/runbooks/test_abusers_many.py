@@ -1,0 +1,136 @@
+from collections.abc import Sequence
+from ipaddress import ip_network
+
+import pytest
+from pydantic import ValidationError
+
+from connectors import haproxy
+from connectors.errors import ParseError
+from connectors.haproxy_limits import TableLimits, parse_config
+from connectors.stick_table import TableEntry, TableHead
+from runbooks import Plan, Refused
+from runbooks._abusers import format_mark_end
+from runbooks.abusers_many import ClearMany, MarkedTable, MarkMany
+from tests.runbooks.balancer import HTTP, LIMITS, SIX, balancer, rows, said
+
+LISTED = "203.0.113.9,203.0.113.64/30,203.0.113.9"
+
+
+def mark(addresses: str = LISTED) -> MarkMany:
+    return MarkMany.model_validate({"host": "lb1", "addresses": addresses})
+
+
+def clear(addresses: str = LISTED) -> ClearMany:
+    return ClearMany.model_validate({"host": "lb1", "addresses": addresses})
+
+
+def known(
+    marks: dict[str, int],
+    *,
+    head: TableHead = HTTP,
+    limits: TableLimits = LIMITS,
+    protected: Sequence[str] = (),
+) -> MarkedTable:
+    entries = {key: TableEntry(key, 0, 9, counters={"gpc0": n}) for key, n in marks.items()}
+    return MarkedTable(head, entries, "gpc0", limits, [ip_network(each) for each in protected])
+
+
+def test_each_address_of_the_list_is_marked_in_a_step_of_its_own():
+    plan = mark().plan(known({"203.0.113.65": 3, "203.0.113.99": 1}))
+    assert mark().addresses == "203.0.113.9,203.0.113.64/30"
+    assert plan.current_state == "4 of 5 addresses are not marked in http"
+    assert [said(step.do) for step in plan.steps] == [
+        f"set table http key 203.0.113.{last} data.gpc0 1\n" for last in (9, 64, 66, 67)
+    ]
+    assert said(plan.steps[0].undo) == "set table http key 203.0.113.9 data.gpc0 0\n"
+
+
+def test_marked_clients_of_the_networks_are_unblocked_and_others_stay():
+    state = known({"203.0.113.67": 9, "203.0.113.65": 1, "203.0.113.99": 1})
+    plan = clear("203.0.113.0/26,203.0.113.64/29").plan(state)
+    assert [said(step.do) for step in plan.steps] == [
+        f"set table http key 203.0.113.{last} data.gpc0 0\n" for last in (65, 67)
+    ]
+    assert said(plan.steps[1].undo) == "set table http key 203.0.113.67 data.gpc0 1\n"
+    assert (plan.steps[0].before, plan.steps[0].after) == ("marked (gpc0)", "not marked")
+
+
+def test_what_is_as_requested_needs_nothing():
+    assert mark("203.0.113.9").plan(known({"203.0.113.9": 1})) == Plan(
+        "203.0.113.9 is already marked in http"
+    )
+    assert clear("203.0.113.9").plan(known({"203.0.113.8": 1})) == Plan(
+        "none of 203.0.113.9 is marked in http"
+    )
+
+
+@pytest.mark.parametrize(
+    ("addresses", "state", "reason"),
+    [
+        ("203.0.113.0/25", known({}), "more than 64 addresses"),
+        ("2000::/3", known({}, head=SIX), "more than 64 addresses"),
+        ("203.0.113.8/31", known({}, protected=["203.0.113.9"]), "haproxy.never_mark has"),
+        ("2001:db8::9", known({}), "not an IPv4 address"),
+        ("224.0.0.1", known({}), "not the address of one client"),
+    ],
+)
+def test_addresses_that_must_not_be_marked_are_refused(
+    addresses: str, state: MarkedTable, reason: str
+):
+    with pytest.raises(Refused, match=reason):
+        mark(addresses).plan(state)
+
+
+def test_too_many_clients_are_not_unblocked_step_by_step():
+    many = known({f"203.0.113.{last}": 1 for last in range(65)})
+    with pytest.raises(Refused, match="65 marked clients"):
+        clear("203.0.113.0/24").plan(many)
+
+
+def test_private_addresses_are_announced():
+    assert any("private" in note for note in mark("10.0.0.1").plan(known({})).notes)
+    assert not any("private" in note for note in mark().plan(known({})).notes)
+
+
+@pytest.mark.parametrize(
+    "addresses",
+    [
+        *("", ",", "203.0.113.9,", "203.0.113.9, 203.0.113.8", "203.0.113.9/24", "x", 9),
+        *("fe80::1%eth0", "1.2.3.4;", "0x7f000001", ",".join(["203.0.113.9"] * 65)),
+    ],
+)
+def test_what_is_no_list_of_networks_is_refused(addresses: object):
+    with pytest.raises(ValidationError, match="addresses and networks, with commas"):
+        MarkMany.model_validate({"host": "lb1", "addresses": addresses})
+
+
+def test_one_query_reads_all_marks():
+    fleet = balancer(
+        {"show table http data.gpc0 ge 1": rows("http", "203.0.113.9 use=0 exp=9 gpc0=2")}
+    )
+    state = clear().read(fleet.run_query)
+    assert list(state.entries) == ["203.0.113.9"]
+    assert len(clear().plan(state).steps) == 1
+    users = MarkMany.model_validate({"host": "lb1", "addresses": "::1", "table": "users"})
+    with pytest.raises(Refused, match="string keys, not addresses"):
+        users.read(fleet.run_query)
+
+
+def test_networks_of_the_inventory_are_never_marked():
+    parse = haproxy.query_protected_networks().parse
+    assert parse("10.0.0.0/8,2001:db8::7") == (
+        ip_network("10.0.0.0/8"),
+        ip_network("2001:db8::7"),
+    )
+    assert parse("") == ()
+    with pytest.raises(ParseError, match="sets haproxy"):
+        parse("10.0.0.1/8")
+
+
+def test_a_mark_ends_when_the_table_says():
+    config = "backend http\n  stick-table type ip size 1m expire 10m store gpc0\n"
+    peers = "peers mesh\n  table t1 type ip size 1m expire 5m\n  table t2 type ip size 1m\n"
+    limits = parse_config(config + peers)
+    assert limits.expiries == {"http": "10m", "mesh/t1": "5m"}
+    assert "10m from now" in format_mark_end(limits, "http")
+    assert format_mark_end(limits, "www") == "The mark ends when the entry of www expires."
