@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from ipaddress import IPv4Network, IPv6Network, ip_interface, ip_network
 
+from connectors import csf_program
 from connectors.command import Hint, Query, Setting, Shell
 from connectors.errors import ParseError
 from connectors.public_addresses import Address
@@ -17,16 +18,10 @@ from connectors.sudo import SudoRule
 
 Network = IPv4Network | IPv6Network
 
-_DIRECTORY = Setting("csf.directory", "/etc/csf", pattern=r"/[\w./-]+")
-_PROGRAM = Setting("csf.program", "/usr/sbin/csf", pattern=r"/[\w./-]+")
 _CPANEL = Setting("cpanel.directory", "/var/cpanel", pattern=r"/[\w./-]+")
 
 _HINTS = (
-    Hint(
-        r"can't cd to|cd: .*No such file",
-        "csf's directory does not exist: correct csf.directory in the inventory",
-    ),
-    Hint(r"csf: not found", "csf does not exist: correct csf.program in the inventory"),
+    *csf_program.HINTS,
     Hint(
         r"(iptables|ip6tables|ipset): not found",
         "a program that csf needs is missing: install iptables and ipset",
@@ -134,7 +129,7 @@ class Firewall:
 
 
 def query_firewall() -> Query[Firewall]:
-    words = (_STATE, _DIRECTORY, _PROGRAM, _CPANEL)
+    words = (_STATE, csf_program.DIRECTORY, csf_program.PROGRAM, _CPANEL)
     return Query(Shell(words, root=True, hints=_HINTS, deadline=60), parse_firewall)
 
 
@@ -207,4 +202,4 @@ def _parse_own_addresses(words: Sequence[str]) -> Iterator[Address]:
             raise ParseError(f"ip printed {word[:60]!r} instead of an address") from None
 
 
-SUDO = (SudoRule(_STATE, _DIRECTORY, _PROGRAM, _CPANEL, read_only=True),)
+SUDO = (SudoRule(_STATE, csf_program.DIRECTORY, csf_program.PROGRAM, _CPANEL, read_only=True),)

@@ -5,15 +5,12 @@ readme.txt. Each is possible only on probation, which restores the lines of the 
 rules (see probation). Temporary blocks are known from public outputs of `csf -g`.
 """
 
-import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from typing import Literal, get_args
 
-from connectors import csf_list, probation
+from connectors import csf_program, probation
 from connectors.command import Hint, Query, Shell
-from connectors.csf_grep import CsfMatch
 from connectors.errors import ParseError
 from connectors.probation import Probation
 from connectors.public_addresses import Address
@@ -24,12 +21,12 @@ EntryChange = Literal["allow", "disallow", "deny", "undeny", "block", "unblock"]
 # An undo cannot know how long a temporary block had left.
 BLOCK_SECONDS = 3600
 
-_TEMPORARY = re.compile(r"Temporary (?P<kind>Blocks|Allows): IP:(?P<address>\S+) (?P<more>.*)")
 
 # csf exits with 0 after these errors too.
-_ERROR = rf"{csf_list.ERROR}|(?:add|deny) failed|not found in csf\.|is not a valid"
+_ERROR = rf"{csf_program.ERROR}|(?:add|deny) failed|not found in csf\.|is not a valid"
 _HINTS = (
-    *csf_list.HINTS,
+    *csf_program.HINTS,
+    *probation.HINTS,
     Hint(
         r"No chain/target/match by that name",
         "csf's rules are not loaded, or csf is restarting: run csf -r, or try again in a minute",
@@ -40,11 +37,11 @@ _HINTS = (
 # lfd and people write there too.
 _RESTORE = Script(
     "csf-entry-restore",
-    f"umask 077; {csf_list.IS_SET}case $1 in save) for each in allow deny; do "
+    f"umask 077; {csf_program.IS_SET}case $1 in save) for each in allow deny; do "
     'awk -v a="$4" \'$1 == a ""\' "$2/csf.$each" >"$each" || exit; done; '
-    f"{csf_list.SAVE_RULES};; restore) for each in allow deny; do file=$2/csf.$each; "
+    f"{csf_program.SAVE_RULES};; restore) for each in allow deny; do file=$2/csf.$each; "
     '{ awk -v a="$4" \'$1 != a ""\' "$file" && cat "$each"; } >"$file.back" && '
-    f'sync "$file.back" && mv "$file.back" "$file"; done; {csf_list.RESTORE_RULES};; '
+    f'sync "$file.back" && mv "$file.back" "$file"; done; {csf_program.RESTORE_RULES};; '
     "*) exit 1;; esac",
     argument_count=4,
 )
@@ -58,56 +55,6 @@ _CHANGE = Script(
     '*) exit 1;; esac; "$program" "$@" 9>&-',
     argument_count=4,
 )
-
-
-@dataclass(frozen=True)
-class CsfEntries:
-    """What `csf -g` found that is for one address."""
-
-    allow: str = ""
-    """Its line in csf.allow; "" if it has none."""
-    deny: str = ""
-    """Its line in csf.deny; "" if it has none."""
-    temporary_block: str = ""
-    """Port, direction, remaining time and comment of its temporary block; "" for none."""
-    has_temporary_allow: bool = False
-    is_denied: bool = False
-    """Whether a rule or set that csf.deny or a temporary block fills has it."""
-    wider: Sequence[CsfMatch] = ()
-    """Lines of csf.deny that are for more than this address, and sets that csf fills from lists
-    of other providers."""
-
-
-def parse_entries(matches: Sequence[CsfMatch], address: Address) -> CsfEntries:
-    """Return which of the matches of `csf -g` are for this address alone."""
-    exact = {m.place: m.text for m in matches if _is_for(m.text.partition(" ")[0], address)}
-    temporary = [found for m in matches if (found := _TEMPORARY.fullmatch(m.text))]
-    mine = {t["kind"]: t["more"] for t in temporary if _is_for(t["address"], address)}
-    return CsfEntries(
-        allow=exact.get("csf.allow", ""),
-        deny=exact.get("csf.deny", ""),
-        temporary_block=mine.get("Blocks", ""),
-        has_temporary_allow="Allows" in mine,
-        is_denied=any(m.place in {"filter DENYIN", *_DENY_SETS} for m in matches),
-        wider=tuple(m for m in matches if _is_wider_block(m, address)),
-    )
-
-
-_DENY_SETS = ("set chain_DENY", "set chain_6_DENY")
-_ALLOW_SETS = ("set chain_ALLOW", "set chain_6_ALLOW")
-
-
-def _is_wider_block(match: CsfMatch, address: Address) -> bool:
-    if match.place.startswith("set "):
-        return match.place not in _DENY_SETS + _ALLOW_SETS
-    return match.place == "csf.deny" and not _is_for(match.text.partition(" ")[0], address)
-
-
-def _is_for(text: str, address: Address) -> bool:
-    try:
-        return ip_network(text) == ip_network(address)
-    except ValueError:
-        return False
 
 
 def query_own_source() -> Query[Address]:
@@ -126,13 +73,16 @@ def parse_own_source(text: str) -> Address:
 def make_probation(address: Address) -> Probation:
     """Return the probation of a change of this address's entries. One of csf's runs at a time."""
     return Probation(
-        "csf", _RESTORE, csf_list.SECONDS, (csf_list.DIRECTORY, csf_list.PROGRAM, str(address))
+        "csf",
+        _RESTORE,
+        csf_program.SECONDS,
+        (*csf_program.WHERE, str(address)),
     )
 
 
 def change_entry(change: EntryChange, address: Address) -> Shell:
     """Return the command for one address, on probation. block: for BLOCK_SECONDS."""
-    words = (probation.ROOT, csf_list.PROGRAM, change, str(address))
+    words = (probation.ROOT, csf_program.PROGRAM, change, str(address))
     return Shell((_CHANGE, *words), root=True, error_pattern=_ERROR, hints=_HINTS, deadline=60)
 
 
@@ -150,11 +100,11 @@ def _includes(entry: str, address: Address) -> bool:
 
 
 _ARM = make_probation(ip_address("192.0.2.1"))
-_WORDS = (csf_list.DIRECTORY, csf_list.PROGRAM, WordPattern(ADDRESS))
+_WORDS = (*csf_program.WHERE, WordPattern(ADDRESS))
 SUDO = (
     *probation.make_sudo_rules(_ARM, *_WORDS),
     SudoRule(
-        *(_CHANGE, probation.ROOT, csf_list.PROGRAM),
+        *(_CHANGE, probation.ROOT, csf_program.PROGRAM),
         *(WordPattern("|".join(get_args(EntryChange))), WordPattern(ADDRESS)),
         risk="allow or block single addresses of their choice in the firewall",
     ),

@@ -3,15 +3,16 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from ipaddress import ip_network
 
-from connectors.command import Hint, Query, Setting, Shell
+from connectors import csf_program
+from connectors.command import Hint, Query, Shell
 from connectors.errors import ParseError
 from connectors.public_addresses import Address
 from connectors.sudo import ADDRESS, SudoRule, WordPattern
 
-_PROGRAM = Setting("csf.program", "/usr/sbin/csf", pattern=r"/[\w./-]+")
 _HINTS = (
-    Hint(r"(?i)have been \S*disabled", "csf is disabled: run csf -e first"),
+    *csf_program.HINTS,
     Hint(r"unresolved error", "csf could not start: see csf.error on the host"),
 )
 _COLOUR = re.compile(r"(\x1b|\\x1b)\[[0-9;]*[A-Za-z]")
@@ -22,7 +23,10 @@ _RULE = re.compile(
     r"(?P<place>\w+ +\S+) +\d+ +\S+ +\S+ +(?P<target>\S+) +\S+ +\S+ +\S+ +\S+"
     r" +(?P<source>\S+) +(?P<to>\S+)(?P<more> .*)?"
 )
+_TEMPORARY = re.compile(r"Temporary (?P<kind>Blocks|Allows): IP:(?P<address>\S+) (?P<more>.*)")
 _SET = re.compile(r"IPSET: Set:(?P<set>\S+) Match:(?P<match>\S+)( .*)?")
+_DENY_SETS = ("set chain_DENY", "set chain_6_DENY")
+_ALLOW_SETS = ("set chain_ALLOW", "set chain_6_ALLOW")
 _FILE = re.compile(r"(?:Permanent \w+ \()?(?P<file>csf\.\w+)\)?: (?P<entry>.+)")
 
 
@@ -38,7 +42,7 @@ class CsfMatch:
 
 def query_matches(address: Address) -> Query[Sequence[CsfMatch]]:
     """Query where csf has *address*. It takes a quarter of a second and requires root."""
-    shell = Shell((_PROGRAM, "-g", str(address)), root=True, hints=_HINTS, deadline=60)
+    shell = Shell((csf_program.PROGRAM, "-g", str(address)), root=True, hints=_HINTS, deadline=60)
     return Query(shell, parse_matches)
 
 
@@ -62,4 +66,50 @@ def _parse_match(line: str) -> CsfMatch:
     return CsfMatch("csf", line)
 
 
-SUDO = (SudoRule(_PROGRAM, "-g", WordPattern(ADDRESS), read_only=True),)
+@dataclass(frozen=True)
+class CsfEntries:
+    """What `csf -g` found that is for one address."""
+
+    allow: str = ""
+    """Its line in csf.allow; "" if it has none."""
+    deny: str = ""
+    """Its line in csf.deny; "" if it has none."""
+    temporary_block: str = ""
+    """Port, direction, remaining time and comment of its temporary block; "" for none."""
+    has_temporary_allow: bool = False
+    is_denied: bool = False
+    """Whether a rule or set that csf.deny or a temporary block fills has it."""
+    wider: Sequence[CsfMatch] = ()
+    """Lines of csf.deny that are for more than this address, and sets that csf fills from lists
+    of other providers."""
+
+
+def parse_entries(matches: Sequence[CsfMatch], address: Address) -> CsfEntries:
+    """Return which of the matches of `csf -g` are for this address alone."""
+    exact = {m.place: m.text for m in matches if _is_for(m.text.partition(" ")[0], address)}
+    temporary = [found for m in matches if (found := _TEMPORARY.fullmatch(m.text))]
+    mine = {t["kind"]: t["more"] for t in temporary if _is_for(t["address"], address)}
+    return CsfEntries(
+        allow=exact.get("csf.allow", ""),
+        deny=exact.get("csf.deny", ""),
+        temporary_block=mine.get("Blocks", ""),
+        has_temporary_allow="Allows" in mine,
+        is_denied=any(m.place in {"filter DENYIN", *_DENY_SETS} for m in matches),
+        wider=tuple(m for m in matches if _is_wider_block(m, address)),
+    )
+
+
+def _is_wider_block(match: CsfMatch, address: Address) -> bool:
+    if match.place.startswith("set "):
+        return match.place not in _DENY_SETS + _ALLOW_SETS
+    return match.place == "csf.deny" and not _is_for(match.text.partition(" ")[0], address)
+
+
+def _is_for(text: str, address: Address) -> bool:
+    try:
+        return ip_network(text) == ip_network(address)
+    except ValueError:
+        return False
+
+
+SUDO = (SudoRule(csf_program.PROGRAM, "-g", WordPattern(ADDRESS), read_only=True),)

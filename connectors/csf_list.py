@@ -12,8 +12,8 @@ import re
 from collections.abc import Collection
 from ipaddress import ip_address
 
-from connectors import probation
-from connectors.command import Hint, Setting, Shell
+from connectors import csf_program, probation
+from connectors.command import Hint, Shell
 from connectors.errors import ParseError
 from connectors.probation import Probation
 from connectors.public_addresses import Address
@@ -24,51 +24,29 @@ from connectors.sudo import SudoRule, WordPattern
 _HEADER = "# Written by Keyturn, which replaces this file: add your own entries to csf.allow."
 _ENTRY = re.compile(r"([0-9a-f.:]+) # [a-z]+")
 
-DIRECTORY = Setting("csf.directory", "/etc/csf", pattern=r"/[\w./-]+")
-PROGRAM = Setting("csf.program", "/usr/sbin/csf", pattern=r"/[\w./-]+")
-# Seconds: enough to load the list, and for Keyturn to reconnect.
-SECONDS = Setting("csf.probation", "180", pattern=r"[1-9][0-9]{0,3}")
 # Seconds. Loading takes one or two, and many more with long block lists.
-LOADING = 120
+_LOADING = 120
 
-HINTS = (
-    Hint(
-        r"can't cd to|cd: .*No such file",
-        "csf's directory does not exist: correct csf.directory in the inventory",
-    ),
-    Hint(r"(?i)have been \S*disabled", "csf is disabled: run csf -e first"),
-    Hint(r"csf is being restarted", "csf is restarting: try again in a minute"),
+_HINTS = (
+    *csf_program.HINTS,
     *probation.HINTS,
     Hint(
         r"did NOT match",
         "the list differs from the approved one and was not used: request the change again",
     ),
 )
-# csf exits with 0 after these errors, with an incomplete firewall.
-ERROR = r"(?m)^\*?Error|^ip6?tables[^\n]*: |^ipset v[^\n]*: "
 
 
-# Parts of restore scripts. They restore the rules that let Keyturn in before, whatever csf loads
-# now. With LFDSTART, `-r` leaves the loading to a daemon.
-IS_SET = 'on() { grep -Eq "^$2 *= *.1." "$1/csf.conf"; }; '
-SAVE_RULES = (
-    'iptables-save >rules && : >rules6 && { ! on "$2" IPV6 || ip6tables-save >rules6; } && sync'
-)
-RESTORE_RULES = (
-    'sync "$2"; option=-r; if on "$2" LFDSTART; then option=-sf; fi; "$3" "$option"; status=0; '
-    "iptables-restore <rules || status=1; "
-    "[ ! -s rules6 ] || ip6tables-restore <rules6 || status=1; exit $status"
-)
 # Arguments: phase, directory, program.
 _RESTORE = Script(
     "csf-restore",
-    f"{IS_SET}case $1 in "
-    f'save) cp -- "$2/keyturn.allow" list && {SAVE_RULES};; '
+    f"{csf_program.IS_SET}case $1 in "
+    f'save) cp -- "$2/keyturn.allow" list && {csf_program.SAVE_RULES};; '
     'restore) cp list "$2/keyturn.back" && sync "$2/keyturn.back" && '
-    f'mv "$2/keyturn.back" "$2/keyturn.allow"; {RESTORE_RULES};; *) exit 1;; esac',
+    f'mv "$2/keyturn.back" "$2/keyturn.allow"; {csf_program.RESTORE_RULES};; *) exit 1;; esac',
     argument_count=3,
 )
-PROBATION = Probation("csf", _RESTORE, SECONDS, (DIRECTORY, PROGRAM))
+PROBATION = Probation("csf", _RESTORE, csf_program.SECONDS, csf_program.WHERE)
 # Arguments: root, directory, program, its option, the list's SHA-256. The list is on standard
 # input. Lines of csf's files can do more than allow an address, so the host accepts no others.
 _LOAD = Script(
@@ -114,14 +92,19 @@ def load_list(listing: str, *, restart: str) -> Shell:
 
     restart: csf's option to reload, see Firewall.reload_option.
     """
-    words = (probation.ROOT, DIRECTORY, PROGRAM, restart, _hash_text(listing))
+    words = (
+        probation.ROOT,
+        *csf_program.WHERE,
+        restart,
+        _hash_text(listing),
+    )
     return Shell(
         (_LOAD, *words),
         stdin=listing,
         root=True,
-        error_pattern=ERROR,
-        hints=HINTS,
-        deadline=LOADING,
+        error_pattern=csf_program.ERROR,
+        hints=_HINTS,
+        deadline=_LOADING,
     )
 
 
@@ -131,10 +114,10 @@ def _hash_text(text: str) -> str:
 
 _SUM = WordPattern(r"[0-9a-f]{64}")
 SUDO = (
-    *probation.make_sudo_rules(PROBATION, DIRECTORY, PROGRAM),
+    *probation.make_sudo_rules(PROBATION, *csf_program.WHERE),
     *(
         SudoRule(
-            *(_LOAD, probation.ROOT, DIRECTORY, PROGRAM, option, _SUM),
+            *(_LOAD, probation.ROOT, *csf_program.WHERE, option, _SUM),
             risk="allow single addresses of their choice through the firewall",
         )
         for option in ("-r", "-sf")

@@ -1,6 +1,7 @@
 """Properties of ZFS datasets that can be changed, and their allowed values. No I/O."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from ipaddress import ip_network
 from typing import Literal, get_args
@@ -8,9 +9,9 @@ from typing import Literal, get_args
 from connectors.command import Hint, Query, Shell, quote_text
 from connectors.errors import ParseError
 from connectors.sudo import SudoRule, WordPattern
-from connectors.zpool import OUT_OF_REACH
+from connectors.zpool import OUT_OF_REACH, format_size, parse_size
 
-PropertyName = Literal["sync", "compression", "sharenfs", "atime"]
+PropertyName = Literal["sync", "compression", "sharenfs", "atime", "quota", "refquota"]
 Source = Literal["local", "inherited", "default", "received", "temporary", "none"]
 
 _HINTS = (
@@ -22,10 +23,12 @@ _HINTS = (
         "the value is set, but the NFS server did not apply it: check that exportfs is installed "
         "and that nfsd runs",
     ),
+    Hint(r"less than current used", "the dataset uses more than that already"),
     Hint(r"read-only|pool must be upgraded", "this pool does not accept that value"),
     *OUT_OF_REACH,
 )
 
+_SIZE = (r"none|[1-9][0-9]{0,18}[KMGTP]?", "none, or a size such as 500G or 2T")
 _VALUES: dict[str, tuple[str, str]] = {
     "sync": (r"standard|always|disabled", "standard, always or disabled"),
     "atime": (r"on|off", "on or off"),
@@ -34,7 +37,11 @@ _VALUES: dict[str, tuple[str, str]] = {
         r"|zstd-fast(-([1-9]|[1-9]0|100|500|1000))?",
         "on, off, lz4, zstd, zstd-1 to zstd-19, zstd-fast-…, gzip, gzip-1 to gzip-9, lzjb or zle",
     ),
+    "quota": _SIZE,
+    "refquota": _SIZE,
 }
+# What a limit of space is for. ZFS does not inherit these limits; a limit of 0 is none.
+LIMITS = {"quota": "used", "refquota": "referenced"}
 # Options of exports(5) without and with a value.
 _FLAGS = (
     {"rw", "ro", "sync", "async", "secure", "insecure", "crossmnt", "hide", "nohide"}
@@ -51,7 +58,7 @@ _NAME = r"(?!\d+(\.\d+)*$)[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9-]+
 _CLIENT = re.compile(r"\[[0-9A-Fa-f:.]+\](?:/\d{1,3})?|[^:\[\]]+", re.ASCII)
 
 
-_GET = ("get", "-H", "-o", "name,property,value,source")
+_GET = ("get", "-H", "-p", "-o", "name,property,value,source")
 
 
 class InvalidValueError(ValueError):
@@ -69,6 +76,26 @@ class ZfsProperty:
     """Where its value comes from."""
     inherited_from: str = ""
     """The dataset that it is inherited from."""
+    used: int = 0
+    """Bytes in use of what a quota limits; 0 for other properties."""
+
+    @property
+    def text(self) -> str:
+        """Its value for people."""
+        if self.name not in LIMITS:
+            return self.value
+        return format_size(int(self.value)) if self.value != "none" else "none"
+
+    def has_value(self, value: str) -> bool:
+        """Return whether it is set to *value*, also if that is written in another unit."""
+        if self.name not in LIMITS:
+            return self.value == value
+        return parse_limit(self.value) == parse_limit(value)
+
+
+def parse_limit(value: str) -> int:
+    """Return a quota in bytes; 0 for none."""
+    return 0 if value == "none" else parse_size(value)
 
 
 def refuse_invalid_value(name: PropertyName, value: str) -> str:
@@ -82,7 +109,7 @@ def refuse_invalid_value(name: PropertyName, value: str) -> str:
 
 
 def query_property(dataset: str, name: PropertyName) -> Query[ZfsProperty]:
-    words = ("zfs", *_GET, name, dataset)
+    words = ("zfs", *_GET, f"{name},{LIMITS[name]}" if name in LIMITS else name, dataset)
     return Query(Shell(words, root=True, hints=_HINTS), parse_property)
 
 
@@ -100,10 +127,13 @@ def restore_property(was: ZfsProperty) -> Shell:
 
 
 def parse_property(answer: str) -> ZfsProperty:
-    parts = answer.removesuffix("\n").split("\t")
+    first, _, second = answer.removesuffix("\n").partition("\n")
+    parts, more = first.split("\t"), second.split("\t")
     if len(parts) != 4 or not answer.endswith("\n"):
         raise ParseError(f"zfs get printed {answer[:200]!r} instead of a property")
     dataset, name, value, source = parts
+    if name in LIMITS and source != "-":
+        return _parse_limit(parts, more)
     inherited = re.fullmatch(r"inherited from (\S.*)", source)
     if inherited:
         return ZfsProperty(dataset, name, value, "inherited", inherited[1])
@@ -112,6 +142,15 @@ def parse_property(answer: str) -> ZfsProperty:
         if known == each:
             return ZfsProperty(dataset, name, value, each)
     raise ParseError(f"zfs get printed the unknown source {source[:80]!r}")
+
+
+def _parse_limit(parts: Sequence[str], used: Sequence[str]) -> ZfsProperty:
+    dataset, name, value, _ = parts
+    if used[1:2] != [LIMITS[name]] or not value.isdecimal() or not used[2].isdecimal():
+        raise ParseError(f"zfs get printed {' '.join((*parts, *used))[:200]!r} instead of sizes")
+    limit = "none" if value == "0" else value
+    # Its source would say "default" for none, which inheriting cannot restore.
+    return ZfsProperty(dataset, name, limit, "local", used=int(used[2]))
 
 
 def _refuse_invalid_share(value: str) -> str:
@@ -157,6 +196,11 @@ def _is_client(client: str) -> bool:
 
 _ZFS = "/usr/sbin/zfs"
 _PROPERTY = WordPattern("|".join(get_args(PropertyName)))
+_PROPERTIES = WordPattern(
+    "|".join(
+        f"{name},{LIMITS[name]}" if name in LIMITS else name for name in get_args(PropertyName)
+    )
+)
 _COMPONENT = r"[A-Za-z0-9_.:-]{0,99}"
 _DATASET = WordPattern(rf"[A-Za-z]{_COMPONENT}(/[A-Za-z0-9_.:]{_COMPONENT}){{0,20}}")
 # Nearly what refuse_invalid_value allows: a sudo rule has no room for all of it.
@@ -172,7 +216,7 @@ _TAKEN = {name: pattern for name, (pattern, _) in _VALUES.items()} | {
     "sharenfs": f"on|off|({_OPTION})(,({_OPTION}))*"
 }
 SUDO = (
-    SudoRule(_ZFS, *_GET, _PROPERTY, _DATASET, read_only=True),
+    SudoRule(_ZFS, *_GET, _PROPERTIES, _DATASET, read_only=True),
     *(
         SudoRule(_ZFS, "set", WordPattern(pattern, prefix=f"{name}="), _DATASET)
         for name, pattern in _TAKEN.items()

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from connectors import csf, csf_entry, csf_grep
 from connectors.command import QueryRunner
 from connectors.csf import Firewall
-from connectors.csf_entry import CsfEntries
+from connectors.csf_grep import CsfEntries
 from connectors.public_addresses import Address
 from runbooks import Refused
 
@@ -37,7 +37,7 @@ def read_csf_address(run_query: QueryRunner, host: str, address: Address) -> Csf
     matches = run_query(host, csf_grep.query_matches(address))
     return CsfAddress(
         firewall,
-        csf_entry.parse_entries(matches, address),
+        csf_grep.parse_entries(matches, address),
         run_query(host, csf_entry.query_own_source()),
     )
 

@@ -81,6 +81,14 @@ PoolName = Annotated[
     ),
 ]
 
+DatasetName = Annotated[
+    str,
+    Field(
+        pattern=r"^[A-Za-z][A-Za-z0-9_.:-]{0,99}(/[A-Za-z0-9_.:][A-Za-z0-9_.:-]{0,99}){0,20}$",
+        description="The dataset, such as tank/home",
+    ),
+]
+
 ServiceName = Annotated[
     str,
     Field(

@@ -5,7 +5,8 @@ from pydantic import Field, ValidationInfo, field_validator
 from connectors import zfs_property
 from connectors.command import QueryRunner, Shell
 from connectors.zfs_property import PropertyName, ZfsProperty
-from runbooks import Change, Host, NoUndo, Plan, Refused, Step, make_host_field
+from connectors.zpool import format_size
+from runbooks import Change, DatasetName, Host, NoUndo, Plan, Refused, Step, make_host_field
 
 
 class SetProperty(
@@ -15,22 +16,16 @@ class SetProperty(
     undo="restores the old value, or inherits it again",
     sets="zfs {dataset} {property}",
 ):
-    """Set sync, compression, NFS export or access times of a ZFS dataset."""
+    """Set sync, compression, NFS export, access times or quota of a ZFS dataset."""
 
     host: Host = make_host_field("zfs")
-    dataset: Annotated[
-        str,
-        Field(
-            pattern=r"^[A-Za-z][A-Za-z0-9_.:-]{0,99}(/[A-Za-z0-9_.:][A-Za-z0-9_.:-]{0,99}){0,20}$",
-            description="The dataset, such as tank/home",
-        ),
-    ]
+    dataset: DatasetName
     property: Annotated[PropertyName, Field(description="The property to set")]
     value: Annotated[
         str,
         Field(
             max_length=500,
-            description="The value, such as standard, lz4, off, or rw=@192.0.2.0/24 for sharenfs",
+            description="The value, such as standard, lz4, off, 500G, or rw=@192.0.2.0/24",
         ),
     ]
 
@@ -44,13 +39,16 @@ class SetProperty(
         return run_query(self.host, zfs_property.query_property(self.dataset, self.property))
 
     def plan(self, was: ZfsProperty) -> Plan:
-        whence = (
-            f" (inherited from {was.inherited_from})" if was.inherited_from else f" ({was.source})"
-        )
+        whence = _format_source(was)
         if was.source == "none":
             raise Refused(f"{self.dataset} has no {self.property}: it is not a file system")
-        if was.value == self.value:
-            return Plan(f"{self.property} of {self.dataset} is already {was.value}{whence}")
+        if was.has_value(self.value):
+            return Plan(f"{self.property} of {self.dataset} is already {was.text}{whence}")
+        if was.used and 0 < zfs_property.parse_limit(self.value) < was.used:
+            raise Refused(
+                f"{self.dataset} uses {format_size(was.used)} already: set a larger "
+                f"{self.property}"
+            )
         if was.source == "temporary":
             raise Refused(
                 f"{self.property} of {self.dataset} is {was.value} by a mount option, which hides "
@@ -61,10 +59,10 @@ class SetProperty(
             self.host,
             do=zfs_property.set_property(self.dataset, self.property, self.value),
             undo=self._make_undo(was),
-            before=f"{was.value}{whence}",
+            before=f"{was.text}{whence}",
             after=self.value,
         )
-        because = f"{self.property} of {self.dataset} is {was.value}{whence}"
+        because = f"{self.property} of {self.dataset} is {was.text}{whence}"
         return Plan(because, [step], self._list_notes(was))
 
     def _make_undo(self, was: ZfsProperty) -> Shell | NoUndo:
@@ -76,6 +74,12 @@ class SetProperty(
         return zfs_property.restore_property(was)
 
     def _list_notes(self, was: ZfsProperty) -> list[str]:
+        if self.property in zfs_property.LIMITS:
+            of = "it, its snapshots and its children" if self.property == "quota" else "it alone"
+            return [
+                f"It limits the space of {of}: {format_size(was.used)} are used. Writes beyond it "
+                "fail."
+            ]
         notes = ["Child datasets that inherit it change too."]
         if self.property == "compression":
             notes.append("It applies to newly written data only.")
@@ -102,3 +106,9 @@ class SetProperty(
         if was.value != "off":
             notes.append(f"Clients that only the old value ({was.value}) allows lose access.")
         return notes
+
+
+def _format_source(was: ZfsProperty) -> str:
+    if was.name in zfs_property.LIMITS:
+        return ""
+    return f" (inherited from {was.inherited_from})" if was.inherited_from else f" ({was.source})"

@@ -18,6 +18,7 @@ from connectors.inventory import Inventory
 from connectors.ssh_pool import SshPool
 from connectors.zfs_disks import read_disks
 from runbooks import NoUndo, Refused, Report
+from runbooks.zfs_disk import ClearErrors, OnlineDisk, ReplaceDisk
 from runbooks.zfs_io import PoolTraffic
 from runbooks.zfs_pools import ListPools
 from runbooks.zfs_scrub_pause import PauseScrub
@@ -25,6 +26,7 @@ from runbooks.zfs_scrub_start import ForceScrub, StartScrub
 from runbooks.zfs_scrub_status import ScrubStatus
 from runbooks.zfs_scrub_stop import StopScrub
 from runbooks.zfs_set import SetProperty
+from runbooks.zfs_snapshot import TakeSnapshot
 from tests.acceptance.ungated import carry_out, take_back
 from tests.plans import work_of
 from tests.playground.daemon import PATH
@@ -77,6 +79,57 @@ def wait_until(done: Callable[[], bool], *, seconds: float = 60) -> None:
     while not done():
         assert time.monotonic() < end
         time.sleep(0.05)
+
+
+def test_a_disk_is_taken_back_replaced_and_cleared_and_a_snapshot_and_a_quota_undone(
+    nas: ZfsFuse, fleet: Fleet
+):
+    # Only devices replace disks, and these are links to files.
+    disks = [Path(f"/dev/keyturn-{os.getpid()}-{number}") for number in range(3)]
+    try:
+        for disk in disks:
+            disk.symlink_to(nas.disk(disk.name, megabytes=64))
+        nas.pool("tank", "mirror", *disks[:2])
+        old, new = str(disks[1]), str(disks[2])
+        _take_a_snapshot_and_set_a_quota(nas, fleet)
+        nas.told("zpool", "offline", "tank", str(disks[1]))
+        online = OnlineDisk.model_validate(TANK | {"disk": old})
+        take_back(fleet, online, carry_out(fleet, online))
+        assert (
+            f"{disks[1].name} is OFFLINE" in POOLS.report(POOLS.read(fleet.run_query)).findings[0]
+        )
+        swap = ReplaceDisk.model_validate(TANK | {"disk": old, "new_disk": new})
+        carry_out(fleet, swap)
+        report = swap.report_progress(swap.read(fleet.run_query))
+        assert report.running or report.summary == "tank is ONLINE"
+        wait_until(lambda: disks[1].name not in nas.told("zpool", "status"))
+        nas.fill("tank", megabytes=20)
+        nas.damage(disks[2], megabytes=(8, 48))
+        carry_out(fleet, FORCE)
+        wait_until(lambda: nas.scan("tank").startswith("scrub completed"))
+        clear = ClearErrors.model_validate(TANK)
+        assert "checksum errors" in carry_out(fleet, clear).notes[0]
+    finally:
+        for disk in disks:
+            disk.unlink(missing_ok=True)
+
+
+def _take_a_snapshot_and_set_a_quota(nas: ZfsFuse, fleet: Fleet) -> None:
+    nas.told("zfs", "create", "tank/home")
+    values = {"host": "nas1", "dataset": "tank/home"}
+    take = TakeSnapshot.model_validate(values | {"name": "before"})
+    take_back(fleet, take, carry_out(fleet, take))
+    plan = carry_out(fleet, take)
+    nas.told("zfs", "clone", "tank/home@before", "tank/copy")
+    undo = plan.steps[0].undo
+    assert isinstance(undo, Shell)
+    with pytest.raises(CommandError, match="depends on the snapshot"):
+        fleet.run_command("nas1", fleet.resolve_command("nas1", undo))
+    limit = SetProperty.model_validate(values | {"property": "quota", "value": "10240K"})
+    take_back(fleet, limit, carry_out(fleet, limit))
+    low = SetProperty.model_validate(values | {"property": "quota", "value": "1K"})
+    with pytest.raises(Refused, match=r"uses 2[0-9.]* KiB already"):
+        low.plan(low.read(fleet.run_query))
 
 
 def test_a_host_without_pools_says_so(nas: ZfsFuse, fleet: Fleet):

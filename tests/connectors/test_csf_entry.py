@@ -7,7 +7,7 @@ import pytest
 
 from connectors import csf_entry, csf_grep
 from connectors.command import Answer
-from connectors.csf_entry import CsfEntries
+from connectors.csf_grep import CsfEntries
 from connectors.errors import CommandError, ParseError
 from tests.scripted_fleet import ScriptedFleet
 
@@ -22,14 +22,14 @@ FOR_ROOT = (
 
 
 def entries(*lines: str) -> CsfEntries:
-    return csf_entry.parse_entries(csf_grep.parse_matches(HEAD + "\n".join(lines) + "\n"), ADDRESS)
+    return csf_grep.parse_entries(csf_grep.parse_matches(HEAD + "\n".join(lines) + "\n"), ADDRESS)
 
 
 def test_an_entry_of_the_address_is_not_one_of_a_network_around_it():
     answer = csf_grep.parse_matches((ANSWERS / "csf-grep-rules.txt").read_text())
-    found = csf_entry.parse_entries(answer, ip_address("198.51.100.7"))
+    found = csf_grep.parse_entries(answer, ip_address("198.51.100.7"))
     assert found.allow == "198.51.100.7 # Pingdom probe - Sat Nov 21 08:19:24 2026"
-    assert not csf_entry.parse_entries(answer, ip_address("198.51.100.0")).allow
+    assert not csf_grep.parse_entries(answer, ip_address("198.51.100.0")).allow
     wide = entries("Permanent Denies (csf.deny): 203.0.113.0/24 # a range")
     assert (wide.deny, [match.text for match in wide.wider]) == ("", ["203.0.113.0/24 # a range"])
 

@@ -128,6 +128,8 @@ SAID: tuple[Shell | Query[Any], ...] = (
     *(zfs_property.set_property("tank", "compression", "zstd-fast-100"),),
     *(zfs_property.set_property("tank", "sharenfs", SHARE),),
     *(zfs_property.set_property("tank", "sharenfs", "on"),),
+    zfs_property.query_property("tank", "quota"),
+    *(zfs_property.set_property("tank", name, "500G") for name in ("quota", "refquota")),
     zfs_property.restore_property(ON_TANK),
     zfs_property.restore_property(ZfsProperty("tank/a", "atime", "on", "default")),
 )
@@ -631,8 +633,14 @@ _REFUSED_ANYWHERE: tuple[tuple[str, ...], ...] = (
     *(("access-log", hours, "25") for hours in ("0", "49", "9999")),
     ("access-log", "1", "1000"),
     *(("zpool", "iostat", "-v", "tank", seconds, "2") for seconds in ("0", "61", "99")),
-    *(("zpool", verb, "tank") for verb in ("destroy", "export", "clear", "offline")),
+    *(("zpool", verb, "tank") for verb in ("destroy", "export", "offline", "replace")),
     ("zpool", "scrub", "-e", "tank"),
+    ("zpool", "clear", "-F", "tank"),
+    ("zpool", "replace", "-f", "tank", "sda", "/dev/sdb"),
+    ("zpool", "replace", "tank", "sda", "/etc/shadow"),
+    *(("zfs", "destroy", name) for name in ("tank", "tank/a", "tank/a@", "tank@a%b", "tank@a,b")),
+    ("zfs", "destroy", "-r", "tank@a"),
+    ("zfs", "snapshot", "-r", "tank@a"),
     ("zpool", "scrub", "tank", "other"),
     *(
         ("zfs", "set", pair, "tank/a")

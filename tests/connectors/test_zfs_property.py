@@ -26,6 +26,8 @@ ANSWERS = Path(__file__).parent / "answers" / "zfs"
         *(("compression", value) for value in ("gzip-1", "gzip-9", "zstd", "zstd-1", "zstd-19")),
         *(("compression", value) for value in ("zstd-fast", "zstd-fast-10", "zstd-fast-1000")),
         *(("sharenfs", value) for value in ("on", "off", "rw", "ro,crossmnt", "sec=sys:krb5p")),
+        *(("quota", value) for value in ("none", "500G", "10485760")),
+        ("refquota", "2T"),
         ("sharenfs", "rw=@192.0.2.0/24"),
         ("sharenfs", "rw=192.0.2.1:web1:web2.example.org,no_subtree_check,anonuid=65534"),
         ("sharenfs", "ro=[2001:db8::]/32:@192.0.2.0/24,rw=[2001:db8::7]"),
@@ -42,6 +44,7 @@ def test_what_fits_is_taken_as_it_is(name: PropertyName, value: str):
         *(("atime", value) for value in ("", "yes", "on tank/home", "on,off", "ON")),
         *(("compression", value) for value in ("", "gzip-0", "gzip-10", "zstd-0", "zstd-20")),
         *(("compression", value) for value in ("lz4 -r", "zstd-fast-11", "gzip-٣", "lz4=on")),
+        *(("quota", value) for value in ("", "0", "1.5T", "-1", "10 G", "10GB", "all")),
         *(("sharenfs", value) for value in ("", ",", "on,rw", "rw,", "root", "exec", "sec=none")),
         *(("sharenfs", value) for value in ("rw=", "rw=*", "rw=:", "rw=a:", "rw=a::b", "rw=@")),
         *(("sharenfs", value) for value in ("rw=999.1.1.1", "rw=@10.0.0.0/33", "rw=@web1")),
@@ -84,6 +87,7 @@ def test_what_is_not_understood_is_an_error(answer: str):
         (ZfsProperty("tank", "atime", "on", "default"), "zfs inherit atime tank"),
         (ZfsProperty("tank/a", "atime", "on", "inherited", "tank"), "zfs inherit atime tank/a"),
         (ZfsProperty("tank", "atime", "on", "received"), "zfs inherit -S atime tank"),
+        (ZfsProperty("tank", "quota", "none", "local"), "zfs set quota=none tank"),
     ],
 )
 def test_the_way_back_leads_to_where_the_value_came_from(was: ZfsProperty, words: str):
@@ -107,3 +111,18 @@ def test_the_way_back_leads_to_where_the_value_came_from(was: ZfsProperty, words
 def test_known_troubles_are_explained(said: str, meaning: str):
     command = zfs_property.set_property("tank", "atime", "on")
     assert meaning in str(find_failure(command, Answer(1, "", f"{said}\n"), frozenset({0})))
+
+
+def test_a_quota_is_compared_in_bytes_and_read_with_what_is_used():
+    answer = "tank/home\tquota\t10737418240\tlocal\ntank/home\tused\t21504\t-\n"
+    quota = zfs_property.parse_property(answer)
+    assert quota == ZfsProperty("tank/home", "quota", "10737418240", "local", used=21504)
+    assert (quota.text, quota.has_value("10G"), quota.has_value("10240M")) == (
+        "10 GiB",
+        True,
+        True,
+    )
+    none = zfs_property.parse_property(answer.replace("10737418240\tlocal", "0\tdefault"))
+    assert (none.text, none.has_value("none"), none.has_value("10G")) == ("none", True, False)
+    with pytest.raises(ParseError):
+        zfs_property.parse_property(answer.partition("\n")[0] + "\n")

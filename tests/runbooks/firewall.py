@@ -6,7 +6,7 @@ from pathlib import Path
 
 from connectors import csf, csf_list, pingdom
 from connectors.csf import Firewall
-from connectors.csf_entry import CsfEntries
+from connectors.csf_grep import CsfEntries
 from connectors.pingdom import ProbeFeed
 from runbooks._csf import CsfAddress
 from tests.pingdom_feeds import FOURS, SIXES, feed

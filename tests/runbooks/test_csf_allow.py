@@ -3,7 +3,7 @@ from ipaddress import ip_address
 import pytest
 
 from connectors import csf_entry
-from connectors.csf_entry import CsfEntries
+from connectors.csf_grep import CsfEntries
 from runbooks import Plan, Refused
 from runbooks.csf_allow import AllowAddress
 from tests.runbooks.firewall import csf_address, firewall

@@ -3,7 +3,7 @@ from ipaddress import ip_address
 import pytest
 
 from connectors import csf, csf_entry, csf_grep
-from connectors.csf_entry import CsfEntries
+from connectors.csf_grep import CsfEntries
 from runbooks import Plan, Refused
 from runbooks._csf import CsfAddress
 from runbooks.csf_deny import DenyAddress

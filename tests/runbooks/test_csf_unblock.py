@@ -3,8 +3,7 @@ from ipaddress import ip_address
 import pytest
 
 from connectors import csf_entry
-from connectors.csf_entry import CsfEntries
-from connectors.csf_grep import CsfMatch
+from connectors.csf_grep import CsfEntries, CsfMatch
 from runbooks import Refused
 from runbooks.csf_unblock import UnblockAddress
 from tests.plans import work_of

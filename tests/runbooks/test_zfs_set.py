@@ -24,7 +24,7 @@ def test_the_value_is_read():
         {
             (
                 "nas1",
-                "zfs get -H -o name,property,value,source atime tank/home",
+                "zfs get -H -p -o name,property,value,source atime tank/home",
             ): "tank/home\tatime\ton\tinherited from tank\n"
         }
     )

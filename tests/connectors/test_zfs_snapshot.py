@@ -1,0 +1,30 @@
+"""One snapshot is named exactly, so that no other one and no dataset is destroyed for it."""
+
+import pytest
+
+from connectors import zfs_snapshot
+from connectors.errors import ParseError
+from connectors.zfs_snapshot import Snapshots
+
+FOR_ROOT = (
+    zfs_snapshot.query_snapshots("tank/home"),
+    zfs_snapshot.take_snapshot("tank/home", "before-upgrade"),
+    zfs_snapshot.destroy_snapshot("tank", "2026-11-25_03:00"),
+)
+
+
+def test_snapshots_of_the_dataset_alone_are_listed():
+    answer = "tank\ntank@a\ntank@b\ntank/home\ntank/home@c\n"
+    assert zfs_snapshot.parse_snapshots(answer, "tank") == Snapshots("tank", ["a", "b"])
+
+
+@pytest.mark.parametrize("answer", ["", "tank@a\n", "no datasets available\n"])
+def test_a_list_without_the_dataset_is_an_error(answer: str):
+    with pytest.raises(ParseError):
+        zfs_snapshot.parse_snapshots(answer, "tank")
+
+
+@pytest.mark.parametrize("name", ["", "a,b", "a%b", "%", "a b", "a@b", "a/b"])
+def test_nothing_but_one_snapshot_is_destroyed(name: str):
+    with pytest.raises(ValueError, match="not the name of one snapshot"):
+        zfs_snapshot.destroy_snapshot("tank", name)

@@ -1,0 +1,89 @@
+from collections.abc import Sequence
+
+import pytest
+
+from connectors import zpool_disk
+from connectors.zpool import Pool, Scan, Vdev
+from runbooks import NoUndo, Refused
+from runbooks.zfs_disk import ClearErrors, DiskState, OnlineDisk, ReplaceDisk
+from tests.runbooks.nas import nas
+
+TANK = {"host": "nas1", "pool": "tank"}
+REPLACE = ReplaceDisk.model_validate(TANK | {"disk": "sdb", "new_disk": "/dev/disk/by-id/ata-NEW"})
+ONLINE = OnlineDisk.model_validate(TANK | {"disk": "sdb"})
+CLEAR = ClearErrors.model_validate(TANK)
+RESILVER = Scan("resilver", "running", percent=10.0)
+
+
+def state(*disks: Vdev, scans: Sequence[Scan] = (), pool: str = "DEGRADED") -> DiskState:
+    vdevs = (Vdev("mirror-0", "DEGRADED", is_leaf=False), Vdev("/dev/sda1", "ONLINE"), *disks)
+    return DiskState(Pool("tank", pool, vdevs, scans=tuple(scans)), "/dev/sdc")
+
+
+def test_a_disk_is_replaced_for_good():
+    plan = REPLACE.plan(state(Vdev("/dev/sdb1", "FAULTED")))
+    (step,) = plan.steps
+    assert str(step.do) == "zpool replace tank sdb /dev/disk/by-id/ata-NEW"
+    assert isinstance(step.undo, NoUndo)
+    assert plan.notes[0].startswith("/dev/disk/by-id/ata-NEW is /dev/sdc now")
+    assert len(plan.notes) == 2
+    assert "check that it is the disk" in REPLACE.plan(state(Vdev("sdb", "ONLINE"))).notes[2]
+
+
+def test_a_disk_that_is_in_the_pool_has_replaced_the_other():
+    new = Vdev("/dev/sdc1", "ONLINE")
+    assert REPLACE.plan(state(new)).current_state == "/dev/sdc1 is already in tank (ONLINE)"
+    assert REPLACE.plan(state(Vdev("/dev/sdb1", "UNAVAIL"), new, scans=[RESILVER])).steps == ()
+    report = REPLACE.report_progress(state(new, scans=[RESILVER]))
+    assert report.running
+    assert "resilver running" in report.summary
+    assert not REPLACE.report_progress(state(new, pool="ONLINE")).running
+
+
+@pytest.mark.parametrize(
+    ("found", "reason"),
+    [
+        (state(), "sdb is not a disk of tank"),
+        (state(Vdev("sdb", "FAULTED"), scans=[RESILVER]), "busy with a resilver"),
+    ],
+)
+def test_a_disk_that_cannot_be_replaced_now_is_not(found: DiskState, reason: str):
+    with pytest.raises(Refused, match=reason):
+        REPLACE.plan(found)
+
+
+def test_a_disk_that_was_taken_offline_is_brought_back_and_offline_again():
+    (step,) = ONLINE.plan(state(Vdev("/dev/sdb1", "OFFLINE"))).steps
+    assert step.do == zpool_disk.bring_online("tank", "sdb")
+    assert step.undo == zpool_disk.take_offline("tank", "sdb")
+    (pulled,) = ONLINE.plan(state(Vdev("/dev/sdb1", "REMOVED"))).steps
+    assert isinstance(pulled.undo, NoUndo)
+    assert ONLINE.plan(state(Vdev("/dev/sdb1", "ONLINE"))).steps == ()
+
+
+@pytest.mark.parametrize(
+    ("found", "reason"),
+    [
+        (state(Vdev("/dev/sdb1", "FAULTED")), "request zfs clear, or zfs replace"),
+        (state(), "tank has no disk sdb: its disks are /dev/sda1"),
+    ],
+)
+def test_a_disk_that_is_broken_is_not_brought_online(found: DiskState, reason: str):
+    with pytest.raises(Refused, match=reason):
+        ONLINE.plan(found)
+
+
+def test_errors_are_cleared_where_any_were_counted():
+    bad = state(Vdev("/dev/sdb1", "ONLINE", checksum_errors=7))
+    plan = CLEAR.plan(bad)
+    assert str(plan.steps[0].do) == "zpool clear tank"
+    assert "/dev/sdb1: 7 checksum errors" in plan.notes[0]
+    assert CLEAR.plan(state(pool="SUSPENDED")).steps
+    assert CLEAR.plan(state()).current_state == "tank has no errors to clear"
+
+
+def test_the_pool_is_read_from_the_host():
+    fleet = nas("2.1-offline")
+    fleet.script("nas1", zpool_disk.query_device_path(REPLACE.new_disk).command, "/dev/sdc\n")
+    found = REPLACE.read(fleet.run_query)
+    assert (found.pool.name, found.new_path) == ("tank", "/dev/sdc")

@@ -1,0 +1,21 @@
+from connectors import zfs_snapshot
+from connectors.zfs_snapshot import Snapshots
+from runbooks import Plan
+from runbooks.zfs_snapshot import TakeSnapshot
+from tests.scripted_fleet import ScriptedFleet
+
+TAKE = TakeSnapshot.model_validate({"host": "nas1", "dataset": "tank/home", "name": "a"})
+
+
+def test_a_snapshot_is_taken_and_exactly_that_one_can_be_destroyed():
+    query = zfs_snapshot.query_snapshots("tank/home").command
+    fleet = ScriptedFleet({("nas1", query): "tank/home\ntank/home@b\n"})
+    plan = TAKE.plan(TAKE.read(fleet.run_query))
+    assert plan.current_state == "tank/home has 1 snapshots, none of this name"
+    (step,) = plan.steps
+    assert str(step.do) == "zfs snapshot tank/home@a"
+    assert str(step.undo) == "zfs destroy tank/home@a"
+
+
+def test_a_snapshot_that_exists_is_not_taken_again():
+    assert TAKE.plan(Snapshots("tank/home", ["a"])) == Plan("tank/home@a already exists")
