@@ -5,7 +5,8 @@ and one line of hexadecimal counters for each processor.
 """
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from connectors import probation
 from connectors.command import Hint, Query, Setting, Shell
@@ -37,10 +38,25 @@ MIN_CONNECTIONS, MAX_CONNECTIONS = 4096, 16_777_216
 # Memory for one connection with its place in the hash table, rounded up.
 ENTRY_BYTES = 400
 
+# It sorts behind what distributions install; sysctl.d(5) has the order.
+BOOT_FILE = "/etc/sysctl.d/99-keyturn-conntrack.conf"
+_BOOT_FILES = ("/etc/sysctl.conf", *(f"/{top}/sysctl.d" for top in ("etc", "run", "usr/lib")))
 _RESTORE = Script(
     "conntrack-restore",
-    f"case $1 in save) cat {_BELOW}/nf_conntrack_max >maximum;; "
-    f'restore) sysctl -w "{_KEY}=$(cat maximum)";; *) exit 1;; esac',
+    f"case $1 in save) cat {_BELOW}/nf_conntrack_max >maximum && "
+    f"if [ -e {BOOT_FILE} ]; then cp {BOOT_FILE} kept; fi;; "
+    f"restore) if [ -e kept ]; then cp kept {BOOT_FILE}; else rm -f {BOOT_FILE}; fi; "
+    f'sysctl -w "{_KEY}=$(cat maximum)";; *) exit 1;; esac',
+    argument_count=1,
+)
+# Argument: the limit after each boot, or none.
+_KEEP = Script(
+    "conntrack-boot",
+    f"set -eu; umask 022; file={BOOT_FILE}; "
+    'if [ -e "$file" ] && ! grep -q "^# Written by Keyturn" "$file"; then '
+    'echo "$file was not written by Keyturn" >&2; exit 1; fi; case $1 in none) rm -f -- "$file";; '
+    f'*) printf "# Written by Keyturn\\n{_KEY} = %s\\n" "$1" >"$file.new"; sync "$file.new"; '
+    'mv -- "$file.new" "$file";; esac; sync "${file%/*}"',
     argument_count=1,
 )
 _SECONDS = Setting("conntrack.probation", "120", pattern=r"[1-9][0-9]{0,3}")
@@ -63,6 +79,8 @@ class Conntrack:
     """Packets of new connections that were dropped because the table was full."""
     early_dropped: int
     """Connections that were removed from the table to make room."""
+    boot_limits: Mapping[str, int] = field(default_factory=dict[str, int])
+    """The limit that each file of sysctl sets at boot, by path."""
 
     @property
     def usage(self) -> float:
@@ -72,6 +90,29 @@ class Conntrack:
 
 def query_conntrack() -> Query[Conntrack]:
     return Query(Shell(("cat", *_FILES), hints=_HINTS), parse_conntrack)
+
+
+def query_boot_limits() -> Query[Mapping[str, int]]:
+    """Query which files set the limit at boot. grep exits with 1 for none, 2 for a missing one."""
+    words = ("grep", "-rsHE", r"^[[:space:]]*net[./]netfilter[./]nf_conntrack_max[[:space:]]*=")
+    return Query(Shell((*words, *_BOOT_FILES)), parse_boot_limits, frozenset({0, 1, 2}))
+
+
+def parse_boot_limits(answer: str) -> Mapping[str, int]:
+    limits: dict[str, int] = {}
+    for line in answer.splitlines():
+        path, _, setting = line.partition(":")
+        value = setting.partition("=")[2].strip()
+        if not path.startswith("/") or not value.isdecimal():
+            raise ParseError(f"grep printed {line[:100]!r} instead of a limit of a sysctl file")
+        limits[path] = int(value)
+    return limits
+
+
+def keep_maximum(connections: int | None) -> Shell:
+    """Set the limit after each boot; None leaves it to the host's other files."""
+    limit = "none" if connections is None else str(connections)
+    return Shell((_KEEP, limit), root=True, hints=_HINTS)
 
 
 def set_maximum(connections: int) -> Shell:
@@ -103,11 +144,13 @@ def parse_conntrack(answer: str) -> Conntrack:
         ) from None
 
 
+_LIMIT = make_range_pattern(MIN_CONNECTIONS, MAX_CONNECTIONS)
 SUDO = (
     *probation.make_sudo_rules(PROBATION),
     SudoRule(
         "/usr/sbin/sysctl",
         "-w",
-        WordPattern(make_range_pattern(MIN_CONNECTIONS, MAX_CONNECTIONS), prefix=f"{_KEY}="),
+        WordPattern(_LIMIT, prefix=f"{_KEY}="),
     ),
+    SudoRule(_KEEP, WordPattern(f"none|{_LIMIT}")),
 )

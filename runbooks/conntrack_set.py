@@ -1,5 +1,6 @@
-from collections.abc import Sequence
-from typing import Annotated
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -22,7 +23,7 @@ class SetConntrack(
     undo="restores the previous limit",
     sets="conntrack limit",
 ):
-    """Set the limit of connections that a host's firewall tracks, until the next boot."""
+    """Set the limit of connections that a host's firewall tracks."""
 
     host: Host
     maximum: Annotated[
@@ -34,8 +35,17 @@ class SetConntrack(
         ),
     ]
 
+    boot: Annotated[
+        Literal["unchanged", "same"],
+        Field(
+            title="After the next boot",
+            description="Whether the next boot sets the same limit: same writes a file for sysctl",
+        ),
+    ] = "unchanged"
+
     def read(self, run_query: QueryRunner) -> Conntrack:
-        return run_query(self.host, conntrack.query_conntrack())
+        limits = run_query(self.host, conntrack.query_boot_limits())
+        return replace(run_query(self.host, conntrack.query_conntrack()), boot_limits=limits)
 
     def get_probation(self) -> Probation:
         return conntrack.PROBATION
@@ -50,9 +60,28 @@ class SetConntrack(
         return plan
 
     def plan_anyway(self, state: Conntrack) -> Plan:
-        if state.maximum == self.maximum:
+        steps = [*self._list_steps(state)]
+        if not steps:
             return Plan(f"the limit is already {self.maximum:,} connections")
-        step = Step(
+        because = f"the limit is {state.maximum:,} connections"
+        return Plan(because, steps, [*self._list_notes(state)])
+
+    def _list_steps(self, state: Conntrack) -> Iterator[Step]:
+        if state.maximum != self.maximum:
+            yield self._make_step(state)
+        kept = state.boot_limits.get(conntrack.BOOT_FILE)
+        if self.boot == "same" and kept != self.maximum:
+            yield Step(
+                f"Set it to {self.maximum:,} connections at boot too",
+                self.host,
+                do=conntrack.keep_maximum(self.maximum),
+                undo=conntrack.keep_maximum(kept),
+                before=f"{kept:,} connections" if kept else f"no {conntrack.BOOT_FILE}",
+                after=f"{self.maximum:,} connections in {conntrack.BOOT_FILE}",
+            )
+
+    def _make_step(self, state: Conntrack) -> Step:
+        return Step(
             f"Set the limit of {self.host} to {self.maximum:,} connections",
             self.host,
             do=conntrack.set_maximum(self.maximum),
@@ -60,7 +89,6 @@ class SetConntrack(
             before=f"{state.maximum:,} connections",
             after=f"{self.maximum:,} connections",
         )
-        return Plan(f"the limit is {state.maximum:,} connections", [step], self._list_notes(state))
 
     def _refuse_unsafe(self, state: Conntrack) -> None:
         least = int(state.count * _ROOM)
@@ -76,19 +104,41 @@ class SetConntrack(
                 f"set {most:,} or fewer"
             )
 
-    def _list_notes(self, state: Conntrack) -> list[str]:
+    def _list_notes(self, state: Conntrack) -> Iterator[str]:
         mebibytes = self.maximum * ENTRY_BYTES / 2**20
-        notes = [
+        yield (
             f"{state.count:,} connections are open now; a full table uses about "
-            f"{mebibytes:,.0f} MiB of the kernel's memory.",
-            "The next boot restores the value in the host's /etc/sysctl.d.",
-        ]
+            f"{mebibytes:,.0f} MiB of the kernel's memory."
+        )
+        if state.maximum < int(state.count * _ROOM):
+            yield (
+                f"Undo restores {state.maximum:,}, which is too few for the {state.count:,} "
+                "connections that are open now: new ones would be dropped."
+            )
+        yield from self._list_boot_notes(state)
         if state.buckets and self.maximum > 8 * state.buckets:
-            notes.append(
+            yield (
                 f"The hash table keeps {state.buckets:,} buckets; long chains slow down each "
                 "packet."
             )
-        return notes
+
+    def _list_boot_notes(self, state: Conntrack) -> Iterator[str]:
+        others = {
+            path: limit
+            for path, limit in state.boot_limits.items()
+            if limit != self.maximum and path != conntrack.BOOT_FILE
+        }
+        named = ", ".join(f"{limit:,} in {path}" for path, limit in sorted(others.items()))
+        if self.boot == "same":
+            yield (
+                "At boot it applies if nf_conntrack is loaded by then: add the module to "
+                "/etc/modules-load.d where it is not."
+            )
+            if named:
+                yield f"Other files set another limit, and one that is read later wins: {named}."
+        elif (kept := state.boot_limits.get(conntrack.BOOT_FILE)) != self.maximum:
+            told = f"{kept:,} in {conntrack.BOOT_FILE}" if kept else named or "the kernel's own"
+            yield f"The next boot sets another limit: {told}. boot=same sets this one."
 
 
 def _make_undo(state: Conntrack) -> Shell | NoUndo:

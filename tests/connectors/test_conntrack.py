@@ -1,3 +1,5 @@
+import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -58,3 +60,37 @@ def test_known_errors_say_what_to_do(said: str, means: str):
     assert means in str(
         find_failure(conntrack.set_maximum(1), Answer(2, "", said), frozenset({0}))
     )
+
+
+def test_limits_at_boot_are_known_by_file():
+    answer = (
+        "/etc/sysctl.conf:net.netfilter.nf_conntrack_max=65536\n"
+        "/etc/sysctl.d/10-fw.conf: net/netfilter/nf_conntrack_max = 131072\n"
+    )
+    assert conntrack.parse_boot_limits(answer) == {
+        "/etc/sysctl.conf": 65536,
+        "/etc/sysctl.d/10-fw.conf": 131072,
+    }
+    assert conntrack.parse_boot_limits("") == {}
+    with pytest.raises(ParseError):
+        conntrack.parse_boot_limits("/etc/sysctl.conf:net.netfilter.nf_conntrack_max = many\n")
+
+
+def test_a_file_of_sysctl_that_keyturn_did_not_write_stays(tmp_path: Path):
+    script = next(
+        r.script for r in conntrack.SUDO if r.script and r.script.name == "conntrack-boot"
+    )
+    file = tmp_path / "99-keyturn-conntrack.conf"
+    there = replace(script, body=script.body.replace(conntrack.BOOT_FILE, str(file)))
+
+    def run(limit: str) -> int:
+        words = ["sh", "-c", there.text, "keyturn", limit]
+        return subprocess.run(words, capture_output=True, check=False).returncode
+
+    assert run("524288") == 0
+    assert file.read_text() == ("# Written by Keyturn\nnet.netfilter.nf_conntrack_max = 524288\n")
+    assert run("none") == 0
+    assert not file.exists()
+    file.write_text("# mine\n")
+    assert run("none") == 1
+    assert file.read_text() == "# mine\n"

@@ -100,7 +100,7 @@ SAID: tuple[Shell | Query[Any], ...] = (
     *(block.restore_queue(QUEUE), block.restore_queue(NO_DEPTH)),
     *(block_rule.replace_rule(RULE_FILE, ""), block_rule.replace_rule(RULE_FILE, "x\n")),
     bond.query_bond_as_root("bond0.7"),
-    conntrack.set_maximum(524288),
+    *(conntrack.set_maximum(524288), conntrack.keep_maximum(524288), conntrack.keep_maximum(None)),
     *(csf.query_firewall(), csf_grep.query_matches(ip_address("2001:db8::9"))),
     *(csf_list.load_list("x\n", restart="-r"), csf_list.load_list("x\n", restart="-sf")),
     *(disk_write.query_directory("/etc"), disk_write.write_test_file("/etc", mib=64, seconds=300)),

@@ -234,6 +234,7 @@ def _script_fleet(inventory: Inventory) -> ScriptedFleet:
     raised = IN_USE.replace("262144", "524288")
     limits: list[Reply] = [IN_USE, IN_USE, raised, IN_USE]
     fleet.script("lb2", conntrack.query_conntrack().command, limits)
+    fleet.script("lb2", conntrack.query_boot_limits().command, "")
     return fleet
 
 

@@ -12,6 +12,7 @@ from tests.plans import work_of
 from tests.scripted_fleet import ScriptedFleet
 
 SET = SetConntrack.model_validate({"host": "lb1", "maximum": "524288"})
+KEY = "net.netfilter.nf_conntrack_max"
 NOW = Conntrack(200_000, 262_144, 65_536, 2**34, 0, 0)
 
 
@@ -51,8 +52,46 @@ def test_long_chains_are_announced():
 
 
 def test_it_is_read_from_the_host():
-    fleet = ScriptedFleet({("lb1", conntrack.query_conntrack().command): IN_USE})
-    assert SET.read(fleet.run_query).maximum == 262_144
+    fleet = ScriptedFleet(
+        {
+            ("lb1", conntrack.query_conntrack().command): IN_USE,
+            (
+                "lb1",
+                conntrack.query_boot_limits().command,
+            ): f"{conntrack.BOOT_FILE}:{KEY} = 9000\n",
+        }
+    )
+    state = SET.read(fleet.run_query)
+    assert (state.maximum, state.boot_limits) == (262_144, {conntrack.BOOT_FILE: 9000})
+
+
+def test_the_limit_can_be_kept_for_the_next_boot_and_the_file_set_back():
+    boot = SetConntrack.model_validate({"host": "lb1", "maximum": 524288, "boot": "same"})
+    now, keep = boot.plan(NOW).steps
+    assert now == SET.plan(NOW).steps[0]
+    assert (keep.do, keep.undo) == (
+        conntrack.keep_maximum(524288),
+        conntrack.keep_maximum(None),
+    )
+    other = replace(NOW, maximum=524_288, boot_limits={conntrack.BOOT_FILE: 262_144})
+    (only,) = boot.plan(other).steps
+    assert only.undo == conntrack.keep_maximum(262_144)
+    kept = replace(NOW, maximum=524_288, boot_limits={conntrack.BOOT_FILE: 524_288})
+    assert boot.plan(kept).steps == ()
+
+
+def test_files_that_set_another_limit_at_boot_are_named():
+    state = replace(NOW, boot_limits={"/etc/sysctl.conf": 65_536})
+    boot = SetConntrack.model_validate({"host": "lb1", "maximum": 524288, "boot": "same"})
+    assert any("65,536 in /etc/sysctl.conf" in note for note in boot.plan(state).notes)
+    assert any("another limit: 65,536" in note for note in SET.plan(state).notes)
+    assert any("another limit: the kernel's own" in note for note in SET.plan(NOW).notes)
+
+
+def test_an_undo_below_what_is_in_use_is_announced():
+    full = replace(NOW, count=262_000)
+    assert any("Undo restores 262,144" in note for note in SET.plan(full).notes)
+    assert not any("Undo restores" in note for note in SET.plan(NOW).notes)
 
 
 @pytest.mark.parametrize(
