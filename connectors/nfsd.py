@@ -1,0 +1,131 @@
+"""The NFS server of Linux: its threads and its clients. No I/O.
+
+Formats: nfsd(7) for threads; client_info_show in fs/nfsd/nfs4state.c of the kernel for clients
+(since Linux 5.3, NFSv4 only); ss(8) for connections, which clients of NFSv3 have too.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from connectors.command import Hint, Query, Shell
+from connectors.errors import ParseError
+from connectors.script import Script
+from connectors.sudo import SudoRule, WordPattern, make_range_pattern
+
+# NFSD_MAXSERVS in fs/nfsd/nfssvc.c.
+MAX_THREADS = 8192
+_THREADS = "/proc/fs/nfsd/threads"
+_HINTS = (
+    Hint(
+        rf"{_THREADS}'?: No such file",
+        "this host has no NFS server of the kernel, or it was never started: start nfs-server",
+    ),
+    Hint(r"Permission denied", "this requires root: add the login's sudo rule"),
+)
+# Argument: the number of threads.
+_SET = Script("nfsd-threads", f'echo "$1" >{_THREADS}', argument_count=1)
+# Each client begins with a line `client NUMBER OPENS`, and the last line is `end`.
+_CLIENTS = Script(
+    "nfsd-clients",
+    "cd /proc/fs/nfsd/clients 2>/dev/null || { echo end; exit 0; }; for each in *; do "
+    'if info=$(cat "$each/info" 2>/dev/null); then '
+    'opens=$(grep -c "^- " "$each/states" 2>/dev/null) || :; '
+    'echo "client $each ${opens:-0}"; echo "$info"; fi; done; echo end',
+    argument_count=0,
+)
+_LINE = re.compile(r'([a-z][a-z ]*): (?:"(.*)"|(.*))')
+
+
+@dataclass(frozen=True)
+class NfsClient:
+    """One client of NFSv4."""
+
+    address: str
+    """Its address, without the port."""
+    name: str
+    """How it names itself, such as `Linux NFSv4.2 web1`."""
+    version: str
+    """Such as 4.2; "" if unknown."""
+    status: str
+    """confirmed, unconfirmed, courtesy or expirable; "" before Linux 5.13."""
+    callback: str
+    """The state of the connection back to it, such as UP; "" before Linux 5.13."""
+    idle_seconds: int | None
+    """Seconds since it last renewed its lease; None before Linux 5.13."""
+    opens: int
+    """The files, locks and delegations that it holds."""
+
+
+def query_threads() -> Query[int]:
+    """Query the number of threads; 0 if the server is stopped."""
+    return Query(Shell(("cat", _THREADS), hints=_HINTS), parse_threads)
+
+
+def parse_threads(answer: str) -> int:
+    if not answer.strip().isdecimal():
+        raise ParseError(f"{_THREADS} has {answer[:80]!r} instead of a number")
+    return int(answer)
+
+
+def set_threads(count: int) -> Shell:
+    """Set the number of threads until the server is next started."""
+    return Shell((_SET, str(count)), root=True, hints=_HINTS)
+
+
+def query_clients() -> Query[Sequence[NfsClient]]:
+    return Query(Shell((_CLIENTS,), root=True, hints=_HINTS), parse_clients)
+
+
+def parse_clients(answer: str) -> Sequence[NfsClient]:
+    *lines, end = answer.removesuffix("\n").split("\n")
+    if end != "end":
+        raise ParseError(f"the list of NFS clients was cut off after {end[:100]!r}")
+    blocks = re.split(r"(?m)^(?=client \d+ \d+$)", "\n".join(lines))
+    if blocks[0]:
+        raise ParseError(f"the list of NFS clients begins with {blocks[0][:100]!r}")
+    return [_parse_client(block) for block in blocks[1:]]
+
+
+def _parse_client(block: str) -> NfsClient:
+    head, *lines = block.splitlines()
+    fields = {m[1]: m[2] if m[2] is not None else m[3] for m in map(_LINE.fullmatch, lines) if m}
+    if "address" not in fields:
+        raise ParseError(f"an NFS client has no address: {block[:200]!r}")
+    idle = fields.get("seconds from last renew", "")
+    minor = fields.get("minor version", "")
+    return NfsClient(
+        address=_strip_port(fields["address"]),
+        name=fields.get("name", ""),
+        version=f"4.{minor}" if minor else "",
+        status=fields.get("status", ""),
+        callback=fields.get("callback state", ""),
+        idle_seconds=int(idle) if idle.isdecimal() else None,
+        opens=int(head.split()[2]),
+    )
+
+
+def query_connections() -> Query[Sequence[str]]:
+    """Query the address of each client with a TCP connection to port 2049, once for each."""
+    words = ("ss", "-Htn", "state", "established", "sport", "=", ":2049")
+    return Query(Shell(words), parse_connections)
+
+
+def parse_connections(answer: str) -> Sequence[str]:
+    addresses: list[str] = []
+    for line in answer.splitlines():
+        words = line.split()
+        if len(words) < 4 or not re.search(r":\d+$", words[3]):
+            raise ParseError(f"ss printed {line[:100]!r} instead of a connection")
+        addresses.append(_strip_port(words[3]).removeprefix("::ffff:"))
+    return addresses
+
+
+def _strip_port(text: str) -> str:
+    return text.rpartition(":")[0].strip("[]")
+
+
+SUDO = (
+    SudoRule(_CLIENTS, read_only=True),
+    SudoRule(_SET, WordPattern(make_range_pattern(1, MAX_THREADS))),
+)

@@ -1,0 +1,83 @@
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from connectors import nfsd
+from connectors.command import QueryRunner
+from connectors.nfsd import NfsClient
+from runbooks import Check, Host, Report, Table, make_host_field
+
+
+@dataclass(frozen=True)
+class NfsServer:
+    """The threads and clients of an NFS server."""
+
+    threads: int
+    clients: Sequence[NfsClient]
+    """The clients of NFSv4."""
+    connections: Sequence[str]
+    """The address of each TCP connection, also of NFSv3."""
+
+
+class ShowNfsClients(Check[NfsServer], words="nfs clients show", example="nas1"):
+    """List the clients of an NFS server, and what keeps them from working."""
+
+    host: Host = make_host_field("nfs")
+
+    def read(self, run_query: QueryRunner) -> NfsServer:
+        return NfsServer(
+            run_query(self.host, nfsd.query_threads()),
+            run_query(self.host, nfsd.query_clients()),
+            run_query(self.host, nfsd.query_connections()),
+        )
+
+    def report(self, server: NfsServer) -> Report:
+        connections = Counter(server.connections)
+        known = {client.address for client in server.clients}
+        rows = [_format_row(client, connections[client.address]) for client in server.clients]
+        rows += [
+            (address, "", "3, or unknown", "", "", "", str(count))
+            for address, count in sorted(connections.items())
+            if address not in known
+        ]
+        findings = [*_list_findings(server)]
+        count = len(known | connections.keys())
+        return Report(
+            f"{self.host} serves {count} NFS client{'' if count == 1 else 's'} with "
+            f"{server.threads} threads",
+            healthy=not findings,
+            findings=findings,
+            table=Table(
+                ("Client", "Name", "NFS", "State", "Last renewal", "Holds", "Connections"), rows
+            )
+            if rows
+            else None,
+        )
+
+
+def _list_findings(server: NfsServer) -> Iterator[str]:
+    if not server.threads:
+        yield "the NFS server is stopped: start nfs-server"
+    for client in server.clients:
+        if client.status in ("courtesy", "expirable"):
+            yield (
+                f"{client.address} does not answer any more ({client.status}): the server keeps "
+                f"its {client.opens} files and locks until another client needs them"
+            )
+        elif client.callback in ("DOWN", "FAULT"):
+            yield (
+                f"the server cannot connect back to {client.address} (callback "
+                f"{client.callback}), so it gets no delegations: check the firewalls between them"
+            )
+
+
+def _format_row(client: NfsClient, connections: int) -> tuple[str, ...]:
+    return (
+        client.address,
+        client.name,
+        client.version or "4",
+        client.status or "unknown",
+        "unknown" if client.idle_seconds is None else f"{client.idle_seconds} s ago",
+        str(client.opens),
+        str(connections),
+    )

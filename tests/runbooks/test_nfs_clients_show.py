@@ -1,0 +1,35 @@
+from connectors import nfsd
+from runbooks.nfs_clients_show import NfsServer, ShowNfsClients
+from tests.connectors.test_nfsd import NEW, OLD
+from tests.scripted_fleet import ScriptedFleet
+
+SHOW = ShowNfsClients.model_validate({"host": "nas1"})
+
+
+def test_clients_of_every_version_are_listed_and_lost_ones_reported():
+    fleet = ScriptedFleet(
+        {
+            ("nas1", nfsd.query_threads().command): "8\n",
+            ("nas1", nfsd.query_clients().command): f"{NEW}{OLD}end\n",
+            ("nas1", nfsd.query_connections().command): "0 0 192.0.2.1:2049 192.0.2.77:801\n",
+        }
+    )
+    report = SHOW.report(SHOW.read(fleet.run_query))
+    assert report.summary == "nas1 serves 3 NFS clients with 8 threads"
+    assert [finding.partition(":")[0] for finding in report.findings] == [
+        "192.0.2.10 does not answer any more (courtesy)"
+    ]
+    assert report.table
+    assert [row[0] for row in report.table.rows] == ["192.0.2.10", "2001:db8::7", "192.0.2.77"]
+    assert report.table.rows[1][4] == "unknown"
+
+
+def test_a_connection_back_that_fails_is_reported():
+    (client,) = nfsd.parse_clients(NEW.replace("courtesy", "confirmed") + "end\n")
+    (finding,) = SHOW.report(NfsServer(8, [client], [])).findings
+    assert "cannot connect back to 192.0.2.10 (callback DOWN)" in finding
+
+
+def test_a_server_without_clients_is_healthy_and_a_stopped_one_is_not():
+    assert SHOW.report(NfsServer(8, [], [])).healthy
+    assert not SHOW.report(NfsServer(0, [], [])).healthy
