@@ -23,8 +23,8 @@ from connectors.inventory import Host
 from connectors.stick_table import InvalidKeyError, TableHead, parse_entry, parse_heads
 from runbooks import NoUndo, Refused, Step
 from runbooks._lists import LISTS
+from runbooks.abusers_bulk import ClearAbusers, MarkAbusers
 from runbooks.abusers_clear import ClearAbuser
-from runbooks.abusers_many import ClearMany, MarkMany
 from runbooks.abusers_mark import MarkAbuser
 from runbooks.abusers_show import ShowAbusers
 from runbooks.abusers_tables import ListStickTables
@@ -149,7 +149,7 @@ def test_several_clients_are_marked_and_unblocked_in_one_plan_each_with_an_undo(
     values = {"host": "lb1", "addresses": "203.0.113.9,203.0.113.64/31"}
     listed = ("203.0.113.9", "203.0.113.64", "203.0.113.65")
     haproxy.abuse(ABUSER)
-    mark, clear = MarkMany.model_validate(values), ClearMany.model_validate(values)
+    mark, clear = MarkAbusers.model_validate(values), ClearAbusers.model_validate(values)
     plan = carry_out(fleet, mark)
     assert len(plan.steps) == 2
     assert "expires: 10m from now" in plan.notes[0]

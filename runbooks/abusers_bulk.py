@@ -67,7 +67,7 @@ class MarkedTable:
     """What haproxy.never_mark names."""
 
 
-class _Many(Change[MarkedTable]):
+class _BulkChange(Change[MarkedTable]):
     """Sets the mark of several clients, each in a step; subclasses decide to what."""
 
     host: Host = make_host_field("haproxy")
@@ -107,8 +107,8 @@ class _Many(Change[MarkedTable]):
         )
 
 
-class MarkMany(
-    _Many, words="abusers mark many", example=f"lb1 {_EXAMPLE}", undo="removes the marks"
+class MarkAbusers(
+    _BulkChange, words="abusers bulk mark", example=f"lb1 {_EXAMPLE}", undo="removes the marks"
 ):
     """Mark several addresses as abusers: every address of a list or of small networks."""
 
@@ -154,9 +154,9 @@ class MarkMany(
         return notes
 
 
-class ClearMany(
-    _Many,
-    words="abusers clear many",
+class ClearAbusers(
+    _BulkChange,
+    words="abusers bulk clear",
     example=f"lb1 {_EXAMPLE}",
     undo="marks the same clients again",
 ):
@@ -181,7 +181,7 @@ class ClearMany(
         ]
         notes = [
             "Other counters stay: a client that is above a limit is marked again on its next "
-            "request. `abusers show` tells which."
+            "request. `abusers show` shows which."
         ]
         return Plan(f"{len(marked)} clients of {self.addresses} are marked", steps, notes)
 

@@ -10,18 +10,18 @@ from connectors.haproxy_limits import TableLimits, parse_config
 from connectors.stick_table import TableEntry, TableHead
 from runbooks import Plan, Refused
 from runbooks._abusers import format_mark_end
-from runbooks.abusers_many import ClearMany, MarkedTable, MarkMany
+from runbooks.abusers_bulk import ClearAbusers, MarkAbusers, MarkedTable
 from tests.runbooks.balancer import HTTP, LIMITS, SIX, balancer, rows, said
 
 LISTED = "203.0.113.9,203.0.113.64/30,203.0.113.9"
 
 
-def mark(addresses: str = LISTED) -> MarkMany:
-    return MarkMany.model_validate({"host": "lb1", "addresses": addresses})
+def mark(addresses: str = LISTED) -> MarkAbusers:
+    return MarkAbusers.model_validate({"host": "lb1", "addresses": addresses})
 
 
-def clear(addresses: str = LISTED) -> ClearMany:
-    return ClearMany.model_validate({"host": "lb1", "addresses": addresses})
+def clear(addresses: str = LISTED) -> ClearAbusers:
+    return ClearAbusers.model_validate({"host": "lb1", "addresses": addresses})
 
 
 def known(
@@ -101,7 +101,7 @@ def test_private_addresses_are_announced():
 )
 def test_what_is_no_list_of_networks_is_refused(addresses: object):
     with pytest.raises(ValidationError, match="addresses and networks, with commas"):
-        MarkMany.model_validate({"host": "lb1", "addresses": addresses})
+        MarkAbusers.model_validate({"host": "lb1", "addresses": addresses})
 
 
 def test_one_query_reads_all_marks():
@@ -111,7 +111,7 @@ def test_one_query_reads_all_marks():
     state = clear().read(fleet.run_query)
     assert list(state.entries) == ["203.0.113.9"]
     assert len(clear().plan(state).steps) == 1
-    users = MarkMany.model_validate({"host": "lb1", "addresses": "::1", "table": "users"})
+    users = MarkAbusers.model_validate({"host": "lb1", "addresses": "::1", "table": "users"})
     with pytest.raises(Refused, match="string keys, not addresses"):
         users.read(fleet.run_query)
 
