@@ -137,8 +137,8 @@ class SetConntrack(
             if named:
                 yield f"Other files set another limit, and one that is read later wins: {named}."
         elif (kept := state.boot_limits.get(conntrack.BOOT_FILE)) != self.maximum:
-            told = f"{kept:,} in {conntrack.BOOT_FILE}" if kept else named or "the kernel's own"
-            yield f"The next boot sets another limit: {told}. boot=same sets this one."
+            source = f"{kept:,} in {conntrack.BOOT_FILE}" if kept else named or "the kernel's own"
+            yield f"The next boot sets another limit: {source}. boot=same sets this one."
 
 
 def _make_undo(state: Conntrack) -> Shell | NoUndo:
