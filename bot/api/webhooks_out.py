@@ -10,12 +10,12 @@ from typing import Literal
 from pydantic import Field
 
 from bot.api import schemas
-from bot.api.safe_http import DeliveryError, Resolve, post, resolve_name
 from bot.db import runs
 from bot.db.database import Database, StoreUnavailable
 from bot.db.runs import NoSuchRun
 from bot.webhooks import signature, webhook_queue
 from bot.webhooks.config import WebhookSubscription
+from bot.webhooks.safe_http import DeliveryError, Resolve, post, resolve_name
 from bot.webhooks.webhook_queue import PendingDelivery, SubscriptionFilter
 
 log = logging.getLogger(__name__)

@@ -17,17 +17,16 @@ import httpx2
 import pytest
 from sqlalchemy import update
 
-from bot.api import safe_http
 from bot.api.app import build_api
 from bot.api.deps import ApiParts
-from bot.api.safe_http import DeliveryError, choose_address
 from bot.api.schemas import RunOut
 from bot.api.webhooks_out import RunEventOut, WebhookSender, describe_deliveries
 from bot.audit import change_log
 from bot.db.tables import delivery
 from bot.model.run import Decision, Run
-from bot.webhooks import webhook_queue
+from bot.webhooks import safe_http, webhook_queue
 from bot.webhooks.config import WebhookSubscription
+from bot.webhooks.safe_http import DeliveryError, choose_address
 from tests.bot.harness import Harness
 from tests.toy import SetSwitch
 
