@@ -26,7 +26,7 @@ from bot.api.app import build_api
 from bot.api.deps import ApiParts
 from bot.api.metrics import Gauges, build_metrics_endpoint
 from bot.api.webhooks_in import WebhookReceiver, build_webhook_app
-from bot.api.webhooks_out import CLAIM_SECONDS, WebhookSender, describe_deliveries
+from bot.api.webhooks_out import WebhookSender, describe_deliveries
 from bot.audit import checkpoints, followed_log, verification
 from bot.audit.spool import Spool
 from bot.audit.syslog import LogServer
@@ -54,6 +54,7 @@ from bot.queries.banned_people import PolicyWithoutBanned
 from bot.queries.form_options import FormOptions
 from bot.service import KeyturnService
 from bot.settings import Settings
+from bot.tickets.notes import TicketNotes
 from bot.web import app as web
 from bot.web.connections import (
     Connection,
@@ -67,6 +68,7 @@ from bot.web.id_token import SLACK_ISSUER
 from bot.web.provider import ClientRegistration, IdentityProvider
 from bot.webhooks import config, webhook_queue
 from bot.webhooks.config import WebhookConfig
+from bot.webhooks.delivery_sender import CLAIM_SECONDS, DeliverySender
 from bot.workflow.context import WorkflowContext
 from bot.workflow.dispatch import Dispatcher
 from bot.workflow.rate_limit import RateLimits
@@ -458,7 +460,7 @@ class Keyturn:
     """The application that the web server serves."""
     contacts: ContactRecorder
     connections: ConnectionRegistry
-    webhook_senders: Sequence[WebhookSender] = ()
+    webhook_senders: Sequence[DeliverySender] = ()
     mcp: McpEndpoint | None = None
     """Serves agents, where the extra for that is installed."""
 
@@ -496,7 +498,7 @@ def build_service(
         len(foundation.connector.list_recent_drops())
     )
     webhooks = load_webhooks(settings, database, redactor)
-    if webhooks.subscriptions:
+    if webhooks.subscriptions or (settings.policy / "tickets.yaml").exists():
         health_checks["subscriptions"] = partial(check_webhooks, database)
     service_health = _create_service_health(settings, foundation, file_suffix)
     pages = web.build_app(
@@ -556,8 +558,11 @@ def build_service(
         foundation.contacts,
         connections,
         [
-            WebhookSender(one, database, settings.address)
-            for one in webhooks.subscriptions.values()
+            TicketNotes(database, foundation.policies, settings.address),
+            *(
+                WebhookSender(one, database, settings.address)
+                for one in webhooks.subscriptions.values()
+            ),
         ],
         mcp=mcp,
     )

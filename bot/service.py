@@ -133,9 +133,10 @@ class KeyturnService:
         origin: RequestOrigin,
         reason: str = "",
         guard_override: str = "",
+        ticket: str = "",
         plan_only: bool = False,
     ) -> Run:
-        """Record a request. guard_override, plan_only: as for create_request().
+        """Record a request. guard_override, ticket, plan_only: as for create_request().
 
         Raises InvalidRequestError, NoPolicyError and StoreUnavailable; nothing is recorded then.
         """
@@ -143,7 +144,12 @@ class KeyturnService:
             self._context,
             runbook,
             RequestTerms(
-                person, origin, reason, guard_override=guard_override, plan_only=plan_only
+                person,
+                origin,
+                reason,
+                guard_override=guard_override,
+                ticket=ticket,
+                plan_only=plan_only,
             ),
         )
 
@@ -155,13 +161,14 @@ class KeyturnService:
         person: str,
         origin: RequestOrigin,
         reason: str = "",
+        ticket: str = "",
         plan_only: bool = False,
     ) -> Run:
         """Record one request for several hosts. host_pattern: the hosts as they were typed."""
         return requests.create_fanout_request(
             self._context,
             runbooks,
-            RequestTerms(person, origin, reason, plan_only=plan_only),
+            RequestTerms(person, origin, reason, ticket=ticket, plan_only=plan_only),
             host_pattern=host_pattern,
         )
 
@@ -172,13 +179,18 @@ class KeyturnService:
         person: str,
         origin: RequestOrigin,
         reason: str = "",
+        ticket: str = "",
         plan_only: bool = False,
     ) -> Run:
-        """Request the undo of a run: a new run, planned and approved like any other."""
+        """Request the undo of a run: a new run, planned and approved like any other.
+
+        ticket: "" for that of the run.
+        """
         require_view(self._context, number, person=person)
-        terms = RequestTerms(person, origin, reason, plan_only=plan_only)
         with self._context.database.reading() as tx:
             original = runs.get_run(tx, number)
+        key = ticket or (original.ticket if self.policies.get_policy().tickets else "")
+        terms = RequestTerms(person, origin, reason, ticket=key, plan_only=plan_only)
         if original.is_sequence:
             return undo.request_undo_of_sequence(self._context, original, terms)
         return requests.request_undo(self._context, number, terms)
@@ -190,11 +202,14 @@ class KeyturnService:
         person: str,
         origin: RequestOrigin,
         reason: str = "",
+        ticket: str = "",
         plan_only: bool = False,
     ) -> Run:
         """Request the undo of what a person or a schedule did in a time, as one request."""
         return undo.request_undo_of_selection(
-            self._context, selection, RequestTerms(person, origin, reason, plan_only=plan_only)
+            self._context,
+            selection,
+            RequestTerms(person, origin, reason, ticket=ticket, plan_only=plan_only),
         )
 
     def request_rebuild(
@@ -205,6 +220,7 @@ class KeyturnService:
         person: str,
         origin: RequestOrigin,
         reason: str = "",
+        ticket: str = "",
         plan_only: bool = False,
     ) -> Run:
         """Request on a new host what Keyturn has set on another, as one request."""
@@ -212,7 +228,7 @@ class KeyturnService:
             self._context,
             host,
             new_host,
-            RequestTerms(person, origin, reason, plan_only=plan_only),
+            RequestTerms(person, origin, reason, ticket=ticket, plan_only=plan_only),
         )
 
     def read_rebuild(self, host: str, *, view_rights: ViewRights | None) -> Rebuild:

@@ -213,6 +213,7 @@ def restore_drift(
         person=caller.id,
         origin=caller.origin,
         reason=body.reason,
+        ticket=body.ticket,
         plan_only=body.plan_only,
     )
     return records.respond_with_new_run(parts, caller, run, response)

@@ -41,6 +41,7 @@ def plan_run(
         body.parse(caller.policy),
         reason=body.reason,
         guard_override=body.guard_override,
+        ticket=body.ticket,
         plan_only=True,
     )
     if not is_at_rest(run.state):

@@ -142,6 +142,7 @@ def request_rebuild(
         person=caller.id,
         origin=caller.origin,
         reason=body.reason,
+        ticket=body.ticket,
         plan_only=body.plan_only,
     )
     return records.respond_with_new_run(parts, caller, run, response)

@@ -27,6 +27,7 @@ def record_request(
     *,
     reason: str,
     guard_override: str = "",
+    ticket: str = "",
     plan_only: bool = False,
 ) -> Run:
     """Record a request, or only plan it.
@@ -42,6 +43,7 @@ def record_request(
             origin=caller.origin,
             reason=reason,
             guard_override=guard_override,
+            ticket=ticket,
             plan_only=plan_only,
         )
     if guard_override:
@@ -52,6 +54,7 @@ def record_request(
         person=caller.id,
         origin=caller.origin,
         reason=reason,
+        ticket=ticket,
         plan_only=plan_only,
     )
 

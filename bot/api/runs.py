@@ -324,6 +324,7 @@ def request_undo(
         person=caller.id,
         origin=caller.origin,
         reason=body.reason,
+        ticket=body.ticket,
         plan_only=body.plan_only,
     )
     return records.respond_with_new_run(parts, caller, run, response)
@@ -439,9 +440,11 @@ def _request_run(
     preview = preview_own_request(
         parts, caller, type(requests[0]), [one.target for one in requests]
     )
-    override = body.guard_override if isinstance(body, RunRequestIn) else ""
+    override, ticket = "", ""
+    if isinstance(body, RunRequestIn):
+        override, ticket = body.guard_override, body.ticket
     run = records.record_request(
-        parts, caller, parsed, reason=body.reason, guard_override=override
+        parts, caller, parsed, reason=body.reason, guard_override=override, ticket=ticket
     )
     if not is_at_rest(run.state):
         read_result = partial(_read_result, parts, caller, run.id, preview)

@@ -223,6 +223,7 @@ class RunOut(OutputModel):
     requested_by: str = Field(description="Id of the requester; `agent:NAME` for an agent.")
     source: str = Field(description="Where the request came in: web, slack, api, cli, mcp, …")
     reason: str = Field(description="Reason of the request.")
+    ticket: str | None = Field(description="Change ticket of the request.")
     requested_at: datetime
     expires_at: datetime | None = Field(
         description="When the run expires if it has not been approved or started."
@@ -268,6 +269,7 @@ def describe_run(run: Run, decisions: Sequence[Decision], base_url: str) -> dict
         "requested_by": run.requested_by,
         "source": run.origin.source,
         "reason": run.reason,
+        "ticket": run.ticket or None,
         "requested_at": to_datetime(run.requested_at),
         "expires_at": to_optional_datetime(run.expires_at),
         "started_at": to_optional_datetime(run.started_at),

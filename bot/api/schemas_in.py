@@ -140,6 +140,15 @@ TimeZoneName = Annotated[
 ]
 
 
+TicketKey = Annotated[
+    str,
+    Field(
+        max_length=64,
+        description="Change ticket, such as CHG0030001, where a rule of the policy has @ticket.",
+    ),
+]
+
+
 class RunRequestIn(RunbookRequestIn):
     """A request for a run, with its reason."""
 
@@ -164,6 +173,7 @@ class RunRequestIn(RunbookRequestIn):
             "down all the same, such as `shop: lb1, lb2`; for one host, with a reason.",
         ),
     ] = ""
+    ticket: TicketKey = ""
 
 
 class ApprovalIn(InputModel):
@@ -187,6 +197,8 @@ class DenialIn(InputModel):
 
 class UndoIn(ReasonIn):
     """The reason of an undo, or of restoring a value."""
+
+    ticket: TicketKey = ""
 
     plan_only: bool = Field(
         default=False, description="Only plan it; `POST /runs/{number}/request` requests it."

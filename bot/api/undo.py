@@ -52,6 +52,7 @@ def undo_selection(
         person=caller.id,
         origin=caller.origin,
         reason=body.reason,
+        ticket=body.ticket,
         plan_only=body.plan_only,
     )
     return records.respond_with_new_run(parts, caller, run, response)

@@ -83,6 +83,11 @@ SHORT_WAIT_OPTION = _create_wait_option(
 )
 
 
+_TICKET_OPTION = click.option(
+    "--ticket", default="", metavar="KEY", help="Approved change ticket, where a rule needs one."
+)
+
+
 @click.command("request")
 @click.argument(
     "words", nargs=-1, required=True, shell_complete=complete_request, metavar="RUNBOOK HOST…"
@@ -90,10 +95,12 @@ SHORT_WAIT_OPTION = _create_wait_option(
 @_REASON_OPTION
 @click.option(
     "--override",
+    "guard_override",
     default="",
     metavar="CUTSET",
     help='Take down a cut set that the redundancy guard refused: "shop: lb1, lb2".',
 )
+@_TICKET_OPTION
 @PLAN_OPTION
 @SHORT_WAIT_OPTION
 @json_option
@@ -103,10 +110,10 @@ def request_run(
     *,
     words: tuple[str, ...],
     reason: str,
-    override: str,
     plan_only: bool,
     seconds: float | None,
     as_json: bool,
+    **terms: str,
 ) -> None:
     """Request a run of RUNBOOK on HOST, typed as in chat.
 
@@ -114,7 +121,7 @@ def request_run(
     """
     import shlex
 
-    body = {"request": shlex.join(words), "reason": reason, "guard_override": override}
+    body = {"request": shlex.join(words), "reason": reason, **terms}
     if plan_only:
         _plan(service, body, as_json=as_json)
     elif sys.stdin.isatty() and not as_json and _is_change(service, words):
@@ -128,10 +135,11 @@ def request_run(
     "words", nargs=-1, required=True, shell_complete=complete_request, metavar="RUNBOOK HOST…"
 )
 @_REASON_OPTION
+@_TICKET_OPTION
 @json_option
 @pass_service
 def plan_run(
-    service: ServiceClient, *, words: tuple[str, ...], reason: str, as_json: bool
+    service: ServiceClient, *, words: tuple[str, ...], reason: str, ticket: str, as_json: bool
 ) -> None:
     """Show what RUNBOOK would change on HOST and who would approve it; run nothing.
 
@@ -141,7 +149,8 @@ def plan_run(
     """
     import shlex
 
-    _plan(service, {"request": shlex.join(words), "reason": reason}, as_json=as_json)
+    body = {"request": shlex.join(words), "reason": reason, "ticket": ticket}
+    _plan(service, body, as_json=as_json)
 
 
 @click.command("submit")
@@ -313,6 +322,7 @@ def resolve_run(
 @click.option("--since", help="Only runs that began since then, such as 2h or 2026-03-01.")
 @click.option("--until", help="Only runs that began before then.")
 @click.option("--area", help="Only on hosts of this area.", shell_complete=complete("area"))
+@_TICKET_OPTION
 @_REASON_OPTION
 @PLAN_OPTION
 @SHORT_WAIT_OPTION
@@ -336,6 +346,7 @@ def request_undo(
     """
     from bot.model import times
 
+    ticket = selection.pop("ticket")
     given = {name: value for name, value in selection.items() if value}
     if (number is None) != bool(given):
         raise click.UsageError("name one run, or --person, --token-prefix or --schedule")
@@ -344,7 +355,12 @@ def request_undo(
             given[name] = parse_time_option(given[name], parse)
     path = "/undo" if number is None else build_path("runs", number, "undo")
     is_confirmed = sys.stdin.isatty() and not as_json and not plan_only
-    body = {"reason": reason, "plan_only": plan_only or is_confirmed, **given}
+    body = {
+        "reason": reason,
+        "ticket": ticket,
+        "plan_only": plan_only or is_confirmed,
+        **given,
+    }
     run = service.post(path, body, idempotency_key=secrets.token_hex(16))
     if is_confirmed:
         planned = _wait_for_run(service, run["id"], wait_seconds=None)

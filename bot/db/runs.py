@@ -70,6 +70,7 @@ class NewRun:
     proposal_for: int | None = None
     timing: ScheduleTiming | None = None
     guard_override: str = ""
+    ticket: str = ""
     plan_only: bool = False
     replan_of: int | None = None
 
@@ -106,6 +107,7 @@ def new_run_row(tx: Transaction, new: NewRun) -> dict[str, Any]:
         "editors": json.dumps([*new.editors]) if new.editors else "[]",
         "proposal_for": new.proposal_for,
         "guard_override": new.guard_override,
+        "ticket": new.ticket,
         "replan_of": new.replan_of,
         "timing": new.timing.to_json() if new.timing else None,
         "summary": "",
@@ -175,6 +177,7 @@ def read_run(row: Any) -> Run:
         proposal_for=row.proposal_for,
         grant_id=row.grant_id,
         guard_override=row.guard_override,
+        ticket=row.ticket,
         plan_only=row.fan_out_role >= PLAN_ONLY,
         replan_of=row.replan_of,
         timing=ScheduleTiming.from_json(row.timing) if row.timing else None,

@@ -71,6 +71,7 @@ run = Table(
     Column("proposal_for", Integer, ForeignKey("run.id")),
     Column("grant_id", Integer, ForeignKey("standing_grant.id")),
     Column("guard_override", String(400), nullable=False),
+    Column("ticket", String(64), nullable=False),
     Column("replan_of", Integer, ForeignKey("run.id")),
     Column("summary", Text, nullable=False),
     # SINGLE, PARENT or CHILD, with PLAN_ONLY added or not.

@@ -15,10 +15,12 @@ from bot.execution import follow_up, gate, recovery
 from bot.execution.intent import StepIntent
 from bot.execution.live_output import LiveOutputWriter
 from bot.execution.planner import RemainingWork, compute_remaining
+from bot.execution.ticket_check import add_ticket
 from bot.execution.vantage import check_vantage
 from bot.model.canonical import Canonical
 from bot.model.run import Run, State, StepRecord, StepState
 from bot.policy import NoPolicyError
+from bot.tickets.connection import TicketError
 from bot.workflow.context import WorkflowContext
 from bot.workflow.finish import announce_run_change, end_run
 from connectors.command import Command, RunHooks, Shell
@@ -70,13 +72,16 @@ class Executor:
 
     def _check_and_execute(self, claimed_run: gate.ClaimedRun) -> None:
         try:
-            left = compute_remaining(
-                self._context, claimed_run.run, self._context.policies.get_policy()
-            )
+            policy = self._context.policies.get_policy()
+            left = compute_remaining(self._context, claimed_run.run, policy)
+            left = add_ticket(self._context, policy, claimed_run.run, left)
         except Refused as refused:
             self._end_before_first_step(
                 claimed_run, State.STALE, f"After the plan was made, {refused}"
             )
+            return
+        except TicketError as error:
+            self._end_before_first_step(claimed_run, State.REFUSED, str(error))
             return
         except HostError as error:
             if self._closing.is_set():

@@ -100,6 +100,9 @@ def _submit_combined_plan(
     """Submit the plans of all child runs as one plan with one digest. notes: more to show."""
     plans = [child.plan for child in pending if child.plan]
     first = plans[0]
+    if any(plan.ticket != first.ticket for plan in plans):
+        why = f"Ticket {parent.ticket} was changed while the hosts were read. Request it again."
+        return end_run(context, tx, parent, State.REFUSED, why)
     combined = ResolvedPlan(
         runbook=parent.runbook,
         runbook_version=(
@@ -123,6 +126,7 @@ def _submit_combined_plan(
         host_keys={host: key for plan in plans for host, key in plan.host_keys.items()},
         schedule_lifetime=first.schedule_lifetime,
         takes_down=tuple(leg for plan in plans for leg in plan.takes_down),
+        ticket=first.ticket,
         part_steps=_count_steps_of_parts(parent, pending) if parent.is_sequence else {},
     )
     policy = context.policies.get_policy()

@@ -133,6 +133,7 @@ def pass_gate(
         try:
             policy = _get_policy(context)
             authorise_run(context, tx, run, policy)
+            _check_ticket_permits(tx, run, policy, remaining)
             _check_plan_unchanged(context, tx, run, policy, remaining)
         except GateRefused as refusal:
             end_refused_run(context, tx, run, refusal)
@@ -227,9 +228,14 @@ def authorise_run(context: WorkflowContext, tx: Transaction, run: Run, policy: P
         if doubt:
             raise _build_evidence_refusal(run, doubt)
     counted = _count_approvals(context, tx, parent, unbanned_policy)
-    if not counted.is_met and not break_glass_rules.is_break_glass_active(
-        tx, unbanned_policy, parent
-    ):
+    lacks_ticket = counted.ruling.requires_ticket and not parent.ticket
+    if counted.is_met and not lacks_ticket:
+        return
+    if not break_glass_rules.is_break_glass_active(tx, unbanned_policy, parent):
+        if lacks_ticket:
+            raise GateRefused(
+                State.REFUSED, "The policy requires an approved change ticket by now"
+            )
         _check_grant(tx, unbanned_policy, parent, counted)
 
 
@@ -394,6 +400,8 @@ def _check_is_child_of(run: Run, parent: Run) -> None:
     approved = [step.runs_command for step in steps]
     if not mine or mine != approved or not parent.plan:
         raise GateRefused(State.STALE, f"What {run.host} was to do is not what was approved")
+    if run.plan is not None and run.plan.ticket != parent.plan.ticket:
+        raise GateRefused(State.STALE, "The ticket is not as it was approved")
     if parent.plan.digest != parent.digest:
         raise GateRefused(State.STALE, "The plan does not have the digest that was approved")
 
@@ -405,6 +413,18 @@ def _list_approved_steps(run: Run, parent: Run, plan: ResolvedPlan) -> Sequence[
     label = find_label(parent.values, host=run.host, runbook=run.runbook, title=run.title)
     steps = plan.list_steps_of_part(label)
     return steps if all(step.host == run.host for step in steps) else ()
+
+
+def _check_ticket_permits(
+    tx: Transaction, run: Run, policy: Policy, remaining: RemainingWork
+) -> None:
+    """Raise GateRefused unless the ticket permits the change now."""
+    refusal = remaining.ticket.find_refusal(run.host, now=tx.now) if remaining.ticket else ""
+    if not refusal:
+        return
+    requested = run if run.parent is None else runs.get_run(tx, run.parent)
+    if not break_glass_rules.is_break_glass_active(tx, policy, requested):
+        raise GateRefused(State.REFUSED, refusal)
 
 
 def _check_plan_unchanged(
@@ -425,16 +445,24 @@ def _check_plan_unchanged(
     )
     if fresh.digest == run.digest and not is_outdated:
         return
-    reapproved = _list_hosts_with_changed_key(run.plan, policy)
-    if reapproved:
-        what = f"the host key of {' and '.join(reapproved)} in the inventory changed"
-    elif is_outdated:
-        what = "the policy was changed"
-    elif fresh.runbook_version != run.plan.runbook_version:
-        what = "the runbook was changed"
-    else:
-        what = f"{run.host} is not as it was: {remaining.current_state}"
+    what = _describe_difference(run, run.plan, fresh, policy, is_outdated=is_outdated)
     raise GateRefused(State.STALE, describe_stale_plan(what))
+
+
+def _describe_difference(
+    run: Run, plan: ResolvedPlan, fresh: ResolvedPlan, policy: Policy, *, is_outdated: bool
+) -> str:
+    """Return what changed after the plan was approved. is_outdated: the policy did."""
+    reapproved = _list_hosts_with_changed_key(plan, policy)
+    if reapproved:
+        return f"the host key of {' and '.join(reapproved)} in the inventory changed"
+    if is_outdated:
+        return "the policy was changed"
+    if fresh.runbook_version != plan.runbook_version:
+        return "the runbook was changed"
+    if fresh.ticket != plan.ticket:
+        return f"ticket {run.ticket} was changed"
+    return f"{run.host} is not as it was: {fresh.current_state}"
 
 
 def _list_hosts_with_changed_key(plan: ResolvedPlan, policy: Policy) -> list[str]:

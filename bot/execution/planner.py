@@ -18,6 +18,7 @@ from bot.execution.questions import create_query_function
 from bot.model.plan import PlannedStep, ResolvedPlan
 from bot.model.run import Run, State, StepState
 from bot.model.sequence import UNDONE_RUNS
+from bot.model.tickets import TicketAnswer
 from bot.policy import Policy
 from bot.queries import own_runbooks
 from bot.queries.rebuild import fold_runs
@@ -55,6 +56,8 @@ class RemainingWork:
     steps: Sequence[PlannedStep]
     notes: Sequence[str] = ()
     takes_down: Sequence[Leg] = ()
+    ticket: TicketAnswer | None = None
+    """What the ticket system says now of the ticket that the request names."""
 
 
 def load_runbook(context: WorkflowContext, run: Run) -> AnyRunbook:
@@ -184,6 +187,7 @@ def resolve_plan(
         schedule_lifetime=context.schedule_lifetime if run.timing else 0,
         takes_down=tuple(map(str, remaining.takes_down)),
         guard_override=run.guard_override,
+        ticket=remaining.ticket,
     )
 
 

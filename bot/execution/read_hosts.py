@@ -17,10 +17,12 @@ from bot.drift.readings import get_key_name
 from bot.execution import leg_claims
 from bot.execution.batches import BatchQueue
 from bot.execution.planner import RemainingWork, compute_remaining, resolve_plan, run_check
+from bot.execution.ticket_check import add_ticket
 from bot.model.run import Run, State
 from bot.policy import NoPolicyError
 from bot.queries import drift, redundancy
 from bot.queries.policy_result import bind_policy_result
+from bot.tickets.connection import TicketError
 from bot.workflow.context import WorkflowContext, compute_plan_expiry
 from bot.workflow.finish import RunEnd, end_if_stopped, end_run, end_runs
 from bot.workflow.submit_plan import submit_plan
@@ -105,9 +107,10 @@ class HostReader:
                 return run_check(self._context, run)
             policy = self._context.policies.get_policy()
             left = compute_remaining(self._context, run, policy)
+            left = add_ticket(self._context, policy, run, left)
             leg_claims.refresh_readings(self._context, policy, left.takes_down)
             return partial(self._record_plan, remaining=left)
-        except Refused as refused:
+        except (Refused, TicketError) as refused:
             return partial(self._record_end, state=State.REFUSED, summary=str(refused))
         except HostError as error:
             # A read that was interrupted by our shutdown is repeated at the next start.
@@ -189,6 +192,10 @@ class HostReader:
             end_run(
                 self._context, tx, run, State.NO_CHANGES, f"No changes: {remaining.current_state}"
             )
+            return
+        refusal = remaining.ticket.find_refusal(run.host, now=tx.now) if remaining.ticket else ""
+        if refusal:
+            end_run(self._context, tx, run, State.REFUSED, refusal)
             return
         legs = remaining.takes_down
         if run.timing is None:

@@ -59,6 +59,9 @@ ReasonText = Annotated[
     str, Field(min_length=3, max_length=1000, description="Why. People read it with the request.")
 ]
 RunNumber = Annotated[int, Field(ge=1, le=2_147_483_647, description="The number of a run.")]
+TicketKey = Annotated[
+    str, Field(max_length=64, description="Approved change ticket, where a rule needs one.")
+]
 WaitSeconds = Annotated[
     float,
     Field(ge=0, le=MAX_WAIT_SECONDS, description="Seconds to wait for it to end or need people."),
@@ -122,10 +125,17 @@ class AgentTools:
         return await self._request_and_wait(context, request, reason, wait, kind="check")
 
     async def plan(
-        self, context: Context, request: RequestText, reason: ReasonText, wait: WaitSeconds = 20
+        self,
+        context: Context,
+        request: RequestText,
+        reason: ReasonText,
+        ticket: TicketKey = "",
+        wait: WaitSeconds = 20,
     ) -> RunResult:
         """Plan a change: steps, undo, and who would have to approve it. Nothing is requested."""
-        return await self._request_and_wait(context, request, reason, wait, kind="change")
+        return await self._request_and_wait(
+            context, request, reason, wait, kind="change", ticket=ticket
+        )
 
     async def request(
         self,
@@ -181,16 +191,25 @@ class AgentTools:
         )
 
     async def _request_and_wait(
-        self, context: Context, request: str, reason: str, wait: float, *, kind: str
+        self,
+        context: Context,
+        request: str,
+        reason: str,
+        wait: float,
+        *,
+        kind: str,
+        ticket: str = "",
     ) -> RunResult:
         def act(caller: AgentCaller) -> Run:
-            return self._record(caller, request, reason, kind)
+            return self._record(caller, request, reason, kind, ticket)
 
         run = await self._call(context, act)
         await self._wait_until_at_rest(run.id, wait)
         return await self._call(context, lambda caller: self._read_run(caller, run.id))
 
-    def _record(self, caller: AgentCaller, request: str, reason: str, kind: str) -> Run:
+    def _record(
+        self, caller: AgentCaller, request: str, reason: str, kind: str, ticket: str
+    ) -> Run:
         """Record a check, or plan a change."""
         policy = self._parts.policies.get_policy()
         runbook, words = request_form.find_runbook(request_form.split_words(request))
@@ -202,7 +221,9 @@ class AgentTools:
         )
         if _PATTERN_CHARACTERS.search(pattern):
             raise ToolError("name each host: agents cannot use patterns and tags")
-        return self._request_runs(caller, requests, pattern, reason, plan_only=kind == "change")
+        return self._request_runs(
+            caller, requests, pattern, reason, ticket=ticket, plan_only=kind == "change"
+        )
 
     def _request_runs(
         self,
@@ -211,6 +232,7 @@ class AgentTools:
         pattern: str,
         reason: str,
         *,
+        ticket: str,
         plan_only: bool,
     ) -> Run:
         service = self._parts.service
@@ -221,6 +243,7 @@ class AgentTools:
                 person=caller.id,
                 origin=caller.origin,
                 reason=reason,
+                ticket=ticket,
                 plan_only=plan_only,
             )
         return service.request_run(
@@ -228,6 +251,7 @@ class AgentTools:
             person=caller.id,
             origin=caller.origin,
             reason=reason,
+            ticket=ticket,
             plan_only=plan_only,
         )
 

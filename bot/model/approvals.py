@@ -66,6 +66,8 @@ class ApprovalRequirements:
     """Whether approvers must use a second factor."""
     requires_reason: bool = False
     """Whether the requester and approvers must give a reason."""
+    requires_ticket: bool = False
+    """Whether the request must name an approved change ticket."""
     remind_after: int = 0
     """Microseconds until approvers are reminded; 0 for the default."""
     escalate_to: tuple[str, ...] = ()
@@ -103,6 +105,7 @@ class ApprovalRequirements:
             demands=tuple(dict.fromkeys((*self.demands, *other.demands))),
             requires_second_factor=self.requires_second_factor or other.requires_second_factor,
             requires_reason=self.requires_reason or other.requires_reason,
+            requires_ticket=self.requires_ticket or other.requires_ticket,
             remind_after=min(delays, default=0),
             escalate_to=_merge_groups(self.escalate_to, other.escalate_to),
         )

@@ -8,6 +8,7 @@ from pydantic import TypeAdapter
 
 from bot.model.canonical import Canonical, hash_canonical
 from bot.model.schedule import ScheduleTiming
+from bot.model.tickets import TicketAnswer
 from connectors.command import Command, Shell, SwitchLines
 
 
@@ -67,6 +68,8 @@ class ResolvedPlan:
     """What may be down while it runs: hosts, or parts of them such as lb1/haproxy."""
     guard_override: str = ""
     """The cut set that it may take down all the same, such as `shop: lb1, lb2`."""
+    ticket: TicketAnswer | None = None
+    """What the ticket system said of the change ticket; None if the request names none."""
     part_steps: Mapping[str, int] = field(default_factory=dict[str, int])
     """Of a sequence, how many of the steps belong to each change, by its label."""
     policy_result: str = ""
@@ -91,8 +94,9 @@ class ResolvedPlan:
             "steps": [step.runs_command for step in self.steps],
             "takes_down": self.takes_down,
             "guard_override": self.guard_override,
-            # Other plans keep the digest that they had before there were sequences.
+            # Other plans keep the digest that they had before there were sequences and tickets.
             **({"part_steps": self.part_steps} if self.part_steps else {}),
+            **({"ticket": self.ticket.document} if self.ticket else {}),
         }
 
     @cached_property

@@ -249,6 +249,8 @@ class Run:
     """The standing grant that replaces the approval."""
     guard_override: str = ""
     """The cut set that the request may take down all the same, such as `shop: lb1, lb2`."""
+    ticket: str = ""
+    """The key of the change ticket that it names, such as CHG0030001."""
     plan_only: bool = False
     """Whether only a plan is wanted: nothing was requested yet."""
     replan_of: int | None = None

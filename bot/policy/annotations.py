@@ -13,6 +13,7 @@ ANNOTATION_MEANINGS: Mapping[str, str] = {
     "from": "whose approval counts",
     "reason": 'requests and approvals need a reason: @reason("required")',
     "stepup": "approving needs a second factor",
+    "ticket": "requests name an approved change ticket",
     "hosts": "how many hosts one request may cover",
     "remind": "after how long approvers are reminded",
     "escalate": "whose approval also counts after twice that time",
@@ -39,6 +40,7 @@ class RuleAnnotations:
     """One approval must come from each set; any group of the set will do."""
     requires_reason: bool = False
     requires_second_factor: bool = False
+    requires_ticket: bool = False
     max_hosts: int = DEFAULT_MAX_HOSTS
     """How many hosts one request may cover."""
     remind_after: int = 0
@@ -76,6 +78,7 @@ def parse_annotations(name: str, rule: Mapping[str, Any]) -> RuleAnnotations:
         group_sets=group_sets,
         requires_reason=_parse_reason(given),
         requires_second_factor=_parse_flag(given, "stepup"),
+        requires_ticket=_parse_flag(given, "ticket"),
         max_hosts=_parse_number(
             "hosts", given.get("hosts", str(DEFAULT_MAX_HOSTS)), minimum=1, maximum=100_000
         ),

@@ -165,6 +165,11 @@ class Ruling:
         return self.requirements.requires_second_factor
 
     @property
+    def requires_ticket(self) -> bool:
+        """Whether the request must name an approved change ticket."""
+        return self.requirements.requires_ticket
+
+    @property
     def requires_reason(self) -> bool:
         """Whether requests and approvals need a reason."""
         return self.requirements.requires_reason
@@ -277,6 +282,11 @@ class Rules:
             if is_only_compared(rules, "runbook")
             else None
         )
+
+    @property
+    def can_require_ticket(self) -> bool:
+        """Whether a rule has @ticket."""
+        return any(rule.requires_ticket for rule in self._rules.values())
 
     def compute_ruling(
         self,
@@ -409,6 +419,7 @@ def _build_requirements(applied: Sequence[RuleAnnotations], area: str) -> Approv
         demands=tuple(dict.fromkeys(demands)),
         requires_second_factor=any(rule.requires_second_factor for rule in applied),
         requires_reason=any(rule.requires_reason for rule in applied),
+        requires_ticket=any(rule.requires_ticket for rule in applied),
         remind_after=min(reminders, default=0),
         escalate_to=_replace_owners_group(
             sorted({group for rule in strict for group in rule.escalate_to}), area

@@ -17,12 +17,14 @@ from bot.policy.freezes import FreezeList
 from bot.policy.people import Organisation
 from bot.policy.policy import Policy
 from bot.policy.problem import NoPolicyError, PolicyProblem
+from bot.policy.tickets import TicketSystem
 from bot.policy.yaml_file import YamlFile
 from connectors.inventory import Inventory
 from connectors.permissions import find_writer, find_writer_above
 
 REQUIRED_FILES = ("people.yaml", "areas.yaml", "inventory.yaml", "policy.cedar")
-POLICY_FILES = (*REQUIRED_FILES, "freezes.yaml")
+OPTIONAL_FILES = ("freezes.yaml", "tickets.yaml")
+POLICY_FILES = (*REQUIRED_FILES, *OPTIONAL_FILES)
 TREE_DIRECTORY = "trees"
 Model = TypeVar("Model", bound=BaseModel)
 FileStamps = Sequence[tuple[int, int, int] | None]
@@ -239,10 +241,12 @@ def _read_consistently(
 
 def _read_files(path: Path) -> Mapping[str, str]:
     texts = {name: _read_file(path / name) for name in REQUIRED_FILES}
-    # freezes.yaml is optional, but if it exists it must be readable.
-    freezes = path / "freezes.yaml"
+    # The other files are optional, but if they exist they must be readable.
+    optional = {
+        name: _read_file(path / name) if (path / name).exists() else "" for name in OPTIONAL_FILES
+    }
     trees = {f"{TREE_DIRECTORY}/{one.name}": _read_file(one) for one in _list_tree_files(path)}
-    return texts | {"freezes.yaml": _read_file(freezes) if freezes.exists() else ""} | trees
+    return texts | optional | trees
 
 
 def _read_file(file: Path) -> str:
@@ -279,6 +283,7 @@ def _build_policy(texts: Mapping[str, str]) -> Policy:
             message = f"host {host.name}: area {host.area} is not in areas.yaml, which has {known}"
             key_path = ("hosts", host.name, "area")
             raise NoPolicyError(_build_problem([files["inventory.yaml"]], key_path, message))
+    tickets = _build_tickets(files["tickets.yaml"], rules)
     for reference in rules.entity_references:
         _check_reference(reference, organisation, inventory)
     tree_files = {
@@ -287,7 +292,7 @@ def _build_policy(texts: Mapping[str, str]) -> Policy:
         if name.startswith(f"{TREE_DIRECTORY}/")
     }
     # Names count too: a tree is called by its file's.
-    written = [texts[name] for name in POLICY_FILES]
+    written = [texts[name] for name in POLICY_FILES if name != "tickets.yaml" or texts[name]]
     written += [part for name in tree_files for part in (name, texts[tree_files[name].name])]
     version = hashlib.sha256("\0".join(written).encode()).hexdigest()[:12]
     digests = {
@@ -295,7 +300,14 @@ def _build_policy(texts: Mapping[str, str]) -> Policy:
     }
     trees = trees_module.build_trees(tree_files, inventory)
     return Policy(
-        organisation, inventory, rules, freezes, version=version, files=digests, trees=trees
+        organisation,
+        inventory,
+        rules,
+        freezes,
+        version=version,
+        files=digests,
+        trees=trees,
+        tickets=tickets,
     )
 
 
@@ -316,6 +328,20 @@ def _build_freezes(file: YamlFile, organisation: Organisation) -> FreezeList:
                 message = f"{freeze.name}: area {area} is not in areas.yaml"
                 raise NoPolicyError(file.build_problem(message, ("freezes", n, "areas")))
     return freezes
+
+
+def _build_tickets(file: YamlFile, rules: Rules) -> TicketSystem | None:
+    if file.text:
+        return _validate_model([file], TicketSystem, file.parse_data())
+    if rules.can_require_ticket:
+        raise NoPolicyError(
+            PolicyProblem(
+                "a rule has @ticket, and tickets.yaml, which names the ticket system, is missing: "
+                "add it, or remove @ticket",
+                "policy.cedar",
+            )
+        )
+    return None
 
 
 def _check_reference(

@@ -17,6 +17,7 @@ from bot.policy.cedar import RUNBOOK_KINDS, Rules, RulesError, Ruling, combine_r
 from bot.policy.freezes import WEEKDAYS, FreezeList
 from bot.policy.people import Area, Organisation, Person
 from bot.policy.problem import NoPolicyError, PolicyProblem
+from bot.policy.tickets import TicketSystem
 from bot.redundancy.analysis import TreeAnalysis
 from bot.redundancy.fault_tree import Event
 from connectors.inventory import Host, Inventory
@@ -112,6 +113,7 @@ class Policy:
         files: Mapping[str, str] | None = None,
         person_names: Mapping[str, str] | None = None,
         trees: Mapping[str, TreeAnalysis] | None = None,
+        tickets: TicketSystem | None = None,
     ) -> None:
         self.organisation, self.inventory, self.version = organisation, inventory, version
         self.files = files or {}
@@ -121,6 +123,8 @@ class Policy:
         self.freezes = freezes
         self.trees = trees or {}
         """The fault trees of services, by name."""
+        self.tickets = tickets
+        """The system that is asked about change tickets; None without tickets.yaml."""
         self._rules = rules
         self._entities = cedarpy.Entities.from_json_str(
             json.dumps([*self._build_entities(), *self._build_former_host_entities()])
@@ -163,6 +167,11 @@ class Policy:
     @property
     def rules(self) -> Rules:
         return self._rules
+
+    @property
+    def can_require_ticket(self) -> bool:
+        """Whether a rule requires that requests name a change ticket."""
+        return self._rules.can_require_ticket
 
     @property
     def mentions(self) -> frozenset[str]:
@@ -219,6 +228,7 @@ class Policy:
             freezes,
             version=self.version,
             trees=self.trees,
+            tickets=self.tickets,
         )
 
     def with_rule(self, rule: str) -> "Policy":
@@ -234,6 +244,7 @@ class Policy:
             self.freezes,
             version=self.version,
             trees=self.trees,
+            tickets=self.tickets,
         )
 
     def without_people(self, banned_people: Collection[str]) -> "Policy":
@@ -259,6 +270,7 @@ class Policy:
             version=self.version,
             person_names=self.person_names,
             trees=self.trees,
+            tickets=self.tickets,
         )
 
     def get_order_ruling(self, person: str, order: Order, *, is_own: bool = False) -> Ruling:

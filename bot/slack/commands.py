@@ -41,6 +41,8 @@ from runbooks import AnyRunbook, load_catalogue
 from runbooks._catalogue import get_kind
 
 _MAX_RUNS = 15
+# Names the change ticket, among the values of a request.
+_TICKET = "ticket="
 
 
 @dataclass(frozen=True)
@@ -270,6 +272,8 @@ class SlackCommands:
         )
         if not values:
             return replies.render_runbook_help(runbook)
+        ticket = "".join(word[len(_TICKET) :] for word in values if _is_ticket(word))
+        values = [word for word in values if not _is_ticket(word)]
         try:
             spelled, requests = request_form.parse_request_for_hosts(
                 runbook, values, command.policy.inventory.tags
@@ -280,6 +284,7 @@ class SlackCommands:
             "person": command.person,
             "origin": command.origin,
             "reason": command.reason,
+            "ticket": ticket,
             "plan_only": plan_only,
         }
         if spelled:
@@ -528,6 +533,10 @@ def _describe_unknown_host(inventory: Inventory, typed: Sequence[str]) -> str:
     except UnknownHostError as unknown:
         return f", and {unknown}"
     return ""
+
+
+def _is_ticket(word: str) -> bool:
+    return word.lower().startswith(_TICKET)
 
 
 def _list_runbooks_with_prefix(typed: Sequence[str]) -> list[type[AnyRunbook]]:

@@ -21,6 +21,7 @@ from bot.model.request_form import (
 )
 from bot.model.run import RequestOrigin, Run
 from bot.model.text import escape_to_one_line, format_sentence
+from bot.model.tickets import MAX_KEY_LENGTH
 from bot.policy import Policy, PolicySource
 from bot.policy.explain import PreviewQuestion
 from bot.queries.form_options import FormOptions
@@ -56,7 +57,7 @@ from runbooks._catalogue import get_kind
 FORM, CHOOSER, ABOUT_HOST = "form", "chooser", "about-host"
 HOST_SHORTCUT_NAME = "Run on this host"
 HOST, VALUE, WHAT = "form-host", "form-value", "form-what"
-HOST_BLOCK, WHAT_BLOCK, BECAUSE = "host", "what", "because"
+HOST_BLOCK, WHAT_BLOCK, BECAUSE, TICKET = "host", "what", "because", "ticket"
 
 _MAX_OPTIONS = 100
 _MAX_OPTION_LENGTH = 75
@@ -83,6 +84,8 @@ class RequestFormView:
     """By field."""
     watched_fields: frozenset[str] = frozenset()
     """The fields on whose values the preview or the options of other fields depend."""
+    asks_ticket: bool = False
+    """Whether a rule may ask for a change ticket."""
 
 
 def render_form(form_view: RequestFormView) -> View:
@@ -106,6 +109,8 @@ def render_form(form_view: RequestFormView) -> View:
     reason = form_view.initial_values.get(BECAUSE, "")
     field_block = reason_input(BECAUSE, VALUE, initial=reason, seen_by="Approvers see this")
     blocks.append(field_block | {"optional": True})
+    if form_view.asks_ticket:
+        blocks.append(_render_ticket_input(form_view.initial_values.get(TICKET, "")))
     example = f"{COMMAND} {runbook.words} {runbook.example}".rstrip()
     blocks.append(rich_text(rich_text_section(text_element("Or type: "), code(example))))
     return modal(
@@ -115,6 +120,18 @@ def render_form(form_view: RequestFormView) -> View:
         submit="Run check" if get_kind(runbook) == "check" else "Plan",
         metadata={**form_view.metadata, "words": runbook.words, "host": form_view.host},
     )
+
+
+def _render_ticket_input(initial: str) -> Block:
+    text_input: Element = {
+        "type": "plain_text_input",
+        "action_id": VALUE,
+        "max_length": MAX_KEY_LENGTH,
+        "placeholder": plain_text("CHG0030001, where a rule asks for one"),
+    }
+    if initial:
+        text_input["initial_value"] = initial
+    return input_block(TICKET, "Change ticket", text_input) | {"optional": True}
 
 
 def render_chooser(
@@ -399,6 +416,7 @@ class RequestForms:
                 person=person,
                 origin=origin,
                 reason=reason,
+                ticket=shown.values.get(TICKET, ""),
                 plan_only=get_kind(runbook) == "change",
             ),
         )
@@ -478,6 +496,7 @@ class RequestForms:
                 hosts_by_tag,
                 initial_values,
                 frozenset(watched),
+                policy.can_require_ticket and get_kind(runbook) == "change",
             )
         )
 

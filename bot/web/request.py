@@ -12,6 +12,7 @@ from bot.model import host_patterns, request_form
 from bot.model.request_form import FormField, InvalidValuesError, RequestSyntaxError
 from bot.model.run import RequestOrigin, Run
 from bot.model.runbook_info import RunbookInfo, list_runbook_info
+from bot.model.tickets import MAX_KEY_LENGTH
 from bot.policy.explain import PreviewQuestion, parse_preview_question
 from bot.queries.form_options import list_requestable_hosts
 from bot.queries.preview import preview_request
@@ -28,6 +29,7 @@ router = APIRouter(prefix="/runbooks")
 _FIELD_PREFIX = "field-"
 
 TextQuery = Annotated[str, Query(max_length=100)]
+TicketQuery = Annotated[str, Query(max_length=MAX_KEY_LENGTH)]
 ReasonQuery = Annotated[str, Query(max_length=1000)]
 HostQuery = Annotated[str, Query(max_length=64)]
 FieldHostQuery = Annotated[str, Query(alias=f"{_FIELD_PREFIX}host", max_length=64)]
@@ -51,6 +53,7 @@ class _TypedForm:
 
     values: Mapping[str, str]
     reason: str = ""
+    ticket: str = ""
     problems: Mapping[str, str] = dataclass_field(default_factory=dict[str, str])
     alert: str = ""
     status: int = 200
@@ -93,12 +96,13 @@ def show_form(
     runbook: TextQuery = "",
     host: HostQuery = "",
     reason: ReasonQuery = "",
+    ticket: TicketQuery = "",
 ) -> Response:
     """Show the request form of a runbook, with the values of the address filled in."""
     runbook_class = _get_runbook(runbook)
     typed = {name: request.query_params.get(name, "")[:300] for name in runbook_class.model_fields}
     values = typed | ({"host": host} if host else {})
-    return _render_form(request, deps, user, runbook_class, _TypedForm(values, reason))
+    return _render_form(request, deps, user, runbook_class, _TypedForm(values, reason, ticket))
 
 
 @router.get("/options")
@@ -138,15 +142,16 @@ def submit_request(
     """Request a check or plan a change, and redirect to it; or show the form with problems."""
     runbook_class = _get_runbook(form.get("runbook", ""))
     typed = _read_typed(form, runbook_class)
-    reason = form.get("reason", "")
+    reason, ticket = form.get("reason", ""), form.get("ticket", "")
     problems = _find_problems(user, runbook_class, typed)
     if problems:
-        typed_form = _TypedForm(typed, reason, problems=problems, status=422)
+        typed_form = _TypedForm(typed, reason, ticket, problems, status=422)
         return _render_form(request, deps, user, runbook_class, typed_form)
     try:
-        run = _request_run(deps, user, runbook_class, typed, reason)
+        run = _request_run(deps, user, runbook_class, typed, reason=reason, ticket=ticket)
     except REFUSALS as error:
-        typed_form = _TypedForm(typed, reason, alert=str(error), status=get_http_status(error))
+        status = get_http_status(error)
+        typed_form = _TypedForm(typed, reason, ticket, alert=str(error), status=status)
         return _render_form(request, deps, user, runbook_class, typed_form)
     return RedirectResponse(f"/runs/{run.id}", 303)
 
@@ -170,7 +175,9 @@ def _request_run(
     user: User,
     runbook: type[AnyRunbook],
     typed: Mapping[str, str],
+    *,
     reason: str,
+    ticket: str,
 ) -> Run:
     """Request a check. Of a change, request only the plan. Raises one of REFUSALS."""
     words = [f"{name}={value}" for name, value in typed.items() if value]
@@ -186,10 +193,16 @@ def _request_run(
             person=user.id,
             origin=origin,
             reason=reason,
+            ticket=ticket,
             plan_only=plan_only,
         )
     return deps.service.request_run(
-        requests[0], person=user.id, origin=origin, reason=reason, plan_only=plan_only
+        requests[0],
+        person=user.id,
+        origin=origin,
+        reason=reason,
+        ticket=ticket,
+        plan_only=plan_only,
     )
 
 
@@ -209,6 +222,8 @@ def _render_form(
         info=next(one for one in list_runbook_info(runbook.words) if one.name == runbook.words),
         fields=fields,
         reason=typed_form.reason,
+        ticket=typed_form.ticket,
+        asks_ticket=user.policy.can_require_ticket and get_kind(runbook) == "change",
         # Problems of fields that are not in the form are shown above it.
         alerts=[
             typed_form.alert,

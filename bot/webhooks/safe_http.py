@@ -1,4 +1,4 @@
-"""One POST to a configured address, protected against redirection to internal addresses."""
+"""One request to a configured address, protected against redirection to internal addresses."""
 
 import asyncio
 import socket
@@ -23,11 +23,14 @@ Resolve = Callable[[str, int], Sequence[str]]
 
 
 class DeliveryError(Exception):
-    """The request was not delivered. for_good: another attempt is useless."""
+    """The request was not delivered.
 
-    def __init__(self, message: str, *, for_good: bool = False) -> None:
+    for_good: another attempt is useless. status: the HTTP status; 0 without a response.
+    """
+
+    def __init__(self, message: str, *, for_good: bool = False, status: int = 0) -> None:
         super().__init__(message)
-        self.for_good = for_good
+        self.for_good, self.status = for_good, status
 
 
 def resolve_name(name: str, port: int) -> Sequence[str]:
@@ -97,21 +100,42 @@ def post(
     resolve: Resolve = resolve_name,
     seconds: float = _TOTAL_SECONDS,
 ) -> None:
-    """Send a POST and require a 2xx status; the response body is not read. Raises DeliveryError.
+    """Send a POST; the response body is not read. Arguments and errors: as for request()."""
+    request(
+        "POST", url, body, headers, private=private, resolve=resolve, seconds=seconds, max_bytes=0
+    )
+
+
+def request(  # noqa: PLR0913 - what a request consists of
+    method: str,
+    url: str,
+    body: bytes,
+    headers: dict[str, str],
+    *,
+    private: bool,
+    resolve: Resolve = resolve_name,
+    seconds: float = _TOTAL_SECONDS,
+    max_bytes: int,
+) -> bytes:
+    """Send a request, require a 2xx status, and return the body of the response.
+
+    Raises DeliveryError.
 
     The name is resolved once, and the connection goes to that address, so that a second lookup
     cannot lead elsewhere. The certificate is verified against the name.
 
     Args:
-        seconds: Limit until the response starts, and limit of the name lookup.
+        private: Whether internal addresses are allowed.
+        seconds: Limit until the response is read, and limit of the name lookup.
+        max_bytes: The longest body to accept; 0 to read none.
     """
     limit = min(seconds, _SECONDS)
     at, parts = choose_address(url, private=private, resolve=resolve, seconds=limit), urlsplit(url)
     host = f"[{at}]" if ":" in at else at
     port = f":{parts.port}" if parts.port else ""
     query = f"?{parts.query}" if parts.query else ""
-    request = httpx2.Request(
-        "POST",
+    prepared = httpx2.Request(
+        method,
         f"{parts.scheme}://{host}{port}{parts.path or '/'}{query}",
         content=body,
         headers={
@@ -124,13 +148,23 @@ def post(
     )
     # The client's own limits apply to each read: a server that sends a byte of its headers every
     # few seconds would never exceed them.
-    status = asyncio.run(_send(request, seconds))
+    status, content = asyncio.run(_send(prepared, seconds, max_bytes))
     if not 200 <= status < 300:
-        raise DeliveryError(f"it returned status {status}", for_good=status == GONE)
+        raise DeliveryError(f"it returned status {status}", for_good=status == GONE, status=status)
+    return content
 
 
-async def _send(request: httpx2.Request, seconds: float) -> int:
-    """Return the status of the response."""
+async def _read_body(response: httpx2.Response, max_bytes: int) -> bytes:
+    content = b""
+    async for part in response.aiter_bytes():
+        content += part
+        if len(content) > max_bytes:
+            raise DeliveryError(f"its response is longer than {max_bytes} bytes")
+    return content
+
+
+async def _send(request: httpx2.Request, seconds: float, max_bytes: int) -> tuple[int, bytes]:
+    """Return status and body of the response."""
     try:
         async with (
             asyncio.timeout(seconds),
@@ -142,8 +176,13 @@ async def _send(request: httpx2.Request, seconds: float) -> int:
             ) as client,
         ):
             response = await client.send(request, stream=True)
-            await response.aclose()
-            return response.status_code
+            content = b""
+            try:
+                if max_bytes:
+                    content = await _read_body(response, max_bytes)
+            finally:
+                await response.aclose()
+            return response.status_code, content
     except TimeoutError:
         raise DeliveryError(f"no response within {seconds:g} s") from None
     except httpx2.HTTPError as error:

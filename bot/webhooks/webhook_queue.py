@@ -53,6 +53,8 @@ class SubscriptionFilter:
     """Empty for all."""
     kinds_of_entry: Collection[str]
     """Empty for all but QUIET ones."""
+    with_ticket: bool = False
+    """Only requests that name a change ticket and have started."""
 
     def accepts_entry(self, entry: Entry) -> bool:
         if entry.run is None:
@@ -62,6 +64,8 @@ class SubscriptionFilter:
 
     def accepts_run(self, run: Run) -> bool:
         """Return whether kind and areas match; a check on several areas must match in each."""
+        if self.with_ticket and not (run.ticket and run.started_at and run.parent is None):
+            return False
         return run.kind in self.kinds and (not self.areas or self.areas.issuperset(run.areas))
 
 

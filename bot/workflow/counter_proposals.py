@@ -243,6 +243,7 @@ def _build_proposal(
         hosts=hosts,
         editors=editors,
         proposal_for=run.id,
+        ticket=run.ticket,
     )
 
 

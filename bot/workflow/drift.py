@@ -70,6 +70,7 @@ class DriftActions:
         person: str,
         origin: RequestOrigin,
         reason: str = "",
+        ticket: str = "",
         plan_only: bool = False,
     ) -> Run:
         """Request again what set the value: a new run, planned and approved like any other."""
@@ -91,7 +92,7 @@ class DriftActions:
             raise InvalidRequestError(
                 f"the fields of {run.runbook} have changed: request it again"
             ) from None
-        terms = RequestTerms(person, origin, reason, plan_only=plan_only)
+        terms = RequestTerms(person, origin, reason, ticket=ticket, plan_only=plan_only)
         return requests.create_request(self._context, request, terms)
 
     def adopt_value(self, number: int, *, person: str, reason: str, session: str = "") -> DriftKey:

@@ -17,6 +17,7 @@ from bot.workflow.finish import end_if_stopped, end_run
 from bot.workflow.requests import (
     RequestTerms,
     check_has_reason,
+    check_has_ticket,
     check_reason,
     create_fanout_request,
     create_request,
@@ -55,6 +56,7 @@ def request_plan(
         grant, _ = grant_rules.choose_grant(tx, policy, run, request, ruling)
         run = runs.mark_requested(tx, run, check_reason(reason) or run.reason)
         check_has_reason(run, ruling)
+        check_has_ticket(run, ruling)
         log_request(tx, "requested", run)
         if stopped := end_if_stopped(context, tx, run, policy):
             return stopped
@@ -143,6 +145,7 @@ def _request_again(
         run.reason,
         timing=run.timing,
         guard_override=run.guard_override,
+        ticket=run.ticket,
         plan_only=run.plan_only,
         replaced_run=run,
     )

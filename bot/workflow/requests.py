@@ -22,6 +22,7 @@ from bot.model.request_form import (
 )
 from bot.model.run import MAX_AREAS_LENGTH, RequestOrigin, Run, State, StepState, join_areas
 from bot.model.schedule import ScheduleTiming
+from bot.model.tickets import parse_ticket_key
 from bot.policy import Policy, Ruling
 from bot.queries import redundancy
 from bot.queries.approval_count import get_ruling
@@ -36,6 +37,8 @@ from runbooks._catalogue import get_kind
 SENSITIVE_REQUEST_MESSAGE = (
     "your text contains a password or a key: change that secret now, then send the text without it"
 )
+NEEDS_TICKET = "the policy requires an approved change ticket"
+_TICKET_HINT = "name it in the form, with ticket=CHG0030001 in chat, or with --ticket"
 _MAX_REASON_LENGTH = 1000
 _MAX_HOST_PATTERN_LENGTH = 100
 # For so many areas the message suggests what to type.
@@ -54,6 +57,8 @@ class RequestTerms:
     guard_override: str = ""
     """The cut set that the run may take down although the redundancy guard would refuse it; needs
     a reason, and one host."""
+    ticket: str = ""
+    """The key of the change ticket."""
     plan_only: bool = False
     """Show the plan, and request nothing yet."""
     replaced_run: Run | None = None
@@ -88,6 +93,7 @@ class TermsOfRun(TypedDict):
     origin: RequestOrigin
     reason: str
     timing: ScheduleTiming | None
+    ticket: str
     plan_only: bool
     replan_of: int | None
     editors: Sequence[str]
@@ -100,6 +106,7 @@ def get_terms_of_run(terms: RequestTerms) -> TermsOfRun:
         "origin": terms.origin,
         "reason": check_reason(terms.reason),
         "timing": terms.timing,
+        "ticket": parse_ticket_key(terms.ticket),
         "plan_only": terms.plan_only,
         "replan_of": terms.replaced_run.id if terms.replaced_run else None,
         "editors": terms.replaced_run.editors if terms.replaced_run else (),
@@ -239,6 +246,7 @@ def record_request(
     _check_secrets(context, new_run.request)
     if new_run.timing is not None:
         _check_timing(context, new_run.runbook, new_run.timing, tx.now)
+    _check_ticket(policy, new_run)
     if new_run.plan_only and new_run.kind == "check" and new_run.timing is None:
         raise InvalidRequestError(
             f"{new_run.runbook} only reads, so it has no plan: request it instead"
@@ -252,6 +260,7 @@ def record_request(
         return end_run(context, tx, run, State.REFUSED, describe_policy_refusal(ruling))
     if not run.plan_only:
         check_has_reason(run, ruling)
+        check_has_ticket(run, ruling)
         outbox.announce_run(tx, run.id)
     planned = [(run.id, run.host)]
     if children:
@@ -284,6 +293,28 @@ def check_has_reason(run: Run, ruling: Ruling) -> None:
         )
 
 
+def check_has_ticket(run: Run, ruling: Ruling) -> None:
+    """Raise InvalidRequestError if the policy requires a change ticket and there is none."""
+    if ruling.requires_ticket and not run.ticket:
+        raise InvalidRequestError(f"{NEEDS_TICKET}: {_TICKET_HINT}")
+
+
+def _check_ticket(policy: Policy, new_run: runs.NewRun) -> None:
+    """Raise InvalidRequestError for a ticket that cannot be asked about."""
+    if not new_run.ticket:
+        return
+    if new_run.kind == "check" or new_run.timing is not None:
+        raise InvalidRequestError("only a change that runs now can name a ticket: remove it")
+    if policy.tickets is None:
+        raise InvalidRequestError(
+            "no ticket system is configured (tickets.yaml): remove the ticket"
+        )
+    if not policy.tickets.matches_key(new_run.ticket):
+        raise InvalidRequestError(
+            f"{new_run.ticket} is no ticket: it must be {policy.tickets.key}"
+        )
+
+
 def log_request(tx: Transaction, kind: str, run: Run) -> None:
     """Log a request, with everything that the gate compares the run with later."""
     change_log.append_entry(
@@ -301,6 +332,7 @@ def log_request(tx: Transaction, kind: str, run: Run) -> None:
         hosts=run.hosts,
         timing=run.timing.document if run.timing else None,
         guard_override=run.guard_override or None,
+        ticket=run.ticket or None,
         schedule=run.origin.schedule_id or None,
         replan_of=run.replan_of,
         editors=run.editors or None,

@@ -14,7 +14,7 @@ from bot.workflow import grant_rules
 from bot.workflow.context import WorkflowContext, compute_start_deadline
 from bot.workflow.finish import end_run
 from bot.workflow.outdated_plans import describe_replan
-from bot.workflow.requests import describe_policy_refusal
+from bot.workflow.requests import NEEDS_TICKET, describe_policy_refusal
 
 NEEDS_REASON = "The policy requires a reason"
 # Sources that request a change before its plan exists; the others show the plan first.
@@ -53,10 +53,8 @@ def submit_plan(context: WorkflowContext, tx: Transaction, run: Run, plan: Resol
         return end_run(context, tx, updated, State.REFUSED, describe_policy_refusal(ruling))
     if run.plan_only:
         return _show_plan(context, tx, updated, ruling, grant)
-    if ruling.requires_reason and not run.reason:
-        return end_run(
-            context, tx, updated, State.REFUSED, f"{NEEDS_REASON}: request it again with a reason"
-        )
+    if missing := _describe_missing(tx, run, ruling):
+        return end_run(context, tx, updated, State.REFUSED, missing)
     outbox.announce_run(tx, run.id)
     if _must_be_confirmed(tx, updated):
         return _show_plan(context, tx, runs.mark_as_plan(tx, updated), ruling, grant)
@@ -67,6 +65,16 @@ def submit_plan(context: WorkflowContext, tx: Transaction, run: Run, plan: Resol
     return move_to_approval(
         context, tx, updated, replace(ruling, policy_notes=_add_note(ruling, exhausted)), grant
     )
+
+
+def _describe_missing(tx: Transaction, run: Run, ruling: Ruling) -> str:
+    """Return what the rules require and the request lacks; "" for nothing."""
+    if ruling.requires_reason and not run.reason:
+        return f"{NEEDS_REASON}: request it again with a reason"
+    is_emergency = break_glass.get_break_glass(tx, run.id) is not None
+    if ruling.requires_ticket and not run.ticket and not is_emergency:
+        return f"{NEEDS_TICKET[0].upper()}{NEEDS_TICKET[1:]}: request it again with a ticket"
+    return ""
 
 
 def _must_be_confirmed(tx: Transaction, run: Run) -> bool:

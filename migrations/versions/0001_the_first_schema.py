@@ -111,6 +111,7 @@ def upgrade() -> None:
     sa.Column('proposal_for', sa.Integer(), nullable=True),
     sa.Column('grant_id', sa.Integer(), nullable=True),
     sa.Column('guard_override', sa.String(length=400), nullable=False),
+    sa.Column('ticket', sa.String(length=64), nullable=False),
     sa.Column('replan_of', sa.Integer(), nullable=True),
     sa.Column('summary', sa.Text(), nullable=False),
     sa.Column('fan_out_role', sa.Integer(), nullable=False),

@@ -143,6 +143,7 @@ def _runs(count: int, began: int) -> Iterator[tuple[Any, ...]]:
         "hosts": "[]",
         "editors": "[]",
         "guard_override": "",
+        "ticket": "",
         "summary": "It is as it was asked for: read again and nothing is left to do",
         "needs_attention": False,
     }

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from bot.policy import starter
-from bot.policy.loader import POLICY_FILES
+from bot.policy.loader import REQUIRED_FILES
 from tests.policies import AREAS, PEOPLE
 
 FAULT_TREE = """\
@@ -24,7 +24,7 @@ def found(directory: Path) -> None:
     starter.write_starter_policy(directory)
     (directory / "people.yaml").write_text(PEOPLE)
     (directory / "areas.yaml").write_text(AREAS)
-    assert set(POLICY_FILES) <= {path.name for path in directory.iterdir()}
+    assert set(REQUIRED_FILES) <= {path.name for path in directory.iterdir()}
 
 
 def add_fault_tree(directory: Path) -> Path:

@@ -3,9 +3,9 @@
 from importlib.resources import files
 from pathlib import Path
 
-from bot.policy.loader import POLICY_FILES
+from bot.policy.loader import REQUIRED_FILES
 
-STARTER_FILES = (*POLICY_FILES, "trees/example.yaml")
+STARTER_FILES = (*REQUIRED_FILES, "freezes.yaml", "trees/example.yaml")
 
 
 def write_starter_policy(directory: Path) -> list[Path]:

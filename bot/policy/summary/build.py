@@ -286,6 +286,8 @@ def _list_notes(probe: PolicyProbe, block: Mapping[HostAndRequest, Ruling]) -> S
         notes.append(
             "requests and approvals need a reason" if terms.demands else "requests need a reason"
         )
+    if terms.requires_ticket:
+        notes.append("requests name an approved change ticket")
     if terms.requires_second_factor:
         notes.append("approvals need a second factor, on the web pages")
     if terms.remind_after:

@@ -12,6 +12,7 @@ from tests.bot.api.conftest import API, Desk
 from tests.bot.clock import nobody_was_there
 from tests.bot.web.sample_runs import asked, gallery
 from tests.policies import INVENTORY
+from tests.ticket_system import require_unreachable_tickets
 from tests.toy import SetSwitch
 
 LAMP = {"request": "toy set lb1 lamp on", "reason": "it is dark"}
@@ -46,6 +47,18 @@ def test_a_request_goes_from_asking_to_proof(desk: Desk):
         "approved",
     ]
     assert done["entries"][2]["details"]["action"] == "approve"
+
+
+def test_a_request_names_a_ticket_where_a_rule_asks_for_one(desk: Desk):
+    require_unreachable_tickets(desk.harness.policies.path)
+    dora = desk.program("dora", "request")
+    answer = dora.post("/runs", json=LAMP)
+    assert answer.status_code == 422, answer.text
+    assert "requires an approved change ticket" in answer.json()["detail"]
+    run = _asked(desk, dora, {**LAMP, "ticket": "CHG7"})
+    assert (run["ticket"], run["state"]) == ("CHG7", "refused")
+    plan = dora.post("/plans", json={**LAMP, "ticket": "CHG8"}).json()
+    assert plan["ticket"] == "CHG8"
 
 
 def test_questions_and_assignment_are_part_of_a_run(desk: Desk):

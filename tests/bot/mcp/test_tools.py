@@ -154,6 +154,13 @@ def test_only_the_public_address_is_served_and_says_what_it_needs(door: Door):
     assert metadata["scopes_supported"] == ["agent"]
 
 
+def test_agent_names_a_ticket(door: Door):
+    planned = door.call(
+        "plan", door.token(), request=LAMP_ON, reason="an alert", ticket="CHG7", wait=0
+    )
+    assert "no ticket system is configured" in planned["error"]
+
+
 def test_agent_sees_and_withdraws_only_its_own_requests_for_the_same_person(door: Door):
     for_dora, for_stan = door.token("dora"), door.token("stan")
     requested = request(door, for_dora, plan(door, for_dora))

@@ -7,6 +7,7 @@ import pytest
 
 from bot.model.plan import PlannedStep, ResolvedPlan
 from bot.model.schedule import Overlap, ScheduleTiming, parse_cron
+from bot.model.tickets import TicketAnswer
 from connectors.command import Hint, Shell, SwitchLines
 
 STEP = PlannedStep(
@@ -32,6 +33,7 @@ PROPOSAL = ResolvedPlan(
     notes=("its rate is high",),
 )
 TIMING = ScheduleTiming("nightly", parse_cron("0 3 * * *", "UTC"))
+TICKET = TicketAnswer("CHG1", "scheduled", True, 1, 2, ("lb1",))
 # What people read and what may move by itself: shown, but not what they approve.
 MAY_MOVE = {"current_state", "notes", "title", "undo_title"}
 TOLD = {"notify_when", "channel"}
@@ -62,7 +64,7 @@ def _mutations() -> list[tuple[str, ResolvedPlan]]:
     found = [
         (field.name, replace(PROPOSAL, **{field.name: _another(getattr(PROPOSAL, field.name))}))
         for field in fields(PROPOSAL)
-        if field.name not in MAY_MOVE | {"timing"}
+        if field.name not in MAY_MOVE | {"timing", "ticket"}
     ]
     for field in fields(STEP):
         value = getattr(STEP, field.name)
@@ -85,7 +87,15 @@ def _mutations() -> list[tuple[str, ResolvedPlan]]:
     found.append(("lines of a switch", replace(PROPOSAL, steps=(lines,))))
     found.append(("another host too", replace(PROPOSAL, steps=(STEP, replace(STEP, host="lb2")))))
     found.append(("timing", replace(PROPOSAL, timing=TIMING)))
+    found.append(("ticket", replace(PROPOSAL, ticket=TICKET)))
     return found
+
+
+def _tickets() -> list[tuple[str, TicketAnswer]]:
+    return [
+        (field.name, replace(TICKET, **{field.name: _another(getattr(TICKET, field.name))}))
+        for field in fields(TICKET)
+    ]
 
 
 def _timings() -> list[tuple[str, ScheduleTiming]]:
@@ -103,6 +113,11 @@ def _timings() -> list[tuple[str, ScheduleTiming]]:
 @pytest.mark.parametrize("changed", [pytest.param(one, id=name) for name, one in _mutations()])
 def test_every_change_of_the_plan_changes_the_digest(changed: ResolvedPlan):
     assert changed.digest != PROPOSAL.digest
+
+
+@pytest.mark.parametrize("changed", [pytest.param(one, id=name) for name, one in _tickets()])
+def test_every_change_of_the_ticket_changes_the_digest(changed: TicketAnswer):
+    assert replace(PROPOSAL, ticket=changed).digest != replace(PROPOSAL, ticket=TICKET).digest
 
 
 @pytest.mark.parametrize("changed", [pytest.param(one, id=name) for name, one in _timings()])

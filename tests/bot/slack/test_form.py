@@ -19,6 +19,7 @@ from tests.bot.slack.chat import PENDING_BUTTONS, Chat
 from tests.bot.slack.json_walk import texts
 from tests.bot.slack.web_api import Posted
 from tests.policies import INVENTORY
+from tests.ticket_system import require_unreachable_tickets
 
 pytestmark = pytest.mark.anyio
 
@@ -131,6 +132,18 @@ async def test_its_fields_are_those_of_the_runbook(chat: Chat):
     assert shown.inputs["how"]["element"]["initial_option"]["value"] == "on"
     assert shown.inputs["because"]["optional"] is True
     assert "Light one of the switches" in shown.words
+
+
+async def test_a_ticket_is_asked_for_where_a_rule_wants_one_and_can_be_typed(chat: Chat):
+    require_unreachable_tickets(chat.harness.policies.path)
+    shown = await opened(chat, "toy set")
+    assert list(shown.inputs)[-2:] == ["because", "ticket"]
+    assert "ticket" not in (await opened(chat, "toy show")).inputs
+    await shown.submit(host="lb1", name="lamp", value="on", ticket="CHG7")
+    await chat.type("toy set lb1 lamp on ticket=CHG8 because it is dark")
+    assert [chat.run(number).ticket for number in (1, 2)] == ["CHG7", "CHG8"]
+    answer = await chat.type("toy set lb1 lamp on")
+    assert "requires an approved change ticket" in answer.json["text"]
 
 
 async def test_what_is_handed_in_is_asked_as_if_it_were_typed(chat: Chat):

@@ -13,6 +13,7 @@ from bot.web import build_app
 from runbooks import load_catalogue
 from tests.bot.web.conftest import Site
 from tests.bot.web.parsed_page import Page
+from tests.ticket_system import require_unreachable_tickets
 from tests.toy import ABUSERS, LISTS, RUNBOOKS, SetSwitch
 
 LAMP = {
@@ -79,6 +80,23 @@ def test_what_is_asked_becomes_a_run_with_its_reason(site: Site):
         "it is dark",
     )
     assert run.origin.source == "web"
+
+
+def test_the_form_has_a_field_for_a_ticket_where_a_rule_asks_for_one(site: Site):
+    browser, address = site.browser("dora"), "/runbooks/form?runbook=toy+set&ticket=CHG7"
+    assert "ticket" not in Page(browser.get(address).text).values
+    require_unreachable_tickets(site.policy)
+    page = Page(browser.get(address).text)
+    assert (page.values["ticket"], page.unlabelled) == ("CHG7", [])
+    assert "ticket" not in Page(browser.get("/runbooks/form?runbook=toy+show").text).values
+    refused = Page(browser.post("/runbooks", data={**LAMP, "ticket": "CHG 7"}).text)
+    assert "a ticket is letters, digits" in refused.text
+    assert refused.values["ticket"] == "CHG 7"
+    address = browser.post("/runbooks", data={**LAMP, "ticket": "CHG7"}).headers["location"]
+    site.harness.run_queued_work()
+    run = site.harness.get_run(int(address.rpartition("/")[2]))
+    assert (run.ticket, run.state) == ("CHG7", State.REFUSED)
+    assert "Cannot ask the ticket system about CHG7" in Page(browser.get(address).text).text
 
 
 def _plan_on_page(site: Site, person: str) -> tuple[TestClient, Run]:

@@ -1,0 +1,36 @@
+"""Ask about the change ticket of a run: when it is planned, and again before its first step."""
+
+from dataclasses import replace
+
+from bot.db import runs
+from bot.execution.planner import RemainingWork
+from bot.model.run import Run
+from bot.policy import Policy
+from bot.queries.break_glass_rules import is_break_glass_active
+from bot.tickets.client import ask_ticket
+from bot.tickets.connection import TicketError
+from bot.workflow.context import WorkflowContext
+
+
+def add_ticket(
+    context: WorkflowContext, policy: Policy, run: Run, remaining: RemainingWork
+) -> RemainingWork:
+    """Return the work with what the ticket system says now. Raises TicketError.
+
+    Break-glass does not wait for the ticket system: the plan keeps the answer that it has.
+    """
+    if not run.ticket or not remaining.steps:
+        return remaining
+    if run.plan is not None and _is_emergency(context, policy, run):
+        return replace(remaining, ticket=run.plan.ticket)
+    if policy.tickets is None:
+        raise TicketError(f"Cannot ask about ticket {run.ticket}: tickets.yaml was removed")
+    answer = ask_ticket(policy.tickets, run.ticket, run.host)
+    notes = (*remaining.notes, f"{answer.describe()}.")
+    return replace(remaining, ticket=answer, notes=notes)
+
+
+def _is_emergency(context: WorkflowContext, policy: Policy, run: Run) -> bool:
+    with context.database.reading() as tx:
+        requested = run if run.parent is None else runs.get_run(tx, run.parent)
+        return is_break_glass_active(tx, policy, requested)

@@ -1,0 +1,1 @@
+"""Ask ticket systems whether a change is approved, and write notes to its ticket."""

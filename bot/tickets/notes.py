@@ -1,0 +1,56 @@
+"""Write a note to the change ticket when its run starts, and when it ends."""
+
+from bot.db import runs
+from bot.db.database import Database, Transaction
+from bot.model.run import Run, State, format_approvers
+from bot.policy import NoPolicyError, Policy, PolicySource
+from bot.tickets.client import add_note
+from bot.webhooks.delivery_sender import DeliverySender
+from bot.webhooks.safe_http import DeliveryError
+from bot.webhooks.webhook_queue import PendingDelivery, SubscriptionFilter
+
+# The name of the subscription, which no webhook can have.
+TICKET_NOTES = "ticket notes"
+_STARTED = "started"
+_ENDED = (State.SUCCEEDED, State.FAILED, State.UNKNOWN, State.STOPPED)
+
+
+class TicketNotes(DeliverySender):
+    """Writes notes while tickets.yaml names a system. base_url: of the web pages, or ""."""
+
+    def __init__(self, database: Database, policies: PolicySource, base_url: str) -> None:
+        kinds = (_STARTED, *(state.value for state in _ENDED))
+        wanted = SubscriptionFilter(("change",), frozenset(), kinds, with_ticket=True)
+        super().__init__(TICKET_NOTES, database, wanted)
+        self._policies, self._base_url = policies, base_url.rstrip("/")
+
+    def send_due(self) -> bool:
+        """Write the notes that are due; return whether any was written."""
+        try:
+            tickets = self._policies.get_policy().tickets
+        except NoPolicyError:
+            return False
+        return tickets is not None and super().send_due()
+
+    def send_delivery(self, item: PendingDelivery) -> None:
+        """Write one note. Raises DeliveryError and NoSuchRun."""
+        try:
+            policy = self._policies.get_policy()
+        except NoPolicyError as error:
+            raise DeliveryError(str(error)) from None
+        if policy.tickets is None:
+            raise DeliveryError("tickets.yaml was removed", for_good=True)
+        with self._database.reading() as tx:
+            run = runs.get_run(tx, item.run)
+            text = self._format_note(tx, policy, run, item.kind)
+        add_note(policy.tickets, run.ticket, text, note_id=f"{TICKET_NOTES}-{item.seq}")
+
+    def _format_note(self, tx: Transaction, policy: Policy, run: Run, kind: str) -> str:
+        page = f" {self._base_url}/runs/{run.id}" if self._base_url else ""
+        if kind != _STARTED:
+            return f"Keyturn run {run.id}, {run.title}: {kind}. {run.summary}{page}"
+        requester = policy.describe_requester(run.requested_by, run.origin.agent)
+        decisions = runs.list_decisions(tx, run.id)
+        approvers = format_approvers(decisions, policy.person_names)
+        facts = f"requested by {requester}{approvers}, plan {run.short_digest}"
+        return f"Keyturn run {run.id}, {run.title}: {kind}, {facts}.{page}"

@@ -1,0 +1,232 @@
+"""Rules with @ticket: a change runs only under a ticket that its system approves, now."""
+
+from collections.abc import Generator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import update
+
+from bot.db.tables import delivery
+from bot.execution import executor
+from bot.execution.planner import RemainingWork
+from bot.model.errors import InvalidRequestError
+from bot.model.run import Run, State
+from bot.model.schedule import ScheduleTiming, parse_cron
+from bot.policy import NoPolicyError
+from bot.policy.loader import load_policy
+from bot.tickets.notes import TicketNotes
+from bot.workflow.requests import RequestTerms, create_request
+from tests.bot.harness import WEB, Harness, open_harness
+from tests.policies import starter_rules
+from tests.ticket_system import (
+    TicketServer,
+    open_ticket_server,
+    require_ticket,
+    write_secret,
+    write_tickets_file,
+)
+from tests.toy import SetSwitch
+
+LAMP_ON = SetSwitch(host="lb1", name="lamp", value="on")
+
+
+@pytest.fixture
+def server() -> Generator[TicketServer]:
+    with open_ticket_server() as server:
+        yield server
+
+
+@pytest.fixture
+def ticketed(server: TicketServer, tmp_path: Path) -> Generator[Harness]:
+    """A harness whose developers need a ticket."""
+    secret = write_secret(tmp_path)
+    (tmp_path / "policy").mkdir()
+    write_tickets_file(tmp_path / "policy", server, secret)
+    with open_harness(tmp_path, rules=require_ticket(starter_rules())) as harness:
+        yield harness
+
+
+def request(harness: Harness, ticket: str = "CHG1", person: str = "dora", **more: Any) -> Run:
+    run = harness.service.request_run(
+        LAMP_ON, person=person, origin=WEB, ticket=ticket, reason="test", **more
+    )
+    harness.run_queued_work()
+    return harness.get_run(run.id)
+
+
+def test_a_change_runs_under_an_approved_ticket_which_gets_notes(
+    ticketed: Harness, server: TicketServer
+):
+    notes = TicketNotes(ticketed.database, ticketed.policies, "https://keyturn.test")
+    notes.send_due()
+    run = request(ticketed)
+    assert run.state is State.PENDING
+    assert run.plan is not None
+    assert "Change ticket CHG1: scheduled, from" in run.plan.notes[0]
+    assert run.plan.notes[0].endswith("for lb1, lb2.")
+    assert ticketed.approve(run).state is State.SUCCEEDED
+    # Asked for the plan, and again at the gate.
+    assert len(server.questions) == 2
+    server.status = 503
+    notes.send_due()
+    server.status = 200
+    with ticketed.database.transaction() as tx:
+        tx.sql.execute(update(delivery).values(next_attempt_at=0))
+    while notes.send_due():
+        pass
+    first, started, ended = server.notes
+    assert first == started
+    assert started.startswith(
+        "Keyturn run 1, toy set lb1 lamp on: started, requested by Dora Developer, approved by "
+        f"Olga Owner, plan {run.short_digest}. https://keyturn.test/runs/1"
+    )
+    assert ended.startswith("Keyturn run 1, toy set lb1 lamp on: succeeded. ")
+
+
+def test_a_request_without_a_ticket_is_refused_where_a_rule_asks_for_one(ticketed: Harness):
+    with pytest.raises(InvalidRequestError, match="requires an approved change ticket"):
+        request(ticketed, "")
+    plan = request(ticketed, "", plan_only=True)
+    assert plan.state is State.PLANNED
+    with pytest.raises(InvalidRequestError, match="requires an approved change ticket"):
+        ticketed.service.request_plan(plan.id, person="dora", digest=plan.digest)
+    # No rule asks administrators.
+    assert request(ticketed, "", "olga").state is State.SUCCEEDED
+
+
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        (
+            {"approved": False, "state": "assess"},
+            "Ticket CHG1 is not approved: its state is asses",
+        ),
+        ({"starts_at": "2999-01-01T00:00:00Z"}, "The window of ticket CHG1 begins at 2999-01-01"),
+        ({"ends_at": "2020-01-01T00:00:00Z"}, "The window of ticket CHG1 ended at 2020-01-01"),
+        ({"hosts": ["lb2"]}, "Ticket CHG1 does not cover lb1: its hosts are lb2"),
+        ({"hosts": []}, "Ticket CHG1 does not cover lb1: its hosts are none"),
+    ],
+)
+def test_a_ticket_that_does_not_permit_the_change_refuses_plan_and_start(
+    ticketed: Harness, server: TicketServer, changed: dict[str, Any], says: str
+):
+    waiting = request(ticketed)
+    server.say(**changed)
+    refused = request(ticketed)
+    assert (refused.state, refused.summary[: len(says)]) == (State.REFUSED, says)
+    ended = ticketed.approve(waiting)
+    assert (ended.state, ended.summary[: len(says)]) == (State.REFUSED, says)
+    assert ticketed.fleet.told == []
+
+
+def test_a_window_that_is_null_or_hosts_that_are_null_limit_nothing(
+    ticketed: Harness, server: TicketServer
+):
+    server.say(starts_at=None, ends_at=None, hosts=None)
+    assert ticketed.approve(request(ticketed)).state is State.SUCCEEDED
+
+
+def test_a_ticket_that_changed_makes_the_plan_stale(ticketed: Harness, server: TicketServer):
+    run = request(ticketed)
+    server.say(state="implement")
+    ended = ticketed.approve(run)
+    assert ended.state is State.STALE
+    assert "ticket CHG1 was changed" in ended.summary
+    assert ticketed.fleet.told == []
+
+
+@pytest.mark.parametrize("guarded", [True, False])
+def test_without_the_question_at_the_gate_a_withdrawn_ticket_would_run(
+    ticketed: Harness, server: TicketServer, monkeypatch: pytest.MonkeyPatch, *, guarded: bool
+):
+    run = request(ticketed)
+    server.say(approved=False)
+    if not guarded:
+        answer = run.plan.ticket if run.plan else None
+
+        def keep_answer(*given: object) -> RemainingWork:
+            remaining = given[-1]
+            assert isinstance(remaining, RemainingWork)
+            return replace(remaining, ticket=answer)
+
+        monkeypatch.setattr(executor, "add_ticket", keep_answer)
+    expected = State.REFUSED if guarded else State.SUCCEEDED
+    assert ticketed.approve(run).state is expected
+
+
+def test_a_system_that_cannot_be_asked_refuses_with_the_reason(
+    ticketed: Harness, server: TicketServer
+):
+    run = request(ticketed)
+    server.status = 500
+    says = "Cannot ask the ticket system about CHG1: it returned status 500"
+    assert request(ticketed).summary == says
+    ended = ticketed.approve(run)
+    assert (ended.state, ended.summary) == (State.REFUSED, says)
+    assert ticketed.fleet.told == []
+
+
+def test_several_hosts_are_bound_to_one_answer(ticketed: Harness, server: TicketServer):
+    def request_both() -> Run:
+        both = [SetSwitch(host=host, name="lamp", value="on") for host in ("lb1", "lb2")]
+        run = ticketed.service.request_fanout_run(
+            both, host_pattern="lb*", person="dora", origin=WEB, ticket="CHG1"
+        )
+        ticketed.run_queued_work()
+        return ticketed.get_run(run.id)
+
+    run = request_both()
+    assert run.plan is not None
+    assert run.plan.ticket is not None
+    server.say(hosts=["lb1"])
+    ended = ticketed.approve(run)
+    assert ended.state is State.FAILED
+    assert "ticket CHG1 was changed" in ended.summary
+    refused = request_both()
+    assert refused.state is State.REFUSED
+    assert "does not cover lb2" in refused.summary
+
+
+def test_an_undo_and_a_new_plan_keep_the_ticket(ticketed: Harness):
+    run = ticketed.approve(request(ticketed))
+    undo = ticketed.service.request_undo(run.id, person="dora", origin=WEB)
+    ticketed.run_queued_work()
+    assert ticketed.get_run(undo.id).ticket == "CHG1"
+    again = ticketed.service.replan_run(undo.id, person="dora", origin=WEB)
+    assert again.ticket == "CHG1"
+
+
+@pytest.mark.parametrize("ticket", ["OPS-1", "CHG1/../x", "CHG 1", "CHG1\n", "x" * 65])
+def test_a_ticket_that_is_none_is_refused_before_anything_is_asked(
+    ticketed: Harness, server: TicketServer, ticket: str
+):
+    if ticket == "CHG1\n":
+        assert request(ticketed, ticket).ticket == "CHG1"
+        return
+    with pytest.raises(InvalidRequestError, match="ticket"):
+        request(ticketed, ticket)
+    assert server.sent == []
+
+
+def test_a_schedule_cannot_name_a_ticket(ticketed: Harness):
+    timing = ScheduleTiming("nightly", parse_cron("0 3 * * *", "UTC"))
+    terms = RequestTerms("dora", WEB, timing=timing, ticket="CHG1")
+    with pytest.raises(InvalidRequestError, match="only a change that runs now"):
+        create_request(ticketed.context, LAMP_ON, terms)
+
+
+def test_without_a_ticket_system_a_ticket_is_refused(harness: Harness):
+    with pytest.raises(InvalidRequestError, match="no ticket system is configured"):
+        request(harness)
+
+
+def test_a_rule_with_ticket_needs_a_ticket_system(ticketed: Harness):
+    file = ticketed.policies.path / "tickets.yaml"
+    file.write_text(file.read_text().replace("system: generic", "system: jira"))
+    with pytest.raises(NoPolicyError, match="approved: list the states"):
+        load_policy(ticketed.policies.path)
+    file.unlink()
+    with pytest.raises(NoPolicyError, match=r"tickets\.yaml, which names the ticket system"):
+        load_policy(ticketed.policies.path)
