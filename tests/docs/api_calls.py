@@ -235,6 +235,9 @@ def _script_fleet(inventory: Inventory) -> ScriptedFleet:
     limits: list[Reply] = [IN_USE, IN_USE, raised, IN_USE]
     fleet.script("lb2", conntrack.query_conntrack().command, limits)
     fleet.script("lb2", conntrack.query_boot_limits().command, "")
+    # The rebuild of lb2 on lb1 finds the value set.
+    fleet.script("lb1", conntrack.query_conntrack().command, raised)
+    fleet.script("lb1", conntrack.query_boot_limits().command, "")
     return fleet
 
 
