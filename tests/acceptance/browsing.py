@@ -16,6 +16,7 @@ from starlette.types import ASGIApp
 from bot.auth import sessions
 from bot.web import WebDependencies, build_app
 from tests.bot.harness import Harness
+from tests.chromium import EXECUTABLE, FLAGS
 
 ARTEFACTS = Path(__file__).parent.parent / "artefacts"
 # What is cut in a wide window: a header of two lines, a name, a label, a table that scrolls.
@@ -28,15 +29,13 @@ CONTRAST = Path(__file__).with_name("contrast.js").read_text()
 # Colour scheme and width of the window. `make chaos` tries each scheme at each width.
 _MORE = [("dark", 1280), ("light", 360)] if os.environ.get("KEYTURN_CHAOS") else []
 SCREENS = [("light", 1280), ("dark", 360), *_MORE]
-_CHROMIUM = "/usr/bin/chromium"
-_FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
 
 
 @contextmanager
 def chromium() -> Generator[Browser]:
     """Start Debian's Chromium."""
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=_CHROMIUM, args=_FLAGS)
+        browser = playwright.chromium.launch(executable_path=EXECUTABLE, args=FLAGS)
         yield browser
         browser.close()
 

@@ -1,6 +1,5 @@
 """A person with a real browser: types a command, sees the answer, clicks, fills in a form."""
 
-import shutil
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -8,17 +7,14 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Page, ViewportSize, async_playwright, expect
 
+from tests.chromium import EXECUTABLE, FLAGS
 from tests.slack_emulator.page_client import run
 from tests.slack_emulator.serving import served
 from tests.slack_emulator.showcase import Showcase, showcase
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or ""
 ARTEFACTS = Path(__file__).parents[2] / "tests" / "artefacts"
 
-pytestmark = [
-    pytest.mark.real,
-    pytest.mark.skipif(not CHROMIUM, reason="chromium is not installed"),
-]
+pytestmark = pytest.mark.real
 
 
 @asynccontextmanager
@@ -30,10 +26,7 @@ async def browsing(
     wrong: list[str] = []
     async with served(made.app) as url, async_playwright() as playwright:
         made.point_at(url)
-        browser = await playwright.chromium.launch(
-            executable_path=CHROMIUM,
-            args=["--no-sandbox", "--disable-gpu", "--disable-background-networking"],
-        )
+        browser = await playwright.chromium.launch(executable_path=EXECUTABLE, args=FLAGS)
         page = await browser.new_page(
             java_script_enabled=scripts,
             viewport=ViewportSize(width=width, height=800),

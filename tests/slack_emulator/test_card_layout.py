@@ -31,15 +31,13 @@ from tests.bot.slack.sample_views import (
     every_story,
     yes,
 )
+from tests.chromium import EXECUTABLE, FLAGS
 from tests.slack_emulator.page_client import run
 from tests.slack_emulator.serving import served
 from tests.slack_emulator.showcase import Showcase, showcase
-from tests.slack_emulator.test_browser import ARTEFACTS, CHROMIUM
+from tests.slack_emulator.test_browser import ARTEFACTS
 
-pytestmark = [
-    pytest.mark.real,
-    pytest.mark.skipif(not CHROMIUM, reason="chromium is not installed"),
-]
+pytestmark = pytest.mark.real
 PHONE, DESK = 390, 1200
 
 
@@ -152,8 +150,7 @@ async def browsing(width: int, scheme: str) -> AsyncGenerator[tuple[Page, Showca
     made = showcase()
     async with served(made.app) as url, async_playwright() as playwright:
         made.point_at(url)
-        flags = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
-        browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=flags)
+        browser = await playwright.chromium.launch(executable_path=EXECUTABLE, args=FLAGS)
         page = await browser.new_page(
             viewport=ViewportSize(width=width, height=900),
             color_scheme="dark" if scheme == "dark" else "light",
