@@ -100,6 +100,10 @@ class Bond:
     """How many ports LACP's aggregation has."""
     partner: str | None = None
     """The MAC address of LACP's partner."""
+    hash_policy: str = ""
+    """What chooses the member for a packet, such as layer3+4; "" in modes without a choice."""
+    lacp_rate: str = ""
+    """How often the partner is to send LACP's packets: slow or fast; "" without LACP."""
 
     @property
     def is_lacp_hidden(self) -> bool:
@@ -128,6 +132,8 @@ class LinkCounters:
     error_count: int
     is_enabled: bool = True
     """Whether it is set up (`ip link set up`), with or without a link."""
+    parent: str = ""
+    """The card that it is on top of, as a VLAN's is; "" for none."""
 
 
 @dataclass(frozen=True)
@@ -236,6 +242,8 @@ def parse_bond(name: str, answer: str) -> Bond:
         aggregator=_parse_number(fields, "Aggregator ID"),
         port_count=_parse_number(fields, "Number of ports"),
         partner=fields.get("Partner Mac Address"),
+        hash_policy=fields.get("Transmit Hash Policy", "").split(" ")[0],
+        lacp_rate=fields.get("LACP rate", ""),
     )
 
 
@@ -365,6 +373,7 @@ def _parse_link(link: Mapping[str, Any]) -> LinkCounters:
         received_bytes=int(received["bytes"]),
         error_count=int(received["errors"]) + int(sent["errors"]),
         is_enabled="UP" in link["flags"],
+        parent=str(link.get("link") or ""),
     )
 
 

@@ -133,8 +133,8 @@ class BondCheck(Check[BondState], words="bond check", example="nas1 bond0"):
         ]
         up = sum(member.is_up for member in bond.members)
         return Report(
-            f"{self.bond} on {self.host} ({bond.mode}) has {up} of {len(bond.members)} members up"
-            + (f", {len(findings)} to fix" if findings else ""),
+            f"{self.bond} on {self.host} ({_format_settings(state)}) has {up} of "
+            f"{len(bond.members)} members up" + (f", {len(findings)} to fix" if findings else ""),
             healthy=not findings,
             findings=[*findings, *_list_notes(state)],
             table=Table(
@@ -191,6 +191,20 @@ class BondCheck(Check[BondState], words="bond check", example="nas1 bond0"):
 
 
 _COLUMNS = ("Member", "Link", "Mbit/s", "Duplex", "Failures", "LACP", "Errors", "Driver")
+
+
+def _format_settings(state: BondState) -> str:
+    bond = state.bond
+    vlans = sorted(link.name for link in state.links.values() if link.parent == bond.name)
+    settings = {
+        "hash policy": bond.hash_policy,
+        "LACP rate": bond.lacp_rate,
+        "MTU": str(state.mtu),
+        "VLANs": " ".join(vlans),
+    }
+    return ", ".join(
+        [bond.mode, *(f"{name} {value}" for name, value in settings.items() if value)]
+    )
 
 
 def _read_ports(run_query: QueryRunner, name: str) -> Sequence[SwitchPort] | str:

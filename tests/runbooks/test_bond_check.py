@@ -83,12 +83,20 @@ def with_member(state: BondState, /, **changed: object) -> BondState:
 
 def test_a_bond_as_it_should_be():
     report = CHECK.report(CHECK.read(host().run_query))
-    assert report.summary == f"bond0 on nas1 ({LACP}) has 4 of 4 members up"
+    settings = f"{LACP}, hash policy layer3+4, LACP rate fast, MTU 9000"
+    assert report.summary == f"bond0 on nas1 ({settings}) has 4 of 4 members up"
     assert (report.healthy, list(report.findings)) == (True, [])
     assert report.table is not None
     assert report.table.rows[0] == (
         *("eth0", "up", "1000", "full", "0", f"{MAC} (1)", "0", "virtio_net"),
     )
+
+
+def test_the_vlans_on_top_of_a_bond_are_named():
+    """`ip -j link` prints the card below as `link`: ip-link(8)."""
+    vlan = links(bond0=9000).replace('"bond0"', '"bond0.7","link":"bond0"').strip("[]")
+    state = replace(healthy(), links=parse_links(f"{LINKS.rstrip(']')},{vlan}]"))
+    assert "MTU 9000, VLANs bond0.7) has" in CHECK.report(state).summary
 
 
 def test_nothing_is_read_as_root_that_everyone_may_read():
