@@ -30,9 +30,12 @@ _STATES: Mapping[str, str] = {
 _NUMBER_ARGUMENT = click.argument("number", type=RecordNumber())
 
 
-@click.group("drift", cls=CommandGroup)
-def drift_commands() -> None:
+@click.group("drift", cls=CommandGroup, invoke_without_command=True)
+@click.pass_context
+def drift_commands(ctx: click.Context) -> None:
     """Show what changed outside Keyturn since Keyturn set it, and decide what to do."""
+    if ctx.invoked_subcommand is None:
+        ctx.invoke(list_drift, host="", state=None, as_json=False)
 
 
 @drift_commands.command("list")
