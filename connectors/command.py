@@ -193,6 +193,10 @@ _EXIT_WORDS = {
 }
 
 
+_REVERT_TIMER = "configure terminal revert timer"
+_CONFIRM = "configure confirm"
+
+
 @dataclass(frozen=True)
 class SwitchLines:
     """Configuration lines for a network device, entered in one session.
@@ -203,6 +207,21 @@ class SwitchLines:
     lines: tuple[str, ...]
     """The lines to enter, in order."""
 
+    @property
+    def has_timer(self) -> bool:
+        """Whether the device restores its configuration unless it receives a confirmation."""
+        return any(line.startswith(_REVERT_TIMER) for line in self.lines[:1])
+
+    @property
+    def is_confirmation(self) -> bool:
+        """Whether it only keeps what was entered with a timer."""
+        return self.lines == (_CONFIRM,)
+
+    @property
+    def new_connection(self) -> bool:
+        """Whether to open a connection for it alone: success proves that logins still work."""
+        return self.is_confirmation
+
     def __post_init__(self) -> None:
         for line in self.lines:
             first = refuse_invisible(line).split(maxsplit=1)[:1]
@@ -211,6 +230,14 @@ class SwitchLines:
 
     def __str__(self) -> str:
         return "\n".join(self.lines)
+
+
+def enter_with_timer(minutes: int, *lines: str) -> SwitchLines:
+    """Enter lines that the device reverts after some minutes, unless it receives `CONFIRM`."""
+    return SwitchLines((f"{_REVERT_TIMER} {minutes}", *lines))
+
+
+CONFIRM = SwitchLines((_CONFIRM,))
 
 
 @dataclass(frozen=True)

@@ -41,12 +41,8 @@ T = TypeVar("T")
 # netmiko logs what it sends; errors are raised here with messages.
 logging.getLogger("netmiko").setLevel(logging.CRITICAL + 1)
 
-# netmiko's name of each platform. FRR's vtysh resembles Cisco's command line.
-_DRIVERS = {
-    "cisco_ios": "cisco_ios",
-    "dell_powerconnect": "dell_powerconnect",
-    "frr": "cisco_ios",
-}
+# FRR's vtysh resembles Cisco's command line. Other platforms have netmiko's names.
+_DRIVERS = {"frr": "cisco_ios"}
 _CONFIGURE = {
     "cisco_ios": "configure terminal",
     "dell_powerconnect": "configure",
@@ -56,11 +52,14 @@ _CONFIGURE = {
 _PROMPT = re.compile(r"(?:\A|\n)[\w.:/@-]{1,63}(?:\([^\n()]*\))?[>#] ?\Z")
 _CONFIGURING = re.compile(r"\([^\n()]*\)# ?\Z")
 _USER = re.compile(r"(?:user ?name|login):\s*\Z", re.IGNORECASE)
+# An HP waits for a key between its banner and its prompt.
+_ANY_KEY = re.compile(r"any key to continue\W*\Z", re.IGNORECASE)
 _PASSWORD = re.compile(r"password:\s*\Z", re.IGNORECASE)
 # A device has no exit status, so errors are found in its output. Its log lines begin with "%" too.
 _ERROR = re.compile(
     r"^\s*%\s?(?!warning|portfast|[a-z][a-z0-9_]*-\d-)\S"
-    r"|^\s*(command not found|error:|invalid input)|: command not found$"
+    r"|^\s*(command not found|error:|(invalid|ambiguous) input|unknown command|syntax error)"
+    r"|: command not found$"
     r"|^\w+d is not running",
     re.IGNORECASE | re.MULTILINE,
 )
@@ -179,6 +178,8 @@ class DeviceSession:
         try:
             if isinstance(command, DeviceCommand):
                 return self._run_show_command(command, hooks)
+            if command.is_confirmation:
+                return self._run_confirmation(command, hooks)
             return self._run_configuration(command, hooks)
         finally:
             self._stream.end_work()
@@ -192,19 +193,36 @@ class DeviceSession:
             raise ConnectionLostError(str(error)) from None  # a show command can be repeated
         return Answer(1 if _ERROR.search(said) else 0, said)
 
+    def _run_confirmation(self, command: SwitchLines, hooks: RunHooks) -> Answer:
+        hooks.before_send()
+        (line,) = command.lines
+        output, _ = self._run_line(line, self._prompt, _LINE_SECONDS)
+        return Answer(1 if _ERROR.search(output) else 0, output)
+
     def _run_configuration(self, command: SwitchLines, hooks: RunHooks) -> Answer:
         hooks.before_send()
-        self._enter_configuration_mode()
+        first, *rest = command.lines
+        word = first if command.has_timer else _CONFIGURE.get(self._host.platform)
+        if word is None:
+            raise SetupError(
+                f"Keyturn does not configure devices of platform {self._host.platform}, such as "
+                f"{self._host.name}. Nothing was sent"
+            )
+        self._enter_configuration_mode(word)
         hooks.before_send()
         outputs: list[str] = []
-        for line in command.lines:
+        for line in rest if command.has_timer else command.lines:
             output, prompt = self._run_line(line, _PROMPT, _LINE_SECONDS)
             outputs.append(output)
             left = not _CONFIGURING.search(prompt)
             if left or _ERROR.search(output):
-                self.close()  # which leaves the configuration too
                 error = "left configuration mode at" if left else "refused"
-                applied = _format_applied_lines(len(outputs) - 1)
+                if command.has_timer:
+                    self._revert_now(left=left)
+                    applied = "; it reverted all lines"
+                else:
+                    applied = _format_applied_lines(len(outputs) - 1)
+                self.close()  # which leaves the configuration too
                 return Answer(1, output, f"the device {error} {line!r}{applied}")
         try:
             self._run_line("end", self._prompt, _LINE_SECONDS)
@@ -212,13 +230,23 @@ class DeviceSession:
             self.close()  # all lines are in force, and the next command gets a new connection
         return Answer(0, "".join(outputs))
 
-    def _enter_configuration_mode(self) -> None:
+    def _revert_now(self, *, left: bool) -> None:
+        """Let a device with a running timer revert at once. Raises UnknownOutcomeError."""
+        if not left:
+            self._run_line("end", self._prompt, _LINE_SECONDS)
+        output, _ = self._run_line("configure revert now", self._prompt, _LINE_SECONDS)
+        if _ERROR.search(output):
+            raise UnknownOutcomeError(
+                f"{self._host.name} refused a line, and did not revert the lines before it at "
+                f"once: its timer will (output: {output.strip()[-200:]})"
+            )
+
+    def _enter_configuration_mode(self, word: str) -> None:
         if not self._is_privileged:
             raise SetupError(
                 f"{self._host.user} has no privileged mode on {self._host.name}: set enable_file "
                 "in the inventory to a file with the secret. Nothing was sent"
             )
-        word = _CONFIGURE[self._host.platform]
         output, prompt = self._run_line(word, _PROMPT, _LINE_SECONDS)
         if not _CONFIGURING.search(prompt):
             self.close()
@@ -280,6 +308,9 @@ class DeviceSession:
         """Answer the login prompts in the device's command line, as Dell's has, each once."""
         answers = {"user": self._host.user, "password": login.text if login else ""}
         prompt = self._read_prompt()
+        if prompt == "key":
+            self._send_line("")
+            prompt = self._read_prompt()
         while prompt in answers:
             answer = answers.pop(prompt)
             if not answer:
@@ -317,7 +348,7 @@ class DeviceSession:
             )
 
     def _read_prompt(self) -> str:
-        """Return what the device waits for: `user`, `password`, or `>` or `#` for a command."""
+        """Return what the device waits for: `user`, `password`, `key`, or a command (`>`, `#`)."""
         try:
             prompt = self._read_until(_find_prompt, self._limits.login)
         except (_SilenceError, _HangUpError) as error:
@@ -335,6 +366,8 @@ def _find_prompt(output: str) -> str | None:
         return "user"
     if _PASSWORD.search(output):
         return "password"
+    if _ANY_KEY.search(output):
+        return "key"
     return output.rstrip()[-1] if _PROMPT.search(output) else None
 
 
@@ -373,7 +406,7 @@ def _make_netmiko(host: Host, channel: paramiko.Channel) -> "BaseConnection":
     from netmiko.channel import SSHChannel
 
     connection = ConnectHandler(
-        device_type=_DRIVERS[host.platform],
+        device_type=_DRIVERS.get(host.platform, host.platform),
         host=host.address,
         username=host.user,
         auto_connect=False,

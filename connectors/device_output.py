@@ -19,7 +19,8 @@ LACKS_FEATURE = "its software lacks the feature"
 # Errors that a device prints for a command that it does not know or does not allow.
 HINTS = (
     Hint(
-        r"% ?(Invalid input|Incomplete|Ambiguous|Unknown command|Unrecognized)",
+        r"% ?(Invalid input|Incomplete|Ambiguous|Unknown command|Unrecognized)"
+        r"|(^|\n)\s*(Invalid input:|Ambiguous input:|unknown command|syntax error)",
         f"this device does not know the command: {LACKS_FEATURE}, or the login may not use it "
         "(check whether it needs an enable_file)",
     ),
@@ -56,6 +57,11 @@ class Row:
     def get_texts(self, column: str) -> tuple[str, ...]:
         """Return a column that holds several values."""
         return tuple(str(word) for word in self._columns[column])
+
+    def get_joined(self, column: str) -> str:
+        """Return a column that holds one value or several, in one text."""
+        value = self._columns[column]
+        return ", ".join(self.get_texts(column)) if isinstance(value, list) else str(value)
 
     def get_number(self, column: str) -> int:
         text = self.get_text(column)

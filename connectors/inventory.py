@@ -18,7 +18,15 @@ _NAME = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"
 _KEY_TYPES = ("ssh-ed25519", "ecdsa-sha2-nistp256", "ecdsa-sha2-nistp384", "ecdsa-sha2-nistp521")
 
 # A host with a shell, or a network device by the kind of its command line.
-Platform = Literal["linux", "cisco_ios", "dell_powerconnect", "frr"]
+Platform = Literal[
+    "linux",
+    "cisco_ios",
+    "dell_powerconnect",
+    "frr",
+    "arista_eos",
+    "juniper_junos",
+    "hp_procurve",
+]
 Name = Annotated[str, Field(pattern=_NAME)]
 Clean = Annotated[str, AfterValidator(refuse_invisible)]
 UserName = Annotated[str, Field(pattern=r"^[a-z_][a-z0-9_-]{0,31}$")]

@@ -17,7 +17,16 @@ setting moves. After a reboot the boot hook restores at once.
 import re
 from dataclasses import dataclass
 
-from connectors.command import Command, Hint, Query, Setting, Shell, Word
+from connectors.command import (
+    Command,
+    DeviceCommand,
+    Hint,
+    Query,
+    Setting,
+    Shell,
+    SwitchLines,
+    Word,
+)
 from connectors.errors import ParseError
 from connectors.inventory import compute_fingerprint
 from connectors.script import SCRIPTS_DIRECTORY, Script
@@ -190,9 +199,33 @@ class ProbationStatus:
         """Whether the timer of the armed change has been lost."""
         return bool(self.armed) and self.seconds_left < -_LOST_SECONDS
 
+    def list_notes(self, what: str) -> list[str]:
+        """Return the note of a check that *what* is on probation now, if it is."""
+        if not self.armed:
+            return []
+        return [
+            f"{what} are on probation: in {max(self.seconds_left, 0)} s the host restores what "
+            "was, unless Keyturn confirms the change"
+        ]
+
+
+NOT_ARMED = ProbationStatus()
+
+
+# The probation of a network device that reverts its configuration, by its own timer. A device has
+# one at a time, without a name.
+DEVICE = ArmedChange("configuration", "configuration")
+_TIMER = DeviceCommand(("show archive config rollback timer",), platforms=("cisco_ios",))
+
 
 def query_probation(name: str) -> Query[ProbationStatus]:
-    """Query one probation. It needs no root."""
+    """Query one probation. It needs no root.
+
+    A network device does not tell whether a timer that has ended reverted anything.
+    """
+    if name == DEVICE.name:
+        # "none is pending" looks like an error to it.
+        return Query(_TIMER, parse_timer, frozenset({0, 1}))
     return Query(Shell(("sh", "-c", _SHOW, "keyturn", ROOT, name)), parse_status)
 
 
@@ -218,20 +251,33 @@ def parse_status(text: str) -> ProbationStatus:
     )
 
 
+def parse_timer(text: str) -> ProbationStatus:
+    """Parse whether a Cisco's timer runs. It prints no time that is left: a minute is assumed."""
+    if "No Rollback Confirmed Change pending" in text:
+        return ProbationStatus()
+    if re.search(r"^Timer value: \d+ min", text, re.MULTILINE):
+        return ProbationStatus(armed=DEVICE.change, seconds_left=60)
+    raise ParseError(f"the device printed {text[:200]!r} instead of its rollback timer")
+
+
 def find_armed_change(command: Command) -> ArmedChange | None:
     """Return what this resolved command puts on probation; None for any other command."""
+    if isinstance(command, SwitchLines):
+        return DEVICE if command.has_timer else None
     words = _find_arguments(command, _ARM)
     return ArmedChange(words[1], words[3]) if len(words) > 3 else None
 
 
 def find_kept_change(command: Command) -> ArmedChange | None:
     """Return whose probation this resolved command ends; None for any other command."""
+    if isinstance(command, SwitchLines):
+        return DEVICE if command.is_confirmation else None
     words = _find_arguments(command, _KEEP)
     return ArmedChange(words[1], words[2]) if len(words) > 2 else None
 
 
-def _find_arguments(command: Command, script: Script) -> tuple[str, ...]:
-    words = command.words if isinstance(command, Shell) else ()
+def _find_arguments(command: Shell, script: Script) -> tuple[str, ...]:
+    words = command.words
     for place, word in enumerate(words[:6]):
         if word == script.text:
             return words[place + 2 :]

@@ -122,7 +122,7 @@ class SshPool:
                     "Try again"
                 )
             try:
-                if isinstance(command, Shell) and command.new_connection:
+                if command.new_connection:
                     return self._run_on_new_connection(route, command, hooks)
                 return self._run_with_session(
                     route,
@@ -202,7 +202,7 @@ class SshPool:
         return act(self._get_session(route, pooled)[0])
 
     def _run_on_new_connection(
-        self, route: tuple[Host, ...], command: Shell, hooks: RunHooks
+        self, route: tuple[Host, ...], command: Command, hooks: RunHooks
     ) -> Answer:
         """Run a command over a connection of its own, beside the shared one."""
         session = self._open_session(route)

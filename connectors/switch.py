@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -26,6 +26,7 @@ _FLAGS = {
     "f": "no aggregator for it",
     "d": "default port",
 }
+_PORT = re.compile(r"([a-z-]+) ?(\d+(?:[/.:]\d+)*)")
 _DELL_CHANNEL = re.compile(r"(ch\d+)((?:\s+\S+){5})\s+(Up|Down|Not Present)\s*")
 
 
@@ -99,30 +100,55 @@ class Vlan:
     number: int
     name: str
     state: str
-    ports: tuple[str, ...]
+    ports: tuple[str, ...] | None
+    """None where the device does not list them."""
 
 
 def query_ports() -> Query[tuple[SwitchPort, ...]]:
-    command = DeviceCommand(
-        ("show interfaces status", "show interfaces status", "show interface brief json"),
-        platforms=("cisco_ios", "dell_powerconnect", "frr"),
-        hints=HINTS,
-    )
-    return Query(command, parse_ports)
+    commands = {
+        "cisco_ios": "show interfaces status",
+        "dell_powerconnect": "show interfaces status",
+        "arista_eos": "show interfaces status",
+        "hp_procurve": "show interfaces brief",
+        "juniper_junos": "show interfaces",
+        "frr": "show interface brief json",
+    }
+    return Query(_make_command(commands), parse_ports)
 
 
 def query_lags() -> Query[tuple[Lag, ...]]:
-    command = DeviceCommand(
-        ("show etherchannel summary", "show interfaces status"),
-        platforms=("cisco_ios", "dell_powerconnect"),
-        hints=HINTS,
-    )
-    return Query(command, parse_lags)
+    commands = {
+        "cisco_ios": "show etherchannel summary",
+        "dell_powerconnect": "show interfaces status",
+        "arista_eos": "show port-channel summary",
+        "juniper_junos": "show lacp interfaces",
+    }
+    return Query(_make_command(commands), parse_lags)
 
 
 def query_vlans() -> Query[tuple[Vlan, ...]]:
-    command = DeviceCommand(("show vlan",), platforms=("cisco_ios",), hints=HINTS)
-    return Query(command, parse_vlans)
+    commands = {
+        "cisco_ios": "show vlan",
+        "dell_powerconnect": "show vlan",
+        "arista_eos": "show vlan",
+        "hp_procurve": "show vlans",
+        "juniper_junos": "show vlans",
+    }
+    return Query(_make_command(commands), parse_vlans)
+
+
+def _make_command(commands: Mapping[str, str]) -> DeviceCommand:
+    return DeviceCommand(tuple(commands.values()), platforms=tuple(commands), hints=HINTS)
+
+
+def is_same_port(one: str, other: str) -> bool:
+    """Return whether two names are of one port: Gi1/0/3, Gig 1/0/3, gigabitethernet1/0/3."""
+    return _shorten_port(one) == _shorten_port(other)
+
+
+def _shorten_port(name: str) -> tuple[str, str]:
+    parts = _PORT.fullmatch(name.lower())
+    return (parts[1][:2], parts[2]) if parts else ("", name.lower())
 
 
 def find_lag(name: str, lags: Sequence[Lag]) -> Lag | None:
@@ -134,20 +160,23 @@ def find_lag(name: str, lags: Sequence[Lag]) -> Lag | None:
 def parse_ports(answer: str) -> tuple[SwitchPort, ...]:
     if answer.lstrip().startswith("{"):
         return _parse_frr_ports(answer)
-    if "Mdix" in answer:
-        return tuple(
-            _parse_dell_port(row)
-            for row in parse_rows("dell_powerconnect_show_interfaces_status", answer)
-        )
-    return tuple(
-        _parse_cisco_port(row) for row in parse_rows("cisco_ios_show_interfaces_status", answer)
-    )
+    signs = (table for table in _PORT_TABLES if re.search(table[0], answer, re.MULTILINE))
+    _, template, parse = next(signs)
+    # The template of Junos does not know this one state, in two words.
+    rows = parse_rows(template, answer.replace("Administratively down", "Disabled"))
+    return tuple(port for port in map(parse, rows) if port.state)
 
 
 def parse_lags(answer: str) -> tuple[Lag, ...]:
     """Return all link aggregations. A device without any prints so."""
     if "Mdix" in answer:
         return _parse_dell_lags(answer)
+    if answer.lstrip().startswith("Aggregated interface:"):
+        return tuple(
+            map(_parse_junos_lag, parse_rows("juniper_junos_show_lacp_interfaces", answer))
+        )
+    if re.search(r"^Number of channels in use:", answer, re.MULTILINE):
+        return _parse_arista_lags(answer)
     in_use = re.search(r"^Number of channel-groups in use:\s*(\d+)", answer, re.MULTILINE)
     if in_use is None:
         raise ParseError(f"the device printed no port-channels: {format_answer(answer)}")
@@ -164,19 +193,58 @@ def parse_lags(answer: str) -> tuple[Lag, ...]:
 
 
 def parse_vlans(answer: str) -> tuple[Vlan, ...]:
-    return tuple(
-        Vlan(
-            row.get_number("VLAN_ID"),
-            row.get_text("VLAN_NAME"),
-            row.get_text("STATUS"),
-            row.get_texts("INTERFACES"),
+    if "Authorization" in answer:
+        return _parse_dell_vlans(answer)
+    if "Routing instance" in answer:
+        rows = parse_rows("juniper_junos_show_vlans", answer)
+        return tuple(
+            _make_vlan(
+                row,
+                "TAG",
+                "active",
+                tuple(each.rstrip("*") for each in row.get_texts("INTERFACES")),
+            )
+            for row in rows
         )
-        for row in parse_rows("cisco_ios_show_vlan", answer)
+    if "802.1Q VLAN ID" in answer:
+        rows = parse_rows("hp_procurve_show_vlans", answer)
+        return tuple(_make_vlan(row, "VLAN_ID", "active", None) for row in rows)
+    is_arista = re.search(r"^VLAN +Name[^\n]*\n-{5} -", answer, re.MULTILINE)
+    template = "arista_eos_show_vlan" if is_arista else "cisco_ios_show_vlan"
+    return tuple(
+        _make_vlan(row, "VLAN_ID", row.get_text("STATUS"), row.get_texts("INTERFACES"))
+        for row in parse_rows(template, answer)
+    )
+
+
+def _make_vlan(row: Row, number: str, state: str, ports: tuple[str, ...] | None) -> Vlan:
+    return Vlan(row.get_number(number), row.get_text("VLAN_NAME"), state, ports)
+
+
+def _parse_dell_vlans(answer: str) -> tuple[Vlan, ...]:
+    """Parse a table in columns. Names and ports that are too long go on in the next line."""
+    lines = answer.splitlines()
+    (rule, *_) = [n for n, line in enumerate(lines) if re.match(r"-+ -+ -+ ", line)] or [None]
+    if rule is None:
+        raise ParseError(f"the device printed no VLANs: {format_answer(answer)}")
+    spans = [match.span() for match in re.finditer("-+", lines[rule])][:3]
+    rows: list[list[str]] = []
+    for line in lines[rule + 1 :]:
+        number, name, ports = (line[begin:end].strip() for begin, end in spans)
+        if number:
+            rows.append([number, name, ports])
+        elif rows:
+            rows[-1] = [rows[-1][0], rows[-1][1] + name, rows[-1][2] + ports]
+    if not rows or not all(row[0].isdecimal() for row in rows):
+        raise ParseError(f"the device printed no VLANs: {format_answer(answer)}")
+    return tuple(
+        Vlan(int(number), name, "active", tuple(re.findall(r"[^,(]+(?:\([^)]*\))?", ports)))
+        for number, name, ports in rows
     )
 
 
 def _parse_cisco_port(row: Row) -> SwitchPort:
-    states = {"connected": "up", "notconnect": "down"}
+    states = {"connected": "up", "notconnect": "down", "errdisabled": "err-disabled"}
     state = row.get_text("STATUS")
     return SwitchPort(
         row.get_text("PORT"),
@@ -193,6 +261,37 @@ def _parse_dell_port(row: Row) -> SwitchPort:
     return SwitchPort(
         row.get_text("PORT"), row.get_text("LINKSTATE").lower(), duplex=duplex, speed=speed
     )
+
+
+def _parse_hp_port(row: Row) -> SwitchPort:
+    mode = re.fullmatch(r"(\d+)([FH])Dx", row.get_text("MODE"))
+    return SwitchPort(
+        row.get_text("PORT"),
+        "disabled" if row.get_text("ENABLED") == "No" else row.get_text("STATUS").lower(),
+        note=row.get_text("TYPE"),
+        duplex={"F": "full", "H": "half"}[mode[2]] if mode else "",
+        speed=mode[1] if mode else "",
+    )
+
+
+def _parse_junos_port(row: Row) -> SwitchPort:
+    # A logical interface of a port has no administrative state.
+    state = {"": "", "Disabled": "disabled"}.get(row.get_text("ADMIN_STATE"))
+    return SwitchPort(
+        row.get_text("INTERFACE"),
+        row.get_text("LINK_STATUS").lower() if state is None else state,
+        note=row.get_text("DESCRIPTION"),
+    )
+
+
+# A sign of the table of ports, its template, and what parses one row.
+_PORT_TABLES: tuple[tuple[str, str, Callable[[Row], SwitchPort]], ...] = (
+    (r"Mdix", "dell_powerconnect_show_interfaces_status", _parse_dell_port),
+    (r"\| Intrusion", "hp_procurve_show_interfaces_brief", _parse_hp_port),
+    (r"^(Et|Ma)\d\S* ", "arista_eos_show_interfaces_status", _parse_cisco_port),
+    (r"^Physical interface:", "juniper_junos_show_interfaces", _parse_junos_port),
+    (r"", "cisco_ios_show_interfaces_status", _parse_cisco_port),
+)
 
 
 def _parse_frr_ports(answer: str) -> tuple[SwitchPort, ...]:
@@ -229,3 +328,36 @@ def _parse_dell_lags(answer: str) -> tuple[Lag, ...]:
         raise ParseError(f"the device printed no channels: {format_answer(answer[-300:])}")
     present = [match for match in matches if match and match[3] != "Not Present"]
     return tuple(Lag(match[1], match[3] == "Up", "", None) for match in present)
+
+
+def _parse_arista_lags(answer: str) -> tuple[Lag, ...]:
+    """Parse a table that lists channels without a link too, and counts only those in use."""
+    if re.search(r"^ *-+ -+ -+\s*\Z", answer, re.MULTILINE):
+        return ()
+    return tuple(
+        Lag(
+            row.get_text("BUNDLE_NAME"),
+            row.get_text("BUNDLE_STATUS") == "U",
+            row.get_text("BUNDLE_PROTOCOL"),
+            tuple(
+                LagMember(name, _FLAGS.get(flags[:1], flags))
+                for name, flags in zip(
+                    row.get_texts("MEMBER_INTERFACE"),
+                    row.get_texts("MEMBER_INTERFACE_STATUS"),
+                    strict=True,
+                )
+            ),
+        )
+        for row in parse_rows("arista_eos_show_port-channel_summary", answer)
+    )
+
+
+def _parse_junos_lag(row: Row) -> Lag:
+    members = tuple(
+        LagMember(name, "bundled" if state == "Collecting distributing" else state.lower())
+        for name, state in zip(
+            row.get_texts("MEMBER_INTERFACE"), row.get_texts("MUX_STATE"), strict=True
+        )
+    )
+    is_up = any(member.state == "bundled" for member in members)
+    return Lag(row.get_text("BUNDLE_NAME"), is_up, "LACP", members)

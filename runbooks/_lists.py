@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 
-from connectors import block_tree, bond, haproxy, haproxy_limits, shaping, systemd, zfs
+from connectors import block_tree, bond, haproxy, haproxy_limits, shaping, switch, systemd, zfs
 from connectors.command import QueryRunner
 from runbooks._plan import Refused
 
@@ -42,6 +42,9 @@ LISTS: Mapping[str, Lister] = {
         space.pool for space in run_query(host, zfs.query_spaces())
     ),
     "services": lambda run_query, host, _: run_query(host, systemd.query_services()),
+    "switch ports": lambda run_query, host, _: (
+        port.name for port in run_query(host, switch.query_ports())
+    ),
     "tables": lambda run_query, host, _: (
         head.name for head in run_query(host, haproxy.query_tables())
     ),

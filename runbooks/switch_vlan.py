@@ -34,6 +34,8 @@ class SwitchVlans(Check[tuple[Vlan, ...]], words="switch vlan", example="sw1"):
 
 
 def _format_ports(vlan: Vlan) -> str:
+    if vlan.ports is None:
+        return "not shown"
     named = ", ".join(vlan.ports[:_MOST_NAMED])
     more = len(vlan.ports) - _MOST_NAMED
     return f"{named} and {more} more" if more > 0 else named or "none"

@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 # The host is still pending: a file could not be written, and its content was printed.
 EXIT_NOT_WRITTEN = 5
 # As in connectors.inventory, which is slow to import for the help.
-PLATFORMS = ("linux", "cisco_ios", "dell_powerconnect", "frr")
+PLATFORMS = (
+    *("linux", "cisco_ios", "dell_powerconnect", "frr"),
+    *("arista_eos", "juniper_junos", "hp_procurve"),
+)
 
 # The context's object: reads the settings when a command needs the policy directory.
 GetPolicyDirectory = Callable[[], Path]

@@ -26,6 +26,7 @@ from bot.queries.undo import describe_changes_since
 from bot.workflow.context import WorkflowContext
 from connectors.command import Query, Shell, SwitchLines, quote_text
 from connectors.probation import (
+    DEVICE,
     DRILL,
     DRILL_DAYS,
     DRILL_POLICY,
@@ -277,9 +278,12 @@ def _is_in_effect(context: WorkflowContext, run: Run) -> bool:
 
 
 def _belongs_to_probation(step: PlannedStep) -> bool:
-    """Return whether the step only arms or keeps. A drill is nothing but such a step."""
+    """Return whether the step only arms or keeps.
+
+    A drill is nothing but such a step, and a network device arms with the lines of its change.
+    """
     found = find_armed_change(step.command) or find_kept_change(step.command)
-    return found is not None and found.name != DRILL.name
+    return found is not None and found.name not in {DRILL.name, DEVICE.name}
 
 
 def _get_undo_key(step: PlannedStep) -> tuple[str, Shell | SwitchLines | None, str]:

@@ -23,7 +23,7 @@ from bot.workflow.finish import announce_run_change, end_run
 from bot.workflow.open_probation import OpenProbation, find_open_probation
 from connectors.command import Shell
 from connectors.errors import HostError
-from connectors.probation import ProbationStatus, query_probation
+from connectors.probation import DEVICE, ProbationStatus, query_probation
 from connectors.step_marker import StepMarker
 from connectors.step_status import MarkerState, StepStatus
 from runbooks import Refused
@@ -166,7 +166,25 @@ class Reconciler:
         if status.restored == opened.change:
             self._record_restore(number, opened, status)
             return True
+        if opened.name == DEVICE.name:
+            return self._await_device(number, opened)
         return self._end_without_restore(number, opened)
+
+    def _await_device(self, number: int, opened: OpenProbation) -> bool:
+        """Find out from its configuration whether a device reverted a change or kept it."""
+        with self.context.database.reading() as tx:
+            run = runs.get_run(tx, number)
+        try:
+            left = compute_remaining(self.context, run, self.context.policies.get_policy())
+        except HostError as error:
+            self._amend_summary(number, f"{opened.host} cannot be read: {error}.")
+            return True
+        except Refused as refused:
+            # It refuses only what is not in force.
+            left = RemainingWork(str(refused), run.plan.steps if run.plan else ())
+        if left.steps:
+            self._record_restore(number, opened, ProbationStatus(restored=opened.change))
+        return bool(left.steps)
 
     def _record_restore(self, number: int, opened: OpenProbation, status: ProbationStatus) -> None:
         why = (

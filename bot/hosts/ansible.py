@@ -22,6 +22,8 @@ _PLATFORMS = {
     **dict.fromkeys(("ios", "cisco.ios.ios"), "cisco_ios"),
     **dict.fromkeys(("frr", "frr.frr.frr"), "frr"),
     **dict.fromkeys(("dellos6", "dellemc.os6.os6"), "dell_powerconnect"),
+    **dict.fromkeys(("eos", "arista.eos.eos"), "arista_eos"),
+    **dict.fromkeys(("junos", "junipernetworks.junos.junos"), "juniper_junos"),
 }
 _NON_SSH_CONNECTIONS = ("local", "winrm", "psrp", "docker", "community.docker.docker")
 _JUMP_PATTERN = re.compile(r"(?:-J ?|-o ?['\"]?ProxyJump[= ])['\"]?([^\s'\"]+)", re.IGNORECASE)

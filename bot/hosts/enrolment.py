@@ -26,6 +26,10 @@ _FINGERPRINT_COMMANDS = {
     "dell_powerconnect": (
         "show crypto key mypubkey rsa    (its key, in one line, as input of ssh-keygen -lf -)"
     ),
+    "arista_eos": (
+        "show management ssh hostkey rsa public    (its key, as input of ssh-keygen -lf -)"
+    ),
+    "hp_procurve": "show crypto host-public-key    (its key, as input of ssh-keygen -lf -)",
 }
 
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from functools import partial
+from typing import get_args
 
 from bot.hosts.sudo_check import SudoCheck, build_sudo_query
 from bot.hosts.sudo_rules import group_grants_by_login, list_host_sudo_grants
@@ -20,7 +21,7 @@ from connectors.errors import (
     WeakAlgorithmsError,
 )
 from connectors.fleet import Fleet
-from connectors.inventory import Host, Inventory
+from connectors.inventory import Host, Inventory, Platform
 from runbooks import load_catalogue
 
 # How many hosts are checked in parallel. Most of the time is waiting.
@@ -36,7 +37,7 @@ _SUDO_LIST_QUERY = Query(
     lambda answer: "NOPASSWD:" in answer,
     frozenset({0, 1, 126, 127}),
 )
-_PLATFORMS = ("cisco_ios", "dell_powerconnect", "frr")
+_PLATFORMS = tuple(each for each in get_args(Platform) if each != "linux")
 _VERSION_QUERY = Query(
     DeviceCommand(("show version",) * len(_PLATFORMS), platforms=_PLATFORMS),
     lambda answer: bool(answer.strip()),

@@ -13,7 +13,14 @@ from pathlib import Path
 import pytest
 from netmiko import ConnectHandler, NetmikoTimeoutException
 
-from connectors.command import DeviceCommand, Query, Shell, SwitchLines
+from connectors.command import (
+    CONFIRM,
+    DeviceCommand,
+    Query,
+    Shell,
+    SwitchLines,
+    enter_with_timer,
+)
 from connectors.errors import (
     CommandError,
     CommandTimeoutError,
@@ -25,6 +32,7 @@ from connectors.errors import (
 )
 from connectors.fleet import Fleet
 from connectors.inventory import Host, Inventory
+from connectors.probation import DEVICE, query_probation
 from connectors.ssh_pool import SshPool
 from connectors.ssh_transport import SshLimits
 from tests.playground.device import PASSWORD, Login, ScriptedDevice
@@ -466,6 +474,68 @@ def test_a_password_file_is_one_line_and_no_one_elses(
 def test_netmiko_is_not_imported_before_a_device_is_met():
     code = "import sys, connectors.fleet, connectors.ssh_pool; sys.exit('netmiko' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+# --- other platforms ---
+
+
+@pytest.mark.parametrize("platform", ["arista_eos", "juniper_junos", "hp_procurve"])
+def test_other_platforms_are_logged_in_to_and_only_read(
+    platform: str, reach: Callable[..., Fleet]
+):
+    line = "show vlans"
+    query = Query(DeviceCommand((line,), platforms=(platform,)), str.strip)
+    with ScriptedDevice({line: "1 default"}, platform=platform) as device:
+        fleet = reach(device)
+        assert fleet.run_query("sw1", query) == "1 default"
+        with pytest.raises(SetupError, match=r"enable_file|does not configure devices"):
+            fleet.run_command("sw1", SwitchLines(("vlan 7",)))
+        assert device.configured == []
+
+
+# --- configuration that the device reverts ---
+
+TIMED = enter_with_timer(5, "interface Gi1/0/3", "shutdown")
+
+
+def test_lines_with_a_timer_are_kept_over_a_new_connection(
+    device: ScriptedDevice, reach: Callable[..., Fleet]
+):
+    fleet = reach(device)
+    fleet.run_command("sw1", TIMED)
+    assert device.backup is not None
+    connections = device.connections
+    fleet.run_command("sw1", CONFIRM)
+    assert device.connections == connections + 1
+    assert (device.backup, device.configured) == (None, ["interface Gi1/0/3", "shutdown"])
+    with pytest.raises(CommandError, match="No Rollback Confirmed Change pending"):
+        fleet.run_command("sw1", CONFIRM)
+
+
+def test_a_refused_line_reverts_the_lines_before_it(
+    device: ScriptedDevice, reach: Callable[..., Fleet]
+):
+    device.refused = ("shutdown",)
+    with pytest.raises(CommandError, match=r"refused 'shutdown'; it reverted all lines"):
+        reach(device).run_command("sw1", TIMED)
+    assert (device.backup, device.configured) == (None, [])
+
+
+def test_a_device_without_archive_is_not_changed(
+    device: ScriptedDevice, reach: Callable[..., Fleet]
+):
+    device.archive = False
+    with pytest.raises(UnreachableError, match="Turn config archive on") as trouble:
+        reach(device).run_command("sw1", TIMED)
+    assert trouble.value.started is False
+    assert device.configured == []
+
+
+def test_a_timer_is_asked_for(device: ScriptedDevice, reach: Callable[..., Fleet]):
+    fleet = reach(device)
+    assert not fleet.run_query("sw1", query_probation(DEVICE.name)).armed
+    device.start_timer()
+    assert fleet.run_query("sw1", query_probation(DEVICE.name)).armed == DEVICE.change
 
 
 def wait_for(claim: Callable[[], bool]) -> None:

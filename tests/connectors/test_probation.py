@@ -119,3 +119,10 @@ def test_known_errors_say_what_to_do(said: str, means: str):
     error = find_failure(DRILL.arm(CHANGE), Answer(1, "", said), frozenset({0}))
     assert isinstance(error, CommandError)
     assert means in str(error)
+
+
+def test_a_check_notes_what_is_on_probation():
+    assert ProbationStatus().list_notes("the limits") == []
+    for left, shown in ((87, "87 s"), (-9, "0 s")):
+        (note,) = ProbationStatus(armed=CHANGE, seconds_left=left).list_notes("the limits")
+        assert note.startswith(f"the limits are on probation: in {shown} the host restores")

@@ -42,6 +42,67 @@ def test_the_interfaces_of_frr():
     assert vrrp.name == "vrrp4-2-1"
 
 
+def test_the_ports_of_other_platforms():
+    """Their states, in Keyturn's words where it knows them."""
+    states = {
+        name: [port.state for port in switch.parse_ports(answer(name))]
+        for name in ("arista-interfaces-status", "hp-interfaces-brief", "junos-interfaces")
+    }
+    assert states == {
+        "arista-interfaces-status": ["up", "inactive", "down", "err-disabled"],
+        "hp-interfaces-brief": ["up", "down", "down", "disabled", "down", "down"],
+        "junos-interfaces": ["up"],
+    }
+    assert switch.parse_ports(answer("hp-interfaces-brief"))[0].speed == "100"
+    text = answer("junos-interfaces").replace(
+        "Enabled, Physical link is Up", "Administratively down, Physical link is Down"
+    )
+    assert [port.state for port in switch.parse_ports(text)] == ["disabled"]
+
+
+def test_the_aggregations_of_other_platforms():
+    down, many, up = switch.parse_lags(answer("arista-lags"))
+    assert (down.is_up, len(many.members or ())) == (False, 5)
+    assert up == Lag("Po2000", True, "LACP", (LagMember("Et54/1", "bundled"),))
+    assert switch.parse_lags(answer("arista-lags-none")) == ()
+    one, two = switch.parse_lags(answer("junos-lacp"))
+    assert [member.port for member in two.bundled_members] == ["et-0/0/32", "et-0/0/33"]
+    assert (one.name, one.is_up) == ("ae33", True)
+
+
+def test_the_vlans_of_other_platforms():
+    found = {
+        name: {vlan.number: vlan.ports for vlan in switch.parse_vlans(answer(name))}
+        for name in ("dell-vlan", "arista-vlan", "hp-vlans", "junos-vlans")
+    }
+    assert found["dell-vlan"][1] == (
+        *("1/e(1-12,14-48)", "1/g(1-4)", "2/e(1-48)", "2/g(1-4)", "3/e(1-48)", "ch(1-8)"),
+    )
+    assert found["dell-vlan"][100] == ("1/e13",)
+    assert found["arista-vlan"] == {1: ("Et1",), 10: ("Et1", "Et2"), 20: (), 30: ()}
+    assert found["hp-vlans"] == {1: None, 66: None, 996: None}
+    assert found["junos-vlans"][1005] == ("ae0.0", "ge-0/0/7.0")
+    long = switch.parse_vlans(answer("dell-vlan"))[3]
+    assert long.name == "0123456789123456789"
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "is_same"),
+    [
+        ("Gi1/0/3", "GigabitEthernet1/0/3", True),
+        ("Gi1/0/3", "Gig 1/0/3", True),
+        ("gi1/0/3", "Gi1/0/30", False),
+        ("Te1/0/3", "Gi1/0/3", False),
+        ("g3", "G3", True),
+        ("1/g3", "1/g3", True),
+        ("1/g3", "2/g3", False),
+        ("3", "3", True),
+    ],
+)
+def test_one_port_has_many_names(one: str, other: str, is_same: bool):
+    assert switch.is_same_port(one, other) is is_same
+
+
 def test_the_aggregations_of_a_cisco():
     lags = switch.parse_lags(answer("cisco-etherchannel"))
     assert [(lag.name, len(lag.bundled_members)) for lag in lags] == [
@@ -81,7 +142,7 @@ def test_an_aggregation_that_is_not_there_is_not_found():
 def test_the_vlans_of_a_cisco():
     vlans = switch.parse_vlans(answer("cisco-vlan"))
     assert vlans[0] == Vlan(1, "default", "active", ("Gi0/1",))
-    assert len(vlans[2].ports) == 12
+    assert len(vlans[2].ports or ()) == 12
     assert vlans[-1].state == "act/unsup"
 
 

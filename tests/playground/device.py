@@ -3,7 +3,7 @@
 import contextlib
 import socket
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from io import StringIO
 from typing import Literal, Self
 
@@ -11,12 +11,13 @@ import paramiko
 from paramiko.common import AUTH_FAILED, AUTH_SUCCESSFUL, OPEN_SUCCEEDED
 from paramiko.server import InteractiveQuery
 
+from connectors.switch import is_same_port
 from tests.playground.keys import KeyPair, make_key
 
 Login = Literal["password", "keyboard-interactive", "none"]
 
 PASSWORD = "correct horse"
-INVALID = "                    ^\r\n% Invalid input detected at '^' marker.\r\n"
+INVALID = "                    ^\n% Invalid input detected at '^' marker.\n"
 
 
 class ScriptedDevice:
@@ -27,6 +28,11 @@ class ScriptedDevice:
     login: how SSH lets a client in. With `none` it asks within its command line, as a Dell does.
     password: of the login. secret: of the privileged mode; "" means that a login is privileged.
     refused: lines of a configuration that it does not take.
+    platform: whose prompts and pager it has; by default Cisco's, or Dell's with the login `none`.
+    ports: the configuration of each port, by the name that `interface` has; lines about a port
+        change it. archive: whether it reverts a configuration by a timer, as a Cisco does.
+    after_slow: called when it has heard a line that it never answers.
+    open: whether it takes new connections.
     heard: all lines of all sessions, without passwords. configured: lines that are in force.
     logins: how often somebody got as far as a prompt.
     """
@@ -41,6 +47,9 @@ class ScriptedDevice:
         secret: str = "",
         slow: tuple[str, ...] = (),
         refused: tuple[str, ...] = (),
+        platform: str = "",
+        ports: Mapping[str, list[str]] | None = None,
+        archive: bool = True,
     ) -> None:
         self.answers = dict(answers or {})
         self.name = name
@@ -49,6 +58,12 @@ class ScriptedDevice:
         self.secret = secret
         self.slow = slow
         self.refused = refused
+        self.platform = platform or ("dell_powerconnect" if login == "none" else "cisco_ios")
+        self.ports = {port: list(lines) for port, lines in (ports or {}).items()}
+        self.archive = archive
+        self.open = True
+        self.after_slow: Callable[[], object] = lambda: None
+        self.backup: tuple[list[str], dict[str, list[str]]] | None = None
         self.heard: list[str] = []
         self.configured: list[str] = []
         self.logins = 0
@@ -67,11 +82,22 @@ class ScriptedDevice:
             "address": self.address,
             "port": self.port,
             "user": "keyturn",
-            "platform": "dell_powerconnect" if self.login == "none" else "cisco_ios",
+            "platform": self.platform,
             "host_key": self.host_key.public,
             "area": "network",
             **more,
         }
+
+    def let_timer_run_out(self) -> None:
+        """Revert to what was when the timer started, as the device does by itself."""
+        assert self.backup is not None, "no timer runs"
+        (self.configured, self.ports), self.backup = self.backup, None
+
+    def confirm(self) -> None:
+        self.backup = None
+
+    def start_timer(self) -> None:
+        self.backup = (self.configured.copy(), {n: list(p) for n, p in self.ports.items()})
 
     def hang_up(self) -> None:
         """End every session, as a device that is switched off."""
@@ -104,6 +130,9 @@ class ScriptedDevice:
                 continue
             except OSError:
                 return
+            if not self.open:
+                stream.close()
+                continue
             stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self.connections += 1
             self._serve(stream)
@@ -168,6 +197,25 @@ class _Server(paramiko.ServerInterface):
         return True
 
 
+# What devices say when they are told how wide and long a terminal is.
+_SETTINGS = {
+    "set cli screen-width 511": "Screen width set to 511",
+    "set cli complete-on-space off": "Disabling complete-on-space",
+    "set cli screen-length 0": "Screen length set to 0",
+    "terminal width 511": "Width set to 511 columns.",
+    "terminal length 0": "Pagination disabled.",
+    "no page": "",
+}
+
+
+def _find_port(device: ScriptedDevice, line: str) -> str | None:
+    """Return the port whose configuration a line wants to see, also by its short name."""
+    if not line.startswith("show running-config interface "):
+        return None
+    wanted = line.rpartition(" ")[2]
+    return next((port for port in device.ports if is_same_port(port, wanted)), None)
+
+
 class _Talk:
     """One session of the command line, with its mode."""
 
@@ -177,18 +225,27 @@ class _Talk:
         self._lines = channel.makefile("rb")
         self._sign = ">" if device.secret else "#"
         self._configuring = False
+        self._port = ""
+        self._is_junos = device.platform == "juniper_junos"
+        if self._is_junos:
+            self._sign = ">"
 
     def run(self) -> None:
         self._put("\r\n******** Authorised people only ########\r\n\r\n")
         if self._device.login == "none" and not self._asks_who_it_is():
             return
+        if self._device.platform == "hp_procurve":
+            self._put("Copyright (c) 1991\r\n\x1b[24;1HPress any key to continue")
+            self._read()
         self._device.logins += 1
         self._prompt()
         while (line := self._read()) is not None:
             self._put(f"{line}\r\n")
             if line.strip():
                 self._device.heard.append(line)
-            if line not in self._device.slow:
+            if line in self._device.slow:
+                self._device.after_slow()
+            else:
                 self._obey(line.strip())
                 self._prompt()
 
@@ -213,20 +270,62 @@ class _Talk:
             self._configuring = False
         elif self._configuring and line:
             self._configure(line)
-        elif line in self._device.answers:
-            self._put(self._device.answers[line].replace("\n", "\r\n") + "\r\n")
-        elif line and not line.startswith("terminal "):
-            self._put(INVALID)
+        elif line.startswith("configure ") or "archive" in line:
+            self._put(self._revert(line).replace("\n", "\r\n"))
+        elif line:
+            self._put(self._show(line).replace("\n", "\r\n"))
+
+    def _show(self, line: str) -> str:
+        device = self._device
+        if port := _find_port(device, line):
+            lines = "".join(f" {each}\n" for each in device.ports[port])
+            return f"Building configuration...\n\ninterface {port}\n{lines}end\n\n"
+        if line in device.answers:
+            return device.answers[line] + "\n"
+        if line in _SETTINGS:
+            return f"{_SETTINGS[line]}\n"
+        return "" if line.startswith("terminal ") else INVALID
+
+    def _revert(self, line: str) -> str:
+        """Answer what is about the archive and its timer, in Cisco's words."""
+        device = self._device
+        if line == "show archive":
+            name = " The next archive file will be named flash:old-1\n"
+            return name if device.archive else " Archive feature not enabled\n"
+        if line.startswith("configure terminal revert timer "):
+            if not device.archive:
+                return "%Turn config archive on before using Rollback Confirmed Change\n"
+            device.start_timer()
+            self._configuring = True
+            return "Rollback Confirmed Change: Backing up current running config to flash:old-1\n"
+        if device.backup is None:
+            return "%No Rollback Confirmed Change pending\n"
+        if line == "configure confirm":
+            device.confirm()
+        elif line == "configure revert now":
+            device.let_timer_run_out()
+            return "Rollback Confirmed Change: Rolling to: flash:old-1\n"
+        return "Timer type: absolute timer\nTimer value: 5 min\nUser: keyturn\n" * (
+            line == "show archive config rollback timer"
+        )
 
     def _configure(self, line: str) -> None:
         if line in self._device.refused:
-            self._put(INVALID)
-        else:
-            self._device.configured.append(line)
+            self._put(INVALID.replace("\n", "\r\n"))
+            return
+        self._device.configured.append(line)
+        if line.startswith("interface "):
+            self._port = line.removeprefix("interface ")
+        elif self._port in self._device.ports:
+            wanted = line.removeprefix("no ")
+            kind = wanted.rstrip("0123456789 ")
+            kept = [each for each in self._device.ports[self._port] if not each.startswith(kind)]
+            self._device.ports[self._port] = kept + [line] * (wanted == line)
 
     def _prompt(self) -> None:
         mode = "(config)" if self._configuring else ""
-        self._put(f"{self._device.name}{mode}{self._sign}")
+        name = f"keyturn@{self._device.name}" if self._is_junos else self._device.name
+        self._put(f"{name}{mode}{self._sign}{' ' * self._is_junos}")
 
     def _put(self, text: str) -> None:
         self._channel.sendall(text.encode())

@@ -382,6 +382,7 @@ def test_a_broken_policy_directory_does_not_hide_the_key(tmp_path: Path, sshd: S
     [
         ("cisco_ios", "show ip ssh "),
         ("dell_powerconnect", "show crypto key mypubkey "),
+        ("hp_procurve", "show crypto host-public-key "),
         ("frr", "ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub"),
     ],
 )

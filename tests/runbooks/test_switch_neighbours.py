@@ -1,0 +1,29 @@
+import pytest
+
+from connectors.command import Answer
+from connectors.errors import CommandError
+from runbooks.switch_neighbours import SwitchNeighbours
+from tests.runbooks.network import fleet, said
+
+LOOK = SwitchNeighbours.model_validate({"host": "sw1"})
+
+
+def test_neighbours_are_listed_also_those_without_a_name():
+    hp = fleet(
+        {("sw1", "show lldp info remote-device"): said("hp-lldp-neighbours")},
+        platforms={"sw1": "hp_procurve"},
+    )
+    report = LOOK.report(LOOK.read(hp.run_query))
+    assert report.summary == "sw1 has 3 neighbours with LLDP"
+    assert report.table is not None
+    assert list(report.table.rows)[1] == ("3", "unknown", "3c e1 a1 22 18 f0")
+    assert LOOK.report(()).summary == "sw1 has no neighbours with LLDP"
+
+
+def test_a_switch_without_lldp_has_not_no_neighbours():
+    off = fleet(
+        {("sw1", "show lldp neighbors"): Answer(1, "% LLDP is not enabled")},
+        platforms={"sw1": "cisco_ios"},
+    )
+    with pytest.raises(CommandError, match="LLDP is not enabled"):
+        LOOK.read(off.run_query)

@@ -1,0 +1,207 @@
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from connectors.command import CONFIRM, Answer, QueryCommand, SwitchLines
+from connectors.errors import CommandError
+from connectors.switch_tables import Neighbour
+from runbooks import Leg, Refused
+from runbooks._lists import LISTS
+from runbooks.switch_port import DisablePort, EnablePort, PortState, SetPortVlan
+from tests.runbooks.hostile import HOSTILE_NAMES
+from tests.runbooks.network import fleet, said
+from tests.scripted_fleet import Replies, ScriptedFleet
+
+VALUES = {"host": "sw1", "port": "GigabitEthernet1/0/3"}
+DISABLE = DisablePort.model_validate(VALUES)
+ENABLE = EnablePort.model_validate(VALUES)
+SET_VLAN = SetPortVlan.model_validate(VALUES | {"vlan": 50})
+RUNNING = """interface GigabitEthernet1/0/3
+ switchport access vlan 10
+ switchport mode access
+end
+"""
+TIMER = "configure terminal revert timer 5"
+PORT = "interface GigabitEthernet1/0/3"
+
+
+def cisco(
+    more: Mapping[str, Replies] = {}, settings: Mapping[str, str] | None = None
+) -> ScriptedFleet:
+    answers: dict[tuple[str, str | QueryCommand], Replies] = {
+        ("sw1", "show interfaces status"): said("cisco-interfaces-status"),
+        ("sw1", "show running-config interface Gi1/0/3"): RUNNING,
+        ("sw1", "show vlan"): said("cisco-vlan"),
+        ("sw1", "show cdp neighbors"): said("cisco-cdp-neighbours"),
+        ("sw1", "show lldp neighbors"): Answer(1, "% LLDP is not enabled"),
+        ("sw1", "show archive"): "The next archive file will be named flash:old-1",
+        ("sw1", "show archive config rollback timer"): Answer(
+            1, "%No Rollback Confirmed Change pending"
+        ),
+        **{("sw1", line): reply for line, reply in more.items()},
+    }
+    scripted = fleet(answers, platforms={"sw1": "cisco_ios"})
+    hosts = {
+        "sw1": scripted.inventory["sw1"].model_copy(update={"settings": dict(settings or {})})
+    }
+    scripted.inventory = scripted.inventory.model_copy(update={"hosts": hosts})
+    return scripted
+
+
+def state(
+    more: Mapping[str, Replies] = {}, settings: Mapping[str, str] | None = None
+) -> PortState:
+    return DISABLE.read(cisco(more, settings).run_query)
+
+
+def test_a_port_is_disabled_inside_a_timer_and_kept_over_a_new_connection():
+    plan = DISABLE.plan(state())
+    change, keep = plan.steps
+    assert change.do == SwitchLines((TIMER, PORT, "shutdown"))
+    assert (change.before, change.after) == ("enabled", "disabled")
+    assert (keep.do, change.undo) == (CONFIRM, CONFIRM)
+    assert keep.undo == SwitchLines((TIMER, PORT, "no shutdown"))
+    assert plan.current_state == "Gi1/0/3 is enabled, and its link is down"
+    assert "within 5 minutes" in plan.notes[0]
+    assert DISABLE.takes_down() == [Leg("sw1", "GigabitEthernet1/0/3")]
+    assert ENABLE.takes_down() == ()
+
+
+def test_what_is_so_already_needs_nothing_whatever_the_port_is():
+    off = {"show running-config interface Gi1/0/3": f"{PORT}\n switchport mode trunk\n shutdown\n"}
+    assert DISABLE.plan(state(off)).steps == ()
+    assert ENABLE.plan(state()).steps == ()
+    assert SET_VLAN.model_copy(update={"vlan": 10}).plan(state()).steps == ()
+
+
+def test_a_disabled_port_is_enabled():
+    off = {"show running-config interface Gi1/0/3": f"{RUNNING.replace('end', ' shutdown')}"}
+    change, _ = ENABLE.plan(state(off)).steps
+    assert change.do == SwitchLines((TIMER, PORT, "no shutdown"))
+
+
+@pytest.mark.parametrize(
+    ("running", "undo"),
+    [
+        (RUNNING, "switchport access vlan 10"),
+        (RUNNING.replace(" switchport access vlan 10\n", ""), "no switchport access vlan"),
+    ],
+)
+def test_the_undo_of_a_vlan_is_the_line_that_was(running: str, undo: str):
+    change, keep = SET_VLAN.plan(state({"show running-config interface Gi1/0/3": running})).steps
+    assert change.do == SwitchLines((TIMER, PORT, "switchport access vlan 50"))
+    assert keep.undo == SwitchLines((TIMER, PORT, undo))
+
+
+def test_a_vlan_that_the_switch_does_not_have_is_refused():
+    with pytest.raises(Refused, match="sw1 has no VLAN 77: create it there first"):
+        SET_VLAN.model_copy(update={"vlan": 77}).plan(state())
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        (" switchport mode trunk\n", "Gi1/0/3 is a trunk"),
+        (" channel-group 1 mode active\n", "is a member of port-channel 1"),
+        (" no switchport\n", "is routed"),
+    ],
+)
+def test_what_is_no_access_port_is_refused(line: str, why: str):
+    running = RUNNING.replace("end\n", f"{line}end\n")
+    with pytest.raises(Refused, match=why):
+        DISABLE.plan(state({"show running-config interface Gi1/0/3": running}))
+
+
+def test_an_uplink_is_refused_by_what_it_does_and_by_the_inventory():
+    trunk = said("cisco-interfaces-status").replace(
+        "Gi1/0/3   John's Office      notconnect   1  ",
+        "Gi1/0/3   John's Office      connected    trunk",
+    )
+    for found in (
+        state({"show interfaces status": trunk}),
+        state(settings={"switch.uplinks": "Po1 gi1/0/3"}),
+    ):
+        with pytest.raises(Refused, match="Gi1/0/3 is an uplink of sw1"):
+            DISABLE.plan(found)
+    assert DISABLE.plan(state(settings={"switch.uplinks": "Po1 Gi1/0/24"})).steps
+
+
+def test_a_port_that_leads_to_a_switch_needs_a_word():
+    cdp = said("cisco-cdp-neighbours").replace("Gig 1/0/1 134", "Gig 1/0/3 134")
+    found = state({"show cdp neighbors": cdp})
+    with pytest.raises(Refused, match=r"leads to router.domain.local \(CDP\).*uplink=allow"):
+        DISABLE.plan(found)
+    plan = DISABLE.model_copy(update={"uplink": "allow"}).plan(found)
+    assert "router.domain.local is at the other end (CDP)." in plan.notes
+    phone = replace(found, neighbours=[Neighbour("Gi1/0/3", "p", "", "LLDP", frozenset("BT"))])
+    assert DISABLE.plan(phone).steps
+
+
+def test_a_switch_without_archive_needs_a_word():
+    found = state({"show archive": " Archive feature not enabled"})
+    with pytest.raises(Refused, match=r"set `archive` and its `path`.*revert=none"):
+        DISABLE.plan(found)
+    (step,) = DISABLE.model_copy(update={"revert": "none"}).plan(found).steps
+    assert step.do == SwitchLines((PORT, "shutdown"))
+    assert step.undo == SwitchLines((PORT, "no shutdown"))
+    lacks = state({"show archive": Answer(1, "% Invalid input detected at '^' marker.")})
+    assert not lacks.can_revert
+
+
+def test_a_change_of_someone_else_that_waits_is_not_confirmed_on_the_way():
+    found = state({"show archive config rollback timer": said("cisco-rollback-timer")})
+    with pytest.raises(Refused, match="waits for its confirmation already"):
+        DISABLE.plan(found)
+
+
+def test_protocols_that_are_off_leave_it_unknown_and_other_errors_do_not():
+    found = state({"show cdp neighbors": Answer(1, "% CDP is not enabled")})
+    assert found.neighbours is None
+    assert "It is unknown what is at the other end of Gi1/0/3." in DISABLE.plan(found).notes
+    with pytest.raises(CommandError):
+        state({"show cdp neighbors": Answer(1, "% Authorization failed.")})
+
+
+def test_a_dell_has_no_timer_and_is_changed_by_a_word():
+    answers: dict[tuple[str, str | QueryCommand], Replies] = {
+        ("sw2", "show interfaces status"): said("dell-interfaces-status").replace("g6 ", "1/g1 "),
+        ("sw2", "show interfaces switchport ethernet 1/g1"): said("dell-switchport").replace(
+            "General", "Access"
+        ),
+        ("sw2", "show interfaces configuration ethernet 1/g1"): said(
+            "dell-interfaces-configuration"
+        ),
+        ("sw2", "show vlan"): said("dell-vlan"),
+    }
+    dell = fleet(answers, platforms={"sw2": "dell_powerconnect"})
+    asked = SetPortVlan.model_validate({"host": "sw2", "port": "1/g1", "vlan": 100})
+    found = asked.read(dell.run_query)
+    with pytest.raises(Refused, match=r"its software has no timer.*revert=none"):
+        asked.plan(found)
+    (step,) = asked.model_copy(update={"revert": "none"}).plan(found).steps
+    assert step.do == SwitchLines(("interface ethernet 1/g1", "switchport access vlan 100"))
+    assert step.undo == SwitchLines(("interface ethernet 1/g1", "switchport access vlan 1"))
+
+
+def test_a_port_that_is_not_there_is_refused():
+    with pytest.raises(Refused, match="sw1 has no port Gi9/0/3"):
+        DISABLE.model_copy(update={"port": "Gi9/0/3"}).read(cisco().run_query)
+
+
+@pytest.mark.parametrize("name", [*HOSTILE_NAMES, "Gi1/0/3 shutdown", "3", "Gi1/0/3\nend"])
+def test_what_is_no_name_of_a_port_is_refused(name: object):
+    with pytest.raises(ValidationError):
+        DisablePort.model_validate(VALUES | {"port": name})
+
+
+@pytest.mark.parametrize("vlan", [0, 4095, -1, "1-20", "1,20", 2.5, "x"])
+def test_what_is_no_vlan_is_refused(vlan: Any):
+    with pytest.raises(ValidationError):
+        SetPortVlan.model_validate(VALUES | {"vlan": vlan})
+
+
+def test_the_form_offers_the_ports_of_the_switch():
+    assert "Gi1/0/3" in list(LISTS["switch ports"](cisco().run_query, "sw1", {}))
