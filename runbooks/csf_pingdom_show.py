@@ -6,6 +6,7 @@ from connectors.command import QueryRunner
 from connectors.csf import Firewall
 from connectors.errors import ParseError
 from connectors.pingdom import ProbeFeed
+from connectors.probation import NOT_ARMED, ProbationStatus, query_probation
 from connectors.public_addresses import Address
 from runbooks import Check, Host, Report, Table, make_host_field
 
@@ -18,6 +19,7 @@ class ProbeState:
 
     firewall: Firewall
     feed: ProbeFeed
+    probation: ProbationStatus = NOT_ARMED
 
 
 class ShowPingdom(Check[ProbeState], words="csf pingdom show", example="web1"):
@@ -27,7 +29,8 @@ class ShowPingdom(Check[ProbeState], words="csf pingdom show", example="web1"):
 
     def read(self, run_query: QueryRunner) -> ProbeState:
         feed = run_query(self.host, pingdom.query_feed())
-        return ProbeState(run_query(self.host, csf.query_firewall()), feed)
+        firewall = run_query(self.host, csf.query_firewall())
+        return ProbeState(firewall, feed, run_query(self.host, query_probation("csf")))
 
     def report(self, probes: ProbeState) -> Report:
         firewall, feed = probes.firewall, probes.feed
@@ -45,16 +48,17 @@ class ShowPingdom(Check[ProbeState], words="csf pingdom show", example="web1"):
             *(() if firewall.missing_tables else self._list_refresh_findings(rows)),
             *_list_risks(firewall),
         ]
+        notes = probes.probation.list_notes("the addresses of Keyturn's list")
         if firewall.missing_tables:
             return Report(
                 f"the firewall of {self.host} is off: csf's rules are not loaded",
                 healthy=False,
-                findings=[self._format_off(firewall), *findings],
+                findings=[self._format_off(firewall), *findings, *notes],
             )
         return Report(
             f"{self.host} allows {len(allowed)} of {len(wanted)} addresses of Pingdom's probes",
             healthy=not findings,
-            findings=findings,
+            findings=[*findings, *notes],
             table=Table(("Address", "Pingdom", "Keyturn's list", "Firewall"), rows)
             if rows
             else None,

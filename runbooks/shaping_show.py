@@ -3,6 +3,7 @@ from dataclasses import dataclass
 
 from connectors import shaping
 from connectors.command import QueryRunner
+from connectors.probation import NOT_ARMED, ProbationStatus, query_probation
 from connectors.shaping import QueueingDiscipline, ShapedInterface
 from runbooks import Check, Host, Report, Table
 
@@ -13,6 +14,7 @@ class InterfaceShaping:
 
     interfaces: Mapping[str, ShapedInterface]
     classes: Mapping[str, Sequence[str]]
+    probation: ProbationStatus = NOT_ARMED
 
 
 class ShowShaping(Check[InterfaceShaping], words="shaping show", example="web1"):
@@ -28,7 +30,9 @@ class ShowShaping(Check[InterfaceShaping], words="shaping show", example="web1")
             if any(each.kind == "htb" for each in card.foreign_queues)
         ]
         return InterfaceShaping(
-            cards, {name: run_query(self.host, shaping.query_classes(name)) for name in shared}
+            cards,
+            {name: run_query(self.host, shaping.query_classes(name)) for name in shared},
+            run_query(self.host, query_probation("shaping")),
         )
 
     def report(self, state: InterfaceShaping) -> Report:
@@ -41,7 +45,7 @@ class ShowShaping(Check[InterfaceShaping], words="shaping show", example="web1")
         return Report(
             f"{self.host} limits {limits}" if limits else f"{self.host} has no limit from Keyturn",
             healthy=not findings,
-            findings=findings,
+            findings=[*findings, *state.probation.list_notes("the limits")],
             table=Table(("Interface", "Direction", "Limit", "Dropped", "Delayed"), rows)
             if rows
             else None,
