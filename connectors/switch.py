@@ -143,12 +143,15 @@ def _make_command(commands: Mapping[str, str]) -> DeviceCommand:
 
 def is_same_port(one: str, other: str) -> bool:
     """Return whether two names are of one port: Gi1/0/3, Gig 1/0/3, gigabitethernet1/0/3."""
-    return _shorten_port(one) == _shorten_port(other)
+    return shorten_port(one) == shorten_port(other)
 
 
-def _shorten_port(name: str) -> tuple[str, str]:
+def shorten_port(name: str) -> str:
+    """Return the short name of a port, as switches print it: Gi1/0/3."""
     parts = _PORT.fullmatch(name.lower())
-    return (parts[1][:2], parts[2]) if parts else ("", name.lower())
+    if parts is None or len(parts[1]) == 1:
+        return name.lower()
+    return parts[1][:2].capitalize() + parts[2]
 
 
 def find_lag(name: str, lags: Sequence[Lag]) -> Lag | None:

@@ -115,7 +115,7 @@ class _ChangePort(_Port):
         ]
 
     def takes_down(self) -> Sequence[Leg]:
-        return [Leg(self.host, self.port)]
+        return [Leg(self.host, switch.shorten_port(self.port))]
 
     def plan(self, state: PortState) -> Plan:
         plan = self.plan_anyway(state)

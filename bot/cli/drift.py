@@ -35,7 +35,8 @@ _NUMBER_ARGUMENT = click.argument("number", type=RecordNumber())
 def drift_commands(ctx: click.Context) -> None:
     """Show what changed outside Keyturn since Keyturn set it, and decide what to do."""
     if ctx.invoked_subcommand is None:
-        ctx.invoke(list_drift, host="", state=None, as_json=False)
+        with list_drift.make_context("list", [], parent=ctx) as inner:
+            list_drift.invoke(inner)
 
 
 @drift_commands.command("list")

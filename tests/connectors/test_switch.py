@@ -103,6 +103,13 @@ def test_one_port_has_many_names(one: str, other: str, is_same: bool):
     assert switch.is_same_port(one, other) is is_same
 
 
+def test_a_short_name_is_the_one_that_switches_print():
+    names = ("GigabitEthernet1/0/3", "Gig 1/0/3", "TenGigabitEthernet1/0/3", "G3", "1/g3", "Po7")
+    assert [switch.shorten_port(name) for name in names] == [
+        *("Gi1/0/3", "Gi1/0/3", "Te1/0/3", "g3", "1/g3", "Po7"),
+    ]
+
+
 def test_the_aggregations_of_a_cisco():
     lags = switch.parse_lags(answer("cisco-etherchannel"))
     assert [(lag.name, len(lag.bundled_members)) for lag in lags] == [

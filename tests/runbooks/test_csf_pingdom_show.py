@@ -6,6 +6,7 @@ from pydantic import ValidationError
 from bot.model import request_form
 from connectors.csf import Firewall
 from connectors.pingdom import ProbeFeed
+from connectors.probation import ProbationStatus
 from runbooks import Report
 from runbooks.csf_pingdom_show import ProbeState, ShowPingdom
 from tests.runbooks.firewall import ALL, firewall, fleet, probes
@@ -97,6 +98,8 @@ def test_a_list_that_someone_wrote_into_is_listed_and_the_rest_shown():
 def test_the_feed_and_the_firewall_are_read():
     found = SHOW.read(fleet().run_query)
     assert SHOW.report(found).summary == "web1 allows 1 of 140 addresses of Pingdom's probes"
+    armed = replace(found, probation=ProbationStatus(armed="0123456789abcdef", seconds_left=87))
+    assert "are on probation: in 87 s the host restores" in SHOW.report(armed).findings[-1]
 
 
 def test_it_is_typed_as_its_help_says():

@@ -1,4 +1,5 @@
 from connectors import shaping
+from connectors.probation import query_probation
 from runbooks import Report
 from runbooks.shaping_show import ShowShaping
 from tests.connectors.test_shaping import CLASSES, LIMITED, NONE, SOMEBODYS
@@ -7,11 +8,12 @@ from tests.scripted_fleet import ScriptedFleet
 SHOW = ShowShaping.model_validate({"host": "web1"})
 
 
-def report_of(answer: str) -> Report:
+def report_of(answer: str, probation: str = "") -> Report:
     fleet = ScriptedFleet(
         {
             ("web1", shaping.query_interfaces().command): answer,
             ("web1", shaping.query_classes("eth1").command): CLASSES,
+            ("web1", query_probation("shaping").command): probation,
         }
     )
     return SHOW.report(SHOW.read(fleet.run_query))
@@ -19,6 +21,15 @@ def report_of(answer: str) -> Report:
 
 def test_a_host_without_limits_says_so():
     assert report_of(NONE) == Report("web1 has no limit from Keyturn", findings=[])
+
+
+def test_limits_on_probation_are_noted():
+    report = report_of(LIMITED, "armed 0123456789abcdef 87\n")
+    assert report.healthy
+    assert list(report.findings) == [
+        "the limits are on probation: in 87 s the host restores what was, unless Keyturn confirms "
+        "the change"
+    ]
 
 
 def test_limits_and_what_they_dropped_are_shown_for_each_way():

@@ -66,7 +66,7 @@ def test_a_port_is_disabled_inside_a_timer_and_kept_over_a_new_connection():
     assert keep.undo == SwitchLines((TIMER, PORT, "no shutdown"))
     assert plan.current_state == "Gi1/0/3 is enabled, and its link is down"
     assert "within 5 minutes" in plan.notes[0]
-    assert DISABLE.takes_down() == [Leg("sw1", "GigabitEthernet1/0/3")]
+    assert DISABLE.takes_down() == [Leg("sw1", "Gi1/0/3")]
     assert ENABLE.takes_down() == ()
 
 

@@ -98,6 +98,9 @@ def test_host_without_values_is_shown_and_cannot_be_requested(service: Service):
     assert "No value that Keyturn has set on lb1 is known" in refused.stderr
     assert type_command(service, "rebuild", "lb1", "--plan").exit_code == 2
     assert type_command(service, "rebuild", "lb9").exit_code == 3
+    alone, listed = (type_command(service, "drift", *words) for words in ((), ("list",)))
+    assert (alone.exit_code, alone.output) == (0, listed.output)
+    assert "Keyturn watches no value here." in alone.output
 
 
 def test_undo_takes_one_run_or_a_selection(service: Service):

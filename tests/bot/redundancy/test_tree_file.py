@@ -6,7 +6,7 @@ from ruamel.yaml import YAML
 
 from bot.redundancy.analysis import TreeAnalysis
 from bot.redundancy.fault_tree import FaultTree, TreeError
-from bot.redundancy.tree_file import TreeModel, format_tree, link_tree
+from bot.redundancy.tree_file import EventModel, TreeModel, format_tree, link_tree
 from runbooks import Leg
 
 SHOP = """
@@ -50,6 +50,9 @@ def test_tree_names_the_top_of_another_file():
         for names in (["lb1", "lb2"], ["nas1", "nas2"], ["nas1", "nas3"], ["nas2", "nas3"])
     }
     assert tree.events["lb1"].leg == Leg("lb1", "haproxy")
+    assert EventModel.model_validate({"leg": "sw1/Gi1/0/3"}).build("a").leg == Leg(
+        "sw1", "Gi1/0/3"
+    )
     assert tree.events["nas2"].is_undeveloped
 
 
