@@ -1,9 +1,12 @@
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from connectors import raid
+from connectors import perc, raid, smart
 from connectors.command import QueryRunner
+from connectors.errors import CommandError
+from connectors.perc import Controller
 from connectors.raid import ArrayDetail, RaidArray
+from connectors.smart import DiskHealth
 from runbooks import Check, Host, Report, Table
 
 # Mirrors may differ without harm where memory changes while it is written.
@@ -13,19 +16,52 @@ _PROGRESS = "{action} at {percent:.1f} %, about {minutes_left:.0f} min left"
 
 @dataclass(frozen=True)
 class RaidState:
-    """All arrays; by name, mdadm's details of active ones, and counts of differing sectors."""
+    """All arrays, controllers and disks of a host."""
 
     arrays: Sequence[RaidArray]
+    """The arrays of the kernel."""
     details: Mapping[str, ArrayDetail]
+    """mdadm's details of active arrays, by name."""
     mismatches: Mapping[str, int]
+    """Counts of differing sectors, by array."""
+    controllers: Sequence[Controller] = ()
+    disks: Sequence[DiskHealth] = ()
+    """Disks by SMART, where smartctl is installed."""
+    errors: Sequence[str] = ()
+    """What could not be read, as sentences."""
 
 
 class CheckRaid(Check[RaidState], words="raid check", example="nas1"):
-    """Check the software RAID arrays, and show their resyncs and checks."""
+    """Check RAID arrays of the kernel and of PERC controllers, and disks by SMART."""
 
     host: Host
 
     def read(self, run_query: QueryRunner) -> RaidState:
+        errors: list[str] = []
+        try:
+            controllers = self._read_controllers(run_query)
+        except CommandError as error:
+            controllers, errors = (), [f"the RAID controllers could not be read: {error}"]
+        try:
+            disks = self._read_disks(run_query)
+        except CommandError as error:
+            disks = ()
+            errors.append(f"the disks could not be read by SMART: {error}")
+        arrays = self._read_arrays(run_query)
+        return replace(arrays, controllers=controllers, disks=disks, errors=errors)
+
+    def _read_controllers(self, run_query: QueryRunner) -> Sequence[Controller]:
+        if not run_query(self.host, perc.query_is_installed()):
+            return ()
+        return run_query(self.host, perc.query_controllers())
+
+    def _read_disks(self, run_query: QueryRunner) -> Sequence[DiskHealth]:
+        if not run_query(self.host, smart.query_is_installed()):
+            return ()
+        disks = run_query(self.host, smart.query_disks())
+        return [run_query(self.host, smart.query_health(disk)) for disk in disks]
+
+    def _read_arrays(self, run_query: QueryRunner) -> RaidState:
         arrays = run_query(self.host, raid.query_arrays())
         if not arrays:
             return RaidState((), {}, {})
@@ -40,25 +76,87 @@ class CheckRaid(Check[RaidState], words="raid check", example="nas1"):
         )
 
     def report(self, raid_state: RaidState) -> Report:
-        if not raid_state.arrays:
-            return Report(f"{self.host} has no software RAID")
-        degraded = [
-            each.name for each in raid_state.arrays if each.is_degraded or not each.is_active
+        rows = [
+            *(_format_row(each, raid_state) for each in raid_state.arrays),
+            *(row for each in raid_state.controllers for row in _list_controller_rows(each)),
+            *(_format_disk_row(each) for each in raid_state.disks),
         ]
         findings = [
-            what for each in raid_state.arrays for what in _list_findings(each, raid_state)
+            *(what for each in raid_state.arrays for what in _list_findings(each, raid_state)),
+            *(what for each in raid_state.controllers for what in _list_controller_findings(each)),
+            *(what for each in raid_state.disks for what in _list_disk_findings(each)),
+            *raid_state.errors,
         ]
-        count = f"{len(raid_state.arrays)} array{'s' if len(raid_state.arrays) > 1 else ''}"
-        state = f"{', '.join(degraded)} degraded" if degraded else "all healthy"
+        degraded = [*_list_degraded(raid_state)]
         return Report(
-            f"{self.host} has {count}, {state}",
+            f"{self.host} {_format_counts(raid_state, degraded)}",
             healthy=not degraded and not findings,
             findings=findings,
             table=Table(
-                ("Array", "Level", "Layout", "Members", "State", "Progress", "Mismatches"),
-                [_format_row(each, raid_state) for each in raid_state.arrays],
-            ),
+                ("Array or disk", "Level", "Layout", "Members", "State", "Progress", "Mismatches"),
+                rows,
+            )
+            if rows
+            else None,
         )
+
+
+def _list_degraded(raid_state: RaidState) -> Iterator[str]:
+    for array in raid_state.arrays:
+        if array.is_degraded or not array.is_active:
+            yield array.name
+    for controller in raid_state.controllers:
+        for part in controller.arrays:
+            if part.state not in perc.SOUND_ARRAYS:
+                yield part.name
+
+
+def _format_counts(raid_state: RaidState, degraded: Sequence[str]) -> str:
+    count = len(raid_state.arrays) + sum(len(each.arrays) for each in raid_state.controllers)
+    state = f"{', '.join(degraded)} degraded" if degraded else "all healthy"
+    arrays = (
+        f"has {count} array{'s' if count > 1 else ''}, {state}" if count else "has no RAID array"
+    )
+    failing = [str(each.disk) for each in raid_state.disks if each.problems]
+    if not raid_state.disks:
+        return arrays
+    told = f"{', '.join(failing)} failing" if failing else "none failing"
+    disks = f"{len(raid_state.disks)} disk{'s' if len(raid_state.disks) > 1 else ''}"
+    return f"{arrays}; {disks}, {told}"
+
+
+def _list_controller_findings(controller: Controller) -> Iterator[str]:
+    for part in controller.arrays:
+        if part.state not in perc.SOUND_ARRAYS:
+            yield f"{part.name} ({part.kind}, {part.size}) is {part.state}"
+    for part in controller.disks:
+        if part.state not in perc.SOUND_DISKS:
+            advice = "it is rebuilding" if part.state == "Rbld" else "replace it"
+            yield f"{part.name} ({part.kind}, {part.size}) is {part.state}: {advice}"
+    for part in controller.batteries:
+        if part.state not in ("Optimal", "Optl"):
+            yield (
+                f"{part.name} ({part.kind}) is {part.state}: the controller may write without its "
+                "cache, which is slow"
+            )
+
+
+def _list_controller_rows(controller: Controller) -> Iterator[tuple[str, ...]]:
+    for part in controller.arrays:
+        yield part.name, part.kind, controller.model, part.size, part.state, "-", "-"
+    for part in (*controller.disks, *controller.batteries):
+        yield part.name, "-", part.kind, part.size or "-", part.state, "-", "-"
+
+
+def _list_disk_findings(health: DiskHealth) -> Iterator[str]:
+    if health.problems:
+        yield f"{health.disk} ({health.model}): {', '.join(health.problems)}"
+
+
+def _format_disk_row(health: DiskHealth) -> tuple[str, ...]:
+    warmth = "" if health.celsius is None else f", {health.celsius} °C"
+    state = f"{health.state} ({health.error})" if health.error else f"{health.state}{warmth}"
+    return str(health.disk), "disk", health.model or "-", "-", state, "-", "-"
 
 
 def _list_findings(array: RaidArray, raid_state: RaidState) -> Iterator[str]:

@@ -1,10 +1,30 @@
-from connectors import raid
+from pathlib import Path
+
+from connectors import perc, raid, smart
+from connectors.command import Answer
 from runbooks import Report
 from runbooks.raid_check import CheckRaid
 from tests.connectors.storage import recorded
+from tests.connectors.test_perc import DEGRADED
+from tests.connectors.test_smart import BEHIND, SDA
 from tests.scripted_fleet import ScriptedFleet
 
+SMART = Path(__file__).parent.parent / "connectors" / "answers" / "smart"
 CHECK = CheckRaid.model_validate({"host": "nas1"})
+
+
+def script_hardware(
+    fleet: ScriptedFleet, *, controllers: str = "", scan: str = "", **disks: Answer | str
+) -> None:
+    fleet.script("nas1", perc.query_is_installed().command, "yes\n" if controllers else "")
+    fleet.script("nas1", perc.query_controllers().command, controllers)
+    fleet.script(
+        "nas1", smart.query_is_installed().command, "/usr/sbin/smartctl\n" if scan else ""
+    )
+    fleet.script("nas1", smart.query_disks().command, scan)
+    for name, answer in disks.items():
+        disk = {"sda": SDA, "behind": BEHIND}[name]
+        fleet.script("nas1", smart.query_health(disk).command, answer)
 
 
 def report(mdstat: str, *, mismatches: str = "", **details: str) -> Report:
@@ -14,6 +34,7 @@ def report(mdstat: str, *, mismatches: str = "", **details: str) -> Report:
         fleet.script("nas1", raid.query_detail(name).command, recorded(f"mdadm-{answer}"))
     names = [array.name for array in raid.parse_arrays(recorded(f"mdstat-{mdstat}"))]
     fleet.script("nas1", raid.query_mismatches(names).command, mismatches)
+    script_hardware(fleet)
     return CHECK.report(CHECK.read(fleet.run_query))
 
 
@@ -72,4 +93,40 @@ def test_an_array_that_is_not_active_is_not_whole():
 
 
 def test_a_host_without_arrays_is_well():
-    assert report("none").summary == "nas1 has no software RAID"
+    assert report("none").summary == "nas1 has no RAID array"
+    assert report("none").table is None
+
+
+def test_arrays_of_a_controller_and_disks_by_smart_are_checked_too():
+    fleet = ScriptedFleet(hosts=["nas1"])
+    fleet.script("nas1", raid.query_arrays().command, recorded("mdstat-none"))
+    script_hardware(
+        fleet,
+        controllers=DEGRADED,
+        scan=(SMART / "scan.json").read_text(),
+        sda=Answer(24, (SMART / "ata-failing.json").read_text()),
+        behind=Answer(2, (SMART / "unreadable.json").read_text()),
+    )
+    seen = CHECK.report(CHECK.read(fleet.run_query))
+    assert seen.summary == "nas1 has 2 arrays, c0/v1 degraded; 2 disks, /dev/sda failing"
+    assert [finding.partition(":")[0] for finding in seen.findings] == [
+        "c0/v1 (RAID5, 1.818 TB) is Dgrd",
+        "c0/e252/s2 (ST1000NM0011, 931.0 GB) is Failed",
+        "c0/s3 (ST1000NM0011, 931.0 GB) is Rbld",
+        "c0/battery (CVPM02) is Degraded",
+        "/dev/sda (ST4000NM0035-1V4107)",
+    ]
+    assert seen.table
+    assert seen.table.rows[-1][:2] == ("/dev/bus/0 (megaraid,4)", "disk")
+    assert seen.table.rows[-1][4].startswith("unknown (/dev/sdb: Unknown USB")
+
+
+def test_disks_that_may_not_be_read_do_not_hide_the_arrays():
+    fleet = ScriptedFleet(hosts=["nas1"])
+    fleet.script("nas1", raid.query_arrays().command, recorded("mdstat-none"))
+    script_hardware(fleet, scan="{}")
+    fleet.script(
+        "nas1", smart.query_disks().command, Answer(1, "", "sudo: a password is required")
+    )
+    (finding,) = CHECK.report(CHECK.read(fleet.run_query)).findings
+    assert finding.startswith("the disks could not be read by SMART: the login may not run this")

@@ -1,0 +1,44 @@
+"""RAID controllers. The answers follow the JSON of perccli 7.1910; no such controller is here."""
+
+from pathlib import Path
+
+import pytest
+
+from connectors import perc
+from connectors.errors import ParseError
+
+ANSWERS = Path(__file__).parent / "answers" / "perc"
+DEGRADED = (ANSWERS / "degraded.json").read_text()
+FOR_ROOT = (perc.query_controllers(),)
+
+
+def test_arrays_disks_and_the_battery_are_named_as_the_program_names_them():
+    (controller,) = perc.parse_controllers(DEGRADED)
+    assert controller.model == "PERC H730P Mini"
+    assert [(each.name, each.kind, each.state) for each in controller.arrays] == [
+        ("c0/v0", "RAID1", "Optl"),
+        ("c0/v1", "RAID5", "Dgrd"),
+    ]
+    assert [(each.name, each.state) for each in controller.disks][2:] == [
+        ("c0/e252/s2", "Failed"),
+        ("c0/s3", "Rbld"),
+    ]
+    assert controller.disks[0].kind == "ST1000NM0011"
+    assert [(each.kind, each.state) for each in controller.batteries] == [("CVPM02", "Degraded")]
+
+
+def test_a_host_without_a_controller_has_none():
+    assert perc.parse_controllers((ANSWERS / "none.json").read_text()) == []
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        *("", "[]", "{}", "Controller = 0", '{"Controllers": [{}]}'),
+        DEGRADED.replace('"Success"', '"Failure"'),
+        DEGRADED.replace('"EID:Slt"', '"Slot"'),
+    ],
+)
+def test_what_is_not_understood_is_an_error(answer: str):
+    with pytest.raises(ParseError):
+        perc.parse_controllers(answer)

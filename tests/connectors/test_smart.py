@@ -1,0 +1,70 @@
+"""Disks by SMART. The answers follow the JSON of smartmontools 7.3; no such disk is here."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from connectors import smart
+from connectors.errors import ParseError
+from connectors.smart import DiskAddress
+
+ANSWERS = Path(__file__).parent / "answers" / "smart"
+SDA, BEHIND = DiskAddress("/dev/sda", "sat"), DiskAddress("/dev/bus/0", "megaraid,4")
+FOR_ROOT = (smart.query_disks(), smart.query_health(SDA), smart.query_health(BEHIND))
+
+
+def read(name: str) -> smart.DiskHealth:
+    return smart.parse_health((ANSWERS / f"{name}.json").read_text(), SDA)
+
+
+def test_disks_behind_a_controller_are_listed_too():
+    assert smart.parse_disks((ANSWERS / "scan.json").read_text()) == [SDA, BEHIND]
+    assert str(BEHIND) == "/dev/bus/0 (megaraid,4)"
+
+
+def test_a_sound_disk_has_no_problems():
+    disk = read("ata")
+    assert (disk.state, disk.model, disk.celsius) == ("healthy", "ST4000NM0035-1V4107", 35)
+
+
+@pytest.mark.parametrize(
+    ("name", "problems"),
+    [
+        (
+            "ata-failing",
+            [
+                *("it predicts its own failure", "1,912 reallocated sectors"),
+                *("8 unreadable sectors", "Spin_Retry_Count is below its threshold"),
+            ],
+        ),
+        (
+            "nvme-worn",
+            [
+                *("it has the critical warning 0x04", "7 errors of its memory"),
+                "104 % of its lifetime is used",
+                "only 3 % of its spare blocks are left",
+            ],
+        ),
+        ("sas-defects", ["2 defects have grown", "3 errors of read were not corrected"]),
+    ],
+)
+def test_each_kind_of_disk_has_problems_of_its_own(name: str, problems: list[str]):
+    assert read(name).problems == problems
+    assert read(name).state == "failing"
+
+
+def test_a_disk_that_cannot_be_read_is_not_called_healthy():
+    disk = read("unreadable")
+    assert (disk.state, disk.problems) == ("unknown", ())
+    assert "Unknown USB bridge" in disk.error
+    silent = json.dumps({"smartctl": {"exit_status": 4}})
+    assert smart.parse_health(silent, SDA).error == "it has no SMART"
+
+
+@pytest.mark.parametrize("answer", ["", "smartctl 7.3", "[]", "{}"])
+def test_what_is_not_the_json_of_smartctl_is_an_error(answer: str):
+    with pytest.raises(ParseError):
+        smart.parse_health(answer, SDA)
+    with pytest.raises(ParseError):
+        smart.parse_disks(answer)
