@@ -14,9 +14,11 @@ from connectors.errors import CommandError
 from connectors.fleet import Fleet
 from connectors.inventory import Inventory
 from connectors.ssh_pool import SshPool
+from runbooks.bgp_check import CheckBgp
 from runbooks.hsrp_check import HsrpCheck
 from runbooks.switch_ports import SwitchPorts
 from tests.playground.frr import ADDRESS, Routers
+from tests.playground.probation import wait_until
 from tests.playground.sshd import Sshd
 
 pytestmark = pytest.mark.real
@@ -49,6 +51,8 @@ def test_two_routers_are_healthy_until_their_link_is_cut_and_both_lead(network: 
     check = HsrpCheck.model_validate({"host": "r1", "other": "r2"})
     report = check.report(check.read(ask))
     assert (report.healthy, list(report.findings)) == (True, [])
+    sessions = CheckBgp.model_validate({"host": "r1"})
+    wait_until(lambda: sessions.report(sessions.read(ask)).healthy)
     network.routers.cut()
     report = check.report(check.read(ask))
     assert not report.healthy
@@ -56,6 +60,9 @@ def test_two_routers_are_healthy_until_their_link_is_cut_and_both_lead(network: 
     assert finding.startswith(
         f"r1 and r2 are both Master for link0 group 5 ({ADDRESS}): split brain."
     )
+    wait_until(lambda: not sessions.report(sessions.read(ask)).healthy)
+    (finding,) = sessions.report(sessions.read(ask)).findings
+    assert finding.startswith("10.81.0.3 (AS 65003, IPv4) is ")
 
 
 def test_the_ports_of_a_router_are_listed(network: Network):

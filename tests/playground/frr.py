@@ -41,6 +41,7 @@ router() {  # its directory, its last number, how its namespace is entered
     # One that does not find zebra asks again after ten seconds only.
     until [ -S "$dir/zebra.vty" ] && [ -S "$dir/zserv.api" ]; do sleep 0.02; done
   done
+  "$@" $FRR/bgpd --vty_socket "$dir" -z "$dir/zserv.api" -i "$dir/bgpd.pid" -f "$dir/bgpd.conf" &
 }
 router "$1/r1" 2 env
 router "$1/r2" 3 nsenter -t "$second" -n
@@ -68,7 +69,15 @@ class Routers(Daemon):
                 f" vrrp 5 priority {priority}\n vrrp 5 advertisement-interval 100\n"
                 f" vrrp 5 ip {ADDRESS}\n"
             )
-            for path in (home, home / "frr.conf"):
+            number, other = (2, 3) if name == "r1" else (3, 2)
+            (home / "bgpd.conf").write_text(
+                f"router bgp 6500{number}\n no bgp ebgp-requires-policy\n"
+                f" neighbor 10.81.0.{other} remote-as 6500{other}\n"
+                f" neighbor 10.81.0.{other} timers 1 3\n"
+                f" neighbor 10.81.0.{other} timers connect 1\n"
+                " address-family ipv4 unicast\n  network 10.81.0.0/24\n"
+            )
+            for path in (home, home / "frr.conf", home / "bgpd.conf"):
                 os.chown(path, frr.pw_uid, frr.pw_gid)
 
     def home(self, router: str) -> Path:

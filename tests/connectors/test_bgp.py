@@ -1,0 +1,40 @@
+"""What FRR 8.4 prints of its BGP sessions."""
+
+from pathlib import Path
+
+import pytest
+
+from connectors import bgp
+from connectors.bgp import BgpPeer
+from connectors.errors import ParseError
+
+ANSWERS = Path(__file__).parent / "answers" / "bgp"
+ESTABLISHED = (ANSWERS / "established.json").read_text()
+SHUT_DOWN = (ANSWERS / "shut-down.json").read_text()
+FOR_ROOT = (bgp.query_peers(),)
+
+
+def test_a_session_is_known_with_its_prefixes_and_its_state():
+    assert bgp.parse_peers(ESTABLISHED) == [
+        BgpPeer(
+            *("10.81.0.3", "default", "IPv4", 65003, "Established", "OK", "00:00:01"),
+            received=1,
+            sent=1,
+            drops=0,
+        )
+    ]
+    (shut,) = bgp.parse_peers(SHUT_DOWN)
+    assert (shut.state, shut.block, shut.drops) == ("Idle (Admin)", "Admin", 1)
+
+
+def test_a_router_without_bgp_has_no_peers():
+    assert bgp.parse_peers("{\n}\n") == []
+    assert bgp.parse_peers("% BGP instance not found\n") == []
+
+
+@pytest.mark.parametrize(
+    "answer", ["", "[]", '{"default": {"ipv4Unicast": {"peers": {"a": {}}}}}', ESTABLISHED[:200]]
+)
+def test_what_is_not_understood_is_an_error(answer: str):
+    with pytest.raises(ParseError):
+        bgp.parse_peers(answer)

@@ -1,0 +1,52 @@
+from dataclasses import replace
+
+import pytest
+
+from connectors import bgp
+from connectors.bgp import BgpPeer
+from runbooks import Report
+from runbooks.bgp_check import CheckBgp
+from tests.connectors.test_bgp import ESTABLISHED, SHUT_DOWN
+from tests.scripted_fleet import ScriptedFleet
+
+CHECK = CheckBgp.model_validate({"host": "r1"})
+(PEER,) = bgp.parse_peers(ESTABLISHED)
+
+
+def report(*peers: BgpPeer) -> Report:
+    return CHECK.report(peers)
+
+
+def test_a_host_with_a_shell_is_read_by_its_vtysh():
+    fleet = ScriptedFleet({("r1", bgp.query_peers().command): ESTABLISHED})
+    seen = CHECK.report(CHECK.read(fleet.run_query))
+    assert seen.summary == "1 of 1 BGP sessions of r1 are established"
+    assert seen.healthy
+    assert seen.table
+    assert seen.table.rows[0][:4] == ("10.81.0.3", "65003", "default", "IPv4")
+
+
+@pytest.mark.parametrize(
+    ("peer", "finding"),
+    [
+        (replace(PEER, state="Active"), "is Active for 00:00:01"),
+        (replace(PEER, state="Idle", uptime="never"), "is Idle since bgpd started"),
+        (replace(PEER, state="Idle", block="PfxCt"), "more prefixes than maximum-prefix allows"),
+        (replace(PEER, received=0), "established but sends no prefixes"),
+    ],
+)
+def test_a_session_that_carries_nothing_is_reported(peer: BgpPeer, finding: str):
+    (found,) = report(peer).findings
+    assert found.startswith("10.81.0.3 (AS 65003, IPv4)")
+    assert finding in found
+
+
+def test_a_session_that_was_shut_down_on_purpose_is_shown_and_not_reported():
+    seen = report(*bgp.parse_peers(SHUT_DOWN))
+    assert (seen.healthy, seen.summary) == (True, "0 of 1 BGP sessions of r1 are established")
+    assert seen.table
+    assert seen.table.rows[0][4] == "shut down"
+
+
+def test_a_router_without_peers_says_so():
+    assert report().summary == "r1 has no BGP peers"
