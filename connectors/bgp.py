@@ -67,9 +67,10 @@ def parse_peers(answer: str) -> Sequence[BgpPeer]:
 
 def _list_peers(document: Mapping[str, Any]) -> Iterator[BgpPeer]:
     for vrf, families in document.items():
-        for family, summary in families.items():
+        for family, summary in cast("dict[str, Any]", families).items():
             if isinstance(summary, dict) and "peers" in summary:
-                for address, peer in summary["peers"].items():
+                peers = cast("dict[str, dict[str, Any]]", summary["peers"])
+                for address, peer in peers.items():
                     yield _make_peer(address, vrf, _FAMILIES.get(family, family), peer)
 
 

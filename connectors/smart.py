@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from connectors.command import SUDO_PATH, Hint, Query, Shell
+from connectors.command import Hint, Query, Shell
 from connectors.errors import ParseError
 from connectors.sudo import SudoRule, WordPattern
 
@@ -49,11 +49,6 @@ class DiskHealth:
         return "unknown" if self.error else "failing" if self.problems else "healthy"
 
 
-def query_is_installed() -> Query[bool]:
-    script = f"PATH={SUDO_PATH}; command -v smartctl || :"
-    return Query(Shell(("sh", "-c", script, "keyturn")), lambda answer: bool(answer.strip()))
-
-
 def query_disks() -> Query[Sequence[DiskAddress]]:
     return Query(Shell(("smartctl", "--scan", "-j"), root=True, hints=_HINTS), parse_disks)
 
@@ -80,8 +75,8 @@ def parse_health(answer: str, disk: DiskAddress) -> DiskHealth:
     model = str(document.get("model_name") or document.get("scsi_model_name") or "")
     passed = _get(document, "smart_status").get("passed")
     if passed is None:
-        messages = cast("list[Any]", _get(document, "smartctl").get("messages") or [])
-        texts = [str(each.get("string", "")) for each in messages if isinstance(each, dict)]
+        messages: object = _get(document, "smartctl").get("messages")
+        texts = [str(each.get("string", "")) for each in _list_rows(messages)]
         return DiskHealth(disk, model, error="; ".join(texts) or "it has no SMART")
     problems = list(_list_problems(document))
     if not passed:
@@ -105,6 +100,10 @@ def _get(document: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     return cast("Mapping[str, Any]", found) if isinstance(found, dict) else {}
 
 
+def _list_rows(table: object) -> Sequence[Mapping[str, Any]]:
+    return cast("list[dict[str, Any]]", table) if isinstance(table, list) else ()
+
+
 def _list_problems(document: Mapping[str, Any]) -> Iterator[str]:
     yield from _list_ata_problems(document)
     nvme = _get(document, "nvme_smart_health_information_log")
@@ -124,8 +123,7 @@ def _list_problems(document: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _list_ata_problems(document: Mapping[str, Any]) -> Iterator[str]:
-    table: object = _get(document, "ata_smart_attributes").get("table")
-    for row in cast("list[Any]", table) if isinstance(table, list) else ():
+    for row in _list_rows(_get(document, "ata_smart_attributes").get("table")):
         raw = _get(row, "raw").get("value", 0)
         if row.get("id") in _SECTORS and raw:
             yield f"{raw:,} {_SECTORS[row['id']]} sectors"

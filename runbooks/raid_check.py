@@ -1,7 +1,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from connectors import perc, raid, smart
+from connectors import perc, programs, raid, smart
 from connectors.command import QueryRunner
 from connectors.errors import CommandError
 from connectors.perc import Controller
@@ -56,7 +56,7 @@ class CheckRaid(Check[RaidState], words="raid check", example="nas1"):
         return run_query(self.host, perc.query_controllers())
 
     def _read_disks(self, run_query: QueryRunner) -> Sequence[DiskHealth]:
-        if not run_query(self.host, smart.query_is_installed()):
+        if not run_query(self.host, programs.query_installed("smartctl")):
             return ()
         disks = run_query(self.host, smart.query_disks())
         return [run_query(self.host, smart.query_health(disk)) for disk in disks]
@@ -120,9 +120,9 @@ def _format_counts(raid_state: RaidState, degraded: Sequence[str]) -> str:
     failing = [str(each.disk) for each in raid_state.disks if each.problems]
     if not raid_state.disks:
         return arrays
-    told = f"{', '.join(failing)} failing" if failing else "none failing"
+    state = f"{', '.join(failing)} failing" if failing else "none failing"
     disks = f"{len(raid_state.disks)} disk{'s' if len(raid_state.disks) > 1 else ''}"
-    return f"{arrays}; {disks}, {told}"
+    return f"{arrays}; {disks}, {state}"
 
 
 def _list_controller_findings(controller: Controller) -> Iterator[str]:

@@ -1,6 +1,6 @@
 from pathlib import Path
 
-from connectors import perc, raid, smart
+from connectors import perc, programs, raid, smart
 from connectors.command import Answer
 from runbooks import Report
 from runbooks.raid_check import CheckRaid
@@ -18,9 +18,8 @@ def script_hardware(
 ) -> None:
     fleet.script("nas1", perc.query_is_installed().command, "yes\n" if controllers else "")
     fleet.script("nas1", perc.query_controllers().command, controllers)
-    fleet.script(
-        "nas1", smart.query_is_installed().command, "/usr/sbin/smartctl\n" if scan else ""
-    )
+    there = "smartctl\n" if scan else ""
+    fleet.script("nas1", programs.query_installed("smartctl").command, there)
     fleet.script("nas1", smart.query_disks().command, scan)
     for name, answer in disks.items():
         disk = {"sda": SDA, "behind": BEHIND}[name]

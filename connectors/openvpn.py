@@ -1,0 +1,119 @@
+"""OpenVPN's status files, in each of their three versions and for clients. No I/O.
+
+The format is in openvpn(8), `--status`: a server lists its clients, a client only its counters.
+The units of Debian write /run/openvpn-server/status-NAME.log every minute, in version 2.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from connectors.command import Hint, Query, Setting, Shell
+from connectors.errors import ParseError
+from connectors.script import Script
+from connectors.sudo import SudoRule
+
+_STATUS = Setting("openvpn.status", "/run/openvpn-server", pattern=r"/[\w./-]{1,200}")
+_HINTS = (Hint(r"Permission denied", "this requires root: add the login's sudo rule"),)
+# Argument: a status file, or a directory with some. Each file begins with a line of its own.
+_READ = Script(
+    "openvpn-status",
+    'date "+now %s"; if [ -d "$1" ]; then set -- "$1"/*status*; fi; for each; do '
+    'if [ -f "$each" ]; then echo "file $(stat -c %Y -- "$each") $each"; cat -- "$each"; fi; '
+    "done; echo end",
+    argument_count=1,
+)
+_FILE = re.compile(r"(?m)^file (\d+) (/\S+)$")
+
+
+@dataclass(frozen=True)
+class VpnClient:
+    """One client of a server."""
+
+    name: str
+    """The common name of its certificate."""
+    address: str
+    """Where it connects from, with the port."""
+    virtual_address: str
+    """Its address in the VPN; "" if the file does not say it."""
+    received: int
+    """Bytes that the server received from it."""
+    sent: int
+    connected_since: str
+    """In the host's own words."""
+
+
+@dataclass(frozen=True)
+class OpenVpn:
+    """One status file: one running OpenVPN."""
+
+    name: str
+    """The name of the file without its ending and without `status`."""
+    age: int
+    """Seconds since it was written."""
+    clients: Sequence[VpnClient]
+    is_server: bool
+
+
+def query_status() -> Query[Sequence[OpenVpn]]:
+    """Query all status files; none if the directory or the file does not exist."""
+    return Query(Shell((_READ, _STATUS), root=True, hints=_HINTS), parse_status)
+
+
+def parse_status(answer: str) -> Sequence[OpenVpn]:
+    body = answer.removesuffix("\n")
+    first, _, rest = body.partition("\n")
+    if not re.fullmatch(r"now \d+", first) or rest.rpartition("\n")[2] != "end":
+        raise ParseError(f"the status files of OpenVPN were cut off after {body[-100:]!r}")
+    now = int(first.split()[1])
+    parts = _FILE.split(rest.removesuffix("end"))
+    files = zip(parts[1::3], parts[2::3], parts[3::3], strict=True)
+    return [_parse_file(text.strip("\n"), path, now - int(time)) for time, path, text in files]
+
+
+def _parse_file(text: str, path: str, age: int) -> OpenVpn:
+    name = re.sub(r"\.\w+$|-?status-?", "", path.rpartition("/")[2]) or path
+    lines = text.splitlines()
+    if not lines or lines[-1] != "END":
+        raise ParseError(f"{path} was being written, or is no status file: try again")
+    if lines[0] == "OpenVPN STATISTICS":
+        return OpenVpn(name, age, (), is_server=False)
+    rows = _list_old_rows(lines) if lines[0] == "OpenVPN CLIENT LIST" else _list_rows(lines)
+    try:
+        return OpenVpn(name, age, [_make_client(row) for row in rows], is_server=True)
+    except (KeyError, ValueError):
+        raise ParseError(f"{path} has a client in an unknown format") from None
+
+
+def _list_rows(lines: Sequence[str]) -> Iterator[Mapping[str, str]]:
+    """Yield the clients of version 2, with commas, and of version 3, with tabs."""
+    separator = "\t" if "\t" in lines[0] else ","
+    names: Sequence[str] = ()
+    for kind, *words in (line.split(separator) for line in lines):
+        if kind == "HEADER" and words[0] == "CLIENT_LIST":
+            names = words[1:]
+        elif kind == "CLIENT_LIST":
+            yield dict(zip(names, words, strict=True))
+
+
+def _list_old_rows(lines: Sequence[str]) -> Iterator[Mapping[str, str]]:
+    """Yield the clients of version 1: a heading in the third line, then a row for each."""
+    names = lines[2].split(",")
+    for line in lines[3:]:
+        if line == "ROUTING TABLE":
+            return
+        yield dict(zip(names, line.split(","), strict=True))
+
+
+def _make_client(row: Mapping[str, str]) -> VpnClient:
+    return VpnClient(
+        name=row["Common Name"],
+        address=row["Real Address"],
+        virtual_address=row.get("Virtual Address", ""),
+        received=int(row["Bytes Received"]),
+        sent=int(row["Bytes Sent"]),
+        connected_since=row["Connected Since"],
+    )
+
+
+SUDO = (SudoRule(_READ, _STATUS, read_only=True),)

@@ -1,0 +1,136 @@
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from connectors import openvpn, programs, strongswan
+from connectors.command import QueryRunner
+from connectors.errors import CommandError
+from connectors.openvpn import OpenVpn
+from connectors.strongswan import Connection, Tunnel
+from connectors.zpool import format_duration, format_size
+from runbooks import Check, Host, Report, Table, make_host_field
+
+# OpenVPN writes its status file every minute unless it is told otherwise.
+_OLD_SECONDS = 180
+
+
+@dataclass(frozen=True)
+class VpnState:
+    """The VPNs of a host."""
+
+    servers: Sequence[OpenVpn]
+    connections: Sequence[Connection]
+    """The connections of IPsec in the configuration."""
+    tunnels: Sequence[Tunnel]
+
+
+class CheckVpn(Check[VpnState], words="vpn check", example="vpn1"):
+    """Check OpenVPN's clients, and the IPsec tunnels of strongSwan."""
+
+    host: Host = make_host_field("vpn")
+
+    def read(self, run_query: QueryRunner) -> VpnState:
+        installed = run_query(self.host, programs.query_installed("openvpn", "swanctl", "ipsec"))
+        servers = run_query(self.host, openvpn.query_status()) if "openvpn" in installed else ()
+        connections, tunnels = self._read_ipsec(run_query, installed)
+        return VpnState(servers, connections, tunnels)
+
+    def _read_ipsec(
+        self, run_query: QueryRunner, installed: frozenset[str]
+    ) -> tuple[Sequence[Connection], Sequence[Tunnel]]:
+        if "swanctl" in installed:
+            try:
+                connections = run_query(self.host, strongswan.query_connections())
+                return connections, run_query(self.host, strongswan.query_tunnels())
+            except CommandError:
+                # Both may be installed, where the older one has no vici.
+                if "ipsec" not in installed:
+                    raise
+        if "ipsec" in installed:
+            return run_query(self.host, strongswan.query_old_status())
+        return (), ()
+
+    def report(self, state: VpnState) -> Report:
+        rows = [
+            *(row for server in state.servers for row in _list_client_rows(server)),
+            *(_format_tunnel_row(tunnel) for tunnel in state.tunnels),
+        ]
+        findings = [
+            *(found for server in state.servers for found in _list_server_findings(server)),
+            *_list_connection_findings(state),
+        ]
+        return Report(
+            f"{self.host} has {_format_summary(state)}",
+            healthy=not findings,
+            findings=findings,
+            table=Table(("VPN", "Peer", "Inside", "State", "Since", "Received", "Sent"), rows)
+            if rows
+            else None,
+        )
+
+
+def _format_summary(state: VpnState) -> str:
+    parts: list[str] = []
+    if state.servers:
+        clients = sum(len(server.clients) for server in state.servers)
+        parts.append(f"{clients} OpenVPN client{'' if clients == 1 else 's'}")
+    if state.connections or state.tunnels:
+        established = {each.connection for each in state.tunnels if each.is_up and not each.child}
+        wanted = {each.name for each in state.connections if not each.waits_for_peers}
+        names = wanted | established
+        parts.append(f"{len(established)} of {len(names)} IPsec connections established")
+    return " and ".join(parts) or "no VPN: neither OpenVPN's status files nor strongSwan"
+
+
+def _list_server_findings(server: OpenVpn) -> Iterator[str]:
+    if server.age > _OLD_SECONDS:
+        yield (
+            f"the status of OpenVPN {server.name} is {format_duration(server.age)} old: check "
+            "that it runs"
+        )
+
+
+def _list_connection_findings(state: VpnState) -> Iterator[str]:
+    groups = strongswan.group_by_connection(state.tunnels)
+    for connection in state.connections:
+        if connection.waits_for_peers:
+            continue
+        tunnels = groups.get(connection.name, ())
+        up = {tunnel.child for tunnel in tunnels if tunnel.is_up}
+        if "" not in up:
+            states = ", ".join(dict.fromkeys(t.state for t in tunnels if not t.child))
+            yield (
+                f"IPsec {connection.name} to {connection.peer} is not established"
+                f"{f' ({states})' if states else ''}"
+            )
+            continue
+        for child in connection.children:
+            if child not in up:
+                yield f"IPsec {connection.name}: the tunnel {child} is not installed"
+
+
+def _list_client_rows(server: OpenVpn) -> Iterator[tuple[str, ...]]:
+    if not server.is_server:
+        yield f"OpenVPN {server.name}", "-", "-", "client", "-", "-", "-"
+    for client in server.clients:
+        yield (
+            f"OpenVPN {server.name}",
+            f"{client.name} {client.address}",
+            client.virtual_address or "-",
+            "connected",
+            client.connected_since,
+            format_size(client.received),
+            format_size(client.sent),
+        )
+
+
+def _format_tunnel_row(tunnel: Tunnel) -> tuple[str, ...]:
+    name = "/".join(filter(None, (tunnel.connection, tunnel.child)))
+    return (
+        f"IPsec {name}",
+        tunnel.peer or "-",
+        tunnel.networks or "-",
+        tunnel.state,
+        "-" if tunnel.seconds is None else f"{format_duration(tunnel.seconds)} ago",
+        "-" if tunnel.received is None else format_size(tunnel.received),
+        "-" if tunnel.sent is None else format_size(tunnel.sent),
+    )

@@ -1,0 +1,90 @@
+"""strongSwan's tunnels. The answers follow public outputs of swanctl 5.9 and ipsec 5.8."""
+
+import pytest
+
+from connectors import strongswan
+from connectors.errors import ParseError
+from connectors.strongswan import Connection, Tunnel
+
+FOR_ROOT = (
+    strongswan.query_tunnels(),
+    strongswan.query_connections(),
+    strongswan.query_old_status(),
+)
+TUNNELS = (
+    "list-sa event {site-b {uniqueid=1 version=2 state=ESTABLISHED local-host=192.0.2.1 "
+    "local-port=4500 local-id=C=CH, O=Example, CN=gw remote-host=198.51.100.1 remote-port=4500 "
+    "remote-id=CN=x state=CONNECTING initiator=yes established=1866 rekey-time=26451 child-sas "
+    "{net-1 {name=net uniqueid=1 reqid=1 state=INSTALLED mode=TUNNEL protocol=ESP bytes-in=588 "
+    "packets-in=7 bytes-out=1176 packets-out=14 rekey-time=1206 install-time=1866 "
+    "local-ts=[10.1.0.0/16 10.3.0.0/16] remote-ts=[10.2.0.0/16]}}}}\n"
+    "list-sa event {site-c {uniqueid=2 version=2 state=CONNECTING local-host=192.0.2.1 "
+    "remote-host=198.51.100.2 child-sas {}}}\n"
+    "list-sas reply {}\n"
+)
+CONNECTIONS = (
+    "list-conn event {site-b {local_addrs=[192.0.2.1] remote_addrs=[198.51.100.1] version=IKEv2 "
+    "local-1 {class=pre-shared key groups=[]} children {net {mode=TUNNEL local-ts=[10.1.0.0/16] "
+    "remote-ts=[10.2.0.0/16]} dmz {mode=TUNNEL}}}}\n"
+    "list-conn event {site-c {local_addrs=[%any] remote_addrs=[198.51.100.2] children {}}}\n"
+    "list-conn event {people {local_addrs=[%any] remote_addrs=[%any] children {all {}}}}\n"
+    "list-conns reply {}\n"
+)
+OLD = """\
+Status of IKE charon daemon (strongSwan 5.8.2, Linux 5.4.0, x86_64):
+  uptime: 3 days, since Nov 22 08:00:01 2026
+Listening IP addresses:
+  192.0.2.1
+Connections:
+      site-b:  192.0.2.1...198.51.100.1  IKEv2, dpddelay=30s
+      site-b:   local:  [gw.example] uses pre-shared key authentication
+      site-b:   child:  10.1.0.0/16 === 10.2.0.0/16 TUNNEL, dpdaction=restart
+      people:  %any...%any  IKEv2
+      people:   child:  0.0.0.0/0 === dynamic TUNNEL
+Security Associations (1 up, 0 connecting):
+      site-b[10]: ESTABLISHED 65 minutes ago, 192.0.2.1[gw.example]...198.51.100.1[b.example]
+      site-b[10]: IKEv2 SPIs: 9c1f4b059b81071d_i* 94fe0de3ab9ca06a_r, rekeying in 2 hours
+      site-b{34}:  INSTALLED, TUNNEL, reqid 9, ESP in UDP SPIs: c46d5d8d_i c688564f_o
+      site-b{34}:   10.1.0.0/16 === 10.2.0.0/16
+"""
+
+
+def test_a_connection_and_its_children_are_known_with_their_traffic():
+    assert strongswan.parse_tunnels(TUNNELS) == [
+        Tunnel("site-b", "", "ESTABLISHED", "198.51.100.1", 1866),
+        Tunnel(
+            *("site-b", "net", "INSTALLED", "198.51.100.1", 1866, 588, 1176),
+            networks="10.1.0.0/16 10.3.0.0/16 to 10.2.0.0/16",
+        ),
+        Tunnel("site-c", "", "CONNECTING", "198.51.100.2"),
+    ]
+
+
+def test_connections_of_the_configuration_are_known_with_their_children():
+    site_b, site_c, people = strongswan.parse_connections(CONNECTIONS)
+    assert site_b == Connection("site-b", "198.51.100.1", ["net", "dmz"])
+    assert site_c.children == []
+    assert [each.waits_for_peers for each in (site_b, site_c, people)] == [False, False, True]
+    assert strongswan.parse_connections("list-conns reply {}\n") == []
+
+
+def test_the_older_program_is_understood_too():
+    connections, tunnels = strongswan.parse_old_status(OLD)
+    assert connections == [
+        Connection("site-b", "198.51.100.1", ["site-b"]),
+        Connection("people", "%any", ["people"]),
+    ]
+    assert tunnels == [
+        Tunnel("site-b", "", "ESTABLISHED", "198.51.100.1"),
+        Tunnel("site-b", "site-b", "INSTALLED", ""),
+    ]
+
+
+@pytest.mark.parametrize(
+    "answer", ["", "hello", TUNNELS.replace("}}}}", "}}}"), TUNNELS.replace("}}}}", "}}}}}}")]
+)
+def test_an_answer_that_is_not_whole_is_an_error(answer: str):
+    with pytest.raises(ParseError):
+        strongswan.parse_tunnels(answer)
+    with pytest.raises(ParseError):
+        strongswan.parse_old_status(answer)

@@ -1,0 +1,59 @@
+import pytest
+
+from connectors import carp
+from connectors.carp import CarpGroup, CarpHost
+from runbooks import Refused
+from runbooks.carp_check import CheckCarp
+from tests.connectors.test_carp import FREEBSD, OPENBSD
+from tests.scripted_fleet import ScriptedFleet
+
+ALONE = CheckCarp.model_validate({"host": "fw1"})
+BOTH = CheckCarp.model_validate({"host": "fw1", "other": "fw2"})
+
+
+def known(*states: str, demotion: int = 0) -> CarpHost:
+    groups = [CarpGroup("em0", n, state, 0, ["192.0.2.1"]) for n, state in enumerate(states, 1)]
+    return CarpHost(groups, demotion)
+
+
+def test_both_sides_are_read():
+    query = carp.query_groups().command
+    fleet = ScriptedFleet({("fw1", query): FREEBSD, ("fw2", query): OPENBSD})
+    report = BOTH.report(BOTH.read(fleet.run_query))
+    assert report.summary == "2 CARP groups on fw1 and fw2: 3 to fix"
+    assert report.table
+    assert report.table.rows[0] == ("fw1", "igb0", "1", "MASTER", "0", "198.51.100.10")
+
+
+def test_a_master_and_a_backup_are_healthy():
+    assert BOTH.report({"fw1": known("MASTER"), "fw2": known("BACKUP")}).healthy
+    assert ALONE.report({"fw1": known("BACKUP", "BACKUP")}).healthy
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "finding"),
+    [
+        (known("MASTER"), known("MASTER"), "fw1 and fw2 are both master of vhid 1"),
+        (known("BACKUP"), known("BACKUP"), "vhid 1 has no master"),
+        (known("MASTER"), known(), "fw2 has no vhid 1"),
+        (known("MASTER"), known("BACKUP", demotion=240), "fw2 has demoted itself by 240"),
+        (known("MASTER"), known("INIT"), "fw2: em0 vhid 1 is INIT: check its link"),
+    ],
+)
+def test_a_pair_that_does_not_stand_in_for_each_other_is_reported(
+    one: CarpHost, other: CarpHost, finding: str
+):
+    (found,) = BOTH.report({"fw1": one, "fw2": other}).findings
+    assert found.startswith(finding)
+
+
+def test_a_host_that_is_master_of_some_groups_only_is_reported():
+    (found,) = ALONE.report({"fw1": known("MASTER", "BACKUP")}).findings
+    assert found.startswith("fw1 is master of vhid 1 only")
+
+
+def test_hosts_without_groups_say_so_and_one_host_is_no_pair():
+    assert ALONE.report({"fw1": known()}).summary == "no CARP group on fw1"
+    same = CheckCarp.model_validate({"host": "fw1", "other": "fw1"})
+    with pytest.raises(Refused, match="is given twice"):
+        same.read(ScriptedFleet(hosts=["fw1"]).run_query)

@@ -1,0 +1,63 @@
+from connectors import openvpn, programs, strongswan
+from connectors.command import Answer
+from connectors.openvpn import OpenVpn
+from connectors.strongswan import Connection
+from runbooks.vpn_check import CheckVpn, VpnState
+from tests.connectors.test_openvpn import SECOND, answer
+from tests.connectors.test_strongswan import CONNECTIONS, OLD, TUNNELS
+from tests.scripted_fleet import ScriptedFleet
+
+CHECK = CheckVpn.model_validate({"host": "vpn1"})
+INSTALLED = programs.query_installed("openvpn", "swanctl", "ipsec").command
+NO_DAEMON = Answer(2, "", "connecting to 'unix:///var/run/charon.vici' failed: No such file")
+
+
+def fleet(installed: str) -> ScriptedFleet:
+    return ScriptedFleet(
+        {
+            ("vpn1", INSTALLED): installed,
+            ("vpn1", openvpn.query_status().command): answer(SECOND),
+            ("vpn1", strongswan.query_connections().command): CONNECTIONS,
+            ("vpn1", strongswan.query_tunnels().command): TUNNELS,
+            ("vpn1", strongswan.query_old_status().command): OLD,
+        }
+    )
+
+
+def test_clients_and_tunnels_are_listed_and_what_is_down_is_reported():
+    report = CHECK.report(CHECK.read(fleet("openvpn\nswanctl\n").run_query))
+    assert report.summary == ("vpn1 has 1 OpenVPN client and 1 of 2 IPsec connections established")
+    assert list(report.findings) == [
+        "IPsec site-b: the tunnel dmz is not installed",
+        "IPsec site-c to 198.51.100.2 is not established (CONNECTING)",
+    ]
+    assert report.table
+    assert [row[:2] for row in report.table.rows][:2] == [
+        ("OpenVPN office", "alice 198.51.100.44:51514"),
+        ("IPsec site-b", "198.51.100.1"),
+    ]
+    assert report.table.rows[2][2:] == (
+        *("10.1.0.0/16 10.3.0.0/16 to 10.2.0.0/16", "INSTALLED", "31 min 6 s ago"),
+        *("588 B", "1.15 KiB"),
+    )
+
+
+def test_the_older_program_is_used_where_the_newer_one_has_no_daemon():
+    both = fleet("swanctl\nipsec\n")
+    both.script("vpn1", strongswan.query_connections().command, NO_DAEMON)
+    report = CHECK.report(CHECK.read(both.run_query))
+    assert report.healthy
+    assert report.summary == "vpn1 has 1 of 1 IPsec connections established"
+
+
+def test_a_status_that_is_no_longer_written_is_reported():
+    (finding,) = CHECK.report(
+        VpnState([OpenVpn("office", 4000, (), is_server=True)], (), ())
+    ).findings
+    assert finding.startswith("the status of OpenVPN office is 1 h 6 min old")
+
+
+def test_a_host_without_a_vpn_says_so():
+    assert CHECK.report(CHECK.read(fleet("").run_query)).summary.startswith("vpn1 has no VPN")
+    waiting = VpnState((), [Connection("people", "%any", ["all"])], ())
+    assert CHECK.report(waiting).healthy
