@@ -10,7 +10,7 @@ from runbooks import Check, Host, Report, Table, make_host_field
 class CheckBgp(Check[Sequence[BgpPeer]], words="bgp check", example="r1"):
     """Check that all BGP sessions of FRR are established and exchange prefixes."""
 
-    host: Host = make_host_field("router")
+    host: Host = make_host_field("bgp")
 
     def read(self, run_query: QueryRunner) -> Sequence[BgpPeer]:
         try:

@@ -9,7 +9,7 @@ from connectors.strongswan import Connection, Tunnel
 from connectors.zpool import format_duration, format_size
 from runbooks import Check, Host, Report, Table, make_host_field
 
-# OpenVPN writes its status file every minute unless it is told otherwise.
+# OpenVPN writes its status file every minute by default.
 _OLD_SECONDS = 180
 
 

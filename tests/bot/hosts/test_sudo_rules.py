@@ -137,7 +137,10 @@ def test_lines_that_visudo_refuses_are_not_installed(policy: Path, tmp_path: Pat
 
 def test_every_line_is_one_program_and_no_bare_wildcard(policy: Path):
     for row in json.loads(keyturn_at(policy, "sudoers", "nas1", "--json").stdout):
-        assert all(program.startswith(("/usr/", "/bin/", "/sbin/")) for program in row["programs"])
+        assert all(
+            program.startswith(("/usr/", "/bin/", "/sbin/", "/opt/"))
+            for program in row["programs"]
+        )
         assert row["words"].startswith("^")
         assert row["words"].endswith("$")
         assert row["runbooks"] != []
