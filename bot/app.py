@@ -42,6 +42,7 @@ from bot.execution.scheduler import Scheduler
 from bot.health import ServiceHealth
 from bot.hosts.pending_hosts import list_pending_host_summaries
 from bot.maintenance.housekeeping import Housekeeping, Witness, log_setting_change
+from bot.maintenance.oncall import CalendarReader
 from bot.mcp.deps import McpParts
 from bot.mcp.server import MCP_PATH, METADATA_PATH, McpEndpoint
 from bot.mcp.server import is_installed as is_mcp_installed
@@ -52,6 +53,7 @@ from bot.observability import TraceMiddleware, list_login_secrets, set_up_loggin
 from bot.policy import Policy, PolicyDirectory
 from bot.queries.banned_people import PolicyWithoutBanned
 from bot.queries.form_options import FormOptions
+from bot.queries.oncall import PolicyWithDuties
 from bot.service import KeyturnService
 from bot.settings import Settings
 from bot.tickets.notes import TicketNotes
@@ -213,7 +215,8 @@ def build_foundation(
     policies.get_policy()
     spool = Spool(settings.data / f"changelog{file_suffix}.spool")
     housekeeping = Housekeeping(database, spool=spool, witnesses=_create_witnesses(settings))
-    active_policy, lease_keeper = PolicyWithoutBanned(policies, database), LeaseKeeper()
+    active_policy = PolicyWithoutBanned(PolicyWithDuties(policies, database), database)
+    lease_keeper = LeaseKeeper()
     context = WorkflowContext(
         database,
         active_policy,
@@ -711,6 +714,7 @@ async def _finish_runs(keyturn: Keyturn) -> None:
 def _create_scheduler(keyturn: Keyturn) -> Scheduler:
     """Return the scheduler of periodic duties."""
     service = keyturn.service
+    calendars = CalendarReader(keyturn.policies, keyturn.database, keyturn.settings.policy)
     return Scheduler(
         [
             service.record_policy_change,
@@ -725,9 +729,10 @@ def _create_scheduler(keyturn: Keyturn) -> Scheduler:
         fire_due_schedules=service.fire_due_schedules,
         list_timetables=service.schedules.list_timetables,
         # In a distributed installation, the workers follow up the runs of their sites.
-        slow_duties=[service.run_due_follow_ups, service.read_due_keys]
-        if keyturn.dispatch
-        else [],
+        slow_duties=[
+            calendars.read_due_calendars,
+            *((service.run_due_follow_ups, service.read_due_keys) if keyturn.dispatch else ()),
+        ],
     )
 
 

@@ -20,10 +20,11 @@ router = APIRouter(tags=["mine"])
 
 
 class UnreviewedRunOut(schemas.OutputModel):
-    """Emergency access that needs a review by another person."""
+    """A run that started without approval and needs a review by another person."""
 
     run: int
     person: str
+    deed: str = Field(examples=["used break-glass"], description="What the person did.")
     reason: str
     activated_at: datetime | None
 
@@ -32,6 +33,7 @@ class UnreviewedRunOut(schemas.OutputModel):
         return cls(
             run=access.run,
             person=access.person,
+            deed=access.deed,
             reason=access.reason,
             activated_at=schemas.to_optional_datetime(access.activated_at),
         )

@@ -57,6 +57,8 @@ _SENDING, _DONE = "step sending", "step succeeded"
 # The facts that the entry of a request holds, apart from its person and host.
 _REQUEST_FACTS = "runbook", "undo_of", "source", "schedule", "hosts"
 _ACTIVATED, _REVIEWED = "break-glass activated", "break-glass reviewed"
+# The start of a run under a rule with @review.
+STARTED_FOR_REVIEW = "review required"
 # Entries that ban a person or stop everything, and those that lift this.
 _BLOCKING_KINDS = frozenset({"banned", "everything stopped"})
 _UNBLOCKING_KINDS = frozenset({"ban lifted", "everything resumed"})
@@ -237,18 +239,20 @@ def is_stepped_up(tx: Transaction, session: Session) -> bool:
 
 
 def get_unreviewed_run(tx: Transaction, person: str) -> int | None:
-    """Return the oldest run of a person's break-glass that is overdue for review; None if none is.
+    """Return the oldest run of a person that is overdue for review; None if none is.
 
-    The log has to hold a review by another person within a day.
+    That is a run with break-glass, or one under a rule with @review. The log has to hold a review
+    by another person within a day.
     """
     late = tx.now - break_glass.REVIEW_SECONDS * 1_000_000
     known = follow_log(tx)
-    broken = change_log.list_newest_entries_of_kind(
-        tx, _ACTIVATED, person=person, limit=_MAX_ENTRIES
-    )
-    if len(broken) < _MAX_ENTRIES:
-        check_revocations(known, {_ACTIVATED}, broken, subject=person)
-    for entry in reversed(broken):
+    entries: list[Entry] = []
+    for kind in (_ACTIVATED, STARTED_FOR_REVIEW):
+        found = change_log.list_newest_entries_of_kind(tx, kind, person=person, limit=_MAX_ENTRIES)
+        if len(found) < _MAX_ENTRIES:
+            check_revocations(known, {kind}, found, subject=person)
+        entries += found
+    for entry in sorted(entries, key=lambda one: one.seq):
         if entry.run is None or entry.at >= late:
             continue
         reviews = list_vouched_entries(

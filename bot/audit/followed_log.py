@@ -40,7 +40,9 @@ _SUBJECT_FACTS = {
     "grant revoked": "grant",
     "token revoked": "token",
 }
-REVOKING_KINDS = frozenset({"everything stopped", "break-glass activated", *_SUBJECT_FACTS})
+REVOKING_KINDS = frozenset(
+    {"everything stopped", "break-glass activated", "review required", *_SUBJECT_FACTS}
+)
 # The index of the hash in a row of the log.
 _HASH = 8
 # Only the latest of these count.

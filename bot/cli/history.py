@@ -64,9 +64,8 @@ def list_pending_runs(service: ServiceClient, *, as_json: bool) -> None:
         lines += format_counter_proposal(one)
     lines += [line for run in result["planned"] for line in _format_pending_run(run)]
     for one in result["to_review"]:
-        lines.append(
-            f"{one['run']:>6}  review     {one['person']} used break-glass: {one['reason']}"
-        )
+        reason = f": {one['reason']}" if one["reason"] else ""
+        lines.append(f"{one['run']:>6}  review     {one['person']} {one['deed']}{reason}")
         lines.append(f"        keyturn review {one['run']} --findings …")
     print_result(result, lines, as_json=as_json, empty_message="Nothing pending.")
 

@@ -1,4 +1,8 @@
-"""Break-access access: runs that bypass approvals and freezes, and their reviews."""
+"""Runs that another person reviews afterwards, and their reviews.
+
+Those are runs with break-glass, which bypass approvals and freezes, and runs that started under a
+rule with @review.
+"""
 
 from dataclasses import dataclass
 
@@ -14,9 +18,10 @@ _OF = select(tables.break_glass).where(tables.break_glass.c.run == bindparam("of
 
 @dataclass(frozen=True)
 class BreakGlass:
-    """Break-access access to one run. Times are microseconds since 1970; None means not yet.
+    """A run to review. Times are microseconds since 1970; None means not yet.
 
-    factor: the digest of the second factor that activated it. review: the text of the review.
+    factor: the digest of the second factor that activated break-glass. review: the text of the
+    review.
     """
 
     run: int
@@ -29,6 +34,16 @@ class BreakGlass:
     reviewed_at: int | None = None
     reviewer: str = ""
     review: str = ""
+
+    @property
+    def is_by_rule(self) -> bool:
+        """Whether a rule with @review permitted the run, without break-glass."""
+        return self.activated_at is not None and self.active_until is None
+
+    @property
+    def deed(self) -> str:
+        """What the person did, in words: `used break-glass`."""
+        return "ran a change without approval" if self.is_by_rule else "used break-glass"
 
     @property
     def review_due(self) -> int | None:
@@ -50,6 +65,12 @@ def request_break_glass(tx: Transaction, *, run: int, person: str, reason: str) 
 
 def activate_break_glass(tx: Transaction, run: int, *, until: int, factor: str) -> None:
     _change(tx, run, activated_at=tx.now, active_until=until, factor=factor)
+
+
+def record_start_to_review(tx: Transaction, *, run: int, person: str, reason: str) -> None:
+    """Record that a run started which another person has to review."""
+    request_break_glass(tx, run=run, person=person, reason=reason)
+    _change(tx, run, activated_at=tx.now)
 
 
 def record_review(tx: Transaction, run: int, *, reviewer: str, words: str) -> None:

@@ -612,3 +612,17 @@ drift_key = Table(
     Index(None, "run"),
     Index(None, "state"),
 )
+
+# What was read from the calendars of people on duty. source: a digest of where; shifts: JSON;
+# error: why it could not be read since, or "". mac: covers the whole row; see bot.auth.row_mac.
+oncall_reading = Table(
+    "oncall_reading",
+    metadata,
+    Column("name", String(64), primary_key=True),
+    Column("source", String(64), nullable=False),
+    Column("fetched_at", BigInteger, nullable=False),
+    Column("next_fetch_at", BigInteger, nullable=False),
+    Column("shifts", Text, nullable=False),
+    Column("error", Text, nullable=False),
+    Column("mac", String(64), nullable=False),
+)

@@ -137,9 +137,10 @@ def _start_parent(context: WorkflowContext, tx: Transaction, parent: Run) -> Run
     """Start the parent run. Each child still passes the gate by itself."""
     policy: Policy = context.policies.get_policy()
     try:
-        gate.authorise_run(context, tx, parent, policy)
+        counted = gate.authorise_run(context, tx, parent, policy)
     except gate.GateRefused as refusal:
         return gate.end_refused_run(context, tx, parent, refusal)
+    gate.record_review_requirement(tx, parent, policy, counted)
     starting = runs.move_run(tx, parent, State.STARTING)
     change_log.append_entry(tx, "started", run=parent.id, host=parent.host, digest=parent.digest)
     return runs.move_run(tx, starting, State.RUNNING, started_at=tx.now)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from bot.audit import change_log, evidence
-from bot.db import leases, locks, priority, runs, schedules, stops
+from bot.db import break_glass, leases, locks, priority, runs, schedules, stops
 from bot.db.database import Transaction
 from bot.db.lease_keeper import HeldLease
 from bot.execution import leg_claims
@@ -21,7 +21,7 @@ from bot.model.run import Run, State
 from bot.model.run_states import ON_HOLD_DISPLAY
 from bot.model.sequence import find_label
 from bot.policy import NoPolicyError, Policy
-from bot.queries import break_glass_rules, own_runbooks, stop_reasons
+from bot.queries import break_glass_rules, oncall, own_runbooks, stop_reasons
 from bot.queries.approval_count import ApprovalCount, count_approvals
 from bot.queries.policy_result import is_plan_outdated
 from bot.workflow import grant_rules, schedule_approval
@@ -132,7 +132,7 @@ def pass_gate(
             return None
         try:
             policy = _get_policy(context)
-            authorise_run(context, tx, run, policy)
+            counted = authorise_run(context, tx, run, policy)
             _check_ticket_permits(tx, run, policy, remaining)
             _check_plan_unchanged(context, tx, run, policy, remaining)
         except GateRefused as refusal:
@@ -152,6 +152,8 @@ def pass_gate(
             return None
         if run.grant_id is not None:
             grant_rules.use_grant(tx, run)
+        if run.parent is None:
+            record_review_requirement(tx, run, policy, counted)
         running = runs.move_run(tx, run, State.RUNNING, started_at=tx.now)
         change_log.append_entry(
             tx,
@@ -206,7 +208,34 @@ def authorise_next_step(
         return intent
 
 
-def authorise_run(context: WorkflowContext, tx: Transaction, run: Run, policy: Policy) -> None:
+def record_review_requirement(
+    tx: Transaction, run: Run, policy: Policy, counted: ApprovalCount
+) -> None:
+    """Record that another person has to review a run that starts, if its rules require that.
+
+    Not if another person approved it, or break-glass requires a review already.
+    """
+    used = break_glass.get_break_glass(tx, run.id)
+    activated = used is not None and used.activated_at is not None
+    if not counted.ruling.requires_review or counted.approvers or activated:
+        return
+    break_glass.record_start_to_review(tx, run=run.id, person=run.requested_by, reason=run.reason)
+    duties = oncall.apply_duties(tx, policy, run).duties
+    change_log.append_entry(
+        tx,
+        evidence.STARTED_FOR_REVIEW,
+        run=run.id,
+        person=run.requested_by,
+        host=run.host,
+        digest=run.digest,
+        rules=[*counted.ruling.rules],
+        on_duty={name: [*duty.people] for name, duty in duties.items()},
+    )
+
+
+def authorise_run(
+    context: WorkflowContext, tx: Transaction, run: Run, policy: Policy
+) -> ApprovalCount:
     """Raise GateRefused unless requester, approvals and time allow this run now.
 
     The approvals of a parent run count for each of its child runs.
@@ -227,16 +256,18 @@ def authorise_run(context: WorkflowContext, tx: Transaction, run: Run, policy: P
         )
         if doubt:
             raise _build_evidence_refusal(run, doubt)
+    unbanned_policy = oncall.apply_duties(tx, unbanned_policy, parent)
     counted = _count_approvals(context, tx, parent, unbanned_policy)
     lacks_ticket = counted.ruling.requires_ticket and not parent.ticket
     if counted.is_met and not lacks_ticket:
-        return
+        return counted
     if not break_glass_rules.is_break_glass_active(tx, unbanned_policy, parent):
         if lacks_ticket:
             raise GateRefused(
                 State.REFUSED, "The policy requires an approved change ticket by now"
             )
         _check_grant(tx, unbanned_policy, parent, counted)
+    return counted
 
 
 def _check_runbook_is_enabled(context: WorkflowContext, tx: Transaction, run: Run) -> None:

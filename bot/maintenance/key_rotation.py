@@ -6,7 +6,7 @@ from pathlib import Path
 
 from bot.audit import change_log, verification
 from bot.audit.checkpoints import Checkpoint
-from bot.auth import agents, tokens
+from bot.auth import agents, oncall, tokens
 from bot.auth.tokens import ApiToken
 from bot.db.database import Database
 from bot.maintenance import copy_database, restore
@@ -62,6 +62,8 @@ def rotate_signing_key(
         # Before the log names the new key, because the old one verifies the entries of tokens.
         ended = tokens.remac_tokens(tx, new)
         agents.remac_agents(tx, new)
+        # They are read again with the new key.
+        oncall.delete_readings(tx)
         restore.end_sessions_of_everyone(tx)
         verification.append_key_change(tx, new, witnesses=witnesses, stages=stages)
     new_file.replace(file)

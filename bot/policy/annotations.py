@@ -17,6 +17,7 @@ ANNOTATION_MEANINGS: Mapping[str, str] = {
     "hosts": "how many hosts one request may cover",
     "remind": "after how long approvers are reminded",
     "escalate": "whose approval also counts after twice that time",
+    "review": "another person reviews the run within a day",
     "overrides": "its numbers apply even where stricter rules also match",
 }
 _ALLOWED_ON_ANY_RULE = frozenset({"id", "description"})
@@ -48,6 +49,8 @@ class RuleAnnotations:
     escalate_to: Sequence[str] = ()
     """The groups that may also approve after twice that time."""
     is_override: bool = False
+    requires_review: bool = False
+    """Whether another person reviews the run within a day."""
 
     @property
     def groups(self) -> Sequence[str]:
@@ -85,6 +88,7 @@ def parse_annotations(name: str, rule: Mapping[str, Any]) -> RuleAnnotations:
         remind_after=_parse_time_span(given["remind"]) if "remind" in given else 0,
         escalate_to=_parse_groups("escalate", given["escalate"]) if "escalate" in given else (),
         is_override=_parse_flag(given, "overrides"),
+        requires_review=_parse_flag(given, "review"),
     )
 
 
@@ -157,7 +161,7 @@ def _parse_group_sets(text: str) -> Sequence[Sequence[str]]:
 def _parse_groups(name: str, text: str) -> tuple[str, ...]:
     groups = tuple(part.strip() for part in text.split(","))
     for group in groups:
-        if group != "owners" and not re.fullmatch(r"(role|area):[a-z0-9-]+", group):
+        if group != "owners" and not re.fullmatch(r"(role:(oncall:)?|area:)[a-z0-9-]+", group):
             raise AnnotationError(
                 f'@{name}("{group}") must be "owners", "role:NAME" or "area:NAME"'
             )

@@ -83,6 +83,7 @@ type Request = {
   granted: Bool,      // a standing grant replaces the approval
   margin: Long,       // legs of a service that the change leaves at the least; 99: it takes none
   override: Bool,     // it takes a leg down that the redundancy guard would refuse
+  oncall: Long,       // how many people are on duty for the host; 0: none, or not known
   agent: String,      // the agent that requested it; "" for a person
   behalf: String      // the id of the person that the agent acts for; "" for none
 };
@@ -145,6 +146,8 @@ class Ruling:
     """How many hosts one request may cover."""
     rules: Sequence[str] = ()
     """The names of the rules that apply."""
+    requires_review: bool = False
+    """Whether another person reviews the run within a day."""
 
     @property
     def refusal_reason(self) -> str:
@@ -227,6 +230,7 @@ class Rules:
         view_rules: What the rules for the action `view` depend on.
         entity_references: The entities that the rules name.
         comparisons: The strings that the rules compare attributes with.
+        requires_reviews: Whether any rule has @review.
         distinct_runbooks: The runbooks that the rules may treat differently from all others; None
             if that may be any.
 
@@ -277,6 +281,7 @@ class Rules:
         ]
         for comparison in self.comparisons:
             _check_comparison(comparison)
+        self.requires_reviews = any(rule.requires_review for rule in self._rules.values())
         self.distinct_runbooks = (
             frozenset(one.value for one in self.comparisons if one.attribute == "runbook")
             if is_only_compared(rules, "runbook")
@@ -297,6 +302,7 @@ class Rules:
         host: str,
         area: str,
         context: Mapping[str, object],
+        is_review_overdue: bool = False,
     ) -> Ruling:
         """Return whether *person* may do it, and the approvals of the strictest permit.
 
@@ -306,6 +312,7 @@ class Rules:
         Args:
             person: A person or an agent.
             area: The area of the host.
+            is_review_overdue: Whether permits with @review do not count for the person.
         """
         principal = ("Agent", get_agent_name(person)) if is_agent(person) else ("Person", person)
         answer = cedarpy.is_authorized(
@@ -328,6 +335,11 @@ class Rules:
                 policy_notes=_list_policy_notes(applied),
                 rules=_list_rule_names(applied) or broken,
             )
+        if is_review_overdue:
+            applied = [rule for rule in applied if not rule.requires_review]
+            if not applied:
+                note = "another person has to review your earlier run first"
+                return Ruling(allowed=False, policy_notes=(note,))
         permits = applied
         if is_agent(person):
             permits = [rule for rule in applied if rule.name in self._rules_for_agents]
@@ -341,6 +353,7 @@ class Rules:
             requirements=_build_requirements(applied, area),
             max_hosts=min(rule.max_hosts for rule in applied),
             rules=_list_rule_names(applied),
+            requires_review=any(rule.requires_review for rule in applied),
         )
 
     def compute_order_ruling(
@@ -390,6 +403,7 @@ def combine_rulings(rulings: Sequence[Ruling]) -> Ruling:
         requirements=requirements,
         max_hosts=min(ruling.max_hosts for ruling in rulings),
         rules=tuple(dict.fromkeys(rule for ruling in rulings for rule in ruling.rules)),
+        requires_review=any(ruling.requires_review for ruling in rulings),
     )
 
 

@@ -248,13 +248,13 @@ def evaluate_preview(
     source: str,
     now: int,
     is_first_success: bool = True,
-    usual_wait: int | None = None,
+    is_review_overdue: bool = False,
 ) -> Preview:
     """Evaluate the requests that the question takes: one for a check, else one for each area.
 
     Args:
         is_first_success: Whether the runbook has never succeeded for this person.
-        usual_wait: How long approvals usually take, in microseconds, if known.
+        is_review_overdue: Whether no one reviewed an earlier run of this person in time.
     """
     runbook = question.runbook
     areas: dict[str, list[str]] = {}
@@ -274,11 +274,12 @@ def evaluate_preview(
                 hosts=tuple(hosts) if len(hosts) > 1 else (),
                 now=now,
                 is_first_success=is_first_success,
+                is_review_overdue=is_review_overdue,
             ),
         )
         for hosts in areas.values()
     ]
-    return Preview(person, runbook.words, answers, usual_wait)
+    return Preview(person, runbook.words, answers)
 
 
 def _evaluate_area(policy: Policy, request: PolicyRequest) -> AreaEvaluation:

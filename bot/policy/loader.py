@@ -13,7 +13,8 @@ from pydantic import BaseModel, ValidationError
 from bot.model import request_form
 from bot.policy import trees as trees_module
 from bot.policy.cedar import EntityReference, Rules, RulesError
-from bot.policy.freezes import FreezeList
+from bot.policy.freezes import Freeze, FreezeList
+from bot.policy.oncall import ROLE_PREFIX, CalendarList, DutyCalendar
 from bot.policy.people import Organisation
 from bot.policy.policy import Policy
 from bot.policy.problem import NoPolicyError, PolicyProblem
@@ -23,8 +24,10 @@ from connectors.inventory import Inventory
 from connectors.permissions import find_writer, find_writer_above
 
 REQUIRED_FILES = ("people.yaml", "areas.yaml", "inventory.yaml", "policy.cedar")
-OPTIONAL_FILES = ("freezes.yaml", "tickets.yaml")
+OPTIONAL_FILES = ("freezes.yaml", "oncall.yaml", "tickets.yaml")
 POLICY_FILES = (*REQUIRED_FILES, *OPTIONAL_FILES)
+# Where one of these is missing, the version is that of earlier releases.
+_NEWER_FILES = ("oncall.yaml", "tickets.yaml")
 TREE_DIRECTORY = "trees"
 Model = TypeVar("Model", bound=BaseModel)
 FileStamps = Sequence[tuple[int, int, int] | None]
@@ -55,6 +58,7 @@ _FIELD_FORMATS = {
     "enterprise": "the id of an Enterprise Grid, such as E0123ABCD",
     "channel": "a channel's id, such as C0123ABCD, from the end of the channel's details",
     "email": "an address, such as dana@example.com",
+    "address": "an address that begins with https://",
     "factors": "the digest that the page /second-factor shows: 32 hex digits",
     **dict.fromkeys(("name", "area", "areas", "tags", "site", "jump", "vantage"), _NAME_FORMAT),
 }
@@ -273,6 +277,7 @@ def _build_policy(texts: Mapping[str, str]) -> Policy:
         [files["inventory.yaml"]], Inventory, files["inventory.yaml"].parse_data()
     )
     freezes = _build_freezes(files["freezes.yaml"], organisation)
+    calendars = _build_calendars(files["oncall.yaml"], organisation)
     try:
         rules = Rules(texts["policy.cedar"])
     except RulesError as error:
@@ -285,14 +290,14 @@ def _build_policy(texts: Mapping[str, str]) -> Policy:
             raise NoPolicyError(_build_problem([files["inventory.yaml"]], key_path, message))
     tickets = _build_tickets(files["tickets.yaml"], rules)
     for reference in rules.entity_references:
-        _check_reference(reference, organisation, inventory)
+        _check_reference(reference, organisation, inventory, calendars)
     tree_files = {
         name.removeprefix(f"{TREE_DIRECTORY}/").removesuffix(".yaml"): file
         for name, file in files.items()
         if name.startswith(f"{TREE_DIRECTORY}/")
     }
     # Names count too: a tree is called by its file's.
-    written = [texts[name] for name in POLICY_FILES if name != "tickets.yaml" or texts[name]]
+    written = [texts[name] for name in POLICY_FILES if name not in _NEWER_FILES or texts[name]]
     written += [part for name in tree_files for part in (name, texts[tree_files[name].name])]
     version = hashlib.sha256("\0".join(written).encode()).hexdigest()[:12]
     digests = {
@@ -308,6 +313,7 @@ def _build_policy(texts: Mapping[str, str]) -> Policy:
         files=digests,
         trees=trees,
         tickets=tickets,
+        calendars=calendars,
     )
 
 
@@ -323,10 +329,7 @@ def _build_freezes(file: YamlFile, organisation: Organisation) -> FreezeList:
         return FreezeList()
     freezes = _validate_model([file], FreezeList, file.parse_data())
     for n, freeze in enumerate(freezes.freezes):
-        for area in freeze.areas:
-            if area not in organisation.areas:
-                message = f"{freeze.name}: area {area} is not in areas.yaml"
-                raise NoPolicyError(file.build_problem(message, ("freezes", n, "areas")))
+        _check_areas(file, ("freezes", n), freeze, organisation)
     return freezes
 
 
@@ -344,12 +347,38 @@ def _build_tickets(file: YamlFile, rules: Rules) -> TicketSystem | None:
     return None
 
 
+def _build_calendars(file: YamlFile, organisation: Organisation) -> Mapping[str, DutyCalendar]:
+    if not file.text:
+        return {}
+    named = _add_names(file.parse_data(), "oncall", "name")
+    calendars = _validate_model([file], CalendarList, named).oncall
+    for name, calendar in calendars.items():
+        _check_areas(file, ("oncall", name), calendar, organisation)
+    return calendars
+
+
+def _check_areas(
+    file: YamlFile,
+    path: Sequence[str | int],
+    entry: Freeze | DutyCalendar,
+    organisation: Organisation,
+) -> None:
+    for area in entry.areas:
+        if area not in organisation.areas:
+            message = f"{entry.name}: area {area} is not in areas.yaml"
+            raise NoPolicyError(file.build_problem(message, (*path, "areas")))
+
+
 def _check_reference(
-    reference: EntityReference, organisation: Organisation, inventory: Inventory
+    reference: EntityReference,
+    organisation: Organisation,
+    inventory: Inventory,
+    calendars: Mapping[str, DutyCalendar],
 ) -> None:
     """Refuse a rule with an unknown name: a forbid with a typing error would forbid nothing."""
+    duty_roles = [calendar.role for calendar in calendars.values()]
     known: Mapping[str, Sequence[str]] = {
-        "Role": sorted({*organisation.roles, *organisation.held_roles}),
+        "Role": sorted({*organisation.roles, *organisation.held_roles, *duty_roles}),
         "Person": sorted(organisation.people),
         "Area": sorted(organisation.areas),
         "Owners": sorted(organisation.areas),
@@ -360,6 +389,8 @@ def _check_reference(
         return
     kind = "area" if reference.kind == "Owners" else reference.kind.lower()
     fix = ", or list it under roles: there" if reference.kind == "Role" else ""
+    if reference.kind == "Role" and reference.name.startswith(ROLE_PREFIX):
+        fix = ", or name the calendar in oncall.yaml"
     message = (
         f'rule "{reference.rule}": {kind} "{reference.name}" is not in {reference.file}, '
         f"which has {', '.join(names[:20]) or 'none'}: correct it{fix}"

@@ -15,6 +15,7 @@ from bot.model.approvals import ApprovalDemand, ApprovalRequirements
 from bot.model.view_rights import ViewRights, name_former_host
 from bot.policy.cedar import RUNBOOK_KINDS, Rules, RulesError, Ruling, combine_rulings
 from bot.policy.freezes import WEEKDAYS, FreezeList
+from bot.policy.oncall import ROLE_PREFIX, Duty, DutyCalendar
 from bot.policy.people import Area, Organisation, Person
 from bot.policy.problem import NoPolicyError, PolicyProblem
 from bot.policy.tickets import TicketSystem
@@ -61,6 +62,8 @@ class PolicyRequest:
     """Whether it takes a leg down that the redundancy guard would refuse."""
     agent: AgentOrigin | None = None
     """Whose request it is, where an agent made it."""
+    is_review_overdue: bool = False
+    """Whether another person has not reviewed an earlier run of the requester in time."""
     parts: Sequence[tuple[str, Sequence[str]]] = ()
     """Of a sequence, each runbook with its hosts: the rules decide about all of them."""
     hosts_in_all: int = 0
@@ -114,8 +117,14 @@ class Policy:
         person_names: Mapping[str, str] | None = None,
         trees: Mapping[str, TreeAnalysis] | None = None,
         tickets: TicketSystem | None = None,
+        calendars: Mapping[str, DutyCalendar] | None = None,
+        duties: Mapping[str, Duty] | None = None,
     ) -> None:
         self.organisation, self.inventory, self.version = organisation, inventory, version
+        self.calendars = calendars or {}
+        """The calendars of people on duty, by name."""
+        self.duties = duties or {}
+        """Who is on duty, by the name of the calendar; empty if that was not looked up."""
         self.files = files or {}
         self.person_names = person_names or {
             one.id: one.name for one in organisation.people.values()
@@ -221,15 +230,7 @@ class Policy:
         """Return this policy with additional hosts and with other freezes."""
         known = {**self.inventory.hosts, **{host.name: host for host in hosts}}
         inventory = self.inventory.model_copy(update={"hosts": known})
-        return Policy(
-            self.organisation,
-            inventory,
-            self._rules,
-            freezes,
-            version=self.version,
-            trees=self.trees,
-            tickets=self.tickets,
-        )
+        return self._copy(inventory=inventory, freezes=freezes)
 
     def with_rule(self, rule: str) -> "Policy":
         """Return this policy with one more rule. Raises NoPolicyError if the rule is invalid."""
@@ -237,15 +238,7 @@ class Policy:
             rules = Rules(f"{self._rules.text}\n{rule}")
         except RulesError as error:
             raise NoPolicyError(PolicyProblem(str(error), line=error.line)) from None
-        return Policy(
-            self.organisation,
-            self.inventory,
-            rules,
-            self.freezes,
-            version=self.version,
-            trees=self.trees,
-            tickets=self.tickets,
-        )
+        return self._copy(rules=rules)
 
     def without_people(self, banned_people: Collection[str]) -> "Policy":
         """Return this policy without banned people."""
@@ -262,16 +255,61 @@ class Policy:
             for name, area in organisation.areas.items()
         }
         remaining = organisation.model_copy(update={"people": people, "areas": areas})
-        return Policy(
-            remaining,
-            self.inventory,
-            self._rules,
-            self.freezes,
-            version=self.version,
-            person_names=self.person_names,
-            trees=self.trees,
-            tickets=self.tickets,
-        )
+        return self._copy(organisation=remaining)
+
+    def with_duties(self, duties: Mapping[str, Duty]) -> "Policy":
+        """Return this policy with the roles of the people who are on duty, by calendar."""
+        people = {
+            name: one.model_copy(update={"roles": self._list_roles(one, duties)})
+            for name, one in self.organisation.people.items()
+        }
+        organisation = self.organisation.model_copy(update={"people": people})
+        return self._copy(organisation=organisation, duties=duties)
+
+    def _list_roles(self, person: Person, duties: Mapping[str, Duty]) -> Sequence[str]:
+        """Return the roles of people.yaml, and those of calendars by which a person is on duty."""
+        lasting = [role for role in person.roles if not role.startswith(ROLE_PREFIX)]
+        on_duty = [name for name, duty in duties.items() if person.id in duty.people]
+        return (*lasting, *(f"{ROLE_PREFIX}{name}" for name in on_duty))
+
+    def list_on_duty(self, area: str) -> frozenset[str]:
+        """Return the people who are on duty for an area."""
+        return frozenset(person for duty in self._list_duties(area) for person in duty.people)
+
+    def count_on_duty(self, area: str) -> int:
+        """Count who is on duty for an area; 0 if a calendar of the area has no current reading.
+
+        A shift that names no one of people.yaml counts too: its person is only unknown here.
+        """
+        duties = self._list_duties(area)
+        if not all(duty.is_known for duty in duties):
+            return 0
+        unmatched = {(n, title) for n, duty in enumerate(duties) for title in duty.unmatched}
+        people = {person for duty in duties for person in duty.people}
+        return len(people) + len(unmatched)
+
+    def _list_duties(self, area: str) -> Sequence[Duty]:
+        return [
+            self.duties.get(name, Duty())
+            for name, calendar in self.calendars.items()
+            if calendar.covers_area(area)
+        ]
+
+    def _copy(self, **changes: Any) -> "Policy":
+        parts: dict[str, Any] = {
+            "organisation": self.organisation,
+            "inventory": self.inventory,
+            "rules": self._rules,
+            "freezes": self.freezes,
+            "version": self.version,
+            "files": self.files,
+            "person_names": self.person_names,
+            "trees": self.trees,
+            "tickets": self.tickets,
+            "calendars": self.calendars,
+            "duties": self.duties,
+        }
+        return Policy(**{**parts, **changes})
 
     def get_order_ruling(self, person: str, order: Order, *, is_own: bool = False) -> Ruling:
         """Return whether a person may stop everything, ban a person, or resume or unban.
@@ -472,6 +510,8 @@ class Policy:
 
     def _describe_group(self, group: str) -> str:
         kind, _, name = group.partition(":")
+        if group.startswith(f"role:{ROLE_PREFIX}"):
+            return f"the person on duty ({name})"
         if kind == "role":
             return f"people with the {name} role"
         area = self.organisation.areas.get(name)
@@ -532,7 +572,7 @@ class Policy:
         values = tuple(
             str(value) for name, value in context.items() if name != "now" or name in self.mentions
         )
-        cache_key = (person, action, request.host, *values)
+        cache_key = (person, action, request.host, str(request.is_review_overdue), *values)
         cached = self._rulings.get(cache_key)
         if cached is not None:
             return cached
@@ -545,6 +585,7 @@ class Policy:
             host=request.host,
             area=self.inventory[request.host].area,
             context=context,
+            is_review_overdue=request.is_review_overdue,
         )
         return ruling
 
@@ -569,6 +610,7 @@ class Policy:
             "granted": request.has_grant,
             "margin": request.margin,
             "override": request.overrides_guard,
+            "oncall": self.count_on_duty(self.inventory[request.host].area),
             "agent": get_agent_name(request.requested_by) if request.agent else "",
             "behalf": request.agent.behalf if request.agent else "",
         }

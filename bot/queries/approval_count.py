@@ -8,6 +8,7 @@ stricter of old and new requirements applies.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from bot.audit import evidence
 from bot.auth import agents
 from bot.db import runs
 from bot.db.database import Transaction
@@ -47,6 +48,11 @@ def is_first_success(tx: Transaction, policy: Policy, *, person: str, runbook: s
     )
 
 
+def is_review_overdue(tx: Transaction, policy: Policy, person: str) -> bool:
+    """Return whether no one reviewed a run of this person in time, if a rule uses that."""
+    return policy.rules.requires_reviews and bool(evidence.get_unreviewed_run(tx, person))
+
+
 def build_policy_request(run: Run, *, now: int) -> PolicyRequest:
     """Return the input of the policy's rules. now: microseconds since 1970."""
     reversible = run.plan.is_reversible if run.plan else True
@@ -79,6 +85,7 @@ def get_policy_request(tx: Transaction, policy: Policy, run: Run) -> PolicyReque
     return replace(
         request,
         is_first_success=first,
+        is_review_overdue=is_review_overdue(tx, policy, run.requested_by),
         margin=redundancy.get_margin(tx, policy, run) if "margin" in policy.mentions else NO_LIMIT,
     )
 

@@ -24,10 +24,10 @@ def preview_request(
         source=source,
         now=tx.now,
         is_first_success=approval_count.is_first_success(tx, policy, person=person, runbook=words),
-        usual_wait=stats.get_usual_wait(tx, words),
+        is_review_overdue=approval_count.is_review_overdue(tx, policy, person),
     )
     areas = [_add_stored_rights(tx, policy, question, area) for area in preview.areas]
-    return replace(preview, areas=areas)
+    return replace(preview, areas=areas, usual_wait=stats.get_usual_wait(tx, words))
 
 
 def _add_stored_rights(

@@ -262,6 +262,9 @@ _EVENT_DESCRIBERS: Mapping[str, _EventDescriber] = {
     "break-glass activated": _create_reason_describer(
         "Break-glass activated by {who}", Tone.DANGER, "alert"
     ),
+    "review required": _create_reason_describer(
+        "Another person must review it", Tone.WARNING, "eye"
+    ),
     "break-glass reviewed": _create_reason_describer("Reviewed by {who}", Tone.SUCCESS, "eye"),
     "more approvals needed": _create_reason_describer(
         "One more approval is needed", Tone.WARNING, "key"

@@ -1,4 +1,4 @@
-"""Notify channels and owners of break-glass."""
+"""Notify channels and owners of break-glass, and of runs that another person has to review."""
 
 from collections.abc import Mapping
 
@@ -79,10 +79,10 @@ class BreakGlassAlerts:
 def render_break_glass_alert(run_view: SlackRunView) -> Message:
     """Render the alert. It mentions the owners, so that Slack notifies them."""
     run, break_glass = run_view.run, run_view.break_glass
-    if break_glass is None or break_glass.active_until is None:
-        raise ValueError(f"run {run.id} has no active break-glass")
+    if break_glass is None or break_glass.activated_at is None:
+        raise ValueError(f"run {run.id} needs no review")
     who = run_view.get_person_name(break_glass.person)
-    text = f"{who} used break-glass: {run.title} ({run_view.area_title})"
+    text = f"{who} {break_glass.deed}: {run.title} ({run_view.area_title})"
     owners = [owner for owner in run_view.owners if owner.slack_user]
     mentioned = [
         part for owner in owners for part in (user_mention(owner.slack_user), text_element(" "))
@@ -90,14 +90,20 @@ def render_break_glass_alert(run_view: SlackRunView) -> Message:
     page = [text_element(" "), link(run_view.page_url, "Open")] if run_view.page_url else []
     parts = [
         rich_text_section(emoji("rotating_light"), text_element(" "), bold(text)),
-        quote(break_glass.reason),
+        *([quote(break_glass.reason)] if break_glass.reason else []),
         rich_text_section(
-            text_element("It bypasses freezes and approvals. "),
+            text_element(
+                "A rule of the policy permits it. "
+                if break_glass.is_by_rule
+                else "It bypasses freezes and approvals. "
+            ),
             *mentioned,
             text_element("one of you must review it within a day: "),
             code(f"{COMMAND} review {run.id} FINDINGS"),
             *page,
         ),
     ]
-    facts = f"run {run.id} · active until {format_date(break_glass.active_until)} at the latest"
+    facts = f"run {run.id}"
+    if break_glass.active_until is not None:
+        facts += f" · active until {format_date(break_glass.active_until)} at the latest"
     return Message(format_notification(text), [rich_text(*parts), context(facts)])

@@ -97,14 +97,13 @@ def list_users_due_copy(run_view: SlackRunView, location: MessageLocation | None
     if run_view.run.state is not State.PENDING:
         return []
     is_hidden = location is None or location.channel.startswith("D")
-    is_assigned = any(approver.is_assigned for approver in run_view.approvers)
-    if run_view.run.reminded_at is None and not is_hidden and not is_assigned:
+    missing = list_missing_approvers(run_view)
+    is_called = any(one.is_assigned or one.is_on_duty for one in missing)
+    if run_view.run.reminded_at is None and not is_hidden and not is_called:
         return []
     informed = {run_view.requester if is_hidden else ""}
     users = [
-        one.slack_user
-        for one in list_missing_approvers(run_view)
-        if one.slack_user and one.slack_user not in informed
+        one.slack_user for one in missing if one.slack_user and one.slack_user not in informed
     ]
     return users[:_MAX_COPIES]
 
@@ -146,7 +145,11 @@ def _build_reminder(run_view: SlackRunView, text: str) -> Message:
 
 
 def list_missing_approvers(run_view: SlackRunView) -> list[Approver]:
-    """Return the approvers who have not decided yet; if one is assigned, only that one."""
+    """Return the approvers who have not decided yet: of those, who is called first.
+
+    That is who is assigned; or, until approvers are reminded, who is on duty.
+    """
     decided = {run_view.get_person_name(decision.person) for decision in run_view.approvals}
     missing = [approver for approver in run_view.approvers if approver.name not in decided]
-    return [approver for approver in missing if approver.is_assigned] or missing
+    on_duty = [one for one in missing if one.is_on_duty and run_view.run.reminded_at is None]
+    return [one for one in missing if one.is_assigned] or on_duty or missing

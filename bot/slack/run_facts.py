@@ -31,6 +31,8 @@ class Approver:
     """Name of the owner if the person can approve by a delegation only."""
     is_assigned: bool = False
     """Whether the person is asked first."""
+    is_on_duty: bool = False
+    """Whether the person is on duty for the area, and so called first."""
 
 
 @dataclass(frozen=True)
@@ -196,6 +198,7 @@ class SlackRunViewBuilder:
         area = policy.organisation.areas.get(run.area)
         requester = policy.find_person(run.requested_by)
         is_counted = run.state is State.PENDING and run.host in policy.inventory.hosts
+        on_duty = {person for name in run.areas for person in policy.list_on_duty(name)}
         return replace(
             slack_view,
             person_names=names,
@@ -213,12 +216,13 @@ class SlackRunViewBuilder:
                             person.name,
                             self._get_slack_user(person),
                             is_assigned=person.id == view.discussion.assignee,
+                            is_on_duty=person.id in on_duty,
                         )
                         for person in view.approvers
                     ),
                     *self._list_delegates(policy, view),
                 ],
-                key=lambda approver: not approver.is_assigned,
+                key=lambda approver: (not approver.is_assigned, not approver.is_on_duty),
             ),
             slack_users={
                 person.id: self._get_slack_user(person)

@@ -465,12 +465,16 @@ def _render_approvers(run_view: SlackRunView) -> list[Element]:
     if not open_approvers:
         return [text_element(" – no one can approve")]
     parts: list[Element] = [text_element(" – ")]
+    on_duty = [one for one in open_approvers if one.is_on_duty or one.is_assigned]
+    # Until approvers are reminded, only who is on duty is notified.
+    called = open_approvers if run_view.run.reminded_at or not on_duty else on_duty
     for approver in open_approvers[:_MAX_MENTIONS]:
         parts += [
             user_mention(approver.slack_user)
-            if approver.slack_user
+            if approver.slack_user and approver in called
             else text_element(approver.name)
         ]
+        parts += [text_element(" (on duty)")] if approver.is_on_duty else []
         parts += [text_element(f" for {approver.on_behalf_of}")] if approver.on_behalf_of else []
         parts += [text_element(" (assigned)")] if approver.is_assigned else []
         parts += [text_element(" ")]
@@ -657,7 +661,8 @@ def _render_break_glass(run_view: SlackRunView) -> list[Block]:
             "Another person must review it within a day: "
             f"/keyturn review {break_glass.run} FINDINGS."
         )
-    text = [bold(f"{who} used break-glass: "), text_element(f"{break_glass.reason} – {review}")]
+    reason = f"{break_glass.reason} – " if break_glass.reason else ""
+    text = [bold(f"{who} {break_glass.deed}: "), text_element(f"{reason}{review}")]
     return [rich_text(rich_text_section(emoji("rotating_light"), text_element(" "), *text))]
 
 

@@ -4,8 +4,10 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 from bot.model.text import format_count
+from bot.model.times import to_datetime
 from bot.policy import Person, Policy
 from bot.policy.freezes import Freeze
+from bot.queries.oncall import CalendarStatus
 from bot.slack.blocks import (
     Element,
     Message,
@@ -68,8 +70,10 @@ def _format_freeze_counts(active_count: int, upcoming_count: int) -> str:
     return f"{active}, {upcoming_count} upcoming" if upcoming_count else active
 
 
-def render_area_owners(policy: Policy, person_id: str, *, workspace: str) -> Message:
-    """Show the person's own roles, and the owners of each area."""
+def render_area_owners(
+    policy: Policy, person_id: str, *, workspace: str, calendars: Sequence[CalendarStatus] = ()
+) -> Message:
+    """Show the person's own roles, the owners of each area, and who is on duty."""
     person = policy.find_person(person_id)
     parts = [rich_text_section(*_render_person(policy, person))] if person else []
     owned = [
@@ -81,6 +85,9 @@ def render_area_owners(policy: Policy, person_id: str, *, workspace: str) -> Mes
         for area in policy.organisation.areas.values()
     ]
     parts += [rich_text_section(bold("Owners")), bullet_list(*owned)]
+    if calendars:
+        on_duty = [_render_calendar(policy, one, workspace=workspace) for one in calendars]
+        parts += [rich_text_section(bold("On duty")), bullet_list(*on_duty)]
     more = "HOST, AREA or @PERSON shows more; can-i WORDS HOST shows who would approve."
     parts.append(rich_text_section(code(f"{COMMAND} who"), text_element(f" {more}")))
     return Message("Owners", [rich_text(*parts)])
@@ -113,6 +120,25 @@ def answer_who_command(policy: Policy, typed_name: str, *, workspace: str) -> Me
         if known
         else None
     )
+
+
+def _render_calendar(policy: Policy, status: CalendarStatus, *, workspace: str) -> list[Element]:
+    """Show who is on duty by a calendar until when, and when it was read."""
+    duty, reading = status.duty, status.reading
+    parts = [bold(status.calendar.name), text_element(": ")]
+    if not duty.is_known:
+        parts.append(text_element("not known, so no one is on duty"))
+    elif duty.people:
+        parts += _render_people(policy, duty.people, workspace=workspace)
+        parts += [text_element(" until "), date_element(to_datetime(duty.ends_at))]
+    else:
+        parts.append(text_element("no one"))
+    if duty.unmatched:
+        unknown = ", ".join(f"“{title}”" for title in duty.unmatched)
+        parts.append(text_element(f"; not in people.yaml: {unknown}"))
+    if reading is not None:
+        parts += [text_element("; read "), date_element(to_datetime(reading.fetched_at))]
+    return parts
 
 
 def _build_one_line_message(title: str, parts: Sequence[Element]) -> Message:

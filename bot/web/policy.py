@@ -15,6 +15,7 @@ from bot.policy.explain import parse_preview_question
 from bot.policy.summary import render
 from bot.policy.summary.current import summarise_current_policy
 from bot.policy.summary.matrix import build_matrix
+from bot.queries.oncall import list_calendars
 from bot.queries.preview import preview_request
 from bot.web.auth import CurrentUser, User
 from bot.web.deps import WebDependencies, WebDeps
@@ -101,6 +102,7 @@ def _render_page(
         now = tx.now
         explanation, problem = _explain(tx, user, who, what)
         versions = find_newest_entries(tx, EntryFilter(kind="policy changed"), limit=_MAX_VERSIONS)
+        calendars = list_calendars(tx, user.policy)
     summary = summarise_current_policy(user.policy, now, person=person)
     return render_page(
         request,
@@ -111,6 +113,7 @@ def _render_page(
         problem=problem,
         people=sorted(user.policy.organisation.people.values(), key=lambda one: one.name),
         versions=versions,
+        calendars=calendars,
         summary=summary,
         description=render.describe_summary(summary),
         sections=render.SECTION_TITLES,

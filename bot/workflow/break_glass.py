@@ -118,7 +118,7 @@ class BreakGlassActions:
             run = runs.lock_run(tx, number)
             usage = break_glass.get_break_glass(tx, number)
             if usage is None or usage.activated_at is None:
-                raise InvalidRequestError(f"break-glass was not used for run {number}")
+                raise InvalidRequestError(f"run {number} needs no review")
             if usage.reviewed_at is not None:
                 who = policy.get_person_name(usage.reviewer)
                 raise TooLate(f"{who} has already reviewed run {number}")
@@ -146,7 +146,7 @@ class BreakGlassActions:
         if number is None:
             return ""
         return (
-            f"your break-glass run {number} is older than a day and not reviewed: first ask "
+            f"your run {number} is older than a day and not reviewed: first ask "
             f"another person to review it with “review {number}” and their findings"
         )
 

@@ -512,6 +512,16 @@ def upgrade() -> None:
         batch_op.create_index(batch_op.f('ix_drift_key_run'), ['run'], unique=False)
         batch_op.create_index(batch_op.f('ix_drift_key_state'), ['state'], unique=False)
 
+    op.create_table('oncall_reading',
+    sa.Column('name', sa.String(length=64), nullable=False),
+    sa.Column('source', sa.String(length=64), nullable=False),
+    sa.Column('fetched_at', sa.BigInteger(), nullable=False),
+    sa.Column('next_fetch_at', sa.BigInteger(), nullable=False),
+    sa.Column('shifts', sa.Text(), nullable=False),
+    sa.Column('error', sa.Text(), nullable=False),
+    sa.Column('mac', sa.String(length=64), nullable=False),
+    sa.PrimaryKeyConstraint('name', name=op.f('pk_oncall_reading'))
+    )
     _refuse_all_but_insert()
     _create_procrastinate_tables()
 

@@ -290,6 +290,8 @@ def _list_notes(probe: PolicyProbe, block: Mapping[HostAndRequest, Ruling]) -> S
         notes.append("requests name an approved change ticket")
     if terms.requires_second_factor:
         notes.append("approvals need a second factor, on the web pages")
+    if any(one.requires_review for one in block.values()):
+        notes.append("another person reviews each run within a day")
     if terms.remind_after:
         notes.append(f"approvers are reminded after {format_wait(terms.remind_after)}")
     if terms.escalate_to:

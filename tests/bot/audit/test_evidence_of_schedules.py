@@ -169,9 +169,7 @@ class TestGlass:
                 )
 
     def test_a_forged_review_is_none(self, timed: Harness, clock: Clock):
-        with pytest.raises(
-            NotAllowed, match="your break-glass run 1 is older than a day and not reviewed"
-        ):
+        with pytest.raises(NotAllowed, match="your run 1 is older than a day and not reviewed"):
             self._again_after_a_day(timed, clock)
 
     def test_without_the_log_the_table_would_be_believed(

@@ -16,6 +16,8 @@ import pytest
 from pydantic import Field
 from ruamel.yaml import YAML
 
+from bot.auth import oncall
+from bot.model.shift import Shift
 from connectors.command import Answer, Command, Query, QueryRunner, Shell
 from runbooks import (
     Change,
@@ -136,6 +138,12 @@ def _poison(harness: Harness, patch: pytest.MonkeyPatch) -> None:
     moments |= {"until": f"{now + timedelta(days=9):%Y-%m-%d %H:%M}"}
     freezes = {"freezes": [{"name": LOUD[:120], "areas": ["storage"], **moments}]}
     yaml.dump(freezes, policy / "freezes.yaml")
+    yaml.dump({"oncall": {"web": {"file": "web.ics", "areas": ["web"]}}}, policy / "oncall.yaml")
+    with harness.database.transaction() as tx:
+        calendar = harness.policies.get_policy().calendars["web"]
+        oncall.claim_fetch(tx, calendar, seconds=0)
+        shift = Shift(tx.now, tx.now + 10**12, (), " ".join(LOUD.split()))
+        oncall.store_shifts(tx, calendar, [shift])
     (policy / "trees").mkdir()
     events = {host: {"says": LOUD[:120], "leg": host} for host in ("lb1", "lb2")}
     gates = {"top": {"says": LOUD[:120], "all": [*events]}}

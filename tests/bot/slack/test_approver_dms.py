@@ -2,6 +2,7 @@
 
 import asyncio
 from contextlib import suppress
+from typing import Any, cast
 
 import pytest
 
@@ -9,6 +10,7 @@ from bot.db import runs
 from bot.model.errors import TooLate
 from bot.model.run import State
 from bot.slack.identity import IdentityService
+from tests.bot.duties import add_calendar, set_duty, with_duties
 from tests.bot.harness import Harness
 from tests.bot.slack import payloads
 from tests.bot.slack.chat import PENDING_BUTTONS, Chat, a_chat
@@ -34,6 +36,26 @@ async def waited(chat: Chat) -> Chat:
 async def test_no_one_is_written_to_directly_while_there_is_patience(chat: Chat):
     await chat.type(LAMP_ON)
     assert [one.channel for one in chat.slack.posted] == ["C0OPS"]
+
+
+async def test_who_is_on_duty_is_called_first(harness: Harness):
+    add_calendar(harness.policies.path)
+    set_duty(harness.database, harness.policies, "adam")
+    harness.policies = cast("Any", with_duties(harness.policies, harness.database))
+    async with a_chat(harness) as chat:
+        await chat.type(LAMP_ON)
+        [card] = chat.slack.seen_in("C0OPS")
+        assert mentions(card.blocks) == ["U0ADAM"]
+        assert "(on duty) Olga Owner" in " ".join(card.words.split())
+        assert [one.channel for one in chat.slack.posted] == ["C0OPS", "D0ADAM"]
+        with harness.database.transaction() as tx:
+            run = runs.lock_run(tx, 1)
+            runs.amend_run(tx, run, pending_since=tx.now - 31 * MINUTE)
+        harness.service.remind_approvers()
+        await chat.settle()
+        assert len(chat.slack.seen_in("D0OLGA")) == len(chat.slack.seen_in("D0ADAM")) == 1
+        [card] = [one for one in chat.slack.seen_in("C0OPS") if not one.thread]
+        assert mentions(card.blocks) == ["U0ADAM", "U0OLGA"]
 
 
 async def test_each_who_is_waited_for_gets_the_whole_card(waited: Chat):

@@ -16,6 +16,7 @@ from bot.slack.aliases import ALIASES, Alias, expand_alias
 from bot.slack.commands import SlackCommands
 from bot.slack.run_facts import SlackRunViewBuilder
 from runbooks import load_catalogue
+from tests.bot.duties import add_calendar, set_duty
 from tests.bot.slack import payloads
 from tests.bot.slack.asgi import Answer
 from tests.bot.slack.chat import Chat
@@ -382,6 +383,18 @@ async def test_who_tells_of_hosts_areas_and_people(
     answer = await chat.type(text)
     assert told in words(answer).replace("  ", " ")
     assert mentions(answer.json["blocks"]) == people
+
+
+async def test_who_tells_who_is_on_duty_until_when(chat: Chat):
+    harness = chat.harness
+    add_calendar(harness.policies.path)
+    answer = await chat.type("who")
+    assert "On duty" in words(answer)
+    assert "edge :  not known, so no one is on duty" in words(answer)
+    set_duty(harness.database, harness.policies, "adam", "somebody")
+    answer = await chat.type("who")
+    assert mentions(answer.json["blocks"])[-1] == "U0ADAM"
+    assert "On duty edge :   until  ; read" in words(answer)
 
 
 async def test_who_is_no_one_is_reported(chat: Chat):

@@ -4,8 +4,10 @@ import re
 
 import pytest
 
+from bot.auth import oncall
 from bot.db import grants
 from bot.model.grant_words import NewGrant
+from tests.bot.duties import add_calendar, set_duty
 from tests.bot.web.conftest import Site
 from tests.bot.web.parsed_page import Page
 
@@ -99,3 +101,20 @@ def test_policy_page_explains_a_decision_and_keeps_what_was_typed(site: Site) ->
     assert "Did you mean" in wrong.text
     assert 'value="abusers cleer lb1"' in wrong.text
     assert browser.get("/policy", params={"who": "eve", "what": "x"}).status_code == 422
+
+
+def test_the_page_shows_who_is_on_duty_and_how_old_that_is(site: Site) -> None:
+    harness = site.harness
+    add_calendar(site.policy)
+    browser = site.browser("dora")
+    assert "On duty edge Not known: no one has the role" in Page(browser.get("/policy").text).text
+    set_duty(harness.database, harness.policies, "adam", "olga", minutes=30)
+    page = Page(browser.get("/policy").text)
+    assert "On duty edge Adam Admin, Olga Owner Until" in page.text
+    assert "Role oncall:edge" in page.text
+    assert "valid for 60 min" in page.text
+    assert page.strange == []
+    calendar = harness.policies.get_policy().calendars["edge"]
+    with harness.database.transaction() as tx:
+        oncall.store_error(tx, calendar, "it returned status 500 <b>")
+    assert "It returned status 500 <b>" in Page(browser.get("/policy").text).text

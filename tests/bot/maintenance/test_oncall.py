@@ -1,0 +1,253 @@
+"""Calendars are read over HTTPS or from files, by one process of many, and kept with their age."""
+
+import http.server
+import ssl
+import threading
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from sqlalchemy import update
+
+from bot.auth import oncall
+from bot.db import tables
+from bot.maintenance.oncall import CalendarReader
+from bot.model.signing import SigningKey
+from bot.policy import Policy
+from bot.policy.oncall import CalendarReading
+from bot.queries.oncall import PolicyWithDuties, list_calendars
+from tests.bot.clock import MINUTE, Clock
+from tests.bot.databases import create_sqlite_database
+from tests.bot.duties import add_calendar, with_duties
+from tests.playground.tls import certified
+from tests.policies import a_policy
+
+
+def a_calendar(address: str = "dora@example.com") -> bytes:
+    """Return a calendar with a shift from yesterday until tomorrow."""
+    today = datetime.now(UTC).date()
+    start, end = (f"{today + timedelta(days=days):%Y%m%d}" for days in (-1, 2))
+    return (
+        "BEGIN:VCALENDAR\r\nBEGIN:VEVENT\r\nUID:1\r\n"
+        f"DTSTART;VALUE=DATE:{start}\r\nDTEND;VALUE=DATE:{end}\r\n"
+        f"ATTENDEE:mailto:{address}\r\nSUMMARY:Edge\r\nEND:VEVENT\r\nEND:VCALENDAR\r\n"
+    ).encode()
+
+
+@dataclass
+class CalendarServer:
+    """An HTTPS server that returns a status, headers and a body for each path."""
+
+    port: int = 0
+    answers: dict[str, tuple[int, Mapping[str, str], bytes]] = field(
+        default_factory=dict[str, tuple[int, Mapping[str, str], bytes]]
+    )
+    paths: list[str] = field(default_factory=list[str])
+
+    @property
+    def url(self) -> str:
+        return f"https://localhost:{self.port}"
+
+
+@pytest.fixture
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[CalendarServer]:
+    served = CalendarServer()
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            served.paths.append(self.path)
+            status, headers, body = served.answers.get(self.path, (404, {}, b""))
+            self.send_response(status)
+            for name, value in {**headers, "Content-Length": str(len(body))}.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its name
+            pass
+
+    made = certified(tmp_path, names=("localhost",))
+    monkeypatch.setenv("SSL_CERT_FILE", str(made.authority))
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(made.chain)
+    listening = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    listening.socket = context.wrap_socket(listening.socket, server_side=True)
+    served.port = listening.server_address[1]
+    thread = threading.Thread(target=listening.serve_forever, args=(0.05,))
+    thread.start()
+    yield served
+    listening.shutdown()
+    thread.join()
+    listening.server_close()
+
+
+@dataclass
+class Installation:
+    """A policy with one calendar, and what reads it."""
+
+    directory: Path
+    database: Clock
+    policies: PolicyWithDuties
+    reader: CalendarReader
+
+    def read(self) -> CalendarReading:
+        self.reader.read_due_calendars()
+        with self.database.reading() as tx:
+            return oncall.list_readings(tx)["edge"]
+
+    def get_policy(self) -> Policy:
+        return self.policies.get_policy()
+
+    @property
+    def on_duty(self) -> frozenset[str]:
+        return self.get_policy().list_on_duty("edge")
+
+
+@pytest.fixture
+def installation(tmp_path: Path) -> Generator[Installation]:
+    directory = tmp_path / "policy"
+    files = a_policy(directory)
+    add_calendar(directory)
+    (directory / "edge.ics").write_bytes(a_calendar())
+    key = SigningKey.create()
+    create_sqlite_database(tmp_path / "keyturn.db", key).close()
+    database = Clock(f"sqlite:///{tmp_path / 'keyturn.db'}", key)
+    yield Installation(
+        directory,
+        database,
+        with_duties(files, database),
+        CalendarReader(files, database, directory),
+    )
+    database.close()
+
+
+def set_calendar(installation: Installation, fields: str) -> None:
+    file = installation.directory / "oncall.yaml"
+    file.write_text(f"oncall:\n  edge: {{{fields}}}\n")
+
+
+def test_a_calendar_over_https_puts_a_person_on_duty(
+    installation: Installation, server: CalendarServer
+) -> None:
+    server.answers["/feed?token=s3cret"] = (200, {}, a_calendar())
+    address = f"webcal://localhost:{server.port}/feed?token=s3cret"
+    (installation.directory / "address").write_text(f"{address}\n")
+    set_calendar(installation, "address_file: address, private: true")
+    assert installation.on_duty == set()
+    assert installation.read().error == ""
+    assert server.paths == ["/feed?token=s3cret"]
+    assert installation.on_duty == {"dora"}
+    assert "oncall:edge" in installation.get_policy().organisation.people["dora"].roles
+
+
+@pytest.mark.parametrize(
+    ("status", "location", "body", "says"),
+    [
+        (500, "", b"", "it returned status 500"),
+        (302, "/feed", b"", "it returned status 302"),
+        (200, "", b"x" * (4 << 20) + b"y", "its response is longer than 4194304 bytes"),
+        (200, "", b"<html>", "is not a valid calendar"),
+    ],
+)
+def test_a_calendar_that_cannot_be_read_keeps_its_last_reading_until_that_is_too_old(
+    installation: Installation,
+    server: CalendarServer,
+    status: int,
+    location: str,
+    body: bytes,
+    says: str,
+) -> None:
+    set_calendar(installation, f"address: '{server.url}/feed', private: true")
+    server.answers["/feed"] = (200, {}, a_calendar())
+    installation.read()
+    server.answers["/feed"] = (status, {"Location": location} if location else {}, body)
+    installation.database.ahead = 6 * MINUTE
+    assert says in installation.read().error
+    assert installation.on_duty == {"dora"}
+    with installation.database.reading() as tx:
+        shown = list_calendars(tx, installation.get_policy())[0]
+    assert (shown.people, says in shown.error) == (["Dora Developer"], True)
+    installation.database.ahead = 61 * MINUTE
+    assert installation.on_duty == set()
+    # The twin: it answers again.
+    server.answers["/feed"] = (200, {}, a_calendar())
+    assert installation.read().error == ""
+    assert installation.on_duty == {"dora"}
+
+
+def test_a_certificate_of_another_name_and_an_internal_address_are_refused(
+    installation: Installation, server: CalendarServer
+) -> None:
+    server.answers["/feed"] = (200, {}, a_calendar())
+    set_calendar(installation, f"address: 'https://127.0.0.1:{server.port}/feed', private: true")
+    assert "CERTIFICATE_VERIFY_FAILED" in installation.read().error
+    set_calendar(installation, f"address: '{server.url}/feed'")
+    assert "is not public: set private: true" in installation.read().error
+    assert server.paths == []
+
+
+def test_one_of_two_processes_reads_a_calendar_every_five_minutes(
+    installation: Installation, server: CalendarServer
+) -> None:
+    server.answers["/feed"] = (200, {}, a_calendar())
+    set_calendar(installation, f"address: '{server.url}/feed', private: true")
+    other = CalendarReader(installation.policies, installation.database, installation.directory)
+    for ahead, read in [(0, 1), (4, 1), (6, 2)]:
+        installation.database.ahead = ahead * MINUTE
+        readers = [
+            threading.Thread(target=one.read_due_calendars) for one in (installation.reader, other)
+        ]
+        for one in readers:
+            one.start()
+        for one in readers:
+            one.join()
+        assert len(server.paths) == read
+
+
+def test_a_file_that_others_can_write_is_not_used(installation: Installation) -> None:
+    assert installation.read().error == ""
+    (installation.directory / "edge.ics").chmod(0o666)
+    installation.database.ahead = 6 * MINUTE
+    assert "because it decides who is on duty" in installation.read().error
+
+
+def test_a_reading_that_keyturn_did_not_write_puts_no_one_on_duty(
+    installation: Installation,
+) -> None:
+    installation.read()
+    assert installation.on_duty == {"dora"}
+    column = tables.oncall_reading.c
+    for forged in ({"fetched_at": column.fetched_at + 1}, {"shifts": "[]"}, {"source": "0" * 64}):
+        with installation.database.transaction() as tx:
+            tx.sql.execute(update(tables.oncall_reading).values(forged))
+        assert installation.on_duty == set()
+        # It is read again.
+        installation.read()
+        assert installation.on_duty == {"dora"}
+
+
+def test_a_changed_calendar_counts_only_once_it_is_read(installation: Installation) -> None:
+    installation.read()
+    (installation.directory / "other.ics").write_bytes(a_calendar("x@example.com"))
+    set_calendar(installation, "file: other.ics")
+    assert installation.on_duty == set()
+    assert installation.get_policy().count_on_duty("edge") == 0
+    installation.read()
+    assert (installation.on_duty, installation.get_policy().count_on_duty("edge")) == (set(), 1)
+    (installation.directory / "oncall.yaml").unlink()
+    installation.reader.read_due_calendars()
+    assert installation.get_policy().calendars == {}
+
+
+def test_the_policy_is_the_same_while_the_same_people_are_on_duty(
+    installation: Installation,
+) -> None:
+    installation.read()
+    first = installation.get_policy()
+    assert installation.get_policy() is first
+    (installation.directory / "edge.ics").write_bytes(a_calendar("x@example.com"))
+    installation.database.ahead = 6 * MINUTE
+    installation.read()
+    assert installation.get_policy() is not first

@@ -1,0 +1,171 @@
+"""Who is on duty by the calendars of oncall.yaml, and what rules make of it."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bot.model.shift import Shift
+from bot.policy import NoPolicyError, Policy, PolicyRequest
+from bot.policy.loader import load_policy
+from bot.policy.oncall import CalendarReading, DutyCalendar, compute_duty
+from tests.bot.duties import add_calendar
+from tests.policies import a_policy, starter_rules
+
+NOW = 1_800_000_000_000_000
+MINUTE, HOUR = 60_000_000, 3_600_000_000
+CALENDARS = "oncall:\n  edge: {file: edge.ics, areas: [edge]}\n"
+ALONE = """
+@id("on call and alone")
+@overrides
+@review
+permit (principal in Role::"oncall:edge", action == Action::"request", resource)
+when { context.kind == "change" && context.reversible && context.oncall == 1 };
+"""
+CHANGE = PolicyRequest(
+    runbook="abusers clear",
+    kind="change",
+    host="lb1",
+    source="web",
+    requested_by="dora",
+    now=NOW,
+)
+
+
+def a_policy_with(tmp_path: Path, calendars: str = CALENDARS, rules: str = ALONE) -> Policy:
+    directory = a_policy(tmp_path, rules=starter_rules() + rules)
+    add_calendar(tmp_path)
+    people = tmp_path / "people.yaml"
+    people.write_text(people.read_text().replace("dora@example.com", "Dora@Example.com"))
+    (tmp_path / "oncall.yaml").write_text(calendars)
+    return directory.get_policy()
+
+
+def a_shift(*addresses: str, starts: int = -HOUR, ends: int = HOUR, title: str = "") -> Shift:
+    return Shift(NOW + starts, NOW + ends, addresses, title)
+
+
+def with_shifts(policy: Policy, *shifts: Shift, now: int = NOW) -> Policy:
+    """Return the policy as of *now*, with a reading of NOW."""
+    calendar = policy.calendars["edge"]
+    reading = CalendarReading(calendar.source, NOW, 0, shifts, "")
+    duty = compute_duty(calendar, reading, policy.organisation, now)
+    return policy.with_duties({"edge": duty})
+
+
+def test_the_person_on_duty_has_the_role_from_the_start_to_the_end_of_the_shift(
+    tmp_path: Path,
+) -> None:
+    policy = a_policy_with(tmp_path)
+    shift = a_shift("dora@example.com", starts=0, ends=10 * MINUTE)
+    for after, roles in [
+        (-1, {"developer"}),
+        (0, {"developer", "oncall:edge"}),
+        (10 * MINUTE - 1, {"developer", "oncall:edge"}),
+        (10 * MINUTE, {"developer"}),
+    ]:
+        on_duty = with_shifts(policy, shift, now=NOW + after)
+        assert {*on_duty.organisation.people["dora"].roles} == roles
+        assert on_duty.list_on_duty("edge") == ({"dora"} if len(roles) > 1 else set())
+        assert on_duty.list_on_duty("storage") == set()
+    assert on_duty.with_duties({}).organisation.people["dora"].roles == ("developer",)
+
+
+def test_no_one_is_on_duty_by_a_reading_that_is_too_old_or_of_another_calendar(
+    tmp_path: Path,
+) -> None:
+    policy = a_policy_with(tmp_path)
+    shift = a_shift("dora@example.com", ends=24 * HOUR)
+    assert with_shifts(policy, shift, now=NOW + HOUR - 1).count_on_duty("edge") == 1
+    assert with_shifts(policy, shift, now=NOW + HOUR).count_on_duty("edge") == 0
+    calendar = policy.calendars["edge"]
+    other = calendar.model_copy(update={"file": "other.ics"})
+    reading = CalendarReading(other.source, NOW, 0, (shift,), "")
+    assert not compute_duty(calendar, reading, policy.organisation, NOW).is_known
+    assert not compute_duty(calendar, None, policy.organisation, NOW).is_known
+
+
+def test_only_who_is_on_duty_alone_changes_without_approval(tmp_path: Path) -> None:
+    policy = a_policy_with(tmp_path)
+    alone = with_shifts(policy, a_shift("dora@example.com"))
+    ruling = alone.get_request_ruling(CHANGE)
+    assert (ruling.required_approvals, ruling.requires_review) == (0, True)
+    for twin in (
+        policy,
+        with_shifts(policy, a_shift("dora@example.com", "adam@example.com")),
+        with_shifts(policy, a_shift("dora@example.com"), a_shift("x@example.com", title="Xaver")),
+        with_shifts(policy, a_shift("adam@example.com")),
+    ):
+        ruling = twin.get_request_ruling(CHANGE)
+        assert (ruling.required_approvals, ruling.requires_review) == (1, False)
+    # An earlier run that no one reviewed in time: the rule does not count.
+    overdue = replace(CHANGE, is_review_overdue=True)
+    assert alone.get_request_ruling(overdue).required_approvals == 1
+    irreversible = replace(CHANGE, reversible=False)
+    assert alone.get_request_ruling(irreversible).required_approvals == 1
+
+
+def test_two_calendars_of_an_area_count_together_and_only_if_both_are_known(
+    tmp_path: Path,
+) -> None:
+    both = f"{CALENDARS}  network: {{file: network.ics}}\n"
+    policy = a_policy_with(tmp_path, both)
+    edge = with_shifts(policy, a_shift("dora@example.com")).duties["edge"]
+    assert policy.with_duties({"edge": edge}).count_on_duty("edge") == 0
+    assert policy.with_duties({"edge": edge, "network": edge}).count_on_duty("edge") == 1
+    network = replace(edge, people=("adam",))
+    assert policy.with_duties({"edge": edge, "network": network}).count_on_duty("edge") == 2
+    assert policy.with_duties({"edge": edge, "network": network}).count_on_duty("storage") == 1
+
+
+def test_a_rule_that_asks_for_who_is_on_duty_says_so(tmp_path: Path) -> None:
+    rule = """
+@id("asks the person on duty")
+@approvals("1")
+@from("role:oncall:edge")
+@overrides
+permit (principal, action == Action::"request", resource) when { context.kind == "change" };
+permit (principal in Role::"oncall:edge", action == Action::"approve", resource);
+"""
+    policy = with_shifts(a_policy_with(tmp_path, rules=rule), a_shift("adam@example.com"))
+    ruling = policy.get_request_ruling(CHANGE)
+    assert policy.describe_approver_groups(ruling.requirements) == (
+        "the person on duty (oncall:edge)"
+    )
+    assert [one.id for one in policy.list_approvers(CHANGE, ruling)] == ["adam"]
+
+
+@pytest.mark.parametrize(
+    ("calendars", "says"),
+    [
+        ("oncall:\n  edge: {}\n", "set one of address, address_file or file"),
+        ("oncall:\n  edge: {address: 'http://example.com/x'}\n",
+         "oncall.yaml, line 2: oncall.edge.address: must be an address that begins with https://"),
+        ("oncall:\n  edge: {file: x, areas: [egde]}\n",
+         "oncall.yaml, line 2: edge: area egde is not in areas.yaml"),
+        ("oncall:\n  edge: {file: x, max_age_minutes: 1}\n", "oncall.yaml, line 2"),
+        ("oncall:\n  night: {file: x}\n",
+         'role "oncall:edge" is not in people.yaml, which has administrator, developer, '
+         "oncall:night: correct it, or name the calendar in oncall.yaml"),
+    ],
+)  # fmt: skip
+def test_a_mistake_in_oncall_yaml_is_named(tmp_path: Path, calendars: str, says: str) -> None:
+    with pytest.raises(NoPolicyError) as caught:
+        a_policy_with(tmp_path, calendars)
+    assert says in str(caught.value)
+
+
+def test_people_yaml_cannot_give_the_role(tmp_path: Path) -> None:
+    a_policy_with(tmp_path)
+    people = tmp_path / "people.yaml"
+    people.write_text(people.read_text().replace("[developer]", "['oncall:edge']"))
+    with pytest.raises(NoPolicyError, match=r"people\.dora\.roles"):
+        load_policy(tmp_path)
+
+
+def test_the_source_of_a_calendar_is_another_where_it_is_read_otherwise() -> None:
+    calendar = DutyCalendar(name="edge", file="edge.ics")
+    again = calendar.model_copy(update={"areas": ("edge",), "max_age_minutes": 90})
+    assert again.source == calendar.source
+    elsewhere = calendar.model_copy(update={"zone": "Asia/Tokyo"})
+    assert elsewhere.source != calendar.source
