@@ -46,6 +46,7 @@ SYSTEM_PACKAGES := \
 	openssl=openssl \
 	postgresql=pg_virtualenv \
 	procps=pgrep \
+	snmpd=/usr/sbin/snmpd \
 	socat=socat \
 	strace=strace \
 	sudo=sudo \

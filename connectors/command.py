@@ -309,8 +309,38 @@ class Fetch:
         return f"GET {self.url}"
 
 
+@dataclass(frozen=True)
+class SnmpWalk:
+    """Columns of tables that the SNMP agent of a device returns.
+
+    The output has one line for each value, as `snmpwalk -On` prints it, with texts as JSON.
+    """
+
+    columns: tuple[str, ...]
+    """Their object identifiers, such as `1.3.6.1.2.1.1.1`. An agent may lack some of them."""
+
+    def __str__(self) -> str:
+        return f"snmpwalk {' '.join(self.columns)}"
+
+
+_SNMP_SET_LINE = re.compile(r"1(\.[0-9]+)+ i -?[0-9]+")
+
+
+@dataclass(frozen=True)
+class SnmpSet(SwitchLines):
+    """Integers for a device to set, all in one SNMP message.
+
+    Each line is `OID i VALUE`, the words of Net-SNMP's snmpset.
+    """
+
+    def __post_init__(self) -> None:
+        for line in self.lines:
+            if not _SNMP_SET_LINE.fullmatch(line):
+                raise ValueError(f"{line!r} is not an object identifier, `i` and a number")
+
+
 # What needs a connection: to the host, or to a server that knows something about it.
-RemoteCommand = Command | Fetch
+RemoteCommand = Command | Fetch | SnmpWalk
 # What a query may use. A Setting is read from the inventory, without a connection.
 QueryCommand = RemoteCommand | Setting
 

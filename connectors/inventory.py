@@ -11,13 +11,23 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from connectors.command import Command, DeviceCommand, Shell, quote_text, refuse_invisible
+from connectors.command import (
+    Command,
+    DeviceCommand,
+    Shell,
+    SnmpSet,
+    SnmpWalk,
+    SwitchLines,
+    quote_text,
+    refuse_invisible,
+)
 from connectors.errors import SetupError, UnknownHostError
 
 _NAME = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"
 _KEY_TYPES = ("ssh-ed25519", "ecdsa-sha2-nistp256", "ecdsa-sha2-nistp384", "ecdsa-sha2-nistp521")
 
 # A host with a shell, or a network device by the kind of its command line.
+# snmp is a device without a login, such as a power strip.
 Platform = Literal[
     "linux",
     "cisco_ios",
@@ -26,6 +36,7 @@ Platform = Literal[
     "arista_eos",
     "juniper_junos",
     "hp_procurve",
+    "snmp",
 ]
 Name = Annotated[str, Field(pattern=_NAME)]
 Clean = Annotated[str, AfterValidator(refuse_invisible)]
@@ -72,6 +83,39 @@ class Reader(BaseModel):
     """Its own private key file, relative to the policy directory."""
 
 
+class Snmp(BaseModel):
+    """How a device authenticates by SNMP: version 3 with a user, or 2c with a community."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    user: Annotated[str, Field(pattern=r"^[\x21-\x7e]{1,32}$")] = ""
+    """The user of version 3 (RFC 3414); "" for version 2c."""
+    auth: Literal["md5", "sha", "sha224", "sha256", "sha384", "sha512"] = "sha"
+    """The authentication protocol of the user."""
+    auth_file: PurePath | None = None
+    """The authentication passphrase: a file with one line, relative to the policy directory."""
+    privacy: Literal["des", "aes", "aes192", "aes256"] = "aes"
+    """The privacy protocol of the user."""
+    privacy_file: PurePath | None = None
+    """The privacy passphrase; a file like `auth_file`."""
+    community_file: PurePath | None = None
+    """The community of version 2c, which crosses the network in clear text; such a file too."""
+
+    @model_validator(mode="after")
+    def _require_one_version(self) -> "Snmp":
+        is_v3 = bool(self.user and self.auth_file and self.privacy_file)
+        is_v2 = self.community_file is not None
+        if is_v3 == is_v2 or (is_v2 and (self.user or self.auth_file or self.privacy_file)):
+            raise ValueError(
+                "set user, auth_file and privacy_file for version 3, or only community_file for "
+                "version 2c"
+            )
+        return self
+
+    def __str__(self) -> str:
+        return f"SNMPv3 user {self.user}" if self.user else "SNMPv2c"
+
+
 class Host(BaseModel):
     """One host: its address, its logins, its area."""
 
@@ -93,7 +137,9 @@ class Host(BaseModel):
     scripts: bool = False
     """Whether scripts that sudo runs are files there: `keyturn sudoers HOST --scripts`."""
     platform: Platform = "linux"
-    """linux, or the command line of a network device; frr is FRR's vtysh instead of a shell."""
+    """linux, snmp, or the command line of a network device; frr is FRR's vtysh."""
+    snmp: Snmp | None = None
+    """How Keyturn authenticates to a device whose platform is snmp."""
     password_file: PurePath | None = None
     """The login password of a network device that accepts no key; a path like `key`."""
     enable_file: PurePath | None = None
@@ -117,9 +163,23 @@ class Host(BaseModel):
     settings: Mapping[Clean, Clean] = {}
     """Words of commands that differ on this host, such as `haproxy.socket`."""
 
+    @model_validator(mode="before")
+    @classmethod
+    def _use_port_of_snmp(cls, data: Any) -> Any:
+        fields = cast("dict[str, Any]", data) if isinstance(data, dict) else {}
+        return {"port": 161, **fields} if fields.get("platform") == "snmp" else cast("Any", data)
+
+    @model_validator(mode="after")
+    def _require_snmp(self) -> "Host":
+        if (self.platform == "snmp") != (self.snmp is not None):
+            raise ValueError("snmp: set it for a device with `platform: snmp`, and only there")
+        if self.snmp and (self.host_key or self.host_ca or self.jump or self.reader):
+            raise ValueError("host_key, host_ca, jump and reader are for SSH, not for SNMP")
+        return self
+
     @model_validator(mode="after")
     def _require_host_key(self) -> "Host":
-        if (self.host_key is None) == (self.host_ca is None):
+        if self.snmp is None and (self.host_key is None) == (self.host_ca is None):
             raise ValueError("set either host_key or host_ca: a host is identified by its key")
         return self
 
@@ -157,14 +217,21 @@ class Host(BaseModel):
 
     @property
     def fingerprint(self) -> str:
-        """The key's SHA-256 as OpenSSH prints it: `SHA256:` and unpadded base64."""
+        """The key's SHA-256 as OpenSSH prints it: `SHA256:` and unpadded base64.
+
+        For SNMP, which has no host keys, the address and how Keyturn authenticates.
+        """
+        if self.snmp is not None:
+            return f"{self.snmp} at {self.address}:{self.port}"
         return compute_fingerprint((self.host_key or self.host_ca or "").split()[1])
 
-    def resolve(self, command: Command) -> Command:
+    def resolve(self, command: "Command | SnmpWalk") -> "Command | SnmpWalk":
         """Return the command exactly as this host runs it.
 
         Raises SetupError for a network device's command on a Linux host, or the reverse.
         """
+        if self.snmp is not None or isinstance(command, SnmpWalk | SnmpSet):
+            return self._require_snmp_command(command)
         if isinstance(command, Shell):
             if self.platform == "linux":
                 by_sudo = self.user != "root"
@@ -179,6 +246,15 @@ class Host(BaseModel):
                 "platform is not linux. Nothing was sent"
             )
         return self._translate_command(command) if isinstance(command, DeviceCommand) else command
+
+    def _require_snmp_command(self, command: "Command | SnmpWalk") -> "Command | SnmpWalk":
+        # A stored plan has SwitchLines, which the session checks before it sends them.
+        if self.snmp is not None and isinstance(command, SnmpWalk | SwitchLines):
+            return command
+        how = f"uses {self.snmp}" if self.snmp else "does not use SNMP (platform: snmp)"
+        raise SetupError(
+            f"{self.name} {how} in the inventory: use a runbook for such devices. Nothing was sent"
+        )
 
     def _translate_command(self, command: DeviceCommand) -> DeviceCommand:
         translated = command.for_platform(self.platform)

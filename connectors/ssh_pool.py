@@ -13,7 +13,16 @@ from pathlib import Path
 from typing import TypeVar
 
 from connectors import device, ssh
-from connectors.command import NO_HOOKS, Answer, Command, Fetch, RemoteCommand, RunHooks, Shell
+from connectors.command import (
+    NO_HOOKS,
+    Answer,
+    Command,
+    Fetch,
+    RemoteCommand,
+    RunHooks,
+    Shell,
+    SnmpWalk,
+)
 from connectors.errors import HostError, SetupError, UnreachableError
 from connectors.fetcher import Fetcher
 from connectors.inventory import Host
@@ -122,6 +131,10 @@ class SshPool:
                     "Try again"
                 )
             try:
+                if isinstance(command, SnmpWalk) or host.snmp is not None:
+                    from connectors import snmp  # slow to import
+
+                    return snmp.run_command(host, self._keys, command, hooks)
                 if command.new_connection:
                     return self._run_on_new_connection(route, command, hooks)
                 return self._run_with_session(

@@ -9,7 +9,7 @@ from typing import get_args
 from bot.hosts.sudo_check import SudoCheck, build_sudo_query
 from bot.hosts.sudo_rules import group_grants_by_login, list_host_sudo_grants
 from bot.model.request_form import get_required_tag
-from connectors.command import DeviceCommand, Query, Shell
+from connectors.command import DeviceCommand, Query, Shell, SnmpWalk
 from connectors.errors import (
     CommandError,
     HostError,
@@ -42,6 +42,8 @@ _VERSION_QUERY = Query(
     DeviceCommand(("show version",) * len(_PLATFORMS), platforms=_PLATFORMS),
     lambda answer: bool(answer.strip()),
 )
+# sysDescr of SNMPv2-MIB (RFC 3418).
+_DESCRIPTION_QUERY = Query(SnmpWalk(("1.3.6.1.2.1.1.1",)), lambda answer: bool(answer.strip()))
 # Reachable, host key, login and command, by the class of the error.
 _RESULTS_BY_ERROR: tuple[tuple[type[HostError], tuple[bool | None, ...]], ...] = (
     (UnreachableError, (False, None, None, None)),
@@ -142,6 +144,9 @@ def _list_runbooks_for_host(host: Host) -> list[str]:
 
 def _detect_root_access(fleet: Fleet, host: Host) -> str:
     """Return how commands that need root would run, with both logins if there are two."""
+    if host.snmp is not None:
+        fleet.run_query(host.name, _DESCRIPTION_QUERY)
+        return ""
     if host.platform != "linux":
         fleet.run_query(host.name, _VERSION_QUERY)
         return ""

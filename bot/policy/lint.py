@@ -19,6 +19,19 @@ def list_warnings(policy: Policy, runbooks: Collection[str]) -> list[PolicyProbl
         *_find_missing_view_rights(policy),
         *_find_unknown_exceptions(policy, runbooks),
         *_find_unused_roles(policy),
+        *_find_clear_text_devices(policy),
+    ]
+
+
+def _find_clear_text_devices(policy: Policy) -> list[PolicyProblem]:
+    return [
+        PolicyProblem(
+            f"{host.name}: SNMP 2c sends its community in clear text, and nothing proves which "
+            "device answers: set up a user of version 3",
+            "inventory.yaml",
+        )
+        for host in policy.inventory
+        if host.snmp is not None and host.snmp.community_file is not None
     ]
 
 

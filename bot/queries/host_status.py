@@ -30,6 +30,7 @@ class HostKeyKind(StrEnum):
 
     PINNED = "pinned key"
     CA = "signed by a CA"
+    SNMP = "no key: SNMP"
     CHANGED = "changed key"
 
 
@@ -94,12 +95,18 @@ class HostStatus:
     def host_key_kind(self) -> HostKeyKind:
         if self.reachability is Reachability.KEY:
             return HostKeyKind.CHANGED
+        if self.host.snmp is not None:
+            return HostKeyKind.SNMP
         return HostKeyKind.PINNED if self.host.host_key else HostKeyKind.CA
 
     @property
     def logins(self) -> Sequence[HostLogin]:
         """The logins, without secrets."""
         host = self.host
+        if host.snmp is not None:
+            by = "passphrases" if host.snmp.user else "a community"
+            purpose = "reads and changes" if host.changes else "reads"
+            return [HostLogin(host.snmp.user or "SNMP 2c", purpose, by)]
         by = "a key" if host.password_file is None else "a password"
         if host.reader is not None:
             changing = [HostLogin(host.user, "changes", by)] if host.changes else []

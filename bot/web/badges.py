@@ -70,6 +70,9 @@ HOST_KEY_BADGES: Mapping[HostKeyKind, StatusDisplay] = {
     HostKeyKind.CA: StatusDisplay(
         "CA", Tone.SUCCESS, "shield", "The host key is signed by a trusted CA."
     ),
+    HostKeyKind.SNMP: StatusDisplay(
+        "SNMP", Tone.NEUTRAL, "key", "The device has no host key: Keyturn uses SNMP."
+    ),
     HostKeyKind.CHANGED: StatusDisplay(
         "Mismatch", Tone.DANGER, "alert", "The host key does not match the pinned key."
     ),
