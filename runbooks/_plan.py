@@ -54,6 +54,8 @@ class Plan:
     notes: Sequence[str] = ()
     """What an approver should also know: what it disturbs, what can happen next. One sentence
     each. Notes are not part of what is approved, so they may include changing values."""
+    takes_down: "Sequence[Leg]" = ()
+    """What may be down, if only the state says so. See `Change.takes_down` for the rest."""
 
     @property
     def is_reversible(self) -> bool:

@@ -170,6 +170,13 @@ class Change(Runbook[State], Generic[State]):
         """
         return self.plan(state)
 
+    def plan_after(self, state: State, /) -> Plan:
+        """Return what is left once every step has succeeded; no steps verify the run.
+
+        Override it only for an act that leaves no trace to read, such as a power cycle.
+        """
+        return self.plan(state)
+
     def takes_down(self) -> Sequence[Leg]:
         """Return what may be down while the change runs: the host, or a part of it.
 

@@ -268,7 +268,9 @@ class Executor:
     def _verify_run(self, run: Run, held_lease: HeldLease) -> None:
         """Plan once more: the run is verified if the plan is empty."""
         try:
-            left = compute_remaining(self._context, run, self._context.policies.get_policy())
+            left = compute_remaining(
+                self._context, run, self._context.policies.get_policy(), verifies=True
+            )
         except (HostError, Refused, NoPolicyError) as error:
             if self._closing.is_set() and isinstance(error, HostError):
                 self._hand_over_run(held_lease)

@@ -94,21 +94,29 @@ def run_check(context: WorkflowContext, run: Run) -> Report:
     return runbook.report(runbook.read(create_query_function(context, person=run.requested_by)))
 
 
-def compute_remaining(context: WorkflowContext, run: Run, policy: Policy) -> RemainingWork:
-    """Read the host and return the remaining steps. Raises Refused and HostError."""
+def compute_remaining(
+    context: WorkflowContext, run: Run, policy: Policy, *, verifies: bool = False
+) -> RemainingWork:
+    """Read the host and return the remaining steps. verifies: every step has succeeded.
+
+    Raises Refused and HostError.
+    """
     runbook = load_runbook(context, run)
     if run.timing is not None and isinstance(runbook, Check):
         return RemainingWork("Each run only reads its host.", ())
     if not isinstance(runbook, Change):
         raise Refused(f"{run.runbook} is not a change")
     found = runbook.read(context.fleet.run_query)
-    plan = runbook.plan(found) if run.undo_of is None else runbook.plan_anyway(found)
+    if run.undo_of is not None:
+        plan = runbook.plan_anyway(found)
+    else:
+        plan = runbook.plan_after(found) if verifies else runbook.plan(found)
     plan = put_on_probation(runbook, plan)
     if run.state is not State.RUNNING and run.state is not State.UNKNOWN:
         plan = _check_probation(context, runbook, plan)
     steps = tuple(_resolve_step(context, policy, step) for step in plan.steps)
-    legs = tuple(sorted(runbook.takes_down())) if steps else ()
-    fresh = RemainingWork(plan.current_state, steps, tuple(plan.notes), legs)
+    legs = tuple(sorted({*runbook.takes_down(), *plan.takes_down}))
+    fresh = RemainingWork(plan.current_state, steps, tuple(plan.notes), legs if steps else ())
     _check_no_secrets(context, fresh)
     if run.undo_of is None:
         return fresh
@@ -116,7 +124,7 @@ def compute_remaining(context: WorkflowContext, run: Run, policy: Policy) -> Rem
     if not left.steps:
         return left
     runbook.refuse_undo(found)
-    return replace(left, takes_down=tuple(sorted(runbook.takes_down())))
+    return replace(left, takes_down=legs)
 
 
 def _check_probation(context: WorkflowContext, runbook: Change[Any], plan: Plan) -> Plan:

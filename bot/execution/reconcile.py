@@ -246,7 +246,9 @@ class Reconciler:
         left, again = None, False
         if run.state is State.UNKNOWN and 0 < wanted == len(done):
             try:
-                left = compute_remaining(self.context, run, self.context.policies.get_policy())
+                left = compute_remaining(
+                    self.context, run, self.context.policies.get_policy(), verifies=True
+                )
             except HostError:
                 again = True
             except Refused as refused:

@@ -54,10 +54,15 @@ def request(harness: Harness, words: str, typed: list[str], answers: Any = None)
     """Request a runbook and let the service carry it out on a fleet of one host."""
     runbook = request_form.parse_request(load_catalogue()[words], typed)
     extra: Any = load_catalogue()[words].model_fields["host"].json_schema_extra
-    platform = "cisco_ios" if extra.get("tag") in ("switch", "router") else "linux"
+    platform = {"switch": "cisco_ios", "router": "cisco_ios", "pdu": "snmp"}.get(
+        extra.get("tag", ""), "linux"
+    )
     tags = [extra["tag"]] if "tag" in extra else []
     host = {"address": "127.0.0.1", "user": "keyturn", "host_key": HOST_KEY, "area": "web"}
-    entry = {**host, "tags": tags, "platform": platform}
+    entry: dict[str, Any] = {**host, "tags": tags, "platform": platform}
+    if platform == "snmp":
+        del entry["host_key"]
+        entry["snmp"] = {"community_file": "keys/community"}
     inventory = {"hosts": {runbook.target: entry}}
     (harness.policies.path / "inventory.yaml").write_text(json.dumps(inventory))
     fleet = ReadOnce(answers, inventory=Inventory.model_validate(inventory))
