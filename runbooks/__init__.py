@@ -6,6 +6,7 @@ from runbooks._earlier_report import EarlierReport, query_earlier_report
 from runbooks._fields import (
     Address,
     AgentName,
+    BondName,
     CounterName,
     DatasetName,
     Host,
@@ -25,6 +26,7 @@ __all__ = [
     "Address",
     "AgentName",
     "AnyRunbook",
+    "BondName",
     "Change",
     "Check",
     "Clock",

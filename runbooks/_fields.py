@@ -135,3 +135,12 @@ InterfaceName = Annotated[
         json_schema_extra={"lists": "interfaces"},
     ),
 ]
+
+BondName = Annotated[
+    str,
+    Field(
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,14}$",
+        description="The bond, such as bond0, without a VLAN",
+        json_schema_extra={"lists": "bonds"},
+    ),
+]

@@ -1,6 +1,5 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated
 
 from pydantic import Field
 
@@ -12,6 +11,7 @@ from connectors.errors import CommandError, HostError, ParseError
 from connectors.switch import Lag, SwitchPort
 from runbooks import (
     Address,
+    BondName,
     Check,
     EarlierReport,
     Host,
@@ -20,15 +20,6 @@ from runbooks import (
     Table,
     query_earlier_report,
 )
-
-BondName = Annotated[
-    str,
-    Field(
-        pattern=bonds.NAME,
-        description="The bond, such as bond0, without a VLAN",
-        json_schema_extra={"lists": "bonds"},
-    ),
-]
 
 
 @dataclass(frozen=True)

@@ -13,16 +13,8 @@ from connectors.bond_leg import LegState
 from connectors.command import QueryRunner
 from connectors.errors import ParseError
 from connectors.probation import Probation
-from runbooks import Change, Host, Leg, Plan, Refused, Step
+from runbooks import BondName, Change, Host, Leg, Plan, Refused, Step
 
-BondName = Annotated[
-    str,
-    Field(
-        pattern=bonds.NAME,
-        description="The bond, such as bond0, without a VLAN",
-        json_schema_extra={"lists": "bonds"},
-    ),
-]
 LegName = Annotated[
     str,
     Field(

@@ -1,22 +1,13 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Annotated
 
 from pydantic import Field
 
 from connectors import bond as bonds
 from connectors.bond import BondSample
 from connectors.command import QueryRunner
-from runbooks import Check, Host, Report, Table
+from runbooks import BondName, Check, Host, Report, Table
 
-BondName = Annotated[
-    str,
-    Field(
-        pattern=bonds.NAME,
-        description="The bond, such as bond0, without a VLAN",
-        json_schema_extra={"lists": "bonds"},
-    ),
-]
 Samples = tuple[BondSample, BondSample]
 
 # Bytes per second: with less traffic, the shares of members mean nothing.

@@ -38,6 +38,7 @@ LONGEST = (
     "test_pages_without_scripts",
     "test_csf_real",
     "test_probation_real",
+    "test_rebuild_real",
     "test_ssh",
     "test_web_in_browser",
     "test_run_in_browser",
