@@ -14,7 +14,8 @@ from bot.db.break_glass import BreakGlass
 from bot.db.delegations import Delegation
 from bot.db.grants import Grant
 from bot.queries import pending
-from bot.queries.pending import CounterProposal
+from bot.queries.pending import CounterProposal, OpenQuestion
+from bot.queries.questions import Assignment
 
 router = APIRouter(tags=["mine"])
 
@@ -68,10 +69,54 @@ class CounterProposalOut(schemas.OutputModel):
         )
 
 
+class OpenQuestionOut(schemas.OutputModel):
+    """A question about your request that is not answered yet."""
+
+    run: schemas.RunOut
+    person: str
+    at: datetime
+    text: str
+
+    @classmethod
+    def from_question(cls, one: OpenQuestion, base_url: str) -> "OpenQuestionOut":
+        return cls(
+            run=schemas.RunOut.from_run(one.run, (), base_url),
+            person=one.question.person,
+            at=schemas.to_datetime(one.question.at),
+            text=one.question.text,
+        )
+
+
+class AssignmentOut(schemas.OutputModel):
+    """Who assigned a run to you, to decide it."""
+
+    run: int
+    assigned_by: str
+    at: datetime
+    reason: str
+
+    @classmethod
+    def from_assignment(cls, run: int, one: Assignment) -> "AssignmentOut":
+        return cls(
+            run=run,
+            assigned_by=one.assigned_by,
+            at=schemas.to_datetime(one.at),
+            reason=one.reason,
+        )
+
+
 class PendingOut(schemas.OutputModel):
     """What waits for the caller."""
 
-    runs: Sequence[schemas.RunOut] = Field(description="Runs to resolve, then runs to decide.")
+    runs: Sequence[schemas.RunOut] = Field(
+        description="Runs to resolve, then runs to decide, first those that are assigned to you."
+    )
+    assigned: Sequence[AssignmentOut] = Field(
+        description="Which of the runs are assigned to you, and by whom."
+    )
+    questions: Sequence[OpenQuestionOut] = Field(
+        description="About your pending requests, to answer."
+    )
     to_review: Sequence[UnreviewedRunOut]
     counter_proposals: Sequence[CounterProposalOut] = Field(
         description="For your own requests, to accept or withdraw."
@@ -145,7 +190,8 @@ class AccessOut(schemas.OutputModel):
 @router.get("/pending", operation_id="listPending", summary="List what needs your action")
 def list_pending(parts: Parts, caller: ReadCaller) -> PendingOut:
     with parts.database.reading(caller.view_rights) as tx:
-        found = pending.list_runs_awaiting_person(tx, caller.policy, caller.id)
+        inbox = pending.read_inbox(tx, caller.policy, caller.id)
+        found = inbox.runs
         decisions = runs.list_decisions_on(tx, [run.id for run in found])
         unreviewed = break_glass.list_unreviewed(tx)
         proposals = pending.list_counter_proposals(tx, caller.id)
@@ -155,6 +201,10 @@ def list_pending(parts: Parts, caller: ReadCaller) -> PendingOut:
             schemas.RunOut.from_run(run, decisions.get(run.id, ()), parts.base_url)
             for run in found
         ],
+        assigned=[
+            AssignmentOut.from_assignment(run, one) for run, one in inbox.assignments.items()
+        ],
+        questions=[OpenQuestionOut.from_question(one, parts.base_url) for one in inbox.questions],
         to_review=[UnreviewedRunOut.from_break_glass(access) for access in unreviewed],
         counter_proposals=[
             CounterProposalOut.from_proposal(one, parts.base_url) for one in proposals

@@ -358,6 +358,19 @@ def list_entries_of_run(tx: Transaction, run: int, kinds: Collection[str] = ()) 
     return [entry for entry in found if not kinds or entry.kind in kinds]
 
 
+def list_entries_of_runs(
+    tx: Transaction, numbers: Collection[int], kinds: Collection[str]
+) -> dict[int, list[Entry]]:
+    """Return the entries of these kinds by run, oldest first."""
+    found: dict[int, list[Entry]] = {}
+    viewable = view_conditions.list_viewable(tx, [*numbers])
+    column = tables.entry.c
+    query = select(tables.entry).where(column.run.in_(viewable), column.kind.in_(kinds))
+    for row in tx.sql.execute(query.order_by(column.seq)) if viewable else ():
+        found.setdefault(row.run, []).append(_build_entry(row))
+    return found
+
+
 def get_last_entry_of_run(tx: Transaction, run: int) -> Entry | None:
     row = (
         tx.sql.execute(_LAST_ENTRY_OF_RUN, {"of": run}).first()

@@ -57,9 +57,18 @@ def list_changes(
 @json_option
 @pass_service
 def list_pending_runs(service: ServiceClient, *, as_json: bool) -> None:
-    """List what needs your action: approvals, counter-proposals, plans, reviews and more."""
+    """List what needs your action: approvals, questions, counter-proposals, plans and reviews."""
     result = service.get("/pending")
-    lines = [line for run in result["runs"] for line in _format_pending_run(run)]
+    assigned = {one["run"]: one for one in result["assigned"]}
+    lines = [
+        line
+        for run in result["runs"]
+        for line in _format_pending_run(run, assigned.get(run["id"]))
+    ]
+    for one in result["questions"]:
+        run = one["run"]
+        lines.append(f"{run['id']:>6}  question   {one['person']} asks: {one['text']}")
+        lines.append(f"        keyturn answer {run['id']} …")
     for one in result["counter_proposals"]:
         lines += format_counter_proposal(one)
     lines += [line for run in result["planned"] for line in _format_pending_run(run)]
@@ -179,8 +188,13 @@ def _format_event(event: Mapping[str, Any]) -> str:
     )
 
 
-def _format_pending_run(run: Mapping[str, Any]) -> Iterator[str]:
+def _format_pending_run(
+    run: Mapping[str, Any], assignment: Mapping[str, Any] | None = None
+) -> Iterator[str]:
     yield f"{run['id']:>6}  {run['state']:<9}  {run['requested_by']:<9}  {run['title']}"
+    if assignment is not None:
+        assigned = f"assigned to you by {assignment['assigned_by']}: {assignment['reason']}"
+        yield f"        {assigned.rstrip(': ')}"
     if run["state"] == "unknown":
         yield f"        keyturn run resolve {run['id']} --result succeeded|failed --reason …"
     elif run["state"] == "planned":

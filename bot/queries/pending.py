@@ -1,6 +1,6 @@
 """List the runs that wait for one person, and decide who can resolve or decide a run."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from bot.audit import change_log
@@ -12,6 +12,7 @@ from bot.policy import Policy
 from bot.policy.people import Area
 from bot.queries.approval_count import get_ruling
 from bot.queries.delegation_rules import find_delegator
+from bot.queries.questions import Assignment, Remark, get_answerer, get_discussions
 
 _MAX_RUNS = 100
 
@@ -32,6 +33,51 @@ def list_runs_awaiting_person(tx: Transaction, policy: Policy, person: str) -> l
     return [run for run in unknown if can_resolve(policy, run, person)] + [
         run for run in pending if run.id not in voted and can_decide(tx, policy, run, person)
     ]
+
+
+@dataclass(frozen=True)
+class OpenQuestion:
+    """The newest question about a pending run that its person has not answered."""
+
+    run: Run
+    question: Remark
+
+
+@dataclass(frozen=True)
+class Inbox:
+    """What waits for one person."""
+
+    runs: Sequence[Run]
+    """Runs to resolve, then runs to decide: first those that are assigned to the person."""
+    assignments: Mapping[int, Assignment]
+    """By run, of those that are assigned to the person."""
+    questions: Sequence[OpenQuestion]
+    """Questions that the person has to answer."""
+
+    @property
+    def count(self) -> int:
+        return len(self.runs) + len(self.questions)
+
+
+def read_inbox(tx: Transaction, policy: Policy, person: str) -> Inbox:
+    """Return what waits for a person, of the newest hundred runs of each kind."""
+    found = list_runs_awaiting_person(tx, policy, person)
+    pending_filter = search.RunFilter(states=frozenset({State.PENDING}))
+    newest = search.find_newest_runs(tx, pending_filter, most=_MAX_RUNS)
+    own = [run for run in newest if get_answerer(run) == person]
+    discussions = get_discussions(tx, {run.id for run in (*found, *own)})
+    assignments = {
+        number: one.assignment
+        for number, one in discussions.items()
+        if one.assignment and one.assignee == person
+    }
+    questions = [
+        OpenQuestion(run, discussions[run.id].remarks[-1])
+        for run in own
+        if run.id in discussions and discussions[run.id].has_open_question
+    ]
+    found.sort(key=lambda run: (run.state is not State.UNKNOWN, run.id not in assignments))
+    return Inbox(found, assignments, questions)
 
 
 def can_decide(tx: Transaction, policy: Policy, run: Run, person: str) -> bool:

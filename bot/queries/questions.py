@@ -3,7 +3,7 @@
 The change log is the only place that holds them.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from bot.audit import change_log
@@ -70,6 +70,12 @@ class Discussion:
 def get_discussion(tx: Transaction, run: int) -> Discussion:
     """Return the discussion of a run from its log entries."""
     return read_discussion(change_log.list_entries_of_run(tx, run, _KINDS))
+
+
+def get_discussions(tx: Transaction, numbers: Collection[int]) -> dict[int, Discussion]:
+    """Return the discussions of those of these runs that have one."""
+    entries = change_log.list_entries_of_runs(tx, numbers, _KINDS)
+    return {run: read_discussion(found) for run, found in entries.items()}
 
 
 def read_discussion(entries: Iterable[Entry]) -> Discussion:

@@ -16,6 +16,7 @@ from bot.model.agents import get_agent_name
 from bot.model.canonical import hash_canonical
 from bot.model.run import Run, State
 from bot.model.run_states import get_run_display
+from bot.queries.questions import get_answerer
 from bot.slack.blocks import (
     Block,
     Element,
@@ -30,6 +31,7 @@ from bot.slack.blocks import (
     format_date,
     header,
     link,
+    quote,
     rich_text,
     rich_text_section,
     shorten_text,
@@ -39,7 +41,7 @@ from bot.slack.client import MessageSender, get_error_code, get_retry_seconds
 from bot.slack.replies import ANY_RUNBOOK, COMMAND, FORM_ACTION
 from bot.slack.run_facts import SlackRunView, SlackRunViewBuilder
 from bot.slack.run_forms import DISCARD, REVIEW_PLAN
-from bot.slack.run_message import render_card
+from bot.slack.run_message import build_answer_button, render_card
 from bot.slack.threads import write_or_log
 
 # A Home holds a hundred blocks, and a card up to a dozen.
@@ -71,6 +73,8 @@ class HomeContent:
     """Of the web pages, or ""."""
     pending: Sequence[SlackRunView]
     """Runs that need this person's approval."""
+    questions: Sequence[SlackRunView]
+    """The person's pending requests with a question that is not answered."""
     unrequested: Sequence[SlackRunView]
     """The person's plans, and counter-proposals to the person's requests."""
     own_runs: Sequence[Run]
@@ -106,10 +110,13 @@ def render_refusal(reason: str) -> View:
 
 
 def _render_unrequested(content: HomeContent) -> list[Block]:
-    """Render what waits for the person: counter-proposals with their plans, and own plans."""
-    if not content.unrequested:
+    """Render what waits for the person: questions, counter-proposals with plans, own plans."""
+    count = len(content.questions) + len(content.unrequested)
+    if not count:
         return []
-    blocks = [header(f"Waiting for you · {len(content.unrequested)}")]
+    blocks = [header(f"Waiting for you · {count}")]
+    for run_view in content.questions[:_MAX_CARDS]:
+        blocks += _render_question(run_view, content)
     for run_view in content.unrequested[:_MAX_CARDS]:
         run = run_view.run
         if run.state is State.COUNTER_PROPOSED:
@@ -125,6 +132,19 @@ def _render_unrequested(content: HomeContent) -> list[Block]:
             actions(f"plan-{run.id}", review, discard),
         ]
     return blocks
+
+
+def _render_question(run_view: SlackRunView, content: HomeContent) -> list[Block]:
+    question = run_view.discussion.remarks[-1]
+    name = run_view.get_person_name(question.person)
+    return [
+        rich_text(
+            rich_text_section(*_render_run(run_view.run, content)),
+            rich_text_section(bold(f"{name} {question.verb}:")),
+            quote(shorten_text(question.text, 300)),
+        ),
+        actions(f"question-{run_view.run.id}", build_answer_button(run_view.run)),
+    ]
 
 
 def _render_card_blocks(run_view: SlackRunView) -> list[Block]:
@@ -314,7 +334,12 @@ class HomeTabs:
                 self._view_builder.build_slack_run_view(tx, run.id)
                 for run in runs.list_unrequested(tx, home.person)
             ],
-            pending=[run_view for run_view in pending if can_decide(run_view, home)],
+            # Those that are assigned to the person first.
+            pending=sorted(
+                (run_view for run_view in pending if can_decide(run_view, home)),
+                key=lambda run_view: run_view.discussion.assignee != home.person,
+            ),
+            questions=[run_view for run_view in pending if _must_answer(run_view, home)],
             own_runs=[run for run in latest if run.requested_by == home.person],
             running=[
                 run for run in active if run.state in _RUNNING_STATES and run.kind == "change"
@@ -340,6 +365,11 @@ def can_decide(run_view: SlackRunView, home: Home) -> bool:
     """Return whether the run needs this person's approval."""
     has_decided = any(decision.person == home.person for decision in run_view.decisions)
     return not has_decided and any(one.slack_user == home.user for one in run_view.approvers)
+
+
+def _must_answer(run_view: SlackRunView, home: Home) -> bool:
+    """Return whether a question about the run waits for this person."""
+    return get_answerer(run_view.run) == home.person and run_view.discussion.has_open_question
 
 
 def _is_change_started(run: Run) -> bool:

@@ -330,7 +330,7 @@ def render_remark(run_view: SlackRunView, remark: Remark) -> Message:
     blocks = [rich_text(rich_text_section(*head), quote(remark.text))]
     is_open = run_view.discussion.has_open_question and run.state is State.PENDING
     if is_open and not remark.is_answer:
-        blocks.append(actions(f"remark-{remark.entry_number}", _build_answer_button(run)))
+        blocks.append(actions(f"remark-{remark.entry_number}", build_answer_button(run)))
     return Message(format_notification(f"{title}: {remark.text}"), blocks)
 
 
@@ -586,7 +586,7 @@ def _build_decision_buttons(run: Run, *, is_asked: bool) -> list[Element]:
             *_build_approve_button(run),
             _build_button(run, "Deny…", DENY),
             _build_button(run, "Ask…", QUESTION, spoken="Ask about"),
-            *([_build_answer_button(run)] if is_asked else []),
+            *([build_answer_button(run)] if is_asked else []),
             _build_button(run, "Reassign…", REASSIGN),
             withdraw,
         ]
@@ -595,7 +595,8 @@ def _build_decision_buttons(run: Run, *, is_asked: bool) -> list[Element]:
     return [withdraw]
 
 
-def _build_answer_button(run: Run) -> Element:
+def build_answer_button(run: Run) -> Element:
+    """Return the button that opens the form for an answer."""
     return _build_button(run, "Answer…", ANSWER, spoken="Answer the question about")
 
 

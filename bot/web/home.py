@@ -39,8 +39,8 @@ def show_home(request: Request, deps: WebDeps, user: CurrentUser) -> Response:
         votes = runs.list_decisions_on(tx, [run.id for run in (*pending_runs, *active, *latest)])
         break_glass_uses = break_glass.list_unreviewed(tx)
         now = tx.now
-        mine = pending.list_runs_awaiting_person(tx, user.policy, user.id)
-        mine_ids = {run.id for run in mine}
+        inbox = pending.read_inbox(tx, user.policy, user.id)
+        mine_ids = {run.id for run in inbox.runs}
         proposals = _list_proposals(tx, user.id)
         failed_filter = search.RunFilter(states=_FAILED_STATES, since=now - _DAY)
         failed = search.find_run_numbers(tx, failed_filter, most=_MAX_RUNS)
@@ -54,7 +54,9 @@ def show_home(request: Request, deps: WebDeps, user: CurrentUser) -> Response:
     return render_page(
         request,
         "home.html",
-        mine=mine,
+        mine=inbox.runs,
+        assignments=inbox.assignments,
+        questions=inbox.questions,
         break_glass_uses=break_glass_uses,
         pending=[run for run in pending_runs if run.requested_by == user.id],
         active=[run for run in active if run.id not in mine_ids],

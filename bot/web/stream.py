@@ -22,7 +22,7 @@ from bot.db.run_progress import RunProgress, RunProgressPart
 from bot.db.runs import NoSuchRun
 from bot.model.text import escape_control
 from bot.policy import NoPolicyError
-from bot.queries.pending import list_runs_awaiting_person
+from bot.queries.pending import read_inbox
 from bot.web.auth import NotSignedInError, PassiveUser, User, check_still_signed_in
 from bot.web.deps import WebDependencies, WebDeps
 from bot.web.fanout_chart import render_fanout, render_host_rows
@@ -144,8 +144,8 @@ class _ChangeReader:
             if stamp == self.last_stamp:
                 return b""
             self.last_stamp = stamp
-            waiting = list_runs_awaiting_person(tx, user.policy, user.id)
-        return _encode_event("changed", {"waiting": len(waiting)})
+            waiting = read_inbox(tx, user.policy, user.id).count
+        return _encode_event("changed", {"waiting": waiting})
 
 
 async def _stream_changes(

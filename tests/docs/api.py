@@ -30,7 +30,6 @@ PAGES: Mapping[str, tuple[str, Sequence[str]]] = {
             "replanRun",
             "undoRun",
             "previewRequest",
-            "listPending",
         ),
     ),
     "runs": (
@@ -46,8 +45,8 @@ PAGES: Mapping[str, tuple[str, Sequence[str]]] = {
         ),
     ),
     "questions": (
-        "Questions and reassignment",
-        ("askQuestion", "answerQuestion", "reassignRun"),
+        "Inbox, questions and reassignment",
+        ("listPending", "askQuestion", "answerQuestion", "reassignRun"),
     ),
     "schedules": (
         "Schedules and calendar",

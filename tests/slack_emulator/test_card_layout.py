@@ -127,6 +127,7 @@ def home() -> View:
             a_story().person_names,
             "https://keyturn.example.com",
             [a_story(approvers=(Approver("Bob Net", "U0BOB"),))],
+            [],
             unrequested,
             over[:3],
             going,

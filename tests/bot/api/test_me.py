@@ -1,6 +1,7 @@
 """What waits for a caller, what was handed on, the policy in words, and what may be filled in."""
 
 from dataclasses import replace
+from typing import Any
 
 from bot.db import break_glass
 from bot.model.run import State, StepState
@@ -53,6 +54,35 @@ def test_counter_proposals_and_plans_are_pending_for_their_requester(desk: Desk)
     assert [run["id"] for run in pending["planned"]] == [plan]
     others = desk.program("olga").get("/pending").json()
     assert (others["counter_proposals"], others["planned"]) == ([], [])
+
+
+def test_open_questions_and_assigned_runs_wait_for_one_person(desk: Desk):
+    def look(person: str) -> dict[str, Any]:
+        return desk.program(person).get("/pending").json()
+
+    service, other = desk.harness.service, SetSwitch(host="lb2", name="lamp", value="on")
+    first = desk.harness.request(SetSwitch(host="lb1", name="lamp", value="on"))
+    newest = desk.harness.request(other)
+    assert (look("dora")["questions"], look("adam")["assigned"]) == ([], [])
+    service.ask_question(first.id, person="olga", text="which ticket?")
+    service.reassign_run(first.id, person="olga", assignee="adam", reason="it is yours")
+    [question] = look("dora")["questions"]
+    assert (question["run"]["id"], question["person"], question["text"]) == (
+        first.id,
+        "olga",
+        "which ticket?",
+    )
+    mine = look("adam")
+    assert [run["id"] for run in mine["runs"]] == [first.id, newest.id]
+    [assigned] = mine["assigned"]
+    assert (assigned["run"], assigned["assigned_by"]) == (first.id, "olga")
+    assert assigned["reason"] == "it is yours"
+    assert [run["id"] for run in look("olga")["runs"]] == [newest.id, first.id]
+    assert (look("olga")["assigned"], look("olga")["questions"]) == ([], [])
+    service.answer_question(first.id, person="dora", text="4711")
+    assert look("dora")["questions"] == []
+    service.deny_run(first.id, person="adam", reason="not now")
+    assert look("adam")["assigned"] == []
 
 
 def test_a_glass_that_no_one_has_looked_at_waits_for_someone(desk: Desk):

@@ -516,6 +516,12 @@ def test_what_waits_for_someone_is_shown_with_what_to_type(shop: Shop):
     assert f"keyturn approve {run.id} " in shop.type("olga", "pending").stdout
     assert run.id in [one["id"] for one in shop.told("olga", "pending")["runs"]]
     assert shop.type("dora", "pending").stderr == "Nothing pending.\n"
+    service = shop.service.keyturn.service
+    service.ask_question(run.id, person="adam", text="which ticket?")
+    service.reassign_run(run.id, person="adam", assignee="olga", reason="yours")
+    asked = shop.type("dora", "pending").stdout
+    assert "adam asks: which ticket?\n        keyturn answer" in asked
+    assert "assigned to you by adam: yours" in shop.type("olga", "pending").stdout
 
 
 def test_terminal_has_headings_colours_and_relative_times(shop: Shop):

@@ -191,6 +191,22 @@ async def test_a_counter_proposal_is_accepted_at_home(chat: Chat):
     assert chat.run(1).state is State.SUPERSEDED
 
 
+async def test_questions_and_assigned_runs_stand_first_at_home(chat: Chat):
+    await chat.type(LAMP_ON)
+    await chat.type("toy set lb2 lamp on")
+    await chat.type("question 1 which ticket?", "U0OLGA")
+    await chat.type("reassign 2 adam because it is yours", "U0OLGA")
+    view = await look(chat, "U0DORA")
+    assert "Waiting for you · 1" in words(view)
+    assert "Olga Owner asked: which ticket?" in " ".join(words(view).split())
+    await click(chat, "answer", buttons(view)["answer"]["value"], "U0DORA")
+    await chat.submit({"because": "4711"}, "U0DORA")
+    assert "Waiting for you" not in words(await look(chat, "U0DORA"))
+    said = words(await look(chat, "U0ADAM"))
+    assert said.index("toy set lb2 lamp on") < said.index("toy set lb1 lamp on")
+    assert "Assigned to Adam Admin" in said
+
+
 async def test_a_plan_is_reviewed_and_discarded_at_home(chat: Chat):
     await chat.type("plan toy set lb1 lamp on")
     view = await look(chat, "U0DORA")

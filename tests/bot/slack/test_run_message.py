@@ -421,7 +421,17 @@ def everything_said_of(story: SlackRunView) -> list[Message]:
     """Return its messages in channels, threads and direct ones, and the Home that lists it."""
     run = story.run
     seen = HomeContent(
-        "dora", story.now, story.person_names, "", [story], [story], [run], [run], [run], []
+        person="dora",
+        now=story.now,
+        person_names=story.person_names,
+        base_url="",
+        pending=[story],
+        questions=[story] if story.discussion.remarks else [],
+        unrequested=[story],
+        own_runs=[run],
+        running=[run],
+        recent_changes=[run],
+        upcoming=[],
     )
     said = [render_card(story), render_decided(story), render_result(story)]
     said += build_reminders(story).values()

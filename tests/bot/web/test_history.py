@@ -24,6 +24,7 @@ from tests.bot.web.sample_runs import (
     succeeded,
     waiting,
 )
+from tests.toy import SetSwitch
 
 
 def numbers(html: str) -> list[int]:
@@ -329,6 +330,24 @@ def test_the_first_page_shows_each_person_what_waits_for_them(site: Site) -> Non
     assert f'href="/runs/{shown["pending"]}"' in waiting_for["dora"]  # as a request of her own
     own = waiting_for["olga"].index(f'href="/runs/{shown["own"]}"')
     assert own > waiting_for["olga"].index("Your pending requests")
+
+
+def test_questions_and_assignments_wait_for_one_person_on_the_first_page(site: Site) -> None:
+    run = site.harness.request(SetSwitch(host="lb1", name="lamp", value="on"))
+    service = site.harness.service
+    service.ask_question(run.id, person="olga", text="which <b>ticket</b>?")
+    service.reassign_run(run.id, person="olga", assignee="adam", reason="it is yours")
+    shown = {
+        person: Page(site.browser(person).get("/").text).text
+        for person in ("dora", "adam", "olga")
+    }
+    assert "Olga Owner asked" in shown["dora"]
+    assert "“which <b>ticket</b>?”" in shown["dora"]
+    assert f"Answer the question about run {run.id}" in shown["dora"]
+    assert "Assigned to you by Olga Owner" in shown["adam"]
+    assert "“it is yours”" in shown["adam"]
+    assert "Assigned to you" not in shown["olga"]
+    assert "asked" not in shown["adam"]
 
 
 def test_what_one_has_approved_waits_for_one_no_more(site: Site) -> None:
