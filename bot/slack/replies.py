@@ -166,6 +166,8 @@ def render_overview(runbooks: Sequence[type[AnyRunbook]]) -> Message:
     if runbooks:
         entries = [_render_runbook_entry(runbook) for runbook in runbooks[:_MAX_RUNBOOKS]]
         parts = [rich_text_section(bold("You can request")), bullet_list(*entries)]
+        if others := ", ".join(runbook.words for runbook in runbooks[_MAX_RUNBOOKS:]):
+            parts.append(rich_text_section(text_element(f"And: {others}")))
     else:
         parts = [
             rich_text_section(bold("You cannot request anything: no host or no rule allows it."))
