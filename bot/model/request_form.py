@@ -220,14 +220,13 @@ def _describe_problems(runbook: type[AnyRunbook], error: ValidationError) -> dic
 def _suggest_runbooks(typed_words: Sequence[str]) -> str:
     typed = " ".join(typed_words[:3])
     # Compare as many words as the runbook has: the rest are values.
-    similar = [
-        words
-        for words in load_catalogue()
-        if difflib.SequenceMatcher(
+    ratios = {
+        words: difflib.SequenceMatcher(
             None, words, " ".join(typed_words[: len(words.split())]).lower()
         ).ratio()
-        > 0.6
-    ]
+        for words in load_catalogue()
+    }
+    similar = sorted((words for words in ratios if ratios[words] > 0.6), key=lambda w: -ratios[w])
     if similar:
         return f"There is no {quote_text(typed)}. Did you mean: {', '.join(similar[:5])}?"
     return f"There is no {quote_text(typed)}. Type help for a list."
