@@ -14,6 +14,8 @@ from connectors.errors import ParseError
 from connectors.sudo import SudoRule, WordPattern
 
 _HINTS = (Hint(r"Permission denied", "smartctl requires root: add the login's sudo rule"),)
+# A disk that sleeps is not woken up.
+_READ = ("-n", "standby", "-iHA", "-j", "-d")
 _ANY_STATUS = frozenset(range(256))
 # Attributes whose raw value counts damaged sectors.
 _SECTORS = {5: "reallocated", 197: "unreadable", 198: "uncorrectable"}
@@ -54,7 +56,7 @@ def query_disks() -> Query[Sequence[DiskAddress]]:
 
 
 def query_health(disk: DiskAddress) -> Query[DiskHealth]:
-    words = ("smartctl", "-iHA", "-j", "-d", disk.type, disk.name)
+    words = ("smartctl", *_READ, disk.type, disk.name)
     return Query(
         Shell(words, root=True, hints=_HINTS, deadline=60),
         lambda answer: parse_health(answer, disk),
@@ -136,5 +138,5 @@ _TYPE = WordPattern(r"[a-z][a-z0-9+]{1,20}(,[0-9]{1,3}(/[0-9]{1,3})?){0,2}")
 _NAME = WordPattern(r"([a-z]{1,8}/)?[A-Za-z0-9]{1,20}", prefix="/dev/")
 SUDO = (
     SudoRule(_SMARTCTL, "--scan", "-j", read_only=True),
-    SudoRule(_SMARTCTL, "-iHA", "-j", "-d", _TYPE, _NAME, read_only=True),
+    SudoRule(_SMARTCTL, *_READ, _TYPE, _NAME, read_only=True),
 )

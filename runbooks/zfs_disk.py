@@ -50,13 +50,14 @@ class ReplaceDisk(
     words="zfs replace",
     example="nas1 tank sdb /dev/disk/by-id/wwn-0x5000c500a1b2c3d4",
 ):
-    """Replace a disk of a ZFS pool, and copy its data to the new one. This cannot be undone."""
+    """Replace a disk of a ZFS pool, and copy its data to the new one. It has no undo."""
 
     disk: DiskName
     new_disk: Annotated[
         str,
         Field(
             pattern=rf"^{zpool_disk.NEW_DISK}$",
+            title="New disk",
             description="The path of the new, empty disk, such as one in /dev/disk/by-id",
         ),
     ]
