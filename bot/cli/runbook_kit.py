@@ -310,13 +310,11 @@ def _list_sudo_lines(fleet: "Fleet", request: "AnyRunbook") -> list[str]:
     from bot.hosts import sudo_rules
 
     host = fleet.inventory[request.target]
-    if host.platform != "linux":
-        return []
-    grants = sudo_rules.list_sudo_grants({type(request).words: type(request)})
+    grants = sudo_rules.list_host_sudo_grants(host, {type(request).words: type(request)})
     if not sudo_rules.group_grants_by_login(host, grants):
         return []
-    text = sudo_rules.format_sudoers(host, grants)
-    return [line for line in text.splitlines() if line and not line.startswith("#")]
+    # Without the two lines that say how to install the file.
+    return [line for line in sudo_rules.format_sudoers(host, grants).splitlines()[2:] if line]
 
 
 def _describe_sudo(host: str, lines: "Sequence[str]") -> list[str]:

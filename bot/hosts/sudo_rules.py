@@ -53,14 +53,17 @@ def list_sudo_rules(dialect: ModuleType) -> tuple[SudoRule, ...]:
     return declared
 
 
-def list_host_sudo_grants(host: Host) -> tuple[SudoGrant, ...]:
-    """Return every rule that the runbooks for the tags of a host can need."""
+def list_host_sudo_grants(
+    host: Host, runbooks: Mapping[str, type[AnyRunbook]] | None = None
+) -> tuple[SudoGrant, ...]:
+    """Return every rule that runbooks can need on a host; those for its tags by default."""
     if host.platform != "linux":
         return ()
     tags = (None, *host.tags)
-    rules = list_sudo_grants(
-        {words: each for words, each in load_catalogue().items() if get_required_tag(each) in tags}
-    )
+    if runbooks is None:
+        known = load_catalogue()
+        runbooks = {name: each for name, each in known.items() if get_required_tag(each) in tags}
+    rules = list_sudo_grants(runbooks)
     installed = (replace(each, rule=each.rule.for_installed_scripts) for each in rules)
     return tuple(installed) if host.scripts else rules
 

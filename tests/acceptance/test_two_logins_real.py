@@ -1,5 +1,6 @@
 """One login that can only read and one that changes, over a real sshd, sudo and nginx."""
 
+import json
 import subprocess
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
@@ -16,8 +17,10 @@ from connectors.inventory import Host, Inventory
 from connectors.ssh_pool import SshPool
 from runbooks.agents_block import BlockAgent
 from tests.acceptance.ungated import carry_out, take_back
+from tests.cli_process import keyturn
 from tests.playground.nginx import Nginx
 from tests.playground.two_logins import CHANGER, READER, TwoLogins
+from tests.policies import a_policy
 
 pytestmark = pytest.mark.real
 
@@ -48,17 +51,40 @@ def _fleet(host: Host) -> Generator[Fleet]:
         fleet.close()
 
 
-def test_what_reads_is_sent_by_one_login_and_what_changes_by_the_other(sshd: TwoLogins):
+def test_what_reads_is_sent_by_one_login_and_what_changes_by_the_other(
+    sshd: TwoLogins, tmp_path: Path
+):
     with _fleet(sshd.host()) as fleet:
         fleet.run_query("web1", nginx_agents.query_agents())
         assert (sshd.logins_of(READER), sshd.logins_of(CHANGER)) == (1, 0)
+        _try_runbook(sshd, tmp_path)
+        assert (sshd.logins_of(READER), sshd.logins_of(CHANGER)) == (2, 0)
         plan = carry_out(fleet, BLOCK)
         assert fleet.run_query("web1", nginx_agents.query_agents()).refused == ("Evil Bot/2",)
         take_back(fleet, BLOCK, plan)
-        assert (sshd.logins_of(READER), sshd.logins_of(CHANGER)) == (1, 1)
+        assert (sshd.logins_of(READER), sshd.logins_of(CHANGER)) == (2, 1)
     (step,) = plan.steps
     told = sshd.host().resolve(step.do)
     assert str(told).startswith("sudo -n -- /usr/local/lib/keyturn/nginx-agents-")
+
+
+def _try_runbook(sshd: TwoLogins, place: Path) -> None:
+    """Try the change on the command line, which records what the host returned."""
+    policies = a_policy(place / "policy")
+    entry = sshd.host().model_dump(mode="json", exclude={"name"}, exclude_none=True)
+    inventory = json.dumps({"hosts": {"web1": entry}})
+    (policies.path / "inventory.yaml").write_text(inventory)
+    words = ["agents", "block", "web1", "Evil Bot/2", "--record", "before"]
+    tried = keyturn(place, "runbook", "try", *words, "--directory", str(place))
+    assert tried.returncode == 0, tried.stderr
+    assert "$ sudo -n -- /usr/local/lib/keyturn/nginx-agents-" in tried.stdout
+    assert "Sudo lines that it needs on web1:" in tried.stdout
+    assert f"{CHANGER} ALL=(root) NOPASSWD: /usr/local/lib/keyturn/nginx-agents-" in tried.stdout
+    recorded = place / "tests" / "recorded" / "agents_block" / "before.json"
+    assert json.loads(recorded.read_text())["values"]["agent"] == "Evil Bot/2"
+    tested = keyturn(place, "runbook", "test", "agents block", "--directory", str(place))
+    assert "untested  agents block: empty after apply" in tested.stdout
+    assert "ok        agents block: sudo rules" in tested.stdout
 
 
 def test_sudo_lets_neither_login_do_what_the_other_is_for(sshd: TwoLogins):
