@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from bot.hosts.live_check import check_host
 from connectors import pdu
 from connectors.command import RunHooks, SwitchLines
 from connectors.errors import (
@@ -74,6 +75,8 @@ def test_what_keeps_keyturn_from_a_device_is_told_apart(make_strip: MakeStrip):
     off = pdu.switch_outlet(outlet, "off")
     with pytest.raises(CommandError, match="the right to write"):
         fleet.run_command("pdu1", off)
+    healthy = check_host(fleet, "pdu1")
+    assert (healthy.reachable, healthy.login, healthy.error) == (True, True, "")
     by_community = fleet_of(strip, snmp={"community_file": "community"})
     assert states(by_community) == ["on", "on", "on"]
     swapped = {"user": "keyturn", "auth_file": "privacy", "privacy_file": "auth"}
@@ -81,6 +84,7 @@ def test_what_keeps_keyturn_from_a_device_is_told_apart(make_strip: MakeStrip):
     for snmp in (swapped, stranger):
         with pytest.raises(LoginError, match="passphrase files"):
             fleet_of(strip, snmp=snmp).run_command("pdu1", off)
+    assert check_host(fleet_of(strip, snmp=stranger), "pdu1").login is False
     for line in ("interface Gi1/0/1", "1.3 s 1"):
         with pytest.raises(SetupError, match="Nothing was sent"):
             fleet.run_command("pdu1", SwitchLines((line,)))

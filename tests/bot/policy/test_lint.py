@@ -91,3 +91,16 @@ def test_an_owner_who_may_not_view_their_area_learns_that(tmp_path: Path):
 
 def test_the_starter_lets_everyone_view(tmp_path: Path):
     assert list_warnings(a_policy(tmp_path).get_policy(), RUNBOOKS) == []
+
+
+def test_a_device_whose_community_crosses_the_network_in_clear_text_is_shown(tmp_path: Path):
+    path = a_policy(tmp_path).path
+    device = "address: 192.0.2.9, area: edge, platform: snmp, host_key: null"
+    hosts = (path / "inventory.yaml").read_text()
+    v3 = "{user: keyturn, auth_file: a, privacy_file: p}"
+    (path / "inventory.yaml").write_text(
+        f"{hosts}  pdu1: {{{device}, snmp: {{community_file: c}}}}\n"
+        f"  pdu2: {{{device}, snmp: {v3}}}\n"
+    )
+    (told,) = list_warnings(load_policy(path), RUNBOOKS)
+    assert str(told).startswith("inventory.yaml: pdu1: SNMP 2c sends its community in clear text")
