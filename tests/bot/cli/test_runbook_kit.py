@@ -6,6 +6,7 @@ import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -18,9 +19,8 @@ from bot.authoring.recordings import (
     make_recording,
 )
 from bot.model.redaction import Redactor
-from bot.model.request_form import parse_request
-from connectors import conntrack
-from runbooks import Plan, load_catalogue
+from connectors.command import Query, QueryRunner, Shell
+from runbooks import Change, Host, Plan, Step
 from tests.cli_process import typed
 from tests.scripted_fleet import ScriptedFleet
 
@@ -140,23 +140,32 @@ def test_a_connector_of_keyturn_is_used_as_it_is(tmp_path: Path):
     ]
 
 
-def conntrack_fleet(secret: str) -> ScriptedFleet:
-    output = (
-        f"20\n65536\n16384\nMemTotal: 4000000 kB\n{secret}\n"
-        "entries searched drop early_drop\n00000014 0 0 0\n"
-    )
-    return ScriptedFleet({("lb1", conntrack.query_conntrack().command): output})
+READ = Query(Shell(("cat", "/etc/mode")), lambda output: output.split()[0])
+
+
+class SetMode(Change[str]):
+    """Set a mode that stands in a file beside a password."""
+
+    host: Host
+    mode: Literal["fast", "safe"]
+
+    def read(self, run_query: QueryRunner) -> str:
+        return run_query(self.host, READ)
+
+    def plan(self, state: str) -> Plan:
+        step = Step("Set it", self.host, do=Shell(("set", self.mode)), undo=Shell(("set", state)))
+        return Plan(f"it is {state}", [] if state == self.mode else [step])
 
 
 def test_a_recording_has_no_secrets_and_gives_the_same_plan():
-    request = parse_request(load_catalogue()["conntrack set"], ["lb1", "524288"])
-    recorder = Recorder(conntrack_fleet("hunter2hunter2").run_query)
+    request = SetMode(host="lb1", mode="fast")
+    fleet = ScriptedFleet({("lb1", READ.command): "safe password=hunter2hunter2\n"})
+    recorder = Recorder(fleet.run_query)
     plan = evaluate_request(request, recorder.run_query)
     assert isinstance(plan, Plan)
     made = make_recording(request, recorder, Redactor(["hunter2hunter2"]).redact_text)
-    assert "hunter2" not in made.answers[0].output
-    replayed = evaluate_request(request, made.create_query_function())
-    assert replayed == plan
+    assert made.answers[0].output == "safe password=[secret]\n"
+    assert evaluate_request(request, made.create_query_function()) == plan
     empty = Recording(made.runbook, made.values, ())
     with pytest.raises(RecordingError, match="record it again"):
         evaluate_request(request, empty.create_query_function())
