@@ -336,7 +336,8 @@ def set_up_logging(redactor: Redactor, form: Literal["text", "json"] = "text") -
 def list_login_secrets(inventory: Inventory, keys: Path) -> Iterator[str]:
     """Yield the passwords and private keys for hosts. keys: the directory of relative files."""
     for host in inventory.hosts.values():
-        for file in (host.password_file, host.enable_file, host.key):
+        of_bmc = host.bmc.password_file if host.bmc and not host.bmc.ipmi_from else None
+        for file in (host.password_file, host.enable_file, of_bmc, host.key):
             if file is not None:
                 yield from _read_secret_lines(keys / file)
 

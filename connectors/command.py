@@ -10,7 +10,7 @@ import shlex
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, Literal, Protocol, TypeVar
 
 from connectors.errors import CommandError, SettingError
 from connectors.script import SCRIPTS_DIRECTORY, Script
@@ -270,7 +270,45 @@ class DeviceCommand(SwitchLines):
         return " or ".join(dict.fromkeys(self.lines))
 
 
-Command = Shell | SwitchLines
+# Links of a management interface may hold a query; "//" would begin the name of another server.
+_API_PATH = re.compile(r"/[A-Za-z0-9._~%:@!$&'()*+,;=-][A-Za-z0-9._~%:@!$&'()*+,;=/?#-]{0,500}")
+
+
+@dataclass(frozen=True)
+class ApiCall:
+    """A call of the HTTPS interface that manages a host: its BMC, or the API of an array.
+
+    Keyturn connects to the interface itself and sends the call once. It does not contact the
+    system that runs on the host.
+    """
+
+    path: str
+    """Such as /redfish/v1/Systems/1."""
+    method: Literal["GET", "POST", "PATCH"] = "GET"
+    """Only GET changes nothing."""
+    body: str = ""
+    """What is sent, as JSON."""
+    watched_path: str = ""
+    """After a POST: the resource to read until its `PowerState` is `power_state`."""
+    power_state: str = ""
+    deadline: int = 0
+    """Seconds after the call for reaching the power state."""
+    server: str = ""
+    """The interface that was approved: its address, and its certificate or CA. "" until the
+    command is resolved for a host."""
+
+    def __post_init__(self) -> None:
+        for path in (self.path, self.watched_path or self.path):
+            if not _API_PATH.fullmatch(path):
+                raise ValueError(f"{quote_text(path)} is not the path of a resource")
+        refuse_invisible(self.body)
+
+    def __str__(self) -> str:
+        call = " ".join(filter(None, (self.method, self.path, self.body)))
+        return f"{call}, then wait for {self.power_state}" if self.power_state else call
+
+
+Command = Shell | SwitchLines | ApiCall
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from connectors import step_status
 from connectors.command import (
     NO_HOOKS,
     Answer,
+    ApiCall,
     Command,
     Fetch,
     Query,
@@ -135,10 +136,10 @@ class Fleet:
         hooks: RunHooks = NO_HOOKS,
     ) -> Answer:
         if isinstance(command, Setting):
-            return Answer(0, command.resolve(host.settings))
+            return Answer(0, command.resolve(host.setting_values))
         resolved, jumps = _resolve_command(host, command), _list_jump_hosts(inventory, host)
-        if isinstance(resolved, Fetch):
-            return self._pool.run(host, resolved, through=jumps)
+        if isinstance(resolved, Fetch | ApiCall):  # not a contact with the host
+            return self._pool.run(host, resolved, through=jumps, hooks=hooks)
         try:
             answer = self._pool.run(host, resolved, through=jumps, hooks=hooks)
         except HostError as error:

@@ -5,6 +5,7 @@ import binascii
 import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import PurePath
 from typing import Annotated, Any, Literal, cast
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -12,6 +13,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from connectors.command import (
+    ApiCall,
     Command,
     DeviceCommand,
     Shell,
@@ -24,6 +26,7 @@ from connectors.command import (
 from connectors.errors import SetupError, UnknownHostError
 
 _NAME = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"
+_ADDRESS = r"^[A-Za-z0-9][A-Za-z0-9.:-]*$"
 _KEY_TYPES = ("ssh-ed25519", "ecdsa-sha2-nistp256", "ecdsa-sha2-nistp384", "ecdsa-sha2-nistp521")
 
 # A host with a shell, or a network device by the kind of its command line.
@@ -116,13 +119,58 @@ class Snmp(BaseModel):
         return f"SNMPv3 user {self.user}" if self.user else "SNMPv2c"
 
 
+class Bmc(BaseModel):
+    """The management controller of a server, such as an iDRAC or an iLO."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    address: Annotated[str, Field(pattern=_ADDRESS, max_length=253)]
+    """The name or IP address of the controller itself."""
+    port: Annotated[int | None, Field(ge=1, le=65535)] = None
+    """443 by default, and 623 for IPMI."""
+    user: Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.@\\-]{0,63}$")]
+    """The login name there."""
+    password_file: PurePath
+    """The login password; a path like `key`. With `ipmi_from`, a path on that host."""
+    certificate: Annotated[str | None, Field(pattern=r"^([0-9A-Fa-f]{2}:){31}[0-9A-Fa-f]{2}$")] = (
+        None
+    )
+    """The SHA-256 of its certificate, as `openssl x509 -noout -fingerprint -sha256` prints it."""
+    ca: PurePath | None = None
+    """Or a PEM file with the CA that must have signed its certificate; a path like `key`."""
+    ipmi_from: Name | None = None
+    """Or, for a controller without Redfish, the host on which to run ipmitool."""
+    ipmi_cipher: Literal["3", "17", ""] = ""
+    """The cipher suite of IPMI, for a controller that does not list its suites."""
+    serial: Clean = ""
+    """The serial number of the server that it must belong to."""
+    uuid: Annotated[
+        str, Field(pattern=r"^([0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12})?$")
+    ] = ""
+    """The UUID of that server."""
+
+    @model_validator(mode="after")
+    def _require_identity(self) -> "Bmc":
+        if [self.certificate, self.ca, self.ipmi_from].count(None) != 2:
+            raise ValueError(
+                "bmc: set either certificate or ca, by which the controller is identified, or "
+                "ipmi_from for one without Redfish"
+            )
+        return self
+
+    @property
+    def identity(self) -> str:
+        """What identifies the controller: its address, and its certificate or CA."""
+        return f"{self.address}:{self.port or 443} {self.certificate or self.ca}"
+
+
 class Host(BaseModel):
     """One host: its address, its logins, its area."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: Name
-    address: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9.:-]*$", max_length=253)]
+    address: Annotated[str, Field(pattern=_ADDRESS, max_length=253)]
     """The name or IP address to connect to."""
     port: Annotated[int, Field(ge=1, le=65535)] = 22
     """The TCP port of SSH."""
@@ -150,6 +198,8 @@ class Host(BaseModel):
     """Or the CA that must have signed its key."""
     jump: Name | None = None
     """The host to connect through."""
+    bmc: Bmc | None = None
+    """The management controller of the server that the host runs on."""
     vantage: Name | None = None
     """Another host that must reach this one before a change on probation is kept."""
     site: Name = "main"
@@ -216,6 +266,13 @@ class Host(BaseModel):
         return self
 
     @property
+    def setting_values(self) -> Mapping[str, str]:
+        """The settings, and what runbooks may read of the other fields in the same way."""
+        bmc = self.bmc.model_dump(mode="json", exclude_none=True) if self.bmc else {}
+        derived = {f"bmc.{name}": str(value) for name, value in bmc.items()}
+        return {**self.settings, **derived, "inventory.tags": " ".join(sorted(self.tags))}
+
+    @property
     def fingerprint(self) -> str:
         """The key's SHA-256 as OpenSSH prints it: `SHA256:` and unpadded base64.
 
@@ -230,6 +287,8 @@ class Host(BaseModel):
 
         Raises SetupError for a network device's command on a Linux host, or the reverse.
         """
+        if isinstance(command, ApiCall):
+            return self._address_call(command)
         if self.snmp is not None or isinstance(command, SnmpWalk | SnmpSet):
             return self._require_snmp_command(command)
         if isinstance(command, Shell):
@@ -255,6 +314,19 @@ class Host(BaseModel):
         raise SetupError(
             f"{self.name} {how} in the inventory: use a runbook for such devices. Nothing was sent"
         )
+
+    def _address_call(self, call: ApiCall) -> ApiCall:
+        if self.bmc is None or self.bmc.ipmi_from:
+            raise SetupError(
+                f"{self.name} has no bmc with Redfish in the inventory: add its address, user, "
+                "password_file and certificate"
+            )
+        if call.server not in {"", self.bmc.identity}:
+            raise SetupError(
+                f"the bmc of {self.name} in the inventory changed after the approval. Nothing was "
+                "sent: request the change again"
+            )
+        return replace(call, server=self.bmc.identity)
 
     def _translate_command(self, command: DeviceCommand) -> DeviceCommand:
         translated = command.for_platform(self.platform)
@@ -321,6 +393,16 @@ class Inventory(BaseModel):
                 raise ValueError(
                     f"{host.name}: vantage {host.vantage} must be another host of the inventory, "
                     "with a shell"
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _refuse_bad_ipmi_hosts(self) -> "Inventory":
+        for host in self.hosts.values():
+            name = host.bmc.ipmi_from if host.bmc else None
+            if name and (name not in self.hosts or self.hosts[name].platform != "linux"):
+                raise ValueError(
+                    f"{host.name}: ipmi_from {name} must be a host of the inventory with a shell"
                 )
         return self
 

@@ -276,8 +276,8 @@ def find_kept_change(command: Command) -> ArmedChange | None:
     return ArmedChange(words[1], words[2]) if len(words) > 2 else None
 
 
-def _find_arguments(command: Shell, script: Script) -> tuple[str, ...]:
-    words = command.words
+def _find_arguments(command: Command, script: Script) -> tuple[str, ...]:
+    words = command.words if isinstance(command, Shell) else ()
     for place, word in enumerate(words[:6]):
         if word == script.text:
             return words[place + 2 :]

@@ -13,15 +13,18 @@ from pathlib import Path
 from typing import TypeVar
 
 from connectors import device, ssh
+from connectors.api_client import ApiClient
 from connectors.command import (
     NO_HOOKS,
     Answer,
+    ApiCall,
     Command,
     Fetch,
     RemoteCommand,
     RunHooks,
     Shell,
     SnmpWalk,
+    SwitchLines,
 )
 from connectors.errors import HostError, SetupError, UnreachableError
 from connectors.fetcher import Fetcher
@@ -81,6 +84,7 @@ class SshPool:
         idle: seconds after which an unused connection is closed.
         limits: timeouts and sizes of each connection.
         fetcher: downloads documents; by default it caches them for a minute.
+        api_client: calls management interfaces.
     """
 
     def __init__(
@@ -92,8 +96,10 @@ class SshPool:
         idle: float = 300.0,
         limits: SshLimits | None = None,
         fetcher: Fetcher | None = None,
+        api_client: ApiClient | None = None,
     ) -> None:
         self._fetcher = fetcher or Fetcher(keys)
+        self._api_client = api_client or ApiClient(keys)
         self._keys = keys
         self._per_host = per_host
         self._patience = patience
@@ -122,6 +128,8 @@ class SshPool:
         """
         if isinstance(command, Fetch):
             return self._fetcher.fetch(command)
+        if isinstance(command, ApiCall):
+            return self._api_client.call(host, command, hooks)
         route = (*through, host)
         with self._use_host(route) as pooled:
             if not pooled.slots.acquire(timeout=self._patience):
@@ -321,7 +329,7 @@ def _run_on_session(session: Session, command: Command, hooks: RunHooks) -> Answ
     if isinstance(session, ssh.SshSession):
         if isinstance(command, Shell):
             return session.run(command, hooks)
-    elif not isinstance(command, Shell):
+    elif isinstance(command, SwitchLines):
         return session.run(command, hooks)
     raise SetupError(f"this kind of host cannot run the command. Nothing was sent: {command}")
 

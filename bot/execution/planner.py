@@ -24,7 +24,7 @@ from bot.queries import own_runbooks
 from bot.queries.rebuild import fold_runs
 from bot.queries.undo import describe_changes_since
 from bot.workflow.context import WorkflowContext
-from connectors.command import Query, Shell, SwitchLines, quote_text
+from connectors.command import Command, Query, quote_text
 from connectors.probation import (
     DEVICE,
     DRILL,
@@ -114,6 +114,8 @@ def compute_remaining(
     plan = put_on_probation(runbook, plan)
     if run.state is not State.RUNNING and run.state is not State.UNKNOWN:
         plan = _check_probation(context, runbook, plan)
+    if plan.steps:  # which another host may run, such as the one with ipmitool
+        _ = policy.inventory[run.host].for_changing
     steps = tuple(_resolve_step(context, policy, step) for step in plan.steps)
     legs = tuple(sorted({*runbook.takes_down(), *plan.takes_down}))
     fresh = RemainingWork(plan.current_state, steps, tuple(plan.notes), legs if steps else ())
@@ -238,7 +240,7 @@ def _compute_remaining_undo(
     done = [plan.steps[n - 1] for n in sent]
     if later and _is_in_effect(context, later[-1]):
         # The undo of the later ones too is the value before the first.
-        wanted_again = set[tuple[str, Shell | SwitchLines]]()
+        wanted_again = set[tuple[str, Command]]()
     in_effect = [
         step
         for step in done
@@ -294,11 +296,11 @@ def _belongs_to_probation(step: PlannedStep) -> bool:
     return found is not None and found.name not in {DRILL.name, DEVICE.name}
 
 
-def _get_undo_key(step: PlannedStep) -> tuple[str, Shell | SwitchLines | None, str]:
+def _get_undo_key(step: PlannedStep) -> tuple[str, Command | None, str]:
     return step.host, step.undo, step.before
 
 
-def _get_command_key(step: PlannedStep) -> tuple[str, Shell | SwitchLines]:
+def _get_command_key(step: PlannedStep) -> tuple[str, Command]:
     return step.host, step.command
 
 

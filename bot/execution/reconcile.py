@@ -25,7 +25,7 @@ from connectors.command import Shell
 from connectors.errors import HostError
 from connectors.probation import DEVICE, ProbationStatus, query_probation
 from connectors.step_marker import StepMarker
-from connectors.step_status import MarkerState, StepStatus
+from connectors.step_status import NO_STATUS, MarkerState, StepStatus
 from runbooks import Refused
 
 _SECOND = 1_000_000
@@ -283,8 +283,13 @@ class Reconciler:
     def _query_host(self, unknown_step: _UnknownStep) -> ReconcileResult:
         step = unknown_step.step
         try:
-            found = self.context.fleet.query_step(
-                step.host, unknown_step.marker, fingerprint=step.fingerprint
+            # Only a shell keeps markers. A BMC, which the host may know nothing of, has none.
+            found = (
+                self.context.fleet.query_step(
+                    step.host, unknown_step.marker, fingerprint=step.fingerprint
+                )
+                if isinstance(step.command, Shell)
+                else NO_STATUS
             )
         except HostError as error:
             return ReconcileResult(f"could not be asked: {error}", can_retry=True)

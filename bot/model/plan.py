@@ -9,7 +9,7 @@ from pydantic import TypeAdapter
 from bot.model.canonical import Canonical, hash_canonical
 from bot.model.schedule import ScheduleTiming
 from bot.model.tickets import TicketAnswer
-from connectors.command import Command, Shell, SwitchLines
+from connectors.command import ApiCall, Command, SwitchLines
 
 
 @dataclass(frozen=True)
@@ -20,8 +20,8 @@ class PlannedStep:
     host: str
     fingerprint: str
     """The host key that the host must present."""
-    command: Shell | SwitchLines
-    undo: Shell | SwitchLines | None
+    command: Command
+    undo: Command | None
     """None if *no_undo_reason* says why there is none."""
     no_undo_reason: str = ""
     before: str = ""
@@ -153,6 +153,8 @@ def _parse_plan(text: str) -> ResolvedPlan:
 def _command_to_canonical(command: Command) -> Canonical:
     if isinstance(command, SwitchLines):
         return {"lines": command.lines}
+    if isinstance(command, ApiCall):
+        return {"call": str(command), "server": command.server, "deadline": command.deadline}
     return {
         "argv": command.words,
         "stdin": command.stdin,

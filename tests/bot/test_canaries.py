@@ -113,7 +113,10 @@ def test_the_services_own_secrets_are_known(tmp_path: Path):
     key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJqpOcKG0QUlYJdTUTUiDYIiZlWfjkcoaeW6BYlZs/0B"
     device = {"address": "192.0.2.1", "user": "u", "host_key": key, "area": "net"}
     device |= {"platform": "cisco_ios", "password_file": "password"}
-    inventory = Inventory.model_validate({"hosts": {"sw1": device}})
+    (tmp_path / "bmc").write_text("of-a-bmc-3\n")
+    bmc = {"address": "192.0.2.2", "user": "u", "password_file": "bmc", "ca": "ca.pem"}
+    server = {"address": "192.0.2.1", "host_key": key, "area": "net", "bmc": bmc}
+    inventory = Inventory.model_validate({"hosts": {"sw1": device, "nas1": server}})
     settings = Settings(
         database="postgresql+psycopg://keyturn:p%40ss-of-ours@db/keyturn",
         slack_bot_token="xoxb-our-token",  # pyright: ignore[reportArgumentType] - as it is read
@@ -121,7 +124,13 @@ def test_the_services_own_secrets_are_known(tmp_path: Path):
         slack_team="T1",
     )
     redactor = Redactor([*settings.secrets, *list_login_secrets(inventory, tmp_path)])
-    for secret in ("p@ss-of-ours", "xoxb-our-token", "our-signing-secret", "of-a-switch-2"):
+    for secret in (
+        "p@ss-of-ours",
+        "xoxb-our-token",
+        "our-signing-secret",
+        "of-a-switch-2",
+        "of-a-bmc-3",
+    ):
         assert redactor.has_secret(f"it is {secret}")
         assert secret not in str(settings.shown)
     assert "p%40ss" not in str(settings.shown)

@@ -1,6 +1,7 @@
 """A web server over TLS that answers byte for byte what it is given, right or wrong."""
 
 import contextlib
+import re
 import socket
 import ssl
 import threading
@@ -79,6 +80,11 @@ class Mirror:
                 if not (piece := tls.recv(4096)):
                     return
                 head += piece
+            head, _, body = head.partition(b"\r\n\r\n")
+            head += b"\r\n\r\n"
+            length = re.search(rb"content-length: *(\d+)", head, re.IGNORECASE)
+            while length and len(body) < int(length[1]) and (piece := tls.recv(4096)):
+                body += piece  # what is left unread would reset the connection
             self.heads.append(head.decode())
             self.asked.append(head.split()[1].decode())
             reply = self.replies.get(self.asked[-1], b"")

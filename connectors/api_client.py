@@ -1,0 +1,252 @@
+"""Calls of the HTTPS interfaces that manage hosts: Redfish on the BMC of a server.
+
+The certificate is verified before anything is sent. A call is sent once and never repeated,
+because a power cycle must not happen twice. Redirects are not followed, so that the login goes to
+no other server.
+"""
+
+import asyncio
+import hashlib
+import json
+import logging
+import re
+import ssl
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any, cast
+
+import httpx2
+
+from connectors import password
+from connectors.command import NO_HOOKS, Answer, ApiCall, RunHooks, quote_text
+from connectors.errors import (
+    CommandError,
+    HostError,
+    HostKeyMismatchError,
+    LoginError,
+    OutputLimitError,
+    ParseError,
+    SetupError,
+    UnknownOutcomeError,
+    UnreachableError,
+)
+from connectors.inventory import Bmc, Host
+
+# It would log each address that is called.
+logging.getLogger("httpx2").setLevel(logging.WARNING)
+
+_MAX_BYTES = 4 * 1024 * 1024
+_CONNECT_SECONDS, _CALL_SECONDS = 10, 60
+
+
+class ApiClient:
+    """Makes calls. Any thread without an event loop can use it.
+
+    Args:
+        files: the directory that password and CA files in the inventory are relative to.
+        poll_seconds: between two readings of the power state.
+    """
+
+    def __init__(self, files: Path, *, poll_seconds: float = 2.0) -> None:
+        self._files = files
+        self._poll_seconds = poll_seconds
+
+    def call(self, host: Host, call: ApiCall, hooks: RunHooks = NO_HOOKS) -> Answer:
+        """Make a resolved call, and wait for the power state that it names.
+
+        Returns the document as text; "" for an answer without one. Raises HostError.
+        """
+        if host.bmc is None:
+            raise SetupError(f"{host.name} has no bmc in the inventory")
+        interface = _Interface(host.name, host.bmc, self._files)
+        return asyncio.run(self._call(interface, call, hooks))
+
+    async def _call(self, interface: "_Interface", call: ApiCall, hooks: RunHooks) -> Answer:
+        async with interface.open_client() as client:
+            if call.method == "GET":
+                return Answer(0, await interface.get(client, call.path))
+            answer = await interface.change(client, call, hooks)
+            if call.power_state:
+                await self._await_power_state(interface, client, call)
+            return Answer(0, answer)
+
+    async def _await_power_state(
+        self, interface: "_Interface", client: httpx2.AsyncClient, call: ApiCall
+    ) -> None:
+        """Read the resource until it has the power state; a BMC may be silent meanwhile."""
+        last = "nothing"
+        try:
+            async with asyncio.timeout(call.deadline):
+                while last != call.power_state:
+                    await asyncio.sleep(self._poll_seconds)
+                    try:
+                        text = await interface.get(client, call.watched_path)
+                        last = str(cast("Mapping[str, Any]", json.loads(text))["PowerState"])
+                    except HostError:
+                        continue
+        except TimeoutError:
+            raise CommandError(
+                f"{interface} accepted the request, and the power is {quote_text(last)}, not "
+                f"{call.power_state}, after {call.deadline} s"
+            ) from None
+        except (ValueError, LookupError, TypeError):
+            raise ParseError(
+                f"{interface} accepted the request, and does not return the power state"
+            ) from None
+
+
+class _ConditionMissingError(CommandError):
+    """The BMC changes a resource only for those who name the version that they have read."""
+
+
+class _Interface:
+    """The management interface of a host, with its login."""
+
+    def __init__(self, host: str, bmc: Bmc, files: Path) -> None:
+        self._host, self._bmc, self._files = host, bmc, files
+        self._port = bmc.port or 443
+
+    def __str__(self) -> str:
+        return f"the BMC of {self._host} ({self._bmc.address}:{self._port})"
+
+    def open_client(self) -> httpx2.AsyncClient:
+        login = password.load_password(self._files / self._bmc.password_file)
+        name = f"[{self._bmc.address}]" if ":" in self._bmc.address else self._bmc.address
+        return httpx2.AsyncClient(
+            base_url=f"https://{name}:{self._port}",
+            auth=(self._bmc.user, login.text),
+            verify=self._make_trust(),
+            trust_env=False,
+            follow_redirects=False,
+            headers={
+                "Accept": "application/json",
+                "Accept-Encoding": "identity",
+                "OData-Version": "4.0",
+                "User-Agent": "Keyturn",
+            },
+            timeout=httpx2.Timeout(None, connect=_CONNECT_SECONDS),
+        )
+
+    async def get(self, client: httpx2.AsyncClient, path: str) -> str:
+        try:
+            return (await self._send(client, "GET", path))[1]
+        except (TimeoutError, httpx2.HTTPError) as error:
+            raise self._explain(error) from None
+
+    async def change(self, client: httpx2.AsyncClient, call: ApiCall, hooks: RunHooks) -> str:
+        """Send a call that changes something, once. Returns the text of the answer."""
+        hooks.before_send()
+        try:
+            headers, text = await self._send_conditionally(client, call)
+        except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
+            raise self._explain(error) from None
+        except (TimeoutError, httpx2.HTTPError) as error:
+            raise UnknownOutcomeError(
+                f"{self} received the request and did not answer it ({self._explain(error)}): "
+                "it may or may not have been carried out"
+            ) from None
+        return text or headers.get("Location", "")
+
+    async def _send_conditionally(
+        self, client: httpx2.AsyncClient, call: ApiCall
+    ) -> tuple[Mapping[str, str], str]:
+        try:
+            return await self._send(client, call.method, call.path, call.body)
+        except _ConditionMissingError:  # it has changed nothing
+            found = re.search(
+                r'"@odata.etag": *("(?:[^"\\]|\\.)*")', await self.get(client, call.path)
+            )
+            etag = json.loads(found[1]) if found else "*"
+            return await self._send(client, call.method, call.path, call.body, etag)
+
+    async def _send(
+        self, client: httpx2.AsyncClient, method: str, path: str, body: str = "", etag: str = ""
+    ) -> tuple[Mapping[str, str], str]:
+        content = body.encode() if body else None
+        headers = {"Content-Type": "application/json"} if body else {}
+        headers |= {"If-Match": etag} if etag else {}
+        async with (
+            asyncio.timeout(_CALL_SECONDS),
+            client.stream(method, path, content=content, headers=headers) as answer,
+        ):
+            text = bytearray()
+            async for piece in answer.aiter_raw():
+                text += piece
+                if len(text) > _MAX_BYTES:
+                    raise OutputLimitError(f"{self} returned more than {_MAX_BYTES} bytes")
+        shown = text.decode(errors="backslashreplace")
+        if error := self._find_error(answer, shown):
+            raise error
+        return answer.headers, shown
+
+    def _find_error(self, answer: httpx2.Response, text: str) -> HostError | None:
+        """Return the error of an answer by its status, or None."""
+        if answer.is_success:
+            return None
+        if answer.status_code in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
+            return LoginError(
+                f"{self} refuses {self._bmc.user} (status {answer.status_code}): correct the "
+                "password in its password_file, or give the login the right to do this"
+            )
+        if answer.status_code == HTTPStatus.SERVICE_UNAVAILABLE:
+            return UnreachableError(f"{self} is busy (status {answer.status_code}): try again")
+        kind = (
+            _ConditionMissingError
+            if answer.status_code == HTTPStatus.PRECONDITION_REQUIRED
+            else CommandError
+        )
+        return kind(f"{self} returned status {answer.status_code}{_parse_message(text)}")
+
+    def _explain(self, error: BaseException) -> HostError:
+        """Return the error of a connection that did not work."""
+        while error.__context__ is not None and not isinstance(error, ssl.SSLError):
+            error = error.__context__
+        if isinstance(error, ssl.SSLCertVerificationError):
+            return HostKeyMismatchError(
+                f"the certificate of {self} is not the one in the inventory "
+                f"({error.args[-1]}). The password was not sent: verify "
+                "the certificate before you correct the inventory"
+            )
+        reason = str(error) or type(error).__name__
+        return UnreachableError(f"{self} cannot be reached by HTTPS ({reason})")
+
+    def _make_trust(self) -> ssl.SSLContext:
+        if self._bmc.ca is None:
+            return _pin_certificate(str(self._bmc.certificate))
+        file = self._files / self._bmc.ca
+        try:
+            return ssl.create_default_context(cafile=file)
+        except OSError as error:  # ssl's own errors among them
+            raise SetupError(
+                f"cannot use the CA file {file} ({error.strerror or error}): put the PEM "
+                f"certificate of the CA that signed the certificate of {self} there"
+            ) from None
+
+
+def _pin_certificate(fingerprint: str) -> ssl.SSLContext:
+    """Return a context that accepts one certificate alone, also a self-signed or expired one."""
+
+    class PinnedConnection(ssl.SSLObject):
+        def do_handshake(self) -> None:
+            super().do_handshake()
+            shown = hashlib.sha256(self.getpeercert(binary_form=True) or b"").digest()
+            if shown != bytes.fromhex(fingerprint.replace(":", "")):
+                raise ssl.SSLCertVerificationError(1, f"it is {shown.hex(':').upper()}")
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE  # the class above verifies it instead
+    context.sslobject_class = PinnedConnection
+    return context
+
+
+def _parse_message(text: str) -> str:
+    """Return what Redfish says of an error, to append; the beginning of any other text."""
+    try:
+        error = cast("Mapping[str, Any]", json.loads(text))["error"]
+        details = cast("Sequence[Any]", error.get("@Message.ExtendedInfo") or [{}])
+        words = str(details[0].get("Message") or error["message"])
+    except (ValueError, LookupError, TypeError, AttributeError):
+        words = text[:200]
+    return f": {quote_text(words[:400])}" if words.strip() else ""

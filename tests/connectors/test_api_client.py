@@ -1,0 +1,171 @@
+"""Calls of a BMC, over TLS, to a server that may answer anything; and to sushy-tools' emulator."""
+
+import ssl
+import threading
+from collections.abc import Iterator, Mapping
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from connectors.api_client import ApiClient
+from connectors.command import ApiCall, RunHooks
+from connectors.errors import (
+    CommandError,
+    FencedError,
+    HostError,
+    HostKeyMismatchError,
+    LoginError,
+    OutputLimitError,
+    SetupError,
+    UnknownOutcomeError,
+    UnreachableError,
+)
+from connectors.inventory import Host, Inventory
+from tests.playground.bmc import USER, write_password
+from tests.playground.mirror import Mirror, Reply, answer
+from tests.scripted_fleet import inventory_of
+
+SYSTEM = "/redfish/v1/Systems/1"
+RESET = f"{SYSTEM}/Actions/ComputerSystem.Reset"
+OFF = ApiCall(
+    RESET, "POST", '{"ResetType": "ForceOff"}', watched_path=SYSTEM, power_state="Off", deadline=5
+)
+BASIC = "Authorization: Basic"
+
+
+@pytest.fixture
+def bmc(tmp_path: Path) -> Iterator[Mirror]:
+    write_password(tmp_path)
+    with Mirror(tmp_path, names=("127.0.0.1",)) as mirror:
+        mirror.replies = {SYSTEM: document('{"PowerState": "Off"}'), RESET: document("")}
+        yield mirror
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> ApiClient:
+    return ApiClient(tmp_path, poll_seconds=0.01)
+
+
+def document(body: str, status: str = "200 OK", headers: Mapping[str, str] | None = None) -> bytes:
+    return answer(body.encode(), kind="application/json", status=status, headers=headers)
+
+
+def make_host(bmc: Mirror, **fields: object) -> Host:
+    entry = inventory_of("nas1")["nas1"].model_dump(exclude={"name"})
+    reached = {"address": "127.0.0.1", "port": bmc.port, "user": USER}
+    entry["bmc"] = {**reached, "password_file": "bmc.password", **fields}
+    return Inventory.model_validate({"hosts": {"nas1": entry}})["nas1"]
+
+
+def by_ca(bmc: Mirror) -> Host:
+    return make_host(bmc, ca=bmc.authority.name)
+
+
+def get_fingerprint(directory: Path) -> str:
+    chain = (directory / "server.pem").read_text()
+    leaf = chain[chain.index("-----BEGIN CERTIFICATE") :]
+    return sha256(ssl.PEM_cert_to_DER_cert(leaf)).digest().hex(":").upper()
+
+
+def test_a_resource_is_read_from_a_bmc_whose_certificate_the_ca_signed(
+    bmc: Mirror, client: ApiClient
+):
+    assert client.call(by_ca(bmc), ApiCall(SYSTEM)).out == '{"PowerState": "Off"}'
+    assert f"{BASIC} " in bmc.heads[0]
+
+
+def test_a_resource_is_read_from_a_bmc_with_the_pinned_certificate(
+    bmc: Mirror, client: ApiClient, tmp_path: Path
+):
+    pinned = make_host(bmc, certificate=get_fingerprint(tmp_path))
+    assert client.call(pinned, ApiCall(SYSTEM)).out == '{"PowerState": "Off"}'
+
+
+def test_the_password_is_not_sent_to_a_bmc_with_another_certificate(
+    bmc: Mirror, client: ApiClient, tmp_path: Path
+):
+    shown = get_fingerprint(tmp_path)
+    with pytest.raises(HostKeyMismatchError, match=shown):
+        client.call(make_host(bmc, certificate="00:" + shown[3:]), OFF)
+    other = tmp_path / "other"
+    other.mkdir()
+    with Mirror(other) as stranger, pytest.raises(HostKeyMismatchError):
+        client.call(make_host(bmc, ca=f"other/{stranger.authority.name}"), OFF)
+    assert bmc.heads == []
+
+
+def test_a_change_is_sent_once_and_its_power_state_awaited(bmc: Mirror, client: ApiClient):
+    states = iter(["On", "PoweringOff", "Off"])
+    bmc.replies[SYSTEM] = lambda tls: tls.sendall(document(f'{{"PowerState": "{next(states)}"}}'))
+    client.call(by_ca(bmc), OFF)
+    assert bmc.asked == [RESET, SYSTEM, SYSTEM, SYSTEM]
+
+
+def test_a_power_state_that_is_not_reached_is_a_failure(bmc: Mirror, client: ApiClient):
+    bmc.replies[SYSTEM] = document('{"PowerState": "On"}')
+    soon = ApiCall(RESET, "POST", OFF.body, watched_path=SYSTEM, power_state="Off", deadline=1)
+    with pytest.raises(CommandError, match="accepted the request, and the power is 'On', not Off"):
+        client.call(by_ca(bmc), soon)
+
+
+def test_nothing_is_sent_after_the_lease_is_lost(bmc: Mirror, client: ApiClient):
+    def refuse() -> None:
+        raise FencedError("another worker has taken over")
+
+    with pytest.raises(FencedError):
+        client.call(by_ca(bmc), OFF, RunHooks(before_send=refuse))
+    assert bmc.asked == []
+
+
+def hang_up(tls: ssl.SSLSocket) -> None:
+    tls.close()
+
+
+def flood(tls: ssl.SSLSocket) -> None:
+    tls.sendall(b"HTTP/1.1 200 OK\r\n\r\n")
+    while threading.main_thread().is_alive():
+        tls.sendall(b"x" * 65536)
+
+
+_SAID = '{"error": {"@Message.ExtendedInfo": [{"Message": "The chassis is open."}]}}'
+
+
+@pytest.mark.parametrize(
+    ("reply", "error", "words"),
+    [
+        (document("", "401 Unauthorized"), LoginError, "refuses keyturn"),
+        (document("", "403 Forbidden"), LoginError, "give the login the right"),
+        (document(_SAID, "400 Bad Request"), CommandError, "status 400: 'The chassis is open.'"),
+        (document("[1]", "500 Oh"), CommandError, r"status 500: '\[1\]'"),
+        (document("", "503 Busy"), UnreachableError, "busy"),
+        (document("", "308 Moved", {"Location": "/x"}), CommandError, "status 308"),
+        (hang_up, UnknownOutcomeError, "may or may not have been carried out"),
+        (flood, OutputLimitError, "returned more than"),
+    ],
+)
+def test_a_change_that_fails_is_sent_once(
+    bmc: Mirror, client: ApiClient, reply: Reply, error: type[HostError], words: str
+):
+    bmc.replies[RESET] = reply
+    with pytest.raises(error, match=words) as raised:
+        client.call(by_ca(bmc), OFF)
+    assert type(raised.value) is error
+    assert bmc.asked == [RESET]
+
+
+def test_a_bmc_that_requires_a_version_gets_the_one_that_was_read(bmc: Mirror, client: ApiClient):
+    required = document("", "428 Precondition Required")
+    replies = iter([required, document('{"@odata.etag": "W/\\"7\\""}'), document("")])
+    bmc.replies[SYSTEM] = lambda tls: tls.sendall(next(replies))
+    client.call(by_ca(bmc), ApiCall(SYSTEM, "PATCH", '{"Boot": {}}'))
+    assert 'If-Match: W/"7"\r\n' in bmc.heads[2]
+
+
+def test_a_closed_port_is_unreachable_and_a_missing_ca_file_is_named(
+    bmc: Mirror, client: ApiClient
+):
+    with pytest.raises(UnreachableError, match="cannot be reached by HTTPS"):
+        client.call(make_host(bmc, ca=bmc.authority.name, port=1), OFF)
+    with pytest.raises(SetupError, match=r"CA file .*missing.pem"):
+        client.call(make_host(bmc, ca="missing.pem"), OFF)
