@@ -60,6 +60,8 @@ def request(harness: Harness, words: str, typed: list[str], answers: Any = None)
     tags = [extra["tag"]] if "tag" in extra else []
     host = {"address": "127.0.0.1", "user": "keyturn", "host_key": HOST_KEY, "area": "web"}
     entry: dict[str, Any] = {**host, "tags": tags, "platform": platform}
+    if tags == ["bmc"]:
+        entry["bmc"] = {"address": "192.0.2.1", "user": "u", "password_file": "p", "ca": "ca.pem"}
     if platform == "snmp":
         del entry["host_key"]
         entry["snmp"] = {"community_file": "keys/community"}

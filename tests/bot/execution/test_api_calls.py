@@ -42,7 +42,7 @@ class Blink(PutOut, words="toy blink", example="lb1"):
     def plan(self, switches: Switches) -> Plan:
         return super().plan({**switches, "lamp": "on"})
 
-    def verify(self, switches: Switches) -> Plan:
+    def plan_after(self, switches: Switches) -> Plan:
         return Plan(f"the lamp has blinked, and is {switches['lamp']}")
 
 

@@ -1,0 +1,155 @@
+"""Servers by IPMI, for BMCs without Redfish: ipmitool, run on a host that reaches them. No I/O.
+
+The forms are those of ipmitool 1.8.19, and bits of boot flags those of the IPMI 2.0 specification,
+table 28-14: https://www.intel.com/content/www/us/en/products/docs/servers/ipmi/ipmi-home.html
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from connectors.command import Hint, Query, Shell
+from connectors.errors import ParseError
+from connectors.machine import POWER_SECONDS, BmcEvent, Machine, PowerAction
+
+_HINTS = (
+    Hint(
+        r"Unable to establish IPMI|Error: Unable to establish LAN",
+        "the BMC does not answer, or refuses the login: check its address, user and "
+        "password_file in the inventory, and that IPMI over LAN is enabled",
+    ),
+    Hint(r"Unable to read password from file", "the host cannot read the password_file"),
+)
+# What power and boot flags need, even to read them.
+_CHANGE = "OPERATOR"
+_VERBS = {"on": "on", "shutdown": "soft", "off": "off", "cycle": "cycle"}
+_STATES = {"on": "on", "shutdown": "off", "off": "off", "cycle": "on"}
+# ipmitool returns before the power has changed.
+_CONTROL = (
+    'verb=$1 state=$2 seconds=$3; shift 3; "$@" chassis power "$verb" || exit; '
+    'while sleep 1; do case $("$@" chassis power status) in *" is $state") exit 0;; esac; '
+    "seconds=$((seconds - 1)); "
+    '[ "$seconds" -gt 0 ] || { echo "the power is not $state yet" >&2; exit 1; }; done'
+)
+# By bits 5 to 2 of the second byte of the boot flags.
+_BOOT_DEVICES = {0: "", 1: "pxe", 2: "disk", 5: "cd", 6: "setup"}
+_BOOT_WORDS = {"": "none", "pxe": "pxe", "disk": "disk", "cd": "cdrom", "setup": "bios"}
+_FLAGS = re.compile(r"^Boot parameter data: ([0-9A-Fa-f]{2})([0-9A-Fa-f]{2})", re.MULTILINE)
+_FAULTS = ("Power Overload", "Main Power Fault", "Power Control Fault", "Drive Fault")
+_FAN_FAULT = "Cooling/Fan Fault"
+
+
+@dataclass(frozen=True)
+class Controller:
+    """How ipmitool reaches a BMC."""
+
+    address: str
+    port: str
+    user: str
+    password_file: str
+    """On the host that runs ipmitool."""
+    cipher: str = ""
+
+    def run(self, *words: str, level: str = "USER") -> Shell:
+        return Shell((*self.get_argv(level), *words), hints=_HINTS)
+
+    def get_argv(self, level: str) -> tuple[str, ...]:
+        """Return the words before a command. level: the rights to log in with.
+
+        Where the list of sensors is empty, ipmitool would make the BMC build it again before it
+        reads the event log: the rights of USER do not suffice for that.
+        """
+        login = ("-U", self.user, "-f", self.password_file, "-L", level)
+        suite = ("-C", self.cipher) if self.cipher else ()
+        return ("ipmitool", "-I", "lanplus", "-H", self.address, "-p", self.port, *login, *suite)
+
+
+@dataclass(frozen=True)
+class IpmiMachine(Machine):
+    """A server, and how to reach its BMC."""
+
+    controller: Controller = Controller("", "", "", "")
+
+    def control_power(self, action: PowerAction) -> Shell:
+        seconds = POWER_SECONDS[action]
+        words = (_VERBS[action], _STATES[action], str(seconds), *self.controller.get_argv(_CHANGE))
+        return Shell(
+            ("sh", "-c", _CONTROL, "keyturn", *words), hints=_HINTS, deadline=seconds + 60
+        )
+
+    def set_boot_once(self, device: str) -> Shell | None:
+        if device not in _BOOT_WORDS:
+            return None
+        return self.controller.run("chassis", "bootdev", _BOOT_WORDS[device], level=_CHANGE)
+
+
+def query_chassis(controller: Controller) -> Query[dict[str, str]]:
+    """Query power and faults: the fields of `chassis status` by their names."""
+    return Query(controller.run("chassis", "status"), _parse_fields)
+
+
+def query_inventory(controller: Controller) -> Query[dict[str, str]]:
+    """Query names and serial numbers: the fields of `fru print 0` by their names."""
+    return Query(controller.run("fru", "print", "0"), _parse_fields)
+
+
+def query_boot_once(controller: Controller) -> Query[str]:
+    return Query(
+        controller.run("chassis", "bootparam", "get", "5", level=_CHANGE), parse_boot_once
+    )
+
+
+def query_events(controller: Controller, newest: int) -> Query[tuple[BmcEvent, ...]]:
+    return Query(controller.run("sel", "list", "last", str(newest)), parse_events)
+
+
+def make_machine(
+    controller: Controller, chassis: dict[str, str], fru: dict[str, str], boot_once: str
+) -> IpmiMachine:
+    """Return the server that these answers describe."""
+    if "System Power" not in chassis:
+        raise ParseError("ipmitool printed no System Power")
+    faults = [name for name in (*_FAULTS, _FAN_FAULT) if chassis.get(name) == "true"]
+    names = (fru.get("Product Manufacturer", ""), fru.get("Product Name", ""))
+    serials = (fru.get("Product Serial", ""), fru.get("Chassis Serial", ""))
+    return IpmiMachine(
+        power=chassis["System Power"],
+        health=", ".join(faults).lower() or "ok",
+        model=" ".join(filter(None, names)),
+        serials=tuple(filter(None, serials)),
+        uuid="",  # its byte order differs between makers
+        boot_once=boot_once,
+        controller=controller,
+    )
+
+
+def _parse_fields(answer: str) -> dict[str, str]:
+    pairs = (line.partition(":") for line in answer.splitlines())
+    return {name.strip(): value.strip() for name, colon, value in pairs if colon}
+
+
+def parse_boot_once(answer: str) -> str:
+    """Return the device of the next boot from the boot flags; "" if none is set."""
+    found = _FLAGS.search(answer)
+    if found is None:
+        raise ParseError(f"ipmitool printed no boot flags: {answer[:120]!r}")
+    valid, device = int(found[1], 16), int(found[2], 16) >> 2 & 0xF
+    is_once = valid & 0x80 and not valid & 0x40
+    return _BOOT_DEVICES.get(device, f"device {device}") if is_once else ""
+
+
+def parse_events(answer: str) -> tuple[BmcEvent, ...]:
+    """Parse `sel list`: number, date, time, sensor, event, and Asserted or Deasserted."""
+    return tuple(_list_events(answer))
+
+
+def _list_events(answer: str) -> Iterator[BmcEvent]:
+    for line in filter(str.strip, answer.splitlines()):
+        _, *rest = (word.strip() for word in line.split("|"))
+        if len(rest) < 3:
+            raise ParseError(f"ipmitool printed an unknown event: {line[:120]!r}")
+        # 03/14/2023; Pre-Init where the BMC had no clock yet.
+        month, _, day_year = rest[0].partition("/")
+        day, _, year = day_year.partition("/")
+        date = f"{year}-{month}-{day}" if year else rest[0]
+        yield BmcEvent(f"{date} {rest[1]}", "", ", ".join(rest[2:]))

@@ -1,0 +1,49 @@
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from connectors.command import QueryRunner
+from connectors.machine import Machine, Sensor
+from runbooks import Check, Host, Report, Table, make_host_field
+from runbooks._bmc import read_machine, read_sensors
+
+
+@dataclass(frozen=True)
+class BmcState:
+    machine: Machine
+    sensors: tuple[Sensor, ...]
+
+
+class ShowBmc(Check[BmcState], words="bmc show", example="nas1"):
+    """Show a server's power, health and sensors, as its BMC reports them."""
+
+    host: Host = make_host_field("bmc")
+
+    def read(self, run_query: QueryRunner) -> BmcState:
+        machine = read_machine(run_query, self.host)
+        return BmcState(machine, read_sensors(run_query, self.host, machine))
+
+    def report(self, state: BmcState) -> Report:
+        machine = state.machine
+        rows = [
+            ("Server", machine.model or "unknown", ""),
+            ("Serial number", ", ".join(machine.serials) or "unknown", ""),
+            ("Power", machine.power, ""),
+            ("Health", machine.health or "unknown", ""),
+            ("Next boot only", machine.boot_once or "as usual", ""),
+            *((one.name, one.reading, one.health) for one in state.sensors),
+        ]
+        findings = [*self._list_findings(state)]
+        return Report(
+            f"{self.host} is {machine.power}, health {machine.health or 'unknown'}",
+            healthy=not findings,
+            findings=findings,
+            table=Table(("What", "Value", "Health"), rows),
+        )
+
+    def _list_findings(self, state: BmcState) -> Iterator[str]:
+        if state.machine.health not in ("ok", ""):
+            yield f"the BMC reports the health of {self.host} as {state.machine.health}"
+        for sensor in state.sensors:
+            if sensor.health not in ("ok", ""):
+                reading = f" ({sensor.reading})" if sensor.reading else ""
+                yield f"{sensor.name} is {sensor.health}{reading}"

@@ -1,0 +1,70 @@
+"""Servers behind BMCs, for a scripted fleet: nas1 with Redfish, old1 with IPMI through gate1.
+
+The system and its sensors are those of an iLO 5, and the event log that of a Cisco IMC, as public
+dumps of these have them, without what is not read here.
+"""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from connectors import ipmi, redfish
+from connectors.inventory import Inventory
+from connectors.ipmi import Controller
+from tests.playground.bmc import SERIAL
+from tests.scripted_fleet import ScriptedFleet, inventory_of
+
+ANSWERS = Path(__file__).parent.parent / "connectors" / "answers" / "bmc"
+CERTIFICATE = ":".join(["AB"] * 32)
+SYSTEM = "/redfish/v1/Systems/1"
+RESET = f"{SYSTEM}/Actions/ComputerSystem.Reset"
+CONTROLLER = Controller("192.0.2.7", "623", "keyturn", "/etc/keyturn/old1.password", "3")
+STATUS = "System Power         : on\nMain Power Fault     : false\nCooling/Fan Fault    : false\n"
+FRU = f" Product Manufacturer : HP\n Product Name : DL380 G6\n Product Serial : {SERIAL}\n"
+FLAGS = "Boot parameter data: {}00000000\n"
+
+
+def recorded(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((ANSWERS / f"{name}.json").read_text())
+    return found
+
+
+def link(path: str) -> dict[str, str]:
+    return {"@odata.id": path}
+
+
+def servers(bmc: Mapping[str, object] | None = None, **system: object) -> ScriptedFleet:
+    """Return the fleet. bmc: more fields of nas1's BMC. system: other properties of nas1."""
+    entry = inventory_of("nas1")["nas1"].model_dump(exclude={"name"})
+    by_redfish = {
+        "address": "nas1-ilo.example",
+        "user": "keyturn",
+        "password_file": "nas1.password",
+    }
+    by_ipmi = {
+        **{"address": CONTROLLER.address, "user": "keyturn", "ipmi_from": "gate1"},
+        **{"password_file": CONTROLLER.password_file, "ipmi_cipher": "3", "serial": SERIAL},
+    }
+    hosts = {
+        "nas1": {
+            **entry,
+            "tags": ["bmc", "nfs", "zfs"],
+            "bmc": {**by_redfish, "certificate": CERTIFICATE, **(bmc or {})},
+        },
+        "old1": {**entry, "bmc": by_ipmi},
+        "gate1": entry,
+        "web1": entry,
+    }
+    fleet = ScriptedFleet(inventory=Inventory.model_validate({"hosts": hosts}))
+    script(fleet, redfish.ROOT, {"Systems": link("/redfish/v1/Systems")})
+    script(fleet, "/redfish/v1/Systems", {"Members": [link(SYSTEM)]})
+    script(fleet, SYSTEM, {**recorded("ilo5-system"), **system})
+    fleet.script("gate1", ipmi.query_chassis(CONTROLLER).command, STATUS)
+    fleet.script("gate1", ipmi.query_inventory(CONTROLLER).command, FRU)
+    fleet.script("gate1", ipmi.query_boot_once(CONTROLLER).command, FLAGS.format("0000"))
+    return fleet
+
+
+def script(fleet: ScriptedFleet, path: str, content: Mapping[str, object]) -> None:
+    fleet.script("nas1", redfish.query_resource(path).command, json.dumps(content))

@@ -1,0 +1,76 @@
+import json
+
+import pytest
+
+from connectors import ipmi
+from connectors.command import ApiCall, Shell
+from connectors.errors import ParseError
+from runbooks import Refused
+from runbooks.bmc_boot_once import SetBootOnce
+from tests.runbooks.servers import CONTROLLER, FLAGS, SYSTEM, recorded, servers
+
+PXE = SetBootOnce.model_validate({"host": "nas1", "device": "pxe"})
+USUAL = SetBootOnce.model_validate({"host": "nas1", "device": "usual"})
+BOOT = recorded("ilo5-system")["Boot"]
+ONCE = BOOT | {"BootSourceOverrideEnabled": "Once", "BootSourceOverrideTarget": "Pxe"}
+ALWAYS = BOOT | {"BootSourceOverrideEnabled": "Continuous", "BootSourceOverrideTarget": "Cd"}
+
+
+def override(command: object) -> tuple[str, str]:
+    assert isinstance(command, ApiCall)
+    assert (command.method, command.path) == ("PATCH", SYSTEM)
+    boot = json.loads(command.body)["Boot"]
+    return boot["BootSourceOverrideEnabled"], boot["BootSourceOverrideTarget"]
+
+
+@pytest.mark.parametrize(
+    ("now", "undo"), [(BOOT, ("Disabled", "None")), (ALWAYS, ("Continuous", "Cd"))]
+)
+def test_the_next_boot_is_set_and_can_be_set_back(now: object, undo: tuple[str, str]):
+    (step,) = PXE.plan(PXE.read(servers(Boot=now).run_query)).steps
+    assert override(step.do) == ("Once", "Pxe")
+    assert override(step.undo) == undo
+
+
+def test_a_choice_that_is_made_needs_nothing_and_can_be_removed():
+    fleet = servers(Boot=ONCE)
+    assert not PXE.plan(PXE.read(fleet.run_query)).steps
+    (step,) = USUAL.plan(USUAL.read(fleet.run_query)).steps
+    assert override(step.do) == ("Disabled", "None")
+    assert override(step.undo) == ("Once", "Pxe")
+
+
+def test_a_device_that_the_bmc_lacks_is_refused():
+    only = BOOT | {"BootSourceOverrideTarget@Redfish.AllowableValues": ["None", "Hdd"]}
+    with pytest.raises(Refused, match="cannot boot it from pxe"):
+        PXE.plan(PXE.read(servers(Boot=only).run_query))
+
+
+def test_the_next_boot_of_an_old_server_is_set_by_ipmitool():
+    fleet = servers()
+    old = PXE.model_copy(update={"host": "old1"})
+    (step,) = old.plan(old.read(fleet.run_query)).steps
+    assert isinstance(step.do, Shell)
+    assert isinstance(step.undo, Shell)
+    assert step.do.words[-3:] == ("chassis", "bootdev", "pxe")
+    assert step.undo.words[-3:] == ("chassis", "bootdev", "none")
+    fleet.script("gate1", ipmi.query_boot_once(CONTROLLER).command, FLAGS.format("8004"))
+    assert not old.plan(old.read(fleet.run_query)).steps
+
+
+@pytest.mark.parametrize(
+    ("flags", "device"),
+    [("8004", "pxe"), ("8008", "disk"), ("8014", "cd"), ("8018", "setup"), ("803C", "device 15")],
+)
+def test_flags_of_the_next_boot_are_understood(flags: str, device: str):
+    assert ipmi.parse_boot_once(FLAGS.format(flags)) == device
+
+
+@pytest.mark.parametrize("flags", ["0004", "C004", "8000"])
+def test_flags_that_are_invalid_permanent_or_empty_choose_no_next_boot(flags: str):
+    assert ipmi.parse_boot_once(FLAGS.format(flags)) == ""
+
+
+def test_an_answer_without_flags_is_an_error():
+    with pytest.raises(ParseError, match="no boot flags"):
+        ipmi.parse_boot_once("Error")

@@ -1,0 +1,226 @@
+"""Power by BMCs: plans from recorded answers; and real ones on an emulator and a simulator."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from connectors.api_client import ApiClient
+from connectors.command import ApiCall, Shell
+from connectors.errors import HostError, ParseError, SetupError
+from connectors.fleet import Fleet
+from connectors.inventory import Inventory
+from connectors.ssh_pool import SshPool
+from runbooks import Change, Leg, Refused, load_catalogue
+from runbooks.bmc_power import PowerCycle, PowerOff, PowerOn
+from runbooks.bmc_show import ShowBmc
+from tests.playground.bmc import SERIAL, USER, UUID, IpmiBmc, RedfishBmc
+from tests.playground.sshd import Sshd
+from tests.runbooks.servers import RESET, SYSTEM, link, recorded, script, servers
+from tests.scripted_fleet import ScriptedFleet, inventory_of
+
+OFF = PowerOff.model_validate({"host": "nas1"})
+CUT = PowerOff.model_validate({"host": "nas1", "how": "cut"})
+ON = PowerOn.model_validate({"host": "nas1"})
+CYCLE = PowerCycle.model_validate({"host": "nas1"})
+
+
+def test_power_off_names_the_server_and_what_runs_there():
+    fleet = servers()
+    plan = OFF.plan(OFF.read(fleet.run_query))
+    assert plan.current_state == (
+        f"nas1 (HPE ProLiant DL360 Gen10 Plus, serial number {SERIAL}) is on"
+    )
+    assert plan.notes == ["This stops everything on nas1: nfs, zfs."]
+    assert not plan.is_reversible
+    assert OFF.takes_down() == CYCLE.takes_down() == [Leg("nas1")]
+    assert ON.takes_down() == ()
+
+
+@pytest.mark.parametrize(
+    ("runbook", "power", "kind", "awaited"),
+    [
+        (OFF, "On", "GracefulShutdown", "Off"),
+        (CUT, "On", "ForceOff", "Off"),
+        (ON, "Off", "On", "On"),
+        # An iLO offers no PowerCycle.
+        (CYCLE, "On", "ForceRestart", "On"),
+    ],
+)
+def test_the_step_is_the_reset_that_the_bmc_offers(
+    runbook: PowerOff | PowerOn | PowerCycle, power: str, kind: str, awaited: str
+):
+    fleet = servers(PowerState=power)
+    (step,) = runbook.plan(runbook.read(fleet.run_query)).steps
+    assert isinstance(step.do, ApiCall)
+    assert (step.host, step.do.method, step.do.path) == ("nas1", "POST", RESET)
+    assert json.loads(step.do.body) == {"ResetType": kind}
+    assert (step.do.watched_path, step.do.power_state) == (SYSTEM, awaited)
+
+
+@pytest.mark.parametrize(("runbook", "power"), [(OFF, "Off"), (CUT, "Off"), (ON, "On")])
+def test_a_server_that_is_as_requested_needs_nothing(runbook: PowerOff | PowerOn, power: str):
+    assert not runbook.plan(runbook.read(servers(PowerState=power).run_query)).steps
+
+
+def test_a_power_cycle_is_verified_by_its_step_and_refused_when_off():
+    on = CYCLE.read(servers().run_query)
+    assert CYCLE.plan(on).steps
+    assert not CYCLE.plan_after(on).steps
+    off = CYCLE.read(servers(PowerState="Off").run_query)
+    with pytest.raises(Refused, match="nas1 is off: request bmc power on"):
+        CYCLE.plan(off)
+
+
+@pytest.mark.parametrize(
+    "recorded_identity", [{"serial": SERIAL.lower()}, {"uuid": recorded("ilo5-system")["UUID"]}]
+)
+def test_the_server_that_the_inventory_names_is_controlled(recorded_identity: dict[str, str]):
+    assert OFF.plan(OFF.read(servers(recorded_identity).run_query)).steps
+
+
+@pytest.mark.parametrize(
+    ("other", "words"),
+    [
+        ({"serial": "CZJ0000002"}, f"its serial number is {SERIAL}, not CZJ0000002"),
+        # HPE has the part number in SKU, which many servers share.
+        ({"serial": "P28948-B21"}, "not P28948-B21"),
+        ({"uuid": UUID}, f"not {UUID}"),
+    ],
+)
+def test_another_server_than_the_inventory_names_is_refused(other: dict[str, str], words: str):
+    with pytest.raises(Refused, match=words):
+        OFF.read(servers(other).run_query)
+
+
+def test_a_dell_is_known_by_its_service_tag():
+    fleet = servers({"serial": "7XK2J33"}, Manufacturer="Dell Inc.", SKU="7XK2J33")
+    assert OFF.plan(OFF.read(fleet.run_query)).steps
+
+
+def behind_one_bmc(fleet: ScriptedFleet) -> ScriptedFleet:
+    members = [link(SYSTEM), link("/redfish/v1/Systems/2")]
+    script(fleet, "/redfish/v1/Systems", {"Members": members})
+    second = recorded("ilo5-system") | {"SerialNumber": "CZJ0000002", "PowerState": "Off"}
+    script(fleet, members[1]["@odata.id"], second)
+    return fleet
+
+
+def test_of_several_servers_behind_one_bmc_the_recorded_one_is_controlled():
+    fleet = behind_one_bmc(servers({"serial": "CZJ0000002"}))
+    assert OFF.read(fleet.run_query).machine.power == "off"
+    with pytest.raises(Refused, match=f"2 servers with the serial numbers {SERIAL}, CZJ0000002"):
+        OFF.read(behind_one_bmc(servers()).run_query)
+
+
+def test_an_action_that_the_bmc_lacks_is_refused():
+    fleet = servers(Actions={"#ComputerSystem.Reset": {"target": RESET}})
+    with pytest.raises(Refused, match="offers no such action: shut nas1 down"):
+        OFF.plan(OFF.read(fleet.run_query))
+
+
+@pytest.mark.parametrize("answer", ["", "[]", "<html>", "null", "[" * 100_000])
+def test_an_answer_that_is_no_resource_is_an_error(answer: str):
+    fleet = servers()
+    fleet.script("nas1", ApiCall(SYSTEM), answer)
+    with pytest.raises(ParseError):
+        OFF.read(fleet.run_query)
+
+
+@pytest.mark.parametrize("path", ["//evil.example/x", "https://evil.example/", "", "/a b", "/x\n"])
+def test_a_link_to_elsewhere_is_an_error(path: str):
+    fleet = servers()
+    script(fleet, "/redfish/v1/Systems", {"Members": [link(path)]})
+    with pytest.raises(ParseError, match="bad link"):
+        OFF.read(fleet.run_query)
+
+
+def test_an_old_server_is_controlled_by_ipmitool_on_another_host():
+    fleet = servers()
+    cut = CUT.model_copy(update={"host": "old1"})
+    (step,) = cut.plan(cut.read(fleet.run_query)).steps
+    assert isinstance(step.do, Shell)
+    assert step.host == "gate1"
+    assert step.do.words[4:8] == ("off", "off", "60", "ipmitool")
+    assert not step.do.root
+
+
+def test_a_host_without_a_bmc_is_an_error_that_says_what_to_add():
+    with pytest.raises(SetupError, match="web1 has no bmc with Redfish in the inventory"):
+        OFF.model_copy(update={"host": "web1"}).read(servers().run_query)
+
+
+def test_a_step_is_not_sent_to_another_bmc_than_was_approved():
+    fleet = servers()
+    (step,) = OFF.plan(OFF.read(fleet.run_query)).steps
+    approved = fleet.resolve_command("nas1", step.do)
+    assert isinstance(approved, ApiCall)
+    assert approved.server.startswith("nas1-ilo.example:443 AB:AB")
+    fleet.run_command("nas1", approved)
+    moved = servers({"address": "web9-ilo.example"})
+    with pytest.raises(SetupError, match="changed after the approval"):
+        moved.run_command("nas1", approved)
+    assert moved.told == []
+
+
+# --- real ones ---
+
+
+def execute(fleet: Fleet, host: str, words: str, **values: str) -> str:
+    """Plan, execute and verify a change; return the new state."""
+    runbook = load_catalogue()[words].model_validate({"host": host, **values})
+    assert isinstance(runbook, Change)
+    (step,) = runbook.plan(runbook.read(fleet.run_query)).steps
+    fleet.run_command(step.host, fleet.resolve_command(step.host, step.do))
+    left = runbook.plan_after(runbook.read(fleet.run_query))
+    assert not left.steps
+    return left.current_state
+
+
+@pytest.fixture
+def emulated() -> Iterator[Fleet]:
+    with RedfishBmc() as bmc:
+        entry = inventory_of("nas1")["nas1"].model_dump(exclude={"name"})
+        login = {"user": USER, "password_file": "bmc.password", "ca": bmc.authority.name}
+        entry["bmc"] = {"address": "127.0.0.1", "port": bmc.port, **login, "uuid": UUID.upper()}
+        pool = SshPool(bmc.directory, api_client=ApiClient(bmc.directory, poll_seconds=0.05))
+        fleet = Fleet(Inventory.model_validate({"hosts": {"nas1": entry}}), pool)
+        yield fleet
+        fleet.close()
+
+
+@pytest.mark.real
+def test_an_emulated_server_is_cut_off_and_started_by_redfish(emulated: Fleet):
+    assert execute(emulated, "nas1", "bmc power off", how="cut").endswith("is off")
+    assert execute(emulated, "nas1", "bmc power on").endswith("is on")
+    assert execute(emulated, "nas1", "bmc power cycle").endswith("which is on")
+    show = ShowBmc.model_validate({"host": "nas1"})
+    report = show.report(show.read(emulated.run_query))
+    assert report.summary == "nas1 is on, health ok"
+    assert report.table
+    assert ("CPU Temp", "41 °C", "ok") in report.table.rows
+
+
+@pytest.mark.real
+def test_a_simulated_server_is_shut_down_and_started_by_ipmi():
+    with IpmiBmc() as bmc, Sshd() as gate:
+        login = {"user": USER, "password_file": str(bmc.password_file), "ipmi_cipher": "3"}
+        reached = {"address": "127.0.0.1", "port": bmc.port, "ipmi_from": "gate1"}
+        entry = {
+            **{"address": gate.address, "port": gate.port, "user": gate.user},
+            **{"key": str(gate.client_key), "host_key": gate.host_key, "area": "infra"},
+        }
+        hosts = {"gate1": entry, "old1": {**entry, "bmc": {**reached, **login, "serial": SERIAL}}}
+        fleet = Fleet(Inventory.model_validate({"hosts": hosts}), SshPool(Path("/")))
+        assert execute(fleet, "old1", "bmc power off").endswith("is off")
+        assert execute(fleet, "old1", "bmc power on") == (
+            f"old1 (HP ProLiant DL380 G6, serial number {SERIAL}) is on"
+        )
+        log = load_catalogue()["bmc sel"].model_validate({"host": "old1"})
+        (event,) = log.read(fleet.run_query)
+        assert event.message == "Power Supply #0x64, Failure detected, Asserted"
+        bmc.password_file.write_text("wrong\n")
+        with pytest.raises(HostError, match="does not answer, or refuses the login"):
+            log.read(fleet.run_query)
+        fleet.close()

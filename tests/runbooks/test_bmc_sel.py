@@ -1,0 +1,65 @@
+from connectors import ipmi
+from runbooks.bmc_sel import ShowBmcEvents
+from tests.runbooks.servers import CONTROLLER, link, recorded, script, servers
+from tests.scripted_fleet import ScriptedFleet
+
+LOG = ShowBmcEvents.model_validate({"host": "nas1", "newest": 2})
+SERVICES = "/redfish/v1/Managers/1/LogServices"
+ENTRIES = f"{SERVICES}/SEL/Entries"
+
+
+def with_log(*pages: dict[str, object]) -> ScriptedFleet:
+    """Return the servers, whose manager has a hardware log and one of its own doings."""
+    fleet = servers(LogServices={})
+    script(fleet, "/redfish/v1/Managers/1", {"LogServices": link(SERVICES)})
+    hardware = {"Id": "SEL", "LogEntryType": "SEL", "Entries": link(ENTRIES)}
+    script(fleet, SERVICES, {"Members": [link(f"{SERVICES}/SEL"), link(f"{SERVICES}/Lclog")]})
+    script(fleet, f"{SERVICES}/SEL", hardware)
+    script(fleet, f"{SERVICES}/Lclog", {"Id": "Lclog", "Entries": link("/never")})
+    for number, page in enumerate(pages):
+        path = f"{ENTRIES}?$skip={number}" if number else ENTRIES
+        is_last = number + 1 == len(pages)
+        more = {} if is_last else {"Members@odata.nextLink": f"{ENTRIES}?$skip={number + 1}"}
+        script(fleet, path, {**page, **more})
+    return fleet
+
+
+def entry(day: int) -> dict[str, object]:
+    return {"Id": str(day), "Created": f"2026-03-{day:02}T00:00:00Z", "Message": f"event {day}"}
+
+
+def test_the_hardware_log_is_shown_with_the_newest_first():
+    report = LOG.report(LOG.read(with_log(recorded("cimc-sel")).run_query))
+    assert report.summary.startswith("The newest event of nas1 is of 2022-06-13 12:19:21")
+    assert report.table
+    assert [row[0] for row in report.table.rows] == ["2022-06-13 12:19:21", "2022-06-13 12:19:16"]
+
+
+def test_the_newest_are_found_on_the_last_page_of_a_bmc_that_begins_with_the_oldest():
+    fleet = with_log({"Members": [entry(1), entry(2)]}, {"Members": [entry(3), entry(4)]})
+    assert [event.message for event in LOG.read(fleet.run_query)] == ["event 4", "event 3"]
+
+
+def test_entries_that_are_only_linked_are_read_one_by_one():
+    fleet = with_log({"Members": [link(f"{ENTRIES}/{day}") for day in (1, 2, 3)]})
+    for day in (2, 3):
+        script(fleet, f"{ENTRIES}/{day}", entry(day))
+    assert [event.message for event in LOG.read(fleet.run_query)] == ["event 3", "event 2"]
+
+
+def test_an_empty_log_says_so():
+    assert LOG.report(()).summary == "The event log of nas1 is empty"
+
+
+def test_the_log_of_an_old_server_is_read_by_ipmitool():
+    fleet = servers()
+    said = (
+        "   1 |  Pre-Init  |0000040365| Power Supply #0x64 | Failure detected | Asserted\n"
+        "   2 | 03/14/2023 | 10:11:12 | Temperature #0x30 | Upper Critical going high | Asserted\n"
+    )
+    fleet.script("gate1", ipmi.query_events(CONTROLLER, 2).command, said)
+    events = LOG.model_copy(update={"host": "old1"}).read(fleet.run_query)
+    assert [(event.time, event.message) for event in events] == [
+        ("Pre-Init 0000040365", "Power Supply #0x64, Failure detected, Asserted"),
+        ("2023-03-14 10:11:12", "Temperature #0x30, Upper Critical going high, Asserted"),
+    ]

@@ -1,0 +1,42 @@
+from connectors import ipmi
+from runbooks.bmc_show import ShowBmc
+from tests.runbooks.servers import CONTROLLER, STATUS, link, recorded, script, servers
+
+SHOW = ShowBmc.model_validate({"host": "nas1"})
+
+
+def test_power_health_and_sensors_are_shown_and_a_bad_fan_is_a_finding():
+    fleet = servers()
+    script(fleet, "/redfish/v1/Chassis/1", {"Thermal": link("/redfish/v1/Chassis/1/Thermal")})
+    script(fleet, "/redfish/v1/Chassis/1/Thermal", recorded("ilo5-thermal"))
+    report = SHOW.report(SHOW.read(fleet.run_query))
+    assert not report.healthy
+    assert report.summary == "nas1 is on, health ok"
+    assert report.findings == ["Fan 2 is critical (0 Percent)"]
+    assert report.table is not None
+    assert list(report.table.rows) == [
+        ("Server", "HPE ProLiant DL360 Gen10 Plus", ""),
+        ("Serial number", "CZJ0000001", ""),
+        ("Power", "on", ""),
+        ("Health", "ok", ""),
+        ("Next boot only", "as usual", ""),
+        ("01-Inlet Ambient", "23 °C", "ok"),
+        ("Fan 1", "21 Percent", "ok"),
+        ("Fan 2", "0 Percent", "critical"),
+    ]
+
+
+def test_a_bad_rollup_of_the_server_is_a_finding():
+    fleet = servers(Status={"Health": "OK", "HealthRollup": "Warning"}, Links={})
+    report = SHOW.report(SHOW.read(fleet.run_query))
+    assert report.findings == ["the BMC reports the health of nas1 as warning"]
+
+
+def test_an_old_server_is_shown_with_its_faults():
+    fleet = servers()
+    faulty = STATUS.replace("Fan Fault    : false", "Fan Fault    : true")
+    fleet.script("gate1", ipmi.query_chassis(CONTROLLER).command, faulty)
+    show = SHOW.model_copy(update={"host": "old1"})
+    report = show.report(show.read(fleet.run_query))
+    assert report.findings == ["the BMC reports the health of old1 as cooling/fan fault"]
+    assert "HP DL380 G6" in str(report.table)
