@@ -37,7 +37,7 @@ _SUDO_LIST_QUERY = Query(
     lambda answer: "NOPASSWD:" in answer,
     frozenset({0, 1, 126, 127}),
 )
-_PLATFORMS = tuple(each for each in get_args(Platform) if each != "linux")
+_PLATFORMS = tuple(each for each in get_args(Platform) if each not in {"linux", "snmp"})
 _VERSION_QUERY = Query(
     DeviceCommand(("show version",) * len(_PLATFORMS), platforms=_PLATFORMS),
     lambda answer: bool(answer.strip()),
