@@ -14,10 +14,11 @@ from connectors.sudo import SudoRule
 
 _HINTS = (
     Hint(r"connecting to '.*' failed|is charon running", "strongSwan does not run: start it"),
+    Hint(r"\A\Z", "strongSwan does not run: start it"),
     Hint(r"unknown (IPsec )?command|ipsec: .*usage", "this ipsec is not that of strongSwan"),
 )
 _TOKEN = re.compile(r"[{}]|[^\s{}=\[\]]+=\[[^\]]*\]|[^\s{}]+")
-_STATE = re.compile(r"^ *(\S+?)([\[{])\d+[\]}]: +([A-Z_]+)\b(.*)$", re.MULTILINE)
+_STATE = re.compile(r"^ *(\S+?)([\[{])\d+[\]}]: +([A-Z_]+)(?=,| \d)(.*)$", re.MULTILINE)
 _CONNECTION = re.compile(r"^ *(\S+): +(\S+)\.\.\.(\S+)  IKEv", re.MULTILINE)
 _CHILD = re.compile(r"^ *(\S+): +child: +(.*?)(?: TUNNEL| TRANSPORT)", re.MULTILINE)
 

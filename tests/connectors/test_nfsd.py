@@ -1,5 +1,9 @@
 """What the kernel's NFS server tells of its threads and clients; made after its source code."""
 
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 
 from connectors import nfsd
@@ -63,3 +67,20 @@ def test_threads_are_a_number():
     assert nfsd.parse_threads("8\n") == 8
     with pytest.raises(ParseError):
         nfsd.parse_threads("")
+
+
+def test_the_clients_are_read_from_their_directories(tmp_path: Path):
+    script = nfsd.SUDO[0].script
+    assert script is not None
+    there = replace(script, body=script.body.replace("/proc/fs/nfsd/clients", str(tmp_path)))
+
+    def read() -> str:
+        words = ["sh", "-c", there.text, "keyturn"]
+        return subprocess.run(words, capture_output=True, text=True, check=True).stdout
+
+    assert nfsd.parse_clients(read()) == []
+    (tmp_path / "12").mkdir()
+    (tmp_path / "12" / "info").write_text(OLD.partition("\n")[2])
+    (tmp_path / "12" / "states").write_text("- 0x1: { type: open }\n- 0x2: { type: deleg }\n")
+    (client,) = nfsd.parse_clients(read())
+    assert (client.address, client.opens) == ("2001:db8::7", 2)

@@ -1,6 +1,8 @@
-"""OpenVPN's status files, after those that OpenVPN 2.4 and 2.6 write."""
+"""OpenVPN's status files, recorded of a server and a client of OpenVPN 2.6.14."""
 
+import subprocess
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -9,34 +11,12 @@ from connectors.errors import ParseError
 from connectors.openvpn import OpenVpn, VpnClient
 
 FOR_ROOT = (openvpn.query_status(),)
-SECOND = """\
-TITLE,OpenVPN 2.6.12 x86_64-pc-linux-gnu [SSL (OpenSSL)]
-TIME,2026-11-25 11:40:30,1795606830
-HEADER,CLIENT_LIST,Common Name,Real Address,Virtual Address,Virtual IPv6 Address,Bytes Received,\
-Bytes Sent,Connected Since,Connected Since (time_t),Username,Client ID,Peer ID,Data Channel Cipher
-CLIENT_LIST,alice,198.51.100.44:51514,10.8.0.6,,48213,91022,2026-11-25 10:15:02,1795601702,UNDEF,\
-3,0,AES-256-GCM
-HEADER,ROUTING_TABLE,Virtual Address,Common Name,Real Address,Last Ref,Last Ref (time_t)
-ROUTING_TABLE,10.8.0.6,alice,198.51.100.44:51514,2026-11-25 11:40:11,1795606811
-GLOBAL_STATS,Max bcast/mcast queue length,0
-END
-"""
-FIRST = """\
-OpenVPN CLIENT LIST
-Updated,2026-11-25 11:40:30
-Common Name,Real Address,Bytes Received,Bytes Sent,Connected Since
-alice,198.51.100.44:51514,48213,91022,2026-11-25 10:15:02
-ROUTING TABLE
-Virtual Address,Common Name,Real Address,Last Ref
-10.8.0.6,alice,198.51.100.44:51514,2026-11-25 11:40:11
-GLOBAL STATS
-Max bcast/mcast queue length,0
-END
-"""
-CLIENT = "OpenVPN STATISTICS\nUpdated,2026-11-25 11:40:30\nTUN/TAP read bytes,153789941\nEND\n"
-ALICE = VpnClient(
-    *("alice", "198.51.100.44:51514", "10.8.0.6", 48213, 91022, "2026-11-25 10:15:02")
+ANSWERS = Path(__file__).parent / "answers" / "vpn"
+FIRST, SECOND, THIRD = (
+    (ANSWERS / f"openvpn-status-{version}.txt").read_text() for version in (1, 2, 3)
 )
+CLIENT = (ANSWERS / "openvpn-client.txt").read_text()
+ALICE = VpnClient(*("alice", "127.0.0.1:54233", "10.8.0.2", 2845, 2900, "2026-11-26 01:02:07"))
 
 
 def answer(*texts: str, path: str = "/run/openvpn-server/status-office.log") -> str:
@@ -47,9 +27,12 @@ def answer(*texts: str, path: str = "/run/openvpn-server/status-office.log") -> 
 def test_every_version_of_a_status_file_is_understood():
     office = OpenVpn("office", 20, [ALICE], is_server=True)
     assert openvpn.parse_status(answer(SECOND)) == [office]
-    assert openvpn.parse_status(answer(SECOND.replace(",", "\t"))) == [office]
-    (old,) = openvpn.parse_status(answer(FIRST))
-    assert old == replace(office, clients=[replace(ALICE, virtual_address="")])
+    (third,) = openvpn.parse_status(answer(THIRD))
+    later = replace(ALICE, address="127.0.0.1:41367", connected_since="2026-11-26 01:02:13")
+    assert third.clients == [later]
+    (first,) = openvpn.parse_status(answer(FIRST))
+    (client,) = first.clients
+    assert (client.name, client.virtual_address, client.received) == ("alice", "", 2845)
     (client,) = openvpn.parse_status(answer(CLIENT, path="/run/openvpn/tunnel.status"))
     assert client == OpenVpn("tunnel", 20, (), is_server=False)
 
@@ -66,10 +49,27 @@ def test_several_files_and_none_are_told_apart():
         answer(SECOND).removesuffix("end\n"),
         answer(SECOND.removesuffix("END\n")),
         answer("hello\nEND\n").replace("now 1795606850\n", ""),
-        answer(SECOND.replace("48213", "many")),
+        answer(SECOND.replace("2845", "many")),
         answer(SECOND.replace("Common Name,Real", "Name,Real")),
     ],
 )
 def test_a_file_that_is_not_whole_or_not_known_is_an_error(text: str):
     with pytest.raises((ParseError, ValueError)):
         openvpn.parse_status(text)
+
+
+def test_the_files_of_a_directory_or_one_file_are_read(tmp_path: Path):
+    (tmp_path / "status-office.log").write_text(SECOND)
+    (tmp_path / "server.pid").write_text("1\n")
+
+    def read(path: Path) -> list[OpenVpn]:
+        script = next(rule.script for rule in openvpn.SUDO)
+        assert script is not None
+        words = ["sh", "-c", script.text, "keyturn", str(path)]
+        done = subprocess.run(words, capture_output=True, text=True, check=True)
+        return [*openvpn.parse_status(done.stdout)]
+
+    (office,) = read(tmp_path)
+    assert (office.name, office.clients, office.age in range(60)) == ("office", [ALICE], True)
+    assert read(tmp_path / "status-office.log")[0].clients == [ALICE]
+    assert read(tmp_path / "nowhere") == []

@@ -1,4 +1,7 @@
-"""strongSwan's tunnels. The answers follow public outputs of swanctl 5.9 and ipsec 5.8."""
+"""strongSwan's tunnels: recorded of strongSwan 5.9.8 without IPsec in its kernel, so that no child
+was installed, and after public outputs for those."""
+
+from pathlib import Path
 
 import pytest
 
@@ -30,20 +33,9 @@ CONNECTIONS = (
     "list-conn event {people {local_addrs=[%any] remote_addrs=[%any] children {all {}}}}\n"
     "list-conns reply {}\n"
 )
-OLD = """\
-Status of IKE charon daemon (strongSwan 5.8.2, Linux 5.4.0, x86_64):
-  uptime: 3 days, since Nov 22 08:00:01 2026
-Listening IP addresses:
-  192.0.2.1
-Connections:
-      site-b:  192.0.2.1...198.51.100.1  IKEv2, dpddelay=30s
-      site-b:   local:  [gw.example] uses pre-shared key authentication
-      site-b:   child:  10.1.0.0/16 === 10.2.0.0/16 TUNNEL, dpdaction=restart
-      people:  %any...%any  IKEv2
-      people:   child:  0.0.0.0/0 === dynamic TUNNEL
-Security Associations (1 up, 0 connecting):
-      site-b[10]: ESTABLISHED 65 minutes ago, 192.0.2.1[gw.example]...198.51.100.1[b.example]
-      site-b[10]: IKEv2 SPIs: 9c1f4b059b81071d_i* 94fe0de3ab9ca06a_r, rekeying in 2 hours
+ANSWERS = Path(__file__).parent / "answers" / "vpn"
+OLD = (ANSWERS / "ipsec-statusall.txt").read_text()
+CHILD = """\
       site-b{34}:  INSTALLED, TUNNEL, reqid 9, ESP in UDP SPIs: c46d5d8d_i c688564f_o
       site-b{34}:   10.1.0.0/16 === 10.2.0.0/16
 """
@@ -69,14 +61,28 @@ def test_connections_of_the_configuration_are_known_with_their_children():
 
 
 def test_the_older_program_is_understood_too():
-    connections, tunnels = strongswan.parse_old_status(OLD)
+    connections, tunnels = strongswan.parse_old_status(OLD + CHILD)
     assert connections == [
-        Connection("site-b", "198.51.100.1", ["site-b"]),
+        Connection("site-b", "10.99.0.1", ["site-b"]),
+        Connection("site-a", "10.99.0.2", ["site-a"]),
         Connection("people", "%any", ["people"]),
     ]
     assert tunnels == [
-        Tunnel("site-b", "", "ESTABLISHED", "198.51.100.1"),
+        Tunnel("site-a", "", "ESTABLISHED", "10.99.0.2"),
+        Tunnel("site-b", "", "ESTABLISHED", "10.99.0.1"),
         Tunnel("site-b", "site-b", "INSTALLED", ""),
+    ]
+
+
+def test_what_was_recorded_is_understood():
+    site_b, site_a, people = strongswan.parse_connections(
+        (ANSWERS / "swanctl-conns.txt").read_text()
+    )
+    assert site_b == Connection("site-b", "10.99.0.2", ["net"])
+    assert (site_a.children, people.waits_for_peers) == (["back"], True)
+    assert strongswan.parse_tunnels((ANSWERS / "swanctl-sas.txt").read_text()) == [
+        Tunnel("site-a", "", "ESTABLISHED", "10.99.0.1", 0),
+        Tunnel("site-b", "", "ESTABLISHED", "10.99.0.2", 0),
     ]
 
 

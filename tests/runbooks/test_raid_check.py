@@ -117,7 +117,7 @@ def test_arrays_of_a_controller_and_disks_by_smart_are_checked_too():
     ]
     assert seen.table
     assert seen.table.rows[-1][:2] == ("/dev/bus/0 (megaraid,4)", "disk")
-    assert seen.table.rows[-1][4].startswith("unknown (/dev/sdb: Unknown USB")
+    assert seen.table.rows[-1][4].startswith("unknown (Smartctl open device")
 
 
 def test_disks_that_may_not_be_read_do_not_hide_the_arrays():

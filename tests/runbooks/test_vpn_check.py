@@ -4,7 +4,7 @@ from connectors.openvpn import OpenVpn
 from connectors.strongswan import Connection
 from runbooks.vpn_check import CheckVpn, VpnState
 from tests.connectors.test_openvpn import SECOND, answer
-from tests.connectors.test_strongswan import CONNECTIONS, OLD, TUNNELS
+from tests.connectors.test_strongswan import CHILD, CONNECTIONS, OLD, TUNNELS
 from tests.scripted_fleet import ScriptedFleet
 
 CHECK = CheckVpn.model_validate({"host": "vpn1"})
@@ -19,7 +19,7 @@ def fleet(installed: str) -> ScriptedFleet:
             ("vpn1", openvpn.query_status().command): answer(SECOND),
             ("vpn1", strongswan.query_connections().command): CONNECTIONS,
             ("vpn1", strongswan.query_tunnels().command): TUNNELS,
-            ("vpn1", strongswan.query_old_status().command): OLD,
+            ("vpn1", strongswan.query_old_status().command): OLD + CHILD,
         }
     )
 
@@ -33,7 +33,7 @@ def test_clients_and_tunnels_are_listed_and_what_is_down_is_reported():
     ]
     assert report.table
     assert [row[:2] for row in report.table.rows][:2] == [
-        ("OpenVPN office", "alice 198.51.100.44:51514"),
+        ("OpenVPN office", "alice 127.0.0.1:54233"),
         ("IPsec site-b", "198.51.100.1"),
     ]
     assert report.table.rows[2][2:] == (
@@ -46,8 +46,8 @@ def test_the_older_program_is_used_where_the_newer_one_has_no_daemon():
     both = fleet("swanctl\nipsec\n")
     both.script("vpn1", strongswan.query_connections().command, NO_DAEMON)
     report = CHECK.report(CHECK.read(both.run_query))
-    assert report.healthy
-    assert report.summary == "vpn1 has 1 of 1 IPsec connections established"
+    assert report.summary == "vpn1 has 2 of 2 IPsec connections established"
+    assert list(report.findings) == ["IPsec site-a: the tunnel site-a is not installed"]
 
 
 def test_a_status_that_is_no_longer_written_is_reported():
