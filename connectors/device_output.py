@@ -9,8 +9,6 @@ from importlib.resources import files
 from io import StringIO
 from typing import Any, cast
 
-import textfsm
-
 from connectors.command import Hint
 from connectors.errors import ParseError
 
@@ -76,6 +74,8 @@ def parse_rows(template: str, answer: str) -> tuple[Row, ...]:
     A template returns no rows for output that it does not match, such as an error message. So no
     rows are a ParseError.
     """
+    import textfsm
+
     machine = textfsm.TextFSM(StringIO(_read_template(template)))
     try:
         found = cast("list[dict[str, Any]]", machine.ParseTextToDicts(answer))  # pyright: ignore[reportUnknownMemberType]  # it ships no types
