@@ -42,6 +42,7 @@ from bot.execution.scheduler import Scheduler
 from bot.health import ServiceHealth
 from bot.hosts.pending_hosts import list_pending_host_summaries
 from bot.maintenance.housekeeping import Housekeeping, Witness, log_setting_change
+from bot.maintenance.notices import NoticeSender
 from bot.maintenance.oncall import CalendarReader
 from bot.mcp.deps import McpParts
 from bot.mcp.server import MCP_PATH, METADATA_PATH, McpEndpoint
@@ -50,7 +51,7 @@ from bot.model import signing
 from bot.model.keyfile import KeyFileError
 from bot.model.redaction import Redactor
 from bot.observability import TraceMiddleware, list_login_secrets, set_up_logging
-from bot.policy import Policy, PolicyDirectory
+from bot.policy import Policy, PolicyDirectory, PolicySource
 from bot.queries.banned_people import PolicyWithoutBanned
 from bot.queries.form_options import FormOptions
 from bot.queries.oncall import PolicyWithDuties
@@ -71,6 +72,7 @@ from bot.web.provider import ClientRegistration, IdentityProvider
 from bot.webhooks import config, webhook_queue
 from bot.webhooks.config import WebhookConfig
 from bot.webhooks.delivery_sender import CLAIM_SECONDS, DeliverySender
+from bot.webhooks.mail_server import MailServer
 from bot.workflow.context import WorkflowContext
 from bot.workflow.dispatch import Dispatcher
 from bot.workflow.rate_limit import RateLimits
@@ -371,6 +373,24 @@ def describe_host_connections(dropped_count: int) -> ComponentHealth:
     return ComponentHealth(
         f"{subject} closed recently, because hosts sent too much: see the service log"
     )
+
+
+def build_notice_sender(
+    settings: Settings, policies: PolicySource, database: Database
+) -> NoticeSender | None:
+    """Return what sends notices by e-mail; None if no mail server is configured."""
+    if not settings.mail_server:
+        return None
+    host, port = settings.mail_address
+    server = MailServer(
+        host,
+        port,
+        settings.mail_from,
+        settings.mail_encryption,
+        settings.mail_user,
+        settings.mail_password_file,
+    )
+    return NoticeSender(server, policies, database, base_url=settings.address)
 
 
 def check_webhooks(database: Database) -> ComponentHealth:
@@ -715,6 +735,7 @@ def _create_scheduler(keyturn: Keyturn) -> Scheduler:
     """Return the scheduler of periodic duties."""
     service = keyturn.service
     calendars = CalendarReader(keyturn.policies, keyturn.database, keyturn.settings.policy)
+    notices = build_notice_sender(keyturn.settings, service.policies, keyturn.database)
     return Scheduler(
         [
             service.record_policy_change,
@@ -731,6 +752,7 @@ def _create_scheduler(keyturn: Keyturn) -> Scheduler:
         # In a distributed installation, the workers follow up the runs of their sites.
         slow_duties=[
             calendars.read_due_calendars,
+            *((notices.send_due_notices,) if notices else ()),
             *((service.run_due_follow_ups, service.read_due_keys) if keyturn.dispatch else ()),
         ],
     )

@@ -1,6 +1,7 @@
 """Settings of an installation, read from the environment or a settings file."""
 
 import os
+import re
 from difflib import get_close_matches
 from ipaddress import ip_network
 from pathlib import Path
@@ -51,6 +52,8 @@ class Settings(BaseSettings):
     reminder_minutes: after how long approvers are reminded, unless a rule has @remind.
     witness: a file for checkpoints, on another disk or machine.
     syslog: a log server for checkpoints: udp://host[:port], tcp://host[:port] or unix:///dev/log.
+    mail_…: notices by e-mail, enabled by a server, host[:port]: the sender's address, the
+    encryption, and a user with the file of the password.
     migrations: the address of the database with a role that may change the schema, if the role
     above may not.
     """
@@ -91,6 +94,11 @@ class Settings(BaseSettings):
     requests_a_minute: Annotated[int, Field(ge=1, le=10_000)] = 60
     witness: Path | None = None
     syslog: str = ""
+    mail_server: str = ""
+    mail_from: str = ""
+    mail_encryption: Literal["starttls", "tls", "off"] = "starttls"
+    mail_user: str = ""
+    mail_password_file: Path | None = None
     migrations: SecretStr = SecretStr("")
 
     @model_validator(mode="before")
@@ -159,6 +167,23 @@ class Settings(BaseSettings):
         return self
 
     @model_validator(mode="after")
+    def _check_mail_settings(self) -> "Settings":
+        if not self.mail_server:
+            return self
+        if not re.fullmatch(r"[^@\s<>]+@[^@\s<>]+", self.mail_from):
+            raise ValueError("KEYTURN_MAIL_SERVER needs KEYTURN_MAIL_FROM: the sender's address")
+        host, port = self.mail_address
+        if not host or not 0 < port < 65536:
+            raise ValueError("KEYTURN_MAIL_SERVER must be HOST or HOST:PORT")
+        if self.mail_encryption == "off" and (host not in _LOCAL_HOSTS or self.mail_user):
+            raise ValueError(
+                "KEYTURN_MAIL_ENCRYPTION=off is for a server on this machine, without a user"
+            )
+        if bool(self.mail_user) != (self.mail_password_file is not None):
+            raise ValueError("set both KEYTURN_MAIL_USER and KEYTURN_MAIL_PASSWORD_FILE, or none")
+        return self
+
+    @model_validator(mode="after")
     def _check_distributed_database(self) -> "Settings":
         if self.engine == "distributed" and not self.database.startswith("postgresql"):
             raise ValueError(
@@ -198,6 +223,14 @@ class Settings(BaseSettings):
         addresses = [self.database, self.migrations.get_secret_value()]
         passwords = [urlsplit(address).password or "" for address in addresses]
         return [*kept, *passwords, *map(unquote, passwords)]
+
+    @property
+    def mail_address(self) -> tuple[str, int]:
+        """Host and port of the mail server; port 0 if it is not a number."""
+        default = {"starttls": "587", "tls": "465", "off": "25"}[self.mail_encryption]
+        host, _, port = self.mail_server.partition(":")
+        port = port or default
+        return host, int(port) if port.isdecimal() else 0
 
     @property
     def proxy_networks(self) -> list[str]:

@@ -3,8 +3,9 @@
 An entry is committed with the state that it records, so no event is lost.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from sqlalchemy import delete, exists, func, insert, select, update
 
@@ -80,9 +81,39 @@ def read_new_entries(tx: Transaction, name: str, wanted: SubscriptionFilter) -> 
 
     A new subscription starts with the entries after now.
     """
+    read, entries = _take_new_entries(tx, name)
+    accepted = [entry for entry in entries if wanted.accepts_entry(entry)]
+    numbers = sorted({entry.run for entry in accepted if entry.run is not None})
+    known = {run.id: run for run in runs.list_runs(tx, numbers)}
+    _insert_deliveries(
+        tx,
+        [
+            (name, entry)
+            for entry in accepted
+            if entry.run in known and wanted.accepts_run(known[entry.run])
+        ],
+    )
+    return read
+
+
+def read_new_notices(
+    tx: Transaction, prefix: str, list_recipients: Callable[[Entry], Sequence[str]]
+) -> None:
+    """Create a delivery from each new log entry for each of the people whom it concerns.
+
+    prefix: of the subscription of each person, before the id.
+    """
+    _, entries = _take_new_entries(tx, prefix)
+    _insert_deliveries(
+        tx, [(f"{prefix}{one}", entry) for entry in entries for one in list_recipients(entry)]
+    )
+
+
+def _take_new_entries(tx: Transaction, name: str) -> tuple[int, Sequence[Entry]]:
+    """Return the number of the last entry that a subscription has read by now, and new ones."""
     head = change_log.get_head(tx)[0]
     if tx.insert_once(subscription, name=name, seq=head):
-        return head
+        return head, ()
     row = select(subscription.c.seq).where(subscription.c.name == name).with_for_update()
     read = tx.sql.execute(row).scalar_one()
     column = tables.entry.c
@@ -90,29 +121,39 @@ def read_new_entries(tx: Transaction, name: str, wanted: SubscriptionFilter) -> 
         select(tables.entry).where(column.seq > read).order_by(column.seq).limit(_MAX_ENTRIES_READ)
     )
     entries = [Entry(*found) for found in tx.sql.execute(query)]
-    accepted = [entry for entry in entries if wanted.accepts_entry(entry)]
-    numbers = sorted({entry.run for entry in accepted if entry.run is not None})
-    known = {run.id: run for run in runs.list_runs(tx, numbers)}
+    if entries:
+        read = entries[-1].seq
+        tx.sql.execute(update(subscription).where(subscription.c.name == name).values(seq=read))
+    return read, entries
+
+
+def _insert_deliveries(tx: Transaction, items: Sequence[tuple[str, Entry]]) -> None:
     rows = [
         {
             "subscription": name,
             "seq": entry.seq,
-            "run": entry.run,
+            "run": entry.run or 0,
             "kind": entry.kind,
             "occurred_at": entry.at,
             "attempts": 0,
             "next_attempt_at": 0,
             "error": "",
         }
-        for entry in accepted
-        if entry.run in known and wanted.accepts_run(known[entry.run])
+        for name, entry in items
     ]
     if rows:
         tx.sql.execute(insert(delivery), rows)
-    if entries:
-        read = entries[-1].seq
-        tx.sql.execute(update(subscription).where(subscription.c.name == name).values(seq=read))
-    return read
+
+
+def list_due_notices(tx: Transaction, prefix: str) -> Sequence[PendingDelivery]:
+    """Return the deliveries to people that are due, the oldest first."""
+    column = delivery.c
+    query = select(delivery).where(
+        column.subscription.startswith(prefix, autoescape=True),
+        column.failed_at.is_(None),
+        column.next_attempt_at <= tx.now,
+    )
+    return [_build_pending(row) for row in tx.sql.execute(query.order_by(column.seq).limit(20))]
 
 
 def list_due_deliveries(
@@ -133,10 +174,13 @@ def list_due_deliveries(
         ~before,
     )
     found = tx.sql.execute(query.order_by(column.seq).limit(most))
-    return [
-        PendingDelivery(r.subscription, r.seq, r.run, r.kind, r.occurred_at, r.attempts)
-        for r in found
-    ]
+    return [_build_pending(row) for row in found]
+
+
+def _build_pending(row: Any) -> PendingDelivery:
+    return PendingDelivery(
+        row.subscription, row.seq, row.run, row.kind, row.occurred_at, row.attempts
+    )
 
 
 def claim_delivery(tx: Transaction, item: PendingDelivery, *, seconds: float) -> bool:

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from bot.settings import Settings, export_library_variables, find_misspelt_settings
 
 BOT, APP = "KEYTURN_SLACK_BOT_TOKEN", "KEYTURN_SLACK_APP_TOKEN"
-OIDC = "KEYTURN_OIDC_"
+OIDC, MAIL = "KEYTURN_OIDC_", "KEYTURN_MAIL_"
 SECRET, TEAM = "KEYTURN_SLACK_SIGNING_SECRET", "KEYTURN_SLACK_TEAM"
 
 
@@ -48,8 +48,14 @@ def test_slack_is_reached_by_either_way_or_both(
         ({OIDC + "KEYS": "keys", OIDC + "CLIENT_ID": "k"}, "https://"),
         ({OIDC + "CLIENT_SECRET": "s"}, f"needs {OIDC}CLIENT_ID"),
         ({OIDC + "CLIENT_ID": "k", OIDC + "ISSUER": ""}, f"needs {OIDC}ISSUER"),
+        ({MAIL + "SERVER": "mx"}, f"needs {MAIL}FROM"),
+        ({MAIL + "SERVER": "mx:smtp", MAIL + "FROM": "k@x"}, "must be HOST or HOST:PORT"),
+        ({MAIL + "SERVER": "mx", MAIL + "FROM": "k@x", MAIL + "ENCRYPTION": "off"},
+         "for a server on this machine"),
+        ({MAIL + "SERVER": "mx", MAIL + "FROM": "k@x", MAIL + "USER": "k"},
+         f"set both {MAIL}USER and {MAIL}PASSWORD_FILE"),
     ],
-)
+)  # fmt: skip
 def test_what_cannot_work_is_reported(
     monkeypatch: pytest.MonkeyPatch, given: dict[str, str], told: str
 ):
@@ -57,6 +63,19 @@ def test_what_cannot_work_is_reported(
         read(monkeypatch, **given)
     assert told in str(refused.value)
     assert "xoxb-1" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("encryption", "server", "address"),
+    [("", "mx.example.com", ("mx.example.com", 587)), ("tls", "mx", ("mx", 465)),
+     ("off", "localhost", ("localhost", 25)), ("off", "127.0.0.1:2525", ("127.0.0.1", 2525))],
+)  # fmt: skip
+def test_a_mail_server_has_the_port_of_its_encryption(
+    monkeypatch: pytest.MonkeyPatch, encryption: str, server: str, address: tuple[str, int]
+):
+    given = {"SERVER": server, "FROM": "keyturn@example.com", "ENCRYPTION": encryption}
+    found = read(monkeypatch, **{MAIL + name: value for name, value in given.items()})
+    assert found.mail_address == address
 
 
 @pytest.mark.parametrize("name", ["witness", "keys", "hooks", "data", "policy", "port", "log"])

@@ -1,0 +1,74 @@
+"""The weekly digest of an owner: what waited, changed outside Keyturn, or lapses soon."""
+
+from collections.abc import Iterator, Sequence
+
+from bot.db import break_glass, drift, runs, schedules
+from bot.db.database import Transaction
+from bot.db.schedules import ScheduleState
+from bot.drift.readings import DriftState
+from bot.model.text import format_count
+from bot.model.times import format_deadline
+from bot.policy import Policy
+from bot.policy.explain import format_wait
+from bot.queries.wait_report import build_wait_report
+
+_DAYS, _LAPSE_DAYS, _DAY = 7, 28, 86_400_000_000
+_MAX_LINES, _MAX_RUNS = 10, 2000
+
+
+def render_digest(tx: Transaction, policy: Policy, person: str) -> str:
+    """Return the digest of an owner's areas, from what this transaction may view."""
+    owned = {area.name for area in policy.organisation.areas.values() if person in area.owners}
+    titles = {policy.organisation.areas[name].title for name in owned}
+    report = build_wait_report(tx, policy, days=_DAYS, limit=_MAX_RUNS)
+    waits = [
+        f"{row.name}: {row.requested} requested, {row.approved} approved, {row.denied} denied, "
+        f"{row.expired} expired, {row.pending} pending"
+        + (f"; usual wait {format_wait(row.median)}" if row.median else "")
+        for row in report.areas
+        if row.name in titles
+    ]
+    suggestions = [
+        f"{one.runbook} in {one.area_title}: {one.requested} requests, all approved"
+        for one in report.suggestions
+        if one.area in owned
+    ]
+    sections = [
+        (f"Approvals in {_DAYS} days", waits),
+        ("Needs a review by another person", [*_iterate_reviews(tx, policy, owned)]),
+        ("Changed outside Keyturn", [*_iterate_drift(tx, policy, owned)]),
+        (f"Schedules that lapse within {_LAPSE_DAYS} days", [*_iterate_schedules(tx, owned)]),
+        ("Could be self-service: see the approval report", suggestions),
+    ]
+    return "\n\n".join(_render_section(title, lines) for title, lines in sections)
+
+
+def _render_section(title: str, lines: Sequence[str]) -> str:
+    more = len(lines) - _MAX_LINES
+    shown = [*lines[:_MAX_LINES], *([f"and {more} more"] if more > 0 else [])]
+    return "\n".join([f"{title}:", *(f"  - {line}" for line in shown or ["none"])])
+
+
+def _iterate_reviews(tx: Transaction, policy: Policy, owned: set[str]) -> Iterator[str]:
+    for one in break_glass.list_unreviewed(tx):
+        run = runs.get_run(tx, one.run)
+        if owned & {*run.areas}:
+            yield f"run {run.id}: {policy.get_person_name(one.person)} {one.deed}, {run.title}"
+
+
+def _iterate_drift(tx: Transaction, policy: Policy, owned: set[str]) -> Iterator[str]:
+    hosts: dict[str, int] = {}
+    for key in drift.list_keys(tx, state=DriftState.CHANGED):
+        known = policy.inventory.hosts.get(key.host)
+        if known is not None and known.area in owned:
+            hosts[key.host] = hosts.get(key.host, 0) + 1
+    for host, number in hosts.items():
+        yield f"{host}: {format_count(number, 'value')}"
+
+
+def _iterate_schedules(tx: Transaction, owned: set[str]) -> Iterator[str]:
+    for one in schedules.list_schedules(tx):
+        if one.state is ScheduleState.ACTIVE and one.lapses_at - tx.now < _LAPSE_DAYS * _DAY:
+            run = runs.get_run(tx, one.run)
+            if run.required_approvals and owned & {*run.areas}:
+                yield f"schedule {one.id}: {run.title}, until {format_deadline(one.lapses_at)}"

@@ -1,0 +1,199 @@
+"""Notices by e-mail: which entries of the change log concern whom, and what they say.
+
+A notice is a delivery for one person, created from an entry that was committed with the state.
+What ends soon, and the weekly digest, get an entry of their own.
+"""
+
+import logging
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
+
+from bot.audit import change_log
+from bot.audit.change_log import Entry, EntryDraft
+from bot.db import break_glass, delegations, runs, schedules
+from bot.db.database import Database, Transaction
+from bot.db.runs import NoSuchRun
+from bot.db.schedules import ScheduleState
+from bot.maintenance.digest import render_digest
+from bot.model.times import format_deadline, to_datetime, to_microseconds
+from bot.policy import NoPolicyError, Policy, PolicySource
+from bot.webhooks import webhook_queue
+from bot.webhooks.mail_server import MailServer
+from bot.webhooks.safe_http import DeliveryError
+from bot.webhooks.webhook_queue import PendingDelivery
+
+log = logging.getLogger(__name__)
+
+# Deliveries of this prefix are e-mails to the person whose id follows.
+PREFIX = "mail:"
+_REVIEW_KINDS = frozenset({"break-glass activated", "review required"})
+_BANNED = "banned"
+_DELEGATION_ENDS, _SCHEDULE_LAPSES = "delegation ends soon", "schedule lapses soon"
+_DIGEST = "digest due"
+_CLAIM_SECONDS = 120.0
+_DAY = 86_400_000_000
+# How long before the end people get a notice, and how often Keyturn looks for that.
+_DELEGATION_DAYS, _SCHEDULE_DAYS, _CHECK_MICROSECONDS = 2, 14, 600_000_000
+_DIGEST_HOUR = 7
+
+
+class NoticeSender:
+    """Sends notices by e-mail. base_url: the address of the pages."""
+
+    def __init__(
+        self, server: MailServer, policies: PolicySource, database: Database, *, base_url: str
+    ) -> None:
+        self._server, self._policies, self._database = server, policies, database
+        self._base_url, self._next_check = base_url, 0
+
+    def send_due_notices(self) -> None:
+        """Create the notices of new entries, and send what is due."""
+        try:
+            policy = self._policies.get_policy()
+        except NoPolicyError:
+            return
+        with self._database.reading() as tx:
+            is_new = webhook_queue.is_behind(tx, PREFIX)
+            if tx.now >= self._next_check:
+                self._next_check = tx.now + _CHECK_MICROSECONDS
+                is_new = any(True for _ in _iterate_missing_entries(tx)) or is_new
+        if is_new:
+            self._create_notices(policy)
+        with self._database.reading() as tx:
+            due = webhook_queue.list_due_notices(tx, PREFIX)
+        for item in due:
+            self._deliver(policy, item)
+
+    def _create_notices(self, policy: Policy) -> None:
+        with self._database.transaction() as tx:
+            # Only one of several processes writes the entries.
+            change_log.lock_log(tx)
+            change_log.append_entries(tx, [*_iterate_missing_entries(tx)])
+            webhook_queue.read_new_notices(
+                tx, PREFIX, lambda entry: _list_recipients(tx, policy, entry)
+            )
+
+    def _deliver(self, policy: Policy, item: PendingDelivery) -> None:
+        with self._database.transaction() as tx:
+            if not webhook_queue.claim_delivery(tx, item, seconds=_CLAIM_SECONDS):
+                return
+        error, for_good = "", False
+        try:
+            self._send(policy, item)
+        except DeliveryError as failure:
+            error, for_good = str(failure), failure.for_good
+            log.warning("%s did not receive entry %d: %s", item.subscription, item.seq, error)
+        with self._database.transaction() as tx:
+            if error:
+                webhook_queue.mark_failed(tx, item, error, for_good=for_good)
+            else:
+                webhook_queue.mark_delivered(tx, item)
+
+    def _send(self, policy: Policy, item: PendingDelivery) -> None:
+        """Send a notice to a person who is still in the policy. Raises DeliveryError."""
+        person = policy.find_person(item.subscription.removeprefix(PREFIX))
+        if person is None or person.email is None:
+            return
+        with self._database.reading(policy.get_view_rights(person.id)) as tx:
+            [entry] = change_log.list_entries_after(tx, item.seq - 1, limit=1)
+            try:
+                subject, text, page = _render_notice(tx, policy, person.id, entry)
+            except NoSuchRun:
+                # The person may not view it.
+                return
+        self._server.send(
+            person.email,
+            subject,
+            f"{text}\n\n{self._base_url}{page}\n",
+            message_id=f"{entry.seq}.{person.id}.{entry.hash[:16]}",
+        )
+
+
+def _iterate_missing_entries(tx: Transaction) -> Iterator[EntryDraft]:
+    """Yield entries about what ends soon and has none yet, and of the digest."""
+    for one in delegations.list_active_delegations(tx):
+        if _is_near_end(tx.now, one.created_at, one.ends_at, _DELEGATION_DAYS) and not (
+            change_log.list_entries_naming(tx, _DELEGATION_ENDS, "delegation", one.id)
+        ):
+            facts = {"delegator": one.delegator, "delegate": one.delegate, "ends_at": one.ends_at}
+            yield EntryDraft(_DELEGATION_ENDS, facts={"delegation": one.id, **facts})
+    for one in schedules.list_schedules(tx):
+        if (
+            one.state is ScheduleState.ACTIVE
+            and _is_near_end(tx.now, one.created_at, one.lapses_at, _SCHEDULE_DAYS)
+            # A schedule that needs no approval does not lapse.
+            and runs.get_run(tx, one.run).required_approvals
+            and not change_log.list_entries_of_run(tx, one.run, [_SCHEDULE_LAPSES])
+        ):
+            facts = {"schedule": one.id, "owner": one.owner, "lapses_at": one.lapses_at}
+            yield EntryDraft(_SCHEDULE_LAPSES, run=one.run, facts=facts)
+    now = to_datetime(tx.now)
+    monday = now.replace(hour=_DIGEST_HOUR, minute=0, second=0, microsecond=0) - timedelta(
+        days=now.weekday()
+    )
+    last = change_log.get_last_entry_of_kind(tx, _DIGEST)
+    if now >= monday and (last is None or last.at < to_microseconds(monday)):
+        yield EntryDraft(_DIGEST)
+
+
+def _is_near_end(now: int, begins_at: int, ends_at: int, days: int) -> bool:
+    """Return whether it ends soon. What is as short as that ends without a notice."""
+    return ends_at - now < days * _DAY < ends_at - begins_at
+
+
+def _list_recipients(tx: Transaction, policy: Policy, entry: Entry) -> Sequence[str]:
+    """Return the people with an address whom an entry concerns."""
+    people = policy.organisation.people
+    concerned = dict.fromkeys(_iterate_concerned(tx, policy, entry))
+    return [one for one in concerned if one in people and people[one].email is not None]
+
+
+def _iterate_concerned(tx: Transaction, policy: Policy, entry: Entry) -> Iterator[str]:
+    areas, facts = policy.organisation.areas, entry.facts
+    if entry.kind in _REVIEW_KINDS | {_SCHEDULE_LAPSES} and entry.run is not None:
+        yield from (str(facts["owner"]),) if "owner" in facts else ()
+        owned = [areas[name] for name in runs.get_run(tx, entry.run).areas if name in areas]
+        yield from (owner for area in owned for owner in area.owners if owner != entry.person)
+    elif entry.kind == _BANNED:
+        for person in policy.organisation.people:
+            if policy.get_order_ruling(person, "resume", is_own=person == entry.person).allowed:
+                yield person
+    elif entry.kind == _DELEGATION_ENDS:
+        yield from (str(facts["delegator"]), str(facts["delegate"]))
+    elif entry.kind == _DIGEST:
+        yield from (owner for area in areas.values() for owner in area.owners)
+
+
+def _render_notice(
+    tx: Transaction, policy: Policy, person: str, entry: Entry
+) -> tuple[str, str, str]:
+    """Return subject, text and page of a notice. Raises NoSuchRun."""
+    facts, get_name = entry.facts, policy.get_person_name
+    if entry.kind == _DIGEST:
+        return "Keyturn: weekly digest", render_digest(tx, policy, person), "/"
+    if entry.kind == _BANNED:
+        who = get_name(str(facts["banned_person"]))
+        text = f"{get_name(entry.person)} banned {who}: {facts['reason']}\nYou can lift the ban."
+        return f"{who} is banned", text, "/bans"
+    if entry.kind == _DELEGATION_ENDS:
+        names = [get_name(str(facts[key])) for key in ("delegate", "delegator")]
+        text = (
+            f"{names[0]} decides on behalf of {names[1]} until {_format_fact(facts['ends_at'])}."
+        )
+        return f"Delegation of {names[1]} to {names[0]} ends soon", text, "/access"
+    if entry.run is None:
+        raise NoSuchRun(0)
+    run = runs.get_run(tx, entry.run)
+    if entry.kind == _SCHEDULE_LAPSES:
+        until = _format_fact(facts["lapses_at"])
+        text = f"The approval of schedule {facts['schedule']} ends {until}: {run.title}\n"
+        text += "To go on, request the schedule again."
+        return f"Schedule {facts['schedule']} lapses soon", text, f"/schedules/{facts['schedule']}"
+    used = break_glass.get_break_glass(tx, run.id)
+    what = f"{get_name(entry.person)} {used.deed if used else 'needs a review'}: {run.title}"
+    reason = f"{used.reason}\n" if used and used.reason else ""
+    return what, f"{what}\n{reason}Another person must review it within a day.", f"/runs/{run.id}"
+
+
+def _format_fact(at: object) -> str:
+    return format_deadline(at) if isinstance(at, int) else ""
