@@ -42,7 +42,9 @@ class PolicyWithDuties:
             return policy
         self._read()
         with self._lock:
-            now = self._now + round((self._clock() - self._read_at) * 1_000_000)
+            # Before the first reading there are no shifts, whatever the time.
+            elapsed = self._clock() - self._read_at if self._now else 0
+            now = self._now + round(elapsed * 1_000_000)
             known = self._cached[1] if self._cached and self._cached[0] is policy else policy
             self._cached = (policy, _apply_duties(known, self._readings, now))
             return self._cached[1]

@@ -13,6 +13,7 @@ from sqlalchemy import update
 
 from bot.auth import oncall
 from bot.db import tables
+from bot.db.database import Database
 from bot.maintenance.oncall import CalendarReader
 from bot.model.signing import SigningKey
 from bot.policy import Policy
@@ -239,6 +240,16 @@ def test_a_changed_calendar_counts_only_once_it_is_read(installation: Installati
     (installation.directory / "oncall.yaml").unlink()
     installation.reader.read_due_calendars()
     assert installation.get_policy().calendars == {}
+
+
+def test_no_one_is_on_duty_before_the_database_can_be_read(
+    installation: Installation, tmp_path: Path
+) -> None:
+    installation.read()
+    missing = Database(f"sqlite:///{tmp_path / 'missing' / 'keyturn.db'}")
+    policy = PolicyWithDuties(installation.policies, missing).get_policy()
+    assert policy.list_on_duty("edge") == set()
+    missing.close()
 
 
 def test_the_policy_is_the_same_while_the_same_people_are_on_duty(
