@@ -18,6 +18,7 @@ from tests.bot.clock import MINUTE, due_now, fire_all
 from tests.bot.slack import payloads
 from tests.bot.slack.chat import Chat
 from tests.bot.slack.hostile import BRIEF, HIDDEN, LOUD, SAID, forbid
+from tests.ticket_system import require_unreachable_tickets
 
 _numbers = itertools.count(1)
 
@@ -45,6 +46,7 @@ class Walk:
         await self.troubles()
         await self.brakes()
         await self.reasons()
+        await self.tickets()
 
     async def say(self, text: str, user: str = "U0DORA", channel: str = "C0OPS") -> None:
         said = text.replace("SAID", self.typed).replace("BRIEF", escape(BRIEF, quote=False))
@@ -138,6 +140,7 @@ class Walk:
         await self.say(f"run {run.id}")
         await self.say(f"question {run.id} SAID", "U0OLGA")
         await self.say(f"run {run.id}")
+        await self.homes()
         await self.say(f"answer {run.id} SAID")
         await self.say(f"reassign {run.id} adam because SAID", "U0OLGA")
         await self.say(f"run {run.id}")
@@ -290,6 +293,11 @@ class Walk:
         await self.say("toy echo lb1 'again SAID' because SAID")
 
     # --- how ---
+
+    async def tickets(self) -> None:
+        """Have rules require a change ticket, and type one in a form and in words."""
+        require_unreachable_tickets(self.chat.harness.policies.path)
+        await self.each("toy set", "toy set lb1 lamp on ticket=SAID because SAID")
 
     def _newest(self, request: str) -> Any:
         with self.chat.harness.database.reading() as tx:

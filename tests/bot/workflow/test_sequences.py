@@ -13,11 +13,13 @@ from hypothesis import strategies as st
 from sqlalchemy import update
 
 from bot.audit import change_log
-from bot.db import runs, tables
+from bot.db import runs, schedules, tables
 from bot.model.errors import InvalidRequestError, NotAllowed, TooLate
-from bot.model.run import Run, State
+from bot.model.run import RequestOrigin, Run, State
+from bot.model.schedule import ScheduleTiming, parse_cron
 from bot.model.sequence import UndoSelection
 from connectors.errors import CommandError
+from tests.bot.clock import due_now, fire_all
 from tests.bot.harness import WEB, Harness, open_harness
 from tests.bot.restricted_view import restricted_rules
 from tests.policies import starter_rules
@@ -324,6 +326,43 @@ def test_undo_of_changes_in_several_areas_asks_for_one_area(pair: Harness):
     with pytest.raises(InvalidRequestError, match="in several areas"):
         undo_person(pair)
     assert undo_person(pair, area="web").hosts == ("web1",)
+
+
+def test_what_a_schedule_did_at_its_last_due_time_is_undone(pair: Harness):
+    dimmed = KeepSwitch(host="lb1", name="lamp", value="dim")
+    timing = ScheduleTiming("dim at night", parse_cron("0 22 * * *", "UTC"))
+    asked = pair.service.schedules.request_schedule(
+        [dimmed], host_pattern="", person="dora", origin=WEB, timing=timing
+    )
+    pair.run_queued_work()
+    pair.approve(pair.get_run(asked.id))
+    with pair.database.reading() as tx:
+        schedule = schedules.get_schedule(tx, 1)
+    due_now(pair, schedule)
+    fire_all(pair)
+    assert pair.fleet.hosts["lb1"]["lamp"] == "dim"
+    run = pair.service.request_undo_of_selection(
+        UndoSelection(schedule=schedule.id), person="olga", origin=WEB
+    )
+    pair.run_queued_work()
+    assert run.title == f"undo of schedule {schedule.id}, last due time"
+    assert pair.get_run(run.id).state is State.SUCCEEDED
+    assert pair.fleet.hosts["lb1"] == dict.fromkeys(NAMES, "on")
+
+
+def test_only_what_a_token_did_is_undone(pair: Harness):
+    token = RequestOrigin("api", user="kt_abc")
+    dimmed = KeepSwitch(host="lb1", name="lamp", value="dim")
+    asked = pair.service.request_run(dimmed, person="dora", origin=token)
+    pair.run_queued_work()
+    pair.approve(pair.get_run(asked.id))
+    run = pair.service.request_undo_of_selection(
+        UndoSelection(token="kt_abc", since=1), person="olga", origin=WEB
+    )
+    pair.run_queued_work()
+    assert run.title.startswith("undo of changes with token kt_abc since ")
+    assert pair.get_run(run.id).state is State.SUCCEEDED
+    assert pair.fleet.hosts["lb1"] == dict.fromkeys(NAMES, "on")
 
 
 def test_undo_needs_a_person_and_a_time(pair: Harness):
