@@ -138,16 +138,24 @@ def print_policy_page(
 @policy_commands.command("explain")
 @click.argument("person")
 @click.argument("words", nargs=-1, required=True, metavar="RUNBOOK HOST…")
+@click.option(
+    "--for", "behalf", default="", metavar="ID", help="The person that an agent acts for."
+)
 @json_option
 @pass_environment
 def explain_request(
-    environment: CommandEnvironment, *, person: str, words: tuple[str, ...], as_json: bool
+    environment: CommandEnvironment,
+    *,
+    person: str,
+    words: tuple[str, ...],
+    behalf: str,
+    as_json: bool,
 ) -> None:
     """Show whether PERSON may run RUNBOOK on the hosts, and who must approve it.
 
     \b
-    keyturn policy explain dana abusers clear lb1
     keyturn policy explain dana abusers clear 'lb*'
+    keyturn policy explain agent:triage-bot host changes lb1 --for dana
 
     Exit status 0 if they may request it on every host, 4 if not, 2 for an unknown runbook or host.
     """
@@ -157,7 +165,7 @@ def explain_request(
     with exit_on_errors():
         found = load_policy(environment.get_policy_directory())
         preview = _preview_request(
-            environment, found, parse_preview_question(found, words), person
+            environment, found, parse_preview_question(found, words), person, behalf
         )
     if as_json:
         click.echo(json.dumps(preview.to_data, indent=2, ensure_ascii=False))
@@ -168,7 +176,11 @@ def explain_request(
 
 
 def _preview_request(
-    environment: CommandEnvironment, policy: "Policy", question: "PreviewQuestion", person: str
+    environment: CommandEnvironment,
+    policy: "Policy",
+    question: "PreviewQuestion",
+    person: str,
+    behalf: str,
 ) -> "Preview":
     """Return the preview, also if there is no database yet."""
     from bot.policy.explain import evaluate_preview
@@ -179,7 +191,7 @@ def _preview_request(
             policy, question, person=person, source="cli", now=time.time_ns() // 1000
         )
     with environment.open_database() as database, database.reading() as tx:
-        return preview_request(tx, policy, question, person=person, source="cli")
+        return preview_request(tx, policy, question, person=person, source="cli", behalf=behalf)
 
 
 @policy_commands.command("replay")

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from bot.model import host_patterns, request_form
+from bot.model.agents import AgentOrigin
 from bot.model.request_form import RequestSyntaxError
 from bot.policy import Policy, PolicyRequest
 from bot.policy.cedar import NO_PERMIT
@@ -37,6 +38,8 @@ class Evaluation:
     """Whether every step was assumed to have an undo."""
     can_view: bool = True
     """Whether the person can view such runs of others."""
+    requires_ticket: bool = False
+    """Whether the request must name an approved change ticket."""
 
     def describe(self, *, usual_wait: int | None = None, subject: str = "You") -> list[str]:
         """Return the decision in sentences.
@@ -46,7 +49,8 @@ class Evaluation:
             subject: The person's name, or `You`.
         """
         unseen = [] if self.can_view else [f"{subject} cannot view such runs of other people."]
-        return [*self._describe_request(usual_wait), *unseen]
+        ticket = ["The request names an approved change ticket."] if self.requires_ticket else []
+        return [*self._describe_request(usual_wait), *ticket, *unseen]
 
     def _describe_request(self, usual_wait: int | None) -> list[str]:
         if not self.allowed:
@@ -74,13 +78,14 @@ def format_approvals(number: int) -> str:
 def evaluate_request(policy: Policy, request: PolicyRequest) -> Evaluation:
     """Return what the policy decides about one request."""
     ruling = policy.get_request_ruling(request)
-    can_view = policy.can_view(request.requested_by, request)
+    can_view = _can_view(policy, request)
     if not ruling.allowed or not ruling.required_approvals:
         return Evaluation(
             ruling.allowed,
             policy_notes=ruling.policy_notes,
             reversible=request.reversible,
             can_view=can_view,
+            requires_ticket=ruling.requires_ticket,
         )
     return Evaluation(
         allowed=True,
@@ -90,6 +95,17 @@ def evaluate_request(policy: Policy, request: PolicyRequest) -> Evaluation:
         policy_notes=ruling.policy_notes,
         reversible=request.reversible,
         can_view=can_view,
+        requires_ticket=ruling.requires_ticket,
+    )
+
+
+def _can_view(policy: Policy, request: PolicyRequest) -> bool:
+    if request.agent is None:
+        return policy.can_view(request.requested_by, request)
+    rights = policy.get_agent_view_rights(request.requested_by, request.agent.behalf)
+    return all(
+        rights.can_view(host=host, runbook=request.runbook, kind=request.kind)
+        for host in request.hosts or [request.host]
     )
 
 
@@ -113,6 +129,8 @@ class PreviewQuestion:
     hosts: Sequence[str]
     values: Mapping[str, str] = field(default_factory=dict[str, str])
     """Values by field, as far as they are known."""
+    agent: AgentOrigin | None = None
+    """For whom it is requested, if an agent does."""
 
 
 @dataclass(frozen=True)
@@ -275,6 +293,7 @@ def evaluate_preview(
                 now=now,
                 is_first_success=is_first_success,
                 is_review_overdue=is_review_overdue,
+                agent=question.agent,
             ),
         )
         for hosts in areas.values()

@@ -2,8 +2,10 @@
 
 from dataclasses import replace
 
+from bot.auth import agents
 from bot.db import grants, stats
 from bot.db.database import Transaction
+from bot.model.agents import SOURCE, AgentOrigin, get_agent_name, is_agent
 from bot.policy import Policy, PolicyRequest, Ruling
 from bot.policy.explain import AreaEvaluation, Preview, PreviewQuestion, evaluate_preview
 from bot.policy.grants import get_grant_obstacle
@@ -13,9 +15,22 @@ from runbooks._catalogue import get_kind
 
 
 def preview_request(
-    tx: Transaction, policy: Policy, question: PreviewQuestion, *, person: str, source: str
+    tx: Transaction,
+    policy: Policy,
+    question: PreviewQuestion,
+    *,
+    person: str,
+    source: str,
+    behalf: str = "",
 ) -> Preview:
-    """Return what a request by this person would need, with delegations and standing grants."""
+    """Return what a request by this person would need, with delegations and standing grants.
+
+    person: a person, or the id of an agent; then behalf is the person that it acts for, or "".
+    """
+    if is_agent(person):
+        agent = agents.find_agent(tx, get_agent_name(person))
+        origin = AgentOrigin(agent.owner if agent else "", behalf)
+        question, source = replace(question, agent=origin), SOURCE
     words = question.runbook.words
     preview = evaluate_preview(
         policy,

@@ -6,10 +6,12 @@ from typing import Annotated
 from fastapi import APIRouter, HTTPException, Path, Query, Request, Response
 
 from bot.audit.query import EntryFilter, find_newest_entries
+from bot.auth.agents import list_agents
 from bot.db.database import Transaction
 from bot.db.delegations import list_active_delegations
 from bot.db.grants import list_grants_of
 from bot.model import request_form
+from bot.model.agents import is_agent
 from bot.model.request_form import RequestSyntaxError
 from bot.policy.explain import parse_preview_question
 from bot.policy.summary import render
@@ -78,14 +80,16 @@ def _explain(tx: Transaction, user: User, who: str, what: str) -> tuple[Sequence
     """Return what the policy decides about a request, in sentences, or what is wrong with it."""
     if not (who and what):
         return (), ""
-    if user.policy.find_person(who) is None:
+    if not is_agent(who) and user.policy.find_person(who) is None:
         return (), f"there is no person {who} in the policy: choose one of the list"
     try:
         words = request_form.split_words(what.removeprefix("/keyturn"))
         question = parse_preview_question(user.policy, words)
     except RequestSyntaxError as error:
         return (), str(error)
-    preview = preview_request(tx, user.policy, question, person=who, source="web")
+    # An agent is explained as acting for the reader.
+    behalf = user.id if is_agent(who) else ""
+    preview = preview_request(tx, user.policy, question, person=who, source="web", behalf=behalf)
     return preview.describe(subject=user.get_person_name(who)), ""
 
 
@@ -101,6 +105,7 @@ def _render_page(
     with deps.database.reading(user.view_rights) as tx:
         now = tx.now
         explanation, problem = _explain(tx, user, who, what)
+        agents = [one for one in list_agents(tx) if not one.get_refusal(now)]
         versions = find_newest_entries(tx, EntryFilter(kind="policy changed"), limit=_MAX_VERSIONS)
         calendars = list_calendars(tx, user.policy)
     summary = summarise_current_policy(user.policy, now, person=person)
@@ -112,6 +117,7 @@ def _render_page(
         explanation=explanation,
         problem=problem,
         people=sorted(user.policy.organisation.people.values(), key=lambda one: one.name),
+        agents=agents,
         versions=versions,
         calendars=calendars,
         summary=summary,

@@ -7,6 +7,7 @@ import pytest
 from bot.auth import oncall
 from bot.db import grants
 from bot.model.grant_words import NewGrant
+from tests.agents import add_agent, rules_for_agents
 from tests.bot.duties import add_calendar, set_duty
 from tests.bot.web.conftest import Site
 from tests.bot.web.parsed_page import Page
@@ -101,6 +102,22 @@ def test_policy_page_explains_a_decision_and_keeps_what_was_typed(site: Site) ->
     assert "Did you mean" in wrong.text
     assert 'value="abusers cleer lb1"' in wrong.text
     assert browser.get("/policy", params={"who": "eve", "what": "x"}).status_code == 422
+
+
+def test_policy_page_explains_what_an_agent_may_request_for_the_reader(site: Site) -> None:
+    rules = site.policy / "policy.cedar"
+    rules.write_text(rules_for_agents())
+    add_agent(site.harness)
+    browser = site.browser("dora")
+    assert 'value="agent:triage-bot"' in browser.get("/policy").text
+
+    def explain(who: str, what: str) -> str:
+        page = Page(browser.get("/policy", params={"who": who, "what": what}).text)
+        return page.text.partition("Explain a decision")[2]
+
+    assert "Runs immediately" in explain("agent:triage-bot", "host changes lb1")
+    assert "Needs 1 approval from" in explain("agent:triage-bot", "abusers clear lb1")
+    assert "Not allowed" in explain("agent:other", "host changes lb1")
 
 
 def test_the_page_shows_who_is_on_duty_and_how_old_that_is(site: Site) -> None:
