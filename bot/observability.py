@@ -337,7 +337,8 @@ def list_login_secrets(inventory: Inventory, keys: Path) -> Iterator[str]:
     """Yield the passwords and private keys for hosts. keys: the directory of relative files."""
     for host in inventory.hosts.values():
         of_bmc = host.bmc.password_file if host.bmc and not host.bmc.ipmi_from else None
-        for file in (host.password_file, host.enable_file, of_bmc, host.key):
+        of_msa = host.msa.password_file if host.msa else None
+        for file in (host.password_file, of_msa, host.enable_file, of_bmc, host.key):
             if file is not None:
                 yield from _read_secret_lines(keys / file)
 

@@ -1,4 +1,4 @@
-"""Calls of the HTTPS interfaces that manage hosts: Redfish on the BMC of a server.
+"""Calls of the HTTPS interfaces that manage hosts: Redfish of a BMC, the XML API of an HP MSA.
 
 The certificate is verified before anything is sent. A call is sent once and never repeated,
 because a power cycle must not happen twice. Redirects are not followed, so that the login goes to
@@ -12,13 +12,15 @@ import logging
 import re
 import ssl
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import cached_property
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, cast
 
 import httpx2
 
-from connectors import password
+from connectors import msa_xml, password
 from connectors.command import NO_HOOKS, Answer, ApiCall, RunHooks, quote_text
 from connectors.errors import (
     CommandError,
@@ -31,7 +33,8 @@ from connectors.errors import (
     UnknownOutcomeError,
     UnreachableError,
 )
-from connectors.inventory import Bmc, Host
+from connectors.inventory import Host
+from connectors.password import Password
 
 # It would log each address that is called.
 logging.getLogger("httpx2").setLevel(logging.WARNING)
@@ -57,15 +60,17 @@ class ApiClient:
 
         Returns the document as text; "" for an answer without one. Raises HostError.
         """
-        if host.bmc is None:
-            raise SetupError(f"{host.name} has no bmc in the inventory")
-        interface = _Interface(host.name, host.bmc, self._files)
+        interface = _Interface(host, self._files)
         return asyncio.run(self._call(interface, call, hooks))
 
     async def _call(self, interface: "_Interface", call: ApiCall, hooks: RunHooks) -> Answer:
         async with interface.open_client() as client:
             if call.method == "GET":
-                return Answer(0, await interface.get(client, call.path))
+                await interface.log_in(client)
+                try:
+                    return Answer(0, await interface.get(client, call.path))
+                finally:
+                    await interface.log_out(client)
             answer = await interface.change(client, call, hooks)
             if call.power_state:
                 await self._await_power_state(interface, client, call)
@@ -103,19 +108,20 @@ class _ConditionMissingError(CommandError):
 class _Interface:
     """The management interface of a host, with its login."""
 
-    def __init__(self, host: str, bmc: Bmc, files: Path) -> None:
-        self._host, self._bmc, self._files = host, bmc, files
-        self._port = bmc.port or 443
+    def __init__(self, host: Host, files: Path) -> None:
+        self._host, self._entry, self._files = host, host.interface, files
+        self._port = self._entry.port or 443
 
     def __str__(self) -> str:
-        return f"the BMC of {self._host} ({self._bmc.address}:{self._port})"
+        what = self._host.name if self._host.msa else f"the BMC of {self._host.name}"
+        return f"{what} ({self._entry.address}:{self._port})"
 
     def open_client(self) -> httpx2.AsyncClient:
-        login = password.load_password(self._files / self._bmc.password_file)
-        name = f"[{self._bmc.address}]" if ":" in self._bmc.address else self._bmc.address
+        name = f"[{self._entry.address}]" if ":" in self._entry.address else self._entry.address
         return httpx2.AsyncClient(
             base_url=f"https://{name}:{self._port}",
-            auth=(self._bmc.user, login.text),
+            # An array has a login of its own.
+            auth=None if self._host.msa else (self._entry.user, self._password.text),
             verify=self._make_trust(),
             trust_env=False,
             follow_redirects=False,
@@ -127,6 +133,31 @@ class _Interface:
             },
             timeout=httpx2.Timeout(None, connect=_CONNECT_SECONDS),
         )
+
+    async def log_in(self, client: httpx2.AsyncClient) -> None:
+        """Open a session on an array, for the calls that follow."""
+        if self._host.msa is None:
+            return
+        secret = f"{self._entry.user}_{self._password.text}".encode()
+        digest = hashlib.new(self._host.msa.digest, secret, usedforsecurity=False).hexdigest()
+        try:
+            key = msa_xml.parse_login(await self.get(client, f"/api/login/{digest}"))
+        except CommandError as error:
+            raise LoginError(
+                f"{self} refuses {self._entry.user} ({error}): correct the password in its "
+                "password_file, or set `digest: md5` for old firmware"
+            ) from None
+        client.headers["sessionKey"] = key
+
+    async def log_out(self, client: httpx2.AsyncClient) -> None:
+        """Close the session on an array, which allows few; it ends by itself if this fails."""
+        if self._host.msa is not None:
+            with suppress(HostError):
+                await self.get(client, "/api/exit")
+
+    @cached_property
+    def _password(self) -> Password:
+        return password.load_password(self._files / self._entry.password_file)
 
     async def get(self, client: httpx2.AsyncClient, path: str) -> str:
         try:
@@ -186,7 +217,7 @@ class _Interface:
             return None
         if answer.status_code in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
             return LoginError(
-                f"{self} refuses {self._bmc.user} (status {answer.status_code}): correct the "
+                f"{self} refuses {self._entry.user} (status {answer.status_code}): correct the "
                 "password in its password_file, or give the login the right to do this"
             )
         if answer.status_code == HTTPStatus.SERVICE_UNAVAILABLE:
@@ -212,9 +243,9 @@ class _Interface:
         return UnreachableError(f"{self} cannot be reached by HTTPS ({reason})")
 
     def _make_trust(self) -> ssl.SSLContext:
-        if self._bmc.ca is None:
-            return _pin_certificate(str(self._bmc.certificate))
-        file = self._files / self._bmc.ca
+        if self._entry.ca is None:
+            return _pin_certificate(str(self._entry.certificate))
+        file = self._files / self._entry.ca
         try:
             return ssl.create_default_context(cafile=file)
         except OSError as error:  # ssl's own errors among them

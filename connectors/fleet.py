@@ -138,7 +138,8 @@ class Fleet:
         if isinstance(command, Setting):
             return Answer(0, command.resolve(host.setting_values))
         resolved, jumps = _resolve_command(host, command), _list_jump_hosts(inventory, host)
-        if isinstance(resolved, Fetch | ApiCall):  # not a contact with the host
+        is_elsewhere = isinstance(resolved, ApiCall) and host.msa is None
+        if isinstance(resolved, Fetch) or is_elsewhere:  # not a contact with the host
             return self._pool.run(host, resolved, through=jumps, hooks=hooks)
         try:
             answer = self._pool.run(host, resolved, through=jumps, hooks=hooks)

@@ -30,7 +30,7 @@ _ADDRESS = r"^[A-Za-z0-9][A-Za-z0-9.:-]*$"
 _KEY_TYPES = ("ssh-ed25519", "ecdsa-sha2-nistp256", "ecdsa-sha2-nistp384", "ecdsa-sha2-nistp521")
 
 # A host with a shell, or a network device by the kind of its command line.
-# snmp is a device without a login, such as a power strip.
+# snmp is a device without a login, such as a power strip, and hp_msa a storage array.
 Platform = Literal[
     "linux",
     "cisco_ios",
@@ -40,6 +40,7 @@ Platform = Literal[
     "juniper_junos",
     "hp_procurve",
     "snmp",
+    "hp_msa",
 ]
 Name = Annotated[str, Field(pattern=_NAME)]
 Clean = Annotated[str, AfterValidator(refuse_invisible)]
@@ -119,13 +120,13 @@ class Snmp(BaseModel):
         return f"SNMPv3 user {self.user}" if self.user else "SNMPv2c"
 
 
-class Bmc(BaseModel):
-    """The management controller of a server, such as an iDRAC or an iLO."""
+class Interface(BaseModel):
+    """An HTTPS interface by which a server or a storage array is managed."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     address: Annotated[str, Field(pattern=_ADDRESS, max_length=253)]
-    """The name or IP address of the controller itself."""
+    """The name or IP address of the interface itself."""
     port: Annotated[int | None, Field(ge=1, le=65535)] = None
     """443 by default, and 623 for IPMI."""
     user: Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.@\\-]{0,63}$")]
@@ -139,7 +140,26 @@ class Bmc(BaseModel):
     ca: PurePath | None = None
     """Or a PEM file with the CA that must have signed its certificate; a path like `key`."""
     ipmi_from: Name | None = None
-    """Or, for a controller without Redfish, the host on which to run ipmitool."""
+    """Or, for a BMC without Redfish, the host on which to run ipmitool."""
+
+    @model_validator(mode="after")
+    def _require_identity(self) -> "Interface":
+        if [self.certificate, self.ca, self.ipmi_from].count(None) != 2:
+            raise ValueError(
+                "set either certificate or ca, by which the interface is identified, or, for a "
+                "BMC without Redfish, ipmi_from"
+            )
+        return self
+
+    @property
+    def identity(self) -> str:
+        """What identifies it: its address, and its certificate or CA."""
+        return f"{self.address}:{self.port or 443} {self.certificate or self.ca}"
+
+
+class Bmc(Interface):
+    """The management controller of a server, such as an iDRAC or an iLO."""
+
     ipmi_cipher: Literal["3", "17", ""] = ""
     """The cipher suite of IPMI, for a controller that does not list its suites."""
     serial: Clean = ""
@@ -149,19 +169,12 @@ class Bmc(BaseModel):
     ] = ""
     """The UUID of that server."""
 
-    @model_validator(mode="after")
-    def _require_identity(self) -> "Bmc":
-        if [self.certificate, self.ca, self.ipmi_from].count(None) != 2:
-            raise ValueError(
-                "bmc: set either certificate or ca, by which the controller is identified, or "
-                "ipmi_from for one without Redfish"
-            )
-        return self
 
-    @property
-    def identity(self) -> str:
-        """What identifies the controller: its address, and its certificate or CA."""
-        return f"{self.address}:{self.port or 443} {self.certificate or self.ca}"
+class Msa(Interface):
+    """The XML API of an HP MSA."""
+
+    digest: Literal["sha256", "md5"] = "sha256"
+    """The digest of the login: md5 for a P2000 and other firmware without SHA-256."""
 
 
 class Host(BaseModel):
@@ -185,9 +198,11 @@ class Host(BaseModel):
     scripts: bool = False
     """Whether scripts that sudo runs are files there: `keyturn sudoers HOST --scripts`."""
     platform: Platform = "linux"
-    """linux, snmp, or the command line of a network device; frr is FRR's vtysh."""
+    """linux, snmp, hp_msa, or the command line of a network device; frr is FRR's vtysh."""
     snmp: Snmp | None = None
     """How Keyturn authenticates to a device whose platform is snmp."""
+    msa: Msa | None = None
+    """How Keyturn reaches an array whose platform is hp_msa; its address is that of the host."""
     password_file: PurePath | None = None
     """The login password of a network device that accepts no key; a path like `key`."""
     enable_file: PurePath | None = None
@@ -215,8 +230,11 @@ class Host(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _use_port_of_snmp(cls, data: Any) -> Any:
+    def _use_port_of_platform(cls, data: Any) -> Any:
         fields = cast("dict[str, Any]", data) if isinstance(data, dict) else {}
+        if isinstance(fields.get("msa"), dict) and "address" in fields:
+            place = {"address": fields["address"], "port": fields.get("port", 443)}
+            return {"port": 443, **fields, "msa": {**place, **fields["msa"]}}
         return {"port": 161, **fields} if fields.get("platform") == "snmp" else cast("Any", data)
 
     @model_validator(mode="after")
@@ -228,8 +246,19 @@ class Host(BaseModel):
         return self
 
     @model_validator(mode="after")
+    def _require_msa(self) -> "Host":
+        if (self.platform == "hp_msa") != (self.msa is not None):
+            raise ValueError("msa: set it for an array with `platform: hp_msa`, and only there")
+        if self.msa and (self.host_key or self.host_ca or self.jump or self.reader):
+            raise ValueError("host_key, host_ca, jump and reader are for SSH, not for an array")
+        if self.msa and self.msa.ipmi_from:
+            raise ValueError("msa: ipmi_from is for a BMC")
+        return self
+
+    @model_validator(mode="after")
     def _require_host_key(self) -> "Host":
-        if self.snmp is None and (self.host_key is None) == (self.host_ca is None):
+        has_keys = self.snmp is None and self.msa is None
+        if has_keys and (self.host_key is None) == (self.host_ca is None):
             raise ValueError("set either host_key or host_ca: a host is identified by its key")
         return self
 
@@ -276,8 +305,11 @@ class Host(BaseModel):
     def fingerprint(self) -> str:
         """The key's SHA-256 as OpenSSH prints it: `SHA256:` and unpadded base64.
 
-        For SNMP, which has no host keys, the address and how Keyturn authenticates.
+        Without host keys: for SNMP, the address and how Keyturn authenticates; for an array, its
+        address, and its certificate or CA.
         """
+        if self.msa is not None:
+            return self.msa.identity
         if self.snmp is not None:
             return f"{self.snmp} at {self.address}:{self.port}"
         return compute_fingerprint((self.host_key or self.host_ca or "").split()[1])
@@ -289,6 +321,8 @@ class Host(BaseModel):
         """
         if isinstance(command, ApiCall):
             return self._address_call(command)
+        if self.msa is not None:
+            raise SetupError(f"{self.name} is an array without a shell. Nothing was sent")
         if self.snmp is not None or isinstance(command, SnmpWalk | SnmpSet):
             return self._require_snmp_command(command)
         if isinstance(command, Shell):
@@ -315,18 +349,25 @@ class Host(BaseModel):
             f"{self.name} {how} in the inventory: use a runbook for such devices. Nothing was sent"
         )
 
-    def _address_call(self, call: ApiCall) -> ApiCall:
-        if self.bmc is None or self.bmc.ipmi_from:
+    @property
+    def interface(self) -> Interface:
+        """The HTTPS interface by which it is managed. Raises SetupError if it has none."""
+        interface = self.msa or self.bmc
+        if interface is None or interface.ipmi_from:
             raise SetupError(
                 f"{self.name} has no bmc with Redfish in the inventory: add its address, user, "
                 "password_file and certificate"
             )
-        if call.server not in {"", self.bmc.identity}:
+        return interface
+
+    def _address_call(self, call: ApiCall) -> ApiCall:
+        identity = self.interface.identity
+        if call.server not in {"", identity}:
             raise SetupError(
-                f"the bmc of {self.name} in the inventory changed after the approval. Nothing was "
-                "sent: request the change again"
+                f"the management interface of {self.name} in the inventory changed after the "
+                "approval. Nothing was sent: request the change again"
             )
-        return replace(call, server=self.bmc.identity)
+        return replace(call, server=identity)
 
     def _translate_command(self, command: DeviceCommand) -> DeviceCommand:
         translated = command.for_platform(self.platform)

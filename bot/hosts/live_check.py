@@ -9,6 +9,7 @@ from typing import get_args
 from bot.hosts.sudo_check import SudoCheck, build_sudo_query
 from bot.hosts.sudo_rules import group_grants_by_login, list_host_sudo_grants
 from bot.model.request_form import get_required_tag
+from connectors import msa
 from connectors.command import DeviceCommand, Query, Shell, SnmpWalk
 from connectors.errors import (
     CommandError,
@@ -37,7 +38,7 @@ _SUDO_LIST_QUERY = Query(
     lambda answer: "NOPASSWD:" in answer,
     frozenset({0, 1, 126, 127}),
 )
-_PLATFORMS = tuple(each for each in get_args(Platform) if each not in {"linux", "snmp"})
+_PLATFORMS = tuple(each for each in get_args(Platform) if each not in {"linux", "snmp", "hp_msa"})
 _VERSION_QUERY = Query(
     DeviceCommand(("show version",) * len(_PLATFORMS), platforms=_PLATFORMS),
     lambda answer: bool(answer.strip()),
@@ -144,6 +145,9 @@ def _list_runbooks_for_host(host: Host) -> list[str]:
 
 def _detect_root_access(fleet: Fleet, host: Host) -> str:
     """Return how commands that need root would run, with both logins if there are two."""
+    if host.msa is not None:
+        fleet.run_query(host.name, msa.query("system"))
+        return ""
     if host.snmp is not None:
         fleet.run_query(host.name, _DESCRIPTION_QUERY)
         return ""

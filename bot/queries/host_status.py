@@ -97,7 +97,8 @@ class HostStatus:
             return HostKeyKind.CHANGED
         if self.host.snmp is not None:
             return HostKeyKind.SNMP
-        return HostKeyKind.PINNED if self.host.host_key else HostKeyKind.CA
+        pinned = self.host.host_key or (self.host.msa and self.host.msa.certificate)
+        return HostKeyKind.PINNED if pinned else HostKeyKind.CA
 
     @property
     def logins(self) -> Sequence[HostLogin]:
@@ -107,6 +108,8 @@ class HostStatus:
             by = "passphrases" if host.snmp.user else "a community"
             purpose = "reads and changes" if host.changes else "reads"
             return [HostLogin(host.snmp.user or "SNMP 2c", purpose, by)]
+        if host.msa is not None:
+            return [HostLogin(host.msa.user, "reads", "a password")]
         by = "a key" if host.password_file is None else "a password"
         if host.reader is not None:
             changing = [HostLogin(host.user, "changes", by)] if host.changes else []

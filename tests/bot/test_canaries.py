@@ -116,7 +116,11 @@ def test_the_services_own_secrets_are_known(tmp_path: Path):
     (tmp_path / "bmc").write_text("of-a-bmc-3\n")
     bmc = {"address": "192.0.2.2", "user": "u", "password_file": "bmc", "ca": "ca.pem"}
     server = {"address": "192.0.2.1", "host_key": key, "area": "net", "bmc": bmc}
-    inventory = Inventory.model_validate({"hosts": {"sw1": device, "nas1": server}})
+    (tmp_path / "msa").write_text("of-an-array-4\n")
+    array: dict[str, object] = {"address": "192.0.2.3", "platform": "hp_msa", "area": "net"}
+    array["msa"] = {"user": "u", "password_file": "msa", "ca": "ca.pem"}
+    hosts = {"sw1": device, "nas1": server, "msa1": array}
+    inventory = Inventory.model_validate({"hosts": hosts})
     settings = Settings(
         database="postgresql+psycopg://keyturn:p%40ss-of-ours@db/keyturn",
         slack_bot_token="xoxb-our-token",  # pyright: ignore[reportArgumentType] - as it is read
@@ -130,6 +134,7 @@ def test_the_services_own_secrets_are_known(tmp_path: Path):
         "our-signing-secret",
         "of-a-switch-2",
         "of-a-bmc-3",
+        "of-an-array-4",
     ):
         assert redactor.has_secret(f"it is {secret}")
         assert secret not in str(settings.shown)

@@ -62,6 +62,10 @@ def request(harness: Harness, words: str, typed: list[str], answers: Any = None)
     entry: dict[str, Any] = {**host, "tags": tags, "platform": platform}
     if tags == ["bmc"]:
         entry["bmc"] = {"address": "192.0.2.1", "user": "u", "password_file": "p", "ca": "ca.pem"}
+    if tags == ["msa"]:
+        del entry["host_key"]
+        entry["platform"] = "hp_msa"
+        entry["msa"] = {"user": "u", "password_file": "p", "ca": "ca.pem"}
     if platform == "snmp":
         del entry["host_key"]
         entry["snmp"] = {"community_file": "keys/community"}

@@ -406,7 +406,7 @@ def test_a_network_device_is_enrolled_with_its_platform(
 
 def test_enrol_takes_the_platforms_of_the_inventory():
     # A device without SSH has no key to enrol.
-    assert (*PLATFORMS, "snmp") == get_args(Platform)
+    assert (*PLATFORMS, "snmp", "hp_msa") == get_args(Platform)
 
 
 def test_what_is_no_ssh_server_is_reported_and_bounded():

@@ -1,0 +1,101 @@
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import Field
+
+from connectors import msa
+from connectors.command import QueryRunner
+from connectors.msa_xml import MsaObject
+from runbooks import Check, Host, Report, Table, make_host_field
+
+_Row = tuple[str, str, str, str]
+
+
+@dataclass(frozen=True)
+class ArrayState:
+    """What the array returned for each command."""
+
+    system: Sequence[MsaObject]
+    controllers: Sequence[MsaObject]
+    disks: Sequence[MsaObject]
+    volumes: Sequence[MsaObject]
+    statistics: Sequence[MsaObject]
+    events: Sequence[MsaObject]
+
+
+class ShowMsa(Check[ArrayState], words="msa show", example="msa1"):
+    """Show the health of an HP MSA: controllers, disks, volumes, load and newest events."""
+
+    host: Host = make_host_field("msa")
+    newest: Annotated[int, Field(ge=1, le=100, description="How many events to show")] = 10
+
+    def read(self, run_query: QueryRunner) -> ArrayState:
+        return ArrayState(
+            _read(run_query, self.host, "system", "system"),
+            _read(run_query, self.host, "controllers", "controllers"),
+            _read(run_query, self.host, "disks", "drives"),
+            _read(run_query, self.host, "volumes", "volumes"),
+            _read(run_query, self.host, "controller-statistics", "controller-statistics"),
+            [
+                event
+                for event in run_query(self.host, msa.query_events(self.newest))
+                if event.kind == "events"
+            ],
+        )
+
+    def report(self, state: ArrayState) -> Report:
+        findings = [*_list_findings(state)]
+        system = state.system[0] if state.system else MsaObject("", {})
+        model = " ".join(filter(None, (system.get("vendor-name"), system.get("product-id"))))
+        return Report(
+            f"{self.host} ({model or 'an array'}): health {system.get('health') or 'unknown'}, "
+            f"{len(state.controllers)} controllers, {len(state.disks)} disks, "
+            f"{len(state.volumes)} volumes",
+            healthy=not findings,
+            findings=findings,
+            table=Table(("Part", "Name", "Health", "Details"), [*_list_rows(state)]),
+        )
+
+
+def _read(run_query: QueryRunner, host: str, part: msa.Part, kind: str) -> tuple[MsaObject, ...]:
+    return tuple(each for each in run_query(host, msa.query(part)) if each.kind == kind)
+
+
+def _list_findings(state: ArrayState) -> Iterator[str]:
+    for system in state.system:
+        yield from msa.list_problems("the system", system)
+    for each in state.controllers:
+        yield from msa.list_problems(f"controller {each.get('controller-id')}", each)
+    for each in state.disks:
+        yield from msa.list_problems(f"disk {each.get('location')}", each)
+    for each in state.volumes:
+        yield from msa.list_problems(f"volume {each.get('volume-name')}", each)
+
+
+def _list_rows(state: ArrayState) -> Iterator[_Row]:
+    for each in state.controllers:
+        details = (
+            each.get("status"),
+            f"firmware {each.get('sc-fw')}" if each.get("sc-fw") else "",
+        )
+        yield _make_row("Controller", each.get("controller-id"), each, *details)
+    for each in state.statistics:
+        load = f"CPU {each.get('cpu-load')} %" if each.get("cpu-load") else ""
+        iops = f"{each.get('iops')} IOPS" if each.get("iops") else ""
+        rate = f"{each.get('bytes-per-second')}/s" if each.get("bytes-per-second") else ""
+        yield _make_row("Load", each.get("durable-id"), each, load, iops, rate)
+    for each in state.disks:
+        model = " ".join(filter(None, (each.get("vendor"), each.get("model"))))
+        group = each.get("disk-group", "virtual-disk")
+        yield _make_row("Disk", each.get("location"), each, each.get("size"), model, group)
+    for each in state.volumes:
+        pool = each.get("storage-pool-name", "virtual-disk-name")
+        size = each.get("total-size", "size")
+        yield _make_row("Volume", each.get("volume-name"), each, size, pool)
+    for each in state.events:
+        yield "Event", each.get("time-stamp"), each.get("severity"), each.get("message")
+
+
+def _make_row(part: str, name: str, each: MsaObject, *details: str) -> _Row:
+    return part, name, each.get("health"), ", ".join(filter(None, details))
