@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from bot.hosts.live_check import check_host
 from connectors import msa
 from connectors.api_client import ApiClient
 from connectors.command import ApiCall, Shell
@@ -99,6 +100,15 @@ def test_a_refused_login_says_what_to_correct(array: Mirror, tmp_path: Path):
     with pytest.raises(LoginError, match="refuses keyturn"):
         reach(array, tmp_path).run_query("msa1", msa.query("disks"))
     assert len(array.asked) == 1
+
+
+def test_inventory_check_reads_the_array_and_reports_a_refused_login(
+    array: Mirror, tmp_path: Path
+):
+    assert check_host(reach(array, tmp_path), "msa1").is_healthy
+    array.replies[f"/api/login/{sha256(LOGIN).hexdigest()}"] = document("login-refused")
+    refused = check_host(reach(array, tmp_path), "msa1")
+    assert (refused.reachable, refused.key, refused.login) == (True, True, False)
 
 
 def test_an_array_runs_no_command_and_its_identity_is_its_certificate(
