@@ -39,6 +39,7 @@ from bot.model.signing import SigningKey
 from bot.policy import Policy
 from bot.policy.freezes import FreezeList
 from bot.policy.loader import load_policy
+from bot.queries.approval_count import ApprovalCount, count_approvals
 from bot.queries.banned_people import PolicyWithoutBanned
 from bot.service import KeyturnService
 from bot.workflow.context import WorkflowContext
@@ -627,6 +628,12 @@ def test_in_whatever_order_nothing_is_sent_that_may_not_be(part: int):
 def _open(*_: object) -> None: ...
 
 
+def _authorise_all(
+    _context: WorkflowContext, tx: Transaction, run: Run, policy: Policy
+) -> ApprovalCount:
+    return count_approvals(tx, policy, run)
+
+
 def _nobody(_tx: Transaction) -> frozenset[str]:
     return frozenset()
 
@@ -638,7 +645,7 @@ _BY_LOG = (evidence, "list_banned", _nobody)
 @pytest.mark.parametrize(
     "guards",
     [
-        [(gate, "authorise_run", _open)],
+        [(gate, "authorise_run", _authorise_all)],
         [(stops, "get_stop_of_run", _open), _BY_LOG],
         [(stops, "list_banned_people", _nobody), _BY_LOG],
     ],
