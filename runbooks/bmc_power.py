@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from connectors.command import QueryRunner
-from connectors.machine import Machine, PowerAction
+from connectors.machine import POWER_SECONDS, Machine, PowerAction
 from runbooks import Change, Host, Leg, NoUndo, Plan, Refused, Step, make_host_field
 from runbooks._bmc import get_field, get_step_host, read_machine
 
@@ -52,6 +52,11 @@ class _ControlPower(Change[PowerState]):
         if action != "on":
             tags = ", ".join(tag for tag in state.tags.split() if tag != "bmc")
             yield f"This stops everything on {self.host}: {tags or 'it has no other tags'}."
+        if action == "shutdown":
+            yield (
+                f"If it is not off within {POWER_SECONDS[action]} s, the run fails: then request "
+                "how=cut."
+            )
         if action == "off":
             yield "The operating system is not asked: unwritten data is lost."
         if state.machine.boot_once and action in ("on", "cycle"):

@@ -32,7 +32,10 @@ def test_power_off_names_the_server_and_what_runs_there():
     assert plan.current_state == (
         f"nas1 (HPE ProLiant DL360 Gen10 Plus, serial number {SERIAL}) is on"
     )
-    assert plan.notes == ["This stops everything on nas1: nfs, zfs."]
+    assert plan.notes == [
+        "This stops everything on nas1: nfs, zfs.",
+        "If it is not off within 300 s, the run fails: then request how=cut.",
+    ]
     assert not plan.is_reversible
     assert OFF.takes_down() == CYCLE.takes_down() == [Leg("nas1")]
     assert ON.takes_down() == ()
