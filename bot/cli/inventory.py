@@ -175,8 +175,9 @@ def _print_entries(entries: "Sequence[InventoryEntry]", *, as_json: bool) -> Non
 @click.option(
     "--platform",
     type=click.Choice(PLATFORMS),
+    metavar="PLATFORM",
     default=None,
-    help="Platform of a network device. Default: from inventory.yaml.",
+    help=f"Platform of a network device: {', '.join(PLATFORMS)}. Default: from inventory.yaml.",
 )
 @click.option("--user", default="", help="Login name. Default: from inventory.yaml.")
 @click.option("--area", default="", help="Area of the host.")

@@ -23,7 +23,7 @@ from bot.workflow import approvals, reminders
 from bot.workflow.rate_limit import RateLimits
 from runbooks import Plan, Step
 from tests.bot.clock import Clock
-from tests.bot.harness import WEB, Harness, open_harness
+from tests.bot.harness import WEB, Harness, authorise_all, open_harness
 from tests.toy import SetAll, SetSwitch, ShowSwitches, Switches
 
 LAMP_ON = SetSwitch(host="lb1", name="lamp", value="on")
@@ -258,7 +258,7 @@ class TestANo:
     def test_without_either_it_would_have_been_sent(
         self, harness: Harness, monkeypatch: pytest.MonkeyPatch
     ):
-        monkeypatch.setattr(gate, "authorise_run", nothing)
+        monkeypatch.setattr(gate, "authorise_run", authorise_all)
         self._set_back(harness)
         assert harness.fleet.told == SENT
 

@@ -25,14 +25,10 @@ from bot.policy.explain import evaluate_request
 from bot.settings import Settings
 from connectors.command import Shell
 from connectors.errors import UnknownOutcomeError
-from tests.bot.harness import WEB, Harness, open_harness
+from tests.bot.harness import WEB, Harness, authorise_all, open_harness
 from tests.toy import SetAll, SetSwitch, ShowSwitches, TuneSwitch
 
 LAMP_ON = SetSwitch(host="lb1", name="lamp", value="on")
-
-
-def _nothing(*_: object) -> None:
-    """Stand where a guard stood."""
 
 
 def _let_in(harness: Harness) -> Run:
@@ -54,7 +50,7 @@ class TestTheRulesAreKeptWhereItRuns:
     def test_were_only_the_entrances_guarded_it_would_be_done(
         self, harness: Harness, monkeypatch: pytest.MonkeyPatch
     ):
-        monkeypatch.setattr(gate, "authorise_run", _nothing)
+        monkeypatch.setattr(gate, "authorise_run", authorise_all)
         _let_in(harness)
         assert harness.fleet.told == [("lb1", "set lamp on")]
 

@@ -39,14 +39,13 @@ from bot.model.signing import SigningKey
 from bot.policy import Policy
 from bot.policy.freezes import FreezeList
 from bot.policy.loader import load_policy
-from bot.queries.approval_count import ApprovalCount, count_approvals
 from bot.queries.banned_people import PolicyWithoutBanned
 from bot.service import KeyturnService
 from bot.workflow.context import WorkflowContext
 from connectors.errors import CommandError, UnknownOutcomeError
 from runbooks import AnyRunbook
 from tests.bot.databases import skip_fsync
-from tests.bot.harness import WEB, ManualDispatcher
+from tests.bot.harness import WEB, ManualDispatcher, authorise_all
 from tests.policies import a_policy
 from tests.toy import RUNBOOKS, BreakSwitch, SetAll, SetSwitch, ShowSwitches, ToyFleet
 
@@ -628,12 +627,6 @@ def test_in_whatever_order_nothing_is_sent_that_may_not_be(part: int):
 def _open(*_: object) -> None: ...
 
 
-def _authorise_all(
-    _context: WorkflowContext, tx: Transaction, run: Run, policy: Policy
-) -> ApprovalCount:
-    return count_approvals(tx, policy, run)
-
-
 def _nobody(_tx: Transaction) -> frozenset[str]:
     return frozenset()
 
@@ -645,7 +638,7 @@ _BY_LOG = (evidence, "list_banned", _nobody)
 @pytest.mark.parametrize(
     "guards",
     [
-        [(gate, "authorise_run", _authorise_all)],
+        [(gate, "authorise_run", authorise_all)],
         [(stops, "get_stop_of_run", _open), _BY_LOG],
         [(stops, "list_banned_people", _nobody), _BY_LOG],
     ],

@@ -382,7 +382,9 @@ def test_a_program_left_behind_does_not_keep_the_answer_waiting(host: Machine):
 def test_a_command_receives_nothing_of_all_this(machine: Machine):
     answer = machine.tell(Shell(("env",), marker=STEP))
     assert "kt_" not in answer.out
-    assert "keyturn" not in answer.out.replace(str(machine.home), "")
+    # The directory that the tests run in may have the name.
+    own = answer.out.replace(str(machine.home), "").replace(str(Path.cwd()), "")
+    assert "keyturn" not in own
 
 
 def test_no_one_else_can_read_or_write_what_is_kept(machine: Machine):
