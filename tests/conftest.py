@@ -36,7 +36,6 @@ LONGEST = (
     "test_main_workflow",
     "test_zfs_real",
     "test_pages_without_scripts",
-    "test_csf_real",
     "test_probation_real",
     "test_rebuild_real",
     "test_ssh",
@@ -49,6 +48,7 @@ LONGEST = (
     "test_imports",
     "test_oidc",
     "test_second_factor_in_browser",
+    "test_oidc_in_browser",
     "test_pages_in_browser",
     "test_card_layout",
     "test_browser",
@@ -64,6 +64,10 @@ LONGEST = (
     "test_tools",
     "test_routes",
     "test_slack_over_proxy",
+    # They add network links, which a browser takes for another network: it loads nothing for a
+    # moment. By then all tests with browsers have ended.
+    "test_csf_real",
+    "test_csf_through_the_gate",
 )
 
 # A daemon is up in some hundredths of a second, so each test has its own: nobody meets the logins
