@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -56,11 +57,15 @@ def create_runbook(*, words: str, change: bool, directory: Path | None) -> None:
     """
     from bot.authoring import new_runbook
 
+    place = _get_directory(directory)
     with exit_on_errors():
         files = new_runbook.make_files(words, is_change=change)
-        for file in new_runbook.write_files(_get_directory(directory), files):
+        for file in new_runbook.write_files(place, files):
             click.echo(f"wrote {file}")
-    click.echo(f"Fill them in, then run: keyturn runbook lint {words}")
+    configured = os.environ.get("KEYTURN_RUNBOOKS")
+    is_known = configured and Path(configured).resolve() == place.resolve()
+    setting = "" if is_known else f"KEYTURN_RUNBOOKS={shlex.quote(str(place.resolve()))} "
+    click.echo(f"Fill them in, then run: {setting}keyturn runbook lint {words}")
 
 
 @runbook_commands.command("try")
@@ -241,7 +246,8 @@ def _choose(words: "Sequence[str]") -> "list[type[AnyRunbook]]":
     ]
     if not found:
         exit_with_error(
-            f"no runbook begins with {prefix!r}: `keyturn runbooks` lists them"
+            f"no runbook begins with {prefix!r}: `keyturn runbooks` lists them, and "
+            "KEYTURN_RUNBOOKS names the directory of your own"
             if prefix
             else "you have no runbooks of your own: set KEYTURN_RUNBOOKS, or name a runbook",
             NOT_FOUND,

@@ -65,6 +65,17 @@ def record(own: Path, **modes: str) -> None:
         write(file, json.dumps(recording))
 
 
+def test_new_runbook_names_the_setting_that_loads_it(keyturn: Keyturn, tmp_path: Path):
+    known = keyturn("runbook", "new", "mail queue look")
+    assert known.stdout.endswith("then run: keyturn runbook lint mail queue look\n")
+    other = tmp_path / "my runbooks"
+    made = keyturn("runbook", "new", "mail queue look", "--directory", str(other))
+    setting = f"KEYTURN_RUNBOOKS='{other}'"
+    assert made.stdout.endswith(f"then run: {setting} keyturn runbook lint mail queue look\n")
+    missing = keyturn("runbook", "lint", "hugepages")
+    assert (missing.returncode, "KEYTURN_RUNBOOKS names" in missing.stderr) == (3, True)
+
+
 def test_a_new_runbook_fails_lint_and_tests_until_it_is_written(keyturn: Keyturn, tmp_path: Path):
     own = tmp_path / "own"
     made = keyturn("runbook", "new", "hugepages set", "--change")
