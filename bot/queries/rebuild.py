@@ -99,10 +99,10 @@ class FoldedRuns:
 def fold_runs(changes: Sequence[Run], runbooks: Mapping[str, type[AnyRunbook]]) -> FoldedRuns:
     """Reduce the changes of a host, oldest first, to what is left of them. Pure.
 
-    An undo restores what was there before its run, so that run and all later ones of the same key
-    drop out, and the undo itself.
+    An undo restores what was there before its run, also if that run was undone before.
     """
     folded = FoldedRuns()
+    before: dict[int, list[Run]] = {}
     for run in changes:
         key = get_key_name(runbooks, run)
         if run.state is not State.SUCCEEDED:
@@ -116,12 +116,12 @@ def fold_runs(changes: Sequence[Run], runbooks: Mapping[str, type[AnyRunbook]]) 
             folded.values.setdefault(key, []) if key else folded.acts.setdefault(run.request, [])
         )
         if run.undo_of is None:
+            before[run.id] = [*same]
             same.append(run)
-            continue
-        numbers = [one.id for one in same]
-        if run.undo_of in numbers:
-            first = numbers.index(run.undo_of)
-            del same[first : len(same) if key else first + 1]
+        elif key:
+            same[:] = before.get(run.undo_of, same)
+        else:
+            same[:] = [one for one in same if one.id != run.undo_of]
     return folded
 
 

@@ -120,11 +120,11 @@ def test_rebuilt_host_is_like_the_first_after_a_random_history(site: Site, seed:
             undo = site.service.request_undo(chance.choice(done).id, person="dora", origin=WEB)
             site.finish(undo)
             continue
-        kind = chance.choice([BlockAgent, BlockAgent, UnblockAgent])
+        # The first one changes something: without a change, a history proves nothing.
+        kind = chance.choice([BlockAgent, BlockAgent, UnblockAgent]) if done else BlockAgent
         run = site.request(kind, chance.choice(AGENTS), chance.choice(sorted(SERVERS)))
         assert run.state in {State.SUCCEEDED, State.NO_CHANGES}, run.summary
         done += [run] * (run.state is State.SUCCEEDED)
-    assert done, "a history without a change proves nothing"
     blocked = site.list_blocked("web1")
     if site.service.read_rebuild("web1", view_rights=None).values:
         run = site.rebuild()

@@ -129,6 +129,19 @@ def test_rebuild_leaves_out_what_was_undone_and_what_sets_no_lasting_value(pair:
     assert [one.approvals[0].person for one in found.values] == ["olga"] * 3
 
 
+def test_rebuild_follows_a_second_undo_of_the_same_run(pair: Harness):
+    first = keep(pair, "lamp", "dim")
+    for again in (True, False):
+        undo = pair.service.request_undo(first.id, person="olga", origin=WEB)
+        pair.run_queued_work()
+        assert pair.get_run(undo.id).state is State.SUCCEEDED
+        if again:
+            keep(pair, "lamp", "dim")
+    assert pair.fleet.hosts["lb1"]["lamp"] == "on"
+    values = pair.service.read_rebuild("lb1", view_rights=None).values
+    assert [one.run.values["value"] for one in values] == ["on", "on", "on"]
+
+
 def test_rebuild_reports_first_what_keyturn_does_not_know(pair: Harness):
     pair.approve(pair.request(BreakSwitch(host="lb1", name="pump")))
 
