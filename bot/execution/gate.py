@@ -215,9 +215,10 @@ def record_review_requirement(
 
     Not if another person approved it, or break-glass requires a review already.
     """
+    if not counted.ruling.requires_review or counted.approvers:
+        return
     used = break_glass.get_break_glass(tx, run.id)
-    activated = used is not None and used.activated_at is not None
-    if not counted.ruling.requires_review or counted.approvers or activated:
+    if used is not None and used.activated_at is not None:
         return
     break_glass.record_start_to_review(tx, run=run.id, person=run.requested_by, reason=run.reason)
     duties = oncall.apply_duties(tx, policy, run).duties
