@@ -8,6 +8,7 @@ from bot.db.database import Transaction
 from bot.db.grants import Grant
 from bot.model.plan import ResolvedPlan
 from bot.model.run import Run, State
+from bot.model.text import capitalise_sentence
 from bot.policy import Ruling
 from bot.queries.approval_count import get_ruling
 from bot.workflow import grant_rules
@@ -73,7 +74,7 @@ def _describe_missing(tx: Transaction, run: Run, ruling: Ruling) -> str:
         return f"{NEEDS_REASON}: request it again with a reason"
     is_emergency = break_glass.get_break_glass(tx, run.id) is not None
     if ruling.requires_ticket and not run.ticket and not is_emergency:
-        return f"{NEEDS_TICKET[0].upper()}{NEEDS_TICKET[1:]}: request it again with a ticket"
+        return f"{capitalise_sentence(NEEDS_TICKET)}: request it again with a ticket"
     return ""
 
 
