@@ -6,8 +6,8 @@ from connectors import csf, csf_entry, csf_grep
 from connectors.command import QueryRunner
 from connectors.csf import Firewall
 from connectors.csf_grep import CsfEntries
-from connectors.public_addresses import Address
-from runbooks import Refused
+from connectors.probation import Probation
+from runbooks import Address, Change, Host, Refused, make_host_field
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,20 @@ class CsfAddress:
     """Where Keyturn connects from, as the host sees it."""
 
 
-def read_csf_address(run_query: QueryRunner, host: str, address: Address) -> CsfAddress:
+class ChangeOfAddress(Change[CsfAddress]):
+    """Changes what csf does with one address, on probation."""
+
+    host: Host = make_host_field("csf")
+    address: Address
+
+    def read(self, run_query: QueryRunner) -> CsfAddress:
+        return _read_address(run_query, self.host, self.address)
+
+    def get_probation(self) -> Probation:
+        return csf_entry.make_probation(self.address)
+
+
+def _read_address(run_query: QueryRunner, host: str, address: Address) -> CsfAddress:
     firewall = run_query(host, csf.query_firewall())
     refuse_unusable_firewall(firewall)
     if firewall.missing_tables:

@@ -8,7 +8,7 @@ from pydantic import Field
 from connectors import pdu
 from connectors.command import QueryRunner
 from connectors.pdu import Action, Outlet
-from runbooks._plan import Leg, NoUndo, Plan, Refused, Step
+from runbooks import Change, Host, Leg, NoUndo, Plan, Refused, Step, make_host_field
 
 OutletNumber = Annotated[
     str,
@@ -32,6 +32,16 @@ class OutletState:
         listed = ", ".join(map(str, self.behind or ())) or "nothing"
         behind = "unknown" if self.behind is None else listed
         return f"outlet {self.outlet.number} of {host} ({behind})"
+
+
+class ChangeOfOutlet(Change[OutletState]):
+    """Changes the power of one outlet."""
+
+    host: Host = make_host_field("pdu")
+    outlet: OutletNumber
+
+    def read(self, run_query: QueryRunner) -> OutletState:
+        return read_outlet(run_query, self.host, self.outlet)
 
 
 def read_outlet(run_query: QueryRunner, host: str, number: str) -> OutletState:

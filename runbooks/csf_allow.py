@@ -1,27 +1,16 @@
 from connectors import csf_entry
-from connectors.command import QueryRunner
-from connectors.probation import Probation
-from runbooks import Address, Change, Host, Plan, Refused, Step, make_host_field
-from runbooks._csf import CsfAddress, read_csf_address
+from runbooks import Plan, Refused, Step
+from runbooks._csf import ChangeOfAddress, CsfAddress
 
 
 class AllowAddress(
-    Change[CsfAddress],
+    ChangeOfAddress,
     words="csf allow",
     example="web1 198.51.100.7",
     undo="removes the entry from csf.allow",
     sets="csf {address}",
 ):
     """Allow one address at every port of the host: add it to csf.allow."""
-
-    host: Host = make_host_field("csf")
-    address: Address
-
-    def read(self, run_query: QueryRunner) -> CsfAddress:
-        return read_csf_address(run_query, self.host, self.address)
-
-    def get_probation(self) -> Probation:
-        return csf_entry.make_probation(self.address)
 
     def plan(self, state: CsfAddress) -> Plan:
         entries, allowed = state.entries, state.firewall.is_allowed(self.address)

@@ -1,30 +1,19 @@
 from collections.abc import Iterator
 
 from connectors import csf_entry
-from connectors.command import QueryRunner
-from connectors.probation import Probation
 from connectors.public_addresses import is_internal
-from runbooks import Address, Change, Host, Plan, Refused, Step, make_host_field
-from runbooks._csf import CsfAddress, read_csf_address
+from runbooks import Plan, Refused, Step
+from runbooks._csf import ChangeOfAddress, CsfAddress
 
 
 class DenyAddress(
-    Change[CsfAddress],
+    ChangeOfAddress,
     words="csf deny",
     example="web1 203.0.113.9",
     undo="removes the entry from csf.deny",
     sets="csf {address}",
 ):
     """Block one address at every port of the host: add it to csf.deny."""
-
-    host: Host = make_host_field("csf")
-    address: Address
-
-    def read(self, run_query: QueryRunner) -> CsfAddress:
-        return read_csf_address(run_query, self.host, self.address)
-
-    def get_probation(self) -> Probation:
-        return csf_entry.make_probation(self.address)
 
     def plan(self, state: CsfAddress) -> Plan:
         entries = state.entries

@@ -1,29 +1,18 @@
 from collections.abc import Iterator
 
 from connectors import csf_entry
-from connectors.command import QueryRunner
-from connectors.probation import Probation
-from runbooks import Address, Change, Host, Plan, Refused, Step, make_host_field
-from runbooks._csf import CsfAddress, read_csf_address
+from runbooks import Plan, Refused, Step
+from runbooks._csf import ChangeOfAddress, CsfAddress
 
 
 class UnblockAddress(
-    Change[CsfAddress],
+    ChangeOfAddress,
     words="csf unblock",
     example="web1 203.0.113.9",
     undo="blocks the address again",
     sets="csf {address}",
 ):
     """Unblock one address: remove it from csf.deny and from the temporary blocks of lfd."""
-
-    host: Host = make_host_field("csf")
-    address: Address
-
-    def read(self, run_query: QueryRunner) -> CsfAddress:
-        return read_csf_address(run_query, self.host, self.address)
-
-    def get_probation(self) -> Probation:
-        return csf_entry.make_probation(self.address)
 
     def plan(self, state: CsfAddress) -> Plan:
         steps = list(self._list_steps(state))

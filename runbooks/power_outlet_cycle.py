@@ -1,16 +1,9 @@
-from connectors.command import QueryRunner
-from runbooks import Change, Host, NoUndo, Plan, Refused, Report, make_host_field
-from runbooks._power import OutletNumber, OutletState, plan_outlet, read_outlet
+from runbooks import NoUndo, Plan, Refused, Report
+from runbooks._power import ChangeOfOutlet, OutletState, plan_outlet
 
 
-class CycleOutlet(Change[OutletState], words="power outlet cycle", example="pdu1 3"):
+class CycleOutlet(ChangeOfOutlet, words="power outlet cycle", example="pdu1 3"):
     """Turn an outlet of a power strip off, and on again after the time set in the strip."""
-
-    host: Host = make_host_field("pdu")
-    outlet: OutletNumber
-
-    def read(self, run_query: QueryRunner) -> OutletState:
-        return read_outlet(run_query, self.host, self.outlet)
 
     def plan(self, state: OutletState) -> Plan:
         if state.outlet.state != "on":
