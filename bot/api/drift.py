@@ -25,7 +25,7 @@ from bot.audit import change_log
 from bot.audit.change_log import EntryDraft
 from bot.db import drift
 from bot.db.drift import DriftKey
-from bot.drift.readings import Candidate, DriftState
+from bot.model.drift import Candidate, DriftState
 from bot.queries.drift import DriftDetails, read_details
 
 router = APIRouter(tags=["drift"], route_class=IdempotentRoute)

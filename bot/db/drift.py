@@ -9,7 +9,7 @@ from sqlalchemy import Row, Select, delete, func, select, update
 
 from bot.db import tables, view_conditions
 from bot.db.database import Transaction
-from bot.drift.readings import Candidate, DriftState, Expectation, parse_range
+from bot.model.drift import Candidate, DriftState, Expectation, parse_range
 
 _row = tables.drift_key.c
 

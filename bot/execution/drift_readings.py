@@ -16,7 +16,8 @@ from bot.audit import change_log
 from bot.db import drift, locks, outbox, runs, stops
 from bot.db.database import Transaction
 from bot.db.drift import DriftKey, NoSuchKeyError
-from bot.drift.readings import (
+from bot.execution.planner import load_runbook
+from bot.model.drift import (
     DRIFTED_STATES,
     MESSAGE_INTERVAL,
     Candidate,
@@ -26,7 +27,6 @@ from bot.drift.readings import (
     compute_state,
     evaluate_plan,
 )
-from bot.execution.planner import load_runbook
 from bot.model.times import to_datetime, to_microseconds
 from bot.policy import NoPolicyError, Policy
 from bot.queries.drift import FOUND

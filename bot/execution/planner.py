@@ -13,8 +13,8 @@ from pydantic import ValidationError
 
 from bot.db import runs
 from bot.db.database import Transaction
-from bot.drift.readings import get_key_name
 from bot.execution.questions import create_query_function
+from bot.model.drift import get_key_name
 from bot.model.plan import PlannedStep, ResolvedPlan
 from bot.model.run import Run, State, StepState
 from bot.model.sequence import UNDONE_RUNS

@@ -13,11 +13,11 @@ from functools import partial
 
 from bot.db import runs
 from bot.db.database import StoreRefused, StoreUnavailable, Transaction
-from bot.drift.readings import get_key_name
 from bot.execution import leg_claims
 from bot.execution.batches import BatchQueue
 from bot.execution.planner import RemainingWork, compute_remaining, resolve_plan, run_check
 from bot.execution.ticket_check import add_ticket
+from bot.model.drift import get_key_name
 from bot.model.run import Run, State
 from bot.policy import NoPolicyError
 from bot.queries import drift, redundancy

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from bot.db import break_glass, drift, runs, schedules
 from bot.db.database import Transaction
 from bot.db.schedules import ScheduleState
-from bot.drift.readings import DriftState
+from bot.model.drift import DriftState
 from bot.model.text import format_count
 from bot.model.times import format_deadline
 from bot.policy import Policy

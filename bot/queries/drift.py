@@ -8,7 +8,7 @@ from bot.audit.change_log import Entry
 from bot.db import drift, runs, search
 from bot.db.database import Transaction
 from bot.db.drift import DriftKey
-from bot.drift.readings import DRIFTED_STATES, Candidate, DriftState
+from bot.model.drift import DRIFTED_STATES, Candidate, DriftState
 from bot.model.run import Run
 from bot.model.times import format_utc
 from bot.policy import Policy, PolicyRequest

@@ -6,8 +6,8 @@ from bot.db import drift
 from bot.db.database import Database
 from bot.db.drift import DriftKey
 from bot.db.outbox import PostedMessage
-from bot.drift.readings import DRIFTED_STATES, Candidate
 from bot.model import times
+from bot.model.drift import DRIFTED_STATES, Candidate
 from bot.model.errors import InvalidRequestError
 from bot.model.text import format_count
 from bot.queries.drift import DriftDetails, describe_drift, read_details

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from bot.db.schedules import FireOutcome, ScheduleState
-from bot.drift.readings import DriftState
+from bot.model.drift import DriftState
 from bot.model.run_states import StatusDisplay, Tone
 from bot.queries.host_status import HostKeyKind, Reachability
 

@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query, Request, Response
 
 from bot.db import drift
-from bot.drift.readings import DRIFTED_STATES, DriftState
+from bot.model.drift import DRIFTED_STATES, DriftState
 from bot.model.run import RequestOrigin
 from bot.model.times import DEADLINE_EXAMPLES, parse_deadline
 from bot.queries.drift import read_details

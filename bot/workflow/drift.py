@@ -7,14 +7,14 @@ from bot.audit import change_log, refusals
 from bot.db import drift, runs
 from bot.db.database import Transaction
 from bot.db.drift import DriftKey
-from bot.drift.readings import (
+from bot.model.canonical import Canonical
+from bot.model.drift import (
     DriftState,
     Expectation,
     compute_next_reading,
     find_number,
     parse_range,
 )
-from bot.model.canonical import Canonical
 from bot.model.errors import InvalidRequestError, NotAllowed, StepUpRequired, TooLate
 from bot.model.run import RequestOrigin, Run
 from bot.policy import PolicyRequest

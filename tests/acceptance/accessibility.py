@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, Page
 
 from bot.db import drift
 from bot.db.database import Database
-from bot.drift.readings import Candidate, DriftState
+from bot.model.drift import Candidate, DriftState
 from bot.model.run import StepState
 from bot.model.schedule import ScheduleTiming, parse_cron
 from tests.acceptance.browsing import Server, Visit, a_visit

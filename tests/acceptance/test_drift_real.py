@@ -12,7 +12,7 @@ from sqlalchemy import update
 from bot.db import drift, runs, tables
 from bot.db.database import Database
 from bot.db.drift import DriftKey
-from bot.drift.readings import DriftState
+from bot.model.drift import DriftState
 from bot.model.run import Run, State
 from bot.queries.drift import read_details
 from bot.service import KeyturnService

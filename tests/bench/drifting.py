@@ -7,7 +7,7 @@ from pathlib import Path
 
 from bot.db import drift, runs
 from bot.db.database import Database
-from bot.drift.readings import DriftState
+from bot.model.drift import DriftState
 from bot.model.run import RequestOrigin
 from bot.policy import PolicyDirectory
 from bot.service import KeyturnService

@@ -24,8 +24,8 @@ from bot.auth.rate_limit import RateLimit
 from bot.db import break_glass, drift, host_contacts, locks
 from bot.db.database import Database, Transaction
 from bot.db.host_contacts import LastContact
-from bot.drift.readings import Candidate, DriftState
 from bot.model.check_result import create_ok_result, create_warning_result
+from bot.model.drift import Candidate, DriftState
 from bot.model.run import State, StepState
 from bot.model.signing import SigningKey
 from bot.queries.form_options import FormOptions

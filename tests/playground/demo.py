@@ -21,7 +21,7 @@ from bot.audit.change_log import Entry
 from bot.audit.formats import to_datetime
 from bot.db import drift
 from bot.db.drift import DriftKey
-from bot.drift.readings import DriftState
+from bot.model.drift import DriftState
 from bot.model.text import escape_control
 from bot.queries.drift import describe_drift
 from connectors.command import Shell

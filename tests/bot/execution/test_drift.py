@@ -9,8 +9,8 @@ from sqlalchemy import update
 from bot.audit import change_log
 from bot.db import drift, locks, outbox, stops, tables
 from bot.db.drift import DriftKey, NoSuchKeyError
-from bot.drift.readings import DriftState
 from bot.model.approvals import ApprovalRequirements
+from bot.model.drift import DriftState
 from bot.model.errors import InvalidRequestError, NotAllowed, TooLate
 from bot.model.run import Run, State
 from bot.queries.drift import get_answer_right, read_details

@@ -10,7 +10,7 @@ from sqlalchemy import update
 
 from bot.db import drift, outbox, runs, schedules, tables
 from bot.db.schedules import Schedule, ScheduleState
-from bot.drift.readings import Candidate, DriftState
+from bot.model.drift import Candidate, DriftState
 from bot.slack import modals
 from connectors.errors import CommandError
 from tests.bot.authenticator_app import enrol_and_step_up

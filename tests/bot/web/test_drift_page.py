@@ -6,7 +6,7 @@ from sqlalchemy import update
 
 from bot.db import drift, tables
 from bot.db.drift import DriftKey
-from bot.drift.readings import DriftState
+from bot.model.drift import DriftState
 from bot.model.run import State
 from tests.bot.web.conftest import Site
 from tests.bot.web.parsed_page import Page

@@ -3,7 +3,7 @@
 import pytest
 from pydantic import Field
 
-from bot.drift.readings import (
+from bot.model.drift import (
     DriftState,
     Expectation,
     Reading,

@@ -1,1 +1,0 @@
-"""Drift: what changed outside Keyturn since it set it. Pure."""
