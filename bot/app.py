@@ -41,6 +41,16 @@ from bot.execution.procrastinate_dispatch import ProcrastinateDispatcher
 from bot.execution.scheduler import Scheduler
 from bot.health import ServiceHealth
 from bot.hosts.pending_hosts import list_pending_host_summaries
+from bot.integrations import webhook_queue
+from bot.integrations.delivery_sender import CLAIM_SECONDS, DeliverySender
+from bot.integrations.mail_server import MailServer
+from bot.integrations.ticket_notes import TicketNotes
+from bot.integrations.webhook_config import (
+    CONFIG_ENTRY_KIND,
+    WebhookConfig,
+    load_webhook_config,
+    render_webhook_config,
+)
 from bot.maintenance.housekeeping import Housekeeping, Witness, log_setting_change
 from bot.maintenance.notices import NoticeSender
 from bot.maintenance.oncall import CalendarReader
@@ -57,7 +67,6 @@ from bot.queries.form_options import FormOptions
 from bot.queries.oncall import PolicyWithDuties
 from bot.service import KeyturnService
 from bot.settings import Settings
-from bot.tickets.notes import TicketNotes
 from bot.web import app as web
 from bot.web.connections import (
     Connection,
@@ -69,10 +78,6 @@ from bot.web.connections import (
 from bot.web.deps import ComponentHealth, WebDependencies
 from bot.web.id_token import SLACK_ISSUER
 from bot.web.provider import ClientRegistration, IdentityProvider
-from bot.webhooks import config, webhook_queue
-from bot.webhooks.config import WebhookConfig
-from bot.webhooks.delivery_sender import CLAIM_SECONDS, DeliverySender
-from bot.webhooks.mail_server import MailServer
 from bot.workflow.context import WorkflowContext
 from bot.workflow.dispatch import Dispatcher
 from bot.workflow.rate_limit import RateLimits
@@ -351,13 +356,11 @@ def build_oidc_provider(settings: Settings) -> IdentityProvider | None:
 
 def load_webhooks(settings: Settings, database: Database, redactor: Redactor) -> WebhookConfig:
     """Return the configured webhooks and log their change. Raises WebhookConfigError."""
-    webhooks = config.load_webhook_config(settings.hooks)
+    webhooks = load_webhook_config(settings.hooks)
     redactor.add_secrets(*webhooks.secrets)
     if settings.hooks is not None:
         with database.transaction() as tx:
-            log_setting_change(
-                tx, config.CONFIG_ENTRY_KIND, webhooks=config.render_webhook_config(webhooks)
-            )
+            log_setting_change(tx, CONFIG_ENTRY_KIND, webhooks=render_webhook_config(webhooks))
     return webhooks
 
 

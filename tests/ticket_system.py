@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from bot.webhooks.signature import check_signature
+from bot.integrations.webhook_signature import check_signature
 
 SECRET = "a-secret-of-32-letters-or-even-more"
 

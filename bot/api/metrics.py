@@ -22,9 +22,9 @@ from bot.api.deps import ApiParts
 from bot.audit import change_log
 from bot.db import drift, stats
 from bot.db.database import StoreUnavailable
+from bot.integrations import webhook_queue
 from bot.model.run import ENDED_STATES, State
 from bot.policy import NoPolicyError
-from bot.webhooks import webhook_queue
 
 _ANSWERS = {"approved": "yes", "denied": "no", "approval refused": "refused"}
 _END_KINDS = {state.value for state in ENDED_STATES}

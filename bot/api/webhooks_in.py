@@ -14,11 +14,11 @@ from starlette.routing import Route
 from bot.api import errors, middleware
 from bot.audit import inbound_events, refusals
 from bot.db.database import Database, StoreUnavailable
+from bot.integrations import webhook_formats
+from bot.integrations.webhook_config import WebhookConfig, WebhookSource
+from bot.integrations.webhook_formats import InvalidBodyError, StaleEventError, WebhookEvent
+from bot.integrations.webhook_signature import SignatureError, check_signature
 from bot.policy import NoPolicyError, PolicySource
-from bot.webhooks import formats
-from bot.webhooks.config import WebhookConfig, WebhookSource
-from bot.webhooks.formats import InvalidBodyError, StaleEventError, WebhookEvent
-from bot.webhooks.signature import SignatureError, check_signature
 
 log = logging.getLogger(__name__)
 
@@ -83,7 +83,7 @@ class WebhookReceiver:
                 headers={"Retry-After": "60"},
             )
         try:
-            events = formats.parse_events(
+            events = webhook_formats.parse_events(
                 source.format,
                 body,
                 delivery_id=request.headers.get("webhook-id", ""),

@@ -10,11 +10,11 @@ from pydantic import Field
 from bot.api import schemas
 from bot.db import runs
 from bot.db.database import Database
-from bot.webhooks import signature, webhook_queue
-from bot.webhooks.config import WebhookSubscription
-from bot.webhooks.delivery_sender import DeliverySender
-from bot.webhooks.safe_http import Resolve, post, resolve_name
-from bot.webhooks.webhook_queue import PendingDelivery, SubscriptionFilter
+from bot.integrations import webhook_queue, webhook_signature
+from bot.integrations.delivery_sender import DeliverySender
+from bot.integrations.safe_http import Resolve, post, resolve_name
+from bot.integrations.webhook_config import WebhookSubscription
+from bot.integrations.webhook_queue import PendingDelivery, SubscriptionFilter
 
 
 class RunEventOut(schemas.OutputModel):
@@ -63,7 +63,7 @@ class WebhookSender(DeliverySender):
                 item, runs.get_run(tx, item.run), runs.list_decisions(tx, item.run)
             )
         message_id = f"{self._subscription.name}-{item.seq}"
-        headers = signature.build_signature_headers(
+        headers = webhook_signature.build_signature_headers(
             self._subscription.secret, message_id, body, timestamp=int(self._clock())
         )
         post(

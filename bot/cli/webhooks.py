@@ -43,7 +43,7 @@ docs/webhooks.md says more."""
 @pass_environment
 def show_webhooks(environment: CommandEnvironment, *, as_json: bool, subscription: str) -> None:
     """Show incoming and outgoing webhooks, and how to set them up."""
-    from bot.webhooks.config import load_webhook_config, render_webhook_config
+    from bot.integrations.webhook_config import load_webhook_config, render_webhook_config
 
     file = environment.get_webhook_file()
     if subscription:
@@ -77,7 +77,7 @@ def show_webhooks(environment: CommandEnvironment, *, as_json: bool, subscriptio
 
 
 def _count_deliveries(environment: CommandEnvironment) -> Mapping[str, tuple[int, int]]:
-    from bot.webhooks import webhook_queue
+    from bot.integrations import webhook_queue
 
     if not environment.has_database():
         return {}
@@ -91,7 +91,7 @@ def _retry_deliveries(
     from getpass import getuser
 
     from bot.audit import change_log
-    from bot.webhooks import webhook_queue
+    from bot.integrations import webhook_queue
 
     with environment.open_database() as database, database.transaction() as tx:
         entries = webhook_queue.retry_failed(tx, subscription)

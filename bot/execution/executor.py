@@ -17,10 +17,10 @@ from bot.execution.live_output import LiveOutputWriter
 from bot.execution.planner import RemainingWork, compute_remaining
 from bot.execution.ticket_check import add_ticket
 from bot.execution.vantage import check_vantage
+from bot.integrations.ticket_connection import TicketError
 from bot.model.canonical import Canonical
 from bot.model.run import Run, State, StepRecord, StepState
 from bot.policy import NoPolicyError
-from bot.tickets.connection import TicketError
 from bot.workflow.context import WorkflowContext
 from bot.workflow.finish import announce_run_change, end_run
 from connectors.command import Command, RunHooks, Shell

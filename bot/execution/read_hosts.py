@@ -17,12 +17,12 @@ from bot.execution import leg_claims
 from bot.execution.batches import BatchQueue
 from bot.execution.planner import RemainingWork, compute_remaining, resolve_plan, run_check
 from bot.execution.ticket_check import add_ticket
+from bot.integrations.ticket_connection import TicketError
 from bot.model.drift import get_key_name
 from bot.model.run import Run, State
 from bot.policy import NoPolicyError
 from bot.queries import drift, redundancy
 from bot.queries.policy_result import bind_policy_result
-from bot.tickets.connection import TicketError
 from bot.workflow.context import WorkflowContext, compute_plan_expiry
 from bot.workflow.finish import RunEnd, end_if_stopped, end_run, end_runs
 from bot.workflow.submit_plan import submit_plan

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 from bot.db import runs
 from bot.execution.planner import RemainingWork
+from bot.integrations.ticket_client import ask_ticket
+from bot.integrations.ticket_connection import TicketError
 from bot.model.run import Run
 from bot.policy import Policy
 from bot.queries.break_glass_rules import is_break_glass_active
-from bot.tickets.client import ask_ticket
-from bot.tickets.connection import TicketError
 from bot.workflow.context import WorkflowContext
 
 

@@ -9,8 +9,8 @@ from bot.audit.spool import LOGGING_FAILED_KIND, Spool
 from bot.auth import row_mac
 from bot.db import dedup
 from bot.db.database import Database, StoreUnavailable, Transaction
+from bot.integrations import webhook_queue
 from bot.model.canonical import Canonical, hash_canonical
-from bot.webhooks import webhook_queue
 
 log = logging.getLogger(__name__)
 

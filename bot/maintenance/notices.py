@@ -14,13 +14,13 @@ from bot.db import break_glass, delegations, runs, schedules
 from bot.db.database import Database, Transaction
 from bot.db.runs import NoSuchRun
 from bot.db.schedules import ScheduleState
+from bot.integrations import webhook_queue
+from bot.integrations.mail_server import MailServer
+from bot.integrations.safe_http import DeliveryError
+from bot.integrations.webhook_queue import PendingDelivery
 from bot.maintenance.digest import render_digest
 from bot.model.times import format_deadline, to_datetime, to_microseconds
 from bot.policy import NoPolicyError, Policy, PolicySource
-from bot.webhooks import webhook_queue
-from bot.webhooks.mail_server import MailServer
-from bot.webhooks.safe_http import DeliveryError
-from bot.webhooks.webhook_queue import PendingDelivery
 
 log = logging.getLogger(__name__)
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 from bot.auth import oncall
 from bot.db.database import Database
+from bot.integrations.safe_http import DeliveryError, Resolve, request, resolve_name
 from bot.maintenance.calendar_shifts import CalendarError, expand_calendar
 from bot.model.text import escape_to_one_line
 from bot.policy import NoPolicyError, PolicySource
 from bot.policy.oncall import DutyCalendar
-from bot.webhooks.safe_http import DeliveryError, Resolve, request, resolve_name
 from connectors.permissions import find_writer, list_trusted_owners
 
 log = logging.getLogger(__name__)

@@ -15,10 +15,10 @@ from click.testing import CliRunner
 from bot.__main__ import main
 from bot.audit import change_log
 from bot.db.tables import delivery
+from bot.integrations.webhook_signature import build_signature_headers
 from bot.mcp.server import MCP_PATH, METADATA_PATH
 from bot.model.run import RequestOrigin
 from bot.slack.changed_command import answer_changed_command
-from bot.webhooks.signature import build_signature_headers
 from runbooks.uptime_check import UptimeCheck
 from tests.playground import company
 from tests.playground.service import Service

@@ -23,8 +23,12 @@ from bot.audit.timeline import build_timeline, describe_event
 from bot.cli.context import CommandEnvironment
 from bot.cli.webhooks import show_webhooks as command
 from bot.db.database import Database
-from bot.webhooks import config, signature
-from bot.webhooks.config import WebhookConfigError
+from bot.integrations import webhook_signature
+from bot.integrations.webhook_config import (
+    WebhookConfigError,
+    load_webhook_config,
+    render_webhook_config,
+)
 from tests.bot.harness import Harness
 
 NOW = 1_800_000_000
@@ -83,7 +87,7 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def counter(harness: Harness, file: Path) -> Generator[Counter]:
     incoming = WebhookReceiver(
-        config.load_webhook_config(file),
+        load_webhook_config(file),
         harness.database,
         harness.policies,
         clock=lambda: NOW + 0.5,
@@ -129,8 +133,8 @@ FORGED = {
     "another body": _signed(b'{"title": "y"}'),
     "another id": {**_signed(RAW), "webhook-id": "msg_2"},
     "another time": {**_signed(RAW), "webhook-timestamp": str(NOW + 1)},
-    "too long ago": _signed(RAW, at=NOW - signature.MAX_AGE_SECONDS - 1),
-    "too early": _signed(RAW, at=NOW + signature.MAX_AGE_SECONDS + 1),
+    "too long ago": _signed(RAW, at=NOW - webhook_signature.MAX_AGE_SECONDS - 1),
+    "too early": _signed(RAW, at=NOW + webhook_signature.MAX_AGE_SECONDS + 1),
     "an empty signature": {**_signed(RAW), "webhook-signature": "v1,"},
     "another version": {
         **_signed(RAW),
@@ -175,7 +179,7 @@ def test_without_a_limit_of_time_an_old_delivery_would_be_taken_once_more(
 ) -> None:
     old = _signed(RAW, at=NOW - 86400)
     assert counter.post("deploys", RAW, old).status_code == 401
-    monkeypatch.setattr(signature, "MAX_AGE_SECONDS", 10**9)
+    monkeypatch.setattr(webhook_signature, "MAX_AGE_SECONDS", 10**9)
     assert counter.post("deploys", RAW, old).status_code == 202
 
 
@@ -377,7 +381,7 @@ def test_a_file_that_cannot_be_used_says_where_and_what_to_do(
     file = tmp_path / "hooks.yaml"
     file.write_text(text)
     with pytest.raises(WebhookConfigError) as bad:
-        config.load_webhook_config(file)
+        load_webhook_config(file)
     assert said in str(bad.value)
     assert SECRET not in str(bad.value)
 
@@ -432,9 +436,7 @@ def test_the_log_that_everyone_reads_does_not_tell_where_a_subscription_posts(
 
     def told(url: str) -> str:
         file.write_text(f"subscriptions: {{wiki: {{url: '{url}', secret_file: secret}}}}")
-        return str(
-            config.render_webhook_config(config.load_webhook_config(file))["subscriptions"]["wiki"]
-        )
+        return str(render_webhook_config(load_webhook_config(file))["subscriptions"]["wiki"])
 
     here = told("https://hooks.example.com/T00/canary-4717?token=canary-4718")
     assert here.startswith("https://hooks.example.com/…")

@@ -23,10 +23,10 @@ from bot.api.schemas import RunOut
 from bot.api.webhooks_out import RunEventOut, WebhookSender, describe_deliveries
 from bot.audit import change_log
 from bot.db.tables import delivery
+from bot.integrations import safe_http, webhook_queue
+from bot.integrations.safe_http import DeliveryError, choose_address
+from bot.integrations.webhook_config import WebhookSubscription
 from bot.model.run import Decision, Run
-from bot.webhooks import safe_http, webhook_queue
-from bot.webhooks.config import WebhookSubscription
-from bot.webhooks.safe_http import DeliveryError, choose_address
 from tests.bot.harness import Harness
 from tests.toy import SetSwitch
 

@@ -9,6 +9,7 @@ import pytest
 
 from bot.db import locks, runs, search
 from bot.execution import fanout
+from bot.integrations import webhook_queue
 from bot.model import request_form
 from bot.model.errors import InvalidRequestError, NotAllowed, TooLate
 from bot.model.run import NEEDS_ATTENTION, Run, State
@@ -17,7 +18,6 @@ from bot.policy import Policy
 from bot.policy.explain import PreviewQuestion, evaluate_preview
 from bot.policy.freezes import FreezeList
 from bot.queries.erasure import preview_erasure
-from bot.webhooks import webhook_queue
 from bot.workflow.requests import SENSITIVE_REQUEST_MESSAGE
 from connectors.errors import CommandError, UnknownOutcomeError, UnreachableError
 from runbooks import AnyRunbook

@@ -11,12 +11,12 @@ from sqlalchemy import update
 from bot.db.tables import delivery
 from bot.execution import executor
 from bot.execution.planner import RemainingWork
+from bot.integrations.ticket_notes import TicketNotes
 from bot.model.errors import InvalidRequestError
 from bot.model.run import Run, State
 from bot.model.schedule import ScheduleTiming, parse_cron
 from bot.policy import NoPolicyError
 from bot.policy.loader import load_policy
-from bot.tickets.notes import TicketNotes
 from bot.workflow.requests import RequestTerms, create_request
 from tests.bot.harness import WEB, Harness, open_harness
 from tests.policies import starter_rules

@@ -19,13 +19,13 @@ from sqlalchemy import select
 
 from bot.audit import change_log
 from bot.db import break_glass, delegations, schedules, tables
+from bot.integrations.mail_server import MailServer
+from bot.integrations.safe_http import DeliveryError
 from bot.maintenance.notices import NoticeSender
 from bot.model.run import Run
 from bot.model.schedule import ScheduleTiming, parse_cron
 from bot.model.signing import SigningKey
 from bot.model.times import to_datetime
-from bot.webhooks.mail_server import MailServer
-from bot.webhooks.safe_http import DeliveryError
 from tests.bot.clock import MINUTE, Clock
 from tests.bot.databases import create_sqlite_database
 from tests.bot.duties import add_calendar

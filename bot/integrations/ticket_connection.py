@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
+from bot.integrations import safe_http
 from bot.model.tickets import TicketAnswer
 from bot.policy.tickets import TicketSystem
-from bot.webhooks import safe_http
 from connectors.permissions import find_reader
 
 # Larger than the ticket with the longest list of hosts that is plausible.

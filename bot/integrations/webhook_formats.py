@@ -14,10 +14,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
+from bot.integrations.webhook_config import EventFormat
+from bot.integrations.webhook_signature import is_fresh
 from bot.model.text import escape_to_one_line
 from bot.policy.loader import describe_validation_error
-from bot.webhooks.config import EventFormat
-from bot.webhooks.signature import is_fresh
 from connectors.inventory import Inventory
 
 _HOST_PATTERN = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,62}[A-Za-z0-9])?", re.ASCII)

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from bot.integrations.safe_http import DeliveryError
+from bot.integrations.ticket_client import add_note, ask_ticket
+from bot.integrations.ticket_connection import TicketError
 from bot.model.tickets import TicketAnswer
 from bot.policy.tickets import TicketSystem
-from bot.tickets.client import add_note, ask_ticket
-from bot.tickets.connection import TicketError
-from bot.webhooks.safe_http import DeliveryError
 from tests.ticket_system import TicketServer, open_ticket_server, write_secret
 
 # 2026-11-25 22:00 UTC in microseconds, and two hours later.

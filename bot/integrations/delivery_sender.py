@@ -6,9 +6,9 @@ from abc import ABC, abstractmethod
 
 from bot.db.database import Database, StoreUnavailable
 from bot.db.runs import NoSuchRun
-from bot.webhooks import webhook_queue
-from bot.webhooks.safe_http import DeliveryError
-from bot.webhooks.webhook_queue import PendingDelivery, SubscriptionFilter
+from bot.integrations import webhook_queue
+from bot.integrations.safe_http import DeliveryError
+from bot.integrations.webhook_queue import PendingDelivery, SubscriptionFilter
 
 log = logging.getLogger(__name__)
 

@@ -17,10 +17,10 @@ from pydantic import (
     model_validator,
 )
 
+from bot.integrations.webhook_signature import SignatureScheme, parse_secret
 from bot.policy import NoPolicyError
 from bot.policy.loader import describe_validation_error
 from bot.policy.yaml_file import YamlFile
-from bot.webhooks.signature import SignatureScheme, parse_secret
 from connectors.inventory import Name
 
 EventFormat = Literal["keyturn", "alertmanager", "github"]

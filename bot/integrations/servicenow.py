@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlencode
 
+from bot.integrations.ticket_connection import TicketConnection, TicketError
 from bot.model.tickets import TicketAnswer, parse_hosts, parse_window_time
-from bot.tickets.connection import TicketConnection, TicketError
 
 _TABLES = "/api/now/table"
 _FIELDS = "sys_id,number,state,approval,start_date,end_date,cmdb_ci.name"

@@ -2,12 +2,12 @@
 
 from bot.db import runs
 from bot.db.database import Database, Transaction
+from bot.integrations.delivery_sender import DeliverySender
+from bot.integrations.safe_http import DeliveryError
+from bot.integrations.ticket_client import add_note
+from bot.integrations.webhook_queue import PendingDelivery, SubscriptionFilter
 from bot.model.run import Run, State, format_approvers
 from bot.policy import NoPolicyError, Policy, PolicySource
-from bot.tickets.client import add_note
-from bot.webhooks.delivery_sender import DeliverySender
-from bot.webhooks.safe_http import DeliveryError
-from bot.webhooks.webhook_queue import PendingDelivery, SubscriptionFilter
 
 # The name of the subscription, which no webhook can have.
 TICKET_NOTES = "ticket notes"

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 from urllib.parse import quote
 
+from bot.integrations.ticket_connection import TicketConnection
 from bot.model.tickets import TicketAnswer, parse_hosts, parse_window_time
-from bot.tickets.connection import TicketConnection
 
 
 def read_ticket(connection: TicketConnection, key: str, host: str) -> TicketAnswer:

@@ -8,9 +8,9 @@ import time
 from typing import Any
 from uuid import uuid4
 
+from bot.integrations.ticket_connection import TicketConnection, TicketError
+from bot.integrations.webhook_signature import build_signature_headers, parse_secret
 from bot.model.tickets import TicketAnswer, parse_hosts, parse_window_time
-from bot.tickets.connection import TicketConnection, TicketError
-from bot.webhooks.signature import build_signature_headers, parse_secret
 
 
 def read_ticket(connection: TicketConnection, key: str, host: str) -> TicketAnswer:

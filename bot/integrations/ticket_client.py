@@ -2,15 +2,15 @@
 
 from collections.abc import Mapping
 
+from bot.integrations import generic_tickets, jira, servicenow
+from bot.integrations.safe_http import DeliveryError
+from bot.integrations.ticket_connection import TicketAdapter, TicketConnection, TicketError
 from bot.model.text import escape_to_one_line
 from bot.model.tickets import TicketAnswer
 from bot.policy.tickets import TicketSystem
-from bot.tickets import generic, jira, servicenow
-from bot.tickets.connection import TicketAdapter, TicketConnection, TicketError
-from bot.webhooks.safe_http import DeliveryError
 
 _ADAPTERS: Mapping[str, TicketAdapter] = {
-    "generic": generic,
+    "generic": generic_tickets,
     "jira": jira,
     "servicenow": servicenow,
 }

@@ -11,8 +11,8 @@ from email.utils import formatdate
 from pathlib import Path
 from typing import Literal
 
+from bot.integrations.safe_http import DeliveryError
 from bot.model.text import escape_to_one_line
-from bot.webhooks.safe_http import DeliveryError
 
 _SECONDS = 15.0
 Encryption = Literal["starttls", "tls", "off"]

@@ -1,0 +1,1 @@
+"""Other systems: webhooks in and out, ticket systems, e-mail."""

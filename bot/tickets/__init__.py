@@ -1,1 +1,0 @@
-"""Ask ticket systems whether a change is approved, and write notes to its ticket."""

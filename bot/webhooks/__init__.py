@@ -1,1 +1,0 @@
-"""Webhooks in and out: configuration, formats, signatures."""
