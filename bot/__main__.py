@@ -26,9 +26,9 @@ from bot.cli.inventory import inventory_commands, print_sudoers
 from bot.cli.log_admin import acknowledge_loss, request_erasure, rotate_key
 from bot.cli.mcp import bridge_mcp
 from bot.cli.options import json_option
+from bot.cli.own_runbooks import runbook_commands
 from bot.cli.policy import policy_commands
 from bot.cli.rebuild import COMMANDS as REBUILD
-from bot.cli.runbook_kit import runbook_commands
 from bot.cli.runs import COMMANDS as RUNS
 from bot.cli.schedules import schedule_commands
 from bot.cli.second_factors import factor_commands

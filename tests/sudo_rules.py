@@ -7,7 +7,7 @@ from importlib import import_module
 from types import ModuleType
 
 import connectors
-from bot.authoring.lint import find_programs_without_rule
+from bot.cli.runbook_kit.lint import find_programs_without_rule
 from connectors.command import QueryCommand, Shell
 from connectors.sudo import SudoRule
 

@@ -19,7 +19,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from slack_sdk.http_retry.builtin_async_handlers import AsyncConnectionErrorRetryHandler
 
-from bot.authoring.lint import lint_runbook
+from bot.cli.runbook_kit.lint import lint_runbook
 from bot.model.request_form import list_form_fields
 from runbooks import load_catalogue
 from runbooks._lists import LISTS

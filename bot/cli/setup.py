@@ -60,7 +60,7 @@ def list_runbooks(*, words: tuple[str, ...], html: Path | None, as_json: bool) -
 
 
 def _write_page(file: Path, policy: "Policy | None", prefix: str) -> None:
-    from bot.authoring.catalogue_page import render_catalogue_page
+    from bot.cli.catalogue_page import render_catalogue_page
 
     page = render_catalogue_page(policy, prefix)
     if str(file) == "-":

@@ -4,7 +4,7 @@ from ipaddress import ip_address
 import pytest
 from pydantic import ValidationError
 
-from bot.authoring.hostile_values import HOSTILE_ADDRESSES
+from bot.cli.runbook_kit.hostile_values import HOSTILE_ADDRESSES
 from bot.model import request_form
 from connectors import haproxy_limits
 from connectors.command import Answer

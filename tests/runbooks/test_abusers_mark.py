@@ -3,7 +3,7 @@ from ipaddress import IPv4Address
 import pytest
 from pydantic import ValidationError
 
-from bot.authoring.hostile_values import HOSTILE_ADDRESSES
+from bot.cli.runbook_kit.hostile_values import HOSTILE_ADDRESSES
 from connectors import haproxy_limits
 from connectors.errors import CommandError
 from connectors.haproxy_limits import TableLimit, TableLimits

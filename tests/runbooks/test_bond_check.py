@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 from pydantic import ValidationError
 
-from bot.authoring.hostile_values import HOSTILE_ADDRESSES
+from bot.cli.runbook_kit.hostile_values import HOSTILE_ADDRESSES
 from bot.model import request_form
 from connectors.bond import ACTIVE_BACKUP, LACP, Bond, LinkCounters, parse_bond, parse_links
 from connectors.command import Answer, QueryCommand

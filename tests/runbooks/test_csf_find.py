@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from bot.authoring.hostile_values import HOSTILE_ADDRESSES
+from bot.cli.runbook_kit.hostile_values import HOSTILE_ADDRESSES
 from connectors import csf_grep
 from connectors.csf_grep import CsfMatch
 from runbooks.csf_find import FindInCsf

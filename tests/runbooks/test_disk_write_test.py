@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from pydantic import ValidationError
 
-from bot.authoring.hostile_values import HOSTILE_TIMES
+from bot.cli.runbook_kit.hostile_values import HOSTILE_TIMES
 from bot.model import request_form
 from connectors import disk_write
 from connectors.disk_write import DirectoryState, WriteResult

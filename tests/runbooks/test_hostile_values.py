@@ -2,7 +2,7 @@
 
 import pytest
 
-from bot.authoring.hostile_values import (
+from bot.cli.runbook_kit.hostile_values import (
     HOSTILE_TEXTS,
     find_accepted_values,
     get_example_values,

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from pydantic import ValidationError
 
-from bot.authoring.hostile_values import HOSTILE_TIMES
+from bot.cli.runbook_kit.hostile_values import HOSTILE_TIMES
 from connectors import clock, systemd
 from connectors.command import Shell
 from connectors.systemd import ConfigurationTest

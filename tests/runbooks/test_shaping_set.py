@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from bot.authoring.hostile_values import HOSTILE_ADDRESSES
+from bot.cli.runbook_kit.hostile_values import HOSTILE_ADDRESSES
 from connectors import shaping, tcp_window
 from connectors.command import Shell
 from connectors.probation import find_armed_change, find_kept_change

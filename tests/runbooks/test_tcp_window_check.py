@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 from pydantic import ValidationError
 
-from bot.authoring.hostile_values import HOSTILE_ADDRESSES
+from bot.cli.runbook_kit.hostile_values import HOSTILE_ADDRESSES
 from connectors import tcp_window
 from connectors.tcp_window import PeerRoute, TcpSettings, parse_settings
 from runbooks import Refused

@@ -10,8 +10,8 @@ from typing import Literal
 
 import pytest
 
-from bot.authoring import new_runbook
-from bot.authoring.recordings import (
+from bot.cli.runbook_kit import new_runbook
+from bot.cli.runbook_kit.recordings import (
     Recorder,
     Recording,
     RecordingError,

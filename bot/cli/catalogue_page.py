@@ -42,7 +42,7 @@ def render_catalogue_page(policy: Policy | None, prefix: str = "") -> str:
         CatalogueEntry(info, who.get(info.name, ()), [*_iterate_sudo_lines(info.name)])
         for info in list_runbook_info(prefix, hosts=hosts)
     ]
-    template = create_template_environment("bot.authoring").get_template("catalogue.html")
+    template = create_template_environment("bot.cli").get_template("catalogue.html")
     return template.render(entries=entries, version=policy.version if policy is not None else "")
 
 

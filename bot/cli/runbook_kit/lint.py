@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
-from bot.authoring import hostile_values
+from bot.cli.runbook_kit import hostile_values
 from bot.hosts.sudo_rules import list_dialects, list_sudo_rules
 from bot.model import request_form
 from bot.model.request_form import RequestSyntaxError

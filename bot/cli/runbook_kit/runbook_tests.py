@@ -4,8 +4,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bot.authoring import hostile_values
-from bot.authoring.recordings import (
+from bot.cli.runbook_kit import hostile_values
+from bot.cli.runbook_kit.recordings import (
     AFTER,
     BEFORE,
     UNDONE,

@@ -29,7 +29,7 @@ from bot.cli.sections import CommandGroup
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from bot.authoring.recordings import Recorder
+    from bot.cli.runbook_kit.recordings import Recorder
     from bot.queries.own_runbooks import OwnRunbookState
     from connectors.fleet import Fleet
     from runbooks import AnyRunbook, Plan, Report, Step
@@ -55,7 +55,7 @@ def create_runbook(*, words: str, change: bool, directory: Path | None) -> None:
 
     For example: keyturn runbook new "mail queue check"
     """
-    from bot.authoring import new_runbook
+    from bot.cli.runbook_kit import new_runbook
 
     place = _get_directory(directory)
     with exit_on_errors():
@@ -93,7 +93,7 @@ def try_runbook(
 
     For example: keyturn runbook try conntrack set lb1 524288 --record before
     """
-    from bot.authoring.recordings import Recorder, evaluate_request
+    from bot.cli.runbook_kit.recordings import Recorder, evaluate_request
     from bot.policy.loader import load_policy
     from connectors.errors import HostError
     from connectors.fleet import Fleet
@@ -141,7 +141,7 @@ def run_tests(*, words: "tuple[str, ...]", directory: Path | None, as_json: bool
 
     For example: keyturn runbook test hugepages set
     """
-    from bot.authoring.runbook_tests import test_runbook
+    from bot.cli.runbook_kit.runbook_tests import test_runbook
     from runbooks._catalogue import is_own
 
     place, chosen = _get_directory(directory), _choose(words)
@@ -174,7 +174,7 @@ def lint_runbooks(*, words: "tuple[str, ...]", as_json: bool) -> None:
 
     For example: keyturn runbook lint hugepages set
     """
-    from bot.authoring.lint import lint_runbook
+    from bot.cli.runbook_kit.lint import lint_runbook
 
     found = {one.words: lint_runbook(one) for one in _choose(words)}
     lines = [f"{name}: {problem}" for name, problems in found.items() for problem in problems]
@@ -267,7 +267,7 @@ def _parse_request(words: "Sequence[str]") -> "AnyRunbook":
 
 
 def _record(request: "AnyRunbook", recorder: "Recorder", name: str, directory: Path | None) -> str:
-    from bot.authoring import recordings
+    from bot.cli.runbook_kit import recordings
     from bot.model.redaction import Redactor
 
     if not name.isidentifier():
