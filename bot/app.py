@@ -24,6 +24,9 @@ from starlette.routing import Route
 from bot import observability
 from bot.api.app import build_api
 from bot.api.deps import ApiParts
+from bot.api.mcp.deps import McpParts
+from bot.api.mcp.server import MCP_PATH, METADATA_PATH, McpEndpoint
+from bot.api.mcp.server import is_installed as is_mcp_installed
 from bot.api.metrics import Gauges, build_metrics_endpoint
 from bot.api.webhooks_in import WebhookReceiver, build_webhook_app
 from bot.api.webhooks_out import WebhookSender, describe_deliveries
@@ -54,9 +57,6 @@ from bot.integrations.webhook_config import (
 from bot.maintenance.housekeeping import Housekeeping, Witness, log_setting_change
 from bot.maintenance.notices import NoticeSender
 from bot.maintenance.oncall import CalendarReader
-from bot.mcp.deps import McpParts
-from bot.mcp.server import MCP_PATH, METADATA_PATH, McpEndpoint
-from bot.mcp.server import is_installed as is_mcp_installed
 from bot.model import signing
 from bot.model.keyfile import KeyFileError
 from bot.model.redaction import Redactor

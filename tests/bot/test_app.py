@@ -13,10 +13,10 @@ import pytest
 from click.testing import CliRunner
 
 from bot.__main__ import main
+from bot.api.mcp.server import MCP_PATH, METADATA_PATH
 from bot.audit import change_log
 from bot.db.tables import delivery
 from bot.integrations.webhook_signature import build_signature_headers
-from bot.mcp.server import MCP_PATH, METADATA_PATH
 from bot.model.run import RequestOrigin
 from bot.slack.changed_command import answer_changed_command
 from runbooks.uptime_check import UptimeCheck

@@ -9,8 +9,8 @@ from importlib.metadata import version
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
+from bot.api.mcp.deps import McpParts, find_caller
 from bot.auth.tokens import AGENT_SCOPE
-from bot.mcp.deps import McpParts, find_caller
 
 if TYPE_CHECKING:
     from mcp.server.auth.provider import AccessToken
@@ -84,7 +84,7 @@ def build_server(parts: McpParts) -> "MCPServer":
     from mcp.server.mcpserver import MCPServer
     from pydantic import AnyHttpUrl
 
-    from bot.mcp.tools import AgentTools
+    from bot.api.mcp.tools import AgentTools
 
     server = MCPServer(
         "keyturn",

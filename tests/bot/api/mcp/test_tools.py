@@ -8,19 +8,19 @@ import httpx2
 import pytest
 from mcp import Client
 
+from bot.api.mcp.results import MAX_TEXT, HostText
 from bot.audit import change_log
 from bot.db import runs
-from bot.mcp.results import MAX_TEXT, HostText
 from bot.model.redaction import Redactor
 from bot.model.signing import SigningKey
 from tests.agents import AGENT_RULES, TRIAGE, add_agent, rules_for_agents
+from tests.bot.api.mcp.conftest import ERAS, Door, serve
 from tests.bot.databases import create_sqlite_database
 from tests.bot.harness import open_harness
-from tests.bot.mcp.conftest import ERAS, Door, serve
 from tests.policies import starter_rules
 
 LAMP_ON = "toy set lb1 lamp on"
-DOCS = Path(__file__).parents[3] / "docs" / "agents.md"
+DOCS = Path(__file__).parents[4] / "docs" / "agents.md"
 # Arguments with which each tool is called, by its name.
 CALLS: dict[str, dict[str, Any]] = {
     "find_runbooks": {"search": "switch"},

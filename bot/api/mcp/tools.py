@@ -14,12 +14,8 @@ from mcp.server.mcpserver.exceptions import ToolError
 from mcp_types import CLIENT_INFO_META_KEY, ToolAnnotations
 from pydantic import Field
 
-from bot.audit import timeline
-from bot.db import runs
-from bot.db.database import StoreUnavailable
-from bot.db.runs import NoSuchRun
-from bot.mcp.deps import AgentCaller, McpParts, find_caller
-from bot.mcp.results import (
+from bot.api.mcp.deps import AgentCaller, McpParts, find_caller
+from bot.api.mcp.results import (
     ChangeList,
     ChangeResult,
     HostText,
@@ -28,6 +24,10 @@ from bot.mcp.results import (
     RunbookResult,
     RunResult,
 )
+from bot.audit import timeline
+from bot.db import runs
+from bot.db.database import StoreUnavailable
+from bot.db.runs import NoSuchRun
 from bot.model import request_form, times
 from bot.model.errors import InvalidRequestError, NotAllowed, TooLate
 from bot.model.request_form import RequestSyntaxError
