@@ -11,14 +11,7 @@ from bot.api import schemas
 from bot.api.auth import ReadCaller
 from bot.api.deps import Parts
 from bot.api.schemas_in import InputModel, TimeZoneName
-from bot.queries.calendar import (
-    DEFAULT_DAYS,
-    MAX_LISTED_TIMES,
-    CalendarDay,
-    CalendarFreeze,
-    UpcomingFires,
-    build_calendar,
-)
+from bot.queries.calendar import DEFAULT_DAYS, MAX_LISTED_TIMES, build_calendar
 
 router = APIRouter(tags=["schedules"])
 
@@ -30,29 +23,16 @@ class UpcomingFiresOut(schemas.OutputModel):
     name: str
     request: str
     owner: str
-    times: Sequence[datetime.datetime] = Field(
+    times: Sequence[schemas.StoredTime] = Field(
         description=f"The first due times, at most {MAX_LISTED_TIMES}."
     )
     count: int = Field(description="Number of all due times of the day.")
-    interval_seconds: int = Field(
-        description="Seconds between any two due times in a row; 0 if that differs."
+    interval_seconds: schemas.WholeSeconds = Field(
+        validation_alias="interval",
+        description="Seconds between any two due times in a row; 0 if that differs.",
     )
     skipped: int = Field(description="Number of due times that a freeze skips.")
     freeze: str
-
-    @classmethod
-    def from_fires(cls, fires: UpcomingFires) -> "UpcomingFiresOut":
-        return cls(
-            schedule=fires.schedule,
-            name=fires.name,
-            request=fires.request,
-            owner=fires.owner,
-            times=[schemas.to_datetime(due) for due in fires.times],
-            count=fires.count,
-            interval_seconds=fires.interval // 1_000_000,
-            skipped=fires.skipped,
-            freeze=fires.freeze,
-        )
 
 
 class CalendarFreezeOut(schemas.OutputModel):
@@ -60,33 +40,16 @@ class CalendarFreezeOut(schemas.OutputModel):
 
     name: str
     areas: Sequence[str] = Field(description="Empty for all areas.")
-    begins_at: datetime.datetime
-    ends_at: datetime.datetime
-
-    @classmethod
-    def from_freeze(cls, freeze: CalendarFreeze) -> "CalendarFreezeOut":
-        return cls(
-            name=freeze.name,
-            areas=freeze.areas,
-            begins_at=schemas.to_datetime(freeze.begins_at),
-            ends_at=schemas.to_datetime(freeze.ends_at),
-        )
+    begins_at: schemas.StoredTime
+    ends_at: schemas.StoredTime
 
 
 class CalendarDayOut(schemas.OutputModel):
     """One day in the time zone."""
 
     date: datetime.date
-    fires: Sequence[UpcomingFiresOut]
+    fires: Sequence[UpcomingFiresOut] = Field(validation_alias="upcoming")
     freezes: Sequence[CalendarFreezeOut]
-
-    @classmethod
-    def from_day(cls, day: CalendarDay) -> "CalendarDayOut":
-        return cls(
-            date=day.date,
-            fires=[UpcomingFiresOut.from_fires(fires) for fires in day.upcoming],
-            freezes=[CalendarFreezeOut.from_freeze(freeze) for freeze in day.freezes],
-        )
 
 
 class CalendarOut(schemas.OutputModel):
@@ -104,4 +67,4 @@ def get_calendar(
 ) -> CalendarOut:
     with parts.database.reading(caller.view_rights) as tx:
         calendar = build_calendar(tx, caller.policy, days=query.days, zone=query.zone)
-    return CalendarOut(days=[CalendarDayOut.from_day(day) for day in calendar])
+    return CalendarOut.model_validate({"days": calendar})

@@ -17,12 +17,9 @@ from bot.audit.change_log import Entry
 from bot.db import view_conditions
 from bot.db.search import RunFilter
 from bot.db.search_words import parse_search
-from bot.model import request_form, runbook_info
-from bot.model.request_form import FormField
+from bot.model import runbook_info
 from bot.model.run import RUN_STATUSES
-from bot.model.runbook_info import RunbookInfo
 from bot.queries.unknown_filters import describe_unknown_log_names
-from runbooks import load_catalogue
 
 router = APIRouter()
 
@@ -44,10 +41,6 @@ class FieldOut(schemas.OutputModel):
     )
     within: Sequence[str] = Field(description="The fields on which these options depend.")
 
-    @classmethod
-    def from_form_field(cls, field: FormField) -> "FieldOut":
-        return cls(**vars(field))
-
 
 class RunbookOut(schemas.OutputModel):
     """A runbook and its fields."""
@@ -62,24 +55,11 @@ class RunbookOut(schemas.OutputModel):
     example: str
     tag: str = Field(description="The tag that a host must have; empty for any host.")
     undo: str = Field(description="What the undo does; empty if there is none.")
-    custom: bool = Field(description="Whether the runbook is your own, and not part of Keyturn.")
-    fields: Sequence[FieldOut]
-
-    @classmethod
-    def from_info(cls, info: RunbookInfo) -> "RunbookOut":
-        fields = request_form.list_form_fields(load_catalogue()[info.name])
-        return cls(
-            name=info.name,
-            kind=info.kind,
-            effect=info.effect,
-            summary=info.summary,
-            usage=info.usage,
-            example=info.example,
-            tag=info.tag,
-            undo=info.undo,
-            custom=info.is_custom,
-            fields=[FieldOut.from_form_field(field) for field in fields],
-        )
+    custom: bool = Field(
+        validation_alias="is_custom",
+        description="Whether the runbook is your own, and not part of Keyturn.",
+    )
+    fields: Sequence[FieldOut] = Field(validation_alias="form_fields")
 
 
 class RunbookListOut(schemas.OutputModel):
@@ -105,7 +85,7 @@ class LogVerificationOut(schemas.OutputModel):
     entries: int
     head: str
     broken: int | None = Field(description="Number of the first invalid entry; null if none.")
-    error: str = Field(description="What is wrong with it.")
+    error: str = Field(validation_alias="why", description="What is wrong with it.")
 
 
 class MeOut(schemas.OutputModel):
@@ -188,7 +168,7 @@ def get_me(caller: ReadCaller) -> MeOut:
 @router.get("/runbooks", operation_id="listRunbooks", summary="List runbooks", tags=["runbooks"])
 def list_runbooks(_: ReadCaller, query: Annotated[RunbookQuery, Query()]) -> RunbookListOut:
     found = runbook_info.list_runbook_info(query.prefix or "")
-    return RunbookListOut(runbooks=[RunbookOut.from_info(info) for info in found])
+    return RunbookListOut.model_validate({"runbooks": found})
 
 
 @router.get("/log", operation_id="listEntries", summary="List change log entries", tags=["log"])
@@ -224,10 +204,7 @@ def verify_log(parts: Parts, caller: ReadCaller) -> LogVerificationOut:
     """Needs the right to view every run. Only one verification runs at a time."""
     with parts.database.reading(caller.view_rights) as tx:
         view_conditions.require_everything(tx, "Verifying the whole change log")
-    result = verification.verify_log_once(parts.database)
-    return LogVerificationOut(
-        entries=result.entries, head=result.head, broken=result.broken, error=result.why
-    )
+    return LogVerificationOut.model_validate(verification.verify_log_once(parts.database))
 
 
 def _build_next_link(request: Request, filters: EntryQuery, page: Sequence[Entry]) -> str:

@@ -10,13 +10,7 @@ from bot.api import schemas
 from bot.api.auth import ReadCaller
 from bot.api.deps import Parts
 from bot.api.schemas_in import InputModel
-from bot.queries.compare import (
-    ComparedLine,
-    ComparedRun,
-    ComparedSection,
-    compare_runs,
-    find_runs_to_compare,
-)
+from bot.queries.compare import ComparedRun, compare_runs, find_runs_to_compare
 
 router = APIRouter(tags=["runs"])
 
@@ -31,20 +25,13 @@ class ComparedLineOut(schemas.OutputModel):
     right: str | None = Field(description="Null if only the left run has the line.")
     folded: int = Field(description="Number of equal lines that a `folded` line stands for.")
 
-    @classmethod
-    def from_line(cls, line: ComparedLine) -> "ComparedLineOut":
-        return cls.model_validate(vars(line))
-
 
 class ComparedSectionOut(schemas.OutputModel):
     title: str = Field(examples=["Plan"])
-    differing: int = Field(description="Number of lines that differ.")
+    differing: int = Field(
+        validation_alias="differing_lines", description="Number of lines that differ."
+    )
     lines: Sequence[ComparedLineOut]
-
-    @classmethod
-    def from_section(cls, section: ComparedSection) -> "ComparedSectionOut":
-        lines = [ComparedLineOut.from_line(line) for line in section.lines]
-        return cls(title=section.title, differing=section.differing_lines, lines=lines)
 
 
 class ComparisonOut(schemas.OutputModel):
@@ -70,11 +57,7 @@ def compare(
     """Compares the output of hosts too. Equal lines far from a difference are folded."""
     with parts.database.reading(caller.view_rights) as tx:
         left, right = find_runs_to_compare(tx, query.b, query.a, name_person=str)
-    sections = (
-        [ComparedSectionOut.from_section(section) for section in compare_runs(left, right)]
-        if left
-        else []
-    )
+    sections = compare_runs(left, right) if left else []
 
     def build_run(side: ComparedRun) -> schemas.RunOut:
         return schemas.RunOut.from_run(side.run, side.decisions, parts.base_url)
@@ -82,6 +65,6 @@ def compare(
     return ComparisonOut(
         left=build_run(left) if left else None,
         right=build_run(right),
-        differing=sum(section.differing for section in sections),
-        sections=sections,
+        differing=sum(section.differing_lines for section in sections),
+        sections=[ComparedSectionOut.model_validate(section) for section in sections],
     )

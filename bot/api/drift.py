@@ -1,11 +1,10 @@
 """Drift: the values that Keyturn set and watches, and the answers where one changed outside."""
 
 from collections.abc import Callable, Sequence
-from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from bot.api import records, schemas
 from bot.api.auth import ApproveCaller, Caller, ReadCaller, RequestCaller
@@ -24,8 +23,7 @@ from bot.api.schemas_in import (
 from bot.audit import change_log
 from bot.audit.change_log import EntryDraft
 from bot.db import drift
-from bot.db.drift import DriftKey
-from bot.model.drift import Candidate, DriftState
+from bot.model.drift import DriftState
 from bot.queries.drift import DriftDetails, read_details
 
 router = APIRouter(tags=["drift"], route_class=IdempotentRoute)
@@ -43,38 +41,33 @@ class DriftKeyOut(schemas.OutputModel):
     )
     set_value: str = Field(description="The value that the run set, or that a person adopted.")
     run: int = Field(description="The run that set it.")
-    since: datetime = Field(description="The first reading in this state.")
-    last_good_at: datetime = Field(
-        description="The last reading in which it was as set, adopted or expected."
+    since: schemas.StoredTime = Field(
+        validation_alias="since_at", description="The first reading in this state."
     )
-    read_at: datetime
-    next_reading_at: datetime
-    is_adopted: bool = Field(description="Whether a person adopted a value that no run set.")
-    expected_until: datetime | None = Field(description="Until when another value is expected.")
+    last_good_at: schemas.StoredTime = Field(
+        validation_alias="good_at",
+        description="The last reading in which it was as set, adopted or expected.",
+    )
+    read_at: schemas.StoredTime
+    next_reading_at: schemas.StoredTime = Field(validation_alias="next_at")
+    is_adopted: Annotated[bool, BeforeValidator(bool)] = Field(
+        validation_alias="adopted", description="Whether a person adopted a value that no run set."
+    )
+    expected_until: schemas.StoredTime | None = Field(
+        description="Until when another value is expected."
+    )
     expected_range: str = Field(description="The expected numbers; empty for any value.")
-
-    @classmethod
-    def from_key(cls, key: DriftKey) -> "DriftKeyOut":
-        return cls(**_describe_key(key))
 
 
 class CandidateOut(schemas.OutputModel):
     """An event on the host between the last good and the first bad reading. It is no verdict."""
 
-    at: datetime | None = Field(description="Null for a source that could not be read.")
+    at: Annotated[schemas.StoredTime | None, BeforeValidator(schemas.empty_to_none)] = Field(
+        description="Null for a source that could not be read."
+    )
     kind: str = Field(description="login, start, sudo, package, keyturn or unread.")
     account: str
     description: str
-
-    @classmethod
-    def from_candidate(cls, candidate: Candidate) -> "CandidateOut":
-        at = schemas.to_datetime(candidate.at) if candidate.at else None
-        return cls(
-            at=at,
-            kind=candidate.kind,
-            account=candidate.account,
-            description=candidate.description,
-        )
 
 
 class DriftKeyDetailsOut(DriftKeyOut):
@@ -90,9 +83,9 @@ class DriftKeyDetailsOut(DriftKeyOut):
     @classmethod
     def from_details(cls, details: DriftDetails) -> "DriftKeyDetailsOut":
         return cls(
-            **_describe_key(details.key),
+            **vars(DriftKeyOut.model_validate(details.key)),
             request=details.run.request,
-            candidates=[CandidateOut.from_candidate(one) for one in details.candidates],
+            candidates=[CandidateOut.model_validate(one) for one in details.candidates],
             candidates_hidden=details.are_candidates_hidden,
             refusal=details.answer_right.refusal,
         )
@@ -134,7 +127,7 @@ def list_drift(
     """Those that are not as set come first. At most 500."""
     with parts.database.reading(caller.view_rights) as tx:
         found = drift.list_keys(tx, host=query.host or "", state=query.state)
-    return DriftListOut(keys=[DriftKeyOut.from_key(key) for key in found])
+    return DriftListOut.model_validate({"keys": found})
 
 
 @router.post(
@@ -231,23 +224,3 @@ def _answer(
     ):
         act()
     return get_drift(parts, caller, number)
-
-
-def _describe_key(key: DriftKey) -> dict[str, Any]:
-    expectation = key.expectation
-    return {
-        "id": key.id,
-        "host": key.host,
-        "name": key.name,
-        "state": key.state,
-        "value": key.value,
-        "set_value": key.set_value,
-        "run": key.run,
-        "since": schemas.to_datetime(key.since_at),
-        "last_good_at": schemas.to_datetime(key.good_at),
-        "read_at": schemas.to_datetime(key.read_at),
-        "next_reading_at": schemas.to_datetime(key.next_at),
-        "is_adopted": bool(key.adopted),
-        "expected_until": schemas.to_optional_datetime(expectation and expectation.until),
-        "expected_range": drift.format_range(expectation),
-    }

@@ -1,18 +1,17 @@
 """Erasure of stored output: requested here, and confirmed by an owner on the web page."""
 
 from collections.abc import Sequence
-from datetime import datetime
+from typing import Annotated
 
 from fastapi import APIRouter
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from bot.api import schemas
-from bot.api.auth import Caller, ReadCaller, RequestCaller
-from bot.api.deps import ApiParts, Parts
+from bot.api.auth import ReadCaller, RequestCaller
+from bot.api.deps import Parts
 from bot.api.idempotency import IDEMPOTENCY_KEY, IdempotentRoute
 from bot.api.schemas_in import ReasonIn, RunId
 from bot.audit.change_log import Entry
-from bot.audit.output import StoredOutput
 from bot.db import runs
 from bot.queries import erasure
 
@@ -22,26 +21,19 @@ router = APIRouter(prefix="/runs/{number}/erasure", tags=["runs"], route_class=I
 class StoredOutputOut(schemas.OutputModel):
     """Output of a host, which is stored apart from the change log."""
 
-    run: int
-    step: int = Field(description="0 for the report of a check.")
-    entry: int = Field(description="Number of the log entry that has its hash.")
-    characters: int
-
-    @classmethod
-    def from_output(cls, output: StoredOutput) -> "StoredOutputOut":
-        return cls(
-            run=output.run_id,
-            step=output.step_number,
-            entry=output.entry_seq,
-            characters=len(output.text),
-        )
+    run: int = Field(validation_alias="run_id")
+    step: int = Field(validation_alias="step_number", description="0 for the report of a check.")
+    entry: int = Field(
+        validation_alias="entry_seq", description="Number of the log entry that has its hash."
+    )
+    characters: Annotated[int, BeforeValidator(len)] = Field(validation_alias="text")
 
 
 class ErasureDecisionOut(schemas.OutputModel):
     """Who requested or declined the erasure, and why."""
 
     person: str
-    at: datetime
+    at: schemas.StoredTime
     reason: str
 
     @classmethod
@@ -66,7 +58,14 @@ class ErasureOut(schemas.OutputModel):
 
 @router.get("", operation_id="getErasure", summary="Get the output that can be erased")
 def get_erasure(parts: Parts, caller: ReadCaller, number: RunId) -> ErasureOut:
-    return _read_erasure(parts, caller, number)
+    with parts.database.reading(caller.view_rights) as tx:
+        preview = erasure.preview_erasure(tx, runs.get_run(tx, number))
+    return ErasureOut(
+        outputs=[StoredOutputOut.model_validate(output) for output in preview.outputs],
+        request=ErasureDecisionOut.from_entry(preview.request),
+        declined=ErasureDecisionOut.from_entry(preview.declined),
+        page=f"{parts.base_url}/runs/{number}/erase",
+    )
 
 
 @router.post(
@@ -87,15 +86,4 @@ def request_erasure(
         source="api",
         login=caller.token.prefix,
     )
-    return _read_erasure(parts, caller, number)
-
-
-def _read_erasure(parts: ApiParts, caller: Caller, run_id: int) -> ErasureOut:
-    with parts.database.reading(caller.view_rights) as tx:
-        preview = erasure.preview_erasure(tx, runs.get_run(tx, run_id))
-    return ErasureOut(
-        outputs=[StoredOutputOut.from_output(output) for output in preview.outputs],
-        request=ErasureDecisionOut.from_entry(preview.request),
-        declined=ErasureDecisionOut.from_entry(preview.declined),
-        page=f"{parts.base_url}/runs/{run_id}/erase",
-    )
+    return get_erasure(parts, caller, number)

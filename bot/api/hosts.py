@@ -1,7 +1,6 @@
 """Hosts: their last contact, their host key and their lock. No host is contacted for it."""
 
 from collections.abc import Sequence
-from datetime import datetime
 from typing import Annotated
 
 from fastapi import APIRouter, Query
@@ -12,7 +11,6 @@ from bot.api import schemas
 from bot.api.auth import ReadCaller
 from bot.api.deps import Parts
 from bot.api.schemas_in import HostName, InputModel, Word
-from bot.model.run import Run
 from bot.queries.host_status import HostKeyKind, HostStatus, Reachability, list_host_statuses
 from connectors.errors import UnknownHostError
 from connectors.inventory import Host
@@ -31,13 +29,9 @@ class LoginOut(schemas.OutputModel):
 class QueuedRunOut(schemas.OutputModel):
     """A run that waits for the lock of a host."""
 
-    run: int
+    run: int = Field(validation_alias="id")
     title: str
     requested_by: str
-
-    @classmethod
-    def from_run(cls, run: Run) -> "QueuedRunOut":
-        return cls(run=run.id, title=run.title, requested_by=run.requested_by)
 
 
 class HostOut(schemas.OutputModel):
@@ -58,8 +52,10 @@ class HostOut(schemas.OutputModel):
     key: HostKeyKind
     logins: Sequence[LoginOut]
     status: Reachability = Field(description="Result of the last contact.")
-    tried_at: datetime | None = Field(description="Time of the last attempt.")
-    last_contact_at: datetime | None = Field(description="Time of the last successful contact.")
+    tried_at: schemas.StoredTime | None = Field(description="Time of the last attempt.")
+    last_contact_at: schemas.StoredTime | None = Field(
+        description="Time of the last successful contact."
+    )
     error: str = Field(description="Why the last contact failed.")
     frozen: str = Field(description="The freeze that holds changes there now; empty if none.")
     locked_by: schemas.LockOut | None
@@ -68,31 +64,28 @@ class HostOut(schemas.OutputModel):
     @classmethod
     def from_status(cls, status: HostStatus) -> "HostOut":
         host, contact = status.host, status.contact
-        return cls(
-            name=host.name,
-            area=status.area,
-            area_title=status.area_title,
-            owners=status.owners,
-            tags=sorted(host.tags),
-            site=host.site,
-            platform=host.platform,
-            zone=host.zone,
-            changes=host.changes,
-            fingerprint=host.fingerprint,
-            key=status.host_key_kind,
-            logins=[
-                LoginOut(
-                    user=login.user, purpose=login.purpose, authentication=login.authentication
-                )
-                for login in status.logins
-            ],
-            status=status.reachability,
-            tried_at=schemas.to_optional_datetime(contact and contact.tried_at),
-            last_contact_at=schemas.to_optional_datetime(contact and contact.answered_at),
-            error=contact.error if contact and contact.kind else "",
-            frozen=status.freeze,
-            locked_by=schemas.LockOut.from_lock(status.lock),
-            queue=[QueuedRunOut.from_run(run) for run in status.queue],
+        return cls.model_validate(
+            {
+                "name": host.name,
+                "area": status.area,
+                "area_title": status.area_title,
+                "owners": status.owners,
+                "tags": sorted(host.tags),
+                "site": host.site,
+                "platform": host.platform,
+                "zone": host.zone,
+                "changes": host.changes,
+                "fingerprint": host.fingerprint,
+                "key": status.host_key_kind,
+                "logins": status.logins,
+                "status": status.reachability,
+                "tried_at": contact and contact.tried_at,
+                "last_contact_at": contact and contact.answered_at,
+                "error": contact.error if contact and contact.kind else "",
+                "frozen": status.freeze,
+                "locked_by": status.lock,
+                "queue": status.queue,
+            }
         )
 
 
@@ -106,7 +99,7 @@ class HostLockOut(schemas.OutputModel):
     host: str
     run: int
     requested_by: str
-    since: datetime
+    since: schemas.StoredTime
     queue: Sequence[QueuedRunOut] = Field(description="Runs that wait for the lock, next first.")
 
 
@@ -162,7 +155,7 @@ def list_locks(parts: Parts, caller: ReadCaller) -> LockListOut:
                 run=status.lock.run,
                 requested_by=status.holder.requested_by if status.holder else "",
                 since=schemas.to_datetime(status.lock.since),
-                queue=[QueuedRunOut.from_run(run) for run in status.queue],
+                queue=[QueuedRunOut.model_validate(run) for run in status.queue],
             )
             for status in sorted(found, key=_name)
             if status.lock

@@ -1,7 +1,6 @@
 """What waits for the caller, and the delegations and grants that concern them."""
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 
 from fastapi import APIRouter
 from pydantic import Field
@@ -10,12 +9,9 @@ from bot.api import schemas
 from bot.api.auth import ReadCaller
 from bot.api.deps import Parts
 from bot.db import break_glass, delegations, grants, runs
-from bot.db.break_glass import BreakGlass
-from bot.db.delegations import Delegation
 from bot.db.grants import Grant
 from bot.queries import pending
 from bot.queries.pending import CounterProposal, OpenQuestion
-from bot.queries.questions import Assignment
 
 router = APIRouter(tags=["mine"])
 
@@ -27,17 +23,7 @@ class UnreviewedRunOut(schemas.OutputModel):
     person: str
     deed: str = Field(examples=["used break-glass"], description="What the person did.")
     reason: str
-    activated_at: datetime | None
-
-    @classmethod
-    def from_break_glass(cls, access: BreakGlass) -> "UnreviewedRunOut":
-        return cls(
-            run=access.run,
-            person=access.person,
-            deed=access.deed,
-            reason=access.reason,
-            activated_at=schemas.to_optional_datetime(access.activated_at),
-        )
+    activated_at: schemas.StoredTime | None
 
 
 class ValueChangeOut(schemas.OutputModel):
@@ -74,7 +60,7 @@ class OpenQuestionOut(schemas.OutputModel):
 
     run: schemas.RunOut
     person: str
-    at: datetime
+    at: schemas.StoredTime
     text: str
 
     @classmethod
@@ -92,17 +78,8 @@ class AssignmentOut(schemas.OutputModel):
 
     run: int
     assigned_by: str
-    at: datetime
+    at: schemas.StoredTime
     reason: str
-
-    @classmethod
-    def from_assignment(cls, run: int, one: Assignment) -> "AssignmentOut":
-        return cls(
-            run=run,
-            assigned_by=one.assigned_by,
-            at=schemas.to_datetime(one.at),
-            reason=one.reason,
-        )
 
 
 class PendingOut(schemas.OutputModel):
@@ -131,21 +108,9 @@ class DelegationOut(schemas.OutputModel):
     delegator: str
     delegate: str
     area: str = Field(description="Empty for every area of the owner.")
-    since: datetime
-    until: datetime
+    since: schemas.StoredTime = Field(validation_alias="created_at")
+    until: schemas.StoredTime = Field(validation_alias="ends_at")
     reason: str
-
-    @classmethod
-    def from_delegation(cls, delegation: Delegation) -> "DelegationOut":
-        return cls(
-            id=delegation.id,
-            delegator=delegation.delegator,
-            delegate=delegation.delegate,
-            area=delegation.area,
-            since=schemas.to_datetime(delegation.created_at),
-            until=schemas.to_datetime(delegation.ends_at),
-            reason=delegation.reason,
-        )
 
 
 class GrantOut(schemas.OutputModel):
@@ -159,8 +124,8 @@ class GrantOut(schemas.OutputModel):
     values: Mapping[str, str]
     per_hour: int
     uses_left: int = Field(description="Number of uses left in the current hour.")
-    since: datetime
-    until: datetime
+    since: schemas.StoredTime
+    until: schemas.StoredTime
     reason: str
 
     @classmethod
@@ -202,10 +167,16 @@ def list_pending(parts: Parts, caller: ReadCaller) -> PendingOut:
             for run in found
         ],
         assigned=[
-            AssignmentOut.from_assignment(run, one) for run, one in inbox.assignments.items()
+            AssignmentOut(
+                run=run,
+                assigned_by=one.assigned_by,
+                at=schemas.to_datetime(one.at),
+                reason=one.reason,
+            )
+            for run, one in inbox.assignments.items()
         ],
         questions=[OpenQuestionOut.from_question(one, parts.base_url) for one in inbox.questions],
-        to_review=[UnreviewedRunOut.from_break_glass(access) for access in unreviewed],
+        to_review=[UnreviewedRunOut.model_validate(access) for access in unreviewed],
         counter_proposals=[
             CounterProposalOut.from_proposal(one, parts.base_url) for one in proposals
         ],
@@ -227,6 +198,6 @@ def get_access(parts: Parts, caller: ReadCaller) -> AccessOut:
             if grant.holds(tx.now)
         ]
     return AccessOut(
-        delegations=[DelegationOut.from_delegation(one) for one in active_delegations],
+        delegations=[DelegationOut.model_validate(one) for one in active_delegations],
         grants=active_grants,
     )

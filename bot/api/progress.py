@@ -14,7 +14,6 @@ from bot.api.schemas_in import RunId
 from bot.audit import run_proof
 from bot.db import run_progress, runs
 from bot.db.database import Transaction
-from bot.db.live_output import LiveOutput
 from bot.db.run_progress import RunProgress
 from bot.model.run import NEEDS_ATTENTION, State, StepState
 
@@ -36,19 +35,9 @@ class LiveOutputOut(OutputModel):
 
     run: int
     host: str
-    step: int
+    step: int = Field(validation_alias="n")
     total: int = Field(description="Number of lines so far.")
     newest: list[str] = Field(description="The newest lines.")
-
-    @classmethod
-    def from_output(cls, output: LiveOutput) -> "LiveOutputOut":
-        return cls(
-            run=output.run,
-            host=output.host,
-            step=output.n,
-            total=output.total,
-            newest=list(output.newest),
-        )
 
 
 class ProgressOut(OutputModel):
@@ -78,12 +67,15 @@ class RunVerificationOut(OutputModel):
     """Result of verifying the log entries of one run."""
 
     entries: int
-    first: int = Field(description="Number of the first entry.")
-    last: int
+    first: int = Field(validation_alias="first_entry", description="Number of the first entry.")
+    last: int = Field(validation_alias="last_entry")
     keys: list[str] = Field(description="Public keys that signed the entries.")
-    outputs: int = Field(description="Number of stored outputs that match their hash.")
-    erased: int = Field(description="Number of erased outputs.")
-    errors: list[str]
+    outputs: int = Field(
+        validation_alias="valid_outputs",
+        description="Number of stored outputs that match their hash.",
+    )
+    erased: int = Field(validation_alias="erased_outputs", description="Number of erased outputs.")
+    errors: list[str] = Field(validation_alias="faults")
 
 
 @router.get("/progress", operation_id="getProgress", summary="Get progress and live output")
@@ -107,7 +99,7 @@ def get_progress(
         upcoming=total - done - failed - running,
         as_of=to_datetime(progress.now),
         live_output=[
-            LiveOutputOut.from_output(output)
+            LiveOutputOut.model_validate(output)
             for output in progress.live_outputs
             if output.at > after
         ],
@@ -120,16 +112,7 @@ def verify_run(parts: Parts, caller: ReadCaller, number: RunId) -> RunVerificati
     """Checks the hash, the signature and the neighbours of each entry, but not the whole log."""
     with parts.database.reading(caller.view_rights) as tx:
         runs.get_run(tx, number)
-        result = run_proof.verify_run(tx, number)
-    return RunVerificationOut(
-        entries=result.entries,
-        first=result.first_entry,
-        last=result.last_entry,
-        keys=list(result.keys),
-        outputs=result.valid_outputs,
-        erased=result.erased_outputs,
-        errors=list(result.faults),
-    )
+        return RunVerificationOut.model_validate(run_proof.verify_run(tx, number))
 
 
 def _count(tx: Transaction, progress: RunProgress) -> tuple[str, int, int, int, int]:

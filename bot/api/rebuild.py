@@ -12,7 +12,7 @@ from bot.api.auth import ReadCaller, RequestCaller
 from bot.api.deps import Parts
 from bot.api.idempotency import IDEMPOTENCY_KEY, IdempotentRoute
 from bot.api.schemas_in import HostName, UndoIn, Word
-from bot.queries.rebuild import Act, AdoptedValue, Rebuild, SetValue
+from bot.queries.rebuild import Act, Rebuild, SetValue
 
 router = APIRouter(tags=["hosts"], route_class=IdempotentRoute)
 
@@ -49,21 +49,10 @@ class AdoptedValueOut(schemas.OutputModel):
 
     key: str
     value: str
-    adopted_by: str
+    adopted_by: str = Field(validation_alias="person")
     reason: str
-    adopted_at: datetime
+    adopted_at: schemas.StoredTime = Field(validation_alias="at")
     run: int = Field(description="The run that set the value before.")
-
-    @classmethod
-    def from_value(cls, value: AdoptedValue) -> "AdoptedValueOut":
-        return cls(
-            key=value.key,
-            value=value.value,
-            adopted_by=value.person,
-            reason=value.reason,
-            adopted_at=schemas.to_datetime(value.at),
-            run=value.run,
-        )
 
 
 class ActOut(schemas.OutputModel):
@@ -101,7 +90,7 @@ class RebuildOut(schemas.OutputModel):
             host=rebuild.host,
             unknown=rebuild.unknown,
             values=[SetValueOut.from_value(one) for one in rebuild.values],
-            adopted=[AdoptedValueOut.from_value(one) for one in rebuild.adopted],
+            adopted=[AdoptedValueOut.model_validate(one) for one in rebuild.adopted],
             not_repeated=[ActOut.from_act(one) for one in rebuild.acts],
         )
 

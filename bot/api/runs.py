@@ -481,7 +481,7 @@ def _read_result(
     return RequestResultOut(
         run=schemas.RunOut.from_run(run, decisions, parts.base_url),
         preview=preview,
-        report=schemas.ReportOut.from_report(run.report) if run.report else None,
+        report=schemas.ReportOut.model_validate(run.report) if run.report else None,
     )
 
 

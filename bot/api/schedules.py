@@ -1,7 +1,6 @@
 """Schedules: list, request, pause, resume, end and take over."""
 
 from collections.abc import Callable, Sequence
-from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Response
@@ -16,7 +15,7 @@ from bot.audit import change_log
 from bot.audit.change_log import EntryDraft
 from bot.db import runs, schedules
 from bot.db.database import Transaction
-from bot.db.schedules import Fire, FireOutcome, Schedule, ScheduleState
+from bot.db.schedules import FireOutcome, Schedule, ScheduleState
 from bot.model.run import Run
 from bot.model.schedule import parse_timing
 
@@ -28,21 +27,11 @@ _NEXT_COUNT, _FIRE_COUNT = 5, 50
 class FireOut(schemas.OutputModel):
     """The outcome of one due time."""
 
-    due_at: datetime
+    due_at: schemas.StoredTime
     host: str = Field(description="Empty if the run is for all hosts.")
     outcome: FireOutcome
     run: int | None
     reason: str
-
-    @classmethod
-    def from_fire(cls, fire: Fire) -> "FireOut":
-        return cls(
-            due_at=schemas.to_datetime(fire.due_at),
-            host=fire.host,
-            outcome=fire.outcome,
-            run=fire.run,
-            reason=fire.reason,
-        )
 
 
 class ScheduleOut(schemas.OutputModel):
@@ -58,12 +47,14 @@ class ScheduleOut(schemas.OutputModel):
     cron: str
     zone: str
     description: str
-    next: Sequence[datetime]
+    next: Sequence[schemas.StoredTime]
     missed: int = Field(
         description="Number of due times in the last 30 days at which Keyturn was not running."
     )
-    created_at: datetime
-    approved_until: datetime = Field(description="When the approval of the schedule expires.")
+    created_at: schemas.StoredTime
+    approved_until: schemas.StoredTime = Field(
+        description="When the approval of the schedule expires."
+    )
     run: int = Field(description="The run with which the schedule was approved.")
 
 
@@ -215,7 +206,7 @@ def _read_schedule(parts: ApiParts, caller: Caller, schedule_id: int) -> Schedul
         fires = schedules.list_fires(tx, schedule_id, most=_FIRE_COUNT)
         missed = schedules.count_missed(tx).get(schedule_id, 0)
         fields = _describe_schedule(tx, schedule, runs.get_run(tx, schedule.run), missed)
-        return ScheduleDetailsOut(**fields, fires=[FireOut.from_fire(fire) for fire in fires])
+        return ScheduleDetailsOut.model_validate(fields | {"fires": fires})
 
 
 def _describe_schedule(
@@ -236,9 +227,9 @@ def _describe_schedule(
         "cron": cron.cron,
         "zone": cron.zone,
         "description": schedule.timing.description,
-        "next": [schemas.to_datetime(due) for due in due_times],
+        "next": due_times,
         "missed": missed,
-        "created_at": schemas.to_datetime(schedule.created_at),
-        "approved_until": schemas.to_datetime(schedule.lapses_at),
+        "created_at": schedule.created_at,
+        "approved_until": schedule.lapses_at,
         "run": schedule.run,
     }

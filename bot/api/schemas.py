@@ -1,31 +1,28 @@
-"""Response models for runs, plans, decisions and log entries. Times are RFC 3339 in UTC."""
+"""Response models for runs, plans, decisions and log entries. Times are RFC 3339 in UTC.
+
+A model reads its fields from the object that it shows: those of the same name, or of the field's
+alias.
+"""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from bot.audit.change_log import Entry
-from bot.db.locks import Lock
 from bot.model.plan import PlannedStep
 from bot.model.run import Decision, Run, State, StepRecord, StepState
-from bot.queries.questions import Remark
 from bot.queries.run_timeline import get_entry_facts
 from bot.queries.run_view import RunView
-from bot.queries.schedule_details import ScheduleDetails
-from runbooks import Report
 
 
 class OutputModel(BaseModel):
     """Base of all response models. Unknown fields are an error."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-def to_optional_datetime(microseconds: int | None) -> datetime | None:
-    """Convert a stored time that may be missing."""
-    return None if microseconds is None else to_datetime(microseconds)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", from_attributes=True, validate_by_name=True
+    )
 
 
 def to_datetime(microseconds: int) -> datetime:
@@ -34,48 +31,44 @@ def to_datetime(microseconds: int) -> datetime:
     return datetime.fromtimestamp(seconds, UTC).replace(microsecond=rest)
 
 
+def _convert_time(value: object) -> object:
+    return to_datetime(value) if isinstance(value, int) else value
+
+
+def empty_to_none(value: object) -> object:
+    return value or None
+
+
+StoredTime = Annotated[datetime, BeforeValidator(_convert_time)]
+"""A time that is stored in microseconds since 1970."""
+WholeSeconds = Annotated[int, BeforeValidator(lambda microseconds: microseconds // 1_000_000)]
+TextOrNull = Annotated[str | None, BeforeValidator(empty_to_none)]
+"""Null for an empty text."""
+
+
 class DecisionOut(OutputModel):
     """One approval or denial of the plan with this digest."""
 
     person: str
     approves: bool
     digest: str
-    at: datetime
+    at: StoredTime = Field(validation_alias="decided_at")
     reason: str
-    on_behalf_of: str | None = Field(
+    on_behalf_of: TextOrNull = Field(
         None, description="The owner on whose behalf a delegate decided."
     )
-    second_factor: bool = Field(description="Whether the person presented a second factor.")
-
-    @classmethod
-    def from_decision(cls, decision: Decision) -> "DecisionOut":
-        return cls(
-            person=decision.person,
-            approves=decision.approves,
-            digest=decision.digest,
-            at=to_datetime(decision.decided_at),
-            reason=decision.reason,
-            on_behalf_of=decision.on_behalf_of or None,
-            second_factor=bool(decision.factor),
-        )
+    second_factor: Annotated[bool, BeforeValidator(bool)] = Field(
+        validation_alias="factor", description="Whether the person presented a second factor."
+    )
 
 
 class QuestionOut(OutputModel):
     """A question about a run, or the answer to the questions before it."""
 
     person: str
-    at: datetime
+    at: StoredTime
     text: str
     is_answer: bool
-
-    @classmethod
-    def from_remark(cls, remark: Remark) -> "QuestionOut":
-        return cls(
-            person=remark.person,
-            at=to_datetime(remark.at),
-            text=remark.text,
-            is_answer=remark.is_answer,
-        )
 
 
 class StepOut(OutputModel):
@@ -91,31 +84,34 @@ class StepOut(OutputModel):
     before: str
     after: str
     state: StepState | None = Field(None, description="Null until the step is sent.")
-    sent_at: datetime | None = None
-    ended_at: datetime | None = None
+    sent_at: StoredTime | None = None
+    ended_at: StoredTime | None = None
     status: int | None = Field(None, description="Exit status of the command.")
     output: str | None = None
     error: str | None = Field(None, description="Why the step failed.")
 
     @classmethod
     def from_step(cls, n: int, step: PlannedStep, record: StepRecord | None) -> "StepOut":
-        return cls(
-            n=n,
-            title=step.title,
-            host=step.host,
-            fingerprint=step.fingerprint,
-            command=str(step.command),
-            undo=None if step.undo is None else str(step.undo),
-            no_undo=step.no_undo_reason or None,
-            before=step.before,
-            after=step.after,
-            state=record and record.state,
-            sent_at=to_optional_datetime(record and record.sent_at),
-            ended_at=to_optional_datetime(record and record.ended_at),
-            status=record.exit_status if record else None,
-            output=record.output if record else None,
-            error=(record.error or None) if record else None,
-        )
+        planned = {
+            "n": n,
+            "title": step.title,
+            "host": step.host,
+            "fingerprint": step.fingerprint,
+            "command": str(step.command),
+            "undo": None if step.undo is None else str(step.undo),
+            "no_undo": step.no_undo_reason or None,
+            "before": step.before,
+            "after": step.after,
+        }
+        result = record and {
+            "state": record.state,
+            "sent_at": record.sent_at,
+            "ended_at": record.ended_at,
+            "status": record.exit_status,
+            "output": record.output,
+            "error": record.error or None,
+        }
+        return cls.model_validate(planned | (result or {}))
 
 
 class PlanOut(OutputModel):
@@ -161,23 +157,12 @@ class ReportOut(OutputModel):
     findings: Sequence[str]
     table: TableOut | None
 
-    @classmethod
-    def from_report(cls, report: Report) -> "ReportOut":
-        table = report.table
-        return cls(
-            summary=report.summary,
-            healthy=report.healthy,
-            running=report.running,
-            findings=report.findings,
-            table=TableOut(columns=table.columns, rows=table.rows) if table else None,
-        )
-
 
 class EntryOut(OutputModel):
     """One entry of the change log, with its place in the hash chain."""
 
     seq: int
-    at: datetime
+    at: StoredTime
     kind: str
     run: int | None
     person: str
@@ -189,19 +174,15 @@ class EntryOut(OutputModel):
 
     @classmethod
     def from_entry(cls, entry: Entry) -> "EntryOut":
-        data = {name: value for name, value in vars(entry).items() if name not in {"body", "at"}}
-        return cls(at=to_datetime(entry.at), details=dict(get_entry_facts(entry)), **data)
+        data = {name: value for name, value in vars(entry).items() if name != "body"}
+        return cls(details=dict(get_entry_facts(entry)), **data)
 
 
 class LockOut(OutputModel):
     """The run that locks a host."""
 
     run: int
-    since: datetime
-
-    @classmethod
-    def from_lock(cls, lock: Lock | None) -> "LockOut | None":
-        return cls(run=lock.run, since=to_datetime(lock.since)) if lock else None
+    since: StoredTime
 
 
 class RunOut(OutputModel):
@@ -224,12 +205,12 @@ class RunOut(OutputModel):
     source: str = Field(description="Where the request came in: web, slack, api, cli, mcp, …")
     reason: str = Field(description="Reason of the request.")
     ticket: str | None = Field(description="Change ticket of the request.")
-    requested_at: datetime
-    expires_at: datetime | None = Field(
+    requested_at: StoredTime
+    expires_at: StoredTime | None = Field(
         description="When the run expires if it has not been approved or started."
     )
-    started_at: datetime | None
-    ended_at: datetime | None
+    started_at: StoredTime | None
+    ended_at: StoredTime | None
     digest: str = Field(description="Of the plan, 64 hex digits; empty before planning.")
     required_approvals: int = Field(description="Number of approvals that the run needs in all.")
     approved_by: Sequence[str] = Field(description="Ids of the people who approved it.")
@@ -270,10 +251,10 @@ def describe_run(run: Run, decisions: Sequence[Decision], base_url: str) -> dict
         "source": run.origin.source,
         "reason": run.reason,
         "ticket": run.ticket or None,
-        "requested_at": to_datetime(run.requested_at),
-        "expires_at": to_optional_datetime(run.expires_at),
-        "started_at": to_optional_datetime(run.started_at),
-        "ended_at": to_optional_datetime(run.ended_at),
+        "requested_at": run.requested_at,
+        "expires_at": run.expires_at,
+        "started_at": run.started_at,
+        "ended_at": run.ended_at,
         "digest": run.digest,
         "required_approvals": run.required_approvals,
         "approved_by": [decision.person for decision in decisions if decision.approves],
@@ -296,10 +277,6 @@ class RequestedScheduleOut(OutputModel):
     upcoming: Sequence[str] = Field(description="The next times, in the schedule's time zone.")
     approval: str = Field(description="Whether later runs need an approval, and until when.")
     current: str = Field(description="What a run would do now, beside the steps of the plan.")
-
-    @classmethod
-    def from_details(cls, details: ScheduleDetails | None) -> "RequestedScheduleOut | None":
-        return cls(**vars(details)) if details else None
 
 
 class RunDetailsOut(RunOut):
@@ -338,23 +315,25 @@ class RunDetailsOut(RunOut):
     @classmethod
     def from_view(cls, view: RunView, base_url: str) -> "RunDetailsOut":
         run = view.run
-        return cls(
-            **describe_run(run, view.decisions, base_url),
-            version=run.version,
-            policy_notes=run.policy_notes,
-            missing_approvals=view.missing_approvals,
-            approvals_from=view.approvals_from,
-            approvers=[person.id for person in view.approvers],
-            assigned_to=view.discussion.assignee or None,
-            questions=[QuestionOut.from_remark(one) for one in view.discussion.remarks],
-            requires_second_factor=view.requires_second_factor,
-            locked_by=LockOut.from_lock(view.lock),
-            plan=PlanOut.from_view(view),
-            report=ReportOut.from_report(run.report) if run.report else None,
-            decisions=[DecisionOut.from_decision(decision) for decision in view.decisions],
-            child_runs=[RunOut.from_run(child, (), base_url) for child in view.children],
-            schedule=RequestedScheduleOut.from_details(view.schedule),
-            proposals=view.proposals,
-            frozen=view.freeze_after_approval,
-            entries=[EntryOut.from_entry(entry) for entry in view.entries],
+        return cls.model_validate(
+            describe_run(run, view.decisions, base_url)
+            | {
+                "version": run.version,
+                "policy_notes": run.policy_notes,
+                "missing_approvals": view.missing_approvals,
+                "approvals_from": view.approvals_from,
+                "approvers": [person.id for person in view.approvers],
+                "assigned_to": view.discussion.assignee or None,
+                "questions": view.discussion.remarks,
+                "requires_second_factor": view.requires_second_factor,
+                "locked_by": view.lock,
+                "plan": PlanOut.from_view(view),
+                "report": run.report,
+                "decisions": view.decisions,
+                "child_runs": [RunOut.from_run(child, (), base_url) for child in view.children],
+                "schedule": view.schedule,
+                "proposals": view.proposals,
+                "frozen": view.freeze_after_approval,
+                "entries": [EntryOut.from_entry(entry) for entry in view.entries],
+            }
         )

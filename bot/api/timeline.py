@@ -29,7 +29,7 @@ router = APIRouter(tags=["history"], route_class=IdempotentRoute)
 class TimelineEventOut(schemas.OutputModel):
     """One run or log entry near the time."""
 
-    at: datetime
+    at: schemas.StoredTime
     rank: int = Field(
         description="0: changed a host; 1: only attempted; 2: observed; 3: concerns every host."
     )
@@ -45,19 +45,8 @@ class TimelineEventOut(schemas.OutputModel):
 
     @classmethod
     def from_event(cls, event: TimelineEvent, approvals: Sequence[Decision]) -> "TimelineEventOut":
-        return cls(
-            at=schemas.to_datetime(event.at),
-            rank=event.rank,
-            overlap=event.overlap,
-            what=event.what,
-            hosts=event.hosts,
-            person=event.person,
-            approved_by=[approval.person for approval in approvals],
-            run=event.run,
-            state=event.state,
-            entry=event.entry,
-            outcome=event.outcome,
-        )
+        approved_by = [approval.person for approval in approvals]
+        return cls.model_validate(vars(event) | {"approved_by": approved_by})
 
 
 class ChangesOut(schemas.OutputModel):

@@ -47,6 +47,15 @@ class DriftKey:
     """When the message to chat was requested; None if none was."""
     expectation: Expectation | None
 
+    @property
+    def expected_until(self) -> int | None:
+        return self.expectation.until if self.expectation else None
+
+    @property
+    def expected_range(self) -> str:
+        """The expected numbers as people type them: `1000..2000`; "" for any."""
+        return format_range(self.expectation)
+
 
 class NoSuchKeyError(Exception):
     """No watched value has this number, or it may not be viewed."""

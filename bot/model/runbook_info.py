@@ -35,6 +35,10 @@ class RunbookInfo:
         """Return check, change, or irreversible for a change without an undo."""
         return "irreversible" if self.kind == "change" and not self.undo else self.kind
 
+    @property
+    def form_fields(self) -> Sequence[request_form.FormField]:
+        return request_form.list_form_fields(load_catalogue()[self.name])
+
     def format_help(self) -> str:
         """Return the description as text of several lines."""
         where = f"hosts tagged {self.tag}" if self.tag else "any host"

@@ -159,6 +159,5 @@ def _render_key(  # noqa: PLR0913 - keyword arguments for what is shown above th
         details=details,
         key=details.key,
         is_drifted=details.key.state in DRIFTED_STATES,
-        expected_range=drift.format_range(details.key.expectation),
         deadline_examples=DEADLINE_EXAMPLES,
     )
