@@ -86,9 +86,7 @@ def build_api(parts: ApiParts) -> FastAPI:
         receive_run_event
     )
     _add_problem_responses(app)
-    app.add_middleware(
-        middleware.RequestGuard, secure=parts.base_url.startswith("https:"), refuse=_refuse
-    )
+    app.add_middleware(middleware.RequestGuard, secure=parts.base_url.startswith("https:"))
     return app
 
 
@@ -99,14 +97,6 @@ def receive_run_event(body: RunEventOut) -> None:
     events of the same run wait. One `entry` may be delivered more than once, with the same
     `webhook-id`.
     """
-
-
-def _refuse(request: Request, status: int) -> Response:
-    details = {
-        408: f"The request took longer than {middleware.MAX_SECONDS} s to arrive.",
-        413: f"The request is larger than {middleware.MAX_BYTES // 1024} KiB.",
-    }
-    return errors.build_problem(request, status, "limit-exceeded", details[status])
 
 
 def _build_openapi_endpoint(app: FastAPI) -> Callable[[Request], Response]:

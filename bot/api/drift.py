@@ -1,6 +1,7 @@
 """Drift: the values that Keyturn set and watches, and the answers where one changed outside."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
@@ -9,7 +10,7 @@ from pydantic import BeforeValidator, Field
 from bot.api import records, schemas
 from bot.api.auth import ApproveCaller, Caller, ReadCaller, RequestCaller
 from bot.api.deps import ApiParts, Parts
-from bot.api.idempotency import IDEMPOTENCY_KEY, IdempotentRoute
+from bot.api.idempotency import IdempotentRoute
 from bot.api.schemas_in import (
     HostName,
     InputModel,
@@ -20,8 +21,6 @@ from bot.api.schemas_in import (
     Word,
     to_microseconds,
 )
-from bot.audit import change_log
-from bot.audit.change_log import EntryDraft
 from bot.db import drift
 from bot.model.drift import DriftState
 from bot.queries.drift import DriftDetails, read_details
@@ -135,7 +134,6 @@ def list_drift(
     operation_id="readDrift",
     summary="Read the watched values of a host now",
     status_code=202,
-    dependencies=[IDEMPOTENCY_KEY],
 )
 def read_drift(parts: Parts, caller: RequestCaller, name: HostName) -> ReadingOut:
     """Values that were read in the last minute are not read again."""
@@ -151,34 +149,27 @@ def get_drift(parts: Parts, caller: ReadCaller, number: RunId) -> DriftKeyDetail
 
 
 @router.post(
-    "/drift/{number}/adopt",
-    operation_id="adoptDrift",
-    summary="Accept the value on the host",
-    dependencies=[IDEMPOTENCY_KEY],
+    "/drift/{number}/adopt", operation_id="adoptDrift", summary="Accept the value on the host"
 )
 def adopt_drift(
     parts: Parts, caller: ApproveCaller, number: RunId, body: AdoptionIn
 ) -> DriftKeyDetailsOut:
     """Nothing is sent to the host. People who can approve the change can adopt a value."""
-
-    def act() -> None:
+    with _record_token_use(parts, caller, number, "adopt"):
         parts.service.drift.adopt_value(number, person=caller.id, reason=body.reason)
-
-    return _answer(parts, caller, number, "adopt", act)
+    return get_drift(parts, caller, number)
 
 
 @router.post(
     "/drift/{number}/expect",
     operation_id="expectDrift",
     summary="Expect another value for a while",
-    dependencies=[IDEMPOTENCY_KEY],
 )
 def expect_drift(
     parts: Parts, caller: ApproveCaller, number: RunId, body: ExpectationIn
 ) -> DriftKeyDetailsOut:
     """Until then, another value is no drift. People who can approve the change can do this."""
-
-    def act() -> None:
+    with _record_token_use(parts, caller, number, "expect"):
         parts.service.drift.expect_value(
             number,
             person=caller.id,
@@ -186,8 +177,7 @@ def expect_drift(
             value_range=body.range,
             reason=body.reason,
         )
-
-    return _answer(parts, caller, number, "expect", act)
+    return get_drift(parts, caller, number)
 
 
 @router.post(
@@ -195,7 +185,6 @@ def expect_drift(
     operation_id="restoreDrift",
     summary="Request the set value again",
     status_code=202,
-    dependencies=[IDEMPOTENCY_KEY],
 )
 def restore_drift(
     parts: Parts, caller: RequestCaller, number: RunId, body: UndoIn, response: Response
@@ -212,15 +201,9 @@ def restore_drift(
     return records.respond_with_new_run(parts, caller, run, response)
 
 
-def _answer(
-    parts: ApiParts, caller: Caller, number: int, action: str, act: Callable[[], None]
-) -> DriftKeyDetailsOut:
-    """Act, record which token was used, and return the value as it is then."""
+def _record_token_use(
+    parts: ApiParts, caller: Caller, number: int, action: str
+) -> AbstractContextManager[None]:
     with parts.database.reading(caller.view_rights) as tx:
         key = drift.get_key(tx, number)
-    used = {"key": key.name, "token": caller.token.prefix, "action": action}
-    with change_log.announce_with_next_entry(
-        EntryDraft("token used", key.run, caller.id, key.host, used)
-    ):
-        act()
-    return get_drift(parts, caller, number)
+    return records.record_token_use(caller, action, run=key.run, host=key.host, key=key.name)

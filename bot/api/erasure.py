@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Field
 from bot.api import schemas
 from bot.api.auth import ReadCaller, RequestCaller
 from bot.api.deps import Parts
-from bot.api.idempotency import IDEMPOTENCY_KEY, IdempotentRoute
+from bot.api.idempotency import IdempotentRoute
 from bot.api.schemas_in import ReasonIn, RunId
 from bot.audit.change_log import Entry
 from bot.db import runs
@@ -73,7 +73,6 @@ def get_erasure(parts: Parts, caller: ReadCaller, number: RunId) -> ErasureOut:
     operation_id="requestErasure",
     summary="Request the erasure of a run's output",
     status_code=202,
-    dependencies=[IDEMPOTENCY_KEY],
 )
 def request_erasure(
     parts: Parts, caller: RequestCaller, number: RunId, body: ReasonIn

@@ -43,11 +43,13 @@ async def _describe_key(
     del idempotency_key  # Described and validated here; IdempotentRoute reads the header.
 
 
-IDEMPOTENCY_KEY = Depends(_describe_key)
-
-
 class IdempotentRoute(APIRoute):
     """A route that applies the Idempotency-Key of a POST."""
+
+    def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
+        if "POST" in options["methods"]:
+            options["dependencies"] = [*(options["dependencies"] or ()), Depends(_describe_key)]
+        super().__init__(path, endpoint, **options)
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()

@@ -1,11 +1,12 @@
 """Limits on the size and duration of requests, and the security headers of responses."""
 
 import asyncio
-from collections.abc import Callable
 
-from fastapi import Request, Response
+from fastapi import Request
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from bot.api.errors import build_problem
 
 MAX_BYTES = 256 * 1024
 MAX_SECONDS = 20
@@ -21,7 +22,10 @@ _HEADERS = {
 }
 _YEAR = 365 * 86400
 
-Refuse = Callable[[Request, int], Response]
+_DETAILS = {
+    408: f"The request took longer than {MAX_SECONDS} s to arrive.",
+    413: f"The request is larger than {MAX_BYTES // 1024} KiB.",
+}
 
 
 class RequestGuard:
@@ -29,11 +33,10 @@ class RequestGuard:
 
     Args:
         secure: Whether clients reach the service over TLS.
-        refuse: Builds the response for status 408 (too slow) or 413 (too large).
     """
 
-    def __init__(self, app: ASGIApp, *, secure: bool, refuse: Refuse) -> None:
-        self._app, self._refuse = app, refuse
+    def __init__(self, app: ASGIApp, *, secure: bool) -> None:
+        self._app = app
         self._headers = _HEADERS | (
             {"Strict-Transport-Security": f"max-age={_YEAR}"} if secure else {}
         )
@@ -50,7 +53,8 @@ class RequestGuard:
 
         body = await _read_body(Headers(scope=scope), receive)
         if isinstance(body, int):
-            await self._refuse(Request(scope), body)(scope, receive, send_with_headers)
+            refusal = build_problem(Request(scope), body, "limit-exceeded", _DETAILS[body])
+            await refusal(scope, receive, send_with_headers)
             return
         # HEAD is allowed where GET is; the server omits the body.
         inner = {**scope, "method": "GET"} if scope["method"] == "HEAD" else scope

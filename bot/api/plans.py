@@ -7,7 +7,6 @@ from fastapi import APIRouter, Request, Response
 from bot.api import records, schemas
 from bot.api.auth import RequestCaller
 from bot.api.deps import Parts
-from bot.api.idempotency import IDEMPOTENCY_KEY
 from bot.api.long_poll import LongPollRoute, PendingResponse, Wait, wait_for_run
 from bot.api.schemas_in import RunRequestIn
 from bot.model.run import is_at_rest
@@ -16,11 +15,7 @@ router = APIRouter(prefix="/plans", tags=["runs"], route_class=LongPollRoute)
 
 
 @router.post(
-    "",
-    operation_id="planRun",
-    summary="Plan a change on one or more hosts",
-    status_code=202,
-    dependencies=[IDEMPOTENCY_KEY],
+    "", operation_id="planRun", summary="Plan a change on one or more hosts", status_code=202
 )
 def plan_run(
     request: Request,

@@ -10,7 +10,7 @@ from starlette.exceptions import HTTPException
 from bot.api import records, schemas
 from bot.api.auth import ReadCaller, RequestCaller
 from bot.api.deps import Parts
-from bot.api.idempotency import IDEMPOTENCY_KEY, IdempotentRoute
+from bot.api.idempotency import IdempotentRoute
 from bot.api.schemas_in import HostName, UndoIn, Word
 from bot.queries.rebuild import Act, Rebuild, SetValue
 
@@ -119,7 +119,6 @@ def get_rebuild(parts: Parts, caller: ReadCaller, name: HostName) -> RebuildOut:
     operation_id="requestRebuild",
     summary="Request on a new host what Keyturn has set on another",
     status_code=202,
-    dependencies=[IDEMPOTENCY_KEY],
 )
 def request_rebuild(
     parts: Parts, caller: RequestCaller, name: HostName, body: RebuildIn, response: Response

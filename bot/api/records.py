@@ -1,12 +1,15 @@
-"""One run with everything that belongs to it, read in one consistent state."""
+"""What several routes do: return a run with its details, record a request or a used token."""
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 
 from fastapi import Response
 
 from bot.api.auth import Caller
 from bot.api.deps import ApiParts
 from bot.api.schemas import RunDetailsOut
+from bot.audit import change_log
+from bot.audit.change_log import EntryDraft
 from bot.model.errors import InvalidRequestError
 from bot.model.run import Run
 from bot.queries.run_view import build_run_view
@@ -57,6 +60,20 @@ def record_request(
         ticket=ticket,
         plan_only=plan_only,
     )
+
+
+@contextmanager
+def record_token_use(
+    caller: Caller, action: str, *, run: int, host: str = "", **facts: str | int
+) -> Generator[None]:
+    """Record which token was used, together with the next entry that is appended.
+
+    facts: What the entry says besides the token and the action.
+    """
+    used = {**facts, "token": caller.token.prefix, "action": action}
+    draft = EntryDraft("token used", run, caller.id, host, used)
+    with change_log.announce_with_next_entry(draft):
+        yield
 
 
 def respond_with_new_run(

@@ -1,6 +1,7 @@
 """Runs: search, request, decide, stop and undo."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Annotated
 from urllib.parse import urlencode
@@ -11,7 +12,6 @@ from pydantic import Field
 from bot.api import records, schemas
 from bot.api.auth import ApproveCaller, Caller, ReadCaller, RequestCaller, StopCaller
 from bot.api.deps import ApiParts, Parts
-from bot.api.idempotency import IDEMPOTENCY_KEY
 from bot.api.long_poll import (
     LongPollRoute,
     PendingResponse,
@@ -39,8 +39,6 @@ from bot.api.schemas_in import (
     Word,
     to_microseconds,
 )
-from bot.audit import change_log
-from bot.audit.change_log import EntryDraft
 from bot.db import runs
 from bot.db.search import RunFilter, search_runs
 from bot.db.search_words import parse_search
@@ -152,7 +150,6 @@ def get_run(
     summary="Request a run on one or more hosts",
     status_code=202,
     response_model=RequestResultOut,
-    dependencies=[IDEMPOTENCY_KEY],
 )
 def request_run(
     request: Request, parts: Parts, caller: RequestCaller, body: RunRequestIn, wait: Wait = 0
@@ -161,159 +158,104 @@ def request_run(
     return _request_run(request, parts, caller, body.parse(caller.policy), body, wait)
 
 
-@router.post(
-    "/{number}/approve",
-    operation_id="approveRun",
-    summary="Approve a plan",
-    dependencies=[IDEMPOTENCY_KEY],
-)
+@router.post("/{number}/approve", operation_id="approveRun", summary="Approve a plan")
 def approve_run(
     parts: Parts, caller: ApproveCaller, number: RunId, body: ApprovalIn
 ) -> schemas.RunDetailsOut:
     """Refused where a rule requires a second factor: approve on the run's web page instead."""
-
-    def act() -> None:
+    with _record_token_use(parts, caller, number, "approve"):
         parts.service.approve_run(number, person=caller.id, digest=body.digest, reason=body.reason)
+    return records.get_run_details(parts, caller, number)
 
-    return _act_on_run(parts, caller, number, "approve", act)
 
-
-@router.post(
-    "/{number}/deny",
-    operation_id="denyRun",
-    summary="Deny a run",
-    dependencies=[IDEMPOTENCY_KEY],
-)
+@router.post("/{number}/deny", operation_id="denyRun", summary="Deny a run")
 def deny_run(
     parts: Parts, caller: ApproveCaller, number: RunId, body: DenialIn
 ) -> schemas.RunDetailsOut:
     """One denial ends the run."""
-
-    def act() -> None:
+    with _record_token_use(parts, caller, number, "deny"):
         parts.service.deny_run(number, person=caller.id, reason=body.reason)
+    return records.get_run_details(parts, caller, number)
 
-    return _act_on_run(parts, caller, number, "deny", act)
 
-
-@router.post(
-    "/{number}/counter",
-    operation_id="counterRun",
-    summary="Propose other values",
-    dependencies=[IDEMPOTENCY_KEY],
-)
+@router.post("/{number}/counter", operation_id="counterRun", summary="Propose other values")
 def propose_counter(
     parts: Parts, caller: ApproveCaller, number: RunId, body: CounterProposalIn
 ) -> schemas.RunDetailsOut:
     """The counter-proposal is a new run, which the requester accepts or withdraws."""
-
-    def act() -> int:
-        return parts.service.propose_values(
+    with _record_token_use(parts, caller, number, "counter"):
+        proposal = parts.service.propose_values(
             number, person=caller.id, changed_values=body.values, reason=body.reason
-        ).id
+        )
+    return records.get_run_details(parts, caller, proposal.id)
 
-    return _act_on_run(parts, caller, number, "counter", act)
 
-
-@router.post(
-    "/{number}/accept",
-    operation_id="acceptRun",
-    summary="Accept a counter-proposal",
-    dependencies=[IDEMPOTENCY_KEY],
-)
+@router.post("/{number}/accept", operation_id="acceptRun", summary="Accept a counter-proposal")
 def accept_counter(
     parts: Parts, caller: RequestCaller, number: RunId, body: AcceptanceIn
 ) -> schemas.RunDetailsOut:
-    def act() -> None:
+    with _record_token_use(parts, caller, number, "accept"):
         parts.service.accept_proposal(number, person=caller.id, digest=body.digest)
-
-    return _act_on_run(parts, caller, number, "accept", act)
+    return records.get_run_details(parts, caller, number)
 
 
 @router.post(
-    "/{number}/question",
-    operation_id="askQuestion",
-    summary="Ask a question about a run",
-    dependencies=[IDEMPOTENCY_KEY],
+    "/{number}/question", operation_id="askQuestion", summary="Ask a question about a run"
 )
 def ask_question(
     parts: Parts, caller: ApproveCaller, number: RunId, body: QuestionIn
 ) -> schemas.RunDetailsOut:
     """For a person who can approve the run. It stays pending; the requester is notified."""
-
-    def act() -> None:
+    with _record_token_use(parts, caller, number, "question"):
         parts.service.ask_question(number, person=caller.id, text=body.text)
-
-    return _act_on_run(parts, caller, number, "question", act)
+    return records.get_run_details(parts, caller, number)
 
 
 @router.post(
     "/{number}/answer",
     operation_id="answerQuestion",
     summary="Answer a question about your request",
-    dependencies=[IDEMPOTENCY_KEY],
 )
 def answer_question(
     parts: Parts, caller: RequestCaller, number: RunId, body: QuestionIn
 ) -> schemas.RunDetailsOut:
-    def act() -> None:
+    with _record_token_use(parts, caller, number, "answer"):
         parts.service.answer_question(number, person=caller.id, text=body.text)
-
-    return _act_on_run(parts, caller, number, "answer", act)
+    return records.get_run_details(parts, caller, number)
 
 
 @router.post(
-    "/{number}/reassign",
-    operation_id="reassignRun",
-    summary="Ask another approver to decide",
-    dependencies=[IDEMPOTENCY_KEY],
+    "/{number}/reassign", operation_id="reassignRun", summary="Ask another approver to decide"
 )
 def reassign_run(
     parts: Parts, caller: ApproveCaller, number: RunId, body: ReassignmentIn
 ) -> schemas.RunDetailsOut:
     """The assignee is notified and reminded first. Others who can approve the run still can."""
-
-    def act() -> None:
+    with _record_token_use(parts, caller, number, "reassign"):
         parts.service.reassign_run(
             number, person=caller.id, assignee=body.person.lower(), reason=body.reason
         )
+    return records.get_run_details(parts, caller, number)
 
-    return _act_on_run(parts, caller, number, "reassign", act)
 
-
-@router.post(
-    "/{number}/withdraw",
-    operation_id="withdrawRun",
-    summary="Withdraw your request",
-    dependencies=[IDEMPOTENCY_KEY],
-)
+@router.post("/{number}/withdraw", operation_id="withdrawRun", summary="Withdraw your request")
 def withdraw_run(parts: Parts, caller: RequestCaller, number: RunId) -> schemas.RunDetailsOut:
-    def act() -> None:
+    with _record_token_use(parts, caller, number, "withdraw"):
         parts.service.withdraw_run(number, person=caller.id)
+    return records.get_run_details(parts, caller, number)
 
-    return _act_on_run(parts, caller, number, "withdraw", act)
 
-
-@router.post(
-    "/{number}/stop",
-    operation_id="stopRun",
-    summary="Stop a run before its next step",
-    dependencies=[IDEMPOTENCY_KEY],
-)
+@router.post("/{number}/stop", operation_id="stopRun", summary="Stop a run before its next step")
 def stop_run(
     parts: Parts, caller: StopCaller, number: RunId, body: ReasonIn
 ) -> schemas.RunDetailsOut:
-    def act() -> None:
+    with _record_token_use(parts, caller, number, "stop"):
         parts.service.stop_run(number, person=caller.id, reason=body.reason)
-
-    return _act_on_run(parts, caller, number, "stop", act)
+    return records.get_run_details(parts, caller, number)
 
 
 @router.post(
-    "/{number}/undo",
-    operation_id="undoRun",
-    summary="Request the undo of a run",
-    status_code=202,
-    dependencies=[IDEMPOTENCY_KEY],
+    "/{number}/undo", operation_id="undoRun", summary="Request the undo of a run", status_code=202
 )
 def request_undo(
     parts: Parts, caller: RequestCaller, number: RunId, body: UndoIn, response: Response
@@ -330,31 +272,20 @@ def request_undo(
     return records.respond_with_new_run(parts, caller, run, response)
 
 
-@router.post(
-    "/{number}/request",
-    operation_id="requestPlan",
-    summary="Request what a plan shows",
-    dependencies=[IDEMPOTENCY_KEY],
-)
+@router.post("/{number}/request", operation_id="requestPlan", summary="Request what a plan shows")
 def request_plan(
     parts: Parts, caller: RequestCaller, number: RunId, body: ApprovalIn
 ) -> schemas.RunDetailsOut:
     """For a run that is `planned`. It starts, or needs the approvals that its plan names."""
-
-    def act() -> None:
+    with _record_token_use(parts, caller, number, "request"):
         parts.service.request_plan(
             number, person=caller.id, digest=body.digest, reason=body.reason
         )
-
-    return _act_on_run(parts, caller, number, "request", act)
+    return records.get_run_details(parts, caller, number)
 
 
 @router.post(
-    "/{number}/replan",
-    operation_id="replanRun",
-    summary="Plan a request again",
-    status_code=202,
-    dependencies=[IDEMPOTENCY_KEY],
+    "/{number}/replan", operation_id="replanRun", summary="Plan a request again", status_code=202
 )
 def replan_run(
     parts: Parts, caller: RequestCaller, number: RunId, response: Response
@@ -370,7 +301,6 @@ def replan_run(
     summary="Request an ended run again",
     status_code=202,
     response_model=RequestResultOut,
-    dependencies=[IDEMPOTENCY_KEY],
 )
 def repeat_run(
     request: Request,
@@ -388,39 +318,28 @@ def repeat_run(
 
 
 @router.post(
-    "/{number}/resolve",
-    operation_id="resolveRun",
-    summary="Resolve a run with an unknown outcome",
-    dependencies=[IDEMPOTENCY_KEY],
+    "/{number}/resolve", operation_id="resolveRun", summary="Resolve a run with an unknown outcome"
 )
 def resolve_run(
     parts: Parts, caller: ApproveCaller, number: RunId, body: ResolutionIn
 ) -> schemas.RunDetailsOut:
-    def act() -> None:
+    with _record_token_use(parts, caller, number, "resolve"):
         parts.service.resolve_run(
             number, person=caller.id, succeeded=body.succeeded, reason=body.reason
         )
+    return records.get_run_details(parts, caller, number)
 
-    return _act_on_run(parts, caller, number, "resolve", act)
 
-
-@router.post(
-    "/{number}/review",
-    operation_id="reviewRun",
-    summary="Review an emergency run",
-    dependencies=[IDEMPOTENCY_KEY],
-)
+@router.post("/{number}/review", operation_id="reviewRun", summary="Review an emergency run")
 def review_run(
     parts: Parts, caller: ApproveCaller, number: RunId, body: ReviewIn
 ) -> schemas.RunDetailsOut:
     """For a run that bypassed its approvals; the people who could have approved it may review."""
-
-    def act() -> None:
+    with _record_token_use(parts, caller, number, "review"):
         parts.service.break_glass.review_break_glass(
             number, person=caller.id, findings=body.findings
         )
-
-    return _act_on_run(parts, caller, number, "review", act)
+    return records.get_run_details(parts, caller, number)
 
 
 def _request_run(
@@ -455,22 +374,12 @@ def _request_run(
     return render_response(result, 202, {"Location": f"/api/v1/runs/{run.id}"})
 
 
-def _act_on_run(
-    parts: ApiParts, caller: Caller, run_id: int, action: str, act: Callable[[], int | None]
-) -> schemas.RunDetailsOut:
-    """Act, record which token was used, and return the run as it is then.
-
-    Args:
-        act: Returns the number of the run to respond with; None for the same one.
-    """
+def _record_token_use(
+    parts: ApiParts, caller: Caller, run_id: int, action: str
+) -> AbstractContextManager[None]:
     with parts.database.reading(caller.view_rights) as tx:
         run = runs.get_run(tx, run_id)
-    used = {"token": caller.token.prefix, "action": action}
-    with change_log.announce_with_next_entry(
-        EntryDraft("token used", run.id, caller.id, run.host, used)
-    ):
-        result_id = act() or run_id
-    return records.get_run_details(parts, caller, result_id)
+    return records.record_token_use(caller, action, run=run.id, host=run.host)
 
 
 def _read_result(

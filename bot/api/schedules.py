@@ -1,6 +1,7 @@
 """Schedules: list, request, pause, resume, end and take over."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Response
@@ -9,10 +10,8 @@ from pydantic import Field
 from bot.api import records, schemas
 from bot.api.auth import Caller, ReadCaller, RequestCaller
 from bot.api.deps import ApiParts, Parts
-from bot.api.idempotency import IDEMPOTENCY_KEY, IdempotentRoute
+from bot.api.idempotency import IdempotentRoute
 from bot.api.schemas_in import InputModel, ReasonIn, RunId, ScheduleRequestIn
-from bot.audit import change_log
-from bot.audit.change_log import EntryDraft
 from bot.db import runs, schedules
 from bot.db.database import Transaction
 from bot.db.schedules import FireOutcome, Schedule, ScheduleState
@@ -97,16 +96,15 @@ def list_schedules(
 
 @router.get("/{number}", operation_id="getSchedule", summary="Get a schedule")
 def get_schedule(parts: Parts, caller: ReadCaller, number: RunId) -> ScheduleDetailsOut:
-    return _read_schedule(parts, caller, number)
+    with parts.database.reading(caller.view_rights) as tx:
+        schedule = schedules.get_schedule(tx, number)
+        fires = schedules.list_fires(tx, number, most=_FIRE_COUNT)
+        missed = schedules.count_missed(tx).get(number, 0)
+        fields = _describe_schedule(tx, schedule, runs.get_run(tx, schedule.run), missed)
+        return ScheduleDetailsOut.model_validate(fields | {"fires": fires})
 
 
-@router.post(
-    "",
-    operation_id="requestSchedule",
-    summary="Request a schedule",
-    status_code=202,
-    dependencies=[IDEMPOTENCY_KEY],
-)
+@router.post("", operation_id="requestSchedule", summary="Request a schedule", status_code=202)
 def request_schedule(
     parts: Parts, caller: RequestCaller, body: ScheduleRequestIn, response: Response
 ) -> schemas.RunDetailsOut:
@@ -124,49 +122,33 @@ def request_schedule(
     return records.respond_with_new_run(parts, caller, run, response)
 
 
-@router.post(
-    "/{number}/suspend",
-    operation_id="suspendSchedule",
-    summary="Suspend a schedule",
-    dependencies=[IDEMPOTENCY_KEY],
-)
+@router.post("/{number}/suspend", operation_id="suspendSchedule", summary="Suspend a schedule")
 def suspend_schedule(
     parts: Parts, caller: RequestCaller, number: RunId, body: ReasonIn
 ) -> ScheduleDetailsOut:
-    def act() -> None:
+    with _record_token_use(parts, caller, number, "suspend"):
         parts.service.schedules.suspend_schedule(
             number, person=caller.id, reason=body.reason.strip()
         )
-
-    return _act_on_schedule(parts, caller, number, "suspend", act)
+    return get_schedule(parts, caller, number)
 
 
 @router.post(
-    "/{number}/resume",
-    operation_id="resumeSchedule",
-    summary="Resume a suspended schedule",
-    dependencies=[IDEMPOTENCY_KEY],
+    "/{number}/resume", operation_id="resumeSchedule", summary="Resume a suspended schedule"
 )
 def resume_schedule(parts: Parts, caller: RequestCaller, number: RunId) -> ScheduleDetailsOut:
-    def act() -> None:
+    with _record_token_use(parts, caller, number, "resume"):
         parts.service.schedules.resume_schedule(number, person=caller.id)
+    return get_schedule(parts, caller, number)
 
-    return _act_on_schedule(parts, caller, number, "resume", act)
 
-
-@router.post(
-    "/{number}/end",
-    operation_id="endSchedule",
-    summary="End a schedule permanently",
-    dependencies=[IDEMPOTENCY_KEY],
-)
+@router.post("/{number}/end", operation_id="endSchedule", summary="End a schedule permanently")
 def end_schedule(
     parts: Parts, caller: RequestCaller, number: RunId, body: ReasonIn
 ) -> ScheduleDetailsOut:
-    def act() -> None:
+    with _record_token_use(parts, caller, number, "end"):
         parts.service.schedules.end_schedule(number, person=caller.id, reason=body.reason.strip())
-
-    return _act_on_schedule(parts, caller, number, "end", act)
+    return get_schedule(parts, caller, number)
 
 
 @router.post(
@@ -174,7 +156,6 @@ def end_schedule(
     operation_id="takeOverSchedule",
     summary="Request ownership of a schedule",
     status_code=202,
-    dependencies=[IDEMPOTENCY_KEY],
 )
 def take_over_schedule(
     parts: Parts, caller: RequestCaller, number: RunId, body: ReasonIn, response: Response
@@ -186,27 +167,12 @@ def take_over_schedule(
     return records.respond_with_new_run(parts, caller, run, response)
 
 
-def _act_on_schedule(
-    parts: ApiParts, caller: Caller, schedule_id: int, action: str, act: Callable[[], None]
-) -> ScheduleDetailsOut:
-    """Act, record which token was used, and return the schedule as it is then."""
+def _record_token_use(
+    parts: ApiParts, caller: Caller, number: int, action: str
+) -> AbstractContextManager[None]:
     with parts.database.reading(caller.view_rights) as tx:
-        schedule = schedules.get_schedule(tx, schedule_id)
-    used = {"schedule": schedule_id, "token": caller.token.prefix, "action": action}
-    with change_log.announce_with_next_entry(
-        EntryDraft("token used", schedule.run, caller.id, facts=used)
-    ):
-        act()
-    return _read_schedule(parts, caller, schedule_id)
-
-
-def _read_schedule(parts: ApiParts, caller: Caller, schedule_id: int) -> ScheduleDetailsOut:
-    with parts.database.reading(caller.view_rights) as tx:
-        schedule = schedules.get_schedule(tx, schedule_id)
-        fires = schedules.list_fires(tx, schedule_id, most=_FIRE_COUNT)
-        missed = schedules.count_missed(tx).get(schedule_id, 0)
-        fields = _describe_schedule(tx, schedule, runs.get_run(tx, schedule.run), missed)
-        return ScheduleDetailsOut.model_validate(fields | {"fires": fires})
+        schedule = schedules.get_schedule(tx, number)
+    return records.record_token_use(caller, action, run=schedule.run, schedule=number)
 
 
 def _describe_schedule(

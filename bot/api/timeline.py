@@ -12,7 +12,7 @@ from starlette.exceptions import HTTPException
 from bot.api import schemas
 from bot.api.auth import ReadCaller, RequestCaller
 from bot.api.deps import Parts
-from bot.api.idempotency import IDEMPOTENCY_KEY, IdempotentRoute
+from bot.api.idempotency import IdempotentRoute
 from bot.api.schemas_in import InputModel, RunId, Text, Timestamp, Word, to_microseconds
 from bot.audit import timeline
 from bot.audit.timeline import TimelineEvent
@@ -157,7 +157,6 @@ def get_view(parts: Parts, caller: ReadCaller, number: RunId) -> SavedViewOut:
     operation_id="saveView",
     summary="Save filters of the history under a name",
     status_code=201,
-    dependencies=[IDEMPOTENCY_KEY],
 )
 def save_view(parts: Parts, caller: RequestCaller, body: SavedViewIn) -> SavedViewOut:
     unknown = sorted(set(body.filters) - set(saved_views.FILTERS))
@@ -179,10 +178,7 @@ def save_view(parts: Parts, caller: RequestCaller, body: SavedViewIn) -> SavedVi
 
 
 @router.post(
-    "/views/{number}/delete",
-    operation_id="deleteView",
-    summary="Delete one of your saved views",
-    dependencies=[IDEMPOTENCY_KEY],
+    "/views/{number}/delete", operation_id="deleteView", summary="Delete one of your saved views"
 )
 def delete_view(parts: Parts, caller: RequestCaller, number: RunId) -> SavedViewListOut:
     with parts.database.transaction() as tx:

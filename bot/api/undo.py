@@ -8,7 +8,7 @@ from pydantic import Field
 from bot.api import records, schemas
 from bot.api.auth import RequestCaller
 from bot.api.deps import Parts
-from bot.api.idempotency import IDEMPOTENCY_KEY, IdempotentRoute
+from bot.api.idempotency import IdempotentRoute
 from bot.api.schemas_in import Timestamp, UndoIn, Word, to_microseconds
 from bot.model.sequence import UndoSelection
 
@@ -33,7 +33,6 @@ class SelectionIn(UndoIn):
     operation_id="undoSelection",
     summary="Request the undo of several runs",
     status_code=202,
-    dependencies=[IDEMPOTENCY_KEY],
 )
 def undo_selection(
     parts: Parts, caller: RequestCaller, body: SelectionIn, response: Response

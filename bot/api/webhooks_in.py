@@ -134,13 +134,5 @@ class WebhookReceiver:
 def build_webhook_app(receiver: WebhookReceiver, *, secure: bool) -> Starlette:
     """Return the application that is mounted at /hooks."""
     app = Starlette(routes=[Route("/{name}", receiver.receive, methods=["POST"])])
-    app.add_middleware(middleware.RequestGuard, secure=secure, refuse=_refuse)
+    app.add_middleware(middleware.RequestGuard, secure=secure)
     return app
-
-
-def _refuse(request: Request, status: int) -> Response:
-    details = {
-        408: f"The request took longer than {middleware.MAX_SECONDS} s to arrive.",
-        413: f"The request is larger than {middleware.MAX_BYTES // 1024} KiB.",
-    }
-    return errors.build_problem(request, status, "limit-exceeded", details[status])
