@@ -332,7 +332,9 @@ def test_without_its_braces_a_script_could_be_cut_short():
 
 def _find_programs(*scripts: str) -> list[str]:
     """Return those scripts that a shell would run: their syntax is whole."""
-    check = 'for script; do sh -n -c "$script" 2>/dev/null && printf "%s\\0" "$script"; done; exit 0'
+    check = (
+        'for script; do sh -n -c "$script" 2>/dev/null && printf "%s\\0" "$script"; done; exit 0'
+    )
     checked = subprocess.run(
         ["sh", "-c", check, "check", *scripts], capture_output=True, text=True, check=True
     )

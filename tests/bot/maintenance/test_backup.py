@@ -25,6 +25,7 @@ from bot.model.signing import KeyFileError, SigningKey
 from bot.service import KeyturnService
 from bot.workflow.context import WorkflowContext
 from tests.bot.audit.test_verification import VERIFIER
+from tests.bot.databases import on_sqlite
 from tests.bot.harness import Harness, ManualDispatcher, open_harness
 from tests.playground.postgres import Postgres
 from tests.toy import RUNBOOKS, SetAll, SetSwitch
@@ -124,6 +125,7 @@ def test_nothing_that_was_done_after_the_backup_is_done_again(
     assert held.reason.startswith("The database was restored from a backup of")
 
 
+@on_sqlite
 def test_without_ending_what_waits_it_would_be_done_again(busy: Harness, tmp_path: Path):
     """The twin: a plain copy of the file is what others call a restore."""
     backup.make_backup(busy.database, tmp_path / "today.backup")
@@ -168,6 +170,7 @@ def test_what_was_under_way_may_have_gone_on_and_keeps_its_host(
     assert lock.run == run.id
 
 
+@on_sqlite
 def test_witnesses_tell_what_came_after_the_backup(busy: Harness, empty: Database, tmp_path: Path):
     seen = tmp_path / "witness"
     label, _ = backup.make_backup(busy.database, tmp_path / "today.backup")
@@ -210,6 +213,7 @@ def _verified(
     return verdict, subprocess.run(words, capture_output=True, text=True, check=False)
 
 
+@on_sqlite
 def test_a_log_that_was_merely_cut_is_still_called_cut(busy: Harness, tmp_path: Path):
     """The twin: without the entry that says so, a witness's checkpoint does not fit."""
     backup.make_backup(busy.database, tmp_path / "today.backup")
@@ -236,6 +240,7 @@ def test_a_number_that_a_run_may_have_had_is_never_given_again(
     assert begun.request(LAMP).id == 1004
 
 
+@on_sqlite
 def test_everyone_signs_in_again(busy: Harness, empty: Database, tmp_path: Path):
     with busy.database.transaction() as tx:
         token = sessions.begin_session(tx, "dora")
@@ -245,6 +250,7 @@ def test_everyone_signs_in_again(busy: Harness, empty: Database, tmp_path: Path)
         assert sessions.find_session(tx, token) is None
 
 
+@on_sqlite
 def test_a_backup_is_never_written_over_another(busy: Harness, tmp_path: Path):
     file = tmp_path / "today.backup"
     file.write_text("yesterday's")
@@ -262,6 +268,7 @@ def test_nothing_is_put_over_a_database_that_is_there(busy: Harness, tmp_path: P
     assert not list(tmp_path.glob("*.restoring*"))
 
 
+@on_sqlite
 @pytest.mark.parametrize("damage", ["no database", "another database", "cut", "altered"])
 def test_what_is_no_whole_backup_is_not_put_back(
     busy: Harness, tmp_path: Path, damage: str, empty: Database
@@ -288,6 +295,7 @@ def test_what_is_no_whole_backup_is_not_put_back(
         put_back(file, empty)
 
 
+@on_sqlite
 def test_with_another_key_nothing_is_put_back(busy: Harness, tmp_path: Path):
     backup.make_backup(busy.database, tmp_path / "today.backup")
     target = Database(f"sqlite:///{tmp_path / 'new.db'}", SigningKey.create())
@@ -312,6 +320,7 @@ def test_an_installation_moves_with_its_chain_intact(busy: Harness, empty: Datab
         assert verification.verify_log(tx).broken is None
 
 
+@on_sqlite
 def test_a_broken_log_is_not_moved(
     busy: Harness, empty: Database, monkeypatch: pytest.MonkeyPatch
 ):

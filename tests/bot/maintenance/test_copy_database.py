@@ -7,12 +7,17 @@ import pytest
 from sqlalchemy import select, text
 
 from bot.audit import change_log, verification
-from bot.db import migrations, runs
+from bot.db import runs
 from bot.db.database import Database, StoreUnavailable
 from bot.maintenance import copy_database
 from bot.model.run import RequestOrigin
+from tests.bot.databases import (
+    DATABASES,
+    create_postgresql_database,
+    create_sqlite_database,
+    on_sqlite,
+)
 from tests.bot.harness import open_harness
-from tests.playground.postgres import Postgres
 from tests.toy import SetSwitch
 
 
@@ -36,20 +41,24 @@ def all_rows(database: Database) -> dict[str, list[tuple[object, ...]]]:
         }
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.real)])
+@pytest.fixture(params=DATABASES)
 def empty(
     request: pytest.FixtureRequest, tmp_path: Path, database: Database
 ) -> Generator[Database]:
     """Another database for the same log, of each kind."""
     if request.param == "sqlite":
-        url = f"sqlite:///{tmp_path / 'another.db'}"
+        template = create_sqlite_database(tmp_path / "another.db")
     else:
-        server: Postgres = request.getfixturevalue("postgres")
-        url = server.new_database()
-    other = database.open_copy(url)
-    migrations.upgrade_schema(other)
+        template = create_postgresql_database(request.getfixturevalue("postgres"))
+    other = database.open_copy(template.engine.url.render_as_string(hide_password=False))
+    template.close()
     yield other
     other.close()
+
+
+# What depends on the database that is copied to, or on the one that is copied, alone.
+to_each = on_sqlite
+from_each = pytest.mark.parametrize("empty", ["sqlite"], indirect=True)
 
 
 def copied(source: Database, target: Database) -> int:
@@ -70,6 +79,7 @@ def test_a_copy_holds_every_row_and_its_log_is_whole(full: Database, empty: Data
     assert verdict.broken is None
 
 
+@to_each
 def test_what_comes_next_is_numbered_on(full: Database, empty: Database):
     copied(full, empty)
     with empty.transaction() as tx:
@@ -81,6 +91,7 @@ def test_what_comes_next_is_numbered_on(full: Database, empty: Database):
         assert runs.add_run(tx, a_request()).id == 1003
 
 
+@from_each
 def test_what_others_commit_meanwhile_is_not_half_in_the_copy(full: Database, empty: Database):
     before = all_rows(full)
 
@@ -93,6 +104,7 @@ def test_what_others_commit_meanwhile_is_not_half_in_the_copy(full: Database, em
     assert all_rows(empty) == before != all_rows(full)
 
 
+@to_each
 def test_nothing_is_copied_over_what_is_there(full: Database, empty: Database):
     with empty.transaction() as tx:
         change_log.append_entry(tx, "here first")
@@ -102,6 +114,7 @@ def test_nothing_is_copied_over_what_is_there(full: Database, empty: Database):
     assert all_rows(empty) == before
 
 
+@to_each
 def test_a_copy_that_fails_leaves_nothing(full: Database, empty: Database):
     copied_first: list[int] = []
 
@@ -116,6 +129,7 @@ def test_a_copy_that_fails_leaves_nothing(full: Database, empty: Database):
     assert not any(all_rows(empty).values())
 
 
+@from_each
 def test_what_this_version_does_not_know_is_not_left_behind_unsaid(
     full: Database, empty: Database
 ):
