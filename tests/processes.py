@@ -4,7 +4,10 @@ from multiprocessing import get_context
 from multiprocessing.context import ForkServerContext
 
 # To import these takes a second, which each process would otherwise spend.
-_PRELOAD = ("tests.chaos.member", "tests.chaos.victim", "tests.bot.harness")
+_PRELOAD = (
+    *("tests.chaos.member", "tests.chaos.victim", "tests.bot.harness"),
+    "tests.playground.hostile",
+)
 
 
 def get_fork_context() -> ForkServerContext:

@@ -1,18 +1,17 @@
 """An SSH server that lets everybody in and then does harm: a process of its own, on loopback.
 
-`python -m tests.playground.hostile ATTACK WHEN SEED` prints its port and its public key. WHEN is
-`keys`, as soon as keys are agreed on, whoever calls; `login`; or `exec`, once a command is sent.
+It begins at `keys`, as soon as keys are agreed on, whoever calls; at `login`; or at `exec`, once a
+command is sent.
 """
 
 import io
 import os
 import random
 import socket
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from multiprocessing.connection import Connection
 from typing import Literal, Self
 
 import paramiko
@@ -21,6 +20,7 @@ from paramiko.message import Message
 
 from connectors.inventory import Host
 from tests.playground.keys import KeyPair, make_key
+from tests.processes import get_fork_context
 
 When = Literal["keys", "login", "exec"]
 _UNASKED = (2, 3, 4, 7, 20, 21, 30, 31, 50, 52, 53, 60, 80, 81, 82, 90, 91, 92, 93, 94, 95, 96)
@@ -31,23 +31,24 @@ class Hostile:
     """raw: bytes that it says in the place of SSH, by the name of what it does."""
 
     def __init__(self, attack: str, when: When = "login", seed: int = 0) -> None:
-        self._words = [attack, when, str(seed)]
+        context = get_fork_context()
+        self._ours, self._theirs = context.Pipe()
+        self._process = context.Process(
+            target=_run_server, args=(self._theirs, attack, when, seed), daemon=True
+        )
         self.port = 0
         self.public = ""
 
     def __enter__(self) -> Self:
-        command = [sys.executable, "-m", "tests.playground.hostile", *self._words]
-        self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-        assert self._process.stdout is not None
-        self.port = int(self._process.stdout.readline())
-        self.public = self._process.stdout.readline().strip()
+        self._process.start()
+        self._theirs.close()
+        self.port, self.public = self._ours.recv()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._process.kill()
-        self._process.communicate()
+        self._process.join()
+        self._ours.close()
 
     def host(self, key: str, *, public: str = "") -> Host:
         """Return it as an inventory names it. public: another host key than its own."""
@@ -176,21 +177,19 @@ def _loaded(pair: KeyPair) -> paramiko.PKey:
     return paramiko.Ed25519Key.from_private_key(io.StringIO(pair.private.decode()))
 
 
-def _main(attack: str, when: str, seed: str) -> None:
+def _run_server(parent: Connection, attack: str, when: str, seed: int) -> None:
+    """Send the port and the public key to the parent, and serve until it ends."""
     pair = make_key()
-    threading.Thread(target=_end_with_parent, daemon=True).start()
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        print(listener.getsockname()[1], pair.public, sep="\n", flush=True)
+        parent.send((listener.getsockname()[1], pair.public))
+        threading.Thread(target=_end_with_parent, args=(parent,), daemon=True).start()
         while True:
             stream, _ = listener.accept()
-            words = (stream, attack, when, pair, int(seed))
+            words = (stream, attack, when, pair, seed)
             threading.Thread(target=_serve, args=words, daemon=True).start()
 
 
-def _end_with_parent() -> None:
-    sys.stdin.read()
+def _end_with_parent(parent: Connection) -> None:
+    with suppress(EOFError):
+        parent.recv()
     os._exit(0)
-
-
-if __name__ == "__main__":
-    _main(*sys.argv[1:])
