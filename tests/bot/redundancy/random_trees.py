@@ -1,6 +1,7 @@
 """Random fault trees, and their answers by trying every combination of events."""
 
 import itertools
+import math
 import random
 from collections.abc import Collection, Iterator
 
@@ -50,20 +51,26 @@ def find_minimal_cut_sets(tree: FaultTree) -> set[frozenset[str]]:
     names = [event.name for event in tree.list_events()]
     minimal: list[frozenset[str]] = []
     for subset in list_subsets(names):
-        if is_down(tree, subset) and not any(known <= subset for known in minimal):
+        if not any(known <= subset for known in minimal) and is_down(tree, subset):
             minimal.append(subset)
     return set(minimal)
 
 
-def compute_probability(tree: FaultTree, **certain: bool) -> float:
+def list_cut_sets(tree: FaultTree) -> list[frozenset[str]]:
+    """Return all combinations of events that take the service away."""
+    names = [event.name for event in tree.list_events()]
+    return [subset for subset in list_subsets(names) if is_down(tree, subset)]
+
+
+def compute_probability(
+    tree: FaultTree, cut_sets: Collection[frozenset[str]], **certain: bool
+) -> float:
     """Sum the probabilities of all combinations that take the service away."""
-    events = tree.list_events()
-    total = 0.0
-    for subset in list_subsets([event.name for event in events]):
-        if is_down(tree, subset):
-            share = 1.0
-            for event in events:
-                q = float(certain.get(event.name, event.probability or 0.0))
-                share *= q if event.name in subset else 1 - q
-            total += share
-    return total
+    probabilities = {
+        event.name: float(certain.get(event.name, event.probability or 0.0))
+        for event in tree.list_events()
+    }
+    return sum(
+        math.prod(q if name in cut_set else 1 - q for name, q in probabilities.items())
+        for cut_set in cut_sets
+    )

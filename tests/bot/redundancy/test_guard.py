@@ -55,27 +55,26 @@ def test_single_point_of_failure_is_not_refused_and_leaves_no_margin():
     assert (decision.margin_before, decision.margin_after) == (1, 0)
 
 
-def apply_rule(tree: FaultTree, state: TreeState, takes: frozenset[str]) -> bool:
+CutSets = set[frozenset[str]]
+
+
+def apply_rule(tree: FaultTree, minimal: CutSets, state: TreeState, takes: frozenset[str]) -> bool:
     """Return whether the rule refuses, applied literally to every minimal cut set."""
     newly = takes - state.failed
     after = state.failed | state.unknown | state.claimed | takes
     if random_trees.is_down(tree, state.failed):
         return False
-    return any(
-        len(cut_set) > 1 and cut_set <= after and cut_set & newly
-        for cut_set in random_trees.find_minimal_cut_sets(tree)
-    )
+    return any(len(cut_set) > 1 and cut_set <= after and cut_set & newly for cut_set in minimal)
 
 
-def measure_margin(tree: FaultTree, down: frozenset[str]) -> int | None:
-    sizes = [len(cut_set - down) for cut_set in random_trees.find_minimal_cut_sets(tree)]
-    return min(sizes, default=None)
+def measure_margin(minimal: CutSets, down: frozenset[str]) -> int | None:
+    return min((len(cut_set - down) for cut_set in minimal), default=None)
 
 
 @pytest.mark.parametrize("block", range(10))
 def test_guard_agrees_with_the_rule_applied_literally(block: int):
     refused = 0
-    for seed in range(block * 1000, block * 1000 + 1000):
+    for seed in range(block * 300, block * 300 + 300):
         chance = random.Random(seed)  # noqa: S311 - trees, not secrets
         tree = random_trees.build_random_tree(seed, max_events=6, max_gates=5)
         names = [event.name for event in tree.list_events()]
@@ -84,18 +83,19 @@ def test_guard_agrees_with_the_rule_applied_literally(block: int):
             return frozenset(name for name in names if chance.random() < 0.3)
 
         state, takes = TreeState(draw(), draw(), draw()), draw()
-        decision = guard.decide(TreeAnalysis(tree), state, sorted(takes))
-        assert decision.is_refused == apply_rule(tree, state, takes), seed
+        analysis, minimal = TreeAnalysis(tree), random_trees.find_minimal_cut_sets(tree)
+        decision = guard.decide(analysis, state, sorted(takes))
+        assert decision.is_refused == apply_rule(tree, minimal, state, takes), seed
         refused += decision.is_refused
-        assert decision.margin_before == measure_margin(tree, state.down), seed
-        assert decision.margin_after == measure_margin(tree, state.down | takes), seed
-        nearest = frozenset(TreeAnalysis(tree).find_nearest_cut_set(state.down | takes))
+        assert decision.margin_before == measure_margin(minimal, state.down), seed
+        assert decision.margin_after == measure_margin(minimal, state.down | takes), seed
+        nearest = frozenset(analysis.find_nearest_cut_set(state.down | takes))
         if decision.margin_after is not None:
-            assert nearest in random_trees.find_minimal_cut_sets(tree), seed
+            assert nearest in minimal, seed
             assert len(nearest - state.down - takes) == decision.margin_after, seed
         if decision.is_refused:
-            assert frozenset(decision.cut_set) in random_trees.find_minimal_cut_sets(tree)
-    assert refused > 50
+            assert frozenset(decision.cut_set) in minimal
+    assert refused > 15
 
 
 @pytest.mark.parametrize("seed", range(200))
