@@ -3,6 +3,7 @@
 import atexit
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -42,14 +43,50 @@ def _places(place: Path) -> dict[str, str]:
 
 def typed(words: Sequence[str], *, env: Mapping[str, str], where: Path | None = None) -> Typed:
     """Run a command. where: its current directory, ours if None."""
-    asked = {"words": words, "env": dict(env), "where": str(where or Path.cwd())}
-    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
-        typist = _typist()
-        socket.send_fds(typist, [json.dumps(asked).encode()], [out.fileno(), err.fileno()])
-        status = int(typist.recv(100))
+    with (
+        Path(os.devnull).open() as nothing,
+        tempfile.TemporaryFile("w+") as out,
+        tempfile.TemporaryFile("w+") as err,
+    ):
+        streams = [file.fileno() for file in (nothing, out, err)]
+        status = begin(words, streams, env=env, where=where).wait()
         for said in (out, err):
             said.seek(0)
         return subprocess.CompletedProcess(words, status, out.read(), err.read())
+
+
+def begin(
+    words: Sequence[str],
+    streams: Sequence[int],
+    *,
+    env: Mapping[str, str],
+    where: Path | None = None,
+) -> "Running":
+    """Begin a command. streams: its input, output and errors; if a terminal, it has that one."""
+    request = {"words": words, "env": dict(env), "where": str(where or Path.cwd())}
+    typist = _typist()
+    socket.send_fds(typist, [json.dumps(request).encode()], [*streams])
+    return Running(int(typist.recv(100)))
+
+
+class Running:
+    """A command that was begun."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._status: int | None = None
+
+    def wait(self) -> int:
+        """Wait for its end, and return its exit status."""
+        if self._status is None:
+            typist = _typist()
+            typist.send(str(self._pid).encode())
+            self._status = int(typist.recv(100))
+        return self._status
+
+    def kill(self) -> None:
+        if self._status is None:
+            os.kill(self._pid, signal.SIGKILL)
 
 
 @cache

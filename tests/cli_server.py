@@ -4,13 +4,16 @@ It has loaded what most commands load, which takes a command nearly all of its t
 else is done as `python -m bot` does it: a command loads what it alone needs, and its process ends.
 """
 
+import fcntl
 import gc
 import importlib
 import json
 import os
 import pkgutil
+import signal
 import socket
 import sys
+import termios
 import time
 from collections.abc import Mapping, Sequence
 from typing import NoReturn
@@ -22,8 +25,8 @@ from runbooks import load_catalogue
 _LONGEST = 1 << 17
 
 
-def serve(asking: socket.socket) -> None:
-    """Do what is asked, one after the other, and answer each with its exit status."""
+def serve(client: socket.socket) -> None:
+    """Begin each command and send its process number; for a number, send its exit status."""
     for module in pkgutil.walk_packages(bot.__path__, "bot."):
         importlib.import_module(module.name)
     load_catalogue()
@@ -31,34 +34,48 @@ def serve(asking: socket.socket) -> None:
     gc.collect()
     gc.freeze()
     while True:
-        asked, streams, *_ = socket.recv_fds(asking, _LONGEST, 2)
-        if not asked:
+        message, streams, *_ = socket.recv_fds(client, _LONGEST, 3)
+        if not message:
             return
-        child = os.fork()
-        if not child:
-            asking.close()
-            _type(streams, **json.loads(asked))
+        request = json.loads(message)
+        if isinstance(request, int):
+            answer = os.waitstatus_to_exitcode(os.waitpid(request, 0)[1])
+        else:
+            answer = os.fork()
+            if not answer:
+                client.close()
+                _type(streams, **request)
         for stream in streams:
             os.close(stream)
-        asking.send(str(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])).encode())
+        client.send(str(answer).encode())
 
 
 def _type(
     streams: Sequence[int], *, words: Sequence[str], env: Mapping[str, str], where: str
 ) -> NoReturn:
-    """streams: where its output and its errors go."""
+    """streams: its input, where its output and where its errors go."""
     os.chdir(where)
     os.environ.clear()
     os.environ.update(env)
     time.tzset()
-    for stream, name in zip(streams, (1, 2), strict=True):
+    for stream, name in zip(streams, (0, 1, 2), strict=True):
         os.dup2(stream, name)
         os.close(stream)
+    if os.isatty(0):
+        _take_terminal()
     # The environment may name runbooks of an installation's own.
     load_catalogue.cache_clear()
     sys.argv = ["keyturn", *words]
     main(prog_name="python -m bot")
     sys.exit()
+
+
+def _take_terminal() -> None:
+    """Do what a shell and Python do where a program begins in a terminal."""
+    os.setsid()
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    sys.stdout = open(1, "w", buffering=1, closefd=False)  # noqa: SIM115 - as long as it runs
 
 
 if __name__ == "__main__":

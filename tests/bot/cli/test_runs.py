@@ -4,8 +4,6 @@ import contextlib
 import json
 import os
 import re
-import subprocess
-import sys
 import time
 from collections.abc import Generator
 from dataclasses import replace
@@ -364,18 +362,12 @@ def test_shells_complete_commands(shell: str):
     ],
 )
 def test_words_of_runbooks_are_completed(typed: str, offered: str):
-    place = str(len(typed.split(" ")) - 1)
-    said = subprocess.run(
-        [Path(sys.executable).with_name("keyturn")],
-        env={
-            "_KEYTURN_COMPLETE": "bash_complete",
-            "COMP_WORDS": typed,
-            "COMP_CWORD": place,
-        },
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    variables = {
+        "_KEYTURN_COMPLETE": "bash_complete",
+        "COMP_WORDS": typed,
+        "COMP_CWORD": str(len(typed.split(" ")) - 1),
+    }
+    said = CliRunner(env=variables).invoke(main, [], prog_name="keyturn")
     assert f"plain,{offered}" in said.stdout.splitlines()
 
 

@@ -23,27 +23,36 @@ from click.testing import CliRunner
 
 from bot.__main__ import main
 from bot.cli.sections import SECTIONS
+from tests.cli_process import begin
 
 BIN = Path(sys.executable).parent
 KEYTURN = str(BIN / "keyturn")
 
 
 class Terminal:
-    """A program with a screen of 80 columns. said: what stood on it."""
+    """A program with a screen of 80 columns. said: what stood on it.
 
-    def __init__(self, words: list[str], **environment: str) -> None:
+    output: where the output of `keyturn` goes, if not to the screen.
+    """
+
+    def __init__(self, words: list[str], output: int | None = None, **environment: str) -> None:
         self.said = ""
         self._screen, ours = pty.openpty()
         fcntl.ioctl(ours, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
         usual = {"TERM": "xterm-256color", "PATH": f"{BIN}:{os.environ['PATH']}", "PS1": "$ "}
-        self._program = subprocess.Popen(
-            words,
-            stdin=ours,
-            stdout=ours,
-            stderr=ours,
-            env=os.environ | usual | environment,
-            start_new_session=True,
-            preexec_fn=_as_a_shell_begins_it,
+        env = os.environ | usual | environment
+        self._program = (
+            begin(words[1:], [ours, ours if output is None else output, ours], env=env)
+            if words[0] == KEYTURN
+            else subprocess.Popen(
+                words,
+                stdin=ours,
+                stdout=ours,
+                stderr=ours,
+                env=env,
+                start_new_session=True,
+                preexec_fn=_as_a_shell_begins_it,
+            )
         )
         os.close(ours)
 
@@ -64,7 +73,7 @@ class Terminal:
     def ended(self) -> int:
         """Wait for its end, and return its exit status."""
         self.shows("\0", seconds=60)
-        return self._program.wait(60)
+        return self._program.wait()
 
     def close(self) -> None:
         self._program.kill()
@@ -79,8 +88,8 @@ def _as_a_shell_begins_it() -> None:
 
 
 @contextlib.contextmanager
-def a_terminal(*words: str, **environment: str) -> Generator[Terminal]:
-    terminal = Terminal([*words], **environment)
+def a_terminal(*words: str, output: int | None = None, **environment: str) -> Generator[Terminal]:
+    terminal = Terminal([*words], output, **environment)
     try:
         yield terminal
     finally:

@@ -1,12 +1,12 @@
 """Adding a host: its key is read from the network, and confirmed by a second person."""
 
+import ctypes
 import json
-import os
 import socket
 import subprocess
-import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import get_args
 
@@ -191,22 +191,30 @@ def test_what_would_break_the_policy_is_not_added(policy: Path, sshd: Sshd, tmp_
     assert _files(policy) == before
 
 
-def _without_write_access(policy: Path, *words: str) -> subprocess.CompletedProcess[str]:
+def _without_write_access(policy: Path, *words: str) -> Result:
     """Type it where the policy directory can be read alone, for root too."""
     policy.chmod(0o555)
-    root = os.geteuid() == 0
-    caps = "-dac_override,-dac_read_search"
-    drop = ("setpriv", f"--bounding-set={caps}", f"--inh-caps={caps}", "--")
     try:
-        return subprocess.run(
-            [*(drop if root else ()), sys.executable, "-m", "bot", *words],
-            capture_output=True,
-            text=True,
-            check=False,
-            env=os.environ | {"KEYTURN_POLICY": str(policy)},
-        )
+        with _permissions_count():
+            return CliRunner(env={"KEYTURN_POLICY": str(policy)}).invoke(main, words)
     finally:
         policy.chmod(0o755)
+
+
+@contextmanager
+def _permissions_count() -> Generator[None]:
+    """Drop root's capabilities CAP_DAC_OVERRIDE and CAP_DAC_READ_SEARCH for a while."""
+    libc = ctypes.CDLL(None)
+    # _LINUX_CAPABILITY_VERSION_3 and this thread; effective, permitted, inheritable, twice.
+    header = (ctypes.c_uint32 * 2)(0x20080522, 0)
+    before, dropped = (ctypes.c_uint32 * 6)(), (ctypes.c_uint32 * 6)()
+    assert libc.capget(header, before) == 0
+    dropped[:] = [before[0] & ~0b110, *before[1:]]
+    assert libc.capset(header, dropped) == 0
+    try:
+        yield
+    finally:
+        assert libc.capset(header, before) == 0
 
 
 @pytest.mark.real
@@ -218,7 +226,7 @@ def test_confirm_prints_the_checked_entry_without_write_access(
     before = _files(policy)
     read = _on_the_console(tmp_path, sshd.host_key)
     found = _without_write_access(policy, "inventory", "confirm", "nas2", read)
-    assert found.returncode == 5, found.stderr
+    assert found.exit_code == 5, found.stderr
     assert "Errno" not in found.stderr
     inventory = policy / "inventory.yaml"
     assert f"nas2 was not added: {inventory} cannot be written (Permission denied)" in found.stderr
@@ -251,7 +259,7 @@ def test_confirm_without_write_access_tells_programs_that_nothing_was_written(
     read = _on_the_console(tmp_path, sshd.host_key)
     found = _without_write_access(policy, "inventory", "confirm", "nas2", read, "--json")
     told = json.loads(found.stdout)
-    assert (found.returncode, told["written"]) == (5, False)
+    assert (found.exit_code, told["written"]) == (5, False)
     assert told["entry"] == dict(pending_hosts.list_pending_hosts(policy)["nas2"].entry)
 
 
@@ -266,7 +274,7 @@ def test_confirm_without_write_access_still_checks_the_whole_policy(
     pending_hosts.store_pending_hosts(policy, {"nas2": one.model_copy(update={"entry": entry})})
     read = _on_the_console(tmp_path, sshd.host_key)
     found = _without_write_access(policy, "inventory", "confirm", "nas2", read)
-    assert (found.returncode, found.stdout) == (1, "")
+    assert (found.exit_code, found.stdout) == (1, "")
     assert "jump gone1 is not in the inventory" in found.stderr
 
 
@@ -275,7 +283,7 @@ def test_enrol_prints_what_is_to_wait_without_write_access(policy: Path, sshd: S
     before = _files(policy)
     place = ("nas2", sshd.address, "--port", str(sshd.port))
     found = _without_write_access(policy, "inventory", "enrol", *place, "--area", "storage")
-    assert found.returncode == 5, found.stderr
+    assert found.exit_code == 5, found.stderr
     assert "Errno" not in found.stderr
     assert "nas2 was not stored as pending" in found.stderr
     assert f"Add the lines above to {pending_hosts.PENDING_HOSTS_FILE}" in found.stderr
@@ -291,7 +299,7 @@ def test_a_list_of_waiting_hosts_that_cannot_be_read_is_shown(policy: Path):
     (policy / pending_hosts.PENDING_HOSTS_FILE).write_text("")
     (policy / pending_hosts.PENDING_HOSTS_FILE).chmod(0)
     found = _without_write_access(policy, "inventory", "confirm", "nas2", WHOLE)
-    assert (found.returncode, found.stdout) == (1, "")
+    assert (found.exit_code, found.stdout) == (1, "")
     assert (
         f"{policy / pending_hosts.PENDING_HOSTS_FILE}: Permission denied: use a login that has"
         in found.stderr
