@@ -587,12 +587,13 @@ def _list_worse_commands(programs: set[str]) -> Iterator[tuple[str, ...]]:
             if "\x00" not in "".join(variant) and variant[0] in programs:
                 yield variant
     for number, words in enumerate(GOOD):
-        if len(words) > 1:
-            place = 1 + number % (len(words) - 1)
-            worse = ("", "../../etc/shadow", f"{words[place]} x")[number % 3]
-            yield (*words[:place], worse, *words[place + 1 :])
-        elif words[0].startswith("/"):
-            yield (words[0][:-1],)
+        program, *rest = words
+        if rest:
+            place = number % len(rest)
+            rest[place] = ("", "../../etc/shadow", f"{rest[place]} x")[number % 3]
+            yield (program, *rest)
+        elif program.startswith("/"):
+            yield (program[:-1],)
 
 
 # What no runbook says, since its own fields or its own checks refuse it: by words, or by the name
