@@ -70,6 +70,9 @@ LONGEST = (
     "test_csf_through_the_gate",
 )
 
+# Those of `make chaos`, in which single tests take a quarter of an hour.
+LONGEST_CAMPAIGNS = ("test_full", "test_sweep", "test_replicas", "test_state_machine")
+
 # A daemon is up in some hundredths of a second, so each test has its own: nobody meets the logins
 # or the table entries of another test, in whatever order and on however many workers they run.
 
@@ -92,8 +95,12 @@ def pytest_collection() -> Generator[None, object, object]:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Start the longest files first: the others fill the time until the last one ends."""
-    turns = {name: turn for turn, name in enumerate(LONGEST)}
-    items.sort(key=lambda item: turns.get(item.path.stem, len(turns)))
+    names = (*LONGEST_CAMPAIGNS, *LONGEST) if os.environ.get("KEYTURN_CHAOS") else LONGEST
+
+    def get_turn(item: pytest.Item) -> int:
+        return names.index(item.path.stem) if item.path.stem in names else len(names)
+
+    items.sort(key=get_turn)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

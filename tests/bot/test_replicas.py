@@ -1,7 +1,7 @@
 """Three processes on one database, in which people click and clocks tick at once.
 
 Each request is one run, each run is begun by one of them, and each tick fires once.
-KEYTURN_CHAOS=10000 tries so many (`make chaos`).
+KEYTURN_CHAOS=1000 tries so many (`make chaos`).
 """
 
 import os
@@ -286,7 +286,8 @@ def test_one_process_begins_a_run_when_many_are_notified(place: Place, record_pr
 
 @pytest.mark.timeout(0 if CHAOS else 120)
 def test_each_tick_fires_once_while_clocks_are_killed(place: Place, record_property: Record):
-    times, chance = CHAOS or TICKS, random.Random(SEED)  # noqa: S311 - no secret
+    chance = random.Random(SEED)  # noqa: S311 - no secret
+    times = CHAOS // TICKS * TICKS or TICKS
     a_policy(place.directory / "policy", rules=RULES.format(1))
     service, fleet, _, database = place.service()
     migrations.upgrade_schema(database)

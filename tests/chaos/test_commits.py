@@ -27,7 +27,7 @@ from tests.policies import a_policy
 from tests.processes import get_fork_context
 
 CHAOS = int(os.environ.get("KEYTURN_CHAOS", "0"))
-STRIDE, ROUNDS = (1, max(1, CHAOS // 1000)) if CHAOS else (3, 1)
+STRIDE, ROUNDS = (1, max(1, CHAOS // 200)) if CHAOS else (3, 1)
 # More than one run has: a sweep that comes so far has not come to its end.
 MOST = 200
 # Until what seems to be forgotten is looked for, as the clock of a process does.

@@ -1,6 +1,6 @@
 """kill -9 at any moment: nothing is done twice, nothing is lost, and nothing waits for people.
 
-KEYTURN_CHAOS=10000 kills a thousand times on either storage (`make chaos`).
+KEYTURN_CHAOS=1000 kills 200 times on either storage (`make chaos`).
 """
 
 import os
@@ -29,7 +29,7 @@ from tests.processes import get_fork_context
 
 CHAOS = int(os.environ.get("KEYTURN_CHAOS", "0"))
 SHARES = 4 if CHAOS else 2
-KILLS = (CHAOS // 10 or 24) // SHARES
+KILLS = (CHAOS // 5 or 24) // SHARES
 SEED = int(os.environ.get("KEYTURN_SEED", "0")) or secrets.randbelow(10**6)
 PLACES = (Place("lb1", "edge"), Place("lb2", "edge"))
 # Any moment of a run may be the last. Every fifth life ends earlier still, while it takes up what

@@ -1,6 +1,6 @@
 """A long queue: what is urgent waits for none of it, people take turns, and memory stays flat.
 
-`make chaos` queues 10,000 runs at 50 hosts, `make test` 120 at 10.
+`make chaos` queues 1,000 runs at 50 hosts, `make test` 120 at 10.
 """
 
 import os

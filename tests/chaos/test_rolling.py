@@ -1,6 +1,6 @@
 """Rolling restarts under load: whoever is asked to end takes nothing more, and leaves nothing.
 
-KEYTURN_CHAOS=10000 restarts 200 processes, one after the other (`make chaos`), `make test` two.
+KEYTURN_CHAOS=1000 restarts 20 processes, one after the other (`make chaos`), `make test` two.
 """
 
 import os

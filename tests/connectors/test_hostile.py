@@ -33,7 +33,7 @@ from tests.playground.sshd import Sshd
 pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
 
 CHAOS = bool(os.environ.get("KEYTURN_CHAOS"))
-SEEDS = range(200 if CHAOS else 4)
+SEEDS = range(60 if CHAOS else 4)
 # Besides what the connection's own thread may take: whoever waits, and what paramiko starts with.
 BESIDES_SECONDS = 3.0
 FLOODS = ("requests", "statements", "ignored", "debug", "windows", "opens", "rekey")

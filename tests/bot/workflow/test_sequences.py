@@ -393,7 +393,7 @@ EVENTS = st.one_of(
 )
 
 
-@settings(max_examples=CHAOS or 6, deadline=None)
+@settings(max_examples=CHAOS // 10 or 6, deadline=None)
 @given(st.lists(EVENTS, min_size=3, max_size=10))
 def test_rebuilt_host_is_like_the_first_after_any_history(
     history: Sequence[tuple[str, str | int, str]],
