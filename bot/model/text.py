@@ -14,7 +14,7 @@ def escape_control(text: str) -> str:
 
     Joiners and tags are kept where a script or an emoji needs them.
     """
-    if text.isascii() and text.isprintable():
+    if text.replace("\n", "").replace("\t", "").isprintable():
         return text
     allowed = find_allowed_format_characters(text)
     return "".join(
