@@ -46,7 +46,6 @@ from bot.health import ServiceHealth
 from bot.hosts.pending_hosts import list_pending_host_summaries
 from bot.integrations import webhook_queue
 from bot.integrations.delivery_sender import CLAIM_SECONDS, DeliverySender
-from bot.integrations.mail_server import MailServer
 from bot.integrations.ticket_notes import TicketNotes
 from bot.integrations.webhook_config import (
     CONFIG_ENTRY_KIND,
@@ -384,6 +383,8 @@ def build_notice_sender(
     """Return what sends notices by e-mail; None if no mail server is configured."""
     if not settings.mail_server:
         return None
+    from bot.integrations.mail_server import MailServer
+
     host, port = settings.mail_address
     server = MailServer(
         host,

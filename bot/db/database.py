@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import (
     Connection,
@@ -19,7 +19,7 @@ from sqlalchemy import (
     func,
     select,
 )
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.dialects import sqlite
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, SQLAlchemyError
 
 from bot.db import data_directory
@@ -30,6 +30,9 @@ from bot.db.statement_timeout import StatementTimeout
 from bot.model.redaction import Redactor
 from bot.model.signing import SigningKey
 from bot.model.view_rights import ViewRights
+
+if TYPE_CHECKING:
+    from sqlalchemy.dialects import postgresql
 
 # How many connections are kept open, and how many more are opened when all are in use.
 _KEPT, _MORE = 16, 16
@@ -188,9 +191,13 @@ class Transaction:
         self.run_events = run_events or RunEvents()
         self.seen_head = SeenHead()
 
-    def insert_into(self, table: Table) -> sqlite.Insert | postgresql.Insert:
+    def insert_into(self, table: Table) -> "sqlite.Insert | postgresql.Insert":
         """Return an INSERT that supports ON CONFLICT."""
-        return sqlite.insert(table) if self.embedded else postgresql.insert(table)
+        if self.embedded:
+            return sqlite.insert(table)
+        from sqlalchemy.dialects import postgresql
+
+        return postgresql.insert(table)
 
     def insert_once(self, table: Table, **values: object) -> bool:
         """Insert a row; False if its key exists. The key decides between concurrent inserts."""

@@ -15,13 +15,13 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, time, timedelta
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 from zoneinfo import ZoneInfo
 
-import icalendar
-import recurring_ical_events
-
 from bot.model.shift import Shift, decode_shifts, encode_shifts
+
+if TYPE_CHECKING:
+    import icalendar
 
 # So far ahead shifts are read: longer than the oldest reading that counts. Shifts of the last day
 # are kept too, because a running run is judged by its start.
@@ -71,6 +71,9 @@ def list_shifts(text: bytes, *, zone: str, now: int) -> Sequence[Shift]:
     Raises:
         ValueError: The calendar is not valid, or has too many events.
     """
+    import icalendar
+    import recurring_ical_events
+
     calendar = icalendar.Calendar.from_ical(text)
     local = ZoneInfo(zone)
     start = datetime.fromtimestamp(now / 1_000_000, UTC)
@@ -90,7 +93,7 @@ def list_shifts(text: bytes, *, zone: str, now: int) -> Sequence[Shift]:
     return sorted(current, key=lambda shift: (shift.starts_at, shift.title))
 
 
-def _build_shift(event: icalendar.Event, zone: ZoneInfo) -> Shift:
+def _build_shift(event: "icalendar.Event", zone: ZoneInfo) -> Shift:
     summary = " ".join(str(event.get("SUMMARY", "")).split())
     title = "".join(letter for letter in summary if letter.isprintable())[:_MAX_TITLE_LENGTH]
     addresses = dict.fromkeys(one.casefold() for one in _iterate_addresses(event, summary))
@@ -102,7 +105,7 @@ def _build_shift(event: icalendar.Event, zone: ZoneInfo) -> Shift:
     )
 
 
-def _iterate_addresses(event: icalendar.Event, summary: str) -> Iterator[str]:
+def _iterate_addresses(event: "icalendar.Event", summary: str) -> Iterator[str]:
     attendees = _list_values(event.get("ATTENDEE"))
     if attendees:
         for one in attendees:

@@ -7,6 +7,7 @@ What ends soon, and the weekly digest, get an entry of their own.
 import logging
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
+from typing import TYPE_CHECKING
 
 from bot.audit import change_log
 from bot.audit.change_log import Entry, EntryDraft
@@ -15,12 +16,14 @@ from bot.db.database import Database, Transaction
 from bot.db.runs import NoSuchRun
 from bot.db.schedules import ScheduleState
 from bot.integrations import webhook_queue
-from bot.integrations.mail_server import MailServer
 from bot.integrations.safe_http import DeliveryError
 from bot.integrations.webhook_queue import PendingDelivery
 from bot.maintenance.digest import render_digest
 from bot.model.times import format_deadline, to_datetime, to_microseconds
 from bot.policy import NoPolicyError, Policy, PolicySource
+
+if TYPE_CHECKING:
+    from bot.integrations.mail_server import MailServer
 
 log = logging.getLogger(__name__)
 
@@ -41,7 +44,7 @@ class NoticeSender:
     """Sends notices by e-mail. base_url: the address of the pages."""
 
     def __init__(
-        self, server: MailServer, policies: PolicySource, database: Database, *, base_url: str
+        self, server: "MailServer", policies: PolicySource, database: Database, *, base_url: str
     ) -> None:
         self._server, self._policies, self._database = server, policies, database
         self._base_url, self._next_check = base_url, 0

@@ -16,7 +16,9 @@ RARE = (
     *("aiohttp", "slack_bolt", "slack_sdk", "bot.slack", "tests.slack_emulator"),
     # Of network devices, of signing in elsewhere, of spans, of workers, of another database.
     *("netmiko", "textfsm", "ntc_templates", "authlib", "joserfc", "procrastinate"),
-    *("opentelemetry.sdk", "opentelemetry.exporter", "psycopg"),
+    *("opentelemetry.sdk", "opentelemetry.exporter", "psycopg", "sqlalchemy.dialects.postgresql"),
+    # Of people on duty, whose calendars another process expands, and of notices by e-mail.
+    *("icalendar", "recurring_ical_events", "dateutil", "smtplib", "email.headerregistry"),
 )
 
 
