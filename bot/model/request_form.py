@@ -4,6 +4,7 @@ import difflib
 import shlex
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, cast
 
 from pydantic import ValidationError
@@ -106,11 +107,12 @@ class FormField:
     """The fields that these options depend on, such as a table."""
 
 
-def list_form_fields(runbook: type[AnyRunbook]) -> list[FormField]:
+@cache
+def list_form_fields(runbook: type[AnyRunbook]) -> tuple[FormField, ...]:
     """List the fields of a form, in the order in which their values are typed."""
     schema = runbook.model_json_schema()
     required: list[str] = schema.get("required", [])
-    return [
+    return tuple(
         _build_form_field(
             name,
             _resolve_reference(field, schema),
@@ -118,7 +120,7 @@ def list_form_fields(runbook: type[AnyRunbook]) -> list[FormField]:
             required=name in required,
         )
         for name, field in schema["properties"].items()
-    ]
+    )
 
 
 def is_value_valid(runbook: type[AnyRunbook], name: str, value: str) -> bool:

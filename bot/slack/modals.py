@@ -340,7 +340,7 @@ class RequestForms:
         if shown.block_id == HOST_BLOCK:
             hosts = await threads.run_in_answer_thread(self._list_hosts, runbook, person)
             return build_options(hosts, shown.typed_text, allow_other=False)
-        form_fields = request_form.list_form_fields(runbook) if runbook else []
+        form_fields = request_form.list_form_fields(runbook) if runbook else ()
         form_field = next(
             (form_field for form_field in form_fields if form_field.name == shown.block_id), None
         )
