@@ -10,6 +10,7 @@ import pytest
 from hypothesis import settings
 
 from bot.policy import Policy, loader
+from tests import compiled_statements
 from tests.bot.slack import schema_check
 from tests.chaos import report
 from tests.playground.fleet import LoopbackFleet
@@ -23,6 +24,8 @@ os.umask(0o022)
 settings.register_profile("short", max_examples=30)
 settings.register_profile("long", max_examples=1000)
 settings.load_profile("long" if os.environ.get("KEYTURN_CHAOS") else "short")
+
+compiled_statements.share()
 
 # Files that take longest, the longest first: whoever began one of them last would be waited for.
 LONGEST = (
