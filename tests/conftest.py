@@ -151,10 +151,10 @@ def as_slack_writes_it(request: pytest.FixtureRequest) -> Iterator[None]:
 
     One that says such things on purpose is marked `malformed`.
     """
-    schema_check.found.clear()
+    schema_check.violations.clear()
     yield
-    wrong = [*schema_check.found]
-    schema_check.found.clear()
+    wrong = [*schema_check.violations]
+    schema_check.violations.clear()
     if wrong and request.node.get_closest_marker("malformed") is None:
         pytest.fail("not as Slack writes it:\n" + "\n".join(wrong[:10]), pytrace=False)
 

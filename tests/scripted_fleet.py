@@ -22,15 +22,15 @@ _HOST_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJqpOcKG0QUlYJdTUTUiDYIiZlWfjkc
 
 
 class ScriptedFleet(Fleet):
-    """A fleet that answers from a script and remembers what it was told.
+    """A fleet that answers from a script and records what it was sent.
 
     answers: replies by host and command, such as {("nfs1", "zpool status tank"): STATUS}. Several
     replies are given one after another, and the last one from then on. A command is named as its
-    host would be told it. Someone who tells a command that is not in the script gets status 0 and
-    no words; a query that is not in the script is a fault of the test.
+    host would receive it. A command that is not in the script is answered with status 0 and
+    no output; a query that is not in the script is a fault of the test.
     inventory: by default the hosts of the script, with logins that need no sudo.
-    asked: every query put. told: every command that reached its host, whatever came of it.
-    tried: every command that somebody wanted told, whether or not it reached its host.
+    asked: every query. sent: every command that reached its host, whatever its outcome.
+    tried: every command, whether or not it reached its host.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class ScriptedFleet(Fleet):
         self._script = _Script()
         super().__init__(inventory or inventory_of(*sorted(names)), self._script)
         self.asked: list[tuple[str, str]] = []
-        self.told: list[tuple[str, str]] = []
+        self.sent: list[tuple[str, str]] = []
         self.tried: list[tuple[str, str]] = []
         for (host, command), replies in answers.items():
             self.script(host, command, replies)
@@ -89,9 +89,9 @@ class ScriptedFleet(Fleet):
             answer = super().run_command(host, command, fingerprint=fingerprint, hooks=hooks)
         except HostError as trouble:
             if trouble.started is not False:
-                self.told.append(words)
+                self.sent.append(words)
             raise
-        self.told.append(words)
+        self.sent.append(words)
         return answer
 
 

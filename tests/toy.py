@@ -208,20 +208,20 @@ RUNBOOKS: Mapping[str, type] = {
 
 @dataclass
 class ToyFleet:
-    """Answers for hosts that are dictionaries. told: every command in the order it arrived.
+    """Answers for hosts that are dictionaries. sent: every command in the order it arrived.
 
     markers: what became of each step, as its host would say: None is one that never began, and
     never will. recalled: how often hosts were asked that. recalls: what a host says instead, if
     anything; may raise trouble.
     hooks: those of the last command.
-    before_tell, before_ask: called first with the host and the words; may raise trouble, or move
+    before_send, before_query: called first with the host and the words; may raise trouble, or move
     the world as somebody else would.
     """
 
     hosts: dict[str, Switches] = field(
         default_factory=lambda: {"lb1": {"fan": "off", "lamp": "off"}, "lb2": {"lamp": "off"}}
     )
-    told: list[tuple[str, str]] = field(default_factory=list)
+    sent: list[tuple[str, str]] = field(default_factory=list)
     asked: int = 0
     recalled: int = 0
     recalls: Callable[[], StepStatus | None] = lambda: None
@@ -230,13 +230,13 @@ class ToyFleet:
     )
     fingerprints: list[str] = field(default_factory=list[str])
     hooks: RunHooks = NO_HOOKS
-    before_tell: Callable[[str, str], None] = lambda _host, _words: None
-    before_ask: Callable[[str], None] = lambda _host: None
-    after_tell: Callable[[str, str], None] = lambda _host, _words: None
+    before_send: Callable[[str, str], None] = lambda _host, _words: None
+    before_query: Callable[[str], None] = lambda _host: None
+    after_send: Callable[[str, str], None] = lambda _host, _words: None
 
     def run_query(self, host: str, query: Query[T], /) -> T:
         self.asked += 1
-        self.before_ask(host)
+        self.before_query(host)
         return query.parse(" ".join(f"{k}={v}" for k, v in self.hosts[host].items()))
 
     def run_command(
@@ -250,22 +250,22 @@ class ToyFleet:
     ) -> Answer:
         self.hooks = hooks
         self.fingerprints.append(fingerprint)
-        self.before_tell(host, str(command))
+        self.before_send(host, str(command))
         assert isinstance(command, Shell)
         assert command.marker is not None
         key = command.marker.run, command.marker.step
         if key in self.markers:
             raise AlreadyStartedError("the host had already started this step")
-        self.told.append((host, str(command)))
+        self.sent.append((host, str(command)))
         _, name, value = command.words
         self.hosts[host][name] = value
         answer = self.markers[key] = Answer(0, f"{name} is {value} now\n")
-        self.after_tell(host, str(command))
+        self.after_send(host, str(command))
         return answer
 
     def query_step(self, host: str, marker: StepMarker, /, *, fingerprint: str = "") -> StepStatus:  # noqa: ARG002
         self.recalled += 1
-        self.before_ask(host)
+        self.before_query(host)
         if (said := self.recalls()) is not None:
             return said
         answer = self.markers.setdefault((marker.run, marker.step), None)

@@ -20,8 +20,8 @@ _LINES, _SECONDS = 5, 0.1
 
 
 @dataclass
-class Said:
-    """How many lines were said by all hosts up to now."""
+class LineCount:
+    """How many lines all hosts printed up to now."""
 
     lines: int = 0
 
@@ -50,13 +50,13 @@ def a_fan(tx: Transaction, hosts: int = HOSTS) -> tuple[Run, list[Run]]:
 
 
 @contextmanager
-def speaking(database: Database, parts: Sequence[Run]) -> Generator[Said]:
+def speaking(database: Database, parts: Sequence[Run]) -> Generator[LineCount]:
     """Let each host say fifty lines a second for as long as this lasts.
 
     What they say takes the way that it takes when a command runs: cut into lines as it comes,
     kept a few times a second.
     """
-    over, said, listening = threading.Event(), Said(), LiveOutputWriter(database)
+    over, said, listening = threading.Event(), LineCount(), LiveOutputWriter(database)
 
     def speak(ears: Sequence[LineSplitter]) -> None:
         total, began = 0, time.monotonic()

@@ -48,7 +48,7 @@ class TlsServer(Daemon):
         return [openssl, "s_server", "-accept", at, "-cert", shown, "-key", key, "-www"]
 
     def _answers(self) -> bool:
-        return "ACCEPT" in self._said()
+        return "ACCEPT" in self._read_log()
 
 
 @pytest.fixture

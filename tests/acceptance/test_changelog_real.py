@@ -110,9 +110,9 @@ def test_the_hosts_own_log_shows_every_cut_that_took_what_was_done_there(
     assert [point.seq for point in points] == [2, 6, 10, 14, 18]
     whole = entries_of(database)
     for cut in range(1, len(whole)):
-        assert _found(database, whole, cut, points) == (cut > 3), cut
+        assert _is_cut_found(database, whole, cut, points) == (cut > 3), cut
         # The twin: without the witness, what is left is a good log.
-        assert not _found(database, whole, cut, [])
+        assert not _is_cut_found(database, whole, cut, [])
     database.close()
 
 
@@ -124,7 +124,7 @@ def _read_when_there(journal: Path, count: int) -> list[checkpoints.Checkpoint]:
     return checkpoints.read_checkpoints(journal)
 
 
-def _found(
+def _is_cut_found(
     database: Database, whole: list[Entry], cut: int, points: list[checkpoints.Checkpoint]
 ) -> bool:
     rewrite(database, whole[: len(whole) - cut])
@@ -224,7 +224,7 @@ def test_on_a_disk_that_can_only_be_read_nothing_is_sent(small_disk: Path, tmp_p
                 flow.request_run(
                     SetSwitch(host="lb1", name="fan", value="on"), person="dora", origin=_WEB
                 )
-            assert (fleet.told, fleet.asked) == ([], asked)
+            assert (fleet.sent, fleet.asked) == ([], asked)
             assert database.error
             database.engine.dispose()
         # The twin: the same request, where the log can be written.

@@ -55,7 +55,7 @@ class Stage:
         """Wait until a person sees these words in the chat."""
         until(lambda: words in _text(self.chat.page(user)), f"{user} to see {words!r}")
 
-    def told(self, user: str) -> int:
+    def count_refusals(self, user: str) -> int:
         """Return how many refusals a person sees, on a card or by themselves."""
         text = _text(self.chat.page(user))
         return text.count("has nothing else") + text.count("Only visible to you")
@@ -89,7 +89,7 @@ def until(look: Callable[[], Found | None], what: str = "it") -> Found:
 
 @pytest.fixture
 def stage(tmp_path: Path) -> Generator[Stage]:
-    company.found(tmp_path / "policy")
+    company.create_policy(tmp_path / "policy")
     with LoopbackFleet(tmp_path / "policy") as fleet, Service(tmp_path) as service:
         fleet.haproxy.abuse(ABUSER)
         chat = Chat(service)
@@ -170,7 +170,7 @@ HOSTILE = (
 def test_hostile_values_are_refused_and_nothing_changes(stage: Stage):
     before = stage.servers()
     for value in HOSTILE:
-        told = stage.told(DORA)
+        told = stage.count_refusals(DORA)
         known = {run.id for run in stage.runs()}
         stage.chat.say(DORA, f"/keyturn abusers clear lb1 {value}")
         new = [run.id for run in stage.runs() if run.id not in known]
@@ -178,7 +178,7 @@ def test_hostile_values_are_refused_and_nothing_changes(stage: Stage):
             until(lambda number=number: next(r for r in stage.runs() if r.id == number).is_ended)
         assert all(run.state is State.REFUSED for run in stage.runs()), value
         # What is read first is told by a card if that takes longer than a second.
-        until(lambda told=told: stage.told(DORA) > told)
+        until(lambda told=told: stage.count_refusals(DORA) > told)
         assert stage.fleet.haproxy.marked(ABUSER), value
         assert stage.servers() == before, value
         assert "step sending" not in stage.entries(), value
@@ -300,7 +300,7 @@ def test_if_the_log_fails_after_the_approval_nothing_is_sent(stage: Stage):
 
 
 def test_the_run_goes_on_after_a_restart(tmp_path: Path):
-    company.found(tmp_path / "policy")
+    company.create_policy(tmp_path / "policy")
     with LoopbackFleet(tmp_path / "policy") as fleet:
         fleet.haproxy.abuse(ABUSER)
         with Service(tmp_path) as service:
@@ -320,8 +320,8 @@ def test_what_cannot_be_undone_is_confirmed_in_a_terminal(stage: Stage):
     # It is marked and below every limit, so that emptying the table helps it.
     stage.fleet.haproxy.runtime("set table http key 203.0.113.10 data.gpc0 1")
     with _open_terminal(stage, "olga", "request", "abusers", "empty", "lb1") as terminal:
-        assert terminal.shows("cannot be undone"), terminal.said
-        assert terminal.shows("Request it all the same? [y/N]"), terminal.said
+        assert terminal.shows("cannot be undone"), terminal.output
+        assert terminal.shows("Request it all the same? [y/N]"), terminal.output
         terminal.press("n\n")
         assert terminal.ended() == 1
     assert stage.runs() == []
@@ -335,7 +335,7 @@ def test_an_undo_typed_in_a_terminal_is_planned_and_then_requested(stage: Stage)
     with _open_terminal(stage, "olga", "undo", str(ended.id)) as terminal:
         # Everything that it does can be undone, so nobody is asked.
         terminal.ended()
-    assert "all the same" not in terminal.said
+    assert "all the same" not in terminal.output
     assert [run.undo_of for run in stage.runs()] == [ended.id, None]
     assert {entry for entry in stage.entries() if "plan" in entry} >= {"planned"}
 

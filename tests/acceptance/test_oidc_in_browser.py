@@ -23,7 +23,7 @@ ACCOUNTS = {
 
 @pytest.fixture
 def service(tmp_path: Path) -> Generator[Service]:
-    company.found(tmp_path / "policy")
+    company.create_policy(tmp_path / "policy")
     (tmp_path / "policy" / "inventory.yaml").write_text(INVENTORY)
     port = free_port("127.0.0.1")
     with (

@@ -134,7 +134,7 @@ def test_what_does_not_fit_is_reported_at_its_field_and_then_it_is_asked(visit: 
     expect(bar).to_contain_text("It needs 1 approval from the owners of the edge")
     expect(bar).to_be_in_viewport()
     visit.keep("plan")
-    assert visit.server.harness.fleet.told == []
+    assert visit.server.harness.fleet.sent == []
     bar.get_by_role("button", name="Request approval").click()
     expect(page.get_by_role("status").filter(has_text="Requested.")).to_be_visible()
     expect(page.get_by_text("Someone else has to approve it.")).to_be_visible()

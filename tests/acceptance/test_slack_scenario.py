@@ -289,9 +289,9 @@ def until(look: Callable[[], Found | None], what: str) -> Found:
     return found
 
 
-def _found(policy: Path, slack: Elsewhere | None) -> None:
+def _create_policy(policy: Path, slack: Elsewhere | None) -> None:
     """Write the company's policy; Stan is one more owner of the edge."""
-    company.found(policy)
+    company.create_policy(policy)
     areas = policy / "areas.yaml"
     areas.write_text(
         areas.read_text().replace("owners: [olga, adam]", "owners: [olga, adam, stan]")
@@ -308,7 +308,7 @@ def _found(policy: Path, slack: Elsewhere | None) -> None:
 @pytest.fixture(params=OVER_SOCKETS)
 def stage(request: pytest.FixtureRequest, tmp_path: Path) -> Generator[Stage]:
     elsewhere = Elsewhere() if request.param == "elsewhere" else None
-    _found(tmp_path / "policy", elsewhere)
+    _create_policy(tmp_path / "policy", elsewhere)
     way: Any = {"the emulator over HTTP": "http", "the emulator over Socket Mode": "socket"}
     more = {"slack_channel": elsewhere.channel} if elsewhere else {}
     with (

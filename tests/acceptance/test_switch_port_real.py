@@ -26,16 +26,16 @@ from tests.bot.clock import Clock
 from tests.bot.harness import WEB, ManualDispatcher
 from tests.playground.device import PASSWORD, ScriptedDevice
 from tests.policies import a_policy
-from tests.runbooks.network import said
+from tests.runbooks.network import recorded
 
 pytestmark = pytest.mark.real
 
 PORT = "GigabitEthernet1/0/3"
 WAS = ["switchport access vlan 10", "switchport mode access"]
 ANSWERS = {
-    "show interfaces status": said("cisco-interfaces-status"),
-    "show vlan": said("cisco-vlan"),
-    "show cdp neighbors": said("cisco-cdp-neighbours"),
+    "show interfaces status": recorded("cisco-interfaces-status"),
+    "show vlan": recorded("cisco-vlan"),
+    "show cdp neighbors": recorded("cisco-cdp-neighbours"),
     "show lldp neighbors": "% LLDP is not enabled",
 }
 

@@ -92,7 +92,7 @@ def test_a_disk_is_taken_back_replaced_and_cleared_and_a_snapshot_and_a_quota_un
         nas.pool("tank", "mirror", *disks[:2])
         old, new = str(disks[1]), str(disks[2])
         _take_a_snapshot_and_set_a_quota(nas, fleet)
-        nas.told("zpool", "offline", "tank", str(disks[1]))
+        nas.run("zpool", "offline", "tank", str(disks[1]))
         online = OnlineDisk.model_validate(TANK | {"disk": old})
         take_back(fleet, online, carry_out(fleet, online))
         assert (
@@ -102,7 +102,7 @@ def test_a_disk_is_taken_back_replaced_and_cleared_and_a_snapshot_and_a_quota_un
         carry_out(fleet, swap)
         report = swap.report_progress(swap.read(fleet.run_query))
         assert report.running or report.summary == "tank is ONLINE"
-        wait_until(lambda: disks[1].name not in nas.told("zpool", "status"))
+        wait_until(lambda: disks[1].name not in nas.run("zpool", "status"))
         nas.fill("tank", megabytes=20)
         nas.damage(disks[2], megabytes=(8, 48))
         carry_out(fleet, FORCE)
@@ -115,12 +115,12 @@ def test_a_disk_is_taken_back_replaced_and_cleared_and_a_snapshot_and_a_quota_un
 
 
 def _take_a_snapshot_and_set_a_quota(nas: ZfsFuse, fleet: Fleet) -> None:
-    nas.told("zfs", "create", "tank/home")
+    nas.run("zfs", "create", "tank/home")
     values = {"host": "nas1", "dataset": "tank/home"}
     take = TakeSnapshot.model_validate(values | {"name": "before"})
     take_back(fleet, take, carry_out(fleet, take))
     plan = carry_out(fleet, take)
-    nas.told("zfs", "clone", "tank/home@before", "tank/copy")
+    nas.run("zfs", "clone", "tank/home@before", "tank/copy")
     undo = plan.steps[0].undo
     assert isinstance(undo, Shell)
     with pytest.raises(CommandError, match="depends on the snapshot"):
@@ -153,7 +153,7 @@ def test_pools_that_were_never_scrubbed_are_named(nas: ZfsFuse, fleet: Fleet):
 
 def test_a_scrub_repairs_what_was_damaged_behind_its_back(nas: ZfsFuse, fleet: Fleet):
     _, second = mirror(nas)
-    file = Path(f"/proc/{nas.pid}/root") / nas.told("ls", f"{nas.directory}/mnt/tank/noise")[1:-1]
+    file = Path(f"/proc/{nas.pid}/root") / nas.run("ls", f"{nas.directory}/mnt/tank/noise")[1:-1]
     before = file.read_bytes()
     nas.damage(second, megabytes=(10, 60))
     carry_out(fleet, START)
@@ -220,7 +220,7 @@ def test_a_resilver_is_never_stopped(nas: ZfsFuse, fleet: Fleet):
     nas.pool("tank", "mirror", first, second, small=True)
     nas.fill("tank", megabytes=40)
     with nas.slow():
-        nas.told("zpool", "replace", "-o", "ashift=9", "tank", str(second), str(third))
+        nas.run("zpool", "replace", "-o", "ashift=9", "tank", str(second), str(third))
         with pytest.raises(Refused, match="must not be stopped"):
             STOP.plan(STOP.read(fleet.run_query))
         with pytest.raises(Refused, match="try again when it has ended"):
@@ -236,7 +236,7 @@ def test_a_resilver_is_never_stopped(nas: ZfsFuse, fleet: Fleet):
 
 def test_a_degraded_pool_is_scrubbed_by_force_alone(nas: ZfsFuse, fleet: Fleet):
     _, second = mirror(nas)
-    nas.told("zpool", "offline", "tank", str(second))
+    nas.run("zpool", "offline", "tank", str(second))
     with pytest.raises(Refused, match=r"tank is DEGRADED \(.*/d1 is OFFLINE\).*zfs scrub force"):
         START.plan(START.read(fleet.run_query))
     plan = carry_out(fleet, FORCE)
@@ -283,7 +283,7 @@ def change(dataset: str, name: str, value: str) -> SetProperty:
 
 def test_a_property_is_set_and_brought_back_to_where_it_came_from(nas: ZfsFuse, fleet: Fleet):
     mirror(nas, megabytes=1)
-    nas.told("zfs", "create", "tank/home")
+    nas.run("zfs", "create", "tank/home")
     gzip = change("tank", "compression", "gzip-3")
     by_default = carry_out(fleet, gzip)
     home = change("tank/home", "compression", "zle")
@@ -291,11 +291,11 @@ def test_a_property_is_set_and_brought_back_to_where_it_came_from(nas: ZfsFuse, 
     assert inherited.steps[0].before == "gzip-3 (inherited from tank)"
     local = carry_out(fleet, change("tank/home", "compression", "off"))
     take_back(fleet, change("tank/home", "compression", "off"), local)
-    assert "zle" in nas.told("zfs", "get", "-H", "compression", "tank/home")
+    assert "zle" in nas.run("zfs", "get", "-H", "compression", "tank/home")
     take_back(fleet, home, inherited)
-    assert "inherited from tank" in nas.told("zfs", "get", "-H", "compression", "tank/home")
+    assert "inherited from tank" in nas.run("zfs", "get", "-H", "compression", "tank/home")
     take_back(fleet, gzip, by_default)
-    assert "default" in nas.told("zfs", "get", "-H", "compression", "tank")
+    assert "default" in nas.run("zfs", "get", "-H", "compression", "tank")
     noatime = change("tank/home", "atime", "off")
     take_back(fleet, noatime, carry_out(fleet, noatime))
 
@@ -314,7 +314,7 @@ def test_a_share_that_the_nfs_server_does_not_follow_is_no_success(nas: ZfsFuse,
     nas.pool("tank", nas.disk("d0"))
     with pytest.raises(CommandError, match="the value is set, but the NFS server did not"):
         carry_out(fleet, change("tank", "sharenfs", "rw=@192.0.2.0/24"))
-    assert "rw=@192.0.2.0/24" in nas.told("zfs", "get", "-H", "sharenfs", "tank")
+    assert "rw=@192.0.2.0/24" in nas.run("zfs", "get", "-H", "sharenfs", "tank")
 
 
 def test_words_stay_one_word_on_their_way(nas: ZfsFuse, fleet: Fleet, tmp_path: Path):
@@ -339,6 +339,6 @@ def test_a_zfs_that_hangs_is_not_waited_for(nas: ZfsFuse, fleet: Fleet):
 
 
 def test_a_zfs_that_is_not_running_is_reported(nas: ZfsFuse, fleet: Fleet):
-    nas.told("rm", "/run/zfs/zfs_socket")
+    nas.run("rm", "/run/zfs/zfs_socket")
     with pytest.raises(CommandError, match="zfs-fuse is not running"):
         POOLS.read(fleet.run_query)

@@ -31,25 +31,25 @@ _MEASURED_ONCE = frozenset({"Ansible raw, forks 50", "OpenSSH, ControlMaster, xa
 _SLOWER = (("OpenSSH, ControlMaster, xargs -P 32", 1.5), ("Ansible raw, forks 50", 8))
 
 
-Told = dict[str, list[Round]]
+Rounds = dict[str, list[Round]]
 
 
-def measure(counts: Sequence[int], rounds: int, *, quick: bool) -> dict[int, Told]:
+def measure(counts: Sequence[int], rounds: int, *, quick: bool) -> dict[int, Rounds]:
     """Return what so many rounds over so many hosts took, by client."""
     peers = installed(_PEERS, quick=quick)
-    return {count: _over(count, peers, rounds, quick=quick) for count in counts}
+    return {count: _measure_hosts(count, peers, rounds, quick=quick) for count in counts}
 
 
-def _over(count: int, peers: Peers, rounds: int, *, quick: bool) -> Told:
+def _measure_hosts(count: int, peers: Peers, rounds: int, *, quick: bool) -> Rounds:
     with _farm(count) as (farm, place):
         work: dict[str, Callable[[], Round]] = {
             OURS: lambda: _whole_round(farm, place),
             "Keyturn, its SSH alone": lambda: _ssh_round(farm),
         }
-        return _in_turn(work | peers.all(farm, _line(), quick=quick), rounds)
+        return _run_in_turn(work | peers.all(farm, _line(), quick=quick), rounds)
 
 
-def part(measured: dict[int, Told], one: Sequence[Figure]) -> Part:
+def part(measured: dict[int, Rounds], one: Sequence[Figure]) -> Part:
     """Return a table of seconds by client and count of hosts, and the figures of the targets.
 
     one: figures of one host.
@@ -148,7 +148,7 @@ def _cpu() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def _in_turn(work: dict[str, Callable[[], Round]], rounds: int) -> dict[str, list[Round]]:
+def _run_in_turn(work: dict[str, Callable[[], Round]], rounds: int) -> dict[str, list[Round]]:
     """Run so many rounds of each, A B A B, and one of the slow ones.
 
     A peer that fails is left out from there on.
@@ -166,7 +166,7 @@ def _in_turn(work: dict[str, Callable[[], Round]], rounds: int) -> dict[str, lis
     return told
 
 
-def _table(measured: dict[int, Told]) -> str:
+def _table(measured: dict[int, Rounds]) -> str:
     rows = [["client", *(f"{count} hosts" for count in measured), "CPU a command"]]
     most = max(measured)
     for name in measured[most]:
@@ -176,11 +176,11 @@ def _table(measured: dict[int, Told]) -> str:
     return columns(rows)
 
 
-def _seconds(told: Told, name: str) -> str:
+def _seconds(told: Rounds, name: str) -> str:
     return f"{median(one.warm for one in told[name]):.3f} s" if name in told else "–"
 
 
-def _verdicts(told: Told, count: int) -> list[Figure]:
+def _verdicts(told: Rounds, count: int) -> list[Figure]:
     """Return the figures of the targets over so many hosts; clients that failed have none."""
     warm = {name: median(one.warm for one in rounds) for name, rounds in told.items()}
     ours, cpu = warm[OURS], median(one.cpu for one in told[OURS]) * 1000

@@ -24,7 +24,7 @@ class Figure:
         return "" if not self.raw else f"{self.value / self.raw:.2f}"
 
     @property
-    def said(self) -> str:
+    def text(self) -> str:
         return f"{_number(self.value)} {self.unit}"
 
     @property
@@ -96,7 +96,7 @@ def table(figures: Sequence[Figure], *, beside: str = "peer") -> str:
     rows = [head]
     for one in figures:
         peer = "–" if one.raw is None else _number(one.raw)
-        rows.append([one.what, one.said, peer, one.ratio or "–", one.target, one.verdict])
+        rows.append([one.what, one.text, peer, one.ratio or "–", one.target, one.verdict])
     if all(one.raw is None for one in figures):
         rows = [[*row[:2], *row[4:]] for row in rows]
     return columns(rows)

@@ -47,7 +47,7 @@ def render_page(parts: Mapping[str, Part]) -> str:
 def _measured(figure: Figure) -> str:
     """Return what was measured, and the ratio where the target is one."""
     is_ratio = "×" in figure.target and figure.ratio
-    return f"{figure.said}, {figure.ratio} ×" if is_ratio else figure.said
+    return f"{figure.text}, {figure.ratio} ×" if is_ratio else figure.text
 
 
 def _head() -> str:

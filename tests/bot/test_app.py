@@ -54,7 +54,7 @@ def url(heard: list[dict[str, Any]]) -> Generator[str]:
 
 @pytest.fixture
 def service(tmp_path: Path, url: str) -> Generator[Service]:
-    company.found(tmp_path / "policy")
+    company.create_policy(tmp_path / "policy")
     (tmp_path / "policy" / "inventory.yaml").write_text(INVENTORY)
     (tmp_path / "secret").write_text(SECRET)
     (tmp_path / "hooks.yaml").write_text(
@@ -93,7 +93,7 @@ def test_without_the_library_for_agents_there_is_no_such_page(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("bot.app.is_mcp_installed", lambda: False)
-    company.found(tmp_path / "policy")
+    company.create_policy(tmp_path / "policy")
     with Service(tmp_path, slack="") as service:
         assert httpx2.get(f"{service.address}{METADATA_PATH}").status_code == 404
 

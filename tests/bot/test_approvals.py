@@ -150,7 +150,7 @@ class TestHowMany:
             harness.run_queued_work()
             ended = harness.get_run(run.id)
             assert ended.state is State.REFUSED
-            assert harness.fleet.told == []
+            assert harness.fleet.sent == []
 
     def test_an_approver_who_lost_the_role_does_not_count(self, tmp_path: Path):
         with _harness(tmp_path) as (harness, _):
@@ -160,7 +160,7 @@ class TestHowMany:
             areas.write_text(areas.read_text().replace("[olga, adam]", "[adam]"))
             harness.run_queued_work()
             assert harness.get_run(run.id).state is State.REFUSED
-            assert harness.fleet.told == []
+            assert harness.fleet.sent == []
 
     @pytest.mark.parametrize(
         ("roles", "state", "why"),
@@ -186,7 +186,7 @@ class TestHowMany:
             harness.run_queued_work()
             ended = harness.get_run(run.id)
             assert (ended.state, why in ended.summary) == (state, True), ended.summary
-            assert bool(harness.fleet.told) == (state is State.SUCCEEDED)
+            assert bool(harness.fleet.sent) == (state is State.SUCCEEDED)
 
     def test_an_overriding_rule_holds_before_stricter_ones(self, tmp_path: Path):
         rules = starter_rules() + (
@@ -263,7 +263,7 @@ class TestThenAndNow:
             harness.run_queued_work()
             again = harness.get_run(run.id)
             assert (again.state, again.required_approvals) == (State.PENDING, 2)
-            assert harness.fleet.told == []
+            assert harness.fleet.sent == []
             assert "more approvals needed" in harness.list_entry_kinds(run)
             assert _yes(harness, run, "adam").required_approvals == 2
             harness.run_queued_work()
@@ -292,10 +292,10 @@ class TestThenAndNow:
 
     def test_the_clock_stops_nothing_half_way(self, tmp_path: Path):
         with _harness(tmp_path, self.RULES) as (harness, clock):
-            harness.fleet.after_tell = lambda _host, _words: self._to_the_night(clock)
+            harness.fleet.after_send = lambda _host, _words: self._to_the_night(clock)
             ended = harness.approve(harness.request(SetAll(host="lb1", value="on")))
             assert ended.state is State.SUCCEEDED
-            assert len(harness.fleet.told) == 2
+            assert len(harness.fleet.sent) == 2
 
     def test_rules_see_how_many_hosts_it_is_about(self, tmp_path: Path):
         many = (
@@ -341,7 +341,7 @@ class TestForHowLong:
             clock.ahead = harness.context.start_timeout + MINUTE
             harness.run_queued_work()
             assert harness.get_run(run.id).state is State.EXPIRED
-            assert harness.fleet.told == []
+            assert harness.fleet.sent == []
 
 
 class TestReminding:

@@ -96,7 +96,7 @@ class TestInTime:
     def test_an_approval_does_not_count_when_it_grew_old(self, timed: Harness, clock: Clock):
         run = approved(timed)
         clock.ahead = timed.context.start_timeout + MINUTE
-        assert (goes_on(timed, run), timed.fleet.told) == (State.EXPIRED, [])
+        assert (goes_on(timed, run), timed.fleet.sent) == (State.EXPIRED, [])
 
     def test_without_the_guard_it_would_have_opened_it(
         self, timed: Harness, clock: Clock, monkeypatch: pytest.MonkeyPatch
@@ -104,7 +104,7 @@ class TestInTime:
         monkeypatch.setattr(gate, "_check_is_in_time", nothing)
         run = approved(timed)
         clock.ahead = timed.context.start_timeout + MINUTE
-        assert (goes_on(timed, run), timed.fleet.told) == (State.SUCCEEDED, SENT)
+        assert (goes_on(timed, run), timed.fleet.sent) == (State.SUCCEEDED, SENT)
 
     @pytest.mark.parametrize("wrong", [-HOUR, HOUR])
     def test_the_clock_of_the_process_decides_nothing(
@@ -162,7 +162,7 @@ class TestAuthority:
     def test_an_approval_does_not_count_when_the_approver_lost_the_role(self, harness: Harness):
         run = approved(harness)
         rewrite(harness, "areas.yaml", "[olga, adam]", "[adam]")
-        assert (goes_on(harness, run), harness.fleet.told) == (State.REFUSED, [])
+        assert (goes_on(harness, run), harness.fleet.sent) == (State.REFUSED, [])
 
     def test_a_former_owners_approval_would_count_without_the_guard(
         self, harness: Harness, monkeypatch: pytest.MonkeyPatch
@@ -170,12 +170,12 @@ class TestAuthority:
         _all_there(monkeypatch)
         run = approved(harness)
         rewrite(harness, "areas.yaml", "[olga, adam]", "[adam]")
-        assert (goes_on(harness, run), harness.fleet.told) == (State.SUCCEEDED, SENT)
+        assert (goes_on(harness, run), harness.fleet.sent) == (State.SUCCEEDED, SENT)
 
     def test_nothing_is_done_when_the_requester_lost_the_role(self, harness: Harness):
         run = approved(harness)
         lose_the_role(harness)
-        assert (goes_on(harness, run), harness.fleet.told) == (State.REFUSED, [])
+        assert (goes_on(harness, run), harness.fleet.sent) == (State.REFUSED, [])
         assert "may not request this any more" in harness.get_run(run.id).summary
 
     def test_without_the_guard_it_would_have_been_done(
@@ -184,7 +184,7 @@ class TestAuthority:
         _all_there(monkeypatch)
         run = approved(harness)
         lose_the_role(harness)
-        assert (goes_on(harness, run), harness.fleet.told) == (State.SUCCEEDED, SENT)
+        assert (goes_on(harness, run), harness.fleet.sent) == (State.SUCCEEDED, SENT)
 
 
 def leave(harness: Harness) -> None:
@@ -206,9 +206,9 @@ class TestMidway:
             requests, host_pattern="lb*", person="dora", origin=WEB
         )
         harness.run_queued_work()
-        harness.fleet.after_tell = lambda host, _words: go(harness) if host == "lb3" else None
+        harness.fleet.after_send = lambda host, _words: go(harness) if host == "lb3" else None
         harness.approve(harness.get_run(whole.id))
-        return [host for host, _ in harness.fleet.told]
+        return [host for host, _ in harness.fleet.sent]
 
     def _more(self) -> str:
         line = "  {host}: {{area: edge, tags: [haproxy]}}\n"
@@ -246,21 +246,21 @@ class TestANo:
 
     def test_a_denial_wins_over_an_approval_until_something_is_sent(self, harness: Harness):
         assert self._set_back(harness).state in {State.DENIED, State.REFUSED}
-        assert harness.fleet.told == []
+        assert harness.fleet.sent == []
 
     def test_without_the_log_the_vote_alone_wins(
         self, harness: Harness, monkeypatch: pytest.MonkeyPatch
     ):
         monkeypatch.setattr(gate, "_check_evidence", nothing)
         assert self._set_back(harness).state is State.DENIED
-        assert harness.fleet.told == []
+        assert harness.fleet.sent == []
 
     def test_without_either_it_would_have_been_sent(
         self, harness: Harness, monkeypatch: pytest.MonkeyPatch
     ):
         monkeypatch.setattr(gate, "authorise_run", authorise_all)
         self._set_back(harness)
-        assert harness.fleet.told == SENT
+        assert harness.fleet.sent == SENT
 
 
 class TestWhatWasShown:
@@ -273,12 +273,12 @@ class TestWhatWasShown:
             return Plan("other", [Step("Other", self.host, do=undo, undo=undo)])
 
         undo = LAMP_ON.plan({"lamp": "off"}).steps[0].do
-        harness.fleet.after_tell = lambda _host, _words: monkeypatch.setattr(
+        harness.fleet.after_send = lambda _host, _words: monkeypatch.setattr(
             SetAll, "plan", another
         )
         run = approved(harness, SetAll(host="lb1", value="dim"))
         harness.run_queued_work()
-        assert harness.fleet.told == [("lb1", "set fan dim"), ("lb1", "set lamp dim")]
+        assert harness.fleet.sent == [("lb1", "set fan dim"), ("lb1", "set lamp dim")]
         assert run.plan
 
     def test_a_runbook_that_was_changed_after_the_approval_does_nothing(
@@ -286,7 +286,7 @@ class TestWhatWasShown:
     ):
         run = approved(harness)
         self._changed(monkeypatch)
-        assert (goes_on(harness, run), harness.fleet.told) == (State.STALE, [])
+        assert (goes_on(harness, run), harness.fleet.sent) == (State.STALE, [])
         assert "the runbook was changed" in harness.get_run(run.id).summary
 
     def test_without_the_guard_it_would_have(
@@ -295,7 +295,7 @@ class TestWhatWasShown:
         monkeypatch.setattr(gate, "_check_plan_unchanged", nothing)
         run = approved(harness)
         self._changed(monkeypatch)
-        assert (goes_on(harness, run), harness.fleet.told) == (State.SUCCEEDED, SENT)
+        assert (goes_on(harness, run), harness.fleet.sent) == (State.SUCCEEDED, SENT)
 
     def _changed(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(planner, "compute_version", another_version)
@@ -303,7 +303,7 @@ class TestWhatWasShown:
     def test_a_host_that_moved_since_is_sent_nothing(self, harness: Harness):
         run = approved(harness)
         harness.fleet.hosts["lb1"]["lamp"] = "dim"
-        assert (goes_on(harness, run), harness.fleet.told) == (State.STALE, [])
+        assert (goes_on(harness, run), harness.fleet.sent) == (State.STALE, [])
 
     def test_without_the_guard_it_would_have_been(
         self, harness: Harness, monkeypatch: pytest.MonkeyPatch
@@ -311,7 +311,7 @@ class TestWhatWasShown:
         monkeypatch.setattr(gate, "_check_plan_unchanged", nothing)
         run = approved(harness)
         harness.fleet.hosts["lb1"]["lamp"] = "dim"
-        assert (goes_on(harness, run), harness.fleet.told) == (State.SUCCEEDED, SENT)
+        assert (goes_on(harness, run), harness.fleet.sent) == (State.SUCCEEDED, SENT)
 
 
 class TestALateResult:
@@ -324,7 +324,7 @@ class TestALateResult:
                 run.id, person="olga", succeeded=False, reason="the lamp is off, I looked"
             )
 
-        harness.fleet.before_tell = give_up
+        harness.fleet.before_send = give_up
         run = harness.request(LAMP_ON)
         return harness.approve(run)
 
@@ -357,7 +357,7 @@ class TestABrokenPolicy:
     def test_nothing_approved_before_runs_when_the_policy_is_broken(self, harness: Harness):
         run = approved(harness)
         rewrite(harness, "policy.cedar", "permit (", "permit ((")
-        assert (goes_on(harness, run), harness.fleet.told) == (State.REFUSED, [])
+        assert (goes_on(harness, run), harness.fleet.sent) == (State.REFUSED, [])
 
     def test_it_would_run_if_the_last_good_policy_were_used(self, harness: Harness):
         policies = LastGood(harness.policies.path)
@@ -365,7 +365,7 @@ class TestABrokenPolicy:
         used = replace(harness, context=parts, service=KeyturnService(parts))
         run = approved(used)
         rewrite(used, "policy.cedar", "permit (", "permit ((")
-        assert (goes_on(used, run), used.fleet.told) == (State.SUCCEEDED, SENT)
+        assert (goes_on(used, run), used.fleet.sent) == (State.SUCCEEDED, SENT)
 
 
 class TestReminding:

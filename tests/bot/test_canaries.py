@@ -87,7 +87,7 @@ def _say_all(harness: Harness) -> None:
     def fail(_host: str, _words: str) -> None:
         raise CommandError(f"output: {everything_spelt()}")
 
-    harness.fleet.before_tell = fail
+    harness.fleet.before_send = fail
     assert harness.approve(waiting).state is State.FAILED
 
 

@@ -19,7 +19,7 @@ from connectors.inventory import Inventory
 from runbooks import AnyRunbook, Check, Host, Report, load_catalogue
 from tests.bot.harness import WEB, Harness, open_harness
 from tests.policies import HOST_KEY
-from tests.runbooks.network import said
+from tests.runbooks.network import recorded
 from tests.scripted_fleet import ScriptedFleet
 
 _HERE = "the host was asked"
@@ -88,7 +88,7 @@ def test_a_request_without_optional_words_reaches_its_host(harness: Harness, wor
 
 
 def test_switch_lag_without_a_name_shows_every_aggregation(harness: Harness):
-    answers = {("sw1", "show etherchannel summary"): said("cisco-etherchannel")}
+    answers = {("sw1", "show etherchannel summary"): recorded("cisco-etherchannel")}
     run = request(harness, "switch lag", ["sw1"], answers)
     assert "sw1 has 4 of 6 link aggregations healthy" in run.summary
 

@@ -68,7 +68,7 @@ def _clinic(place: Path, environment: pytest.MonkeyPatch, service: Service) -> C
 
 @pytest.fixture
 def clinic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[Clinic]:
-    company.found(tmp_path / "policy")
+    company.create_policy(tmp_path / "policy")
     (tmp_path / "policy" / "inventory.yaml").write_text("hosts: {}\n")
     with Service(tmp_path) as service:
         yield _clinic(tmp_path, monkeypatch, service)
@@ -76,7 +76,7 @@ def clinic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[Clinic]
 
 @pytest.mark.real
 def test_a_well_installation_is_reported_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    company.found(tmp_path / "policy")
+    company.create_policy(tmp_path / "policy")
     with LoopbackFleet(tmp_path / "policy") as fleet, Service(tmp_path) as service:
         clinic = _clinic(tmp_path, monkeypatch, service)
         answer = clinic.run()
@@ -337,7 +337,7 @@ def test_a_policy_that_is_not_valid_is_reported_and_the_rest_is_looked_at(clinic
 
 
 def test_before_the_first_start_nothing_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    company.found(tmp_path / "policy")
+    company.create_policy(tmp_path / "policy")
     (tmp_path / "policy" / "inventory.yaml").write_text("hosts: {}\n")
     monkeypatch.chdir(tmp_path)
     answer = CliRunner().invoke(main, ["doctor"], catch_exceptions=False)

@@ -139,7 +139,7 @@ def test_a_frozen_database_refuses_the_run_before_any_packet(frozen_harness: Har
             harness.service.approve_run(other.id, person="olga", digest=other.digest)
 
         assert not _in_time(approve).is_alive()
-        assert (harness.fleet.asked, harness.fleet.told) == (asked, [])
+        assert (harness.fleet.asked, harness.fleet.sent) == (asked, [])
         assert harness.database.error
     _works_again(harness)
     assert harness.get_run(other.id).state is State.PENDING

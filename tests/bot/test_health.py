@@ -13,7 +13,7 @@ def _marks(condition: ServiceHealth) -> dict[str, str]:
     return {one.subject: one.level for one in condition.list_results()}
 
 
-def _said(condition: ServiceHealth, about: str) -> str:
+def _get_message(condition: ServiceHealth, about: str) -> str:
     return next(one.message for one in condition.list_results() if one.subject == about)
 
 
@@ -26,7 +26,7 @@ def test_a_fresh_service_is_well_and_could_have_a_witness(harness: Harness):
 def test_a_clock_that_is_off_is_to_be_fixed(harness: Harness):
     condition = ServiceHealth(harness.database, clock=lambda: 1_000_000_000.0)
     assert _marks(condition)["Clock"] == "error"
-    assert "behind the database's" in _said(condition, "Clock")
+    assert "behind the database's" in _get_message(condition, "Clock")
 
 
 def test_witnesses_that_lag_and_what_could_not_be_logged_are_shown(
@@ -35,9 +35,9 @@ def test_witnesses_that_lag_and_what_could_not_be_logged_are_shown(
     spool = tmp_path / "changelog.spool"
     spool.write_text("{}\n")
     condition = ServiceHealth(harness.database, lambda: {"1": 3}, spool)
-    assert _said(condition, "Witness 1") == "lacks 3 entries"
+    assert _get_message(condition, "Witness 1") == "lacks 3 entries"
     one = ServiceHealth(harness.database, lambda: {"1": 1}, spool)
-    assert _said(one, "Witness 1") == "lacks 1 entry"
+    assert _get_message(one, "Witness 1") == "lacks 1 entry"
     assert _marks(condition)["Spool"] == "error"
 
 
@@ -60,9 +60,9 @@ def test_what_waits_for_people_is_shown(harness: Harness):
             tx, "lb2", tried_at=tx.now, answered_at=None, kind="unreachable", error="gone"
         )
     condition = ServiceHealth(harness.database)
-    assert "do not match the inventory on lb1" in _said(condition, "Host keys")
-    assert _said(condition, "Hosts") == "unreachable at the last contact: lb2"
-    assert _said(condition, "Unknown outcomes").startswith("1 need")
+    assert "do not match the inventory on lb1" in _get_message(condition, "Host keys")
+    assert _get_message(condition, "Hosts") == "unreachable at the last contact: lb2"
+    assert _get_message(condition, "Unknown outcomes").startswith("1 need")
 
 
 def test_a_database_that_does_not_answer_is_the_finding(harness: Harness):

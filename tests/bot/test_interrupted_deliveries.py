@@ -13,7 +13,7 @@ from tests.policies import INVENTORY
 
 
 def test_what_was_being_told_at_a_crash_is_told_at_the_next_start(tmp_path: Path) -> None:
-    company.found(tmp_path / "policy")
+    company.create_policy(tmp_path / "policy")
     (tmp_path / "policy" / "inventory.yaml").write_text(INVENTORY)
     with Service(tmp_path, slack="") as before:
         run = before.keyturn.service.request_run(

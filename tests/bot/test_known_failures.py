@@ -45,21 +45,21 @@ class TestTheRulesAreKeptWhereItRuns:
 
     def test_an_entrance_that_checks_nothing_opens_nothing(self, harness: Harness):
         assert _let_in(harness).state is not State.SUCCEEDED
-        assert harness.fleet.told == []
+        assert harness.fleet.sent == []
 
     def test_were_only_the_entrances_guarded_it_would_be_done(
         self, harness: Harness, monkeypatch: pytest.MonkeyPatch
     ):
         monkeypatch.setattr(gate, "authorise_run", authorise_all)
         _let_in(harness)
-        assert harness.fleet.told == [("lb1", "set lamp on")]
+        assert harness.fleet.sent == [("lb1", "set lamp on")]
 
     @pytest.mark.parametrize("door", ["slack", "web", "api", "cli", "schedule"])
     def test_no_door_spares_the_approval(self, harness: Harness, door: str):
         run = harness.service.request_run(LAMP_ON, person="dora", origin=RequestOrigin(door))
         harness.run_queued_work()
         assert harness.get_run(run.id).state is not State.SUCCEEDED
-        assert harness.fleet.told == []
+        assert harness.fleet.sent == []
 
     def test_a_runbook_can_neither_start_another_nor_decide_anything(self):
         """It is handed its question alone, and knows nothing above itself."""
@@ -79,17 +79,17 @@ class TestTheRulesAreKeptWhereItRuns:
             if host == "lb1":
                 raise UnknownOutcomeError("nobody saw its end")
 
-        harness.fleet.before_tell = cut
+        harness.fleet.before_send = cut
         held = harness.approve(harness.request(LAMP_ON))
         assert held.state is State.UNKNOWN
-        harness.fleet.before_tell = lambda _host, _words: None
+        harness.fleet.before_send = lambda _host, _words: None
         requests = [SetSwitch(host=host, name="lamp", value="dim") for host in ("lb1", "lb2")]
         whole = harness.service.request_fanout_run(
             requests, host_pattern="lb*", person="dora", origin=WEB
         )
         harness.run_queued_work()
         harness.approve(harness.get_run(whole.id))
-        assert ("lb1", "set lamp dim") not in harness.fleet.told
+        assert ("lb1", "set lamp dim") not in harness.fleet.sent
 
 
 class TestWhatIsApprovedIsWhatRuns:

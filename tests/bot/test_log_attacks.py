@@ -282,7 +282,7 @@ class TestRotation:
         run = self._with_an_entry_on_top(sealed, monkeypatch)
         monkeypatch.setattr(verification, "verify_log", _all_is_well(verification.verify_log))
         self._rotated(sealed, key, run)
-        assert sealed.fleet.told == []
+        assert sealed.fleet.sent == []
 
     def test_a_forged_approval_would_open_without_both_guards(
         self, sealed: Harness, key: Path, monkeypatch: pytest.MonkeyPatch
@@ -292,7 +292,7 @@ class TestRotation:
         monkeypatch.setattr(change_log, "find_key_of_entry", lambda _keys, _seq: "")  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
         monkeypatch.setattr(key_history, "_is_signature_valid_cached", _fits_or_is_older)
         self._rotated(sealed, key, run)
-        assert sealed.fleet.told == [("lb1", "set lamp on")]
+        assert sealed.fleet.sent == [("lb1", "set lamp on")]
 
 
 def _fits_or_is_older(public: str, digest: str, signature: str) -> bool:
@@ -448,7 +448,7 @@ class TestTakenOut:
     ):
         run = self._denied(sealed, key, follow)
         sealed.service.advance_run(run.id)
-        assert sealed.fleet.told == []
+        assert sealed.fleet.sent == []
 
     def test_a_denied_change_does_not_run_after_a_restart(
         self, sealed: Harness, key: Path, follow: Callable[[Harness, Path], None]
@@ -459,7 +459,7 @@ class TestTakenOut:
             followed_log.follow_log(tx)
         KeyturnService(replace(sealed.context, database=database)).advance_run(run.id)
         database.close()
-        assert sealed.fleet.told == []
+        assert sealed.fleet.sent == []
 
     def test_a_denied_change_would_run_without_the_known_head(
         self,
@@ -471,7 +471,7 @@ class TestTakenOut:
         monkeypatch.setattr(evidence, "follow_log", _know_nothing)
         run = self._denied(sealed, key, follow)
         sealed.service.advance_run(run.id)
-        assert sealed.fleet.told == [("lb1", "set lamp on")]
+        assert sealed.fleet.sent == [("lb1", "set lamp on")]
 
     def _banned(self, harness: Harness, key: Path, follow: Callable[[Harness, Path], None]) -> Run:
         """Approve a request, ban who asked for it, and take that out again."""
@@ -491,7 +491,7 @@ class TestTakenOut:
     ):
         run = self._banned(sealed, key, follow)
         sealed.service.advance_run(run.id)
-        assert sealed.fleet.told == []
+        assert sealed.fleet.sent == []
 
     def test_a_banned_persons_change_would_run_without_the_known_bans(
         self,
@@ -503,7 +503,7 @@ class TestTakenOut:
         monkeypatch.setattr(evidence, "follow_log", _know_nothing)
         run = self._banned(sealed, key, follow)
         sealed.service.advance_run(run.id)
-        assert sealed.fleet.told == [("lb1", "set lamp on")]
+        assert sealed.fleet.sent == [("lb1", "set lamp on")]
 
     def test_a_change_that_was_done_is_not_done_again(
         self, sealed: Harness, key: Path, follow: Callable[[Harness, Path], None]
@@ -520,7 +520,7 @@ class TestTakenOut:
                 update(tables.run).where(tables.run.c.id == run.id).values(state="queued")
             )
         sealed.service.advance_run(run.id)
-        assert sealed.fleet.told == [("lb1", "set lamp on")]
+        assert sealed.fleet.sent == [("lb1", "set lamp on")]
 
 
 def test_a_revoked_grant_stays_revoked(sealed: Harness, key: Path):
@@ -533,7 +533,7 @@ def test_a_revoked_grant_stays_revoked(sealed: Harness, key: Path):
         tx.sql.execute(update(tables.standing_grant).values(revoked_at=None))
     sealed.request(LAMP_ON)
     assert "(grant revoked) was removed" in sealed.database.error
-    assert sealed.fleet.told == []
+    assert sealed.fleet.sent == []
 
 
 def _know_nothing(_tx: Transaction) -> None: ...

@@ -59,7 +59,7 @@ def _broken_under_way(harness: Harness, parts: WorkflowContext) -> Run:
         _break(harness)
         sent.set()
 
-    harness.fleet.before_tell = while_it_is_sent
+    harness.fleet.before_send = while_it_is_sent
     number = harness.dispatcher.enqueued.pop()
     worker = threading.Thread(target=flow.advance_run, args=(number,), daemon=True)
     worker.start()
@@ -73,7 +73,7 @@ def _broken_under_way(harness: Harness, parts: WorkflowContext) -> Run:
 
 
 def _next_process(harness: Harness, parts: WorkflowContext, spool: Spool) -> None:
-    harness.fleet.before_tell = lambda _host, _words: None
+    harness.fleet.before_send = lambda _host, _words: None
     _mend(harness)
     house = Housekeeping(harness.database, spool=spool)
     KeyturnService(parts).recover_unfinished_runs()
@@ -92,7 +92,7 @@ def test_a_log_that_breaks_within_a_run_stops_it_and_what_is_known_is_merged(
 ):
     parts = replace(harness.context, spool=spool)
     run = _broken_under_way(harness, parts)
-    assert len(harness.fleet.told) == 1
+    assert len(harness.fleet.sent) == 1
     _next_process(harness, parts, spool)
     assert harness.get_run(run.id).state is State.UNKNOWN
     with harness.database.reading() as tx:
@@ -107,7 +107,7 @@ def test_a_log_that_breaks_within_a_run_stops_it_and_what_is_known_is_merged(
     assert spool.is_empty
     # No process ever sends the rest by itself.
     harness.run_queued_work()
-    assert len(harness.fleet.told) == 1
+    assert len(harness.fleet.sent) == 1
 
 
 def test_the_end_of_a_step_would_be_lost_without_the_spool(harness: Harness, spool: Spool):

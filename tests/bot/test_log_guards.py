@@ -41,7 +41,7 @@ class TestALogThatTakesNothing:
     def test_nothing_is_sent_when_the_log_cannot_be_written(self, harness: Harness):
         self._approved_then_broken(harness)
         harness.run_queued_work()
-        assert harness.fleet.told == []
+        assert harness.fleet.sent == []
         with pytest.raises((StoreUnavailable, StoreRefused)):
             harness.request(LAMP_ON)
 
@@ -51,7 +51,7 @@ class TestALogThatTakesNothing:
         run = self._approved_then_broken(harness)
         monkeypatch.setattr(change_log, "append_entry", _forget)
         harness.run_queued_work()
-        assert harness.fleet.told == [("lb1", "set lamp on")]
+        assert harness.fleet.sent == [("lb1", "set lamp on")]
         assert "step sending" not in harness.list_entry_kinds(run)
 
 

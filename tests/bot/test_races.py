@@ -51,7 +51,7 @@ def test_two_approvers_at_once_start_one_run(db_harness: Harness, attempt: int):
     raised = _together(by("olga"), by("adam"), by("olga"))
     assert sum(late is None for late in raised) == 1
     harness.run_queued_work()
-    assert harness.fleet.told == [("lb1", f"set lamp v{attempt}")]
+    assert harness.fleet.sent == [("lb1", f"set lamp v{attempt}")]
 
 
 @pytest.mark.parametrize("attempt", range(5))
@@ -64,7 +64,7 @@ def test_approve_and_deny_at_once_leave_one_truth(db_harness: Harness, attempt: 
     )
     harness.run_queued_work()
     assert harness.get_run(run.id).state is State.DENIED
-    assert harness.fleet.told == []
+    assert harness.fleet.sent == []
 
 
 def test_a_run_that_two_threads_advance_is_done_once(db_harness: Harness):
@@ -73,7 +73,7 @@ def test_a_run_that_two_threads_advance_is_done_once(db_harness: Harness):
     harness.service.approve_run(run.id, person="olga", digest=run.digest)
     harness.dispatcher.enqueued.clear()
     _together(*[lambda: harness.service.advance_run(run.id)] * 4)
-    assert harness.fleet.told == [("lb1", "set lamp on")]
+    assert harness.fleet.sent == [("lb1", "set lamp on")]
     assert harness.get_run(run.id).state is State.SUCCEEDED
 
 
@@ -87,7 +87,7 @@ def test_changes_to_one_host_take_turns(db_harness: Harness):
         assert inside.acquire(blocking=False), "two changes on one host at once"
         inside.release()
 
-    harness.fleet.before_tell = alone
+    harness.fleet.before_send = alone
     for run in (first, second):
         harness.service.approve_run(run.id, person="olga", digest=run.digest)
     waiting, harness.dispatcher.enqueued = harness.dispatcher.enqueued, []
@@ -205,7 +205,7 @@ def test_a_run_ends_normally_when_a_host_prints_nul(db_harness: Harness):
     def refuse(_host: str, _words: str) -> None:
         raise CommandError("output: gl\0ed")
 
-    harness.fleet.before_tell = refuse
+    harness.fleet.before_send = refuse
     run = harness.request(SetSwitch(host="lb1", name="lamp", value="on"))
     harness.service.approve_run(run.id, person="olga", digest=run.digest)
     thread = threading.Thread(target=harness.run_queued_work, daemon=True)

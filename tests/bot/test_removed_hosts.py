@@ -37,7 +37,7 @@ class TestUnknown:
         def cut(_host: str, _words: str) -> None:
             raise UnknownOutcomeError("it hung up")
 
-        harness.fleet.before_tell = cut
+        harness.fleet.before_send = cut
         harness.fleet.recalls = lambda: NO_STATUS
         run = harness.approve(harness.request(SetSwitch(host="lb1", name="lamp", value="on")))
         assert run.state is State.UNKNOWN
@@ -69,7 +69,7 @@ class TestUnknown:
 
 def test_a_part_whose_host_has_left_is_refused_and_nothing_is_at_fault(harness: Harness):
     run = _on_both(harness)
-    harness.fleet.after_tell = lambda _host, _words: _leaves(harness, "lb2")
+    harness.fleet.after_send = lambda _host, _words: _leaves(harness, "lb2")
     ended = harness.approve(run)
     with harness.database.reading() as tx:
         states = [part.state for part in runs.list_children(tx, run.id)]

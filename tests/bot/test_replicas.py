@@ -79,7 +79,7 @@ class Ledger:
 
 
 @dataclass
-class Told(ToyFleet):
+class LedgerFleet(ToyFleet):
     ledger: Ledger | None = None
 
     def run_command(
@@ -122,12 +122,12 @@ class Place:
     def ledger(self) -> Ledger:
         return Ledger(self.directory / "ledger")
 
-    def service(self) -> tuple[KeyturnService, Told, Noted, Database]:
+    def service(self) -> tuple[KeyturnService, LedgerFleet, Noted, Database]:
         # A machine that is busy is no database that hangs: who is first may take its time.
         key = signing.load_signing_key(self.directory / "key")
         database = Database(self.url, key, patience=TOGETHER)
         policies = PolicyDirectory(self.directory / "policy")
-        fleet, queue = Told(ledger=self.ledger), Noted(ledger=self.ledger)
+        fleet, queue = LedgerFleet(ledger=self.ledger), Noted(ledger=self.ledger)
         return (
             KeyturnService(WorkflowContext(database, policies, fleet, queue, runbooks=RUNBOOKS)),
             fleet,

@@ -33,11 +33,11 @@ def test_the_main_job(harness: Harness):
         1,
         ("area:edge",),
     )
-    assert harness.fleet.told == []
+    assert harness.fleet.sent == []
 
     done = harness.approve(asked, person="olga")
 
-    assert harness.fleet.told == [("lb1", "set lamp on")]
+    assert harness.fleet.sent == [("lb1", "set lamp on")]
     assert (done.state, done.summary) == (State.SUCCEEDED, "Verified: lamp is on")
     assert harness.list_entry_kinds(done) == [
         "requested",
@@ -57,7 +57,7 @@ def test_a_check_is_answered_at_once(harness: Harness):
     assert run.state is State.SUCCEEDED
     assert run.report
     assert run.report.summary == "2 switches"
-    assert harness.fleet.told == []
+    assert harness.fleet.sent == []
 
 
 def test_the_plan_is_made_three_times(harness: Harness):
@@ -85,21 +85,21 @@ def test_a_plan_that_went_stale_is_not_applied(harness: Harness):
     ended = harness.approve(run)
     assert ended.state is State.STALE
     assert "lb1 is not as it was" in ended.summary
-    assert harness.fleet.told == []
+    assert harness.fleet.sent == []
 
 
 def test_what_someone_else_did_meanwhile_is_not_done_again(harness: Harness):
     run = harness.request(LAMP_ON)
     harness.fleet.hosts["lb1"]["lamp"] = "on"
     assert harness.approve(run).state is State.NO_CHANGES
-    assert harness.fleet.told == []
+    assert harness.fleet.sent == []
 
 
 def test_a_change_that_did_not_hold_is_not_called_a_success(harness: Harness):
     def fall_back(host: str, words: str) -> None:
         harness.fleet.hosts[host]["lamp"] = "off"
 
-    harness.fleet.after_tell = fall_back
+    harness.fleet.after_send = fall_back
     ended = harness.approve(harness.request(LAMP_ON))
     assert ended.state is State.FAILED
     assert "verification failed" in ended.summary
@@ -110,18 +110,18 @@ def test_a_step_that_failed_stops_the_rest(harness: Harness):
         if "lamp" in words:
             raise CommandError("output: the lamp is glued")
 
-    harness.fleet.before_tell = refuse
+    harness.fleet.before_send = refuse
     ended = harness.approve(harness.request(SetAll(host="lb1", value="on")))
     assert ended.state is State.FAILED
     assert ended.summary.startswith("Step 2 of 2 failed: output: the lamp is glued")
-    assert harness.fleet.told == [("lb1", "set fan on")]
+    assert harness.fleet.sent == [("lb1", "set fan on")]
 
 
 def test_a_host_that_is_gone_before_the_command_is_a_failure_and_not_a_mystery(harness: Harness):
     def gone(host: str, words: str) -> None:
         raise UnreachableError("no route")
 
-    harness.fleet.before_tell = gone
+    harness.fleet.before_send = gone
     assert harness.approve(harness.request(LAMP_ON)).state is State.FAILED
 
 
@@ -129,15 +129,15 @@ def test_an_end_that_no_one_saw_is_unknown_and_keeps_the_host_locked(harness: Ha
     def cut(host: str, words: str) -> None:
         raise UnknownOutcomeError("the connection was lost")
 
-    harness.fleet.before_tell = cut
+    harness.fleet.before_send = cut
     unknown = harness.approve(harness.request(LAMP_ON))
     assert unknown.state is State.UNKNOWN
 
-    harness.fleet.before_tell = lambda _host, _words: None
+    harness.fleet.before_send = lambda _host, _words: None
     blocked = harness.approve(harness.request(SetSwitch(host="lb1", name="fan", value="on")))
     assert blocked.state is State.QUEUED
     assert blocked.summary == f"waits for run {unknown.id}, which has locked lb1"
-    assert harness.fleet.told == []
+    assert harness.fleet.sent == []
 
     harness.service.resolve_run(
         unknown.id, person="olga", succeeded=False, reason="looked: the lamp is off"
@@ -150,7 +150,7 @@ def test_only_an_owner_settles_an_unknown_and_says_why(harness: Harness):
     def cut(host: str, words: str) -> None:
         raise UnknownOutcomeError("the connection was lost")
 
-    harness.fleet.before_tell = cut
+    harness.fleet.before_send = cut
     run = harness.approve(harness.request(LAMP_ON))
     with pytest.raises(NotAllowed, match="owner of the edge"):
         harness.service.resolve_run(
@@ -165,7 +165,7 @@ def test_a_fault_of_our_own_before_anything_was_sent_is_reported(harness: Harnes
     def trip(host: str) -> None:
         raise ZeroDivisionError
 
-    harness.fleet.before_ask = trip
+    harness.fleet.before_query = trip
     run = harness.request(LAMP_ON)
     assert run.state is State.FAILED
     assert "An internal error occurred before anything was sent" in run.summary
@@ -175,19 +175,19 @@ def test_a_fault_of_our_own_while_sending_is_unknown(harness: Harness):
     def trip(host: str, words: str) -> None:
         raise ZeroDivisionError
 
-    harness.fleet.before_tell = trip
+    harness.fleet.before_send = trip
     assert harness.approve(harness.request(LAMP_ON)).state is State.UNKNOWN
 
 
 class TestUndo:
     def test_takes_the_steps_back_in_reverse_order(self, harness: Harness):
         done = harness.approve(harness.request(SetAll(host="lb1", value="on")))
-        harness.fleet.told.clear()
+        harness.fleet.sent.clear()
         undo = harness.service.request_undo(done.id, person="dora", origin=WEB)
         harness.run_queued_work()
         ended = harness.approve(harness.get_run(undo.id))
         assert ended.state is State.SUCCEEDED
-        assert harness.fleet.told == [("lb1", "set lamp off"), ("lb1", "set fan off")]
+        assert harness.fleet.sent == [("lb1", "set lamp off"), ("lb1", "set fan off")]
 
     def test_a_step_is_titled_by_what_its_undo_does(
         self, harness: Harness, monkeypatch: pytest.MonkeyPatch
@@ -227,13 +227,13 @@ class TestUndo:
             if words == "set lamp on":
                 raise CommandError("glued")
 
-        harness.fleet.before_tell = refuse
+        harness.fleet.before_send = refuse
         failed = harness.approve(harness.request(SetAll(host="lb1", value="on")))
-        harness.fleet.told.clear()
+        harness.fleet.sent.clear()
         undo = harness.service.request_undo(failed.id, person="dora", origin=WEB)
         harness.run_queued_work()
         assert harness.approve(harness.get_run(undo.id)).state is State.SUCCEEDED
-        assert harness.fleet.told == [("lb1", "set fan off")]
+        assert harness.fleet.sent == [("lb1", "set fan off")]
 
     def test_of_what_cannot_be_undone_is_refused_with_the_reason(self, harness: Harness):
         done = harness.approve(harness.request(BreakSwitch(host="lb1", name="lamp")))
@@ -292,14 +292,14 @@ class TestDeciding:
         run = harness.request(LAMP_ON)
         with pytest.raises(NotAllowed, match="Those who can: Adam Admin, Olga Owner"):
             harness.approve(run, person="stan")
-        assert harness.fleet.told == []
+        assert harness.fleet.sent == []
 
     def test_the_second_approver_learns_who_was_first(self, harness: Harness):
         run = harness.request(LAMP_ON)
         harness.approve(run, person="olga")
         with pytest.raises(TooLate, match="approved by Olga Owner"):
             harness.approve(run, person="adam")
-        assert harness.fleet.told == [("lb1", "set lamp on")]
+        assert harness.fleet.sent == [("lb1", "set lamp on")]
 
     def test_an_approval_of_another_digest_counts_for_nothing(self, harness: Harness):
         run = harness.request(LAMP_ON)
@@ -326,20 +326,20 @@ class TestDeciding:
         harness.service.deny_run(run.id, person="adam", reason="wait")
         harness.run_queued_work()
         assert harness.get_run(run.id).state is State.DENIED
-        assert harness.fleet.told == []
+        assert harness.fleet.sent == []
 
     def test_a_no_during_the_last_look_wins(self, harness: Harness):
         run = harness.request(LAMP_ON)
 
         def deny_meanwhile(host: str) -> None:
-            harness.fleet.before_ask = lambda _host: None
+            harness.fleet.before_query = lambda _host: None
             harness.service.deny_run(run.id, person="adam", reason="wait")
 
         harness.service.approve_run(run.id, person="olga", digest=run.digest)
-        harness.fleet.before_ask = deny_meanwhile
+        harness.fleet.before_query = deny_meanwhile
         harness.run_queued_work()
         assert harness.get_run(run.id).state is State.DENIED
-        assert harness.fleet.told == []
+        assert harness.fleet.sent == []
         with harness.database.reading() as tx:
             assert locks.get_lock(tx, "lb1") is None
 
@@ -360,7 +360,7 @@ class TestTheGate:
         ended = harness.get_run(run.id)
         assert ended.state is State.REFUSED
         assert "0 of 1 required approvals" in ended.summary
-        assert harness.fleet.told == []
+        assert harness.fleet.sent == []
 
     def test_a_requester_who_left_meanwhile_gets_nothing_done(self, harness: Harness):
         run = harness.request(LAMP_ON)
@@ -369,7 +369,7 @@ class TestTheGate:
         people.write_text(people.read_text().replace("dora:", "dolores:"))
         harness.run_queued_work()
         assert harness.get_run(run.id).state is State.REFUSED
-        assert harness.fleet.told == []
+        assert harness.fleet.sent == []
 
     def test_a_changed_policy_makes_the_plan_stale(self, harness: Harness):
         run = harness.request(LAMP_ON)
@@ -408,8 +408,8 @@ class TestTheGate:
         assert ended.state is State.STALE
         assert "lb1 is not as it was: fan=on lamp=off" in ended.summary
         assert "key" not in ended.summary
-        assert harness.fleet.told == []
-        assert harness.fleet.told == []
+        assert harness.fleet.sent == []
+        assert harness.fleet.sent == []
 
     def test_a_broken_policy_refuses_everything(self, harness: Harness):
         run = harness.request(LAMP_ON)
@@ -417,18 +417,18 @@ class TestTheGate:
         (harness.policies.path / "policy.cedar").write_text("permit (")
         harness.run_queued_work()
         assert harness.get_run(run.id).state is State.REFUSED
-        assert harness.fleet.told == []
+        assert harness.fleet.sent == []
 
     def test_authority_is_looked_up_again_before_each_step(self, harness: Harness):
         def fire(host: str, words: str) -> None:
             people = harness.policies.path / "people.yaml"
             people.write_text(people.read_text().replace("dora:", "dolores:"))
 
-        harness.fleet.after_tell = fire
+        harness.fleet.after_send = fire
         ended = harness.approve(harness.request(SetAll(host="lb1", value="on")))
         assert ended.state is State.FAILED
         assert "Stopped before step 2" in ended.summary
-        assert harness.fleet.told == [("lb1", "set fan on")]
+        assert harness.fleet.sent == [("lb1", "set fan on")]
 
     def test_an_approval_that_no_one_used_in_time_expires(self, harness: Harness):
         run = harness.request(LAMP_ON)
@@ -438,7 +438,7 @@ class TestTheGate:
             runs.amend_run(tx, held, expires_at=tx.now)
         harness.run_queued_work()
         assert harness.get_run(run.id).state is State.EXPIRED
-        assert harness.fleet.told == []
+        assert harness.fleet.sent == []
 
     def test_the_intent_is_durable_before_the_command_is_sent(self, harness: Harness):
         seen: list[str] = []
@@ -448,7 +448,7 @@ class TestTheGate:
                 seen.extend(step.state for step in runs.list_steps(tx, 1))
                 seen.append(change_log.list_newest_entries(tx, limit=1)[0].kind)
 
-        harness.fleet.before_tell = look
+        harness.fleet.before_send = look
         harness.approve(harness.request(LAMP_ON))
         assert seen == [StepState.INTENT, "step sending"]
 
@@ -461,7 +461,7 @@ class TestRecovery:
         def die(host: str, words: str) -> None:
             raise PowerCut
 
-        harness.fleet.before_tell = die
+        harness.fleet.before_send = die
         run = harness.request(LAMP_ON)
         with pytest.raises(PowerCut):
             harness.approve(run)
@@ -488,15 +488,15 @@ class TestRecovery:
 
         run = harness.request(LAMP_ON)
         harness.service.approve_run(run.id, person="olga", digest=run.digest)
-        harness.fleet.before_ask = die
+        harness.fleet.before_query = die
         with pytest.raises(PowerCut):
             harness.run_queued_work()
         assert harness.get_run(run.id).state is State.STARTING
-        harness.fleet.before_ask = lambda _host: None
+        harness.fleet.before_query = lambda _host: None
         harness.service.recover_unfinished_runs()
         harness.run_queued_work()
         assert harness.get_run(run.id).state is State.SUCCEEDED
-        assert harness.fleet.told == [("lb1", "set lamp on")]
+        assert harness.fleet.sent == [("lb1", "set lamp on")]
 
 
 def test_the_request_is_shown_as_it_would_be_typed(harness: Harness):
@@ -534,7 +534,7 @@ class TestFreezes:
         waiting = harness.approve(harness.request(LAMP_ON))
         assert waiting.state is State.QUEUED
         assert waiting.summary == "On hold: the edge is frozen until 2999-01-01 00:00 UTC (fair)"
-        assert harness.fleet.told == []
+        assert harness.fleet.sent == []
 
         # A frozen crowd is not looked at again and again.
         harness.service.wake_stalled_runs()
@@ -565,10 +565,10 @@ class TestFreezes:
         def begin(host: str) -> None:
             policy.freezes = FreezeList.model_validate({"freezes": [freeze]})
 
-        harness.fleet.before_ask = begin
+        harness.fleet.before_query = begin
         harness.run_queued_work()
         assert harness.get_run(run.id).state is State.QUEUED
-        assert harness.fleet.told == []
+        assert harness.fleet.sent == []
         with harness.database.reading() as tx:
             assert locks.get_lock(tx, "lb1") is None
 
@@ -586,7 +586,7 @@ def test_a_plan_that_was_altered_in_the_database_is_not_applied(harness: Harness
         runs.amend_run(tx, runs.get_run(tx, run.id), plan=altered)
     harness.run_queued_work()
     assert harness.get_run(run.id).state is State.REFUSED
-    assert harness.fleet.told == []
+    assert harness.fleet.sent == []
 
 
 def _another_key(harness: Harness) -> None:
@@ -597,13 +597,13 @@ def _another_key(harness: Harness) -> None:
 def test_a_host_gets_no_further_step_when_it_became_another_machine(
     harness: Harness,
 ):
-    harness.fleet.after_tell = lambda _host, _words: _another_key(harness)
+    harness.fleet.after_send = lambda _host, _words: _another_key(harness)
     ended = harness.approve(harness.request(SetAll(host="lb1", value="on")))
     assert ended.state is State.FAILED
     assert (
         "Stopped before step 2: the host key of lb1 in the inventory has changed" in ended.summary
     )
-    assert harness.fleet.told == [("lb1", "set fan on")]
+    assert harness.fleet.sent == [("lb1", "set fan on")]
 
 
 def test_an_undo_names_the_key_that_its_host_has_now(harness: Harness):
@@ -621,7 +621,7 @@ def test_without_a_policy_what_was_done_is_unproven_and_not_unknown(harness: Har
     def spoil(_host: str, _words: str) -> None:
         (harness.policies.path / "policy.cedar").write_text("permit (")
 
-    harness.fleet.after_tell = spoil
+    harness.fleet.after_send = spoil
     ended = harness.approve(harness.request(LAMP_ON))
     assert ended.state is State.FAILED
     assert "Every step succeeded, but the result could not be verified" in ended.summary
@@ -638,7 +638,7 @@ class TestALostDatabase:
     """Nobody wakes a run that the database left in the middle, so the clock looks after it."""
 
     def test_during_planning(self, harness: Harness):
-        harness.fleet.before_ask = _lose_it_once(harness)
+        harness.fleet.before_query = _lose_it_once(harness)
         run = harness.request(LAMP_ON)
         assert run.state is State.PLANNING
         harness.service.wake_stalled_runs()
@@ -647,31 +647,31 @@ class TestALostDatabase:
 
     def test_during_the_last_look(self, harness: Harness):
         run = harness.request(LAMP_ON)
-        harness.fleet.before_ask = _lose_it_once(harness)
+        harness.fleet.before_query = _lose_it_once(harness)
         assert harness.approve(run).state is State.STARTING
         harness.service.wake_stalled_runs()
         harness.run_queued_work()
         assert harness.get_run(run.id).state is State.SUCCEEDED
-        assert harness.fleet.told == [("lb1", "set lamp on")]
+        assert harness.fleet.sent == [("lb1", "set lamp on")]
 
     def test_between_the_command_and_the_proof(self, harness: Harness):
         def lose(_host: str, _words: str) -> None:
-            harness.fleet.before_ask = _lose_it_once(harness)
+            harness.fleet.before_query = _lose_it_once(harness)
 
-        harness.fleet.after_tell = lose
+        harness.fleet.after_send = lose
         run = harness.approve(harness.request(LAMP_ON))
         assert run.state is State.RUNNING
         harness.service.wake_stalled_runs()
         harness.run_queued_work()
         assert harness.get_run(run.id).state is State.SUCCEEDED
-        assert harness.fleet.told == [("lb1", "set lamp on")]
+        assert harness.fleet.sent == [("lb1", "set lamp on")]
 
     def test_what_is_under_way_is_left_alone(self, harness: Harness):
         def look(_host: str, _words: str) -> None:
             harness.service.wake_stalled_runs()
             assert harness.dispatcher.enqueued == []
 
-        harness.fleet.before_tell = look
+        harness.fleet.before_send = look
         assert harness.approve(harness.request(LAMP_ON)).state is State.SUCCEEDED
 
     def test_of_a_second_look_does_not_end_the_first(self, harness: Harness):
@@ -690,9 +690,9 @@ class TestALostDatabase:
             harness.database.reading = reading
             harness.service.wake_stalled_runs()
 
-        harness.fleet.before_tell = look_twice
+        harness.fleet.before_send = look_twice
         assert harness.approve(run).state is State.SUCCEEDED
-        assert len(harness.fleet.told) == 2
+        assert len(harness.fleet.sent) == 2
 
     def test_who_waits_for_a_host_is_woken_by_its_holder_and_not_by_the_clock(
         self, harness: Harness
@@ -700,7 +700,7 @@ class TestALostDatabase:
         def cut(_host: str, _words: str) -> None:
             raise UnknownOutcomeError("the connection was lost")
 
-        harness.fleet.before_tell = cut
+        harness.fleet.before_send = cut
         holder = harness.approve(harness.request(LAMP_ON))
         harness.approve(harness.request(SetSwitch(host="lb1", name="fan", value="on")))
         harness.service.wake_stalled_runs()
@@ -709,7 +709,7 @@ class TestALostDatabase:
 
 def _lose_it_once(harness: Harness) -> Callable[[str], None]:
     def lose(_host: str) -> None:
-        harness.fleet.before_ask = lambda _host: None
+        harness.fleet.before_query = lambda _host: None
         raise StoreUnavailable("the database says: server closed the connection")
 
     return lose
@@ -748,7 +748,7 @@ def test_what_the_database_refuses_for_good_is_not_tried_for_ever(
         STEP_DONE,
     ]
     assert harness.get_run(run.id).state is State.SUCCEEDED
-    assert len(harness.fleet.told) == 1
+    assert len(harness.fleet.sent) == 1
 
 
 class TestTheEndOfTheService:
@@ -761,7 +761,7 @@ class TestTheEndOfTheService:
         harness.run_queued_work()
 
     def test_a_step_under_way_is_finished_and_the_next_one_is_never_sent(self, harness: Harness):
-        harness.fleet.before_tell = lambda _host, _words: harness.service.close()
+        harness.fleet.before_send = lambda _host, _words: harness.service.close()
         run = harness.approve(harness.request(SetAll(host="lb1", value="on")))
         assert run.state is State.RUNNING
         self._again(harness)
@@ -771,7 +771,7 @@ class TestTheEndOfTheService:
             "Stopped, because Keyturn itself stopped, before step 2 of 2. Done: “Set fan”. "
             "To revert it, request the undo of run 1."
         )
-        assert harness.fleet.told == [("lb1", "set fan on")]
+        assert harness.fleet.sent == [("lb1", "set fan on")]
         with harness.database.reading() as tx:
             assert locks.get_lock(tx, "lb1") is None
 
@@ -788,11 +788,11 @@ class TestTheEndOfTheService:
             raise UnreachableError("Keyturn is shutting down")
 
         run = harness.request(LAMP_ON)
-        harness.fleet.before_ask = cut
+        harness.fleet.before_query = cut
         assert harness.approve(run).state is State.QUEUED
         with harness.database.reading() as tx:
             assert locks.get_lock(tx, "lb1") is None
-        harness.fleet.before_ask = lambda _host: None
+        harness.fleet.before_query = lambda _host: None
         self._again(harness)
         assert harness.get_run(run.id).state is State.SUCCEEDED
 
@@ -826,7 +826,7 @@ def test_an_undo_whose_feed_has_moved_meanwhile_is_proven_all_the_same(
     harness.run_queued_work()
     ended = harness.approve(harness.get_run(undo.id))
     assert ended.state is State.SUCCEEDED
-    assert harness.fleet.told[-1] == ("lb1", "set lamp off")
+    assert harness.fleet.sent[-1] == ("lb1", "set lamp off")
 
 
 def test_an_undo_that_cannot_apply_any_more_is_refused_before_anyone_approves_it(
@@ -850,11 +850,11 @@ def test_an_undo_that_cannot_apply_any_more_by_the_time_it_starts_sends_nothing(
     undo = harness.service.request_undo(done.id, person="dora", origin=WEB)
     harness.run_queued_work()
     harness.fleet.hosts["lb1"]["warming"] = "burnt"
-    told = list(harness.fleet.told)
+    told = list(harness.fleet.sent)
     after = harness.approve(harness.get_run(undo.id))
     assert after.is_ended
     assert "burnt out" in after.summary
-    assert harness.fleet.told == told
+    assert harness.fleet.sent == told
 
 
 def test_an_undo_is_proven_where_the_change_had_better_not_be_made_now(harness: Harness):

@@ -118,7 +118,7 @@ def test_embedded_and_distributed_do_not_mix_on_one_database(postgres: Postgres)
 
 @pytest.mark.real
 def test_a_process_with_another_key_does_not_start(postgres: Postgres, tmp_path: Path):
-    company.found(tmp_path / "policy")
+    company.create_policy(tmp_path / "policy")
     (tmp_path / "policy" / "inventory.yaml").write_text(INVENTORY)
     with Replicas(tmp_path, postgres.new_database()) as replicas:
         replicas.foundation().database.close()
@@ -138,7 +138,7 @@ def test_a_process_with_another_key_does_not_start(postgres: Postgres, tmp_path:
 def test_db_upgrade_makes_what_several_processes_need_and_db_check_says_so(
     postgres: Postgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    company.found(tmp_path / "policy")
+    company.create_policy(tmp_path / "policy")
     (tmp_path / "policy" / "inventory.yaml").write_text(INVENTORY)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("KEYTURN_DATABASE", postgres.new_database())

@@ -109,9 +109,9 @@ def _told_after_a_forgery(harness: Harness) -> list[str]:
         with harness.database.transaction() as tx:
             tx.sql.execute(delete(tables.decision).where(tables.decision.c.run == whole.id))
 
-    harness.fleet.after_tell = forge
+    harness.fleet.after_send = forge
     harness.run_queued_work()
-    return [host for host, _ in harness.fleet.told]
+    return [host for host, _ in harness.fleet.sent]
 
 
 def test_an_approval_that_vanishes_stops_the_next_wave(crowd: Harness):

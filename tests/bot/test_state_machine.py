@@ -200,8 +200,8 @@ class World(RuleBasedStateMachine):
         self.database = _emptied()
         self.model, self.fleet, self.queue = Model(), ToyFleet(), ManualDispatcher()
         self.fleet.hosts = {host: {"fan": "off", "lamp": "off"} for host in HOSTS}
-        self.fleet.before_tell, self.fleet.after_tell = self._before_tell, self._after_tell
-        self.fleet.before_ask = lambda _host: self._surprise(self.reading)
+        self.fleet.before_send, self.fleet.after_send = self._before_send, self._after_send
+        self.fleet.before_query = lambda _host: self._surprise(self.reading)
         self.reading: list[Callable[[], None]] = []
         self.sending: list[Callable[[], None]] = []
         self.sent: list[Callable[[], None]] = []
@@ -477,7 +477,7 @@ class World(RuleBasedStateMachine):
         assert {found[number].state for number in held} <= {"starting", "running", "unknown"}
         # Every packet has its intent, and every intent had one packet at the most.
         intents = sum(kinds.count("step sending") for kinds in told.values())
-        assert len(self.fleet.told) + self.model.lost_packets == intents
+        assert len(self.fleet.sent) + self.model.lost_packets == intents
 
     def _check_log(self) -> None:
         with self.database.reading() as tx:
@@ -486,7 +486,7 @@ class World(RuleBasedStateMachine):
 
     # Its own machinery
 
-    def _before_tell(self, host: str, words: str) -> None:
+    def _before_send(self, host: str, words: str) -> None:
         """Hold the packet against the model; what goes wrong here is found below."""
         with self.database.reading() as tx:
             entry = change_log.get_last_entry_of_kind(tx, "step sending")
@@ -499,12 +499,12 @@ class World(RuleBasedStateMachine):
             self.model.may_be_sent(run, whole, entry.facts["step"])
         except AssertionError as wrong:
             # The workflow would take any exception for a fault of its own.
-            raise _Found(str(wrong)) from wrong
+            raise _ForbiddenPacket(str(wrong)) from wrong
         self.model.lost_packets += 1
         self._surprise(self.sending)
         self.model.lost_packets -= 1
 
-    def _after_tell(self, _host: str, _words: str) -> None:
+    def _after_send(self, _host: str, _words: str) -> None:
         self._surprise(self.sent)
 
     @staticmethod
@@ -545,7 +545,7 @@ class World(RuleBasedStateMachine):
             return search.find_newest_runs(tx, search.RunFilter(states=frozenset(states)), most=20)
 
 
-class _Found(BaseException):
+class _ForbiddenPacket(BaseException):
     """A packet that may not be: nothing on the way takes it for its own fault."""
 
 
@@ -649,11 +649,11 @@ def test_with_a_guard_removed_such_a_packet_is_found(
 ):
     for where, guard, instead in guards:
         monkeypatch.setattr(where, guard, instead)
-    with pytest.raises((_Found, BaseExceptionGroup)) as found:
+    with pytest.raises((_ForbiddenPacket, BaseExceptionGroup)) as found:
         _go(0, 400)
-    assert _found(found.value), found.value
+    assert _is_forbidden(found.value), found.value
 
 
-def _found(trouble: BaseException) -> bool:
+def _is_forbidden(trouble: BaseException) -> bool:
     several: Sequence[BaseException] = getattr(trouble, "exceptions", ())
-    return isinstance(trouble, _Found) or any(_found(each) for each in several)
+    return isinstance(trouble, _ForbiddenPacket) or any(_is_forbidden(each) for each in several)

@@ -39,7 +39,7 @@ def _issue(tx: Transaction) -> list[str]:
     return [session, sessions.create_sign_in_link(tx, "dora"), api]
 
 
-def _found(database: Database, issued: Sequence[str]) -> list[str]:
+def _find_tokens(database: Database, issued: Sequence[str]) -> list[str]:
     dump = _dumped(database)
     return [token for token in issued if any(spelt in dump for spelt in _spellings(token))]
 
@@ -47,7 +47,7 @@ def _found(database: Database, issued: Sequence[str]) -> list[str]:
 def test_a_dump_of_every_table_holds_no_token(database: Database, tmp_path: Path):
     with database.transaction() as tx:
         issued = _issue(tx)
-    assert _found(database, issued) == []
+    assert _find_tokens(database, issued) == []
     if database.embedded:
         raw = b"".join(file.read_bytes() for file in tmp_path.glob("keyturn.db*"))
         assert [token for token in issued if token.encode() in raw] == []
@@ -65,7 +65,7 @@ def test_a_token_that_is_kept_plain_is_found(database: Database, spelling: int):
         issued = _issue(tx)
         spelt = _spellings(issued[0])[spelling]
         tx.sql.execute(insert(tables.seen_request).values(key=f"x{spelt}", seen_at=tx.now))
-    assert _found(database, issued) == issued[:1]
+    assert _find_tokens(database, issued) == issued[:1]
 
 
 def test_tokens_are_long_and_never_the_same(database: Database):

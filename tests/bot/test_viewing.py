@@ -228,7 +228,7 @@ def test_an_entry_about_a_host_is_for_those_who_may_view_every_run_there(
             host: change_log.append_entry(tx, "event", host=host).seq for host in ("web1", "nas1")
         }
 
-    def told(view: str, person: str) -> set[int]:
+    def list_entries(view: str, person: str) -> set[int]:
         _rule(restricted.harness, view)
         sight = restricted.harness.policies.get_policy().get_view_rights(person)
         with restricted.harness.database.reading(sight) as tx:
@@ -237,9 +237,9 @@ def test_an_entry_about_a_host_is_for_those_who_may_view_every_run_there(
                 for entry in query.find_newest_entries(tx, query.EntryFilter(), limit=1000)
             }
 
-    assert on["web1"] not in told(RESTRICTED_RULES, "dora"), "not every runbook there"
-    assert on["nas1"] in told(OWNERS, "stan")
-    assert on["web1"] not in told(OWNERS, "stan")
+    assert on["web1"] not in list_entries(RESTRICTED_RULES, "dora"), "not every runbook there"
+    assert on["nas1"] in list_entries(OWNERS, "stan")
+    assert on["web1"] not in list_entries(OWNERS, "stan")
     assert policy
 
 
@@ -368,7 +368,7 @@ def test_an_approval_lapses_with_the_right_to_view(harness: Harness):
     _rule(harness, 'permit (principal == Person::"adam", action == Action::"view", resource);')
     harness.run_queued_work()
     assert "0 of 1 required approvals" in harness.get_run(run.id).summary
-    assert harness.fleet.told == []
+    assert harness.fleet.sent == []
 
 
 def test_who_sees_a_run_and_may_not_decide_it_is_reported(harness: Harness):
@@ -414,7 +414,7 @@ def test_a_check_tells_of_runs_that_its_requester_may_view(restricted: Restricte
     since = datetime.now(UTC) - timedelta(hours=1)
     parts, check = restricted.harness.context, ShowSwitches(host="nas1")
 
-    def told(person: str, host: str) -> list[str]:
+    def list_events(person: str, host: str) -> list[str]:
         return [
             event.description
             for event in create_query_function(parts, person=person)(
@@ -422,11 +422,13 @@ def test_a_check_tells_of_runs_that_its_requester_may_view(restricted: Restricte
             ).events
         ]
 
-    assert told("dora", "lb1") == []
-    assert f"run {restricted.hidden['done'].id}, succeeded: toy set lb1 lamp on" in told(
+    assert list_events("dora", "lb1") == []
+    assert f"run {restricted.hidden['done'].id}, succeeded: toy set lb1 lamp on" in list_events(
         "adam", "lb1"
     )
-    assert [what.split(",")[0] for what in told("dora", "web1")] == [f"run {restricted.shown.id}"]
+    assert [what.split(",")[0] for what in list_events("dora", "web1")] == [
+        f"run {restricted.shown.id}"
+    ]
     assert create_query_function(parts, person="dora")("nas1", query_earlier_report(check)) is None
     assert (
         create_query_function(parts, person="adam")("nas1", query_earlier_report(check))

@@ -88,7 +88,7 @@ def installation(
 ) -> Generator[Installation]:
     """One installation for all tests: to start processes takes longer than any test."""
     tmp_path = tmp_path_factory.mktemp("installation")
-    company.found(tmp_path / "policy")
+    company.create_policy(tmp_path / "policy")
     with (
         LoopbackFleet(tmp_path / "policy", places=PLACES[:1]) as fleet,
         Replicas(tmp_path, postgres.new_database()) as replicas,

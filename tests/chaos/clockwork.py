@@ -43,7 +43,7 @@ class Clockwork:
         self._set(begin)
         fleet = ToyFleet()
         fleet.hosts["lb1"] = {f"z{n}": "off" for n in range(len(zones))}
-        fleet.before_tell = lambda _host, _words: self._jump_in_between()
+        fleet.before_send = lambda _host, _words: self._jump_in_between()
         policies = a_policy(directory / "policy")
         database = create_sqlite_database(directory / "keyturn.db")
         queue = ManualDispatcher()
@@ -108,7 +108,7 @@ class Clockwork:
         part.write_text(f"{at:%Y-%m-%d %H:%M:%S}\n")
         part.rename(self._file)
 
-    def told(self) -> dict[str, list[list[object]]]:
+    def list_fires(self) -> dict[str, list[list[object]]]:
         """Return by zone each moment that was decided, its outcome and how its run ended."""
         of, run = tables.fire.c, tables.run.c
         found: dict[str, list[list[object]]] = {}
@@ -136,7 +136,7 @@ def main() -> None:
     start = datetime(first.year, first.month, first.day, tzinfo=UTC) - timedelta(days=2)
     work = Clockwork(Path(directory), int(seed), start.timestamp(), zones)
     work.go_through(sorted({m for zone in zones for m in moments(zone, first, int(days))}))
-    print(json.dumps(work.told()))
+    print(json.dumps(work.list_fires()))
 
 
 if __name__ == "__main__":

@@ -48,17 +48,17 @@ class Member:
     process: ForkServerProcess
     begins: int = 0
 
-    def said(self) -> str:
+    def output(self) -> str:
         return self.log.read_text()[self.begins :] if self.log.exists() else ""
 
     @property
     def address(self) -> str:
         """Where it serves; "" as long as it does not."""
-        return self.said().partition(_READY)[2].partition("\n")[0].strip()
+        return self.output().partition(_READY)[2].partition("\n")[0].strip()
 
     @property
     def working(self) -> bool:
-        return bool(self.address) or _WORKING in self.said()
+        return bool(self.address) or _WORKING in self.output()
 
 
 class Crowd:
@@ -112,8 +112,8 @@ class Crowd:
     def _until_working(self, each: Member) -> None:
         deadline = time.monotonic() + _START_SECONDS
         while not each.working:
-            assert time.monotonic() < deadline, each.said()
-            assert each.process.is_alive(), each.said()
+            assert time.monotonic() < deadline, each.output()
+            assert each.process.is_alive(), each.output()
             time.sleep(0.02)
 
     def _end_all(self) -> None:
@@ -134,7 +134,7 @@ class Crowd:
         What keeps services going starts those again that found no database when they began.
         """
         ended = [n for n, each in enumerate(self.members) if not each.process.is_alive()]
-        said = [self.members[n].said()[-2000:] for n in ended if self.members[n].working]
+        said = [self.members[n].output()[-2000:] for n in ended if self.members[n].working]
         for n in ended:
             self.members[n] = self._start(n, self._wanted[n])
         return said
@@ -146,7 +146,7 @@ class Crowd:
         """Wait until every member works, and holds the lock of those who work on the database."""
         deadline = time.monotonic() + _START_SECONDS
         while not all(each.working for each in self.members):
-            assert time.monotonic() < deadline, [each.said()[-500:] for each in self.members]
+            assert time.monotonic() < deadline, [each.output()[-500:] for each in self.members]
             assert not self.revive()
             time.sleep(0.1)
         while (found := self._holders()) != len(self.members):

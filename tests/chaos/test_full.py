@@ -68,7 +68,7 @@ def swept(home: Home, call: str, error: str, *, seed: int) -> int:
     return MOST
 
 
-def _told(home: tuple[Home, LoopbackFleet], times: int, what: str, record: Record) -> None:
+def _check_toll(home: tuple[Home, LoopbackFleet], times: int, what: str, record: Record) -> None:
     """Give it room again, and hold what the hosts have against what Keyturn says."""
     assert live(home[0], 0, patience=60) == 0
     toll = counted(*home, faults=times)
@@ -84,7 +84,7 @@ def test_nothing_is_lost_and_no_repair_is_needed_when_the_disk_fails(
 ):
     failed = [life(home[0], *each, seed=n) for n, each in enumerate(SAMPLE, start=1)]
     assert all(failed)
-    _told(home, sum(failed), "a sample", record_property)
+    _check_toll(home, sum(failed), "a sample", record_property)
 
 
 @pytest.mark.real
@@ -99,4 +99,4 @@ def test_nothing_is_lost_when_the_disk_is_full_or_broken_at_any_write(
     # for the second.
     times = [swept(home[0], call, error, seed=seed) for seed in (0, MOST)]
     assert 0 < min(times) <= max(times) < MOST
-    _told(home, sum(times), f"every {call} with {error}", record_property)
+    _check_toll(home, sum(times), f"every {call} with {error}", record_property)

@@ -27,11 +27,11 @@ _TAKES = frozenset({"claimed", "resumed"})
 
 
 class Restarts:
-    """told: when each process was asked to end, by its number. took: seconds that each needed."""
+    """terminated_at: when each process was sent SIGTERM, by its number. took: its seconds."""
 
     def __init__(self, crowd: Crowd) -> None:
         self._crowd = crowd
-        self.told: dict[int, float] = {}
+        self.terminated_at: dict[int, float] = {}
         self.took: list[float] = []
 
     def roll(self, n: int) -> None:
@@ -44,17 +44,17 @@ class Restarts:
         process = member.process
         assert process.pid
         began = time.monotonic()
-        self.told[process.pid] = time.time()
+        self.terminated_at[process.pid] = time.time()
         process.terminate()
         process.join(LONGEST)
         self.took.append(time.monotonic() - began)
         # What serves ends by the signal once it has ended all else.
-        assert process.exitcode in {0, -15}, f"{process.exitcode}: {member.said()[-2000:]}"
+        assert process.exitcode in {0, -15}, f"{process.exitcode}: {member.output()[-2000:]}"
         self._crowd.revive()
         deadline = time.monotonic() + 2 * LONGEST
         # One that finds a database that is too busy ends, and is started again.
         while not self._crowd.members[place].working:
-            assert time.monotonic() < deadline, self._crowd.members[place].said()[-2000:]
+            assert time.monotonic() < deadline, self._crowd.members[place].output()[-2000:]
             self._crowd.revive()
             time.sleep(0.05)
 
@@ -67,7 +67,7 @@ class Restarts:
         found: list[str] = []
         for entry in taken:
             pid = int(str(entry.facts["worker"]).split()[1])
-            late = entry.at / _SECOND - self.told.get(pid, float("inf"))
+            late = entry.at / _SECOND - self.terminated_at.get(pid, float("inf"))
             if late > AT_ONCE:
                 found.append(f"run {entry.run} was taken {late:.1f} s after SIGTERM")
         return found

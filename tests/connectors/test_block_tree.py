@@ -8,7 +8,7 @@ TREE = parse_tree(recorded("lsblk"))
 MULTIPATH = parse_tree(recorded("lsblk-multipath"))
 
 
-def found(tree: BlockTree, number: str, source: str = "") -> BlockDevice:
+def find_mounted(tree: BlockTree, number: str, source: str = "") -> BlockDevice:
     node = tree.find_mounted(number, source)
     assert node is not None
     return node
@@ -25,7 +25,9 @@ def found(tree: BlockTree, number: str, source: str = "") -> BlockDevice:
     ],
 )
 def test_the_disks_behind_a_mount_are_found(tree: BlockTree, number: str, disks: list[str]):
-    assert [node.kernel_name for node in tree.list_queue_devices(found(tree, number))] == disks
+    assert [
+        node.kernel_name for node in tree.list_queue_devices(find_mounted(tree, number))
+    ] == disks
 
 
 def test_a_device_stands_once_with_all_that_it_lies_on():
@@ -34,8 +36,8 @@ def test_a_device_stands_once_with_all_that_it_lies_on():
 
 
 def test_a_mount_without_a_number_of_a_device_is_found_by_its_source():
-    assert found(TREE, "0:45", "/dev/mapper/vg0-export").kernel_name == "dm-0"
-    assert found(TREE, "0:45", "/dev/sdc1").kernel_name == "sdc1"
+    assert find_mounted(TREE, "0:45", "/dev/mapper/vg0-export").kernel_name == "dm-0"
+    assert find_mounted(TREE, "0:45", "/dev/sdc1").kernel_name == "sdc1"
     assert TREE.find_mounted("0:34", "tm") is None
 
 

@@ -9,7 +9,7 @@ from connectors import bond_leg
 from connectors.bond_leg import LegState
 from connectors.command import Shell
 from connectors.probation import find_armed_change
-from tests.runbooks.network import said
+from tests.runbooks.network import recorded
 
 FOR_ROOT = (bond_leg.set_leg("bond0.7", "eth1", "down"), bond_leg.set_leg("bond0", "eth1", "up"))
 # It does to the bond's file what the kernel does when a card is set up or down.
@@ -27,7 +27,7 @@ class Host:
         self.root = root
         self.bond = root / "proc/net/bonding/bond0"
         self.bond.parent.mkdir(parents=True)
-        self.bond.write_text(said("bond-rr"))
+        self.bond.write_text(recorded("bond-rr"))
         self.state = root / "var/lib/keyturn-probation"
         self.state.mkdir(parents=True)
         (self.state / "bond.armed").write_text("it is\n")

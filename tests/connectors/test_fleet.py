@@ -227,7 +227,7 @@ def test_a_scripted_fleet_knows_what_reached_the_host(trouble: HostError, told: 
     with pytest.raises(type(trouble)):
         fleet.run_command("web1", REBOOT)
     assert fleet.tried == [("web1", "reboot")]
-    assert len(fleet.told) == told
+    assert len(fleet.sent) == told
 
 
 def test_a_query_that_no_one_scripted_is_a_fault_of_the_test():

@@ -38,7 +38,7 @@ def recorded(name: str) -> str:
     return (ANSWERS / f"{name}.txt").read_text()
 
 
-def said(command: QueryCommand) -> str:
+def stdin_of(command: QueryCommand) -> str:
     assert isinstance(command, Shell)
     return command.stdin
 
@@ -64,12 +64,12 @@ def judged(command: QueryCommand, status: int, out: str, err: str = "") -> str:
     ],
 )
 def test_one_line_is_reported_and_it_ends_with_a_newline(command: QueryCommand, line: str):
-    assert said(command) == line
+    assert stdin_of(command) == line
 
 
 def test_only_the_past_is_restored():
     every = {name: name for name in (*ENTRY.counters, *ENTRY.rates)}
-    line = said(haproxy.restore_entry(HTTP, ENTRY, every))
+    line = stdin_of(haproxy.restore_entry(HTTP, ENTRY, every))
     assert line == "set table http key 203.0.113.9 data.gpc0 57 data.conn_cnt 3\n"
 
 

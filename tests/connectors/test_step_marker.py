@@ -116,7 +116,7 @@ def host(tmp_path: Path) -> Machine:
     return Machine(home, "/usr/bin:/bin")
 
 
-def _told(machine: Machine) -> Shell:
+def _make_step(machine: Machine) -> Shell:
     """Return a step that leaves a line behind for each time that it is run."""
     ledger = machine.home / "ledger"
     return Shell(
@@ -130,7 +130,7 @@ def _times(machine: Machine) -> int:
 
 
 def test_what_a_step_answers_is_what_it_answers_without_a_marker(machine: Machine):
-    step = _told(machine)
+    step = _make_step(machine)
     assert (
         machine.tell(step)
         == machine.tell(replace(step, marker=None))
@@ -139,29 +139,29 @@ def test_what_a_step_answers_is_what_it_answers_without_a_marker(machine: Machin
 
 
 def test_a_step_is_run_once_however_often_it_is_sent(machine: Machine):
-    machine.tell(_told(machine))
+    machine.tell(_make_step(machine))
     for _ in range(3):
         with pytest.raises(AlreadyStartedError) as trouble:
-            machine.tell(_told(machine))
+            machine.tell(_make_step(machine))
         assert trouble.value.started is None
     assert _times(machine) == 1
 
 
 def test_without_the_marker_it_is_run_each_time(machine: Machine):
     for _ in range(3):
-        machine.tell(replace(_told(machine), marker=None))
+        machine.tell(replace(_make_step(machine), marker=None))
     assert _times(machine) == 3
 
 
 def test_of_many_who_send_a_step_at_once_one_has_it_run(host: Machine):
-    begun = [host.begin(_told(host))[0] for _ in range(8)]
+    begun = [host.begin(_make_step(host))[0] for _ in range(8)]
     said = [each.communicate(b"yes\n", 30)[0] for each in begun]
     assert _times(host) == 1
     assert sum(b" held\n" in each for each in said) == 7
 
 
 def test_the_host_tells_how_a_step_ended_and_what_it_printed(machine: Machine):
-    machine.tell(_told(machine))
+    machine.tell(_make_step(machine))
     found = machine.ask()
     assert (found.state, found.status, found.out, found.err) == (
         MarkerState.ENDED,
@@ -174,13 +174,13 @@ def test_the_host_tells_how_a_step_ended_and_what_it_printed(machine: Machine):
     assert found.ended_at is not None
     assert abs(found.ended_at - time.time()) < 60
     with pytest.raises(CommandError, match="output: yes / no"):
-        found.to_answer(_told(machine))
+        found.to_answer(_make_step(machine))
 
 
 def test_a_step_that_no_one_began_never_will_be_once_the_host_was_asked(machine: Machine):
     assert machine.ask().state is MarkerState.CLOSED
     with pytest.raises(AlreadyStartedError):
-        machine.tell(_told(machine))
+        machine.tell(_make_step(machine))
     assert _times(machine) == 0
     assert machine.ask().state is MarkerState.CLOSED
 
@@ -292,7 +292,7 @@ def test_a_host_that_was_restarted_says_so(machine: Machine):
 @pytest.mark.parametrize("half", ["", "3"])
 def test_an_end_that_was_written_in_part_is_none(machine: Machine, half: str):
     """As a host leaves it that lost its power, or had no room, just then."""
-    machine.tell(_told(machine))
+    machine.tell(_make_step(machine))
     (machine.place / "f00d-7-5f-1" / "end").write_text(half)
     found = machine.ask()
     assert (found.state, found.status) == (MarkerState.GONE, None)
@@ -317,7 +317,7 @@ def test_a_place_that_was_taken_and_no_more_is_shown_as_that(machine: Machine):
 
 def test_who_comes_with_a_lower_fence_comes_too_late(machine: Machine):
     machine.tell(Shell(("true",), marker=StepMarker("r", 1, fence=3)))
-    step = replace(_told(machine), marker=StepMarker("r", 2, fence=2))
+    step = replace(_make_step(machine), marker=StepMarker("r", 2, fence=2))
     with pytest.raises(FencedError) as trouble:
         machine.tell(step)
     assert trouble.value.started is False
@@ -330,19 +330,19 @@ def test_who_comes_with_a_lower_fence_comes_too_late(machine: Machine):
 def test_asking_with_a_higher_fence_keeps_the_one_before_from_going_on(machine: Machine):
     machine.ask(StepMarker("r", 1, fence=5))
     with pytest.raises(FencedError):
-        machine.tell(replace(_told(machine), marker=StepMarker("r", 2, fence=4)))
+        machine.tell(replace(_make_step(machine), marker=StepMarker("r", 2, fence=4)))
 
 
 def test_what_a_step_reads_arrives_whole_or_it_is_not_begun(machine: Machine):
     with pytest.raises(SetupError, match="did not arrive completely") as trouble:
-        machine.tell(_told(machine), stdin="ye")
+        machine.tell(_make_step(machine), stdin="ye")
     assert trouble.value.started is False
     assert _times(machine) == 0
     assert machine.ask().state is MarkerState.CLOSED
 
 
 def test_what_a_step_read_is_not_kept(machine: Machine):
-    machine.tell(_told(machine))
+    machine.tell(_make_step(machine))
     kept = {file.name: file.stat() for file in (machine.place / "f00d-7-5f-1").iterdir()}
     assert set(kept) == {"begun", "in", "out", "err", "end"}
     assert kept["in"].st_size == 0
@@ -388,7 +388,7 @@ def test_a_command_receives_nothing_of_all_this(machine: Machine):
 
 
 def test_no_one_else_can_read_or_write_what_is_kept(machine: Machine):
-    machine.tell(_told(machine))
+    machine.tell(_make_step(machine))
     assert machine.place.stat().st_mode & 0o777 == 0o700
     assert (machine.place / "f00d-7-5f-1").stat().st_mode & 0o777 == 0o700
 
@@ -412,7 +412,7 @@ def _gone(machine: Machine, *names: str) -> None:
 
 def test_markers_go_after_a_week_and_no_earlier(machine: Machine):
     _aged(machine, {"f00d-3-5e-1": 9, "f00d-3-5e@1": 9, "f00d-4-5e-1": 6, "f00d-4-5e@1": 6})
-    machine.tell(_told(machine))
+    machine.tell(_make_step(machine))
     _gone(machine, "f00d-3-5e-1", "f00d-3-5e@1")
     assert (machine.place / "f00d-4-5e-1").exists()
     assert (machine.place / "f00d-4-5e@1").exists()
@@ -435,7 +435,7 @@ def test_what_is_too_old_is_looked_for_once_in_a_while_and_not_at_each_run(machi
 def test_what_is_no_marker_of_ours_stays_however_old(machine: Machine):
     others = {".ssh": 400, "documents": 400, "f00d": 400, "beef-3-5e-1": 9, "me@home": 400}
     _aged(machine, {"f00d-3-5e-1": 9} | others)
-    machine.tell(_told(machine))
+    machine.tell(_make_step(machine))
     _gone(machine, "f00d-3-5e-1")
     assert all((machine.place / name).exists() for name in others)
 
@@ -502,7 +502,7 @@ def test_a_directory_that_is_someone_elses_keeps_no_marker(machine: Machine):
     machine.place.mkdir(mode=0o777)
     os.chown(machine.place, 65534, 65534)
     with pytest.raises(SetupError):
-        machine.tell(_told(machine))
+        machine.tell(_make_step(machine))
     assert _times(machine) == 0
 
 

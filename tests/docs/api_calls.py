@@ -243,7 +243,7 @@ def _script_fleet(inventory: Inventory) -> ScriptedFleet:
 
 def _show_entry(fleet: ScriptedFleet, host: str, table: str) -> str:
     """Return the entry of the address, unless the last command cleared it."""
-    sent = [words for name, words in fleet.told if name == host and f" table {table} " in words]
+    sent = [words for name, words in fleet.sent if name == host and f" table {table} " in words]
     is_cleared = bool(sent) and "clear table" in sent[-1]
     return "\n" if is_cleared else rows(table, "203.0.113.9 use=0 exp=578000 gpc0=57")
 

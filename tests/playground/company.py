@@ -18,7 +18,7 @@ events:
 """
 
 
-def found(directory: Path) -> None:
+def create_policy(directory: Path) -> None:
     """Write the policy directory of the company; its inventory is the fleet's to write."""
     directory.mkdir(parents=True)
     starter.write_starter_policy(directory)

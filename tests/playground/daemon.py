@@ -114,8 +114,8 @@ class Daemon(ABC):
         end = time.monotonic() + seconds
         while not self._comes_up(end):
             self.stop()
-            if self._settled or time.monotonic() > end or "in use" not in self._said():
-                said = self._said()[-2000:]
+            if self._settled or time.monotonic() > end or "in use" not in self._read_log():
+                said = self._read_log()[-2000:]
                 raise DaemonDidNotStart(f"{type(self).__name__} did not start: {said}")
             self.launch()
         self._settled = True
@@ -174,7 +174,7 @@ class Daemon(ABC):
         """Return all that the daemon has written so far."""
         return self._log.read_text(encoding="utf-8", errors="backslashreplace")
 
-    def _said(self) -> str:
+    def _read_log(self) -> str:
         """Return what it wrote since it was last launched."""
         return self._log.read_bytes()[self._log_begins :].decode(errors="backslashreplace")
 

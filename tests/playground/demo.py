@@ -44,7 +44,7 @@ def main() -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     directory = Path(tempfile.mkdtemp(prefix="keyturn-demo-"))
     try:
-        company.found(directory / "policy")
+        company.create_policy(directory / "policy")
         with (
             LoopbackFleet(directory / "policy", places=SHOP_PLACES) as fleet,
             _serve_with_past(company.add_fault_tree(directory)) as service,

@@ -78,7 +78,7 @@ class _Everyone(paramiko.ServerInterface):
         return True
 
 
-def _said(kind: int, *rest: bytes | int) -> Message:
+def _build_message(kind: int, *rest: bytes | int) -> Message:
     """Return a message: a number takes four bytes, and bytes stand as they are."""
     message = Message()
     message.add_byte(bytes([kind]))
@@ -95,7 +95,7 @@ def _garbage(chance: random.Random) -> Iterator[Message]:
     while True:
         count = chance.choice([0, 1, 5, 40, 2000, 30_000])
         numbers = chance.choice([b"", b"\xff" * 4, b"\x7f\xff\xff\xff", b"\0" * 4])
-        yield _said(chance.choice(_UNASKED), numbers, chance.randbytes(count))
+        yield _build_message(chance.choice(_UNASKED), numbers, chance.randbytes(count))
 
 
 def _always(message: Message) -> Callable[[random.Random], Iterator[Message]]:
@@ -112,18 +112,18 @@ def _once(message: Message) -> Callable[[random.Random], Iterator[Message]]:
 
 # What is sealed as any packet is, by name.
 SEALED: dict[str, Callable[[random.Random], Iterator[Message]]] = {
-    "extensions": _once(_said(7, 0xFFFFFFFF)),
-    "questions": _once(_said(60, _text(b""), _text(b""), _text(b""), 0xFFFFFFFF)),
-    "requests": _always(_said(80, _text(b"x"), b"\1")),
-    "statements": _always(_said(80, _text(b"x"), b"\0")),
-    "ignored": _always(_said(2, _text(b"x" * 16))),
-    "debug": _always(_said(4, b"\1", _text(b"x" * 16), _text(b""))),
-    "unknown": _always(_said(3, 1)),
-    "opens": _always(_said(90, _text(b"x11"), 7, 1, 1, _text(b"here"), 1)),
-    "agents": _always(_said(90, _text(b"auth-agent@openssh.com"), 7, 1, 1)),
-    "windows": _always(_said(93, 0, 1)),
-    "nothing": _always(_said(94, 0, _text(b""))),
-    "output": _always(_said(94, 0, _text(b"x" * 30_000))),
+    "extensions": _once(_build_message(7, 0xFFFFFFFF)),
+    "questions": _once(_build_message(60, _text(b""), _text(b""), _text(b""), 0xFFFFFFFF)),
+    "requests": _always(_build_message(80, _text(b"x"), b"\1")),
+    "statements": _always(_build_message(80, _text(b"x"), b"\0")),
+    "ignored": _always(_build_message(2, _text(b"x" * 16))),
+    "debug": _always(_build_message(4, b"\1", _text(b"x" * 16), _text(b""))),
+    "unknown": _always(_build_message(3, 1)),
+    "opens": _always(_build_message(90, _text(b"x11"), 7, 1, 1, _text(b"here"), 1)),
+    "agents": _always(_build_message(90, _text(b"auth-agent@openssh.com"), 7, 1, 1)),
+    "windows": _always(_build_message(93, 0, 1)),
+    "nothing": _always(_build_message(94, 0, _text(b""))),
+    "output": _always(_build_message(94, 0, _text(b"x" * 30_000))),
     "garbage": _garbage,
 }
 # What is said in the place of a server's first words, by name.

@@ -37,7 +37,7 @@ def main() -> None:
     os.umask(0o022)  # a policy that others may write is refused
     directory = Path(tempfile.mkdtemp(prefix="keyturn-pictures-"))
     try:
-        company.found(directory / "policy")
+        company.create_policy(directory / "policy")
         with (
             LoopbackFleet(directory / "policy", places=SHOP_PLACES) as fleet,
             usual_socket_paths(fleet),

@@ -131,7 +131,7 @@ class Sshd(Daemon):
         return [self._sshd, "-D", "-e", "-f", str(config)]
 
     def _answers(self) -> bool:
-        return f"Server listening on {self.address} port {self.port}." in self._said()
+        return f"Server listening on {self.address} port {self.port}." in self._read_log()
 
     def _lines(self) -> list[str]:
         variables = " ".join(f'"{name}={value}"' for name, value in self._env.items())

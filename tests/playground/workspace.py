@@ -46,26 +46,26 @@ class Workspace(Daemon):
     @property
     def environment(self) -> dict[str, str]:
         """All that who speaks to it needs."""
-        return json.loads(self._told.read_text())
+        return json.loads(self._environment_file.read_text())
 
     def visited(self) -> list[str]:
         """Return where the proxy was asked to lead to, in order."""
         return (self.directory / "visited").read_text().splitlines()
 
     @property
-    def _told(self) -> Path:
+    def _environment_file(self) -> Path:
         return self.directory / "environment.json"
 
     def _choose_ports(self) -> None:
         """Each is bound before it is told."""
 
     def _configure(self) -> list[str]:
-        self._told.unlink(missing_ok=True)
+        self._environment_file.unlink(missing_ok=True)
         command = [sys.executable, "-m", "tests.playground.workspace", str(self.directory)]
         return ["/usr/bin/env", f"PYTHONPATH={_ROOT}", *command, *self._without]
 
     def _answers(self) -> bool:
-        return self._told.exists()
+        return self._environment_file.exists()
 
 
 def _emulator(without: tuple[str, ...]) -> Emulator:

@@ -56,7 +56,7 @@ class ZfsFuse(Daemon):
         super().__init__()
         self.bin = self.directory / "bin"
 
-    def told(self, *words: str) -> str:
+    def run(self, *words: str) -> str:
         """Run a program in its namespace and return what it says."""
         command = self._locked(*self.within(*words))
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
@@ -82,19 +82,19 @@ class ZfsFuse(Daemon):
         """
         blocks = ("-o", "ashift=9", "-O", "recordsize=512") if small else ()
         where = ("-m", str(self._mountpoint(name)))
-        self.told("zpool", "create", *blocks, *where, name, *(str(device) for device in devices))
+        self.run("zpool", "create", *blocks, *where, name, *(str(device) for device in devices))
 
     def fill(self, pool: str, *, megabytes: int) -> Path:
         """Write a file of noise into a pool; return it as the daemon's namespace has it."""
         path = self._mountpoint(pool) / "noise"
         count = f"count={megabytes}"
-        self.told("dd", "if=/dev/urandom", f"of={path}", "bs=1M", count, "status=none")
-        self.told("sync", "-f", str(path))
+        self.run("dd", "if=/dev/urandom", f"of={path}", "bs=1M", count, "status=none")
+        self.run("sync", "-f", str(path))
         return path
 
     def scan(self, pool: str) -> str:
         """Return the line of `zpool status` that tells of the last scan."""
-        lines = self.told("zpool", "status", pool).splitlines()
+        lines = self.run("zpool", "status", pool).splitlines()
         return next(line.removeprefix(" scrub: ") for line in lines if line[:8] == " scrub: ")
 
     def damage(self, disk: Path, *, megabytes: tuple[int, int]) -> None:

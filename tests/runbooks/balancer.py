@@ -59,6 +59,6 @@ def sent(fleet: ScriptedFleet) -> list[str]:
     return [shlex.split(words)[-1] for _, words in fleet.asked if words.startswith("socat")]
 
 
-def said(command: Command | NoUndo) -> str:
+def sent_line(command: Command | NoUndo) -> str:
     """Return the line that a command sends."""
     return command.stdin if isinstance(command, Shell) else ""

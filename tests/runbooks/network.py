@@ -10,7 +10,7 @@ from tests.scripted_fleet import Replies, ScriptedFleet, inventory_of
 ANSWERS = Path(__file__).parent.parent / "connectors" / "answers" / "network"
 
 
-def said(name: str) -> str:
+def recorded(name: str) -> str:
     return (ANSWERS / f"{name}.txt").read_text()
 
 

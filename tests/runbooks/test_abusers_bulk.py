@@ -11,7 +11,7 @@ from connectors.stick_table import TableEntry, TableHead
 from runbooks import Plan, Refused
 from runbooks._abusers import format_mark_end
 from runbooks.abusers_bulk import ClearAbusers, MarkAbusers, MarkedTable
-from tests.runbooks.balancer import HTTP, LIMITS, SIX, balancer, rows, said
+from tests.runbooks.balancer import HTTP, LIMITS, SIX, balancer, rows, sent_line
 
 LISTED = "203.0.113.9,203.0.113.64/30,203.0.113.9"
 
@@ -39,19 +39,19 @@ def test_each_address_of_the_list_is_marked_in_a_step_of_its_own():
     plan = mark().plan(known({"203.0.113.65": 3, "203.0.113.99": 1}))
     assert mark().addresses == "203.0.113.9,203.0.113.64/30"
     assert plan.current_state == "4 of 5 addresses are not marked in http"
-    assert [said(step.do) for step in plan.steps] == [
+    assert [sent_line(step.do) for step in plan.steps] == [
         f"set table http key 203.0.113.{last} data.gpc0 1\n" for last in (9, 64, 66, 67)
     ]
-    assert said(plan.steps[0].undo) == "set table http key 203.0.113.9 data.gpc0 0\n"
+    assert sent_line(plan.steps[0].undo) == "set table http key 203.0.113.9 data.gpc0 0\n"
 
 
 def test_marked_clients_of_the_networks_are_unblocked_and_others_stay():
     state = known({"203.0.113.67": 9, "203.0.113.65": 1, "203.0.113.99": 1})
     plan = clear("203.0.113.0/26,203.0.113.64/29").plan(state)
-    assert [said(step.do) for step in plan.steps] == [
+    assert [sent_line(step.do) for step in plan.steps] == [
         f"set table http key 203.0.113.{last} data.gpc0 0\n" for last in (65, 67)
     ]
-    assert said(plan.steps[1].undo) == "set table http key 203.0.113.67 data.gpc0 1\n"
+    assert sent_line(plan.steps[1].undo) == "set table http key 203.0.113.67 data.gpc0 1\n"
     assert (plan.steps[0].before, plan.steps[0].after) == ("marked (gpc0)", "not marked")
 
 

@@ -15,7 +15,7 @@ from connectors.stick_table import Rate, TableEntry
 from runbooks import NoUndo, Plan, Refused
 from runbooks.abusers_clear import Abuser, ClearAbuser
 from tests.plans import work_of
-from tests.runbooks.balancer import HTTP, LIMITS, SIX, UNREADABLE, balancer, rows, said, sent
+from tests.runbooks.balancer import HTTP, LIMITS, SIX, UNREADABLE, balancer, rows, sent, sent_line
 from tests.scripted_fleet import Replies
 
 CLEAR = ClearAbuser.model_validate({"host": "lb1", "address": "203.0.113.9"})
@@ -43,8 +43,8 @@ def test_a_marked_client_is_let_in_and_can_be_marked_again():
     plan = CLEAR.plan(known(marked()))
     (step,) = plan.steps
     assert plan.current_state == "203.0.113.9 is marked for 9 min 38 s more"
-    assert said(step.do) == "clear table http key 203.0.113.9\n"
-    assert said(step.undo) == "set table http key 203.0.113.9 data.gpc0 57\n"
+    assert sent_line(step.do) == "clear table http key 203.0.113.9\n"
+    assert sent_line(step.undo) == "set table http key 203.0.113.9 data.gpc0 57\n"
     assert (step.before, step.after) == ("marked (gpc0)", "not in http")
     assert any("the remaining time and all rates start over" in note for note in plan.notes)
 
@@ -166,7 +166,7 @@ def test_an_ipv6_address_is_written_in_its_one_way():
     )
     abuser = six.read(fleet.run_query)
     assert abuser.head == SIX
-    assert said(six.plan(abuser).steps[0].do) == "clear table six key 2001:db8::ff\n"
+    assert sent_line(six.plan(abuser).steps[0].do) == "clear table six key 2001:db8::ff\n"
 
 
 @pytest.mark.parametrize(

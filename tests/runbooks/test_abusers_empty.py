@@ -10,7 +10,7 @@ from connectors.stick_table import TableEntry, TableHead
 from runbooks import NoUndo, Plan, Refused
 from runbooks.abusers_empty import EmptyTable, MarkedClients
 from tests.plans import work_of
-from tests.runbooks.balancer import LIMITS, UNREADABLE, balancer, rows, said, sent
+from tests.runbooks.balancer import LIMITS, UNREADABLE, balancer, rows, sent, sent_line
 
 EMPTY = EmptyTable.model_validate({"host": "lb1"})
 HTTP = TableHead("http", "ip", 204800, 1234)
@@ -41,7 +41,7 @@ def test_a_table_with_marked_clients_is_cleared_for_good():
     plan = EMPTY.plan(crowd(marked(9, gpc0=57), marked(8)))
     (step,) = plan.steps
     assert plan.current_state == "2 of 1,234 entries of http are marked"
-    assert said(step.do) == "clear table http\n"
+    assert sent_line(step.do) == "clear table http\n"
     assert isinstance(step.undo, NoUndo)
     assert not plan.is_reversible
     assert plan.notes[0] == (

@@ -11,7 +11,7 @@ from connectors.stick_table import TableEntry
 from runbooks import Plan, Refused
 from runbooks.abusers_mark import ClientEntry, MarkAbuser
 from tests.plans import work_of
-from tests.runbooks.balancer import HTTP, LIMITS, SIX, UNREADABLE, balancer, rows, said, sent
+from tests.runbooks.balancer import HTTP, LIMITS, SIX, UNREADABLE, balancer, rows, sent, sent_line
 
 EVERY = str(IPv4Address(0))
 MARK = MarkAbuser.model_validate({"host": "lb1", "address": "203.0.113.9"})
@@ -27,8 +27,8 @@ def known(
 @pytest.mark.parametrize("gpc0", [None, 0])
 def test_a_client_is_marked_and_can_be_unmarked(gpc0: int | None):
     (step,) = MARK.plan(known(gpc0)).steps
-    assert said(step.do) == "set table http key 203.0.113.9 data.gpc0 1\n"
-    assert said(step.undo) == "set table http key 203.0.113.9 data.gpc0 0\n"
+    assert sent_line(step.do) == "set table http key 203.0.113.9 data.gpc0 1\n"
+    assert sent_line(step.undo) == "set table http key 203.0.113.9 data.gpc0 0\n"
     assert (step.before, step.after) == ("not marked", "marked (gpc0)")
 
 
@@ -44,13 +44,13 @@ def test_a_client_that_comes_to_be_known_meanwhile_does_not_make_the_plan_stale(
 def test_a_mark_is_as_high_as_the_configuration_asks_for():
     limits = TableLimits((TableLimit("http", "gpc0", 10, "frontend http"),))
     (step,) = MARK.plan(known(3, limits=limits)).steps
-    assert said(step.do) == "set table http key 203.0.113.9 data.gpc0 10\n"
-    assert said(step.undo) == "set table http key 203.0.113.9 data.gpc0 3\n"
+    assert sent_line(step.do) == "set table http key 203.0.113.9 data.gpc0 10\n"
+    assert sent_line(step.undo) == "set table http key 203.0.113.9 data.gpc0 3\n"
 
 
 def test_a_counter_of_an_array_is_set_as_this_haproxy_spells_it():
     (step,) = MARK.plan(known(spelling="gpc[0]")).steps
-    assert said(step.do) == "set table http key 203.0.113.9 data.gpc[0] 1\n"
+    assert sent_line(step.do) == "set table http key 203.0.113.9 data.gpc[0] 1\n"
 
 
 def test_a_mark_that_nothing_asks_for_may_block_no_one():

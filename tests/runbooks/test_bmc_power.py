@@ -164,7 +164,7 @@ def test_a_step_is_not_sent_to_another_bmc_than_was_approved():
     moved = servers({"address": "web9-ilo.example"})
     with pytest.raises(SetupError, match="changed after the approval"):
         moved.run_command("nas1", approved)
-    assert moved.told == []
+    assert moved.sent == []
 
 
 # --- real ones ---

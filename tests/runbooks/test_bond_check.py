@@ -13,7 +13,7 @@ from connectors.errors import CommandError, ParseError, UnreachableError
 from connectors.switch import Lag, LagMember, SwitchPort
 from runbooks import EarlierReport, Refused, Report, Table
 from runbooks.bond_check import BondCheck, BondState, CableEnd, SwitchSide
-from tests.runbooks.network import fleet, said
+from tests.runbooks.network import fleet, recorded
 from tests.scripted_fleet import Replies, ScriptedFleet
 
 CHECK = BondCheck.model_validate({"host": "nas1"})
@@ -27,7 +27,9 @@ NOBODY = "00:00:00:00:00:00"
 
 def links(**mtus: int) -> str:
     """What ip says of these cards: its recorded words, for one card after the other."""
-    (one,) = [each for each in said("iproute2-6.1-link").split(',{"ifindex"') if '"eth0"' in each]
+    (one,) = [
+        each for each in recorded("iproute2-6.1-link").split(',{"ifindex"') if '"eth0"' in each
+    ]
     listed = (
         f'{{"ifindex"{one}'.replace('"eth0"', f'"{name}"').replace('"mtu":1400', f'"mtu":{mtu}')
         for name, mtu in mtus.items()
@@ -49,11 +51,11 @@ def host(
     sudo = "" if user == "root" else "sudo -n -- "
     answers: dict[tuple[str, str | QueryCommand], Replies] = {
         ("nas1", "ls -1 /proc/net/bonding"): "bond0\n",
-        ("nas1", f"cat {FILE}"): said(bond),
+        ("nas1", f"cat {FILE}"): recorded(bond),
         ("nas1", "ip -j -s link show"): LINKS,
         ("nas1", f"grep -sH '^DRIVER=' -- {UEVENTS}"): Answer(2, DRIVERS),
         ("nas1", "true"): "",
-        ("sw1", "show interfaces status"): said("cisco-interfaces-status"),
+        ("sw1", "show interfaces status"): recorded("cisco-interfaces-status"),
         **{("nas1", words.replace("SUDO ", sudo)): reply for words, reply in (more or {}).items()},
     }
     if lag is not None:
@@ -65,7 +67,7 @@ def host(
 
 
 def healthy(name: str = "bond-8023ad") -> BondState:
-    bond = parse_bond("bond0", said(name))
+    bond = parse_bond("bond0", recorded(name))
     return BondState(bond, parse_links(LINKS), {})
 
 
@@ -106,7 +108,7 @@ def test_nothing_is_read_as_root_that_everyone_may_read():
 
 
 def test_what_only_root_may_read_is_read_as_root():
-    more: dict[str, Replies] = {f"SUDO cat {FILE}": said("bond-8023ad")}
+    more: dict[str, Replies] = {f"SUDO cat {FILE}": recorded("bond-8023ad")}
     asked = host("bond-8023ad-not-root", more=more, user="keyturn")
     assert CHECK.report(CHECK.read(asked.run_query)).findings == []
 
@@ -142,7 +144,7 @@ def test_a_bond_that_is_not_there_is_refused_with_those_that_are():
 
 def test_a_bond_that_ip_does_not_list_is_not_guessed_at():
     with pytest.raises(ParseError, match="ip does not list it"):
-        CHECK.read(host(more={"ip -j -s link show": said("iproute2-6.1-link")}).run_query)
+        CHECK.read(host(more={"ip -j -s link show": recorded("iproute2-6.1-link")}).run_query)
 
 
 # --- a channel that is dead although every link is up ---
@@ -348,10 +350,10 @@ def counted(*numbers: int) -> Replies:
     ],
 )
 def test_packets_as_large_as_the_mtu_must_come_back(big: str, small: str, words: str):
-    more: dict[str, Replies] = {BIG: Answer(int(big != "ping-whole"), said(big))}
+    more: dict[str, Replies] = {BIG: Answer(int(big != "ping-whole"), recorded(big))}
     more[COUNT] = counted(5, 5, 5, 5)
     if small:
-        more[SMALL] = Answer(int(small != "ping-whole"), said(small))
+        more[SMALL] = Answer(int(small != "ping-whole"), recorded(small))
     report = PEER.report(PEER.read(host(more=more).run_query))
     assert report.healthy is not bool(words)
     assert not words or report.findings[0].startswith(words)
@@ -380,7 +382,7 @@ def test_packets_as_large_as_the_mtu_must_come_back(big: str, small: str, words:
 def test_a_peer_with_a_smaller_mtu_answers_in_pieces(
     counts: Sequence[int], healthy: bool, words: str | None
 ):
-    more: dict[str, Replies] = {BIG: said("ping-whole"), SMALL: said("ping-whole")}
+    more: dict[str, Replies] = {BIG: recorded("ping-whole"), SMALL: recorded("ping-whole")}
     more[COUNT] = counted(*counts)
     report = PEER.report(PEER.read(host(more=more).run_query))
     assert (report.healthy, list(report.findings)) == (healthy, [words] if words else [])
@@ -397,7 +399,7 @@ def test_members_with_another_mtu_are_a_finding():
 
 
 def test_both_ends_are_in_one_report():
-    report = CHECK.report(CHECK.read(host(lag=said("cisco-etherchannel")).run_query))
+    report = CHECK.report(CHECK.read(host(lag=recorded("cisco-etherchannel")).run_query))
     assert (report.healthy, list(report.findings)) == (True, [])
 
 

@@ -14,7 +14,7 @@ from runbooks._lists import LISTS
 from runbooks.bond_leg import Legs, ReturnLeg, TakeLeg
 from tests.plans import work_of
 from tests.runbooks.hostile import HOSTILE_NAMES
-from tests.runbooks.network import fleet, said
+from tests.runbooks.network import fleet, recorded
 from tests.runbooks.test_bond_check import LINKS
 from tests.scripted_fleet import Replies, ScriptedFleet
 
@@ -38,7 +38,7 @@ def host(
 
 def legs(name: str = "bond-8023ad", *, down: tuple[str, ...] = (), taken: bool = False) -> Legs:
     """A recorded bond. down: legs without a link. taken: whether eth1 is set down."""
-    bond = parse_bond("bond0", said(name))
+    bond = parse_bond("bond0", recorded(name))
     members = tuple(
         replace(member, link_state="down") if member.name in down else member
         for member in bond.members
@@ -49,7 +49,7 @@ def legs(name: str = "bond-8023ad", *, down: tuple[str, ...] = (), taken: bool =
 
 
 def test_a_leg_is_taken_on_probation_and_its_undo_returns_it():
-    plan = put_on_probation(TAKE, TAKE.plan(TAKE.read(host(said("bond-8023ad")).run_query)))
+    plan = put_on_probation(TAKE, TAKE.plan(TAKE.read(host(recorded("bond-8023ad")).run_query)))
     arm, take, keep = plan.steps
     assert find_armed_change(arm.do) == find_kept_change(keep.do) is not None
     assert take.do == bond_leg.set_leg("bond0", "eth1", "down")
@@ -99,11 +99,11 @@ def test_a_leg_with_a_link_that_lacp_leaves_out_does_not_count():
 
 def test_a_leg_that_failed_in_between_makes_the_plan_stale():
     """What is read before the first step is sent, as the planner reads it."""
-    cut_off = said("bond-8023ad")
+    cut_off = recorded("bond-8023ad")
     for leg in ("eth0", "eth2", "eth3"):
         head, name, rest = cut_off.partition(f"Slave Interface: {leg}\n")
         cut_off = head + name + rest.replace("MII Status: up", "MII Status: down", 1)
-    changing = host([said("bond-8023ad"), cut_off])
+    changing = host([recorded("bond-8023ad"), cut_off])
     assert TAKE.plan(TAKE.read(changing.run_query)).steps
     with pytest.raises(Refused, match="last leg"):
         TAKE.plan(TAKE.read(changing.run_query))
@@ -124,8 +124,8 @@ def test_counters_that_move_do_not_make_the_plan_stale():
 
 
 def test_where_lacp_is_hidden_it_is_read_as_root_or_not_at_all():
-    hidden = said("bond-8023ad-not-root")
-    as_root = {f"sudo -n -- cat {FILE}": said("bond-8023ad")}
+    hidden = recorded("bond-8023ad-not-root")
+    as_root = {f"sudo -n -- cat {FILE}": recorded("bond-8023ad")}
     sees = host(hidden, user="keyturn", more=as_root)
     assert TAKE.read(sees.run_query).bond.port_count == 4
     refused = {f"sudo -n -- cat {FILE}": Answer(1, "", "sudo: unknown user")}
@@ -143,7 +143,7 @@ def test_where_lacp_is_hidden_it_is_read_as_root_or_not_at_all():
 def test_a_bond_or_leg_that_is_not_there_is_refused(values: dict[str, str], why: str):
     take = TakeLeg.model_validate(VALUES | values)
     with pytest.raises(Refused, match=why):
-        take.plan(take.read(host(said("bond-8023ad")).run_query))
+        take.plan(take.read(host(recorded("bond-8023ad")).run_query))
 
 
 def test_a_leg_that_ip_does_not_list_is_an_error():
@@ -159,5 +159,7 @@ def test_what_is_no_name_of_a_card_is_refused(field: str, name: object):
 
 
 def test_the_form_offers_the_members_of_the_bond():
-    found = LISTS["bond members"](host(said("bond-8023ad")).run_query, "nas1", {"bond": "bond0"})
+    found = LISTS["bond members"](
+        host(recorded("bond-8023ad")).run_query, "nas1", {"bond": "bond0"}
+    )
     assert list(found) == ["eth0", "eth1", "eth2", "eth3"]

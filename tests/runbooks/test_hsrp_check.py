@@ -10,7 +10,7 @@ from connectors.errors import CommandError
 from connectors.gateway import Gateway, TrackedObject
 from runbooks import Refused
 from runbooks.hsrp_check import HsrpCheck
-from tests.runbooks.network import fleet, said
+from tests.runbooks.network import fleet, recorded
 from tests.scripted_fleet import Replies
 
 ONE = HsrpCheck.model_validate({"host": "r1"})
@@ -110,12 +110,12 @@ def test_a_group_that_no_one_leads_is_a_finding():
 
 
 def test_what_recorded_routers_said_is_judged():
-    recorded = fleet({("r1", STANDBY): said("cisco-standby")}, platforms=CISCO)
-    report = ONE.report(ONE.read(recorded.run_query))
+    routers = fleet({("r1", STANDBY): recorded("cisco-standby")}, platforms=CISCO)
+    report = ONE.report(ONE.read(routers.run_query))
     assert report.summary == "4 groups on r1: 4 to fix"
     first = [finding.split(":", 2)[1].strip()[:40] for finding in report.findings]
     assert first[0].startswith("Vlan703 group 4 (172.23.40.9) has no sta")
-    alone = fleet({("r1", STANDBY): said("cisco-standby-alone")}, platforms=CISCO)
+    alone = fleet({("r1", STANDBY): recorded("cisco-standby-alone")}, platforms=CISCO)
     found = ONE.report(ONE.read(alone.run_query)).findings
     assert len([each for each in found if "has no standby" in each]) == 2
     assert len([each for each in found if "tracks nothing" in each]) == 2
@@ -123,20 +123,22 @@ def test_what_recorded_routers_said_is_judged():
 
 def test_split_brain_is_seen_from_both_sides():
     cut: dict[tuple[str, str | QueryCommand], Replies] = {
-        ("r1", JSON): said("frr-8.4-vrrp-cut-1"),
-        ("r2", JSON): said("frr-8.4-vrrp-cut-2"),
+        ("r1", JSON): recorded("frr-8.4-vrrp-cut-1"),
+        ("r2", JSON): recorded("frr-8.4-vrrp-cut-2"),
     }
     (finding,) = TWO.report(TWO.read(fleet(cut, platforms=FRR).run_query)).findings
     assert finding.startswith("r1 and r2 are both Master for ve1 group 5")
     whole: dict[tuple[str, str | QueryCommand], Replies] = {
-        ("r1", JSON): said("frr-8.4-vrrp-master"),
-        ("r2", JSON): said("frr-8.4-vrrp-backup"),
+        ("r1", JSON): recorded("frr-8.4-vrrp-master"),
+        ("r2", JSON): recorded("frr-8.4-vrrp-backup"),
     }
     assert TWO.report(TWO.read(fleet(whole, platforms=FRR).run_query)).healthy
 
 
 def test_a_cisco_without_hsrp_is_asked_for_vrrp():
-    routers = fleet({("r1", STANDBY): "", ("r1", VRRP): said("cisco-vrrp-brief")}, platforms=CISCO)
+    routers = fleet(
+        {("r1", STANDBY): "", ("r1", VRRP): recorded("cisco-vrrp-brief")}, platforms=CISCO
+    )
     report = ONE.report(ONE.read(routers.run_query))
     assert (
         "r1: Fa0/1.4 group 4 (10.0.4.1) is in state Init and does not participate"

@@ -15,7 +15,7 @@ _DIALECT = """
 from connectors.command import Query, Shell
 
 
-def said() -> Query[str]:
+def query_greeting() -> Query[str]:
     return Query(Shell(("echo", "hello")), str.strip)
 """
 _RUNBOOK = '''
@@ -30,10 +30,10 @@ class Greet(Check[str], words="greeting show", example="web1"):
     host: Host
 
     def read(self, run_query: QueryRunner) -> str:
-        return run_query(self.host, greeting.said())
+        return run_query(self.host, greeting.query_greeting())
 
-    def report(self, said: str) -> Report:
-        return Report(said)
+    def report(self, greeting: str) -> Report:
+        return Report(greeting)
 '''
 Keyturn = Callable[..., subprocess.CompletedProcess[str]]
 

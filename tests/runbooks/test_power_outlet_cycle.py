@@ -64,4 +64,4 @@ def test_a_cycle_that_the_strip_confirmed_is_verified_and_sent_once(tmp_path: Pa
         done = harness.approve(run)
         assert done.state is State.SUCCEEDED
         assert done.summary.startswith("Verified: the strip accepted the cycle")
-        assert fleet.told == [("pdu1", sent(3))]
+        assert fleet.sent == [("pdu1", sent(3))]

@@ -22,7 +22,7 @@ def asked(**fields: Any) -> SetShaping:
     return SetShaping.model_validate({"host": "web1", "interface": "eth0", **fields})
 
 
-def found(answer: str, seconds: float | None = None) -> ShapingState:
+def state_of(answer: str, seconds: float | None = None) -> ShapingState:
     return ShapingState(parse_interfaces(answer), seconds)
 
 
@@ -30,7 +30,7 @@ SET = asked(down=1024, up="512")
 
 
 def test_limits_are_tried_out_and_kept_over_a_new_connection():
-    arm, limit, keep = put_on_probation(SET, SET.plan(found(NONE))).steps
+    arm, limit, keep = put_on_probation(SET, SET.plan(state_of(NONE))).steps
     assert [find_armed_change(each.do) is not None for each in (arm, keep)] == [True, False]
     assert limit.do == shaping.try_limits("eth0", Rates(1024, 512))
     assert find_kept_change(keep.do) == find_armed_change(arm.do)
@@ -40,7 +40,7 @@ def test_limits_are_tried_out_and_kept_over_a_new_connection():
 
 
 def test_undone_from_the_last_to_the_first_the_host_can_take_that_back_too():
-    arm, limit, keep = put_on_probation(SET, SET.plan(found(NONE))).steps
+    arm, limit, keep = put_on_probation(SET, SET.plan(state_of(NONE))).steps
     assert not isinstance(keep.undo, NoUndo)
     assert not isinstance(arm.undo, NoUndo)
     assert find_armed_change(keep.undo) == find_kept_change(arm.undo)
@@ -49,13 +49,13 @@ def test_undone_from_the_last_to_the_first_the_host_can_take_that_back_too():
 
 
 def test_a_way_that_is_not_named_is_left_as_it_is():
-    plan = asked(up=600).plan(found(LIMITED))
+    plan = asked(up=600).plan(state_of(LIMITED))
     assert plan.steps[0].do == shaping.try_limits("eth0", Rates(1024, 600))
 
 
 def test_limits_that_are_as_asked_need_nothing():
     expected = Plan("eth0 is limited to 1,024 kbit/s in, 512 kbit/s out")
-    assert SET.plan(found(LIMITED)) == expected
+    assert SET.plan(state_of(LIMITED)) == expected
 
 
 @pytest.mark.parametrize(
@@ -66,11 +66,11 @@ def test_limits_that_are_as_asked_need_nothing():
     ],
 )
 def test_a_peer_is_measured_before(answer: str, seconds: float | None, note: str):
-    assert asked(down=1024, up=512, peer=PEER).plan(found(answer, seconds)).notes[0] == note
+    assert asked(down=1024, up=512, peer=PEER).plan(state_of(answer, seconds)).notes[0] == note
 
 
 def test_a_peer_is_measured_after_and_that_is_shown_with_the_proof():
-    proof = asked(down=1024, up=512, peer=PEER).plan(found(LIMITED, 0.05))
+    proof = asked(down=1024, up=512, peer=PEER).plan(state_of(LIMITED, 0.05))
     assert proof.steps == ()
     assert proof.current_state == (
         f"eth0 is limited to 1,024 kbit/s in, 512 kbit/s out; {PEER} is 50.0 ms away now"
@@ -80,11 +80,11 @@ def test_a_peer_is_measured_after_and_that_is_shown_with_the_proof():
 def test_latency_and_counts_that_move_do_not_make_the_plan_stale():
     moved = LIMITED.replace('"drops":79', '"drops":99')
     peer = asked(up=600, peer=PEER)
-    assert work_of(peer.plan(found(moved, 0.2))) == work_of(peer.plan(found(LIMITED, 0.1)))
+    assert work_of(peer.plan(state_of(moved, 0.2))) == work_of(peer.plan(state_of(LIMITED, 0.1)))
 
 
 def test_limits_that_someone_changed_meanwhile_make_the_plan_stale():
-    before, after = asked(up=600).plan(found(NONE)), asked(up=600).plan(found(LIMITED))
+    before, after = asked(up=600).plan(state_of(NONE)), asked(up=600).plan(state_of(LIMITED))
     assert work_of(before) != work_of(after)
 
 
@@ -101,7 +101,7 @@ def test_limits_that_someone_changed_meanwhile_make_the_plan_stale():
 )
 def test_where_no_limit_can_be_set_it_is_refused(fields: dict[str, Any], answer: str, why: str):
     with pytest.raises(Refused, match=why):
-        asked(**fields).plan(found(answer))
+        asked(**fields).plan(state_of(answer))
 
 
 def test_a_queue_of_the_kernels_own_choice_is_no_hindrance():

@@ -3,13 +3,13 @@ from pydantic import ValidationError
 
 from connectors.switch_tables import LearnedAddress, parse_addresses
 from runbooks.switch_addresses import SwitchAddresses
-from tests.runbooks.network import fleet, said
+from tests.runbooks.network import fleet, recorded
 
 
 def find(**values: str) -> list[str]:
     check = SwitchAddresses.model_validate({"host": "sw1", **values})
     dell = fleet(
-        {("sw1", "show bridge address-table"): said("dell-addresses")},
+        {("sw1", "show bridge address-table"): recorded("dell-addresses")},
         platforms={"sw1": "dell_powerconnect"},
     )
     report = check.report(check.read(dell.run_query))
@@ -31,7 +31,7 @@ def test_many_addresses_are_counted_and_some_shown():
     assert report.summary == "sw1 knows 203 MAC addresses"
     assert list(report.findings) == ["3 more are not shown: give an address or a port"]
     one = SwitchAddresses.model_validate({"host": "sw1", "port": "ae3.0"})
-    found = parse_addresses(said("junos-addresses"))
+    found = parse_addresses(recorded("junos-addresses"))
     assert one.report(found).summary == "sw1 knows 1 MAC address of 2 that match"
 
 

@@ -6,7 +6,7 @@ from connectors.switch_tables import PortErrors
 from runbooks import EarlierReport
 from runbooks._earlier_report import EarlierReportQuery
 from runbooks.switch_errors import ErrorCounts, SwitchErrors
-from tests.runbooks.network import fleet, said
+from tests.runbooks.network import fleet, recorded
 
 CHECK = SwitchErrors.model_validate({"host": "sw1"})
 
@@ -42,7 +42,7 @@ def test_new_errors_are_a_finding_also_where_the_counters_were_cleared():
 
 def test_an_hp_does_not_tell_checksums_apart():
     hp = fleet(
-        {("sw1", "show interfaces"): said("hp-interfaces")}, platforms={"sw1": "hp_procurve"}
+        {("sw1", "show interfaces"): recorded("hp-interfaces")}, platforms={"sw1": "hp_procurve"}
     )
 
     def run_query(host: str, query: Query[Any]) -> Any:

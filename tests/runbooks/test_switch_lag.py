@@ -5,14 +5,14 @@ from bot.model import request_form
 from connectors.switch import Lag, LagMember
 from runbooks import Refused
 from runbooks.switch_lag import SwitchLag
-from tests.runbooks.network import fleet, said
+from tests.runbooks.network import fleet, recorded
 
 ALL = SwitchLag.model_validate({"host": "sw1"})
 SHOW = ("sw1", "show etherchannel summary")
 
 
 def cisco():
-    return fleet({SHOW: said("cisco-etherchannel")}, platforms={"sw1": "cisco_ios"})
+    return fleet({SHOW: recorded("cisco-etherchannel")}, platforms={"sw1": "cisco_ios"})
 
 
 def test_every_aggregation_is_shown_with_its_members():

@@ -3,14 +3,14 @@ import pytest
 from connectors.command import Answer
 from connectors.errors import CommandError
 from runbooks.switch_neighbours import SwitchNeighbours
-from tests.runbooks.network import fleet, said
+from tests.runbooks.network import fleet, recorded
 
 LOOK = SwitchNeighbours.model_validate({"host": "sw1"})
 
 
 def test_neighbours_are_listed_also_those_without_a_name():
     hp = fleet(
-        {("sw1", "show lldp info remote-device"): said("hp-lldp-neighbours")},
+        {("sw1", "show lldp info remote-device"): recorded("hp-lldp-neighbours")},
         platforms={"sw1": "hp_procurve"},
     )
     report = LOOK.report(LOOK.read(hp.run_query))

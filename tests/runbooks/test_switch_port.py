@@ -12,7 +12,7 @@ from runbooks import Leg, Refused
 from runbooks._lists import LISTS
 from runbooks.switch_port import DisablePort, EnablePort, PortState, SetPortVlan
 from tests.runbooks.hostile import HOSTILE_NAMES
-from tests.runbooks.network import fleet, said
+from tests.runbooks.network import fleet, recorded
 from tests.scripted_fleet import Replies, ScriptedFleet
 
 VALUES = {"host": "sw1", "port": "GigabitEthernet1/0/3"}
@@ -32,10 +32,10 @@ def cisco(
     more: Mapping[str, Replies] = {}, settings: Mapping[str, str] | None = None
 ) -> ScriptedFleet:
     answers: dict[tuple[str, str | QueryCommand], Replies] = {
-        ("sw1", "show interfaces status"): said("cisco-interfaces-status"),
+        ("sw1", "show interfaces status"): recorded("cisco-interfaces-status"),
         ("sw1", "show running-config interface Gi1/0/3"): RUNNING,
-        ("sw1", "show vlan"): said("cisco-vlan"),
-        ("sw1", "show cdp neighbors"): said("cisco-cdp-neighbours"),
+        ("sw1", "show vlan"): recorded("cisco-vlan"),
+        ("sw1", "show cdp neighbors"): recorded("cisco-cdp-neighbours"),
         ("sw1", "show lldp neighbors"): Answer(1, "% LLDP is not enabled"),
         ("sw1", "show archive"): "The next archive file will be named flash:old-1",
         ("sw1", "show archive config rollback timer"): Answer(
@@ -116,7 +116,7 @@ def test_what_is_no_access_port_is_refused(line: str, why: str):
 
 
 def test_an_uplink_is_refused_by_what_it_does_and_by_the_inventory():
-    trunk = said("cisco-interfaces-status").replace(
+    trunk = recorded("cisco-interfaces-status").replace(
         "Gi1/0/3   John's Office      notconnect   1  ",
         "Gi1/0/3   John's Office      connected    trunk",
     )
@@ -130,7 +130,7 @@ def test_an_uplink_is_refused_by_what_it_does_and_by_the_inventory():
 
 
 def test_a_port_that_leads_to_a_switch_needs_a_word():
-    cdp = said("cisco-cdp-neighbours").replace("Gig 1/0/1 134", "Gig 1/0/3 134")
+    cdp = recorded("cisco-cdp-neighbours").replace("Gig 1/0/1 134", "Gig 1/0/3 134")
     found = state({"show cdp neighbors": cdp})
     with pytest.raises(Refused, match=r"leads to router.domain.local \(CDP\).*uplink=allow"):
         DISABLE.plan(found)
@@ -152,7 +152,7 @@ def test_a_switch_without_archive_needs_a_word():
 
 
 def test_a_change_of_someone_else_that_waits_is_not_confirmed_on_the_way():
-    found = state({"show archive config rollback timer": said("cisco-rollback-timer")})
+    found = state({"show archive config rollback timer": recorded("cisco-rollback-timer")})
     with pytest.raises(Refused, match="waits for its confirmation already"):
         DISABLE.plan(found)
 
@@ -167,14 +167,16 @@ def test_protocols_that_are_off_leave_it_unknown_and_other_errors_do_not():
 
 def test_a_dell_has_no_timer_and_is_changed_by_a_word():
     answers: dict[tuple[str, str | QueryCommand], Replies] = {
-        ("sw2", "show interfaces status"): said("dell-interfaces-status").replace("g6 ", "1/g1 "),
-        ("sw2", "show interfaces switchport ethernet 1/g1"): said("dell-switchport").replace(
+        ("sw2", "show interfaces status"): recorded("dell-interfaces-status").replace(
+            "g6 ", "1/g1 "
+        ),
+        ("sw2", "show interfaces switchport ethernet 1/g1"): recorded("dell-switchport").replace(
             "General", "Access"
         ),
-        ("sw2", "show interfaces configuration ethernet 1/g1"): said(
+        ("sw2", "show interfaces configuration ethernet 1/g1"): recorded(
             "dell-interfaces-configuration"
         ),
-        ("sw2", "show vlan"): said("dell-vlan"),
+        ("sw2", "show vlan"): recorded("dell-vlan"),
     }
     dell = fleet(answers, platforms={"sw2": "dell_powerconnect"})
     asked = SetPortVlan.model_validate({"host": "sw2", "port": "1/g1", "vlan": 100})

@@ -4,14 +4,14 @@ from connectors.command import Answer
 from connectors.errors import CommandError, SetupError
 from connectors.switch import SwitchPort
 from runbooks.switch_ports import SwitchPorts
-from tests.runbooks.network import fleet, said
+from tests.runbooks.network import fleet, recorded
 
 LOOK = SwitchPorts.model_validate({"host": "sw1"})
 SHOW = ("sw1", "show interfaces status")
 
 
 def test_a_port_that_the_switch_stopped_is_a_finding():
-    cisco = fleet({SHOW: said("cisco-interfaces-status")}, platforms={"sw1": "cisco_ios"})
+    cisco = fleet({SHOW: recorded("cisco-interfaces-status")}, platforms={"sw1": "cisco_ios"})
     report = LOOK.report(LOOK.read(cisco.run_query))
     assert report.summary == "sw1 has 6 of 16 ports up, 2 to fix"
     assert list(report.findings) == [
@@ -24,7 +24,9 @@ def test_a_port_that_the_switch_stopped_is_a_finding():
 
 
 def test_the_ports_of_a_dell_are_fine():
-    dell = fleet({SHOW: said("dell-interfaces-status")}, platforms={"sw1": "dell_powerconnect"})
+    dell = fleet(
+        {SHOW: recorded("dell-interfaces-status")}, platforms={"sw1": "dell_powerconnect"}
+    )
     report = LOOK.report(LOOK.read(dell.run_query))
     assert (report.summary, report.healthy) == ("sw1 has 4 of 6 ports up", True)
 

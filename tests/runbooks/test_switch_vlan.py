@@ -1,12 +1,12 @@
 from connectors.switch import Vlan
 from runbooks.switch_vlan import SwitchVlans
-from tests.runbooks.network import fleet, said
+from tests.runbooks.network import fleet, recorded
 
 LOOK = SwitchVlans.model_validate({"host": "sw1"})
 
 
 def test_vlans_are_shown_without_those_that_no_one_uses():
-    cisco = fleet({("sw1", "show vlan"): said("cisco-vlan")}, platforms={"sw1": "cisco_ios"})
+    cisco = fleet({("sw1", "show vlan"): recorded("cisco-vlan")}, platforms={"sw1": "cisco_ios"})
     report = LOOK.report(LOOK.read(cisco.run_query))
     assert (report.summary, report.healthy) == ("sw1 has 4 VLANs", True)
     assert report.table is not None

@@ -19,14 +19,14 @@ FORCE = ForceScrub.model_validate(TANK)
 LOAD = LoadAverage(0.1, 0.2, 0.3)
 
 
-def found(name: str, **pool: str) -> ScrubState:
+def recorded_state(name: str, **pool: str) -> ScrubState:
     """Return what is read where *name* was recorded. pool: what is otherwise with the pool."""
     storage = storage_of(name)
     return ScrubState(replace(zfs.find_pool("tank", storage), **pool), storage, LOAD)
 
 
 def aged(name: str, minutes: int) -> ScrubState:
-    known = found(name)
+    known = recorded_state(name)
     scrub = known.pool.last_scrub
     assert scrub is not None
     assert scrub.time is not None
@@ -40,7 +40,7 @@ def commands(plan: Plan) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize("runbook", [START, FORCE])
 def test_a_scrub_is_started_and_can_be_stopped(runbook: StartScrub | ForceScrub):
-    plan = runbook.plan(found("2.1-never"))
+    plan = runbook.plan(recorded_state("2.1-never"))
     assert commands(plan) == [("zpool scrub tank", "zpool scrub -s tank")]
     (step,) = plan.steps
     assert (step.before, step.after) == ("no scrub running", "scrub running")
@@ -48,19 +48,19 @@ def test_a_scrub_is_started_and_can_be_stopped(runbook: StartScrub | ForceScrub)
 
 
 def test_on_zfs_fuse_the_undo_looks_before_it_stops():
-    (step,) = START.plan(found("fuse-never")).steps
+    (step,) = START.plan(recorded_state("fuse-never")).steps
     assert step.undo == zfs.stop_scrub_on_fuse("tank")
 
 
 @pytest.mark.parametrize("name", ["2.1-running", "2.1-repairing", "fuse-running"])
 def test_a_scrub_that_runs_is_left_alone(name: str):
-    plan = START.plan(found(name))
+    plan = START.plan(recorded_state(name))
     assert not plan.steps
     assert "is already being scrubbed: scrub running" in plan.current_state
 
 
 def test_a_paused_scrub_goes_on_and_can_be_paused_again():
-    plan = START.plan(found("2.1-paused"))
+    plan = START.plan(recorded_state("2.1-paused"))
     assert commands(plan) == [("zpool scrub tank", "zpool scrub -p tank")]
     assert plan.steps[0].before == "scrub paused"
 
@@ -73,7 +73,7 @@ def test_a_pool_that_has_just_been_scrubbed_is_left_alone():
 
 
 def test_a_scrub_that_ended_before_it_was_looked_at_again_is_proof_enough():
-    assert START.plan(found("2.1-never")).steps
+    assert START.plan(recorded_state("2.1-never")).steps
     assert not START.plan(aged("2.1-finished", 0)).steps
 
 
@@ -85,27 +85,27 @@ def test_a_scrub_that_was_stopped_does_not_count():
 @pytest.mark.parametrize("name", ["2.1-resilvering", "fuse-resilvering"])
 def test_no_scrub_is_started_while_a_resilver_runs(name: str, runbook: StartScrub | ForceScrub):
     with pytest.raises(Refused, match="busy with a resilver running"):
-        runbook.plan(found(name))
+        runbook.plan(recorded_state(name))
 
 
 @pytest.mark.parametrize("runbook", [START, FORCE])
 @pytest.mark.parametrize("state", ["SUSPENDED", "UNAVAIL", "FAULTED"])
 def test_no_scrub_is_started_where_it_would_hang(state: str, runbook: StartScrub | ForceScrub):
     with pytest.raises(Refused, match=f"tank is {state}.*zpool clear"):
-        runbook.plan(found("2.1-finished", state=state))
+        runbook.plan(recorded_state("2.1-finished", state=state))
 
 
 @pytest.mark.parametrize("name", ["2.1-offline", "2.1-label-missing", "fuse-imported"])
 def test_a_degraded_pool_is_scrubbed_by_force_alone(name: str):
     with pytest.raises(Refused, match=r"tank is DEGRADED \(.*zfs scrub force"):
-        START.model_copy(update={"fresh": 1}).plan(found(name))
-    plan = FORCE.model_copy(update={"fresh": 1}).plan(found(name))
+        START.model_copy(update={"fresh": 1}).plan(recorded_state(name))
+    plan = FORCE.model_copy(update={"fresh": 1}).plan(recorded_state(name))
     assert [do for do, _ in commands(plan)] == ["zpool scrub tank"]
     assert any("Make a backup first" in note for note in plan.notes)
 
 
 def test_a_busy_host_is_left_in_peace_except_by_force():
-    busy = replace(found("2.1-never"), load=LoadAverage(1.0, 8.1, 20.0))
+    busy = replace(recorded_state("2.1-never"), load=LoadAverage(1.0, 8.1, 20.0))
     with pytest.raises(Refused, match=r"the load of nas1 is 8\.1, above the limit of 8:"):
         START.plan(busy)
     assert START.plan(replace(busy, load=LoadAverage(20.0, 8.0, 20.0))).steps
@@ -114,8 +114,8 @@ def test_a_busy_host_is_left_in_peace_except_by_force():
 
 
 def test_disks_that_another_pool_works_on_are_left_in_peace_except_by_force():
-    other = replace(found("2.1-running").pool, name="other")
-    beside = replace(found("2.1-never"), busy_neighbours=(other,))
+    other = replace(recorded_state("2.1-running").pool, name="other")
+    beside = replace(recorded_state("2.1-never"), busy_neighbours=(other,))
     with pytest.raises(Refused, match="other is on the same disks and busy"):
         START.plan(beside)
     plan = FORCE.plan(beside)
@@ -133,14 +133,14 @@ def test_disks_that_another_pool_works_on_are_left_in_peace_except_by_force():
     ],
 )
 def test_its_end_is_reported_once_it_is_there(name: str, *, running: bool):
-    told = START.report_progress(found(name))
+    told = START.report_progress(recorded_state(name))
     assert told.running is running
     assert told.summary.startswith("tank: scrub ")
     assert told.summary != "tank: "
 
 
 def test_what_its_end_found_is_shown_with_it():
-    told = START.report_progress(found("2.1-lost"))
+    told = START.report_progress(recorded_state("2.1-lost"))
     assert not told.healthy
     assert told.findings
 
@@ -149,7 +149,7 @@ def test_it_says_what_it_costs_and_how_long_the_last_one_took():
     notes = START.plan(aged("2.1-finished", 100)).notes
     assert notes[0].endswith("slows down programs meanwhile; the last one took 2 s.")
     assert "`zfs scrub status nas1 tank`" in notes[1]
-    assert START.plan(found("2.1-never")).notes[0].endswith("meanwhile.")
+    assert START.plan(recorded_state("2.1-never")).notes[0].endswith("meanwhile.")
 
 
 def test_counters_and_lost_data_are_named_before_it_starts():
@@ -158,11 +158,11 @@ def test_counters_and_lost_data_are_named_before_it_starts():
 
 
 def test_progress_and_load_do_not_make_a_plan_stale():
-    plan = START.plan(found("2.1-never"))
+    plan = START.plan(recorded_state("2.1-never"))
     assert work_of(plan) == work_of(
-        START.plan(replace(found("2.1-never"), load=LoadAverage(3, 2, 1)))
+        START.plan(replace(recorded_state("2.1-never"), load=LoadAverage(3, 2, 1)))
     )
-    assert work_of(plan) != work_of(START.plan(found("2.1-paused")))
+    assert work_of(plan) != work_of(START.plan(recorded_state("2.1-paused")))
 
 
 def _two_pools(*, same_disk: bool) -> ScrubState:
@@ -199,11 +199,11 @@ def test_disks_are_looked_up_only_where_another_pool_is_busy():
 
 
 def test_an_error_scrub_is_waited_for():
-    pool = found("2.1-never").pool
-    running = found("2.1-running").pool.scans[0]
+    pool = recorded_state("2.1-never").pool
+    running = recorded_state("2.1-running").pool.scans[0]
     busy = Pool(pool.name, pool.state, pool.vdevs, (replace(running, kind="error scrub"),))
     with pytest.raises(Refused, match="try again when it has"):
-        START.plan(replace(found("2.1-never"), pool=busy))
+        START.plan(replace(recorded_state("2.1-never"), pool=busy))
 
 
 @pytest.mark.parametrize("runbook", [StartScrub, ForceScrub])
@@ -233,17 +233,17 @@ def test_a_time_that_is_no_number_of_minutes_is_refused(minutes: object):
 
 @pytest.mark.parametrize("name", ["2.1-running", "2.1-repairing", "fuse-running"])
 def test_a_scrub_that_runs_can_be_stopped_by_the_undo(name: str):
-    START.refuse_undo(found(name))
+    START.refuse_undo(recorded_state(name))
 
 
 @pytest.mark.parametrize("name", ["2.1-finished", "2.1-never", "2.1-resilvering"])
 def test_the_undo_is_refused_once_the_scrub_has_ended(name: str):
     with pytest.raises(Refused, match="the scrub of tank is not running any more"):
-        START.refuse_undo(found(name))
+        START.refuse_undo(recorded_state(name))
 
 
 def test_a_busy_host_does_not_keep_the_undo_of_a_scrub_from_being_proven():
-    busy = replace(found("2.1-never"), load=LoadAverage(20.0, 20.0, 20.0))
+    busy = replace(recorded_state("2.1-never"), load=LoadAverage(20.0, 20.0, 20.0))
     with pytest.raises(Refused, match="above the limit of 8"):
         START.plan(busy)
     assert commands(START.plan_anyway(busy)) == [("zpool scrub tank", "zpool scrub -s tank")]

@@ -178,7 +178,7 @@ class Courier:
         answer = await self._in_time(body, kind, {})
         if not 200 <= answer.status_code < 300:
             raise NotTaken("dispatch_failed", answer.status_code)
-        return _said(answer)
+        return _parse_body(answer)
 
     async def _again(self, body: bytes, kind: str) -> None:
         try:
@@ -213,7 +213,7 @@ class Courier:
         return await self._deliver(body, headers)
 
 
-def _said(answer: Answer) -> Json | str:
+def _parse_body(answer: Answer) -> Json | str:
     """Return the body of an acknowledgement: JSON, or plain text, which may be empty."""
     words = answer.content.decode("utf-8", "replace")
     if "json" not in answer.headers.get("content-type", ""):

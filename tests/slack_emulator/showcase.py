@@ -179,16 +179,16 @@ def _home(user: str) -> Payload:
 
 @dataclass
 class Showcase:
-    """The bot, the emulator in front of it, and what the bot was told."""
+    """The bot, the emulator in front of it, and what it sent to the bot."""
 
     emulator: Emulator
     bolt: AsyncApp
     app: Starlette
-    told: list[Payload] = field(default_factory=list[Payload])
+    payloads: list[Payload] = field(default_factory=list[Payload])
     release: asyncio.Event = field(default_factory=asyncio.Event)
 
     def of_type(self, kind: str) -> list[Payload]:
-        return [body for body in self.told if body.get("type", "command") == kind]
+        return [body for body in self.payloads if body.get("type", "command") == kind]
 
     def point_at(self, url: str) -> None:
         """Tell emulator and bot where they are served."""
@@ -222,11 +222,11 @@ def showcase(url: str = "http://127.0.0.1:1") -> Showcase:
 
 
 def _listen(made: Showcase) -> None:
-    bolt, told = made.bolt, made.told
+    bolt, received = made.bolt, made.payloads
 
     @bolt.middleware
     async def note(body: Payload, next: Callable[[], Awaitable[None]]) -> None:  # noqa: A002 - Bolt's name
-        told.append(body)
+        received.append(body)
         await next()
 
     _command(made)

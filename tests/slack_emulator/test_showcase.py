@@ -16,11 +16,11 @@ def test_a_slash_command_is_answered_to_the_one_who_gave_it() -> None:
     async def scene() -> None:
         async with open_page_client() as dora:
             await dora.say("/keyturn hello @bob in #ops & <b>")
-            (told,) = dora.made.told
-            assert told["text"] == "hello <@U0BOB|bob> in <#C0OPS|ops> &amp; &lt;b&gt;"
-            assert told["team_id"] == "T0EMULATOR"
-            assert told["channel_name"] == "ops"
-            assert told["is_enterprise_install"] == "false"
+            (payload,) = dora.made.payloads
+            assert payload["text"] == "hello <@U0BOB|bob> in <#C0OPS|ops> &amp; &lt;b&gt;"
+            assert payload["team_id"] == "T0EMULATOR"
+            assert payload["channel_name"] == "ops"
+            assert payload["is_enterprise_install"] == "false"
             assert "You said" in dora.words[0]
             assert dora.shown[0].only_for == "U0DORA"
             assert dora.acting_as("U0ALICE").shown == []
@@ -233,7 +233,7 @@ def test_commands_are_for_channels_and_must_be_known() -> None:
             await dora.say("/keyturn help", reply=ts)
             thread = dora.made.emulator.workspace.thread("C0OPS", ts, "U0DORA")
             assert "not supported in threads" in thread[-1].text
-            assert dora.made.told == []
+            assert dora.made.payloads == []
 
     run(scene())
 
@@ -286,7 +286,7 @@ def test_a_click_on_a_button_that_is_gone_reaches_no_one() -> None:
             workspace = dora.made.emulator.workspace
             old = workspace.post(Message("C0OPS", "", "U0KEYTURN", "plain"))
             await dora.press(old, "decide", "approve")
-            assert dora.made.told == []
+            assert dora.made.payloads == []
             assert "That button or choice is gone" in dora.words[-1]
 
     run(scene())

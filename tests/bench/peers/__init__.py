@@ -54,7 +54,7 @@ class Peers:
         found: dict[str, Callable[[], Round]] = {}
         if self.go is not None:
             go = self.go
-            found["Go x/crypto/ssh"] = lambda: _told([str(go), *_told_to(farm, line)])
+            found["Go x/crypto/ssh"] = lambda: _run_peer([str(go), *_told_to(farm, line)])
         for name in ("paramiko", "asyncssh", *(() if quick else ("fabric", "parallel-ssh"))):
             found[name] = lambda name=name: self._script(name, farm, line)
         found["OpenSSH, ControlMaster, xargs -P 32"] = lambda: self._openssh(farm, line)
@@ -66,7 +66,7 @@ class Peers:
         # paramiko is measured as it is installed for us: another version would be another peer.
         python = sys.executable if name == "paramiko" else str(self.place / "venv/bin/python")
         script = f"{name.replace('-', '_')}_peer.py"
-        return _told([python, str(_HERE / script), *_told_to(farm, line)])
+        return _run_peer([python, str(_HERE / script), *_told_to(farm, line)])
 
     def _openssh(self, farm: Farm, line: str) -> Round:
         sockets = self.place / "s"
@@ -145,7 +145,7 @@ def _told_to(farm: Farm, line: str) -> list[str]:
     return [farm.servers[0].user, str(farm.key), line, *farm.places()]
 
 
-def _told(command: list[str]) -> Round:
+def _run_peer(command: list[str]) -> Round:
     """Run a peer for a round; one that fails is asked again."""
     name = Path(command[1] if command[1].endswith(".py") else command[0]).name
     for _ in range(_TRIES):

@@ -83,8 +83,10 @@ def test_where_workers_are_elsewhere_one_looks_soon_and_then_less_often(
     monkeypatch.setattr(desk.harness.database, "embedded", False)
     waiters = Waiters(_parts(desk.harness))
     monkeypatch.setattr(waiters, "_read_state", _over)
-    told = asyncio.run(waiters.wait_for_response(PendingResponse(1, 30, lambda: _Told(threads=0))))
-    assert isinstance(told, _Told)
+    told = asyncio.run(
+        waiters.wait_for_response(PendingResponse(1, 30, lambda: _Threads(threads=0)))
+    )
+    assert isinstance(told, _Threads)
 
 
 def test_a_change_is_answered_when_it_waits_for_people(desk: Desk):
@@ -143,7 +145,7 @@ def test_the_answer_is_kept_by_its_key_before_it_is_waited_for(desk: Desk):
     assert desk.harness.list_entry_kinds().count("requested") == 1
 
 
-class _Told(OutputModel):
+class _Threads(OutputModel):
     threads: int
 
 
@@ -156,9 +158,9 @@ def test_no_thread_is_held_however_many_wait(harness: Harness):
     number = program.post("/runs", json=LOOK).json()["run"]["id"]
     waiters = Waiters(_parts(harness))
 
-    def threads() -> _Told:
+    def threads() -> _Threads:
         named = [one.name for one in threading.enumerate()]
-        return _Told(threads=sum(name.startswith("AnyIO") for name in named))
+        return _Threads(threads=sum(name.startswith("AnyIO") for name in named))
 
     async def all_of_them() -> list[OutputModel | None]:
         pending = PendingResponse(number, 30, threads)
@@ -169,14 +171,14 @@ def test_no_thread_is_held_however_many_wait(harness: Harness):
     before = threads().threads
     told = asyncio.run(all_of_them())
     assert len(told) == 150
-    assert all(isinstance(one, _Told) and one.threads <= before + 4 for one in told)
+    assert all(isinstance(one, _Threads) and one.threads <= before + 4 for one in told)
 
 
 def test_who_comes_when_many_wait_is_answered_at_once(harness: Harness):
     number = (
         a_desk(harness).program("dora", "request").post("/runs", json=LOOK).json()["run"]["id"]
     )
-    pending = PendingResponse(number, 30, lambda: _Told(threads=0))
+    pending = PendingResponse(number, 30, lambda: _Threads(threads=0))
     assert asyncio.run(Waiters(_parts(harness), max_waiting=0).wait_for_response(pending)) is None
 
 
@@ -187,13 +189,15 @@ def _told_by(waiting: int, harness: Harness) -> list[str]:
     )
     waiters, names = Waiters(_parts(harness)), list[str]()
 
-    def told() -> _Told:
+    def count_threads() -> _Threads:
         names.append(threading.current_thread().name)
-        return _Told(threads=0)
+        return _Threads(threads=0)
 
     async def all_of_them() -> None:
         coming = [
-            asyncio.ensure_future(waiters.wait_for_response(PendingResponse(number, 30, told)))
+            asyncio.ensure_future(
+                waiters.wait_for_response(PendingResponse(number, 30, count_threads))
+            )
             for _ in range(waiting)
         ]
         await asyncio.sleep(0)
@@ -218,20 +222,20 @@ def test_what_cannot_be_told_by_who_moves_a_run_is_looked_for_again(harness: Har
     )
     waiters, troubles = Waiters(_parts(harness)), [StoreUnavailable("just now")]
 
-    def told() -> _Told:
+    def count_threads() -> _Threads:
         if troubles:
             raise troubles.pop()
-        return _Told(threads=0)
+        return _Threads(threads=0)
 
     async def asked() -> OutputModel | None:
         coming = asyncio.ensure_future(
-            waiters.wait_for_response(PendingResponse(number, 30, told))
+            waiters.wait_for_response(PendingResponse(number, 30, count_threads))
         )
         await asyncio.sleep(0)
         await asyncio.to_thread(harness.run_queued_work)
         return await coming
 
-    assert asyncio.run(asked()) == _Told(threads=0)
+    assert asyncio.run(asked()) == _Threads(threads=0)
     assert not troubles
 
 

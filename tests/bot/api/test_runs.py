@@ -121,7 +121,7 @@ def test_plan_is_returned_with_its_approvers_and_requested_by_its_digest(desk: D
     assert (plan["state"], plan["approvers"]) == ("planned", ["adam", "olga"])
     assert [step["after"] for step in plan["plan"]["steps"]] == ["on"]
     assert program.get("/runs").json()["runs"] == []
-    assert desk.harness.fleet.told == []
+    assert desk.harness.fleet.sent == []
     body = {"digest": plan["digest"]}
     assert program.post(f"/runs/{plan['id']}/request", json=body).json()["state"] == "pending"
     assert program.post(f"/runs/{plan['id']}/request", json=body).status_code == 409

@@ -434,12 +434,12 @@ def test_the_log_that_everyone_reads_does_not_tell_where_a_subscription_posts(
     (tmp_path / "secret").write_text(SECRET)
     file = tmp_path / "hooks.yaml"
 
-    def told(url: str) -> str:
+    def render(url: str) -> str:
         file.write_text(f"subscriptions: {{wiki: {{url: '{url}', secret_file: secret}}}}")
         return str(render_webhook_config(load_webhook_config(file))["subscriptions"]["wiki"])
 
-    here = told("https://hooks.example.com/T00/canary-4717?token=canary-4718")
+    here = render("https://hooks.example.com/T00/canary-4717?token=canary-4718")
     assert here.startswith("https://hooks.example.com/…")
     assert "canary" not in here
     # That it leads elsewhere now is still seen.
-    assert told("https://hooks.example.com/T00/another") != here
+    assert render("https://hooks.example.com/T00/another") != here

@@ -118,7 +118,7 @@ class TestForged:
             forge(tx, run)
         harness.service.advance_run(run.id)
         ended = harness.get_run(run.id)
-        assert harness.fleet.told == []
+        assert harness.fleet.sent == []
         if forge is _vote_with_somebody_elses_entry:
             # The log is not whole any more: nothing at all goes on.
             assert (ended.state, "was altered" in harness.database.error) == (State.QUEUED, True)
@@ -135,7 +135,7 @@ class TestForged:
         with harness.database.transaction() as tx:
             forge(tx, run)
         harness.service.advance_run(run.id)
-        assert harness.fleet.told == [("lb1", "set lamp on")]
+        assert harness.fleet.sent == [("lb1", "set lamp on")]
 
 
 def _nothing(_tx: Transaction, _run: Run) -> str:
@@ -159,7 +159,7 @@ class TestWhatTheRulesLookAt:
 
     def test_a_change_that_is_called_a_check_is_not_let_through(self, harness: Harness):
         ended = self._called_a_check(harness)
-        assert (ended.state, harness.fleet.told) == (State.REFUSED, [])
+        assert (ended.state, harness.fleet.sent) == (State.REFUSED, [])
         assert "does not confirm that toy set is a check" in ended.summary
 
     def test_without_the_guard_it_would_be(
@@ -195,13 +195,13 @@ class TestWhatTheRulesLookAt:
             return harness
 
     def test_a_delegate_cannot_approve_before_the_delegation_begins(self, tmp_path: Path):
-        assert self._called_escalated(tmp_path).fleet.told == []
+        assert self._called_escalated(tmp_path).fleet.sent == []
 
     def test_without_the_comparison_they_would(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ):
         monkeypatch.setattr(evidence, "find_mismatch_of_run", _nothing)
-        assert self._called_escalated(tmp_path).fleet.told == [("lb1", "set lamp on")]
+        assert self._called_escalated(tmp_path).fleet.sent == [("lb1", "set lamp on")]
 
     def _after_its_end(self, directory: Path) -> Run:
         """Give an approval that was not used in time more of it."""
@@ -245,7 +245,7 @@ class TestEditors:
     @pytest.mark.parametrize("editors", ["[]", '["stan"]', '["adam"]'])
     def test_an_editor_cannot_be_removed_from_the_editors(self, harness: Harness, editors: str):
         ended = self._approved(harness, editors)
-        assert (ended.state, harness.fleet.told) == (State.REFUSED, [])
+        assert (ended.state, harness.fleet.sent) == (State.REFUSED, [])
         assert "does not confirm that dora requested this" in ended.summary
 
     @pytest.mark.parametrize("editors", ["[]", '["stan"]', '["adam"]'])
@@ -326,7 +326,7 @@ class TestUnderWay:
         """Whoever has a run between two steps goes on, and there nobody has approved it."""
         run = harness.request(LAMP_ON)
         self._begun(harness, run, steps=0)
-        assert (harness.fleet.told, harness.get_run(run.id).state) == ([], State.RUNNING)
+        assert (harness.fleet.sent, harness.get_run(run.id).state) == ([], State.RUNNING)
 
     def _second(self, harness: Harness) -> None:
         run = harness.request(SetAll(host="lb1", value="on"))
@@ -335,7 +335,7 @@ class TestUnderWay:
 
     def test_a_second_step_cannot_be_sent_before_the_first(self, harness: Harness):
         self._second(harness)
-        assert harness.fleet.told == []
+        assert harness.fleet.sent == []
 
     def test_a_step_would_be_sent_out_of_order_without_the_comparison(
         self, harness: Harness, monkeypatch: pytest.MonkeyPatch
@@ -343,21 +343,21 @@ class TestUnderWay:
         monkeypatch.setattr(evidence, "find_mismatch_of_run", _nothing)
         monkeypatch.setattr(evidence, "find_mismatch_of_steps", _nothing)
         self._second(harness)
-        assert harness.fleet.told == [("lb1", "set lamp on")]
+        assert harness.fleet.sent == [("lb1", "set lamp on")]
 
     def _stopped(self, harness: Harness) -> int:
         """Take back behind the log's back that somebody stops a run; return how far it comes."""
 
         def stop(_host: str, _words: str) -> None:
-            harness.fleet.before_tell = lambda _host, _words: None
+            harness.fleet.before_send = lambda _host, _words: None
             harness.service.stop_run(run.id, person="olga", reason="no more")
             with harness.database.transaction() as tx:
                 tx.sql.execute(delete(tables.stop))
 
         run = harness.request(SetAll(host="lb1", value="on"))
-        harness.fleet.before_tell = stop
+        harness.fleet.before_send = stop
         harness.approve(run)
-        return len(harness.fleet.told)
+        return len(harness.fleet.sent)
 
     def test_a_stopped_run_stays_stopped(self, harness: Harness):
         assert self._stopped(harness) == 1
@@ -399,10 +399,10 @@ def _called_undone(tx: Transaction, run: Run) -> None:
 class TestBetweenTwoHands:
     """Which steps were done is forged after one worker gave the run up, before another has it."""
 
-    def _told(self, harness: Harness, forge: Forgery) -> list[str]:
+    def _forge_while_running(self, harness: Harness, forge: Forgery) -> list[str]:
         run = harness.request(SetAll(host="lb1", value="on"))
         harness.service.approve_run(run.id, person="olga", digest=run.digest)
-        harness.fleet.after_tell = lambda _host, _words: harness.service.close()
+        harness.fleet.after_send = lambda _host, _words: harness.service.close()
         harness.service.advance_run(run.id)
         with harness.database.transaction() as tx:
             forge(tx, run)
@@ -412,12 +412,12 @@ class TestBetweenTwoHands:
         other.recover_expired_leases()
         other.recover_expired_leases()
         self.ended = harness.get_run(run.id)
-        return [words for _, words in harness.fleet.told]
+        return [words for _, words in harness.fleet.sent]
 
     def test_an_altered_run_is_not_resumed_by_another_worker(
         self, db_harness: Harness, forge: Forgery
     ):
-        assert self._told(db_harness, forge) == ["set fan on"]
+        assert self._forge_while_running(db_harness, forge) == ["set fan on"]
         assert self.ended.state is State.UNKNOWN
         assert "The change log does not confirm which of its steps were done" in self.ended.summary
 
@@ -425,7 +425,7 @@ class TestBetweenTwoHands:
         self, db_harness: Harness, forge: Forgery, monkeypatch: pytest.MonkeyPatch
     ):
         monkeypatch.setattr(evidence, "find_mismatch_of_steps", _nothing)
-        self._told(db_harness, forge)
+        self._forge_while_running(db_harness, forge)
         assert self.ended.state is not State.UNKNOWN
 
 
@@ -449,7 +449,7 @@ class TestSetBack:
         done = harness.approve(harness.request(LAMP_ON))
         again = self._again(harness, done)
         assert again.state is State.REFUSED
-        assert len(harness.fleet.told) == 1
+        assert len(harness.fleet.sent) == 1
 
     def test_without_the_comparison_it_would_be_done_again(
         self, harness: Harness, monkeypatch: pytest.MonkeyPatch
@@ -459,7 +459,7 @@ class TestSetBack:
         # The host itself would not begin a step twice, either, for as long as it remembers.
         harness.fleet.markers.clear()
         self._again(harness, done)
-        assert len(harness.fleet.told) == 2
+        assert len(harness.fleet.sent) == 2
 
     def test_a_run_that_was_denied(self, harness: Harness):
         run = harness.request(LAMP_ON)
@@ -479,21 +479,21 @@ class TestSetBack:
                 )
             )
         assert self._again(harness, run).state is State.REFUSED
-        assert harness.fleet.told == []
+        assert harness.fleet.sent == []
 
     def test_a_run_that_is_under_way(self, harness: Harness):
         def set_back(_host: str, _words: str) -> None:
-            harness.fleet.before_tell = lambda _host, _words: None
+            harness.fleet.before_send = lambda _host, _words: None
             with harness.database.transaction() as tx:
                 tx.sql.execute(delete(tables.step))
                 tx.sql.execute(delete(tables.host_lock))
                 _ready(tx, run)
             harness.service.advance_run(run.id)
 
-        harness.fleet.before_tell = set_back
+        harness.fleet.before_send = set_back
         run = harness.request(LAMP_ON)
         harness.approve(run)
-        assert len(harness.fleet.told) == 1
+        assert len(harness.fleet.sent) == 1
 
 
 def test_an_honest_run_is_borne_out(harness: Harness):

@@ -71,9 +71,9 @@ class TestParts:
                 number = forge(tx, runs.list_children(tx, whole.id)[0])
             harness.service.advance_run(number)
 
-        harness.fleet.after_tell = after
+        harness.fleet.after_send = after
         harness.approve(harness.get_run(whole.id))
-        return [told for told, _ in harness.fleet.told].count("lb1")
+        return [told for told, _ in harness.fleet.sent].count("lb1")
 
     def test_each_host_gets_its_step_once(self, crowd: Harness, forge: Forgery):
         assert self._forged(crowd, forge) == 1
@@ -136,7 +136,7 @@ class TestOrders:
         self, harness: Harness, forge: Callable[[Harness], None]
     ):
         assert self._goes_on(harness, forge) is State.REFUSED
-        assert harness.fleet.told == []
+        assert harness.fleet.sent == []
 
     def test_without_the_log_the_tables_would_be_believed(
         self,

@@ -85,7 +85,7 @@ class TestSchedules:
             fired = schedules.get_last_run(tx, 1, host="")
         assert fired
         assert "The change log does not confirm" in harness.get_run(fired).summary
-        assert harness.fleet.told == []
+        assert harness.fleet.sent == []
 
     def test_a_forged_schedule_would_fire_without_the_comparison(
         self, harness: Harness, forge: Forgery, monkeypatch: pytest.MonkeyPatch
@@ -96,7 +96,7 @@ class TestSchedules:
         with harness.database.transaction() as tx:
             forge(tx)
         fire_all(harness)
-        assert harness.fleet.told == [("lb1", "set lamp on")]
+        assert harness.fleet.sent == [("lb1", "set lamp on")]
 
 
 class TestGlass:
@@ -137,7 +137,7 @@ class TestGlass:
 
     def test_forged_break_glass_opens_nothing(self, timed: Harness):
         assert self._forged(timed).state in {State.PENDING, State.REFUSED}
-        assert timed.fleet.told == []
+        assert timed.fleet.sent == []
 
     def test_without_the_comparison_it_would(
         self, timed: Harness, monkeypatch: pytest.MonkeyPatch
@@ -237,7 +237,7 @@ class TestAnOlderKey:
         _write_in(harness, run, old)
         harness.service.advance_run(run.id)
         ended = harness.get_run(run.id)
-        assert (ended.state, harness.fleet.told) == (State.QUEUED, [])
+        assert (ended.state, harness.fleet.sent) == (State.QUEUED, [])
         assert "was altered" in harness.database.error
         harness.database.close()
 
@@ -247,7 +247,7 @@ class TestAnOlderKey:
         harness, run = self._turned(tmp_path, _sign_out_and_in)
         _write_in(harness, run, signing.load_signing_key(tmp_path / "stolen.key"))
         harness.service.advance_run(run.id)
-        assert harness.fleet.told == [("lb1", "set lamp on")]
+        assert harness.fleet.sent == [("lb1", "set lamp on")]
         harness.database.close()
 
     def test_what_our_key_signed_elsewhere_makes_no_other_key_ours(self, tmp_path: Path):
@@ -262,7 +262,7 @@ class TestAnOlderKey:
             )
             assert forged.prev == last.hash
         harness.service.advance_run(run.id)
-        assert harness.fleet.told == []
+        assert harness.fleet.sent == []
         harness.database.close()
 
     def test_a_log_that_is_broken_is_not_vouched_for_by_another_key(self, tmp_path: Path):

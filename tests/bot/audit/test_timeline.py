@@ -33,7 +33,7 @@ def attempted(tx: Transaction, host: str = "web1") -> int:
     return runs.move_run(tx, run, State.DENIED, ended_at=tx.now, summary="Olga said no").id
 
 
-def found(tx: Transaction, **how: Any) -> Sequence[TimelineEvent]:
+def list_events(tx: Transaction, **how: Any) -> Sequence[TimelineEvent]:
     return timeline.build_timeline(tx, tx.now, span=HOUR, **how).events
 
 
@@ -47,7 +47,7 @@ def test_what_was_done_stands_before_what_was_tried_and_what_was_left_out(databa
         denied, done = attempted(tx), changed(tx)
         checked = add(tx, kind="check", host="web1")
         change_log.append_entry(tx, "requested", run=checked.id)
-        ranked = found(tx, host_pattern="web*")
+        ranked = list_events(tx, host_pattern="web*")
     assert [(one.rank, one.run) for one in ranked] == [
         (0, done),
         (1, denied),
@@ -61,9 +61,9 @@ def test_what_shares_more_hosts_with_those_asked_about_stands_first(database: Da
     with database.transaction() as tx:
         one, other = changed(tx), changed(tx, "lb1")
         several = changed(tx, hosts=["web1", "web2", "lb1"])
-        assert [h.run for h in found(tx, host_pattern="web*")] == [several, one]
-        assert [h.run for h in found(tx, host_pattern="lb1")] == [several, other]
-        assert {h.run for h in found(tx)} == {several, one, other}
+        assert [h.run for h in list_events(tx, host_pattern="web*")] == [several, one]
+        assert [h.run for h in list_events(tx, host_pattern="lb1")] == [several, other]
+        assert {h.run for h in list_events(tx)} == {several, one, other}
 
 
 def test_only_what_lies_within_is_reported_and_what_went_on_all_the_time(database: Database):
@@ -106,7 +106,7 @@ def test_how_many_that_are_less_likely_are_left_out_is_reported(database: Databa
 def test_it_is_shown_on_a_line_whatever_it_holds(database: Database):
     with database.transaction() as tx:
         changed(tx, request="toy set web1 a\x1b[31m")
-        (one,) = found(tx)
+        (one,) = list_events(tx)
     assert timeline.describe_event(one) == "toy set web1 a\\x1b[31m, by dora: It is on"
 
 

@@ -289,13 +289,13 @@ class TestPutBack:
             assert self._put_back(tx, tokens.BANNED, who="o_ga") == "olga"
 
 
-class TestTold:
+class TestReport:
     def _house(self, database: Database, tmp_path: Path) -> Housekeeping:
         house = Housekeeping(database, spool=Spool(tmp_path / "spool"))
         house.open_log()
         return house
 
-    def _told(self, database: Database) -> list[dict[str, Any]]:
+    def _list_forgeries(self, database: Database) -> list[dict[str, Any]]:
         with database.reading() as tx:
             return [
                 e.facts
@@ -315,7 +315,9 @@ class TestTold:
                 assert sessions.find_session(tx, mine) is None
             house.run_periodic_tasks()
         name = _hashed(mine)[:16]
-        assert self._told(database) == [{"what": "session", "name": name, "owner": "olga"}]
+        assert self._list_forgeries(database) == [
+            {"what": "session", "name": name, "owner": "olga"}
+        ]
         assert [record.levelname for record in caplog.records] == ["CRITICAL"]
         assert f"the session {name} of olga was not written by Keyturn" in caplog.text
 
@@ -336,7 +338,7 @@ class TestTold:
             assert tokens.find_token(tx, token)
             assert sessions.touch_session(tx, mine) == "dora"
         house.run_periodic_tasks()
-        assert self._told(database) == []
+        assert self._list_forgeries(database) == []
 
     def test_thousands_of_them_flood_nothing(self, database: Database, tmp_path: Path):
         house = self._house(database, tmp_path)
@@ -352,7 +354,7 @@ class TestTold:
             tx.sql.execute(insert(SESSION), [{**row, "user_agent": "", "mac": ""} for row in rows])
             assert sessions.list_sessions(tx, "olga") == []
         house.run_periodic_tasks()
-        assert len(self._told(database)) == 20
+        assert len(self._list_forgeries(database)) == 20
 
 
 class TestAnotherKey:

@@ -44,7 +44,7 @@ def _typed(*words: str) -> Result:
     return CliRunner().invoke(main, [*words, "--json"])
 
 
-def _told(*words: str) -> Any:
+def _read_json(*words: str) -> Any:
     said = _typed(*words)
     assert said.exit_code == 0, said.output
     return json.loads(said.stdout)
@@ -52,32 +52,36 @@ def _told(*words: str) -> Any:
 
 @pytest.mark.usefixtures("harness")
 def test_what_stops_people_and_runs_says_what_holds_now():
-    run = _told("stop", "1", "--reason", "the wrong lamps")
+    run = _read_json("stop", "1", "--reason", "the wrong lamps")
     assert (run["id"], run["state"], run["ended"]) == (1, "stopped", True)
     assert (run["page"], "the wrong lamps" in run["summary"]) == (f"{ADDRESS}/runs/1", True)
-    assert _told("stop", "all", "--reason", "smoke") == {"stopped": True, "runs": 0}
-    assert _told("resume", "--as", "olga", "--reason", "no fire") == {"stopped": False}
-    assert _told("ban", "dora", "--as", "olga", "--reason", "theft") == {
+    assert _read_json("stop", "all", "--reason", "smoke") == {"stopped": True, "runs": 0}
+    assert _read_json("resume", "--as", "olga", "--reason", "no fire") == {"stopped": False}
+    assert _read_json("ban", "dora", "--as", "olga", "--reason", "theft") == {
         "person": "dora",
         "banned": True,
     }
     back = ("unban", "dora", "--as", "adam", "--reason", "it is found")
-    assert _told(*back) == {"person": "dora", "banned": False}
+    assert _read_json(*back) == {"person": "dora", "banned": False}
 
 
 def test_what_hands_authority_on_says_what_was_made_or_ended(harness: Harness):
     with harness.database.transaction() as tx:
         wanted = NewGrant("dora", "abusers clear", "lb*", 5, tx.now + 3_600_000_000)
         number = grants.add_grant(tx, wanted, giver="olga", reason="").id
-    assert _told("grants", "end", str(number)) == {"id": number, "active": False}
-    made = _told("delegate", "to", "stan", "--as", "olga", "--until", "3 days")
-    assert _told("delegate", "list") == [made]
+    assert _read_json("grants", "end", str(number)) == {"id": number, "active": False}
+    made = _read_json("delegate", "to", "stan", "--as", "olga", "--until", "3 days")
+    assert _read_json("delegate", "list") == [made]
     assert made["delegate"] == "stan"
     assert datetime.fromisoformat(made["ends_at"]) - datetime.now(UTC) > timedelta(days=2)
-    assert _told("delegate", "end", str(made["id"])) == {"id": made["id"], "active": False}
-    token = _told("token", "new", "dora", "--scope", "read")["id"]
-    assert _told("token", "revoke", str(token)) == {"id": token, "person": "dora", "active": False}
-    link = _told("sign-in", "dora")
+    assert _read_json("delegate", "end", str(made["id"])) == {"id": made["id"], "active": False}
+    token = _read_json("token", "new", "dora", "--scope", "read")["id"]
+    assert _read_json("token", "revoke", str(token)) == {
+        "id": token,
+        "person": "dora",
+        "active": False,
+    }
+    link = _read_json("sign-in", "dora")
     assert (link["person"], link["link"].startswith(f"{ADDRESS}/sign-in/")) == ("dora", True)
 
 
@@ -93,17 +97,17 @@ def test_what_looks_after_schedules_says_which_and_how_they_stand(harness: Harne
         schedules.add_schedule(
             tx, run=1, owner="dora", timing=timing, lapses=tx.now + 3_600_000_000
         )
-    held = _told("schedule", "suspend", "1", "--as", "dora", "--reason", "the disk is full")
+    held = _read_json("schedule", "suspend", "1", "--as", "dora", "--reason", "the disk is full")
     assert (held["schedule"], held["state"], held["name"]) == (1, "suspended", "look")
     assert "the disk is full" in held["state_reason"]
-    ended = _told("schedule", "end", "1", "--as", "dora")
+    ended = _read_json("schedule", "end", "1", "--as", "dora")
     assert (ended["schedule"], ended["state"]) == (1, "ended")
     refused = _typed("schedule", "resume", "1", "--as", "dora")
     assert (refused.exit_code, refused.stdout) == (1, "")
 
 
 def test_the_next_times_are_times_for_programs():
-    told = _told("schedule", "next", "30 2 * * SUN", "--zone", "Europe/Berlin", "-n", "3")
+    told = _read_json("schedule", "next", "30 2 * * SUN", "--zone", "Europe/Berlin", "-n", "3")
     assert told["description"] == "At 02:30 on Sunday (Europe/Berlin)"
     moments = [datetime.fromisoformat(one) for one in told["next"]]
     assert len(moments) == 3
@@ -116,7 +120,7 @@ def test_the_next_times_are_times_for_programs():
 def test_a_valid_policy_is_shown_with_what_is_probably_mistyped(harness: Harness):
     people = harness.policies.path / "people.yaml"
     people.write_text(people.read_text().replace("developer]", "developer, develper]", 1))
-    told = _told("policy", "check")
+    told = _read_json("policy", "check")
     assert (told["ok"], told["problems"]) == (True, [])
     assert told["people"] > 1
     [slip] = told["warnings"]
@@ -147,16 +151,16 @@ def test_an_invalid_policy_is_reported_by_file_and_line(harness: Harness):
 
 @pytest.mark.usefixtures("harness")
 def test_what_looks_after_database_and_log_says_what_was_done():
-    assert _told("db", "upgrade") == {"current": True}
-    assert _told("factors", "list") == []
-    assert _told("factors", "forget", "--yes", "--reason", "the disk broke") == {"deleted": 0}
-    assert _told("webhooks", "--retry", "wiki") == {"subscription": "wiki", "entries": 0}
-    rotated = _told("changelog", "rotate-key")
+    assert _read_json("db", "upgrade") == {"current": True}
+    assert _read_json("factors", "list") == []
+    assert _read_json("factors", "forget", "--yes", "--reason", "the disk broke") == {"deleted": 0}
+    assert _read_json("webhooks", "--retry", "wiki") == {"subscription": "wiki", "entries": 0}
+    rotated = _read_json("changelog", "rotate-key")
     assert (bool(rotated["public"]), rotated["ended_tokens"]) == (True, [])
 
 
 def test_another_list_of_hosts_is_shown_host_by_host():
-    told = _told("inventory", "import", "ansible", str(ANSWERS / "ansible-inventory.json"))
+    told = _read_json("inventory", "import", "ansible", str(ANSWERS / "ansible-inventory.json"))
     assert len(told) == 15
     [db1] = [one for one in told if one["name"] == "db1"]
     assert (db1["entry"]["jump"], db1["whole"]) == ("bastion", False)

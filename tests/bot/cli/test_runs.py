@@ -59,7 +59,7 @@ class Shop:
             KEYTURN_TOKEN=self._tokens[person],
         )
 
-    def told(self, person: str, *words: str) -> Any:
+    def read_json(self, person: str, *words: str) -> Any:
         return json.loads(self.type(person, *words, "--json").stdout)
 
 
@@ -130,8 +130,8 @@ def test_help_is_a_word_here_too():
 def test_times_are_typed_as_everywhere(shop: Shop):
     shop.type("dora", "request", "uptime", "check", "lb1")
     assert shop.type("dora", "runs", "--since", "2 h", "--until", "today").exit_code == 0
-    assert shop.told("dora", "runs", "--since", "2020-01-01 02:00 Europe/Paris") != []
-    assert shop.told("dora", "runs", "--until", "2020-01-01") == []
+    assert shop.read_json("dora", "runs", "--since", "2020-01-01 02:00 Europe/Paris") != []
+    assert shop.read_json("dora", "runs", "--until", "2020-01-01") == []
 
 
 def test_plan_of_a_check_is_refused(shop: Shop):
@@ -149,7 +149,7 @@ def test_plan_of_a_check_is_refused(shop: Shop):
 def test_runs_are_listed_for_people_and_for_programs(shop: Shop):
     for _ in range(3):
         shop.type("dora", "request", "uptime", "check", "lb2")
-    told = shop.told("olga", "runs", "--host", "lb2", "-n", "2")
+    told = shop.read_json("olga", "runs", "--host", "lb2", "-n", "2")
     assert [run["host"] for run in told] == ["lb2", "lb2"]
     assert "uptime check lb2" in shop.type("olga", "runs", "--person", "dora").stdout
     none = shop.type("olga", "runs", "--person", "stan")
@@ -174,8 +174,8 @@ def test_a_long_table_is_cut_where_a_person_looks_on_and_nowhere_else(shop: Shop
     assert ("sudo 59" in passed_on, "more rows" in passed_on) == (True, False)
     with shop.at_a_terminal("olga", "run", str(number)) as terminal:
         assert terminal.ended() == 0
-    assert ("sudo 39" in terminal.said, "sudo 40" in terminal.said) == (True, False)
-    assert f"[… 20 more rows: keyturn run {number} | less …]" in terminal.said
+    assert ("sudo 39" in terminal.output, "sudo 40" in terminal.output) == (True, False)
+    assert f"[… 20 more rows: keyturn run {number} | less …]" in terminal.output
 
 
 def test_a_check_that_found_something_wrong_is_listed_so_and_found_by_that(shop: Shop):
@@ -184,7 +184,7 @@ def test_a_check_that_found_something_wrong_is_listed_so_and_found_by_that(shop:
     listed = shop.type("olga", "runs", "--state", NEEDS_ATTENTION).stdout
     assert f"{ill}  " in listed
     assert f"{NEEDS_ATTENTION}  dora" in listed
-    told = shop.told("olga", "runs", "--state", "succeeded", "-n", "2")
+    told = shop.read_json("olga", "runs", "--state", "succeeded", "-n", "2")
     assert [(run["id"], run["needs_attention"]) for run in told] == [(well, False), (ill, True)]
     assert f"{NEEDS_ATTENTION}. 2 addresses" in shop.type("olga", "run", str(ill)).stdout
     every = (
@@ -235,7 +235,7 @@ def test_what_waits_is_shown_approved_denied_and_withdrawn(shop: Shop):
 
     which = shop.type("olga", "approve", str(numbers["pending"]))
     assert (which.exit_code, "name the plan" in which.stderr) == (2, True)
-    own = shop.told("olga", "run", str(numbers["own"]))
+    own = shop.read_json("olga", "run", str(numbers["own"]))
     mine = shop.type("olga", "approve", str(own["id"]), own["digest"][:10])
     assert (mine.exit_code, "you requested it" in mine.stderr) == (4, True)
 
@@ -292,14 +292,14 @@ def test_plan_that_is_not_current_is_planned_again(shop: Shop):
     stale = shop.type("dora", "submit", str(run.id), run.short_digest)
     assert (stale.exit_code, "earlier policy" in stale.stderr) == (1, True)
     # The company has no keys: no host can be read.
-    new = shop.told("dora", "replan", str(run.id), "--wait", "30")
+    new = shop.read_json("dora", "replan", str(run.id), "--wait", "30")
     assert (new["replan_of"], new["state"], new["reason"]) == (run.id, "failed", run.reason)
-    assert shop.told("dora", "run", str(run.id))["state"] == "superseded"
+    assert shop.read_json("dora", "run", str(run.id))["state"] == "superseded"
 
 
 def test_what_is_over_is_asked_for_again_with_its_values(shop: Shop):
-    first = shop.told("dora", "request", "uptime", "check", "lb1")
-    again = shop.told("olga", "again", str(first["id"]), "--reason", "fixed")
+    first = shop.read_json("dora", "request", "uptime", "check", "lb1")
+    again = shop.read_json("olga", "again", str(first["id"]), "--reason", "fixed")
     assert (again["request"], again["ended"]) == ("uptime check lb1", True)
     assert (again["requested_by"], again["reason"]) == ("olga", "fixed")
     assert again["id"] > first["id"]
@@ -308,15 +308,15 @@ def test_what_is_over_is_asked_for_again_with_its_values(shop: Shop):
 
 
 def test_what_would_come_of_asking_again_is_shown_before(shop: Shop):
-    first = shop.told("dora", "request", "uptime", "check", "lb*")
+    first = shop.read_json("dora", "request", "uptime", "check", "lb*")
     said = shop.type("dora", "again", str(first["id"]), "--plan")
     assert (said.exit_code, "has no plan" in said.stderr) == (2, True)
-    assert [run["id"] for run in shop.told("dora", "runs", "-n", "1")] == [first["id"]]
+    assert [run["id"] for run in shop.read_json("dora", "runs", "-n", "1")] == [first["id"]]
 
 
 def test_several_hosts_are_asked_again_at_once(shop: Shop):
-    first = shop.told("dora", "request", "uptime", "check", "lb*")
-    again = shop.told("dora", "again", str(first["id"]))
+    first = shop.read_json("dora", "request", "uptime", "check", "lb*")
+    again = shop.read_json("dora", "again", str(first["id"]))
     assert (again["title"], again["hosts"]) == ("uptime check lb*", ["lb1", "lb2"])
 
 
@@ -385,7 +385,7 @@ def test_names_of_the_service_are_completed(shop: Shop, tmp_path: Path):
         assert result.stderr == ""
         return [item.removeprefix("plain,") for item in result.stdout.split()]
 
-    number = str(shop.told("dora", "request", "uptime", "check", "lb1")["id"])
+    number = str(shop.read_json("dora", "request", "uptime", "check", "lb1")["id"])
     expected = {
         "keyturn request uptime check lb": ["lb1", "lb2"],
         "keyturn request uptime check @hap": ["@haproxy"],
@@ -418,16 +418,16 @@ def test_hosts_are_listed_and_told_of_as_they_were_met(shop: Shop):
     told = shop.type("dora", "hosts", "lb2").stdout
     assert "  another key\n" in told
     assert "keyturn reads and changes, by a key" in told
-    assert shop.told("dora", "hosts", "lb2")["key"] == "changed key"
+    assert shop.read_json("dora", "hosts", "lb2")["key"] == "changed key"
     assert shop.type("dora", "hosts", "lb9").exit_code == 3
 
 
 def test_what_the_service_meets_is_shown_by_hosts(shop: Shop):
     keyturn = shop.service.keyturn
-    assert shop.told("dora", "hosts", "nas1")["status"] == "never contacted"
+    assert shop.read_json("dora", "hosts", "nas1")["status"] == "never contacted"
     keyturn.fleet.on_contact("nas1", None)
     keyturn.contacts.write_contacts()
-    assert shop.told("dora", "hosts", "nas1")["status"] == "reachable"
+    assert shop.read_json("dora", "hosts", "nas1")["status"] == "reachable"
 
 
 def test_what_holds_hosts_is_listed(shop: Shop):
@@ -439,7 +439,7 @@ def test_what_holds_hosts_is_listed(shop: Shop):
     assert shop.type("dora", "locks").stdout.startswith(
         f"web1: locked by run {run} of dora since "
     )
-    assert [one["host"] for one in shop.told("dora", "locks")] == ["web1"]
+    assert [one["host"] for one in shop.read_json("dora", "locks")] == ["web1"]
     with shop.service.keyturn.database.transaction() as tx:
         locks.release_locks(tx, run)
 
@@ -448,7 +448,7 @@ def test_the_waiting_report_is_text_and_json(shop: Shop):
     said = shop.type("dora", "report", "waiting", "--days", "7")
     assert said.exit_code == 0
     assert "the last 7 days" in said.stdout
-    assert len(shop.told("dora", "report", "waiting")["by_hour"]) == 24
+    assert len(shop.read_json("dora", "report", "waiting")["by_hour"]) == 24
 
 
 def test_an_owner_says_how_a_run_ended_whose_end_no_one_saw(shop: Shop):
@@ -479,7 +479,7 @@ def test_two_runs_are_compared_for_people_and_for_programs(shop: Shop):
     assert lines[0].startswith(f"- run {first}: ")
     assert "+ reason: once more\\x1b[31m" in lines
     assert shop.type("dora", "compare", str(second)).stdout.splitlines() == lines
-    assert shop.told("dora", "compare", str(first), str(second))["differing"] > 0
+    assert shop.read_json("dora", "compare", str(first), str(second))["differing"] > 0
     assert shop.type("dora", "compare", "999", "1").exit_code == 3
     assert shop.type("dora", "compare", "1", "2", "3").exit_code == 2
 
@@ -498,7 +498,7 @@ def test_what_changed_lately_and_who_allowed_it_is_shown(shop: Shop):
     assert (none.exit_code, none.stderr) == (0, "No known changes.\n")
     wrong = shop.type("dora", "changed", "soon")
     assert (wrong.exit_code, "is not a time" in wrong.stderr) == (2, True)
-    told = shop.told("dora", "changed", "1 min", "--host", "web1")["events"]
+    told = shop.read_json("dora", "changed", "1 min", "--host", "web1")["events"]
     assert done in [one["run"] for one in told]
 
 
@@ -506,7 +506,7 @@ def test_what_waits_for_someone_is_shown_with_what_to_type(shop: Shop):
     with shop.service.keyturn.database.transaction() as tx:
         run = sample_runs.waiting(tx, sample_runs.asked(tx))
     assert f"keyturn approve {run.id} " in shop.type("olga", "pending").stdout
-    assert run.id in [one["id"] for one in shop.told("olga", "pending")["runs"]]
+    assert run.id in [one["id"] for one in shop.read_json("olga", "pending")["runs"]]
     assert shop.type("dora", "pending").stderr == "Nothing pending.\n"
     service = shop.service.keyturn.service
     service.ask_question(run.id, person="adam", text="which ticket?")
@@ -520,9 +520,9 @@ def test_terminal_has_headings_colours_and_relative_times(shop: Shop):
     shop.type("dora", "request", "uptime", "check", "lb1")
     with shop.at_a_terminal("dora", "runs", "-n", "1") as terminal:
         assert terminal.ended() == 0
-    assert "\x1b[1mRUN" in terminal.said
-    assert "\x1b[31mfailed" in terminal.said
-    assert " s ago" in terminal.said
+    assert "\x1b[1mRUN" in terminal.output
+    assert "\x1b[31mfailed" in terminal.output
+    assert " s ago" in terminal.output
     environment = {"KEYTURN_URL": shop.service.address, "KEYTURN_TOKEN": shop.token("dora")}
     piped = typed(
         ["runs", "-n", "1"], env=os.environ | environment | {"TZ": "Asia/Kolkata"}
@@ -541,8 +541,8 @@ def test_terminal_without_colours_has_none(shop: Shop):
         NO_COLOR="1",
     ) as terminal:
         assert terminal.ended() == 0
-    assert "LAST CONTACT" in terminal.said
-    assert "\x1b[" not in terminal.said
+    assert "LAST CONTACT" in terminal.output
+    assert "\x1b[" not in terminal.output
 
 
 def test_errors_are_json_with_the_exit_status_when_json_is_wanted(shop: Shop):
@@ -568,10 +568,10 @@ def test_approval_of_what_cannot_be_undone_is_confirmed_in_a_terminal(shop: Shop
         assert terminal.shows(f"Approve plan {run.short_digest}? [y/N]")
         terminal.press("n\n")
         assert terminal.ended() == 1
-    assert shop.told("olga", "run", str(run.id))["state"] == "pending"
+    assert shop.read_json("olga", "run", str(run.id))["state"] == "pending"
     with shop.at_a_terminal("olga", *approve, "--yes", "--wait", "0") as terminal:
         terminal.ended()
-    assert shop.told("olga", "run", str(run.id))["approved_by"] == ["olga"]
+    assert shop.read_json("olga", "run", str(run.id))["approved_by"] == ["olga"]
 
 
 def test_emergency_commands_name_the_page_and_record_the_review(shop: Shop):
@@ -595,7 +595,7 @@ def test_counter_proposal_shows_both_values_and_how_to_answer(shop: Shop):
     with shop.service.keyturn.database.transaction() as tx:
         run = sample_runs.waiting(tx, sample_runs.asked(tx))
     # The company has no keys: the host cannot be read for the other plan.
-    new = shop.told("olga", "counter", str(run.id), "address=203.0.113.10", "--wait", "30")
+    new = shop.read_json("olga", "counter", str(run.id), "address=203.0.113.10", "--wait", "30")
     assert (new["proposal_for"], new["values"]["address"]) == (run.id, "203.0.113.10")
     twice = shop.type("olga", "counter", str(run.id), "address")
     assert (twice.exit_code, "FIELD=VALUE" in twice.stderr) == (2, True)
@@ -619,7 +619,7 @@ def test_counter_proposal_shows_both_values_and_how_to_answer(shop: Shop):
 
 
 def test_what_is_to_come_and_what_is_kept_is_listed(shop: Shop):
-    assert len(shop.told("dora", "calendar", "--days", "3")["days"]) == 3
+    assert len(shop.read_json("dora", "calendar", "--days", "3")["days"]) == 3
     # At every moment it is another day there.
     first, last = (
         json.loads(shop.type("dora", "calendar", "--json", TZ=zone).stdout)["days"][0]["date"]

@@ -38,12 +38,12 @@ def test_stop_all_ends_what_runs_in_the_service_before_its_next_step(served: Har
     def stop(_host: str, _words: str) -> None:
         said.append(_keyturn(served, "stop", "all", "--reason", "the cellar is on fire"))
 
-    served.fleet.before_tell = stop
+    served.fleet.before_send = stop
     ended = served.approve(served.request(SetAll(host="lb1", value="on")))
     assert said[0].exit_code == 0, said[0].output
     assert "Everything is stopped, with 1 open run." in said[0].output
     assert ended.state is State.STOPPED
-    assert served.fleet.told == [("lb1", "set fan on")]
+    assert served.fleet.sent == [("lb1", "set fan on")]
 
     assert _keyturn(served, "resume", "--as", "olga", "--reason", "it is out").exit_code == 0
     with served.database.reading() as tx:

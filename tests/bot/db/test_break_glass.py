@@ -100,7 +100,7 @@ def test_only_broken_glass_goes_through_a_freeze(harness: Harness) -> None:
     assert "frozen until" in run.summary
     harness.service.wake_stalled_runs()
     harness.run_queued_work()
-    assert harness.fleet.told == []
+    assert harness.fleet.sent == []
     assert shatter(harness, run, app).state is State.SUCCEEDED
 
 
@@ -112,14 +112,14 @@ def test_an_owners_no_is_final_all_the_same(harness: Harness) -> None:
     harness.service.deny_run(run.id, person="olga", reason="it is being mended")
     harness.run_queued_work()
     assert harness.get_run(run.id).state is State.DENIED
-    assert harness.fleet.told == []
+    assert harness.fleet.sent == []
 
 
 def test_a_plan_that_went_stale_is_not_applied_through_broken_glass(harness: Harness) -> None:
     app, run = enrol_and_step_up(harness, "adam"), wanted(harness)
     harness.fleet.hosts["web1"]["lamp"] = "dim"
     assert shatter(harness, run, app).state is State.STALE
-    assert harness.fleet.told == []
+    assert harness.fleet.sent == []
 
 
 def test_glass_is_broken_for_the_plan_that_was_on_the_page(harness: Harness) -> None:
@@ -152,7 +152,7 @@ def test_it_takes_a_second_factor_shown_just_before(harness: Harness) -> None:
     age_step_ups(harness, sessions.STEP_UP_SECONDS)
     with pytest.raises(StepUpRequired):
         shatter(harness, run, app)
-    assert harness.fleet.told == []
+    assert harness.fleet.sent == []
     # The twin: the same request, with the factor shown now.
     app.step_up(later=1)
     assert shatter(harness, run, app).state is State.SUCCEEDED
@@ -166,7 +166,7 @@ def test_the_gate_looks_again_whether_the_factor_counts(harness: Harness) -> Non
     app.lose()
     harness.run_queued_work()
     assert harness.get_run(run.id).state is not State.SUCCEEDED
-    assert harness.fleet.told == []
+    assert harness.fleet.sent == []
 
 
 def test_it_is_open_for_an_hour_at_most(harness: Harness) -> None:
@@ -183,16 +183,16 @@ def test_it_is_open_for_an_hour_at_most(harness: Harness) -> None:
     age_glass(harness, HOUR)
     harness.run_queued_work()
     assert harness.get_run(run.id).state is not State.SUCCEEDED
-    assert harness.fleet.told == []
+    assert harness.fleet.sent == []
 
 
 def test_it_closes_between_two_steps(harness: Harness) -> None:
     app = enrol_and_step_up(harness, "adam")
     run = harness.request(SetAll(host="web1", value="on"), person="adam")
-    harness.fleet.after_tell = lambda _host, _words: age_glass(harness, HOUR)
+    harness.fleet.after_send = lambda _host, _words: age_glass(harness, HOUR)
     ended = shatter(harness, run, app)
     assert ended.state is State.FAILED
-    assert len(harness.fleet.told) == 1
+    assert len(harness.fleet.sent) == 1
 
 
 @pytest.mark.parametrize("door", ["api", "cli", "schedule"])
@@ -207,7 +207,7 @@ def test_no_token_and_no_schedule_breaks_glass(
         shatter(harness, run, app)
     with pytest.raises(NotAllowed, match="not for tokens or schedules"):
         harness.service.break_glass.request_break_glass(run.id, person="adam", reason=WHY)
-    assert harness.fleet.told == []
+    assert harness.fleet.sent == []
     # The twin: with the guard removed, it would have gone through.
     monkeypatch.setattr(break_glass_rules, "_INTERACTIVE_SOURCES", frozenset({door}))
     assert shatter(harness, run, app).state is State.SUCCEEDED
@@ -231,7 +231,7 @@ def test_the_rules_say_who_breaks_glass_and_for_what(harness: Harness) -> None:
     check = harness.request(ShowSwitches(host="web1"), person="adam")
     with pytest.raises(TooLate):
         shatter(harness, check, adam)
-    assert harness.fleet.told == []
+    assert harness.fleet.sent == []
 
 
 @pytest.fixture
@@ -264,7 +264,7 @@ def test_who_loses_the_right_loses_it_before_the_start(harness: Harness) -> None
     )
     harness.run_queued_work()
     assert harness.get_run(run.id).state is not State.SUCCEEDED
-    assert harness.fleet.told == []
+    assert harness.fleet.sent == []
 
 
 class TestGuards:
@@ -372,7 +372,7 @@ def test_break_glass_is_refused_when_the_log_cannot_be_written(harness: Harness)
         pane = db_break_glass.get_break_glass(tx, run.id)
         tx.sql.execute(sql("DROP TRIGGER mute"))
     assert pane is None
-    assert harness.fleet.told == []
+    assert harness.fleet.sent == []
     # The twin: the same, with a log that can be written.
     assert shatter(harness, run, app).state is State.SUCCEEDED
 

@@ -133,7 +133,7 @@ def test_approval_is_refused_when_requester_approves_as_a_delegate(harness: Harn
     delegate(harness, to="dora")
     with pytest.raises(NotAllowed, match="you requested it"):
         harness.approve(harness.request(LAMP_ON, person="dora"), "dora")
-    assert harness.fleet.told == []
+    assert harness.fleet.sent == []
 
 
 def test_approval_is_refused_when_a_delegate_of_the_requester_approves(harness: Harness):
@@ -221,7 +221,7 @@ def test_a_delegates_approval_does_not_count_when_the_delegation_ended(harness: 
             tx.sql.execute(update(tables.delegation).values(ends_at=tx.now))
     harness.run_queued_work()
     assert harness.get_run(run.id).state is State.REFUSED
-    assert harness.fleet.told == []
+    assert harness.fleet.sent == []
 
 
 def test_without_the_guard_a_revoked_key_would_have_opened_it(
@@ -245,7 +245,7 @@ def test_an_owner_who_left_has_no_key_that_others_could_turn(harness: Harness):
     areas.write_text(areas.read_text().replace("owners: [olga, adam]", "owners: [adam]"))
     harness.run_queued_work()
     assert harness.get_run(run.id).state is State.REFUSED
-    assert harness.fleet.told == []
+    assert harness.fleet.sent == []
 
 
 def test_the_policy_may_forbid_deciding_on_behalf_of_another(harness: Harness):
@@ -312,7 +312,7 @@ def test_a_delegation_that_the_log_does_not_bear_out_opens_nothing(harness: Harn
             )
     with pytest.raises(NotAllowed):
         harness.approve(harness.request(LAMP_ON), "stan")
-    assert harness.fleet.told == []
+    assert harness.fleet.sent == []
 
 
 def test_without_the_guard_a_forged_delegation_would_have_opened_it(

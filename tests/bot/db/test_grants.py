@@ -117,7 +117,7 @@ class TestUsesThatWereDeleted:
 
     def test_let_nothing_through(self, robbed: Harness):
         again = set_lamp(robbed, "b")
-        assert (again.state, len(robbed.fleet.told)) == (State.PENDING, 1)
+        assert (again.state, len(robbed.fleet.sent)) == (State.PENDING, 1)
         with robbed.database.reading() as tx:
             wanting = next(
                 one
@@ -176,7 +176,7 @@ def test_twenty_at_once_never_overshoot(db_harness: Harness):
     given = grant(harness, per_hour=5)
     states = twenty(harness)
     assert (states.count(State.SUCCEEDED), states.count(State.PENDING)) == (5, 15)
-    assert len(harness.fleet.told) == 5
+    assert len(harness.fleet.sent) == 5
     with harness.database.reading() as tx:
         assert grants.count_used(tx, given.id) == 5
 
@@ -188,7 +188,7 @@ def test_the_gate_alone_lets_no_more_through(db_harness: Harness, monkeypatch: p
     monkeypatch.setattr(grants, "count_taken", _none_taken)
     states = twenty(harness)
     assert (states.count(State.SUCCEEDED), states.count(State.PENDING)) == (5, 15)
-    assert len(harness.fleet.told) == 5
+    assert len(harness.fleet.sent) == 5
 
 
 def test_without_the_guard_all_twenty_would_have_gone_through(
@@ -205,10 +205,10 @@ def waits_at_the_gate(harness: Harness) -> Run:
     """Return a granted run that was shown and is about to start."""
     run = harness.service.request_run(LAMP_ON, person="dora", origin=WEB)
     number = harness.dispatcher.enqueued.pop(0)
-    inner = harness.fleet.before_ask
-    harness.fleet.before_ask = lambda host: (inner(host), pause(harness))[0]
+    inner = harness.fleet.before_query
+    harness.fleet.before_query = lambda host: (inner(host), pause(harness))[0]
     harness.service.advance_run(number)
-    harness.fleet.before_ask = inner
+    harness.fleet.before_query = inner
     return harness.get_run(run.id)
 
 
@@ -260,8 +260,8 @@ def test_what_was_granted_is_looked_at_again_at_the_gate(harness: Harness, how: 
     lift(harness)
     ended = harness.get_run(run.id)
     assert ended.state in {State.PENDING, State.STALE}
-    assert (ended.grant_id, harness.fleet.told) == (None, []) or ended.state is State.STALE
-    assert harness.fleet.told == []
+    assert (ended.grant_id, harness.fleet.sent) == (None, []) or ended.state is State.STALE
+    assert harness.fleet.sent == []
 
 
 def forbid(harness: Harness, rule: str) -> None:
@@ -290,11 +290,11 @@ def test_a_grant_that_is_revoked_midway_stops_before_the_next_step(harness: Harn
                 given.id, person="olga", source="slack"
             )
 
-    harness.fleet.after_tell = revoke
+    harness.fleet.after_send = revoke
     run = harness.request(SetAll(host="lb1", value="on"))
     assert run.state is State.FAILED
     assert "Stopped before step 2: Grant 1 was revoked" in run.summary
-    assert harness.fleet.told == [("lb1", "set fan on")]
+    assert harness.fleet.sent == [("lb1", "set fan on")]
 
 
 @pytest.mark.parametrize(

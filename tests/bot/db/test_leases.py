@@ -89,13 +89,13 @@ def test_what_was_claimed_and_not_begun_is_begun_by_another_with_a_higher_fence(
             _lapse(harness.database)
             _taken_over_by(other)
 
-    harness.fleet.before_ask = vanish
+    harness.fleet.before_query = vanish
     harness.service.advance_run(run.id)
     assert harness.get_run(run.id).state is State.QUEUED
-    assert harness.fleet.told == []
+    assert harness.fleet.sent == []
     other.advance_run(run.id)
     assert harness.get_run(run.id).state is State.SUCCEEDED
-    assert harness.fleet.told == [("lb1", "set lamp on")]
+    assert harness.fleet.sent == [("lb1", "set lamp on")]
     # Once by each who claimed it, and once by who took it away in between.
     assert _lease(harness, run).fence == 3
     assert "lease taken over" in harness.list_entry_kinds(run)
@@ -112,10 +112,10 @@ def test_a_fence_that_is_gone_lets_nothing_through_though_the_host_is_still_lock
         with harness.database.transaction() as tx:
             tx.sql.execute(text("UPDATE lease SET fence = fence + 1"))
 
-    harness.fleet.before_ask = overtake
+    harness.fleet.before_query = overtake
     harness.service.advance_run(run.id)
     assert harness.get_run(run.id).state is State.STARTING
-    assert harness.fleet.told == []
+    assert harness.fleet.sent == []
 
 
 def test_a_step_is_unknown_and_keeps_its_host_when_its_worker_is_silent(db_harness: Harness):
@@ -126,7 +126,7 @@ def test_a_step_is_unknown_and_keeps_its_host_when_its_worker_is_silent(db_harne
         _lapse(harness.database)
         _taken_over_by(other)
 
-    harness.fleet.before_tell = vanish
+    harness.fleet.before_send = vanish
     harness.service.advance_run(run.id)
     assert harness.get_run(run.id).state is State.UNKNOWN
     with harness.database.reading() as tx:
@@ -155,14 +155,14 @@ def test_between_two_steps_only_who_has_it_goes_on(db_harness: Harness):
         # The outcome of the first step is written, and only then is its worker lost.
         harness.database.on_outbox_change = vanish
 
-    harness.fleet.after_tell = after_that
+    harness.fleet.after_send = after_that
     harness.service.advance_run(run.id)
-    assert len(harness.fleet.told) == 1
+    assert len(harness.fleet.sent) == 1
     assert harness.get_run(run.id).state is State.RUNNING
     # Nor does a hint that comes twice do a step twice.
     for _ in range(2):
         other.advance_run(run.id)
-    assert [words for _, words in harness.fleet.told] == ["set fan on", "set lamp on"]
+    assert [words for _, words in harness.fleet.sent] == ["set fan on", "set lamp on"]
     assert harness.get_run(run.id).state is State.SUCCEEDED
     assert "resumed" in harness.list_entry_kinds(run)
 
@@ -181,10 +181,10 @@ def test_what_was_left_between_two_steps_too_long_ago_ends_with_what_was_done(db
     def after_that(_host: str, _words: str) -> None:
         harness.database.on_outbox_change = vanish
 
-    harness.fleet.after_tell = after_that
+    harness.fleet.after_send = after_that
     harness.service.advance_run(run.id)
     assert harness.get_run(run.id).state is State.STOPPED
-    assert len(harness.fleet.told) == 1
+    assert len(harness.fleet.sent) == 1
 
 
 def test_a_fault_of_who_has_lost_a_run_does_not_end_it_for_who_has_it(db_harness: Harness):
@@ -197,7 +197,7 @@ def test_a_fault_of_who_has_lost_a_run_does_not_end_it_for_who_has_it(db_harness
             return
         _lapse(harness.database)
         _taken_over_by(other)
-        harness.fleet.before_tell = lambda _host, _words: fail()
+        harness.fleet.before_send = lambda _host, _words: fail()
         other.advance_run(run.id)
 
     def fail() -> None:
@@ -205,7 +205,7 @@ def test_a_fault_of_who_has_lost_a_run_does_not_end_it_for_who_has_it(db_harness
         harness.service._end_after_internal_error(run.id)  # pyright: ignore[reportPrivateUsage] - as advance_run() does
         seen.append(harness.get_run(run.id).state)
 
-    harness.fleet.before_ask = overtake
+    harness.fleet.before_query = overtake
     harness.service.advance_run(run.id)
     assert seen == [State.RUNNING]
     assert harness.get_run(run.id).state is State.SUCCEEDED
@@ -214,7 +214,7 @@ def test_a_fault_of_who_has_lost_a_run_does_not_end_it_for_who_has_it(db_harness
 def test_who_is_seen_is_not_taken_from(db_harness: Harness):
     harness = db_harness
     run, other = _approved(harness), _another(harness)
-    harness.fleet.before_tell = lambda _host, _words: _taken_over_by(other)
+    harness.fleet.before_send = lambda _host, _words: _taken_over_by(other)
     harness.service.advance_run(run.id)
     assert harness.get_run(run.id).state is State.SUCCEEDED
     assert "lease taken over" not in harness.list_entry_kinds(run)
@@ -231,7 +231,7 @@ def test_who_says_late_that_it_is_there_keeps_what_no_one_took(db_harness: Harne
         harness.context.lease_keeper.renew_leases(harness.database)
         other.recover_expired_leases()
 
-    harness.fleet.before_tell = pause
+    harness.fleet.before_send = pause
     harness.service.advance_run(run.id)
     assert harness.get_run(run.id).state is State.SUCCEEDED
 
@@ -245,7 +245,7 @@ def test_a_worker_gives_up_what_it_has_when_it_ends(db_harness: Harness):
         harness.context.lease_keeper.end_leases(harness.database)
         _taken_over_by(other)
 
-    harness.fleet.before_ask = end
+    harness.fleet.before_query = end
     harness.service.advance_run(run.id)
     assert harness.get_run(run.id).state is State.QUEUED
 
@@ -255,13 +255,13 @@ def test_what_a_worker_leaves_between_two_steps_is_gone_on_with_at_once(db_harne
     harness = db_harness
     run, other = _approved(harness, SetAll(host="lb1", value="on")), _another(harness)
     harness.dispatcher.enqueued.clear()
-    harness.fleet.after_tell = lambda _host, _words: harness.service.close()
+    harness.fleet.after_send = lambda _host, _words: harness.service.close()
     harness.service.advance_run(run.id)
     assert harness.get_run(run.id).state is State.RUNNING
     # It was woken, and whoever hears of that needs no other look at the clock.
     assert harness.dispatcher.enqueued == [run.id]
     other.advance_run(run.id)
-    assert [words for _, words in harness.fleet.told] == ["set fan on", "set lamp on"]
+    assert [words for _, words in harness.fleet.sent] == ["set fan on", "set lamp on"]
     assert harness.get_run(run.id).state is State.SUCCEEDED
 
 
@@ -273,11 +273,11 @@ def test_what_was_left_too_long_ago_is_not_gone_on_with_unseen(
     clock = Clock(f"sqlite:///{tmp_path / 'keyturn.db'}", SigningKey.create())
     with open_harness(tmp_path, database=clock) as harness:
         run, other = _approved(harness, SetAll(host="lb1", value="on")), _another(harness)
-        harness.fleet.after_tell = lambda _host, _words: harness.service.close()
+        harness.fleet.after_send = lambda _host, _words: harness.service.close()
         harness.run_queued_work()
         clock.ahead += minutes * MINUTE
         other.advance_run(run.id)
-        assert len(harness.fleet.told) == told
+        assert len(harness.fleet.sent) == told
         _taken_over_by(other)
         ended = State.SUCCEEDED if told == 2 else State.STOPPED
         assert harness.get_run(run.id).state is ended
@@ -287,10 +287,10 @@ def test_what_a_worker_has_read_for_is_begun_by_another_at_once(db_harness: Harn
     harness = db_harness
     run, other = _approved(harness), _another(harness)
     harness.dispatcher.enqueued.clear()
-    harness.fleet.before_ask = lambda _host: harness.service.close()
+    harness.fleet.before_query = lambda _host: harness.service.close()
     harness.service.advance_run(run.id)
     assert harness.get_run(run.id).state is State.QUEUED
-    assert harness.fleet.told == []
+    assert harness.fleet.sent == []
     assert harness.dispatcher.enqueued == [run.id]
     other.advance_run(run.id)
     assert harness.get_run(run.id).state is State.SUCCEEDED
@@ -302,19 +302,19 @@ def test_a_proof_that_was_cut_off_is_read_by_another_at_once(db_harness: Harness
     harness.dispatcher.enqueued.clear()
 
     def cut(_host: str) -> None:
-        harness.fleet.before_ask = lambda _host: None
+        harness.fleet.before_query = lambda _host: None
         raise UnreachableError("Keyturn is shutting down")
 
     def end(_host: str, _words: str) -> None:
         harness.service.close()
-        harness.fleet.before_ask = cut
+        harness.fleet.before_query = cut
 
-    harness.fleet.after_tell = end
+    harness.fleet.after_send = end
     harness.service.advance_run(run.id)
     assert harness.get_run(run.id).state is State.RUNNING
     other.advance_run(run.id)
     assert harness.get_run(run.id).state is State.SUCCEEDED
-    assert len(harness.fleet.told) == 1
+    assert len(harness.fleet.sent) == 1
 
 
 class Faulty(LeaseKeeper):
@@ -362,7 +362,7 @@ def test_a_worker_sends_nothing_when_its_heartbeat_is_late(
     run = _approved(harness)
     harness.run_queued_work()
     done = harness.get_run(run.id)
-    assert bool(harness.fleet.told) is not guarded
+    assert bool(harness.fleet.sent) is not guarded
     if guarded:
         assert done.state is State.FAILED
         assert "Nothing was sent" in done.summary

@@ -64,7 +64,7 @@ def test_a_schedule_waits_for_the_approval_that_its_runbook_takes(db_harness: Ha
     assert _all(db_harness) == []
     run = db_harness.approve(run)
     assert (run.state, run.summary) == (State.SUCCEEDED, "Schedule 1 is active")
-    assert db_harness.fleet.told == []
+    assert db_harness.fleet.sent == []
 
 
 def test_what_it_fires_was_approved_with_it_and_takes_no_other_approval(db_harness: Harness):
@@ -77,7 +77,7 @@ def test_what_it_fires_was_approved_with_it_and_takes_no_other_approval(db_harne
         "dora",
         "schedule",
     )
-    assert db_harness.fleet.told == [("lb1", "set lamp on")]
+    assert db_harness.fleet.sent == [("lb1", "set lamp on")]
     assert "fired" in db_harness.list_entry_kinds()
 
 
@@ -97,7 +97,7 @@ def test_a_time_is_fired_once_however_many_clocks_look(db_harness: Harness):
         clock.join()
     db_harness.run_queued_work()
     assert len(_fired(db_harness, schedule)) == 1
-    assert db_harness.fleet.told == [("lb1", "set lamp on")]
+    assert db_harness.fleet.sent == [("lb1", "set lamp on")]
 
 
 def test_what_is_as_asked_already_asks_no_one_and_says_so(harness: Harness):
@@ -221,7 +221,7 @@ def test_hosts_are_spread_each_at_its_own_time(harness: Harness):
         tx.sql.execute(update(tables.fire).values(starts_at=tx.now))
     fire_all(harness)
     assert {run.state for run in _fired(harness, schedule)} == {State.SUCCEEDED}
-    assert sorted(harness.fleet.told) == [("lb1", "set lamp on"), ("lb2", "set lamp on")]
+    assert sorted(harness.fleet.sent) == [("lb1", "set lamp on"), ("lb2", "set lamp on")]
 
 
 def test_several_hosts_fire_as_one_request(harness: Harness):
@@ -236,7 +236,7 @@ def test_several_hosts_fire_as_one_request(harness: Harness):
     fire_all(harness)
     [fired] = _fired(harness, schedule)
     assert fired.state is State.SUCCEEDED
-    assert sorted(harness.fleet.told) == [("lb1", "set lamp on"), ("lb2", "set lamp on")]
+    assert sorted(harness.fleet.sent) == [("lb1", "set lamp on"), ("lb2", "set lamp on")]
 
 
 def _fire(harness: Harness) -> Schedule:
@@ -275,7 +275,7 @@ class TestAnOwnerWhoLeft:
         assert schedule.state is ScheduleState.SUSPENDED
         [run] = _fired(harness, schedule)
         assert run.state is State.REFUSED
-        assert harness.fleet.told == []
+        assert harness.fleet.sent == []
         assert "schedule suspended" in harness.list_entry_kinds()
 
     def test_a_schedule_without_owner_would_fire_without_the_guard(
@@ -285,7 +285,7 @@ class TestAnOwnerWhoLeft:
         monkeypatch.setattr(Policy, "get_request_ruling", _everybody)
         self._leaves(harness)
         assert schedule.state is ScheduleState.ACTIVE
-        assert harness.fleet.told == [("lb1", "set lamp on")]
+        assert harness.fleet.sent == [("lb1", "set lamp on")]
 
 
 class TestAnApprovalThatLapsed:
@@ -297,14 +297,14 @@ class TestAnApprovalThatLapsed:
 
     def test_a_schedule_does_not_fire_when_its_approval_lapsed(self, harness: Harness):
         assert self._lapses(harness).state is ScheduleState.LAPSED
-        assert harness.fleet.told == []
+        assert harness.fleet.sent == []
 
     def test_a_lapsed_schedule_would_fire_without_the_guard(
         self, harness: Harness, monkeypatch: pytest.MonkeyPatch
     ):
         monkeypatch.setattr(schedule_approval, "check_schedule_approval", _nothing)
         assert self._lapses(harness).state is ScheduleState.ACTIVE
-        assert harness.fleet.told == [("lb1", "set lamp on")]
+        assert harness.fleet.sent == [("lb1", "set lamp on")]
 
 
 OFTEN = replace(HOURLY, cron_expression=parse_cron("*/5 * * * *", "UTC"))
@@ -339,7 +339,7 @@ class TestValuesThatWereNotApproved:
 
     def test_values_that_were_not_approved_never_fire(self, harness: Harness):
         self._changed(harness)
-        assert harness.fleet.told == []
+        assert harness.fleet.sent == []
 
     def test_values_that_were_not_approved_would_fire_without_the_guards(
         self, harness: Harness, monkeypatch: pytest.MonkeyPatch
@@ -347,7 +347,7 @@ class TestValuesThatWereNotApproved:
         monkeypatch.setattr(schedule_approval, "check_schedule_approval", _nothing)
         monkeypatch.setattr(gate, "_check_evidence", _nothing)
         self._changed(harness)
-        assert harness.fleet.told == [("lb1", "set fan on")]
+        assert harness.fleet.sent == [("lb1", "set fan on")]
 
 
 class TestItsOwner:
@@ -380,14 +380,14 @@ class TestAFreeze:
     def test_a_due_time_is_skipped_when_a_freeze_holds(self, harness: Harness):
         schedule = self._frozen(harness)
         assert _fires(harness, schedule)[0].outcome is FireOutcome.SKIPPED
-        assert harness.fleet.told == []
+        assert harness.fleet.sent == []
 
     def test_a_due_time_would_fire_in_a_freeze_without_the_guard(
         self, harness: Harness, monkeypatch: pytest.MonkeyPatch
     ):
         monkeypatch.setattr(Policy, "describe_freeze", _no_word)
         self._frozen(harness)
-        assert harness.fleet.told == [("lb1", "set lamp on")]
+        assert harness.fleet.sent == [("lb1", "set lamp on")]
 
 
 def test_its_owner_and_the_areas_suspend_and_resume_it(harness: Harness):
@@ -483,4 +483,4 @@ def test_a_run_that_claims_a_schedule_is_not_let_through(harness: Harness):
     run = harness.service.request_run(LAMP, person="dora", origin=origin)
     harness.run_queued_work()
     assert harness.get_run(run.id).state is State.REFUSED
-    assert harness.fleet.told == []
+    assert harness.fleet.sent == []

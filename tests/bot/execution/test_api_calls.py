@@ -59,10 +59,10 @@ class ManagedFleet(ToyFleet):
         hooks: RunHooks = NO_HOOKS,  # noqa: ARG002 - of the protocol
     ) -> Answer:
         assert isinstance(command, ApiCall)
-        self.before_tell(host, str(command))
-        self.told.append((host, str(command)))
+        self.before_send(host, str(command))
+        self.sent.append((host, str(command)))
         self.hosts[host]["lamp"] = "out"
-        self.after_tell(host, str(command))
+        self.after_send(host, str(command))
         return Answer(0, "")
 
 
@@ -93,7 +93,7 @@ def test_a_call_is_planned_approved_and_sent_as_it_was_approved(harness: Harness
     assert run.plan.document["steps"][0]["do"]["server"] == "bmc:443"  # pyright: ignore
     run = harness.approve(run)
     assert (run.state, run.summary) == (State.SUCCEEDED, "Verified: the lamp is out")
-    assert harness.fleet.told == [("lb1", f'POST {RESET} {{"ResetType": "ForceOff"}}')]
+    assert harness.fleet.sent == [("lb1", f'POST {RESET} {{"ResetType": "ForceOff"}}')]
 
 
 def test_an_act_without_a_trace_is_verified_once_its_step_has_succeeded(harness: Harness):
@@ -105,7 +105,7 @@ def test_an_act_without_a_trace_is_verified_once_its_step_has_succeeded(harness:
 def test_a_call_with_an_unknown_outcome_is_proved_by_the_state_and_not_by_the_host(
     harness: Harness,
 ):
-    harness.fleet.after_tell = lose_answer
+    harness.fleet.after_send = lose_answer
     run = harness.approve(harness.request(PutOut(host="lb1")))
     assert run.state is State.UNKNOWN
     run = reconcile(harness, run)
@@ -114,7 +114,7 @@ def test_a_call_with_an_unknown_outcome_is_proved_by_the_state_and_not_by_the_ho
 
 
 def test_an_act_without_a_trace_whose_outcome_is_unknown_waits_for_an_owner(harness: Harness):
-    harness.fleet.before_tell = lose_answer
+    harness.fleet.before_send = lose_answer
     run = harness.approve(harness.request(Blink(host="lb1")))
     run = reconcile(harness, run)
     assert run.state is State.UNKNOWN

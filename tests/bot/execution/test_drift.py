@@ -130,13 +130,13 @@ def test_missing_and_unreadable_are_states_of_their_own(db_harness: Harness):
     def fail(_host: str) -> None:
         raise UnreachableError("no route to lb1")
 
-    db_harness.fleet.before_ask = fail
+    db_harness.fleet.before_query = fail
     # What is known of it stays.
     assert read_again(db_harness).state is DriftState.MISSING
-    db_harness.fleet.before_ask = lambda _host: None
+    db_harness.fleet.before_query = lambda _host: None
     db_harness.fleet.hosts["lb1"]["lamp"] = "on"
     assert read_again(db_harness).state is AS_SET
-    db_harness.fleet.before_ask = fail
+    db_harness.fleet.before_query = fail
     key = read_again(db_harness)
     assert (key.state, key.value) == (DriftState.UNREADABLE, "no route to lb1")
     kinds = [one for one in db_harness.list_entry_kinds(run) if one.startswith("drift")]
@@ -215,10 +215,10 @@ def test_reading_that_a_run_overtook_is_not_recorded(db_harness: Harness):
     service = KeyturnService(replace(db_harness.context))
 
     def set_meanwhile(_host: str) -> None:
-        db_harness.fleet.before_ask = lambda _host: None
+        db_harness.fleet.before_query = lambda _host: None
         keep(db_harness, "off")
 
-    db_harness.fleet.before_ask = set_meanwhile
+    db_harness.fleet.before_query = set_meanwhile
     move(db_harness, next_at=0)
     service.read_due_keys()
     assert get_only_key(db_harness).state is AS_SET
@@ -268,11 +268,11 @@ def test_plan_says_that_its_value_changed_outside(db_harness: Harness):
 def test_adopted_value_is_as_set_until_it_changes_again(db_harness: Harness):
     run = keep(db_harness)
     number = change_by_hand(db_harness).id
-    sent = len(db_harness.fleet.told)
+    sent = len(db_harness.fleet.sent)
     actions = db_harness.service.drift
     key = actions.adopt_value(number, person="olga", reason="dim is better")
     assert (key.state, key.set_value) == (AS_SET, "dim")
-    assert len(db_harness.fleet.told) == sent
+    assert len(db_harness.fleet.sent) == sent
     assert read_again(db_harness).state is AS_SET
     with pytest.raises(InvalidRequestError, match="adopted value"):
         actions.restore_value(number, person="dora", origin=WEB)

@@ -58,8 +58,8 @@ def _children(harness: Harness, run: Run) -> list[Run]:
         return runs.list_children(tx, run.id)
 
 
-def _told(harness: Harness) -> list[str]:
-    return [host for host, _ in harness.fleet.told]
+def _hosts_sent_to(harness: Harness) -> list[str]:
+    return [host for host, _ in harness.fleet.sent]
 
 
 def test_one_plan_and_one_approval_for_all(crowd: Harness):
@@ -68,11 +68,11 @@ def test_one_plan_and_one_approval_for_all(crowd: Harness):
     assert run.title == "toy set lb* lamp on"
     assert run.plan
     assert [step.host for step in run.plan.steps] == NAMES
-    assert crowd.fleet.told == []
+    assert crowd.fleet.sent == []
 
     done = crowd.approve(run)
     assert (done.state, done.summary) == (State.SUCCEEDED, "Verified on 12 of 12 hosts")
-    assert sorted(_told(crowd)) == sorted(NAMES)
+    assert sorted(_hosts_sent_to(crowd)) == sorted(NAMES)
     assert {child.state for child in _children(crowd, run)} == {State.SUCCEEDED}
 
 
@@ -82,10 +82,10 @@ def test_waves_start_with_one_host_then_a_tenth_then_the_rest(crowd: Harness):
     waves: list[list[str]] = []
     while crowd.dispatcher.enqueued:
         batch, crowd.dispatcher.enqueued = crowd.dispatcher.enqueued, []
-        before = len(crowd.fleet.told)
+        before = len(crowd.fleet.sent)
         for number in batch:
             crowd.service.advance_run(number)
-        if told := _told(crowd)[before:]:
+        if told := _hosts_sent_to(crowd)[before:]:
             waves.append(told)
     assert waves == [["lb1"], ["lb2", "lb3"], NAMES[3:]]
 
@@ -96,13 +96,13 @@ def test_after_the_first_failure_no_further_wave_starts(crowd: Harness, bad: str
         if host == bad:
             raise CommandError("output: the lamp is glued")
 
-    crowd.fleet.before_tell = refuse
+    crowd.fleet.before_send = refuse
     ended = crowd.approve(_ask(crowd, NAMES))
     assert ended.state is State.FAILED
     assert f"{bad}: Step 1 of 1 failed: output: the lamp is glued" in ended.summary
     states = [child.state for child in _children(crowd, ended)]
     assert states.count(State.WITHDRAWN) == 12 - reached
-    assert len(crowd.fleet.told) == reached - 1
+    assert len(crowd.fleet.sent) == reached - 1
 
 
 def test_without_waves_every_host_would_be_reached(
@@ -113,9 +113,9 @@ def test_without_waves_every_host_would_be_reached(
             raise CommandError("output: the lamp is glued")
 
     monkeypatch.setattr(fanout, "_count_next_wave", len)
-    crowd.fleet.before_tell = refuse
+    crowd.fleet.before_send = refuse
     crowd.approve(_ask(crowd, NAMES))
-    assert len(crowd.fleet.told) == len(NAMES) - 1
+    assert len(crowd.fleet.sent) == len(NAMES) - 1
 
 
 def test_a_host_whose_end_no_one_saw_makes_the_whole_unknown_until_it_is_settled(crowd: Harness):
@@ -123,7 +123,7 @@ def test_a_host_whose_end_no_one_saw_makes_the_whole_unknown_until_it_is_settled
         if host == "lb1":
             raise UnknownOutcomeError("the connection was lost")
 
-    crowd.fleet.before_tell = cut
+    crowd.fleet.before_send = cut
     ended = crowd.approve(_ask(crowd, NAMES[:2]))
     assert ended.state is State.UNKNOWN
     first, second = _children(crowd, ended)
@@ -146,7 +146,7 @@ def test_if_one_cannot_be_read_nothing_is_asked_for(crowd: Harness):
         if host == "lb2":
             raise UnreachableError("no route")
 
-    crowd.fleet.before_ask = gone
+    crowd.fleet.before_query = gone
     run = _ask(crowd, NAMES[:3])
     assert (run.state, run.summary) == (
         State.FAILED,
@@ -162,7 +162,7 @@ def test_hosts_that_are_as_asked_already_are_left_alone(crowd: Harness):
     assert run.plan
     assert [step.host for step in run.plan.steps] == ["lb1", "lb3"]
     assert crowd.approve(run).summary == "Verified on 3 of 3 hosts"
-    assert _told(crowd) == ["lb1", "lb3"]
+    assert _hosts_sent_to(crowd) == ["lb1", "lb3"]
 
 
 def test_nothing_to_do_anywhere_asks_no_one(crowd: Harness):
@@ -175,7 +175,7 @@ def test_a_host_that_moved_after_approval_is_stale_and_stops_the_rest(crowd: Har
     ended = crowd.approve(run)
     assert ended.state is State.FAILED
     assert _children(crowd, ended)[1].state is State.STALE
-    assert "lb2" not in _told(crowd)
+    assert "lb2" not in _hosts_sent_to(crowd)
 
 
 def test_a_part_cannot_be_decided_by_itself(crowd: Harness):
@@ -194,7 +194,7 @@ def test_a_child_put_to_work_without_the_whole_gets_nothing(crowd: Harness):
     with crowd.database.transaction() as tx:
         runs.move_run(tx, runs.get_run(tx, child.id), State.QUEUED)
     crowd.service.advance_run(child.id)
-    assert crowd.fleet.told == []
+    assert crowd.fleet.sent == []
     assert crowd.get_run(child.id).state is State.WITHDRAWN
 
 
@@ -208,7 +208,7 @@ def test_a_child_whose_plan_is_not_in_the_approved_one_gets_nothing(crowd: Harne
     with crowd.database.transaction() as tx:
         runs.amend_run(tx, runs.get_run(tx, child.id), plan=other, digest=other.digest)
     crowd.approve(run)
-    assert "lb1" not in _told(crowd)
+    assert "lb1" not in _hosts_sent_to(crowd)
     assert crowd.get_run(child.id).state is State.STALE
 
 
@@ -222,7 +222,7 @@ def test_deny_and_withdraw_end_every_part(crowd: Harness):
     crowd.service.withdraw_run(withdrawn.id, person="dora")
     crowd.run_queued_work()
     assert {child.state for child in _children(crowd, withdrawn)} == {State.WITHDRAWN}
-    assert crowd.fleet.told == []
+    assert crowd.fleet.sent == []
 
 
 def test_a_requester_who_leaves_midway_reaches_no_further_host(crowd: Harness):
@@ -230,10 +230,10 @@ def test_a_requester_who_leaves_midway_reaches_no_further_host(crowd: Harness):
         people = crowd.policies.path / "people.yaml"
         people.write_text(people.read_text().replace("dora:", "dolores:"))
 
-    crowd.fleet.after_tell = dismiss
+    crowd.fleet.after_send = dismiss
     ended = crowd.approve(_ask(crowd, NAMES))
     assert ended.state is State.FAILED
-    assert _told(crowd) == ["lb1"]
+    assert _hosts_sent_to(crowd) == ["lb1"]
 
 
 def test_the_rules_set_a_ceiling(crowd: Harness):
@@ -439,21 +439,21 @@ def test_a_check_of_many_is_one_report(crowd: Harness):
 
 def test_all_of_it_is_undone_as_one(crowd: Harness):
     done = crowd.approve(_ask(crowd, NAMES[:3]))
-    crowd.fleet.told.clear()
+    crowd.fleet.sent.clear()
     undo = crowd.service.request_undo(done.id, person="dora", origin=WEB)
     crowd.run_queued_work()
     ended = crowd.approve(crowd.get_run(undo.id))
     assert ended.state is State.SUCCEEDED
-    assert sorted(crowd.fleet.told) == [(name, "set lamp off") for name in NAMES[:3]]
+    assert sorted(crowd.fleet.sent) == [(name, "set lamp off") for name in NAMES[:3]]
 
 
 def test_one_host_of_it_is_undone_by_itself(crowd: Harness):
     done = crowd.approve(_ask(crowd, NAMES[:3]))
-    crowd.fleet.told.clear()
+    crowd.fleet.sent.clear()
     undo = crowd.service.request_undo(_children(crowd, done)[1].id, person="dora", origin=WEB)
     crowd.run_queued_work()
     assert crowd.approve(crowd.get_run(undo.id)).state is State.SUCCEEDED
-    assert crowd.fleet.told == [("lb2", "set lamp off")]
+    assert crowd.fleet.sent == [("lb2", "set lamp off")]
 
 
 def test_history_shows_the_request_once_and_by_host_its_part(crowd: Harness):
@@ -473,7 +473,7 @@ def test_after_a_crash_in_the_middle_it_goes_on(crowd: Harness):
     crowd.service.recover_unfinished_runs()
     crowd.run_queued_work()
     assert crowd.get_run(run.id).state is State.SUCCEEDED
-    assert sorted(_told(crowd)) == NAMES[:3]
+    assert sorted(_hosts_sent_to(crowd)) == NAMES[:3]
 
 
 HOSTS = {
@@ -535,7 +535,7 @@ def test_a_freeze_holds_every_host_and_lets_go_of_every_host(crowd: Harness):
     )
     run = _ask(crowd, NAMES[:3])
     crowd.approve(run)
-    assert crowd.fleet.told == []
+    assert crowd.fleet.sent == []
     crowd.policies.get_policy().freezes = FreezeList()
     crowd.service.wake_stalled_runs()
     crowd.run_queued_work()
@@ -549,7 +549,7 @@ def test_a_host_without_changes_is_no_canary(crowd: Harness):
     def refuse(_host: str, _words: str) -> None:
         raise CommandError("output: the lamp is glued")
 
-    crowd.fleet.before_tell = refuse
+    crowd.fleet.before_send = refuse
     ended = crowd.approve(_ask(crowd, NAMES))
     states = [child.state for child in _children(crowd, ended)]
     assert states.count(State.FAILED) == 1
@@ -566,7 +566,7 @@ def test_a_policy_that_breaks_between_waves_starts_no_further_host(crowd: Harnes
     ended = crowd.get_run(run.id)
     assert ended.state is State.FAILED
     assert "No further host was started, because there is no valid policy" in ended.summary
-    assert _told(crowd) == ["lb1"]
+    assert _hosts_sent_to(crowd) == ["lb1"]
 
 
 def test_a_policy_that_breaks_before_the_start_refuses_the_whole(crowd: Harness):
@@ -583,7 +583,7 @@ def test_a_whole_that_was_unknown_follows_its_hosts_after_a_crash_too(crowd: Har
     def cut(_host: str, _words: str) -> None:
         raise UnknownOutcomeError("the connection was lost")
 
-    crowd.fleet.before_tell = cut
+    crowd.fleet.before_send = cut
     whole = crowd.approve(_ask(crowd, NAMES[:2]))
     first = _children(crowd, whole)[0]
     crowd.service.resolve_run(
@@ -599,7 +599,7 @@ def test_a_part_whose_turn_never_comes_expires_and_ends_the_whole(crowd: Harness
     def cut(_host: str, _words: str) -> None:
         raise UnknownOutcomeError("the connection was lost")
 
-    crowd.fleet.before_tell = cut
+    crowd.fleet.before_send = cut
     crowd.approve(crowd.request(SetSwitch(host="lb1", name="lamp", value="on")))
     run = crowd.approve(_ask(crowd, NAMES[:2]))
     assert run.state is State.RUNNING

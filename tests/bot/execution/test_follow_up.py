@@ -67,10 +67,10 @@ def test_a_host_that_does_not_answer_is_looked_at_again(harness: Harness):
     def silent(_host: str) -> None:
         raise UnreachableError("no answer")
 
-    harness.fleet.before_ask = silent
+    harness.fleet.before_query = silent
     _look(harness)
     assert _goes_on(harness, run)
-    harness.fleet.before_ask = lambda _host: None
+    harness.fleet.before_query = lambda _host: None
     _look(harness)
     assert not _goes_on(harness, run)
 

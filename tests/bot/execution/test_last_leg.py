@@ -79,7 +79,7 @@ def test_last_leg_is_refused_at_planning_by_name(harness: Harness):
     assert "lb2 is unreachable since" in run.summary
     assert "This change would take lb1 down too" in run.summary
     assert "cut set lb1-lb2: lb1, lb2" in run.summary
-    assert harness.fleet.told == []
+    assert harness.fleet.sent == []
 
 
 def test_last_leg_is_refused_at_the_gate_when_the_other_fails_after_approval(harness: Harness):
@@ -87,7 +87,7 @@ def test_last_leg_is_refused_at_the_gate_when_the_other_fails_after_approval(har
     lose_host(harness, "lb2")
     ended = approve(harness, run)
     assert ended.state is State.REFUSED
-    assert harness.fleet.told == []
+    assert harness.fleet.sent == []
 
 
 def test_repair_of_the_failed_leg_is_allowed(harness: Harness):
@@ -144,7 +144,7 @@ def test_request_for_both_legs_changes_one_after_the_other(
     )
     harness.run_queued_work()
     approve(harness, harness.get_run(parent.id))
-    assert harness.fleet.told == [("lb1", "set lamp on")]
+    assert harness.fleet.sent == [("lb1", "set lamp on")]
     assert harness.get_run(parent.id).summary.startswith("Waits until the hosts changed before")
     let_settle(harness, monkeypatch)
     with harness.database.reading() as tx:
@@ -153,7 +153,7 @@ def test_request_for_both_legs_changes_one_after_the_other(
         "Wave started: lb1",
         "Wave started: lb2",
     ]
-    assert harness.fleet.told == [("lb1", "set lamp on"), ("lb2", "set lamp on")]
+    assert harness.fleet.sent == [("lb1", "set lamp on"), ("lb2", "set lamp on")]
     assert harness.get_run(parent.id).state is State.SUCCEEDED
 
 
@@ -177,7 +177,7 @@ def test_request_for_three_legs_needs_no_more_approvals_once_it_has_begun(
     harness.approve(harness.get_run(parent.id))
     let_settle(harness, monkeypatch)
     let_settle(harness, monkeypatch)
-    assert sorted(host for host, _ in harness.fleet.told) == ["lb1", "lb2", "lb3"]
+    assert sorted(host for host, _ in harness.fleet.sent) == ["lb1", "lb2", "lb3"]
     assert harness.get_run(parent.id).state is State.SUCCEEDED
 
 
@@ -189,7 +189,7 @@ def test_two_runs_never_take_both_legs(harness: Harness, attempt: int):
             harness.service.approve_run(run.id, person=person, digest=run.digest)
     harness.dispatcher.enqueued.clear()
     _advance_together(harness.service, runs)
-    assert len(harness.fleet.told) == 1
+    assert len(harness.fleet.sent) == 1
     assert sorted(harness.get_run(run.id).state for run in runs) == [
         State.REFUSED,
         State.SUCCEEDED,
@@ -208,7 +208,7 @@ def test_two_runs_would_take_both_legs_without_the_claims(
     runs = [harness.request(restart(host)) for host in ("lb1", "lb2")]
     for run in runs:
         approve(harness, run)
-    assert len(harness.fleet.told) == 2
+    assert len(harness.fleet.sent) == 2
 
 
 def _advance_together(service: KeyturnService, runs: list[Run]) -> None:
@@ -254,7 +254,7 @@ def test_row_that_was_given_an_override_after_approval_is_refused(harness: Harne
     with harness.database.transaction() as tx:
         tx.sql.execute(update(tables.run).values(guard_override="lb1-lb2: lb1, lb2"))
     assert approve(harness, run).state in {State.REFUSED, State.STALE}
-    assert harness.fleet.told == []
+    assert harness.fleet.sent == []
 
 
 @pytest.mark.parametrize(
@@ -290,4 +290,4 @@ def test_schedule_is_refused_the_last_leg_too(harness: Harness):
     fired = harness.get_run(run.id + 1)
     assert fired.state is State.REFUSED
     assert "This change would take lb1 down too" in fired.summary
-    assert harness.fleet.told == []
+    assert harness.fleet.sent == []

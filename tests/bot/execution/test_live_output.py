@@ -51,7 +51,7 @@ def test_lines_are_there_while_the_command_runs_and_gone_with_its_outcome(
         speak(harness.fleet.hooks.on_output, "the lamp\nwarms up")
         seen.extend(eventually(lambda: of_run(harness, run.id)))
 
-    harness.fleet.before_tell = look
+    harness.fleet.before_send = look
     assert harness.approve(run).state is State.SUCCEEDED
     assert [(one.host, one.n, one.total, one.newest) for one in seen] == [
         ("lb1", 1, 2, ["the lamp", "warms up"])
@@ -73,7 +73,7 @@ def test_what_was_read_is_kept_where_no_answer_came(
         speak(harness.fleet.hooks.on_output, "\n".join(map(str, range(1000))))
         raise trouble
 
-    harness.fleet.before_tell = fail
+    harness.fleet.before_send = fail
     run = harness.approve(harness.request(LAMP_ON))
     with harness.database.reading() as tx:
         record = runs.list_steps(tx, run.id)[0]

@@ -130,7 +130,7 @@ def test_a_change_of_the_person_on_duty_needs_an_approval_once_that_is_over(
         duties.clock.ahead = 60 * MINUTE
     run = duties.start(run)
     assert run.state is (State.SUCCEEDED if starts else State.PENDING)
-    assert len(duties.harness.fleet.told) == starts
+    assert len(duties.harness.fleet.sent) == starts
     assert ("review required" in duties.harness.list_entry_kinds(run)) is starts
     if not starts:
         # Approved by another person, it needs no review.
@@ -147,9 +147,9 @@ def test_a_running_change_goes_on_when_the_shift_ends(duties: Duties) -> None:
     def pass_time(_host: str, _words: str) -> None:
         duties.clock.ahead = 31 * MINUTE
 
-    harness.fleet.before_tell = pass_time
+    harness.fleet.before_send = pass_time
     run = harness.request(steps)
-    assert (run.state, len(harness.fleet.told)) == (State.SUCCEEDED, 2)
+    assert (run.state, len(harness.fleet.sent)) == (State.SUCCEEDED, 2)
     # The twin, which starts after the shift.
     assert harness.request(LAMP_OFF).state is State.PENDING
 

@@ -122,7 +122,7 @@ class TestAPolicyThatSaysTheSame:
         assert _look(harness) == []
         assert harness.get_run(run.id).state is State.PENDING
         done = harness.approve(run)
-        assert (done.state, harness.fleet.told) == (State.SUCCEEDED, [("lb1", "set lamp on")])
+        assert (done.state, harness.fleet.sent) == (State.SUCCEEDED, [("lb1", "set lamp on")])
 
     def test_leaves_a_request_for_several_hosts_pending(self, harness: Harness):
         harness.service.record_policy_change()
@@ -177,7 +177,7 @@ class TestTheGlass:
         self._break(harness)
         assert "break-glass activated" in harness.list_entry_kinds()
         harness.run_queued_work()
-        assert harness.fleet.told == []
+        assert harness.fleet.sent == []
 
 
 class TestTheClock:
@@ -248,7 +248,7 @@ class TestTheClock:
             _edit(harness.policies)
             seen.extend(_look(harness))
 
-        harness.fleet.after_tell = look
+        harness.fleet.after_send = look
         assert harness.approve(harness.request(LAMP_ON)).state is State.SUCCEEDED
         assert seen == []
 

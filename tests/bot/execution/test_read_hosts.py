@@ -91,7 +91,7 @@ def test_hosts_that_must_be_waited_for_are_waited_for_at_the_same_time(
     harness: Harness, fleet: Noted
 ):
     all_there = threading.Barrier(len(NAMES))
-    fleet.before_ask = lambda _: cast("None", all_there.wait(30))
+    fleet.before_query = lambda _: cast("None", all_there.wait(30))
     found = _parts_of(harness, [ShowSwitches(host=name) for name in NAMES])
     assert {run.state for run in found} == {State.SUCCEEDED}
     assert sorted(host for _, host, _ in fleet.by) == NAMES
@@ -113,7 +113,7 @@ def test_the_error_of_one_host_is_its_own(harness: Harness, fleet: Noted):
         if host in {"lb2", "lb5"}:
             raise UnreachableError("lb2 is down" if host == "lb2" else "no route")
 
-    fleet.before_ask = stumble
+    fleet.before_query = stumble
     found = _parts_of(harness, [ShowSwitches(host=name) for name in NAMES])
     failed = {run.host: run.summary for run in found if run.state is State.FAILED}
     assert failed == {"lb2": "lb2 is down", "lb5": "lb5: no route"}

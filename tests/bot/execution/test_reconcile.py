@@ -42,16 +42,16 @@ def _lose(*_: str) -> None:
 
 
 def _lost_before(harness: Harness, request: SetSwitch | SetAll = LAMP_ON) -> Run:
-    harness.fleet.before_tell = _lose
+    harness.fleet.before_send = _lose
     run = harness.approve(harness.request(request))
-    harness.fleet.before_tell = lambda _host, _words: None
+    harness.fleet.before_send = lambda _host, _words: None
     return run
 
 
 def _lost_after(harness: Harness, request: SetSwitch | SetAll = LAMP_ON) -> Run:
-    harness.fleet.after_tell = _lose
+    harness.fleet.after_send = _lose
     run = harness.approve(harness.request(request))
-    harness.fleet.after_tell = lambda _host, _words: None
+    harness.fleet.after_send = lambda _host, _words: None
     return run
 
 
@@ -112,7 +112,7 @@ def test_what_the_host_has_not_begun_it_never_will(harness: Harness):
         "lb1 returned that the step never started, and never will. It changed nothing."
         in run.summary
     )
-    assert harness.fleet.told == []
+    assert harness.fleet.sent == []
     assert _holder(harness) is None
     again = harness.approve(harness.request(LAMP_ON))
     assert again.state is State.SUCCEEDED
@@ -143,12 +143,12 @@ def test_a_crash_before_the_proof_was_read_has_it_read_later(harness: Harness):
     run = harness.request(LAMP_ON)
 
     def after(_host: str, _words: str) -> None:
-        harness.fleet.before_ask = crash
+        harness.fleet.before_query = crash
 
     def crash(_host: str) -> None:
         raise Crash
 
-    harness.fleet.after_tell = after
+    harness.fleet.after_send = after
     with pytest.raises(Crash):
         harness.approve(run)
     _restart(harness)
@@ -157,11 +157,11 @@ def test_a_crash_before_the_proof_was_read_has_it_read_later(harness: Harness):
     def away(_host: str) -> None:
         raise UnreachableError("lb1 did not answer within 5 s")
 
-    harness.fleet.before_ask = away
+    harness.fleet.before_query = away
     _later(harness)
     assert harness.get_run(run.id).state is State.UNKNOWN
     assert _holder(harness) == run.id
-    harness.fleet.before_ask = lambda _host: None
+    harness.fleet.before_query = lambda _host: None
     _later(harness)
     assert harness.get_run(run.id).state is State.SUCCEEDED
     assert harness.fleet.recalled == 0
@@ -173,11 +173,11 @@ def _crashed_in_a_step(harness: Harness) -> Run:
     def crash(*_: str) -> None:
         raise Crash
 
-    harness.fleet.after_tell = crash
+    harness.fleet.after_send = crash
     run = harness.request(LAMP_ON)
     with pytest.raises(Crash):
         harness.approve(run)
-    harness.fleet.after_tell = lambda _host, _words: None
+    harness.fleet.after_send = lambda _host, _words: None
     _restart(harness)
     return run
 
@@ -188,7 +188,7 @@ def test_a_crash_in_the_middle_of_a_step_ends_without_people(harness: Harness):
     harness.service.wake_stalled_runs()
     harness.run_queued_work()
     assert harness.get_run(run.id).state is State.SUCCEEDED
-    assert len(harness.fleet.told) == 1
+    assert len(harness.fleet.sent) == 1
 
 
 def test_without_asking_the_host_such_a_run_waits_for_a_person(
@@ -227,7 +227,7 @@ def test_steps_that_were_not_sent_are_not_sent_now(harness: Harness):
     run = harness.get_run(run.id)
     assert run.state is State.FAILED
     assert "Later steps were not sent: request it again to execute them." in run.summary
-    assert len(harness.fleet.told) == 1
+    assert len(harness.fleet.sent) == 1
     assert harness.fleet.hosts["lb1"] == {"fan": "on", "lamp": "off"}
 
 

@@ -118,7 +118,7 @@ def test_a_ticket_that_does_not_permit_the_change_refuses_plan_and_start(
     assert (refused.state, refused.summary[: len(says)]) == (State.REFUSED, says)
     ended = ticketed.approve(waiting)
     assert (ended.state, ended.summary[: len(says)]) == (State.REFUSED, says)
-    assert ticketed.fleet.told == []
+    assert ticketed.fleet.sent == []
 
 
 def test_a_window_that_is_null_or_hosts_that_are_null_limit_nothing(
@@ -134,7 +134,7 @@ def test_a_ticket_that_changed_makes_the_plan_stale(ticketed: Harness, server: T
     ended = ticketed.approve(run)
     assert ended.state is State.STALE
     assert "ticket CHG1 was changed" in ended.summary
-    assert ticketed.fleet.told == []
+    assert ticketed.fleet.sent == []
 
 
 @pytest.mark.parametrize("guarded", [True, False])
@@ -165,7 +165,7 @@ def test_a_system_that_cannot_be_asked_refuses_with_the_reason(
     assert request(ticketed).summary == says
     ended = ticketed.approve(run)
     assert (ended.state, ended.summary) == (State.REFUSED, says)
-    assert ticketed.fleet.told == []
+    assert ticketed.fleet.sent == []
 
 
 def test_several_hosts_are_bound_to_one_answer(ticketed: Harness, server: TicketServer):

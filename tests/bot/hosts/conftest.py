@@ -12,6 +12,6 @@ from tests.playground.fleet import LoopbackFleet
 @pytest.fixture
 def fleet(tmp_path: Path) -> Iterator[LoopbackFleet]:
     """Real hosts, with `fleet.directory` a whole policy directory."""
-    company.found(tmp_path / "policy")
+    company.create_policy(tmp_path / "policy")
     with LoopbackFleet(tmp_path / "policy") as fleet:
         yield fleet

@@ -39,7 +39,7 @@ from tests.playground.sshd import Sshd
 
 @pytest.fixture
 def policy(tmp_path: Path) -> Path:
-    company.found(tmp_path / "policy")
+    company.create_policy(tmp_path / "policy")
     return tmp_path / "policy"
 
 

@@ -14,7 +14,7 @@ from tests.policies import a_policy
 from tests.toy import SetSwitch, ShowSwitches
 
 
-def _said(tmp_path: Path, person: str, kind: str, *, reversible: bool = True) -> str:
+def _explain(tmp_path: Path, person: str, kind: str, *, reversible: bool = True) -> str:
     request = PolicyRequest("abusers clear", kind, "lb1", "cli", person, reversible, now=0)
     return " ".join(evaluate_request(a_policy(tmp_path).get_policy(), request).describe())
 
@@ -32,12 +32,12 @@ def _said(tmp_path: Path, person: str, kind: str, *, reversible: bool = True) ->
 def test_it_is_explained_in_sentences(
     tmp_path: Path, person: str, kind: str, reversible: bool, begins: str
 ):
-    assert _said(tmp_path, person, kind, reversible=reversible).startswith(begins)
+    assert _explain(tmp_path, person, kind, reversible=reversible).startswith(begins)
 
 
 def test_those_who_can_approve_are_named(tmp_path: Path):
-    assert "Adam Admin, Olga Owner." in _said(tmp_path, "dora", "change")
-    assert "Olga" not in _said(tmp_path, "olga", "change", reversible=False).partition(":")[2]
+    assert "Adam Admin, Olga Owner." in _explain(tmp_path, "dora", "change")
+    assert "Olga" not in _explain(tmp_path, "olga", "change", reversible=False).partition(":")[2]
 
 
 def test_how_long_it_usually_takes_is_taken_from_the_past(harness: Harness):
@@ -113,11 +113,11 @@ def test_who_is_shown_no_runs_of_others_is_notified(tmp_path: Path):
     policy = a_policy(tmp_path, rules=restricted_rules()).get_policy()
     unseen = "cannot view such runs of other people."
 
-    def said(host: str, person: str, who: str = "You") -> str:
+    def explain(host: str, person: str, who: str = "You") -> str:
         request = PolicyRequest("toy set", "change", host, "cli", person, now=0)
         return " ".join(evaluate_request(policy, request).describe(subject=who))
 
-    assert said("lb1", "dora").endswith(f"You {unseen}")
-    assert said("lb1", "dora", "Dora Developer").endswith(f"Dora Developer {unseen}")
-    assert unseen not in said("web1", "dora")
-    assert unseen not in said("lb1", "olga")
+    assert explain("lb1", "dora").endswith(f"You {unseen}")
+    assert explain("lb1", "dora", "Dora Developer").endswith(f"Dora Developer {unseen}")
+    assert unseen not in explain("web1", "dora")
+    assert unseen not in explain("lb1", "olga")

@@ -15,7 +15,7 @@ FREEZE = """freezes:
 """
 
 
-def _told(directory: Path, file: str, was: str, instead: str) -> list[str]:
+def _lint_after_edit(directory: Path, file: str, was: str, instead: str) -> list[str]:
     path = a_policy(directory / "policy").path / file
     text = path.read_text() if path.exists() else ""
     assert was in text
@@ -38,7 +38,7 @@ def _told(directory: Path, file: str, was: str, instead: str) -> list[str]:
 def test_a_slip_is_reported_and_what_may_be_meant(
     tmp_path: Path, file: str, was: str, instead: str, says: str
 ):
-    told = _told(tmp_path, file, was, instead)
+    told = _lint_after_edit(tmp_path, file, was, instead)
     assert len(told) == 1
     assert says in told[0]
 
@@ -47,7 +47,7 @@ def test_a_rule_is_named_by_its_line(tmp_path: Path):
     line = next(
         n for n, text in enumerate(starter_rules().splitlines(), 1) if 'kind == "check"' in text
     )
-    [told] = _told(
+    [told] = _lint_after_edit(
         tmp_path, "policy.cedar", 'context.kind == "check"', 'context.runbook == "abuser clear"'
     )
     assert told.startswith(f"policy.cedar, line {line}: ")
@@ -63,7 +63,7 @@ def test_a_rule_is_named_by_its_line(tmp_path: Path):
     ],
 )
 def test_what_is_known_is_no_slip(tmp_path: Path, file: str, was: str, instead: str):
-    assert _told(tmp_path, file, was, instead) == []
+    assert _lint_after_edit(tmp_path, file, was, instead) == []
 
 
 def _look_again(directory: Path, view: str) -> list[str]:

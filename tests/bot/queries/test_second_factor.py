@@ -52,7 +52,7 @@ def test_a_chat_account_alone_does_not_approve_what_takes_a_second_factor(
         approve(strict, run.id, run.digest, "olga")
     assert strict.get_run(run.id).state is State.PENDING
     assert "approval refused" in strict.list_entry_kinds(run)
-    assert strict.fleet.told == []
+    assert strict.fleet.sent == []
 
 
 def test_the_twin_without_the_rule_the_same_approval_counts(harness: Harness) -> None:
@@ -90,7 +90,7 @@ class TestForged:
     def test_a_second_factor_does_not_count_when_the_log_lacks_it(self, strict: Harness) -> None:
         with pytest.raises(StepUpRequired):
             self._approved(strict)
-        assert strict.fleet.told == []
+        assert strict.fleet.sent == []
 
     def test_without_the_log_the_row_would_be_believed(
         self, strict: Harness, monkeypatch: pytest.MonkeyPatch
@@ -159,7 +159,7 @@ class TestAgain:
         self, nightly: tuple[Harness, Run]
     ) -> None:
         harness, run = nightly
-        assert (run.state, harness.fleet.told) == (State.PENDING, [])
+        assert (run.state, harness.fleet.sent) == (State.PENDING, [])
         with pytest.raises(StepUpRequired):
             approve(harness, run.id, run.digest, "olga")
         app = enrol_and_step_up(harness, "olga")
@@ -208,7 +208,7 @@ def test_the_gate_looks_again_whether_the_factor_counts(strict: Harness) -> None
     app.lose()
     strict.run_queued_work()
     assert strict.get_run(run.id).state is not State.SUCCEEDED
-    assert strict.fleet.told == []
+    assert strict.fleet.sent == []
 
 
 def test_a_vote_that_was_cast_without_a_factor_does_not_open_the_gate(strict: Harness) -> None:
@@ -218,7 +218,7 @@ def test_a_vote_that_was_cast_without_a_factor_does_not_open_the_gate(strict: Ha
     with strict.database.transaction() as tx:
         tx.sql.execute(update(tables.decision).values(factor=""))
     strict.run_queued_work()
-    assert strict.fleet.told == []
+    assert strict.fleet.sent == []
 
 
 def test_a_no_takes_no_second_factor(strict: Harness) -> None:

@@ -77,9 +77,9 @@ class Chat:
 
     async def send(self, raw: bytes) -> Answer:
         body = schema_check.of_raw(raw)
-        schema_check.found.extend(schema_check.faults_of_delivery(body))
+        schema_check.violations.extend(schema_check.faults_of_delivery(body))
         answer = await post(self.door.app, raw, signed(raw))
-        schema_check.found.extend(schema_check.faults_of_acknowledgement(body, answer.json))
+        schema_check.violations.extend(schema_check.faults_of_acknowledgement(body, answer.json))
         self.acknowledged.append(answer.json)
         return answer
 

@@ -265,13 +265,13 @@ class Walk:
         def fail(_host: str, _words: str = "") -> None:
             raise CommandError(SAID)
 
-        fleet.before_tell = fail
+        fleet.before_send = fail
         await self.say("toy set lb2 lamp on because SAID", "U0OLGA")
         run = self._newest("toy set lb2")
         await self.say(f"approve {run.id} {run.short_digest} because SAID", "U0ADAM")
-        fleet.before_ask = fail
+        fleet.before_query = fail
         await self.say("toy say lb1")
-        fleet.before_ask = fleet.before_tell = _nothing
+        fleet.before_query = fleet.before_send = _nothing
         card = self.chat.slack.posted[0]
         for action, value in (("approve", LOUD), ("ask-0", LOUD), ("nothing", LOUD)):
             await self.chat.press(action, "U0OLGA", message=card, value=value)

@@ -46,7 +46,7 @@ _ANSWERS = {
 }
 
 # What was found in the test that runs.
-found: list[str] = []
+violations: list[str] = []
 
 Json = dict[str, Any]
 
@@ -183,9 +183,9 @@ def _judged_call(handle: Endpoint) -> Endpoint:
             args |= _object(await request.body())
         elif request.method == "POST":
             args |= dict(await request.form())
-        found.extend(faults_of_call(method, args, typed=typed))
+        violations.extend(faults_of_call(method, args, typed=typed))
         if response.status_code == 200:
-            found.extend(faults_of_answer(method, json.loads(bytes(response.body))))
+            violations.extend(faults_of_answer(method, json.loads(bytes(response.body))))
         return response
 
     return judged
@@ -195,7 +195,7 @@ def _judged_hook(handle: Endpoint) -> Endpoint:
     @wraps(handle)
     async def judged(api: WebApi, request: Request) -> Response:
         response = await handle(api, request)
-        found.extend(faults("Said", _object(await request.body())))
+        violations.extend(faults("Said", _object(await request.body())))
         return response
 
     return judged
@@ -208,9 +208,9 @@ def _judged_delivery(hand_over: Handed) -> Handed:
     @wraps(hand_over)
     async def judged(courier: Courier, body: Any) -> Json | str:
         sent = dict(cast("Mapping[str, Any]", body))
-        found.extend(faults_of_delivery(sent))
+        violations.extend(faults_of_delivery(sent))
         said = await hand_over(courier, body)
-        found.extend(faults_of_acknowledgement(sent, said))
+        violations.extend(faults_of_acknowledgement(sent, said))
         return said
 
     return judged
@@ -219,7 +219,7 @@ def _judged_delivery(hand_over: Handed) -> Handed:
 def _judged_event(tell: Callable[[Courier, Json], None]) -> Callable[[Courier, Json], None]:
     @wraps(tell)
     def judged(courier: Courier, payload: Json) -> None:
-        found.extend(faults_of_delivery(payload))
+        violations.extend(faults_of_delivery(payload))
         tell(courier, payload)
 
     return judged

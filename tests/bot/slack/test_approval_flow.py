@@ -27,11 +27,11 @@ async def test_a_developer_asks_and_an_owner_approves_by_button(chat: Chat):
     assert "set lamp on" in card.words
     assert "set lamp off" in card.words
     assert set(card.buttons) == PENDING_BUTTONS
-    assert chat.harness.fleet.told == []
+    assert chat.harness.fleet.sent == []
 
     await chat.press("approve", "U0OLGA")
 
-    assert chat.harness.fleet.told == [("lb1", "set lamp on")]
+    assert chat.harness.fleet.sent == [("lb1", "set lamp on")]
     assert chat.run().state is State.SUCCEEDED
     assert card.text.startswith("Succeeded: toy set lb1 lamp on (the edge) – ")
     assert "Approved by Olga Owner" in card.words
@@ -58,7 +58,7 @@ async def test_a_check_is_one_message(chat: Chat):
 async def test_two_approvers_at_once_have_one_effect_and_one_honest_loser(chat: Chat):
     await chat.type(LAMP_ON)
     await asyncio.gather(chat.press("approve", "U0OLGA"), chat.press("approve", "U0ADAM"))
-    assert chat.harness.fleet.told == [("lb1", "set lamp on")]
+    assert chat.harness.fleet.sent == [("lb1", "set lamp on")]
     [loser] = [one for one in chat.slack.posted if one.seen_by]
     winner = chat.harness.list_entry_kinds(chat.run()).count("approved")
     assert winner == 1
@@ -123,7 +123,7 @@ async def test_the_deny_button_asks_for_a_reason(chat: Chat):
     assert answer.body == b""
     assert chat.run().state is State.DENIED
     assert "by Olga Owner: not during the audit" in chat.slack.card.words
-    assert chat.harness.fleet.told == []
+    assert chat.harness.fleet.sent == []
 
 
 async def test_an_owner_approves_by_words(chat: Chat):
@@ -149,14 +149,14 @@ async def test_a_click_after_the_end_says_who_settled_it(chat: Chat):
     await chat.press("approve", "U0OLGA")
     await chat.press("approve", "U0ADAM", value=approve)
     assert "approved by olga owner" in chat.slack.whispers("U0ADAM")[0].words.lower()
-    assert chat.harness.fleet.told == [("lb1", "set lamp on")]
+    assert chat.harness.fleet.sent == [("lb1", "set lamp on")]
 
 
 async def test_a_double_click_is_one_vote(chat: Chat):
     await chat.type(LAMP_ON)
     await asyncio.gather(chat.press("approve", "U0OLGA"), chat.press("approve", "U0OLGA"))
     assert chat.harness.list_entry_kinds(chat.run()).count("approved") == 1
-    assert chat.harness.fleet.told == [("lb1", "set lamp on")]
+    assert chat.harness.fleet.sent == [("lb1", "set lamp on")]
 
 
 @pytest.mark.parametrize(
@@ -213,7 +213,7 @@ async def test_an_undo_is_asked_and_approved_like_any_other_change(chat: Chat):
     assert card.buttons["approve"]["text"]["text"] == "Approve"
     assert "undo of run 1" in card.text
     await chat.press("approve", "U0OLGA", message=card)
-    assert chat.harness.fleet.told == [("lb1", "set lamp on"), ("lb1", "set lamp off")]
+    assert chat.harness.fleet.sent == [("lb1", "set lamp on"), ("lb1", "set lamp off")]
 
 
 async def test_what_the_policy_refuses_is_said_to_its_asker_alone(chat: Chat):
@@ -285,7 +285,7 @@ async def test_a_plan_that_turns_out_irreversible_is_confirmed_by_its_requester(
     [plan] = chat.slack.posted
     assert (plan.seen_by, chat.run().state) == ("U0DORA", State.PLANNED)
     assert "Cannot be undone" in plan.words
-    assert chat.harness.fleet.told == []
+    assert chat.harness.fleet.sent == []
     await chat.press("submit", "U0DORA", message=plan)
     assert chat.run().state is State.PENDING
     await chat.press("approve", "U0OLGA", message=chat.slack.posted[-1])

@@ -79,11 +79,11 @@ async def test_a_button_from_before_a_restart_does_not_decide_again(chat: Chat):
     await chat.type(LAMP_ON)
     value = chat.slack.card.buttons["approve"]["value"]
     await chat.press("approve", "U0OLGA")
-    done = list(chat.harness.fleet.told)
+    done = list(chat.harness.fleet.sent)
     # Somebody's Slack was away meanwhile, and shows the card as it was.
     for action in ("approve", "deny"):
         await chat.press(action, "U0ADAM", value=value)
-    assert chat.harness.fleet.told == done
+    assert chat.harness.fleet.sent == done
     assert chat.run().state is State.SUCCEEDED
     for told in chat.slack.whispers("U0ADAM"):
         assert "succeeded already" in told.words or "was approved by" in told.words

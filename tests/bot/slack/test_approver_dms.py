@@ -70,7 +70,7 @@ async def test_a_decision_on_a_copy_takes_the_buttons_off_every_card(waited: Cha
     [mine] = waited.slack.seen_in("D0OLGA")
     [other] = waited.slack.seen_in("D0ADAM")
     await waited.press("approve", "U0OLGA", message=mine)
-    assert waited.harness.fleet.told == [("lb1", "set lamp on")]
+    assert waited.harness.fleet.sent == [("lb1", "set lamp on")]
     cards = [one for one in waited.slack.posted if "Run 1 · the edge · requested by" in one.words]
     assert len(cards) == 3
     for card in cards:
@@ -97,7 +97,7 @@ async def test_two_who_press_their_copies_at_once_have_one_effect(waited: Chat):
         waited.press("approve", "U0OLGA", message=olga),
         waited.press("approve", "U0ADAM", message=adam),
     )
-    assert waited.harness.fleet.told == [("lb1", "set lamp on")]
+    assert waited.harness.fleet.sent == [("lb1", "set lamp on")]
     assert waited.harness.list_entry_kinds(waited.run()).count("approved") == 1
 
 
@@ -200,7 +200,7 @@ async def test_chat_and_web_at_once_have_one_effect(chat: Chat):
 
     await asyncio.gather(chat.press("approve", "U0OLGA"), asyncio.to_thread(on_the_web))
     await chat.settle()
-    assert chat.harness.fleet.told == [("lb1", "set lamp on")]
+    assert chat.harness.fleet.sent == [("lb1", "set lamp on")]
     assert chat.harness.list_entry_kinds(chat.run()).count("approved") == 1
     assert "approve" not in chat.slack.card.buttons
 

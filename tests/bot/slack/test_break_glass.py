@@ -39,7 +39,7 @@ async def test_chat_has_no_button_for_what_takes_a_second_factor(chat: Chat) -> 
     # A button that somebody made up does no more.
     await chat.press("approve", "U0OLGA", value=f"1:{digest}")
     assert chat.run().state is State.PENDING
-    assert chat.harness.fleet.told == []
+    assert chat.harness.fleet.sent == []
     await chat.deny("U0OLGA")
     assert chat.run().state is State.DENIED
 
@@ -56,7 +56,7 @@ async def test_break_glass_is_announced_once(loud: Chat) -> None:
     assert "Confirm break-glass for run 1 on its page" in answer.text
     assert re.search(rb"/sign-in/[^\"?]+\?next=/runs/1", answer.body)
     assert "Adam Admin requests break-glass" in loud.slack.posted[0].words
-    assert loud.harness.fleet.told == []
+    assert loud.harness.fleet.sent == []
 
     run = loud.run()
     loud.harness.service.break_glass.activate_break_glass(

@@ -31,7 +31,7 @@ async def a_proxy(status: str) -> AsyncGenerator[str]:
         yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
 
 
-async def said(proxy: str) -> str:
+async def explain(proxy: str) -> str:
     """Return what is said of a call that goes by this proxy."""
     client = AsyncWebClient("xoxb-1", proxy=proxy, timeout=5, retry_handlers=[])
     with pytest.raises(Exception) as trouble:  # noqa: PT011 - whatever aiohttp makes of it
@@ -51,7 +51,7 @@ async def said(proxy: str) -> str:
 )
 async def test_what_a_proxy_wants_is_reported(status: str, told: str):
     async with a_proxy(status) as at:
-        words = await said(f"http://kim:hunter2@{at}")
+        words = await explain(f"http://kim:hunter2@{at}")
     assert told in words
     assert at in words
     assert "hunter2" not in words
@@ -59,12 +59,12 @@ async def test_what_a_proxy_wants_is_reported(status: str, told: str):
 
 @pytest.mark.parametrize("proxy", ["http://127.0.0.1:9", "http://proxy.invalid:3128"])
 async def test_a_proxy_that_is_not_there_is_named(proxy: str):
-    assert f"{proxy[7:]} does not answer" in await said(proxy)
+    assert f"{proxy[7:]} does not answer" in await explain(proxy)
 
 
 @pytest.mark.parametrize("proxy", ["127.0.0.1:3128", "proxy.example.com", "http://a:b"])
 async def test_what_is_no_address_of_a_proxy_is_reported(proxy: str):
-    assert "http://HOST:PORT" in await said(proxy)
+    assert "http://HOST:PORT" in await explain(proxy)
 
 
 def test_without_a_proxy_one_is_thought_of():

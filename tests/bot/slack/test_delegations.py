@@ -88,7 +88,7 @@ async def test_other_values_are_proposed_accepted_and_approved(chat: Chat):
     assert chat.run(2).state is State.PENDING
     await chat.press("approve", "U0ADAM", message=newest(chat))
     assert chat.run(2).state is State.SUCCEEDED
-    assert chat.harness.fleet.told == [("lb1", "set lamp dim")]
+    assert chat.harness.fleet.sent == [("lb1", "set lamp dim")]
 
 
 async def test_the_requester_takes_the_proposal_back(chat: Chat):

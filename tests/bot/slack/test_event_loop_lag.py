@@ -19,7 +19,7 @@ _SECONDS = 1.4
 
 @pytest.fixture
 def keyturn(tmp_path: Path) -> Generator[app.Keyturn]:
-    company.found(tmp_path / "policy")
+    company.create_policy(tmp_path / "policy")
     (tmp_path / "policy" / "inventory.yaml").write_text("hosts: {}\n")
     yield app.build_service(Settings(data=tmp_path / "var", policy=tmp_path / "policy"))
     gc.unfreeze()
@@ -32,7 +32,7 @@ async def _held_up() -> None:
     await asyncio.sleep(_SECONDS + 0.6)
 
 
-def _told(caplog: pytest.LogCaptureFixture) -> int:
+def _count_warnings(caplog: pytest.LogCaptureFixture) -> int:
     return sum("no request was handled for" in record.getMessage() for record in caplog.records)
 
 
@@ -42,7 +42,7 @@ async def test_a_service_that_is_held_up_says_so_once_a_minute(
     async with keyturn.asgi.router.lifespan_context(keyturn.asgi):
         await _held_up()
         await _held_up()
-    assert _told(caplog) == 1
+    assert _count_warnings(caplog) == 1
 
 
 async def test_what_waits_in_a_thread_holds_no_one_up(caplog: pytest.LogCaptureFixture):
@@ -50,4 +50,4 @@ async def test_what_waits_in_a_thread_holds_no_one_up(caplog: pytest.LogCaptureF
     await asyncio.to_thread(time.sleep, _SECONDS)
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
-    assert _told(caplog) == 0
+    assert _count_warnings(caplog) == 0

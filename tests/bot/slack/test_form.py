@@ -261,7 +261,7 @@ async def test_what_a_host_does_not_list_can_be_typed(chat: Chat):
     def silence(_host: str) -> None:
         raise TimeoutError
 
-    chat.harness.fleet.before_ask = silence
+    chat.harness.fleet.before_query = silence
     shown = await opened(chat, "toy tune")
     assert await shown.suggest("name", "lamp") == ["lamp"]
 
@@ -272,7 +272,7 @@ async def test_a_host_that_is_slow_holds_no_answer_up(chat: Chat):
     def wait(_host: str) -> None:
         late.wait(20)
 
-    chat.harness.fleet.before_ask = wait
+    chat.harness.fleet.before_query = wait
     shown = await opened(chat, "toy tune")
     began = asyncio.get_running_loop().time()
     try:
@@ -303,7 +303,7 @@ async def test_the_rules_are_asked_again_when_it_is_handed_in(chat: Chat):
     )
     answer = await shown.submit(host="lb1", name="lamp", because="dark")
     assert "Toys rest in winter." in answer.json["errors"]["host"]
-    assert chat.harness.fleet.told == []
+    assert chat.harness.fleet.sent == []
 
 
 async def test_someone_elses_form_asks_in_ones_own_name_only(chat: Chat):

@@ -204,7 +204,7 @@ async def test_who_left_since_the_request_decides_nothing(chat: Chat):
     await chat.type("toy set lb1 lamp on")
     chat.slack.users["U0OLGA"] = {"deleted": True}
     await chat.press("approve", "U0OLGA")
-    assert chat.harness.fleet.told == []
+    assert chat.harness.fleet.sent == []
     assert "is deactivated" in chat.slack.whispers("U0OLGA")[0].words
 
 

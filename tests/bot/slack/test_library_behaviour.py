@@ -289,7 +289,7 @@ def _silence() -> Generator[str]:
 
 
 def test_keyturn_starts_where_slack_does_not_answer(tmp_path: Path):
-    company.found(tmp_path / "policy")
+    company.create_policy(tmp_path / "policy")
     tokens: Any = {"slack_bot_token": "xoxb-1", "slack_app_token": "xapp-1"}
     with (
         _silence() as api,
@@ -305,7 +305,7 @@ def test_without_any_connection_for_long_it_is_not_ready(
 ):
     assert chat_of_the_service._MAX_DISCONNECTED_SECONDS == 30  # pyright: ignore[reportPrivateUsage]
     monkeypatch.setattr(chat_of_the_service, "_MAX_DISCONNECTED_SECONDS", 0.5)
-    company.found(tmp_path / "policy")
+    company.create_policy(tmp_path / "policy")
     tokens: Any = {"slack_bot_token": "xoxb-1", "slack_app_token": "xapp-1"}
     with (
         _silence() as api,

@@ -317,7 +317,7 @@ async def test_progress_is_reported_once_a_second_at_most_and_decisions_at_once(
             updates.append(chat.slack.card.updates)
 
         harness.fleet.hosts["lb1"] = dict.fromkeys("abcd", "off")
-        harness.fleet.before_tell = between_steps
+        harness.fleet.before_send = between_steps
         await chat.type("toy set all lb1 on")
         await chat.press("approve", "U0OLGA")
         assert updates == [0, 1, 1, 2]
@@ -411,7 +411,7 @@ async def test_what_takes_minutes_says_so_while_it_lasts(harness: Harness):
             asyncio.run_coroutine_threadsafe(chat.door.outbox.deliver_due(), loop).result(10)
             said.append(chat.slack.card.words)
 
-        harness.fleet.before_tell = two_minutes_later
+        harness.fleet.before_send = two_minutes_later
         await chat.type(LAMP_ON)
         await chat.press("approve", "U0OLGA")
         assert "step 1 of 1 on lb1, for 2 min" in said[0]
@@ -427,7 +427,7 @@ async def test_a_request_for_several_hosts_tells_how_many_are_done(harness: Harn
             asyncio.run_coroutine_threadsafe(chat.door.outbox.deliver_due(), loop).result(10)
             said.append(chat.slack.card.text)
 
-        harness.fleet.before_tell = a_while_later
+        harness.fleet.before_send = a_while_later
         await chat.type("toy set lb* lamp on")
         await chat.press("approve", "U0OLGA")
         assert "0 of 2 hosts done, running on lb1" in said[0]

@@ -76,7 +76,7 @@ async def test_a_reassigned_run_reaches_the_assignee_with_its_card(chat: Chat):
     assert set(copy.buttons) == PENDING_BUTTONS
     assert chat.slack.seen_in("D0OLGA") == []
     await chat.press("approve", "U0ADAM", message=copy)
-    assert chat.harness.fleet.told == [("lb1", "set lamp on")]
+    assert chat.harness.fleet.sent == [("lb1", "set lamp on")]
 
 
 async def test_questions_answers_and_reassignments_are_typed(chat: Chat):

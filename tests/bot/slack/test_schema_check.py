@@ -87,7 +87,7 @@ async def _say(emulator: Emulator, **given: object) -> list[str]:
         headers = {"authorization": f"Bearer {emulator.bot_token}"}
         async with httpx2.AsyncClient(base_url=emulator.api_url, headers=headers) as client:
             await client.post("chat.postMessage", json={"channel": OPS, **given})
-    return [*schema_check.found]
+    return [*schema_check.violations]
 
 
 def test_a_call_that_is_as_it_should_be_passes():

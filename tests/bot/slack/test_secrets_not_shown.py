@@ -53,7 +53,7 @@ def _pages(harness: Harness) -> str:
     def fail(_host: str, _words: str) -> None:
         raise CommandError(f"output: {everything_spelt()}")
 
-    harness.fleet.before_tell = fail
+    harness.fleet.before_send = fail
     harness.approve(run)
     browser = a_site(harness).browser("olga")
     paths = ("/", "/runs", f"/runs/{run.id}", f"/runs/{run.id}/erase", "/changelog", "/runs.csv")
@@ -76,7 +76,7 @@ async def _bodies(harness: Harness) -> str:
         def fail(_host: str, _words: str) -> None:
             raise CommandError(f"output: {everything_spelt()}")
 
-        harness.fleet.before_tell = fail
+        harness.fleet.before_send = fail
         said = await chat.type(f"toy set lb1 lamp on because {CANARIES[1]}")
         assert chat.slack.posted, said.body
         await chat.press("approve", "U0OLGA")

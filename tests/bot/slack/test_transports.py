@@ -154,10 +154,10 @@ class _Ear(SocketModeClient):
 
     def __init__(self) -> None:
         super().__init__("xapp-1")
-        self.said: list[object] = []
+        self.responses: list[object] = []
 
     async def send_socket_mode_response(self, response: object) -> None:  # pyright: ignore[reportIncompatibleMethodOverride] - a fake of it
-        self.said.append(response)
+        self.responses.append(response)
 
 
 async def test_stock_bolt_acknowledges_nothing_that_fails_or_that_no_one_listens_to(
@@ -182,5 +182,5 @@ async def test_stock_bolt_acknowledges_nothing_that_fails_or_that_no_one_listens
         request = SocketModeRequest("slash_commands", "e1", payload, accepts_response_payload=True)
         response = await run_async_bolt_app(bolt, request)
         await send_async_response(ear, request, response, 0.0)
-    assert ear.said == []
+    assert ear.responses == []
     await ear.close()

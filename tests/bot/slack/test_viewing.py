@@ -67,7 +67,7 @@ async def restricted(
             yield restricted, chat
 
 
-async def said(chat: Chat, text: str, user: str = "U0DORA") -> str:
+async def type_command(chat: Chat, text: str, user: str = "U0DORA") -> str:
     return words(await chat.type(text, user))
 
 
@@ -86,13 +86,13 @@ async def test_what_may_not_be_viewed_answers_as_what_does_not_exist(
     restricted: tuple[RestrictedHarness, Chat], text: str
 ):
     harness, chat = restricted
-    absent = await said(chat, text.format(run=ABSENT, schedule=ABSENT, key=ABSENT))
+    absent = await type_command(chat, text.format(run=ABSENT, schedule=ABSENT, key=ABSENT))
     for run in harness.hidden.values():
         typed = text.format(run=run.id, schedule=harness.schedule, key=harness.key)
         number = run.id
         for word, other in (("schedule", harness.schedule), ("drift", harness.key)):
             number = other if word in text else number
-        assert (await said(chat, typed)).replace(f" {number}", f" {ABSENT}") == absent
+        assert (await type_command(chat, typed)).replace(f" {number}", f" {ABSENT}") == absent
     assert harness.harness.get_run(harness.hidden["pending"].id).state is State.PENDING
 
 
@@ -101,10 +101,10 @@ async def test_what_may_not_be_viewed_is_left_out(
     restricted: tuple[RestrictedHarness, Chat], text: str
 ):
     harness, chat = restricted
-    told = await said(chat, text)
+    told = await type_command(chat, text)
     assert HIDDEN not in told.replace(text, "").replace(f"'{HIDDEN}'", "")
     assert "toy set lb1" not in told
-    assert "lb1" in (await said(chat, text, "U0ADAM"))
+    assert "lb1" in (await type_command(chat, text, "U0ADAM"))
     if text in {"runs", "changed now", "schedules"}:
         assert "web1" in told
     assert harness
@@ -115,7 +115,7 @@ async def test_what_tells_of_no_run_tells_of_none(
     restricted: tuple[RestrictedHarness, Chat], text: str
 ):
     _, chat = restricted
-    assert HIDDEN not in await said(chat, text)
+    assert HIDDEN not in await type_command(chat, text)
 
 
 async def test_a_home_tells_of_what_its_person_may_view(

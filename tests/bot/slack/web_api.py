@@ -91,13 +91,13 @@ class WebApi:
             request.transport.close()
             return web.Response()
         method = request.match_info["method"]
-        told = dict(request.query) | await _told(request)
+        told = dict(request.query) | await _read_arguments(request)
         self.calls.append((method, told))
         await asyncio.sleep(self.slowly)
         if self.refusals.get(method):
             return self.refusals[method].pop(0)
         typed = request.content_type == "application/json"
-        schema_check.found.extend(schema_check.faults_of_call(method, told, typed=typed))
+        schema_check.violations.extend(schema_check.faults_of_call(method, told, typed=typed))
         answer = self._answer(method, told)
         if self.unheard and method.startswith(self.unheard_of) and request.transport is not None:
             self.unheard -= 1
@@ -235,7 +235,7 @@ async def a_web_api() -> AsyncGenerator[WebApi]:
         await runner.cleanup()
 
 
-async def _told(request: web.Request) -> dict[str, Any]:
+async def _read_arguments(request: web.Request) -> dict[str, Any]:
     if request.content_type == "application/json":
         return await request.json()
     return dict(await request.post())

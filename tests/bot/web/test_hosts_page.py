@@ -46,7 +46,7 @@ def test_looking_at_hosts_asks_none_of_them(site: Site):
     for path in ("/hosts", "/hosts/lb1", "/hosts/lb1?days=90"):
         assert browser.get(path).status_code == 200
     assert site.harness.fleet.asked == 0
-    assert site.harness.fleet.told == []
+    assert site.harness.fleet.sent == []
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from tests.bot.web.sample_runs import approved, asked, concluded, running, succe
 SAID = "\n".join(["<script>alert(1)</script>", "\x1b[31mOut of memory\x1b[0m", *"abcdefghij"])
 
 
-def said(site: Site, output: str = SAID) -> Run:
+def add_run_with_output(site: Site, output: str = SAID) -> Run:
     with site.database.transaction() as tx:
         run = running(tx, approved(tx, waiting(tx, asked(tx))))
         concluded(tx, run, StepState.SUCCEEDED, output=output)
@@ -16,7 +16,7 @@ def said(site: Site, output: str = SAID) -> Run:
 
 
 def test_all_of_it_is_a_file_to_keep(site: Site) -> None:
-    run = said(site)
+    run = add_run_with_output(site)
     browser = site.browser("dora")
     address = f"/runs/{run.id}/output/1.txt"
     assert address in Page(browser.get(f"/runs/{run.id}").text).links
@@ -31,7 +31,7 @@ def test_all_of_it_is_a_file_to_keep(site: Site) -> None:
 
 
 def test_the_lines_that_hold_some_words_are_shown_with_their_numbers(site: Site) -> None:
-    run = said(site)
+    run = add_run_with_output(site)
     answer = site.browser("dora").get(f"/runs/{run.id}/output/1.txt?filter=OUT+of")
     assert answer.text == "1 of 12 lines\n\n2: \\x1b[31mOut of memory\\x1b[0m\n"
     assert answer.headers["content-type"] == "text/plain; charset=utf-8"
@@ -39,7 +39,7 @@ def test_the_lines_that_hold_some_words_are_shown_with_their_numbers(site: Site)
 
 
 def test_only_what_is_long_is_searched_and_what_says_nothing_is_no_file(site: Site) -> None:
-    long, short = said(site), said(site, "done")
+    long, short = add_run_with_output(site), add_run_with_output(site, "done")
     with site.database.transaction() as tx:
         silent = succeeded(tx, asked(tx, host="lb2"))
     browser = site.browser("dora")
@@ -53,7 +53,7 @@ def test_only_what_is_long_is_searched_and_what_says_nothing_is_no_file(site: Si
 
 
 def test_whoever_is_not_signed_in_gets_nothing(site: Site) -> None:
-    run = said(site)
+    run = add_run_with_output(site)
     answer = site.browser().get(f"/runs/{run.id}/output/1.txt")
     assert answer.status_code == 401
     assert "memory" not in answer.text

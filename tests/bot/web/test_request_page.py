@@ -109,7 +109,7 @@ def _plan_on_page(site: Site, person: str) -> tuple[TestClient, Run]:
 
 def test_change_is_planned_first_and_runs_when_its_plan_is_requested(site: Site):
     browser, plan = _plan_on_page(site, "olga")
-    assert (plan.state, site.harness.fleet.told) == (State.PLANNED, [])
+    assert (plan.state, site.harness.fleet.sent) == (State.PLANNED, [])
     page = Page(browser.get(f"/runs/{plan.id}").text)
     assert "Nothing has run yet" in page.text
     assert "It needs no approval: it runs as soon as you request it." in page.text
@@ -143,7 +143,7 @@ def test_plan_that_is_not_current_is_made_again_in_place(site: Site):
     answer = browser.post(f"/runs/{plan.id}/request", data={"digest": plan.digest})
     assert answer.headers["location"] == f"/runs/{plan.id + 1}?done=replanned"
     site.harness.run_queued_work()
-    assert site.harness.fleet.told == []
+    assert site.harness.fleet.sent == []
     assert site.harness.get_run(plan.id).state is State.SUPERSEDED
     assert site.harness.get_run(plan.id + 1).state is State.PLANNED
 

@@ -185,7 +185,7 @@ def test_looking_changes_nothing(gallery_site: tuple[Site, Mapping[str, int]], p
     for method in ("GET", "HEAD"):
         browser.request(method, path.format(number=numbers["pending"], **NAMES))
     assert site.harness.list_entry_kinds() == before
-    assert site.harness.fleet.told == []
+    assert site.harness.fleet.sent == []
 
 
 @pytest.mark.parametrize("path", sorted({path for method, path in ROUTES if method == "POST"}))

@@ -121,7 +121,7 @@ def test_a_failed_step_shows_what_the_host_returned(site: Site) -> None:
     def refuse(_host: str, _words: str) -> None:
         raise CommandError("the lamp is loose: fasten it")
 
-    site.harness.fleet.before_tell = refuse
+    site.harness.fleet.before_send = refuse
     run = site.harness.approve(site.harness.request(SetAll(host="lb1", value="on")))
     words = Page(site.browser("olga").get(f"/runs/{run.id}").text).text
     assert "the lamp is loose: fasten it" in words
@@ -227,7 +227,7 @@ def test_an_approval_on_the_page_moves_the_run(site: Site) -> None:
     assert "Your approval is recorded" in browser.get(answer.headers["location"]).text
     site.harness.run_queued_work()
     assert site.harness.get_run(run.id).state is State.SUCCEEDED
-    assert site.harness.fleet.told == [("lb1", "set lamp on")]
+    assert site.harness.fleet.sent == [("lb1", "set lamp on")]
     assert "go on" in browser.get(f"/runs/{run.id}").text
 
 
@@ -353,7 +353,7 @@ def test_an_unknown_run_is_settled_by_an_owner_who_says_how_they_know(site: Site
     def break_off(_host: str, _words: str) -> None:
         raise UnknownOutcomeError("lb1 closed the connection")
 
-    site.harness.fleet.before_tell = break_off
+    site.harness.fleet.before_send = break_off
     run = site.harness.approve(site.harness.request(LAMP_ON))
     assert run.state is State.UNKNOWN
     address = f"/runs/{run.id}/resolve"

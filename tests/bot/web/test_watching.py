@@ -34,15 +34,15 @@ def spoken(total: int, *, run: int = 1, at: int = NOW) -> LiveOutput:
     return LiveOutput(run, "lb1", 1, at, total, [f"line {n}" for n in range(first, total)])
 
 
-def said(watching: StreamReader, *heard: LiveOutput) -> list[Any]:
+def list_output(watching: StreamReader, *heard: LiveOutput) -> list[Any]:
     return dict(watching.list_new_events(a_glance(heard))).get("output", [])
 
 
 def test_each_line_is_reported_once() -> None:
     watching = StreamReader()
-    assert said(watching, spoken(3))[0]["lines"] == ["line 0", "line 1", "line 2"]
-    assert said(watching, spoken(3)) == []
-    again = said(watching, spoken(5))[0]
+    assert list_output(watching, spoken(3))[0]["lines"] == ["line 0", "line 1", "line 2"]
+    assert list_output(watching, spoken(3)) == []
+    again = list_output(watching, spoken(5))[0]
     assert (again["lines"], again["is_new"]) == (["line 3", "line 4"], False)
 
 
@@ -51,13 +51,13 @@ def test_what_is_reported_and_what_is_left_out_are_all_there_was(growth: list[in
     watching, total, counted = StreamReader(), 0, 0
     for more in growth:
         total += more
-        for one in said(watching, spoken(total)) if total else []:
+        for one in list_output(watching, spoken(total)) if total else []:
             counted += len(one["lines"]) + one["omitted"]
     assert counted == total
 
 
 def test_a_thousand_loud_hosts_are_bounded_in_all() -> None:
-    told = said(StreamReader(), *[spoken(10_000, run=number) for number in range(200)])
+    told = list_output(StreamReader(), *[spoken(10_000, run=number) for number in range(200)])
     assert sum(len(one["lines"]) for one in told) <= MAX_LINES
     assert {one["total"] for one in told} == {10_000}
 
@@ -72,20 +72,20 @@ def test_however_many_hosts_speak_it_is_one_event() -> None:
 
 def test_who_comes_back_receives_only_what_was_printed_since() -> None:
     old, new = spoken(9, run=1, at=NOW - 60_000_000), spoken(4, run=2)
-    told = said(StreamReader(since=NOW - 30_000_000), old, new)
+    told = list_output(StreamReader(since=NOW - 30_000_000), old, new)
     assert [one["key"] for one in told] == ["2-1"]
 
 
 def test_a_position_leaves_time_for_what_was_being_written() -> None:
     late = spoken(4, at=NOW - 4_000_000)
-    assert said(StreamReader(since=StreamReader.get_resume_position(a_glance())), late)
+    assert list_output(StreamReader(since=StreamReader.get_resume_position(a_glance())), late)
 
 
 def test_a_step_that_is_over_is_taken_from_the_page() -> None:
     watching = StreamReader()
-    said(watching, spoken(3))
+    list_output(watching, spoken(3))
     assert ("output_ended", ["1-1"]) in watching.list_new_events(a_glance())
-    assert said(watching, spoken(3))[0]["is_new"] is True
+    assert list_output(watching, spoken(3))[0]["is_new"] is True
 
 
 def test_only_hosts_that_moved_are_shown() -> None:
@@ -99,7 +99,7 @@ def test_only_hosts_that_moved_are_shown() -> None:
 
 @given(st.text())
 def test_what_acts_on_a_screen_is_spelt_out(line: str) -> None:
-    told = said(StreamReader(), LiveOutput(1, "lb1", 1, NOW, 1, [line]))
+    told = list_output(StreamReader(), LiveOutput(1, "lb1", 1, NOW, 1, [line]))
     assert told[0]["lines"] == [escape_control(remove_escape_sequences(line))]
 
 

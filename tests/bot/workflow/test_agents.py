@@ -126,7 +126,7 @@ def test_gate_refuses_approval_of_the_owner(company: Harness, monkeypatch: pytes
         company.service.approve_run(run.id, person="adam", digest=run.digest)
     company.run_queued_work()
     assert company.get_run(run.id).state is State.REFUSED
-    assert company.fleet.told == []
+    assert company.fleet.sent == []
 
 
 def test_approval_of_the_owner_would_count_without_the_guard(
@@ -135,7 +135,7 @@ def test_approval_of_the_owner_would_count_without_the_guard(
     run = request_as_agent(company, LAMP_ON)
     monkeypatch.setattr(PolicyRequest, "_is_for", is_for_no_one)
     assert company.approve(run, "adam").state is State.SUCCEEDED
-    assert company.fleet.told == [("lb1", "set lamp on")]
+    assert company.fleet.sent == [("lb1", "set lamp on")]
 
 
 @pytest.mark.parametrize("person", ["dora", "adam"])
@@ -279,7 +279,7 @@ def test_ended_agent_requests_nothing_and_what_it_requested_does_not_start(compa
     company.service.agents.end_agent("triage-bot", person="", reason="not needed")
     company.run_queued_work()
     assert company.get_run(run.id).state is State.REFUSED
-    assert company.fleet.told == []
+    assert company.fleet.sent == []
     with pytest.raises(NotAllowed, match="has ended"):
         request_as_agent(company, SHOW)
     with company.database.reading() as tx:

@@ -61,7 +61,7 @@ def test_the_requester_accepts_and_another_approves_that_very_plan(db_harness: H
         harness.approve(first, "adam")
     done = harness.approve(accepted, "adam")
     assert done.state is State.SUCCEEDED
-    assert harness.fleet.told == [("lb1", "set lamp dim")]
+    assert harness.fleet.sent == [("lb1", "set lamp dim")]
 
 
 def test_both_digests_and_who_edited_what_are_logged(harness: Harness):
@@ -90,7 +90,7 @@ def test_who_edited_it_does_not_approve_it(harness: Harness):
     for person in ("olga", "dora"):
         with pytest.raises(NotAllowed):
             harness.approve(accepted, person)
-    assert harness.fleet.told == []
+    assert harness.fleet.sent == []
 
 
 def _asked(request: PolicyRequest, person: str) -> bool:
@@ -120,7 +120,7 @@ def test_nothing_is_approved_before_the_requester_accepted(harness: Harness):
         harness.approve(offered, "adam")
     with pytest.raises(NotAllowed, match="only Dora Developer"):
         accept(harness, offered, "adam")
-    assert harness.fleet.told == []
+    assert harness.fleet.sent == []
 
 
 def test_the_original_stays_pending_when_its_requester_withdraws_the_proposal(db_harness: Harness):
@@ -132,7 +132,7 @@ def test_the_original_stays_pending_when_its_requester_withdraws_the_proposal(db
     with pytest.raises(TooLate):
         accept(harness, offered)
     assert harness.approve(harness.get_run(first.id), "olga").state is State.SUCCEEDED
-    assert harness.fleet.told == [("lb1", "set lamp on")]
+    assert harness.fleet.sent == [("lb1", "set lamp on")]
 
 
 def test_the_original_stays_pending_when_the_proposal_is_denied(harness: Harness):
@@ -189,7 +189,7 @@ def test_the_proposal_ends_when_the_original_is_decided(
         first = harness.request(LAMP_ON)
     offered = counter(harness, first, value="dim")
     decide(harness, first)
-    told = list(harness.fleet.told)
+    told = list(harness.fleet.sent)
     # At once, before anybody has looked what is due.
     with pytest.raises(TooLate, match="not pending"):
         accept(harness, offered)
@@ -199,7 +199,7 @@ def test_the_proposal_ends_when_the_original_is_decided(
     assert ended.summary.startswith(f"The original request, run {first.id}, ")
     with harness.database.reading() as tx:
         assert not [part for part in runs.list_children(tx, offered.id) if not part.is_ended]
-    assert harness.fleet.told == told
+    assert harness.fleet.sent == told
     # Once is enough.
     assert harness.service.expire_runs() == []
 
@@ -219,7 +219,7 @@ def test_of_two_proposals_the_accepted_one_replaces_the_original_and_ends_the_ot
     harness.service.expire_runs()
     assert harness.get_run(dim.id).state is State.WITHDRAWN
     assert harness.approve(dark, "olga").state is State.SUCCEEDED
-    assert harness.fleet.told == [("lb1", "set lamp dark")]
+    assert harness.fleet.sent == [("lb1", "set lamp dark")]
 
 
 def test_a_proposal_lasts_no_longer_than_the_original(harness: Harness):
@@ -275,7 +275,7 @@ def test_accepting_and_approving_at_the_same_time_lets_one_of_them_win(
         assert harness.get_run(first.id).state is State.SUPERSEDED
         harness.approve(after, "adam")
     harness.run_queued_work()
-    assert len(harness.fleet.told) == 1
+    assert len(harness.fleet.sent) == 1
 
 
 def test_an_offer_that_no_one_answers_expires(harness: Harness):
@@ -356,7 +356,7 @@ def test_a_request_for_several_hosts_is_edited_on_each(harness: Harness):
     assert (offered.state, offered.title) == (State.COUNTER_PROPOSED, "toy set lb* lamp dim")
     done = harness.approve(accept(harness, offered), "adam")
     assert done.state is State.SUCCEEDED
-    assert harness.fleet.told == [("lb1", "set lamp dim"), ("lb2", "set lamp dim")]
+    assert harness.fleet.sent == [("lb1", "set lamp dim"), ("lb2", "set lamp dim")]
 
 
 def test_an_undo_and_what_is_over_cannot_be_edited(harness: Harness):

@@ -58,7 +58,7 @@ def done(harness: Harness) -> Run:
     return harness.approve(harness.request(SetSwitch(host="lb1", name="lamp", value="on")))
 
 
-def _said(harness: Harness, run: Run) -> str:
+def _read_output(harness: Harness, run: Run) -> str:
     with harness.database.reading() as tx:
         return runs.list_steps(tx, run.id)[0].output
 
@@ -66,11 +66,11 @@ def _said(harness: Harness, run: Run) -> str:
 def test_two_persons_erase_and_the_chain_still_verifies(
     harness: Harness, done: Run, tmp_path: Path
 ):
-    assert _said(harness, done) == "lamp is on now"
+    assert _read_output(harness, done) == "lamp is on now"
     _ask(harness, done.id, "dora", WHY)
-    assert _said(harness, done) == "lamp is on now"
+    assert _read_output(harness, done) == "lamp is on now"
     assert _confirm(harness, done.id, "olga") == 1
-    assert _said(harness, done) == ""
+    assert _read_output(harness, done) == ""
     with harness.database.engine.connect() as connection:
         connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
     assert b"lamp is on now" not in (tmp_path / "keyturn.db").read_bytes()
@@ -94,7 +94,7 @@ def test_erasure_is_refused_when_requester_or_another_area_confirms(
     _ask(harness, done.id, "dora", WHY)
     with pytest.raises(NotAllowed):
         _confirm(harness, done.id, person)
-    assert _said(harness, done) == "lamp is on now"
+    assert _read_output(harness, done) == "lamp is on now"
     assert harness.list_entry_kinds(done)[-1] == "erasure refused"
 
 
@@ -115,7 +115,7 @@ def test_only_what_was_seen_is_erased(harness: Harness, done: Run):
     _ask(harness, done.id, "stan", "it names another customer")
     with pytest.raises(TooLate, match="has changed: reload the page"):
         harness.service.erasure.confirm_erasure(done.id, person="olga", digest=seen)
-    assert _said(harness, done) == "lamp is on now"
+    assert _read_output(harness, done) == "lamp is on now"
     # The twin: what they see now is erased.
     assert _confirm(harness, done.id, "olga") == 1
 
@@ -132,7 +132,7 @@ class TestDeclined:
         self._decline(harness, done.id, "olga")
         with pytest.raises(TooLate, match="has no open request"):
             harness.service.erasure.confirm_erasure(done.id, person="adam", digest=seen)
-        assert _said(harness, done) == "lamp is on now"
+        assert _read_output(harness, done) == "lamp is on now"
         with harness.database.reading() as tx:
             told = change_log.get_last_entry_of_run(tx, done.id)
             news_of = [item.run for item in outbox.list_pending_updates(tx)]

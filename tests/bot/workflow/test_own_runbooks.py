@@ -64,7 +64,7 @@ def test_a_changed_file_is_refused_again_even_after_its_plan_was_approved(
     refused = harness.approve(run)
     assert refused.state is State.REFUSED
     assert "was changed" in refused.summary
-    assert not harness.fleet.told
+    assert not harness.fleet.sent
     install(monkeypatch, "a")
     assert harness.request(SHOW).state is State.SUCCEEDED
 

@@ -44,7 +44,7 @@ class TestAPlan:
         assert run.plan
         assert [step.title for step in run.plan.steps] == ["Set lamp to on"]
         assert harness.list_entry_kinds(run) == ["plan requested", "planned"]
-        assert harness.fleet.told == []
+        assert harness.fleet.sent == []
         with harness.database.reading() as tx:
             assert locks.get_lock(tx, "lb1") is None
             assert outbox.list_pending_updates(tx) == []
@@ -52,9 +52,9 @@ class TestAPlan:
     def test_that_needs_no_approval_waits_for_its_requester_too(self, harness: Harness):
         run = _plan(harness, person="olga")
         assert (run.state, run.required_approvals) == (State.PLANNED, 0)
-        assert harness.fleet.told == []
+        assert harness.fleet.sent == []
         assert _request(harness, run, person="olga").state is State.SUCCEEDED
-        assert harness.fleet.told == [("lb1", "set lamp on")]
+        assert harness.fleet.sent == [("lb1", "set lamp on")]
 
     def test_that_is_requested_needs_its_approvals(self, db_harness: Harness):
         harness = db_harness
@@ -147,7 +147,7 @@ class TestAPlan:
         ended = _request(harness, run, person="olga")
         assert ended.state is State.REFUSED
         assert "does not confirm that olga requested this" in ended.summary
-        assert harness.fleet.told == []
+        assert harness.fleet.sent == []
 
     def test_is_not_requested_under_other_rules(self, harness: Harness):
         run = _plan(harness)
@@ -161,7 +161,7 @@ class TestAPlan:
         harness.fleet.hosts["lb1"]["lamp"] = "dim"
         ended = _request(harness, run, person="olga")
         assert ended.state is State.STALE
-        assert harness.fleet.told == []
+        assert harness.fleet.sent == []
 
 
 def test_plan_of_several_hosts_is_requested_as_one(db_harness: Harness):
@@ -177,7 +177,7 @@ def test_plan_of_several_hosts_is_requested_as_one(db_harness: Harness):
         assert search.search_runs(tx, search.RunFilter(host="lb2")).runs == []
     done = harness.approve(_request(harness, planned))
     assert done.state is State.SUCCEEDED
-    assert sorted(harness.fleet.told) == [("lb1", "set lamp on"), ("lb2", "set lamp on")]
+    assert sorted(harness.fleet.sent) == [("lb1", "set lamp on"), ("lb2", "set lamp on")]
 
 
 def test_plan_of_a_schedule_is_requested(harness: Harness):
@@ -196,7 +196,7 @@ def test_plan_of_an_undo_is_requested(harness: Harness):
     harness.run_queued_work()
     assert harness.get_run(undo.id).state is State.PLANNED
     harness.approve(_request(harness, harness.get_run(undo.id)))
-    assert harness.fleet.told == [("lb1", "set lamp on"), ("lb1", "set lamp off")]
+    assert harness.fleet.sent == [("lb1", "set lamp on"), ("lb1", "set lamp off")]
 
 
 class TestReplan:

@@ -57,7 +57,7 @@ def list_children(harness: Harness, run: Run) -> list[Run]:
 
 
 def list_commands(harness: Harness, host: str = "lb2") -> list[str]:
-    return [command for at, command in harness.fleet.told if at == host]
+    return [command for at, command in harness.fleet.sent if at == host]
 
 
 def test_rebuild_is_one_plan_and_runs_in_the_order_of_the_first_host(pair: Harness):
@@ -86,7 +86,7 @@ def test_rebuild_stops_at_the_first_change_that_fails(pair: Harness):
         if (host, words) == ("lb2", "set fan on"):
             raise CommandError("output: the fan is jammed")
 
-    pair.fleet.before_tell = refuse
+    pair.fleet.before_send = refuse
     ended = pair.approve(rebuild(pair))
     assert ended.state is State.FAILED
     assert "toy keep lb2 fan on: Step 1 of 1 failed: output: the fan is jammed" in ended.summary
@@ -148,7 +148,7 @@ def test_rebuild_reports_first_what_keyturn_does_not_know(pair: Harness):
     def refuse(_host: str, _words: str) -> None:
         raise CommandError("output: jammed")
 
-    pair.fleet.before_tell = refuse
+    pair.fleet.before_send = refuse
     failed = pair.approve(pair.request(KeepSwitch(host="lb1", name="fan", value="dim")))
     pair.fleet.hosts["lb1"]["lamp"] = "dim"
     with pair.database.transaction() as tx:

@@ -46,7 +46,7 @@ class TestOneRun:
         assert ended.summary.endswith("(the wrong lamp). Nothing was sent.")
         with pytest.raises(TooLate):
             harness.approve(run)
-        assert harness.fleet.told == []
+        assert harness.fleet.sent == []
 
     def test_after_the_approval_too(self, harness: Harness):
         run = harness.request(LAMP_ON)
@@ -54,7 +54,7 @@ class TestOneRun:
         harness.service.stop_run(run.id, person="dora")
         harness.run_queued_work()
         assert harness.get_run(run.id).state is State.STOPPED
-        assert harness.fleet.told == []
+        assert harness.fleet.sent == []
 
     def test_between_two_steps_the_first_is_finished_and_the_second_is_never_sent(
         self, harness: Harness, other: KeyturnService
@@ -62,7 +62,7 @@ class TestOneRun:
         def stop(_host: str, _words: str) -> None:
             other.stop_run(1, person="dora", reason="smoke")
 
-        harness.fleet.before_tell = stop
+        harness.fleet.before_send = stop
         run = harness.request(ALL_ON)
         ended = harness.approve(run)
         assert ended.state is State.STOPPED
@@ -70,7 +70,7 @@ class TestOneRun:
             "Stopped by Dora Developer (smoke), before step 2 of 2. Done: “Set fan”. "
             "To revert it, request the undo of run 1."
         )
-        assert harness.fleet.told == [("lb1", "set fan on")]
+        assert harness.fleet.sent == [("lb1", "set fan on")]
         with harness.database.reading() as tx:
             assert [step.state for step in runs.list_steps(tx, run.id)] == [StepState.SUCCEEDED]
             assert locks.get_lock(tx, "lb1") is None
@@ -78,16 +78,16 @@ class TestOneRun:
         assert kinds[-3:] == ["stop requested", "step succeeded", "stopped"]
 
     def test_what_was_done_of_it_can_be_undone(self, harness: Harness):
-        harness.fleet.after_tell = lambda _host, _words: _quietly_stop(harness)
+        harness.fleet.after_send = lambda _host, _words: _quietly_stop(harness)
         harness.approve(harness.request(ALL_ON))
-        harness.fleet.after_tell = lambda _host, _words: None
+        harness.fleet.after_send = lambda _host, _words: None
         undo = harness.service.request_undo(1, person="dora", origin=WEB)
         harness.run_queued_work()
         assert harness.approve(harness.get_run(undo.id)).state is State.SUCCEEDED
-        assert harness.fleet.told[-1] == ("lb1", "set fan off")
+        assert harness.fleet.sent[-1] == ("lb1", "set fan off")
 
     def test_in_its_last_step_it_is_done_and_says_so(self, harness: Harness):
-        harness.fleet.before_tell = lambda _host, _words: _quietly_stop(harness)
+        harness.fleet.before_send = lambda _host, _words: _quietly_stop(harness)
         assert harness.approve(harness.request(LAMP_ON)).state is State.SUCCEEDED
 
     def test_an_unknown_end_stays_unknown(self, harness: Harness):
@@ -95,7 +95,7 @@ class TestOneRun:
             _quietly_stop(harness)
             raise UnknownOutcomeError("the connection was lost")
 
-        harness.fleet.before_tell = cut
+        harness.fleet.before_send = cut
         assert harness.approve(harness.request(LAMP_ON)).state is State.UNKNOWN
 
     def test_someone_who_has_nothing_to_do_with_it_cannot(self, harness: Harness):
@@ -116,9 +116,9 @@ class TestOneRun:
         self, harness: Harness, monkeypatch: pytest.MonkeyPatch
     ):
         monkeypatch.setattr(stops, "get_stop_of_run", _nothing)
-        harness.fleet.before_tell = lambda _host, _words: _quietly_stop(harness)
+        harness.fleet.before_send = lambda _host, _words: _quietly_stop(harness)
         harness.approve(harness.request(ALL_ON))
-        assert len(harness.fleet.told) == 2
+        assert len(harness.fleet.sent) == 2
 
 
 def _nothing(_tx: Transaction, _run: Run) -> None: ...
@@ -149,13 +149,13 @@ class TestManyHosts:
         def stop(_host: str, _words: str) -> None:
             other.stop_run(whole, person="olga", reason="smoke")
 
-        harness.fleet.after_tell = stop
+        harness.fleet.after_send = stop
         ended = harness.approve(harness.get_run(whole))
         assert ended.state is State.STOPPED
         assert ended.summary == (
             "Succeeded on 1 of 2 hosts. lb2: Stopped by Olga Owner (smoke). Nothing was sent"
         )
-        assert harness.fleet.told == [("lb1", "set lamp on")]
+        assert harness.fleet.sent == [("lb1", "set lamp on")]
 
     def test_a_part_is_stopped_with_the_whole(self, harness: Harness):
         whole = self._ask(harness)
@@ -167,7 +167,7 @@ class TestManyHosts:
         harness.service.stop_run(whole, person="dora")
         harness.run_queued_work()
         assert harness.get_run(whole).state is State.STOPPED
-        assert harness.fleet.told == []
+        assert harness.fleet.sent == []
 
 
 class TestEverything:
@@ -177,14 +177,14 @@ class TestEverything:
         def stop(_host: str, _words: str) -> None:
             other.stop_everything(person="", reason="something is wrong")
 
-        harness.fleet.before_tell = stop
+        harness.fleet.before_send = stop
         ended = harness.approve(harness.request(ALL_ON))
         assert ended.state is State.STOPPED
         assert ended.summary.startswith(
             "Stopped with everything else by an administrator on the command line "
             "(something is wrong), before"
         )
-        assert harness.fleet.told == [("lb1", "set fan on")]
+        assert harness.fleet.sent == [("lb1", "set fan on")]
 
     def test_what_was_ready_is_not_sent_and_does_not_begin_when_it_is_resumed(
         self, harness: Harness
@@ -195,7 +195,7 @@ class TestEverything:
         harness.service.resume_everything(person="olga", reason="it was a drill")
         harness.run_queued_work()
         assert harness.get_run(run.id).state is State.STOPPED
-        assert harness.fleet.told == []
+        assert harness.fleet.sent == []
         assert _entries(harness, "everything stopped")[0].person == "adam"
         assert _entries(harness, "everything resumed")[0].facts["stopped_by"] == "adam"
 
@@ -225,7 +225,7 @@ class TestEverything:
         run = harness.request(LAMP_ON)
         harness.service.stop_everything(person="adam", reason="fire in the cellar")
         assert harness.approve(run).state is State.STOPPED
-        assert harness.fleet.told == []
+        assert harness.fleet.sent == []
 
     def test_who_stopped_it_does_not_resume_it_alone(self, harness: Harness):
         harness.service.stop_everything(person="adam", reason="fire in the cellar")
@@ -294,17 +294,17 @@ class TestBans:
         def shut_out(_host: str, _words: str) -> None:
             other.ban_person("dora", banned_by="adam", reason="the laptop is stolen")
 
-        harness.fleet.before_tell = shut_out
+        harness.fleet.before_send = shut_out
         ended = harness.approve(harness.request(ALL_ON))
         assert ended.state is State.FAILED
         assert "Stopped before step 2" in ended.summary
-        assert harness.fleet.told == [("lb1", "set fan on")]
+        assert harness.fleet.sent == [("lb1", "set fan on")]
 
     def test_without_the_guard_the_next_step_would_have_been_sent(
         self, harness: Harness, monkeypatch: pytest.MonkeyPatch
     ):
         monkeypatch.setattr(stops, "list_banned_people", _nobody)
-        harness.fleet.before_tell = lambda _host, _words: _quietly_ban(harness)
+        harness.fleet.before_send = lambda _host, _words: _quietly_ban(harness)
         assert harness.approve(harness.request(ALL_ON)).state is State.SUCCEEDED
 
     def test_an_approval_of_a_banned_person_does_not_count(self, harness: Harness):
@@ -313,7 +313,7 @@ class TestBans:
         harness.service.ban_person("olga", banned_by="adam", reason="the account is taken over")
         harness.run_queued_work()
         assert harness.get_run(run.id).state is State.REFUSED
-        assert harness.fleet.told == []
+        assert harness.fleet.sent == []
 
     def test_a_banned_person_has_no_rights(self, harness: Harness):
         service = _admitting(harness)

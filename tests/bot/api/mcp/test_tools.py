@@ -58,7 +58,7 @@ def test_agent_checks_plans_requests_and_a_person_approves(door: Door, era: str)
     assert (planned["state"], planned["reversible"]) == ("planned", True)
     assert planned["approvers"] == ["Olga Owner"]
     assert "set lamp off" in planned["host_output"]["text"]
-    assert door.harness.fleet.told == []
+    assert door.harness.fleet.sent == []
     requested = door.call(
         "request",
         token,
@@ -72,7 +72,7 @@ def test_agent_checks_plans_requests_and_a_person_approves(door: Door, era: str)
     door.harness.service.approve_run(requested["run"], person="olga", digest=requested["digest"])
     ended = door.call("status", token, era=era, run=requested["run"], wait=20)
     assert ended["state"] == "succeeded"
-    assert door.harness.fleet.told == [("lb1", "set lamp on")]
+    assert door.harness.fleet.sent == [("lb1", "set lamp on")]
     changed = door.call("changed_around", token, era=era, hosts="lb1")
     assert [one["run"] for one in changed["changes"]] == [requested["run"]]
     with door.harness.database.reading() as tx:
@@ -116,7 +116,7 @@ def test_tools_of_an_agent_without_a_permit_request_nothing(tmp_path: Path):
     refused = {tool for tool, result in results.items() if result.get("state") == "refused"}
     assert refused == REQUESTING
     assert [tool for tool in set(CALLS) - REQUESTING if not is_permitted(results[tool])] == []
-    assert harness.fleet.told == []
+    assert harness.fleet.sent == []
 
 
 def test_every_tool_for_every_role(door: Door):
@@ -229,7 +229,7 @@ def test_approved_request_of_an_agent_runs_once(door: Door):
     assert door.call("status", token, run=requested["run"], wait=20)["state"] == "succeeded"
     service.advance_run(requested["run"])
     assert "cannot be requested any more" in request(door, token, requested)["error"]
-    assert door.harness.fleet.told == [("lb1", "set lamp on")]
+    assert door.harness.fleet.sent == [("lb1", "set lamp on")]
 
 
 # What texts on hosts and in reasons try, to have a model or Keyturn do something.
@@ -264,7 +264,7 @@ def test_injected_instructions_change_nothing(door: Door, text: str):
     assert requested["state"] == "pending"
     with door.harness.database.reading() as tx:
         assert runs.list_decisions(tx, requested["run"]) == []
-    assert door.harness.fleet.told == []
+    assert door.harness.fleet.sent == []
 
 
 def test_output_of_hosts_is_cut_and_redacted():
