@@ -61,9 +61,9 @@ class Authenticator:
         return json.dumps({"id": name, "rawId": name, "type": "public-key", "response": encoded})
 
     def _client(self, kind: str, challenge: str) -> bytes:
-        said = {"type": kind, "challenge": challenge, "origin": self.origin}
+        client_data = {"type": kind, "challenge": challenge, "origin": self.origin}
         assert base64url_to_bytes(challenge)
-        return json.dumps(said).encode()
+        return json.dumps(client_data).encode()
 
     def _data(self, site: str, flags: int) -> bytes:
         return hashlib.sha256(site.encode()).digest() + struct.pack(">BI", flags, self.count)

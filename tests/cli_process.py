@@ -50,8 +50,8 @@ def typed(words: Sequence[str], *, env: Mapping[str, str], where: Path | None = 
     ):
         streams = [file.fileno() for file in (nothing, out, err)]
         status = begin(words, streams, env=env, where=where).wait()
-        for said in (out, err):
-            said.seek(0)
+        for stream in (out, err):
+            stream.seek(0)
         return subprocess.CompletedProcess(words, status, out.read(), err.read())
 
 

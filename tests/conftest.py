@@ -108,13 +108,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Print what the campaigns of `make chaos` came to, whichever worker ran them."""
-    came = [
+    reports = [
         one for outcome in ("passed", "failed") for one in terminalreporter.getreports(outcome)
     ]
-    found = report.lines(came)
-    if found and os.environ.get("KEYTURN_CHAOS"):
+    lines = report.lines(reports)
+    if lines and os.environ.get("KEYTURN_CHAOS"):
         terminalreporter.section("what it came to")
-        for line in found:
+        for line in lines:
             terminalreporter.write_line(line)
 
 

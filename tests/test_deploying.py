@@ -97,8 +97,8 @@ def test_only_the_upgrade_works_as_the_owner_of_the_tables():
 
 def test_no_password_stands_in_these_files():
     for line in (ROOT / "compose.yaml").read_text().splitlines():
-        if found := re.match(r"\s+(\w*(?:PASSWORD|TOKEN)\w*): (.*)", line):
-            assert found[2].startswith("${"), line
+        if match := re.match(r"\s+(\w*(?:PASSWORD|TOKEN)\w*): (.*)", line):
+            assert match[2].startswith("${"), line
 
 
 def test_every_kind_of_process_may_lose_one_and_go_on():

@@ -156,7 +156,7 @@ def _is_own(value: ast.expr) -> bool:
 
 def _private_access(source: str) -> list[str]:
     """Return each use of a private name of something else than the class that uses it."""
-    return [found for node in ast.walk(ast.parse(source)) for found in _private_names_in(node)]
+    return [use for node in ast.walk(ast.parse(source)) for use in _private_names_in(node)]
 
 
 def _private_names_in(node: ast.AST) -> Iterator[str]:
@@ -225,12 +225,12 @@ def _names_of_body(body: ast.stmt) -> set[str]:
 
 
 def test_nothing_reads_a_private_name_of_a_library() -> None:
-    found = {
+    uses = {
         f"{path.relative_to(ROOT)}: {use}"
         for path in _modules()
         for use in _private_access(path.read_text())
     }
-    assert found == set()
+    assert uses == set()
 
 
 def test_nothing_overrides_a_private_name_of_a_library() -> None:
@@ -278,8 +278,8 @@ class _OverridesAnAttribute(paramiko.Transport):
     [(_OverridesAMethod, "_can_retry_async"), (_OverridesAnAttribute, "_expected_packet")],
 )
 def test_an_overridden_private_name_is_found(own: type[Any], name: str) -> None:
-    found = list(_private_names_shared_with_libraries(own))
-    assert found == [f"{own.__module__}.{own.__qualname__}.{name}"]
+    names = list(_private_names_shared_with_libraries(own))
+    assert names == [f"{own.__module__}.{own.__qualname__}.{name}"]
 
 
 # --- dialects ---
@@ -327,14 +327,14 @@ def test_dialects_know_neither_each_other_nor_the_wire() -> None:
 @pytest.mark.parametrize("other", ["haproxy", "ssh", "ssh_pool", "fleet"])
 def test_a_new_dialect_that_knows_more_is_seen(other: str) -> None:
     imports = {**_imports_of_connectors(), "new": {"command", other}}
-    said = [f"connectors.new imports connectors.{other}"]
-    assert _trespasses(imports, _layers_of_connectors()) == said
+    problems = [f"connectors.new imports connectors.{other}"]
+    assert _trespasses(imports, _layers_of_connectors()) == problems
 
 
 def test_no_one_of_the_wire_knows_a_dialect() -> None:
     imports = {"fleet": {"haproxy", "sessions"}, "haproxy": {"command"}}
-    said = ["connectors.fleet imports connectors.haproxy"]
-    assert _trespasses(imports, _layers_of_connectors()) == said
+    problems = ["connectors.fleet imports connectors.haproxy"]
+    assert _trespasses(imports, _layers_of_connectors()) == problems
 
 
 # --- runbooks ---

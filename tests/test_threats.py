@@ -187,18 +187,18 @@ THREATS = {
 @cache
 def find_tests() -> frozenset[str]:
     """Return the names of all tests, with their class where they are in one."""
-    found: set[str] = set()
+    names: set[str] = set()
     for file in TESTS.rglob("test_*.py"):
         for node in ast.parse(file.read_text(encoding="utf-8")).body:
             if isinstance(node, ast.ClassDef):
-                found |= {
+                names |= {
                     f"{node.name}::{test.name}"
                     for test in node.body
                     if isinstance(test, ast.FunctionDef | ast.AsyncFunctionDef)
                 }
             elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                found.add(node.name)
-    return frozenset(found)
+                names.add(node.name)
+    return frozenset(names)
 
 
 @pytest.mark.parametrize("threat", THREATS)

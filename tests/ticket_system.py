@@ -70,8 +70,8 @@ def open_ticket_server() -> Generator[TicketServer]:
             sent = Sent(self.command, self.path, headers, json.loads(body) if body else None)
             server_state.sent.append(sent)
             path = self.path.partition("?")[0]
-            found = server_state.answers.get(path, server_state.answers.get(""))
-            content = found if isinstance(found, bytes) else json.dumps(found).encode()
+            answer = server_state.answers.get(path, server_state.answers.get(""))
+            content = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
             self.send_response(server_state.status)
             self.send_header("Content-Length", str(len(content)))
             self.end_headers()

@@ -266,8 +266,8 @@ class ToyFleet:
     def query_step(self, host: str, marker: StepMarker, /, *, fingerprint: str = "") -> StepStatus:  # noqa: ARG002
         self.recalled += 1
         self.before_query(host)
-        if (said := self.recalls()) is not None:
-            return said
+        if (status := self.recalls()) is not None:
+            return status
         answer = self.markers.setdefault((marker.run, marker.step), None)
         if answer is None:
             return StepStatus(MarkerState.CLOSED, uptime=1e9)

@@ -152,8 +152,10 @@ def run_axe(page: Page) -> tuple[list[str], list[str]]:
 def list_violations(page: Page, asked: str) -> list[str]:
     # Of what is as it should be nothing is told, which would take most of the time.
     options = f"{{ resultTypes: ['violations'], {asked} }}"
-    found = page.evaluate(f"async () => (await axe.run({options})).violations")
-    return [f"{each['id']}: {node['html'][:160]}" for each in found for node in each["nodes"][:3]]
+    violations = page.evaluate(f"async () => (await axe.run({options})).violations")
+    return [
+        f"{each['id']}: {node['html'][:160]}" for each in violations for node in each["nodes"][:3]
+    ]
 
 
 def _change_by_hand(harness: Harness, run: int) -> None:
@@ -174,10 +176,10 @@ def _change_by_hand(harness: Harness, run: int) -> None:
 
 def _long_output(database: Database) -> int:
     """Put a run on show whose host said far too much, in lines that are far too long."""
-    said = "".join(f"{n}: {'x' * 700} </pre><b>\x1b[31m\n" for n in range(300))
+    output = "".join(f"{n}: {'x' * 700} </pre><b>\x1b[31m\n" for n in range(300))
     with database.transaction() as tx:
         run = running(tx, approved(tx, waiting(tx, asked(tx))))
-        concluded(tx, run, StepState.SUCCEEDED, output=said)
+        concluded(tx, run, StepState.SUCCEEDED, output=output)
     return run.id
 
 

@@ -56,7 +56,7 @@ def speaking(database: Database, parts: Sequence[Run]) -> Generator[LineCount]:
     What they say takes the way that it takes when a command runs: cut into lines as it comes,
     kept a few times a second.
     """
-    over, said, listening = threading.Event(), LineCount(), LiveOutputWriter(database)
+    over, printed, listening = threading.Event(), LineCount(), LiveOutputWriter(database)
 
     def speak(ears: Sequence[LineSplitter]) -> None:
         total, began = 0, time.monotonic()
@@ -65,13 +65,13 @@ def speaking(database: Database, parts: Sequence[Run]) -> Generator[LineCount]:
             total += _LINES
             for ear in ears:
                 ear.add(b"".join(lines))
-            said.lines += _LINES * len(ears)
+            printed.lines += _LINES * len(ears)
 
     with ExitStack() as steps:
         talking = threading.Thread(target=speak, args=[[*_ears(steps, listening, parts)]])
         talking.start()
         try:
-            yield said
+            yield printed
         finally:
             over.set()
             talking.join()

@@ -25,18 +25,18 @@ pytestmark = pytest.mark.real
 @pytest.fixture(scope="module")
 def looks(visit: Visit, sample_pages: tuple[Server, dict[str, int]]) -> Mapping[str, Looks]:
     """Each page is opened once, and then looked at in every way."""
-    found: dict[str, Looks] = {}
+    results: dict[str, Looks] = {}
     for address in list_addresses(sample_pages[1]):
         visit.open(address)
         # The menu and the foot are those of every page.
-        found[address] = check_page(visit, within="main" if found else "body")
-    return found
+        results[address] = check_page(visit, within="main" if results else "body")
+    return results
 
 
 def test_axe_finds_nothing_on_any_page_light_or_dark(looks: Mapping[str, Looks]):
-    found = {address: [*one.light, *one.dark] for address, one in looks.items()}
-    assert {address: faults for address, faults in found.items() if faults} == {}
-    assert len(found) > 25
+    results = {address: [*one.light, *one.dark] for address, one in looks.items()}
+    assert {address: faults for address, faults in results.items() if faults} == {}
+    assert len(results) > 25
 
 
 def test_no_style_locks_the_orientation_of_a_telephone(visit: Visit):
@@ -74,8 +74,8 @@ def test_the_menu_fits_a_telephone(visit: Visit):
 
 
 def test_keyboard_focus_is_visible_on_every_page(looks: Mapping[str, Looks]):
-    found = {address: one.lost for address, one in looks.items()}
-    assert {address: places for address, places in found.items() if places} == {}
+    results = {address: one.lost for address, one in looks.items()}
+    assert {address: places for address, places in results.items() if places} == {}
 
 
 def test_keyboard_focus_that_is_invisible_or_out_of_order_is_found(visit: Visit):

@@ -56,12 +56,12 @@ def test_pages_are_accessible_where_something_is_missing_or_wrong(visit: Visit):
 def test_axe_finds_nothing_on_pages_that_forms_lead_to(
     visit: Visit, sample_pages: tuple[Server, dict[str, int]]
 ):
-    found: dict[str, list[str]] = {}
+    faults_by_page: dict[str, list[str]] = {}
     visit.open("/tokens")
     for pattern in SENT:
         _send(visit, pattern.format(**sample_pages[1]))
-        found[pattern] = [fault for faults in run_axe(visit.page) for fault in faults]
-    assert {path: faults for path, faults in found.items() if faults} == {}
+        faults_by_page[pattern] = [fault for faults in run_axe(visit.page) for fault in faults]
+    assert {path: faults for path, faults in faults_by_page.items() if faults} == {}
 
 
 def test_axe_finds_nothing_on_empty_pages_and_without_a_session(browser: Browser, tmp_path: Path):
@@ -69,12 +69,14 @@ def test_axe_finds_nothing_on_empty_pages_and_without_a_session(browser: Browser
         server = Server(harness)
         window = a_visit(browser, server, reduced_motion="reduce")
         window.sign_in("dora")
-        found = {path: _faults(window, path) for path in EMPTY}
+        faults_by_page = {path: _faults(window, path) for path in EMPTY}
         window.page.context.clear_cookies()
-        found |= {f"{path} to a stranger": _faults(window, path) for path in ("/runs", "/nope")}
+        faults_by_page |= {
+            f"{path} to a stranger": _faults(window, path) for path in ("/runs", "/nope")
+        }
         window.page.context.close()
         server.stop()
-    assert {path: faults for path, faults in found.items() if faults} == {}
+    assert {path: faults for path, faults in faults_by_page.items() if faults} == {}
 
 
 def test_error_pages_and_second_factor_pages_are_accessible(browser: Browser, tmp_path: Path):

@@ -77,12 +77,12 @@ def test_a_certificate_is_read_with_its_names_and_its_end(fleet: Fleet):
 
 # A day begins to count a second after the certificate was made.
 @pytest.mark.parametrize(
-    ("days", "said"), [(20, "in (19|20) days: renew it"), (-1, "that expired on")]
+    ("days", "pattern"), [(20, "in (19|20) days: renew it"), (-1, "that expired on")]
 )
-def test_an_end_that_is_near_or_past_is_a_finding(fleet: Fleet, days: int, said: str):
+def test_an_end_that_is_near_or_past_is_a_finding(fleet: Fleet, days: int, pattern: str):
     with TlsServer(days=days) as server:
         report = checked(fleet, server.port)
-    assert any(re.search(said, finding) for finding in report.findings)
+    assert any(re.search(pattern, finding) for finding in report.findings)
 
 
 def test_a_certificate_for_another_name_is_a_finding(fleet: Fleet):

@@ -87,7 +87,7 @@ def fleet(web1: CsfHost, mirror: Mirror) -> Iterator[Fleet]:
 
 def in_kernel(host: CsfHost) -> set[str]:
     """Return whom the kernel lets in, in its own words."""
-    said = "".join(
+    printed = "".join(
         host.inside(*words)
         for words in (
             ("iptables", "-S", "ALLOWIN"),
@@ -95,8 +95,8 @@ def in_kernel(host: CsfHost) -> set[str]:
             ("ipset", "save"),
         )
     )
-    rules = re.findall(r"-A ALLOWIN -s (\S+)/(?:32|128) ! -i lo -j ACCEPT", said)
-    return {*rules, *re.findall(r"add chain_\w+ (\S+)", said)} - {"198.51.100.7"}
+    rules = re.findall(r"-A ALLOWIN -s (\S+)/(?:32|128) ! -i lo -j ACCEPT", printed)
+    return {*rules, *re.findall(r"add chain_\w+ (\S+)", printed)} - {"198.51.100.7"}
 
 
 def lets_us_in(host: CsfHost) -> bool:
@@ -420,7 +420,7 @@ def test_a_writer_that_is_killed_leaves_the_old_list_or_the_new_one(tmp_path: Pa
     )
     environment = {"PATH": PATH, "LC_ALL": "C"}
     subprocess.run(begin.words, env=environment, check=True)
-    found = set[str]()
+    contents = set[str]()
     try:
         for n in count(1):
             own.write_text(old)
@@ -431,12 +431,12 @@ def test_a_writer_that_is_killed_leaves_the_old_list_or_the_new_one(tmp_path: Pa
                 env=environment,
                 capture_output=True,
             )
-            found.add(own.read_text())
-            assert found <= {old, new}, f"killed at call {n}"
+            contents.add(own.read_text())
+            assert contents <= {old, new}, f"killed at call {n}"
             if done.returncode == 0:
                 assert n > 10
                 break
-        assert found == {old, new}
+        assert contents == {old, new}
     finally:
         os.kill(probations.get_timer("csf"), signal.SIGKILL)
 
@@ -445,7 +445,7 @@ def test_without_the_renaming_a_part_of_the_list_would_be_left(tmp_path: Path):
     """The twin of the one above: a list written in its place is a short one for a while."""
     old, new = "old\n", "new\n" * 50_000
     own = tmp_path / "keyturn.allow"
-    found = set[str]()
+    contents = set[str]()
     for n in range(1, 40):
         own.write_text(old)
         subprocess.run(
@@ -458,8 +458,8 @@ def test_without_the_renaming_a_part_of_the_list_would_be_left(tmp_path: Path):
             env={"PATH": PATH, "LC_ALL": "C"},
             capture_output=True,
         )
-        found.add(own.read_text())
-    assert found - {old, new}
+        contents.add(own.read_text())
+    assert contents - {old, new}
 
 
 def test_what_the_host_says_is_what_was_recorded(web1: CsfHost, fleet: Fleet):

@@ -43,9 +43,9 @@ def fleet(sshd: Sshd) -> Iterator[Fleet]:
     fleet.close()
 
 
-def on_a_calm_host(found: DirectoryReading) -> DirectoryReading:
+def on_a_calm_host(reading: DirectoryReading) -> DirectoryReading:
     """Say that the host is calm: where tests run, it need not be."""
-    return replace(found, directory=replace(found.directory, load=0.0, io_wait=0.0))
+    return replace(reading, directory=replace(reading.directory, load=0.0, io_wait=0.0))
 
 
 def test_a_disk_is_tried_and_nothing_is_left_but_the_result(fleet: Fleet, directory: Path):

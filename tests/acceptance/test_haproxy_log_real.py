@@ -59,8 +59,8 @@ class Logging(Daemon):
         super().close()
 
     def _noted(self) -> str:
-        said = self._syslog.recv(65536).decode()
-        line = re.sub(r"^<\d+>(\w+ +\d+ [\d:]+) ", r"\1 lb1 ", said)
+        datagram = self._syslog.recv(65536).decode()
+        line = re.sub(r"^<\d+>(\w+ +\d+ [\d:]+) ", r"\1 lb1 ", datagram)
         with self.journal.open("a") as log:
             log.write(line.rstrip("\n") + "\n")
         return line

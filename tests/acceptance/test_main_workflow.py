@@ -81,10 +81,10 @@ def _text(page: str) -> str:
 def until(look: Callable[[], Found | None], what: str = "it") -> Found:
     """Return what *look* finds as soon as it finds something."""
     deadline = time.monotonic() + 20
-    while not (found := look()):
+    while not (value := look()):
         assert time.monotonic() < deadline, f"waited in vain for {what}"
         time.sleep(0.02)
-    return found
+    return value
 
 
 @pytest.fixture
@@ -170,7 +170,7 @@ HOSTILE = (
 def test_hostile_values_are_refused_and_nothing_changes(stage: Stage):
     before = stage.servers()
     for value in HOSTILE:
-        told = stage.count_refusals(DORA)
+        refusals = stage.count_refusals(DORA)
         known = {run.id for run in stage.runs()}
         stage.chat.say(DORA, f"/keyturn abusers clear lb1 {value}")
         new = [run.id for run in stage.runs() if run.id not in known]
@@ -178,7 +178,7 @@ def test_hostile_values_are_refused_and_nothing_changes(stage: Stage):
             until(lambda number=number: next(r for r in stage.runs() if r.id == number).is_ended)
         assert all(run.state is State.REFUSED for run in stage.runs()), value
         # What is read first is told by a card if that takes longer than a second.
-        until(lambda told=told: stage.count_refusals(DORA) > told)
+        until(lambda refusals=refusals: stage.count_refusals(DORA) > refusals)
         assert stage.fleet.haproxy.marked(ABUSER), value
         assert stage.servers() == before, value
         assert "step sending" not in stage.entries(), value

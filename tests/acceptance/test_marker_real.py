@@ -87,8 +87,8 @@ def test_a_host_recalls_over_another_connection_how_a_step_ended(sshd: Sshd, led
     with _fleet(host) as fleet, pytest.raises(CommandError):
         fleet.run_command("web1", _written(ledger))
     with _fleet(host) as fleet:
-        found = fleet.query_step("web1", STEP)
-    assert (found.state, found.status, found.out, found.is_complete) == (
+        status = fleet.query_step("web1", STEP)
+    assert (status.state, status.status, status.out, status.is_complete) == (
         MarkerState.ENDED,
         3,
         "said\n",

@@ -55,8 +55,8 @@ def inside() -> Iterator[Inside]:
     assert holder.stdout is not None
     try:
         if holder.stdout.readline() != "ready\n":
-            _, said = holder.communicate()
-            pytest.skip(f"this machine gives nobody a network of its own: {said}")
+            _, output = holder.communicate()
+            pytest.skip(f"this machine gives nobody a network of its own: {output}")
         yield Inside(holder.pid)
     finally:
         holder.communicate()

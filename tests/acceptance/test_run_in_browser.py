@@ -267,9 +267,12 @@ def test_a_run_that_is_over_keeps_no_stream(visit: Visit) -> None:
 @pytest.mark.parametrize(("scheme", "width"), SCREENS)
 def test_two_runs_are_compared(browser: Browser, server: Server, scheme: Any, width: int) -> None:
     with server.harness.database.transaction() as tx:
-        for said in ("table http1: 3 keys\nno such key\n", "table http1: 2 keys\nremoved\ndone\n"):
+        for output in (
+            "table http1: 3 keys\nno such key\n",
+            "table http1: 2 keys\nremoved\ndone\n",
+        ):
             run = running(tx, approved(tx, waiting(tx, asked(tx)), reason="known customer"))
-            concluded(tx, run, StepState.SUCCEEDED, output=said)
+            concluded(tx, run, StepState.SUCCEEDED, output=output)
             ended(tx, run, State.SUCCEEDED, "Verified: 203.0.113.9 is not marked")
     visit = a_visit(browser, server, color_scheme=scheme, viewport={"width": width, "height": 900})
     visit.sign_in("dora")

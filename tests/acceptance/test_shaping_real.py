@@ -95,8 +95,8 @@ def inside() -> Iterator[Inside]:
     assert holder.stdout is not None
     try:
         if holder.stdout.readline() != "ready\n":
-            _, said = holder.communicate()
-            pytest.skip(f"this machine gives nobody a network of its own: {said}")
+            _, output = holder.communicate()
+            pytest.skip(f"this machine gives nobody a network of its own: {output}")
         children = Path(f"/proc/{holder.pid}/task/{holder.pid}/children").read_text().split()
         host = Inside(int(children[0]))
         lacking = host.do("sh", "-c", _NEEDED)

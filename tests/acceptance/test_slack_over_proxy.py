@@ -67,7 +67,7 @@ def test_the_scenario_runs_against_a_slack_that_only_the_environment_names(
 ):
     environment = {**workspace.environment}
     del environment[omitted]
-    said = played(environment, "-k", stories, f"--basetemp={tmp_path}/played")
-    assert passed in said, said
-    assert "skipped" not in said, said
+    output = played(environment, "-k", stories, f"--basetemp={tmp_path}/played")
+    assert passed in output, output
+    assert "skipped" not in output, output
     assert set(workspace.visited()) == {"CONNECT slack.com:443"}

@@ -83,10 +83,10 @@ class Emulated:
     def __init__(self, service: Service) -> None:
         assert service.slack is not None
         self._server, self._chat = service.slack, Chat(service)
-        found = self._emulator = service.slack.emulator
-        self.channel = next(iter(found.workspace.channels))
+        emulator = self._emulator = service.slack.emulator
+        self.channel = next(iter(emulator.workspace.channels))
         self.users: dict[str, str] = {person: f"U0{person.upper()}" for person in PEOPLE}
-        self._api = httpx2.Client(base_url=found.api_url)
+        self._api = httpx2.Client(base_url=emulator.api_url)
 
     def say(self, person: str, text: str, channel: str = "") -> None:
         assert channel in ("", self.channel)
@@ -165,9 +165,9 @@ class Elsewhere:
         headers = {"Authorization": f"Bearer {token}"}
         while (answer := self._api.post(method, data=args, headers=headers)).status_code == 429:
             time.sleep(float(answer.headers.get("retry-after", "1")))
-        said: Json = answer.json()
-        assert said["ok"], (method, said)
-        return said
+        body: Json = answer.json()
+        assert body["ok"], (method, body)
+        return body
 
     def deactivate(self, person: str) -> None:  # noqa: ARG002 - it is already
         if not self.gone:
@@ -223,12 +223,12 @@ class Stage:
 
     def runs(self) -> list[Run]:
         with self.service.keyturn.database.reading() as tx:
-            found = [
+            requested = [
                 entry.run
                 for entry in change_log.list_entries_after(tx, 0)
                 if entry.kind == "requested"
             ]
-            return [runs.get_run(tx, number) for number in reversed(found) if number]
+            return [runs.get_run(tx, number) for number in reversed(requested) if number]
 
     def run(self, number: int) -> Run:
         with self.service.keyturn.database.reading() as tx:
@@ -283,10 +283,10 @@ def _buttons(card: Json) -> list[str]:
 def until(look: Callable[[], Found | None], what: str) -> Found:
     """Return what *look* finds as soon as it finds something."""
     deadline = time.monotonic() + 30
-    while not (found := look()):
+    while not (value := look()):
         assert time.monotonic() < deadline, f"waited in vain for {what}"
         time.sleep(0.05)
-    return found
+    return value
 
 
 def _create_policy(policy: Path, slack: Elsewhere | None) -> None:

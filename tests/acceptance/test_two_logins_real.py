@@ -64,8 +64,8 @@ def test_what_reads_is_sent_by_one_login_and_what_changes_by_the_other(
         take_back(fleet, BLOCK, plan)
         assert (sshd.logins_of(READER), sshd.logins_of(CHANGER)) == (2, 1)
     (step,) = plan.steps
-    told = sshd.host().resolve(step.do)
-    assert str(told).startswith("sudo -n -- /usr/local/lib/keyturn/nginx-agents-")
+    command = sshd.host().resolve(step.do)
+    assert str(command).startswith("sudo -n -- /usr/local/lib/keyturn/nginx-agents-")
 
 
 def _try_runbook(sshd: TwoLogins, place: Path) -> None:
@@ -141,15 +141,15 @@ def test_where_nothing_may_be_changed_nothing_is_shown(sshd: TwoLogins):
 
 def test_a_check_of_the_inventory_tries_both_logins_and_looks_for_the_scripts(sshd: TwoLogins):
     with _fleet(sshd.host()) as fleet:
-        found = check_host(fleet, "web1")
-        assert (found.root, found.error) == ("sudo", "")
+        check = check_host(fleet, "web1")
+        assert (check.root, check.error) == ("sudo", "")
         assert (sshd.logins_of(READER), sshd.logins_of(CHANGER)) == (1, 1)
     with _fleet(sshd.host(tags=("nginx", "csf"))) as fleet:
-        found = check_host(fleet, "web1")
-        assert not found.is_healthy
-        assert "install what `keyturn sudoers web1 --scripts` prints" in found.error
-        assert "csf-load" in found.error
-        assert "the program /usr/sbin/csf is missing" in found.error
+        check = check_host(fleet, "web1")
+        assert not check.is_healthy
+        assert "install what `keyturn sudoers web1 --scripts` prints" in check.error
+        assert "csf-load" in check.error
+        assert "the program /usr/sbin/csf is missing" in check.error
     other = {"user": CHANGER, "key": str(sshd.directory / READER)}
     with _fleet(sshd.host(**other, reader=None)) as fleet:
         assert check_host(fleet, "web1").login is False
@@ -186,7 +186,7 @@ def test_a_check_of_the_inventory_tries_each_rule_and_each_script(
     with _fleet(sshd.host()) as fleet:
         assert check_host(fleet, "web1").error == ""
         _inside(sshd, harm)
-        found = check_host(fleet, "web1")
-    assert not found.is_healthy
-    assert words in found.error
-    assert "install what `keyturn sudoers web1 --scripts` prints" in found.error
+        check = check_host(fleet, "web1")
+    assert not check.is_healthy
+    assert words in check.error
+    assert "install what `keyturn sudoers web1 --scripts` prints" in check.error

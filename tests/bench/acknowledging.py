@@ -100,9 +100,9 @@ class Line:
         if not answer.startswith(b"HTTP/1.1 200"):
             raise RuntimeError(f"it answered {answer[:40]!r}")
         length = answer.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0]
-        said = await self._reader.readexactly(int(length or b"0"))
-        if b"Nothing was done" in said:
-            raise RuntimeError(f"it said {said[:200]!r}")
+        body = await self._reader.readexactly(int(length or b"0"))
+        if b"Nothing was done" in body:
+            raise RuntimeError(f"it said {body[:200]!r}")
 
     def close(self) -> None:
         self._writer.close()

@@ -81,11 +81,11 @@ async def _a_slack() -> AsyncGenerator[str]:
     stamps = count(1)
 
     async def answer(request: web.Request) -> web.Response:
-        told = await request.post()
-        user = str(told.get("user", request.query.get("user", "")))
+        form = await request.post()
+        user = str(form.get("user", request.query.get("user", "")))
         channel = {"id": f"D{user[1:]}"} if "open" in request.path else "C0OPS"
-        said = {"ok": True, "channel": channel, "ts": f"1700000000.{next(stamps):06d}"}
-        return web.json_response(said | {"user": {"id": user, "team_id": TEAM}})
+        body = {"ok": True, "channel": channel, "ts": f"1700000000.{next(stamps):06d}"}
+        return web.json_response(body | {"user": {"id": user, "team_id": TEAM}})
 
     served = web.Application()
     served.router.add_route("*", "/api/{method}", answer)

@@ -54,7 +54,9 @@ def part(measured: dict[int, Rounds], one: Sequence[Figure]) -> Part:
 
     one: figures of one host.
     """
-    targets = [figure for count, told in measured.items() for figure in _verdicts(told, count)]
+    targets = [
+        figure for count, results in measured.items() for figure in _verdicts(results, count)
+    ]
     return Part(_table(measured), [*targets, *one])
 
 
@@ -153,37 +155,37 @@ def _run_in_turn(work: dict[str, Callable[[], Round]], rounds: int) -> dict[str,
 
     A peer that fails is left out from there on.
     """
-    told: dict[str, list[Round]] = {name: [] for name in work}
+    results: dict[str, list[Round]] = {name: [] for name in work}
     for number in range(rounds):
-        for name in list(told):
+        for name in list(results):
             if number and name in _MEASURED_ONCE:
                 continue
             try:
-                told[name].append(work[name]())
+                results[name].append(work[name]())
             except PeerFailed as trouble:
                 print(f"{name} is left out: {trouble}", file=sys.stderr)
-                del told[name]
-    return told
+                del results[name]
+    return results
 
 
 def _table(measured: dict[int, Rounds]) -> str:
     rows = [["client", *(f"{count} hosts" for count in measured), "CPU a command"]]
     most = max(measured)
     for name in measured[most]:
-        took = [_seconds(told, name) for told in measured.values()]
+        took = [_seconds(results, name) for results in measured.values()]
         cpu = median(one.cpu for one in measured[most][name]) * 1000
         rows.append([name, *took, f"{cpu:.2f} ms"])
     return columns(rows)
 
 
-def _seconds(told: Rounds, name: str) -> str:
-    return f"{median(one.warm for one in told[name]):.3f} s" if name in told else "–"
+def _seconds(results: Rounds, name: str) -> str:
+    return f"{median(one.warm for one in results[name]):.3f} s" if name in results else "–"
 
 
-def _verdicts(told: Rounds, count: int) -> list[Figure]:
+def _verdicts(results: Rounds, count: int) -> list[Figure]:
     """Return the figures of the targets over so many hosts; clients that failed have none."""
-    warm = {name: median(one.warm for one in rounds) for name, rounds in told.items()}
-    ours, cpu = warm[OURS], median(one.cpu for one in told[OURS]) * 1000
+    warm = {name: median(one.warm for one in rounds) for name, rounds in results.items()}
+    ours, cpu = warm[OURS], median(one.cpu for one in results[OURS]) * 1000
     hosts = _hosts(count)
     figures: list[Figure] = []
     if _GO in warm:

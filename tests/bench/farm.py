@@ -41,8 +41,8 @@ class Farm:
 
     @property
     def inventory(self) -> Inventory:
-        told = YAML(typ="safe", pure=True).load(self.policy / "inventory.yaml")
-        return Inventory.model_validate(told)
+        entries = YAML(typ="safe", pure=True).load(self.policy / "inventory.yaml")
+        return Inventory.model_validate(entries)
 
     @property
     def hosts(self) -> list[Host]:

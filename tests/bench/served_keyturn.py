@@ -32,13 +32,13 @@ class Mark(Change[str], words="bench mark", example="web1 7", undo="writes the m
     def read(self, ask: QueryRunner) -> str:
         return ask(self.host, READ)
 
-    def plan(self, found: str) -> Plan:
-        if found == self.mark:
-            return Plan(f"the mark is {found}")
+    def plan(self, marks: str) -> Plan:
+        if marks == self.mark:
+            return Plan(f"the mark is {marks}")
         step = Step(
-            f"Write {self.mark}", self.host, do=written(self.mark), undo=written(found or "-")
+            f"Write {self.mark}", self.host, do=written(self.mark), undo=written(marks or "-")
         )
-        return Plan(f"the mark is {found or 'not there'}", [step])
+        return Plan(f"the mark is {marks or 'not there'}", [step])
 
 
 def written(mark: str) -> Shell:
@@ -125,16 +125,16 @@ class ServedKeyturn:
     def _until(self, run: Run, states: frozenset[State]) -> Run:
         """Wait as the API does: looking at all that moves would be counted as Keyturn's work."""
         database = self.service.keyturn.database
-        came, end = threading.Event(), time.monotonic() + 120
+        answered, end = threading.Event(), time.monotonic() + 120
 
         def hear(state: State) -> None:
             if state in states:
-                came.set()
+                answered.set()
 
         with database.run_events.listen(run.id, hear):
             while run.state not in states:
                 assert time.monotonic() < end, run
-                came.wait(0.5)
+                answered.wait(0.5)
                 with database.reading() as tx:
                     run = runs.get_run(tx, run.id)
         return run

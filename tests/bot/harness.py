@@ -77,12 +77,12 @@ class Harness:
 
     def list_entry_kinds(self, run: Run | None = None) -> list[str]:
         with self.database.reading() as tx:
-            found = (
+            entries = (
                 change_log.list_entries_of_run(tx, run.id)
                 if run
                 else change_log.list_entries_after(tx, 0)
             )
-        return [entry.kind for entry in found]
+        return [entry.kind for entry in entries]
 
 
 @contextmanager

@@ -128,9 +128,9 @@ def fill(harness: Harness) -> RestrictedHarness:
     )
 
 
-def mask_number(number: int, told: str) -> str:
+def mask_number(number: int, text: str) -> str:
     """Leave out the number of a run, a schedule or a value wherever it is named."""
-    return re.sub(rf"\b(runs?|schedules?|instance|value|drift)([ /=]){number}\b", r"\1\2N", told)
+    return re.sub(rf"\b(runs?|schedules?|instance|value|drift)([ /=]){number}\b", r"\1\2N", text)
 
 
 def _lamp(host: str, value: str = "on") -> SetSwitch:

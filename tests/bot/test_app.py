@@ -131,12 +131,12 @@ def test_what_was_given_up_is_sent_again_by_a_command(
     monkeypatch.setenv("KEYTURN_HOOKS", str(tmp_path / "hooks.yaml"))
     monkeypatch.setenv("KEYTURN_DATA", str(tmp_path / "var"))
     monkeypatch.setenv("KEYTURN_POLICY", str(tmp_path / "policy"))
-    told = httpx2.get(f"{service.address}/readyz").json()["subscriptions"]
-    assert told == "0 pending, 1 failed: run `keyturn webhooks`"
+    subscriptions = httpx2.get(f"{service.address}/readyz").json()["subscriptions"]
+    assert subscriptions == "0 pending, 1 failed: run `keyturn webhooks`"
     shown = CliRunner().invoke(main, ["webhooks"]).output
     assert "1 failed. To send again: keyturn webhooks --retry wiki" in shown
-    said = CliRunner().invoke(main, ["webhooks", "--retry", "wiki"])
-    assert said.output == "Sending 1 deliveries to wiki again.\n"
+    result = CliRunner().invoke(main, ["webhooks", "--retry", "wiki"])
+    assert result.output == "Sending 1 deliveries to wiki again.\n"
     with database.reading() as tx:
         last = change_log.get_last_entry_of_kind(tx, "deliveries retried")
     assert last is not None

@@ -57,8 +57,8 @@ def _yes(harness: Harness, run: Run, person: str, reason: str = "") -> Run:
 
 def _edited_by(harness: Harness, run: Run, *people: str) -> None:
     with harness.database.transaction() as tx:
-        told = '["' + '", "'.join(people) + '"]'
-        tx.sql.execute(update(tables.run).where(tables.run.c.id == run.id).values(editors=told))
+        ids = '["' + '", "'.join(people) + '"]'
+        tx.sql.execute(update(tables.run).where(tables.run.c.id == run.id).values(editors=ids))
 
 
 def _never(_request: PolicyRequest, _person: str) -> bool:
@@ -103,10 +103,10 @@ class TestWho:
             two = known.replace("]", ", {team: T0KEYTURN, user: U0OLGA2}]")
             people.write_text(people.read_text().replace(known, two))
             household = harness.policies.get_policy().organisation
-            found = household.find_by_slack(team="T0KEYTURN", enterprise=None, user="U0OLGA2")
-            assert found
+            person = household.find_by_slack(team="T0KEYTURN", enterprise=None, user="U0OLGA2")
+            assert person
             run = harness.request(BreakSwitch(host="lb1", name="lamp"), person="olga")
-            assert not _may(harness, run, found.id)
+            assert not _may(harness, run, person.id)
 
     def test_one_person_counts_once_when_they_approve_often(self, tmp_path: Path):
         with _harness(tmp_path, _rules('@approvals("2") @from("owners")')) as (harness, _):
@@ -352,11 +352,11 @@ class TestReminding:
             run = harness.request(LAMP_ON)
             assert harness.service.remind_approvers() == []
             clock.ahead = 11 * MINUTE
-            assert [told.id for told in harness.service.remind_approvers()] == [run.id]
+            assert [reminder.id for reminder in harness.service.remind_approvers()] == [run.id]
             assert harness.service.remind_approvers() == []
             assert not _may(harness, run, "sven")
             clock.ahead = 21 * MINUTE
-            assert [told.id for told in harness.service.remind_approvers()] == [run.id]
+            assert [reminder.id for reminder in harness.service.remind_approvers()] == [run.id]
             assert harness.service.remind_approvers() == []
             assert harness.list_entry_kinds(run)[-2:] == ["approval refused", "escalated"]
             assert _yes(harness, run, "sven").state is State.QUEUED

@@ -223,8 +223,8 @@ class TestMidway:
         assert [part.state for part in parts[:3]] == [State.SUCCEEDED] * 3
         # It is for the role, and not only since a file is another one.
         for part in parts[3:]:
-            told = "may not request this any more" in part.summary
-            assert (part.state, told) == (State.REFUSED, True), part.summary
+            is_told = "may not request this any more" in part.summary
+            assert (part.state, is_told) == (State.REFUSED, True), part.summary
 
     def test_every_host_would_be_reached_without_the_guard(
         self, harness: Harness, go: Callable[[Harness], None], monkeypatch: pytest.MonkeyPatch

@@ -41,15 +41,15 @@ def everything_spelt() -> str:
     return "\n".join(spelt for canary in CANARIES for spelt in _spellings(canary))
 
 
-def traces(said: str) -> list[str]:
-    flat = "".join(said.split())
-    told: list[str] = []
+def traces(text: str) -> list[str]:
+    flat = "".join(text.split())
+    places: list[str] = []
     for canary in CANARIES:
         data = canary.encode()
         certain = base64.b64encode(b"x" + data + b"y").decode()[2:-4]
         forms = (canary, base64.b64encode(data).decode()[:-4], certain, data.hex())
-        told += [form for form in (*forms, quote(canary, safe="")) if form in flat]
-    return told
+        places += [form for form in (*forms, quote(canary, safe="")) if form in flat]
+    return places
 
 
 def _run_through(directory: Path, redactor: Redactor) -> Iterator[str]:

@@ -186,8 +186,8 @@ def test_checks_that_hang_keep_no_change_waiting(hire: Hire, lane: str):
         assert work.begun.acquire(timeout=10)
         assert work.begun.acquire(timeout=10)
         staff.enqueue(99)
-        came = work.done.acquire(timeout=10 if lane == "enqueue_check" else 1.5)
-    assert came is (lane == "enqueue_check")
+        is_done = work.done.acquire(timeout=10 if lane == "enqueue_check" else 1.5)
+    assert is_done is (lane == "enqueue_check")
 
 
 def test_what_waits_needs_no_other_hint(hire: Hire):
@@ -325,11 +325,11 @@ def apart(database_of: Callable[[str], Database]) -> Database:
 
 @pytest.mark.real
 def test_a_hint_waits_for_the_workers_of_its_site(apart: Database):
-    dispatch, advanced, came = ProcrastinateDispatcher(), list[int](), threading.Event()
+    dispatch, advanced, arrived = ProcrastinateDispatcher(), list[int](), threading.Event()
 
     def advance(number: int) -> None:
         advanced.append(number)
-        came.set()
+        arrived.set()
 
     crew = ProcrastinateWorker(apart.url, sites=["ams"], threads=1, check_threads=1)
     crew.start(advance)
@@ -337,7 +337,7 @@ def test_a_hint_waits_for_the_workers_of_its_site(apart: Database):
         dispatch.enqueue_run(tx, 1, "rot")
         dispatch.enqueue_check(tx, 2, "rot")
         dispatch.enqueue_run(tx, 3, "ams")
-    assert came.wait(10)
+    assert arrived.wait(10)
     assert crew.stop(10)
     with apart.transaction() as tx:
         assert dispatch.list_dispatched_runs(tx) == {1, 2}
@@ -429,12 +429,12 @@ def test_a_worker_whose_connections_could_not_be_opened_begins_anew(
         await works(crew)
 
     monkeypatch.setattr(ProcrastinateWorker, "_run_workers", once_in_trouble)
-    dispatch, came = ProcrastinateDispatcher(), threading.Event()
+    dispatch, arrived = ProcrastinateDispatcher(), threading.Event()
     crew = ProcrastinateWorker(apart.url, sites=["main"], threads=1, check_threads=1)
-    crew.start(lambda _number: came.set())
+    crew.start(lambda _number: arrived.set())
     with apart.transaction() as tx:
         dispatch.enqueue_run(tx, 1, "main")
-    assert came.wait(20)
+    assert arrived.wait(20)
     assert crew.stop(10)
 
 

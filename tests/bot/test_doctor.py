@@ -44,9 +44,9 @@ class Clinic:
         return CliRunner().invoke(main, ["doctor", *words], catch_exceptions=False)
 
     def about(self, about: str) -> CheckResult:
-        said = json.loads(self.run("--json").output)
-        [found] = [each for each in said["findings"] if each["subject"] == about]
-        return CheckResult(**found)
+        report = json.loads(self.run("--json").output)
+        [finding] = [each for each in report["findings"] if each["subject"] == about]
+        return CheckResult(**finding)
 
 
 def _clinic(place: Path, environment: pytest.MonkeyPatch, service: Service) -> Clinic:
@@ -89,9 +89,9 @@ def test_a_well_installation_is_reported_as_well(tmp_path: Path, monkeypatch: py
 
 
 def test_everything_is_looked_at(clinic: Clinic):
-    said = json.loads(clinic.run("--json").output)
-    assert said["healthy"] is True
-    assert [each["subject"] for each in said["findings"]] == [
+    report = json.loads(clinic.run("--json").output)
+    assert report["healthy"] is True
+    assert [each["subject"] for each in report["findings"]] == [
         "policy",
         "signing key",
         "second-factor key",
@@ -113,17 +113,17 @@ def test_everything_is_looked_at(clinic: Clinic):
 def test_no_secret_is_printed(clinic: Clinic):
     clinic.set(SLACK_SIGNING_SECRET="8f742231b10e8888abcd99yyyzzz85a5")
     for words in ([], ["--json"]):
-        said = clinic.run(*words).output
+        output = clinic.run(*words).output
         for secret in (clinic.slack.bot_token, clinic.slack.app_token, "8f742231"):
-            assert secret not in said
+            assert secret not in output
 
 
 def test_a_wrong_token_is_reported(clinic: Clinic):
     clinic.set(SLACK_BOT_TOKEN="xoxb-wrong")
-    found = clinic.about("bot token")
-    assert (found.level, clinic.run().exit_code) == ("error", 1)
-    assert "invalid_auth" in found.message
-    assert "OAuth & Permissions" in found.message
+    finding = clinic.about("bot token")
+    assert (finding.level, clinic.run().exit_code) == ("error", 1)
+    assert "invalid_auth" in finding.message
+    assert "OAuth & Permissions" in finding.message
 
 
 def test_a_slack_that_is_not_reached_is_reported(clinic: Clinic):
@@ -152,8 +152,8 @@ def test_people_whom_slack_does_not_know_are_reported(clinic: Clinic):
     people = clinic.place / "policy" / "people.yaml"
     people.write_text(people.read_text().replace("user: U0ADAM", "user: U0ADMA"))
     clinic.slack.workspace.set_active("U0STAN", active=False)
-    found = clinic.about("people: adam")
-    assert (found.level, "U0ADMA is unknown in Slack" in found.message) == ("error", True)
+    finding = clinic.about("people: adam")
+    assert (finding.level, "U0ADMA is unknown in Slack" in finding.message) == ("error", True)
     assert "is deactivated" in clinic.about("people: stan").message
     people.write_text(people.read_text().replace("team: T0KEYTURN", "team: T0OTHER", 1))
     assert clinic.about("people").message.endswith("so unable to use Slack: dora")
@@ -162,15 +162,15 @@ def test_people_whom_slack_does_not_know_are_reported(clinic: Clinic):
 def test_a_workspace_in_which_no_one_is_known_is_reported(clinic: Clinic):
     people = clinic.place / "policy" / "people.yaml"
     people.write_text(people.read_text().replace("team: T0KEYTURN", "team: T0OTHER"))
-    found = clinic.about("people")
-    assert (found.level, "Copy member ID" in found.message) == ("error", True)
+    finding = clinic.about("people")
+    assert (finding.level, "Copy member ID" in finding.message) == ("error", True)
 
 
 def test_a_wrong_app_token_is_reported(clinic: Clinic):
     clinic.set(SLACK_APP_TOKEN="xapp-wrong")
-    found = clinic.about("app token")
-    assert found.level == "error"
-    assert "connections:write" in found.message
+    finding = clinic.about("app token")
+    assert finding.level == "error"
+    assert "connections:write" in finding.message
 
 
 def test_without_an_app_token_slack_must_reach_us(clinic: Clinic):
@@ -188,7 +188,7 @@ def test_another_workspace_is_reported(clinic: Clinic):
 
 
 @pytest.mark.parametrize(
-    ("less", "more", "mark", "told"),
+    ("less", "more", "mark", "message"),
     [
         ({"im:write"}, set[str](), "error", "im:write missing"),
         (set[str](), {"admin"}, "warning", "admin"),
@@ -196,14 +196,14 @@ def test_another_workspace_is_reported(clinic: Clinic):
     ],
 )
 def test_scopes_are_those_of_the_manifest(
-    clinic: Clinic, less: set[str], more: set[str], mark: str, told: str
+    clinic: Clinic, less: set[str], more: set[str], mark: str, message: str
 ):
     workspace = clinic.slack.workspace
     scopes = tuple((set(workspace.app.scopes) - less) | more)
     workspace.app = replace(workspace.app, scopes=scopes)
-    found = clinic.about("scopes")
-    assert found.level == mark
-    assert told in found.message
+    finding = clinic.about("scopes")
+    assert finding.level == mark
+    assert message in finding.message
 
 
 def test_a_channel_without_the_bot_is_reported(clinic: Clinic):
@@ -233,8 +233,8 @@ def test_a_clock_that_is_wrong_is_reported(clinic: Clinic, ahead: float, mark: s
             )
         ]
 
-    [found] = [each for each in asyncio.run(look()) if each.subject == "clock"]
-    assert found.level == mark
+    [finding] = [each for each in asyncio.run(look()) if each.subject == "clock"]
+    assert finding.level == mark
 
 
 def test_keys_that_others_can_read_are_reported(clinic: Clinic):
@@ -245,8 +245,8 @@ def test_keys_that_others_can_read_are_reported(clinic: Clinic):
 def test_pages_without_their_stylesheet_are_reported(clinic: Clinic):
     assert clinic.about("pages").level == "ok"
     clinic.environment.setattr("bot.web.assets._VENDOR_FILES", ("vendor/none.css",))
-    found = clinic.about("pages")
-    assert (found.level, "make assets" in found.message) == ("error", True)
+    finding = clinic.about("pages")
+    assert (finding.level, "make assets" in finding.message) == ("error", True)
 
 
 def test_a_database_that_others_can_read_is_reported(clinic: Clinic):
@@ -262,8 +262,8 @@ def test_keys_are_looked_at_where_they_are(clinic: Clinic):
     (clinic.place / "var" / "changelog.key").chmod(0o644)
     elsewhere.mkdir()
     clinic.set(KEYS=str(elsewhere))
-    found = clinic.about("signing key")
-    assert (found.level, str(elsewhere) in found.message) == ("warning", True)
+    finding = clinic.about("signing key")
+    assert (finding.level, str(elsewhere) in finding.message) == ("warning", True)
     signing.create_signing_key(elsewhere / "changelog.key")
     assert clinic.about("signing key").level == "ok"
     assert f"than {elsewhere}/changelog.key" in clinic.about("change log").message
@@ -293,9 +293,9 @@ def test_an_entry_altered_at_the_end_of_the_log_is_reported(clinic: Clinic):
             connection.exec_driver_sql(f"DROP TRIGGER {trigger[0]}")
         connection.exec_driver_sql("UPDATE entry SET kind = 'nothing' WHERE seq = 1")
         connection.commit()
-    found = clinic.about("change log")
-    assert found.level == "error"
-    assert "BROKEN at entry 1" in found.message
+    finding = clinic.about("change log")
+    assert finding.level == "error"
+    assert "BROKEN at entry 1" in finding.message
 
 
 def test_a_log_that_was_cut_is_seen_by_its_witness(clinic: Clinic):
@@ -326,8 +326,8 @@ def test_a_witness_that_cannot_be_written_is_reported(clinic: Clinic):
 
 def test_a_witness_that_is_a_directory_is_reported(clinic: Clinic):
     clinic.set(WITNESS=str(clinic.place))
-    found = clinic.about("witness")
-    assert (found.level, "set a file in it" in found.message) == ("error", True)
+    finding = clinic.about("witness")
+    assert (finding.level, "set a file in it" in finding.message) == ("error", True)
 
 
 def test_a_policy_that_is_not_valid_is_reported_and_the_rest_is_looked_at(clinic: Clinic):

@@ -24,10 +24,10 @@ RARE = (
 
 def _loaded(code: str, names: Sequence[str]) -> list[str]:
     script = f"import sys\n{code}\nprint(*[name for name in {names!r} if sys.modules.get(name)])"
-    told = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True, env={}
     )
-    return told.stdout.splitlines()[-1].split()
+    return result.stdout.splitlines()[-1].split()
 
 
 def test_help_loads_nothing_heavy() -> None:

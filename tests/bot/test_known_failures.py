@@ -151,9 +151,9 @@ class TestPeople:
                 requested_by="dora",
                 now=tx.now,
             )
-        said = " ".join(evaluate_request(policy, request).describe())
-        assert "Adam Admin" in said
-        assert "Olga Owner" in said
+        text = " ".join(evaluate_request(policy, request).describe())
+        assert "Adam Admin" in text
+        assert "Olga Owner" in text
         run = harness.request(LAMP_ON)
         with pytest.raises(NotAllowed, match="Those who can: Adam Admin, Olga Owner"):
             harness.approve(run, "stan")
@@ -174,8 +174,8 @@ class TestRequestsThatNobodyDecided:
 
     def test_are_listed_and_searched_for_good(self, harness: Harness, expired: Run):
         with harness.database.reading() as tx:
-            found = search.find_newest_runs(tx, RunFilter(states=frozenset({State.EXPIRED})))
-        assert [run.id for run in found] == [expired.id]
+            listed = search.find_newest_runs(tx, RunFilter(states=frozenset({State.EXPIRED})))
+        assert [run.id for run in listed] == [expired.id]
         assert harness.list_entry_kinds(expired)[-1] == "expired"
 
     def test_are_shown_to_who_asked(self, harness: Harness, expired: Run):
@@ -238,8 +238,8 @@ class TestTheHosts:
     )
     def test_a_word_stays_a_word_whatever_a_shell_makes_of_it(self, word: str):
         line = str(Shell(("printf", "%s|", "x", word)))
-        said = subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=True)
-        assert said.stdout == f"x|{word}|"
+        result = subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=True)
+        assert result.stdout == f"x|{word}|"
 
     @pytest.mark.parametrize(
         "address",
@@ -269,10 +269,10 @@ def _modules(path: Iterable[str]) -> list[Path]:
 
 
 def _imports(file: Path) -> list[str]:
-    found: list[str] = []
+    names: list[str] = []
     for node in ast.walk(ast.parse(file.read_text())):
         if isinstance(node, ast.Import):
-            found += [name.name for name in node.names]
+            names += [name.name for name in node.names]
         elif isinstance(node, ast.ImportFrom):
-            found.append(node.module or "")
-    return found
+            names.append(node.module or "")
+    return names

@@ -62,14 +62,14 @@ def sealed(tmp_path: Path, key: Path) -> Generator[Harness]:
 
 
 @pytest.fixture
-def told() -> list[Checkpoint]:
+def witnessed() -> list[Checkpoint]:
     return []
 
 
 @pytest.fixture
-def house(sealed: Harness, tmp_path: Path, told: list[Checkpoint]) -> Housekeeping:
+def house(sealed: Harness, tmp_path: Path, witnessed: list[Checkpoint]) -> Housekeeping:
     spool = Spool(tmp_path / "changelog.spool")
-    return Housekeeping(sealed.database, spool=spool, witnesses=[told.append])
+    return Housekeeping(sealed.database, spool=spool, witnesses=[witnessed.append])
 
 
 def _with_their_hashes(entries: list[Entry]) -> list[Entry]:
@@ -148,7 +148,7 @@ class TestHistoryRewritten:
         return entries[n].seq
 
     def test_the_service_signs_nothing_on_top_of_it(
-        self, sealed: Harness, house: Housekeeping, told: list[Checkpoint]
+        self, sealed: Harness, house: Housekeeping, witnessed: list[Checkpoint]
     ):
         self._rewritten(sealed)
         before = len(entries_of(sealed.database))
@@ -159,7 +159,7 @@ class TestHistoryRewritten:
         assert len(entries_of(sealed.database)) == before
         assert sealed.database.error
         # A hash that stands in the database is not signed for a witness, either.
-        assert told == []
+        assert witnessed == []
 
     def test_a_new_process_signs_nothing_on_top_of_it(self, sealed: Harness, key: Path):
         self._rewritten(sealed)
@@ -369,9 +369,9 @@ class TestTakenOutOfWhatOpens:
             harness.service.tokens.revoke_token(made.id, person="", source="cli")
         _note(harness)
         with harness.database.reading() as tx:
-            found = tokens.find_token(tx, whole)
-            assert found is not None
-            assert found.revoked_at
+            record = tokens.find_token(tx, whole)
+            assert record is not None
+            assert record.revoked_at
         _take_out(harness.database, kind)
         put_back()
         return whole
@@ -382,9 +382,9 @@ class TestTakenOutOfWhatOpens:
     ):
         whole = self._revoked_token(sealed, kind)
         with sealed.database.reading() as tx:
-            found = tokens.find_token(tx, whole)
-        assert found is not None
-        assert found.revoked_at
+            record = tokens.find_token(tx, whole)
+        assert record is not None
+        assert record.revoked_at
 
     def test_token_opens_again_without_what_is_known_of_the_log(
         self, sealed: Harness, monkeypatch: pytest.MonkeyPatch
@@ -392,9 +392,9 @@ class TestTakenOutOfWhatOpens:
         whole = self._revoked_token(sealed, "token revoked")
         monkeypatch.setattr(followed_log, "_FOLLOWERS", {})
         with sealed.database.reading() as tx:
-            found = tokens.find_token(tx, whole)
-        assert found is not None
-        assert found.revoked_at is None
+            record = tokens.find_token(tx, whole)
+        assert record is not None
+        assert record.revoked_at is None
 
     def _removed_app(self, harness: Harness) -> AuthenticatorApp:
         app = enrol_app(harness, "olga")
@@ -629,9 +629,9 @@ def test_what_to_do_is_said_when_a_failover_lost_the_last_entries(
 
 
 def test_witnesses_see_the_last_entries_before_a_clean_stop(
-    sealed: Harness, house: Housekeeping, told: list[Checkpoint]
+    sealed: Harness, house: Housekeeping, witnessed: list[Checkpoint]
 ):
     house.run_periodic_tasks()
     sealed.request(LAMP_ON)
     house.publish_last_checkpoint()
-    assert told[-1].seq == len(entries_of(sealed.database))
+    assert witnessed[-1].seq == len(entries_of(sealed.database))

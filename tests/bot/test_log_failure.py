@@ -102,8 +102,8 @@ def test_a_log_that_breaks_within_a_run_stops_it_and_what_is_known_is_merged(
     assert [record.state for record in records] == [StepState.INTENT]
     assert lock
     assert lock.run == run.id
-    told = _told_of(harness, run)
-    assert [(e.facts["step"], e.facts["outcome"]) for e in told] == [(1, "succeeded")]
+    entries = _told_of(harness, run)
+    assert [(e.facts["step"], e.facts["outcome"]) for e in entries] == [(1, "succeeded")]
     assert spool.is_empty
     # No process ever sends the rest by itself.
     harness.run_queued_work()

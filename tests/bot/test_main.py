@@ -64,11 +64,11 @@ def test_runbooks_are_listed_for_people_and_programs(tmp_path: Path):
 
 
 def test_a_runbook_is_shown_in_full(tmp_path: Path):
-    told = keyturn(tmp_path, "runbooks", "abusers", "clear").stdout
-    assert told.startswith("abusers clear HOST ADDRESS")
-    assert "For example: abusers clear lb1 203.0.113.9" in told
-    assert "A change, for hosts tagged haproxy." in told
-    assert "Undo restores the entry." in told
+    output = keyturn(tmp_path, "runbooks", "abusers", "clear").stdout
+    assert output.startswith("abusers clear HOST ADDRESS")
+    assert "For example: abusers clear lb1 203.0.113.9" in output
+    assert "A change, for hosts tagged haproxy." in output
+    assert "Undo restores the entry." in output
     strange = keyturn(tmp_path, "runbooks", "nothing")
     assert (strange.returncode, "List all: keyturn runbooks" in strange.stderr) == (3, True)
 
@@ -80,8 +80,8 @@ def test_a_runbook_is_shown_with_the_areas_of_its_hosts(tmp_path: Path):
     areas = {row["name"]: row["areas"] for row in rows}
     assert areas["uptime check"] == ["edge", "storage", "web"]
     assert areas["zfs pools"] == ["storage"]
-    told = keyturn(tmp_path, "runbooks", "abusers", "show").stdout
-    assert "A check, for hosts tagged haproxy, of the areas edge." in told
+    output = keyturn(tmp_path, "runbooks", "abusers", "show").stdout
+    assert "A check, for hosts tagged haproxy, of the areas edge." in output
 
 
 def test_the_log_is_shown_one_line_an_entry_and_harmless(logged: Path):
@@ -93,8 +93,8 @@ def test_the_log_is_shown_one_line_an_entry_and_harmless(logged: Path):
 
 def test_the_log_is_shown_to_programs(logged: Path):
     lines = keyturn(logged, "changelog", "show", "--json").stdout.splitlines()
-    told, began = (json.loads(lines[n]) for n in (2, 0))
-    assert told["facts"] == {"summary": "\x1b[31mno\x1b[0m\nnever"}
+    entry, began = (json.loads(lines[n]) for n in (2, 0))
+    assert entry["facts"] == {"summary": "\x1b[31mno\x1b[0m\nnever"}
     export = json.loads(keyturn(logged, "changelog", "export").stdout.splitlines()[0])
     assert to_microseconds(datetime.fromisoformat(began["at"])) == export["at"]
 
@@ -106,9 +106,9 @@ def test_what_happened_around_a_time_is_shown_to_programs_with_its_time(logged: 
         entry = change_log.append_entry(tx, "everything stopped", reason="smoke")
     database.close()
     shown = keyturn(logged, "changelog", "show", "--around", "1 h", "--json", "--within", "2h")
-    [told] = [json.loads(line) for line in shown.stdout.splitlines()]
-    assert (told["entry"], told["at"]) == (entry.seq, times.format_iso(entry.at))
-    assert told.keys() == TimelineEventOut.model_fields.keys()
+    [event] = [json.loads(line) for line in shown.stdout.splitlines()]
+    assert (event["entry"], event["at"]) == (entry.seq, times.format_iso(entry.at))
+    assert event.keys() == TimelineEventOut.model_fields.keys()
 
 
 def test_verify_says_whole_or_where_it_is_broken(logged: Path):
@@ -151,10 +151,10 @@ def test_verify_says_whole_or_where_it_is_broken(logged: Path):
 def test_what_a_person_can_fix_is_explained_in_a_line(
     tmp_path: Path, words: list[str], status: int, says: str
 ):
-    found = keyturn(tmp_path, *words)
-    assert found.returncode == status
-    assert says in found.stderr
-    assert "Traceback" not in found.stderr
+    result = keyturn(tmp_path, *words)
+    assert result.returncode == status
+    assert says in result.stderr
+    assert "Traceback" not in result.stderr
 
 
 def test_init_writes_a_policy_that_checks(tmp_path: Path):
@@ -179,17 +179,17 @@ def test_a_setting_that_does_not_fit_is_named_as_it_is_set(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("KEYTURN_PORT", "eighty")
-    found = keyturn(tmp_path, "serve")
-    assert found.returncode == 1
-    assert found.stderr == "keyturn: KEYTURN_PORT: must be a whole number\n"
+    result = keyturn(tmp_path, "serve")
+    assert result.returncode == 1
+    assert result.stderr == "keyturn: KEYTURN_PORT: must be a whole number\n"
 
 
 def test_a_data_directory_that_cannot_be_made_is_named(tmp_path: Path):
     (tmp_path / "var").touch()
     a_policy(tmp_path / "policy")
-    found = keyturn(tmp_path, "serve")
-    assert found.returncode == 1
-    assert found.stderr == (
+    result = keyturn(tmp_path, "serve")
+    assert result.returncode == 1
+    assert result.stderr == (
         f"keyturn: the directory {tmp_path}/var cannot be made: File exists. KEYTURN_DATA names "
         "one that Keyturn may write in\n"
     )
@@ -202,8 +202,8 @@ def test_a_port_that_is_held_is_reported_and_what_to_do(
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         monkeypatch.setenv("KEYTURN_PORT", str(port))
-        found = keyturn(tmp_path, "serve")
-    assert (found.returncode, found.stderr) == (
+        result = keyturn(tmp_path, "serve")
+    assert (result.returncode, result.stderr) == (
         1,
         f"keyturn: cannot listen on 127.0.0.1:{port}: Address already in use. Another program "
         "uses the port: set KEYTURN_PORT to a free one\n",
@@ -254,8 +254,8 @@ def test_whatever_command_writes_first_the_log_begins_with_its_key(
     assert kinds[0] == "key"
     assert len(kinds) > 1
     for again in ("verify", "rotate-key", "verify"):
-        found = keyturn(tmp_path, "changelog", again, **more)
-        assert (found.returncode, found.stderr) == (0, ""), again
+        result = keyturn(tmp_path, "changelog", again, **more)
+        assert (result.returncode, result.stderr) == (0, ""), again
 
 
 def test_settings_that_others_can_read_stop_a_start_and_nothing_else(
@@ -268,9 +268,9 @@ def test_settings_that_others_can_read_stop_a_start_and_nothing_else(
     settings.write_text("")
     settings.chmod(0o644)
     for words in (["serve"], ["worker", "--site", "ams"]):
-        found = keyturn(tmp_path, *words)
-        assert found.returncode == 1
-        assert found.stderr == (
+        result = keyturn(tmp_path, *words)
+        assert result.returncode == 1
+        assert result.stderr == (
             "keyturn: .env may contain secrets and others can read or write it: chmod 600 it\n"
         )
     assert keyturn(tmp_path, "stop", "all", "--reason", "smoke").returncode == 0
@@ -280,9 +280,9 @@ def test_a_policy_that_others_may_write_stops_a_start(tmp_path: Path):
     a_policy(tmp_path / "policy")
     (tmp_path / "policy").chmod(0o777)
     for words in (["serve"], ["policy", "check"]):
-        found = keyturn(tmp_path, *words)
-        assert found.returncode == 1
-        assert f"{tmp_path}/policy is writable by others: chmod go-w it" in found.stderr
+        result = keyturn(tmp_path, *words)
+        assert result.returncode == 1
+        assert f"{tmp_path}/policy is writable by others: chmod go-w it" in result.stderr
 
 
 def test_what_a_start_makes_is_for_no_one_else(tmp_path: Path):
@@ -343,8 +343,8 @@ def test_the_log_is_searched_and_looked_at_around_a_time(logged: Path):
 
 @pytest.mark.parametrize(("form", "lines"), [("jsonl", 4), ("csv", 5), ("syslog", 4)])
 def test_the_log_is_exported_in_each_form_and_that_is_logged(logged: Path, form: str, lines: int):
-    told = keyturn(logged, "changelog", "export", "--format", form)
-    assert (told.returncode, len(told.stdout.splitlines())) == (0, lines)
+    result = keyturn(logged, "changelog", "export", "--format", form)
+    assert (result.returncode, len(result.stdout.splitlines())) == (0, lines)
     (entry,) = keyturn(
         logged, "changelog", "show", "--kind", "log exported", "--json"
     ).stdout.splitlines()

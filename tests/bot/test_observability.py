@@ -19,9 +19,9 @@ def test_a_line_of_json_says_what_it_is_about() -> None:
     with observability.trace_span("step", run=12, host="lb1"):
         observability.add_context(person="dora")
         line = JsonFormatter(Redactor([])).format(_record("%d steps were left", 3))
-    told = json.loads(line)
-    assert told.pop("time").endswith("Z")
-    assert told == {
+    data = json.loads(line)
+    assert data.pop("time").endswith("Z")
+    assert data == {
         "level": "warning",
         "logger": "bot.web",
         "message": "3 steps were left",
@@ -32,8 +32,8 @@ def test_a_line_of_json_says_what_it_is_about() -> None:
 
 
 def test_a_line_outside_of_everything_is_about_nothing() -> None:
-    told = json.loads(JsonFormatter(Redactor([])).format(_record("ready")))
-    assert told.keys() == {"time", "level", "logger", "message"}
+    data = json.loads(JsonFormatter(Redactor([])).format(_record("ready")))
+    assert data.keys() == {"time", "level", "logger", "message"}
 
 
 def test_whatever_is_logged_stays_on_its_line_and_is_only_text() -> None:
@@ -76,15 +76,16 @@ def test_a_secret_that_is_broken_over_lines_is_not_in_the_text() -> None:
 def _passed(logger: str, *messages: str) -> list[str]:
     guard = NoFlood()
     records = [
-        logging.LogRecord(logger, logging.WARNING, "x.py", 1, said, (), None) for said in messages
+        logging.LogRecord(logger, logging.WARNING, "x.py", 1, message, (), None)
+        for message in messages
     ]
     return [record.getMessage() for record in records if guard.filter(record)]
 
 
 def test_what_strangers_cause_is_logged_ten_times_a_minute() -> None:
-    told = _passed("uvicorn.error", *["Invalid HTTP request received."] * 50, "another")
-    assert told[:9] == ["Invalid HTTP request received."] * 9
-    assert told[9:] == [
+    passed = _passed("uvicorn.error", *["Invalid HTTP request received."] * 50, "another")
+    assert passed[:9] == ["Invalid HTTP request received."] * 9
+    assert passed[9:] == [
         "Invalid HTTP request received. (further messages like this are suppressed for a minute)",
         "another",
     ]
@@ -98,7 +99,7 @@ def test_what_the_service_logs_itself_is_never_left_out() -> None:
 
 def test_what_strangers_cause_is_logged_again_a_minute_later() -> None:
     guard = NoFlood()
-    said = (
+    record = (
         "uvicorn.error",
         logging.WARNING,
         "x.py",
@@ -107,9 +108,9 @@ def test_what_strangers_cause_is_logged_again_a_minute_later() -> None:
         (),
         None,
     )
-    first = logging.LogRecord(*said)
+    first = logging.LogRecord(*record)
     for _ in range(20):
         guard.filter(first)
-    later = logging.LogRecord(*said)
+    later = logging.LogRecord(*record)
     later.created = first.created + 61
     assert guard.filter(later)

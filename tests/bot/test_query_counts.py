@@ -43,10 +43,10 @@ def crowd(tmp_path: Path) -> Generator[Harness]:
 @contextmanager
 def counted(harness: Harness) -> Generator[Counter[str]]:
     """Count statements by their first three words, as SQLite sees them, while the block runs."""
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
 
     def note(statement: str) -> None:
-        found[" ".join(statement.split()[:3])] += 1
+        counts[" ".join(statement.split()[:3])] += 1
 
     def watch(connection: Any, *_: object) -> None:
         connection.set_trace_callback(note)
@@ -58,7 +58,7 @@ def counted(harness: Harness) -> Generator[Counter[str]]:
     event.listen(pool, "checkout", watch)
     event.listen(pool, "checkin", leave)
     try:
-        yield found
+        yield counts
     finally:
         event.remove(pool, "checkout", watch)
         event.remove(pool, "checkin", leave)
@@ -87,9 +87,9 @@ def _planned(harness: Harness, count: int, value: str) -> Run:
 def _changed(harness: Harness, count: int, value: str) -> Counter[str]:
     """Change so many hosts; return what was asked of the database from the vote to the proof."""
     whole = _planned(harness, count, value)
-    with counted(harness) as found:
+    with counted(harness) as counts:
         assert harness.approve(whole).state is State.SUCCEEDED
-    return found
+    return counts
 
 
 def test_a_check_of_many_hosts_is_asked_for_by_one_hint(crowd: Harness):
@@ -143,44 +143,44 @@ def test_what_hosts_say_at_once_is_written_by_one_statement_of_each_kind(crowd: 
 
 
 def test_what_hosts_say_at_once_is_recorded_by_a_commit_or_two(crowd: Harness):
-    with counted(crowd) as found:
+    with counted(crowd) as counts:
         _checked(crowd, MANY)
     # The request; what was said, twice at the most, as who comes last may be late; the end.
-    assert found["COMMIT"] <= 4
+    assert counts["COMMIT"] <= 4
 
 
 def test_what_is_read_of_one_host_takes_two_commits(crowd: Harness):
     """One for the request, one for what the host said, and none besides."""
-    with counted(crowd) as found:
+    with counted(crowd) as counts:
         crowd.request(ShowSwitches(host="lb1"))
-    assert found["COMMIT"] == 2
+    assert counts["COMMIT"] == 2
 
 
 def test_a_check_of_one_host_is_looked_at_once_before_it_is_read(crowd: Harness):
     """What it is, and whether it is stopped; when its end is written down, only its version."""
     run = crowd.service.request_run(ShowSwitches(host="lb1"), person="dora", origin=WEB)
-    with counted(crowd) as found:
+    with counted(crowd) as counts:
         crowd.run_queued_work()
     assert crowd.get_run(run.id).state is State.SUCCEEDED
-    assert (found["BEGIN"], found["SELECT run.id, run.version,"]) == (1, 1)
-    assert found["SELECT run.id, run.version"] == 1
+    assert (counts["BEGIN"], counts["SELECT run.id, run.version,"]) == (1, 1)
+    assert counts["SELECT run.id, run.version"] == 1
 
 
 def test_an_approved_change_of_one_step_takes_so_few_commits(crowd: Harness):
     run = crowd.request(SetSwitch(host="lb1", name="lamp", value="on"))
-    with counted(crowd) as found:
+    with counted(crowd) as counts:
         assert crowd.approve(run).state is State.SUCCEEDED
     # The vote; claimed; the intent; the outcome; proven. Nothing may be left out of these.
-    assert found["COMMIT"] == 5
+    assert counts["COMMIT"] == 5
 
 
 def test_an_approved_change_of_one_step_takes_so_few_statements(crowd: Harness):
     crowd.approve(crowd.request(SetSwitch(host="lb1", name="lamp", value="on")))
     run = crowd.request(SetSwitch(host="lb1", name="lamp", value="off"))
-    with counted(crowd) as found:
+    with counted(crowd) as counts:
         assert crowd.approve(run).state is State.SUCCEEDED
-    rows_of_words = found["INSERT INTO search_word"]
-    assert found.total() - rows_of_words <= 100
+    rows_of_words = counts["INSERT INTO search_word"]
+    assert counts.total() - rows_of_words <= 100
 
 
 def test_an_approval_asks_the_rules_about_the_run_once_and_again_when_it_is_counted(
@@ -250,11 +250,11 @@ def test_a_page_takes_so_few_statements(crowd: Harness, address: str, most: int)
     site = a_site(crowd)
     browser = site.browser("olga")
     browser.get(address)
-    with counted(crowd) as found:
+    with counted(crowd) as counts:
         assert browser.get(address).status_code == 200
     # With its beginning, the time, and its end; and all of it in one transaction.
-    assert found["BEGIN"] == 1
-    assert found.total() <= most, found
+    assert counts["BEGIN"] == 1
+    assert counts.total() <= most, counts
 
 
 def test_a_check_is_asked_for_over_the_api_in_two_transactions(crowd: Harness):
@@ -262,6 +262,6 @@ def test_a_check_is_asked_for_over_the_api_in_two_transactions(crowd: Harness):
     program = a_desk(crowd).program("dora", "request")
     body = {"request": "uptime check lb1"}
     program.post("/runs", json=body)
-    with counted(crowd) as found:
+    with counted(crowd) as counts:
         assert program.post("/runs", json=body).status_code == 202
-    assert (found["BEGIN"], found["BEGIN IMMEDIATE"], found["COMMIT"]) == (1, 1, 1)
+    assert (counts["BEGIN"], counts["BEGIN IMMEDIATE"], counts["COMMIT"]) == (1, 1, 1)

@@ -268,8 +268,12 @@ def test_each_request_is_one_run_when_processes_race(
     numbers = _race(place, _asked(place, needed, RACES))
     done = place.ledger.counted
     for n, number in enumerate(numbers):
-        found = done[f"approved {number}"], done[f"enqueued {number}"], done[f"sent set lamp v{n}"]
-        assert found == (needed, 1, 1), f"run {number}"
+        counts = (
+            done[f"approved {number}"],
+            done[f"enqueued {number}"],
+            done[f"sent set lamp v{n}"],
+        )
+        assert counts == (needed, 1, 1), f"run {number}"
     assert _all_done(place, numbers)
     record_property(NAME, _proved(f"to approve, {needed} needed, {_kind(place)}", RACES))
 

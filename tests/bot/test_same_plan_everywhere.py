@@ -77,8 +77,8 @@ def test_notes_of_a_plan_are_shown(harness: Harness, door: str):
 @each_door
 def test_what_cannot_be_undone_is_shown(harness: Harness, door: str):
     run = harness.request(BreakSwitch(host="lb1", name="lamp"))
-    said = "no_undo" if door == "api" else "annot be undone: gone"
-    assert said in _seen(harness, run, door)
+    text = "no_undo" if door == "api" else "annot be undone: gone"
+    assert text in _seen(harness, run, door)
 
 
 @each_door
@@ -152,8 +152,8 @@ def test_a_schedule_approved_with_nothing_to_do_lapses_when_a_host_key_changes(h
 @each_door
 def test_a_request_names_the_proposals_that_are_open_for_it(harness: Harness, door: str):
     run = harness.request(SetSwitch(host="lb1", name="lamp", value="on"))
-    said = "Other values are proposed in run 2. This request stays pending"
-    shown = '"proposals": [2]' if door == "api" else said
+    text = "Other values are proposed in run 2. This request stays pending"
+    shown = '"proposals": [2]' if door == "api" else text
     assert shown not in _seen(harness, run, door)
     harness.service.propose_values(run.id, person="olga", changed_values={"value": "dim"})
     harness.run_queued_work()

@@ -850,11 +850,11 @@ def test_an_undo_that_cannot_apply_any_more_by_the_time_it_starts_sends_nothing(
     undo = harness.service.request_undo(done.id, person="dora", origin=WEB)
     harness.run_queued_work()
     harness.fleet.hosts["lb1"]["warming"] = "burnt"
-    told = list(harness.fleet.sent)
+    sent_before = list(harness.fleet.sent)
     after = harness.approve(harness.get_run(undo.id))
     assert after.is_ended
     assert "burnt out" in after.summary
-    assert harness.fleet.sent == told
+    assert harness.fleet.sent == sent_before
 
 
 def test_an_undo_is_proven_where_the_change_had_better_not_be_made_now(harness: Harness):

@@ -29,7 +29,7 @@ def test_slack_is_reached_by_either_way_or_both(
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "message"),
     [
         ({BOT: "xoxb-1", TEAM: "T0KEYTURN"}, f"needs {APP}"),
         ({BOT: "xoxb-1", SECRET: "s"}, f"needs {TEAM}"),
@@ -57,11 +57,11 @@ def test_slack_is_reached_by_either_way_or_both(
     ],
 )  # fmt: skip
 def test_what_cannot_work_is_reported(
-    monkeypatch: pytest.MonkeyPatch, given: dict[str, str], told: str
+    monkeypatch: pytest.MonkeyPatch, given: dict[str, str], message: str
 ):
     with pytest.raises(ValidationError) as refused:
         read(monkeypatch, **given)
-    assert told in str(refused.value)
+    assert message in str(refused.value)
     assert "xoxb-1" not in str(refused.value)
 
 
@@ -74,8 +74,8 @@ def test_a_mail_server_has_the_port_of_its_encryption(
     monkeypatch: pytest.MonkeyPatch, encryption: str, server: str, address: tuple[str, int]
 ):
     given = {"SERVER": server, "FROM": "keyturn@example.com", "ENCRYPTION": encryption}
-    found = read(monkeypatch, **{MAIL + name: value for name, value in given.items()})
-    assert found.mail_address == address
+    settings = read(monkeypatch, **{MAIL + name: value for name, value in given.items()})
+    assert settings.mail_address == address
 
 
 @pytest.mark.parametrize("name", ["witness", "keys", "hooks", "data", "policy", "port", "log"])
@@ -127,6 +127,6 @@ def test_a_setting_that_is_misspelt_is_found(monkeypatch: pytest.MonkeyPatch, tm
 @pytest.mark.parametrize("scheme", ["postgres", "postgresql", "postgresql+psycopg"])
 def test_a_database_may_be_written_as_for_psql(monkeypatch: pytest.MonkeyPatch, scheme: str):
     there = f"{scheme}://keyturn@db.example.com/keyturn"
-    found = read(monkeypatch, KEYTURN_DATABASE=there, KEYTURN_MIGRATIONS=there)
+    settings = read(monkeypatch, KEYTURN_DATABASE=there, KEYTURN_MIGRATIONS=there)
     ours = "postgresql+psycopg://keyturn@db.example.com/keyturn"
-    assert (found.database, found.migrations.get_secret_value()) == (ours, ours)
+    assert (settings.database, settings.migrations.get_secret_value()) == (ours, ours)

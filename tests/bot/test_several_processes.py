@@ -158,14 +158,14 @@ def test_db_upgrade_makes_what_several_processes_need_and_db_check_says_so(
     foundation = build_foundation(Settings(), ProcrastinateDispatcher(), Redactor())
     foundation.housekeeping.start({})
     foundation.database.close()
-    status, said = typed("db", "check", "--json")
+    status, output = typed("db", "check", "--json")
     assert status == 0
-    found = json.loads(said)
-    assert (found["current"], found["distributed"], found["keys"]) == (True, True, "")
+    data = json.loads(output)
+    assert (data["current"], data["distributed"], data["keys"]) == (True, True, "")
     (tmp_path / "keys" / "secrets.key").unlink()
-    status, said = typed("db", "check")
+    status, output = typed("db", "check")
     assert status == 1
-    assert "secrets.key is missing" in said
+    assert "secrets.key is missing" in output
     # There is a log already: new keys would not belong to it.
     assert typed("db", "upgrade") == (0, "The schema is up to date.\n")
     assert not (tmp_path / "keys" / "secrets.key").exists()

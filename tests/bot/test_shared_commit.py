@@ -45,9 +45,9 @@ def _ready(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Return the parts of an approved request, all of which are to start at once."""
     monkeypatch.setattr(fanout, "_count_next_wave", len)
     harness.service.advance_run(_approved(harness).id)
-    found, harness.dispatcher.enqueued = harness.dispatcher.enqueued[1:], []
-    assert len(found) == len(NAMES)
-    return found
+    numbers, harness.dispatcher.enqueued = harness.dispatcher.enqueued[1:], []
+    assert len(numbers) == len(NAMES)
+    return numbers
 
 
 def _claim_together(harness: Harness, parts: list[int]) -> list[gate.ClaimedRun | None]:
@@ -121,8 +121,8 @@ def test_an_approval_that_vanishes_stops_the_next_wave(crowd: Harness):
 def test_an_entry_that_was_found_whole_is_not_believed_once_it_is_altered(crowd: Harness):
     whole = _approved(crowd)
     with crowd.database.transaction() as tx:
-        told = change_log.list_entries_of_run(tx, whole.id, ["approved"])
-        assert key_history.list_vouched_entries(tx, told) == told
-        assert key_history.list_vouched_entries(tx, told) == told
-        altered = [replace(one, person="mallory") for one in told]
+        entries = change_log.list_entries_of_run(tx, whole.id, ["approved"])
+        assert key_history.list_vouched_entries(tx, entries) == entries
+        assert key_history.list_vouched_entries(tx, entries) == entries
+        altered = [replace(one, person="mallory") for one in entries]
         assert key_history.list_vouched_entries(tx, altered) == []

@@ -168,9 +168,9 @@ def _emptied() -> Steady:
 
 
 def _driver(connection: Connection) -> sqlite3.Connection:
-    found = connection.connection.driver_connection
-    assert isinstance(found, sqlite3.Connection)
-    return found
+    driver = connection.connection.driver_connection
+    assert isinstance(driver, sqlite3.Connection)
+    return driver
 
 
 _FREEZE = {"name": "fair", "from": "1999-01-01 00:00", "until": "2999-01-01 00:00"}
@@ -466,17 +466,17 @@ class World(RuleBasedStateMachine):
         if not hasattr(self, "database"):
             return
         with self.database.reading() as tx:
-            told = _kinds(tx)
-            found = {row.id: row for row in tx.sql.execute(_STANDINGS)}
+            logged = _kinds(tx)
+            rows = {row.id: row for row in tx.sql.execute(_STANDINGS)}
             held = list(tx.sql.execute(select(tables.host_lock.c.run)).scalars())
-        self.states = frozenset(row.state for row in found.values())
-        for row in found.values():
-            _check_told(row, told.get(row.id, []))
-            _check_proposal(row, found, told)
+        self.states = frozenset(row.state for row in rows.values())
+        for row in rows.values():
+            _check_told(row, logged.get(row.id, []))
+            _check_proposal(row, rows, logged)
         # A lock is held by who is at work, or by who may still be.
-        assert {found[number].state for number in held} <= {"starting", "running", "unknown"}
+        assert {rows[number].state for number in held} <= {"starting", "running", "unknown"}
         # Every packet has its intent, and every intent had one packet at the most.
-        intents = sum(kinds.count("step sending") for kinds in told.values())
+        intents = sum(kinds.count("step sending") for kinds in logged.values())
         assert len(self.fleet.sent) + self.model.lost_packets == intents
 
     def _check_log(self) -> None:
@@ -537,8 +537,8 @@ class World(RuleBasedStateMachine):
                 self.model.ended.add(run.id)
 
     def _pick(self, n: int, states: set[State]) -> Run | None:
-        found = self._runs(states)
-        return found[n % len(found)] if found else None
+        candidates = self._runs(states)
+        return candidates[n % len(candidates)] if candidates else None
 
     def _runs(self, states: set[State]) -> Sequence[Run]:
         with self.database.reading() as tx:
@@ -550,11 +550,11 @@ class _ForbiddenPacket(BaseException):
 
 
 def _kinds(tx: Transaction) -> dict[int, list[str]]:
-    found: dict[int, list[str]] = {}
+    kinds: dict[int, list[str]] = {}
     for entry in change_log.list_entries_after(tx, 0, limit=10_000):
         if entry.run is not None:
-            found.setdefault(entry.run, []).append(entry.kind)
-    return found
+            kinds.setdefault(entry.run, []).append(entry.kind)
+    return kinds
 
 
 _run = tables.run.c
@@ -575,19 +575,19 @@ _Standing = Row[int, str, int | None, str, int | None, int | None]
 
 
 def _check_proposal(
-    row: _Standing, found: Mapping[int, _Standing], told: Mapping[int, Sequence[str]]
+    row: _Standing, row_found: Mapping[int, _Standing], kinds: Mapping[int, Sequence[str]]
 ) -> None:
     """Check that only a newer plan, or a proposal that was accepted, replaces a request."""
-    proposals = [each for each in found.values() if each.proposal_for == row.id]
+    proposals = [each for each in row_found.values() if each.proposal_for == row.id]
     accepted = [
         each
         for each in proposals
-        if "accepted" in told.get(each.id, []) and each.state != "refused"
+        if "accepted" in kinds.get(each.id, []) and each.state != "refused"
     ]
-    replaced = [each for each in proposals if "accepted" in told.get(each.id, [])]
+    replaced = [each for each in proposals if "accepted" in kinds.get(each.id, [])]
     assert len(accepted) <= 1, "two proposals for one request were accepted"
     assert not accepted or row.state == "superseded", f"accepted, and the original is {row.state}"
-    replaced += [each for each in found.values() if each.replan_of == row.id]
+    replaced += [each for each in row_found.values() if each.replan_of == row.id]
     assert row.state != "superseded" or replaced, "replaced, and nothing took its place"
 
 
@@ -649,9 +649,9 @@ def test_with_a_guard_removed_such_a_packet_is_found(
 ):
     for where, guard, instead in guards:
         monkeypatch.setattr(where, guard, instead)
-    with pytest.raises((_ForbiddenPacket, BaseExceptionGroup)) as found:
+    with pytest.raises((_ForbiddenPacket, BaseExceptionGroup)) as raised:
         _go(0, 400)
-    assert _is_forbidden(found.value), found.value
+    assert _is_forbidden(raised.value), raised.value
 
 
 def _is_forbidden(trouble: BaseException) -> bool:

@@ -77,12 +77,12 @@ def _span(one: Any) -> Span:
 
 @pytest.fixture
 def collector(monkeypatch: pytest.MonkeyPatch) -> Generator[Collector]:
-    told = Collector()
+    started = Collector()
 
     class Door(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             if self.path == "/v1/traces":
-                told.take(self.rfile.read(int(self.headers["Content-Length"])))
+                started.take(self.rfile.read(int(self.headers["Content-Length"])))
             self.send_response(200)
             self.send_header("Content-Length", "0")
             self.end_headers()
@@ -92,10 +92,10 @@ def collector(monkeypatch: pytest.MonkeyPatch) -> Generator[Collector]:
     with ThreadingHTTPServer(("127.0.0.1", 0), Door) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
         thread.start()
-        told.url = f"http://127.0.0.1:{server.server_address[1]}"
-        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", told.url)
+        started.url = f"http://127.0.0.1:{server.server_address[1]}"
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", started.url)
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_COMPRESSION", "none")
-        yield told
+        yield started
         server.shutdown()
         thread.join()
 
@@ -155,13 +155,13 @@ def test_nothing_that_anybody_said_is_told(
 def test_a_path_without_a_slash_is_answered_like_any_other(
     collector: Collector, sending: OtlpTracer, path: str
 ) -> None:
-    said: list[Any] = []
+    responses: list[Any] = []
 
     async def receive() -> Any:
         return {"type": "http.request", "body": b""}
 
     async def send(message: Any) -> None:
-        said.append(message)
+        responses.append(message)
 
     app = Starlette(middleware=[Middleware(TraceMiddleware)])
     scope: dict[str, Any] = {
@@ -171,7 +171,7 @@ def test_a_path_without_a_slash_is_answered_like_any_other(
         "headers": [],
     }
     asyncio.run(app(scope, receive, send))
-    assert said[0]["status"] == 404
+    assert responses[0]["status"] == 404
     sending.close()
     (span,) = collector.named("_OTHER /")
     assert span.facts["http.request.method"] == "_OTHER"
@@ -254,7 +254,7 @@ def test_nothing_of_it_is_loaded_where_no_collector_is_named() -> None:
         "print([name for name in sys.modules "
         "if name.startswith(('opentelemetry.sdk', 'opentelemetry.exporter'))])"
     )
-    said = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True, env={}
     )
-    assert said.stdout == "[]\n"
+    assert result.stdout == "[]\n"

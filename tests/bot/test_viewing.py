@@ -150,8 +150,8 @@ def test_queries_find_what_the_rules_let_a_person_view(restricted: RestrictedHar
             with restricted.harness.database.reading(policy.get_view_rights(person)) as tx:
                 for wanted, numbers in zip(FILTERS, matching, strict=True):
                     expected = [number for number in numbers if number in viewable]
-                    found = search.find_run_numbers(tx, wanted, most=100)
-                    assert found == expected, (view, person, wanted)
+                    listed = search.find_run_numbers(tx, wanted, most=100)
+                    assert listed == expected, (view, person, wanted)
                     page = search.list_run_page(tx, wanted, most=100, whose=person)
                     assert [run.id for run in page.runs] == expected
 
@@ -202,21 +202,21 @@ def _check_entries(harness: Harness, view: str) -> None:
                 if _may_view(policy, person, run, deciders)
             }
         with harness.database.reading(policy.get_view_rights(person)) as tx:
-            found = {
+            seqs = {
                 entry.seq
                 for entry in query.find_newest_entries(tx, query.EntryFilter(), limit=1000)
             }
             whole = view_conditions.can_view_everything(tx)
             times = query.find_entry_times(tx, query.EntryFilter())
             assert times
-            assert (get_period(tx, times) or (0, 0, 0))[2] == len(found)
+            assert (get_period(tx, times) or (0, 0, 0))[2] == len(seqs)
             times = search.find_request_times(tx, RunFilter())
             runs_found = search.find_run_numbers(tx, RunFilter(), most=1000)
             assert ((times and get_period(tx, times)) or (0, 0, 0))[2] == len(runs_found)
         for entry in log:
             if entry.run is not None or not entry.host:
                 seen = entry.run in fits or entry.person == person or whole
-                assert (entry.seq in found) == seen, (view, entry)
+                assert (entry.seq in seqs) == seen, (view, entry)
 
 
 def test_an_entry_about_a_host_is_for_those_who_may_view_every_run_there(
@@ -547,13 +547,13 @@ def _reads_for_the_service(source: str) -> bool:
 def test_doors_read_for_the_person_who_asks():
     """A new page or command that forgets whose eyes it reads with is found here."""
     root = Path(bot.__file__).parent
-    found = {
+    modules = {
         str(path.relative_to(root))
         for door in ("web", "api", "slack")
         for path in sorted((root / door).glob("*.py"))
         if _reads_for_the_service(path.read_text())
     }
-    assert found == set(FOR_THE_SERVICE)
+    assert modules == set(FOR_THE_SERVICE)
 
 
 def test_a_door_that_reads_for_the_service_is_found():

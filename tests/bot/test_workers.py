@@ -78,8 +78,8 @@ class Installation:
         with self.here.database.reading() as tx:
             lease = leases.get_lease(tx, run.id)
         assert lease
-        (found,) = [one for one in among if f" {one.pid} " in lease.worker]
-        return found
+        (worker,) = [one for one in among if f" {one.pid} " in lease.worker]
+        return worker
 
 
 @pytest.fixture(scope="module")

@@ -111,7 +111,7 @@ class Clockwork:
     def list_fires(self) -> dict[str, list[list[object]]]:
         """Return by zone each moment that was decided, its outcome and how its run ended."""
         of, run = tables.fire.c, tables.run.c
-        found: dict[str, list[list[object]]] = {}
+        fires: dict[str, list[list[object]]] = {}
         for number, zone in zip(self.numbers, self._zones, strict=True):
             query = (
                 select(of.due_at, of.outcome, run.state)
@@ -120,8 +120,8 @@ class Clockwork:
                 .order_by(of.due_at)
             )
             with self.harness.database.reading() as tx:
-                found[zone] = [list(row) for row in tx.sql.execute(query)]
-        return found
+                fires[zone] = [list(row) for row in tx.sql.execute(query)]
+        return fires
 
 
 def moments(zone: str, begin: date, days: int) -> list[float]:

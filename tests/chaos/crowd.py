@@ -134,10 +134,10 @@ class Crowd:
         What keeps services going starts those again that found no database when they began.
         """
         ended = [n for n, each in enumerate(self.members) if not each.process.is_alive()]
-        said = [self.members[n].output()[-2000:] for n in ended if self.members[n].working]
+        logs = [self.members[n].output()[-2000:] for n in ended if self.members[n].working]
         for n in ended:
             self.members[n] = self._start(n, self._wanted[n])
-        return said
+        return logs
 
     def addresses(self) -> Sequence[str]:
         return [each.address for each in self.members if each.address]
@@ -149,8 +149,8 @@ class Crowd:
             assert time.monotonic() < deadline, [each.output()[-500:] for each in self.members]
             assert not self.revive()
             time.sleep(0.1)
-        while (found := self._holders()) != len(self.members):
-            assert time.monotonic() < deadline, f"{found} of {len(self.members)} hold the lock"
+        while (holders := self._holders()) != len(self.members):
+            assert time.monotonic() < deadline, f"{holders} of {len(self.members)} hold the lock"
             time.sleep(0.1)
 
     def _holders(self) -> int:

@@ -36,7 +36,7 @@ def _fired(directory: Path, begin: str, days: int) -> dict[str, list[tuple[int, 
     assert faketime
     clock = directory / "clock"
     clock.write_text(f"{date.fromisoformat(begin) - timedelta(days=2)} 00:00:00\n")
-    told = {
+    environment = {
         "LD_PRELOAD": str(library),
         CLOCK: str(clock),
         "FAKETIME_NO_CACHE": "1",
@@ -47,14 +47,14 @@ def _fired(directory: Path, begin: str, days: int) -> dict[str, list[tuple[int, 
     words = ("-m", "tests.chaos.clockwork", str(directory), str(SEED), begin, str(days), *ZONES)
     ended = subprocess.run(
         [sys.executable, *words],
-        env={**os.environ, **told},
+        env={**os.environ, **environment},
         capture_output=True,
         text=True,
         check=False,
     )
     assert ended.returncode == 0, f"seed {SEED}: {ended.stderr[-4000:]}"
-    found: dict[str, list[tuple[int, str, str | None]]] = json.loads(ended.stdout)
-    return found
+    fires: dict[str, list[tuple[int, str, str | None]]] = json.loads(ended.stdout)
+    return fires
 
 
 @pytest.mark.real
@@ -63,9 +63,9 @@ def _fired(directory: Path, begin: str, days: int) -> dict[str, list[tuple[int, 
 def test_schedules_fire_by_the_calendar_and_once_when_the_clock_jumps(
     tmp_path: Path, begin: str, days: int, record_property: Record
 ):
-    found = _fired(tmp_path, begin, days)
+    by_zone = _fired(tmp_path, begin, days)
     first, outcomes = date.fromisoformat(begin), Counter[str]()
-    for zone, every in found.items():
+    for zone, every in by_zone.items():
         expected = [round(moment * _SECOND) for moment in moments(zone, first, days)]
         fires = [fire for fire in every if fire[0] >= expected[0]]
         decided = [due for due, _, _ in fires]
@@ -78,7 +78,7 @@ def test_schedules_fire_by_the_calendar_and_once_when_the_clock_jumps(
     # The clock was ahead of some of them when it came to look.
     assert outcomes[FireOutcome.FIRED]
     assert outcomes[FireOutcome.MISSED]
-    told = ", ".join(f"{count} {outcome}" for outcome, count in sorted(outcomes.items()))
+    summary = ", ".join(f"{count} {outcome}" for outcome, count in sorted(outcomes.items()))
     record_property(
-        NAME, f"clock jumps of an hour from {begin}, {days} days in {len(ZONES)} zones: {told}"
+        NAME, f"clock jumps of an hour from {begin}, {days} days in {len(ZONES)} zones: {summary}"
     )

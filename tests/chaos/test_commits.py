@@ -68,7 +68,7 @@ class OneByOne(Victim):
                 return
 
 
-def sweep(home: Home, port: int, stride: int, said: Connection) -> None:
+def sweep(home: Home, port: int, stride: int, command: Connection) -> None:
     """Lose the answer to every stride-th commit of a run, one in each; say how many there were."""
     with Cutter(port) as cutter:
         # What is said is looked at on its way.
@@ -82,7 +82,7 @@ def sweep(home: Home, port: int, stride: int, said: Connection) -> None:
             victim.see_through(time.monotonic() + _PATIENCE)
             if cutter.let_be():
                 break
-        said.send(cutter.cuts)
+        command.send(cutter.cuts)
     # Its connections go with it.
     os._exit(0)
 

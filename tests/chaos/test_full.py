@@ -47,13 +47,13 @@ def home(tmp_path: Path) -> Generator[tuple[Home, LoopbackFleet]]:
 
 def life(home: Home, call: str, error: str, when: str, *, seed: int = 0) -> bool:
     """Have one run done where some calls fail; say whether any did."""
-    told = home.directory / "failed"
+    failed = home.directory / "failed"
     paths = [word for file in home.files for word in ("-P", str(file))]
     inject = ("-e", f"trace={call}", "-e", f"inject={call}:error={error}:when={when}")
     patience = _LOST if when.endswith("+") else _PATIENCE
-    status = live(home, seed, patience=patience, strace=("-o", str(told), *paths, *inject))
+    status = live(home, seed, patience=patience, strace=("-o", str(failed), *paths, *inject))
     assert status in {0, REFUSED}, f"{call} {error} {when}: {status}"
-    return "(INJECTED)" in told.read_text(errors="replace")
+    return "(INJECTED)" in failed.read_text(errors="replace")
 
 
 def swept(home: Home, call: str, error: str, *, seed: int) -> int:

@@ -168,13 +168,13 @@ def _run(state: State) -> Run:
 def test_the_ledger_tells_what_is_not_as_keyturn_says(
     lines: list[str], state: State, one: str, two: str | None, what: str | None
 ):
-    said = [each for each in (one, two) if each]
-    steps = [StepRecord(7, n, StepState(each), 0) for n, each in enumerate(said, start=1)]
+    wrong = [each for each in (one, two) if each]
+    steps = [StepRecord(7, n, StepState(each), 0) for n, each in enumerate(wrong, start=1)]
     toll = judged(lines, {7: _run(state)}, {7: steps}, [7], faults=1)
-    found = {
+    columns = {
         name for name in ("duplicated", "unrecorded", "lost", "hanging") if getattr(toll, name)
     }
-    assert found == ({what} if what else set())
+    assert columns == ({what} if what else set())
 
 
 def test_a_request_that_was_accepted_and_is_not_there_is_lost():

@@ -64,13 +64,13 @@ class Restarts:
         with database.reading() as tx:
             taken = [each for each in _all(tx) if each.kind in _TAKES]
         database.close()
-        found: list[str] = []
+        late_runs: list[str] = []
         for entry in taken:
             pid = int(str(entry.facts["worker"]).split()[1])
             late = entry.at / _SECOND - self.terminated_at.get(pid, float("inf"))
             if late > AT_ONCE:
-                found.append(f"run {entry.run} was taken {late:.1f} s after SIGTERM")
-        return found
+                late_runs.append(f"run {entry.run} was taken {late:.1f} s after SIGTERM")
+        return late_runs
 
 
 @pytest.mark.real
@@ -107,6 +107,6 @@ def _unknown(crowd: Crowd) -> int:
     """Return how many runs were unknown at any time: a step is short here, and is finished."""
     database = crowd.database()
     with database.reading() as tx:
-        found = sum(each.kind == State.UNKNOWN.value for each in _all(tx))
+        unknown = sum(each.kind == State.UNKNOWN.value for each in _all(tx))
     database.close()
-    return found
+    return unknown

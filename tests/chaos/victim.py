@@ -83,8 +83,8 @@ class Victim:
         inventory = policies.get_policy().inventory
         self._hosts = [host.name for host in inventory]
         spool = Spool(home.directory / "spool")
-        told = [partial(checkpoints.write_checkpoint, home.witness)]
-        self._house = Housekeeping(self._database, spool=spool, witnesses=told)
+        witnesses = [partial(checkpoints.write_checkpoint, home.witness)]
+        self._house = Housekeeping(self._database, spool=spool, witnesses=witnesses)
         self._house.start({})
         self._dispatch = LocalDispatcher()
         fleet = Fleet(inventory, SshPool(home.policy))

@@ -79,5 +79,5 @@ def test_a_setting_that_is_no_pattern_of_files_is_refused(files: str):
 
 def test_a_host_without_logs_says_what_to_do():
     command = access_log.query_traffic(hours=1, max_rows=1).command
-    said = Answer(3, "", "no access log was written to")
-    assert "set access_log.files" in str(find_failure(command, said, frozenset({0})))
+    answer = Answer(3, "", "no access log was written to")
+    assert "set access_log.files" in str(find_failure(command, answer, frozenset({0})))

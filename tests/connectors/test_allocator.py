@@ -55,6 +55,6 @@ def test_a_name_is_not_a_pattern():
 
 
 def test_what_only_root_sees_is_reported_as_that():
-    said = "mawk: cannot open /proc/1/maps (Permission denied)"
+    output = "mawk: cannot open /proc/1/maps (Permission denied)"
     shell = allocator.query_processes("init").command
-    assert "sudo rule" in str(find_failure(shell, Answer(0, "", said), frozenset({0})))
+    assert "sudo rule" in str(find_failure(shell, Answer(0, "", output), frozenset({0})))

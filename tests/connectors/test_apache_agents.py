@@ -57,7 +57,7 @@ def test_a_dot_and_a_plus_are_said_as_themselves():
 
 
 @pytest.mark.parametrize(
-    ("said", "words"),
+    ("output", "words"),
     [
         ("AH00526: Syntax error on line 1 of /x.conf:", "nothing was changed"),
         ("Apache is not running", "nothing was changed"),
@@ -65,7 +65,7 @@ def test_a_dot_and_a_plus_are_said_as_themselves():
         ("cat: /x/keyturn-agents.conf: No such file or directory", "create an empty"),
     ],
 )
-def test_known_errors_say_what_to_do(said: str, words: str):
+def test_known_errors_say_what_to_do(output: str, words: str):
     assert words in str(
-        find_failure(apache_agents.block_agent("abcd"), Answer(1, "", said), frozenset({0}))
+        find_failure(apache_agents.block_agent("abcd"), Answer(1, "", output), frozenset({0}))
     )

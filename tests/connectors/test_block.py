@@ -192,7 +192,7 @@ def test_a_module_is_asked_for_by_the_name_that_the_kernel_asks_for():
 
 
 @pytest.mark.parametrize(
-    ("said", "meaning"),
+    ("output", "meaning"),
     [
         ("sh: 1: printf: printf: I/O error", "refuses this value"),
         ("sh: 1: cannot create iosched/slice_idle: Permission denied", "this requires root"),
@@ -200,10 +200,10 @@ def test_a_module_is_asked_for_by_the_name_that_the_kernel_asks_for():
         ("sh: 1: cd: can't cd to /sys/block/sdb1/queue", "does not exist any more"),
     ],
 )
-def test_known_errors_are_explained(said: str, meaning: str):
+def test_known_errors_are_explained(output: str, meaning: str):
     trouble = find_failure(
         block.set_queue_setting("sda", "scheduler", "cfq"),
-        Answer(1, "cfq\n", said),
+        Answer(1, "cfq\n", output),
         frozenset({0}),
     )
     assert meaning in str(trouble)

@@ -22,12 +22,12 @@ def answer(name: str) -> str:
 
 
 def test_lacp_as_root_sees_it():
-    found = bond.parse_bond("bond0", answer("bond-8023ad"))
-    assert (found.mode, found.is_up, found.is_monitored) == (LACP, True, True)
-    assert (found.aggregator, found.port_count, found.partner) == (1, 4, "52:54:00:00:02:01")
-    assert not found.is_lacp_hidden
-    assert not found.is_without_partner
-    assert found.members[1] == BondMember(
+    state = bond.parse_bond("bond0", answer("bond-8023ad"))
+    assert (state.mode, state.is_up, state.is_monitored) == (LACP, True, True)
+    assert (state.aggregator, state.port_count, state.partner) == (1, 4, "52:54:00:00:02:01")
+    assert not state.is_lacp_hidden
+    assert not state.is_without_partner
+    assert state.members[1] == BondMember(
         "eth1",
         "up",
         1000,
@@ -38,15 +38,15 @@ def test_lacp_as_root_sees_it():
         state=63,
         partner_state=63,
     )
-    assert [member.refusing_end for member in found.members] == [""] * 4
+    assert [member.refusing_end for member in state.members] == [""] * 4
 
 
 def test_without_root_lacp_is_known_to_be_hidden():
-    found = bond.parse_bond("bond0", answer("bond-8023ad-not-root"))
-    assert found.is_lacp_hidden
-    assert len(found.members) == 4
-    assert (found.aggregator, found.partner) == (None, None)
-    assert [member.aggregator for member in found.members] == [1] * 4
+    state = bond.parse_bond("bond0", answer("bond-8023ad-not-root"))
+    assert state.is_lacp_hidden
+    assert len(state.members) == 4
+    assert (state.aggregator, state.partner) == (None, None)
+    assert [member.aggregator for member in state.members] == [1] * 4
 
 
 @pytest.mark.parametrize(
@@ -61,14 +61,14 @@ def test_without_root_lacp_is_known_to_be_hidden():
     ],
 )
 def test_every_mode_is_understood(name: str, mode: str, up: bool, watched: bool, links: list[str]):
-    found = bond.parse_bond("bond0", answer(name))
-    assert (found.mode, found.is_up, found.is_monitored) == (mode, up, watched)
-    assert [member.link_state for member in found.members] == links
+    state = bond.parse_bond("bond0", answer(name))
+    assert (state.mode, state.is_up, state.is_monitored) == (mode, up, watched)
+    assert [member.link_state for member in state.members] == links
 
 
 def test_the_active_card_and_the_primary_one():
-    found = bond.parse_bond("bond0", answer("bond-backup"))
-    assert (found.active_member, found.primary_member) == ("eth0", "eth0")
+    state = bond.parse_bond("bond0", answer("bond-backup"))
+    assert (state.active_member, state.primary_member) == ("eth0", "eth0")
     assert bond.parse_bond("bond0", answer("bond-arp")).primary_member == ""
 
 
@@ -142,8 +142,8 @@ def test_two_looks_are_taken_by_one_command(tmp_path: Path):
     command = bond.query_samples("bond0", seconds=1).command
     assert isinstance(command, Shell)
     words = [str(file) if word.startswith("/proc/net") else word for word in command.words]
-    said = subprocess.run(words, capture_output=True, text=True, check=True).stdout
-    first, second = bond.parse_samples("bond0", said)
+    output = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    first, second = bond.parse_samples("bond0", output)
     assert 1 <= second.uptime - first.uptime < 5
     assert first.bond == second.bond
     assert second.links["lo"].sent_bytes >= first.links["lo"].sent_bytes
@@ -165,11 +165,11 @@ def test_members_that_ip_does_not_know_are_not_passed_over():
 
 def test_a_bond_that_does_not_exist_is_reported():
     query = bond.query_bond("bond9")
-    said = Answer(1, "", "cat: /proc/net/bonding/bond9: No such file or directory\n")
-    assert "no bond of that name" in str(find_failure(query.command, said, query.statuses))
-    said = Answer(2, "", "ls: cannot access '/proc/net/bonding': No such file or directory\n")
+    failure = Answer(1, "", "cat: /proc/net/bonding/bond9: No such file or directory\n")
+    assert "no bond of that name" in str(find_failure(query.command, failure, query.statuses))
+    failure = Answer(2, "", "ls: cannot access '/proc/net/bonding': No such file or directory\n")
     assert "driver is not loaded" in str(
-        find_failure(bond.query_bonds().command, said, frozenset({0}))
+        find_failure(bond.query_bonds().command, failure, frozenset({0}))
     )
 
 
@@ -189,8 +189,8 @@ def test_a_far_end_that_names_nothing_is_refused(word: str):
 
 def test_the_ports_of_the_cables_are_the_inventorys_word():
     query = bond.query_switch_ports("bond0")
-    found = _known(query, {"bond0.ports": "sw1:Gi1/0/1 sw2:g2"})
-    assert found == (("sw1", "Gi1/0/1"), ("sw2", "g2"))
+    known = _known(query, {"bond0.ports": "sw1:Gi1/0/1 sw2:g2"})
+    assert known == (("sw1", "Gi1/0/1"), ("sw2", "g2"))
     assert _known(query, {}) == ()
 
 

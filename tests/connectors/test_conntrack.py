@@ -44,7 +44,7 @@ def test_anything_else_is_not_taken_for_it(answer: str):
 
 
 @pytest.mark.parametrize(
-    ("said", "means"),
+    ("output", "means"),
     [
         (
             "cat: /proc/sys/net/netfilter/nf_conntrack_count: No such file",
@@ -56,9 +56,9 @@ def test_anything_else_is_not_taken_for_it(answer: str):
         ),
     ],
 )
-def test_known_errors_say_what_to_do(said: str, means: str):
+def test_known_errors_say_what_to_do(output: str, means: str):
     assert means in str(
-        find_failure(conntrack.set_maximum(1), Answer(2, "", said), frozenset({0}))
+        find_failure(conntrack.set_maximum(1), Answer(2, "", output), frozenset({0}))
     )
 
 

@@ -79,7 +79,7 @@ def _started(shell: Shell, home: Path) -> int:
     """Return how many processes a host starts for it, in a world where they are numbered anew."""
     wrapped = WrappedCommand(shell)
     script = 'sh -c "$1" >&2; sh -c "echo \\$\\$"'
-    said = subprocess.run(
+    output = subprocess.run(
         [
             "unshare",
             "--map-root-user",
@@ -96,11 +96,11 @@ def _started(shell: Shell, home: Path) -> int:
         check=False,
         env={"PATH": "/usr/bin:/bin", "HOME": str(home)},
     )
-    if not said.stdout:
-        pytest.skip(f"this machine gives nobody a world of its own: {said.stderr!r}")
-    assert re.search(rb" [01]\n\Z", said.stderr)
+    if not output.stdout:
+        pytest.skip(f"this machine gives nobody a world of its own: {output.stderr!r}")
+    assert re.search(rb" [01]\n\Z", output.stderr)
     # The world itself is one, and so is the last, which tells its number.
-    return int(said.stdout) - 2
+    return int(output.stdout) - 2
 
 
 def test_a_host_starts_four_processes_for_the_uptime_check(tmp_path: Path):

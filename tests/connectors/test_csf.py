@@ -18,20 +18,20 @@ LET_IN = {"198.51.100.7/32", "5.172.196.188/32", "2a01:7e00::1/128"}
 
 
 def test_a_host_with_rules_is_understood():
-    found = csf.parse_firewall(RULES)
-    assert found.settings["LF_IPSET"] == "0"
-    assert found.include_line == "Include /etc/csf/keyturn.allow"
-    assert found.is_included
-    assert found.is_enabled
-    assert not found.is_testing
-    assert found.own_list is not None
-    assert found.own_list.splitlines()[1:] == ["5.172.196.188 # pingdom", "2a01:7e00::1 # pingdom"]
-    assert found.allow["198.51.100.7"].startswith("Manually allowed")
-    assert found.deny["203.0.113.6"] == "abuser - Sat Nov 21 08:20:11 2026"
-    assert found.allowed_networks == {ip_network(each) for each in LET_IN}
-    assert ip_address("192.0.2.10") in found.own_addresses
-    assert found.common_domains == {"example.com", ".ninja"}
-    assert found.reload_option == "-r"
+    state = csf.parse_firewall(RULES)
+    assert state.settings["LF_IPSET"] == "0"
+    assert state.include_line == "Include /etc/csf/keyturn.allow"
+    assert state.is_included
+    assert state.is_enabled
+    assert not state.is_testing
+    assert state.own_list is not None
+    assert state.own_list.splitlines()[1:] == ["5.172.196.188 # pingdom", "2a01:7e00::1 # pingdom"]
+    assert state.allow["198.51.100.7"].startswith("Manually allowed")
+    assert state.deny["203.0.113.6"] == "abuser - Sat Nov 21 08:20:11 2026"
+    assert state.allowed_networks == {ip_network(each) for each in LET_IN}
+    assert ip_address("192.0.2.10") in state.own_addresses
+    assert state.common_domains == {"example.com", ".ninja"}
+    assert state.reload_option == "-r"
 
 
 def test_a_host_with_sets_is_understood():
@@ -77,16 +77,16 @@ def test_a_rule_that_asks_for_more_lets_in_no_one_for_all(rule: str):
 
 
 def test_a_range_lets_in_all_of_it():
-    found = csf.parse_firewall(RULES.replace("5.172.196.188/32 ", "5.172.196.0/24 "))
-    assert found.is_allowed(ip_address("5.172.196.1"))
-    assert not found.is_allowed(ip_address("5.172.197.1"))
-    assert not found.is_allowed(ip_address("2a01:7e00::2"))
+    state = csf.parse_firewall(RULES.replace("5.172.196.188/32 ", "5.172.196.0/24 "))
+    assert state.is_allowed(ip_address("5.172.196.1"))
+    assert not state.is_allowed(ip_address("5.172.197.1"))
+    assert not state.is_allowed(ip_address("2a01:7e00::2"))
 
 
 def test_without_ipv6_csf_knows_no_such_address():
-    found = csf.parse_firewall(RULES.replace('IPV6 = "1"', 'IPV6 = "0"'))
-    assert not found.can_filter(ip_address("2a01:7e00::1"))
-    assert found.can_filter(ip_address("5.172.196.188"))
+    state = csf.parse_firewall(RULES.replace('IPV6 = "1"', 'IPV6 = "0"'))
+    assert not state.can_filter(ip_address("2a01:7e00::1"))
+    assert state.can_filter(ip_address("5.172.196.188"))
 
 
 @pytest.mark.parametrize(
@@ -110,10 +110,10 @@ def test_what_stands_in_the_way_is_seen(line: str, claim: str):
     "line", ["# Include /etc/csf/keyturn.allow", "Include /etc/csf/other.allow", ""]
 )
 def test_a_list_that_csf_does_not_read_is_noticed(line: str):
-    found = csf.parse_firewall(
+    state = csf.parse_firewall(
         RULES.replace("allow Include /etc/csf/keyturn.allow", f"allow {line}")
     )
-    assert not found.is_included
+    assert not state.is_included
 
 
 def test_a_file_that_is_not_there_is_no_empty_one():
@@ -150,22 +150,22 @@ def test_an_answer_that_is_not_whole_is_not_taken_for_anything(answer: str):
 
 
 @pytest.mark.parametrize(
-    ("said", "words"),
+    ("message", "words"),
     [
         ("sh: 1: cd: can't cd to /etc/csf", "csf's directory does not exist"),
         ("csf: not found", "csf does not exist: correct csf.program in"),
         ("sh: 1: ipset: not found", "a program that csf needs is missing"),
     ],
 )
-def test_a_host_that_cannot_say_it_says_why(said: str, words: str):
-    fleet = ScriptedFleet({("web1", csf.query_firewall().command): Answer(2, "", said)})
+def test_a_host_that_cannot_say_it_says_why(message: str, words: str):
+    fleet = ScriptedFleet({("web1", csf.query_firewall().command): Answer(2, "", message)})
     with pytest.raises(CommandError, match=words):
         fleet.run_query("web1", csf.query_firewall())
 
 
 def test_it_needs_root():
-    told = inventory_of("web1", user="keyturn")["web1"].resolve(shell())
-    assert str(told).startswith("sudo -n -- sh -c ")
+    command = inventory_of("web1", user="keyturn")["web1"].resolve(shell())
+    assert str(command).startswith("sudo -n -- sh -c ")
 
 
 def shell() -> Shell:

@@ -27,8 +27,8 @@ def entries(*lines: str) -> CsfEntries:
 
 def test_an_entry_of_the_address_is_not_one_of_a_network_around_it():
     answer = csf_grep.parse_matches((ANSWERS / "csf-grep-rules.txt").read_text())
-    found = csf_grep.parse_entries(answer, ip_address("198.51.100.7"))
-    assert found.allow == "198.51.100.7 # Pingdom probe - Sat Nov 21 08:19:24 2026"
+    entries_found = csf_grep.parse_entries(answer, ip_address("198.51.100.7"))
+    assert entries_found.allow == "198.51.100.7 # Pingdom probe - Sat Nov 21 08:19:24 2026"
     assert not csf_grep.parse_entries(answer, ip_address("198.51.100.0")).allow
     wide = entries("Permanent Denies (csf.deny): 203.0.113.0/24 # a range")
     assert (wide.deny, [match.text for match in wide.wider]) == ("", ["203.0.113.0/24 # a range"])
@@ -48,15 +48,17 @@ def test_a_denial_is_in_force_by_a_rule_or_by_a_set(line: str):
 
 
 def test_a_set_that_csf_fills_from_elsewhere_blocks_more_than_the_address():
-    found = entries("IPSET: Set:bl_SPAMDROP Match:203.0.113.6 Setting: BLOCKLIST")
-    assert [match.place for match in found.wider] == ["set bl_SPAMDROP"]
-    assert not found.is_denied
+    entries_found = entries("IPSET: Set:bl_SPAMDROP Match:203.0.113.6 Setting: BLOCKLIST")
+    assert [match.place for match in entries_found.wider] == ["set bl_SPAMDROP"]
+    assert not entries_found.is_denied
 
 
 def test_a_temporary_block_is_that_of_the_address():
-    found = entries("Temporary Blocks: IP:203.0.113.6 Port: Dir:in TTL:3600 (lfd - (sshd) Failed)")
-    assert found.temporary_block == "Port: Dir:in TTL:3600 (lfd - (sshd) Failed)"
-    assert not found.has_temporary_allow
+    entries_found = entries(
+        "Temporary Blocks: IP:203.0.113.6 Port: Dir:in TTL:3600 (lfd - (sshd) Failed)"
+    )
+    assert entries_found.temporary_block == "Port: Dir:in TTL:3600 (lfd - (sshd) Failed)"
+    assert not entries_found.has_temporary_allow
     assert entries("Temporary Allows: IP:203.0.113.6 Port:22 Dir:in TTL:9").has_temporary_allow
     assert entries("Temporary Blocks: IP:203.0.113.60 Port: Dir:in TTL:3600") == CsfEntries()
 

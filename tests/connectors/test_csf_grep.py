@@ -51,8 +51,10 @@ def test_colours_make_no_difference():
 
 
 def test_what_is_not_known_is_passed_on():
-    said = recorded("nothing") + "Temporary Allows: IP:198.51.100.7 Port: Dir:inout TTL:300 (x)\n"
-    assert csf_grep.parse_matches(said)[-1].place == "csf"
+    output = (
+        recorded("nothing") + "Temporary Allows: IP:198.51.100.7 Port: Dir:inout TTL:300 (x)\n"
+    )
+    assert csf_grep.parse_matches(output)[-1].place == "csf"
 
 
 @pytest.mark.parametrize("answer", ["", "\n", "csf: v15.00 (generic)\n"])

@@ -80,5 +80,5 @@ def test_a_list_that_was_not_loaded_is_never_called_loaded(answer: Answer, words
 
 
 def test_warnings_of_csf_are_no_failure():
-    said = "*WARNING* RESTRICT_SYSLOG is disabled. See SECURITY WARNING in /etc/csf/csf.conf.\n"
-    assert ScriptedFleet({("web1", LOAD): said}).run_command("web1", LOAD).status == 0
+    output = "*WARNING* RESTRICT_SYSLOG is disabled. See SECURITY WARNING in /etc/csf/csf.conf.\n"
+    assert ScriptedFleet({("web1", LOAD): output}).run_command("web1", LOAD).status == 0

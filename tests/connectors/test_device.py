@@ -385,11 +385,11 @@ def test_a_device_that_dies_while_it_is_configured_leaves_it_unknown(
     with ScriptedDevice(ANSWERS, slow=("vlan 7",)) as device:
         fleet = reach(device)
         with ThreadPoolExecutor(1) as pool:
-            told = pool.submit(fleet.run_command, "sw1", SwitchLines(("vlan 7",)))
+            future = pool.submit(fleet.run_command, "sw1", SwitchLines(("vlan 7",)))
             wait_for(lambda: "vlan 7" in device.heard)
             device.hang_up()
             with pytest.raises(UnknownOutcomeError):
-                told.result()
+                future.result()
 
 
 # --- who is asked what ---

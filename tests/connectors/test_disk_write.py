@@ -29,8 +29,8 @@ def test_the_last_result_is_understood_and_said_in_words():
     assert last is not None
     assert (last.directory, last.mib) == ("/srv/data", 64)
     assert last.ended_at <= parse_directory(TRIED).host_time
-    told = WriteResult("/srv/data", 64, datetime(2026, 3, 1, 14, 30, tzinfo=UTC), 0.4)
-    assert str(told) == (
+    result = WriteResult("/srv/data", 64, datetime(2026, 3, 1, 14, 30, tzinfo=UTC), 0.4)
+    assert str(result) == (
         "wrote 64 MiB to /srv/data in 0.40 s, 160 MiB/s, at 2026-03-01 14:30:00 UTC"
     )
 
@@ -80,7 +80,7 @@ def test_anything_else_is_not_taken_for_it(answer: str):
 
 
 @pytest.mark.parametrize(
-    ("said", "words"),
+    ("message", "words"),
     [
         ("keyturn: 1: cd: can't cd to /nosuch", "no such directory"),
         ("others than root can write to the directory", "choose a directory on the same disk"),
@@ -88,9 +88,9 @@ def test_anything_else_is_not_taken_for_it(answer: str):
         ("mktemp: failed to create file: Read-only file system", "read-only"),
     ],
 )
-def test_known_errors_say_what_to_do(said: str, words: str):
+def test_known_errors_say_what_to_do(message: str, words: str):
     command = disk_write.write_test_file("/srv", mib=64, seconds=60)
-    assert words in str(find_failure(command, Answer(1, "", said), frozenset({0})))
+    assert words in str(find_failure(command, Answer(1, "", message), frozenset({0})))
 
 
 def test_a_trial_is_ended_by_the_host_in_time():

@@ -68,13 +68,13 @@ def test_anything_else_is_not_taken_for_a_queue(answer: str):
 
 
 @pytest.mark.parametrize(
-    ("said", "means"),
+    ("output", "means"),
     [
         ("keyturn: 1: exim: not found", "this host has neither Exim nor Postfix"),
         ("exim: permission denied", "only root and Exim's administrators"),
     ],
 )
-def test_known_errors_say_what_to_do(said: str, means: str):
+def test_known_errors_say_what_to_do(output: str, means: str):
     assert means in str(
-        find_failure(exim.query_queue().command, Answer(1, "", said), frozenset({0}))
+        find_failure(exim.query_queue().command, Answer(1, "", output), frozenset({0}))
     )

@@ -85,9 +85,9 @@ def test_a_runbook_gets_it_through_the_fleet_with_the_words_of_its_host(
     )
     sessions = SshPool(tmp_path)
     fleet = Fleet(inventory.model_copy(update={"hosts": {"web1": web1}}), sessions)
-    told = Fetch(Setting("feed", "https://example.com"), LOOPBACK, Setting("feed.ca", ""))
-    assert str(fleet.resolve_command("web1", told)) == f"GET {mirror.url('/list')}"
-    assert fleet.run_query("web1", Query(told, str.strip)) == "5.172.196.188"
+    mirrored = Fetch(Setting("feed", "https://example.com"), LOOPBACK, Setting("feed.ca", ""))
+    assert str(fleet.resolve_command("web1", mirrored)) == f"GET {mirror.url('/list')}"
+    assert fleet.run_query("web1", Query(mirrored, str.strip)) == "5.172.196.188"
     fleet.close()
 
 
@@ -265,8 +265,8 @@ def test_a_document_is_fetched_through_the_proxy_of_the_inventory(tmp_path: Path
     with Mirror(tmp_path, names=("feed.invalid",)) as mirror:
         mirror.replies["/list"] = answer(BODY, kind="text/plain")
         with Proxy({"feed.invalid:443": mirror.port}) as proxy:
-            told = through(proxy.url, "https://feed.invalid/list", mirror)
-            assert Fetcher(tmp_path).fetch(told).out == BODY.decode()
+            text = through(proxy.url, "https://feed.invalid/list", mirror)
+            assert Fetcher(tmp_path).fetch(text).out == BODY.decode()
             assert proxy.requests == ["CONNECT feed.invalid:443"]
         (head,) = mirror.heads
     assert "\r\nHost: feed.invalid\r\n" in head

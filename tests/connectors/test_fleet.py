@@ -91,13 +91,15 @@ def test_words_that_mean_an_error_are_a_failure_in_spite_of_status_0():
 
 
 def test_a_program_that_is_not_there_is_named_as_such():
-    said = Answer(127, "", "timeout: failed to run command 'zpool': No such file or directory\n")
+    failure = Answer(
+        127, "", "timeout: failed to run command 'zpool': No such file or directory\n"
+    )
     with pytest.raises(CommandError, match="program zpool is missing: install zfsutils-linux"):
-        ScriptedFleet({("nfs1", "zpool"): said}).run_command("nfs1", Shell(("zpool",)))
+        ScriptedFleet({("nfs1", "zpool"): failure}).run_command("nfs1", Shell(("zpool",)))
 
 
 @pytest.mark.parametrize(
-    ("said", "program"),
+    ("output", "program"),
     [
         ("sudo: mdadm: command not found", "mdadm"),
         ("sh: 1: tc: not found", "tc"),
@@ -105,30 +107,30 @@ def test_a_program_that_is_not_there_is_named_as_such():
         ("timeout: failed to run command ‘nginx’: No such file or directory", "nginx"),
     ],
 )
-def test_every_way_to_say_that_a_program_is_missing_names_it(said: str, program: str):
-    fleet = ScriptedFleet({("web1", "x"): Answer(127, "", said)})
+def test_every_way_to_say_that_a_program_is_missing_names_it(output: str, program: str):
+    fleet = ScriptedFleet({("web1", "x"): Answer(127, "", output)})
     with pytest.raises(CommandError, match=f"the program {program} is missing: install"):
         fleet.run_command("web1", Shell(("x",)))
 
 
 @pytest.mark.parametrize(
-    ("found", "meaning"),
+    ("program", "meaning"),
     [
         ("missing", "the program zpool is missing: install zfsutils"),
         ("there", "may not run this"),
     ],
 )
 def test_a_program_that_is_missing_under_sudo_is_not_taken_for_a_missing_rule(
-    found: str, meaning: str
+    program: str, meaning: str
 ):
     """sudo says the same of both: that a password is required."""
     refused = Answer(1, "", "sudo: a password is required\n")
     query = Query(Shell(("zpool", "status", "-v"), root=True), str.strip)
     asked = make_program_check(Shell(("sudo", "-n", "--", "zpool", "status", "-v")), refused)
     assert asked is not None
-    told = "sudo -n -- zpool status -v"
+    command = "sudo -n -- zpool status -v"
     fleet = ScriptedFleet(
-        {("nas1", told): refused, ("nas1", str(asked)): found},
+        {("nas1", command): refused, ("nas1", str(asked)): program},
         inventory=inventory_of("nas1", user="keyturn"),
     )
     with pytest.raises(CommandError, match=meaning):
@@ -215,19 +217,19 @@ def test_a_scripted_fleet_gives_its_replies_in_turn_and_stays_with_the_last():
 
 
 @pytest.mark.parametrize(
-    ("trouble", "told"),
+    ("trouble", "sent"),
     [
         (UnreachableError("web1 refused"), 0),
         (UnknownOutcomeError("who knows"), 1),
         (CommandError("no"), 1),
     ],
 )
-def test_a_scripted_fleet_knows_what_reached_the_host(trouble: HostError, told: int):
+def test_a_scripted_fleet_knows_what_reached_the_host(trouble: HostError, sent: int):
     fleet = ScriptedFleet({("web1", "reboot"): trouble})
     with pytest.raises(type(trouble)):
         fleet.run_command("web1", REBOOT)
     assert fleet.tried == [("web1", "reboot")]
-    assert len(fleet.sent) == told
+    assert len(fleet.sent) == sent
 
 
 def test_a_query_that_no_one_scripted_is_a_fault_of_the_test():

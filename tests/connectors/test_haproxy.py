@@ -188,8 +188,8 @@ def test_a_socket_that_socat_would_read_more_into_is_refused(path: str):
 
 
 def test_the_socket_is_the_inventorys_and_nothing_runs_as_root():
-    told = CHANGES[0].resolve({"haproxy.socket": "/run/haproxy/keyturn.sock"}, sudo=True)
-    assert told.words == ("socat", "-t5", "stdio", "UNIX-CONNECT:/run/haproxy/keyturn.sock")
+    command = CHANGES[0].resolve({"haproxy.socket": "/run/haproxy/keyturn.sock"}, sudo=True)
+    assert command.words == ("socat", "-t5", "stdio", "UNIX-CONNECT:/run/haproxy/keyturn.sock")
 
 
 def test_a_table_that_is_not_there_is_answered_with_those_that_are():
@@ -250,5 +250,5 @@ def test_a_counter_is_spelled_as_this_haproxy_wants_it(
         },
         hosts=["lb1"],
     )
-    found = haproxy.read_counter_names(fleet.run_query, "lb1", "t", [counter])
-    assert found == ({counter: spelling} if spelling else {})
+    names = haproxy.read_counter_names(fleet.run_query, "lb1", "t", [counter])
+    assert names == ({counter: spelling} if spelling else {})

@@ -34,11 +34,11 @@ def test_limits_are_found_in_every_way_of_writing_them():
 def test_only_the_lines_that_matter_leave_the_host():
     grep = haproxy_limits.query_limits().command
     assert isinstance(grep, Shell)
-    told = grep.resolve({"haproxy.config": str(STORY)}, sudo=False)
-    said = subprocess.run(told.words, capture_output=True, text=True, check=True).stdout
-    assert parse_limits(said) == FOUND
-    assert "bind" not in said
-    assert "stats socket" not in said
+    command = grep.resolve({"haproxy.config": str(STORY)}, sudo=False)
+    output = subprocess.run(command.words, capture_output=True, text=True, check=True).stdout
+    assert parse_limits(output) == FOUND
+    assert "bind" not in output
+    assert "stats socket" not in output
 
 
 def test_a_directory_of_configurations_is_read_whole(tmp_path: Path):
@@ -46,10 +46,10 @@ def test_a_directory_of_configurations_is_read_whole(tmp_path: Path):
     (tmp_path / "20-api.cfg").write_text("backend api\n acl a src_conn_rate gt 7\n")
     grep = haproxy_limits.query_limits().command
     assert isinstance(grep, Shell)
-    told = grep.resolve({"haproxy.config": str(tmp_path)}, sudo=False)
-    said = subprocess.run(told.words, capture_output=True, text=True, check=True).stdout
-    found = {(limit.table, limit.threshold) for limit in parse_limits(said)}
-    assert found == {("www", 43), ("api", 8)}
+    command = grep.resolve({"haproxy.config": str(tmp_path)}, sudo=False)
+    output = subprocess.run(command.words, capture_output=True, text=True, check=True).stdout
+    limits = {(limit.table, limit.threshold) for limit in parse_limits(output)}
+    assert limits == {("www", 43), ("api", 8)}
 
 
 @pytest.mark.parametrize(
@@ -76,8 +76,8 @@ def test_a_directory_of_configurations_is_read_whole(tmp_path: Path):
     ],
 )
 def test_a_condition_is_a_limit_if_a_high_counter_meets_it(line: str, reached: int | None):
-    found = parse_limits(f"backend www\n    {line}\n")
-    assert [limit.threshold for limit in found] == ([] if reached is None else [reached])
+    limits = parse_limits(f"backend www\n    {line}\n")
+    assert [limit.threshold for limit in limits] == ([] if reached is None else [reached])
 
 
 def test_a_counter_tracked_in_the_frontend_is_known_in_the_backend():
@@ -125,14 +125,14 @@ def test_of_two_limits_of_one_counter_the_lowest_is_named():
 
 
 def test_limits_that_cannot_be_read_are_unknown_and_that_is_explained():
-    said = "grep: /etc/haproxy/haproxy.cfg: Permission denied"
+    output = "grep: /etc/haproxy/haproxy.cfg: Permission denied"
 
     def ask(host: str, query: Query[object]) -> object:
-        raise find_failure(query.command, Answer(2, "", said), query.statuses) or AssertionError
+        raise find_failure(query.command, Answer(2, "", output), query.statuses) or AssertionError
 
     limits = haproxy_limits.read_limits(ask, "lb1")  # pyright: ignore[reportArgumentType] # it answers nothing
     assert limits.limits == ()
-    assert limits.error == (f"the login cannot read HAProxy's configuration (output: {said})")
+    assert limits.error == (f"the login cannot read HAProxy's configuration (output: {output})")
 
 
 def test_a_fault_that_is_no_answer_of_the_host_is_not_taken_for_unknown_limits():

@@ -43,9 +43,9 @@ def test_what_is_not_known_is_never_no_one(answer: str):
         parse_peers(answer)
 
 
-@pytest.mark.parametrize("said", ["", "Permission denied\n\n", "Unknown command: show peers\n"])
-def test_an_error_is_never_no_one(said: str):
-    assert find_failure(query_peers().command, Answer(0, said), frozenset({0})) is not None
+@pytest.mark.parametrize("output", ["", "Permission denied\n\n", "Unknown command: show peers\n"])
+def test_an_error_is_never_no_one(output: str):
+    assert find_failure(query_peers().command, Answer(0, output), frozenset({0})) is not None
 
 
 @pytest.mark.parametrize("answer", ["2.6-peers", "2.6-peers-alone"])

@@ -108,14 +108,14 @@ def test_a_last_line_without_an_end_gets_one(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    ("said", "meaning"),
+    ("output", "meaning"),
     [
         ("mount: /proc: must be superuser to use mount.", "this requires root"),
         ("mount: /proc: mount point not mounted or bad option.", "does not support this value"),
         ("mount: /proc: permission denied.", "container"),
     ],
 )
-def test_known_errors_are_explained(said: str, meaning: str):
+def test_known_errors_are_explained(output: str, meaning: str):
     assert meaning in str(
-        find_failure(hidepid.remount_proc(2), Answer(32, "", said), frozenset({0}))
+        find_failure(hidepid.remount_proc(2), Answer(32, "", output), frozenset({0}))
     )

@@ -195,10 +195,10 @@ def test_a_flood_slows_a_command_on_another_host_for_seconds_and_not_by_much(
             flooded.append(_took(sessions, well))
         session.close()
         after = [_took(sessions, well) for _ in range(10)]
-    told = f"{attack}: {median(quiet):.3f} s, {median(flooded):.3f} s, {median(after):.3f} s"
-    assert median(flooded) < 40 * median(quiet) + 0.2, told
-    assert max(flooded) < 10, told
-    assert median(after) < 5 * median(quiet) + 0.05, told
+    summary = f"{attack}: {median(quiet):.3f} s, {median(flooded):.3f} s, {median(after):.3f} s"
+    assert median(flooded) < 40 * median(quiet) + 0.2, summary
+    assert max(flooded) < 10, summary
+    assert median(after) < 5 * median(quiet) + 0.05, summary
 
 
 def _took(sessions: SshPool, host: Host) -> float:

@@ -82,10 +82,10 @@ def test_text_that_is_something_else_is_not_understood(answer: str):
 
 
 def test_a_missing_iostat_is_shown_by_its_package():
-    said = "timeout: failed to run command 'iostat': No such file or directory"
+    output = "timeout: failed to run command 'iostat': No such file or directory"
     query = iostat.query_json(1)
     assert "install sysstat" in str(
-        find_failure(query.command, Answer(127, "", said), query.statuses)
+        find_failure(query.command, Answer(127, "", output), query.statuses)
     )
 
 

@@ -19,8 +19,8 @@ def file(tmp_path: Path) -> Path:
 def _certify(file: Path) -> None:
     """Lay a certificate beside the key, by an authority that is made for it."""
     public = file.with_name("key.pub")
-    told = subprocess.run(["ssh-keygen", "-y", "-f", file], check=True, capture_output=True)
-    public.write_bytes(told.stdout)
+    printed = subprocess.run(["ssh-keygen", "-y", "-f", file], check=True, capture_output=True)
+    public.write_bytes(printed.stdout)
     authority = make_key().write(file.with_name("ca"))
     subprocess.run(
         ["ssh-keygen", "-q", "-s", authority, "-I", "keyturn", "-n", "keyturn", public],

@@ -49,17 +49,17 @@ def test_what_is_no_export_is_not_understood(answer: str):
 
 def test_a_login_that_may_not_look_is_reported_though_the_status_says_nothing():
     query = mounts.query_exports()
-    said = (
+    output = (
         "exportfs: could not open /var/lib/nfs/.etab.lock for locking: "
         "errno 13 (Permission denied)\n"
     )
-    assert find_failure(query.command, Answer(0, "", said), query.statuses) is not None
+    assert find_failure(query.command, Answer(0, "", output), query.statuses) is not None
     assert find_failure(query.command, Answer(0, "", ""), query.statuses) is None
 
 
 def test_a_host_without_exportfs_is_reported():
-    said = "timeout: failed to run command 'exportfs': No such file or directory"
-    trouble = find_failure(mounts.query_exports().command, Answer(127, "", said), frozenset({0}))
+    output = "timeout: failed to run command 'exportfs': No such file or directory"
+    trouble = find_failure(mounts.query_exports().command, Answer(127, "", output), frozenset({0}))
     assert "nfs-kernel-server" in str(trouble)
 
 

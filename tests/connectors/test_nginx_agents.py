@@ -51,7 +51,7 @@ def test_a_dot_and_a_plus_are_said_as_themselves():
 
 
 def test_a_configuration_that_nginx_does_not_take_is_shown():
-    said = Answer(1, "", 'nginx: [emerg] unknown directive "nonsense" in conf.d/broken.conf:1')
+    failure = Answer(1, "", 'nginx: [emerg] unknown directive "nonsense" in conf.d/broken.conf:1')
     assert "nothing was changed" in str(
-        find_failure(nginx_agents.block_agent("abcd"), said, frozenset({0}))
+        find_failure(nginx_agents.block_agent("abcd"), failure, frozenset({0}))
     )

@@ -24,8 +24,8 @@ def heard(*chunks: bytes) -> list[str]:
     return lines
 
 
-def framed(said: bytes) -> bytes:
-    return b"Welcome!\n" + WORD + b" begins\n" + said + WORD + b" 0\n"
+def framed(output: bytes) -> bytes:
+    return b"Welcome!\n" + WORD + b" begins\n" + output + WORD + b" 0\n"
 
 
 def test_only_the_commands_own_lines_are_shown() -> None:
@@ -52,8 +52,8 @@ def test_bytes_that_are_no_text_are_spelt_out() -> None:
 
 
 @given(st.binary(max_size=300), st.lists(st.integers(0, 400), max_size=8))
-def test_it_does_not_matter_how_it_is_cut(said: bytes, cuts: Sequence[int]) -> None:
-    whole = framed(said)
+def test_it_does_not_matter_how_it_is_cut(output: bytes, cuts: Sequence[int]) -> None:
+    whole = framed(output)
     ends = sorted({min(cut, len(whole)) for cut in cuts} | {0, len(whole)})
     pieces = [whole[first:last] for first, last in pairwise(ends)]
     assert heard(*pieces) == heard(whole)
@@ -65,8 +65,8 @@ def test_a_real_host_is_read_before_it_has_ended(sshd: Sshd) -> None:
     go_on = sshd.directory / "go-on"
     lines: list[str] = []
 
-    def listen(said: Sequence[str]) -> None:
-        lines.extend(said)
+    def listen(output: Sequence[str]) -> None:
+        lines.extend(output)
         go_on.touch()
 
     script = 'echo first; until [ -e "$1" ]; do sleep 0.01; done; printf last; echo no >&2'

@@ -19,11 +19,11 @@ _ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="only root can do so")
 
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
-    found = tmp_path / "etc" / "policy"
-    found.mkdir(parents=True)
-    for one in (found.parent, found):
+    directory = tmp_path / "etc" / "policy"
+    directory.mkdir(parents=True)
+    for one in (directory.parent, directory):
         one.chmod(0o755)
-    return found
+    return directory
 
 
 @pytest.mark.parametrize("mode", [0o775, 0o777, 0o757, 0o722])

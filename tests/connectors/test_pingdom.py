@@ -20,12 +20,12 @@ RECORDED = Path(__file__).parent / "answers" / "pingdom-feed.txt"
 
 def test_a_recorded_feed_is_understood():
     """It is the beginning of the feed of March 2014, when there was no IPv6 in it."""
-    found = pingdom.parse_feed(RECORDED.read_text())
-    assert len(found.addresses) == 11
-    assert IPv4Address("95.141.32.46") in found.addresses
-    assert IPv4Address("174.34.224.167") not in found.addresses
-    assert found.inactive_count == 1
-    assert found.built_at == "Thu, 20 Mar 2014 22:19:32 +0100"
+    probes = pingdom.parse_feed(RECORDED.read_text())
+    assert len(probes.addresses) == 11
+    assert IPv4Address("95.141.32.46") in probes.addresses
+    assert IPv4Address("174.34.224.167") not in probes.addresses
+    assert probes.inactive_count == 1
+    assert probes.built_at == "Thu, 20 Mar 2014 22:19:32 +0100"
 
 
 def test_active_probes_count_with_their_addresses_of_both_kinds():
@@ -33,22 +33,22 @@ def test_active_probes_count_with_their_addresses_of_both_kinds():
 
 
 def test_probes_that_are_not_active_are_counted_and_not_taken():
-    found = pingdom.parse_feed(
+    probes = pingdom.parse_feed(
         feed(FOURS, SIXES, item("5.172.9.9", ipv6="2a01:7e00::99", state="Inactive"))
     )
-    assert found.addresses == ALL
-    assert found.inactive_count == 1
+    assert probes.addresses == ALL
+    assert probes.inactive_count == 1
 
 
 @pytest.mark.parametrize("ipv6", [None, "", "NULL"])
 def test_a_probe_without_ipv6_has_none(ipv6: str | None):
-    found = pingdom.parse_feed(feed(FOURS, SIXES, item("5.172.9.9", ipv6=ipv6)))
-    assert found.addresses == ALL | {IPv4Address("5.172.9.9")}
+    probes = pingdom.parse_feed(feed(FOURS, SIXES, item("5.172.9.9", ipv6=ipv6)))
+    assert probes.addresses == ALL | {IPv4Address("5.172.9.9")}
 
 
 def test_a_probe_may_have_ipv6_alone():
-    found = pingdom.parse_feed(feed(FOURS, SIXES, item("NULL", ipv6="2a01:7e00::99")))
-    assert found.addresses == ALL | {IPv6Address("2a01:7e00::99")}
+    probes = pingdom.parse_feed(feed(FOURS, SIXES, item("NULL", ipv6="2a01:7e00::99")))
+    assert probes.addresses == ALL | {IPv6Address("2a01:7e00::99")}
 
 
 def test_order_repetition_case_and_spelling_make_no_difference():
@@ -84,11 +84,11 @@ def test_a_feed_that_is_not_to_be_believed_is_refused_as_a_whole(bad: str):
 
 @pytest.mark.parametrize("odd", ODD_ITEMS.values(), ids=ODD_ITEMS.keys())
 def test_one_odd_item_is_skipped_and_named(odd: str):
-    found = pingdom.parse_feed(feed(FOURS, SIXES, odd))
-    assert found.addresses == ALL
-    assert len(found.skip_reasons) == 1
-    assert found.skip_reasons[0].startswith("probe 101 ")
-    assert found.skip_reasons[0].isprintable()
+    probes = pingdom.parse_feed(feed(FOURS, SIXES, odd))
+    assert probes.addresses == ALL
+    assert len(probes.skip_reasons) == 1
+    assert probes.skip_reasons[0].startswith("probe 101 ")
+    assert probes.skip_reasons[0].isprintable()
 
 
 @pytest.mark.parametrize(
@@ -137,15 +137,15 @@ GONE4, GONE6 = IPv4Address("5.172.9.9"), IPv6Address("2a01:7e00::99")
     ],
 )
 def test_addresses_of_odd_items_stay_on_a_list(odd: str, kept: set[object]):
-    found = pingdom.parse_feed(feed(FOURS, SIXES, odd))
-    assert found.list_kept_addresses([*ALL, GONE4, GONE6]) == kept
-    assert found.list_kept_addresses([]) == frozenset()
+    probes = pingdom.parse_feed(feed(FOURS, SIXES, odd))
+    assert probes.list_kept_addresses([*ALL, GONE4, GONE6]) == kept
+    assert probes.list_kept_addresses([]) == frozenset()
 
 
 def test_an_odd_line_of_a_plain_list_keeps_all_addresses():
-    found = pingdom.parse_feed("\n".join((*FOURS, "5.172.9")))
-    assert found.list_kept_addresses([GONE4, GONE6]) == {GONE4, GONE6}
-    assert found.skip_reasons == ["line 101 has '5.172.9', which is not an address"]
+    probes = pingdom.parse_feed("\n".join((*FOURS, "5.172.9")))
+    assert probes.list_kept_addresses([GONE4, GONE6]) == {GONE4, GONE6}
+    assert probes.skip_reasons == ["line 101 has '5.172.9', which is not an address"]
 
 
 def test_without_what_is_wrong_the_same_feed_is_taken():
@@ -215,8 +215,10 @@ def test_where_the_feed_is_comes_from_the_inventory():
         "pingdom.feed_authority": "keys/ca.pem",
         "pingdom.feed_proxy": "http://proxy.example:3128",
     }
-    told = query.command.resolve(mirror)
-    assert (told.url, told.networks, told.authority, told.proxy) == tuple(mirror.values())
+    command = query.command.resolve(mirror)
+    assert (command.url, command.networks, command.authority, command.proxy) == tuple(
+        mirror.values()
+    )
 
 
 @pytest.mark.parametrize(

@@ -80,7 +80,7 @@ def test_where_postfix_is_is_where_it_runs():
 
 
 @pytest.mark.parametrize(
-    ("said", "words"),
+    ("output", "words"),
     [
         ("postqueue: invalid option -- 'j'\nusage: postqueue -f", "older than 3.1"),
         (
@@ -89,7 +89,7 @@ def test_where_postfix_is_is_where_it_runs():
         ),
     ],
 )
-def test_known_errors_say_what_to_do(said: str, words: str):
+def test_known_errors_say_what_to_do(output: str, words: str):
     assert words in str(
-        find_failure(postfix.query_queue().command, Answer(69, "", said), frozenset({0}))
+        find_failure(postfix.query_queue().command, Answer(69, "", output), frozenset({0}))
     )

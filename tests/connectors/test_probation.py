@@ -107,7 +107,7 @@ def test_asking_needs_no_root():
 
 
 @pytest.mark.parametrize(
-    ("said", "means"),
+    ("output", "means"),
     [
         ("csf is on probation already", "wait some minutes"),
         ("nothing is on probation as csf", "has restored what was"),
@@ -115,8 +115,8 @@ def test_asking_needs_no_root():
         ("sh: 1: setsid: not found", "util-linux"),
     ],
 )
-def test_known_errors_say_what_to_do(said: str, means: str):
-    error = find_failure(DRILL.arm(CHANGE), Answer(1, "", said), frozenset({0}))
+def test_known_errors_say_what_to_do(output: str, means: str):
+    error = find_failure(DRILL.arm(CHANGE), Answer(1, "", output), frozenset({0}))
     assert isinstance(error, CommandError)
     assert means in str(error)
 

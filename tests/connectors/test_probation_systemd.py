@@ -98,8 +98,8 @@ def test_what_the_timer_or_the_boot_runs_restores_and_removes_the_units(host: Ho
     assert host.run_words(*command.split()).returncode == 0
     status = query_probation("drill")
     assert isinstance(status.command, Shell)
-    found = status.parse(host.run(status.command).stdout)
-    assert (found.restored, found.restore_status, found.armed) == (CHANGE, 0, "")
+    parsed = status.parse(host.run(status.command).stdout)
+    assert (parsed.restored, parsed.restore_status, parsed.armed) == (CHANGE, 0, "")
     assert not host.unit.exists()
     assert host.read_log("systemctl")[-1] == "--quiet stop keyturn-probation-drill.timer"
 

@@ -181,13 +181,13 @@ def test_a_count_that_is_something_else_is_not_understood():
 
 
 @pytest.mark.parametrize(
-    ("said", "meaning"),
+    ("output", "meaning"),
     [
         ("mdadm: must be super-user to perform this action", "requires root"),
         ("mdadm: cannot open /dev/md0: No such file or directory", "does not exist any more"),
         ("timeout: failed to run command 'mdadm': No such file or directory", "install mdadm"),
     ],
 )
-def test_known_errors_are_explained(said: str, meaning: str):
+def test_known_errors_are_explained(output: str, meaning: str):
     query = raid.query_detail("md0")
-    assert meaning in str(find_failure(query.command, Answer(1, "", said), query.statuses))
+    assert meaning in str(find_failure(query.command, Answer(1, "", output), query.statuses))

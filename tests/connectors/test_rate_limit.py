@@ -81,6 +81,6 @@ def test_a_setting_that_is_no_path_is_refused(path: str):
 
 
 def test_a_configuration_that_nginx_does_not_take_is_shown():
-    said = Answer(1, "", "nginx: [emerg] unknown directive in /etc/nginx/nginx.conf:3")
-    trouble = find_failure(rate_limit.query_limits().command, said, frozenset({0}))
+    failure = Answer(1, "", "nginx: [emerg] unknown directive in /etc/nginx/nginx.conf:3")
+    trouble = find_failure(rate_limit.query_limits().command, failure, frozenset({0}))
     assert "fix it before the next restart" in str(trouble)

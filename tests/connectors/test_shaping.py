@@ -123,7 +123,7 @@ def test_values_reach_a_script_as_arguments_only():
 
 
 @pytest.mark.parametrize(
-    ("said", "means"),
+    ("output", "means"),
     [
         ("nothing is on probation", "has restored what was"),
         ("Error: Specified qdisc kind is unknown.", "lacks tc's tbf"),
@@ -131,5 +131,5 @@ def test_values_reach_a_script_as_arguments_only():
         ('Device "eth7" does not exist.', "does not exist any more"),
     ],
 )
-def test_known_errors_say_what_to_do(said: str, means: str):
-    assert means in str(find_failure(TRY, Answer(1, "", said), frozenset({0})))
+def test_known_errors_say_what_to_do(output: str, means: str):
+    assert means in str(find_failure(TRY, Answer(1, "", output), frozenset({0})))

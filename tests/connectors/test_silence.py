@@ -117,9 +117,9 @@ def test_a_host_that_falls_silent_at_any_byte_before_its_answer_is_noticed(
     cuts = range(10, _bytes_of_an_answer(away) - AFTER_ANSWER, STRIDE)
     with ThreadPoolExecutor(AT_ONCE) as pool:
         noticed = list(pool.map(partial(_cut_off, away), cuts))
-    said = [next(name for name, words in PHASES.items() if words in each) for each in noticed]
-    assert list(dict.fromkeys(said)) == list(PHASES), noticed
-    record_property(NAME, f"silence after each of {len(cuts)} bytes: {Counter(said)}")
+    phases = [next(name for name, words in PHASES.items() if words in each) for each in noticed]
+    assert list(dict.fromkeys(phases)) == list(PHASES), noticed
+    record_property(NAME, f"silence after each of {len(cuts)} bytes: {Counter(phases)}")
 
 
 def _cut_off(away: Away, after: int) -> str:
@@ -136,11 +136,11 @@ def test_a_host_that_hangs_up_at_any_byte_before_its_answer_is_understood(
     """What was not sent is not taken for sent, nor what has no answer for done."""
     cuts = range(0, _bytes_of_an_answer(away) - AFTER_ANSWER, HANG_UP_STRIDE)
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        said = list(pool.map(partial(_hung_up, away), cuts))
+        started = list(pool.map(partial(_hung_up, away), cuts))
     # Where the command was sent differs from one connection to the next by a few bytes.
-    assert (said[0], said[-1], {*said}) == (False, None, {False, None})
-    told = f"{said.count(False)} before the command was sent, {said.count(None)} after it"
-    record_property(NAME, f"a hang-up after each of {len(cuts)} bytes: {told}")
+    assert (started[0], started[-1], {*started}) == (False, None, {False, None})
+    summary = f"{started.count(False)} before the command was sent, {started.count(None)} after it"
+    record_property(NAME, f"a hang-up after each of {len(cuts)} bytes: {summary}")
 
 
 def _hung_up(away: Away, after: int) -> bool | None:
@@ -197,16 +197,16 @@ def test_a_host_that_falls_silent_while_a_command_runs_is_noticed(away: Away, tm
         relay.speak()
         assert fleet.query_step("web1", STEP).state is MarkerState.RUNNING
         gate.touch()
-        found = _until_ended(fleet)
-        assert (found.status, found.out) == (0, "on\ndone\n")
+        status = _until_ended(fleet)
+        assert (status.status, status.out) == (0, "on\ndone\n")
 
 
 def _until_ended(fleet: Fleet) -> StepStatus:
     deadline = time.monotonic() + 20
-    while (found := fleet.query_step("web1", STEP)).state is not MarkerState.ENDED:
-        assert time.monotonic() < deadline, found
+    while (status := fleet.query_step("web1", STEP)).state is not MarkerState.ENDED:
+        assert time.monotonic() < deadline, status
         time.sleep(0.02)
-    return found
+    return status
 
 
 def test_a_host_that_falls_silent_amid_its_output_is_noticed(away: Away):

@@ -350,10 +350,10 @@ def test_what_is_printed_while_new_keys_are_agreed_reaches_the_right_command():
         connected(sshd) as session,
         ThreadPoolExecutor(6) as pool,
     ):
-        said = "x" * 99 + "\n"
-        lines = [said * n for n in range(200, 1400, 200)]
-        told = pool.map(session.run, [Shell(("cat",), stdin=text) for text in lines])
-        assert [answer.out for answer in told] == lines
+        line = "x" * 99 + "\n"
+        lines = [line * n for n in range(200, 1400, 200)]
+        answers = pool.map(session.run, [Shell(("cat",), stdin=text) for text in lines])
+        assert [answer.out for answer in answers] == lines
 
 
 @pytest.mark.parametrize("limit", ["MAX_AGE_SECONDS", "MAX_BYTES"])

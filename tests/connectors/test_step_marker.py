@@ -71,11 +71,11 @@ class Machine:
     def ask(self, mark: StepMarker = STEP) -> StepStatus:
         query = query_step_status(mark)
         assert isinstance(query.command, Shell)
-        said = subprocess.run(
+        result = subprocess.run(
             query.command.words, capture_output=True, text=True, check=True, env=self.environment
         )
-        assert said.stderr == ""
-        return query.parse(said.stdout)
+        assert result.stderr == ""
+        return query.parse(result.stdout)
 
 
 def _busybox(directory: Path) -> str:
@@ -91,10 +91,10 @@ def _busybox(directory: Path) -> str:
 
 def _with(shell: str) -> Callable[[Path], str]:
     def path(directory: Path) -> str:
-        found = shutil.which(shell)
-        if found is None:
+        program = shutil.which(shell)
+        if program is None:
             pytest.skip(f"{shell} is not installed")
-        (directory / "sh").symlink_to(found)
+        (directory / "sh").symlink_to(program)
         return f"{directory}:/usr/bin:/bin"
 
     return path
@@ -155,26 +155,26 @@ def test_without_the_marker_it_is_run_each_time(machine: Machine):
 
 def test_of_many_who_send_a_step_at_once_one_has_it_run(host: Machine):
     begun = [host.begin(_make_step(host))[0] for _ in range(8)]
-    said = [each.communicate(b"yes\n", 30)[0] for each in begun]
+    outputs = [each.communicate(b"yes\n", 30)[0] for each in begun]
     assert _times(host) == 1
-    assert sum(b" held\n" in each for each in said) == 7
+    assert sum(b" held\n" in each for each in outputs) == 7
 
 
 def test_the_host_tells_how_a_step_ended_and_what_it_printed(machine: Machine):
     machine.tell(_make_step(machine))
-    found = machine.ask()
-    assert (found.state, found.status, found.out, found.err) == (
+    status = machine.ask()
+    assert (status.state, status.status, status.out, status.err) == (
         MarkerState.ENDED,
         3,
         "yes\n",
         "no\n",
     )
-    assert found.is_complete
-    assert found.started_at is not None
-    assert found.ended_at is not None
-    assert abs(found.ended_at - time.time()) < 60
+    assert status.is_complete
+    assert status.started_at is not None
+    assert status.ended_at is not None
+    assert abs(status.ended_at - time.time()) < 60
     with pytest.raises(CommandError, match="output: yes / no"):
-        found.to_answer(_make_step(machine))
+        status.to_answer(_make_step(machine))
 
 
 def test_a_step_that_no_one_began_never_will_be_once_the_host_was_asked(machine: Machine):
@@ -187,16 +187,16 @@ def test_a_step_that_no_one_began_never_will_be_once_the_host_was_asked(machine:
 
 def _wait_for(fate: MarkerState, machine: Machine) -> StepStatus:
     deadline = time.monotonic() + 20
-    while (found := machine.ask()).state is not fate:
-        assert time.monotonic() < deadline, found
+    while (status := machine.ask()).state is not fate:
+        assert time.monotonic() < deadline, status
         time.sleep(0.02)
-    return found
+    return status
 
 
 def _begun(machine: Machine) -> None:
     deadline = time.monotonic() + 20
-    said = machine.place / "f00d-7-5f-1" / "out"
-    while not (said.exists() and said.read_text() == "at last\n"):
+    output_file = machine.place / "f00d-7-5f-1" / "out"
+    while not (output_file.exists() and output_file.read_text() == "at last\n"):
         assert time.monotonic() < deadline
         time.sleep(0.01)
 
@@ -227,10 +227,10 @@ def test_a_step_goes_on_when_no_one_listens_any_more(machine: Machine):
     begun.stderr.close()
     (machine.home / "gate").touch()
     begun.wait(30)
-    found = _wait_for(MarkerState.ENDED, machine)
-    assert found.status == 4
-    assert found.out.endswith("19999\n20000\n")
-    assert found.err.endswith("19999\n20000\n")
+    status = _wait_for(MarkerState.ENDED, machine)
+    assert status.status == 4
+    assert status.out.endswith("19999\n20000\n")
+    assert status.err.endswith("19999\n20000\n")
     if begun.stdin is not None:
         begun.stdin.close()
 
@@ -255,12 +255,12 @@ def test_a_step_that_was_killed_with_its_shell_is_gone_and_no_one_knows_how(mach
     _begun(machine)
     _kill_family(begun.pid)
     begun.communicate(timeout=30)
-    found = machine.ask()
-    assert found.state is MarkerState.GONE
-    assert found.out == "at last\n"
-    assert not found.is_complete
+    status = machine.ask()
+    assert status.state is MarkerState.GONE
+    assert status.out == "at last\n"
+    assert not status.is_complete
     with pytest.raises(UnknownOutcomeError, match="exit status is unknown"):
-        found.to_answer(_slow(machine))
+        status.to_answer(_slow(machine))
 
 
 def _kill_family(pid: int) -> None:
@@ -294,8 +294,8 @@ def test_an_end_that_was_written_in_part_is_none(machine: Machine, half: str):
     """As a host leaves it that lost its power, or had no room, just then."""
     machine.tell(_make_step(machine))
     (machine.place / "f00d-7-5f-1" / "end").write_text(half)
-    found = machine.ask()
-    assert (found.state, found.status) == (MarkerState.GONE, None)
+    status = machine.ask()
+    assert (status.state, status.status) == (MarkerState.GONE, None)
 
 
 def test_another_process_with_the_number_of_one_that_is_gone_is_not_taken_for_it(machine: Machine):
@@ -352,18 +352,18 @@ def test_a_megabyte_of_what_was_printed_is_kept_and_all_of_it_arrives(machine: M
     step = Shell(("sh", "-c", "head -c 3000000 /dev/zero; echo end >&2"), marker=STEP)
     answer = machine.tell(step)
     assert (len(answer.out), answer.err) == (3_000_000, "end\n")
-    found = machine.ask()
-    assert 1_000_000 <= found.out_bytes <= 2 * 1024 * 1024
-    assert not found.is_complete
-    assert found.to_answer(step).omitted_bytes
+    status = machine.ask()
+    assert 1_000_000 <= status.out_bytes <= 2 * 1024 * 1024
+    assert not status.is_complete
+    assert status.to_answer(step).omitted_bytes
 
 
 def test_the_note_is_in_the_hosts_log_before_a_step_begins_however_slow_that_is(machine: Machine):
-    told, logger = machine.home / "told", machine.home.parent / "programs" / "logger"
+    noted, logger = machine.home / "told", machine.home.parent / "programs" / "logger"
     logger.unlink(missing_ok=True)
-    logger.write_text(f'#!/bin/sh\nsleep 0.3; echo "$3" >"{told}"\n')
+    logger.write_text(f'#!/bin/sh\nsleep 0.3; echo "$3" >"{noted}"\n')
     logger.chmod(0o755)
-    step = Shell(("cat", str(told), "-"), "read too\n", note="run 7 step 1", marker=STEP)
+    step = Shell(("cat", str(noted), "-"), "read too\n", note="run 7 step 1", marker=STEP)
     assert machine.tell(step).out == "run 7 step 1\nread too\n"
 
 
@@ -481,17 +481,17 @@ def test_a_host_whose_disk_is_full_says_so_and_begins_nothing(machine: Machine, 
     wrapped = WrappedCommand(Shell(("sh", "-c", "touch /tmp/never"), marker=STEP))
     path = {**machine.environment, "PATH": f"{machine.path}:/usr/bin:/bin:/usr/sbin:/sbin"}
     program = shutil.which("sh", path=machine.path) or "sh"
-    said = subprocess.run(
+    result = subprocess.run(
         [*alone, program, "-c", wrapped.line],
         input=wrapped.word_line,
         capture_output=True,
         check=False,
         env=path,
     )
-    if said.returncode in {1, 90} and not said.stdout:
-        pytest.skip(f"this machine gives nobody a file system: {said.stderr!r}")
-    wrapped.out.add(said.stdout)
-    wrapped.err.add(said.stderr)
+    if result.returncode in {1, 90} and not result.stdout:
+        pytest.skip(f"this machine gives nobody a file system: {result.stderr!r}")
+    wrapped.out.add(result.stdout)
+    wrapped.err.add(result.stderr)
     with pytest.raises(SetupError, match="the host's disk is full") as trouble:
         wrapped.read_answer(seconds=0)
     assert trouble.value.started is False
@@ -536,7 +536,7 @@ def test_a_step_that_the_host_stopped_in_time_has_no_end_of_its_own(host: Machin
 
 
 @pytest.mark.parametrize(
-    "said",
+    "output",
     [
         "",
         "gone\n",
@@ -545,9 +545,9 @@ def test_a_step_that_the_host_stopped_in_time_has_no_end_of_its_own(host: Machin
         "closed - up - a b - - 0 0\n",
     ],
 )
-def test_an_answer_that_is_none_is_not_believed(said: str):
+def test_an_answer_that_is_none_is_not_believed(output: str):
     with pytest.raises(ParseError):
-        query_step_status(STEP).parse(said)
+        query_step_status(STEP).parse(output)
 
 
 # --- where it is kept, and by whom ---
@@ -556,10 +556,13 @@ def test_an_answer_that_is_none_is_not_believed(said: str):
 def test_what_is_run_through_sudo_is_word_for_word_what_it_is_without_a_marker():
     step = Shell(("zpool", "scrub", "tank"), root=True, marker=STEP)
     known = inventory_of("nas1", user="keyturn")["nas1"]
-    told = known.resolve(step)
-    assert isinstance(told, Shell)
-    assert told.words == ("sudo", "-n", "--", "zpool", "scrub", "tank")
-    with_mark, without = WrappedCommand(told).line, WrappedCommand(replace(told, marker=None)).line
+    command = known.resolve(step)
+    assert isinstance(command, Shell)
+    assert command.words == ("sudo", "-n", "--", "zpool", "scrub", "tank")
+    with_mark, without = (
+        WrappedCommand(command).line,
+        WrappedCommand(replace(command, marker=None)).line,
+    )
     assert with_mark.endswith(" sudo -n -- zpool scrub tank")
     assert without.endswith(" sudo -n -- zpool scrub tank")
     assert "sudo" not in STEP_SCRIPT
@@ -575,9 +578,9 @@ def test_the_inventory_says_where_markers_are_kept_or_that_none_are():
     step = Shell(("true",), marker=STEP)
 
     def mark(**settings: str) -> StepMarker | None:
-        told = _host(**settings)["nas1"].resolve(step)
-        assert isinstance(told, Shell)
-        return told.marker
+        command = _host(**settings)["nas1"].resolve(step)
+        assert isinstance(command, Shell)
+        return command.marker
 
     assert mark() == STEP
     assert mark(**{"keyturn.marker": "/var/lib/kt/"}) == replace(STEP, directory="/var/lib/kt")

@@ -234,11 +234,11 @@ def test_a_command_that_needs_root_is_let_through(command: Shell):
     assert any(rule.is_allowed(words, {}) for rule in INSTALLED)
 
 
-@pytest.mark.parametrize("said", SAID, ids=NAMES)
-def test_what_reads_is_known_from_what_changes(said: Shell | Query[Any]):
-    command = cast("Shell", said.command) if isinstance(said, Query) else said
+@pytest.mark.parametrize("printed", SAID, ids=NAMES)
+def test_what_reads_is_known_from_what_changes(printed: Shell | Query[Any]):
+    command = cast("Shell", printed.command) if isinstance(printed, Query) else printed
     meant = [rule for rule in ALL if rule.is_allowed(_words(command), {})]
-    assert {rule.read_only for rule in meant} == {isinstance(said, Query)}
+    assert {rule.read_only for rule in meant} == {isinstance(printed, Query)}
 
 
 def test_no_rule_is_for_a_command_that_no_one_says():
@@ -357,10 +357,13 @@ def test_a_script_counts_its_words(rule: SudoRule, tmp_path: Path):
     lure.mkdir()
     file = tmp_path / "script"
     file.write_text(script.file_text)
-    said = ("sh", "-c", script.text)
+    script_words = ("sh", "-c", script.text)
     for words in (
-        *((*said, "keyturn /etc/csf", *[lure.name] * other) for other in (count - 1, count)),
-        *((*said, "keyturn", *[lure.name] * other) for other in (count - 1, count + 1)),
+        *(
+            (*script_words, "keyturn /etc/csf", *[lure.name] * other)
+            for other in (count - 1, count)
+        ),
+        *((*script_words, "keyturn", *[lure.name] * other) for other in (count - 1, count + 1)),
         *(("sh", str(file), *[lure.name] * other) for other in (count - 1, count + 1)),
     ):
         assert subprocess.run(words, cwd=tmp_path, check=False).returncode == 1
@@ -450,8 +453,8 @@ def test_a_host_takes_no_list_that_does_more_than_let_addresses_in(
     done = subprocess.run(words, input=listing, text=True, capture_output=True, check=False)
     assert done.returncode == 1
     # What is taken comes as far as the question whether it is on probation.
-    said = "nothing is on probation" if taken else "this is not a list of Keyturn"
-    assert said in done.stderr
+    message = "nothing is on probation" if taken else "this is not a list of Keyturn"
+    assert message in done.stderr
 
 
 # --- how rules are written ---
@@ -526,17 +529,17 @@ def _statuses(asking: Path, commands: Sequence[Sequence[str]]) -> list[int]:
     # sudo mostly waits, so that several shells are asked at once.
     batches = [commands[n : n + _BATCH] for n in range(0, len(commands), _BATCH)]
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        told = pool.map(partial(_statuses_of_batch, asking), batches)
-        return [status for batch in told for status in batch]
+        batches_run = pool.map(partial(_statuses_of_batch, asking), batches)
+        return [status for batch in batches_run for status in batch]
 
 
 def _statuses_of_batch(asking: Path, commands: Sequence[Sequence[str]]) -> list[int]:
     # Root asks on behalf of somebody, and would be told of a program in its own path.
     whole = [[str(asking.parent / Path(words[0]).name), *words[1:]] for words in commands]
-    told = "".join("\0".join([*words, "END"]) + "\0" for words in whole)
+    script_input = "".join("\0".join([*words, "END"]) + "\0" for words in whole)
     done = subprocess.run(
         ["unshare", "-m", "sh", str(asking)],
-        input=told,
+        input=script_input,
         capture_output=True,
         text=True,
         check=True,

@@ -71,17 +71,17 @@ def test_the_aggregations_of_other_platforms():
 
 
 def test_the_vlans_of_other_platforms():
-    found = {
+    ports = {
         name: {vlan.number: vlan.ports for vlan in switch.parse_vlans(answer(name))}
         for name in ("dell-vlan", "arista-vlan", "hp-vlans", "junos-vlans")
     }
-    assert found["dell-vlan"][1] == (
+    assert ports["dell-vlan"][1] == (
         *("1/e(1-12,14-48)", "1/g(1-4)", "2/e(1-48)", "2/g(1-4)", "3/e(1-48)", "ch(1-8)"),
     )
-    assert found["dell-vlan"][100] == ("1/e13",)
-    assert found["arista-vlan"] == {1: ("Et1",), 10: ("Et1", "Et2"), 20: (), 30: ()}
-    assert found["hp-vlans"] == {1: None, 66: None, 996: None}
-    assert found["junos-vlans"][1005] == ("ae0.0", "ge-0/0/7.0")
+    assert ports["dell-vlan"][100] == ("1/e13",)
+    assert ports["arista-vlan"] == {1: ("Et1",), 10: ("Et1", "Et2"), 20: (), 30: ()}
+    assert ports["hp-vlans"] == {1: None, 66: None, 996: None}
+    assert ports["junos-vlans"][1005] == ("ae0.0", "ge-0/0/7.0")
     long = switch.parse_vlans(answer("dell-vlan"))[3]
     assert long.name == "0123456789123456789"
 
@@ -137,9 +137,9 @@ def test_a_cisco_without_aggregations_says_so_in_its_own_words():
 
 @pytest.mark.parametrize("name", ["port-channel1", "Po1", "po1", "1", "ch1", "Port-channel 1"])
 def test_one_aggregation_has_many_names(name: str):
-    found = switch.find_lag(name, switch.parse_lags(answer("cisco-etherchannel")))
-    assert found is not None
-    assert found.name == "Po1"
+    lag = switch.find_lag(name, switch.parse_lags(answer("cisco-etherchannel")))
+    assert lag is not None
+    assert lag.name == "Po1"
 
 
 def test_an_aggregation_that_is_not_there_is_not_found():
@@ -239,9 +239,11 @@ def test_an_answer_of_another_system_is_refused_with_its_name(
 
 
 def test_a_command_that_nx_os_does_not_know_is_reported():
-    said = Answer(1, "                 ^\n% Invalid command at '^' marker.\n")
+    failure = Answer(1, "                 ^\n% Invalid command at '^' marker.\n")
     for query in (switch.query_ports(), switch.query_lags(), switch.query_vlans()):
-        assert "looks like Cisco NX-OS" in str(find_failure(query.command, said, frozenset({0})))
+        assert "looks like Cisco NX-OS" in str(
+            find_failure(query.command, failure, frozenset({0}))
+        )
 
 
 def test_what_is_understood_looks_like_nothing_else():

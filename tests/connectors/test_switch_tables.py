@@ -26,8 +26,8 @@ def answer(name: str) -> str:
     ],
 )
 def test_the_neighbours_of_each_platform(name: str, count: int, first: Neighbour):
-    found = switch_tables.parse_lldp_neighbours(answer(f"{name}-lldp-neighbours"))
-    assert (len(found), found[0]) == (count, first)
+    neighbours = switch_tables.parse_lldp_neighbours(answer(f"{name}-lldp-neighbours"))
+    assert (len(neighbours), neighbours[0]) == (count, first)
 
 
 @pytest.mark.parametrize(
@@ -64,8 +64,8 @@ def test_which_neighbours_are_switches_by_their_own_words():
     ],
 )
 def test_the_addresses_of_each_platform(name: str, count: int, first: LearnedAddress):
-    found = switch_tables.parse_addresses(answer(f"{name}-addresses"))
-    assert (len(found), found[0]) == (count, first)
+    addresses = switch_tables.parse_addresses(answer(f"{name}-addresses"))
+    assert (len(addresses), addresses[0]) == (count, first)
 
 
 def test_the_errors_of_a_cisco_and_of_an_hp():

@@ -54,14 +54,14 @@ def test_a_running_service_is_understood():
     ],
 )
 def test_every_state_is_distinguished(name: str, service: str, load: str, active: str, sub: str):
-    found = recorded(name)
-    assert (found.name, found.load_state, found.active_state, found.sub_state) == (
+    state = recorded(name)
+    assert (state.name, state.load_state, state.active_state, state.sub_state) == (
         service,
         load,
         active,
         sub,
     )
-    assert not found.is_running
+    assert not state.is_running
 
 
 def test_services_are_listed_by_the_names_that_people_type():
@@ -152,7 +152,7 @@ def test_a_number_is_a_service_and_not_a_job():
 
 
 @pytest.mark.parametrize(
-    ("said", "found"),
+    ("output", "command"),
     [
         ("passes\n", ConfigurationTest()),
         ("no haproxy\n", ConfigurationTest(untested_reason="the program haproxy is missing")),
@@ -160,18 +160,18 @@ def test_a_number_is_a_service_and_not_a_job():
         ("fails\n", ConfigurationTest(error="it fails without a message")),
     ],
 )
-def test_the_test_of_a_configuration_is_understood(said: str, found: ConfigurationTest):
-    assert parse_configuration(said) == found
+def test_the_test_of_a_configuration_is_understood(output: str, command: ConfigurationTest):
+    assert parse_configuration(output) == command
 
 
-@pytest.mark.parametrize("said", ["", "passes\nand more\n", "no a b\n", "sh: 1: x\n"])
-def test_what_is_no_test_of_a_configuration_is_never_taken_for_one(said: str):
+@pytest.mark.parametrize("text", ["", "passes\nand more\n", "no a b\n", "sh: 1: x\n"])
+def test_what_is_no_test_of_a_configuration_is_never_taken_for_one(text: str):
     with pytest.raises(ParseError):
-        parse_configuration(said)
+        parse_configuration(text)
 
 
 @pytest.mark.parametrize(
-    ("said", "means"),
+    ("text", "means"),
     [
         (
             "System has not been booted with systemd as init system (PID 1). Can't operate.\n"
@@ -198,9 +198,9 @@ def test_what_is_no_test_of_a_configuration_is_never_taken_for_one(said: str):
         ),
     ],
 )
-def test_known_errors_say_what_to_do(said: str, means: str):
+def test_known_errors_say_what_to_do(text: str, means: str):
     assert means in str(
         find_failure(
-            systemd.control_service("restart", "web"), Answer(1, "", said), frozenset({0})
+            systemd.control_service("restart", "web"), Answer(1, "", text), frozenset({0})
         )
     )

@@ -51,11 +51,11 @@ def test_this_machine_tells_it_with_each_program_that_a_host_may_have(program: t
         pytest.skip(f"{program[0]} is not installed")
     query = uptime.query_uptime()
     assert isinstance(query.command, Shell)
-    said = subprocess.run(
+    result = subprocess.run(
         (*program, *query.command.words[1:]), capture_output=True, text=True, check=False
     )
-    assert said.returncode in query.statuses
-    assert (query.parse(said.stdout).cores or 0) >= len(os.sched_getaffinity(0))
+    assert result.returncode in query.statuses
+    assert (query.parse(result.stdout).cores or 0) >= len(os.sched_getaffinity(0))
 
 
 @pytest.mark.parametrize(

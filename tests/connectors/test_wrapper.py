@@ -122,10 +122,10 @@ def test_quoting_is_what_keeps_a_word_from_being_a_command():
     wrapped = WrappedCommand(Shell(("echo", "a;echo b")))
     unquoted = wrapped.line.replace("'a;echo b'", "a;echo b")
     assert unquoted != wrapped.line
-    said = subprocess.run(
+    result = subprocess.run(
         ["sh", "-c", unquoted], input=wrapped.word_line, capture_output=True, check=False
     )
-    assert said.stdout.endswith(b"b\n")
+    assert result.stdout.endswith(b"b\n")
 
 
 @pytest.mark.parametrize("shell", SHELLS)
@@ -156,10 +156,10 @@ def _logger(directory: Path, script: str) -> str:
 
 
 def test_a_note_is_written_into_the_hosts_log_before_the_command_runs(tmp_path: Path):
-    told = tmp_path / "told"
-    path = _logger(tmp_path, f'printf "%s|" "$@" > {told}; echo noise; echo noise >&2')
+    noted = tmp_path / "told"
+    path = _logger(tmp_path, f'printf "%s|" "$@" > {noted}; echo noise; echo noise >&2')
     note = "run 1 step 2: it's $HOME !x"
-    answer, _ = _answered_by("sh", Shell(("cat", str(told)), note=note), PATH=path)
+    answer, _ = _answered_by("sh", Shell(("cat", str(noted)), note=note), PATH=path)
     assert answer == Answer(0, f"-t|keyturn|{note}|")
 
 
@@ -190,9 +190,9 @@ def test_a_host_without_logger_runs_the_command_all_the_same(tmp_path: Path):
 
 
 def test_without_a_note_the_hosts_log_hears_nothing(tmp_path: Path):
-    told = tmp_path / "told"
-    _answered_by("sh", Shell(("true",)), PATH=_logger(tmp_path, f"touch {told}"))
-    assert not told.exists()
+    noted = tmp_path / "told"
+    _answered_by("sh", Shell(("true",)), PATH=_logger(tmp_path, f"touch {noted}"))
+    assert not noted.exists()
 
 
 def test_programs_speak_english_to_us():
@@ -306,10 +306,10 @@ def test_of_long_output_the_beginning_and_the_end_are_kept_and_the_gap_is_named(
     kept = StreamBuffer()
     for letter in (b"a", b"b", b"c", b"d", b"e", b"f", b"g"):
         kept.add(letter * mebibyte)
-    said, left_out = kept.read_after(b"")
+    lines, left_out = kept.read_after(b"")
     assert left_out == 3 * mebibyte
     gap = f"\n[… {left_out} bytes omitted …]\n".encode()
-    assert said == b"".join([letter * mebibyte for letter in (b"a", b"b", b"c")]) + gap + (
+    assert lines == b"".join([letter * mebibyte for letter in (b"a", b"b", b"c")]) + gap + (
         b"g" * mebibyte
     )
 

@@ -97,7 +97,7 @@ def test_traffic_is_waited_for_as_long_as_it_is_watched():
 
 
 @pytest.mark.parametrize(
-    ("status", "said", "meaning"),
+    ("status", "output", "meaning"),
     [
         (1, "cannot scrub tank: currently resilvering", "a resilver is running"),
         (1, "cannot cancel scrubbing tank: there is no active scrub", "has already ended"),
@@ -128,8 +128,8 @@ def test_traffic_is_waited_for_as_long_as_it_is_watched():
         ),
     ],
 )
-def test_known_troubles_are_explained(status: int, said: str, meaning: str):
-    assert meaning in judged(zfs.start_scrub("tank"), Answer(status, "", f"{said}\n"))
+def test_known_troubles_are_explained(status: int, output: str, meaning: str):
+    assert meaning in judged(zfs.start_scrub("tank"), Answer(status, "", f"{output}\n"))
 
 
 def test_space_is_understood():

@@ -55,8 +55,8 @@ def test_what_no_scrub_reads_is_left_out():
         Vdev("/dev/sde", "ONLINE", group="special"),
     )
     fleet = ScriptedFleet({("nas1", query_layers(["/dev/sdb", "/dev/sde"]).command): ""})
-    found = read_disks(fleet.run_query, "nas1", Pool("tank", "DEGRADED", vdevs))
-    assert found == {"/dev/sdb", "/dev/sde"}
+    disks = read_disks(fleet.run_query, "nas1", Pool("tank", "DEGRADED", vdevs))
+    assert disks == {"/dev/sdb", "/dev/sde"}
 
 
 @pytest.mark.parametrize("answer", ["", "Filesystem\n", "/dev/vda1\n"])

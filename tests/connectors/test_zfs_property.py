@@ -95,7 +95,7 @@ def test_the_way_back_leads_to_where_the_value_came_from(was: ZfsProperty, words
 
 
 @pytest.mark.parametrize(
-    ("said", "meaning"),
+    ("output", "meaning"),
     [
         ("cannot open 'tank/a': dataset does not exist", "no such dataset"),
         ("bad property list: invalid property 'sync'", "too old for this property"),
@@ -108,9 +108,9 @@ def test_the_way_back_leads_to_where_the_value_came_from(was: ZfsProperty, words
         ("cannot set property for 'tank': permission denied", "this requires root"),
     ],
 )
-def test_known_troubles_are_explained(said: str, meaning: str):
+def test_known_troubles_are_explained(output: str, meaning: str):
     command = zfs_property.set_property("tank", "atime", "on")
-    assert meaning in str(find_failure(command, Answer(1, "", f"{said}\n"), frozenset({0})))
+    assert meaning in str(find_failure(command, Answer(1, "", f"{output}\n"), frozenset({0})))
 
 
 def test_a_quota_is_compared_in_bytes_and_read_with_what_is_used():

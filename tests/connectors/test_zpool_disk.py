@@ -27,7 +27,7 @@ POOL = Pool(
 
 
 @pytest.mark.parametrize(
-    ("name", "found"),
+    ("name", "expected"),
     [
         ("sda", "/dev/sda1"),
         ("/dev/sda", "/dev/sda1"),
@@ -40,9 +40,9 @@ POOL = Pool(
         ("sdc", None),
     ],
 )
-def test_a_disk_is_found_by_path_name_or_number(name: str, found: str | None):
+def test_a_disk_is_found_by_path_name_or_number(name: str, expected: str | None):
     disk = zpool_disk.find_disk(POOL, name)
-    assert (disk.name if disk else None) == found
+    assert (disk.name if disk else None) == expected
 
 
 def test_the_path_of_a_new_disk_is_one_of_a_device():

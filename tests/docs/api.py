@@ -230,8 +230,8 @@ class ApiReference:
 
     def _get_response_schema(self, one: Operation, *statuses: str) -> Schema:
         responses = one.data["responses"]
-        found = next(responses[status] for status in (*statuses, "201") if status in responses)
-        return found["content"]["application/json"]["schema"]
+        response = next(responses[status] for status in (*statuses, "201") if status in responses)
+        return response["content"]["application/json"]["schema"]
 
     def _link_response(self, one: Operation, status: int) -> str:
         return self._format_type(self._get_response_schema(one, str(status)))

@@ -165,7 +165,7 @@ class _Service:
     def _steady(self, value: Any) -> Any:
         """Replace what differs each time, always by the same."""
         if isinstance(value, str):
-            return _VARYING.sub(lambda found: self._replace(found[0]), value)
+            return _VARYING.sub(lambda match: self._replace(match[0]), value)
         if isinstance(value, dict):
             members = cast("dict[str, Any]", value).items()
             return {key: self._steady(member) for key, member in members}

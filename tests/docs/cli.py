@@ -125,8 +125,8 @@ def _split_help(path: str, command: click.Command) -> tuple[list[str], str]:
     for block in inspect.cleandoc(command.help or "").split("\n\n"):
         if _SAME_EXIT_STATUS.match(block):
             continue
-        text, found = _split_example(block, after_colon=bool(texts) and texts[-1].endswith(":"))
-        example = found or example
+        text, examples = _split_example(block, after_colon=bool(texts) and texts[-1].endswith(":"))
+        example = examples or example
         texts += [text] if text else []
     if not example and any(parameter.required for parameter in command.params):
         raise ValueError(f"{path} has no example: add a line `For example: {path} …` to it")
@@ -143,11 +143,11 @@ def _split_example(block: str, *, after_colon: bool) -> tuple[str, str]:
     text = " ".join(block.removeprefix("\b").split())
     if block.startswith("\b") or (after_colon and "keyturn " in block):
         return "", block.removeprefix("\b").strip()
-    found = re.search(r"For example(?::|, [^:]*:) (keyturn .*)", text)
-    if found:
-        return text[: found.start()].strip(), found[1]
-    found = re.search(r": (keyturn .*)\Z", text)
-    return (f"{text[: found.start()]}.", found[1]) if found else (text, "")
+    match = re.search(r"For example(?::|, [^:]*:) (keyturn .*)", text)
+    if match:
+        return text[: match.start()].strip(), match[1]
+    match = re.search(r": (keyturn .*)\Z", text)
+    return (f"{text[: match.start()]}.", match[1]) if match else (text, "")
 
 
 def _list_options(command: click.Command) -> list[tuple[str, str]]:

@@ -149,11 +149,12 @@ def _roomy() -> str:
 
 def found_program(name: str) -> str:
     """Return where the newest of the machine's servers has it: Debian keeps them off the path."""
-    found = sorted(
+    programs = sorted(
         Path("/usr/lib/postgresql").glob(f"*/bin/{name}"), key=lambda path: int(path.parts[4])
     )
     return program(
-        str(found[-1]) if found else f"/usr/lib/postgresql/*/bin/{name}", package="postgresql"
+        str(programs[-1]) if programs else f"/usr/lib/postgresql/*/bin/{name}",
+        package="postgresql",
     )
 
 

@@ -115,8 +115,8 @@ class Daemon(ABC):
         while not self._comes_up(end):
             self.stop()
             if self._settled or time.monotonic() > end or "in use" not in self._read_log():
-                said = self._read_log()[-2000:]
-                raise DaemonDidNotStart(f"{type(self).__name__} did not start: {said}")
+                log = self._read_log()[-2000:]
+                raise DaemonDidNotStart(f"{type(self).__name__} did not start: {log}")
             self.launch()
         self._settled = True
         return self

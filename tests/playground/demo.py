@@ -128,8 +128,8 @@ def show_drift(fleet: LoopbackFleet, service: Service) -> bool:
 
     def find_drift() -> DriftKey | None:
         with database.reading() as tx:
-            found = drift.list_keys(tx, host="web1", state=DriftState.CHANGED)
-        return found[0] if found else None
+            keys = drift.list_keys(tx, host="web1", state=DriftState.CHANGED)
+        return keys[0] if keys else None
 
     key = _until(find_drift, "waiting for the reading")
     say(f"  {describe_drift(key)}")
@@ -243,11 +243,11 @@ def _ended(service: Service, before: int) -> bool:
 
 def _until(look: Callable[[], Any], what: str) -> Any:
     deadline = time.monotonic() + _PATIENCE
-    while not (found := look()):
+    while not (value := look()):
         if time.monotonic() > deadline:
             raise SystemExit(f"timed out after {_PATIENCE:.0f} s: {what}")
         time.sleep(0.02)
-    return found
+    return value
 
 
 def _rows(table: str) -> str:

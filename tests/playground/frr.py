@@ -118,5 +118,5 @@ class Routers(Daemon):
         return (self._leading("r1"), self._leading("r2")) == ("Master", "Backup")
 
     def _leading(self, router: str) -> str:
-        told = self.vtysh(router, "show vrrp summary").splitlines()
-        return next((line.split()[5] for line in told if "link0" in line), "")
+        lines = self.vtysh(router, "show vrrp summary").splitlines()
+        return next((line.split()[5] for line in lines if "link0" in line), "")

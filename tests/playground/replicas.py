@@ -70,7 +70,7 @@ class Replicas:
         return self._start(number, "serve", until="Keyturn is ready")
 
     def _start(self, number: int, *words: str, until: str) -> list[subprocess.Popen[str]]:
-        told = {
+        environment = {
             "KEYTURN_DATA": str(self.settings.data),
             "KEYTURN_POLICY": str(self.settings.policy),
             "KEYTURN_DATABASE": self._url,
@@ -80,7 +80,7 @@ class Replicas:
         started = [
             subprocess.Popen(
                 [sys.executable, "-m", "bot", *words],
-                env={**os.environ, **told},
+                env={**os.environ, **environment},
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
                 text=True,
@@ -90,8 +90,8 @@ class Replicas:
         self._processes += started
         for process in started:
             assert process.stdout
-            said = process.stdout.readline()
-            assert until in said, said
+            line = process.stdout.readline()
+            assert until in line, line
         return started
 
 

@@ -121,7 +121,7 @@ class Chat:
     def buttons(self) -> dict[str, tuple[str, str]]:
         """Return the newest card's buttons by their label: the message's ts, and where it is."""
         for message in self._history():
-            found = {
+            by_label = {
                 element["text"]["text"]: (
                     message["ts"],
                     f"{block['block_id']}/{element['action_id']}",
@@ -131,8 +131,8 @@ class Chat:
                 for element in block["elements"]
                 if "url" not in element
             }
-            if found:
-                return found
+            if by_label:
+                return by_label
         return {}
 
     def button(self, label: str) -> tuple[str, str] | None:

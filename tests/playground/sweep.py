@@ -40,12 +40,12 @@ def belonging(*directories: Path) -> list[int]:
     The mark alone is not enough: sshd paints its title over its environment.
     """
     parents = dict(_parents())
-    found = {pid for one in directories for pid in _pids_on_file(one) if pid in parents}
+    pids = {pid for one in directories for pid in _pids_on_file(one) if pid in parents}
     marks = [os.fsencode(f"{MARK}={one}") for one in directories]
-    found |= {pid for pid in parents if _marked(pid, marks)}
-    while more := {pid for pid, parent in parents.items() if parent in found} - found:
-        found |= more
-    return sorted(found - {os.getpid()})
+    pids |= {pid for pid in parents if _marked(pid, marks)}
+    while more := {pid for pid, parent in parents.items() if parent in pids} - pids:
+        pids |= more
+    return sorted(pids - {os.getpid()})
 
 
 def _parents() -> Iterator[tuple[int, int]]:
@@ -83,15 +83,15 @@ def _read(path: str) -> bytes:
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:  # it ended meanwhile, or it is not ours to look at
         return b""
-    found = b""
+    content = b""
     try:
         while more := os.read(file, _ENOUGH):
-            found += more
+            content += more
     except OSError:
         return b""
     finally:
         os.close(file)
-    return found
+    return content
 
 
 def _kill(pid: int) -> None:

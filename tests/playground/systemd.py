@@ -125,8 +125,8 @@ class Systemd(Daemon):
         return ["sh", "-c", _SCRIPT, "keyturn", str(self.units), *groups]
 
     def _answers(self) -> bool:
-        said = self._inside("systemctl", "is-active", "ours.target")
-        return said.stdout == b"active\n"
+        state = self._inside("systemctl", "is-active", "ours.target")
+        return state.stdout == b"active\n"
 
     def _inside(self, *words: str) -> subprocess.CompletedProcess[bytes]:
         """Run a command beside the first process; it is the child of `unshare`."""

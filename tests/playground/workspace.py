@@ -89,10 +89,10 @@ def _stage(emulator: Emulator) -> Starlette:
         kind = {"content-type": request.headers["content-type"]}
         try:
             async with asyncio.timeout(10):
-                said = await emulator.sockets.deliver(await request.body(), kind)
+                acknowledgement = await emulator.sockets.deliver(await request.body(), kind)
         except NoConnection:
             return Response("the app has no connection open", 503)
-        return Response(said.content, said.status_code)
+        return Response(acknowledgement.content, acknowledgement.status_code)
 
     async def limit(request: Request) -> Response:
         emulator.workspace.faults.calls_to_limit = int(await request.body())
@@ -152,9 +152,9 @@ async def _main(directory: Path, without: tuple[str, ...]) -> None:
         "KEYTURN_SLACK_CHANNEL": CHANNEL,
         "KEYTURN_SLACK_STAGE": f"http://127.0.0.1:{stage}",
     }
-    told = directory / "environment.json"
-    told.with_suffix(".new").write_text(json.dumps(environment))
-    told.with_suffix(".new").rename(told)
+    environment_file = directory / "environment.json"
+    environment_file.with_suffix(".new").write_text(json.dumps(environment))
+    environment_file.with_suffix(".new").rename(environment_file)
     await asyncio.gather(*_tasks)
 
 

@@ -46,7 +46,7 @@ def why_not() -> str:
 
 
 class ZfsFuse(Daemon):
-    """zfs-fuse. What is to be told to it runs in its namespace, by `told` or by way of `bin`.
+    """zfs-fuse. Its programs run in its namespace, by `run` or by way of `bin`.
 
     bin: a directory with a zpool and a zfs that reach it, to stand first in a PATH.
     """

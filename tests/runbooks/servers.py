@@ -26,8 +26,8 @@ FLAGS = "Boot parameter data: {}00000000\n"
 
 
 def recorded(name: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((ANSWERS / f"{name}.json").read_text())
-    return found
+    answers: dict[str, Any] = json.loads((ANSWERS / f"{name}.json").read_text())
+    return answers
 
 
 def link(path: str) -> dict[str, str]:

@@ -36,9 +36,9 @@ def test_a_host_with_a_shell_is_read_by_its_vtysh():
     ],
 )
 def test_a_session_that_carries_nothing_is_reported(peer: BgpPeer, finding: str):
-    (found,) = report(peer).findings
-    assert found.startswith("10.81.0.3 (AS 65003, IPv4)")
-    assert finding in found
+    (problem,) = report(peer).findings
+    assert problem.startswith("10.81.0.3 (AS 65003, IPv4)")
+    assert finding in problem
 
 
 def test_a_session_that_was_shut_down_on_purpose_is_shown_and_not_reported():

@@ -53,11 +53,11 @@ def test_an_empty_log_says_so():
 
 def test_the_log_of_an_old_server_is_read_by_ipmitool():
     fleet = servers()
-    said = (
+    output = (
         "   1 |  Pre-Init  |0000040365| Power Supply #0x64 | Failure detected | Asserted\n"
         "   2 | 03/14/2023 | 10:11:12 | Temperature #0x30 | Upper Critical going high | Asserted\n"
     )
-    fleet.script("gate1", ipmi.query_events(CONTROLLER, 2).command, said)
+    fleet.script("gate1", ipmi.query_events(CONTROLLER, 2).command, output)
     events = LOG.model_copy(update={"host": "old1"}).read(fleet.run_query)
     assert [(event.time, event.message) for event in events] == [
         ("Pre-Init 0000040365", "Power Supply #0x64, Failure detected, Asserted"),

@@ -153,8 +153,8 @@ def test_a_bond_that_ip_does_not_list_is_not_guessed_at():
 def test_a_switch_that_speaks_no_lacp_is_found_although_every_link_is_up():
     state = healthy()
     bond = replace(state.bond, port_count=1, partner=NOBODY)
-    found = findings(replace(state, bond=bond))
-    assert found == [
+    problems = findings(replace(state, bond=bond))
+    assert problems == [
         "bond0 has no LACP partner: the switch's ports are in no LACP group, so at most one "
         "member carries traffic, although every link is up"
     ]
@@ -162,8 +162,8 @@ def test_a_switch_that_speaks_no_lacp_is_found_although_every_link_is_up():
 
 def test_a_member_in_another_aggregator_is_a_finding():
     state = with_member(healthy(), aggregator=2)
-    found = findings(replace(state, bond=replace(state.bond, port_count=3)))
-    assert found == [
+    problems = findings(replace(state, bond=replace(state.bond, port_count=3)))
+    assert problems == [
         "3 of the 4 members that are up are in LACP's active aggregation",
         "eth1 is in aggregator 2, but the active one is 1: it carries no traffic. Check whether "
         "its cable is in another switch or group",
@@ -206,7 +206,7 @@ def test_round_robin_is_explained():
 
 
 @pytest.mark.parametrize(
-    ("ports", "found"),
+    ("ports", "is_fine"),
     [
         (["Gi1/0/2", "gi1/0/4", "Gi1/0/5", "Po1"], []),
         (["Gi1/0/2", "Gi1/0/6", "Gi1/0/5", "Po1"], ["sw1: Gi1/0/2 and Gi1/0/6 share VLAN 8, so"]),
@@ -216,11 +216,11 @@ def test_round_robin_is_explained():
         (["Gi1/0/2", "Gi1/0/4", "Gi1/0/16", "Po1"], ["sw1: Gi1/0/16 is err-disabled"]),
     ],
 )
-def test_round_robin_has_a_vlan_for_each_port(ports: list[str], found: list[str]):
+def test_round_robin_has_a_vlan_for_each_port(ports: list[str], is_fine: list[str]):
     report = CHECK.report(CHECK.read(host("bond-rr", ports=ports).run_query))
-    assert report.healthy is not bool(found)
-    assert len(report.findings) == len(found)
-    assert all(one.startswith(words) for one, words in zip(report.findings, found, strict=True))
+    assert report.healthy is not bool(is_fine)
+    assert len(report.findings) == len(is_fine)
+    assert all(one.startswith(words) for one, words in zip(report.findings, is_fine, strict=True))
 
 
 def test_ports_that_cannot_be_seen_or_tell_no_vlan_are_reported_once():

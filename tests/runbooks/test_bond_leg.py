@@ -159,7 +159,7 @@ def test_what_is_no_name_of_a_card_is_refused(field: str, name: object):
 
 
 def test_the_form_offers_the_members_of_the_bond():
-    found = LISTS["bond members"](
+    members = LISTS["bond members"](
         host(recorded("bond-8023ad")).run_query, "nas1", {"bond": "bond0"}
     )
-    assert list(found) == ["eth0", "eth1", "eth2", "eth3"]
+    assert list(members) == ["eth0", "eth1", "eth2", "eth3"]

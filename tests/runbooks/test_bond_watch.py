@@ -83,8 +83,8 @@ def test_members_that_come_and_go_are_findings():
     smaller = replace(BOND, members=BOND.members[:3])
     gone = WATCH.report((QUIET, look(105.0, sent=(0,) * 3, bond=smaller)))
     assert list(gone.findings) == ["eth3 left the bond"]
-    came = WATCH.report((look(100.0, sent=(0,) * 3, bond=smaller), look(105.0, sent=(0,) * 4)))
-    assert list(came.findings) == ["eth3 joined the bond"]
+    report = WATCH.report((look(100.0, sent=(0,) * 3, bond=smaller), look(105.0, sent=(0,) * 4)))
+    assert list(report.findings) == ["eth3 joined the bond"]
 
 
 def test_it_is_one_command_that_has_time_to_end():

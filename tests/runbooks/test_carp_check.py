@@ -43,13 +43,13 @@ def test_a_master_and_a_backup_are_healthy():
 def test_a_pair_that_does_not_stand_in_for_each_other_is_reported(
     one: CarpHost, other: CarpHost, finding: str
 ):
-    (found,) = BOTH.report({"fw1": one, "fw2": other}).findings
-    assert found.startswith(finding)
+    (problem,) = BOTH.report({"fw1": one, "fw2": other}).findings
+    assert problem.startswith(finding)
 
 
 def test_a_host_that_is_master_of_some_groups_only_is_reported():
-    (found,) = ALONE.report({"fw1": known("MASTER", "BACKUP")}).findings
-    assert found.startswith("fw1 is master of vhid 1 only")
+    (problem,) = ALONE.report({"fw1": known("MASTER", "BACKUP")}).findings
+    assert problem.startswith("fw1 is master of vhid 1 only")
 
 
 def test_hosts_without_groups_say_so_and_one_host_is_no_pair():

@@ -38,17 +38,17 @@ def test_the_end_is_a_finding_when_renewal_should_have_been(days: int, findings:
 
 
 @pytest.mark.parametrize(
-    ("shown", "said"),
+    ("shown", "message"),
     [
         (replace(GOOD, matches_name=False), "it is not for www.example.com but for"),
         (replace(GOOD, verify_result=(20, "unable to get local issuer certificate")), "(20)"),
         (BEGINS_LATER, "only from 2026-11-23"),
     ],
 )
-def test_what_else_clients_would_refuse_is_a_finding(shown: Certificate, said: str):
+def test_what_else_clients_would_refuse_is_a_finding(shown: Certificate, message: str):
     report = CHECK.report([ShownCertificate("127.0.0.1", shown)])
     assert not report.healthy
-    assert said in report.findings[0]
+    assert message in report.findings[0]
 
 
 def test_the_first_of_several_to_end_is_shown():

@@ -20,7 +20,7 @@ def test_a_host_that_is_well_is_shown_in_one_sentence():
 
 
 @pytest.mark.parametrize(
-    ("found", "said"),
+    ("reading", "message"),
     [
         (replace(WELL, count=209_716), "80% of the limit is used"),
         (replace(WELL, dropped=1234), "1,234 packets of new connections were dropped"),
@@ -28,7 +28,7 @@ def test_a_host_that_is_well_is_shown_in_one_sentence():
         (replace(WELL, buckets=1024), "only 1,024 buckets"),
     ],
 )
-def test_what_a_person_should_act_on_is_a_finding(found: Conntrack, said: str):
-    report = CHECK.report(found)
+def test_what_a_person_should_act_on_is_a_finding(reading: Conntrack, message: str):
+    report = CHECK.report(reading)
     assert not report.healthy
-    assert said in report.findings[0]
+    assert message in report.findings[0]

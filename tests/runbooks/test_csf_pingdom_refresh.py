@@ -22,8 +22,8 @@ ACCEPTING = RefreshPingdom.model_validate({"host": "web1", "accept_size_change":
 NEW = "5.173.1.1"
 
 
-def plan(found: Firewall, feed: ProbeFeed, *, runbook: RefreshPingdom = REFRESH) -> Plan:
-    return runbook.plan(ProbeState(found, feed))
+def plan(state: Firewall, feed: ProbeFeed, *, runbook: RefreshPingdom = REFRESH) -> Plan:
+    return runbook.plan(ProbeState(state, feed))
 
 
 def list_of(step_do: object) -> Sequence[str]:
@@ -70,11 +70,11 @@ def _stdin(command: object) -> str:
 
 
 def test_undone_from_the_last_to_the_first_it_is_the_same_with_the_list_of_before():
-    found = firewall(ALL)
-    made = plan(found, probes((*ALL[1:], NEW)))
+    state = firewall(ALL)
+    made = plan(state, probes((*ALL[1:], NEW)))
     undone = [step.undo for step in reversed(made.steps)]
-    assert found.own_list is not None
-    assert undone == [csf_list.load_list(found.own_list, restart="-r")]
+    assert state.own_list is not None
+    assert undone == [csf_list.load_list(state.own_list, restart="-r")]
     assert not any(isinstance(step.undo, NoUndo) for step in made.steps)
 
 
@@ -224,7 +224,7 @@ def test_that_ipv6_was_switched_off_is_no_fault_of_the_feed():
 
 
 @pytest.mark.parametrize(
-    ("found", "words"),
+    ("state", "words"),
     [
         (replace(firewall(), is_enabled=False), "csf is disabled on this host"),
         (firewall(settings={"TESTING": "1"}), 'set TESTING = "0" in csf.conf first'),
@@ -241,17 +241,17 @@ def test_that_ipv6_was_switched_off_is_no_fault_of_the_feed():
         ),
     ],
 )
-def test_a_host_that_is_not_fit_for_it_is_left_alone(found: Firewall, words: str):
+def test_a_host_that_is_not_fit_for_it_is_left_alone(state: Firewall, words: str):
     with pytest.raises(Refused, match=words):
-        plan(found, probes())
+        plan(state, probes())
 
 
 def test_entries_made_by_hand_and_blocks_of_lfd_are_listed():
-    found = firewall(
+    state = firewall(
         allow={ALL[0]: "by hand", "tcp|in|d=443|s=5.172.0.2": "web"},
         deny={ALL[1]: "lfd: (sshd) Failed SSH login", "192.0.2.0/24": "abuser"},
     )
-    notes = plan(found, probes()).notes
+    notes = plan(state, probes()).notes
     assert any(note.startswith("1 entries of csf.allow also allow some of them") for note in notes)
     assert f"lfd has blocked {ALL[1]} of them: csf allows them all the same." in notes
 
@@ -262,9 +262,9 @@ def test_that_every_port_is_open_to_them_is_shown():
 
 def test_the_feed_and_the_firewall_are_read():
     hosts = fleet()
-    found = REFRESH.read(hosts.run_query)
-    assert len(found.feed.addresses) == len(ALL)
-    assert found.firewall.is_included
+    reading = REFRESH.read(hosts.run_query)
+    assert len(reading.feed.addresses) == len(ALL)
+    assert reading.firewall.is_included
     assert hosts.asked[0] == ("web1", "GET https://my.pingdom.com/probes/feed")
 
 

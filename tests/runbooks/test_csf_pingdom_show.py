@@ -14,8 +14,8 @@ from tests.runbooks.firewall import ALL, firewall, fleet, probes
 SHOW = ShowPingdom.model_validate({"host": "web1"})
 
 
-def report(found: Firewall, feed: ProbeFeed | None = None) -> Report:
-    return SHOW.report(ProbeState(found, feed or probes()))
+def report(state: Firewall, feed: ProbeFeed | None = None) -> Report:
+    return SHOW.report(ProbeState(state, feed or probes()))
 
 
 def test_a_host_that_lets_in_all_is_well():
@@ -66,7 +66,7 @@ def test_a_probe_that_is_let_in_by_hand_is_not_on_the_list_all_the_same():
 
 
 @pytest.mark.parametrize(
-    ("found", "words"),
+    ("state", "words"),
     [
         (replace(firewall(ALL), is_enabled=False), "csf is disabled"),
         (firewall(ALL, settings={"TESTING": "1"}), "TESTING mode"),
@@ -76,8 +76,8 @@ def test_a_probe_that_is_let_in_by_hand_is_not_on_the_list_all_the_same():
         (firewall(ALL, allow={"0.0.0.0/0": "everything"}), "allows everyone"),
     ],
 )
-def test_what_a_person_should_see_to_is_reported(found: Firewall, words: str):
-    seen = report(found)
+def test_what_a_person_should_see_to_is_reported(state: Firewall, words: str):
+    seen = report(state)
     assert len(seen.findings) == 1
     assert words in seen.findings[0]
     assert not seen.healthy
@@ -96,9 +96,9 @@ def test_a_list_that_someone_wrote_into_is_listed_and_the_rest_shown():
 
 
 def test_the_feed_and_the_firewall_are_read():
-    found = SHOW.read(fleet().run_query)
-    assert SHOW.report(found).summary == "web1 allows 1 of 140 addresses of Pingdom's probes"
-    armed = replace(found, probation=ProbationStatus(armed="0123456789abcdef", seconds_left=87))
+    reading = SHOW.read(fleet().run_query)
+    assert SHOW.report(reading).summary == "web1 allows 1 of 140 addresses of Pingdom's probes"
+    armed = replace(reading, probation=ProbationStatus(armed="0123456789abcdef", seconds_left=87))
     assert "are on probation: in 87 s the host restores" in SHOW.report(armed).findings[-1]
 
 

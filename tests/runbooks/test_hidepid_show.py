@@ -46,5 +46,5 @@ def test_what_people_see_is_shown_in_words(
     assert report.summary == summary
     assert report.healthy is (not findings)
     assert all(
-        told.startswith(begin) for told, begin in zip(report.findings, findings, strict=True)
+        finding.startswith(begin) for finding, begin in zip(report.findings, findings, strict=True)
     )

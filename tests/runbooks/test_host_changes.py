@@ -183,8 +183,8 @@ def test_a_clock_that_is_slow_does_not_part_a_run_from_what_it_did():
         for event in HAPPENED.events
     )
     behind = replace(HAPPENED, events=events, clock_lead=slow)
-    told = {row for row in rows(LOOK, behind) if row[0] == "keyturn"}
-    assert told == set(rows(_look(kind="keyturn")))
+    rows_shown = {row for row in rows(LOOK, behind) if row[0] == "keyturn"}
+    assert rows_shown == set(rows(_look(kind="keyturn")))
 
 
 def test_a_login_that_is_roots_own_is_not_taken_for_keyturns():

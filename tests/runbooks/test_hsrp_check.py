@@ -104,9 +104,9 @@ def test_a_group_that_only_one_router_knows_is_a_finding():
 
 def test_a_group_that_no_one_leads_is_a_finding():
     stuck = replace(LAN, state="Init")
-    found = findings({"r1": (stuck,), "r2": (stuck,)})
-    assert [each for each in found if each.startswith("no router is active for")]
-    assert len([each for each in found if "does not participate" in each]) == 2
+    problems = findings({"r1": (stuck,), "r2": (stuck,)})
+    assert [each for each in problems if each.startswith("no router is active for")]
+    assert len([each for each in problems if "does not participate" in each]) == 2
 
 
 def test_what_recorded_routers_said_is_judged():
@@ -116,9 +116,9 @@ def test_what_recorded_routers_said_is_judged():
     first = [finding.split(":", 2)[1].strip()[:40] for finding in report.findings]
     assert first[0].startswith("Vlan703 group 4 (172.23.40.9) has no sta")
     alone = fleet({("r1", STANDBY): recorded("cisco-standby-alone")}, platforms=CISCO)
-    found = ONE.report(ONE.read(alone.run_query)).findings
-    assert len([each for each in found if "has no standby" in each]) == 2
-    assert len([each for each in found if "tracks nothing" in each]) == 2
+    problems = ONE.report(ONE.read(alone.run_query)).findings
+    assert len([each for each in problems if "has no standby" in each]) == 2
+    assert len([each for each in problems if "tracks nothing" in each]) == 2
 
 
 def test_split_brain_is_seen_from_both_sides():

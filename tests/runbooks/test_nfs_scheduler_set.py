@@ -35,11 +35,11 @@ def plan(request: SetScheduler, queue: str = NONE, *, rule: str = "") -> Plan:
 
 
 def lines(steps: Plan) -> list[tuple[str, ...]]:
-    told: list[tuple[str, ...]] = []
+    words: list[tuple[str, ...]] = []
     for step in steps.steps:
         assert isinstance(step.do, Shell)
-        told.append(step.do.words[-2:])
-    return told
+        words.append(step.do.words[-2:])
+    return words
 
 
 def test_one_value_is_one_step_and_the_scheduler_comes_first():

@@ -68,15 +68,15 @@ def _write(file: Path, text: str) -> None:
     file.chmod(0o644)
 
 
-def _listed(told: subprocess.CompletedProcess[str]) -> dict[str, dict[str, object]]:
-    assert told.returncode == 0, told.stderr
-    return {one["name"]: one for one in json.loads(told.stdout)}
+def _listed(result: subprocess.CompletedProcess[str]) -> dict[str, dict[str, object]]:
+    assert result.returncode == 0, result.stderr
+    return {one["name"]: one for one in json.loads(result.stdout)}
 
 
 def test_they_stand_among_keyturns_and_are_distinguished_from_them(keyturn: Keyturn):
-    found = _listed(keyturn("runbooks", "--json"))
-    assert found["greeting show"]["is_custom"] is True
-    assert found["uptime check"]["is_custom"] is False
+    listed = _listed(keyturn("runbooks", "--json"))
+    assert listed["greeting show"]["is_custom"] is True
+    assert listed["uptime check"]["is_custom"] is False
     assert "From your own runbooks." in keyturn("runbooks", "greeting", "show").stdout
 
 
@@ -89,8 +89,8 @@ def test_the_setting_may_stand_in_the_file_of_settings(
     keyturn: Keyturn, own: Path, tmp_path: Path
 ):
     (tmp_path / ".env").write_text(f"KEYTURN_RUNBOOKS={own}\n")
-    told = keyturn("greeting", "show", "web1", KEYTURN_RUNBOOKS=None)
-    assert "keyturn request greeting show web1" in told.stderr
+    result = keyturn("greeting", "show", "web1", KEYTURN_RUNBOOKS=None)
+    assert "keyturn request greeting show web1" in result.stderr
 
 
 def test_what_only_computes_is_within_reach(own: Path, keyturn: Keyturn):
@@ -105,7 +105,7 @@ def test_a_plan_is_bound_to_the_dialects_too(own: Path, keyturn: Keyturn):
             "from runbooks._catalogue import compute_version as version; "
             "print(version(load()['greeting show']), version(load()['uptime check']))"
         )
-        told = subprocess.run(
+        result = subprocess.run(
             [sys.executable, "-c", asked],
             env=os.environ | {"KEYTURN_RUNBOOKS": str(own)},
             cwd=Path(__file__).parents[2],
@@ -113,7 +113,7 @@ def test_a_plan_is_bound_to_the_dialects_too(own: Path, keyturn: Keyturn):
             text=True,
             check=True,
         )
-        return told.stdout
+        return result.stdout
 
     before = version()
     assert version() == before
@@ -155,19 +155,19 @@ def test_what_cannot_be_used_is_reported_by_file_and_line(
     _write(own / file, text)
     keyturn("init", "policy")
     for words in (["runbooks"], ["policy", "check"], ["greeting", "show", "web1"]):
-        told = keyturn(*words)
-        assert (told.returncode, told.stdout) == (1, "")
-        assert why in told.stderr
-        assert told.stderr.count("\n") == 1
+        result = keyturn(*words)
+        assert (result.returncode, result.stdout) == (1, "")
+        assert why in result.stderr
+        assert result.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize("path", ["..", ".", "runbooks", "runbooks/greeting_show.py"])
 def test_what_others_could_write_is_not_run(own: Path, keyturn: Keyturn, path: str):
     place = own / path
     place.chmod(place.stat().st_mode | 0o020)
-    told = keyturn("runbooks")
-    assert told.returncode == 1
-    assert "is writable by others: chmod go-w it" in told.stderr
+    result = keyturn("runbooks")
+    assert result.returncode == 1
+    assert "is writable by others: chmod go-w it" in result.stderr
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
@@ -190,7 +190,7 @@ def test_they_are_completed_in_a_shell(own: Path, tmp_path: Path):
     (tmp_path / ".env").write_text(f"KEYTURN_RUNBOOKS={own}\n")
     typing = {"COMP_WORDS": "keyturn ask gree", "COMP_CWORD": "2"}
     settings = {"_KEYTURN_COMPLETE": "bash_complete", "KEYTURN_RUNBOOKS": None, **typing}
-    told = subprocess.run(
+    result = subprocess.run(
         [Path(sys.executable).with_name("keyturn")],
         env=_environment(own, settings),
         cwd=tmp_path,
@@ -198,15 +198,15 @@ def test_they_are_completed_in_a_shell(own: Path, tmp_path: Path):
         text=True,
         check=False,
     )
-    assert told.stdout == "plain,greeting\n"
+    assert result.stdout == "plain,greeting\n"
 
 
 @pytest.mark.parametrize("words", [["serve"], ["worker", "--site", "ams"], ["doctor"]])
 def test_what_serves_says_so_before_it_begins(own: Path, keyturn: Keyturn, words: list[str]):
     _write(own / "runbooks" / "greeting_show.py", "def broken(:\n")
-    told = keyturn(*words)
-    assert told.returncode == 1
-    assert told.stderr.endswith("greeting_show.py: line 1: invalid syntax\n")
+    result = keyturn(*words)
+    assert result.returncode == 1
+    assert result.stderr.endswith("greeting_show.py: line 1: invalid syntax\n")
 
 
 def test_what_needs_no_runbook_goes_on_though_one_is_broken(own: Path, keyturn: Keyturn):
@@ -224,8 +224,8 @@ def test_an_installed_package_brings_runbooks_by_an_entry_point(
     site.mkdir(mode=0o755)
     own.rename(site / "acme_keyturn")
     _write(site / "acme_keyturn" / "__init__.py", "raise SystemExit('not imported')\n")
-    told = f"[keyturn.runbooks]\nacme = {named}\n"
-    _write(site / "acme-1.dist-info" / "entry_points.txt", told)
+    entry_points = f"[keyturn.runbooks]\nacme = {named}\n"
+    _write(site / "acme-1.dist-info" / "entry_points.txt", entry_points)
     _write(site / "acme-1.dist-info" / "METADATA", "Name: acme\nVersion: 1\n")
     listed = subprocess.run(
         [sys.executable, "-m", "bot", "runbooks", "--json"],

@@ -30,7 +30,7 @@ def test_limits_that_are_applied_well_are_shown_with_their_counts():
 
 
 @pytest.mark.parametrize(
-    ("limited", "said"),
+    ("limited", "message"),
     [
         (RateLimitState(replace(WELL, uses=()), COUNTS), "one is defined but not applied"),
         (RateLimitState(replace(WELL, status=503), COUNTS), "limit_req_status 429"),
@@ -42,11 +42,11 @@ def test_limits_that_are_applied_well_are_shown_with_their_counts():
         (RateLimitState(WELL, None), "set nginx.error_logs"),
     ],
 )
-def test_what_a_person_should_act_on_is_a_finding(limited: RateLimitState, said: str):
+def test_what_a_person_should_act_on_is_a_finding(limited: RateLimitState, message: str):
     report = CHECK.report(limited)
     assert not report.healthy
     assert len(report.findings) == 1
-    assert said in report.findings[0]
+    assert message in report.findings[0]
 
 
 def test_counts_that_are_not_known_are_not_nothing():

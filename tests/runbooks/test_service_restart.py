@@ -127,8 +127,8 @@ def test_a_configuration_with_errors_is_refused_with_its_message():
 
 
 def test_the_plan_says_whether_the_configuration_was_tested():
-    said = "Its configuration test passes, and is repeated right before the restart."
-    assert said in RESTART.plan(ServiceState(RUNNING, NOW, ConfigurationTest())).notes
+    note = "Its configuration test passes, and is repeated right before the restart."
+    assert note in RESTART.plan(ServiceState(RUNNING, NOW, ConfigurationTest())).notes
     none = ConfigurationTest(untested_reason="the program haproxy is missing")
     notes = RESTART.plan(ServiceState(RUNNING, NOW, none)).notes
     assert "Its configuration was not tested: the program haproxy is missing." in notes
@@ -161,10 +161,10 @@ def test_everything_that_the_decision_needs_is_read():
             ("web1", clock.query_clock().command): "1795262700\n",
         }
     )
-    found = RESTART.read(fleet.run_query)
-    assert (found.service, found.configuration) == (RUNNING, None)
-    assert found.clock.host == NOW.host
-    assert abs(datetime.now(UTC) - found.clock.keyturn) < timedelta(minutes=1)
+    reading = RESTART.read(fleet.run_query)
+    assert (reading.service, reading.configuration) == (RUNNING, None)
+    assert reading.clock.host == NOW.host
+    assert abs(datetime.now(UTC) - reading.clock.keyturn) < timedelta(minutes=1)
 
 
 def test_a_service_with_a_test_of_its_configuration_is_tested():

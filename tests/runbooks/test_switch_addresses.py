@@ -31,8 +31,8 @@ def test_many_addresses_are_counted_and_some_shown():
     assert report.summary == "sw1 knows 203 MAC addresses"
     assert list(report.findings) == ["3 more are not shown: give an address or a port"]
     one = SwitchAddresses.model_validate({"host": "sw1", "port": "ae3.0"})
-    found = parse_addresses(recorded("junos-addresses"))
-    assert one.report(found).summary == "sw1 knows 1 MAC address of 2 that match"
+    addresses = parse_addresses(recorded("junos-addresses"))
+    assert one.report(addresses).summary == "sw1 knows 1 MAC address of 2 that match"
 
 
 @pytest.mark.parametrize("address", ["x", "52:54:00; reload", "52:54 00", "5" * 40])

@@ -120,31 +120,31 @@ def test_an_uplink_is_refused_by_what_it_does_and_by_the_inventory():
         "Gi1/0/3   John's Office      notconnect   1  ",
         "Gi1/0/3   John's Office      connected    trunk",
     )
-    for found in (
+    for reading in (
         state({"show interfaces status": trunk}),
         state(settings={"switch.uplinks": "Po1 gi1/0/3"}),
     ):
         with pytest.raises(Refused, match="Gi1/0/3 is an uplink of sw1"):
-            DISABLE.plan(found)
+            DISABLE.plan(reading)
     assert DISABLE.plan(state(settings={"switch.uplinks": "Po1 Gi1/0/24"})).steps
 
 
 def test_a_port_that_leads_to_a_switch_needs_a_word():
     cdp = recorded("cisco-cdp-neighbours").replace("Gig 1/0/1 134", "Gig 1/0/3 134")
-    found = state({"show cdp neighbors": cdp})
+    reading = state({"show cdp neighbors": cdp})
     with pytest.raises(Refused, match=r"leads to router.domain.local \(CDP\).*uplink=allow"):
-        DISABLE.plan(found)
-    plan = DISABLE.model_copy(update={"uplink": "allow"}).plan(found)
+        DISABLE.plan(reading)
+    plan = DISABLE.model_copy(update={"uplink": "allow"}).plan(reading)
     assert "router.domain.local is at the other end (CDP)." in plan.notes
-    phone = replace(found, neighbours=[Neighbour("Gi1/0/3", "p", "", "LLDP", frozenset("BT"))])
+    phone = replace(reading, neighbours=[Neighbour("Gi1/0/3", "p", "", "LLDP", frozenset("BT"))])
     assert DISABLE.plan(phone).steps
 
 
 def test_a_switch_without_archive_needs_a_word():
-    found = state({"show archive": " Archive feature not enabled"})
+    reading = state({"show archive": " Archive feature not enabled"})
     with pytest.raises(Refused, match=r"set `archive` and its `path`.*revert=none"):
-        DISABLE.plan(found)
-    (step,) = DISABLE.model_copy(update={"revert": "none"}).plan(found).steps
+        DISABLE.plan(reading)
+    (step,) = DISABLE.model_copy(update={"revert": "none"}).plan(reading).steps
     assert step.do == SwitchLines((PORT, "shutdown"))
     assert step.undo == SwitchLines((PORT, "no shutdown"))
     lacks = state({"show archive": Answer(1, "% Invalid input detected at '^' marker.")})
@@ -152,15 +152,15 @@ def test_a_switch_without_archive_needs_a_word():
 
 
 def test_a_change_of_someone_else_that_waits_is_not_confirmed_on_the_way():
-    found = state({"show archive config rollback timer": recorded("cisco-rollback-timer")})
+    reading = state({"show archive config rollback timer": recorded("cisco-rollback-timer")})
     with pytest.raises(Refused, match="waits for its confirmation already"):
-        DISABLE.plan(found)
+        DISABLE.plan(reading)
 
 
 def test_protocols_that_are_off_leave_it_unknown_and_other_errors_do_not():
-    found = state({"show cdp neighbors": Answer(1, "% CDP is not enabled")})
-    assert found.neighbours is None
-    assert "It is unknown what is at the other end of Gi1/0/3." in DISABLE.plan(found).notes
+    reading = state({"show cdp neighbors": Answer(1, "% CDP is not enabled")})
+    assert reading.neighbours is None
+    assert "It is unknown what is at the other end of Gi1/0/3." in DISABLE.plan(reading).notes
     with pytest.raises(CommandError):
         state({"show cdp neighbors": Answer(1, "% Authorization failed.")})
 
@@ -180,10 +180,10 @@ def test_a_dell_has_no_timer_and_is_changed_by_a_word():
     }
     dell = fleet(answers, platforms={"sw2": "dell_powerconnect"})
     asked = SetPortVlan.model_validate({"host": "sw2", "port": "1/g1", "vlan": 100})
-    found = asked.read(dell.run_query)
+    reading = asked.read(dell.run_query)
     with pytest.raises(Refused, match=r"its software has no timer.*revert=none"):
-        asked.plan(found)
-    (step,) = asked.model_copy(update={"revert": "none"}).plan(found).steps
+        asked.plan(reading)
+    (step,) = asked.model_copy(update={"revert": "none"}).plan(reading).steps
     assert step.do == SwitchLines(("interface ethernet 1/g1", "switchport access vlan 100"))
     assert step.undo == SwitchLines(("interface ethernet 1/g1", "switchport access vlan 1"))
 

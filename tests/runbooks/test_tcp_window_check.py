@@ -51,7 +51,7 @@ def test_the_same_buffers_are_enough_nearby():
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "message"),
     [
         (replace(LARGE, scaling=False), "at most 64 KiB"),
         (replace(LARGE, moderation=False), "tcp_moderate_rcvbuf"),
@@ -59,10 +59,10 @@ def test_the_same_buffers_are_enough_nearby():
         (replace(LARGE, congestion="reno"), "reno recovers slowly"),
     ],
 )
-def test_each_switch_that_is_off_is_a_finding(settings: TcpSettings, said: str):
+def test_each_switch_that_is_off_is_a_finding(settings: TcpSettings, message: str):
     report = CHECK.report(way(settings))
     assert len(report.findings) == 1
-    assert said in report.findings[0]
+    assert message in report.findings[0]
 
 
 def test_without_scaling_a_far_peer_gets_little():

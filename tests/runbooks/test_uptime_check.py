@@ -28,7 +28,7 @@ def test_a_host_that_does_not_tell_its_cores_is_not_judged_by_its_load():
 
 
 @pytest.mark.parametrize(
-    ("up", "said"),
+    ("up", "message"),
     [
         (replace(WELL, seconds=600), "it was rebooted 10 min ago"),
         (replace(WELL, seconds=401 * DAY), "over a year"),
@@ -38,10 +38,10 @@ def test_a_host_that_does_not_tell_its_cores_is_not_judged_by_its_load():
         (replace(WELL, load=(17.0, 9.0, 1.0)), "the load is above 4 for each core"),
     ],
 )
-def test_what_a_person_should_act_on_is_a_finding(up: Uptime, said: str):
+def test_what_a_person_should_act_on_is_a_finding(up: Uptime, message: str):
     report = CHECK.report(up)
     assert not report.healthy
-    assert said in report.findings[0]
+    assert message in report.findings[0]
 
 
 def test_it_is_read_from_the_host():

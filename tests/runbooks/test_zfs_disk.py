@@ -41,15 +41,15 @@ def test_a_disk_that_is_in_the_pool_has_replaced_the_other():
 
 
 @pytest.mark.parametrize(
-    ("found", "reason"),
+    ("pool", "reason"),
     [
         (state(), "sdb is not a disk of tank"),
         (state(Vdev("sdb", "FAULTED"), scans=[RESILVER]), "busy with a resilver"),
     ],
 )
-def test_a_disk_that_cannot_be_replaced_now_is_not(found: DiskState, reason: str):
+def test_a_disk_that_cannot_be_replaced_now_is_not(pool: DiskState, reason: str):
     with pytest.raises(Refused, match=reason):
-        REPLACE.plan(found)
+        REPLACE.plan(pool)
 
 
 def test_a_disk_that_was_taken_offline_is_brought_back_and_offline_again():
@@ -62,15 +62,15 @@ def test_a_disk_that_was_taken_offline_is_brought_back_and_offline_again():
 
 
 @pytest.mark.parametrize(
-    ("found", "reason"),
+    ("pool", "reason"),
     [
         (state(Vdev("/dev/sdb1", "FAULTED")), "request zfs clear, or zfs replace"),
         (state(), "tank has no disk sdb: its disks are /dev/sda1"),
     ],
 )
-def test_a_disk_that_is_broken_is_not_brought_online(found: DiskState, reason: str):
+def test_a_disk_that_is_broken_is_not_brought_online(pool: DiskState, reason: str):
     with pytest.raises(Refused, match=reason):
-        ONLINE.plan(found)
+        ONLINE.plan(pool)
 
 
 def test_errors_are_cleared_where_any_were_counted():
@@ -85,5 +85,5 @@ def test_errors_are_cleared_where_any_were_counted():
 def test_the_pool_is_read_from_the_host():
     fleet = nas("2.1-offline")
     fleet.script("nas1", zpool_disk.query_device_path(REPLACE.new_disk).command, "/dev/sdc\n")
-    found = REPLACE.read(fleet.run_query)
-    assert (found.pool.name, found.new_path) == ("tank", "/dev/sdc")
+    reading = REPLACE.read(fleet.run_query)
+    assert (reading.pool.name, reading.new_path) == ("tank", "/dev/sdc")

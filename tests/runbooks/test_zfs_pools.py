@@ -49,9 +49,9 @@ def test_a_scrub_that_is_long_ago_or_was_stopped_is_a_finding():
 
 def test_a_pool_that_fills_up_is_a_finding():
     pools = pools_of("2.1-finished")
-    for capacity, found in ((84, 0), (85, 1), (None, 0)):
+    for capacity, problems in ((84, 0), (85, 1), (None, 0)):
         spaces = {"tank": replace(pools.spaces["tank"], capacity=capacity)}
-        assert len(LIST.report(replace(pools, spaces=spaces)).findings) == found
+        assert len(LIST.report(replace(pools, spaces=spaces)).findings) == problems
 
 
 def test_a_suspended_pool_is_a_finding():

@@ -133,16 +133,16 @@ def test_disks_that_another_pool_works_on_are_left_in_peace_except_by_force():
     ],
 )
 def test_its_end_is_reported_once_it_is_there(name: str, *, running: bool):
-    told = START.report_progress(recorded_state(name))
-    assert told.running is running
-    assert told.summary.startswith("tank: scrub ")
-    assert told.summary != "tank: "
+    progress = START.report_progress(recorded_state(name))
+    assert progress.running is running
+    assert progress.summary.startswith("tank: scrub ")
+    assert progress.summary != "tank: "
 
 
 def test_what_its_end_found_is_shown_with_it():
-    told = START.report_progress(recorded_state("2.1-lost"))
-    assert not told.healthy
-    assert told.findings
+    progress = START.report_progress(recorded_state("2.1-lost"))
+    assert not progress.healthy
+    assert progress.findings
 
 
 def test_it_says_what_it_costs_and_how_long_the_last_one_took():

@@ -78,13 +78,13 @@ def main() -> None:
                 given.tools, server.address, _signed_in(server), Path(name), 60 * given.minutes
             )
             parts = {"pages": scan.pages, "api": scan.api, "filters": scan.filters}
-            found = [fault for part in given.only for fault in parts[part]()]
+            faults = [fault for part in given.only for fault in parts[part]()]
         finally:
             server.stop()
-    for line in found:
+    for line in faults:
         sys.stderr.write(f"{line}\n")
-    sys.stdout.write(f"{len(found)} findings\n")
-    sys.exit(1 if found else 0)
+    sys.stdout.write(f"{len(faults)} findings\n")
+    sys.exit(1 if faults else 0)
 
 
 def _signed_in(server: Server) -> tuple[str, str]:
@@ -133,11 +133,11 @@ class _Scan:
             command += ["--level", "2", "--risk", "2", "--technique", "BEUST", "--time-sec", "2"]
             command += ["--threads", "4", "--output-dir", self.place / "sqlmap"]
             command += ["--flush-session", "--disable-coloring"]
-            said = subprocess.run(
+            output = subprocess.run(
                 [str(word) for word in command], check=False, capture_output=True, text=True
             ).stdout
-            if "all tested parameters do not appear to be injectable" not in said:
-                yield f"sqlmap: {path}: {said[-2000:]}"
+            if "all tested parameters do not appear to be injectable" not in output:
+                yield f"sqlmap: {path}: {output[-2000:]}"
 
     def _wapiti(self, name: str, url: str, words: Sequence[str]) -> Iterator[str]:
         report = self.place / f"{name}.json"
@@ -150,10 +150,10 @@ class _Scan:
         command += ["--store-config", self.place, "--format", "json", "--output", report]
         _say(f"wapiti: {name}")
         subprocess.run([str(word) for word in command], check=True, stdout=subprocess.DEVNULL)
-        told = json.loads(report.read_text())
-        _say(f"wapiti: {name}: {told['infos'].get('crawled_pages_nbr')} addresses were tried")
+        results = json.loads(report.read_text())
+        _say(f"wapiti: {name}: {results['infos'].get('crawled_pages_nbr')} addresses were tried")
         for part in ("vulnerabilities", "anomalies"):
-            for kind, faults in told[part].items():
+            for kind, faults in results[part].items():
                 for fault in faults:
                     if fault["info"] not in _EXPECTED:
                         yield f"wapiti: {kind}: {fault['method']} {fault['path']}: {fault['info']}"

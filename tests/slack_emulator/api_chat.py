@@ -25,14 +25,14 @@ def _post_message(call: Call) -> Json:
             metadata=record(call.args.get("metadata")) or None,
         )
     )
-    said = {
+    body = {
         "channel": channel.id,
         "ts": posted.ts,
         "message": message_json(posted, call.workspace.app),
     }
     if len(call.word("text")) > MOST_TEXT:
-        said |= {"warning": "message_truncated"}
-    return said
+        body |= {"warning": "message_truncated"}
+    return body
 
 
 def _own(call: Call, wrong: str) -> Message:

@@ -79,7 +79,7 @@ def _inside(call: Call) -> Channel:
 def _history(call: Call) -> Json:
     channel = _inside(call)
     oldest, latest = call.word("oldest"), call.word("latest")
-    found = [
+    messages = [
         message
         for message in reversed(call.workspace.log(channel.id, ""))
         if not message.only_for
@@ -87,10 +87,10 @@ def _history(call: Call) -> Json:
         and (not latest or message.ts < latest)
     ]
     limit = call.number("limit", 100)
-    shown = [message_json(message, call.workspace.app) for message in found[:limit]]
+    shown = [message_json(message, call.workspace.app) for message in messages[:limit]]
     return {
         "messages": shown,
-        "has_more": len(found) > limit,
+        "has_more": len(messages) > limit,
         "response_metadata": _NO_MORE,
     }
 
@@ -101,8 +101,8 @@ def _replies(call: Call) -> Json:
         call.workspace.message(channel.id, call.needed("ts"))
     except SlackError:
         raise SlackError("thread_not_found") from None
-    found = call.workspace.thread(channel.id, call.word("ts"), "")
-    shown = [message_json(message, call.workspace.app) for message in found]
+    messages = call.workspace.thread(channel.id, call.word("ts"), "")
+    shown = [message_json(message, call.workspace.app) for message in messages]
     return {"messages": shown, "has_more": False, "response_metadata": _NO_MORE}
 
 

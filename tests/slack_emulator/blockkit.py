@@ -178,13 +178,13 @@ def faults_of_blocks(blocks: object, *, surface: str) -> list[str]:
     """Return what Slack would find wrong. surface: `message`, `modal` or `home`."""
     most = MOST_IN_MESSAGE if surface == "message" else MOST_IN_VIEW
     pointer = "/blocks" if surface == "message" else "/view/blocks"
-    found = list(listed(_block, most)(blocks, pointer))
+    faults = list(listed(_block, most)(blocks, pointer))
     for index, block in enumerate(records(blocks)):
         kind = text(block.get("type"))
         misplaced = kind in _ONLY_IN_MESSAGES and surface != "message"
         if misplaced or (kind == "alert" and surface != "modal"):
-            found.append(fault(f"{kind} is not supported in a {surface}", f"{pointer}/{index}"))
-    return [*found, *_doubles(records(blocks), pointer), *_too_much(records(blocks), pointer)]
+            faults.append(fault(f"{kind} is not supported in a {surface}", f"{pointer}/{index}"))
+    return [*faults, *_doubles(records(blocks), pointer), *_too_much(records(blocks), pointer)]
 
 
 def _block(value: object, pointer: str) -> Iterator[str]:
@@ -234,14 +234,14 @@ def faults_of_view(view: Json) -> list[str]:
     kind = text(view.get("type"))
     if kind not in ("modal", "home"):
         return [fault("must be one of: modal, home", "/view/type")]
-    found = list(shaped(_MODAL if kind == "modal" else _HOME)(view, "/view"))
-    found += faults_of_blocks(view.get("blocks"), surface=kind)
+    faults = list(shaped(_MODAL if kind == "modal" else _HOME)(view, "/view"))
+    faults += faults_of_blocks(view.get("blocks"), surface=kind)
     asks = any(block.get("type") == "input" for block in records(view.get("blocks")))
     if kind == "modal" and asks and not view.get("submit"):
-        found.append(fault("submit is required when there is an input block", "/view"))
+        faults.append(fault("submit is required when there is an input block", "/view"))
     if len(compact(view).encode()) > MOST_VIEW_BYTES:
-        found.append(fault("the view is larger than 250 KB", "/view"))
-    return found
+        faults.append(fault("the view is larger than 250 KB", "/view"))
+    return faults
 
 
 _VIEW: Shape = {

@@ -92,10 +92,10 @@ def label(value: object) -> str:
 
 def text_object(value: object, names: Names) -> Markup:
     """Return a text object as HTML, plain or mrkdwn."""
-    found = record(value)
-    if found.get("type") == "mrkdwn":
-        return to_html(text(found.get("text")), names)
-    lines = label(found).split("\n")
+    composition = record(value)
+    if composition.get("type") == "mrkdwn":
+        return to_html(text(composition.get("text")), names)
+    lines = label(composition).split("\n")
     return Markup("<br>").join(escape(line) for line in lines)
 
 

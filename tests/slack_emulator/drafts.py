@@ -74,12 +74,12 @@ def _replace(workspace: Workspace, ticket: ResponseTarget, draft: Draft) -> None
     workspace.put(changed)
 
 
-def answer_of(said: Json | str) -> Json:
+def answer_of(body: Json | str) -> Json:
     """Return what an acknowledgement says as a message; plain text is one, empty is none."""
-    if isinstance(said, str):
-        return {"text": said} if said.strip() else {}
-    return said if said.get("text") or said.get("blocks") or _acts(said) else {}
+    if isinstance(body, str):
+        return {"text": body} if body.strip() else {}
+    return body if body.get("text") or body.get("blocks") or _acts(body) else {}
 
 
-def _acts(said: Json) -> bool:
-    return bool(record(said).get("delete_original") or record(said).get("replace_original"))
+def _acts(body: Json) -> bool:
+    return bool(record(body).get("delete_original") or record(body).get("replace_original"))

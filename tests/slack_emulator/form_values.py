@@ -35,10 +35,10 @@ def find(blocks: Sequence[Json], where: str) -> tuple[Json, Json]:
 
 def options_of(element: Json) -> list[Json]:
     """Return all options of an element, those in groups included."""
-    found = list(records(element.get("options")))
+    options = list(records(element.get("options")))
     for group in records(element.get("option_groups")):
-        found += records(group.get("options"))
-    return found
+        options += records(group.get("options"))
+    return options
 
 
 def _picked(element: Json, given: Sequence[str], offered: Mapping[str, Json]) -> list[Json]:
@@ -177,7 +177,7 @@ def plain_value(value: Json) -> str | int | list[str]:
 
 def complaints(blocks: Sequence[Json], state: Json) -> dict[str, str]:
     """Return what Slack itself would not let pass, by block id: blanks, lengths, numbers."""
-    found: dict[str, str] = {}
+    complaints_by_block: dict[str, str] = {}
     for block in blocks:
         if block.get("type") != "input":
             continue
@@ -186,8 +186,8 @@ def complaints(blocks: Sequence[Json], state: Json) -> dict[str, str]:
         value = record(record(state.get(block_id)).get(text(element.get("action_id"))))
         words = _complaint(block, element, plain_value(value))
         if words:
-            found[block_id] = words
-    return found
+            complaints_by_block[block_id] = words
+    return complaints_by_block
 
 
 def _complaint(block: Json, element: Json, given: str | int | list[str]) -> str:

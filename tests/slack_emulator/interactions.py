@@ -131,22 +131,24 @@ class Interactions:
             typed=typed,
         )
         try:
-            said = await self._courier.interaction(payload)
+            response = await self._courier.interaction(payload)
         except NotTaken:
             return []
-        options = options_of(record(said))[:100]
+        options = options_of(record(response))[:100]
         self._offer(user, place, where, options)
         return options
 
     def _offer(self, user: str, place: Place, where: str, options: list[Json]) -> None:
-        found = {text(option.get("value")): option for option in options}
-        self._offered.setdefault((user, place.key), {}).setdefault(where, {}).update(found)
+        options_by_value = {text(option.get("value")): option for option in options}
+        self._offered.setdefault((user, place.key), {}).setdefault(where, {}).update(
+            options_by_value
+        )
 
     async def find(self, user: str, place: Place, where: str, typed: str) -> None:
         """Ask the bot what an external select offers, and show it as a plain list."""
         options = await self.suggest(user, place, where, typed)
-        found = {text(option.get("value")): option for option in options}
-        self._shown.setdefault((user, place.key), {})[where] = found
+        options_by_value = {text(option.get("value")): option for option in options}
+        self._shown.setdefault((user, place.key), {})[where] = options_by_value
         self._workspace.changes.advance()
 
     # Forms
@@ -168,31 +170,31 @@ class Interactions:
         shown = view_json(view, self._workspace.app, asked)
         trigger_id = self._triggers.issue(user)
         try:
-            said = await self._courier.interaction(
+            response = await self._courier.interaction(
                 payloads.view_submission(context, shown, trigger_id=trigger_id)
             )
         except NotTaken as trouble:
             self._views.complain(view, {"": f"{_TROUBLE} ({trouble.error})"})
             return
-        self._after_submit(user, view, record(said))
+        self._after_submit(user, view, record(response))
 
-    def _after_submit(self, user: str, view: View, said: Json) -> None:
-        action = said.get("response_action")
+    def _after_submit(self, user: str, view: View, response: Json) -> None:
+        action = response.get("response_action")
         if action == "errors":
-            errors = {key: text(words) for key, words in record(said.get("errors")).items()}
+            errors = {key: text(words) for key, words in record(response.get("errors")).items()}
             self._views.complain(view, errors)
         elif action in ("update", "push"):
-            self._next_view(user, view, said)
+            self._next_view(user, view, response)
         elif action == "clear":
             self._views.clear(user)
         elif any(open_view.hash == view.hash for open_view in self._views.stack(user)):
             self._views.close(view)
 
-    def _next_view(self, user: str, view: View, said: Json) -> None:
-        payload = record(said.get("view"))
+    def _next_view(self, user: str, view: View, response: Json) -> None:
+        payload = record(response.get("view"))
         if faults_of_view(payload):
             self._views.complain(view, {"": _TROUBLE + " (the app sent an invalid view)"})
-        elif said["response_action"] == "push":
+        elif response["response_action"] == "push":
             self._views.push(user, payload_with_ids(payload))
         else:
             self._views.update(view, payload_with_ids(payload))
@@ -244,9 +246,9 @@ class Interactions:
         payload = payloads.message_action(
             self.context(user), callback_id, where, trigger_id=self._triggers.issue(user)
         )
-        said = await self._courier.interaction(payload)
-        if answer_of(said):
-            respond(self._workspace, ticket, answer_of(said))
+        response = await self._courier.interaction(payload)
+        if answer_of(response):
+            respond(self._workspace, ticket, answer_of(response))
 
     # Events
 

@@ -65,10 +65,10 @@ def _fence(lines: list[str]) -> Markup:
 def _taken(lines: list[str], pattern: re.Pattern[str]) -> list[str]:
     taken: list[str] = []
     while lines:
-        found = pattern.fullmatch(lines[0])
-        if not found:
+        match = pattern.fullmatch(lines[0])
+        if not match:
             break
-        taken.append(found[1])
+        taken.append(match[1])
         lines.pop(0)
     return taken
 
@@ -128,16 +128,16 @@ _STYLES = {
 def _inline(source: str) -> Markup:
     html = Markup("")
     end = 0
-    for found in _INLINE.finditer(source):
-        html += escape(with_emoji(source[end : found.start()])) + _styled(found)
-        end = found.end()
+    for match in _INLINE.finditer(source):
+        html += escape(with_emoji(source[end : match.start()])) + _styled(match)
+        end = match.end()
     return html + escape(with_emoji(source[end:]))
 
 
-def _styled(found: re.Match[str]) -> Markup:
-    if found["url"] is not None:
-        return link(found["url"], found["label"])
+def _styled(match: re.Match[str]) -> Markup:
+    if match["url"] is not None:
+        return link(match["url"], match["label"])
     for name, style in _STYLES.items():
-        if found[name] is not None:
-            return style.format(found[name])
-    return escape(found[0])
+        if match[name] is not None:
+            return style.format(match[name])
+    return escape(match[0])

@@ -14,8 +14,8 @@ _URL = re.compile(r"(https?://[^\s<>|]+)")
 
 def parse_slash_command(typed: str) -> Typed | None:
     """Return the slash command, or None where the words are a message."""
-    found = _COMMAND.fullmatch(typed.strip())
-    return Typed(found[1], (found[2] or "").strip()) if found else None
+    match = _COMMAND.fullmatch(typed.strip())
+    return Typed(match[1], (match[2] or "").strip()) if match else None
 
 
 def escape(typed: str) -> str:
@@ -25,8 +25,8 @@ def escape(typed: str) -> str:
 def find_links(words: str, domains: Collection[str]) -> list[tuple[str, str]]:
     """Return domain and URL of each link of a message as Slack keeps it, if it is to a domain."""
     urls = [html.unescape(url) for url in re.findall(r"<(https?://[^\s<>|]+)>", words)]
-    found = [(urlsplit(url).hostname or "", url) for url in urls]
-    return [(host, url) for host, url in found if host in domains]
+    links = [(urlsplit(url).hostname or "", url) for url in urls]
+    return [(host, url) for host, url in links if host in domains]
 
 
 def encode_message(typed: str, people: Mapping[str, str], channels: Mapping[str, str]) -> str:
@@ -35,12 +35,12 @@ def encode_message(typed: str, people: Mapping[str, str], channels: Mapping[str,
     people and channels: id by lower-case name. A name that nobody has stays as it is.
     """
 
-    def reference(found: re.Match[str]) -> str:
-        known = people if found[1] == "@" else channels
-        target = known.get(found[2].lower())
+    def reference(match: re.Match[str]) -> str:
+        known = people if match[1] == "@" else channels
+        target = known.get(match[2].lower())
         if target is None:
-            return found[0]
-        return f"<@{target}>" if found[1] == "@" else f"<#{target}|{found[2].lower()}>"
+            return match[0]
+        return f"<@{target}>" if match[1] == "@" else f"<#{target}|{match[2].lower()}>"
 
     # Splitting by a pattern with a group leaves words at even places and URLs at odd ones.
     parts = _URL.split(escape(typed))
@@ -52,9 +52,9 @@ def encode_message(typed: str, people: Mapping[str, str], channels: Mapping[str,
 def encode_command_text(words: str, people: Mapping[str, str], channels: Mapping[str, str]) -> str:
     """Return a command's words as `should_escape` has them: `<@U…|bob>` and `<#C…|ops>`."""
 
-    def reference(found: re.Match[str]) -> str:
-        known = people if found[1] == "@" else channels
-        target = known.get(found[2].lower())
-        return f"<{found[1]}{target}|{found[2].lower()}>" if target else found[0]
+    def reference(match: re.Match[str]) -> str:
+        known = people if match[1] == "@" else channels
+        target = known.get(match[2].lower())
+        return f"<{match[1]}{target}|{match[2].lower()}>" if target else match[0]
 
     return _REFERENCE.sub(reference, escape(words))

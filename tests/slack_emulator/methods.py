@@ -54,8 +54,8 @@ class WebApi:
             args = await _arguments(request)
             method = request.path_params["method"]
             self._authenticate(request, args, method)
-            said = {"ok": True, **self._call(method, args)}
-            return JSONResponse(said, headers={"x-oauth-scopes": self._scopes(method)})
+            body = {"ok": True, **self._call(method, args)}
+            return JSONResponse(body, headers={"x-oauth-scopes": self._scopes(method)})
         except SlackError as error:
             return _refusal(error.error, messages=error.messages)
 
@@ -99,8 +99,8 @@ class WebApi:
         try:
             respond(self.desk.workspace, ticket, body)
         except SlackError as error:
-            said = {"ok": False, "error": error.error}
-            return JSONResponse(said | {"response_metadata": {"messages": error.messages}}, 500)
+            failure = {"ok": False, "error": error.error}
+            return JSONResponse(failure | {"response_metadata": {"messages": error.messages}}, 500)
         return PlainTextResponse("ok")
 
     async def upload(self, request: Request) -> Response:
@@ -115,12 +115,12 @@ class WebApi:
 def _refusal(
     error: str, *, messages: tuple[str, ...] = (), status: int = 200, retry_after: int = 0
 ) -> Response:
-    said: Json = {"ok": False, "error": error}
+    body: Json = {"ok": False, "error": error}
     if messages:
-        said["errors"] = list(messages)
-        said["response_metadata"] = {"messages": list(messages)}
+        body["errors"] = list(messages)
+        body["response_metadata"] = {"messages": list(messages)}
     headers = {"retry-after": str(retry_after)} if retry_after else {}
-    return JSONResponse(said, status, headers=headers)
+    return JSONResponse(body, status, headers=headers)
 
 
 async def _arguments(request: Request) -> Json:

@@ -120,7 +120,7 @@ def _plain_angles(code: str) -> str:
 
 def decoded(source: str) -> str:
     """Undo Slack's three escapes, each once: `&amp;lt;` becomes `&lt;` and no `<`."""
-    return _ENTITY.sub(lambda found: {"amp": "&", "lt": "<", "gt": ">"}[found[1]], source)
+    return _ENTITY.sub(lambda match: {"amp": "&", "lt": "<", "gt": ">"}[match[1]], source)
 
 
 def _angle(inside: str, names: Names) -> Markup:
@@ -185,7 +185,7 @@ def date(timestamp: int, pattern: str, names: Names, *, fallback: str = "") -> M
         moment = datetime.fromtimestamp(timestamp, tz=names.now.tzinfo)
     except (ValueError, OverflowError, OSError):
         return escape(fallback or str(timestamp))
-    words = re.sub(r"\{(\w+)\}", lambda found: _date_word(found[1], moment, names.now), pattern)
+    words = re.sub(r"\{(\w+)\}", lambda match: _date_word(match[1], moment, names.now), pattern)
     return Markup('<time datetime="{}" title="{}">{}</time>').format(
         moment.isoformat(), moment.strftime("%Y-%m-%d %H:%M:%S %Z"), words
     )
@@ -322,4 +322,4 @@ def _escaped(pieces: Sequence[Piece]) -> Markup:
 
 def with_emoji(source: str) -> str:
     """Return the text with the known `:shortcodes:` as emoji; the others stay as typed."""
-    return _SHORTCODE.sub(lambda found: EMOJI.get(found[1], found[0]), source)
+    return _SHORTCODE.sub(lambda match: EMOJI.get(match[1], match[0]), source)

@@ -46,9 +46,9 @@ class PageClient:
 
     @property
     def modal(self) -> View:
-        found = self.made.emulator.views.top(self.user)
-        assert found is not None, "no modal is open"
-        return found
+        view = self.made.emulator.views.top(self.user)
+        assert view is not None, "no modal is open"
+        return view
 
     async def page(self, at: str = "", **query: str) -> str:
         where = at or f"c/{self.at}"

@@ -278,8 +278,10 @@ class Pages:
         place = self._place(user, fields)
         where = _one(fields, "where")
         options = await self._interactions.suggest(user, place, where, _one(fields, "typed"))
-        found = [{"value": text(o.get("value")), "text": label(o.get("text"))} for o in options]
-        return JSONResponse({"options": found})
+        suggestions = [
+            {"value": text(o.get("value")), "text": label(o.get("text"))} for o in options
+        ]
+        return JSONResponse({"options": suggestions})
 
     async def shortcut(self, request: Request) -> Response:
         fields = await _fields(request)
@@ -370,8 +372,8 @@ def _back(request: Request, here: Here) -> Response:
 
 async def _fields(request: Request) -> dict[str, list[str]]:
     async with request.form() as form:
-        found: dict[str, list[str]] = {}
+        fields: dict[str, list[str]] = {}
         for name, value in form.multi_items():
             if isinstance(value, str):
-                found.setdefault(name, []).append(value)
-        return found
+                fields.setdefault(name, []).append(value)
+        return fields

@@ -173,8 +173,8 @@ class Screen:
         return self._lines(self._workspace.log(channel.id, self.person.user_id), threads=True)
 
     def thread(self, channel: Channel, ts: str) -> list[Line]:
-        found = self._workspace.thread(channel.id, ts, self.person.user_id)
-        return self._lines(found, threads=False)
+        messages = self._workspace.thread(channel.id, ts, self.person.user_id)
+        return self._lines(messages, threads=False)
 
     def _lines(self, messages: Sequence[Message], *, threads: bool) -> list[Line]:
         lines: list[Line] = []
@@ -202,13 +202,13 @@ class Screen:
         )
 
     def _replies(self, message: Message) -> list[Message]:
-        found = self._workspace.thread(message.channel, message.ts, self.person.user_id)
-        return [reply for reply in found if reply.ts != message.ts]
+        messages = self._workspace.thread(message.channel, message.ts, self.person.user_id)
+        return [reply for reply in messages if reply.ts != message.ts]
 
     def message_html(self, message: Message) -> Markup:
         if message.unfurls:
-            said = self.message_html(replace(message, unfurls=()))
-            return said + self._unfurls_html(message)
+            html = self.message_html(replace(message, unfurls=()))
+            return html + self._unfurls_html(message)
         if not message.blocks:
             return to_html(message.text, self.names)
         key = "m-" + message.ts.replace(".", "-")

@@ -68,12 +68,12 @@ def listed(rule: Rule, most: int, least: int = 0) -> Rule:
         if not is_list(value):
             yield fault("must be an array", pointer)
             return
-        found = value
-        if len(found) > most:
+        items = value
+        if len(items) > most:
             yield fault(f"no more than {most} items allowed", pointer)
-        if len(found) < least:
+        if len(items) < least:
             yield fault(f"must have at least {least} items", pointer)
-        for index, item in enumerate(found):
+        for index, item in enumerate(items):
             yield from rule(item, f"{pointer}/{index}")
 
     return check

@@ -293,8 +293,8 @@ def _act(bolt: AsyncApp) -> None:
 def _fill_in(bolt: AsyncApp) -> None:
     @bolt.options("host")
     async def hosts(ack: Any, payload: Payload) -> None:
-        found = [option(host) for host in HOSTS if payload["value"] in host]
-        await ack(options=found)
+        matching = [option(host) for host in HOSTS if payload["value"] in host]
+        await ack(options=matching)
 
     @bolt.view("ask")
     async def asked(ack: Any, view: Payload, body: Payload, client: AsyncWebClient) -> None:

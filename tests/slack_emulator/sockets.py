@@ -95,11 +95,11 @@ class Sockets:
         del self.sent[:-1000]
         try:
             await socket.send_text(compact(envelope))
-            said = await answer
+            response = await answer
         finally:
             self._waiting.pop(key, None)
         return Acknowledged(
-            compact(said).encode() if envelope["accepts_response_payload"] else b"{}"
+            compact(response).encode() if envelope["accepts_response_payload"] else b"{}"
         )
 
     async def renew(self, *reasons: str) -> None:
@@ -132,9 +132,9 @@ class Sockets:
             "connection_info": {"app_id": self._app_id},
         }
 
-    def _answered(self, socket: WebSocket, said: str) -> None:
+    def _answered(self, socket: WebSocket, response: str) -> None:
         try:
-            answer = record(json.loads(said))
+            answer = record(json.loads(response))
         except ValueError:
             return
         waiting = self._waiting.get((socket, text(answer.get("envelope_id"))))
@@ -147,13 +147,13 @@ class Sockets:
 
 
 async def _leave(socket: WebSocket, reason: str) -> None:
-    said: Json = {"type": "disconnect", "reason": reason, "debug_info": {"host": "emulator"}}
-    await socket.send_text(compact(said))
+    message: Json = {"type": "disconnect", "reason": reason, "debug_info": {"host": "emulator"}}
+    await socket.send_text(compact(message))
 
 
 def _envelope(body: bytes, headers: Mapping[str, str]) -> Json:
     kind, payload = _content(body, headers.get("content-type", ""))
-    said: Json = {
+    message: Json = {
         "envelope_id": str(uuid.uuid4()),
         "payload": payload,
         "type": kind,
@@ -161,9 +161,9 @@ def _envelope(body: bytes, headers: Mapping[str, str]) -> Json:
         or text(payload.get("type")) in _ANSWERED,
     }
     if kind == "events_api":
-        said["retry_attempt"] = int(headers.get("x-slack-retry-num", "0"))
-        said["retry_reason"] = headers.get("x-slack-retry-reason", "")
-    return said
+        message["retry_attempt"] = int(headers.get("x-slack-retry-num", "0"))
+        message["retry_reason"] = headers.get("x-slack-retry-reason", "")
+    return message
 
 
 def _content(body: bytes, kind: str) -> tuple[str, Json]:

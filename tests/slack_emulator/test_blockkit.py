@@ -304,8 +304,8 @@ def test_rich_text_that_is_empty_is_refused(element: Payload | None) -> None:
     ],
 )
 def test_a_button_with_an_address_that_leads_nowhere_is_refused(url: str) -> None:
-    found = faults_of_blocks([actions(button(url=url))], surface="message")
-    assert any("/elements/0/url" in one for one in found)
+    faults = faults_of_blocks([actions(button(url=url))], surface="message")
+    assert any("/elements/0/url" in one for one in faults)
 
 
 @pytest.mark.parametrize(

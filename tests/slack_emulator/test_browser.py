@@ -33,7 +33,10 @@ async def browsing(
             color_scheme="dark" if scheme == "dark" else "light",
         )
         page.on("pageerror", lambda error: wrong.append(str(error)))
-        page.on("console", lambda said: wrong.append(said.text) if said.type == "error" else None)
+        page.on(
+            "console",
+            lambda message: wrong.append(message.text) if message.type == "error" else None,
+        )
         await page.goto(made.emulator.sign_in_link())
         yield page, made
         await browser.close()

@@ -138,10 +138,10 @@ def home() -> View:
 
 
 def sheet() -> View:
-    told = ["It takes an approval from the owners of the edge: Olga Owner or Adam Admin."]
+    requirements = ["It takes an approval from the owners of the edge: Olga Owner or Adam Admin."]
     return render_form(
         RequestFormView(
-            load_catalogue()["abusers clear"], ["lb1", "lb2"], {"via": ""}, "lb1", told
+            load_catalogue()["abusers clear"], ["lb1", "lb2"], {"via": ""}, "lb1", requirements
         )
     )
 

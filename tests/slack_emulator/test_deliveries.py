@@ -86,15 +86,15 @@ def test_a_command_travels_as_a_form_and_an_interaction_as_one_field() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "said"),
+    ("answer", "response"),
     [
         (httpx2.Response(200), ""),
         (httpx2.Response(200, text="hello"), "hello"),
         (httpx2.Response(200, json={"text": "x"}), {"text": "x"}),
     ],
 )
-def test_what_the_acknowledgement_says_is_read(answer: httpx2.Response, said: object) -> None:
-    assert run(Bot([answer]).courier().command({})) == said
+def test_what_the_acknowledgement_says_is_read(answer: httpx2.Response, response: object) -> None:
+    assert run(Bot([answer]).courier().command({})) == response
 
 
 @pytest.mark.parametrize("status", [404, 500])
@@ -188,8 +188,8 @@ def test_an_answer_counts_before_the_app_has_tidied_up() -> None:
 
         app = Starlette(routes=[Route("/slack/events", answer, methods=["POST"])])
         async with asyncio.timeout(5):
-            said = await to_app(app)(b"", {})
-        assert said.content == b"now"
+            response = await to_app(app)(b"", {})
+        assert response.content == b"now"
         tidied.set()
 
     run(scene())
@@ -213,9 +213,9 @@ def test_a_bot_elsewhere_is_reached_by_its_url() -> None:
 
         app = Starlette(routes=[Route("/slack/events", answer, methods=["POST"])])
         async with served(app) as url:
-            said = await to_url(f"{url}/slack/events")(b"x=1", {"content-type": "text/plain"})
+            response = await to_url(f"{url}/slack/events")(b"x=1", {"content-type": "text/plain"})
             await until(lambda: got)
-        assert (said.content, got) == (b"there", [b"x=1"])
+        assert (response.content, got) == (b"there", [b"x=1"])
         courier = Courier(SECRET, to_url(f"{url}/slack/events"), Faults(), lambda: 0.0)
         with pytest.raises(NotTaken, match="dispatch_unknown_error"):
             await courier.command({})

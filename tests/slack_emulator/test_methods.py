@@ -55,8 +55,8 @@ HOME: Payload = {"type": "home", "blocks": [block()]}
 
 def test_who_am_i() -> None:
     async def scene(dora: PageClient, client: Any) -> None:
-        said = await client.auth_test()
-        assert (said["team_id"], said["user_id"]) == ("T0EMULATOR", "U0KEYTURN")
+        response = await client.auth_test()
+        assert (response["team_id"], response["user_id"]) == ("T0EMULATOR", "U0KEYTURN")
 
     play(scene)
 
@@ -107,11 +107,11 @@ def test_methods_that_are_not_there_are_unknown() -> None:
 
 def test_people_and_groups_are_listed() -> None:
     async def scene(dora: PageClient, client: Any) -> None:
-        said = await client.users_info(user="U0DORA")
-        assert said["user"]["profile"]["title"] == "developer"
-        assert said["user"]["deleted"] is False
-        found = await client.users_lookupByEmail(email="ALICE@example.org")
-        assert found["user"]["id"] == "U0ALICE"
+        response = await client.users_info(user="U0DORA")
+        assert response["user"]["profile"]["title"] == "developer"
+        assert response["user"]["deleted"] is False
+        found_user = await client.users_lookupByEmail(email="ALICE@example.org")
+        assert found_user["user"]["id"] == "U0ALICE"
         everyone = await client.users_list()
         assert [one["is_bot"] for one in everyone["members"]] == [False, False, False, True]
         groups = await client.usergroups_list()
@@ -119,8 +119,8 @@ def test_people_and_groups_are_listed() -> None:
         members = await client.usergroups_users_list(usergroup="S0LEADS")
         assert members["users"] == ["U0ALICE", "U0BOB"]
         dora.made.emulator.workspace.set_active("U0ALICE", active=False)
-        said = await client.users_info(user="U0ALICE")
-        assert said["user"]["deleted"] is True
+        response = await client.users_info(user="U0ALICE")
+        assert response["user"]["deleted"] is True
         members = await client.usergroups_users_list(usergroup="S0LEADS")
         assert members["users"] == ["U0BOB"]
         await refused("users_not_found", client.users_lookupByEmail(email="alice@example.org"))
@@ -152,11 +152,11 @@ def test_a_message_is_posted_changed_and_deleted() -> None:
 def test_time_stamps_are_slacks_and_only_grow() -> None:
     async def scene(dora: PageClient, client: Any) -> None:
         posts = [client.chat_postMessage(channel="C0OPS", text=str(n)) for n in range(20)]
-        stamps = [said["ts"] for said in await asyncio.gather(*posts)]
+        stamps = [response["ts"] for response in await asyncio.gather(*posts)]
         assert len(set(stamps)) == 20
         assert all(len(ts) == 17 and ts.endswith("00") for ts in stamps)
-        found = dora.shown
-        assert [message.ts for message in found] == sorted(stamps)
+        found_user = dora.shown
+        assert [message.ts for message in found_user] == sorted(stamps)
 
     play(scene)
 
@@ -199,10 +199,10 @@ def test_what_a_message_holds_is_judged() -> None:
         )
         assert "json-pointer:/blocks/0/text/text" in wrong["response_metadata"]["messages"][0]
         await refused("invalid_blocks_format", post(channel="C0OPS", text="x", blocks="{"))
-        said = await post(channel="C0OPS", text="x" * 40_001)
-        assert said["warning"] == "message_truncated"
+        response = await post(channel="C0OPS", text="x" * 40_001)
+        assert response["warning"] == "message_truncated"
         assert len(dora.shown[0].text) == 40_000
-        long = client.chat_update(channel="C0OPS", ts=said["ts"], text="x" * 40_001)
+        long = client.chat_update(channel="C0OPS", ts=response["ts"], text="x" * 40_001)
         await refused("msg_too_long", long)
         assert len(dora.shown) == 1
 
@@ -211,10 +211,10 @@ def test_what_a_message_holds_is_judged() -> None:
 
 def test_an_ephemeral_message_is_for_one_who_is_in_the_channel() -> None:
     async def scene(dora: PageClient, client: Any) -> None:
-        said = await client.chat_postEphemeral(channel="C0OPS", user="U0DORA", text="psst")
+        response = await client.chat_postEphemeral(channel="C0OPS", user="U0DORA", text="psst")
         assert dora.words == ["psst"]
         assert dora.acting_as("U0BOB").words == []
-        ts = said["message_ts"]
+        ts = response["message_ts"]
         await refused("message_not_found", client.chat_update(channel="C0OPS", ts=ts, text="x"))
         stranger = client.chat_postEphemeral(channel="C0DESK", user="U0DORA", text="x")
         await refused("user_not_in_channel", stranger)
@@ -302,8 +302,8 @@ def test_a_wrong_view_is_refused_with_reasons_and_spares_the_trigger() -> None:
 
 def test_home_is_published_for_one_person() -> None:
     async def scene(dora: PageClient, client: Any) -> None:
-        said = await client.views_publish(user_id="U0DORA", view=HOME)
-        old = said["view"]["hash"]
+        response = await client.views_publish(user_id="U0DORA", view=HOME)
+        old = response["view"]["hash"]
         await client.views_publish(user_id="U0DORA", view=HOME, hash=old)
         stale = client.views_publish(user_id="U0DORA", view=HOME, hash=old)
         await refused("hash_conflict", stale)
@@ -376,8 +376,8 @@ def test_a_response_url_serves_five_times() -> None:
 @pytest.mark.malformed
 def test_a_response_url_replaces_deletes_and_publishes() -> None:
     async def scene(dora: PageClient, client: Any) -> None:
-        said = await client.chat_postEphemeral(channel="C0OPS", user="U0DORA", text="old")
-        ticket = ResponseTarget("C0OPS", "U0DORA", said["message_ts"])
+        response = await client.chat_postEphemeral(channel="C0OPS", user="U0DORA", text="old")
+        ticket = ResponseTarget("C0OPS", "U0DORA", response["message_ts"])
         url = dora.made.emulator.interactions.response_url(ticket)
         async with httpx2.AsyncClient() as http:
             await http.post(url, json={"replace_original": True, "text": "new"})

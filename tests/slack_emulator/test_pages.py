@@ -201,8 +201,8 @@ def test_the_stream_tells_of_each_change() -> None:
                 lines = stream.aiter_lines()
                 assert await anext(lines) == "retry: 300"
                 await dora.say("news")
-                told = [await anext(lines) for _ in range(3)]
-            assert told == ["", f"id: {changes.sequence}", f"data: {changes.sequence}"]
+                events = [await anext(lines) for _ in range(3)]
+            assert events == ["", f"id: {changes.sequence}", f"data: {changes.sequence}"]
             assert changes.sequence > seen
 
     run(scene())
@@ -227,8 +227,8 @@ def test_faults_are_set_in_the_drawer() -> None:
             fields = {"latency": "2", "calls_to_limit": "3", "retry_after": "9", "retries": "1"}
             await dora.post("faults", {"do": "set", **fields, "twice": "yes"})
             faults = dora.made.emulator.workspace.faults
-            found = (faults.latency, faults.calls_to_limit, faults.retry_after, faults.retries)
-            assert (*found, faults.twice) == (2, 3, 9, 1, True)
+            shown = (faults.latency, faults.calls_to_limit, faults.retry_after, faults.retries)
+            assert (*shown, faults.twice) == (2, 3, 9, 1, True)
             faults.latency = 0
             await dora.post("faults", {"do": "remove:C0OPS"})
             assert "Keyturn is not in here" in await dora.page()

@@ -72,8 +72,8 @@ class TypedInput:
             trigger_id=self._triggers.issue(user),
         )
         try:
-            said = answer_of(await self._courier.command(form))
-            self._show_answer(context, ticket, typed, said)
+            response = answer_of(await self._courier.command(form))
+            self._show_answer(context, ticket, typed, response)
         except NotTaken as trouble:
             words = f'{typed.command} failed with the error "{trouble.error}"'
             self._workspace.notice(channel.id, user, words)
@@ -82,15 +82,15 @@ class TypedInput:
             self._workspace.notice(channel.id, user, "\n".join([words, *trouble.messages]))
 
     def _show_answer(
-        self, context: Context, ticket: ResponseTarget, typed: Typed, said: Json
+        self, context: Context, ticket: ResponseTarget, typed: Typed, response: Json
     ) -> None:
-        if not said:
+        if not response:
             return
-        if said.get("response_type") == "in_channel":
+        if response.get("response_type") == "in_channel":
             line = f"{typed.command} {typed.words}".strip()
             user = context.person.user_id
             self._workspace.post(Message(ticket.channel, "", user, line, command=line))
-        respond(self._workspace, ticket, said)
+        respond(self._workspace, ticket, response)
 
     def _invite(self, context: Context, channel: Channel, typed: Typed) -> None:
         app, user = context.app, context.person.user_id

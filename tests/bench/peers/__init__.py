@@ -51,16 +51,16 @@ class Peers:
 
     def all(self, farm: Farm, line: str, *, quick: bool) -> dict[str, Callable[[], Round]]:
         """Return what runs one round of each, by its name."""
-        found: dict[str, Callable[[], Round]] = {}
+        peers: dict[str, Callable[[], Round]] = {}
         if self.go is not None:
             go = self.go
-            found["Go x/crypto/ssh"] = lambda: _run_peer([str(go), *_told_to(farm, line)])
+            peers["Go x/crypto/ssh"] = lambda: _run_peer([str(go), *_told_to(farm, line)])
         for name in ("paramiko", "asyncssh", *(() if quick else ("fabric", "parallel-ssh"))):
-            found[name] = lambda name=name: self._script(name, farm, line)
-        found["OpenSSH, ControlMaster, xargs -P 32"] = lambda: self._openssh(farm, line)
+            peers[name] = lambda name=name: self._script(name, farm, line)
+        peers["OpenSSH, ControlMaster, xargs -P 32"] = lambda: self._openssh(farm, line)
         if not quick:
-            found["Ansible raw, forks 50"] = lambda: self._ansible(farm, line)
-        return found
+            peers["Ansible raw, forks 50"] = lambda: self._ansible(farm, line)
+        return peers
 
     def _script(self, name: str, farm: Farm, line: str) -> Round:
         # paramiko is measured as it is installed for us: another version would be another peer.
@@ -79,14 +79,14 @@ class Peers:
         )
         places = "\n".join(f"-p {one.split(':')[1]} {one.split(':')[0]}" for one in farm.places())
         command = ["xargs", "-P", "32", "-L", "1", "sh", "-c", f'ssh {options} "$@" "$LINE"', "-"]
-        told = _twice(command, places, {**os.environ, "LINE": line}, len(farm.places()))
+        timed = _twice(command, places, {**os.environ, "LINE": line}, len(farm.places()))
         for one in sockets.iterdir():
             subprocess.run(
                 ["ssh", "-F", "none", "-o", f"ControlPath={one}", "-O", "exit", "x"],
                 check=False,
                 capture_output=True,
             )
-        return told
+        return timed
 
     def _ansible(self, farm: Farm, line: str) -> Round:
         inventory = self.place / "inventory.ini"
@@ -166,9 +166,11 @@ def _twice(command: list[str], given: str, env: dict[str, str], count: int) -> R
         )
         if done.returncode != 0:
             # Ansible tells on its output of the hosts that it did not reach.
-            said = [line for line in done.stdout.splitlines() if "UNREACHABLE" in line][:3]
+            unreachable = [line for line in done.stdout.splitlines() if "UNREACHABLE" in line][:3]
             name = Path(command[0]).name
-            raise PeerFailed(f"{name} failed with status {done.returncode}: {' '.join(said)}")
+            raise PeerFailed(
+                f"{name} failed with status {done.returncode}: {' '.join(unreachable)}"
+            )
         after = os.times()
         took.append(time.perf_counter() - began)
         cpu = after.children_user + after.children_system

@@ -20,11 +20,11 @@ def cpu() -> float:
 
 def run(client: ParallelSSHClient) -> float:
     began = time.perf_counter()
-    told = client.run_command(LINE)
-    client.join(told)
-    for said in told:
+    outputs = client.run_command(LINE)
+    client.join(outputs)
+    for output in outputs:
         # By the word that frames it: `exit_code` is None at times, though the status has come.
-        first, *_, last = said.stdout
+        first, *_, last = output.stdout
         assert last.split()[0] == first.split()[0]
     return time.perf_counter() - began
 

@@ -9,14 +9,14 @@ from tests.bot.web.sample_runs import asked, gallery
 def test_a_program_learns_what_differs(desk: Desk):
     numbers = gallery(desk.database)
     wanted = {"a": numbers["denied"], "b": numbers["succeeded"]}
-    told = desk.program("dora").get("/runs/compare", params=wanted).json()
-    assert (told["left"]["id"], told["right"]["id"]) == (wanted["a"], wanted["b"])
-    ends = next(one for one in told["sections"] if one["title"] == "Result")
+    comparison = desk.program("dora").get("/runs/compare", params=wanted).json()
+    assert (comparison["left"]["id"], comparison["right"]["id"]) == (wanted["a"], wanted["b"])
+    ends = next(one for one in comparison["sections"] if one["title"] == "Result")
     assert ends["differing"] > 0
     assert {"left": "Denied", "right": "Succeeded", "kind": "changed", "folded": 0} in ends[
         "lines"
     ]
-    assert told["differing"] == sum(one["differing"] for one in told["sections"])
+    assert comparison["differing"] == sum(one["differing"] for one in comparison["sections"])
 
 
 def test_the_run_before_that_is_like_it_is_found(desk: Desk):

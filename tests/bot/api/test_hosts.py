@@ -32,6 +32,6 @@ def test_hosts_are_chosen_by_how_they_were_met(desk: Desk):
     with desk.database.transaction() as tx:
         store_contact(tx, "lb2", tried_at=tx.now, answered_at=tx.now)
     program = desk.program("dora")
-    found = program.get("/hosts", params={"status": "reachable"}).json()["hosts"]
-    assert [one["name"] for one in found] == ["lb2"]
+    hosts = program.get("/hosts", params={"status": "reachable"}).json()["hosts"]
+    assert [one["name"] for one in hosts] == ["lb2"]
     assert program.get("/hosts", params={"status": "perhaps"}).status_code == 422

@@ -69,9 +69,9 @@ def test_many_at_once_have_one_effect(desk: Desk):
         return _ask(program, "one").status_code
 
     with ThreadPoolExecutor(8) as several:
-        found = list(several.map(ask, range(16)))
+        responses = list(several.map(ask, range(16)))
     assert _asked(desk) == 1
-    assert set(found) <= {202, 409}
+    assert set(responses) <= {202, 409}
 
 
 def test_a_no_is_kept_as_well(desk: Desk):

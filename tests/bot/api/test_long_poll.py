@@ -59,10 +59,10 @@ def test_a_check_is_answered_with_what_it_found(desk: Desk, monkeypatch: pytest.
     # Nobody looks again: only who moves the run can wake who waits for it.
     monkeypatch.setattr(long_poll, "_POLL_SECONDS", 60)
     answer = _asked_and_worked_on(desk, LOOK)
-    told = answer.json()
-    assert (answer.status_code, told["run"]["state"]) == (202, "succeeded")
-    assert told["report"]["summary"] == told["run"]["summary"]
-    assert answer.headers["location"] == f"/api/v1/runs/{told['run']['id']}"
+    body = answer.json()
+    assert (answer.status_code, body["run"]["state"]) == (202, "succeeded")
+    assert body["report"]["summary"] == body["run"]["summary"]
+    assert answer.headers["location"] == f"/api/v1/runs/{body['run']['id']}"
 
 
 def test_what_another_process_did_is_seen(desk: Desk, monkeypatch: pytest.MonkeyPatch):
@@ -83,21 +83,21 @@ def test_where_workers_are_elsewhere_one_looks_soon_and_then_less_often(
     monkeypatch.setattr(desk.harness.database, "embedded", False)
     waiters = Waiters(_parts(desk.harness))
     monkeypatch.setattr(waiters, "_read_state", _over)
-    told = asyncio.run(
+    response = asyncio.run(
         waiters.wait_for_response(PendingResponse(1, 30, lambda: _Threads(threads=0)))
     )
-    assert isinstance(told, _Threads)
+    assert isinstance(response, _Threads)
 
 
 def test_a_change_is_answered_when_it_waits_for_people(desk: Desk):
-    told = _asked_and_worked_on(desk, CHANGE).json()
-    assert (told["run"]["state"], told["report"]) == ("pending", None)
+    body = _asked_and_worked_on(desk, CHANGE).json()
+    assert (body["run"]["state"], body["report"]) == ("pending", None)
 
 
 def test_a_run_that_rests_is_reported_at_once(desk: Desk):
     run = desk.harness.request(SetSwitch(host="lb1", name="lamp", value="on"))
-    told = desk.program("dora", "read").get(f"/runs/{run.id}", params=PATIENT)
-    assert told.json()["state"] == "pending"
+    response = desk.program("dora", "read").get(f"/runs/{run.id}", params=PATIENT)
+    assert response.json()["state"] == "pending"
 
 
 def test_a_run_is_waited_for_by_its_number_too(desk: Desk):
@@ -110,8 +110,8 @@ def test_a_run_is_waited_for_by_its_number_too(desk: Desk):
 
 
 def test_who_does_not_pending_it_is_not_kept_waiting(desk: Desk):
-    told = desk.program("dora", "request").post("/runs", json=LOOK).json()
-    assert (told["run"]["state"], told["report"]) == ("planning", None)
+    body = desk.program("dora", "request").post("/runs", json=LOOK).json()
+    assert (body["run"]["state"], body["report"]) == ("planning", None)
 
 
 def test_when_the_time_is_over_it_is_shown_as_it_is(harness: Harness):
@@ -169,9 +169,9 @@ def test_no_thread_is_held_however_many_wait(harness: Harness):
         return await asyncio.gather(*waiting)
 
     before = threads().threads
-    told = asyncio.run(all_of_them())
-    assert len(told) == 150
-    assert all(isinstance(one, _Threads) and one.threads <= before + 4 for one in told)
+    responses = asyncio.run(all_of_them())
+    assert len(responses) == 150
+    assert all(isinstance(one, _Threads) and one.threads <= before + 4 for one in responses)
 
 
 def test_who_comes_when_many_wait_is_answered_at_once(harness: Harness):

@@ -21,8 +21,8 @@ from tests.toy import ABUSERS, LISTS, SetSwitch
 
 
 def _waiting_for(desk: Desk, person: str) -> list[int]:
-    told = desk.program(person).get("/pending").json()
-    return [run["id"] for run in told["runs"]]
+    pending = desk.program(person).get("/pending").json()
+    return [run["id"] for run in pending["runs"]]
 
 
 def test_what_waits_for_a_key_or_for_its_end_is_shown_to_each_person_who_can_help(desk: Desk):
@@ -94,11 +94,11 @@ def test_a_glass_that_no_one_has_looked_at_waits_for_someone(desk: Desk):
         break_glass.activate_break_glass(tx, run.id, until=tx.now, factor="f")
     (one,) = desk.program("olga").get("/pending").json()["to_review"]
     assert (one["run"], one["person"]) == (run.id, "adam")
-    said = {"findings": "the shop was down indeed"}
-    reviewed = desk.program("olga", "approve").post(f"/runs/{run.id}/review", json=said)
+    review = {"findings": "the shop was down indeed"}
+    reviewed = desk.program("olga", "approve").post(f"/runs/{run.id}/review", json=review)
     assert reviewed.status_code == 200, reviewed.text
     assert desk.program("olga").get("/pending").json()["to_review"] == []
-    mine = desk.program("adam", "approve").post(f"/runs/{run.id}/review", json=said)
+    mine = desk.program("adam", "approve").post(f"/runs/{run.id}/review", json=review)
     assert mine.status_code == 409
 
 
@@ -129,10 +129,10 @@ def test_the_policy_is_shown_in_words_of_everyone_and_of_one(desk: Desk):
 
 def test_what_a_schedule_means_is_reported_before_it_is_asked_for(desk: Desk):
     program = desk.program("dora")
-    told = program.get("/calendar/cron", params={"cron": "0 3 1 * *", "count": 3}).json()
-    assert told["description"].startswith("At 03:00 on the first day of every month")
-    assert len(told["next"]) == 3
-    assert told["next"] == sorted(told["next"])
+    cron = program.get("/calendar/cron", params={"cron": "0 3 1 * *", "count": 3}).json()
+    assert cron["description"].startswith("At 03:00 on the first day of every month")
+    assert len(cron["next"]) == 3
+    assert cron["next"] == sorted(cron["next"])
     for wrong in ({"cron": "often"}, {"cron": "0 3 1 * *", "zone": "Mars"}, {}):
         assert program.get("/calendar/cron", params=wrong).status_code == 422
     wrong_zone = program.get("/calendar", params={"zone": "Paris"})
@@ -165,8 +165,8 @@ def test_a_program_learns_what_a_host_has_for_a_field(desk: Desk):
     )
     harness.request(SetSwitch(host="lb1", name="lamp", value="on"))
     program = desk.program("dora")
-    told = program.get("/hosts/lb1/options", params={"runbook": "toy set"}).json()
-    assert {one["field"]: one["values"] for one in told["fields"]} == {
+    options = program.get("/hosts/lb1/options", params={"runbook": "toy set"}).json()
+    assert {one["field"]: one["values"] for one in options["fields"]} == {
         "name": ["lamp"],
         "value": ["on"],
     }
@@ -183,11 +183,11 @@ def test_a_program_learns_which_addresses_the_chosen_table_has_marked(desk: Desk
     program = desk.program("dora")
     for given, table in (([], "http"), (["table=www"], "www")):
         query = {"runbook": "abusers clear", "given": given}
-        told = program.get("/hosts/lb1/options", params=query).json()
-        found = {one["field"]: one["values"] for one in told["fields"]}
-        assert found["address"] == sorted(ABUSERS[table])
+        options = program.get("/hosts/lb1/options", params=query).json()
+        values = {one["field"]: one["values"] for one in options["fields"]}
+        assert values["address"] == sorted(ABUSERS[table])
 
 
 def test_where_nothing_is_offered_the_fields_are_told_all_the_same(desk: Desk):
-    told = desk.program("dora").get("/hosts/lb1/options", params={"runbook": "toy set"}).json()
-    assert [one["field"] for one in told["fields"]] == ["name", "value"]
+    options = desk.program("dora").get("/hosts/lb1/options", params={"runbook": "toy set"}).json()
+    assert [one["field"] for one in options["fields"]] == ["name", "value"]

@@ -30,11 +30,11 @@ def _prometheus(desk: Desk, *scopes: str) -> TestClient:
     )
     app = Starlette(routes=[Route("/metrics", build_metrics_endpoint(parts, gauges))])
     # As a proxy on this machine passes requests on with its default headers.
-    found = TestClient(app, base_url="http://127.0.0.1:8080", client=("127.0.0.1", 5000))
+    client = TestClient(app, base_url="http://127.0.0.1:8080", client=("127.0.0.1", 5000))
     if scopes:
-        found.headers["Authorization"] = f"Bearer {desk.token('olga', *scopes)}"
-    desk.programs.append(found)
-    return found
+        client.headers["Authorization"] = f"Bearer {desk.token('olga', *scopes)}"
+    desk.programs.append(client)
+    return client
 
 
 def _figures(prometheus: TestClient) -> dict[str, float]:
@@ -44,7 +44,7 @@ def _figures(prometheus: TestClient) -> dict[str, float]:
     assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
     families = text_string_to_metric_families(answer.text)
     return {
-        " ".join([one.name, *(f"{name}={said}" for name, said in sorted(one.labels.items()))]): (
+        " ".join([one.name, *(f"{name}={value}" for name, value in sorted(one.labels.items()))]): (
             one.value
         )
         for family in families
@@ -56,16 +56,16 @@ def test_runs_votes_and_waits_are_counted_from_the_log(desk: Desk):
     prometheus, harness = _prometheus(desk, "metrics"), desk.harness
     harness.approve(harness.request(LAMP))
     waiting = harness.request(BreakSwitch(host="lb2", name="lamp"), person="adam")
-    found = _figures(prometheus)
-    assert found["keyturn_runs_ended_total runbook=toy set state=succeeded"] == 1
-    assert found["keyturn_decisions_total answer=yes runbook=toy set"] == 1
-    assert found["keyturn_waiting_seconds_count runbook=toy set"] == 1
-    assert found["keyturn_run_seconds_count runbook=toy set"] == 1
-    assert found["keyturn_runs runbook=toy break state=pending"] == 1
-    assert found["keyturn_oldest_pending_seconds"] >= 0
-    assert (found["keyturn_ssh_connections"], found["keyturn_queue_depth"]) == (3, 0)
-    assert found["keyturn_ssh_connections_closed_total"] == 2
-    assert found["keyturn_log_unwitnessed_entries witness=1"] == 7
+    metrics = _figures(prometheus)
+    assert metrics["keyturn_runs_ended_total runbook=toy set state=succeeded"] == 1
+    assert metrics["keyturn_decisions_total answer=yes runbook=toy set"] == 1
+    assert metrics["keyturn_waiting_seconds_count runbook=toy set"] == 1
+    assert metrics["keyturn_run_seconds_count runbook=toy set"] == 1
+    assert metrics["keyturn_runs runbook=toy break state=pending"] == 1
+    assert metrics["keyturn_oldest_pending_seconds"] >= 0
+    assert (metrics["keyturn_ssh_connections"], metrics["keyturn_queue_depth"]) == (3, 0)
+    assert metrics["keyturn_ssh_connections_closed_total"] == 2
+    assert metrics["keyturn_log_unwitnessed_entries witness=1"] == 7
     harness.service.deny_run(waiting.id, person="olga", reason="not today")
     again = _figures(prometheus)
     assert again["keyturn_decisions_total answer=no runbook=toy break"] == 1
@@ -76,12 +76,12 @@ def test_runs_votes_and_waits_are_counted_from_the_log(desk: Desk):
 def test_what_stands_open_is_counted(desk: Desk):
     prometheus = _prometheus(desk, "metrics")
     gallery(desk.database)
-    found = _figures(prometheus)
-    assert found["keyturn_unknown_runs"] == 1
-    assert found["keyturn_queue_depth"] == 2
-    assert found["keyturn_stalled_runs"] == 0
-    assert found["keyturn_policy_broken"] == found["keyturn_log_broken"] == 0
-    assert found["keyturn_database_up"] == 1
+    metrics = _figures(prometheus)
+    assert metrics["keyturn_unknown_runs"] == 1
+    assert metrics["keyturn_queue_depth"] == 2
+    assert metrics["keyturn_stalled_runs"] == 0
+    assert metrics["keyturn_policy_broken"] == metrics["keyturn_log_broken"] == 0
+    assert metrics["keyturn_database_up"] == 1
 
 
 def test_what_has_given_no_sign_for_long_has_stalled(desk: Desk, monkeypatch: pytest.MonkeyPatch):
@@ -97,17 +97,17 @@ def test_a_broken_policy_and_a_lost_database_show(desk: Desk, monkeypatch: pytes
 
     prometheus = _prometheus(desk, "metrics")
     (desk.policy / "policy.cedar").write_text("permit (")
-    found = _figures(prometheus)
-    assert found["keyturn_policy_broken"] == 1
-    assert "keyturn_queue_depth" not in found
+    metrics = _figures(prometheus)
+    assert metrics["keyturn_policy_broken"] == 1
+    assert "keyturn_queue_depth" not in metrics
 
     def gone(_tx: object) -> None:
         raise StoreUnavailable("gone")
 
     monkeypatch.setattr(change_log, "get_head", gone)
-    found = _figures(prometheus)
-    assert found["keyturn_database_up"] == 0
-    assert "keyturn_queue_depth" not in found
+    metrics = _figures(prometheus)
+    assert metrics["keyturn_database_up"] == 0
+    assert "keyturn_queue_depth" not in metrics
 
 
 def test_metrics_take_a_token_on_this_machine_too(desk: Desk):
@@ -122,10 +122,10 @@ def test_metrics_take_a_token_with_their_scope(desk: Desk, scope: str, status: i
 
 
 def test_metrics_tell_of_http_connections(desk: Desk):
-    found = _figures(_prometheus(desk, "metrics"))
-    assert found["keyturn_http_connections"] == 5
+    metrics = _figures(_prometheus(desk, "metrics"))
+    assert metrics["keyturn_http_connections"] == 5
     closed = "keyturn_http_connections_closed_total reason=there was no room"
-    assert found[closed] == 2
+    assert metrics[closed] == 2
 
 
 def test_the_dashboard_draws_only_what_there_is(desk: Desk):

@@ -52,10 +52,10 @@ def test_a_body_is_refused_before_it_is_read_when_it_is_too_long(desk: Desk):
         for _ in range(300):
             yield b" " * 1024
 
-    said = program.post("/runs", content=drops(), headers={"Content-Type": "application/json"})
-    assert said.status_code == 413
-    assert said.headers["content-type"] == "application/problem+json"
-    assert "256 KiB" in said.json()["detail"]
+    response = program.post("/runs", content=drops(), headers={"Content-Type": "application/json"})
+    assert response.status_code == 413
+    assert response.headers["content-type"] == "application/problem+json"
+    assert "256 KiB" in response.json()["detail"]
 
 
 @pytest.mark.parametrize(

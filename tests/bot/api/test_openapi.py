@@ -53,5 +53,5 @@ async def test_the_description_is_put_together_once(desk: Desk, monkeypatch: pyt
     transport = httpx2.ASGITransport(desk.app)
     async with httpx2.AsyncClient(transport=transport, base_url=HERE) as browser:
         asked = [browser.get(f"{API}/openapi.json") for _ in range(3)]
-        told = {answer.content for answer in await asyncio.gather(*asked)}
-    assert (len(drawn), len(told)) == (1, 1)
+        contents = {answer.content for answer in await asyncio.gather(*asked)}
+    assert (len(drawn), len(contents)) == (1, 1)

@@ -48,9 +48,9 @@ def test_a_runs_entries_are_verified(desk: Desk) -> None:
     with desk.database.transaction() as tx:
         verification.open_log(tx)
     run = desk.harness.approve(desk.harness.request(SetAll(host="lb1", value="on")))
-    told = desk.program("olga").post(f"/runs/{run.id}/verify").json()
-    assert (told["errors"], told["outputs"]) == ([], 2)
-    assert told["entries"] == told["last"] - told["first"] + 1
+    result = desk.program("olga").post(f"/runs/{run.id}/verify").json()
+    assert (result["errors"], result["outputs"]) == ([], 2)
+    assert result["entries"] == result["last"] - result["first"] + 1
 
 
 def test_a_host_that_needs_attention_is_counted_among_those_that_are_done(desk: Desk) -> None:

@@ -100,8 +100,8 @@ QUERY: dict[str, dict[str, Any]] = {
 
 
 def test_every_route_is_in_the_table(desk: Desk):
-    found = [route for route in everything(desk.api.routes) if isinstance(route, APIRoute)]
-    served = {(method, route.path) for route in found for method in route.methods or ()}
+    routes = [route for route in everything(desk.api.routes) if isinstance(route, APIRoute)]
+    served = {(method, route.path) for route in routes for method in route.methods or ()}
     assert served == set(ROUTES)
 
 
@@ -119,8 +119,8 @@ def test_a_route_that_no_one_entered_is_found(desk: Desk):
 
 
 def test_no_route_waits_for_the_database_in_the_event_loop(desk: Desk):
-    found = [route for route in everything(desk.api.routes) if isinstance(route, APIRoute)]
-    assert [route.path for route in found if iscoroutinefunction(route.endpoint)] == []
+    routes = [route for route in everything(desk.api.routes) if isinstance(route, APIRoute)]
+    assert [route.path for route in routes if iscoroutinefunction(route.endpoint)] == []
 
 
 def test_the_routes_are_made_once_and_not_for_every_api(desk: Desk):
@@ -154,7 +154,7 @@ def test_no_route_accepts_the_token_of_an_agent(desk: Desk):
     _, secret = desk.harness.service.agents.create_token("triage-bot", behalf="olga", days=1)
     program = desk.program()
     program.headers["Authorization"] = f"Bearer {secret}"
-    found = [route for route in everything(desk.api.routes) if isinstance(route, APIRoute)]
+    routes = [route for route in everything(desk.api.routes) if isinstance(route, APIRoute)]
     statuses = {
         (method, route.path): program.request(
             method,
@@ -162,7 +162,7 @@ def test_no_route_accepts_the_token_of_an_agent(desk: Desk):
             json=ROUTES[method, route.path][2],
             params=QUERY.get(route.path),
         ).status_code
-        for route in found
+        for route in routes
         for method in route.methods or ()
     }
     assert len(statuses) > 30
@@ -197,10 +197,10 @@ def test_what_cannot_be_done_at_an_address_is_a_problem(desk: Desk):
 
 
 def test_every_operation_has_a_name_and_its_problems(desk: Desk):
-    told = desk.program().get("/openapi.json").json()
-    assert told["openapi"].startswith("3.1")
-    assert told["servers"] == [{"url": API}]
-    operations = [op for path in told["paths"].values() for op in path.values()]
+    description = desk.program().get("/openapi.json").json()
+    assert description["openapi"].startswith("3.1")
+    assert description["servers"] == [{"url": API}]
+    operations = [op for path in description["paths"].values() for op in path.values()]
     names = [op["operationId"] for op in operations]
     assert len(set(names)) == len(names) == len(ROUTES)
     for operation in operations:

@@ -74,8 +74,8 @@ def test_questions_and_assignment_are_part_of_a_run(desk: Desk):
     assert (unknown.status_code, "Adam Admin (adam)" in unknown.json()["detail"]) == (422, True)
     after = olga.post(f"{at}/reassign", json={"person": "adam", "reason": "yours"}).json()
     assert (after["state"], after["assigned_to"]) == ("pending", "adam")
-    told = [(one["person"], one["text"], one["is_answer"]) for one in after["questions"]]
-    assert told == [("olga", "which ticket?", False), ("dora", "4711", True)]
+    questions = [(one["person"], one["text"], one["is_answer"]) for one in after["questions"]]
+    assert questions == [("olga", "which ticket?", False), ("dora", "4711", True)]
 
 
 def test_however_often_a_token_tries_what_is_refused_the_log_hardly_grows(desk: Desk):
@@ -189,8 +189,8 @@ def test_a_no_ends_it_in_the_same_words_as_anywhere(desk: Desk):
     program = desk.program("olga", "approve")
     for reason in ({}, {"reason": ""}, {"reason": " "}):
         assert program.post(f"/runs/{run.id}/deny", json=reason).status_code == 422
-    told = program.post(f"/runs/{run.id}/deny", json={"reason": "no"})
-    assert told.json()["summary"] == "Denied by Olga Owner: no"
+    response = program.post(f"/runs/{run.id}/deny", json={"reason": "no"})
+    assert response.json()["summary"] == "Denied by Olga Owner: no"
     late = desk.program("adam", "approve").post(f"/runs/{run.id}/deny", json={"reason": "no"})
     assert late.status_code == 409
     assert "was denied by Olga Owner" in late.json()["detail"]
@@ -231,10 +231,10 @@ def test_what_is_over_is_asked_for_again_in_ones_own_name(desk: Desk):
     )
     dora.post(f"/runs/{number}/withdraw")
     answer = adam.post(f"/runs/{number}/again", json={"reason": "still dark"})
-    told = answer.json()["run"]
-    assert (answer.status_code, told["state"]) == (202, "planning")
-    assert answer.headers["location"] == f"{API}/runs/{told['id']}"
-    assert (told["requested_by"], told["reason"], told["values"]) == (
+    again = answer.json()["run"]
+    assert (answer.status_code, again["state"]) == (202, "planning")
+    assert answer.headers["location"] == f"{API}/runs/{again['id']}"
+    assert (again["requested_by"], again["reason"], again["values"]) == (
         "adam",
         "still dark",
         first["values"],
@@ -247,8 +247,8 @@ def test_several_hosts_are_asked_again_as_they_were_meant(desk: Desk):
     dora.post(f"/runs/{first['id']}/withdraw")
     more = "  lb3: {area: edge, tags: [haproxy]}\n"
     (desk.policy / "inventory.yaml").write_text(INVENTORY + more)
-    told = dora.post(f"/runs/{first['id']}/again", json={}).json()["run"]
-    assert (told["title"], told["hosts"]) == (first["title"], ["lb1", "lb2", "lb3"])
+    again = dora.post(f"/runs/{first['id']}/again", json={}).json()["run"]
+    assert (again["title"], again["hosts"]) == (first["title"], ["lb1", "lb2", "lb3"])
 
 
 def test_pages_lead_on_until_every_run_was_shown_once(desk: Desk):
@@ -278,9 +278,9 @@ FOUND: list[tuple[dict[str, Any], set[str]]] = [
 @pytest.mark.parametrize(("query", "kinds"), FOUND)
 def test_the_filters_of_the_page_filter_here(desk: Desk, query: dict[str, Any], kinds: set[str]):
     numbers = gallery(desk.database)
-    found = desk.program("olga").get("/runs", params=query).json()["runs"]
-    assert {run["id"] for run in found} == {numbers[kind] for kind in kinds}
-    assert [run["id"] for run in found if run["needs_attention"]] == [
+    runs = desk.program("olga").get("/runs", params=query).json()["runs"]
+    assert {run["id"] for run in runs} == {numbers[kind] for kind in kinds}
+    assert [run["id"] for run in runs if run["needs_attention"]] == [
         numbers[kind] for kind in kinds if kind == "checked"
     ]
 
@@ -329,7 +329,7 @@ def test_what_is_within_a_field_of_the_body_is_shown_by_its_pointer(
 
 
 @pytest.mark.parametrize(
-    ("filters", "said"),
+    ("filters", "message"),
     [
         ({"person": "dorra"}, "has never requested anything: did you mean “dora”?"),
         ({"person": "bob"}, "“bob” is not in the policy, and has never requested anything"),
@@ -343,13 +343,13 @@ def test_what_is_within_a_field_of_the_body_is_shown_by_its_pointer(
     ],
 )
 def test_a_name_that_never_was_is_distinguished_from_one_that_did_nothing(
-    desk: Desk, filters: dict[str, str], said: str
+    desk: Desk, filters: dict[str, str], message: str
 ):
     gallery(desk.database)
-    told = desk.program("olga").get("/runs", params=filters | {"state": "failed"}).json()
-    assert told["runs"] == []
-    assert list(told["unknown_filters"]) == [*filters]
-    assert said in next(iter(told["unknown_filters"].values()))
+    body = desk.program("olga").get("/runs", params=filters | {"state": "failed"}).json()
+    assert body["runs"] == []
+    assert list(body["unknown_filters"]) == [*filters]
+    assert message in next(iter(body["unknown_filters"].values()))
 
 
 def test_a_name_that_the_policy_or_a_run_has_is_no_stranger(desk: Desk):
@@ -365,12 +365,12 @@ def test_a_name_that_the_policy_or_a_run_has_is_no_stranger(desk: Desk):
         {"host": "l*"},
     )
     for filters in (*known, {"host": "old1"}, {"runbook": "abusers forget"}, {"area": "edge"}, {}):
-        told = program.get("/runs", params=filters | {"state": "denied"}).json()
-        assert (told["runs"], told["unknown_filters"]) == ([], {}), filters
+        body = program.get("/runs", params=filters | {"state": "denied"}).json()
+        assert (body["runs"], body["unknown_filters"]) == ([], {}), filters
 
 
 @pytest.mark.parametrize(
-    ("filters", "said"),
+    ("filters", "message"),
     [
         ({"person": "dorra"}, "not in the log: did you mean “dora”?"),
         ({"host": "lb11"}, "no host “lb11” is in the inventory, and it is not in the log"),
@@ -380,13 +380,13 @@ def test_a_name_that_the_policy_or_a_run_has_is_no_stranger(desk: Desk):
     ],
 )
 def test_a_name_that_the_log_has_never_had_is_distinguished_from_one_of_whom_it_tells_nothing(
-    desk: Desk, filters: dict[str, str], said: str
+    desk: Desk, filters: dict[str, str], message: str
 ):
     gallery(desk.database)
-    told = desk.program("olga").get("/log", params=filters | {"kind": "fired"}).json()
-    assert told["entries"] == []
-    assert list(told["unknown_filters"]) == [*filters]
-    assert said in next(iter(told["unknown_filters"].values()))
+    body = desk.program("olga").get("/log", params=filters | {"kind": "fired"}).json()
+    assert body["entries"] == []
+    assert list(body["unknown_filters"]) == [*filters]
+    assert message in next(iter(body["unknown_filters"].values()))
 
 
 def test_a_name_that_the_policy_or_the_log_has_is_no_stranger_to_it(desk: Desk):
@@ -397,15 +397,15 @@ def test_a_name_that_the_policy_or_the_log_has_is_no_stranger_to_it(desk: Desk):
     program = desk.program("olga")
     known = ({"person": "gone"}, {"person": "stan"}, {"host": "old1"}, {"host": "ol*"})
     for filters in (*known, {"host": "lb2"}, {"runbook": "abusers forget"}, {"area": "edge"}):
-        told = program.get("/log", params=filters | {"kind": "fired"}).json()
-        assert (told["entries"], told["unknown_filters"]) == ([], {}), filters
+        body = program.get("/log", params=filters | {"kind": "fired"}).json()
+        assert (body["entries"], body["unknown_filters"]) == ([], {}), filters
 
 
 def test_every_kind_of_run_can_be_told(desk: Desk):
     program = desk.program("olga")
     for number in gallery(desk.database).values():
-        told = program.get(f"/runs/{number}")
-        assert (told.status_code, told.json()["id"]) == (200, number)
+        response = program.get(f"/runs/{number}")
+        assert (response.status_code, response.json()["id"]) == (200, number)
 
 
 def test_the_log_is_paged_and_verified(desk: Desk):
@@ -423,9 +423,9 @@ def test_the_log_is_paged_and_verified(desk: Desk):
 
 def test_runbooks_and_hosts_tell_what_a_form_needs(desk: Desk):
     program = desk.program("dora")
-    [told] = program.get("/runbooks?prefix=toy set all").json()["runbooks"]
-    assert [field["name"] for field in told["fields"]] == ["host", "value"]
-    assert told["usage"] == "toy set all HOST VALUE"
+    [runbook] = program.get("/runbooks?prefix=toy set all").json()["runbooks"]
+    assert [field["name"] for field in runbook["fields"]] == ["host", "value"]
+    assert runbook["usage"] == "toy set all HOST VALUE"
     hosts = program.get("/hosts?tag=haproxy").json()["hosts"]
     assert [host["name"] for host in hosts] == ["lb1", "lb2"]
     assert hosts[0]["owners"] == ["olga", "adam"]
@@ -439,14 +439,14 @@ def test_a_schedule_is_asked_for_approved_suspended_and_ended(desk: Desk):
     assert asked.status_code == 202
     assert "first day of every month" in asked.json()["schedule"]["when"]
     desk.harness.run_queued_work()
-    [found] = dora.get("/schedules").json()["schedules"]
-    assert dora.get("/schedules?ended=all").json() == {"schedules": [found], "ended_before": 0}
+    [schedule] = dora.get("/schedules").json()["schedules"]
+    assert dora.get("/schedules?ended=all").json() == {"schedules": [schedule], "ended_before": 0}
     assert dora.get("/schedules?ended=often").status_code == 422
-    assert (found["name"], found["state"], len(found["next"])) == ("a look", "active", 5)
-    at = f"/schedules/{found['id']}"
-    nobody_was_there(desk.database, found["id"], times=2)
+    assert (schedule["name"], schedule["state"], len(schedule["next"])) == ("a look", "active", 5)
+    at = f"/schedules/{schedule['id']}"
+    nobody_was_there(desk.database, schedule["id"], times=2)
     [listed] = dora.get("/schedules").json()["schedules"]
-    assert (found["missed"], listed["missed"], dora.get(at).json()["missed"]) == (0, 2, 2)
+    assert (schedule["missed"], listed["missed"], dora.get(at).json()["missed"]) == (0, 2, 2)
     assert dora.post(f"{at}/suspend", json={}).json()["state"] == "suspended"
     assert dora.post(f"{at}/resume").json()["state"] == "active"
     assert desk.program("stan", "request").post(f"{at}/end", json={}).status_code == 403

@@ -60,24 +60,24 @@ def _look(desk: Desk, *, examples: int) -> Findings:
         }
     )
     described = schemathesis.openapi.from_asgi(f"{API}/openapi.json", desk.app, config=config)
-    found = Findings()
+    findings = Findings()
     for event in from_schema(described).execute():
         if isinstance(event, events.PhaseFinished):
-            found.phases.add(event.phase.name)
+            findings.phases.add(event.phase.name)
         if isinstance(event, (events.NonFatalError, events.FatalError)):
-            found.failures.append(str(event))
+            findings.failures.append(str(event))
         if isinstance(event, events.ScenarioFinished):
-            _note(event, found)
-    return found
+            _note(event, findings)
+    return findings
 
 
-def _note(event: events.ScenarioFinished, found: Findings) -> None:
+def _note(event: events.ScenarioFinished, findings: Findings) -> None:
     recorder = event.recorder
-    found.tried |= {case.value.operation.label for case in recorder.cases.values()}
+    findings.tried |= {case.value.operation.label for case in recorder.cases.values()}
     for exchange in recorder.interactions.values():
         if exchange.response is not None:
-            found.statuses[exchange.response.status_code] += 1
-    found.failures += [
+            findings.statuses[exchange.response.status_code] += 1
+    findings.failures += [
         f"{event.label}: {check.failure_info}"
         for checks in recorder.checks.values()
         for check in checks
@@ -87,12 +87,12 @@ def _note(event: events.ScenarioFinished, found: Findings) -> None:
 
 @pytest.mark.timeout(240)
 def test_every_response_matches_the_api_description(desk: Desk):
-    found = _look(desk, examples=3)
-    assert found.failures == []
-    assert found.phases >= PHASES
-    assert found.tried == {f"{method} {path}" for method, path in ROUTES}
-    assert {200, 202, 401, 404, 409, 422} <= set(found.statuses)
-    assert sum(found.statuses.values()) > 1000
+    findings = _look(desk, examples=3)
+    assert findings.failures == []
+    assert findings.phases >= PHASES
+    assert findings.tried == {f"{method} {path}" for method, path in ROUTES}
+    assert {200, 202, 401, 404, 409, 422} <= set(findings.statuses)
+    assert sum(findings.statuses.values()) > 1000
 
 
 @pytest.mark.timeout(240)

@@ -10,15 +10,18 @@ from tests.bot.web.sample_runs import gallery
 
 def test_a_program_learns_what_changed_around_a_time(desk: Desk):
     numbers = gallery(desk.database)
-    told = desk.program("dora").get("/changes", params={"host": "lb1", "within": "1 h"}).json()
-    ranks = [one["rank"] for one in told["events"]]
+    timeline = desk.program("dora").get("/changes", params={"host": "lb1", "within": "1 h"}).json()
+    ranks = [one["rank"] for one in timeline["events"]]
     assert ranks == sorted(ranks)
-    assert numbers["succeeded"] in [one["run"] for one in told["events"]]
-    allowed = {one["run"]: one["approved_by"] for one in told["events"]}
+    assert numbers["succeeded"] in [one["run"] for one in timeline["events"]]
+    allowed = {one["run"]: one["approved_by"] for one in timeline["events"]}
     assert (allowed[numbers["succeeded"]], allowed[numbers["pending"]]) == (["olga"], [])
-    assert told["since"] < told["until"]
-    assert told["omitted"] == 0
-    assert (told["searched_since"], told["searched_until"]) == (told["since"], told["until"])
+    assert timeline["since"] < timeline["until"]
+    assert timeline["omitted"] == 0
+    assert (timeline["searched_since"], timeline["searched_until"]) == (
+        timeline["since"],
+        timeline["until"],
+    )
     one = desk.program("dora").get("/changes", params={"limit": 1}).json()
     assert len(one["events"]) == 1
     assert one["omitted"] > 0

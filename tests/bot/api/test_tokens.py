@@ -101,12 +101,12 @@ def test_what_it_is_and_when_it_was_last_used_is_shown(desk: Desk):
     me = program.get("/me").json()
     assert (me["person"], me["scopes"], me["owns"]) == ("dora", ["request"], [])
     with desk.database.reading() as tx:
-        [found] = auth_tokens.list_tokens(tx, "dora")
-        assert found.last_used_at
-        assert auth_tokens.is_use_recorded_recently(found, tx.now)
+        [record] = auth_tokens.list_tokens(tx, "dora")
+        assert record.last_used_at
+        assert auth_tokens.is_use_recorded_recently(record, tx.now)
         made = change_log.get_last_entry_of_kind(tx, "token created")
     assert made is not None
-    assert made.facts["token"] == found.prefix == me["token"]
+    assert made.facts["token"] == record.prefix == me["token"]
 
 
 def test_an_expired_token_opens_nothing(desk: Desk):
@@ -201,9 +201,9 @@ def test_rules_see_the_door(tmp_path: Path):
         open_harness(tmp_path, rules=rules) as harness,
         a_desk(harness).program("dora", "request") as dora,
     ):
-        told = dora.post("/runs", json={"request": "toy set lb1 lamp on"}).json()
-        assert told["run"]["state"] == "refused"
-        assert not told["preview"]["allowed"]
+        run = dora.post("/runs", json={"request": "toy set lb1 lamp on"}).json()
+        assert run["run"]["state"] == "refused"
+        assert not run["preview"]["allowed"]
 
 
 @pytest.mark.parametrize(
@@ -264,7 +264,7 @@ def test_a_refused_token_is_logged_once_a_minute_and_never_itself(desk: Desk) ->
         answer = program.get("/runs", headers={"Authorization": f"Bearer {invented}"})
         assert answer.status_code == 401
     with desk.database.reading() as tx:
-        told = [e for e in change_log.list_entries_after(tx, 0) if e.kind == "token refused"]
-    assert len(told) == 1
-    assert told[0].facts["reason"] == "unknown token: check KEYTURN_TOKEN or create a new token"
-    assert "xxxx" not in told[0].body
+        entries = [e for e in change_log.list_entries_after(tx, 0) if e.kind == "token refused"]
+    assert len(entries) == 1
+    assert entries[0].facts["reason"] == "unknown token: check KEYTURN_TOKEN or create a new token"
+    assert "xxxx" not in entries[0].body

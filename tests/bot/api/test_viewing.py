@@ -181,8 +181,8 @@ def test_a_watched_value_that_may_not_be_viewed_answers_as_one_that_does_not_exi
 def test_what_may_not_be_viewed_is_left_out(
     restricted: RestrictedHarness, restricted_desk: Desk, method: str, path: str
 ):
-    _, told = _ask(restricted_desk.program("dora", "read"), method, path, restricted.shown.id)
-    assert HIDDEN not in told
+    _, text = _ask(restricted_desk.program("dora", "read"), method, path, restricted.shown.id)
+    assert HIDDEN not in text
     _, whole = _ask(restricted_desk.program("adam", "read"), method, path, restricted.shown.id)
     if path not in WORDLESS:
         assert HIDDEN in whole
@@ -192,8 +192,8 @@ def test_what_may_not_be_viewed_is_left_out(
 def test_what_may_be_viewed_is_shown(
     restricted: RestrictedHarness, restricted_desk: Desk, path: str
 ):
-    _, told = _ask(restricted_desk.program("dora", "read"), "GET", path, restricted.shown.id)
-    assert SHOWN in told
+    _, text = _ask(restricted_desk.program("dora", "read"), "GET", path, restricted.shown.id)
+    assert SHOWN in text
 
 
 @pytest.mark.parametrize(("method", "path"), _of("tells of none"))
@@ -208,16 +208,16 @@ def test_what_tells_of_no_run_tells_of_none(
 def test_the_whole_log_is_for_those_who_may_view_everything(
     used: RestrictedHarness, used_desk: Desk, method: str, path: str
 ):
-    status, told = _ask(used_desk.program("dora", "read"), method, path, used.shown.id)
+    status, text = _ask(used_desk.program("dora", "read"), method, path, used.shown.id)
     assert status == 403
-    assert "needs the right to view every run" in told
+    assert "needs the right to view every run" in text
     assert _ask(used_desk.program("adam", "read"), method, path, used.shown.id)[0] == 200
 
 
 def test_counts_leave_out_what_may_not_be_viewed(restricted_desk: Desk):
     def counted(person: str) -> int:
-        told = restricted_desk.program(person, "read").get("/report/waiting").json()
-        return told["total"]["requested"]
+        report = restricted_desk.program(person, "read").get("/report/waiting").json()
+        return report["total"]["requested"]
 
     assert counted("adam") > counted("dora") == 0
 
@@ -226,8 +226,8 @@ def test_who_holds_a_host_is_shown_to_those_who_may_view_the_run(
     restricted: RestrictedHarness, restricted_desk: Desk
 ):
     def holders(person: str) -> list[int]:
-        told = restricted_desk.program(person, "read").get("/locks").json()
-        return [one["run"] for one in told["locks"]]
+        body = restricted_desk.program(person, "read").get("/locks").json()
+        return [one["run"] for one in body["locks"]]
 
     assert holders("adam") == [restricted.hidden["pending"].id]
     assert holders("dora") == []
@@ -237,15 +237,15 @@ def test_a_filter_tells_nothing_of_runs_that_may_not_be_viewed(restricted_desk: 
     """A name that only hidden runs have is as one that never was."""
     program = restricted_desk.program("dora", "read")
     for filters in ({"search": HIDDEN}, {"host": "lb1"}, {"area": "edge"}, {"person": "adam"}):
-        told = program.get("/runs", params=filters).json()
-        assert (told["runs"], told["next"]) == ([], None)
+        body = program.get("/runs", params=filters).json()
+        assert (body["runs"], body["next"]) == ([], None)
 
 
 def test_an_entry_of_ones_own_is_shown(restricted: RestrictedHarness, restricted_desk: Desk):
-    told = restricted_desk.program("dora", "read").get("/log", params={"limit": 500}).json()
+    body = restricted_desk.program("dora", "read").get("/log", params={"limit": 500}).json()
     mine = {restricted.shown.id, _asked_for(restricted, restricted.shown_schedule)}
-    assert all(one["person"] == "dora" or one["run"] in mine for one in told["entries"])
-    assert "token created" in {one["kind"] for one in told["entries"]}
+    assert all(one["person"] == "dora" or one["run"] in mine for one in body["entries"])
+    assert "token created" in {one["kind"] for one in body["entries"]}
 
 
 def _asked_for(restricted: RestrictedHarness, schedule: int) -> int:

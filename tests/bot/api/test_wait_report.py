@@ -14,8 +14,8 @@ def test_a_program_learns_how_long_people_wait(desk: Desk):
         tx.sql.execute(
             update(tables.run).values(required_approvals=1, pending_since=tx.now - 300_000_000)
         )
-    told = desk.program("dora").get("/report/waiting", params={"days": 7}).json()
-    assert told["total"]["approval_rate"] == 1.0
-    assert 300 <= told["by_runbook"][0]["median_wait"] < 360
-    assert told["self_service"][0]["without_waiting"] == 5
-    assert len(told["by_hour"]) == 24
+    report = desk.program("dora").get("/report/waiting", params={"days": 7}).json()
+    assert report["total"]["approval_rate"] == 1.0
+    assert 300 <= report["by_runbook"][0]["median_wait"] < 360
+    assert report["self_service"][0]["without_waiting"] == 5
+    assert len(report["by_hour"]) == 24

@@ -110,14 +110,14 @@ def test_what_happened_elsewhere_is_found_beside_our_own_changes(counter: Counte
     assert entry.facts["hosts"] == ["web1", "lb2"]
     assert entry.facts["occurred_at"] == 1_772_326_800_000_000
     with counter.harness.database.reading() as tx:
-        found = {
+        events = {
             host: build_timeline(tx, tx.now, span=10**9, host_pattern=host).events
             for host in ("web*", "nas1")
         }
-    assert [describe_event(one) for one in found["web*"]] == [
+    assert [describe_event(one) for one in events["web*"]] == [
         "deploys: api 2.4.1 deployed on web1, lb2"
     ]
-    assert found["nas1"] == []
+    assert events["nas1"] == []
 
 
 def test_the_same_event_is_noted_once_however_often_it_is_shown(counter: Counter) -> None:
@@ -306,7 +306,7 @@ def test_alertmanager_tells_of_an_alert_once_and_of_its_end(counter: Counter) ->
 
 def _deployment(*, ago: int = 0) -> bytes:
     at = datetime.fromtimestamp(NOW - ago, UTC).isoformat().replace("+00:00", "Z")
-    told = {
+    payload = {
         "deployment_status": {
             "id": 2,
             "state": "success",
@@ -318,7 +318,7 @@ def _deployment(*, ago: int = 0) -> bytes:
         "deployment": {"id": 1, "ref": "v2", "environment": "production"},
         "repository": {"full_name": "acme/shop"},
     }
-    return json.dumps(told).encode()
+    return json.dumps(payload).encode()
 
 
 def _of_github(body: bytes) -> dict[str, str]:
@@ -348,7 +348,7 @@ def test_nothing_is_shown_by_looking(counter: Counter) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("sources: {x: {}}", "set either secret_file or secret_env"),
         ("sources: {x: {secret: abc}}", "secret: is an unknown field"),
@@ -374,7 +374,7 @@ def test_nothing_is_shown_by_looking(counter: Counter) -> None:
     ],
 )
 def test_a_file_that_cannot_be_used_says_where_and_what_to_do(
-    tmp_path: Path, text: str, said: str
+    tmp_path: Path, text: str, message: str
 ) -> None:
     for name, secret in (("short", "abc"), ("odd", "whsec_%%%"), ("good", SECRET)):
         (tmp_path / name).write_text(secret)
@@ -382,12 +382,12 @@ def test_a_file_that_cannot_be_used_says_where_and_what_to_do(
     file.write_text(text)
     with pytest.raises(WebhookConfigError) as bad:
         load_webhook_config(file)
-    assert said in str(bad.value)
+    assert message in str(bad.value)
     assert SECRET not in str(bad.value)
 
 
 def test_the_command_says_how_to_set_it_up_and_no_secret(file: Path, tmp_path: Path) -> None:
-    def place(found: Path | None) -> CommandEnvironment:
+    def place(file_found: Path | None) -> CommandEnvironment:
         nothing = Path
         return CommandEnvironment(
             get_policy_directory=nothing,
@@ -397,12 +397,12 @@ def test_the_command_says_how_to_set_it_up_and_no_secret(file: Path, tmp_path: P
             get_key_directory=nothing,
             get_base_url=lambda: "https://keyturn.test",
             get_migration_url=str,
-            get_webhook_file=lambda: found,
+            get_webhook_file=lambda: file_found,
         )
 
-    said = CliRunner().invoke(command, obj=place(file)).output
-    assert "POST https://keyturn.test/hooks/deploys" in said
-    assert SECRET not in said
+    output = CliRunner().invoke(command, obj=place(file)).output
+    assert "POST https://keyturn.test/hooks/deploys" in output
+    assert SECRET not in output
     assert "KEYTURN_HOOKS" in CliRunner().invoke(command, obj=place(None)).output
     shown = json.loads(CliRunner().invoke(command, ["--json"], obj=place(file)).output)
     assert shown["sources"]["alerts"] == "alertmanager"
@@ -418,9 +418,9 @@ def test_an_event_of_no_moment_is_told_at_the_one_when_it_came(counter: Counter,
     assert counter.tell(at=at, hosts=["lb1"]).status_code == 202
     [entry] = counter.events()
     with counter.harness.database.reading() as tx:
-        [found] = build_timeline(tx, tx.now, span=3_600_000_000).events
-    assert found.at == entry.at
-    assert schemas.to_datetime(found.at).year >= 2026
+        [event] = build_timeline(tx, tx.now, span=3_600_000_000).events
+    assert event.at == entry.at
+    assert schemas.to_datetime(event.at).year >= 2026
 
 
 def test_twin_such_a_time_could_not_be_shown_by_any_page() -> None:

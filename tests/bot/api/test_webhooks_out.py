@@ -53,17 +53,19 @@ class Listener:
 
 @pytest.fixture
 def listener() -> Generator[Listener]:
-    told = Listener()
+    started = Listener()
 
     class Door(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
-            status = told.statuses[0] if len(told.statuses) == 1 else told.statuses.pop(0)
-            told.paths.append(self.path)
+            status = started.statuses[0] if len(started.statuses) == 1 else started.statuses.pop(0)
+            started.paths.append(self.path)
             if status < 300:
-                told.heard.append(json.loads(body))
-                told.bodies.append(body)
-                told.headers.append({name.lower(): value for name, value in self.headers.items()})
+                started.heard.append(json.loads(body))
+                started.bodies.append(body)
+                started.headers.append(
+                    {name.lower(): value for name, value in self.headers.items()}
+                )
             self.send_response(status)
             if status in {301, 302, 307, 308}:
                 self.send_header("Location", "/elsewhere")
@@ -75,14 +77,14 @@ def listener() -> Generator[Listener]:
     with ThreadingHTTPServer(("127.0.0.1", 0), Door) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
         thread.start()
-        told.url = f"http://127.0.0.1:{server.server_address[1]}/keyturn?to=us"
-        yield told
+        started.url = f"http://127.0.0.1:{server.server_address[1]}/keyturn?to=us"
+        yield started
         server.shutdown()
         thread.join()
 
 
 def a_telling(harness: Harness, url: str, **more: Any) -> WebhookSender:
-    """A subscription that has begun: told of whatever happens from now on."""
+    """A subscription that has begun: started of whatever happens from now on."""
     to = WebhookSubscription("wiki", url, SECRET, ("change",), (), (), private=True)
     telling = WebhookSender(
         replace(to, **more), harness.database, "http://keyturn.test", clock=lambda: NOW
@@ -189,13 +191,13 @@ def test_without_waiting_for_ones_turn_news_would_come_out_of_order(
         tx: Any, name: str, *, most: int = 20
     ) -> Sequence[webhook_queue.PendingDelivery]:
         rows = tx.sql.execute(delivery.select().where(delivery.c.next_attempt_at <= tx.now))
-        found = [
+        deliveries = [
             webhook_queue.PendingDelivery(
                 r.subscription, r.seq, r.run, r.kind, r.occurred_at, r.attempts
             )
             for r in rows
         ]
-        return found or real(tx, name, most=most)
+        return deliveries or real(tx, name, most=most)
 
     monkeypatch.setattr(webhook_queue, "list_due_deliveries", all_at_once)
     telling = a_telling(harness, listener.url, events=("requested", "planned"))
@@ -384,16 +386,16 @@ OURS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("found", OURS)
-def test_an_address_of_our_own_is_not_called(found: str) -> None:
+@pytest.mark.parametrize("address", OURS)
+def test_an_address_of_our_own_is_not_called(address: str) -> None:
     for before in ([], ["93.184.215.14"]):
-        answer = partial(_answering, [*before, found])
+        answer = partial(_answering, [*before, address])
         with pytest.raises(DeliveryError, match="not public"):
             choose_address("https://evil.example", private=False, resolve=answer)
 
 
-def _answering(found: Sequence[str], _name: str, _port: int) -> Sequence[str]:
-    return found
+def _answering(answer: Sequence[str], _name: str, _port: int) -> Sequence[str]:
+    return answer
 
 
 def test_a_local_listener_gets_nothing_unless_that_is_allowed(

@@ -104,10 +104,10 @@ def test_many_entries_at_once_are_chained_and_signed_one_by_one(database: Databa
     _fill(database, 3)
     with database.transaction() as tx:
         change_log.append_entry(tx, "noted", n=1)
-        told = change_log.append_entries(tx, _some(50))
+        entries = change_log.append_entries(tx, _some(50))
         change_log.append_entry(tx, "noted", n=2)
     with database.reading() as tx:
-        assert change_log.list_entries_after(tx, 4, limit=50) == told
+        assert change_log.list_entries_after(tx, 4, limit=50) == entries
         verdict = verification.verify_log(tx)
     assert (verdict.entries, verdict.broken) == (55, None)
 
@@ -147,8 +147,8 @@ def test_the_ends_of_two_entries_are_no_secret(database: Database):
             EntryDraft("noted", facts={"a": "5678"}),
             EntryDraft("noted", facts={"b": "9012"}),
         ]
-        told = change_log.append_entries(tx, drafts)
-    assert [entry.facts for entry in told] == [{"a": "5678"}, {"b": "9012"}]
+        entries = change_log.append_entries(tx, drafts)
+    assert [entry.facts for entry in entries] == [{"a": "5678"}, {"b": "9012"}]
 
 
 def test_a_herald_goes_before_what_its_person_does_once_a_transaction(database: Database):
@@ -161,14 +161,14 @@ def test_a_herald_goes_before_what_its_person_does_once_a_transaction(database: 
             approved = change_log.append_entry(tx, "approved", run=7, person="olga")
             change_log.append_entry(tx, "denied", run=7, person="olga")
         with database.transaction() as tx:
-            told = change_log.append_entries(tx, drafts)
+            entries = change_log.append_entries(tx, drafts)
         with suppress(KeyError), database.transaction() as tx:
             change_log.append_entry(tx, "approved", run=7, person="olga")
             raise KeyError
     with database.transaction() as tx:
         change_log.append_entry(tx, "approved", run=7, person="olga")
     assert approved.kind == "approved"
-    assert [entry.kind for entry in told] == ["claimed", "approved"]
+    assert [entry.kind for entry in entries] == ["claimed", "approved"]
     with database.reading() as tx:
         kinds = [entry.kind for entry in change_log.list_entries_after(tx, 0)]
     assert kinds == [

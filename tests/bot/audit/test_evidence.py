@@ -277,9 +277,9 @@ class TestAFactThatIsMissing:
     ):
         append = change_log.append_entry
 
-        def without(tx: Transaction, kind: str, **said: Any) -> Entry:
-            said.pop(name, None)
-            return append(tx, kind, **said)
+        def without(tx: Transaction, kind: str, **message: Any) -> Entry:
+            message.pop(name, None)
+            return append(tx, kind, **message)
 
         monkeypatch.setattr(change_log, "append_entry", without)
         ended = harness.approve(harness.request(LAMP_ON))

@@ -73,7 +73,7 @@ class TestParts:
 
         harness.fleet.after_send = after
         harness.approve(harness.get_run(whole.id))
-        return [told for told, _ in harness.fleet.sent].count("lb1")
+        return [target for target, _ in harness.fleet.sent].count("lb1")
 
     def test_each_host_gets_its_step_once(self, crowd: Harness, forge: Forgery):
         assert self._forged(crowd, forge) == 1

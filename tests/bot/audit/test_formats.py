@@ -43,9 +43,9 @@ def test_what_is_written_as_csv_is_read_again_and_is_never_a_formula(cells: list
 
 def test_an_entry_as_csv_has_a_cell_for_each_column():
     (row,) = csv.reader(io.StringIO(formats.format_archive_csv(ENTRY), newline=""))
-    told = dict(zip(formats.ARCHIVE_COLUMNS, row, strict=True))
-    assert (told["at"], told["run"]) == ("2026-03-01T14:30:05.000001Z", "")
-    assert json.loads(told["body"]) == {"why": "☃\nsecond line"}
+    cells = dict(zip(formats.ARCHIVE_COLUMNS, row, strict=True))
+    assert (cells["at"], cells["run"]) == ("2026-03-01T14:30:05.000001Z", "")
+    assert json.loads(cells["body"]) == {"why": "☃\nsecond line"}
 
 
 def test_an_entry_as_syslog_is_one_line_that_fits_the_standard():

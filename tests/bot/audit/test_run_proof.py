@@ -38,15 +38,15 @@ def tamper(database: Database, statement: str) -> None:
 
 
 def test_all_entries_of_a_good_run_fit(harness: Harness, done: Run) -> None:
-    found = of_run(harness, done)
-    assert found.faults == []
-    assert (found.entries, found.first_entry, found.last_entry, found.valid_outputs) == (
+    proof = of_run(harness, done)
+    assert proof.faults == []
+    assert (proof.entries, proof.first_entry, proof.last_entry, proof.valid_outputs) == (
         9,
         2,
         10,
         1,
     )
-    assert len(found.keys) == 1
+    assert len(proof.keys) == 1
 
 
 @pytest.mark.parametrize(
@@ -76,8 +76,8 @@ def test_what_was_erased_as_the_log_says_is_no_fault(harness: Harness, done: Run
     with harness.database.transaction() as tx:
         output.erase_output(tx, done.id)
         change_log.append_entry(tx, output.ERASED_KIND, run=done.id)
-    found = of_run(harness, done)
-    assert (found.faults, found.valid_outputs, found.erased_outputs) == ([], 0, 1)
+    proof = of_run(harness, done)
+    assert (proof.faults, proof.valid_outputs, proof.erased_outputs) == ([], 0, 1)
 
 
 def test_a_change_of_the_key_is_followed(harness: Harness, done: Run) -> None:

@@ -338,10 +338,12 @@ def test_a_missing_output_is_not_made_up_for_by_one_that_nothing_binds(
     """As many outputs as are bound are not yet the ones that are."""
     with log.transaction() as tx:
         for number in (1, 2):
-            said = output.prepare_output(tx, "pool is fine")
-            entry = change_log.append_entry(tx, "step succeeded", run=1, output_sha256=said.sha256)
+            stored = output.prepare_output(tx, "pool is fine")
+            entry = change_log.append_entry(
+                tx, "step succeeded", run=1, output_sha256=stored.sha256
+            )
             if number == 1:
-                output.store_output(tx, entry, number, said)
+                output.store_output(tx, entry, number, stored)
         change_log.append_entry(tx, output.ERASED_KIND, run=1)
         idle = change_log.append_entry(tx, "noted", run=1)
         tx.sql.execute(insert(tables.output).values(entry=idle.seq, run=1, step_number=9))

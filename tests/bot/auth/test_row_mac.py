@@ -52,23 +52,23 @@ def _copy_of(tx: Transaction, table: Table, **values: object) -> None:
 
 
 def _bears(tx: Transaction, whole: str) -> tuple[str, str]:
-    found = tokens.find_token(tx, whole)
-    good = found is not None and found.is_active(tx.now)
-    return (found.person, " ".join(found.scopes)) if found and good else ("", "")
+    record = tokens.find_token(tx, whole)
+    good = record is not None and record.is_active(tx.now)
+    return (record.person, " ".join(record.scopes)) if record and good else ("", "")
 
 
 # Each does something and returns who he is by it: anybody but himself is a break-in.
 
 
 def _a_session_of_his_own_making(tx: Transaction) -> str:
-    said = {
+    columns = {
         "started_at": tx.now,
         "last_seen_at": tx.now,
         "factor_digest": "",
         "challenge": "",
         "signed_in_by": "link",
     }
-    _write(tx, SESSION, token=_hashed(SECRET), person="olga", user_agent="", **said)
+    _write(tx, SESSION, token=_hashed(SECRET), person="olga", user_agent="", **columns)
     return sessions.touch_session(tx, SECRET) or ""
 
 
@@ -102,16 +102,16 @@ def _his_link_for_somebody_else(tx: Transaction) -> str:
 
 
 def _a_link_that_was_too_old(tx: Transaction) -> str:
-    found = sessions.create_sign_in_link(tx, "olga", seconds=-1)
+    link = sessions.create_sign_in_link(tx, "olga", seconds=-1)
     _alter(tx, LINK, expires_at=tx.now + HOUR)
-    return sessions.use_sign_in_link(tx, found) or ""
+    return sessions.use_sign_in_link(tx, link) or ""
 
 
 def _a_link_that_was_used(tx: Transaction) -> str:
-    found = sessions.create_sign_in_link(tx, "olga")
-    sessions.use_sign_in_link(tx, found)
+    link = sessions.create_sign_in_link(tx, "olga")
+    sessions.use_sign_in_link(tx, link)
     _alter(tx, LINK, used_at=None)
-    return sessions.use_sign_in_link(tx, found) or ""
+    return sessions.use_sign_in_link(tx, link) or ""
 
 
 def _made(tx: Transaction, person: str) -> str:
@@ -122,8 +122,8 @@ def _made(tx: Transaction, person: str) -> str:
 
 def _a_token_of_his_own_making(tx: Transaction) -> str:
     whole = f"kt_0123abcd_{SECRET}"
-    said = {"scopes": "approve", "name": "", "created_at": tx.now, "expires_at": tx.now + YEAR}
-    _write(tx, TOKEN, prefix=whole[:11], hash=_hashed(whole), person="olga", **said)
+    columns = {"scopes": "approve", "name": "", "created_at": tx.now, "expires_at": tx.now + YEAR}
+    _write(tx, TOKEN, prefix=whole[:11], hash=_hashed(whole), person="olga", **columns)
     return _bears(tx, whole)[0]
 
 
@@ -165,8 +165,8 @@ def _a_second_factor_in_his_session(tx: Transaction) -> str:
     """Olga has shown hers a moment ago, in her own session: the log tells of it."""
     mine = sessions.begin_session(tx, "olga")
     _alter(tx, SESSION, stepped_up_at=tx.now, factor_digest="d" * 32)
-    found = sessions.find_session(tx, mine)
-    return found.person if found and found.is_step_up_recent(tx.now) else ""
+    session = sessions.find_session(tx, mine)
+    return session.person if session and session.is_step_up_recent(tx.now) else ""
 
 
 def _a_challenge_that_he_has_had_signed(tx: Transaction) -> str:
@@ -255,14 +255,14 @@ def test_a_row_that_did_not_hold_never_does_again(database: Database):
         _alter(tx, SESSION, person="olga")
         _alter(tx, TOKEN, person="olga")
         sessions.record_step_up(tx, mine, factor_digest="d" * 32)
-        found = tx.sql.execute(select(TOKEN.c.id)).scalar_one()
-        tokens.revoke_token(tx, found)
+        number = tx.sql.execute(select(TOKEN.c.id)).scalar_one()
+        tokens.revoke_token(tx, number)
         assert sessions.find_session(tx, mine) is None
         assert tokens.find_token(tx, token) is None
         assert tokens.list_tokens(tx) == []
         assert sessions.list_sessions(tx, "olga") == []
         with pytest.raises(tokens.NoSuchTokenError):
-            tokens.lock_token(tx, found)
+            tokens.lock_token(tx, number)
 
 
 class TestPutBack:
@@ -271,8 +271,8 @@ class TestPutBack:
     def _put_back(self, tx: Transaction, kind: str, who: str = "olga") -> str:
         whole = _made(tx, "olga")
         row = dict(tx.sql.execute(select(TOKEN)).mappings().one())
-        told = {"token": row["prefix"]} if kind == tokens.REVOKED else {"banned_person": who}
-        change_log.append_entry(tx, kind, run=None, person="adam", host="", **told)
+        fact = {"token": row["prefix"]} if kind == tokens.REVOKED else {"banned_person": who}
+        change_log.append_entry(tx, kind, run=None, person="adam", host="", **fact)
         tokens.revoke_all_tokens(tx, "olga")
         tx.sql.execute(delete(TOKEN))
         tx.sql.execute(insert(TOKEN).values(row))
@@ -332,9 +332,9 @@ class TestReport:
             assert (
                 sessions.use_sign_in_link(tx, sessions.create_sign_in_link(tx, "dora")) == "dora"
             )
-            found = tokens.find_token(tx, token)
-            assert found
-            tokens.record_token_use(tx, found)
+            record = tokens.find_token(tx, token)
+            assert record
+            tokens.record_token_use(tx, record)
             assert tokens.find_token(tx, token)
             assert sessions.touch_session(tx, mine) == "dora"
         house.run_periodic_tasks()
@@ -343,14 +343,16 @@ class TestReport:
     def test_thousands_of_them_flood_nothing(self, database: Database, tmp_path: Path):
         house = self._house(database, tmp_path)
         with database.transaction() as tx:
-            said = {
+            columns = {
                 "started_at": 1,
                 "last_seen_at": 1,
                 "factor_digest": "",
                 "challenge": "",
                 "signed_in_by": "",
             }
-            rows = [{"token": f"{n:05}{59 * '0'}", "person": "olga", **said} for n in range(1100)]
+            rows = [
+                {"token": f"{n:05}{59 * '0'}", "person": "olga", **columns} for n in range(1100)
+            ]
             tx.sql.execute(insert(SESSION), [{**row, "user_agent": "", "mac": ""} for row in rows])
             assert sessions.list_sessions(tx, "olga") == []
         house.run_periodic_tasks()
@@ -360,7 +362,7 @@ class TestReport:
 class TestAnotherKey:
     """The key of the log is changed: tokens go on as far as it tells of them; people sign in."""
 
-    def _turned(self, tmp_path: Path, *, told: bool) -> tuple[str, str, Database, int]:
+    def _turned(self, tmp_path: Path, *, is_logged: bool) -> tuple[str, str, Database, int]:
         file = tmp_path / "changelog.key"
         database = create_sqlite_database(tmp_path / "keyturn.db", signing.load_signing_key(file))
         with database.transaction() as tx:
@@ -369,7 +371,7 @@ class TestAnotherKey:
             made, token = tokens.add_token(
                 tx, person="dora", scopes=["read"], name="", expires_at=tx.now + HOUR
             )
-            if told:
+            if is_logged:
                 change_log.append_entry(
                     tx,
                     tokens.MADE,
@@ -383,7 +385,7 @@ class TestAnotherKey:
         return session, token, Database(database.url, signing.load_signing_key(file)), ended
 
     def test_tokens_go_on_and_sessions_end(self, tmp_path: Path):
-        session, token, database, ended = self._turned(tmp_path, told=True)
+        session, token, database, ended = self._turned(tmp_path, is_logged=True)
         with database.reading() as tx:
             assert _bears(tx, token) == ("dora", "read")
             assert sessions.find_session(tx, session) is None
@@ -393,7 +395,7 @@ class TestAnotherKey:
         database.close()
 
     def test_a_token_signed_by_a_stolen_key_opens_nothing(self, tmp_path: Path):
-        _, token, database, ended = self._turned(tmp_path, told=False)
+        _, token, database, ended = self._turned(tmp_path, is_logged=False)
         with database.reading() as tx:
             assert tokens.find_token(tx, token) is None
         assert ended == 1
@@ -403,7 +405,7 @@ class TestAnotherKey:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ):
         monkeypatch.setattr(tokens, "remac_tokens", _none)
-        _, token, database, _ = self._turned(tmp_path, told=True)
+        _, token, database, _ = self._turned(tmp_path, is_logged=True)
         with database.reading() as tx:
             assert tokens.find_token(tx, token) is None
         database.close()

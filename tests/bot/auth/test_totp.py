@@ -28,8 +28,8 @@ def test_the_vectors_of_the_standard_fit() -> None:
     ("steps", "right"), [(-3, False), (-2, False), (-1, True), (0, True), (1, True), (2, False)]
 )
 def test_a_phone_may_be_half_a_minute_off_and_no_more(steps: int, right: bool) -> None:
-    found = totp.find_time_step(SECRET, code(NOW + steps * STEP), now=NOW, last_step=0)
-    assert (found is not None) is right
+    step = totp.find_time_step(SECRET, code(NOW + steps * STEP), now=NOW, last_step=0)
+    assert (step is not None) is right
 
 
 def test_a_code_that_was_used_is_worth_nothing_and_neither_is_one_before_it() -> None:

@@ -119,5 +119,5 @@ def test_a_key_is_not_enrolled_twice() -> None:
 def test_keys_belong_to_a_name_that_browsers_let_them_belong_to(
     base_url: str, name: str | None
 ) -> None:
-    found = webauthn.build_relying_party(base_url)
-    assert (found and found.host) == name
+    relying_party = webauthn.build_relying_party(base_url)
+    assert (relying_party and relying_party.host) == name

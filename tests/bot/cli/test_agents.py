@@ -86,7 +86,7 @@ def test_bridge_speaks_mcp_over_standard_input_and_output(served: Harness, versi
         ]
     lines = "".join(json.dumps({"jsonrpc": "2.0"} | one) + "\n" for one in messages)
     with serve(served) as door:
-        said = subprocess.run(
+        result = subprocess.run(
             [sys.executable, "-m", "bot", "mcp", "--url", door.url.removesuffix("/mcp")],
             input=lines,
             capture_output=True,
@@ -95,6 +95,6 @@ def test_bridge_speaks_mcp_over_standard_input_and_output(served: Harness, versi
             env={**os.environ, "KEYTURN_TOKEN": token},
             check=False,
         )
-    answers = [json.loads(line) for line in said.stdout.splitlines()]
-    assert [one["id"] for one in answers] == ([2] if meta else [1, 2]), said.stderr
+    answers = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [one["id"] for one in answers] == ([2] if meta else [1, 2]), result.stderr
     assert "zfs" in json.dumps(answers[-1].get("result", {}).get("structuredContent")), answers

@@ -147,7 +147,7 @@ NOT_FOR_PROGRAMS = {
 
 
 def every(command: click.Command, *words: str) -> Iterator[str]:
-    yield from (" ".join(found) for found, _ in _leaves(command, *words))
+    yield from (" ".join(path) for path, _ in _leaves(command, *words))
 
 
 def _leaves(
@@ -163,8 +163,8 @@ def _leaves(
 def _without_json(command: click.Command) -> set[str]:
     return {
         " ".join(words)
-        for words, found in _leaves(command)
-        if not any("--json" in option.opts for option in found.params)
+        for words, leaf in _leaves(command)
+        if not any("--json" in option.opts for option in leaf.params)
     }
 
 

@@ -55,7 +55,7 @@ def test_a_grant_is_listed_and_ended(place: Path):
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (("delegate", "to", "ghost", "--as", "olga", "--until", "3 days"), "not in the policy"),
         (("delegate", "to", "stan", "--as", "dora", "--until", "3 days"), "own no area"),
@@ -64,9 +64,9 @@ def test_a_grant_is_listed_and_ended(place: Path):
         (("grants", "end", "9"), "no grant 9"),
     ],
 )
-def test_what_does_not_fit_is_one_line(place: Path, words: tuple[str, ...], said: str):
+def test_what_does_not_fit_is_one_line(place: Path, words: tuple[str, ...], message: str):
     answer = keyturn(place, *words)
-    status = {"own no area": 4, "not in the policy": 3}.get(said, 2)
+    status = {"own no area": 4, "not in the policy": 3}.get(message, 2)
     assert answer.returncode == status
-    assert said in answer.stderr
+    assert message in answer.stderr
     assert answer.stderr.count("\n") == 1

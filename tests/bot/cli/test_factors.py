@@ -18,15 +18,15 @@ from tests.policies import a_policy
 def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
     """An installation in which Olga has a second factor that nobody has confirmed."""
     a_policy(tmp_path / "policy")
-    found = Settings(data=tmp_path / "var", policy=tmp_path / "policy")
-    monkeypatch.setenv("KEYTURN_DATA", str(found.data))
-    monkeypatch.setenv("KEYTURN_POLICY", str(found.policy))
-    keyturn = app.build_service(found)
+    made = Settings(data=tmp_path / "var", policy=tmp_path / "policy")
+    monkeypatch.setenv("KEYTURN_DATA", str(made.data))
+    monkeypatch.setenv("KEYTURN_POLICY", str(made.policy))
+    keyturn = app.build_service(made)
     factor = keyturn.service.factor_enrolment.begin_app_enrolment("olga")
     with keyturn.database.transaction() as tx:
         second_factors.mark_verified(tx, factor, counter=0)
     keyturn.database.close()
-    return found
+    return made
 
 
 def keyturn(*words: str, typed: str = "") -> str:
@@ -49,12 +49,12 @@ def test_where_the_key_is_lost_everyone_enrols_again(settings: Settings) -> None
     key.unlink()
     with pytest.raises(KeyFileError, match="another key"):
         app.build_service(settings)
-    said = keyturn("factors", "forget", "--reason", "the disk with the key broke", typed="y\n")
-    assert "Deleted 1 second factors" in said
+    result = keyturn("factors", "forget", "--reason", "the disk with the key broke", typed="y\n")
+    assert "Deleted 1 second factors" in result
     started = app.build_service(settings)
     with started.database.reading() as tx:
         assert second_factors.list_factors(tx, "olga") == []
-        told = change_log.get_last_entry_of_kind(tx, "all factors removed")
-    assert told
-    assert told.facts["reason"] == "the disk with the key broke"
+        entry = change_log.get_last_entry_of_kind(tx, "all factors removed")
+    assert entry
+    assert entry.facts["reason"] == "the disk with the key broke"
     started.database.close()

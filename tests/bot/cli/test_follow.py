@@ -18,7 +18,7 @@ from tests.bot.web.sample_runs import approved, asked, ended, running, waiting
 __all__ = ["shop"]
 
 
-def a_progress(**told: Any) -> Mapping[str, Any]:
+def a_progress(**changes: Any) -> Mapping[str, Any]:
     usual = {
         "run": 7,
         "state": "running",
@@ -27,11 +27,11 @@ def a_progress(**told: Any) -> Mapping[str, Any]:
         "total": 0,
     }
     counts = ("done", "needing_attention", "failed", "running", "upcoming")
-    return usual | dict.fromkeys(counts, 0) | told
+    return usual | dict.fromkeys(counts, 0) | changes
 
 
 @pytest.mark.parametrize(
-    ("told", "drawn"),
+    ("changes", "drawn"),
     [
         ({}, "run 7: running, 0 of 0 hosts done"),
         ({"total": 1, "done": 1}, "run 7: running, 1 of 1 hosts done"),
@@ -52,8 +52,8 @@ def a_progress(**told: Any) -> Mapping[str, Any]:
         ({"total": 200, "done": 100, "upcoming": 100}, "[####....] run 7: running, 100 of 200"),
     ],
 )
-def test_a_bar_is_drawn_and_said(told: dict[str, Any], drawn: str) -> None:
-    assert render_progress_bar(a_progress(**told), width=8).startswith(drawn)
+def test_a_bar_is_drawn_and_said(changes: dict[str, Any], drawn: str) -> None:
+    assert render_progress_bar(a_progress(**changes), width=8).startswith(drawn)
 
 
 def test_no_line_is_reported_twice_and_none_is_left_out_unsaid() -> None:
@@ -77,9 +77,9 @@ def test_a_run_is_followed_to_its_end(shop: Shop, monkeypatch: pytest.MonkeyPatc
     )
 
     def seen(tx: Transaction, run: int) -> run_progress.RunProgress:
-        found = look(tx, run)
+        state = look(tx, run)
         looked.set()
-        return found
+        return state
 
     monkeypatch.setattr(run_progress, "get_run_progress", seen)
     with database.transaction() as tx:
@@ -94,12 +94,12 @@ def test_a_run_is_followed_to_its_end(shop: Shop, monkeypatch: pytest.MonkeyPatc
 
     end = threading.Thread(target=finish)
     end.start()
-    said = shop.type("dora", "run", "show", str(number), "--follow")
+    result = shop.type("dora", "run", "show", str(number), "--follow")
     end.join()
-    assert said.exit_code == 0, said.output
-    assert said.stdout.startswith("lb1: half \\x1b[31mdone\nrun ")
-    assert "running, 0 of 1 steps done" in said.stderr
-    assert "Verified" in said.stdout
+    assert result.exit_code == 0, result.output
+    assert result.stdout.startswith("lb1: half \\x1b[31mdone\nrun ")
+    assert "running, 0 of 1 steps done" in result.stderr
+    assert "Verified" in result.stdout
 
 
 def test_a_program_is_shown_in_lines_of_json(shop: Shop) -> None:
@@ -107,6 +107,6 @@ def test_a_program_is_shown_in_lines_of_json(shop: Shop) -> None:
     with database.transaction() as tx:
         moving = running(tx, approved(tx, waiting(tx, asked(tx))))
         number = ended(tx, moving, State.SUCCEEDED, "Verified").id
-    said = shop.type("dora", "run", "show", str(number), "--follow", "--json")
-    progress, run = map(json.loads, said.stdout.splitlines())
+    result = shop.type("dora", "run", "show", str(number), "--follow", "--json")
+    progress, run = map(json.loads, result.stdout.splitlines())
     assert (progress["ended"], run["state"]) == (True, "succeeded")

@@ -45,9 +45,9 @@ def _typed(*words: str) -> Result:
 
 
 def _read_json(*words: str) -> Any:
-    said = _typed(*words)
-    assert said.exit_code == 0, said.output
-    return json.loads(said.stdout)
+    result = _typed(*words)
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
 
 
 @pytest.mark.usefixtures("harness")
@@ -88,10 +88,10 @@ def test_what_hands_authority_on_says_what_was_made_or_ended(harness: Harness):
 def test_what_looks_after_schedules_says_which_and_how_they_stand(harness: Harness):
     scrub = ("--", "zfs", "scrub", "status", "nas1", "tank")
     about = ("--cron", "@daily", "--as", "stan", "--yes", "--json")
-    said = CliRunner().invoke(main, ["schedule", "add", "look", *about, *scrub])
-    asked = json.loads(said.stdout)
-    assert (said.exit_code, asked["id"], asked["ended"]) == (0, 2, False)
-    assert (asked["page"], "At 00:00" in said.stderr) == (f"{ADDRESS}/runs/2", True)
+    result = CliRunner().invoke(main, ["schedule", "add", "look", *about, *scrub])
+    asked = json.loads(result.stdout)
+    assert (result.exit_code, asked["id"], asked["ended"]) == (0, 2, False)
+    assert (asked["page"], "At 00:00" in result.stderr) == (f"{ADDRESS}/runs/2", True)
     with harness.database.transaction() as tx:
         timing = ScheduleTiming("look", parse_cron("@daily", "UTC"))
         schedules.add_schedule(
@@ -107,9 +107,9 @@ def test_what_looks_after_schedules_says_which_and_how_they_stand(harness: Harne
 
 
 def test_the_next_times_are_times_for_programs():
-    told = _read_json("schedule", "next", "30 2 * * SUN", "--zone", "Europe/Berlin", "-n", "3")
-    assert told["description"] == "At 02:30 on Sunday (Europe/Berlin)"
-    moments = [datetime.fromisoformat(one) for one in told["next"]]
+    data = _read_json("schedule", "next", "30 2 * * SUN", "--zone", "Europe/Berlin", "-n", "3")
+    assert data["description"] == "At 02:30 on Sunday (Europe/Berlin)"
+    moments = [datetime.fromisoformat(one) for one in data["next"]]
     assert len(moments) == 3
     assert moments == sorted(moments)
     assert {one.astimezone(ZoneInfo("Europe/Berlin")).hour for one in moments} == {2}
@@ -120,10 +120,10 @@ def test_the_next_times_are_times_for_programs():
 def test_a_valid_policy_is_shown_with_what_is_probably_mistyped(harness: Harness):
     people = harness.policies.path / "people.yaml"
     people.write_text(people.read_text().replace("developer]", "developer, develper]", 1))
-    told = _read_json("policy", "check")
-    assert (told["ok"], told["problems"]) == (True, [])
-    assert told["people"] > 1
-    [slip] = told["warnings"]
+    data = _read_json("policy", "check")
+    assert (data["ok"], data["problems"]) == (True, [])
+    assert data["people"] > 1
+    [slip] = data["warnings"]
     assert (slip["file"], slip["line"], "develper" in slip["message"]) == (
         "people.yaml",
         None,
@@ -137,12 +137,12 @@ def test_an_invalid_policy_is_reported_by_file_and_line(harness: Harness):
     where = next(n for n, line in enumerate(lines) if "area:" in line)
     lines[where] = lines[where].replace("area:", "aera:")
     inventory.write_text("\n".join(lines))
-    said = _typed("policy", "check")
-    told = json.loads(said.stdout)
-    assert (said.exit_code, told["ok"], said.stderr) == (1, False, "")
-    assert {one["file"] for one in told["problems"]} == {"inventory.yaml"}
-    assert where + 1 in {one["line"] for one in told["problems"]}
-    assert not any("inventory.yaml" in one["message"] for one in told["problems"])
+    result = _typed("policy", "check")
+    data = json.loads(result.stdout)
+    assert (result.exit_code, data["ok"], result.stderr) == (1, False, "")
+    assert {one["file"] for one in data["problems"]} == {"inventory.yaml"}
+    assert where + 1 in {one["line"] for one in data["problems"]}
+    assert not any("inventory.yaml" in one["message"] for one in data["problems"])
     inventory.unlink()
     [missing] = json.loads(_typed("policy", "check").stdout)["problems"]
     assert (missing["file"], missing["line"]) == (str(inventory), None)
@@ -160,8 +160,8 @@ def test_what_looks_after_database_and_log_says_what_was_done():
 
 
 def test_another_list_of_hosts_is_shown_host_by_host():
-    told = _read_json("inventory", "import", "ansible", str(ANSWERS / "ansible-inventory.json"))
-    assert len(told) == 15
-    [db1] = [one for one in told if one["name"] == "db1"]
+    data = _read_json("inventory", "import", "ansible", str(ANSWERS / "ansible-inventory.json"))
+    assert len(data) == 15
+    [db1] = [one for one in data if one["name"] == "db1"]
     assert (db1["entry"]["jump"], db1["whole"]) == ("bastion", False)
     assert any(note.startswith("host_key: ") for note in db1["notes"])

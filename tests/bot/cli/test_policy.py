@@ -69,9 +69,9 @@ def test_the_page_of_a_stranger_or_of_a_broken_policy_says_why_there_is_none(pla
 
 
 def test_explain_tells_of_each_area_by_itself(place: Path):
-    found = run("explain", "olga", "service", "restart", "lb*", "nas1", "nginx")
-    assert found.exit_code == 0
-    lines = found.output.splitlines()
+    result = run("explain", "olga", "service", "restart", "lb*", "nas1", "nginx")
+    assert result.exit_code == 0
+    lines = result.output.splitlines()
     assert lines[0].startswith("On lb1, lb2 (the edge): Needs 1 approval")
     assert "Adam Admin." in lines[0]
     assert any(
@@ -80,9 +80,9 @@ def test_explain_tells_of_each_area_by_itself(place: Path):
 
 
 def test_explain_tells_what_holds_if_a_step_cannot_be_undone(place: Path):
-    found = run("explain", "olga", "abusers", "clear", "lb1", "203.0.113.9")
-    assert found.output.startswith("Runs immediately, no approval needed.")
-    assert "If a step is irreversible: needs 1 approval from" in found.output
+    result = run("explain", "olga", "abusers", "clear", "lb1", "203.0.113.9")
+    assert result.output.startswith("Runs immediately, no approval needed.")
+    assert "If a step is irreversible: needs 1 approval from" in result.output
 
 
 @pytest.mark.parametrize(
@@ -103,8 +103,8 @@ def test_explain_tells_what_holds_if_a_step_cannot_be_undone(place: Path):
 def test_explain_ends_with_a_status_for_scripts(
     place: Path, words: list[str], status: int, says: str
 ):
-    found = run("explain", *words)
-    assert (found.exit_code, says in found.output) == (status, True), found.output
+    result = run("explain", *words)
+    assert (result.exit_code, says in result.output) == (status, True), result.output
 
 
 def test_explain_knows_how_long_it_takes_and_of_a_freeze(place: Path):
@@ -112,25 +112,25 @@ def test_explain_knows_how_long_it_takes_and_of_a_freeze(place: Path):
     (place / "policy" / "freezes.yaml").write_text(
         'freezes: [{name: long, from: "2000-01-01 00:00", until: "2999-01-01 00:00"}]\n'
     )
-    found = json.loads(run("explain", "dora", "abusers", "clear", "@haproxy", "--json").output)
-    assert found["allowed"] is True
-    assert found["answers"][0]["hosts"] == ["lb1", "lb2"]
-    assert found["answers"][0]["evaluation"]["approvers"] == ["Adam Admin", "Olga Owner"]
-    assert found["usual_wait_seconds"] is None
-    told = run("explain", "dora", "abusers", "clear", "lb1").output
-    assert "Currently on hold: the edge is frozen until 2999-01-01" in told
+    data = json.loads(run("explain", "dora", "abusers", "clear", "@haproxy", "--json").output)
+    assert data["allowed"] is True
+    assert data["answers"][0]["hosts"] == ["lb1", "lb2"]
+    assert data["answers"][0]["evaluation"]["approvers"] == ["Adam Admin", "Olga Owner"]
+    assert data["usual_wait_seconds"] is None
+    output = run("explain", "dora", "abusers", "clear", "lb1").output
+    assert "Currently on hold: the edge is frozen until 2999-01-01" in output
 
 
 def test_replay_counts_and_lists_what_would_differ(place: Path, monkeypatch: pytest.MonkeyPatch):
     _history(place)
     a_policy(place / "new", rules=starter_rules().replace('@approvals("1")', '@approvals("2")'))
     monkeypatch.setenv("KEYTURN_BASE_URL", "https://keyturn.example.com/")
-    found = run("replay", str(place / "new"))
-    assert found.exit_code == 0
-    assert "3 requests since 20" in found.output
-    assert "2 more approvals" in found.output
-    assert "dora: toy set lb1 lamp on  https://keyturn.example.com/runs/1" in found.output
-    assert "2 instead of 1, from the owners of the edge" in found.output
+    result = run("replay", str(place / "new"))
+    assert result.exit_code == 0
+    assert "3 requests since 20" in result.output
+    assert "2 more approvals" in result.output
+    assert "dora: toy set lb1 lamp on  https://keyturn.example.com/runs/1" in result.output
+    assert "2 instead of 1, from the owners of the edge" in result.output
     data = json.loads(run("replay", str(place / "new"), "--json").output)
     assert data["outcomes"] == {"more approvals": 2, "as it was": 1}
     assert data["by_person"] == {"dora": {"more approvals": 2}, "olga": {"as it was": 1}}
@@ -141,9 +141,9 @@ def test_replay_reads_while_the_service_writes(place: Path):
     with open_harness(place) as harness:
         harness.approve(harness.request(SetSwitch(host="lb1", name="lamp", value="on")))
         with harness.database.transaction():
-            found = run("replay", str(place / "policy"))
-        assert "1 request since 20" in found.output
-        assert "no differences" in found.output
+            result = run("replay", str(place / "policy"))
+        assert "1 request since 20" in result.output
+        assert "no differences" in result.output
 
 
 @pytest.mark.parametrize(
@@ -160,14 +160,14 @@ def test_replay_says_what_is_wrong_in_a_line(
     place: Path, words: list[str], status: int, says: str
 ):
     _history(place)
-    found = run("replay", str(place / words[0]), *words[1:])
-    assert (found.exit_code, says in found.output) == (status, True), found.output
-    assert "Traceback" not in found.output
+    result = run("replay", str(place / words[0]), *words[1:])
+    assert (result.exit_code, says in result.output) == (status, True), result.output
+    assert "Traceback" not in result.output
 
 
 def test_without_a_database_there_is_nothing_to_replay(place: Path):
-    found = run("replay", str(place / "policy"))
-    assert (found.exit_code, "no database in" in found.output) == (3, True)
+    result = run("replay", str(place / "policy"))
+    assert (result.exit_code, "no database in" in result.output) == (3, True)
 
 
 def test_hostile_text_reaches_no_terminal(place: Path):

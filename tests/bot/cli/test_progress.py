@@ -38,14 +38,14 @@ def on_a_terminal(place: Path, *words: str, output: int | None = None) -> str:
     with a_terminal(
         KEYTURN, *words, output=output, KEYTURN_DATA=data, KEYTURN_POLICY=policy
     ) as terminal:
-        assert terminal.ended() == 0, terminal.said
-    return terminal.said
+        assert terminal.ended() == 0, terminal.output
+    return terminal.output
 
 
 @pytest.mark.parametrize(("label", "typed"), WORK)
 def test_long_work_draws_a_bar_that_ends_in_a_line_of_its_own(place: Path, label: str, typed: str):
-    said = on_a_terminal(place, *typed.format(place=place).split())
-    drawn, _, after = said.rpartition("100%")
+    screen = on_a_terminal(place, *typed.format(place=place).split())
+    drawn, _, after = screen.rpartition("100%")
     assert label in drawn
     assert after.replace("\033[?25h", "").startswith("\r\n")
 
@@ -89,9 +89,9 @@ def test_it_is_drawn_a_few_times_a_second_and_to_the_end(monkeypatch: pytest.Mon
     monkeypatch.setattr(sys, "stderr", screen)
     # Each look at the clock is a hundredth of a second after the one before.
     monkeypatch.setattr(time, "monotonic", lambda: next(moments) / 100)
-    with cli_progress.show_progress()("counting", lambda: 1_000) as told:
+    with cli_progress.show_progress()("counting", lambda: 1_000) as report_progress:
         for _ in range(1_000):
-            told(1)
+            report_progress(1)
     assert "100%" in screen.getvalue()
     assert 40 <= screen.getvalue().count("counting") <= 53
 
@@ -100,21 +100,21 @@ def test_what_breaks_off_is_not_drawn_as_done(monkeypatch: pytest.MonkeyPatch):
     screen = Screen()
     monkeypatch.setattr(sys, "stderr", screen)
 
-    def halfway(told: progress.ReportProgress) -> None:
-        told(5)
+    def halfway(report_progress: progress.ReportProgress) -> None:
+        report_progress(5)
         raise OSError("the disk is full")
 
     with (
         pytest.raises(OSError, match="full"),
-        cli_progress.show_progress()("counting", lambda: 10) as told,
+        cli_progress.show_progress()("counting", lambda: 10) as report_progress,
     ):
-        halfway(told)
+        halfway(report_progress)
     assert " 50%" in screen.getvalue()
     assert "100%" not in screen.getvalue()
     assert screen.getvalue().endswith("\n")
 
 
 def test_all_that_is_counted_is_listed():
-    told: list[int] = []
-    assert [*progress.iterate_with_progress(range(12_001), told.append)] == [*range(12_001)]
-    assert (sum(told), len(told) > 1) == (12_001, True)
+    steps: list[int] = []
+    assert [*progress.iterate_with_progress(range(12_001), steps.append)] == [*range(12_001)]
+    assert (sum(steps), len(steps) > 1) == (12_001, True)

@@ -73,23 +73,23 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Generator[Shop]:
 
 def test_what_fails_says_why_and_exits_with_1(shop: Shop):
     # The company has no keys: no host can be reached.
-    said = shop.type("dora", "request", "uptime", "check", "lb1", "--wait", "30")
-    assert said.exit_code == 1
-    assert "failed." in said.stdout
-    assert "requested by dora on lb1" in said.stdout
-    assert "/runs/" in said.stdout
+    result = shop.type("dora", "request", "uptime", "check", "lb1", "--wait", "30")
+    assert result.exit_code == 1
+    assert "failed." in result.stdout
+    assert "requested by dora on lb1" in result.stdout
+    assert "/runs/" in result.stdout
 
 
 def test_who_asks_reads_what_came_of_it_without_asking_once_more(shop: Shop):
     at_once = shop.type("dora", "request", "uptime", "check", "lb1", "--wait", "0")
     assert "planning." in at_once.stdout or "failed." in at_once.stdout
-    said = shop.type("dora", "request", "uptime", "check", "lb1")
-    assert (said.exit_code, "failed." in said.stdout) == (1, True)
+    result = shop.type("dora", "request", "uptime", "check", "lb1")
+    assert (result.exit_code, "failed." in result.stdout) == (1, True)
 
 
 def test_what_the_rules_refuse_exits_with_4(shop: Shop):
-    said = shop.type("dora", "run", "1", "--as", "olga")
-    assert (said.exit_code, said.stderr) == (
+    result = shop.type("dora", "run", "1", "--as", "olga")
+    assert (result.exit_code, result.stderr) == (
         4,
         "keyturn: the token belongs to dora, not to olga\n",
     )
@@ -112,8 +112,8 @@ def test_what_the_rules_refuse_exits_with_4(shop: Shop):
 def test_what_is_not_understood_exits_with_2_and_what_is_not_there_with_3(
     shop: Shop, words: tuple[str, ...], status: int
 ):
-    said = shop.type("dora", *words)
-    assert (said.exit_code, said.stderr[:9]) == (status, "keyturn: "), said.output
+    result = shop.type("dora", *words)
+    assert (result.exit_code, result.stderr[:9]) == (status, "keyturn: "), result.output
 
 
 def test_help_is_a_word_here_too():
@@ -123,8 +123,8 @@ def test_help_is_a_word_here_too():
         runner.invoke(main, ["help", "request"]).stdout
         == runner.invoke(main, ["request", "-h"]).stdout
     )
-    told = runner.invoke(main, ["help", "abusers", "clear"])
-    assert told.stdout.startswith("abusers clear HOST ADDRESS")
+    result = runner.invoke(main, ["help", "abusers", "clear"])
+    assert result.stdout.startswith("abusers clear HOST ADDRESS")
 
 
 def test_times_are_typed_as_everywhere(shop: Shop):
@@ -149,18 +149,18 @@ def test_plan_of_a_check_is_refused(shop: Shop):
 def test_runs_are_listed_for_people_and_for_programs(shop: Shop):
     for _ in range(3):
         shop.type("dora", "request", "uptime", "check", "lb2")
-    told = shop.read_json("olga", "runs", "--host", "lb2", "-n", "2")
-    assert [run["host"] for run in told] == ["lb2", "lb2"]
+    runs = shop.read_json("olga", "runs", "--host", "lb2", "-n", "2")
+    assert [run["host"] for run in runs] == ["lb2", "lb2"]
     assert "uptime check lb2" in shop.type("olga", "runs", "--person", "dora").stdout
     none = shop.type("olga", "runs", "--person", "stan")
     assert (none.exit_code, none.stderr) == (0, "No matching runs.\n")
 
 
 def test_a_filter_for_a_person_who_never_was_is_no_proof_that_no_one_did(shop: Shop):
-    said = shop.type("olga", "runs", "--person", "dorra")
-    assert (said.exit_code, said.stdout) == (3, "")
-    assert "“dorra” is not in the policy, and has never requested anything" in said.stderr
-    assert "did you mean “dora”?" in said.stderr
+    result = shop.type("olga", "runs", "--person", "dorra")
+    assert (result.exit_code, result.stdout) == (3, "")
+    assert "“dorra” is not in the policy, and has never requested anything" in result.stderr
+    assert "did you mean “dora”?" in result.stderr
     program = shop.type("olga", "runs", "--host", "web99", "--json")
     assert (program.exit_code, program.stdout) == (3, "[]\n")
 
@@ -184,20 +184,20 @@ def test_a_check_that_found_something_wrong_is_listed_so_and_found_by_that(shop:
     listed = shop.type("olga", "runs", "--state", NEEDS_ATTENTION).stdout
     assert f"{ill}  " in listed
     assert f"{NEEDS_ATTENTION}  dora" in listed
-    told = shop.read_json("olga", "runs", "--state", "succeeded", "-n", "2")
-    assert [(run["id"], run["needs_attention"]) for run in told] == [(well, False), (ill, True)]
+    runs = shop.read_json("olga", "runs", "--state", "succeeded", "-n", "2")
+    assert [(run["id"], run["needs_attention"]) for run in runs] == [(well, False), (ill, True)]
     assert f"{NEEDS_ATTENTION}. 2 addresses" in shop.type("olga", "run", str(ill)).stdout
     every = (
         {"state": state.value, "needs_attention": unwell} for state in State for unwell in (0, 1)
     )
     for run in every:
-        said = standing(State(run["state"]), needs_attention=bool(run["needs_attention"]))
-        assert at_terminal.format_run_state(run) == said
+        shown_state = standing(State(run["state"]), needs_attention=bool(run["needs_attention"]))
+        assert at_terminal.format_run_state(run) == shown_state
 
 
 def test_without_a_token_or_a_service_it_says_what_to_do(shop: Shop):
-    said = shop.type("nobody", "runs")
-    assert (said.exit_code, "KEYTURN_TOKEN is not set" in said.stderr) == (1, True)
+    result = shop.type("nobody", "runs")
+    assert (result.exit_code, "KEYTURN_TOKEN is not set" in result.stderr) == (1, True)
     away = shop.type("dora", "runs", KEYTURN_URL="http://127.0.0.1:9")
     assert (away.exit_code, "cannot reach" in away.stderr) == (1, True)
     wrong = shop.type("dora", "runs", KEYTURN_TOKEN="kt_00000000_x")
@@ -205,8 +205,8 @@ def test_without_a_token_or_a_service_it_says_what_to_do(shop: Shop):
 
 
 def test_a_token_is_never_sent_in_the_clear_to_another_machine(shop: Shop):
-    said = shop.type("dora", "runs", KEYTURN_URL="http://keyturn.example.com")
-    assert (said.exit_code, "must begin with https://" in said.stderr) == (1, True)
+    result = shop.type("dora", "runs", KEYTURN_URL="http://keyturn.example.com")
+    assert (result.exit_code, "must begin with https://" in result.stderr) == (1, True)
 
 
 def test_no_token_stands_on_a_command_line():
@@ -309,8 +309,8 @@ def test_what_is_over_is_asked_for_again_with_its_values(shop: Shop):
 
 def test_what_would_come_of_asking_again_is_shown_before(shop: Shop):
     first = shop.read_json("dora", "request", "uptime", "check", "lb*")
-    said = shop.type("dora", "again", str(first["id"]), "--plan")
-    assert (said.exit_code, "has no plan" in said.stderr) == (2, True)
+    result = shop.type("dora", "again", str(first["id"]), "--plan")
+    assert (result.exit_code, "has no plan" in result.stderr) == (2, True)
     assert [run["id"] for run in shop.read_json("dora", "runs", "-n", "1")] == [first["id"]]
 
 
@@ -323,9 +323,9 @@ def test_several_hosts_are_asked_again_at_once(shop: Shop):
 def test_what_is_not_over_is_not_asked_for_again(shop: Shop):
     with shop.service.keyturn.database.transaction() as tx:
         run = sample_runs.waiting(tx, sample_runs.asked(tx))
-    said = shop.type("dora", "again", str(run.id))
-    assert said.exit_code == 2
-    assert said.stderr == f"keyturn: Run {run.id} has not ended: it is pending\n"
+    result = shop.type("dora", "again", str(run.id))
+    assert result.exit_code == 2
+    assert result.stderr == f"keyturn: Run {run.id} has not ended: it is pending\n"
     assert shop.type("dora", "again", "999").exit_code == 3
 
 
@@ -348,9 +348,9 @@ def test_a_check_that_found_something_exits_with_1():
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_shells_complete_commands(shell: str):
-    said = CliRunner().invoke(main, ["completion", shell])
-    assert said.exit_code == 0
-    assert "_KEYTURN_COMPLETE" in said.stdout
+    result = CliRunner().invoke(main, ["completion", shell])
+    assert result.exit_code == 0
+    assert "_KEYTURN_COMPLETE" in result.stdout
 
 
 @pytest.mark.parametrize(
@@ -367,8 +367,8 @@ def test_words_of_runbooks_are_completed(typed: str, offered: str):
         "COMP_WORDS": typed,
         "COMP_CWORD": str(len(typed.split(" ")) - 1),
     }
-    said = CliRunner(env=variables).invoke(main, [], prog_name="keyturn")
-    assert f"plain,{offered}" in said.stdout.splitlines()
+    result = CliRunner(env=variables).invoke(main, [], prog_name="keyturn")
+    assert f"plain,{offered}" in result.stdout.splitlines()
 
 
 def test_names_of_the_service_are_completed(shop: Shop, tmp_path: Path):
@@ -397,9 +397,9 @@ def test_names_of_the_service_are_completed(shop: Shop, tmp_path: Path):
     for line, names in expected.items():
         # On a busy machine, the service may respond after the short time-out of a completion.
         deadline = time.monotonic() + 30
-        while not set(names) <= set(found := complete(line)) and time.monotonic() < deadline:
+        while not set(names) <= set(completions := complete(line)) and time.monotonic() < deadline:
             continue
-        assert set(names) <= set(found), line
+        assert set(names) <= set(completions), line
     # Without the service there are no names, and no error.
     away = {"KEYTURN_URL": "http://127.0.0.1:9"}
     assert complete("keyturn runs --person o", **away) == []
@@ -415,9 +415,9 @@ def test_hosts_are_listed_and_told_of_as_they_were_met(shop: Shop):
     lines = shop.type("dora", "hosts", "--tag", "haproxy").stdout.splitlines()
     assert [line.split()[0] for line in lines] == ["lb1", "lb2"]
     assert "host key mismatch" in lines[1]
-    told = shop.type("dora", "hosts", "lb2").stdout
-    assert "  another key\n" in told
-    assert "keyturn reads and changes, by a key" in told
+    output = shop.type("dora", "hosts", "lb2").stdout
+    assert "  another key\n" in output
+    assert "keyturn reads and changes, by a key" in output
     assert shop.read_json("dora", "hosts", "lb2")["key"] == "changed key"
     assert shop.type("dora", "hosts", "lb9").exit_code == 3
 
@@ -445,9 +445,9 @@ def test_what_holds_hosts_is_listed(shop: Shop):
 
 
 def test_the_waiting_report_is_text_and_json(shop: Shop):
-    said = shop.type("dora", "report", "waiting", "--days", "7")
-    assert said.exit_code == 0
-    assert "the last 7 days" in said.stdout
+    result = shop.type("dora", "report", "waiting", "--days", "7")
+    assert result.exit_code == 0
+    assert "the last 7 days" in result.stdout
     assert len(shop.read_json("dora", "report", "waiting")["by_hour"]) == 24
 
 
@@ -456,14 +456,14 @@ def test_an_owner_says_how_a_run_ended_whose_end_no_one_saw(shop: Shop):
 
     number = str(sample_runs.gallery(shop.service.keyturn.database)["unknown"])
     why = ("--reason", "looked at lb1, it is done")
-    said = shop.type("dora", "run", "resolve", number, "--result", "succeeded", *why)
-    assert said.exit_code == 4
-    assert "Only an owner of the edge can resolve this run" in said.stderr
+    result = shop.type("dora", "run", "resolve", number, "--result", "succeeded", *why)
+    assert result.exit_code == 4
+    assert "Only an owner of the edge can resolve this run" in result.stderr
     assert shop.type("olga", "run", "resolve", number, "--result", "gone", *why).exit_code == 2
     assert shop.type("olga", "run", "resolve", number, "--result", "failed").exit_code == 2
-    said = shop.type("olga", "run", "resolve", number, "--result", "succeeded", *why)
-    assert said.exit_code == 0
-    assert "succeeded. Resolved as succeeded by Olga" in said.stdout
+    result = shop.type("olga", "run", "resolve", number, "--result", "succeeded", *why)
+    assert result.exit_code == 0
+    assert "succeeded. Resolved as succeeded by Olga" in result.stdout
     assert "looked at lb1, it is done" in shop.type("olga", "run", number).stdout
     late = shop.type("olga", "run", "resolve", number, "--result", "failed", *why)
     assert late.exit_code == 1
@@ -489,17 +489,17 @@ def test_what_changed_lately_and_who_allowed_it_is_shown(shop: Shop):
         done = sample_runs.succeeded(tx, sample_runs.asked(tx, host="web1")).id
         # A moment is looked for by the second.
         sample_runs.asked(tx, host="nas1")
-    said = shop.type("dora", "changed", "--host", "web1")
-    line = next(one for one in said.stdout.splitlines() if f"run {done} " in one)
+    result = shop.type("dora", "changed", "--host", "web1")
+    line = next(one for one in result.stdout.splitlines() if f"run {done} " in one)
     assert "abusers clear web1 203.0.113.9" in line
     assert "on web1, by dora, approved by olga: Verified" in line
-    assert "nas1" not in said.stdout
+    assert "nas1" not in result.stdout
     none = shop.type("dora", "changed", "2020-01-01 02:00")
     assert (none.exit_code, none.stderr) == (0, "No known changes.\n")
     wrong = shop.type("dora", "changed", "soon")
     assert (wrong.exit_code, "is not a time" in wrong.stderr) == (2, True)
-    told = shop.read_json("dora", "changed", "1 min", "--host", "web1")["events"]
-    assert done in [one["run"] for one in told]
+    events = shop.read_json("dora", "changed", "1 min", "--host", "web1")["events"]
+    assert done in [one["run"] for one in events]
 
 
 def test_what_waits_for_someone_is_shown_with_what_to_type(shop: Shop):
@@ -633,9 +633,9 @@ def test_what_is_to_come_and_what_is_kept_is_listed(shop: Shop):
         kept = saved_views.store_view(
             tx, person="dora", name="edge", query="area=edge&state=failed"
         )
-    said = shop.type("dora", "views").stdout
-    assert f"{kept.id}  edge: area: edge, state: failed" in said
-    assert f"{shop.service.address}/views/{kept.id}" in said
+    output = shop.type("dora", "views").stdout
+    assert f"{kept.id}  edge: area: edge, state: failed" in output
+    assert f"{shop.service.address}/views/{kept.id}" in output
 
 
 def test_a_run_says_who_allowed_it_and_what_its_host_returned():
@@ -654,7 +654,7 @@ def test_a_run_says_who_allowed_it_and_what_its_host_returned():
         "output": "".join(f"line {n}\n" for n in range(25)),
     }
     vote = {"person": "adam", "approves": True, "on_behalf_of": "olga", "reason": "known customer"}
-    told = format_run_details(
+    text = format_run_details(
         {
             "id": 7,
             "title": "abusers clear lb1",
@@ -673,15 +673,15 @@ def test_a_run_says_who_allowed_it_and_what_its_host_returned():
             "page": "https://keyturn.example.com/runs/7",
         }
     ).splitlines()
-    assert told[2:5] == [
+    assert text[2:5] == [
         "  requested by dora on lb1, 2026-03-01 02:00Z: ticket 4711",
         "  approved by adam on behalf of olga, 2026-03-01 02:01Z: known customer",
         "  203.0.113.9 is marked",
     ]
-    assert "     marked → -" in told
-    assert "     exit status 127" in told
-    assert told[-22:-20] == ["     [… 5 more lines: --json …]", "     | line 5"]
-    assert told[-2] == "     | line 24"
+    assert "     marked → -" in text
+    assert "     exit status 127" in text
+    assert text[-22:-20] == ["     [… 5 more lines: --json …]", "     | line 5"]
+    assert text[-2] == "     | line 24"
 
 
 def test_a_freeze_is_shown_to_each_requester_while_it_holds(shop: Shop):

@@ -54,10 +54,12 @@ def test_what_was_missed_is_counted(place: Path):
     database.close()
     assert "2 missed in 30 days" in schedule(place, "list").stdout
     assert "2 missed in 30 days" in schedule(place, "show", "1").stdout
-    [told] = json.loads(schedule(place, "list", "--json").stdout)
-    assert all(datetime.fromisoformat(due).tzinfo is UTC for due in told["next"])
+    [schedule_data] = json.loads(schedule(place, "list", "--json").stdout)
+    assert all(datetime.fromisoformat(due).tzinfo is UTC for due in schedule_data["next"])
     assert (
-        told["missed"] == json.loads(schedule(place, "show", "1", "--json").stdout)["missed"] == 2
+        schedule_data["missed"]
+        == json.loads(schedule(place, "show", "1", "--json").stdout)["missed"]
+        == 2
     )
 
 
@@ -68,9 +70,9 @@ def test_nothing_is_asked_without_a_yes(place: Path):
 
 
 def test_next_times_are_shown_without_a_database(tmp_path: Path):
-    found = schedule(tmp_path, "next", "30 2 * * SUN", "--zone", "Europe/Berlin", "-n", "3")
-    assert found.stdout.startswith("At 02:30 on Sunday (Europe/Berlin)\n  Sun ")
-    assert len(found.stdout.splitlines()) == 4
+    result = schedule(tmp_path, "next", "30 2 * * SUN", "--zone", "Europe/Berlin", "-n", "3")
+    assert result.stdout.startswith("At 02:30 on Sunday (Europe/Berlin)\n  Sun ")
+    assert len(result.stdout.splitlines()) == 4
 
 
 @pytest.mark.parametrize(
@@ -85,7 +87,7 @@ def test_next_times_are_shown_without_a_database(tmp_path: Path):
     ],
 )
 def test_what_is_wrong_is_one_line(place: Path, words: tuple[str, ...], status: int, says: str):
-    found = schedule(place, *words)
-    assert (found.returncode, says in found.stderr) == (status, True), found.stderr
-    assert "Traceback" not in found.stderr
-    assert len(found.stderr.splitlines()) == 1
+    result = schedule(place, *words)
+    assert (result.returncode, says in result.stderr) == (status, True), result.stderr
+    assert "Traceback" not in result.stderr
+    assert len(result.stderr.splitlines()) == 1

@@ -33,15 +33,15 @@ def _keyturn(harness: Harness, *words: str) -> Result:
 
 
 def test_stop_all_ends_what_runs_in_the_service_before_its_next_step(served: Harness):
-    said: list[Result] = []
+    results: list[Result] = []
 
     def stop(_host: str, _words: str) -> None:
-        said.append(_keyturn(served, "stop", "all", "--reason", "the cellar is on fire"))
+        results.append(_keyturn(served, "stop", "all", "--reason", "the cellar is on fire"))
 
     served.fleet.before_send = stop
     ended = served.approve(served.request(SetAll(host="lb1", value="on")))
-    assert said[0].exit_code == 0, said[0].output
-    assert "Everything is stopped, with 1 open run." in said[0].output
+    assert results[0].exit_code == 0, results[0].output
+    assert "Everything is stopped, with 1 open run." in results[0].output
     assert ended.state is State.STOPPED
     assert served.fleet.sent == [("lb1", "set fan on")]
 
@@ -52,8 +52,8 @@ def test_stop_all_ends_what_runs_in_the_service_before_its_next_step(served: Har
 
 def test_one_run_is_stopped_and_says_how_it_ended(served: Harness):
     run = served.request(SetAll(host="lb1", value="on"))
-    said = _keyturn(served, "stop", str(run.id), "--reason", "the wrong lamps")
-    assert said.output == (
+    result = _keyturn(served, "stop", str(run.id), "--reason", "the wrong lamps")
+    assert result.output == (
         f"run {run.id}: Stopped by an administrator on the command line (the wrong lamps). "
         "Nothing was sent.\n"
     )
@@ -61,8 +61,8 @@ def test_one_run_is_stopped_and_says_how_it_ended(served: Harness):
 
 
 def test_a_ban_holds_until_another_lifts_it(served: Harness):
-    told = _keyturn(served, "ban", "dora", "--as", "olga", "--reason", "the laptop is stolen")
-    assert (told.exit_code, "their tokens are revoked permanently" in told.output) == (0, True)
+    result = _keyturn(served, "ban", "dora", "--as", "olga", "--reason", "the laptop is stolen")
+    assert (result.exit_code, "their tokens are revoked permanently" in result.output) == (0, True)
     with served.database.reading() as tx:
         assert stops.list_banned_people(tx) == {"dora"}
     refused = _keyturn(served, "unban", "dora", "--as", "dora", "--reason", "it is found")
@@ -100,7 +100,7 @@ def test_a_ban_holds_until_another_lifts_it(served: Harness):
     ],
 )
 def test_a_no_is_one_line(served: Harness, words: tuple[str, ...], status: int, says: str):
-    found = _keyturn(served, *words)
-    assert found.exit_code == status
-    assert says in found.output
-    assert "Traceback" not in found.output
+    result = _keyturn(served, *words)
+    assert result.exit_code == status
+    assert says in result.output
+    assert "Traceback" not in result.output

@@ -30,13 +30,13 @@ KEYTURN = str(BIN / "keyturn")
 
 
 class Terminal:
-    """A program with a screen of 80 columns. said: what stood on it.
+    """A program with a screen of 80 columns. output: what it has shown.
 
     output: where the output of `keyturn` goes, if not to the screen.
     """
 
     def __init__(self, words: list[str], output: int | None = None, **environment: str) -> None:
-        self.said = ""
+        self.output = ""
         self._screen, ours = pty.openpty()
         fcntl.ioctl(ours, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
         usual = {"TERM": "xterm-256color", "PATH": f"{BIN}:{os.environ['PATH']}", "PS1": "$ "}
@@ -62,13 +62,13 @@ class Terminal:
     def shows(self, words: str, *, seconds: float = 60) -> bool:
         """Wait until it shows that."""
         deadline = time.monotonic() + seconds
-        while words not in self.said and time.monotonic() < deadline:
+        while words not in self.output and time.monotonic() < deadline:
             if select.select([self._screen], [], [], 0.2)[0]:
                 try:
-                    self.said += os.read(self._screen, 65_536).decode(errors="replace")
+                    self.output += os.read(self._screen, 65_536).decode(errors="replace")
                 except OSError:  # it has ended
                     break
-        return words in self.said
+        return words in self.output
 
     def ended(self) -> int:
         """Wait for its end, and return its exit status."""
@@ -110,19 +110,19 @@ def every(command: click.Command, *words: str) -> Iterator[tuple[str, ...]]:
 
 def test_help_fits_eighty_columns():
     for words in every(main):
-        said = CliRunner().invoke(main, [*words, "--help"], terminal_width=80)
-        assert [line for line in said.stdout.splitlines() if len(line) > 80] == [], words
+        result = CliRunner().invoke(main, [*words, "--help"], terminal_width=80)
+        assert [line for line in result.stdout.splitlines() if len(line) > 80] == [], words
 
 
 def test_help_tells_each_command_in_whole_sentences():
     for words in every(main):
-        said = CliRunner().invoke(main, [*words, "--help"], terminal_width=80)
-        assert "..." not in said.stdout.partition("\n")[2], words
+        result = CliRunner().invoke(main, [*words, "--help"], terminal_width=80)
+        assert "..." not in result.stdout.partition("\n")[2], words
 
 
 def test_the_first_help_tells_the_exit_statuses():
-    said = CliRunner().invoke(main, ["--help"], terminal_width=80).stdout
-    assert "130 interrupted" in said
+    output = CliRunner().invoke(main, ["--help"], terminal_width=80).stdout
+    assert "130 interrupted" in output
 
 
 @pytest.mark.parametrize(
@@ -130,15 +130,15 @@ def test_the_first_help_tells_the_exit_statuses():
     [("aprove 7", "approve"), ("run shwo", "show"), ("runs --stat x", "--state")],
 )
 def test_the_nearest_word_is_suggested(words: str, near: str):
-    said = CliRunner().invoke(main, words.split())
-    assert said.exit_code == 2
-    assert "Did you mean" in said.stderr
-    assert f"'{near}'" in said.stderr
+    result = CliRunner().invoke(main, words.split())
+    assert result.exit_code == 2
+    assert "Did you mean" in result.stderr
+    assert f"'{near}'" in result.stderr
 
 
 def test_what_is_no_number_is_refused():
-    said = CliRunner().invoke(main, ["approve", "seven"])
-    assert (said.exit_code, "'seven' is not a valid number" in said.stderr) == (2, True)
+    result = CliRunner().invoke(main, ["approve", "seven"])
+    assert (result.exit_code, "'seven' is not a valid number" in result.stderr) == (2, True)
 
 
 @pytest.mark.parametrize("typed", ["keyturn request zf", "keyturn comp"])
@@ -147,10 +147,10 @@ def test_tab_completes_in_bash(typed: str):
     with a_terminal("bash", "--norc", "--noprofile", "-i") as bash:
         assert bash.shows("$ ")
         bash.press("source <(keyturn completion bash); echo so''urced\n")
-        assert bash.shows("sourced\r\n"), bash.said
+        assert bash.shows("sourced\r\n"), bash.output
         bash.press(f"{typed}\t\t")
-        assert bash.shows(whole if whole != typed else "completion"), bash.said
-        assert "Traceback" not in bash.said
+        assert bash.shows(whole if whole != typed else "completion"), bash.output
+        assert "Traceback" not in bash.output
 
 
 def test_ctrl_c_ends_it_in_a_line_with_the_status_that_shells_expect():
@@ -162,16 +162,16 @@ def test_ctrl_c_ends_it_in_a_line_with_the_status_that_shells_expect():
             with asked:
                 terminal.press("\x03")
                 assert terminal.ended() == 130
-    assert "Traceback" not in terminal.said
-    assert "Aborted" not in terminal.said
+    assert "Traceback" not in terminal.output
+    assert "Aborted" not in terminal.output
 
 
 def test_where_nothing_listens_it_says_what_to_set():
     with socket.create_server(("127.0.0.1", 0)) as gone:
         url = f"http://127.0.0.1:{gone.getsockname()[1]}"
-    said = CliRunner(env={"KEYTURN_URL": url, "KEYTURN_TOKEN": "kt_x"}).invoke(main, ["runs"])
-    assert said.exit_code == 1
-    assert said.stderr == (
+    result = CliRunner(env={"KEYTURN_URL": url, "KEYTURN_TOKEN": "kt_x"}).invoke(main, ["runs"])
+    assert result.exit_code == 1
+    assert result.stderr == (
         f"keyturn: cannot reach {url}: Connection refused. Set KEYTURN_URL to the address of the "
         "service\n"
     )
@@ -188,11 +188,11 @@ def test_where_nothing_listens_it_says_what_to_set():
 def test_without_an_address_it_asks_where_the_settings_have_it_listen(
     listens: dict[str, str], where: str
 ):
-    said = CliRunner(env={"KEYTURN_TOKEN": "kt_x", **listens}).invoke(main, ["runs"])
-    assert said.stderr.startswith(f"keyturn: cannot reach {where}:")
+    result = CliRunner(env={"KEYTURN_TOKEN": "kt_x", **listens}).invoke(main, ["runs"])
+    assert result.stderr.startswith(f"keyturn: cannot reach {where}:")
 
 
 def test_who_reads_a_line_and_goes_hears_nothing_of_it():
     piped = f"{shlex.quote(KEYTURN)} runbooks | head -1"
-    said = subprocess.run(["bash", "-c", piped], capture_output=True, text=True, check=True)
-    assert (len(said.stdout.splitlines()), said.stderr) == (1, "")
+    result = subprocess.run(["bash", "-c", piped], capture_output=True, text=True, check=True)
+    assert (len(result.stdout.splitlines()), result.stderr) == (1, "")

@@ -30,15 +30,15 @@ def _keyturn(harness: Harness, *words: str) -> Result:
 
 
 def test_a_token_is_printed_alone_and_once(served: Harness):
-    said = _keyturn(served, "token", "new", "dora", "--scope", "request", "--days", "7")
-    assert said.exit_code == 0, said.output
-    whole = said.stdout.strip()
+    result = _keyturn(served, "token", "new", "dora", "--scope", "request", "--days", "7")
+    assert result.exit_code == 0, result.output
+    whole = result.stdout.strip()
     with served.database.reading() as tx:
-        found = tokens.find_token(tx, whole)
-    assert found is not None
-    assert (found.person, found.scopes) == ("dora", ("request",))
+        record = tokens.find_token(tx, whole)
+    assert record is not None
+    assert (record.person, record.scopes) == ("dora", ("request",))
     listed = _keyturn(served, "token", "list", "dora")
-    assert found.prefix in listed.stdout
+    assert record.prefix in listed.stdout
     assert whole not in listed.stdout
     assert "active" in listed.stdout
 
@@ -63,7 +63,7 @@ def test_a_revoked_one_is_listed_as_such(served: Harness):
     ],
 )
 def test_a_no_is_one_line(served: Harness, words: tuple[str, ...], status: int, says: str):
-    said = _keyturn(served, "token", *words)
-    assert said.exit_code == status
-    assert says in said.output
-    assert "Traceback" not in said.output
+    result = _keyturn(served, "token", *words)
+    assert result.exit_code == status
+    assert says in result.output
+    assert "Traceback" not in result.output

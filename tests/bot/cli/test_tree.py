@@ -54,12 +54,12 @@ def test_draw_prints_an_outline_and_writes_a_picture(place: Path):
 def test_analyse_of_an_open_psa_file(place: Path):
     file = place / "valves.xml"
     file.write_text(VALVES)
-    found = json.loads(run("analyse", "--file", str(file), "--json").output)
-    assert found["minimal_cut_sets"] == 5
-    assert found["by_order"] == {"1": 1, "2": 4}
-    assert found["single_points"] == ["tank"]
-    assert found["probability"] == pytest.approx(0.722502775)
-    assert {one["event"] for one in found["importance"]} == {
+    analysis = json.loads(run("analyse", "--file", str(file), "--json").output)
+    assert analysis["minimal_cut_sets"] == 5
+    assert analysis["by_order"] == {"1": 1, "2": 4}
+    assert analysis["single_points"] == ["tank"]
+    assert analysis["probability"] == pytest.approx(0.722502775)
+    assert {one["event"] for one in analysis["importance"]} == {
         *("tank", "pump1", "pump2", "valve1", "valve2")
     }
     text = run("analyse", "--file", str(file)).output

@@ -83,13 +83,13 @@ def test_broken_glass_goes_without_the_approval_that_is_missing(harness: Harness
     assert (run.state, run.required_approvals) == (State.PENDING, 1)
     assert shatter(harness, run, app).state is State.SUCCEEDED
     with harness.database.reading() as tx:
-        told = next(
+        entry = next(
             e
             for e in change_log.list_entries_of_run(tx, run.id)
             if e.kind == "break-glass activated"
         )
-    assert (told.person, told.facts["reason"]) == ("adam", WHY)
-    assert told.facts["factor"] == app.factor.digest
+    assert (entry.person, entry.facts["reason"]) == ("adam", WHY)
+    assert entry.facts["factor"] == app.factor.digest
 
 
 def test_only_broken_glass_goes_through_a_freeze(harness: Harness) -> None:

@@ -32,9 +32,9 @@ def _entries(database: Database) -> list[str]:
     """Return the kinds that are durable, as another connection sees them."""
     file = database.url.removeprefix("sqlite:///")
     with sqlite3.connect(file) as other:
-        found = [kind for (kind,) in other.execute("SELECT kind FROM entry ORDER BY seq")]
+        kinds = [kind for (kind,) in other.execute("SELECT kind FROM entry ORDER BY seq")]
     other.close()
-    return found
+    return kinds
 
 
 def _all_come(database: Database, count: int) -> bool:
@@ -71,10 +71,10 @@ def _fault(_tx: Transaction) -> None:
 
 
 def test_a_crowd_shares_a_commit_and_each_is_durable_when_it_is_over(database: Database):
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
 
     def note(text: str) -> None:
-        found[text] += 1
+        counts[text] += 1
 
     def watch(connection: Any, *_: object) -> None:
         connection.set_trace_callback(note)
@@ -84,7 +84,7 @@ def test_a_crowd_shares_a_commit_and_each_is_durable_when_it_is_over(database: D
     assert all(one.result() for one in written)
     assert sorted(_entries(database)) == sorted(f"of {n}" for n in range(CROWD))
     # One is the turn that they waited for. Who comes a moment too late begins another.
-    assert found["COMMIT"] <= 4
+    assert counts["COMMIT"] <= 4
 
 
 def test_what_one_of_them_takes_back_is_no_one_elses(database: Database):

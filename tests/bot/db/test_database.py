@@ -84,12 +84,12 @@ def test_both_databases_tell_the_time_in_microseconds(database: Database):
 def test_sqlite_is_set_to_lose_nothing(tmp_path: Path):
     database = Database(f"sqlite:///{tmp_path / 'keyturn.db'}", SigningKey.create())
     with database.engine.connect() as connection:
-        found = {
+        settings = {
             name: connection.exec_driver_sql(f"PRAGMA {name}").scalar_one()
             for name in ("journal_mode", "synchronous", "foreign_keys")
         }
     database.close()
-    assert found == {"journal_mode": "wal", "synchronous": 2, "foreign_keys": 1}
+    assert settings == {"journal_mode": "wal", "synchronous": 2, "foreign_keys": 1}
 
 
 def test_a_full_disk_is_reported_and_nothing_is_kept(tmp_path: Path):

@@ -327,5 +327,5 @@ def test_without_the_guard_a_forged_delegation_would_have_opened_it(
     assert harness.approve(harness.request(LAMP_ON), "stan").state is State.SUCCEEDED
 
 
-def _all_of_them(_tx: Transaction, found: list[Delegation]) -> list[Delegation]:
-    return found
+def _all_of_them(_tx: Transaction, listed: list[Delegation]) -> list[Delegation]:
+    return listed

@@ -47,9 +47,9 @@ def database(tmp_path: Path) -> Generator[Database]:
 
 def _of(database: Database, host: str) -> LastContact:
     with database.reading() as tx:
-        found = host_contacts.list_contacts(tx).get(host)
-    assert found is not None
-    return found
+        contact = host_contacts.list_contacts(tx).get(host)
+    assert contact is not None
+    return contact
 
 
 def test_what_a_fleet_meets_is_kept(database: Database):
@@ -103,14 +103,14 @@ def test_the_last_answer_and_the_first_failure_are_remembered(database: Database
         kept.record_contact("lb1", UnreachableError("gone"))
         watch.now += ago
         kept.write_contacts()
-    found = _of(database, "lb1")
-    assert found.answered_at == answered
-    assert found.tried_at - found.since > _MINUTE
-    failed_at, watch.now = found.tried_at, watch.now + 600
+    contact = _of(database, "lb1")
+    assert contact.answered_at == answered
+    assert contact.tried_at - contact.since > _MINUTE
+    failed_at, watch.now = contact.tried_at, watch.now + 600
     kept.record_contact("lb1", None)
     kept.write_contacts()
-    found = _of(database, "lb1")
-    assert (found.kind, found.error, found.failed_at) == ("", "gone", failed_at)
+    contact = _of(database, "lb1")
+    assert (contact.kind, contact.error, contact.failed_at) == ("", "gone", failed_at)
     kept.record_contact("lb1", LoginError("not ours"))
     kept.record_contact("lb1", None)
     kept.write_contacts()
@@ -122,8 +122,8 @@ def test_what_another_process_saw_later_stays(database: Database):
         now = tx.now
         store_contact(tx, "lb1", tried_at=now, answered_at=None, kind="key", error="another key")
         store_contact(tx, "lb1", tried_at=now - _MINUTE, answered_at=now - _MINUTE)
-    found = _of(database, "lb1")
-    assert (found.tried_at, found.kind, found.answered_at) == (now, "key", now - _MINUTE)
+    contact = _of(database, "lb1")
+    assert (contact.tried_at, contact.kind, contact.answered_at) == (now, "key", now - _MINUTE)
 
 
 def test_a_time_is_the_databases_also_when_it_is_written_down_late(database: Database):

@@ -53,9 +53,9 @@ def _taken_over_by(other: KeyturnService) -> None:
 
 def _lease(harness: Harness, run: Run) -> leases.Lease:
     with harness.database.reading() as tx:
-        found = leases.get_lease(tx, run.id)
-    assert found
-    return found
+        lease = leases.get_lease(tx, run.id)
+    assert lease
+    return lease
 
 
 def _approved(harness: Harness, runbook: SetSwitch | SetAll | None = None) -> Run:
@@ -265,9 +265,9 @@ def test_what_a_worker_leaves_between_two_steps_is_gone_on_with_at_once(db_harne
     assert harness.get_run(run.id).state is State.SUCCEEDED
 
 
-@pytest.mark.parametrize(("minutes", "told"), [(5, 2), (3 * 24 * 60, 1)])
+@pytest.mark.parametrize(("minutes", "sent"), [(5, 2), (3 * 24 * 60, 1)])
 def test_what_was_left_too_long_ago_is_not_gone_on_with_unseen(
-    tmp_path: Path, minutes: int, told: int
+    tmp_path: Path, minutes: int, sent: int
 ):
     """Nobody was there in between, and whoever comes first hears of it by an old hint."""
     clock = Clock(f"sqlite:///{tmp_path / 'keyturn.db'}", SigningKey.create())
@@ -277,9 +277,9 @@ def test_what_was_left_too_long_ago_is_not_gone_on_with_unseen(
         harness.run_queued_work()
         clock.ahead += minutes * MINUTE
         other.advance_run(run.id)
-        assert len(harness.fleet.sent) == told
+        assert len(harness.fleet.sent) == sent
         _taken_over_by(other)
-        ended = State.SUCCEEDED if told == 2 else State.STOPPED
+        ended = State.SUCCEEDED if sent == 2 else State.STOPPED
         assert harness.get_run(run.id).state is ended
 
 

@@ -29,7 +29,7 @@ def _broken(harness: Harness, run: Run) -> None:
 
 
 def _taken(harness: Harness) -> list[str]:
-    return [told.split()[1] for _, told in harness.fleet.sent]
+    return [command.split()[1] for _, command in harness.fleet.sent]
 
 
 class _Held:

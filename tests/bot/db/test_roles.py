@@ -63,12 +63,12 @@ def roles(postgres: Postgres) -> Generator[Roles]:
                 connection.exec_driver_sql(f"CREATE ROLE {role} LOGIN PASSWORD '{role}'")
         connection.commit()
     db_roles.grant_roles(owner, *ROLES)
-    found = Roles(owner, *(Database(_as(address, role), seal) for role in ROLES))
-    with found.app.transaction() as tx:
+    roles_under_test = Roles(owner, *(Database(_as(address, role), seal) for role in ROLES))
+    with roles_under_test.app.transaction() as tx:
         verification.open_log(tx)
         change_log.append_entry(tx, "noted", person="dora")
-    yield found
-    for database in (found.owner, found.app, found.reader):
+    yield roles_under_test
+    for database in (roles_under_test.owner, roles_under_test.app, roles_under_test.reader):
         database.close()
 
 

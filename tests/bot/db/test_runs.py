@@ -62,16 +62,16 @@ def test_runs_that_are_held_are_as_they_are_now(database: Database):
 def test_pages_show_every_run_once_newest_first(database: Database):
     with database.transaction() as tx:
         numbers = [_new(tx, host=f"lb{n % 3}") for n in range(30)]
-    found: list[int] = []
+    shown: list[int] = []
     before = None
     while True:
         with database.reading() as tx:
             page = search.find_newest_runs(tx, search.RunFilter(before=before), most=7)
         if not page:
             break
-        found += [run.id for run in page]
+        shown += [run.id for run in page]
         before = page[-1].id
-    assert found == sorted(numbers, reverse=True)
+    assert shown == sorted(numbers, reverse=True)
 
 
 def test_filters_narrow_what_is_found(database: Database):

@@ -48,9 +48,9 @@ def add(tx: Transaction, **changes: Any) -> Run:
     return runs.add_run(tx, runs.NewRun(**(given | changes)))
 
 
-def answered(tx: Transaction, run: Run, said: str) -> None:
+def answered(tx: Transaction, run: Run, text: str) -> None:
     entry = append_entry(tx, "step succeeded", run=run.id, host=run.host)
-    output.store_output(tx, entry, 1, output.prepare_output(tx, said))
+    output.store_output(tx, entry, 1, output.prepare_output(tx, text))
 
 
 def numbers(tx: Transaction, **wanted: Any) -> list[int]:
@@ -106,11 +106,11 @@ def test_a_run_is_found_by_each_thing_that_is_known_of_it(database: Database):
 
 def test_a_pattern_means_nothing_but_its_stars_and_question_marks(database: Database):
     with database.transaction() as tx:
-        found = {host: add(tx, host=host).id for host in HOSTS}
-        assert numbers(tx, host="we_*") == [found["we_b"]]
+        numbers_by_host = {host: add(tx, host=host).id for host in HOSTS}
+        assert numbers(tx, host="we_*") == [numbers_by_host["we_b"]]
         assert numbers(tx, host="web[12]") == []
-        assert numbers(tx, host="web?") == [found["web2"], found["web1"]]
-        assert numbers(tx, host="*") == sorted(found.values(), reverse=True)
+        assert numbers(tx, host="web?") == [numbers_by_host["web2"], numbers_by_host["web1"]]
+        assert numbers(tx, host="*") == sorted(numbers_by_host.values(), reverse=True)
         assert numbers(tx, host="%b1") == []
 
 
@@ -230,13 +230,13 @@ def _any_filter(dice: random.Random) -> RunFilter:
 
 
 def _paged(tx: Transaction, wanted: RunFilter) -> list[int]:
-    found: list[int] = []
+    run_numbers: list[int] = []
     before = None
     while True:
         one = search.search_runs(tx, replace(wanted, before=before), most=7)
-        found += [run.id for run in one.runs]
+        run_numbers += [run.id for run in one.runs]
         if one.older is None:
-            return found
+            return run_numbers
         before = one.older
 
 
@@ -290,7 +290,7 @@ MERGED = {"pattern", "states", "attention and a state"}
 @contextmanager
 def heard(database: Database) -> Generator[list[tuple[str, Any]]]:
     """Collect every statement that the database is given meanwhile."""
-    told: list[tuple[str, Any]] = []
+    statements: list[tuple[str, Any]] = []
 
     def listen(
         _connection: object,
@@ -300,11 +300,11 @@ def heard(database: Database) -> Generator[list[tuple[str, Any]]]:
         _context: object,
         _many: object,
     ) -> None:
-        told.append((statement, given))
+        statements.append((statement, given))
 
     event.listen(database.engine, "before_cursor_execute", listen)
     try:
-        yield told
+        yield statements
     finally:
         event.remove(database.engine, "before_cursor_execute", listen)
 
@@ -334,16 +334,20 @@ def test_every_filter_walks_an_index_in_its_order(database: Database, name: str)
     with database.engine.connect() as connection:
         connection.exec_driver_sql("ANALYZE")
         connection.commit()
-    with heard(database) as told, database.reading() as tx:
+    with heard(database) as statements, database.reading() as tx:
         search.search_runs(tx, RunFilter(**FILTERS[name]), most=40)
-    asked = [(said, given) for said, given in told if " run" in said or " search_word" in said]
+    asked = [
+        (statement, given)
+        for statement, given in statements
+        if " run" in statement or " search_word" in statement
+    ]
     assert asked
     with database.reading() as tx:
-        plans = [(said, plan(tx, said, given)) for said, given in asked]
-    found = {said: faults(one) for said, one in plans if faults(one)}
+        plans = [(statement, plan(tx, statement, given)) for statement, given in asked]
+    slow = {statement: faults(one) for statement, one in plans if faults(one)}
     if name in MERGED:
-        found = {said: what for said, what in found.items() if " IN (" not in said}
-    assert not found, [one for said, one in plans if said in found]
+        slow = {statement: what for statement, what in slow.items() if " IN (" not in statement}
+    assert not slow, [one for statement, one in plans if statement in slow]
 
 
 @pytest.mark.parametrize("name", ["attention", "attention of a host"])
@@ -356,13 +360,15 @@ def test_what_needs_attention_is_found_without_a_look_into_the_table(
     with database.engine.connect() as connection:
         connection.exec_driver_sql("ANALYZE" if database.embedded else "VACUUM ANALYZE")
         connection.commit()
-    with heard(database) as told, database.reading() as tx:
+    with heard(database) as statements, database.reading() as tx:
         search.find_page_numbers(tx, RunFilter(**FILTERS[name]), most=40)
-    walks = [(said, given) for said, given in told if "needs_attention" in said]
+    walks = [
+        (statement, given) for statement, given in statements if "needs_attention" in statement
+    ]
     assert walks
     with database.reading() as tx:
-        for said, given in walks:
-            assert re.search("COVERING INDEX|Index Only Scan", plan(tx, said, given))
+        for statement, given in walks:
+            assert re.search("COVERING INDEX|Index Only Scan", plan(tx, statement, given))
 
 
 def test_what_the_log_tells_of_an_area_is_found_by_its_runs(database: Database):
@@ -376,12 +382,14 @@ def test_what_the_log_tells_of_an_area_is_found_by_its_runs(database: Database):
     with database.engine.connect() as connection:
         connection.exec_driver_sql("ANALYZE")
         connection.commit()
-    with heard(database) as told, database.reading() as tx:
+    with heard(database) as statements, database.reading() as tx:
         wanted = EntryFilter(run_filter=RunFilter(area="edge"))
         assert len(query.find_newest_entries(tx, wanted, limit=51)) == 51
-    said, given = next((said, given) for said, given in told if "FROM entry" in said)
+    statement, given = next(
+        (statement, given) for statement, given in statements if "FROM entry" in statement
+    )
     with database.reading() as tx:
-        assert "ix_entry_run_seq" in plan(tx, said, given)
+        assert "ix_entry_run_seq" in plan(tx, statement, given)
 
 
 def test_without_its_index_a_filter_would_be_found_to_scan(database: Database):
@@ -399,9 +407,9 @@ def test_a_page_asks_the_database_a_handful_of_questions_however_long_it_is(
         _scattered(tx, random.Random(4))  # noqa: S311 - a table of cases
     counts: list[int] = []
     for most in (10, 40):
-        with heard(database) as told, database.reading() as tx:
+        with heard(database) as statements, database.reading() as tx:
             search.search_runs(tx, RunFilter(**FILTERS[name]), most=most)
-        counts.append(sum("SELECT" in said for said, _ in told))
+        counts.append(sum("SELECT" in statement for statement, _ in statements))
     assert max(counts) <= 9
 
 

@@ -28,7 +28,7 @@ def test_what_is_sought_is_what_stands_between_spaces_without_its_edges(typed: s
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("text", "matches"),
     [
         ("tank/home", ["tank/home", "tank", "home"]),
         ("Load 18.23, on web-17!", ["load", "18.23", "on", "web-17", "web"]),
@@ -38,5 +38,5 @@ def test_what_is_sought_is_what_stands_between_spaces_without_its_edges(typed: s
         ("a . - x", []),
     ],
 )
-def test_a_word_is_found_by_its_parts_too_unless_they_are_digits(text: str, found: list[str]):
-    assert search_words.split_search_words(text) == found
+def test_a_word_is_found_by_its_parts_too_unless_they_are_digits(text: str, matches: list[str]):
+    assert search_words.split_search_words(text) == matches

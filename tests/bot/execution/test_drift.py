@@ -153,14 +153,16 @@ def test_chat_is_told_of_a_host_once_an_hour(db_harness: Harness):
     read_again(db_harness)
     assert list_announced(db_harness) == []
     late = next(key for key in list_keys(db_harness) if key.name == "switch fan")
-    told = next(key for key in list_keys(db_harness) if key.name == "switch lamp").announced_at
-    assert told is not None
-    assert late.next_at == told + HOUR
+    announced_at = next(
+        key for key in list_keys(db_harness) if key.name == "switch lamp"
+    ).announced_at
+    assert announced_at is not None
+    assert late.next_at == announced_at + HOUR
     with db_harness.database.transaction() as tx:
         tx.sql.execute(
             update(tables.drift_key)
             .where(tables.drift_key.c.announced_at.is_not(None))
-            .values(announced_at=told - HOUR, since_at=told - 2 * HOUR)
+            .values(announced_at=announced_at - HOUR, since_at=announced_at - 2 * HOUR)
         )
     read_again(db_harness)
     assert list_announced(db_harness) == [second.id]

@@ -85,8 +85,8 @@ def test_waves_start_with_one_host_then_a_tenth_then_the_rest(crowd: Harness):
         before = len(crowd.fleet.sent)
         for number in batch:
             crowd.service.advance_run(number)
-        if told := _hosts_sent_to(crowd)[before:]:
-            waves.append(told)
+        if wave := _hosts_sent_to(crowd)[before:]:
+            waves.append(wave)
     assert waves == [["lb1"], ["lb2", "lb3"], NAMES[3:]]
 
 
@@ -273,14 +273,14 @@ def test_of_several_hosts_the_whole_needs_attention_if_one_does(crowd: Harness):
     ill = crowd.service.request_fanout_run(requests, host_pattern="lb*", person="dora", origin=WEB)
     crowd.run_queued_work()
     with crowd.database.reading() as tx:
-        told = {run.id: run.status for run in runs.list_runs(tx, [well.id, ill.id])}
+        statuses = {run.id: run.status for run in runs.list_runs(tx, [well.id, ill.id])}
         parts = {run.host: run.status for run in runs.list_children(tx, ill.id)}
         wanted = search.RunFilter(states=frozenset({NEEDS_ATTENTION}))
-        found = search.find_run_numbers(tx, wanted, most=9)
+        numbers = search.find_run_numbers(tx, wanted, most=9)
         of_host = search.find_run_numbers(tx, replace(wanted, host="lb2"), most=9)
-    assert told == {well.id: "succeeded", ill.id: NEEDS_ATTENTION}
+    assert statuses == {well.id: "succeeded", ill.id: NEEDS_ATTENTION}
     assert parts == {"lb1": "succeeded", "lb2": NEEDS_ATTENTION, "lb3": "succeeded"}
-    assert found == [ill.id]
+    assert numbers == [ill.id]
     assert len(of_host) == 1
 
 
@@ -298,9 +298,9 @@ def test_who_asks_for_several_areas_reads_what_to_type_for_each(crowd: Harness):
     )
     with pytest.raises(InvalidRequestError) as no:
         crowd.service.request_fanout_run(requests, host_pattern=spelled, person="dora", origin=WEB)
-    said = str(no.value).partition("separately. ")[2]
-    assert said == "edge: toy set 'lb*' lamp on; web: toy set web1 lamp on"
-    typed = [shlex.split(one.partition(": toy set ")[2]) for one in said.split("; ")]
+    suggestion = str(no.value).partition("separately. ")[2]
+    assert suggestion == "edge: toy set 'lb*' lamp on; web: toy set web1 lamp on"
+    typed = [shlex.split(one.partition(": toy set ")[2]) for one in suggestion.split("; ")]
     each = [request_form.parse_request_for_hosts(SetSwitch, values, hosts)[1] for values in typed]
     assert [one.target for part in each for one in part] == [one.target for one in requests]
 
@@ -342,9 +342,9 @@ def _found_in(crowd: Harness, area: str, **also: str) -> list[int]:
 def test_a_check_on_hosts_of_several_areas_is_one_report_found_by_each_area(crowd: Harness):
     run = _look_everywhere(crowd)
     crowd.run_queued_work()
-    told = crowd.get_run(run.id)
-    assert (told.state, told.summary) == (State.SUCCEEDED, "3 of 3 hosts are healthy")
-    assert (told.area, told.areas) == ("edge, web", ["edge", "web"])
+    finished = crowd.get_run(run.id)
+    assert (finished.state, finished.summary) == (State.SUCCEEDED, "3 of 3 hosts are healthy")
+    assert (finished.area, finished.areas) == ("edge, web", ["edge", "web"])
     parts = {part.host: part for part in _children(crowd, run)}
     assert {host: part.area for host, part in parts.items()} == {
         "lb1": "edge",
@@ -371,9 +371,9 @@ forbid (principal, action == Action::"request", resource in Area::"web");
     rules.write_text(rules.read_text() + closed)
     run = _look_everywhere(crowd)
     crowd.run_queued_work()
-    told = crowd.get_run(run.id)
+    refused = crowd.get_run(run.id)
     why = "The policy refuses: in the web servers: the web servers are nobody's business"
-    assert (told.state, told.summary) == (State.REFUSED, why)
+    assert (refused.state, refused.summary) == (State.REFUSED, why)
     assert (crowd.fleet.asked, _children(crowd, run)) == (0, [])
 
 
@@ -395,11 +395,11 @@ def test_a_system_that_is_notified_of_one_area_is_not_notified_of_a_check_of_sev
     crowd: Harness,
 ):
     run = crowd.get_run(_look_everywhere(crowd).id)
-    told = [
+    accepted = [
         webhook_queue.SubscriptionFilter(("check",), frozenset(areas), ()).accepts_run(run)
         for areas in (["edge"], ["edge", "web"], [])
     ]
-    assert told == [False, True, True]
+    assert accepted == [False, True, True]
 
 
 def test_what_would_come_of_a_check_of_several_areas_is_one_answer(crowd: Harness):
@@ -431,10 +431,10 @@ def test_a_check_of_many_is_one_report(crowd: Harness):
     requests = [ShowSwitches(host=name) for name in NAMES[:3]]
     run = crowd.service.request_fanout_run(requests, host_pattern="lb*", person="dora", origin=WEB)
     crowd.run_queued_work()
-    told = crowd.get_run(run.id)
-    assert (told.state, told.summary) == (State.SUCCEEDED, "3 of 3 hosts are healthy")
-    assert told.report
-    assert told.report.findings == ["lb1: lamp=off", "lb2: lamp=off", "lb3: lamp=off"]
+    finished = crowd.get_run(run.id)
+    assert (finished.state, finished.summary) == (State.SUCCEEDED, "3 of 3 hosts are healthy")
+    assert finished.report
+    assert finished.report.findings == ["lb1: lamp=off", "lb2: lamp=off", "lb3: lamp=off"]
 
 
 def test_all_of_it_is_undone_as_one(crowd: Harness):
@@ -459,9 +459,11 @@ def test_one_host_of_it_is_undone_by_itself(crowd: Harness):
 def test_history_shows_the_request_once_and_by_host_its_part(crowd: Harness):
     run = _ask(crowd, NAMES[:3])
     with crowd.database.reading() as tx:
-        assert [found.id for found in search.find_newest_runs(tx, search.RunFilter())] == [run.id]
+        assert [listed.id for listed in search.find_newest_runs(tx, search.RunFilter())] == [
+            run.id
+        ]
         by_host = search.find_newest_runs(tx, search.RunFilter(host="lb2"))
-    assert [(found.host, found.parent) for found in by_host] == [("lb2", run.id)]
+    assert [(listed.host, listed.parent) for listed in by_host] == [("lb2", run.id)]
 
 
 def test_after_a_crash_in_the_middle_it_goes_on(crowd: Harness):
@@ -501,8 +503,8 @@ HOSTS = {
 def test_hosts_are_meant_by_name_or_tag(typed: list[str], spelled: str, hosts: list[str]):
     from runbooks.abusers_clear import ClearAbuser
 
-    found, requests = request_form.parse_request_for_hosts(ClearAbuser, typed, HOSTS)
-    assert (found, [request.target for request in requests]) == (spelled, hosts)
+    pattern, requests = request_form.parse_request_for_hosts(ClearAbuser, typed, HOSTS)
+    assert (pattern, [request.target for request in requests]) == (spelled, hosts)
 
 
 def test_a_pattern_that_means_no_one_is_reported():
@@ -518,11 +520,11 @@ def test_what_is_wrong_with_one_of_several_names_is_reported(crowd: Harness):
     with pytest.raises(request_form.RequestSyntaxError, match="separate hosts with a comma"):
         request_form.parse_request_for_hosts(SetSwitch, ["lb1,", "lb2", "lamp", "on"], HOSTS)
     hosts = crowd.policies.get_policy().inventory.tags
-    for typed, said in (("lb1,lb99", "no host 'lb99'"), ("lb1,nas1", "nas1 is not tagged")):
+    for typed, message in (("lb1,lb99", "no host 'lb99'"), ("lb1,nas1", "nas1 is not tagged")):
         spelled, requests = request_form.parse_request_for_hosts(
             TuneSwitch, [typed, "lamp"], hosts
         )
-        with pytest.raises(InvalidRequestError, match=said):
+        with pytest.raises(InvalidRequestError, match=message):
             crowd.service.request_fanout_run(
                 requests, host_pattern=spelled, person="dora", origin=WEB
             )

@@ -30,9 +30,9 @@ def speak(listener: OutputListener | None, text: str) -> None:
 
 def eventually(look: Callable[[], list[LiveOutput]], *, seconds: float = 10.0) -> list[LiveOutput]:
     end = time.monotonic() + seconds
-    while not (found := look()) and time.monotonic() < end:
+    while not (value := look()) and time.monotonic() < end:
         time.sleep(0.01)
-    return found
+    return value
 
 
 def of_run(harness: Harness, number: int) -> list[LiveOutput]:
@@ -88,20 +88,20 @@ def test_only_the_newest_lines_are_kept_and_all_are_counted(harness: Harness) ->
     with LiveOutputWriter(harness.database).capture_step(run.id, 1) as (_, listener):
         for first in range(0, 100_000, 1000):
             speak(listener, "\n".join(f"line {number}" for number in range(first, first + 1000)))
-        found = eventually(
+        outputs = eventually(
             lambda: [one for one in of_run(harness, run.id) if one.total == 100_000]
         )
-    assert len(found[0].newest) == MOST_LINES
-    assert found[0].newest[-1] == "line 99999"
+    assert len(outputs[0].newest) == MOST_LINES
+    assert outputs[0].newest[-1] == "line 99999"
 
 
 def test_long_lines_are_bounded_in_all(harness: Harness) -> None:
     run = harness.request(LAMP_ON)
     with LiveOutputWriter(harness.database).capture_step(run.id, 1) as (tail, listener):
         speak(listener, "\n".join("x" * 4000 for _ in range(500)))
-        found = eventually(lambda: of_run(harness, run.id))
+        outputs = eventually(lambda: of_run(harness, run.id))
     assert sum(map(len, tail.newest_lines)) <= 2 * MOST_CHARACTERS
-    assert sum(map(len, found[0].newest)) <= MOST_CHARACTERS
+    assert sum(map(len, outputs[0].newest)) <= MOST_CHARACTERS
 
 
 def test_secrets_are_redacted_from_live_output(harness: Harness) -> None:
@@ -110,8 +110,8 @@ def test_secrets_are_redacted_from_live_output(harness: Harness) -> None:
     key = "\n".join(["-----BEGIN RSA PRIVATE KEY-----", *["MIIEpAIBAAKCAQEA" * 4] * 60])
     with LiveOutputWriter(harness.database).capture_step(run.id, 1) as (_, listener):
         speak(listener, f"password: correct horse battery\n{key}")
-        found = eventually(lambda: of_run(harness, run.id))
-    assert list(found[0].newest) == [f"password: {MARK}", MARK]
+        outputs = eventually(lambda: of_run(harness, run.id))
+    assert list(outputs[0].newest) == [f"password: {MARK}", MARK]
 
 
 def test_newer_lines_take_the_place_of_those_before(db_harness: Harness) -> None:

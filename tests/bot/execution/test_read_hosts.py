@@ -30,8 +30,8 @@ class ShowTwice(Check[tuple[Switches, Switches, str]], words="toy twice", exampl
     def read(self, ask: QueryRunner) -> tuple[Switches, Switches, str]:
         return ask(self.host, SHOW), ask(self.host, SHOW), ask(self.host, OTHER)
 
-    def report(self, found: tuple[Switches, Switches, str]) -> Report:
-        first, second, other = found
+    def report(self, switches: tuple[Switches, Switches, str]) -> Report:
+        first, second, other = switches
         return Report(f"{first} {second} {other}")
 
 
@@ -92,17 +92,17 @@ def test_hosts_that_must_be_waited_for_are_waited_for_at_the_same_time(
 ):
     all_there = threading.Barrier(len(NAMES))
     fleet.before_query = lambda _: cast("None", all_there.wait(30))
-    found = _parts_of(harness, [ShowSwitches(host=name) for name in NAMES])
-    assert {run.state for run in found} == {State.SUCCEEDED}
+    parts = _parts_of(harness, [ShowSwitches(host=name) for name in NAMES])
+    assert {run.state for run in parts} == {State.SUCCEEDED}
     assert sorted(host for _, host, _ in fleet.by) == NAMES
 
 
 def test_what_asks_more_gets_each_answer_anew_and_asks_nothing_twice(
     harness: Harness, fleet: Noted
 ):
-    found = _parts_of(harness, [ShowTwice(host=name) for name in NAMES])
+    parts = _parts_of(harness, [ShowTwice(host=name) for name in NAMES])
     lamp = {"lamp": "off"}
-    assert {run.summary for run in found} == {f"{lamp} {lamp} other lamp=off"}
+    assert {run.summary for run in parts} == {f"{lamp} {lamp} other lamp=off"}
     asked = sorted((host, words) for _, host, words in fleet.by)
     each = ["show", "show", "show other"]
     assert asked == [(name, words) for name in NAMES for words in each]
@@ -114,20 +114,20 @@ def test_the_error_of_one_host_is_its_own(harness: Harness, fleet: Noted):
             raise UnreachableError("lb2 is down" if host == "lb2" else "no route")
 
     fleet.before_query = stumble
-    found = _parts_of(harness, [ShowSwitches(host=name) for name in NAMES])
-    failed = {run.host: run.summary for run in found if run.state is State.FAILED}
+    parts = _parts_of(harness, [ShowSwitches(host=name) for name in NAMES])
+    failed = {run.host: run.summary for run in parts if run.state is State.FAILED}
     assert failed == {"lb2": "lb2 is down", "lb5": "lb5: no route"}
-    assert sum(run.state is State.SUCCEEDED for run in found) == 4
+    assert sum(run.state is State.SUCCEEDED for run in parts) == 4
 
 
 def test_what_refuses_before_it_asks_is_refused(harness: Harness, fleet: Noted):
-    found = _parts_of(harness, [RefuseAtOnce(host=name) for name in NAMES[:3]])
-    assert [run.state for run in found] == [State.SUCCEEDED, State.REFUSED, State.SUCCEEDED]
-    assert found[1].summary == "not this one"
+    parts = _parts_of(harness, [RefuseAtOnce(host=name) for name in NAMES[:3]])
+    assert [run.state for run in parts] == [State.SUCCEEDED, State.REFUSED, State.SUCCEEDED]
+    assert parts[1].summary == "not this one"
 
 
 def test_a_change_of_many_hosts_is_planned(harness: Harness, fleet: Noted):
     rules = harness.policies.path / "policy.cedar"
     rules.write_text(rules.read_text().replace('@approvals("1")', '@approvals("1") @hosts("6")'))
-    found = _parts_of(harness, [SetSwitch(host=name, name="lamp", value="on") for name in NAMES])
-    assert {run.state for run in found} == {State.PENDING}
+    parts = _parts_of(harness, [SetSwitch(host=name, name="lamp", value="on") for name in NAMES])
+    assert {run.state for run in parts} == {State.PENDING}

@@ -77,8 +77,8 @@ def _holder(harness: Harness) -> int | None:
     return held and held.run
 
 
-def _saying(harness: Harness, said: StepStatus) -> None:
-    harness.fleet.recalls = lambda: said
+def _saying(harness: Harness, answer: StepStatus) -> None:
+    harness.fleet.recalls = lambda: answer
 
 
 def test_what_the_host_has_done_is_proven_and_the_run_has_succeeded(harness: Harness):
@@ -325,10 +325,10 @@ def test_the_end_of_a_step_whose_run_was_settled_is_awaited_no_more(harness: Har
     assert (step.state, step.exit_status) == (StepState.UNKNOWN, None)
 
 
-@pytest.mark.parametrize("said", [StepStatus(MarkerState.GONE, UP), NO_STATUS])
-def test_nothing_left_to_do_proves_what_the_host_cannot_say(harness: Harness, said: StepStatus):
+@pytest.mark.parametrize("answer", [StepStatus(MarkerState.GONE, UP), NO_STATUS])
+def test_nothing_left_to_do_proves_what_the_host_cannot_say(harness: Harness, answer: StepStatus):
     run = _lost_after(harness)
-    _saying(harness, said)
+    _saying(harness, answer)
     _later(harness)
     run = harness.get_run(run.id)
     assert run.state is State.SUCCEEDED
@@ -346,9 +346,9 @@ def test_what_keeps_no_marker_is_read_again_until_nothing_is_left(harness: Harne
     assert harness.get_run(run.id).state is State.SUCCEEDED
 
 
-def _judged(said: StepStatus, *, seconds: float = 60) -> tuple[StepState, bool]:
+def _judged(answer: StepStatus, *, seconds: float = 60) -> tuple[StepState, bool]:
     step = StepRecord(1, 1, StepState.UNKNOWN, sent_at=0)
-    finding = interpret_marker(said, _STEP, step, round(seconds * 1_000_000))
+    finding = interpret_marker(answer, _STEP, step, round(seconds * 1_000_000))
     return finding.state, finding.can_retry
 
 
@@ -356,7 +356,7 @@ _STEP = PlannedStep("Do it", "lb1", "", Shell(("true",)), None, "no need")
 
 
 @pytest.mark.parametrize(
-    ("said", "seconds", "state", "again"),
+    ("answer", "seconds", "state", "again"),
     [
         (StepStatus(MarkerState.CLOSED, uptime=1e9), 60, StepState.FAILED, False),
         # A host that was started since may have lost the marker: it proves nothing.
@@ -388,9 +388,9 @@ _STEP = PlannedStep("Do it", "lb1", "", Shell(("true",)), None, "no need")
     ],
 )
 def test_what_a_host_says_is_taken_for_what_it_proves(
-    said: StepStatus, seconds: float, state: StepState, again: bool
+    answer: StepStatus, seconds: float, state: StepState, again: bool
 ):
-    assert _judged(said, seconds=seconds) == (state, again)
+    assert _judged(answer, seconds=seconds) == (state, again)
 
 
 def test_whoever_settles_it_meanwhile_has_the_last_word(harness: Harness):
@@ -438,10 +438,10 @@ def test_people_read_what_the_host_was_asked_and_what_it_printed(harness: Harnes
     run = _lost_after(harness)
     _later(harness)
     with harness.database.reading() as tx:
-        told = build_run_events(change_log.list_entries_of_run(tx, run.id), str)
-    said = {event.title: event.detail for event in told}
-    assert said["Queried lb1 for the outcome of step 1"] == ""
-    assert said["lb1 returned the outcome"] == "The host returned that the step succeeded"
+        events = build_run_events(change_log.list_entries_of_run(tx, run.id), str)
+    details = {event.title: event.detail for event in events}
+    assert details["Queried lb1 for the outcome of step 1"] == ""
+    assert details["lb1 returned the outcome"] == "The host returned that the step succeeded"
 
 
 def _many(harness: Harness) -> Callable[[], None]:

@@ -50,9 +50,9 @@ def test_a_request_whose_site_has_no_worker_says_so_once(harness: Harness):
     run = _asked(harness)
     for _ in range(3):
         _later(harness)
-    told = harness.get_run(run.id)
-    assert told.state is State.PLANNING
-    assert told.summary.startswith("waits for a worker: no heartbeat from site main since ")
+    stalled = harness.get_run(run.id)
+    assert stalled.state is State.PLANNING
+    assert stalled.summary.startswith("waits for a worker: no heartbeat from site main since ")
     assert harness.list_entry_kinds(run) == ["requested", "on hold"]
 
 

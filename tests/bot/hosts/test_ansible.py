@@ -97,13 +97,13 @@ def test_other_text_is_refused_with_the_command_to_run(text: str, problem: str):
 
 def test_a_person_gets_entries_and_what_they_lack(tmp_path: Path):
     file = ANSWERS / "ansible-inventory.json"
-    found = keyturn_at(tmp_path, "inventory", "import", "ansible", str(file))
-    assert found.returncode == 0
-    assert "15 hosts: 0 complete, 15 incomplete" in found.stderr
+    result = keyturn_at(tmp_path, "inventory", "import", "ansible", str(file))
+    assert result.returncode == 0
+    assert "15 hosts: 0 complete, 15 incomplete" in result.stderr
     assert "# host_key: not in known_hosts: run `keyturn inventory enrol db1 10.0.0.9`" in (
-        found.stdout
+        result.stdout
     )
-    assert YAML(typ="safe").load(found.stdout)["hosts"]["db1"]["jump"] == "bastion"
+    assert YAML(typ="safe").load(result.stdout)["hosts"]["db1"]["jump"] == "bastion"
 
 
 def test_a_person_gets_one_line_where_it_goes_wrong(tmp_path: Path):

@@ -60,34 +60,34 @@ def _stood(fleet: LoopbackFleet, name: str) -> HostCheck:
 
 @pytest.mark.real
 def test_well_hosts_are_a_table_and_status_0(fleet: LoopbackFleet):
-    found = keyturn_at(fleet.directory, "inventory", "check")
-    assert (found.returncode, found.stderr) == (0, "")
-    heading, *rows = found.stdout.splitlines()
+    result = keyturn_at(fleet.directory, "inventory", "check")
+    assert (result.returncode, result.stderr) == (0, "")
+    heading, *rows = result.stdout.splitlines()
     assert heading.split() == [
         *("HOST", "ADDRESS", "REACHABLE", "KEY", "LOGIN", "ANSWERS", "ROOT"),
     ]
     assert [row.split()[0] for row in rows[:4]] == ["lb1", "web1", "db1", "nas1"]
     assert all(row.split()[2:6] == ["yes"] * 4 for row in rows[:4])
     assert rows[-1] == "All 4 hosts are healthy."
-    assert "\x1b" not in found.stdout
+    assert "\x1b" not in result.stdout
 
 
 @pytest.mark.real
 def test_one_sick_host_is_status_1_and_told_what_to_do(fleet: LoopbackFleet):
     fleet.hosts["web1"].stop()
-    found = keyturn_at(fleet.directory, "inventory", "check")
-    assert found.returncode == 1
-    assert re.search(r"^web1 +127\.0\.0\.2:\d+ +NO +\? +\? +\? +\?$", found.stdout, re.MULTILINE)
-    assert "refused the connection: check that sshd is running" in found.stdout
-    assert found.stdout.endswith("1 of 4 hosts failed.\n")
+    result = keyturn_at(fleet.directory, "inventory", "check")
+    assert result.returncode == 1
+    assert re.search(r"^web1 +127\.0\.0\.2:\d+ +NO +\? +\? +\? +\?$", result.stdout, re.MULTILINE)
+    assert "refused the connection: check that sshd is running" in result.stdout
+    assert result.stdout.endswith("1 of 4 hosts failed.\n")
 
 
 @pytest.mark.real
 def test_only_the_named_hosts_are_asked(fleet: LoopbackFleet):
     fleet.hosts["web1"].stop()
-    found = keyturn_at(fleet.directory, "inventory", "check", "nas1", "lb1", "nas1", "--json")
-    assert found.returncode == 0
-    rows = json.loads(found.stdout)
+    result = keyturn_at(fleet.directory, "inventory", "check", "nas1", "lb1", "nas1", "--json")
+    assert result.returncode == 0
+    rows = json.loads(result.stdout)
     assert [(row["host"], row["healthy"], row["key"]) for row in rows] == [
         ("nas1", True, True),
         ("lb1", True, True),
@@ -97,23 +97,23 @@ def test_only_the_named_hosts_are_asked(fleet: LoopbackFleet):
 
 @pytest.mark.real
 def test_an_unknown_host_is_status_3_and_no_one_is_asked(fleet: LoopbackFleet):
-    found = keyturn_at(fleet.directory, "inventory", "check", "lb1", "lb7")
-    assert (found.returncode, found.stdout) == (3, "")
-    assert found.stderr == "keyturn: there is no host 'lb7' in the inventory: did you mean lb1?\n"
+    result = keyturn_at(fleet.directory, "inventory", "check", "lb1", "lb7")
+    assert (result.returncode, result.stdout) == (3, "")
+    assert result.stderr == "keyturn: there is no host 'lb7' in the inventory: did you mean lb1?\n"
     assert fleet.hosts["lb1"].connections == 0
 
 
 def test_without_a_policy_it_says_so_in_a_line(tmp_path: Path):
-    found = keyturn_at(tmp_path, "inventory", "check")
-    assert found.returncode == 1
-    assert len(found.stderr.splitlines()) == 1
-    assert "people.yaml: is missing" in found.stderr
+    result = keyturn_at(tmp_path, "inventory", "check")
+    assert result.returncode == 1
+    assert len(result.stderr.splitlines()) == 1
+    assert "people.yaml: is missing" in result.stderr
 
 
 def test_an_empty_inventory_is_nothing_to_complain_of(tmp_path: Path):
     assert keyturn_at(tmp_path, "init", str(tmp_path / "policy")).returncode == 0
-    found = keyturn_at(tmp_path / "policy", "inventory", "check")
-    assert (found.returncode, found.stdout, found.stderr) == (0, "", "No hosts.\n")
+    result = keyturn_at(tmp_path / "policy", "inventory", "check")
+    assert (result.returncode, result.stdout, result.stderr) == (0, "", "No hosts.\n")
 
 
 # --- what is found out ---
@@ -122,9 +122,9 @@ def test_an_empty_inventory_is_nothing_to_complain_of(tmp_path: Path):
 @pytest.mark.real
 def test_another_key_than_the_pinned_one_is_reported_before_any_login(fleet: LoopbackFleet):
     _edited(fleet, lambda hosts: hosts["db1"].update(host_key=make_key().public))
-    found = _stood(fleet, "db1")
-    assert (found.reachable, found.key, found.login) == (True, False, None)
-    assert "Find out whether the host was reinstalled" in found.error
+    check = _stood(fleet, "db1")
+    assert (check.reachable, check.key, check.login) == (True, False, None)
+    assert "Find out whether the host was reinstalled" in check.error
     assert fleet.hosts["db1"].accepted == 0
 
 
@@ -132,24 +132,24 @@ def test_another_key_than_the_pinned_one_is_reported_before_any_login(fleet: Loo
 def test_a_login_that_is_not_taken_is_shown(fleet: LoopbackFleet):
     make_key().write(fleet.directory / "keys" / "other")
     _edited(fleet, lambda hosts: hosts["db1"].update(key="keys/other"))
-    found = _stood(fleet, "db1")
-    assert (found.reachable, found.key, found.login, found.answers) == (True, True, False, None)
-    assert "authorized_keys" in found.error
+    check = _stood(fleet, "db1")
+    assert (check.reachable, check.key, check.login, check.answers) == (True, True, False, None)
+    assert "authorized_keys" in check.error
 
 
 @pytest.mark.real
 def test_our_own_missing_key_says_nothing_of_the_host(fleet: LoopbackFleet):
     _edited(fleet, lambda hosts: hosts["db1"].update(key="keys/none"))
-    found = _stood(fleet, "db1")
-    assert (found.reachable, found.key, found.is_healthy) == (None, None, False)
-    assert "put the private key there" in found.error
+    check = _stood(fleet, "db1")
+    assert (check.reachable, check.key, check.is_healthy) == (None, None, False)
+    assert "put the private key there" in check.error
 
 
 @pytest.mark.real
 def test_a_host_behind_a_well_jump_host_is_shown_its_own_error(fleet: LoopbackFleet):
     _edited(fleet, lambda hosts: hosts["db1"].update(jump="lb1", host_key=make_key().public))
-    found = _stood(fleet, "db1")
-    assert (found.reachable, found.key) == (True, False)
+    check = _stood(fleet, "db1")
+    assert (check.reachable, check.key) == (True, False)
 
 
 @pytest.mark.real
@@ -159,9 +159,9 @@ def test_the_error_of_a_jump_host_is_not_reported_for_the_host_behind(fleet: Loo
         hosts["lb1"]["host_key"] = make_key().public
 
     _edited(fleet, edit)
-    found = _stood(fleet, "db1")
-    assert (found.reachable, found.key) == (False, None)
-    assert "db1 is reached through lb1" in found.error
+    check = _stood(fleet, "db1")
+    assert (check.reachable, check.key) == (False, None)
+    assert "db1 is reached through lb1" in check.error
 
 
 @pytest.mark.real
@@ -175,11 +175,11 @@ def test_a_network_device_is_asked_in_its_own_words(tmp_path: Path):
         }
         fleet = Fleet(Inventory.model_validate({"hosts": {"sw1": entry}}), SshPool(tmp_path))
         try:
-            found = check_host(fleet, "sw1")
+            check = check_host(fleet, "sw1")
         finally:
             fleet.close()
-    assert found.is_healthy, found.error
-    assert found.root == ""
+    assert check.is_healthy, check.error
+    assert check.root == ""
 
 
 @pytest.mark.parametrize(
@@ -195,15 +195,15 @@ def test_a_network_device_is_asked_in_its_own_words(tmp_path: Path):
 def test_the_kind_of_error_tells_how_far_we_got(
     trouble: HostError, claims: tuple[bool | None, ...]
 ):
-    found = check_host(ScriptedFleet({("h1", "id -u"): trouble}), "h1")
-    assert (found.reachable, found.key, found.login, found.answers) == claims
-    assert found.error == "no"
+    check = check_host(ScriptedFleet({("h1", "id -u"): trouble}), "h1")
+    assert (check.reachable, check.key, check.login, check.answers) == claims
+    assert check.error == "no"
 
 
 def test_a_login_shell_that_adds_words_does_not_answer():
-    found = check_host(ScriptedFleet({("h1", "id -u"): "Welcome!\n0\n"}), "h1")
-    assert (found.login, found.answers) == (True, False)
-    assert "check whether the login shell prints extra text" in found.error
+    check = check_host(ScriptedFleet({("h1", "id -u"): "Welcome!\n0\n"}), "h1")
+    assert (check.login, check.answers) == (True, False)
+    assert "check whether the login shell prints extra text" in check.error
 
 
 @pytest.mark.parametrize(
@@ -220,9 +220,9 @@ def test_a_login_without_root_is_asked_what_sudo_lets_it(listed: str | Answer, r
         {("h1", "id -u"): "998\n", ("h1", "sudo -n -l"): listed, ("h1", _RIGHTS): _ALL_THERE},
         inventory=inventory_of("h1", user="keyturn"),
     )
-    found = check_host(fleet, "h1")
-    assert (found.is_healthy, found.root) == (root == "sudo", root)
-    assert ("keyturn sudoers h1" in found.error) == (root == "none")
+    check = check_host(fleet, "h1")
+    assert (check.is_healthy, check.root) == (root == "sudo", root)
+    assert ("keyturn sudoers h1" in check.error) == (root == "none")
 
 
 @pytest.mark.parametrize(
@@ -243,10 +243,10 @@ def test_what_sudo_lacks_is_shown_with_its_fix(answer: str, words: str, advice: 
         {("h1", "id -u"): "998\n", ("h1", "sudo -n -l"): listed, ("h1", _RIGHTS): answer},
         inventory=inventory_of("h1", user="keyturn"),
     )
-    found = check_host(fleet, "h1")
-    assert found.is_healthy == (not words)
-    assert words in found.error
-    assert re.search(advice, found.advice)
+    check = check_host(fleet, "h1")
+    assert check.is_healthy == (not words)
+    assert words in check.error
+    assert re.search(advice, check.advice)
 
 
 def test_what_a_host_says_cannot_draw_on_the_terminal():

@@ -57,11 +57,11 @@ def _on_the_console(tmp_path: Path, public: str) -> str:
 def _waits(policy: Path, sshd: Sshd) -> None:
     place = ("nas2", sshd.address, "--port", str(sshd.port))
     about = ("--area", "storage", "--tags", "nfs", "--json")
-    found = keyturn_at(policy, "inventory", "enrol", *place, *about)
-    assert found.returncode == 0, found.stderr
-    [told] = json.loads(found.stdout)
-    assert (told["name"], told["entry"]["host_key"]) == ("nas2", sshd.host_key)
-    assert (told["whole"], told["notes"]) == (True, [])
+    result = keyturn_at(policy, "inventory", "enrol", *place, *about)
+    assert result.returncode == 0, result.stderr
+    [entry] = json.loads(result.stdout)
+    assert (entry["name"], entry["entry"]["host_key"]) == ("nas2", sshd.host_key)
+    assert (entry["whole"], entry["notes"]) == (True, [])
 
 
 def _as_if_by_dana(policy: Path) -> None:
@@ -82,15 +82,15 @@ def _files(policy: Path) -> dict[Path, bytes]:
 def test_the_key_is_shown_with_the_entry_and_the_host_waits(policy: Path, sshd: Sshd):
     before = _files(policy)
     place = ("nas2", sshd.address, "--port", str(sshd.port))
-    found = keyturn_at(policy, "inventory", "enrol", *place, "--area", "storage", "--tags", "nfs")
-    assert found.returncode == 0, found.stderr
-    made = Inventory.model_validate(YAML(typ="safe").load(found.stdout))["nas2"]
+    result = keyturn_at(policy, "inventory", "enrol", *place, "--area", "storage", "--tags", "nfs")
+    assert result.returncode == 0, result.stderr
+    made = Inventory.model_validate(YAML(typ="safe").load(result.stdout))["nas2"]
     assert (made.host_key, made.port, made.area) == (sshd.host_key, sshd.port, "storage")
     assert made.tags == {"nfs"}
-    assert made.fingerprint in found.stderr
-    assert "ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub" in found.stderr
-    assert "keyturn inventory confirm nas2 SHA256:…" in found.stderr
-    assert "note:" not in found.stderr
+    assert made.fingerprint in result.stderr
+    assert "ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub" in result.stderr
+    assert "keyturn inventory confirm nas2 SHA256:…" in result.stderr
+    assert "note:" not in result.stderr
     after = _files(policy)
     assert after.pop(policy / "enrolling.yaml")
     assert after == before
@@ -132,12 +132,12 @@ def test_until_a_second_person_confirms_it_a_host_is_in_no_inventory(
     assert "nas2" not in load_policy(policy).inventory.hosts
     _as_if_by_dana(policy)
     read = _on_the_console(tmp_path, sshd.host_key)
-    found = keyturn_at(policy, "inventory", "confirm", "nas2", read, "--json")
-    assert found.returncode == 0, found.stderr
+    result = keyturn_at(policy, "inventory", "confirm", "nas2", read, "--json")
+    assert result.returncode == 0, result.stderr
     fingerprint = find_fingerprint(read)
-    told = json.loads(found.stdout)
-    assert told.pop("entry")["host_key"] == sshd.host_key
-    assert told == {"name": "nas2", "fingerprint": fingerprint, "written": True}
+    entry = json.loads(result.stdout)
+    assert entry.pop("entry")["host_key"] == sshd.host_key
+    assert entry == {"name": "nas2", "fingerprint": fingerprint, "written": True}
     now = load_policy(policy)
     assert now.version != version
     assert now.inventory["nas2"].host_key == sshd.host_key
@@ -155,9 +155,9 @@ def test_enrolment_is_refused_when_its_requester_confirms(
     _waits(policy, sshd)
     before = _files(policy)
     read = _on_the_console(tmp_path, sshd.host_key)
-    found = keyturn_at(policy, "inventory", "confirm", "nas2", read)
-    assert (found.returncode, found.stdout) == (1, "")
-    assert "a different person must confirm it" in found.stderr
+    result = keyturn_at(policy, "inventory", "confirm", "nas2", read)
+    assert (result.returncode, result.stdout) == (1, "")
+    assert "a different person must confirm it" in result.stderr
     assert _files(policy) == before
 
 
@@ -167,9 +167,9 @@ def test_another_fingerprint_adds_nothing(policy: Path, sshd: Sshd, tmp_path: Pa
     _as_if_by_dana(policy)
     before = _files(policy)
     read = _on_the_console(tmp_path, make_key().public)
-    found = keyturn_at(policy, "inventory", "confirm", "nas2", read)
-    assert (found.returncode, found.stdout) == (1, "")
-    assert "another machine intercepts the connection" in found.stderr
+    result = keyturn_at(policy, "inventory", "confirm", "nas2", read)
+    assert (result.returncode, result.stdout) == (1, "")
+    assert "another machine intercepts the connection" in result.stderr
     assert _files(policy) == before
 
 
@@ -183,11 +183,11 @@ def test_what_would_break_the_policy_is_not_added(policy: Path, sshd: Sshd, tmp_
         policy, {"nas2": waiting["nas2"].model_copy(update={"entry": entry})}
     )
     before = _files(policy)
-    found = keyturn_at(
+    result = keyturn_at(
         policy, "inventory", "confirm", "nas2", _on_the_console(tmp_path, sshd.host_key)
     )
-    assert found.returncode == 1
-    assert "jump gone1 is not in the inventory" in found.stderr
+    assert result.returncode == 1
+    assert "jump gone1 is not in the inventory" in result.stderr
     assert _files(policy) == before
 
 
@@ -225,18 +225,20 @@ def test_confirm_prints_the_checked_entry_without_write_access(
     _as_if_by_dana(policy)
     before = _files(policy)
     read = _on_the_console(tmp_path, sshd.host_key)
-    found = _without_write_access(policy, "inventory", "confirm", "nas2", read)
-    assert found.exit_code == 5, found.stderr
-    assert "Errno" not in found.stderr
+    result = _without_write_access(policy, "inventory", "confirm", "nas2", read)
+    assert result.exit_code == 5, result.stderr
+    assert "Errno" not in result.stderr
     inventory = policy / "inventory.yaml"
-    assert f"nas2 was not added: {inventory} cannot be written (Permission denied)" in found.stderr
+    assert (
+        f"nas2 was not added: {inventory} cannot be written (Permission denied)" in result.stderr
+    )
     assert (
         "Add it below `hosts:` in inventory.yaml and delete nas2 from enrolling.yaml"
-        in found.stderr
+        in result.stderr
     )
     assert _files(policy) == before
-    assert "requested by dana on admin7, confirmed by " in found.stdout
-    made = YAML(typ="safe").load(found.stdout)
+    assert "requested by dana on admin7, confirmed by " in result.stdout
+    made = YAML(typ="safe").load(result.stdout)
     assert made["hosts"]["nas2"]["host_key"] == sshd.host_key
     # As somebody with write access adds it, it is valid.
     data = YAML(typ="safe").load(inventory)
@@ -257,10 +259,10 @@ def test_confirm_without_write_access_tells_programs_that_nothing_was_written(
     _waits(policy, sshd)
     _as_if_by_dana(policy)
     read = _on_the_console(tmp_path, sshd.host_key)
-    found = _without_write_access(policy, "inventory", "confirm", "nas2", read, "--json")
-    told = json.loads(found.stdout)
-    assert (found.exit_code, told["written"]) == (5, False)
-    assert told["entry"] == dict(pending_hosts.list_pending_hosts(policy)["nas2"].entry)
+    result = _without_write_access(policy, "inventory", "confirm", "nas2", read, "--json")
+    data = json.loads(result.stdout)
+    assert (result.exit_code, data["written"]) == (5, False)
+    assert data["entry"] == dict(pending_hosts.list_pending_hosts(policy)["nas2"].entry)
 
 
 @pytest.mark.real
@@ -273,23 +275,23 @@ def test_confirm_without_write_access_still_checks_the_whole_policy(
     entry = {**one.entry, "jump": "gone1"}
     pending_hosts.store_pending_hosts(policy, {"nas2": one.model_copy(update={"entry": entry})})
     read = _on_the_console(tmp_path, sshd.host_key)
-    found = _without_write_access(policy, "inventory", "confirm", "nas2", read)
-    assert (found.exit_code, found.stdout) == (1, "")
-    assert "jump gone1 is not in the inventory" in found.stderr
+    result = _without_write_access(policy, "inventory", "confirm", "nas2", read)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "jump gone1 is not in the inventory" in result.stderr
 
 
 @pytest.mark.real
 def test_enrol_prints_what_is_to_wait_without_write_access(policy: Path, sshd: Sshd):
     before = _files(policy)
     place = ("nas2", sshd.address, "--port", str(sshd.port))
-    found = _without_write_access(policy, "inventory", "enrol", *place, "--area", "storage")
-    assert found.exit_code == 5, found.stderr
-    assert "Errno" not in found.stderr
-    assert "nas2 was not stored as pending" in found.stderr
-    assert f"Add the lines above to {pending_hosts.PENDING_HOSTS_FILE}" in found.stderr
-    assert "A\nsecond person must confirm it" not in found.stderr
+    result = _without_write_access(policy, "inventory", "enrol", *place, "--area", "storage")
+    assert result.exit_code == 5, result.stderr
+    assert "Errno" not in result.stderr
+    assert "nas2 was not stored as pending" in result.stderr
+    assert f"Add the lines above to {pending_hosts.PENDING_HOSTS_FILE}" in result.stderr
+    assert "A\nsecond person must confirm it" not in result.stderr
     assert _files(policy) == before
-    lines = found.stderr[found.stderr.index("\nnas2:\n") :].partition("keyturn: ")[0]
+    lines = result.stderr[result.stderr.index("\nnas2:\n") :].partition("keyturn: ")[0]
     (policy / pending_hosts.PENDING_HOSTS_FILE).write_text(lines)
     assert pending_hosts.list_pending_hosts(policy)["nas2"].entry["host_key"] == sshd.host_key
 
@@ -298,13 +300,13 @@ def test_enrol_prints_what_is_to_wait_without_write_access(policy: Path, sshd: S
 def test_a_list_of_waiting_hosts_that_cannot_be_read_is_shown(policy: Path):
     (policy / pending_hosts.PENDING_HOSTS_FILE).write_text("")
     (policy / pending_hosts.PENDING_HOSTS_FILE).chmod(0)
-    found = _without_write_access(policy, "inventory", "confirm", "nas2", WHOLE)
-    assert (found.exit_code, found.stdout) == (1, "")
+    result = _without_write_access(policy, "inventory", "confirm", "nas2", WHOLE)
+    assert (result.exit_code, result.stdout) == (1, "")
     assert (
         f"{policy / pending_hosts.PENDING_HOSTS_FILE}: Permission denied: use a login that has"
-        in found.stderr
+        in result.stderr
     )
-    assert "Errno" not in found.stderr
+    assert "Errno" not in result.stderr
 
 
 ALEX = LocalUser(login="alex", uid=1000, machine="admin1")
@@ -363,25 +365,25 @@ def test_of_several_keys_the_best_is_shown(kinds: Sequence[KeyType], shown: KeyT
 @pytest.mark.real
 def test_a_host_that_is_there_already_or_has_another_s_key_is_noted(fleet: LoopbackFleet):
     lb1, web1 = fleet.hosts["lb1"], fleet.hosts["web1"]
-    found = keyturn_at(
+    result = keyturn_at(
         *(fleet.directory, "inventory", "enrol", "web1", lb1.address),
         *("--port", str(lb1.port), "--area", "edg"),
     )
-    assert found.returncode == 1
+    assert result.returncode == 1
     assert not (fleet.directory / "enrolling.yaml").exists()
-    assert "web1 is already in the inventory, with another key, SHA256:" in found.stderr
-    assert "lb1 has the same key" in found.stderr
-    assert "area edg is not in areas.yaml, which has edge, web, storage" in found.stderr
+    assert "web1 is already in the inventory, with another key, SHA256:" in result.stderr
+    assert "lb1 has the same key" in result.stderr
+    assert "area edg is not in areas.yaml, which has edge, web, storage" in result.stderr
     assert web1.connections == 0
 
 
 @pytest.mark.real
 def test_a_broken_policy_directory_does_not_hide_the_key(tmp_path: Path, sshd: Sshd):
     place = ("nas2", sshd.address, "--port", str(sshd.port))
-    found = keyturn_at(tmp_path, "inventory", "enrol", *place)
-    assert found.returncode == 1
-    assert "cannot compare with the policy directory" in found.stderr
-    assert "# area: add the area" in found.stdout
+    result = keyturn_at(tmp_path, "inventory", "enrol", *place)
+    assert result.returncode == 1
+    assert "cannot compare with the policy directory" in result.stderr
+    assert "# area: add the area" in result.stdout
 
 
 @pytest.mark.real
@@ -399,12 +401,12 @@ def test_a_network_device_is_enrolled_with_its_platform(
 ):
     with ScriptedDevice() as device:
         place = ("sw7", device.address, "--port", str(device.port), "--platform", platform)
-        found = keyturn_at(policy, "inventory", "enrol", *place, "--area", "storage")
+        result = keyturn_at(policy, "inventory", "enrol", *place, "--area", "storage")
         assert device.logins == 0
-    assert found.returncode == 0, found.stderr
-    made = Inventory.model_validate(YAML(typ="safe").load(found.stdout))["sw7"]
+    assert result.returncode == 0, result.stderr
+    made = Inventory.model_validate(YAML(typ="safe").load(result.stdout))["sw7"]
     assert (made.platform, made.host_key) == (platform, device.host_key.public)
-    assert console in found.stderr
+    assert console in result.stderr
     _as_if_by_dana(policy)
     read = _on_the_console(tmp_path, device.host_key.public)
     confirmed = keyturn_at(policy, "inventory", "confirm", "sw7", read)
@@ -450,26 +452,26 @@ def test_what_is_no_ssh_server_is_reported_and_bounded():
 def test_what_cannot_be_added_is_reported_before_anything_is_asked(
     policy: Path, words: tuple[str, ...], says: str
 ):
-    found = keyturn_at(policy, "inventory", "enrol", *words)
-    assert found.returncode == 2
-    assert found.stdout == ""
-    assert says in found.stderr
-    assert "Traceback" not in found.stderr
+    result = keyturn_at(policy, "inventory", "enrol", *words)
+    assert result.returncode == 2
+    assert result.stdout == ""
+    assert says in result.stderr
+    assert "Traceback" not in result.stderr
 
 
 HALF = "SHA256:" + "A" * 42
 WHOLE = "SHA256:" + "A" * 43
 
 
-@pytest.mark.parametrize("said", ["", "SHA256:", HALF, WHOLE + "A", f"{WHOLE} {WHOLE}", "A" * 43])
-def test_what_is_no_single_fingerprint_is_never_compared(said: str):
+@pytest.mark.parametrize("text", ["", "SHA256:", HALF, WHOLE + "A", f"{WHOLE} {WHOLE}", "A" * 43])
+def test_what_is_no_single_fingerprint_is_never_compared(text: str):
     with pytest.raises(InvalidFingerprintError):
-        find_fingerprint(said)
+        find_fingerprint(text)
 
 
-@pytest.mark.parametrize("said", [WHOLE, f"{WHOLE}=", f"256 {WHOLE} root@nas2 (ED25519)"])
-def test_a_fingerprint_is_found_in_what_ssh_keygen_prints(said: str):
-    assert find_fingerprint(said) == WHOLE
+@pytest.mark.parametrize("text", [WHOLE, f"{WHOLE}=", f"256 {WHOLE} root@nas2 (ED25519)"])
+def test_a_fingerprint_is_found_in_what_ssh_keygen_prints(text: str):
+    assert find_fingerprint(text) == WHOLE
 
 
 def test_a_candidate_that_the_inventory_would_refuse_is_reported_with_the_reason():

@@ -63,10 +63,10 @@ def test_the_command_to_enroll_a_network_device_names_its_platform():
 
 
 def test_hosts_that_would_be_called_the_same_are_numbered():
-    found = [
+    imported = [
         ImportedHost(name, "192.0.2.1") for name in ("Web_1", "web-1", "web.1", "web-1-2", "!")
     ]
-    names = [each.name for each in inventory_writer.build_entries(found, KNOWN, area="web")]
+    names = [each.name for each in inventory_writer.build_entries(imported, KNOWN, area="web")]
     assert len(set(names)) == 5
     assert names[0] == "web-1"
     assert names[4] == "host"
@@ -74,14 +74,14 @@ def test_hosts_that_would_be_called_the_same_are_numbered():
 
 @pytest.mark.parametrize("word", HOSTILE)
 def test_hostile_words_make_no_other_entry_than_their_own(word: str):
-    found = [
+    imported = [
         ImportedHost(word, "192.0.2.1"),
         ImportedHost(
             "a", word, user=word, key=f"/{word}", groups=frozenset({word}), notes=(word,)
         ),
         ImportedHost("b", "192.0.2.2", platform=word, jump=word),
     ]
-    made = inventory_writer.build_entries(found, KNOWN, area="web")
+    made = inventory_writer.build_entries(imported, KNOWN, area="web")
     written = inventory_writer.render_entries(made)
     assert "\x1b" not in written
     assert "\u202e" not in written

@@ -49,22 +49,22 @@ def test_openssh_itself_reads_the_same(tmp_path: Path):
         *("bastion", "db1.internal", "deep", "gate", "old", "plain", "web1", "x.internal"),
     ]
     for name, host in hosts.items():
-        said = subprocess.run(
+        output = subprocess.run(
             ["ssh", "-G", "-F", str(tmp_path / "config"), name],
             capture_output=True,
             text=True,
             check=True,
         ).stdout
-        told = dict(line.split(" ", 1) for line in reversed(said.splitlines()) if " " in line)
-        assert (told["hostname"], told["port"], told["user"]) == (
+        options = dict(line.split(" ", 1) for line in reversed(output.splitlines()) if " " in line)
+        assert (options["hostname"], options["port"], options["user"]) == (
             host.address,
             str(host.port),
             host.user,
         )
-        jumps = told.get("proxyjump", "")
+        jumps = options.get("proxyjump", "")
         assert ssh_config.parse_hop(jumps.split(",")[-1]) == (host.jump if name != "old" else "")
         if host.key:
-            assert told["identityfile"] == host.key
+            assert options["identityfile"] == host.key
 
 
 def test_a_jump_by_command_is_understood_and_keeps_a_later_proxyjump_out():

@@ -109,8 +109,8 @@ def test_what_is_installed_is_root_s_and_what_is_old_is_taken_away(policy: Path,
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    said, rules, *scripts = done.stdout.splitlines()
-    assert said == "scripts and sudoers lines are installed on nas1"
+    heading, rules, *scripts = done.stdout.splitlines()
+    assert heading == "scripts and sudoers lines are installed on nas1"
     assert rules == "0 440 /etc/sudoers.d/keyturn"
     assert all(re.fullmatch(r"0 755 /\S+/[a-z-]+-[0-9a-f]{12}", line) for line in scripts)
     assert any("/block-rule-" in line for line in scripts)

@@ -112,11 +112,11 @@ def test_nothing_that_was_done_after_the_backup_is_done_again(
     # The service goes on: what was approved is done.
     busy.service.advance_run(2)
     assert busy.get_run(2).state is State.SUCCEEDED
-    told = list(busy.fleet.sent)
+    sent_before = list(busy.fleet.sent)
     restored = put_back(tmp_path / "today.backup", empty)
     assert restored.ended == [2, 3]
     begun = again(busy, empty)
-    assert busy.fleet.sent == told
+    assert busy.fleet.sent == sent_before
     assert begun.get_run(2).state is State.STOPPED
     assert "unknown whether this run was executed since" in begun.get_run(2).summary
     with empty.reading() as tx:
@@ -130,14 +130,14 @@ def test_without_ending_what_waits_it_would_be_done_again(busy: Harness, tmp_pat
     """The twin: a plain copy of the file is what others call a restore."""
     backup.make_backup(busy.database, tmp_path / "today.backup")
     busy.service.advance_run(2)
-    told = list(busy.fleet.sent)
+    sent_before = list(busy.fleet.sent)
     plain = busy.database.open_copy(f"sqlite:///{tmp_path / 'today.backup'}")
     # Some hosts keep no marker of what was done, and somebody may have taken it back meanwhile.
     busy.fleet.markers.clear()
     busy.fleet.hosts["lb1"]["fan"] = "off"
     again(busy, plain)
     plain.close()
-    assert busy.fleet.sent != told
+    assert busy.fleet.sent != sent_before
 
 
 @pytest.mark.parametrize("moment", ["before step 2", "in step 1"])

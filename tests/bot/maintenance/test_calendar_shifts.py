@@ -102,8 +102,8 @@ def an_event(*lines: str) -> str:
 
 def shifts_of(lines: str, *, now: datetime = NOON, zone: str = "UTC") -> list[str]:
     """Return each shift as `2026-11-24 08:00 – 2026-12-01 08:00: addresses`."""
-    found = list_shifts(a_calendar(lines), zone=zone, now=microseconds(now))
-    return [describe(shift) for shift in found]
+    shifts = list_shifts(a_calendar(lines), zone=zone, now=microseconds(now))
+    return [describe(shift) for shift in shifts]
 
 
 def describe(shift: Shift) -> str:
@@ -118,14 +118,14 @@ def test_a_schedule_of_pagerduty_names_the_attendee() -> None:
 
 
 def test_a_google_calendar_is_expanded_with_its_edited_shifts() -> None:
-    found = shifts_of(GOOGLE)
-    assert found[:3] == [
+    shifts = shifts_of(GOOGLE)
+    assert shifts[:3] == [
         "11-24 17:00 – 11-25 07:00: dana@example.com",
         "11-25 17:00 – 11-26 07:00: dana@example.com",
         "11-26 19:00 – 11-27 07:00: alex@example.com",
     ]
     # The 27th is an exception, the 28th is cancelled, and the series ends on the 30th.
-    assert [one[:5] for one in found[3:]] == ["11-29", "11-30"]
+    assert [one[:5] for one in shifts[3:]] == ["11-29", "11-30"]
 
 
 def test_an_address_in_the_summary_counts_without_attendees() -> None:
@@ -173,8 +173,8 @@ def test_a_weekly_shift_keeps_its_hour_when_clocks_change() -> None:
         "RRULE:FREQ=WEEKLY",
     )
     # On 25 October 2026 clocks go back at 03:00: the shift has three hours.
-    found = shifts_of(weekly, now=datetime(2026, 10, 19, tzinfo=UTC))
-    assert found == ["10-18 00:00 – 10-18 02:00: ", "10-25 00:00 – 10-25 03:00: "]
+    shifts = shifts_of(weekly, now=datetime(2026, 10, 19, tzinfo=UTC))
+    assert shifts == ["10-18 00:00 – 10-18 02:00: ", "10-25 00:00 – 10-25 03:00: "]
     # On 28 March 2027 clocks go forward at 02:00: it has one hour, from 03:00.
     assert shifts_of(weekly, now=datetime(2027, 3, 27, tzinfo=UTC))[0] == (
         "03-28 01:00 – 03-28 02:00: "
@@ -183,8 +183,8 @@ def test_a_weekly_shift_keeps_its_hour_when_clocks_change() -> None:
 
 def test_shifts_of_the_last_day_and_of_the_next_eight_are_kept() -> None:
     daily = an_event("DTSTART:20200101T000000Z", "DTEND:20200101T120000Z", "RRULE:FREQ=DAILY")
-    found = shifts_of(daily)
-    assert (found[0][:5], found[-1][:5], len(found)) == ("11-25", "12-03", 9)
+    shifts = shifts_of(daily)
+    assert (shifts[0][:5], shifts[-1][:5], len(shifts)) == ("11-25", "12-03", 9)
 
 
 @pytest.mark.parametrize(

@@ -67,11 +67,11 @@ def copied(source: Database, target: Database) -> int:
 
 
 def test_a_copy_holds_every_row_and_its_log_is_whole(full: Database, empty: Database):
-    told: list[int] = []
+    progress: list[int] = []
     with empty.transaction() as tx:
-        rows = copy_database.copy_rows(full, tx, told.append)
+        rows = copy_database.copy_rows(full, tx, progress.append)
     assert all_rows(empty) == all_rows(full)
-    assert rows == copy_database.count_rows(full) == sum(told) > 30
+    assert rows == copy_database.count_rows(full) == sum(progress) > 30
     with empty.reading() as tx:
         verdict = verification.verify_log(tx)
     with full.reading() as tx:

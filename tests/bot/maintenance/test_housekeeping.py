@@ -18,14 +18,14 @@ LAMP_ON = SetSwitch(host="lb1", name="lamp", value="on")
 
 
 @pytest.fixture
-def told() -> list[Checkpoint]:
+def witnessed() -> list[Checkpoint]:
     return []
 
 
 @pytest.fixture
-def house(harness: Harness, tmp_path: Path, told: list[Checkpoint]) -> Housekeeping:
+def house(harness: Harness, tmp_path: Path, witnessed: list[Checkpoint]) -> Housekeeping:
     spool = Spool(tmp_path / "changelog.spool")
-    return Housekeeping(harness.database, spool=spool, witnesses=[told.append])
+    return Housekeeping(harness.database, spool=spool, witnesses=[witnessed.append])
 
 
 def _entries(harness: Harness, kind: str) -> list[Entry]:
@@ -50,15 +50,15 @@ def test_own_runbooks_are_logged_when_they_change_and_only_then(
 
 
 def test_witnesses_hear_of_news_alone(
-    harness: Harness, house: Housekeeping, told: list[Checkpoint]
+    harness: Harness, house: Housekeeping, witnessed: list[Checkpoint]
 ):
     house.start({})
     for _ in range(3):
         house.run_periodic_tasks()
-    assert len(told) == 1
+    assert len(witnessed) == 1
     harness.request(LAMP_ON)
     house.run_periodic_tasks()
-    assert [point.seq for point in told] == [told[0].seq, told[0].seq + 2]
+    assert [point.seq for point in witnessed] == [witnessed[0].seq, witnessed[0].seq + 2]
 
 
 def test_a_witness_that_fails_is_sent_later_and_keeps_no_other_from_hearing(
@@ -106,8 +106,8 @@ def test_trouble_is_said_in_the_log_once_it_can_be_written(harness: Harness, hou
         connection.exec_driver_sql("DROP TRIGGER full")
     house.run_periodic_tasks()
     assert database.error == ""
-    (said,) = _entries(harness, "logging failed")
-    assert "full" in said.facts["reason"]
+    (entry,) = _entries(harness, "logging failed")
+    assert "full" in entry.facts["reason"]
 
 
 def test_a_write_that_says_nothing_in_the_log_does_not_hide_its_error(harness: Harness):

@@ -232,8 +232,8 @@ def test_a_delegation_that_ends_soon_is_told_once(post: Post) -> None:
             )
     assert post.send(HOUR) == []
     subject = "Delegation of Olga Owner to Dora Developer ends soon"
-    told = [("dora@example.com", subject), ("olga@example.com", subject)]
-    assert [one for one in post.send(3 * DAY) if "digest" not in one[1]] == told
+    notices = [("dora@example.com", subject), ("olga@example.com", subject)]
+    assert [one for one in post.send(3 * DAY) if "digest" not in one[1]] == notices
     assert [one for one in post.send(HOUR) if "digest" not in one[1]] == []
 
 
@@ -244,8 +244,8 @@ def test_an_approval_of_a_schedule_that_lapses_soon_is_told_once(post: Post) -> 
         lapses = tx.now + 30 * DAY
         schedules.add_schedule(tx, run=run.id, owner="dora", timing=timing, lapses=lapses)
     assert [one for one in post.send(HOUR) if "lapses" in one[1]] == []
-    told = [one for one in post.send(17 * DAY) if "lapses" in one[1]]
-    assert told == [
+    notices = [one for one in post.send(17 * DAY) if "lapses" in one[1]]
+    assert notices == [
         (f"{name}@example.com", "Schedule 1 lapses soon") for name in ("adam", "dora", "olga")
     ]
     assert [one for one in post.send(HOUR) if "lapses" in one[1]] == []

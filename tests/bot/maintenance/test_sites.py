@@ -52,11 +52,11 @@ def _sites(database: Database) -> CheckResult:
 def test_a_site_that_no_one_works_for_is_shown_with_what_to_do(database: Database):
     assert _sites(database).level == "ok"
     _waits_at(database, "ams", 1, 2)
-    found = _sites(database)
-    assert found.level == "error"
-    assert found.message.startswith("no worker at ams (2 waiting, the first for 2")
-    assert found.message.endswith(": run keyturn worker --site ams")
-    assert found in ServiceHealth(database).list_results()
+    sites = _sites(database)
+    assert sites.level == "error"
+    assert sites.message.startswith("no worker at ams (2 waiting, the first for 2")
+    assert sites.message.endswith(": run keyturn worker --site ams")
+    assert sites in ServiceHealth(database).list_results()
 
 
 def test_what_has_just_been_asked_is_no_error(database: Database):
@@ -79,9 +79,9 @@ def test_a_site_whose_workers_are_busy_has_some(database: Database):
         assert begun.wait(10)
         _waits_at(database, "ams", 2)
         _waits_at(database, "fra", 3)
-        found = _sites(database)
-        assert "fra" in found.message
-        assert "ams" not in found.message
+        sites = _sites(database)
+        assert "fra" in sites.message
+        assert "ams" not in sites.message
     finally:
         go.set()
         assert crew.stop(20)

@@ -36,7 +36,7 @@ def test_what_is_typed_is_what_is_meant(typed: str, meant: str):
 
 
 @pytest.mark.parametrize(
-    ("typed", "said"),
+    ("typed", "message"),
     [
         ("", "is not a time"),
         ("whenever", "is not a time"),
@@ -50,8 +50,8 @@ def test_what_is_typed_is_what_is_meant(typed: str, meant: str):
         ("0 h", "has passed already"),
     ],
 )
-def test_what_is_no_deadline_says_what_to_type(typed: str, said: str):
-    with pytest.raises(InvalidTimeError, match=said):
+def test_what_is_no_deadline_says_what_to_type(typed: str, message: str):
+    with pytest.raises(InvalidTimeError, match=message):
         parse_deadline(typed, now=NOON)
 
 

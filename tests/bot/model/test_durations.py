@@ -24,8 +24,8 @@ def test_times_are_written_in_utc() -> None:
 
 @pytest.mark.parametrize("after", [0, 1, 120_000, 999_999, -1])
 def test_programs_are_told_moments_exactly_as_the_api_tells_them(after: int) -> None:
-    told = TypeAdapter(datetime).dump_python(schemas.to_datetime(NOW + after), mode="json")
-    assert times.format_iso(NOW + after) == told
+    formatted = TypeAdapter(datetime).dump_python(schemas.to_datetime(NOW + after), mode="json")
+    assert times.format_iso(NOW + after) == formatted
 
 
 @pytest.mark.parametrize(

@@ -55,9 +55,9 @@ names = st.text("ab1", min_size=1, max_size=4)
 @given(known=st.sets(names, min_size=1, max_size=12), data=st.data())
 def test_what_to_type_means_those_and_no_other(known: set[str], data: st.DataObject):
     wanted = data.draw(st.sets(st.sampled_from(sorted(known)), min_size=1))
-    said = host_patterns.shorten_host_names(wanted, known, max_length=9)
+    pattern = host_patterns.shorten_host_names(wanted, known, max_length=9)
     untagged = dict.fromkeys(known, frozenset[str]())
-    parts = [part for word in said for part in host_patterns.split_host_parts(word)]
+    parts = [part for word in pattern for part in host_patterns.split_host_parts(word)]
     meant = [name for part in parts for name in host_patterns.resolve_host_part(part, untagged)]
     assert sorted(meant) == sorted(wanted)
-    assert all(len(word) <= 9 for word in said)
+    assert all(len(word) <= 9 for word in pattern)

@@ -61,7 +61,7 @@ def _another(value: Any) -> Any:
 
 
 def _mutations() -> list[tuple[str, ResolvedPlan]]:
-    found = [
+    mutations = [
         (field.name, replace(PROPOSAL, **{field.name: _another(getattr(PROPOSAL, field.name))}))
         for field in fields(PROPOSAL)
         if field.name not in MAY_MOVE | {"timing", "ticket"}
@@ -71,7 +71,7 @@ def _mutations() -> list[tuple[str, ResolvedPlan]]:
         if field.name in MAY_MOVE or is_dataclass(value) or field.name == "no_undo_reason":
             continue
         step = replace(STEP, **{field.name: _another(value)})
-        found.append((f"step {field.name}", replace(PROPOSAL, steps=(step,))))
+        mutations.append((f"step {field.name}", replace(PROPOSAL, steps=(step,))))
     assert isinstance(STEP.command, Shell)
     for field in fields(STEP.command):
         if field.name not in SHELL_MAY_MOVE:
@@ -79,16 +79,18 @@ def _mutations() -> list[tuple[str, ResolvedPlan]]:
                 STEP.command, **{field.name: _another(getattr(STEP.command, field.name))}
             )
             step = replace(STEP, command=command)
-            found.append((f"command {field.name}", replace(PROPOSAL, steps=(step,))))
-    found += [(f"{n} steps", replace(PROPOSAL, steps=(STEP,) * n)) for n in (0, 2)]
+            mutations.append((f"command {field.name}", replace(PROPOSAL, steps=(step,))))
+    mutations += [(f"{n} steps", replace(PROPOSAL, steps=(STEP,) * n)) for n in (0, 2)]
     irreversible = replace(STEP, undo=None, no_undo_reason="gone for good")
-    found.append(("no undo", replace(PROPOSAL, steps=(irreversible,))))
+    mutations.append(("no undo", replace(PROPOSAL, steps=(irreversible,))))
     lines = replace(STEP, command=SwitchLines(("interface Gi1/0/1", "shutdown")))
-    found.append(("lines of a switch", replace(PROPOSAL, steps=(lines,))))
-    found.append(("another host too", replace(PROPOSAL, steps=(STEP, replace(STEP, host="lb2")))))
-    found.append(("timing", replace(PROPOSAL, timing=TIMING)))
-    found.append(("ticket", replace(PROPOSAL, ticket=TICKET)))
-    return found
+    mutations.append(("lines of a switch", replace(PROPOSAL, steps=(lines,))))
+    mutations.append(
+        ("another host too", replace(PROPOSAL, steps=(STEP, replace(STEP, host="lb2"))))
+    )
+    mutations.append(("timing", replace(PROPOSAL, timing=TIMING)))
+    mutations.append(("ticket", replace(PROPOSAL, ticket=TICKET)))
+    return mutations
 
 
 def _tickets() -> list[tuple[str, TicketAnswer]]:
@@ -99,15 +101,17 @@ def _tickets() -> list[tuple[str, TicketAnswer]]:
 
 
 def _timings() -> list[tuple[str, ScheduleTiming]]:
-    found = [
+    mutations = [
         (field.name, replace(TIMING, **{field.name: _another(getattr(TIMING, field.name))}))
         for field in fields(TIMING)
         if field.name not in {"cron_expression", "overlap"} | TOLD
     ]
-    found.append(("overlap", replace(TIMING, overlap=Overlap.QUEUE)))
-    found.append(("cron", replace(TIMING, cron_expression=parse_cron("0 4 * * *", "UTC"))))
-    found.append(("zone", replace(TIMING, cron_expression=parse_cron("0 3 * * *", "Asia/Tokyo"))))
-    return found
+    mutations.append(("overlap", replace(TIMING, overlap=Overlap.QUEUE)))
+    mutations.append(("cron", replace(TIMING, cron_expression=parse_cron("0 4 * * *", "UTC"))))
+    mutations.append(
+        ("zone", replace(TIMING, cron_expression=parse_cron("0 3 * * *", "Asia/Tokyo")))
+    )
+    return mutations
 
 
 @pytest.mark.parametrize("changed", [pytest.param(one, id=name) for name, one in _mutations()])

@@ -64,17 +64,17 @@ _SPELLINGS = {
 
 @pytest.mark.parametrize("spelt", _SPELLINGS.values(), ids=_SPELLINGS.keys())
 def test_a_known_secret_is_redacted(spelt: str):
-    said = f"before {spelt} after"
-    told = Redactor([SECRET]).redact_text(said)
-    assert MARK in told
-    assert spelt not in told
-    assert (told[:7], told[-6:]) == ("before ", " after")
+    text = f"before {spelt} after"
+    redacted = Redactor([SECRET]).redact_text(text)
+    assert MARK in redacted
+    assert spelt not in redacted
+    assert (redacted[:7], redacted[-6:]) == ("before ", " after")
     # The twin: who does not know it, lets it through.
-    assert Redactor().redact_text(said) == said
+    assert Redactor().redact_text(text) == text
 
 
 @pytest.mark.parametrize(
-    "said",
+    "text",
     [
         "-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNzaC1rZXktdjEA\n"
         "-----END OPENSSH PRIVATE KEY-----",
@@ -90,8 +90,8 @@ def test_a_known_secret_is_redacted(spelt: str):
         "$1$saltsalt$qjXMvbEw8oaL.CzflDtaK/",
     ],
 )
-def test_what_looks_like_a_secret_is_redacted(said: str):
-    assert Redactor().redact_text(f"a {said}") == f"a {MARK}"
+def test_what_looks_like_a_secret_is_redacted(text: str):
+    assert Redactor().redact_text(f"a {text}") == f"a {MARK}"
 
 
 @pytest.mark.parametrize("header", ["Authorization", "AUTHORIZATION", "authorızatİon"])
@@ -100,13 +100,13 @@ def test_what_stands_behind_such_a_header_is_taken_out(header: str):
 
 
 def test_the_password_in_an_address_is_taken_out_and_the_rest_stays():
-    said = "postgresql://keyturn:s3cr3t@db.example.com/keyturn"
-    assert Redactor().redact_text(said) == f"postgresql://{MARK}@db.example.com/keyturn"
+    text = "postgresql://keyturn:s3cr3t@db.example.com/keyturn"
+    assert Redactor().redact_text(text) == f"postgresql://{MARK}@db.example.com/keyturn"
 
 
 def test_every_text_within_a_thing_is_redacted():
-    told = Redactor([SECRET]).redact_value({"a": ["x", f"y{SECRET}"], "n": 1, "none": None})
-    assert told == {"a": ["x", f"y{MARK}"], "n": 1, "none": None}
+    redacted = Redactor([SECRET]).redact_value({"a": ["x", f"y{SECRET}"], "n": 1, "none": None})
+    assert redacted == {"a": ["x", f"y{MARK}"], "n": 1, "none": None}
 
 
 def test_two_secrets_side_by_side_are_both_taken_out():
@@ -129,13 +129,13 @@ def test_a_word_too_short_to_tell_is_let_through(short: str):
 @given(st.text(), st.text(), st.binary(min_size=8, max_size=40))
 def test_a_secret_is_redacted_at_any_position(before: str, after: str, random: bytes):
     secret = "S" + random.hex()
-    told = Redactor([secret]).redact_text(before + secret + after)
-    assert secret not in "".join(told.split())
+    redacted = Redactor([secret]).redact_text(before + secret + after)
+    assert secret not in "".join(redacted.split())
 
 
 @given(st.text(max_size=300))
-def test_a_text_without_secrets_stays_as_it_is(said: str):
-    assert Redactor(["a-secret-nobody-says"]).redact_text(said) == said
+def test_a_text_without_secrets_stays_as_it_is(text: str):
+    assert Redactor(["a-secret-nobody-says"]).redact_text(text) == text
 
 
 @pytest.mark.parametrize(

@@ -22,8 +22,12 @@ def _asked(text: str) -> dict[str, str]:
     ],
 )
 def test_words_fill_the_fields(text: str):
-    found = _asked(text)
-    assert (found["host"], found["address"], found["table"]) == ("lb1", "203.0.113.9", "http")
+    request = _asked(text)
+    assert (request["host"], request["address"], request["table"]) == (
+        "lb1",
+        "203.0.113.9",
+        "http",
+    )
 
 
 @pytest.mark.parametrize(

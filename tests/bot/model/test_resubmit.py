@@ -22,7 +22,7 @@ def test_only_what_is_over_is_asked_for_again(state: State):
 
 
 @pytest.mark.parametrize(
-    ("run", "said"),
+    ("run", "message"),
     [
         (a_run(State.RUNNING), "has not ended: it is running"),
         (replace(OVER, undo_of=7), "request the undo of run 7"),
@@ -33,9 +33,9 @@ def test_only_what_is_over_is_asked_for_again(state: State):
         (replace(OVER, runbook="toy gone"), "the runbook 'toy gone' does not exist any more"),
     ],
 )
-def test_where_it_cannot_be_it_says_what_to_do(run: Run, said: str):
-    assert said in resubmit.get_resubmit_refusal(run)
-    with pytest.raises(InvalidRequestError, match=said):
+def test_where_it_cannot_be_it_says_what_to_do(run: Run, message: str):
+    assert message in resubmit.get_resubmit_refusal(run)
+    with pytest.raises(InvalidRequestError, match=message):
         resubmit.build_resubmit_requests(run, HOSTS)
 
 

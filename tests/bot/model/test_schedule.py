@@ -64,10 +64,10 @@ def test_a_daily_job_fires_once_a_day_in_every_zone(zone: str, clock: tuple[int,
     start = datetime(2026, 1, 1, tzinfo=place)
     days = [start.date() + timedelta(days=n) for n in range(4 * 366)]
     expected = [micros(first_at(day, hour, minute, place)) for day in days]
-    found = parse_cron(f"{minute} {hour} * * *", zone).list_due_times(
+    due_times = parse_cron(f"{minute} {hour} * * *", zone).list_due_times(
         micros(start) - SECOND, count=len(days)
     )
-    assert found == expected
+    assert due_times == expected
 
 
 def test_a_time_that_comes_twice_fires_once_and_one_that_does_not_right_after():
@@ -146,8 +146,8 @@ def test_what_is_typed_becomes_a_timing():
         "spread": "30",
         "notify": "always",
     }
-    found = parse_timing(" monthly scrub ", typed, zone="UTC")
-    assert found == ScheduleTiming(
+    timing = parse_timing(" monthly scrub ", typed, zone="UTC")
+    assert timing == ScheduleTiming(
         "monthly scrub",
         parse_cron("0 3 1 * *", "Europe/Amsterdam"),
         Overlap.QUEUE,
@@ -155,7 +155,7 @@ def test_what_is_typed_becomes_a_timing():
         30,
         NotifyWhen.ALWAYS,
     )
-    assert ScheduleTiming.from_json(found.to_json()) == found
+    assert ScheduleTiming.from_json(timing.to_json()) == timing
 
 
 @pytest.mark.parametrize(

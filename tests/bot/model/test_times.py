@@ -21,9 +21,9 @@ HERE = "Europe/Amsterdam"
 
 def at(text: str, zone: str = HERE) -> str:
     """Return the first and the last second of what was typed, in UTC."""
-    found = parse_civil_time(text, now=NOW, zone=zone)
-    assert found is not None
-    bounds = found.compute_bounds(found.day or found.today)
+    time = parse_civil_time(text, now=NOW, zone=zone)
+    assert time is not None
+    bounds = time.compute_bounds(time.day or time.today)
     return " to ".join(f"{to_datetime(one):%Y-%m-%d %H:%M:%S}" for one in bounds)
 
 

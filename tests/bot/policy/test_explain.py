@@ -52,10 +52,10 @@ def test_how_long_it_usually_takes_is_taken_from_the_past(harness: Harness):
     assert 0 < wait < 60_000_000
 
 
-@pytest.mark.parametrize(("wait", "told"), [(999_999, []), (90_000_000, ["Typical wait: 2 min."])])
-def test_less_than_a_second_is_not_worth_a_sentence(wait: int, told: list[str]):
+@pytest.mark.parametrize(("wait", "text"), [(999_999, []), (90_000_000, ["Typical wait: 2 min."])])
+def test_less_than_a_second_is_not_worth_a_sentence(wait: int, text: list[str]):
     _, *rest = Evaluation(allowed=True, required_approvals=1).describe(usual_wait=wait)
-    assert rest == told
+    assert rest == text
 
 
 def test_of_a_check_that_takes_no_approval_nothing_is_to_be_looked_up(harness: Harness):

@@ -38,19 +38,19 @@ def _lint_after_edit(directory: Path, file: str, was: str, instead: str) -> list
 def test_a_slip_is_reported_and_what_may_be_meant(
     tmp_path: Path, file: str, was: str, instead: str, says: str
 ):
-    told = _lint_after_edit(tmp_path, file, was, instead)
-    assert len(told) == 1
-    assert says in told[0]
+    warnings = _lint_after_edit(tmp_path, file, was, instead)
+    assert len(warnings) == 1
+    assert says in warnings[0]
 
 
 def test_a_rule_is_named_by_its_line(tmp_path: Path):
     line = next(
         n for n, text in enumerate(starter_rules().splitlines(), 1) if 'kind == "check"' in text
     )
-    [told] = _lint_after_edit(
+    [warning] = _lint_after_edit(
         tmp_path, "policy.cedar", 'context.kind == "check"', 'context.runbook == "abuser clear"'
     )
-    assert told.startswith(f"policy.cedar, line {line}: ")
+    assert warning.startswith(f"policy.cedar, line {line}: ")
 
 
 @pytest.mark.parametrize(
@@ -72,18 +72,18 @@ def _look_again(directory: Path, view: str) -> list[str]:
 
 
 def test_a_policy_that_lets_no_one_view_is_shown(tmp_path: Path):
-    [told] = _look_again(tmp_path, "")
-    assert told.startswith('policy.cedar: no rule permits the action "view"')
-    assert "Add a permit to view" in told
+    [warning] = _look_again(tmp_path, "")
+    assert warning.startswith('policy.cedar: no rule permits the action "view"')
+    assert "Add a permit to view" in warning
 
 
 def test_an_owner_who_may_not_view_their_area_learns_that(tmp_path: Path):
-    told = _look_again(
+    warnings = _look_again(
         tmp_path,
         'permit (principal, action == Action::"view", resource) unless '
         '{ principal == Person::"stan" && context.runbook == "zfs scrub" };',
     )
-    assert told == [
+    assert warnings == [
         "policy.cedar: stan owns storage but cannot view every run there, so cannot approve "
         "those runs: permit it in a rule, or name another owner"
     ]
@@ -102,5 +102,7 @@ def test_a_device_whose_community_crosses_the_network_in_clear_text_is_shown(tmp
         f"{hosts}  pdu1: {{{device}, snmp: {{community_file: c}}}}\n"
         f"  pdu2: {{{device}, snmp: {v3}}}\n"
     )
-    (told,) = list_warnings(load_policy(path), RUNBOOKS)
-    assert str(told).startswith("inventory.yaml: pdu1: SNMP 2c sends its community in clear text")
+    (warning,) = list_warnings(load_policy(path), RUNBOOKS)
+    assert str(warning).startswith(
+        "inventory.yaml: pdu1: SNMP 2c sends its community in clear text"
+    )

@@ -198,15 +198,15 @@ def test_hosts_that_are_asked_about_together_are_judged_as_each_by_itself(
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The hosts that Cedar is asked about, in their order."""
-    found: list[str] = []
+    asked_attributes: list[str] = []
     plain = Rules.compute_ruling
 
     def noted(self: Rules, *given: Any, **more: Any) -> Ruling:
-        found.append(more["host"])
+        asked_attributes.append(more["host"])
         return plain(self, *given, **more)
 
     monkeypatch.setattr(Rules, "compute_ruling", noted)
-    return found
+    return asked_attributes
 
 
 def test_the_rules_are_asked_once_about_all_hosts_that_are_alike(tmp_path: Path, asked: list[str]):
@@ -373,10 +373,10 @@ def test_people_are_identified_by_their_ids_only(
         people.read_text()
         + "  erin: {name: Erin, slack: [{team: T0GRID, enterprise: E0GRID, user: W0ERIN}]}\n"
     )
-    found = directory.get_policy().organisation.find_by_slack(
+    match = directory.get_policy().organisation.find_by_slack(
         team=team, enterprise=enterprise, user=user
     )
-    assert (found.id if found else None) == person
+    assert (match.id if match else None) == person
 
 
 def test_the_starter_is_valid_as_it_is(tmp_path: Path):

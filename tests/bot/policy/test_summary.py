@@ -20,7 +20,9 @@ NOW = datetime(2026, 3, 4, 10, 0, tzinfo=UTC)
 ALL = list_runbook_info()
 
 
-def told(tmp_path: Path, more: str = "", *, instead: str = "", person: str = "") -> PolicySummary:
+def summarise(
+    tmp_path: Path, more: str = "", *, instead: str = "", person: str = ""
+) -> PolicySummary:
     return summarise_policy(_policy(tmp_path, more, instead), ALL, now=NOW, person=person)
 
 
@@ -28,24 +30,24 @@ def _policy(tmp_path: Path, more: str = "", instead: str = "") -> Policy:
     return a_policy(tmp_path, rules=instead or starter_rules() + more).get_policy()
 
 
-def of(found: PolicySummary, person: str) -> PeopleSummary:
-    return next(chapter for chapter in found.chapters if person in chapter.people)
+def of(summary: PolicySummary, person: str) -> PeopleSummary:
+    return next(chapter for chapter in summary.chapters if person in chapter.people)
 
 
-def sentences(found: PolicySummary, person: str, section: str) -> list[str]:
-    return [clause.sentence for clause in getattr(of(found, person), section)]
+def sentences(summary: PolicySummary, person: str, section: str) -> list[str]:
+    return [clause.sentence for clause in getattr(of(summary, person), section)]
 
 
 def test_a_developer_looks_at_once_and_asks_for_the_rest(tmp_path: Path):
-    found = told(tmp_path)
-    assert sentences(found, "dora", "without_approval") == ["Every check, everywhere."]
-    assert sentences(found, "dora", "with_approval") == [
+    summary = summarise(tmp_path)
+    assert sentences(summary, "dora", "without_approval") == ["Every check, everywhere."]
+    assert sentences(summary, "dora", "with_approval") == [
         "Every change, everywhere: 1 approval from the owners of the area.",
         "When the change leaves at most one leg of a service: every change, "
         "everywhere: 2 approvals from the owners of the area or people with the administrator "
         "role.",
     ]
-    clause = of(found, "dora").with_approval[0]
+    clause = of(summary, "dora").with_approval[0]
     assert clause.approver_names == (
         "the edge: Adam Admin or Olga Owner; the web servers: Olga Owner; storage: Stan Storage"
     )
@@ -55,18 +57,18 @@ def test_a_developer_looks_at_once_and_asks_for_the_rest(tmp_path: Path):
             "Developers may request any change; an owner of the area approves it.",
         ),
     )
-    assert of(found, "dora").can_approve == []
+    assert of(summary, "dora").can_approve == []
 
 
 def test_an_owner_does_what_can_be_undone_in_their_area(tmp_path: Path):
-    found = told(tmp_path)
+    summary = summarise(tmp_path)
     assert "Every change that can be undone, in the edge and the web servers." in sentences(
-        found, "olga", "without_approval"
+        summary, "olga", "without_approval"
     )
     assert "Every change, in storage: 1 approval from the owners of storage." in sentences(
-        found, "olga", "with_approval"
+        summary, "olga", "with_approval"
     )
-    assert sentences(found, "olga", "can_approve") == [
+    assert sentences(summary, "olga", "can_approve") == [
         "Every change, in the edge and the web servers."
     ]
 
@@ -74,7 +76,7 @@ def test_an_owner_does_what_can_be_undone_in_their_area(tmp_path: Path):
 def test_where_no_one_could_approve_it_is_reported(tmp_path: Path):
     lonely = [
         clause
-        for clause in of(told(tmp_path), "stan").with_approval
+        for clause in of(summarise(tmp_path), "stan").with_approval
         if not clause.has_enough_approvers
     ]
     assert [(clause.sentence, clause.approver_names) for clause in lonely] == [
@@ -93,13 +95,13 @@ def test_where_those_who_could_approve_are_too_few_it_is_reported(tmp_path: Path
         '@id("y") permit (principal, action == Action::"approve", resource);'
         '@id("z") permit (principal, action == Action::"view", resource);'
     )
-    found = told(tmp_path, instead=rules)
-    (clause,) = of(found, "dora").with_approval
+    summary = summarise(tmp_path, instead=rules)
+    (clause,) = of(summary, "dora").with_approval
     assert clause.areas_short_of_approvers == ("the web servers", "storage")
     assert clause.approver_names.endswith(
         "– too few in the web servers and storage under the current policy"
     )
-    assert "the edge" in of(found, "olga").with_approval[0].areas_short_of_approvers
+    assert "the edge" in of(summary, "olga").with_approval[0].areas_short_of_approvers
 
 
 def test_the_rules_that_apply_are_told_in_their_order_in_the_file(tmp_path: Path):
@@ -125,12 +127,12 @@ def test_people_who_may_do_the_same_are_shown_together(tmp_path: Path):
         + "  erin: {name: Erin, roles: [developer, oncall]}\n"
         + "  gus: {name: Gus Guest}\n"
     )
-    found = summarise_policy(directory.get_policy(), ALL, now=NOW)
-    together = of(found, "dora")
+    summary = summarise_policy(directory.get_policy(), ALL, now=NOW)
+    together = of(summary, "dora")
     assert list(together.people) == ["dave", "dora", "erin"]
     assert together.title == "developer"
-    assert of(found, "gus").title == "no role"
-    assert sentences(found, "gus", "refused") == ["Every change, everywhere."]
+    assert of(summary, "gus").title == "no role"
+    assert sentences(summary, "gus", "refused") == ["Every change, everywhere."]
 
 
 def test_whom_a_rule_names_is_listed_alone(tmp_path: Path):
@@ -142,10 +144,10 @@ def test_whom_a_rule_names_is_listed_alone(tmp_path: Path):
     )
     people = tmp_path / "people.yaml"
     people.write_text(people.read_text() + "  dave: {name: Dave, roles: [developer]}\n")
-    found = summarise_policy(directory.get_policy(), ALL, now=NOW)
-    assert list(of(found, "dora").people) == ["dora"]
-    assert sentences(found, "dave", "refused") == ["Every check and every change, everywhere."]
-    assert of(found, "dave").refused[0].rules == (("not dave", "not dave"),)
+    summary = summarise_policy(directory.get_policy(), ALL, now=NOW)
+    assert list(of(summary, "dora").people) == ["dora"]
+    assert sentences(summary, "dave", "refused") == ["Every check and every change, everywhere."]
+    assert of(summary, "dave").refused[0].rules == (("not dave", "not dave"),)
 
 
 @pytest.mark.parametrize(
@@ -179,7 +181,7 @@ def test_runbooks_and_hosts_are_named_in_few_words(tmp_path: Path, when: str, se
         '@id("x") forbid (principal in Role::"developer", action == Action::"request", resource)'
         f" when {{ {when} }};"
     )
-    assert sentences(told(tmp_path, more, person="dora"), "dora", "refused") == [sentence]
+    assert sentences(summarise(tmp_path, more, person="dora"), "dora", "refused") == [sentence]
 
 
 @pytest.mark.parametrize(
@@ -205,7 +207,7 @@ def test_what_depends_on_circumstances_is_shown_with_them(tmp_path: Path, when: 
         '@id("x") forbid (principal in Role::"developer", action == Action::"request", resource)'
         f' when {{ context.kind == "change" && ({when}) }};'
     )
-    assert sentences(told(tmp_path, more, person="dora"), "dora", "refused") == [
+    assert sentences(summarise(tmp_path, more, person="dora"), "dora", "refused") == [
         f"{words}every change, everywhere."
     ]
 
@@ -218,8 +220,8 @@ def test_what_more_a_rule_wants_is_shown(tmp_path: Path):
         permit (principal in Role::"developer", action == Action::"request", resource);
         @id("all") permit (principal, action == Action::"approve", resource);
     """
-    found = told(tmp_path, instead=rules)
-    clause = of(found, "dora").with_approval[0]
+    summary = summarise(tmp_path, instead=rules)
+    clause = of(summary, "dora").with_approval[0]
     assert clause.required_approvals == 2
     assert clause.sentence == (
         "Every check and every change, everywhere: 2 approvals from the owners of the area and "
@@ -237,17 +239,17 @@ def test_what_more_a_rule_wants_is_shown(tmp_path: Path):
 def test_a_policy_without_hosts_can_be_read_too(tmp_path: Path):
     directory = a_policy(tmp_path)
     (tmp_path / "inventory.yaml").write_text("hosts: {}\n")
-    found = summarise_policy(directory.get_policy(), ALL, now=NOW)
-    assert sentences(found, "dora", "with_approval")[0] == (
+    summary = summarise_policy(directory.get_policy(), ALL, now=NOW)
+    assert sentences(summary, "dora", "with_approval")[0] == (
         "Every change, everywhere: 1 approval from the owners of the area."
     )
-    assert [domain.description for domain in found.areas] == ["no hosts yet"] * 3
+    assert [domain.description for domain in summary.areas] == ["no hosts yet"] * 3
 
 
 def test_one_persons_charter_says_what_everybodys_says_of_them(tmp_path: Path):
-    everyone = told(tmp_path)
+    everyone = summarise(tmp_path)
     for person in ("dora", "olga", "stan"):
-        alone = told(tmp_path, person=person)
+        alone = summarise(tmp_path, person=person)
         assert [list(chapter.people) for chapter in alone.chapters] == [[person]]
         assert of(alone, person) == of(everyone, person)
 
@@ -282,9 +284,9 @@ def test_every_sentence_holds_for_every_host_and_runbook(
     assert sum(map(len, probe.requests.values())) == len(_deeds(ALL))
 
 
-def _deeds(found: list[RunbookInfo]) -> list[RequestKind]:
-    both = [one for one in found if one.undo]
-    return [RequestKind(one.name, one.kind) for one in [*found, *both]]
+def _deeds(runbooks: list[RunbookInfo]) -> list[RequestKind]:
+    both = [one for one in runbooks if one.undo]
+    return [RequestKind(one.name, one.kind) for one in [*runbooks, *both]]
 
 
 @pytest.mark.parametrize(
@@ -317,38 +319,40 @@ def test_it_is_drawn_for_a_terminal_a_browser_and_programs(tmp_path: Path):
     people = (tmp_path / "people.yaml").resolve()
     directory: PolicyDirectory = a_policy(tmp_path)
     people.write_text(people.read_text() + "  eve: {name: <script>alert(1)</script>}\n")
-    found = summarise_policy(directory.get_policy(), ALL, now=NOW)
-    text = render.render_text(found)
+    summary = summarise_policy(directory.get_policy(), ALL, now=NOW)
+    text = render.render_text(summary)
     assert "Every change, everywhere: 1 approval from the owners of the area." in text
     assert max(map(len, text.splitlines())) <= 100
-    page = render.render_html(found)
+    page = render.render_html(summary)
     assert "&lt;script&gt;alert(1)" in page
     assert "<script" not in page
-    data = json.loads(json.dumps(render.render_data(found)))
+    data = json.loads(json.dumps(render.render_data(summary)))
     assert data["chapters"][0]["without_approval"][0]["sentence"] == "Every check, everywhere."
 
 
 def test_who_views_which_runs_is_shown(tmp_path: Path):
-    found = told(tmp_path)
-    assert sentences(found, "dora", "can_view") == ["Every check and every change, everywhere."]
-    assert "Can view\n    - Every check and every change, everywhere." in render.render_text(found)
+    summary = summarise(tmp_path)
+    assert sentences(summary, "dora", "can_view") == ["Every check and every change, everywhere."]
+    assert "Can view\n    - Every check and every change, everywhere." in render.render_text(
+        summary
+    )
 
 
 def test_who_views_less_learns_where(tmp_path: Path):
-    found = told(tmp_path, instead=restricted_rules())
-    assert sentences(found, "dora", "can_view") == [
+    summary = summarise(tmp_path, instead=restricted_rules())
+    assert sentences(summary, "dora", "can_view") == [
         "Every check and every change, in the web servers."
     ]
-    clause = of(found, "dora").can_view[0]
+    clause = of(summary, "dora").can_view[0]
     assert clause.rules[0][0] == "developers view the web servers"
-    assert sentences(found, "olga", "can_view") == ["Every check and every change, everywhere."]
+    assert sentences(summary, "olga", "can_view") == ["Every check and every change, everywhere."]
 
 
 def test_who_views_nothing_of_others_is_notified(tmp_path: Path):
-    found = told(tmp_path, instead=restricted_rules(""))
-    assert sentences(found, "dora", "can_view") == []
-    said = "an view only runs that they requested or decided."
-    assert said in render.render_text(found)
-    assert "nly runs that they requested or decided." in render.render_html(found)
-    data = render.render_data(found)
+    summary = summarise(tmp_path, instead=restricted_rules(""))
+    assert sentences(summary, "dora", "can_view") == []
+    sentence = "an view only runs that they requested or decided."
+    assert sentence in render.render_text(summary)
+    assert "nly runs that they requested or decided." in render.render_html(summary)
+    data = render.render_data(summary)
     assert [chapter["can_view"] for chapter in data["chapters"]] == [[]] * len(data["chapters"])

@@ -38,8 +38,8 @@ def _lamp(harness: Harness, value: str = "on", person: str = "dora", host: str =
     return harness.request(SetSwitch(host=host, name="lamp", value=value), person)
 
 
-def _fates(found: Replay) -> list[str]:
-    return [one.outcome.value for one in found.requests]
+def _fates(replay: Replay) -> list[str]:
+    return [one.outcome.value for one in replay.requests]
 
 
 def test_the_same_policy_would_have_changed_nothing(harness: Harness, tmp_path: Path):
@@ -47,10 +47,10 @@ def test_the_same_policy_would_have_changed_nothing(harness: Harness, tmp_path: 
     _lamp(harness, "off", "olga")
     harness.request(ShowSwitches(host="lb1"), "dora")
     harness.request(BreakSwitch(host="lb1", name="lamp"), "olga")
-    found = _through(harness, tmp_path)
-    assert set(_fates(found)) == {"as it was"}
-    assert len(found.requests) == 4
-    assert summarise_replay(found) == "no differences"
+    replay = _through(harness, tmp_path)
+    assert set(_fates(replay)) == {"as it was"}
+    assert len(replay.requests) == 4
+    assert summarise_replay(replay) == "no differences"
 
 
 def test_more_approvals_refusals_and_what_would_not_wait_are_counted(
@@ -67,15 +67,15 @@ def test_more_approvals_refusals_and_what_would_not_wait_are_counted(
         @id("4") @description("Nothing is broken.")
         forbid (principal, action == Action::"request", resource) when {{ !context.reversible }};
     """
-    found = _through(harness, tmp_path, instead=rules)
-    assert _fates(found) == ["without waiting", "more approvals", "refused"]
-    assert [one.description for one in found.requests] == [
+    replay = _through(harness, tmp_path, instead=rules)
+    assert _fates(replay) == ["without waiting", "more approvals", "refused"]
+    assert [one.description for one in replay.requests] == [
         "0 approvals instead of 1",
         "2 instead of 0, from the owners of the edge",
         "Nothing is broken.",
     ]
-    assert summarise_replay(found) == "2 more approvals, 1 refused, 1 without waiting"
-    assert found.count_outcomes_by(lambda one: one.requested_by)["olga"] == {
+    assert summarise_replay(replay) == "2 more approvals, 1 refused, 1 without waiting"
+    assert replay.count_outcomes_by(lambda one: one.requested_by)["olga"] == {
         ReplayOutcome.MORE: 1,
         ReplayOutcome.REFUSED: 1,
     }
@@ -108,11 +108,11 @@ def test_people_and_hosts_that_are_gone_are_named(harness: Harness, tmp_path: Pa
     )
     hosts = (new / "inventory.yaml").read_text().splitlines(keepends=True)
     (new / "inventory.yaml").write_text("".join(line for line in hosts if " lb2:" not in line))
-    found = replay_requests(load_policy(tmp_path / "new"), _pasts(harness))
-    assert _fates(found) == ["approvals that would not count", "gone"]
-    assert found.requests[1].description == "lb2: not in the inventory any more"
-    assert found.unknown_approvers == {"adam": 1}
-    assert found.unknown_requesters == {}
+    replay = replay_requests(load_policy(tmp_path / "new"), _pasts(harness))
+    assert _fates(replay) == ["approvals that would not count", "gone"]
+    assert replay.requests[1].description == "lb2: not in the inventory any more"
+    assert replay.unknown_approvers == {"adam": 1}
+    assert replay.unknown_requesters == {}
 
 
 def test_what_a_rule_refused_and_what_a_runbook_refused_are_distinguished(

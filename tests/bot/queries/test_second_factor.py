@@ -67,12 +67,12 @@ def test_an_approval_with_a_second_factor_counts_and_says_so(strict: Harness) ->
     approve(strict, run.id, run.digest, "olga", app.session)
     assert strict.get_run(run.id).state is State.SUCCEEDED
     with strict.database.reading() as tx:
-        told = [
+        entries = [
             entry
             for entry in change_log.list_entries_of_run(tx, run.id)
             if entry.kind == "approved"
         ]
-    assert told[0].facts["factor"] == app.factor.digest
+    assert entries[0].facts["factor"] == app.factor.digest
     assert "stepped up" in strict.list_entry_kinds()
 
 
@@ -341,9 +341,9 @@ def test_only_an_owner_who_shows_a_second_factor_confirms(strict: Harness) -> No
 def test_who_confirms_must_have_been_told_the_digest(strict: Harness) -> None:
     olga = enrol_and_step_up(strict, "olga")
     factor = enrolled_app(strict, "dora")
-    for said in ("", "0", factor.digest[:9], "0123456789", factor.digest[1:12]):
+    for digest in ("", "0", factor.digest[:9], "0123456789", factor.digest[1:12]):
         with pytest.raises(InvalidRequestError, match="read them"):
-            strict.service.factor_enrolment.confirm_factor("olga", olga.session, factor.id, said)
+            strict.service.factor_enrolment.confirm_factor("olga", olga.session, factor.id, digest)
     spaced = f"{factor.digest[:4]} {factor.digest[4:8].upper()} {factor.digest[8:12]}"
     strict.service.factor_enrolment.confirm_factor("olga", olga.session, factor.id, spaced)
     assert "factor confirmed" in strict.list_entry_kinds()

@@ -41,8 +41,8 @@ def _five_good_ones(harness: Harness, host: str = "lb1", person: str = "dora") -
 
 def test_waits_are_shown_by_runbook_area_and_hour(harness: Harness):
     _five_good_ones(harness)
-    found = _of(harness)
-    [line] = found.runbooks
+    report = _of(harness)
+    [line] = report.runbooks
     assert (line.name, line.requested, line.approved, line.approval_rate) == (
         "abusers clear",
         5,
@@ -54,9 +54,9 @@ def test_waits_are_shown_by_runbook_area_and_hour(harness: Harness):
         50 * _MINUTE,
         50 * _MINUTE,
     )
-    assert [area.name for area in found.areas] == ["the edge"]
-    assert len(found.hours) == 24
-    assert sum(hour.requested for hour in found.hours) == 5
+    assert [area.name for area in report.areas] == ["the edge"]
+    assert len(report.hours) == 24
+    assert sum(hour.requested for hour in report.hours) == 5
 
 
 def test_what_was_denied_or_left_to_expire_counts_against_it(harness: Harness):
@@ -104,8 +104,8 @@ def test_the_rule_lets_nothing_else_go_without_approval(harness: Harness):
         )
     policy = harness.policies.get_policy().with_rule(lift.rule)
     with harness.database.reading() as tx:
-        found = replay_requests(policy, history.list_past_requests(tx, 0))
-    assert [one.request.id for one in found.list_with_outcome(ReplayOutcome.AT_ONCE)] == [
+        replay = replay_requests(policy, history.list_past_requests(tx, 0))
+    assert [one.request.id for one in replay.list_with_outcome(ReplayOutcome.AT_ONCE)] == [
         1,
         2,
         3,

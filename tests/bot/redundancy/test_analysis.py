@@ -120,9 +120,9 @@ def test_random_trees_agree_with_brute_force(block: int):
         tree = random_trees.build_random_tree(seed)
         analysis = TreeAnalysis(tree)
         minimal = random_trees.find_minimal_cut_sets(tree)
-        found = [frozenset(names) for names in analysis.iterate_cut_sets()]
-        assert set(found) == minimal, seed
-        assert len(found) == len(minimal) == sum(analysis.cut_sets.count_by_order().values())
+        computed = [frozenset(names) for names in analysis.iterate_cut_sets()]
+        assert set(computed) == minimal, seed
+        assert len(computed) == len(minimal) == sum(analysis.cut_sets.count_by_order().values())
         cut_sets = random_trees.list_cut_sets(tree)
         expected = random_trees.compute_probability(tree, cut_sets)
         assert analysis.probability == pytest.approx(expected, abs=1e-12), seed

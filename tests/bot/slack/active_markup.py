@@ -27,13 +27,13 @@ _CALLS = frozenset({"user", "usergroup", "channel", "broadcast", "team", "color"
 
 def acts(payload: object) -> list[str]:
     """Return what in a payload calls, links, formats, hides or forges a line, and is not ours."""
-    found = [f"unseen {character!r} in {text[:200]!r}" for text, character in _unseen(payload)]
+    problems = [f"unseen {character!r} in {text[:200]!r}" for text, character in _unseen(payload)]
     # What a host said may be lines of their own, where nobody takes them for ours.
     quoted = [each["elements"] for each in parts(payload) if each.get("type") == _PREFORMATTED]
     spared = {id(element) for elements in quoted for element in elements}
     for part in parts(payload):
-        found += [] if id(part) in spared else _of_part(part)
-    return found
+        problems += [] if id(part) in spared else _of_part(part)
+    return problems
 
 
 def _of_part(part: dict[str, Any]) -> list[str]:
@@ -54,9 +54,9 @@ def _of_part(part: dict[str, Any]) -> list[str]:
             return [] if ours or _is_our_time(part) else [f"{kind} {part}"]
         case _:
             # A message's own text, which notifications show, and errors below fields.
-            said = [*marked(text)] if isinstance(text, str) else []
+            marked_parts = [*marked(text)] if isinstance(text, str) else []
             errors = cast("dict[str, str]", part.get("errors") or {})
-            return said + [line for error in errors.values() for line in _forged(error)]
+            return marked_parts + [line for error in errors.values() for line in _forged(error)]
 
 
 def _is_our_time(part: dict[str, Any]) -> bool:

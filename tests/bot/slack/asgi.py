@@ -29,7 +29,7 @@ async def post(
 ) -> Answer:
     """Send a request, in several chunks if they are given, and return what came back."""
     chunks = [raw] if isinstance(raw, bytes) else list(raw)
-    status, said = 0, b""
+    status, content = 0, b""
 
     async def receive() -> Message:
         if not chunks:
@@ -38,11 +38,11 @@ async def post(
         return {"type": "http.request", "body": body, "more_body": bool(chunks)}
 
     async def send(message: Message) -> None:
-        nonlocal status, said
+        nonlocal status, content
         if message["type"] == "http.response.start":
             status = message["status"]
         else:
-            said += message.get("body", b"")
+            content += message.get("body", b"")
 
     scope = {
         "type": "http",
@@ -59,4 +59,4 @@ async def post(
         "server": ("127.0.0.1", 443),
     }
     await app(scope, receive, send)
-    return Answer(status, said)
+    return Answer(status, content)

@@ -47,8 +47,8 @@ class Chat:
     ) -> Answer:
         """Click a button of a message, the card if none is given."""
         shown = message or self.slack.card
-        told = value if value is not None else shown.buttons[action]["value"]
-        payload = payloads.click(action, told, user, channel=shown.channel, ts=shown.ts)
+        value_sent = value if value is not None else shown.buttons[action]["value"]
+        payload = payloads.click(action, value_sent, user, channel=shown.channel, ts=shown.ts)
         response = f"/actions/{shown.channel}/{shown.ts}"
         payload["response_url"] = self.slack.url.replace("/api/", response)
         answer = await self.send(payloads.interaction(payload))

@@ -56,8 +56,8 @@ class Say(Check[str], words="toy say", example="lb1"):
     def read(self, ask: QueryRunner) -> str:
         return ask(self.host, SAY)
 
-    def report(self, said: str) -> Report:
-        return Report(said, healthy=False, findings=[said], table=Table((said,), ((said,),)))
+    def report(self, text: str) -> Report:
+        return Report(text, healthy=False, findings=[text], table=Table((text,), ((text,),)))
 
 
 class Echo(Change[str], words="toy echo", example="lb1 hello", undo="says nothing again"):
@@ -69,23 +69,23 @@ class Echo(Change[str], words="toy echo", example="lb1 hello", undo="says nothin
     def read(self, ask: QueryRunner) -> str:
         return ask(self.host, SAY)
 
-    def plan(self, said: str) -> Plan:
-        if f"said={self.what}" in said:
-            return Plan(said)
+    def plan(self, text: str) -> Plan:
+        if f"said={self.what}" in text:
+            return Plan(text)
         do, undo = Shell(("set", "said", self.what)), Shell(("set", "said", "nothing"))
-        step = Step(f"{self.what}: {said}", self.host, do, undo, before=said, after=said)
-        return Plan(said, [step], notes=[said])
+        step = Step(f"{self.what}: {text}", self.host, do, undo, before=text, after=text)
+        return Plan(text, [step], notes=[text])
 
-    def report_progress(self, said: str) -> Report:
-        return Report(said, healthy=False, findings=[said])
+    def report_progress(self, text: str) -> Report:
+        return Report(text, healthy=False, findings=[text])
 
 
 class Insist(Echo, words="toy insist", example="lb1 hello"):
     """Have a host say something that it never takes back."""
 
-    def plan(self, said: str) -> Plan:
-        step = replace(super().plan(said).steps[0], undo=NoUndo(said))
-        return Plan(said, [step], notes=["x" * 7000] if self.what == "much" else [])
+    def plan(self, text: str) -> Plan:
+        step = replace(super().plan(text).steps[0], undo=NoUndo(text))
+        return Plan(text, [step], notes=["x" * 7000] if self.what == "much" else [])
 
 
 class Balk(Check[str], words="toy balk", example="lb1"):
@@ -96,8 +96,8 @@ class Balk(Check[str], words="toy balk", example="lb1"):
     def read(self, ask: QueryRunner) -> str:
         raise Refused(ask(self.host, SAY))
 
-    def report(self, said: str) -> Report:
-        return Report(said)
+    def report(self, text: str) -> Report:
+        return Report(text)
 
 
 def _words(ask: QueryRunner, host: str, _arguments: Mapping[str, str]) -> list[str]:

@@ -49,8 +49,8 @@ class Walk:
         await self.tickets()
 
     async def say(self, text: str, user: str = "U0DORA", channel: str = "C0OPS") -> None:
-        said = text.replace("SAID", self.typed).replace("BRIEF", escape(BRIEF, quote=False))
-        await self.chat.type(said, user, channel)
+        text_sent = text.replace("SAID", self.typed).replace("BRIEF", escape(BRIEF, quote=False))
+        await self.chat.type(text_sent, user, channel)
         # A change that cannot be undone shows its plan first.
         last = self.chat.slack.posted[-1:]
         shown = [one for one in last if one.seen_by and "submit" in one.buttons]
@@ -301,8 +301,8 @@ class Walk:
 
     def _newest(self, request: str) -> Any:
         with self.chat.harness.database.reading() as tx:
-            found = [runs.get_run(tx, one.id) for one in runs.list_unfinished(tx)] + _ended(tx)
-        asked = [one for one in found if one.parent is None and one.title.startswith(request)]
+            run_list = [runs.get_run(tx, one.id) for one in runs.list_unfinished(tx)] + _ended(tx)
+        asked = [one for one in run_list if one.parent is None and one.title.startswith(request)]
         return max(asked, key=lambda one: one.id)
 
     def _active(self) -> list[Schedule]:
@@ -317,15 +317,15 @@ class Walk:
         view = self.chat.slack.views[name]
         inputs = {b["block_id"]: b["element"] for b in view["blocks"] if "element" in b}
         state = {block: _filled(inputs[block], value) for block, value in values.items()}
-        told = {"id": name, "hash": "1.a", **view, "state": {"values": state}}
-        payload = payloads.in_view(kind, told, "U0DORA", **other)
+        view_sent = {"id": name, "hash": "1.a", **view, "state": {"values": state}}
+        payload = payloads.in_view(kind, view_sent, "U0DORA", **other)
         answer = await self.chat.send(payloads.interaction(payload))
         await self.chat.settle()
         return answer.json
 
     async def _chooser(self) -> None:
-        told = payloads.message_action("about-host", f"{SAID} lb1", "U0DORA")
-        await self.chat.send(payloads.interaction(told))
+        payload = payloads.message_action("about-host", f"{SAID} lb1", "U0DORA")
+        await self.chat.send(payloads.interaction(payload))
         await self.chat.settle()
         name = [one for one in self.chat.slack.views if one.startswith("V")][-1]
         await self._in_form("block_actions", name, {"host": "lb1"}, actions=[_chosen("lb1")])
@@ -349,14 +349,14 @@ def _chosen(host: str) -> dict[str, Any]:
 
 
 def _filled(element: Mapping[str, Any], value: str) -> dict[str, Any]:
-    told: dict[str, Any] = {"type": element["type"], "value": value}
+    state: dict[str, Any] = {"type": element["type"], "value": value}
     if element["type"].endswith("select"):
         option = {"text": {"type": "plain_text", "text": value}, "value": value}
-        told = {"type": element["type"], "selected_option": option}
-    return {element["action_id"]: told}
+        state = {"type": element["type"], "selected_option": option}
+    return {element["action_id"]: state}
 
 
 def everything_sent(chat: Chat) -> list[Any]:
     """Return all that was sent to Slack: calls with their arguments, answers, and files."""
-    calls = [told for _, told in chat.slack.calls]
+    calls = [args for _, args in chat.slack.calls]
     return [*calls, *chat.acknowledged, *chat.slack.uploaded]

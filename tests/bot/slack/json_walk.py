@@ -7,9 +7,9 @@ from typing import Any, cast
 def parts(value: object) -> Iterator[dict[str, Any]]:
     """Yield every object in *value*, however deep."""
     if isinstance(value, dict):
-        found = cast("dict[str, Any]", value)
-        yield found
-        inner = list(found.values())
+        mapping = cast("dict[str, Any]", value)
+        yield mapping
+        inner = list(mapping.values())
     else:
         inner = cast("list[object]", value) if isinstance(value, list) else []
     for one in inner:

@@ -12,8 +12,8 @@ def tests_in(file: str) -> frozenset[str]:
     """Return the tests of a file beside this one, by its name without the ending."""
     tree = ast.parse((HERE / f"{file}.py").read_text(encoding="utf-8"))
     functions = (ast.FunctionDef, ast.AsyncFunctionDef)
-    found = (node.name for node in ast.walk(tree) if isinstance(node, functions))
-    return frozenset(name for name in found if name.startswith("test_"))
+    names = (node.name for node in ast.walk(tree) if isinstance(node, functions))
+    return frozenset(name for name in names if name.startswith("test_"))
 
 
 def missing(tests: tuple[str, ...]) -> list[str]:

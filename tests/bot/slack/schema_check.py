@@ -88,14 +88,16 @@ def faults_of_delivery(body: Json) -> list[str]:
     return faults(_INTERACTIONS[kind], body) if kind in _INTERACTIONS else [f"no {kind} is known"]
 
 
-def faults_of_acknowledgement(body: Json, said: object) -> list[str]:
+def faults_of_acknowledgement(body: Json, response: object) -> list[str]:
     """Judge what a delivery was answered with; plain text is always right."""
-    if isinstance(said, str) or not said:
+    if isinstance(response, str) or not response:
         return []
     if "command" in body:
-        return faults("Said", said)
+        return faults("Said", response)
     name = _ANSWERS.get(str(body.get("type")))
-    return faults(name, said) if name else [f"nothing is said to {body.get('type')}: {said}"]
+    return (
+        faults(name, response) if name else [f"nothing is said to {body.get('type')}: {response}"]
+    )
 
 
 def of_raw(raw: bytes) -> Json:
@@ -209,9 +211,9 @@ def _judged_delivery(hand_over: Handed) -> Handed:
     async def judged(courier: Courier, body: Any) -> Json | str:
         sent = dict(cast("Mapping[str, Any]", body))
         violations.extend(faults_of_delivery(sent))
-        said = await hand_over(courier, body)
-        violations.extend(faults_of_acknowledgement(sent, said))
-        return said
+        acknowledgement = await hand_over(courier, body)
+        violations.extend(faults_of_acknowledgement(sent, acknowledgement))
+        return acknowledgement
 
     return judged
 

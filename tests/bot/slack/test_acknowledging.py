@@ -53,8 +53,8 @@ async def test_a_command_that_takes_long_is_answered_behind_its_acknowledgement(
     assert chat.slack.posted == []
     go.set()
     await chat.settle()
-    [told] = chat.slack.whispers("U0DORA")
-    assert told.text == "lb1 is in the edge"
+    [message] = chat.slack.whispers("U0DORA")
+    assert message.text == "lb1 is in the edge"
 
 
 async def test_a_request_that_takes_long_is_recorded_all_the_same(
@@ -108,8 +108,8 @@ async def test_of_a_form_that_takes_long_one_is_told_directly_what_is_wrong(
     shown = await opened(chat, "toy tune")
     go = held_up(monkeypatch, actions.RequestForms, "submit_form")
     values = {"host": "lb1", "name": "lamp", "because": reason}
-    told = payloads.in_view("view_submission", shown.payload(values), "U0DORA")
-    assert (await acknowledged(chat, payloads.interaction(told))).body == b""
+    payload = payloads.in_view("view_submission", shown.payload(values), "U0DORA")
+    assert (await acknowledged(chat, payloads.interaction(payload))).body == b""
     go.set()
     await chat.settle()
     wrong = [one.text for one in chat.slack.seen_in("D0DORA")]

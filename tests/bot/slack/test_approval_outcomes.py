@@ -85,8 +85,8 @@ async def test_a_button_from_before_a_restart_does_not_decide_again(chat: Chat):
         await chat.press(action, "U0ADAM", value=value)
     assert chat.harness.fleet.sent == done
     assert chat.run().state is State.SUCCEEDED
-    for told in chat.slack.whispers("U0ADAM"):
-        assert "succeeded already" in told.words or "was approved by" in told.words
+    for message in chat.slack.whispers("U0ADAM"):
+        assert "succeeded already" in message.words or "was approved by" in message.words
 
 
 @pytest.mark.parametrize("error", sorted(GONE_MESSAGE_ERRORS | CLOSED_CHANNEL_ERRORS))
@@ -115,6 +115,6 @@ async def test_a_no_reaches_whoever_is_not_in_the_channel(chat: Chat, error: str
     await chat.type(LAMP_ON)
     chat.slack.refuse("chat.postEphemeral", error)
     await chat.press("approve", "U0STAN")
-    [told] = chat.slack.seen_in("D0STAN")
-    assert "Those who can: Adam Admin, Olga Owner" in told.words
+    [message] = chat.slack.seen_in("D0STAN")
+    assert "Those who can: Adam Admin, Olga Owner" in message.words
     assert chat.run().state is State.PENDING

@@ -152,13 +152,13 @@ BARRED: dict[str, tuple[dict[str, object], str]] = {
 
 @pytest.mark.parametrize("who", BARRED)
 async def test_who_may_not_act_is_notified_and_decides_nothing(chat: Chat, who: str):
-    flag, said = BARRED[who]
+    flag, message = BARRED[who]
     await chat.type(LAMP_ON)
     chat.slack.users["U0OLGA"] = flag
     for action in ("approve", "deny"):
         await chat.press(action, "U0OLGA")
     assert chat.run().state is State.PENDING
-    assert [said in one.words for one in chat.slack.whispers("U0OLGA")] == [True, True]
+    assert [message in one.words for one in chat.slack.whispers("U0OLGA")] == [True, True]
     assert set(chat.slack.card.buttons) == PENDING_BUTTONS
 
 
@@ -226,5 +226,5 @@ async def test_an_archived_channel_keeps_no_one_from_hearing(chat: Chat):
     await chat.send(payloads.interaction(payload))
     await chat.settle()
     assert chat.run().state is State.SUCCEEDED
-    told = chat.slack.seen_in("D0DORA")
-    assert any(one.text.startswith("Succeeded") for one in told)
+    messages = chat.slack.seen_in("D0DORA")
+    assert any(one.text.startswith("Succeeded") for one in messages)

@@ -135,15 +135,15 @@ async def test_who_asked_to_erase_is_reported_once_why_an_owner_declined(chat: C
     erasing.decline_erasure(1, person="olga", reason=why)
     for _ in range(2):
         await chat.settle()
-    told = [one for one in chat.slack.posted if one.channel == "D0ADAM"]
-    assert len(told) == 1
-    assert "Olga Owner declined to erase the output of run 1" in told[0].words
-    assert why in told[0].words
-    assert mentions(told[0].blocks) == []
+    messages = [one for one in chat.slack.posted if one.channel == "D0ADAM"]
+    assert len(messages) == 1
+    assert "Olga Owner declined to erase the output of run 1" in messages[0].words
+    assert why in messages[0].words
+    assert mentions(messages[0].blocks) == []
 
 
 @pytest.mark.parametrize(
-    ("text", "user", "said"),
+    ("text", "user", "message"),
     [
         (
             "toy set lb1 lamp on",
@@ -153,9 +153,9 @@ async def test_who_asked_to_erase_is_reported_once_why_an_owner_declined(chat: C
         ("toy show lb1", "U0DORA", "Run 1 is read-only and needs no approval: it starts by"),
     ],
 )
-async def test_what_needs_no_approval_has_no_glass(chat: Chat, text: str, user: str, said: str):
+async def test_what_needs_no_approval_has_no_glass(chat: Chat, text: str, user: str, message: str):
     because = "because all customers see an error page"
-    assert said in (await chat.type(f"break-glass {text} {because}", user)).text
+    assert message in (await chat.type(f"break-glass {text} {because}", user)).text
     assert chat.run().state is State.SUCCEEDED
     again = (await chat.type(f"break-glass 1 {because}", user)).text
     assert "Run 1 has succeeded: break-glass does not apply." in again

@@ -82,8 +82,8 @@ async def test_a_refusal_is_repeated(chat: Chat, broken: Callable[[], web.Respon
     await chat.type(LAMP_ON)
     breaks(chat.slack, "chat.postEphemeral", broken)
     await chat.press("approve", "U0STAN")
-    [told] = chat.slack.whispers("U0STAN")
-    assert "Something in Keyturn" not in told.text
+    [message] = chat.slack.whispers("U0STAN")
+    assert "Something in Keyturn" not in message.text
 
 
 async def test_a_refusal_is_tried_twice_and_no_more(chat: Chat):
@@ -111,8 +111,8 @@ async def test_for_a_form_that_cannot_be_drawn_someone_learns_how_to_type_it(
 ):
     breaks(chat.slack, "views.update", broken, times=5)
     await chat.type("toy tune")
-    [told] = chat.slack.whispers("U0DORA")
-    assert "/keyturn toy tune HOST NAME" in told.words
+    [message] = chat.slack.whispers("U0DORA")
+    assert "/keyturn toy tune HOST NAME" in message.words
 
 
 @pytest.mark.parametrize(("lost", "drawn"), [(3, True), (9, False)])
@@ -142,9 +142,9 @@ async def test_a_form_that_cannot_be_filled_in_says_so(
     await chat.type("toy tune")
     [view] = chat.slack.views.values()
     assert "cannot be loaded" in " ".join(texts(view["blocks"]))
-    [told] = chat.slack.whispers("U0DORA")
-    assert "Internal error in Keyturn" in told.text
-    assert "disk" not in told.text
+    [message] = chat.slack.whispers("U0DORA")
+    assert "Internal error in Keyturn" in message.text
+    assert "disk" not in message.text
 
 
 async def test_a_button_that_asks_again_says_why_it_does_not(chat: Chat):
@@ -152,8 +152,8 @@ async def test_a_button_that_asks_again_says_why_it_does_not(chat: Chat):
     payload = payloads.click("again", "1", "U0DORA", channel="C0OPS", ts="1.1")
     await chat.send(payloads.interaction(payload))
     await chat.settle()
-    [told] = chat.slack.whispers("U0DORA")
-    assert "Slack did not confirm your account" in told.text
+    [message] = chat.slack.whispers("U0DORA")
+    assert "Slack did not confirm your account" in message.text
 
 
 async def test_the_doctor_does_not_blame_the_token(
@@ -162,11 +162,11 @@ async def test_the_doctor_does_not_blame_the_token(
     async with a_web_api() as slack:
         breaks(slack, "auth.test", broken)
         way = SlackConnectionSettings(TEAM, "", "secret", "https://keyturn.example.com", {})
-        [found] = [
+        [result] = [
             one
             async for one in check_slack_connection(app.create_client("xoxb-1", slack.url), way)
         ]
-    assert "Slack has an internal error (status " in found.message
+    assert "Slack has an internal error (status " in result.message
 
 
 # --- what Slack takes of a message ---
@@ -181,7 +181,7 @@ async def test_a_card_whose_blocks_are_refused_keeps_no_buttons(chat: Chat, erro
         chat.slack.refusals["chat.update"].append(_taken(chat))
     await chat.press("approve", "U0OLGA")
     assert chat.run().state is State.SUCCEEDED
-    updates = [told for call, told in chat.slack.calls if call == "chat.update"]
+    updates = [args for call, args in chat.slack.calls if call == "chat.update"]
     assert updates[-1]["blocks"] == []
     assert updates[-1]["text"].startswith("Succeeded")
     [result] = [one for one in chat.slack.posted if one.thread]
@@ -220,6 +220,6 @@ async def test_a_whisper_whose_blocks_are_refused_is_explained_in_words(chat: Ch
     await chat.type(LAMP_ON)
     chat.slack.refuse("chat.postEphemeral", "invalid_blocks")
     await chat.press("approve", "U0STAN")
-    [told] = chat.slack.whispers("U0STAN")
-    assert told.blocks == []
-    assert told.text
+    [message] = chat.slack.whispers("U0STAN")
+    assert message.blocks == []
+    assert message.text

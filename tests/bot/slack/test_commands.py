@@ -129,7 +129,7 @@ async def test_every_value_that_does_not_fit_is_named_at_once(chat: Chat):
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("toy set lb9 lamp on", "There is no host 'lb9' in the inventory: did you mean lb1, lb2"),
         ("toy set lb1 lamp on extra", "one word too many"),
@@ -153,9 +153,9 @@ async def test_every_value_that_does_not_fit_is_named_at_once(chat: Chat):
         ("runs lb1 203.0.113.9", "No run contains '203.0.113.9'"),
     ],
 )
-async def test_what_is_wrong_is_reported_and_nothing_is_done(chat: Chat, text: str, said: str):
+async def test_what_is_wrong_is_reported_and_nothing_is_done(chat: Chat, text: str, message: str):
     answer = await chat.type(text)
-    assert said in answer.text
+    assert message in answer.text
     assert chat.slack.posted == []
     assert chat.harness.list_entry_kinds() == []
 
@@ -247,10 +247,10 @@ async def test_what_changed_on_one_of_several_hosts_was_allowed_with_all_of_them
     await chat.type("toy set lb* lamp on")
     await chat.type(f"approve 1 {chat.run().short_digest}", "U0OLGA")
     await chat.settle()
-    told = words(await chat.type("changed 5 minutes ago ±10m lb1"))
-    of_part = [line for line in told.splitlines() if "toy set lb1 lamp on" in line]
+    reply = words(await chat.type("changed 5 minutes ago ±10m lb1"))
+    of_part = [line for line in reply.splitlines() if "toy set lb1 lamp on" in line]
     assert of_part
-    assert all(", approved by Olga Owner" in line for line in of_part), told
+    assert all(", approved by Olga Owner" in line for line in of_part), reply
 
 
 async def test_one_run_is_shown_without_buttons(chat: Chat):
@@ -369,7 +369,7 @@ async def test_who_tells_who_one_is_and_who_has_the_final_say(chat: Chat):
 
 
 @pytest.mark.parametrize(
-    ("text", "told", "people"),
+    ("text", "expected", "people"),
     [
         ("who lb1", "lb1 (haproxy) is in the edge, owned by", ["U0OLGA", "U0ADAM"]),
         ("who storage", "Its hosts: nas1", ["U0STAN"]),
@@ -378,10 +378,10 @@ async def test_who_tells_who_one_is_and_who_has_the_final_say(chat: Chat):
     ],
 )
 async def test_who_tells_of_hosts_areas_and_people(
-    chat: Chat, text: str, told: str, people: list[str]
+    chat: Chat, text: str, expected: str, people: list[str]
 ):
     answer = await chat.type(text)
-    assert told in words(answer).replace("  ", " ")
+    assert expected in words(answer).replace("  ", " ")
     assert mentions(answer.json["blocks"]) == people
 
 
@@ -429,17 +429,17 @@ async def test_what_is_left_out_of_what_changed_is_reported(
     await chat.settle()
     assert "Left out" not in words(await chat.type("changed 5 minutes ago ±10m lb*"))
     monkeypatch.setattr(changed_command, "_MAX_EVENTS", 1)
-    told = words(await chat.type("changed 5 minutes ago ±10m lb*"))
-    assert "Less likely and not shown: 1. The web pages list more." in told
+    reply = words(await chat.type("changed 5 minutes ago ±10m lb*"))
+    assert "Less likely and not shown: 1. The web pages list more." in reply
 
 
 async def test_what_changed_around_a_time_is_shown(chat: Chat):
     await chat.type("toy set lb1 lamp on", "U0OLGA")
     await chat.settle()
-    told = words(await chat.type("changed 5 minutes ago ±10m lb*"))
-    assert "toy set lb1 lamp on" in told
-    assert "on lb*" in told
-    assert "approved by" not in told
+    reply = words(await chat.type("changed 5 minutes ago ±10m lb*"))
+    assert "toy set lb1 lamp on" in reply
+    assert "on lb*" in reply
+    assert "approved by" not in reply
     assert "No known changes" in words(await chat.type("changed 2026-01-01 02:00"))
     for recent in ("changed", "changed 1h", "changed 1h lb1", "changed last 2 hours"):
         assert "toy set lb1 lamp on" in words(await chat.type(recent))
@@ -452,9 +452,9 @@ async def test_times_are_meant_and_told_in_the_zone_that_slack_shows(chat: Chat)
     await chat.settle()
     chat.slack.users["U0DORA"] = {"tz": "Pacific/Auckland"}
     there = datetime.now(ZoneInfo("Pacific/Auckland")).strftime("%Y-%m-%d %H:%M")
-    told = words(await chat.type(f"changed {there} ±10m lb*", "U0DORA"))
-    assert "Pacific/Auckland on lb*" in told
-    assert "toy set lb1 lamp on" in told
+    reply = words(await chat.type(f"changed {there} ±10m lb*", "U0DORA"))
+    assert "Pacific/Auckland on lb*" in reply
+    assert "toy set lb1 lamp on" in reply
     # Where Slack names no zone that there is, it is UTC: half a day ahead, so it is still to come.
     chat.slack.users["U0STAN"] = {"tz": "Mars/Olympus"}
     assert "is in the future" in (await chat.type(f"changed {there} ±10m lb*", "U0STAN")).text
@@ -464,15 +464,15 @@ async def test_an_hour_that_is_twice_or_never_is_asked_back(chat: Chat):
     chat.slack.users["U0DORA"] = {"tz": "Europe/Amsterdam"}
     twice = (await chat.type("changed 2025-10-26 02:30 ±10m", "U0DORA")).text
     assert "occurs twice: type 2025-10-26 02" in twice
-    told = words(await chat.type("changed 2025-10-26 02:30+01:00 ±10m", "U0DORA"))
-    assert "Between 2025-10-26 02:20:00" in told
+    reply = words(await chat.type("changed 2025-10-26 02:30+01:00 ±10m", "U0DORA"))
+    assert "Between 2025-10-26 02:20:00" in reply
     assert "clocks skip it" in (await chat.type("changed 2026-03-29 02:30", "U0DORA")).text
     for strange in ("changed 02:00 Mars/Olympus", "changed 2026-01-01 26:00"):
         assert "Between" not in (await chat.type(strange)).text
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("approve", "The run number is missing: type /keyturn approve N PLAN"),
         ("deny", "The run number is missing: type /keyturn deny N REASON"),
@@ -493,8 +493,8 @@ async def test_an_hour_that_is_twice_or_never_is_asked_back(chat: Chat):
         ("approve 7 PLAN", "'plan' is not a plan: copy its ten characters from the card."),
     ],
 )
-async def test_a_command_alone_says_how_it_is_typed(chat: Chat, text: str, said: str):
-    assert (await chat.type(text)).text.startswith(said)
+async def test_a_command_alone_says_how_it_is_typed(chat: Chat, text: str, message: str):
+    assert (await chat.type(text)).text.startswith(message)
 
 
 async def test_one_run_is_not_counted(chat: Chat):
@@ -525,7 +525,7 @@ async def test_a_check_is_answered_to_the_one_who_asked_alone(chat: Chat):
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("privately toy set lb1 lamp on", "Only checks can be private"),
         ("privately", "The check is missing: type /keyturn privately WORDS HOST"),
@@ -533,7 +533,7 @@ async def test_a_check_is_answered_to_the_one_who_asked_alone(chat: Chat):
         ("privately toy show", "Values are missing: type /keyturn privately toy show HOST"),
     ],
 )
-async def test_only_a_check_is_answered_privately(chat: Chat, text: str, said: str):
-    assert said in (await chat.type(text, "U0DORA")).text
+async def test_only_a_check_is_answered_privately(chat: Chat, text: str, message: str):
+    assert message in (await chat.type(text, "U0DORA")).text
     assert chat.harness.list_entry_kinds() == []
     assert chat.slack.posted == []

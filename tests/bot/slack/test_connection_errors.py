@@ -40,7 +40,7 @@ async def explain(proxy: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("status", "told"),
+    ("status", "message"),
     [
         (
             "407 Proxy Authentication Required",
@@ -49,10 +49,10 @@ async def explain(proxy: str) -> str:
         ("403 Forbidden", "refuses the connection (status 403)"),
     ],
 )
-async def test_what_a_proxy_wants_is_reported(status: str, told: str):
+async def test_what_a_proxy_wants_is_reported(status: str, message: str):
     async with a_proxy(status) as at:
         words = await explain(f"http://kim:hunter2@{at}")
-    assert told in words
+    assert message in words
     assert at in words
     assert "hunter2" not in words
 
@@ -80,11 +80,11 @@ def test_what_is_wrong_with_the_authorities_is_reported(tmp_path: Path):
     shown = ClientConnectorCertificateError(key, SSLCertVerificationError("self-signed"))
     (tmp_path / "rubbish").write_text("no certificate")
     another = certified(tmp_path, names=("slack.com",)).authority
-    told = {
+    messages = {
         "": "set SSL_CERT_FILE to the file",
         str(tmp_path / "nowhere"): "cannot read",
         str(tmp_path / "rubbish"): "contains no PEM certificates",
         str(another): "does not contain the authority that signed it",
     }
-    for file, words in told.items():
+    for file, words in messages.items():
         assert words in self_check.explain_failure(shown, authorities=file)

@@ -26,16 +26,16 @@ def card(chat: Chat) -> str:
 
 @pytest.mark.parametrize("who", ["stan", "@stan", "<@U0STAN|someone>", "<@U0STAN>"])
 async def test_an_owner_delegates_by_id_or_mention(chat: Chat, who: str):
-    told = words(await chat.type(f"delegate to {who} for 2 hours for edge", "U0OLGA"))
-    assert "Stan Storage can now decide on your behalf in the edge." in told
-    assert "/keyturn delegate end 1" in told
+    reply = words(await chat.type(f"delegate to {who} for 2 hours for edge", "U0OLGA"))
+    assert "Stan Storage can now decide on your behalf in the edge." in reply
+    assert "/keyturn delegate end 1" in reply
     listed = words(await chat.type("delegate", "U0STAN"))
     assert "1. Stan Storage for Olga Owner in the edge" in listed
 
 
 async def test_what_someone_calls_themselves_makes_no_one_of_them(chat: Chat):
-    told = words(await chat.type("delegate to <@U0DORA|stan> for 2 hours", "U0OLGA"))
-    assert "Dora Developer can now decide on your behalf" in told
+    reply = words(await chat.type("delegate to <@U0DORA|stan> for 2 hours", "U0OLGA"))
+    assert "Dora Developer can now decide on your behalf" in reply
 
 
 async def test_the_card_calls_the_delegate_and_says_for_whom(chat: Chat):
@@ -55,10 +55,10 @@ async def test_a_delegation_is_ended(chat: Chat):
 
 
 async def test_a_grant_lets_through_and_the_card_counts_it(chat: Chat):
-    told = words(
+    reply = words(
         await chat.type("grant <@U0DORA|d> toy set lb* name=la* 5 an hour until 4h", "U0OLGA")
     )
-    assert "Dora Developer can run “toy set lb* name=la*” without approval" in told
+    assert "Dora Developer can run “toy set lb* name=la*” without approval" in reply
     await chat.type("toy set lb1 lamp on")
     assert chat.run().state is State.SUCCEEDED
     assert "Standing grant 1 by Olga Owner: 4 of 5 left this hour" in card(chat)
@@ -75,8 +75,8 @@ async def test_an_ended_grant_lets_nothing_through(chat: Chat):
 
 async def test_other_values_are_proposed_accepted_and_approved(chat: Chat):
     await chat.type("toy set lb1 lamp on")
-    told = words(await chat.type("counter 1 value=dim because it is too bright", "U0OLGA"))
-    assert "You proposed “toy set lb1 lamp dim” as run 2." in told
+    reply = words(await chat.type("counter 1 value=dim because it is too bright", "U0OLGA"))
+    assert "You proposed “toy set lb1 lamp dim” as run 2." in reply
     offered = newest(chat)
     assert "Counter-proposal" in card(chat)
     assert "Olga Owner proposes these values instead of run 1" in card(chat)
@@ -99,7 +99,7 @@ async def test_the_requester_takes_the_proposal_back(chat: Chat):
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("delegate stan", "Type it like this: delegate to PERSON"),
         ("delegate to stan until whenever", "is not a time: type 18:00"),
@@ -116,5 +116,5 @@ async def test_the_requester_takes_the_proposal_back(chat: Chat):
         ("accept 7", "The plan is missing: copy its ten characters"),
     ],
 )
-async def test_what_is_typed_wrong_says_what_to_type(chat: Chat, text: str, said: str):
-    assert said in (await chat.type(text, "U0OLGA")).text
+async def test_what_is_typed_wrong_says_what_to_type(chat: Chat, text: str, message: str):
+    assert message in (await chat.type(text, "U0OLGA")).text

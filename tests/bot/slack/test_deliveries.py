@@ -59,10 +59,10 @@ async def test_ten_thousand_deliveries_of_a_quarter_as_many_events_have_an_effec
 async def test_without_the_event_id_each_delivery_would_have_its_effect(harness: Harness):
     deliveries = DeliveryRegister(harness.database)
     nameless = {"type": "event_callback"}
-    told = [
+    results = [
         deliveries.is_first_delivery(nameless, key=f"v0={signature}") for signature in range(4)
     ]
-    assert await asyncio.gather(*told) == [True] * 4
+    assert await asyncio.gather(*results) == [True] * 4
 
 
 async def test_what_arrives_while_the_disk_is_busy_is_written_down_together(harness: Harness):
@@ -88,11 +88,11 @@ async def test_what_could_not_be_written_down_is_taken_by_no_one(harness: Harnes
     with harness.database.engine.connect() as connection:
         connection.exec_driver_sql("DROP TABLE seen_request")
     deliveries = DeliveryRegister(harness.database)
-    told = [
+    deliveries_taken = [
         deliveries.is_first_delivery(an_event(number), key=f"v0={number}") for number in range(3)
     ]
-    found = await asyncio.gather(*told, return_exceptions=True)
-    assert [type(one) for one in found] == [StoreUnavailable] * 3
+    outcomes = await asyncio.gather(*deliveries_taken, return_exceptions=True)
+    assert [type(one) for one in outcomes] == [StoreUnavailable] * 3
 
 
 async def test_who_stops_waiting_keeps_no_one_else_from_an_answer(harness: Harness):

@@ -54,11 +54,11 @@ class Open:
         state: dict[str, Any] = {}
         for block, value in values.items():
             element = self.inputs[block]["element"]
-            told: dict[str, Any] = {"type": element["type"], "value": value}
+            entered: dict[str, Any] = {"type": element["type"], "value": value}
             if element["type"].endswith("select"):
                 option = {"text": {"type": "plain_text", "text": value}, "value": value}
-                told = {"type": element["type"], "selected_option": option}
-            state[block] = {element["action_id"]: told}
+                entered = {"type": element["type"], "selected_option": option}
+            state[block] = {element["action_id"]: entered}
         return {"id": self.id, "hash": "1.a", **self.view, "state": {"values": state}}
 
     async def choose_host(self, host: str, **values: str) -> None:
@@ -67,10 +67,10 @@ class Open:
         action = {"action_id": modals.HOST, "block_id": "host", "type": "static_select"}
         action |= {"selected_option": option}
         stamp = f"1.{next(_CLICKS)}"
-        told = payloads.in_view(
+        payload = payloads.in_view(
             "block_actions", view, self.user, actions=[action | {"action_ts": stamp}]
         )
-        assert (await self.chat.send(payloads.interaction(told))).status == 200
+        assert (await self.chat.send(payloads.interaction(payload))).status == 200
         await self.chat.settle()
 
     async def choose(self, block: str, value: str, **values: str) -> None:
@@ -78,17 +78,17 @@ class Open:
         element = self.inputs[block]["element"]
         option = {"text": {"type": "plain_text", "text": value}, "value": value}
         action = {"action_id": element["action_id"], "block_id": block, "type": element["type"]}
-        told = payloads.in_view(
+        payload = payloads.in_view(
             "block_actions",
             self.payload({**values, block: value}),
             self.user,
             actions=[action | {"selected_option": option, "action_ts": f"2.{next(_CLICKS)}"}],
         )
-        assert (await self.chat.send(payloads.interaction(told))).status == 200
+        assert (await self.chat.send(payloads.interaction(payload))).status == 200
         await self.chat.settle()
 
     async def suggest(self, block: str, typed: str, **values: str) -> list[str]:
-        told = payloads.in_view(
+        payload = payloads.in_view(
             "block_suggestion",
             self.payload(values),
             self.user,
@@ -96,12 +96,12 @@ class Open:
             action_id=self.inputs[block]["element"]["action_id"],
             value=typed,
         )
-        answer = await self.chat.send(payloads.interaction(told))
+        answer = await self.chat.send(payloads.interaction(payload))
         return [option["value"] for option in answer.json["options"]]
 
     async def submit(self, **values: str) -> Answer:
-        told = payloads.in_view("view_submission", self.payload(values), self.user)
-        answer = await self.chat.send(payloads.interaction(told))
+        payload = payloads.in_view("view_submission", self.payload(values), self.user)
+        answer = await self.chat.send(payloads.interaction(payload))
         await self.chat.settle()
         return answer
 
@@ -116,7 +116,7 @@ async def opened(chat: Chat, text: str, user: str = "U0DORA") -> Open:
 
 async def test_a_place_is_held_at_once_and_the_form_follows(chat: Chat):
     await opened(chat, "toy tune")
-    calls = [(call, told["view"]) for call, told in chat.slack.calls if call.startswith("views.")]
+    calls = [(call, args["view"]) for call, args in chat.slack.calls if call.startswith("views.")]
     assert [call for call, _ in calls] == ["views.open", "views.update"]
     assert "Loading" in str(calls[0][1])
     assert chat.slack.posted == []
@@ -186,8 +186,8 @@ async def test_a_reason_that_hides_something_is_refused_below_it(chat: Chat):
 async def test_a_form_is_taken_once_however_often_it_is_handed_in(chat: Chat):
     shown = await opened(chat, "toy tune")
     answers = await asyncio.gather(*(shown.submit(host="lb1", name="lamp") for _ in range(3)))
-    said = sorted(answer.json["response_action"] for answer in answers)
-    assert said == ["errors", "errors", "update"]
+    actions = sorted(answer.json["response_action"] for answer in answers)
+    assert actions == ["errors", "errors", "update"]
     assert chat.harness.list_entry_kinds().count("plan requested") == 1
 
 
@@ -326,13 +326,13 @@ async def test_many_hosts_are_looked_for_by_their_names(chat: Chat):
 async def test_where_slack_opens_no_form_it_is_explained_how_to_type_it(chat: Chat):
     chat.slack.refuse("views.open", "expired_trigger_id")
     await chat.type("toy tune")
-    [told] = chat.slack.whispers("U0DORA")
-    assert "/keyturn toy tune HOST NAME" in told.words
+    [message] = chat.slack.whispers("U0DORA")
+    assert "/keyturn toy tune HOST NAME" in message.words
 
 
 async def test_a_message_offers_what_may_be_asked_about_the_hosts_that_it_names(chat: Chat):
-    said = "ALERT lb2.example.com is slow, see <http://mon/lb1|lb1>; web-9 is fine"
-    await chat.send(payloads.interaction(payloads.message_action("about-host", said, "U0DORA")))
+    text = "ALERT lb2.example.com is slow, see <http://mon/lb1|lb1>; web-9 is fine"
+    await chat.send(payloads.interaction(payloads.message_action("about-host", text, "U0DORA")))
     await chat.settle()
     [made] = chat.slack.views
     shown = Open(chat, made, "U0DORA")
@@ -354,8 +354,8 @@ async def test_a_message_offers_what_may_be_asked_about_the_hosts_that_it_names(
 
 
 async def test_a_message_that_names_no_host_offers_them_all(chat: Chat):
-    told = payloads.message_action("about-host", "hello", "U0DORA")
-    await chat.send(payloads.interaction(told))
+    payload = payloads.message_action("about-host", "hello", "U0DORA")
+    await chat.send(payloads.interaction(payload))
     await chat.settle()
     [made] = chat.slack.views
     shown = Open(chat, made, "U0DORA")

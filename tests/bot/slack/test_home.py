@@ -38,12 +38,12 @@ def buttons(view: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 async def click(chat: Chat, action: str, value: str, user: str) -> None:
-    told = payloads.click(action, value, user, channel="C0OPS", ts="1.1")
+    payload = payloads.click(action, value, user, channel="C0OPS", ts="1.1")
     for gone in ("channel", "message", "response_url"):
-        del told[gone]
-    told["container"] = {"type": "view", "view_id": "V0HOME"}
-    told["view"] = payloads.a_view({"id": "V0HOME", "type": "home", "blocks": []})
-    await chat.send(payloads.interaction(told))
+        del payload[gone]
+    payload["container"] = {"type": "view", "view_id": "V0HOME"}
+    payload["view"] = payloads.a_view({"id": "V0HOME", "type": "home", "blocks": []})
+    await chat.send(payloads.interaction(payload))
     await chat.settle()
 
 
@@ -58,8 +58,8 @@ async def test_what_waits_for_someone_stands_first_and_is_decided_there(chat: Ch
     await chat.type(LAMP_ON)
     view = await look(chat, "U0OLGA")
     assert "Needs your approval · 1" in words(view)
-    for told in ("🟡 Needs approval: toy set lb1 lamp on", "set lamp on", "the cellar is dark"):
-        assert told in words(view)
+    for text in ("🟡 Needs approval: toy set lb1 lamp on", "set lamp on", "the cellar is dark"):
+        assert text in words(view)
     approve = buttons(view)["approve"]
     await click(chat, "approve", approve["value"], "U0OLGA")
     assert chat.run().state is State.SUCCEEDED
@@ -95,8 +95,8 @@ async def test_a_click_at_home_is_judged_as_any_other(chat: Chat):
     value = buttons(await look(chat, "U0OLGA"))["approve"]["value"]
     await click(chat, "approve", value, "U0STAN")
     assert chat.run().state is State.PENDING
-    [told] = chat.slack.seen_in("D0STAN")
-    assert "Those who can: Adam Admin, Olga Owner" in told.words
+    [message] = chat.slack.seen_in("D0STAN")
+    assert "Those who can: Adam Admin, Olga Owner" in message.words
     await click(chat, "approve", "1:0123456789", "U0OLGA")
     assert chat.run().state is State.PENDING
 
@@ -116,11 +116,11 @@ async def test_much_that_happens_at_once_is_one_drawing(chat: Chat):
     await look(chat, "U0OLGA")
     for name in ("lamp", "fan"):
         await chat.type(f"toy set lb1 {name} on")
-    published = [told for call, told in chat.slack.calls if call == "views.publish"]
+    published = [args for call, args in chat.slack.calls if call == "views.publish"]
     assert len(published) == 1
     drawn_long_ago(chat)
     await chat.settle()
-    published = [told for call, told in chat.slack.calls if call == "views.publish"]
+    published = [args for call, args in chat.slack.calls if call == "views.publish"]
     assert len(published) == 2
     assert "Needs your approval · 2" in words(chat.slack.views["U0OLGA"])
 
@@ -149,7 +149,7 @@ async def test_a_home_that_waits_behind_a_slow_slack_is_drawn_as_all_is_by_then(
 
 
 def _drawn(chat: Chat) -> list[str]:
-    return [json.dumps(told) for call, told in chat.slack.calls if call == "views.publish"]
+    return [json.dumps(args) for call, args in chat.slack.calls if call == "views.publish"]
 
 
 async def test_slacks_wish_for_peace_is_granted_at_home_too(chat: Chat):
@@ -183,8 +183,8 @@ async def test_a_counter_proposal_is_accepted_at_home(chat: Chat):
     await chat.type("toy tune lb1 lamp dim because the cellar is dark")
     await chat.type("counter 1 how=on because dim is not enough", "U0OLGA")
     view = await look(chat, "U0DORA")
-    for told in ("Waiting for you · 1", "dim → on", "dim is not enough", "set lamp on"):
-        assert told in words(view)
+    for text in ("Waiting for you · 1", "dim → on", "dim is not enough", "set lamp on"):
+        assert text in words(view)
     assert {"accept", "withdraw"} <= set(buttons(view))
     await click(chat, "accept", buttons(view)["accept"]["value"], "U0DORA")
     assert chat.run(2).state is State.PENDING
@@ -202,9 +202,9 @@ async def test_questions_and_assigned_runs_stand_first_at_home(chat: Chat):
     await click(chat, "answer", buttons(view)["answer"]["value"], "U0DORA")
     await chat.submit({"because": "4711"}, "U0DORA")
     assert "Waiting for you" not in words(await look(chat, "U0DORA"))
-    said = words(await look(chat, "U0ADAM"))
-    assert said.index("toy set lb2 lamp on") < said.index("toy set lb1 lamp on")
-    assert "Assigned to Adam Admin" in said
+    reply = words(await look(chat, "U0ADAM"))
+    assert reply.index("toy set lb2 lamp on") < reply.index("toy set lb1 lamp on")
+    assert "Assigned to Adam Admin" in reply
 
 
 async def test_a_plan_is_reviewed_and_discarded_at_home(chat: Chat):

@@ -170,8 +170,8 @@ def test_without_the_guard_all_of_it_would_act(tmp_path: Path, monkeypatch: pyte
     for module in _modules():
         for name in ESCAPES & vars(module).keys():
             monkeypatch.setattr(module, name, str)
-    found = "\n".join(act for one in walk(tmp_path) for act in acts(one))
-    assert [what for what, effect in EFFECTS.items() if effect not in found] == []
+    acts_found = "\n".join(act for one in walk(tmp_path) for act in acts(one))
+    assert [what for what, effect in EFFECTS.items() if effect not in acts_found] == []
 
 
 @pytest.mark.parametrize(

@@ -63,11 +63,11 @@ BARRED: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize(("why", "said"), BARRED.items(), ids=BARRED.keys())
+@pytest.mark.parametrize(("why", "flags"), BARRED.items(), ids=BARRED.keys())
 async def test_an_account_that_slack_does_not_vouch_for_may_nothing(
-    identity: IdentityService, slack: WebApi, why: str, said: dict[str, Any]
+    identity: IdentityService, slack: WebApi, why: str, flags: dict[str, Any]
 ):
-    slack.users["U0DORA"] = said
+    slack.users["U0DORA"] = flags
     with pytest.raises(AccountRefused, match=why):
         await identity.get_person(DORA)
 
@@ -146,8 +146,8 @@ async def test_each_who_comes_at_once_asks_when_none_waits_for_another(
 
 
 async def test_different_accounts_are_asked_about_each(identity: IdentityService, slack: WebApi):
-    found = await asyncio.gather(*map(identity.get_person, (DORA, Account(TEAM, "U0OLGA")) * 4))
-    assert {person.id for person in found} == {"dora", "olga"}
+    people = await asyncio.gather(*map(identity.get_person, (DORA, Account(TEAM, "U0OLGA")) * 4))
+    assert {person.id for person in people} == {"dora", "olga"}
     assert len(slack.calls) == 2
 
 
@@ -157,8 +157,8 @@ async def test_a_no_is_a_no_to_all_who_wait_for_it_and_is_not_remembered(
     slack.refuse("users.info", "internal_error")
     # Past the policy, which each asks in a thread of its own and for as long as it takes.
     waiting = (identity._get_barred_reason(DORA) for _ in range(8))  # pyright: ignore[reportPrivateUsage]
-    said = await asyncio.gather(*waiting, return_exceptions=True)
-    assert {type(one) for one in said} == {AccountRefused}
+    results = await asyncio.gather(*waiting, return_exceptions=True)
+    assert {type(one) for one in results} == {AccountRefused}
     assert len(slack.calls) == 1
     assert (await identity.get_person(DORA)).id == "dora"
 

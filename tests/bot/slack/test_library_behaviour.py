@@ -191,17 +191,19 @@ async def test_lazy_work_would_begin_before_anything_is_committed(anyio_backend:
 @pytest.fixture
 def waited(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Note where this door waits for database or policy in the thread of the event loop."""
-    found: list[str] = []
+    waiting: list[str] = []
     for holder, name in ((Database, "transaction"), (Database, "reading")):
-        monkeypatch.setattr(holder, name, _noting(getattr(holder, name), found))
-    monkeypatch.setattr(PolicyDirectory, "get_policy", _noting(PolicyDirectory.get_policy, found))
-    return found
+        monkeypatch.setattr(holder, name, _noting(getattr(holder, name), waiting))
+    monkeypatch.setattr(
+        PolicyDirectory, "get_policy", _noting(PolicyDirectory.get_policy, waiting)
+    )
+    return waiting
 
 
-def _noting(function: Callable[..., Any], found: list[str]) -> Callable[..., Any]:
+def _noting(function: Callable[..., Any], names: list[str]) -> Callable[..., Any]:
     def noted(*args: object, **named: object) -> object:
         if _in_the_loop():
-            found.extend(_of_the_door())
+            names.extend(_of_the_door())
         return function(*args, **named)
 
     return noted
@@ -255,7 +257,7 @@ async def test_without_threads_it_would_wait_there(
         monkeypatch.setattr(threads, name, here)
     await chat.type("toy show lb1")
     for place in ("identity.py", "commands.py", "outbox.py", "dedup.py"):
-        assert any(found.startswith(place) for found in waited), place
+        assert any(thread.startswith(place) for thread in waited), place
 
 
 # --- 11: time limits ---

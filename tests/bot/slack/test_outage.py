@@ -108,18 +108,18 @@ async def test_ten_thousand_notices_become_one_message_for_each_run_at_the_pace_
             > 10_000
         )
     chat.slack.refuse("chat.postMessage", "ratelimited", status=429, retry_after=7)
-    said: list[int] = []
+    numbers: list[int] = []
     while untold(chat):
         so_far = len(chat.slack.posted)
         await chat.door.outbox.deliver_due()
-        said.append(len(chat.slack.posted) - so_far)
+        numbers.append(len(chat.slack.posted) - so_far)
         clock.passes(1.0)
-        assert len(said) < 100
+        assert len(numbers) < 100
     cards = Counter(one.words.split("Run ")[1].split()[0] for one in chat.slack.posted)
     assert set(cards.values()) == {1}
     assert len(cards) == 30
-    assert said[0] <= 10
-    assert all(count <= 2 for count in said[1:]), said
+    assert numbers[0] <= 10
+    assert all(count <= 2 for count in numbers[1:]), numbers
 
 
 async def test_what_slack_has_had_enough_of_waits_as_long_as_it_says_and_a_little_more(
@@ -188,6 +188,6 @@ async def test_what_was_done_in_a_year_without_chat_is_in_nobodys_way(chat: Chat
         tx.sql.execute(update(tables.run).values(**moved))
     await in_thread(chat, "on")
     await chat.settle()
-    posted = [told for call, told in chat.slack.calls if call.startswith("chat.post")]
-    assert [told["text"].partition(":")[0] for told in posted] == ["Needs approval"]
+    posted = [args for call, args in chat.slack.calls if call.startswith("chat.post")]
+    assert [args["text"].partition(":")[0] for args in posted] == ["Needs approval"]
     assert untold(chat) == 0

@@ -328,12 +328,12 @@ async def test_every_automatism_of_slack_is_off(chat: Chat):
     await chat.type(LAMP_ON)
     await chat.press("approve", "U0STAN")
     await chat.press("approve", "U0OLGA")
-    said = [(call, told) for call, told in chat.slack.calls if call.startswith("chat.")]
-    assert {call for call, _ in said} == {"chat.postMessage", "chat.update", "chat.postEphemeral"}
-    for call, told in said:
-        assert (told["parse"], told["link_names"]) == ("none", False)
+    calls = [(call, args) for call, args in chat.slack.calls if call.startswith("chat.")]
+    assert {call for call, _ in calls} == {"chat.postMessage", "chat.update", "chat.postEphemeral"}
+    for call, args in calls:
+        assert (args["parse"], args["link_names"]) == ("none", False)
         if call == "chat.postMessage":
-            assert (told["unfurl_links"], told["unfurl_media"]) == (False, False)
+            assert (args["unfurl_links"], args["unfurl_media"]) == (False, False)
 
 
 async def test_a_story_is_told_without_a_policy_too(chat: Chat):
@@ -384,7 +384,7 @@ async def test_what_waits_behind_a_slow_slack_is_shown_as_it_is_by_then(chat: Ch
 
 
 def _texts_posted(chat: Chat) -> list[str]:
-    return [told["text"] for call, told in chat.slack.calls if call.startswith("chat.post")]
+    return [args["text"] for call, args in chat.slack.calls if call.startswith("chat.post")]
 
 
 @pytest.mark.parametrize("turns", range(8))
@@ -402,36 +402,36 @@ async def test_it_ends_when_it_is_cancelled_though_it_was_just_woken(chat: Chat,
 async def test_what_takes_minutes_says_so_while_it_lasts(harness: Harness):
     now = [100.0]
     async with a_chat(harness, clock=lambda: now[0]) as chat:
-        loop, said = asyncio.get_running_loop(), list[str]()
+        loop, texts = asyncio.get_running_loop(), list[str]()
 
         def two_minutes_later(_host: str, _words: str) -> None:
             with harness.database.transaction() as tx:
                 tx.sql.exec_driver_sql("UPDATE run SET started_at = started_at - 120000000")
             now[0] += 31
             asyncio.run_coroutine_threadsafe(chat.door.outbox.deliver_due(), loop).result(10)
-            said.append(chat.slack.card.words)
+            texts.append(chat.slack.card.words)
 
         harness.fleet.before_send = two_minutes_later
         await chat.type(LAMP_ON)
         await chat.press("approve", "U0OLGA")
-        assert "step 1 of 1 on lb1, for 2 min" in said[0]
+        assert "step 1 of 1 on lb1, for 2 min" in texts[0]
 
 
 async def test_a_request_for_several_hosts_tells_how_many_are_done(harness: Harness):
     now = [100.0]
     async with a_chat(harness, clock=lambda: now[0]) as chat:
-        loop, said = asyncio.get_running_loop(), list[str]()
+        loop, texts = asyncio.get_running_loop(), list[str]()
 
         def a_while_later(_host: str, _words: str) -> None:
             now[0] += 31
             asyncio.run_coroutine_threadsafe(chat.door.outbox.deliver_due(), loop).result(10)
-            said.append(chat.slack.card.text)
+            texts.append(chat.slack.card.text)
 
         harness.fleet.before_send = a_while_later
         await chat.type("toy set lb* lamp on")
         await chat.press("approve", "U0OLGA")
-        assert "0 of 2 hosts done, running on lb1" in said[0]
-        assert "1 of 2 hosts done, running on lb2" in said[1]
+        assert "0 of 2 hosts done, running on lb1" in texts[0]
+        assert "1 of 2 hosts done, running on lb2" in texts[1]
 
 
 async def test_long_output_is_a_file_in_the_thread(chat: Chat):

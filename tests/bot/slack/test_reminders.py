@@ -36,12 +36,12 @@ async def test_a_reminder_calls_the_approvers_once(chat: Chat):
     before = len(chat.slack.seen_in("C0OPS"))
     await _waited(chat, 31)
     await _waited(chat, 40)
-    said = chat.slack.seen_in("C0OPS")
-    assert len(said) == before + 1
-    assert "Your approval is still needed: toy set lb1 lamp on" in said[-1].words
-    assert "Adam Admin, Olga Owner" in said[-1].words
+    messages = chat.slack.seen_in("C0OPS")
+    assert len(messages) == before + 1
+    assert "Your approval is still needed: toy set lb1 lamp on" in messages[-1].words
+    assert "Adam Admin, Olga Owner" in messages[-1].words
     # The copies of the card ring; a mention beside them would ring twice.
-    assert mentions(said[-1].blocks) == []
+    assert mentions(messages[-1].blocks) == []
     assert len(chat.slack.seen_in("D0ADAM")) == len(chat.slack.seen_in("D0OLGA")) == 1
 
 

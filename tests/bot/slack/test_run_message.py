@@ -58,13 +58,13 @@ def buttons(message: Message) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("well", "told"), [(True, "Finished: "), (False, "Finished, needs attention: ")]
+    ("well", "text"), [(True, "Finished: "), (False, "Finished, needs attention: ")]
 )
-def test_what_went_on_is_shown_with_how_it_ended(well: bool, told: str):
+def test_what_went_on_is_shown_with_how_it_ended(well: bool, text: str):
     run = replace(a_run(State.SUCCEEDED), report=Report("scrubbed", healthy=well))
     message = render_follow_up(a_story(run))
-    assert told in words(message)
-    assert f"{told}scrubbed" in message.text
+    assert text in words(message)
+    assert f"{text}scrubbed" in message.text
 
 
 def test_every_state_is_drawn():
@@ -349,7 +349,7 @@ hostile = st.lists(st.sampled_from(HOSTILE) | st.text(max_size=20), max_size=6).
 
 def slack_acts_on(message: Message) -> list[str]:
     """Read a message as Slack does, and return every mention, link and format that is not ours."""
-    found: list[str] = []
+    acts: list[str] = []
     marked = [message.text]
     for part in parts(message.blocks):
         kind = part.get("type")
@@ -358,13 +358,13 @@ def slack_acts_on(message: Message) -> list[str]:
         if kind in {"user", "link", "broadcast", "usergroup", "channel"}:
             target = part.get("user_id") or part.get("url")
             if target not in {"U0DORA", "U0OLGA", "U0ADAM", PAGE}:
-                found.append(f"{kind} {target}")
+                acts.append(f"{kind} {target}")
         if kind == "plain_text" and part.get("emoji", True):
-            found.append(f"emoji in {part['text']}")
+            acts.append(f"emoji in {part['text']}")
     for text in marked:
-        found += [token for token in _SPECIAL.findall(text) if not _OURS.fullmatch(token)]
-        found += ["```"] if "```" in text else []
-    return found
+        acts += [token for token in _SPECIAL.findall(text) if not _OURS.fullmatch(token)]
+        acts += ["```"] if "```" in text else []
+    return acts
 
 
 def unseen(message: Message) -> list[str]:
@@ -378,43 +378,43 @@ def unseen(message: Message) -> list[str]:
     ]
 
 
-def hostile_story(said: str) -> list[SlackRunView]:
-    step = a_step(title=said, before=said, after=said, undo=None, no_undo_reason=said)
-    asked = f"abusers clear lb1 {said}"
-    proposal = a_proposal(step, current_state=said, notes=(said,))
-    run = a_run(proposal=proposal, digest="ab" * 32, request=asked, reason=said, summary=said)
-    record = StepRecord(12, 1, StepState.FAILED, ASKED, output=said, error=said)
-    report = Report(said, healthy=False, findings=[said], table=Table((said,), ((said,),)))
+def hostile_story(text: str) -> list[SlackRunView]:
+    step = a_step(title=text, before=text, after=text, undo=None, no_undo_reason=text)
+    asked = f"abusers clear lb1 {text}"
+    proposal = a_proposal(step, current_state=text, notes=(text,))
+    run = a_run(proposal=proposal, digest="ab" * 32, request=asked, reason=text, summary=text)
+    record = StepRecord(12, 1, StepState.FAILED, ASKED, output=text, error=text)
+    report = Report(text, healthy=False, findings=[text], table=Table((text,), ((text,),)))
     named = {
-        "person_names": {"dora": said, "olga": said},
-        "area_title": said,
-        "approvals_from": said,
+        "person_names": {"dora": text, "olga": text},
+        "area_title": text,
+        "approvals_from": text,
     }
-    votes = [yes(reason=said)]
+    votes = [yes(reason=text)]
     return [
-        a_story(run, decisions=votes, approvers=[Approver(said)], **named),
+        a_story(run, decisions=votes, approvers=[Approver(text)], **named),
         a_story(replace(run, state=State.FAILED), step_records=[record], decisions=votes, **named),
         a_story(a_check(report), **named),
     ]
 
 
 @settings(max_examples=100, deadline=None)
-@given(said=hostile, before=st.sampled_from(["", "run 1 · ", "“"]))
-def test_nothing_that_was_said_is_formatted(said: str, before: str):
+@given(text=hostile, before=st.sampled_from(["", "run 1 · ", "“"]))
+def test_nothing_that_was_said_is_formatted(text: str, before: str):
     """The emulator's reader makes tags of formats, and pictures of emoji."""
-    shown = to_html(f"{before}{escape_mrkdwn(said)}", Names())
+    shown = to_html(f"{before}{escape_mrkdwn(text)}", Names())
     assert "<" not in shown
     assert with_emoji(shown) == shown
 
 
-@pytest.mark.parametrize("said", [">x", "*Approved*", "_by Olga_", "~never~", "`x`", "```x```"])
-def test_that_reader_sees_a_format(said: str):
-    assert "<" in to_html(said, Names())
+@pytest.mark.parametrize("text", [">x", "*Approved*", "_by Olga_", "~never~", "`x`", "```x```"])
+def test_that_reader_sees_a_format(text: str):
+    assert "<" in to_html(text, Names())
 
 
-@pytest.mark.parametrize("said", ["web_1.example at 02:00:30", "a*b", "~/x_y", "5 * 3", "lb*"])
-def test_what_formats_nothing_stays_as_it_is(said: str):
-    assert escape_mrkdwn(said).replace("\u2009", "") == said
+@pytest.mark.parametrize("text", ["web_1.example at 02:00:30", "a*b", "~/x_y", "5 * 3", "lb*"])
+def test_what_formats_nothing_stays_as_it_is(text: str):
+    assert escape_mrkdwn(text).replace("\u2009", "") == text
 
 
 def everything_said_of(story: SlackRunView) -> list[Message]:
@@ -433,15 +433,15 @@ def everything_said_of(story: SlackRunView) -> list[Message]:
         recent_changes=[run],
         upcoming=[],
     )
-    said = [render_card(story), render_decided(story), render_result(story)]
-    said += build_reminders(story).values()
-    return [*said, Message("", render_home(seen)["blocks"])]
+    rendered = [render_card(story), render_decided(story), render_result(story)]
+    rendered += build_reminders(story).values()
+    return [*rendered, Message("", render_home(seen)["blocks"])]
 
 
 @settings(max_examples=100, deadline=None)
-@given(said=hostile)
-def test_nothing_that_was_said_acts_on_a_reader(said: str):
-    for story in hostile_story(said):
+@given(text=hostile)
+def test_nothing_that_was_said_acts_on_a_reader(text: str):
+    for story in hostile_story(text):
         for message in everything_said_of(story):
             assert slack_acts_on(message) == []
             assert unseen(message) == []
@@ -449,10 +449,10 @@ def test_nothing_that_was_said_acts_on_a_reader(said: str):
             json.dumps([message.text, *message.blocks], ensure_ascii=False).encode()
 
 
-@pytest.mark.parametrize("said", HOSTILE[:5])
-def test_the_reader_of_these_tests_sees_what_acts(said: str):
-    assert slack_acts_on(Message(said)) != []
-    line = {"type": "context", "elements": [{"type": "mrkdwn", "text": said}]}
+@pytest.mark.parametrize("text", HOSTILE[:5])
+def test_the_reader_of_these_tests_sees_what_acts(text: str):
+    assert slack_acts_on(Message(text)) != []
+    line = {"type": "context", "elements": [{"type": "mrkdwn", "text": text}]}
     assert slack_acts_on(Message("", [line])) != []
 
 
@@ -514,7 +514,7 @@ def test_nobody_and_no_area_is_told_of_by_an_id(state: str):
     )
     votes = [yes("adam", on_behalf_of="olga")]
     stead = replace(story, decisions=votes, used_grant=granted, break_glass=pane)
-    for told in (story, replace(stead, run=replace(story.run, grant_id=3))):
-        said = list(_told_of(told))
-        assert any("Dora Developer" in text for text in said)
-        assert [text for text in said if re.search(r"\b(dora|olga|adam|edge)\b", text)] == []
+    for view in (story, replace(stead, run=replace(story.run, grant_id=3))):
+        all_texts = list(_told_of(view))
+        assert any("Dora Developer" in text for text in all_texts)
+        assert [text for text in all_texts if re.search(r"\b(dora|olga|adam|edge)\b", text)] == []

@@ -83,8 +83,8 @@ async def test_it_is_suspended_resumed_and_ended(chat: Chat):
 
 async def test_only_those_who_keep_it_may_stop_it(chat: Chat):
     await _begun(chat)
-    said = (await chat.type("schedule 1 suspend", "U0STAN")).text
-    assert "Only the owners of" in said
+    reply = (await chat.type("schedule 1 suspend", "U0STAN")).text
+    assert "Only the owners of" in reply
 
 
 async def test_someone_else_takes_it_over(chat: Chat):
@@ -97,7 +97,7 @@ async def test_someone_else_takes_it_over(chat: Chat):
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("schedule 7", "There is no schedule 7."),
         ("schedule 7 end", "There is no schedule 7."),
@@ -111,15 +111,15 @@ async def test_someone_else_takes_it_over(chat: Chat):
         ("schedule fans cron=@daily -- toy show lb9", "There is no host 'lb9'"),
     ],
 )
-async def test_what_is_wrong_is_reported_and_nothing_is_asked(chat: Chat, text: str, said: str):
-    assert said in (await chat.type(text)).text
+async def test_what_is_wrong_is_reported_and_nothing_is_asked(chat: Chat, text: str, message: str):
+    assert message in (await chat.type(text)).text
     assert chat.harness.list_entry_kinds() == []
 
 
 async def test_only_what_differs_from_last_time_is_shown(chat: Chat):
     await _begun(chat)
     await chat.settle()
-    told = len(chat.slack.posted)
+    posted_before = len(chat.slack.posted)
 
     async def fire(value: str) -> int:
         chat.harness.fleet.hosts["lb1"]["lamp"] = value
@@ -129,7 +129,7 @@ async def test_only_what_differs_from_last_time_is_shown(chat: Chat):
         due_now(chat.harness, schedule)
         fire_all(chat.harness)
         await chat.settle()
-        return len(chat.slack.posted) - told
+        return len(chat.slack.posted) - posted_before
 
     assert await fire("off") == 1
     assert await fire("off") == 1

@@ -97,6 +97,6 @@ def test_a_call_that_is_as_it_should_be_passes():
 @pytest.mark.malformed
 def test_a_call_that_the_emulator_takes_and_slack_would_not_fails_whichever_test_makes_it():
     emulator = an_emulator()
-    found = run(_say(emulator, text="all is well", link_names="perhaps"))
+    result = run(_say(emulator, text="all is well", link_names="perhaps"))
     assert [message.text for message in emulator.workspace.log(OPS, "")] == ["all is well"]
-    assert ["link_names" in one for one in found] == [True]
+    assert ["link_names" in one for one in result] == [True]

@@ -77,8 +77,8 @@ async def _bodies(harness: Harness) -> str:
             raise CommandError(f"output: {everything_spelt()}")
 
         harness.fleet.before_send = fail
-        said = await chat.type(f"toy set lb1 lamp on because {CANARIES[1]}")
-        assert chat.slack.posted, said.body
+        reply = await chat.type(f"toy set lb1 lamp on because {CANARIES[1]}")
+        assert chat.slack.posted, reply.body
         await chat.press("approve", "U0OLGA")
         await chat.settle()
         answer = await chat.type("runs")
@@ -128,9 +128,9 @@ def _commands(command: click.Command, path: str) -> Iterator[tuple[str, click.Co
     if isinstance(command, click.Group):
         context = click.Context(command)
         for name in command.list_commands(context):
-            found = command.get_command(context, name)
-            assert found
-            yield from _commands(found, f"{path} {name}")
+            command_found = command.get_command(context, name)
+            assert command_found
+            yield from _commands(command_found, f"{path} {name}")
 
 
 def _imported(file: Path) -> set[str]:

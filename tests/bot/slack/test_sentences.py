@@ -25,16 +25,16 @@ SAID = {
 }
 
 
-@pytest.mark.parametrize(("said", "told"), SAID.items())
-def test_an_answer_is_a_sentence(said: str, told: str):
-    assert format_sentence(said) == told
+@pytest.mark.parametrize(("text", "sentence"), SAID.items())
+def test_an_answer_is_a_sentence(text: str, sentence: str):
+    assert format_sentence(text) == sentence
 
 
 @pytest.mark.parametrize(
-    ("number", "told"), [(0, "0 more rows"), (1, "1 more row"), (2, "2 more rows")]
+    ("number", "text"), [(0, "0 more rows"), (1, "1 more row"), (2, "2 more rows")]
 )
-def test_one_is_counted_as_one(number: int, told: str):
-    assert format_count(number, "more row") == told
+def test_one_is_counted_as_one(number: int, text: str):
+    assert format_count(number, "more row") == text
 
 
 def test_what_takes_no_s_is_counted_too():

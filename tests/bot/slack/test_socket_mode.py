@@ -52,8 +52,10 @@ async def test_a_bad_app_token_is_reported_and_not_tried_for_ever(
             await line.listening
         assert line.sockets.status.is_token_refused
         assert "make one with the scope connections:write" in line.sockets.status.error
-        [told, *_] = [record for record in caplog.records if record.levelno == logging.CRITICAL]
-        assert "invalid_auth" in told.getMessage()
+        [critical, *_] = [
+            record for record in caplog.records if record.levelno == logging.CRITICAL
+        ]
+        assert "invalid_auth" in critical.getMessage()
         assert "guessed" not in caplog.text
         assert line.calls == []
 

@@ -43,12 +43,12 @@ async def test_stop_all_and_resume(chat: Chat):
 
 @pytest.mark.parametrize("whom", ["dora", "@dora", "<@U0DORA|whoever>"])
 async def test_a_person_is_banned_and_unbanned(chat: Chat, whom: str):
-    told = await chat.type(f"ban {whom} because the laptop is stolen", "U0ADAM")
-    assert "Dora Developer is banned" in told.text
-    assert "unban dora because" in told.text
+    reply = await chat.type(f"ban {whom} because the laptop is stolen", "U0ADAM")
+    assert "Dora Developer is banned" in reply.text
+    assert "unban dora because" in reply.text
     twice = await chat.type(f"ban {whom} because the laptop is stolen", "U0OLGA")
     assert "Dora Developer is banned already" in twice.text
-    assert "their API tokens are revoked for good" in told.text
+    assert "their API tokens are revoked for good" in reply.text
     with chat.harness.database.reading() as tx:
         assert stops.list_banned_people(tx) == {"dora"}
     back = (await chat.type(f"unban {whom} because it is hers", "U0OLGA")).text
@@ -66,11 +66,11 @@ async def test_somebody_who_is_banned_is_told_since_when_and_whom_to_ask(harness
     harness.policies = cast("Any", PolicyWithoutBanned(directory, harness.database))
     harness.service.ban_person("dora", banned_by="adam", reason="the laptop is stolen")
     async with a_chat(harness) as chat:
-        told = (await chat.type("toy set lb1 lamp on", "U0DORA")).text
+        reply = (await chat.type("toy set lb1 lamp on", "U0DORA")).text
         assert re.fullmatch(
             r"You have been banned from Keyturn since \d{4}-\d\d-\d\d \d\d:\d\d UTC by Adam "
             r"Admin\. Nothing was done\. Contact Adam Admin or a Keyturn administrator\.",
-            told,
+            reply,
         )
         assert "Keyturn does not know" in (await chat.type("help", "U0NOBODY")).text
         with harness.database.reading() as tx:
@@ -87,5 +87,5 @@ async def test_who_was_banned_from_the_command_line_asks_an_administrator(harnes
     with harness.database.transaction() as tx:
         stops.add_ban(tx, "dora", by="", why="")
     async with a_chat(harness) as chat:
-        told = (await chat.type("help", "U0DORA")).text
-        assert told.endswith(" UTC. Nothing was done. Contact a Keyturn administrator.")
+        reply = (await chat.type("help", "U0DORA")).text
+        assert reply.endswith(" UTC. Nothing was done. Contact a Keyturn administrator.")

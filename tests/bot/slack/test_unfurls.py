@@ -118,12 +118,12 @@ async def test_only_links_to_pages_of_runs_are_unfurled(chat: Chat, url: str):
 
 async def test_a_link_of_an_unknown_account_or_in_the_composer_is_ignored(chat: Chat):
     await chat.type(LAMP_ON)
-    said = len(chat.slack.posted)
+    posted_before = len(chat.slack.posted)
     await share(chat, RUN_1, user="U0NOBODY")
     await chat.send(payloads.shared_link(RUN_1, channel="COMPOSER", source="composer"))
     await chat.settle()
     assert chat.slack.unfurled == []
-    assert len(chat.slack.posted) == said
+    assert len(chat.slack.posted) == posted_before
 
 
 async def test_a_link_to_a_run_on_one_of_several_hosts_shows_the_request(chat: Chat):

@@ -101,12 +101,12 @@ async def test_what_may_not_be_viewed_is_left_out(
     restricted: tuple[RestrictedHarness, Chat], text: str
 ):
     harness, chat = restricted
-    told = await type_command(chat, text)
-    assert HIDDEN not in told.replace(text, "").replace(f"'{HIDDEN}'", "")
-    assert "toy set lb1" not in told
+    reply = await type_command(chat, text)
+    assert HIDDEN not in reply.replace(text, "").replace(f"'{HIDDEN}'", "")
+    assert "toy set lb1" not in reply
     assert "lb1" in (await type_command(chat, text, "U0ADAM"))
     if text in {"runs", "changed now", "schedules"}:
-        assert "web1" in told
+        assert "web1" in reply
     assert harness
 
 

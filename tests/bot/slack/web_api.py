@@ -28,8 +28,10 @@ class Posted:
 
     @property
     def buttons(self) -> dict[str, dict[str, Any]]:
-        found = [block for block in self.blocks if block["type"] == "actions"]
-        return {element["action_id"]: element for block in found for element in block["elements"]}
+        actions = [block for block in self.blocks if block["type"] == "actions"]
+        return {
+            element["action_id"]: element for block in actions for element in block["elements"]
+        }
 
     @property
     def words(self) -> str:
@@ -91,14 +93,14 @@ class WebApi:
             request.transport.close()
             return web.Response()
         method = request.match_info["method"]
-        told = dict(request.query) | await _read_arguments(request)
-        self.calls.append((method, told))
+        args = dict(request.query) | await _read_arguments(request)
+        self.calls.append((method, args))
         await asyncio.sleep(self.slowly)
         if self.refusals.get(method):
             return self.refusals[method].pop(0)
         typed = request.content_type == "application/json"
-        schema_check.violations.extend(schema_check.faults_of_call(method, told, typed=typed))
-        answer = self._answer(method, told)
+        schema_check.violations.extend(schema_check.faults_of_call(method, args, typed=typed))
+        answer = self._answer(method, args)
         if self.unheard and method.startswith(self.unheard_of) and request.transport is not None:
             self.unheard -= 1
             request.transport.close()
@@ -110,110 +112,110 @@ class WebApi:
 
     async def respond(self, request: web.Request) -> web.Response:
         """Replace the message of a click, as its response_url does."""
-        told = await request.json()
-        self.calls.append(("response_url", told))
+        body = await request.json()
+        self.calls.append(("response_url", body))
         if self.refusals.get("response_url"):
             return self.refusals["response_url"].pop(0)
         place = {"channel": request.match_info["channel"], "ts": request.match_info["ts"]}
-        answer = self._update(place | told) if told["replace_original"] else {"error": "no_text"}
+        answer = self._update(place | body) if body["replace_original"] else {"error": "no_text"}
         return web.Response(text="ok", status=404 if "error" in answer else 200)
 
-    def _answer(self, method: str, told: Mapping[str, Any]) -> dict[str, Any]:
+    def _answer(self, method: str, args: Mapping[str, Any]) -> dict[str, Any]:
         match method:
             case "users.info":
-                return {"user": _user(told["user"]) | self.users.get(told["user"], {})}
+                return {"user": _user(args["user"]) | self.users.get(args["user"], {})}
             case "conversations.open":
-                return {"channel": {"id": f"D{told['users'][1:]}"}}
+                return {"channel": {"id": f"D{args['users'][1:]}"}}
             case "chat.postMessage" | "chat.postEphemeral":
-                return self._post(told)
+                return self._post(args)
             case "chat.update" | "chat.unfurl":
-                return self._update(told) if method == "chat.update" else self._unfurl(told)
+                return self._update(args) if method == "chat.update" else self._unfurl(args)
             case "conversations.history" | "conversations.replies":
-                return self._look(told)
+                return self._look(args)
             case "files.getUploadURLExternal" | "files.completeUploadExternal":
-                return self._file(method, told)
+                return self._file(method, args)
             case "views.open" | "views.update" | "views.publish":
-                return self._view(method, told)
+                return self._view(method, args)
             case _:
                 return {"error": "unknown_method"}
 
-    def _post(self, told: Mapping[str, Any]) -> dict[str, Any]:
-        channel = told["channel"]
+    def _post(self, args: Mapping[str, Any]) -> dict[str, Any]:
+        channel = args["channel"]
         if not channel.startswith("D") and channel not in self.channels:
             return {"error": "not_in_channel"}
-        if self._judge(told):
+        if self._judge(args):
             return {"error": "invalid_blocks"}
         self._stamp += 1
         message = Posted(
             channel,
             f"1700000001.{self._stamp:06d}",
-            told["text"],
-            told.get("blocks", []),
-            thread=told.get("thread_ts", ""),
-            seen_by=told.get("user", ""),
+            args["text"],
+            args.get("blocks", []),
+            thread=args.get("thread_ts", ""),
+            seen_by=args.get("user", ""),
         )
         self.posted.append(message)
         return {"channel": channel, "ts": message.ts, "message_ts": message.ts}
 
-    def _unfurl(self, told: Mapping[str, Any]) -> dict[str, Any]:
-        self.unfurled.append((told["channel"], told["ts"], told["unfurls"]))
-        for shown in told["unfurls"].values():
+    def _unfurl(self, args: Mapping[str, Any]) -> dict[str, Any]:
+        self.unfurled.append((args["channel"], args["ts"], args["unfurls"]))
+        for shown in args["unfurls"].values():
             self.faults += faults_of_blocks(shown["blocks"], surface="message")
         return {}
 
-    def _file(self, method: str, told: Mapping[str, Any]) -> dict[str, Any]:
+    def _file(self, method: str, args: Mapping[str, Any]) -> dict[str, Any]:
         if method == "files.getUploadURLExternal":
             return {"upload_url": self.url.replace("/api/", "/upload/F1"), "file_id": "F1"}
-        self.files.append((told["channel_id"], told["thread_ts"]))
-        return {"files": told["files"]}
+        self.files.append((args["channel_id"], args["thread_ts"]))
+        return {"files": args["files"]}
 
-    def _look(self, told: Mapping[str, Any]) -> dict[str, Any]:
+    def _look(self, args: Mapping[str, Any]) -> dict[str, Any]:
         """Show the newest first, two on a page, so that one look is several calls."""
         if not self.may_look:
             return {"error": "missing_scope"}
         there = [
             {"type": "message", "ts": one.ts, "text": one.text, "blocks": one.blocks}
-            for one in reversed(self.seen_in(told["channel"]))
-            if one.thread == told.get("ts", "") and not one.seen_by
+            for one in reversed(self.seen_in(args["channel"]))
+            if one.thread == args.get("ts", "") and not one.seen_by
         ]
-        begin = int(told.get("cursor") or 0)
+        begin = int(args.get("cursor") or 0)
         more = str(begin + 2) if begin + 2 < len(there) else ""
         return {
             "messages": there[begin : begin + 2],
             "response_metadata": {"next_cursor": more},
         }
 
-    def _update(self, told: Mapping[str, Any]) -> dict[str, Any]:
+    def _update(self, args: Mapping[str, Any]) -> dict[str, Any]:
         for message in self.posted:
-            if (message.channel, message.ts) == (told["channel"], told["ts"]):
-                if self._judge(told):
+            if (message.channel, message.ts) == (args["channel"], args["ts"]):
+                if self._judge(args):
                     return {"error": "invalid_blocks"}
-                message.text, message.blocks = told["text"], told["blocks"]
+                message.text, message.blocks = args["text"], args["blocks"]
                 message.updates += 1
                 return {"channel": message.channel, "ts": message.ts}
         return {"error": "message_not_found"}
 
-    def _view(self, method: str, told: Mapping[str, Any]) -> dict[str, Any]:
+    def _view(self, method: str, args: Mapping[str, Any]) -> dict[str, Any]:
         """Keep what a form or Home shows by now, by its id; a Home has its user's."""
-        view: dict[str, Any] = told["view"]
+        view: dict[str, Any] = args["view"]
         if faults := faults_of_view(view):
             self.faults += faults
             return {"error": "invalid_arguments"}
-        if method == "views.open" and told["trigger_id"] in self.triggers:
+        if method == "views.open" and args["trigger_id"] in self.triggers:
             return {"error": "exchanged_trigger_id"}
         if method == "views.open":
-            self.triggers.add(told["trigger_id"])
+            self.triggers.add(args["trigger_id"])
         self._stamp += method == "views.open"
-        name = told.get("view_id") or told.get("user_id") or f"V{self._stamp:06d}"
+        name = args.get("view_id") or args.get("user_id") or f"V{self._stamp:06d}"
         if method == "views.update" and name not in self.views:
             return {"error": "not_found"}
         self.views[name] = view
         return {"view": {"id": name, "hash": "1.a"}}
 
-    def _judge(self, told: Mapping[str, Any]) -> bool:
-        found = faults_of_blocks(told.get("blocks", []), surface="message")
-        self.faults += found
-        return bool(found)
+    def _judge(self, args: Mapping[str, Any]) -> bool:
+        faults = faults_of_blocks(args.get("blocks", []), surface="message")
+        self.faults += faults
+        return bool(faults)
 
 
 @asynccontextmanager

@@ -50,30 +50,32 @@ class Page(HTMLParser):
         return " ".join(" ".join(self._words).split())
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        found = {name: value or "" for name, value in attrs}
+        attributes = {name: value or "" for name, value in attrs}
         if tag not in TAGS:
             self.strange.append(f"<{tag}>")
         self.strange += [
-            f"{tag} {name}={value!r}" for name, value in found.items() if not _ours(name, value)
+            f"{tag} {name}={value!r}"
+            for name, value in attributes.items()
+            if not _ours(name, value)
         ]
-        self._note(tag, found)
+        self._note(tag, attributes)
         if tag not in VOID:
             self._open.append(tag)
 
-    def _note(self, tag: str, found: dict[str, str]) -> None:
-        if "id" in found:
-            self.ids.append(found["id"])
+    def _note(self, tag: str, attributes: dict[str, str]) -> None:
+        if "id" in attributes:
+            self.ids.append(attributes["id"])
         if tag == "a":
-            self.links.append(found.get("href", ""))
-        elif tag == "form" and found.get("method") == "post":
-            self.forms.append(found.get("action", ""))
+            self.links.append(attributes.get("href", ""))
+        elif tag == "form" and attributes.get("method") == "post":
+            self.forms.append(attributes.get("action", ""))
         elif tag in {"input", "select", "textarea"}:
-            self._fields.append(found)
-            self.values[found.get("name", "")] = found.get("value", "")
+            self._fields.append(attributes)
+            self.values[attributes.get("name", "")] = attributes.get("value", "")
         elif tag == "label":
-            self._labelled.add(found.get("for", ""))
-        if "formaction" in found:
-            self.forms.append(found["formaction"])
+            self._labelled.add(attributes.get("for", ""))
+        if "formaction" in attributes:
+            self.forms.append(attributes["formaction"])
 
     def handle_endtag(self, tag: str) -> None:
         if not self._open or self._open[-1] != tag:

@@ -152,7 +152,7 @@ def concluded(
     runs.record_outcome(
         tx, StepRecord(run.id, n, state, 0, tx.now + 340_000, status, output, trouble)
     )
-    said = outputs.prepare_output(tx, output)
+    stored = outputs.prepare_output(tx, output)
     entry = change_log.append_entry(
         tx,
         f"step {state}",
@@ -161,9 +161,9 @@ def concluded(
         step=n,
         exit_status=status,
         error=trouble,
-        output_sha256=said.sha256,
+        output_sha256=stored.sha256,
     )
-    outputs.store_output(tx, entry, n, said)
+    outputs.store_output(tx, entry, n, stored)
 
 
 def ended(
@@ -186,7 +186,7 @@ def succeeded(tx: Transaction, run: Run) -> Run:
 
 def checked(tx: Transaction, report: Report | None = None) -> Run:
     run = asked(tx, words="abusers show", fields={"host": "lb1"}, kind="check", reason="")
-    found = report or Report(
+    report_made = report or Report(
         "2 addresses are marked as abusers on lb1",
         healthy=False,
         findings=(
@@ -198,18 +198,20 @@ def checked(tx: Transaction, report: Report | None = None) -> Run:
             (("203.0.113.9", "http", "1", "42 min"), ("198.51.100.7", "http", "7", "59 min")),
         ),
     )
-    told = outputs.prepare_report(tx, found)
-    begun = runs.amend_run(tx, run, started_at=run.requested_at, needs_attention=not found.healthy)
+    stored = outputs.prepare_report(tx, report_made)
+    begun = runs.amend_run(
+        tx, run, started_at=run.requested_at, needs_attention=not report_made.healthy
+    )
     done = ended(
         tx,
         begun,
         State.SUCCEEDED,
-        found.summary,
-        healthy=found.healthy,
-        output_sha256=told.sha256,
+        report_made.summary,
+        healthy=report_made.healthy,
+        output_sha256=stored.sha256,
     )
-    outputs.store_output(tx, change_log.list_newest_entries(tx, limit=1)[0], 0, told)
-    return replace(done, report=found)
+    outputs.store_output(tx, change_log.list_newest_entries(tx, limit=1)[0], 0, stored)
+    return replace(done, report=report_made)
 
 
 def gallery(database: Database) -> dict[str, int]:

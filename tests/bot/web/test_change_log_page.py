@@ -62,11 +62,11 @@ def test_facts_are_shown_as_people_read_them(site: Site) -> None:
         change_log.append_entry(
             tx, "noted", lapses_at=1_803_009_881_141_996, size=7_000_000, hosts=[]
         )
-    told = site.browser("stan").get("/changelog").text
-    assert "<dt>Approval of the schedule ends</dt><dd><time " in told
-    assert ">2027-02-19 04:04:41 UTC</time></dd>" in told
-    assert "<dt>Size</dt><dd>7000000</dd>" in told
-    assert "<dt>Hosts</dt>" not in told
+    html = site.browser("stan").get("/changelog").text
+    assert "<dt>Approval of the schedule ends</dt><dd><time " in html
+    assert ">2027-02-19 04:04:41 UTC</time></dd>" in html
+    assert "<dt>Size</dt><dd>7000000</dd>" in html
+    assert "<dt>Hosts</dt>" not in html
 
 
 def test_a_whole_chain_is_reported_as_whole(site: Site) -> None:
@@ -170,8 +170,8 @@ def test_what_is_seen_of_the_log_is_handed_out_as_csv_and_json(site: Site) -> No
     with site.database.transaction() as tx:
         asked(tx, reason='=HYPERLINK("//evil")')
     browser = site.browser("dora")
-    told = browser.get("/changelog.json?kind=requested").json()
-    assert [entry["kind"] for entry in told["entries"]] == ["requested"]
+    body = browser.get("/changelog.json?kind=requested").json()
+    assert [entry["kind"] for entry in body["entries"]] == ["requested"]
     answer = browser.get("/changelog.csv?kind=requested")
     assert "attachment" in answer.headers["content-disposition"]
     rows = list(csv.reader(io.StringIO(answer.text)))
@@ -203,8 +203,8 @@ def test_whom_the_policy_and_the_log_do_not_know_is_reported_as_unknown(site: Si
     assert "“dorra” is not in the policy, and not in the log" in html
     assert "did you mean “dora”?" in html
     assert "A filter names something that does not exist" in html
-    told = browser.get("/changelog.json?host=lb11&person=dorra").json()
-    assert list(told["unknown_filters"]) == ["person", "host"]
+    body = browser.get("/changelog.json?host=lb11&person=dorra").json()
+    assert list(body["unknown_filters"]) == ["person", "host"]
     for address in ("/changelog?person=stan&kind=fired", "/changelog?person=dora", "/changelog"):
         assert "not in the log" not in browser.get(address).text
     assert browser.get("/changelog.json?person=stan&kind=fired").json()["unknown_filters"] == {}

@@ -32,7 +32,7 @@ def test_the_last_hour_of_a_host_and_who_allowed_it_is_two_links_from_home(site:
 
 def test_what_was_done_stands_before_what_was_tried_and_what_was_seen(site: Site):
     with site.database.transaction() as tx:
-        found = checked(tx)
+        check = checked(tx)
         tried = ended(tx, waiting(tx, asked(tx)), State.EXPIRED, "Nobody decided in time")
         done = succeeded(tx, asked(tx))
         change_log.append_entry(
@@ -43,7 +43,7 @@ def test_what_was_done_stands_before_what_was_tried_and_what_was_seen(site: Site
     assert "6 events on 1 host" in text or "4 events on 1 host" in text
     text = text.partition("Approved by Time")[2]
     places = [text.index(f"run {run.id}") for run in (done, tried)]
-    seen = [text.index(f"run {found.id}"), text.index("deploys: web 4.2 went out")]
+    seen = [text.index(f"run {check.id}"), text.index("deploys: web 4.2 went out")]
     assert max(places) < min(seen)
     assert places == sorted(places)
     assert "elsewhere" not in text

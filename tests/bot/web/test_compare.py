@@ -29,9 +29,9 @@ from tests.toy import SetSwitch
 def two_runs(site: Site, *outputs: str) -> list[int]:
     numbers: list[int] = []
     with site.database.transaction() as tx:
-        for said in outputs:
+        for output in outputs:
             run = running(tx, approved(tx, waiting(tx, asked(tx)), reason="go"))
-            concluded(tx, run, StepState.SUCCEEDED, output=said)
+            concluded(tx, run, StepState.SUCCEEDED, output=output)
             numbers.append(ended(tx, run, State.SUCCEEDED, "Verified").id)
     return numbers
 
@@ -39,8 +39,8 @@ def two_runs(site: Site, *outputs: str) -> list[int]:
 def test_what_differs_stands_beside_each_other(site: Site) -> None:
     first, second = two_runs(site, "one\ntwo\nthree", "one\n2\nthree\nfour")
     html = site.browser("dora").get(f"/runs/compare?a={first}&b={second}").text
-    said = html.split("Output</h2>")[1].split("</section>")[0]
-    words = Page(said).text
+    section = html.split("Output</h2>")[1].split("</section>")[0]
+    words = Page(section).text
     assert "Differs ≠ two 2" in words
     assert "Only on the right + four" in words
     assert "Same one one" in words

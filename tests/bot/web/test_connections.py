@@ -66,10 +66,10 @@ def _serving(**limits: Any) -> Generator[tuple[tuple[str, int], ConnectionRegist
 
 
 def _answer(client: socket.socket) -> bytes:
-    told = b""
-    while not told.endswith(b"\r\n0\r\n\r\n"):
-        told += client.recv(1000)
-    return told
+    response = b""
+    while not response.endswith(b"\r\n0\r\n\r\n"):
+        response += client.recv(1000)
+    return response
 
 
 def _is_closed(client: socket.socket) -> bool:

@@ -23,8 +23,8 @@ def _kept(site: Site, run: Run) -> list[str]:
 
 
 def _digest(text: str) -> str:
-    found = re.search(r'name="digest" value="([0-9a-f]{64})"', text)
-    return found[1] if found else ""
+    match = re.search(r'name="digest" value="([0-9a-f]{64})"', text)
+    return match[1] if match else ""
 
 
 def test_one_person_requests_erasure_and_an_owner_confirms_what_the_page_shows(site: Site):

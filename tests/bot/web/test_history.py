@@ -111,8 +111,8 @@ def test_filters_let_through_what_they_say(
 ) -> None:
     shown = gallery(site.database)
     html = site.browser("dora").get(f"/runs?{query}").text
-    found = {name for name, number in shown.items() if number in numbers(html)}
-    assert found == (set(shown) if expected is None else expected)
+    names = {name for name, number in shown.items() if number in numbers(html)}
+    assert names == (set(shown) if expected is None else expected)
 
 
 def _at(site: Site, run: int, zone: str) -> str:
@@ -131,8 +131,8 @@ def test_times_are_meant_in_the_readers_zone_and_without_one_in_utc(site: Site) 
     assert Page(shown).values["zone"] == "Asia/Tokyo"
     # Also in what is handed out, and in the link under which it is kept.
     assert "zone=Asia%2FTokyo" in shown
-    told = browser.get(f"/runs.json?since={tokyo}&until={tokyo}&zone=Asia/Tokyo").json()
-    assert run in [one["run"] for one in told["runs"]]
+    body = browser.get(f"/runs.json?since={tokyo}&until={tokyo}&zone=Asia/Tokyo").json()
+    assert run in [one["run"] for one in body["runs"]]
 
 
 def test_a_zone_alone_filters_nothing_and_stays_out_of_the_links(site: Site) -> None:
@@ -174,10 +174,10 @@ def test_a_mangled_place_does_no_harm(site: Site, before: str) -> None:
 
 def test_what_a_host_answered_and_a_value_are_found_by_their_words(site: Site) -> None:
     with site.database.transaction() as tx:
-        plain, found = asked(tx, host="lb1"), asked(tx, host="lb2")
-        runs.move_run(tx, found, State.REFUSED, summary="lb2 is overheated: cool it first")
+        plain, match = asked(tx, host="lb1"), asked(tx, host="lb2")
+        runs.move_run(tx, match, State.REFUSED, summary="lb2 is overheated: cool it first")
     browser = site.browser("dora")
-    assert numbers(browser.get("/runs?search=OVERHEATED").text) == [found.id]
+    assert numbers(browser.get("/runs?search=OVERHEATED").text) == [match.id]
     assert numbers(browser.get("/runs?search=overheated&host=lb1").text) == []
     (name, value), *_ = plain.values.items()
     assert plain.id in numbers(browser.get(f"/runs?search={name}={value}").text)
@@ -191,15 +191,15 @@ def test_the_same_is_handed_out_to_spreadsheets_and_programs(site: Site) -> None
     html = browser.get("/runs?host=lb*").text
     links = [link for link in Page(html).links if link.startswith("/runs.")]
     assert links == ["/runs.csv?host=lb%2A", "/runs.json?host=lb%2A"]
-    told = browser.get(links[0])
-    assert told.headers["content-type"] == "text/csv; charset=utf-8"
-    rows = list(csv.DictReader(io.StringIO(told.text, newline="")))
+    response = browser.get(links[0])
+    assert response.headers["content-type"] == "text/csv; charset=utf-8"
+    rows = list(csv.DictReader(io.StringIO(response.text, newline="")))
     assert [int(row["run"]) for row in rows] == numbers(html)
     assert rows[0]["reason"] == "'=1+1, or so"
-    said = browser.get("/runs.json").json()
-    assert [row["run"] for row in said["runs"]] == numbers(browser.get("/runs").text)
-    assert said["runs"][0]["reason"] == "=1+1, or so"
-    older = browser.get(said["older"]).json()
+    body = browser.get("/runs.json").json()
+    assert [row["run"] for row in body["runs"]] == numbers(browser.get("/runs").text)
+    assert body["runs"][0]["reason"] == "=1+1, or so"
+    older = browser.get(body["older"]).json()
     assert [row["run"] for row in older["runs"]] == list(range(11, 0, -1))
     assert older["older"] == ""
 
@@ -207,9 +207,9 @@ def test_the_same_is_handed_out_to_spreadsheets_and_programs(site: Site) -> None
 def test_filters_that_do_not_fit_hand_out_nothing(site: Site) -> None:
     gallery(site.database)
     browser = site.browser("olga")
-    told = browser.get("/runs.json?since=soon")
-    assert (told.status_code, told.json()["runs"]) == (422, [])
-    assert "is not a time" in told.json()["problems"]["since"]
+    response = browser.get("/runs.json?since=soon")
+    assert (response.status_code, response.json()["runs"]) == (422, [])
+    assert "is not a time" in response.json()["problems"]["since"]
     assert browser.get("/runs.csv?state=purple").status_code == 422
 
 
@@ -302,8 +302,8 @@ def test_a_check_that_found_something_wrong_is_reported_in_every_list(site: Site
     assert [*dict.fromkeys(badge.findall(own))] == badge.findall(listed)
     assert "Needs attention: abusers show" in own
     assert "Succeeded: abusers show" in browser.get(f"/runs/{well}").text
-    told = browser.get("/runs.json").json()["runs"]
-    assert {one["run"]: one["needs_attention"] for one in told} == {ill: True, well: False}
+    reported = browser.get("/runs.json").json()["runs"]
+    assert {one["run"]: one["needs_attention"] for one in reported} == {ill: True, well: False}
     rows = list(csv.DictReader(io.StringIO(browser.get("/runs.csv").text, newline="")))
     assert [row["needs_attention"] for row in rows] == ["False", "True"]
 

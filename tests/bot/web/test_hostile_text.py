@@ -237,8 +237,8 @@ def test_an_open_page_learns_how_a_host_ended_as_a_new_one_draws_it(text: str):
 
 
 def test_what_stands_in_backticks_is_code_and_still_text():
-    said = "ask `zfs scrub <b>`, or `\u202e`; a lone ` stays, as do `two\nlines`"
-    assert templating.render_code(said) == (
+    text = "ask `zfs scrub <b>`, or `\u202e`; a lone ` stays, as do `two\nlines`"
+    assert templating.render_code(text) == (
         "ask <code>zfs scrub &lt;b&gt;</code>, or <code>\\u202e</code>; a lone ` stays, as do "
         "`two\nlines`"
     )

@@ -71,16 +71,16 @@ class Crook:
 
 @pytest.fixture
 def crook() -> Generator[Crook]:
-    told = Crook()
+    started = Crook()
 
     class Door(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            told.asked.append(self.path)
+            started.asked.append(self.path)
             self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            body = json.dumps(told.answer(self.path)).encode()
-            self.send_response(302 if told.elsewhere else 200)
-            if told.elsewhere:
-                self.send_header("Location", told.elsewhere)
+            body = json.dumps(started.answer(self.path)).encode()
+            self.send_response(302 if started.elsewhere else 200)
+            if started.elsewhere:
+                self.send_header("Location", started.elsewhere)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
@@ -93,8 +93,8 @@ def crook() -> Generator[Crook]:
     with ThreadingHTTPServer(("127.0.0.1", 0), Door) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
         thread.start()
-        told.url = f"http://127.0.0.1:{server.server_address[1]}"
-        yield told
+        started.url = f"http://127.0.0.1:{server.server_address[1]}"
+        yield started
         server.shutdown()
         thread.join()
 

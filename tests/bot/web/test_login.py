@@ -164,9 +164,9 @@ def test_using_the_pages_keeps_a_session_alive_and_a_page_left_open_does_not(sit
 
     def last_seen() -> int:
         with site.database.reading() as tx:
-            found = sessions.find_session(tx, browser.cookies[site.parts.cookie_name])
-        assert found is not None
-        return found.last_seen_at
+            session = sessions.find_session(tx, browser.cookies[site.parts.cookie_name])
+        assert session is not None
+        return session.last_seen_at
 
     _age(site, last_seen_at=1000)
     old = last_seen()
@@ -330,11 +330,11 @@ def test_a_refused_sign_in_is_logged_once_a_minute_and_without_its_token(site: S
         assert site.browser().post(used).status_code == 410
     assert site.browser().post("/sign-in/invented").status_code == 410
     with site.database.reading() as tx:
-        told = [e for e in change_log.list_entries_after(tx, 0) if e.kind == "sign-in refused"]
-    assert [(e.facts["account"], e.facts["reason"]) for e in told] == [
+        entries = [e for e in change_log.list_entries_after(tx, 0) if e.kind == "sign-in refused"]
+    assert [(e.facts["account"], e.facts["reason"]) for e in entries] == [
         ("dora", "the link was already used")
     ]
-    assert used.rpartition("/")[2] not in told[0].body
+    assert used.rpartition("/")[2] not in entries[0].body
 
 
 def test_a_link_that_was_too_old_is_logged_as_that(site: Site) -> None:

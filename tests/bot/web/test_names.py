@@ -33,11 +33,13 @@ class _Prose(HTMLParser):
         self.close()
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        found = {name: value or "" for name, value in attrs}
+        attributes = {name: value or "" for name, value in attrs}
         if not any(self._open):
-            self.lines += [found[name] for name in ("aria-label", "placeholder") if name in found]
+            self.lines += [
+                attributes[name] for name in ("aria-label", "placeholder") if name in attributes
+            ]
         if tag not in VOID:
-            self._open.append(tag in _NOT_PROSE or _SEALED in found.get("class", ""))
+            self._open.append(tag in _NOT_PROSE or _SEALED in attributes.get("class", ""))
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.handle_starttag(tag, attrs)
@@ -101,7 +103,7 @@ def test_pages_name_people_and_areas(busy: Site):
             continue
         for number in numbers if path.startswith("/runs/{") else (1,):
             address = path.format(number=number, **NAMES)
-            found = bare_ids(browser.get(address).text)
-            if found:
-                wrong[address] = found
+            ids = bare_ids(browser.get(address).text)
+            if ids:
+                wrong[address] = ids
     assert wrong == {}

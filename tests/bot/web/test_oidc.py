@@ -95,9 +95,9 @@ class Way:
         return answer.headers["location"]
 
     def go(self, account: str, to: str = "/") -> str:
-        found = self.provider.sign_in(self.begin(to), account)
-        assert found.startswith(BACK)
-        return found.removeprefix(ORIGIN)
+        callback = self.provider.sign_in(self.begin(to), account)
+        assert callback.startswith(BACK)
+        return callback.removeprefix(ORIGIN)
 
     def arrive(self, account: str, to: str = "/") -> Response:
         return self.browser.get(self.go(account, to))

@@ -45,8 +45,8 @@ def test_no_one_waited_is_reported(site: Site):
 
 def test_that_not_all_was_looked_at_is_reported(site: Site, monkeypatch: pytest.MonkeyPatch):
     _some(site)
-    said = "The report covers the newest"
-    assert said not in Page(site.browser("dora").get("/report").text).text
+    sentence = "The report covers the newest"
+    assert sentence not in Page(site.browser("dora").get("/report").text).text
     limits: Any = build_wait_report.__kwdefaults__
     monkeypatch.setitem(limits, "limit", 3)
-    assert said in Page(site.browser("dora").get("/report").text).text
+    assert sentence in Page(site.browser("dora").get("/report").text).text

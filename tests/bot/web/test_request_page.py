@@ -259,10 +259,10 @@ def test_the_blocked_addresses_of_the_chosen_table_are_offered(site: Site):
     browser = site.browser("dora")
     form = browser.get("/runbooks/form?runbook=abusers+clear").text
     assert form.count('hx-params="field-host,field-table,field-mark"') == 3
-    for table, found in ABUSERS.items():
+    for table, addresses in ABUSERS.items():
         query = f"runbook=abusers+clear&field-host=lb1&field-table={table}"
         shown = browser.get(f"/runbooks/options?{query}").text
-        listed = "".join(f'<option value="{one}"></option>' for one in found)
+        listed = "".join(f'<option value="{one}"></option>' for one in addresses)
         assert f'<datalist id="list-address">{listed}</datalist>' in shown
     query = "runbook=abusers+clear&field-host=lb1&field-table=a;b"
     assert "list-address" not in browser.get(f"/runbooks/options?{query}").text

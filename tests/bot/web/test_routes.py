@@ -144,11 +144,11 @@ def everything(routes: Iterable[object]) -> Iterator[object]:
 
 
 def test_every_route_is_in_the_table(site: Site) -> None:
-    found = [route for route in everything(site.app.routes) if isinstance(route, Route)]
+    routes = [route for route in everything(site.app.routes) if isinstance(route, Route)]
     served = {
         # Whatever may be got may be asked for its head: the guard sees to that.
         (method, route.path)
-        for route in found
+        for route in routes
         for method in (route.methods or set[str]()) - {"HEAD"}
     }
     assert served == set(ROUTES)

@@ -31,9 +31,9 @@ def test_who_is_called_otherwise_by_now_is_called_so_in_old_rows(site: Site) -> 
     assert "Dora Developer" in _results(browser.get("/runs").text)
     people = site.policy / "people.yaml"
     people.write_text(people.read_text().replace("Dora Developer", "Dora Married"))
-    told = _results(browser.get("/runs").text)
-    assert "Dora Married" in told
-    assert "Dora Developer" not in told
+    results = _results(browser.get("/runs").text)
+    assert "Dora Married" in results
+    assert "Dora Developer" not in results
 
 
 def test_an_entry_that_was_garbled_since_is_shown_garbled(site: Site) -> None:

@@ -51,7 +51,7 @@ def test_the_page_tells_the_whole_story_afterwards(site: Site) -> None:
     run = site.harness.approve(site.harness.request(LAMP_ON))
     words = Page(site.browser("dora").get(f"/runs/{run.id}").text).text
     story = words.split("Timeline")[2].split("Change log")[0]
-    told = [
+    titles = [
         "Requested by Dora Developer on the web",
         "Planned",
         "Approved by Olga Owner",
@@ -61,7 +61,7 @@ def test_the_page_tells_the_whole_story_afterwards(site: Site) -> None:
         "Verified",
         "Succeeded",
     ]
-    places = [story.index(part) for part in told]
+    places = [story.index(part) for part in titles]
     assert places == sorted(places)
     assert "lamp is on now" in words
     assert "exit status 0" in words
@@ -145,20 +145,20 @@ def _story(site: Site, number: int) -> str:
     return words.split("Timeline")[2].split("Change log")[0]
 
 
-@pytest.mark.parametrize(("lamp", "told"), [("broken", "Needs attention"), ("on", "Succeeded")])
-def test_the_story_says_of_a_check_what_lists_say(site: Site, lamp: str, told: str) -> None:
+@pytest.mark.parametrize(("lamp", "text"), [("broken", "Needs attention"), ("on", "Succeeded")])
+def test_the_story_says_of_a_check_what_lists_say(site: Site, lamp: str, text: str) -> None:
     site.harness.fleet.hosts["lb1"]["lamp"] = lamp
     run = site.harness.request(ShowSwitches(host="lb1"))
     story = _story(site, run.id)
-    assert [word for word in ("Needs attention", "Succeeded") if word in story] == [told]
+    assert [word for word in ("Needs attention", "Succeeded") if word in story] == [text]
 
 
 @pytest.mark.parametrize(
-    ("became", "told"),
+    ("became", "text"),
     [("burnt", "Follow-up finished: needs attention"), ("off", "Follow-up finished")],
 )
 def test_the_story_says_how_what_went_on_came_to_its_end(
-    site: Site, became: str, told: str
+    site: Site, became: str, text: str
 ) -> None:
     run = site.harness.approve(site.harness.request(WarmUp(host="lb1", name="lamp", value="on")))
     site.harness.fleet.hosts["lb1"]["warming"] = became
@@ -166,8 +166,8 @@ def test_the_story_says_how_what_went_on_came_to_its_end(
         tx.sql.execute(update(tables.follow_up).values(next_at=tx.now))
     site.harness.service.run_due_follow_ups()
     story = _story(site, run.id)
-    assert told in story
-    assert ("attention" in story) == ("attention" in told)
+    assert text in story
+    assert ("attention" in story) == ("attention" in text)
     assert "Succeeded" in story
 
 
@@ -209,8 +209,8 @@ FINDS: Mapping[str, Mapping[str, set[str]]] = {
 @pytest.mark.parametrize("exhibit", FINDS)
 def test_everyone_finds_the_buttons_that_are_theirs(site: Site, exhibit: str) -> None:
     number = gallery(site.database)[exhibit]
-    found = {person: buttons(site, person, number) for person in FINDS[exhibit]}
-    assert found == FINDS[exhibit]
+    shown = {person: buttons(site, person, number) for person in FINDS[exhibit]}
+    assert shown == FINDS[exhibit]
 
 
 # --- what they do ---
@@ -469,8 +469,8 @@ def test_a_freeze_is_shown_to_each_person_who_decides(site: Site) -> None:
         ' until: "2200-01-01 00:00"}\n'
     )
     run = site.harness.request(SetSwitch(host="lb1", name="lamp", value="on"))
-    told = Page(browser.get(f"/runs/{run.id}").text).text
+    text = Page(browser.get(f"/runs/{run.id}").text).text
     assert (
         "After approval the run stays on hold: "
-        "the edge is frozen until 2200-01-01 00:00 UTC (the sale)." in told
+        "the edge is frozen until 2200-01-01 00:00 UTC (the sale)." in text
     )

@@ -150,13 +150,13 @@ def _change(harness: Harness) -> None:
 def test_the_calendar_shows_what_fires_in_the_next_30_days(site: Site):
     _begun(site.harness)
     with site.database.reading() as tx:
-        found = build_calendar(tx, site.harness.policies.get_policy())
-    assert len(found) == 30
-    assert sum(len(day.upcoming) for day in found) in {29, 30}
+        calendar = build_calendar(tx, site.harness.policies.get_policy())
+    assert len(calendar) == 30
+    assert sum(len(day.upcoming) for day in calendar) in {29, 30}
     page = Page(site.browser("dora").get("/schedules").text)
     assert "Calendar: next 30 days" in page.text
     assert page.strange == []
-    assert page.links.count("/schedules/1") == 1 + sum(len(day.upcoming) for day in found)
+    assert page.links.count("/schedules/1") == 1 + sum(len(day.upcoming) for day in calendar)
 
 
 def test_a_freeze_is_drawn_in_and_leaves_changes_out(site: Site):
@@ -200,8 +200,8 @@ def test_calendar_counts_frequent_schedules_to_its_end(site: Site):
         )
     harness.run_queued_work()
     with site.database.reading() as tx:
-        found = build_calendar(tx, harness.policies.get_policy())
-    counts = {one.name: (one.count, len(one.times)) for one in found[-1].upcoming}
+        calendar = build_calendar(tx, harness.policies.get_policy())
+    counts = {one.name: (one.count, len(one.times)) for one in calendar[-1].upcoming}
     assert counts == {"often": (1440, 24), "five": (288, 24), "odd": (3, 3)}
     text = Page(site.browser("dora").get("/schedules").text).text
     assert text.count("five every 5 min, 288 times") == 29

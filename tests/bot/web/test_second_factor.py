@@ -26,10 +26,10 @@ def enrol(site: Site, browser: TestClient) -> str:
     """Enrol an app, and return its secret."""
     address = browser.post("/second-factor/app").headers["location"]
     shown = browser.get(address).text
-    found = re.search(r'id="secret">([A-Z2-7 ]+)<', shown)
-    assert found
+    match = re.search(r'id="secret">([A-Z2-7 ]+)<', shown)
+    assert match
     assert "data:image/svg+xml" in shown
-    secret = found[1].replace(" ", "")
+    secret = match[1].replace(" ", "")
     wrong = browser.post(address, data={"code": "000000"})
     assert (wrong.status_code, "The code is not correct" in wrong.text) == (422, True)
     answer = browser.post(address, data={"code": code(site, secret)})
@@ -104,9 +104,9 @@ def test_glass_is_broken_and_reviewed_on_the_page(site: Site) -> None:
     assert "Break-glass activated by Adam Admin" in adam.get(page).text
 
     # Everybody reads it, until somebody else has reviewed it.
-    told = Page(site.browser("dora").get("/").text).text
-    assert "Adam Admin used break-glass" in told
-    assert WHY in told
+    text = Page(site.browser("dora").get("/").text).text
+    assert "Adam Admin used break-glass" in text
+    assert WHY in text
     assert "Your findings after reviewing this run" not in adam.get(page).text
     assert adam.post(f"{page}/review", data={"findings": "it was right"}).status_code == 403
     olga = site.browser("olga")

@@ -27,7 +27,7 @@ def test_each_session_is_listed_with_the_browser_that_it_is_in(site: Site) -> No
 
 
 @pytest.mark.parametrize(
-    ("agent", "said"),
+    ("agent", "text"),
     [
         (FIREFOX, "Firefox on Linux"),
         (
@@ -55,8 +55,8 @@ def test_each_session_is_listed_with_the_browser_that_it_is_in(site: Site) -> No
         ("", "Unknown browser"),
     ],
 )
-def test_a_browser_is_shown_in_words_that_people_know(agent: str, said: str) -> None:
-    assert describe_user_agent(agent) == said
+def test_a_browser_is_shown_in_words_that_people_know(agent: str, text: str) -> None:
+    assert describe_user_agent(agent) == text
 
 
 def test_a_session_that_is_ended_elsewhere_opens_nothing_from_then_on(site: Site) -> None:

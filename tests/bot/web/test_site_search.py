@@ -41,8 +41,10 @@ def test_search_redirects_to_the_only_meaning(
 
 def test_the_form_is_filled_in_from_a_searched_request(site: Site) -> None:
     browser = site.browser("dora")
-    found = browser.get("/search", params={"q": "abusers clear lb1 203.0.113.9 because it called"})
-    values = Page(browser.get(found.headers["location"]).text).values
+    response = browser.get(
+        "/search", params={"q": "abusers clear lb1 203.0.113.9 because it called"}
+    )
+    values = Page(browser.get(response.headers["location"]).text).values
     assert values["field-host"] == "lb1"
     assert values["field-address"] == "203.0.113.9"
     assert values["reason"] == "it called"

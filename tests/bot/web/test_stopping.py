@@ -79,8 +79,8 @@ def test_who_may_not_stop_everything_reads_who_can(site: Site):
 
 def test_where_the_policy_wants_a_second_factor_for_it_it_is_shown_first(site: Site):
     rules = site.policy / "policy.cedar"
-    said = '@id("administrators stop everything")'
-    rules.write_text(rules.read_text().replace(said, f"{said} @stepup"))
+    annotation = '@id("administrators stop everything")'
+    rules.write_text(rules.read_text().replace(annotation, f"{annotation} @stepup"))
     adam = site.browser("adam")
     assert 'href="/step-up?next=/stop"' in adam.get("/stop").text
     answer = adam.post("/stop", data={"reason": "smoke in the cellar"})
@@ -106,12 +106,12 @@ def test_a_person_is_banned_on_a_page_and_another_person_unbans_them(site: Site)
     assert "No one is banned." in adam.get("/bans").text
     answer = adam.post("/bans", data={"person": "dora", "reason": "her <b>laptop</b> is gone"})
     assert answer.status_code == 303
-    told = adam.get(answer.headers["location"]).text
-    assert "Banned. Their sessions have ended" in told
-    assert "Dora Developer</span> was banned by" in told
+    html = adam.get(answer.headers["location"]).text
+    assert "Banned. Their sessions have ended" in html
+    assert "Dora Developer</span> was banned by" in html
     assert "Unban Dora Developer" in olga.get("/bans").text
-    assert "her &lt;b&gt;laptop&lt;/b&gt; is gone" in told
-    assert "You set this ban, so someone else has to lift it." in told
+    assert "her &lt;b&gt;laptop&lt;/b&gt; is gone" in html
+    assert "You set this ban, so someone else has to lift it." in html
     assert dora.get("/").status_code == 401
     lift = {"person": "dora", "reason": "it was found"}
     assert adam.post("/bans/lift", data=lift).status_code == 403
@@ -138,9 +138,9 @@ def test_who_may_shut_no_one_out_reads_who_can(site: Site):
 
 def test_where_letting_in_takes_a_second_factor_it_is_shown_first(site: Site):
     rules = site.policy / "policy.cedar"
-    said = re.search(r'@id\("[^"]+"\)(?=[^;]*Action::"resume")', rules.read_text())
-    assert said
-    rules.write_text(rules.read_text().replace(said[0], f"{said[0]} @stepup"))
+    annotation = re.search(r'@id\("[^"]+"\)(?=[^;]*Action::"resume")', rules.read_text())
+    assert annotation
+    rules.write_text(rules.read_text().replace(annotation[0], f"{annotation[0]} @stepup"))
     site.harness.service.ban_person("dora", banned_by="adam", reason="the laptop is stolen")
     olga = site.browser("olga")
     assert 'href="/step-up?next=/bans"' in olga.get("/bans").text

@@ -26,12 +26,12 @@ Event = tuple[str, Any, str]
 
 def events(answer: str) -> list[Event]:
     """Return name, content and id of each."""
-    found: list[Event] = []
+    received: list[Event] = []
     for block in answer.split("\n\n"):
         fields = dict(line.split(": ", 1) for line in block.splitlines() if ": " in line)
         if "event" in fields:
-            found.append((fields["event"], json.loads(fields["data"]), fields.get("id", "")))
-    return found
+            received.append((fields["event"], json.loads(fields["data"]), fields.get("id", "")))
+    return received
 
 
 def heard_by(browser: TestClient, number: int, **options: Any) -> list[Event]:
@@ -52,8 +52,8 @@ def test_what_a_host_says_comes_as_text(site: Site, moving: int) -> None:
     assert answer.headers["content-type"].startswith("text/event-stream")
     assert answer.headers["cache-control"] == "no-store"
     assert "default-src 'none'" in answer.headers["content-security-policy"]
-    told = {name: told for name, told, _ in events(answer.text)}
-    assert told["output"][0] | {"lines": []} == {
+    data = {name: data for name, data, _ in events(answer.text)}
+    assert data["output"][0] | {"lines": []} == {
         "key": f"{moving}-1",
         "host": "lb1",
         "n": 1,
@@ -62,12 +62,12 @@ def test_what_a_host_says_comes_as_text(site: Site, moving: int) -> None:
         "omitted": 248,
         "lines": [],
     }
-    assert told["output"][0]["lines"] == ["<b>half</b>", "done"]
+    assert data["output"][0]["lines"] == ["<b>half</b>", "done"]
 
 
 def test_a_run_that_is_over_ends_its_stream(site: Site) -> None:
-    told = heard_by(site.browser("dora"), gallery(site.database)["succeeded"])
-    assert [name for name, *_ in told] == ["updated", "run_ended"]
+    events_heard = heard_by(site.browser("dora"), gallery(site.database)["succeeded"])
+    assert [name for name, *_ in events_heard] == ["updated", "run_ended"]
 
 
 def test_who_broke_off_goes_on_from_there(site: Site, moving: int) -> None:

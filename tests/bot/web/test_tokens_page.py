@@ -17,17 +17,17 @@ WANTED = {"name": "<b>weekly", "days": "30", "scope-request": "on", "scope-read"
 def test_a_token_is_shown_once_and_listed_by_its_beginning(site: Site):
     browser = site.browser("dora")
     made = browser.post("/tokens", data=WANTED).text
-    found = re.findall(r"kt_[0-9a-f]{8}_[A-Za-z0-9_-]{43}", made)
-    assert len(set(found)) == 1
+    tokens_shown = re.findall(r"kt_[0-9a-f]{8}_[A-Za-z0-9_-]{43}", made)
+    assert len(set(tokens_shown)) == 1
     with site.database.reading() as tx:
-        token = auth_tokens.find_token(tx, found[0])
+        token = auth_tokens.find_token(tx, tokens_shown[0])
     assert token is not None
     assert (token.person, token.scopes) == ("dora", ("read", "request"))
     again = browser.get("/tokens").text
-    assert found[0] not in again
+    assert tokens_shown[0] not in again
     assert token.prefix in again
     assert "&lt;b&gt;weekly" in again
-    assert found[0] not in str(site.harness.list_entry_kinds())
+    assert tokens_shown[0] not in str(site.harness.list_entry_kinds())
 
 
 def read_words(page: str) -> str:

@@ -57,9 +57,9 @@ def test_what_is_reported_and_what_is_left_out_are_all_there_was(growth: list[in
 
 
 def test_a_thousand_loud_hosts_are_bounded_in_all() -> None:
-    told = list_output(StreamReader(), *[spoken(10_000, run=number) for number in range(200)])
-    assert sum(len(one["lines"]) for one in told) <= MAX_LINES
-    assert {one["total"] for one in told} == {10_000}
+    output = list_output(StreamReader(), *[spoken(10_000, run=number) for number in range(200)])
+    assert sum(len(one["lines"]) for one in output) <= MAX_LINES
+    assert {one["total"] for one in output} == {10_000}
 
 
 def test_however_many_hosts_speak_it_is_one_event() -> None:
@@ -72,8 +72,8 @@ def test_however_many_hosts_speak_it_is_one_event() -> None:
 
 def test_who_comes_back_receives_only_what_was_printed_since() -> None:
     old, new = spoken(9, run=1, at=NOW - 60_000_000), spoken(4, run=2)
-    told = list_output(StreamReader(since=NOW - 30_000_000), old, new)
-    assert [one["key"] for one in told] == ["2-1"]
+    output = list_output(StreamReader(since=NOW - 30_000_000), old, new)
+    assert [one["key"] for one in output] == ["2-1"]
 
 
 def test_a_position_leaves_time_for_what_was_being_written() -> None:
@@ -99,8 +99,8 @@ def test_only_hosts_that_moved_are_shown() -> None:
 
 @given(st.text())
 def test_what_acts_on_a_screen_is_spelt_out(line: str) -> None:
-    told = list_output(StreamReader(), LiveOutput(1, "lb1", 1, NOW, 1, [line]))
-    assert told[0]["lines"] == [escape_control(remove_escape_sequences(line))]
+    output = list_output(StreamReader(), LiveOutput(1, "lb1", 1, NOW, 1, [line]))
+    assert output[0]["lines"] == [escape_control(remove_escape_sequences(line))]
 
 
 def test_a_fan_counts_every_host_once() -> None:

@@ -180,13 +180,13 @@ def list_actions(harness: Harness) -> dict[str, Callable[..., object]]:
         for name, part in vars(service).items()
         if not name.startswith("_") and type(part).__module__.startswith("bot.workflow")
     }
-    found: dict[str, Callable[..., object]] = {}
+    actions: dict[str, Callable[..., object]] = {}
     for prefix, part in parts.items():
         for name, method in inspect.getmembers(part, inspect.ismethod):
             parameters = inspect.signature(method).parameters
             if not name.startswith("_") and any(one in parameters for one in _OWN_ID):
-                found[f"{prefix}.{name}".lstrip(".")] = method
-    return found
+                actions[f"{prefix}.{name}".lstrip(".")] = method
+    return actions
 
 
 def call_as_agent(method: Callable[..., object], run: Run) -> object:
@@ -463,11 +463,11 @@ def test_doctor_says_whether_agents_are_served(
     installation = Installation(
         data, company.policies.path, data, f"sqlite:///{data / 'keyturn.db'}", Redactor()
     )
-    [found] = [
+    [finding] = [
         one for one in check_installation.check_records(installation) if one.subject == "agents"
     ]
-    assert found.level == level
-    assert ("pip install 'keyturn[mcp]'" in found.message) is missing
+    assert finding.level == level
+    assert ("pip install 'keyturn[mcp]'" in finding.message) is missing
 
 
 def find_nothing(_name: str) -> None:

@@ -189,7 +189,7 @@ def test_the_proposal_ends_when_the_original_is_decided(
         first = harness.request(LAMP_ON)
     offered = counter(harness, first, value="dim")
     decide(harness, first)
-    told = list(harness.fleet.sent)
+    sent_before = list(harness.fleet.sent)
     # At once, before anybody has looked what is due.
     with pytest.raises(TooLate, match="not pending"):
         accept(harness, offered)
@@ -199,7 +199,7 @@ def test_the_proposal_ends_when_the_original_is_decided(
     assert ended.summary.startswith(f"The original request, run {first.id}, ")
     with harness.database.reading() as tx:
         assert not [part for part in runs.list_children(tx, offered.id) if not part.is_ended]
-    assert harness.fleet.sent == told
+    assert harness.fleet.sent == sent_before
     # Once is enough.
     assert harness.service.expire_runs() == []
 

@@ -134,11 +134,11 @@ class TestDeclined:
             harness.service.erasure.confirm_erasure(done.id, person="adam", digest=seen)
         assert _read_output(harness, done) == "lamp is on now"
         with harness.database.reading() as tx:
-            told = change_log.get_last_entry_of_run(tx, done.id)
+            entry = change_log.get_last_entry_of_run(tx, done.id)
             news_of = [item.run for item in outbox.list_pending_updates(tx)]
-        assert told
-        assert (told.kind, told.person) == ("erasure declined", "olga")
-        assert (told.facts["reason"], told.facts["requested_by"]) == (self.WHY, "dora")
+        assert entry
+        assert (entry.kind, entry.person) == ("erasure declined", "olga")
+        assert (entry.facts["reason"], entry.facts["requested_by"]) == (self.WHY, "dora")
         assert done.id in news_of
 
     def test_it_can_be_asked_for_again(self, harness: Harness, done: Run):
@@ -195,7 +195,7 @@ def test_a_request_needs_a_reason_and_a_run_that_is_over(harness: Harness, done:
 
 
 @pytest.mark.parametrize(
-    ("tampering", "found"),
+    ("tampering", "message"),
     [
         ("UPDATE output SET text = 'lamp is off now'", "was altered"),
         ("UPDATE output SET text = NULL, salt = NULL", "was erased without a request"),
@@ -203,13 +203,13 @@ def test_a_request_needs_a_reason_and_a_run_that_is_over(harness: Harness, done:
     ],
 )
 def test_what_is_altered_or_erased_past_us_is_found(
-    harness: Harness, done: Run, tampering: str, found: str, tmp_path: Path
+    harness: Harness, done: Run, tampering: str, message: str, tmp_path: Path
 ):
     with harness.database.transaction() as tx:
         tx.sql.execute(text(tampering))
     with harness.database.reading() as tx:
         verdict = verification.verify_log(tx)
-    assert found in verdict.why
+    assert message in verdict.why
     assert f"BROKEN at entry {verdict.broken}:" in _alone(harness, tmp_path)
 
 
@@ -217,10 +217,10 @@ def test_long_output_is_cut_after_its_secrets_were_taken_out(harness: Harness):
     harness.database.redactor.add_secrets("a-secret-of-ours")
     with harness.database.transaction() as tx:
         edge = "x" * (output.MAX_CHARACTERS - 5) + "a-secret-of-ours" + "y" * 100
-        said = output.prepare_output(tx, edge)
-    assert MARK[:5] in said.text
-    assert "a-sec" not in said.text
-    assert "characters are left out here" in said.text
+        stored = output.prepare_output(tx, edge)
+    assert MARK[:5] in stored.text
+    assert "a-sec" not in stored.text
+    assert "characters are left out here" in stored.text
 
 
 def test_a_check_is_found_by_how_it_ended_before_and_after_what_its_host_returned_is_erased(

@@ -119,14 +119,14 @@ def test_rebuild_leaves_out_what_was_undone_and_what_sets_no_lasting_value(pair:
     undo = pair.service.request_undo(last.id, person="dora", origin=WEB)
     pair.run_queued_work()
     pair.approve(pair.get_run(undo.id))
-    found = pair.service.read_rebuild("lb1", view_rights=None)
-    assert [(one.key, one.run.values["value"]) for one in found.values] == [
+    left_out = pair.service.read_rebuild("lb1", view_rights=None)
+    assert [(one.key, one.run.values["value"]) for one in left_out.values] == [
         ("switch lamp", "on"),
         ("switch fan", "on"),
         ("switch pump", "on"),
     ]
-    assert [act.request for act in found.acts] == ["toy set lb1 fan off"]
-    assert [one.approvals[0].person for one in found.values] == ["olga"] * 3
+    assert [act.request for act in left_out.acts] == ["toy set lb1 fan off"]
+    assert [one.approvals[0].person for one in left_out.values] == ["olga"] * 3
 
 
 def test_rebuild_follows_a_second_undo_of_the_same_run(pair: Harness):

@@ -368,8 +368,8 @@ class TestBans:
 
     def test_where_none_can_be_shown_it_takes_no_second_factor(self, harness: Harness):
         rules = harness.policies.path / "policy.cedar"
-        said = '@id("administrators stop everything")'
-        rules.write_text(rules.read_text().replace(said, f"{said} @stepup"))
+        annotation = '@id("administrators stop everything")'
+        rules.write_text(rules.read_text().replace(annotation, f"{annotation} @stepup"))
         with pytest.raises(StepUpRequired):
             harness.service.ban_person("dora", banned_by="adam", reason="the laptop is stolen")
         with pytest.raises(NotAllowed):
@@ -400,7 +400,9 @@ def test_a_lasting_step_says_that_it_cannot_be_undone(harness: Harness):
     run = harness.request(BreakSwitch(host="lb1", name="lamp"))
     harness.approve(run)
     with harness.database.reading() as tx:
-        said = stop_reasons.describe_stopped_run(
+        description = stop_reasons.describe_stopped_run(
             tx, harness.get_run(run.id), "Stopped by Olga Owner"
         )
-    assert said == ("Stopped by Olga Owner. Done: “Break it”. “Break it” cannot be undone: gone.")
+    assert description == (
+        "Stopped by Olga Owner. Done: “Break it”. “Break it” cannot be undone: gone."
+    )
