@@ -1,14 +1,15 @@
 """The command line: `keyturn …`."""
 
+import json
 import sys
 from importlib.metadata import version
 
 import click
 
-from bot.cli.agents import agent_commands
-from bot.cli.audit_log import export_entries, show_log
+from bot.cli.access import agent_commands, factor_commands, token_commands
 from bot.cli.backup import back_up_database, copy_to_database, restore_database
-from bot.cli.context import exit_on_errors
+from bot.cli.changelog import COMMANDS as CHANGELOG
+from bot.cli.context import FAILED, exit_on_errors, wants_json
 from bot.cli.db import db
 from bot.cli.decisions import COMMANDS as DECISIONS
 from bot.cli.delegations import COMMANDS as DELEGATIONS
@@ -23,23 +24,17 @@ from bot.cli.environment import (
 from bot.cli.history import COMMANDS as HISTORY
 from bot.cli.hosts import COMMANDS as HOSTS
 from bot.cli.inventory import inventory_commands, print_sudoers
-from bot.cli.log_admin import acknowledge_loss, request_erasure, rotate_key
 from bot.cli.mcp import bridge_mcp
 from bot.cli.options import json_option
 from bot.cli.own_runbooks import runbook_commands
 from bot.cli.policy import policy_commands
-from bot.cli.rebuild import COMMANDS as REBUILD
 from bot.cli.runs import COMMANDS as RUNS
 from bot.cli.schedules import schedule_commands
-from bot.cli.second_factors import factor_commands
 from bot.cli.sections import EXIT_STATUS_HELP, CommandGroup, KeyturnCommand
 from bot.cli.setup import COMMANDS as SETUP
 from bot.cli.stop import COMMANDS as STOPS
 from bot.cli.terminal import is_quiet
-from bot.cli.tokens import token_commands
 from bot.cli.tree import tree_commands
-from bot.cli.verify import verify_log
-from bot.cli.wait_report import report_commands
 from bot.cli.webhooks import show_webhooks
 
 # Slow modules are imported by the command that needs them, so that `keyturn --help` is fast.
@@ -48,10 +43,7 @@ from bot.cli.webhooks import show_webhooks
 @click.group(
     cls=KeyturnCommand,
     epilog=EXIT_STATUS_HELP,
-    context_settings={
-        "help_option_names": ["-h", "--help"],
-        "obj": lambda: read_settings().policy,
-    },
+    context_settings={"help_option_names": ["-h", "--help"], "obj": ENVIRONMENT},
 )
 @click.version_option(version("keyturn"), prog_name="keyturn")
 def main() -> None:
@@ -99,18 +91,25 @@ def worker(*, sites: tuple[str, ...], concurrency: int) -> None:
 
 @main.command()
 @json_option
-def doctor(*, as_json: bool) -> None:
+def doctor() -> None:
     """Check the installation, and print a fix for each problem.
 
     Checks the policy, keys, database, change log, witness, web pages, Slack and every host.
     Changes nothing. Exit status 1 if there is an error.
     """
     installation = read_installation()
-    from bot.cli.doctor import run_doctor
+    from bot.maintenance.check_installation import check_installation
+    from bot.model.check_result import format_results, results_to_data
     from bot.slack.health import check_slack
     from bot.web.health import check_pages
 
-    sys.exit(run_doctor(installation, [check_pages, check_slack], as_json=as_json))
+    results = list(check_installation(installation, [check_pages, check_slack]))
+    data = json.dumps(results_to_data(results), indent=2, ensure_ascii=False)
+    # Messages of other programs may contain secrets.
+    click.echo(
+        installation.redactor.redact_text(data if wants_json() else format_results(results))
+    )
+    sys.exit(FAILED if any(each.level == "error" for each in results) else 0)
 
 
 @main.command()
@@ -138,15 +137,7 @@ def changelog() -> None:
     """Search, verify and export the change log."""
 
 
-for command in (
-    show_log,
-    export_entries,
-    verify_log,
-    rotate_key,
-    request_erasure,
-    acknowledge_loss,
-):
-    command.context_settings["obj"] = ENVIRONMENT
+for command in CHANGELOG:
     changelog.add_command(command)
 db.add_command(copy_to_database)
 for command in (
@@ -170,11 +161,9 @@ for command in (
     *DECISIONS,
     *HISTORY,
     *HOSTS,
-    *REBUILD,
+    inventory_commands,
+    print_sudoers,
 ):
-    command.context_settings["obj"] = ENVIRONMENT
-    main.add_command(command)
-for command in (CommandGroup.from_group(inventory_commands), print_sudoers, report_commands):
     main.add_command(command)
 
 

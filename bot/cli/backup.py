@@ -1,6 +1,5 @@
 """`keyturn backup`, `keyturn restore` and `keyturn db copy`."""
 
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,6 +17,7 @@ from bot.cli.context import (
 )
 from bot.cli.options import json_option
 from bot.cli.progress import show_progress
+from bot.cli.terminal import print_result
 
 if TYPE_CHECKING:
     from bot.maintenance.restore import RestoreResult
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 @json_option
 @pass_environment
-def back_up_database(environment: CommandEnvironment, *, file: Path, as_json: bool) -> None:
+def back_up_database(environment: CommandEnvironment, *, file: Path) -> None:
     """Save the whole database in FILE, while the service runs.
 
     `keyturn restore` restores the file into SQLite or PostgreSQL. It contains no keys: back up
@@ -41,16 +41,14 @@ def back_up_database(environment: CommandEnvironment, *, file: Path, as_json: bo
 
     with exit_on_errors(), environment.open_database() as database:
         try:
-            label, verdict = backup.make_backup(database, file, show_progress(quiet=as_json))
+            label, verdict = backup.make_backup(database, file, show_progress())
         except CopyError as error:
             exit_with_error(str(error), FAILED)
     is_broken = verdict.broken is not None
-    if as_json:
-        data = {"file": str(file), "rows": label.rows, "entries": label.point.seq}
-        data |= {"head": label.point.hash, "broken": verdict.broken, "error": verdict.why}
-        click.echo(json.dumps(data))
-    else:
-        click.echo(f"Saved {label.rows} rows in {file}; head of the log {label.point.hash}")
+    data = {"file": str(file), "rows": label.rows, "entries": label.point.seq}
+    data |= {"head": label.point.hash, "broken": verdict.broken, "error": verdict.why}
+    line = f"Saved {label.rows} rows in {file}; head of the log {label.point.hash}"
+    print_result(data, [line])
     if is_broken:
         click.echo(f"BROKEN at entry {verdict.broken}: {verdict.why}", err=True)
     sys.exit(FAILED if is_broken else 0)
@@ -68,7 +66,7 @@ def back_up_database(environment: CommandEnvironment, *, file: Path, as_json: bo
 @json_option
 @pass_environment
 def restore_database(
-    environment: CommandEnvironment, *, file: Path, witnesses: tuple[Path, ...], as_json: bool
+    environment: CommandEnvironment, *, file: Path, witnesses: tuple[Path, ...]
 ) -> None:
     """Restore the backup FILE where there is no database, or an empty one.
 
@@ -100,16 +98,13 @@ def restore_database(
                 )
         seen = [one for each in witnesses for one in checkpoints.read_witnessed_checkpoints(each)]
         try:
-            stages = show_progress(quiet=as_json)
+            stages = show_progress()
             result = restore_backup(file, target, working=data, seen=seen, stages=stages)
         except InvalidBackupError as error:
             exit_with_error(f"{file} {error}", FAILED)
         except CopyError as error:
             exit_with_error(str(error), FAILED)
-    if as_json:
-        click.echo(json.dumps(_result_to_data(result)))
-    else:
-        click.echo(_format_result(result, bool(witnesses)))
+    print_result(_result_to_data(result), _describe_result(result, has_witnesses=bool(witnesses)))
 
 
 @click.command("copy")
@@ -121,9 +116,7 @@ def restore_database(
 )
 @json_option
 @pass_environment
-def copy_to_database(
-    environment: CommandEnvironment, *, source: str, target: str, as_json: bool
-) -> None:
+def copy_to_database(environment: CommandEnvironment, *, source: str, target: str) -> None:
     """Copy a database into an empty one, between SQLite and PostgreSQL in either direction.
 
     Stop the service first. The copy is verified, and the change log records it. Then set
@@ -146,17 +139,14 @@ def copy_to_database(
         lock_exclusive(new),
     ):
         try:
-            result = copy_database.copy_database(old, new, show_progress(quiet=as_json))
+            result = copy_database.copy_database(old, new, show_progress())
         except CopyError as error:
             exit_with_error(str(error), FAILED)
-    if as_json:
-        click.echo(json.dumps(vars(result)))
-    else:
-        click.echo(
-            f"Copied {result.rows} rows; {result.entries} entries, chain intact; head "
-            f"{result.head}"
-        )
-        click.echo("Set KEYTURN_DATABASE to the new address, and start the service.")
+    lines = [
+        f"Copied {result.rows} rows; {result.entries} entries, chain intact; head {result.head}",
+        "Set KEYTURN_DATABASE to the new address, and start the service.",
+    ]
+    print_result(vars(result), lines)
 
 
 def _parse_database_url(typed: str) -> str:
@@ -188,7 +178,7 @@ def _result_to_data(result: "RestoreResult") -> dict[str, object]:
     }
 
 
-def _format_result(result: "RestoreResult", has_witnesses: bool) -> str:  # noqa: FBT001 - whether there were any
+def _describe_result(result: "RestoreResult", *, has_witnesses: bool) -> list[str]:
     from bot.model.times import format_timestamp
 
     point = result.label.point
@@ -217,7 +207,7 @@ def _format_result(result: "RestoreResult", has_witnesses: bool) -> str:  # noqa
         "People must sign in again. Tokens, bans, grants and factors are those of the backup.",
         "Everything is stopped. Check, then: keyturn resume --as PERSON --reason REASON",
     ]
-    return "\n".join(lines)
+    return lines
 
 
 def _join_numbers(numbers: Sequence[int]) -> str:

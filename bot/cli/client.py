@@ -1,10 +1,10 @@
 """Client of the API for the command line, authenticated by a token."""
 
 import functools
-import json
 import re
+import secrets
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
@@ -20,7 +20,7 @@ from bot.cli.context import (
     CommandEnvironment,
     exit_with_error,
 )
-from bot.cli.options import token_owner_option
+from bot.cli.options import json_option, token_owner_option
 from bot.cli.terminal import get_zone_name, time_options
 
 if TYPE_CHECKING:
@@ -64,16 +64,12 @@ class ServiceClient:
         query = {name: value for name, value in parameters.items() if value not in {None, "", ()}}
         return self._send_request("GET", path, params=query)
 
-    def post(
-        self,
-        path: str,
-        body: Mapping[str, Any] | None = None,
-        *,
-        idempotency_key: str = "",
-        **query: object,
-    ) -> Any:
-        """Send a POST. A repeat with the same idempotency key has no further effect."""
-        headers = {"Idempotency-Key": idempotency_key} if idempotency_key else {}
+    def post(self, path: str, body: Mapping[str, Any] | None = None) -> Any:
+        return self._send_request("POST", path, json=dict(body or {}))
+
+    def create_run(self, path: str, body: Mapping[str, Any] | None = None, **query: object) -> Any:
+        """Send a POST that creates a run, and no second one if the network repeats it."""
+        headers = {"Idempotency-Key": secrets.token_hex(16)}
         return self._send_request(
             "POST", path, json=dict(body or {}), headers=headers, params=query
         )
@@ -87,7 +83,7 @@ class ServiceClient:
         run_id: int,
         *,
         seconds: float,
-        report_run: Callable[[Any], None],
+        report_run: Callable[[Any], None] | None = None,
         final_states: Collection[str] = ("unknown",),
     ) -> Any:
         """Poll a run until it ends or the time is over, and report each state.
@@ -101,7 +97,8 @@ class ServiceClient:
             # The service responds earlier when the run ends, and immediately while it is pending.
             wait = max(0.0, min(_POLL_SECONDS, deadline - began))
             run = self.get(f"/runs/{run_id}", wait=wait)
-            report_run(run)
+            if report_run is not None:
+                report_run(run)
             if run["ended"] or run["state"] in final_states or time.monotonic() > deadline:
                 return run
             time.sleep(max(0.0, began + _POLL_SECONDS - time.monotonic()))
@@ -225,9 +222,10 @@ def find_address_problem(url: str) -> str:
 
 
 def pass_service(command: Callable[..., None]) -> Callable[..., None]:
-    """Pass a ServiceClient to a command, by its options and the environment."""
+    """Pass a ServiceClient to a command, by its options and the environment; and add `--json`."""
 
     # The token has no option: everyone on the machine can read command lines.
+    @json_option
     @token_owner_option
     @click.option(
         "--url",
@@ -256,26 +254,6 @@ def get_service_url(context: click.Context) -> str:
     """Return the address of the service that the settings in this directory describe."""
     environment = context.find_object(CommandEnvironment)
     return (environment.get_service_url() if environment else "") or "http://127.0.0.1:8080"
-
-
-def print_result(
-    data: object, lines: Sequence[str], *, as_json: bool, empty_message: str = ""
-) -> None:
-    """Print data as JSON, or lines for people; to standard error the message if there are none."""
-    if as_json:
-        click.echo(json.dumps(data, ensure_ascii=False))
-        return
-    for line in lines:
-        click.echo(escape_for_terminal(line))
-    if not lines:
-        click.echo(empty_message, err=True)
-
-
-def escape_for_terminal(text: str) -> str:
-    """Escape control characters: the output of hosts is not trusted."""
-    from bot.model.text import escape_control
-
-    return escape_control(text)
 
 
 def build_path(*parts: object) -> str:

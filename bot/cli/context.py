@@ -3,16 +3,18 @@
 import json
 import os
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
 if TYPE_CHECKING:
     from bot.db.database import Database
+    from bot.model.run import Run
+    from bot.service import KeyturnService
 
 # Exit statuses for scripts. 2 is also click's own, and 130 is what shells expect for Ctrl-C.
 FAILED, NOT_UNDERSTOOD, NOT_FOUND, REFUSED, WAITING, INTERRUPTED = 1, 2, 3, 4, 5, 130
@@ -81,31 +83,60 @@ def exit_on_errors() -> Generator[None]:
 
 
 @contextmanager
-def exit_on_refusals() -> Generator[None]:
-    """Report each refusal of the service as one line, and exit with its status."""
+def open_service(environment: CommandEnvironment) -> "Generator[KeyturnService]":
+    """Open the service on the database alone, and report errors and refusals as one line.
+
+    A running service executes what is requested here.
+    """
     from bot.db.runs import ConcurrentUpdateError, NoSuchRun
     from bot.db.schedules import NoSuchSchedule
     from bot.model.errors import InvalidRequestError, NoSuchPersonError, NotAllowed, TooLate
     from bot.model.schedule import ScheduleError
+    from bot.policy import PolicyDirectory
+    from bot.service import KeyturnService
 
-    try:
-        yield
-    except NoSuchPersonError as error:
-        exit_with_error(str(error), NOT_FOUND)
-    except (ScheduleError, InvalidRequestError) as error:
-        exit_with_error(str(error), NOT_UNDERSTOOD)
-    except (NoSuchRun, NoSuchSchedule) as error:
-        exit_with_error(str(error), NOT_FOUND)
-    except NotAllowed as error:
-        exit_with_error(str(error), REFUSED)
-    except (TooLate, ConcurrentUpdateError) as error:
-        exit_with_error(str(error), FAILED)
+    with exit_on_errors(), environment.open_database() as database:
+        policies = PolicyDirectory(environment.get_policy_directory())
+        try:
+            yield KeyturnService.without_execution(database, policies)
+        except (NoSuchPersonError, NoSuchRun, NoSuchSchedule) as error:
+            exit_with_error(str(error), NOT_FOUND)
+        except (ScheduleError, InvalidRequestError) as error:
+            exit_with_error(str(error), NOT_UNDERSTOOD)
+        except NotAllowed as error:
+            exit_with_error(str(error), REFUSED)
+        except (TooLate, ConcurrentUpdateError) as error:
+            exit_with_error(str(error), FAILED)
+
+
+def run_to_data(environment: CommandEnvironment, run: "Run") -> Mapping[str, Any]:
+    """Return the fields of a run in the API that are known without the service."""
+    return {
+        "id": run.id,
+        "state": run.state.value,
+        "ended": run.is_ended,
+        "request": run.request,
+        "summary": run.summary,
+        "page": f"{environment.get_base_url()}/runs/{run.id}"
+        if environment.get_base_url()
+        else "",
+    }
+
+
+def wants_json() -> bool:
+    """Return whether the command line has --json."""
+    context = click.get_current_context(silent=True)
+    return context is not None and bool(context.meta.get(JSON_WANTED))
+
+
+def is_interactive() -> bool:
+    """Return whether a person can be asked: in a terminal, without --json."""
+    return sys.stdin.isatty() and not wants_json()
 
 
 def exit_with_error(message: str, status: int) -> NoReturn:
     """Print the message to standard error, as JSON if the command has --json, and exit."""
-    context = click.get_current_context(silent=True)
-    if context is not None and context.meta.get(JSON_WANTED):
+    if wants_json():
         click.echo(json.dumps({"error": message, "status": status}, ensure_ascii=False), err=True)
     else:
         click.echo(f"keyturn: {message}", err=True)

@@ -1,15 +1,14 @@
 """`keyturn db …`: the database schema, and the rights of PostgreSQL roles."""
 
-import json
 import sys
 from typing import TYPE_CHECKING
 
 import click
 
-from bot.cli.client import print_result
 from bot.cli.context import FAILED, CommandEnvironment, exit_on_errors, pass_environment
 from bot.cli.options import json_option
 from bot.cli.sections import CommandGroup
+from bot.cli.terminal import print_result
 
 if TYPE_CHECKING:
     from bot.db.database import Database
@@ -24,7 +23,7 @@ def db() -> None:
 @click.option("--grant", default="", help="PostgreSQL role that gets the rights of the service.")
 @json_option
 @pass_environment
-def upgrade_database(environment: CommandEnvironment, *, grant: str, as_json: bool) -> None:
+def upgrade_database(environment: CommandEnvironment, *, grant: str) -> None:
     """Upgrade the database to the schema of this version.
 
     For a new database, it also creates changelog.key and secrets.key; all processes on one
@@ -44,7 +43,7 @@ def upgrade_database(environment: CommandEnvironment, *, grant: str, as_json: bo
             data_directory.make_data_directory(environment.get_key_directory())
             signing.load_signing_key(environment.get_key_directory() / "changelog.key")
             secret_box.load_secret_box(environment.get_key_directory() / "secrets.key")
-    print_result({"current": True}, ["The schema is up to date."], as_json=as_json)
+    print_result({"current": True}, ["The schema is up to date."])
 
 
 @db.command("grants")
@@ -65,7 +64,7 @@ def print_grants(*, app: str, reader: str) -> None:
 @db.command("check")
 @json_option
 @pass_environment
-def check_database(environment: CommandEnvironment, *, as_json: bool) -> None:
+def check_database(environment: CommandEnvironment) -> None:
     """Check schema, rights, engine and keys of the database.
 
     Exit status 1 if the service cannot use it. Excess rights of the role are only printed.
@@ -83,16 +82,12 @@ def check_database(environment: CommandEnvironment, *, as_json: bool) -> None:
         "distributed": is_distributed,
         "keys": key_problem,
     }
-    if as_json:
-        click.echo(json.dumps(data))
-    else:
-        click.echo(
-            "The schema is up to date." if current else "Outdated schema. Run: keyturn db upgrade"
-        )
-        if excess_rights:
-            click.echo(f"The role has more rights than it needs: it {', '.join(excess_rights)}")
-        if key_problem:
-            click.echo(key_problem)
+    lines = [
+        "The schema is up to date." if current else "Outdated schema. Run: keyturn db upgrade"
+    ]
+    if excess_rights:
+        lines.append(f"The role has more rights than it needs: it {', '.join(excess_rights)}")
+    print_result(data, lines + [key_problem] * bool(key_problem))
     sys.exit(0 if current and not key_problem else FAILED)
 
 

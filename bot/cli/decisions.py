@@ -1,16 +1,15 @@
 """Commands that decide runs, from `keyturn approve` to `keyturn break-glass`."""
 
-import secrets
 import sys
 from collections.abc import Mapping
 from typing import Any
 
 import click
 
-from bot.cli.client import ServiceClient, build_path, escape_for_terminal, pass_service
+from bot.cli.client import ServiceClient, build_path, pass_service
 from bot.cli.context import NOT_UNDERSTOOD, REFUSED, exit_with_error
 from bot.cli.formatting import format_run_details, list_irreversible_steps
-from bot.cli.options import json_option, reason_option
+from bot.cli.options import reason_option
 from bot.cli.runs import (
     NUMBER_ARGUMENT,
     SHORT_WAIT_OPTION,
@@ -18,6 +17,7 @@ from bot.cli.runs import (
     wait_and_print_run,
     warn_of_irreversible_steps,
 )
+from bot.cli.terminal import escape_for_terminal
 
 
 @click.command("approve")
@@ -26,7 +26,6 @@ from bot.cli.runs import (
 @reason_option()
 @click.option("--yes", is_flag=True, help="Do not ask about steps that cannot be undone.")
 @SHORT_WAIT_OPTION
-@json_option
 @pass_service
 def approve_run(
     service: ServiceClient,
@@ -36,7 +35,6 @@ def approve_run(
     reason: str,
     yes: bool,
     seconds: float | None,
-    as_json: bool,
 ) -> None:
     """Approve the plan DIGEST of run NUMBER. Without DIGEST, show the plan and confirm.
 
@@ -51,33 +49,31 @@ def approve_run(
         warn_of_irreversible_steps(run)
         click.confirm(f"Approve plan {digest}?", abort=True, err=True)
     service.post(build_path("runs", number, "approve"), {"digest": digest, "reason": reason})
-    wait_and_print_run(service, number, wait_seconds=seconds, as_json=as_json)
+    wait_and_print_run(service, number, wait_seconds=seconds)
 
 
 @click.command("deny")
 @NUMBER_ARGUMENT
 @reason_option("Reason, shown to the requester.", required=True)
-@json_option
 @pass_service
-def deny_run(service: ServiceClient, *, number: int, reason: str, as_json: bool) -> None:
+def deny_run(service: ServiceClient, *, number: int, reason: str) -> None:
     """Deny run NUMBER. One denial ends it.
 
     For example: keyturn deny 12 --reason "not during the sale"
     """
     run = service.post(build_path("runs", number, "deny"), {"reason": reason})
-    print_run(run, as_json=as_json)
+    print_run(run)
 
 
 @click.command("withdraw")
 @NUMBER_ARGUMENT
-@json_option
 @pass_service
-def withdraw_run(service: ServiceClient, *, number: int, as_json: bool) -> None:
+def withdraw_run(service: ServiceClient, *, number: int) -> None:
     """Withdraw your own request, before its first step is sent.
 
     For example: keyturn withdraw 12
     """
-    print_run(service.post(build_path("runs", number, "withdraw")), as_json=as_json)
+    print_run(service.post(build_path("runs", number, "withdraw")))
 
 
 @click.command("counter")
@@ -85,7 +81,6 @@ def withdraw_run(service: ServiceClient, *, number: int, as_json: bool) -> None:
 @click.argument("values", nargs=-1, required=True, metavar="FIELD=VALUE…")
 @reason_option("Reason, shown to the requester.")
 @SHORT_WAIT_OPTION
-@json_option
 @pass_service
 def propose_values(
     service: ServiceClient,
@@ -94,7 +89,6 @@ def propose_values(
     values: tuple[str, ...],
     reason: str,
     seconds: float | None,
-    as_json: bool,
 ) -> None:
     """Propose other values for run NUMBER, which its requester accepts or withdraws.
 
@@ -107,18 +101,17 @@ def propose_values(
         raise click.UsageError("give each value once, as FIELD=VALUE")
     body = {"values": changed, "reason": reason}
     path = build_path("runs", number, "counter")
-    run = service.post(path, body, idempotency_key=secrets.token_hex(16))
-    wait_and_print_run(service, run["id"], wait_seconds=seconds, as_json=as_json)
+    run = service.create_run(path, body)
+    wait_and_print_run(service, run["id"], wait_seconds=seconds)
 
 
 @click.command("accept")
 @NUMBER_ARGUMENT
 @click.argument("digest", default="")
 @SHORT_WAIT_OPTION
-@json_option
 @pass_service
 def accept_proposal(
-    service: ServiceClient, *, number: int, digest: str, seconds: float | None, as_json: bool
+    service: ServiceClient, *, number: int, digest: str, seconds: float | None
 ) -> None:
     """Accept the counter-proposal NUMBER for your request, which then needs approval.
 
@@ -129,46 +122,41 @@ def accept_proposal(
     run = service.get(build_path("runs", number))
     digest = digest or _confirm_shown_plan(run, "accept")
     service.post(build_path("runs", number, "accept"), {"digest": digest})
-    wait_and_print_run(service, number, wait_seconds=seconds, as_json=as_json)
+    wait_and_print_run(service, number, wait_seconds=seconds)
 
 
 @click.command("question")
 @NUMBER_ARGUMENT
 @click.argument("text")
-@json_option
 @pass_service
-def ask_question(service: ServiceClient, *, number: int, text: str, as_json: bool) -> None:
+def ask_question(service: ServiceClient, *, number: int, text: str) -> None:
     """Ask the requester of pending run NUMBER a question. The run stays pending.
 
     For example: keyturn question 12 "Which ticket is this for?"
     """
     path = build_path("runs", number, "question")
-    print_run(service.post(path, {"text": text}), as_json=as_json)
+    print_run(service.post(path, {"text": text}))
 
 
 @click.command("answer")
 @NUMBER_ARGUMENT
 @click.argument("text")
-@json_option
 @pass_service
-def answer_question(service: ServiceClient, *, number: int, text: str, as_json: bool) -> None:
+def answer_question(service: ServiceClient, *, number: int, text: str) -> None:
     """Answer the open questions about your request NUMBER.
 
     For example: keyturn answer 12 "Ticket 4711"
     """
     path = build_path("runs", number, "answer")
-    print_run(service.post(path, {"text": text}), as_json=as_json)
+    print_run(service.post(path, {"text": text}))
 
 
 @click.command("reassign")
 @NUMBER_ARGUMENT
 @click.argument("assignee", metavar="PERSON")
 @reason_option()
-@json_option
 @pass_service
-def reassign_run(
-    service: ServiceClient, *, number: int, assignee: str, reason: str, as_json: bool
-) -> None:
+def reassign_run(service: ServiceClient, *, number: int, assignee: str, reason: str) -> None:
     """Ask PERSON, who can approve pending run NUMBER too, to decide it.
 
     They are notified and reminded first. Others who can approve the run still can.
@@ -176,15 +164,14 @@ def reassign_run(
     For example: keyturn reassign 12 adam --reason "it is your load balancer"
     """
     body = {"person": assignee, "reason": reason}
-    print_run(service.post(build_path("runs", number, "reassign"), body), as_json=as_json)
+    print_run(service.post(build_path("runs", number, "reassign"), body))
 
 
 @click.command("review")
 @NUMBER_ARGUMENT
 @click.option("--findings", required=True, help="Whether emergency and change were justified.")
-@json_option
 @pass_service
-def review_run(service: ServiceClient, *, number: int, findings: str, as_json: bool) -> None:
+def review_run(service: ServiceClient, *, number: int, findings: str) -> None:
     """Review run NUMBER, which bypassed its approvals by break-glass.
 
     The people who could have approved it may review it, except the person who used break-glass.
@@ -192,14 +179,13 @@ def review_run(service: ServiceClient, *, number: int, findings: str, as_json: b
     For example: keyturn review 12 --findings "the shop was down, and the change was right"
     """
     run = service.post(build_path("runs", number, "review"), {"findings": findings})
-    print_run(run, as_json=as_json)
+    print_run(run)
 
 
 @click.command("break-glass")
 @NUMBER_ARGUMENT
-@json_option
 @pass_service
-def explain_break_glass(service: ServiceClient, *, number: int, as_json: bool) -> None:
+def explain_break_glass(service: ServiceClient, *, number: int) -> None:
     """Show run NUMBER and the page on which break-glass starts it without approvals.
 
     Break-glass needs your second factor, which only the web page can check. Exits with 4.
@@ -207,7 +193,7 @@ def explain_break_glass(service: ServiceClient, *, number: int, as_json: bool) -
     For example: keyturn break-glass 12
     """
     run = service.get(build_path("runs", number))
-    print_run(run, as_json=as_json)
+    print_run(run)
     exit_with_error(f"break-glass needs your second factor: open {run['page']}", REFUSED)
 
 

@@ -6,12 +6,17 @@ from typing import Any
 
 import click
 
-from bot.cli.client import print_result, record_to_data
-from bot.cli.context import CommandEnvironment, RecordNumber, pass_environment
-from bot.cli.offline import open_service
+from bot.cli.client import record_to_data
+from bot.cli.context import CommandEnvironment, RecordNumber, open_service, pass_environment
 from bot.cli.options import ACTING_PERSON_HELP, acting_person_option, json_option, reason_option
 from bot.cli.sections import CommandGroup
-from bot.cli.terminal import format_stored_time, get_zone_name, print_table, time_options
+from bot.cli.terminal import (
+    format_stored_time,
+    get_zone_name,
+    print_result,
+    print_table,
+    time_options,
+)
 
 
 @click.group("delegate", cls=CommandGroup)
@@ -29,14 +34,7 @@ def delegation_commands() -> None:
 @json_option
 @pass_environment
 def create_delegation(
-    environment: CommandEnvironment,
-    *,
-    person: str,
-    owner: str,
-    until: str,
-    area: str,
-    reason: str,
-    as_json: bool,
+    environment: CommandEnvironment, *, person: str, owner: str, until: str, area: str, reason: str
 ) -> None:
     """Let PERSON decide on your behalf; you own an area.
 
@@ -52,14 +50,14 @@ def create_delegation(
     area_name = delegation.area or "all their areas"
     until_time = format_stored_time(delegation.ends_at)
     line = f"{delegation.id}: {person} decides for {owner} in {area_name} until {until_time}"
-    print_result(record_to_data(delegation), [line], as_json=as_json)
+    print_result(record_to_data(delegation), [line])
 
 
 @delegation_commands.command("list")
 @time_options
 @json_option
 @pass_environment
-def list_delegations(environment: CommandEnvironment, *, as_json: bool) -> None:
+def list_delegations(environment: CommandEnvironment) -> None:
     """List active delegations."""
     from bot.db import delegations
 
@@ -77,21 +75,21 @@ def list_delegations(environment: CommandEnvironment, *, as_json: bool) -> None:
     ]
     data = [record_to_data(one) for one in found]
     headings = ("ID", "DELEGATE", "ON BEHALF OF", "AREA", "UNTIL")
-    print_table(data, headings, rows, as_json=as_json, empty_message="No delegations.")
+    print_table(data, headings, rows, empty_message="No delegations.")
 
 
 @delegation_commands.command("end")
 @click.argument("number", type=RecordNumber())
 @json_option
 @pass_environment
-def end_delegation(environment: CommandEnvironment, *, number: int, as_json: bool) -> None:
+def end_delegation(environment: CommandEnvironment, *, number: int) -> None:
     """End delegation NUMBER immediately.
 
     For example: keyturn delegate end 3
     """
     with open_service(environment) as service:
         service.delegations_and_grants.end_delegation(number, person="", source="cli")
-    print_result({"id": number, "active": False}, [f"Ended delegation {number}."], as_json=as_json)
+    print_result({"id": number, "active": False}, [f"Ended delegation {number}."])
 
 
 @click.command("grant")
@@ -105,12 +103,7 @@ def end_delegation(environment: CommandEnvironment, *, number: int, as_json: boo
 @json_option
 @pass_environment
 def create_grant(
-    environment: CommandEnvironment,
-    *,
-    holder: str,
-    words: tuple[str, ...],
-    as_json: bool,
-    **options: Any,
+    environment: CommandEnvironment, *, holder: str, words: tuple[str, ...], **options: Any
 ) -> None:
     """Approve requests of PERSON in advance, as an owner of every host of HOSTS.
 
@@ -128,7 +121,7 @@ def create_grant(
         f"{grant.id}: {holder} may run {grant.what} without approval, {grant.per_hour} an hour "
         f"until {format_stored_time(grant.ends_at)}. To revoke it: keyturn grants end {grant.id}"
     )
-    print_result(record_to_data(grant), [line], as_json=as_json)
+    print_result(record_to_data(grant), [line])
 
 
 @click.group("grants", cls=CommandGroup)
@@ -140,7 +133,7 @@ def grant_commands() -> None:
 @time_options
 @json_option
 @pass_environment
-def list_grants(environment: CommandEnvironment, *, as_json: bool) -> None:
+def list_grants(environment: CommandEnvironment) -> None:
     """List active standing grants."""
     from bot.db import grants as store
     from bot.db.grants import count_uses_left
@@ -164,21 +157,21 @@ def list_grants(environment: CommandEnvironment, *, as_json: bool) -> None:
     ]
     data = [record_to_data(one, uses_left=left) for one, left in found]
     headings = ("ID", "PERSON", "GRANTED BY", "LEFT THIS HOUR", "UNTIL", "REQUEST")
-    print_table(data, headings, rows, as_json=as_json, empty_message="No standing grants.")
+    print_table(data, headings, rows, empty_message="No standing grants.")
 
 
 @grant_commands.command("end")
 @click.argument("number", type=RecordNumber())
 @json_option
 @pass_environment
-def revoke_grant(environment: CommandEnvironment, *, number: int, as_json: bool) -> None:
+def revoke_grant(environment: CommandEnvironment, *, number: int) -> None:
     """Revoke grant NUMBER immediately; its runs stop before their next step.
 
     For example: keyturn grants end 3
     """
     with open_service(environment) as service:
         service.delegations_and_grants.revoke_grant(number, person="", source="cli")
-    print_result({"id": number, "active": False}, [f"Revoked grant {number}."], as_json=as_json)
+    print_result({"id": number, "active": False}, [f"Revoked grant {number}."])
 
 
 COMMANDS = (delegation_commands, create_grant, grant_commands)

@@ -1,6 +1,5 @@
 """`keyturn drift …`: values that changed outside Keyturn, and the answers to that."""
 
-import secrets
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,14 +10,13 @@ from bot.cli.client import (
     build_path,
     parse_time_option,
     pass_service,
-    print_result,
 )
 from bot.cli.completion import complete
 from bot.cli.context import RecordNumber
-from bot.cli.options import json_option, reason_option
+from bot.cli.options import reason_option
 from bot.cli.runs import SHORT_WAIT_OPTION, wait_and_print_run
 from bot.cli.sections import CommandGroup
-from bot.cli.terminal import format_time, print_table
+from bot.cli.terminal import format_time, print_result, print_table
 
 # By the state in the API, as chat and pages show it.
 _STATES: Mapping[str, str] = {
@@ -42,9 +40,8 @@ def drift_commands(ctx: click.Context) -> None:
 @drift_commands.command("list")
 @click.argument("host", default="", shell_complete=complete("host"))
 @click.option("--state", type=click.Choice([*_STATES]), help="Only values in this state.")
-@json_option
 @pass_service
-def list_drift(service: ServiceClient, *, host: str, state: str | None, as_json: bool) -> None:
+def list_drift(service: ServiceClient, *, host: str, state: str | None) -> None:
     """List the values that Keyturn watches, those that changed outside first.
 
     For example: keyturn drift list web1 --state changed
@@ -54,29 +51,26 @@ def list_drift(service: ServiceClient, *, host: str, state: str | None, as_json:
         found,
         ("NO.", "HOST", "SET", "STATE", "SINCE", "VALUE"),
         [_build_row(key) for key in found],
-        as_json=as_json,
         empty_message="Keyturn watches no value here.",
     )
 
 
 @drift_commands.command("show")
 @_NUMBER_ARGUMENT
-@json_option
 @pass_service
-def show_drift(service: ServiceClient, *, number: int, as_json: bool) -> None:
+def show_drift(service: ServiceClient, *, number: int) -> None:
     """Show value NUMBER: when it changed, and what happened on its host then.
 
     For example: keyturn drift show 3
     """
     key = service.get(build_path("drift", number))
-    print_result(key, [_format_details(key)], as_json=as_json)
+    print_result(key, [_format_details(key)])
 
 
 @drift_commands.command("read")
 @click.argument("host", shell_complete=complete("host"))
-@json_option
 @pass_service
-def read_drift(service: ServiceClient, *, host: str, as_json: bool) -> None:
+def read_drift(service: ServiceClient, *, host: str) -> None:
     """Read the watched values of HOST now, except those read in the last minute.
 
     For example: keyturn drift read web1
@@ -84,42 +78,36 @@ def read_drift(service: ServiceClient, *, host: str, as_json: bool) -> None:
     result = service.post(build_path("hosts", host, "drift"))
     count = result["keys"]
     line = f"{host}: {count} to read. The result: keyturn drift list {host}"
-    print_result(result, [line], as_json=as_json)
+    print_result(result, [line])
 
 
 @drift_commands.command("restore")
 @_NUMBER_ARGUMENT
 @reason_option()
 @SHORT_WAIT_OPTION
-@json_option
 @pass_service
 def restore_value(
-    service: ServiceClient, *, number: int, reason: str, seconds: float | None, as_json: bool
+    service: ServiceClient, *, number: int, reason: str, seconds: float | None
 ) -> None:
     """Request again what set value NUMBER: a new run, with the usual approvals.
 
     For example: keyturn drift restore 3 --reason "a mistake"
     """
-    run = service.post(
-        build_path("drift", number, "restore"),
-        {"reason": reason},
-        idempotency_key=secrets.token_hex(16),
-    )
-    wait_and_print_run(service, run["id"], wait_seconds=seconds, as_json=as_json)
+    run = service.create_run(build_path("drift", number, "restore"), {"reason": reason})
+    wait_and_print_run(service, run["id"], wait_seconds=seconds)
 
 
 @drift_commands.command("adopt")
 @_NUMBER_ARGUMENT
 @reason_option(required=True)
-@json_option
 @pass_service
-def adopt_value(service: ServiceClient, *, number: int, reason: str, as_json: bool) -> None:
+def adopt_value(service: ServiceClient, *, number: int, reason: str) -> None:
     """Accept value NUMBER as it is on the host. Nothing is sent.
 
     For example: keyturn drift adopt 3 --reason "the new limit is right"
     """
     key = service.post(build_path("drift", number, "adopt"), {"reason": reason})
-    print_result(key, [_format_details(key)], as_json=as_json)
+    print_result(key, [_format_details(key)])
 
 
 @drift_commands.command("expect")
@@ -129,16 +117,9 @@ def adopt_value(service: ServiceClient, *, number: int, reason: str, as_json: bo
     "--between", "value_range", default="", help="Allowed numbers: LOWEST..HIGHEST. Default: any."
 )
 @reason_option(required=True)
-@json_option
 @pass_service
 def expect_value(
-    service: ServiceClient,
-    *,
-    number: int,
-    until: str,
-    value_range: str,
-    reason: str,
-    as_json: bool,
+    service: ServiceClient, *, number: int, until: str, value_range: str, reason: str
 ) -> None:
     """Let value NUMBER vary for a while. Nothing is sent.
 
@@ -152,7 +133,7 @@ def expect_value(
         "reason": reason,
     }
     key = service.post(build_path("drift", number, "expect"), body)
-    print_result(key, [_format_details(key)], as_json=as_json)
+    print_result(key, [_format_details(key)])
 
 
 def _build_row(key: Mapping[str, Any]) -> tuple[str, ...]:

@@ -44,10 +44,12 @@ def format_run_details(run: Mapping[str, Any], *, max_rows: int | None = None) -
 
 def format_report(report: Mapping[str, Any], *, max_rows: int | None = None) -> list[str]:
     """Return the findings of a report, and as many rows of its table."""
+    from bot.model.text import align_rows
+
     lines = [f"  - {finding}" for finding in report["findings"]]
     if report["table"]:
-        head, *rows = _align_columns(report["table"])
-        lines += ["  " + "  ".join(row) for row in [head, *rows[:max_rows]]]
+        head, *rows = align_rows([report["table"]["columns"], *report["table"]["rows"]])
+        lines += [f"  {row}" for row in [head, *rows[:max_rows]]]
     return lines
 
 
@@ -156,9 +158,3 @@ def _format_step_result(step: Mapping[str, Any]) -> list[str]:
     if len(output) > _MAX_OUTPUT_LINES:
         lines.append(f"[… {len(output) - _MAX_OUTPUT_LINES} more lines: --json …]")
     return lines + [f"| {line}" for line in output[-_MAX_OUTPUT_LINES:] if line]
-
-
-def _align_columns(table: Mapping[str, Any]) -> list[list[str]]:
-    rows = [table["columns"], *table["rows"]]
-    widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
-    return [[f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)] for row in rows]

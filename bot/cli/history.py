@@ -1,6 +1,6 @@
-"""`keyturn changed`, `pending`, `compare`, `calendar` and `views`."""
+"""`keyturn changed`, `pending`, `compare`, `calendar`, `views` and `report`."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import click
@@ -10,13 +10,18 @@ from bot.cli.client import (
     format_approved_by,
     parse_time_option,
     pass_service,
-    print_result,
 )
 from bot.cli.completion import complete
-from bot.cli.context import RecordNumber
-from bot.cli.options import json_option
+from bot.cli.context import RecordNumber, wants_json
 from bot.cli.sections import CommandGroup
-from bot.cli.terminal import format_time, get_zone_name, print_table, to_local_time
+from bot.cli.terminal import (
+    format_time,
+    get_zone_name,
+    print_json,
+    print_result,
+    print_table,
+    to_local_time,
+)
 
 _DIFF_SIGNS = {"changed": ("-", "+"), "left": ("-", "+"), "right": ("-", "+"), "alike": (" ", " ")}
 
@@ -30,11 +35,8 @@ _DIFF_SIGNS = {"changed": ("-", "+"), "left": ("-", "+"), "right": ("-", "+"), "
     shell_complete=complete("host"),
 )
 @click.option("--within", default="", help="Time before and after WHEN. Default: 1 h.")
-@json_option
 @pass_service
-def list_changes(
-    service: ServiceClient, *, when: str, host: str, within: str, as_json: bool
-) -> None:
+def list_changes(service: ServiceClient, *, when: str, host: str, within: str) -> None:
     """Show changes around WHEN with their approvers, most relevant first.
 
     WHEN 1h means the last hour, which is also the default. A time without a zone is in yours.
@@ -50,13 +52,12 @@ def list_changes(
     lines = [_format_event(one) for one in result["events"]]
     if result["omitted"]:
         lines.append(f"{result['omitted']} less relevant changes not shown")
-    print_result(result, lines, as_json=as_json, empty_message="No known changes.")
+    print_result(result, lines, empty_message="No known changes.")
 
 
 @click.command("pending")
-@json_option
 @pass_service
-def list_pending_runs(service: ServiceClient, *, as_json: bool) -> None:
+def list_pending_runs(service: ServiceClient) -> None:
     """List what needs your action: approvals, questions, counter-proposals, plans and reviews."""
     result = service.get("/pending")
     assigned = {one["run"]: one for one in result["assigned"]}
@@ -76,7 +77,7 @@ def list_pending_runs(service: ServiceClient, *, as_json: bool) -> None:
         reason = f": {one['reason']}" if one["reason"] else ""
         lines.append(f"{one['run']:>6}  review     {one['person']} {one['deed']}{reason}")
         lines.append(f"        keyturn review {one['run']} --findings …")
-    print_result(result, lines, as_json=as_json, empty_message="Nothing pending.")
+    print_result(result, lines, empty_message="Nothing pending.")
 
 
 @click.command("compare")
@@ -88,9 +89,8 @@ def list_pending_runs(service: ServiceClient, *, as_json: bool) -> None:
     metavar="[RUN] RUN",
     shell_complete=complete("run"),
 )
-@json_option
 @pass_service
-def compare_runs(service: ServiceClient, *, numbers: tuple[int, ...], as_json: bool) -> None:
+def compare_runs(service: ServiceClient, *, numbers: tuple[int, ...]) -> None:
     """Compare two runs line by line. With one RUN, compare it with the previous run of the
     same command.
 
@@ -103,25 +103,20 @@ def compare_runs(service: ServiceClient, *, numbers: tuple[int, ...], as_json: b
             result = service.get("/runs/compare", a=a, b=b)
         case _:
             raise click.UsageError("give one or two runs")
-    print_result(result, [*_format_comparison(result)], as_json=as_json)
+    print_result(result, [*_format_comparison(result)])
 
 
 @click.command("calendar")
 @click.option(
     "--days", type=click.IntRange(1, 92), default=30, show_default=True, help="Days to show."
 )
-@json_option
 @pass_service
-def show_calendar(service: ServiceClient, *, days: int, as_json: bool) -> None:
+def show_calendar(service: ServiceClient, *, days: int) -> None:
     """List due times and freezes of the coming days."""
     result = service.get("/calendar", days=days, zone=get_zone_name())
     rows = [row for day in result["days"] for row in _build_calendar_rows(day)]
     print_table(
-        result,
-        ("DATE", "TIME", "WHAT"),
-        rows,
-        as_json=as_json,
-        empty_message="No due times and no freezes.",
+        result, ("DATE", "TIME", "WHAT"), rows, empty_message="No due times and no freezes."
     )
 
 
@@ -131,9 +126,8 @@ def freeze_commands() -> None:
 
 
 @freeze_commands.command("list")
-@json_option
 @pass_service
-def list_freezes(service: ServiceClient, *, as_json: bool) -> None:
+def list_freezes(service: ServiceClient) -> None:
     """List active and upcoming freezes."""
     found = service.get("/policy")["freezes"]
     rows = [
@@ -147,21 +141,48 @@ def list_freezes(service: ServiceClient, *, as_json: bool) -> None:
         for one in found
     ]
     headings = ("STATE", "BEGINS", "ENDS", "NAME", "HOLDS")
-    print_table(found, headings, rows, as_json=as_json, empty_message="No freezes.")
+    print_table(found, headings, rows, empty_message="No freezes.")
 
 
 @click.command("views")
-@json_option
 @pass_service
-def list_saved_views(service: ServiceClient, *, as_json: bool) -> None:
+def list_saved_views(service: ServiceClient) -> None:
     """List your saved views: filters of the history, and their web pages."""
     found = service.get("/views")["views"]
-    print_result(
-        found,
-        [_format_view(one) for one in found],
-        as_json=as_json,
-        empty_message="No saved views.",
-    )
+    print_result(found, [_format_view(one) for one in found], empty_message="No saved views.")
+
+
+@click.group("report", cls=CommandGroup)
+def report_commands() -> None:
+    """Show reports on the use of Keyturn."""
+
+
+@report_commands.command("waiting")
+@click.option(
+    "--days",
+    type=click.IntRange(1, 366),
+    default=91,
+    show_default=True,
+    help="Days to include.",
+)
+@pass_service
+def print_wait_report(service: ServiceClient, *, days: int) -> None:
+    """Show waiting times for approvals by runbook, area and hour, and suggest self-service."""
+    report = service.get("/report/waiting", days=days, zone=get_zone_name())
+    if wants_json():
+        print_json(report)
+        return
+    total = report["total"]["requested"]
+    if not total:
+        click.echo(f"No requests waited for approval in the last {days} days.")
+        return
+    click.echo(f"{total} requests waited for approval in the last {days} days")
+    hours = [{**row, "name": f"{row['name']}:00"} for row in report["by_hour"]]
+    _print_waits("RUNBOOK", report["by_runbook"])
+    _print_waits("AREA", report["by_area"])
+    _print_waits("HOUR", [row for row in hours if row["requested"]])
+    for suggestion in report["self_service"]:
+        print_result(None, [*_format_suggestion(suggestion)])
 
 
 COMMANDS = (
@@ -171,6 +192,7 @@ COMMANDS = (
     show_calendar,
     freeze_commands,
     list_saved_views,
+    report_commands,
 )
 
 
@@ -278,3 +300,34 @@ def _format_due_times(fires: Mapping[str, Any]) -> str:
 def _format_view(view: Mapping[str, Any]) -> str:
     filters = ", ".join(f"{name}: {value}" for name, value in view["filters"].items())
     return f"{view['id']:>5}  {view['name']}: {filters or 'all runs'}\n       {view['page']}"
+
+
+def _print_waits(heading: str, waits: Sequence[Mapping[str, Any]]) -> None:
+    rows = [
+        (
+            row["name"],
+            _format_duration(row["median_wait"]),
+            _format_duration(row["ninth_decile_wait"]),
+            str(row["requested"]),
+            "-" if row["approval_rate"] is None else f"{row['approval_rate']:.0%}",
+        )
+        for row in waits
+    ]
+    click.echo()
+    headings = (heading, "MEDIAN", "90%", "REQUESTS", "APPROVED")
+    print_table(waits, headings, rows, empty_message="")
+
+
+def _format_suggestion(suggestion: Mapping[str, Any]) -> Iterator[str]:
+    place = f"{suggestion['runbook']} in {suggestion['area']}"
+    yield ""
+    yield f"{place} could be self-service: {suggestion['replay_summary']}"
+    yield from (f"    {line}" for line in suggestion["rule"].splitlines())
+
+
+def _format_duration(seconds: float | None) -> str:
+    if seconds is None:
+        return "-"
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

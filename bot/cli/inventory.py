@@ -1,20 +1,31 @@
 """`keyturn inventory …` and `keyturn sudoers`: check, import and add hosts."""
 
-import json
 import sys
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, TypeVar
+from typing import IO, TYPE_CHECKING, Any
 
 import click
 
-from bot.cli.context import FAILED, NOT_FOUND, NOT_UNDERSTOOD, REFUSED, exit_with_error
+from bot.cli.context import (
+    FAILED,
+    NOT_FOUND,
+    NOT_UNDERSTOOD,
+    REFUSED,
+    CommandEnvironment,
+    exit_with_error,
+    pass_environment,
+    wants_json,
+)
 from bot.cli.options import json_option
+from bot.cli.progress import show_progress
+from bot.cli.sections import CommandGroup
+from bot.cli.terminal import print_json, print_result
 
 if TYPE_CHECKING:
     from bot.hosts.imported_host import ImportedHosts
     from bot.hosts.inventory_writer import InventoryEntry
+    from bot.hosts.live_check import HostCheck
     from bot.hosts.pending_hosts import PendingHost
     from connectors.inventory import Host
 
@@ -26,12 +37,10 @@ PLATFORMS = (
     *("arista_eos", "juniper_junos", "hp_procurve"),
 )
 
-# The context's object: reads the settings when a command needs the policy directory.
-GetPolicyDirectory = Callable[[], Path]
-Item = TypeVar("Item")
+_CHECK_HEADINGS = ("HOST", "ADDRESS", "REACHABLE", "KEY", "LOGIN", "ANSWERS", "ROOT")
 
 
-@click.group("inventory")
+@click.group("inventory", cls=CommandGroup)
 def inventory_commands() -> None:
     """Check, import and add hosts."""
 
@@ -39,45 +48,43 @@ def inventory_commands() -> None:
 @inventory_commands.command("check")
 @click.argument("hosts", nargs=-1, metavar="[HOST]…")
 @json_option
-@click.pass_obj
-def check_inventory(
-    get_policy_directory: GetPolicyDirectory, *, hosts: tuple[str, ...], as_json: bool
-) -> None:
+@pass_environment
+def check_inventory(environment: CommandEnvironment, *, hosts: tuple[str, ...]) -> None:
     """Log in to every host, or to each HOST, and print problems with their fixes.
 
     Changes nothing. Exit status 1 if a host has a problem.
 
     For example: keyturn inventory check lb1 lb2
     """
-    from bot.cli import inventory_format
-    from bot.hosts.live_check import check_hosts
+    from bot.hosts.live_check import HostCheck, check_hosts
     from bot.policy.loader import load_policy
     from connectors.fleet import Fleet
     from connectors.ssh_pool import SshPool
 
     with _exit_on_errors():
-        directory = get_policy_directory()
+        directory = environment.get_policy_directory()
         known = load_policy(directory).inventory
         names = [known[name].name for name in dict.fromkeys(hosts)] or list(known.hosts)
     fleet = Fleet(known, SshPool(directory))
     try:
-        with _show_progress(check_hosts(fleet, names), len(names), quiet=as_json) as arriving:
-            found = {each.host: each for each in arriving}
+        found: dict[str, HostCheck] = {}
+        with show_progress()("checking", lambda: len(names)) as advance:
+            for each in check_hosts(fleet, names):
+                found[each.host] = each
+                advance(1)
     finally:
         fleet.close()
     ordered = [found[name] for name in names]
-    if as_json:
-        click.echo(
-            json.dumps(inventory_format.checks_to_data(ordered), indent=2, ensure_ascii=False)
-        )
-    elif not ordered:
-        click.echo("No hosts.", err=True)
-    else:
-        click.echo(inventory_format.format_checks(ordered))
+    print_result(
+        [vars(each) | {"healthy": each.is_healthy} for each in ordered],
+        format_checks(ordered) if ordered else [],
+        empty_message="No hosts.",
+        indent=2,
+    )
     sys.exit(0 if all(each.is_healthy for each in ordered) else FAILED)
 
 
-@inventory_commands.group("import")
+@inventory_commands.group("import", cls=CommandGroup)
 def import_commands() -> None:
     """Print inventory.yaml entries for the hosts of another program.
 
@@ -100,9 +107,7 @@ _AREA_OPTION = click.option("--area", default="", help="Area of all these hosts.
 @_KNOWN_HOSTS_OPTION
 @_AREA_OPTION
 @json_option
-def import_from_ansible(
-    *, file: IO[str], known: tuple[IO[str], ...], area: str, as_json: bool
-) -> None:
+def import_from_ansible(*, file: IO[str], known: tuple[IO[str], ...], area: str) -> None:
     """Import the output of `ansible-inventory --list`; - is standard input.
 
     Groups become tags. Run it where Ansible is installed:
@@ -112,9 +117,7 @@ def import_from_ansible(
     from bot.hosts import ansible
 
     with _exit_on_errors():
-        _print_imported_hosts(
-            ansible.parse_ansible_inventory(file.read()), known, area, as_json=as_json
-        )
+        _print_imported_hosts(ansible.parse_ansible_inventory(file.read()), known, area)
 
 
 @import_commands.command("ssh-config")
@@ -122,9 +125,7 @@ def import_from_ansible(
 @_KNOWN_HOSTS_OPTION
 @_AREA_OPTION
 @json_option
-def import_from_ssh_config(
-    *, file: IO[str], known: tuple[IO[str], ...], area: str, as_json: bool
-) -> None:
+def import_from_ssh_config(*, file: IO[str], known: tuple[IO[str], ...], area: str) -> None:
     """Import an SSH client configuration such as ~/.ssh/config; - is standard input.
 
     For example: keyturn inventory import ssh-config ~/.ssh/config --area web
@@ -132,13 +133,11 @@ def import_from_ssh_config(
     from bot.hosts import ssh_config
 
     with _exit_on_errors():
-        _print_imported_hosts(
-            ssh_config.parse_ssh_config(file.read()), known, area, as_json=as_json
-        )
+        _print_imported_hosts(ssh_config.parse_ssh_config(file.read()), known, area)
 
 
 def _print_imported_hosts(
-    imported: "ImportedHosts", known_hosts_files: Sequence[IO[str]], area: str, *, as_json: bool
+    imported: "ImportedHosts", known_hosts_files: Sequence[IO[str]], area: str
 ) -> None:
     from bot.hosts import inventory_writer, known_hosts
     from bot.model.text import escape_to_one_line
@@ -151,19 +150,17 @@ def _print_imported_hosts(
         line for file in known_hosts_files for line in known_hosts.parse_known_hosts(file.read())
     ]
     entries = inventory_writer.build_entries(imported.hosts, lines, area=area)
-    _print_entries(entries, as_json=as_json)
+    _print_entries(entries)
     complete = sum(entry.is_complete for entry in entries)
     counts = f"{complete} complete, {len(entries) - complete} incomplete"
     click.echo(f"{len(entries)} hosts: {counts}", err=True)
 
 
-def _print_entries(entries: "Sequence[InventoryEntry]", *, as_json: bool) -> None:
+def _print_entries(entries: "Sequence[InventoryEntry]") -> None:
     from bot.hosts import inventory_writer
 
-    if as_json:
-        click.echo(
-            json.dumps(inventory_writer.build_entries_data(entries), indent=2, ensure_ascii=False)
-        )
+    if wants_json():
+        print_json(inventory_writer.build_entries_data(entries), indent=2)
     else:
         click.echo(inventory_writer.render_entries(entries), nl=False)
 
@@ -188,15 +185,14 @@ def _print_entries(entries: "Sequence[InventoryEntry]", *, as_json: bool) -> Non
     help="Confirm it yourself by the fingerprint on its console, if its area has one owner.",
 )
 @json_option
-@click.pass_obj
+@pass_environment
 def enrol_host(
-    get_policy_directory: GetPolicyDirectory,
+    environment: CommandEnvironment,
     *,
     name: str,
     address: str,
     tags: str,
     alone: bool,
-    as_json: bool,
     **fields: Any,
 ) -> None:
     """Show the host key of ADDRESS, and add NAME as a pending host.
@@ -224,8 +220,8 @@ def enrol_host(
         host = candidate.build_host(key)
     click.echo(enrolment.describe_shown_key(host), err=True)
     entry = candidate.build_entry(key)
-    _print_entries([entry], as_json=as_json)
-    objections = _list_objections(get_policy_directory, host)
+    _print_entries([entry])
+    objections = _list_objections(environment, host)
     for objection in objections:
         click.echo(f"note: {objection}\n", err=True)
     if objections:
@@ -239,9 +235,9 @@ def enrol_host(
             fingerprint=host.fingerprint,
             entry=entry.fields,
         )
-        directory = get_policy_directory()
+        directory = environment.get_policy_directory()
         if alone:
-            _add_host_alone(directory, name, pending_host)
+            _add_host_alone(environment, name, pending_host)
             return
         waiting = {**pending_hosts.list_pending_hosts(directory), name: pending_host}
         try:
@@ -257,13 +253,15 @@ def enrol_host(
     click.echo(enrolment.describe_second_step(host), err=True)
 
 
-def _add_host_alone(directory: Path, name: str, pending_host: "PendingHost") -> None:
+def _add_host_alone(
+    environment: CommandEnvironment, name: str, pending_host: "PendingHost"
+) -> None:
     """Add a host that the person who enrols it confirms too, and record that."""
     from bot.audit import change_log
-    from bot.cli.environment import ENVIRONMENT
     from bot.hosts import enrolment, pending_hosts
     from bot.policy.loader import load_policy
 
+    directory = environment.get_policy_directory()
     area = load_policy(directory).organisation.areas[str(pending_host.entry["area"])]
     if len(area.owners) > 1:
         exit_with_error(
@@ -277,8 +275,8 @@ def _add_host_alone(directory: Path, name: str, pending_host: "PendingHost") -> 
     )
     user = pending_host.requested_by
     text = pending_hosts.add_host_to_inventory_text(directory, name, pending_host, user)
-    if ENVIRONMENT.has_database():
-        with ENVIRONMENT.open_database() as database, database.transaction() as tx:
+    if environment.has_database():
+        with environment.open_database() as database, database.transaction() as tx:
             change_log.append_entry(
                 tx,
                 "host enrolled alone",
@@ -294,10 +292,8 @@ def _add_host_alone(directory: Path, name: str, pending_host: "PendingHost") -> 
 @click.argument("name", metavar="HOST")
 @click.argument("fingerprint")
 @json_option
-@click.pass_obj
-def confirm_host(
-    get_policy_directory: GetPolicyDirectory, *, name: str, fingerprint: str, as_json: bool
-) -> None:
+@pass_environment
+def confirm_host(environment: CommandEnvironment, *, name: str, fingerprint: str) -> None:
     """Confirm a pending HOST by the FINGERPRINT that its own console shows.
 
     A different user than the one who enrolled it must confirm it, by the login on this machine.
@@ -312,7 +308,7 @@ def confirm_host(
     from bot.hosts.inventory_writer import InventoryEntry
 
     with _exit_on_errors():
-        directory = get_policy_directory()
+        directory = environment.get_policy_directory()
         typed_fingerprint = enrolment.find_fingerprint(fingerprint)
         pending = pending_hosts.list_pending_hosts(directory)
         user = pending_hosts.get_local_user()
@@ -329,7 +325,7 @@ def confirm_host(
         try:
             pending_hosts.write_inventory(directory, text)
         except OSError as error:
-            _print_confirmed_host(host, entry, written=False, as_json=as_json)
+            _print_confirmed_host(host, entry, written=False)
             exit_with_error(
                 enrolment.describe_unwritable_inventory(
                     name, directory / pending_hosts.INVENTORY_FILE, error
@@ -345,32 +341,32 @@ def confirm_host(
                 ),
                 FAILED,
             )
-    _print_confirmed_host(host, entry, written=True, as_json=as_json)
+    _print_confirmed_host(host, entry, written=True)
 
 
-def _print_confirmed_host(
-    host: "Host", entry: "InventoryEntry", *, written: bool, as_json: bool
-) -> None:
+def _print_confirmed_host(host: "Host", entry: "InventoryEntry", *, written: bool) -> None:
     from bot.hosts import enrolment, inventory_writer
 
-    if as_json:
+    if wants_json():
         data: dict[str, Any] = {"name": host.name, "fingerprint": host.fingerprint}
         data |= {"written": written, "entry": dict(entry.fields)}
-        click.echo(json.dumps(data, ensure_ascii=False))
+        print_json(data)
     elif written:
         click.echo(enrolment.describe_confirmed_host(host))
     else:
         click.echo(inventory_writer.render_entries([entry]), nl=False)
 
 
-def _list_objections(get_policy_directory: GetPolicyDirectory, host: "Host") -> list[str]:
+def _list_objections(environment: CommandEnvironment, host: "Host") -> list[str]:
     from bot.hosts import enrolment
     from bot.model.text import escape_to_one_line
     from bot.policy import NoPolicyError
     from bot.policy.loader import load_policy
 
     try:
-        return list(enrolment.list_objections(host, load_policy(get_policy_directory())))
+        return list(
+            enrolment.list_objections(host, load_policy(environment.get_policy_directory()))
+        )
     except NoPolicyError as error:
         return [f"cannot compare with the policy directory: {escape_to_one_line(str(error))}"]
 
@@ -383,10 +379,8 @@ def _list_objections(get_policy_directory: GetPolicyDirectory, host: "Host") -> 
     help="Print a shell script for root that installs the lines and long scripts.",
 )
 @json_option
-@click.pass_obj
-def print_sudoers(
-    get_policy_directory: GetPolicyDirectory, *, host: str, scripts: bool, as_json: bool
-) -> None:
+@pass_environment
+def print_sudoers(environment: CommandEnvironment, *, host: str, scripts: bool) -> None:
     """Print the sudoers lines that Keyturn's logins need on HOST.
 
     They allow exactly what the runbooks for HOST do as root. Scripts that are too long for sudo
@@ -398,7 +392,7 @@ def print_sudoers(
     from bot.policy.loader import load_policy
 
     with _exit_on_errors():
-        known = load_policy(get_policy_directory()).inventory[host]
+        known = load_policy(environment.get_policy_directory()).inventory[host]
         grants = sudo_rules.list_host_sudo_grants(known)
         text = (
             sudo_rules.format_install_program(known)
@@ -408,8 +402,8 @@ def print_sudoers(
         grants_by_login = sudo_rules.group_grants_by_login(known, grants)
     if known.platform != "linux":
         exit_with_error(f"{host} is a network device ({known.platform}): it has no sudo", FAILED)
-    if as_json:
-        click.echo(json.dumps(sudo_rules.build_sudoers_data(known, grants_by_login), indent=2))
+    if wants_json():
+        print_json(sudo_rules.build_sudoers_data(known, grants_by_login), indent=2)
     elif not grants_by_login:
         exit_with_error(
             f"Keyturn logs in to {host} as root: create a separate login first", FAILED
@@ -420,16 +414,36 @@ def print_sudoers(
         click.echo(f"note: then set `scripts: true` for {host} in inventory.yaml", err=True)
 
 
-@contextmanager
-def _show_progress(
-    items: Iterable[Item], length: int, *, quiet: bool
-) -> Generator[Iterable[Item]]:
-    """Show a progress bar in a terminal, unless quiet."""
-    if quiet or not sys.stderr.isatty():
-        yield items
-        return
-    with click.progressbar(items, length=length, label="checking", file=sys.stderr) as shown:
-        yield shown
+def format_checks(checks: "Sequence[HostCheck]") -> list[str]:
+    """Return a table, and below it each problem with its fix."""
+    from bot.model.text import align_rows
+
+    failed = sum(not each.is_healthy for each in checks)
+    problems = [_format_problem(each) for each in checks if each.error or each.advice]
+    return [
+        *align_rows([_CHECK_HEADINGS, *map(_build_check_row, checks)]),
+        *(["", *problems] if problems else []),
+        "",
+        f"{failed} of {len(checks)} hosts failed."
+        if failed
+        else "The host is healthy."
+        if len(checks) == 1
+        else f"All {len(checks)} hosts are healthy.",
+    ]
+
+
+def _format_problem(check: "HostCheck") -> str:
+    from bot.model.text import escape_to_one_line
+
+    message = escape_to_one_line(check.error or check.advice)
+    return message if message.startswith(check.host) else f"{check.host}: {message}"
+
+
+def _build_check_row(check: "HostCheck") -> tuple[str, ...]:
+    words = {None: "?", True: "yes", False: "NO"}
+    results = (words[each] for each in (check.reachable, check.key, check.login, check.answers))
+    root = "?" if check.root is None else check.root or "-"
+    return (check.host, check.address, *results, root)
 
 
 @contextmanager

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from bot.cli.context import JSON_WANTED
+
 if TYPE_CHECKING:
     from click.core import Context
 
@@ -61,7 +63,16 @@ def limit_option(default: int, *, minimum: int = 1, help_text: str) -> Decorator
     )
 
 
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def create_json_option(help_text: str) -> Decorator:
+    """Return `--json`. After it, wants_json() returns whether it was given."""
+
+    def keep(context: "Context", _option: click.Parameter, value: bool) -> None:  # noqa: FBT001 - as click calls it
+        context.meta[JSON_WANTED] = value
+
+    return click.option("--json", is_flag=True, expose_value=False, callback=keep, help=help_text)
+
+
+json_option = create_json_option("Print JSON.")
 # `--as` says everywhere who acts. On the server, commands believe it; a service checks the token.
 ACTING_PERSON_HELP = "Who acts: your id in people.yaml."
 acting_person_option = click.option("--as", "person", required=True, help=ACTING_PERSON_HELP)

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bot.cli.client import print_result
 from bot.cli.context import (
     FAILED,
     NOT_FOUND,
@@ -19,12 +18,13 @@ from bot.cli.context import (
     CommandEnvironment,
     exit_on_errors,
     exit_with_error,
+    open_service,
     pass_environment,
 )
 from bot.cli.environment import read_settings
-from bot.cli.offline import open_service
 from bot.cli.options import json_option
 from bot.cli.sections import CommandGroup
+from bot.cli.terminal import print_result
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -84,7 +84,6 @@ def try_runbook(
     words: "tuple[str, ...]",
     record: str | None,
     directory: Path | None,
-    as_json: bool,
 ) -> None:
     """Read HOST and print the plan and the sudo lines of a request. Changes nothing.
 
@@ -125,14 +124,14 @@ def try_runbook(
         "sudo_lines": sudo_lines,
         "recording": recorded,
     }
-    print_result(data, lines, as_json=as_json)
+    print_result(data, lines)
 
 
 @runbook_commands.command("test")
 @click.argument("words", nargs=-1, metavar="[RUNBOOK]")
 @_directory_option
 @json_option
-def run_tests(*, words: "tuple[str, ...]", directory: Path | None, as_json: bool) -> None:
+def run_tests(*, words: "tuple[str, ...]", directory: Path | None) -> None:
     """Test your own runbooks, or those whose name begins with RUNBOOK.
 
     Every field must refuse hostile values. With recordings, the plan of a change must have steps
@@ -153,7 +152,7 @@ def run_tests(*, words: "tuple[str, ...]", directory: Path | None, as_json: bool
         for one in results
     ]
     data = {name: [asdict(one) for one in results] for name, results in found.items()}
-    print_result(data, lines, as_json=as_json)
+    print_result(data, lines)
     failed = [
         one
         for runbook in chosen
@@ -166,7 +165,7 @@ def run_tests(*, words: "tuple[str, ...]", directory: Path | None, as_json: bool
 @runbook_commands.command("lint")
 @click.argument("words", nargs=-1, metavar="[RUNBOOK]")
 @json_option
-def lint_runbooks(*, words: "tuple[str, ...]", as_json: bool) -> None:
+def lint_runbooks(*, words: "tuple[str, ...]") -> None:
     """Check what your own runbooks must have, or those whose name begins with RUNBOOK.
 
     Texts, an example that can be parsed, no field with free text, a sudo rule for each command of
@@ -178,7 +177,7 @@ def lint_runbooks(*, words: "tuple[str, ...]", as_json: bool) -> None:
 
     found = {one.words: lint_runbook(one) for one in _choose(words)}
     lines = [f"{name}: {problem}" for name, problems in found.items() for problem in problems]
-    print_result(found, lines or [f"No problems in {len(found)} runbooks."], as_json=as_json)
+    print_result(found, lines or [f"No problems in {len(found)} runbooks."])
     sys.exit(FAILED if lines else 0)
 
 
@@ -189,12 +188,7 @@ def lint_runbooks(*, words: "tuple[str, ...]", as_json: bool) -> None:
 @json_option
 @pass_environment
 def enable_runbook(
-    environment: CommandEnvironment,
-    *,
-    words: "tuple[str, ...]",
-    person: str,
-    alone: bool,
-    as_json: bool,
+    environment: CommandEnvironment, *, words: "tuple[str, ...]", person: str, alone: bool
 ) -> None:
     """Enable one of your own RUNBOOKs as its files are now. Two people have to.
 
@@ -212,7 +206,6 @@ def enable_runbook(
         print_result(
             [_state_to_data(one) for one in states],
             lines,
-            as_json=as_json,
             empty_message="No runbooks of your own.",
         )
         return
@@ -223,7 +216,7 @@ def enable_runbook(
     lines = _describe_state(state)
     if not state.is_enabled:
         lines.append(f"Another person: keyturn runbook enable {state.words} --as PERSON")
-    print_result(_state_to_data(state), lines, as_json=as_json)
+    print_result(_state_to_data(state), lines)
 
 
 def _get_directory(directory: Path | None) -> Path:

@@ -1,6 +1,5 @@
 """`keyturn policy …`: validate, summarise, explain and replay policies."""
 
-import json
 import sys
 import time
 from collections.abc import Sequence
@@ -18,10 +17,12 @@ from bot.cli.context import (
     exit_on_errors,
     exit_with_error,
     pass_environment,
+    wants_json,
 )
 from bot.cli.options import json_option, limit_option
 from bot.cli.progress import show_progress
 from bot.cli.sections import CommandGroup
+from bot.cli.terminal import print_json, print_result, write_output
 
 if TYPE_CHECKING:
     from bot.policy import Policy, PolicyProblem
@@ -39,9 +40,7 @@ def policy_commands() -> None:
 @click.argument("directory", type=_PATH_TYPE, required=False)
 @json_option
 @pass_environment
-def check_policy(
-    environment: CommandEnvironment, *, directory: Path | None, as_json: bool
-) -> None:
+def check_policy(environment: CommandEnvironment, *, directory: Path | None) -> None:
     """Validate the policy directory, and print each error with its file, line and fix.
 
     Probable typing errors are printed as warnings. For the directory in use, it also checks who
@@ -59,18 +58,16 @@ def check_policy(
                 check_access(environment.get_policy_directory())
             found = load_policy(directory or environment.get_policy_directory())
         except NoPolicyError as error:
-            if as_json:
-                click.echo(_format_check_as_json(error.problems))
+            if wants_json():
+                _print_check_as_json(error.problems)
             else:
                 for problem in error.problems:
                     click.echo(f"keyturn: {escape_to_one_line(str(problem))}", err=True)
             sys.exit(FAILED)
     warnings = list_warnings(found, load_catalogue())
     people, hosts = len(found.organisation.people), len(found.inventory.hosts)
-    if as_json:
-        click.echo(
-            _format_check_as_json([], warnings, version=found.version, people=people, hosts=hosts)
-        )
+    if wants_json():
+        _print_check_as_json([], warnings, version=found.version, people=people, hosts=hosts)
         return
     for warning in warnings:
         click.echo(f"warning: {warning}", err=True)
@@ -78,15 +75,15 @@ def check_policy(
     click.echo(f"valid, version {found.version}: {counts}")
 
 
-def _format_check_as_json(
+def _print_check_as_json(
     problems: "Sequence[PolicyProblem]",
     warnings: "Sequence[PolicyProblem]" = (),
     **extra: str | int,
-) -> str:
-    """Return the result of a check as JSON. warnings: probable typing errors."""
+) -> None:
+    """Print the result of a check. warnings: probable typing errors."""
     data = {"ok": not problems, **extra}
     data |= {"problems": [*map(vars, problems)], "warnings": [*map(vars, warnings)]}
-    return json.dumps(data, indent=2, ensure_ascii=False)
+    print_json(data, indent=2)
 
 
 @policy_commands.command("page")
@@ -98,12 +95,7 @@ def _format_check_as_json(
 @json_option
 @pass_environment
 def print_policy_page(
-    environment: CommandEnvironment,
-    *,
-    directory: Path | None,
-    person: str,
-    html: Path | None,
-    as_json: bool,
+    environment: CommandEnvironment, *, directory: Path | None, person: str, html: Path | None
 ) -> None:
     """Print in words what the policy allows each person.
 
@@ -124,13 +116,10 @@ def print_policy_page(
         summary = summarise_policy(
             found, list_runbook_info(), now=datetime.now(UTC), person=person
         )
-        if html is not None and str(html) != "-":
-            html.write_text(render.render_html(summary), encoding="utf-8")
-            click.echo(f"wrote {html}")
-        elif html is not None:
-            click.echo(render.render_html(summary))
-        elif as_json:
-            click.echo(json.dumps(render.render_data(summary), indent=2, ensure_ascii=False))
+        if html is not None:
+            write_output(html, render.render_html(summary))
+        elif wants_json():
+            print_json(render.render_data(summary), indent=2)
         else:
             click.echo(render.render_text(summary))
 
@@ -144,12 +133,7 @@ def print_policy_page(
 @json_option
 @pass_environment
 def explain_request(
-    environment: CommandEnvironment,
-    *,
-    person: str,
-    words: tuple[str, ...],
-    behalf: str,
-    as_json: bool,
+    environment: CommandEnvironment, *, person: str, words: tuple[str, ...], behalf: str
 ) -> None:
     """Show whether PERSON may run RUNBOOK on the hosts, and who must approve it.
 
@@ -167,11 +151,9 @@ def explain_request(
         preview = _preview_request(
             environment, found, parse_preview_question(found, words), person, behalf
         )
-    if as_json:
-        click.echo(json.dumps(preview.to_data, indent=2, ensure_ascii=False))
-    else:
-        known = found.find_person(person)
-        click.echo("\n".join(preview.describe(subject=known.name if known else person)))
+    known = found.find_person(person)
+    lines = preview.describe(subject=known.name if known else person)
+    print_result(preview.to_data, lines, indent=2)
     sys.exit(0 if preview.allowed else REFUSED)
 
 
@@ -203,7 +185,7 @@ def _preview_request(
 @json_option
 @pass_environment
 def replay_history(
-    environment: CommandEnvironment, *, directory: Path, since: str, limit: int, as_json: bool
+    environment: CommandEnvironment, *, directory: Path, since: str, limit: int
 ) -> None:
     """Evaluate past requests by the policy in NEW_DIR, and show what would differ.
 
@@ -225,13 +207,13 @@ def replay_history(
             start = times.parse_past_time(since, now=tx.now)
         except InvalidTimeError as error:
             raise click.BadParameter(str(error), param_hint="--since") from None
-        stages = show_progress(quiet=as_json)
+        stages = show_progress()
         with stages("replaying", lambda: history.count_past_requests(tx, start)) as advance:
             found = run_through(
                 proposed, iterate_with_progress(history.list_past_requests(tx, start), advance)
             )
-    if as_json:
-        click.echo(json.dumps(replay_format.replay_to_data(found), indent=2, ensure_ascii=False))
+    if wants_json():
+        print_json(replay_format.replay_to_data(found), indent=2)
     else:
         with exit_on_errors():
             click.echo(

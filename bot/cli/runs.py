@@ -1,9 +1,6 @@
 """`keyturn request`, `plan`, `runs`, `run` and other commands for runs."""
 
 import itertools
-import json
-import secrets
-import shutil
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +12,6 @@ from click.shell_completion import get_completion_class
 from bot.cli.client import (
     ServiceClient,
     build_path,
-    escape_for_terminal,
     format_approved_by,
     format_run_state,
     get_run_exit_status,
@@ -30,12 +26,14 @@ from bot.cli.context import (
     WAITING,
     RecordNumber,
     exit_with_error,
+    is_interactive,
+    wants_json,
 )
-from bot.cli.follow import follow_run
 from bot.cli.formatting import format_run_details, list_irreversible_steps
-from bot.cli.options import json_option, limit_option, option_with_aliases, reason_option
+from bot.cli.options import limit_option, option_with_aliases, reason_option
+from bot.cli.progress import LiveLine, follow_run
 from bot.cli.sections import CommandGroup
-from bot.cli.terminal import format_time, print_table, style_run
+from bot.cli.terminal import escape_for_terminal, format_time, print_json, print_table, style_run
 
 if TYPE_CHECKING:
     from click.core import Context
@@ -103,7 +101,6 @@ _TICKET_OPTION = click.option(
 @_TICKET_OPTION
 @PLAN_OPTION
 @SHORT_WAIT_OPTION
-@json_option
 @pass_service
 def request_run(
     service: ServiceClient,
@@ -112,7 +109,6 @@ def request_run(
     reason: str,
     plan_only: bool,
     seconds: float | None,
-    as_json: bool,
     **terms: str,
 ) -> None:
     """Request a run of RUNBOOK on HOST, typed as in chat.
@@ -123,11 +119,11 @@ def request_run(
 
     body = {"request": shlex.join(words), "reason": reason, **terms}
     if plan_only:
-        _plan(service, body, as_json=as_json)
-    elif sys.stdin.isatty() and not as_json and _is_change(service, words):
+        _plan(service, body)
+    elif is_interactive() and _is_change(service, words):
         _submit_after_confirmation(service, _post_plan(service, body), wait_seconds=seconds)
     else:
-        _post_request(service, "/runs", body, wait_seconds=seconds, as_json=as_json)
+        _post_request(service, "/runs", body, wait_seconds=seconds)
 
 
 @click.command("plan")
@@ -136,11 +132,8 @@ def request_run(
 )
 @_REASON_OPTION
 @_TICKET_OPTION
-@json_option
 @pass_service
-def plan_run(
-    service: ServiceClient, *, words: tuple[str, ...], reason: str, ticket: str, as_json: bool
-) -> None:
+def plan_run(service: ServiceClient, *, words: tuple[str, ...], reason: str, ticket: str) -> None:
     """Show what RUNBOOK would change on HOST and who would approve it; run nothing.
 
     The plan is kept for 15 minutes. In a terminal, you can request it right away.
@@ -150,7 +143,7 @@ def plan_run(
     import shlex
 
     body = {"request": shlex.join(words), "reason": reason, "ticket": ticket}
-    _plan(service, body, as_json=as_json)
+    _plan(service, body)
 
 
 @click.command("submit")
@@ -158,16 +151,9 @@ def plan_run(
 @click.argument("digest")
 @_REASON_OPTION
 @SHORT_WAIT_OPTION
-@json_option
 @pass_service
 def submit_plan(
-    service: ServiceClient,
-    *,
-    number: int,
-    digest: str,
-    reason: str,
-    seconds: float | None,
-    as_json: bool,
+    service: ServiceClient, *, number: int, digest: str, reason: str, seconds: float | None
 ) -> None:
     """Request what plan NUMBER shows; DIGEST names the plan.
 
@@ -177,25 +163,22 @@ def submit_plan(
     """
     body = {"digest": digest, "reason": reason}
     service.post(build_path("runs", number, "request"), body)
-    wait_and_print_run(service, number, wait_seconds=seconds, as_json=as_json)
+    wait_and_print_run(service, number, wait_seconds=seconds)
 
 
 @click.command("replan")
 @NUMBER_ARGUMENT
 @SHORT_WAIT_OPTION
-@json_option
 @pass_service
-def replan_run(
-    service: ServiceClient, *, number: int, seconds: float | None, as_json: bool
-) -> None:
+def replan_run(service: ServiceClient, *, number: int, seconds: float | None) -> None:
     """Plan request NUMBER again, whose plan is not current any more.
 
     Its values and its reason stay; its approvers see what is different.
 
     For example: keyturn replan 12
     """
-    run = service.post(build_path("runs", number, "replan"), idempotency_key=secrets.token_hex(16))
-    wait_and_print_run(service, run["id"], wait_seconds=seconds, as_json=as_json)
+    run = service.create_run(build_path("runs", number, "replan"))
+    wait_and_print_run(service, run["id"], wait_seconds=seconds)
 
 
 @click.command("runs")
@@ -214,9 +197,8 @@ def replan_run(
 @click.option("--until", help="Same formats as --since.")
 @option_with_aliases("--search", "--text", "search", help="Words that all occur in the run.")
 @limit_option(20, help_text="Number of runs.")
-@json_option
 @pass_service
-def list_runs(service: ServiceClient, *, limit: int, as_json: bool, **filters: Any) -> None:
+def list_runs(service: ServiceClient, *, limit: int, **filters: Any) -> None:
     """List the newest runs.
 
     Exits with 3 if no run matches because a named person, host or runbook does not exist.
@@ -234,14 +216,13 @@ def list_runs(service: ServiceClient, *, limit: int, as_json: bool, **filters: A
         found += page["runs"]
     unknown_filters = [] if found else list(page["unknown_filters"].values())
     if unknown_filters:
-        if as_json:
-            click.echo("[]")
+        if wants_json():
+            print_json([])
         exit_with_error(escape_for_terminal("; ".join(unknown_filters)), NOT_FOUND)
     print_table(
         found[:limit],
         ("RUN", "REQUESTED", "STATE", "BY", "REQUEST"),
         [_build_run_row(run) for run in found[:limit]],
-        as_json=as_json,
         empty_message="No matching runs.",
     )
 
@@ -270,10 +251,9 @@ def run_commands() -> None:
 @NUMBER_ARGUMENT
 @click.option("--follow", "following", is_flag=True, help="Print live output until the run ends.")
 @_WAIT_OPTION
-@json_option
 @pass_service
 def show_run(
-    service: ServiceClient, *, number: int, following: bool, seconds: float | None, as_json: bool
+    service: ServiceClient, *, number: int, following: bool, seconds: float | None
 ) -> None:
     """Show run NUMBER with its state, plan, decisions and output.
 
@@ -283,11 +263,11 @@ def show_run(
     For example: keyturn run 12 --follow
     """
     if following:
-        follow_run(service, number, as_json=as_json)
+        follow_run(service, number)
     if following or seconds:
-        wait_and_print_run(service, number, wait_seconds=seconds or 0.0, as_json=as_json)
+        wait_and_print_run(service, number, wait_seconds=seconds or 0.0)
     run = service.get(build_path("runs", number))
-    print_run(run, as_json=as_json)
+    print_run(run)
     status = get_run_exit_status(run)
     sys.exit(0 if status == WAITING else status)
 
@@ -301,17 +281,14 @@ def show_run(
     help="Outcome, as you determined it on the host.",
 )
 @reason_option("How you know the outcome; recorded in the change log.", required=True)
-@json_option
 @pass_service
-def resolve_run(
-    service: ServiceClient, *, number: int, result: str, reason: str, as_json: bool
-) -> None:
+def resolve_run(service: ServiceClient, *, number: int, result: str, reason: str) -> None:
     """Resolve run NUMBER with an unknown outcome, and unlock its host.
 
     For example: keyturn run resolve 7 --result failed --reason "the table on lb1 is unchanged"
     """
     body = {"succeeded": result == "succeeded", "reason": reason}
-    print_run(service.post(build_path("runs", number, "resolve"), body), as_json=as_json)
+    print_run(service.post(build_path("runs", number, "resolve"), body))
 
 
 @click.command("undo")
@@ -326,7 +303,6 @@ def resolve_run(
 @_REASON_OPTION
 @PLAN_OPTION
 @SHORT_WAIT_OPTION
-@json_option
 @pass_service
 def request_undo(
     service: ServiceClient,
@@ -335,7 +311,6 @@ def request_undo(
     reason: str,
     plan_only: bool,
     seconds: float | None,
-    as_json: bool,
     **selection: Any,
 ) -> None:
     """Request the undo of run NUMBER, or of what a person, token or schedule did, as a new run.
@@ -354,19 +329,19 @@ def request_undo(
         if name in given:
             given[name] = parse_time_option(given[name], parse)
     path = "/undo" if number is None else build_path("runs", number, "undo")
-    is_confirmed = sys.stdin.isatty() and not as_json and not plan_only
+    is_confirmed = is_interactive() and not plan_only
     body = {
         "reason": reason,
         "ticket": ticket,
         "plan_only": plan_only or is_confirmed,
         **given,
     }
-    run = service.post(path, body, idempotency_key=secrets.token_hex(16))
+    run = service.create_run(path, body)
     if is_confirmed:
         planned = _wait_for_run(service, run["id"], wait_seconds=None)
         _submit_after_confirmation(service, planned, wait_seconds=seconds)
     else:
-        wait_and_print_run(service, run["id"], wait_seconds=seconds, as_json=as_json)
+        wait_and_print_run(service, run["id"], wait_seconds=seconds)
 
 
 @click.command("again")
@@ -374,16 +349,9 @@ def request_undo(
 @_REASON_OPTION
 @PLAN_OPTION
 @SHORT_WAIT_OPTION
-@json_option
 @pass_service
 def request_again(
-    service: ServiceClient,
-    *,
-    number: int,
-    reason: str,
-    plan_only: bool,
-    seconds: float | None,
-    as_json: bool,
+    service: ServiceClient, *, number: int, reason: str, plan_only: bool, seconds: float | None
 ) -> None:
     """Request ended run NUMBER again, as a new run.
 
@@ -397,10 +365,10 @@ def request_again(
             exit_with_error(
                 f"run {number} is an undo: keyturn undo {ended['undo_of']} --plan", NOT_UNDERSTOOD
             )
-        _plan(service, {"request": ended["request"], "reason": reason}, as_json=as_json)
+        _plan(service, {"request": ended["request"], "reason": reason})
         return
     path = build_path("runs", number, "again")
-    _post_request(service, path, {"reason": reason}, wait_seconds=seconds, as_json=as_json)
+    _post_request(service, path, {"reason": reason}, wait_seconds=seconds)
 
 
 @click.command("completion")
@@ -431,20 +399,15 @@ COMMANDS = (
 
 
 def _post_request(
-    service: ServiceClient,
-    path: str,
-    body: Mapping[str, Any],
-    *,
-    wait_seconds: float | None,
-    as_json: bool,
+    service: ServiceClient, path: str, body: Mapping[str, Any], *, wait_seconds: float | None
 ) -> None:
     """Post a request and show its run."""
-    result = service.post(path, body, idempotency_key=secrets.token_hex(16))
-    for area in result["preview"]["areas"] if not as_json else ():
+    result = service.create_run(path, body)
+    for area in result["preview"]["areas"] if not wants_json() else ():
         if area["frozen"] and area["required_approvals"]:
             message = f"on hold after approval: {area['frozen']}"
             click.echo(escape_for_terminal(message), err=True)
-    wait_and_print_run(service, result["run"]["id"], wait_seconds=wait_seconds, as_json=as_json)
+    wait_and_print_run(service, result["run"]["id"], wait_seconds=wait_seconds)
 
 
 def _is_change(service: ServiceClient, words: Sequence[str]) -> bool:
@@ -458,15 +421,14 @@ def _is_change(service: ServiceClient, words: Sequence[str]) -> bool:
 
 def _post_plan(service: ServiceClient, body: Mapping[str, Any]) -> dict[str, Any]:
     """Have a change planned; return the run once it has its plan, or has ended without one."""
-    key = secrets.token_hex(16)
-    return service.post("/plans", body, idempotency_key=key, wait=_SHORT_WAIT_SECONDS)
+    return service.create_run("/plans", body, wait=_SHORT_WAIT_SECONDS)
 
 
-def _plan(service: ServiceClient, body: Mapping[str, Any], *, as_json: bool) -> None:
+def _plan(service: ServiceClient, body: Mapping[str, Any]) -> None:
     """Print a plan. In a terminal, offer to request it."""
     run = _post_plan(service, body)
-    print_run(run, as_json=as_json)
-    if run["state"] != "planned" or as_json or not sys.stdin.isatty():
+    print_run(run)
+    if run["state"] != "planned" or not is_interactive():
         sys.exit(get_run_exit_status(run))
     warn_of_irreversible_steps(run)
     question = "Request approval?" if run["required_approvals"] else "Run it now?"
@@ -479,9 +441,9 @@ def _submit_after_confirmation(
 ) -> None:
     """Request what a plan shows; if it cannot be undone, show it first and have it confirmed."""
     if run["state"] != "planned":
-        wait_and_print_run(service, run["id"], wait_seconds=wait_seconds, as_json=False)
+        wait_and_print_run(service, run["id"], wait_seconds=wait_seconds)
     if list_irreversible_steps(run):
-        print_run(run, as_json=False)
+        print_run(run)
         warn_of_irreversible_steps(run)
         click.confirm("Request it all the same?", abort=True, err=True)
     _submit(service, run, wait_seconds=wait_seconds)
@@ -492,7 +454,7 @@ def _submit(service: ServiceClient, run: Mapping[str, Any], *, wait_seconds: flo
     if run["frozen"]:
         click.echo(escape_for_terminal(f"on hold after approval: {run['frozen']}"), err=True)
     service.post(build_path("runs", run["id"], "request"), {"digest": run["digest"]})
-    wait_and_print_run(service, run["id"], wait_seconds=wait_seconds, as_json=False)
+    wait_and_print_run(service, run["id"], wait_seconds=wait_seconds)
 
 
 def warn_of_irreversible_steps(run: Mapping[str, Any]) -> None:
@@ -500,16 +462,14 @@ def warn_of_irreversible_steps(run: Mapping[str, Any]) -> None:
         click.secho(escape_for_terminal(sentence), err=True, fg="red")
 
 
-def wait_and_print_run(
-    service: ServiceClient, run_id: int, *, wait_seconds: float | None, as_json: bool
-) -> None:
+def wait_and_print_run(service: ServiceClient, run_id: int, *, wait_seconds: float | None) -> None:
     """Wait for the run, print it, and exit with the status of its state.
 
     Args:
         wait_seconds: None to wait a short time, and only until the run needs people.
     """
     run = _wait_for_run(service, run_id, wait_seconds=wait_seconds)
-    print_run(run, as_json=as_json)
+    print_run(run)
     sys.exit(get_run_exit_status(run))
 
 
@@ -517,65 +477,46 @@ def _wait_for_run(
     service: ServiceClient, run_id: int, *, wait_seconds: float | None
 ) -> dict[str, Any]:
     """Return a run once it has ended, needs people, or the time is over; show its progress."""
-    progress = _ProgressPrinter()
-    is_shown = progress.is_live if wait_seconds is None else bool(wait_seconds)
+    progress = _RunProgress()
+    is_shown = progress.line.is_live if wait_seconds is None else bool(wait_seconds)
     run = service.wait_until_ended(
         run_id,
         seconds=_SHORT_WAIT_SECONDS if wait_seconds is None else wait_seconds,
-        report_run=progress if is_shown else _ignore_run,
+        report_run=progress if is_shown else None,
         final_states=_AT_REST if wait_seconds is None else ("unknown",),
     )
-    progress.end_line()
+    progress.line.clear()
     return run
 
 
-def print_run(run: Mapping[str, Any], *, as_json: bool) -> None:
-    max_rows = _MAX_TABLE_ROWS if sys.stdout.isatty() else None
-    if as_json:
-        click.echo(json.dumps(run, ensure_ascii=False))
+def print_run(run: Mapping[str, Any]) -> None:
+    if wants_json():
+        print_json(run)
         return
+    max_rows = _MAX_TABLE_ROWS if sys.stdout.isatty() else None
     text = escape_for_terminal(format_run_details(run, max_rows=max_rows))
     click.echo(style_run(text, format_run_state(run)))
 
 
-def _ignore_run(_run: Mapping[str, Any]) -> None:
-    return
-
-
-class _ProgressPrinter:
-    """Prints progress to standard error: one live line in a terminal, else a line per change."""
+class _RunProgress:
+    """Shows how far a run is."""
 
     def __init__(self) -> None:
-        self.is_live = sys.stderr.isatty()
-        self._last_line = ""
+        self.line = LiveLine()
         self._began = time.monotonic()
         self._frames = itertools.cycle("|/-\\")
 
     def __call__(self, run: Mapping[str, Any]) -> None:
         steps: list[dict[str, Any]] = run["plan"]["steps"] if run["plan"] else []
-        done = sum(step["state"] in {"succeeded", "failed"} for step in steps)
-        line = f"run {run['id']}: {run['state']}"
-        if run["state"] == "pending":
-            line += f", needs {run['missing_approvals']} of {run['approvals_from']}"
-        elif len(steps) > 1:
-            line += f", {done} of {len(steps)} steps"
-        if self.is_live:
-            self._draw(line, done, len(steps))
-        elif line != self._last_line:
-            click.echo(escape_for_terminal(line), err=True)
-        self._last_line = line
-
-    def _draw(self, line: str, done: int, total: int) -> None:
-        """Replace the line on the screen, with a bar if there are several steps."""
+        done, total = sum(step["state"] in {"succeeded", "failed"} for step in steps), len(steps)
+        text = f"run {run['id']}: {run['state']}"
         sign = next(self._frames)
+        if run["state"] == "pending":
+            text += f", needs {run['missing_approvals']} of {run['approvals_from']}"
+        elif total > 1:
+            text += f", {done} of {total} steps"
         if total > 1:
             filled = 20 * done // total
             sign = f"{sign} [{'#' * filled}{'.' * (20 - filled)}]"
-        text = f"{sign} {line}, {time.monotonic() - self._began:.0f} s"
-        room = shutil.get_terminal_size().columns - 1
-        click.echo(f"\r\033[K{escape_for_terminal(text)[:room]}", err=True, nl=False)
-
-    def end_line(self) -> None:
-        """Remove the live line: what is printed next says more."""
-        if self._last_line and self.is_live:
-            click.echo("\r\033[K", err=True, nl=False)
+        drawn = f"{sign} {text}, {time.monotonic() - self._began:.0f} s"
+        self.line.show(text, drawn=drawn)

@@ -1,13 +1,11 @@
 """`keyturn schedule …`: request and manage schedules."""
 
-import json
 import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from bot.cli.client import print_result
 from bot.cli.context import (
     FAILED,
     NOT_FOUND,
@@ -16,9 +14,11 @@ from bot.cli.context import (
     RecordNumber,
     exit_on_errors,
     exit_with_error,
+    open_service,
     pass_environment,
+    run_to_data,
+    wants_json,
 )
-from bot.cli.offline import open_service, run_to_data
 from bot.cli.options import (
     acting_person_option,
     json_option,
@@ -26,6 +26,7 @@ from bot.cli.options import (
     reason_option,
 )
 from bot.cli.sections import CommandGroup
+from bot.cli.terminal import print_result
 
 if TYPE_CHECKING:
     from bot.db.schedules import Fire, Schedule
@@ -63,12 +64,7 @@ def schedule_commands() -> None:
 @json_option
 @pass_environment
 def request_schedule(
-    environment: CommandEnvironment,
-    *,
-    name: str,
-    words: tuple[str, ...],
-    as_json: bool,
-    **options: Any,
+    environment: CommandEnvironment, *, name: str, words: tuple[str, ...], **options: Any
 ) -> None:
     """Request a schedule for RUNBOOK on HOST. It needs approval like any request.
 
@@ -89,7 +85,8 @@ def request_schedule(
             runbook, values, policy.inventory.tags
         )
         due_times = timing.cron_expression.format_due_times(_get_now())
-        click.echo(_format_list(timing.cron_expression.description, due_times), err=as_json)
+        for line in (timing.cron_expression.description, *(f"  {at}" for at in due_times)):
+            click.echo(line, err=wants_json())
         if not options["yes"]:
             click.confirm("Request this schedule?", abort=True, err=True)
         run = service.schedules.request_schedule(
@@ -100,7 +97,7 @@ def request_schedule(
             reason=options["reason"],
             timing=timing,
         )
-    _print_schedule_run(environment, run, as_json=as_json)
+    _print_schedule_run(environment, run)
 
 
 @schedule_commands.command("list")
@@ -109,9 +106,7 @@ def request_schedule(
 )
 @json_option
 @pass_environment
-def list_all_schedules(
-    environment: CommandEnvironment, *, include_all: bool, as_json: bool
-) -> None:
+def list_all_schedules(environment: CommandEnvironment, *, include_all: bool) -> None:
     """List schedules by next due time."""
     from bot.db import runs, schedules
 
@@ -123,15 +118,13 @@ def list_all_schedules(
         )
         missed = schedules.count_missed(tx)
         found = [(each, runs.get_run(tx, each.run), missed.get(each.id, 0)) for each in listed]
-    if as_json:
-        click.echo(
-            json.dumps([_schedule_to_data(*each) for each in found], indent=2, ensure_ascii=False)
-        )
-    elif not found and not older:
-        click.echo("No schedules.", err=True)
-    for each, run, count in found if not as_json else ():
-        line = f"{each.id:>4}  {_format_next_time(each)}  {each.timing.name}: {run.request}"
-        click.echo(line + f"; {_format_missed(count)}" * bool(count))
+    lines = [
+        f"{each.id:>4}  {_format_next_time(each)}  {each.timing.name}: {run.request}"
+        + f"; {_format_missed(count)}" * bool(count)
+        for each, run, count in found
+    ]
+    data = [_schedule_to_data(*each) for each in found]
+    print_result(data, lines, empty_message="" if older else "No schedules.", indent=2)
     if older:
         click.echo(f"{older} schedules that ended over a week ago not shown: use --all", err=True)
 
@@ -140,7 +133,7 @@ def list_all_schedules(
 @click.argument("number", type=RecordNumber())
 @json_option
 @pass_environment
-def show_schedule(environment: CommandEnvironment, *, number: int, as_json: bool) -> None:
+def show_schedule(environment: CommandEnvironment, *, number: int) -> None:
     """Show schedule NUMBER with its next due times and last runs.
 
     For example: keyturn schedule show 3
@@ -156,29 +149,27 @@ def show_schedule(environment: CommandEnvironment, *, number: int, as_json: bool
         run, fires, now = runs.get_run(tx, found.run), schedules.list_fires(tx, number), tx.now
         missed = schedules.count_missed(tx).get(number, 0)
     table = found.timing.cron_expression
-    if as_json:
-        data = {
-            **_schedule_to_data(found, run, missed),
-            "fires": [_fire_to_data(fire) for fire in fires],
-        }
-        click.echo(json.dumps(data, indent=2, ensure_ascii=False))
-        return
-    click.echo(
-        f"Schedule {number}: {found.timing.name}\n  {run.request}\n  {found.timing.description}"
-    )
-    click.echo(
-        f"  owner {found.owner}; {_format_next_time(found).strip()}; requested as run {found.run}"
-    )
+    data = {
+        **_schedule_to_data(found, run, missed),
+        "fires": [_fire_to_data(fire) for fire in fires],
+    }
+    lines = [
+        f"Schedule {number}: {found.timing.name}",
+        f"  {run.request}",
+        f"  {found.timing.description}",
+        f"  owner {found.owner}; {_format_next_time(found).strip()}; requested as run {found.run}",
+    ]
     if found.state is ScheduleState.ACTIVE:
-        click.echo(_format_list("Next:", table.format_due_times(now)))
+        lines += ["Next:", *(f"  {at}" for at in table.format_due_times(now))]
     if fires:
-        lines = [
-            f"{table.format_local_time(fire.due_at)}  {_format_fire(fire)}"
+        lines.append("Last:")
+        lines += [
+            f"  {table.format_local_time(fire.due_at)}  {_format_fire(fire)}"
             for fire in fires[:_MAX_FIRES]
         ]
-        click.echo(_format_list("Last:", lines))
     if missed:
-        click.echo(f"  {_format_missed(missed)}")
+        lines.append(f"  {_format_missed(missed)}")
+    print_result(data, lines, indent=2)
 
 
 @schedule_commands.command("next")
@@ -188,7 +179,7 @@ def show_schedule(environment: CommandEnvironment, *, number: int, as_json: bool
     "-n", "--limit", "count", default=5, type=click.IntRange(1, 100), help="Number of due times."
 )
 @json_option
-def list_next_due_times(*, cron: str, zone: str, count: int, as_json: bool) -> None:
+def list_next_due_times(*, cron: str, zone: str, count: int) -> None:
     """Show the meaning and the next due times of CRON. Requests nothing.
 
     For example: keyturn schedule next "0 3 1 * *" --zone Europe/Amsterdam
@@ -207,10 +198,8 @@ def list_next_due_times(*, cron: str, zone: str, count: int, as_json: bool) -> N
         "description": found.description,
         "next": [format_iso(each) for each in due],
     }
-    lines = _format_list(
-        found.description, [found.format_local_time(each) for each in due]
-    ).splitlines()
-    print_result(data, lines, as_json=as_json)
+    lines = [found.description, *(f"  {found.format_local_time(each)}" for each in due)]
+    print_result(data, lines)
 
 
 @schedule_commands.command("suspend")
@@ -220,7 +209,7 @@ def list_next_due_times(*, cron: str, zone: str, count: int, as_json: bool) -> N
 @json_option
 @pass_environment
 def suspend_schedule(
-    environment: CommandEnvironment, *, number: int, person: str, reason: str, as_json: bool
+    environment: CommandEnvironment, *, number: int, person: str, reason: str
 ) -> None:
     """Suspend schedule NUMBER until it is resumed.
 
@@ -229,7 +218,7 @@ def suspend_schedule(
     with open_service(environment) as service:
         known = _find_person_id(service, person)
         found = service.schedules.suspend_schedule(number, person=known, reason=reason)
-    _print_schedule_state(found, f"Suspended schedule {number}.", as_json=as_json)
+    _print_schedule_state(found, f"Suspended schedule {number}.")
 
 
 @schedule_commands.command("resume")
@@ -237,16 +226,14 @@ def suspend_schedule(
 @acting_person_option
 @json_option
 @pass_environment
-def resume_schedule(
-    environment: CommandEnvironment, *, number: int, person: str, as_json: bool
-) -> None:
+def resume_schedule(environment: CommandEnvironment, *, number: int, person: str) -> None:
     """Resume schedule NUMBER from its next due time.
 
     For example: keyturn schedule resume 3 --as stan
     """
     with open_service(environment) as service:
         found = service.schedules.resume_schedule(number, person=_find_person_id(service, person))
-    _print_schedule_state(found, f"Resumed schedule {number}.", as_json=as_json)
+    _print_schedule_state(found, f"Resumed schedule {number}.")
 
 
 @schedule_commands.command("end")
@@ -256,7 +243,7 @@ def resume_schedule(
 @json_option
 @pass_environment
 def end_schedule(
-    environment: CommandEnvironment, *, number: int, person: str, reason: str, as_json: bool
+    environment: CommandEnvironment, *, number: int, person: str, reason: str
 ) -> None:
     """End schedule NUMBER permanently.
 
@@ -266,7 +253,7 @@ def end_schedule(
         found = service.schedules.end_schedule(
             number, person=_find_person_id(service, person), reason=reason
         )
-    _print_schedule_state(found, f"Ended schedule {number}.", as_json=as_json)
+    _print_schedule_state(found, f"Ended schedule {number}.")
 
 
 @schedule_commands.command("take")
@@ -276,7 +263,7 @@ def end_schedule(
 @json_option
 @pass_environment
 def take_over_schedule(
-    environment: CommandEnvironment, *, number: int, person: str, reason: str, as_json: bool
+    environment: CommandEnvironment, *, number: int, person: str, reason: str
 ) -> None:
     """Request ownership of schedule NUMBER. Once approved, the old schedule ends.
 
@@ -289,7 +276,7 @@ def take_over_schedule(
         run = service.schedules.take_over_schedule(
             number, person=person, origin=RequestOrigin("cli"), reason=reason
         )
-    _print_schedule_run(environment, run, as_json=as_json)
+    _print_schedule_run(environment, run)
 
 
 def _find_person_id(service: "KeyturnService", typed: str) -> str:
@@ -299,21 +286,17 @@ def _find_person_id(service: "KeyturnService", typed: str) -> str:
     return known.id
 
 
-def _print_schedule_state(schedule: "Schedule", line: str, *, as_json: bool) -> None:
-    print_result(_schedule_state_to_data(schedule), [line], as_json=as_json)
+def _print_schedule_state(schedule: "Schedule", line: str) -> None:
+    print_result(_schedule_state_to_data(schedule), [line])
 
 
-def _print_schedule_run(environment: CommandEnvironment, run: "Run", *, as_json: bool) -> None:
+def _print_schedule_run(environment: CommandEnvironment, run: "Run") -> None:
     data = run_to_data(environment, run)
-    if as_json or not run.is_ended:
+    if wants_json() or not run.is_ended:
         page = f": {data['page']}" if data["page"] else ""
-        print_result(data, [f"Requested as run {run.id}{page}"], as_json=as_json)
+        print_result(data, [f"Requested as run {run.id}{page}"])
     if run.is_ended:
         exit_with_error(f"{run.title}: {run.summary}", FAILED)
-
-
-def _format_list(title: str, items: list[str]) -> str:
-    return "\n".join([title, *(f"  {item}" for item in items)])
 
 
 def _format_next_time(schedule: "Schedule") -> str:

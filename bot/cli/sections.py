@@ -3,7 +3,7 @@
 import shlex
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Self
+from typing import Any
 
 import click
 from click import Command, Context, HelpFormatter, UsageError
@@ -42,15 +42,6 @@ ALIASES: Mapping[str, str] = {"ask": "request", "waiting": "pending", "hooks": "
 class CommandGroup(click.Group):
     """A group whose help lists each command with its whole first sentence."""
 
-    @classmethod
-    def from_group(cls, group: click.Group) -> Self:
-        """Convert a plain click group and the groups in it."""
-        commands = {
-            name: cls.from_group(command) if isinstance(command, click.Group) else command
-            for name, command in group.commands.items()
-        }
-        return cls(group.name, commands=commands, help=group.help)
-
     def format_commands(self, ctx: Context, formatter: HelpFormatter) -> None:
         self.write_section(formatter, "Commands", self.list_commands(ctx))
 
@@ -86,7 +77,7 @@ class KeyturnCommand(CommandGroup):
             from runbooks import load_catalogue
 
             # Reads the settings, which name the directory of your own runbooks.
-            ctx.obj()
+            ctx.obj.get_policy_directory()
             if any(words.split()[0] == args[0] for words in load_catalogue()):
                 command = shlex.join(word for word in args if not word.startswith("-"))
                 message = f"{args[0]!r} is a runbook. Request it with: keyturn request {command}"

@@ -1,19 +1,14 @@
 """`keyturn init`, `runbooks` and `sign-in`."""
 
-import json
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from bot.cli.client import print_result
-from bot.cli.context import NOT_FOUND, exit_on_errors, exit_with_error
+from bot.cli.context import NOT_FOUND, exit_on_errors, exit_with_error, wants_json
 from bot.cli.environment import open_database, read_settings
 from bot.cli.options import json_option
+from bot.cli.terminal import print_json, print_result, write_output
 from connectors.command import quote_text
-
-if TYPE_CHECKING:
-    from bot.policy import Policy
 
 
 @click.command("runbooks")
@@ -24,7 +19,7 @@ if TYPE_CHECKING:
     help="Write them as a page, with who may run them and their sudo lines; - is standard output.",
 )
 @json_option
-def list_runbooks(*, words: tuple[str, ...], html: Path | None, as_json: bool) -> None:
+def list_runbooks(*, words: tuple[str, ...], html: Path | None) -> None:
     """List runbooks, or show those whose name begins with RUNBOOK.
 
     A check only reads, a change can be undone, an irreversible change cannot. `keyturn policy
@@ -48,27 +43,17 @@ def list_runbooks(*, words: tuple[str, ...], html: Path | None, as_json: bool) -
             NOT_FOUND,
         )
     if html is not None:
-        _write_page(html, policy, " ".join(words))
-    elif as_json:
-        click.echo(json.dumps([vars(one) for one in found], indent=2, ensure_ascii=False))
+        from bot.cli.catalogue_page import render_catalogue_page
+
+        write_output(html, render_catalogue_page(policy, " ".join(words)))
+    elif wants_json():
+        print_json([vars(one) for one in found], indent=2)
     elif words:
         click.echo("\n\n".join(one.format_help() for one in found))
     else:
         width = max(len(one.name) for one in found)
         for one in found:
             click.echo(f"{one.name:<{width}}  {one.effect:<7}  {one.summary}")
-
-
-def _write_page(file: Path, policy: "Policy | None", prefix: str) -> None:
-    from bot.cli.catalogue_page import render_catalogue_page
-
-    page = render_catalogue_page(policy, prefix)
-    if str(file) == "-":
-        click.echo(page)
-        return
-    with exit_on_errors():
-        file.write_text(page, encoding="utf-8")
-    click.echo(f"wrote {file}")
 
 
 @click.command("init")
@@ -89,7 +74,7 @@ def create_policy_directory(directory: Path) -> None:
 @click.command("sign-in")
 @click.argument("person")
 @json_option
-def create_sign_in_link(*, person: str, as_json: bool) -> None:
+def create_sign_in_link(*, person: str) -> None:
     """Print a link that signs PERSON in on the web, once, within ten minutes.
 
     For example: keyturn sign-in olga
@@ -114,7 +99,7 @@ def create_sign_in_link(*, person: str, as_json: bool) -> None:
         click.echo(
             "KEYTURN_BASE_URL is not set, so this link may open on this machine only", err=True
         )
-    print_result({"person": known.id, "link": link}, [link], as_json=as_json)
+    print_result({"person": known.id, "link": link}, [link])
 
 
 COMMANDS = (list_runbooks, create_policy_directory, create_sign_in_link)

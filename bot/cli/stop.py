@@ -2,15 +2,16 @@
 
 import click
 
-from bot.cli.client import print_result
 from bot.cli.context import (
     NOT_UNDERSTOOD,
     CommandEnvironment,
     exit_with_error,
+    open_service,
     pass_environment,
+    run_to_data,
 )
-from bot.cli.offline import open_service, run_to_data
 from bot.cli.options import acting_person_option, json_option, reason_option
+from bot.cli.terminal import print_result
 from connectors.command import quote_text
 
 _REASON_OPTION = reason_option(required=True)
@@ -22,9 +23,7 @@ _REASON_OPTION = reason_option(required=True)
 @_REASON_OPTION
 @json_option
 @pass_environment
-def stop_runs(
-    environment: CommandEnvironment, *, what: str, name: str, reason: str, as_json: bool
-) -> None:
+def stop_runs(environment: CommandEnvironment, *, what: str, name: str, reason: str) -> None:
     """Stop one run, everything, or agent NAME, before the next step or host.
 
     The current step finishes. After `stop all`, Keyturn sends nothing to any host until
@@ -43,7 +42,7 @@ def stop_runs(
                 f"{name} is paused; {runs}.",
                 f"To resume: keyturn agent resume {name} --as PERSON --reason REASON",
             ]
-            print_result({"agent": name, "stopped_runs": stopped}, lines, as_json=as_json)
+            print_result({"agent": name, "stopped_runs": stopped}, lines)
             return
         if what == "all":
             number = service.stop_everything(person="", reason=reason)
@@ -52,7 +51,7 @@ def stop_runs(
                 f"Everything is stopped, with {runs}.",
                 "To resume: keyturn resume --as PERSON --reason REASON",
             ]
-            print_result({"stopped": True, "runs": number}, lines, as_json=as_json)
+            print_result({"stopped": True, "runs": number}, lines)
             return
         if not (what.isascii() and what.isdecimal() and len(what) <= 9):
             exit_with_error(
@@ -61,7 +60,7 @@ def stop_runs(
             )
         run = service.stop_run(int(what), person="", reason=reason)
     line = f"run {run.id}: {run.summary if run.is_ended else 'stops before its next step'}"
-    print_result(run_to_data(environment, run), [line], as_json=as_json)
+    print_result(run_to_data(environment, run), [line])
 
 
 @click.command("resume")
@@ -69,16 +68,14 @@ def stop_runs(
 @_REASON_OPTION
 @json_option
 @pass_environment
-def resume_runs(
-    environment: CommandEnvironment, *, person: str, reason: str, as_json: bool
-) -> None:
+def resume_runs(environment: CommandEnvironment, *, person: str, reason: str) -> None:
     """Resume after `stop all`. Stopped runs must be requested again.
 
     For example: keyturn resume --as olga --reason "the network is repaired"
     """
     with open_service(environment) as service:
         service.resume_everything(person=person, reason=reason)
-    print_result({"stopped": False}, ["Resumed. Request stopped runs again."], as_json=as_json)
+    print_result({"stopped": False}, ["Resumed. Request stopped runs again."])
 
 
 @click.command("ban")
@@ -87,9 +84,7 @@ def resume_runs(
 @_REASON_OPTION
 @json_option
 @pass_environment
-def ban_person(
-    environment: CommandEnvironment, *, who: str, person: str, reason: str, as_json: bool
-) -> None:
+def ban_person(environment: CommandEnvironment, *, who: str, person: str, reason: str) -> None:
     """Ban PERSON immediately.
 
     Ends their sessions, revokes their tokens permanently, refuses their requests, voids their
@@ -103,7 +98,7 @@ def ban_person(
         f"{who} is banned. Their sessions ended and their tokens are revoked permanently.",
         f"To lift the ban (another person): keyturn unban {who} --as PERSON --reason REASON",
     ]
-    print_result({"person": who, "banned": True}, lines, as_json=as_json)
+    print_result({"person": who, "banned": True}, lines)
 
 
 @click.command("unban")
@@ -112,9 +107,7 @@ def ban_person(
 @_REASON_OPTION
 @json_option
 @pass_environment
-def unban_person(
-    environment: CommandEnvironment, *, who: str, person: str, reason: str, as_json: bool
-) -> None:
+def unban_person(environment: CommandEnvironment, *, who: str, person: str, reason: str) -> None:
     """Lift the ban of PERSON. Their tokens stay revoked.
 
     For example: keyturn unban dora --as adam --reason "she has a new laptop"
@@ -125,7 +118,7 @@ def unban_person(
         f"{who} is no longer banned and can sign in.",
         f"Their tokens stay revoked. For a new one: keyturn token new {who} --scope SCOPE",
     ]
-    print_result({"person": who, "banned": False}, lines, as_json=as_json)
+    print_result({"person": who, "banned": False}, lines)
 
 
 COMMANDS = (stop_runs, resume_runs, ban_person, unban_person)

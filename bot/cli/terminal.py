@@ -5,8 +5,11 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 
 import click
+
+from bot.cli.context import exit_on_errors, wants_json
 
 # Key of the click context under which the options --utc and --iso are kept.
 _TIME_STYLES = "bot.cli.times"
@@ -83,13 +86,43 @@ def format_time(iso_time: str, *, with_seconds: bool = False) -> str:
     return text[: 19 if with_seconds else 16] if is_terminal else text.replace("+00:00", "Z")
 
 
+def print_json(data: object, *, indent: int | None = None) -> None:
+    """Print data as JSON."""
+    click.echo(json.dumps(data, indent=indent, ensure_ascii=False))
+
+
+def print_result(
+    data: object, lines: Sequence[str], *, empty_message: str = "", indent: int | None = None
+) -> None:
+    """Print data as JSON, or lines for people; to standard error the message if there are none."""
+    if wants_json():
+        print_json(data, indent=indent)
+        return
+    for line in lines:
+        click.echo(escape_for_terminal(line))
+    if not lines and empty_message:
+        click.echo(empty_message, err=True)
+
+
+def escape_for_terminal(text: str) -> str:
+    """Escape control characters: the output of hosts is not trusted."""
+    from bot.model.text import escape_control
+
+    return escape_control(text)
+
+
+def write_output(file: Path, text: str) -> None:
+    """Write a text to a file, or to standard output for `-`."""
+    if str(file) == "-":
+        click.echo(text.removesuffix("\n"))
+        return
+    with exit_on_errors():
+        file.write_text(text, encoding="utf-8")
+    click.echo(f"wrote {file}")
+
+
 def print_table(
-    data: object,
-    headings: Sequence[str],
-    rows: Sequence[Sequence[str]],
-    *,
-    as_json: bool,
-    empty_message: str,
+    data: object, headings: Sequence[str], rows: Sequence[Sequence[str]], *, empty_message: str
 ) -> None:
     """Print data as JSON, or rows in columns: with headings and colours in a terminal only.
 
@@ -97,8 +130,8 @@ def print_table(
         headings: `STATE` and `STATUS` name the columns that have colours.
         empty_message: For standard error, if there are no rows.
     """
-    if as_json:
-        click.echo(json.dumps(data, ensure_ascii=False))
+    if wants_json():
+        print_json(data)
         return
     from bot.model.text import escape_to_one_line
 

@@ -1,6 +1,5 @@
 """`keyturn tree …`: check, draw and analyse the fault trees of services."""
 
-import json
 import math
 import sys
 from collections.abc import Callable, Mapping
@@ -9,7 +8,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from bot.cli.client import print_result
 from bot.cli.context import (
     FAILED,
     NOT_FOUND,
@@ -17,11 +15,13 @@ from bot.cli.context import (
     CommandEnvironment,
     exit_on_errors,
     exit_with_error,
+    open_service,
     pass_environment,
+    wants_json,
 )
-from bot.cli.offline import open_service
 from bot.cli.options import acting_person_option, json_option, reason_option
 from bot.cli.sections import CommandGroup
+from bot.cli.terminal import print_json, print_result, write_output
 
 if TYPE_CHECKING:
     from bot.redundancy.analysis import TreeAnalysis
@@ -56,6 +56,7 @@ def check_trees(environment: CommandEnvironment, *, name: str, file: Path | None
 
     For example: keyturn tree check shop
     """
+    from bot.model.text import format_count
     from bot.redundancy.analysis import TreeAnalysis
 
     trees = _load_trees(environment, name, file)
@@ -67,10 +68,10 @@ def check_trees(environment: CommandEnvironment, *, name: str, file: Path | None
         counts = analysis.cut_sets.count_by_order()
         singles = analysis.single_points
         click.echo(
-            f"{tree.name}: valid, {_count(len(tree.gates), 'gate')}, "
-            f"{_count(len(analysis.events), 'event')}, "
-            f"{_count(sum(counts.values()), 'minimal cut set')}, "
-            f"{_count(len(singles), 'single point')} of failure"
+            f"{tree.name}: valid, {format_count(len(tree.gates), 'gate')}, "
+            f"{format_count(len(analysis.events), 'event')}, "
+            f"{format_count(sum(counts.values()), 'minimal cut set')}, "
+            f"{format_count(len(singles), 'single point')} of failure"
             + (f" ({', '.join(singles)})" if singles else "")
         )
 
@@ -95,23 +96,21 @@ def draw_tree(
         for line in outline_tree(tree):
             click.echo(escape_to_one_line(str(line)))
         return
-    _write(svg, drawing.draw_tree_file(tree))
+    write_output(svg, drawing.draw_tree_file(tree))
 
 
 @tree_commands.command("analyse")
 @_take_tree
 @json_option
 @pass_environment
-def analyse_tree(
-    environment: CommandEnvironment, *, name: str, file: Path | None, as_json: bool
-) -> None:
+def analyse_tree(environment: CommandEnvironment, *, name: str, file: Path | None) -> None:
     """Show single points of failure, cut sets, probability and importance of a tree.
 
     For example: keyturn tree analyse shop --json
     """
     analysis = _analyse(environment, name, file)
-    if as_json:
-        click.echo(json.dumps(_describe_as_json(analysis), indent=2, ensure_ascii=False))
+    if wants_json():
+        print_json(_analysis_to_data(analysis), indent=2)
         return
     counts = analysis.cut_sets.count_by_order()
     click.echo(f"{analysis.tree.name}: {analysis.tree.get_title(analysis.tree.top)}")
@@ -135,13 +134,7 @@ def analyse_tree(
 @json_option
 @pass_environment
 def list_cut_sets(
-    environment: CommandEnvironment,
-    *,
-    name: str,
-    file: Path | None,
-    order: int | None,
-    limit: int,
-    as_json: bool,
+    environment: CommandEnvironment, *, name: str, file: Path | None, order: int | None, limit: int
 ) -> None:
     """List the minimal cut sets of a tree: what must fail together, the smallest sets first.
 
@@ -151,8 +144,8 @@ def list_cut_sets(
 
     analysis = _analyse(environment, name, file)
     cut_sets = [*islice(analysis.iterate_cut_sets(order), limit)]
-    if as_json:
-        click.echo(json.dumps(cut_sets, indent=2, ensure_ascii=False))
+    if wants_json():
+        print_json(cut_sets, indent=2)
         return
     for names in cut_sets:
         click.echo(", ".join(names))
@@ -202,7 +195,7 @@ def export_tree(environment: CommandEnvironment, *, name: str, file: Path | None
 @tree_commands.command("claims")
 @json_option
 @pass_environment
-def list_claims(environment: CommandEnvironment, *, as_json: bool) -> None:
+def list_claims(environment: CommandEnvironment) -> None:
     """List the events that runs may bring about, with the run and since when.
 
     For example: keyturn tree claims
@@ -216,12 +209,7 @@ def list_claims(environment: CommandEnvironment, *, as_json: bool) -> None:
         f"{one.tree}: {one.event}  run {one.run}, since {format_timestamp(one.claimed_at)}"
         for one in claims
     ]
-    print_result(
-        {"claims": [vars(one) for one in claims]},
-        lines,
-        as_json=as_json,
-        empty_message="No claims.",
-    )
+    print_result({"claims": [vars(one) for one in claims]}, lines, empty_message="No claims.")
 
 
 @tree_commands.command("release")
@@ -232,25 +220,19 @@ def list_claims(environment: CommandEnvironment, *, as_json: bool) -> None:
 @json_option
 @pass_environment
 def release_leg(
-    environment: CommandEnvironment,
-    *,
-    name: str,
-    event: str,
-    person: str,
-    reason: str,
-    as_json: bool,
+    environment: CommandEnvironment, *, name: str, event: str, person: str, reason: str
 ) -> None:
     """Give the claims on an event back by hand, such as after its check was removed.
 
     For example: keyturn tree release shop lb1 --as adam --reason "replaced by lb3"
     """
+    from bot.model.text import format_count
+
     with open_service(environment) as service:
         count = service.release_leg(name, event, person=person, reason=reason)
     if not count:
         exit_with_error(f"no run claims {event} of {name}: see keyturn tree claims", NOT_FOUND)
-    print_result(
-        {"released": count}, [f"Released {_count(count, 'claim')} on {event}."], as_json=as_json
-    )
+    print_result({"released": count}, [f"Released {format_count(count, 'claim')} on {event}."])
 
 
 def _analyse(environment: CommandEnvironment, name: str, file: Path | None) -> "TreeAnalysis":
@@ -321,16 +303,7 @@ def _read(file: Path) -> str:
         exit_with_error(f"{file}: {error.strerror}", FAILED)
 
 
-def _write(file: Path, text: str) -> None:
-    if str(file) == "-":
-        click.echo(text, nl=False)
-        return
-    with exit_on_errors():
-        file.write_text(text, encoding="utf-8")
-    click.echo(f"wrote {file}")
-
-
-def _describe_as_json(analysis: "TreeAnalysis") -> dict[str, Any]:
+def _analysis_to_data(analysis: "TreeAnalysis") -> dict[str, Any]:
     counts = analysis.cut_sets.count_by_order()
     importance = [
         {key: value if math.isfinite(value) else None for key, value in measures.items()}
@@ -366,7 +339,3 @@ def _print_importance(analysis: "TreeAnalysis") -> None:
             one.reduction_worth,
         )
         click.echo(f"{one.event:{width}}  " + "  ".join(f"{value:>11.4g}" for value in values))
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'s' * (number != 1)}"

@@ -1,14 +1,12 @@
 """`keyturn webhooks`: configured webhooks, and how to set them up."""
 
-import json
-import sys
 from collections.abc import Mapping
 
 import click
 
-from bot.cli.client import print_result
-from bot.cli.context import CommandEnvironment, exit_on_errors, pass_environment
+from bot.cli.context import CommandEnvironment, exit_on_errors, pass_environment, wants_json
 from bot.cli.options import json_option, option_with_aliases
+from bot.cli.terminal import print_json, print_result
 
 _FORMAT_HINTS = {
     "keyturn": "signed by Standard Webhooks",
@@ -41,19 +39,18 @@ docs/webhooks.md says more."""
     help="Send the failed deliveries of NAME again.",
 )
 @pass_environment
-def show_webhooks(environment: CommandEnvironment, *, as_json: bool, subscription: str) -> None:
+def show_webhooks(environment: CommandEnvironment, *, subscription: str) -> None:
     """Show incoming and outgoing webhooks, and how to set them up."""
     from bot.integrations.webhook_config import load_webhook_config, render_webhook_config
 
     file = environment.get_webhook_file()
     if subscription:
-        _retry_deliveries(environment, subscription, as_json=as_json)
+        _retry_deliveries(environment, subscription)
         return
     with exit_on_errors():
         config = load_webhook_config(file)
-    if as_json:
-        json.dump(render_webhook_config(config), sys.stdout, indent=2)
-        click.echo()
+    if wants_json():
+        print_json(render_webhook_config(config), indent=2)
         return
     if file is None:
         click.echo(_SETUP_HELP)
@@ -85,9 +82,7 @@ def _count_deliveries(environment: CommandEnvironment) -> Mapping[str, tuple[int
         return webhook_queue.count_deliveries(tx)
 
 
-def _retry_deliveries(
-    environment: CommandEnvironment, subscription: str, *, as_json: bool
-) -> None:
+def _retry_deliveries(environment: CommandEnvironment, subscription: str) -> None:
     from getpass import getuser
 
     from bot.audit import change_log
@@ -108,4 +103,4 @@ def _retry_deliveries(
         if entries
         else f"{subscription} has no failed deliveries."
     )
-    print_result({"subscription": subscription, "entries": entries}, [line], as_json=as_json)
+    print_result({"subscription": subscription, "entries": entries}, [line])

@@ -2,6 +2,7 @@
 
 import re
 import unicodedata
+from collections.abc import Sequence
 
 from bot.model.plain_text import find_allowed_format_characters
 
@@ -26,6 +27,12 @@ def escape_control(text: str) -> str:
 def escape_to_one_line(text: str) -> str:
     """Return *text* on one line, with newlines and tabs escaped too."""
     return escape_control(text).replace("\n", "\\n").replace("\t", "\\t")
+
+
+def align_rows(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return rows as lines with aligned columns."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
 
 
 def _escape_character(character: str) -> str:

@@ -32,8 +32,7 @@ from bot.slack.commands import CommandAnswer, RequestedForm, SlackCommands
 from bot.slack.home import HomeTabs
 from bot.slack.identity import AccountRefused, IdentityService
 from bot.slack.modals import RequestForms
-from bot.slack.payloads import ButtonClick
-from bot.slack.request_body import Body
+from bot.slack.payloads import Body, ButtonClick
 from bot.slack.run_forms import (
     DECISION,
     DISCARD,
@@ -61,8 +60,8 @@ from bot.slack.run_message import (
     UNDO,
     WITHDRAW,
 )
+from bot.slack.run_posts import CARD, COPY, REMARK
 
-CARD, COPY, REMARK = "card", "copy ", "remark "
 # They open a form for a text.
 _FORM_ACTIONS = (DENY, APPROVE_WITH_REASON, QUESTION, ANSWER, REASSIGN)
 _BUTTON_VALUE_PATTERN = re.compile(r"(\d{1,9}):([0-9a-f]{10})", re.ASCII)
@@ -247,32 +246,26 @@ class SlackListeners:
             return
         answering = asyncio.create_task(self._run_command(command))
         if not await _is_done_within(answering, _ACKNOWLEDGED_SECONDS):
-            self._run_in_background(self._send_late_answer(answering, command), channel, user)
+            self._run_in_background(self._send_answer(answering, command), channel, user)
             await ack()
             return
         try:
             answer = answering.result()
         except _REFUSALS as refusal:
             answer = _render_refusal(refusal)
-        if isinstance(answer, RequestedForm):
-            self._run_in_background(self._open_form(answer, command), channel, user)
-            await ack()
-        elif isinstance(answer, PendingPlan):
-            self._run_in_background(
-                self._send_plan(answer, channel, command.account), channel, user
-            )
-            await ack(response_type="ephemeral", text=answer.notice)
-        elif answer is None:
-            await ack()
-        else:
+        if isinstance(answer, Message):
             await ack(response_type="ephemeral", text=answer.text, blocks=list(answer.blocks))
+            return
+        self._run_in_background(self._send_answer(answering, command), channel, user)
+        if isinstance(answer, PendingPlan):
+            await ack(response_type="ephemeral", text=answer.notice)
+        else:
+            await ack()
 
-    async def _send_late_answer(
-        self,
-        answer_task: "asyncio.Task[CommandAnswer]",
-        command: payloads.SlashCommand,
+    async def _send_answer(
+        self, answer_task: "asyncio.Task[CommandAnswer]", command: payloads.SlashCommand
     ) -> None:
-        """Send the answer of a command that was acknowledged before it was ready."""
+        """Send the answer of a command, or open its form, after the acknowledgement."""
         answer = await answer_task
         if isinstance(answer, RequestedForm):
             await self._open_form(answer, command)
@@ -319,25 +312,20 @@ class SlackListeners:
         if click.action in _FORM_ACTIONS:
             await self._open_decision(click, person.id)
             return
-        number, digest = parse_button_value(click)
         channel = click.channel or await self._sender.open_conversation(click.account.user)
         origin = RequestOrigin("slack", channel, click.account.user)
-        if click.action == COMMANDS:
-            is_open = await self._run_forms.open_commands(
-                click.trigger_id, number, person=person.id
-            )
-        elif click.action == UNDO:
-            is_open = await self._run_forms.open_undo(
-                click.trigger_id, number, person=person.id, origin=origin
-            )
-        elif click.action == REVIEW_PLAN:
-            is_open = await self._run_forms.open_plan(
-                click.trigger_id, number, person=person.id, channel=channel
-            )
-        else:
-            await self._answer_plan_button(click, number, digest, person=person.id, origin=origin)
+        if click.action in {SUBMIT, DISCARD}:
+            await self._answer_plan_button(click, person=person.id, origin=origin)
             return
-        if not is_open:
+        number, _ = parse_button_value(click)
+        forms, trigger_id = self._run_forms, click.trigger_id
+        if click.action == COMMANDS:
+            opening = forms.open_commands(trigger_id, number, person=person.id)
+        elif click.action == UNDO:
+            opening = forms.open_undo(trigger_id, number, person=person.id, origin=origin)
+        else:
+            opening = forms.open_plan(trigger_id, number, person=person.id, channel=channel)
+        if not await opening:
             await self._reply_to_click(click, _NO_FORM)
 
     async def _open_decision(self, click: payloads.ButtonClick, person: str) -> None:
@@ -356,15 +344,10 @@ class SlackListeners:
             await self._reply_to_click(click, _NO_FORM)
 
     async def _answer_plan_button(
-        self,
-        click: payloads.ButtonClick,
-        number: int,
-        digest: str,
-        *,
-        person: str,
-        origin: RequestOrigin,
+        self, click: payloads.ButtonClick, *, person: str, origin: RequestOrigin
     ) -> None:
         """Request or discard a plan, and replace the message that shows it by what happened."""
+        number, digest = parse_button_value(click)
         if click.action == DISCARD:
             answer = await threads.run_in_answer_thread(
                 self._run_forms.discard_plan, number, person=person
@@ -381,14 +364,11 @@ class SlackListeners:
             )
         except (TooLate, InvalidRequestError) as refusal:
             # The plan cannot be requested any more: its buttons have no use.
-            answer = _render_refusal(refusal)
-            await self._replace_clicked_message(click, answer)
+            await self._replace_clicked_message(click, _render_refusal(refusal))
             return
         if pending is None:
-            answer = replies.build_text_reply(
-                f"Run {number} is requested. Its card shows the progress."
-            )
-            await self._replace_clicked_message(click, answer)
+            text = f"Run {number} is requested. Its card shows the progress."
+            await self._replace_clicked_message(click, replies.build_text_reply(text))
             return
         note = replies.build_text_reply(f"{_REPLANNED_NOTE} {pending.notice}")
         await self._replace_clicked_message(click, note)
@@ -419,17 +399,15 @@ class SlackListeners:
     async def on_form_button(self, ack: AsyncAck, body: Body) -> None:
         """Open the form that a button refers to."""
         click = payloads.parse_click(body)
-        self._run_in_background(
-            self._open_form_of_button(click), click.channel, click.account.user
-        )
+        work = self._open_form_of_button(click)
+        self._run_in_background(work, click.channel, click.account.user)
         await ack()
 
     async def on_shortcut(self, ack: AsyncAck, body: Body) -> None:
         """Let the person choose a runbook for a host that a message names."""
         shortcut = payloads.parse_shortcut(body)
-        self._run_in_background(
-            self._open_host_chooser(shortcut), shortcut.channel, shortcut.account.user
-        )
+        work = self._open_host_chooser(shortcut)
+        self._run_in_background(work, shortcut.channel, shortcut.account.user)
         await ack()
 
     async def on_choice(self, ack: AsyncAck, body: Body) -> None:

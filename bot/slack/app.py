@@ -27,17 +27,15 @@ from bot.slack.actions import DecisionHandler, SlackListeners
 from bot.slack.client import ConnectionRetryHandler, MessageSender
 from bot.slack.commands import SlackCommands
 from bot.slack.dedup import DeliveryRegister
-from bot.slack.envelopes import EnvelopeHandler
 from bot.slack.home import HomeTabs
 from bot.slack.http import SignatureGuard
 from bot.slack.identity import IdentityService
 from bot.slack.modals import RequestForms
 from bot.slack.outbox import Outbox
-from bot.slack.payloads import Account
-from bot.slack.request_body import Body
+from bot.slack.payloads import Account, Body
 from bot.slack.run_facts import SlackRunViewBuilder
 from bot.slack.run_forms import RunForms
-from bot.slack.socket_mode import SocketModeService
+from bot.slack.socket_mode import EnvelopeHandler, SocketModeService
 from bot.slack.views import Views
 
 _TIMEOUT_SECONDS = 10

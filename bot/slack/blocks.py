@@ -19,6 +19,8 @@ from bot.model.text import escape_control, escape_to_one_line
 Block = dict[str, Any]
 Element = dict[str, Any]
 View = dict[str, Any]
+# A part of a paragraph; a string is plain text.
+Inline = Element | str
 
 MAX_HEADER_LENGTH = 150
 _MAX_TEXT_LENGTH = 2900
@@ -58,12 +60,6 @@ def escape_mrkdwn(text: str) -> str:
     return f"\u2009{safe}" if safe.startswith("&gt;") else safe
 
 
-def align_rows(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return rows as lines with aligned columns, for preformatted text."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
-
-
 def shorten_text(text: str, max_length: int) -> str:
     return text if len(text) <= max_length else text[: max_length - 1] + "…"
 
@@ -96,6 +92,11 @@ def context(*lines: str) -> Block:
 
 def rich_text(*parts: Element) -> Block:
     return {"type": "rich_text", "elements": list(parts)}
+
+
+def paragraph(*inlines: Inline) -> Block:
+    """Return a block of one paragraph."""
+    return rich_text(rich_text_section(*inlines))
 
 
 def actions(block_id: str, *buttons: Element) -> Block:
@@ -179,8 +180,9 @@ def plain_text(text: str, *, max_length: int = _MAX_TEXT_LENGTH) -> Element:
 # --- parts of rich text ---
 
 
-def rich_text_section(*inlines: Element) -> Element:
-    return {"type": "rich_text_section", "elements": list(inlines)}
+def rich_text_section(*inlines: Inline) -> Element:
+    elements = [text_element(one) if isinstance(one, str) else one for one in inlines]
+    return {"type": "rich_text_section", "elements": elements}
 
 
 def quote(text: str) -> Element:
@@ -191,7 +193,7 @@ def preformatted(text: str) -> Element:
     return {"type": "rich_text_preformatted", "elements": [_text_element(escape_control(text))]}
 
 
-def bullet_list(*items: Sequence[Element]) -> Element:
+def bullet_list(*items: Sequence[Inline]) -> Element:
     return {
         "type": "rich_text_list",
         "style": "bullet",

@@ -7,11 +7,11 @@ from bot.audit.timeline import Timeline, TimelineEvent
 from bot.db.database import Database
 from bot.model import times
 from bot.model.run import Decision
+from bot.model.text import align_rows
 from bot.model.times import InvalidTimeError
 from bot.model.view_rights import ViewRights
 from bot.slack.blocks import (
     Message,
-    align_rows,
     bold,
     code,
     format_notification,
@@ -19,7 +19,6 @@ from bot.slack.blocks import (
     rich_text,
     rich_text_section,
     shorten_text,
-    text_element,
 )
 
 _MAX_EVENTS = 20
@@ -55,34 +54,15 @@ def answer_changed_command(
         times.format_timestamp(one, zone) for one in (at - within, min(at + within, now))
     )
     title = f"Between {first} and {last}{'' if zone == 'UTC' else f' {zone}'}{where}"
-    if not shown.events:
-        return Message(
-            format_notification(title),
-            [
-                rich_text(
-                    rich_text_section(bold(title)),
-                    rich_text_section(text_element("No known changes.")),
-                )
-            ],
-        )
-    rows = [_build_event_row(one, allowed, person_names, zone) for one in shown.events]
-    listing = "\n".join(shorten_text(line, 200) for line in align_rows(rows))
-    more = [text_element("Details: "), code("/keyturn run N")]
-    rest = [
-        rich_text_section(text_element(text))
-        for text in _describe_omitted(shown, at, within, zone)
-    ]
-    return Message(
-        format_notification(title),
-        [
-            rich_text(
-                rich_text_section(bold(title)),
-                preformatted(listing),
-                *rest,
-                rich_text_section(*more),
-            )
-        ],
-    )
+    parts = [rich_text_section(bold(title))]
+    if shown.events:
+        rows = [_build_event_row(one, allowed, person_names, zone) for one in shown.events]
+        parts.append(preformatted("\n".join(shorten_text(row, 200) for row in align_rows(rows))))
+        parts += map(rich_text_section, _describe_omitted(shown, at, within, zone))
+        parts.append(rich_text_section("Details: ", code("/keyturn run N")))
+    else:
+        parts.append(rich_text_section("No known changes."))
+    return Message(format_notification(title), [rich_text(*parts)])
 
 
 def _describe_omitted(timeline_shown: Timeline, at: int, time_range: int, zone: str) -> list[str]:

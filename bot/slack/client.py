@@ -64,10 +64,6 @@ class MessageLocation:
     ts: str
 
 
-# Records a message of a run, by its slot, once it is sent.
-StoreMessage = Callable[[SlackRunView, str, MessageLocation, Message], Awaitable[None]]
-
-
 class MessageSender:
     """Posts, updates and finds messages. Raises SlackApiError, and what aiohttp raises."""
 
@@ -126,31 +122,6 @@ class MessageSender:
     async def send_direct_message(self, user: str, message: Message) -> MessageLocation:
         """Send a direct message to one person."""
         return await self.post_message(await self.open_conversation(user), message)
-
-    async def try_direct_message(self, user: str, message: Message) -> MessageLocation:
-        """Send a direct message; return an empty location if the person cannot receive any."""
-        try:
-            return await self.send_direct_message(user, message)
-        except SlackApiError as error:
-            if get_error_code(error) not in UNREACHABLE_USER_ERRORS:
-                raise
-            _log.warning("cannot send a direct message to %s: %s", user, get_error_code(error))
-            return MessageLocation("", "")
-
-    async def try_post_message(
-        self, channel: str, message: Message, *, what: str
-    ) -> MessageLocation | None:
-        """Post a message; log an error and return None if the channel is closed.
-
-        what: what it is, for the log: `the break-glass alert`.
-        """
-        try:
-            return await self.post_message(channel, message)
-        except SlackApiError as error:
-            if get_error_code(error) not in CLOSED_CHANNEL_ERRORS:
-                raise
-            _log.error("cannot post %s in %s: %s", what, channel, get_error_code(error))
-            return None
 
     async def open_conversation(self, user: str) -> str:
         """Open the direct messages with one person and return their id, D…."""

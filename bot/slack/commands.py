@@ -2,28 +2,28 @@
 
 import difflib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from bot.audit import change_log
 from bot.auth import sessions
-from bot.db import runs, search, search_words
+from bot.db import runs, search, search_words, stops
 from bot.db.database import Database
 from bot.model import request_form, resubmit, times
 from bot.model.errors import InvalidRequestError, NotAllowed
 from bot.model.request_form import InvalidValuesError, RequestSyntaxError
 from bot.model.run import RequestOrigin, Run
 from bot.model.sequence import UndoSelection
-from bot.model.text import format_sentence
+from bot.model.text import format_count, format_sentence
 from bot.policy import Policy, PolicySource
 from bot.policy.explain import parse_preview_question
-from bot.queries import redundancy
+from bot.queries import redundancy, stop_reasons
 from bot.queries.break_glass_rules import check_break_glass_reason
 from bot.queries.form_options import list_requestable_hosts
 from bot.queries.oncall import list_calendars
 from bot.queries.preview import preview_request
 from bot.service import KeyturnService
-from bot.slack import parsing, replies, tree_command, unfurls, who_command
+from bot.slack import parsing, policy_commands, replies, unfurls
 from bot.slack.blocks import Message
 from bot.slack.changed_command import answer_changed_command
 from bot.slack.delegation_command import DelegationCommands
@@ -34,7 +34,6 @@ from bot.slack.run_facts import SlackRunViewBuilder
 from bot.slack.run_forms import PendingPlan, create_pending_plan
 from bot.slack.run_message import render_card
 from bot.slack.schedule_command import ScheduleCommands
-from bot.slack.stop_command import StopCommands
 from connectors.command import quote_text
 from connectors.errors import UnknownHostError
 from connectors.inventory import Inventory
@@ -42,6 +41,7 @@ from runbooks import AnyRunbook, load_catalogue
 from runbooks._catalogue import get_kind
 
 _MAX_RUNS = 15
+_EVERYTHING_WORDS = frozenset({"all", "everything"})
 # Names the change ticket, among the values of a request.
 _TICKET = "ticket="
 
@@ -75,7 +75,6 @@ class SlackCommands:
         self._schedule_commands = ScheduleCommands(service, database)
         delegation_commands = DelegationCommands(service, database, policies)
         drift_commands = DriftCommands(service, database)
-        self._stop_commands = stop_commands = StopCommands(service, database, policies)
         # Any other first word belongs to a runbook.
         self._handlers: Mapping[str, Callable[[TypedCommand], CommandAnswer]] = {
             "": self._show_help,
@@ -101,10 +100,10 @@ class SlackCommands:
             "grants": delegation_commands.answer_grant_command,
             "counter": delegation_commands.propose_values,
             "accept": delegation_commands.accept_proposal,
-            "stop": stop_commands.answer_stop_command,
-            "resume": stop_commands.answer_resume_command,
-            "ban": stop_commands.answer_ban_command,
-            "unban": stop_commands.answer_unban_command,
+            "stop": self._stop_runs,
+            "resume": self._resume_runs,
+            "ban": self._ban_person,
+            "unban": self._unban_person,
             "changed": lambda command: answer_changed_command(
                 self._database,
                 command.view_rights,
@@ -199,10 +198,8 @@ class SlackCommands:
         runbook, values = self._find_runbook(command.word, typed)
         if not values:
             return RequestedForm(runbook)
-        run = self._record_request(command)
-        if not isinstance(run, Run):
-            return run
-        return replies.build_outcome_reply(run) if run.is_ended else None
+        run = self._record_request(command, runbook, values)
+        return _render_outcome(run) if isinstance(run, Run) else run
 
     def _request_plan(self, command: TypedCommand) -> CommandAnswer:
         """Plan a change, and show the plan to this person only."""
@@ -219,13 +216,10 @@ class SlackCommands:
             )
         if not values:
             return RequestedForm(runbook)
-        typed_text = TypedText(command.rest, command.reason)
-        run = self._record_request(replace(command, typed_text=typed_text), plan_only=True)
+        run = self._record_request(command, runbook, values, plan_only=True)
         if not isinstance(run, Run):
             return run
-        if run.is_ended:
-            return replies.build_outcome_reply(run)
-        return create_pending_plan(run)
+        return _render_outcome(run) or create_pending_plan(run)
 
     def _request_private_check(self, command: TypedCommand) -> CommandAnswer:
         """Request a check whose answer only this person reads."""
@@ -245,12 +239,8 @@ class SlackCommands:
                 "only checks can be private: approvers have to see the card of a change. Type it "
                 f"without {replies.PRIVATE_CHECK_WORD}"
             )
-        return self._request_run(
-            replace(
-                command,
-                typed_text=TypedText(command.rest, command.reason),
-            )
-        )
+        run = self._record_request(command, runbook, values)
+        return _render_outcome(run) if isinstance(run, Run) else run
 
     def _find_runbook(
         self, first: str, typed: Sequence[str]
@@ -266,13 +256,15 @@ class SlackCommands:
                 f"unknown command {quote_text(first)}: did you mean {replies.COMMAND} {close[0]}?"
             ) from None
 
-    def _record_request(self, command: TypedCommand, *, plan_only: bool = False) -> Run | Message:
+    def _record_request(
+        self,
+        command: TypedCommand,
+        runbook: type[AnyRunbook],
+        values: Sequence[str],
+        *,
+        plan_only: bool = False,
+    ) -> Run | Message:
         """Create the run, or return a message with what is missing."""
-        runbook, values = request_form.find_runbook(
-            request_form.split_words(command.typed_text.command_words)
-        )
-        if not values:
-            return replies.render_runbook_help(runbook)
         ticket = "".join(word[len(_TICKET) :] for word in values if _is_ticket(word))
         values = [word for word in values if not _is_ticket(word)]
         try:
@@ -304,9 +296,10 @@ class SlackCommands:
             number, _ = command.parse_run_number()
             after_refusal = ""
         else:
-            run = self._record_request(
-                replace(command, typed_text=TypedText(command.rest, reason))
-            )
+            runbook, values = request_form.find_runbook(request_form.split_words(command.rest))
+            if not values:
+                return replies.render_runbook_help(runbook)
+            run = self._record_request(command, runbook, values)
             if not isinstance(run, Run):
                 return run
             if run.is_ended:
@@ -369,7 +362,7 @@ class SlackCommands:
                 f"no run contains {quote_text(sought)}{_describe_unknown_host(known, typed)}"
             )
         names = self._view_builder.get_person_names()
-        notice = self._stop_commands.describe_stop_of_everything()
+        notice = self._describe_stop_of_everything()
         return replies.render_run_list(
             found, decisions, now=now, person_names=names, notice=notice
         )
@@ -432,7 +425,7 @@ class SlackCommands:
         run = self._service.request_undo(
             number, person=command.person, origin=command.origin, reason=command.reason
         )
-        return replies.build_outcome_reply(run) if run.is_ended else None
+        return _render_outcome(run)
 
     def _undo_person(self, command: TypedCommand) -> Message | None:
         """Handle `undo person NAME since TIME`."""
@@ -448,7 +441,65 @@ class SlackCommands:
             origin=command.origin,
             reason=command.reason,
         )
-        return replies.build_outcome_reply(run) if run.is_ended else None
+        return _render_outcome(run)
+
+    def _stop_runs(self, command: TypedCommand) -> Message:
+        """Stop one run by its number, or everything."""
+        if command.rest.lower() in _EVERYTHING_WORDS:
+            number = self._service.stop_everything(person=command.person, reason=command.reason)
+            active = (
+                format_count(number, "run was", plural="runs were") if number else "no run was"
+            )
+            return replies.build_text_reply(
+                f"Everything is stopped; {active} active. Another person resumes with "
+                f"{replies.COMMAND} resume because …"
+            )
+        run_number = parsing.parse_number(command.rest)
+        if run_number is None:
+            usage = f"{replies.COMMAND} stop"
+            raise InvalidRequestError(
+                f"the run number is missing: type {usage} N, or {usage} all because …"
+            )
+        run = self._service.stop_run(run_number, person=command.person, reason=command.reason)
+        result = run.summary if run.is_ended else "It ends before its next step."
+        return replies.build_text_reply(f"You stopped run {run.id}. {result}")
+
+    def _resume_runs(self, command: TypedCommand) -> Message:
+        """Lift the stop of everything."""
+        self._service.resume_everything(
+            person=command.person, reason=command.reason or command.rest
+        )
+        return replies.build_text_reply("Runs can start again. Request again what was stopped.")
+
+    def _ban_person(self, command: TypedCommand) -> Message:
+        """Ban a person."""
+        who = _parse_person(command)
+        self._service.ban_person(who, banned_by=command.person, reason=command.reason)
+        name = self._policies.get_policy().get_person_name(who)
+        return replies.build_text_reply(
+            f"{name} is banned: their sessions have ended, and their API tokens are revoked for "
+            f"good. Another person lifts the ban with {replies.COMMAND} unban {who} because …"
+        )
+
+    def _unban_person(self, command: TypedCommand) -> Message:
+        """Lift a ban."""
+        who = _parse_person(command)
+        self._service.unban_person(who, unbanned_by=command.person, reason=command.reason)
+        name = self._policies.get_policy().get_person_name(who)
+        return replies.build_text_reply(
+            f"{name} is no longer banned and can sign in again. Their old API tokens stay "
+            "revoked: they create new ones on the Tokens page."
+        )
+
+    def _describe_stop_of_everything(self) -> str:
+        """Return a sentence with who stopped everything and why; "" if nothing is stopped."""
+        with self._database.reading() as tx:
+            stop = stops.get_stop_of_everything(tx)
+        return (
+            f"{stop_reasons.describe_stop_of_everything(stop, self._policies.get_policy())}."
+            if stop
+            else ""
+        )
 
     def _preview_request(self, command: TypedCommand) -> Message:
         if not command.rest:
@@ -464,17 +515,17 @@ class SlackCommands:
 
     def _list_freezes(self, command: TypedCommand) -> Message:
         with self._database.reading(command.view_rights) as tx:
-            return who_command.render_freezes(command.policy, now=tx.now)
+            return policy_commands.render_freezes(command.policy, now=tx.now)
 
     def _show_owners(self, command: TypedCommand) -> Message:
         policy, team = command.policy, self._view_builder.workspace
         if not command.rest:
             with self._database.reading(command.view_rights) as tx:
                 calendars = list_calendars(tx, policy)
-            return who_command.render_area_owners(
+            return policy_commands.render_area_owners(
                 policy, command.person, workspace=team, calendars=calendars
             )
-        found = who_command.answer_who_command(policy, command.rest, workspace=team)
+        found = policy_commands.answer_who_command(policy, command.rest, workspace=team)
         if found is None:
             raise InvalidRequestError(
                 f"no host, area or person is called {quote_text(command.rest)}"
@@ -492,9 +543,9 @@ class SlackCommands:
         with self._database.reading(command.view_rights) as tx:
             overviews = [redundancy.read_overview(tx, command.policy, one) for one in wanted]
         return (
-            tree_command.render_tree(overviews[0])
+            policy_commands.render_tree(overviews[0])
             if name
-            else tree_command.render_trees(overviews)
+            else policy_commands.render_trees(overviews)
         )
 
     def _create_sign_in_reply(self, command: TypedCommand) -> Message:
@@ -517,6 +568,11 @@ class SlackCommands:
     def _render_card(self, command: TypedCommand, number: int) -> Message:
         with self._database.reading(command.view_rights) as tx:
             return render_card(self._view_builder.build_slack_run_view(tx, number), buttons=False)
+
+
+def _render_outcome(run: Run) -> Message | None:
+    """Return how a run has ended; None if its card shows that."""
+    return replies.build_outcome_reply(run) if run.is_ended else None
 
 
 def _parse_run_and_text(command: TypedCommand, what: str) -> tuple[int, str]:
@@ -556,3 +612,12 @@ def _can_request(policy: Policy, person: str, runbook: type[AnyRunbook], *, now:
     """Return whether this person can request the runbook on any host."""
     found = list_requestable_hosts(policy, runbook, person=person, source="slack", now=now)
     return next(found, None) is not None
+
+
+def _parse_person(command: TypedCommand) -> str:
+    word = command.rest.removeprefix("@")
+    if not word or " " in word:
+        raise InvalidRequestError(
+            f"the person is missing: type {replies.COMMAND} {command.word} PERSON because …"
+        )
+    return word.lower()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from bot.db import dedup
 from bot.db.database import Database
 from bot.slack import payloads, threads
-from bot.slack.request_body import Body
+from bot.slack.payloads import Body
 
 STORE_UNAVAILABLE_MESSAGE = (
     "Nothing was done: the change log cannot be written. Try again in a minute."

@@ -18,9 +18,9 @@ from bot.slack.blocks import (
     escape_mrkdwn,
     format_date,
     format_notification,
+    paragraph,
     rich_text,
     rich_text_section,
-    text_element,
 )
 from bot.slack.parsing import TypedCommand, parse_number
 
@@ -178,17 +178,17 @@ def _format_end(ends_at: int) -> str:
 
 def _build_reply(text: str, ends_at: int, end_command: str) -> Message:
     parts = [
-        rich_text(rich_text_section(text_element(text))),
+        paragraph(text),
         context(f"{_format_end(ends_at)} · {escape_mrkdwn(end_command)} ends it earlier"),
     ]
     return Message(format_notification(text), parts)
 
 
 def _build_list(title: str, lines: Sequence[str], end_command: str) -> Message:
-    end = rich_text_section(text_element("To end one: "), code(end_command))
+    end = rich_text_section("To end one: ", code(end_command))
     return Message(
         title,
-        [rich_text(rich_text_section(bold(title))), context("\n".join(lines)), rich_text(end)],
+        [paragraph(bold(title)), context("\n".join(lines)), rich_text(end)],
     )
 
 

@@ -5,31 +5,24 @@ from collections.abc import Callable, Mapping, Sequence
 from bot.db import drift
 from bot.db.database import Database
 from bot.db.drift import DriftKey
-from bot.db.outbox import PostedMessage
 from bot.model import times
 from bot.model.drift import DRIFTED_STATES, Candidate
 from bot.model.errors import InvalidRequestError
-from bot.model.text import format_count
+from bot.model.text import align_rows, format_count
 from bot.queries.drift import DriftDetails, describe_drift, read_details
 from bot.service import KeyturnService
 from bot.slack import replies
 from bot.slack.blocks import (
     Message,
-    align_rows,
     bold,
-    bullet_list,
     code,
     format_notification,
-    link,
     preformatted,
     rich_text,
     rich_text_section,
     shorten_text,
-    text_element,
 )
-from bot.slack.client import MessageSender, StoreMessage, with_message_name
 from bot.slack.parsing import TypedCommand, parse_number
-from bot.slack.run_facts import SlackRunView
 from connectors.command import quote_text
 
 _MAX_LISTED, _MAX_ALERTED, _MAX_CANDIDATES = 20, 5, 15
@@ -128,7 +121,7 @@ def render_keys(keys: Sequence[DriftKey]) -> Message:
             rich_text(
                 rich_text_section(bold(title)),
                 preformatted("\n".join(shorten_text(line, 140) for line in lines)),
-                rich_text_section(text_element("Details: "), code(f"{_USAGE} N")),
+                rich_text_section("Details: ", code(f"{_USAGE} N")),
             )
         ],
     )
@@ -138,63 +131,20 @@ def render_details(details: DriftDetails, zone: str) -> Message:
     """Show one value, and what happened on its host in the window."""
     key = details.key
     parts = [rich_text_section(bold(f"{key.host}: {key.state.label}"))]
-    parts.append(rich_text_section(text_element(f"{describe_drift(key)}.")))
+    parts.append(rich_text_section(f"{describe_drift(key)}."))
     shown = [_format_candidate(one, zone) for one in details.candidates[:_MAX_CANDIDATES]]
     if key.state in DRIFTED_STATES:
         heading = f"What happened on {key.host} then (candidates, not a verdict):"
-        parts.append(rich_text_section(text_element(heading)))
+        parts.append(rich_text_section(heading))
         parts.append(preformatted("\n".join(shown) or "nothing that was recorded"))
         parts.append(
             rich_text_section(
-                *(text_element("Decide: "), code(f"{_USAGE} restore {key.id} because …")),
-                *(text_element(", "), code(f"{_USAGE} adopt {key.id} because …")),
-                *(text_element(" or "), code(f"{_USAGE} expect {key.id} until TIME because …")),
+                *("Decide: ", code(f"{_USAGE} restore {key.id} because …")),
+                *(", ", code(f"{_USAGE} adopt {key.id} because …")),
+                *(" or ", code(f"{_USAGE} expect {key.id} until TIME because …")),
             )
         )
     return Message(format_notification(describe_drift(key)), [rich_text(*parts)])
-
-
-def render_drift_alert(run_view: SlackRunView) -> Message:
-    """Render the message about the values of one host that changed outside Keyturn."""
-    keys = run_view.drift
-    title = f"{keys[0].host}: {format_count(len(keys), 'value')} changed outside Keyturn"
-    items = [
-        [text_element(f"{shorten_text(describe_drift(key), 400)}. "), code(f"{_USAGE} {key.id}")]
-        for key in keys[:_MAX_ALERTED]
-    ]
-    more = len(keys) - _MAX_ALERTED
-    items += [[text_element(f"and {more} more")]] if more > 0 else []
-    page = [rich_text_section(link(run_view.drift_url, "Open"))] if run_view.drift_url else []
-    return Message(
-        format_notification(title),
-        [rich_text(rich_text_section(bold(title)), bullet_list(*items), *page)],
-    )
-
-
-class DriftAlerts:
-    """Sends the messages about drift. channel: C…, for areas without one; "" if there is none."""
-
-    def __init__(
-        self, sender: MessageSender, store_message: StoreMessage, *, channel: str
-    ) -> None:
-        self._sender, self._store_message, self._channel = sender, store_message, channel
-
-    async def send_alert(
-        self, run_view: SlackRunView, posted_messages: Mapping[str, PostedMessage]
-    ) -> None:
-        """Post in the area's channel what changed on a host, once."""
-        if not run_view.drift:
-            return
-        slot = f"drift {run_view.drift[0].announced_at}"
-        channel = run_view.channel or self._channel
-        if not channel or slot in posted_messages:
-            return
-        message = render_drift_alert(run_view)
-        location = await self._sender.try_post_message(
-            channel, with_message_name(message, run_view, slot), what="about drift"
-        )
-        if location is not None:
-            await self._store_message(run_view, slot, location, message)
 
 
 def _format_candidate(candidate: Candidate, zone: str) -> str:

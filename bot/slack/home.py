@@ -19,7 +19,7 @@ from bot.model.run_states import get_run_display
 from bot.queries.questions import get_answerer
 from bot.slack.blocks import (
     Block,
-    Element,
+    Inline,
     View,
     actions,
     bold,
@@ -31,11 +31,11 @@ from bot.slack.blocks import (
     format_date,
     header,
     link,
+    paragraph,
     quote,
     rich_text,
     rich_text_section,
     shorten_text,
-    text_element,
 )
 from bot.slack.client import MessageSender, get_error_code, get_retry_seconds
 from bot.slack.replies import ANY_RUNBOOK, COMMAND, FORM_ACTION
@@ -106,7 +106,7 @@ def render_home(content: HomeContent, *, with_time: bool = True) -> View:
 
 def render_refusal(reason: str) -> View:
     """Render a Home tab that only shows why there is no content."""
-    return {"type": "home", "blocks": [rich_text(rich_text_section(text_element(reason)))]}
+    return {"type": "home", "blocks": [paragraph(reason)]}
 
 
 def _render_unrequested(content: HomeContent) -> list[Block]:
@@ -128,7 +128,7 @@ def _render_unrequested(content: HomeContent) -> list[Block]:
         )
         discard = button("Discard", action=DISCARD, value=value, label=f"Discard plan {run.id}")
         blocks += [
-            rich_text(rich_text_section(*_render_run(run, content))),
+            paragraph(*_render_run(run, content)),
             actions(f"plan-{run.id}", review, discard),
         ]
     return blocks
@@ -150,7 +150,7 @@ def _render_question(run_view: SlackRunView, content: HomeContent) -> list[Block
 def _render_card_blocks(run_view: SlackRunView) -> list[Block]:
     """Return the blocks of a card, with a smaller first line than in a channel."""
     head, *rest = render_card(run_view).blocks
-    return [rich_text(rich_text_section(bold(str(head["text"]["text"])))), *rest]
+    return [paragraph(bold(str(head["text"]["text"]))), *rest]
 
 
 def _render_pending(content: HomeContent) -> list[Block]:
@@ -163,13 +163,7 @@ def _render_pending(content: HomeContent) -> list[Block]:
         blocks += [*_render_card_blocks(run_view), _DIVIDER]
     more = pending[_MAX_CARDS:]
     if more:
-        blocks.append(
-            rich_text(
-                bullet_list(
-                    *(_render_run(run_view.run, content) for run_view in more[:_MAX_LISTED])
-                )
-            )
-        )
+        blocks.append(_render_runs([run_view.run for run_view in more], content))
     return blocks
 
 
@@ -178,23 +172,24 @@ def _render_section(
 ) -> list[Block]:
     if not runs_shown:
         return [header(title), context(empty_text)]
-    return [
-        header(title),
-        rich_text(bullet_list(*(_render_run(run, content) for run in runs_shown[:_MAX_LISTED]))),
-    ]
+    return [header(title), _render_runs(runs_shown, content)]
 
 
-def _render_run(run: Run, content: HomeContent) -> list[Element]:
+def _render_runs(runs_shown: Sequence[Run], content: HomeContent) -> Block:
+    return rich_text(bullet_list(*(_render_run(run, content) for run in runs_shown[:_MAX_LISTED])))
+
+
+def _render_run(run: Run, content: HomeContent) -> list[Inline]:
     status = get_run_display(run)
     title = shorten_text(run.title, 150)
     page = f"{content.base_url}/runs/{run.id}"
     named = link(page, title) if content.base_url else bold(title)
-    parts: list[Element] = [emoji(status.emoji), text_element(f" {status.label}: "), named]
+    parts: list[Inline] = [emoji(status.emoji), f" {status.label}: ", named]
     if run.requested_by != content.person:
         requester = content.person_names.get(run.requested_by, get_agent_name(run.requested_by))
-        parts.append(text_element(f" – {requester}"))
+        parts.append(f" – {requester}")
     if run.state is State.PENDING:
-        parts += [text_element(" – "), code(f"{COMMAND} withdraw {run.id}")]
+        parts += [" – ", code(f"{COMMAND} withdraw {run.id}")]
     return parts
 
 
@@ -202,11 +197,7 @@ def _render_upcoming(content: HomeContent) -> list[Block]:
     if not content.upcoming:
         return []
     items = [
-        [
-            bold(one.name),
-            text_element(f" – {one.next_time} – "),
-            code(f"{COMMAND} schedule {one.number}"),
-        ]
+        [bold(one.name), f" – {one.next_time} – ", code(f"{COMMAND} schedule {one.number}")]
         for one in content.upcoming[:_MAX_LISTED]
     ]
     return [header("Schedules"), rich_text(bullet_list(*items))]
@@ -224,12 +215,6 @@ _MAX_NEWEST = 40
 _GONE_USER_ERRORS = frozenset(
     {"user_disabled", "user_not_found", "account_inactive", "not_enabled"}
 )
-
-
-@dataclass(frozen=True)
-class _ClaimedHome:
-    home: Home
-    content: HomeContent
 
 
 class HomeTabs:
@@ -261,14 +246,14 @@ class HomeTabs:
         try:
             # Each is read right before it is drawn: with a slow Slack, that may be long after the
             # previous one.
-            while (drawing := await asyncio.to_thread(self._claim_next_home)) is not None:
-                await self._draw_home(drawing)
+            while (claimed := await asyncio.to_thread(self._claim_next_home)) is not None:
+                await self._draw_home(*claimed)
         except StoreUnavailable as error:
             _log.warning("Home tabs are not updated: the database is unavailable: %s", error)
         finally:
             self._is_drawing = False
 
-    def _claim_next_home(self) -> _ClaimedHome | None:
+    def _claim_next_home(self) -> tuple[Home, HomeContent] | None:
         """Claim the next Home tab that is due; return None if there is none."""
         with self._database.reading() as tx:
             if not home_queue.list_due_homes(tx, most=1):
@@ -277,36 +262,30 @@ class HomeTabs:
             for due in home_queue.list_due_homes(tx):
                 home = home_queue.claim_home(tx, due, seconds=_LEASE_SECONDS)
                 if home is not None:
-                    return _ClaimedHome(home, self._load_content(tx, home))
+                    return home, self._load_content(tx, home)
         return None
 
-    async def _draw_home(self, claimed: _ClaimedHome) -> None:
-        home, view = claimed.home, render_home(claimed.content)
-        digest = hash_canonical(render_home(claimed.content, with_time=False))
+    async def _draw_home(self, home: Home, content: HomeContent) -> None:
+        digest = hash_canonical(render_home(content, with_time=False))
         try:
             if digest != home.digest:
                 async with asyncio.timeout(_TIMEOUT_SECONDS):
-                    await self._sender.publish_home_tab(home.user, view)
+                    await self._sender.publish_home_tab(home.user, render_home(content))
             await write_or_log(self._database, lambda tx: home_queue.mark_drawn(tx, home, digest))
         except SlackApiError as error:
-            await self._handle_slack_error(home, error)
+            code = get_error_code(error)
+            _log.warning("cannot update the Home tab of %s: Slack returned %s", home.user, code)
+            if code in _GONE_USER_ERRORS:
+                await write_or_log(self._database, lambda tx: home_queue.forget_home(tx, home))
+            else:
+                await self._postpone_home(home, get_retry_seconds(error) or _RETRY_SECONDS)
         except (SlackClientError, ClientError, TimeoutError) as error:
             _log.warning("the update of the Home tab of %s is postponed: %s", home.user, error)
-            await write_or_log(
-                self._database,
-                lambda tx: home_queue.postpone_home(tx, home, seconds=_RETRY_SECONDS),
-            )
+            await self._postpone_home(home, _RETRY_SECONDS)
 
-    async def _handle_slack_error(self, home: Home, error: SlackApiError) -> None:
-        _log.warning(
-            "cannot update the Home tab of %s: Slack returned %s", home.user, get_error_code(error)
-        )
-        if get_error_code(error) in _GONE_USER_ERRORS:
-            await write_or_log(self._database, lambda tx: home_queue.forget_home(tx, home))
-            return
-        wait = get_retry_seconds(error) or _RETRY_SECONDS
+    async def _postpone_home(self, home: Home, seconds: float) -> None:
         await write_or_log(
-            self._database, lambda tx: home_queue.postpone_home(tx, home, seconds=wait)
+            self._database, lambda tx: home_queue.postpone_home(tx, home, seconds=seconds)
         )
 
     def _load_content(self, tx: Transaction, home: Home) -> HomeContent:

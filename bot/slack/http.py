@@ -19,7 +19,7 @@ from starlette.types import Receive, Scope, Send
 
 from bot.db.database import StoreUnavailable
 from bot.slack.dedup import STORE_UNAVAILABLE_MESSAGE, DeliveryRegister
-from bot.slack.request_body import Body, MalformedBodyError, check_shape, parse_body
+from bot.slack.payloads import Body, MalformedBodyError, check_shape, parse_body
 
 log = logging.getLogger(__name__)
 

@@ -11,7 +11,6 @@ from typing import Any
 from bot.db import dedup, runs
 from bot.db.database import Database
 from bot.model import request_form, resubmit
-from bot.model.errors import InvalidRequestError, NotAllowed, TooLate
 from bot.model.plain_text import join_to_one_line
 from bot.model.request_form import (
     FormField,
@@ -20,7 +19,7 @@ from bot.model.request_form import (
     list_form_fields,
 )
 from bot.model.run import RequestOrigin, Run
-from bot.model.text import escape_to_one_line, format_sentence
+from bot.model.text import escape_to_one_line
 from bot.model.tickets import MAX_KEY_LENGTH
 from bot.policy import Policy, PolicySource
 from bot.policy.explain import PreviewQuestion
@@ -37,12 +36,10 @@ from bot.slack.blocks import (
     escape_mrkdwn,
     input_block,
     modal,
+    paragraph,
     plain_text,
     reason_input,
-    rich_text,
-    rich_text_section,
     shorten_text,
-    text_element,
 )
 from bot.slack.commands import RequestedForm
 from bot.slack.payloads import ViewState
@@ -92,7 +89,7 @@ def render_form(form_view: RequestFormView) -> View:
     """Render the request form of a runbook."""
     runbook = form_view.runbook
     blocks: list[Block] = [
-        rich_text(rich_text_section(text_element(get_runbook_purpose(runbook)))),
+        paragraph(get_runbook_purpose(runbook)),
         _render_preview(form_view),
     ]
     # Required fields first: optional ones may need scrolling on a phone.
@@ -112,7 +109,7 @@ def render_form(form_view: RequestFormView) -> View:
     if form_view.asks_ticket:
         blocks.append(_render_ticket_input(form_view.initial_values.get(TICKET, "")))
     example = f"{COMMAND} {runbook.words} {runbook.example}".rstrip()
-    blocks.append(rich_text(rich_text_section(text_element("Or type: "), code(example))))
+    blocks.append(paragraph("Or type: ", code(example)))
     return modal(
         runbook.words,
         blocks,
@@ -160,7 +157,7 @@ def render_chooser(
         blocks.append(input_block(f"{WHAT_BLOCK}-{host}", "Runbook", select))
         return modal("New request", blocks, callback=CHOOSER, submit="Next", metadata=metadata)
     text = f"The policy does not allow you to request anything on {host or 'any host'}."
-    blocks.append(rich_text(rich_text_section(text_element(text))))
+    blocks.append(paragraph(text))
     return modal("New request", blocks, callback=CHOOSER, submit="Next", metadata=metadata)
 
 
@@ -431,9 +428,6 @@ class RequestForms:
                 return {HOST_BLOCK: "This form was already submitted: see /keyturn runs."}
         try:
             run = request_run()
-        except (RequestSyntaxError, NotAllowed, TooLate, InvalidRequestError) as refusal:
-            self._allow_resubmission(key)
-            return {HOST_BLOCK: format_sentence(str(refusal))}
         except Exception:
             self._allow_resubmission(key)
             raise

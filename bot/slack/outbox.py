@@ -20,16 +20,12 @@ from slack_sdk.errors import SlackApiError, SlackClientError
 
 from bot.db import home_queue, outbox, runs
 from bot.db.database import Database, StoreUnavailable, Transaction
-from bot.db.outbox import PendingRunUpdate, PostedMessage
+from bot.db.outbox import PendingRunUpdate
 from bot.model.run import Run, State
 from bot.slack import routing
-from bot.slack.actions import CARD, REMARK
-from bot.slack.alerts import BreakGlassAlerts
-from bot.slack.approver_dms import ApproverCards, build_reminders
 from bot.slack.blocks import Message, context, escape_mrkdwn
 from bot.slack.client import (
     CLOSED_CHANNEL_ERRORS,
-    GONE_MESSAGE_ERRORS,
     MessageLocation,
     MessageSender,
     get_error_code,
@@ -37,9 +33,14 @@ from bot.slack.client import (
     is_retryable,
     with_message_name,
 )
-from bot.slack.declined_erasure import DeclinedErasureMessages
-from bot.slack.drift_command import DriftAlerts
 from bot.slack.home import HomeTabs, list_concerned_users
+from bot.slack.notifications import (
+    build_reminders,
+    send_break_glass_alerts,
+    send_declined_erasure,
+    send_drift_alert,
+    update_copies,
+)
 from bot.slack.rate_limit import ChannelRateLimit
 from bot.slack.routing import Audience
 from bot.slack.run_facts import SlackRunView, SlackRunViewBuilder
@@ -52,6 +53,7 @@ from bot.slack.run_message import (
     render_remark,
     render_result,
 )
+from bot.slack.run_posts import CARD, REMARK, RunPosts
 from bot.slack.threads import write_or_log
 from bot.slack.unfurls import Unfurls
 
@@ -78,8 +80,7 @@ _EPHEMERAL, _PLAN, _HINT, _FOLLOW_UP = "whisper", "plan", "hint", "followed"
 @dataclass(frozen=True)
 class _Delivery:
     update: PendingRunUpdate
-    run_view: SlackRunView
-    posted_messages: dict[str, PostedMessage]
+    posts: RunPosts
 
 
 class _DeliveryAttempt:
@@ -116,12 +117,7 @@ class Outbox:
         self._sender_name, self._home_tabs = str(uuid4()), home_tabs
         self._database, self._view_builder, self._message_sender = database, view_builder, sender
         self._default_channel, self._clock = default_channel, clock
-        self._alerts = BreakGlassAlerts(
-            sender, self._store_message, channel=alarm_channel or default_channel
-        )
-        self._drift_alerts = DriftAlerts(sender, self._store_message, channel=default_channel)
-        self._approver_cards = ApproverCards(sender, self._store_message)
-        self._declined_erasures = DeclinedErasureMessages(sender, self._store_message)
+        self._alert_channel = alarm_channel or default_channel
         self._unfurls = Unfurls(database, view_builder, sender, default_channel=default_channel)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._woken = asyncio.Event()
@@ -202,21 +198,18 @@ class Outbox:
             ready = (
                 delivery
                 for item in outbox.lock_pending_update(tx)
-                if not self._is_too_early((delivery := self._build_delivery(tx, item)).run_view)
+                if not self._is_too_early((delivery := self._build_delivery(tx, item)).posts)
                 and self._is_channel_ready(tx, delivery)
                 and outbox.claim_update(tx, item, sender=self._sender_name, seconds=_LEASE_SECONDS)
             )
             return list(islice(ready, limit))
 
     def _build_delivery(self, tx: Transaction, update: PendingRunUpdate) -> _Delivery:
-        return _Delivery(
-            update, self._build_run_view(tx, update), outbox.list_messages(tx, update.run)
-        )
-
-    def _build_run_view(self, tx: Transaction, update: PendingRunUpdate) -> SlackRunView:
-        return replace(
+        run_view = replace(
             self._view_builder.build_slack_run_view(tx, update.run), attempts=update.attempts
         )
+        posted = outbox.list_messages(tx, update.run)
+        return _Delivery(update, RunPosts(self._database, self._message_sender, run_view, posted))
 
     def _is_channel_ready(self, tx: Transaction, delivery: _Delivery) -> bool:
         """Return whether the channel takes one more message now; else it waits for its turn."""
@@ -224,7 +217,7 @@ class Outbox:
         turn = self._turns.pop(run, None)
         if turn is None:
             turn = now + self._channel_rate.reserve_turn(
-                _get_channel(delivery, default=self._default_channel)
+                _get_channel(delivery.posts, default=self._default_channel)
             )
         if turn <= now:
             return True
@@ -249,11 +242,11 @@ class Outbox:
                 for number in numbers:
                     outbox.announce_run(tx, number)
 
-    def _is_too_early(self, run_view: SlackRunView) -> bool:
+    def _is_too_early(self, posts: RunPosts) -> bool:
         """Return whether to wait: the run is about to change again."""
-        run = run_view.run
+        run = posts.run_view.run
         if run.state is State.PLANNING:
-            return run_view.now - run.requested_at < _PLANNING_SECONDS * 1_000_000
+            return posts.run_view.now - run.requested_at < _PLANNING_SECONDS * 1_000_000
         since = self._clock() - self._sent_at.get(run.id, -_UPDATE_INTERVAL_SECONDS)
         return run.state is State.RUNNING and since < _UPDATE_INTERVAL_SECONDS
 
@@ -262,7 +255,7 @@ class Outbox:
         keeping = asyncio.create_task(self._renew_lease(item))
         try:
             async with asyncio.timeout(_DELIVERY_TIMEOUT_SECONDS):
-                await self._send_messages(delivery.run_view, delivery.posted_messages)
+                await self._send_messages(delivery.posts)
         except SlackApiError as error:
             wait = get_retry_seconds(error)
             await self._postpone_update(item, get_error_code(error), wait)
@@ -272,7 +265,7 @@ class Outbox:
             log.exception("cannot deliver the update of run %d", item.run)
             await self._postpone_update(item, repr(error), None)
         else:
-            await self._mark_delivered(item, delivery.run_view)
+            await self._mark_delivered(item, delivery.posts.run_view)
         finally:
             keeping.cancel()
             self._free_slots += 1
@@ -317,108 +310,70 @@ class Outbox:
 
     # --- messages ---
 
-    async def _send_messages(
-        self, run_view: SlackRunView, posted_messages: dict[str, PostedMessage]
-    ) -> None:
-        posted, attempt = posted_messages.get(CARD), _DeliveryAttempt()
-        await attempt.deliver_part(self._alerts.send_alerts(run_view, posted_messages))
-        await attempt.deliver_part(self._drift_alerts.send_alert(run_view, posted_messages))
+    async def _send_messages(self, posts: RunPosts) -> None:
+        run_view, attempt = posts.run_view, _DeliveryAttempt()
+        default_channel = self._default_channel
         await attempt.deliver_part(
-            self._declined_erasures.send_declined_erasure(run_view, posted_messages)
+            send_break_glass_alerts(posts, alert_channel=self._alert_channel)
         )
+        await attempt.deliver_part(send_drift_alert(posts, default_channel=default_channel))
+        await attempt.deliver_part(send_declined_erasure(posts))
         if run_view.run.state is State.PLANNED:
             plan = render_plan_message(run_view)
-            await attempt.deliver_part(
-                self._send_ephemeral(run_view, posted_messages, _PLAN, plan)
-            )
-        match routing.get_audience(run_view, is_posted=posted is not None):
+            await attempt.deliver_part(self._send_ephemeral(posts, _PLAN, plan))
+        match routing.get_audience(run_view, is_posted=CARD in posts.posted):
             case Audience.NONE:
                 pass
             case Audience.REQUESTER:
                 card = render_card(run_view)
-                await attempt.deliver_part(
-                    self._send_ephemeral(run_view, posted_messages, _EPHEMERAL, card)
-                )
+                await attempt.deliver_part(self._send_ephemeral(posts, _EPHEMERAL, card))
             case Audience.CHANNEL:
-                await self._send_to_channel(run_view, posted_messages, posted, attempt)
-        await attempt.deliver_part(
-            self._unfurls.update_unfurls(run_view, posted_messages, card=posted)
-        )
+                await self._send_to_channel(posts, attempt)
+        await attempt.deliver_part(self._unfurls.update_unfurls(posts))
         if attempt.errors:
             raise attempt.errors[0]
 
-    async def _send_to_channel(
-        self,
-        run_view: SlackRunView,
-        posted_messages: dict[str, PostedMessage],
-        posted: PostedMessage | None,
-        attempt: "_DeliveryAttempt",
-    ) -> None:
+    async def _send_to_channel(self, posts: RunPosts, attempt: "_DeliveryAttempt") -> None:
         error_count = len(attempt.errors)
-        location = await attempt.deliver_part(self._update_card(run_view, posted))
+        location = await attempt.deliver_part(self._update_card(posts))
         if len(attempt.errors) > error_count:
-            if posted is None:
+            if CARD not in posts.posted:
                 return
-            location = MessageLocation(posted.channel, posted.ts)
+            location = posts.get_location(CARD)
         # First, so that people get the result even if the other messages fail.
-        await attempt.deliver_part(self._send_result(run_view, location, posted_messages))
-        await attempt.deliver_part(self._send_hint(run_view, location, posted_messages))
-        await attempt.deliver_part(self._send_remarks(run_view, location, posted_messages))
-        await attempt.deliver_part(self._send_reminders(run_view, location, posted_messages))
-        await attempt.deliver_part(
-            self._approver_cards.update_copies(run_view, location, posted_messages)
-        )
+        await attempt.deliver_part(self._send_result(posts, location))
+        await attempt.deliver_part(_send_hint(posts, location))
+        await attempt.deliver_part(_send_remarks(posts, location))
+        await attempt.deliver_part(_send_reminders(posts, location))
+        await attempt.deliver_part(update_copies(posts, location))
 
-    async def _send_ephemeral(
-        self,
-        run_view: SlackRunView,
-        posted_messages: dict[str, PostedMessage],
-        slot: str,
-        message: Message,
-    ) -> None:
+    async def _send_ephemeral(self, posts: RunPosts, slot: str, message: Message) -> None:
         """Show a message to the requester only, once."""
-        if slot in posted_messages or not run_view.requester:
+        requester = posts.run_view.requester
+        if slot in posts.posted or not requester:
             return
-        channel = run_view.run.origin.channel
-        if run_view.attempts:
+        if posts.run_view.attempts:
             # An ephemeral message cannot be searched for: the requester may get one more.
-            sent_location = await self._message_sender.send_direct_message(
-                run_view.requester, with_message_name(message, run_view, slot)
-            )
-        else:
-            sent_location = MessageLocation(
-                await self._message_sender.send_ephemeral(channel, run_view.requester, message), ""
-            )
-        await self._store_message(run_view, slot, sent_location, message)
+            await posts.send_once(slot, message, requester)
+            return
+        channel = posts.run_view.run.origin.channel
+        sent_in = await self._message_sender.send_ephemeral(channel, requester, message)
+        await posts.store(slot, MessageLocation(sent_in, ""), message)
 
-    async def _update_card(
-        self, run_view: SlackRunView, posted: PostedMessage | None
-    ) -> MessageLocation | None:
+    async def _update_card(self, posts: RunPosts) -> MessageLocation | None:
         """Post or update the card and return its location; None if no channel takes it."""
-        message = render_card(run_view)
-        if posted is not None:
-            location = MessageLocation(posted.channel, posted.ts)
-            if posted.digest == message.digest:
+        message, slot = render_card(posts.run_view), CARD
+        if CARD in posts.posted:
+            location = posts.get_location(CARD)
+            if await posts.update(CARD, message):
                 return location
-            if await self._update_message(location, message):
-                await self._store_message(run_view, CARD, location, message)
-                return location
-        # A replacement has a name of its own.
-        slot = CARD if posted is None else f"{CARD} {posted.ts}"
-        location = await self._post_card(run_view, with_message_name(message, run_view, slot))
-        if location is not None:
-            await self._store_message(run_view, CARD, location, message)
-        return location
-
-    async def _update_message(self, location: MessageLocation, message: Message) -> bool:
-        """Update a card; return False if it is gone or its channel is closed."""
-        try:
-            await self._message_sender.update_message(location, message)
-        except SlackApiError as error:
-            if get_error_code(error) not in GONE_MESSAGE_ERRORS | CLOSED_CHANNEL_ERRORS:
-                raise
-            return False
-        return True
+            # A replacement has a name of its own.
+            slot = f"{CARD} {location.ts}"
+        named_message = with_message_name(message, posts.run_view, slot)
+        new_location = await self._post_card(posts.run_view, named_message)
+        if new_location is not None:
+            await posts.store(CARD, new_location, message)
+        return new_location
 
     async def _post_card(self, run_view: SlackRunView, message: Message) -> MessageLocation | None:
         for channel in routing.list_channels(run_view, default_channel=self._default_channel):
@@ -435,90 +390,16 @@ class Outbox:
             run_view.requester, _add_invitation(run_view, message)
         )
 
-    async def _send_hint(
-        self,
-        run_view: SlackRunView,
-        location: MessageLocation | None,
-        posted_messages: dict[str, PostedMessage],
-    ) -> None:
-        """Send the requester a link to the card if it is in another channel than the request."""
-        origin = run_view.run.origin
-        is_from_slack = origin.source == "slack" and location is not None and run_view.requester
-        if not is_from_slack or location is None or location.channel in {origin.channel, ""}:
+    async def _send_result(self, posts: RunPosts, location: MessageLocation | None) -> None:
+        run_view = posts.run_view
+        if location is None or not routing.needs_requester_mention(run_view):
             return
-        if _HINT in posted_messages or location.channel.startswith("D"):
+        if run_view.run.report is not None and run_view.run.kind == "change":
+            await posts.post_once(_FOLLOW_UP, render_follow_up(run_view), location)
             return
-        lines = [
-            f"Run {run_view.run.id} – {escape_mrkdwn(run_view.run.title)} – is in "
-            f"<#{location.channel}>."
-        ]
-        if not origin.channel.startswith("D"):
-            lines.append(_format_invitation(origin.channel))
-        message = Message(" ".join(lines), [context(*lines)])
-        sent_location = await self._message_sender.send_direct_message(
-            run_view.requester, with_message_name(message, run_view, _HINT)
-        )
-        await self._store_message(run_view, _HINT, sent_location, message)
-
-    async def _send_remarks(
-        self,
-        run_view: SlackRunView,
-        location: MessageLocation | None,
-        posted_messages: dict[str, PostedMessage],
-    ) -> None:
-        """Post questions and answers in the card's thread, and update those that changed."""
-        for remark in run_view.discussion.remarks:
-            slot, message = f"{REMARK}{remark.entry_number}", render_remark(run_view, remark)
-            posted = posted_messages.get(slot)
-            if posted is None and location is not None:
-                sent_location = await self._message_sender.post_message(
-                    location.channel,
-                    with_message_name(message, run_view, slot),
-                    thread=location.ts,
-                )
-                await self._store_message(run_view, slot, sent_location, message)
-            elif posted is not None and posted.digest != message.digest:
-                old_location = MessageLocation(posted.channel, posted.ts)
-                await self._update_message(old_location, message)
-                await self._store_message(run_view, slot, old_location, message)
-
-    async def _send_reminders(
-        self,
-        run_view: SlackRunView,
-        location: MessageLocation | None,
-        posted_messages: dict[str, PostedMessage],
-    ) -> None:
-        """Post the reminders that are due in the card's thread, each once."""
-        for slot, message in build_reminders(run_view).items():
-            if location is not None and slot not in posted_messages:
-                reminder = with_message_name(message, run_view, slot)
-                sent_location = await self._message_sender.post_message(
-                    location.channel, reminder, thread=location.ts
-                )
-                await self._store_message(run_view, slot, sent_location, message)
-
-    async def _send_result(
-        self,
-        run_view: SlackRunView,
-        location: MessageLocation | None,
-        posted_messages: dict[str, PostedMessage],
-    ) -> None:
-        is_follow_up = run_view.run.report is not None and run_view.run.kind == "change"
-        slot = _FOLLOW_UP if is_follow_up else f"result {run_view.run.state}"
-        if (
-            location is None
-            or slot in posted_messages
-            or not routing.needs_requester_mention(run_view)
-        ):
-            return
-        message = with_message_name(
-            render_follow_up(run_view) if is_follow_up else render_result(run_view), run_view, slot
-        )
-        sent_location = await self._message_sender.post_message(
-            location.channel, message, thread=location.ts
-        )
-        await self._store_message(run_view, slot, sent_location, message)
-        if not is_follow_up and is_output_cut(run_view):
+        slot = f"result {run_view.run.state}"
+        is_new = await posts.post_once(slot, render_result(run_view), location)
+        if is_new and is_output_cut(run_view):
             await self._upload_output(run_view, location)
 
     async def _upload_output(self, run_view: SlackRunView, location: MessageLocation) -> None:
@@ -532,23 +413,43 @@ class Outbox:
         except (SlackClientError, ClientError, TimeoutError) as error:
             log.warning("cannot upload the output of run %d: %s", run_view.run.id, error)
 
-    async def _store_message(
-        self, run_view: SlackRunView, slot: str, location: MessageLocation, message: Message
-    ) -> None:
-        posted = PostedMessage(
-            run_view.run.id, slot, location.channel, location.ts, message.digest
-        )
-        await write_or_log(self._database, lambda tx: outbox.store_message(tx, posted))
+
+async def _send_hint(posts: RunPosts, location: MessageLocation | None) -> None:
+    """Send the requester a link to the card if it is in another channel than the request."""
+    run, requester = posts.run_view.run, posts.run_view.requester
+    if run.origin.source != "slack" or not requester or location is None:
+        return
+    if location.channel in {run.origin.channel, ""} or location.channel.startswith("D"):
+        return
+    lines = [f"Run {run.id} – {escape_mrkdwn(run.title)} – is in <#{location.channel}>."]
+    if not run.origin.channel.startswith("D"):
+        lines.append(_format_invitation(run.origin.channel))
+    await posts.send_once(_HINT, Message(" ".join(lines), [context(*lines)]), requester)
 
 
-def _get_channel(delivery: _Delivery, *, default: str) -> str:
+async def _send_remarks(posts: RunPosts, location: MessageLocation | None) -> None:
+    """Post questions and answers in the card's thread, and update those that changed."""
+    for remark in posts.run_view.discussion.remarks:
+        slot, message = f"{REMARK}{remark.entry_number}", render_remark(posts.run_view, remark)
+        if slot in posts.posted:
+            await posts.update_or_forget(slot, message)
+        else:
+            await posts.post_once(slot, message, location)
+
+
+async def _send_reminders(posts: RunPosts, location: MessageLocation | None) -> None:
+    """Post the reminders that are due in the card's thread, each once."""
+    for slot, message in build_reminders(posts.run_view).items():
+        await posts.post_once(slot, message, location)
+
+
+def _get_channel(posts: RunPosts, *, default: str) -> str:
     """Return the channel of a delivery; "" without one, which needs no turn."""
-    posted = delivery.posted_messages.get(CARD)
-    if posted is not None:
-        return posted.channel
-    if routing.get_audience(delivery.run_view, is_posted=False) is Audience.NONE:
+    if CARD in posts.posted:
+        return posts.get_location(CARD).channel
+    if routing.get_audience(posts.run_view, is_posted=False) is Audience.NONE:
         return ""
-    return next(iter(routing.list_channels(delivery.run_view, default_channel=default)), "")
+    return next(iter(routing.list_channels(posts.run_view, default_channel=default)), "")
 
 
 def _is_long_running(run: Run, now: int) -> bool:

@@ -5,24 +5,25 @@ from collections.abc import Mapping, Sequence
 from bot.model.agents import get_agent_name
 from bot.model.request_form import InvalidValuesError, format_usage, list_form_fields
 from bot.model.run import Decision, Run, format_approvers
+from bot.model.text import align_rows
 from bot.slack.aliases import COMMAND
 from bot.slack.blocks import (
     Block,
     Element,
+    Inline,
     Message,
     actions,
-    align_rows,
     bold,
     bullet_list,
     button,
     code,
     format_notification,
     link,
+    paragraph,
     preformatted,
     rich_text,
     rich_text_section,
     shorten_text,
-    text_element,
     text_with_code,
 )
 from runbooks import AnyRunbook
@@ -132,7 +133,7 @@ def build_text_reply(text: str) -> Message:
     """Return a message of one paragraph of plain text."""
     return Message(
         format_notification(text),
-        [rich_text(rich_text_section(text_element(shorten_text(text, 2900))))],
+        [paragraph(shorten_text(text, 2900))],
     )
 
 
@@ -144,7 +145,7 @@ def build_outcome_reply(run: Run) -> Message:
 def render_sign_in_link(url: str) -> Message:
     """Render a person's link to the web pages, which works once."""
     line = rich_text_section(
-        link(url, "Sign in to the web pages"), text_element(" – works once, within ten minutes.")
+        link(url, "Sign in to the web pages"), " – works once, within ten minutes."
     )
     return Message("Your link to the web pages", [rich_text(line)])
 
@@ -152,11 +153,9 @@ def render_sign_in_link(url: str) -> Message:
 def render_break_glass_link(run_id: int, url: str) -> Message:
     """Render a person's link to the page where they confirm break-glass."""
     line = rich_text_section(
-        text_element(f"Run {run_id} is waiting. To use break-glass, "),
+        f"Run {run_id} is waiting. To use break-glass, ",
         link(url, "open its page"),
-        text_element(
-            " – the link works once, within ten minutes – and confirm with your second factor."
-        ),
+        " – the link works once, within ten minutes – and confirm with your second factor.",
     )
     return Message(f"Confirm break-glass for run {run_id} on its page", [rich_text(line)])
 
@@ -167,17 +166,13 @@ def render_overview(runbooks: Sequence[type[AnyRunbook]]) -> Message:
         entries = [_render_runbook_entry(runbook) for runbook in runbooks[:_MAX_RUNBOOKS]]
         parts = [rich_text_section(bold("You can request")), bullet_list(*entries)]
         if others := ", ".join(runbook.words for runbook in runbooks[_MAX_RUNBOOKS:]):
-            parts.append(rich_text_section(text_element(f"And: {others}")))
+            parts.append(rich_text_section(f"And: {others}"))
     else:
         parts = [
             rich_text_section(bold("You cannot request anything: no host or no rule allows it."))
         ]
     commands = [_render_command(usage, purpose) for usage, purpose in _COMMAND_HELP]
-    reason = [
-        text_element("Add "),
-        code("because …"),
-        text_element(" to give a reason, which approvers see."),
-    ]
+    reason = ["Add ", code("because …"), " to give a reason, which approvers see."]
     parts += [
         rich_text_section(bold("Commands")),
         bullet_list(*commands),
@@ -189,9 +184,7 @@ def render_overview(runbooks: Sequence[type[AnyRunbook]]) -> Message:
 def render_suggestion(typed: str, *, has_form: bool) -> Message:
     """Show the command for what a mention says, and a button that opens its form filled in."""
     command = f"{COMMAND} {typed}"
-    line = rich_text_section(
-        text_element("Nothing was requested. Type "), code(shorten_text(command, 2900))
-    )
+    line = rich_text_section("Nothing was requested. Type ", code(shorten_text(command, 2900)))
     notification = format_notification(f"Nothing was requested. Type {command}")
     if not has_form or len(typed) > _MAX_BUTTON_VALUE_LENGTH:
         return Message(notification, [rich_text(line)])
@@ -236,7 +229,7 @@ def render_runbook_help(runbook: type[AnyRunbook]) -> Message:
         rich_text_section(bold(get_runbook_purpose(runbook).replace("`", ""))),
         rich_text_section(code(f"{COMMAND} {format_usage(runbook)}")),
         bullet_list(*fields),
-        rich_text_section(text_element("Example: "), code(example)),
+        rich_text_section("Example: ", code(example)),
     ]
     if runbook.undo:
         parts.append(rich_text_section(*text_with_code(f"Undo {runbook.undo}.")))
@@ -248,7 +241,7 @@ def render_runbook_help(runbook: type[AnyRunbook]) -> Message:
 
 def render_invalid_values(runbook: type[AnyRunbook], problem: InvalidValuesError) -> Message:
     """List all invalid values, with the usage of the runbook."""
-    problems = [[code(name), text_element(f" {text}")] for name, text in problem.problems.items()]
+    problems = [[code(name), f" {text}"] for name, text in problem.problems.items()]
     parts = [rich_text_section(bold("Request not sent:")), bullet_list(*problems)]
     return Message(
         format_notification(f"Request not sent: {problem}"),
@@ -281,10 +274,10 @@ def render_run_list(
     return Message(
         "The newest run" if len(listed_runs) == 1 else f"The newest {len(listed_runs)} runs",
         [
-            *([rich_text(rich_text_section(bold(notice)))] if notice else []),
+            *([paragraph(bold(notice))] if notice else []),
             rich_text(
                 preformatted(text),
-                rich_text_section(text_element("Details: "), code(f"{COMMAND} run N")),
+                rich_text_section("Details: ", code(f"{COMMAND} run N")),
             ),
         ],
     )
@@ -295,8 +288,8 @@ def get_runbook_purpose(runbook: type[AnyRunbook]) -> str:
     return (runbook.__doc__ or runbook.words).strip().splitlines()[0]
 
 
-def _render_command(usage: str, purpose: str) -> list[Element]:
-    return [code(f"{COMMAND} {usage}"), text_element(f" – {purpose}")]
+def _render_command(usage: str, purpose: str) -> list[Inline]:
+    return [code(f"{COMMAND} {usage}"), f" – {purpose}"]
 
 
 def _render_form_button(typed: str) -> Block:
@@ -307,7 +300,7 @@ def _render_form_button(typed: str) -> Block:
     )
 
 
-def _render_runbook_entry(runbook: type[AnyRunbook]) -> list[Element]:
+def _render_runbook_entry(runbook: type[AnyRunbook]) -> list[Inline]:
     return [
         code(f"{COMMAND} {format_usage(runbook)}"),
         *text_with_code(f" – {get_runbook_purpose(runbook)}"),

@@ -26,12 +26,11 @@ from bot.slack.blocks import (
     format_notification,
     input_block,
     modal,
+    paragraph,
     plain_text,
     quote,
     reason_input,
     rich_text,
-    rich_text_section,
-    text_element,
 )
 from bot.slack.payloads import ViewState
 from bot.slack.replies import build_outcome_reply, build_text_reply
@@ -47,6 +46,7 @@ from bot.slack.run_message import (
     can_show_plan,
     render_page_hint,
     render_plan,
+    render_schedule,
 )
 from bot.slack.views import Views, render_loading, render_notice
 
@@ -129,7 +129,7 @@ def can_be_requested_here(run: Run) -> bool:
 def render_commands(run_view: SlackRunView) -> View:
     """Render the commands of a run and their undo."""
     run = run_view.run
-    blocks = [rich_text(rich_text_section(bold(run.title)))]
+    blocks = [paragraph(bold(run.title))]
     if run.plan:
         blocks += render_plan(run.plan, run_view.step_records)
         if not can_show_plan(run.plan):
@@ -139,20 +139,24 @@ def render_commands(run_view: SlackRunView) -> View:
 
 def _get_submit_label(run: Run, *, max_length: int = 75) -> str:
     label = "Request approval" if run.required_approvals else "Run now"
+    if run.timing:
+        label = "Request schedule"
     if run.plan is None or run.plan.is_reversible:
         return label
-    insistent = f"{label} all the same" if run.required_approvals else "Run it all the same"
+    insistent = "Run it all the same" if label == "Run now" else f"{label} all the same"
     return insistent if len(insistent) <= max_length else label
 
 
 def _render_plan_blocks(run_view: SlackRunView) -> list[Block]:
     run = run_view.run
-    blocks = [rich_text(rich_text_section(bold(run.title)))]
+    blocks = [paragraph(bold(run.title))]
     if run.reason:
         blocks.append(rich_text(quote(run.reason)))
+    if run_view.schedule:
+        blocks.append(render_schedule(run_view.schedule))
     if run.plan:
         blocks += render_plan(run.plan, ())
-    blocks.append(rich_text(rich_text_section(bold(_describe_approvals(run_view)))))
+    blocks.append(paragraph(bold(_describe_approvals(run_view))))
     facts = [*run.policy_notes]
     if run_view.freeze_after_approval:
         facts.append(f"On hold: {run_view.freeze_after_approval}")
@@ -189,14 +193,14 @@ def _render_decision(run: Run, digest: str, action: str, assignees: Sequence[Per
     verb, label, seen_by = _DECISION_FORMS[action]
     text = reason_input(REASON, _VALUE, seen_by=seen_by, label=label)
     blocks: list[Block] = [
-        rich_text(rich_text_section(bold(run.title), text_element(f" – plan {run.short_digest}"))),
+        paragraph(bold(run.title), f" – plan {run.short_digest}"),
         *([_build_assignee_input(assignees)] if action == REASSIGN else []),
         text | ({"optional": True} if action == REASSIGN else {}),
     ]
     if action == APPROVE_WITH_REASON and run.plan and not run.plan.is_reversible:
         dialog = build_irreversible_dialog(run.plan, yes=verb)
         text = dialog["text"]["text"]
-        blocks.insert(1, rich_text(rich_text_section(bold(text))))
+        blocks.insert(1, paragraph(bold(text)))
     metadata = {"run": str(run.id), "digest": digest, "action": action}
     about = "about " if action in {QUESTION, ANSWER} else ""
     return modal(
@@ -251,26 +255,21 @@ class RunForms:
         return await self._views.open_view(trigger_id, build_view)
 
     def submit_decision(self, shown: ViewState, *, person: str) -> FormErrors:
-        """Do what the form of a decision contains; return errors by block."""
+        """Do what the form of a decision contains; return no errors."""
         number, digest = int(shown.metadata["run"]), shown.metadata["digest"]
         reason = shown.values.get(REASON, "")
-        try:
-            match shown.metadata["action"]:
-                case "approve-reason":
-                    self._service.approve_run(number, person=person, digest=digest, reason=reason)
-                case "question":
-                    self._service.ask_question(number, person=person, text=reason)
-                case "answer":
-                    self._service.answer_question(number, person=person, text=reason)
-                case "reassign":
-                    assignee = shown.values.get(ASSIGNEE, "")
-                    self._service.reassign_run(
-                        number, person=person, assignee=assignee, reason=reason
-                    )
-                case _:
-                    self._service.deny_run(number, person=person, reason=reason)
-        except (NotAllowed, TooLate, InvalidRequestError) as refusal:
-            return {REASON: format_sentence(str(refusal))}
+        match shown.metadata["action"]:
+            case "approve-reason":
+                self._service.approve_run(number, person=person, digest=digest, reason=reason)
+            case "question":
+                self._service.ask_question(number, person=person, text=reason)
+            case "answer":
+                self._service.answer_question(number, person=person, text=reason)
+            case "reassign":
+                assignee = shown.values.get(ASSIGNEE, "")
+                self._service.reassign_run(number, person=person, assignee=assignee, reason=reason)
+            case _:
+                self._service.deny_run(number, person=person, reason=reason)
         return {}
 
     async def open_commands(self, trigger_id: str, number: int, *, person: str) -> bool:
@@ -333,16 +332,13 @@ class RunForms:
                         await changed.wait()
 
     def submit_plan(self, shown: ViewState, *, person: str) -> FormErrors | PendingPlan:
-        """Request what a plan shows; return errors, or the newer plan if it is not current."""
+        """Request what a plan shows; return no errors, or the newer plan if it is not current."""
         number, digest = int(shown.metadata["run"]), shown.metadata["digest"]
         origin = RequestOrigin("slack", shown.metadata["channel"], shown.account.user)
         reason = shown.values.get(REASON, "")
-        try:
-            newer = self.request_or_replan(
-                number, person=person, digest=digest, origin=origin, reason=reason
-            )
-        except (NotAllowed, TooLate, InvalidRequestError) as refusal:
-            return {REASON: format_sentence(str(refusal))}
+        newer = self.request_or_replan(
+            number, person=person, digest=digest, origin=origin, reason=reason
+        )
         return newer or {}
 
     def request_or_replan(

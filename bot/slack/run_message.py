@@ -12,16 +12,16 @@ from bot.model.agents import WRITTEN_BY_AGENT
 from bot.model.plan import PlannedStep, ResolvedPlan
 from bot.model.run import Decision, Run, State, StepRecord, describe_proposals
 from bot.model.run_states import STEP_STATE_DISPLAYS, get_run_display
-from bot.model.text import escape_control, escape_to_one_line, format_count
+from bot.model.text import align_rows, escape_control, escape_to_one_line, format_count
 from bot.queries.questions import Remark, get_answerer
 from bot.queries.schedule_details import ScheduleDetails
 from bot.slack.blocks import (
     MAX_HEADER_LENGTH,
     Block,
     Element,
+    Inline,
     Message,
     actions,
-    align_rows,
     bold,
     bullet_list,
     button,
@@ -34,12 +34,12 @@ from bot.slack.blocks import (
     format_notification,
     header,
     link,
+    paragraph,
     preformatted,
     quote,
     rich_text,
     rich_text_section,
     shorten_text,
-    text_element,
     user_mention,
 )
 from bot.slack.labels import TONE_EMOJI, build_run_label, format_run_line
@@ -73,7 +73,7 @@ def render_plan(
     """
     records = {record.step_number: record for record in step_records}
     current_state = rich_text_section(
-        bold("Current state: "), text_element(shorten_text(proposal.current_state, 1000))
+        bold("Current state: "), shorten_text(proposal.current_state, 1000)
     )
     if not can_show_plan(proposal):
         return [rich_text(current_state, *_list_step_titles(proposal, records))]
@@ -81,17 +81,14 @@ def render_plan(
     for numbers in _group_alike_steps(proposal.steps, records):
         parts += _render_steps(numbers, proposal.steps, records.get(numbers[0]), folded=folded)
     if proposal.notes and not folded:
-        parts.append(bullet_list(*([text_element(note)] for note in proposal.notes)))
+        parts.append(bullet_list(*([note] for note in proposal.notes)))
     return [rich_text(*parts)]
 
 
 def render_schedule(facts: ScheduleDetails) -> Block:
     """Render what a schedule does and when, above the steps it would run now."""
     return rich_text(
-        *(
-            rich_text_section(bold(f"{label}: "), text_element(text))
-            for label, text in facts.labelled_rows
-        )
+        *(rich_text_section(bold(f"{label}: "), text) for label, text in facts.labelled_rows)
     )
 
 
@@ -127,27 +124,20 @@ def _render_steps(
 
 def _render_step_title(
     step_numbers: str, step: PlannedStep, hosts: str, record: StepRecord | None
-) -> list[Element]:
-    parts = [bold(f"{step_numbers}. {step.title}"), text_element(f" on {hosts}")]
+) -> list[Inline]:
+    parts = [bold(f"{step_numbers}. {step.title}"), f" on {hosts}"]
     if step.before or step.after:
-        parts += [
-            text_element(": "),
-            code(step.before or "nothing"),
-            text_element(" → "),
-            code(step.after or "nothing"),
-        ]
-    return parts + (
-        [text_element(f" – {STEP_STATE_DISPLAYS[record.state].label.lower()}")] if record else []
-    )
+        parts += [": ", code(step.before or "nothing"), " → ", code(step.after or "nothing")]
+    return parts + ([f" – {STEP_STATE_DISPLAYS[record.state].label.lower()}"] if record else [])
 
 
 def _render_undo(step: PlannedStep) -> list[Element]:
     if step.undo is None:
-        return [rich_text_section(bold("Cannot be undone: "), text_element(step.no_undo_reason))]
+        return [rich_text_section(bold("Cannot be undone: "), step.no_undo_reason)]
     undo = str(step.undo)
     if "\n" in undo:
-        return [rich_text_section(text_element("Undo:")), preformatted(undo)]
-    return [rich_text_section(text_element("Undo: "), code(undo))]
+        return [rich_text_section("Undo:"), preformatted(undo)]
+    return [rich_text_section("Undo: ", code(undo))]
 
 
 def _list_step_titles(
@@ -156,9 +146,9 @@ def _list_step_titles(
     steps = list(enumerate(proposal.steps, start=1))
     titles = [
         [
-            text_element(shorten_text(f"{n}. {step.title} on {step.host}", 150)),
+            shorten_text(f"{n}. {step.title} on {step.host}", 150),
             *(
-                [text_element(f" – {STEP_STATE_DISPLAYS[step_records[n].state].label.lower()}")]
+                [f" – {STEP_STATE_DISPLAYS[step_records[n].state].label.lower()}"]
                 if n in step_records
                 else []
             ),
@@ -166,7 +156,7 @@ def _list_step_titles(
         for n, step in steps[:_MAX_LISTED_STEPS]
     ]
     if len(steps) > _MAX_LISTED_STEPS:
-        titles.append([text_element(f"… and {len(steps) - _MAX_LISTED_STEPS} more")])
+        titles.append([f"… and {len(steps) - _MAX_LISTED_STEPS} more"])
     return [bullet_list(*titles)]
 
 
@@ -203,9 +193,9 @@ def align_table(table: Table) -> str:
 
 
 def _render_findings(findings: Sequence[str]) -> list[Block]:
-    items = [[text_element(shorten_text(finding, 300))] for finding in findings[:_MAX_FINDINGS]]
+    items = [[shorten_text(finding, 300)] for finding in findings[:_MAX_FINDINGS]]
     if len(findings) > _MAX_FINDINGS:
-        items.append([text_element(f"… and {len(findings) - _MAX_FINDINGS} more")])
+        items.append([f"… and {len(findings) - _MAX_FINDINGS} more"])
     return [bullet_list(*items)]
 
 
@@ -253,9 +243,7 @@ def render_card(run_view: SlackRunView, *, buttons: bool = True) -> Message:
         blocks.append(render_page_hint(run_view, "This plan needs a second factor. Approve it on"))
     if run_view.proposals:
         text = describe_proposals(run_view.proposals)
-        blocks.append(
-            rich_text(rich_text_section(emoji("speech_balloon"), text_element(f" {text}")))
-        )
+        blocks.append(paragraph(emoji("speech_balloon"), f" {text}"))
     blocks += [*_render_discussion(run_view), *_render_facts(run_view)]
     if buttons and (shown := _build_buttons(run_view)):
         blocks.append(actions(f"run-{run.id}-{run.version}", *shown))
@@ -269,10 +257,7 @@ def render_decided(run_view: SlackRunView) -> Message:
     if not run.is_ended and run.state is not State.COUNTER_PROPOSED:
         # The card shows the progress; copies are not updated for each step.
         status = rich_text_section(
-            emoji("key"),
-            text_element(" "),
-            bold("Decided"),
-            text_element(": the card shows its progress"),
+            emoji("key"), " ", bold("Decided"), ": the card shows its progress"
         )
     title = (
         format_run_line(run_view)
@@ -289,33 +274,21 @@ def render_result(run_view: SlackRunView) -> Message:
     """Render how the run ended, for its thread; only this message mentions the requester."""
     run = run_view.run
     label = build_run_label(run_view)
-    mention = [user_mention(run_view.requester), text_element(" ")] if run_view.requester else []
+    mention = [user_mention(run_view.requester), " "] if run_view.requester else []
     parts = [
         rich_text_section(
-            *mention,
-            emoji(label.icon),
-            text_element(" "),
-            bold(label.label),
-            text_element(label.text_after_label),
+            *mention, emoji(label.icon), " ", bold(label.label), label.text_after_label
         )
     ]
     outputs = [record for record in run_view.step_records if record.output.strip()]
     for record in outputs[:_MAX_OUTPUTS]:
         parts += [
-            rich_text_section(text_element(_format_output_title(run, record))),
+            rich_text_section(_format_output_title(run, record)),
             preformatted(_truncate_output(record.output)),
         ]
     if is_output_cut(run_view):
-        page = (
-            [text_element(" and on "), link(run_view.page_url, "its page")]
-            if run_view.page_url
-            else []
-        )
-        parts.append(
-            rich_text_section(
-                text_element("The full output is in the file below"), *page, text_element(".")
-            )
-        )
+        page = [" and on ", link(run_view.page_url, "its page")] if run_view.page_url else []
+        parts.append(rich_text_section("The full output is in the file below", *page, "."))
     return Message(format_notification(format_run_line(run_view)), [rich_text(*parts)])
 
 
@@ -326,7 +299,7 @@ def render_remark(run_view: SlackRunView, remark: Remark) -> Message:
     awaited = asked[-1] if remark.is_answer else get_answerer(run)
     user = run_view.slack_users.get(awaited, "")
     title = f"{run_view.get_person_name(remark.person)} {remark.verb} about run {run.id}"
-    head = [*([user_mention(user), text_element(" ")] if user else []), bold(f"{title}:")]
+    head = [*([user_mention(user), " "] if user else []), bold(f"{title}:")]
     blocks = [rich_text(rich_text_section(*head), quote(remark.text))]
     is_open = run_view.discussion.has_open_question and run.state is State.PENDING
     if is_open and not remark.is_answer:
@@ -356,19 +329,13 @@ def format_full_output(run_view: SlackRunView) -> str:
 def render_follow_up(run_view: SlackRunView) -> Message:
     """Render the result of work that continued on the host after the run."""
     run = run_view.run
-    mention = [user_mention(run_view.requester), text_element(" ")] if run_view.requester else []
+    mention = [user_mention(run_view.requester), " "] if run_view.requester else []
     summary = run.report.summary if run.report else ""
     is_healthy = run.report is not None and run.report.healthy
     icon = emoji("white_check_mark" if is_healthy else "warning")
     result = "Finished" if is_healthy else "Finished, needs attention"
     parts = [
-        rich_text_section(
-            *mention,
-            icon,
-            text_element(" "),
-            bold(f"{result}: "),
-            text_element(shorten_text(summary, 1000)),
-        )
+        rich_text_section(*mention, icon, " ", bold(f"{result}: "), shorten_text(summary, 1000))
     ]
     blocks = [rich_text(*parts), *_render_run_report(run)]
     return Message(format_notification(f"Run {run.id}, {run.title}: {result}: {summary}"), blocks)
@@ -404,7 +371,7 @@ def _render_request(run_view: SlackRunView) -> list[Block]:
     run = run_view.run
     blocks: list[Block] = []
     if len(format_heading(run)) > MAX_HEADER_LENGTH:
-        blocks.append(rich_text(rich_text_section(bold(run.title))))
+        blocks.append(paragraph(bold(run.title)))
     if run.reason:
         blocks.append(rich_text(quote(run.reason)))
     if run.reason and run.origin.agent is not None:
@@ -425,7 +392,7 @@ def _render_proposed_values(proposed: ProposedValues) -> Block:
         [bold(f"{name}: "), code(shorten_text(change, 300))]
         for name, change in proposed.changed_values.items()
     ]
-    reason = [rich_text_section(bold("Reason: "), text_element(proposed.reason))]
+    reason = [rich_text_section(bold("Reason: "), proposed.reason)]
     return rich_text(
         rich_text_section(bold("Changed values")),
         bullet_list(*changes),
@@ -440,15 +407,15 @@ def _render_run_report(run: Run) -> list[Block]:
 def _render_status(run_view: SlackRunView) -> Element:
     label = build_run_label(run_view)
     text = shorten_text(label.text_after_label, 2000)
-    parts = [emoji(label.icon), text_element(" "), bold(label.label), text_element(text)]
+    parts = [emoji(label.icon), " ", bold(label.label), text]
     if run_view.run.state is State.PENDING:
         parts += _render_approvers(run_view)
     if run_view.run.state is State.COUNTER_PROPOSED and run_view.requester:
-        parts += [text_element(" – "), user_mention(run_view.requester)]
+        parts += [" – ", user_mention(run_view.requester)]
     return rich_text_section(*parts)
 
 
-def _render_approvers(run_view: SlackRunView) -> list[Element]:
+def _render_approvers(run_view: SlackRunView) -> list[Inline]:
     """Mention the people who can approve, so that Slack notifies them."""
     decisions = run_view.approvals
     decided = {
@@ -463,8 +430,8 @@ def _render_approvers(run_view: SlackRunView) -> list[Element]:
         if approver.name not in decided and approver.on_behalf_of not in decided
     ]
     if not open_approvers:
-        return [text_element(" – no one can approve")]
-    parts: list[Element] = [text_element(" – ")]
+        return [" – no one can approve"]
+    parts: list[Inline] = [" – "]
     on_duty = [one for one in open_approvers if one.is_on_duty or one.is_assigned]
     # Until approvers are reminded, only who is on duty is notified.
     called = open_approvers if run_view.run.reminded_at or not on_duty else on_duty
@@ -472,14 +439,14 @@ def _render_approvers(run_view: SlackRunView) -> list[Element]:
         parts += [
             user_mention(approver.slack_user)
             if approver.slack_user and approver in called
-            else text_element(approver.name)
+            else approver.name
         ]
-        parts += [text_element(" (on duty)")] if approver.is_on_duty else []
-        parts += [text_element(f" for {approver.on_behalf_of}")] if approver.on_behalf_of else []
-        parts += [text_element(" (assigned)")] if approver.is_assigned else []
-        parts += [text_element(" ")]
+        parts += [" (on duty)"] if approver.is_on_duty else []
+        parts += [f" for {approver.on_behalf_of}"] if approver.on_behalf_of else []
+        parts += [" (assigned)"] if approver.is_assigned else []
+        parts += [" "]
     more = len(open_approvers) - _MAX_MENTIONS
-    return [*parts, text_element(f"and {more} more")] if more > 0 else parts[:-1]
+    return [*parts, f"and {more} more"] if more > 0 else parts[:-1]
 
 
 def _render_discussion(run_view: SlackRunView) -> list[Block]:
@@ -488,19 +455,19 @@ def _render_discussion(run_view: SlackRunView) -> list[Block]:
     lines = [
         [
             bold(f"{run_view.get_person_name(remark.person)} {remark.verb}: "),
-            text_element(shorten_text(remark.text, 300)),
+            shorten_text(remark.text, 300),
         ]
         for remark in remarks[-_MAX_REMARKS:]
     ]
     if len(remarks) > _MAX_REMARKS:
         earlier = format_count(len(remarks) - _MAX_REMARKS, "earlier question or answer")
-        lines.insert(0, [text_element(f"{earlier}: see the thread")])
+        lines.insert(0, [f"{earlier}: see the thread"])
     assignment = run_view.discussion.assignment
     if assignment and run_view.run.state is State.PENDING:
         assignee = run_view.get_person_name(assignment.assignee)
         by = f" by {run_view.get_person_name(assignment.assigned_by)}"
         reason = f": {shorten_text(assignment.reason, 300)}" if assignment.reason else ""
-        lines.append([bold(f"Assigned to {assignee}"), text_element(f"{by}{reason}")])
+        lines.append([bold(f"Assigned to {assignee}"), f"{by}{reason}"])
     return [rich_text(bullet_list(*lines))] if lines else []
 
 
@@ -629,8 +596,8 @@ def build_irreversible_dialog(proposal: ResolvedPlan, *, yes: str) -> Element:
 
 def render_page_hint(run_view: SlackRunView, text: str) -> Block:
     """Render a text that ends with a link to the page of the run."""
-    page = link(run_view.page_url, "its page") if run_view.page_url else text_element("its page")
-    return rich_text(rich_text_section(text_element(f"{text} "), page, text_element(".")))
+    page = link(run_view.page_url, "its page") if run_view.page_url else "its page"
+    return paragraph(f"{text} ", page, ".")
 
 
 def _render_break_glass(run_view: SlackRunView) -> list[Block]:
@@ -642,17 +609,9 @@ def _render_break_glass(run_view: SlackRunView) -> list[Block]:
     if break_glass.activated_at is None:
         if run_view.run.state not in {State.PLANNING, State.PENDING, State.QUEUED}:
             return []
-        page = (
-            [text_element(" "), link(run_view.page_url, "Open its page")]
-            if run_view.page_url
-            else []
-        )
-        text = text_element(
-            f"{who} requests break-glass, and confirms it on its page with a second factor."
-        )
-        return [
-            rich_text(rich_text_section(emoji("rotating_light"), text_element(" "), text, *page))
-        ]
+        page = [" ", link(run_view.page_url, "Open its page")] if run_view.page_url else []
+        text = f"{who} requests break-glass, and confirms it on its page with a second factor."
+        return [paragraph(emoji("rotating_light"), " ", text, *page)]
     if break_glass.reviewed_at is not None:
         review = (
             f"Reviewed by {run_view.get_person_name(break_glass.reviewer)}: {break_glass.review}"
@@ -663,8 +622,8 @@ def _render_break_glass(run_view: SlackRunView) -> list[Block]:
             f"/keyturn review {break_glass.run} FINDINGS."
         )
     reason = f"{break_glass.reason} – " if break_glass.reason else ""
-    text = [bold(f"{who} {break_glass.deed}: "), text_element(f"{reason}{review}")]
-    return [rich_text(rich_text_section(emoji("rotating_light"), text_element(" "), *text))]
+    text = [bold(f"{who} {break_glass.deed}: "), f"{reason}{review}"]
+    return [paragraph(emoji("rotating_light"), " ", *text)]
 
 
 def _format_output_title(run: Run, record: StepRecord) -> str:

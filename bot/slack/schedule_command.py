@@ -15,13 +15,13 @@ from bot.service import KeyturnService
 from bot.slack import replies
 from bot.slack.blocks import (
     Element,
+    Inline,
     Message,
     bold,
     bullet_list,
     code,
     rich_text,
     rich_text_section,
-    text_element,
 )
 from bot.slack.parsing import TypedCommand, parse_number
 from connectors.command import quote_text
@@ -61,7 +61,7 @@ class ScheduleCommands:
             _render_schedule_entry(each, requested_runs[each.id], missed.get(each.id, 0))
             for each in found[:_MAX_LISTED]
         ]
-        one = rich_text_section(text_element("Details: "), code(f"{replies.COMMAND} schedule N"))
+        one = rich_text_section("Details: ", code(f"{replies.COMMAND} schedule N"))
         return Message(format_count(len(found), "schedule"), [rich_text(bullet_list(*items), one)])
 
     def answer_schedule_command(self, command: TypedCommand) -> Message | None:
@@ -123,8 +123,8 @@ class ScheduleCommands:
             rich_text_section(bold(f"Schedule {number}: {schedule.timing.name}")),
             rich_text_section(code(_format_request(run))),
             bullet_list(
-                [text_element(schedule.timing.description)],
-                [text_element(f"Owner: {policy.get_person_name(schedule.owner)}")],
+                [schedule.timing.description],
+                [f"Owner: {policy.get_person_name(schedule.owner)}"],
             ),
         ]
         if schedule.state is not ScheduleState.ACTIVE:
@@ -133,20 +133,18 @@ class ScheduleCommands:
             upcoming = schedule.timing.cron_expression.format_due_times(now, count=_MAX_FIRES)
             parts += [
                 rich_text_section(bold("Upcoming")),
-                bullet_list(*([text_element(at)] for at in upcoming)),
+                bullet_list(*([at] for at in upcoming)),
             ]
         if fires:
             parts += [
                 rich_text_section(bold("Recent")),
-                bullet_list(*([text_element(_describe_fire(schedule, one))] for one in fires)),
+                bullet_list(*([_describe_fire(schedule, one)] for one in fires)),
             ]
         if missed:
-            parts.append(rich_text_section(text_element(_format_missed(missed))))
+            parts.append(rich_text_section(_format_missed(missed)))
         actions = ", ".join(self._actions)
         parts.append(
-            rich_text_section(
-                code(f"{replies.COMMAND} schedule {number} …"), text_element(f" {actions}")
-            )
+            rich_text_section(code(f"{replies.COMMAND} schedule {number} …"), f" {actions}")
         )
         return Message(f"Schedule {number}", [rich_text(*parts)])
 
@@ -190,16 +188,13 @@ def _get_shared_channel(origin: RequestOrigin) -> str:
     return origin.channel if origin.channel.startswith("C") else ""
 
 
-def _render_schedule_entry(schedule: Schedule, run: Run, missed_count: int) -> list[Element]:
+def _render_schedule_entry(schedule: Schedule, run: Run, missed_count: int) -> list[Inline]:
     missed = f"; {_format_missed(missed_count)}" * bool(missed_count)
     return [
         bold(f"{schedule.id} {schedule.timing.name}"),
-        text_element(" – "),
+        " – ",
         code(_format_request(run)),
-        text_element(
-            f" – {schedule.timing.cron_expression.description}; "
-            f"{_describe_state(schedule)}{missed}"
-        ),
+        (f" – {schedule.timing.cron_expression.description}; {_describe_state(schedule)}{missed}"),
     ]
 
 
@@ -229,9 +224,7 @@ def _describe_fire(schedule: Schedule, fire: Fire) -> str:
 
 
 def _render_help() -> Message:
-    settings = [
-        [code(f"{name}=…"), text_element(f" – {what}")] for name, what in SETTING_HINTS.items()
-    ]
+    settings = [[code(f"{name}=…"), f" – {what}"] for name, what in SETTING_HINTS.items()]
     example = (
         f'{replies.COMMAND} schedule "monthly scrub" cron="0 3 1 * *" zone=Europe/Amsterdam '
         "-- zfs scrub start nas1 tank"
@@ -243,7 +236,7 @@ def _render_help() -> Message:
                 rich_text_section(bold("Request a schedule")),
                 rich_text_section(code(f"{replies.COMMAND} {_USAGE}")),
                 bullet_list(*settings),
-                rich_text_section(text_element("Example: "), code(example)),
+                rich_text_section("Example: ", code(example)),
             )
         ],
     )

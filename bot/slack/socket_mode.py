@@ -5,6 +5,7 @@ Source: https://docs.slack.dev/tools/python-slack-sdk/socket-mode/
 """
 
 import asyncio
+import json
 import logging
 import time
 from collections.abc import Callable
@@ -13,17 +14,23 @@ from dataclasses import dataclass
 from typing import Any
 
 from aiohttp import ClientHttpProxyError, ClientResponseError
+from slack_bolt.adapter.socket_mode.async_internals import run_async_bolt_app
+from slack_bolt.async_app import AsyncApp
+from slack_bolt.response import BoltResponse
 from slack_sdk.errors import SlackApiError
 from slack_sdk.socket_mode.aiohttp import SocketModeClient
 from slack_sdk.socket_mode.async_client import AsyncBaseSocketModeClient
 from slack_sdk.socket_mode.request import SocketModeRequest
+from slack_sdk.socket_mode.response import SocketModeResponse
 from slack_sdk.web.async_client import AsyncWebClient
 
+from bot.db.database import StoreUnavailable
 from bot.slack import self_check
 from bot.slack.client import get_error_code
-from bot.slack.envelopes import EnvelopeHandler
+from bot.slack.dedup import STORE_UNAVAILABLE_MESSAGE, DeliveryRegister
+from bot.slack.payloads import Body, MalformedBodyError, check_shape, parse_body
 
-_log = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 _CONNECTION_COUNT = 2
 # Between two pings of the SDK, and between two attempts to connect after the first.
@@ -76,6 +83,58 @@ class SocketModeStatus:
     """How long there has been no connection; 0 while there is one."""
 
 
+class EnvelopeHandler:
+    """Passes each envelope, which holds a request from Slack, to Bolt, once.
+
+    Bolt 1.30's own adapter does not acknowledge envelopes that it did not answer with 200.
+    """
+
+    def __init__(self, bolt: AsyncApp, deliveries: DeliveryRegister) -> None:
+        self._bolt, self._deliveries = bolt, deliveries
+
+    async def acknowledge_envelope(self, request: SocketModeRequest) -> SocketModeResponse | None:
+        """Return the acknowledgement of an envelope; None to have Slack deliver it again."""
+        name = request.envelope_id
+        try:
+            body = check_shape(parse_body(json.dumps(request.payload), "application/json"))
+        except (MalformedBodyError, RecursionError) as error:
+            log.info("ignored a malformed envelope: %s", error)
+            return SocketModeResponse(name)
+        try:
+            first = await self._deliveries.is_first_delivery(body, key=f"envelope {name}")
+        except StoreUnavailable as error:
+            log.critical("cannot accept requests from Slack: %s", error)
+            return _build_unavailable_response(request)
+        return SocketModeResponse(name, await self._dispatch_to_bolt(request) if first else None)
+
+    async def _dispatch_to_bolt(self, request: SocketModeRequest) -> Body | None:
+        """Return Bolt's answer; None if it failed: the envelope is acknowledged all the same."""
+        try:
+            response = await run_async_bolt_app(self._bolt, request)
+        except Exception:
+            # Bolt parses a payload before its own error handling begins.
+            log.exception("cannot handle an envelope from Slack")
+            return None
+        if response.status != 200:
+            log.error("Bolt answered an envelope with status %d", response.status)
+            return None
+        return _get_response_payload(response) if request.accepts_response_payload else None
+
+
+def _get_response_payload(response: BoltResponse) -> Body | None:
+    if not response.body:
+        return None
+    kind = "".join(response.headers.get("content-type", [])[:1])
+    return json.loads(response.body) if "json" in kind else {"text": response.body}
+
+
+def _build_unavailable_response(request: SocketModeRequest) -> SocketModeResponse | None:
+    if request.type != "slash_commands":
+        return None
+    message = {"response_type": "ephemeral", "text": STORE_UNAVAILABLE_MESSAGE}
+    return SocketModeResponse(request.envelope_id, message)
+
+
 class SocketModeConnection(SocketModeClient):
     """One connection; unlike the SDK's client it does not reconnect by itself.
 
@@ -98,7 +157,7 @@ class SocketModeConnection(SocketModeClient):
         ping_seconds: float,
         number: int,
     ) -> None:
-        logger = _log.getChild(str(number))
+        logger = log.getChild(str(number))
         # At debug level, the SDK logs all messages, including addresses that allow posting.
         logger.setLevel(logging.INFO)
         super().__init__(app_token, logger, client, ping_interval=ping_seconds)
@@ -180,7 +239,7 @@ class SocketModeConnection(SocketModeClient):
             await self.send_socket_mode_response(response)
         except ConnectionError:
             # Slack delivers it again, and the copy is dropped as known.
-            _log.warning("a connection ended before an envelope was acknowledged")
+            log.warning("a connection ended before an envelope was acknowledged")
 
 
 class SocketModeService:
@@ -255,10 +314,10 @@ class SocketModeService:
                 f"Slack refused the app token ({get_error_code(error)}): {_CREDENTIALS_FIX}"
             )
             self._is_token_refused = True
-            _log.critical("cannot receive from Slack: %s", self._error)
+            log.critical("cannot receive from Slack: %s", self._error)
             return
         self._error = _describe_failure(error, self._client.proxy or "")
-        _log.warning("a connection to Slack failed: %s", self._error)
+        log.warning("a connection to Slack failed: %s", self._error)
 
     def _record_end(self, connection: SocketModeConnection) -> None:
         if connection.is_greeted:
@@ -266,9 +325,9 @@ class SocketModeService:
         reason = connection.reason
         if reason in _DISCONNECT_REASONS or not reason:
             self._error = _DISCONNECT_REASONS.get(reason, "the connection broke")
-            _log.warning("a connection to Slack failed: %s", self._error)
+            log.warning("a connection to Slack failed: %s", self._error)
         else:
-            _log.info("a connection to Slack is renewed: %s", reason)
+            log.info("a connection to Slack is renewed: %s", reason)
 
     def _drain_connection(self, connection: SocketModeConnection) -> None:
         """Close a connection after Slack has ended it, or after a timeout."""

@@ -26,6 +26,7 @@ from bot.slack.labels import build_run_label
 from bot.slack.payloads import SharedLinks
 from bot.slack.run_facts import SlackRunView, SlackRunViewBuilder
 from bot.slack.run_message import format_approvals, format_heading
+from bot.slack.run_posts import CARD, RunPosts
 from bot.slack.threads import write_or_log
 
 _log = logging.getLogger(__name__)
@@ -75,32 +76,23 @@ class Unfurls:
         self._database, self._view_builder, self._sender = database, view_builder, sender
         self._default_channel = default_channel
 
-    async def update_unfurls(
-        self,
-        run_view: SlackRunView,
-        posted_messages: Mapping[str, PostedMessage],
-        *,
-        card: PostedMessage | None,
-    ) -> None:
+    async def update_unfurls(self, posts: RunPosts) -> None:
         """Update the unfurls that are out of date. Raises SlackApiError if Slack fails itself."""
-        message = render_unfurl(run_view)
-        for unfurl in _list_unfurls(posted_messages):
+        message = render_unfurl(posts.run_view)
+        for unfurl in _list_unfurls(posts.posted):
             if unfurl.digest != message.digest:
-                await self._update_unfurl(run_view, card, unfurl, message)
+                await self._update_unfurl(posts, unfurl, message)
 
     async def _update_unfurl(
-        self,
-        run_view: SlackRunView,
-        card: PostedMessage | None,
-        unfurl: PostedMessage,
-        message: Message,
+        self, posts: RunPosts, unfurl: PostedMessage, message: Message
     ) -> None:
         _, _, _, user, path = unfurl.slot.split(" ", 4)
         if unfurl.channel.startswith("D"):
-            is_allowed = await asyncio.to_thread(self._can_view, user, run_view.run.id)
+            is_allowed = await asyncio.to_thread(self._can_view, user, unfurl.run)
         else:
+            card = posts.posted.get(CARD)
             is_allowed = routing.can_unfurl_in(
-                run_view,
+                posts.run_view,
                 unfurl.channel,
                 card_channel=card.channel if card else "",
                 default_channel=self._default_channel,

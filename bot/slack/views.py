@@ -12,10 +12,8 @@ from bot.slack import threads
 from bot.slack.blocks import (
     View,
     modal,
-    rich_text,
-    rich_text_section,
+    paragraph,
     shorten_text,
-    text_element,
 )
 from bot.slack.client import get_error_code, is_retryable
 
@@ -37,10 +35,7 @@ def render_notice(title: str, *paragraphs: str) -> View:
     """Render a text instead of a form."""
     return modal(
         title,
-        [
-            rich_text(rich_text_section(text_element(shorten_text(one, 2900))))
-            for one in paragraphs
-        ],
+        [paragraph(shorten_text(one, 2900)) for one in paragraphs],
     )
 
 

@@ -84,7 +84,6 @@ def _must_be_confirmed(tx: Transaction, run: Run) -> bool:
         run.plan is not None
         and not run.plan.is_reversible
         and run.origin.source in _SOURCES_WITHOUT_PLAN
-        and run.timing is None
         and run.proposal_for is None
         # An emergency does not wait: its page confirms it.
         and break_glass.get_break_glass(tx, run.id) is None

@@ -11,10 +11,10 @@ from playwright.async_api import Page, ViewportSize, async_playwright, expect
 
 from bot.db.break_glass import BreakGlass
 from bot.model.run import State, StepRecord, StepState
-from bot.slack.alerts import render_break_glass_alert
 from bot.slack.blocks import Message, View, actions, button
 from bot.slack.home import HomeContent, UpcomingSchedule, render_home
 from bot.slack.modals import RequestFormView, render_form
+from bot.slack.notifications import render_break_glass_alert
 from bot.slack.run_facts import Approver, SlackRunView
 from bot.slack.run_forms import render_plan_message
 from bot.slack.run_message import render_card, render_result

@@ -43,9 +43,9 @@ def test_runbook(runbook: type[AnyRunbook], directory: Path) -> list[TestResult]
     except (HostError, Refused, ValueError) as error:
         return [*results, TestResult("recordings", passed=False, message=str(error))]
     if not issubclass(runbook, Change):
-        return [*results, _test_report(outcomes)]
+        return [*results, _test_report(runbook, outcomes)]
     plans = {name: one for name, one in outcomes.items() if isinstance(one, Plan)}
-    results += [_test_after_apply(plans), _test_undo(plans)]
+    results += [_test_after_apply(runbook, plans), _test_undo(runbook, plans)]
     return [*results, _test_sudo_rules(runbook, [*plans.values()])]
 
 
@@ -75,9 +75,9 @@ def _replay(runbook: type[AnyRunbook], recording: Recording) -> Plan | Report:
     return evaluate_request(request, recording.create_query_function())
 
 
-def _test_report(outcomes: Mapping[str, Plan | Report]) -> TestResult:
+def _test_report(runbook: type[AnyRunbook], outcomes: Mapping[str, Plan | Report]) -> TestResult:
     if not outcomes:
-        return _make_untested("report", BEFORE)
+        return _make_untested("report", runbook, BEFORE)
     message = "; ".join(
         f"{name}: {one.summary if isinstance(one, Report) else ''}"
         for name, one in outcomes.items()
@@ -85,11 +85,11 @@ def _test_report(outcomes: Mapping[str, Plan | Report]) -> TestResult:
     return TestResult("report", passed=True, message=message)
 
 
-def _test_after_apply(plans: Mapping[str, Plan]) -> TestResult:
+def _test_after_apply(runbook: type[AnyRunbook], plans: Mapping[str, Plan]) -> TestResult:
     name = "empty after apply"
     for needed in (BEFORE, AFTER):
         if needed not in plans:
-            return _make_untested(name, needed)
+            return _make_untested(name, runbook, needed)
     if not plans[BEFORE].steps:
         return TestResult(name, passed=False, message="the plan before has no steps")
     if plans[AFTER].steps:
@@ -99,15 +99,15 @@ def _test_after_apply(plans: Mapping[str, Plan]) -> TestResult:
     return TestResult(name, passed=True, message=message)
 
 
-def _test_undo(plans: Mapping[str, Plan]) -> TestResult:
+def _test_undo(runbook: type[AnyRunbook], plans: Mapping[str, Plan]) -> TestResult:
     name = "undo returns"
     before = plans.get(BEFORE)
     if before is None:
-        return _make_untested(name, BEFORE)
+        return _make_untested(name, runbook, BEFORE)
     if not before.is_reversible:
         return TestResult(name, passed=True, message="irreversible, with a reason")
     if UNDONE not in plans:
-        return _make_untested(name, UNDONE)
+        return _make_untested(name, runbook, UNDONE)
     if _get_work(plans[UNDONE]) != _get_work(before):
         return TestResult(name, passed=False, message="the plan after the undo is not that before")
     return TestResult(name, passed=True, message="the plan after the undo is that before")
@@ -120,7 +120,7 @@ def _get_work(plan: Plan) -> Sequence[tuple[str, Command, str, str]]:
 def _test_sudo_rules(runbook: type[AnyRunbook], plans: Collection[Plan]) -> TestResult:
     name = "sudo rules"
     if not plans:
-        return _make_untested(name, BEFORE)
+        return _make_untested(name, runbook, BEFORE)
     rules = [rule for dialect in list_dialects(runbook) for rule in list_sudo_rules(dialect)]
     commands = [
         command for plan in plans for step in plan.steps for command in _list_commands(step)
@@ -141,6 +141,7 @@ def is_allowed_by_sudo(command: Shell, rules: Sequence[SudoRule]) -> bool:
     return not command.root or any(rule.is_allowed(words, {}) for rule in rules)
 
 
-def _make_untested(name: str, needed: str) -> TestResult:
-    message = f"no recording: `keyturn runbook try RUNBOOK HOST … --record {needed}`"
+def _make_untested(name: str, runbook: type[AnyRunbook], needed: str) -> TestResult:
+    request = f"{runbook.words} {runbook.example}"
+    message = f"no recording: `keyturn runbook try {request} --record {needed}`"
     return TestResult(name, passed=None, message=message)

@@ -245,9 +245,9 @@ def test_a_token_in_a_text_is_taken_for_a_secret(desk: Desk):
 
 
 def test_every_scope_is_listed(desk: Desk):
-    from bot.cli import tokens
+    from bot.cli import access
 
-    [choice] = [one.type for one in tokens.create_token.params if one.name == "scopes"]
+    [choice] = [one.type for one in access.create_token.params if one.name == "scopes"]
     assert isinstance(choice, click.Choice)
     assert set(choice.choices) == set(SCOPES)
 

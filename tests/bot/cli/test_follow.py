@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bot.cli.follow import LiveOutputPrinter, render_progress_bar
+from bot.cli.progress import LiveOutputPrinter, render_progress_bar
 from bot.db import live_output, run_progress, runs
 from bot.db.database import Transaction
 from bot.db.live_output import NewestLines

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from bot.__main__ import main
-from bot.cli.rebuild import list_lines, list_script_lines
+from bot.cli.hosts import list_lines, list_script_lines
 from tests.playground.service import Service
 from tests.policies import a_policy
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from bot.cli import inventory_format
+from bot.cli.inventory import format_checks
 from bot.hosts.live_check import HostCheck, check_host
 from bot.hosts.sudo_check import build_sudo_query
 from bot.hosts.sudo_rules import list_host_sudo_grants
@@ -250,8 +250,6 @@ def test_what_sudo_lacks_is_shown_with_its_fix(answer: str, words: str, advice: 
 
 
 def test_what_a_host_says_cannot_draw_on_the_terminal():
-    drawn = inventory_format.format_checks(
-        [HostCheck("h1", "a:22", error="\x1b[2Jgone\nh2 is well")]
-    )
-    assert "\x1b" not in drawn
-    assert "h1: \\x1b[2Jgone\\nh2 is well" in drawn.splitlines()
+    drawn = format_checks([HostCheck("h1", "a:22", error="\x1b[2Jgone\nh2 is well")])
+    assert "\x1b" not in "\n".join(drawn)
+    assert "h1: \\x1b[2Jgone\\nh2 is well" in drawn

@@ -11,7 +11,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 from bot.queries.form_options import FormOptions
 from bot.slack.actions import SlackListeners
 from bot.slack.app import SlackService, SlackSettings
-from bot.slack.request_body import Body
+from bot.slack.payloads import Body
 from tests.bot.harness import Harness
 from tests.bot.slack import payloads
 from tests.bot.slack.asgi import post

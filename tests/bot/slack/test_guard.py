@@ -22,7 +22,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from bot.db.database import Database
 from bot.slack.dedup import DeliveryRegister
 from bot.slack.http import MAX_BODY_BYTES, SignatureGuard
-from bot.slack.request_body import Body, parse_body
+from bot.slack.payloads import Body, parse_body
 from tests.bot.databases import create_sqlite_database
 from tests.bot.slack import payloads
 from tests.bot.slack.asgi import post

@@ -30,12 +30,13 @@ ESCAPES = frozenset(
 # What is escaped though nobody outside has a say in it.
 OURS = frozenset(
     {
+        "notifications: title",
         "drift_command: title",
         "replies: f'Usage of {runbook.words}'",
         "replies: title",
         "run_message: run.origin.source",
         "delegation_command: end_command",
-        "tree_command: f'{tree.name}: {overview.margin_sentence}'",
+        "policy_commands: f'{tree.name}: {overview.margin_sentence}'",
     }
 )
 

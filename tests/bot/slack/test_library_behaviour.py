@@ -27,8 +27,7 @@ from bot.db.database import Database
 from bot.policy import PolicyDirectory
 from bot.slack import app, threads, views
 from bot.slack.dedup import DeliveryRegister
-from bot.slack.envelopes import EnvelopeHandler
-from bot.slack.socket_mode import SocketModeService
+from bot.slack.socket_mode import EnvelopeHandler, SocketModeService
 from tests.bot.slack import payloads
 from tests.bot.slack.asgi import post
 from tests.bot.slack.chat import Chat

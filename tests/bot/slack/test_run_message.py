@@ -15,9 +15,9 @@ from bot.db.break_glass import BreakGlass
 from bot.model.agents import AgentOrigin
 from bot.model.run import RequestOrigin, State, StepRecord, StepState
 from bot.slack import run_message
-from bot.slack.approver_dms import build_reminders
 from bot.slack.blocks import Message, escape_mrkdwn, preformatted
 from bot.slack.home import HomeContent, render_home
+from bot.slack.notifications import build_reminders
 from bot.slack.run_facts import Approver, SlackRunView, UsedGrant
 from bot.slack.run_forms import render_commands
 from bot.slack.run_message import (

@@ -68,6 +68,17 @@ async def test_a_change_waits_with_its_times_on_the_card(chat: Chat):
     assert "Nobody" not in card
 
 
+async def test_a_schedule_that_cannot_be_undone_is_confirmed_by_its_requester(chat: Chat):
+    await chat.type('schedule melting cron="0 5 * * MON" -- toy melt lb1 lamp')
+    [plan] = chat.slack.posted
+    assert (plan.seen_by, chat.run().state) == ("U0DORA", State.PLANNED)
+    assert "Cannot be undone" in plan.words
+    assert "At 05:00 on Monday (UTC)" in plan.words
+    assert "Request schedule all the same" in str(plan.buttons["submit"])
+    await chat.press("submit", "U0DORA", message=plan)
+    assert chat.run().state is State.PENDING
+
+
 async def test_it_is_suspended_resumed_and_ended(chat: Chat):
     await _begun(chat)
     assert (

@@ -1,4 +1,4 @@
-"""`/keyturn freeze` and `who`: freezes, owners and roles. Pure."""
+"""`/keyturn freeze`, `who` and `tree`: freezes, owners, roles and fault trees. Pure."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -8,23 +8,28 @@ from bot.model.times import to_datetime
 from bot.policy import Person, Policy
 from bot.policy.freezes import Freeze
 from bot.queries.oncall import CalendarStatus
+from bot.queries.redundancy import TreeOverview
+from bot.redundancy.outline import outline_tree
 from bot.slack.blocks import (
-    Element,
+    Inline,
     Message,
     bold,
     bullet_list,
     code,
     date_element,
     format_notification,
+    paragraph,
+    preformatted,
     rich_text,
     rich_text_section,
-    text_element,
     user_mention,
 )
 from bot.slack.replies import COMMAND
 
 _UPCOMING_PERIOD = timedelta(days=30)
 _MAX_LISTED = 20
+# Slack shows a block of so many characters at most.
+_MAX_OUTLINE = 2800
 
 
 def render_freezes(policy: Policy, *, now: int) -> Message:
@@ -51,14 +56,14 @@ def render_freezes(policy: Policy, *, now: int) -> Message:
     ]
     if not known:
         text = "No freeze is active or begins within 30 days."
-        return Message(text, [rich_text(rich_text_section(text_element(text)))])
+        return Message(text, [paragraph(text)])
     parts = [rich_text_section(bold("Active freezes" if active else "No freeze is active."))]
     parts += [bullet_list(*active[:_MAX_LISTED])] if active else []
     if upcoming:
         parts += [rich_text_section(bold("Upcoming")), bullet_list(*upcoming[:_MAX_LISTED])]
     parts.append(
         rich_text_section(
-            text_element("Approved changes wait until a freeze ends. In an emergency: "),
+            "Approved changes wait until a freeze ends. In an emergency: ",
             code(f"{COMMAND} break-glass WORDS because …"),
         )
     )
@@ -77,11 +82,7 @@ def render_area_owners(
     person = policy.find_person(person_id)
     parts = [rich_text_section(*_render_person(policy, person))] if person else []
     owned = [
-        [
-            bold(area.title),
-            text_element(" – "),
-            *_render_people(policy, area.owners, workspace=workspace),
-        ]
+        [bold(area.title), " – ", *_render_people(policy, area.owners, workspace=workspace)]
         for area in policy.organisation.areas.values()
     ]
     parts += [rich_text_section(bold("Owners")), bullet_list(*owned)]
@@ -89,7 +90,7 @@ def render_area_owners(
         on_duty = [_render_calendar(policy, one, workspace=workspace) for one in calendars]
         parts += [rich_text_section(bold("On duty")), bullet_list(*on_duty)]
     more = "HOST, AREA or @PERSON shows more; can-i WORDS HOST shows who would approve."
-    parts.append(rich_text_section(code(f"{COMMAND} who"), text_element(f" {more}")))
+    parts.append(rich_text_section(code(f"{COMMAND} who"), f" {more}"))
     return Message("Owners", [rich_text(*parts)])
 
 
@@ -99,19 +100,15 @@ def answer_who_command(policy: Policy, typed_name: str, *, workspace: str) -> Me
     if name in policy.inventory.hosts:
         area = policy.get_area(name)
         tags = ", ".join(sorted(policy.inventory[name].tags)) or "no tags"
-        lead = [bold(name), text_element(f" ({tags}) is in {area.title}, owned by ")]
+        lead = [bold(name), f" ({tags}) is in {area.title}, owned by "]
         owners = _render_people(policy, area.owners, workspace=workspace)
         return _build_one_line_message(f"{name} is in {area.title}", [*lead, *owners])
     found = policy.organisation.areas.get(name)
     if found is not None:
         hosts = [host.name for host in policy.inventory if host.area == name]
-        lead = [bold(found.title), text_element(" is owned by ")]
-        rest = [text_element(f". Its hosts: {', '.join(hosts[:_MAX_LISTED]) or 'none'}")]
-        rest += (
-            [text_element(f" and {len(hosts) - _MAX_LISTED} more")]
-            if len(hosts) > _MAX_LISTED
-            else []
-        )
+        lead = [bold(found.title), " is owned by "]
+        rest = [f". Its hosts: {', '.join(hosts[:_MAX_LISTED]) or 'none'}"]
+        rest += [f" and {len(hosts) - _MAX_LISTED} more"] if len(hosts) > _MAX_LISTED else []
         owners = _render_people(policy, found.owners, workspace=workspace)
         return _build_one_line_message(f"Owners of {found.title}", [*lead, *owners, *rest])
     known = policy.find_person(name)
@@ -122,65 +119,88 @@ def answer_who_command(policy: Policy, typed_name: str, *, workspace: str) -> Me
     )
 
 
-def _render_calendar(policy: Policy, status: CalendarStatus, *, workspace: str) -> list[Element]:
+def _render_calendar(policy: Policy, status: CalendarStatus, *, workspace: str) -> list[Inline]:
     """Show who is on duty by a calendar until when, and when it was read."""
     duty, reading = status.duty, status.reading
-    parts = [bold(status.calendar.name), text_element(": ")]
+    parts = [bold(status.calendar.name), ": "]
     if not duty.is_known:
-        parts.append(text_element("not known, so no one is on duty"))
+        parts.append("not known, so no one is on duty")
     elif duty.people:
         parts += _render_people(policy, duty.people, workspace=workspace)
-        parts += [text_element(" until "), date_element(to_datetime(duty.ends_at))]
+        parts += [" until ", date_element(to_datetime(duty.ends_at))]
     else:
-        parts.append(text_element("no one"))
+        parts.append("no one")
     if duty.unmatched:
         unknown = ", ".join(f"“{title}”" for title in duty.unmatched)
-        parts.append(text_element(f"; not in people.yaml: {unknown}"))
+        parts.append(f"; not in people.yaml: {unknown}")
     if reading is not None:
-        parts += [text_element("; read "), date_element(to_datetime(reading.fetched_at))]
+        parts += ["; read ", date_element(to_datetime(reading.fetched_at))]
     return parts
 
 
-def _build_one_line_message(title: str, parts: Sequence[Element]) -> Message:
-    return Message(format_notification(title), [rich_text(rich_text_section(*parts))])
+def _build_one_line_message(title: str, parts: Sequence[Inline]) -> Message:
+    return Message(format_notification(title), [paragraph(*parts)])
 
 
-def _render_person(policy: Policy, described_person: Person) -> list[Element]:
+def _render_person(policy: Policy, described_person: Person) -> list[Inline]:
     roles = ", ".join(described_person.roles) or "no role"
     owned = [
         a.title for a in policy.organisation.areas.values() if described_person.id in a.owners
     ]
     rest = f", owner of {', '.join(owned)}" if owned else ""
-    return [bold(described_person.name), text_element(f" ({described_person.id}): {roles}{rest}")]
+    return [bold(described_person.name), f" ({described_person.id}): {roles}{rest}"]
 
 
-def _render_people(policy: Policy, owners: Sequence[str], *, workspace: str) -> list[Element]:
+def _render_people(policy: Policy, owners: Sequence[str], *, workspace: str) -> list[Inline]:
     """Mention people, so that a click shows who they are; ephemeral answers notify no one."""
-    parts: list[Element] = []
+    parts: list[Inline] = []
     for n, owner in enumerate(owners):
         known = policy.find_person(owner)
         user = (
             next((one.user for one in known.slack if one.team == workspace), "") if known else ""
         )
-        parts += [text_element(", ")] if n else []
-        parts.append(user_mention(user) if user else text_element(known.name if known else owner))
+        parts += [", "] if n else []
+        parts.append(user_mention(user) if user else (known.name if known else owner))
     return parts
 
 
 def _render_freeze(
     policy: Policy, freeze: Freeze, *, ends_at: datetime, begins_at: datetime | None = None
-) -> list[Element]:
+) -> list[Inline]:
     where = [policy.organisation.areas[name].title for name in freeze.areas] or ["every area"]
-    since = (
-        [text_element("from "), date_element(begins_at), text_element(" ")] if begins_at else []
-    )
+    since = ["from ", date_element(begins_at), " "] if begins_at else []
     rest = f", {freeze.recurrence}" if freeze.recurrence else ""
     rest += f"; except {', '.join(freeze.but)}" if freeze.but else ""
     return [
         bold(freeze.name),
-        text_element(f": {', '.join(where)}, "),
+        f": {', '.join(where)}, ",
         *since,
-        text_element("until "),
+        "until ",
         date_element(ends_at),
-        *([text_element(rest)] if rest else []),
+        *([rest] if rest else []),
     ]
+
+
+def render_trees(overviews: Sequence[TreeOverview]) -> Message:
+    """List the services with their margins."""
+    if not overviews:
+        text = "The policy has no fault trees yet."
+        return Message(text, [paragraph(text)])
+    items = [[bold(one.analysis.tree.name), f" – {one.margin_sentence}"] for one in overviews]
+    return Message(format_count(len(overviews), "service"), [rich_text(bullet_list(*items))])
+
+
+def render_tree(overview: TreeOverview) -> Message:
+    """Show one tree: its margin, its outline with states, and its single points of failure."""
+    tree = overview.analysis.tree
+    lines = [str(line) for line in outline_tree(tree, overview.status.words)]
+    outline = "\n".join(lines)
+    if len(outline) > _MAX_OUTLINE:
+        outline = outline[:_MAX_OUTLINE].rpartition("\n")[0] + "\n…"
+    singles = ", ".join(overview.analysis.single_points) or "none"
+    head = rich_text_section(bold(tree.title or tree.name), f": {overview.margin_sentence}")
+    foot = rich_text_section(f"Single points of failure: {singles}")
+    return Message(
+        format_notification(f"{tree.name}: {overview.margin_sentence}"),
+        [rich_text(head, preformatted(outline), foot)],
+    )

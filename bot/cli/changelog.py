@@ -1,4 +1,4 @@
-"""`keyturn changelog show` and `export`: search the change log, and export it."""
+"""`keyturn changelog …`: search, verify and export the change log, and change its key."""
 
 import getpass
 import json
@@ -6,23 +6,41 @@ import os
 import socket
 import stat
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import closing, contextmanager
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from bot.cli.context import (
+    FAILED,
     NOT_FOUND,
     CommandEnvironment,
     exit_on_errors,
     exit_with_error,
+    open_service,
     pass_environment,
+    wants_json,
 )
-from bot.cli.options import limit_option, option_with_aliases
+from bot.cli.options import (
+    acting_person_option,
+    create_json_option,
+    json_option,
+    limit_option,
+    option_with_aliases,
+    reason_option,
+)
 from bot.cli.progress import show_progress
-from bot.cli.terminal import format_stored_time, get_zone_name, print_table, time_options
+from bot.cli.terminal import (
+    format_stored_time,
+    get_zone_name,
+    print_json,
+    print_result,
+    print_table,
+    time_options,
+)
 from connectors.command import quote_text
 
 if TYPE_CHECKING:
@@ -59,7 +77,7 @@ _RUN_FILTER_OPTIONS = ("area", "runbook", "state", "value", "search")
 @click.option("--around", default="", help="Changes around a time, most relevant first.")
 @click.option("--within", default="", help="Time before and after --around. Default: 1 h.")
 @limit_option(30, help_text="Number of entries.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
+@create_json_option("Print one JSON object per line.")
 @time_options
 @pass_environment
 def show_log(
@@ -69,7 +87,6 @@ def show_log(
     around: str,
     within: str,
     limit: int,
-    as_json: bool,
     **filters: str,
 ) -> None:
     """Print the newest matching entries, oldest first; or the changes around a time.
@@ -82,7 +99,7 @@ def show_log(
 
     with exit_on_errors(), environment.open_database() as database, database.reading() as tx:
         if around:
-            _print_timeline(tx, around, within, filters["host"], limit=limit, as_json=as_json)
+            _print_timeline(tx, around, within, filters["host"], limit=limit)
             return
         entries = _list_entries(tx, run, filters, limit)
         if run and not entries:
@@ -92,13 +109,13 @@ def show_log(
                 "; ".join(_describe_unknown_filters(environment, tx, filters))
             )
             exit_with_error(unknown_filters or "no matching entries in the change log", NOT_FOUND)
-    _print_entries(entries, as_json=as_json)
+    _print_entries(entries)
 
 
-def _print_entries(entries: "Iterable[Entry]", *, as_json: bool) -> None:
+def _print_entries(entries: "Iterable[Entry]") -> None:
     from bot.audit import formats
 
-    if as_json:
+    if wants_json():
         for entry in entries:
             click.echo(formats.format_entry_as_json(entry))
         return
@@ -116,7 +133,7 @@ def _print_entries(entries: "Iterable[Entry]", *, as_json: bool) -> None:
         for entry in entries
     ]
     headings = ("TIME", "ENTRY", "RUN", "WHAT", "BY", "HOST", "HASH", "DETAILS")
-    print_table(None, headings, rows, as_json=False, empty_message="The change log is empty.")
+    print_table(None, headings, rows, empty_message="The change log is empty.")
 
 
 def _list_entries(
@@ -184,7 +201,7 @@ def _parse_state(typed: str) -> frozenset[str]:
 
 
 def _print_timeline(
-    tx: "Transaction", typed_time: str, typed_span: str, host: str, *, limit: int, as_json: bool
+    tx: "Transaction", typed_time: str, typed_span: str, host: str, *, limit: int
 ) -> None:
     from bot.audit import timeline
     from bot.model import times
@@ -194,14 +211,14 @@ def _print_timeline(
         tx, at, span=span, host_pattern=host.lower() or "*", limit=limit
     )
     approvals = timeline.list_approvals(tx, changes.events)
-    if as_json:
+    if wants_json():
         for event in changes.events:
             click.echo(_format_event_as_json(event, approvals.get(event.run or 0, ())))
     else:
         click.echo(f"Between {_format_range(at, span)}{f' on {host}' if host else ''}:")
         rows = [_build_event_row(one, approvals.get(one.run or 0, ())) for one in changes.events]
         headings = ("TIME", "RUN", "STATE", "WHAT")
-        print_table(None, headings, rows, as_json=False, empty_message="No known changes.")
+        print_table(None, headings, rows, empty_message="No known changes.")
     if changes.omitted:
         message = f"{changes.omitted} less relevant changes not shown: increase --limit"
         click.echo(message, err=True)
@@ -263,7 +280,7 @@ def export_entries(environment: CommandEnvironment, *, form: str) -> None:
         "syslog": lambda entry: formats.format_archive_syslog(entry, machine),
     }
     with exit_on_errors(), environment.open_database() as database:
-        _record_export(database, form)
+        _record_or_warn(database, "log exported", format=form)
         with database.reading() as tx:
             if form == "csv":
                 click.echo(formats.format_csv_row(formats.ARCHIVE_COLUMNS), nl=False)
@@ -287,13 +304,213 @@ def _is_output_a_file() -> bool:
         return False
 
 
-def _record_export(database: "Database", log_format: str) -> None:
-    """Record the export in the change log; warn if the database is read-only."""
+def _record_or_warn(database: "Database", kind: str, **facts: Any) -> None:
+    """Record an act in the change log; warn if the database is read-only."""
     from bot.audit import change_log
     from bot.db.database import StoreUnavailable
 
     try:
         with database.transaction() as tx:
-            change_log.append_entry(tx, "log exported", login=getpass.getuser(), format=log_format)
+            change_log.append_entry(tx, kind, login=getpass.getuser(), **facts)
     except StoreUnavailable as error:
         click.echo(f"keyturn: cannot record this in the change log: {error}", err=True)
+
+
+@click.command("verify")
+@click.option(
+    "--witness",
+    "witnesses",
+    multiple=True,
+    type=click.Path(path_type=Path, exists=True),
+    help="File of a witness to compare with; repeatable. Default: KEYTURN_WITNESS.",
+)
+@click.option("--key", default="", help="The required public signing key, 64 hex digits.")
+@click.option(
+    "--quick",
+    is_flag=True,
+    help="Check every hash, but only the last signature and those of key changes.",
+)
+@json_option
+@pass_environment
+def verify_log(
+    environment: CommandEnvironment, *, witnesses: tuple[Path, ...], key: str, quick: bool
+) -> None:
+    """Recompute the whole hash chain and check every signature.
+
+    Exit status 1 if an entry was changed, forged or is missing. The log records the verification,
+    unless the log is broken.
+    """
+    from bot.audit import checkpoints, verification
+
+    with exit_on_errors(), environment.open_database() as database:
+        files = _list_witness_files(environment, witnesses)
+        points = [point for file in files for point in checkpoints.read_checkpoints(file)]
+        with database.reading() as tx:
+            verdict = verification.verify_log(
+                tx,
+                required_key=key,
+                witnesses=points,
+                quick=quick,
+                stages=show_progress(),
+            )
+        if verdict.broken is None:
+            _record_or_warn(database, "log verified", key=key)
+    if wants_json():
+        print_json(vars(verdict))
+    elif verdict.broken is None:
+        click.echo(f"{verdict.entries} entries, chain intact; head {verdict.head}")
+        agree = len(points) - verdict.lost
+        click.echo(f"signed by {verdict.key}; {agree} witness checkpoints match")
+        if verdict.lost:
+            click.echo(f"{verdict.lost} witness checkpoints are of entries acknowledged as lost")
+    else:
+        click.echo(f"BROKEN at entry {verdict.broken}: {verdict.why}", err=True)
+    sys.exit(FAILED if verdict.broken is not None else 0)
+
+
+@click.command("rotate-key")
+@json_option
+@pass_environment
+def rotate_key(environment: CommandEnvironment) -> None:
+    """Replace the signing key of the change log. The log records it, signed by both keys.
+
+    Verifies the whole log first; a broken log keeps its key. Stop the service first. The old key
+    is deleted, so that it cannot be stolen. People must sign in again; tokens stay valid.
+    """
+    from bot.audit import checkpoints
+    from bot.maintenance import key_rotation
+
+    with _open_exclusively(environment) as database:
+        files = _list_witness_files(environment)
+        points = [point for file in files for point in checkpoints.read_checkpoints(file)]
+        result = key_rotation.rotate_signing_key(
+            database,
+            environment.get_key_directory() / "changelog.key",
+            witnesses=points,
+            stages=show_progress(),
+        )
+    for token in result.ended:
+        click.echo(
+            f"Ended token {token.id} ({token.prefix}…) of {token.person}: the change log does not "
+            "record its creation.",
+            err=True,
+        )
+    line = (
+        f"New signing key {result.public}. Back up changelog.key, apart from the database. "
+        "People must sign in again; tokens stay valid."
+    )
+    data = {"public": result.public, "ended_tokens": [token.id for token in result.ended]}
+    print_result(data, [line])
+
+
+@click.command("erase")
+@click.argument("run", type=int)
+@reason_option("Reason, recorded permanently.", required=True)
+@acting_person_option
+@json_option
+@pass_environment
+def request_erasure(
+    environment: CommandEnvironment, *, run: int, reason: str, person: str
+) -> None:
+    """Request the permanent erasure of the output of RUN. Another person must confirm it.
+
+    An owner of the area confirms it on the web, where they are signed in. The log keeps who, why
+    and the hash of the output, so that it still verifies, and its entries about the run.
+
+    For example: keyturn changelog erase 12 --as olga --reason "the output holds a password"
+    """
+    with open_service(environment) as service:
+        service.erasure.request_erasure(
+            run, person=person, reason=reason, source="cli", login=getpass.getuser()
+        )
+    page = f"{environment.get_base_url()}/runs/{run}/erase"
+    line = f"Requested. Another person, an owner of the area, confirms it at {page}"
+    print_result({"run": run, "page": page}, [line])
+
+
+@click.command("acknowledge")
+@click.argument("first", type=int)
+@click.option("--lost", type=click.IntRange(1), required=True, help="Number of lost entries.")
+@reason_option("What was lost and why, recorded permanently.", required=True)
+@acting_person_option
+@click.option(
+    "--witness",
+    "witnesses",
+    multiple=True,
+    type=click.Path(path_type=Path, exists=True),
+    help="File of a witness that has them; repeatable. Default: KEYTURN_WITNESS.",
+)
+@json_option
+@pass_environment
+def acknowledge_loss(
+    environment: CommandEnvironment,
+    *,
+    first: int,
+    lost: int,
+    reason: str,
+    person: str,
+    witnesses: tuple[Path, ...],
+) -> None:
+    """Acknowledge that entries from FIRST on were lost, for example after a restore.
+
+    Until then `keyturn changelog verify` exits with status 1. Stop the service first. The numbers
+    must be those of the entries that witnesses have and the log lacks. The log records who
+    acknowledged the loss and why.
+
+    For example: keyturn changelog acknowledge 4711 --lost 12 --as olga --reason "restored Monday's
+    backup"
+    """
+    from bot.audit import checkpoints, verification
+
+    with _open_exclusively(environment) as database:
+        files = _list_witness_files(environment, witnesses)
+        if not files:
+            raise ValueError(
+                "no witness file: add --witness FILE with a witness that has the entries"
+            )
+        points = [point for file in files for point in checkpoints.read_checkpoints(file)]
+        with database.transaction(seconds=3600) as tx:
+            verification.acknowledge_loss(
+                tx,
+                points,
+                first=first,
+                lost_entries=lost,
+                person=person,
+                reason=reason,
+                login=getpass.getuser(),
+            )
+    line = f"Acknowledged the loss of {lost} entries from {first} on."
+    print_result({"first": first, "lost": lost}, [line])
+
+
+@contextmanager
+def _open_exclusively(environment: CommandEnvironment) -> "Generator[Database]":
+    """Open the database while the service is stopped."""
+    from bot.db.database import lock_data_directory
+    from bot.db.process_lock import lock_exclusive
+
+    with (
+        exit_on_errors(),
+        environment.open_database() as database,
+        lock_data_directory(environment.get_data_directory()),
+        lock_exclusive(database),
+    ):
+        yield database
+
+
+def _list_witness_files(
+    environment: CommandEnvironment, files: Sequence[Path] = ()
+) -> Sequence[Path]:
+    """Return the files of witnesses; without any, that of the settings if it exists."""
+    ours = environment.get_witness_file()
+    return files or ([ours] if ours is not None and ours.exists() else [])
+
+
+COMMANDS = (
+    show_log,
+    export_entries,
+    verify_log,
+    rotate_key,
+    request_erasure,
+    acknowledge_loss,
+)
