@@ -328,7 +328,7 @@ def test_a_command_without_its_newline_is_dropped_and_not_called_done(haproxy: H
     assert fleet.run_command("lb1", Shell(cut.argv, stdin=cut.stdin)) == Answer(0, "")
 
 
-def test_a_socket_that_may_only_look_is_never_good_news(haproxy: Haproxy):
+def test_socket_without_operator_level_is_an_error(haproxy: Haproxy):
     haproxy.runtime(f"set table http key {ABUSER} data.gpc0 1")
     fleet = fleet_of(haproxy, "user")
     with pytest.raises(CommandError, match="level operator"):

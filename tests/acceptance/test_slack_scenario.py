@@ -348,7 +348,7 @@ def test_a_request_is_decided_by_two_at_once_and_done_once(stage: Stage):
     stage.card("Succeeded", "Verified")
 
 
-def test_a_no_has_a_reason_that_the_requester_reads(stage: Stage):
+def test_denial_has_a_reason_that_the_requester_reads(stage: Stage):
     run = stage.ask()
     stage.card("Approve", f"run {run.id}")
     stage.slack.say("olga", f"/keyturn deny {run.id} not during the sale")

@@ -363,7 +363,7 @@ class TestReminding:
             harness.run_queued_work()
             assert harness.get_run(run.id).state is State.SUCCEEDED
 
-    def test_who_is_told_is_in_the_log(self, tmp_path: Path):
+    def test_log_entry_names_the_notified_people(self, tmp_path: Path):
         with _harness(tmp_path, self.RULES) as (harness, clock):
             run = harness.request(LAMP_ON)
             clock.ahead = 11 * MINUTE

@@ -610,7 +610,7 @@ class TestWitnessAtTheStart:
 
 
 @pytest.mark.parametrize("act", [change_log.lock_log, followed_log.follow_log])
-def test_what_to_do_is_said_when_a_failover_lost_the_last_entries(
+def test_fix_is_shown_when_a_failover_lost_the_last_entries(
     sealed: Harness, act: Callable[[Transaction], object]
 ):
     for _ in range(3):

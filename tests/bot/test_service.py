@@ -213,7 +213,7 @@ class TestUndo:
         harness.run_queued_work()
         assert harness.get_run(undo.id).state is State.PENDING
 
-    def test_of_what_is_no_longer_in_effect_does_nothing(self, harness: Harness):
+    def test_of_a_change_no_longer_in_effect_changes_nothing(self, harness: Harness):
         done = harness.approve(harness.request(LAMP_ON))
         harness.fleet.hosts["lb1"]["lamp"] = "dim"
         undo = harness.service.request_undo(done.id, person="dora", origin=WEB)
@@ -313,14 +313,14 @@ class TestDeciding:
         with pytest.raises(TooLate):
             harness.service.approve_run(run.id, person="olga", digest=run.digest[: len(digest)])
 
-    def test_one_no_ends_it(self, harness: Harness):
+    def test_one_denial_ends_the_request(self, harness: Harness):
         run = harness.request(LAMP_ON)
         denied = harness.service.deny_run(run.id, person="adam", reason="not today")
         assert (denied.state, denied.summary) == (State.DENIED, "Denied by Adam Admin: not today")
         with pytest.raises(TooLate, match="denied by Adam Admin"):
             harness.approve(run, person="olga")
 
-    def test_a_no_after_the_yes_wins_until_the_intent_is_written(self, harness: Harness):
+    def test_denial_after_an_approval_counts_until_the_first_step_starts(self, harness: Harness):
         run = harness.request(LAMP_ON)
         harness.service.approve_run(run.id, person="olga", digest=run.digest)
         harness.service.deny_run(run.id, person="adam", reason="wait")
@@ -328,7 +328,7 @@ class TestDeciding:
         assert harness.get_run(run.id).state is State.DENIED
         assert harness.fleet.sent == []
 
-    def test_a_no_during_the_last_look_wins(self, harness: Harness):
+    def test_denial_while_the_gate_plans_again_counts(self, harness: Harness):
         run = harness.request(LAMP_ON)
 
         def deny_meanwhile(host: str) -> None:

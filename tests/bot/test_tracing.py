@@ -139,7 +139,7 @@ def test_two_runs_are_two_traces(
     assert len({span.trace for span in collector.named("plan")}) == 2
 
 
-def test_nothing_that_anybody_said_is_told(
+def test_traces_hold_no_text_of_people_or_hosts(
     harness: Harness, collector: Collector, sending: OtlpTracer
 ) -> None:
     harness.approve(harness.request(LAMP_ON, reason="because of the canary 4711"))

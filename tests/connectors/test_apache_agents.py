@@ -50,7 +50,7 @@ def test_what_apache_might_act_on_cannot_be_said(agent: str):
         apache_agents.block_agent(agent)
 
 
-def test_a_dot_and_a_plus_are_said_as_themselves():
+def test_dot_and_plus_are_escaped():
     line = 'SetEnvIfNoCase User-Agent "C\\+\\+ v1\\.0" keyturn_refused'
     assert apache_agents.block_agent("C++ v1.0").words[-2:] == ("add", line)
     assert apache_agents.unblock_agent("C++ v1.0").words[-2:] == ("remove", line)

@@ -155,7 +155,7 @@ def test_the_scheduler_comes_back_before_what_it_would_reset():
 
 
 @pytest.mark.parametrize("device", HOSTILE_DEVICES)
-def test_what_is_no_name_of_a_device_never_becomes_a_path(device: str):
+def test_invalid_device_name_never_becomes_a_path(device: str):
     with pytest.raises(ValueError, match=re.escape(repr(device))):
         block.set_queue_setting(device, "scheduler", "none")
     with pytest.raises(ValueError, match="is not the name"):

@@ -73,6 +73,6 @@ def test_a_host_without_block_devices_has_an_empty_tree():
         '{"blockdevices": [{"name": "a", "kname": "-a", "type": "disk", "maj:min": "8:0"}]}',
     ],
 )
-def test_what_is_no_tree_is_not_understood(answer: str):
+def test_invalid_tree_is_a_parse_error(answer: str):
     with pytest.raises(ParseError):
         parse_tree(answer)

@@ -62,7 +62,7 @@ def test_who_listens_is_shown_by_addresses_to_connect_to():
 @pytest.mark.parametrize(
     "answer", ["nonsense\n", "LISTEN 0 5 x:443 y\n", "LISTEN 0 5 1.2.3.4:80 y"]
 )
-def test_what_is_no_list_of_listeners_is_not_taken_for_one(answer: str):
+def test_other_output_is_not_taken_for_a_list_of_listeners(answer: str):
     with pytest.raises(ParseError):
         parse_listeners(answer, 443)
 

@@ -74,7 +74,7 @@ def test_the_vrrp_groups_of_frr(name: str, state: str, priority: int):
 @pytest.mark.parametrize(
     "text", ["", "\n", "[\n]\n", answer("cisco-vrrp-brief").splitlines()[0] + "\n\n"]
 )
-def test_no_groups_are_none(text: str):
+def test_router_without_groups_has_no_gateways(text: str):
     assert gateway.parse_gateways(text) == ()
 
 

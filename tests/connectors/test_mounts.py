@@ -42,7 +42,7 @@ def test_nothing_exported_is_nothing():
         "/a\\000  *(rw)\n",
     ],
 )
-def test_what_is_no_export_is_not_understood(answer: str):
+def test_invalid_export_is_a_parse_error(answer: str):
     with pytest.raises(ParseError):
         parse_exports(answer)
 
@@ -79,7 +79,7 @@ def test_the_mount_of_a_path_is_shown(name: str, mount: Mount):
 
 
 @pytest.mark.parametrize("answer", ["", "{}", '{"filesystems": []}', '{"filesystems": [{}]}'])
-def test_what_is_no_mount_is_not_understood(answer: str):
+def test_invalid_mount_is_a_parse_error(answer: str):
     with pytest.raises(ParseError):
         parse_mount(answer)
 

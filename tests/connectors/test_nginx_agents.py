@@ -44,7 +44,7 @@ def test_what_nginx_might_act_on_cannot_be_said(agent: str):
         nginx_agents.block_agent(agent)
 
 
-def test_a_dot_and_a_plus_are_said_as_themselves():
+def test_dot_and_plus_are_escaped():
     line = 'if ($http_user_agent ~* "C\\+\\+ v1\\.0") { return 403; }'
     assert nginx_agents.block_agent("C++ v1.0").words[-2:] == ("add", line)
     assert nginx_agents.unblock_agent("C++ v1.0").words[-2:] == ("remove", line)

@@ -63,7 +63,7 @@ def test_only_keeping_goes_over_a_new_connection(probation: Probation):
 
 @ALL_KINDS
 @pytest.mark.parametrize("value", ["0", "-1", "180; id", "99999", "", "180s"])
-def test_what_is_no_number_of_seconds_is_refused(probation: Probation, value: str):
+def test_invalid_duration_is_refused(probation: Probation, value: str):
     with pytest.raises(SettingError):
         probation.arm(CHANGE).resolve({probation.seconds.name: value}, sudo=False)
 

@@ -505,7 +505,7 @@ def test_sequence_numbers_start_anew_with_the_keys(session: SshSession):
     assert getattr(session.transport, "agreed_on_strict_kex")  # noqa: B009 - its stub lacks it
 
 
-def test_no_one_there_is_reported(tmp_path: Path):
+def test_refused_connection_is_reported(tmp_path: Path):
     with socket.socket() as holder:
         holder.bind(("127.0.0.1", 0))  # held and not listening
         trouble = refused(_host_at(holder.getsockname()[1], tmp_path))

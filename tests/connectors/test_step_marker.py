@@ -432,7 +432,7 @@ def test_what_is_too_old_is_looked_for_once_in_a_while_and_not_at_each_run(machi
     _gone(machine, "f00d-4-5e-1")
 
 
-def test_what_is_no_marker_of_ours_stays_however_old(machine: Machine):
+def test_other_files_than_markers_stay_however_old(machine: Machine):
     others = {".ssh": 400, "documents": 400, "f00d": 400, "beef-3-5e-1": 9, "me@home": 400}
     _aged(machine, {"f00d-3-5e-1": 9} | others)
     machine.tell(_make_step(machine))

@@ -51,7 +51,7 @@ def test_the_settings_of_a_port_of_a_cisco():
         ("switchport nonegotiate", ""),
     ],
 )
-def test_what_is_no_access_port(line: str, obstacle: str):
+def test_port_that_is_no_access_port(line: str, obstacle: str):
     assert switch_port.parse_settings(CISCO.format(more=f" {line}\n")).obstacle == obstacle
 
 

@@ -91,7 +91,7 @@ def test_the_errors_of_a_cisco_and_of_an_hp():
     ],
 )
 @pytest.mark.parametrize("text", ["", "% Invalid input detected\n", "nothing of the kind\n"])
-def test_what_is_no_such_table_is_an_error(query: Query[object], text: str):
+def test_other_output_than_a_table_is_an_error(query: Query[object], text: str):
     assert isinstance(query.command, DeviceCommand)
     with pytest.raises(ParseError):
         query.parse(text)

@@ -129,7 +129,7 @@ def test_memory_that_no_one_counts_is_not_a_number():
         (ANSWERS / "running.txt").read_text().replace("11:47:09 UTC", "11:47:09 CET"),
     ],
 )
-def test_what_is_no_service_is_never_taken_for_one(answer: str):
+def test_other_output_is_never_taken_for_a_service(answer: str):
     with pytest.raises(ParseError):
         parse_service(answer)
 
@@ -165,7 +165,7 @@ def test_the_test_of_a_configuration_is_understood(output: str, command: Configu
 
 
 @pytest.mark.parametrize("text", ["", "passes\nand more\n", "no a b\n", "sh: 1: x\n"])
-def test_what_is_no_test_of_a_configuration_is_never_taken_for_one(text: str):
+def test_other_output_is_never_taken_for_a_configuration_test(text: str):
     with pytest.raises(ParseError):
         parse_configuration(text)
 

@@ -128,7 +128,7 @@ def test_traffic_is_waited_for_as_long_as_it_is_watched():
         ),
     ],
 )
-def test_known_troubles_are_explained(status: int, output: str, meaning: str):
+def test_known_errors_are_explained(status: int, output: str, meaning: str):
     assert meaning in judged(zfs.start_scrub("tank"), Answer(status, "", f"{output}\n"))
 
 

@@ -108,7 +108,7 @@ def test_the_way_back_leads_to_where_the_value_came_from(was: ZfsProperty, words
         ("cannot set property for 'tank': permission denied", "this requires root"),
     ],
 )
-def test_known_troubles_are_explained(output: str, meaning: str):
+def test_known_errors_are_explained(output: str, meaning: str):
     command = zfs_property.set_property("tank", "atime", "on")
     assert meaning in str(find_failure(command, Answer(1, "", f"{output}\n"), frozenset({0})))
 

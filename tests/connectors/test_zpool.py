@@ -34,7 +34,7 @@ def test_a_size_is_understood(text: str, amount: int):
 
 
 @pytest.mark.parametrize("text", ["", "-", "K", "1.2.3K", "12k", "1e9", "-1", " 1", "٣"])
-def test_what_is_no_size_is_refused(text: str):
+def test_invalid_size_is_refused(text: str):
     with pytest.raises(ParseError):
         parse_size(text)
 
@@ -73,7 +73,7 @@ def test_a_length_of_time_is_understood(text: str, length: int):
 
 
 @pytest.mark.parametrize("text", ["", "soon", "12", "1:2:3:4", "-00:00:01"])
-def test_what_is_no_length_of_time_is_refused(text: str):
+def test_invalid_duration_is_refused(text: str):
     with pytest.raises(ParseError):
         parse_duration(text)
 

@@ -205,7 +205,7 @@ def test_no_pools_is_an_answer():
 
 
 @pytest.mark.parametrize("answer", ["", "\n"])
-def test_a_zpool_without_this_form_has_said_nothing(answer: str):
+def test_zpool_without_json_output_returns_nothing(answer: str):
     assert parse_document(answer) is None
 
 

@@ -117,7 +117,7 @@ def test_the_last_scan_is_understood(name: str, scan: Scan):
 
 
 @pytest.mark.parametrize("name", ["2.1-never", "fuse-never", "fuse-imported"])
-def test_no_scan_is_no_scan(name: str):
+def test_pool_that_was_never_scanned_has_no_scans(name: str):
     assert pool_of(name).scans == ()
 
 
@@ -249,7 +249,7 @@ def test_no_pools_is_an_answer(answer: str):
         recorded("2.1-finished")[:60],
     ],
 )
-def test_what_is_no_status_is_never_taken_for_no_pools(answer: str):
+def test_other_output_is_never_taken_for_an_absence_of_pools(answer: str):
     with pytest.raises(ParseError):
         parse_pools(answer)
 

@@ -99,7 +99,7 @@ def test_private_addresses_are_announced():
         *("fe80::1%eth0", "1.2.3.4;", "0x7f000001", ",".join(["203.0.113.9"] * 65)),
     ],
 )
-def test_what_is_no_list_of_networks_is_refused(addresses: object):
+def test_invalid_network_list_is_refused(addresses: object):
     with pytest.raises(ValidationError, match="addresses and networks, with commas"):
         MarkAbusers.model_validate({"host": "lb1", "addresses": addresses})
 

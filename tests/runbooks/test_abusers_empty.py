@@ -172,7 +172,7 @@ def test_a_table_that_does_not_exist_is_reported_as_that():
         7,
     ],
 )
-def test_what_is_no_table_name_is_refused(table: object):
+def test_invalid_table_name_is_refused(table: object):
     with pytest.raises(ValidationError):
         EmptyTable.model_validate({"host": "lb1", "table": table})
 
@@ -194,7 +194,7 @@ def test_what_is_no_table_name_is_refused(table: object):
         0,
     ],
 )
-def test_what_is_no_counter_that_marks_is_refused(mark: object):
+def test_invalid_marking_counter_is_refused(mark: object):
     with pytest.raises(ValidationError):
         EmptyTable.model_validate({"host": "lb1", "mark": mark})
 

@@ -69,7 +69,7 @@ def test_to_block_ones_own_networks_takes_a_second_look(address: str):
 
 
 @pytest.mark.parametrize("address", [EVERY, "::", "224.0.0.1", "ff02::1", "255.255.255.255"])
-def test_what_is_no_clients_address_is_refused_before_anything_is_sent(address: str):
+def test_invalid_client_address_is_refused_before_anything_is_sent(address: str):
     fleet = balancer()
     with pytest.raises(Refused, match="not the address of one client"):
         MarkAbuser.model_validate({"host": "lb1", "address": address}).read(fleet.run_query)
@@ -112,6 +112,6 @@ def test_a_table_that_is_not_there_is_an_error_that_names_the_others():
 
 
 @pytest.mark.parametrize("address", HOSTILE_ADDRESSES)
-def test_what_is_no_address_is_refused_before_anything_is_asked(address: object):
+def test_invalid_address_is_refused_before_any_query(address: object):
     with pytest.raises(ValidationError):
         MarkAbuser.model_validate({"host": "lb1", "address": address})

@@ -61,7 +61,7 @@ def test_that_others_have_a_copy_is_shown():
     assert report.findings[-1].startswith("lb2 has a copy of http")
 
 
-def test_no_one_marked_is_good_news():
+def test_table_without_marked_clients_has_no_findings():
     report = shown({ASK_MARKED: rows("http")})
     assert (report.summary, report.findings) == ("no client is marked in http on lb1", ())
 
@@ -168,7 +168,7 @@ def test_a_table_that_keeps_no_such_mark_is_refused_and_not_called_empty():
         www.read(fleet.run_query)
 
 
-def test_a_socket_that_hides_entries_is_an_error_and_not_good_news():
+def test_socket_that_hides_entries_is_an_error():
     hidden = "# table: http, type: ip, size:9, used:5\n# contents not dumped due to insufficient "
     with pytest.raises(CommandError, match="level operator"):
         shown({ASK_MARKED: hidden + "privileges\n\n"})

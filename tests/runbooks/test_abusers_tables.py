@@ -35,7 +35,7 @@ def test_a_balancer_without_tables_is_well():
     assert LOOK.report(StickTables(())).healthy
 
 
-def test_one_table_is_one_table():
+def test_one_table_is_counted_in_the_singular():
     assert (
         "has 1 stick table:" in LOOK.report(StickTables((TableHead("http", "ip", 0, 0),))).summary
     )

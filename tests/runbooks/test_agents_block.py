@@ -85,7 +85,7 @@ def test_it_is_read_from_the_configuration():
 
 
 @pytest.mark.parametrize("agent", HOSTILE_AGENTS)
-def test_what_is_no_agent_is_refused_before_anything_is_asked(agent: object):
+def test_invalid_agent_is_refused_before_any_query(agent: object):
     with pytest.raises(ValidationError):
         BlockAgent.model_validate({"host": "web1", "agent": agent})
 
@@ -109,6 +109,6 @@ def test_apache_is_asked_and_told_where_it_is_meant():
     "server",
     ["", "iis", "Apache", "-x", "nginx ", "nginx\n", "nginx;id", "*", "nginx,apache", 1, None, []],
 )
-def test_what_is_no_web_server_is_refused(server: object):
+def test_host_without_a_web_server_is_refused(server: object):
     with pytest.raises(ValidationError):
         BlockAgent.model_validate({"host": "web1", "agent": "BadBot", "server": server})

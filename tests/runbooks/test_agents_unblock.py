@@ -32,7 +32,7 @@ def test_one_that_is_refused_by_another_part_of_its_name_is_shown():
 
 
 @pytest.mark.parametrize("agent", HOSTILE_AGENTS)
-def test_what_is_no_agent_is_refused_before_anything_is_asked(agent: object):
+def test_invalid_agent_is_refused_before_any_query(agent: object):
     with pytest.raises(ValidationError):
         UnblockAgent.model_validate({"host": "web1", "agent": agent})
 

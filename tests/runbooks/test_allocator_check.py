@@ -42,6 +42,6 @@ def test_a_program_that_does_not_run_is_an_error():
 
 
 @pytest.mark.parametrize("process", HOSTILE_NAMES)
-def test_what_is_no_name_is_refused_before_anything_is_asked(process: object):
+def test_invalid_name_is_refused_before_any_query(process: object):
     with pytest.raises(ValidationError):
         AllocatorCheck.model_validate({"host": "db1", "process": process})

@@ -153,7 +153,7 @@ def test_a_leg_that_ip_does_not_list_is_an_error():
 
 @pytest.mark.parametrize("name", HOSTILE_NAMES)
 @pytest.mark.parametrize("field", ["bond", "leg"])
-def test_what_is_no_name_of_a_card_is_refused(field: str, name: object):
+def test_invalid_card_name_is_refused(field: str, name: object):
     with pytest.raises(ValidationError):
         TakeLeg.model_validate(VALUES | {field: name})
 

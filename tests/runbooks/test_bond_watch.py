@@ -33,7 +33,7 @@ def changed(**fields: object) -> Bond:
     return replace(BOND, members=(member, *rest))
 
 
-def test_who_carried_what_is_shown():
+def test_traffic_of_each_member_is_shown():
     later = look(105.0, sent=(5_000_000, 5_000_000, 10_000_000, 0))
     report = WATCH.report((QUIET, later))
     assert report.summary == (

@@ -94,6 +94,6 @@ def test_a_client_that_the_log_knows_by_name_only_is_not_called_verified():
 @pytest.mark.parametrize(
     "hours", [0, -1, 49, "", "2; id", "-x", "1e1", "two", "2\n", [2], "0x2", 1.5, "２ h"]
 )
-def test_what_is_no_number_of_hours_is_refused(hours: object):
+def test_invalid_hour_count_is_refused(hours: object):
     with pytest.raises(ValidationError):
         BotsTop.model_validate({"host": "web1", "hours": hours})

@@ -89,7 +89,7 @@ def test_a_port_that_no_one_listens_at_is_an_error():
 @pytest.mark.parametrize(
     "port", [0, -1, 65536, "443; id", "0x1bb", "", "４４３a", None, "4 43", []]
 )
-def test_what_is_no_port_is_refused(port: object):
+def test_invalid_port_is_refused(port: object):
     with pytest.raises(ValidationError):
         CertCheck.model_validate({"host": "web1", "port": port})
 
@@ -116,7 +116,7 @@ def test_what_is_no_port_is_refused(port: object):
         "a:443",
     ],
 )
-def test_what_is_no_name_is_refused(name: str):
+def test_invalid_name_is_refused(name: str):
     with pytest.raises(ValidationError):
         CertCheck.model_validate({"host": "web1", "server_name": name})
 

@@ -114,7 +114,7 @@ def test_an_undo_below_what_is_in_use_is_announced():
         [524288],
     ],
 )
-def test_what_is_no_limit_is_refused_before_anything_is_asked(maximum: object):
+def test_invalid_limit_is_refused_before_any_query(maximum: object):
     with pytest.raises(ValidationError):
         SetConntrack.model_validate({"host": "lb1", "maximum": maximum})
 

@@ -42,11 +42,11 @@ def test_what_does_not_fit_together_is_reported(finds: Sequence[CsfMatch], findi
     assert len(FIND.report(finds).findings) == findings
 
 
-def test_nothing_is_nothing():
+def test_address_without_entries_is_reported():
     assert FIND.report([]).summary == "csf on web1 has no entry for 198.51.100.7"
 
 
 @pytest.mark.parametrize("address", HOSTILE_ADDRESSES)
-def test_what_is_no_address_is_refused_before_anything_is_sent(address: object):
+def test_invalid_address_is_refused_before_anything_is_sent(address: object):
     with pytest.raises(ValidationError):
         FindInCsf.model_validate({"host": "web1", "address": address})

@@ -292,7 +292,7 @@ def test_it_is_typed_as_its_help_says():
     "value",
     ["maybe", "2", "true; id", "true\n", "-x", "", " ", "тrue", [], {}, "1e0", "yes please"],
 )
-def test_what_is_no_claim_is_refused(value: object):
+def test_invalid_acceptance_is_refused(value: object):
     with pytest.raises(ValidationError):
         RefreshPingdom.model_validate({"host": "web1", "accept_size_change": value})
 
@@ -304,6 +304,6 @@ def test_what_is_no_claim_is_refused(value: object):
         *("web1/", "$(id)", "a" * 64, "web_1", None, 1),
     ],
 )
-def test_what_is_no_host_is_refused(host: object):
+def test_invalid_host_is_refused(host: object):
     with pytest.raises(ValidationError):
         RefreshPingdom.model_validate({"host": host})

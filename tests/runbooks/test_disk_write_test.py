@@ -165,7 +165,7 @@ def test_what_is_needed_is_read_at_once():
         ["/srv"],
     ],
 )
-def test_what_is_no_plain_directory_is_refused(directory: object):
+def test_invalid_directory_is_refused(directory: object):
     with pytest.raises(ValidationError):
         MeasureDiskWrite.model_validate({"host": "nas1", "directory": directory})
 
@@ -173,13 +173,13 @@ def test_what_is_no_plain_directory_is_refused(directory: object):
 @pytest.mark.parametrize(
     "mib", [0, -1, 3, 1025, 10**9, "many", "64;id", "", None, 1.5, "0x40", "64\n", [64]]
 )
-def test_what_is_no_fair_amount_is_refused(mib: object):
+def test_invalid_amount_is_refused(mib: object):
     with pytest.raises(ValidationError):
         MeasureDiskWrite.model_validate({"host": "nas1", "directory": "/srv", "mib": mib})
 
 
 @pytest.mark.parametrize("moment", HOSTILE_TIMES)
-def test_what_is_no_time_is_refused(moment: object):
+def test_invalid_time_is_refused(moment: object):
     with pytest.raises(ValidationError):
         MeasureDiskWrite.model_validate({"host": "nas1", "directory": "/srv", "since": moment})
 

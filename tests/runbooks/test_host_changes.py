@@ -206,6 +206,6 @@ def test_of_very_many_events_the_last_are_shown():
 
 
 @pytest.mark.parametrize("since", HOSTILE_TIMES)
-def test_what_is_no_time_is_refused(since: object):
+def test_invalid_time_is_refused(since: object):
     with pytest.raises(ValidationError):
         HostChanges.model_validate({"host": "web1", "since": since})

@@ -109,7 +109,7 @@ def test_a_group_that_no_one_leads_is_a_finding():
     assert len([each for each in problems if "does not participate" in each]) == 2
 
 
-def test_what_recorded_routers_said_is_judged():
+def test_recorded_output_of_routers_is_judged():
     routers = fleet({("r1", STANDBY): recorded("cisco-standby")}, platforms=CISCO)
     report = ONE.report(ONE.read(routers.run_query))
     assert report.summary == "4 groups on r1: 4 to fix"

@@ -35,6 +35,6 @@ def test_a_message_that_is_gone_needs_nothing():
 
 
 @pytest.mark.parametrize("name", ["ALL", "-qff", "a b", "1xUjtg-00023k", "x" * 30, "../etc"])
-def test_what_is_no_id_is_refused(name: str):
+def test_invalid_id_is_refused(name: str):
     with pytest.raises(ValidationError):
         retry(name)

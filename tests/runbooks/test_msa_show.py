@@ -124,7 +124,7 @@ BOMB = '<!DOCTYPE RESPONSE [<!ENTITY a "aaaa">]><RESPONSE>&a;</RESPONSE>'
 
 
 @pytest.mark.parametrize("text", ["", "<html/>", "{}", "<RESPONSE>", BOMB, "<a>" * 10_000])
-def test_what_is_no_answer_of_the_api_is_an_error(text: str):
+def test_invalid_api_answer_is_an_error(text: str):
     with pytest.raises(ParseError, match="not an answer of its API"):
         parse_objects(text)
 

@@ -301,20 +301,20 @@ HOSTILE_NUMBERS = (
 
 
 @pytest.mark.parametrize("device", HOSTILE_DEVICES)
-def test_what_is_no_device_is_refused_before_anything_is_asked(device: object):
+def test_invalid_device_is_refused_before_any_query(device: object):
     with pytest.raises(ValidationError):
         wish(device=device)
 
 
 @pytest.mark.parametrize("scheduler", HOSTILE_SCHEDULERS)
-def test_what_is_no_scheduler_is_refused(scheduler: object):
+def test_invalid_scheduler_is_refused(scheduler: object):
     with pytest.raises(ValidationError):
         wish(scheduler=scheduler)
 
 
 @pytest.mark.parametrize("number", HOSTILE_NUMBERS)
 @pytest.mark.parametrize("name", ["slice_idle", "read_ahead_kb", "nr_requests"])
-def test_what_is_no_number_in_bounds_is_refused(name: str, number: object):
+def test_number_out_of_bounds_is_refused(name: str, number: object):
     with pytest.raises(ValidationError):
         wish(**{name: number})
 

@@ -118,6 +118,6 @@ def test_a_host_that_exports_nothing_is_well():
 @pytest.mark.parametrize(
     "host", ["", "-x", "nas1;x", "NAS", "nas1\n", "../nas1", "nas1 ", 1, None]
 )
-def test_what_is_no_name_of_a_host_is_refused(host: object):
+def test_invalid_host_name_is_refused(host: object):
     with pytest.raises(ValidationError):
         ShowScheduler.model_validate({"host": host})

@@ -186,12 +186,12 @@ def test_a_service_with_a_test_of_its_configuration_is_tested():
 
 
 @pytest.mark.parametrize("service", HOSTILE_NAMES)
-def test_what_is_no_name_is_refused_before_anything_is_asked(service: object):
+def test_invalid_name_is_refused_before_any_query(service: object):
     with pytest.raises(ValidationError):
         RestartService.model_validate({"host": "web1", "service": service})
 
 
 @pytest.mark.parametrize("since", HOSTILE_TIMES)
-def test_what_is_no_time_is_refused_before_anything_is_asked(since: object):
+def test_invalid_time_is_refused_before_any_query(since: object):
     with pytest.raises(ValidationError):
         RestartService.model_validate({"host": "web1", "service": "web", "since": since})

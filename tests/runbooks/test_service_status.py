@@ -67,6 +67,6 @@ def test_a_login_without_the_journals_rule_still_reads_the_service():
 
 
 @pytest.mark.parametrize("service", HOSTILE_NAMES)
-def test_what_is_no_name_is_refused_before_anything_is_asked(service: object):
+def test_invalid_name_is_refused_before_any_query(service: object):
     with pytest.raises(ValidationError):
         ServiceStatus.model_validate({"host": "web1", "service": service})

@@ -132,18 +132,18 @@ def test_a_peer_is_pinged_only_if_one_is_named():
         *("0x200", "5 12", "1e6", "many", [512], "５１２k"),
     ],
 )
-def test_what_is_no_rate_is_refused_before_anything_is_asked(field: str, rate: object):
+def test_invalid_rate_is_refused_before_any_query(field: str, rate: object):
     with pytest.raises(ValidationError):
         asked(**{field: rate})
 
 
 @pytest.mark.parametrize("name", [*HOSTILE_NAMES, "eth0:1", "eth0@if2", "x" * 16, "."])
-def test_what_is_no_name_of_an_interface_is_refused(name: object):
+def test_invalid_interface_name_is_refused(name: object):
     with pytest.raises(ValidationError):
         asked(interface=name, up=512)
 
 
 @pytest.mark.parametrize("peer", [each for each in HOSTILE_ADDRESSES if each is not None])
-def test_what_is_no_address_of_a_peer_is_refused(peer: object):
+def test_invalid_peer_address_is_refused(peer: object):
     with pytest.raises(ValidationError):
         asked(peer=peer, up=512)

@@ -36,6 +36,6 @@ def test_many_addresses_are_counted_and_some_shown():
 
 
 @pytest.mark.parametrize("address", ["x", "52:54:00; reload", "52:54 00", "5" * 40])
-def test_what_is_no_address_is_refused(address: str):
+def test_invalid_address_is_refused(address: str):
     with pytest.raises(ValidationError):
         SwitchAddresses.model_validate({"host": "sw1", "address": address})

@@ -109,7 +109,7 @@ def test_a_vlan_that_the_switch_does_not_have_is_refused():
         (" no switchport\n", "is routed"),
     ],
 )
-def test_what_is_no_access_port_is_refused(line: str, why: str):
+def test_port_that_is_no_access_port_is_refused(line: str, why: str):
     running = RUNNING.replace("end\n", f"{line}end\n")
     with pytest.raises(Refused, match=why):
         DISABLE.plan(state({"show running-config interface Gi1/0/3": running}))
@@ -194,13 +194,13 @@ def test_a_port_that_is_not_there_is_refused():
 
 
 @pytest.mark.parametrize("name", [*HOSTILE_NAMES, "Gi1/0/3 shutdown", "3", "Gi1/0/3\nend"])
-def test_what_is_no_name_of_a_port_is_refused(name: object):
+def test_invalid_port_name_is_refused(name: object):
     with pytest.raises(ValidationError):
         DisablePort.model_validate(VALUES | {"port": name})
 
 
 @pytest.mark.parametrize("vlan", [0, 4095, -1, "1-20", "1,20", 2.5, "x"])
-def test_what_is_no_vlan_is_refused(vlan: Any):
+def test_invalid_vlan_is_refused(vlan: Any):
     with pytest.raises(ValidationError):
         SetPortVlan.model_validate(VALUES | {"vlan": vlan})
 

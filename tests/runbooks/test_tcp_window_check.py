@@ -93,7 +93,7 @@ def test_the_round_trip_is_measured_unless_it_is_given():
 
 
 @pytest.mark.parametrize("peer", HOSTILE_ADDRESSES)
-def test_what_is_no_address_is_refused_before_anything_is_asked(peer: object):
+def test_invalid_address_is_refused_before_any_query(peer: object):
     with pytest.raises(ValidationError):
         TcpWindowCheck.model_validate({"host": "web1", "peer": peer})
 
@@ -101,6 +101,6 @@ def test_what_is_no_address_is_refused_before_anything_is_asked(peer: object):
 @pytest.mark.parametrize(
     "rtt", [0, -1, 5001, "", "80ms", "80; id", "1e9", "-x", "８０ms", [80], "0x50", "80\n", 0.5]
 )
-def test_what_is_no_round_trip_is_refused(rtt: object):
+def test_invalid_round_trip_is_refused(rtt: object):
     with pytest.raises(ValidationError):
         TcpWindowCheck.model_validate(PEER | {"rtt": rtt})

@@ -33,7 +33,7 @@ def test_one_pool_is_watched_for_as_long_as_asked():
 
 
 @pytest.mark.parametrize("pool", [pool for pool in HOSTILE_POOLS if pool != ""])
-def test_what_is_no_pool_is_refused_before_anything_is_asked(pool: object):
+def test_invalid_pool_is_refused_before_any_query(pool: object):
     with pytest.raises(ValidationError):
         PoolTraffic.model_validate({"host": "nas1", "pool": pool})
 

@@ -53,7 +53,7 @@ def test_a_pool_that_stands_still_takes_no_orders():
 
 
 @pytest.mark.parametrize("pool", HOSTILE_POOLS)
-def test_what_is_no_pool_is_refused_before_anything_is_asked(pool: object):
+def test_invalid_pool_is_refused_before_any_query(pool: object):
     with pytest.raises(ValidationError):
         PauseScrub.model_validate({"host": "nas1", "pool": pool})
 

@@ -208,7 +208,7 @@ def test_an_error_scrub_is_waited_for():
 
 @pytest.mark.parametrize("runbook", [StartScrub, ForceScrub])
 @pytest.mark.parametrize("pool", HOSTILE_POOLS)
-def test_what_is_no_pool_is_refused_before_anything_is_asked(
+def test_invalid_pool_is_refused_before_any_query(
     runbook: type[StartScrub | ForceScrub], pool: object
 ):
     with pytest.raises(ValidationError):

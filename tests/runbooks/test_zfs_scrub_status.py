@@ -82,6 +82,6 @@ def test_a_pool_that_is_not_there_is_an_error_that_names_the_others():
 
 
 @pytest.mark.parametrize("pool", HOSTILE_POOLS)
-def test_what_is_no_pool_is_refused_before_anything_is_asked(pool: object):
+def test_invalid_pool_is_refused_before_any_query(pool: object):
     with pytest.raises(ValidationError):
         ScrubStatus.model_validate({"host": "nas1", "pool": pool})

@@ -149,7 +149,7 @@ def test_a_refusal_says_what_would_fit():
         None,
     ],
 )
-def test_what_is_no_dataset_is_refused_before_anything_is_asked(dataset: object):
+def test_invalid_dataset_is_refused_before_any_query(dataset: object):
     values = {"host": "nas1", "dataset": dataset, "property": "atime", "value": "on"}
     with pytest.raises(ValidationError):
         SetProperty.model_validate(values)

@@ -33,7 +33,7 @@ def test_the_same_request_with_the_same_key_has_one_effect(desk: Desk):
     assert _asked(desk) == 1
 
 
-def test_without_a_key_it_has_two(desk: Desk):
+def test_requests_without_a_key_are_two_runs(desk: Desk):
     program = desk.program("dora", "request")
     for _ in range(2):
         program.post("/runs", json=LAMP)
@@ -74,7 +74,7 @@ def test_many_at_once_have_one_effect(desk: Desk):
     assert set(responses) <= {202, 409}
 
 
-def test_a_no_is_kept_as_well(desk: Desk):
+def test_error_response_is_stored_too(desk: Desk):
     program = desk.program("dora", "request")
     assert [_ask(program, "one", {"request": "toy"}).status_code for _ in range(2)] == [422, 422]
 

@@ -184,7 +184,7 @@ def test_what_does_not_fit_its_field_stands_by_the_field(desk: Desk):
     assert "value" in answer.json()["problems"]
 
 
-def test_a_no_ends_it_in_the_same_words_as_anywhere(desk: Desk):
+def test_denial_is_described_as_in_every_source(desk: Desk):
     run = desk.harness.request(SetSwitch(host="lb1", name="lamp", value="on"))
     program = desk.program("olga", "approve")
     for reason in ({}, {"reason": ""}, {"reason": " "}):

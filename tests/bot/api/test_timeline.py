@@ -41,7 +41,7 @@ def test_a_view_of_a_program_is_its_persons(desk: Desk):
     assert program.post(f"/views/{kept['id']}/delete").json() == {"views": []}
 
 
-def test_what_is_no_filter_is_not_kept(desk: Desk):
+def test_unknown_filter_is_not_saved(desk: Desk):
     answer = desk.program("dora", "request").post(
         "/views", json={"name": "edge", "filters": {"colour": "red"}}
     )

@@ -249,7 +249,7 @@ def test_two_processes_tell_each_thing_once(harness: Harness, listener: Listener
     assert listener.heard == []
 
 
-def test_what_is_never_taken_is_given_up_said_so_and_told_again_on_demand(
+def test_failing_delivery_is_given_up_reported_and_retried_on_demand(
     harness: Harness, listener: Listener
 ) -> None:
     telling = a_telling(harness, listener.url, events=("requested",))

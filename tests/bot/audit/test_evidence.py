@@ -292,7 +292,7 @@ class TestAFactThatIsMissing:
         assert Entry(1, 1, "requested", 1, "dora", "lb1", body, "", "", "").facts == {}
 
     @pytest.mark.parametrize("member", ["person", "body", "prev", "hash", "signature"])
-    def test_what_is_no_text_is_vouched_for_by_no_one(self, harness: Harness, member: str):
+    def test_entry_that_is_not_text_is_not_evidence(self, harness: Harness, member: str):
         """SQLite keeps whatever it is given."""
         run = harness.request(LAMP_ON)
         with harness.database.transaction() as tx:

@@ -219,7 +219,7 @@ class TestAnOlderKey:
         assert harness.get_run(run.id).state is State.SUCCEEDED
         harness.database.close()
 
-    def test_without_the_links_it_would_have_to_be_asked_again(
+    def test_without_the_links_it_would_need_a_new_approval(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ):
         monkeypatch.setattr(key_history, "_list_linked_hashes", _none_of_them)

@@ -45,7 +45,7 @@ def test_a_code_that_was_used_is_worth_nothing_and_neither_is_one_before_it() ->
 @pytest.mark.parametrize(
     "typed", ["", "12345", "1234567", "12345x", "１２３４５６", "-12345", " 12345", "123456\n"]
 )
-def test_what_is_no_code_fits_nothing(typed: str) -> None:
+def test_invalid_code_matches_no_time_step(typed: str) -> None:
     assert totp.find_time_step(SECRET, typed, now=NOW, last_step=0) is None
 
 

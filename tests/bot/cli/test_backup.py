@@ -67,7 +67,7 @@ def test_nothing_is_put_back_without_the_keys_or_while_the_service_runs(place: P
     assert not (place / "var" / "keyturn.db").exists()
 
 
-def test_what_is_no_backup_is_refused(place: Path):
+def test_invalid_backup_is_refused(place: Path):
     (place / "var" / "keyturn.db").rename(place / "old.db")
     refused = keyturn(place, "restore", str(place / "old.db"))
     assert refused.returncode == 1
@@ -82,7 +82,7 @@ def test_a_password_does_not_belong_on_the_command_line(place: Path):
     assert "secret" not in asked.stderr
 
 
-def test_what_is_no_address_is_refused(place: Path):
+def test_invalid_address_is_refused(place: Path):
     asked = keyturn(place, "db", "copy", "--to", "mysql://localhost/keyturn")
     assert asked.returncode == 1
     assert "sqlite:///FILE or postgresql://USER@HOST/NAME" in asked.stderr

@@ -50,7 +50,7 @@ def test_the_page_is_text_or_html_or_json(place: Path):
     }
 
 
-def test_a_check_tells_of_slips_and_calls_the_policy_valid(place: Path):
+def test_policy_check_warns_of_typing_errors_and_calls_the_policy_valid(place: Path):
     people = place / "policy" / "people.yaml"
     people.write_text(people.read_text().replace("[developer]", "[developer, develper]", 1))
     checked = run("check")

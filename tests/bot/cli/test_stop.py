@@ -99,7 +99,7 @@ def test_a_ban_holds_until_another_lifts_it(served: Harness):
         ),
     ],
 )
-def test_a_no_is_one_line(served: Harness, words: tuple[str, ...], status: int, says: str):
+def test_error_is_one_line(served: Harness, words: tuple[str, ...], status: int, says: str):
     result = _keyturn(served, *words)
     assert result.exit_code == status
     assert says in result.output

@@ -136,7 +136,7 @@ def test_the_nearest_word_is_suggested(words: str, near: str):
     assert f"'{near}'" in result.stderr
 
 
-def test_what_is_no_number_is_refused():
+def test_invalid_number_is_refused():
     result = CliRunner().invoke(main, ["approve", "seven"])
     assert (result.exit_code, "'seven' is not a valid number" in result.stderr) == (2, True)
 

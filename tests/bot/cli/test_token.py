@@ -62,7 +62,7 @@ def test_a_revoked_one_is_listed_as_such(served: Harness):
         (("revoke", "9"), 2, "there is no token 9"),
     ],
 )
-def test_a_no_is_one_line(served: Harness, words: tuple[str, ...], status: int, says: str):
+def test_error_is_one_line(served: Harness, words: tuple[str, ...], status: int, says: str):
     result = _keyturn(served, "token", *words)
     assert result.exit_code == status
     assert says in result.output

@@ -78,7 +78,7 @@ def age_glass(harness: Harness, seconds: int) -> None:
 # --- what it goes through ---
 
 
-def test_broken_glass_goes_without_the_approval_that_is_missing(harness: Harness) -> None:
+def test_break_glass_run_starts_without_the_missing_approval(harness: Harness) -> None:
     app, run = enrol_and_step_up(harness, "adam"), wanted(harness)
     assert (run.state, run.required_approvals) == (State.PENDING, 1)
     assert shatter(harness, run, app).state is State.SUCCEEDED
@@ -92,7 +92,7 @@ def test_broken_glass_goes_without_the_approval_that_is_missing(harness: Harness
     assert entry.facts["factor"] == app.factor.digest
 
 
-def test_only_broken_glass_goes_through_a_freeze(harness: Harness) -> None:
+def test_only_break_glass_runs_during_a_freeze(harness: Harness) -> None:
     freeze(harness)
     app, run = enrol_and_step_up(harness, "olga"), wanted(harness, "olga")
     # The twin: the same run, which needs no approval, waits for the freeze to end.
@@ -104,7 +104,7 @@ def test_only_broken_glass_goes_through_a_freeze(harness: Harness) -> None:
     assert shatter(harness, run, app).state is State.SUCCEEDED
 
 
-def test_an_owners_no_is_final_all_the_same(harness: Harness) -> None:
+def test_denial_by_an_owner_is_final_under_break_glass(harness: Harness) -> None:
     app, run = enrol_and_step_up(harness, "adam"), wanted(harness)
     harness.service.break_glass.activate_break_glass(
         run.id, person="adam", session=app.session, digest=run.digest, reason=WHY

@@ -276,7 +276,7 @@ def test_who_has_a_key_of_their_own_turns_that_one(harness: Harness):
     assert harness.approve(run, "olga").state is State.SUCCEEDED
 
 
-def test_a_delegates_no_is_final(harness: Harness):
+def test_denial_by_a_delegate_is_final(harness: Harness):
     delegate(harness)
     run = harness.request(SetAll(host="lb1", value="on"))
     denied = harness.service.deny_run(run.id, person="stan", reason="not today")

@@ -52,7 +52,7 @@ def _of(database: Database, host: str) -> LastContact:
     return contact
 
 
-def test_what_a_fleet_meets_is_kept(database: Database):
+def test_contacts_of_a_fleet_are_stored(database: Database):
     lost = UnreachableError("lb2 does not answer")
     fleet = ScriptedFleet({("lb1", "uptime"): "up", ("lb2", "uptime"): lost})
     kept = ContactRecorder(database)

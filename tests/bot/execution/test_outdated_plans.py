@@ -105,7 +105,7 @@ class TestTheKey:
         rules.write_text(shown)
         assert harness.approve(run).state is State.SUCCEEDED
 
-    def test_a_no_is_a_no_under_any_policy(self, harness: Harness):
+    def test_denial_counts_under_any_policy(self, harness: Harness):
         run = harness.request(LAMP_ON)
         _edit(harness.policies)
         assert harness.service.deny_run(run.id, person="olga", reason="no").state is State.DENIED

@@ -419,7 +419,7 @@ def test_enrol_takes_the_platforms_of_the_inventory():
     assert (*PLATFORMS, "snmp", "hp_msa") == get_args(Platform)
 
 
-def test_what_is_no_ssh_server_is_reported_and_bounded():
+def test_server_without_ssh_is_reported_within_bounds():
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def greet() -> None:
@@ -464,7 +464,7 @@ WHOLE = "SHA256:" + "A" * 43
 
 
 @pytest.mark.parametrize("text", ["", "SHA256:", HALF, WHOLE + "A", f"{WHOLE} {WHOLE}", "A" * 43])
-def test_what_is_no_single_fingerprint_is_never_compared(text: str):
+def test_text_without_exactly_one_fingerprint_is_never_compared(text: str):
     with pytest.raises(InvalidFingerprintError):
         find_fingerprint(text)
 

@@ -110,7 +110,7 @@ def test_a_hop_is_read_in_each_of_its_forms(jump: str, name: str):
 @pytest.mark.parametrize(
     ("text", "line"), [("Host 'a\n", "host 'a"), ("Host\n", "line host"), ("%%\n", "line %%")]
 )
-def test_what_is_no_configuration_is_refused_with_its_line(text: str, line: str):
+def test_invalid_configuration_is_refused_with_its_line(text: str, line: str):
     with pytest.raises(
         InvalidImportError, match=f"unparsable {line}. Correct or remove that line"
     ):

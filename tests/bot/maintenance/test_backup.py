@@ -270,7 +270,7 @@ def test_nothing_is_put_over_a_database_that_is_there(busy: Harness, tmp_path: P
 
 @on_sqlite
 @pytest.mark.parametrize("damage", ["no database", "another database", "cut", "altered"])
-def test_what_is_no_whole_backup_is_not_put_back(
+def test_incomplete_backup_is_not_restored(
     busy: Harness, tmp_path: Path, damage: str, empty: Database
 ):
     file = tmp_path / "today.backup"

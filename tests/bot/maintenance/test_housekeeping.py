@@ -88,7 +88,9 @@ def test_a_witness_that_fails_is_sent_later_and_keeps_no_other_from_hearing(
     assert [point.hash for point in heard] == [point.hash for point in others]
 
 
-def test_trouble_is_said_in_the_log_once_it_can_be_written(harness: Harness, house: Housekeeping):
+def test_logging_failure_is_logged_once_the_log_can_be_written(
+    harness: Harness, house: Housekeeping
+):
     house.start({})
     database = harness.database
     with database.engine.connect() as connection:

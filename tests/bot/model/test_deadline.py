@@ -50,7 +50,7 @@ def test_what_is_typed_is_what_is_meant(typed: str, meant: str):
         ("0 h", "has passed already"),
     ],
 )
-def test_what_is_no_deadline_says_what_to_type(typed: str, message: str):
+def test_error_of_an_invalid_deadline_says_what_to_type(typed: str, message: str):
     with pytest.raises(InvalidTimeError, match=message):
         parse_deadline(typed, now=NOON)
 

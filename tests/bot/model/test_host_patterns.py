@@ -45,7 +45,7 @@ def test_a_word_means_these(word: str, meant: list[str]):
         (list(HOSTS), ["lb*,nas1,web1"]),
     ],
 )
-def test_what_to_type_is_short(wanted: list[str], words: list[str]):
+def test_host_names_are_shortened_to_a_pattern(wanted: list[str], words: list[str]):
     assert host_patterns.shorten_host_names(wanted, HOSTS, max_length=100) == words
 
 
@@ -53,7 +53,7 @@ names = st.text("ab1", min_size=1, max_size=4)
 
 
 @given(known=st.sets(names, min_size=1, max_size=12), data=st.data())
-def test_what_to_type_means_those_and_no_other(known: set[str], data: st.DataObject):
+def test_shortened_pattern_matches_only_those_hosts(known: set[str], data: st.DataObject):
     wanted = data.draw(st.sets(st.sampled_from(sorted(known)), min_size=1))
     pattern = host_patterns.shorten_host_names(wanted, known, max_length=9)
     untagged = dict.fromkeys(known, frozenset[str]())

@@ -51,7 +51,7 @@ def test_a_time_is_understood(typed: str, meant: str):
         ("9999-12-31", "is not a time"),
     ],
 )
-def test_what_is_no_time_is_refused(typed: str, why: str):
+def test_invalid_time_is_refused(typed: str, why: str):
     with pytest.raises(InvalidTimeError, match=why):
         times.parse_past_time(typed, now=NOW)
 
@@ -98,6 +98,6 @@ def test_a_span_is_understood(typed: str):
 
 
 @pytest.mark.parametrize("typed", ["", "30", "m", "-30m", "30y"])
-def test_what_is_no_span_is_refused(typed: str):
+def test_invalid_span_is_refused(typed: str):
     with pytest.raises(InvalidTimeError):
         times.parse_span(typed)

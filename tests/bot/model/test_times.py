@@ -77,7 +77,7 @@ def test_a_day_whose_midnight_the_clocks_skip_begins_all_the_same():
 
 
 @pytest.mark.parametrize("typed", ["", "soon", "25:00", "2026-02-30", "14:60", "14:30 +25:00x"])
-def test_what_is_no_time_is_none(typed: str):
+def test_invalid_time_is_none(typed: str):
     assert parse_civil_time(typed, now=NOW) is None
 
 

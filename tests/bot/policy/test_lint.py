@@ -35,7 +35,7 @@ def _lint_after_edit(directory: Path, file: str, was: str, instead: str) -> list
          'the role develper, which no rule uses: did you mean "developer"?'),
     ],
 )  # fmt: skip
-def test_a_slip_is_reported_and_what_may_be_meant(
+def test_typing_error_is_reported_with_a_suggestion(
     tmp_path: Path, file: str, was: str, instead: str, says: str
 ):
     warnings = _lint_after_edit(tmp_path, file, was, instead)
@@ -62,7 +62,7 @@ def test_a_rule_is_named_by_its_line(tmp_path: Path):
         ("people.yaml", "roles: [developer]", "roles: [developer, administrator]"),
     ],
 )
-def test_what_is_known_is_no_slip(tmp_path: Path, file: str, was: str, instead: str):
+def test_known_names_are_not_reported(tmp_path: Path, file: str, was: str, instead: str):
     assert _lint_after_edit(tmp_path, file, was, instead) == []
 
 

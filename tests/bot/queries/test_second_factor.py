@@ -221,7 +221,7 @@ def test_a_vote_that_was_cast_without_a_factor_does_not_open_the_gate(strict: Ha
     assert strict.fleet.sent == []
 
 
-def test_a_no_takes_no_second_factor(strict: Harness) -> None:
+def test_denial_needs_no_second_factor(strict: Harness) -> None:
     run = strict.request(LAMP_ON)
     assert strict.service.deny_run(run.id, person="olga", reason="not now").state is State.DENIED
 

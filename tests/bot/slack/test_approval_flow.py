@@ -95,7 +95,7 @@ async def test_a_stranger_gets_nowhere(chat: Chat):
     assert "does not know" in chat.slack.whispers("U0NOBODY")[0].words
 
 
-async def test_one_no_is_final_and_its_reason_is_shown(chat: Chat):
+async def test_one_denial_is_final_and_its_reason_is_shown(chat: Chat):
     await chat.type(LAMP_ON)
     answer = await chat.type("deny 1 not during the customer's audit", "U0ADAM")
     assert answer.text == "You denied run 1."
@@ -216,7 +216,7 @@ async def test_an_undo_is_asked_and_approved_like_any_other_change(chat: Chat):
     assert chat.harness.fleet.sent == [("lb1", "set lamp on"), ("lb1", "set lamp off")]
 
 
-async def test_what_the_policy_refuses_is_said_to_its_asker_alone(chat: Chat):
+async def test_refusal_by_the_policy_is_shown_to_the_requester_only(chat: Chat):
     rules = chat.harness.policies.path / "policy.cedar"
     rules.write_text(
         rules.read_text()
@@ -229,7 +229,7 @@ async def test_what_the_policy_refuses_is_said_to_its_asker_alone(chat: Chat):
     assert chat.slack.posted == []
 
 
-async def test_nothing_to_do_is_said_to_its_asker_alone(chat: Chat):
+async def test_request_without_changes_is_reported_to_the_requester_only(chat: Chat):
     await chat.type("toy set lb1 lamp off")
     [whisper] = chat.slack.posted
     assert (whisper.seen_by, whisper.channel) == ("U0DORA", "C0OPS")

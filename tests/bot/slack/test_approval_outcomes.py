@@ -49,7 +49,7 @@ ENDINGS = {
         "test_outbox.test_without_any_channel_the_requester_learns_directly_how_to_invite",
     ),
     "clicker not in channel": (
-        "test_approval_outcomes.test_a_no_reaches_whoever_is_not_in_the_channel",
+        "test_approval_outcomes.test_denial_reaches_people_outside_the_channel",
     ),
     "deactivated approver": (
         *_BARRED,
@@ -111,7 +111,7 @@ async def test_a_closed_channel_leaves_the_card_to_the_requester(chat: Chat, err
 
 
 @pytest.mark.parametrize("error", ["user_not_in_channel", "is_archived", "channel_not_found"])
-async def test_a_no_reaches_whoever_is_not_in_the_channel(chat: Chat, error: str):
+async def test_denial_reaches_people_outside_the_channel(chat: Chat, error: str):
     await chat.type(LAMP_ON)
     chat.slack.refuse("chat.postEphemeral", error)
     await chat.press("approve", "U0STAN")

@@ -55,7 +55,7 @@ def breaks(slack: WebApi, method: str, broken: Callable[[], web.Response], times
     slack.refusals[method] = [broken() for _ in range(times)]
 
 
-async def test_what_is_no_answer_of_slacks_is_one_kind_of_error(
+async def test_every_invalid_answer_of_slack_is_the_same_error(
     broken: Callable[[], web.Response], anyio_backend: str
 ):
     async with a_web_api() as slack:

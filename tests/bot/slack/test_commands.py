@@ -100,7 +100,7 @@ async def test_every_word_that_is_built_in_is_known_to_the_test(chat: Chat):
     assert set(commands.command_words) == set(BUILT_IN)
 
 
-async def test_a_slip_in_a_word_that_is_built_in_is_met_with_the_nearest(chat: Chat):
+async def test_mistyped_command_is_answered_with_the_nearest(chat: Chat):
     assert "did you mean /keyturn approve?" in (await chat.type("help aprove 7")).text
 
 
@@ -110,7 +110,7 @@ async def test_a_second_host_is_reported_with_how_to_name_it(chat: Chat):
 
 
 @pytest.mark.parametrize("text", ["toy st lb1 lamp on", "help toy st"])
-async def test_a_slip_of_the_finger_is_met_with_the_nearest_words(chat: Chat, text: str):
+async def test_mistyped_runbook_is_answered_with_the_nearest(chat: Chat, text: str):
     answer = await chat.type(text)
     assert "Did you mean" in answer.text
     assert "toy set" in answer.text
@@ -397,7 +397,7 @@ async def test_who_tells_who_is_on_duty_until_when(chat: Chat):
     assert "On duty edge :   until  ; read" in words(answer)
 
 
-async def test_who_is_no_one_is_reported(chat: Chat):
+async def test_unknown_person_is_reported(chat: Chat):
     assert "No host, area or person is called" in (await chat.type("who knows")).text
 
 
@@ -497,7 +497,7 @@ async def test_a_command_alone_says_how_it_is_typed(chat: Chat, text: str, messa
     assert (await chat.type(text)).text.startswith(message)
 
 
-async def test_one_run_is_not_counted(chat: Chat):
+async def test_one_run_is_listed_in_the_singular(chat: Chat):
     await chat.type("toy show lb1")
     assert (await chat.type("runs")).text == "The newest run"
     await chat.type("toy show lb2")

@@ -63,7 +63,7 @@ async def test_a_proxy_that_is_not_there_is_named(proxy: str):
 
 
 @pytest.mark.parametrize("proxy", ["127.0.0.1:3128", "proxy.example.com", "http://a:b"])
-async def test_what_is_no_address_of_a_proxy_is_reported(proxy: str):
+async def test_invalid_proxy_address_is_reported(proxy: str):
     assert "http://HOST:PORT" in await explain(proxy)
 
 

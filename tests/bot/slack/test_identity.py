@@ -151,7 +151,7 @@ async def test_different_accounts_are_asked_about_each(identity: IdentityService
     assert len(slack.calls) == 2
 
 
-async def test_a_no_is_a_no_to_all_who_wait_for_it_and_is_not_remembered(
+async def test_refused_account_is_refused_for_all_who_wait_and_not_cached(
     identity: IdentityService, slack: WebApi
 ):
     slack.refuse("users.info", "internal_error")
@@ -178,7 +178,9 @@ async def test_others_get_their_answer_though_whoever_asked_first_went_away(
 
 
 @pytest.mark.parametrize("error", ["ratelimited", "user_not_found", "internal_error"])
-async def test_no_answer_is_a_no(identity: IdentityService, slack: WebApi, error: str):
+async def test_account_is_refused_when_slack_returns_an_error(
+    identity: IdentityService, slack: WebApi, error: str
+):
     slack.refuse("users.info", error, status=429 if error == "ratelimited" else 200)
     with pytest.raises(AccountRefused, match="did not confirm"):
         await identity.get_person(DORA)
@@ -194,7 +196,9 @@ async def test_a_token_that_may_not_ask_is_for_keyturns_keepers_to_fix(
         await identity.get_person(DORA)
 
 
-async def test_silence_is_a_no_in_time(identity: IdentityService, slack: WebApi):
+async def test_account_is_refused_when_slack_does_not_answer_in_time(
+    identity: IdentityService, slack: WebApi
+):
     slack.slowly = 2.2
     with pytest.raises(AccountRefused, match="did not confirm"):
         await identity.get_person(DORA)

@@ -47,7 +47,7 @@ def test_slacks_own_type_allows_it(address: str):
         ("name: Keyturn", f"name: {'Keyturn' * 6}"),
     ],
 )
-def test_slacks_own_type_knows_a_slip_of_the_pen(old: str, new: str):
+def test_slacks_own_type_refuses_a_typing_error(old: str, new: str):
     text = format_manifest()
     assert old in text
     slipped = YAML(typ="safe").load(text.replace(old, new))

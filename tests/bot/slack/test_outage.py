@@ -150,7 +150,7 @@ def test_who_is_told_in_no_channel_waits_for_none():
     assert {pace.reserve_turn("") for _ in range(100)} == {0.0}
 
 
-async def test_without_the_pace_they_would_all_be_said_at_once(
+async def test_without_the_pace_they_would_all_be_posted_at_once(
     chat: Chat, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ):
     def at_once(_self: ChannelRateLimit, _channel: str) -> float:

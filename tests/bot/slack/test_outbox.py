@@ -217,7 +217,7 @@ async def test_what_a_dead_sender_had_is_sent_by_another_within_fifteen_seconds(
     assert chat.slack.card.text.startswith("Needs approval")
 
 
-async def test_what_a_dead_sender_has_said_is_not_said_again(chat: Chat):
+async def test_message_that_a_dead_sender_posted_is_not_posted_again(chat: Chat):
     await chat.send(payloads.slash(LAMP_ON))
     await asyncio.to_thread(chat.harness.run_queued_work)
     chat.slack.slowly = 0.3
@@ -356,7 +356,7 @@ async def test_a_step_is_shown_with_what_the_host_returned(chat: Chat):
     assert "1. Set fan: output of lb1" in result.words
 
 
-async def test_what_is_being_said_when_it_ends_is_said_and_written_down(chat: Chat):
+async def test_message_in_delivery_at_shutdown_is_posted_and_recorded(chat: Chat):
     await chat.send(payloads.slash(LAMP_ON))
     await asyncio.to_thread(chat.harness.run_queued_work)
     chat.slack.slowly = 0.3

@@ -400,7 +400,7 @@ def hostile_story(text: str) -> list[SlackRunView]:
 
 @settings(max_examples=100, deadline=None)
 @given(text=hostile, before=st.sampled_from(["", "run 1 · ", "“"]))
-def test_nothing_that_was_said_is_formatted(text: str, before: str):
+def test_text_of_people_and_hosts_is_never_formatted(text: str, before: str):
     """The emulator's reader makes tags of formats, and pictures of emoji."""
     shown = to_html(f"{before}{escape_mrkdwn(text)}", Names())
     assert "<" not in shown
@@ -440,7 +440,7 @@ def everything_said_of(story: SlackRunView) -> list[Message]:
 
 @settings(max_examples=100, deadline=None)
 @given(text=hostile)
-def test_nothing_that_was_said_acts_on_a_reader(text: str):
+def test_text_of_people_and_hosts_never_mentions_or_links(text: str):
     for story in hostile_story(text):
         for message in everything_said_of(story):
             assert slack_acts_on(message) == []

@@ -55,7 +55,7 @@ def test_every_card_is_as_slack_wants_it(state: str):
 
 
 @pytest.mark.parametrize("slip", SLIPS)
-def test_a_slip_of_the_pen_is_seen(slip: str):
+def test_typing_error_in_a_payload_is_reported(slip: str):
     call = copy.deepcopy(a_call())
     assert schema_check.faults_of_call("chat.postMessage", call) == []
     SLIPS[slip](call)

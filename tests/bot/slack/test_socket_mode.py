@@ -222,7 +222,7 @@ async def test_an_event_that_was_not_taken_comes_again(line: Line):
         sending.cancel()
 
 
-async def test_what_is_no_envelope_does_no_harm(line: Line):
+async def test_invalid_envelope_is_ignored(line: Line):
     for rubbish in ("", "x", "[]", '{"type":"slash_commands"}', '{"envelope_id":1}', '{"a":NaN}'):
         await line.emulator.sockets.say(rubbish)
     await line.emulator.sockets.say(json.dumps({"envelope_id": "e", "payload": "text"}))

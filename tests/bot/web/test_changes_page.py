@@ -109,7 +109,7 @@ def test_who_allowed_a_request_for_several_hosts_allowed_it_on_each(site: Site):
     assert "Olga Owner" in row[: row.index("before")]
 
 
-def test_what_waits_for_a_key_is_not_said_to_have_been_attempted(site: Site):
+def test_pending_run_is_not_listed_as_attempted(site: Site):
     numbers = gallery(site.database)
     page = Page(site.browser("dora").get("/changes").text)
 

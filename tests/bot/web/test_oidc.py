@@ -224,7 +224,7 @@ def test_a_banned_person_learns_that_and_not_why(harness: Harness, provider: Oid
         browser.close()
 
 
-def test_somebody_who_said_no_at_the_provider_is_told_so(way: Way) -> None:
+def test_person_who_declines_at_the_provider_gets_an_error(way: Way) -> None:
     answer = way.arrive("")
     _nobody(answer, way.site)
     assert "access_denied" in answer.text

@@ -277,7 +277,7 @@ def test_labels_are_words(site: Site):
 @pytest.mark.parametrize(
     "path", ["/runbooks/form?runbook=rm", "/runbooks/form", "/runbooks/options?runbook=rm"]
 )
-def test_what_is_no_runbook_is_not_there(site: Site, path: str):
+def test_unknown_runbook_is_not_found(site: Site, path: str):
     assert site.browser("dora").get(path).status_code == 404
 
 

@@ -280,7 +280,7 @@ def test_a_question_is_asked_answered_and_the_run_reassigned_on_the_page(site: S
     assert (refused.status_code, "is empty" in refused.text) == (422, True)
 
 
-def test_a_no_on_the_page_ends_the_run(site: Site) -> None:
+def test_denial_on_the_page_ends_the_run(site: Site) -> None:
     run = site.harness.request(LAMP_ON)
     answer = site.browser("olga").post(f"/runs/{run.id}/deny", data={"reason": "not today"})
     assert answer.status_code == 303
