@@ -452,10 +452,7 @@ def _check_ticket_permits(
 ) -> None:
     """Raise GateRefused unless the ticket permits the change now."""
     refusal = remaining.ticket.find_refusal(run.host, now=tx.now) if remaining.ticket else ""
-    if not refusal:
-        return
-    requested = run if run.parent is None else runs.get_run(tx, run.parent)
-    if not break_glass_rules.is_break_glass_active(tx, policy, requested):
+    if refusal and not break_glass_rules.is_break_glass_active(tx, policy, run):
         raise GateRefused(State.REFUSED, refusal)
 
 

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-from bot.db import runs
 from bot.execution.planner import RemainingWork
 from bot.integrations.ticket_client import ask_ticket
 from bot.integrations.ticket_connection import TicketError
@@ -21,7 +20,7 @@ def add_ticket(
     """
     if not run.ticket or not remaining.steps:
         return remaining
-    if run.plan is not None and _is_emergency(context, policy, run):
+    if run.plan is not None and _is_under_break_glass(context, policy, run):
         return replace(remaining, ticket=run.plan.ticket)
     if policy.tickets is None:
         raise TicketError(f"Cannot ask about ticket {run.ticket}: tickets.yaml was removed")
@@ -30,7 +29,6 @@ def add_ticket(
     return replace(remaining, ticket=answer, notes=notes)
 
 
-def _is_emergency(context: WorkflowContext, policy: Policy, run: Run) -> bool:
+def _is_under_break_glass(context: WorkflowContext, policy: Policy, run: Run) -> bool:
     with context.database.reading() as tx:
-        requested = run if run.parent is None else runs.get_run(tx, run.parent)
-        return is_break_glass_active(tx, policy, requested)
+        return is_break_glass_active(tx, policy, run)
