@@ -42,6 +42,9 @@ _MAX_WAIT_SECONDS = 24 * 3600.0
 # Rows of a report's table in a terminal; a pipe or a file gets all of them.
 _MAX_TABLE_ROWS = 40
 NUMBER_ARGUMENT = click.argument("number", type=RecordNumber(), shell_complete=complete("run"))
+_WORDS_ARGUMENT = click.argument(
+    "words", nargs=-1, required=True, shell_complete=complete_request, metavar="RUNBOOK HOST…"
+)
 _REASON_OPTION = reason_option()
 PLAN_OPTION = option_with_aliases(
     "--plan",
@@ -87,9 +90,7 @@ _TICKET_OPTION = click.option(
 
 
 @click.command("request")
-@click.argument(
-    "words", nargs=-1, required=True, shell_complete=complete_request, metavar="RUNBOOK HOST…"
-)
+@_WORDS_ARGUMENT
 @_REASON_OPTION
 @click.option(
     "--override",
@@ -127,9 +128,7 @@ def request_run(
 
 
 @click.command("plan")
-@click.argument(
-    "words", nargs=-1, required=True, shell_complete=complete_request, metavar="RUNBOOK HOST…"
-)
+@_WORDS_ARGUMENT
 @_REASON_OPTION
 @_TICKET_OPTION
 @pass_service

@@ -306,12 +306,11 @@ def _read(file: Path) -> str:
 def _analysis_to_data(analysis: "TreeAnalysis") -> dict[str, Any]:
     counts = analysis.cut_sets.count_by_order()
     importance = [
-        {key: value if math.isfinite(value) else None for key, value in measures.items()}
-        | {"event": event}
-        for event, measures in (
-            (one.event, {k: v for k, v in vars(one).items() if k != "event"})
-            for one in analysis.list_importance()
-        )
+        {
+            name: value if name == "event" or math.isfinite(value) else None
+            for name, value in vars(one).items()
+        }
+        for one in analysis.list_importance()
     ]
     return {
         "tree": analysis.tree.name,

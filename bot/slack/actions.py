@@ -107,16 +107,11 @@ class DecisionHandler:
         return self._service.stop_run(number, person=person)
 
     def check_click(self, click: ButtonClick) -> tuple[int, str]:
-        """Return run and digest of a button, if its card shows the current plan."""
-        number, digest = parse_button_value(click)
-        self._check_card(click, number, digest)
-        return number, digest
-
-    def _check_card(self, click: ButtonClick, number: int, digest: str) -> None:
-        """Refuse a button on another message than the card, or for another plan.
+        """Return run and digest of a button, if its card shows the current plan.
 
         If Slack's answer to a post is lost, an unknown message may exist.
         """
+        number, digest = parse_button_value(click)
         with self._database.reading() as tx:
             run = runs.get_run(tx, number)
             posted_messages = outbox.list_messages(tx, number)
@@ -141,6 +136,7 @@ class DecisionHandler:
             raise TooLate(
                 f"The plan of run {number} has changed since this button: review it again."
             )
+        return number, digest
 
 
 _log = logging.getLogger(__name__)

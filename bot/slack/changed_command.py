@@ -9,7 +9,6 @@ from bot.model import times
 from bot.model.run import Decision
 from bot.model.text import align_rows
 from bot.model.times import InvalidTimeError
-from bot.model.view_rights import ViewRights
 from bot.slack.blocks import (
     Message,
     bold,
@@ -20,33 +19,23 @@ from bot.slack.blocks import (
     rich_text_section,
     shorten_text,
 )
+from bot.slack.parsing import TypedCommand
 
 _MAX_EVENTS = 20
 
 
 def answer_changed_command(
-    database: Database,
-    view_rights: ViewRights,
-    typed: str,
-    zone: str = "UTC",
-    *,
-    person_names: Mapping[str, str],
+    command: TypedCommand, database: Database, *, person_names: Mapping[str, str]
 ) -> Message:
-    """Answer `02:00 ±30m web*`: a time, a range around it and a pattern of hosts.
+    """Answer `changed 02:00 ±30m web*`: a time, a range around it and a pattern of hosts.
 
-    Args:
-        database: where the runs and the change log are.
-        view_rights: what the requester may view.
-        typed: the text behind `changed`. Without it, the last hour.
-        zone: the requester's time zone.
-        person_names: names by person id.
-
-    Raises:
-        InvalidRequestError: the text does not contain a valid time.
+    Without them, the last hour. person_names: names by person id. Raises InvalidRequestError if
+    there is no valid time.
     """
-    with database.reading(view_rights) as tx:
+    zone = command.zone
+    with database.reading(command.view_rights) as tx:
         now = tx.now
-        at, within, host = _parse_changed_command(typed.split(), now, zone)
+        at, within, host = _parse_changed_command(command.rest.split(), now, zone)
         shown = timeline.build_timeline(tx, at, span=within, host_pattern=host, limit=_MAX_EVENTS)
         allowed = timeline.list_approvals(tx, shown.events)
     where = "" if host == "*" else f" on {host}"

@@ -105,11 +105,7 @@ class SlackCommands:
             "ban": self._ban_person,
             "unban": self._unban_person,
             "changed": lambda command: answer_changed_command(
-                self._database,
-                command.view_rights,
-                command.rest,
-                command.zone,
-                person_names=self._view_builder.get_person_names(),
+                command, database, person_names=view_builder.get_person_names()
             ),
             "drift": drift_commands.answer_drift_command,
             "schedule": self._schedule_commands.answer_schedule_command,

@@ -6,6 +6,7 @@ and by one sender per run at a time: so a late message cannot overwrite a newer 
 
 import asyncio
 import logging
+import math
 import random
 import time
 from collections.abc import Callable, Coroutine
@@ -41,7 +42,6 @@ from bot.slack.notifications import (
     send_drift_alert,
     update_copies,
 )
-from bot.slack.rate_limit import ChannelRateLimit
 from bot.slack.routing import Audience
 from bot.slack.run_facts import SlackRunView, SlackRunViewBuilder
 from bot.slack.run_forms import render_plan_message
@@ -74,7 +74,34 @@ _UPDATE_INTERVAL_SECONDS = 1.0
 _MAX_RETRY_SECONDS = 60.0
 _REDRAW_INTERVAL_SECONDS = 30.0
 
+_MESSAGES_PER_SECOND = 1.0
+_BURST_SIZE = 10
+
 _EPHEMERAL, _PLAN, _HINT, _FOLLOW_UP = "whisper", "plan", "hint", "followed"
+
+
+class ChannelRateLimit:
+    """Limits messages per channel: about one a second, in bursts after a pause.
+
+    clock: returns monotonic seconds.
+    Source: https://docs.slack.dev/apis/web-api/rate-limits
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        # Until when the messages of each channel take, at one a second.
+        self._busy_until: dict[str, float] = {}
+
+    def reserve_turn(self, channel: str) -> float:
+        """Reserve the next turn and return in how many seconds it is. channel: "" for none."""
+        if not channel:
+            return 0.0
+        now = self._clock()
+        until = max(self._busy_until.get(channel, -math.inf), now)
+        self._busy_until[channel] = until + 1 / _MESSAGES_PER_SECOND
+        if len(self._busy_until) > 1000:
+            self._busy_until = {name: end for name, end in self._busy_until.items() if end > now}
+        return max(0.0, until - now - (_BURST_SIZE - 1) / _MESSAGES_PER_SECOND)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from sqlalchemy import update
 
 from bot.db import outbox, tables
 from bot.model.run import Run, State
-from bot.slack.rate_limit import ChannelRateLimit
+from bot.slack.outbox import ChannelRateLimit
 from tests.bot.harness import Harness
 from tests.bot.slack.chat import Chat, a_chat
 from tests.toy import SetSwitch
