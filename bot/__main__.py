@@ -7,10 +7,9 @@ from importlib.metadata import version
 import click
 
 from bot.cli.access import agent_commands, factor_commands, token_commands
-from bot.cli.backup import back_up_database, copy_to_database, restore_database
 from bot.cli.changelog import COMMANDS as CHANGELOG
 from bot.cli.context import FAILED, exit_on_errors, wants_json
-from bot.cli.db import db
+from bot.cli.database import COMMANDS as DATABASE
 from bot.cli.decisions import COMMANDS as DECISIONS
 from bot.cli.delegations import COMMANDS as DELEGATIONS
 from bot.cli.drift import drift_commands
@@ -139,11 +138,8 @@ def changelog() -> None:
 
 for command in CHANGELOG:
     changelog.add_command(command)
-db.add_command(copy_to_database)
 for command in (
-    back_up_database,
-    restore_database,
-    db,
+    *DATABASE,
     policy_commands,
     tree_commands,
     drift_commands,

@@ -78,15 +78,37 @@ class MessageSender:
             found = await self._find_message(channel, message, thread)
             if found is not None:
                 return found
-        return await _send_with_fallback(
-            message, lambda shown: self._post_chat_message(channel, shown, thread)
-        )
+
+        async def post(shown: Message) -> MessageLocation:
+            posted = await self._client.chat_postMessage(
+                channel=channel,
+                text=shown.text,
+                blocks=build_named_blocks(shown) or None,
+                thread_ts=thread or None,
+                parse="none",
+                link_names=False,
+                unfurl_links=False,
+                unfurl_media=False,
+            )
+            return MessageLocation(posted.get("channel", channel), posted.get("ts", ""))
+
+        return await _send_with_fallback(message, post)
 
     async def update_message(self, location: MessageLocation, message: Message) -> None:
         """Replace the message at *location*."""
-        await _send_with_fallback(
-            message, lambda shown: self._update_chat_message(location, shown)
-        )
+
+        async def update(shown: Message) -> None:
+            # An empty list removes the previous blocks.
+            await self._client.chat_update(
+                channel=location.channel,
+                ts=location.ts,
+                text=shown.text,
+                blocks=list(shown.blocks),
+                parse="none",
+                link_names=False,
+            )
+
+        await _send_with_fallback(message, update)
 
     async def unfurl_link(self, location: MessageLocation, url: str, message: Message) -> None:
         """Show the blocks of *message* below a message that contains *url*."""
@@ -109,10 +131,20 @@ class MessageSender:
         self, channel: str, user: str, message: Message, *, thread: str = ""
     ) -> str:
         """Show a message to one person, in *channel* or else directly; return its channel."""
-        try:
-            await _send_with_fallback(
-                message, lambda shown: self._post_ephemeral(channel, user, shown, thread)
+
+        async def post(shown: Message) -> None:
+            await self._client.chat_postEphemeral(
+                channel=channel,
+                user=user,
+                text=shown.text,
+                blocks=list(shown.blocks),
+                thread_ts=thread or None,
+                parse="none",
+                link_names=False,
             )
+
+        try:
+            await _send_with_fallback(message, post)
         except SlackApiError as error:
             if get_error_code(error) not in _NO_EPHEMERAL_ERRORS:
                 raise
@@ -145,30 +177,6 @@ class MessageSender:
     async def publish_home_tab(self, user: str, view: View) -> None:
         """Replace a person's Home tab."""
         await self._client.views_publish(user_id=user, view=view)
-
-    async def _post_ephemeral(
-        self, channel: str, user: str, message: Message, thread: str
-    ) -> None:
-        await self._client.chat_postEphemeral(
-            channel=channel,
-            user=user,
-            text=message.text,
-            blocks=list(message.blocks),
-            thread_ts=thread or None,
-            parse="none",
-            link_names=False,
-        )
-
-    async def _update_chat_message(self, location: MessageLocation, message: Message) -> None:
-        # An empty list removes the previous blocks.
-        await self._client.chat_update(
-            channel=location.channel,
-            ts=location.ts,
-            text=message.text,
-            blocks=list(message.blocks),
-            parse="none",
-            link_names=False,
-        )
 
     async def _find_message(
         self, channel: str, message: Message, thread: str
@@ -204,21 +212,6 @@ class MessageSender:
         return await self._client.conversations_history(
             channel=channel, oldest=oldest, limit=_PAGE_SIZE, cursor=next_cursor
         )
-
-    async def _post_chat_message(
-        self, channel: str, message: Message, thread: str
-    ) -> MessageLocation:
-        posted = await self._client.chat_postMessage(
-            channel=channel,
-            text=message.text,
-            blocks=build_named_blocks(message) or None,
-            thread_ts=thread or None,
-            parse="none",
-            link_names=False,
-            unfurl_links=False,
-            unfurl_media=False,
-        )
-        return MessageLocation(posted.get("channel", channel), posted.get("ts", ""))
 
 
 async def _send_with_fallback(

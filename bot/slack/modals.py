@@ -155,9 +155,9 @@ def render_chooser(
         }
         # Another host has other runbooks: a new block id clears the previous choice.
         blocks.append(input_block(f"{WHAT_BLOCK}-{host}", "Runbook", select))
-        return modal("New request", blocks, callback=CHOOSER, submit="Next", metadata=metadata)
-    text = f"The policy does not allow you to request anything on {host or 'any host'}."
-    blocks.append(paragraph(text))
+    else:
+        text = f"The policy does not allow you to request anything on {host or 'any host'}."
+        blocks.append(paragraph(text))
     return modal("New request", blocks, callback=CHOOSER, submit="Next", metadata=metadata)
 
 

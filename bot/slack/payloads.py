@@ -203,11 +203,8 @@ class ViewState:
 
     account: Account
     view_id: str
-    kind: str
-    """`modal` or `home`."""
     view_hash: str
     callback_id: str
-    trigger_id: str
     metadata: Mapping[str, str]
     """What Keyturn stored in the view."""
     values: Mapping[str, str]
@@ -264,10 +261,8 @@ def parse_view_state(body: Body) -> ViewState:
     return ViewState(
         account=parse_account(body),
         view_id=_get_text(body, "view", "id"),
-        kind=_get_text(body, "view", "type"),
         view_hash=_get_text(body, "view", "hash"),
         callback_id=_get_text(body, "view", "callback_id"),
-        trigger_id=_get_text(body, "trigger_id"),
         metadata=_parse_metadata(_get_text(body, "view", "private_metadata")),
         values=_parse_values(
             _get_member(_get_member(_get_member(body, "view"), "state"), "values")
