@@ -56,6 +56,7 @@ def _look(desk: Desk, *, examples: int) -> Findings:
             "headers": {"Authorization": bearer},
             "seed": 1,
             "generation": {"max-examples": examples, "database": "none"},
+            "phases": {"coverage": {"unexpected-methods": ["delete", "put"]}},
             "checks": {"enabled": False} | {check: {"enabled": True} for check in CHECKS},
         }
     )
@@ -87,7 +88,7 @@ def _note(event: events.ScenarioFinished, findings: Findings) -> None:
 
 @pytest.mark.timeout(240)
 def test_every_response_matches_the_api_description(desk: Desk):
-    findings = _look(desk, examples=3)
+    findings = _look(desk, examples=1)
     assert findings.failures == []
     assert findings.phases >= PHASES
     assert findings.tried == {f"{method} {path}" for method, path in ROUTES}
