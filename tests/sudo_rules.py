@@ -20,12 +20,15 @@ RULES: Mapping[str, tuple[SudoRule, ...]] = {
     for dialect in DIALECTS
     if hasattr(dialect, "SUDO")
 }
-# What they run as root without having said that sudo is to let it through.
-UNDECLARED = [
-    (dialect.__name__, program)
-    for dialect in DIALECTS
-    for program in find_programs_without_rule(dialect)
-]
+
+
+def list_undeclared_programs() -> list[tuple[str, str]]:
+    """Return what dialects run as root without having said that sudo is to let it through."""
+    return [
+        (dialect.__name__, program)
+        for dialect in DIALECTS
+        for program in find_programs_without_rule(dialect)
+    ]
 
 
 def allowed(command: Shell, settings: Mapping[str, str] | None = None) -> bool:

@@ -10,6 +10,7 @@ import re
 import shlex
 import sys
 from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 
@@ -187,6 +188,7 @@ def test_chat_commands_of_a_page_exist(page: Path):
     assert sorted(word for word in named if render_command_help(word) is None) == []
 
 
+@cache
 def _list_routes(package: ModuleType) -> list[re.Pattern[str]]:
     """Return a pattern for the address of every route in a package."""
     modules = pkgutil.iter_modules(package.__path__, f"{package.__name__}.")
@@ -211,9 +213,13 @@ def test_addresses_of_the_api_on_a_page_exist(page: Path):
 
 @every_page
 def test_metrics_of_a_page_exist(page: Path):
-    source = "".join(file.read_text() for file in sorted((ROOT / "bot").rglob("*.py")))
     for name in re.findall(r"`keyturn_(\w+)`", page.read_text()):
-        assert name.removesuffix("_total") in source, name
+        assert name.removesuffix("_total") in _read_source(), name
+
+
+@cache
+def _read_source() -> str:
+    return "".join(file.read_text() for file in sorted((ROOT / "bot").rglob("*.py")))
 
 
 def test_every_setting_is_documented():

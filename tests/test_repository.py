@@ -10,6 +10,7 @@ import sys
 import textwrap
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -64,8 +65,9 @@ def _modules() -> list[Path]:
     return [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
 
 
-def _committed() -> Iterator[tuple[str, str]]:
-    """Yield the path and the text of every committed file that is text."""
+@cache
+def _committed() -> list[tuple[str, str]]:
+    """Return the path and the text of every committed file that is text."""
     listing = subprocess.run(
         ["git", "-c", "safe.directory=*", "ls-files", "-z"],
         cwd=ROOT,
@@ -73,16 +75,18 @@ def _committed() -> Iterator[tuple[str, str]]:
         capture_output=True,
         text=True,
     )
-    for name in filter(None, listing.stdout.split("\0")):
-        path = ROOT / name
-        if path.is_file():
-            yield name, path.read_bytes().decode(errors="replace")
+    return [
+        (name, (ROOT / name).read_bytes().decode(errors="replace"))
+        for name in listing.stdout.split("\0")
+        if (ROOT / name).is_file()
+    ]
 
 
 def _lines_with(wanted: re.Pattern[str]) -> list[str]:
     return [
         f"{name}:{number}: {line.strip()[:120]}"
         for name, text in _committed()
+        if wanted.search(text)
         for number, line in enumerate(text.splitlines(), 1)
         if wanted.search(line)
     ]

@@ -38,9 +38,8 @@ PLACES = (
     *("bot", "connectors", "runbooks", "migrations"),
 )
 READ = {".py", ".md", ".html", ".txt", ".js", ".css", ".cedar", ".yaml", ".yml", ".toml", ".j2"}
-_WORDS = re.compile(
-    "|".join(rf"(?P<w{n}>(?<![\w-])(?:{words})(?![\w]))" for n, words in enumerate(INDIRECT)), re.I
-)
+_ANY_WORD = "|".join(f"(?P<w{n}>{words})" for n, words in enumerate(INDIRECT))
+_WORDS = re.compile(rf"(?<![\w-])(?:{_ANY_WORD})(?!\w)", re.I)
 
 
 def _list_files(place: str) -> list[Path]:
