@@ -4,6 +4,7 @@ import ast
 import inspect
 import re
 from collections.abc import Iterator
+from functools import cache
 from types import ModuleType
 from typing import Any
 
@@ -80,14 +81,20 @@ def _find_missing_rules(runbook: type[AnyRunbook]) -> Iterator[str]:
             )
 
 
-def find_programs_without_rule(dialect: ModuleType) -> Iterator[str]:
-    """Yield the programs that a connector runs as root, and for which it declares no sudo rule."""
+@cache
+def find_programs_without_rule(dialect: ModuleType) -> list[str]:
+    """Return the programs that a connector runs as root, and for which it has no sudo rule."""
     rules = list_sudo_rules(dialect)
-    for call in ast.walk(ast.parse(inspect.getsource(dialect))):
-        if isinstance(call, ast.Call) and _is_root_command(call):
-            program = _get_program(call)
-            if not any(_is_rule_for(rule, program) for rule in rules):
-                yield program or "a command"
+    programs = [
+        _get_program(call)
+        for call in ast.walk(ast.parse(inspect.getsource(dialect)))
+        if isinstance(call, ast.Call) and _is_root_command(call)
+    ]
+    return [
+        program or "a command"
+        for program in programs
+        if not any(_is_rule_for(rule, program) for rule in rules)
+    ]
 
 
 def _is_root_command(call: ast.Call) -> bool:
