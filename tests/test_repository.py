@@ -205,6 +205,7 @@ def _private_names_shared_with_libraries(own: type[Any]) -> Iterator[str]:
         yield f"{own.__module__}.{own.__qualname__}.{name}"
 
 
+@cache
 def _private_names_of(one: type[Any]) -> set[str]:
     """Return the private names that a class defines, or uses of itself."""
     tree = ast.parse(textwrap.dedent(inspect.getsource(one)))

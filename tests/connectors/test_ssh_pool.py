@@ -421,11 +421,11 @@ def test_short_commands_in_great_number_do_not_disturb_each_other(sshd: Sshd, se
     """What is said to a command that ended already would end up with the next, or end them all."""
     unheard = "x" * 200_000
     commands = [
-        Shell(("echo", str(number)), stdin=unheard if number % 2 else "") for number in range(80)
+        Shell(("echo", str(number)), stdin=unheard if number % 2 else "") for number in range(48)
     ]
     with ThreadPoolExecutor(8) as pool:
         answers = list(pool.map(partial(sessions.run, host_of(sshd)), commands))
-    assert [answer.out for answer in answers] == [f"{number}\n" for number in range(80)]
+    assert [answer.out for answer in answers] == [f"{number}\n" for number in range(48)]
     assert sshd.accepted == 1
     assert "nonexistent channel" not in sshd.log()
 
