@@ -1,7 +1,6 @@
 """Spans: what a collector is told of a request and its run, and that it is told nothing else."""
 
 import asyncio
-import subprocess
 import sys
 import threading
 from collections.abc import Generator
@@ -245,16 +244,3 @@ def test_without_what_sends_them_it_is_explained_what_to_install(
     monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace", None)
     with pytest.raises(observability.NotInstalledError, match=r"keyturn\[otel\]"):
         OtlpTracer("here")
-
-
-def test_nothing_of_it_is_loaded_where_no_collector_is_named() -> None:
-    script = (
-        "import sys; from bot import app; from bot.settings import Settings; "
-        "app.export_spans(Settings(_env_file=None)); "
-        "print([name for name in sys.modules "
-        "if name.startswith(('opentelemetry.sdk', 'opentelemetry.exporter'))])"
-    )
-    result = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True, env={}
-    )
-    assert result.stdout == "[]\n"
