@@ -189,9 +189,9 @@ def test_chat_commands_of_a_page_exist(page: Path):
 
 
 @cache
-def _list_routes(package: ModuleType) -> list[re.Pattern[str]]:
-    """Return a pattern for the address of every route in a package."""
-    modules = pkgutil.iter_modules(package.__path__, f"{package.__name__}.")
+def _list_routes() -> list[re.Pattern[str]]:
+    """Return a pattern for the address of every route of the API."""
+    modules = pkgutil.iter_modules(bot.api.__path__, "bot.api.")
     routers = [getattr(importlib.import_module(one.name), "router", None) for one in modules]
     return [
         re.compile(re.sub(r"\{\w+(:\w+)?\}", r"[^/]+", route.path))
@@ -204,7 +204,7 @@ def _list_routes(package: ModuleType) -> list[re.Pattern[str]]:
 
 @every_page
 def test_addresses_of_the_api_on_a_page_exist(page: Path):
-    routes = _list_routes(bot.api)
+    routes = _list_routes()
     assert routes
     for address in re.findall(r"/api/v1(/[\w/.]+)", page.read_text()):
         known = address == "/openapi.json" or any(route.fullmatch(address) for route in routes)
