@@ -120,9 +120,10 @@ def summarise_facts(entry: Entry, name_person: NamePerson) -> str:
     """Return the host and the short facts of an entry on one line; ids and plans are left out."""
     parts = [entry.host] if entry.host else []
     for name, fact in get_entry_facts(entry).items():
+        if fact in ("", None, [], {}) or name in _UNSUMMARISED:
+            continue
         text = describe_fact(name, fact, name_person)
-        is_short = "\n" not in text and not _HASH_PATTERN.search(text)
-        if fact not in ("", None, [], {}) and name not in _UNSUMMARISED and is_short:
+        if "\n" not in text and not _HASH_PATTERN.search(text):
             parts.append(f"{get_fact_label(name)}: {text}")
     return " · ".join(parts)
 
@@ -134,6 +135,8 @@ def format_fact(fact: object) -> str:
     # Microseconds since 1970, of this century; no other number in the log is as large.
     if isinstance(fact, int) and 10**15 < fact < 4 * 10**15:
         return format_utc(fact)
+    if fact is None or isinstance(fact, (int, float)):
+        return json.dumps(fact)
     if isinstance(fact, Mapping):
         known = cast("Mapping[str, object]", fact)
         if all(isinstance(value, (str, int)) for value in known.values()):
