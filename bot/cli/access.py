@@ -260,7 +260,7 @@ def list_factors(environment: CommandEnvironment) -> None:
     from bot.queries.second_factor import is_factor_valid
 
     with exit_on_errors(), environment.open_database() as database, database.reading() as tx:
-        policy = load_policy(environment.get_policy_directory())
+        policy = load_policy(environment.settings.policy)
         found = [
             (factor, is_factor_valid(policy, factor)) for factor in store.list_verified_factors(tx)
         ]

@@ -155,7 +155,7 @@ def _describe_unknown_filters(
     from bot.queries.unknown_filters import describe_unknown_log_names
 
     try:
-        policy = load_policy(environment.get_policy_directory())
+        policy = load_policy(environment.settings.policy)
     except NoPolicyError:
         return []
     return [*describe_unknown_log_names(tx, _build_entry_filter(tx, typed), policy).values()]
@@ -385,7 +385,7 @@ def rotate_key(environment: CommandEnvironment) -> None:
         points = [point for file in files for point in checkpoints.read_checkpoints(file)]
         result = key_rotation.rotate_signing_key(
             database,
-            environment.get_key_directory() / "changelog.key",
+            environment.settings.key_directory / "changelog.key",
             witnesses=points,
             stages=show_progress(),
         )
@@ -423,7 +423,7 @@ def request_erasure(
         service.erasure.request_erasure(
             run, person=person, reason=reason, source="cli", login=getpass.getuser()
         )
-    page = f"{environment.get_base_url()}/runs/{run}/erase"
+    page = f"{environment.base_url}/runs/{run}/erase"
     line = f"Requested. Another person, an owner of the area, confirms it at {page}"
     print_result({"run": run, "page": page}, [line])
 
@@ -492,7 +492,7 @@ def _open_exclusively(environment: CommandEnvironment) -> "Generator[Database]":
     with (
         exit_on_errors(),
         environment.open_database() as database,
-        lock_data_directory(environment.get_data_directory()),
+        lock_data_directory(environment.settings.data),
         lock_exclusive(database),
     ):
         yield database
@@ -502,7 +502,7 @@ def _list_witness_files(
     environment: CommandEnvironment, files: Sequence[Path] = ()
 ) -> Sequence[Path]:
     """Return the files of witnesses; without any, that of the settings if it exists."""
-    ours = environment.get_witness_file()
+    ours = environment.settings.witness
     return files or ([ours] if ours is not None and ours.exists() else [])
 
 

@@ -253,7 +253,7 @@ def pass_service(command: Callable[..., None]) -> Callable[..., None]:
 def get_service_url(context: click.Context) -> str:
     """Return the address of the service that the settings in this directory describe."""
     environment = context.find_object(CommandEnvironment)
-    return (environment.get_service_url() if environment else "") or "http://127.0.0.1:8080"
+    return (environment.settings.here if environment else "") or "http://127.0.0.1:8080"
 
 
 def build_path(*parts: object) -> str:

@@ -96,7 +96,7 @@ def _list_runbooks(context: "Context") -> list[tuple[str, str]]:
     # Reads the settings, which name the directory of your own runbooks.
     environment = context.find_object(CommandEnvironment)
     if environment is not None:
-        environment.get_policy_directory()
+        environment.read_settings()
     return [
         (name, (runbook.__doc__ or "").splitlines()[0])
         for name, runbook in load_catalogue().items()

@@ -6,7 +6,6 @@ import sys
 from collections.abc import Callable, Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
@@ -15,6 +14,7 @@ if TYPE_CHECKING:
     from bot.db.database import Database
     from bot.model.run import Run
     from bot.service import KeyturnService
+    from bot.settings import Settings
 
 # Exit statuses for scripts. 2 is also click's own, and 130 is what shells expect for Ctrl-C.
 FAILED, NOT_UNDERSTOOD, NOT_FOUND, REFUSED, WAITING, INTERRUPTED = 1, 2, 3, 4, 5, 130
@@ -27,21 +27,23 @@ JSON_WANTED = "bot.cli.json"
 class CommandEnvironment:
     """The installation, read only as far as a command needs it."""
 
-    get_policy_directory: Callable[[], Path]
+    read_settings: "Callable[[], Settings]"
     open_database: "Callable[..., AbstractContextManager[Database]]"
     """Opens the database of the settings, or the one at another address."""
-    has_database: Callable[[], bool]
-    get_data_directory: Callable[[], Path]
-    get_key_directory: Callable[[], Path]
-    get_base_url: Callable[[], str]
-    """Address of the web pages, without a slash at its end; "" if they have none."""
-    get_migration_url: Callable[[], str]
-    """Database address for the role that may change the schema; "" if it is the usual one."""
-    get_webhook_file: Callable[[], Path | None] = lambda: None
-    get_service_url: Callable[[], str] = lambda: ""
-    """Address at which this machine reaches the service."""
-    get_witness_file: Callable[[], Path | None] = lambda: None
-    """The file that receives checkpoints of the change log."""
+
+    @property
+    def settings(self) -> "Settings":
+        """The settings; a wrong one ends the command."""
+        return self.read_settings()
+
+    @property
+    def base_url(self) -> str:
+        """Address of the web pages, without a slash at its end; "" if they have none."""
+        return self.settings.base_url.rstrip("/")
+
+    def has_database(self) -> bool:
+        settings = self.settings
+        return bool(settings.database) or (settings.data / "keyturn.db").exists()
 
 
 pass_environment = click.make_pass_decorator(CommandEnvironment)
@@ -96,7 +98,7 @@ def open_service(environment: CommandEnvironment) -> "Generator[KeyturnService]"
     from bot.service import KeyturnService
 
     with exit_on_errors(), environment.open_database() as database:
-        policies = PolicyDirectory(environment.get_policy_directory())
+        policies = PolicyDirectory(environment.settings.policy)
         try:
             yield KeyturnService.without_execution(database, policies)
         except (NoSuchPersonError, NoSuchRun, NoSuchSchedule) as error:
@@ -117,9 +119,7 @@ def run_to_data(environment: CommandEnvironment, run: "Run") -> Mapping[str, Any
         "ended": run.is_ended,
         "request": run.request,
         "summary": run.summary,
-        "page": f"{environment.get_base_url()}/runs/{run.id}"
-        if environment.get_base_url()
-        else "",
+        "page": f"{environment.base_url}/runs/{run.id}" if environment.base_url else "",
     }
 
 

@@ -46,14 +46,17 @@ def upgrade_database(environment: CommandEnvironment, *, grant: str) -> None:
     from bot.db import data_directory, migrations, roles
     from bot.model import signing
 
-    with exit_on_errors(), environment.open_database(environment.get_migration_url()) as database:
+    with (
+        exit_on_errors(),
+        environment.open_database(environment.settings.migrations.get_secret_value()) as database,
+    ):
         migrations.upgrade_schema(database)
         if grant:
             roles.grant_roles(database, grant)
         if not _has_log_entries(database):
-            data_directory.make_data_directory(environment.get_key_directory())
-            signing.load_signing_key(environment.get_key_directory() / "changelog.key")
-            secret_box.load_secret_box(environment.get_key_directory() / "secrets.key")
+            data_directory.make_data_directory(environment.settings.key_directory)
+            signing.load_signing_key(environment.settings.key_directory / "changelog.key")
+            secret_box.load_secret_box(environment.settings.key_directory / "secrets.key")
     print_result({"current": True}, ["The schema is up to date."])
 
 
@@ -119,7 +122,9 @@ def _describe_key_problem(environment: CommandEnvironment, database: "Database")
 
     if not _has_log_entries(database):
         return ""
-    files = [environment.get_key_directory() / name for name in ("changelog.key", "secrets.key")]
+    files = [
+        environment.settings.key_directory / name for name in ("changelog.key", "secrets.key")
+    ]
     for file in files:
         if not file.exists():
             return f"{file} is missing: restore the one that belongs to this database"
@@ -192,7 +197,7 @@ def restore_database(
     from bot.maintenance.copy_database import CopyError
     from bot.maintenance.restore import restore_backup
 
-    data = environment.get_data_directory()
+    data = environment.settings.data
     with (
         exit_on_errors(),
         lock_data_directory(data),
@@ -200,7 +205,7 @@ def restore_database(
         lock_exclusive(target),
     ):
         for name in ("changelog.key", "secrets.key"):
-            key = environment.get_key_directory() / name
+            key = environment.settings.key_directory / name
             if not key.exists():
                 exit_with_error(
                     f"{key} is missing: restore it first, from the backup of the keys", FAILED
@@ -241,7 +246,7 @@ def copy_to_database(environment: CommandEnvironment, *, source: str, target: st
 
     with (
         exit_on_errors(),
-        lock_data_directory(environment.get_data_directory()),
+        lock_data_directory(environment.settings.data),
         environment.open_database(_parse_database_url(source)) as old,
         environment.open_database(_parse_database_url(target), allow_missing=True) as new,
         lock_exclusive(old),

@@ -131,20 +131,4 @@ def _open_empty_log(database: "Database") -> None:
             verification.open_log(tx)
 
 
-def _has_database() -> bool:
-    settings = read_settings()
-    return bool(settings.database) or (settings.data / "keyturn.db").exists()
-
-
-ENVIRONMENT = CommandEnvironment(
-    get_policy_directory=lambda: read_settings().policy,
-    open_database=open_database,
-    has_database=_has_database,
-    get_data_directory=lambda: read_settings().data,
-    get_key_directory=lambda: read_settings().key_directory,
-    get_base_url=lambda: read_settings().base_url.rstrip("/"),
-    get_service_url=lambda: read_settings().here,
-    get_witness_file=lambda: read_settings().witness,
-    get_migration_url=lambda: read_settings().migrations.get_secret_value(),
-    get_webhook_file=lambda: read_settings().hooks,
-)
+ENVIRONMENT = CommandEnvironment(read_settings, open_database)

@@ -62,7 +62,7 @@ def check_inventory(environment: CommandEnvironment, *, hosts: tuple[str, ...]) 
     from connectors.ssh_pool import SshPool
 
     with _exit_on_errors():
-        directory = environment.get_policy_directory()
+        directory = environment.settings.policy
         known = load_policy(directory).inventory
         names = [known[name].name for name in dict.fromkeys(hosts)] or list(known.hosts)
     fleet = Fleet(known, SshPool(directory))
@@ -235,7 +235,7 @@ def enrol_host(
             fingerprint=host.fingerprint,
             entry=entry.fields,
         )
-        directory = environment.get_policy_directory()
+        directory = environment.settings.policy
         if alone:
             _add_host_alone(environment, name, pending_host)
             return
@@ -261,7 +261,7 @@ def _add_host_alone(
     from bot.hosts import enrolment, pending_hosts
     from bot.policy.loader import load_policy
 
-    directory = environment.get_policy_directory()
+    directory = environment.settings.policy
     area = load_policy(directory).organisation.areas[str(pending_host.entry["area"])]
     if len(area.owners) > 1:
         exit_with_error(
@@ -308,7 +308,7 @@ def confirm_host(environment: CommandEnvironment, *, name: str, fingerprint: str
     from bot.hosts.inventory_writer import InventoryEntry
 
     with _exit_on_errors():
-        directory = environment.get_policy_directory()
+        directory = environment.settings.policy
         typed_fingerprint = enrolment.find_fingerprint(fingerprint)
         pending = pending_hosts.list_pending_hosts(directory)
         user = pending_hosts.get_local_user()
@@ -364,9 +364,7 @@ def _list_objections(environment: CommandEnvironment, host: "Host") -> list[str]
     from bot.policy.loader import load_policy
 
     try:
-        return list(
-            enrolment.list_objections(host, load_policy(environment.get_policy_directory()))
-        )
+        return list(enrolment.list_objections(host, load_policy(environment.settings.policy)))
     except NoPolicyError as error:
         return [f"cannot compare with the policy directory: {escape_to_one_line(str(error))}"]
 
@@ -392,7 +390,7 @@ def print_sudoers(environment: CommandEnvironment, *, host: str, scripts: bool) 
     from bot.policy.loader import load_policy
 
     with _exit_on_errors():
-        known = load_policy(environment.get_policy_directory()).inventory[host]
+        known = load_policy(environment.settings.policy).inventory[host]
         grants = sudo_rules.list_host_sudo_grants(known)
         text = (
             sudo_rules.format_install_program(known)

@@ -101,7 +101,7 @@ def try_runbook(
 
     request = _parse_request(words)
     with exit_on_errors():
-        policy_directory = environment.get_policy_directory()
+        policy_directory = environment.settings.policy
         inventory = load_policy(policy_directory).inventory
     fleet = Fleet(inventory, SshPool(policy_directory))
     recorder = Recorder(fleet.run_query)

@@ -55,8 +55,8 @@ def check_policy(environment: CommandEnvironment, *, directory: Path | None) -> 
     with exit_on_errors():
         try:
             if directory is None:
-                check_access(environment.get_policy_directory())
-            found = load_policy(directory or environment.get_policy_directory())
+                check_access(environment.settings.policy)
+            found = load_policy(directory or environment.settings.policy)
         except NoPolicyError as error:
             if wants_json():
                 _print_check_as_json(error.problems)
@@ -110,7 +110,7 @@ def print_policy_page(
     from bot.policy.summary.build import summarise_policy
 
     with exit_on_errors():
-        found = load_policy(directory or environment.get_policy_directory())
+        found = load_policy(directory or environment.settings.policy)
         if person and found.find_person(person) is None:
             exit_with_error(f"unknown person {person}: use an id of people.yaml", NOT_FOUND)
         summary = summarise_policy(
@@ -147,7 +147,7 @@ def explain_request(
     from bot.policy.loader import load_policy
 
     with exit_on_errors():
-        found = load_policy(environment.get_policy_directory())
+        found = load_policy(environment.settings.policy)
         preview = _preview_request(
             environment, found, parse_preview_question(found, words), person, behalf
         )
@@ -218,6 +218,6 @@ def replay_history(
         with exit_on_errors():
             click.echo(
                 replay_format.format_replay(
-                    found, since=start, limit=limit, base_url=environment.get_base_url()
+                    found, since=start, limit=limit, base_url=environment.base_url
                 )
             )

@@ -77,7 +77,7 @@ class KeyturnCommand(CommandGroup):
             from runbooks import load_catalogue
 
             # Reads the settings, which name the directory of your own runbooks.
-            ctx.obj.get_policy_directory()
+            ctx.obj.read_settings()
             if any(words.split()[0] == args[0] for words in load_catalogue()):
                 command = shlex.join(word for word in args if not word.startswith("-"))
                 message = f"{args[0]!r} is a runbook. Request it with: keyturn request {command}"

@@ -264,7 +264,7 @@ def _load_trees(
         tree = _load_file(file)
         return {tree.name: tree}
     with exit_on_errors():
-        analyses = load_policy(environment.get_policy_directory()).trees
+        analyses = load_policy(environment.settings.policy).trees
     trees = {name: analysis.tree for name, analysis in analyses.items()}
     if not name:
         return trees

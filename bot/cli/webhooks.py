@@ -43,7 +43,7 @@ def show_webhooks(environment: CommandEnvironment, *, subscription: str) -> None
     """Show incoming and outgoing webhooks, and how to set them up."""
     from bot.integrations.webhook_config import load_webhook_config, render_webhook_config
 
-    file = environment.get_webhook_file()
+    file = environment.settings.hooks
     if subscription:
         _retry_deliveries(environment, subscription)
         return
@@ -55,7 +55,7 @@ def show_webhooks(environment: CommandEnvironment, *, subscription: str) -> None
     if file is None:
         click.echo(_SETUP_HELP)
         return
-    address = environment.get_base_url() or "http://127.0.0.1:8080"
+    address = environment.base_url or "http://127.0.0.1:8080"
     for source in config.sources.values():
         click.echo(f"{source.name} (incoming): POST {address}/hooks/{source.name}")
         limit = f"at most {source.max_per_minute} per minute"

@@ -29,6 +29,7 @@ from bot.integrations.webhook_config import (
     load_webhook_config,
     render_webhook_config,
 )
+from bot.settings import Settings
 from tests.bot.harness import Harness
 
 NOW = 1_800_000_000
@@ -388,17 +389,8 @@ def test_a_file_that_cannot_be_used_says_where_and_what_to_do(
 
 def test_the_command_says_how_to_set_it_up_and_no_secret(file: Path, tmp_path: Path) -> None:
     def place(file_found: Path | None) -> CommandEnvironment:
-        nothing = Path
-        return CommandEnvironment(
-            get_policy_directory=nothing,
-            open_database=_no_database,
-            has_database=bool,
-            get_data_directory=nothing,
-            get_key_directory=nothing,
-            get_base_url=lambda: "https://keyturn.test",
-            get_migration_url=str,
-            get_webhook_file=lambda: file_found,
-        )
+        settings = Settings(data=tmp_path, base_url="https://keyturn.test", hooks=file_found)
+        return CommandEnvironment(lambda: settings, _no_database)
 
     output = CliRunner().invoke(command, obj=place(file)).output
     assert "POST https://keyturn.test/hooks/deploys" in output
