@@ -276,8 +276,5 @@ def _parse_json(response: "httpx2.Response", url: str) -> Any:
     try:
         return response.json()
     except ValueError:
-        click.echo(
-            f"keyturn: {url} returned status {response.status_code} and no JSON: is it Keyturn?",
-            err=True,
-        )
-        raise SystemExit(FAILED) from None
+        message = f"{url} returned status {response.status_code} and no JSON: is it Keyturn?"
+        exit_with_error(message, FAILED)
