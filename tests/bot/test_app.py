@@ -19,6 +19,7 @@ from bot.db.tables import delivery
 from bot.integrations.webhook_signature import build_signature_headers
 from bot.model.run import RequestOrigin
 from bot.slack.changed_command import answer_changed_command
+from bot.slack.parsing import TypedCommand, parse_typed_text
 from runbooks.uptime_check import UptimeCheck
 from tests.playground import company
 from tests.playground.service import Service
@@ -73,11 +74,10 @@ def test_an_event_that_is_told_is_found_in_chat(service: Service) -> None:
     assert httpx2.post(address, content=body, headers=signed).status_code == 202
     assert httpx2.post(address, content=body).status_code == 401
     policy = service.keyturn.policies.get_policy()
+    typed = parse_typed_text("changed 1m web*")
+    command = TypedCommand("adam", policy, RequestOrigin("slack"), typed)
     answer = answer_changed_command(
-        service.keyturn.database,
-        policy.get_view_rights("adam"),
-        "1m web*",
-        person_names=policy.person_names,
+        command, service.keyturn.database, person_names=policy.person_names
     )
     assert "deploys: api 2.4.1 deployed on web1" in json.dumps(answer.blocks)
 
