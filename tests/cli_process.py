@@ -73,20 +73,28 @@ class Running:
     """A command that was begun."""
 
     def __init__(self, pid: int) -> None:
-        self._pid = pid
+        self.pid = pid
         self._status: int | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether somebody waited for its end."""
+        return self._status is not None
 
     def wait(self) -> int:
         """Wait for its end, and return its exit status."""
         if self._status is None:
             typist = _typist()
-            typist.send(str(self._pid).encode())
+            typist.send(str(self.pid).encode())
             self._status = int(typist.recv(100))
         return self._status
 
     def kill(self) -> None:
-        if self._status is None:
-            os.kill(self._pid, signal.SIGKILL)
+        self.send_signal(signal.SIGKILL)
+
+    def send_signal(self, number: int) -> None:
+        if not self.is_over:
+            os.kill(self.pid, number)
 
 
 @cache

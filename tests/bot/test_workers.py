@@ -2,7 +2,6 @@
 
 import os
 import signal
-import subprocess
 import time
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ from bot.audit import change_log
 from bot.db import leases, runs
 from bot.model.run import RequestOrigin, Run, State
 from runbooks import load_catalogue
+from tests.cli_process import Running
 from tests.playground import company
 from tests.playground.fleet import PLACES, LoopbackFleet
 from tests.playground.postgres import Postgres
@@ -31,11 +31,11 @@ class Installation:
     replicas: Replicas
     fleet: LoopbackFleet
     here: Foundation
-    workers: list[subprocess.Popen[str]] = field(default_factory=list[subprocess.Popen[str]])
+    workers: list[Running] = field(default_factory=list[Running])
 
-    def start_two_workers(self) -> list[subprocess.Popen[str]]:
+    def start_two_workers(self) -> list[Running]:
         """Return two workers; of those that run already, none is started again."""
-        running = [one for one in self.workers if one.poll() is None]
+        running = [one for one in self.workers if not one.is_over]
         self.workers = running + self.replicas.workers(2 - len(running))
         return self.workers
 
@@ -74,7 +74,7 @@ class Installation:
         with self.here.database.reading() as tx:
             return [entry.kind for entry in change_log.list_entries_of_run(tx, run.id)]
 
-    def worker_of(self, run: Run, among: list[subprocess.Popen[str]]) -> subprocess.Popen[str]:
+    def worker_of(self, run: Run, among: list[Running]) -> Running:
         with self.here.database.reading() as tx:
             lease = leases.get_lease(tx, run.id)
         assert lease
@@ -107,7 +107,7 @@ def test_a_run_is_taken_over_and_done_once_when_its_worker_is_killed(installatio
         installation.wait_until(run.id, lambda run: run.state is State.STARTING)
         killed = installation.worker_of(run, workers)
         killed.send_signal(signal.SIGKILL)
-        killed.wait(10)
+        killed.wait()
         installation.wait_until(
             run.id, lambda _: "lease taken over" in installation.list_entry_kinds(run)
         )

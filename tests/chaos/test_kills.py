@@ -28,8 +28,8 @@ from tests.policies import a_policy
 from tests.processes import get_fork_context
 
 CHAOS = int(os.environ.get("KEYTURN_CHAOS", "0"))
-SHARES = 4 if CHAOS else 2
-KILLS = (CHAOS // 5 or 24) // SHARES
+SHARES = 4 if CHAOS else 1
+KILLS = (CHAOS // 5 or 10) // SHARES
 SEED = int(os.environ.get("KEYTURN_SEED", "0")) or secrets.randbelow(10**6)
 PLACES = (Place("lb1", "edge"), Place("lb2", "edge"))
 # Any moment of a run may be the last. Every fifth life ends earlier still, while it takes up what

@@ -2,10 +2,10 @@
 
 import os
 import signal
-import subprocess
-import sys
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Self
+from typing import Self, TextIO
 
 from bot.app import Foundation, NoHostConnector, build_foundation
 from bot.auth import secret_box
@@ -15,6 +15,7 @@ from bot.execution.procrastinate_dispatch import ProcrastinateDispatcher
 from bot.model import signing
 from bot.model.redaction import Redactor
 from bot.settings import Settings
+from tests.cli_process import Running, begin
 
 
 class Replicas:
@@ -22,7 +23,7 @@ class Replicas:
 
     def __init__(self, directory: Path, url: str) -> None:
         self.directory, self._url = directory, url
-        self._processes: list[subprocess.Popen[str]] = []
+        self._stack = ExitStack()
 
     @property
     def settings(self) -> Settings:
@@ -44,10 +45,7 @@ class Replicas:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for process in self._processes:
-            # One that was stopped takes no other signal.
-            process.kill()
-            process.communicate()
+        self._stack.close()
 
     def foundation(self) -> Foundation:
         """Return what a replica of `keyturn serve` stands on, in this very process."""
@@ -61,15 +59,15 @@ class Replicas:
         foundation.housekeeping.start({})
         return foundation
 
-    def workers(self, number: int, *, site: str = "main") -> list[subprocess.Popen[str]]:
+    def workers(self, number: int, *, site: str = "main") -> list[Running]:
         """Start so many workers at once, and return them once they work."""
         return self._start(number, "worker", "--site", site, until="Working for")
 
-    def serving(self, number: int) -> list[subprocess.Popen[str]]:
+    def serving(self, number: int) -> list[Running]:
         """Do the same with `keyturn serve`."""
         return self._start(number, "serve", until="Keyturn is ready")
 
-    def _start(self, number: int, *words: str, until: str) -> list[subprocess.Popen[str]]:
+    def _start(self, number: int, *words: str, until: str) -> list[Running]:
         environment = {
             "KEYTURN_DATA": str(self.settings.data),
             "KEYTURN_POLICY": str(self.settings.policy),
@@ -77,25 +75,26 @@ class Replicas:
             "KEYTURN_ENGINE": "distributed",
             "KEYTURN_PORT": "0",
         }
-        started = [
-            subprocess.Popen(
-                [sys.executable, "-m", "bot", *words],
-                env={**os.environ, **environment},
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                text=True,
-            )
-            for _ in range(number)
-        ]
-        self._processes += started
-        for process in started:
-            assert process.stdout
-            line = process.stdout.readline()
+        started = [self._begin(words, os.environ | environment) for _ in range(number)]
+        for _, output in started:
+            line = output.readline()
             assert until in line, line
-        return started
+        return [process for process, _ in started]
+
+    def _begin(self, words: Sequence[str], env: Mapping[str, str]) -> tuple[Running, TextIO]:
+        """Return a process and what it writes, which nobody may close before it ends."""
+        reading, writing = os.pipe()
+        output = self._stack.enter_context(os.fdopen(reading))
+        with Path(os.devnull).open("r+") as nothing, os.fdopen(writing, "w") as written:
+            streams = (nothing.fileno(), written.fileno(), nothing.fileno())
+            process = begin(words, streams, env=env)
+        self._stack.callback(process.wait)
+        # One that was stopped takes no other signal.
+        self._stack.callback(process.kill)
+        return process, output
 
 
-def end(process: subprocess.Popen[str], *, seconds: float = 30) -> int:
+def end(process: Running) -> int:
     """Ask a process to end, as an orchestrator does, and return its exit status."""
     process.send_signal(signal.SIGTERM)
-    return process.wait(seconds)
+    return process.wait()
