@@ -22,6 +22,7 @@ from bot.execution.executor import Executor
 from bot.execution.read_hosts import HostReader
 from bot.execution.reconcile import Reconciler
 from bot.execution.recovery import RecoveryService
+from bot.model.errors import InvalidRequestError
 from bot.model.run import RequestOrigin, Run, State
 from bot.model.sequence import UndoSelection
 from bot.model.view_rights import ViewRights
@@ -170,6 +171,38 @@ class KeyturnService:
             runbooks,
             RequestTerms(person, origin, reason, ticket=ticket, plan_only=plan_only),
             host_pattern=host_pattern,
+        )
+
+    def request_on_hosts(  # noqa: PLR0913 - what a source parses of a request
+        self,
+        runbooks: Sequence[AnyRunbook],
+        *,
+        host_pattern: str,
+        person: str,
+        origin: RequestOrigin,
+        reason: str = "",
+        guard_override: str = "",
+        ticket: str = "",
+        plan_only: bool = False,
+    ) -> Run:
+        """Record a request as it was parsed. host_pattern: "" for a single host.
+
+        Raises what `request_run` raises.
+        """
+        if host_pattern and guard_override:
+            raise InvalidRequestError("override the redundancy guard for one host at a time")
+        terms = RequestTerms(
+            person,
+            origin,
+            reason,
+            guard_override=guard_override,
+            ticket=ticket,
+            plan_only=plan_only,
+        )
+        if not host_pattern:
+            return requests.create_request(self._context, runbooks[0], terms)
+        return requests.create_fanout_request(
+            self._context, runbooks, terms, host_pattern=host_pattern
         )
 
     def request_undo(

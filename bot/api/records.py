@@ -10,7 +10,6 @@ from bot.api.deps import ApiParts
 from bot.api.schemas import RunDetailsOut
 from bot.audit import change_log
 from bot.audit.change_log import EntryDraft
-from bot.model.errors import InvalidRequestError
 from bot.model.run import Run
 from bot.queries.run_view import build_run_view
 from runbooks import AnyRunbook
@@ -39,24 +38,13 @@ def record_request(
         parsed: The host pattern ("" for a single host), and one request for each host.
     """
     host_pattern, requests = parsed
-    if not host_pattern:
-        return parts.service.request_run(
-            requests[0],
-            person=caller.id,
-            origin=caller.origin,
-            reason=reason,
-            guard_override=guard_override,
-            ticket=ticket,
-            plan_only=plan_only,
-        )
-    if guard_override:
-        raise InvalidRequestError("override the redundancy guard for one host at a time")
-    return parts.service.request_fanout_run(
+    return parts.service.request_on_hosts(
         requests,
         host_pattern=host_pattern,
         person=caller.id,
         origin=caller.origin,
         reason=reason,
+        guard_override=guard_override,
         ticket=ticket,
         plan_only=plan_only,
     )

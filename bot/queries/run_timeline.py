@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -152,9 +153,13 @@ def _build_event(entry: Entry, name_person: NamePerson) -> RunEvent:
     facts = {_HOST_FACT: entry.host or "the host", **get_entry_facts(entry)}
     if "assignee" in facts:
         facts["assignee"] = name_person(str(facts["assignee"]))
-    describe = _EVENT_DESCRIBERS.get(entry.kind)
-    if describe is not None:
-        title, detail, tone, icon = describe(facts, name_person(entry.person))
+    who = name_person(entry.person)
+    if (pattern := _EVENT_PATTERNS.get(entry.kind)) is not None:
+        title, detail, tone, icon = pattern
+        texts = defaultdict(str, {name: _get_text(facts, name) for name in facts}, who=who)
+        title, detail = title.format_map(texts), detail.format_map(texts)
+    elif (describe := _EVENT_DESCRIBERS.get(entry.kind)) is not None:
+        title, detail, tone, icon = describe(facts, who)
     else:
         title, detail, tone, icon = _describe_end(entry.kind, facts)
     return RunEvent(entry.at, title, detail, tone, icon, entry.seq)
@@ -199,34 +204,6 @@ def _describe_plan(facts: Mapping[str, Any], _who: str) -> tuple[str, str, str, 
     return "Planned", f"{text}; digest {_get_text(facts, 'digest')[:10]}", Tone.INFO, "list"
 
 
-def _create_reason_describer(title: str, tone: str, icon: str):
-    def describe(facts: Mapping[str, Any], who: str) -> tuple[str, str, str, str]:
-        return title.format(who=who), _get_text(facts, "reason"), tone, icon
-
-    return describe
-
-
-def _describe_sent_step(facts: Mapping[str, Any], _who: str) -> tuple[str, str, str, str]:
-    return f"Step {_get_text(facts, 'step')} sent", _get_text(facts, "title"), Tone.INFO, "play"
-
-
-def _create_step_describer(outcome: str, tone: str, icon: str):
-    def describe(facts: Mapping[str, Any], _who: str) -> tuple[str, str, str, str]:
-        return f"Step {_get_text(facts, 'step')} {outcome}", _get_text(facts, "error"), tone, icon
-
-    return describe
-
-
-def _create_schedule_describer(title: str, tone: str, icon: str):
-    def describe(facts: Mapping[str, Any], who: str) -> tuple[str, str, str, str]:
-        text = title.format(
-            who=who, n=_get_text(facts, "schedule"), run=_get_text(facts, "fired_run")
-        )
-        return text, _get_text(facts, "reason"), tone, icon
-
-    return describe
-
-
 _DRIFT_TITLES = {
     "changed": "Changed outside Keyturn",
     "missing": "Missing on the host",
@@ -240,49 +217,97 @@ def _describe_drift_end(facts: Mapping[str, Any], _who: str) -> tuple[str, str, 
     return "Drift ended", f"{_get_text(facts, 'key')}{span}", Tone.SUCCESS, "check"
 
 
+_REASON, _STEP_ERROR = "{reason}", "{error}"
+# Title, detail, tone and icon of the kinds whose facts are inserted as they are; {who}: the name
+# of the person.
+_EVENT_PATTERNS: Mapping[str, tuple[str, str, str, str]] = {
+    "plan requested": ("Plan requested by {who}", _REASON, Tone.INFO, "person"),
+    "approved": ("Approved by {who}", _REASON, Tone.SUCCESS, "key"),
+    "approval refused": ("Approval refused for {who}", _REASON, Tone.WARNING, "ban"),
+    "denial refused": ("Denial refused for {who}", _REASON, Tone.WARNING, "ban"),
+    "break-glass requested": ("Break-glass requested by {who}", _REASON, Tone.WARNING, "alert"),
+    "break-glass refused": ("Break-glass refused for {who}", _REASON, Tone.WARNING, "ban"),
+    "break-glass activated": ("Break-glass activated by {who}", _REASON, Tone.DANGER, "alert"),
+    "review required": ("Another person must review it", _REASON, Tone.WARNING, "eye"),
+    "break-glass reviewed": ("Reviewed by {who}", _REASON, Tone.SUCCESS, "eye"),
+    "more approvals needed": ("One more approval is needed", _REASON, Tone.WARNING, "key"),
+    "reminded": ("Approvers reminded", "Needs approval from {approvers}", Tone.INFO, "clock"),
+    "escalated": ("Escalated", "Can now be approved by {approvers}", Tone.WARNING, "clock"),
+    "proposed": ("Proposed by {who}", "Instead of run {original_run}", Tone.INFO, "swap"),
+    "question asked": ("{who} asked a question", "{text}", Tone.WARNING, "question"),
+    "question answered": ("{who} answered", "{text}", Tone.INFO, "person"),
+    "reassigned": ("Reassigned to {assignee} by {who}", _REASON, Tone.INFO, "swap"),
+    "accepted": ("Accepted by {who}", _REASON, Tone.SUCCESS, "check"),
+    "grant used": (
+        "Approved by standing grant {grant}",
+        "{uses} of {per_hour} this hour",
+        Tone.SUCCESS,
+        "key",
+    ),
+    "token used": (
+        "{who} used the API",
+        "To {action}, with the token {token}…",
+        Tone.INFO,
+        "key",
+    ),
+    "stop requested": ("Stop requested by {who}", _REASON, Tone.DANGER, "ban"),
+    "stop refused": ("Stop refused for {who}", _REASON, Tone.WARNING, "ban"),
+    "withdrawn": ("Withdrawn by {who}", "", Tone.NEUTRAL, "back"),
+    "scheduled": ("Schedule {schedule} started", _REASON, Tone.SUCCESS, "clock"),
+    "fired": ("Schedule {schedule} fired run {fired_run}", _REASON, Tone.INFO, "clock"),
+    "fires missed": (
+        "Schedule {schedule} missed {count}",
+        "Keyturn was not running then",
+        Tone.WARNING,
+        "clock",
+    ),
+    "fire skipped": ("Schedule {schedule} skipped a run", _REASON, Tone.NEUTRAL, "clock"),
+    "schedule suspended": ("Schedule {schedule} was suspended", _REASON, Tone.WARNING, "ban"),
+    "schedule resumed": ("Schedule {schedule} was resumed by {who}", _REASON, Tone.INFO, "play"),
+    "schedule lapsed": (
+        "The approval of schedule {schedule} lapsed",
+        _REASON,
+        Tone.WARNING,
+        "clock",
+    ),
+    "schedule ended": ("Schedule {schedule} ended", _REASON, Tone.NEUTRAL, "back"),
+    "resumed": (
+        "Resumed by another worker",
+        "{worker} executes the remaining steps",
+        Tone.INFO,
+        "lock",
+    ),
+    "lease taken over": ("Taken over", "No heartbeat from {worker}", Tone.WARNING, "lock"),
+    "claimed": ("Starting on {host}", "Plans again before the first step", Tone.INFO, "lock"),
+    "started": ("Started", "The plan is still current", Tone.INFO, "play"),
+    "drift adopted": ("Value adopted by {who}", _REASON, Tone.INFO, "person"),
+    "drift expected": ("Another value is expected, by {who}", _REASON, Tone.INFO, "clock"),
+    "drift answer refused": ("Answer to drift refused for {who}", _REASON, Tone.WARNING, "ban"),
+    "step sending": ("Step {step} sent", "{title}", Tone.INFO, "play"),
+    "step succeeded": ("Step {step} succeeded", _STEP_ERROR, Tone.SUCCESS, "check"),
+    "step failed": ("Step {step} failed", _STEP_ERROR, Tone.DANGER, "cross"),
+    "step unknown": (
+        "Step {step} has an unknown outcome",
+        _STEP_ERROR,
+        Tone.WARNING,
+        "question",
+    ),
+    "output erased": ("Output erased by {who}", _REASON, Tone.NEUTRAL, "ban"),
+    "erasure requested": ("{who} requested to erase the output", _REASON, Tone.NEUTRAL, "person"),
+    "erasure refused": ("Erasure refused for {who}", _REASON, Tone.WARNING, "ban"),
+    "erasure declined": ("{who} declined to erase the output", _REASON, Tone.NEUTRAL, "back"),
+    "verified": ("Verified", "{current_state}", Tone.SUCCESS, "eye"),
+}
 _EventDescriber = Callable[[Mapping[str, Any], str], tuple[str, str, str, str]]
+# The kinds whose description depends on their facts.
 _EVENT_DESCRIBERS: Mapping[str, _EventDescriber] = {
     "requested": _describe_request,
-    "plan requested": _create_reason_describer("Plan requested by {who}", Tone.INFO, "person"),
     "planned": _describe_plan,
-    "approved": _create_reason_describer("Approved by {who}", Tone.SUCCESS, "key"),
-    "approval refused": _create_reason_describer(
-        "Approval refused for {who}", Tone.WARNING, "ban"
-    ),
-    "denial refused": _create_reason_describer("Denial refused for {who}", Tone.WARNING, "ban"),
     "denied": lambda facts, who: (
         f"Denied by {who}",
         _get_text(facts, "summary").partition(": ")[2],
         Tone.DANGER,
         "ban",
-    ),
-    "break-glass requested": _create_reason_describer(
-        "Break-glass requested by {who}", Tone.WARNING, "alert"
-    ),
-    "break-glass refused": _create_reason_describer(
-        "Break-glass refused for {who}", Tone.WARNING, "ban"
-    ),
-    "break-glass activated": _create_reason_describer(
-        "Break-glass activated by {who}", Tone.DANGER, "alert"
-    ),
-    "review required": _create_reason_describer(
-        "Another person must review it", Tone.WARNING, "eye"
-    ),
-    "break-glass reviewed": _create_reason_describer("Reviewed by {who}", Tone.SUCCESS, "eye"),
-    "more approvals needed": _create_reason_describer(
-        "One more approval is needed", Tone.WARNING, "key"
-    ),
-    "reminded": lambda facts, _who: (
-        "Approvers reminded",
-        f"Needs approval from {_get_text(facts, 'approvers')}",
-        Tone.INFO,
-        "clock",
-    ),
-    "escalated": lambda facts, _who: (
-        "Escalated",
-        f"Can now be approved by {_get_text(facts, 'approvers')}",
-        Tone.WARNING,
-        "clock",
     ),
     "counter-proposed": lambda facts, who: (
         f"{who} proposed other values",
@@ -290,92 +315,12 @@ _EVENT_DESCRIBERS: Mapping[str, _EventDescriber] = {
         Tone.WARNING,
         "swap",
     ),
-    "proposed": lambda facts, who: (
-        f"Proposed by {who}",
-        f"Instead of run {_get_text(facts, 'original_run')}",
-        Tone.INFO,
-        "swap",
-    ),
-    "question asked": lambda facts, who: (
-        f"{who} asked a question",
-        _get_text(facts, "text"),
-        Tone.WARNING,
-        "question",
-    ),
-    "question answered": lambda facts, who: (
-        f"{who} answered",
-        _get_text(facts, "text"),
-        Tone.INFO,
-        "person",
-    ),
-    "reassigned": lambda facts, who: (
-        f"Reassigned to {_get_text(facts, 'assignee')} by {who}",
-        _get_text(facts, "reason"),
-        Tone.INFO,
-        "swap",
-    ),
-    "accepted": _create_reason_describer("Accepted by {who}", Tone.SUCCESS, "check"),
-    "grant used": lambda facts, _who: (
-        f"Approved by standing grant {_get_text(facts, 'grant')}",
-        f"{_get_text(facts, 'uses')} of {_get_text(facts, 'per_hour')} this hour",
-        Tone.SUCCESS,
-        "key",
-    ),
-    "token used": lambda facts, who: (
-        f"{who} used the API",
-        f"To {_get_text(facts, 'action')}, with the token {_get_text(facts, 'token')}…",
-        Tone.INFO,
-        "key",
-    ),
-    "stop requested": _create_reason_describer("Stop requested by {who}", Tone.DANGER, "ban"),
-    "stop refused": _create_reason_describer("Stop refused for {who}", Tone.WARNING, "ban"),
-    "withdrawn": lambda _facts, who: (f"Withdrawn by {who}", "", Tone.NEUTRAL, "back"),
     "followed up": lambda facts, _who: (
         "Follow-up finished" if facts.get("healthy") else "Follow-up finished: needs attention",
         _get_text(facts, "summary"),
         Tone.SUCCESS if facts.get("healthy") else Tone.WARNING,
         "eye",
     ),
-    "scheduled": _create_schedule_describer("Schedule {n} started", Tone.SUCCESS, "clock"),
-    "fired": _create_schedule_describer("Schedule {n} fired run {run}", Tone.INFO, "clock"),
-    "fires missed": lambda facts, _who: (
-        f"Schedule {_get_text(facts, 'schedule')} missed {_get_text(facts, 'count')}",
-        "Keyturn was not running then",
-        Tone.WARNING,
-        "clock",
-    ),
-    "fire skipped": _create_schedule_describer(
-        "Schedule {n} skipped a run", Tone.NEUTRAL, "clock"
-    ),
-    "schedule suspended": _create_schedule_describer(
-        "Schedule {n} was suspended", Tone.WARNING, "ban"
-    ),
-    "schedule resumed": _create_schedule_describer(
-        "Schedule {n} was resumed by {who}", Tone.INFO, "play"
-    ),
-    "schedule lapsed": _create_schedule_describer(
-        "The approval of schedule {n} lapsed", Tone.WARNING, "clock"
-    ),
-    "schedule ended": _create_schedule_describer("Schedule {n} ended", Tone.NEUTRAL, "back"),
-    "resumed": lambda facts, _who: (
-        "Resumed by another worker",
-        f"{_get_text(facts, 'worker')} executes the remaining steps",
-        Tone.INFO,
-        "lock",
-    ),
-    "lease taken over": lambda facts, _who: (
-        "Taken over",
-        f"No heartbeat from {_get_text(facts, 'worker')}",
-        Tone.WARNING,
-        "lock",
-    ),
-    "claimed": lambda facts, _who: (
-        f"Starting on {_get_text(facts, _HOST_FACT)}",
-        "Plans again before the first step",
-        Tone.INFO,
-        "lock",
-    ),
-    "started": lambda _facts, _who: ("Started", "The plan is still current", Tone.INFO, "play"),
     "wave started": lambda facts, _who: (
         f"Wave started: {', '.join(map(str, facts.get('hosts', ())))}",
         _get_text(facts, "reason").capitalize(),
@@ -401,17 +346,6 @@ _EVENT_DESCRIBERS: Mapping[str, _EventDescriber] = {
         "swap",
     ),
     "drift ended": _describe_drift_end,
-    "drift adopted": _create_reason_describer("Value adopted by {who}", Tone.INFO, "person"),
-    "drift expected": _create_reason_describer(
-        "Another value is expected, by {who}", Tone.INFO, "clock"
-    ),
-    "drift answer refused": _create_reason_describer(
-        "Answer to drift refused for {who}", Tone.WARNING, "ban"
-    ),
-    "step sending": _describe_sent_step,
-    "step succeeded": _create_step_describer("succeeded", Tone.SUCCESS, "check"),
-    "step failed": _create_step_describer("failed", Tone.DANGER, "cross"),
-    "step unknown": _create_step_describer("has an unknown outcome", Tone.WARNING, "question"),
     "host queried": lambda facts, _who: (
         f"Queried {_get_text(facts, _HOST_FACT)} for the outcome of step "
         f"{_get_text(facts, 'step')}",
@@ -436,19 +370,5 @@ _EVENT_DESCRIBERS: Mapping[str, _EventDescriber] = {
         "; ".join(f"{name} {value}" for name, value in facts.items() if name not in _HIDDEN_FACTS),
         Tone.WARNING,
         "question",
-    ),
-    "output erased": _create_reason_describer("Output erased by {who}", Tone.NEUTRAL, "ban"),
-    "erasure requested": _create_reason_describer(
-        "{who} requested to erase the output", Tone.NEUTRAL, "person"
-    ),
-    "erasure refused": _create_reason_describer("Erasure refused for {who}", Tone.WARNING, "ban"),
-    "erasure declined": _create_reason_describer(
-        "{who} declined to erase the output", Tone.NEUTRAL, "back"
-    ),
-    "verified": lambda facts, _who: (
-        "Verified",
-        _get_text(facts, "current_state"),
-        Tone.SUCCESS,
-        "eye",
     ),
 }

@@ -1,21 +1,18 @@
 """Access page: delegations and standing grants that the user gave or received."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path, Request, Response
-from fastapi.responses import RedirectResponse
+from fastapi import APIRouter, Path, Response
 
 from bot.db import delegations, grants
 from bot.model import grant_words
 from bot.model.grant_words import NewGrant
 from bot.model.request_form import RequestSyntaxError
 from bot.model.times import InvalidTimeError, parse_deadline
-from bot.web.auth import CurrentUser, User
-from bot.web.deps import WebDependencies, WebDeps
-from bot.web.form_values import FormValues
-from bot.web.refusals import REFUSALS, get_http_status
-from bot.web.templating import render_page, start_sentence
+from bot.web.templating import start_sentence
+from bot.web.visit import Visit, VisitOfPage, add_action
 
 router = APIRouter(prefix="/access")
 
@@ -29,71 +26,6 @@ _DONE_NOTICES: Mapping[str, str] = {
 }
 
 
-@router.get("")
-def show_access(request: Request, deps: WebDeps, user: CurrentUser, done: str = "") -> Response:
-    """Show the active delegations and standing grants of the user."""
-    return _render_page(request, deps, user, notice=_DONE_NOTICES.get(done, ""))
-
-
-@router.post("/delegations")
-def create_delegation(
-    request: Request, deps: WebDeps, user: CurrentUser, form: FormValues
-) -> Response:
-    def act(now: int) -> None:
-        parsed = _parse_fields(form, now, _DELEGATION_PARSERS)
-        deps.service.delegations_and_grants.create_delegation(
-            delegator=user.id,
-            delegate=parsed["person"],
-            ends_at=parsed["until"],
-            area=form.get("area", ""),
-            reason=form.get("reason", ""),
-            source="web",
-        )
-
-    return _perform_and_redirect(request, deps, user, act, "delegated", form)
-
-
-@router.post("/grants")
-def create_grant(request: Request, deps: WebDeps, user: CurrentUser, form: FormValues) -> Response:
-    def act(now: int) -> None:
-        parsed = _parse_fields(form, now, _GRANT_PARSERS)
-        runbook, hosts, values = parsed["what"]
-        grant = NewGrant(
-            person=parsed["person"],
-            runbook=runbook,
-            hosts=hosts,
-            values=values,
-            per_hour=parsed["per_hour"],
-            ends_at=parsed["until"],
-        )
-        reason = form.get("reason", "")
-        deps.service.delegations_and_grants.create_grant(
-            grant, granted_by=user.id, reason=reason, source="web"
-        )
-
-    return _perform_and_redirect(request, deps, user, act, "granted", form)
-
-
-@router.post("/delegations/{number}/end")
-def end_delegation(
-    request: Request, deps: WebDeps, user: CurrentUser, number: RecordIdPath
-) -> Response:
-    def act(_now: int) -> None:
-        deps.service.delegations_and_grants.end_delegation(number, person=user.id, source="web")
-
-    return _perform_and_redirect(request, deps, user, act, "ended", {})
-
-
-@router.post("/grants/{number}/end")
-def revoke_grant(
-    request: Request, deps: WebDeps, user: CurrentUser, number: RecordIdPath
-) -> Response:
-    def act(_now: int) -> None:
-        deps.service.delegations_and_grants.revoke_grant(number, person=user.id, source="web")
-
-    return _perform_and_redirect(request, deps, user, act, "ended", {})
-
-
 class _InvalidFormError(RequestSyntaxError):
     """Fields of a form are invalid. problems: by field."""
 
@@ -102,10 +34,11 @@ class _InvalidFormError(RequestSyntaxError):
         self.problems = problems
 
 
-def _parse_fields(
-    form: Mapping[str, str], now: int, parsers: Mapping[str, _FieldParser]
-) -> dict[str, Any]:
+def _parse_fields(visit: VisitOfPage, parsers: Mapping[str, _FieldParser]) -> dict[str, Any]:
     """Return the parsed fields. Raises _InvalidFormError with the problems of all of them."""
+    form = visit.form
+    with visit.reading() as tx:
+        now = tx.now
     parsed: dict[str, Any] = {}
     problems: dict[str, str] = {}
     for name, parse in parsers.items():
@@ -147,58 +80,82 @@ _GRANT_PARSERS: Mapping[str, _FieldParser] = {
 }
 
 
-def _perform_and_redirect(
-    request: Request,
-    deps: WebDependencies,
-    user: User,
-    action: Callable[[int], None],
-    outcome: str,
-    typed: Mapping[str, str],
-) -> Response:
-    """Run *action* and redirect to the page, or render the page again with the error."""
-    with deps.database.reading(user.view_rights) as tx:
-        now = tx.now
-    try:
-        action(now)
-    except REFUSALS as error:
-        return _render_page(
-            request, deps, user, status=get_http_status(error), refusal=error, typed=typed
-        )
-    return RedirectResponse(f"/access?done={outcome}", 303)
+@router.get("")
+def show_access(visit: Visit) -> Response:
+    """Show the active delegations and standing grants of the user."""
+    return _render_page(visit)
 
 
 def _render_page(
-    request: Request,
-    deps: WebDependencies,
-    user: User,
-    *,
-    status: int = 200,
-    refusal: Exception | None = None,
-    notice: str = "",
-    typed: Mapping[str, str] | None = None,
+    visit: VisitOfPage, *, refusal: Exception | None = None, **_record: int
 ) -> Response:
-    policy = user.policy
-    owned = [area for area in policy.organisation.areas.values() if user.id in area.owners]
-    with deps.database.reading(user.view_rights) as tx:
-        active_grants = [one for one in grants.list_grants_of(tx, user.id) if one.holds(tx.now)]
-        return render_page(
-            request,
+    organisation, person = visit.policy.organisation, visit.person
+    with visit.reading() as tx:
+        active_grants = [one for one in grants.list_grants_of(tx, person) if one.holds(tx.now)]
+        return visit.render(
             "access.html",
-            status=status,
+            refusal=refusal,
             alert=start_sentence(str(refusal or "")),
             problems=refusal.problems if isinstance(refusal, _InvalidFormError) else {},
-            notice=notice,
-            typed=typed or {},
-            owned=owned,
+            notice=_DONE_NOTICES.get(visit.done, ""),
+            typed=visit.form,
+            owned=[area for area in organisation.areas.values() if person in area.owners],
             people=sorted(
-                (one for one in policy.organisation.people.values() if one.id != user.id),
+                (one for one in organisation.people.values() if one.id != person),
                 key=lambda one: one.name,
             ),
             delegations=[
                 one
-                for one in delegations.list_delegations_of(tx, user.id)
+                for one in delegations.list_delegations_of(tx, person)
                 if one.holds(area=one.area, now=tx.now)
             ],
             grants=[(one, grants.count_uses_left(tx, one)) for one in active_grants],
             now=tx.now,
         )
+
+
+_action = partial(add_action, router, page="/access", render=_render_page)
+
+
+@_action("/delegations")
+def create_delegation(visit: Visit) -> str:
+    parsed = _parse_fields(visit, _DELEGATION_PARSERS)
+    visit.service.delegations_and_grants.create_delegation(
+        delegator=visit.person,
+        delegate=parsed["person"],
+        ends_at=parsed["until"],
+        area=visit.form.get("area", ""),
+        reason=visit.reason,
+        source="web",
+    )
+    return "/access?done=delegated"
+
+
+@_action("/grants")
+def create_grant(visit: Visit) -> str:
+    parsed = _parse_fields(visit, _GRANT_PARSERS)
+    runbook, hosts, values = parsed["what"]
+    grant = NewGrant(
+        person=parsed["person"],
+        runbook=runbook,
+        hosts=hosts,
+        values=values,
+        per_hour=parsed["per_hour"],
+        ends_at=parsed["until"],
+    )
+    visit.service.delegations_and_grants.create_grant(
+        grant, granted_by=visit.person, reason=visit.reason, source="web"
+    )
+    return "/access?done=granted"
+
+
+@_action("/delegations/{number}/end")
+def end_delegation(visit: Visit, number: RecordIdPath) -> str:
+    visit.service.delegations_and_grants.end_delegation(number, person=visit.person, source="web")
+    return "/access?done=ended"
+
+
+@_action("/grants/{number}/end")
+def revoke_grant(visit: Visit, number: RecordIdPath) -> str:
+    visit.service.delegations_and_grants.revoke_grant(number, person=visit.person, source="web")
+    return "/access?done=ended"

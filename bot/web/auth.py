@@ -45,25 +45,17 @@ class User:
 
 def _get_user(request: Request, deps: WebDeps) -> User:
     """Return the user and keep the session alive."""
-    return _load_visitor(request, deps, refresh_session=True)
+    with _open_visit(request, deps, refresh_session=True) as (user, _):
+        return user
 
 
-def _get_user_without_refresh(request: Request, deps: WebDeps) -> User:
-    """Return the user of a page that refreshes by itself, without keeping the session alive."""
-    return _load_visitor(request, deps, refresh_session=False)
-
-
-def check_still_signed_in(request: Request, deps: WebDependencies) -> User:
-    """Return the user of a long request, as of now.
+def check_still_signed_in(request: Request, deps: WebDeps) -> User:
+    """Return the user of a long request, as of now, without keeping the session alive.
 
     Raises:
         NotSignedInError: The session has ended, or the person is no longer in the policy.
     """
-    return _load_visitor(request, deps, refresh_session=False)
-
-
-def _load_visitor(request: Request, deps: WebDependencies, *, refresh_session: bool) -> User:
-    with _open_visit(request, deps, refresh_session=refresh_session) as (user, _):
+    with _open_visit(request, deps, refresh_session=False) as (user, _):
         return user
 
 
@@ -119,4 +111,4 @@ def _refresh_session(deps: WebDependencies, token: str) -> None:
 
 
 CurrentUser = Annotated[User, Depends(_get_user)]
-PassiveUser = Annotated[User, Depends(_get_user_without_refresh)]
+PassiveUser = Annotated[User, Depends(check_still_signed_in)]

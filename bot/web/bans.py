@@ -3,16 +3,12 @@
 from dataclasses import dataclass
 from functools import partial
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Response
 
 from bot.db import stops
 from bot.db.stops import Ban
-from bot.queries.second_factor import get_shown_factor
-from bot.web.auth import CurrentUser, User
-from bot.web.deps import WebDependencies, WebDeps
-from bot.web.form_values import FormValues
-from bot.web.refusals import perform_and_redirect
-from bot.web.templating import render_page
+from bot.web.auth import User
+from bot.web.visit import Visit, VisitOfPage, add_action
 
 router = APIRouter(prefix="/bans")
 
@@ -30,58 +26,47 @@ class _BanRow:
 
 
 @router.get("")
-def show_bans(request: Request, deps: WebDeps, user: CurrentUser, done: str = "") -> Response:
-    return _render_page(request, deps, user, done=done)
+def show_bans(visit: Visit) -> Response:
+    return _render_page(visit)
 
 
-@router.post("")
-def ban_person(request: Request, deps: WebDeps, user: CurrentUser, form: FormValues) -> Response:
-    def act() -> None:
-        who, why = form.get("person", "").strip().lower(), form.get("reason", "")
-        deps.service.ban_person(who, banned_by=user.id, reason=why, session=user.session_token)
-
-    render = partial(_render_page, request, deps, user)
-    return perform_and_redirect(act, render, page="/bans", outcome="banned")
-
-
-@router.post("/lift")
-def unban_person(request: Request, deps: WebDeps, user: CurrentUser, form: FormValues) -> Response:
-    def act() -> None:
-        who, why = form.get("person", ""), form.get("reason", "")
-        deps.service.unban_person(who, unbanned_by=user.id, reason=why, session=user.session_token)
-
-    render = partial(_render_page, request, deps, user)
-    return perform_and_redirect(act, render, page="/bans", outcome="lifted")
-
-
-def _render_page(
-    request: Request,
-    deps: WebDependencies,
-    user: User,
-    *,
-    status: int = 200,
-    alert: str = "",
-    done: str = "",
-) -> Response:
-    with deps.database.reading(user.view_rights) as tx:
+def _render_page(visit: VisitOfPage, *, refusal: Exception | None = None) -> Response:
+    with visit.reading() as tx:
         held = stops.list_bans(tx)
-        stepped_up = bool(
-            get_shown_factor(tx, user.policy, person=user.id, session=user.session_token)
-        )
-    ruling = user.policy.get_order_ruling(user.id, "ban")
-    people = user.policy.organisation.people.values()
-    return render_page(
-        request,
+        stepped_up = visit.is_stepped_up(tx)
+    ruling = visit.policy.get_order_ruling(visit.person, "ban")
+    people = visit.policy.organisation.people.values()
+    return visit.render(
         "bans.html",
-        status=status,
-        alert=alert,
-        done=done,
-        rows=[_build_row(user, one, stepped_up=stepped_up) for one in held],
-        people=sorted((one.name, one.id) for one in people if one.id != user.id),
+        refusal=refusal,
+        done=visit.done,
+        rows=[_build_row(visit.user, one, stepped_up=stepped_up) for one in held],
+        people=sorted((one.name, one.id) for one in people if one.id != visit.person),
         allowed=ruling.allowed,
         factor_first=ruling.requires_second_factor and not stepped_up,
-        able=sorted(user.policy.list_people_allowed("ban", except_person=user.id)),
+        able=sorted(visit.policy.list_people_allowed("ban", except_person=visit.person)),
     )
+
+
+_action = partial(add_action, router, page="/bans", render=_render_page)
+
+
+@_action("")
+def ban_person(visit: Visit) -> str:
+    who = visit.form.get("person", "").strip().lower()
+    visit.service.ban_person(
+        who, banned_by=visit.person, reason=visit.reason, session=visit.session
+    )
+    return "/bans?done=banned"
+
+
+@_action("/lift")
+def unban_person(visit: Visit) -> str:
+    who = visit.form.get("person", "")
+    visit.service.unban_person(
+        who, unbanned_by=visit.person, reason=visit.reason, session=visit.session
+    )
+    return "/bans?done=lifted"
 
 
 def _build_row(user: User, ban: Ban, *, stepped_up: bool) -> _BanRow:

@@ -20,9 +20,8 @@ from bot.queries.unknown_filters import describe_unknown_log_names
 from bot.web.auth import CurrentUser, User, open_visit
 from bot.web.deps import WebDependencies, WebDeps
 from bot.web.errors import render_refusal
-from bot.web.filter_choices import list_choices
 from bot.web.histogram import Histogram, build_histogram, is_histogram_wanted
-from bot.web.run_filter import FILTER_NAMES, TypedFilter, parse_filters
+from bot.web.run_filter import FILTER_NAMES, TypedFilter, list_choices, parse_filters
 from bot.web.templating import render_page
 from connectors.command import InvisibleCharacterError, refuse_invisible
 

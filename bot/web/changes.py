@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Query, Response
 
 from bot.audit import timeline
 from bot.audit.timeline import TimelineEvent
@@ -13,10 +13,8 @@ from bot.model import times
 from bot.model.run import Decision
 from bot.model.run_states import RUN_STATUS_DISPLAYS, StatusDisplay, Tone
 from bot.model.times import InvalidTimeError
-from bot.web.auth import CurrentUser
-from bot.web.deps import WebDeps
 from bot.web.diagrams import LaneEvent, build_host_lanes
-from bot.web.templating import render_page
+from bot.web.visit import Visit
 from connectors.command import InvisibleCharacterError, refuse_invisible
 
 router = APIRouter()
@@ -56,9 +54,7 @@ class ShownEvent:
 
 @router.get("/changes")
 def show_changes(
-    request: Request,
-    deps: WebDeps,
-    user: CurrentUser,
+    visit: Visit,
     at: TimeQuery = "",
     within: TimeQuery = "",
     host: HostsQuery = "",
@@ -67,7 +63,7 @@ def show_changes(
     """Show the events around a time. The default is the last hour."""
     typed = {"at": at.strip(), "within": within.strip(), "host": host.strip(), "zone": zone}
     problems: dict[str, str] = {}
-    with deps.database.reading(user.view_rights) as tx:
+    with visit.reading() as tx:
         now = tx.now
         time, span = _parse_typed_times(typed, now, problems)
         events: list[ShownEvent] = []
@@ -79,8 +75,7 @@ def show_changes(
             )
             events = _build_shown_events(tx, found.events, time)
             omitted, searched_span = found.omitted, found.searched_span
-    return render_page(
-        request,
+    return visit.render(
         "changes.html",
         status=422 if problems else 200,
         typed=typed,
@@ -94,7 +89,7 @@ def show_changes(
         span=span,
         omitted=omitted,
         searched=searched_span,
-        hosts=sorted(one.name for one in user.policy.inventory),
+        hosts=sorted(one.name for one in visit.policy.inventory),
     )
 
 

@@ -3,14 +3,12 @@
 from collections.abc import Sequence
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Query, Response
 
 from bot.db.runs import NoSuchRun
 from bot.queries.compare import compare_runs, find_runs_to_compare
-from bot.web.auth import CurrentUser
-from bot.web.deps import WebDeps
 from bot.web.errors import render_refusal
-from bot.web.templating import render_page
+from bot.web.visit import Visit
 
 router = APIRouter()
 
@@ -22,9 +20,7 @@ RunIdQuery = Annotated[int | None, Query(ge=1, le=2_147_483_647)]
 
 @router.get("/runs/compare")
 def compare_runs_page(
-    request: Request,
-    deps: WebDeps,
-    user: CurrentUser,
+    visit: Visit,
     b: RunIdQuery = None,
     a: RunIdQuery = None,
     run: RunIdsQuery = (),
@@ -34,16 +30,15 @@ def compare_runs_page(
     run: the two runs, if they were selected in a list.
     """
     if run and len(run) != 2:
-        return render_refusal(request, 422, f"Select two runs to compare, not {len(run)}.")
+        return render_refusal(visit.request, 422, f"Select two runs to compare, not {len(run)}.")
     if run:
         a, b = sorted(run)
     if b is None:
         raise NoSuchRun("run number is missing: add ?a=1&b=2 to the address")
-    with deps.database.reading(user.view_rights) as tx:
-        left, right = find_runs_to_compare(tx, b, a, name_person=user.get_person_name)
+    with visit.reading() as tx:
+        left, right = find_runs_to_compare(tx, b, a, name_person=visit.user.get_person_name)
         now = tx.now
-    return render_page(
-        request,
+    return visit.render(
         "compare.html",
         left=left and left.run,
         right=right.run,

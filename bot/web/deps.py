@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import Annotated, Any
 from urllib.parse import urlsplit
 
 from fastapi import Depends, Request
@@ -66,6 +66,16 @@ class WebDependencies:
     def cookie_name(self) -> str:
         """Name of the session cookie. The prefix `__Host-` binds it to this host over TLS."""
         return "__Host-keyturn" if self.secure_cookies else "keyturn"
+
+    @property
+    def cookie_flags(self) -> dict[str, Any]:
+        """Arguments of `set_cookie` and `delete_cookie`, which have to be the same for both."""
+        return {
+            "path": "/",
+            "secure": self.secure_cookies,
+            "httponly": True,
+            "samesite": "lax",
+        }
 
 
 async def _get_web_dependencies(request: Request) -> WebDependencies:

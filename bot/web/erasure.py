@@ -1,20 +1,17 @@
 """Erasure page of a run: one person requests to erase its output, an owner confirms."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Response
 
 from bot.audit import output
 from bot.audit.output import StoredOutput
 from bot.db import runs
 from bot.queries import erasure
-from bot.web.auth import CurrentUser, User
-from bot.web.deps import WebDependencies, WebDeps
-from bot.web.form_values import FormValues
-from bot.web.refusals import perform_and_redirect
 from bot.web.run import RunIdPath
-from bot.web.templating import render_page, start_sentence
+from bot.web.templating import start_sentence
+from bot.web.visit import Visit, VisitOfPage, add_action
 
 router = APIRouter(prefix="/runs/{number}/erase")
 
@@ -26,88 +23,58 @@ _DONE_NOTICES: Mapping[str, str] = {
 
 
 @router.get("")
-def show_erasure(
-    request: Request, deps: WebDeps, user: CurrentUser, number: RunIdPath, done: str = ""
-) -> Response:
+def show_erasure(visit: Visit, number: RunIdPath) -> Response:
     """Show the output to erase and the pending request."""
-    return _render_page(request, deps, user, number, notice=_DONE_NOTICES.get(done, ""))
+    return _render_page(visit, number)
 
 
-@router.post("")
-def request_erasure(
-    request: Request, deps: WebDeps, user: CurrentUser, number: RunIdPath, form: FormValues
-) -> Response:
-    def act() -> None:
-        reason = form.get("reason", "")
-        deps.service.erasure.request_erasure(number, person=user.id, reason=reason, source="web")
-
-    render = partial(_render_page, request, deps, user, number)
-    return perform_and_redirect(act, render, page=f"/runs/{number}/erase", outcome="requested")
-
-
-@router.post("/confirm")
-def confirm_erasure(
-    request: Request, deps: WebDeps, user: CurrentUser, number: RunIdPath, form: FormValues
-) -> Response:
-    """Erase the output whose digest is in the form."""
-
-    def act() -> None:
-        digest = form.get("digest", "")
-        deps.service.erasure.confirm_erasure(number, person=user.id, digest=digest)
-
-    render = partial(_render_page, request, deps, user, number)
-    return perform_and_redirect(act, render, page=f"/runs/{number}/erase", outcome="erased")
-
-
-@router.post("/decline")
-def decline_erasure(
-    request: Request, deps: WebDeps, user: CurrentUser, number: RunIdPath, form: FormValues
-) -> Response:
-    """Decline the pending request."""
-
-    def act() -> None:
-        reason = form.get("reason", "")
-        deps.service.erasure.decline_erasure(number, person=user.id, reason=reason)
-
-    render = partial(_render_page, request, deps, user, number)
-    return perform_and_redirect(act, render, page=f"/runs/{number}/erase", outcome="declined")
-
-
-def _render_page(
-    request: Request,
-    deps: WebDependencies,
-    user: User,
-    number: int,
-    *,
-    status: int = 200,
-    alert: str = "",
-    notice: str = "",
-) -> Response:
-    with deps.database.reading(user.view_rights) as tx:
+def _render_page(visit: VisitOfPage, number: int, *, refusal: Exception | None = None) -> Response:
+    with visit.reading() as tx:
         run = runs.get_run(tx, number)
         preview = erasure.preview_erasure(tx, run)
-    erasure_request = preview.request
-    return render_page(
-        request,
+    asked = preview.request
+    return visit.render(
         "erasure.html",
-        status=status,
+        refusal=refusal,
         # The command line shows these texts after a name; here they begin a sentence.
-        alert=start_sentence(f"{alert}.") if alert else "",
-        notice=notice,
+        alert=start_sentence(f"{refusal}.") if refusal else "",
+        notice=_DONE_NOTICES.get(visit.done, ""),
         run=run,
-        erasure_request=erasure_request,
-        details=erasure_request.facts if erasure_request else {},
+        erasure_request=asked,
+        details=asked.facts if asked else {},
         declined=preview.declined,
         digest=preview.digest,
-        outputs=_list_readable_outputs(preview.outputs),
-        refusal=erasure.get_confirmation_refusal(user.policy, run, erasure_request, user.id)
-        if erasure_request
+        outputs=[(stored, _format_output(stored)) for stored in preview.outputs],
+        refusal_to_confirm=erasure.get_confirmation_refusal(visit.policy, run, asked, visit.person)
+        if asked
         else "",
     )
 
 
-def _list_readable_outputs(outputs: Sequence[StoredOutput]) -> list[tuple[StoredOutput, str]]:
-    return [(stored, _format_output(stored)) for stored in outputs]
+_action = partial(add_action, router, page="/runs/{number}/erase", render=_render_page)
+
+
+@_action("")
+def request_erasure(visit: Visit, number: RunIdPath) -> str:
+    visit.service.erasure.request_erasure(
+        number, person=visit.person, reason=visit.reason, source="web"
+    )
+    return f"/runs/{number}/erase?done=requested"
+
+
+@_action("/confirm")
+def confirm_erasure(visit: Visit, number: RunIdPath) -> str:
+    """Erase the output whose digest is in the form."""
+    digest = visit.form.get("digest", "")
+    visit.service.erasure.confirm_erasure(number, person=visit.person, digest=digest)
+    return f"/runs/{number}/erase?done=erased"
+
+
+@_action("/decline")
+def decline_erasure(visit: Visit, number: RunIdPath) -> str:
+    """Decline the pending request."""
+    visit.service.erasure.decline_erasure(number, person=visit.person, reason=visit.reason)
+    return f"/runs/{number}/erase?done=declined"
 
 
 def _format_output(stored_output: StoredOutput) -> str:

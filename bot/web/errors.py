@@ -77,9 +77,8 @@ def install_error_handlers(app: FastAPI, deps: WebDependencies) -> None:
     app.add_exception_handler(NotSignedInError, handle_not_signed_in)
     app.add_exception_handler(HTTPException, _handle_http_error)
     app.add_exception_handler(RequestValidationError, _handle_invalid_request)
-    app.add_exception_handler(NoSuchRun, _handle_not_found)
-    app.add_exception_handler(NoSuchSchedule, _handle_not_found)
-    app.add_exception_handler(NoSuchKeyError, _handle_not_found)
+    for kind in (NoSuchRun, NoSuchSchedule, NoSuchKeyError):
+        app.add_exception_handler(kind, _handle_not_found)
     app.add_exception_handler(NoPolicyError, _handle_invalid_policy)
     app.add_exception_handler(StoreUnavailable, _handle_database_unavailable)
     app.add_exception_handler(Exception, handle_internal_error)
@@ -87,9 +86,7 @@ def install_error_handlers(app: FastAPI, deps: WebDependencies) -> None:
 
 def delete_session_cookie(response: Response, deps: WebDependencies) -> None:
     """Delete the session cookie."""
-    response.delete_cookie(
-        deps.cookie_name, path="/", secure=deps.secure_cookies, httponly=True, samesite="lax"
-    )
+    response.delete_cookie(deps.cookie_name, **deps.cookie_flags)
 
 
 def _handle_http_error(request: Request, error: Exception) -> Response:

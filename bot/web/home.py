@@ -1,9 +1,8 @@
 """Home page: what needs the user's action, runs in progress, and recent runs."""
 
-from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Response
 
 from bot.db import break_glass, runs, schedules, search
 from bot.db.database import Transaction
@@ -13,10 +12,9 @@ from bot.policy import Policy
 from bot.policy.summary.build import summarise_freezes
 from bot.policy.summary.model import FreezeSummary
 from bot.queries import pending
-from bot.web.auth import CurrentUser
-from bot.web.deps import WebDeps
 from bot.web.result_chart import ResultCounter
-from bot.web.templating import get_reader_zone, render_page
+from bot.web.templating import get_reader_zone
+from bot.web.visit import Visit
 
 router = APIRouter()
 
@@ -31,17 +29,17 @@ _FAILED_STATES = frozenset({State.FAILED, State.UNKNOWN})
 
 
 @router.get("/")
-def show_home(request: Request, deps: WebDeps, user: CurrentUser) -> Response:
-    with deps.database.reading(user.view_rights) as tx:
+def show_home(visit: Visit) -> Response:
+    with visit.reading() as tx:
         pending_runs = _list_runs_in_states(tx, frozenset({State.PENDING}))
         active = _list_runs_in_states(tx, _ACTIVE_STATES)
         latest = search.find_newest_runs(tx, search.RunFilter(), most=_MAX_LATEST_RUNS)
         votes = runs.list_decisions_on(tx, [run.id for run in (*pending_runs, *active, *latest)])
         break_glass_uses = break_glass.list_unreviewed(tx)
         now = tx.now
-        inbox = pending.read_inbox(tx, user.policy, user.id)
+        inbox = pending.read_inbox(tx, visit.policy, visit.person)
         mine_ids = {run.id for run in inbox.runs}
-        proposals = _list_proposals(tx, user.id)
+        proposals = pending.list_counter_proposals(tx, visit.person)
         failed_filter = search.RunFilter(states=_FAILED_STATES, since=now - _DAY)
         failed = search.find_run_numbers(tx, failed_filter, most=_MAX_RUNS)
         active_schedules = [
@@ -49,16 +47,15 @@ def show_home(request: Request, deps: WebDeps, user: CurrentUser) -> Response:
             for one in schedules.list_schedules(tx)
             if one.state is ScheduleState.ACTIVE and one.due_at
         ]
-        counter: ResultCounter = request.app.state.result_counter
-        chart = counter.build_chart(tx, user.view_rights, get_reader_zone(request))
-    return render_page(
-        request,
+        counter: ResultCounter = visit.request.app.state.result_counter
+        chart = counter.build_chart(tx, visit.user.view_rights, get_reader_zone(visit.request))
+    return visit.render(
         "home.html",
         mine=inbox.runs,
         assignments=inbox.assignments,
         questions=inbox.questions,
         break_glass_uses=break_glass_uses,
-        pending=[run for run in pending_runs if run.requested_by == user.id],
+        pending=[run for run in pending_runs if run.requested_by == visit.person],
         active=[run for run in active if run.id not in mine_ids],
         latest=latest,
         proposals=proposals,
@@ -67,30 +64,8 @@ def show_home(request: Request, deps: WebDeps, user: CurrentUser) -> Response:
         chart=chart,
         votes=votes,
         now=now,
-        freezes=_list_active_freezes(user.policy, now),
+        freezes=_list_active_freezes(visit.policy, now),
     )
-
-
-def _list_proposals(
-    tx: Transaction, person: str
-) -> list[tuple[Run, Sequence[tuple[str, str, str]]]]:
-    """Return the counter-proposals to the person, each with name, old and new value of fields."""
-    run_filter = search.RunFilter(states=frozenset({State.COUNTER_PROPOSED}), person=person)
-    proposals = search.find_newest_runs(tx, run_filter, most=_MAX_RUNS)
-    originals = {
-        run.id: run
-        for run in runs.get_runs(tx, [run.proposal_for for run in proposals if run.proposal_for])
-    }
-    return [(run, _list_changes(originals.get(run.proposal_for or 0), run)) for run in proposals]
-
-
-def _list_changes(original: Run | None, proposal: Run) -> Sequence[tuple[str, str, str]]:
-    old: Mapping[str, str] = original.values if original else {}
-    return [
-        (name, old.get(name, ""), value)
-        for name, value in proposal.values.items()
-        if old.get(name, "") != value
-    ]
 
 
 def _list_active_freezes(policy: Policy, now: int) -> list[tuple[FreezeSummary, int]]:

@@ -4,18 +4,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
-from fastapi import APIRouter, HTTPException, Path, Query, Request, Response
+from fastapi import APIRouter, HTTPException, Path, Query, Response
 
 from bot.db import runs, search
 from bot.db.database import Transaction
 from bot.model.run import Run
 from bot.model.run_states import StatusDisplay, Tone
 from bot.queries.host_status import HostStatus, Reachability, list_host_statuses
-from bot.web.auth import CurrentUser
 from bot.web.badges import HOST_FROZEN_BADGE, HOST_LOCKED_BADGE, REACHABILITY_BADGES
-from bot.web.deps import WebDeps
 from bot.web.diagrams import ChangeTimeline, HostTile, build_timeline
-from bot.web.templating import render_page
+from bot.web.visit import Visit
 from connectors.errors import UnknownHostError
 from connectors.inventory import Host
 
@@ -44,9 +42,7 @@ class HostsOfArea:
 
 @router.get("")
 def list_hosts(
-    request: Request,
-    deps: WebDeps,
-    user: CurrentUser,
+    visit: Visit,
     tag: FilterQuery = "",
     area: FilterQuery = "",
     status: FilterQuery = "",
@@ -58,48 +54,44 @@ def list_hosts(
         has_name = host.strip().lower() in one.name
         return has_name and tag in {"", *one.tags} and area in {"", one.area}
 
-    with deps.database.reading(user.view_rights) as tx:
-        statuses = list(list_host_statuses(tx, user.policy, is_match))
+    with visit.reading() as tx:
+        statuses = list(list_host_statuses(tx, visit.policy, is_match))
         now = tx.now
     shown = [one for one in statuses if status in {"", one.reachability}]
-    return render_page(
-        request,
+    return visit.render(
         "hosts.html",
         areas=_group_by_area(shown),
         legend=list(dict.fromkeys(_get_display(one) for one in shown)),
         shown=len(shown),
         locked=[one for one in statuses if one.lock],
-        enrolling=deps.list_enrolling_hosts(),
+        enrolling=visit.deps.list_enrolling_hosts(),
         typed={"tag": tag, "area": area, "status": status, "host": host},
-        tags=sorted({each for one in user.policy.inventory for each in one.tags}),
-        known_areas=user.policy.organisation.areas,
+        tags=sorted({each for one in visit.policy.inventory for each in one.tags}),
+        known_areas=visit.policy.organisation.areas,
         reachabilities=list(Reachability),
-        total=len(user.policy.inventory.hosts),
+        total=len(visit.policy.inventory.hosts),
         now=now,
     )
 
 
 @router.get("/{name}")
 def show_host(
-    request: Request,
-    deps: WebDeps,
-    user: CurrentUser,
+    visit: Visit,
     name: HostNamePath,
     days: DaysQuery = 7,
 ) -> Response:
     """Show one host, with a timeline of its changes of the last *days*."""
     try:
-        host = user.policy.inventory[name]
+        host = visit.policy.inventory[name]
     except UnknownHostError as error:
         raise HTTPException(404, f"{error}."[:300]) from None
-    with deps.database.reading(user.view_rights) as tx:
-        status = next(list_host_statuses(tx, user.policy, lambda one: one.name == host.name))
+    with visit.reading() as tx:
+        status = next(list_host_statuses(tx, visit.policy, lambda one: one.name == host.name))
         changes, timeline = _list_changes(tx, host.name, days)
         shown = changes[:_MAX_SHOWN_CHANGES]
         votes = runs.list_decisions_on(tx, [each.parent or each.id for each in shown])
         now = tx.now
-    return render_page(
-        request,
+    return visit.render(
         "host.html",
         host_status=status,
         host=host,

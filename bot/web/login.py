@@ -114,11 +114,5 @@ def _redirect_signed_in(
 
 def _set_session_cookie(response: Response, deps: WebDependencies, session_token: str) -> None:
     response.set_cookie(
-        deps.cookie_name,
-        session_token,
-        max_age=sessions.MAX_SECONDS,
-        path="/",
-        secure=deps.secure_cookies,
-        httponly=True,
-        samesite="lax",
+        deps.cookie_name, session_token, max_age=sessions.MAX_SECONDS, **deps.cookie_flags
     )

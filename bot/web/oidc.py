@@ -66,10 +66,7 @@ def redirect_to_provider(
         _get_cookie_name(deps),
         f"{secret}.{encode_page(target_page)}",
         max_age=_ATTEMPT_SECONDS,
-        path="/",
-        secure=deps.secure_cookies,
-        httponly=True,
-        samesite="lax",
+        **deps.cookie_flags,
     )
     return response
 
@@ -95,13 +92,7 @@ def handle_callback(
         response = _sign_in_person(request, deps, provider, claims, attempt.target_page)
     except _SignInError as sign_in_error:
         response = _render_failure(request, provider, sign_in_error)
-    response.delete_cookie(
-        _get_cookie_name(deps),
-        path="/",
-        secure=deps.secure_cookies,
-        httponly=True,
-        samesite="lax",
-    )
+    response.delete_cookie(_get_cookie_name(deps), **deps.cookie_flags)
     return response
 
 

@@ -6,8 +6,7 @@ from fastapi import APIRouter, HTTPException, Path, Query, Response
 
 from bot.model.text import escape_control
 from bot.queries.run_view import build_run_view
-from bot.web.auth import CurrentUser
-from bot.web.deps import WebDeps
+from bot.web.visit import Visit
 
 router = APIRouter(prefix="/runs/{number}/output")
 
@@ -16,14 +15,13 @@ RunIdPath = Annotated[int, Path(ge=1, le=2_147_483_647)]
 
 @router.get("/{step}.txt")
 def show_output(
-    deps: WebDeps,
-    user: CurrentUser,
+    visit: Visit,
     number: RunIdPath,
     step: RunIdPath,
     filter_text: Annotated[str, Query(alias="filter", max_length=200)] = "",
 ) -> Response:
     """Return the whole output as a file, or the lines that contain *filter_text*, with numbers."""
-    with deps.database.reading(user.view_rights) as tx:
+    with visit.reading() as tx:
         record = build_run_view(tx, number, None, with_log=False).step_records.get(step)
     if record is None or not record.output.strip():
         raise HTTPException(404, f"No output of step {step} of run {number} is stored.")

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Annotated
 
-from fastapi import APIRouter, HTTPException, Path, Query, Request, Response
+from fastapi import APIRouter, HTTPException, Path, Query, Response
 
 from bot.audit.query import EntryFilter, find_newest_entries
 from bot.auth.agents import list_agents
@@ -19,10 +19,8 @@ from bot.policy.summary.current import summarise_current_policy
 from bot.policy.summary.matrix import build_matrix
 from bot.queries.oncall import list_calendars
 from bot.queries.preview import preview_request
-from bot.web.auth import CurrentUser, User
-from bot.web.deps import WebDependencies, WebDeps
 from bot.web.health_page import can_view_health
-from bot.web.templating import render_page
+from bot.web.visit import Visit, VisitOfPage
 
 router = APIRouter()
 
@@ -35,9 +33,7 @@ PersonPath = Annotated[str, Path(max_length=64)]
 
 @router.get("/policy")
 def show_policy(
-    request: Request,
-    deps: WebDeps,
-    user: CurrentUser,
+    visit: Visit,
     show: ShowQuery = "",
     who: WordsQuery = "",
     what: WordsQuery = "",
@@ -45,78 +41,72 @@ def show_policy(
     """Show the permissions of everyone, the owners of areas, and the freezes.
 
     Args:
-        request: The HTTP request.
-        deps: What pages need.
-        user: The signed-in user.
+        visit: The visit.
         show: `matrix` shows who may request which runbook as a matrix instead.
         who: A person, and
         what: a request, whose decision is explained.
     """
     if show == "matrix":
-        with deps.database.reading(user.view_rights) as tx:
-            grants = [one for one in list_grants_of(tx, user.id) if one.holds(tx.now)]
+        with visit.reading() as tx:
+            grants = [one for one in list_grants_of(tx, visit.person) if one.holds(tx.now)]
             delegations = list_active_delegations(tx)
-        return render_page(
-            request,
+        return visit.render(
             "policy_matrix.html",
-            matrix=build_matrix(user.policy),
+            matrix=build_matrix(visit.policy),
             grants=grants,
             delegations=delegations,
         )
-    return _render_page(request, deps, user, person="", who=who, what=what)
+    return _render_page(visit, person="", who=who, what=what)
 
 
 @router.get("/policy/{person}")
-def show_person_policy(
-    request: Request, deps: WebDeps, user: CurrentUser, person: PersonPath
-) -> Response:
+def show_person_policy(visit: Visit, person: PersonPath) -> Response:
     """Show the permissions of one person."""
-    if user.policy.find_person(person) is None:
+    if visit.policy.find_person(person) is None:
         raise HTTPException(404, "There is no person with this id in the policy.")
-    return _render_page(request, deps, user, person=person)
+    return _render_page(visit, person=person)
 
 
-def _explain(tx: Transaction, user: User, who: str, what: str) -> tuple[Sequence[str], str]:
+def _explain(
+    tx: Transaction, visit: VisitOfPage, who: str, what: str
+) -> tuple[Sequence[str], str]:
     """Return what the policy decides about a request, in sentences, or what is wrong with it."""
     if not (who and what):
         return (), ""
-    if not is_agent(who) and user.policy.find_person(who) is None:
+    if not is_agent(who) and visit.policy.find_person(who) is None:
         return (), f"there is no person {who} in the policy: choose one of the list"
     try:
         words = request_form.split_words(what.removeprefix("/keyturn"))
-        question = parse_preview_question(user.policy, words)
+        question = parse_preview_question(visit.policy, words)
     except RequestSyntaxError as error:
         return (), str(error)
     # An agent is explained as acting for the reader.
-    behalf = user.id if is_agent(who) else ""
-    preview = preview_request(tx, user.policy, question, person=who, source="web", behalf=behalf)
-    return preview.describe(subject=user.get_person_name(who)), ""
+    behalf = visit.person if is_agent(who) else ""
+    preview = preview_request(tx, visit.policy, question, person=who, source="web", behalf=behalf)
+    return preview.describe(subject=visit.user.get_person_name(who)), ""
 
 
 def _render_page(
-    request: Request,
-    deps: WebDependencies,
-    user: User,
+    visit: VisitOfPage,
     *,
     person: str,
     who: str = "",
     what: str = "",
 ) -> Response:
-    with deps.database.reading(user.view_rights) as tx:
+    with visit.reading() as tx:
         now = tx.now
-        explanation, problem = _explain(tx, user, who, what)
+        explanation, problem = _explain(tx, visit, who, what)
         agents = [one for one in list_agents(tx) if not one.get_refusal(now)]
         versions = find_newest_entries(tx, EntryFilter(kind="policy changed"), limit=_MAX_VERSIONS)
-        calendars = list_calendars(tx, user.policy)
-    summary = summarise_current_policy(user.policy, now, person=person)
-    return render_page(
-        request,
+        calendars = list_calendars(tx, visit.policy)
+    summary = summarise_current_policy(visit.policy, now, person=person)
+    return visit.render(
         "policy.html",
         status=422 if problem else 200,
         typed={"who": who or person, "what": what},
         explanation=explanation,
         problem=problem,
-        people=sorted(user.policy.organisation.people.values(), key=lambda one: one.name),
+        people=sorted(visit.policy.organisation.people.values(), key=lambda one: one.name),
         agents=agents,
         versions=versions,
         calendars=calendars,
@@ -124,7 +114,7 @@ def _render_page(
         description=render.describe_summary(summary),
         sections=render.SECTION_TITLES,
         links=True,
-        name=user.get_person_name(person) if person else "",
-        mine=person == user.id,
-        health=can_view_health(user),
+        name=visit.user.get_person_name(person) if person else "",
+        mine=person == visit.person,
+        health=can_view_health(visit),
     )

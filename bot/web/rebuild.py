@@ -1,70 +1,47 @@
 """Rebuild page: what Keyturn has set on a host, and the request to set it on a new one."""
 
-from collections.abc import Mapping
+from fastapi import APIRouter, HTTPException, Response
 
-from fastapi import APIRouter, HTTPException, Request, Response
-from fastapi.responses import RedirectResponse
-
-from bot.model.run import RequestOrigin
-from bot.web.auth import CurrentUser, User
-from bot.web.deps import WebDependencies, WebDeps
-from bot.web.form_values import FormValues
 from bot.web.hosts import HostNamePath
-from bot.web.refusals import REFUSALS, get_http_status
-from bot.web.templating import render_page
+from bot.web.templating import start_sentence
+from bot.web.visit import Visit, VisitOfPage, add_action
 
 router = APIRouter(prefix="/hosts/{name}/rebuild")
 
 
 @router.get("")
-def show_rebuild(
-    request: Request, deps: WebDeps, user: CurrentUser, name: HostNamePath
-) -> Response:
+def show_rebuild(visit: Visit, name: HostNamePath) -> Response:
     """Show what Keyturn has set on a host, which may have been removed from the inventory."""
-    return _render_rebuild(request, deps, user, name)
-
-
-@router.post("")
-def request_rebuild(
-    request: Request, deps: WebDeps, user: CurrentUser, name: HostNamePath, form: FormValues
-) -> Response:
-    """Plan the same values for another host, and redirect to the plan."""
-    try:
-        run = deps.service.request_rebuild(
-            name,
-            new_host=form.get("new_host", "").strip().lower(),
-            person=user.id,
-            origin=RequestOrigin("web", user=user.id),
-            reason=form.get("reason", ""),
-            plan_only=True,
-        )
-    except REFUSALS as error:
-        status = get_http_status(error)
-        return _render_rebuild(request, deps, user, name, status, alert=str(error), typed=form)
-    return RedirectResponse(f"/runs/{run.id}", 303)
+    return _render_rebuild(visit, name)
 
 
 def _render_rebuild(
-    request: Request,
-    deps: WebDependencies,
-    user: User,
-    name: str,
-    status: int = 200,
-    *,
-    alert: str = "",
-    typed: Mapping[str, str] | None = None,
+    visit: VisitOfPage, name: str, *, refusal: Exception | None = None
 ) -> Response:
-    rebuild = deps.service.read_rebuild(name, view_rights=user.view_rights)
-    is_known = name in user.policy.inventory.hosts
-    if rebuild.is_empty and not is_known:
+    rebuild = visit.service.read_rebuild(name, view_rights=visit.user.view_rights)
+    hosts = visit.policy.inventory.hosts
+    if rebuild.is_empty and name not in hosts:
         raise HTTPException(404, f"{name} is not in the inventory and has no runs."[:300])
-    return render_page(
-        request,
+    return visit.render(
         "rebuild.html",
-        status=status,
+        refusal=refusal,
+        alert=start_sentence(str(refusal or "")),
         rebuild=rebuild,
-        is_known=is_known,
-        hosts=sorted(user.policy.inventory.hosts),
-        alert=alert[:1].upper() + alert[1:],
-        typed=typed or {},
+        is_known=name in hosts,
+        hosts=sorted(hosts),
+        typed=visit.form,
     )
+
+
+@add_action(router, "", page="/hosts/{name}/rebuild", render=_render_rebuild)
+def request_rebuild(visit: Visit, name: HostNamePath) -> str:
+    """Plan the same values for another host, and redirect to the plan."""
+    run = visit.service.request_rebuild(
+        name,
+        new_host=visit.form.get("new_host", "").strip().lower(),
+        person=visit.person,
+        origin=visit.origin,
+        reason=visit.reason,
+        plan_only=True,
+    )
+    return f"/runs/{run.id}"

@@ -52,13 +52,7 @@ def store_target_page(
     if page_url == "/" or is_background:
         return
     response.set_cookie(
-        _get_cookie_name(deps),
-        encode_page(page_url),
-        max_age=_COOKIE_SECONDS,
-        path="/",
-        secure=deps.secure_cookies,
-        httponly=True,
-        samesite="lax",
+        _get_cookie_name(deps), encode_page(page_url), max_age=_COOKIE_SECONDS, **deps.cookie_flags
     )
 
 
@@ -71,9 +65,7 @@ def delete_target_page(request: Request, response: Response, deps: WebDependenci
     """Delete the stored page after the redirect."""
     name = _get_cookie_name(deps)
     if name in request.cookies:
-        response.delete_cookie(
-            name, path="/", secure=deps.secure_cookies, httponly=True, samesite="lax"
-        )
+        response.delete_cookie(name, **deps.cookie_flags)
 
 
 def encode_page(page_url: str) -> str:

@@ -3,14 +3,12 @@
 from itertools import islice
 from typing import Annotated
 
-from fastapi import APIRouter, HTTPException, Path, Request, Response
+from fastapi import APIRouter, HTTPException, Path, Response
 from markupsafe import Markup
 
 from bot.queries.redundancy import read_overview
 from bot.redundancy.drawing import draw_tree
-from bot.web.auth import CurrentUser
-from bot.web.deps import WebDeps
-from bot.web.templating import render_page
+from bot.web.visit import Visit
 
 router = APIRouter(prefix="/redundancy")
 
@@ -19,25 +17,24 @@ TreeName = Annotated[str, Path(max_length=200)]
 
 
 @router.get("")
-def list_trees(request: Request, deps: WebDeps, user: CurrentUser) -> Response:
+def list_trees(visit: Visit) -> Response:
     """Show each service with its margin now."""
-    with deps.database.reading(user.view_rights) as tx:
-        overviews = [read_overview(tx, user.policy, one) for one in user.policy.trees.values()]
-    return render_page(request, "redundancy.html", overviews=overviews)
+    with visit.reading() as tx:
+        overviews = [read_overview(tx, visit.policy, one) for one in visit.policy.trees.values()]
+    return visit.render("redundancy.html", overviews=overviews)
 
 
 @router.get("/{name}")
-def show_tree(request: Request, deps: WebDeps, user: CurrentUser, name: TreeName) -> Response:
+def show_tree(visit: Visit, name: TreeName) -> Response:
     """Show one tree: the picture, its events as they are now, cut sets and importance."""
-    analysis = user.policy.trees.get(name)
+    analysis = visit.policy.trees.get(name)
     if analysis is None:
         raise HTTPException(404, "There is no fault tree with this name in the policy.")
-    with deps.database.reading(user.view_rights) as tx:
-        overview = read_overview(tx, user.policy, analysis)
+    with visit.reading() as tx:
+        overview = read_overview(tx, visit.policy, analysis)
         now = tx.now
     counts = analysis.cut_sets.count_by_order()
-    return render_page(
-        request,
+    return visit.render(
         "redundancy_tree.html",
         overview=overview,
         analysis=analysis,

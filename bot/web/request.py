@@ -2,25 +2,22 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from dataclasses import field as dataclass_field
+from types import MappingProxyType
 from typing import Annotated
 
-from fastapi import APIRouter, HTTPException, Query, Request, Response
+from fastapi import APIRouter, HTTPException, Query, Response
 from fastapi.responses import RedirectResponse
 
 from bot.model import host_patterns, request_form
 from bot.model.request_form import FormField, InvalidValuesError, RequestSyntaxError
-from bot.model.run import RequestOrigin, Run
+from bot.model.run import Run
 from bot.model.runbook_info import RunbookInfo, list_runbook_info
 from bot.model.tickets import MAX_KEY_LENGTH
 from bot.policy.explain import PreviewQuestion, parse_preview_question
 from bot.queries.form_options import list_requestable_hosts
 from bot.queries.preview import preview_request
-from bot.web.auth import CurrentUser, User
-from bot.web.deps import WebDependencies, WebDeps
-from bot.web.form_values import FormValues
-from bot.web.refusals import REFUSALS, get_http_status
-from bot.web.templating import render_page
+from bot.web.auth import User
+from bot.web.visit import REFUSALS, Visit, VisitOfPage
 from runbooks import AnyRunbook, load_catalogue
 from runbooks._catalogue import get_kind
 
@@ -49,29 +46,25 @@ class ShownField:
 
 @dataclass(frozen=True)
 class _TypedForm:
-    """The values typed into a form, with problems by field and an alert for the whole form."""
+    """What is typed into the form of a runbook."""
 
+    runbook: type[AnyRunbook]
     values: Mapping[str, str]
+    """By field."""
     reason: str = ""
     ticket: str = ""
-    problems: Mapping[str, str] = dataclass_field(default_factory=dict[str, str])
-    alert: str = ""
-    status: int = 200
 
 
 @router.get("")
-def list_runbooks_page(
-    request: Request, user: CurrentUser, host: HostQuery = "", search: TextQuery = ""
-) -> Response:
+def list_runbooks_page(visit: Visit, host: HostQuery = "", search: TextQuery = "") -> Response:
     """Show the runbooks in groups.
 
     Args:
-        request: The HTTP request.
-        user: The signed-in user.
+        visit: The visit.
         host: Show only runbooks for this host.
         search: Show only runbooks whose name or summary contains all of these words.
     """
-    known_host = user.policy.inventory.hosts.get(host)
+    known_host = visit.policy.inventory.hosts.get(host)
     runbooks = list_runbook_info()
     if known_host is not None:
         runbooks = [one for one in runbooks if not one.tag or one.tag in known_host.tags]
@@ -83,16 +76,14 @@ def list_runbooks_page(
     for one in runbooks:
         groups.setdefault(one.name.split()[0], []).append(one)
     host_name = known_host.name if known_host else ""
-    return render_page(
-        request, "runbooks.html", groups=groups, host=host_name, typed=search, count=len(runbooks)
+    return visit.render(
+        "runbooks.html", groups=groups, host=host_name, typed=search, count=len(runbooks)
     )
 
 
 @router.get("/form")
 def show_form(
-    request: Request,
-    deps: WebDeps,
-    user: CurrentUser,
+    visit: Visit,
     runbook: TextQuery = "",
     host: HostQuery = "",
     reason: ReasonQuery = "",
@@ -100,59 +91,51 @@ def show_form(
 ) -> Response:
     """Show the request form of a runbook, with the values of the address filled in."""
     runbook_class = _get_runbook(runbook)
-    typed = {name: request.query_params.get(name, "")[:300] for name in runbook_class.model_fields}
+    query = visit.request.query_params
+    typed = {name: query.get(name, "")[:300] for name in runbook_class.model_fields}
     values = typed | ({"host": host} if host else {})
-    return _render_form(request, deps, user, runbook_class, _TypedForm(values, reason, ticket))
+    return _render_form(visit, _TypedForm(runbook_class, values, reason, ticket))
 
 
 @router.get("/options")
 def list_field_options(
-    request: Request,
-    deps: WebDeps,
-    user: CurrentUser,
+    visit: Visit,
     runbook: TextQuery = "",
     host: FieldHostQuery = "",
 ) -> Response:
     """Return the options that the chosen host has for the fields. This queries the host."""
     runbook_class = _get_runbook(runbook)
-    typed = _read_typed(request.query_params, runbook_class) | {"host": host}
-    if deps.form_options is not None and host in user.policy.inventory.hosts:
-        deps.form_options.read_options(
-            runbook_class, host=host, person=user.id, source="web", form_values=typed
+    typed = _read_typed(visit.request.query_params, runbook_class) | {"host": host}
+    options = visit.deps.form_options
+    if options is not None and host in visit.policy.inventory.hosts:
+        options.read_options(
+            runbook_class, host=host, person=visit.person, source="web", form_values=typed
         )
-    fields = _build_fields(deps, user, runbook_class, typed, {})
-    return render_page(request, "field_options.html", fields=fields)
+    fields = _build_fields(visit, _TypedForm(runbook_class, typed))
+    return visit.render("field_options.html", fields=fields)
 
 
 @router.get("/preview")
-def show_preview(
-    request: Request, deps: WebDeps, user: CurrentUser, runbook: TextQuery = ""
-) -> Response:
+def show_preview(visit: Visit, runbook: TextQuery = "") -> Response:
     """Return what a request with the typed values would need, as a part of the form."""
     runbook_class = _get_runbook(runbook)
-    typed = _read_typed(request.query_params, runbook_class)
-    preview = _preview_request(deps, user, runbook_class, typed)
-    return render_page(request, "request_preview.html", preview=preview)
+    typed = _TypedForm(runbook_class, _read_typed(visit.request.query_params, runbook_class))
+    return visit.render("request_preview.html", preview=_preview_request(visit, typed))
 
 
 @router.post("")
-def submit_request(
-    request: Request, deps: WebDeps, user: CurrentUser, form: FormValues
-) -> Response:
+def submit_request(visit: Visit) -> Response:
     """Request a check or plan a change, and redirect to it; or show the form with problems."""
-    runbook_class = _get_runbook(form.get("runbook", ""))
-    typed = _read_typed(form, runbook_class)
-    reason, ticket = form.get("reason", ""), form.get("ticket", "")
-    problems = _find_problems(user, runbook_class, typed)
+    runbook_class = _get_runbook(visit.form.get("runbook", ""))
+    values = _read_typed(visit.form, runbook_class)
+    typed = _TypedForm(runbook_class, values, visit.reason, visit.form.get("ticket", ""))
+    problems = _find_problems(visit.user, runbook_class, values)
     if problems:
-        typed_form = _TypedForm(typed, reason, ticket, problems, status=422)
-        return _render_form(request, deps, user, runbook_class, typed_form)
+        return _render_form(visit, typed, problems)
     try:
-        run = _request_run(deps, user, runbook_class, typed, reason=reason, ticket=ticket)
+        run = _request_run(visit, typed)
     except REFUSALS as error:
-        status = get_http_status(error)
-        typed_form = _TypedForm(typed, reason, ticket, alert=str(error), status=status)
-        return _render_form(request, deps, user, runbook_class, typed_form)
+        return _render_form(visit, typed, refusal=error)
     return RedirectResponse(f"/runs/{run.id}", 303)
 
 
@@ -170,109 +153,89 @@ def _get_runbook(name: str) -> type[AnyRunbook]:
     return runbook_class
 
 
-def _request_run(
-    deps: WebDependencies,
-    user: User,
-    runbook: type[AnyRunbook],
-    typed: Mapping[str, str],
-    *,
-    reason: str,
-    ticket: str,
-) -> Run:
+def _request_run(visit: VisitOfPage, typed: _TypedForm) -> Run:
     """Request a check. Of a change, request only the plan. Raises one of REFUSALS."""
-    words = [f"{name}={value}" for name, value in typed.items() if value]
+    words = [f"{name}={value}" for name, value in typed.values.items() if value]
     host_pattern, requests = request_form.parse_request_for_hosts(
-        runbook, words, user.policy.inventory.tags
+        typed.runbook, words, visit.policy.inventory.tags
     )
-    origin = RequestOrigin("web", user=user.id)
-    plan_only = get_kind(runbook) == "change"
-    if host_pattern:
-        return deps.service.request_fanout_run(
-            requests,
-            host_pattern=host_pattern,
-            person=user.id,
-            origin=origin,
-            reason=reason,
-            ticket=ticket,
-            plan_only=plan_only,
-        )
-    return deps.service.request_run(
-        requests[0],
-        person=user.id,
-        origin=origin,
-        reason=reason,
-        ticket=ticket,
-        plan_only=plan_only,
+    return visit.service.request_on_hosts(
+        requests,
+        host_pattern=host_pattern,
+        person=visit.person,
+        origin=visit.origin,
+        reason=typed.reason,
+        ticket=typed.ticket,
+        plan_only=get_kind(typed.runbook) == "change",
     )
 
 
 def _render_form(
-    request: Request,
-    deps: WebDependencies,
-    user: User,
-    runbook: type[AnyRunbook],
-    typed_form: _TypedForm,
+    visit: VisitOfPage,
+    typed: _TypedForm,
+    problems: Mapping[str, str] = MappingProxyType({}),
+    *,
+    refusal: Exception | None = None,
 ) -> Response:
-    fields = _build_fields(deps, user, runbook, typed_form.values, typed_form.problems)
+    """Render the form. problems: by field; those of no field in the form are shown above it."""
+    runbook = typed.runbook
+    fields = _build_fields(visit, typed, problems)
     form_field_names = {field.form_field.name for field in fields}
-    return render_page(
-        request,
+    return visit.render(
         "request_form.html",
-        status=typed_form.status,
+        status=422 if problems else 200,
+        refusal=refusal,
+        alert="",
         info=next(one for one in list_runbook_info(runbook.words) if one.name == runbook.words),
         fields=fields,
-        reason=typed_form.reason,
-        ticket=typed_form.ticket,
-        asks_ticket=user.policy.can_require_ticket and get_kind(runbook) == "change",
-        # Problems of fields that are not in the form are shown above it.
+        reason=typed.reason,
+        ticket=typed.ticket,
+        asks_ticket=visit.policy.can_require_ticket and get_kind(runbook) == "change",
         alerts=[
-            typed_form.alert,
-            *(typed_form.problems[name] for name in set(typed_form.problems) - form_field_names),
+            str(refusal or ""),
+            *(problems[name] for name in set(problems) - form_field_names),
         ],
-        preview=_preview_request(deps, user, runbook, typed_form.values),
+        preview=_preview_request(visit, typed),
         # When one of these fields changes, the options are loaded again.
         option_sources=["host", *(name for field in fields for name in field.form_field.within)]
-        if deps.form_options is not None and any(field.form_field.lists for field in fields)
+        if visit.deps.form_options is not None and any(field.form_field.lists for field in fields)
         else [],
     )
 
 
 def _build_fields(
-    deps: WebDependencies,
-    user: User,
-    runbook: type[AnyRunbook],
-    typed: Mapping[str, str],
-    problems: Mapping[str, str],
+    visit: VisitOfPage, typed: _TypedForm, problems: Mapping[str, str] = MappingProxyType({})
 ) -> list[ShownField]:
     return [
         ShownField(
             form_field,
-            typed.get(form_field.name) or form_field.default,
-            _list_options(deps, user, runbook, form_field, typed),
+            typed.values.get(form_field.name) or form_field.default,
+            _list_options(visit, typed, form_field),
             problems.get(form_field.name, ""),
         )
-        for form_field in request_form.list_form_fields(runbook)
+        for form_field in request_form.list_form_fields(typed.runbook)
     ]
 
 
-def _list_options(
-    deps: WebDependencies,
-    user: User,
-    runbook: type[AnyRunbook],
-    form_field: FormField,
-    typed: Mapping[str, str],
-) -> Sequence[str]:
-    host = typed.get("host", "")
+def _list_options(visit: VisitOfPage, typed: _TypedForm, form_field: FormField) -> Sequence[str]:
+    host, options, person = typed.values.get("host", ""), visit.deps.form_options, visit.person
     if form_field.kind == "host":
-        with deps.database.reading(user.view_rights) as tx:
+        with visit.reading() as tx:
             now = tx.now
         return list(
-            list_requestable_hosts(user.policy, runbook, person=user.id, source="web", now=now)
+            list_requestable_hosts(
+                visit.policy, typed.runbook, person=person, source="web", now=now
+            )
         )
-    if form_field.choices or deps.form_options is None or host not in user.policy.inventory.hosts:
+    if form_field.choices or options is None or host not in visit.policy.inventory.hosts:
         return ()
-    return deps.form_options.list_options(
-        runbook, form_field, host=host, person=user.id, source="web", form_values=typed
+    return options.list_options(
+        typed.runbook,
+        form_field,
+        host=host,
+        person=person,
+        source="web",
+        form_values=typed.values,
     )
 
 
@@ -301,19 +264,19 @@ def _list_hosts(user: User, runbook: type[AnyRunbook], host: str) -> Sequence[st
     return parse_preview_question(user.policy, [*runbook.words.split(), host]).hosts
 
 
-def _preview_request(
-    deps: WebDependencies, user: User, runbook: type[AnyRunbook], typed: Mapping[str, str]
-) -> Sequence[str]:
+def _preview_request(visit: VisitOfPage, typed: _TypedForm) -> Sequence[str]:
     """Return what a request with these values would need, as sentences; empty without a host."""
+    host = typed.values.get("host")
     try:
-        hosts = _list_hosts(user, runbook, typed["host"]) if typed.get("host") else ()
+        hosts = _list_hosts(visit.user, typed.runbook, host) if host else ()
     except RequestSyntaxError:
         hosts = ()
     if not hosts:
         return ()
-    values = {field.name: field.default for field in request_form.list_form_fields(runbook)}
-    values |= {name: text for name, text in typed.items() if text}
-    with deps.database.reading(user.view_rights) as tx:
-        question = PreviewQuestion(runbook, hosts, values)
-        preview = preview_request(tx, user.policy, question, person=user.id, source="web")
+    fields = request_form.list_form_fields(typed.runbook)
+    values = {field.name: field.default for field in fields}
+    values |= {name: text for name, text in typed.values.items() if text}
+    question = PreviewQuestion(typed.runbook, hosts, values)
+    with visit.reading() as tx:
+        preview = preview_request(tx, visit.policy, question, person=visit.person, source="web")
     return preview.describe()

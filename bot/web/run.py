@@ -1,33 +1,36 @@
 """Page of one run: plan, approvals, output, timeline, and the actions on it."""
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Path, Request, Response
 
+from bot.audit import run_proof
 from bot.audit.run_proof import RunVerification
 from bot.db import runs
 from bot.db.database import Transaction
 from bot.model import request_form, resubmit
 from bot.model.errors import InvalidRequestError, StepUpRequired
-from bot.model.run import RequestOrigin, Run, State, describe_proposals
+from bot.model.plan import PlannedStep
+from bot.model.run import Run, State, StepRecord, describe_proposals
 from bot.queries.run_timeline import build_run_events
 from bot.queries.run_view import RunView, Viewer, build_run_view
-from bot.web.auth import CurrentUser, PassiveUser, User
-from bot.web.deps import WebDependencies, WebDeps
+from bot.web.auth import PassiveUser, User
+from bot.web.deps import WebDeps
 from bot.web.fanout_chart import build_fanout_chart
-from bot.web.form_values import FormValues
-from bot.web.refusals import perform_and_redirect
-from bot.web.step_groups import group_equal_steps
 from bot.web.templating import render_page
+from bot.web.visit import Visit, VisitOfPage, add_action
 from runbooks import load_catalogue
 
 router = APIRouter(prefix="/runs/{number}")
 
 RunIdPath = Annotated[int, Path(ge=1, le=2_147_483_647)]
+
+NumberedStep = tuple[int, PlannedStep, StepRecord | None]
 
 # Notices after an action, by the value of `done` in the address.
 _DONE_NOTICES: Mapping[str, str] = {
@@ -49,12 +52,29 @@ _DONE_NOTICES: Mapping[str, str] = {
 }
 
 
+@dataclass(frozen=True)
+class StepGroup:
+    """Steps that differ only in their host."""
+
+    steps: Sequence[NumberedStep]
+
+    @property
+    def number(self) -> int:
+        return self.steps[0][0]
+
+    @property
+    def step(self) -> PlannedStep:
+        return self.steps[0][1]
+
+    @property
+    def records(self) -> Sequence[StepRecord]:
+        return [record for _, _, record in self.steps if record]
+
+
 @router.get("")
-def show_run(
-    request: Request, deps: WebDeps, user: CurrentUser, number: RunIdPath, done: str = ""
-) -> Response:
+def show_run(visit: Visit, number: RunIdPath) -> Response:
     """Show the whole page."""
-    return render_run_page(request, deps, user, number, notice=_DONE_NOTICES.get(done, ""))
+    return render_run_page(visit, number)
 
 
 @router.get("/live")
@@ -85,279 +105,179 @@ def show_live_part(
     )
 
 
-@router.post("/approve")
-def approve_run(
-    request: Request, deps: WebDeps, user: CurrentUser, number: RunIdPath, form: FormValues
-) -> Response:
-    """Approve the plan whose digest was on the page."""
-
-    def act() -> None:
-        _check_irreversible_is_confirmed(deps, user, number, form)
-        deps.service.approve_run(
-            number,
-            person=user.id,
-            digest=form.get("digest", ""),
-            reason=form.get("reason", ""),
-            session=user.session_token,
-        )
-
-    return _perform_and_redirect(request, deps, user, number, act, "approved")
-
-
-@router.post("/deny")
-def deny_run(
-    request: Request, deps: WebDeps, user: CurrentUser, number: RunIdPath, form: FormValues
-) -> Response:
-    def act() -> None:
-        deps.service.deny_run(number, person=user.id, reason=form.get("reason", ""))
-
-    return _perform_and_redirect(request, deps, user, number, act, "denied")
-
-
-@router.post("/counter")
-def propose_values(
-    request: Request, deps: WebDeps, user: CurrentUser, number: RunIdPath, form: FormValues
-) -> Response:
-    """Propose other values, and redirect to the run that has them."""
-
-    def act() -> int:
-        changes = {
-            name.removeprefix("field-"): value
-            for name, value in form.items()
-            if name.startswith("field-")
-        }
-        return deps.service.propose_values(
-            number, person=user.id, changed_values=changes, reason=form.get("reason", "")
-        ).id
-
-    return _perform_and_redirect(request, deps, user, number, act, "countered")
-
-
-@router.post("/accept")
-def accept_proposal(
-    request: Request, deps: WebDeps, user: CurrentUser, number: RunIdPath, form: FormValues
-) -> Response:
-    """Accept the values that an approver proposes."""
-
-    def act() -> None:
-        deps.service.accept_proposal(number, person=user.id, digest=form.get("digest", ""))
-
-    return _perform_and_redirect(request, deps, user, number, act, "accepted")
-
-
-@router.post("/question")
-def ask_question(
-    request: Request, deps: WebDeps, user: CurrentUser, number: RunIdPath, form: FormValues
-) -> Response:
-    def act() -> None:
-        deps.service.ask_question(number, person=user.id, text=form.get("text", ""))
-
-    return _perform_and_redirect(request, deps, user, number, act, "asked")
-
-
-@router.post("/answer")
-def answer_question(
-    request: Request, deps: WebDeps, user: CurrentUser, number: RunIdPath, form: FormValues
-) -> Response:
-    def act() -> None:
-        deps.service.answer_question(number, person=user.id, text=form.get("text", ""))
-
-    return _perform_and_redirect(request, deps, user, number, act, "answered")
-
-
-@router.post("/reassign")
-def reassign_run(
-    request: Request, deps: WebDeps, user: CurrentUser, number: RunIdPath, form: FormValues
-) -> Response:
-    """Ask another approver to decide the run."""
-
-    def act() -> None:
-        deps.service.reassign_run(
-            number,
-            person=user.id,
-            assignee=form.get("person", ""),
-            reason=form.get("reason", ""),
-        )
-
-    return _perform_and_redirect(request, deps, user, number, act, "reassigned")
-
-
-@router.post("/withdraw")
-def withdraw_run(
-    request: Request, deps: WebDeps, user: CurrentUser, number: RunIdPath
-) -> Response:
-    def act() -> None:
-        deps.service.withdraw_run(number, person=user.id)
-
-    return _perform_and_redirect(request, deps, user, number, act, "withdrawn")
-
-
-@router.post("/stop")
-def stop_run(
-    request: Request, deps: WebDeps, user: CurrentUser, number: RunIdPath, form: FormValues
-) -> Response:
-    """Stop the run after the current step."""
-
-    def act() -> None:
-        deps.service.stop_run(number, person=user.id, reason=form.get("reason", ""))
-
-    return _perform_and_redirect(request, deps, user, number, act, "stopped")
-
-
-@router.post("/undo")
-def request_undo(
-    request: Request, deps: WebDeps, user: CurrentUser, number: RunIdPath, form: FormValues
-) -> Response:
-    """Plan the undo, and redirect to its plan."""
-
-    def act() -> int:
-        return deps.service.request_undo(
-            number,
-            person=user.id,
-            origin=RequestOrigin("web", user=user.id),
-            reason=form.get("reason", ""),
-            plan_only=True,
-        ).id
-
-    return _perform_and_redirect(request, deps, user, number, act, "undo")
-
-
-@router.post("/request")
-def request_plan(
-    request: Request, deps: WebDeps, user: CurrentUser, number: RunIdPath, form: FormValues
-) -> Response:
-    """Request the plan whose digest was on the page. A plan that is not current is made again."""
-
-    def act() -> int:
-        _check_irreversible_is_confirmed(deps, user, number, form)
-        return deps.service.request_plan_or_replan(
-            number,
-            person=user.id,
-            digest=form.get("digest", ""),
-            origin=RequestOrigin("web", user=user.id),
-            reason=form.get("reason", ""),
-        ).id
-
-    return _perform_and_redirect(
-        request, deps, user, number, act, "requested", outcome_elsewhere="replanned"
-    )
-
-
-@router.post("/replan")
-def replan_run(request: Request, deps: WebDeps, user: CurrentUser, number: RunIdPath) -> Response:
-    """Plan the request again, and redirect to the new run."""
-
-    def act() -> int:
-        origin = RequestOrigin("web", user=user.id)
-        return deps.service.replan_run(number, person=user.id, origin=origin).id
-
-    return _perform_and_redirect(request, deps, user, number, act, "replanned")
-
-
-@router.post("/break-glass")
-def activate_break_glass(
-    request: Request, deps: WebDeps, user: CurrentUser, number: RunIdPath, form: FormValues
-) -> Response:
-    """Start the plan whose digest was on the page, without approvals and despite freezes."""
-
-    breaking, reason = deps.service.break_glass, form.get("reason", "")
-
-    def act() -> None:
-        digest = form.get("digest", "")
-        try:
-            breaking.activate_break_glass(
-                number,
-                person=user.id,
-                session=user.session_token,
-                digest=digest,
-                reason=reason,
-            )
-        except StepUpRequired:
-            # Keep the typed reason for when the user comes back from the step-up page.
-            breaking.request_break_glass(number, person=user.id, reason=reason)
-            raise
-
-    return _perform_and_redirect(request, deps, user, number, act, "break-glass")
-
-
-@router.post("/review")
-def review_break_glass(
-    request: Request, deps: WebDeps, user: CurrentUser, number: RunIdPath, form: FormValues
-) -> Response:
-    """Record the review of a break-glass use."""
-
-    def act() -> None:
-        deps.service.break_glass.review_break_glass(
-            number, person=user.id, findings=form.get("findings", "")
-        )
-
-    return _perform_and_redirect(request, deps, user, number, act, "reviewed")
-
-
-@router.post("/resolve")
-def resolve_run(
-    request: Request, deps: WebDeps, user: CurrentUser, number: RunIdPath, form: FormValues
-) -> Response:
-    """Record the outcome of a run with an unknown outcome."""
-
-    def act() -> None:
-        outcome = form.get("outcome", "")
-        if outcome not in {"succeeded", "failed"}:
-            raise InvalidRequestError("choose whether the change was made or not")
-        deps.service.resolve_run(
-            number,
-            person=user.id,
-            succeeded=outcome == "succeeded",
-            reason=form.get("reason", ""),
-        )
-
-    return _perform_and_redirect(request, deps, user, number, act, "resolved")
-
-
-def _perform_and_redirect(
-    request: Request,
-    deps: WebDependencies,
-    user: User,
-    number: int,
-    action: Callable[[], int | None],
-    outcome: str,
-    outcome_elsewhere: str = "",
-) -> Response:
-    """Run *action* and redirect to the run, or render the page again with the error.
-
-    Args:
-        outcome: Key of the notice.
-        outcome_elsewhere: Key of the notice if the action returns another run; "" for the same.
-    """
-
-    def act() -> str | None:
-        other = action() or number
-        return None if other == number else f"/runs/{other}?done={outcome_elsewhere or outcome}"
-
-    render = partial(render_run_page, request, deps, user, number)
-    return perform_and_redirect(act, render, page=f"/runs/{number}", outcome=outcome)
-
-
-def render_run_page(  # noqa: PLR0913 - keyword arguments for what is shown above the run
-    request: Request,
-    deps: WebDependencies,
-    user: User,
+def render_run_page(
+    visit: VisitOfPage,
     number: int,
     *,
-    status: int = 200,
-    alert: str = "",
-    notice: str = "",
+    refusal: Exception | None = None,
     verification_result: RunVerification | None = None,
 ) -> Response:
     """Return the whole page, with *verification_result* if the run was just verified."""
-    with deps.database.reading(user.view_rights) as tx:
-        view = _build_view(tx, number, user)
-    variables = _list_variables(view, user) | {
-        "alert": alert,
-        "notice": notice,
-        "proof": verification_result,
+    with visit.reading() as tx:
+        view = _build_view(tx, number, visit.user)
+    variables = _list_variables(view, visit.user)
+    return visit.render(
+        "run.html",
+        refusal=refusal,
+        notice=_DONE_NOTICES.get(visit.done, ""),
+        proof=verification_result,
+        **variables,
+    )
+
+
+_action = partial(add_action, router, page="/runs/{number}", render=render_run_page)
+
+
+@_action("/approve")
+def approve_run(visit: Visit, number: RunIdPath) -> str:
+    """Approve the plan whose digest was on the page."""
+    _check_irreversible_is_confirmed(visit, number)
+    visit.service.approve_run(
+        number,
+        person=visit.person,
+        digest=visit.form.get("digest", ""),
+        reason=visit.reason,
+        session=visit.session,
+    )
+    return f"/runs/{number}?done=approved"
+
+
+@_action("/deny")
+def deny_run(visit: Visit, number: RunIdPath) -> str:
+    visit.service.deny_run(number, person=visit.person, reason=visit.reason)
+    return f"/runs/{number}?done=denied"
+
+
+@_action("/counter")
+def propose_values(visit: Visit, number: RunIdPath) -> str:
+    """Propose other values, and redirect to the run that has them."""
+    changes = {
+        name.removeprefix("field-"): value
+        for name, value in visit.form.items()
+        if name.startswith("field-")
     }
-    return render_page(request, "run.html", status=status, **variables)
+    run = visit.service.propose_values(
+        number, person=visit.person, changed_values=changes, reason=visit.reason
+    )
+    return f"/runs/{run.id}?done=countered"
+
+
+@_action("/accept")
+def accept_proposal(visit: Visit, number: RunIdPath) -> str:
+    """Accept the values that an approver proposes."""
+    digest = visit.form.get("digest", "")
+    visit.service.accept_proposal(number, person=visit.person, digest=digest)
+    return f"/runs/{number}?done=accepted"
+
+
+@_action("/question")
+def ask_question(visit: Visit, number: RunIdPath) -> str:
+    text = visit.form.get("text", "")
+    visit.service.ask_question(number, person=visit.person, text=text)
+    return f"/runs/{number}?done=asked"
+
+
+@_action("/answer")
+def answer_question(visit: Visit, number: RunIdPath) -> str:
+    text = visit.form.get("text", "")
+    visit.service.answer_question(number, person=visit.person, text=text)
+    return f"/runs/{number}?done=answered"
+
+
+@_action("/reassign")
+def reassign_run(visit: Visit, number: RunIdPath) -> str:
+    """Ask another approver to decide the run."""
+    assignee = visit.form.get("person", "")
+    visit.service.reassign_run(number, person=visit.person, assignee=assignee, reason=visit.reason)
+    return f"/runs/{number}?done=reassigned"
+
+
+@_action("/withdraw")
+def withdraw_run(visit: Visit, number: RunIdPath) -> str:
+    visit.service.withdraw_run(number, person=visit.person)
+    return f"/runs/{number}?done=withdrawn"
+
+
+@_action("/stop")
+def stop_run(visit: Visit, number: RunIdPath) -> str:
+    """Stop the run after the current step."""
+    visit.service.stop_run(number, person=visit.person, reason=visit.reason)
+    return f"/runs/{number}?done=stopped"
+
+
+@_action("/undo")
+def request_undo(visit: Visit, number: RunIdPath) -> str:
+    """Plan the undo, and redirect to its plan."""
+    run = visit.service.request_undo(
+        number, person=visit.person, origin=visit.origin, reason=visit.reason, plan_only=True
+    )
+    return f"/runs/{run.id}?done=undo"
+
+
+@_action("/request")
+def request_plan(visit: Visit, number: RunIdPath) -> str:
+    """Request the plan whose digest was on the page. A plan that is not current is made again."""
+    _check_irreversible_is_confirmed(visit, number)
+    run = visit.service.request_plan_or_replan(
+        number,
+        person=visit.person,
+        digest=visit.form.get("digest", ""),
+        origin=visit.origin,
+        reason=visit.reason,
+    )
+    return f"/runs/{run.id}?done={'requested' if run.id == number else 'replanned'}"
+
+
+@_action("/replan")
+def replan_run(visit: Visit, number: RunIdPath) -> str:
+    """Plan the request again, and redirect to the new run."""
+    run = visit.service.replan_run(number, person=visit.person, origin=visit.origin)
+    return f"/runs/{run.id}?done=replanned"
+
+
+@_action("/break-glass")
+def activate_break_glass(visit: Visit, number: RunIdPath) -> str:
+    """Start the plan whose digest was on the page, without approvals and despite freezes."""
+    breaking, person, reason = visit.service.break_glass, visit.person, visit.reason
+    digest = visit.form.get("digest", "")
+    try:
+        breaking.activate_break_glass(
+            number, person=person, session=visit.session, digest=digest, reason=reason
+        )
+    except StepUpRequired:
+        # Keep the typed reason for when the user comes back from the step-up page.
+        breaking.request_break_glass(number, person=person, reason=reason)
+        raise
+    return f"/runs/{number}?done=break-glass"
+
+
+@_action("/review")
+def review_break_glass(visit: Visit, number: RunIdPath) -> str:
+    """Record the review of a break-glass use."""
+    visit.service.break_glass.review_break_glass(
+        number, person=visit.person, findings=visit.form.get("findings", "")
+    )
+    return f"/runs/{number}?done=reviewed"
+
+
+@_action("/resolve")
+def resolve_run(visit: Visit, number: RunIdPath) -> str:
+    """Record the outcome of a run with an unknown outcome."""
+    outcome = visit.form.get("outcome", "")
+    if outcome not in {"succeeded", "failed"}:
+        raise InvalidRequestError("choose whether the change was made or not")
+    visit.service.resolve_run(
+        number, person=visit.person, succeeded=outcome == "succeeded", reason=visit.reason
+    )
+    return f"/runs/{number}?done=resolved"
+
+
+@router.post("/verify")
+def verify_run_entries(visit: Visit, number: RunIdPath) -> Response:
+    """Verify the entries of a run. A POST, so that only the button starts this work."""
+    with visit.reading() as tx:
+        result = run_proof.verify_run(tx, number)
+    return render_run_page(visit, number, verification_result=result)
 
 
 def _build_view(tx: Transaction, number: int, user: User) -> RunView:
@@ -387,7 +307,7 @@ def _list_variables(view: RunView, user: User) -> dict[str, Any]:
         "resubmit_url": _build_resubmit_url(run),
         "streamed": False,
         "proposals": describe_proposals(view.proposals),
-        "step_groups": group_equal_steps(view.steps),
+        "step_groups": _group_equal_steps(view.steps),
         "outputs_count": outputs_count,
         "tabs": _list_tabs(run, has_output=outputs_count > 0),
     }
@@ -400,15 +320,26 @@ def _list_tabs(run: Run, *, has_output: bool) -> list[tuple[str, str]]:
     return [("plan", first), *output, ("timeline", "Timeline"), ("changelog", "Change log")]
 
 
-def _check_irreversible_is_confirmed(
-    deps: WebDependencies, user: User, number: int, form: Mapping[str, str]
-) -> None:
+def _group_equal_steps(steps: Sequence[NumberedStep]) -> Sequence[StepGroup]:
+    """Fold equal steps on several hosts, in the order of the first step of each."""
+    groups: dict[tuple[object, ...], list[NumberedStep]] = {}
+    for numbered in steps:
+        step = numbered[1]
+        key = (step.title, step.command, step.undo, step.no_undo_reason, step.before, step.after)
+        hosts = groups.setdefault((*key, ""), [])
+        if any(other.host == step.host for _, other, _ in hosts):
+            hosts = groups.setdefault((*key, numbered[0]), [])
+        hosts.append(numbered)
+    return [StepGroup(group) for group in groups.values()]
+
+
+def _check_irreversible_is_confirmed(visit: VisitOfPage, number: int) -> None:
     """Raise InvalidRequestError unless the consequence of a step without undo is confirmed."""
-    with deps.database.reading(user.view_rights) as tx:
+    with visit.reading() as tx:
         run = runs.get_run(tx, number)
     steps = run.plan.steps if run.plan and run.state in {State.PLANNED, State.PENDING} else ()
     for step in steps:
-        if step.undo is None and form.get("confirmed") != "yes":
+        if step.undo is None and visit.form.get("confirmed") != "yes":
             raise InvalidRequestError(
                 f"confirm that “{step.title}” cannot be undone: {step.no_undo_reason}"
             )

@@ -1,6 +1,6 @@
-"""Filters of the runs page. Pure."""
+"""Filters of the runs page and of the change log, and their options. Pure."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import urlencode
 
@@ -8,8 +8,11 @@ from bot.db import search_words
 from bot.db.saved_views import FILTERS
 from bot.db.search import RunFilter
 from bot.model.run import ENDED_STATES, RUN_STATUSES, State
+from bot.model.run_states import RUN_STATUS_DISPLAYS
 from bot.model.times import InvalidTimeError, parse_earliest_time, parse_latest_time
+from bot.policy import Policy
 from connectors.command import InvisibleCharacterError, refuse_invisible
+from runbooks import load_catalogue
 
 FILTER_NAMES = FILTERS
 _OPEN_STATES = frozenset(
@@ -30,6 +33,13 @@ STATE_GROUPS: Mapping[str, tuple[str, frozenset[State]]] = {
     "not-done": ("Ended without success", ENDED_STATES - {State.SUCCEEDED, State.NO_CHANGES}),
 }
 _MAX_RUN_ID = 2_147_483_647
+# Options by the title of their group, "" for none. Each option is a value and its label.
+GroupedOptions = Mapping[str, Mapping[str, str]]
+
+_STATE_OPTIONS: GroupedOptions = {
+    "Groups of states": {name: title for name, (title, _) in STATE_GROUPS.items()},
+    "States": {str(status): display.label for status, display in RUN_STATUS_DISPLAYS.items()},
+}
 
 
 @dataclass(frozen=True)
@@ -117,3 +127,27 @@ def _parse_before(query: Mapping[str, str]) -> int | None:
     if not (text.isascii() and text.isdecimal()) or len(text) > 10:
         return None
     return min(int(text), _MAX_RUN_ID)
+
+
+@dataclass(frozen=True)
+class FilterChoices:
+    """The options of each filter. Other values are accepted too, such as people who have left."""
+
+    area: GroupedOptions
+    person: GroupedOptions
+    runbook: GroupedOptions
+    state: GroupedOptions
+    hosts: Sequence[str]
+
+
+def list_choices(policy: Policy) -> FilterChoices:
+    """Return the options of every filter under a policy."""
+    people = sorted(policy.organisation.people.values(), key=lambda one: one.name)
+    areas = sorted(policy.organisation.areas.values(), key=lambda one: one.title)
+    return FilterChoices(
+        area={"": {area.name: area.title for area in areas}},
+        person={"": {person.id: person.name for person in people}},
+        runbook={"": {name: name for name in load_catalogue()}},
+        state=_STATE_OPTIONS,
+        hosts=sorted(host.name for host in policy.inventory),
+    )

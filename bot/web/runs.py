@@ -16,9 +16,14 @@ from bot.model.run import Decision
 from bot.queries.unknown_filters import describe_unknown_names
 from bot.web.auth import User, open_visit
 from bot.web.deps import WebDependencies
-from bot.web.filter_choices import list_choices
 from bot.web.histogram import Histogram, build_histogram, is_histogram_wanted
-from bot.web.run_filter import FILTER_NAMES, TypedFilter, format_filters, parse_filters
+from bot.web.run_filter import (
+    FILTER_NAMES,
+    TypedFilter,
+    format_filters,
+    list_choices,
+    parse_filters,
+)
 from bot.web.templating import render_page
 
 router = APIRouter()

@@ -3,17 +3,15 @@
 from typing import Annotated
 from urllib.parse import parse_qsl
 
-from fastapi import APIRouter, HTTPException, Path, Request, Response
+from fastapi import APIRouter, HTTPException, Path, Response
 from fastapi.responses import RedirectResponse
 
 from bot.db import saved_views
 from bot.db.saved_views import NoSuchView, SavedView
 from bot.model.plain_text import join_to_one_line
-from bot.web.auth import CurrentUser
-from bot.web.deps import WebDeps
 from bot.web.errors import render_refusal
-from bot.web.form_values import FormValues
 from bot.web.run_filter import format_filters
+from bot.web.visit import Visit
 from connectors.command import InvisibleCharacterError
 
 router = APIRouter(prefix="/views")
@@ -22,10 +20,10 @@ ViewIdPath = Annotated[int, Path(ge=1, le=2_147_483_647)]
 
 
 @router.get("/{number}")
-def open_view(deps: WebDeps, user: CurrentUser, number: ViewIdPath) -> Response:
+def open_view(visit: Visit, number: ViewIdPath) -> Response:
     """Redirect to the runs page with the filters of a view."""
     try:
-        with deps.database.reading(user.view_rights) as tx:
+        with visit.reading() as tx:
             view = saved_views.get_view(tx, number)
     except NoSuchView:
         raise HTTPException(404, "View not found. Its owner may have deleted it.") from None
@@ -33,34 +31,32 @@ def open_view(deps: WebDeps, user: CurrentUser, number: ViewIdPath) -> Response:
 
 
 @router.post("")
-def store_view(request: Request, deps: WebDeps, user: CurrentUser, form: FormValues) -> Response:
+def store_view(visit: Visit) -> Response:
     """Save the filters of the page under a name."""
-    query = format_filters(dict(parse_qsl(form.get("query", ""), max_num_fields=20)))
+    query = format_filters(dict(parse_qsl(visit.form.get("query", ""), max_num_fields=20)))
     try:
-        name = join_to_one_line(form.get("name", ""))
+        name = join_to_one_line(visit.form.get("name", ""))
     except InvisibleCharacterError as error:
-        return render_refusal(request, 422, f"The name {error}.")
+        return render_refusal(visit.request, 422, f"The name {error}.")
     if not name or len(name) > saved_views.LONGEST_NAME:
         return render_refusal(
-            request, 422, f"Enter a name of at most {saved_views.LONGEST_NAME} characters."
+            visit.request, 422, f"Enter a name of at most {saved_views.LONGEST_NAME} characters."
         )
-    with deps.database.transaction() as tx:
-        mine = saved_views.list_views(tx, user.id)
+    with visit.deps.database.transaction() as tx:
+        mine = saved_views.list_views(tx, visit.person)
         if len(mine) >= saved_views.MOST and name not in {view.name for view in mine}:
             message = f"You already have {saved_views.MOST} saved views. Delete one first."
-            return render_refusal(request, 422, message)
-        view = saved_views.store_view(tx, person=user.id, name=name, query=query)
+            return render_refusal(visit.request, 422, message)
+        view = saved_views.store_view(tx, person=visit.person, name=name, query=query)
     return RedirectResponse(_build_url(view), 303)
 
 
 @router.post("/{number}/delete")
-def delete_view(
-    request: Request, deps: WebDeps, user: CurrentUser, number: ViewIdPath
-) -> Response:
-    with deps.database.transaction() as tx:
-        is_deleted = saved_views.delete_view(tx, number, person=user.id)
+def delete_view(visit: Visit, number: ViewIdPath) -> Response:
+    with visit.deps.database.transaction() as tx:
+        is_deleted = saved_views.delete_view(tx, number, person=visit.person)
     if not is_deleted:
-        return render_refusal(request, 404, "You have no such view.")
+        return render_refusal(visit.request, 404, "You have no such view.")
     return RedirectResponse("/runs", 303)
 
 

@@ -1,11 +1,12 @@
 """Schedule pages: list, calendar, one schedule with its past runs, and new schedules."""
 
 from calendar import day_name
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Request, Response
+from fastapi import APIRouter, Path, Response
 from fastapi.responses import RedirectResponse
 
 from bot.db import runs, schedules
@@ -13,22 +14,19 @@ from bot.db.database import Transaction
 from bot.db.schedules import Fire, Schedule, ScheduleState
 from bot.model import request_form
 from bot.model.request_form import RequestSyntaxError
-from bot.model.run import RequestOrigin, Run
+from bot.model.run import Run
 from bot.model.schedule import (
     SETTING_HINTS,
     ScheduleError,
-    ScheduleTiming,
     find_timing_problems,
     parse_cron,
     parse_timing,
 )
 from bot.policy import Policy
 from bot.queries.calendar import DEFAULT_DAYS, build_calendar
-from bot.web.auth import CurrentUser, User
-from bot.web.deps import WebDependencies, WebDeps
-from bot.web.form_values import FormValues
-from bot.web.refusals import REFUSALS, get_http_status
-from bot.web.templating import get_reader_zone, render_page
+from bot.web.auth import User
+from bot.web.templating import get_reader_zone
+from bot.web.visit import REFUSALS, Visit, VisitOfPage, add_action
 from connectors.errors import UnknownHostError
 from runbooks import AnyRunbook
 
@@ -72,21 +70,18 @@ class ShownSchedule:
 
 
 @router.get("")
-def list_schedules_page(
-    request: Request, deps: WebDeps, user: CurrentUser, ended: str = ""
-) -> Response:
+def list_schedules_page(visit: Visit, ended: str = "") -> Response:
     """Show the schedules and the calendar. With `ended=all`, include those that ended long ago."""
-    with deps.database.reading(user.view_rights) as tx:
+    with visit.reading() as tx:
         recent, ended_count = schedules.list_recent_schedules(tx)
         show_all = ended == "all"
         shown = [
-            _build_shown_schedule(tx, each, user)
+            _build_shown_schedule(tx, each, visit.user)
             for each in (schedules.list_schedules(tx) if show_all else recent)
         ]
         missed = schedules.count_missed(tx)
-        calendar = build_calendar(tx, user.policy, zone=get_reader_zone(request))
-    return render_page(
-        request,
+        calendar = build_calendar(tx, visit.policy, zone=get_reader_zone(visit.request))
+    return visit.render(
         "schedules.html",
         schedules=shown,
         missed=missed,
@@ -100,128 +95,101 @@ def list_schedules_page(
 
 
 @router.get("/new")
-def show_new_schedule(request: Request, deps: WebDeps, user: CurrentUser) -> Response:
+def show_new_schedule(visit: Visit) -> Response:
     """Show the form; if it is filled in, also its problems."""
-    typed = _read_typed(request.query_params)
-    if not any(request.query_params.get(name) for name in typed):
-        return _render_form(request, deps, user, typed, {})
-    problems = _find_problems(deps, typed)
-    return _render_form(request, deps, user, typed, problems, status=422 if problems else 200)
+    query = visit.request.query_params
+    typed = _read_typed(query)
+    problems = _find_problems(visit, typed) if any(query.get(name) for name in typed) else {}
+    return _render_form(visit, typed, problems)
 
 
 @router.get("/timing")
-def show_timing(request: Request, deps: WebDeps, user: CurrentUser) -> Response:
+def show_timing(visit: Visit) -> Response:
     """Return the part of the form that has the cron expression and its next due times.
 
     With `build`, the expression is that of the selected recurrence and time of day.
     """
-    query = request.query_params
+    query = visit.request.query_params
     typed = _read_typed(query)
     recurrence = _RECURRENCES.get(query.get("every", ""))
     if recurrence is not None and query.get("build"):
         hour, minute = _parse_time_of_day(query.get("at", ""))
         typed["cron"] = recurrence[1].format(hour=hour, minute=minute)
-    return _render_form(request, deps, user, typed, {}, template="schedule_timing.html")
+    return _render_form(visit, typed, {}, template="schedule_timing.html")
 
 
 @router.post("")
-def request_schedule(
-    request: Request, deps: WebDeps, user: CurrentUser, form: FormValues
-) -> Response:
+def request_schedule(visit: Visit) -> Response:
     """Plan the schedule, and redirect to its plan, which can then be requested."""
-    typed = _read_typed(form)
-    problems = _find_problems(deps, typed)
+    typed = _read_typed(visit.form)
+    problems = _find_problems(visit, typed)
     if problems:
-        return _render_form(request, deps, user, typed, problems, status=422)
+        return _render_form(visit, typed, problems)
     try:
-        timing, host_pattern, requests = _parse_schedule(deps, typed)
-        run = deps.service.schedules.request_schedule(
+        host_pattern, requests = _parse_request(visit, typed["request"])
+        run = visit.service.schedules.request_schedule(
             requests,
             host_pattern=host_pattern,
-            person=user.id,
-            origin=RequestOrigin("web", user=user.id),
-            timing=timing,
+            person=visit.person,
+            origin=visit.origin,
+            timing=parse_timing(typed["name"], _get_settings(typed), zone="UTC"),
             reason=typed["reason"],
             plan_only=True,
         )
     except REFUSALS as error:
-        problems = {"": str(error)}
-        return _render_form(request, deps, user, typed, problems, status=get_http_status(error))
+        return _render_form(visit, typed, {"": str(error)}, refusal=error)
     return RedirectResponse(f"/runs/{run.id}", 303)
 
 
 @router.get("/{number}")
-def show_schedule(
-    request: Request,
-    deps: WebDeps,
-    user: CurrentUser,
-    number: ScheduleIdPath,
-    done: str = "",
-) -> Response:
-    return _render_page(request, deps, user, number, notice=_DONE_NOTICES.get(done, ""))
+def show_schedule(visit: Visit, number: ScheduleIdPath) -> Response:
+    return _render_page(visit, number)
 
 
-@router.post("/{number}/suspend")
-def suspend_schedule(
-    request: Request,
-    deps: WebDeps,
-    user: CurrentUser,
-    number: ScheduleIdPath,
-    form: FormValues,
-) -> Response:
-    def act() -> None:
-        deps.service.schedules.suspend_schedule(
-            number, person=user.id, reason=form.get("reason", "").strip()
-        )
-
-    return _perform_and_redirect(request, deps, user, number, act, "suspended")
+def _render_page(visit: VisitOfPage, number: int, *, refusal: Exception | None = None) -> Response:
+    with visit.reading() as tx:
+        shown = _build_shown_schedule(tx, schedules.get_schedule(tx, number), visit.user)
+        fires = schedules.list_fires(tx, number, most=_MAX_FIRES)
+    return visit.render(
+        "schedule.html",
+        refusal=refusal,
+        shown=shown,
+        schedule=shown.schedule,
+        fires=fires,
+        notice=_DONE_NOTICES.get(visit.done, ""),
+    )
 
 
-@router.post("/{number}/resume")
-def resume_schedule(
-    request: Request, deps: WebDeps, user: CurrentUser, number: ScheduleIdPath
-) -> Response:
-    def act() -> None:
-        deps.service.schedules.resume_schedule(number, person=user.id)
-
-    return _perform_and_redirect(request, deps, user, number, act, "resumed")
+_action = partial(add_action, router, page="/schedules/{number}", render=_render_page)
 
 
-@router.post("/{number}/end")
-def end_schedule(
-    request: Request,
-    deps: WebDeps,
-    user: CurrentUser,
-    number: ScheduleIdPath,
-    form: FormValues,
-) -> Response:
-    def act() -> None:
-        deps.service.schedules.end_schedule(
-            number, person=user.id, reason=form.get("reason", "").strip()
-        )
-
-    return _perform_and_redirect(request, deps, user, number, act, "ended")
+@_action("/{number}/suspend")
+def suspend_schedule(visit: Visit, number: ScheduleIdPath) -> str:
+    visit.service.schedules.suspend_schedule(
+        number, person=visit.person, reason=visit.reason.strip()
+    )
+    return f"/schedules/{number}?done=suspended"
 
 
-@router.post("/{number}/take-over")
-def take_over_schedule(
-    request: Request,
-    deps: WebDeps,
-    user: CurrentUser,
-    number: ScheduleIdPath,
-    form: FormValues,
-) -> Response:
+@_action("/{number}/resume")
+def resume_schedule(visit: Visit, number: ScheduleIdPath) -> str:
+    visit.service.schedules.resume_schedule(number, person=visit.person)
+    return f"/schedules/{number}?done=resumed"
+
+
+@_action("/{number}/end")
+def end_schedule(visit: Visit, number: ScheduleIdPath) -> str:
+    visit.service.schedules.end_schedule(number, person=visit.person, reason=visit.reason.strip())
+    return f"/schedules/{number}?done=ended"
+
+
+@_action("/{number}/take-over")
+def take_over_schedule(visit: Visit, number: ScheduleIdPath) -> str:
     """Request the same schedule as its new owner, and redirect to the run to approve."""
-
-    def act() -> int:
-        return deps.service.schedules.take_over_schedule(
-            number,
-            person=user.id,
-            origin=RequestOrigin("web", user=user.id),
-            reason=form.get("reason", ""),
-        ).id
-
-    return _perform_and_redirect(request, deps, user, number, act, "")
+    run = visit.service.schedules.take_over_schedule(
+        number, person=visit.person, origin=visit.origin, reason=visit.reason
+    )
+    return f"/runs/{run.id}"
 
 
 def _read_typed(values: Mapping[str, str]) -> dict[str, str]:
@@ -240,23 +208,23 @@ def _get_settings(typed: Mapping[str, str]) -> dict[str, str]:
     return {name: typed[name] for name in SETTING_HINTS if typed[name]}
 
 
-def _find_problems(deps: WebDependencies, typed: Mapping[str, str]) -> dict[str, str]:
+def _find_problems(visit: VisitOfPage, typed: Mapping[str, str]) -> dict[str, str]:
     """Return every problem of the form, by field."""
     problems = find_timing_problems(typed["name"], _get_settings(typed), zone="UTC")
     if not typed["cron"]:
         problems["cron"] = "type when it runs, or select it above"
     try:
-        _parse_request(deps, typed["request"])
+        _parse_request(visit, typed["request"])
     except RequestSyntaxError as error:
         problems["request"] = str(error)
     return problems
 
 
-def _parse_request(deps: WebDependencies, text: str) -> tuple[str, list[AnyRunbook]]:
+def _parse_request(visit: VisitOfPage, text: str) -> tuple[str, list[AnyRunbook]]:
     """Return the host pattern and the requests. Raises RequestSyntaxError."""
     words = request_form.split_words(text.removeprefix("/keyturn"))
     runbook, values = request_form.find_runbook(words)
-    inventory = deps.policies.get_policy().inventory
+    inventory = visit.policy.inventory
     host_pattern, requests = request_form.parse_request_for_hosts(runbook, values, inventory.tags)
     for one in requests:
         try:
@@ -266,69 +234,17 @@ def _parse_request(deps: WebDependencies, text: str) -> tuple[str, list[AnyRunbo
     return host_pattern, requests
 
 
-def _parse_schedule(
-    deps: WebDependencies, typed: Mapping[str, str]
-) -> tuple[ScheduleTiming, str, list[AnyRunbook]]:
-    timing = parse_timing(typed["name"], _get_settings(typed), zone="UTC")
-    return timing, *_parse_request(deps, typed["request"])
-
-
-def _perform_and_redirect(
-    request: Request,
-    deps: WebDependencies,
-    user: User,
-    number: int,
-    action: Callable[[], int | None],
-    outcome: str,
-) -> Response:
-    """Run *action* and redirect to the schedule or run, or show the page with the error."""
-    try:
-        run = action()
-    except REFUSALS as error:
-        return _render_page(
-            request, deps, user, number, status=get_http_status(error), alert=str(error)
-        )
-    target = f"/schedules/{number}?done={outcome}" if run is None else f"/runs/{run}"
-    return RedirectResponse(target, 303)
-
-
-def _render_page(
-    request: Request,
-    deps: WebDependencies,
-    user: User,
-    number: int,
-    *,
-    status: int = 200,
-    alert: str = "",
-    notice: str = "",
-) -> Response:
-    with deps.database.reading(user.view_rights) as tx:
-        shown = _build_shown_schedule(tx, schedules.get_schedule(tx, number), user)
-        fires = schedules.list_fires(tx, number, most=_MAX_FIRES)
-    return render_page(
-        request,
-        "schedule.html",
-        status=status,
-        shown=shown,
-        schedule=shown.schedule,
-        fires=fires,
-        alert=alert,
-        notice=notice,
-    )
-
-
 def _render_form(
-    request: Request,
-    deps: WebDependencies,
-    user: User,
+    visit: VisitOfPage,
     typed: Mapping[str, str],
     problems: Mapping[str, str],
     *,
     template: str = "schedule_new.html",
-    status: int = 200,
+    refusal: Exception | None = None,
 ) -> Response:
     """Render the form. problems: by field; that of the whole form has the name ""."""
-    zone = typed["zone"] or get_reader_zone(request)
+    reader_zone = get_reader_zone(visit.request)
+    zone = typed["zone"] or reader_zone
     shown_problems = {**dict.fromkeys(("", *typed), ""), **problems}
     cron = None
     try:
@@ -336,18 +252,19 @@ def _render_form(
     except ScheduleError as error:
         if "zone" not in problems:
             shown_problems["cron"] = str(error)
-    with deps.database.reading(user.view_rights) as tx:
+    with visit.reading() as tx:
         now = tx.now
-    return render_page(
-        request,
+    return visit.render(
         template,
-        status=status,
+        status=422 if problems else 200,
+        refusal=refusal,
+        alert="",
         typed={**typed, "zone": zone},
         problems=shown_problems,
         cron=cron,
         upcoming=cron.list_due_times(now, count=_MAX_UPCOMING) if cron else [],
         recurrences=_RECURRENCES,
-        zones=sorted({get_reader_zone(request), "UTC", *(h.zone for h in user.policy.inventory)}),
+        zones=sorted({reader_zone, "UTC", *(host.zone for host in visit.policy.inventory)}),
     )
 
 

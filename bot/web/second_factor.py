@@ -2,21 +2,20 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Request, Response
+from fastapi import APIRouter, Path, Response
 from fastapi.responses import JSONResponse, RedirectResponse
 
 from bot.auth import second_factors, totp, webauthn
 from bot.auth.second_factors import SecondFactor
 from bot.auth.webauthn import RelyingParty
-from bot.model.errors import InvalidRequestError, StepUpRequired
-from bot.queries.second_factor import get_shown_factor, is_area_owner, is_factor_valid
-from bot.web.auth import CurrentUser, User
-from bot.web.deps import WebDependencies, WebDeps
-from bot.web.form_values import FormValues
-from bot.web.refusals import REFUSALS, get_http_status
-from bot.web.templating import render_page
+from bot.model.errors import InvalidRequestError
+from bot.queries.second_factor import is_area_owner, is_factor_valid
+from bot.web.auth import User
+from bot.web.deps import WebDependencies
+from bot.web.visit import Visit, VisitOfPage, add_action, get_http_status
 
 router = APIRouter(prefix="/second-factor")
 
@@ -47,103 +46,6 @@ class ShownFactor:
         return " ".join(digest[at : at + 4] for at in range(0, len(digest), 4))
 
 
-@router.get("")
-def show_factors(request: Request, deps: WebDeps, user: CurrentUser, done: str = "") -> Response:
-    return _render_page(request, deps, user, notice=_DONE_NOTICES.get(done, ""))
-
-
-@router.post("/app")
-def begin_app_enrolment(deps: WebDeps, user: CurrentUser) -> Response:
-    try:
-        factor = deps.service.factor_enrolment.begin_app_enrolment(user.id)
-    except InvalidRequestError:
-        return RedirectResponse("/second-factor", 303)
-    return RedirectResponse(f"/second-factor/app/{factor.id}", 303)
-
-
-@router.get("/app/{number}")
-def show_app_enrolment(
-    request: Request, deps: WebDeps, user: CurrentUser, number: FactorIdPath
-) -> Response:
-    """Show the secret for the app, until a code has been entered."""
-    return _render_app_page(request, deps, user, number)
-
-
-@router.post("/app/{number}")
-def finish_app_enrolment(
-    request: Request,
-    deps: WebDeps,
-    user: CurrentUser,
-    number: FactorIdPath,
-    form: FormValues,
-) -> Response:
-    try:
-        deps.service.factor_enrolment.finish_app_enrolment(user.id, number, form.get("code", ""))
-    except InvalidRequestError as error:
-        return _render_app_page(request, deps, user, number, status=422, alert=str(error))
-    return RedirectResponse("/second-factor?done=enrolled", 303)
-
-
-@router.post("/key/options")
-def begin_key_enrolment(deps: WebDeps, user: CurrentUser) -> Response:
-    relying_party = webauthn.build_relying_party(deps.base_url)
-    if relying_party is None:
-        return JSONResponse({"error": KEYS_UNAVAILABLE}, 422)
-    options = deps.service.factor_enrolment.begin_key_enrolment(
-        user.id, user.session_token, relying_party
-    )
-    return Response(options, media_type="application/json")
-
-
-@router.post("/key")
-def finish_key_enrolment(
-    request: Request, deps: WebDeps, user: CurrentUser, form: FormValues
-) -> Response:
-    try:
-        relying_party = get_relying_party(deps)
-        credential = form.get("credential", "")
-        deps.service.factor_enrolment.finish_key_enrolment(
-            user.id, user.session_token, relying_party, credential
-        )
-    except InvalidRequestError as error:
-        return _render_page(request, deps, user, status=422, alert=str(error))
-    return RedirectResponse("/second-factor?done=enrolled", 303)
-
-
-@router.post("/{number}/confirm")
-def confirm_factor(
-    request: Request,
-    deps: WebDeps,
-    user: CurrentUser,
-    number: FactorIdPath,
-    form: FormValues,
-) -> Response:
-    try:
-        deps.service.factor_enrolment.confirm_factor(
-            user.id, user.session_token, number, form.get("digest", "")
-        )
-    except StepUpRequired:
-        return RedirectResponse("/step-up?next=/second-factor", 303)
-    except REFUSALS as error:
-        return _render_page(
-            request, deps, user, status=get_http_status(error), alert=_format_refusal(error)
-        )
-    return RedirectResponse("/second-factor?done=confirmed", 303)
-
-
-@router.post("/{number}/remove")
-def remove_factor(
-    request: Request, deps: WebDeps, user: CurrentUser, number: FactorIdPath
-) -> Response:
-    try:
-        deps.service.factor_enrolment.remove_factor(user.id, number)
-    except REFUSALS as error:
-        return _render_page(
-            request, deps, user, status=get_http_status(error), alert=_format_refusal(error)
-        )
-    return RedirectResponse("/second-factor?done=removed", 303)
-
-
 KEYS_UNAVAILABLE = (
     "Browsers support security keys only on pages reached by host name over HTTPS. Use an "
     "authenticator app instead."
@@ -162,57 +64,43 @@ def get_relying_party(deps: WebDependencies) -> RelyingParty:
     return relying_party
 
 
+@router.get("")
+def show_factors(visit: Visit) -> Response:
+    return _render_page(visit)
+
+
 def _render_page(
-    request: Request,
-    deps: WebDependencies,
-    user: User,
-    *,
-    status: int = 200,
-    alert: str = "",
-    notice: str = "",
+    visit: VisitOfPage, *, refusal: Exception | None = None, **_factor: int
 ) -> Response:
-    with deps.database.reading(user.view_rights) as tx:
-        mine = [
-            factor for factor in second_factors.list_factors(tx, user.id) if factor.verified_at
-        ]
-        others = (
-            second_factors.list_verified_factors(tx) if is_area_owner(user.policy, user.id) else []
-        )
-        shown_factor = get_shown_factor(
-            tx, user.policy, person=user.id, session=user.session_token
-        )
-    return render_page(
-        request,
+    is_owner = is_area_owner(visit.policy, visit.person)
+    with visit.reading() as tx:
+        mine = [one for one in second_factors.list_factors(tx, visit.person) if one.verified_at]
+        others = second_factors.list_verified_factors(tx) if is_owner else []
+        stepped_up = visit.is_stepped_up(tx)
+    return visit.render(
         "second_factor.html",
-        status=status,
-        alert=alert,
-        notice=notice,
-        mine=_build_shown_factors(user, mine),
+        refusal=refusal,
+        alert=_format_refusal(refusal) if refusal else "",
+        notice=_DONE_NOTICES.get(visit.done, ""),
+        mine=_build_shown_factors(visit.user, mine),
         others=_build_shown_factors(
-            user, [factor for factor in others if factor.person != user.id]
+            visit.user, [factor for factor in others if factor.person != visit.person]
         ),
-        owners=_list_confirmers(user),
-        stepped_up=bool(shown_factor),
-        are_keys_available=webauthn.build_relying_party(deps.base_url) is not None,
+        owners=_list_confirmers(visit.user),
+        stepped_up=stepped_up,
+        are_keys_available=webauthn.build_relying_party(visit.deps.base_url) is not None,
         keys_unavailable=KEYS_UNAVAILABLE,
     )
 
 
 def _render_app_page(
-    request: Request,
-    deps: WebDependencies,
-    user: User,
-    number: int,
-    *,
-    status: int = 200,
-    alert: str = "",
+    visit: VisitOfPage, number: int, *, refusal: Exception | None = None
 ) -> Response:
     try:
-        secret = deps.service.factor_enrolment.get_app_secret(user.id, number)
+        secret = visit.service.factor_enrolment.get_app_secret(visit.person, number)
     except InvalidRequestError as error:
-        status = 404 if status == 200 else status
-        return render_page(
-            request,
+        status = get_http_status(refusal) if refusal else 404
+        return visit.render(
             "error.html",
             status=status,
             title="Authenticator app not found",
@@ -220,18 +108,74 @@ def _render_app_page(
             code=status,
         )
     address = totp.build_provisioning_uri(
-        secret, person=user.id, host=deps.origin.partition("//")[2]
+        secret, person=visit.person, host=visit.deps.origin.partition("//")[2]
     )
-    return render_page(
-        request,
+    return visit.render(
         "second_factor_app.html",
-        status=status,
-        alert=alert,
+        refusal=refusal,
         number=number,
         qr_code=totp.render_qr_code(address),
         address=address,
         secret=" ".join(secret[at : at + 4] for at in range(0, len(secret), 4)),
     )
+
+
+_action = partial(add_action, router, page="/second-factor", render=_render_page)
+
+
+@router.post("/app")
+def begin_app_enrolment(visit: Visit) -> Response:
+    try:
+        factor = visit.service.factor_enrolment.begin_app_enrolment(visit.person)
+    except InvalidRequestError:
+        return RedirectResponse("/second-factor", 303)
+    return RedirectResponse(f"/second-factor/app/{factor.id}", 303)
+
+
+@router.get("/app/{number}")
+def show_app_enrolment(visit: Visit, number: FactorIdPath) -> Response:
+    """Show the secret for the app, until a code has been entered."""
+    return _render_app_page(visit, number)
+
+
+@add_action(router, "/app/{number}", page="/second-factor", render=_render_app_page)
+def finish_app_enrolment(visit: Visit, number: FactorIdPath) -> str:
+    code = visit.form.get("code", "")
+    visit.service.factor_enrolment.finish_app_enrolment(visit.person, number, code)
+    return "/second-factor?done=enrolled"
+
+
+@router.post("/key/options")
+def begin_key_enrolment(visit: Visit) -> Response:
+    relying_party = webauthn.build_relying_party(visit.deps.base_url)
+    if relying_party is None:
+        return JSONResponse({"error": KEYS_UNAVAILABLE}, 422)
+    options = visit.service.factor_enrolment.begin_key_enrolment(
+        visit.person, visit.session, relying_party
+    )
+    return Response(options, media_type="application/json")
+
+
+@_action("/key")
+def finish_key_enrolment(visit: Visit) -> str:
+    credential = visit.form.get("credential", "")
+    visit.service.factor_enrolment.finish_key_enrolment(
+        visit.person, visit.session, get_relying_party(visit.deps), credential
+    )
+    return "/second-factor?done=enrolled"
+
+
+@_action("/{number}/confirm")
+def confirm_factor(visit: Visit, number: FactorIdPath) -> str:
+    digest = visit.form.get("digest", "")
+    visit.service.factor_enrolment.confirm_factor(visit.person, visit.session, number, digest)
+    return "/second-factor?done=confirmed"
+
+
+@_action("/{number}/remove")
+def remove_factor(visit: Visit, number: FactorIdPath) -> str:
+    visit.service.factor_enrolment.remove_factor(visit.person, number)
+    return "/second-factor?done=removed"
 
 
 def _build_shown_factors(user: User, factors: Sequence[SecondFactor]) -> list[ShownFactor]:

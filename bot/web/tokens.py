@@ -3,17 +3,14 @@
 from collections.abc import Mapping
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Request, Response
+from fastapi import APIRouter, Path, Response
 from fastapi.responses import RedirectResponse
 
 from bot.auth import second_factors, tokens
 from bot.auth.tokens import MAX_DAYS, SCOPES
 from bot.model.errors import InvalidRequestError, NotAllowed, TooLate
-from bot.queries.second_factor import get_shown_factor, is_factor_valid
-from bot.web.auth import CurrentUser, User
-from bot.web.deps import WebDependencies, WebDeps
-from bot.web.form_values import FormValues
-from bot.web.templating import render_page
+from bot.queries.second_factor import is_factor_valid
+from bot.web.visit import Visit, VisitOfPage
 
 router = APIRouter(prefix="/tokens")
 
@@ -21,72 +18,63 @@ TokenIdPath = Annotated[int, Path(ge=1, le=2_147_483_647)]
 
 
 @router.get("")
-def show_tokens(request: Request, deps: WebDeps, user: CurrentUser, done: str = "") -> Response:
-    notice = "The token is revoked." if done == "revoked" else ""
-    return _render_page(request, deps, user, notice=notice)
+def show_tokens(visit: Visit) -> Response:
+    return _render_page(visit, notice="The token is revoked." if visit.done == "revoked" else "")
 
 
 @router.post("")
-def create_token(request: Request, deps: WebDeps, user: CurrentUser, form: FormValues) -> Response:
+def create_token(visit: Visit) -> Response:
     """Create a token and show it."""
+    form = visit.form
     days, name = form.get("days", ""), form.get("name", "")
     scopes = [scope for scope in SCOPES if f"scope-{scope}" in form]
-    if _needs_step_up(deps, user):
+    if _needs_step_up(visit):
         return RedirectResponse("/step-up?next=/tokens", 303)
     try:
         if not (days.isascii() and days.isdecimal() and len(days) < 5):
             raise InvalidRequestError(f"expiry must be 1 to {MAX_DAYS} days")
-        new = deps.service.tokens.create_token(
-            person=user.id, scopes=scopes, days=int(days), name=name, source="web"
+        new = visit.service.tokens.create_token(
+            person=visit.person, scopes=scopes, days=int(days), name=name, source="web"
         )
     except InvalidRequestError as error:
         typed = {"name": name, "days": days, "scopes": scopes}
-        return _render_page(request, deps, user, alert=str(error), typed=typed)
-    return _render_page(request, deps, user, new_token=new)
+        return _render_page(visit, alert=str(error), typed=typed)
+    return _render_page(visit, new_token=new)
 
 
 @router.post("/{number}/revoke")
-def revoke_token(
-    request: Request, deps: WebDeps, user: CurrentUser, number: TokenIdPath
-) -> Response:
+def revoke_token(visit: Visit, number: TokenIdPath) -> Response:
     try:
-        deps.service.tokens.revoke_token(number, person=user.id, source="web")
+        visit.service.tokens.revoke_token(number, person=visit.person, source="web")
     except (InvalidRequestError, NotAllowed, TooLate) as error:
         # Do not reveal that another person has a token with this number.
         alert = "you have no such token" if isinstance(error, NotAllowed) else str(error)
-        return _render_page(request, deps, user, alert=alert)
+        return _render_page(visit, alert=alert)
     return RedirectResponse("/tokens?done=revoked", 303)
 
 
-def _needs_step_up(deps: WebDependencies, user: User) -> bool:
+def _needs_step_up(visit: VisitOfPage) -> bool:
     """Return whether the user has a second factor and has not confirmed it recently.
 
     Without this check, a stolen session of an hour could create a token that lasts a year.
     """
-    with deps.database.reading(user.view_rights) as tx:
-        has = any(
-            is_factor_valid(user.policy, factor)
-            for factor in second_factors.list_factors(tx, user.id)
-        )
-        return has and not get_shown_factor(
-            tx, user.policy, person=user.id, session=user.session_token
-        )
+    with visit.reading() as tx:
+        factors = second_factors.list_factors(tx, visit.person)
+        has = any(is_factor_valid(visit.policy, factor) for factor in factors)
+        return has and not visit.is_stepped_up(tx)
 
 
 def _render_page(
-    request: Request,
-    deps: WebDependencies,
-    user: User,
+    visit: VisitOfPage,
     *,
     alert: str = "",
     notice: str = "",
     typed: Mapping[str, object] | None = None,
     new_token: tuple[tokens.ApiToken, str] | None = None,
 ) -> Response:
-    with deps.database.reading(user.view_rights) as tx:
-        mine, now = tokens.list_tokens(tx, user.id), tx.now
-    return render_page(
-        request,
+    with visit.reading() as tx:
+        mine, now = tokens.list_tokens(tx, visit.person), tx.now
+    return visit.render(
         "tokens.html",
         status=422 if alert else 200,
         alert=alert,

@@ -4,12 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Query, Response
 
 from bot.queries.wait_report import DEFAULT_DAYS, WaitRow, build_wait_report
-from bot.web.auth import CurrentUser
-from bot.web.deps import WebDeps
-from bot.web.templating import get_reader_zone, render_page
+from bot.web.templating import get_reader_zone
+from bot.web.visit import Visit
 
 router = APIRouter(prefix="/report")
 
@@ -28,19 +27,16 @@ class WaitBar:
 
 
 @router.get("")
-def show_wait_report(
-    request: Request, deps: WebDeps, user: CurrentUser, days: DaysQuery = DEFAULT_DAYS
-) -> Response:
+def show_wait_report(visit: Visit, days: DaysQuery = DEFAULT_DAYS) -> Response:
     """Show the waits of the last *days*, by runbook, area and hour."""
-    with deps.database.reading(user.view_rights) as tx:
-        zone = get_reader_zone(request)
-        report = build_wait_report(tx, user.policy, days=days, zone=zone)
+    with visit.reading() as tx:
+        zone = get_reader_zone(visit.request)
+        report = build_wait_report(tx, visit.policy, days=days, zone=zone)
     groups: Mapping[str, Sequence[WaitBar]] = {
         "By runbook": _build_bars(report.runbooks),
         "By area": _build_bars(report.areas),
     }
-    return render_page(
-        request,
+    return visit.render(
         "report.html",
         report=report,
         total=report.total,

@@ -35,7 +35,6 @@ from bot.model.run import Run, is_at_rest
 from bot.model.runbook_info import list_runbook_info
 from bot.policy import NoPolicyError
 from bot.queries.run_view import build_run_view
-from runbooks import AnyRunbook
 from runbooks._catalogue import get_kind
 
 T = TypeVar("T")
@@ -221,38 +220,14 @@ class AgentTools:
         )
         if _PATTERN_CHARACTERS.search(pattern):
             raise ToolError("name each host: agents cannot use patterns and tags")
-        return self._request_runs(
-            caller, requests, pattern, reason, ticket=ticket, plan_only=kind == "change"
-        )
-
-    def _request_runs(
-        self,
-        caller: AgentCaller,
-        requests: Sequence[AnyRunbook],
-        pattern: str,
-        reason: str,
-        *,
-        ticket: str,
-        plan_only: bool,
-    ) -> Run:
-        service = self._parts.service
-        if pattern:
-            return service.request_fanout_run(
-                requests,
-                host_pattern=pattern,
-                person=caller.id,
-                origin=caller.origin,
-                reason=reason,
-                ticket=ticket,
-                plan_only=plan_only,
-            )
-        return service.request_run(
-            requests[0],
+        return self._parts.service.request_on_hosts(
+            requests,
+            host_pattern=pattern,
             person=caller.id,
             origin=caller.origin,
             reason=reason,
             ticket=ticket,
-            plan_only=plan_only,
+            plan_only=kind == "change",
         )
 
     def _read_run(self, caller: AgentCaller, number: int) -> RunResult:

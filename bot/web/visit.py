@@ -1,0 +1,147 @@
+"""A request of a signed-in person: what every page and form works with, and how it is answered."""
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import wraps
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Request, Response
+from fastapi.responses import RedirectResponse
+
+from bot.db.database import Transaction
+from bot.db.runs import ConcurrentUpdateError
+from bot.model.errors import (
+    InvalidRequestError,
+    NotAllowed,
+    StepUpRequired,
+    TooLate,
+    TooManyRequestsError,
+)
+from bot.model.request_form import RequestSyntaxError
+from bot.model.run import IllegalTransitionError, RequestOrigin
+from bot.model.schedule import ScheduleError
+from bot.policy import Policy
+from bot.queries.second_factor import get_shown_factor
+from bot.service import KeyturnService
+from bot.web.auth import CurrentUser
+from bot.web.deps import WebDeps
+from bot.web.form_values import FormValues
+from bot.web.templating import render_page
+
+# The HTTP status of each refusal that pages show to users. The first match counts.
+_STATUS_BY_REFUSAL: Mapping[type[Exception], int] = {
+    RequestSyntaxError: 422,
+    ScheduleError: 422,
+    TooManyRequestsError: 429,
+    InvalidRequestError: 422,
+    NotAllowed: 403,
+    TooLate: 409,
+    ConcurrentUpdateError: 409,
+    IllegalTransitionError: 409,
+}
+# The exceptions to catch. Handle StepUpRequired and the like before them.
+REFUSALS = tuple(_STATUS_BY_REFUSAL)
+
+
+@dataclass(frozen=True)
+class VisitOfPage:
+    """A request of a signed-in person."""
+
+    request: Request
+    deps: WebDeps
+    user: CurrentUser
+    form: FormValues
+    """The values of the posted form; empty for a GET."""
+
+    @property
+    def service(self) -> KeyturnService:
+        return self.deps.service
+
+    @property
+    def policy(self) -> Policy:
+        return self.user.policy
+
+    @property
+    def person(self) -> str:
+        """Id of the person."""
+        return self.user.id
+
+    @property
+    def session(self) -> str:
+        return self.user.session_token
+
+    @property
+    def origin(self) -> RequestOrigin:
+        return RequestOrigin("web", user=self.user.id)
+
+    @property
+    def reason(self) -> str:
+        """The reason in the form."""
+        return self.form.get("reason", "")
+
+    @property
+    def done(self) -> str:
+        """What was just done, as the address names it."""
+        return self.request.query_params.get("done", "")
+
+    def is_stepped_up(self, tx: Transaction) -> bool:
+        """Return whether the person has just confirmed a second factor in this session."""
+        return bool(get_shown_factor(tx, self.policy, person=self.person, session=self.session))
+
+    def reading(self) -> AbstractContextManager[Transaction]:
+        """Open a transaction that reads what the person may view."""
+        return self.deps.database.reading(self.user.view_rights)
+
+    def render(
+        self,
+        template: str,
+        *,
+        status: int = 200,
+        refusal: Exception | None = None,
+        **variables: object,
+    ) -> Response:
+        """Render a page, with the status and the message of *refusal* if there is one."""
+        if refusal is not None:
+            status = get_http_status(refusal)
+        variables = {"alert": str(refusal or ""), **variables}
+        return render_page(self.request, template, status=status, **variables)
+
+
+Visit = Annotated[VisitOfPage, Depends()]
+
+
+def get_http_status(refusal: Exception) -> int:
+    """Return the HTTP status for an exception of REFUSALS."""
+    return next(status for kind, status in _STATUS_BY_REFUSAL.items() if isinstance(refusal, kind))
+
+
+def add_action(
+    router: APIRouter, path: str, *, page: str, render: Callable[..., Response]
+) -> Callable[[Callable[..., str]], Callable[..., str]]:
+    """Return a decorator that registers the action of a form of a page.
+
+    The action returns the address to redirect to. If it is refused, its page is rendered again.
+
+    Args:
+        router: The routes of the page.
+        path: Where the form is posted to, after the prefix of the router.
+        page: Where a person returns who has to confirm a second factor first, such as
+            `/runs/{number}`.
+        render: Renders the page from the visit, its path parameters and `refusal`.
+    """
+
+    def register(action: Callable[..., str]) -> Callable[..., str]:
+        @wraps(action)
+        def respond(visit: VisitOfPage, **place: Any) -> Response:
+            try:
+                return RedirectResponse(action(visit, **place), 303)
+            except StepUpRequired:
+                return RedirectResponse(f"/step-up?next={page.format(**place)}", 303)
+            except REFUSALS as error:
+                return render(visit, **place, refusal=error)
+
+        router.post(path, response_model=None)(respond)
+        return action
+
+    return register
