@@ -101,7 +101,7 @@ def test_whoever_has_a_second_factor_shows_it_first(site: Site):
 def test_without_that_guard_a_session_that_was_taken_over_would_get_one(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ):
-    def never(_parts: object, _visitor: object) -> bool:
+    def never(_visit: object) -> bool:
         return False
 
     monkeypatch.setattr(tokens, "_needs_step_up", never)
