@@ -37,7 +37,7 @@ class _InvalidFormError(RequestSyntaxError):
 def _parse_fields(visit: VisitOfPage, parsers: Mapping[str, _FieldParser]) -> dict[str, Any]:
     """Return the parsed fields. Raises _InvalidFormError with the problems of all of them."""
     form = visit.form
-    with visit.reading() as tx:
+    with visit.read_viewable() as tx:
         now = tx.now
     parsed: dict[str, Any] = {}
     problems: dict[str, str] = {}
@@ -90,7 +90,7 @@ def _render_page(
     visit: VisitOfPage, *, refusal: Exception | None = None, **_record: int
 ) -> Response:
     organisation, person = visit.policy.organisation, visit.person
-    with visit.reading() as tx:
+    with visit.read_viewable() as tx:
         active_grants = [one for one in grants.list_grants_of(tx, person) if one.holds(tx.now)]
         return visit.render(
             "access.html",

@@ -31,7 +31,7 @@ def show_bans(visit: Visit) -> Response:
 
 
 def _render_page(visit: VisitOfPage, *, refusal: Exception | None = None) -> Response:
-    with visit.reading() as tx:
+    with visit.read_viewable() as tx:
         held = stops.list_bans(tx)
         stepped_up = visit.is_stepped_up(tx)
     ruling = visit.policy.get_order_ruling(visit.person, "ban")

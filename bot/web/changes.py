@@ -63,7 +63,7 @@ def show_changes(
     """Show the events around a time. The default is the last hour."""
     typed = {"at": at.strip(), "within": within.strip(), "host": host.strip(), "zone": zone}
     problems: dict[str, str] = {}
-    with visit.reading() as tx:
+    with visit.read_viewable() as tx:
         now = tx.now
         time, span = _parse_typed_times(typed, now, problems)
         events: list[ShownEvent] = []

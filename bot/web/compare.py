@@ -35,7 +35,7 @@ def compare_runs_page(
         a, b = sorted(run)
     if b is None:
         raise NoSuchRun("run number is missing: add ?a=1&b=2 to the address")
-    with visit.reading() as tx:
+    with visit.read_viewable() as tx:
         left, right = find_runs_to_compare(tx, b, a, name_person=visit.user.get_person_name)
         now = tx.now
     return visit.render(

@@ -30,7 +30,7 @@ def list_keys(visit: Visit, host: FilterQuery = "", state: str = "") -> Response
     """Show the values that Keyturn watches, those that are not as set first."""
     wanted = DriftState(state) if state in set(DriftState) else None
     name = host.strip().lower()
-    with visit.reading() as tx:
+    with visit.read_viewable() as tx:
         keys = drift.list_keys(tx, host=name, state=wanted, most=_MAX_KEYS)
     return visit.render(
         "drift.html",
@@ -49,7 +49,7 @@ def show_key(visit: Visit, number: KeyIdPath) -> Response:
 
 
 def _render_key(visit: VisitOfPage, number: int, *, refusal: Exception | None = None) -> Response:
-    with visit.reading() as tx:
+    with visit.read_viewable() as tx:
         details = read_details(tx, visit.policy, number, person=visit.person)
     return visit.render(
         "drift_key.html",
@@ -70,7 +70,7 @@ _action = partial(add_action, router, page="/drift/{number}", render=_render_key
 @_action("/{number}/read")
 def read_key(visit: Visit, number: KeyIdPath) -> str:
     """Have the values of the host read now."""
-    with visit.reading() as tx:
+    with visit.read_viewable() as tx:
         host = drift.get_key(tx, number).host
     visit.service.drift.read_host_now(host, person=visit.person)
     return f"/drift/{number}?done=read"
@@ -98,7 +98,7 @@ def adopt_value(visit: Visit, number: KeyIdPath) -> str:
 def expect_value(visit: Visit, number: KeyIdPath) -> str:
     """Let the value vary until a time."""
     zone = get_reader_zone(visit.request)
-    with visit.reading() as tx:
+    with visit.read_viewable() as tx:
         until = parse_deadline(visit.form.get("until", ""), now=tx.now, zone=zone)
     visit.service.drift.expect_value(
         number,

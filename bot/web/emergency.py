@@ -16,7 +16,7 @@ def show_stop(visit: Visit) -> Response:
 
 
 def _render_page(visit: VisitOfPage, *, refusal: Exception | None = None) -> Response:
-    with visit.reading() as tx:
+    with visit.read_viewable() as tx:
         policy = visit.policy.without_people(stops.list_banned_people(tx))
         held = stops.get_stop_of_everything(tx)
         stepped_up = visit.is_stepped_up(tx)

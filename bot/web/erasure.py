@@ -29,7 +29,7 @@ def show_erasure(visit: Visit, number: RunIdPath) -> Response:
 
 
 def _render_page(visit: VisitOfPage, number: int, *, refusal: Exception | None = None) -> Response:
-    with visit.reading() as tx:
+    with visit.read_viewable() as tx:
         run = runs.get_run(tx, number)
         preview = erasure.preview_erasure(tx, run)
     asked = preview.request

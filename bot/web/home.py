@@ -30,7 +30,7 @@ _FAILED_STATES = frozenset({State.FAILED, State.UNKNOWN})
 
 @router.get("/")
 def show_home(visit: Visit) -> Response:
-    with visit.reading() as tx:
+    with visit.read_viewable() as tx:
         pending_runs = _list_runs_in_states(tx, frozenset({State.PENDING}))
         active = _list_runs_in_states(tx, _ACTIVE_STATES)
         latest = search.find_newest_runs(tx, search.RunFilter(), most=_MAX_LATEST_RUNS)

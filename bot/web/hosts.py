@@ -54,7 +54,7 @@ def list_hosts(
         has_name = host.strip().lower() in one.name
         return has_name and tag in {"", *one.tags} and area in {"", one.area}
 
-    with visit.reading() as tx:
+    with visit.read_viewable() as tx:
         statuses = list(list_host_statuses(tx, visit.policy, is_match))
         now = tx.now
     shown = [one for one in statuses if status in {"", one.reachability}]
@@ -85,7 +85,7 @@ def show_host(
         host = visit.policy.inventory[name]
     except UnknownHostError as error:
         raise HTTPException(404, f"{error}."[:300]) from None
-    with visit.reading() as tx:
+    with visit.read_viewable() as tx:
         status = next(list_host_statuses(tx, visit.policy, lambda one: one.name == host.name))
         changes, timeline = _list_changes(tx, host.name, days)
         shown = changes[:_MAX_SHOWN_CHANGES]

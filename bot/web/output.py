@@ -21,7 +21,7 @@ def show_output(
     filter_text: Annotated[str, Query(alias="filter", max_length=200)] = "",
 ) -> Response:
     """Return the whole output as a file, or the lines that contain *filter_text*, with numbers."""
-    with visit.reading() as tx:
+    with visit.read_viewable() as tx:
         record = build_run_view(tx, number, None, with_log=False).step_records.get(step)
     if record is None or not record.output.strip():
         raise HTTPException(404, f"No output of step {step} of run {number} is stored.")

@@ -47,7 +47,7 @@ def show_policy(
         what: a request, whose decision is explained.
     """
     if show == "matrix":
-        with visit.reading() as tx:
+        with visit.read_viewable() as tx:
             grants = [one for one in list_grants_of(tx, visit.person) if one.holds(tx.now)]
             delegations = list_active_delegations(tx)
         return visit.render(
@@ -93,7 +93,7 @@ def _render_page(
     who: str = "",
     what: str = "",
 ) -> Response:
-    with visit.reading() as tx:
+    with visit.read_viewable() as tx:
         now = tx.now
         explanation, problem = _explain(tx, visit, who, what)
         agents = [one for one in list_agents(tx) if not one.get_refusal(now)]

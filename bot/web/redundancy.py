@@ -19,7 +19,7 @@ TreeName = Annotated[str, Path(max_length=200)]
 @router.get("")
 def list_trees(visit: Visit) -> Response:
     """Show each service with its margin now."""
-    with visit.reading() as tx:
+    with visit.read_viewable() as tx:
         overviews = [read_overview(tx, visit.policy, one) for one in visit.policy.trees.values()]
     return visit.render("redundancy.html", overviews=overviews)
 
@@ -30,7 +30,7 @@ def show_tree(visit: Visit, name: TreeName) -> Response:
     analysis = visit.policy.trees.get(name)
     if analysis is None:
         raise HTTPException(404, "There is no fault tree with this name in the policy.")
-    with visit.reading() as tx:
+    with visit.read_viewable() as tx:
         overview = read_overview(tx, visit.policy, analysis)
         now = tx.now
     counts = analysis.cut_sets.count_by_order()

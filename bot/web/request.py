@@ -220,7 +220,7 @@ def _build_fields(
 def _list_options(visit: VisitOfPage, typed: _TypedForm, form_field: FormField) -> Sequence[str]:
     host, options, person = typed.values.get("host", ""), visit.deps.form_options, visit.person
     if form_field.kind == "host":
-        with visit.reading() as tx:
+        with visit.read_viewable() as tx:
             now = tx.now
         return list(
             list_requestable_hosts(
@@ -277,6 +277,6 @@ def _preview_request(visit: VisitOfPage, typed: _TypedForm) -> Sequence[str]:
     values = {field.name: field.default for field in fields}
     values |= {name: text for name, text in typed.values.items() if text}
     question = PreviewQuestion(typed.runbook, hosts, values)
-    with visit.reading() as tx:
+    with visit.read_viewable() as tx:
         preview = preview_request(tx, visit.policy, question, person=visit.person, source="web")
     return preview.describe()

@@ -113,7 +113,7 @@ def render_run_page(
     verification_result: RunVerification | None = None,
 ) -> Response:
     """Return the whole page, with *verification_result* if the run was just verified."""
-    with visit.reading() as tx:
+    with visit.read_viewable() as tx:
         view = _build_view(tx, number, visit.user)
     variables = _list_variables(view, visit.user)
     return visit.render(
@@ -275,7 +275,7 @@ def resolve_run(visit: Visit, number: RunIdPath) -> str:
 @router.post("/verify")
 def verify_run_entries(visit: Visit, number: RunIdPath) -> Response:
     """Verify the entries of a run. A POST, so that only the button starts this work."""
-    with visit.reading() as tx:
+    with visit.read_viewable() as tx:
         result = run_proof.verify_run(tx, number)
     return render_run_page(visit, number, verification_result=result)
 
@@ -335,7 +335,7 @@ def _group_equal_steps(steps: Sequence[NumberedStep]) -> Sequence[StepGroup]:
 
 def _check_irreversible_is_confirmed(visit: VisitOfPage, number: int) -> None:
     """Raise InvalidRequestError unless the consequence of a step without undo is confirmed."""
-    with visit.reading() as tx:
+    with visit.read_viewable() as tx:
         run = runs.get_run(tx, number)
     steps = run.plan.steps if run.plan and run.state in {State.PLANNED, State.PENDING} else ()
     for step in steps:

@@ -102,6 +102,8 @@ def parse_filters(query: Mapping[str, str], *, now: int) -> TypedFilter:
 
 def _read_filters(query: Mapping[str, str]) -> dict[str, str]:
     """Return the filters that are not empty. A time zone counts only together with a time."""
+    # Views that an earlier version saved name the searched words `text`.
+    query = {"search": query.get("text", ""), **query}
     typed = {
         name: query[name].strip()[:200] for name in FILTER_NAMES if query.get(name, "").strip()
     }

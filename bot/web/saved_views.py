@@ -23,7 +23,7 @@ ViewIdPath = Annotated[int, Path(ge=1, le=2_147_483_647)]
 def open_view(visit: Visit, number: ViewIdPath) -> Response:
     """Redirect to the runs page with the filters of a view."""
     try:
-        with visit.reading() as tx:
+        with visit.read_viewable() as tx:
             view = saved_views.get_view(tx, number)
     except NoSuchView:
         raise HTTPException(404, "View not found. Its owner may have deleted it.") from None

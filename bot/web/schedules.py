@@ -72,7 +72,7 @@ class ShownSchedule:
 @router.get("")
 def list_schedules_page(visit: Visit, ended: str = "") -> Response:
     """Show the schedules and the calendar. With `ended=all`, include those that ended long ago."""
-    with visit.reading() as tx:
+    with visit.read_viewable() as tx:
         recent, ended_count = schedules.list_recent_schedules(tx)
         show_all = ended == "all"
         shown = [
@@ -147,7 +147,7 @@ def show_schedule(visit: Visit, number: ScheduleIdPath) -> Response:
 
 
 def _render_page(visit: VisitOfPage, number: int, *, refusal: Exception | None = None) -> Response:
-    with visit.reading() as tx:
+    with visit.read_viewable() as tx:
         shown = _build_shown_schedule(tx, schedules.get_schedule(tx, number), visit.user)
         fires = schedules.list_fires(tx, number, most=_MAX_FIRES)
     return visit.render(
@@ -252,7 +252,7 @@ def _render_form(
     except ScheduleError as error:
         if "zone" not in problems:
             shown_problems["cron"] = str(error)
-    with visit.reading() as tx:
+    with visit.read_viewable() as tx:
         now = tx.now
     return visit.render(
         template,

@@ -73,7 +73,7 @@ def _render_page(
     visit: VisitOfPage, *, refusal: Exception | None = None, **_factor: int
 ) -> Response:
     is_owner = is_area_owner(visit.policy, visit.person)
-    with visit.reading() as tx:
+    with visit.read_viewable() as tx:
         mine = [one for one in second_factors.list_factors(tx, visit.person) if one.verified_at]
         others = second_factors.list_verified_factors(tx) if is_owner else []
         stepped_up = visit.is_stepped_up(tx)

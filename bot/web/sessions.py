@@ -18,7 +18,7 @@ SessionNamePath = Annotated[str, Path(pattern=r"^[0-9a-f]{16}$")]
 
 @router.get("")
 def show_sessions(visit: Visit) -> Response:
-    with visit.reading() as tx:
+    with visit.read_viewable() as tx:
         mine, current = (
             sessions.list_sessions(tx, visit.person),
             sessions.find_session(tx, visit.session),

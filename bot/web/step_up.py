@@ -23,7 +23,7 @@ def show_step_up(visit: Visit, target_page: TargetPageQuery = "/") -> Response:
 def _render_page(
     visit: VisitOfPage, *, target_page: str = "", refusal: Exception | None = None
 ) -> Response:
-    with visit.reading() as tx:
+    with visit.read_viewable() as tx:
         factors = second_factors.list_factors(tx, visit.person)
     kinds = {factor.kind for factor in factors if is_factor_valid(visit.policy, factor)}
     return visit.render(

@@ -58,7 +58,7 @@ def _needs_step_up(visit: VisitOfPage) -> bool:
 
     Without this check, a stolen session of an hour could create a token that lasts a year.
     """
-    with visit.reading() as tx:
+    with visit.read_viewable() as tx:
         factors = second_factors.list_factors(tx, visit.person)
         has = any(is_factor_valid(visit.policy, factor) for factor in factors)
         return has and not visit.is_stepped_up(tx)
@@ -72,7 +72,7 @@ def _render_page(
     typed: Mapping[str, object] | None = None,
     new_token: tuple[tokens.ApiToken, str] | None = None,
 ) -> Response:
-    with visit.reading() as tx:
+    with visit.read_viewable() as tx:
         mine, now = tokens.list_tokens(tx, visit.person), tx.now
     return visit.render(
         "tokens.html",

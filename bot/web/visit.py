@@ -89,7 +89,7 @@ class VisitOfPage:
         """Return whether the person has just confirmed a second factor in this session."""
         return bool(get_shown_factor(tx, self.policy, person=self.person, session=self.session))
 
-    def reading(self) -> AbstractContextManager[Transaction]:
+    def read_viewable(self) -> AbstractContextManager[Transaction]:
         """Open a transaction that reads what the person may view."""
         return self.deps.database.reading(self.user.view_rights)
 

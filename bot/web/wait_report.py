@@ -29,7 +29,7 @@ class WaitBar:
 @router.get("")
 def show_wait_report(visit: Visit, days: DaysQuery = DEFAULT_DAYS) -> Response:
     """Show the waits of the last *days*, by runbook, area and hour."""
-    with visit.reading() as tx:
+    with visit.read_viewable() as tx:
         zone = get_reader_zone(visit.request)
         report = build_wait_report(tx, visit.policy, days=days, zone=zone)
     groups: Mapping[str, Sequence[WaitBar]] = {
