@@ -358,7 +358,7 @@ class SlackCommands:
                 f"no run contains {quote_text(sought)}{_describe_unknown_host(known, typed)}"
             )
         names = self._view_builder.get_person_names()
-        notice = self._describe_stop_of_everything()
+        notice = self._describe_stop_of_everything(command)
         return replies.render_run_list(
             found, decisions, now=now, person_names=names, notice=notice
         )
@@ -487,9 +487,9 @@ class SlackCommands:
             "revoked: they create new ones on the Tokens page."
         )
 
-    def _describe_stop_of_everything(self) -> str:
+    def _describe_stop_of_everything(self, command: TypedCommand) -> str:
         """Return a sentence with who stopped everything and why; "" if nothing is stopped."""
-        with self._database.reading() as tx:
+        with self._database.reading(command.view_rights) as tx:
             stop = stops.get_stop_of_everything(tx)
         return (
             f"{stop_reasons.describe_stop_of_everything(stop, self._policies.get_policy())}."

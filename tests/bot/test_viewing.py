@@ -524,7 +524,6 @@ FOR_THE_SERVICE = {
     "api/metrics.py": "figures of the service; a scraper is nobody",
     "api/idempotency.py": "the caller's own request, by its key",
     "api/webhooks_out.py": "what subscriptions are told is configured, and belongs to no person",
-    "slack/stop_command.py": "everybody is told that everything is stopped",
     "slack/actions.py": "it compares the clicked card; the service looks who may see it",
     "slack/home.py": "it looks which Home is due; what stands in it is read for its person",
     "slack/delegation_command.py": "a person's own delegations and grants",
