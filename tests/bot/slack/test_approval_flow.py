@@ -7,7 +7,8 @@ import pytest
 from bot.audit import change_log
 from bot.db import runs
 from bot.model.run import State
-from bot.slack.actions import DecisionHandler
+from bot.slack.actions import DecisionHandler, parse_button_value
+from bot.slack.payloads import ButtonClick
 from tests.bot.slack import payloads
 from tests.bot.slack.chat import PENDING_BUTTONS, Chat
 from tests.bot.slack.json_walk import mentions
@@ -179,10 +180,11 @@ async def test_a_button_on_another_message_decides_nothing(chat: Chat, moved: st
 
 
 async def test_without_the_guard_it_would_approve(chat: Chat, monkeypatch: pytest.MonkeyPatch):
-    def believe(*_: object) -> None:
+    def believe(_: DecisionHandler, click: ButtonClick) -> tuple[int, str]:
         """Look at no message."""
+        return parse_button_value(click)
 
-    monkeypatch.setattr(DecisionHandler, "_check_card", believe)
+    monkeypatch.setattr(DecisionHandler, "check_click", believe)
     await click_elsewhere(chat, "ts")
     assert chat.run().state is State.SUCCEEDED
 
