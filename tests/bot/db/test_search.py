@@ -30,7 +30,7 @@ from bot.db.time_counts import count_by_step, get_period
 from bot.model.run import NEEDS_ATTENTION, RequestOrigin, Run, State
 from bot.model.signing import SigningKey
 from tests.bench import filling
-from tests.bot.databases import create_sqlite_database
+from tests.bot.databases import DATABASES, create_postgresql_database, create_sqlite_database
 
 HOSTS = ["web1", "web2", "web-db", "lb1", "lb2", "we_b"]
 
@@ -327,13 +327,27 @@ def faults(plan: str) -> list[str]:
     return scans.findall(plan) + re.findall(r"TEMP B-TREE|\bSort\b", plan)
 
 
-@pytest.mark.parametrize("name", FILTERS)
-def test_every_filter_walks_an_index_in_its_order(database: Database, name: str):
+@pytest.fixture(params=DATABASES, scope="module")
+def full_database(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Generator[Database]:
+    """A database with runs of all kinds, for tests that only read."""
+    if request.param == "sqlite":
+        database = create_sqlite_database(tmp_path_factory.mktemp("full") / "keyturn.db")
+    else:
+        database = create_postgresql_database(request.getfixturevalue("postgres"))
     with database.transaction() as tx:
         _scattered(tx, random.Random(3))  # noqa: S311 - a table of cases
     with database.engine.connect() as connection:
-        connection.exec_driver_sql("ANALYZE")
+        connection.exec_driver_sql("ANALYZE" if database.embedded else "VACUUM ANALYZE")
         connection.commit()
+    yield database
+    database.close()
+
+
+@pytest.mark.parametrize("name", FILTERS)
+def test_every_filter_walks_an_index_in_its_order(full_database: Database, name: str):
+    database = full_database
     with heard(database) as statements, database.reading() as tx:
         search.search_runs(tx, RunFilter(**FILTERS[name]), most=40)
     asked = [
@@ -352,14 +366,10 @@ def test_every_filter_walks_an_index_in_its_order(database: Database, name: str)
 
 @pytest.mark.parametrize("name", ["attention", "attention of a host"])
 def test_what_needs_attention_is_found_without_a_look_into_the_table(
-    database: Database, name: str
+    full_database: Database, name: str
 ):
     """Nearly all that succeeded is well: each would cost a look of its own."""
-    with database.transaction() as tx:
-        _scattered(tx, random.Random(3))  # noqa: S311 - a table of cases
-    with database.engine.connect() as connection:
-        connection.exec_driver_sql("ANALYZE" if database.embedded else "VACUUM ANALYZE")
-        connection.commit()
+    database = full_database
     with heard(database) as statements, database.reading() as tx:
         search.find_page_numbers(tx, RunFilter(**FILTERS[name]), most=40)
     walks = [
@@ -401,13 +411,11 @@ def test_without_its_index_a_filter_would_be_found_to_scan(database: Database):
 
 @pytest.mark.parametrize("name", FILTERS)
 def test_a_page_asks_the_database_a_handful_of_questions_however_long_it_is(
-    database: Database, name: str
+    full_database: Database, name: str
 ):
-    with database.transaction() as tx:
-        _scattered(tx, random.Random(4))  # noqa: S311 - a table of cases
     counts: list[int] = []
     for most in (10, 40):
-        with heard(database) as statements, database.reading() as tx:
+        with heard(full_database) as statements, full_database.reading() as tx:
             search.search_runs(tx, RunFilter(**FILTERS[name]), most=most)
         counts.append(sum("SELECT" in statement for statement, _ in statements))
     assert max(counts) <= 9
