@@ -17,8 +17,13 @@ from bot.db.database import Database
 from bot.model.run import Run
 from bot.model.schedule import ScheduleTiming, parse_cron
 from bot.model.signing import SigningKey
-from tests.bot.databases import create_sqlite_database, skip_fsync
+from tests.bot.databases import (
+    create_postgresql_database,
+    create_sqlite_database,
+    skip_fsync,
+)
 from tests.bot.harness import WEB, Harness, open_harness
+from tests.playground.postgres import Postgres
 from tests.policies import starter_rules
 from tests.toy import SetSwitch, ShowSwitches
 
@@ -60,33 +65,41 @@ class RestrictedHarness:
 
 @contextmanager
 def open_restricted_harness(
-    directory: Path, database: Database | None = None
+    directory: Path, server: Postgres | None = None
 ) -> Generator[RestrictedHarness]:
-    """Open a filled harness. database: an empty one; a copy of a filled one if omitted."""
-    filled: RestrictedHarness | None = None
-    if database is None:
-        content, key, filled = _fill_once(int(time.monotonic() // 300))
+    """Open a harness on a copy of a filled database. server: PostgreSQL, instead of SQLite."""
+    content, key, filled = _fill_once(server, int(time.monotonic() // 300))
+    if server is None:
         file = directory / "restricted.db"
         file.write_bytes(content)
         database = skip_fsync(Database(f"sqlite:///{file}", key))
+    else:
+        database = Database(server.new_database(like=content.decode()), key)
     with open_harness(directory, rules=restricted_rules(), database=database) as harness:
-        if filled is None:
-            yield fill(harness)
-        else:
-            harness.fleet.hosts = deepcopy(filled.harness.fleet.hosts)
-            yield replace(filled, harness=harness)
+        harness.fleet.hosts = deepcopy(filled.harness.fleet.hosts)
+        yield replace(filled, harness=harness)
 
 
-@lru_cache(maxsize=1)
-def _fill_once(_five_minutes: int) -> tuple[bytes, SigningKey, RestrictedHarness]:
-    """Return a filled database of SQLite, its key and what it holds: to fill it takes long."""
+@lru_cache(maxsize=2)
+def _fill_once(
+    server: Postgres | None, _five_minutes: int
+) -> tuple[bytes, SigningKey, RestrictedHarness]:
+    """Return a filled database, its key and what it holds: to fill it takes long.
+
+    The database is its file, or its name on PostgreSQL.
+    """
     with tempfile.TemporaryDirectory() as name:
         directory, key = Path(name), SigningKey.create()
         file = directory / "restricted.db"
-        database = create_sqlite_database(file, key)
+        if server is None:
+            database = create_sqlite_database(file, key)
+        else:
+            database = create_postgresql_database(server, key)
         with open_harness(directory, rules=restricted_rules(), database=database) as harness:
             filled = fill(harness)
-        return file.read_bytes(), key, filled
+        if server is None:
+            return file.read_bytes(), key, filled
+        return str(database.engine.url.database).encode(), key, filled
 
 
 def fill(harness: Harness) -> RestrictedHarness:

@@ -12,7 +12,7 @@ import pytest
 import bot
 from bot.audit import change_log, query, timeline
 from bot.db import runs, schedules, search, stats, view_conditions
-from bot.db.database import Database, Transaction
+from bot.db.database import Transaction
 from bot.db.runs import NoSuchRun
 from bot.db.search import RunFilter
 from bot.db.time_counts import get_period
@@ -29,6 +29,7 @@ from bot.workflow.context import WorkflowContext
 from connectors import history
 from connectors.command import QueryRunner
 from runbooks import query_earlier_report
+from tests.bot.databases import DATABASES
 from tests.bot.harness import WEB, Harness, open_harness
 from tests.bot.restricted_view import (
     HIDDEN,
@@ -89,10 +90,10 @@ FILTERS = (
 )
 
 
-@pytest.fixture
-def restricted(tmp_path: Path, database: Database) -> Generator[RestrictedHarness]:
-    is_copied = database.engine.dialect.name == "sqlite"
-    with open_restricted_harness(tmp_path, None if is_copied else database) as restricted:
+@pytest.fixture(params=DATABASES)
+def restricted(request: pytest.FixtureRequest, tmp_path: Path) -> Generator[RestrictedHarness]:
+    server = None if request.param == "sqlite" else request.getfixturevalue("postgres")
+    with open_restricted_harness(tmp_path, server) as restricted:
         yield restricted
 
 
