@@ -4,6 +4,7 @@
 """
 
 import os
+import re
 import socket
 import time
 from collections import Counter
@@ -166,7 +167,8 @@ def test_a_host_that_hangs_up_between_its_keys_and_the_login_is_out_of_reach(
     with away.behind(away.relay()) as fleet:
         trouble = _noticed(lambda: _asked(fleet))
     assert isinstance(trouble, UnreachableError)
-    assert "closed the connection before the login" in str(trouble)
+    # The login may have begun when paramiko sees it.
+    assert re.search("closed the connection (before|during) the login", str(trouble))
 
 
 def test_a_host_that_falls_silent_between_two_commands_is_noticed_before_one_is_sent(
