@@ -64,15 +64,18 @@ class Toll:
 
     def __str__(self) -> str:
         ends = ", ".join(f"{count} {state}" for state, count in sorted(self.ends.items()))
-        bad = len(self.wrong)
-        # Nothing seen in n tries happens with 95 % certainty less often than in 3 of n.
-        bound = 300 / self.faults if self.faults else 100
-        sure = f"; with 95 % certainty fewer than {bound:.2g} % of them do harm"
+        # Nothing seen in n tries happens with 95 % certainty less often than in 3 of n, which says
+        # nothing of a few tries.
+        sure = (
+            f"; with 95 % certainty fewer than {300 / self.faults:.2g} % of them do harm"
+            if self.faults > 5
+            else ""
+        )
         return (
             f"{self.faults} faults, {sum(self.ends.values())} runs ({ends}), {self.lines} lines: "
             f"{len(self.lost)} lost, {len(self.duplicated)} duplicated, "
             f"{len(self.unrecorded)} unrecorded, {len(self.hanging)} without an end"
-            f"{'' if bad else sure}"
+            f"{'' if self.wrong else sure}"
         )
 
 
