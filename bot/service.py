@@ -137,40 +137,16 @@ class KeyturnService:
         ticket: str = "",
         plan_only: bool = False,
     ) -> Run:
-        """Record a request. guard_override, ticket, plan_only: as for create_request().
-
-        Raises InvalidRequestError, NoPolicyError and StoreUnavailable; nothing is recorded then.
-        """
-        return requests.create_request(
-            self._context,
-            runbook,
-            RequestTerms(
-                person,
-                origin,
-                reason,
-                guard_override=guard_override,
-                ticket=ticket,
-                plan_only=plan_only,
-            ),
-        )
-
-    def request_fanout_run(
-        self,
-        runbooks: Sequence[AnyRunbook],
-        *,
-        host_pattern: str,
-        person: str,
-        origin: RequestOrigin,
-        reason: str = "",
-        ticket: str = "",
-        plan_only: bool = False,
-    ) -> Run:
-        """Record one request for several hosts. host_pattern: the hosts as they were typed."""
-        return requests.create_fanout_request(
-            self._context,
-            runbooks,
-            RequestTerms(person, origin, reason, ticket=ticket, plan_only=plan_only),
-            host_pattern=host_pattern,
+        """Record a request for one host, as request_on_hosts() does."""
+        return self.request_on_hosts(
+            [runbook],
+            host_pattern="",
+            person=person,
+            origin=origin,
+            reason=reason,
+            guard_override=guard_override,
+            ticket=ticket,
+            plan_only=plan_only,
         )
 
     def request_on_hosts(  # noqa: PLR0913 - what a source parses of a request
@@ -185,9 +161,12 @@ class KeyturnService:
         ticket: str = "",
         plan_only: bool = False,
     ) -> Run:
-        """Record a request as it was parsed. host_pattern: "" for a single host.
+        """Record a request as it was parsed: one runbook for each host.
 
-        Raises what `request_run` raises.
+        host_pattern: the hosts as they were typed; "" for a single host. guard_override, ticket,
+        plan_only: as for create_request().
+
+        Raises InvalidRequestError, NoPolicyError and StoreUnavailable; nothing is recorded then.
         """
         if host_pattern and guard_override:
             raise InvalidRequestError("override the redundancy guard for one host at a time")

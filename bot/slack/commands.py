@@ -3,7 +3,6 @@
 import difflib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from bot.audit import change_log
 from bot.auth import sessions
@@ -269,16 +268,15 @@ class SlackCommands:
             )
         except InvalidValuesError as problem:
             return replies.render_invalid_values(runbook, problem)
-        terms: dict[str, Any] = {
-            "person": command.person,
-            "origin": command.origin,
-            "reason": command.reason,
-            "ticket": ticket,
-            "plan_only": plan_only,
-        }
-        if spelled:
-            return self._service.request_fanout_run(requests, host_pattern=spelled, **terms)
-        return self._service.request_run(requests[0], **terms)
+        return self._service.request_on_hosts(
+            requests,
+            host_pattern=spelled,
+            person=command.person,
+            origin=command.origin,
+            reason=command.reason,
+            ticket=ticket,
+            plan_only=plan_only,
+        )
 
     def _request_break_glass(self, command: TypedCommand) -> Message:
         """Request break-glass, and return the link to confirm it: that needs a second factor."""

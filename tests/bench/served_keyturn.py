@@ -120,7 +120,7 @@ class ServedKeyturn:
         flow = self.service.keyturn.service
         if len(requests) == 1:
             return flow.request_run(requests[0], person="dora", origin=_WEB)
-        return flow.request_fanout_run(requests, host_pattern="@web", person="dora", origin=_WEB)
+        return flow.request_on_hosts(requests, host_pattern="@web", person="dora", origin=_WEB)
 
     def _until(self, run: Run, states: frozenset[State]) -> Run:
         """Wait as the API does: looking at all that moves would be counted as Keyturn's work."""

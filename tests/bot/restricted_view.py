@@ -107,7 +107,7 @@ def fill(harness: Harness) -> RestrictedHarness:
     why = f"a {HIDDEN} reason"
     done = harness.request(_lamp("lb1"), "adam", why)
     check = harness.request(ShowSwitches(host="nas1"), "adam", why)
-    both = harness.service.request_fanout_run(
+    both = harness.service.request_on_hosts(
         [_lamp("lb1", "dim"), _lamp("lb2", "dim")],
         host_pattern="lb*",
         person="adam",

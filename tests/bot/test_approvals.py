@@ -305,7 +305,7 @@ class TestThenAndNow:
         with _harness(tmp_path, _rules('@approvals("1") @from("owners")') + many) as (harness, _):
             assert harness.request(LAMP_ON).state is State.PENDING
             both = [SetSwitch(host=host, name="lamp", value="on") for host in ("lb1", "lb2")]
-            whole = harness.service.request_fanout_run(
+            whole = harness.service.request_on_hosts(
                 both, host_pattern="lb*", person="dora", origin=WEB
             )
             assert whole.state is State.REFUSED

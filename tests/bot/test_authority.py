@@ -202,7 +202,7 @@ class TestMidway:
         rewrite(harness, "inventory.yaml", "lb2: {area: edge, tags: [haproxy]}\n", self._more())
         harness.fleet.hosts.update({host: {"lamp": "off"} for host in self.HOSTS})
         requests = [SetSwitch(host=host, name="lamp", value="on") for host in self.HOSTS]
-        whole = harness.service.request_fanout_run(
+        whole = harness.service.request_on_hosts(
             requests, host_pattern="lb*", person="dora", origin=WEB
         )
         harness.run_queued_work()

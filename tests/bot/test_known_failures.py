@@ -84,7 +84,7 @@ class TestTheRulesAreKeptWhereItRuns:
         assert held.state is State.UNKNOWN
         harness.fleet.before_send = lambda _host, _words: None
         requests = [SetSwitch(host=host, name="lamp", value="dim") for host in ("lb1", "lb2")]
-        whole = harness.service.request_fanout_run(
+        whole = harness.service.request_on_hosts(
             requests, host_pattern="lb*", person="dora", origin=WEB
         )
         harness.run_queued_work()

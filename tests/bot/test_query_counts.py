@@ -66,9 +66,7 @@ def counted(harness: Harness) -> Generator[Counter[str]]:
 
 def _checked(harness: Harness, count: int) -> Run:
     requests = [ShowSwitches(host=f"lb{n}") for n in range(1, count + 1)]
-    run = harness.service.request_fanout_run(
-        requests, host_pattern="lb*", person="dora", origin=WEB
-    )
+    run = harness.service.request_on_hosts(requests, host_pattern="lb*", person="dora", origin=WEB)
     harness.run_queued_work()
     return harness.get_run(run.id)
 
@@ -77,9 +75,7 @@ def _planned(harness: Harness, count: int, value: str) -> Run:
     """Ask for a change of so many hosts; return it as it waits for its approval."""
     names = [f"lb{n}" for n in range(1, count + 1)]
     requests = [SetSwitch(host=name, name="lamp", value=value) for name in names]
-    run = harness.service.request_fanout_run(
-        requests, host_pattern="lb*", person="dora", origin=WEB
-    )
+    run = harness.service.request_on_hosts(requests, host_pattern="lb*", person="dora", origin=WEB)
     harness.run_queued_work()
     return harness.get_run(run.id)
 
@@ -94,7 +90,7 @@ def _changed(harness: Harness, count: int, value: str) -> Counter[str]:
 
 def test_a_check_of_many_hosts_is_asked_for_by_one_hint(crowd: Harness):
     requests = [ShowSwitches(host=f"lb{n}") for n in range(1, MANY + 1)]
-    crowd.service.request_fanout_run(requests, host_pattern="lb*", person="dora", origin=WEB)
+    crowd.service.request_on_hosts(requests, host_pattern="lb*", person="dora", origin=WEB)
     assert len(crowd.dispatcher.enqueued) == 1
 
 

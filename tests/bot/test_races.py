@@ -115,7 +115,7 @@ def _while_a_part_is_held(
 ) -> Generator[tuple[int, Transaction, Run]]:
     """Yield a run over two hosts and one part of it, held, for which *act* on the run waits."""
     requests = [SetSwitch(host=host, name="lamp", value="on") for host in ("lb1", "lb2")]
-    whole = harness.service.request_fanout_run(
+    whole = harness.service.request_on_hosts(
         requests, host_pattern="lb*", person="dora", origin=WEB
     )
     acting = threading.Thread(target=act, args=(whole.id,))

@@ -22,9 +22,7 @@ def _leaves(harness: Harness, name: str) -> None:
 
 def _on_both(harness: Harness) -> Run:
     requests = [SetSwitch(host=name, name="lamp", value="on") for name in HOSTS]
-    run = harness.service.request_fanout_run(
-        requests, host_pattern="lb*", person="dora", origin=WEB
-    )
+    run = harness.service.request_on_hosts(requests, host_pattern="lb*", person="dora", origin=WEB)
     harness.run_queued_work()
     return harness.get_run(run.id)
 

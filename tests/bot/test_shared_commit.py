@@ -32,9 +32,7 @@ def crowd(tmp_path: Path) -> Generator[Harness]:
 
 def _approved(harness: Harness) -> Run:
     requests = [SetSwitch(host=name, name="lamp", value="on") for name in NAMES]
-    run = harness.service.request_fanout_run(
-        requests, host_pattern="lb*", person="dora", origin=WEB
-    )
+    run = harness.service.request_on_hosts(requests, host_pattern="lb*", person="dora", origin=WEB)
     harness.run_queued_work()
     whole = harness.get_run(run.id)
     harness.service.approve_run(whole.id, person="olga", digest=whole.digest)

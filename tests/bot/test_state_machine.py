@@ -256,7 +256,7 @@ class World(RuleBasedStateMachine):
                     runbooks[which], person=person, origin=WEB, plan_only=plan_only
                 )
             else:
-                run = self.service.request_fanout_run(
+                run = self.service.request_on_hosts(
                     many, host_pattern="lb*", person=person, origin=WEB, plan_only=plan_only
                 )
             if plan_only:

@@ -105,7 +105,7 @@ def _more(harness: Harness) -> None:
     """Ask for what is on several hosts at once, in several areas, and by those who see little."""
     why = "another reason"
     for hosts in (("lb1", "web1"), ("web1",), ("lb1", "lb2"), ("web1", "nas1")):
-        harness.service.request_fanout_run(
+        harness.service.request_on_hosts(
             [ShowSwitches(host=host) for host in hosts],
             host_pattern=",".join(hosts),
             person="adam",

@@ -56,7 +56,7 @@ def test_a_runs_entries_are_verified(desk: Desk) -> None:
 def test_a_host_that_needs_attention_is_counted_among_those_that_are_done(desk: Desk) -> None:
     desk.harness.fleet.hosts["lb2"]["lamp"] = "broken"
     looks = [ShowSwitches(host=name) for name in ("lb1", "lb2")]
-    run = desk.harness.service.request_fanout_run(
+    run = desk.harness.service.request_on_hosts(
         looks, host_pattern="lb*", person="dora", origin=WEB
     )
     desk.harness.run_queued_work()

@@ -56,7 +56,7 @@ class TestParts:
     def _forged(self, harness: Harness, forge: Forgery) -> int:
         """Return how often the first host is told."""
         requests = [SetSwitch(host=name, name="lamp", value="on") for name in NAMES]
-        whole = harness.service.request_fanout_run(
+        whole = harness.service.request_on_hosts(
             requests, host_pattern="lb*", person="dora", origin=WEB
         )
         harness.run_queued_work()

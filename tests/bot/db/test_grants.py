@@ -322,7 +322,7 @@ def test_neither_an_undo_nor_several_hosts_are_covered(harness: Harness):
     done = set_lamp(harness, "on")
     undo = harness.service.request_undo(done.id, person="dora", origin=WEB)
     requests = [SetSwitch(host=host, name="lamp", value="x") for host in ("lb1", "lb2")]
-    whole = harness.service.request_fanout_run(
+    whole = harness.service.request_on_hosts(
         requests, host_pattern="lb*", person="dora", origin=WEB
     )
     harness.run_queued_work()

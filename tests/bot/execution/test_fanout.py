@@ -46,9 +46,7 @@ def crowd(tmp_path: Path) -> Generator[Harness]:
 
 def _ask(harness: Harness, names: list[str], person: str = "dora", value: str = "on") -> Run:
     requests = [SetSwitch(host=name, name="lamp", value=value) for name in names]
-    run = harness.service.request_fanout_run(
-        requests, host_pattern="lb*", person=person, origin=WEB
-    )
+    run = harness.service.request_on_hosts(requests, host_pattern="lb*", person=person, origin=WEB)
     harness.run_queued_work()
     return harness.get_run(run.id)
 
@@ -257,7 +255,7 @@ def test_without_the_ceiling_it_would_wait_for_one_approval(
 
 def test_no_one_approves_their_own_request_for_many_hosts(crowd: Harness):
     requests = [BreakSwitch(host=name, name="lamp") for name in NAMES[:2]]
-    run = crowd.service.request_fanout_run(requests, host_pattern="lb*", person="olga", origin=WEB)
+    run = crowd.service.request_on_hosts(requests, host_pattern="lb*", person="olga", origin=WEB)
     crowd.run_queued_work()
     with pytest.raises(NotAllowed, match="you requested it"):
         crowd.approve(crowd.get_run(run.id), person="olga")
@@ -265,12 +263,10 @@ def test_no_one_approves_their_own_request_for_many_hosts(crowd: Harness):
 
 def test_of_several_hosts_the_whole_needs_attention_if_one_does(crowd: Harness):
     requests = [ShowSwitches(host=name) for name in NAMES[:3]]
-    well = crowd.service.request_fanout_run(
-        requests, host_pattern="lb*", person="dora", origin=WEB
-    )
+    well = crowd.service.request_on_hosts(requests, host_pattern="lb*", person="dora", origin=WEB)
     crowd.run_queued_work()
     crowd.fleet.hosts["lb2"]["lamp"] = "broken"
-    ill = crowd.service.request_fanout_run(requests, host_pattern="lb*", person="dora", origin=WEB)
+    ill = crowd.service.request_on_hosts(requests, host_pattern="lb*", person="dora", origin=WEB)
     crowd.run_queued_work()
     with crowd.database.reading() as tx:
         statuses = {run.id: run.status for run in runs.list_runs(tx, [well.id, ill.id])}
@@ -287,7 +283,7 @@ def test_of_several_hosts_the_whole_needs_attention_if_one_does(crowd: Harness):
 def test_hosts_of_several_areas_are_asked_for_one_area_at_a_time(crowd: Harness):
     requests = [SetSwitch(host=name, name="lamp", value="on") for name in HOSTS_APART]
     with pytest.raises(InvalidRequestError, match="in several areas"):
-        crowd.service.request_fanout_run(requests, host_pattern="*", person="dora", origin=WEB)
+        crowd.service.request_on_hosts(requests, host_pattern="*", person="dora", origin=WEB)
 
 
 def test_who_asks_for_several_areas_reads_what_to_type_for_each(crowd: Harness):
@@ -297,7 +293,7 @@ def test_who_asks_for_several_areas_reads_what_to_type_for_each(crowd: Harness):
         SetSwitch, ["*b*", "lamp", "on"], hosts
     )
     with pytest.raises(InvalidRequestError) as no:
-        crowd.service.request_fanout_run(requests, host_pattern=spelled, person="dora", origin=WEB)
+        crowd.service.request_on_hosts(requests, host_pattern=spelled, person="dora", origin=WEB)
     suggestion = str(no.value).partition("separately. ")[2]
     assert suggestion == "edge: toy set 'lb*' lamp on; web: toy set web1 lamp on"
     typed = [shlex.split(one.partition(": toy set ")[2]) for one in suggestion.split("; ")]
@@ -309,7 +305,7 @@ def test_a_secret_that_was_typed_is_not_repeated(crowd: Harness):
     crowd.database.redactor.add_secrets("of-a-switch-2")
     requests = [SetSwitch(host=name, name="lamp", value="of-a-switch-2") for name in HOSTS_APART]
     with pytest.raises(InvalidRequestError) as no:
-        crowd.service.request_fanout_run(requests, host_pattern="*", person="dora", origin=WEB)
+        crowd.service.request_on_hosts(requests, host_pattern="*", person="dora", origin=WEB)
     assert str(no.value) == SENSITIVE_REQUEST_MESSAGE
 
 
@@ -321,7 +317,7 @@ def test_of_many_areas_the_first_are_spelled_and_the_others_named(tmp_path: Path
         (tmp_path / "policy" / "inventory.yaml").write_text(INVENTORY + hosts)
         requests = [SetSwitch(host=f"h{n:02}", name="lamp", value="on") for n in range(40)]
         with pytest.raises(InvalidRequestError) as no:
-            harness.service.request_fanout_run(
+            harness.service.request_on_hosts(
                 requests, host_pattern="h*", person="dora", origin=WEB
             )
     assert "a07: toy set h07 lamp on; and so on for a08, a09, " in str(no.value)
@@ -331,7 +327,7 @@ def test_of_many_areas_the_first_are_spelled_and_the_others_named(tmp_path: Path
 def _look_everywhere(crowd: Harness) -> Run:
     crowd.fleet.hosts["web1"] = {"lamp": "on"}
     requests = [ShowSwitches(host=name) for name in ("lb1", "lb2", "web1")]
-    return crowd.service.request_fanout_run(requests, host_pattern="*", person="dora", origin=WEB)
+    return crowd.service.request_on_hosts(requests, host_pattern="*", person="dora", origin=WEB)
 
 
 def _found_in(crowd: Harness, area: str, **also: str) -> list[int]:
@@ -429,7 +425,7 @@ def test_a_schedule_of_a_check_is_for_one_area(crowd: Harness):
 
 def test_a_check_of_many_is_one_report(crowd: Harness):
     requests = [ShowSwitches(host=name) for name in NAMES[:3]]
-    run = crowd.service.request_fanout_run(requests, host_pattern="lb*", person="dora", origin=WEB)
+    run = crowd.service.request_on_hosts(requests, host_pattern="lb*", person="dora", origin=WEB)
     crowd.run_queued_work()
     finished = crowd.get_run(run.id)
     assert (finished.state, finished.summary) == (State.SUCCEEDED, "3 of 3 hosts are healthy")
@@ -525,7 +521,7 @@ def test_what_is_wrong_with_one_of_several_names_is_reported(crowd: Harness):
             TuneSwitch, [typed, "lamp"], hosts
         )
         with pytest.raises(InvalidRequestError, match=message):
-            crowd.service.request_fanout_run(
+            crowd.service.request_on_hosts(
                 requests, host_pattern=spelled, person="dora", origin=WEB
             )
 
@@ -633,7 +629,7 @@ def test_a_whole_is_not_in_line_for_its_first_host(crowd: Harness):
 )
 def test_hosts_are_spelled_in_few_and_visible_characters(crowd: Harness, spelled: str, says: str):
     with pytest.raises(InvalidRequestError, match=says):
-        crowd.service.request_fanout_run(
+        crowd.service.request_on_hosts(
             [SetSwitch(host="lb1", name="lamp", value="on")],
             host_pattern=spelled,
             person="dora",

@@ -139,7 +139,7 @@ def test_claim_is_released_by_hand_with_a_reason(harness: Harness):
 def test_request_for_both_legs_changes_one_after_the_other(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ):
-    parent = harness.service.request_fanout_run(
+    parent = harness.service.request_on_hosts(
         [restart("lb1"), restart("lb2")], host_pattern="lb*", person="dora", origin=WEB
     )
     harness.run_queued_work()
@@ -166,7 +166,7 @@ def test_request_for_three_legs_needs_no_more_approvals_once_it_has_begun(
     hosts = f"{text}  lb3: {{area: edge, tags: [haproxy]}}\n"
     inventory.write_text(f"{hosts}redundant: [lb1, lb2, lb3]\n")
     harness.fleet.hosts["lb3"] = {"lamp": "off"}
-    parent = harness.service.request_fanout_run(
+    parent = harness.service.request_on_hosts(
         [restart(host) for host in ("lb1", "lb2", "lb3")],
         host_pattern="lb*",
         person="dora",

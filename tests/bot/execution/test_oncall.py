@@ -159,7 +159,7 @@ def test_a_request_for_several_hosts_needs_one_review(duties: Duties) -> None:
     harness = duties.harness
     for host in ("lb1", "lb2"):
         harness.fleet.hosts[host] = {"fan": "off", "lamp": "off"}
-    run = harness.service.request_fanout_run(
+    run = harness.service.request_on_hosts(
         [SetSwitch(host=host, name="lamp", value="on") for host in ("lb1", "lb2")],
         host_pattern="lb*",
         person="dora",

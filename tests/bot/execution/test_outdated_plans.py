@@ -127,7 +127,7 @@ class TestAPolicyThatSaysTheSame:
     def test_leaves_a_request_for_several_hosts_pending(self, harness: Harness):
         harness.service.record_policy_change()
         both = [_lamp(host) for host in ("lb1", "lb2")]
-        parent = harness.service.request_fanout_run(
+        parent = harness.service.request_on_hosts(
             both, host_pattern="lb*", person="dora", origin=WEB
         )
         harness.run_queued_work()
@@ -231,7 +231,7 @@ class TestTheClock:
     def test_ends_a_request_for_several_hosts_with_all_its_parts(self, db_harness: Harness):
         harness = db_harness
         both = [_lamp(host) for host in ("lb1", "lb2")]
-        whole = harness.service.request_fanout_run(
+        whole = harness.service.request_on_hosts(
             both, host_pattern="lb*", person="dora", origin=WEB
         )
         harness.run_queued_work()

@@ -79,9 +79,7 @@ def harness(tmp_path: Path, fleet: Noted, monkeypatch: pytest.MonkeyPatch) -> Ge
 
 
 def _parts_of(harness: Harness, requests: Sequence[Any]) -> list[Run]:
-    run = harness.service.request_fanout_run(
-        requests, host_pattern="lb*", person="dora", origin=WEB
-    )
+    run = harness.service.request_on_hosts(requests, host_pattern="lb*", person="dora", origin=WEB)
     harness.run_queued_work()
     with harness.database.reading() as tx:
         return runs.list_children(tx, run.id)

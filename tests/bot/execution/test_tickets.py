@@ -171,7 +171,7 @@ def test_a_system_that_cannot_be_asked_refuses_with_the_reason(
 def test_several_hosts_are_bound_to_one_answer(ticketed: Harness, server: TicketServer):
     def request_both() -> Run:
         both = [SetSwitch(host=host, name="lamp", value="on") for host in ("lb1", "lb2")]
-        run = ticketed.service.request_fanout_run(
+        run = ticketed.service.request_on_hosts(
             both, host_pattern="lb*", person="dora", origin=WEB, ticket="CHG1"
         )
         ticketed.run_queued_work()

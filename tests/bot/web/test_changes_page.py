@@ -96,7 +96,7 @@ def test_nothing_found_says_what_to_do(site: Site):
 def test_who_allowed_a_request_for_several_hosts_allowed_it_on_each(site: Site):
     harness = site.harness
     requests = [SetSwitch(host=host, name="lamp", value="on") for host in ("lb1", "lb2")]
-    whole = harness.service.request_fanout_run(
+    whole = harness.service.request_on_hosts(
         requests, host_pattern="lb*", person="dora", origin=WEB
     )
     harness.run_queued_work()

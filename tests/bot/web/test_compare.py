@@ -72,7 +72,7 @@ def test_run_is_compared_with_a_run_of_the_same_values_and_hosts_only(site: Site
         runbooks = [SetSwitch(host=host, name="lamp", value=value) for host in hosts]
         if len(hosts) == 1:
             return harness.request(runbooks[0]).id
-        run = harness.service.request_fanout_run(
+        run = harness.service.request_on_hosts(
             runbooks, host_pattern="lb*", person="dora", origin=WEB, reason=""
         )
         harness.run_queued_work()

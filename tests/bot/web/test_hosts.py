@@ -12,7 +12,7 @@ from tests.toy import SetSwitch
 @pytest.fixture
 def whole(site: Site) -> Run:
     requests = [SetSwitch(host=name, name="lamp", value="on") for name in ("lb1", "lb2")]
-    run = site.harness.service.request_fanout_run(
+    run = site.harness.service.request_on_hosts(
         requests, host_pattern="lb*", person="dora", origin=WEB
     )
     site.harness.run_queued_work()

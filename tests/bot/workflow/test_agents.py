@@ -168,7 +168,7 @@ def test_gate_refuses_run_whose_person_or_owner_was_altered(company: Harness, me
 
 NOT_FOUND = (NoSuchSchedule, NoSuchKeyError)
 # What an agent may do, as long as the rules permit it.
-_ALLOWED = {"request_run", "request_fanout_run", "request_plan", "withdraw_run"}
+_ALLOWED = {"request_run", "request_on_hosts", "request_plan", "withdraw_run"}
 _OWN_ID = ("person", "banned_by", "unbanned_by", "granted_by", "delegator", "viewer")
 
 

@@ -180,7 +180,7 @@ def test_the_proposal_ends_when_the_original_is_decided(
     harness = db_harness
     if many:
         requests = [SetSwitch(host=host, name="lamp", value="on") for host in ("lb1", "lb2")]
-        first = harness.service.request_fanout_run(
+        first = harness.service.request_on_hosts(
             requests, host_pattern="lb*", person="dora", origin=WEB
         )
         harness.run_queued_work()
@@ -348,7 +348,7 @@ def test_who_alone_could_approve_learns_that_no_one_would_be_left(harness: Harne
 
 def test_a_request_for_several_hosts_is_edited_on_each(harness: Harness):
     requests = [SetSwitch(host=host, name="lamp", value="on") for host in ("lb1", "lb2")]
-    whole = harness.service.request_fanout_run(
+    whole = harness.service.request_on_hosts(
         requests, host_pattern="lb*", person="dora", origin=WEB
     )
     harness.run_queued_work()

@@ -167,7 +167,7 @@ class TestAPlan:
 def test_plan_of_several_hosts_is_requested_as_one(db_harness: Harness):
     harness = db_harness
     both = [SetSwitch(host=host, name="lamp", value="on") for host in ("lb1", "lb2")]
-    parent = harness.service.request_fanout_run(
+    parent = harness.service.request_on_hosts(
         both, host_pattern="lb*", person="dora", origin=WEB, plan_only=True
     )
     harness.run_queued_work()

@@ -151,9 +151,7 @@ def test_an_approver_who_may_not_view_the_run_is_not_assigned(tmp_path: Path) ->
 
 def test_a_child_run_is_discussed_with_its_parent(harness: Harness) -> None:
     both = [SetSwitch(host=host, name="lamp", value="on") for host in ("lb1", "lb2")]
-    parent = harness.service.request_fanout_run(
-        both, host_pattern="lb*", person="dora", origin=WEB
-    )
+    parent = harness.service.request_on_hosts(both, host_pattern="lb*", person="dora", origin=WEB)
     harness.run_queued_work()
     with pytest.raises(InvalidRequestError, match=f"belongs to run {parent.id}"):
         harness.service.ask_question(parent.id + 1, person="olga", text="why?")

@@ -137,7 +137,7 @@ class TestManyHosts:
     def _ask(self, harness: Harness) -> int:
         harness.fleet.hosts = {name: {"lamp": "off"} for name in ("lb1", "lb2")}
         requests = [SetSwitch(host=name, name="lamp", value="on") for name in ("lb1", "lb2")]
-        whole = harness.service.request_fanout_run(
+        whole = harness.service.request_on_hosts(
             requests, host_pattern="lb*", person="dora", origin=WEB
         )
         harness.run_queued_work()
