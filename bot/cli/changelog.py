@@ -31,6 +31,7 @@ from bot.cli.options import (
     limit_option,
     option_with_aliases,
     reason_option,
+    witness_option,
 )
 from bot.cli.progress import show_progress
 from bot.cli.terminal import (
@@ -317,13 +318,7 @@ def _record_or_warn(database: "Database", kind: str, **facts: Any) -> None:
 
 
 @click.command("verify")
-@click.option(
-    "--witness",
-    "witnesses",
-    multiple=True,
-    type=click.Path(path_type=Path, exists=True),
-    help="File of a witness to compare with; repeatable. Default: KEYTURN_WITNESS.",
-)
+@witness_option("File of a witness to compare with; repeatable. Default: KEYTURN_WITNESS.")
 @click.option("--key", default="", help="The required public signing key, 64 hex digits.")
 @click.option(
     "--quick",
@@ -433,13 +428,7 @@ def request_erasure(
 @click.option("--lost", type=click.IntRange(1), required=True, help="Number of lost entries.")
 @reason_option("What was lost and why, recorded permanently.", required=True)
 @acting_person_option
-@click.option(
-    "--witness",
-    "witnesses",
-    multiple=True,
-    type=click.Path(path_type=Path, exists=True),
-    help="File of a witness that has them; repeatable. Default: KEYTURN_WITNESS.",
-)
+@witness_option("File of a witness that has them; repeatable. Default: KEYTURN_WITNESS.")
 @json_option
 @pass_environment
 def acknowledge_loss(

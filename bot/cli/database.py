@@ -15,7 +15,7 @@ from bot.cli.context import (
     exit_with_error,
     pass_environment,
 )
-from bot.cli.options import json_option
+from bot.cli.options import json_option, witness_option
 from bot.cli.progress import show_progress
 from bot.cli.sections import CommandGroup
 from bot.cli.terminal import print_result
@@ -170,13 +170,7 @@ def back_up_database(environment: CommandEnvironment, *, file: Path) -> None:
 
 @click.command("restore")
 @click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
-@click.option(
-    "--witness",
-    "witnesses",
-    multiple=True,
-    type=click.Path(path_type=Path, exists=True),
-    help="File of a witness, or log of a host, to find lost entries; repeatable.",
-)
+@witness_option("File of a witness, or log of a host, to find lost entries; repeatable.")
 @json_option
 @pass_environment
 def restore_database(

@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -46,6 +47,17 @@ def reason_option(
         "reason",
         help=help_text,
         **({"required": True} if required else {"default": ""}),
+    )
+
+
+def witness_option(help_text: str) -> Decorator:
+    """Return `--witness`, which can be repeated."""
+    return click.option(
+        "--witness",
+        "witnesses",
+        multiple=True,
+        type=click.Path(path_type=Path, exists=True),
+        help=help_text,
     )
 
 

@@ -15,6 +15,7 @@ from bot.model.errors import InvalidRequestError
 from bot.queries.second_factor import is_area_owner, is_factor_valid
 from bot.web.auth import User
 from bot.web.deps import WebDependencies
+from bot.web.templating import start_sentence
 from bot.web.visit import Visit, VisitOfPage, add_action, get_http_status
 
 router = APIRouter(prefix="/second-factor")
@@ -190,5 +191,5 @@ def _list_confirmers(user: User) -> list[str]:
 
 
 def _format_refusal(refusal: Exception) -> str:
-    text = str(refusal)
-    return f"{text[:1].upper()}{text[1:]}{'' if text.endswith('.') else '.'}"
+    text = start_sentence(str(refusal))
+    return text if text.endswith(".") else f"{text}."
