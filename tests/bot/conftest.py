@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from bot.db.database import Database
-from tests.bot.databases import DATABASES, create_postgresql_database, create_sqlite_database
+from tests.bot.databases import DATABASES, create_database
 from tests.bot.harness import Harness, open_harness
 from tests.playground.postgres import Postgres
 
@@ -20,10 +20,7 @@ def postgres() -> Generator[Postgres]:
 @pytest.fixture(params=DATABASES)
 def database(request: pytest.FixtureRequest, tmp_path: Path) -> Generator[Database]:
     """The store on each database that it works on, with its schema."""
-    if request.param == "sqlite":
-        database = create_sqlite_database(tmp_path / "keyturn.db")
-    else:
-        database = create_postgresql_database(request.getfixturevalue("postgres"))
+    database = create_database(request, tmp_path)
     yield database
     database.close()
 

@@ -20,6 +20,13 @@ on_sqlite = pytest.mark.parametrize("database", [_SQLITE], indirect=True)
 on_postgresql = pytest.mark.parametrize("database", [_POSTGRESQL], indirect=True)
 
 
+def create_database(request: pytest.FixtureRequest, directory: Path) -> Database:
+    """Return an empty database of the kind that the parameter of a fixture names."""
+    if request.param == _SQLITE:
+        return create_sqlite_database(directory / "keyturn.db")
+    return create_postgresql_database(request.getfixturevalue("postgres"))
+
+
 def create_sqlite_database(file: Path, seal: SigningKey | None = None) -> Database:
     """Return a database of SQLite in *file*, which is not there yet."""
     file.write_bytes(_laid_out())

@@ -30,7 +30,7 @@ from bot.db.time_counts import count_by_step, get_period
 from bot.model.run import NEEDS_ATTENTION, RequestOrigin, Run, State
 from bot.model.signing import SigningKey
 from tests.bench import filling
-from tests.bot.databases import DATABASES, create_postgresql_database, create_sqlite_database
+from tests.bot.databases import DATABASES, create_database, create_sqlite_database
 
 HOSTS = ["web1", "web2", "web-db", "lb1", "lb2", "we_b"]
 
@@ -332,10 +332,7 @@ def full_database(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Generator[Database]:
     """A database with runs of all kinds, for tests that only read."""
-    if request.param == "sqlite":
-        database = create_sqlite_database(tmp_path_factory.mktemp("full") / "keyturn.db")
-    else:
-        database = create_postgresql_database(request.getfixturevalue("postgres"))
+    database = create_database(request, tmp_path_factory.mktemp("full"))
     with database.transaction() as tx:
         _scattered(tx, random.Random(3))  # noqa: S311 - a table of cases
     with database.engine.connect() as connection:
@@ -347,8 +344,7 @@ def full_database(
 
 @pytest.mark.parametrize("name", FILTERS)
 def test_every_filter_walks_an_index_in_its_order(full_database: Database, name: str):
-    database = full_database
-    with heard(database) as statements, database.reading() as tx:
+    with heard(full_database) as statements, full_database.reading() as tx:
         search.search_runs(tx, RunFilter(**FILTERS[name]), most=40)
     asked = [
         (statement, given)
@@ -356,7 +352,7 @@ def test_every_filter_walks_an_index_in_its_order(full_database: Database, name:
         if " run" in statement or " search_word" in statement
     ]
     assert asked
-    with database.reading() as tx:
+    with full_database.reading() as tx:
         plans = [(statement, plan(tx, statement, given)) for statement, given in asked]
     slow = {statement: faults(one) for statement, one in plans if faults(one)}
     if name in MERGED:
@@ -369,14 +365,13 @@ def test_what_needs_attention_is_found_without_a_look_into_the_table(
     full_database: Database, name: str
 ):
     """Nearly all that succeeded is well: each would cost a look of its own."""
-    database = full_database
-    with heard(database) as statements, database.reading() as tx:
+    with heard(full_database) as statements, full_database.reading() as tx:
         search.find_page_numbers(tx, RunFilter(**FILTERS[name]), most=40)
     walks = [
         (statement, given) for statement, given in statements if "needs_attention" in statement
     ]
     assert walks
-    with database.reading() as tx:
+    with full_database.reading() as tx:
         for statement, given in walks:
             assert re.search("COVERING INDEX|Index Only Scan", plan(tx, statement, given))
 
