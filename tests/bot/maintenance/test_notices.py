@@ -91,15 +91,15 @@ def mailbox(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[Mailbo
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
     yield mailbox
-    listening.close()
-    # Until the last connection is closed.
-    asyncio.run_coroutine_threadsafe(_wait_for_others(), loop).result(10)
+    asyncio.run_coroutine_threadsafe(_close(listening), loop).result(10)
     loop.call_soon_threadsafe(loop.stop)
     thread.join()
     loop.close()
 
 
-async def _wait_for_others() -> None:
+async def _close(server: asyncio.Server) -> None:
+    """Close in the thread of the loop, and wait until the last connection is closed."""
+    server.close()
     others = asyncio.all_tasks() - {asyncio.current_task()}
     await asyncio.gather(*others, return_exceptions=True)
 
