@@ -5,6 +5,7 @@ import os
 from collections.abc import Generator, Iterator, Mapping
 from copy import copy
 from functools import lru_cache
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -73,6 +74,9 @@ LONGEST = (
     "test_csf_through_the_gate",
 )
 
+# Folders whose files mostly wait for daemons, as those above do.
+WAITING = ("acceptance", "chaos")
+
 # Those of `make chaos`, in which single tests take a quarter of an hour.
 LONGEST_CAMPAIGNS = ("test_full", "test_sweep", "test_replicas", "test_state_machine")
 
@@ -97,13 +101,23 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Start the longest files first: the others fill the time until the last one ends."""
+    """Mix the files that wait for daemons with those that compute, so that no core is ever idle.
+
+    Each of the two lists starts with its longest files: the others fill the time until they end.
+    """
     names = (*LONGEST_CAMPAIGNS, *LONGEST) if os.environ.get("KEYTURN_CHAOS") else LONGEST
-
-    def get_turn(item: pytest.Item) -> int:
-        return names.index(item.path.stem) if item.path.stem in names else len(names)
-
-    items.sort(key=get_turn)
+    waiting: list[Path] = []
+    computing: list[Path] = []
+    for path in dict.fromkeys(item.path for item in items):
+        waits = path.stem in names or path.parent.name in WAITING
+        (waiting if waits else computing).append(path)
+    waiting.sort(key=lambda path: names.index(path.stem) if path.stem in names else len(names))
+    turns = {
+        path: place / len(paths)
+        for paths in (waiting, computing)
+        for place, path in enumerate(paths)
+    }
+    items.sort(key=lambda item: turns[item.path])
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
