@@ -1,46 +1,11 @@
 """A person with a real browser: types a command, sees the answer, clicks, fills in a form."""
 
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
-from pathlib import Path
-
 import pytest
-from playwright.async_api import Page, ViewportSize, async_playwright, expect
+from playwright.async_api import Page, expect
 
-from tests.chromium import EXECUTABLE, FLAGS
-from tests.slack_emulator.page_client import run
-from tests.slack_emulator.serving import served
-from tests.slack_emulator.showcase import Showcase, showcase
-
-ARTEFACTS = Path(__file__).parents[2] / "tests" / "artefacts"
+from tests.slack_emulator.browsing import ARTEFACTS, Desk
 
 pytestmark = pytest.mark.real
-
-
-@asynccontextmanager
-async def browsing(
-    *, scripts: bool = True, width: int = 1200, scheme: str = "light"
-) -> AsyncGenerator[tuple[Page, Showcase]]:
-    """Yield a signed-in browser page; an error of its scripts or its policy fails the test."""
-    made = showcase()
-    wrong: list[str] = []
-    async with served(made.app) as url, async_playwright() as playwright:
-        made.point_at(url)
-        browser = await playwright.chromium.launch(executable_path=EXECUTABLE, args=FLAGS)
-        page = await browser.new_page(
-            java_script_enabled=scripts,
-            viewport=ViewportSize(width=width, height=800),
-            color_scheme="dark" if scheme == "dark" else "light",
-        )
-        page.on("pageerror", lambda error: wrong.append(str(error)))
-        page.on(
-            "console",
-            lambda message: wrong.append(message.text) if message.type == "error" else None,
-        )
-        await page.goto(made.emulator.sign_in_link())
-        yield page, made
-        await browser.close()
-    assert wrong == []
 
 
 async def picture(page: Page, name: str) -> None:
@@ -53,9 +18,9 @@ async def type_in(page: Page, words: str) -> None:
     await page.locator("#composer").press("Enter")
 
 
-def test_a_command_is_typed_answered_and_approved() -> None:
+def test_a_command_is_typed_answered_and_approved(desk: Desk) -> None:
     async def scene() -> None:
-        async with browsing() as (page, made):
+        async with desk.sign_in() as (page, made):
             await type_in(page, "/keyturn hello")
             await expect(page.locator(".private")).to_contain_text("You said hello")
             await type_in(page, "/keyturn restart web-3")
@@ -69,24 +34,24 @@ def test_a_command_is_typed_answered_and_approved() -> None:
             await picture(page, "thread")
             assert len(made.of_type("block_actions")) == 1
 
-    run(scene())
+    desk.play(scene())
 
 
-def test_news_comes_by_itself_and_disturbs_nothing_that_is_typed() -> None:
+def test_news_comes_by_itself_and_disturbs_nothing_that_is_typed(desk: Desk) -> None:
     async def scene() -> None:
-        async with browsing() as (page, made):
+        async with desk.sign_in() as (page, made):
             await page.locator("#composer").fill("half a sen")
             await made.bolt.client.chat_postMessage(channel="C0OPS", text="News for all")
             await expect(page.get_by_text("News for all")).to_be_visible()
             await expect(page.locator("#composer")).to_have_value("half a sen")
             await expect(page.locator("#composer")).to_be_focused()
 
-    run(scene())
+    desk.play(scene())
 
 
-def test_a_dangerous_button_asks_first() -> None:
+def test_a_dangerous_button_asks_first(desk: Desk) -> None:
     async def scene() -> None:
-        async with browsing() as (page, made):
+        async with desk.sign_in() as (page, made):
             await type_in(page, "/keyturn restart web-3")
             await page.get_by_role("button", name="Deny").click()
             await expect(page.get_by_role("dialog")).to_contain_text("Deny this run?")
@@ -97,12 +62,12 @@ def test_a_dangerous_button_asks_first() -> None:
             await page.get_by_role("dialog").get_by_role("button", name="Deny").click()
             await expect(page.get_by_text("Denied.")).to_be_visible()
 
-    run(scene())
+    desk.play(scene())
 
 
-def test_a_form_is_filled_in_with_the_keyboard() -> None:
+def test_a_form_is_filled_in_with_the_keyboard(desk: Desk) -> None:
     async def scene() -> None:
-        async with browsing() as (page, made):
+        async with desk.sign_in() as (page, made):
             await type_in(page, "/keyturn ask")
             search = page.get_by_role("combobox", name="Host")
             await expect(search).to_be_focused()
@@ -122,12 +87,12 @@ def test_a_form_is_filled_in_with_the_keyboard() -> None:
             values = handed_in["view"]["state"]["values"]
             assert values["host"]["host"]["selected_option"]["value"] == "web-2"
 
-    run(scene())
+    desk.play(scene())
 
 
-def test_commands_are_hinted_completed_and_recalled() -> None:
+def test_commands_are_hinted_completed_and_recalled(desk: Desk) -> None:
     async def scene() -> None:
-        async with browsing() as (page, _):
+        async with desk.sign_in() as (page, _):
             composer = page.locator("#composer")
             await composer.press_sequentially("/key")
             await expect(page.get_by_text("Ask for a run, or see")).to_be_visible()
@@ -138,12 +103,12 @@ def test_commands_are_hinted_completed_and_recalled() -> None:
             await composer.press("ArrowUp")
             await expect(composer).to_have_value("/keyturn hello")
 
-    run(scene())
+    desk.play(scene())
 
 
-def test_everything_works_without_scripts() -> None:
+def test_everything_works_without_scripts(desk: Desk) -> None:
     async def scene() -> None:
-        async with browsing(scripts=False) as (page, made):
+        async with desk.sign_in(scripts=False) as (page, made):
             await page.locator("#composer").fill("/keyturn restart web-3")
             await page.get_by_role("button", name="Send").click()
             await page.reload()
@@ -161,12 +126,12 @@ def test_everything_works_without_scripts() -> None:
             await page.get_by_role("button", name="Show the Plan").last.click()
             assert len(made.of_type("view_submission")) == 1
 
-    run(scene())
+    desk.play(scene())
 
 
-def test_a_small_screen_holds_everything() -> None:
+def test_a_small_screen_holds_everything(desk: Desk) -> None:
     async def scene() -> None:
-        async with browsing(width=360, scheme="dark") as (page, _):
+        async with desk.sign_in(width=360, scheme="dark") as (page, _):
             await type_in(page, "/keyturn restart web-3")
             await expect(page.get_by_role("button", name="Approve Restart")).to_be_visible()
             await picture(page, "small-dark")
@@ -177,4 +142,4 @@ def test_a_small_screen_holds_everything() -> None:
             await page.get_by_role("link", name="Home").click()
             await expect(page.get_by_text("Nothing waits for you")).to_be_visible()
 
-    run(scene())
+    desk.play(scene())

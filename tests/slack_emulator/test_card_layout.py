@@ -1,13 +1,12 @@
 """Keyturn's own cards, forms and Home in a real browser: nothing sticks out, nothing is pale."""
 
 import re
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import pytest
-from playwright.async_api import Page, ViewportSize, async_playwright, expect
+from playwright.async_api import Page, expect
 
 from bot.db.break_glass import BreakGlass
 from bot.model.run import State, StepRecord, StepState
@@ -31,11 +30,8 @@ from tests.bot.slack.sample_views import (
     every_story,
     yes,
 )
-from tests.chromium import EXECUTABLE, FLAGS
-from tests.slack_emulator.page_client import run
-from tests.slack_emulator.serving import served
-from tests.slack_emulator.showcase import Showcase, showcase
-from tests.slack_emulator.test_browser import ARTEFACTS
+from tests.slack_emulator.browsing import ARTEFACTS, Desk
+from tests.slack_emulator.showcase import Showcase
 
 pytestmark = pytest.mark.real
 PHONE, DESK = 390, 1200
@@ -146,21 +142,6 @@ def sheet() -> View:
     )
 
 
-@asynccontextmanager
-async def browsing(width: int, scheme: str) -> AsyncGenerator[tuple[Page, Showcase]]:
-    made = showcase()
-    async with served(made.app) as url, async_playwright() as playwright:
-        made.point_at(url)
-        browser = await playwright.chromium.launch(executable_path=EXECUTABLE, args=FLAGS)
-        page = await browser.new_page(
-            viewport=ViewportSize(width=width, height=900),
-            color_scheme="dark" if scheme == "dark" else "light",
-        )
-        await page.goto(made.emulator.sign_in_link())
-        yield page, made
-        await browser.close()
-
-
 async def _fill_in(page: Page, made: Showcase) -> None:
     """Open the real form, and hand it in without what it needs."""
 
@@ -194,11 +175,13 @@ async def looked_at(page: Page, name: str, wrong: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(PHONE, "dark"), (DESK, "light")])
-def test_every_card_is_whole_and_legible(width: int, scheme: str) -> None:
+def test_every_card_is_whole_and_legible(
+    desk: Desk, width: int, scheme: Literal["light", "dark"]
+) -> None:
     async def scene() -> Mapping[str, Any]:
         wrong: dict[str, Any] = {}
         end = f"{scheme}-{width}"
-        async with browsing(width, scheme) as (page, made):
+        async with desk.sign_in(width=width, scheme=scheme) as (page, made):
             speak = made.bolt.client
             for name, messages in scenes().items():
                 for message in messages:
@@ -217,4 +200,4 @@ def test_every_card_is_whole_and_legible(width: int, scheme: str) -> None:
             await looked_at(page, f"home-{end}", wrong)
         return wrong
 
-    assert run(scene()) == {}
+    assert desk.play(scene()) == {}
