@@ -48,7 +48,8 @@ class Plan:
     """The steps that are still needed. No steps mean that everything is already as requested."""
 
     current_state: str
-    """What was read on the host, in one sentence."""
+    """The fact that was read on the host, in one sentence without a full stop: `swappiness is 10`.
+    Without steps, it follows both `No changes:` and `Verified:`, so leave out "already"."""
     steps: Sequence[Step] = ()
     """The steps, in order. They are undone in reverse order."""
     notes: Sequence[str] = ()

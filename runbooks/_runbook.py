@@ -15,7 +15,7 @@ A minimal change, in a module of its own in `runbooks/`:
 
         def plan(self, current: int) -> Plan:
             if current == self.value:
-                return Plan(f"swappiness is already {current}")
+                return Plan(f"swappiness is {current}")
             return Plan(f"swappiness is {current}", [Step(
                 f"Set swappiness to {self.value}", self.host,
                 do=sysctl.set_swappiness(self.value), undo=sysctl.set_swappiness(current),

@@ -126,7 +126,7 @@ class MarkAbusers(
         ]
         if not steps:
             are = "are" if len(keys) > 1 else "is"
-            return Plan(f"{self.addresses} {are} already marked in {self.table}")
+            return Plan(f"{self.addresses} {are} marked in {self.table}")
         because = f"{len(steps)} of {len(keys)} addresses are not marked in {self.table}"
         return Plan(because, steps, self._list_notes(state, keys))
 

@@ -61,7 +61,7 @@ class MarkAbuser(
         value = client.entry.counters.get(self.mark, 0) if client.entry else 0
         marks_from = client.limits.get_mark(self.table, self.mark)
         if value >= marks_from:
-            return Plan(f"{self.address} is already marked")
+            return Plan(f"{self.address} is marked")
         step = Step(
             f"Mark {self.address} as an abuser",
             self.host,

@@ -33,7 +33,7 @@ class BlockAgent(
     def plan(self, agents: AgentList) -> Plan:
         self._refuse_browsers()
         if self.agent in agents.refused:
-            return Plan(f"{self.agent} is already blocked")
+            return Plan(f"{self.agent} is blocked")
         connector = apache_agents if self.server == "apache" else nginx_agents
         if not agents.including_count:
             raise Refused(

@@ -62,7 +62,7 @@ class SetConntrack(
     def plan_anyway(self, state: Conntrack) -> Plan:
         steps = [*self._list_steps(state)]
         if not steps:
-            return Plan(f"the limit is already {self.maximum:,} connections")
+            return Plan(f"the limit is {self.maximum:,} connections")
         because = f"the limit is {state.maximum:,} connections"
         return Plan(because, steps, [*self._list_notes(state)])
 

@@ -18,7 +18,7 @@ class AllowAddress(
             raise Refused(f"csf.allow has {self.address}, but no rule is in force: run csf -r")
         if allowed and not entries.has_temporary_allow:
             entry = csf_entry.find_covering(list(state.firewall.allow), self.address)
-            return Plan(f"csf already allows {self.address}{f' ({entry})' if entry else ''}")
+            return Plan(f"csf allows {self.address}{f' ({entry})' if entry else ''}")
         if entries.deny or entries.temporary_block:
             raise Refused(
                 f"csf blocks {self.address} ({entries.deny or entries.temporary_block}): request "

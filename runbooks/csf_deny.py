@@ -21,7 +21,7 @@ class DenyAddress(
         if entries.deny and not entries.is_denied:
             raise Refused(f"csf.deny has {self.address}, but no rule is in force: run csf -r")
         if entries.deny:
-            return Plan(f"csf already blocks {self.address} (csf.deny: {entries.deny})")
+            return Plan(f"csf blocks {self.address} (csf.deny: {entries.deny})")
         step = Step(
             f"Block {self.address} in csf",
             self.host,

@@ -26,7 +26,7 @@ class SetNfsThreads(
 
     def plan(self, current: int) -> Plan:
         if current == self.threads:
-            return Plan(f"the NFS server already has {current} threads")
+            return Plan(f"the NFS server has {current} threads")
         if not current:
             raise Refused("the NFS server is stopped: start nfs-server first")
         step = Step(

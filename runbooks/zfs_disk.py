@@ -74,7 +74,7 @@ class ReplaceDisk(
             None,
         )
         if new is not None and (old is None or old is not new):
-            return Plan(f"{new.name} is already in {self.pool} ({new.state})")
+            return Plan(f"{new.name} is in {self.pool} ({new.state})")
         if old is None or new is not None:
             raise Refused(
                 f"{self.disk} is not a disk of {self.pool} that {self.new_disk} could replace: "
@@ -127,7 +127,7 @@ class OnlineDisk(
                 f"{zpool_disk.list_disk_names(state.pool)}"
             )
         if disk.state == "ONLINE":
-            return Plan(f"{disk.name} is already ONLINE")
+            return Plan(f"{disk.name} is ONLINE")
         if disk.state not in ("OFFLINE", "REMOVED"):
             raise Refused(
                 f"{disk.name} is {disk.state}, not OFFLINE: check the disk and its cable, then "

@@ -30,7 +30,7 @@ class PauseScrub(
             return Plan(
                 f"{pool.name}: {paused.description}"
                 if paused
-                else f"No scrub of {pool.name} is running"
+                else f"no scrub of {pool.name} is running"
             )
         if running.kind != "scrub":
             raise Refused(

@@ -76,7 +76,7 @@ class _Scrub(Change[ScrubState]):
         pool = state.pool
         _refuse_unusable_pool(pool)
         if pool.running_scan:
-            return Plan(f"{pool.name} is already being scrubbed: {pool.running_scan.description}")
+            return Plan(f"{pool.name} is being scrubbed: {pool.running_scan.description}")
         if state.is_scrubbed_within(self.fresh) and pool.last_scrub:
             return Plan(f"{pool.name} has just been scrubbed: {pool.last_scrub.description}")
         paused = next((scan for scan in pool.scans if scan.state == "paused"), None)

@@ -29,7 +29,7 @@ class StopScrub(
             raise Refused(f"{pool.name} is SUSPENDED: connect its disks, then run `zpool clear`")
         going = next((scan for scan in pool.scans if scan.state in ("running", "paused")), None)
         if going is None:
-            return Plan(f"No scrub of {pool.name} is running")
+            return Plan(f"no scrub of {pool.name} is running")
         if going.kind != "scrub":
             raise Refused(
                 f"{pool.name} is busy with an {going.description}, which is short: wait for it"

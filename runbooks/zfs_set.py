@@ -43,7 +43,7 @@ class SetProperty(
         if was.source == "none":
             raise Refused(f"{self.dataset} has no {self.property}: it is not a file system")
         if was.has_value(self.value):
-            return Plan(f"{self.property} of {self.dataset} is already {was.text}{whence}")
+            return Plan(f"{self.property} of {self.dataset} is {was.text}{whence}")
         if was.used and 0 < zfs_property.parse_limit(self.value) < was.used:
             raise Refused(
                 f"{self.dataset} uses {format_size(was.used)} already: set a larger "

@@ -32,7 +32,7 @@ class TakeSnapshot(
     def plan(self, state: Snapshots) -> Plan:
         snapshot = f"{self.dataset}@{self.name}"
         if self.name in state.names:
-            return Plan(f"{snapshot} already exists")
+            return Plan(f"{snapshot} exists")
         step = Step(
             f"Take the snapshot {snapshot}",
             self.host,

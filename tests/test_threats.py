@@ -106,6 +106,10 @@ THREATS = {
         "TestBans::test_a_ban_in_the_middle_stops_before_the_next_step",
         "TestBans::test_without_the_guard_the_next_step_would_have_been_sent",
     ),
+    "an own runbook runs with a file that two people have not enabled": (
+        "test_an_own_runbook_is_refused_until_two_people_have_enabled_it",
+        "test_an_own_runbook_would_run_without_the_guard",
+    ),
     # The change log.
     "something is done while the log cannot be written": (
         "TestALogThatTakesNothing::test_nothing_is_sent_when_the_log_cannot_be_written",

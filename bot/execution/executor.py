@@ -306,8 +306,7 @@ class Executor:
             )
             end_run(self._context, tx, run, State.FAILED, summary)
             return
-        # A plan without steps says "is already on"; here the run has made it so.
-        state = remaining.current_state.replace(" already ", " ", 1)
+        state = remaining.current_state
         change_log.append_entry(tx, "verified", run=run.id, host=run.host, current_state=state)
         end_run(self._context, tx, run, State.SUCCEEDED, f"Verified: {state}")
         follow_up.begin_follow_up(self._context, tx, run)

@@ -50,7 +50,7 @@ def test_an_agent_is_refused_and_can_be_let_in():
 
 
 def test_one_that_is_refused_needs_nothing():
-    assert BLOCK.plan(AgentList(("BadBot/1.0",), 2, 2)) == Plan("BadBot/1.0 is already blocked")
+    assert BLOCK.plan(AgentList(("BadBot/1.0",), 2, 2)) == Plan("BadBot/1.0 is blocked")
 
 
 def test_a_host_that_heeds_no_list_is_reported_with_the_fix():

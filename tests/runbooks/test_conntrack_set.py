@@ -26,9 +26,7 @@ def test_the_limit_is_raised_and_can_be_set_back():
 
 
 def test_a_limit_that_is_as_asked_needs_nothing():
-    assert SET.plan(replace(NOW, maximum=524_288)) == Plan(
-        "the limit is already 524,288 connections"
-    )
+    assert SET.plan(replace(NOW, maximum=524_288)) == Plan("the limit is 524,288 connections")
 
 
 def test_connections_that_come_and_go_do_not_make_the_plan_stale():

@@ -28,7 +28,7 @@ def test_an_address_is_denied_and_can_be_removed_again():
 def test_what_is_denied_already_needs_nothing():
     entries = CsfEntries(deny="203.0.113.9 # abuser", is_denied=True)
     assert deny().plan(csf_address(firewall(), entries)) == Plan(
-        "csf already blocks 203.0.113.9 (csf.deny: 203.0.113.9 # abuser)"
+        "csf blocks 203.0.113.9 (csf.deny: 203.0.113.9 # abuser)"
     )
     with pytest.raises(Refused, match="no rule is in force: run csf -r"):
         deny().plan(csf_address(firewall(), CsfEntries(deny="203.0.113.9 # abuser")))

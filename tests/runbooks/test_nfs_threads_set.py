@@ -16,7 +16,7 @@ def test_the_number_is_set_and_can_be_set_back():
 
 
 def test_the_same_number_needs_nothing():
-    assert SET.plan(64) == Plan("the NFS server already has 64 threads")
+    assert SET.plan(64) == Plan("the NFS server has 64 threads")
 
 
 def test_a_server_that_is_stopped_is_not_started_by_it():

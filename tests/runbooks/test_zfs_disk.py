@@ -32,7 +32,7 @@ def test_a_disk_is_replaced_for_good():
 
 def test_a_disk_that_is_in_the_pool_has_replaced_the_other():
     new = Vdev("/dev/sdc1", "ONLINE")
-    assert REPLACE.plan(state(new)).current_state == "/dev/sdc1 is already in tank (ONLINE)"
+    assert REPLACE.plan(state(new)).current_state == "/dev/sdc1 is in tank (ONLINE)"
     assert REPLACE.plan(state(Vdev("/dev/sdb1", "UNAVAIL"), new, scans=[RESILVER])).steps == ()
     report = REPLACE.report_progress(state(new, scans=[RESILVER]))
     assert report.running

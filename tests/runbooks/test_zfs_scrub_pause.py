@@ -23,9 +23,9 @@ def test_a_scrub_is_paused_and_goes_on_by_the_undo():
             "2.1-paused",
             "tank: scrub paused since 21 Nov 2026 08:08 host time at 91.7 % done, repaired 0 B",
         ),
-        ("2.1-finished", "No scrub of tank is running"),
-        ("2.1-never", "No scrub of tank is running"),
-        ("fuse-never", "No scrub of tank is running"),
+        ("2.1-finished", "no scrub of tank is running"),
+        ("2.1-never", "no scrub of tank is running"),
+        ("fuse-never", "no scrub of tank is running"),
     ],
 )
 def test_where_nothing_is_to_be_paused_nothing_is_done(name: str, because: str):

@@ -56,7 +56,7 @@ def test_on_zfs_fuse_the_undo_looks_before_it_stops():
 def test_a_scrub_that_runs_is_left_alone(name: str):
     plan = START.plan(recorded_state(name))
     assert not plan.steps
-    assert "is already being scrubbed: scrub running" in plan.current_state
+    assert "is being scrubbed: scrub running" in plan.current_state
 
 
 def test_a_paused_scrub_goes_on_and_can_be_paused_again():

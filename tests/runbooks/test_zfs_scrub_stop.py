@@ -38,7 +38,7 @@ def test_only_what_could_be_paused_is_advised_to_be():
     "name", ["2.1-never", "2.1-finished", "2.1-canceled-spare", "fuse-stopped"]
 )
 def test_where_no_scrub_runs_nothing_is_done(name: str):
-    assert STOP.plan(storage_of(name)) == Plan("No scrub of tank is running")
+    assert STOP.plan(storage_of(name)) == Plan("no scrub of tank is running")
 
 
 @pytest.mark.parametrize("name", ["2.1-resilvering", "fuse-resilvering"])

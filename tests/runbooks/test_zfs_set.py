@@ -54,7 +54,7 @@ def test_a_value_is_set_and_brought_back_to_where_it_came_from(
 
 def test_a_value_that_is_so_already_needs_nothing():
     plan = change("atime", "off").plan(was("atime", "off", "inherited", "tank"))
-    assert plan == Plan("atime of tank/home is already off (inherited from tank)")
+    assert plan == Plan("atime of tank/home is off (inherited from tank)")
 
 
 def test_a_volume_has_no_such_property():

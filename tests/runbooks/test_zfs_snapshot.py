@@ -18,4 +18,4 @@ def test_a_snapshot_is_taken_and_exactly_that_one_can_be_destroyed():
 
 
 def test_a_snapshot_that_exists_is_not_taken_again():
-    assert TAKE.plan(Snapshots("tank/home", ["a"])) == Plan("tank/home@a already exists")
+    assert TAKE.plan(Snapshots("tank/home", ["a"])) == Plan("tank/home@a exists")

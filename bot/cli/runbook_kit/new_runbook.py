@@ -103,7 +103,7 @@ class $name(
 
     def plan(self, state: str) -> Plan:
         if state == self.value:
-            return Plan(f"it is {state} already")
+            return Plan(f"it is {state}")
         step = Step(
             f"Set it to {self.value}",
             self.host,

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from sqlalchemy import event
+from sqlalchemy import event, inspect
 
 from bot.audit import output, query
 from bot.audit.change_log import EntryDraft, append_entries, append_entry
@@ -61,6 +61,10 @@ def test_the_tables_are_as_migrated(database: Database):
     with database.engine.connect() as connection:
         context = MigrationContext.configure(connection, opts={"include_name": is_own_table})
         assert compare_metadata(context, tables.metadata) == []
+        indexes = {index["name"]: index for index in inspect(connection).get_indexes("run")}
+        # The comparison does not look at conditions of indexes.
+        options = indexes["ix_run_edited"].get("dialect_options", {})
+        assert "editors" in str(options[f"{connection.dialect.name}_where"])
 
 
 def test_a_run_is_found_by_each_thing_that_is_known_of_it(database: Database):

@@ -81,11 +81,11 @@ def test_runbook_that_names_an_unknown_field_is_refused():
 
 
 def test_empty_plan_means_as_set():
-    reading = evaluate_plan(Plan("the limit is already 9"))
+    reading = evaluate_plan(Plan("the limit is 9"))
     assert (reading.state, reading.digest, reading.value) == (
         DriftState.AS_SET,
         "",
-        "the limit is already 9",
+        "the limit is 9",
     )
 
 

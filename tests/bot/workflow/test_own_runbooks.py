@@ -54,6 +54,14 @@ def test_an_own_runbook_is_refused_until_two_people_have_enabled_it(harness: Har
     assert harness.list_entry_kinds().count(own_runbooks.ENABLED_KIND) == 2
 
 
+def test_an_own_runbook_would_run_without_the_guard(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(own_runbooks, "find_refusal", lambda *_: "")
+    assert harness.approve(harness.request(ON)).state is State.SUCCEEDED
+    assert harness.fleet.sent
+
+
 def test_a_changed_file_is_refused_again_even_after_its_plan_was_approved(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ):
