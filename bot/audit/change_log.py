@@ -17,6 +17,7 @@ from bot.model import signing
 from bot.model.agents import is_agent
 from bot.model.canonical import Canonical, encode_canonical, hash_canonical
 from bot.model.errors import NotAllowed
+from bot.model.run import Run
 
 GENESIS = "0" * 64
 # The kind of the entries that add the key that signs the log from then on.
@@ -71,8 +72,7 @@ class LogShortenedError(LogAlteredError):
         lost = last_written - last_entry
         super().__init__(
             f"it ends at entry {last_entry}, but Keyturn wrote entry {last_written}. If a "
-            "failover "
-            "lost them, stop Keyturn, run `keyturn changelog acknowledge "
+            "failover lost them, stop Keyturn, run `keyturn changelog acknowledge "
             f"{last_entry + 1} --lost {lost} --as PERSON --reason TEXT`, and start it again"
         )
 
@@ -147,12 +147,17 @@ def append_entry(
     tx: Transaction,
     kind: str,
     *,
-    run: int | None = None,
+    run: Run | int | None = None,
     person: str = "",
     host: str = "",
     **facts: Canonical,
 ) -> Entry:
-    """Append an entry in the transaction that makes the change."""
+    """Append an entry in the transaction that makes the change.
+
+    run: a Run, which also gives its host, or its number.
+    """
+    if isinstance(run, Run):
+        run, host = run.id, host or run.host
     draft = EntryDraft(kind, run, person, host, facts)
     ahead = _take_announcement(tx, [draft])
     if ahead:
@@ -321,7 +326,7 @@ def list_keys(tx: Transaction) -> list[tuple[int, str]]:
     query = (
         select(tables.entry).where(tables.entry.c.kind == KEY_KIND).order_by(tables.entry.c.seq)
     )
-    entries = [_build_entry(row) for row in tx.sql.execute(query)]
+    entries = [Entry(*row) for row in tx.sql.execute(query)]
     keys = [(entry.seq, str(entry.facts.get("public", ""))) for entry in entries]
     for n in range(len(entries) - 1, 0, -1):
         entry, before = entries[n], keys[n - 1][1]
@@ -354,7 +359,7 @@ def list_entries_of_run(tx: Transaction, run: int, kinds: Collection[str] = ()) 
     """Return the entries about a run. kinds: only of these kinds; () for all."""
     if not view_conditions.list_viewable(tx, [run]):
         return []
-    found = [_build_entry(row) for row in tx.sql.execute(_ENTRIES_OF_RUN, {"of": run}).all()]
+    found = [Entry(*row) for row in tx.sql.execute(_ENTRIES_OF_RUN, {"of": run}).all()]
     return [entry for entry in found if not kinds or entry.kind in kinds]
 
 
@@ -367,7 +372,7 @@ def list_entries_of_runs(
     column = tables.entry.c
     query = select(tables.entry).where(column.run.in_(viewable), column.kind.in_(kinds))
     for row in tx.sql.execute(query.order_by(column.seq)) if viewable else ():
-        found.setdefault(row.run, []).append(_build_entry(row))
+        found.setdefault(row.run, []).append(Entry(*row))
     return found
 
 
@@ -377,18 +382,18 @@ def get_last_entry_of_run(tx: Transaction, run: int) -> Entry | None:
         if view_conditions.list_viewable(tx, [run])
         else None
     )
-    return _build_entry(row) if row else None
+    return Entry(*row) if row else None
 
 
 def get_last_entry_of_kind(tx: Transaction, kind: str) -> Entry | None:
     row = tx.sql.execute(_LAST_ENTRY_OF_KIND, {"which": kind}).first()
-    return _build_entry(row) if row else None
+    return Entry(*row) if row else None
 
 
 def get_first_entry(tx: Transaction) -> Entry | None:
     """Return the first entry of the log."""
     row = tx.sql.execute(_FIRST_ENTRY).first()
-    return _build_entry(row) if row else None
+    return Entry(*row) if row else None
 
 
 def list_newest_entries_of_kind(
@@ -398,7 +403,7 @@ def list_newest_entries_of_kind(
     query = select(tables.entry).where(tables.entry.c.kind == kind)
     query = query.where(tables.entry.c.person == person)
     rows = tx.sql.execute(query.order_by(tables.entry.c.seq.desc()).limit(limit))
-    return [_build_entry(row) for row in rows]
+    return [Entry(*row) for row in rows]
 
 
 def list_entries_naming(tx: Transaction, kind: str, name: str, number: int) -> list[Entry]:
@@ -406,7 +411,7 @@ def list_entries_naming(tx: Transaction, kind: str, name: str, number: int) -> l
     query = select(tables.entry).where(
         tables.entry.c.kind == kind, tables.entry.c.body.contains(f'"{name}":{number}')
     )
-    return [_build_entry(row) for row in tx.sql.execute(query.order_by(tables.entry.c.seq))]
+    return [Entry(*row) for row in tx.sql.execute(query.order_by(tables.entry.c.seq))]
 
 
 def list_run_entries_naming(
@@ -418,7 +423,7 @@ def list_run_entries_naming(
         tables.entry.c.kind == kind,
         tables.entry.c.body.contains(f'"{name}":{number}'),
     )
-    found = [_build_entry(row) for row in tx.sql.execute(query.order_by(tables.entry.c.seq))]
+    found = [Entry(*row) for row in tx.sql.execute(query.order_by(tables.entry.c.seq))]
     return [entry for entry in found if entry.facts.get(name) == number]
 
 
@@ -430,7 +435,7 @@ def list_entries_since(tx: Transaction, kind: str, at: int) -> Generator[Entry]:
         for row in rows:
             if row.at <= at:
                 return
-            yield _build_entry(row)
+            yield Entry(*row)
 
 
 def list_newest_entries(
@@ -439,7 +444,7 @@ def list_newest_entries(
     query = select(tables.entry).order_by(tables.entry.c.seq.desc()).limit(limit)
     if before is not None:
         query = query.where(tables.entry.c.seq < before)
-    return [_build_entry(row) for row in tx.sql.execute(query)]
+    return [Entry(*row) for row in tx.sql.execute(query)]
 
 
 def list_entries_after(tx: Transaction, seq: int, *, limit: int = 1000) -> list[Entry]:
@@ -449,7 +454,7 @@ def list_entries_after(tx: Transaction, seq: int, *, limit: int = 1000) -> list[
         .order_by(tables.entry.c.seq)
         .limit(limit)
     )
-    return [_build_entry(row) for row in tx.sql.execute(query)]
+    return [Entry(*row) for row in tx.sql.execute(query)]
 
 
 def list_rows_from(tx: Transaction, seq: int, *, limit: int) -> Sequence[Sequence[Any]]:
@@ -476,18 +481,3 @@ def read_rows(tx: Transaction) -> AbstractContextManager[Iterable[Sequence[Any]]
     """Return an iterable of all rows: the members of an Entry, in their order."""
     query = select(tables.entry).order_by(tables.entry.c.seq)
     return tx.sql.execute(query.execution_options(yield_per=2000))
-
-
-def _build_entry(row: Row[Any]) -> Entry:
-    return Entry(
-        row.seq,
-        row.at,
-        row.kind,
-        row.run,
-        row.person,
-        row.host,
-        row.body,
-        row.prev,
-        row.hash,
-        row.signature,
-    )

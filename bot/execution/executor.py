@@ -230,8 +230,7 @@ class Executor:
         entry = change_log.append_entry(
             tx,
             f"step {outcome.state}",
-            run=run.id,
-            host=run.host,
+            run=run,
             step=n,
             exit_status=outcome.status,
             output_sha256=stored.sha256,
@@ -307,7 +306,7 @@ class Executor:
             end_run(self._context, tx, run, State.FAILED, summary)
             return
         state = remaining.current_state
-        change_log.append_entry(tx, "verified", run=run.id, host=run.host, current_state=state)
+        change_log.append_entry(tx, "verified", run=run, current_state=state)
         end_run(self._context, tx, run, State.SUCCEEDED, f"Verified: {state}")
         follow_up.begin_follow_up(self._context, tx, run)
 

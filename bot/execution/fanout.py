@@ -142,7 +142,7 @@ def _start_parent(context: WorkflowContext, tx: Transaction, parent: Run) -> Run
         return gate.end_refused_run(context, tx, parent, refusal)
     gate.record_review_requirement(tx, parent, policy, counted)
     starting = runs.move_run(tx, parent, State.STARTING)
-    change_log.append_entry(tx, "started", run=parent.id, host=parent.host, digest=parent.digest)
+    change_log.append_entry(tx, "started", run=parent, digest=parent.digest)
     return runs.move_run(tx, starting, State.RUNNING, started_at=tx.now)
 
 

@@ -88,8 +88,7 @@ def _record_result(tx: Transaction, run: Run, report: Report) -> None:
     entry = change_log.append_entry(
         tx,
         "followed up",
-        run=run.id,
-        host=run.host,
+        run=run,
         summary=tx.redactor.redact_text(report.summary),
         healthy=report.healthy,
         output_sha256=stored.sha256,

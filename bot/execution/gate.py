@@ -88,12 +88,7 @@ def claim_run(context: WorkflowContext, number: int) -> ClaimedRun | None:
         claimed = runs.move_run(tx, run, State.STARTING, summary="")
         hold = context.lease_keeper.take_lease(tx, run)
         change_log.append_entry(
-            tx,
-            "claimed",
-            run=run.id,
-            host=run.host,
-            worker=context.lease_keeper.name,
-            fence=hold.fence,
+            tx, "claimed", run=run, worker=context.lease_keeper.name, fence=hold.fence
         )
         return ClaimedRun(claimed, hold)
 
@@ -110,12 +105,7 @@ def resume_run(context: WorkflowContext, number: int) -> ClaimedRun | None:
         records = runs.list_steps(tx, number)
         hold = context.lease_keeper.take_lease(tx, run)
         change_log.append_entry(
-            tx,
-            "resumed",
-            run=run.id,
-            host=run.host,
-            worker=context.lease_keeper.name,
-            fence=hold.fence,
+            tx, "resumed", run=run, worker=context.lease_keeper.name, fence=hold.fence
         )
         return ClaimedRun(run, hold, steps_done=len(records))
 
@@ -158,8 +148,7 @@ def pass_gate(
         change_log.append_entry(
             tx,
             "started",
-            run=run.id,
-            host=run.host,
+            run=run,
             digest=run.digest,
             parent_run=run.parent,
             part=run.title if run.parent is not None else None,
@@ -179,7 +168,7 @@ def record_waiting_reason(tx: Transaction, run: Run, reason: str) -> None:
     """Record and log what an approved run waits for, once for each reason."""
     if run.summary != reason:
         runs.amend_run(tx, run, summary=reason)
-        change_log.append_entry(tx, "on hold", run=run.id, host=run.host, reason=reason)
+        change_log.append_entry(tx, "on hold", run=run, reason=reason)
         announce_run_change(tx, run)
 
 
@@ -225,9 +214,8 @@ def record_review_requirement(
     change_log.append_entry(
         tx,
         evidence.STARTED_FOR_REVIEW,
-        run=run.id,
+        run=run,
         person=run.requested_by,
-        host=run.host,
         digest=run.digest,
         rules=[*counted.ruling.rules],
         on_duty={name: [*duty.people] for name, duty in duties.items()},
@@ -406,9 +394,7 @@ def end_refused_run(
     )
     # Also for a run without a lock, because the next run for the host has to be woken.
     release_host_lock(context, tx, run)
-    change_log.append_entry(
-        tx, "more approvals needed", run=run.id, host=run.host, reason=str(refusal)
-    )
+    change_log.append_entry(tx, "more approvals needed", run=run, reason=str(refusal))
     announce_run_change(tx, run)
     return waiting
 

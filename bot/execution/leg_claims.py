@@ -107,9 +107,8 @@ def release_claim(
     change_log.append_entry(
         tx,
         "leg released",
-        run=run.id,
+        run=run,
         person=person,
-        host=run.host,
         legs=[f"{claim.tree}: {claim.event}"],
         reason=reason,
     )
@@ -168,7 +167,7 @@ def take_claims(tx: Transaction, policy: Policy, run: Run) -> str:
         for event in events:
             rows.add_claim(tx, name, event, run.id)
     claims: list[str] = [f"{name}: {', '.join(events)}" for name, events in touched.items()]
-    change_log.append_entry(tx, "legs claimed", run=run.id, host=run.host, legs=claims)
+    change_log.append_entry(tx, "legs claimed", run=run, legs=claims)
     return ""
 
 

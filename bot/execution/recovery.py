@@ -80,12 +80,7 @@ class RecoveryService:
             if lease.worker:
                 log.warning("run %d is taken over from %s", number, lease.worker)
                 change_log.append_entry(
-                    tx,
-                    "lease taken over",
-                    run=run.id,
-                    host=run.host,
-                    worker=lease.worker,
-                    fence=fence,
+                    tx, "lease taken over", run=run, worker=lease.worker, fence=fence
                 )
             if can_resume(tx, run):
                 leases.revoke_lease(tx, run.id)

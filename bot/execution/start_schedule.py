@@ -51,9 +51,8 @@ def start_schedule(context: WorkflowContext, tx: Transaction, run: Run) -> Run:
     change_log.append_entry(
         tx,
         "scheduled",
-        run=run.id,
+        run=run,
         person=run.requested_by,
-        host=run.host,
         schedule=schedule.id,
         timing=run.timing.document,
         digest=run.digest,

@@ -219,5 +219,5 @@ def _mark_active_runs_unknown(tx: Transaction, summary: str) -> None:
 def _end_run(tx: Transaction, run: Run, state: State, summary: str) -> None:
     """End a run in tables and log, without waking workers: none is running."""
     runs.move_run(tx, run, state, ended_at=tx.now, summary=summary)
-    change_log.append_entry(tx, state.value, run=run.id, host=run.host, summary=summary)
+    change_log.append_entry(tx, state.value, run=run, summary=summary)
     outbox.announce_run(tx, run.id if run.parent is None else run.parent)

@@ -334,9 +334,8 @@ def _log_decision(
     change_log.append_entry(
         tx,
         kind,
-        run=run.id,
+        run=run,
         person=person,
-        host=run.host,
         digest=run.digest,
         reason=shorten_reason(reason),
         factor=factor or None,

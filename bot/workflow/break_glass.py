@@ -91,9 +91,8 @@ class BreakGlassActions:
         change_log.append_entry(
             tx,
             "break-glass activated",
-            run=run.id,
+            run=run,
             person=person,
-            host=run.host,
             reason=reason,
             until=until,
             factor=factor,
@@ -181,6 +180,4 @@ def _log_refusal(tx: Transaction, run: Run, person: str, reason: str) -> None:
 
 
 def _log_break_glass(tx: Transaction, kind: str, run: Run, person: str, reason: str) -> None:
-    change_log.append_entry(
-        tx, kind, run=run.id, person=person, host=run.host, reason=reason, digest=run.digest
-    )
+    change_log.append_entry(tx, kind, run=run, person=person, reason=reason, digest=run.digest)

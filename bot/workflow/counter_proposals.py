@@ -74,9 +74,8 @@ def propose_values(
         change_log.append_entry(
             tx,
             "proposed",
-            run=new.id,
+            run=new,
             person=person,
-            host=new.host,
             requested_by=new.requested_by,
             editors=new.editors,
             original_run=number,

@@ -71,9 +71,8 @@ def use_grant(tx: Transaction, run: Run) -> None:
     change_log.append_entry(
         tx,
         "grant used",
-        run=run.id,
+        run=run,
         person=run.requested_by,
-        host=run.host,
         grant=grant.id,
         granted_by=grant.granted_by,
         uses=grants.count_used(tx, grant.id),

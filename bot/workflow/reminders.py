@@ -69,8 +69,7 @@ def _record_reminder(tx: Transaction, policy: Policy, run: Run) -> Run:
     change_log.append_entry(
         tx,
         "escalated" if escalates else "reminded",
-        run=run.id,
-        host=run.host,
+        run=run,
         people=people,
         approvers=policy.describe_approver_groups(counted.ruling.requirements),
     )

@@ -320,9 +320,8 @@ def log_request(tx: Transaction, kind: str, run: Run) -> None:
     change_log.append_entry(
         tx,
         kind,
-        run=run.id,
+        run=run,
         person=run.requested_by,
-        host=run.host,
         runbook=run.runbook,
         values=run.values,
         request=run.request,

@@ -197,7 +197,7 @@ def _get_policy(context: WorkflowContext, person: str = "") -> Policy | None:
 
 
 def _log_stop(tx: Transaction, kind: str, run: Run, person: str, reason: str) -> None:
-    change_log.append_entry(tx, kind, run=run.id, person=person, host=run.host, reason=reason)
+    change_log.append_entry(tx, kind, run=run, person=person, reason=reason)
 
 
 def check_stop_reason(text: str) -> str:

@@ -42,8 +42,7 @@ def submit_plan(context: WorkflowContext, tx: Transaction, run: Run, plan: Resol
     change_log.append_entry(
         tx,
         "planned",
-        run=run.id,
-        host=run.host,
+        run=run,
         digest=plan.digest,
         plan=plan.log_facts,
         required_approvals=ruling.required_approvals,

@@ -57,7 +57,10 @@ def test_an_own_runbook_is_refused_until_two_people_have_enabled_it(harness: Har
 def test_an_own_runbook_would_run_without_the_guard(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(own_runbooks, "find_refusal", lambda *_: "")
+    def find_no_refusal(*_: object) -> str:
+        return ""
+
+    monkeypatch.setattr(own_runbooks, "find_refusal", find_no_refusal)
     assert harness.approve(harness.request(ON)).state is State.SUCCEEDED
     assert harness.fleet.sent
 
