@@ -10,10 +10,9 @@ from bot.cli.context import (
     RecordNumber,
     exit_on_errors,
     open_service,
-    pass_environment,
     wants_json,
 )
-from bot.cli.options import acting_person_option, json_option, reason_option
+from bot.cli.options import acting_person_option, pass_environment, reason_option
 from bot.cli.sections import CommandGroup
 from bot.cli.terminal import format_stored_time, print_result, print_table, time_options
 
@@ -35,7 +34,6 @@ def agent_commands() -> None:
 @click.option("--owner", required=True, help="Who answers for it: an id of people.yaml.")
 @click.option("--purpose", required=True, help="What it is for.")
 @click.option("--days", default=90, show_default=True, help="Days until it ends.")
-@json_option
 @pass_environment
 def add_agent(
     environment: CommandEnvironment, *, name: str, person: str, owner: str, purpose: str, days: int
@@ -55,7 +53,6 @@ def add_agent(
 @agent_commands.command("confirm")
 @click.argument("name")
 @acting_person_option
-@json_option
 @pass_environment
 def confirm_agent(environment: CommandEnvironment, *, name: str, person: str) -> None:
     """Confirm agent NAME that another person added.
@@ -72,7 +69,6 @@ def confirm_agent(environment: CommandEnvironment, *, name: str, person: str) ->
 
 
 @agent_commands.command("list")
-@json_option
 @pass_environment
 def list_agents(environment: CommandEnvironment) -> None:
     """List all agents."""
@@ -94,7 +90,6 @@ def list_agents(environment: CommandEnvironment) -> None:
 @click.argument("name")
 @click.option("--for", "behalf", default="", help="The person that it acts for; none by default.")
 @click.option("--days", default=30, show_default=True, help="Days until it expires.")
-@json_option
 @pass_environment
 def create_agent_token(
     environment: CommandEnvironment, *, name: str, behalf: str, days: int
@@ -113,7 +108,6 @@ def create_agent_token(
 @agent_commands.command("pause")
 @click.argument("name")
 @_REASON_OPTION
-@json_option
 @pass_environment
 def pause_agent(environment: CommandEnvironment, *, name: str, reason: str) -> None:
     """Pause agent NAME: it makes no request until a person resumes it. Its open runs continue.
@@ -130,7 +124,6 @@ def pause_agent(environment: CommandEnvironment, *, name: str, reason: str) -> N
 @click.argument("name")
 @acting_person_option
 @_REASON_OPTION
-@json_option
 @pass_environment
 def resume_agent(environment: CommandEnvironment, *, name: str, person: str, reason: str) -> None:
     """Resume agent NAME that was paused.
@@ -145,7 +138,6 @@ def resume_agent(environment: CommandEnvironment, *, name: str, person: str, rea
 @agent_commands.command("end")
 @click.argument("name")
 @_REASON_OPTION
-@json_option
 @pass_environment
 def end_agent(environment: CommandEnvironment, *, name: str, reason: str) -> None:
     """End agent NAME for good, and revoke its tokens. What it requested does not start.
@@ -175,7 +167,6 @@ def token_commands() -> None:
 @click.option("--days", default=30, show_default=True, help="Days until it expires.")
 @click.option("--name", default="", help='Its use, such as "the deploy pipeline".')
 @time_options
-@json_option
 @pass_environment
 def create_token(
     environment: CommandEnvironment, *, person: str, scopes: tuple[str, ...], days: int, name: str
@@ -204,7 +195,6 @@ def print_new_token(token: "ApiToken", secret: str, *, until: str) -> None:
 @token_commands.command("list")
 @click.argument("person", default="")
 @time_options
-@json_option
 @pass_environment
 def list_all_tokens(environment: CommandEnvironment, *, person: str) -> None:
     """List the tokens of PERSON, or of everyone."""
@@ -232,7 +222,6 @@ def list_all_tokens(environment: CommandEnvironment, *, person: str) -> None:
 
 @token_commands.command("revoke")
 @click.argument("number", type=RecordNumber())
-@json_option
 @pass_environment
 def revoke_token(environment: CommandEnvironment, *, number: int) -> None:
     """Revoke token NUMBER.
@@ -251,7 +240,6 @@ def factor_commands() -> None:
 
 
 @factor_commands.command("list")
-@json_option
 @pass_environment
 def list_factors(environment: CommandEnvironment) -> None:
     """List second factors with their digest, and whether they are valid."""
@@ -285,7 +273,6 @@ def list_factors(environment: CommandEnvironment) -> None:
 @factor_commands.command("forget")
 @_REASON_OPTION
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
-@json_option
 @pass_environment
 def delete_factors(environment: CommandEnvironment, *, reason: str, yes: bool) -> None:
     """Delete all second factors, if secrets.key is lost.

@@ -21,15 +21,15 @@ from bot.cli.context import (
     exit_on_errors,
     exit_with_error,
     open_service,
-    pass_environment,
+    pass_environment_only,
     wants_json,
 )
 from bot.cli.options import (
     acting_person_option,
     create_json_option,
-    json_option,
     limit_option,
     option_with_aliases,
+    pass_environment,
     reason_option,
     witness_option,
 )
@@ -80,7 +80,7 @@ _RUN_FILTER_OPTIONS = ("area", "runbook", "state", "value", "search")
 @limit_option(30, help_text="Number of entries.")
 @create_json_option("Print one JSON object per line.")
 @time_options
-@pass_environment
+@pass_environment_only
 def show_log(
     environment: CommandEnvironment,
     *,
@@ -263,7 +263,7 @@ def _build_event_row(
     show_default=True,
     help="jsonl includes the output of hosts; docs/verify_changelog.py reads it.",
 )
-@pass_environment
+@pass_environment_only
 def export_entries(environment: CommandEnvironment, *, form: str) -> None:
     """Print every entry on one line: JSON, CSV for spreadsheets, or syslog (RFC 5424).
 
@@ -325,7 +325,6 @@ def _record_or_warn(database: "Database", kind: str, **facts: Any) -> None:
     is_flag=True,
     help="Check every hash, but only the last signature and those of key changes.",
 )
-@json_option
 @pass_environment
 def verify_log(
     environment: CommandEnvironment, *, witnesses: tuple[Path, ...], key: str, quick: bool
@@ -364,7 +363,6 @@ def verify_log(
 
 
 @click.command("rotate-key")
-@json_option
 @pass_environment
 def rotate_key(environment: CommandEnvironment) -> None:
     """Replace the signing key of the change log. The log records it, signed by both keys.
@@ -402,7 +400,6 @@ def rotate_key(environment: CommandEnvironment) -> None:
 @click.argument("run", type=int)
 @reason_option("Reason, recorded permanently.", required=True)
 @acting_person_option
-@json_option
 @pass_environment
 def request_erasure(
     environment: CommandEnvironment, *, run: int, reason: str, person: str
@@ -429,7 +426,6 @@ def request_erasure(
 @reason_option("What was lost and why, recorded permanently.", required=True)
 @acting_person_option
 @witness_option("File of a witness that has them; repeatable. Default: KEYTURN_WITNESS.")
-@json_option
 @pass_environment
 def acknowledge_loss(
     environment: CommandEnvironment,

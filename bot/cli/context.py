@@ -46,7 +46,8 @@ class CommandEnvironment:
         return bool(settings.database) or (settings.data / "keyturn.db").exists()
 
 
-pass_environment = click.make_pass_decorator(CommandEnvironment)
+# For commands without --json; `pass_environment` of bot.cli.options is for all others.
+pass_environment_only = click.make_pass_decorator(CommandEnvironment)
 
 
 class RecordNumber(click.IntRange):

@@ -8,14 +8,8 @@ from urllib.parse import urlsplit
 
 import click
 
-from bot.cli.context import (
-    FAILED,
-    CommandEnvironment,
-    exit_on_errors,
-    exit_with_error,
-    pass_environment,
-)
-from bot.cli.options import json_option, witness_option
+from bot.cli.context import FAILED, CommandEnvironment, exit_on_errors, exit_with_error
+from bot.cli.options import pass_environment, witness_option
 from bot.cli.progress import show_progress
 from bot.cli.sections import CommandGroup
 from bot.cli.terminal import print_result
@@ -32,7 +26,6 @@ def db() -> None:
 
 @db.command("upgrade")
 @click.option("--grant", default="", help="PostgreSQL role that gets the rights of the service.")
-@json_option
 @pass_environment
 def upgrade_database(environment: CommandEnvironment, *, grant: str) -> None:
     """Upgrade the database to the schema of this version.
@@ -76,7 +69,6 @@ def print_grants(*, app: str, reader: str) -> None:
 
 
 @db.command("check")
-@json_option
 @pass_environment
 def check_database(environment: CommandEnvironment) -> None:
     """Check schema, rights, engine and keys of the database.
@@ -139,7 +131,6 @@ def _describe_key_problem(environment: CommandEnvironment, database: "Database")
 
 @click.command("backup")
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
-@json_option
 @pass_environment
 def back_up_database(environment: CommandEnvironment, *, file: Path) -> None:
     """Save the whole database in FILE, while the service runs.
@@ -171,7 +162,6 @@ def back_up_database(environment: CommandEnvironment, *, file: Path) -> None:
 @click.command("restore")
 @click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
 @witness_option("File of a witness, or log of a host, to find lost entries; repeatable.")
-@json_option
 @pass_environment
 def restore_database(
     environment: CommandEnvironment, *, file: Path, witnesses: tuple[Path, ...]
@@ -222,7 +212,6 @@ def restore_database(
 @click.option(
     "--to", "target", required=True, help="sqlite:///FILE or postgresql://USER@HOST/NAME"
 )
-@json_option
 @pass_environment
 def copy_to_database(environment: CommandEnvironment, *, source: str, target: str) -> None:
     """Copy a database into an empty one, between SQLite and PostgreSQL in either direction.

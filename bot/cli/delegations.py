@@ -7,8 +7,13 @@ from typing import Any
 import click
 
 from bot.cli.client import record_to_data
-from bot.cli.context import CommandEnvironment, RecordNumber, open_service, pass_environment
-from bot.cli.options import ACTING_PERSON_HELP, acting_person_option, json_option, reason_option
+from bot.cli.context import CommandEnvironment, RecordNumber, open_service
+from bot.cli.options import (
+    ACTING_PERSON_HELP,
+    acting_person_option,
+    pass_environment,
+    reason_option,
+)
 from bot.cli.sections import CommandGroup
 from bot.cli.terminal import (
     format_stored_time,
@@ -31,7 +36,6 @@ def delegation_commands() -> None:
 @click.option("--area", default="", help="One area. Default: every area of the owner.")
 @reason_option()
 @time_options
-@json_option
 @pass_environment
 def create_delegation(
     environment: CommandEnvironment, *, person: str, owner: str, until: str, area: str, reason: str
@@ -55,7 +59,6 @@ def create_delegation(
 
 @delegation_commands.command("list")
 @time_options
-@json_option
 @pass_environment
 def list_delegations(environment: CommandEnvironment) -> None:
     """List active delegations."""
@@ -80,7 +83,6 @@ def list_delegations(environment: CommandEnvironment) -> None:
 
 @delegation_commands.command("end")
 @click.argument("number", type=RecordNumber())
-@json_option
 @pass_environment
 def end_delegation(environment: CommandEnvironment, *, number: int) -> None:
     """End delegation NUMBER immediately.
@@ -100,7 +102,6 @@ def end_delegation(environment: CommandEnvironment, *, number: int) -> None:
 @acting_person_option
 @reason_option()
 @time_options
-@json_option
 @pass_environment
 def create_grant(
     environment: CommandEnvironment, *, holder: str, words: tuple[str, ...], **options: Any
@@ -131,7 +132,6 @@ def grant_commands() -> None:
 
 @grant_commands.command("list")
 @time_options
-@json_option
 @pass_environment
 def list_grants(environment: CommandEnvironment) -> None:
     """List active standing grants."""
@@ -162,7 +162,6 @@ def list_grants(environment: CommandEnvironment) -> None:
 
 @grant_commands.command("end")
 @click.argument("number", type=RecordNumber())
-@json_option
 @pass_environment
 def revoke_grant(environment: CommandEnvironment, *, number: int) -> None:
     """Revoke grant NUMBER immediately; its runs stop before their next step.

@@ -14,10 +14,9 @@ from bot.cli.context import (
     REFUSED,
     CommandEnvironment,
     exit_with_error,
-    pass_environment,
     wants_json,
 )
-from bot.cli.options import json_option
+from bot.cli.options import json_option, pass_environment
 from bot.cli.progress import show_progress
 from bot.cli.sections import CommandGroup
 from bot.cli.terminal import print_json, print_result
@@ -47,7 +46,6 @@ def inventory_commands() -> None:
 
 @inventory_commands.command("check")
 @click.argument("hosts", nargs=-1, metavar="[HOST]…")
-@json_option
 @pass_environment
 def check_inventory(environment: CommandEnvironment, *, hosts: tuple[str, ...]) -> None:
     """Log in to every host, or to each HOST, and print problems with their fixes.
@@ -184,7 +182,6 @@ def _print_entries(entries: "Sequence[InventoryEntry]") -> None:
     is_flag=True,
     help="Confirm it yourself by the fingerprint on its console, if its area has one owner.",
 )
-@json_option
 @pass_environment
 def enrol_host(
     environment: CommandEnvironment,
@@ -291,7 +288,6 @@ def _add_host_alone(
 @inventory_commands.command("confirm")
 @click.argument("name", metavar="HOST")
 @click.argument("fingerprint")
-@json_option
 @pass_environment
 def confirm_host(environment: CommandEnvironment, *, name: str, fingerprint: str) -> None:
     """Confirm a pending HOST by the FINGERPRINT that its own console shows.
@@ -376,7 +372,6 @@ def _list_objections(environment: CommandEnvironment, host: "Host") -> list[str]
     is_flag=True,
     help="Print a shell script for root that installs the lines and long scripts.",
 )
-@json_option
 @pass_environment
 def print_sudoers(environment: CommandEnvironment, *, host: str, scripts: bool) -> None:
     """Print the sudoers lines that Keyturn's logins need on HOST.

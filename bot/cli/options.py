@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bot.cli.context import JSON_WANTED
+from bot.cli.context import JSON_WANTED, pass_environment_only
 
 if TYPE_CHECKING:
     from click.core import Context
@@ -85,6 +85,13 @@ def create_json_option(help_text: str) -> Decorator:
 
 
 json_option = create_json_option("Print JSON.")
+
+
+def pass_environment(command: Callable[..., None]) -> Callable[..., None]:
+    """Pass the CommandEnvironment to a command, and add `--json`."""
+    return json_option(pass_environment_only(command))
+
+
 # `--as` says everywhere who acts. On the server, commands believe it; a service checks the token.
 ACTING_PERSON_HELP = "Who acts: your id in people.yaml."
 acting_person_option = click.option("--as", "person", required=True, help=ACTING_PERSON_HELP)

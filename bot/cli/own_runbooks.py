@@ -19,10 +19,9 @@ from bot.cli.context import (
     exit_on_errors,
     exit_with_error,
     open_service,
-    pass_environment,
 )
 from bot.cli.environment import read_settings
-from bot.cli.options import json_option
+from bot.cli.options import json_option, pass_environment
 from bot.cli.sections import CommandGroup
 from bot.cli.terminal import print_result
 
@@ -76,7 +75,6 @@ def create_runbook(*, words: str, change: bool, directory: Path | None) -> None:
     help="Store what the host returned as test data, without secrets: before, after, undone.",
 )
 @_directory_option
-@json_option
 @pass_environment
 def try_runbook(
     environment: CommandEnvironment,
@@ -185,7 +183,6 @@ def lint_runbooks(*, words: "tuple[str, ...]") -> None:
 @click.argument("words", nargs=-1, metavar="[RUNBOOK]")
 @click.option("--as", "person", default="", help="Who acts: an id of people.yaml.")
 @click.option("--alone", is_flag=True, help="Enable it alone, if no other person could.")
-@json_option
 @pass_environment
 def enable_runbook(
     environment: CommandEnvironment, *, words: "tuple[str, ...]", person: str, alone: bool

@@ -16,10 +16,9 @@ from bot.cli.context import (
     CommandEnvironment,
     exit_on_errors,
     exit_with_error,
-    pass_environment,
     wants_json,
 )
-from bot.cli.options import json_option, limit_option
+from bot.cli.options import limit_option, pass_environment
 from bot.cli.progress import show_progress
 from bot.cli.sections import CommandGroup
 from bot.cli.terminal import print_json, print_result, write_output
@@ -38,7 +37,6 @@ def policy_commands() -> None:
 
 @policy_commands.command("check")
 @click.argument("directory", type=_PATH_TYPE, required=False)
-@json_option
 @pass_environment
 def check_policy(environment: CommandEnvironment, *, directory: Path | None) -> None:
     """Validate the policy directory, and print each error with its file, line and fix.
@@ -92,7 +90,6 @@ def _print_check_as_json(
 @click.option(
     "--html", type=_PATH_TYPE, help="Write an HTML page to this file; - is standard output."
 )
-@json_option
 @pass_environment
 def print_policy_page(
     environment: CommandEnvironment, *, directory: Path | None, person: str, html: Path | None
@@ -130,7 +127,6 @@ def print_policy_page(
 @click.option(
     "--for", "behalf", default="", metavar="ID", help="The person that an agent acts for."
 )
-@json_option
 @pass_environment
 def explain_request(
     environment: CommandEnvironment, *, person: str, words: tuple[str, ...], behalf: str
@@ -182,7 +178,6 @@ def _preview_request(
     "--since", default="90d", show_default=True, help="Start: 90d, last month, 2026-03-01."
 )
 @limit_option(20, minimum=0, help_text="Runs to list of each outcome; --json lists all.")
-@json_option
 @pass_environment
 def replay_history(
     environment: CommandEnvironment, *, directory: Path, since: str, limit: int

@@ -15,7 +15,6 @@ from bot.cli.context import (
     exit_on_errors,
     exit_with_error,
     open_service,
-    pass_environment,
     run_to_data,
     wants_json,
 )
@@ -23,6 +22,7 @@ from bot.cli.options import (
     acting_person_option,
     json_option,
     option_with_aliases,
+    pass_environment,
     reason_option,
 )
 from bot.cli.sections import CommandGroup
@@ -61,7 +61,6 @@ def schedule_commands() -> None:
 @_REASON_OPTION
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation of the times.")
 @click.argument("words", nargs=-1, required=True, metavar="-- RUNBOOK HOST…")
-@json_option
 @pass_environment
 def request_schedule(
     environment: CommandEnvironment, *, name: str, words: tuple[str, ...], **options: Any
@@ -104,7 +103,6 @@ def request_schedule(
 @click.option(
     "--all", "include_all", is_flag=True, help="Include those that ended over a week ago."
 )
-@json_option
 @pass_environment
 def list_all_schedules(environment: CommandEnvironment, *, include_all: bool) -> None:
     """List schedules by next due time."""
@@ -131,7 +129,6 @@ def list_all_schedules(environment: CommandEnvironment, *, include_all: bool) ->
 
 @schedule_commands.command("show")
 @click.argument("number", type=RecordNumber())
-@json_option
 @pass_environment
 def show_schedule(environment: CommandEnvironment, *, number: int) -> None:
     """Show schedule NUMBER with its next due times and last runs.
@@ -206,7 +203,6 @@ def list_next_due_times(*, cron: str, zone: str, count: int) -> None:
 @click.argument("number", type=RecordNumber())
 @acting_person_option
 @_REASON_OPTION
-@json_option
 @pass_environment
 def suspend_schedule(
     environment: CommandEnvironment, *, number: int, person: str, reason: str
@@ -224,7 +220,6 @@ def suspend_schedule(
 @schedule_commands.command("resume")
 @click.argument("number", type=RecordNumber())
 @acting_person_option
-@json_option
 @pass_environment
 def resume_schedule(environment: CommandEnvironment, *, number: int, person: str) -> None:
     """Resume schedule NUMBER from its next due time.
@@ -240,7 +235,6 @@ def resume_schedule(environment: CommandEnvironment, *, number: int, person: str
 @click.argument("number", type=RecordNumber())
 @acting_person_option
 @_REASON_OPTION
-@json_option
 @pass_environment
 def end_schedule(
     environment: CommandEnvironment, *, number: int, person: str, reason: str
@@ -260,7 +254,6 @@ def end_schedule(
 @click.argument("number", type=RecordNumber())
 @acting_person_option
 @_REASON_OPTION
-@json_option
 @pass_environment
 def take_over_schedule(
     environment: CommandEnvironment, *, number: int, person: str, reason: str

@@ -7,10 +7,9 @@ from bot.cli.context import (
     CommandEnvironment,
     exit_with_error,
     open_service,
-    pass_environment,
     run_to_data,
 )
-from bot.cli.options import acting_person_option, json_option, reason_option
+from bot.cli.options import acting_person_option, pass_environment, reason_option
 from bot.cli.terminal import print_result
 from connectors.command import quote_text
 
@@ -21,7 +20,6 @@ _REASON_OPTION = reason_option(required=True)
 @click.argument("what", metavar="RUN|all|agent")
 @click.argument("name", default="")
 @_REASON_OPTION
-@json_option
 @pass_environment
 def stop_runs(environment: CommandEnvironment, *, what: str, name: str, reason: str) -> None:
     """Stop one run, everything, or agent NAME, before the next step or host.
@@ -66,7 +64,6 @@ def stop_runs(environment: CommandEnvironment, *, what: str, name: str, reason: 
 @click.command("resume")
 @acting_person_option
 @_REASON_OPTION
-@json_option
 @pass_environment
 def resume_runs(environment: CommandEnvironment, *, person: str, reason: str) -> None:
     """Resume after `stop all`. Stopped runs must be requested again.
@@ -82,7 +79,6 @@ def resume_runs(environment: CommandEnvironment, *, person: str, reason: str) ->
 @click.argument("who", metavar="PERSON")
 @acting_person_option
 @_REASON_OPTION
-@json_option
 @pass_environment
 def ban_person(environment: CommandEnvironment, *, who: str, person: str, reason: str) -> None:
     """Ban PERSON immediately.
@@ -105,7 +101,6 @@ def ban_person(environment: CommandEnvironment, *, who: str, person: str, reason
 @click.argument("who", metavar="PERSON")
 @acting_person_option
 @_REASON_OPTION
-@json_option
 @pass_environment
 def unban_person(environment: CommandEnvironment, *, who: str, person: str, reason: str) -> None:
     """Lift the ban of PERSON. Their tokens stay revoked.

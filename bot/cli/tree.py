@@ -16,10 +16,10 @@ from bot.cli.context import (
     exit_on_errors,
     exit_with_error,
     open_service,
-    pass_environment,
+    pass_environment_only,
     wants_json,
 )
-from bot.cli.options import acting_person_option, json_option, reason_option
+from bot.cli.options import acting_person_option, pass_environment, reason_option
 from bot.cli.sections import CommandGroup
 from bot.cli.terminal import print_json, print_result, write_output
 
@@ -50,7 +50,7 @@ def tree_commands() -> None:
 
 @tree_commands.command("check")
 @_take_tree
-@pass_environment
+@pass_environment_only
 def check_trees(environment: CommandEnvironment, *, name: str, file: Path | None) -> None:
     """Check one tree, or all trees of the policy.
 
@@ -79,7 +79,7 @@ def check_trees(environment: CommandEnvironment, *, name: str, file: Path | None
 @tree_commands.command("draw")
 @_take_tree
 @click.option("--svg", type=_PATH_TYPE, help="Write a picture to this file; - is standard output.")
-@pass_environment
+@pass_environment_only
 def draw_tree(
     environment: CommandEnvironment, *, name: str, file: Path | None, svg: Path | None
 ) -> None:
@@ -101,7 +101,6 @@ def draw_tree(
 
 @tree_commands.command("analyse")
 @_take_tree
-@json_option
 @pass_environment
 def analyse_tree(environment: CommandEnvironment, *, name: str, file: Path | None) -> None:
     """Show single points of failure, cut sets, probability and importance of a tree.
@@ -131,7 +130,6 @@ def analyse_tree(environment: CommandEnvironment, *, name: str, file: Path | Non
 @_take_tree
 @click.option("--order", type=click.IntRange(1), help="Only sets of at most this many events.")
 @click.option("--limit", type=click.IntRange(1), default=100, show_default=True)
-@json_option
 @pass_environment
 def list_cut_sets(
     environment: CommandEnvironment, *, name: str, file: Path | None, order: int | None, limit: int
@@ -181,7 +179,7 @@ def import_tree(*, file: Path, top: str) -> None:
 
 @tree_commands.command("export")
 @_take_tree
-@pass_environment
+@pass_environment_only
 def export_tree(environment: CommandEnvironment, *, name: str, file: Path | None) -> None:
     """Print a tree as Open-PSA XML, which other tools read.
 
@@ -193,7 +191,6 @@ def export_tree(environment: CommandEnvironment, *, name: str, file: Path | None
 
 
 @tree_commands.command("claims")
-@json_option
 @pass_environment
 def list_claims(environment: CommandEnvironment) -> None:
     """List the events that runs may bring about, with the run and since when.
@@ -217,7 +214,6 @@ def list_claims(environment: CommandEnvironment) -> None:
 @click.argument("event")
 @acting_person_option
 @reason_option(required=True)
-@json_option
 @pass_environment
 def release_leg(
     environment: CommandEnvironment, *, name: str, event: str, person: str, reason: str

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 import click
 
-from bot.cli.context import CommandEnvironment, exit_on_errors, pass_environment, wants_json
-from bot.cli.options import json_option, option_with_aliases
+from bot.cli.context import CommandEnvironment, exit_on_errors, wants_json
+from bot.cli.options import option_with_aliases, pass_environment
 from bot.cli.terminal import print_json, print_result
 
 _FORMAT_HINTS = {
@@ -29,7 +29,6 @@ docs/webhooks.md says more."""
 
 
 @click.command("webhooks")
-@json_option
 @option_with_aliases(
     "--retry",
     "--again",
