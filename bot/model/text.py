@@ -46,9 +46,10 @@ def _escape_character(character: str) -> str:
 
 # First words of messages that are not names: names such as `lb1` and `dora` keep their case.
 _SENTENCE_OPENINGS = re.compile(
-    r"(a|an|another|around|break-glass (?=is|was|applies)|delegation|describe|each|enter|explain|"
-    r"give|grant|how|if|it|no|not|nothing|on|only|resolve|run|say|schedule|separate|someone|"
-    r"stop|that|the|there|these|this|those|token|type|what|which|whom|"
+    r"(a|an|another|around|break-glass (?=is|was|applies)|changes|choose|confirm|cron is|"
+    r"delegation|describe|each|enter|explain|give|grant|host (?=begins|holds)|how|if|it|name|no|"
+    r"not|nothing|on|only|others|override|resolve|run|say|schedule|separate|since is|someone|"
+    r"state|stop|that|the|there|these|this|those|token|type|what|which|whom|"
     r"unknown|values|write|you|your)\b(?![-=])"
 )
 

@@ -2,21 +2,19 @@
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import APIRouter, Path, Response
+from fastapi import APIRouter, Response
 
 from bot.db import delegations, grants
 from bot.model import grant_words
 from bot.model.grant_words import NewGrant
 from bot.model.request_form import RequestSyntaxError
 from bot.model.times import InvalidTimeError, parse_deadline
-from bot.web.templating import start_sentence
-from bot.web.visit import Visit, VisitOfPage, add_action
+from bot.web.visit import IdPath, Visit, VisitOfPage, add_action
 
 router = APIRouter(prefix="/access")
 
-RecordIdPath = Annotated[int, Path(ge=1, le=2_147_483_647)]
 # Parses a field from its text, the current time in microseconds, and the reader's time zone.
 _FieldParser = Callable[[str, int, str], Any]
 _DONE_NOTICES: Mapping[str, str] = {
@@ -95,7 +93,6 @@ def _render_page(
         return visit.render(
             "access.html",
             refusal=refusal,
-            alert=start_sentence(str(refusal or "")),
             problems=refusal.problems if isinstance(refusal, _InvalidFormError) else {},
             notice=_DONE_NOTICES.get(visit.done, ""),
             typed=visit.form,
@@ -150,12 +147,12 @@ def create_grant(visit: Visit) -> str:
 
 
 @_action("/delegations/{number}/end")
-def end_delegation(visit: Visit, number: RecordIdPath) -> str:
+def end_delegation(visit: Visit, number: IdPath) -> str:
     visit.service.delegations_and_grants.end_delegation(number, person=visit.person, source="web")
     return "/access?done=ended"
 
 
 @_action("/grants/{number}/end")
-def revoke_grant(visit: Visit, number: RecordIdPath) -> str:
+def revoke_grant(visit: Visit, number: IdPath) -> str:
     visit.service.delegations_and_grants.revoke_grant(number, person=visit.person, source="web")
     return "/access?done=ended"

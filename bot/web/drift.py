@@ -4,18 +4,17 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query, Response
+from fastapi import APIRouter, Query, Response
 
 from bot.db import drift
 from bot.model.drift import DRIFTED_STATES, DriftState
 from bot.model.times import DEADLINE_EXAMPLES, parse_deadline
 from bot.queries.drift import read_details
-from bot.web.templating import get_reader_zone, start_sentence
-from bot.web.visit import Visit, VisitOfPage, add_action
+from bot.web.templating import get_reader_zone
+from bot.web.visit import IdPath, Visit, VisitOfPage, add_action
 
 router = APIRouter(prefix="/drift")
 
-KeyIdPath = Annotated[int, Path(ge=1, le=2_147_483_647)]
 FilterQuery = Annotated[str, Query(max_length=100)]
 _MAX_KEYS = 500
 _DONE_NOTICES: Mapping[str, str] = {
@@ -43,7 +42,7 @@ def list_keys(visit: Visit, host: FilterQuery = "", state: str = "") -> Response
 
 
 @router.get("/{number}")
-def show_key(visit: Visit, number: KeyIdPath) -> Response:
+def show_key(visit: Visit, number: IdPath) -> Response:
     """Show one value: when it changed, what happened on its host then, and the answers."""
     return _render_key(visit, number)
 
@@ -54,7 +53,6 @@ def _render_key(visit: VisitOfPage, number: int, *, refusal: Exception | None = 
     return visit.render(
         "drift_key.html",
         refusal=refusal,
-        alert=start_sentence(str(refusal or "")),
         notice=_DONE_NOTICES.get(visit.done, ""),
         typed=visit.form,
         details=details,
@@ -68,7 +66,7 @@ _action = partial(add_action, router, page="/drift/{number}", render=_render_key
 
 
 @_action("/{number}/read")
-def read_key(visit: Visit, number: KeyIdPath) -> str:
+def read_key(visit: Visit, number: IdPath) -> str:
     """Have the values of the host read now."""
     with visit.read_viewable() as tx:
         host = drift.get_key(tx, number).host
@@ -77,7 +75,7 @@ def read_key(visit: Visit, number: KeyIdPath) -> str:
 
 
 @_action("/{number}/restore")
-def restore_value(visit: Visit, number: KeyIdPath) -> str:
+def restore_value(visit: Visit, number: IdPath) -> str:
     """Plan again what set the value, and redirect to its plan."""
     run = visit.service.drift.restore_value(
         number, person=visit.person, origin=visit.origin, reason=visit.reason, plan_only=True
@@ -86,7 +84,7 @@ def restore_value(visit: Visit, number: KeyIdPath) -> str:
 
 
 @_action("/{number}/adopt")
-def adopt_value(visit: Visit, number: KeyIdPath) -> str:
+def adopt_value(visit: Visit, number: IdPath) -> str:
     """Accept the value on the host."""
     visit.service.drift.adopt_value(
         number, person=visit.person, reason=visit.reason, session=visit.session
@@ -95,7 +93,7 @@ def adopt_value(visit: Visit, number: KeyIdPath) -> str:
 
 
 @_action("/{number}/expect")
-def expect_value(visit: Visit, number: KeyIdPath) -> str:
+def expect_value(visit: Visit, number: IdPath) -> str:
     """Let the value vary until a time."""
     zone = get_reader_zone(visit.request)
     with visit.read_viewable() as tx:

@@ -9,9 +9,7 @@ from bot.audit import output
 from bot.audit.output import StoredOutput
 from bot.db import runs
 from bot.queries import erasure
-from bot.web.run import RunIdPath
-from bot.web.templating import start_sentence
-from bot.web.visit import Visit, VisitOfPage, add_action
+from bot.web.visit import IdPath, Visit, VisitOfPage, add_action
 
 router = APIRouter(prefix="/runs/{number}/erase")
 
@@ -23,7 +21,7 @@ _DONE_NOTICES: Mapping[str, str] = {
 
 
 @router.get("")
-def show_erasure(visit: Visit, number: RunIdPath) -> Response:
+def show_erasure(visit: Visit, number: IdPath) -> Response:
     """Show the output to erase and the pending request."""
     return _render_page(visit, number)
 
@@ -36,8 +34,6 @@ def _render_page(visit: VisitOfPage, number: int, *, refusal: Exception | None =
     return visit.render(
         "erasure.html",
         refusal=refusal,
-        # The command line shows these texts after a name; here they begin a sentence.
-        alert=start_sentence(f"{refusal}.") if refusal else "",
         notice=_DONE_NOTICES.get(visit.done, ""),
         run=run,
         erasure_request=asked,
@@ -55,7 +51,7 @@ _action = partial(add_action, router, page="/runs/{number}/erase", render=_rende
 
 
 @_action("")
-def request_erasure(visit: Visit, number: RunIdPath) -> str:
+def request_erasure(visit: Visit, number: IdPath) -> str:
     visit.service.erasure.request_erasure(
         number, person=visit.person, reason=visit.reason, source="web"
     )
@@ -63,7 +59,7 @@ def request_erasure(visit: Visit, number: RunIdPath) -> str:
 
 
 @_action("/confirm")
-def confirm_erasure(visit: Visit, number: RunIdPath) -> str:
+def confirm_erasure(visit: Visit, number: IdPath) -> str:
     """Erase the output whose digest is in the form."""
     digest = visit.form.get("digest", "")
     visit.service.erasure.confirm_erasure(number, person=visit.person, digest=digest)
@@ -71,7 +67,7 @@ def confirm_erasure(visit: Visit, number: RunIdPath) -> str:
 
 
 @_action("/decline")
-def decline_erasure(visit: Visit, number: RunIdPath) -> str:
+def decline_erasure(visit: Visit, number: IdPath) -> str:
     """Decline the pending request."""
     visit.service.erasure.decline_erasure(number, person=visit.person, reason=visit.reason)
     return f"/runs/{number}/erase?done=declined"

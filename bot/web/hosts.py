@@ -10,6 +10,7 @@ from bot.db import runs, search
 from bot.db.database import Transaction
 from bot.model.run import Run
 from bot.model.run_states import StatusDisplay, Tone
+from bot.model.text import format_sentence
 from bot.queries.host_status import HostStatus, Reachability, list_host_statuses
 from bot.web.badges import HOST_FROZEN_BADGE, HOST_LOCKED_BADGE, REACHABILITY_BADGES
 from bot.web.diagrams import ChangeTimeline, HostTile, build_timeline
@@ -84,7 +85,7 @@ def show_host(
     try:
         host = visit.policy.inventory[name]
     except UnknownHostError as error:
-        raise HTTPException(404, f"{error}."[:300]) from None
+        raise HTTPException(404, format_sentence(str(error))[:300]) from None
     with visit.read_viewable() as tx:
         status = next(list_host_statuses(tx, visit.policy, lambda one: one.name == host.name))
         changes, timeline = _list_changes(tx, host.name, days)

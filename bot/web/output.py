@@ -2,22 +2,20 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, HTTPException, Path, Query, Response
+from fastapi import APIRouter, HTTPException, Query, Response
 
 from bot.model.text import escape_control
 from bot.queries.run_view import build_run_view
-from bot.web.visit import Visit
+from bot.web.visit import IdPath, Visit
 
 router = APIRouter(prefix="/runs/{number}/output")
-
-RunIdPath = Annotated[int, Path(ge=1, le=2_147_483_647)]
 
 
 @router.get("/{step}.txt")
 def show_output(
     visit: Visit,
-    number: RunIdPath,
-    step: RunIdPath,
+    number: IdPath,
+    step: IdPath,
     filter_text: Annotated[str, Query(alias="filter", max_length=200)] = "",
 ) -> Response:
     """Return the whole output as a file, or the lines that contain *filter_text*, with numbers."""

@@ -3,7 +3,6 @@
 from fastapi import APIRouter, HTTPException, Response
 
 from bot.web.hosts import HostNamePath
-from bot.web.templating import start_sentence
 from bot.web.visit import Visit, VisitOfPage, add_action
 
 router = APIRouter(prefix="/hosts/{name}/rebuild")
@@ -25,7 +24,6 @@ def _render_rebuild(
     return visit.render(
         "rebuild.html",
         refusal=refusal,
-        alert=start_sentence(str(refusal or "")),
         rebuild=rebuild,
         is_known=name in hosts,
         hosts=sorted(hosts),

@@ -185,16 +185,12 @@ def _render_form(
         "request_form.html",
         status=422 if problems else 200,
         refusal=refusal,
-        alert="",
         info=next(one for one in list_runbook_info(runbook.words) if one.name == runbook.words),
         fields=fields,
         reason=typed.reason,
         ticket=typed.ticket,
         asks_ticket=visit.policy.can_require_ticket and get_kind(runbook) == "change",
-        alerts=[
-            str(refusal or ""),
-            *(problems[name] for name in set(problems) - form_field_names),
-        ],
+        other_problems=[problems[name] for name in set(problems) - form_field_names],
         preview=_preview_request(visit, typed),
         # When one of these fields changes, the options are loaded again.
         option_sources=["host", *(name for field in fields for name in field.form_field.within)]

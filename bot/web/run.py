@@ -4,10 +4,10 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any
+from typing import Any
 from urllib.parse import urlencode
 
-from fastapi import APIRouter, Path, Request, Response
+from fastapi import APIRouter, Request, Response
 
 from bot.audit import run_proof
 from bot.audit.run_proof import RunVerification
@@ -23,12 +23,11 @@ from bot.web.auth import PassiveUser, User
 from bot.web.deps import WebDeps
 from bot.web.fanout_chart import build_fanout_chart
 from bot.web.templating import render_page
-from bot.web.visit import Visit, VisitOfPage, add_action
+from bot.web.visit import IdPath, Visit, VisitOfPage, add_action
 from runbooks import load_catalogue
 
 router = APIRouter(prefix="/runs/{number}")
 
-RunIdPath = Annotated[int, Path(ge=1, le=2_147_483_647)]
 
 NumberedStep = tuple[int, PlannedStep, StepRecord | None]
 
@@ -72,7 +71,7 @@ class StepGroup:
 
 
 @router.get("")
-def show_run(visit: Visit, number: RunIdPath) -> Response:
+def show_run(visit: Visit, number: IdPath) -> Response:
     """Show the whole page."""
     return render_run_page(visit, number)
 
@@ -82,7 +81,7 @@ def show_live_part(
     request: Request,
     deps: WebDeps,
     user: PassiveUser,
-    number: RunIdPath,
+    number: IdPath,
     stamp: str = "",
     streamed: str = "",
 ) -> Response:
@@ -129,7 +128,7 @@ _action = partial(add_action, router, page="/runs/{number}", render=render_run_p
 
 
 @_action("/approve")
-def approve_run(visit: Visit, number: RunIdPath) -> str:
+def approve_run(visit: Visit, number: IdPath) -> str:
     """Approve the plan whose digest was on the page."""
     _check_irreversible_is_confirmed(visit, number)
     visit.service.approve_run(
@@ -143,13 +142,13 @@ def approve_run(visit: Visit, number: RunIdPath) -> str:
 
 
 @_action("/deny")
-def deny_run(visit: Visit, number: RunIdPath) -> str:
+def deny_run(visit: Visit, number: IdPath) -> str:
     visit.service.deny_run(number, person=visit.person, reason=visit.reason)
     return f"/runs/{number}?done=denied"
 
 
 @_action("/counter")
-def propose_values(visit: Visit, number: RunIdPath) -> str:
+def propose_values(visit: Visit, number: IdPath) -> str:
     """Propose other values, and redirect to the run that has them."""
     changes = {
         name.removeprefix("field-"): value
@@ -163,7 +162,7 @@ def propose_values(visit: Visit, number: RunIdPath) -> str:
 
 
 @_action("/accept")
-def accept_proposal(visit: Visit, number: RunIdPath) -> str:
+def accept_proposal(visit: Visit, number: IdPath) -> str:
     """Accept the values that an approver proposes."""
     digest = visit.form.get("digest", "")
     visit.service.accept_proposal(number, person=visit.person, digest=digest)
@@ -171,21 +170,21 @@ def accept_proposal(visit: Visit, number: RunIdPath) -> str:
 
 
 @_action("/question")
-def ask_question(visit: Visit, number: RunIdPath) -> str:
+def ask_question(visit: Visit, number: IdPath) -> str:
     text = visit.form.get("text", "")
     visit.service.ask_question(number, person=visit.person, text=text)
     return f"/runs/{number}?done=asked"
 
 
 @_action("/answer")
-def answer_question(visit: Visit, number: RunIdPath) -> str:
+def answer_question(visit: Visit, number: IdPath) -> str:
     text = visit.form.get("text", "")
     visit.service.answer_question(number, person=visit.person, text=text)
     return f"/runs/{number}?done=answered"
 
 
 @_action("/reassign")
-def reassign_run(visit: Visit, number: RunIdPath) -> str:
+def reassign_run(visit: Visit, number: IdPath) -> str:
     """Ask another approver to decide the run."""
     assignee = visit.form.get("person", "")
     visit.service.reassign_run(number, person=visit.person, assignee=assignee, reason=visit.reason)
@@ -193,20 +192,20 @@ def reassign_run(visit: Visit, number: RunIdPath) -> str:
 
 
 @_action("/withdraw")
-def withdraw_run(visit: Visit, number: RunIdPath) -> str:
+def withdraw_run(visit: Visit, number: IdPath) -> str:
     visit.service.withdraw_run(number, person=visit.person)
     return f"/runs/{number}?done=withdrawn"
 
 
 @_action("/stop")
-def stop_run(visit: Visit, number: RunIdPath) -> str:
+def stop_run(visit: Visit, number: IdPath) -> str:
     """Stop the run after the current step."""
     visit.service.stop_run(number, person=visit.person, reason=visit.reason)
     return f"/runs/{number}?done=stopped"
 
 
 @_action("/undo")
-def request_undo(visit: Visit, number: RunIdPath) -> str:
+def request_undo(visit: Visit, number: IdPath) -> str:
     """Plan the undo, and redirect to its plan."""
     run = visit.service.request_undo(
         number, person=visit.person, origin=visit.origin, reason=visit.reason, plan_only=True
@@ -215,7 +214,7 @@ def request_undo(visit: Visit, number: RunIdPath) -> str:
 
 
 @_action("/request")
-def request_plan(visit: Visit, number: RunIdPath) -> str:
+def request_plan(visit: Visit, number: IdPath) -> str:
     """Request the plan whose digest was on the page. A plan that is not current is made again."""
     _check_irreversible_is_confirmed(visit, number)
     run = visit.service.request_plan_or_replan(
@@ -229,14 +228,14 @@ def request_plan(visit: Visit, number: RunIdPath) -> str:
 
 
 @_action("/replan")
-def replan_run(visit: Visit, number: RunIdPath) -> str:
+def replan_run(visit: Visit, number: IdPath) -> str:
     """Plan the request again, and redirect to the new run."""
     run = visit.service.replan_run(number, person=visit.person, origin=visit.origin)
     return f"/runs/{run.id}?done=replanned"
 
 
 @_action("/break-glass")
-def activate_break_glass(visit: Visit, number: RunIdPath) -> str:
+def activate_break_glass(visit: Visit, number: IdPath) -> str:
     """Start the plan whose digest was on the page, without approvals and despite freezes."""
     breaking, person, reason = visit.service.break_glass, visit.person, visit.reason
     digest = visit.form.get("digest", "")
@@ -252,7 +251,7 @@ def activate_break_glass(visit: Visit, number: RunIdPath) -> str:
 
 
 @_action("/review")
-def review_break_glass(visit: Visit, number: RunIdPath) -> str:
+def review_break_glass(visit: Visit, number: IdPath) -> str:
     """Record the review of a break-glass use."""
     visit.service.break_glass.review_break_glass(
         number, person=visit.person, findings=visit.form.get("findings", "")
@@ -261,7 +260,7 @@ def review_break_glass(visit: Visit, number: RunIdPath) -> str:
 
 
 @_action("/resolve")
-def resolve_run(visit: Visit, number: RunIdPath) -> str:
+def resolve_run(visit: Visit, number: IdPath) -> str:
     """Record the outcome of a run with an unknown outcome."""
     outcome = visit.form.get("outcome", "")
     if outcome not in {"succeeded", "failed"}:
@@ -273,7 +272,7 @@ def resolve_run(visit: Visit, number: RunIdPath) -> str:
 
 
 @router.post("/verify")
-def verify_run_entries(visit: Visit, number: RunIdPath) -> Response:
+def verify_run_entries(visit: Visit, number: IdPath) -> Response:
     """Verify the entries of a run. A POST, so that only the button starts this work."""
     with visit.read_viewable() as tx:
         result = run_proof.verify_run(tx, number)

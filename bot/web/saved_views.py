@@ -1,9 +1,8 @@
 """Saved views: named filters of the runs page."""
 
-from typing import Annotated
 from urllib.parse import parse_qsl
 
-from fastapi import APIRouter, HTTPException, Path, Response
+from fastapi import APIRouter, HTTPException, Response
 from fastapi.responses import RedirectResponse
 
 from bot.db import saved_views
@@ -11,16 +10,14 @@ from bot.db.saved_views import NoSuchView, SavedView
 from bot.model.plain_text import join_to_one_line
 from bot.web.errors import render_refusal
 from bot.web.run_filter import format_filters
-from bot.web.visit import Visit
+from bot.web.visit import IdPath, Visit
 from connectors.command import InvisibleCharacterError
 
 router = APIRouter(prefix="/views")
 
-ViewIdPath = Annotated[int, Path(ge=1, le=2_147_483_647)]
-
 
 @router.get("/{number}")
-def open_view(visit: Visit, number: ViewIdPath) -> Response:
+def open_view(visit: Visit, number: IdPath) -> Response:
     """Redirect to the runs page with the filters of a view."""
     try:
         with visit.read_viewable() as tx:
@@ -52,7 +49,7 @@ def store_view(visit: Visit) -> Response:
 
 
 @router.post("/{number}/delete")
-def delete_view(visit: Visit, number: ViewIdPath) -> Response:
+def delete_view(visit: Visit, number: IdPath) -> Response:
     with visit.deps.database.transaction() as tx:
         is_deleted = saved_views.delete_view(tx, number, person=visit.person)
     if not is_deleted:

@@ -4,9 +4,8 @@ from calendar import day_name
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated
 
-from fastapi import APIRouter, Path, Response
+from fastapi import APIRouter, Response
 from fastapi.responses import RedirectResponse
 
 from bot.db import runs, schedules
@@ -26,13 +25,12 @@ from bot.policy import Policy
 from bot.queries.calendar import DEFAULT_DAYS, build_calendar
 from bot.web.auth import User
 from bot.web.templating import get_reader_zone
-from bot.web.visit import REFUSALS, Visit, VisitOfPage, add_action
+from bot.web.visit import REFUSALS, IdPath, Visit, VisitOfPage, add_action
 from connectors.errors import UnknownHostError
 from runbooks import AnyRunbook
 
 router = APIRouter(prefix="/schedules")
 
-ScheduleIdPath = Annotated[int, Path(ge=1, le=2_147_483_647)]
 
 _MAX_FIRES = 40
 _MAX_UPCOMING = 5
@@ -137,12 +135,12 @@ def request_schedule(visit: Visit) -> Response:
             plan_only=True,
         )
     except REFUSALS as error:
-        return _render_form(visit, typed, {"": str(error)}, refusal=error)
+        return _render_form(visit, typed, {}, refusal=error)
     return RedirectResponse(f"/runs/{run.id}", 303)
 
 
 @router.get("/{number}")
-def show_schedule(visit: Visit, number: ScheduleIdPath) -> Response:
+def show_schedule(visit: Visit, number: IdPath) -> Response:
     return _render_page(visit, number)
 
 
@@ -164,7 +162,7 @@ _action = partial(add_action, router, page="/schedules/{number}", render=_render
 
 
 @_action("/{number}/suspend")
-def suspend_schedule(visit: Visit, number: ScheduleIdPath) -> str:
+def suspend_schedule(visit: Visit, number: IdPath) -> str:
     visit.service.schedules.suspend_schedule(
         number, person=visit.person, reason=visit.reason.strip()
     )
@@ -172,19 +170,19 @@ def suspend_schedule(visit: Visit, number: ScheduleIdPath) -> str:
 
 
 @_action("/{number}/resume")
-def resume_schedule(visit: Visit, number: ScheduleIdPath) -> str:
+def resume_schedule(visit: Visit, number: IdPath) -> str:
     visit.service.schedules.resume_schedule(number, person=visit.person)
     return f"/schedules/{number}?done=resumed"
 
 
 @_action("/{number}/end")
-def end_schedule(visit: Visit, number: ScheduleIdPath) -> str:
+def end_schedule(visit: Visit, number: IdPath) -> str:
     visit.service.schedules.end_schedule(number, person=visit.person, reason=visit.reason.strip())
     return f"/schedules/{number}?done=ended"
 
 
 @_action("/{number}/take-over")
-def take_over_schedule(visit: Visit, number: ScheduleIdPath) -> str:
+def take_over_schedule(visit: Visit, number: IdPath) -> str:
     """Request the same schedule as its new owner, and redirect to the run to approve."""
     run = visit.service.schedules.take_over_schedule(
         number, person=visit.person, origin=visit.origin, reason=visit.reason
@@ -242,10 +240,10 @@ def _render_form(
     template: str = "schedule_new.html",
     refusal: Exception | None = None,
 ) -> Response:
-    """Render the form. problems: by field; that of the whole form has the name ""."""
+    """Render the form. problems: by field."""
     reader_zone = get_reader_zone(visit.request)
     zone = typed["zone"] or reader_zone
-    shown_problems = {**dict.fromkeys(("", *typed), ""), **problems}
+    shown_problems = {**dict.fromkeys(typed, ""), **problems}
     cron = None
     try:
         cron = parse_cron(typed["cron"], zone) if typed["cron"] else None
@@ -258,7 +256,6 @@ def _render_form(
         template,
         status=422 if problems else 200,
         refusal=refusal,
-        alert="",
         typed={**typed, "zone": zone},
         problems=shown_problems,
         cron=cron,

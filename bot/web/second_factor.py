@@ -1,26 +1,24 @@
 """Second factor page: enrol an app or a key, and confirm those of other people."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated
 
-from fastapi import APIRouter, Path, Response
+from fastapi import APIRouter, Response
 from fastapi.responses import JSONResponse, RedirectResponse
 
 from bot.auth import second_factors, totp, webauthn
 from bot.auth.second_factors import SecondFactor
 from bot.auth.webauthn import RelyingParty
 from bot.model.errors import InvalidRequestError
+from bot.model.text import format_sentence
 from bot.queries.second_factor import is_area_owner, is_factor_valid
 from bot.web.auth import User
 from bot.web.deps import WebDependencies
-from bot.web.templating import start_sentence
-from bot.web.visit import Visit, VisitOfPage, add_action, get_http_status
+from bot.web.visit import REFUSALS, IdPath, Visit, VisitOfPage, add_action, get_http_status
 
 router = APIRouter(prefix="/second-factor")
 
-FactorIdPath = Annotated[int, Path(ge=1, le=2_147_483_647)]
 
 _DONE_NOTICES: Mapping[str, str] = {
     "enrolled": "Enrolled. It becomes active when an owner confirms it: see below.",
@@ -53,6 +51,17 @@ KEYS_UNAVAILABLE = (
 )
 
 
+def respond_with_key_options(
+    deps: WebDependencies, create_options: Callable[[RelyingParty], str]
+) -> Response:
+    """Return what the browser needs to ask for a security key, or the refusal, as JSON."""
+    try:
+        options = create_options(get_relying_party(deps))
+    except REFUSALS as error:
+        return JSONResponse({"error": format_sentence(str(error))}, get_http_status(error))
+    return Response(options, media_type="application/json")
+
+
 def get_relying_party(deps: WebDependencies) -> RelyingParty:
     """Return the relying party of security keys.
 
@@ -81,7 +90,6 @@ def _render_page(
     return visit.render(
         "second_factor.html",
         refusal=refusal,
-        alert=_format_refusal(refusal) if refusal else "",
         notice=_DONE_NOTICES.get(visit.done, ""),
         mine=_build_shown_factors(visit.user, mine),
         others=_build_shown_factors(
@@ -105,7 +113,7 @@ def _render_app_page(
             "error.html",
             status=status,
             title="Authenticator app not found",
-            message=_format_refusal(error),
+            message=format_sentence(str(error)),
             code=status,
         )
     address = totp.build_provisioning_uri(
@@ -134,13 +142,13 @@ def begin_app_enrolment(visit: Visit) -> Response:
 
 
 @router.get("/app/{number}")
-def show_app_enrolment(visit: Visit, number: FactorIdPath) -> Response:
+def show_app_enrolment(visit: Visit, number: IdPath) -> Response:
     """Show the secret for the app, until a code has been entered."""
     return _render_app_page(visit, number)
 
 
 @add_action(router, "/app/{number}", page="/second-factor", render=_render_app_page)
-def finish_app_enrolment(visit: Visit, number: FactorIdPath) -> str:
+def finish_app_enrolment(visit: Visit, number: IdPath) -> str:
     code = visit.form.get("code", "")
     visit.service.factor_enrolment.finish_app_enrolment(visit.person, number, code)
     return "/second-factor?done=enrolled"
@@ -148,13 +156,8 @@ def finish_app_enrolment(visit: Visit, number: FactorIdPath) -> str:
 
 @router.post("/key/options")
 def begin_key_enrolment(visit: Visit) -> Response:
-    relying_party = webauthn.build_relying_party(visit.deps.base_url)
-    if relying_party is None:
-        return JSONResponse({"error": KEYS_UNAVAILABLE}, 422)
-    options = visit.service.factor_enrolment.begin_key_enrolment(
-        visit.person, visit.session, relying_party
-    )
-    return Response(options, media_type="application/json")
+    begin = visit.service.factor_enrolment.begin_key_enrolment
+    return respond_with_key_options(visit.deps, partial(begin, visit.person, visit.session))
 
 
 @_action("/key")
@@ -167,14 +170,14 @@ def finish_key_enrolment(visit: Visit) -> str:
 
 
 @_action("/{number}/confirm")
-def confirm_factor(visit: Visit, number: FactorIdPath) -> str:
+def confirm_factor(visit: Visit, number: IdPath) -> str:
     digest = visit.form.get("digest", "")
     visit.service.factor_enrolment.confirm_factor(visit.person, visit.session, number, digest)
     return "/second-factor?done=confirmed"
 
 
 @_action("/{number}/remove")
-def remove_factor(visit: Visit, number: FactorIdPath) -> str:
+def remove_factor(visit: Visit, number: IdPath) -> str:
     visit.service.factor_enrolment.remove_factor(visit.person, number)
     return "/second-factor?done=removed"
 
@@ -188,8 +191,3 @@ def _list_confirmers(user: User) -> list[str]:
     people = user.policy.organisation.people.values()
     names = [p.name for p in people if p.id != user.id and is_area_owner(user.policy, p.id)]
     return sorted(names)
-
-
-def _format_refusal(refusal: Exception) -> str:
-    text = start_sentence(str(refusal))
-    return text if text.endswith(".") else f"{text}."

@@ -3,13 +3,11 @@
 from functools import partial
 
 from fastapi import APIRouter, Response
-from fastapi.responses import JSONResponse
 
 from bot.auth import second_factors, totp, webauthn
-from bot.model.errors import NotAllowed
 from bot.queries.second_factor import is_factor_valid
 from bot.web.redirects import TargetPageQuery, get_safe_page
-from bot.web.second_factor import KEYS_UNAVAILABLE, get_relying_party
+from bot.web.second_factor import get_relying_party, respond_with_key_options
 from bot.web.visit import Visit, VisitOfPage, add_action
 
 router = APIRouter(prefix="/step-up")
@@ -48,16 +46,8 @@ def step_up_by_code(visit: Visit) -> str:
 @router.post("/options")
 def create_key_challenge(visit: Visit) -> Response:
     """Return the challenge for a security key."""
-    relying_party = webauthn.build_relying_party(visit.deps.base_url)
-    if relying_party is None:
-        return JSONResponse({"error": KEYS_UNAVAILABLE}, 422)
-    try:
-        options = visit.service.step_up.create_key_challenge(
-            visit.person, visit.session, relying_party
-        )
-    except NotAllowed as error:
-        return JSONResponse({"error": str(error)}, 403)
-    return Response(options, media_type="application/json")
+    create = visit.service.step_up.create_key_challenge
+    return respond_with_key_options(visit.deps, partial(create, visit.person, visit.session))
 
 
 @_action("/key")

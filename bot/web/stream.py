@@ -26,9 +26,9 @@ from bot.queries.pending import read_inbox
 from bot.web.auth import NotSignedInError, PassiveUser, User, check_still_signed_in
 from bot.web.deps import WebDependencies, WebDeps
 from bot.web.fanout_chart import render_fanout, render_host_rows
-from bot.web.run import RunIdPath
 from bot.web.stream_slots import NoFreeSlotError, StreamLimits
 from bot.web.terminal_text import remove_escape_sequences
+from bot.web.visit import IdPath
 
 # Lines sent per poll in total, and at least per host.
 MAX_LINES, MIN_LINES_PER_HOST = 400, 2
@@ -178,7 +178,7 @@ async def stream_run(
     request: Request,
     deps: WebDeps,
     user: PassiveUser,
-    number: RunIdPath,
+    number: IdPath,
     after: PositionQuery = 0,
     last_event_id: Annotated[str, Header()] = "",
 ) -> Response:

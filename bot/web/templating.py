@@ -15,7 +15,7 @@ from starlette.templating import Jinja2Templates
 
 from bot.model import run_states, times
 from bot.model.schedule import list_time_zones
-from bot.model.text import escape_control, format_count
+from bot.model.text import escape_control, format_count, format_sentence
 from bot.queries.run_timeline import (
     describe_fact,
     get_entry_facts,
@@ -145,6 +145,7 @@ def load_templates() -> Jinja2Templates:
         fact_label=get_fact_label,
         code_spans=render_code,
         factor=format_factor,
+        sentence=format_sentence,
         start_sentence=start_sentence,
         plain_output=terminal_text.remove_escape_sequences,
         short_hash=_hash_text,

@@ -1,56 +1,47 @@
 """API tokens page: list, create and revoke tokens. A new token is shown once."""
 
 from collections.abc import Mapping
-from typing import Annotated
 
-from fastapi import APIRouter, Path, Response
+from fastapi import APIRouter, Response
 from fastapi.responses import RedirectResponse
 
 from bot.auth import second_factors, tokens
 from bot.auth.tokens import MAX_DAYS, SCOPES
-from bot.model.errors import InvalidRequestError, NotAllowed, TooLate
+from bot.model.errors import InvalidRequestError, NotAllowed
 from bot.queries.second_factor import is_factor_valid
-from bot.web.visit import Visit, VisitOfPage
+from bot.web.visit import IdPath, Visit, VisitOfPage, add_action
 
 router = APIRouter(prefix="/tokens")
-
-TokenIdPath = Annotated[int, Path(ge=1, le=2_147_483_647)]
 
 
 @router.get("")
 def show_tokens(visit: Visit) -> Response:
-    return _render_page(visit, notice="The token is revoked." if visit.done == "revoked" else "")
+    return _render_page(visit)
 
 
 @router.post("")
 def create_token(visit: Visit) -> Response:
     """Create a token and show it."""
-    form = visit.form
-    days, name = form.get("days", ""), form.get("name", "")
-    scopes = [scope for scope in SCOPES if f"scope-{scope}" in form]
+    days = visit.form.get("days", "")
     if _needs_step_up(visit):
         return RedirectResponse("/step-up?next=/tokens", 303)
     try:
         if not (days.isascii() and days.isdecimal() and len(days) < 5):
-            raise InvalidRequestError(f"expiry must be 1 to {MAX_DAYS} days")
+            raise InvalidRequestError(f"the expiry must be 1 to {MAX_DAYS} days")
         new = visit.service.tokens.create_token(
-            person=visit.person, scopes=scopes, days=int(days), name=name, source="web"
+            person=visit.person,
+            scopes=_list_chosen_scopes(visit),
+            days=int(days),
+            name=visit.form.get("name", ""),
+            source="web",
         )
     except InvalidRequestError as error:
-        typed = {"name": name, "days": days, "scopes": scopes}
-        return _render_page(visit, alert=str(error), typed=typed)
+        return _render_page(visit, refusal=error)
     return _render_page(visit, new_token=new)
 
 
-@router.post("/{number}/revoke")
-def revoke_token(visit: Visit, number: TokenIdPath) -> Response:
-    try:
-        visit.service.tokens.revoke_token(number, person=visit.person, source="web")
-    except (InvalidRequestError, NotAllowed, TooLate) as error:
-        # Do not reveal that another person has a token with this number.
-        alert = "you have no such token" if isinstance(error, NotAllowed) else str(error)
-        return _render_page(visit, alert=alert)
-    return RedirectResponse("/tokens?done=revoked", 303)
+def _list_chosen_scopes(visit: VisitOfPage) -> list[str]:
+    return [scope for scope in SCOPES if f"scope-{scope}" in visit.form]
 
 
 def _needs_step_up(visit: VisitOfPage) -> bool:
@@ -67,22 +58,34 @@ def _needs_step_up(visit: VisitOfPage) -> bool:
 def _render_page(
     visit: VisitOfPage,
     *,
-    alert: str = "",
-    notice: str = "",
-    typed: Mapping[str, object] | None = None,
+    refusal: Exception | None = None,
     new_token: tuple[tokens.ApiToken, str] | None = None,
+    **_token: int,
 ) -> Response:
     with visit.read_viewable() as tx:
         mine, now = tokens.list_tokens(tx, visit.person), tx.now
+    # The form keeps what was typed, except after a token was created.
+    form: Mapping[str, str] = {} if new_token else visit.form
     return visit.render(
         "tokens.html",
-        status=422 if alert else 200,
-        alert=alert,
-        notice=notice,
-        typed=typed or {"name": "", "days": "30", "scopes": ["read"]},
+        refusal=refusal,
+        notice="The token is revoked." if visit.done == "revoked" else "",
+        name=form.get("name", ""),
+        days=form.get("days", "30"),
+        chosen_scopes=_list_chosen_scopes(visit) if form else ["read"],
         new_token=new_token and new_token[0],
         token_text=new_token[1] if new_token else "",
         active=[one for one in mine if one.is_active(now)],
         scopes=SCOPES,
         max_days=MAX_DAYS,
     )
+
+
+@add_action(router, "/{number}/revoke", page="/tokens", render=_render_page)
+def revoke_token(visit: Visit, number: IdPath) -> str:
+    try:
+        visit.service.tokens.revoke_token(number, person=visit.person, source="web")
+    except (InvalidRequestError, NotAllowed):
+        # Do not reveal whether another person has a token with this number.
+        raise InvalidRequestError("you have no such token") from None
+    return "/tokens?done=revoked"

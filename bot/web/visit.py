@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import wraps
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import APIRouter, Depends, Path, Request, Response
 from fastapi.responses import RedirectResponse
 
 from bot.db.database import Transaction
@@ -21,6 +21,7 @@ from bot.model.errors import (
 from bot.model.request_form import RequestSyntaxError
 from bot.model.run import IllegalTransitionError, RequestOrigin
 from bot.model.schedule import ScheduleError
+from bot.model.text import format_sentence
 from bot.policy import Policy
 from bot.queries.second_factor import get_shown_factor
 from bot.service import KeyturnService
@@ -28,6 +29,9 @@ from bot.web.auth import CurrentUser
 from bot.web.deps import WebDeps
 from bot.web.form_values import FormValues
 from bot.web.templating import render_page
+
+# The number of a record; PostgreSQL stores no larger one.
+IdPath = Annotated[int, Path(ge=1, le=2_147_483_647)]
 
 # The HTTP status of each refusal that pages show to users. The first match counts.
 _STATUS_BY_REFUSAL: Mapping[type[Exception], int] = {
@@ -104,7 +108,7 @@ class VisitOfPage:
         """Render a page, with the status and the message of *refusal* if there is one."""
         if refusal is not None:
             status = get_http_status(refusal)
-        variables = {"alert": str(refusal or ""), **variables}
+        variables = {"alert": format_sentence(str(refusal or "")), **variables}
         return render_page(self.request, template, status=status, **variables)
 
 

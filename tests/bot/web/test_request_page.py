@@ -90,7 +90,7 @@ def test_the_form_has_a_field_for_a_ticket_where_a_rule_asks_for_one(site: Site)
     assert (page.values["ticket"], page.unlabelled) == ("CHG7", [])
     assert "ticket" not in Page(browser.get("/runbooks/form?runbook=toy+show").text).values
     refused = Page(browser.post("/runbooks", data={**LAMP, "ticket": "CHG 7"}).text)
-    assert "a ticket is letters, digits" in refused.text
+    assert "A ticket is letters, digits" in refused.text
     assert refused.values["ticket"] == "CHG 7"
     address = browser.post("/runbooks", data={**LAMP, "ticket": "CHG7"}).headers["location"]
     site.harness.run_queued_work()

@@ -91,7 +91,8 @@ def test_approval_of_an_irreversible_plan_is_refused_until_it_is_confirmed(site:
     browser, address = site.browser("olga"), f"/runs/{run.id}/approve"
     refused = browser.post(address, data={"digest": run.digest})
     assert refused.status_code == 422
-    assert "cannot be undone: gone" in refused.text
+    assert "Confirm that “" in refused.text
+    assert "cannot be undone: gone." in refused.text
     assert site.harness.get_run(run.id).state is State.PENDING
     confirmed = browser.post(address, data={"digest": run.digest, "confirmed": "yes"})
     assert confirmed.status_code == 303
