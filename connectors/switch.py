@@ -3,12 +3,12 @@
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
-from connectors.command import DeviceCommand, Query
+from connectors.command import DeviceCommand, Query, QueryRunner
 from connectors.device_output import HINTS, Row, format_answer, parse_rows
-from connectors.errors import ParseError
+from connectors.errors import CommandError, ParseError
 
 # Cisco's flags of a member of a port-channel, by its own legend.
 _FLAGS = {
@@ -26,6 +26,9 @@ _FLAGS = {
     "f": "no aggregator for it",
     "d": "default port",
 }
+_ERR_DISABLED = "err-disabled"
+# A row of the table of stopped ports; a column with VLANs may follow the reason.
+_STOPPED = re.compile(r"^(\S+)\s.*\berr-?disabled +(\S+(?: \S+)*)", re.MULTILINE)
 _PORT = re.compile(r"([a-z-]+) ?(\d+(?:[/.:]\d+)*)")
 _DELL_CHANNEL = re.compile(r"(ch\d+)((?:\s+\S+){5})\s+(Up|Down|Not Present)\s*")
 
@@ -41,6 +44,9 @@ class SwitchPort:
     vlan: str = ""
     duplex: str = ""
     speed: str = ""
+    fault: str = ""
+    """Why the device has stopped it, such as `err-disabled (bpduguard)`; "" if it has not, or in
+    another way."""
 
     @property
     def is_half_duplex(self) -> bool:
@@ -114,6 +120,32 @@ def query_ports() -> Query[tuple[SwitchPort, ...]]:
         "frr": "show interface brief json",
     }
     return Query(_make_command(commands), parse_ports)
+
+
+def read_ports(run_query: QueryRunner, host: str) -> tuple[SwitchPort, ...]:
+    """Read all ports, with the faults of those that are err-disabled."""
+    ports = run_query(host, query_ports())
+    if not any(port.state == _ERR_DISABLED for port in ports):
+        return ports
+    try:
+        reasons = run_query(host, query_stop_reasons())
+    except CommandError:  # an old version lacks the command
+        reasons = dict[str, str]()
+    return tuple(
+        replace(port, fault=f"{_ERR_DISABLED} ({reasons.get(port.name, 'reason not shown')})")
+        if port.state == _ERR_DISABLED
+        else port
+        for port in ports
+    )
+
+
+def query_stop_reasons() -> Query[Mapping[str, str]]:
+    """Query why ports are err-disabled, by port: `bpduguard`, `link-flap`."""
+    commands = {
+        "cisco_ios": "show interfaces status err-disabled",
+        "arista_eos": "show interfaces status errdisabled",
+    }
+    return Query(_make_command(commands), lambda answer: dict(_STOPPED.findall(answer)))
 
 
 def query_lags() -> Query[tuple[Lag, ...]]:
@@ -247,7 +279,7 @@ def _parse_dell_vlans(answer: str) -> tuple[Vlan, ...]:
 
 
 def _parse_cisco_port(row: Row) -> SwitchPort:
-    states = {"connected": "up", "notconnect": "down", "errdisabled": "err-disabled"}
+    states = {"connected": "up", "notconnect": "down", "errdisabled": _ERR_DISABLED}
     state = row.get_text("STATUS")
     return SwitchPort(
         row.get_text("PORT"),

@@ -73,10 +73,10 @@ def query_uplinks() -> Query[tuple[str, ...]]:
     return Query(setting, lambda answer: tuple(answer.split()) if answer != "-" else ())
 
 
-def make_lines(settings: PortSettings, line: str, *, with_timer: bool) -> SwitchLines:
+def make_lines(settings: PortSettings, *lines: str, with_timer: bool) -> SwitchLines:
     """Return the lines that change a port. with_timer: the switch reverts them by itself."""
-    lines = (f"interface {settings.interface}", line)
-    return enter_with_timer(REVERT_MINUTES, *lines) if with_timer else SwitchLines(lines)
+    entered = (f"interface {settings.interface}", *lines)
+    return enter_with_timer(REVERT_MINUTES, *entered) if with_timer else SwitchLines(entered)
 
 
 def parse_settings(answer: str) -> PortSettings:

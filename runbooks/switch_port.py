@@ -48,6 +48,12 @@ class PortState:
     """Whether a change of someone else waits for its confirmation there."""
     vlans: frozenset[int] = frozenset()
     """The VLANs of the switch."""
+    fault: str = ""
+    """Why the switch has stopped it, such as `err-disabled (bpduguard)`; "" if it has not."""
+
+    def describe_activity(self) -> str:
+        """Return whether the port is enabled, as a predicate."""
+        return self.fault or ("enabled" if self.settings.is_enabled else "disabled")
 
 
 class _Port(Change[PortState]):
@@ -79,7 +85,7 @@ class _ChangePort(_Port):
     ] = "refuse"
 
     def read(self, run_query: QueryRunner) -> PortState:
-        ports = run_query(self.host, switch.query_ports())
+        ports = switch.read_ports(run_query, self.host)
         found = next((each for each in ports if switch.is_same_port(each.name, self.port)), None)
         if found is None:
             raise Refused(f"{self.host} has no port {self.port}")
@@ -89,7 +95,9 @@ class _ChangePort(_Port):
             switch.is_same_port(found.name, each) for each in uplinks
         )
         vlans = frozenset(vlan.number for vlan in run_query(self.host, switch.query_vlans()))
-        state = PortState(found.name, found.state, settings, None, is_uplink, vlans=vlans)
+        state = PortState(
+            found.name, found.state, settings, None, is_uplink, vlans=vlans, fault=found.fault
+        )
         if settings.can_revert:
             return self._read_cisco(run_query, state)
         is_enabled = run_query(self.host, switch_port.query_is_enabled(found.name))
@@ -124,19 +132,22 @@ class _ChangePort(_Port):
         return plan
 
     def make_plan(
-        self, state: PortState, title: str, lines: tuple[str, str], values: tuple[str, str]
+        self, state: PortState, title: str, lines: tuple[str, ...], values: tuple[str, str]
     ) -> Plan:
-        """Return the plan that enters one line; no steps if it is in force.
+        """Return the plan that enters lines; no steps if they are in force.
 
-        lines: to do and undo it. values: before and after, as predicates.
+        lines: those to enter, and at the end the one that undoes them. values: before and after,
+        as predicates.
         """
-        line, undo_line = lines
+        *do_lines, undo_line = lines
         settings, (before, after) = state.settings, values
-        found = f"{state.name} is {before}, and its link is {state.status}"
+        found = f"{state.name} is {before}"
+        if before != state.fault:
+            found += f", and its link is {state.fault or state.status}"
         if before == after:
             return Plan(found)
         with_timer = self.revert == "timer"
-        do = switch_port.make_lines(settings, line, with_timer=with_timer)
+        do = switch_port.make_lines(settings, *do_lines, with_timer=with_timer)
         undo = switch_port.make_lines(settings, undo_line, with_timer=with_timer)
         if not with_timer:
             step = Step(title, self.host, do=do, undo=undo, before=before, after=after)
@@ -209,7 +220,7 @@ class DisablePort(
     """Disable a port of a switch."""
 
     def plan_anyway(self, state: PortState) -> Plan:
-        values = (_format_enabled(state.settings), "disabled")
+        values = (state.describe_activity(), "disabled")
         lines = ("shutdown", "no shutdown")
         return self.make_plan(state, f"Disable {state.name}", lines, values)
 
@@ -221,15 +232,21 @@ class EnablePort(
     undo="disables the port again",
     sets="switch port {port}",
 ):
-    """Enable a port of a switch."""
+    """Enable a port of a switch, also one that the switch has stopped (err-disabled)."""
 
     def takes_down(self) -> Sequence[Leg]:
         return ()
 
     def plan_anyway(self, state: PortState) -> Plan:
-        values = (_format_enabled(state.settings), "enabled")
-        lines = ("no shutdown", "shutdown")
-        return self.make_plan(state, f"Enable {state.name}", lines, values)
+        values = (state.describe_activity(), "enabled")
+        if not state.fault:
+            lines = ("no shutdown", "shutdown")
+            return self.make_plan(state, f"Enable {state.name}", lines, values)
+        # It is not shut down in its configuration: only this sequence clears the fault.
+        lines = ("shutdown", "no shutdown", "shutdown")
+        plan = self.make_plan(state, f"Shut {state.name} down and enable it", lines, values)
+        note = f"Find the cause first: while it lasts, {self.host} stops {state.name} again."
+        return replace(plan, notes=[note, *plan.notes])
 
 
 class SetPortVlan(
@@ -252,10 +269,6 @@ class SetPortVlan(
         lines = (f"switchport access vlan {self.vlan}", state.settings.vlan_line)
         values = (f"in VLAN {state.settings.vlan}", f"in VLAN {self.vlan}")
         return self.make_plan(state, f"Put {state.name} into VLAN {self.vlan}", lines, values)
-
-
-def _format_enabled(settings: PortSettings) -> str:
-    return "enabled" if settings.is_enabled else "disabled"
 
 
 def _run_optional(run_query: QueryRunner, host: str, query: Query[T]) -> T | None:

@@ -13,15 +13,12 @@ class SwitchPorts(Check[tuple[SwitchPort, ...]], words="switch ports", example="
     host: Host = make_host_field("switch")
 
     def read(self, run_query: QueryRunner) -> tuple[SwitchPort, ...]:
-        return run_query(self.host, switch.query_ports())
+        return switch.read_ports(run_query, self.host)
 
     def report(self, ports: tuple[SwitchPort, ...]) -> Report:
         stopped = [port for port in ports if port.state not in _QUIET]
         findings = [
-            *(
-                f"{_format_port(port)} is {port.state}: the switch has stopped it"
-                for port in stopped
-            ),
+            *(self._format_stop(port) for port in stopped),
             *(
                 f"{_format_port(port)} runs in half duplex: enable autonegotiation at both ends"
                 for port in ports
@@ -41,6 +38,14 @@ class SwitchPorts(Check[tuple[SwitchPort, ...]], words="switch ports", example="
                     for port in ports
                 ],
             ),
+        )
+
+    def _format_stop(self, port: SwitchPort) -> str:
+        if not port.fault:
+            return f"{_format_port(port)} is {port.state}: the switch has stopped it"
+        return (
+            f"{_format_port(port)} is {port.fault}: find the cause, then shut it down and enable "
+            f"it, on a Cisco with `switch port enable {self.host} {port.name}`"
         )
 
 

@@ -28,6 +28,23 @@ def test_the_ports_of_a_cisco():
     }
 
 
+@pytest.mark.parametrize(
+    ("name", "reasons"),
+    [
+        (
+            "cisco-interfaces-err-disabled",
+            {"Gi1/0/3": "bpduguard", "Gi1/0/16": "psecure-violation"},
+        ),
+        (
+            "arista-interfaces-errdisabled",
+            {"Et23": "link-flap", "Et33": "speed-misconfigured"},
+        ),
+    ],
+)
+def test_the_reasons_of_stopped_ports(name: str, reasons: dict[str, str]):
+    assert switch.query_stop_reasons().parse(answer(name)) == reasons
+
+
 def test_the_ports_of_a_dell():
     ports = switch.parse_ports(answer("dell-interfaces-status"))
     assert ports[1] == SwitchPort("g6", "up", duplex="Full", speed="100")

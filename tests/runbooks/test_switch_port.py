@@ -33,6 +33,7 @@ def cisco(
 ) -> ScriptedFleet:
     answers: dict[tuple[str, str | QueryCommand], Replies] = {
         ("sw1", "show interfaces status"): recorded("cisco-interfaces-status"),
+        ("sw1", "show interfaces status err-disabled"): recorded("cisco-interfaces-err-disabled"),
         ("sw1", "show running-config interface Gi1/0/3"): RUNNING,
         ("sw1", "show vlan"): recorded("cisco-vlan"),
         ("sw1", "show cdp neighbors"): recorded("cisco-cdp-neighbours"),
@@ -81,6 +82,23 @@ def test_a_disabled_port_is_enabled():
     off = {"show running-config interface Gi1/0/3": f"{RUNNING.replace('end', ' shutdown')}"}
     change, _ = ENABLE.plan(state(off)).steps
     assert change.do == SwitchLines((TIMER, PORT, "no shutdown"))
+
+
+def test_a_port_that_the_switch_has_stopped_is_shut_down_and_enabled():
+    stopped = recorded("cisco-interfaces-status").replace(
+        "John's Office      notconnect  ", "John's Office      err-disabled"
+    )
+    plan = ENABLE.plan(state({"show interfaces status": stopped}))
+    change, keep = plan.steps
+    assert plan.current_state == "Gi1/0/3 is err-disabled (bpduguard)"
+    assert change.title == "Shut Gi1/0/3 down and enable it"
+    assert change.do == SwitchLines((TIMER, PORT, "shutdown", "no shutdown"))
+    assert (change.before, change.after) == ("err-disabled (bpduguard)", "enabled")
+    assert keep.undo == SwitchLines((TIMER, PORT, "shutdown"))
+    assert plan.notes[0] == "Find the cause first: while it lasts, sw1 stops Gi1/0/3 again."
+    change, _ = DISABLE.plan(state({"show interfaces status": stopped})).steps
+    assert (change.before, change.after) == ("err-disabled (bpduguard)", "disabled")
+    assert change.do == SwitchLines((TIMER, PORT, "shutdown"))
 
 
 @pytest.mark.parametrize(

@@ -11,16 +11,27 @@ SHOW = ("sw1", "show interfaces status")
 
 
 def test_a_port_that_the_switch_stopped_is_a_finding():
-    cisco = fleet({SHOW: recorded("cisco-interfaces-status")}, platforms={"sw1": "cisco_ios"})
+    stopped = ("sw1", "show interfaces status err-disabled")
+    cisco = fleet(
+        {
+            SHOW: recorded("cisco-interfaces-status"),
+            stopped: recorded("cisco-interfaces-err-disabled"),
+        },
+        platforms={"sw1": "cisco_ios"},
+    )
     report = LOOK.report(LOOK.read(cisco.run_query))
     assert report.summary == "sw1 has 6 of 16 ports up, 2 to fix"
     assert list(report.findings) == [
         "Gi1/0/7 (Trunk Example) is suspended: the switch has stopped it",
-        "Gi1/0/16 (Multi Space to the) is err-disabled: the switch has stopped it",
+        "Gi1/0/16 (Multi Space to the) is err-disabled (psecure-violation): find the cause, then "
+        "shut it down and enable it, on a Cisco with `switch port enable sw1 Gi1/0/16`",
     ]
     assert not report.healthy
     assert report.table is not None
     assert ("Po1", "up", "trunk", "a-1000", "a-full", "ethchl") in report.table.rows
+    cisco.script(*stopped, Answer(1, "% Invalid input detected at '^' marker."))
+    report = LOOK.report(LOOK.read(cisco.run_query))
+    assert "is err-disabled (reason not shown):" in report.findings[1]
 
 
 def test_the_ports_of_a_dell_are_fine():
