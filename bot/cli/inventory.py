@@ -48,7 +48,7 @@ def inventory_commands() -> None:
 @click.argument("hosts", nargs=-1, metavar="[HOST]…")
 @pass_environment
 def check_inventory(environment: CommandEnvironment, *, hosts: tuple[str, ...]) -> None:
-    """Log in to every host, or to each HOST, and print problems with their fixes.
+    """Log in to every host, or to each HOST, and its BMC; print problems with their fixes.
 
     Changes nothing. Exit status 1 if a host has a problem.
 

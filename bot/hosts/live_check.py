@@ -1,8 +1,8 @@
-"""Check the hosts of the inventory: reachable, host key, login, command, sudo."""
+"""Check the hosts of the inventory: reachable, host key, login, command, sudo, BMC."""
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import get_args
 
@@ -23,7 +23,8 @@ from connectors.errors import (
 )
 from connectors.fleet import Fleet
 from connectors.inventory import Host, Inventory, Platform
-from runbooks import load_catalogue
+from runbooks import Refused, load_catalogue
+from runbooks._bmc import read_machine
 
 # How many hosts are checked in parallel. Most of the time is waiting.
 _MAX_PARALLEL_HOSTS = 32
@@ -96,9 +97,25 @@ def check_hosts(fleet: Fleet, names: Sequence[str]) -> Iterator[HostCheck]:
 
 
 def check_host(fleet: Fleet, name: str) -> HostCheck:
-    """Check one host. Raises UnknownHostError if it is not in the inventory."""
+    """Check one host and its BMC. Raises UnknownHostError if it is not in the inventory."""
     host = fleet.inventory[name]
-    build_check = partial(HostCheck, name, _format_address(host))
+    check = _check_login(fleet, host)
+    return _check_bmc(fleet, host, check) if host.bmc else check
+
+
+def _check_bmc(fleet: Fleet, host: Host, check: HostCheck) -> HostCheck:
+    """Return the check with what is wrong with the BMC, or the power of an unreachable server."""
+    try:
+        machine = read_machine(fleet.run_query, host.name)
+    except (HostError, Refused) as error:
+        found = f"its BMC: {error}"
+    else:
+        found = "" if check.reachable else f"its BMC reports that the server is {machine.power}"
+    return replace(check, error="; ".join(filter(None, (check.error, found))))
+
+
+def _check_login(fleet: Fleet, host: Host) -> HostCheck:
+    name, build_check = host.name, partial(HostCheck, host.name, _format_address(host))
     try:
         root = _detect_root_access(fleet, host)
         rights = _check_sudo_rules(fleet, host) if root == "sudo" else SudoCheck()

@@ -29,6 +29,7 @@ from tests.cli_process import keyturn_at
 from tests.playground.device import ScriptedDevice
 from tests.playground.fleet import LoopbackFleet
 from tests.playground.keys import make_key
+from tests.runbooks.servers import servers
 from tests.scripted_fleet import ScriptedFleet, inventory_of
 
 _HOST = inventory_of("h1", user="keyturn")["h1"]
@@ -247,6 +248,21 @@ def test_what_sudo_lacks_is_shown_with_its_fix(answer: str, words: str, advice: 
     assert check.is_healthy == (not words)
     assert words in check.error
     assert re.search(advice, check.advice)
+
+
+def test_a_bmc_is_logged_in_to_and_says_whether_an_unreachable_server_is_on():
+    def check(bmc: dict[str, object], answer: str | HostError) -> str:
+        fleet = servers(bmc)
+        fleet.script("nas1", "id -u", answer)
+        return check_host(fleet, "nas1").error
+
+    assert check({}, "0\n") == ""
+    assert check({"serial": "X1"}, "0\n").startswith(
+        "its BMC: the BMC of nas1 manages another server than the inventory names"
+    )
+    assert check({}, UnreachableError("no answer")) == (
+        "no answer; its BMC reports that the server is on"
+    )
 
 
 def test_what_a_host_says_cannot_draw_on_the_terminal():
