@@ -64,7 +64,7 @@ class ShowAbusers(Check[AbuserList], words="abusers show", example="lb1"):
     def report(self, abusers: AbuserList) -> Report:
         limits = abusers.limits
         if not abusers.total:
-            return Report(f"no client is marked in {self.table} on {self.host}")
+            return Report(f"No client is marked in {self.table} on {self.host}")
         listed = sorted(abusers.listed, key=lambda abuser: not self._list_excesses(abuser, limits))
         found = [self._format_finding(abuser, limits) for abuser in listed]
         if len(abusers.listed) < abusers.total:

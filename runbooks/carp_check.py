@@ -31,7 +31,7 @@ class CheckCarp(Check[Pair], words="carp check", example="fw1 fw2"):
     def report(self, pair: Pair) -> Report:
         rows = [_format_row(host, group) for host, known in pair.items() for group in known.groups]
         if not rows:
-            return Report(f"no CARP group on {' and '.join(pair)}")
+            return Report(f"No CARP group on {' and '.join(pair)}")
         findings = [
             *(finding for host, known in pair.items() for finding in _list_findings(host, known)),
             *(_list_pair_findings(pair) if len(pair) > 1 else ()),

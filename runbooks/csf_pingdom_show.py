@@ -51,7 +51,7 @@ class ShowPingdom(Check[ProbeState], words="csf pingdom show", example="web1"):
         notes = probes.probation.list_notes("the addresses of Keyturn's list")
         if firewall.missing_tables:
             return Report(
-                f"the firewall of {self.host} is off: csf's rules are not loaded",
+                f"The firewall of {self.host} is off: csf's rules are not loaded",
                 healthy=False,
                 findings=[self._format_off(firewall), *findings, *notes],
             )

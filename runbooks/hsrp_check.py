@@ -38,7 +38,7 @@ class HsrpCheck(Check[Pair], words="hsrp check", example="r1 r2"):
 
     def report(self, pair: Pair) -> Report:
         if not any(pair.values()):
-            return Report(f"no HSRP or VRRP group on {' and '.join(pair)}")
+            return Report(f"No HSRP or VRRP group on {' and '.join(pair)}")
         findings = [
             *(
                 finding

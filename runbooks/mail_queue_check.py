@@ -23,7 +23,7 @@ class MailQueueCheck(Check[MailQueue], words="mail queue check", example="mail1"
     def report(self, queue: MailQueue) -> Report:
         messages = queue.messages
         if not messages:
-            return Report(f"the mail queue of {self.host} is empty")
+            return Report(f"The mail queue of {self.host} is empty")
         findings = [*_list_uncounted(queue), *_list_findings(queue)]
         oldest = max(message.age_seconds for message in messages)
         size = sum(message.size_bytes for message in messages)

@@ -44,7 +44,7 @@ class DrillProbation(
 
     def report_progress(self, status: ProbationStatus) -> Report:
         if status.armed and not status.is_lost:
-            return Report(f"the drill expires in {status.seconds_left} s", running=True)
+            return Report(f"The drill expires in {status.seconds_left} s", running=True)
         if status.restored == DRILL_CHANGE and status.restore_status == 0:
             return Report(f"Probation works on {self.host}: the host restored by itself")
         return Report(

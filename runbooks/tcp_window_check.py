@@ -72,7 +72,7 @@ class TcpWindowCheck(
             (f"{name} at most", _format_rate(min(rate, line))) for name, rate in rates.items()
         ]
         return Report(
-            f"one connection between {self.host} and {self.peer} gets at most "
+            f"One connection between {self.host} and {self.peer} gets at most "
             f"{_format_rate(least)} of {_format_line(way.route)}",
             healthy=not findings,
             findings=findings,

@@ -151,15 +151,14 @@ class Reconciler:
         except HostError as error:
             self._amend_summary(
                 number,
-                f"{opened.name} of {opened.host} is on probation, and the host, which restores "
-                f"what was by itself, cannot be asked: {error}.",
+                f"{opened} is on probation: the host restores what was by itself. It cannot be "
+                f"read now: {error}.",
             )
             return True
         if status.armed == opened.change and not status.is_lost:
             self._amend_summary(
                 number,
-                f"{opened.name} of {opened.host} is on probation: the host restores what was, and "
-                "then this run ends.",
+                f"{opened} is on probation: the host restores what was, and then this run ends.",
                 retry_in=max(status.seconds_left, 0) + 2,
             )
             return True
@@ -188,8 +187,8 @@ class Reconciler:
 
     def _record_restore(self, number: int, opened: OpenProbation, status: ProbationStatus) -> None:
         why = (
-            f"Restored by host: {opened.host} restored what {opened.name} was before, since the "
-            "change was not confirmed"
+            f"Restored by host: {opened.host} restored {opened.name}, since the change was not "
+            "confirmed"
             if status.restore_status == 0
             else f"The restore by {opened.host} failed with status {status.restore_status}: check "
             f"{opened.name} there"

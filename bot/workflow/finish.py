@@ -94,8 +94,8 @@ def _await_restore(tx: Transaction, run_end: RunEnd) -> RunEnd:
     if opened is None:
         return run_end
     summary = (
-        f"{run_end.summary} {opened.name} of {opened.host} is on probation: the host restores "
-        "what was, and then this run ends."
+        f"{run_end.summary} {opened} is on probation: the host restores what was, and then this "
+        "run ends."
     )
     return replace(run_end, state=State.UNKNOWN, summary=summary)
 

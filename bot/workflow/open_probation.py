@@ -16,6 +16,9 @@ class OpenProbation:
     name: str
     change: str
 
+    def __str__(self) -> str:
+        return f"The change of {self.host} ({self.name})"
+
 
 def find_open_probation(tx: Transaction, run: Run) -> OpenProbation | None:
     """Return the change that the host restores unless it is kept, as far as Keyturn knows."""

@@ -154,7 +154,7 @@ def test_a_flushed_firewall_is_reported_as_off_and_turned_on_only_by_a_word_of_i
             web1.inside(table, *words)
     before = web1.restarts
     report = SHOW.report(SHOW.read(fleet.run_query))
-    assert report.summary == "the firewall of web1 is off: csf's rules are not loaded"
+    assert report.summary == "The firewall of web1 is off: csf's rules are not loaded"
     with pytest.raises(Refused, match="start=firewall"):
         REFRESH.plan(REFRESH.read(fleet.run_query))
     assert web1.restarts == before

@@ -95,7 +95,7 @@ def test_an_empty_queue_is_reported_as_that(fleet: Fleet, exim: Exim):
     exim.queue("a@example.com", "b@example.net")
     (message,) = CHECK.read(fleet.run_query).messages
     subprocess.run([exim.command, "-Mrm", message.id], check=True, capture_output=True)
-    assert CHECK.report(CHECK.read(fleet.run_query)).summary == "the mail queue of mail1 is empty"
+    assert CHECK.report(CHECK.read(fleet.run_query)).summary == "The mail queue of mail1 is empty"
 
 
 def test_messages_of_one_sender_are_removed_and_others_stay(fleet: Fleet, exim: Exim):

@@ -107,7 +107,7 @@ def test_every_table_is_listed(haproxy: Haproxy):
 
 def test_who_is_blocked_and_why(haproxy: Haproxy):
     fleet = fleet_of(haproxy)
-    assert SHOW.report(SHOW.read(fleet.run_query)).summary == "no client is marked in http on lb1"
+    assert SHOW.report(SHOW.read(fleet.run_query)).summary == "No client is marked in http on lb1"
     haproxy.get("198.51.100.7")
     haproxy.abuse(ABUSER)
     report = SHOW.report(SHOW.read(fleet.run_query))
@@ -131,7 +131,7 @@ def test_an_empty_table_with_an_array_of_counters_has_marked_no_one(arrays: "Arr
         show = ShowAbusers.model_validate({"host": "lb1", "mark": mark})
         assert (
             show.report(show.read(arrays.fleet.run_query)).summary
-            == "no client is marked in http on lb1"
+            == "No client is marked in http on lb1"
         )
 
 

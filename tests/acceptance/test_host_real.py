@@ -67,7 +67,7 @@ def test_a_peer_that_answers_pings_needs_no_round_trip_given(fleet: Fleet):
     way = check.read(fleet.run_query)
     assert way.route.interface == "lo"
     assert 0 < way.round_trip < 1
-    assert check.report(way).summary.startswith("one connection between web1 and 127.0.0.1 gets ")
+    assert check.report(way).summary.startswith("One connection between web1 and 127.0.0.1 gets ")
 
 
 def test_the_malloc_of_a_running_program_is_shown(fleet: Fleet, sshd: Sshd):

@@ -264,7 +264,7 @@ def assert_reachable(site: Site, run: Run) -> None:
         assert run.state is State.FAILED, run.summary
         assert site.keys.read_text() == site.before
         if RESTORED in kinds:
-            assert run.summary.startswith("Restored by host: web1 restored what toy was before")
+            assert run.summary.startswith("Restored by host: web1 restored toy, since")
 
 
 FINE = SetKeys(host="web1", to="fine")
@@ -304,7 +304,8 @@ def test_a_change_that_locks_keyturn_out_is_restored_by_the_host(site: Site):
         run = keyturn.get_run(number)
         assert run.state is State.UNKNOWN
         assert run.summary.endswith(
-            "toy of web1 is on probation: the host restores what was, and then this run ends."
+            "The change of web1 (toy) is on probation: the host restores what was, and then this "
+            "run ends."
         )
         run = keyturn.finish(number)
         assert keyturn.list_kinds(number)[-2:] == [RESTORED, "failed"]

@@ -137,7 +137,7 @@ def test_a_change_that_cuts_keyturn_off_is_reverted_by_the_switch(site: Site):
     site.pool.after_change = cut_off
     run = site.request(DisablePort(host="sw1", port=PORT))
     assert run.state is State.UNKNOWN
-    assert "configuration of sw1 is on probation" in run.summary
+    assert "The change of sw1 (configuration) is on probation" in run.summary
     assert "shutdown" in site.device.ports[PORT]
     # The switch is reached again, but its timer still runs.
     site.device.open = True
@@ -145,7 +145,7 @@ def test_a_change_that_cuts_keyturn_off_is_reverted_by_the_switch(site: Site):
     site.device.let_timer_run_out()
     run = site.reconcile(run.id)
     assert run.state is State.FAILED
-    assert run.summary.startswith("Restored by host: sw1 restored what configuration was before")
+    assert run.summary.startswith("Restored by host: sw1 restored configuration, since")
     assert site.device.ports[PORT] == WAS
     with site.database.reading() as tx:
         kinds = [each.kind for each in change_log.list_entries_of_run(tx, run.id)]

@@ -99,7 +99,7 @@ def test_hsrp_check_without_a_second_router_judges_the_first(harness: Harness):
         ("r1", "show vrrp brief"): "",
     }
     run = request(harness, "hsrp check", ["r1"], answers)
-    assert "no HSRP or VRRP group on r1" in run.summary
+    assert "No HSRP or VRRP group on r1" in run.summary
 
 
 def test_a_default_that_does_not_fit_its_own_field_is_refused_at_once():

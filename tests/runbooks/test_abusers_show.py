@@ -63,7 +63,7 @@ def test_that_others_have_a_copy_is_shown():
 
 def test_table_without_marked_clients_has_no_findings():
     report = shown({ASK_MARKED: rows("http")})
-    assert (report.summary, report.findings) == ("no client is marked in http on lb1", ())
+    assert (report.summary, report.findings) == ("No client is marked in http on lb1", ())
 
 
 def test_a_client_that_has_calmed_down_is_still_blocked_and_that_is_reported():
@@ -107,7 +107,7 @@ def test_a_mark_that_no_condition_asks_for_may_block_no_one():
 def test_the_configuration_says_how_high_a_mark_counts():
     config = "backend www\n acl abuser src_get_gpc0(http) gt 4\n"
     report = shown({"show table http data.gpc0 ge 5": rows("http")}, config=config)
-    assert report.summary == "no client is marked in http on lb1"
+    assert report.summary == "No client is marked in http on lb1"
 
 
 def test_the_worst_come_first_and_those_above_a_limit_before_all():
@@ -207,7 +207,7 @@ def test_an_empty_table_is_empty_only_if_it_could_hold_a_mark(kept: bool):
     }
     if kept:
         report = array.report(array.read(balancer(answers).run_query))
-        assert report.summary == "no client is marked in http on lb1"
+        assert report.summary == "No client is marked in http on lb1"
         return
     with pytest.raises(Refused, match="http has no gpc2 to mark abusers with"):
         array.read(balancer(answers).run_query)

@@ -53,7 +53,7 @@ def test_a_host_that_is_master_of_some_groups_only_is_reported():
 
 
 def test_hosts_without_groups_say_so_and_one_host_is_no_pair():
-    assert ALONE.report({"fw1": known()}).summary == "no CARP group on fw1"
+    assert ALONE.report({"fw1": known()}).summary == "No CARP group on fw1"
     same = CheckCarp.model_validate({"host": "fw1", "other": "fw1"})
     with pytest.raises(Refused, match="is given twice"):
         same.read(ScriptedFleet(hosts=["fw1"]).run_query)

@@ -27,7 +27,7 @@ def test_a_host_that_lets_in_all_is_well():
 
 def test_a_firewall_that_is_off_is_reported_as_such():
     seen = report(firewall(ALL, in_force=[], loaded=()))
-    assert seen.summary == "the firewall of web1 is off: csf's rules are not loaded"
+    assert seen.summary == "The firewall of web1 is off: csf's rules are not loaded"
     assert not seen.healthy
     assert "not loaded into iptables and ip6tables, so nothing is blocked" in seen.findings[0]
     assert "start=firewall" in seen.findings[0]

@@ -152,7 +152,7 @@ def test_a_router_in_no_group_at_all_says_so():
     )
     report = ONE.report(ONE.read(routers.run_query))
     assert report.healthy
-    assert report.summary == "no HSRP or VRRP group on r1"
+    assert report.summary == "No HSRP or VRRP group on r1"
 
 
 def test_vrrp_that_could_not_be_read_is_not_taken_for_none():

@@ -63,7 +63,7 @@ def test_messages_that_are_only_counted_are_reported_as_that():
 
 
 def test_an_empty_queue_is_reported_as_that():
-    assert CHECK.report(MailQueue((), ())).summary == "the mail queue of mail1 is empty"
+    assert CHECK.report(MailQueue((), ())).summary == "The mail queue of mail1 is empty"
 
 
 def test_a_sender_or_a_script_of_very_many_is_a_suspect():

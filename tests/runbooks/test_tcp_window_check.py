@@ -28,7 +28,7 @@ def test_buffers_that_are_large_enough_are_well():
     report = CHECK.report(way())
     assert report.healthy
     assert report.summary == (
-        "one connection between web1 and 198.51.100.7 gets at most 1.0 Gbit/s of "
+        "One connection between web1 and 198.51.100.7 gets at most 1.0 Gbit/s of "
         "1.0 Gbit/s of eth0"
     )
     assert report.table is not None
@@ -42,7 +42,7 @@ def test_a_buffer_that_is_too_small_is_reported_with_the_size_it_needs():
     assert "net.ipv4.tcp_smem" not in finding
     assert "net.ipv4.tcp_wmem to 19.1 MiB" in finding
     assert report.summary.startswith(
-        "one connection between web1 and 198.51.100.7 gets at most 209.7"
+        "One connection between web1 and 198.51.100.7 gets at most 209.7"
     )
 
 
