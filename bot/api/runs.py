@@ -29,6 +29,7 @@ from bot.api.schemas_in import (
     QuestionIn,
     ReasonIn,
     ReassignmentIn,
+    RepeatIn,
     ResolutionIn,
     ReviewIn,
     RunId,
@@ -307,7 +308,7 @@ def repeat_run(
     parts: Parts,
     caller: RequestCaller,
     number: RunId,
-    body: ReasonIn,
+    body: RepeatIn,
     wait: Wait = 0,
 ) -> Response:
     """A new run with the same values; a pattern or tag selects the hosts that match it now."""
@@ -347,7 +348,7 @@ def _request_run(
     parts: ApiParts,
     caller: Caller,
     parsed: tuple[str, Sequence[AnyRunbook]],
-    body: RunRequestIn | ReasonIn,
+    body: RunRequestIn | RepeatIn,
     wait: float,
 ) -> Response:
     """Record a request.
@@ -359,11 +360,9 @@ def _request_run(
     preview = preview_own_request(
         parts, caller, type(requests[0]), [one.target for one in requests]
     )
-    override, ticket = "", ""
-    if isinstance(body, RunRequestIn):
-        override, ticket = body.guard_override, body.ticket
+    override = body.guard_override if isinstance(body, RunRequestIn) else ""
     run = records.record_request(
-        parts, caller, parsed, reason=body.reason, guard_override=override, ticket=ticket
+        parts, caller, parsed, reason=body.reason, guard_override=override, ticket=body.ticket
     )
     if not is_at_rest(run.state):
         read_result = partial(_read_result, parts, caller, run.id, preview)

@@ -195,10 +195,14 @@ class DenialIn(InputModel):
     reason: Annotated[Reason, Field(min_length=1)]
 
 
-class UndoIn(ReasonIn):
-    """The reason of an undo, or of restoring a value."""
+class RepeatIn(ReasonIn):
+    """The reason and the change ticket of a new run like an earlier one."""
 
     ticket: TicketKey = ""
+
+
+class UndoIn(RepeatIn):
+    """The reason of an undo, or of restoring a value."""
 
     plan_only: bool = Field(
         default=False, description="Only plan it; `POST /runs/{number}/request` requests it."

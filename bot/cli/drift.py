@@ -13,7 +13,7 @@ from bot.cli.client import (
 )
 from bot.cli.completion import complete
 from bot.cli.context import RecordNumber
-from bot.cli.options import reason_option
+from bot.cli.options import reason_option, ticket_option
 from bot.cli.runs import SHORT_WAIT_OPTION, wait_and_print_run
 from bot.cli.sections import CommandGroup
 from bot.cli.terminal import format_time, print_result, print_table
@@ -84,16 +84,17 @@ def read_drift(service: ServiceClient, *, host: str) -> None:
 @drift_commands.command("restore")
 @_NUMBER_ARGUMENT
 @reason_option()
+@ticket_option
 @SHORT_WAIT_OPTION
 @pass_service
 def restore_value(
-    service: ServiceClient, *, number: int, reason: str, seconds: float | None
+    service: ServiceClient, *, number: int, seconds: float | None, **terms: str
 ) -> None:
     """Request again what set value NUMBER: a new run, with the usual approvals.
 
     For example: keyturn drift restore 3 --reason "a mistake"
     """
-    run = service.create_run(build_path("drift", number, "restore"), {"reason": reason})
+    run = service.create_run(build_path("drift", number, "restore"), terms)
     wait_and_print_run(service, run["id"], wait_seconds=seconds)
 
 

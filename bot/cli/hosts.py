@@ -12,7 +12,7 @@ from bot.cli.client import (
     pass_service,
 )
 from bot.cli.completion import complete
-from bot.cli.options import option_with_aliases, reason_option
+from bot.cli.options import option_with_aliases, reason_option, ticket_option
 from bot.cli.runs import PLAN_OPTION, SHORT_WAIT_OPTION, wait_and_print_run
 from bot.cli.terminal import format_time, print_result, print_table
 
@@ -106,6 +106,7 @@ def _format_host_details(host: Mapping[str, Any]) -> str:
 )
 @click.option("--script", "as_script", is_flag=True, help="Print a shell script to read.")
 @reason_option()
+@ticket_option
 @PLAN_OPTION
 @SHORT_WAIT_OPTION
 @pass_service
@@ -115,9 +116,9 @@ def rebuild_host(
     host: str,
     new_host: str | None,
     as_script: bool,
-    reason: str,
     plan_only: bool,
     seconds: float | None,
+    **terms: str,
 ) -> None:
     """Show what Keyturn has set on HOST, and what it does not know.
 
@@ -125,13 +126,13 @@ def rebuild_host(
     """
     path = build_path("hosts", host, "rebuild")
     if new_host is None:
-        if reason or plan_only:
-            raise click.UsageError("--reason and --plan need --request NEW_HOST")
+        if plan_only or any(terms.values()):
+            raise click.UsageError("--reason, --ticket and --plan need --request NEW_HOST")
         rebuild = service.get(path)
         lines = list_script_lines(rebuild) if as_script else list_lines(rebuild)
         print_result(rebuild, [*lines])
         return
-    body = {"new_host": new_host, "reason": reason, "plan_only": plan_only}
+    body = {"new_host": new_host, "plan_only": plan_only, **terms}
     run = service.create_run(path, body)
     wait_and_print_run(service, run["id"], wait_seconds=seconds)
 

@@ -50,6 +50,11 @@ def reason_option(
     )
 
 
+ticket_option = click.option(
+    "--ticket", default="", metavar="KEY", help="Approved change ticket, where a rule needs one."
+)
+
+
 def witness_option(help_text: str) -> Decorator:
     """Return `--witness`, which can be repeated."""
     return click.option(

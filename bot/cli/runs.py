@@ -30,7 +30,7 @@ from bot.cli.context import (
     wants_json,
 )
 from bot.cli.formatting import format_run_details, list_irreversible_steps
-from bot.cli.options import limit_option, option_with_aliases, reason_option
+from bot.cli.options import limit_option, option_with_aliases, reason_option, ticket_option
 from bot.cli.progress import LiveLine, follow_run
 from bot.cli.sections import CommandGroup
 from bot.cli.terminal import escape_for_terminal, format_time, print_json, print_table, style_run
@@ -84,11 +84,6 @@ SHORT_WAIT_OPTION = _create_wait_option(
 )
 
 
-_TICKET_OPTION = click.option(
-    "--ticket", default="", metavar="KEY", help="Approved change ticket, where a rule needs one."
-)
-
-
 @click.command("request")
 @_WORDS_ARGUMENT
 @_REASON_OPTION
@@ -99,7 +94,7 @@ _TICKET_OPTION = click.option(
     metavar="CUTSET",
     help='Take down a cut set that the redundancy guard refused: "shop: lb1, lb2".',
 )
-@_TICKET_OPTION
+@ticket_option
 @PLAN_OPTION
 @SHORT_WAIT_OPTION
 @pass_service
@@ -130,7 +125,7 @@ def request_run(
 @click.command("plan")
 @_WORDS_ARGUMENT
 @_REASON_OPTION
-@_TICKET_OPTION
+@ticket_option
 @pass_service
 def plan_run(service: ServiceClient, *, words: tuple[str, ...], reason: str, ticket: str) -> None:
     """Show what RUNBOOK would change on HOST and who would approve it; run nothing.
@@ -298,7 +293,7 @@ def resolve_run(service: ServiceClient, *, number: int, result: str, reason: str
 @click.option("--since", help="Only runs that began since then, such as 2h or 2026-03-01.")
 @click.option("--until", help="Only runs that began before then.")
 @click.option("--area", help="Only on hosts of this area.", shell_complete=complete("area"))
-@_TICKET_OPTION
+@ticket_option
 @_REASON_OPTION
 @PLAN_OPTION
 @SHORT_WAIT_OPTION
@@ -346,11 +341,12 @@ def request_undo(
 @click.command("again")
 @NUMBER_ARGUMENT
 @_REASON_OPTION
+@ticket_option
 @PLAN_OPTION
 @SHORT_WAIT_OPTION
 @pass_service
 def request_again(
-    service: ServiceClient, *, number: int, reason: str, plan_only: bool, seconds: float | None
+    service: ServiceClient, *, number: int, plan_only: bool, seconds: float | None, **terms: str
 ) -> None:
     """Request ended run NUMBER again, as a new run.
 
@@ -364,10 +360,10 @@ def request_again(
             exit_with_error(
                 f"run {number} is an undo: keyturn undo {ended['undo_of']} --plan", NOT_UNDERSTOOD
             )
-        _plan(service, {"request": ended["request"], "reason": reason})
+        _plan(service, {"request": ended["request"], **terms})
         return
     path = build_path("runs", number, "again")
-    _post_request(service, path, {"reason": reason}, wait_seconds=seconds)
+    _post_request(service, path, terms, wait_seconds=seconds)
 
 
 @click.command("completion")

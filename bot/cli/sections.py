@@ -12,14 +12,17 @@ from bot.cli.context import FAILED, INTERRUPTED, JSON_WANTED, exit_with_error
 
 # Every command once, by subject.
 SECTIONS: Mapping[str, Sequence[str]] = {
-    "Requests": ("request", "plan", "submit", "replan", "again", "undo", "withdraw"),
+    "Requests": (
+        *("request", "plan", "submit", "replan", "again"),
+        *("undo", "rebuild", "withdraw"),
+    ),
     "Decisions": (
         *("pending", "approve", "deny", "counter", "accept"),
         *("question", "answer", "reassign"),
     ),
     "Runs": ("runs", "run", "changed", "drift", "compare", "views"),
     "Inventory and policy": (
-        *("runbooks", "runbook", "hosts", "rebuild"),
+        *("runbooks", "runbook", "hosts"),
         *("locks", "policy", "tree", "report"),
     ),
     "Schedules": ("schedule", "calendar", "freeze"),

@@ -41,8 +41,6 @@ from runbooks._catalogue import get_kind
 
 _MAX_RUNS = 15
 _EVERYTHING_WORDS = frozenset({"all", "everything"})
-# Names the change ticket, among the values of a request.
-_TICKET = "ticket="
 
 
 @dataclass(frozen=True)
@@ -260,8 +258,7 @@ class SlackCommands:
         plan_only: bool = False,
     ) -> Run | Message:
         """Create the run, or return a message with what is missing."""
-        ticket = "".join(word[len(_TICKET) :] for word in values if _is_ticket(word))
-        values = [word for word in values if not _is_ticket(word)]
+        values, ticket = parsing.split_ticket(values)
         try:
             spelled, requests = request_form.parse_request_for_hosts(
                 runbook, values, command.policy.inventory.tags
@@ -413,17 +410,22 @@ class SlackCommands:
         return replies.build_text_reply(f"You withdrew run {number}.")
 
     def _undo_run(self, command: TypedCommand) -> Message | None:
-        if command.rest.split()[:1] == ["person"]:
-            return self._undo_person(command)
-        number, _ = command.parse_run_number()
+        words, ticket = parsing.split_ticket(command.rest.split())
+        if words[:1] == ["person"]:
+            return self._undo_person(command, " ".join(words[1:]), ticket)
+        number, _ = parsing.parse_run_number(" ".join(words), command.word)
         run = self._service.request_undo(
-            number, person=command.person, origin=command.origin, reason=command.reason
+            number,
+            person=command.person,
+            origin=command.origin,
+            reason=command.reason,
+            ticket=ticket,
         )
         return _render_outcome(run)
 
-    def _undo_person(self, command: TypedCommand) -> Message | None:
-        """Handle `undo person NAME since TIME`."""
-        person, _, since = command.rest.removeprefix("person").strip().partition(" since ")
+    def _undo_person(self, command: TypedCommand, typed: str, ticket: str) -> Message | None:
+        """Handle `undo person NAME since TIME`. typed: what follows `person`."""
+        person, _, since = typed.partition(" since ")
         if not since:
             raise InvalidRequestError(f"type {replies.COMMAND} undo person NAME since 2h")
         with self._database.reading(command.view_rights) as tx:
@@ -434,6 +436,7 @@ class SlackCommands:
             person=command.person,
             origin=command.origin,
             reason=command.reason,
+            ticket=ticket,
         )
         return _render_outcome(run)
 
@@ -588,10 +591,6 @@ def _describe_unknown_host(inventory: Inventory, typed: Sequence[str]) -> str:
     except UnknownHostError as unknown:
         return f", and {unknown}"
     return ""
-
-
-def _is_ticket(word: str) -> bool:
-    return word.lower().startswith(_TICKET)
 
 
 def _list_runbooks_with_prefix(typed: Sequence[str]) -> list[type[AnyRunbook]]:

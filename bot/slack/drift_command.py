@@ -22,7 +22,7 @@ from bot.slack.blocks import (
     rich_text_section,
     shorten_text,
 )
-from bot.slack.parsing import TypedCommand, parse_number
+from bot.slack.parsing import TypedCommand, parse_number, split_ticket
 from connectors.command import quote_text
 
 _MAX_LISTED, _MAX_ALERTED, _MAX_CANDIDATES = 20, 5, 15
@@ -59,11 +59,13 @@ class DriftCommands:
         return render_keys(keys)
 
     def _restore_value(self, command: TypedCommand, rest: str) -> Message | None:
+        words, ticket = split_ticket(rest.split())
         run = self._service.drift.restore_value(
-            _parse_number(rest),
+            _parse_number(" ".join(words)),
             person=command.person,
             origin=command.origin,
             reason=command.reason,
+            ticket=ticket,
         )
         return replies.build_text_reply(f"{run.title}: {run.summary}") if run.is_ended else None
 

@@ -1,7 +1,7 @@
 """Parse what people type behind the slash command, without Slack's markup. Pure."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from bot.model.errors import InvalidRequestError
@@ -13,6 +13,8 @@ from bot.slack.replies import format_command_usage
 # https://docs.slack.dev/messaging/formatting-message-text: <@U1|ann>, <#C1|ops>, <http://x|x>
 _WRAPPED_PATTERN = re.compile(r"<([@#!]?)([^<>|]*)(?:\|([^<>]*))?>")
 _MENTION_PATTERN = re.compile(r"<@([UW][A-Z0-9]{1,20})(?:\|[^<>]*)?>")
+# Names the change ticket, among the words of a request.
+_TICKET = "ticket="
 _REASON_PATTERN = re.compile(r"(?:^|\s)because\s+(?=\S)", re.IGNORECASE)
 
 
@@ -68,6 +70,13 @@ class TypedCommand:
     def parse_run_number(self) -> tuple[int, str]:
         """Return the number of a run behind the first word, and the text behind that."""
         return parse_run_number(self.rest, self.word)
+
+
+def split_ticket(words: Sequence[str]) -> tuple[list[str], str]:
+    """Return the words without `ticket=KEY`, and the change ticket that it names, or ""."""
+    named = [word for word in words if word.lower().startswith(_TICKET)]
+    others = [word for word in words if word not in named]
+    return others, "".join(word[len(_TICKET) :] for word in named)
 
 
 def parse_number(typed: str) -> int | None:

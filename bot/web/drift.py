@@ -78,7 +78,12 @@ def read_key(visit: Visit, number: IdPath) -> str:
 def restore_value(visit: Visit, number: IdPath) -> str:
     """Plan again what set the value, and redirect to its plan."""
     run = visit.service.drift.restore_value(
-        number, person=visit.person, origin=visit.origin, reason=visit.reason, plan_only=True
+        number,
+        person=visit.person,
+        origin=visit.origin,
+        reason=visit.reason,
+        ticket=visit.ticket,
+        plan_only=True,
     )
     return f"/runs/{run.id}"
 

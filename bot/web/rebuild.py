@@ -40,6 +40,7 @@ def request_rebuild(visit: Visit, name: HostNamePath) -> str:
         person=visit.person,
         origin=visit.origin,
         reason=visit.reason,
+        ticket=visit.ticket,
         plan_only=True,
     )
     return f"/runs/{run.id}"

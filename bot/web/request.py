@@ -128,7 +128,7 @@ def submit_request(visit: Visit) -> Response:
     """Request a check or plan a change, and redirect to it; or show the form with problems."""
     runbook_class = _get_runbook(visit.form.get("runbook", ""))
     values = _read_typed(visit.form, runbook_class)
-    typed = _TypedForm(runbook_class, values, visit.reason, visit.form.get("ticket", ""))
+    typed = _TypedForm(runbook_class, values, visit.reason, visit.ticket)
     problems = _find_problems(visit.user, runbook_class, values)
     if problems:
         return _render_form(visit, typed, problems)
@@ -189,7 +189,6 @@ def _render_form(
         fields=fields,
         reason=typed.reason,
         ticket=typed.ticket,
-        asks_ticket=visit.policy.can_require_ticket and get_kind(runbook) == "change",
         other_problems=[problems[name] for name in set(problems) - form_field_names],
         preview=_preview_request(visit, typed),
         # When one of these fields changes, the options are loaded again.

@@ -208,7 +208,12 @@ def stop_run(visit: Visit, number: IdPath) -> str:
 def request_undo(visit: Visit, number: IdPath) -> str:
     """Plan the undo, and redirect to its plan."""
     run = visit.service.request_undo(
-        number, person=visit.person, origin=visit.origin, reason=visit.reason, plan_only=True
+        number,
+        person=visit.person,
+        origin=visit.origin,
+        reason=visit.reason,
+        ticket=visit.ticket,
+        plan_only=True,
     )
     return f"/runs/{run.id}?done=undo"
 

@@ -85,6 +85,11 @@ class VisitOfPage:
         return self.form.get("reason", "")
 
     @property
+    def ticket(self) -> str:
+        """The change ticket in the form."""
+        return self.form.get("ticket", "")
+
+    @property
     def done(self) -> str:
         """What was just done, as the address names it."""
         return self.request.query_params.get("done", "")

@@ -10,6 +10,8 @@ from click.testing import CliRunner, Result
 
 from bot.__main__ import main
 from bot.cli.hosts import list_lines, list_script_lines
+from bot.db import drift
+from tests.bot.web import sample_runs
 from tests.playground.service import Service
 from tests.policies import a_policy
 
@@ -109,3 +111,23 @@ def test_undo_takes_one_run_or_a_selection(service: Service):
     refused = type_command(service, "undo", "--person", "dora", "--since", "2h")
     assert "No run of these can be undone" in refused.stderr
     assert "since when" in type_command(service, "undo", "--person", "dora").stderr
+
+
+def test_rebuild_restore_and_repeat_name_a_ticket(service: Service):
+    with service.keyturn.database.transaction() as tx:
+        values = {"host": "web1", "maximum": "262144"}
+        asked = sample_runs.asked(tx, words="conntrack set", fields=values, host="web1")
+        run = sample_runs.succeeded(tx, asked)
+        drift.set_key(tx, "web1", "conntrack limit", run=run.id, set_value="", next_at=tx.now)
+        key = drift.find_key(tx, "web1", "conntrack limit")
+        assert key is not None
+    for words in (
+        ("rebuild", "web1", "--request", "web1"),
+        ("drift", "restore", str(key.id)),
+        ("again", str(run.id)),
+        ("again", str(run.id), "--plan"),
+    ):
+        refused = type_command(service, *words, "--ticket", "CHG1")
+        assert "No ticket system is configured (tickets.yaml): remove the ticket" in refused.stderr
+    alone = type_command(service, "rebuild", "web1", "--ticket", "CHG1")
+    assert "--ticket and --plan need --request NEW_HOST" in alone.stderr

@@ -12,6 +12,7 @@ from bot.slack.payloads import ButtonClick
 from tests.bot.slack import payloads
 from tests.bot.slack.chat import PENDING_BUTTONS, Chat
 from tests.bot.slack.json_walk import mentions
+from tests.ticket_system import require_unreachable_tickets
 
 pytestmark = pytest.mark.anyio
 LAMP_ON = "toy set lb1 lamp on because the cellar is dark"
@@ -216,6 +217,12 @@ async def test_an_undo_is_asked_and_approved_like_any_other_change(chat: Chat):
     assert "undo of run 1" in card.text
     await chat.press("approve", "U0OLGA", message=card)
     assert chat.harness.fleet.sent == [("lb1", "set lamp on"), ("lb1", "set lamp off")]
+    await chat.type(LAMP_ON)
+    await chat.press("approve", "U0OLGA", message=chat.slack.posted[-1])
+    require_unreachable_tickets(chat.harness.policies.path)
+    await chat.type("undo 3 ticket=CHG7")
+    await chat.type("undo person dora since 1h ticket=CHG8")
+    assert [chat.run(number).ticket for number in (4, 5)] == ["CHG7", "CHG8"]
 
 
 async def test_refusal_by_the_policy_is_shown_to_the_requester_only(chat: Chat):

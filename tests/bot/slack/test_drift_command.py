@@ -8,6 +8,7 @@ from bot.db.drift import DriftKey
 from tests.bot.harness import Harness
 from tests.bot.slack.chat import Chat, a_chat
 from tests.bot.slack.json_walk import texts
+from tests.ticket_system import require_unreachable_tickets
 from tests.toy import KeepSwitch
 
 pytestmark = pytest.mark.anyio
@@ -81,4 +82,7 @@ async def test_developer_may_restore_but_not_adopt(chat: Chat):
     assert "nly people who can approve toy keep on lb1" in refused
     await chat.type(f"drift restore {key.id} because of a mistake")
     assert chat.run(2).request == "toy keep lb1 lamp on"
+    require_unreachable_tickets(chat.harness.policies.path)
+    await chat.type(f"drift restore {key.id} ticket=CHG7 because of a mistake")
+    assert chat.run(3).ticket == "CHG7"
     assert "The result: /keyturn drift lb1" in await read(chat, "drift read lb1")

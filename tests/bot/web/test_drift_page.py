@@ -10,6 +10,7 @@ from bot.model.drift import DriftState
 from bot.model.run import State
 from tests.bot.web.conftest import Site
 from tests.bot.web.parsed_page import Page
+from tests.ticket_system import require_unreachable_tickets
 from tests.toy import KeepSwitch
 
 HOSTILE = "dim</td><script>alert(1)</script>"
@@ -82,6 +83,13 @@ def test_developer_sees_who_decides_and_may_restore(site: Site, key: DriftKey):
     number = int(answer.headers["location"].split("/")[2].partition("?")[0])
     run = site.harness.get_run(number)
     assert (run.state, run.plan_only) == (State.PLANNED, True)
+    require_unreachable_tickets(site.policy)
+    page = Page(browser.get(f"/drift/{key.id}").text)
+    assert (page.values["ticket"], page.unlabelled) == ("", [])
+    wrong = Page(browser.post(f"/drift/{key.id}/restore", data={"ticket": "CHG 7"}).text)
+    assert ("a ticket is letters" in wrong.text.lower(), wrong.values["ticket"]) == (True, "CHG 7")
+    browser.post(f"/drift/{key.id}/restore", data={"ticket": "CHG7"})
+    assert site.harness.get_run(number + 1).ticket == "CHG7"
     refused = browser.post(f"/drift/{key.id}/adopt", data={"reason": "mine"})
     assert refused.status_code == 403
     assert 'value="mine"' not in refused.text

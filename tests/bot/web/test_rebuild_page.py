@@ -3,6 +3,7 @@
 from bot.model.run import State
 from tests.bot.web.conftest import Site
 from tests.bot.web.parsed_page import Page
+from tests.ticket_system import require_unreachable_tickets
 from tests.toy import BreakSwitch, KeepSwitch
 
 HOSTILE = "<script>alert(1)</script>"
@@ -41,6 +42,14 @@ def test_values_are_planned_for_another_host(site: Site):
     run = site.harness.get_run(int(address.rpartition("/")[2]))
     assert (run.state, run.title, run.plan_only) == (State.PLANNED, "rebuild lb1 on lb2", True)
     assert "toy keep lb2 lamp on" in Page(browser.get(address).text).text
+    require_unreachable_tickets(site.policy)
+    page = Page(browser.get("/hosts/lb1/rebuild").text)
+    assert (page.values["ticket"], page.unlabelled) == ("", [])
+    wrong = Page(browser.post("/hosts/lb1/rebuild", data={**form, "ticket": "CHG 7"}).text)
+    assert ("a ticket is letters" in wrong.text.lower(), wrong.values["ticket"]) == (True, "CHG 7")
+    answer = browser.post("/hosts/lb1/rebuild", data={**form, "ticket": "CHG7"})
+    number = int(answer.headers["location"].rpartition("/")[2])
+    assert site.harness.get_run(number).ticket == "CHG7"
 
 
 def test_unknown_host_is_refused_with_the_reason(site: Site):

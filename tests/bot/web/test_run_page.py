@@ -15,6 +15,7 @@ from runbooks.service_restart import RestartService
 from tests.bot.web.conftest import Site
 from tests.bot.web.parsed_page import Page
 from tests.bot.web.sample_runs import approved, asked, checked, ended, gallery, running, waiting
+from tests.ticket_system import require_unreachable_tickets
 from tests.toy import BreakSwitch, SetAll, SetSwitch, ShowSwitches, WarmUp
 
 LAMP_ON = SetSwitch(host="lb1", name="lamp", value="on")
@@ -313,6 +314,22 @@ def test_an_undo_is_a_run_of_its_own(site: Site) -> None:
     assert f"Undoes run {run.id}" in words
     assert "too bright" in words
     assert site.harness.get_run(run.id + 1).state is State.PLANNED
+
+
+def test_an_undo_has_the_ticket_of_its_run_or_another(site: Site) -> None:
+    run = site.harness.approve(site.harness.request(LAMP_ON))
+    with site.database.transaction() as tx:
+        tx.sql.execute(update(tables.run).where(tables.run.c.id == run.id).values(ticket="CHG1"))
+    browser = site.browser("dora")
+    assert "Change ticket" not in browser.get(f"/runs/{run.id}").text
+    require_unreachable_tickets(site.policy)
+    page = Page(browser.get(f"/runs/{run.id}").text)
+    assert "Change ticket (default: CHG1)" in page.text
+    assert (page.values["ticket"], page.unlabelled) == ("", [])
+    for ticket in ("", "CHG7"):
+        browser.post(f"/runs/{run.id}/undo", data={"ticket": ticket})
+    tickets = [site.harness.get_run(run.id + n).ticket for n in (1, 2)]
+    assert tickets == ["CHG1", "CHG7"]
 
 
 def again(site: Site, number: int) -> str:
