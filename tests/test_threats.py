@@ -16,39 +16,39 @@ THREATS = {
     # Authority, approvals and time.
     "a requester approves their own request": (
         "TestWho::test_approval_is_refused_when_requester_approves",
-        "TestWho::test_the_requester_would_approve_without_the_comparison",
+        "TestWho::test_without_the_requester_check_a_requester_approves_their_own_run",
     ),
     "the owner of an agent, or its person, approves what it requests": (
         "test_gate_refuses_approval_of_the_owner",
         "test_approval_of_the_owner_would_count_without_the_guard",
     ),
     "one approval counts twice, or starts two runs": (
-        "TestWho::test_one_person_counts_once_when_they_approve_often",
-        "test_without_the_guard_a_run_is_put_to_work_twice",
+        "TestWho::test_approval_of_one_person_counts_once_when_two_are_required",
+        "test_without_the_pending_check_a_run_is_enqueued_twice",
     ),
     "an approval overtakes a denial": (
         "TestANo::test_a_denial_wins_over_an_approval_until_something_is_sent",
-        "TestANo::test_without_the_log_the_vote_alone_wins",
+        "TestANo::test_denial_row_alone_stops_a_reset_run_without_the_evidence_check",
     ),
     "an approval counts after it expired": (
         "TestInTime::test_an_approval_does_not_count_when_the_request_expired",
-        "TestInTime::test_without_the_guard_it_would_have_counted",
+        "TestInTime::test_without_the_pending_check_an_expired_request_is_approved",
     ),
     "an approver who lost the role counts": (
         "TestAuthority::test_an_approval_does_not_count_when_the_approver_lost_the_role",
-        "TestAuthority::test_a_former_owners_approval_would_count_without_the_guard",
+        "TestAuthority::test_without_the_recount_the_approval_of_a_former_owner_counts",
     ),
     "a requester who lost the role goes on": (
         "TestMidway::test_no_further_host_is_reached_when_the_requester_loses_the_role",
-        "TestMidway::test_every_host_would_be_reached_without_the_guard",
+        "TestMidway::test_without_the_recount_every_host_is_changed_after_the_role_is_lost",
     ),
     "rows are altered so that something else is approved": (
         "TestForged::test_forged_rows_approve_nothing",
         "TestForged::test_without_the_comparison_it_would",
     ),
     "something else is sent than was shown": (
-        "TestWhatWasShown::test_a_runbook_that_was_changed_after_the_approval_does_nothing",
-        "TestWhatWasShown::test_without_the_guard_it_would_have",
+        "TestWhatWasShown::test_run_is_stale_when_its_runbook_changed_after_the_approval",
+        "TestWhatWasShown::test_without_the_plan_check_a_changed_runbook_runs_with_the_old_approval",
     ),
     "two changes take both legs of a service": (
         "test_two_runs_never_take_both_legs",
@@ -59,12 +59,12 @@ THREATS = {
         "test_guard_that_compared_the_tree_before_and_after_would_open_when_nothing_is_known",
     ),
     "a host changed after the approval": (
-        "TestWhatWasShown::test_a_host_that_moved_since_is_sent_nothing",
-        "TestWhatWasShown::test_without_the_guard_it_would_have_been",
+        "TestWhatWasShown::test_run_is_stale_when_the_state_of_the_host_changed_after_the_approval",
+        "TestWhatWasShown::test_without_the_plan_check_a_run_is_sent_to_a_host_that_changed",
     ),
     "a late result overwrites a newer state": (
-        "TestALateResult::test_a_late_result_changes_nothing_newer",
-        "TestALateResult::test_a_late_result_would_overwrite_without_the_guard",
+        "TestALateResult::test_late_step_result_does_not_overwrite_a_resolved_run",
+        "TestALateResult::test_without_the_transition_check_a_late_step_result_overwrites_the_run",
     ),
     "a button is forged": (
         "test_a_forged_button_decides_nothing",
@@ -79,8 +79,8 @@ THREATS = {
         "TestAnApprovalThatLapsed::test_a_lapsed_schedule_would_fire_without_the_guard",
     ),
     "a broken policy lets things through": (
-        "TestABrokenPolicy::test_nothing_approved_before_runs_when_the_policy_is_broken",
-        "TestABrokenPolicy::test_it_would_run_if_the_last_good_policy_were_used",
+        "TestABrokenPolicy::test_approved_run_is_refused_when_the_policy_becomes_invalid",
+        "TestABrokenPolicy::test_with_a_cached_policy_an_approved_run_starts_despite_an_invalid_policy",
     ),
     "a route or command has no guard": (
         "test_every_route_is_in_the_table",
@@ -99,8 +99,8 @@ THREATS = {
         "test_without_waves_every_host_would_be_reached",
     ),
     "one person floods the service": (
-        "TestPace::test_requests_are_limited_for_each_person",
-        "TestPace::test_requests_would_be_unlimited_without_the_guard",
+        "TestPace::test_rate_limit_refuses_requests_above_the_limit_of_a_person",
+        "TestPace::test_without_a_rate_limit_one_person_makes_any_number_of_requests",
     ),
     "a banned person goes on": (
         "TestBans::test_a_ban_in_the_middle_stops_before_the_next_step",
@@ -112,16 +112,16 @@ THREATS = {
     ),
     # The change log.
     "something is done while the log cannot be written": (
-        "TestALogThatTakesNothing::test_nothing_is_sent_when_the_log_cannot_be_written",
-        "TestALogThatTakesNothing::test_a_change_would_go_unrecorded_without_the_guard",
+        "TestALogThatTakesNothing::test_no_command_is_sent_when_the_change_log_cannot_be_written",
+        "TestALogThatTakesNothing::test_without_the_log_entry_a_change_is_sent_unrecorded",
     ),
     "the database freezes": (
         "test_a_frozen_database_refuses_the_run_before_any_packet",
-        "test_callers_would_wait_for_good_without_the_watch",
+        "test_without_the_statement_timeout_callers_wait_for_a_frozen_database",
     ),
     "the log breaks while a run executes": (
-        "test_a_log_that_breaks_within_a_run_stops_it_and_what_is_known_is_merged",
-        "test_the_end_of_a_step_would_be_lost_without_the_spool",
+        "test_run_stops_when_the_change_log_fails_and_the_spool_is_merged",
+        "test_without_the_spool_the_outcome_of_a_step_is_lost",
     ),
     "an entry is inserted, deleted, reordered or edited": (
         "test_whatever_is_inserted_deleted_reordered_or_edited_is_found",
@@ -138,33 +138,33 @@ THREATS = {
         "test_without_the_guard_the_owner_rewrites_the_log",
     ),
     "two writers make two chains": (
-        "test_a_writer_with_an_old_head_makes_no_fork",
-        "test_without_the_line_and_the_key_there_would_be_a_fork",
+        "test_writer_with_an_outdated_head_cannot_fork_the_change_log",
+        "test_without_the_head_lock_and_primary_key_the_change_log_forks",
     ),
     "one person erases output": (
-        "TestErasure::test_erasure_takes_two_persons",
-        "TestErasure::test_one_person_would_erase_without_the_guard",
+        "TestErasure::test_erasure_needs_confirmation_by_a_second_person",
+        "TestErasure::test_without_the_confirmation_check_one_person_erases_output",
     ),
     "the service signs on top of a rewritten log": (
-        "TestHistoryRewritten::test_the_service_signs_nothing_on_top_of_it",
-        "TestHistoryRewritten::test_without_the_look_at_the_head_it_would_sign",
+        "TestHistoryRewritten::test_service_appends_no_entry_after_a_rewritten_change_log",
+        "TestHistoryRewritten::test_without_the_head_check_the_service_signs_after_a_rewritten_log",
     ),
     "a forged entry is covered by a rotation of the key": (
-        "TestRotation::test_the_key_is_not_changed",
-        "TestRotation::test_a_forged_approval_would_open_without_both_guards",
+        "TestRotation::test_signing_key_is_not_rotated_over_a_forged_approval",
+        "TestRotation::test_without_both_signature_checks_a_forged_approval_starts_a_run",
     ),
     "a denial or ban is taken out of the log": (
-        "TestTakenOut::test_a_denied_change_does_not_run",
-        "TestTakenOut::test_a_denied_change_would_run_without_the_known_head",
+        "TestTakenOut::test_denied_change_does_not_run_when_its_denial_is_removed_from_the_log",
+        "TestTakenOut::test_without_the_followed_log_a_denied_change_runs",
     ),
     "a loss of the log is excused by a forged number": (
-        "TestLosses::test_a_log_with_a_loss_is_broken_until_a_person_acknowledges_it",
-        "TestLosses::test_without_the_number_it_would_be_excused",
+        "TestLosses::test_change_log_with_lost_entries_is_broken_until_acknowledged",
+        "TestLosses::test_loss_without_a_number_of_entries_would_excuse_any_loss",
     ),
     # Secrets and what is installed.
     "a secret appears in a log, a page or a message": (
-        "test_no_sink_holds_a_canary",
-        "test_without_the_guard_every_canary_is_found",
+        "test_secret_canaries_are_redacted_in_every_log_and_database",
+        "test_without_the_redactor_every_secret_canary_is_found",
     ),
     "a token is forged in the database": (
         "TestForged::test_a_forged_token_opens_nothing",
@@ -176,7 +176,7 @@ THREATS = {
     ),
     "others can read a key file": (
         "TestKeys::test_start_is_refused_when_others_can_read_the_key",
-        "TestKeys::test_without_the_guard_others_could_read_it",
+        "TestKeys::test_without_exclusive_creation_a_key_file_is_readable_by_others",
     ),
     "the encryption of secrets does nothing": (
         "test_start_is_refused_when_the_secret_box_does_not_encrypt",

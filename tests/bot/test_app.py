@@ -67,7 +67,9 @@ def service(tmp_path: Path, url: str) -> Generator[Service]:
         yield service
 
 
-def test_an_event_that_is_told_is_found_in_chat(service: Service) -> None:
+def test_event_from_a_signed_webhook_is_found_by_the_chat_command_changed(
+    service: Service,
+) -> None:
     body = b'{"title": "api 2.4.1 deployed", "hosts": ["web1"]}'
     signed = build_signature_headers(SECRET.encode(), "msg_1", body, timestamp=int(time.time()))
     address = f"{service.address}/hooks/deploys"
@@ -82,14 +84,14 @@ def test_an_event_that_is_told_is_found_in_chat(service: Service) -> None:
     assert "deploys: api 2.4.1 deployed on web1" in json.dumps(answer.blocks)
 
 
-def test_agents_are_served_with_the_pages(service: Service) -> None:
+def test_mcp_endpoint_for_agents_is_served_beside_the_web_pages(service: Service) -> None:
     # The library is imported now, which takes seconds on a busy machine.
     metadata = httpx2.get(f"{service.address}{METADATA_PATH}", timeout=60)
     assert (metadata.status_code, metadata.json()["scopes_supported"]) == (200, ["agent"])
     assert httpx2.post(f"{service.address}{MCP_PATH}", json={}).status_code == 401
 
 
-def test_without_the_library_for_agents_there_is_no_such_page(
+def test_mcp_endpoint_is_missing_when_the_mcp_library_is_not_installed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("bot.app.is_mcp_installed", lambda: False)
@@ -98,7 +100,7 @@ def test_without_the_library_for_agents_there_is_no_such_page(
         assert httpx2.get(f"{service.address}{METADATA_PATH}").status_code == 404
 
 
-def test_a_subscription_is_notified_of_what_is_asked(
+def test_outgoing_webhook_receives_the_event_of_a_new_request(
     service: Service, heard: list[dict[str, Any]]
 ) -> None:
     database = service.keyturn.database
@@ -120,7 +122,7 @@ def test_a_subscription_is_notified_of_what_is_asked(
     assert SECRET not in noted.body
 
 
-def test_what_was_given_up_is_sent_again_by_a_command(
+def test_failed_webhook_deliveries_are_sent_again_by_keyturn_webhooks_retry(
     service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     database = service.keyturn.database

@@ -88,7 +88,7 @@ class TestWho:
                 if run.state is State.PENDING:
                     harness.service.withdraw_run(run.id, person=asker)
 
-    def test_the_requester_would_approve_without_the_comparison(
+    def test_without_the_requester_check_a_requester_approves_their_own_run(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ):
         with _harness(tmp_path) as (harness, _):
@@ -96,7 +96,7 @@ class TestWho:
             monkeypatch.setattr(PolicyRequest, "is_made_by", _never)
             assert _yes(harness, run, "olga").state is State.QUEUED
 
-    def test_a_second_account_is_the_same_person(self, tmp_path: Path):
+    def test_requester_cannot_approve_with_a_second_slack_account(self, tmp_path: Path):
         with _harness(tmp_path) as (harness, _):
             people = harness.policies.path / "people.yaml"
             known = "[{team: T0KEYTURN, user: U0OLGA}]"
@@ -108,7 +108,7 @@ class TestWho:
             run = harness.request(BreakSwitch(host="lb1", name="lamp"), person="olga")
             assert not _may(harness, run, person.id)
 
-    def test_one_person_counts_once_when_they_approve_often(self, tmp_path: Path):
+    def test_approval_of_one_person_counts_once_when_two_are_required(self, tmp_path: Path):
         with _harness(tmp_path, _rules('@approvals("2") @from("owners")')) as (harness, _):
             run = harness.request(LAMP_ON)
             assert _yes(harness, run, "olga").state is State.PENDING
@@ -120,7 +120,7 @@ class TestWho:
 class TestHowMany:
     ONE_OF_EACH = _rules('@approvals("2") @from("owners & role:security")')
 
-    def test_one_of_each_group_is_wanted_and_not_two_of_one(self, tmp_path: Path):
+    def test_rule_for_one_approval_per_group_needs_one_from_each_group(self, tmp_path: Path):
         with _harness(tmp_path, self.ONE_OF_EACH) as (harness, _):
             run = harness.request(LAMP_ON)
             assert run.approver_groups == ("area:edge", "role:security")
@@ -130,14 +130,14 @@ class TestHowMany:
             harness.run_queued_work()
             assert harness.get_run(run.id).state is State.SUCCEEDED
 
-    def test_twin_counted_alone_two_of_one_group_would_be_enough(self, tmp_path: Path):
+    def test_rule_for_two_approvals_accepts_two_from_the_same_group(self, tmp_path: Path):
         rules = _rules('@approvals("2") @from("owners, role:security")')
         with _harness(tmp_path, rules) as (harness, _):
             run = harness.request(LAMP_ON)
             _yes(harness, run, "olga")
             assert _yes(harness, run, "adam").state is State.QUEUED
 
-    def test_the_gate_counts_one_of_each_group_too(self, tmp_path: Path):
+    def test_gate_refuses_a_run_when_an_approver_group_is_no_longer_covered(self, tmp_path: Path):
         with _harness(tmp_path, self.ONE_OF_EACH) as (harness, _):
             run = harness.request(LAMP_ON)
             for person in ("olga", "sven"):
@@ -152,7 +152,9 @@ class TestHowMany:
             assert ended.state is State.REFUSED
             assert harness.fleet.sent == []
 
-    def test_an_approver_who_lost_the_role_does_not_count(self, tmp_path: Path):
+    def test_approval_does_not_count_at_the_gate_when_the_approver_lost_the_role(
+        self, tmp_path: Path
+    ):
         with _harness(tmp_path) as (harness, _):
             run = harness.request(LAMP_ON)
             _yes(harness, run, "olga")
@@ -188,7 +190,7 @@ class TestHowMany:
             assert (ended.state, why in ended.summary) == (state, True), ended.summary
             assert bool(harness.fleet.sent) == (state is State.SUCCEEDED)
 
-    def test_an_overriding_rule_holds_before_stricter_ones(self, tmp_path: Path):
+    def test_overriding_rule_wins_over_stricter_permit_rules(self, tmp_path: Path):
         rules = starter_rules() + (
             '@id("lamps") @overrides @approvals("0") permit (principal, '
             'action == Action::"request", resource) when { context.runbook == "toy set" };'
@@ -198,7 +200,7 @@ class TestHowMany:
         with _harness(tmp_path / "twin", rules.replace("@overrides", "")) as (harness, _):
             assert harness.request(LAMP_ON).state is State.PENDING
 
-    def test_an_overriding_rule_holds_before_no_forbid(self, tmp_path: Path):
+    def test_overriding_rule_never_wins_over_a_forbid_rule(self, tmp_path: Path):
         rules = starter_rules() + (
             '@id("lamps") @overrides permit (principal, action == Action::"request", resource);'
             '@id("never") forbid (principal, action == Action::"request", resource);'
@@ -210,14 +212,14 @@ class TestHowMany:
 class TestReasons:
     RULES = _rules('@approvals("1") @from("owners") @reason("required")')
 
-    def test_are_asked_of_the_requester(self, tmp_path: Path):
+    def test_request_without_a_reason_is_rejected_when_a_rule_requires_one(self, tmp_path: Path):
         with _harness(tmp_path, self.RULES) as (harness, _):
             with pytest.raises(InvalidRequestError, match="requires a reason"):
                 harness.request(LAMP_ON)
             assert harness.list_entry_kinds() == []
             assert harness.request(LAMP_ON, reason="it is dark").state is State.PENDING
 
-    def test_are_asked_of_the_approver(self, tmp_path: Path):
+    def test_approval_without_a_reason_is_rejected_when_a_rule_requires_one(self, tmp_path: Path):
         with _harness(tmp_path, self.RULES) as (harness, _):
             run = harness.request(LAMP_ON, reason="it is dark")
             with pytest.raises(
@@ -228,7 +230,7 @@ class TestReasons:
                 _yes(harness, run, "stan")
             assert _yes(harness, run, "olga", "I saw it").state is State.QUEUED
 
-    def test_are_not_asked_by_other_rules(self, tmp_path: Path):
+    def test_approval_needs_no_reason_when_no_rule_requires_one(self, tmp_path: Path):
         with _harness(tmp_path, self.RULES.replace("@reason", "// @reason")) as (harness, _):
             assert _yes(harness, harness.request(LAMP_ON), "olga").state is State.QUEUED
 
@@ -252,9 +254,7 @@ class TestThenAndNow:
         self._to_the_night(clock)
         clock.ahead -= 120 * MINUTE
 
-    def test_what_the_rules_want_by_now_is_asked_for_and_what_was_given_counts(
-        self, tmp_path: Path
-    ):
+    def test_queued_run_needs_more_approvals_when_the_rules_became_stricter(self, tmp_path: Path):
         with _harness(tmp_path, self.RULES) as (harness, clock):
             self._to_the_evening(clock)
             run = harness.request(LAMP_ON)
@@ -269,11 +269,11 @@ class TestThenAndNow:
             harness.run_queued_work()
             assert harness.get_run(run.id).state is State.SUCCEEDED
 
-    def test_twin_by_day_one_key_opens_the_gate(self, tmp_path: Path):
+    def test_run_starts_after_one_approval_before_the_stricter_hours_begin(self, tmp_path: Path):
         with _harness(tmp_path, self.RULES) as (harness, _):
             assert harness.approve(harness.request(LAMP_ON)).state is State.SUCCEEDED
 
-    def test_what_was_wanted_first_is_not_forgotten(self, tmp_path: Path):
+    def test_run_keeps_its_required_approvals_when_the_rules_become_weaker(self, tmp_path: Path):
         rules = _rules('@approvals("2") @from("owners")', "when { context.first_time }") + (
             '@id("known") @approvals("1") @from("owners") permit (principal, '
             'action == Action::"request", resource) unless { context.first_time };'
@@ -290,14 +290,16 @@ class TestThenAndNow:
             third = harness.request(SetSwitch(host="lb2", name="lamp", value="on"))
             assert _yes(harness, third, "olga").state is State.QUEUED
 
-    def test_the_clock_stops_nothing_half_way(self, tmp_path: Path):
+    def test_running_run_finishes_when_stricter_hours_begin_between_two_steps(
+        self, tmp_path: Path
+    ):
         with _harness(tmp_path, self.RULES) as (harness, clock):
             harness.fleet.after_send = lambda _host, _words: self._to_the_night(clock)
             ended = harness.approve(harness.request(SetAll(host="lb1", value="on")))
             assert ended.state is State.SUCCEEDED
             assert len(harness.fleet.sent) == 2
 
-    def test_rules_see_how_many_hosts_it_is_about(self, tmp_path: Path):
+    def test_rules_can_compare_the_number_of_hosts_of_a_request(self, tmp_path: Path):
         many = (
             '@id("many") forbid (principal, action == Action::"request", resource) '
             "when { context.hosts > 1 };"
@@ -312,7 +314,7 @@ class TestThenAndNow:
 
 
 class TestForHowLong:
-    def test_an_approval_does_not_count_when_it_is_late_by_the_clock_of_the_database(
+    def test_approval_is_refused_when_the_request_expired_by_the_database_clock(
         self, tmp_path: Path
     ):
         with _harness(tmp_path) as (harness, clock):
@@ -323,7 +325,7 @@ class TestForHowLong:
             harness.service.expire_runs()
             assert harness.get_run(run.id).state is State.EXPIRED
 
-    def test_an_approval_lasts_from_when_it_was_given(self, tmp_path: Path):
+    def test_approval_extends_the_expiry_of_a_run_from_the_time_it_was_given(self, tmp_path: Path):
         with _harness(tmp_path) as (harness, clock):
             run = harness.request(LAMP_ON)
             clock.ahead = harness.context.approval_timeout - MINUTE
@@ -334,7 +336,7 @@ class TestForHowLong:
             harness.run_queued_work()
             assert harness.get_run(run.id).state is State.SUCCEEDED
 
-    def test_an_approval_does_not_count_when_it_was_not_used_in_time(self, tmp_path: Path):
+    def test_approved_run_expires_when_it_does_not_start_in_time(self, tmp_path: Path):
         with _harness(tmp_path) as (harness, clock):
             run = harness.request(LAMP_ON)
             _yes(harness, run, "olga")
@@ -347,7 +349,9 @@ class TestForHowLong:
 class TestReminding:
     RULES = _rules('@approvals("1") @from("owners") @remind("10m") @escalate("role:security")')
 
-    def test_approvers_are_reminded_once_and_then_the_next_group_is_asked(self, tmp_path: Path):
+    def test_approvers_are_reminded_once_before_the_run_escalates_to_the_next_group(
+        self, tmp_path: Path
+    ):
         with _harness(tmp_path, self.RULES) as (harness, clock):
             run = harness.request(LAMP_ON)
             assert harness.service.remind_approvers() == []
@@ -363,7 +367,7 @@ class TestReminding:
             harness.run_queued_work()
             assert harness.get_run(run.id).state is State.SUCCEEDED
 
-    def test_log_entry_names_the_notified_people(self, tmp_path: Path):
+    def test_reminder_entry_in_the_change_log_names_the_notified_people(self, tmp_path: Path):
         with _harness(tmp_path, self.RULES) as (harness, clock):
             run = harness.request(LAMP_ON)
             clock.ahead = 11 * MINUTE
@@ -373,7 +377,9 @@ class TestReminding:
             assert entry
             assert (entry.kind, entry.facts["people"]) == ("reminded", ["adam", "olga"])
 
-    def test_without_a_next_group_no_one_else_may(self, tmp_path: Path):
+    def test_run_without_an_escalation_group_is_reminded_once_and_never_escalates(
+        self, tmp_path: Path
+    ):
         with _harness(tmp_path) as (harness, clock):
             run = harness.request(LAMP_ON)
             clock.ahead = 2 * HOUR
@@ -381,7 +387,7 @@ class TestReminding:
             assert harness.service.remind_approvers() == []
             assert not _may(harness, run, "sven")
 
-    def test_what_was_decided_is_not_recalled(self, tmp_path: Path):
+    def test_approvers_are_not_reminded_of_a_decided_run(self, tmp_path: Path):
         with _harness(tmp_path, self.RULES) as (harness, clock):
             harness.approve(harness.request(LAMP_ON))
             clock.ahead = HOUR
@@ -389,7 +395,7 @@ class TestReminding:
 
 
 class TestPolicyInTheLog:
-    def test_a_change_is_noted_once_with_its_files(self, harness: Harness):
+    def test_policy_change_is_logged_once_with_the_changed_files(self, harness: Harness):
         harness.service.record_policy_change()
         harness.service.record_policy_change()
         areas = harness.policies.path / "areas.yaml"
@@ -402,7 +408,7 @@ class TestPolicyInTheLog:
         assert entry.facts["changed"] == ["areas.yaml"]
         assert entry.facts["old"] != entry.facts["new"] == harness.policies.get_policy().version
 
-    def test_a_broken_policy_is_announced_once_and_so_is_its_fix(
+    def test_invalid_policy_and_its_repair_are_logged_once_each(
         self, harness: Harness, caplog: pytest.LogCaptureFixture
     ):
         harness.service.record_policy_change()

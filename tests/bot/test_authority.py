@@ -87,18 +87,20 @@ class TestInTime:
         with pytest.raises(TooLate):
             approve_late(timed, clock)
 
-    def test_without_the_guard_it_would_have_counted(
+    def test_without_the_pending_check_an_expired_request_is_approved(
         self, timed: Harness, clock: Clock, monkeypatch: pytest.MonkeyPatch
     ):
         monkeypatch.setattr(approvals, "check_is_pending", nothing)
         assert approve_late(timed, clock) is State.QUEUED
 
-    def test_an_approval_does_not_count_when_it_grew_old(self, timed: Harness, clock: Clock):
+    def test_approved_run_expires_when_the_start_timeout_has_passed(
+        self, timed: Harness, clock: Clock
+    ):
         run = approved(timed)
         clock.ahead = timed.context.start_timeout + MINUTE
         assert (goes_on(timed, run), timed.fleet.sent) == (State.EXPIRED, [])
 
-    def test_without_the_guard_it_would_have_opened_it(
+    def test_without_the_start_timeout_check_an_old_approval_starts_a_run(
         self, timed: Harness, clock: Clock, monkeypatch: pytest.MonkeyPatch
     ):
         monkeypatch.setattr(gate, "_check_is_in_time", nothing)
@@ -107,7 +109,7 @@ class TestInTime:
         assert (goes_on(timed, run), timed.fleet.sent) == (State.SUCCEEDED, SENT)
 
     @pytest.mark.parametrize("wrong", [-HOUR, HOUR])
-    def test_the_clock_of_the_process_decides_nothing(
+    def test_wrong_process_clock_does_not_change_when_an_approval_expires(
         self, db_harness: Harness, monkeypatch: pytest.MonkeyPatch, wrong: int
     ):
         """An hour in which an approval would have run out, or be good for an hour more."""
@@ -120,7 +122,7 @@ class TestInTime:
             with pytest.raises(TooLate):
                 db_harness.approve(run)
 
-    def test_if_it_did_a_slow_clock_would_make_approvals_good_again(
+    def test_without_the_database_clock_a_slow_process_clock_revives_an_approval(
         self, harness: Harness, monkeypatch: pytest.MonkeyPatch
     ):
         monkeypatch.setattr(Database, "read_clock", _by_the_process)
@@ -164,7 +166,7 @@ class TestAuthority:
         rewrite(harness, "areas.yaml", "[olga, adam]", "[adam]")
         assert (goes_on(harness, run), harness.fleet.sent) == (State.REFUSED, [])
 
-    def test_a_former_owners_approval_would_count_without_the_guard(
+    def test_without_the_recount_the_approval_of_a_former_owner_counts(
         self, harness: Harness, monkeypatch: pytest.MonkeyPatch
     ):
         _all_there(monkeypatch)
@@ -172,13 +174,13 @@ class TestAuthority:
         rewrite(harness, "areas.yaml", "[olga, adam]", "[adam]")
         assert (goes_on(harness, run), harness.fleet.sent) == (State.SUCCEEDED, SENT)
 
-    def test_nothing_is_done_when_the_requester_lost_the_role(self, harness: Harness):
+    def test_run_is_refused_at_the_gate_when_the_requester_lost_the_role(self, harness: Harness):
         run = approved(harness)
         lose_the_role(harness)
         assert (goes_on(harness, run), harness.fleet.sent) == (State.REFUSED, [])
         assert "may not request this any more" in harness.get_run(run.id).summary
 
-    def test_without_the_guard_it_would_have_been_done(
+    def test_without_the_recount_a_run_of_a_requester_without_the_role_starts(
         self, harness: Harness, monkeypatch: pytest.MonkeyPatch
     ):
         _all_there(monkeypatch)
@@ -226,7 +228,7 @@ class TestMidway:
             is_told = "may not request this any more" in part.summary
             assert (part.state, is_told) == (State.REFUSED, True), part.summary
 
-    def test_every_host_would_be_reached_without_the_guard(
+    def test_without_the_recount_every_host_is_changed_after_the_role_is_lost(
         self, harness: Harness, go: Callable[[Harness], None], monkeypatch: pytest.MonkeyPatch
     ):
         _all_there(monkeypatch)
@@ -248,14 +250,14 @@ class TestANo:
         assert self._set_back(harness).state in {State.DENIED, State.REFUSED}
         assert harness.fleet.sent == []
 
-    def test_without_the_log_the_vote_alone_wins(
+    def test_denial_row_alone_stops_a_reset_run_without_the_evidence_check(
         self, harness: Harness, monkeypatch: pytest.MonkeyPatch
     ):
         monkeypatch.setattr(gate, "_check_evidence", nothing)
         assert self._set_back(harness).state is State.DENIED
         assert harness.fleet.sent == []
 
-    def test_without_either_it_would_have_been_sent(
+    def test_without_the_gate_a_denied_run_that_was_reset_is_sent(
         self, harness: Harness, monkeypatch: pytest.MonkeyPatch
     ):
         monkeypatch.setattr(gate, "authorise_run", authorise_all)
@@ -264,7 +266,7 @@ class TestANo:
 
 
 class TestWhatWasShown:
-    def test_what_is_sent_is_the_plan_that_is_kept(
+    def test_stored_plan_is_sent_when_the_runbook_changes_during_the_run(
         self, harness: Harness, monkeypatch: pytest.MonkeyPatch
     ):
         """Whatever the runbook would say by then: the second step is as it was approved."""
@@ -281,7 +283,7 @@ class TestWhatWasShown:
         assert harness.fleet.sent == [("lb1", "set fan dim"), ("lb1", "set lamp dim")]
         assert run.plan
 
-    def test_a_runbook_that_was_changed_after_the_approval_does_nothing(
+    def test_run_is_stale_when_its_runbook_changed_after_the_approval(
         self, harness: Harness, monkeypatch: pytest.MonkeyPatch
     ):
         run = approved(harness)
@@ -289,7 +291,7 @@ class TestWhatWasShown:
         assert (goes_on(harness, run), harness.fleet.sent) == (State.STALE, [])
         assert "the runbook was changed" in harness.get_run(run.id).summary
 
-    def test_without_the_guard_it_would_have(
+    def test_without_the_plan_check_a_changed_runbook_runs_with_the_old_approval(
         self, harness: Harness, monkeypatch: pytest.MonkeyPatch
     ):
         monkeypatch.setattr(gate, "_check_plan_unchanged", nothing)
@@ -300,12 +302,14 @@ class TestWhatWasShown:
     def _changed(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(planner, "compute_version", another_version)
 
-    def test_a_host_that_moved_since_is_sent_nothing(self, harness: Harness):
+    def test_run_is_stale_when_the_state_of_the_host_changed_after_the_approval(
+        self, harness: Harness
+    ):
         run = approved(harness)
         harness.fleet.hosts["lb1"]["lamp"] = "dim"
         assert (goes_on(harness, run), harness.fleet.sent) == (State.STALE, [])
 
-    def test_without_the_guard_it_would_have_been(
+    def test_without_the_plan_check_a_run_is_sent_to_a_host_that_changed(
         self, harness: Harness, monkeypatch: pytest.MonkeyPatch
     ):
         monkeypatch.setattr(gate, "_check_plan_unchanged", nothing)
@@ -328,11 +332,11 @@ class TestALateResult:
         run = harness.request(LAMP_ON)
         return harness.approve(run)
 
-    def test_a_late_result_changes_nothing_newer(self, harness: Harness):
+    def test_late_step_result_does_not_overwrite_a_resolved_run(self, harness: Harness):
         ended = self._settled_meanwhile(harness)
         assert (ended.state, ended.summary[:8]) == (State.FAILED, "Resolved")
 
-    def test_a_late_result_would_overwrite_without_the_guard(
+    def test_without_the_transition_check_a_late_step_result_overwrites_the_run(
         self, harness: Harness, monkeypatch: pytest.MonkeyPatch
     ):
         def whoevers(_self: Executor, tx: Transaction, run: Run, _hold: HeldLease) -> Run:
@@ -354,12 +358,14 @@ class LastGood(PolicyDirectory):
 
 
 class TestABrokenPolicy:
-    def test_nothing_approved_before_runs_when_the_policy_is_broken(self, harness: Harness):
+    def test_approved_run_is_refused_when_the_policy_becomes_invalid(self, harness: Harness):
         run = approved(harness)
         rewrite(harness, "policy.cedar", "permit (", "permit ((")
         assert (goes_on(harness, run), harness.fleet.sent) == (State.REFUSED, [])
 
-    def test_it_would_run_if_the_last_good_policy_were_used(self, harness: Harness):
+    def test_with_a_cached_policy_an_approved_run_starts_despite_an_invalid_policy(
+        self, harness: Harness
+    ):
         policies = LastGood(harness.policies.path)
         parts = replace(harness.context, policies=policies)
         used = replace(harness, context=parts, service=KeyturnService(parts))
@@ -380,7 +386,7 @@ class TestReminding:
         with open_harness(tmp_path, rules=self.RULES, database=clock) as harness:
             yield harness
 
-    def test_before_their_time_no_one_is_called_and_no_one_else_may(
+    def test_escalation_group_is_neither_notified_nor_allowed_before_its_time(
         self, escalating: Harness, clock: Clock
     ):
         run = escalating.request(LAMP_ON)
@@ -389,7 +395,7 @@ class TestReminding:
         with pytest.raises(NotAllowed):
             escalating.approve(run, "stan")
 
-    def test_without_the_guard_the_next_group_would_be_asked_at_once(
+    def test_without_the_reminder_check_a_run_escalates_at_once(
         self, escalating: Harness, monkeypatch: pytest.MonkeyPatch
     ):
         monkeypatch.setattr(reminders, "_needs_reminder", always)
@@ -420,13 +426,15 @@ class TestPace:
         for _ in range(times):
             harness.request(SetSwitch(host="lb1", name="lamp", value="on"), person=person)
 
-    def test_requests_are_limited_for_each_person(self, paced: Harness):
+    def test_rate_limit_refuses_requests_above_the_limit_of_a_person(self, paced: Harness):
         self._asks(paced, "dora")
         with pytest.raises(TooManyRequestsError, match="you made 3 requests within a minute"):
             self._asks(paced, "dora", times=1)
         self._asks(paced, "stan", times=1)
 
-    def test_requests_are_limited_for_each_runbook_and_in_all(self, paced: Harness):
+    def test_rate_limit_refuses_requests_above_the_limits_of_a_runbook_and_in_total(
+        self, paced: Harness
+    ):
         self._asks(paced, "dora")
         self._asks(paced, "stan", times=2)
         with pytest.raises(TooManyRequestsError, match="toy set was requested 5 times"):
@@ -436,7 +444,7 @@ class TestPace:
         with pytest.raises(TooManyRequestsError, match="7 requests were made"):
             paced.request(ShowSwitches(host="lb1"), person="olga")
 
-    def test_the_limit_is_logged_once_a_minute(self, paced: Harness):
+    def test_rate_limit_is_logged_once_a_minute(self, paced: Harness):
         self._asks(paced, "dora")
         for _ in range(3):
             with pytest.raises(TooManyRequestsError):
@@ -444,7 +452,7 @@ class TestPace:
         assert paced.list_entry_kinds().count("rate limited") == 1
         assert paced.list_entry_kinds().count("requested") == 3
 
-    def test_approvals_and_denials_are_never_held_up(self, paced: Harness):
+    def test_rate_limit_never_delays_approvals_and_denials(self, paced: Harness):
         first, second = paced.request(LAMP_ON), paced.request(LAMP_ON)
         paced.request(ShowSwitches(host="lb1"))
         with pytest.raises(TooManyRequestsError):
@@ -455,13 +463,13 @@ class TestPace:
             is State.DENIED
         )
 
-    def test_a_minute_later_there_is_room_again(self, timed: Harness, clock: Clock):
+    def test_rate_limit_admits_requests_again_after_a_minute(self, timed: Harness, clock: Clock):
         parts = replace(timed.context, rate_limits=RateLimits.from_person_limit(1))
         paced = replace(timed, context=parts, service=KeyturnService(parts))
         self._asks(paced, "dora", times=1)
         clock.ahead = 61_000_000
         self._asks(paced, "dora", times=1)
 
-    def test_requests_would_be_unlimited_without_the_guard(self, harness: Harness):
+    def test_without_a_rate_limit_one_person_makes_any_number_of_requests(self, harness: Harness):
         self._asks(harness, "dora", times=12)
         assert harness.list_entry_kinds().count("requested") == 12

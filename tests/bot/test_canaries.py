@@ -96,19 +96,19 @@ def quiet(caplog: pytest.LogCaptureFixture) -> None:
     logging.getLogger("bot.canaries").propagate = False
 
 
-def test_no_sink_holds_a_canary(tmp_path: Path, quiet: None):
+def test_secret_canaries_are_redacted_in_every_log_and_database(tmp_path: Path, quiet: None):
     for sink in _run_through(tmp_path, Redactor(CANARIES)):
         assert traces(sink) == []
 
 
-def test_without_the_guard_every_canary_is_found(tmp_path: Path, quiet: None):
+def test_without_the_redactor_every_secret_canary_is_found(tmp_path: Path, quiet: None):
     """The twin: who looks like this finds them where nobody takes them out."""
     sinks = list(_run_through(tmp_path, Redactor()))
     assert set(traces(sinks[0])) >= set(CANARIES)
     assert set(traces(sinks[2])) >= set(CANARIES)
 
 
-def test_the_services_own_secrets_are_known(tmp_path: Path):
+def test_redactor_knows_every_secret_of_settings_and_inventory(tmp_path: Path):
     (tmp_path / "password").write_text("of-a-switch-2\n")
     key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJqpOcKG0QUlYJdTUTUiDYIiZlWfjkcoaeW6BYlZs/0B"
     device = {"address": "192.0.2.1", "user": "u", "host_key": key, "area": "net"}

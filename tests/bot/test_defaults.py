@@ -82,7 +82,9 @@ def request(harness: Harness, words: str, typed: list[str], answers: Any = None)
 
 # A drill asks the host only for its probation, and so does every change that has one.
 @pytest.mark.parametrize("words", sorted(load_catalogue().keys() - {"probation drill"}))
-def test_a_request_without_optional_words_reaches_its_host(harness: Harness, words: str):
+def test_every_runbook_queries_its_host_when_optional_words_are_left_out(
+    harness: Harness, words: str
+):
     run = request(harness, words, required_words(load_catalogue()[words]))
     assert _HERE in run.summary
 
@@ -102,7 +104,7 @@ def test_hsrp_check_without_a_second_router_judges_the_first(harness: Harness):
     assert "No HSRP or VRRP group on r1" in run.summary
 
 
-def test_a_default_that_does_not_fit_its_own_field_is_refused_at_once():
+def test_runbook_default_that_does_not_match_its_field_is_rejected():
     class Odd(Check[str], words="", example=""):
         """See nothing."""
 

@@ -133,7 +133,7 @@ def slow(*quick: int) -> Generator[Slow]:
 # --- the contract ---
 
 
-def test_what_was_committed_is_advanced(hire: Hire):
+def test_dispatcher_advances_a_run_after_its_transaction_commits(hire: Hire):
     staff, done = hire(), threading.Event()
     advanced: list[int] = []
 
@@ -147,7 +147,7 @@ def test_what_was_committed_is_advanced(hire: Hire):
     assert advanced == [7]
 
 
-def test_what_was_not_committed_is_not_advanced(hire: Hire):
+def test_dispatcher_ignores_a_run_whose_transaction_was_rolled_back(hire: Hire):
     """Its twin is above: only the commit makes the difference."""
     staff = hire()
     with slow(1, 2) as work:
@@ -160,7 +160,7 @@ def test_what_was_not_committed_is_not_advanced(hire: Hire):
         assert work.advanced == [2]
 
 
-def test_a_run_that_waits_for_its_turn_waits_once(hire: Hire):
+def test_dispatcher_queues_a_waiting_run_only_once(hire: Hire):
     staff = hire(threads=1)
     with slow(2) as work:
         staff.hands.start(work)
@@ -177,7 +177,7 @@ def test_a_run_that_waits_for_its_turn_waits_once(hire: Hire):
 
 
 @pytest.mark.parametrize("lane", ["enqueue_check", "enqueue_run"])
-def test_checks_that_hang_keep_no_change_waiting(hire: Hire, lane: str):
+def test_changes_start_while_hanging_checks_hold_all_check_threads(hire: Hire, lane: str):
     """Its twin beside it: if checks had the same threads, the change would wait for them."""
     staff = hire(threads=2, looks=2)
     with slow(99) as work:
@@ -190,7 +190,7 @@ def test_checks_that_hang_keep_no_change_waiting(hire: Hire, lane: str):
     assert is_done is (lane == "enqueue_check")
 
 
-def test_what_waits_needs_no_other_hint(hire: Hire):
+def test_waiting_run_is_listed_as_dispatched(hire: Hire):
     staff = hire(threads=1)
     with slow() as work:
         staff.hands.start(work)
@@ -201,7 +201,7 @@ def test_what_waits_needs_no_other_hint(hire: Hire):
         assert 3 not in staff.busy()
 
 
-def test_what_does_not_end_is_not_waited_for_at_the_end(hire: Hire):
+def test_worker_stop_returns_at_its_timeout_while_a_run_still_runs(hire: Hire):
     staff = hire()
     with slow() as work:
         staff.hands.start(work)
@@ -211,7 +211,7 @@ def test_what_does_not_end_is_not_waited_for_at_the_end(hire: Hire):
     assert staff.hands.stop(10)
 
 
-def test_what_fails_keeps_nothing_else_from_being_advanced(hire: Hire):
+def test_dispatcher_advances_other_runs_when_one_raises_an_error(hire: Hire):
     staff, done = hire(threads=1), threading.Event()
 
     def advance(number: int) -> None:
@@ -225,7 +225,7 @@ def test_what_fails_keeps_nothing_else_from_being_advanced(hire: Hire):
     assert done.wait(10)
 
 
-def test_the_single_goes_before_the_bulk(hire: Hire):
+def test_dispatcher_takes_single_requests_before_child_runs_and_scheduled_runs(hire: Hire):
     """Asked last, taken first: parts of a wave and fires of a schedule wait."""
     staff = hire(threads=1)
     with staff.database.transaction() as tx:
@@ -237,7 +237,7 @@ def test_the_single_goes_before_the_bulk(hire: Hire):
     assert _taken(staff, [*parts, fired, alone]) == [alone, *parts, fired]
 
 
-def test_people_take_turns_however_much_each_has_asked_for(hire: Hire):
+def test_dispatcher_lets_people_take_turns_however_many_runs_each_queued(hire: Hire):
     staff = hire(threads=1)
     with staff.database.transaction() as tx:
         doras = [_asked(tx) for _ in range(6)]
@@ -247,7 +247,7 @@ def test_people_take_turns_however_much_each_has_asked_for(hire: Hire):
     assert taken == [doras[0], olgas[0], ninas[0], doras[1], olgas[1], *doras[2:]]
 
 
-def test_who_comes_later_waits_for_one_of_each_and_not_for_all(hire: Hire):
+def test_person_who_queues_later_waits_for_one_run_of_each_other_person(hire: Hire):
     """Half of the line was served by then: that is not held against whoever comes."""
     staff = hire(threads=1)
     with staff.database.transaction() as tx:
@@ -264,7 +264,7 @@ def test_who_comes_later_waits_for_one_of_each_and_not_for_all(hire: Hire):
     assert work.advanced.index(olgas) - work.advanced.index(doras[4]) <= 2
 
 
-def test_broken_glass_waits_for_no_thread(hire: Hire):
+def test_break_glass_run_starts_while_all_worker_threads_are_busy(hire: Hire):
     """Its twin is beside it: what is merely single waits until a thread is free."""
     staff = hire(threads=1)
     with staff.database.transaction() as tx:
@@ -324,7 +324,7 @@ def apart(database_of: Callable[[str], Database]) -> Database:
 
 
 @pytest.mark.real
-def test_a_hint_waits_for_the_workers_of_its_site(apart: Database):
+def test_queue_hint_waits_for_a_worker_of_its_site(apart: Database):
     dispatch, advanced, arrived = ProcrastinateDispatcher(), list[int](), threading.Event()
 
     def advance(number: int) -> None:
@@ -345,7 +345,7 @@ def test_a_hint_waits_for_the_workers_of_its_site(apart: Database):
 
 
 @pytest.mark.real
-def test_a_hint_in_a_transaction_that_is_under_way_is_not_lost_to_a_worker(apart: Database):
+def test_queue_hint_of_an_open_transaction_is_kept_until_it_commits(apart: Database):
     """Whoever takes the hint that waits must see what we write: it is held until we commit."""
     dispatch = ProcrastinateDispatcher()
     with apart.transaction() as tx:
@@ -365,7 +365,7 @@ def test_a_hint_in_a_transaction_that_is_under_way_is_not_lost_to_a_worker(apart
 
 
 @pytest.mark.real
-def test_what_a_dead_worker_took_needs_another_hint(apart: Database):
+def test_queue_hint_of_a_worker_without_heartbeat_is_deleted(apart: Database):
     dispatch = ProcrastinateDispatcher()
     with apart.transaction() as tx:
         dispatch.enqueue_run(tx, 1, "main")
@@ -390,7 +390,7 @@ def test_what_a_dead_worker_took_needs_another_hint(apart: Database):
 
 
 @pytest.mark.real
-def test_a_worker_takes_up_its_work_after_the_database_has_thrown_it_out(apart: Database):
+def test_worker_reconnects_after_the_database_ended_its_connections(apart: Database):
     dispatch = ProcrastinateDispatcher()
     with slow(1, 2) as work:
         crew = ProcrastinateWorker(apart.url, sites=["main"], threads=1, check_threads=1)
@@ -418,7 +418,7 @@ def test_a_worker_takes_up_its_work_after_the_database_has_thrown_it_out(apart: 
 
 
 @pytest.mark.real
-def test_a_worker_whose_connections_could_not_be_opened_begins_anew(
+def test_worker_starts_again_when_its_database_connections_fail_to_open(
     apart: Database, monkeypatch: pytest.MonkeyPatch
 ):
     works, troubles = ProcrastinateWorker._run_workers, [OSError("no route to host")]  # pyright: ignore[reportPrivateUsage]
@@ -440,7 +440,7 @@ def test_a_worker_whose_connections_could_not_be_opened_begins_anew(
 
 @pytest.mark.real
 @pytest.mark.parametrize("looks_after", [True, False])
-def test_a_hint_whose_end_could_not_be_written_down_is_forgotten(
+def test_queue_hint_that_could_not_be_finished_is_deleted_by_the_cleanup(
     apart: Database, monkeypatch: pytest.MonkeyPatch, looks_after: bool
 ):
     """Its twin beside it: else its run would count as taken care of for as long as we live."""
@@ -469,7 +469,7 @@ def test_a_hint_whose_end_could_not_be_written_down_is_forgotten(
 
 
 @pytest.mark.real
-def test_a_worker_needs_no_more_rights_than_the_service_has(apart: Database):
+def test_worker_runs_with_the_database_role_of_the_service(apart: Database):
     role = f"hand_{os.getpid()}"
     with apart.transaction() as tx:
         tx.sql.execute(text(f"CREATE ROLE {role} LOGIN PASSWORD '{role}'"))
@@ -489,5 +489,5 @@ def test_a_worker_needs_no_more_rights_than_the_service_has(apart: Database):
     database.close()
 
 
-def test_queues_are_named_for_their_sites():
+def test_change_queue_is_named_after_its_site():
     assert get_change_queue("ams") == "site-ams"

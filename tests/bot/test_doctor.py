@@ -75,7 +75,9 @@ def clinic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[Clinic]
 
 
 @pytest.mark.real
-def test_a_well_installation_is_reported_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_doctor_reports_a_healthy_installation_and_an_unreachable_host(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     company.create_policy(tmp_path / "policy")
     with LoopbackFleet(tmp_path / "policy") as fleet, Service(tmp_path) as service:
         clinic = _clinic(tmp_path, monkeypatch, service)
@@ -88,7 +90,7 @@ def test_a_well_installation_is_reported_as_well(tmp_path: Path, monkeypatch: py
         assert "lb1" in clinic.about("host lb1").message
 
 
-def test_everything_is_looked_at(clinic: Clinic):
+def test_doctor_lists_one_result_for_each_subject(clinic: Clinic):
     report = json.loads(clinic.run("--json").output)
     assert report["healthy"] is True
     assert [each["subject"] for each in report["findings"]] == [
@@ -110,7 +112,7 @@ def test_everything_is_looked_at(clinic: Clinic):
     ]
 
 
-def test_no_secret_is_printed(clinic: Clinic):
+def test_doctor_prints_no_tokens_and_no_signing_secret(clinic: Clinic):
     clinic.set(SLACK_SIGNING_SECRET="8f742231b10e8888abcd99yyyzzz85a5")
     for words in ([], ["--json"]):
         output = clinic.run(*words).output
@@ -118,7 +120,7 @@ def test_no_secret_is_printed(clinic: Clinic):
             assert secret not in output
 
 
-def test_a_wrong_token_is_reported(clinic: Clinic):
+def test_doctor_reports_a_wrong_slack_bot_token(clinic: Clinic):
     clinic.set(SLACK_BOT_TOKEN="xoxb-wrong")
     finding = clinic.about("bot token")
     assert (finding.level, clinic.run().exit_code) == ("error", 1)
@@ -126,29 +128,29 @@ def test_a_wrong_token_is_reported(clinic: Clinic):
     assert "OAuth & Permissions" in finding.message
 
 
-def test_a_slack_that_is_not_reached_is_reported(clinic: Clinic):
+def test_doctor_reports_that_slack_is_unreachable(clinic: Clinic):
     clinic.set(SLACK_API="http://127.0.0.1:9/api/")
     assert "HTTPS_PROXY" in clinic.about("connection to Slack").message
 
 
-def test_a_slack_that_is_asked_too_often_is_left_alone(clinic: Clinic):
+def test_doctor_reports_the_rate_limit_of_slack(clinic: Clinic):
     clinic.slack.workspace.faults.calls_to_limit = 10
     assert "limits the rate of calls" in clinic.about("bot token").message
 
 
-def test_a_setting_that_is_none_is_reported(clinic: Clinic):
+def test_doctor_suggests_the_name_of_a_misspelt_setting(clinic: Clinic):
     clinic.set(SLACK_CHANEL="C0OPS")
     assert "did you mean KEYTURN_SLACK_CHANNEL?" in clinic.about("settings").message
 
 
-def test_a_channel_is_wanted_and_by_its_id(clinic: Clinic):
+def test_doctor_asks_for_a_default_channel_by_its_id(clinic: Clinic):
     clinic.set(SLACK_CHANNEL="#production")
     assert "not a channel ID" in clinic.about("channel #production").message
     clinic.set(SLACK_CHANNEL="")
     assert "Set KEYTURN_SLACK_CHANNEL" in clinic.about("default channel").message
 
 
-def test_people_whom_slack_does_not_know_are_reported(clinic: Clinic):
+def test_doctor_reports_people_who_are_unknown_or_deactivated_in_slack(clinic: Clinic):
     people = clinic.place / "policy" / "people.yaml"
     people.write_text(people.read_text().replace("user: U0ADAM", "user: U0ADMA"))
     clinic.slack.workspace.set_active("U0STAN", active=False)
@@ -159,21 +161,21 @@ def test_people_whom_slack_does_not_know_are_reported(clinic: Clinic):
     assert clinic.about("people").message.endswith("so unable to use Slack: dora")
 
 
-def test_a_workspace_in_which_no_one_is_known_is_reported(clinic: Clinic):
+def test_doctor_reports_that_nobody_has_an_account_in_the_workspace(clinic: Clinic):
     people = clinic.place / "policy" / "people.yaml"
     people.write_text(people.read_text().replace("team: T0KEYTURN", "team: T0OTHER"))
     finding = clinic.about("people")
     assert (finding.level, "Copy member ID" in finding.message) == ("error", True)
 
 
-def test_a_wrong_app_token_is_reported(clinic: Clinic):
+def test_doctor_reports_a_wrong_slack_app_token(clinic: Clinic):
     clinic.set(SLACK_APP_TOKEN="xapp-wrong")
     finding = clinic.about("app token")
     assert finding.level == "error"
     assert "connections:write" in finding.message
 
 
-def test_without_an_app_token_slack_must_reach_us(clinic: Clinic):
+def test_doctor_names_the_events_url_when_no_app_token_is_set(clinic: Clinic):
     clinic.set(SLACK_APP_TOKEN="", SLACK_SIGNING_SECRET="s")
     assert (
         "https://keyturn.example.com/slack/events" in clinic.about("requests from Slack").message
@@ -182,7 +184,7 @@ def test_without_an_app_token_slack_must_reach_us(clinic: Clinic):
     assert "Socket Mode" in clinic.about("requests from Slack").message
 
 
-def test_another_workspace_is_reported(clinic: Clinic):
+def test_doctor_reports_that_the_token_belongs_to_another_workspace(clinic: Clinic):
     clinic.set(SLACK_TEAM="T0OTHER")
     assert "KEYTURN_SLACK_TEAM is T0OTHER" in clinic.about("workspace").message
 
@@ -195,7 +197,7 @@ def test_another_workspace_is_reported(clinic: Clinic):
         ({"im:history"}, set[str](), "ok", "without the optional im:history"),
     ],
 )
-def test_scopes_are_those_of_the_manifest(
+def test_doctor_compares_the_scopes_of_the_bot_token_with_the_manifest(
     clinic: Clinic, less: set[str], more: set[str], mark: str, message: str
 ):
     workspace = clinic.slack.workspace
@@ -206,7 +208,7 @@ def test_scopes_are_those_of_the_manifest(
     assert message in finding.message
 
 
-def test_a_channel_without_the_bot_is_reported(clinic: Clinic):
+def test_doctor_reports_a_channel_without_the_bot_archived_or_missing(clinic: Clinic):
     workspace = clinic.slack.workspace
     workspace.set_bot_inside(CHANNEL, inside=False)
     assert "/invite @Keyturn" in clinic.about(f"channel {CHANNEL}").message
@@ -221,7 +223,7 @@ def test_a_channel_without_the_bot_is_reported(clinic: Clinic):
     ("ahead", "mark"),
     [(0, "ok"), (60, "warning"), (-60, "warning"), (400, "error"), (-400, "error")],
 )
-def test_a_clock_that_is_wrong_is_reported(clinic: Clinic, ahead: float, mark: str):
+def test_doctor_compares_the_local_clock_with_slack(clinic: Clinic, ahead: float, mark: str):
     speaker = create_client(clinic.slack.bot_token, clinic.slack.api_url)
     way = self_check.SlackConnectionSettings("T", "", "s", "https://k", {})
 
@@ -237,19 +239,19 @@ def test_a_clock_that_is_wrong_is_reported(clinic: Clinic, ahead: float, mark: s
     assert finding.level == mark
 
 
-def test_keys_that_others_can_read_are_reported(clinic: Clinic):
+def test_doctor_reports_a_signing_key_that_others_can_read(clinic: Clinic):
     (clinic.place / "var" / "changelog.key").chmod(0o644)
     assert "chmod 600" in clinic.about("signing key").message
 
 
-def test_pages_without_their_stylesheet_are_reported(clinic: Clinic):
+def test_doctor_reports_missing_stylesheets_of_the_pages(clinic: Clinic):
     assert clinic.about("pages").level == "ok"
     clinic.environment.setattr("bot.web.assets._VENDOR_FILES", ("vendor/none.css",))
     finding = clinic.about("pages")
     assert (finding.level, "make assets" in finding.message) == ("error", True)
 
 
-def test_a_database_that_others_can_read_is_reported(clinic: Clinic):
+def test_doctor_reports_a_database_file_that_others_can_read(clinic: Clinic):
     var = clinic.place / "var"
     (var / "keyturn.db").chmod(0o644)
     assert clinic.about("database").level == "ok"  # nobody else comes to it
@@ -257,7 +259,7 @@ def test_a_database_that_others_can_read_is_reported(clinic: Clinic):
     assert f"chmod 700 {var}" in clinic.about("database").message
 
 
-def test_keys_are_looked_at_where_they_are(clinic: Clinic):
+def test_doctor_checks_the_signing_key_in_the_configured_key_directory(clinic: Clinic):
     elsewhere = clinic.place / "keys"
     (clinic.place / "var" / "changelog.key").chmod(0o644)
     elsewhere.mkdir()
@@ -269,14 +271,14 @@ def test_keys_are_looked_at_where_they_are(clinic: Clinic):
     assert f"than {elsewhere}/changelog.key" in clinic.about("change log").message
 
 
-def test_another_key_than_the_logs_is_reported(clinic: Clinic):
+def test_doctor_reports_a_signing_key_that_is_not_the_key_of_the_change_log(clinic: Clinic):
     (clinic.place / "var" / "changelog.key").unlink()
     assert clinic.about("signing key").level == "warning"
     signing.create_signing_key(clinic.place / "var" / "changelog.key")
     assert "another key" in clinic.about("change log").message
 
 
-def test_settings_that_others_can_read_are_reported(clinic: Clinic):
+def test_doctor_reports_a_settings_file_that_others_can_read(clinic: Clinic):
     file = clinic.place / ".env"
     file.write_text("")
     file.chmod(0o644)
@@ -285,7 +287,7 @@ def test_settings_that_others_can_read_are_reported(clinic: Clinic):
     assert "chmod 600" not in clinic.run().output
 
 
-def test_an_entry_altered_at_the_end_of_the_log_is_reported(clinic: Clinic):
+def test_doctor_reports_an_altered_entry_of_the_change_log(clinic: Clinic):
     with clinic.service.keyturn.database.engine.connect() as connection:
         for trigger in connection.exec_driver_sql(
             "SELECT name FROM sqlite_master WHERE type = 'trigger' AND tbl_name = 'entry'"
@@ -298,45 +300,47 @@ def test_an_entry_altered_at_the_end_of_the_log_is_reported(clinic: Clinic):
     assert "BROKEN at entry 1" in finding.message
 
 
-def test_a_log_that_was_cut_is_seen_by_its_witness(clinic: Clinic):
+def test_doctor_reports_a_change_log_shorter_than_its_witness(clinic: Clinic):
     with clinic.service.keyturn.database.transaction() as tx:
         point = verification.create_checkpoint(tx)
     checkpoints.write_checkpoint(clinic.place / "witness", replace(point, seq=point.seq + 5))
     assert clinic.about("change log").level == "error"
 
 
-def test_a_database_that_is_behind_is_reported(clinic: Clinic):
+def test_doctor_reports_an_outdated_database_schema(clinic: Clinic):
     with clinic.service.keyturn.database.engine.connect() as connection:
         connection.exec_driver_sql("UPDATE alembic_version SET version_num = 'before'")
         connection.commit()
     assert "keyturn db upgrade" in clinic.about("database").message
 
 
-def test_a_database_that_does_not_answer_is_reported(clinic: Clinic):
+def test_doctor_reports_an_unreachable_database_without_its_password(clinic: Clinic):
     clinic.set(DATABASE="postgresql+psycopg://keyturn:hunter2@127.0.0.1:9/keyturn")
     answer = clinic.run()
     assert answer.exit_code == 1
     assert "hunter2" not in answer.output
 
 
-def test_a_witness_that_cannot_be_written_is_reported(clinic: Clinic):
+def test_doctor_reports_a_witness_file_that_cannot_be_written(clinic: Clinic):
     clinic.set(WITNESS=str(clinic.place / "nowhere" / "witness"))
     assert clinic.about("witness").level == "error"
 
 
-def test_a_witness_that_is_a_directory_is_reported(clinic: Clinic):
+def test_doctor_reports_a_witness_path_that_is_a_directory(clinic: Clinic):
     clinic.set(WITNESS=str(clinic.place))
     finding = clinic.about("witness")
     assert (finding.level, "set a file in it" in finding.message) == ("error", True)
 
 
-def test_a_policy_that_is_not_valid_is_reported_and_the_rest_is_looked_at(clinic: Clinic):
+def test_doctor_reports_an_invalid_policy_and_continues_with_other_checks(clinic: Clinic):
     (clinic.place / "policy" / "policy.cedar").write_text("permit (everything);")
     assert "keyturn policy check" in clinic.about("policy").message
     assert clinic.about("bot token").level == "ok"
 
 
-def test_before_the_first_start_nothing_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_doctor_creates_no_files_before_the_first_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     company.create_policy(tmp_path / "policy")
     (tmp_path / "policy" / "inventory.yaml").write_text("hosts: {}\n")
     monkeypatch.chdir(tmp_path)

@@ -108,7 +108,7 @@ def _no_file_to_spare() -> Generator[None]:
         resource.setrlimit(resource.RLIMIT_NOFILE, usual)
 
 
-def test_who_has_no_file_to_spare_hangs_up_on_a_silent_database_all_the_same(
+def test_frozen_database_connection_is_closed_without_free_file_descriptors(
     frozen_harness: Harness,
 ):
     asked = threading.Event()
@@ -162,7 +162,7 @@ def test_no_caller_waits_longer_than_two_seconds_for_a_frozen_database(frozen_ha
     _works_again(harness)
 
 
-def test_callers_would_wait_for_good_without_the_watch(
+def test_without_the_statement_timeout_callers_wait_for_a_frozen_database(
     frozen_harness: Harness, monkeypatch: pytest.MonkeyPatch
 ):
     """The twin: nothing but the watch hangs up."""
@@ -178,7 +178,7 @@ def test_callers_would_wait_for_good_without_the_watch(
     assert not stuck.is_alive()
 
 
-def test_other_connections_stay_watched_when_one_is_lost(
+def test_statement_timeout_still_watches_other_connections_when_one_is_lost(
     own_postgres: Postgres, monkeypatch: pytest.MonkeyPatch
 ):
     """Of such a one there is no socket left to end."""
@@ -202,7 +202,7 @@ def test_other_connections_stay_watched_when_one_is_lost(
     engine.dispose()
 
 
-def test_a_server_that_was_restarted_is_met_by_new_connections(frozen_harness: Harness):
+def test_new_connections_are_opened_after_the_database_server_restarted(frozen_harness: Harness):
     """The pool's old connections are gone; nobody hears of it."""
     harness = frozen_harness
     with harness.database.engine.connect() as connection:

@@ -17,19 +17,19 @@ def _get_message(condition: ServiceHealth, about: str) -> str:
     return next(one.message for one in condition.list_results() if one.subject == about)
 
 
-def test_a_fresh_service_is_well_and_could_have_a_witness(harness: Harness):
+def test_fresh_service_is_healthy_except_for_the_missing_witness(harness: Harness):
     marks = _marks(ServiceHealth(harness.database))
     assert marks.pop("Witnesses") == "warning"
     assert set(marks.values()) == {"ok"}
 
 
-def test_a_clock_that_is_off_is_to_be_fixed(harness: Harness):
+def test_health_reports_a_clock_behind_the_database_clock(harness: Harness):
     condition = ServiceHealth(harness.database, clock=lambda: 1_000_000_000.0)
     assert _marks(condition)["Clock"] == "error"
     assert "behind the database's" in _get_message(condition, "Clock")
 
 
-def test_witnesses_that_lag_and_what_could_not_be_logged_are_shown(
+def test_health_reports_lagging_witnesses_and_a_spool_with_entries(
     harness: Harness, tmp_path: Path
 ):
     spool = tmp_path / "changelog.spool"
@@ -41,7 +41,7 @@ def test_witnesses_that_lag_and_what_could_not_be_logged_are_shown(
     assert _marks(condition)["Spool"] == "error"
 
 
-def test_keys_tell_their_age_and_a_lost_one_is_missed(harness: Harness, tmp_path: Path):
+def test_health_warns_about_old_keys_and_reports_missing_ones(harness: Harness, tmp_path: Path):
     old = tmp_path / "changelog.key"
     old.write_text("x")
     os.utime(old, (1, 1))
@@ -50,7 +50,7 @@ def test_keys_tell_their_age_and_a_lost_one_is_missed(harness: Harness, tmp_path
     assert (marks["Signing key"], marks["Other"]) == ("warning", "error")
 
 
-def test_what_waits_for_people_is_shown(harness: Harness):
+def test_health_shows_host_key_mismatches_unreachable_hosts_and_unknown_outcomes(harness: Harness):
     gallery(harness.database)
     with harness.database.transaction() as tx:
         store_contact(
@@ -65,7 +65,7 @@ def test_what_waits_for_people_is_shown(harness: Harness):
     assert _get_message(condition, "Unknown outcomes").startswith("1 need")
 
 
-def test_a_database_that_does_not_answer_is_the_finding(harness: Harness):
+def test_health_reports_an_unreadable_database(harness: Harness):
     harness.database.engine.dispose()
     harness.database.close()
     Path(harness.database.url.removeprefix("sqlite:///")).write_bytes(b"no database" * 100)

@@ -30,12 +30,12 @@ def _loaded(code: str, names: Sequence[str]) -> list[str]:
     return result.stdout.splitlines()[-1].split()
 
 
-def test_help_loads_nothing_heavy() -> None:
+def test_help_imports_no_heavy_modules() -> None:
     code = "from bot.__main__ import main\nmain(['--help'], standalone_mode=False)"
     assert _loaded(code, (*SERVICE, *RARE)) == []
 
 
-def test_serving_loads_nothing_that_is_rarely_needed() -> None:
+def test_serve_imports_no_rarely_needed_modules() -> None:
     needed = ["paramiko", "fastapi", "sqlalchemy"]
     # Where no collector of spans is named, this loads none of what sends them.
     code = "from bot import app, settings\napp.export_spans(settings.Settings(_env_file=None))"

@@ -12,7 +12,7 @@ from tests.playground.service import Service
 from tests.policies import INVENTORY
 
 
-def test_what_was_being_told_at_a_crash_is_told_at_the_next_start(tmp_path: Path) -> None:
+def test_deliveries_claimed_before_a_crash_are_sent_after_the_restart(tmp_path: Path) -> None:
     company.create_policy(tmp_path / "policy")
     (tmp_path / "policy" / "inventory.yaml").write_text(INVENTORY)
     with Service(tmp_path, slack="") as before:

@@ -43,11 +43,11 @@ def _let_in(harness: Harness) -> Run:
 class TestTheRulesAreKeptWhereItRuns:
     """Others checked at an entrance: a job hook, a flow or the API came in by another one."""
 
-    def test_an_entrance_that_checks_nothing_opens_nothing(self, harness: Harness):
+    def test_gate_stops_a_run_queued_without_any_approval_check(self, harness: Harness):
         assert _let_in(harness).state is not State.SUCCEEDED
         assert harness.fleet.sent == []
 
-    def test_were_only_the_entrances_guarded_it_would_be_done(
+    def test_without_the_gate_a_run_queued_without_approval_is_sent(
         self, harness: Harness, monkeypatch: pytest.MonkeyPatch
     ):
         monkeypatch.setattr(gate, "authorise_run", authorise_all)
@@ -55,26 +55,26 @@ class TestTheRulesAreKeptWhereItRuns:
         assert harness.fleet.sent == [("lb1", "set lamp on")]
 
     @pytest.mark.parametrize("door", ["slack", "web", "api", "cli", "schedule"])
-    def test_no_door_spares_the_approval(self, harness: Harness, door: str):
+    def test_request_from_every_source_needs_approval(self, harness: Harness, door: str):
         run = harness.service.request_run(LAMP_ON, person="dora", origin=RequestOrigin(door))
         harness.run_queued_work()
         assert harness.get_run(run.id).state is not State.SUCCEEDED
         assert harness.fleet.sent == []
 
-    def test_a_runbook_can_neither_start_another_nor_decide_anything(self):
+    def test_runbooks_import_nothing_of_the_bot(self):
         """It is handed its question alone, and knows nothing above itself."""
         for file in _modules(runbooks.__path__):
             above = [name for name in _imports(file) if name.split(".")[0] == "bot"]
             assert above == [], file
 
     @pytest.mark.parametrize("name", ["dry_run", "check_mode", "force", "approved"])
-    def test_no_value_of_a_request_spares_the_approval(self, name: str):
+    def test_request_values_such_as_force_cannot_bypass_the_approval(self, name: str):
         with pytest.raises(request_form.RequestSyntaxError):
             request_form.parse_request(SetSwitch, ["lb1", "lamp", "on", f"{name}=true"])
         with pytest.raises(ValidationError):
             SetSwitch.model_validate({"host": "lb1", "name": "a", "value": "b", name: True})
 
-    def test_a_host_that_is_held_is_held_from_a_request_for_many_as_well(self, harness: Harness):
+    def test_locked_host_is_also_locked_for_a_request_on_several_hosts(self, harness: Harness):
         def cut(host: str, _words: str) -> None:
             if host == "lb1":
                 raise UnknownOutcomeError("nobody saw its end")
@@ -95,20 +95,18 @@ class TestTheRulesAreKeptWhereItRuns:
 class TestWhatIsApprovedIsWhatRuns:
     """Others had people approve blind, or approve one plan and then ran another."""
 
-    def test_nothing_can_be_approved_before_its_plan_is_there(self, harness: Harness):
+    def test_run_cannot_be_approved_before_its_plan_exists(self, harness: Harness):
         run = harness.service.request_run(LAMP_ON, person="dora", origin=WEB)
         with pytest.raises(TooLate):
             harness.service.approve_run(run.id, person="olga", digest="")
 
-    def test_what_waits_for_approval_shows_every_command_and_how_it_is_taken_back(
-        self, harness: Harness
-    ):
+    def test_pending_run_shows_the_command_and_the_undo_of_every_step(self, harness: Harness):
         run = harness.request(SetAll(host="lb1", value="on"))
         assert run.plan
         assert [str(step.command) for step in run.plan.steps] == ["set fan on", "set lamp on"]
         assert [str(step.undo) for step in run.plan.steps] == ["set fan off", "set lamp off"]
 
-    def test_the_approval_of_one_plan_opens_no_other(self, harness: Harness):
+    def test_digest_of_one_plan_cannot_approve_another_run(self, harness: Harness):
         one, other = (
             harness.request(LAMP_ON),
             harness.request(TuneSwitch(host="lb1", name="fan", how="dim")),
@@ -119,7 +117,7 @@ class TestWhatIsApprovedIsWhatRuns:
 
 
 class TestPeople:
-    def test_the_log_names_the_person_and_never_the_bot(self, harness: Harness):
+    def test_change_log_names_requester_and_approver_and_never_the_bot(self, harness: Harness):
         run = harness.approve(harness.request(LAMP_ON))
         with harness.database.reading() as tx:
             who = {
@@ -127,7 +125,7 @@ class TestPeople:
             }
         assert (who["requested"], who["approved"]) == ("dora", "olga")
 
-    def test_two_accounts_of_one_person_are_one_key(self, harness: Harness):
+    def test_two_slack_accounts_of_one_person_are_one_approver(self, harness: Harness):
         people = harness.policies.path / "people.yaml"
         one = "[{team: T0KEYTURN, user: U0ADAM}]"
         people.write_text(
@@ -140,7 +138,7 @@ class TestPeople:
         ]
         assert [person and person.id for person in accounts] == ["adam", "adam"]
 
-    def test_everyone_sees_who_may_approve(self, harness: Harness):
+    def test_possible_approvers_are_named_in_explanations_and_refusals(self, harness: Harness):
         policy = harness.policies.get_policy()
         with harness.database.reading() as tx:
             request = PolicyRequest(
@@ -172,13 +170,13 @@ class TestRequestsThatNobodyDecided:
         harness.service.expire_runs()
         return harness.get_run(run.id)
 
-    def test_are_listed_and_searched_for_good(self, harness: Harness, expired: Run):
+    def test_expired_requests_stay_listed_and_searchable(self, harness: Harness, expired: Run):
         with harness.database.reading() as tx:
             listed = search.find_newest_runs(tx, RunFilter(states=frozenset({State.EXPIRED})))
         assert [run.id for run in listed] == [expired.id]
         assert harness.list_entry_kinds(expired)[-1] == "expired"
 
-    def test_are_shown_to_who_asked(self, harness: Harness, expired: Run):
+    def test_expired_request_is_reported_to_its_requester(self, harness: Harness, expired: Run):
         with harness.database.reading() as tx:
             assert [item.run for item in outbox.list_pending_updates(tx)] == [expired.id]
 
@@ -193,12 +191,14 @@ class TestWhatNobodySaid:
             yield it
 
     @pytest.mark.parametrize("person", ["dora", "olga", "adam"])
-    def test_is_refused_to_everyone(self, silent: Harness, person: str):
+    def test_request_that_no_rule_permits_is_refused_for_everyone(
+        self, silent: Harness, person: str
+    ):
         assert silent.request(LAMP_ON, person).state is State.REFUSED
         assert silent.request(ShowSwitches(host="lb1"), person).state is State.REFUSED
         assert silent.fleet.asked == 0
 
-    def test_no_setting_switches_the_log_off(self):
+    def test_no_setting_disables_the_change_log(self):
         """Where it is kept can be set, and where its witnesses are: not whether."""
         assert {name for name in Settings.model_fields if "log" in name} == {"log", "syslog"}
         # What the service says of itself is another log: that is text or JSON, and never off.
@@ -211,7 +211,7 @@ class TestWhatNobodySaid:
 
 class TestTheClock:
     @pytest.mark.parametrize(("day", "hours"), [("2026-10-25", 25), ("2027-03-28", 23)])
-    def test_a_night_with_another_length_fires_once(self, day: str, hours: int):
+    def test_schedule_fires_once_in_the_night_of_a_clock_change(self, day: str, hours: int):
         """Others fired twice when clocks were set back, and never when they were set forward."""
         nightly = parse_cron("30 2 * * *", "Europe/Amsterdam")
         start = datetime.fromisoformat(f"{day}T00:00:00").replace(tzinfo=UTC) - timedelta(hours=2)
@@ -226,7 +226,7 @@ class TestTheClock:
 
 
 class TestTheHosts:
-    def test_no_code_takes_a_host_key_that_no_one_has_checked(self):
+    def test_connectors_never_accept_an_unknown_ssh_host_key(self):
         for file in _modules(connectors.__path__):
             source = file.read_text()
             assert "AutoAddPolicy" not in source, file
@@ -236,7 +236,7 @@ class TestTheHosts:
     @pytest.mark.parametrize(
         "word", ["a; echo b", "$(echo b)", "`echo b`", "a'b", 'a"b', "a\\", "*", "-n", "#"]
     )
-    def test_a_word_stays_a_word_whatever_a_shell_makes_of_it(self, word: str):
+    def test_shell_command_quotes_every_argument(self, word: str):
         line = str(Shell(("printf", "%s|", "x", word)))
         result = subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=True)
         assert result.stdout == f"x|{word}|"
@@ -251,7 +251,7 @@ class TestTheHosts:
             "203.0.113.9\n",
         ],
     )
-    def test_an_address_is_one_address(self, address: str):
+    def test_runbooks_reject_an_address_that_is_not_one_ip_address(self, address: str):
         """Of every runbook that takes one: the value is what is refused, and not the others."""
         those = [
             one for one in runbooks.load_catalogue().values() if "address" in one.model_fields

@@ -147,7 +147,7 @@ class TestHistoryRewritten:
         rewrite(harness.database, _with_their_hashes(entries))
         return entries[n].seq
 
-    def test_the_service_signs_nothing_on_top_of_it(
+    def test_service_appends_no_entry_after_a_rewritten_change_log(
         self, sealed: Harness, house: Housekeeping, witnessed: list[Checkpoint]
     ):
         self._rewritten(sealed)
@@ -161,14 +161,14 @@ class TestHistoryRewritten:
         # A hash that stands in the database is not signed for a witness, either.
         assert witnessed == []
 
-    def test_a_new_process_signs_nothing_on_top_of_it(self, sealed: Harness, key: Path):
+    def test_new_process_does_not_open_a_rewritten_change_log(self, sealed: Harness, key: Path):
         self._rewritten(sealed)
         fresh = Database(sealed.database.url, signing.load_signing_key(key))
         with fresh.transaction() as tx, pytest.raises(LogAlteredError, match="is not signed"):
             verification.open_log(tx)
         fresh.close()
 
-    def test_without_the_look_at_the_head_it_would_sign(
+    def test_without_the_head_check_the_service_signs_after_a_rewritten_log(
         self, sealed: Harness, house: Housekeeping, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     ):
         """And the last signature alone would bear it out; each entry's own does not."""
@@ -184,7 +184,7 @@ class TestHistoryRewritten:
             alone = verify_alone(sealed.database, tmp_path, *options)
             assert alone.stderr.startswith(f"BROKEN at entry {n}: it is not signed")
 
-    def test_verify_finds_it_and_adds_nothing(self, tmp_path: Path):
+    def test_changelog_verify_reports_a_rewritten_entry_and_appends_nothing(self, tmp_path: Path):
         with create_installation(tmp_path) as tx:
             change_log.append_entry(tx, "noted", step=1)
             change_log.append_entry(tx, "noted", step=2)
@@ -212,7 +212,7 @@ def _append_and_take_back(opened: Callable[[], AbstractContextManager[Transactio
 class TestTheEnd:
     """Take the newest entries away while the service is at work."""
 
-    def test_a_log_that_is_shorter_than_we_know_takes_nothing(
+    def test_service_appends_no_entry_to_a_truncated_change_log(
         self, sealed: Harness, house: Housekeeping
     ):
         sealed.request(LAMP_ON)
@@ -220,7 +220,9 @@ class TestTheEnd:
         with pytest.raises(LogAlteredError, match="Keyturn wrote entry"):
             house.run_periodic_tasks()
 
-    def test_a_forked_log_takes_nothing(self, sealed: Harness, house: Housekeeping, key: Path):
+    def test_service_appends_no_entry_to_a_forked_change_log(
+        self, sealed: Harness, house: Housekeeping, key: Path
+    ):
         sealed.request(LAMP_ON)
         rewrite(sealed.database, entries_of(sealed.database)[:-1])
         other = Database(sealed.database.url, signing.load_signing_key(key))
@@ -231,7 +233,7 @@ class TestTheEnd:
         with pytest.raises(LogAlteredError, match="is not the one that Keyturn wrote"):
             house.run_periodic_tasks()
 
-    def test_what_was_not_committed_is_not_missed(self, sealed: Harness):
+    def test_rolled_back_entries_do_not_count_as_missing_from_the_log(self, sealed: Harness):
         for opened in (sealed.database.transaction, sealed.database.shared_transaction):
             with pytest.raises(_TakenBackError):
                 _append_and_take_back(opened)
@@ -261,13 +263,15 @@ class TestRotation:
         turned.service.advance_run(run.id)
         database.close()
 
-    def test_the_service_adds_nothing_after_it(self, sealed: Harness, house: Housekeeping):
+    def test_service_appends_no_entry_after_a_forged_approval(
+        self, sealed: Harness, house: Housekeeping
+    ):
         run = sealed.request(LAMP_ON)
         _forged_approval(sealed, run)
         with pytest.raises(LogAlteredError, match="is not signed"):
             house.run_periodic_tasks()
 
-    def test_the_key_is_not_changed(
+    def test_signing_key_is_not_rotated_over_a_forged_approval(
         self, sealed: Harness, key: Path, monkeypatch: pytest.MonkeyPatch
     ):
         self._with_an_entry_on_top(sealed, monkeypatch)
@@ -276,7 +280,7 @@ class TestRotation:
             rotate_signing_key(sealed.database, key)
         assert signing.load_signing_key(key).public_key == public
 
-    def test_had_it_been_changed_the_approval_would_open_nothing(
+    def test_forged_approval_does_not_count_even_after_a_key_rotation(
         self, sealed: Harness, key: Path, monkeypatch: pytest.MonkeyPatch
     ):
         run = self._with_an_entry_on_top(sealed, monkeypatch)
@@ -284,7 +288,7 @@ class TestRotation:
         self._rotated(sealed, key, run)
         assert sealed.fleet.sent == []
 
-    def test_a_forged_approval_would_open_without_both_guards(
+    def test_without_both_signature_checks_a_forged_approval_starts_a_run(
         self, sealed: Harness, key: Path, monkeypatch: pytest.MonkeyPatch
     ):
         run = self._with_an_entry_on_top(sealed, monkeypatch)
@@ -377,7 +381,7 @@ class TestTakenOutOfWhatOpens:
         return whole
 
     @pytest.mark.parametrize("kind", ["token revoked", "banned"])
-    def test_token_opens_nothing_when_the_entry_that_ended_it_is_taken_out(
+    def test_api_token_stays_revoked_when_its_revocation_entry_is_removed(
         self, sealed: Harness, kind: str
     ):
         whole = self._revoked_token(sealed, kind)
@@ -386,7 +390,7 @@ class TestTakenOutOfWhatOpens:
         assert record is not None
         assert record.revoked_at
 
-    def test_token_opens_again_without_what_is_known_of_the_log(
+    def test_without_the_followed_log_a_revoked_api_token_is_valid_again(
         self, sealed: Harness, monkeypatch: pytest.MonkeyPatch
     ):
         whole = self._revoked_token(sealed, "token revoked")
@@ -404,12 +408,14 @@ class TestTakenOutOfWhatOpens:
         put_back()
         return app
 
-    def test_removed_factor_does_not_count_when_its_row_is_put_back(self, sealed: Harness):
+    def test_removed_second_factor_does_not_count_when_its_row_is_restored(self, sealed: Harness):
         app = self._removed_app(sealed)
         with pytest.raises(NotAllowed):
             app.step_up()
 
-    def test_nor_when_the_entry_that_removed_it_is_taken_out(self, sealed: Harness):
+    def test_removed_second_factor_does_not_count_when_its_log_entry_is_removed(
+        self, sealed: Harness
+    ):
         app = self._removed_app(sealed)
         with sealed.database.transaction() as tx:
             followed_log.follow_log(tx)
@@ -417,7 +423,7 @@ class TestTakenOutOfWhatOpens:
         with pytest.raises(LogAlteredError, match="factor removed"):
             app.step_up()
 
-    def test_removed_factor_counts_again_without_what_is_known_of_the_log(
+    def test_without_the_followed_log_a_removed_second_factor_counts_again(
         self, sealed: Harness, monkeypatch: pytest.MonkeyPatch
     ):
         app = self._removed_app(sealed)
@@ -443,14 +449,14 @@ class TestTakenOut:
         _vote_and_let_go(harness, run)
         return run
 
-    def test_a_denied_change_does_not_run(
+    def test_denied_change_does_not_run_when_its_denial_is_removed_from_the_log(
         self, sealed: Harness, key: Path, follow: Callable[[Harness, Path], None]
     ):
         run = self._denied(sealed, key, follow)
         sealed.service.advance_run(run.id)
         assert sealed.fleet.sent == []
 
-    def test_a_denied_change_does_not_run_after_a_restart(
+    def test_denied_change_does_not_run_after_a_restart_when_its_denial_is_removed(
         self, sealed: Harness, key: Path, follow: Callable[[Harness, Path], None]
     ):
         run = self._denied(sealed, key, follow)
@@ -461,7 +467,7 @@ class TestTakenOut:
         database.close()
         assert sealed.fleet.sent == []
 
-    def test_a_denied_change_would_run_without_the_known_head(
+    def test_without_the_followed_log_a_denied_change_runs(
         self,
         sealed: Harness,
         key: Path,
@@ -486,14 +492,14 @@ class TestTakenOut:
         _vote_and_let_go(harness, run)
         return run
 
-    def test_the_change_of_a_banned_person_does_not_run(
+    def test_change_of_a_banned_person_does_not_run_when_the_ban_is_removed(
         self, sealed: Harness, key: Path, follow: Callable[[Harness, Path], None]
     ):
         run = self._banned(sealed, key, follow)
         sealed.service.advance_run(run.id)
         assert sealed.fleet.sent == []
 
-    def test_a_banned_persons_change_would_run_without_the_known_bans(
+    def test_without_the_followed_log_the_change_of_a_banned_person_runs(
         self,
         sealed: Harness,
         key: Path,
@@ -505,7 +511,7 @@ class TestTakenOut:
         sealed.service.advance_run(run.id)
         assert sealed.fleet.sent == [("lb1", "set lamp on")]
 
-    def test_a_change_that_was_done_is_not_done_again(
+    def test_completed_change_does_not_run_again_when_its_entries_are_removed(
         self, sealed: Harness, key: Path, follow: Callable[[Harness, Path], None]
     ):
         run = sealed.approve(sealed.request(LAMP_ON))
@@ -523,7 +529,9 @@ class TestTakenOut:
         assert sealed.fleet.sent == [("lb1", "set lamp on")]
 
 
-def test_a_revoked_grant_stays_revoked(sealed: Harness, key: Path):
+def test_revoked_standing_grant_stays_revoked_when_its_log_entry_is_removed(
+    sealed: Harness, key: Path
+):
     given = grant(sealed)
     sealed.service.delegations_and_grants.revoke_grant(given.id, person="olga", source="slack")
     _note(sealed)
@@ -558,7 +566,7 @@ class TestLosses:
             )
         return [point], first
 
-    def test_a_log_with_a_loss_is_broken_until_a_person_acknowledges_it(self, sealed: Harness):
+    def test_change_log_with_lost_entries_is_broken_until_acknowledged(self, sealed: Harness):
         points, first = self._cut(sealed)
         lost = points[0].seq - first + 1
         verdict = _verdict(sealed.database, witnesses=points)
@@ -569,7 +577,7 @@ class TestLosses:
             )
         assert _verdict(sealed.database, witnesses=points).broken is None
 
-    def test_without_the_number_it_would_be_excused(self, sealed: Harness):
+    def test_loss_without_a_number_of_entries_would_excuse_any_loss(self, sealed: Harness):
         """The twin: the entry alone does not tell how many were lost, so it excuses any."""
         points, first = self._cut(sealed)
         with sealed.database.reading() as tx:
@@ -579,7 +587,9 @@ class TestLosses:
             is loss
         )
 
-    def test_a_loss_that_a_witness_saw_more_of_is_not_acknowledged(self, sealed: Harness):
+    def test_acknowledged_loss_does_not_cover_more_entries_that_a_witness_saw(
+        self, sealed: Harness
+    ):
         points, first = self._cut(sealed)
         with sealed.database.transaction() as tx:
             more = replace(points[0], seq=points[0].seq + 1)
@@ -588,7 +598,7 @@ class TestLosses:
             )
         assert _verdict(sealed.database, witnesses=[more]).broken == first
 
-    def test_nothing_is_acknowledged_that_was_not_lost(self, sealed: Harness):
+    def test_loss_cannot_be_acknowledged_when_no_entry_was_lost(self, sealed: Harness):
         with sealed.database.transaction() as tx:
             point = verification.create_checkpoint(tx)
         with sealed.database.transaction() as tx, pytest.raises(ValueError, match="nothing was"):
@@ -596,7 +606,7 @@ class TestLosses:
 
 
 class TestWitnessAtTheStart:
-    def test_a_process_does_not_begin_with_less_than_its_witness_saw(self, sealed: Harness):
+    def test_process_does_not_start_with_fewer_entries_than_its_witness(self, sealed: Harness):
         sealed.request(LAMP_ON)
         with sealed.database.transaction() as tx:
             point = verification.create_checkpoint(tx)
@@ -610,7 +620,7 @@ class TestWitnessAtTheStart:
 
 
 @pytest.mark.parametrize("act", [change_log.lock_log, followed_log.follow_log])
-def test_fix_is_shown_when_a_failover_lost_the_last_entries(
+def test_lost_log_entries_after_a_failover_are_reported_with_the_fix(
     sealed: Harness, act: Callable[[Transaction], object]
 ):
     for _ in range(3):

@@ -87,7 +87,7 @@ def _told_of(harness: Harness, run: Run) -> list[change_log.Entry]:
         ]
 
 
-def test_a_log_that_breaks_within_a_run_stops_it_and_what_is_known_is_merged(
+def test_run_stops_when_the_change_log_fails_and_the_spool_is_merged(
     harness: Harness, spool: Spool
 ):
     parts = replace(harness.context, spool=spool)
@@ -110,7 +110,7 @@ def test_a_log_that_breaks_within_a_run_stops_it_and_what_is_known_is_merged(
     assert len(harness.fleet.sent) == 1
 
 
-def test_the_end_of_a_step_would_be_lost_without_the_spool(harness: Harness, spool: Spool):
+def test_without_the_spool_the_outcome_of_a_step_is_lost(harness: Harness, spool: Spool):
     """The twin: what the process knew is gone with it."""
     run = _broken_under_way(harness, harness.context)
     _next_process(harness, harness.context, spool)

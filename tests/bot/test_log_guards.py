@@ -38,14 +38,14 @@ class TestALogThatTakesNothing:
             )
         return run
 
-    def test_nothing_is_sent_when_the_log_cannot_be_written(self, harness: Harness):
+    def test_no_command_is_sent_when_the_change_log_cannot_be_written(self, harness: Harness):
         self._approved_then_broken(harness)
         harness.run_queued_work()
         assert harness.fleet.sent == []
         with pytest.raises((StoreUnavailable, StoreRefused)):
             harness.request(LAMP_ON)
 
-    def test_a_change_would_go_unrecorded_without_the_guard(
+    def test_without_the_log_entry_a_change_is_sent_unrecorded(
         self, harness: Harness, monkeypatch: pytest.MonkeyPatch
     ):
         run = self._approved_then_broken(harness)
@@ -61,7 +61,7 @@ def _forget(tx: Transaction, kind: str, **_facts: object) -> Entry:
     return Entry(1, tx.now, kind, None, "", "", "{}", change_log.GENESIS, change_log.GENESIS, "")
 
 
-def test_a_writer_with_an_old_head_makes_no_fork(
+def test_writer_with_an_outdated_head_cannot_fork_the_change_log(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ):
     """Were writers not in line, the key of the table would still let one entry through."""
@@ -77,7 +77,7 @@ def test_a_writer_with_an_old_head_makes_no_fork(
         change_log.append_entry(tx, "noted", step=2)
 
 
-def test_without_the_line_and_the_key_there_would_be_a_fork(
+def test_without_the_head_lock_and_primary_key_the_change_log_forks(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ):
     """The twin: two entries follow the same one, and whoever verifies sees it."""
@@ -120,12 +120,12 @@ class TestErasure:
         with harness.database.reading() as tx:
             return runs.list_steps(tx, run.id)[0].output
 
-    def test_erasure_takes_two_persons(self, harness: Harness, done: Run):
+    def test_erasure_needs_confirmation_by_a_second_person(self, harness: Harness, done: Run):
         assert done.state is State.SUCCEEDED
         with pytest.raises(NotAllowed, match="another person"):
             self._alone(harness, done)
 
-    def test_one_person_would_erase_without_the_guard(
+    def test_without_the_confirmation_check_one_person_erases_output(
         self, harness: Harness, done: Run, monkeypatch: pytest.MonkeyPatch
     ):
         monkeypatch.setattr(erasure, "get_confirmation_refusal", _no_word)
@@ -139,7 +139,7 @@ def _no_word(*_: object) -> str:
 class TestKeys:
     """What a neighbour on the machine could have put there beforehand, or could read."""
 
-    def test_a_key_is_made_and_never_replaced(self, tmp_path: Path):
+    def test_existing_key_file_is_never_replaced(self, tmp_path: Path):
         file = tmp_path / "a.key"
         made = keyfile.load_or_create_key(file, lambda: b"one")
         assert (made, keyfile.load_or_create_key(file, lambda: b"two")) == (b"one", b"one")
@@ -151,7 +151,7 @@ class TestKeys:
         with pytest.raises(keyfile.KeyFileError, match="chmod 600"):
             secret_box.load_secret_box(file)
 
-    def test_without_the_guard_others_could_read_it(
+    def test_without_exclusive_creation_a_key_file_is_readable_by_others(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ):
         def carelessly(file: Path, content: bytes) -> None:

@@ -32,14 +32,14 @@ def logged(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_it_starts_at_once_and_names_its_commands(tmp_path: Path):
+def test_help_names_the_commands(tmp_path: Path):
     help_text = keyturn(tmp_path, "--help").stdout
     for command in ("serve", "runbooks", "changelog", "policy", "init", "db"):
         assert command in help_text
 
 
 @pytest.mark.parametrize("words", ["runbooks", "changelog show", "policy check", "chenge"])
-def test_a_command_that_is_started_afresh_does_what_these_tests_see(logged: Path, words: str):
+def test_command_in_a_new_process_prints_the_same_as_in_the_test_server(logged: Path, words: str):
     a_policy(logged / "policy")
     afresh, typed = (one(logged, *words.split()) for one in (started, keyturn))
     assert (afresh.returncode, afresh.stderr) == (typed.returncode, typed.stderr)
@@ -47,7 +47,7 @@ def test_a_command_that_is_started_afresh_does_what_these_tests_see(logged: Path
     assert afresh.stdout or afresh.stderr
 
 
-def test_runbooks_are_listed_for_people_and_programs(tmp_path: Path):
+def test_runbooks_command_lists_all_runbooks_as_text_and_json(tmp_path: Path):
     listed = keyturn(tmp_path, "runbooks").stdout
     assert "Unblock an address that HAProxy has marked as an abuser." in listed
     assert len(listed.splitlines()) == len(load_catalogue())
@@ -63,7 +63,7 @@ def test_runbooks_are_listed_for_people_and_programs(tmp_path: Path):
     assert {"name", "kind", "usage", "summary", "example", "undo", "tag"} <= set(rows[0])
 
 
-def test_a_runbook_is_shown_in_full(tmp_path: Path):
+def test_runbooks_command_describes_one_runbook(tmp_path: Path):
     output = keyturn(tmp_path, "runbooks", "abusers", "clear").stdout
     assert output.startswith("abusers clear HOST ADDRESS")
     assert "For example: abusers clear lb1 203.0.113.9" in output
@@ -73,7 +73,7 @@ def test_a_runbook_is_shown_in_full(tmp_path: Path):
     assert (strange.returncode, "List all: keyturn runbooks" in strange.stderr) == (3, True)
 
 
-def test_a_runbook_is_shown_with_the_areas_of_its_hosts(tmp_path: Path):
+def test_runbooks_command_shows_the_areas_of_matching_hosts(tmp_path: Path):
     assert json.loads(keyturn(tmp_path, "runbooks", "--json").stdout)[0]["areas"] == []
     a_policy(tmp_path / "policy")
     rows = json.loads(keyturn(tmp_path, "runbooks", "--json").stdout)
@@ -84,14 +84,14 @@ def test_a_runbook_is_shown_with_the_areas_of_its_hosts(tmp_path: Path):
     assert "A check, for hosts tagged haproxy, of the areas edge." in output
 
 
-def test_the_log_is_shown_one_line_an_entry_and_harmless(logged: Path):
+def test_changelog_show_prints_one_escaped_line_for_each_entry(logged: Path):
     shown = keyturn(logged, "changelog", "show").stdout
     assert len(shown.splitlines()) == 3
     assert "\x1b" not in shown
     assert "\\x1b[31mno" in shown
 
 
-def test_the_log_is_shown_to_programs(logged: Path):
+def test_changelog_show_and_export_print_json(logged: Path):
     lines = keyturn(logged, "changelog", "show", "--json").stdout.splitlines()
     entry, began = (json.loads(lines[n]) for n in (2, 0))
     assert entry["facts"] == {"summary": "\x1b[31mno\x1b[0m\nnever"}
@@ -99,7 +99,7 @@ def test_the_log_is_shown_to_programs(logged: Path):
     assert to_microseconds(datetime.fromisoformat(began["at"])) == export["at"]
 
 
-def test_what_happened_around_a_time_is_shown_to_programs_with_its_time(logged: Path):
+def test_changelog_show_around_a_time_prints_json_with_iso_times(logged: Path):
     key = signing.load_signing_key(logged / "var" / "changelog.key")
     database = Database(f"sqlite:///{logged / 'var' / 'keyturn.db'}", key)
     with database.transaction() as tx:
@@ -111,7 +111,7 @@ def test_what_happened_around_a_time_is_shown_to_programs_with_its_time(logged: 
     assert event.keys() == TimelineEventOut.model_fields.keys()
 
 
-def test_verify_says_whole_or_where_it_is_broken(logged: Path):
+def test_changelog_verify_counts_witnesses_and_names_the_broken_entry(logged: Path):
     whole = keyturn(logged, "changelog", "verify")
     assert (whole.returncode, whole.stdout[:19]) == (0, "3 entries, chain in")
 
@@ -148,7 +148,7 @@ def test_verify_says_whole_or_where_it_is_broken(logged: Path):
         (["changelog", "show", "--limit", "0"], 2, "not in the range"),
     ],
 )
-def test_what_a_person_can_fix_is_explained_in_a_line(
+def test_wrong_command_line_prints_one_line_with_the_fix(
     tmp_path: Path, words: list[str], status: int, says: str
 ):
     result = keyturn(tmp_path, *words)
@@ -157,13 +157,13 @@ def test_what_a_person_can_fix_is_explained_in_a_line(
     assert "Traceback" not in result.stderr
 
 
-def test_init_writes_a_policy_that_checks(tmp_path: Path):
+def test_init_writes_a_policy_that_policy_check_accepts(tmp_path: Path):
     assert keyturn(tmp_path, "init", str(tmp_path / "policy")).returncode == 0
     checked = keyturn(tmp_path, "policy", "check", str(tmp_path / "policy"))
     assert checked.stdout.startswith("valid, version ")
 
 
-def test_explain_says_who_may_and_who_approves(tmp_path: Path):
+def test_policy_explain_names_the_decision_and_the_needed_approvals(tmp_path: Path):
     a_policy(tmp_path / "policy")
     words = ("policy", "explain", "dora", "abusers", "clear", "lb1")
     allowed = keyturn(tmp_path, *words)
@@ -175,7 +175,7 @@ def test_explain_says_who_may_and_who_approves(tmp_path: Path):
     assert (unclear.returncode, "the host is missing" in unclear.stderr) == (2, True)
 
 
-def test_a_setting_that_does_not_fit_is_named_as_it_is_set(
+def test_serve_names_the_variable_of_an_invalid_setting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("KEYTURN_PORT", "eighty")
@@ -184,7 +184,7 @@ def test_a_setting_that_does_not_fit_is_named_as_it_is_set(
     assert result.stderr == "keyturn: KEYTURN_PORT: must be a whole number\n"
 
 
-def test_a_data_directory_that_cannot_be_made_is_named(tmp_path: Path):
+def test_serve_names_a_data_directory_that_cannot_be_created(tmp_path: Path):
     (tmp_path / "var").touch()
     a_policy(tmp_path / "policy")
     result = keyturn(tmp_path, "serve")
@@ -195,9 +195,7 @@ def test_a_data_directory_that_cannot_be_made_is_named(tmp_path: Path):
     )
 
 
-def test_a_port_that_is_held_is_reported_and_what_to_do(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_serve_reports_a_port_in_use_with_the_fix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     a_policy(tmp_path / "policy")
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
@@ -210,7 +208,7 @@ def test_a_port_that_is_held_is_reported_and_what_to_do(
     )
 
 
-def test_a_start_that_failed_leaves_a_log_that_commands_may_write_into(tmp_path: Path):
+def test_commands_can_write_to_the_change_log_after_a_failed_start(tmp_path: Path):
     assert keyturn(tmp_path, "serve").returncode == 1
     a_policy(tmp_path / "policy")
     assert keyturn(tmp_path, "sign-in", "dora").returncode == 0
@@ -232,7 +230,7 @@ WRITING = (
 
 
 @pytest.mark.parametrize("words", WRITING, ids=" ".join)
-def test_whatever_command_writes_first_the_log_begins_with_its_key(
+def test_change_log_begins_with_the_key_entry_whichever_command_writes_first(
     tmp_path: Path, words: tuple[str, ...]
 ):
     a_policy(tmp_path / "policy")
@@ -258,7 +256,7 @@ def test_whatever_command_writes_first_the_log_begins_with_its_key(
         assert (result.returncode, result.stderr) == (0, ""), again
 
 
-def test_settings_that_others_can_read_stop_a_start_and_nothing_else(
+def test_settings_file_readable_by_others_stops_serve_and_worker_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     with create_installation(tmp_path):
@@ -276,7 +274,7 @@ def test_settings_that_others_can_read_stop_a_start_and_nothing_else(
     assert keyturn(tmp_path, "stop", "all", "--reason", "smoke").returncode == 0
 
 
-def test_a_policy_that_others_may_write_stops_a_start(tmp_path: Path):
+def test_policy_writable_by_others_stops_serve_and_policy_check(tmp_path: Path):
     a_policy(tmp_path / "policy")
     (tmp_path / "policy").chmod(0o777)
     for words in (["serve"], ["policy", "check"]):
@@ -285,14 +283,14 @@ def test_a_policy_that_others_may_write_stops_a_start(tmp_path: Path):
         assert f"{tmp_path}/policy is writable by others: chmod go-w it" in result.stderr
 
 
-def test_what_a_start_makes_is_for_no_one_else(tmp_path: Path):
+def test_serve_creates_its_files_readable_by_the_owner_only(tmp_path: Path):
     keyturn(tmp_path, "serve")
     var = tmp_path / "var"
     modes = {path.name: path.stat().st_mode & 0o777 for path in (var, var / "keyturn.db")}
     assert modes == {"var": 0o700, "keyturn.db": 0o600}
 
 
-def test_who_has_seen_enough_may_close_the_pipe(logged: Path):
+def test_changelog_export_ends_quietly_when_the_pipe_is_closed(logged: Path):
     reader, writer = os.pipe()
     os.close(reader)
     environment = os.environ | {"KEYTURN_DATA": str(logged / "var")}
@@ -304,7 +302,7 @@ def test_who_has_seen_enough_may_close_the_pipe(logged: Path):
         assert errors.read() == ""
 
 
-def test_whom_neither_the_policy_nor_the_log_knows_is_reported_as_unknown(logged: Path):
+def test_changelog_show_suggests_a_name_for_an_unknown_person(logged: Path):
     """Without a valid policy nobody knows who is in it, and nothing of that is said."""
     words = ("changelog", "show", "--person", "dorra")
     (logged / "policy" / "people.yaml").unlink(missing_ok=True)
@@ -319,7 +317,7 @@ def test_whom_neither_the_policy_nor_the_log_knows_is_reported_as_unknown(logged
     assert "not in the log: did you mean “dora”?" in nobody.stderr
 
 
-def test_the_log_is_searched_and_looked_at_around_a_time(logged: Path):
+def test_changelog_show_filters_entries_and_reports_bad_filters(logged: Path):
     def shown(*words: str) -> list[str]:
         return keyturn(logged, "changelog", "show", *words).stdout.splitlines()
 
@@ -342,7 +340,7 @@ def test_the_log_is_searched_and_looked_at_around_a_time(logged: Path):
 
 
 @pytest.mark.parametrize(("form", "lines"), [("jsonl", 4), ("csv", 5), ("syslog", 4)])
-def test_the_log_is_exported_in_each_form_and_that_is_logged(logged: Path, form: str, lines: int):
+def test_changelog_export_writes_each_format_and_is_logged(logged: Path, form: str, lines: int):
     result = keyturn(logged, "changelog", "export", "--format", form)
     assert (result.returncode, len(result.stdout.splitlines())) == (0, lines)
     (entry,) = keyturn(

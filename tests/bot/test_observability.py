@@ -15,7 +15,7 @@ def _record(message: str, *args: object) -> logging.LogRecord:
     return logging.LogRecord("bot.web", logging.WARNING, "x.py", 1, message, args, None)
 
 
-def test_a_line_of_json_says_what_it_is_about() -> None:
+def test_json_log_line_contains_run_host_and_person() -> None:
     with observability.trace_span("step", run=12, host="lb1"):
         observability.add_context(person="dora")
         line = JsonFormatter(Redactor([])).format(_record("%d steps were left", 3))
@@ -31,12 +31,12 @@ def test_a_line_of_json_says_what_it_is_about() -> None:
     }
 
 
-def test_a_line_outside_of_everything_is_about_nothing() -> None:
+def test_json_log_line_without_context_has_no_run_host_or_person() -> None:
     data = json.loads(JsonFormatter(Redactor([])).format(_record("ready")))
     assert data.keys() == {"time", "level", "logger", "message"}
 
 
-def test_whatever_is_logged_stays_on_its_line_and_is_only_text() -> None:
+def test_json_log_line_escapes_hostile_characters() -> None:
     hostile = 'x\n{"level": "critical"}\x1b[2J\u2028\u202e'
     line = JsonFormatter(Redactor([])).format(_record(hostile))
     assert line.isascii()
@@ -44,7 +44,7 @@ def test_whatever_is_logged_stays_on_its_line_and_is_only_text() -> None:
     assert json.loads(line)["message"] == hostile
 
 
-def test_no_secret_is_on_a_line_of_either_kind() -> None:
+def test_secrets_are_redacted_in_text_and_json_log_lines() -> None:
     redactor = Redactor([SECRET])
     record = _record("the token is %s", SECRET)
     try:
@@ -58,17 +58,17 @@ def test_no_secret_is_on_a_line_of_either_kind() -> None:
         assert "of-2026" not in line
 
 
-def test_without_the_redactor_it_would_be_there() -> None:
+def test_without_the_redactor_a_secret_is_in_the_log_line() -> None:
     assert "of-2026" in JsonFormatter(Redactor([])).format(_record("the token is %s", SECRET))
 
 
-def test_a_line_break_does_not_forge_a_line_of_text() -> None:
+def test_line_break_in_a_message_does_not_forge_a_text_log_line() -> None:
     hostile = "late\n2026-01-01 00:00:00 INFO bot.web: all is well\x1b[2J"
     line = RedactingFormatter(Redactor([])).format(_record("%s", hostile))
     assert line.isprintable()
 
 
-def test_a_secret_that_is_broken_over_lines_is_not_in_the_text() -> None:
+def test_secret_split_over_two_lines_is_redacted_in_the_text_log() -> None:
     broken = f"{SECRET[:6]}\n{SECRET[6:]}"
     assert "of-2026" not in RedactingFormatter(Redactor([SECRET])).format(_record("%s", broken))
 
@@ -82,7 +82,7 @@ def _passed(logger: str, *messages: str) -> list[str]:
     return [record.getMessage() for record in records if guard.filter(record)]
 
 
-def test_what_strangers_cause_is_logged_ten_times_a_minute() -> None:
+def test_log_messages_caused_by_clients_are_limited_to_ten_a_minute() -> None:
     passed = _passed("uvicorn.error", *["Invalid HTTP request received."] * 50, "another")
     assert passed[:9] == ["Invalid HTTP request received."] * 9
     assert passed[9:] == [
@@ -93,11 +93,11 @@ def test_what_strangers_cause_is_logged_ten_times_a_minute() -> None:
     assert len(_passed("asyncio", *accepts)) == 10
 
 
-def test_what_the_service_logs_itself_is_never_left_out() -> None:
+def test_log_messages_of_the_service_itself_are_never_suppressed() -> None:
     assert len(_passed("bot.workflow", *["a run failed"] * 50)) == 50
 
 
-def test_what_strangers_cause_is_logged_again_a_minute_later() -> None:
+def test_suppressed_log_messages_are_logged_again_after_a_minute() -> None:
     guard = NoFlood()
     record = (
         "uvicorn.error",

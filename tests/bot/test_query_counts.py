@@ -88,13 +88,13 @@ def _changed(harness: Harness, count: int, value: str) -> Counter[str]:
     return counts
 
 
-def test_a_check_of_many_hosts_is_asked_for_by_one_hint(crowd: Harness):
+def test_check_of_many_hosts_enqueues_one_queue_hint(crowd: Harness):
     requests = [ShowSwitches(host=f"lb{n}") for n in range(1, MANY + 1)]
     crowd.service.request_on_hosts(requests, host_pattern="lb*", person="dora", origin=WEB)
     assert len(crowd.dispatcher.enqueued) == 1
 
 
-def test_a_check_writes_so_many_statements_for_each_further_host(crowd: Harness):
+def test_check_takes_at_most_four_writes_for_each_further_host(crowd: Harness):
     with counted(crowd) as few:
         assert _checked(crowd, SOME).state is State.SUCCEEDED
     with counted(crowd) as many:
@@ -111,7 +111,7 @@ def test_a_check_writes_so_many_statements_for_each_further_host(crowd: Harness)
     assert each <= 4
 
 
-def test_how_a_check_of_many_hosts_is_gathered_does_not_grow_with_their_square(crowd: Harness):
+def test_reads_of_a_check_do_not_grow_with_the_number_of_hosts(crowd: Harness):
     with counted(crowd) as few:
         _checked(crowd, SOME)
     with counted(crowd) as many:
@@ -121,7 +121,7 @@ def test_how_a_check_of_many_hosts_is_gathered_does_not_grow_with_their_square(c
     assert reads <= 2
 
 
-def test_what_hosts_say_at_once_is_written_by_one_statement_of_each_kind(crowd: Harness):
+def test_results_of_many_hosts_are_written_by_batched_statements(crowd: Harness):
     done: Counter[str] = Counter()
 
     def note(*given: Any) -> None:
@@ -138,21 +138,21 @@ def test_what_hosts_say_at_once_is_written_by_one_statement_of_each_kind(crowd: 
     assert done["writes"] <= few + 6
 
 
-def test_what_hosts_say_at_once_is_recorded_by_a_commit_or_two(crowd: Harness):
+def test_results_of_many_hosts_take_at_most_four_commits(crowd: Harness):
     with counted(crowd) as counts:
         _checked(crowd, MANY)
     # The request; what was said, twice at the most, as who comes last may be late; the end.
     assert counts["COMMIT"] <= 4
 
 
-def test_what_is_read_of_one_host_takes_two_commits(crowd: Harness):
+def test_check_of_one_host_takes_two_commits(crowd: Harness):
     """One for the request, one for what the host said, and none besides."""
     with counted(crowd) as counts:
         crowd.request(ShowSwitches(host="lb1"))
     assert counts["COMMIT"] == 2
 
 
-def test_a_check_of_one_host_is_looked_at_once_before_it_is_read(crowd: Harness):
+def test_check_of_one_host_loads_its_run_once_before_it_reads_the_host(crowd: Harness):
     """What it is, and whether it is stopped; when its end is written down, only its version."""
     run = crowd.service.request_run(ShowSwitches(host="lb1"), person="dora", origin=WEB)
     with counted(crowd) as counts:
@@ -162,7 +162,7 @@ def test_a_check_of_one_host_is_looked_at_once_before_it_is_read(crowd: Harness)
     assert counts["SELECT run.id, run.version"] == 1
 
 
-def test_an_approved_change_of_one_step_takes_so_few_commits(crowd: Harness):
+def test_approved_change_of_one_step_takes_five_commits(crowd: Harness):
     run = crowd.request(SetSwitch(host="lb1", name="lamp", value="on"))
     with counted(crowd) as counts:
         assert crowd.approve(run).state is State.SUCCEEDED
@@ -170,7 +170,7 @@ def test_an_approved_change_of_one_step_takes_so_few_commits(crowd: Harness):
     assert counts["COMMIT"] == 5
 
 
-def test_an_approved_change_of_one_step_takes_so_few_statements(crowd: Harness):
+def test_approved_change_of_one_step_takes_at_most_100_statements(crowd: Harness):
     crowd.approve(crowd.request(SetSwitch(host="lb1", name="lamp", value="on")))
     run = crowd.request(SetSwitch(host="lb1", name="lamp", value="off"))
     with counted(crowd) as counts:
@@ -179,7 +179,7 @@ def test_an_approved_change_of_one_step_takes_so_few_statements(crowd: Harness):
     assert counts.total() - rows_of_words <= 100
 
 
-def test_an_approval_asks_the_rules_about_the_run_once_and_again_when_it_is_counted(
+def test_approval_evaluates_the_request_rules_twice(
     crowd: Harness, monkeypatch: pytest.MonkeyPatch
 ):
     asked, plain = list[str](), Policy.get_request_ruling
@@ -194,7 +194,7 @@ def test_an_approval_asks_the_rules_about_the_run_once_and_again_when_it_is_coun
     assert asked == ["toy set"] * 2
 
 
-def test_how_a_change_of_many_hosts_goes_on_does_not_grow_with_their_square(crowd: Harness):
+def test_reads_of_a_change_do_not_grow_with_the_square_of_hosts(crowd: Harness):
     """What is read of all of them is read for each wave, and not for each that has ended."""
     few, many = _changed(crowd, SOME, "red"), _changed(crowd, MANY, "green")
     assert (many["COMMIT"] - few["COMMIT"]) / (MANY - SOME) <= 4
@@ -203,7 +203,7 @@ def test_how_a_change_of_many_hosts_goes_on_does_not_grow_with_their_square(crow
     ) <= 12
 
 
-def test_a_change_of_many_hosts_takes_so_few_statements_for_each(crowd: Harness):
+def test_change_of_many_hosts_takes_at_most_82_statements_for_each_host(crowd: Harness):
     """From the vote to the proof; each of them alone, so that none shares what it asks."""
     few, many = _changed(crowd, SOME, "red"), _changed(crowd, MANY, "green")
     rows_of_words = many["INSERT INTO search_word"] - few["INSERT INTO search_word"]
@@ -212,7 +212,7 @@ def test_a_change_of_many_hosts_takes_so_few_statements_for_each(crowd: Harness)
     assert each <= 82, many - few
 
 
-def test_only_the_last_host_of_a_wave_has_the_whole_request_looked_at(crowd: Harness):
+def test_parent_run_is_advanced_once_for_each_wave(crowd: Harness):
     whole = _planned(crowd, MANY, "on")
     crowd.service.approve_run(whole.id, person="olga", digest=whole.digest)
     looks = 0
@@ -240,7 +240,7 @@ def test_only_the_last_host_of_a_wave_has_the_whole_request_looked_at(crowd: Har
         ("/changelog?area=edge", 11),
     ],
 )
-def test_a_page_takes_so_few_statements(crowd: Harness, address: str, most: int):
+def test_page_takes_a_bounded_number_of_statements(crowd: Harness, address: str, most: int):
     """Who is there, whether all is stopped, what is looked for and what stands beside it."""
     _checked(crowd, MANY)
     site = a_site(crowd)
@@ -253,7 +253,7 @@ def test_a_page_takes_so_few_statements(crowd: Harness, address: str, most: int)
     assert counts.total() <= most, counts
 
 
-def test_a_check_is_asked_for_over_the_api_in_two_transactions(crowd: Harness):
+def test_api_request_of_a_check_takes_two_transactions(crowd: Harness):
     """Whose token it is, and what is asked for; of what is done at once no past matters."""
     program = a_desk(crowd).program("dora", "request")
     body = {"request": "uptime check lb1"}

@@ -55,7 +55,7 @@ def test_two_approvers_at_once_start_one_run(db_harness: Harness, attempt: int):
 
 
 @pytest.mark.parametrize("attempt", range(5))
-def test_approve_and_deny_at_once_leave_one_truth(db_harness: Harness, attempt: int):
+def test_approval_and_denial_at_the_same_time_end_as_a_denial(db_harness: Harness, attempt: int):
     harness = db_harness
     run = harness.request(SetSwitch(host="lb1", name="lamp", value="on"))
     _together(
@@ -67,7 +67,7 @@ def test_approve_and_deny_at_once_leave_one_truth(db_harness: Harness, attempt: 
     assert harness.fleet.sent == []
 
 
-def test_a_run_that_two_threads_advance_is_done_once(db_harness: Harness):
+def test_run_advanced_by_several_threads_is_sent_once(db_harness: Harness):
     harness = db_harness
     run = harness.request(SetSwitch(host="lb1", name="lamp", value="on"))
     harness.service.approve_run(run.id, person="olga", digest=run.digest)
@@ -129,7 +129,7 @@ def _while_a_part_is_held(
 
 # SQLite has one writer: there is no such race.
 @on_postgresql
-def test_a_part_that_ends_while_the_whole_is_withdrawn_deadlocks_nothing(db_harness: Harness):
+def test_child_run_that_ends_while_its_parent_is_withdrawn_does_not_deadlock(db_harness: Harness):
     harness = db_harness
 
     def withdraw(whole: int) -> None:
@@ -142,7 +142,9 @@ def test_a_part_that_ends_while_the_whole_is_withdrawn_deadlocks_nothing(db_harn
 
 
 @on_postgresql
-def test_a_part_that_goes_on_while_the_whole_is_stopped_deadlocks_nothing(db_harness: Harness):
+def test_child_run_that_continues_while_its_parent_is_stopped_does_not_deadlock(
+    db_harness: Harness,
+):
     harness = db_harness
 
     def stop(whole: int) -> None:
@@ -155,7 +157,7 @@ def test_a_part_that_goes_on_while_the_whole_is_stopped_deadlocks_nothing(db_har
 
 
 @on_postgresql
-def test_a_lock_that_is_given_up_while_it_is_asked_for_is_taken(db_harness: Harness):
+def test_host_lock_released_while_another_run_asks_for_it_is_taken(db_harness: Harness):
     harness = db_harness
     first, second = (harness.request(SetSwitch(host="lb1", name="lamp", value=v)) for v in "ab")
     with harness.database.transaction() as tx:
@@ -178,7 +180,7 @@ def test_a_lock_that_is_given_up_while_it_is_asked_for_is_taken(db_harness: Harn
     assert lock.run == second.id
 
 
-def test_a_database_that_does_not_answer_is_given_up(db_harness: Harness):
+def test_approval_ends_with_an_error_when_its_row_stays_locked(db_harness: Harness):
     harness = db_harness
     run = harness.request(SetSwitch(host="lb1", name="lamp", value="on"))
     refused: list[StoreUnavailable] = []

@@ -42,7 +42,9 @@ class TestUnknown:
         _leaves(harness, "lb1")
         return run
 
-    def test_an_owner_of_the_area_settles_it_all_the_same(self, harness: Harness, lost: Run):
+    def test_owner_resolves_an_unknown_outcome_on_a_removed_host(
+        self, harness: Harness, lost: Run
+    ):
         harness.service.resolve_run(
             lost.id, person="olga", succeeded=False, reason="it was scrapped"
         )
@@ -50,7 +52,9 @@ class TestUnknown:
         with harness.database.reading() as tx:
             assert locks.get_lock(tx, "lb1") is None
 
-    def test_and_reads_that_it_waits_for_them(self, harness: Harness, lost: Run):
+    def test_unknown_outcome_on_a_removed_host_is_pending_for_its_owner(
+        self, harness: Harness, lost: Run
+    ):
         policy = harness.policies.get_policy()
         with harness.database.reading() as tx:
             assert [run.id for run in pending.list_runs_awaiting_person(tx, policy, "olga")] == [
@@ -58,14 +62,16 @@ class TestUnknown:
             ]
             assert pending.list_runs_awaiting_person(tx, policy, "stan") == []
 
-    def test_no_one_else_does(self, harness: Harness, lost: Run):
+    def test_only_an_owner_resolves_an_unknown_outcome_on_a_removed_host(
+        self, harness: Harness, lost: Run
+    ):
         with pytest.raises(NotAllowed, match="only an owner of the edge"):
             harness.service.resolve_run(
                 lost.id, person="stan", succeeded=False, reason="it was scrapped"
             )
 
 
-def test_a_part_whose_host_has_left_is_refused_and_nothing_is_at_fault(harness: Harness):
+def test_child_run_is_refused_when_its_host_was_removed_from_the_inventory(harness: Harness):
     run = _on_both(harness)
     harness.fleet.after_send = lambda _host, _words: _leaves(harness, "lb2")
     ended = harness.approve(run)
@@ -75,7 +81,7 @@ def test_a_part_whose_host_has_left_is_refused_and_nothing_is_at_fault(harness: 
     assert "lb2 is not in the inventory" in ended.summary
 
 
-def test_what_was_done_there_is_not_taken_back(harness: Harness):
+def test_undo_is_refused_when_its_host_was_removed_from_the_inventory(harness: Harness):
     done = harness.approve(_on_both(harness))
     assert done.state is State.SUCCEEDED
     _leaves(harness, "lb2")

@@ -279,7 +279,9 @@ def test_each_request_is_one_run_when_processes_race(
 
 
 @pytest.mark.timeout(0 if CHAOS else 120)
-def test_one_process_begins_a_run_when_many_are_notified(place: Place, record_property: Record):
+def test_run_is_started_by_one_process_when_several_are_notified(
+    place: Place, record_property: Record
+):
     times = CHAOS or RACES
     numbers = _race(place, _asked(place, 1, times), begin)
     done = place.ledger.counted
@@ -289,7 +291,9 @@ def test_one_process_begins_a_run_when_many_are_notified(place: Place, record_pr
 
 
 @pytest.mark.timeout(0 if CHAOS else 120)
-def test_each_tick_fires_once_while_clocks_are_killed(place: Place, record_property: Record):
+def test_due_time_fires_once_while_scheduler_processes_are_killed(
+    place: Place, record_property: Record
+):
     chance = random.Random(SEED)  # noqa: S311 - no secret
     times = CHAOS // TICKS * TICKS or TICKS
     a_policy(place.directory / "policy", rules=RULES.format(1))
@@ -400,7 +404,7 @@ def _kind(place: Place) -> str:
     return "SQLite" if place.url.startswith("sqlite") else "PostgreSQL"
 
 
-def test_without_the_guard_a_run_is_put_to_work_twice(place: Place):
+def test_without_the_pending_check_a_run_is_enqueued_twice(place: Place):
     """The twin."""
     numbers = _race(place, _asked(place, 1, 3), click_unguarded)
     done = place.ledger.counted

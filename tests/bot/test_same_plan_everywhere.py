@@ -69,22 +69,20 @@ def _seen(harness: Harness, run: Run, door: str) -> str:
 
 
 @each_door
-def test_notes_of_a_plan_are_shown(harness: Harness, door: str):
+def test_plan_notes_are_shown_on_every_source(harness: Harness, door: str):
     run = harness.request(WarmUp(host="lb1", name="lamp", value="on"))
     assert WARNING in _seen(harness, run, door)
 
 
 @each_door
-def test_what_cannot_be_undone_is_shown(harness: Harness, door: str):
+def test_irreversible_step_is_shown_on_every_source(harness: Harness, door: str):
     run = harness.request(BreakSwitch(host="lb1", name="lamp"))
     text = "no_undo" if door == "api" else "annot be undone: gone"
     assert text in _seen(harness, run, door)
 
 
 @each_door
-def test_a_schedule_shows_what_it_does_when_and_until_when_while_there_is_nothing_to_do(
-    harness: Harness, door: str
-):
+def test_schedule_with_an_empty_plan_shows_request_due_times_and_end(harness: Harness, door: str):
     run = _schedule(harness, SetSwitch(host="lb1", name="lamp", value="off"))
     assert run.state is State.PENDING
     assert run.plan
@@ -106,7 +104,7 @@ def test_a_schedule_shows_what_it_does_when_and_until_when_while_there_is_nothin
 
 
 @each_door
-def test_a_schedule_names_every_host(harness: Harness, door: str):
+def test_schedule_for_several_hosts_names_every_host(harness: Harness, door: str):
     both = [SetSwitch(host=host, name="lamp", value="off") for host in ("lb1", "lb2")]
     run = _schedule(harness, *both)
     hosts = '"hosts": ["lb1", "lb2"]' if door == "api" else "lb1, lb2"
@@ -114,7 +112,7 @@ def test_a_schedule_names_every_host(harness: Harness, door: str):
 
 
 @each_door
-def test_a_schedule_that_began_shows_until_when_it_was_approved(harness: Harness, door: str):
+def test_approved_schedule_shows_when_its_approval_ends(harness: Harness, door: str):
     run = harness.approve(_schedule(harness, SetSwitch(host="lb1", name="lamp", value="off")))
     assert run.state is State.SUCCEEDED
     seen = _seen(harness, run, door)
@@ -123,21 +121,21 @@ def test_a_schedule_that_began_shows_until_when_it_was_approved(harness: Harness
 
 
 @each_door
-def test_a_schedule_that_needs_no_approval_says_so(harness: Harness, door: str):
+def test_schedule_of_a_check_says_that_it_needs_no_approval(harness: Harness, door: str):
     run = _schedule(harness, ShowSwitches(host="lb1"))
     seen = _seen(harness, run, door)
     assert "No approval is needed, neither now nor for later runs." in seen
     assert "Each run only reads its host." in seen
 
 
-def test_buttons_say_that_a_schedule_is_approved(harness: Harness):
+def test_approve_button_of_a_schedule_is_labelled_approve_schedule(harness: Harness):
     run = _schedule(harness, SetSwitch(host="lb1", name="lamp", value="off"))
     assert "Approve schedule" in _card(harness, run)
     assert "Approve schedule" in _page(harness, run)
     assert "0 commands" not in _page(harness, run)
 
 
-def test_a_schedule_approved_with_nothing_to_do_lapses_when_a_host_key_changes(harness: Harness):
+def test_schedule_approved_with_an_empty_plan_lapses_when_a_host_key_changes(harness: Harness):
     run = harness.approve(_schedule(harness, SetSwitch(host="lb1", name="lamp", value="off")))
     path = harness.policies.path / "inventory.yaml"
     path.write_text(path.read_text().replace("AAAAIH7t6", "AAAAIH7t7"))
@@ -150,7 +148,7 @@ def test_a_schedule_approved_with_nothing_to_do_lapses_when_a_host_key_changes(h
 
 
 @each_door
-def test_a_request_names_the_proposals_that_are_open_for_it(harness: Harness, door: str):
+def test_request_names_its_open_counter_proposals(harness: Harness, door: str):
     run = harness.request(SetSwitch(host="lb1", name="lamp", value="on"))
     text = "Other values are proposed in run 2. This request stays pending"
     shown = '"proposals": [2]' if door == "api" else text
@@ -162,7 +160,7 @@ def test_a_request_names_the_proposals_that_are_open_for_it(harness: Harness, do
     assert shown not in _seen(harness, run, door)
 
 
-def test_a_proposal_can_be_accepted_or_withdrawn_on_its_page(harness: Harness):
+def test_counter_proposal_can_be_withdrawn_on_its_page(harness: Harness):
     harness.request(SetSwitch(host="lb1", name="lamp", value="on"))
     harness.service.propose_values(1, person="olga", changed_values={"value": "dim"})
     harness.run_queued_work()

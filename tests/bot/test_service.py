@@ -26,7 +26,7 @@ STEP_DONE = "step succeeded"
 LAMP_ON = SetSwitch(host="lb1", name="lamp", value="on")
 
 
-def test_the_main_job(harness: Harness):
+def test_approved_change_is_sent_verified_and_logged(harness: Harness):
     asked = harness.request(LAMP_ON, person="dora", reason="the cellar is dark")
     assert (asked.state, asked.required_approvals, asked.approver_groups) == (
         State.PENDING,
@@ -52,7 +52,7 @@ def test_the_main_job(harness: Harness):
     ]
 
 
-def test_a_check_is_answered_at_once(harness: Harness):
+def test_check_succeeds_at_once_with_a_report(harness: Harness):
     run = harness.request(ShowSwitches(host="lb1"))
     assert run.state is State.SUCCEEDED
     assert run.report
@@ -60,26 +60,26 @@ def test_a_check_is_answered_at_once(harness: Harness):
     assert harness.fleet.sent == []
 
 
-def test_the_plan_is_made_three_times(harness: Harness):
+def test_host_is_read_for_the_plan_at_the_gate_and_for_verification(harness: Harness):
     run = harness.request(LAMP_ON)
     assert harness.fleet.asked == 1
     harness.approve(run)
     assert harness.fleet.asked == 3
 
 
-def test_nothing_to_do_asks_no_one(harness: Harness):
+def test_request_without_changes_ends_without_an_approval(harness: Harness):
     run = harness.request(SetSwitch(host="lb1", name="lamp", value="off"))
     assert (run.state, run.summary) == (State.NO_CHANGES, "No changes: lamp is off")
 
 
-def test_a_refusal_of_the_runbook_tells_what_to_do(harness: Harness):
+def test_refusal_by_the_runbook_is_shown_with_the_fix(harness: Harness):
     harness.fleet.hosts["lb1"]["lamp"] = "stuck"
     run = harness.request(LAMP_ON)
     assert run.state is State.REFUSED
     assert run.summary == "lamp is stuck: loosen it before setting it"
 
 
-def test_a_plan_that_went_stale_is_not_applied(harness: Harness):
+def test_stale_plan_is_not_applied(harness: Harness):
     run = harness.request(LAMP_ON)
     harness.fleet.hosts["lb1"]["lamp"] = "dim"
     ended = harness.approve(run)
@@ -88,14 +88,14 @@ def test_a_plan_that_went_stale_is_not_applied(harness: Harness):
     assert harness.fleet.sent == []
 
 
-def test_what_someone_else_did_meanwhile_is_not_done_again(harness: Harness):
+def test_run_ends_as_no_changes_when_the_host_was_changed_outside_meanwhile(harness: Harness):
     run = harness.request(LAMP_ON)
     harness.fleet.hosts["lb1"]["lamp"] = "on"
     assert harness.approve(run).state is State.NO_CHANGES
     assert harness.fleet.sent == []
 
 
-def test_a_change_that_did_not_hold_is_not_called_a_success(harness: Harness):
+def test_change_that_fails_verification_is_failed(harness: Harness):
     def fall_back(host: str, words: str) -> None:
         harness.fleet.hosts[host]["lamp"] = "off"
 
@@ -105,7 +105,7 @@ def test_a_change_that_did_not_hold_is_not_called_a_success(harness: Harness):
     assert "verification failed" in ended.summary
 
 
-def test_a_step_that_failed_stops_the_rest(harness: Harness):
+def test_failed_step_stops_the_remaining_steps(harness: Harness):
     def refuse(host: str, words: str) -> None:
         if "lamp" in words:
             raise CommandError("output: the lamp is glued")
@@ -117,7 +117,7 @@ def test_a_step_that_failed_stops_the_rest(harness: Harness):
     assert harness.fleet.sent == [("lb1", "set fan on")]
 
 
-def test_a_host_that_is_gone_before_the_command_is_a_failure_and_not_a_mystery(harness: Harness):
+def test_run_fails_when_its_host_is_unreachable_before_the_command(harness: Harness):
     def gone(host: str, words: str) -> None:
         raise UnreachableError("no route")
 
@@ -125,7 +125,7 @@ def test_a_host_that_is_gone_before_the_command_is_a_failure_and_not_a_mystery(h
     assert harness.approve(harness.request(LAMP_ON)).state is State.FAILED
 
 
-def test_an_end_that_no_one_saw_is_unknown_and_keeps_the_host_locked(harness: Harness):
+def test_unknown_outcome_keeps_the_host_locked_until_it_is_resolved(harness: Harness):
     def cut(host: str, words: str) -> None:
         raise UnknownOutcomeError("the connection was lost")
 
@@ -146,7 +146,7 @@ def test_an_end_that_no_one_saw_is_unknown_and_keeps_the_host_locked(harness: Ha
     assert harness.get_run(blocked.id).state is State.SUCCEEDED
 
 
-def test_only_an_owner_settles_an_unknown_and_says_why(harness: Harness):
+def test_only_an_owner_resolves_an_unknown_outcome_with_a_reason(harness: Harness):
     def cut(host: str, words: str) -> None:
         raise UnknownOutcomeError("the connection was lost")
 
@@ -161,7 +161,7 @@ def test_only_an_owner_settles_an_unknown_and_says_why(harness: Harness):
     assert harness.get_run(run.id).state is State.UNKNOWN
 
 
-def test_a_fault_of_our_own_before_anything_was_sent_is_reported(harness: Harness):
+def test_internal_error_before_the_first_step_fails_the_run(harness: Harness):
     def trip(host: str) -> None:
         raise ZeroDivisionError
 
@@ -171,7 +171,7 @@ def test_a_fault_of_our_own_before_anything_was_sent_is_reported(harness: Harnes
     assert "An internal error occurred before anything was sent" in run.summary
 
 
-def test_a_fault_of_our_own_while_sending_is_unknown(harness: Harness):
+def test_internal_error_while_sending_a_step_ends_as_unknown_outcome(harness: Harness):
     def trip(host: str, words: str) -> None:
         raise ZeroDivisionError
 
@@ -180,7 +180,7 @@ def test_a_fault_of_our_own_while_sending_is_unknown(harness: Harness):
 
 
 class TestUndo:
-    def test_takes_the_steps_back_in_reverse_order(self, harness: Harness):
+    def test_undo_reverts_the_steps_in_reverse_order(self, harness: Harness):
         done = harness.approve(harness.request(SetAll(host="lb1", value="on")))
         harness.fleet.sent.clear()
         undo = harness.service.request_undo(done.id, person="dora", origin=WEB)
@@ -189,7 +189,7 @@ class TestUndo:
         assert ended.state is State.SUCCEEDED
         assert harness.fleet.sent == [("lb1", "set lamp off"), ("lb1", "set fan off")]
 
-    def test_a_step_is_titled_by_what_its_undo_does(
+    def test_undo_step_shows_its_undo_title(
         self, harness: Harness, monkeypatch: pytest.MonkeyPatch
     ):
         planned = SetSwitch.plan
@@ -207,13 +207,13 @@ class TestUndo:
         assert proposal is not None
         assert [step.title for step in proposal.steps] == ["Darken the cellar"]
 
-    def test_is_approved_like_any_other(self, harness: Harness):
+    def test_undo_needs_an_approval_like_any_change(self, harness: Harness):
         done = harness.approve(harness.request(LAMP_ON))
         undo = harness.service.request_undo(done.id, person="dora", origin=WEB)
         harness.run_queued_work()
         assert harness.get_run(undo.id).state is State.PENDING
 
-    def test_of_a_change_no_longer_in_effect_changes_nothing(self, harness: Harness):
+    def test_undo_of_a_change_no_longer_in_effect_makes_no_changes(self, harness: Harness):
         done = harness.approve(harness.request(LAMP_ON))
         harness.fleet.hosts["lb1"]["lamp"] = "dim"
         undo = harness.service.request_undo(done.id, person="dora", origin=WEB)
@@ -222,7 +222,7 @@ class TestUndo:
         assert ended.state is State.NO_CHANGES
         assert "not in effect any more" in ended.summary
 
-    def test_of_half_a_run_takes_back_that_half(self, harness: Harness):
+    def test_undo_of_a_failed_run_reverts_only_its_completed_steps(self, harness: Harness):
         def refuse(host: str, words: str) -> None:
             if words == "set lamp on":
                 raise CommandError("glued")
@@ -235,7 +235,7 @@ class TestUndo:
         assert harness.approve(harness.get_run(undo.id)).state is State.SUCCEEDED
         assert harness.fleet.sent == [("lb1", "set fan off")]
 
-    def test_of_what_cannot_be_undone_is_refused_with_the_reason(self, harness: Harness):
+    def test_undo_of_an_irreversible_change_is_refused_with_the_reason(self, harness: Harness):
         done = harness.approve(harness.request(BreakSwitch(host="lb1", name="lamp")))
         assert done.state is State.SUCCEEDED
         undo = harness.service.request_undo(done.id, person="dora", origin=WEB)
@@ -243,19 +243,19 @@ class TestUndo:
         assert harness.get_run(undo.id).state is State.REFUSED
         assert "cannot be undone: gone" in harness.get_run(undo.id).summary
 
-    def test_of_a_check_makes_no_sense(self, harness: Harness):
+    def test_undo_of_a_check_is_rejected(self, harness: Harness):
         look = harness.request(ShowSwitches(host="lb1"))
         with pytest.raises(InvalidRequestError, match="changed nothing"):
             harness.service.request_undo(look.id, person="dora", origin=WEB)
 
 
 class TestAsking:
-    def test_an_unknown_host_is_not_a_request(self, harness: Harness):
+    def test_request_for_an_unknown_host_suggests_similar_hosts(self, harness: Harness):
         with pytest.raises(InvalidRequestError, match="did you mean lb1, lb2"):
             harness.request(SetSwitch(host="lb7", name="lamp", value="on"))
         assert harness.list_entry_kinds() == []
 
-    def test_someone_without_a_role_may_look_and_nothing_else(self, harness: Harness):
+    def test_person_without_a_role_may_run_checks_only(self, harness: Harness):
         people = harness.policies.path / "people.yaml"
         people.write_text(people.read_text() + "  gus: {name: Gus Guest}\n")
         assert harness.request(ShowSwitches(host="lb1"), person="gus").state is State.SUCCEEDED
@@ -263,10 +263,10 @@ class TestAsking:
         assert refused.state is State.REFUSED
         assert harness.list_entry_kinds(refused) == ["requested", "refused"]
 
-    def test_an_owner_makes_reversible_changes_without_waiting(self, harness: Harness):
+    def test_owner_makes_a_reversible_change_without_approval(self, harness: Harness):
         assert harness.request(LAMP_ON, person="olga").state is State.SUCCEEDED
 
-    def test_an_owner_waits_for_another_when_it_cannot_be_undone(self, harness: Harness):
+    def test_owner_needs_another_owner_to_approve_an_irreversible_change(self, harness: Harness):
         run = harness.request(BreakSwitch(host="lb1", name="lamp"), person="olga")
         assert run.state is State.PENDING
         with pytest.raises(NotAllowed, match=r"you requested it.*Adam Admin"):
@@ -282,7 +282,7 @@ class TestAsking:
 
 
 class TestDeciding:
-    def test_no_one_approves_what_they_asked_for(self, harness: Harness):
+    def test_requester_cannot_approve_their_own_request(self, harness: Harness):
         run = harness.request(LAMP_ON, person="dora")
         with pytest.raises(NotAllowed, match="you requested it"):
             harness.approve(run, person="dora")
@@ -294,26 +294,28 @@ class TestDeciding:
             harness.approve(run, person="stan")
         assert harness.fleet.sent == []
 
-    def test_the_second_approver_learns_who_was_first(self, harness: Harness):
+    def test_second_approver_sees_who_approved_first(self, harness: Harness):
         run = harness.request(LAMP_ON)
         harness.approve(run, person="olga")
         with pytest.raises(TooLate, match="approved by Olga Owner"):
             harness.approve(run, person="adam")
         assert harness.fleet.sent == [("lb1", "set lamp on")]
 
-    def test_an_approval_of_another_digest_counts_for_nothing(self, harness: Harness):
+    def test_approval_with_the_digest_of_another_plan_is_rejected(self, harness: Harness):
         run = harness.request(LAMP_ON)
         with pytest.raises(TooLate, match="has a new plan"):
             harness.service.approve_run(run.id, person="olga", digest="0" * 64)
         assert harness.get_run(run.id).state is State.PENDING
 
     @pytest.mark.parametrize("digest", ["", "a", "123456789"])
-    def test_too_little_of_a_digest_is_no_digest(self, harness: Harness, digest: str):
+    def test_approval_with_too_few_characters_of_the_digest_is_rejected(
+        self, harness: Harness, digest: str
+    ):
         run = harness.request(LAMP_ON)
         with pytest.raises(TooLate):
             harness.service.approve_run(run.id, person="olga", digest=run.digest[: len(digest)])
 
-    def test_one_denial_ends_the_request(self, harness: Harness):
+    def test_single_denial_ends_the_request(self, harness: Harness):
         run = harness.request(LAMP_ON)
         denied = harness.service.deny_run(run.id, person="adam", reason="not today")
         assert (denied.state, denied.summary) == (State.DENIED, "Denied by Adam Admin: not today")
@@ -343,7 +345,7 @@ class TestDeciding:
         with harness.database.reading() as tx:
             assert locks.get_lock(tx, "lb1") is None
 
-    def test_the_requester_may_withdraw_and_no_one_else(self, harness: Harness):
+    def test_only_the_requester_may_withdraw_a_run(self, harness: Harness):
         run = harness.request(LAMP_ON)
         with pytest.raises(NotAllowed, match="only Dora Developer"):
             harness.service.withdraw_run(run.id, person="olga")
@@ -351,7 +353,7 @@ class TestDeciding:
 
 
 class TestTheGate:
-    def test_an_approver_who_lost_the_role_meanwhile_does_not_count(self, harness: Harness):
+    def test_gate_refuses_a_run_when_its_approver_lost_the_role(self, harness: Harness):
         run = harness.request(LAMP_ON)
         harness.service.approve_run(run.id, person="olga", digest=run.digest)
         areas = harness.policies.path / "areas.yaml"
@@ -362,7 +364,7 @@ class TestTheGate:
         assert "0 of 1 required approvals" in ended.summary
         assert harness.fleet.sent == []
 
-    def test_a_requester_who_left_meanwhile_gets_nothing_done(self, harness: Harness):
+    def test_gate_refuses_a_run_when_its_requester_left(self, harness: Harness):
         run = harness.request(LAMP_ON)
         harness.service.approve_run(run.id, person="olga", digest=run.digest)
         people = harness.policies.path / "people.yaml"
@@ -371,7 +373,7 @@ class TestTheGate:
         assert harness.get_run(run.id).state is State.REFUSED
         assert harness.fleet.sent == []
 
-    def test_a_changed_policy_makes_the_plan_stale(self, harness: Harness):
+    def test_plan_is_stale_when_the_policy_changed(self, harness: Harness):
         run = harness.request(LAMP_ON)
         harness.service.approve_run(run.id, person="olga", digest=run.digest)
         rules = harness.policies.path / "policy.cedar"
@@ -379,7 +381,7 @@ class TestTheGate:
         harness.run_queued_work()
         assert "the policy was changed" in harness.get_run(run.id).summary
 
-    def test_a_new_host_key_makes_the_plan_stale(self, harness: Harness):
+    def test_plan_is_stale_when_the_host_key_changed_in_the_loaded_policy(self, harness: Harness):
         run = harness.request(LAMP_ON)
         policy = harness.policies.get_policy()
         other = policy.inventory["lb1"].model_copy(
@@ -390,7 +392,9 @@ class TestTheGate:
         assert ended.state is State.STALE
         assert "the host key of lb1 in the inventory changed" in ended.summary
 
-    def test_a_new_host_key_in_the_inventory_is_named_and_not_the_policy(self, harness: Harness):
+    def test_plan_made_stale_by_a_new_host_key_names_the_key_and_not_the_policy(
+        self, harness: Harness
+    ):
         run = harness.request(LAMP_ON)
         harness.service.approve_run(run.id, person="olga", digest=run.digest)
         _another_key(harness)
@@ -399,9 +403,7 @@ class TestTheGate:
         assert ended.state is State.STALE
         assert "the host key of lb1 in the inventory changed" in ended.summary
 
-    def test_a_plan_with_fewer_steps_left_is_stale_without_an_alarm_about_keys(
-        self, harness: Harness
-    ):
+    def test_plan_with_fewer_steps_left_is_stale_without_naming_a_host_key(self, harness: Harness):
         run = harness.request(SetAll(host="lb1", value="on"))
         harness.fleet.hosts["lb1"]["fan"] = "on"
         ended = harness.approve(run)
@@ -411,7 +413,7 @@ class TestTheGate:
         assert harness.fleet.sent == []
         assert harness.fleet.sent == []
 
-    def test_a_broken_policy_refuses_everything(self, harness: Harness):
+    def test_gate_refuses_every_run_when_the_policy_is_invalid(self, harness: Harness):
         run = harness.request(LAMP_ON)
         harness.service.approve_run(run.id, person="olga", digest=run.digest)
         (harness.policies.path / "policy.cedar").write_text("permit (")
@@ -419,7 +421,7 @@ class TestTheGate:
         assert harness.get_run(run.id).state is State.REFUSED
         assert harness.fleet.sent == []
 
-    def test_authority_is_looked_up_again_before_each_step(self, harness: Harness):
+    def test_requester_is_checked_again_before_each_step(self, harness: Harness):
         def fire(host: str, words: str) -> None:
             people = harness.policies.path / "people.yaml"
             people.write_text(people.read_text().replace("dora:", "dolores:"))
@@ -430,7 +432,7 @@ class TestTheGate:
         assert "Stopped before step 2" in ended.summary
         assert harness.fleet.sent == [("lb1", "set fan on")]
 
-    def test_an_approval_that_no_one_used_in_time_expires(self, harness: Harness):
+    def test_approved_run_expires_before_its_start(self, harness: Harness):
         run = harness.request(LAMP_ON)
         harness.service.approve_run(run.id, person="olga", digest=run.digest)
         with harness.database.transaction() as tx:
@@ -440,7 +442,7 @@ class TestTheGate:
         assert harness.get_run(run.id).state is State.EXPIRED
         assert harness.fleet.sent == []
 
-    def test_the_intent_is_durable_before_the_command_is_sent(self, harness: Harness):
+    def test_step_intent_is_committed_before_the_command_is_sent(self, harness: Harness):
         seen: list[str] = []
 
         def look(host: str, words: str) -> None:
@@ -454,7 +456,7 @@ class TestTheGate:
 
 
 class TestRecovery:
-    def test_a_run_under_way_when_the_process_died_is_unknown(self, harness: Harness):
+    def test_running_run_is_unknown_outcome_after_a_crash(self, harness: Harness):
         class PowerCut(BaseException):
             pass
 
@@ -471,7 +473,7 @@ class TestRecovery:
         # It was a crash, and nobody is told that somebody may have altered the database.
         assert "its outcome is unknown" in harness.get_run(run.id).summary
 
-    def test_what_waited_goes_on(self, harness: Harness):
+    def test_queued_run_continues_after_a_restart(self, harness: Harness):
         run = harness.request(LAMP_ON)
         harness.service.approve_run(run.id, person="olga", digest=run.digest)
         harness.dispatcher.enqueued.clear()
@@ -479,7 +481,7 @@ class TestRecovery:
         harness.run_queued_work()
         assert harness.get_run(run.id).state is State.SUCCEEDED
 
-    def test_a_claim_without_an_intent_starts_over(self, harness: Harness):
+    def test_claimed_run_without_a_step_intent_starts_again_after_a_crash(self, harness: Harness):
         class PowerCut(BaseException):
             pass
 
@@ -499,11 +501,11 @@ class TestRecovery:
         assert harness.fleet.sent == [("lb1", "set lamp on")]
 
 
-def test_the_request_is_shown_as_it_would_be_typed(harness: Harness):
+def test_run_title_is_the_request_as_it_is_typed(harness: Harness):
     assert harness.request(LAMP_ON).title == "toy set lb1 lamp on"
 
 
-def test_the_log_alone_proves_what_was_approved(harness: Harness):
+def test_change_log_alone_proves_which_plan_was_approved(harness: Harness):
     run = harness.approve(harness.request(LAMP_ON))
     with harness.database.reading() as tx:
         facts = {entry.kind: entry.facts for entry in change_log.list_entries_of_run(tx, run.id)}
@@ -511,7 +513,7 @@ def test_the_log_alone_proves_what_was_approved(harness: Harness):
     assert facts["approved"]["digest"] == facts["started"]["digest"] == run.digest
 
 
-def test_what_no_one_decides_in_time_expires(harness: Harness):
+def test_undecided_run_expires(harness: Harness):
     waiting, other = harness.request(LAMP_ON), harness.request(LAMP_ON)
     with harness.database.transaction() as tx:
         runs.amend_run(tx, runs.get_run(tx, waiting.id), expires_at=tx.now)
@@ -529,7 +531,7 @@ class TestFreezes:
     def _freeze(self, harness: Harness, text: str) -> None:
         (harness.policies.path / "freezes.yaml").write_text(text)
 
-    def test_a_change_waits_and_starts_when_it_is_over(self, harness: Harness):
+    def test_change_is_on_hold_during_a_freeze_and_starts_after_it(self, harness: Harness):
         self._freeze(harness, self.FROZEN)
         waiting = harness.approve(harness.request(LAMP_ON))
         assert waiting.state is State.QUEUED
@@ -548,15 +550,15 @@ class TestFreezes:
         harness.run_queued_work()
         assert harness.get_run(waiting.id).state is State.SUCCEEDED
 
-    def test_what_a_freeze_leaves_out_goes_on(self, harness: Harness):
+    def test_runbook_excepted_from_a_freeze_runs_during_it(self, harness: Harness):
         self._freeze(harness, self.FROZEN.replace("{name", "{but: ['toy *'], name"))
         assert harness.approve(harness.request(LAMP_ON)).state is State.SUCCEEDED
 
-    def test_checks_go_on(self, harness: Harness):
+    def test_check_runs_during_a_freeze(self, harness: Harness):
         self._freeze(harness, self.FROZEN)
         assert harness.request(ShowSwitches(host="lb1")).state is State.SUCCEEDED
 
-    def test_a_freeze_that_begins_during_the_last_look_holds_too(self, harness: Harness):
+    def test_freeze_that_begins_while_the_gate_plans_again_holds_the_run(self, harness: Harness):
         run = harness.request(LAMP_ON)
         harness.service.approve_run(run.id, person="olga", digest=run.digest)
         freeze = {"name": "fair", "from": "1999-01-01 00:00", "until": "2999-01-01 00:00"}
@@ -572,11 +574,11 @@ class TestFreezes:
         with harness.database.reading() as tx:
             assert locks.get_lock(tx, "lb1") is None
 
-    def test_without_the_freeze_it_would_have_been_sent(self, harness: Harness):
+    def test_change_runs_when_no_freeze_is_active(self, harness: Harness):
         assert harness.approve(harness.request(LAMP_ON)).state is State.SUCCEEDED
 
 
-def test_a_plan_that_was_altered_in_the_database_is_not_applied(harness: Harness):
+def test_plan_altered_in_the_database_is_not_applied(harness: Harness):
     run = harness.request(LAMP_ON)
     harness.service.approve_run(run.id, person="olga", digest=run.digest)
     assert run.plan
@@ -594,7 +596,7 @@ def _another_key(harness: Harness) -> None:
     inventory.write_text(inventory.read_text().replace(HOST_KEY, HOST_KEY[:-4] + "AAAA"))
 
 
-def test_a_host_gets_no_further_step_when_it_became_another_machine(
+def test_run_stops_before_the_next_step_when_the_host_key_changed(
     harness: Harness,
 ):
     harness.fleet.after_send = lambda _host, _words: _another_key(harness)
@@ -606,7 +608,7 @@ def test_a_host_gets_no_further_step_when_it_became_another_machine(
     assert harness.fleet.sent == [("lb1", "set fan on")]
 
 
-def test_an_undo_names_the_key_that_its_host_has_now(harness: Harness):
+def test_undo_plan_uses_the_current_host_key_fingerprint(harness: Harness):
     done = harness.approve(harness.request(LAMP_ON))
     _another_key(harness)
     undo = harness.service.request_undo(done.id, person="dora", origin=WEB)
@@ -617,7 +619,7 @@ def test_an_undo_names_the_key_that_its_host_has_now(harness: Harness):
     assert [step.fingerprint for step in proposal.steps] == [now]
 
 
-def test_without_a_policy_what_was_done_is_unproven_and_not_unknown(harness: Harness):
+def test_run_fails_unverified_when_the_policy_breaks_after_its_last_step(harness: Harness):
     def spoil(_host: str, _words: str) -> None:
         (harness.policies.path / "policy.cedar").write_text("permit (")
 
@@ -627,7 +629,7 @@ def test_without_a_policy_what_was_done_is_unproven_and_not_unknown(harness: Har
     assert "Every step succeeded, but the result could not be verified" in ended.summary
 
 
-def test_a_request_that_is_not_planned_yet_can_be_denied(harness: Harness):
+def test_request_without_a_plan_can_be_denied(harness: Harness):
     run = harness.service.request_run(LAMP_ON, person="dora", origin=WEB)
     assert (
         harness.service.deny_run(run.id, person="olga", reason="not today").state is State.DENIED
@@ -637,7 +639,7 @@ def test_a_request_that_is_not_planned_yet_can_be_denied(harness: Harness):
 class TestALostDatabase:
     """Nobody wakes a run that the database left in the middle, so the clock looks after it."""
 
-    def test_during_planning(self, harness: Harness):
+    def test_run_that_lost_the_database_during_planning_is_resumed(self, harness: Harness):
         harness.fleet.before_query = _lose_it_once(harness)
         run = harness.request(LAMP_ON)
         assert run.state is State.PLANNING
@@ -645,7 +647,7 @@ class TestALostDatabase:
         harness.run_queued_work()
         assert harness.get_run(run.id).state is State.PENDING
 
-    def test_during_the_last_look(self, harness: Harness):
+    def test_run_that_lost_the_database_at_the_gate_is_resumed(self, harness: Harness):
         run = harness.request(LAMP_ON)
         harness.fleet.before_query = _lose_it_once(harness)
         assert harness.approve(run).state is State.STARTING
@@ -654,7 +656,7 @@ class TestALostDatabase:
         assert harness.get_run(run.id).state is State.SUCCEEDED
         assert harness.fleet.sent == [("lb1", "set lamp on")]
 
-    def test_between_the_command_and_the_proof(self, harness: Harness):
+    def test_run_that_lost_the_database_before_verification_is_resumed(self, harness: Harness):
         def lose(_host: str, _words: str) -> None:
             harness.fleet.before_query = _lose_it_once(harness)
 
@@ -666,7 +668,7 @@ class TestALostDatabase:
         assert harness.get_run(run.id).state is State.SUCCEEDED
         assert harness.fleet.sent == [("lb1", "set lamp on")]
 
-    def test_what_is_under_way_is_left_alone(self, harness: Harness):
+    def test_running_run_is_not_enqueued_by_the_stalled_run_check(self, harness: Harness):
         def look(_host: str, _words: str) -> None:
             harness.service.wake_stalled_runs()
             assert harness.dispatcher.enqueued == []
@@ -674,7 +676,9 @@ class TestALostDatabase:
         harness.fleet.before_send = look
         assert harness.approve(harness.request(LAMP_ON)).state is State.SUCCEEDED
 
-    def test_of_a_second_look_does_not_end_the_first(self, harness: Harness):
+    def test_database_error_of_a_second_worker_does_not_end_the_running_run(
+        self, harness: Harness
+    ):
         run = harness.request(SetAll(host="lb1", value="on"))
 
         class Gone:
@@ -694,9 +698,7 @@ class TestALostDatabase:
         assert harness.approve(run).state is State.SUCCEEDED
         assert len(harness.fleet.sent) == 2
 
-    def test_who_waits_for_a_host_is_woken_by_its_holder_and_not_by_the_clock(
-        self, harness: Harness
-    ):
+    def test_run_that_waits_for_a_host_lock_is_not_woken_as_stalled(self, harness: Harness):
         def cut(_host: str, _words: str) -> None:
             raise UnknownOutcomeError("the connection was lost")
 
@@ -715,7 +717,7 @@ def _lose_it_once(harness: Harness) -> Callable[[str], None]:
     return lose
 
 
-def test_each_command_is_sent_to_the_key_that_was_approved(harness: Harness):
+def test_each_command_is_sent_to_the_approved_host_key(harness: Harness):
     harness.approve(harness.request(SetAll(host="lb1", value="on")))
     assert (
         harness.fleet.fingerprints
@@ -723,7 +725,7 @@ def test_each_command_is_sent_to_the_key_that_was_approved(harness: Harness):
     )
 
 
-def test_what_the_database_refuses_for_good_is_not_tried_for_ever(
+def test_outcome_that_the_database_rejects_is_retried_four_times(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ):
     """A row that cannot be written is no outage: the run rests, and its host is asked."""
@@ -760,7 +762,7 @@ class TestTheEndOfTheService:
         harness.service.recover_unfinished_runs()
         harness.run_queued_work()
 
-    def test_a_step_under_way_is_finished_and_the_next_one_is_never_sent(self, harness: Harness):
+    def test_shutdown_finishes_the_current_step_and_sends_no_further_one(self, harness: Harness):
         harness.fleet.before_send = lambda _host, _words: harness.service.close()
         run = harness.approve(harness.request(SetAll(host="lb1", value="on")))
         assert run.state is State.RUNNING
@@ -775,14 +777,16 @@ class TestTheEndOfTheService:
         with harness.database.reading() as tx:
             assert locks.get_lock(tx, "lb1") is None
 
-    def test_nothing_is_claimed_any_more_and_the_next_start_does_it(self, harness: Harness):
+    def test_run_approved_during_shutdown_starts_after_the_restart(self, harness: Harness):
         run = harness.request(LAMP_ON)
         harness.service.close()
         assert harness.approve(run).state is State.QUEUED
         self._again(harness)
         assert harness.get_run(run.id).state is State.SUCCEEDED
 
-    def test_a_last_look_that_was_cut_off_is_had_again(self, harness: Harness):
+    def test_run_interrupted_at_the_gate_by_shutdown_starts_after_the_restart(
+        self, harness: Harness
+    ):
         def cut(_host: str) -> None:
             harness.service.close()
             raise UnreachableError("Keyturn is shutting down")
@@ -814,7 +818,7 @@ class Follow(Change[dict[str, str]], words="toy follow", example="lb1", undo="pu
         return Plan(f"the lamp is {was}", [Step("Follow the feed", self.host, do, undo, was)])
 
 
-def test_an_undo_whose_feed_has_moved_meanwhile_is_proven_all_the_same(
+def test_undo_is_verified_when_the_feed_of_the_change_has_moved(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ):
     harness.service = KeyturnService(
@@ -829,7 +833,7 @@ def test_an_undo_whose_feed_has_moved_meanwhile_is_proven_all_the_same(
     assert harness.fleet.sent[-1] == ("lb1", "set lamp off")
 
 
-def test_an_undo_that_cannot_apply_any_more_is_refused_before_anyone_approves_it(
+def test_undo_that_cannot_apply_any_more_is_refused_at_planning(
     harness: Harness,
 ):
     done = harness.approve(harness.request(WarmUp(host="lb1", name="lamp", value="on")))
@@ -845,7 +849,7 @@ def test_an_undo_that_cannot_apply_any_more_is_refused_before_anyone_approves_it
     assert harness.get_run(undo.id).state is State.PENDING
 
 
-def test_an_undo_that_cannot_apply_any_more_by_the_time_it_starts_sends_nothing(harness: Harness):
+def test_undo_that_cannot_apply_any_more_at_the_gate_sends_nothing(harness: Harness):
     done = harness.approve(harness.request(WarmUp(host="lb1", name="lamp", value="on")))
     undo = harness.service.request_undo(done.id, person="dora", origin=WEB)
     harness.run_queued_work()
@@ -857,7 +861,7 @@ def test_an_undo_that_cannot_apply_any_more_by_the_time_it_starts_sends_nothing(
     assert harness.fleet.sent == sent_before
 
 
-def test_an_undo_is_proven_where_the_change_had_better_not_be_made_now(harness: Harness):
+def test_undo_is_verified_when_its_change_would_be_refused_now(harness: Harness):
     done = harness.approve(harness.request(WarmUp(host="lb1", name="lamp", value="on")))
     undo = harness.service.request_undo(done.id, person="dora", origin=WEB)
     harness.run_queued_work()

@@ -22,7 +22,7 @@ def read(monkeypatch: pytest.MonkeyPatch, **given: str) -> Settings:
 
 
 @pytest.mark.parametrize("way", [{APP: "xapp-1"}, {SECRET: "s"}, {APP: "xapp-1", SECRET: "s"}])
-def test_slack_is_reached_by_either_way_or_both(
+def test_slack_settings_accept_app_token_signing_secret_or_both(
     monkeypatch: pytest.MonkeyPatch, way: dict[str, str]
 ):
     assert read(monkeypatch, **{BOT: "xoxb-1", TEAM: "T0KEYTURN"}, **way).slack_team == "T0KEYTURN"
@@ -56,7 +56,7 @@ def test_slack_is_reached_by_either_way_or_both(
          f"set both {MAIL}USER and {MAIL}PASSWORD_FILE"),
     ],
 )  # fmt: skip
-def test_what_cannot_work_is_reported(
+def test_invalid_settings_are_rejected_with_their_name_and_fix(
     monkeypatch: pytest.MonkeyPatch, given: dict[str, str], message: str
 ):
     with pytest.raises(ValidationError) as refused:
@@ -70,7 +70,7 @@ def test_what_cannot_work_is_reported(
     [("", "mx.example.com", ("mx.example.com", 587)), ("tls", "mx", ("mx", 465)),
      ("off", "localhost", ("localhost", 25)), ("off", "127.0.0.1:2525", ("127.0.0.1", 2525))],
 )  # fmt: skip
-def test_a_mail_server_has_the_port_of_its_encryption(
+def test_mail_server_port_defaults_to_the_port_of_its_encryption(
     monkeypatch: pytest.MonkeyPatch, encryption: str, server: str, address: tuple[str, int]
 ):
     given = {"SERVER": server, "FROM": "keyturn@example.com", "ENCRYPTION": encryption}
@@ -79,13 +79,13 @@ def test_a_mail_server_has_the_port_of_its_encryption(
 
 
 @pytest.mark.parametrize("name", ["witness", "keys", "hooks", "data", "policy", "port", "log"])
-def test_an_empty_setting_is_left_out(monkeypatch: pytest.MonkeyPatch, name: str):
+def test_empty_setting_uses_its_default(monkeypatch: pytest.MonkeyPatch, name: str):
     assert getattr(read(monkeypatch, **{f"KEYTURN_{name.upper()}": ""}), name) == getattr(
         read(monkeypatch), name
     )
 
 
-def test_an_empty_variable_takes_back_what_the_file_says(
+def test_empty_environment_variable_overrides_the_settings_file(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ):
     monkeypatch.chdir(tmp_path)
@@ -95,7 +95,7 @@ def test_an_empty_variable_takes_back_what_the_file_says(
     assert Settings().witness is None
 
 
-def test_what_libraries_look_for_may_stand_in_the_settings_file(
+def test_library_variables_in_the_settings_file_are_exported(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ):
     monkeypatch.chdir(tmp_path)
@@ -113,7 +113,9 @@ def test_what_libraries_look_for_may_stand_in_the_settings_file(
         monkeypatch.delenv(name)
 
 
-def test_a_setting_that_is_misspelt_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+def test_misspelt_settings_are_found_in_environment_and_settings_file(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("KEYTURN_SLACK_CHANEL", "C0OPS")
     monkeypatch.setenv("KEYTURN_OF_OUR_OWN", "x")
@@ -125,7 +127,9 @@ def test_a_setting_that_is_misspelt_is_found(monkeypatch: pytest.MonkeyPatch, tm
 
 
 @pytest.mark.parametrize("scheme", ["postgres", "postgresql", "postgresql+psycopg"])
-def test_a_database_may_be_written_as_for_psql(monkeypatch: pytest.MonkeyPatch, scheme: str):
+def test_database_url_is_accepted_with_the_schemes_of_psql(
+    monkeypatch: pytest.MonkeyPatch, scheme: str
+):
     there = f"{scheme}://keyturn@db.example.com/keyturn"
     settings = read(monkeypatch, KEYTURN_DATABASE=there, KEYTURN_MIGRATIONS=there)
     ours = "postgresql+psycopg://keyturn@db.example.com/keyturn"

@@ -44,13 +44,13 @@ def _together(*actions: Callable[[], object]) -> None:
         thread.join()
 
 
-def test_a_new_policy_is_noted_once_by_however_many_processes(db_harness: Harness):
+def test_new_policy_is_logged_once_by_several_processes(db_harness: Harness):
     harness = db_harness
     _together(*[PolicyRecorder(harness.context).record_policy_change for _ in range(4)])
     assert harness.list_entry_kinds().count(CHANGED) == 1
 
 
-def test_who_still_has_the_old_policy_does_not_note_it_again_and_again(
+def test_process_with_the_old_policy_does_not_log_a_policy_change_again(
     db_harness: Harness, tmp_path: Path
 ):
     """Processes read a new policy one after the other; each says what it sees once."""
@@ -71,7 +71,7 @@ def test_who_still_has_the_old_policy_does_not_note_it_again_and_again(
 
 # SQLite has one writer.
 @on_postgresql
-def test_news_that_one_process_tells_is_not_looked_at_by_another(db_harness: Harness):
+def test_pending_delivery_locked_by_one_process_is_skipped_by_another(db_harness: Harness):
     """Drawn from what was read before the other had told it, it would be told twice."""
     harness = db_harness
     run = harness.request(SetSwitch(host="lb1", name="lamp", value="on"))
@@ -83,7 +83,7 @@ def test_news_that_one_process_tells_is_not_looked_at_by_another(db_harness: Har
             assert outbox.list_pending_updates(second)
 
 
-def test_what_is_due_by_time_is_done_once_by_two(db_harness: Harness):
+def test_expired_run_is_expired_once_by_two_processes(db_harness: Harness):
     harness = db_harness
     run = harness.request(SetSwitch(host="lb1", name="lamp", value="on"))
     with harness.database.transaction() as tx:
@@ -100,7 +100,7 @@ def test_what_is_due_by_time_is_done_once_by_two(db_harness: Harness):
 
 
 @pytest.mark.real
-def test_embedded_and_distributed_do_not_mix_on_one_database(postgres: Postgres):
+def test_embedded_and_distributed_engines_cannot_share_a_database(postgres: Postgres):
     url = postgres.new_database()
     first, second, third = (Database(url) for _ in range(3))
     refused = pytest.raises(AlreadyRunning, match="KEYTURN_ENGINE=distributed")
@@ -117,7 +117,7 @@ def test_embedded_and_distributed_do_not_mix_on_one_database(postgres: Postgres)
 
 
 @pytest.mark.real
-def test_a_process_with_another_key_does_not_start(postgres: Postgres, tmp_path: Path):
+def test_process_with_another_signing_key_does_not_start(postgres: Postgres, tmp_path: Path):
     company.create_policy(tmp_path / "policy")
     (tmp_path / "policy" / "inventory.yaml").write_text(INVENTORY)
     with Replicas(tmp_path, postgres.new_database()) as replicas:
@@ -135,7 +135,7 @@ def test_a_process_with_another_key_does_not_start(postgres: Postgres, tmp_path:
 
 
 @pytest.mark.real
-def test_db_upgrade_makes_what_several_processes_need_and_db_check_says_so(
+def test_db_upgrade_creates_schema_and_keys_for_distributed_mode(
     postgres: Postgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     company.create_policy(tmp_path / "policy")
@@ -171,12 +171,12 @@ def test_db_upgrade_makes_what_several_processes_need_and_db_check_says_so(
     assert not (tmp_path / "keys" / "secrets.key").exists()
 
 
-def test_the_distributed_mode_needs_postgresql():
+def test_distributed_engine_needs_postgresql():
     with pytest.raises(ValueError, match="SQLite supports only one process"):
         Settings(engine="distributed", database="")
 
 
-def test_processes_of_one_machine_keep_their_files_apart(tmp_path: Path):
+def test_processes_on_one_machine_use_separate_directories(tmp_path: Path):
     with lock_shared_directory(tmp_path) as first, lock_shared_directory(tmp_path) as second:
         assert first != second
     # What one has left is found by the next.

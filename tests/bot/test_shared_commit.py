@@ -70,7 +70,7 @@ def _with_another_plan(tx: Transaction, part: int) -> None:
     tx.sql.execute(update(tables.run).where(tables.run.c.id == part).values(values))
 
 
-def test_a_host_with_another_plan_is_not_approved_with_the_others(
+def test_child_run_with_another_plan_is_stale_in_a_shared_commit(
     crowd: Harness, monkeypatch: pytest.MonkeyPatch
 ):
     parts = _ready(crowd, monkeypatch)
@@ -81,7 +81,7 @@ def test_a_host_with_another_plan_is_not_approved_with_the_others(
     assert crowd.get_run(parts[4]).state is State.STALE
 
 
-def test_a_host_with_another_plan_would_run_without_the_check_of_each(
+def test_without_the_child_plan_check_a_child_run_with_another_plan_starts(
     crowd: Harness, monkeypatch: pytest.MonkeyPatch
 ):
     parts = _ready(crowd, monkeypatch)
@@ -91,7 +91,7 @@ def test_a_host_with_another_plan_would_run_without_the_check_of_each(
     assert all(_claim_together(crowd, parts))
 
 
-def test_each_of_them_holds_its_own_host(crowd: Harness, monkeypatch: pytest.MonkeyPatch):
+def test_each_child_run_holds_its_own_host_lock(crowd: Harness, monkeypatch: pytest.MonkeyPatch):
     parts = _ready(crowd, monkeypatch)
     _claim_together(crowd, parts)
     with crowd.database.reading() as tx:
@@ -112,11 +112,11 @@ def _told_after_a_forgery(harness: Harness) -> list[str]:
     return [host for host, _ in harness.fleet.sent]
 
 
-def test_an_approval_that_vanishes_stops_the_next_wave(crowd: Harness):
+def test_next_wave_stops_when_the_approval_is_deleted(crowd: Harness):
     assert _told_after_a_forgery(crowd) == ["lb1"]
 
 
-def test_an_entry_that_was_found_whole_is_not_believed_once_it_is_altered(crowd: Harness):
+def test_altered_log_entry_is_not_trusted_although_it_was_verified_before(crowd: Harness):
     whole = _approved(crowd)
     with crowd.database.transaction() as tx:
         entries = change_log.list_entries_of_run(tx, whole.id, ["approved"])

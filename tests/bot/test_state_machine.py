@@ -620,7 +620,7 @@ def _go(part: int, sequences: int) -> None:
 
 @pytest.mark.timeout(0 if CHAOS else 120)
 @pytest.mark.parametrize("part", range(PARTS))
-def test_in_whatever_order_nothing_is_sent_that_may_not_be(part: int):
+def test_random_events_in_any_order_send_no_forbidden_packet(part: int):
     _go(part, SEQUENCES)
 
 
@@ -645,7 +645,7 @@ _BY_LOG = (evidence, "list_banned", _nobody)
     ],
     ids=["authority", "stops", "bans"],
 )
-def test_with_a_guard_removed_such_a_packet_is_found(
+def test_without_a_guard_the_state_machine_finds_a_forbidden_packet(
     monkeypatch: pytest.MonkeyPatch, guards: list[tuple[object, str, object]], part: int
 ):
     for where, guard, instead in guards:

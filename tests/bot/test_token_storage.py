@@ -44,7 +44,9 @@ def _find_tokens(database: Database, issued: Sequence[str]) -> list[str]:
     return [token for token in issued if any(spelt in dump for spelt in _spellings(token))]
 
 
-def test_a_dump_of_every_table_holds_no_token(database: Database, tmp_path: Path):
+def test_database_dump_contains_no_session_sign_in_link_or_api_token(
+    database: Database, tmp_path: Path
+):
     with database.transaction() as tx:
         issued = _issue(tx)
     assert _find_tokens(database, issued) == []
@@ -59,7 +61,7 @@ def test_a_dump_of_every_table_holds_no_token(database: Database, tmp_path: Path
 
 
 @pytest.mark.parametrize("spelling", range(3))
-def test_a_token_that_is_kept_plain_is_found(database: Database, spelling: int):
+def test_token_stored_in_plain_text_is_found_by_the_dump_search(database: Database, spelling: int):
     """The twin: who looks like this finds what is there."""
     with database.transaction() as tx:
         issued = _issue(tx)
@@ -68,7 +70,7 @@ def test_a_token_that_is_kept_plain_is_found(database: Database, spelling: int):
     assert _find_tokens(database, issued) == issued[:1]
 
 
-def test_tokens_are_long_and_never_the_same(database: Database):
+def test_tokens_have_256_bits_and_are_unique(database: Database):
     with database.transaction() as tx:
         several = [token for _ in range(50) for token in _issue(tx)]
     assert len(set(several)) == len(several)

@@ -108,7 +108,7 @@ def sending(collector: Collector) -> Generator[OtlpTracer]:
     made.close()
 
 
-def test_a_run_is_one_trace_from_plan_to_proof(
+def test_run_is_one_trace_from_plan_to_verification(
     harness: Harness, collector: Collector, sending: OtlpTracer
 ) -> None:
     run = harness.approve(harness.request(LAMP_ON))
@@ -151,7 +151,7 @@ def test_traces_hold_no_text_of_people_or_hosts(
 
 
 @pytest.mark.parametrize("path", ["*", "host:443", ""])
-def test_a_path_without_a_slash_is_answered_like_any_other(
+def test_request_path_without_a_slash_is_answered_and_traced_as_other(
     collector: Collector, sending: OtlpTracer, path: str
 ) -> None:
     responses: list[Any] = []
@@ -177,7 +177,7 @@ def test_a_path_without_a_slash_is_answered_like_any_other(
     assert b"4716" not in collector.raw
 
 
-def test_a_request_is_a_span_and_its_address_opens_nothing(
+def test_http_request_span_contains_the_route_and_no_token_of_its_path(
     collector: Collector, sending: OtlpTracer
 ) -> None:
     async def page(request: Request) -> Response:
@@ -205,7 +205,7 @@ def test_a_request_is_a_span_and_its_address_opens_nothing(
     assert b"canary" not in collector.raw
 
 
-def test_a_collector_that_is_away_keeps_no_run_from_its_end(
+def test_run_ends_when_the_trace_collector_is_unreachable(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")
@@ -232,13 +232,13 @@ def test_a_collector_that_is_away_keeps_no_run_from_its_end(
         ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c", "OTEL_SDK_DISABLED": "true"}, False),
     ],
 )
-def test_spans_are_sent_where_the_standard_variables_name_a_collector(
+def test_tracing_is_enabled_by_the_standard_otel_variables(
     environment: dict[str, str], *, yes: bool
 ) -> None:
     assert is_tracing_configured(environment) is yes
 
 
-def test_without_what_sends_them_it_is_explained_what_to_install(
+def test_missing_opentelemetry_package_is_reported_with_what_to_install(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace", None)

@@ -134,7 +134,7 @@ def _list_runs_with_deciders(tx: Transaction, numbers: list[int]) -> list[tuple[
     ]
 
 
-def test_queries_find_what_the_rules_let_a_person_view(restricted: RestrictedHarness):
+def test_run_queries_return_exactly_the_runs_that_the_rules_permit(restricted: RestrictedHarness):
     _more(restricted.harness)
     with restricted.harness.database.reading() as tx:
         matching = [search.find_run_numbers(tx, wanted, most=100) for wanted in FILTERS]
@@ -168,7 +168,7 @@ def test_queries_find_what_the_rules_let_a_person_view(restricted: RestrictedHar
         RunFilter(host="web*", runbook="toy break"),
     ],
 )
-def test_how_many_hidden_runs_there_are_is_not_shown_by_a_link_to_older_ones(
+def test_link_to_older_runs_does_not_reveal_hidden_runs(
     restricted: RestrictedHarness, wanted: RunFilter, monkeypatch: pytest.MonkeyPatch
 ):
     harness = restricted.harness
@@ -184,7 +184,9 @@ def test_how_many_hidden_runs_there_are_is_not_shown_by_a_link_to_older_ones(
         assert search.find_page_numbers(tx, wanted, 9) == (expected, None)
 
 
-def test_entries_are_those_of_runs_that_may_be_viewed_and_ones_own(restricted: RestrictedHarness):
+def test_change_log_queries_return_entries_of_viewable_runs_and_own_entries(
+    restricted: RestrictedHarness,
+):
     _more(restricted.harness)
     for view in (RESTRICTED_RULES, CHECKS, TAGS, OWNERS, PATTERN, ""):
         _check_entries(restricted.harness, view)
@@ -220,7 +222,7 @@ def _check_entries(harness: Harness, view: str) -> None:
                 assert (entry.seq in seqs) == seen, (view, entry)
 
 
-def test_an_entry_about_a_host_is_for_those_who_may_view_every_run_there(
+def test_host_entry_is_shown_only_with_the_right_to_view_all_runs_on_it(
     restricted: RestrictedHarness,
 ):
     policy = restricted.harness.policies.get_policy()
@@ -244,7 +246,7 @@ def test_an_entry_about_a_host_is_for_those_who_may_view_every_run_there(
     assert policy
 
 
-def test_who_may_view_everything_searches_without_any_condition(harness: Harness):
+def test_search_has_no_view_condition_for_people_who_may_view_everything(harness: Harness):
     policy = harness.policies.get_policy()
     with harness.database.reading(policy.get_view_rights("dora")) as tx:
         assert (
@@ -261,7 +263,7 @@ def test_who_may_view_everything_searches_without_any_condition(harness: Harness
             )
 
 
-def test_without_a_rule_that_permits_it_one_sees_ones_own_alone(harness: Harness):
+def test_without_a_view_rule_people_see_only_their_own_runs(harness: Harness):
     _rule(harness, "")
     mine = harness.request(SetSwitch(host="lb1", name="lamp", value="on"))
     other = harness.request(ShowSwitches(host="lb1"), "adam")
@@ -271,7 +273,7 @@ def test_without_a_rule_that_permits_it_one_sees_ones_own_alone(harness: Harness
             runs.get_run(tx, other.id)
 
 
-def test_what_someone_decided_or_edited_they_always_see(restricted: RestrictedHarness):
+def test_person_who_decided_a_run_may_always_view_it(restricted: RestrictedHarness):
     harness = restricted.harness
     run = restricted.hidden["pending"]
     sight = harness.policies.get_policy().get_view_rights("dora")
@@ -283,7 +285,7 @@ def test_what_someone_decided_or_edited_they_always_see(restricted: RestrictedHa
         assert view_conditions.list_viewable(tx, [run.id])
 
 
-def test_what_was_decided_for_several_hosts_is_seen_on_each(restricted: RestrictedHarness):
+def test_approver_of_a_parent_run_may_view_its_child_runs(restricted: RestrictedHarness):
     harness, whole = restricted.harness, restricted.hidden["both"]
     with harness.database.transaction() as tx:
         runs.add_decision(tx, Decision(whole.id, "dora", True, whole.digest, tx.now))
@@ -291,7 +293,7 @@ def test_what_was_decided_for_several_hosts_is_seen_on_each(restricted: Restrict
         assert [run.host for run in runs.list_children(tx, whole.id)] == ["lb1", "lb2"]
 
 
-def test_of_a_host_that_left_the_inventory_the_area_of_the_run_decides(
+def test_right_to_view_runs_of_a_removed_host_follows_the_area_of_the_run(
     restricted: RestrictedHarness,
 ):
     inventory = restricted.harness.policies.path / "inventory.yaml"
@@ -304,7 +306,7 @@ def test_of_a_host_that_left_the_inventory_the_area_of_the_run_decides(
             assert bool(search.find_run_numbers(tx, RunFilter(host=host), most=10)) is seen
 
 
-def test_no_host_can_be_called_as_those_that_left(tmp_path: Path):
+def test_host_cannot_have_the_reserved_name_of_removed_hosts(tmp_path: Path):
     policy = a_policy(tmp_path)
     inventory = policy.path / "inventory.yaml"
     inventory.write_text(inventory.read_text().replace("  lb1:", f"  {name_former_host('edge')}:"))
@@ -312,7 +314,7 @@ def test_no_host_can_be_called_as_those_that_left(tmp_path: Path):
         policy.get_policy()
 
 
-def test_figures_are_of_what_may_be_viewed(restricted: RestrictedHarness):
+def test_wait_statistics_count_only_viewable_runs(restricted: RestrictedHarness):
     def counted(person: str) -> int:
         sight = restricted.harness.policies.get_policy().get_view_rights(person)
         with restricted.harness.database.reading(sight) as tx:
@@ -322,7 +324,7 @@ def test_figures_are_of_what_may_be_viewed(restricted: RestrictedHarness):
     assert counted("adam") == 1
 
 
-def test_what_happened_around_a_time_tells_of_what_may_be_viewed(restricted: RestrictedHarness):
+def test_timeline_shows_only_viewable_runs(restricted: RestrictedHarness):
     def happened(person: str) -> set[int | None]:
         sight = restricted.harness.policies.get_policy().get_view_rights(person)
         with restricted.harness.database.reading(sight) as tx:
@@ -334,7 +336,7 @@ def test_what_happened_around_a_time_tells_of_what_may_be_viewed(restricted: Res
     assert happened("adam") > {restricted.shown.id, restricted.hidden["done"].id}
 
 
-def test_a_schedule_is_seen_with_its_request(restricted: RestrictedHarness):
+def test_schedule_is_listed_for_those_who_may_view_its_request(restricted: RestrictedHarness):
     def listed(person: str) -> set[int]:
         sight = restricted.harness.policies.get_policy().get_view_rights(person)
         with restricted.harness.database.reading(sight) as tx:
@@ -344,7 +346,7 @@ def test_a_schedule_is_seen_with_its_request(restricted: RestrictedHarness):
     assert listed("adam") == {restricted.shown_schedule, restricted.schedule}
 
 
-def test_no_one_approves_what_they_may_not_view(harness: Harness):
+def test_person_cannot_approve_a_run_that_they_cannot_view(harness: Harness):
     run = harness.request(SetSwitch(host="lb1", name="lamp", value="on"))
     policy = harness.policies.get_policy()
     request = PolicyRequest("toy set", "change", "lb1", "web", "dora", now=0)
@@ -363,7 +365,7 @@ def test_no_one_approves_what_they_may_not_view(harness: Harness):
     assert "approval refused" not in harness.list_entry_kinds(run)
 
 
-def test_an_approval_lapses_with_the_right_to_view(harness: Harness):
+def test_approval_lapses_when_the_approver_loses_the_right_to_view(harness: Harness):
     run = harness.request(SetSwitch(host="lb1", name="lamp", value="on"))
     harness.service.approve_run(run.id, person="olga", digest=run.digest)
     _rule(harness, 'permit (principal == Person::"adam", action == Action::"view", resource);')
@@ -372,13 +374,13 @@ def test_an_approval_lapses_with_the_right_to_view(harness: Harness):
     assert harness.fleet.sent == []
 
 
-def test_who_sees_a_run_and_may_not_decide_it_is_reported(harness: Harness):
+def test_person_who_may_view_but_not_decide_is_told_who_can(harness: Harness):
     run = harness.request(SetSwitch(host="lb1", name="lamp", value="on"))
     with pytest.raises(NotAllowed, match="Those who can"):
         harness.service.approve_run(run.id, person="stan", digest=run.digest)
 
 
-def test_who_is_shut_out_or_unknown_sees_nothing(restricted: RestrictedHarness):
+def test_unknown_person_sees_no_runs_and_no_entries(restricted: RestrictedHarness):
     sight = restricted.harness.policies.get_policy().get_view_rights("nobody")
     with restricted.harness.database.reading(sight) as tx:
         assert search.find_run_numbers(tx, RunFilter(), most=10) == []
@@ -397,7 +399,7 @@ def test_who_is_shut_out_or_unknown_sees_nothing(restricted: RestrictedHarness):
         ("context.runbook == principal.name", False),
     ],
 )
-def test_runbooks_that_no_rule_names_are_alike_unless_rules_look_at_parts(
+def test_view_rules_compare_whole_runbook_names_unless_they_use_patterns(
     tmp_path: Path, when: str, *, closed: bool
 ):
     rule = f'permit (principal, action == Action::"view", resource) when {{ {when} }};'
@@ -405,13 +407,13 @@ def test_runbooks_that_no_rule_names_are_alike_unless_rules_look_at_parts(
     assert policy.rules.view_rules.compares_runbooks_only is closed
 
 
-def test_the_service_itself_sees_everything(restricted: RestrictedHarness):
+def test_transaction_of_the_service_sees_all_runs(restricted: RestrictedHarness):
     with restricted.harness.database.reading() as tx:
         assert view_conditions.can_view_everything(tx)
         assert len(runs.get_runs(tx, [run.id for run in restricted.hidden.values()])) == 4
 
 
-def test_a_check_tells_of_runs_that_its_requester_may_view(restricted: RestrictedHarness):
+def test_check_reports_only_runs_that_its_requester_may_view(restricted: RestrictedHarness):
     since = datetime.now(UTC) - timedelta(hours=1)
     parts, check = restricted.harness.context, ShowSwitches(host="nas1")
 
@@ -437,7 +439,7 @@ def test_a_check_tells_of_runs_that_its_requester_may_view(restricted: Restricte
     )
 
 
-def test_a_check_is_asked_in_the_name_of_its_requester(
+def test_check_queries_the_history_as_its_requester(
     restricted: RestrictedHarness, monkeypatch: pytest.MonkeyPatch
 ):
     seen: list[str] = []
@@ -452,7 +454,7 @@ def test_a_check_is_asked_in_the_name_of_its_requester(
     assert set(seen) == {"dora"}
 
 
-def test_a_form_offers_values_of_runs_that_may_be_viewed(restricted: RestrictedHarness):
+def test_form_options_come_only_from_viewable_runs(restricted: RestrictedHarness):
     harness = restricted.harness
     offering = FormOptions(
         harness.fleet.run_query, harness.database, harness.policies, listers=LISTS
@@ -471,7 +473,7 @@ def test_a_form_offers_values_of_runs_that_may_be_viewed(restricted: RestrictedH
     assert values("dora", "web1") == ("on",)
 
 
-def test_a_form_offers_what_a_host_lists_to_those_who_may_have_it_asked(
+def test_form_options_read_from_a_host_are_shown_to_permitted_people_only(
     restricted: RestrictedHarness,
 ):
     harness = restricted.harness
@@ -492,7 +494,7 @@ def test_a_form_offers_what_a_host_lists_to_those_who_may_have_it_asked(
     assert values("nobody") == ()
 
 
-def test_a_name_is_no_pattern(restricted: RestrictedHarness):
+def test_person_name_is_not_a_pattern_in_the_search_for_editors(restricted: RestrictedHarness):
     """Editors are looked for in a list: a person's name finds that person alone."""
     sight = restricted.harness.policies.get_policy().get_view_rights("dora")
     for name in ("%", "d_ra", "ora"):
@@ -544,7 +546,7 @@ def _reads_for_the_service(source: str) -> bool:
     )
 
 
-def test_doors_read_for_the_person_who_asks():
+def test_web_api_and_slack_modules_read_with_the_rights_of_the_person():
     """A new page or command that forgets whose eyes it reads with is found here."""
     root = Path(bot.__file__).parent
     modules = {
@@ -556,12 +558,12 @@ def test_doors_read_for_the_person_who_asks():
     assert modules == set(FOR_THE_SERVICE)
 
 
-def test_a_door_that_reads_for_the_service_is_found():
+def test_module_that_reads_without_view_rights_is_found():
     assert _reads_for_the_service("with database.reading() as tx: ...")
     assert not _reads_for_the_service("with database.reading(visitor.sight) as tx: ...")
 
 
-def test_the_harness_of_these_tests_holds_what_is_hidden(tmp_path: Path):
+def test_restricted_harness_contains_hidden_runs(tmp_path: Path):
     with open_harness(tmp_path, rules=restricted_rules()) as harness:
         restricted = fill(harness)
         with harness.database.reading() as tx:

@@ -98,7 +98,7 @@ def installation(
         here.database.close()
 
 
-def test_a_run_is_taken_over_and_done_once_when_its_worker_is_killed(installation: Installation):
+def test_run_of_a_killed_worker_is_taken_over_and_sent_once(installation: Installation):
     workers = installation.start_two_workers()
     run = installation.request_plan(ABUSERS[0])
     # The host answers nobody for a while, so that a worker is killed while it reads.
@@ -117,7 +117,7 @@ def test_a_run_is_taken_over_and_done_once_when_its_worker_is_killed(installatio
     assert installation.worker_of(run, workers) is not killed
 
 
-def test_nothing_is_lost_when_a_worker_gets_sigterm(installation: Installation):
+def test_sigterm_to_a_worker_loses_no_run(installation: Installation):
     first, second = installation.start_two_workers()
     planned = [installation.request_plan(abuser) for abuser in ABUSERS[1:]]
     for run in planned:
