@@ -21,6 +21,14 @@ _DAY = 86_400_000_000
 _UNFINISHED_STATES = frozenset({State.STARTING, State.RUNNING, State.UNKNOWN})
 _MAX_CHECKS = 50
 _FIRE_KINDS = {"fires missed", "fire skipped"}
+_DRIFT_FOUND = "drift found"
+# What happened to a value after the run that set it, and no part of that run.
+_DRIFT_KINDS = {_DRIFT_FOUND, "drift ended", "drift adopted", "drift expected"}
+_DRIFT_TITLES = {
+    "changed": "changed outside Keyturn",
+    "missing": "is missing on the host",
+    "unreadable": "cannot be read",
+}
 # Events that concern every host although they name none.
 _GLOBAL_EVENT_TITLES = {
     "policy changed": "The policy changed",
@@ -79,6 +87,7 @@ def build_timeline(
         *_iterate_fire_events(tx, entries, host_pattern),
     ]
     found += _iterate_check_events(tx, entries, host_pattern)
+    found += _iterate_drift_events(entries, host_pattern)
     found += [
         _build_outside_event(entry, host_pattern)
         for entry in entries
@@ -129,7 +138,7 @@ def _iterate_run_events(
 ) -> Iterable[TimelineEvent]:
     entry_times: dict[int, list[int]] = {}
     for entry in entries:
-        if entry.run is not None and entry.kind not in _FIRE_KINDS:
+        if entry.run is not None and entry.kind not in _FIRE_KINDS | _DRIFT_KINDS:
             entry_times.setdefault(entry.run, []).append(entry.at)
     for run in _iterate_runs(tx, entry_times, at, span):
         overlap = _count_matching_hosts(run, host_pattern)
@@ -244,6 +253,27 @@ def _iterate_check_events(
             run.id,
             run.status,
             outcome=run.summary,
+        )
+
+
+def _iterate_drift_events(entries: Iterable[Entry], host_pattern: str) -> Iterable[TimelineEvent]:
+    """Yield the values that were found changed outside Keyturn, missing or unreadable."""
+    for entry in entries:
+        if entry.kind != _DRIFT_FOUND or not _matches_any_pattern(entry.host, host_pattern):
+            continue
+        facts = entry.facts
+        state = str(facts.get("state"))
+        was = f", set to {facts['set_value']} by run {entry.run}" if facts.get("set_value") else ""
+        yield TimelineEvent(
+            entry.at,
+            2 if state == "unreadable" else 0,
+            1,
+            f"{facts.get('key')} {_DRIFT_TITLES.get(state, state)}",
+            (entry.host,),
+            entry.person,
+            state=entry.kind,
+            entry=entry.seq,
+            outcome=f"{facts.get('value')}{was}",
         )
 
 

@@ -57,6 +57,19 @@ def test_what_was_done_stands_before_what_was_tried_and_what_was_left_out(databa
     assert ranked[0].outcome == "It is on"
 
 
+def test_drift_is_an_event_of_its_own_and_not_of_the_run_that_set_the_value(database: Database):
+    with database.transaction() as tx:
+        run = add(tx, host="web1").id
+        drift = {"key": "switch lamp", "value": "off", "set_value": "on", "state": "changed"}
+        change_log.append_entry(tx, "drift found", run=run, host="web1", **drift)
+        (only,) = list_events(tx, host_pattern="web*")
+        assert list_events(tx, host_pattern="lb1") == []
+    assert (only.rank, only.run) == (0, None)
+    assert timeline.describe_event(only) == (
+        f"switch lamp changed outside Keyturn on web1: off, set to on by run {run}"
+    )
+
+
 def test_what_shares_more_hosts_with_those_asked_about_stands_first(database: Database):
     with database.transaction() as tx:
         one, other = changed(tx), changed(tx, "lb1")
