@@ -1,4 +1,4 @@
-"""Sign in by a one-time link from chat, and sign out."""
+"""Sign in by a one-time link, and sign out."""
 
 from fastapi import APIRouter, HTTPException, Request, Response
 from fastapi.responses import RedirectResponse
