@@ -15,6 +15,7 @@ from bot.model.run_states import STEP_STATE_DISPLAYS, get_run_display
 from bot.model.text import align_rows, escape_control, escape_to_one_line, format_count
 from bot.queries.questions import Remark, get_answerer
 from bot.queries.schedule_details import ScheduleDetails
+from bot.slack.aliases import COMMAND
 from bot.slack.blocks import (
     MAX_HEADER_LENGTH,
     Block,
@@ -241,6 +242,9 @@ def render_card(run_view: SlackRunView, *, buttons: bool = True) -> Message:
         blocks.append(render_page_hint(run_view, f"{TOO_LONG} Approve it on"))
     elif run.state is State.PENDING and run.requirements.requires_second_factor:
         blocks.append(render_page_hint(run_view, "This plan needs a second factor. Approve it on"))
+    elif run.state is State.PENDING and not buttons:
+        command = f"{COMMAND} approve {run.id} {run.short_digest}"
+        blocks.append(rich_text(rich_text_section("Approvers type ", code(command))))
     if run_view.proposals:
         text = describe_proposals(run_view.proposals)
         blocks.append(paragraph(emoji("speech_balloon"), f" {text}"))

@@ -142,6 +142,7 @@ async def test_approving_by_words_takes_the_plan_that_was_seen(chat: Chat):
     assert "has a new plan" in (await chat.type("approve 1 0123456789", "U0OLGA")).text
     shown = await chat.type("approve 1", "U0OLGA")
     assert "Needs approval" in shown.text
+    assert f"approve 1 {chat.run().short_digest}" in shown.body.decode()
     assert chat.run().state is State.PENDING
 
 
