@@ -272,7 +272,8 @@ def _format_compared_line(line: Mapping[str, Any]) -> Iterator[str]:
 def _build_calendar_rows(day: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
     for freeze in day["freezes"]:
         areas = ", ".join(freeze["areas"]) or "all areas"
-        when = " to ".join(_format_time_of_day(freeze[name]) for name in ("begins_at", "ends_at"))
+        begin, end = (_format_time_of_day(freeze[name]) for name in ("begins_at", "ends_at"))
+        when = "all day" if begin == end else f"{begin} to {end}"
         yield day["date"], when, f"freeze: {freeze['name']} ({areas})"
     for one in day["fires"]:
         skipped = f"; {one['skipped']} skipped: {one['freeze']}" if one["skipped"] else ""

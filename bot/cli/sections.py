@@ -21,10 +21,8 @@ SECTIONS: Mapping[str, Sequence[str]] = {
         *("question", "answer", "reassign"),
     ),
     "Runs": ("runs", "run", "changed", "drift", "compare", "views"),
-    "Inventory and policy": (
-        *("runbooks", "runbook", "hosts"),
-        *("locks", "policy", "tree", "report"),
-    ),
+    "Runbooks": ("runbooks", "runbook"),
+    "Inventory and policy": ("hosts", "locks", "policy", "tree", "report"),
     "Schedules": ("schedule", "calendar", "freeze"),
     "Emergency": ("stop", "resume", "break-glass", "review", "ban", "unban"),
     "Access": ("sign-in", "delegate", "grant", "grants", "factors", "token", "webhooks"),
