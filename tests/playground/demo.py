@@ -150,14 +150,20 @@ def stay(service: Service) -> None:
     for person in PEOPLE:
         say(f"    {person:<5} {service.sign_in_link(person, seconds=_LINK_SECONDS)}")
     settings = service.keyturn.settings
-    _, token = service.keyturn.service.tokens.create_token(
-        person="dora", scopes=("read", "request"), days=1, source="cli"
-    )
-    say("  Command line, as dora, in another terminal")
-    say(f"    export KEYTURN_URL={service.address} KEYTURN_TOKEN={token}")
+    tokens = {
+        person: service.keyturn.service.tokens.create_token(
+            person=person, scopes=("read", "request", "approve"), days=1, source="cli"
+        )[1]
+        for person in ("dora", "olga")
+    }
+    say("  Command line, in another terminal")
+    say(f"    export KEYTURN_URL={service.address}")
     say(f"    export KEYTURN_POLICY={settings.policy} KEYTURN_DATA={settings.data}")
+    say(f"    export KEYTURN_TOKEN={tokens['dora']}  # as dora")
     say("    .venv/bin/keyturn request abusers show lb1")
     say("    .venv/bin/keyturn tree draw balancers")
+    say(f"    export KEYTURN_TOKEN={tokens['olga']}  # as olga")
+    say("    .venv/bin/keyturn pending")
     say("\nTry next")
     say("  as olga or adam   approve, deny or answer with other values: the runs under Home")
     say("  as dora           request the plan that is ready, or undo a run of the history")

@@ -9,11 +9,12 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from sqlalchemy import event
+from sqlalchemy import event, update
 
 from bot.audit import verification
-from bot.db import migrations, outbox, runs
+from bot.db import migrations, outbox, runs, tables
 from bot.db.database import Database, Transaction
+from bot.db.host_contacts import ContactRecorder
 from bot.model import request_form, signing
 from bot.model.run import RequestOrigin, State
 from bot.model.schedule import parse_timing
@@ -54,6 +55,7 @@ class _PastDatabase(Database):
 class _Queue:
     """A dispatcher that starts nothing: the story advances each run itself."""
 
+    contacts: ContactRecorder
     runs: list[int] = field(default_factory=list[int])
 
     def enqueue_run(self, tx: Transaction, run_id: int, site: str) -> None:  # noqa: ARG002
@@ -83,14 +85,15 @@ def record_past(directory: Path, *, now: int) -> None:
         verification.open_log(tx)
     policies = PolicyDirectory(directory / "policy")
     fleet = Fleet(policies.get_policy().inventory, SshPool(directory / "policy"))
-    queue = _Queue()
+    contacts = ContactRecorder(database)
+    fleet.on_contact = contacts.record_contact
+    queue = _Queue(contacts)
     service = KeyturnService(WorkflowContext(database, policies, fleet, queue))
     try:
         _play_days(service, database, queue)
         _block_agent(service, database, queue)
-        # Else a reading that is due at the start keeps people from another within the minute.
         database.now = now - _HOUR // 30
-        service.read_due_keys()
+        _read_keys(service, database)
         _mark_as_announced(database)
     finally:
         fleet.close()
@@ -179,6 +182,19 @@ def _block_agent(service: KeyturnService, database: _PastDatabase, queue: _Queue
 def _advance(service: KeyturnService, queue: _Queue) -> None:
     while queue.runs:
         service.advance_run(queue.runs.pop(0))
+    queue.contacts.write_contacts()
+
+
+def _read_keys(service: KeyturnService, database: Database) -> None:
+    """Read the watched values now and not before tomorrow, whatever the time of day is.
+
+    A reading that is due during the demo would keep its people from another within the minute.
+    """
+    with database.transaction() as tx:
+        tx.sql.execute(update(tables.drift_key).values(next_at=tx.now))
+    service.read_due_keys()
+    with database.transaction() as tx:
+        tx.sql.execute(update(tables.drift_key).values(next_at=tx.now + _DAY))
 
 
 def _mark_as_announced(database: Database) -> None:

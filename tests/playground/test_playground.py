@@ -7,12 +7,16 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
+from bot.db import drift
+from bot.db.database import Database
+from bot.model.drift import DriftState
 from connectors.inventory import Host
-from tests.playground import daemon, sweep
+from tests.playground import company, daemon, past, sweep
 from tests.playground import sshd as sshd_module
 from tests.playground.daemon import DaemonDidNotStart, ProgramMissing, program
 from tests.playground.fleet import SHOP_PLACES, LoopbackFleet
@@ -264,6 +268,20 @@ def test_the_inventory_tells_of_every_host_of_the_fleet():
     assert len({host.host_key for host in inventory}) == 5
     assert len({host.address for host in inventory}) == 5
     assert [host.name for host in inventory.list_tagged("haproxy")] == ["lb1", "lb2"]
+
+
+def test_only_people_read_the_watched_value_of_the_demo_at_whatever_time_it_starts(tmp_path: Path):
+    # Some hours after the value's own time of day for a reading.
+    start = round(datetime(2026, 11, 26, 6, tzinfo=UTC).timestamp() * 1_000_000)
+    company.create_policy(tmp_path / "policy")
+    with LoopbackFleet(tmp_path / "policy", places=SHOP_PLACES):
+        past.record_past(company.add_fault_tree(tmp_path), now=start)
+    with Database(f"sqlite:///{tmp_path / 'var' / 'keyturn.db'}").reading() as tx:
+        (key,) = drift.list_keys(tx)
+    hour = 3_600_000_000
+    assert key.state is DriftState.AS_SET
+    assert key.read_at <= start - hour // 60
+    assert key.next_at >= start + 23 * hour
 
 
 def test_every_host_of_the_fleet_takes_the_one_key(loopback_fleet: LoopbackFleet):
