@@ -67,12 +67,12 @@ THREATS = {
         "TestALateResult::test_without_the_transition_check_a_late_step_result_overwrites_the_run",
     ),
     "a button is forged": (
-        "test_a_forged_button_decides_nothing",
-        "test_without_the_guard_it_would_approve",
+        "test_forged_button_value_decides_nothing",
+        "test_without_the_message_check_a_copied_button_approves",
     ),
     "an approver sees only part of the plan": (
-        "test_a_plan_that_chat_cannot_show_whole_cannot_be_approved_there",
-        "test_without_the_guard_it_would_be_approved_at_a_length_that_chat_cuts",
+        "test_plan_too_long_for_slack_has_no_approve_button_and_links_to_its_page",
+        "test_without_the_length_check_a_plan_too_long_for_slack_can_be_approved",
     ),
     "a schedule fires without its owner or its approval": (
         "TestAnApprovalThatLapsed::test_a_schedule_does_not_fire_when_its_approval_lapsed",

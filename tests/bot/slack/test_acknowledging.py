@@ -44,7 +44,7 @@ async def acknowledged(chat: Chat, raw: bytes) -> Answer:
         return await chat.send(raw)
 
 
-async def test_a_command_that_takes_long_is_answered_behind_its_acknowledgement(
+async def test_slow_command_is_acknowledged_in_time_and_answered_later(
     chat: Chat, monkeypatch: pytest.MonkeyPatch
 ):
     go = held_up(monkeypatch, SlackCommands, "answer_command")
@@ -57,7 +57,7 @@ async def test_a_command_that_takes_long_is_answered_behind_its_acknowledgement(
     assert message.text == "lb1 is in the edge"
 
 
-async def test_a_request_that_takes_long_is_recorded_all_the_same(
+async def test_slow_request_is_recorded_after_its_acknowledgement(
     chat: Chat, monkeypatch: pytest.MonkeyPatch
 ):
     go = held_up(monkeypatch, SlackCommands, "answer_command")
@@ -71,7 +71,7 @@ async def test_a_request_that_takes_long_is_recorded_all_the_same(
     assert "/keyturn toy set" in chat.slack.whispers("U0DORA")[0].words
 
 
-async def test_a_form_opens_behind_the_acknowledgement(
+async def test_form_opens_after_a_slow_command_is_acknowledged(
     chat: Chat, monkeypatch: pytest.MonkeyPatch
 ):
     go = held_up(monkeypatch, SlackCommands, "answer_command")
@@ -83,7 +83,7 @@ async def test_a_form_opens_behind_the_acknowledgement(
 
 
 @pytest.mark.parametrize("user", ["U0OLGA", "U0STAN"])
-async def test_a_decision_that_takes_long_is_taken_or_refused_all_the_same(
+async def test_slow_approval_click_is_decided_or_refused_after_acknowledgement(
     chat: Chat, monkeypatch: pytest.MonkeyPatch, user: str
 ):
     await chat.type(LAMP_ON)
@@ -102,7 +102,7 @@ async def test_a_decision_that_takes_long_is_taken_or_refused_all_the_same(
 
 
 @pytest.mark.parametrize("reason", ["because a customer called", "\u202e"])
-async def test_of_a_form_that_takes_long_one_is_told_directly_what_is_wrong(
+async def test_slow_form_submission_sends_its_plan_or_error_as_direct_message(
     chat: Chat, monkeypatch: pytest.MonkeyPatch, reason: str
 ):
     shown = await opened(chat, "toy tune")
@@ -121,7 +121,7 @@ async def test_of_a_form_that_takes_long_one_is_told_directly_what_is_wrong(
         assert wrong[0].startswith("Request not sent: ")
 
 
-async def test_what_is_behind_acknowledgements_is_bounded(
+async def test_command_is_refused_when_too_many_background_tasks_wait(
     chat: Chat, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(actions, "_MAX_BACKGROUND_TASKS", 2)
@@ -136,7 +136,7 @@ async def test_what_is_behind_acknowledgements_is_bounded(
         assert tx.sql.exec_driver_sql("SELECT count(*) FROM run").scalar_one() == 0
 
 
-async def test_nothing_else_that_is_done_in_threads_is_waited_for(chat: Chat):
+async def test_command_is_answered_while_the_default_thread_pool_is_full(chat: Chat):
     """What sends news and draws Homes shares one pool, which may be full of who waits."""
     await chat.type("who lb1")
     loop, go = asyncio.get_running_loop(), Event()

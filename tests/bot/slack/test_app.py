@@ -29,7 +29,7 @@ def breaks(chat: Chat, message: str) -> None:
     chat.harness.policies.get_policy = fail  # type: ignore[method-assign] # a fault of our own
 
 
-async def test_a_fault_of_our_own_has_a_reference_and_no_trace(
+async def test_internal_error_answers_with_a_reference_and_no_details(
     chat: Chat, caplog: pytest.LogCaptureFixture
 ):
     breaks(chat, "the secret inside")
@@ -41,7 +41,7 @@ async def test_a_fault_of_our_own_has_a_reference_and_no_trace(
     assert any(reference in record.getMessage() for record in caplog.records)
 
 
-async def test_a_fault_behind_a_button_is_shown_to_each_person_who_clicked(chat: Chat):
+async def test_internal_error_after_a_click_is_shown_to_the_person_who_clicked(chat: Chat):
     await chat.type("toy set lb1 lamp on")
     card = chat.slack.card
     breaks(chat, "the secret inside")
@@ -52,7 +52,7 @@ async def test_a_fault_behind_a_button_is_shown_to_each_person_who_clicked(chat:
     assert "reference" in chat.slack.whispers("U0OLGA")[0].words
 
 
-async def test_what_no_one_listens_to_is_answered(chat: Chat):
+async def test_unknown_commands_buttons_and_events_are_answered(chat: Chat):
     assert (await chat.send(payloads.slash("help", command="/other"))).status == 200
     click = payloads.click("launch", "1", "U0OLGA", channel="C0OPS", ts="1.1")
     assert (await chat.send(payloads.interaction(click))).status == 200
@@ -63,14 +63,14 @@ async def test_what_no_one_listens_to_is_answered(chat: Chat):
     assert (await post(chat.door.app, raw, kind)).status == 200
 
 
-async def test_the_address_is_verified(chat: Chat):
+async def test_url_verification_returns_the_challenge(chat: Chat):
     raw = json.dumps({"token": "x", "challenge": "3eZbrw1a", "type": "url_verification"}).encode()
     answer = await post(chat.door.app, raw, signed(raw, kind=b"application/json"))
     assert (answer.status, answer.json) == (200, {"challenge": "3eZbrw1a"})
 
 
 @pytest.mark.malformed
-async def test_shapes_that_no_one_expects_are_no_fault_of_the_server(chat: Chat):
+async def test_malformed_payloads_cause_no_server_error_and_no_log_entry(chat: Chat):
     odd: list[object] = [
         {"type": "block_actions"},
         {"type": "block_actions", "actions": "approve", "user": 1, "team": 2},
@@ -88,7 +88,7 @@ async def test_shapes_that_no_one_expects_are_no_fault_of_the_server(chat: Chat)
     assert chat.harness.list_entry_kinds() == []
 
 
-async def test_nothing_of_what_people_type_is_logged_by_the_way(
+async def test_typed_text_and_response_urls_are_not_logged(
     chat: Chat, caplog: pytest.LogCaptureFixture
 ):
     caplog.set_level(logging.INFO)
@@ -99,13 +99,15 @@ async def test_nothing_of_what_people_type_is_logged_by_the_way(
     assert "hooks.slack.com" not in caplog.text
 
 
-async def test_a_command_is_answered_before_slack_loses_patience(chat: Chat):
+async def test_command_is_answered_in_time_when_the_slack_api_is_slow(chat: Chat):
     chat.slack.slowly = 2.2
     answer = await chat.send(payloads.slash("help"))
     assert "did not confirm your account" in answer.text
 
 
-async def test_a_command_of_ours_goes_past_bolt(chat: Chat, monkeypatch: pytest.MonkeyPatch):
+async def test_keyturn_command_bypasses_bolt_with_the_same_answer(
+    chat: Chat, monkeypatch: pytest.MonkeyPatch
+):
     """Bolt takes longer to find whose it is than we take to answer; the answer is the same."""
     asked: list[str] = []
     plain = AsyncApp.async_dispatch
@@ -129,7 +131,7 @@ async def test_a_command_of_ours_goes_past_bolt(chat: Chat, monkeypatch: pytest.
     assert (straight.status, straight.json) == (by_bolt.status, by_bolt.json)
 
 
-def test_a_door_without_a_secret_does_not_open(harness: Harness):
+def test_slack_service_without_signing_secret_is_refused(harness: Harness):
     client = AsyncWebClient(token="xoxb-1")
     offering = FormOptions(harness.fleet.run_query, harness.database, harness.policies)
     parts = (harness.service, harness.database, harness.policies)

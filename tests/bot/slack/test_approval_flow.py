@@ -18,7 +18,7 @@ pytestmark = pytest.mark.anyio
 LAMP_ON = "toy set lb1 lamp on because the cellar is dark"
 
 
-async def test_a_developer_asks_and_an_owner_approves_by_button(chat: Chat):
+async def test_change_runs_after_an_owner_approves_by_button(chat: Chat):
     answer = await chat.type(LAMP_ON, "U0DORA")
     assert (answer.status, answer.body) == (200, b"")
     card = chat.slack.card
@@ -40,7 +40,7 @@ async def test_a_developer_asks_and_an_owner_approves_by_button(chat: Chat):
     assert set(card.buttons) == {"undo", "commands"}
 
 
-async def test_the_requester_alone_is_called_to_the_result(chat: Chat):
+async def test_result_in_the_thread_mentions_only_the_requester(chat: Chat):
     await chat.type(LAMP_ON)
     await chat.press("approve", "U0OLGA")
     [result] = [one for one in chat.slack.posted if one.thread]
@@ -49,7 +49,7 @@ async def test_the_requester_alone_is_called_to_the_result(chat: Chat):
     assert "lamp is on now" in result.words
 
 
-async def test_a_check_is_one_message(chat: Chat):
+async def test_read_only_run_posts_one_message(chat: Chat):
     answer = await chat.type("toy show lb1", "U0STAN")
     assert answer.body == b""
     [message] = chat.slack.posted
@@ -57,7 +57,7 @@ async def test_a_check_is_one_message(chat: Chat):
     assert "lamp=off" in message.words
 
 
-async def test_two_approvers_at_once_have_one_effect_and_one_honest_loser(chat: Chat):
+async def test_simultaneous_approvals_execute_once_and_name_the_first_approver(chat: Chat):
     await chat.type(LAMP_ON)
     await asyncio.gather(chat.press("approve", "U0OLGA"), chat.press("approve", "U0ADAM"))
     assert chat.harness.fleet.sent == [("lb1", "set lamp on")]
@@ -68,7 +68,7 @@ async def test_two_approvers_at_once_have_one_effect_and_one_honest_loser(chat: 
     assert {"U0OLGA": "adam", "U0ADAM": "olga"}[loser.seen_by] in loser.words.lower()
 
 
-async def test_no_one_approves_their_own_request(chat: Chat):
+async def test_requester_cannot_approve_their_own_request(chat: Chat):
     await chat.type("toy break lb1 lamp", "U0OLGA")
     await chat.press("submit", "U0OLGA", message=chat.slack.whispers("U0OLGA")[0])
     [card] = [one for one in chat.slack.posted if not one.seen_by]
@@ -80,7 +80,7 @@ async def test_no_one_approves_their_own_request(chat: Chat):
     assert "you requested it" in whisper.words
 
 
-async def test_an_unauthorised_click_is_refused_to_that_person_alone(chat: Chat):
+async def test_unauthorised_approval_click_is_refused_ephemerally_with_those_who_can(chat: Chat):
     await chat.type(LAMP_ON)
     await chat.press("approve", "U0STAN")
     assert chat.run().state is State.PENDING
@@ -88,7 +88,7 @@ async def test_an_unauthorised_click_is_refused_to_that_person_alone(chat: Chat)
     assert chat.slack.card.updates == 0
 
 
-async def test_a_stranger_gets_nowhere(chat: Chat):
+async def test_unknown_slack_account_can_neither_request_nor_approve(chat: Chat):
     answer = await chat.type(LAMP_ON, "U0NOBODY")
     assert "does not know your Slack account U0NOBODY" in answer.text
     await chat.type(LAMP_ON)
@@ -97,7 +97,7 @@ async def test_a_stranger_gets_nowhere(chat: Chat):
     assert "does not know" in chat.slack.whispers("U0NOBODY")[0].words
 
 
-async def test_one_denial_is_final_and_its_reason_is_shown(chat: Chat):
+async def test_denial_is_final_and_its_reason_is_shown_on_the_card(chat: Chat):
     await chat.type(LAMP_ON)
     answer = await chat.type("deny 1 not during the customer's audit", "U0ADAM")
     assert answer.text == "You denied run 1."
@@ -109,7 +109,7 @@ async def test_one_denial_is_final_and_its_reason_is_shown(chat: Chat):
     assert mentions(result.blocks) == ["U0DORA"]
 
 
-async def test_the_deny_button_asks_for_a_reason(chat: Chat):
+async def test_deny_button_opens_a_form_that_requires_a_reason(chat: Chat):
     await chat.type(LAMP_ON)
     await chat.press("deny", "U0OLGA")
     assert chat.run().state is State.PENDING
@@ -128,7 +128,7 @@ async def test_the_deny_button_asks_for_a_reason(chat: Chat):
     assert chat.harness.fleet.sent == []
 
 
-async def test_an_owner_approves_by_words(chat: Chat):
+async def test_approve_command_with_the_digest_approves_the_run(chat: Chat):
     await chat.type(LAMP_ON)
     digest = chat.run().short_digest
     assert digest in chat.slack.card.words
@@ -137,7 +137,7 @@ async def test_an_owner_approves_by_words(chat: Chat):
     assert chat.run().state is State.SUCCEEDED
 
 
-async def test_approving_by_words_takes_the_plan_that_was_seen(chat: Chat):
+async def test_approve_command_needs_the_digest_of_the_current_plan(chat: Chat):
     await chat.type(LAMP_ON)
     assert "has a new plan" in (await chat.type("approve 1 0123456789", "U0OLGA")).text
     shown = await chat.type("approve 1", "U0OLGA")
@@ -146,7 +146,7 @@ async def test_approving_by_words_takes_the_plan_that_was_seen(chat: Chat):
     assert chat.run().state is State.PENDING
 
 
-async def test_a_click_after_the_end_says_who_settled_it(chat: Chat):
+async def test_approval_click_after_the_decision_names_the_approver(chat: Chat):
     await chat.type(LAMP_ON)
     approve = chat.slack.card.buttons["approve"]["value"]
     await chat.press("approve", "U0OLGA")
@@ -155,7 +155,7 @@ async def test_a_click_after_the_end_says_who_settled_it(chat: Chat):
     assert chat.harness.fleet.sent == [("lb1", "set lamp on")]
 
 
-async def test_a_double_click_is_one_vote(chat: Chat):
+async def test_double_click_on_approve_is_one_approval(chat: Chat):
     await chat.type(LAMP_ON)
     await asyncio.gather(chat.press("approve", "U0OLGA"), chat.press("approve", "U0OLGA"))
     assert chat.harness.list_entry_kinds(chat.run()).count("approved") == 1
@@ -167,7 +167,7 @@ async def test_a_double_click_is_one_vote(chat: Chat):
     ["", "1", "1:", "1:0123456789", "2:{digest}", "1:{digest}0", "1:{digest}\n", "١:{digest}"],
 )
 @pytest.mark.parametrize("action", ["approve", "deny"])
-async def test_a_forged_button_decides_nothing(chat: Chat, value: str, action: str):
+async def test_forged_button_value_decides_nothing(chat: Chat, value: str, action: str):
     await chat.type(LAMP_ON)
     forged = value.format(digest=chat.run().short_digest)
     await chat.press(action, "U0OLGA", value=forged)
@@ -176,12 +176,14 @@ async def test_a_forged_button_decides_nothing(chat: Chat, value: str, action: s
 
 
 @pytest.mark.parametrize("moved", ["channel", "ts"])
-async def test_a_button_on_another_message_decides_nothing(chat: Chat, moved: str):
+async def test_approve_button_copied_to_another_message_decides_nothing(chat: Chat, moved: str):
     await click_elsewhere(chat, moved)
     assert chat.run().state is State.PENDING
 
 
-async def test_without_the_guard_it_would_approve(chat: Chat, monkeypatch: pytest.MonkeyPatch):
+async def test_without_the_message_check_a_copied_button_approves(
+    chat: Chat, monkeypatch: pytest.MonkeyPatch
+):
     def believe(_: DecisionHandler, click: ButtonClick) -> tuple[int, str]:
         """Look at no message."""
         return parse_button_value(click)
@@ -202,14 +204,14 @@ async def click_elsewhere(chat: Chat, moved: str) -> None:
     await chat.settle()
 
 
-async def test_a_requester_withdraws(chat: Chat):
+async def test_withdraw_command_withdraws_the_run_of_its_requester(chat: Chat):
     await chat.type(LAMP_ON)
     assert "withdrew" in (await chat.type("withdraw 1")).text
     assert chat.run().state is State.WITHDRAWN
     assert [one for one in chat.slack.posted if one.thread] == []
 
 
-async def test_an_undo_is_asked_and_approved_like_any_other_change(chat: Chat):
+async def test_undo_command_requests_approval_and_keeps_its_ticket(chat: Chat):
     await chat.type(LAMP_ON)
     await chat.press("approve", "U0OLGA")
     await chat.type("undo 1 because it is day again")
@@ -226,7 +228,7 @@ async def test_an_undo_is_asked_and_approved_like_any_other_change(chat: Chat):
     assert [chat.run(number).ticket for number in (4, 5)] == ["CHG7", "CHG8"]
 
 
-async def test_refusal_by_the_policy_is_shown_to_the_requester_only(chat: Chat):
+async def test_policy_refusal_is_shown_to_the_requester_only(chat: Chat):
     rules = chat.harness.policies.path / "policy.cedar"
     rules.write_text(
         rules.read_text()
@@ -246,7 +248,7 @@ async def test_request_without_changes_is_reported_to_the_requester_only(chat: C
     assert whisper.text == "No changes: toy set lb1 lamp off (the edge) – lamp is off"
 
 
-async def test_the_verb_is_on_the_button(chat: Chat):
+async def test_approve_button_is_primary_and_deny_button_is_plain(chat: Chat):
     await chat.type(LAMP_ON)
     approve = chat.slack.card.buttons["approve"]
     assert approve["text"]["text"] == "Approve"
@@ -255,7 +257,9 @@ async def test_the_verb_is_on_the_button(chat: Chat):
     assert "style" not in chat.slack.card.buttons["deny"]
 
 
-async def test_what_cannot_be_undone_asks_once_more(chat: Chat):
+async def test_irreversible_change_is_requested_only_after_its_requester_confirms_the_plan(
+    chat: Chat,
+):
     await chat.type("toy break lb1 lamp because it flickers")
     [plan] = chat.slack.whispers("U0DORA")
     assert "Cannot be undone" in plan.words
@@ -271,7 +275,7 @@ async def test_what_cannot_be_undone_asks_once_more(chat: Chat):
     assert chat.run().reason == "it flickers"
 
 
-async def test_a_plan_that_is_discarded_is_never_requested(chat: Chat):
+async def test_discarded_plan_cannot_be_requested(chat: Chat):
     await chat.type("toy break lb1 lamp")
     [plan] = chat.slack.whispers("U0DORA")
     await chat.press("submit", "U0OLGA", message=plan)
@@ -290,7 +294,9 @@ async def test_a_plan_that_is_discarded_is_never_requested(chat: Chat):
     assert chat.slack.whispers("U0DORA")[-1] is not plan
 
 
-async def test_a_plan_that_turns_out_irreversible_is_confirmed_by_its_requester(chat: Chat):
+async def test_plan_that_is_irreversible_on_the_host_needs_confirmation_by_its_requester(
+    chat: Chat,
+):
     await chat.type("toy melt lb1 lamp")
     [plan] = chat.slack.posted
     assert (plan.seen_by, chat.run().state) == ("U0DORA", State.PLANNED)
@@ -302,7 +308,7 @@ async def test_a_plan_that_turns_out_irreversible_is_confirmed_by_its_requester(
     assert chat.run().state is State.SUCCEEDED
 
 
-async def test_a_typed_plan_is_shown_to_its_requester_and_requested_from_there(chat: Chat):
+async def test_plan_command_shows_the_plan_to_its_requester_who_requests_it_by_button(chat: Chat):
     await chat.type("plan toy set lb1 lamp on")
     [plan] = chat.slack.posted
     assert plan.seen_by == "U0DORA"
@@ -319,7 +325,7 @@ async def test_a_typed_plan_is_shown_to_its_requester_and_requested_from_there(c
     assert "is a check" in (await chat.type("plan toy show lb1")).text
 
 
-async def test_the_undo_button_plans_the_undo_first(chat: Chat):
+async def test_undo_button_shows_the_plan_of_the_undo_before_requesting_it(chat: Chat):
     await chat.type(LAMP_ON)
     await chat.press("approve", "U0OLGA")
     await chat.press("undo", "U0DORA")
@@ -331,7 +337,7 @@ async def test_the_undo_button_plans_the_undo_first(chat: Chat):
     assert (chat.run(2).undo_of, chat.run(2).reason) == (1, "it is day again")
 
 
-async def test_the_commands_of_a_run_are_behind_a_button(chat: Chat):
+async def test_commands_button_opens_a_view_with_the_commands_of_the_run(chat: Chat):
     await chat.type(LAMP_ON)
     await chat.press("approve", "U0OLGA")
     assert "set lamp off" not in chat.slack.card.words
@@ -340,7 +346,7 @@ async def test_the_commands_of_a_run_are_behind_a_button(chat: Chat):
     assert "set lamp off" in str(view["blocks"])
 
 
-async def test_a_run_is_stopped_or_withdrawn_on_its_card(chat: Chat):
+async def test_withdraw_button_works_for_the_requester_only(chat: Chat):
     await chat.type(LAMP_ON)
     await chat.press("withdraw", "U0OLGA")
     assert chat.run().state is State.PENDING
@@ -348,7 +354,7 @@ async def test_a_run_is_stopped_or_withdrawn_on_its_card(chat: Chat):
     assert chat.run().state is State.WITHDRAWN
 
 
-async def test_the_requester_replans_what_has_expired_on_its_card(chat: Chat):
+async def test_expired_run_is_replanned_by_its_requester_only(chat: Chat):
     await chat.type(LAMP_ON)
     with chat.harness.database.transaction() as tx:
         runs.amend_run(tx, runs.lock_run(tx, 1), expires_at=tx.now - 1)
@@ -362,14 +368,14 @@ async def test_the_requester_replans_what_has_expired_on_its_card(chat: Chat):
     assert chat.run(2).replan_of == 1
 
 
-async def test_without_a_valid_policy_nothing_is_done(chat: Chat):
+async def test_request_without_a_valid_policy_is_refused(chat: Chat):
     (chat.harness.policies.path / "areas.yaml").unlink()
     answer = await chat.type(LAMP_ON)
     assert "no valid policy" in answer.text
     assert chat.slack.posted == []
 
 
-async def test_the_card_keeps_how_far_the_log_was(chat: Chat):
+async def test_card_shows_the_change_log_position_and_hash(chat: Chat):
     await chat.type("toy set lb1 lamp on")
     await chat.press("approve", "U0OLGA")
     with chat.harness.database.reading() as tx:

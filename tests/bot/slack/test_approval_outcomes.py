@@ -14,68 +14,74 @@ from tests.bot.slack.test_approver_dms import BARRED
 pytestmark = pytest.mark.anyio
 LAMP_ON = "toy set lb1 lamp on"
 _BARRED = (
-    "test_approver_dms.test_who_may_not_act_is_notified_and_decides_nothing",
-    "test_approver_dms.test_without_the_guard_they_would_decide",
+    "test_approver_dms.test_barred_slack_account_cannot_decide_and_is_told_why",
+    "test_approver_dms.test_without_the_account_check_a_barred_account_approves",
 )
 # The tests of each ending, by file and name.
 ENDINGS = {
-    "double click": ("test_approval_flow.test_a_double_click_is_one_vote",),
+    "double click": ("test_approval_flow.test_double_click_on_approve_is_one_approval",),
     "two approvers": (
-        "test_approval_flow.test_two_approvers_at_once_have_one_effect_and_one_honest_loser",
-        "test_approver_dms.test_two_who_press_their_copies_at_once_have_one_effect",
+        "test_approval_flow.test_simultaneous_approvals_execute_once_and_name_the_first_approver",
+        "test_approver_dms.test_simultaneous_approvals_on_two_copies_execute_once",
     ),
-    "chat and web at once": ("test_approver_dms.test_chat_and_web_at_once_have_one_effect",),
+    "chat and web at once": (
+        "test_approver_dms.test_simultaneous_approvals_in_slack_and_web_execute_once",
+    ),
     "click after the decision": (
-        "test_approval_flow.test_a_click_after_the_end_says_who_settled_it",
+        "test_approval_flow.test_approval_click_after_the_decision_names_the_approver",
     ),
-    "click after expiry": ("test_approver_dms.test_a_click_after_expiry_says_so",),
+    "click after expiry": (
+        "test_approver_dms.test_approval_click_after_expiry_is_refused_as_expired",
+    ),
     "stale button after restart": (
-        "test_approver_dms.test_a_button_works_after_a_restart",
-        "test_approval_outcomes.test_a_button_from_before_a_restart_does_not_decide_again",
-        "test_outbox.test_a_button_of_a_card_that_was_replaced_decides_nothing",
-        "test_approval_flow.test_a_forged_button_decides_nothing",
-        "test_approval_flow.test_without_the_guard_it_would_approve",
+        "test_approver_dms.test_approve_button_works_after_a_restart",
+        "test_approval_outcomes.test_stale_button_of_a_succeeded_run_decides_nothing",
+        "test_outbox.test_button_of_a_replaced_card_decides_nothing",
+        "test_approval_flow.test_forged_button_value_decides_nothing",
+        "test_approval_flow.test_without_the_message_check_a_copied_button_approves",
     ),
     "deleted message": (
-        "test_outbox.test_a_card_that_was_deleted_is_posted_anew_and_works",
-        "test_approval_outcomes.test_a_card_that_cannot_be_changed_any_more_is_posted_anew",
+        "test_outbox.test_deleted_card_is_posted_again",
+        "test_approval_outcomes.test_card_that_slack_refuses_to_update_is_posted_again",
     ),
     "archived channel": (
-        "test_approver_dms.test_an_archived_channel_keeps_no_one_from_hearing",
-        "test_approval_outcomes.test_a_closed_channel_leaves_the_card_to_the_requester",
+        "test_approver_dms.test_result_is_sent_to_the_requester_when_the_channel_is_archived",
+        "test_approval_outcomes.test_card_is_sent_to_the_requester_when_the_channel_is_closed",
     ),
     "bot not in channel": (
-        "test_outbox.test_a_channel_that_the_bot_is_not_in_falls_back_to_the_area_then_to_the_default",
-        "test_outbox.test_without_any_channel_the_requester_learns_directly_how_to_invite",
+        "test_outbox.test_card_goes_to_the_default_channel_when_the_bot_is_not_in_the_channel",
+        "test_outbox.test_requester_gets_the_card_and_an_invite_hint_without_a_channel",
     ),
     "clicker not in channel": (
-        "test_approval_outcomes.test_denial_reaches_people_outside_the_channel",
+        "test_approval_outcomes.test_refused_click_is_explained_by_direct_message_outside_the_channel",
     ),
     "deactivated approver": (
         *_BARRED,
-        "test_approver_dms.test_an_approver_who_cannot_be_reached_holds_nothing_up",
+        "test_approver_dms.test_unreachable_approver_does_not_delay_the_reminder_of_others",
     ),
     "Slack Connect stranger": _BARRED,
     "guest": _BARRED,
     "bot": _BARRED,
     "own request": ("test_approval_flow.test_no_one_approves_their_own_request",),
     "somebody without authority": (
-        "test_approval_flow.test_an_unauthorised_click_is_refused_to_that_person_alone",
+        "test_approval_flow.test_unauthorised_approval_click_is_refused_ephemerally_with_those_who_can",
     ),
-    "somebody unknown": ("test_approval_flow.test_a_stranger_gets_nowhere",),
+    "somebody unknown": (
+        "test_approval_flow.test_unknown_slack_account_can_neither_request_nor_approve",
+    ),
 }
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
-def test_every_ending_has_tests_of_that_name(ending: str):
+def test_every_approval_outcome_names_tests_that_exist(ending: str):
     assert missing(ENDINGS[ending]) == []
 
 
-def test_every_kind_of_account_that_may_not_act_is_tried():
+def test_barred_accounts_include_deactivated_bot_guest_and_slack_connect():
     assert set(BARRED) >= {"deactivated", "a bot", "a guest", "a stranger by Slack Connect"}
 
 
-async def test_a_button_from_before_a_restart_does_not_decide_again(chat: Chat):
+async def test_stale_button_of_a_succeeded_run_decides_nothing(chat: Chat):
     await chat.type(LAMP_ON)
     value = chat.slack.card.buttons["approve"]["value"]
     await chat.press("approve", "U0OLGA")
@@ -90,7 +96,7 @@ async def test_a_button_from_before_a_restart_does_not_decide_again(chat: Chat):
 
 
 @pytest.mark.parametrize("error", sorted(GONE_MESSAGE_ERRORS | CLOSED_CHANNEL_ERRORS))
-async def test_a_card_that_cannot_be_changed_any_more_is_posted_anew(chat: Chat, error: str):
+async def test_card_that_slack_refuses_to_update_is_posted_again(chat: Chat, error: str):
     await chat.type(LAMP_ON)
     first = chat.slack.card
     chat.slack.refuse("chat.update", error)
@@ -100,7 +106,7 @@ async def test_a_card_that_cannot_be_changed_any_more_is_posted_anew(chat: Chat,
 
 
 @pytest.mark.parametrize("error", sorted(CLOSED_CHANNEL_ERRORS))
-async def test_a_closed_channel_leaves_the_card_to_the_requester(chat: Chat, error: str):
+async def test_card_is_sent_to_the_requester_when_the_channel_is_closed(chat: Chat, error: str):
     chat.slack.refuse("chat.postMessage", error)
     await chat.type(LAMP_ON)
     [card] = chat.slack.seen_in("D0DORA")
@@ -111,7 +117,9 @@ async def test_a_closed_channel_leaves_the_card_to_the_requester(chat: Chat, err
 
 
 @pytest.mark.parametrize("error", ["user_not_in_channel", "is_archived", "channel_not_found"])
-async def test_denial_reaches_people_outside_the_channel(chat: Chat, error: str):
+async def test_refused_click_is_explained_by_direct_message_outside_the_channel(
+    chat: Chat, error: str
+):
     await chat.type(LAMP_ON)
     chat.slack.refuse("chat.postEphemeral", error)
     await chat.press("approve", "U0STAN")

@@ -33,12 +33,12 @@ async def waited(chat: Chat) -> Chat:
     return chat
 
 
-async def test_no_one_is_written_to_directly_while_there_is_patience(chat: Chat):
+async def test_approvers_get_no_direct_message_before_the_reminder_is_due(chat: Chat):
     await chat.type(LAMP_ON)
     assert [one.channel for one in chat.slack.posted] == ["C0OPS"]
 
 
-async def test_who_is_on_duty_is_called_first(harness: Harness):
+async def test_approver_on_duty_is_mentioned_before_the_other_approvers(harness: Harness):
     add_calendar(harness.policies.path)
     set_duty(harness.database, harness.policies, "adam")
     harness.policies = cast("Any", with_duties(harness.policies, harness.database))
@@ -58,7 +58,7 @@ async def test_who_is_on_duty_is_called_first(harness: Harness):
         assert mentions(card.blocks) == ["U0ADAM", "U0OLGA"]
 
 
-async def test_each_who_is_waited_for_gets_the_whole_card(waited: Chat):
+async def test_reminder_sends_each_pending_approver_a_card_with_buttons(waited: Chat):
     for user in ("D0ADAM", "D0OLGA"):
         [copy] = waited.slack.seen_in(user)
         assert set(copy.buttons) == PENDING_BUTTONS
@@ -66,7 +66,7 @@ async def test_each_who_is_waited_for_gets_the_whole_card(waited: Chat):
     assert waited.slack.seen_in("D0DORA") == waited.slack.seen_in("D0STAN") == []
 
 
-async def test_a_decision_on_a_copy_takes_the_buttons_off_every_card(waited: Chat):
+async def test_approval_on_a_copy_removes_the_buttons_from_every_card(waited: Chat):
     [mine] = waited.slack.seen_in("D0OLGA")
     [other] = waited.slack.seen_in("D0ADAM")
     await waited.press("approve", "U0OLGA", message=mine)
@@ -79,7 +79,7 @@ async def test_a_decision_on_a_copy_takes_the_buttons_off_every_card(waited: Cha
     assert "Succeeded" in other.text
 
 
-async def test_a_denial_is_shown_on_every_card_and_to_the_requester(waited: Chat):
+async def test_denial_is_shown_on_every_card_and_mentions_the_requester(waited: Chat):
     [mine] = waited.slack.seen_in("D0OLGA")
     [other] = waited.slack.seen_in("D0ADAM")
     await waited.deny("U0OLGA", message=mine)
@@ -90,7 +90,7 @@ async def test_a_denial_is_shown_on_every_card_and_to_the_requester(waited: Chat
     assert [mentions(one.blocks) for one in calls] == [["U0DORA"]]
 
 
-async def test_two_who_press_their_copies_at_once_have_one_effect(waited: Chat):
+async def test_simultaneous_approvals_on_two_copies_execute_once(waited: Chat):
     [olga] = waited.slack.seen_in("D0OLGA")
     [adam] = waited.slack.seen_in("D0ADAM")
     await asyncio.gather(
@@ -101,7 +101,7 @@ async def test_two_who_press_their_copies_at_once_have_one_effect(waited: Chat):
     assert waited.harness.list_entry_kinds(waited.run()).count("approved") == 1
 
 
-async def test_a_copy_that_is_gone_is_not_sent_again(waited: Chat):
+async def test_deleted_card_copy_is_not_sent_again_after_approval(waited: Chat):
     waited.slack.posted = [one for one in waited.slack.posted if one.channel != "D0ADAM"]
     await waited.press("approve", "U0OLGA", message=waited.slack.seen_in("C0OPS")[0])
     assert waited.run().state is State.SUCCEEDED
@@ -109,7 +109,7 @@ async def test_a_copy_that_is_gone_is_not_sent_again(waited: Chat):
 
 
 @pytest.mark.parametrize("error", ["user_disabled", "account_inactive", "cannot_dm_bot"])
-async def test_an_approver_who_cannot_be_reached_holds_nothing_up(chat: Chat, error: str):
+async def test_unreachable_approver_does_not_delay_the_reminder_of_others(chat: Chat, error: str):
     chat.slack.refuse("conversations.open", error)
     await chat.type(LAMP_ON)
     with chat.harness.database.transaction() as tx:
@@ -121,7 +121,7 @@ async def test_an_approver_who_cannot_be_reached_holds_nothing_up(chat: Chat, er
     assert len(chat.slack.seen_in("D0OLGA")) == 1
 
 
-async def test_without_a_channel_the_approvers_are_written_to_at_once(chat: Chat):
+async def test_approvers_get_a_card_at_once_when_the_channel_is_unknown(chat: Chat):
     await chat.type(LAMP_ON, channel="C0SECRET")
     assert len(chat.slack.seen_in("D0DORA")) == 1
     [copy] = chat.slack.seen_in("D0OLGA")
@@ -129,7 +129,7 @@ async def test_without_a_channel_the_approvers_are_written_to_at_once(chat: Chat
     assert chat.run().state is State.SUCCEEDED
 
 
-async def test_someone_else_pressing_a_copy_is_judged_as_themselves(waited: Chat):
+async def test_approval_on_a_copy_is_refused_to_a_person_without_the_right(waited: Chat):
     [copy] = waited.slack.seen_in("D0OLGA")
     await waited.press("approve", "U0STAN", message=copy)
     assert waited.run().state is State.PENDING
@@ -151,7 +151,7 @@ BARRED: dict[str, tuple[dict[str, object], str]] = {
 
 
 @pytest.mark.parametrize("who", BARRED)
-async def test_who_may_not_act_is_notified_and_decides_nothing(chat: Chat, who: str):
+async def test_barred_slack_account_cannot_decide_and_is_told_why(chat: Chat, who: str):
     flag, message = BARRED[who]
     await chat.type(LAMP_ON)
     chat.slack.users["U0OLGA"] = flag
@@ -163,7 +163,7 @@ async def test_who_may_not_act_is_notified_and_decides_nothing(chat: Chat, who: 
 
 
 @pytest.mark.parametrize("who", BARRED)
-async def test_without_the_guard_they_would_decide(
+async def test_without_the_account_check_a_barred_account_approves(
     chat: Chat, who: str, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(IdentityService, "_get_barred_reason", _welcome)
@@ -177,7 +177,7 @@ async def _welcome(_identity: IdentityService, _account: object) -> str:
     return ""
 
 
-async def test_a_click_after_expiry_says_so(chat: Chat):
+async def test_approval_click_after_expiry_is_refused_as_expired(chat: Chat):
     await chat.type(LAMP_ON)
     approve = chat.slack.card.buttons["approve"]["value"]
     with chat.harness.database.transaction() as tx:
@@ -190,7 +190,7 @@ async def test_a_click_after_expiry_says_so(chat: Chat):
     assert "expired" in chat.slack.whispers("U0OLGA")[0].words.lower()
 
 
-async def test_chat_and_web_at_once_have_one_effect(chat: Chat):
+async def test_simultaneous_approvals_in_slack_and_web_execute_once(chat: Chat):
     await chat.type(LAMP_ON)
     run = chat.run()
 
@@ -205,7 +205,7 @@ async def test_chat_and_web_at_once_have_one_effect(chat: Chat):
     assert "approve" not in chat.slack.card.buttons
 
 
-async def test_a_button_works_after_a_restart(harness: Harness):
+async def test_approve_button_works_after_a_restart(harness: Harness):
     async with a_chat(harness) as before:
         await before.type(LAMP_ON)
         card = before.slack.card
@@ -216,7 +216,7 @@ async def test_a_button_works_after_a_restart(harness: Harness):
         assert "approve" not in card.buttons
 
 
-async def test_an_archived_channel_keeps_no_one_from_hearing(chat: Chat):
+async def test_result_is_sent_to_the_requester_when_the_channel_is_archived(chat: Chat):
     await chat.type(LAMP_ON)
     chat.slack.refuse("chat.update", "is_archived")
     chat.slack.channels.clear()

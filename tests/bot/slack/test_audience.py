@@ -49,7 +49,7 @@ CASES: list[tuple[str, dict[str, Any], str, Audience]] = [
     [case[1:] for case in CASES],
     ids=[f"{what}, asked at {door}" for what, _, door, _ in CASES],
 )
-def test_only_the_people_concerned_are_notified(
+def test_run_is_posted_to_channel_requester_or_nobody_by_state_and_source(
     run: dict[str, Any], door: str, audience: Audience
 ):
     story = a_story(a_run(origin=RequestOrigin(door, "C0OPS"), **run))
@@ -59,7 +59,7 @@ def test_only_the_people_concerned_are_notified(
 @pytest.mark.parametrize(
     ("days", "audience"), [(6, Audience.CHANNEL), (8, Audience.NONE), (365, Audience.NONE)]
 )
-def test_what_ended_long_ago_is_not_posted_to_a_new_chat(days: int, audience: Audience):
+def test_run_that_ended_over_a_week_ago_is_not_posted_anew(days: int, audience: Audience):
     run = a_run(state=State.SUCCEEDED, started_at=ASKED, **LATER)
     story = replace(a_story(run), now=ASKED + days * 86_400_000_000)
     assert get_audience(story, is_posted=False) is audience
@@ -67,11 +67,11 @@ def test_what_ended_long_ago_is_not_posted_to_a_new_chat(days: int, audience: Au
 
 
 @pytest.mark.parametrize("story", every_story().values(), ids=every_story().keys())
-def test_a_card_that_stands_is_kept_up_to_date(story: Any):
+def test_posted_card_is_updated_in_every_state(story: Any):
     assert get_audience(story, is_posted=True) is Audience.CHANNEL
 
 
-def test_the_requester_is_called_when_it_is_over_and_only_then():
+def test_requester_is_mentioned_only_in_final_states():
     called = {name for name, story in every_story().items() if needs_requester_mention(story)}
     assert called == {
         "succeeded",
@@ -97,13 +97,13 @@ def test_the_requester_is_called_when_it_is_over_and_only_then():
         (RequestOrigin("web"), "", "", []),
     ],
 )
-def test_a_card_goes_where_others_see_it(
+def test_card_channels_are_origin_then_area_then_default(
     origin: RequestOrigin, area: str, default: str, places: list[str]
 ):
     story = a_story(a_run(origin=origin), channel=area)
     assert list_channels(story, default_channel=default) == places
 
 
-def test_a_check_asked_in_private_is_answered_in_private():
+def test_check_requested_by_direct_message_is_answered_there():
     story = a_story(a_run(kind="check", origin=RequestOrigin("slack", "D0DORA")), channel="C0EDGE")
     assert list_channels(story, default_channel="")[0] == "D0DORA"

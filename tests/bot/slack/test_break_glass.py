@@ -27,7 +27,7 @@ async def loud(harness: Harness, anyio_backend: str) -> AsyncIterator[Chat]:
         yield chat
 
 
-async def test_chat_has_no_button_for_what_takes_a_second_factor(chat: Chat) -> None:
+async def test_plan_that_needs_a_second_factor_has_no_approve_button_in_slack(chat: Chat) -> None:
     rules = chat.harness.policies.path / "policy.cedar"
     rules.write_text(starter_rules().replace('@approvals("1")', '@approvals("1")\n@stepup', 1))
     await chat.type("toy set lb1 lamp on")
@@ -44,13 +44,15 @@ async def test_chat_has_no_button_for_what_takes_a_second_factor(chat: Chat) -> 
     assert chat.run().state is State.DENIED
 
 
-async def test_an_emergency_does_not_wait_for_a_confirmation_in_chat(loud: Chat) -> None:
+async def test_break_glass_for_an_irreversible_change_needs_no_confirmation_in_slack(
+    loud: Chat,
+) -> None:
     enrol_and_step_up(loud.harness, "adam")
     await loud.type(BREAK.replace("toy set web1 lamp on", "toy melt web1 lamp"), "U0ADAM")
     assert loud.run().state is State.PENDING
 
 
-async def test_break_glass_is_announced_once(loud: Chat) -> None:
+async def test_break_glass_is_announced_once_and_reviewed_by_another_person(loud: Chat) -> None:
     app = enrol_and_step_up(loud.harness, "adam")
     answer = await loud.type(BREAK, "U0ADAM")
     assert "Confirm break-glass for run 1 on its page" in answer.text
@@ -85,7 +87,7 @@ async def test_break_glass_is_announced_once(loud: Chat) -> None:
     assert "Reviewed by Olga Owner: it was right, I have looked" in loud.slack.posted[0].words
 
 
-async def test_a_closed_channel_keeps_no_alarm_from_the_others(loud: Chat) -> None:
+async def test_break_glass_alarm_reaches_other_channels_when_one_is_archived(loud: Chat) -> None:
     app = enrol_and_step_up(loud.harness, "adam")
     await loud.type(BREAK, "U0ADAM")
     run = loud.run()
@@ -100,7 +102,7 @@ async def test_a_closed_channel_keeps_no_alarm_from_the_others(loud: Chat) -> No
     assert sorted(one.channel for one in alarms) == ["C0ALARM", "D0OLGA"]
 
 
-async def test_a_reason_that_tells_nothing_is_asked_for_again_before_anything_is_asked(
+async def test_break_glass_with_a_short_reason_is_refused_before_any_request(
     loud: Chat,
 ) -> None:
     for typed in (
@@ -114,21 +116,21 @@ async def test_a_reason_that_tells_nothing_is_asked_for_again_before_anything_is
     assert loud.harness.list_entry_kinds() == []
 
 
-async def test_who_may_not_break_glass_has_asked_as_usual(loud: Chat) -> None:
+async def test_break_glass_without_the_right_becomes_an_ordinary_request(loud: Chat) -> None:
     answer = await loud.type(BREAK, "U0DORA")
     assert "The policy does not allow you break-glass" in answer.text
     assert "Run 1 waits for approvals as usual" in answer.text
     assert loud.run().state is State.PENDING
 
 
-async def test_glass_is_wanted_for_a_request_that_waits_already(loud: Chat) -> None:
+async def test_break_glass_command_takes_the_number_of_a_pending_run(loud: Chat) -> None:
     await loud.type("toy set web1 lamp on", "U0ADAM")
     answer = await loud.type("break-glass 1 because all customers see an error page", "U0ADAM")
     assert "Confirm break-glass for run 1 on its page" in answer.text
     assert "requests break-glass" in loud.slack.posted[0].words
 
 
-async def test_who_asked_to_erase_is_reported_once_why_an_owner_declined(chat: Chat) -> None:
+async def test_declined_erasure_is_sent_once_to_its_requester_with_the_reason(chat: Chat) -> None:
     await chat.type("toy show lb1")
     erasing, why = chat.harness.service.erasure, "we <@U0DORA> need it for the audit"
     erasing.request_erasure(1, person="adam", reason="it names a customer", source="web")
@@ -153,7 +155,9 @@ async def test_who_asked_to_erase_is_reported_once_why_an_owner_declined(chat: C
         ("toy show lb1", "U0DORA", "Run 1 is read-only and needs no approval: it starts by"),
     ],
 )
-async def test_what_needs_no_approval_has_no_glass(chat: Chat, text: str, user: str, message: str):
+async def test_break_glass_does_not_apply_to_runs_that_need_no_approval(
+    chat: Chat, text: str, user: str, message: str
+):
     because = "because all customers see an error page"
     assert message in (await chat.type(f"break-glass {text} {because}", user)).text
     assert chat.run().state is State.SUCCEEDED

@@ -55,7 +55,7 @@ def breaks(slack: WebApi, method: str, broken: Callable[[], web.Response], times
     slack.refusals[method] = [broken() for _ in range(times)]
 
 
-async def test_every_invalid_answer_of_slack_is_the_same_error(
+async def test_malformed_slack_api_answer_raises_a_retryable_error(
     broken: Callable[[], web.Response], anyio_backend: str
 ):
     async with a_web_api() as slack:
@@ -66,7 +66,9 @@ async def test_every_invalid_answer_of_slack_is_the_same_error(
         assert get_error_code(caught.value).startswith("status ")
 
 
-async def test_news_is_sent_once_slack_answers(chat: Chat, broken: Callable[[], web.Response]):
+async def test_card_is_retried_after_a_malformed_slack_api_answer(
+    chat: Chat, broken: Callable[[], web.Response]
+):
     breaks(chat.slack, "chat.postMessage", broken)
     await chat.type(LAMP_ON)
     assert chat.slack.posted == []
@@ -78,7 +80,9 @@ async def test_news_is_sent_once_slack_answers(chat: Chat, broken: Callable[[], 
     assert chat.slack.card.text.startswith("Needs approval")
 
 
-async def test_a_refusal_is_repeated(chat: Chat, broken: Callable[[], web.Response]):
+async def test_ephemeral_refusal_is_retried_after_a_malformed_slack_api_answer(
+    chat: Chat, broken: Callable[[], web.Response]
+):
     await chat.type(LAMP_ON)
     breaks(chat.slack, "chat.postEphemeral", broken)
     await chat.press("approve", "U0STAN")
@@ -86,27 +90,31 @@ async def test_a_refusal_is_repeated(chat: Chat, broken: Callable[[], web.Respon
     assert "Something in Keyturn" not in message.text
 
 
-async def test_a_refusal_is_tried_twice_and_no_more(chat: Chat):
+async def test_ephemeral_refusal_is_tried_at_most_twice(chat: Chat):
     await chat.type(LAMP_ON)
     breaks(chat.slack, "chat.postEphemeral", BROKEN["a text"], times=5)
     await chat.press("approve", "U0STAN")
     assert [call for call, _ in chat.slack.calls].count("chat.postEphemeral") == 2
 
 
-async def test_who_cannot_be_confirmed_is_notified(chat: Chat, broken: Callable[[], web.Response]):
+async def test_request_is_refused_when_slack_does_not_confirm_the_account(
+    chat: Chat, broken: Callable[[], web.Response]
+):
     breaks(chat.slack, "users.info", broken)
     answer = await chat.type(LAMP_ON)
     assert "Slack did not confirm your account" in answer.json["text"]
 
 
-async def test_a_form_is_drawn_once_more(chat: Chat, broken: Callable[[], web.Response]):
+async def test_form_is_filled_in_by_a_second_views_update(
+    chat: Chat, broken: Callable[[], web.Response]
+):
     breaks(chat.slack, "views.update", broken)
     await chat.type("toy tune")
     [view] = chat.slack.views.values()
     assert view["title"]["text"] == "toy tune"
 
 
-async def test_for_a_form_that_cannot_be_drawn_someone_learns_how_to_type_it(
+async def test_form_that_cannot_be_updated_is_replaced_by_command_usage(
     chat: Chat, broken: Callable[[], web.Response]
 ):
     breaks(chat.slack, "views.update", broken, times=5)
@@ -116,7 +124,7 @@ async def test_for_a_form_that_cannot_be_drawn_someone_learns_how_to_type_it(
 
 
 @pytest.mark.parametrize(("lost", "drawn"), [(3, True), (9, False)])
-async def test_a_form_whose_connection_broke_is_drawn_once_more(
+async def test_form_update_is_retried_after_a_lost_connection(
     chat: Chat, monkeypatch: pytest.MonkeyPatch, lost: int, *, drawn: bool
 ):
     """Each try is two: what speaks to Slack repeats what broke off."""
@@ -132,7 +140,7 @@ async def _at_once(_self: object, *, state: RetryState, **_: object) -> None:
     state.increment_current_attempt()
 
 
-async def test_a_form_that_cannot_be_filled_in_says_so(
+async def test_form_that_fails_to_load_reports_an_internal_error(
     chat: Chat, monkeypatch: pytest.MonkeyPatch
 ):
     def without_a_policy(*_: object, **__: object) -> None:
@@ -147,7 +155,7 @@ async def test_a_form_that_cannot_be_filled_in_says_so(
     assert "disk" not in message.text
 
 
-async def test_a_button_that_asks_again_says_why_it_does_not(chat: Chat):
+async def test_repeat_button_reports_that_slack_did_not_confirm_the_account(chat: Chat):
     breaks(chat.slack, "users.info", BROKEN["a text"])
     payload = payloads.click("again", "1", "U0DORA", channel="C0OPS", ts="1.1")
     await chat.send(payloads.interaction(payload))
@@ -156,7 +164,7 @@ async def test_a_button_that_asks_again_says_why_it_does_not(chat: Chat):
     assert "Slack did not confirm your account" in message.text
 
 
-async def test_the_doctor_does_not_blame_the_token(
+async def test_doctor_reports_an_internal_error_of_slack_not_a_bad_token(
     broken: Callable[[], web.Response], anyio_backend: str
 ):
     async with a_web_api() as slack:
@@ -173,7 +181,9 @@ async def test_the_doctor_does_not_blame_the_token(
 
 
 @pytest.mark.parametrize("error", ["invalid_blocks", "msg_blocks_too_long", "block_mismatch"])
-async def test_a_card_whose_blocks_are_refused_keeps_no_buttons(chat: Chat, error: str):
+async def test_card_whose_blocks_slack_refuses_is_updated_as_text_without_buttons(
+    chat: Chat, error: str
+):
     await chat.type(LAMP_ON)
     assert chat.slack.card.buttons
     for _ in range(3):
@@ -192,7 +202,7 @@ def _taken(chat: Chat) -> web.Response:
     return web.json_response({"ok": True, "channel": "C0OPS", "ts": chat.slack.card.ts})
 
 
-async def test_what_slack_never_takes_keeps_no_end_from_the_thread(chat: Chat):
+async def test_result_is_posted_to_the_thread_while_the_card_update_fails(chat: Chat):
     """The card is tried again; what else there is to say is said meanwhile."""
     await chat.type(LAMP_ON)
     for _ in range(8):
@@ -209,14 +219,14 @@ async def test_what_slack_never_takes_keeps_no_end_from_the_thread(chat: Chat):
     assert len([one for one in chat.slack.posted if one.thread]) == 1
 
 
-async def test_a_card_that_slack_never_took_sends_no_copies_in_its_place(harness: Harness):
+async def test_card_that_slack_refuses_to_post_is_not_sent_elsewhere(harness: Harness):
     async with a_chat(harness, default_channel="C0OPS") as chat:
         chat.slack.refuse("chat.postMessage", "no_such_reason")
         await chat.type(LAMP_ON)
         assert chat.slack.posted == []
 
 
-async def test_a_whisper_whose_blocks_are_refused_is_explained_in_words(chat: Chat):
+async def test_ephemeral_refusal_is_sent_as_text_when_slack_refuses_its_blocks(chat: Chat):
     await chat.type(LAMP_ON)
     chat.slack.refuse("chat.postEphemeral", "invalid_blocks")
     await chat.press("approve", "U0STAN")

@@ -30,9 +30,7 @@ def words(answer: Answer) -> str:
     return " ".join(texts(answer.json["blocks"]))
 
 
-async def test_a_short_answer_takes_one_look_at_the_policy(
-    chat: Chat, monkeypatch: pytest.MonkeyPatch
-):
+async def test_who_command_loads_the_policy_once(chat: Chat, monkeypatch: pytest.MonkeyPatch):
     await chat.type("who lb1")
     looks: list[PolicyDirectory] = []
     look = PolicyDirectory.get_policy
@@ -47,7 +45,7 @@ async def test_a_short_answer_takes_one_look_at_the_policy(
 
 
 @pytest.mark.parametrize("text", ["", "help", "  HELP  "])
-async def test_help_shows_what_one_may_ask_for(chat: Chat, text: str):
+async def test_help_lists_permitted_runbooks_with_their_usage(chat: Chat, text: str):
     shown = words(await chat.type(text))
     assert "/keyturn toy set HOST NAME VALUE" in shown
     assert "Set one switch." in shown
@@ -55,7 +53,7 @@ async def test_help_shows_what_one_may_ask_for(chat: Chat, text: str):
     assert chat.slack.posted == []
 
 
-async def test_help_does_not_show_what_one_may_not_ask_for(chat: Chat):
+async def test_help_hides_runbooks_that_the_policy_forbids(chat: Chat):
     rules = chat.harness.policies.path / "policy.cedar"
     rules.write_text(
         rules.read_text()
@@ -67,7 +65,7 @@ async def test_help_does_not_show_what_one_may_not_ask_for(chat: Chat):
 
 
 @pytest.mark.parametrize("text", ["help toy set", "help Toy Set", "help toy set lb1"])
-async def test_a_runbook_without_values_is_explained(chat: Chat, text: str):
+async def test_help_with_a_runbook_shows_summary_usage_and_example(chat: Chat, text: str):
     shown = words(await chat.type(text))
     assert "Set one switch." in shown
     assert "/keyturn toy set HOST NAME VALUE" in shown
@@ -84,13 +82,13 @@ BUILT_IN = (
 
 
 @pytest.mark.parametrize("word", BUILT_IN)
-async def test_a_word_that_is_built_in_is_explained(chat: Chat, word: str):
+async def test_help_with_a_command_shows_its_usage(chat: Chat, word: str):
     answer = await chat.type(f"help {word}")
     assert answer.text == f"Usage of {word}"
     assert re.search(rf"/keyturn {word[:5]}", words(answer)) or f" {word} " in words(answer)
 
 
-async def test_every_word_that_is_built_in_is_known_to_the_test(chat: Chat):
+async def test_help_test_covers_every_slack_command(chat: Chat):
     commands = SlackCommands(
         chat.harness.service,
         chat.harness.database,
@@ -100,27 +98,27 @@ async def test_every_word_that_is_built_in_is_known_to_the_test(chat: Chat):
     assert set(commands.command_words) == set(BUILT_IN)
 
 
-async def test_mistyped_command_is_answered_with_the_nearest(chat: Chat):
+async def test_help_with_a_mistyped_command_suggests_the_nearest(chat: Chat):
     assert "did you mean /keyturn approve?" in (await chat.type("help aprove 7")).text
 
 
-async def test_a_second_host_is_reported_with_how_to_name_it(chat: Chat):
+async def test_second_host_argument_is_refused_with_the_comma_syntax(chat: Chat):
     answer = await chat.type("toy show lb1 lb2")
     assert "'lb2' is a host: name several with commas, as in toy show lb1,lb2" in answer.text
 
 
 @pytest.mark.parametrize("text", ["toy st lb1 lamp on", "help toy st"])
-async def test_mistyped_runbook_is_answered_with_the_nearest(chat: Chat, text: str):
+async def test_mistyped_runbook_suggests_the_nearest(chat: Chat, text: str):
     answer = await chat.type(text)
     assert "Did you mean" in answer.text
     assert "toy set" in answer.text
 
 
-async def test_words_that_are_like_nothing_lead_to_help(chat: Chat):
+async def test_unknown_words_point_to_the_help_command(chat: Chat):
     assert "help" in (await chat.type("qqq")).text
 
 
-async def test_every_value_that_does_not_fit_is_named_at_once(chat: Chat):
+async def test_request_names_all_invalid_values_at_once(chat: Chat):
     shown = words(await chat.type("toy set LB1"))
     for name in ("host", "name", "value"):
         assert name in shown
@@ -153,14 +151,16 @@ async def test_every_value_that_does_not_fit_is_named_at_once(chat: Chat):
         ("runs lb1 203.0.113.9", "No run contains '203.0.113.9'"),
     ],
 )
-async def test_what_is_wrong_is_reported_and_nothing_is_done(chat: Chat, text: str, message: str):
+async def test_invalid_command_is_refused_with_a_fix_and_no_log_entry(
+    chat: Chat, text: str, message: str
+):
     answer = await chat.type(text)
     assert message in answer.text
     assert chat.slack.posted == []
     assert chat.harness.list_entry_kinds() == []
 
 
-async def test_an_invisible_character_is_refused_by_its_name(chat: Chat):
+async def test_invisible_character_in_a_reason_is_refused_by_code_point(chat: Chat):
     answer = await chat.type("toy set lb1 lamp on because \u202etrust me")
     assert "U+202E" in answer.text
     assert chat.harness.list_entry_kinds() == []
@@ -175,7 +175,7 @@ async def test_an_invisible_character_is_refused_by_its_name(chat: Chat):
         ("no\u00a0break", "no break"),
     ],
 )
-async def test_a_reason_is_ordinary_text_on_one_line(chat: Chat, typed: str, kept: str | None):
+async def test_reason_is_normalised_to_one_line_of_text(chat: Chat, typed: str, kept: str | None):
     await chat.type(f"toy set lb1 lamp on because {typed}")
     assert chat.run().reason == (kept or typed)
     assert (kept or typed) in chat.slack.card.words
@@ -187,7 +187,7 @@ async def test_a_reason_is_ordinary_text_on_one_line(chat: Chat, typed: str, kep
 
 
 @pytest.mark.parametrize("space", ["\u00a0", "\u202f", "\u3000"])
-async def test_a_space_that_phones_type_parts_words(chat: Chat, space: str):
+async def test_unicode_spaces_separate_words_of_a_command(chat: Chat, space: str):
     await chat.type(f"toy{space}set lb1{space}lamp on")
     assert chat.run().values == {"host": "lb1", "name": "lamp", "value": "on"}
     assert "set lamp on" in words(await chat.type(f"run{space}1"))
@@ -200,19 +200,19 @@ async def test_a_space_that_phones_type_parts_words(chat: Chat, space: str):
     "text",
     ["&lt;!channel&gt;", "toy set &lt;@U0OLGA&gt; a b", "toy set lb1 a b c&lt;!here&gt; d"],
 )
-async def test_what_was_typed_is_repeated_without_effect(chat: Chat, text: str):
+async def test_error_repeats_typed_mentions_as_plain_text(chat: Chat, text: str):
     answer = await chat.type(text)
     assert "<" not in answer.text
     assert [part for part in parts(answer.json) if part.get("type") == "mrkdwn"] == []
 
 
-async def test_phones_quotation_marks_and_slacks_links_are_understood(chat: Chat):
+async def test_smart_quotes_and_slack_links_are_parsed_in_a_request(chat: Chat):
     await chat.type("toy set <http://lb1|lb1> name=“lamp” value=on because it&amp;s dark")
     assert chat.run().values == {"host": "lb1", "name": "lamp", "value": "on"}
     assert chat.run().reason == "it&s dark"
 
 
-async def test_runs_are_listed(chat: Chat):
+async def test_runs_command_lists_and_filters_runs(chat: Chat):
     await chat.type("toy set lb1 lamp on")
     await chat.type("toy show lb2", "U0STAN")
     shown = words(await chat.type("runs"))
@@ -224,7 +224,7 @@ async def test_runs_are_listed(chat: Chat):
     assert "No run matches" in (await chat.type("runs web1")).text
 
 
-async def test_who_asked_for_a_value_is_found(chat: Chat):
+async def test_runs_command_finds_runs_by_value_and_reason(chat: Chat):
     await chat.type("toy set lb1 lamp on because ticket 4711")
     await chat.type("toy set lb2 bell on")
     for asked in ("runs lamp", "runs LB1 lamp", "runs name=lamp", "runs 4711 lamp"):
@@ -233,7 +233,7 @@ async def test_who_asked_for_a_value_is_found(chat: Chat):
         assert "bell" not in shown
 
 
-async def test_who_approved_is_shown_with_the_runs_and_with_what_changed(chat: Chat):
+async def test_runs_and_changed_commands_show_the_approver(chat: Chat):
     await chat.type("toy set lb1 lamp on")
     await chat.type(f"approve 1 {chat.run().short_digest}", "U0OLGA")
     await chat.settle()
@@ -243,7 +243,7 @@ async def test_who_approved_is_shown_with_the_runs_and_with_what_changed(chat: C
     assert ", by Dora Developer" in words(await chat.type("changed 5 minutes ago ±10m"))
 
 
-async def test_what_changed_on_one_of_several_hosts_was_allowed_with_all_of_them(chat: Chat):
+async def test_changed_command_shows_the_approver_of_a_parent_run_for_its_child_run(chat: Chat):
     await chat.type("toy set lb* lamp on")
     await chat.type(f"approve 1 {chat.run().short_digest}", "U0OLGA")
     await chat.settle()
@@ -253,26 +253,26 @@ async def test_what_changed_on_one_of_several_hosts_was_allowed_with_all_of_them
     assert all(", approved by Olga Owner" in line for line in of_part), reply
 
 
-async def test_one_run_is_shown_without_buttons(chat: Chat):
+async def test_run_command_shows_a_run_without_buttons(chat: Chat):
     await chat.type("toy set lb1 lamp on")
     answer = await chat.type("run #1", "U0STAN")
     assert "set lamp on" in words(answer)
     assert [block for block in answer.json["blocks"] if block["type"] == "actions"] == []
 
 
-async def test_a_command_that_says_payload_is_a_command(chat: Chat):
+async def test_command_that_contains_the_word_payload_is_parsed(chat: Chat):
     chat.harness.fleet.hosts["lb1"]["payload"] = "off"
     await chat.type("toy set lb1 payload on")
     assert chat.run().values["name"] == "payload"
 
 
-async def test_a_decision_is_given_its_reason(chat: Chat):
+async def test_approve_command_shows_its_reason_on_the_card(chat: Chat):
     await chat.type("toy set lb1 lamp on")
     await chat.type(f"approve 1 {chat.run().short_digest} because I saw it", "U0OLGA")
     assert "I saw it" in chat.slack.card.words
 
 
-async def test_web_gives_a_way_in_to_the_one_who_asked(chat: Chat):
+async def test_web_command_returns_a_single_use_sign_in_link(chat: Chat):
     answer = await chat.type("web", "U0DORA")
     assert "once, within ten minutes" in words(answer)
     link = str(answer.json["blocks"]).partition("/sign-in/")[2]
@@ -282,14 +282,14 @@ async def test_web_gives_a_way_in_to_the_one_who_asked(chat: Chat):
         assert sessions.use_sign_in_link(tx, token) is None
 
 
-async def test_hosts_are_meant_by_pattern_and_approved_as_one(chat: Chat):
+async def test_host_pattern_is_requested_as_one_run(chat: Chat):
     await chat.type("toy set lb* lamp on")
     run = chat.harness.get_run(1)
     assert run.hosts == ("lb1", "lb2")
     assert run.title == "toy set lb* lamp on"
 
 
-async def test_can_i_says_whether_and_who(chat: Chat):
+async def test_can_i_command_shows_needed_approvals_without_a_request(chat: Chat):
     shown = words(await chat.type("can-i toy set lb1", "U0DORA"))
     assert shown.startswith("Needs 1 approval from the owners of the edge")
     assert words(await chat.type("can-i toy show lb1", "U0DORA")).startswith(
@@ -300,7 +300,7 @@ async def test_can_i_says_whether_and_who(chat: Chat):
         assert search.find_newest_runs(tx, search.RunFilter()) == []
 
 
-async def test_a_check_that_found_something_wrong_is_listed_so(chat: Chat):
+async def test_runs_command_lists_a_check_with_problems_as_needs_attention(chat: Chat):
     await chat.type("toy show lb1")
     chat.harness.fleet.hosts["lb1"]["lamp"] = "broken"
     await chat.type("toy show lb1")
@@ -309,7 +309,7 @@ async def test_a_check_that_found_something_wrong_is_listed_so(chat: Chat):
     assert re.search(r"1 +succeeded +just now", listed)
 
 
-async def test_words_that_several_runbooks_begin_with_list_them_with_their_forms(chat: Chat):
+async def test_common_prefix_lists_its_runbooks_with_form_buttons(chat: Chat):
     answer = await chat.type("toy")
     assert "/keyturn toy set HOST NAME VALUE" in words(answer)
     [row] = [block for block in answer.json["blocks"] if block["type"] == "actions"]
@@ -322,7 +322,7 @@ async def test_words_that_several_runbooks_begin_with_list_them_with_their_forms
 
 
 @pytest.mark.parametrize("value", ["toy nothing", "x" * 200])
-async def test_a_button_that_names_no_runbook_opens_nothing(chat: Chat, value: str):
+async def test_form_button_with_an_unknown_runbook_opens_no_form(chat: Chat, value: str):
     payload = payloads.click("ask-1", value, "U0DORA", channel="C0OPS", ts="1.1")
     await chat.send(payloads.interaction(payload))
     await chat.settle()
@@ -344,16 +344,16 @@ async def test_a_button_that_names_no_runbook_opens_nothing(chat: Chat, value: s
         ("/keyturn", "runs", "runs"),
     ],
 )
-def test_an_alias_stands_for_the_first_words(command: str, text: str, means: str):
+def test_slash_command_alias_expands_to_its_runbook(command: str, text: str, means: str):
     assert expand_alias(command, text) == means
 
 
 @pytest.mark.parametrize("alias", ALIASES.values(), ids=ALIASES)
-def test_every_alias_leads_to_runbooks(alias: Alias):
+def test_every_slash_command_alias_names_a_runbook(alias: Alias):
     assert [one for one in load_catalogue() if f"{one} ".startswith(f"{alias.runbook} ")]
 
 
-async def test_an_alias_is_a_command_of_its_own(chat: Chat):
+async def test_slash_command_alias_shows_usage_or_opens_its_form(chat: Chat):
     answer = await chat.send(payloads.slash("", command="/scrub"))
     assert "zfs scrub start" in words(answer)
     await chat.send(payloads.slash("", command="/pingdom-refresh"))
@@ -362,7 +362,7 @@ async def test_an_alias_is_a_command_of_its_own(chat: Chat):
     assert "csf pingdom refresh" in str(view)
 
 
-async def test_who_tells_who_one_is_and_who_has_the_final_say(chat: Chat):
+async def test_who_command_shows_own_roles_and_all_owners(chat: Chat):
     shown = words(await chat.type("who", "U0OLGA"))
     assert "Olga Owner  (olga): administrator, owner of the edge, the web servers" in shown
     assert "Owners" in shown
@@ -377,7 +377,7 @@ async def test_who_tells_who_one_is_and_who_has_the_final_say(chat: Chat):
         ("who dora", "Dora Developer (dora): developer", []),
     ],
 )
-async def test_who_tells_of_hosts_areas_and_people(
+async def test_who_command_describes_hosts_areas_and_people(
     chat: Chat, text: str, expected: str, people: list[str]
 ):
     answer = await chat.type(text)
@@ -385,7 +385,7 @@ async def test_who_tells_of_hosts_areas_and_people(
     assert mentions(answer.json["blocks"]) == people
 
 
-async def test_who_tells_who_is_on_duty_until_when(chat: Chat):
+async def test_who_command_shows_who_is_on_duty(chat: Chat):
     harness = chat.harness
     add_calendar(harness.policies.path)
     answer = await chat.type("who")
@@ -397,11 +397,11 @@ async def test_who_tells_who_is_on_duty_until_when(chat: Chat):
     assert "On duty edge :   until  ; read" in words(answer)
 
 
-async def test_unknown_person_is_reported(chat: Chat):
+async def test_who_command_with_an_unknown_name_is_refused(chat: Chat):
     assert "No host, area or person is called" in (await chat.type("who knows")).text
 
 
-async def test_freezes_that_hold_and_come_are_shown(chat: Chat):
+async def test_freezes_command_lists_active_and_upcoming_freezes(chat: Chat):
     assert "No freeze is active" in (await chat.type("freeze")).text
     today = datetime.now(UTC)
     (chat.harness.policies.path / "freezes.yaml").write_text(
@@ -421,7 +421,7 @@ async def test_freezes_that_hold_and_come_are_shown(chat: Chat):
     assert f'"timestamp": {int(begins.timestamp())},' in json.dumps(answer.json["blocks"])
 
 
-async def test_what_is_left_out_of_what_changed_is_reported(
+async def test_changed_command_counts_the_changes_it_leaves_out(
     chat: Chat, monkeypatch: pytest.MonkeyPatch
 ):
     for host in ("lb1", "lb2"):
@@ -433,7 +433,7 @@ async def test_what_is_left_out_of_what_changed_is_reported(
     assert "Less likely and not shown: 1. The web pages list more." in reply
 
 
-async def test_what_changed_around_a_time_is_shown(chat: Chat):
+async def test_changed_command_lists_changes_around_a_time(chat: Chat):
     await chat.type("toy set lb1 lamp on", "U0OLGA")
     await chat.settle()
     reply = words(await chat.type("changed 5 minutes ago ±10m lb*"))
@@ -447,7 +447,7 @@ async def test_what_changed_around_a_time_is_shown(chat: Chat):
         assert "ype " in (await chat.type(unclear)).text
 
 
-async def test_times_are_meant_and_told_in_the_zone_that_slack_shows(chat: Chat):
+async def test_changed_command_uses_the_time_zone_of_the_slack_profile(chat: Chat):
     await chat.type("toy set lb1 lamp on", "U0OLGA")
     await chat.settle()
     chat.slack.users["U0DORA"] = {"tz": "Pacific/Auckland"}
@@ -460,7 +460,7 @@ async def test_times_are_meant_and_told_in_the_zone_that_slack_shows(chat: Chat)
     assert "is in the future" in (await chat.type(f"changed {there} ±10m lb*", "U0STAN")).text
 
 
-async def test_an_hour_that_is_twice_or_never_is_asked_back(chat: Chat):
+async def test_changed_command_refuses_times_ambiguous_at_a_clock_change(chat: Chat):
     chat.slack.users["U0DORA"] = {"tz": "Europe/Amsterdam"}
     twice = (await chat.type("changed 2025-10-26 02:30 ±10m", "U0DORA")).text
     assert "occurs twice: type 2025-10-26 02" in twice
@@ -493,18 +493,18 @@ async def test_an_hour_that_is_twice_or_never_is_asked_back(chat: Chat):
         ("approve 7 PLAN", "'plan' is not a plan: copy its ten characters from the card."),
     ],
 )
-async def test_a_command_alone_says_how_it_is_typed(chat: Chat, text: str, message: str):
+async def test_command_without_arguments_shows_its_usage(chat: Chat, text: str, message: str):
     assert (await chat.type(text)).text.startswith(message)
 
 
-async def test_one_run_is_listed_in_the_singular(chat: Chat):
+async def test_runs_command_counts_one_run_in_the_singular(chat: Chat):
     await chat.type("toy show lb1")
     assert (await chat.type("runs")).text == "The newest run"
     await chat.type("toy show lb2")
     assert (await chat.type("runs")).text == "The newest 2 runs"
 
 
-async def test_a_card_tells_of_the_freeze_that_its_run_will_wait_for(chat: Chat):
+async def test_card_names_the_freeze_that_holds_the_run_after_approval(chat: Chat):
     await chat.type("toy set lb1 lamp on")
     assert "once approved it waits" not in chat.slack.card.words
     (chat.harness.policies.path / "freezes.yaml").write_text(
@@ -516,7 +516,7 @@ async def test_a_card_tells_of_the_freeze_that_its_run_will_wait_for(chat: Chat)
     assert "waits after approval: the edge is frozen until 2200-01-01" in frozen
 
 
-async def test_a_check_is_answered_to_the_one_who_asked_alone(chat: Chat):
+async def test_privately_command_sends_the_check_result_by_direct_message(chat: Chat):
     await chat.type("privately toy show lb1 because I wonder", "U0DORA")
     assert chat.run().runbook == "toy show"
     assert chat.run().state is State.SUCCEEDED
@@ -533,7 +533,9 @@ async def test_a_check_is_answered_to_the_one_who_asked_alone(chat: Chat):
         ("privately toy show", "Values are missing: type /keyturn privately toy show HOST"),
     ],
 )
-async def test_only_a_check_is_answered_privately(chat: Chat, text: str, message: str):
+async def test_privately_command_refuses_changes_and_invalid_checks(
+    chat: Chat, text: str, message: str
+):
     assert message in (await chat.type(text, "U0DORA")).text
     assert chat.harness.list_entry_kinds() == []
     assert chat.slack.posted == []

@@ -49,7 +49,7 @@ async def explain(proxy: str) -> str:
         ("403 Forbidden", "refuses the connection (status 403)"),
     ],
 )
-async def test_what_a_proxy_wants_is_reported(status: str, message: str):
+async def test_proxy_refusal_is_explained_without_its_password(status: str, message: str):
     async with a_proxy(status) as at:
         words = await explain(f"http://kim:hunter2@{at}")
     assert message in words
@@ -58,16 +58,16 @@ async def test_what_a_proxy_wants_is_reported(status: str, message: str):
 
 
 @pytest.mark.parametrize("proxy", ["http://127.0.0.1:9", "http://proxy.invalid:3128"])
-async def test_a_proxy_that_is_not_there_is_named(proxy: str):
+async def test_unreachable_proxy_is_named_in_the_connection_error(proxy: str):
     assert f"{proxy[7:]} does not answer" in await explain(proxy)
 
 
 @pytest.mark.parametrize("proxy", ["127.0.0.1:3128", "proxy.example.com", "http://a:b"])
-async def test_invalid_proxy_address_is_reported(proxy: str):
+async def test_invalid_proxy_address_is_refused_with_its_syntax(proxy: str):
     assert "http://HOST:PORT" in await explain(proxy)
 
 
-def test_without_a_proxy_one_is_thought_of():
+def test_connection_error_without_a_proxy_suggests_https_proxy():
     assert "HTTPS_PROXY" in self_check.explain_failure(OSError("no route"))
     assert "HTTPS_PROXY" in self_check.explain_failure(TimeoutError())
     assert "through the proxy p:1" in self_check.explain_failure(
@@ -75,7 +75,7 @@ def test_without_a_proxy_one_is_thought_of():
     )
 
 
-def test_what_is_wrong_with_the_authorities_is_reported(tmp_path: Path):
+def test_tls_certificate_error_explains_ssl_cert_file(tmp_path: Path):
     key = ConnectionKey("slack.com", 443, True, True, None, None, None)
     shown = ClientConnectorCertificateError(key, SSLCertVerificationError("self-signed"))
     (tmp_path / "rubbish").write_text("no certificate")

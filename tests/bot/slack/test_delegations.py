@@ -25,7 +25,7 @@ def card(chat: Chat) -> str:
 
 
 @pytest.mark.parametrize("who", ["stan", "@stan", "<@U0STAN|someone>", "<@U0STAN>"])
-async def test_an_owner_delegates_by_id_or_mention(chat: Chat, who: str):
+async def test_delegate_command_takes_a_name_or_a_slack_mention(chat: Chat, who: str):
     reply = words(await chat.type(f"delegate to {who} for 2 hours for edge", "U0OLGA"))
     assert "Stan Storage can now decide on your behalf in the edge." in reply
     assert "/keyturn delegate end 1" in reply
@@ -33,12 +33,12 @@ async def test_an_owner_delegates_by_id_or_mention(chat: Chat, who: str):
     assert "1. Stan Storage for Olga Owner in the edge" in listed
 
 
-async def test_what_someone_calls_themselves_makes_no_one_of_them(chat: Chat):
+async def test_delegate_command_ignores_the_display_name_of_a_mention(chat: Chat):
     reply = words(await chat.type("delegate to <@U0DORA|stan> for 2 hours", "U0OLGA"))
     assert "Dora Developer can now decide on your behalf" in reply
 
 
-async def test_the_card_calls_the_delegate_and_says_for_whom(chat: Chat):
+async def test_card_mentions_the_delegate_on_behalf_of_the_approver(chat: Chat):
     await chat.type("delegate to stan for 2 hours", "U0OLGA")
     await chat.type("toy set lb1 lamp on")
     assert "for Olga Owner" in card(chat)
@@ -48,13 +48,13 @@ async def test_the_card_calls_the_delegate_and_says_for_whom(chat: Chat):
     assert "Approved by Stan Storage for Olga Owner" in card(chat)
 
 
-async def test_a_delegation_is_ended(chat: Chat):
+async def test_delegate_end_command_ends_the_delegation(chat: Chat):
     await chat.type("delegate to stan for 2 hours", "U0OLGA")
     assert "has ended" in words(await chat.type("delegate end 1", "U0OLGA"))
     assert "No one decides on your behalf" in words(await chat.type("delegations", "U0OLGA"))
 
 
-async def test_a_grant_lets_through_and_the_card_counts_it(chat: Chat):
+async def test_standing_grant_runs_without_approval_and_card_shows_the_rest(chat: Chat):
     reply = words(
         await chat.type("grant <@U0DORA|d> toy set lb* name=la* 5 an hour until 4h", "U0OLGA")
     )
@@ -66,14 +66,14 @@ async def test_a_grant_lets_through_and_the_card_counts_it(chat: Chat):
     assert "4 of 5 left this hour, granted by Olga Owner" in listed
 
 
-async def test_an_ended_grant_lets_nothing_through(chat: Chat):
+async def test_ended_standing_grant_no_longer_replaces_the_approval(chat: Chat):
     await chat.type("grant dora toy set lb* 5 an hour until 4h", "U0OLGA")
     await chat.type("grant end 1", "U0ADAM")
     await chat.type("toy set lb1 lamp on")
     assert chat.run().state is State.PENDING
 
 
-async def test_other_values_are_proposed_accepted_and_approved(chat: Chat):
+async def test_counter_proposal_is_accepted_by_the_requester_and_approved(chat: Chat):
     await chat.type("toy set lb1 lamp on")
     reply = words(await chat.type("counter 1 value=dim because it is too bright", "U0OLGA"))
     assert "You proposed “toy set lb1 lamp dim” as run 2." in reply
@@ -91,7 +91,7 @@ async def test_other_values_are_proposed_accepted_and_approved(chat: Chat):
     assert chat.harness.fleet.sent == [("lb1", "set lamp dim")]
 
 
-async def test_the_requester_takes_the_proposal_back(chat: Chat):
+async def test_requester_withdraws_a_counter_proposal(chat: Chat):
     await chat.type("toy set lb1 lamp on")
     await chat.type("counter 1 value=dim", "U0OLGA")
     await chat.press("withdraw", "U0DORA", message=newest(chat))
@@ -116,5 +116,7 @@ async def test_the_requester_takes_the_proposal_back(chat: Chat):
         ("accept 7", "The plan is missing: copy its ten characters"),
     ],
 )
-async def test_what_is_typed_wrong_says_what_to_type(chat: Chat, text: str, message: str):
+async def test_invalid_delegation_grant_or_counter_proposal_is_refused_with_a_fix(
+    chat: Chat, text: str, message: str
+):
     assert message in (await chat.type(text, "U0OLGA")).text

@@ -12,7 +12,7 @@ from tests.bot.harness import Harness
 pytestmark = pytest.mark.anyio
 
 
-async def test_a_command_is_taken_once(harness: Harness):
+async def test_redelivered_slack_command_is_recognised_by_trigger_or_signature(harness: Harness):
     deliveries = DeliveryRegister(harness.database)
     assert await deliveries.is_first_delivery(
         {"command": "/keyturn", "trigger_id": "1.2.3"}, key="a"
@@ -25,7 +25,7 @@ async def test_a_command_is_taken_once(harness: Harness):
     )
 
 
-async def test_who_types_the_same_letters_again_is_answered_again(harness: Harness):
+async def test_repeated_option_suggestion_is_answered_each_time(harness: Harness):
     deliveries = DeliveryRegister(harness.database)
     for _ in range(2):
         assert await deliveries.is_first_delivery(
@@ -37,7 +37,7 @@ def an_event(number: int) -> dict[str, str]:
     return {"type": "event_callback", "event_id": f"Ev{number}"}
 
 
-async def test_ten_thousand_deliveries_of_a_quarter_as_many_events_have_an_effect_each(
+async def test_redelivered_slack_events_take_effect_once_across_replicas(
     harness: Harness,
 ):
     """Four times each, newly signed, out of order, at two replicas, many at once."""
@@ -56,7 +56,7 @@ async def test_ten_thousand_deliveries_of_a_quarter_as_many_events_have_an_effec
     assert sorted(effects) == list(range(2_500))
 
 
-async def test_without_the_event_id_each_delivery_would_have_its_effect(harness: Harness):
+async def test_without_the_event_id_every_redelivery_takes_effect(harness: Harness):
     deliveries = DeliveryRegister(harness.database)
     nameless = {"type": "event_callback"}
     results = [
@@ -65,7 +65,7 @@ async def test_without_the_event_id_each_delivery_would_have_its_effect(harness:
     assert await asyncio.gather(*results) == [True] * 4
 
 
-async def test_what_arrives_while_the_disk_is_busy_is_written_down_together(harness: Harness):
+async def test_concurrent_slack_deliveries_are_recorded_in_one_transaction(harness: Harness):
     commits: list[int] = []
     transaction = harness.database.transaction
 
@@ -82,7 +82,7 @@ async def test_what_arrives_while_the_disk_is_busy_is_written_down_together(harn
     assert len(commits) <= 2
 
 
-async def test_what_could_not_be_written_down_is_taken_by_no_one(harness: Harness):
+async def test_slack_delivery_fails_when_it_cannot_be_recorded(harness: Harness):
     harness.database.close()
     harness.database.engine.dispose()
     with harness.database.engine.connect() as connection:
@@ -95,7 +95,7 @@ async def test_what_could_not_be_written_down_is_taken_by_no_one(harness: Harnes
     assert [type(one) for one in outcomes] == [StoreUnavailable] * 3
 
 
-async def test_who_stops_waiting_keeps_no_one_else_from_an_answer(harness: Harness):
+async def test_cancelled_slack_delivery_does_not_block_others_in_its_batch(harness: Harness):
     deliveries = DeliveryRegister(harness.database)
     gone = asyncio.create_task(deliveries.is_first_delivery(an_event(1), key="v0=1"))
     stays = asyncio.create_task(deliveries.is_first_delivery(an_event(2), key="v0=2"))

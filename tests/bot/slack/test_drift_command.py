@@ -38,7 +38,9 @@ def list_messages(chat: Chat) -> list[str]:
     ]
 
 
-async def test_message_names_host_value_and_window_once(harness: Harness, anyio_backend: str):
+async def test_drift_message_names_host_value_and_window_once(
+    harness: Harness, anyio_backend: str
+):
     async with a_chat(harness, default_channel="C0OPS") as chat:
         key = await dim_by_hand(chat)
         (message,) = list_messages(chat)
@@ -48,7 +50,7 @@ async def test_message_names_host_value_and_window_once(harness: Harness, anyio_
         assert len(list_messages(chat)) == 1
 
 
-async def test_values_are_listed(chat: Chat):
+async def test_drift_command_lists_watched_values(chat: Chat):
     assert "Keyturn watches no value here." in await read(chat, "drift")
     await dim_by_hand(chat)
     text = await read(chat, "drift lb1")
@@ -57,7 +59,7 @@ async def test_values_are_listed(chat: Chat):
     assert "No host is called" in str((await chat.type("drift lb9")).json)
 
 
-async def test_value_is_shown_with_its_candidates(chat: Chat):
+async def test_drift_command_shows_a_value_with_its_possible_causes(chat: Chat):
     key = await dim_by_hand(chat)
     text = await read(chat, f"drift {key.id}")
     assert "switch lamp changed outside Keyturn between" in text
@@ -65,7 +67,7 @@ async def test_value_is_shown_with_its_candidates(chat: Chat):
     assert f"/keyturn drift adopt {key.id} because …" in text
 
 
-async def test_owner_adopts_and_expects_in_chat(chat: Chat):
+async def test_owner_accepts_drift_by_adopt_and_expect_commands(chat: Chat):
     key = await dim_by_hand(chat)
     text = await read(chat, f"drift expect {key.id} until 3 days because a test", "U0OLGA")
     assert "switch lamp on lb1 may vary until" in text
@@ -76,7 +78,7 @@ async def test_owner_adopts_and_expects_in_chat(chat: Chat):
     assert "nothing to adopt" in late
 
 
-async def test_developer_may_restore_but_not_adopt(chat: Chat):
+async def test_drift_restore_is_open_to_developers_and_drift_adopt_is_not(chat: Chat):
     key = await dim_by_hand(chat)
     refused = await read(chat, f"drift adopt {key.id} because it is right")
     assert "nly people who can approve toy keep on lb1" in refused

@@ -36,7 +36,7 @@ def _count_warnings(caplog: pytest.LogCaptureFixture) -> int:
     return sum("no request was handled for" in record.getMessage() for record in caplog.records)
 
 
-async def test_a_service_that_is_held_up_says_so_once_a_minute(
+async def test_blocked_event_loop_is_logged_once_a_minute(
     keyturn: app.Keyturn, caplog: pytest.LogCaptureFixture
 ):
     async with keyturn.asgi.router.lifespan_context(keyturn.asgi):
@@ -45,7 +45,9 @@ async def test_a_service_that_is_held_up_says_so_once_a_minute(
     assert _count_warnings(caplog) == 1
 
 
-async def test_what_waits_in_a_thread_holds_no_one_up(caplog: pytest.LogCaptureFixture):
+async def test_blocking_call_in_a_thread_logs_no_event_loop_warning(
+    caplog: pytest.LogCaptureFixture,
+):
     task = asyncio.create_task(observability.warn_when_loop_blocks())
     await asyncio.to_thread(time.sleep, _SECONDS)
     task.cancel()

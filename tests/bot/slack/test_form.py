@@ -114,7 +114,7 @@ async def opened(chat: Chat, text: str, user: str = "U0DORA") -> Open:
     return Open(chat, made, user)
 
 
-async def test_a_place_is_held_at_once_and_the_form_follows(chat: Chat):
+async def test_form_opens_with_a_placeholder_and_is_then_updated(chat: Chat):
     await opened(chat, "toy tune")
     calls = [(call, args["view"]) for call, args in chat.slack.calls if call.startswith("views.")]
     assert [call for call, _ in calls] == ["views.open", "views.update"]
@@ -122,7 +122,7 @@ async def test_a_place_is_held_at_once_and_the_form_follows(chat: Chat):
     assert chat.slack.posted == []
 
 
-async def test_its_fields_are_those_of_the_runbook(chat: Chat):
+async def test_form_fields_match_the_fields_of_the_runbook(chat: Chat):
     shown = await opened(chat, "Toy Tune")
     assert shown.view["title"]["text"] == "toy tune"
     assert list(shown.inputs) == ["host", "name", "how", "because"]
@@ -134,7 +134,7 @@ async def test_its_fields_are_those_of_the_runbook(chat: Chat):
     assert "Light one of the switches" in shown.words
 
 
-async def test_a_ticket_is_asked_for_where_a_rule_wants_one_and_can_be_typed(chat: Chat):
+async def test_form_has_a_ticket_field_where_a_rule_requires_a_ticket(chat: Chat):
     require_unreachable_tickets(chat.harness.policies.path)
     shown = await opened(chat, "toy set")
     assert list(shown.inputs)[-2:] == ["because", "ticket"]
@@ -146,7 +146,7 @@ async def test_a_ticket_is_asked_for_where_a_rule_wants_one_and_can_be_typed(cha
     assert "requires an approved change ticket" in answer.json["text"]
 
 
-async def test_what_is_handed_in_is_asked_as_if_it_were_typed(chat: Chat):
+async def test_submitted_form_plans_and_requests_the_run(chat: Chat):
     shown = await opened(chat, "toy tune")
     assert shown.view["submit"]["text"] == "Plan"
     answer = await shown.submit(host="lb1", name="lamp", because="it is “dark”\nhere")
@@ -165,7 +165,7 @@ async def test_what_is_handed_in_is_asked_as_if_it_were_typed(chat: Chat):
     assert set(chat.slack.card.buttons) == PENDING_BUTTONS
 
 
-async def test_what_is_wrong_is_shown_below_its_field(chat: Chat):
+async def test_form_shows_a_value_error_below_its_field(chat: Chat):
     shown = await opened(chat, "toy tune")
     answer = await shown.submit(host="lb1", name="LAMP")
     assert answer.json["response_action"] == "errors"
@@ -177,13 +177,13 @@ async def test_what_is_wrong_is_shown_below_its_field(chat: Chat):
     assert chat.run().state is State.PLANNED
 
 
-async def test_a_reason_that_hides_something_is_refused_below_it(chat: Chat):
+async def test_form_refuses_a_reason_with_an_invisible_character(chat: Chat):
     shown = await opened(chat, "toy tune")
     answer = await shown.submit(host="lb1", name="lamp", because="\u202etrust me")
     assert "U+202E" in answer.json["errors"]["because"]
 
 
-async def test_a_form_is_taken_once_however_often_it_is_handed_in(chat: Chat):
+async def test_form_submitted_three_times_is_planned_once(chat: Chat):
     shown = await opened(chat, "toy tune")
     answers = await asyncio.gather(*(shown.submit(host="lb1", name="lamp") for _ in range(3)))
     actions = sorted(answer.json["response_action"] for answer in answers)
@@ -191,7 +191,7 @@ async def test_a_form_is_taken_once_however_often_it_is_handed_in(chat: Chat):
     assert chat.harness.list_entry_kinds().count("plan requested") == 1
 
 
-async def test_without_the_guard_a_form_handed_in_twice_asks_twice(
+async def test_without_deduplication_a_form_submitted_twice_is_planned_twice(
     chat: Chat, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(dedup, "remember_first", _as_if_new)
@@ -200,7 +200,7 @@ async def test_without_the_guard_a_form_handed_in_twice_asks_twice(
     assert chat.harness.list_entry_kinds().count("plan requested") == 2
 
 
-async def test_a_chosen_host_tells_who_approves_and_is_read_ahead(chat: Chat):
+async def test_form_shows_approvers_and_prefetches_options_of_the_chosen_host(chat: Chat):
     shown = await opened(chat, "toy tune")
     await shown.choose_host("lb1")
     assert "Needs 1 approval from the owners of the edge" in shown.words
@@ -212,7 +212,7 @@ async def test_a_chosen_host_tells_who_approves_and_is_read_ahead(chat: Chat):
     assert chat.harness.fleet.asked == asked
 
 
-async def test_the_blocked_addresses_of_the_chosen_host_and_table_are_offered(chat: Chat):
+async def test_form_suggests_blocked_addresses_of_the_chosen_host_and_table(chat: Chat):
     shown = await opened(chat, "abusers clear")
     assert shown.inputs["address"]["element"]["type"] == "external_select"
     assert shown.inputs["table"]["dispatch_action"] is True
@@ -230,7 +230,7 @@ async def test_the_blocked_addresses_of_the_chosen_host_and_table_are_offered(ch
     assert chat.run().request == "abusers clear lb1 2001:db8::7 table=www"
 
 
-async def test_the_preview_follows_the_values_on_which_it_depends(chat: Chat):
+async def test_form_preview_is_updated_when_a_standing_grant_depends_on_a_value(chat: Chat):
     shown = await opened(chat, "toy tune")
     assert "dispatch_action" not in shown.inputs["how"]
     grant = "grant dora toy tune lb* how=dim 5 an hour until 4h"
@@ -250,14 +250,14 @@ async def test_the_preview_follows_the_values_on_which_it_depends(chat: Chat):
     assert (text["element"]["type"], text["dispatch_action"]) == ("plain_text_input", True)
 
 
-async def test_labels_are_words(chat: Chat):
+async def test_form_labels_have_words_and_units(chat: Chat):
     shown = await opened(chat, "nfs scheduler set")
     labels = [block["label"]["text"] for block in shown.inputs.values()]
     assert "Queued requests" in labels
     assert "Read-ahead (KiB)" in labels
 
 
-async def test_what_a_host_does_not_list_can_be_typed(chat: Chat):
+async def test_form_accepts_a_typed_value_when_the_host_query_fails(chat: Chat):
     def silence(_host: str) -> None:
         raise TimeoutError
 
@@ -266,7 +266,7 @@ async def test_what_a_host_does_not_list_can_be_typed(chat: Chat):
     assert await shown.suggest("name", "lamp") == ["lamp"]
 
 
-async def test_a_host_that_is_slow_holds_no_answer_up(chat: Chat):
+async def test_form_suggestions_do_not_wait_for_a_slow_host(chat: Chat):
     late = threading.Event()
 
     def wait(_host: str) -> None:
@@ -282,7 +282,7 @@ async def test_a_host_that_is_slow_holds_no_answer_up(chat: Chat):
         late.set()
 
 
-async def test_hosts_that_one_may_not_ask_for_are_not_offered(chat: Chat):
+async def test_form_hides_hosts_that_the_policy_forbids(chat: Chat):
     rules = chat.harness.policies.path / "policy.cedar"
     rules.write_text(
         rules.read_text()
@@ -293,7 +293,7 @@ async def test_hosts_that_one_may_not_ask_for_are_not_offered(chat: Chat):
     assert (await opened(chat, "toy tune", "U0OLGA")).choices("host") == ["lb1", "lb2"]
 
 
-async def test_the_rules_are_asked_again_when_it_is_handed_in(chat: Chat):
+async def test_policy_is_evaluated_again_when_a_form_is_submitted(chat: Chat):
     shown = await opened(chat, "toy tune")
     rules = chat.harness.policies.path / "policy.cedar"
     rules.write_text(
@@ -306,7 +306,7 @@ async def test_the_rules_are_asked_again_when_it_is_handed_in(chat: Chat):
     assert chat.harness.fleet.sent == []
 
 
-async def test_someone_elses_form_asks_in_ones_own_name_only(chat: Chat):
+async def test_form_is_submitted_as_the_person_who_submits_it(chat: Chat):
     shown = await opened(chat, "toy tune")
     shown.user = "U0NOBODY"
     answer = await shown.submit(host="lb1", name="lamp")
@@ -314,7 +314,7 @@ async def test_someone_elses_form_asks_in_ones_own_name_only(chat: Chat):
     assert chat.harness.list_entry_kinds() == ["unknown user refused"]
 
 
-async def test_many_hosts_are_looked_for_by_their_names(chat: Chat):
+async def test_form_with_many_hosts_searches_them_by_name(chat: Chat):
     more = "".join(f"  lb{n}: {{area: edge, tags: [haproxy]}}\n" for n in range(3, 150))
     (chat.harness.policies.path / "inventory.yaml").write_text(INVENTORY + more)
     shown = await opened(chat, "toy tune")
@@ -323,14 +323,14 @@ async def test_many_hosts_are_looked_for_by_their_names(chat: Chat):
     assert len(await shown.suggest("host", "")) == 100
 
 
-async def test_where_slack_opens_no_form_it_is_explained_how_to_type_it(chat: Chat):
+async def test_form_that_slack_refuses_to_open_is_replaced_by_command_usage(chat: Chat):
     chat.slack.refuse("views.open", "expired_trigger_id")
     await chat.type("toy tune")
     [message] = chat.slack.whispers("U0DORA")
     assert "/keyturn toy tune HOST NAME" in message.words
 
 
-async def test_a_message_offers_what_may_be_asked_about_the_hosts_that_it_names(chat: Chat):
+async def test_message_shortcut_offers_runbooks_for_hosts_named_in_the_message(chat: Chat):
     text = "ALERT lb2.example.com is slow, see <http://mon/lb1|lb1>; web-9 is fine"
     await chat.send(payloads.interaction(payloads.message_action("about-host", text, "U0DORA")))
     await chat.settle()
@@ -353,7 +353,7 @@ async def test_a_message_offers_what_may_be_asked_about_the_hosts_that_it_names(
     assert chat.run().state is State.SUCCEEDED
 
 
-async def test_a_message_that_names_no_host_offers_them_all(chat: Chat):
+async def test_message_shortcut_offers_all_hosts_when_the_message_names_none(chat: Chat):
     payload = payloads.message_action("about-host", "hello", "U0DORA")
     await chat.send(payloads.interaction(payload))
     await chat.settle()
@@ -364,7 +364,7 @@ async def test_a_message_that_names_no_host_offers_them_all(chat: Chat):
     assert "choose another host" in answer.json["errors"]["host"]
 
 
-async def test_help_leads_to_the_search_of_all_runbooks(chat: Chat):
+async def test_help_button_opens_the_search_for_runbooks(chat: Chat):
     answer = await chat.type("help")
     [find] = [one for block in answer.json["blocks"] for one in block.get("elements", ())][-1:]
     assert find["text"]["text"] == "Find a runbook"
@@ -399,7 +399,7 @@ async def pressed(chat: Chat, shown: dict[str, Any]) -> Open:
     return Open(chat, made, "U0DORA")
 
 
-async def test_a_mention_suggests_a_command_and_opens_its_form_filled_in(chat: Chat):
+async def test_bot_mention_suggests_a_command_and_opens_its_filled_form(chat: Chat):
     text = "please <@U0KEYTURN>  toy tune lb1\nlamp dim because it&amp;s “dark”"
     answer = await mentioned(chat, text, thread_ts="1700000000.000001")
     assert answer.thread == "1700000000.000001"
@@ -431,7 +431,7 @@ async def test_a_mention_suggests_a_command_and_opens_its_form_filled_in(chat: C
         ("<@U0KEYTURN> toy 'tune", "A quotation mark is not closed", []),
     ],
 )
-async def test_a_mention_is_answered_as_far_as_it_is_understood(
+async def test_bot_mention_is_answered_with_command_usage_or_error(
     chat: Chat, text: str, expected: str, buttons: list[str]
 ):
     answer = await mentioned(chat, text)
@@ -439,7 +439,7 @@ async def test_a_mention_is_answered_as_far_as_it_is_understood(
     assert list(answer.buttons)[: len(buttons) or 1] == buttons
 
 
-async def test_a_mention_by_a_stranger_is_refused_and_one_by_a_bot_ignored(chat: Chat):
+async def test_bot_mention_by_an_unknown_account_is_refused_and_by_a_bot_ignored(chat: Chat):
     text = "<@U0KEYTURN> toy tune lb1 lamp"
     answer = await mentioned(chat, text, "U0NOBODY")
     assert "does not know your Slack account" in answer.words

@@ -135,13 +135,13 @@ def unsigned() -> dict[str, Headers]:
     }
 
 
-async def test_what_slack_signed_goes_through_as_it_is(guard: SignatureGuard, inner: Inner):
+async def test_signed_slack_request_reaches_the_app_unchanged(guard: SignatureGuard, inner: Inner):
     answer = await post(guard, [BODY[:10], BODY[10:]], signed(BODY))
     assert (answer.status, inner.reached) == (200, [parse_body(BODY.decode(), None)])
 
 
 @pytest.mark.parametrize("what", unsigned())
-async def test_what_slack_did_not_sign_goes_no_further(
+async def test_slack_request_with_an_invalid_signature_gets_401(
     guard: SignatureGuard, inner: Inner, what: str
 ):
     answer = await post(guard, BODY, unsigned()[what])
@@ -151,7 +151,7 @@ async def test_what_slack_did_not_sign_goes_no_further(
 
 
 @pytest.mark.parametrize("what", ["a timestamp of letters", "a signature beyond ASCII"])
-async def test_stock_bolt_takes_rubbish_for_a_fault_of_the_server(stock: Stock, what: str):
+async def test_stock_bolt_answers_a_malformed_signature_with_500(stock: Stock, what: str):
     assert (await post(stock.app, BODY, unsigned()[what])).status == 500
 
 
@@ -165,7 +165,7 @@ async def test_stock_bolt_takes_rubbish_for_a_fault_of_the_server(stock: Stock, 
     signature=st.binary(max_size=80) | st.from_regex(rb"\Av0=[0-9a-f]{64}\Z"),
     body=st.binary(max_size=200).filter(lambda body: b"ssl_check" not in body),
 )
-def test_no_guess_goes_through(
+def test_random_slack_signature_is_refused(
     guard: SignatureGuard, inner: Inner, timestamp: bytes | None, signature: bytes, body: bytes
 ):
     now = b"%d" % time.time()
@@ -189,7 +189,7 @@ MALFORMED = {
 
 
 @pytest.mark.parametrize("raw", MALFORMED.values(), ids=MALFORMED.keys())
-async def test_a_malformed_body_is_refused_even_if_it_is_signed(
+async def test_signed_request_with_a_malformed_body_gets_400(
     guard: SignatureGuard, inner: Inner, raw: bytes
 ):
     answer = await post(guard, raw, signed(raw))
@@ -197,19 +197,21 @@ async def test_a_malformed_body_is_refused_even_if_it_is_signed(
     assert inner.reached == []
 
 
-async def test_stock_bolt_answers_invalid_utf8_with_a_fault(stock: Stock):
+async def test_stock_bolt_raises_on_invalid_utf8(stock: Stock):
     raw = MALFORMED["no UTF-8"]
     with pytest.raises(UnicodeDecodeError):
         await post(stock.app, raw, signed(raw))
 
 
-async def test_stock_bolt_answers_broken_json_with_a_fault(stock: Stock):
+async def test_stock_bolt_raises_on_broken_json(stock: Stock):
     raw = MALFORMED["broken JSON"]
     with pytest.raises(json.JSONDecodeError):
         await post(stock.app, raw, signed(raw))
 
 
-async def test_too_large_a_body_is_not_read_to_its_end(guard: SignatureGuard, inner: Inner):
+async def test_oversized_slack_request_gets_413_without_being_read_whole(
+    guard: SignatureGuard, inner: Inner
+):
     chunks = [b"x" * 65536] * 1000
     sent = iter(chunks)
     read = 0
@@ -227,17 +229,19 @@ async def test_too_large_a_body_is_not_read_to_its_end(guard: SignatureGuard, in
 
 
 @pytest.mark.parametrize("method", ["GET", "PUT", "HEAD"])
-async def test_only_posts_are_taken(guard: SignatureGuard, inner: Inner, method: str):
+async def test_slack_endpoint_accepts_only_post(guard: SignatureGuard, inner: Inner, method: str):
     assert (await post(guard, BODY, signed(BODY), method=method)).status == 405
     assert inner.reached == []
 
 
 @pytest.mark.parametrize(("age", "status"), [(299, 200), (-299, 200), (302, 401), (-302, 401)])
-async def test_a_request_is_good_for_five_minutes(guard: SignatureGuard, age: int, status: int):
+async def test_slack_signature_is_valid_for_five_minutes(
+    guard: SignatureGuard, age: int, status: int
+):
     assert (await post(guard, BODY, signed(BODY, at=time.time() - age))).status == status
 
 
-async def test_a_replay_has_no_effect(guard: SignatureGuard, inner: Inner):
+async def test_replayed_slack_request_takes_effect_once(guard: SignatureGuard, inner: Inner):
     good = signed(BODY)
     answers = [await post(guard, BODY, good) for _ in range(3)]
     assert [answer.status for answer in answers] == [200, 200, 200]
@@ -245,7 +249,7 @@ async def test_a_replay_has_no_effect(guard: SignatureGuard, inner: Inner):
     assert len(inner.reached) == 1
 
 
-async def test_a_replay_of_what_has_no_id_of_its_own_has_no_effect(
+async def test_replayed_slack_payload_without_an_id_takes_effect_once(
     guard: SignatureGuard, inner: Inner
 ):
     raw = payloads.interaction({"type": "view_closed", "user": {"id": "U0DORA"}, "view": {}})
@@ -255,13 +259,15 @@ async def test_a_replay_of_what_has_no_id_of_its_own_has_no_effect(
     assert len(inner.reached) == 1
 
 
-async def test_replays_at_the_same_time_have_one_effect(guard: SignatureGuard, inner: Inner):
+async def test_concurrent_replays_of_a_slack_request_take_effect_once(
+    guard: SignatureGuard, inner: Inner
+):
     good = signed(BODY)
     await asyncio.gather(*(post(guard, BODY, good) for _ in range(20)))
     assert len(inner.reached) == 1
 
 
-async def test_a_replay_after_a_restart_or_at_another_replica_has_no_effect(
+async def test_replay_on_another_replica_takes_no_effect(
     guard: SignatureGuard, store: Database, inner: Inner
 ):
     good = signed(BODY)
@@ -274,7 +280,7 @@ async def test_a_replay_after_a_restart_or_at_another_replica_has_no_effect(
     assert len(inner.reached) == 1
 
 
-async def test_stock_bolt_runs_a_replay_again(stock: Stock):
+async def test_stock_bolt_runs_a_replayed_request_again(stock: Stock):
     good = signed(BODY)
     for _ in range(3):
         await post(stock.app, BODY, good)
@@ -290,7 +296,7 @@ async def test_stock_bolt_runs_a_replay_again(stock: Stock):
     ],
     ids=["command", "event", "click"],
 )
-async def test_a_redelivery_under_a_new_signature_has_no_effect(
+async def test_redelivery_with_a_new_signature_takes_effect_once(
     guard: SignatureGuard, inner: Inner, raw: bytes
 ):
     for retry in range(4):
@@ -299,41 +305,41 @@ async def test_a_redelivery_under_a_new_signature_has_no_effect(
     assert len(inner.reached) == 1
 
 
-async def test_the_same_words_typed_twice_are_two_requests(guard: SignatureGuard, inner: Inner):
+async def test_same_command_typed_twice_is_two_requests(guard: SignatureGuard, inner: Inner):
     for _ in range(2):
         raw = payloads.slash("toy show lb1")
         await post(guard, raw, signed(raw))
     assert len(inner.reached) == 2
 
 
-async def test_a_second_click_is_another_click(guard: SignatureGuard, inner: Inner):
+async def test_same_button_clicked_twice_is_two_clicks(guard: SignatureGuard, inner: Inner):
     for _ in range(2):
         raw = payloads.interaction(payloads.click("deny", "1:a", "U0OLGA", channel="C", ts="1"))
         await post(guard, raw, signed(raw))
     assert len(inner.reached) == 2
 
 
-async def test_the_probe_of_the_certificate_is_answered_and_has_no_effect(
+async def test_ssl_check_request_is_answered_without_reaching_the_app(
     guard: SignatureGuard, inner: Inner
 ):
     answer = await post(guard, b"token=x&ssl_check=1", [])
     assert (answer.status, inner.reached) == (200, [])
 
 
-async def test_nothing_hides_behind_the_probe(guard: SignatureGuard, inner: Inner):
+async def test_ssl_check_parameter_does_not_bypass_the_signature(
+    guard: SignatureGuard, inner: Inner
+):
     answer = await post(guard, b"ssl_check=1&" + BODY, [])
     assert (answer.status, inner.reached) == (401, [])
 
 
-async def test_a_payload_that_cannot_be_read_is_no_fault_of_the_server(
-    guard: SignatureGuard, inner: Inner
-):
+async def test_payload_that_the_app_cannot_parse_gets_400(guard: SignatureGuard, inner: Inner):
     inner.fails = True
     answer = await post(guard, BODY, signed(BODY))
     assert (answer.status, answer.json) == (400, {"error": "cannot parse the request"})
 
 
-async def test_without_a_database_nothing_goes_through(
+async def test_slack_requests_are_refused_when_deliveries_cannot_be_recorded(
     guard: SignatureGuard, inner: Inner, store: Database
 ):
     with store.transaction() as tx:
@@ -350,16 +356,16 @@ async def test_without_a_database_nothing_goes_through(
 PAYLOAD_WORDS = payloads.slash("toy set lb1 payload on")
 
 
-async def test_stock_bolt_loses_a_command_that_says_payload(stock: Stock):
+async def test_stock_bolt_loses_a_command_that_contains_the_word_payload(stock: Stock):
     assert (await post(stock.app, PAYLOAD_WORDS, signed(PAYLOAD_WORDS))).status == 404
     assert stock.runs == []
 
 
-async def test_stock_bolt_shows_a_fault_of_a_listener_as_a_fault_of_the_server(stock: Stock):
+async def test_stock_bolt_answers_a_failing_listener_with_500(stock: Stock):
     raw = payloads.slash("fail")
     assert (await post(stock.app, raw, signed(raw))).status == 500
 
 
-async def test_stock_bolt_answers_what_no_one_listens_to_with_404(stock: Stock):
+async def test_stock_bolt_answers_an_event_without_listener_with_404(stock: Stock):
     raw = payloads.event("Ev0003")
     assert (await post(stock.app, raw, signed(raw))).status == 404

@@ -54,7 +54,7 @@ def drawn_long_ago(chat: Chat) -> None:
         )
 
 
-async def test_what_waits_for_someone_stands_first_and_is_decided_there(chat: Chat):
+async def test_home_tab_shows_pending_approvals_with_working_buttons(chat: Chat):
     await chat.type(LAMP_ON)
     view = await look(chat, "U0OLGA")
     assert "Needs your approval · 1" in words(view)
@@ -71,7 +71,7 @@ async def test_what_waits_for_someone_stands_first_and_is_decided_there(chat: Ch
     assert "Approved by Olga Owner" in chat.slack.card.words
 
 
-async def test_what_does_not_wait_for_someone_has_no_buttons_there(chat: Chat):
+async def test_home_tab_has_no_decision_buttons_for_people_who_cannot_approve(chat: Chat):
     await chat.type(LAMP_ON)
     for user in ("U0DORA", "U0STAN"):
         assert set(buttons(await look(chat, user))) == {"ask-0"}
@@ -80,7 +80,7 @@ async def test_what_does_not_wait_for_someone_has_no_buttons_there(chat: Chat):
     assert "/keyturn withdraw 1" in words(view)
 
 
-async def test_checks_stand_there_as_on_their_cards(chat: Chat):
+async def test_home_tab_shows_checks_with_the_label_of_their_cards(chat: Chat):
     await chat.type("toy show lb1")
     chat.harness.fleet.hosts["lb1"]["lamp"] = "broken"
     await chat.type("toy show lb2")
@@ -90,7 +90,7 @@ async def test_checks_stand_there_as_on_their_cards(chat: Chat):
     assert "Succeeded: toy show lb2" in " ".join(shown.split())
 
 
-async def test_a_click_at_home_is_judged_as_any_other(chat: Chat):
+async def test_approval_click_on_the_home_tab_needs_the_right_and_the_digest(chat: Chat):
     await chat.type(LAMP_ON)
     value = buttons(await look(chat, "U0OLGA"))["approve"]["value"]
     await click(chat, "approve", value, "U0STAN")
@@ -101,7 +101,7 @@ async def test_a_click_at_home_is_judged_as_any_other(chat: Chat):
     assert chat.run().state is State.PENDING
 
 
-async def test_who_is_concerned_sees_it_without_looking_again(chat: Chat):
+async def test_home_tab_is_updated_only_for_people_concerned_by_a_new_run(chat: Chat):
     await look(chat, "U0OLGA")
     await look(chat, "U0STAN")
     before = chat.slack.views["U0STAN"]
@@ -112,7 +112,7 @@ async def test_who_is_concerned_sees_it_without_looking_again(chat: Chat):
     assert chat.slack.views["U0STAN"] is before
 
 
-async def test_much_that_happens_at_once_is_one_drawing(chat: Chat):
+async def test_home_tab_is_published_once_for_several_changes(chat: Chat):
     await look(chat, "U0OLGA")
     for name in ("lamp", "fan"):
         await chat.type(f"toy set lb1 {name} on")
@@ -125,13 +125,13 @@ async def test_much_that_happens_at_once_is_one_drawing(chat: Chat):
     assert "Needs your approval · 2" in words(chat.slack.views["U0OLGA"])
 
 
-async def test_what_would_look_the_same_is_not_drawn_again(chat: Chat):
+async def test_home_tab_is_not_published_again_without_changes(chat: Chat):
     await look(chat, "U0OLGA")
     await look(chat, "U0OLGA")
     assert [call for call, _ in chat.slack.calls].count("views.publish") == 1
 
 
-async def test_a_home_that_waits_behind_a_slow_slack_is_drawn_as_all_is_by_then(chat: Chat):
+async def test_home_tab_is_rendered_with_the_state_at_the_time_of_publishing(chat: Chat):
     for user in ("U0OLGA", "U0ADAM"):
         await look(chat, user)
     with chat.harness.database.transaction() as tx:
@@ -152,7 +152,7 @@ def _drawn(chat: Chat) -> list[str]:
     return [json.dumps(args) for call, args in chat.slack.calls if call == "views.publish"]
 
 
-async def test_slacks_wish_for_peace_is_granted_at_home_too(chat: Chat):
+async def test_home_tab_waits_after_a_slack_rate_limit(chat: Chat):
     chat.slack.refuse("views.publish", "ratelimited", status=429, retry_after=9)
     raw = payloads.event("EvPeace", user="U0OLGA", tab="home")
     await chat.send(raw)
@@ -165,12 +165,12 @@ async def test_slacks_wish_for_peace_is_granted_at_home_too(chat: Chat):
     assert "U0OLGA" in chat.slack.views
 
 
-async def test_a_stranger_sees_why_there_is_nothing(chat: Chat):
+async def test_home_tab_of_an_unknown_account_explains_why_it_is_empty(chat: Chat):
     view = await look(chat, "U0NOBODY")
     assert "does not know your Slack account" in words(view)
 
 
-async def test_anything_can_be_asked_for_from_there(chat: Chat):
+async def test_home_tab_opens_the_runbook_search_and_answers_privately(chat: Chat):
     ask = buttons(await look(chat, "U0DORA"))["ask-0"]
     await click(chat, "ask-0", ask["value"], "U0DORA")
     [form] = [view for name, view in chat.slack.views.items() if name.startswith("V")]
@@ -179,7 +179,7 @@ async def test_anything_can_be_asked_for_from_there(chat: Chat):
     assert '"channel": "D0DORA"' in form["private_metadata"]
 
 
-async def test_a_counter_proposal_is_accepted_at_home(chat: Chat):
+async def test_counter_proposal_is_accepted_on_the_home_tab(chat: Chat):
     await chat.type("toy tune lb1 lamp dim because the cellar is dark")
     await chat.type("counter 1 how=on because dim is not enough", "U0OLGA")
     view = await look(chat, "U0DORA")
@@ -191,7 +191,7 @@ async def test_a_counter_proposal_is_accepted_at_home(chat: Chat):
     assert chat.run(1).state is State.SUPERSEDED
 
 
-async def test_questions_and_assigned_runs_stand_first_at_home(chat: Chat):
+async def test_questions_and_assigned_runs_come_first_on_the_home_tab(chat: Chat):
     await chat.type(LAMP_ON)
     await chat.type("toy set lb2 lamp on")
     await chat.type("question 1 which ticket?", "U0OLGA")
@@ -207,7 +207,7 @@ async def test_questions_and_assigned_runs_stand_first_at_home(chat: Chat):
     assert "Assigned to Adam Admin" in reply
 
 
-async def test_a_plan_is_reviewed_and_discarded_at_home(chat: Chat):
+async def test_plan_is_reviewed_and_discarded_on_the_home_tab(chat: Chat):
     await chat.type("plan toy set lb1 lamp on")
     view = await look(chat, "U0DORA")
     assert "Planned: toy set lb1 lamp on" in " ".join(words(view).split())

@@ -138,7 +138,7 @@ def _nodes() -> Iterator[tuple[Path, ast.AST]]:
         yield from ((file, node) for node in nodes if id(node) not in inner)
 
 
-def test_nothing_that_is_sent_to_slack_acts_on_a_reader_wherever_it_is_drawn(
+def test_hostile_text_is_escaped_in_everything_sent_to_slack(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     seen = Seen()
@@ -167,7 +167,9 @@ EFFECTS = {
 
 
 @pytest.mark.malformed
-def test_without_the_guard_all_of_it_would_act(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_without_escaping_hostile_text_mentions_links_and_formats_in_slack(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     for module in _modules():
         for name in ESCAPES & vars(module).keys():
             monkeypatch.setattr(module, name, str)
@@ -199,5 +201,5 @@ def test_without_the_guard_all_of_it_would_act(tmp_path: Path, monkeypatch: pyte
     ],
     ids=str,
 )
-def test_the_reader_of_this_test_sees_what_acts(payload: dict[str, object]):
+def test_hostile_text_test_detects_mentions_links_and_formats(payload: dict[str, object]):
     assert len(acts({"blocks": [payload]})) == 1

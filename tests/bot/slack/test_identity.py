@@ -47,7 +47,7 @@ def identity(policies: PolicyDirectory, slack: WebApi, clock: Clock) -> Identity
     return IdentityService(policies, client, team=TEAM, clock=clock)
 
 
-async def test_an_account_of_the_policy_is_its_person(identity: IdentityService):
+async def test_slack_account_in_the_policy_is_mapped_to_its_person(identity: IdentityService):
     assert (await identity.get_person(DORA)).id == "dora"
 
 
@@ -64,7 +64,7 @@ BARRED: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize(("why", "flags"), BARRED.items(), ids=BARRED.keys())
-async def test_an_account_that_slack_does_not_vouch_for_may_nothing(
+async def test_barred_slack_account_is_refused_with_its_reason(
     identity: IdentityService, slack: WebApi, why: str, flags: dict[str, Any]
 ):
     slack.users["U0DORA"] = flags
@@ -85,12 +85,14 @@ async def test_an_account_that_slack_does_not_vouch_for_may_nothing(
     ],
     ids=["unknown", "other team", "other organisation", "no team", "no user", "a name", "case"],
 )
-async def test_a_stranger_is_no_one(identity: IdentityService, account: Account):
+async def test_slack_account_outside_the_policy_is_refused(
+    identity: IdentityService, account: Account
+):
     with pytest.raises(AccountRefused):
         await identity.get_person(account)
 
 
-async def test_in_an_organisation_the_other_workspaces_count_too(
+async def test_enterprise_grid_account_of_a_sister_workspace_is_accepted(
     identity: IdentityService, policies: PolicyDirectory, slack: WebApi
 ):
     people = policies.path / "people.yaml"
@@ -105,7 +107,7 @@ async def test_in_an_organisation_the_other_workspaces_count_too(
         await identity.get_person(Account("T0SECOND", "U0DORA", "E0OURS"))
 
 
-async def test_an_account_elsewhere_is_no_one_here_though_the_policy_names_it(
+async def test_slack_account_of_another_team_is_refused_though_the_policy_lists_it(
     identity: IdentityService, policies: PolicyDirectory, slack: WebApi
 ):
     people = policies.path / "people.yaml"
@@ -117,7 +119,7 @@ async def test_an_account_elsewhere_is_no_one_here_though_the_policy_names_it(
             await identity.get_person(Account("T0OTHER", "U0EXT", enterprise))
 
 
-async def test_slack_is_asked_again_after_a_minute(
+async def test_slack_account_is_looked_up_again_after_a_minute(
     identity: IdentityService, slack: WebApi, clock: Clock
 ):
     await identity.get_person(DORA)
@@ -129,7 +131,7 @@ async def test_slack_is_asked_again_after_a_minute(
         await identity.get_person(DORA)
 
 
-async def test_who_comes_many_times_at_once_is_asked_about_once(
+async def test_concurrent_lookups_of_one_slack_account_are_one_call(
     identity: IdentityService, slack: WebApi
 ):
     people = await asyncio.gather(*(identity.get_person(DORA) for _ in range(64)))
@@ -137,7 +139,7 @@ async def test_who_comes_many_times_at_once_is_asked_about_once(
     assert len(slack.calls) == 1
 
 
-async def test_each_who_comes_at_once_asks_when_none_waits_for_another(
+async def test_without_sharing_lookups_each_one_calls_slack(
     identity: IdentityService, slack: WebApi
 ):
     """The twin of the one question."""
@@ -145,13 +147,15 @@ async def test_each_who_comes_at_once_asks_when_none_waits_for_another(
     assert len(slack.calls) == 8
 
 
-async def test_different_accounts_are_asked_about_each(identity: IdentityService, slack: WebApi):
+async def test_concurrent_lookups_of_two_slack_accounts_are_two_calls(
+    identity: IdentityService, slack: WebApi
+):
     people = await asyncio.gather(*map(identity.get_person, (DORA, Account(TEAM, "U0OLGA")) * 4))
     assert {person.id for person in people} == {"dora", "olga"}
     assert len(slack.calls) == 2
 
 
-async def test_refused_account_is_refused_for_all_who_wait_and_not_cached(
+async def test_failed_account_lookup_refuses_all_waiting_callers_and_is_not_cached(
     identity: IdentityService, slack: WebApi
 ):
     slack.refuse("users.info", "internal_error")
@@ -163,7 +167,7 @@ async def test_refused_account_is_refused_for_all_who_wait_and_not_cached(
     assert (await identity.get_person(DORA)).id == "dora"
 
 
-async def test_others_get_their_answer_though_whoever_asked_first_went_away(
+async def test_shared_account_lookup_survives_cancellation_of_the_first_caller(
     identity: IdentityService, slack: WebApi
 ):
     slack.slowly = 0.2
@@ -188,7 +192,7 @@ async def test_account_is_refused_when_slack_returns_an_error(
 
 
 @pytest.mark.parametrize("error", ["invalid_auth", "token_revoked", "missing_scope"])
-async def test_a_token_that_may_not_ask_is_for_keyturns_keepers_to_fix(
+async def test_bot_token_error_in_account_lookup_points_to_keyturn_doctor(
     identity: IdentityService, slack: WebApi, error: str
 ):
     slack.refuse("users.info", error)
@@ -204,7 +208,7 @@ async def test_account_is_refused_when_slack_does_not_answer_in_time(
         await identity.get_person(DORA)
 
 
-async def test_who_left_since_the_request_decides_nothing(chat: Chat):
+async def test_approver_deactivated_since_the_request_cannot_approve(chat: Chat):
     await chat.type("toy set lb1 lamp on")
     chat.slack.users["U0OLGA"] = {"deleted": True}
     await chat.press("approve", "U0OLGA")
@@ -212,7 +216,7 @@ async def test_who_left_since_the_request_decides_nothing(chat: Chat):
     assert "is deactivated" in chat.slack.whispers("U0OLGA")[0].words
 
 
-async def test_who_is_turned_away_is_listed_and_who_is_let_in_is_not(
+async def test_refused_slack_accounts_are_reported_and_accepted_ones_are_not(
     policies: PolicyDirectory, slack: WebApi
 ):
     turned_away: list[str] = []

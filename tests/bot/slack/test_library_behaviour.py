@@ -44,61 +44,61 @@ pytestmark = pytest.mark.anyio
 # Who guards against each habit, by file and name.
 HABITS: Mapping[str, tuple[str, ...]] = {
     "1: a command that says payload is taken for a click": (
-        "test_transports.test_a_command_that_says_payload_is_a_command",
-        "test_guard.test_stock_bolt_loses_a_command_that_says_payload",
+        "test_transports.test_command_with_the_word_payload_is_parsed_over_both_transports",
+        "test_guard.test_stock_bolt_loses_a_command_that_contains_the_word_payload",
     ),
     "2: lazy listeners copy a client that cannot be copied": (
-        "test_library_behaviour.test_no_listener_is_lazy",
-        "test_library_behaviour.test_a_lazy_listener_would_fail_with_certificates_of_ones_own",
+        "test_library_behaviour.test_no_bolt_listener_is_lazy",
+        "test_library_behaviour.test_lazy_bolt_listener_fails_with_a_custom_ssl_context",
     ),
     "3: rubbish is a fault of the server": (
-        "test_guard.test_what_slack_did_not_sign_goes_no_further",
-        "test_guard.test_a_malformed_body_is_refused_even_if_it_is_signed",
-        "test_guard.test_stock_bolt_takes_rubbish_for_a_fault_of_the_server",
-        "test_guard.test_stock_bolt_answers_invalid_utf8_with_a_fault",
-        "test_guard.test_stock_bolt_answers_broken_json_with_a_fault",
+        "test_guard.test_slack_request_with_an_invalid_signature_gets_401",
+        "test_guard.test_signed_request_with_a_malformed_body_gets_400",
+        "test_guard.test_stock_bolt_answers_a_malformed_signature_with_500",
+        "test_guard.test_stock_bolt_raises_on_invalid_utf8",
+        "test_guard.test_stock_bolt_raises_on_broken_json",
     ),
     "4: a replay is taken": (
-        "test_guard.test_a_replay_has_no_effect",
-        "test_guard.test_a_redelivery_under_a_new_signature_has_no_effect",
-        "test_guard.test_stock_bolt_runs_a_replay_again",
+        "test_guard.test_replayed_slack_request_takes_effect_once",
+        "test_guard.test_redelivery_with_a_new_signature_takes_effect_once",
+        "test_guard.test_stock_bolt_runs_a_replayed_request_again",
     ),
     "5: what fails or is not listened to is not acknowledged": (
-        "test_transports.test_what_no_one_listens_to_is_acknowledged",
-        "test_transports.test_what_fails_is_acknowledged_with_a_reference",
-        "test_guard.test_stock_bolt_answers_what_no_one_listens_to_with_404",
-        "test_guard.test_stock_bolt_shows_a_fault_of_a_listener_as_a_fault_of_the_server",
-        "test_transports.test_stock_bolt_acknowledges_nothing_that_fails_or_that_no_one_listens_to",
+        "test_transports.test_unknown_commands_events_and_forms_are_acknowledged",
+        "test_transports.test_internal_error_is_acknowledged_with_a_reference",
+        "test_guard.test_stock_bolt_answers_an_event_without_listener_with_404",
+        "test_guard.test_stock_bolt_answers_a_failing_listener_with_500",
+        "test_transports.test_stock_bolt_does_not_acknowledge_failing_or_unknown_commands",
     ),
     "6: lazy work begins before the acknowledgement": (
-        "test_library_behaviour.test_what_is_acknowledged_is_committed",
-        "test_library_behaviour.test_lazy_work_would_begin_before_anything_is_committed",
+        "test_library_behaviour.test_slack_request_is_committed_before_it_is_acknowledged",
+        "test_library_behaviour.test_lazy_bolt_listener_starts_before_the_commit",
     ),
     "7: what blocks delays every acknowledgement": (
-        "test_library_behaviour.test_nothing_waits_for_the_disk_in_the_event_loop",
-        "test_library_behaviour.test_without_threads_it_would_wait_there",
-        "test_event_loop_lag.test_a_service_that_is_held_up_says_so_once_a_minute",
-        "test_event_loop_lag.test_what_waits_in_a_thread_holds_no_one_up",
+        "test_library_behaviour.test_slack_handlers_do_not_wait_for_the_database_in_the_event_loop",
+        "test_library_behaviour.test_without_threads_slack_handlers_block_the_event_loop",
+        "test_event_loop_lag.test_blocked_event_loop_is_logged_once_a_minute",
+        "test_event_loop_lag.test_blocking_call_in_a_thread_logs_no_event_loop_warning",
     ),
     "8: a connection is closed before the next one stands": (
-        "test_socket_mode.test_two_connections_stand_and_both_are_used",
-        "test_socket_mode.test_connections_are_renewed_when_slack_wants_it",
-        "test_socket_mode.test_what_is_under_way_is_answered_on_the_connection_it_came_by",
+        "test_socket_mode.test_socket_mode_opens_two_connections_and_answers_on_both",
+        "test_socket_mode.test_socket_mode_connections_are_renewed_when_slack_asks",
+        "test_socket_mode.test_pending_command_is_answered_on_its_connection_during_renewal",
     ),
     "9: a wrong app token is asked with for ever": (
-        "test_socket_mode.test_a_bad_app_token_is_reported_and_not_tried_for_ever",
-        "test_socket_mode.test_the_stock_client_would_ask_for_ever",
+        "test_socket_mode.test_invalid_app_token_is_reported_and_not_retried",
+        "test_socket_mode.test_stock_socket_mode_client_retries_a_bad_token_forever",
     ),
     "10: a connection looks open where nobody is": (
-        "test_socket_mode.test_a_connection_where_no_one_is_any_more_is_renewed",
+        "test_socket_mode.test_silent_socket_mode_connection_is_detected_and_renewed",
     ),
     "11: calls wait for half a minute": (
-        "test_library_behaviour.test_a_form_is_given_up_before_its_trigger_is",
-        "test_library_behaviour.test_no_call_waits_as_long_as_the_stock_client_would",
+        "test_library_behaviour.test_form_opening_times_out_before_the_slack_trigger_expires",
+        "test_library_behaviour.test_slack_client_timeout_is_shorter_than_the_default",
     ),
     "12: connecting holds the start up": (
-        "test_library_behaviour.test_keyturn_starts_where_slack_does_not_answer",
-        "test_library_behaviour.test_waiting_for_a_connection_would_never_end_there",
+        "test_library_behaviour.test_keyturn_becomes_ready_while_slack_does_not_answer",
+        "test_library_behaviour.test_socket_mode_connect_never_returns_while_slack_does_not_answer",
     ),
     "13: arguments come in the address, as a form or as JSON": (
         "../../slack_emulator/test_methods.test_arguments_are_taken_however_they_are_sent",
@@ -107,7 +107,7 @@ HABITS: Mapping[str, tuple[str, ...]] = {
 
 
 @pytest.mark.parametrize("habit", HABITS)
-def test_every_habit_is_guarded_against_by_tests_of_that_name(habit: str):
+def test_every_slack_library_behaviour_names_tests_that_exist(habit: str):
     assert missing(HABITS[habit]) == []
 
 
@@ -130,7 +130,7 @@ def _served(bolt: AsyncApp) -> Callable[[Scope, Receive, Send], Any]:
     return serve
 
 
-def test_no_listener_is_lazy(chat: Chat):
+def test_no_bolt_listener_is_lazy(chat: Chat):
     bolt = _bolt(AsyncWebClient())
     chat.door._listeners.register_listeners(bolt)  # pyright: ignore[reportPrivateUsage] - as the door does
     listeners = bolt._async_listeners  # pyright: ignore[reportPrivateUsage]
@@ -138,7 +138,7 @@ def test_no_listener_is_lazy(chat: Chat):
     assert [one for one in listeners if one.lazy_functions] == []
 
 
-async def test_a_lazy_listener_would_fail_with_certificates_of_ones_own(anyio_backend: str):
+async def test_lazy_bolt_listener_fails_with_a_custom_ssl_context(anyio_backend: str):
     async def work() -> None:
         """Do nothing."""
 
@@ -152,7 +152,7 @@ async def _ack(ack: Any) -> None:
     await ack()
 
 
-async def test_what_is_acknowledged_is_committed(chat: Chat):
+async def test_slack_request_is_committed_before_it_is_acknowledged(chat: Chat):
     await chat.send(payloads.slash("toy set lb1 lamp on"))
     assert chat.harness.list_entry_kinds() == ["requested"]
     await chat.settle()
@@ -163,7 +163,7 @@ async def test_what_is_acknowledged_is_committed(chat: Chat):
     assert "approved" in chat.harness.list_entry_kinds()
 
 
-async def test_lazy_work_would_begin_before_anything_is_committed(anyio_backend: str):
+async def test_lazy_bolt_listener_starts_before_the_commit(anyio_backend: str):
     working = asyncio.Event()
     committed: list[bool] = []
 
@@ -235,7 +235,9 @@ async def busy(
         yield chat
 
 
-async def test_nothing_waits_for_the_disk_in_the_event_loop(busy: Chat, waited: list[str]):
+async def test_slack_handlers_do_not_wait_for_the_database_in_the_event_loop(
+    busy: Chat, waited: list[str]
+):
     walk = Walk(busy)
     await walk.requests()
     await walk.decisions()
@@ -245,7 +247,7 @@ async def test_nothing_waits_for_the_disk_in_the_event_loop(busy: Chat, waited: 
     assert waited == []
 
 
-async def test_without_threads_it_would_wait_there(
+async def test_without_threads_slack_handlers_block_the_event_loop(
     chat: Chat, waited: list[str], monkeypatch: pytest.MonkeyPatch
 ):
     async def here(function: Callable[..., Any], *args: Any, **named: Any) -> Any:
@@ -262,7 +264,7 @@ async def test_without_threads_it_would_wait_there(
 # --- 11: time limits ---
 
 
-async def test_a_form_is_given_up_before_its_trigger_is(
+async def test_form_opening_times_out_before_the_slack_trigger_expires(
     chat: Chat, monkeypatch: pytest.MonkeyPatch
 ):
     trigger_seconds = 3
@@ -274,7 +276,7 @@ async def test_a_form_is_given_up_before_its_trigger_is(
     assert "/keyturn toy tune HOST NAME" in chat.slack.whispers("U0DORA")[0].words
 
 
-async def test_no_call_waits_as_long_as_the_stock_client_would(anyio_backend: str):
+async def test_slack_client_timeout_is_shorter_than_the_default(anyio_backend: str):
     assert app.create_client("xoxb-1", "http://127.0.0.1:9/").timeout <= 10
     assert AsyncWebClient("xoxb-1").timeout == 30
 
@@ -289,7 +291,7 @@ def _silence() -> Generator[str]:
         yield f"http://127.0.0.1:{server.getsockname()[1]}/api/"
 
 
-def test_keyturn_starts_where_slack_does_not_answer(tmp_path: Path):
+def test_keyturn_becomes_ready_while_slack_does_not_answer(tmp_path: Path):
     company.create_policy(tmp_path / "policy")
     tokens: Any = {"slack_bot_token": "xoxb-1", "slack_app_token": "xapp-1"}
     with (
@@ -301,7 +303,7 @@ def test_keyturn_starts_where_slack_does_not_answer(tmp_path: Path):
         assert "0 of 2 connections are open" in answer.text
 
 
-def test_without_any_connection_for_long_it_is_not_ready(
+def test_readiness_fails_after_a_long_time_without_slack_connection(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     assert chat_of_the_service._MAX_DISCONNECTED_SECONDS == 30  # pyright: ignore[reportPrivateUsage]
@@ -320,7 +322,7 @@ def test_without_any_connection_for_long_it_is_not_ready(
         assert "0 of 2 connections are open" in answer.text
 
 
-async def test_waiting_for_a_connection_would_never_end_there(chat: Chat):
+async def test_socket_mode_connect_never_returns_while_slack_does_not_answer(chat: Chat):
     envelopes = EnvelopeHandler(_bolt(AsyncWebClient()), DeliveryRegister(chat.harness.database))
     with _silence() as api:
         sockets = SocketModeService(app.create_client("xoxb-1", api), "xapp-1", envelopes)

@@ -30,7 +30,7 @@ def cards(chat: Chat) -> int:
     return len([one for one in chat.slack.posted if not one.thread and not one.seen_by])
 
 
-async def test_a_card_whose_answer_was_lost_is_found_again(chat: Chat):
+async def test_card_whose_post_response_was_lost_is_found_in_the_channel(chat: Chat):
     chat.slack.unheard = 1
     await chat.type(LAMP_ON)
     await tried_again(chat)
@@ -40,7 +40,7 @@ async def test_a_card_whose_answer_was_lost_is_found_again(chat: Chat):
     assert chat.slack.card.text.startswith("Succeeded")
 
 
-async def test_it_is_found_among_many(chat: Chat):
+async def test_card_with_a_lost_post_response_is_found_among_other_messages(chat: Chat):
     chat.slack.unheard = 1
     await chat.type(LAMP_ON)
     ours = chat.slack.card
@@ -55,7 +55,7 @@ async def test_it_is_found_among_many(chat: Chat):
     assert ours.text.startswith("Succeeded")
 
 
-async def test_what_follows_is_found_in_the_thread(chat: Chat):
+async def test_thread_reply_whose_post_response_was_lost_is_posted_once(chat: Chat):
     await chat.type(LAMP_ON)
     chat.slack.unheard = 1
     await chat.press("approve", "U0OLGA")
@@ -63,7 +63,7 @@ async def test_what_follows_is_found_in_the_thread(chat: Chat):
     assert [one.text.split(":")[0] for one in chat.slack.posted if one.thread] == ["Succeeded"]
 
 
-async def test_a_direct_message_is_repeated_once_at_most(chat: Chat):
+async def test_direct_message_with_lost_responses_is_sent_once(chat: Chat):
     chat.slack.unheard = 2
     await chat.type("toy set lb1 lamp off")
     await tried_again(chat)
@@ -71,7 +71,7 @@ async def test_a_direct_message_is_repeated_once_at_most(chat: Chat):
 
 
 @pytest.mark.parametrize("why", ["we may not look", "we do not look"])
-async def test_without_the_guard_there_is_one_more_each_time(
+async def test_without_the_search_for_the_message_each_retry_posts_another_card(
     chat: Chat, monkeypatch: pytest.MonkeyPatch, why: str
 ):
     chat.slack.unheard, chat.slack.may_look = 3, why != "we may not look"
@@ -87,9 +87,7 @@ def _never(_said: Mapping[str, Any], _name: str) -> bool:
 
 
 @pytest.mark.parametrize("action", ["approve", "deny"])
-async def test_a_second_card_that_no_one_knows_of_loses_its_buttons_when_it_is_clicked(
-    chat: Chat, action: str
-):
+async def test_duplicate_card_loses_its_buttons_when_clicked(chat: Chat, action: str):
     """The answer to its post was lost, and we may not look for it."""
     chat.slack.unheard, chat.slack.may_look = 1, False
     await chat.type(LAMP_ON)
@@ -106,7 +104,7 @@ async def test_a_second_card_that_no_one_knows_of_loses_its_buttons_when_it_is_c
     assert chat.run().state is State.SUCCEEDED
 
 
-async def test_a_card_that_is_just_being_posted_keeps_its_buttons_when_it_is_clicked(chat: Chat):
+async def test_click_on_a_card_still_being_posted_is_refused_and_keeps_its_buttons(chat: Chat):
     """Slack has shown it to people before it has told us so."""
     chat.slack.unheard, chat.slack.may_look = 1, False
     await chat.type(LAMP_ON)
@@ -129,7 +127,7 @@ async def test_a_card_that_is_just_being_posted_keeps_its_buttons_when_it_is_cli
     assert "try again in a few seconds" in chat.slack.whispers("U0OLGA")[0].text
 
 
-async def test_a_stranger_takes_no_buttons_off(chat: Chat):
+async def test_duplicate_card_keeps_its_buttons_when_an_unknown_account_clicks(chat: Chat):
     chat.slack.unheard, chat.slack.may_look = 1, False
     await chat.type(LAMP_ON)
     await tried_again(chat)
@@ -137,13 +135,13 @@ async def test_a_stranger_takes_no_buttons_off(chat: Chat):
     assert set(chat.slack.posted[0].buttons) == PENDING_BUTTONS
 
 
-async def test_what_slack_takes_at_once_is_not_looked_for(chat: Chat):
+async def test_message_posted_at_the_first_attempt_is_not_searched_for(chat: Chat):
     await chat.type(LAMP_ON)
     await chat.press("approve", "U0OLGA")
     assert not [call for call, _ in chat.slack.calls if call.startswith("conversations.")]
 
 
-async def test_slacks_wish_for_peace_holds_for_looking_too(chat: Chat):
+async def test_search_for_a_lost_card_waits_after_a_slack_rate_limit(chat: Chat):
     chat.slack.unheard = 1
     chat.slack.refuse("conversations.history", "ratelimited", status=429, retry_after=9)
     await chat.type(LAMP_ON)
@@ -151,7 +149,7 @@ async def test_slacks_wish_for_peace_holds_for_looking_too(chat: Chat):
     assert cards(chat) == 1
 
 
-async def test_the_stock_client_posts_it_twice_by_itself(chat: Chat):
+async def test_stock_slack_client_posts_twice_after_a_lost_response(chat: Chat):
     """The twin of Retry."""
     stock = AsyncWebClient("xoxb-1", chat.slack.url, timeout=5)
     chat.slack.unheard = 1
@@ -159,14 +157,14 @@ async def test_the_stock_client_posts_it_twice_by_itself(chat: Chat):
     assert cards(chat) == 2
 
 
-async def test_what_only_asks_is_asked_again_when_a_connection_breaks(chat: Chat):
+async def test_reading_slack_api_call_is_retried_after_a_lost_connection(chat: Chat):
     chat.slack.unheard, chat.slack.unheard_of = 1, "users."
     answer = await chat.type("who")
     assert [call for call, _ in chat.slack.calls] == ["users.info", "users.info"]
     assert answer.json["text"] == "Owners"
 
 
-def test_each_message_of_each_run_has_a_name_of_its_own():
+def test_message_name_is_unique_per_run_and_slot():
     story = a_story()
     names = [
         with_message_name(HELLO, story, slot).name
@@ -177,7 +175,7 @@ def test_each_message_of_each_run_has_a_name_of_its_own():
     assert with_message_name(HELLO, story, "card").digest == HELLO.digest
 
 
-def test_the_name_is_where_it_is_looked_for():
+def test_message_name_is_found_in_the_blocks():
     message = with_message_name(HELLO, a_story(), "card")
     assert has_message_name({"blocks": build_named_blocks(message)}, message.name)
     assert not has_message_name({"blocks": list(HELLO.blocks)}, message.name)

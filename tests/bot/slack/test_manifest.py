@@ -33,7 +33,7 @@ def manifest() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("address", ["", "https://keyturn.example.com"])
-def test_slacks_own_type_allows_it(address: str):
+def test_manifest_matches_the_schema_of_slack(address: str):
     assert schema_check.faults("Manifest", YAML(typ="safe").load(format_manifest(address))) == []
 
 
@@ -47,20 +47,20 @@ def test_slacks_own_type_allows_it(address: str):
         ("name: Keyturn", f"name: {'Keyturn' * 6}"),
     ],
 )
-def test_slacks_own_type_refuses_a_typing_error(old: str, new: str):
+def test_manifest_schema_detects_a_typing_error(old: str, new: str):
     text = format_manifest()
     assert old in text
     slipped = YAML(typ="safe").load(text.replace(old, new))
     assert schema_check.faults("Manifest", slipped) != []
 
 
-def test_it_has_the_parts_that_slack_knows(manifest: dict[str, Any]):
+def test_manifest_has_the_sections_and_lengths_of_slack(manifest: dict[str, Any]):
     assert set(manifest) == {"display_information", "features", "oauth_config", "settings"}
     assert 0 < len(manifest["display_information"]["name"]) <= 35
     assert 0 < len(manifest["display_information"]["description"]) <= 140
 
 
-def test_the_commands_are_ours_and_escaped(manifest: dict[str, Any]):
+def test_manifest_lists_every_slash_command_with_escaping(manifest: dict[str, Any]):
     commands = manifest["features"]["slash_commands"]
     assert [command["command"] for command in commands] == [COMMAND, *ALIASES]
     for command in commands:
@@ -71,13 +71,13 @@ def test_the_commands_are_ours_and_escaped(manifest: dict[str, Any]):
 
 
 @pytest.mark.parametrize("name", ALIASES)
-def test_an_alias_is_described_alike_everywhere(manifest: dict[str, Any], name: str):
+def test_manifest_describes_each_alias_as_the_code_does(manifest: dict[str, Any], name: str):
     commands = {one["command"]: one for one in manifest["features"]["slash_commands"]}
     assert commands[name]["description"] == ALIASES[name].description
     assert commands[name]["usage_hint"] == ALIASES[name].usage
 
 
-def test_the_shortcut_is_the_one_that_is_listened_to(manifest: dict[str, Any]):
+def test_manifest_shortcut_matches_its_listener(manifest: dict[str, Any]):
     [shortcut] = manifest["features"]["shortcuts"]
     assert (shortcut["type"], shortcut["callback_id"]) == ("message", ABOUT_HOST)
     assert shortcut["name"] == HOST_SHORTCUT_NAME
@@ -85,13 +85,13 @@ def test_the_shortcut_is_the_one_that_is_listened_to(manifest: dict[str, Any]):
     assert len(shortcut["description"]) <= 150
 
 
-def test_it_gets_events_of_visits_to_its_home_mentions_and_links_only(manifest: dict[str, Any]):
+def test_manifest_subscribes_to_home_mention_and_link_events_only(manifest: dict[str, Any]):
     events = manifest["settings"]["event_subscriptions"]["bot_events"]
     assert events == ["app_home_opened", "app_mention", "link_shared"]
     assert manifest["features"]["app_home"]["home_tab_enabled"] is True
 
 
-def test_the_scopes_are_those_that_were_weighed(manifest: dict[str, Any]):
+def test_manifest_requests_exactly_the_listed_scopes(manifest: dict[str, Any]):
     scopes = manifest["oauth_config"]["scopes"]
     assert set(scopes) == {"bot", "bot_optional"}
     assert len(scopes["bot"]) == len(set(scopes["bot"]))
@@ -104,12 +104,12 @@ def addresses(manifest: dict[str, Any]) -> list[str]:
     return [part[name] for part in parts(manifest) for name in part if name.endswith("url")]
 
 
-def test_for_socket_mode_nothing_has_an_address(manifest: dict[str, Any]):
+def test_manifest_for_socket_mode_has_no_urls(manifest: dict[str, Any]):
     assert manifest["settings"]["socket_mode_enabled"] is True
     assert addresses(manifest) == []
 
 
-def test_for_http_everything_leads_to_the_door(manifest: dict[str, Any]):
+def test_manifest_for_http_sends_everything_to_slack_events(manifest: dict[str, Any]):
     http = YAML(typ="safe").load(format_manifest("https://keyturn.example.com/"))
     assert http["settings"]["socket_mode_enabled"] is False
     commands = manifest["features"]["slash_commands"]
@@ -128,7 +128,7 @@ def test_for_http_everything_leads_to_the_door(manifest: dict[str, Any]):
         ("", "", None),
     ],
 )
-def test_links_are_reported_of_the_domain_of_the_pages(
+def test_manifest_unfurl_domain_is_the_domain_of_the_pages(
     address: str, base_url: str, domains: list[str] | None
 ):
     manifest = YAML(typ="safe").load(format_manifest(address, base_url))
@@ -139,7 +139,7 @@ def test_links_are_reported_of_the_domain_of_the_pages(
 @pytest.mark.parametrize(
     "address", ["http://keyturn.example.com", "keyturn", "https://", "https://k?x=1"]
 )
-def test_an_address_that_slack_does_not_take_is_refused(address: str):
+def test_manifest_refuses_an_address_without_https(address: str):
     with pytest.raises(ValueError, match="HTTPS addresses only"):
         format_manifest(address)
 
@@ -161,7 +161,7 @@ NEEDS = {
 NO_SCOPE = {"apps_connections_open", "auth_test", "views_open", "views_publish", "views_update"}
 
 
-def test_no_scope_is_asked_for_that_no_call_needs(manifest: dict[str, Any]):
+def test_manifest_requests_no_unused_scope(manifest: dict[str, Any]):
     code = "".join(file.read_text() for file in Path(str(files("bot.slack"))).glob("*.py"))
     called = set(re.findall(r"client\.([a-z]+_\w+)\(", code))
     assert called <= NEEDS.keys() | NO_SCOPE
@@ -172,7 +172,7 @@ def test_no_scope_is_asked_for_that_no_call_needs(manifest: dict[str, Any]):
     assert set(manifest["oauth_config"]["scopes"]["bot"]) == needed | {"commands"} | elsewhere
 
 
-def test_people_can_write_to_it_directly(manifest: dict[str, Any]):
+def test_manifest_allows_direct_messages_to_the_bot(manifest: dict[str, Any]):
     home = manifest["features"]["app_home"]
     assert home["messages_tab_enabled"] is True
     assert home["messages_tab_read_only_enabled"] is False

@@ -65,7 +65,7 @@ async def in_thread(chat: Chat, value: str) -> Run:
 
 
 @pytest.mark.parametrize("how", ["it answers 503", "nobody is there"])
-async def test_six_hours_without_slack_delay_no_run_and_lose_no_end(
+async def test_slack_outage_of_six_hours_delays_no_run_and_loses_no_result(
     chat: Chat, clock: Clock, how: str
 ):
     """Nobody is there: connections break off."""
@@ -94,7 +94,7 @@ async def test_six_hours_without_slack_delay_no_run_and_lose_no_end(
         assert card.text.startswith(ends[chat.run(run.id).state]), card.text
 
 
-async def test_ten_thousand_notices_become_one_message_for_each_run_at_the_pace_of_the_channel(
+async def test_ten_thousand_updates_become_one_message_per_run_within_the_rate_limit(
     chat: Chat, clock: Clock
 ):
     for _ in range(30):
@@ -122,9 +122,7 @@ async def test_ten_thousand_notices_become_one_message_for_each_run_at_the_pace_
     assert all(count <= 2 for count in numbers[1:]), numbers
 
 
-async def test_what_slack_has_had_enough_of_waits_as_long_as_it_says_and_a_little_more(
-    chat: Chat, clock: Clock
-):
+async def test_rate_limited_message_waits_for_retry_after_and_a_margin(chat: Chat, clock: Clock):
     await in_thread(chat, "on")
     chat.slack.refuse("chat.postMessage", "ratelimited", status=429, retry_after=30)
     await chat.door.outbox.deliver_due()
@@ -136,7 +134,7 @@ async def test_what_slack_has_had_enough_of_waits_as_long_as_it_says_and_a_littl
     assert chat.slack.card.channel == OPS
 
 
-def test_a_channel_has_ten_at_once_and_then_one_a_second():
+def test_channel_rate_limit_is_a_burst_of_ten_then_one_per_second():
     now = [0.0]
     pace = ChannelRateLimit(lambda: now[0])
     assert [pace.reserve_turn(OPS) for _ in range(13)] == [0.0] * 10 + [1.0, 2.0, 3.0]
@@ -145,12 +143,12 @@ def test_a_channel_has_ten_at_once_and_then_one_a_second():
     assert pace.reserve_turn(OPS) == 0.0
 
 
-def test_who_is_told_in_no_channel_waits_for_none():
+def test_channel_rate_limit_ignores_an_empty_channel():
     pace = ChannelRateLimit(lambda: 0.0)
     assert {pace.reserve_turn("") for _ in range(100)} == {0.0}
 
 
-async def test_without_the_pace_they_would_all_be_posted_at_once(
+async def test_without_the_channel_rate_limit_all_messages_are_posted_at_once(
     chat: Chat, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ):
     def at_once(_self: ChannelRateLimit, _channel: str) -> float:
@@ -163,7 +161,7 @@ async def test_without_the_pace_they_would_all_be_posted_at_once(
     assert len(chat.slack.posted) == 15
 
 
-def test_news_of_one_run_is_one_row_however_often_it_is_announced(harness: Harness):
+def test_outbox_has_one_row_per_run_for_repeated_announcements(harness: Harness):
     run = harness.request(SetSwitch(host="lb1", name="lamp", value="on"))
     for _ in range(20):
         with harness.database.transaction() as tx:
@@ -172,7 +170,7 @@ def test_news_of_one_run_is_one_row_however_often_it_is_announced(harness: Harne
         assert [one.run for one in outbox.list_pending_updates(tx)] == [run.id]
 
 
-async def test_what_was_done_in_a_year_without_chat_is_in_nobodys_way(chat: Chat):
+async def test_old_runs_do_not_delay_new_messages_when_slack_is_connected(chat: Chat):
     for _ in range(16):
         run = await in_thread(chat, "on")
         await asyncio.to_thread(

@@ -50,7 +50,7 @@ async def until(condition: Callable[[], object], seconds: float = 10) -> None:
             await asyncio.sleep(0.005)
 
 
-async def test_a_channel_that_the_bot_is_not_in_falls_back_to_the_area_then_to_the_default(
+async def test_card_goes_to_the_default_channel_when_the_bot_is_not_in_the_channel(
     harness: Harness,
 ):
     async with a_chat(harness, default_channel="C0MAIN") as chat:
@@ -65,21 +65,21 @@ async def test_a_channel_that_the_bot_is_not_in_falls_back_to_the_area_then_to_t
         assert len(chat.slack.seen_in("D0DORA")) == 1
 
 
-async def test_without_any_channel_the_requester_learns_directly_how_to_invite(chat: Chat):
+async def test_requester_gets_the_card_and_an_invite_hint_without_a_channel(chat: Chat):
     await chat.type(LAMP_ON, channel="C0SECRET")
     [card] = chat.slack.seen_in("D0DORA")
     assert "<#C0SECRET>. Type /invite @Keyturn there" in card.words
     assert set(card.buttons) == PENDING_BUTTONS
 
 
-async def test_what_is_for_the_requester_reaches_them_where_the_bot_is_not(chat: Chat):
+async def test_no_changes_message_is_sent_directly_where_the_bot_is_not_in_the_channel(chat: Chat):
     await chat.type("toy set lb1 lamp off", channel="C0SECRET")
     [message] = chat.slack.posted
     assert message.channel == "D0DORA"
     assert message.text.startswith("No changes")
 
 
-async def test_a_request_from_the_web_is_shown_in_the_default_channel(harness: Harness):
+async def test_web_request_is_posted_in_the_default_channel(harness: Harness):
     async with a_chat(harness, default_channel="C0OPS") as chat:
         await asyncio.to_thread(harness.request, SetSwitch(host="lb1", name="lamp", value="on"))
         await chat.settle()
@@ -87,7 +87,7 @@ async def test_a_request_from_the_web_is_shown_in_the_default_channel(harness: H
         assert "· via web" in chat.slack.card.words
 
 
-async def test_a_card_that_was_deleted_is_posted_anew_and_works(chat: Chat):
+async def test_deleted_card_is_posted_again(chat: Chat):
     await chat.type(LAMP_ON)
     chat.slack.posted.clear()
     await chat.type("approve 1 " + chat.run().short_digest, "U0OLGA")
@@ -95,7 +95,7 @@ async def test_a_card_that_was_deleted_is_posted_anew_and_works(chat: Chat):
     assert [card.text.split(":")[0] for card in cards] == ["Succeeded"]
 
 
-async def test_a_button_of_a_card_that_was_replaced_decides_nothing(chat: Chat):
+async def test_button_of_a_replaced_card_decides_nothing(chat: Chat):
     await chat.type("toy set all lb1 on")
     old = chat.slack.card
     chat.slack.posted.clear()
@@ -109,7 +109,7 @@ async def test_a_button_of_a_card_that_was_replaced_decides_nothing(chat: Chat):
     assert chat.run().state is State.SUCCEEDED
 
 
-async def test_slacks_wish_for_peace_is_granted(chat: Chat):
+async def test_card_waits_for_retry_after_of_a_slack_rate_limit(chat: Chat):
     chat.slack.refuse("chat.postMessage", "ratelimited", status=429, retry_after=17)
     await chat.type(LAMP_ON)
     assert chat.slack.posted == []
@@ -124,7 +124,7 @@ async def test_slacks_wish_for_peace_is_granted(chat: Chat):
 
 
 @pytest.mark.parametrize("error", ["internal_error", "fatal_error", "invalid_auth"])
-async def test_a_failure_of_slack_never_fails_a_run(chat: Chat, error: str):
+async def test_slack_error_does_not_fail_the_run_and_the_card_is_retried(chat: Chat, error: str):
     chat.slack.refuse("chat.postMessage", error)
     await chat.type(LAMP_ON)
     assert trouble(chat) == error
@@ -136,7 +136,7 @@ async def test_a_failure_of_slack_never_fails_a_run(chat: Chat, error: str):
     assert chat.slack.posted[0].text.startswith("Succeeded")
 
 
-async def test_it_waits_longer_each_time(chat: Chat):
+async def test_outbox_retry_delay_grows_with_each_failure(chat: Chat):
     waits: list[int] = []
     for _ in range(4):
         chat.slack.refuse("chat.postMessage", "internal_error")
@@ -150,14 +150,14 @@ async def test_it_waits_longer_each_time(chat: Chat):
     assert waits[0] < waits[1] < waits[2] < waits[3]
 
 
-async def test_blocks_that_slack_does_not_take_leave_the_words(chat: Chat):
+async def test_card_is_posted_as_text_when_slack_refuses_its_blocks(chat: Chat):
     chat.slack.refuse("chat.postMessage", "invalid_blocks")
     await chat.type(LAMP_ON)
     assert chat.slack.card.blocks == []
     assert chat.slack.card.text.startswith("Needs approval")
 
 
-async def test_a_server_error_that_is_no_json_is_survived(chat: Chat):
+async def test_card_is_retried_after_an_html_error_page_of_slack(chat: Chat):
     page = web.Response(status=502, text="<html>bad gateway</html>", content_type="text/html")
     chat.slack.refusals["chat.postMessage"] = [page]
     await chat.type(LAMP_ON)
@@ -167,7 +167,7 @@ async def test_a_server_error_that_is_no_json_is_survived(chat: Chat):
     assert chat.slack.card.text.startswith("Needs approval")
 
 
-async def test_what_is_shown_already_is_not_sent_again(chat: Chat):
+async def test_unchanged_card_is_not_sent_again(chat: Chat):
     await chat.type(LAMP_ON)
     calls = len(chat.slack.calls)
     with chat.harness.database.transaction() as tx:
@@ -176,7 +176,7 @@ async def test_what_is_shown_already_is_not_sent_again(chat: Chat):
     assert len(chat.slack.calls) == calls
 
 
-async def test_two_senders_send_once(chat: Chat):
+async def test_two_outbox_workers_post_a_card_once(chat: Chat):
     async with a_chat(chat.harness) as other:
         await chat.send(payloads.slash(LAMP_ON))
         await asyncio.to_thread(chat.harness.run_queued_work)
@@ -185,7 +185,7 @@ async def test_two_senders_send_once(chat: Chat):
         assert len(chat.slack.posted) + len(other.slack.posted) == 1
 
 
-async def test_a_sender_that_died_holds_nothing_up_for_long(chat: Chat):
+async def test_outbox_claim_of_a_dead_worker_expires(chat: Chat):
     await chat.send(payloads.slash(LAMP_ON))
     await asyncio.to_thread(chat.harness.run_queued_work)
     with chat.harness.database.transaction() as tx:
@@ -199,7 +199,7 @@ async def test_a_sender_that_died_holds_nothing_up_for_long(chat: Chat):
     assert chat.slack.card.text.startswith("Needs approval")
 
 
-async def test_what_a_dead_sender_had_is_sent_by_another_within_fifteen_seconds(chat: Chat):
+async def test_message_claimed_by_a_dead_worker_is_sent_within_fifteen_seconds(chat: Chat):
     """It died while Slack took its time."""
     async with a_chat(chat.harness) as dead:
         await chat.send(payloads.slash(LAMP_ON))
@@ -217,7 +217,7 @@ async def test_what_a_dead_sender_had_is_sent_by_another_within_fifteen_seconds(
     assert chat.slack.card.text.startswith("Needs approval")
 
 
-async def test_message_that_a_dead_sender_posted_is_not_posted_again(chat: Chat):
+async def test_message_posted_by_a_dead_worker_is_not_posted_again(chat: Chat):
     await chat.send(payloads.slash(LAMP_ON))
     await asyncio.to_thread(chat.harness.run_queued_work)
     chat.slack.slowly = 0.3
@@ -235,7 +235,7 @@ async def test_message_that_a_dead_sender_posted_is_not_posted_again(chat: Chat)
         assert db_outbox.list_messages(tx, 1)["card"].ts == chat.slack.card.ts
 
 
-async def test_who_takes_long_keeps_what_they_tell(chat: Chat, monkeypatch: pytest.MonkeyPatch):
+async def test_slow_outbox_worker_renews_its_lease(chat: Chat, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(outbox, "_LEASE_SECONDS", 1.0)
     async with a_chat(chat.harness) as other:
         await chat.send(payloads.slash(LAMP_ON))
@@ -251,7 +251,7 @@ async def test_who_takes_long_keeps_what_they_tell(chat: Chat, monkeypatch: pyte
     assert chat.slack.card.text.startswith("Needs approval")
 
 
-async def test_who_was_late_does_not_speak_for_who_took_over(chat: Chat):
+async def test_outbox_worker_with_an_expired_lease_cannot_change_the_delivery(chat: Chat):
     await chat.send(payloads.slash(LAMP_ON))
     await asyncio.to_thread(chat.harness.run_queued_work)
     with chat.harness.database.transaction() as tx:
@@ -267,7 +267,7 @@ async def test_who_was_late_does_not_speak_for_who_took_over(chat: Chat):
         assert not db_outbox.has_more(tx, item.run)
 
 
-async def test_who_ends_in_good_order_leaves_what_they_could_not_tell_to_others(
+async def test_outbox_worker_releases_unsent_messages_at_shutdown(
     chat: Chat, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(outbox, "_GRACE_SECONDS", 0.1)
@@ -282,7 +282,7 @@ async def test_who_ends_in_good_order_leaves_what_they_could_not_tell_to_others(
         assert other.slack.card.text.startswith("Needs approval")
 
 
-async def test_a_look_that_takes_long_is_shown_and_becomes_the_card(chat: Chat):
+async def test_slow_planning_is_shown_and_updated_to_the_card(chat: Chat):
     async with at_work(chat):
         answer = await chat.send(payloads.slash(LAMP_ON))
         assert answer.body == b""
@@ -294,7 +294,7 @@ async def test_a_look_that_takes_long_is_shown_and_becomes_the_card(chat: Chat):
         assert chat.slack.card.updates == 1
 
 
-async def test_news_is_sent_at_once_when_the_outbox_is_woken(chat: Chat):
+async def test_outbox_sends_at_once_when_woken(chat: Chat):
     async with at_work(chat):
         await until(lambda: chat.door.outbox.is_ready)
         await chat.send(payloads.slash(LAMP_ON))
@@ -306,7 +306,7 @@ async def test_news_is_sent_at_once_when_the_outbox_is_woken(chat: Chat):
         assert asyncio.get_running_loop().time() - began < 0.5
 
 
-async def test_progress_is_reported_once_a_second_at_most_and_decisions_at_once(harness: Harness):
+async def test_card_progress_is_updated_at_most_once_a_second(harness: Harness):
     now = [100.0]
     async with a_chat(harness, clock=lambda: now[0]) as chat:
         loop, updates = asyncio.get_running_loop(), list[int]()
@@ -324,7 +324,7 @@ async def test_progress_is_reported_once_a_second_at_most_and_decisions_at_once(
         assert chat.slack.card.text.startswith("Succeeded")
 
 
-async def test_every_automatism_of_slack_is_off(chat: Chat):
+async def test_messages_disable_slack_parsing_name_links_and_unfurling(chat: Chat):
     await chat.type(LAMP_ON)
     await chat.press("approve", "U0STAN")
     await chat.press("approve", "U0OLGA")
@@ -336,7 +336,7 @@ async def test_every_automatism_of_slack_is_off(chat: Chat):
             assert (args["unfurl_links"], args["unfurl_media"]) == (False, False)
 
 
-async def test_a_story_is_told_without_a_policy_too(chat: Chat):
+async def test_card_is_built_without_a_valid_policy(chat: Chat):
     await chat.type(LAMP_ON)
     (chat.harness.policies.path / "people.yaml").unlink()
     stories = SlackRunViewBuilder(chat.harness.policies, team=TEAM, base_url=PAGES)
@@ -349,7 +349,7 @@ async def test_a_story_is_told_without_a_policy_too(chat: Chat):
     )
 
 
-async def test_a_step_is_shown_with_what_the_host_returned(chat: Chat):
+async def test_result_shows_each_step_with_its_output(chat: Chat):
     await chat.type("toy set all lb1 on")
     await chat.press("approve", "U0OLGA")
     [result] = [one for one in chat.slack.posted if one.thread]
@@ -367,7 +367,7 @@ async def test_message_in_delivery_at_shutdown_is_posted_and_recorded(chat: Chat
         assert db_outbox.list_messages(tx, 1)["card"].ts == chat.slack.card.ts
 
 
-async def test_what_waits_behind_a_slow_slack_is_shown_as_it_is_by_then(chat: Chat):
+async def test_waiting_card_is_posted_with_the_state_at_the_time_of_posting(chat: Chat):
     """And by whoever has a place free: nobody keeps what they cannot tell yet."""
     for _ in range(9):
         await chat.send(payloads.slash(LAMP_ON))
@@ -388,7 +388,7 @@ def _texts_posted(chat: Chat) -> list[str]:
 
 
 @pytest.mark.parametrize("turns", range(8))
-async def test_it_ends_when_it_is_cancelled_though_it_was_just_woken(chat: Chat, turns: int):
+async def test_outbox_stops_when_cancelled_just_after_being_woken(chat: Chat, turns: int):
     task = asyncio.create_task(chat.door.outbox.run_until_cancelled())
     await until(lambda: chat.door.outbox.is_ready)
     chat.door.outbox.wake_up()
@@ -399,7 +399,7 @@ async def test_it_ends_when_it_is_cancelled_though_it_was_just_woken(chat: Chat,
     assert task in done
 
 
-async def test_what_takes_minutes_says_so_while_it_lasts(harness: Harness):
+async def test_card_of_a_long_step_shows_its_duration(harness: Harness):
     now = [100.0]
     async with a_chat(harness, clock=lambda: now[0]) as chat:
         loop, texts = asyncio.get_running_loop(), list[str]()
@@ -417,7 +417,7 @@ async def test_what_takes_minutes_says_so_while_it_lasts(harness: Harness):
         assert "step 1 of 1 on lb1, for 2 min" in texts[0]
 
 
-async def test_a_request_for_several_hosts_tells_how_many_are_done(harness: Harness):
+async def test_card_of_a_fan_out_counts_finished_hosts(harness: Harness):
     now = [100.0]
     async with a_chat(harness, clock=lambda: now[0]) as chat:
         loop, texts = asyncio.get_running_loop(), list[str]()
@@ -434,7 +434,7 @@ async def test_a_request_for_several_hosts_tells_how_many_are_done(harness: Harn
         assert "1 of 2 hosts done, running on lb2" in texts[1]
 
 
-async def test_long_output_is_a_file_in_the_thread(chat: Chat):
+async def test_long_output_is_uploaded_as_a_file_to_the_thread(chat: Chat):
     chat.harness.fleet.hosts["lb1"] = dict.fromkeys("abcdefgh", "off")
     await chat.type("toy set all lb1 on")
     await chat.press("approve", "U0OLGA")
@@ -446,7 +446,7 @@ async def test_long_output_is_a_file_in_the_thread(chat: Chat):
     assert "h is on now" in content
 
 
-async def test_a_file_that_slack_refuses_holds_nothing_up(chat: Chat):
+async def test_refused_file_upload_does_not_block_the_outbox(chat: Chat):
     chat.harness.fleet.hosts["lb1"] = dict.fromkeys("abcdefgh", "off")
     chat.slack.refuse("files.getUploadURLExternal", "missing_scope")
     await chat.type("toy set all lb1 on")

@@ -26,10 +26,10 @@ TYPED = {
 
 
 @pytest.mark.parametrize(("text", "understood"), TYPED.items(), ids=TYPED.keys())
-def test_what_was_typed_is_found_again(text: str, understood: TypedText):
+def test_typed_text_is_parsed_with_slack_escapes_and_reason(text: str, understood: TypedText):
     assert parse_typed_text(text) == understood
 
 
-def test_the_first_word_is_distinguished_from_the_rest():
+def test_typed_text_is_split_into_first_word_and_rest():
     typed = parse_typed_text("  Deny 12 not  today ")
     assert (typed.first_word, typed.words_after_first) == ("deny", "12 not  today")

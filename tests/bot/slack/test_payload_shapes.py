@@ -83,7 +83,9 @@ def _mutated(sound: Json) -> Iterator[Json]:
 
 
 @pytest.mark.parametrize("kind", SOUND)
-async def test_no_payload_is_a_fault(chat: Chat, kind: str, caplog: pytest.LogCaptureFixture):
+async def test_mutated_slack_payload_causes_no_server_error(
+    chat: Chat, kind: str, caplog: pytest.LogCaptureFixture
+):
     caplog.set_level(logging.WARNING)
     for payload in _mutated(SOUND[kind]):
         raw = payloads.interaction(payload)
@@ -98,7 +100,7 @@ async def test_no_payload_is_a_fault(chat: Chat, kind: str, caplog: pytest.LogCa
 
 
 @pytest.mark.parametrize("actions", [[], None, {}, [None], [{}], "x"])
-async def test_a_click_without_what_was_clicked_is_refused(chat: Chat, actions: object):
+async def test_click_payload_without_an_action_gets_400(chat: Chat, actions: object):
     payload = SOUND["click"] | {"actions": actions}
     raw = payloads.interaction(payload)
     answer = await post(chat.door.app, raw, signed(raw))

@@ -20,7 +20,7 @@ async def _ask(chat: Chat, text: str = "Which ticket?", user: str = "U0OLGA") ->
     await chat.submit({"because": text}, user)
 
 
-async def test_a_question_is_answered_from_its_thread_and_stands_on_the_card(chat: Chat):
+async def test_question_is_answered_in_its_thread_and_shown_on_the_card(chat: Chat):
     await chat.type(LAMP_ON)
     await _ask(chat)
     card, question = chat.slack.posted
@@ -50,7 +50,7 @@ async def test_a_question_is_answered_from_its_thread_and_stands_on_the_card(cha
         ("answer", "U0OLGA", "because", "Only Dora Developer, who answers for run 1, can answer."),
     ],
 )
-async def test_a_refused_form_names_the_error(
+async def test_question_or_answer_form_shows_why_it_is_refused(
     chat: Chat, action: str, user: str, text: str, error: str
 ):
     await chat.type(LAMP_ON)
@@ -60,7 +60,7 @@ async def test_a_refused_form_names_the_error(
     assert error in chat.acknowledged[-1]["errors"]["because"]
 
 
-async def test_a_reassigned_run_reaches_the_assignee_with_its_card(chat: Chat):
+async def test_reassigned_run_is_sent_to_the_assignee_with_its_card(chat: Chat):
     await chat.type(LAMP_ON)
     await chat.press("reassign", "U0OLGA")
     view = list(chat.slack.views.values())[-1]
@@ -79,7 +79,7 @@ async def test_a_reassigned_run_reaches_the_assignee_with_its_card(chat: Chat):
     assert chat.harness.fleet.sent == [("lb1", "set lamp on")]
 
 
-async def test_questions_answers_and_reassignments_are_typed(chat: Chat):
+async def test_question_answer_and_reassign_commands_are_shown_on_the_card(chat: Chat):
     await chat.type(LAMP_ON)
     answer = await chat.type("question 1 why now because of the sale?", "U0OLGA")
     assert answer.text == "You asked about run 1. It stays pending."

@@ -31,7 +31,7 @@ async def _waited(chat: Chat, minutes: int) -> Run:
     return chat.run()
 
 
-async def test_a_reminder_calls_the_approvers_once(chat: Chat):
+async def test_reminder_is_sent_once_to_each_approver(chat: Chat):
     await chat.type(LAMP_ON)
     before = len(chat.slack.seen_in("C0OPS"))
     await _waited(chat, 31)
@@ -45,7 +45,7 @@ async def test_a_reminder_calls_the_approvers_once(chat: Chat):
     assert len(chat.slack.seen_in("D0ADAM")) == len(chat.slack.seen_in("D0OLGA")) == 1
 
 
-async def test_an_escalation_calls_the_next_group_who_can_then_approve(tmp_path: Path):
+async def test_escalation_notifies_the_next_group_which_can_then_approve(tmp_path: Path):
     notes = '@remind("10m") @escalate("area:storage")'
     with open_harness(tmp_path, rules=RULES.format(notes=notes)) as harness:
         async with a_chat(harness) as chat:
@@ -59,7 +59,7 @@ async def test_an_escalation_calls_the_next_group_who_can_then_approve(tmp_path:
             assert chat.run().state is State.SUCCEEDED
 
 
-async def test_an_approval_that_requires_a_reason_asks_for_it(tmp_path: Path):
+async def test_approve_button_opens_a_form_when_the_rule_requires_a_reason(tmp_path: Path):
     with open_harness(tmp_path, rules=RULES.format(notes='@reason("required")')) as harness:
         async with a_chat(harness) as chat:
             refused = await chat.type(LAMP_ON)

@@ -28,7 +28,7 @@ async def _form(chat: Chat, user: str) -> Open:
     return Open(chat, made, user)
 
 
-async def test_the_card_of_what_came_to_nothing_opens_its_form_with_its_values(chat: Chat):
+async def test_request_again_button_opens_the_form_with_the_values_of_the_run(chat: Chat):
     await _withdrawn(chat)
     assert set(chat.slack.card.buttons) == {"again", "commands"}
     assert chat.slack.card.buttons["again"]["text"]["text"] == "Request again"
@@ -44,7 +44,7 @@ async def test_the_card_of_what_came_to_nothing_opens_its_form_with_its_values(c
     assert "initial_value" not in shown.inputs["because"]["element"]
 
 
-async def test_whoever_presses_it_asks_in_their_own_name(chat: Chat):
+async def test_request_again_is_requested_by_the_person_who_clicks(chat: Chat):
     await _withdrawn(chat)
     await chat.press("again", "U0ADAM")
     shown = await _form(chat, "U0ADAM")
@@ -55,7 +55,7 @@ async def test_whoever_presses_it_asks_in_their_own_name(chat: Chat):
     assert (run.reason, run.origin.channel) == ("it still is", "C0OPS")
 
 
-async def test_a_host_on_which_one_may_not_ask_is_not_filled_in(chat: Chat):
+async def test_request_again_form_leaves_out_a_forbidden_host(chat: Chat):
     await _withdrawn(chat)
     rules = chat.harness.policies.path / "policy.cedar"
     rules.write_text(
@@ -67,14 +67,14 @@ async def test_a_host_on_which_one_may_not_ask_is_not_filled_in(chat: Chat):
     assert (await _form(chat, "U0DORA")).choices("host") == ["lb2"]
 
 
-async def test_someone_whom_no_one_knows_opens_nothing(chat: Chat):
+async def test_request_again_is_refused_to_an_unknown_account(chat: Chat):
     await _withdrawn(chat)
     await chat.press("again", "U0NOBODY")
     assert chat.slack.views == {}
     assert "does not know your Slack account" in chat.slack.whispers("U0NOBODY")[0].words
 
 
-async def test_another_host_leaves_the_other_values_as_they_are(chat: Chat):
+async def test_request_again_form_keeps_other_values_when_the_host_changes(chat: Chat):
     await _withdrawn(chat)
     await chat.type("again 1")
     shown = await _form(chat, "U0DORA")
@@ -83,7 +83,7 @@ async def test_another_host_leaves_the_other_values_as_they_are(chat: Chat):
     assert shown.inputs["how"]["element"]["initial_option"]["value"] == "dim"
 
 
-async def test_the_words_say_why_a_form_is_not_opened(chat: Chat):
+async def test_again_command_explains_why_no_form_opens(chat: Chat):
     await chat.type(DIM)
     assert (await chat.type("again 1")).text == "Run 1 has not ended: it is pending."
     assert "The run number is missing: type /keyturn again N" in (await chat.type("again it")).text
@@ -92,14 +92,14 @@ async def test_the_words_say_why_a_form_is_not_opened(chat: Chat):
 
 
 @pytest.mark.parametrize("value", ["", "x", "9" * 30, "2"])
-async def test_a_button_that_is_not_ours_opens_nothing(chat: Chat, value: str):
+async def test_forged_request_again_button_opens_no_form(chat: Chat, value: str):
     await _withdrawn(chat)
     await chat.press("again", "U0DORA", value=value)
     assert chat.slack.views == {}
     assert chat.slack.whispers("U0DORA")
 
 
-async def test_for_several_hosts_the_form_says_what_to_type(chat: Chat):
+async def test_request_again_form_shows_the_command_for_several_hosts(chat: Chat):
     await _withdrawn(chat, "toy set lb* lamp on")
     await chat.press("again", "U0DORA")
     shown = await _form(chat, "U0DORA")
@@ -112,14 +112,14 @@ async def test_for_several_hosts_the_form_says_what_to_type(chat: Chat):
     assert chat.run(4).request == chat.run(1).request
 
 
-async def test_where_no_form_can_be_opened_it_is_explained_how_to_type_it(chat: Chat):
+async def test_request_again_shows_command_usage_when_no_form_opens(chat: Chat):
     await _withdrawn(chat)
     chat.slack.refuse("views.open", "expired_trigger_id")
     await chat.press("again", "U0DORA")
     assert "/keyturn toy tune HOST NAME" in chat.slack.whispers("U0DORA")[0].words
 
 
-async def test_what_was_done_has_no_such_button(chat: Chat):
+async def test_succeeded_run_has_no_request_again_button(chat: Chat):
     await chat.type(DIM)
     await chat.press("approve", "U0OLGA")
     assert chat.run().state is State.SUCCEEDED
@@ -127,7 +127,7 @@ async def test_what_was_done_has_no_such_button(chat: Chat):
 
 
 @pytest.mark.parametrize("state", State)
-def test_what_came_to_nothing_is_asked_for_again_on_its_card(state: State):
+def test_request_again_button_is_on_cards_of_unsuccessful_runs_only(state: State):
     story = every_story()[state.value]
     nothing = {"failed", "refused", "denied", "expired", "withdrawn", "stale", "stopped"}
     assert _has_it(render_card(story)) == (state.value in nothing)
@@ -140,7 +140,7 @@ def _has_it(message: Message) -> bool:
     return any(part.get("action_id") == "again" for part in parts(message.blocks))
 
 
-def test_a_value_that_cannot_be_chosen_any_more_is_left_open():
+def test_form_leaves_out_an_initial_value_that_is_no_longer_an_option():
     given = {"host": "lb1", "name": "x" * 76, "how": "bright"}
     view = render_form(RequestFormView(TuneSwitch, ("lb1",), {}, "lb1", initial_values=given))
     elements = {

@@ -60,19 +60,19 @@ def buttons(message: Message) -> list[str]:
 @pytest.mark.parametrize(
     ("well", "text"), [(True, "Finished: "), (False, "Finished, needs attention: ")]
 )
-def test_what_went_on_is_shown_with_how_it_ended(well: bool, text: str):
+def test_follow_up_message_shows_the_report_and_whether_it_needs_attention(well: bool, text: str):
     run = replace(a_run(State.SUCCEEDED), report=Report("scrubbed", healthy=well))
     message = render_follow_up(a_story(run))
     assert text in words(message)
     assert f"{text}scrubbed" in message.text
 
 
-def test_every_state_is_drawn():
+def test_sample_cards_cover_every_run_state():
     assert set(STORIES) == {state.value for state in State}
 
 
 @pytest.mark.parametrize("story", STORIES.values(), ids=STORIES.keys())
-def test_slack_takes_every_card(story: SlackRunView):
+def test_every_card_and_result_is_valid_block_kit(story: SlackRunView):
     for message in (render_card(story), render_result(story), render_card(story, buttons=False)):
         assert faults_of_blocks(list(message.blocks), surface="message") == []
         assert message.text
@@ -101,7 +101,7 @@ LABELS = {
 
 
 @pytest.mark.parametrize("state", State)
-def test_the_first_line_and_the_notification_say_how_it_stands(state: State):
+def test_card_title_and_notification_begin_with_the_state(state: State):
     message = render_card(STORIES[state.value])
     assert message.text.startswith(f"{LABELS[state]}: abusers clear lb1 203.0.113.9 (the edge)")
     colour, first = message.blocks[0]["text"]["text"].split(" ", 1)
@@ -127,13 +127,13 @@ BUTTONS = {
 
 
 @pytest.mark.parametrize("state", State)
-def test_a_card_has_the_buttons_of_its_state(state: State):
+def test_card_has_the_buttons_of_its_state(state: State):
     message = render_card(STORIES[state.value])
     assert buttons(message) == BUTTONS.get(state, ["again", "commands"])
 
 
 @pytest.mark.parametrize("state", [State.QUEUED, State.RUNNING, State.SUCCEEDED])
-def test_commands_are_folded_once_the_plan_is_decided(state: State):
+def test_card_hides_commands_behind_a_button_after_the_decision(state: State):
     story = STORIES[state.value]
     shown = words(render_card(story))
     assert "Forget 203.0.113.9" in shown
@@ -144,13 +144,13 @@ def test_commands_are_folded_once_the_plan_is_decided(state: State):
     assert faults_of_view(render_commands(story)) == []
 
 
-def test_a_fan_out_that_needs_attention_is_not_green():
+def test_card_of_a_check_with_problems_is_orange():
     check = a_check(a_report())
     assert render_card(a_story(check)).blocks[0]["text"]["text"].startswith("🟠 Needs attention")
     assert render_card(STORIES["succeeded"]).blocks[0]["text"]["text"].startswith("🟢 Succeeded")
 
 
-def test_a_fan_out_tells_how_many_hosts_are_done():
+def test_card_of_a_fan_out_counts_hosts_read_and_done():
     hosts = ("lb1", "lb2", "lb3")
     reading = a_story(a_run(State.PLANNING, hosts=hosts), ended_children_count=1)
     assert "1 of 3 hosts read" in words(render_card(reading))
@@ -158,14 +158,14 @@ def test_a_fan_out_tells_how_many_hosts_are_done():
     assert "2 of 3 hosts done" in words(render_card(running))
 
 
-def test_a_freeze_is_named_in_the_first_line_and_in_the_status():
+def test_card_of_a_run_on_hold_names_the_freeze():
     held = a_run(State.QUEUED, summary="On hold: freeze “sale” until 2026-12-01 06:00 UTC")
     message = render_card(a_story(held))
     assert message.blocks[0]["text"]["text"].startswith("🟡 On hold: abusers clear")
     assert "freeze “sale” until 2026-12-01 06:00 UTC" in words(message)
 
 
-def test_the_approval_card_shows_all_that_is_approved():
+def test_approval_card_shows_reason_plan_undo_digest_and_deadline():
     run = a_run()
     shown = words(render_card(a_story(run)))
     for expected in (
@@ -184,7 +184,7 @@ def test_the_approval_card_shows_all_that_is_approved():
         assert expected in shown
 
 
-def test_card_says_for_whom_an_agent_requests_and_that_it_wrote_the_reason():
+def test_card_shows_the_person_an_agent_acts_for_and_that_it_wrote_the_reason():
     origin = RequestOrigin("mcp", agent=AgentOrigin("adam", "dora", "client 1"))
     run = a_run(requested_by="agent:triage-bot", origin=origin)
     shown = words(render_card(a_story(run, requester="")))
@@ -194,11 +194,11 @@ def test_card_says_for_whom_an_agent_requests_and_that_it_wrote_the_reason():
     assert "Reason written" not in words(render_card(a_story()))
 
 
-def test_those_who_can_approve_are_called():
+def test_card_mentions_those_who_can_approve():
     assert mentions(render_card(a_story()).blocks) == ["U0ADAM", "U0OLGA"]
 
 
-def test_those_who_have_approved_are_not_called_again():
+def test_card_does_not_mention_those_who_have_approved():
     story = a_story(a_run(required_approvals=2), decisions=[yes("olga")])
     message = render_card(story)
     assert mentions(message.blocks) == ["U0ADAM"]
@@ -206,14 +206,14 @@ def test_those_who_have_approved_are_not_called_again():
     assert "Approved by Olga Owner" in words(message)
 
 
-def test_many_approvers_are_counted():
+def test_card_mentions_five_approvers_and_counts_the_rest():
     crowd = [Approver(f"Owner {n}", f"U{n}") for n in range(20)]
     message = render_card(a_story(approvers=crowd))
     assert len(mentions(message.blocks)) == 5
     assert "and 15 more" in words(message)
 
 
-def test_no_one_to_approve_is_reported():
+def test_card_reports_that_no_one_can_approve():
     assert "no one can approve" in words(render_card(a_story(approvers=())))
 
 
@@ -227,7 +227,7 @@ def test_no_one_to_approve_is_reported():
     ],
     ids=["a long command", "many steps", "long in all", "long notes"],
 )
-def test_a_plan_that_chat_cannot_show_whole_cannot_be_approved_there(proposal: Any):
+def test_plan_too_long_for_slack_has_no_approve_button_and_links_to_its_page(proposal: Any):
     message = render_card(a_story(a_run(proposal=proposal)))
     assert buttons(message) == ["deny", "question", "reassign", "withdraw"]
     assert faults_of_blocks(list(message.blocks), surface="message") == []
@@ -235,7 +235,7 @@ def test_a_plan_that_chat_cannot_show_whole_cannot_be_approved_there(proposal: A
     assert f"plan {proposal.digest[:10]}" in words(message)
 
 
-def test_without_the_guard_it_would_be_approved_at_a_length_that_chat_cuts(
+def test_without_the_length_check_a_plan_too_long_for_slack_can_be_approved(
     monkeypatch: pytest.MonkeyPatch,
 ):
     monkeypatch.setattr(run_message, "can_show_plan", _always)
@@ -249,7 +249,7 @@ def _always(_proposal: object) -> bool:
     return True
 
 
-def test_a_plan_that_just_fits_is_shown_whole():
+def test_plan_at_the_length_limit_is_shown_whole_with_approve_button():
     steps = [a_step(title=f"Step {n}", command=Shell((f"{n}" * 150,))) for n in range(10, 22)]
     message = render_card(a_story(a_run(proposal=a_proposal(*steps, notes=()))))
     assert buttons(message) == ["approve", "deny", "question", "reassign", "withdraw"]
@@ -257,7 +257,7 @@ def test_a_plan_that_just_fits_is_shown_whole():
         assert str(step.command) in words(message)
 
 
-def test_what_cannot_be_undone_says_so_and_asks_once_more():
+def test_approve_button_of_an_irreversible_plan_asks_for_confirmation():
     proposal = a_proposal(a_step(undo=None, no_undo_reason="the counters are gone"))
     message = render_card(a_story(a_run(proposal=proposal)))
     assert "Cannot be undone:  the counters are gone" in words(message)
@@ -267,50 +267,50 @@ def test_what_cannot_be_undone_says_so_and_asks_once_more():
     assert approve["confirm"]["text"]["text"] == text
 
 
-def test_a_value_of_a_button_is_no_more_than_a_name():
+def test_button_value_holds_only_run_number_and_digest():
     run = a_run()
     values = [part["value"] for part in parts(render_card(a_story(run)).blocks) if "value" in part]
     assert values == [f"12:{run.digest[:10]}"] * 5
 
 
-def test_a_changed_card_has_new_buttons():
+def test_block_id_of_buttons_changes_with_the_run_version():
     one, other = render_card(a_story(a_run(version=3))), render_card(a_story(a_run(version=4)))
     assert one.blocks[-1]["block_id"] != other.blocks[-1]["block_id"]
 
 
-def test_the_same_story_draws_the_same_card():
+def test_card_digest_is_equal_for_the_same_run_state():
     assert render_card(a_story()).digest == render_card(a_story()).digest
     assert render_card(a_story()).digest != render_card(a_story(a_run(State.EXPIRED))).digest
 
 
-def test_who_denied_and_why_is_read_in_one_sentence():
+def test_denied_card_names_approver_and_reason_in_one_sentence():
     message = render_card(STORIES["denied"])
     assert message.text.endswith("(the edge) – by Olga Owner: not today")
     assert "Denied  by Olga Owner: not today" in words(message)
 
 
-def test_only_what_is_done_and_can_be_undone_has_an_undo_button():
+def test_undo_button_is_on_succeeded_runs_that_are_no_undo():
     assert "undo" in buttons(render_card(STORIES["succeeded"]))
     assert "undo" not in buttons(render_card(STORIES["failed"]))
     undone = replace(STORIES["succeeded"], run=replace(STORIES["succeeded"].run, undo_of=7))
     assert "undo" not in buttons(render_card(undone))
 
 
-def test_a_report_is_one_message_with_its_table_aligned():
+def test_check_report_is_one_message_with_an_aligned_table():
     message = render_card(a_story(a_check(a_report())))
     assert message.text.startswith("Needs attention: abusers show")
     assert "address       since\n203.0.113.9   09:12\n203.0.113.10  10:01" in words(message)
     assert "203.0.113.9 is marked on lb1" in words(message)
 
 
-def test_a_long_table_is_cut_and_says_so():
+def test_long_table_is_truncated_with_the_number_of_rows_left_out():
     table = Table(("a", "b"), tuple((str(n), "x" * 60) for n in range(1000)))
     shown = align_table(table)
     assert len(shown) < 3100
     assert re.search(r"… and 9\d\d more rows$", shown)
 
 
-def test_long_output_is_cut_at_its_beginning():
+def test_long_output_is_truncated_at_its_beginning():
     record = StepRecord(12, 1, StepState.SUCCEEDED, ASKED, output="x" * 9000 + "the end")
     shown = words(render_result(a_story(a_run(State.SUCCEEDED), step_records=[record])))
     assert "the end" in shown
@@ -400,7 +400,7 @@ def hostile_story(text: str) -> list[SlackRunView]:
 
 @settings(max_examples=100, deadline=None)
 @given(text=hostile, before=st.sampled_from(["", "run 1 · ", "“"]))
-def test_text_of_people_and_hosts_is_never_formatted(text: str, before: str):
+def test_escaped_text_of_people_and_hosts_is_not_formatted_as_mrkdwn(text: str, before: str):
     """The emulator's reader makes tags of formats, and pictures of emoji."""
     shown = to_html(f"{before}{escape_mrkdwn(text)}", Names())
     assert "<" not in shown
@@ -408,12 +408,12 @@ def test_text_of_people_and_hosts_is_never_formatted(text: str, before: str):
 
 
 @pytest.mark.parametrize("text", [">x", "*Approved*", "_by Olga_", "~never~", "`x`", "```x```"])
-def test_that_reader_sees_a_format(text: str):
+def test_mrkdwn_renderer_of_the_test_formats_unescaped_text(text: str):
     assert "<" in to_html(text, Names())
 
 
 @pytest.mark.parametrize("text", ["web_1.example at 02:00:30", "a*b", "~/x_y", "5 * 3", "lb*"])
-def test_what_formats_nothing_stays_as_it_is(text: str):
+def test_text_without_mrkdwn_is_not_changed_by_escaping(text: str):
     assert escape_mrkdwn(text).replace("\u2009", "") == text
 
 
@@ -440,7 +440,7 @@ def everything_said_of(story: SlackRunView) -> list[Message]:
 
 @settings(max_examples=100, deadline=None)
 @given(text=hostile)
-def test_text_of_people_and_hosts_never_mentions_or_links(text: str):
+def test_text_of_people_and_hosts_cannot_mention_or_link_in_messages(text: str):
     for story in hostile_story(text):
         for message in everything_said_of(story):
             assert slack_acts_on(message) == []
@@ -450,28 +450,28 @@ def test_text_of_people_and_hosts_never_mentions_or_links(text: str):
 
 
 @pytest.mark.parametrize("text", HOSTILE[:5])
-def test_the_reader_of_these_tests_sees_what_acts(text: str):
+def test_hostile_mentions_are_detected_by_the_test_reader(text: str):
     assert slack_acts_on(Message(text)) != []
     line = {"type": "context", "elements": [{"type": "mrkdwn", "text": text}]}
     assert slack_acts_on(Message("", [line])) != []
 
 
-def test_what_acts_is_spelt_out_in_preformatted_text_too():
+def test_control_characters_are_escaped_in_preformatted_text():
     shown = preformatted("\x1b[31m\u202e\n")["elements"][0]["text"]
     assert shown == r"\x1b[31m\u202e" + "\n"
 
 
 @pytest.mark.parametrize("ticks", range(2, 9))
-def test_backticks_fence_nothing_off(ticks: int):
+def test_backticks_cannot_open_a_code_block(ticks: int):
     assert "``" not in escape_mrkdwn("`" * ticks)
 
 
-def test_a_line_break_cannot_forge_a_line():
+def test_line_break_in_a_reason_cannot_forge_a_line_of_the_card():
     message = render_card(a_story(a_run(reason="please\nApproved by Olga Owner")))
     assert r"please\nApproved by Olga Owner" in words(message)
 
 
-def test_the_same_on_many_hosts_is_shown_once_and_with_every_host():
+def test_equal_steps_on_many_hosts_are_shown_once_until_their_states_differ():
     steps = [a_step(host=f"lb{n}", fingerprint=f"SHA256:{n}") for n in (1, 2, 3)]
     other = a_step(host="lb4", command=Shell(("haproxyctl", "clear", "table", "tcp")))
     run = a_run(State.RUNNING, proposal=a_proposal(*steps, other))
@@ -489,7 +489,7 @@ def test_the_same_on_many_hosts_is_shown_once_and_with_every_host():
     assert "3. Forget 203.0.113.9 on lb3 :" in going
 
 
-def test_the_same_twice_on_one_host_is_shown_twice():
+def test_equal_steps_on_one_host_are_shown_twice():
     run = a_run(State.PENDING, proposal=a_proposal(a_step(), a_step()))
     assert words(render_card(a_story(run))).count("clear table http") == 2
 
@@ -505,7 +505,7 @@ def _told_of(story: SlackRunView) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("state", STORIES)
-def test_nobody_and_no_area_is_told_of_by_an_id(state: str):
+def test_messages_show_names_of_people_and_areas_never_ids(state: str):
     area = "the front doors"
     story = replace(STORIES[state], area_title=area, approvals_from=f"the owners of {area}")
     granted = UsedGrant(3, "Olga Owner", uses_left=4, per_hour=5)

@@ -23,14 +23,14 @@ async def _begun(chat: Chat) -> None:
     chat.harness.run_queued_work()
 
 
-async def test_the_word_alone_says_how_it_is_typed(chat: Chat):
+async def test_schedule_command_alone_shows_its_usage(chat: Chat):
     shown = words(await chat.type("schedule"))
     assert "cron=…" in shown
     assert "zfs scrub start nas1 tank" in shown
     assert "No schedules yet" in (await chat.type("schedules")).text
 
 
-async def test_a_schedule_for_a_check_begins_at_once_and_is_listed(chat: Chat):
+async def test_schedule_of_a_check_is_active_at_once_and_listed(chat: Chat):
     await _begun(chat)
     listed = words(await chat.type("schedules"))
     assert "1 look around" in listed
@@ -41,7 +41,7 @@ async def test_a_schedule_for_a_check_begins_at_once_and_is_listed(chat: Chat):
     assert one.count("03:00 CE") == 5
 
 
-async def test_what_was_missed_is_counted(chat: Chat):
+async def test_missed_schedule_times_are_counted(chat: Chat):
     await _begun(chat)
     assert "missed" not in words(await chat.type("schedules"))
     nobody_was_there(chat.harness.database, 1, times=2)
@@ -49,13 +49,13 @@ async def test_what_was_missed_is_counted(chat: Chat):
         assert "2 missed in 30 days" in words(await chat.type(typed))
 
 
-async def test_phones_make_long_dashes_and_round_quotes(chat: Chat):
+async def test_schedule_command_accepts_long_dashes_and_smart_quotes(chat: Chat):
     await chat.type("schedule “look around” cron=“0 3 * * *” — toy show lb1")
     chat.harness.run_queued_work()
     assert "look around" in words(await chat.type("schedules"))
 
 
-async def test_a_change_waits_with_its_times_on_the_card(chat: Chat):
+async def test_schedule_of_a_change_needs_approval_and_shows_its_times(chat: Chat):
     await chat.type('schedule fans cron="0 5 * * MON" -- toy set lb1 fan on because it is winter')
     chat.harness.run_queued_work()
     run = chat.harness.get_run(1)
@@ -68,7 +68,7 @@ async def test_a_change_waits_with_its_times_on_the_card(chat: Chat):
     assert "Nobody" not in card
 
 
-async def test_a_schedule_that_cannot_be_undone_is_confirmed_by_its_requester(chat: Chat):
+async def test_schedule_of_an_irreversible_change_needs_confirmation(chat: Chat):
     await chat.type('schedule melting cron="0 5 * * MON" -- toy melt lb1 lamp')
     [plan] = chat.slack.posted
     assert (plan.seen_by, chat.run().state) == ("U0DORA", State.PLANNED)
@@ -79,7 +79,7 @@ async def test_a_schedule_that_cannot_be_undone_is_confirmed_by_its_requester(ch
     assert chat.run().state is State.PENDING
 
 
-async def test_it_is_suspended_resumed_and_ended(chat: Chat):
+async def test_schedule_is_suspended_resumed_and_ended_by_command(chat: Chat):
     await _begun(chat)
     assert (
         "is suspended. It does not run until"
@@ -92,13 +92,13 @@ async def test_it_is_suspended_resumed_and_ended(chat: Chat):
     assert "No schedules yet" in (await chat.type("schedules")).text
 
 
-async def test_only_those_who_keep_it_may_stop_it(chat: Chat):
+async def test_schedule_suspension_is_refused_to_people_without_the_right(chat: Chat):
     await _begun(chat)
     reply = (await chat.type("schedule 1 suspend", "U0STAN")).text
     assert "Only the owners of" in reply
 
 
-async def test_someone_else_takes_it_over(chat: Chat):
+async def test_schedule_take_command_transfers_the_schedule(chat: Chat):
     await _begun(chat)
     await chat.type("schedule 1 take", "U0OLGA")
     chat.harness.run_queued_work()
@@ -122,12 +122,14 @@ async def test_someone_else_takes_it_over(chat: Chat):
         ("schedule fans cron=@daily -- toy show lb9", "There is no host 'lb9'"),
     ],
 )
-async def test_what_is_wrong_is_reported_and_nothing_is_asked(chat: Chat, text: str, message: str):
+async def test_invalid_schedule_command_is_refused_without_a_request(
+    chat: Chat, text: str, message: str
+):
     assert message in (await chat.type(text)).text
     assert chat.harness.list_entry_kinds() == []
 
 
-async def test_only_what_differs_from_last_time_is_shown(chat: Chat):
+async def test_scheduled_check_is_posted_only_when_its_result_changes(chat: Chat):
     await _begun(chat)
     await chat.settle()
     posted_before = len(chat.slack.posted)

@@ -48,21 +48,21 @@ SLIPS: dict[str, Callable[[Json], object]] = {
 
 
 @pytest.mark.parametrize("state", every_story())
-def test_every_card_is_as_slack_wants_it(state: str):
+def test_every_card_passes_the_slack_schema(state: str):
     message = render_card(every_story()[state])
     call = {"channel": "C0OPS", "text": message.text, "blocks": list(message.blocks)}
     assert schema_check.faults_of_call("chat.postMessage", call) == []
 
 
 @pytest.mark.parametrize("slip", SLIPS)
-def test_typing_error_in_a_payload_is_reported(slip: str):
+def test_slack_schema_detects_a_typing_error_in_a_call(slip: str):
     call = copy.deepcopy(a_call())
     assert schema_check.faults_of_call("chat.postMessage", call) == []
     SLIPS[slip](call)
     assert schema_check.faults_of_call("chat.postMessage", call) != []
 
 
-def test_what_slack_sends_is_judged_too():
+def test_slack_schema_checks_deliveries_of_slack():
     typed = schema_check.of_raw(payloads.slash("help"))
     assert schema_check.faults_of_delivery(typed) == []
     del typed["trigger_id"]
@@ -73,7 +73,7 @@ def test_what_slack_sends_is_judged_too():
     assert schema_check.faults_of_delivery(click) != []
 
 
-def test_every_method_of_the_emulator_is_described():
+def test_slack_schema_describes_every_method_of_the_emulator():
     for method in sorted(schema_check.KNOWN):
         assert schema_check.faults_of_answer(method, {"ok": True}) == []
         assert schema_check.faults_of_answer(method, {"ok": "yes"}) != []
@@ -90,12 +90,12 @@ async def _say(emulator: Emulator, **given: object) -> list[str]:
     return [*schema_check.violations]
 
 
-def test_a_call_that_is_as_it_should_be_passes():
+def test_valid_slack_call_to_the_emulator_passes_the_schema():
     assert run(_say(an_emulator(), text="all is well")) == []
 
 
 @pytest.mark.malformed
-def test_a_call_that_the_emulator_takes_and_slack_would_not_fails_whichever_test_makes_it():
+def test_invalid_slack_call_that_the_emulator_accepts_is_a_schema_violation():
     emulator = an_emulator()
     result = run(_say(emulator, text="all is well", link_names="perhaps"))
     assert [message.text for message in emulator.workspace.log(OPS, "")] == ["all is well"]

@@ -64,7 +64,7 @@ def test_no_page_holds_a_canary(secretive: Harness):
     assert traces(_pages(secretive)) == []
 
 
-def test_without_the_guard_pages_would(chatty: Harness):
+def test_without_redaction_pages_show_a_canary(chatty: Harness):
     assert traces(_pages(chatty))
 
 
@@ -86,15 +86,15 @@ async def _bodies(harness: Harness) -> str:
         return json.dumps(chat.slack.calls, ensure_ascii=False) + answer.body.decode()
 
 
-async def test_no_body_to_chat_holds_a_canary(secretive: Harness):
+async def test_no_message_to_slack_holds_a_canary(secretive: Harness):
     assert traces(await _bodies(secretive)) == []
 
 
-async def test_without_the_guard_bodies_would(chatty: Harness):
+async def test_without_redaction_messages_to_slack_hold_a_canary(chatty: Harness):
     assert traces(await _bodies(chatty))
 
 
-def test_no_secret_is_ever_an_argument_of_a_program():
+def test_no_command_takes_a_secret_as_argument_and_only_one_program_is_started():
     """Everybody on a machine can read those: so no command takes one, and we start no program.
 
     But for the one that expands calendars, which reads its input and takes no argument.
@@ -116,7 +116,7 @@ def test_no_secret_is_ever_an_argument_of_a_program():
     assert started == ["bot/maintenance/calendar_shifts.py"]
 
 
-def test_a_program_that_is_started_would_be_found(tmp_path: Path):
+def test_subprocess_import_is_detected_by_the_test(tmp_path: Path):
     """The twin."""
     file = tmp_path / "starter.py"
     file.write_text("import subprocess\n")

@@ -26,17 +26,17 @@ SAID = {
 
 
 @pytest.mark.parametrize(("text", "sentence"), SAID.items())
-def test_an_answer_is_a_sentence(text: str, sentence: str):
+def test_answer_is_formatted_as_a_sentence(text: str, sentence: str):
     assert format_sentence(text) == sentence
 
 
 @pytest.mark.parametrize(
     ("number", "text"), [(0, "0 more rows"), (1, "1 more row"), (2, "2 more rows")]
 )
-def test_one_is_counted_as_one(number: int, text: str):
+def test_count_of_one_is_singular(number: int, text: str):
     assert format_count(number, "more row") == text
 
 
-def test_what_takes_no_s_is_counted_too():
+def test_count_of_active_freezes_is_singular_or_plural():
     assert format_count(1, "active freeze") == "1 active freeze"
     assert format_count(3, "active freeze") == "3 active freezes"

@@ -30,21 +30,21 @@ async def line(harness: Harness, anyio_backend: str) -> AsyncIterator[Line]:
         yield line
 
 
-async def test_two_connections_stand_and_both_are_used(line: Line):
+async def test_socket_mode_opens_two_connections_and_answers_on_both(line: Line):
     for _ in range(4):
         await line.type("help")
     assert line.emulator.sockets.connections == 2
     assert line.seen_by().count("Keyturn help") == 4
 
 
-async def test_a_request_goes_all_the_way(line: Line):
+async def test_socket_mode_command_posts_its_approval_card(line: Line):
     await line.type("toy set lb1 lamp on")
     line.harness.run_queued_work()
     await line.door.outbox.deliver_due()
     assert "Needs approval" in line.seen_by("U0OLGA")
 
 
-async def test_a_bad_app_token_is_reported_and_not_tried_for_ever(
+async def test_invalid_app_token_is_reported_and_not_retried(
     harness: Harness, caplog: pytest.LogCaptureFixture
 ):
     async with a_line(harness, app_token="xapp-guessed") as line:
@@ -60,7 +60,7 @@ async def test_a_bad_app_token_is_reported_and_not_tried_for_ever(
         assert line.calls == []
 
 
-async def test_the_bots_token_in_place_of_the_apps_is_reported(harness: Harness):
+async def test_bot_token_given_as_app_token_is_reported(harness: Harness):
     async with a_line(harness) as line:
         await line.connected()
         wrong = line.emulator.bot_token
@@ -70,7 +70,7 @@ async def test_the_bots_token_in_place_of_the_apps_is_reported(harness: Harness)
         assert other.sockets.status.is_token_refused
 
 
-async def test_connections_are_renewed_when_slack_wants_it(line: Line):
+async def test_socket_mode_connections_are_renewed_when_slack_asks(line: Line):
     """A warning and the request itself come for each connection, and ask for one new one."""
     before = line.calls.count(OPEN)
     await line.emulator.sockets.renew()
@@ -81,7 +81,7 @@ async def test_connections_are_renewed_when_slack_wants_it(line: Line):
     assert line.calls.count(OPEN) - before == 2
 
 
-async def test_what_is_under_way_is_answered_on_the_connection_it_came_by(line: Line):
+async def test_pending_command_is_answered_on_its_connection_during_renewal(line: Line):
     """The answer is ready only after the connection was asked to go."""
     line.emulator.workspace.faults.latency = 0.3
     asked = asyncio.create_task(line.emulator.sockets.deliver(payloads.slash("help"), FORM))
@@ -91,7 +91,7 @@ async def test_what_is_under_way_is_answered_on_the_connection_it_came_by(line: 
         assert b"Keyturn help" in (await asked).content
 
 
-async def test_connections_that_break_are_opened_again(line: Line):
+async def test_broken_socket_mode_connections_are_reopened(line: Line):
     await line.emulator.sockets.cut()
     await until(lambda: line.emulator.sockets.connections == 2)
     await line.connected()
@@ -101,7 +101,7 @@ async def test_connections_that_break_are_opened_again(line: Line):
     ("reason", "words"),
     [("link_disabled", "switched off"), ("too_many_websockets", "more connections than")],
 )
-async def test_what_slack_holds_against_us_is_shown(
+async def test_disconnect_reason_of_slack_is_logged(
     line: Line, caplog: pytest.LogCaptureFixture, reason: str, words: str
 ):
     await line.emulator.sockets.renew(reason)
@@ -109,7 +109,7 @@ async def test_what_slack_holds_against_us_is_shown(
     await line.connected()
 
 
-async def test_when_slack_limits_us_we_wait_as_long_as_it_says(harness: Harness):
+async def test_socket_mode_connects_after_a_slack_rate_limit(harness: Harness):
     async with a_line(harness) as line:
         line.emulator.workspace.faults.calls_to_limit = 2
         await line.connected()
@@ -131,7 +131,7 @@ async def test_keyturn_reconnects_within_a_ping_after_an_outage(harness: Harness
         assert line.sockets.status.seconds_down == 0
 
 
-async def test_connections_that_slack_ends_at_once_are_opened_again_after_a_pause(line: Line):
+async def test_socket_mode_pauses_before_reopening_connections_closed_at_once(line: Line):
     """The first time at once; the SDK would open the next ones without a pause too."""
     sockets, loop = line.emulator.sockets, asyncio.get_running_loop()
     began = loop.time()
@@ -174,7 +174,7 @@ async def frozen_when_asked(target: int) -> AsyncGenerator[tuple[int, asyncio.Ev
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def test_a_connection_where_no_one_is_any_more_is_renewed(harness: Harness):
+async def test_silent_socket_mode_connection_is_detected_and_renewed(harness: Harness):
     """It stays open for the kernel: no error comes."""
     async with a_line(harness, ping_seconds=0.5) as line:
         port = int(line.emulator.url.split(":")[2].split("/")[0])
@@ -190,7 +190,7 @@ async def test_a_connection_where_no_one_is_any_more_is_renewed(harness: Harness
             await line.end()
 
 
-async def test_a_clean_end_answers_what_is_under_way_and_says_goodbye(line: Line):
+async def test_shutdown_answers_pending_commands_and_closes_connections(line: Line):
     line.emulator.workspace.faults.latency = 0.3
     asked = asyncio.create_task(line.emulator.sockets.deliver(payloads.slash("help"), FORM))
     await until(lambda: "users.info" in line.calls)
@@ -199,14 +199,14 @@ async def test_a_clean_end_answers_what_is_under_way_and_says_goodbye(line: Line
     await until(lambda: line.emulator.sockets.connections == 0)
 
 
-async def test_nothing_is_taken_over_http_without_a_signing_secret(harness: Harness):
+async def test_http_endpoint_is_absent_without_a_signing_secret(harness: Harness):
     async with a_line(harness, signing_secret="") as line:
         raw = payloads.slash("help")
         answer = await post(line.door.app, raw, signed(raw, secret=""))
         assert answer.status == 404
 
 
-async def test_an_event_that_was_not_taken_comes_again(line: Line):
+async def test_unrecorded_event_is_not_acknowledged(line: Line):
     """Without the database nothing is acknowledged, so that Slack keeps it for us."""
     with line.harness.database.transaction() as tx:
         tx.sql.exec_driver_sql("DROP TABLE seen_request")
@@ -222,7 +222,7 @@ async def test_an_event_that_was_not_taken_comes_again(line: Line):
         sending.cancel()
 
 
-async def test_invalid_envelope_is_ignored(line: Line):
+async def test_invalid_socket_mode_envelope_is_ignored(line: Line):
     for rubbish in ("", "x", "[]", '{"type":"slash_commands"}', '{"envelope_id":1}', '{"a":NaN}'):
         await line.emulator.sockets.say(rubbish)
     await line.emulator.sockets.say(json.dumps({"envelope_id": "e", "payload": "text"}))
@@ -231,7 +231,7 @@ async def test_invalid_envelope_is_ignored(line: Line):
     assert line.sockets.status.open_connections == 2
 
 
-async def test_the_address_of_a_connection_is_never_shown(
+async def test_socket_mode_address_with_its_ticket_is_not_logged(
     line: Line, caplog: pytest.LogCaptureFixture
 ):
     """Whoever has it listens in our place."""
@@ -243,7 +243,7 @@ async def test_the_address_of_a_connection_is_never_shown(
     assert "ticket" not in line.sockets.status.error
 
 
-async def test_a_connection_takes_the_proxy_of_the_web_client_and_no_other(
+async def test_socket_mode_ignores_https_proxy_for_plain_http(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ):
     """The emulator speaks plain HTTP, for which HTTPS_PROXY does not count."""
@@ -252,14 +252,14 @@ async def test_a_connection_takes_the_proxy_of_the_web_client_and_no_other(
         await line.connected()
 
 
-async def test_the_emulator_lets_no_one_listen_without_a_ticket(line: Line):
+async def test_emulator_refuses_a_socket_mode_connection_without_ticket(line: Line):
     address = line.emulator.url.replace("http", "ws") + "/link?ticket=guessed"
     async with aiohttp.ClientSession() as session:
         with pytest.raises(aiohttp.WSServerHandshakeError):
             await session.ws_connect(address)
 
 
-def test_the_stock_client_would_ask_for_ever(monkeypatch: pytest.MonkeyPatch):
+def test_stock_socket_mode_client_retries_a_bad_token_forever(monkeypatch: pytest.MonkeyPatch):
     """It has no end but closing it: a token that is wrong is asked with again and again."""
     from slack_sdk.socket_mode.aiohttp import SocketModeClient
     from slack_sdk.web.async_client import AsyncWebClient

@@ -17,14 +17,14 @@ pytestmark = pytest.mark.anyio
 LAMP_ON = SetSwitch(host="lb1", name="lamp", value="on")
 
 
-async def test_a_run_is_stopped_by_its_number(chat: Chat):
+async def test_stop_command_stops_a_run_by_its_number(chat: Chat):
     run = chat.harness.request(LAMP_ON)
     answer = await chat.type(f"stop #{run.id} because the wrong lamp", "U0DORA")
     assert f"You stopped run {run.id}. Stopped by Dora Developer (the wrong lamp)" in answer.text
     assert chat.harness.get_run(run.id).state is State.STOPPED
 
 
-async def test_stop_all_and_resume(chat: Chat):
+async def test_stop_all_command_holds_runs_until_another_person_resumes(chat: Chat):
     refused = await chat.type("stop all because I feel like it", "U0DORA")
     assert "You cannot do that. Those who can: Adam Admin" in refused.text
     assert "Enter a reason" in (await chat.type("stop all", "U0ADAM")).text
@@ -42,7 +42,7 @@ async def test_stop_all_and_resume(chat: Chat):
 
 
 @pytest.mark.parametrize("whom", ["dora", "@dora", "<@U0DORA|whoever>"])
-async def test_a_person_is_banned_and_unbanned(chat: Chat, whom: str):
+async def test_ban_command_bans_a_person_and_unban_lifts_it(chat: Chat, whom: str):
     reply = await chat.type(f"ban {whom} because the laptop is stolen", "U0ADAM")
     assert "Dora Developer is banned" in reply.text
     assert "unban dora because" in reply.text
@@ -57,11 +57,11 @@ async def test_a_person_is_banned_and_unbanned(chat: Chat, whom: str):
 
 
 @pytest.mark.parametrize("text", ["stop", "stop lb1", "ban", "ban dora and olga"])
-async def test_what_is_not_understood_is_reported(chat: Chat, text: str):
+async def test_invalid_stop_or_ban_command_is_refused_with_its_usage(chat: Chat, text: str):
     assert "is missing: type" in (await chat.type(f"{text} because smoke", "U0ADAM")).text
 
 
-async def test_somebody_who_is_banned_is_told_since_when_and_whom_to_ask(harness: Harness):
+async def test_banned_person_is_refused_with_the_time_and_a_contact(harness: Harness):
     directory = harness.policies
     harness.policies = cast("Any", PolicyWithoutBanned(directory, harness.database))
     harness.service.ban_person("dora", banned_by="adam", reason="the laptop is stolen")
@@ -81,7 +81,7 @@ async def test_somebody_who_is_banned_is_told_since_when_and_whom_to_ask(harness
         assert harness.get_run(1).requested_by == "dora"
 
 
-async def test_who_was_banned_from_the_command_line_asks_an_administrator(harness: Harness):
+async def test_person_banned_on_the_command_line_is_referred_to_an_administrator(harness: Harness):
     directory = harness.policies
     harness.policies = cast("Any", PolicyWithoutBanned(directory, harness.database))
     with harness.database.transaction() as tx:

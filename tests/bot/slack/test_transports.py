@@ -39,13 +39,15 @@ def words(answer: Answer) -> str:
     return str(json.loads(answer.content or b"{}").get("text", ""))
 
 
-async def test_a_command_is_answered(send: Send):
+async def test_command_is_answered_over_http_and_socket_mode(send: Send):
     answer = await send(payloads.slash("help"), FORM)
     assert answer.status_code == 200
     assert "Keyturn help" in words(answer)
 
 
-async def test_a_command_that_says_payload_is_a_command(send: Send, line: Line):
+async def test_command_with_the_word_payload_is_parsed_over_both_transports(
+    send: Send, line: Line
+):
     line.harness.fleet.hosts["lb1"]["payload"] = "off"
     raw = payloads.slash("toy set lb1 payload on", channel_name="payload", user_name="payload")
     assert (await send(raw, FORM)).status_code == 200
@@ -69,13 +71,13 @@ async def test_a_command_that_says_payload_is_a_command(send: Send, line: Line):
     ],
     ids=["command", "event", "shortcut", "form", "choices"],
 )
-async def test_what_no_one_listens_to_is_acknowledged(
+async def test_unknown_commands_events_and_forms_are_acknowledged(
     send: Send, raw: bytes, headers: Mapping[str, str]
 ):
     assert (await send(raw, headers)).status_code == 200
 
 
-async def test_what_fails_is_acknowledged_with_a_reference(send: Send, line: Line):
+async def test_internal_error_is_acknowledged_with_a_reference(send: Send, line: Line):
     def fail(*_: object, **__: object) -> None:
         raise RuntimeError("the secret inside")
 
@@ -88,7 +90,7 @@ async def test_what_fails_is_acknowledged_with_a_reference(send: Send, line: Lin
     assert (await send(payloads.interaction(click), FORM)).status_code == 200
 
 
-async def test_a_redelivery_has_no_second_effect(send: Send, line: Line):
+async def test_redelivered_command_is_requested_once(send: Send, line: Line):
     raw = payloads.slash("toy set lb1 lamp on")
     for _ in range(3):
         assert (await send(raw, FORM)).status_code == 200
@@ -96,7 +98,7 @@ async def test_a_redelivery_has_no_second_effect(send: Send, line: Line):
     assert line.harness.list_entry_kinds().count("requested") == 1
 
 
-async def test_a_click_that_comes_again_has_no_second_effect(send: Send, line: Line):
+async def test_redelivered_click_approves_once(send: Send, line: Line):
     await send(payloads.slash("toy set lb1 lamp on"), FORM)
     line.harness.run_queued_work()
     await line.door.outbox.deliver_due()
@@ -110,7 +112,7 @@ async def test_a_click_that_comes_again_has_no_second_effect(send: Send, line: L
     assert line.harness.list_entry_kinds().count("approved") == 1
 
 
-async def test_an_event_that_comes_again_is_acknowledged(send: Send):
+async def test_redelivered_event_is_acknowledged(send: Send):
     for number in range(4):
         retried = {"x-slack-retry-num": str(number), "x-slack-retry-reason": "http_timeout"}
         headers = JSON | (retried if number else {})
@@ -132,14 +134,14 @@ ODD: list[dict[str, object]] = [
 
 @pytest.mark.parametrize("shape", ODD, ids=str)
 @pytest.mark.malformed
-async def test_shapes_that_no_one_expects_are_no_fault_of_the_server(
+async def test_malformed_payload_is_acknowledged_without_a_log_entry(
     send: Send, line: Line, shape: dict[str, object]
 ):
     assert (await send(json.dumps(shape).encode(), JSON)).status_code in {200, 400}
     assert line.harness.list_entry_kinds() == []
 
 
-async def test_without_a_database_nothing_is_done_and_people_are_notified(send: Send, line: Line):
+async def test_command_is_refused_when_its_delivery_cannot_be_recorded(send: Send, line: Line):
     with line.harness.database.transaction() as tx:
         tx.sql.exec_driver_sql("DROP TABLE seen_request")
     assert "Nothing was done" in words(await send(payloads.slash("toy set lb1 lamp on"), FORM))
@@ -160,7 +162,7 @@ class _Ear(SocketModeClient):
         self.responses.append(response)
 
 
-async def test_stock_bolt_acknowledges_nothing_that_fails_or_that_no_one_listens_to(
+async def test_stock_bolt_does_not_acknowledge_failing_or_unknown_commands(
     anyio_backend: str,
 ):
     async def authorize(enterprise_id: str | None, team_id: str | None) -> AuthorizeResult:

@@ -20,7 +20,7 @@ async def read(chat: Chat, words: str) -> str:
     return " ".join(texts(answer.json["blocks"]))
 
 
-async def test_tree_is_shown_as_an_outline(chat: Chat):
+async def test_tree_command_shows_a_fault_tree_as_an_outline(chat: Chat):
     add_pair(chat)
     text = await read(chat, "tree lb1-lb2")
     assert "Survives 1 more failure" in text
@@ -28,22 +28,22 @@ async def test_tree_is_shown_as_an_outline(chat: Chat):
     assert "Single points of failure: none" in text
 
 
-async def test_trees_are_listed_without_a_name(chat: Chat):
+async def test_tree_command_without_a_name_lists_the_fault_trees(chat: Chat):
     add_pair(chat)
     assert "lb1-lb2 – Survives 1 more failure" in (await read(chat, "tree")).replace("  ", " ")
 
 
-async def test_unknown_tree_is_refused_with_the_known_ones(chat: Chat):
+async def test_tree_command_with_an_unknown_name_lists_the_known_ones(chat: Chat):
     add_pair(chat)
     answer = await chat.type("tree shop")
     assert "it has: lb1-lb2" in str(answer.json)
 
 
-async def test_policy_without_trees_says_so(chat: Chat):
+async def test_tree_command_reports_a_policy_without_fault_trees(chat: Chat):
     assert "no fault trees yet" in await read(chat, "tree")
 
 
-async def test_last_leg_is_refused_by_name_in_chat(chat: Chat):
+async def test_change_on_the_last_reachable_host_of_a_pair_is_refused_in_slack(chat: Chat):
     add_pair(chat)
     with chat.harness.database.transaction() as tx:
         store_contacts(tx, [LastContact("lb2", tx.now, None, tx.now, "unreachable", "no route")])

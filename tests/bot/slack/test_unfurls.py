@@ -29,7 +29,7 @@ def unfurls(chat: Chat) -> list[str]:
     ]
 
 
-async def test_a_link_shows_the_run_and_follows_its_state(chat: Chat):
+async def test_shared_link_unfurls_the_run_and_follows_its_state(chat: Chat):
     await chat.type(LAMP_ON)
     await share(chat, RUN_1)
     [(channel, ts, unfurled)] = chat.slack.unfurled
@@ -64,7 +64,7 @@ async def test_an_unfurl_is_sent_again_only_if_it_differs(chat: Chat):
         ("privately toy show lb1", "C0EDGE"),
     ],
 )
-async def test_a_channel_that_may_not_see_the_card_sees_no_unfurl(
+async def test_link_in_a_channel_without_the_card_is_not_unfurled(
     chat: Chat, typed: str, channel: str
 ):
     await chat.type(typed)
@@ -79,7 +79,7 @@ async def test_a_plan_that_is_not_requested_is_not_unfurled_in_a_channel(chat: C
     assert chat.slack.unfurled == []
 
 
-async def test_in_a_direct_message_the_rights_of_the_person_who_posted_decide(
+async def test_unfurl_in_a_direct_message_needs_the_right_to_view_of_its_poster(
     tmp_path: Path, anyio_backend: str
 ):
     assert anyio_backend
@@ -116,7 +116,7 @@ async def test_only_links_to_pages_of_runs_are_unfurled(chat: Chat, url: str):
     assert list(chat.slack.unfurled[-1][2]) == [f"{RUN_1}?step=1#output"]
 
 
-async def test_a_link_of_an_unknown_account_or_in_the_composer_is_ignored(chat: Chat):
+async def test_link_by_an_unknown_account_or_in_the_composer_is_not_unfurled(chat: Chat):
     await chat.type(LAMP_ON)
     posted_before = len(chat.slack.posted)
     await share(chat, RUN_1, user="U0NOBODY")
@@ -126,7 +126,7 @@ async def test_a_link_of_an_unknown_account_or_in_the_composer_is_ignored(chat: 
     assert len(chat.slack.posted) == posted_before
 
 
-async def test_a_link_to_a_run_on_one_of_several_hosts_shows_the_request(chat: Chat):
+async def test_link_to_a_child_run_unfurls_its_parent_run(chat: Chat):
     await chat.type("toy set lb1,lb2 lamp on")
     assert chat.run(2).parent == 1
     await share(chat, f"{PAGES}/runs/2")
@@ -145,7 +145,7 @@ async def test_the_five_newest_unfurls_of_a_run_are_updated(chat: Chat):
     assert [ts for _, ts, _ in chat.slack.unfurled] == posted[2:]
 
 
-async def test_an_unfurl_that_slack_refuses_is_given_up_and_the_others_are_updated(chat: Chat):
+async def test_refused_unfurl_is_dropped_and_the_others_are_updated(chat: Chat):
     await chat.type(LAMP_ON)
     await share(chat, RUN_1)
     await share(chat, RUN_1)

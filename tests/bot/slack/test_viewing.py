@@ -71,7 +71,7 @@ async def type_command(chat: Chat, text: str, user: str = "U0DORA") -> str:
     return words(await chat.type(text, user))
 
 
-async def test_every_word_has_a_decision(chat: Chat):
+async def test_viewing_test_covers_every_slack_command(chat: Chat):
     harness = chat.harness
     stories = SlackRunViewBuilder(harness.policies, team=TEAM, base_url=PAGES)
     known = SlackCommands(
@@ -82,7 +82,7 @@ async def test_every_word_has_a_decision(chat: Chat):
 
 
 @pytest.mark.parametrize("text", ABOUT_ONE)
-async def test_what_may_not_be_viewed_answers_as_what_does_not_exist(
+async def test_slack_command_answers_for_a_hidden_run_as_for_a_missing_one(
     restricted: tuple[RestrictedHarness, Chat], text: str
 ):
     harness, chat = restricted
@@ -97,7 +97,7 @@ async def test_what_may_not_be_viewed_answers_as_what_does_not_exist(
 
 
 @pytest.mark.parametrize("text", LISTS)
-async def test_what_may_not_be_viewed_is_left_out(
+async def test_slack_lists_leave_out_hidden_runs(
     restricted: tuple[RestrictedHarness, Chat], text: str
 ):
     harness, chat = restricted
@@ -111,14 +111,14 @@ async def test_what_may_not_be_viewed_is_left_out(
 
 
 @pytest.mark.parametrize("text", TELLS_OF_NONE)
-async def test_what_tells_of_no_run_tells_of_none(
+async def test_slack_commands_about_no_run_show_no_hidden_run(
     restricted: tuple[RestrictedHarness, Chat], text: str
 ):
     _, chat = restricted
     assert HIDDEN not in await type_command(chat, text)
 
 
-async def test_a_home_tells_of_what_its_person_may_view(
+async def test_home_tab_shows_only_runs_that_its_person_may_view(
     restricted: tuple[RestrictedHarness, Chat],
 ):
     _, chat = restricted
