@@ -122,9 +122,8 @@ PositionQuery = Annotated[int, Query(ge=0, le=2**62)]
 @router.get("/stream")
 async def stream_changes(request: Request, deps: WebDeps, user: PassiveUser) -> Response:
     """Stream that lists may have changed, with the number of runs that await the reader."""
-    if request.scope.get("head"):
-        return Response(media_type=EventStreamResponse.media_type)
-    return EventStreamResponse(_stream_changes(request, deps, user), deps.stream_slots.limits)
+    reader, pause = _ChangeReader(request, deps), 4 * deps.stream_slots.limits.poll_seconds
+    return _respond_with_stream(request, deps, _stream_events(deps, user, reader, pause))
 
 
 @dataclass
@@ -133,44 +132,23 @@ class _ChangeReader:
 
     request: Request
     deps: WebDependencies
-    last_stamp: str = ""
+    has_ended: bool = False
+    _last_stamp: str = ""
 
-    def read_event(self) -> bytes:
-        """Return the event that is new, or nothing. Raises NotSignedInError."""
-        user = check_still_signed_in(self.request, self.deps)
+    async def read_events(self) -> list[bytes]:
+        """Return the event that is new, if any. Raises NotSignedInError."""
+        return await to_thread.run_sync(self._read_events)
+
+    def _read_events(self) -> list[bytes]:
+        user = check_still_signed_in(self.request)
         cache: ProgressCache = self.request.app.state.progress_cache
         with self.deps.database.reading(user.view_rights) as tx:
             stamp = cache.get_stamp(tx, 2 * self.deps.stream_slots.limits.poll_seconds)
-            if stamp == self.last_stamp:
-                return b""
-            self.last_stamp = stamp
+            if stamp == self._last_stamp:
+                return []
+            self._last_stamp = stamp
             waiting = read_inbox(tx, user.policy, user.id).count
-        return _encode_event("changed", {"waiting": waiting})
-
-
-async def _stream_changes(
-    request: Request, deps: WebDependencies, user: User
-) -> AsyncGenerator[bytes]:
-    limits, reader = deps.stream_slots.limits, _ChangeReader(request, deps)
-    clock = asyncio.get_running_loop().time
-    started_at = sent_at = clock()
-    try:
-        with deps.stream_slots.take_slot(user.id):
-            yield b"retry: 3000\n\n"
-            while not deps.service.is_closing and clock() - started_at < limits.max_seconds:
-                event = await to_thread.run_sync(reader.read_event)
-                if not event and clock() - sent_at >= limits.keepalive_seconds:
-                    event = b": keep-alive\n\n"
-                if event:
-                    sent_at = clock()
-                    yield event
-                await asyncio.sleep(4 * limits.poll_seconds)
-    except NotSignedInError:
-        yield _encode_event(_ACCESS_ENDED, "")
-    except NoFreeSlotError:
-        yield _encode_event(_NO_SLOT, "")
-    except (StoreUnavailable, NoPolicyError):
-        return
+        return [_encode_event("changed", {"waiting": waiting})]
 
 
 @router.get("/runs/{number}/stream")
@@ -191,9 +169,16 @@ async def stream_run(
     cache: ProgressCache = request.app.state.progress_cache
     await to_thread.run_sync(_require_view, deps, user, number)
     await cache.get_progress(deps.database, number, deps.stream_slots.limits.poll_seconds)
+    reader = _RunReader(request, deps, number, StreamReader(since))
+    pause = deps.stream_slots.limits.poll_seconds
+    return _respond_with_stream(request, deps, _stream_events(deps, user, reader, pause))
+
+
+def _respond_with_stream(
+    request: Request, deps: WebDependencies, events: AsyncGenerator[bytes]
+) -> Response:
     if request.scope.get("head"):
         return Response(media_type=EventStreamResponse.media_type)
-    events = _stream_in_slot(request, deps, user, number, since=since)
     return EventStreamResponse(events, deps.stream_slots.limits)
 
 
@@ -268,63 +253,58 @@ class ProgressCache:
         return progress
 
 
-async def _stream_in_slot(
-    request: Request, deps: WebDependencies, user: User, run_id: int, *, since: int
-) -> AsyncGenerator[bytes]:
-    try:
-        with deps.stream_slots.take_slot(user.id):
-            yield b"retry: 3000\n\n"
-            async with aclosing(
-                _stream_events(request, deps, run_id, StreamReader(since))
-            ) as events:
-                async for event in events:
-                    yield event
-    except NoFreeSlotError:
-        yield _encode_event(_NO_SLOT, "")
+@dataclass
+class _RunReader:
+    """What one reader of the stream of a run has received so far."""
+
+    request: Request
+    deps: WebDependencies
+    run_id: int
+    received: StreamReader
+    has_ended: bool = False
+    _checked_at: float = field(default_factory=time.monotonic)
+
+    async def read_events(self) -> list[bytes]:
+        """Return the new events. Raises NotSignedInError, and NoSuchRun for a run out of view."""
+        limits = self.deps.stream_slots.limits
+        if time.monotonic() - self._checked_at >= limits.session_check_seconds:
+            self._checked_at = time.monotonic()
+            await to_thread.run_sync(self._check_access)
+        cache: ProgressCache = self.request.app.state.progress_cache
+        progress = await cache.get_progress(self.deps.database, self.run_id, limits.poll_seconds)
+        self.has_ended = progress.run.is_ended
+        events = await to_thread.run_sync(_encode_new_events, self.received, progress)
+        return [*events, *([_encode_event(_RUN_ENDED, "")] if self.has_ended else [])]
+
+    def _check_access(self) -> None:
+        _require_view(self.deps, check_still_signed_in(self.request), self.run_id)
 
 
 async def _stream_events(
-    request: Request, deps: WebDependencies, run_id: int, reader: StreamReader
+    deps: WebDependencies, user: User, reader: _ChangeReader | _RunReader, pause: float
 ) -> AsyncGenerator[bytes]:
-    limits = deps.stream_slots.limits
-    cache: ProgressCache = request.app.state.progress_cache
-    clock = asyncio.get_running_loop().time
-    started_at = checked_at = sent_at = clock()
-    while not deps.service.is_closing and clock() - started_at < limits.max_seconds:
-        try:
-            if clock() - checked_at >= limits.session_check_seconds:
-                checked_at = clock()
-                if not await _can_still_view(request, deps, run_id):
-                    yield _encode_event(_ACCESS_ENDED, "")
-                    return
-            progress = await cache.get_progress(deps.database, run_id, limits.poll_seconds)
-        except (StoreUnavailable, NoPolicyError):
-            return
-        for event in await to_thread.run_sync(
-            lambda progress=progress: [*_encode_new_events(reader, progress)]
-        ):
-            sent_at = clock()
-            yield event
-        if progress.run.is_ended:
-            yield _encode_event(_RUN_ENDED, "")
-            return
-        if clock() - sent_at >= limits.keepalive_seconds:
-            sent_at = clock()
-            yield b": keep-alive\n\n"
-        await asyncio.sleep(limits.poll_seconds)
-
-
-async def _can_still_view(request: Request, deps: WebDependencies, run_id: int) -> bool:
-    """Return whether the reader is still signed in and may still view the run."""
-
-    def check() -> None:
-        _require_view(deps, check_still_signed_in(request, deps), run_id)
-
+    """Yield the events of a reader until they end. pause: seconds between two reads."""
+    limits, clock = deps.stream_slots.limits, asyncio.get_running_loop().time
+    started_at = sent_at = clock()
     try:
-        await to_thread.run_sync(check)
+        with deps.stream_slots.take_slot(user.id):
+            yield b"retry: 3000\n\n"
+            while not deps.service.is_closing and clock() - started_at < limits.max_seconds:
+                events = await reader.read_events()
+                if not events and clock() - sent_at >= limits.keepalive_seconds:
+                    events = [b": keep-alive\n\n"]
+                for event in events:
+                    sent_at = clock()
+                    yield event
+                if reader.has_ended:
+                    return
+                await asyncio.sleep(pause)
     except (NotSignedInError, NoSuchRun):
-        return False
-    return True
+        yield _encode_event(_ACCESS_ENDED, "")
+    except NoFreeSlotError:
+        yield _encode_event(_NO_SLOT, "")
+    except (StoreUnavailable, NoPolicyError):
+        return
 
 
 def _require_view(deps: WebDependencies, user: User, run_id: int) -> None:
@@ -333,22 +313,16 @@ def _require_view(deps: WebDependencies, user: User, run_id: int) -> None:
         runs.get_run(tx, run_id)
 
 
-def _encode_new_events(reader: StreamReader, progress: RunProgress) -> Iterator[bytes]:
+def _encode_new_events(reader: StreamReader, progress: RunProgress) -> list[bytes]:
     position = reader.get_resume_position(progress)
+    has_started = progress.run.started_at is not None
+    events: list[bytes] = []
     for name, data in reader.list_new_events(progress):
         if name == "children":
-            yield _encode_event(
-                name,
-                {
-                    "chart": render_fanout(progress),
-                    "rows": render_host_rows(
-                        data, has_started=progress.run.started_at is not None
-                    ),
-                },
-                position,
-            )
-        else:
-            yield _encode_event(name, data, position)
+            rows = render_host_rows(data, has_started=has_started)
+            data = {"chart": render_fanout(progress), "rows": rows}
+        events.append(_encode_event(name, data, position))
+    return events
 
 
 def _encode_event(name: str, data: Any, position: int | None = None) -> bytes:
