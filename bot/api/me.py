@@ -187,15 +187,10 @@ def list_pending(parts: Parts, caller: ReadCaller) -> PendingOut:
 @router.get("/access", operation_id="getAccess", summary="List your delegations and grants")
 def get_access(parts: Parts, caller: ReadCaller) -> AccessOut:
     with parts.database.reading(caller.view_rights) as tx:
-        active_delegations = [
-            delegation
-            for delegation in delegations.list_delegations_of(tx, caller.id)
-            if delegation.holds(area=delegation.area, now=tx.now)
-        ]
+        active_delegations = delegations.list_active_delegations_of(tx, caller.id)
         active_grants = [
             GrantOut.from_grant(grant, grants.count_uses_left(tx, grant))
-            for grant in grants.list_grants_of(tx, caller.id)
-            if grant.holds(tx.now)
+            for grant in grants.list_newest_active_grants(tx, caller.id)
         ]
     return AccessOut(
         delegations=[DelegationOut.model_validate(one) for one in active_delegations],

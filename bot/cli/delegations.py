@@ -135,14 +135,11 @@ def grant_commands() -> None:
 @pass_environment
 def list_grants(environment: CommandEnvironment) -> None:
     """List active standing grants."""
-    from bot.db import grants as store
-    from bot.db.grants import count_uses_left
+    from bot.db import grants
 
     with environment.open_database() as database, database.reading() as tx:
         found = [
-            (one, count_uses_left(tx, one))
-            for one in store.list_newest_grants(tx)
-            if one.holds(tx.now)
+            (one, grants.count_uses_left(tx, one)) for one in grants.list_newest_active_grants(tx)
         ]
     rows = [
         (

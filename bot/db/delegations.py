@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Row, bindparam, insert, or_, select, update
+from sqlalchemy import Row, bindparam, insert, select, update
 
 from bot.db import tables
 from bot.db.database import Transaction
@@ -81,10 +81,10 @@ def list_active_delegations(tx: Transaction, *, now: int | None = None) -> Seque
     return [_delegation(row) for row in tx.sql.execute(_IN_FORCE, {"at": at}).all()]
 
 
-def list_delegations_of(tx: Transaction, person: str, *, most: int = 50) -> Sequence[Delegation]:
-    """Return the delegations by and to a person, the newest first, including ended ones."""
-    query = select(tables.delegation).where(or_(_ROW.delegator == person, _ROW.delegate == person))
-    return [_delegation(row) for row in tx.sql.execute(query.order_by(_ROW.id.desc()).limit(most))]
+def list_active_delegations_of(tx: Transaction, person: str) -> Sequence[Delegation]:
+    """Return the active delegations by and to a person, the newest first."""
+    active = reversed(list_active_delegations(tx))
+    return [one for one in active if person in {one.delegator, one.delegate}]
 
 
 def _delegation(row: Row[Any]) -> Delegation:

@@ -116,17 +116,12 @@ def list_active_grants(tx: Transaction, *, person: str, words: str) -> Sequence[
     return [_grant(row) for row in tx.sql.execute(query.order_by(_ROW.id))]
 
 
-def list_grants_of(tx: Transaction, person: str, *, most: int = 50) -> Sequence[Grant]:
-    """Return the grants by and to a person, the newest first, including ended ones."""
-    query = select(tables.standing_grant).where(
-        or_(_ROW.person == person, _ROW.granted_by == person)
-    )
-    return _grants(tx, query.order_by(_ROW.id.desc()).limit(most))
-
-
-def list_newest_grants(tx: Transaction, *, most: int = 200) -> Sequence[Grant]:
-    """Return the newest grants of all people, the newest first."""
-    return _grants(tx, select(tables.standing_grant).order_by(_ROW.id.desc()).limit(most))
+def list_newest_active_grants(tx: Transaction, person: str = "") -> Sequence[Grant]:
+    """Return the active grants, the newest first. person: only those by and to this person."""
+    query = select(tables.standing_grant).where(_ROW.revoked_at.is_(None), _ROW.ends_at > tx.now)
+    if person:
+        query = query.where(or_(_ROW.person == person, _ROW.granted_by == person))
+    return _grants(tx, query.order_by(_ROW.id.desc()))
 
 
 def count_taken(tx: Transaction, grant: int, *, but: int | None = None) -> int:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from bot.db import delegations, grants
-from bot.db.database import Database, Transaction
+from bot.db.database import Database
 from bot.db.delegations import Delegation
 from bot.model import grant_words, request_form
 from bot.model.errors import InvalidRequestError
@@ -109,11 +109,7 @@ class DelegationCommands:
 
     def _list_delegations(self, person: str) -> Message:
         with self._database.reading() as tx:
-            found = [
-                one
-                for one in delegations.list_delegations_of(tx, person)
-                if _is_delegation_active(one, tx)
-            ]
+            found = delegations.list_active_delegations_of(tx, person)
         if not found:
             return replies.build_text_reply(
                 "No one decides on your behalf, and you decide on no one's. To delegate, type "
@@ -135,7 +131,7 @@ class DelegationCommands:
 
     def _list_grants(self, person: str) -> Message:
         with self._database.reading() as tx:
-            found = [one for one in grants.list_grants_of(tx, person) if one.holds(tx.now)]
+            found = grants.list_newest_active_grants(tx, person)
             left = {one.id: grants.count_uses_left(tx, one) for one in found}
         if not found:
             return replies.build_text_reply(
@@ -166,10 +162,6 @@ class DelegationCommands:
     def _get_now(self) -> int:
         with self._database.reading() as tx:
             return tx.now
-
-
-def _is_delegation_active(delegation: Delegation, tx: Transaction) -> bool:
-    return delegation.holds(area=delegation.area, now=tx.now)
 
 
 def _format_end(ends_at: int) -> str:

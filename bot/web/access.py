@@ -89,7 +89,6 @@ def _render_page(
 ) -> Response:
     organisation, person = visit.policy.organisation, visit.person
     with visit.read_viewable() as tx:
-        active_grants = [one for one in grants.list_grants_of(tx, person) if one.holds(tx.now)]
         return visit.render(
             "access.html",
             refusal=refusal,
@@ -101,12 +100,11 @@ def _render_page(
                 (one for one in organisation.people.values() if one.id != person),
                 key=lambda one: one.name,
             ),
-            delegations=[
-                one
-                for one in delegations.list_delegations_of(tx, person)
-                if one.holds(area=one.area, now=tx.now)
+            delegations=delegations.list_active_delegations_of(tx, person),
+            grants=[
+                (one, grants.count_uses_left(tx, one))
+                for one in grants.list_newest_active_grants(tx, person)
             ],
-            grants=[(one, grants.count_uses_left(tx, one)) for one in active_grants],
             now=tx.now,
         )
 

@@ -1,7 +1,7 @@
 """The signed-in user, looked up in the policy with every request."""
 
 from collections.abc import Generator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Annotated
 
@@ -13,7 +13,7 @@ from bot.db import stops
 from bot.db.database import StoreUnavailable, Transaction
 from bot.model.view_rights import ViewRights
 from bot.policy import Person, Policy
-from bot.web.deps import WebDependencies, WebDeps
+from bot.web.deps import WebDependencies
 
 
 class NotSignedInError(Exception):
@@ -43,35 +43,32 @@ class User:
         return self.policy.get_person_name(person_id)
 
 
-def _get_user(request: Request, deps: WebDeps) -> User:
+def _get_user(request: Request) -> User:
     """Return the user and keep the session alive."""
-    with _open_visit(request, deps, refresh_session=True) as (user, _):
+    with open_visit(request) as (user, _):
         return user
 
 
-def check_still_signed_in(request: Request, deps: WebDeps) -> User:
+def check_still_signed_in(request: Request) -> User:
     """Return the user of a long request, as of now, without keeping the session alive.
 
     Raises:
         NotSignedInError: The session has ended, or the person is no longer in the policy.
     """
-    with _open_visit(request, deps, refresh_session=False) as (user, _):
+    with open_visit(request, refresh_session=False) as (user, _):
         return user
 
 
-def open_visit(request: Request) -> AbstractContextManager[tuple[User, Transaction]]:
+@contextmanager
+def open_visit(
+    request: Request, *, refresh_session: bool = True
+) -> Generator[tuple[User, Transaction]]:
     """Load the user and open a transaction that reads what they may view.
 
     Raises:
         NotSignedInError: No one is signed in.
     """
-    return _open_visit(request, request.app.state.deps, refresh_session=True)
-
-
-@contextmanager
-def _open_visit(
-    request: Request, deps: WebDependencies, *, refresh_session: bool
-) -> Generator[tuple[User, Transaction]]:
+    deps: WebDependencies = request.app.state.deps
     token = request.cookies.get(deps.cookie_name, "")
     if not token:
         raise NotSignedInError("")

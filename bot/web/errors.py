@@ -106,7 +106,7 @@ def _find_user(request: Request) -> None:
     """Load the user for the menu of an error page, if someone is signed in."""
     if not hasattr(request.state, "user"):
         with suppress(NotSignedInError, StoreUnavailable, NoPolicyError):
-            check_still_signed_in(request, request.app.state.deps)
+            check_still_signed_in(request)
 
 
 def _handle_invalid_request(request: Request, error: Exception) -> Response:

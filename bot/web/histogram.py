@@ -16,8 +16,9 @@ from bot.web.templating import get_reader_zone
 _MAX_BARS = 60
 _MAX_HEIGHT = 46
 _MINUTE = 60_000_000
-# The periods of a bar, in minutes: up to a day they divide it.
-_STEPS = (1, 5, 15, 30, 60, 180, 360, 720, *(1440 * days for days in (1, 7, 30, 90, 365)))
+# The periods of a bar: up to a day they divide it.
+_DAYS_IN_MINUTES = (1440 * days for days in (1, 7, 30, 90, 365))
+_STEPS = [n * _MINUTE for n in (1, 5, 15, 30, 60, 180, 360, 720, *_DAYS_IN_MINUTES)]
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ def build_histogram(
         return Histogram([], until, until, "")
     begin, end, total = period[0], max(until, period[1]), period[2]
     zone = get_reader_zone(request)
-    step = _choose_step(end - begin)
+    step = next((one for one in _STEPS if (end - begin) // one < _MAX_BARS), _STEPS[-1])
     offset = to_datetime(begin).astimezone(ZoneInfo(zone)).utcoffset()
     shift = int(offset.total_seconds()) * 1_000_000 if offset else 0
     first = (begin + shift) // step * step - shift
@@ -99,10 +100,3 @@ def build_histogram(
     partly = "" if times.is_complete else "; older ones are not counted"
     description = f"{format_count(total, noun)}, {format_span(step)} a bar{partly}"
     return Histogram([build_bar(n) for n in range(number)], first, end, description)
-
-
-def _choose_step(span: int) -> int:
-    return next(
-        (one * _MINUTE for one in _STEPS if span // (one * _MINUTE) < _MAX_BARS),
-        _STEPS[-1] * _MINUTE,
-    )

@@ -1,13 +1,12 @@
 """Home page: what needs the user's action, runs in progress, and recent runs."""
 
-from datetime import UTC, datetime
-
 from fastapi import APIRouter, Response
 
 from bot.db import break_glass, runs, schedules, search
 from bot.db.database import Transaction
 from bot.db.schedules import ScheduleState
 from bot.model.run import Run, State
+from bot.model.times import to_datetime, to_microseconds
 from bot.policy import Policy
 from bot.policy.summary.build import summarise_freezes
 from bot.policy.summary.model import FreezeSummary
@@ -22,9 +21,8 @@ _ACTIVE_STATES = frozenset(
     {State.PLANNING, State.QUEUED, State.STARTING, State.RUNNING, State.UNKNOWN}
 )
 _MAX_LATEST_RUNS = 10
-_MICROSECONDS_PER_SECOND = 1_000_000
 _MAX_RUNS = 100
-_DAY = 86_400 * _MICROSECONDS_PER_SECOND
+_DAY = 86_400 * 1_000_000
 _FAILED_STATES = frozenset({State.FAILED, State.UNKNOWN})
 
 
@@ -70,14 +68,8 @@ def show_home(visit: Visit) -> Response:
 
 def _list_active_freezes(policy: Policy, now: int) -> list[tuple[FreezeSummary, int]]:
     """Return the active freezes, each with its end in microseconds since 1970."""
-    freezes = summarise_freezes(
-        policy, datetime.fromtimestamp(now / _MICROSECONDS_PER_SECOND, UTC)
-    )
-    return [
-        (one, round(one.ends_at.timestamp()) * _MICROSECONDS_PER_SECOND)
-        for one in freezes
-        if one.is_active
-    ]
+    freezes = summarise_freezes(policy, to_datetime(now))
+    return [(one, to_microseconds(one.ends_at)) for one in freezes if one.is_active]
 
 
 def _list_runs_in_states(tx: Transaction, states: frozenset[State]) -> list[Run]:

@@ -108,11 +108,7 @@ def _redirect_signed_in(
 ) -> Response:
     response = RedirectResponse(redirects.get_safe_page(to), 303)
     redirects.delete_target_page(request, response, deps)
-    _set_session_cookie(response, deps, session_token)
-    return response
-
-
-def _set_session_cookie(response: Response, deps: WebDependencies, session_token: str) -> None:
     response.set_cookie(
         deps.cookie_name, session_token, max_age=sessions.MAX_SECONDS, **deps.cookie_flags
     )
+    return response

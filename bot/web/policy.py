@@ -9,7 +9,7 @@ from bot.audit.query import EntryFilter, find_newest_entries
 from bot.auth.agents import list_agents
 from bot.db.database import Transaction
 from bot.db.delegations import list_active_delegations
-from bot.db.grants import list_grants_of
+from bot.db.grants import list_newest_active_grants
 from bot.model import request_form
 from bot.model.agents import is_agent
 from bot.model.request_form import RequestSyntaxError
@@ -48,7 +48,7 @@ def show_policy(
     """
     if show == "matrix":
         with visit.read_viewable() as tx:
-            grants = [one for one in list_grants_of(tx, visit.person) if one.holds(tx.now)]
+            grants = list_newest_active_grants(tx, visit.person)
             delegations = list_active_delegations(tx)
         return visit.render(
             "policy_matrix.html",
