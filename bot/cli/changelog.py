@@ -46,6 +46,7 @@ from connectors.command import quote_text
 
 if TYPE_CHECKING:
     from bot.audit.change_log import Entry
+    from bot.audit.checkpoints import Checkpoint
     from bot.audit.query import EntryFilter
     from bot.audit.timeline import TimelineEvent
     from bot.db.database import Database, Transaction
@@ -96,8 +97,6 @@ def show_log(
 
     For example: keyturn changelog show --around 02:00 --host 'web*' --within 45m
     """
-    from bot.model.text import escape_to_one_line
-
     with exit_on_errors(), environment.open_database() as database, database.reading() as tx:
         if around:
             _print_timeline(tx, around, within, filters["host"], limit=limit)
@@ -106,9 +105,7 @@ def show_log(
         if run and not entries:
             exit_with_error(f"the change log has no entries of run {run}", NOT_FOUND)
         if not entries and any(filters.values()):
-            unknown_filters = escape_to_one_line(
-                "; ".join(_describe_unknown_filters(environment, tx, filters))
-            )
+            unknown_filters = "; ".join(_describe_unknown_filters(environment, tx, filters))
             exit_with_error(unknown_filters or "no matching entries in the change log", NOT_FOUND)
     _print_entries(entries)
 
@@ -334,11 +331,10 @@ def verify_log(
     Exit status 1 if an entry was changed, forged or is missing. The log records the verification,
     unless the log is broken.
     """
-    from bot.audit import checkpoints, verification
+    from bot.audit import verification
 
     with exit_on_errors(), environment.open_database() as database:
-        files = _list_witness_files(environment, witnesses)
-        points = [point for file in files for point in checkpoints.read_checkpoints(file)]
+        points = _read_checkpoints(environment, witnesses)
         with database.reading() as tx:
             verdict = verification.verify_log(
                 tx,
@@ -370,16 +366,13 @@ def rotate_key(environment: CommandEnvironment) -> None:
     Verifies the whole log first; a broken log keeps its key. Stop the service first. The old key
     is deleted, so that it cannot be stolen. People must sign in again; tokens stay valid.
     """
-    from bot.audit import checkpoints
     from bot.maintenance import key_rotation
 
     with _open_exclusively(environment) as database:
-        files = _list_witness_files(environment)
-        points = [point for file in files for point in checkpoints.read_checkpoints(file)]
         result = key_rotation.rotate_signing_key(
             database,
             environment.settings.key_directory / "changelog.key",
-            witnesses=points,
+            witnesses=_read_checkpoints(environment),
             stages=show_progress(),
         )
     for token in result.ended:
@@ -445,15 +438,12 @@ def acknowledge_loss(
     For example: keyturn changelog acknowledge 4711 --lost 12 --as olga --reason "restored Monday's
     backup"
     """
-    from bot.audit import checkpoints, verification
+    from bot.audit import verification
 
     with _open_exclusively(environment) as database:
-        files = _list_witness_files(environment, witnesses)
-        if not files:
-            raise ValueError(
-                "no witness file: add --witness FILE with a witness that has the entries"
-            )
-        points = [point for file in files for point in checkpoints.read_checkpoints(file)]
+        points = _read_checkpoints(environment, witnesses)
+        if not points:
+            raise ValueError("no checkpoints: add --witness FILE that has the entries")
         with database.transaction(seconds=3600) as tx:
             verification.acknowledge_loss(
                 tx,
@@ -483,12 +473,15 @@ def _open_exclusively(environment: CommandEnvironment) -> "Generator[Database]":
         yield database
 
 
-def _list_witness_files(
+def _read_checkpoints(
     environment: CommandEnvironment, files: Sequence[Path] = ()
-) -> Sequence[Path]:
-    """Return the files of witnesses; without any, that of the settings if it exists."""
+) -> "list[Checkpoint]":
+    """Read the files of witnesses; without any, that of the settings if it exists."""
+    from bot.audit import checkpoints
+
     ours = environment.settings.witness
-    return files or ([ours] if ours is not None and ours.exists() else [])
+    files = files or ([ours] if ours is not None and ours.exists() else [])
+    return [point for file in files for point in checkpoints.read_checkpoints(file)]
 
 
 COMMANDS = (

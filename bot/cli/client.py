@@ -114,10 +114,8 @@ class ServiceClient:
         body = _parse_json(response, self.base_url)
         if response.status_code >= 400:
             problem_type = str(body.get("type", "")).rpartition(":")[2]
-            exit_with_error(
-                _escape_line(body.get("detail", response.reason_phrase)),
-                get_exit_status(problem_type),
-            )
+            detail = str(body.get("detail", response.reason_phrase))
+            exit_with_error(detail, get_exit_status(problem_type))
         return body
 
 
@@ -260,16 +258,10 @@ def build_path(*parts: object) -> str:
     return "".join(f"/{quote(str(part), safe='')}" for part in parts)
 
 
-def _escape_line(text: object) -> str:
-    from bot.model.text import escape_to_one_line
-
-    return escape_to_one_line(str(text))
-
-
 def _describe_connection_error(error: Exception) -> str:
     """Return why the connection failed, without error numbers."""
     message = re.sub(r"\[Errno -?\d+\] |^\[SSL: \w+\] | \(_ssl\.c:\d+\)", "", str(error))
-    return _escape_line(message) or type(error).__name__
+    return message or type(error).__name__
 
 
 def _parse_json(response: "httpx2.Response", url: str) -> Any:

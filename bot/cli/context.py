@@ -65,9 +65,9 @@ def exit_on_errors() -> Generator[None]:
     from bot.db.database import AlreadyRunning, StoreUnavailable
     from bot.model.request_form import RequestSyntaxError
     from bot.model.signing import KeyFileError
-    from bot.model.text import escape_to_one_line
     from bot.model.times import InvalidTimeError
     from bot.policy import NoPolicyError
+    from connectors.errors import HostError, UnknownHostError
 
     try:
         yield
@@ -76,13 +76,19 @@ def exit_on_errors() -> Generator[None]:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(FAILED)
     except (RequestSyntaxError, InvalidTimeError) as error:
-        exit_with_error(escape_to_one_line(str(error)), NOT_UNDERSTOOD)
-    except (StoreUnavailable, AlreadyRunning, NoPolicyError, KeyFileError, ValueError) as error:
-        exit_with_error(escape_to_one_line(str(error)), FAILED)
+        exit_with_error(str(error), NOT_UNDERSTOOD)
+    except UnknownHostError as error:
+        exit_with_error(str(error), NOT_FOUND)
+    except (
+        *(StoreUnavailable, AlreadyRunning, NoPolicyError, KeyFileError),
+        *(HostError, ValueError),
+    ) as error:
+        exit_with_error(str(error), FAILED)
     except OSError as error:
         has_file = error.filename and error.strerror
         message = f"{error.filename}: {error.strerror}" if has_file else str(error)
-        exit_with_error(escape_to_one_line(message), FAILED)
+        fix = ": use a login that has access to it" if isinstance(error, PermissionError) else ""
+        exit_with_error(message + fix, FAILED)
 
 
 @contextmanager
@@ -136,7 +142,10 @@ def is_interactive() -> bool:
 
 
 def exit_with_error(message: str, status: int) -> NoReturn:
-    """Print the message to standard error, as JSON if the command has --json, and exit."""
+    """Print the message on one line of standard error, with --json as JSON, and exit."""
+    from bot.model.text import escape_to_one_line
+
+    message = escape_to_one_line(message)
     if wants_json():
         click.echo(json.dumps({"error": message, "status": status}, ensure_ascii=False), err=True)
     else:

@@ -142,13 +142,9 @@ def back_up_database(environment: CommandEnvironment, *, file: Path) -> None:
     For example: keyturn backup /backup/keyturn-monday.db
     """
     from bot.maintenance import backup
-    from bot.maintenance.copy_database import CopyError
 
     with exit_on_errors(), environment.open_database() as database:
-        try:
-            label, verdict = backup.make_backup(database, file, show_progress())
-        except CopyError as error:
-            exit_with_error(str(error), FAILED)
+        label, verdict = backup.make_backup(database, file, show_progress())
     is_broken = verdict.broken is not None
     data = {"file": str(file), "rows": label.rows, "entries": label.point.seq}
     data |= {"head": label.point.hash, "broken": verdict.broken, "error": verdict.why}
@@ -178,7 +174,6 @@ def restore_database(
     from bot.db.database import lock_data_directory
     from bot.db.process_lock import lock_exclusive
     from bot.maintenance.backup import InvalidBackupError
-    from bot.maintenance.copy_database import CopyError
     from bot.maintenance.restore import restore_backup
 
     data = environment.settings.data
@@ -200,8 +195,6 @@ def restore_database(
             result = restore_backup(file, target, working=data, seen=seen, stages=stages)
         except InvalidBackupError as error:
             exit_with_error(f"{file} {error}", FAILED)
-        except CopyError as error:
-            exit_with_error(str(error), FAILED)
     print_result(_result_to_data(result), _describe_result(result, has_witnesses=bool(witnesses)))
 
 
@@ -225,7 +218,6 @@ def copy_to_database(environment: CommandEnvironment, *, source: str, target: st
     from bot.db.database import lock_data_directory
     from bot.db.process_lock import lock_exclusive
     from bot.maintenance import copy_database
-    from bot.maintenance.copy_database import CopyError
 
     with (
         exit_on_errors(),
@@ -235,10 +227,7 @@ def copy_to_database(environment: CommandEnvironment, *, source: str, target: st
         lock_exclusive(old),
         lock_exclusive(new),
     ):
-        try:
-            result = copy_database.copy_database(old, new, show_progress())
-        except CopyError as error:
-            exit_with_error(str(error), FAILED)
+        result = copy_database.copy_database(old, new, show_progress())
     lines = [
         f"Copied {result.rows} rows; {result.entries} entries, chain intact; head {result.head}",
         "Set KEYTURN_DATABASE to the new address, and start the service.",

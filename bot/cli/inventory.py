@@ -1,8 +1,7 @@
 """`keyturn inventory …` and `keyturn sudoers`: check, import and add hosts."""
 
 import sys
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import IO, TYPE_CHECKING, Any
 
 import click
@@ -10,9 +9,9 @@ import click
 from bot.cli.context import (
     FAILED,
     NOT_FOUND,
-    NOT_UNDERSTOOD,
     REFUSED,
     CommandEnvironment,
+    exit_on_errors,
     exit_with_error,
     wants_json,
 )
@@ -59,7 +58,7 @@ def check_inventory(environment: CommandEnvironment, *, hosts: tuple[str, ...]) 
     from connectors.fleet import Fleet
     from connectors.ssh_pool import SshPool
 
-    with _exit_on_errors():
+    with exit_on_errors():
         directory = environment.settings.policy
         known = load_policy(directory).inventory
         names = [known[name].name for name in dict.fromkeys(hosts)] or list(known.hosts)
@@ -114,7 +113,7 @@ def import_from_ansible(*, file: IO[str], known: tuple[IO[str], ...], area: str)
     """
     from bot.hosts import ansible
 
-    with _exit_on_errors():
+    with exit_on_errors():
         _print_imported_hosts(ansible.parse_ansible_inventory(file.read()), known, area)
 
 
@@ -130,7 +129,7 @@ def import_from_ssh_config(*, file: IO[str], known: tuple[IO[str], ...], area: s
     """
     from bot.hosts import ssh_config
 
-    with _exit_on_errors():
+    with exit_on_errors():
         _print_imported_hosts(ssh_config.parse_ssh_config(file.read()), known, area)
 
 
@@ -207,7 +206,7 @@ def enrol_host(
     from bot.hosts import enrolment, inventory_writer, pending_hosts
     from connectors.ssh_transport import fetch_host_key
 
-    with _exit_on_errors():
+    with exit_on_errors():
         tag_names = tuple(tag for tag in tags.split(",") if tag)
         candidate = enrolment.HostCandidate(name, address, tags=tag_names, **fields)
         candidate.build_host(
@@ -226,7 +225,7 @@ def enrol_host(
     if not candidate.area:
         click.echo("Nothing was written. Add --area to add it as a pending host.", err=True)
         return
-    with _exit_on_errors():
+    with exit_on_errors():
         pending_host = pending_hosts.PendingHost(
             requested_by=pending_hosts.get_local_user(),
             fingerprint=host.fingerprint,
@@ -303,7 +302,7 @@ def confirm_host(environment: CommandEnvironment, *, name: str, fingerprint: str
     from bot.hosts import enrolment, pending_hosts
     from bot.hosts.inventory_writer import InventoryEntry
 
-    with _exit_on_errors():
+    with exit_on_errors():
         directory = environment.settings.policy
         typed_fingerprint = enrolment.find_fingerprint(fingerprint)
         pending = pending_hosts.list_pending_hosts(directory)
@@ -384,7 +383,7 @@ def print_sudoers(environment: CommandEnvironment, *, host: str, scripts: bool) 
     from bot.hosts import sudo_rules
     from bot.policy.loader import load_policy
 
-    with _exit_on_errors():
+    with exit_on_errors():
         known = load_policy(environment.settings.policy).inventory[host]
         grants = sudo_rules.list_host_sudo_grants(known)
         text = (
@@ -437,26 +436,3 @@ def _build_check_row(check: "HostCheck") -> tuple[str, ...]:
     results = (words[each] for each in (check.reachable, check.key, check.login, check.answers))
     root = "?" if check.root is None else check.root or "-"
     return (check.host, check.address, *results, root)
-
-
-@contextmanager
-def _exit_on_errors() -> Generator[None]:
-    """Report expected errors as one line on standard error, and exit."""
-    from bot.hosts.enrolment import InvalidCandidateError, InvalidFingerprintError
-    from bot.model.text import escape_to_one_line
-    from bot.policy import NoPolicyError
-    from connectors.errors import HostError, UnknownHostError
-
-    try:
-        yield
-    except UnknownHostError as error:
-        exit_with_error(escape_to_one_line(str(error)), NOT_FOUND)
-    except (InvalidCandidateError, InvalidFingerprintError) as error:
-        exit_with_error(escape_to_one_line(str(error)), NOT_UNDERSTOOD)
-    except OSError as error:
-        file = f"{error.filename}: " if error.filename else ""
-        reason = error.strerror or str(error)
-        message = escape_to_one_line(f"{file}{reason}: use a login that has access to it")
-        exit_with_error(message, FAILED)
-    except (NoPolicyError, HostError, ValueError) as error:
-        exit_with_error(escape_to_one_line(str(error)), FAILED)

@@ -246,14 +246,12 @@ def _choose(words: "Sequence[str]") -> "list[type[AnyRunbook]]":
 
 
 def _parse_request(words: "Sequence[str]") -> "AnyRunbook":
-    from bot.model.request_form import RequestSyntaxError, find_runbook, parse_request
+    from bot.model.request_form import find_runbook, parse_request
 
     read_settings()
-    try:
+    with exit_on_errors():
         runbook, values = find_runbook(words)
         return parse_request(runbook, values)
-    except RequestSyntaxError as error:
-        exit_with_error(str(error), NOT_UNDERSTOOD)
 
 
 def _record(request: "AnyRunbook", recorder: "Recorder", name: str, directory: Path | None) -> str:

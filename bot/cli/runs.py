@@ -212,7 +212,7 @@ def list_runs(service: ServiceClient, *, limit: int, **filters: Any) -> None:
     if unknown_filters:
         if wants_json():
             print_json([])
-        exit_with_error(escape_for_terminal("; ".join(unknown_filters)), NOT_FOUND)
+        exit_with_error("; ".join(unknown_filters), NOT_FOUND)
     print_table(
         found[:limit],
         ("RUN", "REQUESTED", "STATE", "BY", "REQUEST"),

@@ -59,10 +59,7 @@ def check_trees(environment: CommandEnvironment, *, name: str, file: Path | None
     from bot.model.text import format_count
     from bot.redundancy.analysis import TreeAnalysis
 
-    trees = _load_trees(environment, name, file)
-    if not trees:
-        exit_with_error("the policy has no fault trees: add trees/NAME.yaml", NOT_FOUND)
-    for tree in trees.values():
+    for tree in _load_trees(environment, name, file).values():
         with exit_on_errors():
             analysis = TreeAnalysis(tree)
         counts = analysis.cut_sets.count_by_order()
@@ -242,8 +239,6 @@ def _analyse(environment: CommandEnvironment, name: str, file: Path | None) -> "
 def _load_tree(environment: CommandEnvironment, name: str, file: Path | None) -> "FaultTree":
     """Return the tree that is meant; without NAME the only one there is."""
     trees = _load_trees(environment, name, file)
-    if not trees:
-        exit_with_error("the policy has no fault trees: add trees/NAME.yaml", NOT_FOUND)
     if len(trees) > 1:
         exit_with_error(f"name one of the trees: {', '.join(trees)}", NOT_UNDERSTOOD)
     return next(iter(trees.values()))
@@ -262,11 +257,12 @@ def _load_trees(
     with exit_on_errors():
         analyses = load_policy(environment.settings.policy).trees
     trees = {name: analysis.tree for name, analysis in analyses.items()}
+    if not trees:
+        exit_with_error("the policy has no fault trees: add trees/NAME.yaml", NOT_FOUND)
     if not name:
         return trees
     if name not in trees:
-        listed = ", ".join(trees) or "none"
-        exit_with_error(f"the policy has no tree {name}; it has: {listed}", NOT_FOUND)
+        exit_with_error(f"the policy has no tree {name}; it has: {', '.join(trees)}", NOT_FOUND)
     return {name: trees[name]}
 
 

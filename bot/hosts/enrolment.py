@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from bot.hosts.inventory_writer import InventoryEntry
 from bot.hosts.pending_hosts import PENDING_HOSTS_FILE as _WAITING
 from bot.hosts.pending_hosts import HostNotConfirmedError, LocalUser, PendingHost
+from bot.model.request_form import RequestSyntaxError
 from bot.policy import Policy
 from bot.policy.loader import describe_validation_error
 from connectors.inventory import Host
@@ -33,11 +34,11 @@ _FINGERPRINT_COMMANDS = {
 }
 
 
-class InvalidFingerprintError(ValueError):
+class InvalidFingerprintError(RequestSyntaxError):
     """The text does not contain exactly one fingerprint."""
 
 
-class InvalidCandidateError(ValueError):
+class InvalidCandidateError(RequestSyntaxError):
     """The inventory would refuse the host. The message says why and what to do."""
 
 

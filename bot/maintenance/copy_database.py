@@ -26,7 +26,7 @@ _SET_NEXT_ID_SQLITE = [
 _SET_NEXT_ID_POSTGRESQL = text("SELECT setval(pg_get_serial_sequence(:table, 'id'), :next, false)")
 
 
-class CopyError(Exception):
+class CopyError(ValueError):
     """The database cannot be copied. The message says why."""
 
 
