@@ -115,7 +115,7 @@ async def test_schedule_take_command_transfers_the_schedule(chat: Chat):
         ("schedule fans", "Type /keyturn schedule NAME"),
         ("schedule fans cron=@daily --", "Type /keyturn schedule NAME"),
         ("schedule fans cron=0 3 * * * -- toy show lb1", "put values with spaces in quotation"),
-        ("schedule fans zone=UTC -- toy show lb1", "cron is missing"),
+        ("schedule fans zone=UTC -- toy show lb1", "Cron is missing"),
         ("schedule fans cron=@daily zone=Mars -- toy show lb1", "Unknown time zone 'Mars'"),
         ('schedule fans cron="* * * * *" -- toy set lb1 fan on', "every 10 minutes at most"),
         ("schedule fans cron=@daily -- toy sho lb1", "Did you mean"),
