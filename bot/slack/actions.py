@@ -11,7 +11,6 @@ from aiohttp import ClientError
 from slack_bolt.async_app import AsyncAck, AsyncApp
 from slack_bolt.error import BoltUnhandledRequestError
 from slack_bolt.response import BoltResponse
-from slack_sdk.errors import SlackApiError, SlackClientError
 
 from bot.db import outbox, runs
 from bot.db.database import Database, StoreUnavailable
@@ -27,7 +26,13 @@ from bot.service import KeyturnService
 from bot.slack import modals, payloads, replies, threads
 from bot.slack.aliases import ALIASES, COMMAND, expand_alias
 from bot.slack.blocks import Message
-from bot.slack.client import MessageLocation, MessageSender, get_error_code, get_retry_seconds
+from bot.slack.client import (
+    CALL_ERRORS,
+    MessageLocation,
+    MessageSender,
+    get_error_cause,
+    get_retry_seconds,
+)
 from bot.slack.commands import CommandAnswer, RequestedForm, SlackCommands
 from bot.slack.home import HomeTabs
 from bot.slack.identity import AccountRefused, IdentityService
@@ -295,7 +300,7 @@ class SlackListeners:
             await decision_task
         except OutdatedMessage as refusal:
             await self._reply_to_click(click, _render_refusal(refusal))
-            await self._remove_buttons(click, f"Outdated: {format_sentence(str(refusal))}")
+            await self._remove_buttons(click, refusal)
 
     async def on_run_button(self, ack: AsyncAck, body: Body) -> None:
         """Handle a button that shows something of a run to one person, or requests a plan."""
@@ -334,7 +339,7 @@ class SlackListeners:
                 person=person,
             )
         except OutdatedMessage as refusal:
-            await self._remove_buttons(click, f"Outdated: {format_sentence(str(refusal))}")
+            await self._remove_buttons(click, refusal)
             raise
         if not is_open:
             await self._reply_to_click(click, _NO_FORM)
@@ -557,15 +562,15 @@ class SlackListeners:
         """Wait until all background tasks have ended."""
         await asyncio.gather(*self._background_tasks)
 
-    async def _remove_buttons(self, click: payloads.ButtonClick, text: str) -> None:
+    async def _remove_buttons(self, click: payloads.ButtonClick, refusal: OutdatedMessage) -> None:
         """Replace the clicked message by a note that it is outdated."""
+        note = replies.build_text_reply(f"Outdated: {format_sentence(str(refusal))}")
         try:
-            await self._sender.update_message(
-                MessageLocation(click.channel, click.ts), replies.build_text_reply(text)
-            )
-        except (SlackClientError, ClientError, TimeoutError) as error:
+            await self._sender.update_message(MessageLocation(click.channel, click.ts), note)
+        except CALL_ERRORS as error:
             # Its buttons have no effect, and the next click tries again.
-            _log.warning("cannot remove the buttons of an outdated message: %s", error)
+            cause = get_error_cause(error)
+            _log.warning("cannot remove the buttons of an outdated message: %s", cause)
 
     async def _open_form(self, form: RequestedForm, command: payloads.SlashCommand) -> None:
         """Open a form, or show how to type the request if Slack does not open it."""
@@ -636,10 +641,9 @@ class SlackListeners:
         await self._identity.get_person(account)
         try:
             return await self._sender.open_conversation(account.user)
-        except (SlackClientError, ClientError, TimeoutError) as error:
-            _log.warning(
-                "cannot open direct messages with %s: %s", account.user, type(error).__name__
-            )
+        except CALL_ERRORS as error:
+            cause = get_error_cause(error)
+            _log.warning("cannot open direct messages with %s: %s", account.user, cause)
             raise InvalidRequestError(
                 "the request was not sent, since Slack did not open a direct message: try again"
             ) from None
@@ -658,22 +662,19 @@ class SlackListeners:
         self, channel: str, user: str, message: Message, *, thread: str = ""
     ) -> None:
         """Send a message to one person, in two attempts."""
-        for tries in range(2):
-            wait = _RETRY_SECONDS
+        for is_last in (False, True):
             try:
                 if channel:
                     await self._sender.send_ephemeral(channel, user, message, thread=thread)
                 else:
                     await self._sender.send_direct_message(user, message)
-            except SlackApiError as error:
-                _log.warning("cannot answer %s: %s", user, get_error_code(error))
-                wait = min(get_retry_seconds(error) or wait, _MAX_RETRY_SECONDS)
-            except (SlackClientError, ClientError, TimeoutError) as error:
-                _log.warning("cannot answer %s: %s", user, type(error).__name__)
+            except CALL_ERRORS as error:
+                _log.warning("cannot answer %s: %s", user, get_error_cause(error))
+                if not is_last:
+                    seconds = get_retry_seconds(error) or _RETRY_SECONDS
+                    await asyncio.sleep(min(seconds, _MAX_RETRY_SECONDS))
             else:
                 return
-            if not tries:
-                await asyncio.sleep(wait)
 
     def _run_in_background(self, work: Coroutine[Any, Any, None], channel: str, user: str) -> None:
         """Run *work* after the acknowledgement; a failure is reported to the person."""

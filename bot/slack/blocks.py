@@ -14,6 +14,7 @@ from typing import Any
 
 from bot.model.canonical import hash_canonical
 from bot.model.text import escape_control, escape_to_one_line
+from bot.model.times import to_datetime
 
 # JSON that is only sent, never read.
 Block = dict[str, Any]
@@ -239,18 +240,18 @@ def date_element(at: datetime) -> Element:
         "type": "date",
         "timestamp": int(at.timestamp()),
         "format": "{date_short_pretty} {time}",
-        "fallback": f"{at.astimezone(UTC):%Y-%m-%d %H:%M} UTC",
+        "fallback": _format_utc(at),
     }
 
 
 def format_date(microseconds: int) -> str:
     """Return a time as mrkdwn that Slack shows in each reader's time zone."""
-    seconds = microseconds // 1_000_000
-    return f"<!date^{seconds}^{{date_short_pretty}} {{time}}|{_format_utc(microseconds)}>"
+    at = to_datetime(microseconds)
+    return f"<!date^{int(at.timestamp())}^{{date_short_pretty}} {{time}}|{_format_utc(at)}>"
 
 
-def _format_utc(microseconds: int) -> str:
-    return datetime.fromtimestamp(microseconds / 1_000_000, UTC).strftime("%Y-%m-%d %H:%M UTC")
+def _format_utc(at: datetime) -> str:
+    return f"{at.astimezone(UTC):%Y-%m-%d %H:%M UTC}"
 
 
 def _text_element(text: str) -> Element:

@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import Any, TypeVar, cast
 
-from slack_sdk.errors import SlackApiError
+from aiohttp import ClientError
+from slack_sdk.errors import SlackApiError, SlackClientError
 from slack_sdk.http_retry.builtin_async_handlers import AsyncConnectionErrorRetryHandler
 from slack_sdk.http_retry.request import HttpRequest
 from slack_sdk.http_retry.response import HttpResponse
@@ -27,6 +28,8 @@ _log = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
 
+# What a call raises: Slack refuses it, or there is no connection to Slack.
+CALL_ERRORS = (SlackClientError, ClientError, TimeoutError)
 # Slack's error codes for a channel that the bot cannot post in until a person changes that.
 CLOSED_CHANNEL_ERRORS = frozenset(
     {"not_in_channel", "channel_not_found", "is_archived", "restricted_action", "no_permission"}
@@ -146,7 +149,7 @@ class MessageSender:
         try:
             await _send_with_fallback(message, post)
         except SlackApiError as error:
-            if get_error_code(error) not in _NO_EPHEMERAL_ERRORS:
+            if get_error_cause(error) not in _NO_EPHEMERAL_ERRORS:
                 raise
             return (await self.send_direct_message(user, message)).channel
         return channel
@@ -224,15 +227,20 @@ async def _send_with_fallback(
     try:
         return await send(message)
     except SlackApiError as error:
-        if get_error_code(error) not in _INVALID_BLOCKS_ERRORS or not message.blocks:
+        if get_error_cause(error) not in _INVALID_BLOCKS_ERRORS or not message.blocks:
             raise
-        _log.error("sent a message without its blocks: Slack returned %s", get_error_code(error))
+        _log.error("sent a message without its blocks: Slack returned %s", get_error_cause(error))
         return await send(replace(message, blocks=()))
 
 
-def get_error_code(error: SlackApiError) -> str:
-    """Return Slack's error code, such as `not_in_channel`; without one, the HTTP status."""
-    return _get_slack_error(error) or f"status {error.response.status_code}"
+def get_error_cause(error: Exception) -> str:
+    """Return Slack's error code, such as `not_in_channel`, or the kind of another failure.
+
+    The texts of aiohttp can contain the password of a proxy.
+    """
+    if isinstance(error, SlackApiError):
+        return _get_slack_error(error) or f"status {error.response.status_code}"
+    return type(error).__name__
 
 
 def is_retryable(error: SlackApiError) -> bool:
@@ -256,9 +264,11 @@ def _get_slack_error(error: SlackApiError) -> str:
     return code if isinstance(code, str) else ""
 
 
-def get_retry_seconds(error: SlackApiError) -> float | None:
+def get_retry_seconds(error: Exception) -> float | None:
     """Return how many seconds Slack asks to wait; None if it does not limit our rate."""
-    if error.response.status_code != 429 and get_error_code(error) != "ratelimited":
+    if not isinstance(error, SlackApiError):
+        return None
+    if error.response.status_code != 429 and get_error_cause(error) != "ratelimited":
         return None
     headers = cast("dict[str, str]", error.response.headers)
     retry_after = next((headers[name] for name in headers if name.lower() == "retry-after"), "")

@@ -192,7 +192,7 @@ class SlackCommands:
         if not values:
             return RequestedForm(runbook)
         run = self._record_request(command, runbook, values)
-        return _render_outcome(run) if isinstance(run, Run) else run
+        return replies.build_reply_if_ended(run) if isinstance(run, Run) else run
 
     def _request_plan(self, command: TypedCommand) -> CommandAnswer:
         """Plan a change, and show the plan to this person only."""
@@ -212,7 +212,7 @@ class SlackCommands:
         run = self._record_request(command, runbook, values, plan_only=True)
         if not isinstance(run, Run):
             return run
-        return _render_outcome(run) or create_pending_plan(run)
+        return replies.build_reply_if_ended(run) or create_pending_plan(run)
 
     def _request_private_check(self, command: TypedCommand) -> CommandAnswer:
         """Request a check whose answer only this person reads."""
@@ -233,7 +233,7 @@ class SlackCommands:
                 f"without {replies.PRIVATE_CHECK_WORD}"
             )
         run = self._record_request(command, runbook, values)
-        return _render_outcome(run) if isinstance(run, Run) else run
+        return replies.build_reply_if_ended(run) if isinstance(run, Run) else run
 
     def _find_runbook(
         self, first: str, typed: Sequence[str]
@@ -421,7 +421,7 @@ class SlackCommands:
             reason=command.reason,
             ticket=ticket,
         )
-        return _render_outcome(run)
+        return replies.build_reply_if_ended(run)
 
     def _undo_person(self, command: TypedCommand, typed: str, ticket: str) -> Message | None:
         """Handle `undo person NAME since TIME`. typed: what follows `person`."""
@@ -438,7 +438,7 @@ class SlackCommands:
             reason=command.reason,
             ticket=ticket,
         )
-        return _render_outcome(run)
+        return replies.build_reply_if_ended(run)
 
     def _stop_runs(self, command: TypedCommand) -> Message:
         """Stop one run by its number, or everything."""
@@ -565,11 +565,6 @@ class SlackCommands:
     def _render_card(self, command: TypedCommand, number: int) -> Message:
         with self._database.reading(command.view_rights) as tx:
             return render_card(self._view_builder.build_slack_run_view(tx, number), buttons=False)
-
-
-def _render_outcome(run: Run) -> Message | None:
-    """Return how a run has ended; None if its card shows that."""
-    return replies.build_outcome_reply(run) if run.is_ended else None
 
 
 def _parse_run_and_text(command: TypedCommand, what: str) -> tuple[int, str]:

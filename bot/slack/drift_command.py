@@ -67,7 +67,7 @@ class DriftCommands:
             reason=command.reason,
             ticket=ticket,
         )
-        return replies.build_text_reply(f"{run.title}: {run.summary}") if run.is_ended else None
+        return replies.build_reply_if_ended(run)
 
     def _adopt_value(self, command: TypedCommand, rest: str) -> Message:
         key = self._service.drift.adopt_value(

@@ -5,9 +5,6 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from aiohttp import ClientError
-from slack_sdk.errors import SlackApiError, SlackClientError
-
 from bot.db import home_queue, runs, schedules, search
 from bot.db.database import Database, StoreUnavailable, Transaction
 from bot.db.home_queue import Home
@@ -37,7 +34,7 @@ from bot.slack.blocks import (
     rich_text_section,
     shorten_text,
 )
-from bot.slack.client import MessageSender, get_error_code, get_retry_seconds
+from bot.slack.client import CALL_ERRORS, MessageSender, get_error_cause, get_retry_seconds
 from bot.slack.replies import ANY_RUNBOOK, COMMAND, FORM_ACTION
 from bot.slack.run_facts import SlackRunView, SlackRunViewBuilder
 from bot.slack.run_forms import DISCARD, REVIEW_PLAN
@@ -235,8 +232,8 @@ class HomeTabs:
         """Show an unknown person why their Home tab is empty."""
         try:
             await self._sender.publish_home_tab(user, render_refusal(reason))
-        except (SlackClientError, ClientError, TimeoutError) as error:
-            _log.info("cannot update the Home tab of %s: %s", user, error)
+        except CALL_ERRORS as error:
+            _log.info("cannot update the Home tab of %s: %s", user, get_error_cause(error))
 
     async def draw_due_homes(self) -> None:
         """Update all Home tabs that are due, one after the other, unless already doing so."""
@@ -272,21 +269,15 @@ class HomeTabs:
                 async with asyncio.timeout(_TIMEOUT_SECONDS):
                     await self._sender.publish_home_tab(home.user, render_home(content))
             await write_or_log(self._database, lambda tx: home_queue.mark_drawn(tx, home, digest))
-        except SlackApiError as error:
-            code = get_error_code(error)
-            _log.warning("cannot update the Home tab of %s: Slack returned %s", home.user, code)
-            if code in _GONE_USER_ERRORS:
+        except CALL_ERRORS as error:
+            cause, seconds = get_error_cause(error), get_retry_seconds(error) or _RETRY_SECONDS
+            _log.warning("cannot update the Home tab of %s: %s", home.user, cause)
+            if cause in _GONE_USER_ERRORS:
                 await write_or_log(self._database, lambda tx: home_queue.forget_home(tx, home))
             else:
-                await self._postpone_home(home, get_retry_seconds(error) or _RETRY_SECONDS)
-        except (SlackClientError, ClientError, TimeoutError) as error:
-            _log.warning("the update of the Home tab of %s is postponed: %s", home.user, error)
-            await self._postpone_home(home, _RETRY_SECONDS)
-
-    async def _postpone_home(self, home: Home, seconds: float) -> None:
-        await write_or_log(
-            self._database, lambda tx: home_queue.postpone_home(tx, home, seconds=seconds)
-        )
+                await write_or_log(
+                    self._database, lambda tx: home_queue.postpone_home(tx, home, seconds=seconds)
+                )
 
     def _load_content(self, tx: Transaction, home: Home) -> HomeContent:
         """Load the content of a Home tab that its person may view."""

@@ -7,14 +7,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
-from aiohttp import ClientError
-from slack_sdk.errors import SlackApiError, SlackClientError
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.model.times import is_time_zone
 from bot.policy import Person, Policy, PolicySource
 from bot.slack import threads
-from bot.slack.client import get_error_code
+from bot.slack.client import CALL_ERRORS, get_error_cause
 from bot.slack.payloads import Account
 
 _log = logging.getLogger(__name__)
@@ -185,13 +183,12 @@ class IdentityService:
         try:
             async with asyncio.timeout(_TIMEOUT_SECONDS):
                 answer = await self._client.users_info(user=account.user)
-        except (SlackClientError, ClientError, TimeoutError) as error:
-            code = get_error_code(error) if isinstance(error, SlackApiError) else ""
-            cause = code or type(error).__name__
+        except CALL_ERRORS as error:
+            cause = get_error_cause(error)
             _log.warning("cannot read the Slack account %s: %s", account.user, cause)
-            if code in _TOKEN_ERRORS:
+            if cause in _TOKEN_ERRORS:
                 raise AccountRefused(
-                    f"Nothing was done: Keyturn cannot read your Slack account ({code}). Ask a "
+                    f"Nothing was done: Keyturn cannot read your Slack account ({cause}). Ask a "
                     "Keyturn administrator to run keyturn doctor."
                 ) from None
             raise AccountRefused(

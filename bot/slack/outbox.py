@@ -16,8 +16,7 @@ from itertools import islice
 from typing import Any, TypeVar
 from uuid import uuid4
 
-from aiohttp import ClientError
-from slack_sdk.errors import SlackApiError, SlackClientError
+from slack_sdk.errors import SlackApiError
 
 from bot.db import home_queue, outbox, runs
 from bot.db.database import Database, StoreUnavailable, Transaction
@@ -26,10 +25,11 @@ from bot.model.run import Run, State
 from bot.slack import routing
 from bot.slack.blocks import Message, context, escape_mrkdwn
 from bot.slack.client import (
+    CALL_ERRORS,
     CLOSED_CHANNEL_ERRORS,
     MessageLocation,
     MessageSender,
-    get_error_code,
+    get_error_cause,
     get_retry_seconds,
     is_retryable,
     with_message_name,
@@ -283,11 +283,9 @@ class Outbox:
         try:
             async with asyncio.timeout(_DELIVERY_TIMEOUT_SECONDS):
                 await self._send_messages(delivery.posts)
-        except SlackApiError as error:
+        except CALL_ERRORS as error:
             wait = get_retry_seconds(error)
-            await self._postpone_update(item, get_error_code(error), wait)
-        except (ClientError, SlackClientError, TimeoutError) as error:
-            await self._postpone_update(item, str(error) or type(error).__name__, None)
+            await self._postpone_update(item, get_error_cause(error), wait)
         except Exception as error:
             log.exception("cannot deliver the update of run %d", item.run)
             await self._postpone_update(item, repr(error), None)
@@ -407,9 +405,9 @@ class Outbox:
             try:
                 return await self._message_sender.post_message(channel, message)
             except SlackApiError as error:
-                if get_error_code(error) not in CLOSED_CHANNEL_ERRORS:
+                if get_error_cause(error) not in CLOSED_CHANNEL_ERRORS:
                     raise
-                log.warning("cannot post in %s: %s", channel, get_error_code(error))
+                log.warning("cannot post in %s: %s", channel, get_error_cause(error))
         if not run_view.requester:
             log.error("no channel takes the card of run %d", run_view.run.id)
             return None
@@ -437,8 +435,9 @@ class Outbox:
             await self._message_sender.upload_file(
                 location, name=name, title=title, content=format_full_output(run_view)
             )
-        except (SlackClientError, ClientError, TimeoutError) as error:
-            log.warning("cannot upload the output of run %d: %s", run_view.run.id, error)
+        except CALL_ERRORS as error:
+            cause = get_error_cause(error)
+            log.warning("cannot upload the output of run %d: %s", run_view.run.id, cause)
 
 
 async def _send_hint(posts: RunPosts, location: MessageLocation | None) -> None:

@@ -145,6 +145,11 @@ def build_outcome_reply(run: Run) -> Message:
     return build_text_reply(f"{run.title}: {run.summary}")
 
 
+def build_reply_if_ended(run: Run) -> Message | None:
+    """Return how a run has ended at once; None if not: its card shows how it continues."""
+    return build_outcome_reply(run) if run.is_ended else None
+
+
 def render_sign_in_link(url: str) -> Message:
     """Render a person's link to the web pages, which works once."""
     line = rich_text_section(

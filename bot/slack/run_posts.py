@@ -16,7 +16,7 @@ from bot.slack.client import (
     UNREACHABLE_USER_ERRORS,
     MessageLocation,
     MessageSender,
-    get_error_code,
+    get_error_cause,
     with_message_name,
 )
 from bot.slack.run_facts import SlackRunView
@@ -72,9 +72,9 @@ class RunPosts:
         try:
             await self.post_once(slot, message, MessageLocation(channel, ""))
         except SlackApiError as error:
-            if get_error_code(error) not in CLOSED_CHANNEL_ERRORS:
+            if get_error_cause(error) not in CLOSED_CHANNEL_ERRORS:
                 raise
-            _log.error("cannot post the %s in %s: %s", slot, channel, get_error_code(error))
+            _log.error("cannot post the %s in %s: %s", slot, channel, get_error_cause(error))
 
     async def send_once(self, slot: str, message: Message, user: str) -> None:
         """Send a direct message."""
@@ -88,9 +88,9 @@ class RunPosts:
         try:
             await self.send_once(slot, message, user)
         except SlackApiError as error:
-            if get_error_code(error) not in UNREACHABLE_USER_ERRORS:
+            if get_error_cause(error) not in UNREACHABLE_USER_ERRORS:
                 raise
-            _log.warning("cannot send a direct message to %s: %s", user, get_error_code(error))
+            _log.warning("cannot send a direct message to %s: %s", user, get_error_cause(error))
             await self.store(slot, MessageLocation("", ""), message)
 
     async def update_or_forget(self, slot: str, message: Message) -> None:
@@ -107,7 +107,7 @@ class RunPosts:
         try:
             await self._sender.update_message(location, message)
         except SlackApiError as error:
-            if get_error_code(error) not in GONE_MESSAGE_ERRORS | UNREACHABLE_USER_ERRORS:
+            if get_error_cause(error) not in GONE_MESSAGE_ERRORS | UNREACHABLE_USER_ERRORS:
                 raise
             return False
         await self.store(slot, location, message)

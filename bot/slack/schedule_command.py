@@ -110,7 +110,7 @@ class ScheduleCommands:
             timing=wanted,
             reason=command.reason,
         )
-        return replies.build_outcome_reply(run) if run.is_ended else None
+        return replies.build_reply_if_ended(run)
 
     def _show_schedule(self, number: int, command: TypedCommand) -> Message:
         with self._database.reading(command.view_rights) as tx:
@@ -171,7 +171,7 @@ class ScheduleCommands:
         run = self._service.schedules.take_over_schedule(
             number, person=command.person, origin=command.origin, reason=command.reason
         )
-        return replies.build_outcome_reply(run) if run.is_ended else None
+        return replies.build_reply_if_ended(run)
 
 
 def _split_at_dashes(text: str) -> tuple[Sequence[str], bool, Sequence[str]]:

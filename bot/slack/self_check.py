@@ -32,7 +32,7 @@ from bot.model.check_result import (
     create_warning_result,
 )
 from bot.slack import manifest
-from bot.slack.client import get_error_code, get_retry_seconds, is_retryable
+from bot.slack.client import get_error_cause, get_retry_seconds, is_retryable
 from bot.slack.identity import get_barred_reason
 from bot.slack.payloads import Account
 
@@ -143,7 +143,7 @@ async def check_accounts(
     try:
         found = [one for one in await asyncio.gather(*checks) if one is not None]
     except (SlackClientError, ClientError, OSError) as error:
-        cause = get_error_code(error) if isinstance(error, SlackApiError) else type(error).__name__
+        cause = get_error_cause(error)
         yield create_warning_result(_PEOPLE_SUBJECT, f"cannot check all accounts ({cause})")
         return
     for one in found:
@@ -164,7 +164,7 @@ async def _check_account(
         async with semaphore:
             answer = await client.users_info(user=account.user)
     except SlackApiError as error:
-        if get_error_code(error) not in _UNKNOWN_USER_ERRORS:
+        if get_error_cause(error) not in _UNKNOWN_USER_ERRORS:
             raise
         return create_error_result(
             about, f"{account.user} is unknown in Slack: correct the member ID ({_MEMBER_ID_HINT})"
@@ -330,7 +330,7 @@ async def _check_channel(client: AsyncWebClient, channel: str, purpose: str) -> 
     try:
         answer = await client.conversations_info(channel=channel)
     except SlackApiError as error:
-        cause = _CHANNEL_ERROR_MESSAGES.get(get_error_code(error))
+        cause = _CHANNEL_ERROR_MESSAGES.get(get_error_cause(error))
         if cause is None:
             return create_error_result(
                 about, f"{purpose}: {_describe_failure(error, f'check {_APP_SETTINGS_HINT}')}"
@@ -358,11 +358,11 @@ def _describe_failure(error: Exception, fix: str) -> str:
     if (seconds := get_retry_seconds(error)) is not None:
         return f"Slack limits the rate of calls: run keyturn doctor again in {seconds:.0f} s"
     if is_retryable(error):
-        code = get_error_code(error)
+        code = get_error_cause(error)
         return f"Slack has an internal error ({code}): run keyturn doctor again later"
     needed = str(cast("object", error.response.get("needed") or ""))
     missing = f" (missing scope: {needed})" if needed else ""
-    return f"Slack returned {get_error_code(error)}{missing}: {fix}"
+    return f"Slack returned {get_error_cause(error)}{missing}: {fix}"
 
 
 def _get_header(headers: Mapping[str, str], name: str) -> str:

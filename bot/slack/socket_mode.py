@@ -26,7 +26,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.db.database import StoreUnavailable
 from bot.slack import self_check
-from bot.slack.client import get_error_code
+from bot.slack.client import get_error_cause
 from bot.slack.dedup import STORE_UNAVAILABLE_MESSAGE, DeliveryRegister
 from bot.slack.payloads import Body, MalformedBodyError, check_shape, parse_body
 
@@ -309,9 +309,9 @@ class SocketModeService:
                 await asyncio.sleep(self.ping_seconds)
 
     def _record_failure(self, error: Exception) -> None:
-        if isinstance(error, SlackApiError) and get_error_code(error) in _TOKEN_ERRORS:
+        if isinstance(error, SlackApiError) and get_error_cause(error) in _TOKEN_ERRORS:
             self._error = (
-                f"Slack refused the app token ({get_error_code(error)}): {_CREDENTIALS_FIX}"
+                f"Slack refused the app token ({get_error_cause(error)}): {_CREDENTIALS_FIX}"
             )
             self._is_token_refused = True
             log.critical("cannot receive from Slack: %s", self._error)
@@ -348,7 +348,7 @@ class SocketModeService:
 def _describe_failure(error: Exception, proxy: str) -> str:
     """Describe a failure without the address, which allows others to receive our messages."""
     if isinstance(error, SlackApiError):
-        return f"Slack returned {get_error_code(error)}"
+        return f"Slack returned {get_error_cause(error)}"
     if isinstance(error, ClientResponseError) and not isinstance(error, ClientHttpProxyError):
         return f"Slack answered with HTTP status {error.status}"
     return self_check.explain_failure(error, proxy=proxy)

@@ -21,7 +21,7 @@ from bot.model.run import State
 from bot.policy import NoPolicyError
 from bot.slack import routing
 from bot.slack.blocks import Message, context, escape_mrkdwn, section
-from bot.slack.client import MessageLocation, MessageSender, get_error_code, is_retryable
+from bot.slack.client import MessageLocation, MessageSender, get_error_cause, is_retryable
 from bot.slack.labels import build_run_label
 from bot.slack.payloads import SharedLinks
 from bot.slack.run_facts import SlackRunView, SlackRunViewBuilder
@@ -130,7 +130,7 @@ class Unfurls:
         except SlackApiError as error:
             if is_retryable(error):
                 raise
-            _log.warning("cannot unfurl run %d: %s", unfurl.run, get_error_code(error))
+            _log.warning("cannot unfurl run %d: %s", unfurl.run, get_error_cause(error))
             return False
         return True
 

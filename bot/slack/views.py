@@ -4,8 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 
-from aiohttp import ClientError
-from slack_sdk.errors import SlackApiError, SlackClientError
+from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.slack import threads
@@ -15,7 +14,7 @@ from bot.slack.blocks import (
     paragraph,
     shorten_text,
 )
-from bot.slack.client import get_error_code, is_retryable
+from bot.slack.client import CALL_ERRORS, get_error_cause, is_retryable
 
 _log = logging.getLogger(__name__)
 
@@ -65,8 +64,8 @@ class Views:
                 answer = await self._client.views_open(
                     trigger_id=trigger_id, view=loading or render_loading()
                 )
-        except (SlackClientError, ClientError, TimeoutError) as error:
-            _log.warning("cannot open a form: %s", error)
+        except CALL_ERRORS as error:
+            _log.warning("cannot open a form: %s", get_error_cause(error))
             return ""
         opened: Mapping[str, str] = answer.get("view") or {}
         return opened.get("id", "")
@@ -79,12 +78,10 @@ class Views:
         for wait in (_RETRY_SECONDS, 0.0):
             try:
                 await self._client.views_update(view_id=view_id, hash=view_hash or None, view=view)
-            except SlackApiError as error:
-                _log.warning("cannot update a form: %s", get_error_code(error))
-                if not is_retryable(error):
-                    return get_error_code(error) in _SUPERSEDED_VIEW_ERRORS
-            except (SlackClientError, ClientError, TimeoutError) as error:
-                _log.warning("cannot update a form: %s", type(error).__name__)
+            except CALL_ERRORS as error:
+                _log.warning("cannot update a form: %s", get_error_cause(error))
+                if isinstance(error, SlackApiError) and not is_retryable(error):
+                    return get_error_cause(error) in _SUPERSEDED_VIEW_ERRORS
             else:
                 return True
             await asyncio.sleep(wait)

@@ -10,7 +10,7 @@ from slack_sdk.http_retry.state import RetryState
 
 from bot.model.run import State
 from bot.slack import actions, app, modals, views
-from bot.slack.client import get_error_code, is_retryable
+from bot.slack.client import get_error_cause, is_retryable
 from bot.slack.self_check import SlackConnectionSettings, check_slack_connection
 from tests.bot.harness import Harness
 from tests.bot.slack import payloads
@@ -63,7 +63,7 @@ async def test_malformed_slack_api_answer_raises_a_retryable_error(
         with pytest.raises(SlackApiError) as caught:
             await app.create_client("xoxb-1", slack.url).users_info(user="U0DORA")
         assert is_retryable(caught.value)
-        assert get_error_code(caught.value).startswith("status ")
+        assert get_error_cause(caught.value).startswith("status ")
 
 
 async def test_card_is_retried_after_a_malformed_slack_api_answer(
