@@ -30,7 +30,7 @@ compiled_statements.share()
 
 # Files that take longest, the longest first: whoever began one of them last would be waited for.
 LONGEST = (
-    "test_crowd",
+    "test_service_group",
     "test_accessible_pages",
     "test_accessible_states",
     "test_viewing",
@@ -61,7 +61,7 @@ LONGEST = (
     "test_frozen_database",
     "test_state_machine",
     "test_showcase",
-    "test_kills",
+    "test_random_kills",
     "test_slack_scenario",
     "test_silence",
     "test_leases",
@@ -78,7 +78,12 @@ LONGEST = (
 WAITING = ("acceptance", "chaos")
 
 # Those of `make chaos`, in which single tests take a quarter of an hour.
-LONGEST_CAMPAIGNS = ("test_full", "test_sweep", "test_replicas", "test_state_machine")
+LONGEST_CAMPAIGNS = (
+    "test_failing_disk",
+    "test_kill_at_system_calls",
+    "test_replicas",
+    "test_state_machine",
+)
 
 # A daemon is up in some hundredths of a second, so each test has its own: nobody meets the logins
 # or the table entries of another test, in whatever order and on however many workers they run.
@@ -121,13 +126,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print what the campaigns of `make chaos` came to, whichever worker ran them."""
+    """Print the results of the campaigns of `make chaos`, whichever worker ran them."""
     reports = [
         one for outcome in ("passed", "failed") for one in terminalreporter.getreports(outcome)
     ]
-    lines = report.lines(reports)
+    lines = report.list_results(reports)
     if lines and os.environ.get("KEYTURN_CHAOS"):
-        terminalreporter.section("what it came to")
+        terminalreporter.section("results")
         for line in lines:
             terminalreporter.write_line(line)
 

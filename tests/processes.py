@@ -5,7 +5,7 @@ from multiprocessing.context import ForkServerContext
 
 # To import these takes a second, which each process would otherwise spend.
 _PRELOAD = (
-    *("tests.chaos.member", "tests.chaos.victim", "tests.bot.harness"),
+    *("tests.chaos.service_process", "tests.chaos.killable_service", "tests.bot.harness"),
     "tests.playground.hostile",
 )
 

@@ -44,7 +44,7 @@ from runbooks.probation_drill import DrillProbation
 from tests.bot.clock import Clock
 from tests.bot.harness import WEB, ManualDispatcher
 from tests.playground.probation import Probations
-from tests.playground.relay import Relay
+from tests.playground.silencing_proxy import SilencingProxy
 from tests.playground.sshd import Sshd
 from tests.policies import a_policy
 
@@ -127,14 +127,14 @@ class BrokenPool:
 class Site:
     """A host, and a Keyturn for it that can be opened again after its process was killed."""
 
-    def __init__(self, directory: Path, host: Sshd, relay: Relay) -> None:
-        self.host, self.relay, self._directory = host, relay, directory
+    def __init__(self, directory: Path, host: Sshd, proxy: SilencingProxy) -> None:
+        self.host, self.proxy, self._directory = host, proxy, directory
         self.probations = Probations(host.directory / "root")
         self.keys = host.directory / "authorized_keys"
         self.before = self.keys.read_text()
         self._policies = a_policy(directory / "policy")
         settings = {"toy.keys": str(self.keys), **self.probations.settings}
-        self._entry = host.inventory_entry(area="web", settings=settings) | {"port": relay.port}
+        self._entry = host.inventory_entry(area="web", settings=settings) | {"port": proxy.port}
         self._key = SigningKey.create()
         self.write_inventory()
 
@@ -208,8 +208,8 @@ class Keyturn:
 
 @pytest.fixture
 def site(tmp_path: Path) -> Generator[Site]:
-    with Sshd() as host, Relay(host.address, host.port) as relay:
-        yield Site(tmp_path, host, relay)
+    with Sshd() as host, SilencingProxy(host.address, host.port) as proxy:
+        yield Site(tmp_path, host, proxy)
 
 
 def break_off(site: Site, change: Change[str], way: str, step: int, when: str) -> Run:
@@ -218,10 +218,10 @@ def break_off(site: Site, change: Change[str], way: str, step: int, when: str) -
         number = keyturn.approve(change).id
         if way != "kill":
             keyturn.pool.at = (step, when)
-            keyturn.pool.happen = site.relay.cut if way == "cut" else lambda: _end_sessions(site)
+            keyturn.pool.happen = site.proxy.cut if way == "cut" else lambda: _end_sessions(site)
             keyturn.work()
             if way == "cut":
-                site.relay.speak()
+                site.proxy.resume()
             return keyturn.finish(number)
     child = os.fork()
     if child == 0:
@@ -330,7 +330,7 @@ def test_a_change_is_kept_only_if_the_vantage_reaches_the_host(site: Site, reach
     with Sshd() as other:
         entry = other.inventory_entry(area="web")
         # It is told to look where another host answers.
-        port = site.relay.port if reaches else other.port
+        port = site.proxy.port if reaches else other.port
         site.write_inventory(entry)
         with site.opened() as keyturn:
             number = keyturn.approve(FINE).id

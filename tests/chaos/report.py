@@ -1,15 +1,15 @@
-"""The report of `make chaos`: what each campaign came to, on one page at the end."""
+"""The report of `make chaos`: the result of each campaign, on one page at the end."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
 
 NAME = "chaos"
-# What pytest calls `record_property`: what is recorded so comes to the report, whoever runs it.
+# pytest's `record_property`, which carries the results from its workers to the report.
 Record = Callable[[str, object], None]
 
 
-def lines(reports: Iterable[Any]) -> list[str]:
-    """Return what was recorded, in the order of the words. reports: pytest's, of all that ran."""
+def list_results(reports: Iterable[Any]) -> list[str]:
+    """Return the recorded results, sorted. reports: pytest's, of all tests."""
     return sorted(
         str(value)
         for report in reports

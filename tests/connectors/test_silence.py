@@ -29,7 +29,7 @@ from connectors.ssh_transport import SshLimits
 from connectors.step_marker import StepMarker
 from connectors.step_status import MarkerState, StepStatus
 from tests.chaos.report import NAME, Record
-from tests.playground.relay import Relay
+from tests.playground.silencing_proxy import SilencingProxy
 from tests.playground.sshd import Sshd
 
 pytestmark = pytest.mark.real
@@ -57,24 +57,24 @@ PHASES = {
 
 @dataclass(frozen=True)
 class Away:
-    """A host behind a relay, and the fleet that knows it."""
+    """A host behind a proxy, and the fleet that knows it."""
 
     sshd: Sshd
     limits: SshLimits
 
     @contextmanager
-    def behind(self, relay: Relay) -> Generator[Fleet]:
-        entry = {**self.sshd.inventory_entry(area="infra"), "port": relay.port}
+    def behind(self, proxy: SilencingProxy) -> Generator[Fleet]:
+        entry = {**self.sshd.inventory_entry(area="infra"), "port": proxy.port}
         inventory = Inventory.model_validate({"hosts": {"web1": entry}})
         fleet = Fleet(inventory, SshPool(Path("/"), limits=self.limits))
-        with relay:
+        with proxy:
             try:
                 yield fleet
             finally:
                 fleet.close()
 
-    def relay(self, *, after: int | None = None, hangs_up: bool = False) -> Relay:
-        return Relay(self.sshd.address, self.sshd.port, after=after, hangs_up=hangs_up)
+    def proxy(self, *, after: int | None = None, hangs_up: bool = False) -> SilencingProxy:
+        return SilencingProxy(self.sshd.address, self.sshd.port, after=after, hangs_up=hangs_up)
 
 
 @pytest.fixture
@@ -97,14 +97,14 @@ def _asked(fleet: Fleet) -> str:
 
 def _bytes_of_an_answer(away: Away) -> int:
     """Return how much the server says from its banner to the end of one short answer."""
-    relay = away.relay()
-    with away.behind(relay) as fleet:
+    proxy = away.proxy()
+    with away.behind(proxy) as fleet:
         assert _asked(fleet) == "here"
-    return relay.passed
+    return proxy.passed_bytes
 
 
 def test_a_host_that_is_silent_before_its_banner_is_noticed(away: Away):
-    with away.behind(away.relay(after=0)) as fleet:
+    with away.behind(away.proxy(after=0)) as fleet:
         trouble = _noticed(lambda: _asked(fleet))
     assert isinstance(trouble, UnreachableError)
     assert "accepted the connection but sent nothing" in str(trouble)
@@ -124,7 +124,7 @@ def test_a_host_that_falls_silent_at_any_byte_before_its_answer_is_noticed(
 
 
 def _cut_off(away: Away, after: int) -> str:
-    with away.behind(away.relay(after=after)) as fleet:
+    with away.behind(away.proxy(after=after)) as fleet:
         trouble = _noticed(lambda: _asked(fleet))
     assert trouble.started is (None if isinstance(trouble, UnknownOutcomeError) else False)
     return str(trouble)
@@ -145,7 +145,7 @@ def test_a_host_that_hangs_up_at_any_byte_before_its_answer_is_understood(
 
 
 def _hung_up(away: Away, after: int) -> bool | None:
-    with away.behind(away.relay(after=after, hangs_up=True)) as fleet:
+    with away.behind(away.proxy(after=after, hangs_up=True)) as fleet:
         trouble = _noticed(lambda: _asked(fleet))
     assert trouble.started is (None if isinstance(trouble, UnknownOutcomeError) else False)
     return trouble.started
@@ -164,7 +164,7 @@ def test_a_host_that_hangs_up_between_its_keys_and_the_login_is_out_of_reach(
         stream._below.shutdown(socket.SHUT_WR)  # pyright: ignore[reportPrivateUsage] - as the host would
 
     monkeypatch.setattr(ssh_transport, "_verify_host_key", then_cut)
-    with away.behind(away.relay()) as fleet:
+    with away.behind(away.proxy()) as fleet:
         trouble = _noticed(lambda: _asked(fleet))
     assert isinstance(trouble, UnreachableError)
     # The login may have begun when paramiko sees it.
@@ -174,14 +174,14 @@ def test_a_host_that_hangs_up_between_its_keys_and_the_login_is_out_of_reach(
 def test_a_host_that_falls_silent_between_two_commands_is_noticed_before_one_is_sent(
     away: Away,
 ):
-    relay = away.relay()
-    with away.behind(relay) as fleet:
+    proxy = away.proxy()
+    with away.behind(proxy) as fleet:
         assert _asked(fleet) == "here"
-        relay.fall_silent()
+        proxy.fall_silent()
         trouble = _noticed(lambda: _asked(fleet))
         assert isinstance(trouble, UnreachableError)
         assert trouble.started is False
-        relay.speak()
+        proxy.resume()
         assert _asked(fleet) == "here"
 
 
@@ -189,14 +189,14 @@ def test_a_host_that_falls_silent_while_a_command_runs_is_noticed(away: Away, tm
     gate = tmp_path / "gate"
     wait = f'echo on; while [ ! -e "{gate}" ]; do sleep 0.05; done; echo done'
     step = Shell(("sh", "-c", wait), deadline=LONG, marker=STEP)
-    relay = away.relay()
-    with away.behind(relay) as fleet:
-        hooks = RunHooks(on_output=lambda _: relay.fall_silent())
+    proxy = away.proxy()
+    with away.behind(proxy) as fleet:
+        hooks = RunHooks(on_output=lambda _: proxy.fall_silent())
         trouble = _noticed(lambda: fleet.run_command("web1", step, hooks=hooks))
         assert isinstance(trouble, UnknownOutcomeError)
         assert trouble.started is None
         assert "did not answer for 2 s" in str(trouble)
-        relay.speak()
+        proxy.resume()
         assert fleet.query_step("web1", STEP).state is MarkerState.RUNNING
         gate.touch()
         status = _until_ended(fleet)
@@ -212,8 +212,8 @@ def _until_ended(fleet: Fleet) -> StepStatus:
 
 
 def test_a_host_that_falls_silent_amid_its_output_is_noticed(away: Away):
-    relay = away.relay(after=_bytes_of_an_answer(away) + 300_000)
-    with away.behind(relay) as fleet:
+    proxy = away.proxy(after=_bytes_of_an_answer(away) + 300_000)
+    with away.behind(proxy) as fleet:
         much = Shell(("seq", "1", "9000000"), deadline=LONG)
         trouble = _noticed(lambda: fleet.run_command("web1", much))
     assert isinstance(trouble, UnknownOutcomeError)
@@ -222,22 +222,22 @@ def test_a_host_that_falls_silent_amid_its_output_is_noticed(away: Away):
 
 
 def test_a_quiet_command_is_not_taken_for_a_silent_host(away: Away):
-    with away.behind(away.relay()) as fleet:
+    with away.behind(away.proxy()) as fleet:
         quiet = Shell(("sh", "-c", "sleep 3; echo at last"), deadline=LONG)
         assert fleet.run_command("web1", quiet).out == "at last\n"
 
 
 def test_a_host_behind_a_jump_host_that_falls_silent_is_noticed(away: Away):
     """Of such a host no kernel here tells anything: the connection ends at the jump host."""
-    relay = away.relay()
+    proxy = away.proxy()
     jump = away.sshd.inventory_entry(area="infra")
-    behind = {**jump, "port": relay.port, "jump": "gate"}
+    behind = {**jump, "port": proxy.port, "jump": "gate"}
     inventory = Inventory.model_validate({"hosts": {"gate": jump, "web1": behind}})
     fleet = Fleet(inventory, SshPool(Path("/"), limits=away.limits))
-    with relay:
+    with proxy:
         try:
             assert _asked(fleet) == "here"
-            hooks = RunHooks(on_output=lambda _: relay.fall_silent())
+            hooks = RunHooks(on_output=lambda _: proxy.fall_silent())
             slow = Shell(("sh", "-c", "echo on; sleep 50"), deadline=LONG)
             trouble = _noticed(lambda: fleet.run_command("web1", slow, hooks=hooks))
         finally:

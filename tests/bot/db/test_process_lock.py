@@ -17,7 +17,7 @@ from bot.model.keyfile import KeyFileError
 from bot.model.signing import SigningKey
 from bot.settings import Settings
 from tests.playground.postgres import Postgres
-from tests.playground.relay import Relay
+from tests.playground.silencing_proxy import SilencingProxy
 
 pytestmark = pytest.mark.real
 
@@ -164,13 +164,13 @@ def test_a_session_of_ours_that_the_server_still_believes_in_keeps_us_not_out(
     direct = opened()
     port = direct.engine.url.port
     assert port
-    with Relay("127.0.0.1", port) as relay, ExitStack() as stack:
-        through = direct.engine.url.set(host="127.0.0.1", port=relay.port)
+    with SilencingProxy("127.0.0.1", port) as proxy, ExitStack() as stack:
+        through = direct.engine.url.set(host="127.0.0.1", port=proxy.port)
         behind = Database(through.render_as_string(hide_password=False))
         tenure = stack.enter_context(lock_exclusive(behind))
         assert tenure is not None
-        relay.fall_silent()
-        relay.speak()
+        proxy.fall_silent()
+        proxy.resume()
         # Looked at after a while, since nothing is heard of the break.
         tenure._checked_at -= 60  # pyright: ignore[reportPrivateUsage] - time goes by
         with pytest.raises(AlreadyRunning), lock_exclusive(direct):

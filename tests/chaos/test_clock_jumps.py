@@ -1,6 +1,6 @@
-"""The clock jumps an hour to and fro, in twelve zones: what fires is what the calendar says, once.
+"""Schedules fire once at each moment of the calendar, in twelve zones, while the clock jumps.
 
-`make chaos` goes through ten years, `make test` through those on which clocks are changed.
+`make chaos` simulates the days around each change of clocks in ten years, `make test` one day.
 """
 
 import json
@@ -17,7 +17,7 @@ import pytest
 from bot.db.schedules import FireOutcome
 from bot.model.run import State
 from tests.bot.model.test_schedule import ZONES
-from tests.chaos.clockwork import CLOCK, moments
+from tests.chaos.jumping_clock import CLOCK_VARIABLE, list_moments
 from tests.chaos.report import NAME, Record
 from tests.playground.daemon import program
 
@@ -29,8 +29,10 @@ SPANS = [(f"{year}-{month}-25", 14) for year in _YEARS for month in ("03", "09",
 _SECOND = 1_000_000
 
 
-def _fired(directory: Path, begin: str, days: int) -> dict[str, list[tuple[int, str, str | None]]]:
-    """Have a process go through so many days; return what it decided of each moment, by zone."""
+def _simulate(
+    directory: Path, begin: str, days: int
+) -> dict[str, list[tuple[int, str, str | None]]]:
+    """Simulate the days in another process; return its decision for each moment, by zone."""
     faketime = program("/usr/bin/faketime", package="faketime")
     [library] = Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1")
     assert faketime
@@ -38,13 +40,21 @@ def _fired(directory: Path, begin: str, days: int) -> dict[str, list[tuple[int, 
     clock.write_text(f"{date.fromisoformat(begin) - timedelta(days=2)} 00:00:00\n")
     environment = {
         "LD_PRELOAD": str(library),
-        CLOCK: str(clock),
+        CLOCK_VARIABLE: str(clock),
         "FAKETIME_NO_CACHE": "1",
-        # What counts seconds, and knows no time of day, goes on as ever.
+        # Monotonic clocks do not jump.
         "FAKETIME_DONT_FAKE_MONOTONIC": "1",
         "TZ": "UTC",
     }
-    words = ("-m", "tests.chaos.clockwork", str(directory), str(SEED), begin, str(days), *ZONES)
+    words = (
+        "-m",
+        "tests.chaos.jumping_clock",
+        str(directory),
+        str(SEED),
+        begin,
+        str(days),
+        *ZONES,
+    )
     ended = subprocess.run(
         [sys.executable, *words],
         env={**os.environ, **environment},
@@ -63,19 +73,19 @@ def _fired(directory: Path, begin: str, days: int) -> dict[str, list[tuple[int, 
 def test_schedules_fire_by_the_calendar_and_once_when_the_clock_jumps(
     tmp_path: Path, begin: str, days: int, record_property: Record
 ):
-    by_zone = _fired(tmp_path, begin, days)
+    by_zone = _simulate(tmp_path, begin, days)
     first, outcomes = date.fromisoformat(begin), Counter[str]()
-    for zone, every in by_zone.items():
-        expected = [round(moment * _SECOND) for moment in moments(zone, first, days)]
-        fires = [fire for fire in every if fire[0] >= expected[0]]
-        decided = [due for due, _, _ in fires]
-        # A jump ahead may have come to what is due after the last day as well.
-        assert decided[: len(expected)] == expected, f"{zone}, seed {SEED}"
-        assert len(decided) == len(set(decided))
+    for zone, all_fires in by_zone.items():
+        expected = [round(moment * _SECOND) for moment in list_moments(zone, first, days)]
+        fires = [fire for fire in all_fires if fire[0] >= expected[0]]
+        due_moments = [due for due, _, _ in fires]
+        # A jump ahead may reach moments after the last day.
+        assert due_moments[: len(expected)] == expected, f"{zone}, seed {SEED}"
+        assert len(due_moments) == len(set(due_moments))
         outcomes.update(outcome for _, outcome, _ in fires)
-        ends = {state for _, outcome, state in fires if outcome == FireOutcome.FIRED}
-        assert ends <= {State.SUCCEEDED, State.NO_CHANGES}, f"{zone}, seed {SEED}: {ends}"
-    # The clock was ahead of some of them when it came to look.
+        states = {state for _, outcome, state in fires if outcome == FireOutcome.FIRED}
+        assert states <= {State.SUCCEEDED, State.NO_CHANGES}, f"{zone}, seed {SEED}: {states}"
+    # Some moments were missed because the clock had jumped past them.
     assert outcomes[FireOutcome.FIRED]
     assert outcomes[FireOutcome.MISSED]
     summary = ", ".join(f"{count} {outcome}" for outcome, count in sorted(outcomes.items()))

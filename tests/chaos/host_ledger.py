@@ -1,0 +1,138 @@
+"""A ledger on each host that shows which steps really ran, to compare with the change log."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from bot.model.run import ENDED_STATES, Run, State, StepRecord, StepState
+from connectors.command import Query, QueryRunner, Shell
+from runbooks import Change, Host, NoUndo, Plan, Step
+
+PARTS = ("one", "two")
+# So that some processes are killed before the line is written, and some after it.
+_PAUSE = "sleep 0.0%s"
+_WRITE = (
+    f'{{ {_PAUSE % 3}; echo "$1 $2" | '
+    "dd of=ledger oflag=append,sync conv=notrunc status=none; "
+    f'{_PAUSE % 2}; echo "wrote $1"; }}'
+)
+_READ = 'cd "$HOME" && touch ledger && cat ledger'
+
+
+def _split_lines(text: str) -> tuple[str, ...]:
+    return tuple(text.splitlines())
+
+
+class WriteToLedger(
+    Change[tuple[str, ...]], words="ledger write", example="lb1 5f", undo="cannot"
+):
+    """Write two lines into a host's ledger, in two steps."""
+
+    host: Host
+    nonce: str
+
+    def read(self, ask: QueryRunner) -> tuple[str, ...]:
+        return ask(self.host, Query(Shell(("sh", "-c", _READ)), _split_lines))
+
+    def plan(self, lines: tuple[str, ...]) -> Plan:
+        missing = [part for part in PARTS if f"{self.nonce} {part}" not in lines]
+        steps = [
+            Step(
+                f"Write {part}",
+                self.host,
+                Shell(("sh", "-c", f'cd "$HOME" && {_WRITE}', "write", self.nonce, part)),
+                NoUndo("a ledger keeps its lines"),
+            )
+            for part in missing
+        ]
+        return Plan(f"{len(PARTS) - len(missing)} of {len(PARTS)} lines are there", steps)
+
+
+@dataclass
+class CampaignResult:
+    """The result of a campaign of faults.
+
+    lines: how many the ledgers have. run_counts: the runs by their state. The lists describe each
+    violation: a line that was written twice, one without a step record, a run or line that is
+    lost, and a run that did not end.
+    """
+
+    faults: int = 0
+    lines: int = 0
+    run_counts: Counter[str] = field(default_factory=Counter[str])
+    duplicated: list[str] = field(default_factory=list[str])
+    unrecorded: list[str] = field(default_factory=list[str])
+    lost: list[str] = field(default_factory=list[str])
+    unfinished: list[str] = field(default_factory=list[str])
+
+    @property
+    def violations(self) -> list[str]:
+        return [*self.duplicated, *self.unrecorded, *self.lost, *self.unfinished]
+
+    def __str__(self) -> str:
+        counts = ", ".join(f"{count} {state}" for state, count in sorted(self.run_counts.items()))
+        # The rule of three: what did not happen in n trials happens, with 95 % confidence, in
+        # fewer than 3 of n. With a few trials that says nothing.
+        confidence = (
+            f"; with 95 % certainty fewer than {300 / self.faults:.2g} % of them do harm"
+            if self.faults > 5
+            else ""
+        )
+        return (
+            f"{self.faults} faults, {sum(self.run_counts.values())} runs ({counts}), "
+            f"{self.lines} lines: {len(self.lost)} lost, {len(self.duplicated)} duplicated, "
+            f"{len(self.unrecorded)} unrecorded, {len(self.unfinished)} without an end"
+            f"{'' if self.violations else confidence}"
+        )
+
+
+def compare_with_ledgers(
+    lines: Sequence[str],
+    runs: Mapping[int, Run],
+    steps: Mapping[int, Sequence[StepRecord]],
+    acknowledged: Sequence[int],
+    *,
+    faults: int,
+) -> CampaignResult:
+    """Compare the ledgers of the hosts with what Keyturn recorded.
+
+    Args:
+        lines: Of all ledgers.
+        runs: By number.
+        steps: The step records, by the number of their run.
+        acknowledged: The numbers of the requests that Keyturn said it had stored.
+        faults: How many there were.
+    """
+    result = CampaignResult(
+        faults=faults, lines=len(lines), run_counts=Counter(run.state for run in runs.values())
+    )
+    written = Counter(lines)
+    result.duplicated = [f"{line!r} {n} times" for line, n in written.items() if n > 1]
+    recorded: set[str] = set()
+    for number, run in runs.items():
+        for record in steps[number]:
+            line = f"{run.values['nonce']} {_get_part(run, record.step_number)}"
+            recorded.add(line)
+            if record.state is StepState.SUCCEEDED and line not in written:
+                result.lost.append(f"run {number} says it wrote {line!r}")
+            if record.state is StepState.FAILED and line in written:
+                result.lost.append(f"run {number} says it did not write {line!r}")
+        if run.state not in ENDED_STATES:
+            result.unfinished.append(f"run {number} is {run.state}: {run.summary}")
+        if run.state is State.SUCCEEDED and not _has_all_lines(run, written):
+            result.lost.append(f"run {number} has succeeded, and its lines are not there")
+    result.unrecorded = [f"{line!r}" for line in written if line not in recorded]
+    result.lost += [f"request {number}" for number in acknowledged if number not in runs]
+    return result
+
+
+def _get_part(run: Run, step_number: int) -> str:
+    if run.plan is None or len(run.plan.steps) < step_number:
+        return "?"
+    command = run.plan.steps[step_number - 1].command
+    assert isinstance(command, Shell)
+    return command.words[-1]
+
+
+def _has_all_lines(run: Run, written: Mapping[str, int]) -> bool:
+    return all(written.get(f"{run.values['nonce']} {part}") for part in PARTS)
