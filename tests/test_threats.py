@@ -84,7 +84,7 @@ THREATS = {
     ),
     "a route or command has no guard": (
         "test_every_route_is_in_the_table",
-        "test_a_route_that_is_missing_in_the_table_is_found",
+        "test_web_route_missing_from_the_table_is_detected",
     ),
     "break-glass is used without a reason, a factor or a review": (
         "test_break_glass_is_refused_until_another_person_reviewed_the_last",

@@ -6,11 +6,11 @@ from pathlib import Path
 from bot.web.assets import STATIC_DIRECTORY, describe_missing_assets
 
 
-def test_pages_are_dressed_as_they_are_here():
+def test_static_assets_are_complete_in_this_checkout():
     assert describe_missing_assets() == ""
 
 
-def test_what_was_not_fetched_is_named_and_what_to_do(tmp_path: Path):
+def test_missing_static_asset_is_named_with_make_assets(tmp_path: Path):
     assert describe_missing_assets(tmp_path).startswith(
         "lack vendor/tabler.min.css and vendor/htmx.min.js, so they have no layout"
     )

@@ -21,7 +21,7 @@ def _begin(site: Site) -> None:
     gallery(site.database)
 
 
-def test_the_log_shows_every_entry_once(site: Site) -> None:
+def test_change_log_pages_show_every_entry_once(site: Site) -> None:
     with site.database.transaction() as tx:
         for n in range(120):
             change_log.append_entry(tx, "noted", person="dora", number=n)
@@ -35,7 +35,7 @@ def test_the_log_shows_every_entry_once(site: Site) -> None:
     assert seen == list(range(120, 0, -1))
 
 
-def test_the_chart_counts_every_entry_that_a_filter_lets_through(site: Site) -> None:
+def test_change_log_chart_counts_the_entries_that_match_the_filter(site: Site) -> None:
     _begin(site)
     browser = site.browser("stan")
     with site.database.reading() as tx:
@@ -57,7 +57,7 @@ def test_the_chart_counts_every_entry_that_a_filter_lets_through(site: Site) -> 
     assert f" {of_edge} events, " in Page(browser.get(bar).text).text
 
 
-def test_facts_are_shown_as_people_read_them(site: Site) -> None:
+def test_change_log_entry_details_have_labels_and_times(site: Site) -> None:
     with site.database.transaction() as tx:
         change_log.append_entry(
             tx, "noted", lapses_at=1_803_009_881_141_996, size=7_000_000, hosts=[]
@@ -69,7 +69,7 @@ def test_facts_are_shown_as_people_read_them(site: Site) -> None:
     assert "<dt>Hosts</dt>" not in html
 
 
-def test_a_whole_chain_is_reported_as_whole(site: Site) -> None:
+def test_intact_change_log_is_verified_with_its_head_hash(site: Site) -> None:
     _begin(site)
     with site.database.reading() as tx:
         seq, head = change_log.get_head(tx)
@@ -86,7 +86,9 @@ def test_a_whole_chain_is_reported_as_whole(site: Site) -> None:
         ("DELETE FROM entry WHERE seq = 5", "entry 5 is missing"),
     ],
 )
-def test_a_broken_chain_is_reported_as_broken(site: Site, statement: str, words: str) -> None:
+def test_altered_or_missing_change_log_entry_fails_verification(
+    site: Site, statement: str, words: str
+) -> None:
     _begin(site)
     with site.database.transaction() as tx:
         for trigger in tx.sql.execute(
@@ -103,17 +105,17 @@ def test_a_broken_chain_is_reported_as_broken(site: Site, statement: str, words:
 
 
 @pytest.mark.parametrize("before", ["0", "-1", "x", "9" * 30, "%00"])
-def test_a_mangled_place_does_no_harm(site: Site, before: str) -> None:
+def test_invalid_change_log_position_is_refused_with_422(site: Site, before: str) -> None:
     assert site.browser("stan").get(f"/changelog?before={before}").status_code == 422
 
 
-def test_an_empty_log_says_so(site: Site) -> None:
+def test_empty_change_log_page_says_that_there_are_no_entries(site: Site) -> None:
     browser = site.browser("stan")
     assert "No entries yet" in browser.get("/changelog").text
     assert "all 0 entries" in browser.post("/changelog/verify").text
 
 
-def test_the_log_is_filtered_by_entry_and_by_run(site: Site) -> None:
+def test_change_log_is_filtered_by_kind_host_and_run_state(site: Site) -> None:
     numbers = gallery(site.database)
     browser = site.browser("dora")
     page = Page(browser.get("/changelog?kind=approved&host=lb1").text)
@@ -127,7 +129,7 @@ def test_the_log_is_filtered_by_entry_and_by_run(site: Site) -> None:
     }
 
 
-def test_older_entries_keep_the_filters(site: Site) -> None:
+def test_link_to_older_change_log_entries_keeps_the_filters(site: Site) -> None:
     with site.database.transaction() as tx:
         for _ in range(60):
             asked(tx)
@@ -138,7 +140,7 @@ def test_older_entries_keep_the_filters(site: Site) -> None:
     assert "10 of " in Page(browser.get(older).text).text
 
 
-def test_older_entries_of_an_area_are_found_however_many_runs_came_since(
+def test_change_log_of_an_area_pages_through_more_runs_than_one_query_reads(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(audit_query, "MAX_RUNS", 60)
@@ -159,14 +161,14 @@ def test_older_entries_of_an_area_are_found_however_many_runs_came_since(
 
 
 @pytest.mark.parametrize("query", ["since=soon", "state=perhaps", "kind=a%00b"])
-def test_filters_that_do_not_fit_find_nothing(site: Site, query: str) -> None:
+def test_invalid_change_log_filter_is_refused(site: Site, query: str) -> None:
     gallery(site.database)
     browser = site.browser("dora")
     assert "Invalid filter" in browser.get(f"/changelog?{query}").text
     assert browser.get(f"/changelog.csv?{query}").status_code == 422
 
 
-def test_what_is_seen_of_the_log_is_handed_out_as_csv_and_json(site: Site) -> None:
+def test_change_log_is_exported_as_csv_and_json(site: Site) -> None:
     with site.database.transaction() as tx:
         asked(tx, reason='=HYPERLINK("//evil")')
     browser = site.browser("dora")
@@ -179,7 +181,7 @@ def test_what_is_seen_of_the_log_is_handed_out_as_csv_and_json(site: Site) -> No
     assert not [cell for row in rows for cell in row if cell.startswith("=")]
 
 
-def test_the_whole_log_is_verified_by_one_at_a_time(
+def test_second_change_log_verification_at_a_time_gets_409(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     genuine, second = verification.verify_log, list[int]()
@@ -196,7 +198,7 @@ def test_the_whole_log_is_verified_by_one_at_a_time(
     assert dora.post("/changelog/verify").status_code == 200
 
 
-def test_whom_the_policy_and_the_log_do_not_know_is_reported_as_unknown(site: Site) -> None:
+def test_change_log_reports_an_unknown_person_or_host_in_a_filter(site: Site) -> None:
     gallery(site.database)
     browser = site.browser("olga")
     html = browser.get("/changelog?person=dorra").text

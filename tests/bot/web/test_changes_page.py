@@ -15,7 +15,7 @@ from tests.bot.web.sample_runs import asked, checked, ended, gallery, succeeded,
 from tests.toy import SetSwitch
 
 
-def test_the_last_hour_of_a_host_and_who_allowed_it_is_two_links_from_home(site: Site):
+def test_changes_page_shows_changes_of_a_host_with_their_approver(site: Site):
     with site.database.transaction() as tx:
         done = succeeded(tx, asked(tx, host="lb1"))
         other = succeeded(tx, asked(tx, host="web1"))
@@ -30,7 +30,7 @@ def test_the_last_hour_of_a_host_and_who_allowed_it_is_two_links_from_home(site:
         assert words in row
 
 
-def test_what_was_done_stands_before_what_was_tried_and_what_was_seen(site: Site):
+def test_changes_page_ranks_changes_before_denied_runs_checks_and_events(site: Site):
     with site.database.transaction() as tx:
         check = checked(tx)
         tried = ended(tx, waiting(tx, asked(tx)), State.EXPIRED, "Nobody decided in time")
@@ -51,7 +51,7 @@ def test_what_was_done_stands_before_what_was_tried_and_what_was_seen(site: Site
     assert "Needs attention" in text[seen[0] :]
 
 
-def test_several_hosts_are_ranked_by_how_many_it_touches(site: Site):
+def test_changes_page_takes_several_hosts(site: Site):
     gallery(site.database)
     text = Page(site.browser("dora").get("/changes?host=lb1,+lb2").text).text
     assert "on lb1, lb2" in text
@@ -59,7 +59,7 @@ def test_several_hosts_are_ranked_by_how_many_it_touches(site: Site):
     assert "abusers clear lb2" in text
 
 
-def test_the_time_is_meant_in_the_zone_that_the_page_names(site: Site):
+def test_changes_page_reads_the_time_in_its_time_zone(site: Site):
     with site.database.transaction() as tx:
         done = succeeded(tx, asked(tx, host="lb1"))
         at = times.format_timestamp(tx.now, "Pacific/Auckland")
@@ -82,18 +82,18 @@ def test_the_time_is_meant_in_the_zone_that_the_page_names(site: Site):
         ("host=a%00b", "Hosts:"),
     ],
 )
-def test_what_cannot_be_understood_says_what_can(site: Site, query: str, words: str):
+def test_changes_page_refuses_an_invalid_time_span_or_host(site: Site, query: str, words: str):
     answer = site.browser("dora").get(f"/changes?{query}")
     assert answer.status_code == 422
     assert words in Page(answer.text).text
 
 
-def test_nothing_found_says_what_to_do(site: Site):
+def test_changes_page_says_when_no_changes_are_known(site: Site):
     text = Page(site.browser("dora").get("/changes?host=nas1").text).text
     assert "No known changes" in text
 
 
-def test_who_allowed_a_request_for_several_hosts_allowed_it_on_each(site: Site):
+def test_changes_page_shows_the_approver_of_the_parent_run_for_each_host(site: Site):
     harness = site.harness
     requests = [SetSwitch(host=host, name="lamp", value="on") for host in ("lb1", "lb2")]
     whole = harness.service.request_on_hosts(
@@ -122,7 +122,9 @@ def test_pending_run_is_not_listed_as_attempted(site: Site):
     assert "Not run" in kind("denied")
 
 
-def test_what_is_left_out_is_reported(site: Site, monkeypatch: pytest.MonkeyPatch):
+def test_changes_page_reports_events_that_it_leaves_out(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+):
     gallery(site.database)
     browser = site.browser("dora")
     whole = Page(browser.get("/changes").text).text

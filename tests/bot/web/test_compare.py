@@ -36,7 +36,7 @@ def two_runs(site: Site, *outputs: str) -> list[int]:
     return numbers
 
 
-def test_what_differs_stands_beside_each_other(site: Site) -> None:
+def test_compared_outputs_mark_equal_and_different_lines(site: Site) -> None:
     first, second = two_runs(site, "one\ntwo\nthree", "one\n2\nthree\nfour")
     html = site.browser("dora").get(f"/runs/compare?a={first}&b={second}").text
     section = html.split("Output</h2>")[1].split("</section>")[0]
@@ -46,14 +46,14 @@ def test_what_differs_stands_beside_each_other(site: Site) -> None:
     assert "Same one one" in words
 
 
-def test_a_check_that_found_something_wrong_ended_as_lists_say(site: Site) -> None:
+def test_compared_check_with_problems_is_labelled_needs_attention(site: Site) -> None:
     with site.database.transaction() as tx:
         ill, well = checked(tx).id, checked(tx, Report("all is well")).id
     html = site.browser("dora").get(f"/runs/compare?a={ill}&b={well}").text
     assert "Differs ≠ Needs attention Succeeded" in Page(html).text
 
 
-def test_the_one_before_that_is_like_it_is_found(site: Site) -> None:
+def test_run_is_compared_with_the_previous_similar_run(site: Site) -> None:
     with site.database.transaction() as tx:
         same = asked(tx).id
         asked(tx, fields={"host": "lb1", "address": "198.51.100.7"})
@@ -93,19 +93,19 @@ def test_run_is_compared_with_a_run_of_the_same_values_and_hosts_only(site: Site
     assert (find_left(single), find_left(other), find_left(first)) == (None, None, None)
 
 
-def test_where_there_is_none_it_says_so(site: Site) -> None:
+def test_comparison_says_when_there_is_no_earlier_similar_run(site: Site) -> None:
     run = site.harness.request(SetSwitch(host="lb1", name="lamp", value="on"))
     words = Page(site.browser("dora").get(f"/runs/compare?b={run.id}").text).text
     assert "There is no earlier run of the same command: toy set lb1 lamp on" in words
 
 
 @pytest.mark.parametrize("query", ["", "?a=1", "?a=1&b=999", "?a=999&b=1", "?b=0", "?b=x"])
-def test_what_is_not_there_cannot_be_compared(site: Site, query: str) -> None:
+def test_comparison_with_a_missing_run_is_refused(site: Site, query: str) -> None:
     gallery(site.database)
     assert site.browser("dora").get(f"/runs/compare{query}").status_code in {404, 422}
 
 
-def test_hostile_words_stay_words(site: Site) -> None:
+def test_hostile_output_stays_text_in_a_comparison(site: Site) -> None:
     evil = "<script>alert(1)</script>\n\x1b]0;owned\x07\n</pre><img src=x onerror=alert(1)>"
     first, second = two_runs(site, evil, "well")
     html = site.browser("dora").get(f"/runs/compare?a={first}&b={second}").text
@@ -127,7 +127,7 @@ def a_side(site: Site, number: int, summary: str = "") -> ComparedRun:
 
 
 @given(st.text(max_size=60), st.text(max_size=60))
-def test_no_line_of_either_is_lost(one: str, other: str) -> None:
+def test_aligned_lines_keep_every_line_of_both_outputs(one: str, other: str) -> None:
     from bot.queries.compare import (
         _align_lines,  # pyright: ignore[reportPrivateUsage] - its heart
     )
@@ -140,7 +140,7 @@ def test_no_line_of_either_is_lost(one: str, other: str) -> None:
     assert len(right) + folded == len(other.split("\n"))
 
 
-def test_endless_answers_are_compared_in_no_time(site: Site) -> None:
+def test_long_outputs_are_compared_within_ten_seconds(site: Site) -> None:
     number = gallery(site.database)["succeeded"]
     begun = time.monotonic()
     loud = "\n".join(str(n % 7) for n in range(60_000))

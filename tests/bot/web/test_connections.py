@@ -81,7 +81,7 @@ def _is_closed(client: socket.socket) -> bool:
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET", _HEAD, _BODY, _BODY + b"{"])
-def test_an_unfinished_request_is_closed_in_time(sent: bytes):
+def test_connection_with_an_unfinished_request_is_closed_at_the_limit(sent: bytes):
     with _serving() as (address, connections), socket.create_connection(address, 10) as client:
         client.sendall(sent)
         assert _is_closed(client)
@@ -89,7 +89,7 @@ def test_an_unfinished_request_is_closed_in_time(sent: bytes):
         assert connections.open_count == 0
 
 
-def test_a_request_that_trickles_in_is_closed_in_time():
+def test_connection_with_a_slow_request_is_closed_at_the_limit():
     with _serving() as (address, connections), socket.create_connection(address, 0.05) as client:
         client.sendall(_BODY)
         sent = 0
@@ -104,7 +104,7 @@ def test_a_request_that_trickles_in_is_closed_in_time():
         assert connections.closed_by_reason == {"no complete request in time": 1}
 
 
-def test_what_trickles_in_after_an_answer_keeps_nothing_open():
+def test_unfinished_second_request_on_a_connection_is_closed_at_the_limit():
     with _serving() as (address, connections), socket.create_connection(address, 10) as client:
         client.sendall(_HEAD + b"\r\n")
         assert b"done" in _answer(client)
@@ -113,14 +113,14 @@ def test_what_trickles_in_after_an_answer_keeps_nothing_open():
         assert connections.closed_by_reason == {"no complete request in time": 1}
 
 
-def test_an_answer_may_take_longer_than_a_request():
+def test_response_may_take_longer_than_the_request_limit():
     with _serving() as (address, connections), socket.create_connection(address, 10) as client:
         client.sendall(b"GET /slow HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
         assert _answer(client).endswith(b"4\r\ndone\r\n0\r\n\r\n")
         assert not connections.closed_by_reason
 
 
-def test_a_client_that_does_not_read_its_answer_is_closed():
+def test_connection_whose_response_is_not_read_is_closed():
     with _serving() as (address, connections), socket.create_connection(address, 10) as client:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         client.sendall(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -131,7 +131,7 @@ def test_a_client_that_does_not_read_its_answer_is_closed():
         assert connections.closed_by_reason == {"response not read in time": 1}
 
 
-def test_a_new_request_is_answered_when_unfinished_ones_fill_every_place():
+def test_new_request_closes_the_longest_waiting_connection_when_all_are_taken():
     with _serving(request_seconds=60) as (address, connections):
         waiting = [socket.create_connection(address, 10) for _ in range(25)]
         with socket.create_connection(address, 10) as client:
@@ -177,7 +177,7 @@ class _Harness:
 
 
 @pytest.mark.anyio
-async def test_one_address_takes_only_its_own_places():
+async def test_connection_limit_per_address_closes_its_own_connections_only():
     harness = _Harness()
     _, other = harness.connect("198.51.100.1")
     _, first = harness.connect("198.51.100.2")
@@ -189,7 +189,7 @@ async def test_one_address_takes_only_its_own_places():
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("proxy", ["198.51.100.2", "127.0.0.1"])
-async def test_a_proxy_takes_as_many_places_as_there_are(proxy: str):
+async def test_trusted_proxy_is_exempt_from_the_connection_limit_per_address(proxy: str):
     limits = ConnectionLimits.create_for_process(["198.51.100.0/24"])
     harness = _Harness(proxies=limits.proxies)
     pipes = [harness.connect(proxy)[1] for _ in range(6)]
@@ -199,7 +199,7 @@ async def test_a_proxy_takes_as_many_places_as_there_are(proxy: str):
 
 
 @pytest.mark.anyio
-async def test_a_request_that_is_being_answered_is_not_closed_to_make_room():
+async def test_connection_with_a_request_in_progress_is_not_closed_for_a_new_one():
     harness, over = _Harness(), asyncio.Event()
 
     async def app(*_: Any) -> None:
@@ -220,7 +220,7 @@ async def test_a_request_that_is_being_answered_is_not_closed_to_make_room():
     assert harness.connections.closed_by_reason == {"no room": 1}
 
 
-def test_limits_leave_descriptors_for_hosts_and_the_database():
+def test_connection_limits_stay_below_the_file_descriptor_limit():
     limits = ConnectionLimits.create_for_process()
     assert limits.total <= 1000
     assert limits.per_address < limits.total

@@ -28,7 +28,7 @@ def grant(site: Site, **other: str) -> int:
     return site.browser("olga").post("/access/grants", data=typed).status_code
 
 
-def test_a_delegation_is_made_shown_and_ended(site: Site):
+def test_delegation_is_created_listed_and_ended_on_the_page(site: Site):
     assert delegate(site, reason="at sea") == 303
     for person in ("olga", "stan"):
         shown = Page(site.browser(person).get("/access").text)
@@ -40,7 +40,7 @@ def test_a_delegation_is_made_shown_and_ended(site: Site):
     assert "No delegations" in site.browser("olga").get("/access").text
 
 
-def test_the_end_is_meant_in_the_zone_of_whoever_types(site: Site):
+def test_end_of_a_delegation_or_grant_is_read_in_the_given_time_zone(site: Site):
     assert delegate(site, until="tomorrow 18:00", zone="Asia/Tokyo") == 303
     assert grant(site, until="tomorrow 18:00") == 303
     assert delegate(site, until="tomorrow 18:00", zone="Mars/Olympus") == 422
@@ -49,7 +49,7 @@ def test_the_end_is_meant_in_the_zone_of_whoever_types(site: Site):
     assert "T18:00:00Z" in shown
 
 
-def test_a_run_says_who_decided_for_whom(site: Site):
+def test_run_page_shows_the_delegate_and_on_whose_behalf_they_approve(site: Site):
     delegate(site)
     run = site.harness.request(LAMP_ON)
     page = Page(site.browser("stan").get(f"/runs/{run.id}").text)
@@ -63,7 +63,7 @@ def test_a_run_says_who_decided_for_whom(site: Site):
     )
 
 
-def test_a_grant_is_made_used_shown_and_ended(site: Site):
+def test_standing_grant_is_created_used_listed_and_ended_on_the_page(site: Site):
     assert grant(site) == 303
     run = site.harness.request(LAMP_ON)
     assert run.state is State.SUCCEEDED
@@ -77,7 +77,7 @@ def test_a_grant_is_made_used_shown_and_ended(site: Site):
     assert "No standing grants" in site.browser("dora").get("/access").text
 
 
-def test_what_does_not_fit_keeps_what_was_typed(site: Site):
+def test_invalid_grant_or_delegation_form_keeps_the_typed_values(site: Site):
     answer = site.browser("olga").post(
         "/access/grants",
         data={"person": "dora", "what": "toy st lb*", "per_hour": "5", "until": "4 hours"},
@@ -99,11 +99,11 @@ def test_what_does_not_fit_keeps_what_was_typed(site: Site):
     assert delegate(site, area="storage") == 403
 
 
-def test_only_owners_are_offered_the_forms(site: Site):
+def test_delegation_and_grant_forms_are_shown_to_owners_only(site: Site):
     assert Page(site.browser("dora").get("/access").text).forms == ["/sign-out"]
 
 
-def test_other_values_are_proposed_and_accepted_on_the_page(site: Site):
+def test_counter_proposal_is_made_and_accepted_on_the_run_page(site: Site):
     run = site.harness.request(LAMP_ON)
     page = Page(site.browser("olga").get(f"/runs/{run.id}").text)
     assert page.values["field-value"] == "on"

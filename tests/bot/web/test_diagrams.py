@@ -23,7 +23,7 @@ def a_check(words: str, columns: Sequence[str], *rows: Sequence[str], **fields: 
     )  # fmt: skip
 
 
-def test_a_bond_is_drawn_with_its_members() -> None:
+def test_bond_check_is_drawn_as_a_tree_of_its_members() -> None:
     rows = (("eth0", "up", "10000"), ("eth1", "down", "0"))
     drawn = build_tree(a_check("bond check", MEMBERS, *rows, bond="bond0"))
     assert drawn is not None
@@ -31,7 +31,7 @@ def test_a_bond_is_drawn_with_its_members() -> None:
     assert [branch.is_good for branch in drawn.branches] == [True, False]
 
 
-def test_a_pool_and_a_gateway_are_drawn_too() -> None:
+def test_zfs_pool_and_hsrp_gateway_are_drawn_as_trees() -> None:
     pool = build_tree(
         a_check("zfs scrub status", ("Device", "State"), ("sda", "ONLINE"), pool="tank")
     )
@@ -54,7 +54,7 @@ def test_a_pool_and_a_gateway_are_drawn_too() -> None:
         a_check("bond check", MEMBERS, *[(f"eth{n}", "up", "1") for n in range(25)]),
     ],
 )
-def test_what_does_not_fit_is_not_drawn(run: Run) -> None:
+def test_report_that_does_not_fit_a_diagram_is_not_drawn(run: Run) -> None:
     assert build_tree(run) is None
 
 
@@ -66,7 +66,7 @@ def test_what_does_not_fit_is_not_drawn(run: Run) -> None:
         ("tank: never scrubbed", None),
     ],
 )
-def test_how_far_a_scrub_is_is_drawn(summary: str, percent: float | None) -> None:
+def test_scrub_progress_is_drawn_as_a_gauge(summary: str, percent: float | None) -> None:
     drawn = build_gauge(Report(summary))
     assert (drawn and drawn.percent) == percent
 
@@ -88,7 +88,7 @@ def a_bond(tx: Transaction, name: str = "eth1") -> int:
     return run.id
 
 
-def test_a_picture_holds_only_text(site: Site) -> None:
+def test_hostile_device_name_stays_text_in_the_diagram(site: Site) -> None:
     with site.database.transaction() as tx:
         asked(tx)
         number = a_bond(tx, "</text><script>")

@@ -40,11 +40,11 @@ def send(browser: TestClient, address: str, **form: str) -> Page:
     return Page(browser.get(answer.headers["location"]).text)
 
 
-def test_list_is_empty_before_the_first_change(site: Site):
+def test_drift_page_is_empty_before_the_first_change(site: Site):
     assert "No values yet" in Page(site.browser("dora").get("/drift").text).text
 
 
-def test_values_are_listed_and_filtered(site: Site, key: DriftKey):
+def test_drift_page_lists_and_filters_watched_values(site: Site, key: DriftKey):
     browser = site.browser("dora")
     page = Page(browser.get("/drift").text)
     assert "switch lamp lb1 Changed outside dim on" in page.text
@@ -55,7 +55,7 @@ def test_values_are_listed_and_filtered(site: Site, key: DriftKey):
         assert "No matching values" in browser.get(f"/drift?{query}").text
 
 
-def test_value_shows_window_candidates_and_history(site: Site, key: DriftKey):
+def test_drift_page_of_a_value_shows_window_causes_and_history(site: Site, key: DriftKey):
     page = Page(site.browser("olga").get(f"/drift/{key.id}").text)
     assert "switch lamp Changed outside Changed between" in page.text
     assert "On the host dim Set to on" in page.text
@@ -65,7 +65,7 @@ def test_value_shows_window_candidates_and_history(site: Site, key: DriftKey):
     assert page.strange == []
 
 
-def test_hostile_value_stays_text(site: Site, key: DriftKey):
+def test_hostile_watched_value_stays_text_on_drift_pages(site: Site, key: DriftKey):
     with site.database.transaction() as tx:
         tx.sql.execute(update(tables.drift_key).values(value=HOSTILE, set_value=HOSTILE))
     for path in ("/drift", f"/drift/{key.id}"):
@@ -74,7 +74,7 @@ def test_hostile_value_stays_text(site: Site, key: DriftKey):
         assert "&lt;script&gt;alert" in text
 
 
-def test_developer_sees_who_decides_and_may_restore(site: Site, key: DriftKey):
+def test_developer_can_restore_a_changed_value_but_not_adopt_it(site: Site, key: DriftKey):
     browser = site.browser("dora")
     page = Page(browser.get(f"/drift/{key.id}").text)
     assert "Only people who can approve toy keep on lb1 can decide this" in page.text
@@ -95,7 +95,7 @@ def test_developer_sees_who_decides_and_may_restore(site: Site, key: DriftKey):
     assert 'value="mine"' not in refused.text
 
 
-def test_owner_adopts(site: Site, key: DriftKey):
+def test_owner_adopts_a_changed_value_with_a_reason(site: Site, key: DriftKey):
     browser = site.browser("olga")
     missing = browser.post(f"/drift/{key.id}/adopt", data={"reason": ""})
     assert missing.status_code == 422
@@ -105,7 +105,7 @@ def test_owner_adopts(site: Site, key: DriftKey):
     assert "it is better" in page.text
 
 
-def test_owner_expects_other_values_for_a_while(site: Site, key: DriftKey):
+def test_owner_expects_other_values_until_a_given_time(site: Site, key: DriftKey):
     browser = site.browser("olga")
     typed = {"until": "whenever", "range": "1..2", "reason": "a test"}
     wrong = browser.post(f"/drift/{key.id}/expect", data=typed)
@@ -116,7 +116,7 @@ def test_owner_expects_other_values_for_a_while(site: Site, key: DriftKey):
     assert "As set" in page.text
 
 
-def test_value_is_read_on_demand(site: Site, key: DriftKey):
+def test_watched_value_is_read_again_on_demand(site: Site, key: DriftKey):
     with site.database.transaction() as tx:
         tx.sql.execute(update(tables.drift_key).values(read_at=0))
     page = send(site.browser("dora"), f"/drift/{key.id}/read")

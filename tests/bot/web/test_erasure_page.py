@@ -68,7 +68,7 @@ def test_erasure_is_refused_when_its_requester_or_a_stranger_confirms(site: Site
     assert accepted.status_code == 303
 
 
-def test_an_owner_says_why_it_stays_and_who_asked_reads_it(site: Site):
+def test_declined_erasure_shows_its_reason_to_the_requester(site: Site):
     run = _done(site)
     address = f"/runs/{run.id}/erase"
     dora, olga = site.browser("dora"), site.browser("olga")
@@ -94,7 +94,7 @@ def test_an_erasure_requested_on_the_command_line_names_the_login(site: Site):
     assert "on the command line by the login root" in " ".join(text.split())
 
 
-def test_a_page_that_is_out_of_date_erases_nothing(site: Site):
+def test_erasure_confirmed_with_an_old_digest_is_refused(site: Site):
     run = _done(site)
     address = f"/runs/{run.id}/erase"
     site.browser("dora").post(address, data={"reason": WHY})
@@ -104,14 +104,14 @@ def test_a_page_that_is_out_of_date_erases_nothing(site: Site):
     assert _kept(site, run)
 
 
-def test_a_report_is_shown_as_it_was_read(site: Site):
+def test_erasure_page_shows_the_report_of_a_check(site: Site):
     run = site.harness.request(ShowSwitches(host="lb1"))
     text = Page(site.browser("olga").get(f"/runs/{run.id}/erase").text).text
     assert run.report
     assert run.report.summary in text
 
 
-def test_of_a_run_that_is_not_over_nothing_can_be_erased(site: Site):
+def test_erasure_of_a_run_that_has_not_ended_is_refused(site: Site):
     run = site.harness.request(SetSwitch(host="lb1", name="lamp", value="on"))
     answer = site.browser("dora").post(f"/runs/{run.id}/erase", data={"reason": WHY})
     assert answer.status_code == 422

@@ -12,14 +12,14 @@ MENU = 'aria-label="Pages"'
 CLEAR = {"runbook": "abusers clear", "field-host": "lb1", "field-address": "203.0.113.9"}
 
 
-def test_a_page_that_does_not_exist_has_the_menu_of_whoever_is_signed_in(site: Site) -> None:
+def test_not_found_page_has_the_menu_for_signed_in_people_only(site: Site) -> None:
     answer = site.browser("dora").get("/nope")
     assert answer.status_code == 404
     assert MENU in answer.text
     assert MENU not in site.browser().get("/nope").text
 
 
-def test_where_no_one_can_tell_who_is_there_a_page_does_without_the_menu(site: Site) -> None:
+def test_not_found_page_without_a_valid_policy_has_no_menu(site: Site) -> None:
     browser = site.browser("dora")
     (site.policy / "people.yaml").write_text("people: [")
     answer = browser.get("/nope")
@@ -27,7 +27,7 @@ def test_where_no_one_can_tell_who_is_there_a_page_does_without_the_menu(site: S
     assert MENU not in answer.text
 
 
-def test_a_fault_leaves_the_menu_where_it_is(site: Site) -> None:
+def test_internal_error_page_keeps_the_menu(site: Site) -> None:
     number = gallery(site.database)["succeeded"]
     with site.database.transaction() as tx:
         tx.sql.exec_driver_sql("UPDATE run SET state = 'upside down' WHERE id = ?", (number,))
@@ -36,7 +36,7 @@ def test_a_fault_leaves_the_menu_where_it_is(site: Site) -> None:
     assert MENU in answer.text
 
 
-def test_whoever_asks_for_too_much_is_asked_to_wait(harness: Harness) -> None:
+def test_request_over_the_rate_limit_gets_429_with_the_waiting_time(harness: Harness) -> None:
     parts = replace(
         harness.context, rate_limits=RateLimits(per_person=1, per_runbook=9, in_total=9)
     )

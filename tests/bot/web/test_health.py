@@ -33,7 +33,7 @@ def _break_database(site: Site) -> None:
             connection.execute(text(f"ALTER TABLE {table} RENAME TO {table}_gone"))
 
 
-def test_all_is_well(site: Site) -> None:
+def test_healthz_and_readyz_report_a_healthy_service(site: Site) -> None:
     assert site.browser().get("/healthz").text == "alive\n"
     answer = site.browser().get("/readyz")
     assert answer.status_code == 200
@@ -45,7 +45,7 @@ def test_all_is_well(site: Site) -> None:
     }
 
 
-def test_without_a_database_it_is_alive_but_not_ready(site: Site) -> None:
+def test_readyz_fails_and_healthz_succeeds_without_a_database(site: Site) -> None:
     _break_database(site)
     assert site.browser().get("/healthz").status_code == 200
     answer = site.browser().get("/readyz")
@@ -58,7 +58,7 @@ def test_without_a_database_it_is_alive_but_not_ready(site: Site) -> None:
     }
 
 
-def test_a_log_that_cannot_be_written_is_not_ready(site: Site) -> None:
+def test_readyz_fails_when_the_change_log_is_not_writable(site: Site) -> None:
     site.database.error = "the disk is full"
     answer = site.browser().get("/readyz")
     assert answer.status_code == 503
@@ -66,7 +66,7 @@ def test_a_log_that_cannot_be_written_is_not_ready(site: Site) -> None:
     assert "disk" not in answer.text
 
 
-def test_without_a_policy_it_is_not_ready_and_strangers_do_not_learn_why(site: Site) -> None:
+def test_readyz_fails_without_a_valid_policy_and_gives_no_details(site: Site) -> None:
     (site.policy / "policy.cedar").write_text("permit (everything);")
     answer = site.browser().get("/readyz")
     assert answer.status_code == 503
@@ -74,7 +74,7 @@ def test_without_a_policy_it_is_not_ready_and_strangers_do_not_learn_why(site: S
     assert "cedar" not in answer.text
 
 
-def test_without_a_database_people_learn_that_nothing_was_done(site: Site) -> None:
+def test_pages_say_that_nothing_was_done_without_a_database(site: Site) -> None:
     run = site.harness.request(SetSwitch(host="lb1", name="lamp", value="on"))
     browser = site.browser("olga")
     _break_database(site)
@@ -88,7 +88,7 @@ def test_without_a_database_people_learn_that_nothing_was_done(site: Site) -> No
     assert site.harness.get_run(run.id).state is State.PENDING
 
 
-def test_a_session_is_read_while_nothing_can_be_written(site: Site) -> None:
+def test_pages_open_while_the_session_cannot_be_updated(site: Site) -> None:
     run = site.harness.request(SetSwitch(host="lb1", name="lamp", value="on"))
     browser = site.browser("olga")
     with site.database.transaction() as tx:
@@ -107,14 +107,14 @@ def _with_slack(site: Site, condition: ComponentHealth) -> TestClient:
     return Site(site.harness, parts, build_app(parts)).browser()
 
 
-def test_the_connections_to_slack_are_shown_and_without_them_the_pages_serve(site: Site) -> None:
+def test_readyz_reports_a_lost_slack_connection_and_stays_ready(site: Site) -> None:
     away = ComponentHealth("0 of 2 connections are open: Slack did not answer in time")
     answer = _with_slack(site, away).get("/readyz")
     assert answer.status_code == 200
     assert answer.json()["slack"] == away.message
 
 
-def test_a_token_that_slack_refused_is_not_ready(site: Site) -> None:
+def test_readyz_fails_when_slack_refuses_the_app_token(site: Site) -> None:
     answer = _with_slack(site, ComponentHealth("Slack refused the app token", is_broken=True)).get(
         "/readyz"
     )
@@ -122,7 +122,7 @@ def test_a_token_that_slack_refused_is_not_ready(site: Site) -> None:
     assert answer.json()["ready"] is False
 
 
-def test_hosts_that_flood_us_are_listed_and_the_pages_serve(site: Site) -> None:
+def test_readyz_reports_closed_ssh_connections_and_stays_ready(site: Site) -> None:
     assert app.describe_host_connections(0).message == "no host sends too much"
     parts = replace(site.parts, health_checks={"ssh": lambda: app.describe_host_connections(2)})
     answer = Site(site.harness, parts, build_app(parts)).browser().get("/readyz")
@@ -131,7 +131,7 @@ def test_hosts_that_flood_us_are_listed_and_the_pages_serve(site: Site) -> None:
 
 
 @pytest.mark.real
-def test_a_role_that_is_too_strong_is_a_warning_and_not_red(
+def test_database_role_with_too_many_rights_is_a_warning_in_readyz(
     postgres: Postgres, tmp_path: Path
 ) -> None:
     store = Database(postgres.new_database(), SigningKey.create())

@@ -9,7 +9,7 @@ from tests.bot.web.conftest import Site
 from tests.bot.web.parsed_page import Page
 
 
-def test_who_may_stop_everything_sees_how_the_service_is(site: Site):
+def test_health_page_shows_check_results_to_those_who_may_stop_everything(site: Site):
     findings = ServiceHealth(site.database, clock=lambda: 0.0).list_results
     doors = {"slack": lambda: Door("the token was refused", is_broken=True)}
     site.app = build_app(replace(site.parts, list_check_results=findings, health_checks=doors))
@@ -21,6 +21,6 @@ def test_who_may_stop_everything_sees_how_the_service_is(site: Site):
     assert "/health" in Page(site.browser("olga").get("/policy").text).links
 
 
-def test_no_one_else_does(site: Site):
+def test_health_page_is_refused_to_other_people(site: Site):
     assert site.browser("dora").get("/health").status_code == 403
     assert "/health" not in Page(site.browser("dora").get("/policy").text).links

@@ -48,7 +48,7 @@ def _many(tx: Transaction, count: int = 120) -> None:
         asked(tx, host=("lb1", "lb2", "web1")[n % 3], person=("dora", "adam")[n % 2])
 
 
-def test_paging_shows_every_run_once(site: Site) -> None:
+def test_runs_pages_show_every_run_once(site: Site) -> None:
     with site.database.transaction() as tx:
         _many(tx)
     pages = paged(site.browser("olga"), "/runs")
@@ -56,7 +56,7 @@ def test_paging_shows_every_run_once(site: Site) -> None:
     assert [number for page in pages for number in page] == list(range(120, 0, -1))
 
 
-def test_paging_keeps_its_place_while_new_runs_come_in(site: Site) -> None:
+def test_runs_paging_keeps_its_place_while_new_runs_are_added(site: Site) -> None:
     with site.database.transaction() as tx:
         _many(tx, 50)
     browser = site.browser("olga")
@@ -67,7 +67,7 @@ def test_paging_keeps_its_place_while_new_runs_come_in(site: Site) -> None:
     assert numbers(browser.get(older).text) == list(range(10, 0, -1))
 
 
-def test_older_pages_keep_the_filters(site: Site) -> None:
+def test_older_runs_pages_keep_the_filters(site: Site) -> None:
     with site.database.transaction() as tx:
         _many(tx)
     pages = paged(site.browser("olga"), "/runs?person=dora&since=1+h")
@@ -75,7 +75,7 @@ def test_older_pages_keep_the_filters(site: Site) -> None:
     assert len(pages) == 2
 
 
-def test_the_first_page_is_one_click_away(site: Site) -> None:
+def test_runs_page_links_back_to_the_newest_runs(site: Site) -> None:
     with site.database.transaction() as tx:
         _many(tx, 50)
     html = site.browser("olga").get("/runs?host=lb1&before=20").text
@@ -106,7 +106,7 @@ def test_the_first_page_is_one_click_away(site: Site) -> None:
         ("host=&person=&state=&since=&until=&host=", None),
     ],
 )
-def test_filters_let_through_what_they_say(
+def test_runs_filters_select_the_matching_runs(
     site: Site, query: str, expected: set[str] | None
 ) -> None:
     shown = gallery(site.database)
@@ -121,7 +121,7 @@ def _at(site: Site, run: int, zone: str) -> str:
         return times.format_timestamp(runs.get_run(tx, run).requested_at, zone)
 
 
-def test_times_are_meant_in_the_readers_zone_and_without_one_in_utc(site: Site) -> None:
+def test_runs_filter_reads_times_in_the_time_zone_of_the_reader_or_utc(site: Site) -> None:
     run = gallery(site.database)["succeeded"]
     tokyo = _at(site, run, "Asia/Tokyo")
     browser, since = site.browser("dora"), f"/runs?since={tokyo}&until={tokyo}"
@@ -135,7 +135,7 @@ def test_times_are_meant_in_the_readers_zone_and_without_one_in_utc(site: Site) 
     assert run in [one["run"] for one in body["runs"]]
 
 
-def test_a_zone_alone_filters_nothing_and_stays_out_of_the_links(site: Site) -> None:
+def test_time_zone_without_a_time_filter_is_left_out_of_links(site: Site) -> None:
     gallery(site.database)
     html = site.browser("dora").get("/runs?host=lb1&zone=Asia/Tokyo").text
     assert "zone=" not in html
@@ -156,7 +156,7 @@ def test_a_zone_alone_filters_nothing_and_stays_out_of_the_links(site: Site) -> 
         ("person=dora%E2%80%AE", "invisible character"),
     ],
 )
-def test_a_filter_that_does_not_fit_is_named_and_shows_nothing(
+def test_invalid_runs_filter_is_reported_and_shows_no_runs(
     site: Site, query: str, words: str
 ) -> None:
     gallery(site.database)
@@ -167,12 +167,12 @@ def test_a_filter_that_does_not_fit_is_named_and_shows_nothing(
 
 
 @pytest.mark.parametrize("before", ["x", "-1", "0", "9" * 30, "%00", "١"])
-def test_a_mangled_place_does_no_harm(site: Site, before: str) -> None:
+def test_invalid_runs_page_position_is_ignored(site: Site, before: str) -> None:
     gallery(site.database)
     assert site.browser("dora").get(f"/runs?before={before}").status_code == 200
 
 
-def test_what_a_host_answered_and_a_value_are_found_by_their_words(site: Site) -> None:
+def test_runs_search_finds_summaries_and_values(site: Site) -> None:
     with site.database.transaction() as tx:
         plain, match = asked(tx, host="lb1"), asked(tx, host="lb2")
         runs.move_run(tx, match, State.REFUSED, summary="lb2 is overheated: cool it first")
@@ -184,7 +184,7 @@ def test_what_a_host_answered_and_a_value_are_found_by_their_words(site: Site) -
     assert plain.id in numbers(browser.get(f"/runs?search={name}={value}").text)
 
 
-def test_the_same_is_handed_out_to_spreadsheets_and_programs(site: Site) -> None:
+def test_runs_are_exported_as_csv_and_json(site: Site) -> None:
     with site.database.transaction() as tx:
         _many(tx, 50)
         asked(tx, host="lb2", person="dora", reason="=1+1, or so")
@@ -205,7 +205,7 @@ def test_the_same_is_handed_out_to_spreadsheets_and_programs(site: Site) -> None
     assert older["older"] == ""
 
 
-def test_filters_that_do_not_fit_hand_out_nothing(site: Site) -> None:
+def test_runs_export_with_an_invalid_filter_gets_422(site: Site) -> None:
     gallery(site.database)
     browser = site.browser("olga")
     response = browser.get("/runs.json?since=soon")
@@ -214,7 +214,7 @@ def test_filters_that_do_not_fit_hand_out_nothing(site: Site) -> None:
     assert browser.get("/runs.csv?state=purple").status_code == 422
 
 
-def test_whom_the_policy_and_the_runs_do_not_know_is_reported_as_unknown(site: Site) -> None:
+def test_runs_page_reports_an_unknown_person_in_a_filter(site: Site) -> None:
     gallery(site.database)
     browser = site.browser("olga")
     html = browser.get("/runs?person=dorra").text
@@ -226,7 +226,7 @@ def test_whom_the_policy_and_the_runs_do_not_know_is_reported_as_unknown(site: S
         assert "has never requested" not in browser.get(address).text
 
 
-def test_a_search_that_goes_far_back_says_so_and_goes_on(
+def test_runs_search_continues_beyond_the_newest_runs(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(search, "_WINDOWS", (50, 60))
@@ -241,13 +241,13 @@ def test_a_search_that_goes_far_back_says_so_and_goes_on(
     assert [number for page in pages for number in page] == [wanted.id]
 
 
-def test_what_is_typed_stays_in_the_filters(site: Site) -> None:
+def test_runs_page_keeps_the_typed_filters(site: Site) -> None:
     html = site.browser("dora").get("/runs?host=gone1&since=2+h").text
     assert Page(html).values["host"] == "gone1"
     assert Page(html).values["since"] == "2 h"
 
 
-def test_a_row_tells_who_asked_who_approved_and_how_it_ended(site: Site) -> None:
+def test_runs_row_shows_requester_approver_and_result(site: Site) -> None:
     with site.database.transaction() as tx:
         succeeded(tx, asked(tx))
     words = Page(site.browser("stan").get("/runs").text).text
@@ -288,7 +288,7 @@ def test_two_selected_runs_are_compared_and_others_are_refused(site: Site) -> No
     )
 
 
-def test_a_check_that_found_something_wrong_is_reported_in_every_list(site: Site) -> None:
+def test_check_with_problems_needs_attention_in_every_list_and_export(site: Site) -> None:
     """In the words, the colour and with the sign of its own page."""
     with site.database.transaction() as tx:
         ill = checked(tx).id
@@ -309,7 +309,7 @@ def test_a_check_that_found_something_wrong_is_reported_in_every_list(site: Site
     assert [row["needs_attention"] for row in rows] == ["False", "True"]
 
 
-def test_empty_pages_say_what_to_do(site: Site) -> None:
+def test_empty_runs_pages_explain_why(site: Site) -> None:
     browser = site.browser("dora")
     assert "No runs yet" in browser.get("/runs").text
     assert "No runs yet" in browser.get("/").text
@@ -318,7 +318,7 @@ def test_empty_pages_say_what_to_do(site: Site) -> None:
     assert "No matching runs" in browser.get("/runs?host=gone1").text
 
 
-def test_the_first_page_shows_each_person_what_waits_for_them(site: Site) -> None:
+def test_home_page_lists_the_pending_actions_of_each_person(site: Site) -> None:
     shown = gallery(site.database)
     waiting_for = {
         person: site.browser(person).get("/").text.split("Running now")[0]
@@ -333,7 +333,7 @@ def test_the_first_page_shows_each_person_what_waits_for_them(site: Site) -> Non
     assert own > waiting_for["olga"].index("Your pending requests")
 
 
-def test_questions_and_assignments_wait_for_one_person_on_the_first_page(site: Site) -> None:
+def test_home_page_shows_questions_and_assignments_to_the_person_concerned(site: Site) -> None:
     run = site.harness.request(SetSwitch(host="lb1", name="lamp", value="on"))
     service = site.harness.service
     service.ask_question(run.id, person="olga", text="which <b>ticket</b>?")
@@ -351,7 +351,7 @@ def test_questions_and_assignments_wait_for_one_person_on_the_first_page(site: S
     assert "asked" not in shown["adam"]
 
 
-def test_what_one_has_approved_waits_for_one_no_more(site: Site) -> None:
+def test_home_page_leaves_out_runs_that_the_reader_has_approved(site: Site) -> None:
     with site.database.transaction() as tx:
         run = waiting(tx, asked(tx), needed=2)
         runs.add_decision(tx, _vote(run, "olga", tx.now))
@@ -363,7 +363,7 @@ def _vote(run: runs.Run, person: str, at: int) -> runs.Decision:
     return runs.Decision(run.id, person, True, run.digest, at)
 
 
-def test_someone_who_left_keeps_their_place_in_the_history(site: Site) -> None:
+def test_runs_of_a_person_who_left_the_policy_stay_in_the_history(site: Site) -> None:
     with site.database.transaction() as tx:
         run = waiting(tx, asked(tx, person="adam"))
         ended(tx, approved(tx, run), State.EXPIRED, "No one started it in time")

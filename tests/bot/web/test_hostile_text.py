@@ -120,7 +120,7 @@ def _unseen(html: str) -> set[str]:
 
 
 @pytest.mark.parametrize("kind", HOSTILE)
-def test_hostile_text_stays_text(site: Site, kind: str) -> None:
+def test_hostile_text_in_a_run_stays_text_on_every_page(site: Site, kind: str) -> None:
     text = HOSTILE[kind]
     with site.database.transaction() as tx:
         number = _plant(tx, text)
@@ -137,7 +137,7 @@ def test_hostile_text_stays_text(site: Site, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", TYPED)
-def test_what_is_typed_into_an_address_or_a_form_stays_text(site: Site, kind: str) -> None:
+def test_hostile_text_in_addresses_and_forms_stays_text(site: Site, kind: str) -> None:
     text = HOSTILE[kind]
     run = gallery(site.database)["pending"]
     browser = site.browser("olga")
@@ -163,7 +163,7 @@ def test_what_is_typed_into_an_address_or_a_form_stays_text(site: Site, kind: st
         assert _unseen(answer.text) == set()
 
 
-def test_people_with_odd_names_stay_people(site: Site) -> None:
+def test_person_name_with_markup_stays_text(site: Site) -> None:
     people = site.policy / "people.yaml"
     odd = people.read_text().replace("Dora Developer", "Dora <b>D</b> & “Co”")
     people.write_text(odd)
@@ -175,14 +175,14 @@ def test_people_with_odd_names_stay_people(site: Site) -> None:
         assert "Dora <b>D</b> & “Co”" in page.text
 
 
-def test_colours_are_spelt_out_for_people_to_see(site: Site) -> None:
+def test_terminal_escape_sequences_are_shown_escaped(site: Site) -> None:
     with site.database.transaction() as tx:
         number = _plant(tx, "\x1b[31mred\u202e")
     words = Page(site.browser("olga").get(f"/runs/{number}").text).text
     assert "\\x1b[31mred\\u202e" in words
 
 
-def test_without_spelling_out_they_would_come_through(
+def test_without_control_escaping_terminal_sequences_reach_the_page(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(templating, "escape_control", str)
@@ -191,7 +191,7 @@ def test_without_spelling_out_they_would_come_through(
     assert "\x1b" in _unseen(site.browser("olga").get(f"/runs/{number}").text)
 
 
-def test_without_escaping_a_script_would_come_through(
+def test_without_html_escaping_hostile_markup_reaches_the_page(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(templating, "make_visible", Markup)
@@ -202,7 +202,7 @@ def test_without_escaping_a_script_would_come_through(
 
 
 @pytest.mark.parametrize("exhibit", ["pending", "succeeded", "unknown", "checked", "running"])
-def test_ordinary_pages_are_sound(site: Site, exhibit: str) -> None:
+def test_run_pages_have_valid_markup_unique_ids_and_labels(site: Site, exhibit: str) -> None:
     number = gallery(site.database)[exhibit]
     page = Page(site.browser("olga").get(f"/runs/{number}").text)
     assert page.strange == []
@@ -212,7 +212,9 @@ def test_ordinary_pages_are_sound(site: Site, exhibit: str) -> None:
 
 @pytest.mark.parametrize("path", ["/", "/runs", "/changelog", "/runs?host=gone1"])
 @pytest.mark.parametrize("person", ["olga", ""])
-def test_other_pages_are_sound(site: Site, path: str, person: str) -> None:
+def test_list_pages_have_valid_markup_unique_ids_and_labels(
+    site: Site, path: str, person: str
+) -> None:
     gallery(site.database)
     page = Page(site.browser(person).get(path).text)
     assert page.strange == []
@@ -221,7 +223,7 @@ def test_other_pages_are_sound(site: Site, path: str, person: str) -> None:
 
 
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
-def test_an_open_page_learns_how_a_host_ended_as_a_new_one_draws_it(text: str):
+def test_streamed_host_summary_equals_the_summary_of_a_new_page(text: str):
     part = RunProgressPart(1, 1, "lb1", State.FAILED, 1, None, f"type `{text}`, {text}")
     [row] = fanout_chart.render_host_rows([part], has_started=True)
     page = templating.render_part(
@@ -236,7 +238,7 @@ def test_an_open_page_learns_how_a_host_ended_as_a_new_one_draws_it(text: str):
     assert Page(str(row["summary"])).strange == []
 
 
-def test_what_stands_in_backticks_is_code_and_still_text():
+def test_backticks_become_code_and_their_content_is_escaped():
     text = "ask `zfs scrub <b>`, or `\u202e`; a lone ` stays, as do `two\nlines`"
     assert templating.render_code(text) == (
         "ask <code>zfs scrub &lt;b&gt;</code>, or <code>\\u202e</code>; a lone ` stays, as do "

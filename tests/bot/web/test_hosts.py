@@ -24,7 +24,7 @@ def _parts(site: Site, whole: Run) -> list[Run]:
         return runs.list_children(tx, whole.id)
 
 
-def test_the_page_shows_every_host_and_what_became_of_it(site: Site, whole: Run):
+def test_parent_run_page_shows_every_child_run_and_its_result(site: Site, whole: Run):
     site.harness.approve(whole)
     page = site.browser("olga").get(f"/runs/{whole.id}").text
     assert "toy set lb* lamp on" in page
@@ -34,13 +34,13 @@ def test_the_page_shows_every_host_and_what_became_of_it(site: Site, whole: Run)
         assert f"/runs?host={part.host}" in page
 
 
-def test_equal_steps_are_shown_once_with_their_hosts(site: Site, whole: Run):
+def test_parent_run_page_shows_equal_steps_once_with_their_hosts(site: Site, whole: Run):
     page = site.browser("olga").get(f"/runs/{whole.id}").text
     assert page.count('id="command-') == 1
     assert "on 2 hosts" in page
 
 
-def test_it_is_approved_as_a_whole(site: Site, whole: Run):
+def test_parent_run_is_approved_as_a_whole_and_child_runs_have_no_buttons(site: Site, whole: Run):
     browser = site.browser("olga")
     assert f'action="/runs/{whole.id}/approve"' in browser.get(f"/runs/{whole.id}").text
     part = _parts(site, whole)[0]
@@ -50,7 +50,7 @@ def test_it_is_approved_as_a_whole(site: Site, whole: Run):
     assert f'href="/runs/{whole.id}"' in page
 
 
-def test_the_history_shows_it_once(site: Site, whole: Run):
+def test_history_shows_the_parent_run_and_a_host_filter_its_child_run(site: Site, whole: Run):
     browser = site.browser("olga")
     page = browser.get("/runs").text
     assert "2 hosts" in page
@@ -58,7 +58,7 @@ def test_the_history_shows_it_once(site: Site, whole: Run):
     assert f'href="/runs/{_parts(site, whole)[1].id}"' in browser.get("/runs?host=lb2").text
 
 
-def test_the_page_moves_when_a_part_does(site: Site, whole: Run):
+def test_live_page_of_a_parent_run_changes_when_a_child_run_does(site: Site, whole: Run):
     browser = site.browser("olga")
     site.harness.service.approve_run(whole.id, person="olga", digest=whole.digest)
     site.harness.service.advance_run(whole.id)
@@ -69,7 +69,7 @@ def test_the_page_moves_when_a_part_does(site: Site, whole: Run):
     assert browser.get(f"/runs/{whole.id}/live?stamp={stamp}").status_code == 200
 
 
-def test_hosts_that_a_stream_tells_of_are_not_drawn_again(site: Site, whole: Run):
+def test_live_page_does_not_redraw_hosts_that_the_stream_updates(site: Site, whole: Run):
     browser, page = site.browser("olga"), f"/runs/{whole.id}"
     site.harness.service.approve_run(whole.id, person="olga", digest=whole.digest)
     before = browser.get(f"{page}/live?streamed=before").text

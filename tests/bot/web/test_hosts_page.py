@@ -18,7 +18,7 @@ from tests.policies import HOST_KEY
 _MINUTE = 60_000_000
 
 
-def test_hosts_stand_by_area_with_how_they_were_met_last(site: Site):
+def test_hosts_page_lists_hosts_by_area_with_their_last_contact(site: Site):
     with site.database.transaction() as tx:
         store_contact(tx, "lb1", tried_at=tx.now, answered_at=tx.now)
         store_contact(
@@ -41,7 +41,7 @@ def test_hosts_stand_by_area_with_how_they_were_met_last(site: Site):
     assert page.strange == []
 
 
-def test_looking_at_hosts_asks_none_of_them(site: Site):
+def test_hosts_pages_send_no_query_to_hosts(site: Site):
     browser = site.browser("dora")
     for path in ("/hosts", "/hosts/lb1", "/hosts/lb1?days=90"):
         assert browser.get(path).status_code == 200
@@ -60,7 +60,9 @@ def test_looking_at_hosts_asks_none_of_them(site: Site):
         ("tag=nothing", set[str]()),
     ],
 )
-def test_hosts_are_filtered(site: Site, query: str, expected: set[str]):
+def test_hosts_page_filters_by_tag_area_name_and_status(
+    site: Site, query: str, expected: set[str]
+):
     with site.database.transaction() as tx:
         store_contact(
             tx, "lb2", tried_at=tx.now, answered_at=None, kind="key", error="another key"
@@ -70,7 +72,7 @@ def test_hosts_are_filtered(site: Site, query: str, expected: set[str]):
     assert shown == expected
 
 
-def test_a_changed_key_is_shown_with_what_to_do(site: Site):
+def test_host_page_shows_a_host_key_mismatch_with_its_fix(site: Site):
     with site.database.transaction() as tx:
         store_contact(tx, "lb1", tried_at=tx.now - _MINUTE, answered_at=tx.now - _MINUTE)
         why = "shows the key SHA256:abc. Find out who answers there <script>alert(1)</script>"
@@ -81,7 +83,7 @@ def test_a_changed_key_is_shown_with_what_to_do(site: Site):
     assert page.strange == []
 
 
-def test_a_lock_is_shown_with_its_holder_and_who_waits_in_order(site: Site):
+def test_host_page_shows_the_host_lock_and_the_queued_runs_in_order(site: Site):
     with site.database.transaction() as tx:
         holder = running(tx, approved(tx, waiting(tx, asked(tx, host="lb1"))))
         locks.take_lock(tx, "lb1", holder.id)
@@ -96,7 +98,7 @@ def test_a_lock_is_shown_with_its_holder_and_who_waits_in_order(site: Site):
     assert [link for link in links if link == f"/runs/{line[1].id}"]
 
 
-def test_the_changes_of_a_host_are_drawn_and_listed(site: Site):
+def test_host_page_charts_and_lists_the_changes_of_the_host(site: Site):
     with site.database.transaction() as tx:
         done = succeeded(tx, asked(tx, host="lb1"))
         other = succeeded(tx, asked(tx, host="lb2"))
@@ -110,7 +112,7 @@ def test_the_changes_of_a_host_are_drawn_and_listed(site: Site):
     assert "/runs?host=lb1" in page.links
 
 
-def test_no_page_of_hosts_tells_where_keys_lie(site: Site):
+def test_host_page_does_not_show_the_path_of_ssh_keys(site: Site):
     inventory = site.policy / "inventory.yaml"
     inventory.write_text(
         inventory.read_text().replace(
@@ -124,13 +126,13 @@ def test_no_page_of_hosts_tells_where_keys_lie(site: Site):
     assert "look" in text
 
 
-def test_a_host_that_does_not_exist_is_reported_as_missing(site: Site):
+def test_unknown_host_page_suggests_similar_hosts(site: Site):
     answer = site.browser("dora").get("/hosts/lb9")
     assert answer.status_code == 404
     assert "did you mean lb1, lb2?" in answer.text
 
 
-def test_hosts_that_wait_for_a_second_person_are_shown(site: Site):
+def test_hosts_page_shows_hosts_pending_confirmation(site: Site):
     somebody = LocalUser(login="ops", uid=1000, machine="bastion")
     entry = {"address": "10.0.3.9", "host_key": HOST_KEY, "area": "web"}
     one = PendingHost(requested_by=somebody, fingerprint="SHA256:abc", entry=entry)
@@ -145,11 +147,11 @@ def test_hosts_that_wait_for_a_second_person_are_shown(site: Site):
     assert "Pending confirmation 1 web9 at 10.0.3.9" in text
 
 
-def test_a_broken_file_of_such_hosts_breaks_no_page(site: Site):
+def test_invalid_enrolling_file_is_read_as_no_pending_hosts(site: Site):
     (site.policy / "enrolling.yaml").write_text("[")
     assert list_pending_host_summaries(site.policy) == []
 
 
-def test_a_list_of_runs_leads_to_the_host(site: Site):
+def test_runs_page_links_to_the_page_of_the_host(site: Site):
     gallery(site.database)
     assert "/hosts/lb1" in Page(site.browser("dora").get("/runs").text).links

@@ -22,7 +22,7 @@ from tests.row_macs import amend
 ROOT = Path(__file__).parents[3]
 
 
-def test_a_link_signs_in_by_its_button(site: Site) -> None:
+def test_sign_in_link_signs_in_by_its_button(site: Site) -> None:
     browser = site.browser()
     link = site.link("dora")
     page = browser.get(link)
@@ -35,14 +35,14 @@ def test_a_link_signs_in_by_its_button(site: Site) -> None:
     assert "signed in" in site.harness.list_entry_kinds()
 
 
-def test_a_link_names_whom_it_signs_in(site: Site) -> None:
+def test_sign_in_link_shows_the_person_it_signs_in(site: Site) -> None:
     page = site.browser().get(site.link("dora")).text
     assert "This link signs you in as <strong>Dora Developer</strong>" in page
     assert "Sign in as Dora Developer" in page
 
 
 @pytest.mark.parametrize("seconds", [0, 600])
-def test_a_link_that_opens_nothing_names_no_one(site: Site, seconds: int) -> None:
+def test_used_or_expired_sign_in_link_names_nobody(site: Site, seconds: int) -> None:
     link = site.link("dora", seconds=seconds)
     site.browser().post(link)
     page = site.browser().get(link).text
@@ -50,7 +50,7 @@ def test_a_link_that_opens_nothing_names_no_one(site: Site, seconds: int) -> Non
     assert "has been used, has expired or is unknown" in page
 
 
-def test_a_link_works_once(site: Site) -> None:
+def test_sign_in_link_works_once(site: Site) -> None:
     link = site.link("dora")
     assert site.browser().post(link).status_code == 303
     second = site.browser().post(link)
@@ -59,7 +59,7 @@ def test_a_link_works_once(site: Site) -> None:
     assert "set-cookie" not in second.headers
 
 
-def test_looking_at_a_link_does_not_use_it_up(site: Site) -> None:
+def test_opening_a_sign_in_link_does_not_use_it(site: Site) -> None:
     link = site.link("dora")
     for _ in range(3):
         assert site.browser().get(link).status_code == 200
@@ -67,13 +67,13 @@ def test_looking_at_a_link_does_not_use_it_up(site: Site) -> None:
     assert site.browser().post(link).status_code == 303
 
 
-def test_a_link_that_is_too_old_signs_no_one_in(site: Site) -> None:
+def test_expired_sign_in_link_is_refused(site: Site) -> None:
     answer = site.browser().post(site.link("dora", seconds=0))
     assert answer.status_code == 410
     assert "set-cookie" not in answer.headers
 
 
-def test_a_link_of_someone_who_has_left_signs_no_one_in(site: Site) -> None:
+def test_sign_in_link_of_a_person_who_left_the_policy_is_refused(site: Site) -> None:
     link = site.link("adam")
     site.dismiss("adam")
     answer = site.browser().post(link)
@@ -81,12 +81,12 @@ def test_a_link_of_someone_who_has_left_signs_no_one_in(site: Site) -> None:
     assert "set-cookie" not in answer.headers
 
 
-def test_an_invented_link_signs_no_one_in(site: Site) -> None:
+def test_invented_sign_in_link_is_refused(site: Site) -> None:
     for token in ("x" * 43, "x" * 5000):
         assert site.browser().post(f"/sign-in/{token}").status_code == 410
 
 
-def test_the_cookie_is_kept_from_scripts_and_other_sites(site: Site) -> None:
+def test_session_cookie_is_httponly_and_samesite_lax(site: Site) -> None:
     cookie = site.browser().post(site.link("dora")).headers["set-cookie"]
     name, *rest = (part.strip() for part in cookie.lower().split(";"))
     assert name.startswith("keyturn=")
@@ -94,7 +94,7 @@ def test_the_cookie_is_kept_from_scripts_and_other_sites(site: Site) -> None:
     assert not {part for part in rest if part.startswith("domain")}
 
 
-def test_over_tls_the_cookie_is_bound_to_the_host(harness: Harness) -> None:
+def test_session_cookie_over_https_is_secure_with_host_prefix(harness: Harness) -> None:
     site = a_site(harness, "https://keyturn.test")
     headers = {"Origin": "https://keyturn.test"}
     with TestClient(
@@ -106,7 +106,7 @@ def test_over_tls_the_cookie_is_bound_to_the_host(harness: Harness) -> None:
         assert browser.get("/").status_code == 200
 
 
-def test_a_session_that_was_there_before_is_not_carried_over(site: Site) -> None:
+def test_signing_in_again_replaces_the_previous_session(site: Site) -> None:
     browser = site.browser("dora")
     before = browser.cookies[site.parts.cookie_name]
     browser.post(site.link("olga"))
@@ -116,7 +116,7 @@ def test_a_session_that_was_there_before_is_not_carried_over(site: Site) -> None
     assert "Olga Owner" in browser.get("/").text
 
 
-def test_the_database_holds_no_token(site: Site) -> None:
+def test_database_does_not_hold_the_session_token(site: Site) -> None:
     browser = site.browser("dora")
     token = browser.cookies[site.parts.cookie_name]
     with site.database.reading() as tx:
@@ -124,7 +124,7 @@ def test_the_database_holds_no_token(site: Site) -> None:
     assert token not in repr(rows)
 
 
-def test_signing_out_ends_the_session_for_good(site: Site) -> None:
+def test_sign_out_ends_the_session_on_the_server(site: Site) -> None:
     browser = site.browser("dora")
     token = browser.cookies[site.parts.cookie_name]
     answer = browser.post("/sign-out")
@@ -142,7 +142,7 @@ def _age(site: Site, **back: int) -> None:
         amend(tx, tables.session, lambda _row: then)
 
 
-def test_a_session_ends_when_no_one_uses_it(site: Site) -> None:
+def test_idle_session_expires(site: Site) -> None:
     browser = site.browser("dora")
     _age(site, last_seen_at=sessions.IDLE_SECONDS - 60)
     assert browser.get("/").status_code == 200
@@ -152,13 +152,13 @@ def test_a_session_ends_when_no_one_uses_it(site: Site) -> None:
     assert "Your session has expired." in answer.text
 
 
-def test_a_session_ends_after_a_working_day_whatever_is_done(site: Site) -> None:
+def test_session_expires_at_its_maximum_age(site: Site) -> None:
     browser = site.browser("dora")
     _age(site, started_at=sessions.MAX_SECONDS + 1, last_seen_at=0)
     assert browser.get("/").status_code == 401
 
 
-def test_using_the_pages_keeps_a_session_alive_and_a_page_left_open_does_not(site: Site) -> None:
+def test_page_view_renews_the_session_and_a_live_update_does_not(site: Site) -> None:
     number = gallery(site.database)["pending"]
     browser = site.browser("dora")
 
@@ -176,7 +176,7 @@ def test_using_the_pages_keeps_a_session_alive_and_a_page_left_open_does_not(sit
     assert last_seen() > old
 
 
-def test_someone_who_left_the_policy_is_signed_out_at_once(site: Site) -> None:
+def test_person_who_left_the_policy_is_signed_out_at_once(site: Site) -> None:
     browser = site.browser("adam")
     assert browser.get("/").status_code == 200
     site.dismiss("adam")
@@ -187,7 +187,7 @@ def test_someone_who_left_the_policy_is_signed_out_at_once(site: Site) -> None:
     assert browser.post("/changelog/verify").status_code == 401
 
 
-def test_with_a_broken_policy_no_one_may_do_anything(site: Site) -> None:
+def test_pages_are_unavailable_with_a_broken_policy(site: Site) -> None:
     browser = site.browser("olga")
     (site.policy / "people.yaml").write_text("people: [")
     answer = browser.get("/runs")
@@ -197,7 +197,7 @@ def test_with_a_broken_policy_no_one_may_do_anything(site: Site) -> None:
 
 
 @pytest.mark.parametrize("path", ["/", "/runs", "/changelog", "/runs/1", "/runs/123456789"])
-def test_a_link_leads_on_to_a_page_of_ours(site: Site, path: str) -> None:
+def test_sign_in_redirects_to_the_requested_page(site: Site, path: str) -> None:
     answer = site.browser().post(site.link("dora"), params={"next": path})
     assert answer.headers["location"] == path
 
@@ -229,7 +229,7 @@ def test_a_link_leads_on_to_a_page_of_ours(site: Site, path: str) -> None:
         "%2f%2fevil.example",
     ],
 )
-def test_a_link_leads_nowhere_else(site: Site, path: str) -> None:
+def test_sign_in_redirects_to_home_for_an_unsafe_address(site: Site, path: str) -> None:
     assert get_safe_page(path) == "/"
     answer = site.browser().post(site.link("dora"), params={"next": path})
     if len(path) > MAX_LENGTH:
@@ -249,9 +249,7 @@ WHOLE = [
 
 
 @pytest.mark.parametrize("address", WHOLE)
-def test_the_address_that_was_asked_for_is_kept_whole_until_one_is_signed_in(
-    site: Site, address: str
-) -> None:
+def test_sign_in_returns_to_the_full_address_requested_before(site: Site, address: str) -> None:
     browser = site.browser()
     assert browser.get(address).status_code == 401
     shown = browser.get(link := site.link("dora")).text
@@ -263,7 +261,7 @@ def test_the_address_that_was_asked_for_is_kept_whole_until_one_is_signed_in(
     assert browser.post(site.link("dora")).headers["location"] == "/"
 
 
-def test_what_a_link_says_stands_before_what_was_asked_for(site: Site) -> None:
+def test_page_named_in_the_sign_in_link_wins_over_the_page_requested_before(site: Site) -> None:
     browser = site.browser()
     browser.get("/runs?host=lb1")
     answer = browser.post(site.link("dora"), params={"next": "/stop"})
@@ -279,7 +277,7 @@ def test_what_a_link_says_stands_before_what_was_asked_for(site: Site) -> None:
         ("/sign-out", {}),
     ],
 )
-def test_what_a_page_asks_for_by_itself_is_no_page_to_come_back_to(
+def test_background_request_is_not_kept_as_the_page_after_sign_in(
     site: Site, address: str, headers: dict[str, str]
 ) -> None:
     browser = site.browser()
@@ -288,7 +286,7 @@ def test_what_a_page_asks_for_by_itself_is_no_page_to_come_back_to(
 
 
 @pytest.mark.parametrize("kept", ["//evil.example", "https://evil.example/runs", "/nope", "\xe4"])
-def test_what_someone_else_put_there_leads_to_no_other_site(site: Site, kept: str) -> None:
+def test_forged_return_cookie_cannot_redirect_to_another_site(site: Site, kept: str) -> None:
     browser = site.browser()
     name = f"{site.parts.cookie_name}-onward".encode()
     for cookie in (kept.encode("latin-1"), base64.urlsafe_b64encode(kept.encode())):
@@ -298,15 +296,13 @@ def test_what_someone_else_put_there_leads_to_no_other_site(site: Site, kept: st
 
 
 @pytest.mark.parametrize("query", ["host=l%62" + "x" * MAX_LENGTH, "host=\\"])
-def test_an_address_that_cannot_be_kept_whole_is_kept_up_to_its_query(
-    site: Site, query: str
-) -> None:
+def test_unsafe_query_is_dropped_from_the_page_after_sign_in(site: Site, query: str) -> None:
     browser = site.browser()
     browser.get(f"/runs?{query}")
     assert browser.post(site.link("dora")).headers["location"] == "/runs"
 
 
-def test_whoever_signs_in_comes_to_the_page_that_they_wanted(site: Site) -> None:
+def test_sign_in_redirects_to_every_kind_of_page(site: Site) -> None:
     for path in ("/stop", "/hosts/lb1", "/changes", "/schedules", "/runs/12/erase", "/report"):
         answer = site.browser().post(site.link("dora"), params={"next": path})
         assert answer.headers["location"] == path
@@ -316,14 +312,14 @@ def test_whoever_signs_in_comes_to_the_page_that_they_wanted(site: Site) -> None
 _NEXT_PAGE = r"(?:step-up\?next=|\bpage=f?\")(/[^\"]+)"
 
 
-def test_every_page_that_a_second_factor_leads_back_to_is_one_of_ours() -> None:
+def test_every_page_after_step_up_is_a_safe_redirect() -> None:
     code = "".join(file.read_text() for file in (ROOT / "bot" / "web").glob("*.py"))
     wanted = {re.sub(r"\{\w+\}", "12", at) for at in re.findall(_NEXT_PAGE, code)}
     assert "/stop" in wanted
     assert [at for at in wanted if get_safe_page(at) != at] == []
 
 
-def test_a_refused_sign_in_is_logged_once_a_minute_and_without_its_token(site: Site) -> None:
+def test_refused_sign_in_is_logged_once_a_minute_without_its_token(site: Site) -> None:
     used = site.link("dora")
     site.browser().post(used)
     for _ in range(3):
@@ -337,14 +333,14 @@ def test_a_refused_sign_in_is_logged_once_a_minute_and_without_its_token(site: S
     assert used.rpartition("/")[2] not in entries[0].body
 
 
-def test_a_link_that_was_too_old_is_logged_as_that(site: Site) -> None:
+def test_expired_sign_in_link_is_logged_as_expired(site: Site) -> None:
     site.browser().post(site.link("dora", seconds=-1))
     with site.database.reading() as tx:
         last = change_log.list_newest_entries(tx, limit=1)[0]
     assert (last.kind, last.facts["reason"]) == ("sign-in refused", "the link has expired")
 
 
-def test_a_link_is_not_logged_when_it_could_not_be_used(
+def test_sign_in_link_is_not_written_to_the_log_when_the_database_fails(
     site: Site, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def gone(tx: Transaction, token: str) -> str:

@@ -45,14 +45,14 @@ def _always(_headers: object, _origin: str) -> bool:
 
 
 @pytest.mark.parametrize("origin", FOREIGN)
-def test_an_approval_from_elsewhere_is_refused(site: Site, origin: str) -> None:
+def test_cross_origin_approval_is_refused(site: Site, origin: str) -> None:
     run = site.harness.request(LAMP_ON)
     assert _approve(site.browser("olga"), run.id, run.digest, FOREIGN[origin]) == 403
     assert site.harness.get_run(run.id).state is State.PENDING
 
 
 @pytest.mark.parametrize("origin", FOREIGN)
-def test_without_the_guard_it_would_have_gone_through(
+def test_without_the_origin_check_a_cross_origin_approval_is_accepted(
     site: Site, origin: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(middleware, "is_same_origin", _always)
@@ -69,14 +69,14 @@ def test_without_the_guard_it_would_have_gone_through(
         {"Sec-Fetch-Site": "same-origin"},
     ],
 )
-def test_an_approval_from_our_own_page_goes_through(site: Site, headers: dict[str, str]) -> None:
+def test_same_origin_approval_is_accepted(site: Site, headers: dict[str, str]) -> None:
     run = site.harness.request(LAMP_ON)
     assert _approve(site.browser("olga"), run.id, run.digest, headers) == 303
 
 
 @pytest.mark.parametrize("origin", ["https://evil.example", "null", ORIGIN])
 @pytest.mark.parametrize("method", ["GET", "OPTIONS"])
-def test_no_other_site_is_ever_let_in_to_read(site: Site, origin: str, method: str) -> None:
+def test_no_response_has_cors_headers(site: Site, origin: str, method: str) -> None:
     answer = site.browser("olga").request(
         method, "/runs", headers={"Origin": origin, "Access-Control-Request-Method": "POST"}
     )
@@ -97,7 +97,7 @@ PAGES = [
 
 @pytest.mark.parametrize("path", PAGES)
 @pytest.mark.parametrize("person", ["", "olga"])
-def test_every_answer_is_dressed(site: Site, path: str, person: str) -> None:
+def test_every_response_has_security_headers(site: Site, path: str, person: str) -> None:
     headers = site.browser(person).get(path).headers
     policy = dict(
         part.strip().split(" ", 1) for part in headers["content-security-policy"].split(";")
@@ -114,7 +114,7 @@ def test_every_answer_is_dressed(site: Site, path: str, person: str) -> None:
     assert headers["cache-control"] == ("no-cache" if "static" in path else "no-store")
 
 
-def test_a_fault_is_dressed_and_tells_nothing(site: Site) -> None:
+def test_internal_error_page_has_security_headers_and_no_details(site: Site) -> None:
     @site.app.get("/fault")
     def fault() -> None:
         raise RuntimeError("the secret recipe")
@@ -128,19 +128,19 @@ def test_a_fault_is_dressed_and_tells_nothing(site: Site) -> None:
     assert answer.headers["cache-control"] == "no-store"
 
 
-def test_files_are_kept_where_their_address_names_their_content(site: Site) -> None:
+def test_static_file_with_a_version_is_cached_as_immutable(site: Site) -> None:
     answer = site.browser().get("/static/keyturn.css?v=123")
     assert answer.headers["cache-control"] == "public, max-age=31536000, immutable"
 
 
-def test_only_over_tls_are_browsers_told_to_stay_with_tls(harness: Harness, site: Site) -> None:
+def test_hsts_header_is_sent_over_https_only(harness: Harness, site: Site) -> None:
     assert "strict-transport-security" not in site.browser().get("/healthz").headers
     secure = a_site(harness, "https://keyturn.test")
     with TestClient(secure.app, base_url="https://keyturn.test") as browser:
         assert "strict-transport-security" in browser.get("/healthz").headers
 
 
-def test_a_body_that_is_too_long_is_refused_by_its_length(site: Site) -> None:
+def test_request_body_over_the_limit_is_refused_by_its_content_length(site: Site) -> None:
     run = site.harness.request(LAMP_ON)
     answer = site.browser("olga").post(
         f"/runs/{run.id}/deny", data={"reason": "x" * middleware.MAX_BODY_BYTES}
@@ -149,7 +149,7 @@ def test_a_body_that_is_too_long_is_refused_by_its_length(site: Site) -> None:
     assert site.harness.get_run(run.id).state is State.PENDING
 
 
-def test_a_body_that_does_not_say_its_length_is_refused_when_it_is_too_long(site: Site) -> None:
+def test_chunked_request_body_over_the_limit_is_refused(site: Site) -> None:
     run = site.harness.request(LAMP_ON)
     taken = 0
 
@@ -170,7 +170,7 @@ def test_a_body_that_does_not_say_its_length_is_refused_when_it_is_too_long(site
     assert site.harness.get_run(run.id).state is State.PENDING
 
 
-def test_a_form_with_too_many_fields_is_refused(site: Site) -> None:
+def test_form_with_too_many_fields_is_refused(site: Site) -> None:
     run = site.harness.request(LAMP_ON)
     fields = {f"field{n}": "x" for n in range(101)}
     browser = site.browser("olga")
@@ -182,7 +182,7 @@ def test_a_form_with_too_many_fields_is_refused(site: Site) -> None:
     assert site.harness.get_run(run.id).state is State.PENDING
 
 
-def test_a_form_with_a_file_is_refused(site: Site) -> None:
+def test_form_with_a_file_upload_is_refused(site: Site) -> None:
     run = site.harness.request(LAMP_ON)
     answer = site.browser("olga").post(f"/runs/{run.id}/deny", files={"reason": b"x"})
     assert answer.status_code == 400

@@ -92,7 +92,7 @@ def busy(site: Site) -> Site:
     return site
 
 
-def test_pages_name_people_and_areas(busy: Site):
+def test_pages_show_names_of_people_and_areas_never_ids(busy: Site):
     with busy.database.reading() as tx:
         numbers = [run.id for run in runs.list_runs(tx, range(1, 50))]
     assert len(numbers) > 12

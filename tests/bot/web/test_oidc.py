@@ -140,7 +140,7 @@ def _nobody(answer: Response, site: Site, *, status: int = 403) -> None:
 # --- who comes in ---
 
 
-def test_someone_signs_in_by_the_subject_that_the_policy_holds(way: Way) -> None:
+def test_oidc_sign_in_by_the_subject_in_the_policy(way: Way) -> None:
     page = way.browser.get("/runs")
     assert page.status_code == 401
     assert "Sign in with Example" in page.text
@@ -151,22 +151,22 @@ def test_someone_signs_in_by_the_subject_that_the_policy_holds(way: Way) -> None
     assert _last(way.site).facts["method"] == "oidc"
 
 
-def test_someone_signs_in_by_the_ids_of_their_slack_account(slack_way: Way) -> None:
+def test_oidc_sign_in_with_slack_uses_team_and_user_id(slack_way: Way) -> None:
     assert slack_way.arrive("slack-dora").status_code == 303
     assert "Dora Developer" in slack_way.browser.get("/").text
 
 
 @pytest.mark.parametrize("account", ["slack-elsewhere", "slack-none", "s-olga"])
-def test_a_slack_account_is_identified_by_its_ids_only(slack_way: Way, account: str) -> None:
+def test_oidc_sign_in_with_slack_ignores_email_and_subject(slack_way: Way, account: str) -> None:
     _nobody(slack_way.arrive(account), slack_way.site)
 
 
-def test_a_verified_address_counts_where_the_policy_says_so(way: Way) -> None:
+def test_oidc_sign_in_by_verified_email_where_the_policy_allows_it(way: Way) -> None:
     assert way.arrive("s-dora").status_code == 303
     assert "Dora Developer" in way.browser.get("/").text
 
 
-def test_an_address_counts_for_nothing_where_the_policy_does_not_say_so(
+def test_oidc_sign_in_by_email_is_refused_where_the_policy_does_not_allow_it(
     harness: Harness, provider: OidcProvider
 ) -> None:
     site = a_site(harness, a_registration(provider.issuer))
@@ -176,12 +176,12 @@ def test_an_address_counts_for_nothing_where_the_policy_does_not_say_so(
 
 
 @pytest.mark.parametrize("account", ["s-unverified", "s-as-if", "s-olgas-address"])
-def test_sign_in_is_refused_when_the_address_is_not_verified(way: Way, account: str) -> None:
+def test_oidc_sign_in_is_refused_when_the_email_is_not_verified(way: Way, account: str) -> None:
     """Unverified, verified in the wrong words, and of somebody who is known by a subject."""
     _nobody(way.arrive(account), way.site)
 
 
-def test_an_address_that_is_not_in_the_token_is_asked_for(harness: Harness) -> None:
+def test_oidc_email_missing_from_the_token_is_fetched_from_userinfo(harness: Harness) -> None:
     with OidcProvider(ACCOUNTS, back=BACK, lean=True) as lean:
         site = a_site(harness, a_registration(lean.issuer))
         a_policy_that_knows(site, lean.issuer)
@@ -190,7 +190,7 @@ def test_an_address_that_is_not_in_the_token_is_asked_for(harness: Harness) -> N
             assert "Dora Developer" in browser.get("/").text
 
 
-def test_a_stranger_learns_what_to_put_into_the_policy(way: Way) -> None:
+def test_oidc_sign_in_of_an_unknown_account_shows_the_policy_entry_to_add(way: Way) -> None:
     answer = way.arrive("slack-none")
     _nobody(answer, way.site)
     assert "account is not in the policy of Keyturn" in answer.text
@@ -198,7 +198,7 @@ def test_a_stranger_learns_what_to_put_into_the_policy(way: Way) -> None:
     assert _last(way.site).kind == "sign-in refused"
 
 
-def test_someone_who_is_shut_out_or_gone_does_not_come_in(way: Way) -> None:
+def test_oidc_sign_in_of_a_person_who_left_the_policy_is_refused(way: Way) -> None:
     back = way.go("s-olga")
     way.site.dismiss("olga")
     people = way.site.policy / "people.yaml"
@@ -208,7 +208,9 @@ def test_someone_who_is_shut_out_or_gone_does_not_come_in(way: Way) -> None:
     _nobody(way.browser.get(back), way.site)
 
 
-def test_a_banned_person_learns_that_and_not_why(harness: Harness, provider: OidcProvider) -> None:
+def test_oidc_sign_in_of_a_banned_person_names_the_ban_without_its_reason(
+    harness: Harness, provider: OidcProvider
+) -> None:
     admitted = cast("Any", PolicyWithoutBanned(harness.policies, harness.database))
     whole, harness.policies = harness.policies, admitted
     site = a_site(harness, a_registration(provider.issuer))
@@ -224,14 +226,14 @@ def test_a_banned_person_learns_that_and_not_why(harness: Harness, provider: Oid
         browser.close()
 
 
-def test_person_who_declines_at_the_provider_gets_an_error(way: Way) -> None:
+def test_oidc_sign_in_declined_at_the_provider_shows_the_error(way: Way) -> None:
     answer = way.arrive("")
     _nobody(answer, way.site)
     assert "access_denied" in answer.text
     assert "Try again with Example" in answer.text
 
 
-def test_whatever_session_there_was_before_has_ended(way: Way) -> None:
+def test_oidc_sign_in_ends_the_previous_session(way: Way) -> None:
     before = way.browser
     with way.site.database.transaction() as tx:
         old = sessions.begin_session(tx, "adam")
@@ -245,7 +247,7 @@ def test_whatever_session_there_was_before_has_ended(way: Way) -> None:
 # --- what an attacker tries on the way ---
 
 
-def test_an_answer_to_what_this_browser_did_not_begin_is_refused(way: Way) -> None:
+def test_oidc_callback_is_refused_in_a_browser_that_did_not_start_it(way: Way) -> None:
     """Login CSRF: an attacker's own answer, given to somebody else's browser."""
     attackers = Way(way.site, way.provider, way.site.browser()).go("s-olga")
     way.begin()
@@ -253,14 +255,14 @@ def test_an_answer_to_what_this_browser_did_not_begin_is_refused(way: Way) -> No
         _nobody(victim.get(attackers), way.site, status=400)
 
 
-def test_an_answer_of_someone_elses_does_not_disturb_ones_own(way: Way) -> None:
+def test_foreign_oidc_callback_does_not_break_a_sign_in_in_progress(way: Way) -> None:
     attackers = Way(way.site, way.provider, way.site.browser()).go("s-olga")
     own = way.go("s-dora")
     assert way.browser.get(attackers).status_code == 400
     assert way.browser.get(own).status_code == 303
 
 
-def test_without_looking_at_the_state_a_browser_takes_anybodys_answer(
+def test_without_the_state_check_a_foreign_oidc_callback_fails_at_the_provider(
     way: Way, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(oidc, "is_own_state", _yes)
@@ -272,7 +274,7 @@ def test_without_looking_at_the_state_a_browser_takes_anybodys_answer(
 
 
 @pytest.mark.parametrize("state", ["", "x" * 43, "é", "A" * 4000])
-def test_another_state_is_refused(way: Way, state: str) -> None:
+def test_oidc_callback_with_an_invalid_state_is_refused(way: Way, state: str) -> None:
     back = way.go("s-olga")
     code = parse_qs(urlsplit(back).query)["code"][0]
     answer = way.browser.get("/oidc/callback", params={"state": state, "code": code})
@@ -280,7 +282,7 @@ def test_another_state_is_refused(way: Way, state: str) -> None:
     _nobody(way.browser.get("/oidc/callback", params={"code": code}), way.site, status=400)
 
 
-def test_a_code_works_once(way: Way) -> None:
+def test_oidc_code_works_once(way: Way) -> None:
     back = way.go("s-olga")
     kept = way.browser.cookies[f"{way.site.parts.cookie_name}-oidc"]
     assert way.browser.get(back).status_code == 303
@@ -292,7 +294,7 @@ def test_a_code_works_once(way: Way) -> None:
     assert "was already used" in answer.text
 
 
-def test_without_remembering_answers_the_provider_still_refuses_a_second_one(
+def test_without_replay_protection_the_provider_refuses_a_used_oidc_code(
     way: Way, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(oidc.dedup, "remember_first", _yes)
@@ -306,7 +308,7 @@ def test_without_remembering_answers_the_provider_still_refuses_a_second_one(
     assert "invalid_grant" in answer.text
 
 
-def test_an_answer_that_another_provider_gave_is_refused(way: Way) -> None:
+def test_oidc_callback_with_another_issuer_is_refused(way: Way) -> None:
     """Mix-up: RFC 9207. This provider says whose its answers are, so one that does not is none."""
     named = f"iss={way.provider.issuer.replace(':', '%3A').replace('/', '%2F')}"
     for other in ("iss=https%3A%2F%2Fevil.example", "nothing=1"):
@@ -318,11 +320,11 @@ def test_an_answer_that_another_provider_gave_is_refused(way: Way) -> None:
 @pytest.mark.parametrize(
     "to", ["//evil.example", "https://evil.example", "/\\evil", "/runs/1\r\nX: y", "/oidc/start"]
 )
-def test_a_redirect_after_sign_in_stays_on_our_pages(way: Way, to: str) -> None:
+def test_oidc_sign_in_redirects_only_to_own_pages(way: Way, to: str) -> None:
     assert way.arrive("s-olga", to).headers["location"] == "/"
 
 
-def test_one_comes_out_on_the_whole_address_that_was_asked_for(way: Way) -> None:
+def test_oidc_sign_in_returns_to_the_full_address_requested_before(way: Way) -> None:
     address = "/runs?host=web*&state=failed&search=disk+full"
     asked = way.browser.get(address)
     (begin,) = re.findall(r'href="(/oidc/start[^"]+)"', asked.text)
@@ -330,7 +332,7 @@ def test_one_comes_out_on_the_whole_address_that_was_asked_for(way: Way) -> None
     assert way.arrive("s-olga", address).headers["location"] == address
 
 
-def test_a_cookie_that_someone_made_leads_nowhere(way: Way) -> None:
+def test_forged_oidc_cookie_is_refused(way: Way) -> None:
     name = f"{way.site.parts.cookie_name}-oidc"
     for made in ("", "x", "short.Lw", f"{'x' * 43}.%%%", f"{'x' * 43}./////w", "." * 50):
         browser = way.site.browser()
@@ -339,7 +341,7 @@ def test_a_cookie_that_someone_made_leads_nowhere(way: Way) -> None:
         _nobody(answer, way.site, status=400)
 
 
-def test_the_provider_never_learns_what_the_browser_keeps(way: Way) -> None:
+def test_oidc_authorization_url_does_not_contain_the_browser_secret(way: Way) -> None:
     address = way.begin()
     kept = way.browser.cookies[f"{way.site.parts.cookie_name}-oidc"].partition(".")[0]
     assert kept not in address
@@ -349,7 +351,7 @@ def test_the_provider_never_learns_what_the_browser_keeps(way: Way) -> None:
     assert len({asked[name][0] for name in ("state", "nonce", "code_challenge")}) == 3
 
 
-def test_the_cookie_is_kept_from_scripts_and_bound_to_the_host_over_tls(way: Way) -> None:
+def test_oidc_cookie_is_httponly_secure_and_has_host_prefix(way: Way) -> None:
     secure = replace(way.site.parts, base_url="https://keyturn.test", secure_cookies=True)
     with TestClient(
         build_app(secure), base_url="https://keyturn.test", follow_redirects=False
@@ -364,7 +366,7 @@ def test_the_cookie_is_kept_from_scripts_and_bound_to_the_host_over_tls(way: Way
 # --- a provider that fails ---
 
 
-def test_a_provider_that_is_gone_says_so_and_what_to_do(harness: Harness) -> None:
+def test_oidc_sign_in_without_the_provider_gets_503_and_a_fix(harness: Harness) -> None:
     site = a_site(harness, a_registration("http://127.0.0.1:1"))
     with site.browser() as browser:
         answer = browser.get("/oidc/start")
@@ -373,7 +375,7 @@ def test_a_provider_that_is_gone_says_so_and_what_to_do(harness: Harness) -> Non
         assert "127.0.0.1:1" not in answer.text
 
 
-def test_a_provider_that_is_gone_is_left_alone_for_a_while() -> None:
+def test_unavailable_identity_provider_is_retried_after_a_pause() -> None:
     now, asked = [1_800_000_000.0], list[str]()
 
     class Door(BaseHTTPRequestHandler):
@@ -398,7 +400,7 @@ def test_a_provider_that_is_gone_is_left_alone_for_a_while() -> None:
         thread.join()
 
 
-def test_a_document_that_describes_another_provider_is_not_believed(
+def test_oidc_discovery_of_another_issuer_is_refused(
     harness: Harness, provider: OidcProvider
 ) -> None:
     there = a_registration(provider.issuer)

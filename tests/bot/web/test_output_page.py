@@ -15,7 +15,7 @@ def add_run_with_output(site: Site, output: str = SAID) -> Run:
     return run
 
 
-def test_all_of_it_is_a_file_to_keep(site: Site) -> None:
+def test_step_output_is_downloaded_as_a_text_file(site: Site) -> None:
     run = add_run_with_output(site)
     browser = site.browser("dora")
     address = f"/runs/{run.id}/output/1.txt"
@@ -30,7 +30,7 @@ def test_all_of_it_is_a_file_to_keep(site: Site) -> None:
     assert headers["cache-control"] == "no-store"
 
 
-def test_the_lines_that_hold_some_words_are_shown_with_their_numbers(site: Site) -> None:
+def test_step_output_filter_returns_matching_lines_with_numbers(site: Site) -> None:
     run = add_run_with_output(site)
     answer = site.browser("dora").get(f"/runs/{run.id}/output/1.txt?filter=OUT+of")
     assert answer.text == "1 of 12 lines\n\n2: \\x1b[31mOut of memory\\x1b[0m\n"
@@ -38,7 +38,7 @@ def test_the_lines_that_hold_some_words_are_shown_with_their_numbers(site: Site)
     assert "content-disposition" not in answer.headers
 
 
-def test_only_what_is_long_is_searched_and_what_says_nothing_is_no_file(site: Site) -> None:
+def test_output_search_is_offered_for_long_output_only(site: Site) -> None:
     long, short = add_run_with_output(site), add_run_with_output(site, "done")
     with site.database.transaction() as tx:
         silent = succeeded(tx, asked(tx, host="lb2"))
@@ -52,7 +52,7 @@ def test_only_what_is_long_is_searched_and_what_says_nothing_is_no_file(site: Si
         assert browser.get(f"/runs/{nothing}").status_code == 404
 
 
-def test_whoever_is_not_signed_in_gets_nothing(site: Site) -> None:
+def test_step_output_is_refused_without_a_session(site: Site) -> None:
     run = add_run_with_output(site)
     answer = site.browser().get(f"/runs/{run.id}/output/1.txt")
     assert answer.status_code == 401

@@ -13,7 +13,7 @@ from tests.bot.web.conftest import Site
 from tests.bot.web.parsed_page import Page
 
 
-def test_a_newcomer_can_read_what_a_developer_may_do(site: Site) -> None:
+def test_policy_page_shows_the_permissions_of_a_developer(site: Site) -> None:
     words = Page(site.browser("dora").get("/policy/dora").text).text
     assert "My permissions" in words
     assert "Without approval Every check, everywhere. Everyone may run read-only checks." in words
@@ -24,7 +24,7 @@ def test_a_newcomer_can_read_what_a_developer_may_do(site: Site) -> None:
     assert "Olga Owner · " not in words
 
 
-def test_the_page_of_everyone_leads_to_each_person(site: Site) -> None:
+def test_policy_page_lists_people_and_areas_with_links(site: Site) -> None:
     page = Page(site.browser("dora").get("/policy").text)
     assert page.links.count("/policy/olga") == 1
     assert {"/policy/adam", "/policy/stan", "/policy/dora"} <= set(page.links)
@@ -34,17 +34,17 @@ def test_the_page_of_everyone_leads_to_each_person(site: Site) -> None:
     assert len(page.ids) == len(set(page.ids))
 
 
-def test_every_page_leads_to_the_policy(site: Site) -> None:
+def test_home_page_links_to_the_policy(site: Site) -> None:
     assert "/policy" in Page(site.browser("dora").get("/").text).links
 
 
-def test_who_is_not_among_the_people_has_no_page(site: Site) -> None:
+def test_policy_page_of_an_unknown_person_is_not_found(site: Site) -> None:
     answer = site.browser("dora").get("/policy/eve")
     assert answer.status_code == 404
     assert "There is no person with this id" in answer.text
 
 
-def test_a_freeze_is_shown_now_and_when_it_is_to_come(site: Site) -> None:
+def test_policy_page_shows_active_and_upcoming_freezes(site: Site) -> None:
     (site.policy / "freezes.yaml").write_text(
         'freezes:\n  - {name: "the <b>long</b> one", areas: [edge], from: "2020-01-01 00:00",'
         ' until: "2999-01-01 00:00", but: ["abusers *"]}\n'
@@ -60,7 +60,7 @@ def test_a_freeze_is_shown_now_and_when_it_is_to_come(site: Site) -> None:
 
 
 @pytest.mark.parametrize("who", ["dora", "olga"])
-def test_a_changed_policy_is_on_the_page_at_once(site: Site, who: str) -> None:
+def test_policy_page_shows_a_changed_policy_at_once(site: Site, who: str) -> None:
     browser = site.browser(who)
     browser.get(f"/policy/{who}")
     rules = site.policy / "policy.cedar"
@@ -74,7 +74,7 @@ def test_a_changed_policy_is_on_the_page_at_once(site: Site, who: str) -> None:
     assert page.strange == []
 
 
-def test_matrix_shows_who_may_request_which_runbook(site: Site) -> None:
+def test_policy_matrix_shows_who_may_request_which_runbook(site: Site) -> None:
     page = Page(site.browser("dora").get("/policy?show=matrix").text)
     assert page.strange == []
     assert re.search(r"\babusers clear Needs approval", page.text)
@@ -120,7 +120,7 @@ def test_policy_page_explains_what_an_agent_may_request_for_the_reader(site: Sit
     assert "Not allowed" in explain("agent:other", "host changes lb1")
 
 
-def test_the_page_shows_who_is_on_duty_and_how_old_that_is(site: Site) -> None:
+def test_policy_page_shows_who_is_on_duty_and_until_when(site: Site) -> None:
     harness = site.harness
     add_calendar(site.policy)
     browser = site.browser("dora")

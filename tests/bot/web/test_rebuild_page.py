@@ -16,7 +16,7 @@ def fill(site: Site) -> None:
     harness.approve(harness.request(BreakSwitch(host="lb1", name="fan")))
 
 
-def test_page_says_first_what_keyturn_does_not_know(site: Site):
+def test_rebuild_page_lists_values_and_what_it_cannot_repeat(site: Site):
     fill(site)
     answer = site.browser("dora").get("/hosts/lb1/rebuild")
     page = Page(answer.text)
@@ -31,7 +31,7 @@ def test_page_says_first_what_keyturn_does_not_know(site: Site):
     assert HOSTILE not in answer.text
 
 
-def test_values_are_planned_for_another_host(site: Site):
+def test_rebuild_form_plans_the_values_for_another_host(site: Site):
     fill(site)
     browser = site.browser("dora")
     form = {"new_host": " LB2 ", "reason": "lb1 is gone"}
@@ -52,7 +52,7 @@ def test_values_are_planned_for_another_host(site: Site):
     assert site.harness.get_run(number).ticket == "CHG7"
 
 
-def test_unknown_host_is_refused_with_the_reason(site: Site):
+def test_rebuild_on_an_unknown_host_is_refused(site: Site):
     fill(site)
     browser = site.browser("dora")
     answer = browser.post("/hosts/lb1/rebuild", data={"new_host": "lb9"})

@@ -25,14 +25,14 @@ def shop(site: Site) -> None:
     (directory / "shop.yaml").write_text(TREE)
 
 
-def test_services_are_listed_with_their_margin(site: Site):
+def test_redundancy_page_lists_services_with_their_margin(site: Site):
     page = Page(site.browser("dora").get("/redundancy").text)
     assert "The shop 2 Survives 1 more failure – –" in page.text
     assert "/redundancy/shop" in page.links
     assert page.strange == []
 
 
-def test_tree_shows_what_is_down_and_who_claims_the_rest(site: Site):
+def test_fault_tree_page_shows_down_hosts_and_hosts_held_by_runs(site: Site):
     run = site.harness.request(TakeDown(host="lb1", name="lamp", value="on"))
     for person in ("olga", "adam"):
         site.harness.service.approve_run(run.id, person=person, digest=run.digest)
@@ -50,22 +50,22 @@ def test_tree_shows_what_is_down_and_who_claims_the_rest(site: Site):
     assert page.strange == []
 
 
-def test_hostile_titles_stay_text_in_the_picture(site: Site):
+def test_hostile_title_stays_text_in_the_fault_tree_diagram(site: Site):
     html = site.browser("dora").get("/redundancy/shop").text
     assert "<b>balancer" not in html
     assert "&lt;b&gt;balancer" in html
 
 
-def test_unknown_tree_is_not_found(site: Site):
+def test_unknown_fault_tree_is_not_found(site: Site):
     assert site.browser("dora").get("/redundancy/nothing").status_code == 404
 
 
-def test_policy_without_trees_says_how_to_add_one(site: Site):
+def test_redundancy_page_without_fault_trees_says_so(site: Site):
     (site.harness.policies.path / "trees" / "shop.yaml").unlink()
     assert "No fault trees" in Page(site.browser("dora").get("/redundancy").text).text
 
 
-def test_last_leg_is_refused_by_name_on_the_page_of_the_run(site: Site):
+def test_run_page_shows_the_cut_set_that_refused_the_change(site: Site):
     with site.database.transaction() as tx:
         store_contacts(tx, [LastContact("lb2", tx.now, None, tx.now, "unreachable", "no route")])
     run = site.harness.request(TakeDown(host="lb1", name="lamp", value="on"))

@@ -21,7 +21,7 @@ def _some(site: Site) -> None:
         )
 
 
-def test_waits_are_drawn_and_written(site: Site):
+def test_report_page_shows_approval_waits_as_chart_and_text(site: Site):
     _some(site)
     html = site.browser("dora").get("/report").text
     page = Page(html)
@@ -31,19 +31,21 @@ def test_waits_are_drawn_and_written(site: Site):
     assert html.count('class="kt-bar-middle"') == 1 + 1 + 24
 
 
-def test_a_rule_to_copy_stands_beside_what_it_would_have_changed(site: Site):
+def test_report_page_suggests_a_rule_with_its_replayed_effect(site: Site):
     _some(site)
     text = Page(site.browser("dora").get("/report").text).text
     assert '@id("abusers clear in edge is self-service")' in text
     assert "Replayed with the rule: 5 without waiting" in text
 
 
-def test_no_one_waited_is_reported(site: Site):
+def test_report_page_without_approvals_says_so(site: Site):
     assert "No requests needed approval" in site.browser("dora").get("/report").text
     assert site.browser("dora").get("/report?days=9999").status_code == 422
 
 
-def test_that_not_all_was_looked_at_is_reported(site: Site, monkeypatch: pytest.MonkeyPatch):
+def test_report_page_says_when_it_covers_only_the_newest_runs(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+):
     _some(site)
     sentence = "The report covers the newest"
     assert sentence not in Page(site.browser("dora").get("/report").text).text

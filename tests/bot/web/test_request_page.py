@@ -44,18 +44,18 @@ def test_every_runbook_has_a_form(site: Site):
         assert page.unlabelled == []
 
 
-def test_words_to_type_stand_as_code(site: Site):
+def test_runbook_form_shows_commands_as_code(site: Site):
     page = site.browser("dora").get("/runbooks/form?runbook=zfs+scrub+pause").text
     assert "<code>zfs scrub start</code> resumes it" in page
 
 
-def test_of_a_host_only_what_is_meant_for_it_is_offered(site: Site):
+def test_runbooks_of_a_host_are_those_that_match_its_tags(site: Site):
     links = " ".join(Page(site.browser("dora").get("/runbooks?host=nas1").text).links)
     assert "zfs%20scrub%20start&host=nas1" in links
     assert "abusers" not in links
 
 
-def test_words_narrow_what_is_offered_also_of_a_host(site: Site):
+def test_runbook_search_narrows_the_runbooks_of_a_host(site: Site):
     def offered(query: str) -> list[str]:
         links = Page(site.browser("dora").get(f"/runbooks?{query}").text).links
         return [link.partition("runbook=")[2] for link in links if "/runbooks/form" in link]
@@ -70,7 +70,7 @@ def test_words_narrow_what_is_offered_also_of_a_host(site: Site):
     assert shown.values["host"] == "lb1"
 
 
-def test_what_is_asked_becomes_a_run_with_its_reason(site: Site):
+def test_submitted_runbook_form_creates_a_run_with_its_reason(site: Site):
     answer = site.browser("dora").post("/runbooks", data=LAMP)
     assert (answer.status_code, answer.headers["location"]) == (303, "/runs/1")
     run = site.harness.get_run(1)
@@ -82,7 +82,7 @@ def test_what_is_asked_becomes_a_run_with_its_reason(site: Site):
     assert run.origin.source == "web"
 
 
-def test_the_form_has_a_field_for_a_ticket_where_a_rule_asks_for_one(site: Site):
+def test_runbook_form_has_a_ticket_field_where_a_rule_requires_a_ticket(site: Site):
     browser, address = site.browser("dora"), "/runbooks/form?runbook=toy+set&ticket=CHG7"
     assert "ticket" not in Page(browser.get(address).text).values
     require_unreachable_tickets(site.policy)
@@ -133,7 +133,7 @@ def test_plan_that_needs_approval_names_its_approvers_before_it_is_requested(sit
     assert (run.state, run.reason) == (State.PENDING, "ticket 9")
 
 
-def test_plan_that_is_not_current_is_made_again_in_place(site: Site):
+def test_outdated_plan_is_replanned_when_it_is_requested(site: Site):
     browser, plan = _plan_on_page(site, "olga")
     rules = site.policy / "policy.cedar"
     text = rules.read_text()
@@ -163,12 +163,12 @@ def test_stale_request_has_one_button_for_a_new_plan(site: Site):
     assert f"Replaces run {plan.id}, which is stale: 1 of 1 step differ." in shown
 
 
-def test_a_pattern_asks_for_several_hosts_as_one(site: Site):
+def test_host_pattern_in_the_form_requests_one_run_on_several_hosts(site: Site):
     site.browser("dora").post("/runbooks", data=LAMP | {"field-host": "lb*"})
     assert site.harness.get_run(1).hosts == ("lb1", "lb2")
 
 
-def test_what_does_not_fit_stands_under_its_field_and_what_was_typed_stays(site: Site):
+def test_runbook_form_shows_errors_below_their_fields_and_keeps_values(site: Site):
     typed = LAMP | {"field-host": "lb9", "field-name": "<b>x</b>", "field-value": ""}
     answer = site.browser("dora").post("/runbooks", data=typed)
     assert answer.status_code == 422
@@ -184,7 +184,7 @@ def test_what_does_not_fit_stands_under_its_field_and_what_was_typed_stays(site:
     assert site.harness.list_entry_kinds() == []
 
 
-def test_what_the_policy_refuses_is_a_run_that_says_so_as_in_chat(site: Site):
+def test_request_that_the_policy_forbids_becomes_a_refused_run(site: Site):
     rules = site.policy / "policy.cedar"
     forbid = (
         'forbid (principal, action == Action::"request", resource)'
@@ -196,13 +196,13 @@ def test_what_the_policy_refuses_is_a_run_that_says_so_as_in_chat(site: Site):
     assert site.harness.get_run(1).state == "refused"
 
 
-def test_the_form_says_what_would_come_of_it(site: Site):
+def test_runbook_form_previews_the_needed_approval(site: Site):
     text = Page(site.browser("dora").get("/runbooks/form?runbook=toy+set&host=lb1").text).text
     assert "1 approval from" in text
     assert "Olga Owner" in text
 
 
-def test_forecast_counts_grants_delegations_and_freezes_for_the_typed_values(site: Site):
+def test_preview_considers_grants_delegations_and_freezes_for_the_typed_values(site: Site):
     harness, browser = site.harness, site.browser("dora")
     service = harness.service.delegations_and_grants
     with site.database.reading() as tx:
@@ -233,14 +233,14 @@ def test_forecast_counts_grants_delegations_and_freezes_for_the_typed_values(sit
     assert preview(host="lb9") == preview(host="") == ""
 
 
-def test_a_form_can_be_filled_by_its_address_and_sends_nothing(site: Site):
+def test_runbook_form_is_filled_from_its_address_without_a_request(site: Site):
     page = Page(site.browser("dora").get("/runbooks/form?runbook=toy+set&host=lb1&name=fan").text)
     assert (page.values["field-host"], page.values["field-name"]) == ("lb1", "fan")
     assert site.harness.list_entry_kinds() == []
     assert site.harness.fleet.asked == 0
 
 
-def test_the_lists_of_a_host_are_offered(site: Site):
+def test_runbook_form_offers_options_read_from_the_host(site: Site):
     harness = site.harness
     offering = FormOptions(harness.fleet.run_query, harness.database, harness.policies)
     site.app = build_app(replace(site.parts, form_options=offering))
@@ -250,7 +250,7 @@ def test_the_lists_of_a_host_are_offered(site: Site):
     assert '<datalist id="list-name"><option value="lamp">' in shown
 
 
-def test_the_blocked_addresses_of_the_chosen_table_are_offered(site: Site):
+def test_runbook_form_offers_blocked_addresses_of_the_chosen_table(site: Site):
     harness = site.harness
     offering = FormOptions(
         harness.fleet.run_query, harness.database, harness.policies, listers=LISTS
@@ -268,7 +268,7 @@ def test_the_blocked_addresses_of_the_chosen_table_are_offered(site: Site):
     assert "list-address" not in browser.get(f"/runbooks/options?{query}").text
 
 
-def test_labels_are_words(site: Site):
+def test_runbook_form_labels_have_no_abbreviations(site: Site):
     text = Page(site.browser("dora").get("/runbooks/form?runbook=nfs+scheduler+set").text).text
     assert "Queued requests" in text
     assert "Nr" not in text.split()
@@ -277,11 +277,11 @@ def test_labels_are_words(site: Site):
 @pytest.mark.parametrize(
     "path", ["/runbooks/form?runbook=rm", "/runbooks/form", "/runbooks/options?runbook=rm"]
 )
-def test_unknown_runbook_is_not_found(site: Site, path: str):
+def test_unknown_runbook_form_is_not_found(site: Site, path: str):
     assert site.browser("dora").get(path).status_code == 404
 
 
-def test_the_first_page_tells_which_freeze_holds(site: Site):
+def test_home_page_shows_the_active_freeze(site: Site):
     browser = site.browser("dora")
     assert "Change freeze" not in Page(browser.get("/").text).text
     times = 'from: "2000-01-01 00:00", until: "2200-01-01 00:00"'

@@ -16,7 +16,7 @@ from tests.toy import SetSwitch
 TODAY = date(2023, 11, 14)
 
 
-def test_bars_show_the_results_of_each_day() -> None:
+def test_result_chart_bars_show_the_results_of_each_day() -> None:
     results = {State.SUCCEEDED: 2, NEEDS_ATTENTION: 1, State.FAILED: 1}
     chart = build_result_chart([(TODAY - timedelta(days=1), {}), (TODAY, results)])
     assert chart.days[-1] == (TODAY, [2, 1, 1, 0])
@@ -28,7 +28,7 @@ def test_bars_show_the_results_of_each_day() -> None:
     assert chart.description.endswith("2 succeeded, 1 needs attention, 1 failed, 0 other")
 
 
-def test_home_counts_every_run_once(site: Site) -> None:
+def test_result_chart_counts_every_run_once(site: Site) -> None:
     count = len(gallery(site.database))
     with site.database.reading() as tx:
         results = count_results(tx, 0, tx.now + 1)
@@ -38,7 +38,7 @@ def test_home_counts_every_run_once(site: Site) -> None:
     assert "2 failed in 24 h" in words
 
 
-def test_a_past_day_is_counted_again_only_while_one_of_its_runs_is_open(site: Site) -> None:
+def test_result_chart_recounts_a_past_day_only_while_a_run_is_open(site: Site) -> None:
     shown = gallery(site.database)
     rights = site.harness.policies.get_policy().get_view_rights("olga")
     counter = ResultCounter()
@@ -65,7 +65,7 @@ def test_a_past_day_is_counted_again_only_while_one_of_its_runs_is_open(site: Si
     assert fail(shown["succeeded"]) == final
 
 
-def test_a_counter_proposal_awaits_the_requester_with_old_and_new_values(site: Site) -> None:
+def test_home_page_shows_a_counter_proposal_with_old_and_new_values(site: Site) -> None:
     run = site.harness.request(SetSwitch(host="lb1", name="lamp", value="on"))
     proposal = site.harness.service.propose_values(
         run.id, person="olga", changed_values={"value": "dim"}, reason="too bright"

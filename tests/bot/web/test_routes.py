@@ -143,7 +143,7 @@ def everything(routes: Iterable[object]) -> Iterator[object]:
             yield from everything(inner.routes)
 
 
-def test_every_route_is_in_the_table(site: Site) -> None:
+def test_every_web_route_is_in_the_table(site: Site) -> None:
     routes = [route for route in everything(site.app.routes) if isinstance(route, Route)]
     served = {
         # Whatever may be got may be asked for its head: the guard sees to that.
@@ -154,21 +154,21 @@ def test_every_route_is_in_the_table(site: Site) -> None:
     assert served == set(ROUTES)
 
 
-def test_nothing_but_routes_and_files_is_served(site: Site) -> None:
+def test_web_app_serves_only_routes_and_static_files(site: Site) -> None:
     others = [route for route in everything(site.app.routes) if not isinstance(route, Route)]
     assert [getattr(route, "path", route) for route in others] == ["/static"]
 
 
-def test_a_route_that_is_missing_in_the_table_is_found(site: Site) -> None:
+def test_web_route_missing_from_the_table_is_detected(site: Site) -> None:
     @site.app.get("/backdoor")
     def backdoor() -> None: ...
 
     with pytest.raises(AssertionError):
-        test_every_route_is_in_the_table(site)
+        test_every_web_route_is_in_the_table(site)
 
 
 @pytest.mark.parametrize(("method", "path"), ROUTES)
-def test_a_route_answers_as_the_table_says(
+def test_web_route_has_the_status_of_the_table_signed_in_and_out(
     gallery_site: tuple[Site, Mapping[str, int]], method: str, path: str
 ) -> None:
     site, numbers = gallery_site
@@ -178,7 +178,9 @@ def test_a_route_answers_as_the_table_says(
 
 
 @pytest.mark.parametrize("path", sorted({path for method, path in ROUTES if method == "GET"}))
-def test_looking_changes_nothing(gallery_site: tuple[Site, Mapping[str, int]], path: str) -> None:
+def test_get_and_head_requests_change_nothing(
+    gallery_site: tuple[Site, Mapping[str, int]], path: str
+) -> None:
     site, numbers = gallery_site
     before = site.harness.list_entry_kinds()
     browser = site.browser("olga")
@@ -189,7 +191,7 @@ def test_looking_changes_nothing(gallery_site: tuple[Site, Mapping[str, int]], p
 
 
 @pytest.mark.parametrize("path", sorted({path for method, path in ROUTES if method == "POST"}))
-def test_what_changes_something_cannot_be_got(
+def test_post_route_refuses_get_with_405(
     gallery_site: tuple[Site, Mapping[str, int]], path: str
 ) -> None:
     if ("GET", path) in ROUTES:
@@ -203,14 +205,14 @@ def test_what_changes_something_cannot_be_got(
 @pytest.mark.parametrize(
     "path", ["/nope", "/runs/0", "/runs/x", "/runs/9999", f"/runs/{2**70}", "/static/nope.js"]
 )
-def test_what_is_not_there_is_reported_as_missing(site: Site, path: str) -> None:
+def test_unknown_page_is_not_found(site: Site, path: str) -> None:
     answer = site.browser("olga").get(path)
     assert answer.status_code == 404
     assert "Page not found" in answer.text
     assert "Traceback" not in answer.text
 
 
-def test_head_shows_the_headers_of_get(site: Site) -> None:
+def test_head_request_has_the_headers_of_get(site: Site) -> None:
     browser = site.browser("olga")
     head, get = browser.head("/runs"), browser.get("/runs")
     assert head.status_code == 200

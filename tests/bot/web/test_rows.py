@@ -15,7 +15,7 @@ def _some_runs(site: Site) -> None:
             runs.move_run(tx, asked(tx), State.FAILED, summary="Out of reach")
 
 
-def test_a_run_that_goes_on_is_shown_as_it_is_now(site: Site) -> None:
+def test_runs_row_shows_the_current_state_of_the_run(site: Site) -> None:
     with site.database.transaction() as tx:
         run = asked(tx)
     browser = site.browser("stan")
@@ -25,7 +25,7 @@ def test_a_run_that_goes_on_is_shown_as_it_is_now(site: Site) -> None:
     assert "Failed" in _results(browser.get("/runs").text)
 
 
-def test_who_is_called_otherwise_by_now_is_called_so_in_old_rows(site: Site) -> None:
+def test_runs_row_shows_the_current_name_of_a_renamed_person(site: Site) -> None:
     _some_runs(site)
     browser = site.browser("stan")
     assert "Dora Developer" in _results(browser.get("/runs").text)
@@ -36,7 +36,7 @@ def test_who_is_called_otherwise_by_now_is_called_so_in_old_rows(site: Site) -> 
     assert "Dora Developer" not in results
 
 
-def test_an_entry_that_was_garbled_since_is_shown_garbled(site: Site) -> None:
+def test_change_log_row_shows_an_altered_entry_as_it_is_stored(site: Site) -> None:
     with site.database.transaction() as tx:
         change_log.append_entry(tx, "noted", person="dora", told="the truth")
     browser = site.browser("stan")

@@ -30,7 +30,7 @@ def buttons(site: Site, person: str, number: int) -> set[str]:
 # --- what it shows ---
 
 
-def test_the_page_shows_exactly_what_will_run(site: Site) -> None:
+def test_run_page_shows_commands_reason_digest_and_approvers(site: Site) -> None:
     run = site.harness.request(LAMP_ON, reason="the cellar is dark")
     words = Page(site.browser("olga").get(f"/runs/{run.id}").text).text
     for part in (
@@ -48,7 +48,7 @@ def test_the_page_shows_exactly_what_will_run(site: Site) -> None:
         assert part in words
 
 
-def test_the_page_tells_the_whole_story_afterwards(site: Site) -> None:
+def test_run_page_timeline_shows_every_event_in_order(site: Site) -> None:
     run = site.harness.approve(site.harness.request(LAMP_ON))
     words = Page(site.browser("dora").get(f"/runs/{run.id}").text).text
     story = words.split("Timeline")[2].split("Change log")[0]
@@ -68,7 +68,7 @@ def test_the_page_tells_the_whole_story_afterwards(site: Site) -> None:
     assert "exit status 0" in words
 
 
-def test_every_entry_is_shown_with_its_hash(site: Site) -> None:
+def test_run_page_shows_change_log_entries_with_their_hashes(site: Site) -> None:
     run = site.harness.approve(site.harness.request(LAMP_ON))
     html = site.browser("dora").get(f"/runs/{run.id}").text
     with site.database.reading() as tx:
@@ -78,7 +78,7 @@ def test_every_entry_is_shown_with_its_hash(site: Site) -> None:
         assert f">{entry.hash}<" in html
 
 
-def test_what_cannot_be_undone_says_why(site: Site) -> None:
+def test_run_page_shows_why_a_plan_is_irreversible(site: Site) -> None:
     run = site.harness.request(BreakSwitch(host="lb1", name="lamp"))
     words = Page(site.browser("olga").get(f"/runs/{run.id}").text).text
     assert "Cannot be undone: gone" in words
@@ -109,7 +109,7 @@ def test_denial_is_refused_without_a_reason(site: Site) -> None:
     assert site.harness.get_run(run.id).state is State.PENDING
 
 
-def test_a_check_that_fails_shows_its_error(site: Site) -> None:
+def test_run_page_of_a_failed_check_shows_its_error(site: Site) -> None:
     with site.database.transaction() as tx:
         run = ended(tx, asked(tx, kind="check"), State.FAILED, "lb1 does not answer")
         going = asked(tx, kind="check")
@@ -119,7 +119,7 @@ def test_a_check_that_fails_shows_its_error(site: Site) -> None:
     assert f"/runs/{going.id}/stop" in Page(browser.get(f"/runs/{going.id}").text).forms
 
 
-def test_a_failed_step_shows_what_the_host_returned(site: Site) -> None:
+def test_run_page_of_a_failed_step_shows_the_output_of_the_host(site: Site) -> None:
     def refuse(_host: str, _words: str) -> None:
         raise CommandError("the lamp is loose: fasten it")
 
@@ -130,7 +130,7 @@ def test_a_failed_step_shows_what_the_host_returned(site: Site) -> None:
     assert "Not run" in words
 
 
-def test_a_check_shows_its_findings_and_its_table(site: Site) -> None:
+def test_run_page_of_a_check_shows_findings_and_table(site: Site) -> None:
     with site.database.transaction() as tx:
         run = checked(tx)
         well = checked(tx, Report("all is well"))
@@ -148,7 +148,9 @@ def _story(site: Site, number: int) -> str:
 
 
 @pytest.mark.parametrize(("lamp", "text"), [("broken", "Needs attention"), ("on", "Succeeded")])
-def test_the_story_says_of_a_check_what_lists_say(site: Site, lamp: str, text: str) -> None:
+def test_timeline_of_a_check_ends_with_the_label_of_the_lists(
+    site: Site, lamp: str, text: str
+) -> None:
     site.harness.fleet.hosts["lb1"]["lamp"] = lamp
     run = site.harness.request(ShowSwitches(host="lb1"))
     story = _story(site, run.id)
@@ -159,9 +161,7 @@ def test_the_story_says_of_a_check_what_lists_say(site: Site, lamp: str, text: s
     ("became", "text"),
     [("burnt", "Follow-up finished: needs attention"), ("off", "Follow-up finished")],
 )
-def test_the_story_says_how_what_went_on_came_to_its_end(
-    site: Site, became: str, text: str
-) -> None:
+def test_timeline_shows_the_result_of_a_follow_up(site: Site, became: str, text: str) -> None:
     run = site.harness.approve(site.harness.request(WarmUp(host="lb1", name="lamp", value="on")))
     site.harness.fleet.hosts["lb1"]["warming"] = became
     with site.database.transaction() as tx:
@@ -173,7 +173,7 @@ def test_the_story_says_how_what_went_on_came_to_its_end(
     assert "Succeeded" in story
 
 
-def test_a_run_that_waits_for_another_says_for_which(site: Site) -> None:
+def test_run_page_names_the_run_that_holds_the_host_lock(site: Site) -> None:
     with site.database.transaction() as tx:
         holder = running(tx, approved(tx, waiting(tx, asked(tx))))
         locks.take_lock(tx, "lb1", holder.id)
@@ -182,7 +182,7 @@ def test_a_run_that_waits_for_another_says_for_which(site: Site) -> None:
     assert f"lb1 is locked by run {holder.id} since" in words
 
 
-def test_a_host_that_left_the_inventory_keeps_its_history(site: Site) -> None:
+def test_run_page_opens_without_buttons_for_a_host_removed_from_the_inventory(site: Site) -> None:
     run = site.harness.approve(site.harness.request(LAMP_ON))
     inventory = site.policy / "inventory.yaml"
     kept = [line for line in inventory.read_text().splitlines(True) if "lb1" not in line]
@@ -209,7 +209,7 @@ FINDS: Mapping[str, Mapping[str, set[str]]] = {
 
 
 @pytest.mark.parametrize("exhibit", FINDS)
-def test_everyone_finds_the_buttons_that_are_theirs(site: Site, exhibit: str) -> None:
+def test_run_page_has_the_buttons_of_its_state_and_reader(site: Site, exhibit: str) -> None:
     number = gallery(site.database)[exhibit]
     shown = {person: buttons(site, person, number) for person in FINDS[exhibit]}
     assert shown == FINDS[exhibit]
@@ -218,7 +218,7 @@ def test_everyone_finds_the_buttons_that_are_theirs(site: Site, exhibit: str) ->
 # --- what they do ---
 
 
-def test_an_approval_on_the_page_moves_the_run(site: Site) -> None:
+def test_approval_on_the_run_page_executes_the_run(site: Site) -> None:
     run = site.harness.request(LAMP_ON)
     browser = site.browser("olga")
     page = Page(browser.get(f"/runs/{run.id}").text)
@@ -234,7 +234,7 @@ def test_an_approval_on_the_page_moves_the_run(site: Site) -> None:
 
 
 @pytest.mark.parametrize("digest", ["", "0" * 64, "0" * 10, "%", "f" * 5000])
-def test_an_approval_of_another_plan_is_refused(site: Site, digest: str) -> None:
+def test_approval_with_another_digest_is_refused(site: Site, digest: str) -> None:
     run = site.harness.request(LAMP_ON)
     answer = site.browser("olga").post(f"/runs/{run.id}/approve", data={"digest": digest})
     assert answer.status_code == 409
@@ -242,7 +242,7 @@ def test_an_approval_of_another_plan_is_refused(site: Site, digest: str) -> None
     assert site.harness.get_run(run.id).state is State.PENDING
 
 
-def test_an_approval_without_a_digest_is_refused(site: Site) -> None:
+def test_approval_without_a_digest_is_refused(site: Site) -> None:
     run = site.harness.request(LAMP_ON)
     assert site.browser("olga").post(f"/runs/{run.id}/approve").status_code == 409
     assert site.harness.get_run(run.id).state is State.PENDING
@@ -250,7 +250,9 @@ def test_an_approval_without_a_digest_is_refused(site: Site) -> None:
 
 @pytest.mark.parametrize("person", ["dora", "stan"])
 @pytest.mark.parametrize("verb", ["approve", "deny"])
-def test_who_may_not_decide_learns_who_may(site: Site, person: str, verb: str) -> None:
+def test_decision_without_the_right_is_refused_with_those_who_can(
+    site: Site, person: str, verb: str
+) -> None:
     run = site.harness.request(LAMP_ON)
     answer = site.browser(person).post(f"/runs/{run.id}/{verb}", data={"digest": run.digest})
     assert answer.status_code == 403
@@ -258,7 +260,7 @@ def test_who_may_not_decide_learns_who_may(site: Site, person: str, verb: str) -
     assert site.harness.get_run(run.id).state is State.PENDING
 
 
-def test_a_question_is_asked_answered_and_the_run_reassigned_on_the_page(site: Site) -> None:
+def test_question_answer_and_reassignment_are_made_on_the_run_page(site: Site) -> None:
     run = site.harness.request(LAMP_ON)
     olga, dora = site.browser("olga"), site.browser("dora")
     assert "asks you a question" not in dora.get(f"/runs/{run.id}").text
@@ -282,14 +284,14 @@ def test_a_question_is_asked_answered_and_the_run_reassigned_on_the_page(site: S
     assert (refused.status_code, "is empty" in refused.text) == (422, True)
 
 
-def test_denial_on_the_page_ends_the_run(site: Site) -> None:
+def test_denial_on_the_run_page_ends_the_run(site: Site) -> None:
     run = site.harness.request(LAMP_ON)
     answer = site.browser("olga").post(f"/runs/{run.id}/deny", data={"reason": "not today"})
     assert answer.status_code == 303
     assert site.harness.get_run(run.id).summary == "Denied by Olga Owner: not today"
 
 
-def test_who_comes_second_learns_what_happened(site: Site) -> None:
+def test_approval_after_a_denial_names_who_denied(site: Site) -> None:
     run = site.harness.request(LAMP_ON)
     site.harness.service.deny_run(run.id, person="olga", reason="not today")
     answer = site.browser("adam").post(f"/runs/{run.id}/approve", data={"digest": run.digest})
@@ -297,14 +299,14 @@ def test_who_comes_second_learns_what_happened(site: Site) -> None:
     assert "was denied by Olga Owner" in Page(answer.text).text
 
 
-def test_a_request_can_be_withdrawn_by_its_requester_alone(site: Site) -> None:
+def test_run_is_withdrawn_by_its_requester_only(site: Site) -> None:
     run = site.harness.request(LAMP_ON)
     assert site.browser("olga").post(f"/runs/{run.id}/withdraw").status_code == 403
     assert site.browser("dora").post(f"/runs/{run.id}/withdraw").status_code == 303
     assert site.harness.get_run(run.id).state is State.WITHDRAWN
 
 
-def test_an_undo_is_a_run_of_its_own(site: Site) -> None:
+def test_undo_button_plans_a_new_run_with_its_reason(site: Site) -> None:
     run = site.harness.approve(site.harness.request(LAMP_ON))
     browser = site.browser("dora")
     answer = browser.post(f"/runs/{run.id}/undo", data={"reason": "too bright"})
@@ -316,7 +318,7 @@ def test_an_undo_is_a_run_of_its_own(site: Site) -> None:
     assert site.harness.get_run(run.id + 1).state is State.PLANNED
 
 
-def test_an_undo_has_the_ticket_of_its_run_or_another(site: Site) -> None:
+def test_undo_has_the_ticket_of_its_run_or_a_new_one(site: Site) -> None:
     run = site.harness.approve(site.harness.request(LAMP_ON))
     with site.database.transaction() as tx:
         tx.sql.execute(update(tables.run).where(tables.run.c.id == run.id).values(ticket="CHG1"))
@@ -337,7 +339,7 @@ def again(site: Site, number: int) -> str:
     return next((link for link in links if link.startswith(("/runbooks/form?", "/runs/1#"))), "")
 
 
-def test_what_is_over_is_asked_for_again_with_its_values_filled_in(site: Site) -> None:
+def test_request_again_link_fills_in_the_values_of_the_run(site: Site) -> None:
     values = {"host": "lb1", "address": "203.0.113.9", "table": "web/clients", "mark": "gpc1"}
     run = site.harness.request(ClearAbuser.model_validate(values))
     assert run.is_ended
@@ -345,7 +347,7 @@ def test_what_is_over_is_asked_for_again_with_its_values_filled_in(site: Site) -
     assert {name: form.values[f"field-{name}"] for name in values} == values
 
 
-def test_what_is_not_over_is_not_asked_for_again(site: Site) -> None:
+def test_request_again_link_is_absent_until_the_run_has_ended(site: Site) -> None:
     words = {"runbook": "abusers clear", "field-host": "lb1", "field-address": "203.0.113.9"}
     site.browser("dora").post("/runbooks", data=words)
     assert again(site, 1) == ""
@@ -353,13 +355,13 @@ def test_what_is_not_over_is_not_asked_for_again(site: Site) -> None:
     assert again(site, 1) != ""
 
 
-def test_the_time_of_asking_is_not_asked_for_again(site: Site) -> None:
+def test_request_again_link_leaves_out_the_request_time(site: Site) -> None:
     run = site.harness.request(RestartService.model_validate({"host": "lb1", "service": "nginx"}))
     assert "since" in run.values
     assert again(site, run.id) == "/runbooks/form?runbook=service+restart&host=lb1&service=nginx"
 
 
-def test_an_undo_is_asked_for_again_where_it_is_asked_for(site: Site) -> None:
+def test_request_again_link_of_an_undo_leads_to_the_undone_run(site: Site) -> None:
     run = site.harness.approve(site.harness.request(LAMP_ON))
     site.browser("dora").post(f"/runs/{run.id}/undo")
     site.harness.run_queued_work()
@@ -367,7 +369,7 @@ def test_an_undo_is_asked_for_again_where_it_is_asked_for(site: Site) -> None:
     assert again(site, run.id + 1) == f"/runs/{run.id}#undo"
 
 
-def test_an_unknown_run_is_settled_by_an_owner_who_says_how_they_know(site: Site) -> None:
+def test_unknown_outcome_is_resolved_by_an_owner_with_a_reason(site: Site) -> None:
     def break_off(_host: str, _words: str) -> None:
         raise UnknownOutcomeError("lb1 closed the connection")
 
@@ -393,7 +395,7 @@ def test_an_unknown_run_is_settled_by_an_owner_who_says_how_they_know(site: Site
     )
 
 
-def test_an_invisible_character_in_a_reason_is_refused(site: Site) -> None:
+def test_denial_reason_with_an_invisible_character_is_refused(site: Site) -> None:
     run = site.harness.request(LAMP_ON)
     answer = site.browser("olga").post(f"/runs/{run.id}/deny", data={"reason": "no\u202e!"})
     assert answer.status_code == 422
@@ -402,14 +404,14 @@ def test_an_invisible_character_in_a_reason_is_refused(site: Site) -> None:
 
 
 @pytest.mark.parametrize("verb", BUTTONS)
-def test_a_run_that_is_not_there_cannot_be_moved(site: Site, verb: str) -> None:
+def test_action_on_a_missing_run_is_not_found(site: Site, verb: str) -> None:
     form = {"digest": "0" * 64, "outcome": "failed", "reason": "I looked at it"}
     answer = site.browser("olga").post(f"/runs/99/{verb}", data=form)
     assert answer.status_code == 404
     assert "There is no run 99" in answer.text
 
 
-def test_only_known_notices_are_shown(site: Site) -> None:
+def test_run_page_shows_only_known_notices(site: Site) -> None:
     run = site.harness.request(LAMP_ON)
     browser = site.browser("olga")
     assert "is recorded" not in browser.get(f"/runs/{run.id}?done=your+account+is+locked").text
@@ -419,7 +421,7 @@ def test_only_known_notices_are_shown(site: Site) -> None:
 # --- how it keeps up ---
 
 
-def test_an_open_page_asks_for_news_until_the_run_is_over(site: Site) -> None:
+def test_run_page_polls_for_updates_until_the_run_ends(site: Site) -> None:
     run = site.harness.request(LAMP_ON)
     browser = site.browser("dora")
     assert f'hx-get="/runs/{run.id}/live?stamp=' in browser.get(f"/runs/{run.id}").text
@@ -427,7 +429,7 @@ def test_an_open_page_asks_for_news_until_the_run_is_over(site: Site) -> None:
     assert "hx-trigger" not in browser.get(f"/runs/{run.id}").text
 
 
-def test_nothing_is_sent_while_nothing_moves(site: Site) -> None:
+def test_live_update_of_an_unchanged_run_is_204(site: Site) -> None:
     run = site.harness.request(LAMP_ON)
     browser = site.browser("dora")
 
@@ -444,7 +446,7 @@ def test_nothing_is_sent_while_nothing_moves(site: Site) -> None:
     assert browser.get(address()).status_code == 204
 
 
-def test_the_moving_part_is_the_same_as_in_the_page(site: Site) -> None:
+def test_live_update_equals_the_part_of_the_whole_run_page(site: Site) -> None:
     for number in gallery(site.database).values():
         browser = site.browser("olga")
         live, head = browser.get(f"/runs/{number}/live").text.split('<div class="kt-head"')
@@ -456,7 +458,7 @@ def test_the_moving_part_is_the_same_as_in_the_page(site: Site) -> None:
 # --- the entries of the run, verified ---
 
 
-def test_the_log_of_a_run_is_verified_in_words(site: Site) -> None:
+def test_run_page_verifies_the_change_log_entries_of_the_run(site: Site) -> None:
     with site.database.transaction() as tx:
         verification.open_log(tx)
     run = site.harness.approve(site.harness.request(LAMP_ON))
@@ -466,7 +468,7 @@ def test_the_log_of_a_run_is_verified_in_words(site: Site) -> None:
     assert "1 stored output matches its hash in the log" in words
 
 
-def test_what_was_altered_is_reported_as_that(site: Site) -> None:
+def test_run_page_reports_an_altered_change_log_entry(site: Site) -> None:
     with site.database.transaction() as tx:
         verification.open_log(tx)
     run = site.harness.approve(site.harness.request(LAMP_ON))
@@ -478,7 +480,7 @@ def test_what_was_altered_is_reported_as_that(site: Site) -> None:
     assert "entry 4 was altered: its content does not have its hash" in words
 
 
-def test_a_freeze_is_shown_to_each_person_who_decides(site: Site) -> None:
+def test_run_page_shows_the_freeze_that_holds_the_run_after_approval(site: Site) -> None:
     run = site.harness.request(SetSwitch(host="lb1", name="lamp", value="on"))
     browser = site.browser("olga")
     assert "Once approved" not in Page(browser.get(f"/runs/{run.id}").text).text

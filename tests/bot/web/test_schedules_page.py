@@ -33,11 +33,11 @@ def _begun(harness: Harness) -> int:
     return run.id
 
 
-def test_an_empty_page_leads_on(site: Site):
+def test_schedules_page_without_schedules_says_so(site: Site):
     assert "No schedules yet" in site.browser("dora").get("/schedules").text
 
 
-def test_schedules_are_listed_and_shown_as_text(site: Site):
+def test_schedules_page_shows_hostile_names_as_text(site: Site):
     _begun(site.harness)
     browser = site.browser("olga")
     for address in ("/schedules", "/schedules/1"):
@@ -46,7 +46,7 @@ def test_schedules_are_listed_and_shown_as_text(site: Site):
         assert "At 03:00 every day (Europe/Amsterdam)" in shown
 
 
-def test_what_became_of_its_times_stands_on_its_page(site: Site):
+def test_schedule_page_links_to_its_past_runs(site: Site):
     _begun(site.harness)
     with site.database.reading() as tx:
         [schedule] = schedules.list_schedules(tx)
@@ -55,7 +55,7 @@ def test_what_became_of_its_times_stands_on_its_page(site: Site):
     assert 'href="/runs/2"' in site.browser("dora").get("/schedules/1").text
 
 
-def test_the_form_shows_the_times_before_anything_is_asked(site: Site):
+def test_schedule_form_previews_the_due_times_before_the_request(site: Site):
     browser = site.browser("dora")
     shown = browser.get("/schedules/new", params=SCRUB).text
     assert "At 03:00 on the first day of every month (Europe/Amsterdam)" in shown
@@ -78,7 +78,7 @@ def test_the_form_shows_the_times_before_anything_is_asked(site: Site):
         ({"overlap": "perhaps"}, "skip, queue or cancel"),
     ],
 )
-def test_what_does_not_fit_is_reported_and_kept_in_the_form(
+def test_invalid_schedule_form_is_refused_and_keeps_its_values(
     site: Site, wrong: Mapping[str, str], says: str
 ):
     browser = site.browser("dora")
@@ -89,7 +89,7 @@ def test_what_does_not_fit_is_reported_and_kept_in_the_form(
     assert site.harness.list_entry_kinds() == []
 
 
-def test_form_shows_all_problems_beside_their_fields_and_keeps_what_was_typed(site: Site):
+def test_schedule_form_shows_all_errors_beside_their_fields(site: Site):
     wrong = {**SCRUB, "cron": "often", "zone": "Mars", "request": "zfs", "spread": "x", "name": ""}
     shown = site.browser("dora").post("/schedules", data={**wrong, "reason": "disks"}).text
     assert shown.count('aria-invalid="true"') == shown.count('class="kt-error"') == 5
@@ -116,7 +116,7 @@ def test_selected_recurrence_becomes_cron_text_with_its_due_times(
     assert "<html" not in part.text
 
 
-def test_its_keepers_suspend_resume_and_end_it_and_others_do_not(site: Site):
+def test_schedule_is_suspended_resumed_and_ended_by_people_with_the_right(site: Site):
     _begun(site.harness)
     assert site.browser("stan").post("/schedules/1/suspend").status_code == 403
     browser = site.browser("olga")
@@ -128,7 +128,7 @@ def test_its_keepers_suspend_resume_and_end_it_and_others_do_not(site: Site):
     assert browser.post("/schedules/1/resume").status_code == 409
 
 
-def test_taking_one_over_leads_to_the_request(site: Site):
+def test_taking_over_a_schedule_requests_a_new_run(site: Site):
     _begun(site.harness)
     taken = site.browser("olga").post("/schedules/1/take-over")
     assert (taken.status_code, taken.headers["location"]) == (303, "/runs/2")
@@ -147,7 +147,7 @@ def _change(harness: Harness) -> None:
     harness.approve(harness.get_run(run.id))
 
 
-def test_the_calendar_shows_what_fires_in_the_next_30_days(site: Site):
+def test_schedule_calendar_shows_the_next_30_days(site: Site):
     _begun(site.harness)
     with site.database.reading() as tx:
         calendar = build_calendar(tx, site.harness.policies.get_policy())
@@ -159,7 +159,7 @@ def test_the_calendar_shows_what_fires_in_the_next_30_days(site: Site):
     assert page.links.count("/schedules/1") == 1 + sum(len(day.upcoming) for day in calendar)
 
 
-def test_a_freeze_is_drawn_in_and_leaves_changes_out(site: Site):
+def test_schedule_calendar_shows_freezes_and_skipped_changes(site: Site):
     _change(site.harness)
     with site.database.reading() as tx:
         today = datetime.fromtimestamp(tx.now / 1_000_000, UTC).date()
@@ -179,7 +179,7 @@ def test_a_freeze_is_drawn_in_and_leaves_changes_out(site: Site):
     assert "skipped: Black Friday" in text
 
 
-def test_a_freeze_leaves_checks_in(site: Site):
+def test_schedule_calendar_does_not_skip_checks_in_a_freeze(site: Site):
     _begun(site.harness)
     _freeze(site, '{name: always, from: "2000-01-01 00:00", until: "2200-01-01 00:00"}')
     with site.database.reading() as tx:
@@ -188,7 +188,7 @@ def test_a_freeze_leaves_checks_in(site: Site):
     assert not any(one.skipped for day in days for one in day.upcoming)
 
 
-def test_calendar_counts_frequent_schedules_to_its_end(site: Site):
+def test_schedule_calendar_counts_frequent_schedules(site: Site):
     harness = site.harness
     for name, cron in (("often", "* * * * *"), ("five", "*/5 * * * *"), ("odd", "1,2,50 4 * * *")):
         harness.service.schedules.request_schedule(
@@ -208,7 +208,7 @@ def test_calendar_counts_frequent_schedules_to_its_end(site: Site):
     assert "often every 1 min, 1440 times" in text
 
 
-def test_calendar_has_the_days_and_hours_of_the_reader(site: Site):
+def test_schedule_calendar_uses_the_time_zone_of_the_reader(site: Site):
     _begun(site.harness)
     browser = site.browser("dora")
     browser.cookies.set("keyturn-zone", "Asia/Tokyo", domain="keyturn.test", path="/")
@@ -219,7 +219,7 @@ def test_calendar_has_the_days_and_hours_of_the_reader(site: Site):
     assert "Days and times in UTC" in browser.get("/schedules").text
 
 
-def test_its_owner_suspends_it_from_the_list_and_others_do_not(site: Site):
+def test_schedule_is_suspended_from_the_list_by_its_owner_only(site: Site):
     _begun(site.harness)
     assert "/schedules/1/suspend" in Page(site.browser("dora").get("/schedules").text).forms
     assert "/schedules/1/suspend" not in Page(site.browser("stan").get("/schedules").text).forms
@@ -229,9 +229,7 @@ def test_its_owner_suspends_it_from_the_list_and_others_do_not(site: Site):
     assert page.links.count("/schedules/1") == 1
 
 
-def test_what_ended_long_ago_is_listed_only_if_it_is_asked_for(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-):
+def test_old_ended_schedules_are_listed_on_demand(site: Site, monkeypatch: pytest.MonkeyPatch):
     _begun(site.harness)
     keeping = site.harness.service.schedules
     keeping.end_schedule(1, person="dora", reason="not needed any more")

@@ -38,7 +38,7 @@ def enrol(site: Site, browser: TestClient) -> str:
     return secret
 
 
-def test_an_app_is_enrolled_confirmed_and_opens_what_takes_it(site: Site) -> None:
+def test_authenticator_app_is_enrolled_confirmed_and_used_for_an_approval(site: Site) -> None:
     rules = site.policy / "policy.cedar"
     rules.write_text(starter_rules().replace('@approvals("1")', '@approvals("1")\n@stepup', 1))
     run = site.harness.request(LAMP_ON)
@@ -82,7 +82,7 @@ def test_an_app_is_enrolled_confirmed_and_opens_what_takes_it(site: Site) -> Non
     )
 
 
-def test_glass_is_broken_and_reviewed_on_the_page(site: Site) -> None:
+def test_break_glass_is_activated_with_a_second_factor_and_reviewed(site: Site) -> None:
     site.harness.fleet.hosts["web1"] = {"lamp": "off"}
     run = site.harness.request(SetSwitch(host="web1", name="lamp", value="on"), person="adam")
     app, adam = enrol_app(site.harness, "adam"), site.browser("adam")
@@ -116,28 +116,28 @@ def test_glass_is_broken_and_reviewed_on_the_page(site: Site) -> None:
     assert "used break-glass" not in site.browser("dora").get("/").text
 
 
-def test_no_one_sees_the_secret_of_someone_else(site: Site) -> None:
+def test_second_factor_secret_is_hidden_from_other_people(site: Site) -> None:
     address = site.browser("adam").post("/second-factor/app").headers["location"]
     answer = site.browser("olga").get(address)
     assert answer.status_code == 404
     assert "secret" not in answer.text
 
 
-def test_without_a_factor_that_counts_the_page_says_where_to_get_one(site: Site) -> None:
+def test_step_up_page_without_a_confirmed_factor_links_to_enrolment(site: Site) -> None:
     page = site.browser("dora").get("/step-up?next=/runs/1")
     assert 'href="/second-factor"' in page.text
     assert 'name="code"' not in page.text
 
 
 @pytest.mark.parametrize("to", ["//evil.example", "https://evil.example", "/sign-out"])
-def test_stepping_up_leads_nowhere_else(site: Site, to: str) -> None:
+def test_step_up_redirects_only_to_own_pages(site: Site, to: str) -> None:
     app, browser = enrol_app(site.harness, "olga"), site.browser("olga")
     assert "evil" not in browser.get("/step-up", params={"next": to}).text
     answer = browser.post("/step-up/code", data={"code": app.code(), "next": to})
     assert answer.headers["location"] == "/"
 
 
-def test_at_a_bare_address_keys_are_not_offered_and_the_page_says_why(site: Site) -> None:
+def test_security_keys_are_not_offered_without_https_and_a_host_name(site: Site) -> None:
     page = site.browser("olga").get("/second-factor").text
     assert "only on pages reached by host name over HTTPS" in page
     assert "data-key" not in page

@@ -15,7 +15,7 @@ def _named(site: Site, person: str) -> list[str]:
         return [one.name for one in sessions.list_sessions(tx, person)]
 
 
-def test_each_session_is_listed_with_the_browser_that_it_is_in(site: Site) -> None:
+def test_sessions_page_lists_each_session_with_its_browser(site: Site) -> None:
     other = site.browser()
     other.post(site.link("dora"), headers={"User-Agent": FIREFOX})
     page = site.browser("dora").get("/sessions")
@@ -55,11 +55,11 @@ def test_each_session_is_listed_with_the_browser_that_it_is_in(site: Site) -> No
         ("", "Unknown browser"),
     ],
 )
-def test_a_browser_is_shown_in_words_that_people_know(agent: str, text: str) -> None:
+def test_user_agent_is_described_as_browser_and_system(agent: str, text: str) -> None:
     assert describe_user_agent(agent) == text
 
 
-def test_a_session_that_is_ended_elsewhere_opens_nothing_from_then_on(site: Site) -> None:
+def test_session_ended_from_another_browser_is_signed_out(site: Site) -> None:
     lost, here = site.browser("dora"), site.browser("dora")
     offered = here.get("/sessions").text
     (name,) = [one for one in _named(site, "dora") if f"/sessions/{one}/end" in offered]
@@ -71,7 +71,7 @@ def test_a_session_that_is_ended_elsewhere_opens_nothing_from_then_on(site: Site
     assert site.harness.list_entry_kinds()[-1] == "session ended"
 
 
-def test_signing_out_everywhere_ends_every_session_and_every_link(site: Site) -> None:
+def test_sign_out_everywhere_ends_all_sessions_and_sign_in_links(site: Site) -> None:
     lost, here, link = site.browser("dora"), site.browser("dora"), site.link("dora")
     olgas = site.browser("olga")
     answer = here.post("/sessions/end-all")
@@ -82,7 +82,7 @@ def test_signing_out_everywhere_ends_every_session_and_every_link(site: Site) ->
     assert site.harness.list_entry_kinds().count("sessions ended") == 1
 
 
-def test_no_one_ends_the_session_of_someone_else(site: Site) -> None:
+def test_session_of_another_person_cannot_be_ended(site: Site) -> None:
     olgas = site.browser("olga")
     (name,) = _named(site, "olga")
     assert site.browser("dora").post(f"/sessions/{name}/end").status_code == 303
@@ -90,14 +90,14 @@ def test_no_one_ends_the_session_of_someone_else(site: Site) -> None:
     assert "session ended" not in site.harness.list_entry_kinds()
 
 
-def test_a_name_that_is_none_ends_nothing(site: Site) -> None:
+def test_invalid_session_name_ends_nothing(site: Site) -> None:
     browser = site.browser("dora")
     for name in ("%", "_" * 16, "0" * 15, "A" * 16, "%25" * 4):
         assert browser.post(f"/sessions/{name}/end").status_code in {404, 422}
     assert browser.get("/").status_code == 200
 
 
-def test_what_a_browser_calls_itself_is_only_text(site: Site) -> None:
+def test_hostile_user_agent_stays_text_on_the_sessions_page(site: Site) -> None:
     hostile = "<script>alert(1)</script>\x1b[2J\u202e" + "x" * 1000
     other = site.browser()
     other.post(site.link("dora"), headers={b"User-Agent": hostile.encode()})
@@ -107,7 +107,7 @@ def test_what_a_browser_calls_itself_is_only_text(site: Site) -> None:
     assert "x" * (sessions.MAX_AGENT_LENGTH + 1) not in page.text
 
 
-def test_the_name_of_a_session_opens_nothing(site: Site) -> None:
+def test_session_name_is_not_a_session_token(site: Site) -> None:
     site.browser("dora")
     (name,) = _named(site, "dora")
     thief = site.browser()
@@ -115,7 +115,7 @@ def test_the_name_of_a_session_opens_nothing(site: Site) -> None:
     assert thief.get("/").status_code == 401
 
 
-def test_ending_a_session_is_in_the_log_with_whose_it_was(site: Site) -> None:
+def test_sign_out_everywhere_is_logged_with_its_person(site: Site) -> None:
     site.browser("dora").post("/sessions/end-all")
     with site.database.reading() as tx:
         last = change_log.list_newest_entries(tx, limit=1)[0]

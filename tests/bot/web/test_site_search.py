@@ -31,7 +31,7 @@ FORM = "/runbooks/form?runbook=abusers+clear"
         ("abusers clear lb1 because it called", f"{FORM}&host=lb1&reason=it+called"),
     ],
 )
-def test_search_redirects_to_the_only_meaning(
+def test_site_search_redirects_to_the_only_result(
     harness: Harness, site: Site, text: str, url: str
 ) -> None:
     harness.request(SetSwitch(host="lb2", name="lamp", value="on"), reason="it is dark")
@@ -39,7 +39,7 @@ def test_search_redirects_to_the_only_meaning(
     assert (response.status_code, response.headers.get("location")) == (303, url)
 
 
-def test_the_form_is_filled_in_from_a_searched_request(site: Site) -> None:
+def test_site_search_fills_in_the_form_of_a_typed_request(site: Site) -> None:
     browser = site.browser("dora")
     response = browser.get(
         "/search", params={"q": "abusers clear lb1 203.0.113.9 because it called"}
@@ -50,7 +50,7 @@ def test_the_form_is_filled_in_from_a_searched_request(site: Site) -> None:
     assert values["reason"] == "it called"
 
 
-def test_several_meanings_are_listed(harness: Harness, site: Site) -> None:
+def test_site_search_lists_several_results(harness: Harness, site: Site) -> None:
     run = harness.request(SetSwitch(host="lb1", name="lamp", value="on"), reason="zfs is slow")
     page = Page(site.browser("dora").get("/search", params={"q": "zfs"}).text)
     assert f"/runs/{run.id}" in page.links
@@ -69,7 +69,7 @@ def test_several_meanings_are_listed(harness: Harness, site: Site) -> None:
         ("", "Nothing to search for"),
     ],
 )
-def test_a_search_without_results_says_why(site: Site, text: str, problem: str) -> None:
+def test_site_search_without_results_says_why(site: Site, text: str, problem: str) -> None:
     response = site.browser("dora").get("/search", params={"q": text})
     page = Page(response.text)
     assert response.status_code == 200
@@ -77,7 +77,7 @@ def test_a_search_without_results_says_why(site: Site, text: str, problem: str) 
     assert page.strange == []
 
 
-def test_a_run_that_may_not_be_viewed_is_not_found(tmp_path: Path) -> None:
+def test_site_search_does_not_find_a_hidden_run(tmp_path: Path) -> None:
     with open_restricted_harness(tmp_path) as restricted:
         site = a_site(restricted.harness)
         number = restricted.hidden["done"].id

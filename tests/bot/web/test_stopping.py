@@ -13,7 +13,7 @@ from tests.toy import SetSwitch
 LAMP_ON = SetSwitch(host="lb1", name="lamp", value="on")
 
 
-def test_a_run_that_was_let_go_can_be_stopped_on_its_page(site: Site):
+def test_queued_run_is_stopped_on_its_page(site: Site):
     run = site.harness.request(LAMP_ON)
     site.harness.service.approve_run(run.id, person="olga", digest=run.digest)
     own = site.browser("dora").get(f"/runs/{run.id}").text
@@ -29,7 +29,7 @@ def test_a_run_that_was_let_go_can_be_stopped_on_its_page(site: Site):
     assert "Stop requested by Stan Storage" in page
 
 
-def test_whoever_may_not_stop_it_sees_no_button_and_is_refused(site: Site):
+def test_stop_button_is_hidden_and_refused_without_the_right(site: Site):
     people = site.policy / "people.yaml"
     people.write_text(people.read_text() + "  gus: {name: Gus Guest, roles: [developer]}\n")
     run = site.harness.request(LAMP_ON)
@@ -40,7 +40,7 @@ def test_whoever_may_not_stop_it_sees_no_button_and_is_refused(site: Site):
     assert site.harness.get_run(run.id).state is State.QUEUED
 
 
-def test_every_page_says_that_everything_is_stopped(site: Site):
+def test_every_page_shows_the_banner_while_everything_is_stopped(site: Site):
     browser = site.browser("dora")
     assert "Everything is stopped" not in browser.get("/").text
     site.harness.service.stop_everything(person="adam", reason="fire in <b>the cellar</b>")
@@ -70,14 +70,14 @@ def test_everything_is_stopped_on_a_page_and_another_person_resumes_it(site: Sit
     assert site.harness.list_entry_kinds()[-1] == "everything resumed"
 
 
-def test_who_may_not_stop_everything_reads_who_can(site: Site):
+def test_emergency_stop_is_refused_with_those_who_can(site: Site):
     dora = site.browser("dora")
     assert "Allowed: Olga Owner, Adam Admin, Stan Storage." in dora.get("/stop").text
     assert dora.post("/stop", data={"reason": "I like to"}).status_code == 403
     assert site.harness.request(LAMP_ON).state is State.PENDING
 
 
-def test_where_the_policy_wants_a_second_factor_for_it_it_is_shown_first(site: Site):
+def test_emergency_stop_with_a_stepup_rule_needs_the_second_factor_first(site: Site):
     rules = site.policy / "policy.cedar"
     annotation = '@id("administrators stop everything")'
     rules.write_text(rules.read_text().replace(annotation, f"{annotation} @stepup"))
@@ -123,7 +123,7 @@ def test_a_person_is_banned_on_a_page_and_another_person_unbans_them(site: Site)
     assert "Dora Developer is not banned" in again.text
 
 
-def test_who_may_shut_no_one_out_reads_who_can(site: Site):
+def test_ban_is_refused_with_those_who_can(site: Site):
     dora = site.browser("dora")
     page = dora.get("/bans").text
     assert "Allowed: " in page
@@ -136,7 +136,7 @@ def test_who_may_shut_no_one_out_reads_who_can(site: Site):
     assert "nobody is not in the policy" in unknown.text
 
 
-def test_where_letting_in_takes_a_second_factor_it_is_shown_first(site: Site):
+def test_unban_with_a_stepup_rule_needs_the_second_factor_first(site: Site):
     rules = site.policy / "policy.cedar"
     annotation = re.search(r'@id\("[^"]+"\)(?=[^;]*Action::"resume")', rules.read_text())
     assert annotation

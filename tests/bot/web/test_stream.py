@@ -47,7 +47,7 @@ def moving(site: Site) -> int:
     return number
 
 
-def test_what_a_host_says_comes_as_text(site: Site, moving: int) -> None:
+def test_stream_sends_live_output_as_text(site: Site, moving: int) -> None:
     answer = site.browser("dora").get(f"/runs/{moving}/stream")
     assert answer.headers["content-type"].startswith("text/event-stream")
     assert answer.headers["cache-control"] == "no-store"
@@ -65,12 +65,12 @@ def test_what_a_host_says_comes_as_text(site: Site, moving: int) -> None:
     assert data["output"][0]["lines"] == ["<b>half</b>", "done"]
 
 
-def test_a_run_that_is_over_ends_its_stream(site: Site) -> None:
+def test_stream_of_an_ended_run_ends(site: Site) -> None:
     events_heard = heard_by(site.browser("dora"), gallery(site.database)["succeeded"])
     assert [name for name, *_ in events_heard] == ["updated", "run_ended"]
 
 
-def test_who_broke_off_goes_on_from_there(site: Site, moving: int) -> None:
+def test_stream_resumes_after_the_last_event_id(site: Site, moving: int) -> None:
     browser = site.browser("dora")
     later = str(2**60)
     for known in ({"headers": {"Last-Event-ID": later}}, {"params": {"after": later}}):
@@ -91,7 +91,7 @@ def with_terms(site: Site, terms: StreamLimits) -> Site:
     return site
 
 
-def test_events_end_when_the_person_signs_out(site: Site, moving: int) -> None:
+def test_stream_ends_when_the_person_signs_out(site: Site, moving: int) -> None:
     """Each look comes after one at the session, so the second finds it gone."""
     site = with_terms(
         site,
@@ -113,7 +113,9 @@ def test_events_end_when_the_person_signs_out(site: Site, moving: int) -> None:
         pass  # the seat is another's by now
 
 
-def test_who_may_no_longer_view_the_run_receives_nothing_more(site: Site, moving: int) -> None:
+def test_stream_ends_when_the_person_loses_the_right_to_view_the_run(
+    site: Site, moving: int
+) -> None:
     site = with_terms(
         site, StreamLimits(poll_seconds=0.01, session_check_seconds=0, max_seconds=60)
     )
@@ -130,7 +132,7 @@ def test_who_may_no_longer_view_the_run_receives_nothing_more(site: Site, moving
     assert browser.get(f"/runs/{moving}/stream").status_code == 404
 
 
-def test_events_end_when_the_person_leaves_the_policy(site: Site, moving: int) -> None:
+def test_stream_ends_when_the_person_leaves_the_policy(site: Site, moving: int) -> None:
     site = with_terms(
         site, StreamLimits(poll_seconds=0.01, session_check_seconds=0, max_seconds=60)
     )
@@ -146,13 +148,13 @@ def test_events_end_when_the_person_leaves_the_policy(site: Site, moving: int) -
     assert heard_by(browser, moving)[-1][0] == "access_ended"
 
 
-def test_a_service_that_ends_waits_for_no_reader(site: Site, moving: int) -> None:
+def test_stream_ends_when_the_service_shuts_down(site: Site, moving: int) -> None:
     site = with_terms(site, StreamLimits(poll_seconds=0.01, max_seconds=60))
     site.harness.service.close()
     assert heard_by(site.browser("dora"), moving) == []
 
 
-def test_no_one_holds_more_seats_than_allowed(site: Site, moving: int) -> None:
+def test_stream_slots_are_limited_per_person(site: Site, moving: int) -> None:
     with _all_seats_of(site, "dora"):
         assert heard_by(site.browser("dora"), moving) == [("no_slot", "", "")]
         assert heard_by(site.browser("olga"), moving)[0][0] == "updated"
@@ -170,13 +172,13 @@ def _all_seats_of(site: Site, person: str) -> Generator[None]:
         yield
 
 
-def test_all_seats_together_are_bounded_too() -> None:
+def test_stream_slots_are_limited_in_total() -> None:
     seats = StreamSlots(StreamLimits(max_in_total=1))
     with seats.take_slot("dora"), pytest.raises(NoFreeSlotError), seats.take_slot("olga"):
         pass
 
 
-def test_the_headers_alone_are_no_stream(site: Site, moving: int) -> None:
+def test_head_request_to_a_stream_takes_no_slot(site: Site, moving: int) -> None:
     site = with_terms(site, StreamLimits(max_seconds=60, max_in_total=1))
     with site.parts.stream_slots.take_slot("olga"):
         answer = site.browser("dora").head(f"/runs/{moving}/stream")
@@ -187,11 +189,11 @@ def test_the_headers_alone_are_no_stream(site: Site, moving: int) -> None:
         pass
 
 
-def test_there_is_no_stream_of_what_is_not_there(site: Site) -> None:
+def test_stream_of_a_missing_run_is_not_found(site: Site) -> None:
     assert site.browser("dora").get("/runs/999/stream").status_code == 404
 
 
-def test_what_was_read_last_of_an_unknown_step_stays_on_the_page(site: Site) -> None:
+def test_run_page_shows_the_last_output_of_a_step_with_unknown_outcome(site: Site) -> None:
     number = gallery(site.database)["unknown"]
     with site.database.transaction() as tx:
         live_output.store_lines(tx, [NewestLines(number, 1, 1, "<script>alert(1)</script>")])
@@ -201,7 +203,7 @@ def test_what_was_read_last_of_an_unknown_step_stays_on_the_page(site: Site) -> 
     assert site.harness.get_run(number).state is State.UNKNOWN
 
 
-def test_a_host_whose_wave_has_not_begun_waits_for_no_approval():
+def test_child_run_of_a_later_wave_is_upcoming_not_pending_approval():
     def show(state: State, summary: str = "", *, has_parent_started: bool = True) -> str:
         part = RunProgressPart(1, 1, "lb1", state, None, None, summary)
         return get_child_run_display(part, has_parent_started=has_parent_started).label

@@ -29,22 +29,22 @@ def _html(text: str) -> str:
         ("\x07\u202e", "\\x07\\u202e"),
     ],
 )
-def test_colours_become_classes_and_other_sequences_are_removed(text: str, html: str) -> None:
+def test_ansi_colours_become_classes_and_other_sequences_are_removed(text: str, html: str) -> None:
     assert _html(text) == html
 
 
 @given(st.text(st.sampled_from("\x1b[]0123;mJ<>&\"'\n\\\x07a")))
-def test_output_is_text_whatever_it_contains(text: str) -> None:
+def test_rendered_output_contains_no_foreign_markup(text: str) -> None:
     html = _html(text)
     assert re.sub(r'<span class="[a-z -]+">|</span>', "", html).count("<") == 0
     assert "\x1b" not in html
 
 
-def test_a_long_output_shows_its_newest_lines_with_their_numbers() -> None:
+def test_long_output_shows_its_newest_lines_with_numbers() -> None:
     lines = render_output("x\n" * (MAX_SHOWN_LINES + 5))
     assert (lines[0].number, lines[-1].number) == (6, MAX_SHOWN_LINES + 5)
 
 
-def test_a_text_without_sequences_is_unchanged() -> None:
+def test_removing_escape_sequences_leaves_other_text_unchanged() -> None:
     assert remove_escape_sequences("a\x1b[31mb") == "ab"
     assert remove_escape_sequences("plain [31m") == "plain [31m"

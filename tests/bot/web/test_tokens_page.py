@@ -14,7 +14,7 @@ from tests.toy import SetSwitch
 WANTED = {"name": "<b>weekly", "days": "30", "scope-request": "on", "scope-read": "on"}
 
 
-def test_a_token_is_shown_once_and_listed_by_its_beginning(site: Site):
+def test_api_token_is_shown_once_and_listed_by_its_prefix(site: Site):
     browser = site.browser("dora")
     made = browser.post("/tokens", data=WANTED).text
     tokens_shown = re.findall(r"kt_[0-9a-f]{8}_[A-Za-z0-9_-]{43}", made)
@@ -35,7 +35,7 @@ def read_words(page: str) -> str:
     return " ".join(re.sub(r"<[^>]+>", " ", page).split())
 
 
-def test_token_with_which_an_agent_acts_for_a_person_is_listed_and_revoked(site: Site):
+def test_agent_token_is_listed_and_revoked_by_the_person_it_acts_for(site: Site):
     add_agent(site.harness)
     _, secret = site.harness.service.agents.create_token("triage-bot", behalf="dora", days=1)
     assert "an agent acts for you with it" in site.browser("dora").get("/tokens").text
@@ -46,7 +46,7 @@ def test_token_with_which_an_agent_acts_for_a_person_is_listed_and_revoked(site:
         assert not token.is_active(tx.now)
 
 
-def test_run_page_says_for_whom_an_agent_requests(site: Site):
+def test_run_page_shows_the_person_an_agent_requests_for(site: Site):
     rules = site.policy / "policy.cedar"
     rules.write_text(rules_for_agents())
     add_agent(site.harness)
@@ -58,7 +58,7 @@ def test_run_page_says_for_whom_an_agent_requests(site: Site):
     assert "Requested by triage-bot for Dora Developer" in home
 
 
-def test_only_ones_own_are_seen_and_revoked(site: Site):
+def test_api_tokens_of_other_people_are_hidden_and_cannot_be_revoked(site: Site):
     site.browser("dora").post("/tokens", data=WANTED)
     olga = site.browser("olga")
     assert "weekly" not in olga.get("/tokens").text
@@ -79,7 +79,9 @@ def test_only_ones_own_are_seen_and_revoked(site: Site):
         ({"name": "x" * 61}, "60"),
     ],
 )
-def test_what_does_not_fit_is_there_again(site: Site, wrong: dict[str, str], says: str):
+def test_invalid_api_token_form_is_refused_and_keeps_its_values(
+    site: Site, wrong: dict[str, str], says: str
+):
     answer = site.browser("dora").post("/tokens", data=WANTED | wrong)
     assert answer.status_code == 422
     assert says in answer.text
@@ -87,7 +89,7 @@ def test_what_does_not_fit_is_there_again(site: Site, wrong: dict[str, str], say
     assert site.harness.list_entry_kinds() == []
 
 
-def test_whoever_has_a_second_factor_shows_it_first(site: Site):
+def test_api_token_needs_a_step_up_for_people_with_a_second_factor(site: Site):
     app = enrol_app(site.harness, "olga")
     browser = site.browser()
     site.carry(browser, app.session)
@@ -98,7 +100,7 @@ def test_whoever_has_a_second_factor_shows_it_first(site: Site):
     assert "Your new token" in browser.post("/tokens", data=WANTED).text
 
 
-def test_without_that_guard_a_session_that_was_taken_over_would_get_one(
+def test_without_the_step_up_check_a_stolen_session_creates_an_api_token(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ):
     def never(_visit: object) -> bool:

@@ -178,12 +178,12 @@ def _open(browser: TestClient, method: str, path: str, number: int) -> tuple[int
     return answer.status_code, mask_number(number, answer.text)
 
 
-def test_every_page_has_a_decision():
+def test_viewing_test_covers_every_web_route():
     assert set(ROUTES) == set(ALL)
 
 
 @pytest.mark.parametrize(("method", "path"), _of("run"))
-def test_a_run_that_may_not_be_viewed_answers_as_one_that_does_not_exist(
+def test_page_of_a_hidden_run_answers_as_for_a_missing_run(
     used: RestrictedHarness, used_site: Site, method: str, path: str
 ):
     browser = used_site.browser("dora")
@@ -196,7 +196,7 @@ def test_a_run_that_may_not_be_viewed_answers_as_one_that_does_not_exist(
 
 
 @pytest.mark.parametrize(("method", "path"), _of("schedule"))
-def test_a_schedule_that_may_not_be_viewed_answers_as_one_that_does_not_exist(
+def test_page_of_a_hidden_schedule_answers_as_for_a_missing_schedule(
     used: RestrictedHarness, used_site: Site, method: str, path: str
 ):
     browser = used_site.browser("dora")
@@ -207,7 +207,7 @@ def test_a_schedule_that_may_not_be_viewed_answers_as_one_that_does_not_exist(
 
 
 @pytest.mark.parametrize(("method", "path"), _of("value"))
-def test_a_watched_value_that_may_not_be_viewed_answers_as_one_that_does_not_exist(
+def test_page_of_a_hidden_watched_value_answers_as_for_a_missing_value(
     used: RestrictedHarness, used_site: Site, method: str, path: str
 ):
     browser = used_site.browser("dora")
@@ -218,7 +218,7 @@ def test_a_watched_value_that_may_not_be_viewed_answers_as_one_that_does_not_exi
 
 
 @pytest.mark.parametrize(("method", "path"), _of("leaves out"))
-def test_what_may_not_be_viewed_is_left_out(
+def test_list_pages_leave_out_hidden_runs(
     restricted: RestrictedHarness, restricted_site: Site, method: str, path: str
 ):
     _, shown = _open(restricted_site.browser("dora"), method, path, restricted.shown.id)
@@ -233,7 +233,7 @@ def test_what_may_not_be_viewed_is_left_out(
 @pytest.mark.parametrize(
     "path", ["/", "/runs", "/runs.csv", "/runs.json", "/changelog", "/schedules"]
 )
-def test_what_may_be_viewed_is_shown(
+def test_list_pages_show_runs_with_the_right_to_view(
     restricted: RestrictedHarness, restricted_site: Site, path: str
 ):
     _, shown = _open(restricted_site.browser("dora"), "GET", path, restricted.shown.id)
@@ -241,14 +241,14 @@ def test_what_may_be_viewed_is_shown(
 
 
 @pytest.mark.parametrize(("method", "path"), _of("tells of none"))
-def test_what_tells_of_no_run_tells_of_none(
+def test_pages_about_no_run_show_no_hidden_run(
     used: RestrictedHarness, used_site: Site, method: str, path: str
 ):
     assert HIDDEN not in _open(used_site.browser("dora"), method, path, used.schedule)[1]
 
 
 @pytest.mark.parametrize(("method", "path"), _of("refuses"))
-def test_the_whole_log_is_for_those_who_may_view_everything(
+def test_change_log_verification_needs_the_right_to_view_every_run(
     used: RestrictedHarness, used_site: Site, method: str, path: str
 ):
     status, shown = _open(used_site.browser("dora"), method, path, used.shown.id)
@@ -257,7 +257,7 @@ def test_the_whole_log_is_for_those_who_may_view_everything(
     assert _open(used_site.browser("adam"), method, path, used.shown.id)[0] == 200
 
 
-def test_values_of_runs_that_may_not_be_viewed_are_not_offered_in_a_form(
+def test_form_does_not_offer_values_of_hidden_runs(
     restricted: RestrictedHarness, restricted_site: Site
 ):
     path = "/runbooks/form?runbook=toy+set&field-host=lb1&host=lb1"

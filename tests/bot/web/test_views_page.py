@@ -14,7 +14,7 @@ def _keep(site: Site, person: str = "dora", name: str = "mine", query: str = "ho
     return answer.headers["location"]
 
 
-def test_a_view_is_kept_under_a_name_and_opened_again(site: Site):
+def test_saved_view_is_stored_and_opened_by_its_link(site: Site):
     gallery(site.database)
     place = _keep(site)
     browser = site.browser("dora")
@@ -26,13 +26,13 @@ def test_a_view_is_kept_under_a_name_and_opened_again(site: Site):
     assert "lb1 203.0.113.9" not in page.text
 
 
-def test_a_view_keeps_the_zone_in_which_its_times_are_meant(site: Site):
+def test_saved_view_keeps_its_time_zone(site: Site):
     place = _keep(site, query="since=today&zone=Asia/Tokyo&host=lb1")
     assert place == "/runs?host=lb1&since=today&zone=Asia%2FTokyo&view=1"
     assert site.browser("dora").get(place).status_code == 200
 
 
-def test_others_see_the_same_by_its_link_and_cannot_forget_it(site: Site):
+def test_saved_view_is_readable_by_others_who_cannot_delete_it(site: Site):
     place = _keep(site)
     browser = site.browser("olga")
     page = Page(browser.get(browser.get("/views/1").headers["location"]).text)
@@ -42,25 +42,25 @@ def test_others_see_the_same_by_its_link_and_cannot_forget_it(site: Site):
     assert site.browser("dora").get("/views/1").headers["location"] == place
 
 
-def test_a_name_is_used_once_and_takes_the_newest_filters(site: Site):
+def test_saved_view_with_the_same_name_is_replaced(site: Site):
     _keep(site, query="host=lb1")
     _keep(site, query="person=adam")
     with site.database.reading() as tx:
         assert [view.query for view in saved_views.list_views(tx, "dora")] == ["person=adam"]
 
 
-def test_a_view_is_forgotten_by_whose_it_is(site: Site):
+def test_saved_view_is_deleted_by_its_owner(site: Site):
     _keep(site)
     assert site.browser("dora").post("/views/1/delete").status_code == 303
     assert site.browser("dora").get("/views/1").status_code == 404
 
 
-def test_only_filters_are_kept(site: Site):
+def test_saved_view_keeps_only_filters(site: Site):
     place = _keep(site, query="host=lb1&before=3&next=//evil.test&person=")
     assert place == "/runs?host=lb1&view=1"
 
 
-def test_a_view_leads_nowhere_but_to_the_history(site: Site):
+def test_saved_view_redirects_only_to_the_runs_page(site: Site):
     with site.database.transaction() as tx:
         saved_views.store_view(tx, person="dora", name="x", query="host=%0d%0aSet-Cookie:x")
     place = site.browser("dora").get("/views/1").headers["location"]
@@ -68,12 +68,12 @@ def test_a_view_leads_nowhere_but_to_the_history(site: Site):
 
 
 @pytest.mark.parametrize("name", ["", "x" * 65, "a\u202eb", "line\x00"])
-def test_a_name_that_does_not_fit_is_refused(site: Site, name: str):
+def test_invalid_name_of_a_saved_view_is_refused(site: Site, name: str):
     answer = site.browser("dora").post("/views", data={"name": name, "query": "host=lb1"})
     assert answer.status_code == 422
 
 
-def test_no_one_keeps_more_views_than_they_can_find(site: Site):
+def test_number_of_saved_views_per_person_is_limited(site: Site):
     with site.database.transaction() as tx:
         for n in range(saved_views.MOST):
             saved_views.store_view(tx, person="dora", name=f"view {n}", query="")
@@ -84,7 +84,7 @@ def test_no_one_keeps_more_views_than_they_can_find(site: Site):
     _keep(site, person="olga", name="my first")
 
 
-def test_the_page_offers_to_keep_what_is_not_kept(site: Site):
+def test_save_view_form_is_shown_for_unsaved_filters_only(site: Site):
     browser = site.browser("dora")
     assert "/views" in Page(browser.get("/runs?host=lb1").text).forms
     assert "/views" not in Page(browser.get("/runs").text).forms

@@ -38,7 +38,7 @@ def list_output(watching: StreamReader, *heard: LiveOutput) -> list[Any]:
     return dict(watching.list_new_events(a_glance(heard))).get("output", [])
 
 
-def test_each_line_is_reported_once() -> None:
+def test_stream_reader_reports_each_output_line_once() -> None:
     watching = StreamReader()
     assert list_output(watching, spoken(3))[0]["lines"] == ["line 0", "line 1", "line 2"]
     assert list_output(watching, spoken(3)) == []
@@ -47,7 +47,7 @@ def test_each_line_is_reported_once() -> None:
 
 
 @given(st.lists(st.integers(0, 400), max_size=12))
-def test_what_is_reported_and_what_is_left_out_are_all_there_was(growth: list[int]) -> None:
+def test_stream_reader_counts_reported_and_omitted_lines(growth: list[int]) -> None:
     watching, total, counted = StreamReader(), 0, 0
     for more in growth:
         total += more
@@ -56,13 +56,13 @@ def test_what_is_reported_and_what_is_left_out_are_all_there_was(growth: list[in
     assert counted == total
 
 
-def test_a_thousand_loud_hosts_are_bounded_in_all() -> None:
+def test_stream_reader_limits_the_lines_of_all_hosts_together() -> None:
     output = list_output(StreamReader(), *[spoken(10_000, run=number) for number in range(200)])
     assert sum(len(one["lines"]) for one in output) <= MAX_LINES
     assert {one["total"] for one in output} == {10_000}
 
 
-def test_however_many_hosts_speak_it_is_one_event() -> None:
+def test_output_of_many_hosts_is_one_stream_event() -> None:
     loud = [spoken(10_000, run=number) for number in range(200)]
     assert [name for name, _ in StreamReader().list_new_events(a_glance(loud))] == [
         "updated",
@@ -70,25 +70,25 @@ def test_however_many_hosts_speak_it_is_one_event() -> None:
     ]
 
 
-def test_who_comes_back_receives_only_what_was_printed_since() -> None:
+def test_resumed_stream_sends_only_newer_output() -> None:
     old, new = spoken(9, run=1, at=NOW - 60_000_000), spoken(4, run=2)
     output = list_output(StreamReader(since=NOW - 30_000_000), old, new)
     assert [one["key"] for one in output] == ["2-1"]
 
 
-def test_a_position_leaves_time_for_what_was_being_written() -> None:
+def test_resume_position_includes_output_being_written() -> None:
     late = spoken(4, at=NOW - 4_000_000)
     assert list_output(StreamReader(since=StreamReader.get_resume_position(a_glance())), late)
 
 
-def test_a_step_that_is_over_is_taken_from_the_page() -> None:
+def test_stream_reader_reports_the_end_of_a_step_output() -> None:
     watching = StreamReader()
     list_output(watching, spoken(3))
     assert ("output_ended", ["1-1"]) in watching.list_new_events(a_glance())
     assert list_output(watching, spoken(3))[0]["is_new"] is True
 
 
-def test_only_hosts_that_moved_are_shown() -> None:
+def test_stream_reader_reports_only_changed_child_runs() -> None:
     watching = StreamReader()
     parts = [a_part(2), a_part(3)]
     assert dict(watching.list_new_events(a_glance(parts=parts)))["children"] == parts
@@ -98,12 +98,12 @@ def test_only_hosts_that_moved_are_shown() -> None:
 
 
 @given(st.text())
-def test_what_acts_on_a_screen_is_spelt_out(line: str) -> None:
+def test_stream_reader_escapes_control_characters(line: str) -> None:
     output = list_output(StreamReader(), LiveOutput(1, "lb1", 1, NOW, 1, [line]))
     assert output[0]["lines"] == [escape_control(remove_escape_sequences(line))]
 
 
-def test_a_fan_counts_every_host_once() -> None:
+def test_fan_out_chart_counts_every_host_once() -> None:
     parts = [a_part(number, state) for number, state in enumerate(State)]
     seen = build_fanout_chart(parts, started=NOW, ended=None, now=NOW + 5)
     assert sum(count for _, count in seen.group_counts) == len(parts) == len(seen.squares)
@@ -112,7 +112,7 @@ def test_a_fan_counts_every_host_once() -> None:
     assert seen.elapsed == 5
 
 
-def test_a_fan_is_expected_to_end_as_its_first_hosts_did_unless_a_freeze_holds_some() -> None:
+def test_fan_out_chart_estimates_the_end_unless_a_freeze_holds_hosts() -> None:
     done = [replace(a_part(n, State.SUCCEEDED), ended_at=NOW + 20) for n in (1, 2)]
     moving = [a_part(n) for n in (3, 4)]
     upcoming = [replace(a_part(n, State.PENDING), started_at=None) for n in (5, 6, 7)]
