@@ -63,42 +63,42 @@ def wait_until(claim: Callable[[], bool], seconds: float = 10.0) -> None:
 # The abuser
 
 
-def test_an_abuser_made_by_real_traffic_is_marked_and_gets_503(haproxy: Haproxy):
+def test_haproxy_marks_an_abuser_and_returns_503(haproxy: Haproxy):
     assert haproxy.get(ABUSER) == 200
     assert haproxy.abuse(ABUSER) == 42
     assert haproxy.marked(ABUSER)
     assert haproxy.get(ABUSER) == 503
 
 
-def test_another_client_gets_200_while_the_abuser_is_kept_out(haproxy: Haproxy):
+def test_haproxy_serves_other_clients_while_an_abuser_is_blocked(haproxy: Haproxy):
     haproxy.abuse(ABUSER)
     assert haproxy.get(SHOPPER) == 200
     assert not haproxy.marked(SHOPPER)
 
 
-def test_a_client_that_takes_too_many_bytes_is_an_abuser_too():
+def test_haproxy_marks_a_client_above_the_byte_limit():
     with Haproxy(bytes_limit=100_000) as haproxy:
         assert haproxy.abuse(ABUSER, path="/bytes/60000") == 3
 
 
-def test_a_client_below_the_limits_is_not_marked(haproxy: Haproxy):
+def test_haproxy_does_not_mark_a_client_below_the_limits(haproxy: Haproxy):
     with pytest.raises(RuntimeError, match=r"42 requests of 203\.0\.113\.9 did not mark it"):
         haproxy.abuse(ABUSER, requests=42)
 
 
-def test_the_table_lists_a_rate_over_the_limit(haproxy: Haproxy):
+def test_haproxy_table_lists_a_rate_above_the_limit(haproxy: Haproxy):
     haproxy.abuse(ABUSER)
     over = haproxy.runtime("show table www data.conn_rate gt 42", level="operator")
     assert re.search(rf"key={ABUSER} .*conn_rate\(100000\)=43 ", over)
 
 
-def test_clearing_both_entries_lets_the_client_back_in(haproxy: Haproxy):
+def test_clearing_both_haproxy_entries_unblocks_the_client(haproxy: Haproxy):
     haproxy.abuse(ABUSER)
     haproxy.clear(ABUSER)
     assert haproxy.get(ABUSER) == 200
 
 
-def test_clearing_the_mark_alone_lasts_for_no_request_while_the_rate_is_high(haproxy: Haproxy):
+def test_cleared_haproxy_mark_returns_while_the_rate_is_high(haproxy: Haproxy):
     haproxy.abuse(ABUSER)
     haproxy.runtime(f"clear table http key {ABUSER}", level="operator")
     assert not haproxy.marked(ABUSER)
@@ -106,7 +106,7 @@ def test_clearing_the_mark_alone_lasts_for_no_request_while_the_rate_is_high(hap
     assert haproxy.marked(ABUSER)
 
 
-def test_clearing_the_mark_is_enough_once_the_rate_has_fallen():
+def test_cleared_haproxy_mark_unblocks_after_the_rate_has_fallen():
     with Haproxy(period=1) as haproxy:
         haproxy.abuse(ABUSER)
         wait_until(lambda: f"key={ABUSER}" not in haproxy.table("www"))
@@ -115,7 +115,7 @@ def test_clearing_the_mark_is_enough_once_the_rate_has_fallen():
         assert haproxy.get(ABUSER) == 200
 
 
-def test_each_socket_allows_what_its_level_allows(haproxy: Haproxy):
+def test_haproxy_sockets_enforce_their_levels(haproxy: Haproxy):
     haproxy.abuse(ABUSER)
     clear = f"clear table http key {ABUSER}"
     assert "Permission denied" in haproxy.runtime(clear, level="user")
@@ -125,18 +125,18 @@ def test_each_socket_allows_what_its_level_allows(haproxy: Haproxy):
     assert "Permission denied" in haproxy.runtime("disable frontend http", level="operator")
 
 
-def test_other_tables_hold_texts_and_addresses_of_the_other_family(haproxy: Haproxy):
+def test_haproxy_has_tables_with_string_and_ipv6_keys(haproxy: Haproxy):
     assert "# table: tbl-string, type: string" in haproxy.tables()
     texts = haproxy.table("tbl-string")
     assert all(rf" key={key} " in texts for key in ("alice", r"bob\ smith", r"x\=1\ key\=evil"))
     assert all(f" key={address} " in haproxy.table("tbl-ipv6") for address in ADDRESSES)
 
 
-def test_a_balancer_begins_with_no_marks_and_no_rates(haproxy: Haproxy):
+def test_haproxy_starts_with_empty_tables(haproxy: Haproxy):
     assert "key=" not in haproxy.table("http") + haproxy.table("www")
 
 
-def test_the_paths_of_the_sockets_fit_into_a_socket_address(haproxy: Haproxy):
+def test_haproxy_socket_paths_fit_into_a_unix_socket_address(haproxy: Haproxy):
     assert len(haproxy.socket("operator")) < 108
     assert stat.S_ISSOCK(Path(haproxy.socket("operator")).stat().st_mode)
 
@@ -144,20 +144,20 @@ def test_the_paths_of_the_sockets_fit_into_a_socket_address(haproxy: Haproxy):
 # The SSH server
 
 
-def test_a_login_with_the_made_key_runs_a_command(sshd: Sshd):
+def test_sshd_runs_a_command_for_its_client_key(sshd: Sshd):
     done = run(sshd, "id -un; command -v sshd")
     assert (done.returncode, done.stdout) == (0, f"{sshd.user}\n/usr/sbin/sshd\n"), done.stderr
     assert (sshd.accepted, sshd.connections) == (1, 1)
 
 
-def test_a_login_with_another_key_is_refused(sshd: Sshd):
+def test_sshd_refuses_another_client_key(sshd: Sshd):
     done = run(sshd, "true", key=make_key().write(sshd.directory / "stranger"))
     assert done.returncode == 255
     assert "Permission denied" in done.stderr
     assert (sshd.accepted, sshd.connections) == (0, 1)
 
 
-def test_another_server_at_the_same_place_is_known_by_its_key(sshd: Sshd):
+def test_ssh_refuses_another_sshd_at_the_same_port_by_its_host_key(sshd: Sshd):
     place = ssh(sshd, sshd.client_key, "true")
     sshd.stop()
     with Sshd(address=sshd.address, port=sshd.port, client=sshd.client) as pretender:
@@ -167,7 +167,7 @@ def test_another_server_at_the_same_place_is_known_by_its_key(sshd: Sshd):
 
 
 @pytest.mark.parametrize("kind", ["ed25519", "ecdsa", "rsa"])
-def test_a_server_may_have_host_keys_of_every_kind(kind: str):
+def test_sshd_serves_host_keys_of_every_kind(kind: str):
     with Sshd(host_key_types=("ecdsa", "rsa", "ed25519")) as server:
         scan = ["ssh-keyscan", "-t", kind, "-p", str(server.port), server.address]
         shown = subprocess.run(scan, capture_output=True, text=True, timeout=30, check=True)
@@ -176,20 +176,20 @@ def test_a_server_may_have_host_keys_of_every_kind(kind: str):
         assert server.host_key == known["ecdsa"]
 
 
-def test_options_go_before_ours_and_variables_reach_the_login():
+def test_sshd_options_take_precedence_and_variables_reach_the_login():
     with Sshd(options=["ForceCommand echo $COLOUR"], env={"COLOUR": "deep blue"}) as server:
         assert run(server, "id").stdout == "deep blue\n"
 
 
-def test_the_start_up_files_of_whoever_runs_this_are_left_alone(sshd: Sshd):
+def test_sshd_login_has_an_empty_home_directory(sshd: Sshd):
     assert run(sshd, 'echo "$HOME"; ls -A "$HOME"').stdout == f"{sshd.home}\n"
 
 
-def test_the_client_key_is_for_its_owner_only(sshd: Sshd):
+def test_sshd_client_key_has_mode_600(sshd: Sshd):
     assert stat.S_IMODE(sshd.client_key.stat().st_mode) == 0o600
 
 
-def test_an_inventory_entry_is_a_host(sshd: Sshd):
+def test_sshd_inventory_entry_is_a_valid_host(sshd: Sshd):
     entry = sshd.inventory_entry(area="web", tags=["web"], settings={"haproxy.socket": "/run/x"})
     host = Host.model_validate({"name": "web1", **entry})
     assert (host.address, host.port, host.user) == (sshd.address, sshd.port, sshd.user)
@@ -197,7 +197,7 @@ def test_an_inventory_entry_is_a_host(sshd: Sshd):
     assert host.settings == {"haproxy.socket": "/run/x"}
 
 
-def test_a_port_that_someone_was_quicker_to_take_is_exchanged(monkeypatch: pytest.MonkeyPatch):
+def test_sshd_picks_another_port_when_the_free_port_is_taken(monkeypatch: pytest.MonkeyPatch):
     with socket.create_server(("127.0.0.1", 0)) as quicker:
         taken = int(quicker.getsockname()[1])
         offers = iter([taken, taken])
@@ -211,7 +211,7 @@ def test_a_port_that_someone_was_quicker_to_take_is_exchanged(monkeypatch: pytes
             assert run(server, "true").returncode == 0
 
 
-def test_a_given_port_that_is_taken_is_reported_and_not_exchanged():
+def test_sshd_does_not_start_when_its_given_port_is_taken():
     with socket.create_server(("127.0.0.1", 0)) as holder:
         server = Sshd(port=int(holder.getsockname()[1]))
         with pytest.raises(DaemonDidNotStart, match="in use"):
@@ -219,14 +219,14 @@ def test_a_given_port_that_is_taken_is_reported_and_not_exchanged():
         server.close()
 
 
-def test_a_configuration_that_sshd_refuses_is_shown_with_its_words():
+def test_sshd_start_error_shows_the_bad_configuration_option():
     server = Sshd(options=["NoSuchKeyword yes"])
     with pytest.raises(DaemonDidNotStart, match="Bad configuration option: NoSuchKeyword"):
         server.start()
     server.close()
 
 
-def test_a_server_that_was_stopped_comes_back_at_the_same_port(sshd: Sshd):
+def test_sshd_restarts_at_the_same_port(sshd: Sshd):
     port = sshd.port
     sshd.stop()
     with pytest.raises(ConnectionRefusedError):
@@ -236,7 +236,7 @@ def test_a_server_that_was_stopped_comes_back_at_the_same_port(sshd: Sshd):
     assert run(sshd, "true").returncode == 0
 
 
-def test_a_missing_program_is_shown_with_the_package_that_brings_it():
+def test_missing_program_error_names_the_debian_package():
     with pytest.raises(ProgramMissing, match="install the Debian package openssh-server"):
         program("/usr/sbin/no-such-sshd", package="openssh-server")
 
@@ -244,7 +244,7 @@ def test_a_missing_program_is_shown_with_the_package_that_brings_it():
 # The fleet
 
 
-def test_a_fleet_is_up_within_a_second():
+def test_loopback_fleet_starts_within_a_second():
     # The fastest of three, because other tests share the machine.
     assert min(_seconds_to_start() for _ in range(3)) < 1.0
 
@@ -255,7 +255,7 @@ def _seconds_to_start() -> float:
         return time.monotonic() - began
 
 
-def test_the_inventory_tells_of_every_host_of_the_fleet():
+def test_loopback_fleet_inventory_lists_every_host():
     with LoopbackFleet(places=SHOP_PLACES) as fleet:
         inventory = fleet.inventory
     assert {host.name: host.area for host in inventory} == {
@@ -284,21 +284,21 @@ def test_only_people_read_the_watched_value_of_the_demo_at_whatever_time_it_star
     assert key.next_at >= start + 23 * hour
 
 
-def test_every_host_of_the_fleet_takes_the_one_key(loopback_fleet: LoopbackFleet):
+def test_loopback_fleet_hosts_accept_one_client_key(loopback_fleet: LoopbackFleet):
     for host in loopback_fleet.inventory:
         key = loopback_fleet.directory / host.key
         assert stat.S_IMODE(key.stat().st_mode) == 0o600
         assert run(loopback_fleet.hosts[host.name], "true", key=key).returncode == 0
 
 
-def test_a_login_at_the_balancer_reaches_its_socket(loopback_fleet: LoopbackFleet):
+def test_loopback_fleet_login_on_lb1_reaches_the_haproxy_socket(loopback_fleet: LoopbackFleet):
     loopback_fleet.haproxy.abuse(ABUSER)
     path = loopback_fleet.inventory["lb1"].settings["haproxy.socket"]
     say = f"echo 'show table http data.gpc0 gt 0' | socat stdio {path}"
     assert f"key={ABUSER} " in run(loopback_fleet.hosts["lb1"], say).stdout
 
 
-def test_files_in_a_given_directory_stay_when_the_fleet_goes(tmp_path: Path):
+def test_loopback_fleet_keeps_inventory_and_keys_in_a_given_directory(tmp_path: Path):
     with LoopbackFleet(tmp_path):
         pass
     assert sorted(path.name for path in tmp_path.iterdir()) == ["inventory.yaml", "keys"]
@@ -307,7 +307,7 @@ def test_files_in_a_given_directory_stay_when_the_fleet_goes(tmp_path: Path):
 # Nothing leaks
 
 
-def test_stop_leaves_no_process_not_even_one_that_a_login_left_behind(sshd: Sshd):
+def test_sshd_stop_ends_processes_that_a_login_left_running(sshd: Sshd):
     run(sshd, "setsid sleep 600 < /dev/null > /dev/null 2>&1 &")
     with subprocess.Popen(ssh(sshd, sshd.client_key, "sleep 600"), stderr=subprocess.DEVNULL):
         wait_until(lambda: len(_running(sshd.processes(), "sleep")) == 2)
@@ -317,7 +317,7 @@ def test_stop_leaves_no_process_not_even_one_that_a_login_left_behind(sshd: Sshd
     assert sshd.processes() == []
 
 
-def test_close_removes_all_files():
+def test_closing_a_daemon_removes_its_directory():
     with Sshd() as server, Haproxy() as haproxy:
         directories = (server.directory, haproxy.directory)
         assert all(directory.is_dir() for directory in directories)
@@ -336,7 +336,7 @@ sys.stdin.read()
 
 
 @pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL, None])
-def test_nothing_is_left_of_a_fleet_whose_owner_ends(end: signal.Signals | None):
+def test_loopback_fleet_ends_with_its_owner_process(end: signal.Signals | None):
     with subprocess.Popen(
         [sys.executable, "-c", OWNER],
         stdin=subprocess.PIPE,
@@ -359,7 +359,7 @@ def test_nothing_is_left_of_a_fleet_whose_owner_ends(end: signal.Signals | None)
     wait_until(lambda: not Path(directory).exists())
 
 
-def test_a_sweep_spares_a_process_that_only_has_a_number_on_file(tmp_path: Path):
+def test_sweep_spares_a_process_whose_pid_file_is_stale(tmp_path: Path):
     with subprocess.Popen(["sleep", "600"]) as bystander:
         (tmp_path / sweep.PID_FILE).write_text(f"{bystander.pid}\n")
         assert sweep.sweep(tmp_path) == []
@@ -367,7 +367,7 @@ def test_a_sweep_spares_a_process_that_only_has_a_number_on_file(tmp_path: Path)
         bystander.kill()
 
 
-def test_a_sweep_ends_what_bears_the_mark_of_the_directory_and_no_other(tmp_path: Path):
+def test_sweep_ends_only_processes_marked_with_its_directory(tmp_path: Path):
     mine = {**os.environ, sweep.MARK: str(tmp_path / "sshd")}
     other = {**os.environ, sweep.MARK: f"{tmp_path}-other"}
     with (
