@@ -13,14 +13,14 @@ TWO = (ANSWERS / "two.txt").read_text()
 NOBODY = (ANSWERS / "nobody.txt").read_text()
 
 
-def test_whom_our_file_refuses_is_understood():
+def test_blocked_agents_in_the_apache_file_of_keyturn_are_parsed():
     assert parse_agents(TWO) == AgentList(
         ("EvilBot/2", "C++ Crawler 1.0"), including_count=1, server_count=1
     )
     assert parse_agents(NOBODY) == AgentList((), including_count=1, server_count=1)
 
 
-def test_a_file_that_apache_does_not_include_is_not_heeded():
+def test_apache_without_the_include_has_no_including_server():
     lines = [line for line in NOBODY.splitlines() if "keyturn-agents" not in line]
     assert parse_agents("\n".join(lines) + "\n").including_count == 0
 
@@ -36,7 +36,7 @@ def test_a_file_that_apache_does_not_include_is_not_heeded():
         TWO.replace("SetEnvIfNoCase", "SetEnvIf", 1),
     ],
 )
-def test_what_is_not_ours_is_never_taken_for_it(answer: str):
+def test_apache_agents_file_that_keyturn_did_not_write_is_a_parse_error(answer: str):
     with pytest.raises(ParseError):
         parse_agents(answer)
 
@@ -45,12 +45,12 @@ def test_what_is_not_ours_is_never_taken_for_it(answer: str):
     "agent",
     ['a"b', "a;b", "a{b", "a$b", "a\\b", "a(b", "a*b", "a|b", "a[b", "a^b", "é", "a\nb", "a'b"],
 )
-def test_what_apache_might_act_on_cannot_be_said(agent: str):
+def test_agent_with_characters_special_to_apache_is_refused(agent: str):
     with pytest.raises(ValueError, match=r"special meaning|invisible"):
         apache_agents.block_agent(agent)
 
 
-def test_dot_and_plus_are_escaped():
+def test_dot_and_plus_in_an_agent_are_escaped_for_apache():
     line = 'SetEnvIfNoCase User-Agent "C\\+\\+ v1\\.0" keyturn_refused'
     assert apache_agents.block_agent("C++ v1.0").words[-2:] == ("add", line)
     assert apache_agents.unblock_agent("C++ v1.0").words[-2:] == ("remove", line)
@@ -65,7 +65,7 @@ def test_dot_and_plus_are_escaped():
         ("cat: /x/keyturn-agents.conf: No such file or directory", "create an empty"),
     ],
 )
-def test_known_errors_say_what_to_do(output: str, words: str):
+def test_apache_errors_say_what_to_do(output: str, words: str):
     assert words in str(
         find_failure(apache_agents.block_agent("abcd"), Answer(1, "", output), frozenset({0}))
     )

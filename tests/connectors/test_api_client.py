@@ -68,21 +68,19 @@ def get_fingerprint(directory: Path) -> str:
     return sha256(ssl.PEM_cert_to_DER_cert(leaf)).digest().hex(":").upper()
 
 
-def test_a_resource_is_read_from_a_bmc_whose_certificate_the_ca_signed(
-    bmc: Mirror, client: ApiClient
-):
+def test_bmc_resource_is_read_when_the_ca_signed_its_certificate(bmc: Mirror, client: ApiClient):
     assert client.call(by_ca(bmc), ApiCall(SYSTEM)).out == '{"PowerState": "Off"}'
     assert f"{BASIC} " in bmc.heads[0]
 
 
-def test_a_resource_is_read_from_a_bmc_with_the_pinned_certificate(
+def test_bmc_resource_is_read_when_its_certificate_is_pinned(
     bmc: Mirror, client: ApiClient, tmp_path: Path
 ):
     pinned = make_host(bmc, certificate=get_fingerprint(tmp_path))
     assert client.call(pinned, ApiCall(SYSTEM)).out == '{"PowerState": "Off"}'
 
 
-def test_the_password_is_not_sent_to_a_bmc_with_another_certificate(
+def test_bmc_password_is_not_sent_to_a_bmc_with_another_certificate(
     bmc: Mirror, client: ApiClient, tmp_path: Path
 ):
     shown = get_fingerprint(tmp_path)
@@ -95,21 +93,21 @@ def test_the_password_is_not_sent_to_a_bmc_with_another_certificate(
     assert bmc.heads == []
 
 
-def test_a_change_is_sent_once_and_its_power_state_awaited(bmc: Mirror, client: ApiClient):
+def test_power_change_is_sent_once_and_the_power_state_is_awaited(bmc: Mirror, client: ApiClient):
     states = iter(["On", "PoweringOff", "Off"])
     bmc.replies[SYSTEM] = lambda tls: tls.sendall(document(f'{{"PowerState": "{next(states)}"}}'))
     client.call(by_ca(bmc), OFF)
     assert bmc.asked == [RESET, SYSTEM, SYSTEM, SYSTEM]
 
 
-def test_a_power_state_that_is_not_reached_is_a_failure(bmc: Mirror, client: ApiClient):
+def test_power_change_fails_when_the_power_state_is_not_reached(bmc: Mirror, client: ApiClient):
     bmc.replies[SYSTEM] = document('{"PowerState": "On"}')
     soon = ApiCall(RESET, "POST", OFF.body, watched_path=SYSTEM, power_state="Off", deadline=1)
     with pytest.raises(CommandError, match="accepted the request, and the power is 'On', not Off"):
         client.call(by_ca(bmc), soon)
 
 
-def test_nothing_is_sent_after_the_lease_is_lost(bmc: Mirror, client: ApiClient):
+def test_bmc_call_is_not_sent_after_the_lease_is_lost(bmc: Mirror, client: ApiClient):
     def refuse() -> None:
         raise FencedError("another worker has taken over")
 
@@ -144,7 +142,7 @@ _SAID = '{"error": {"@Message.ExtendedInfo": [{"Message": "The chassis is open."
         (flood, OutputLimitError, "returned more than"),
     ],
 )
-def test_a_change_that_fails_is_sent_once(
+def test_failed_power_change_is_not_repeated(
     bmc: Mirror, client: ApiClient, reply: Reply, error: type[HostError], words: str
 ):
     bmc.replies[RESET] = reply
@@ -154,7 +152,7 @@ def test_a_change_that_fails_is_sent_once(
     assert bmc.asked == [RESET]
 
 
-def test_a_bmc_that_requires_a_version_gets_the_one_that_was_read(bmc: Mirror, client: ApiClient):
+def test_bmc_that_requires_an_etag_gets_if_match_with_the_one_read(bmc: Mirror, client: ApiClient):
     required = document("", "428 Precondition Required")
     replies = iter([required, document('{"@odata.etag": "W/\\"7\\""}'), document("")])
     bmc.replies[SYSTEM] = lambda tls: tls.sendall(next(replies))
@@ -162,7 +160,7 @@ def test_a_bmc_that_requires_a_version_gets_the_one_that_was_read(bmc: Mirror, c
     assert 'If-Match: W/"7"\r\n' in bmc.heads[2]
 
 
-def test_a_closed_port_is_unreachable_and_a_missing_ca_file_is_named(
+def test_bmc_with_a_closed_port_is_unreachable_and_a_missing_ca_file_is_named(
     bmc: Mirror, client: ApiClient
 ):
     with pytest.raises(UnreachableError, match="cannot be reached by HTTPS"):

@@ -14,7 +14,7 @@ SHUT_DOWN = (ANSWERS / "shut-down.json").read_text()
 FOR_ROOT = (bgp.query_peers(),)
 
 
-def test_a_session_is_known_with_its_prefixes_and_its_state():
+def test_bgp_session_is_parsed_with_its_prefixes_and_state():
     assert bgp.parse_peers(ESTABLISHED) == [
         BgpPeer(
             *("10.81.0.3", "default", "IPv4", 65003, "Established", "OK", "00:00:01"),
@@ -27,7 +27,7 @@ def test_a_session_is_known_with_its_prefixes_and_its_state():
     assert (shut.state, shut.block, shut.drops) == ("Idle (Admin)", "Admin", 1)
 
 
-def test_a_router_without_bgp_has_no_peers():
+def test_router_without_bgp_has_no_peers():
     assert bgp.parse_peers("{\n}\n") == []
     assert bgp.parse_peers("% BGP instance not found\n") == []
 
@@ -35,6 +35,6 @@ def test_a_router_without_bgp_has_no_peers():
 @pytest.mark.parametrize(
     "answer", ["", "[]", '{"default": {"ipv4Unicast": {"peers": {"a": {}}}}}', ESTABLISHED[:200]]
 )
-def test_what_is_not_understood_is_an_error(answer: str):
+def test_invalid_bgp_summary_is_a_parse_error(answer: str):
     with pytest.raises(ParseError):
         bgp.parse_peers(answer)

@@ -36,7 +36,7 @@ HOSTILE_DEVICES = (
 )
 
 
-def test_a_disk_without_a_scheduler_is_understood():
+def test_disk_without_an_io_scheduler_is_parsed():
     disk = parse_queues(LINUX_6_1, ["sda"])["sda"]
     assert disk == BlockQueue(
         "sda",
@@ -52,7 +52,7 @@ def test_a_disk_without_a_scheduler_is_understood():
     assert disk.get_setting("iosched/slice_idle") == ""
 
 
-def test_a_disk_with_bfq_tells_its_tunables():
+def test_disk_with_bfq_is_parsed_with_its_tunables():
     disk = parse_queues(BFQ, ["sda"])["sda"]
     assert (disk.scheduler, disk.available_schedulers) == ("bfq", ("mq-deadline", "bfq", "none"))
     assert disk.slice_idle == 0
@@ -78,7 +78,7 @@ def test_a_disk_with_bfq_tells_its_tunables():
         ),
     ],
 )
-def test_every_kind_of_device_is_understood(
+def test_block_queue_of_each_kind_of_device_is_parsed(
     device: str,
     offered: tuple[str, ...],
     read_ahead: int,
@@ -93,7 +93,7 @@ def test_every_kind_of_device_is_understood(
     assert (queue.identity or ("", None))[1] == identity
 
 
-def test_a_device_of_a_new_kernel_that_only_passes_requests_on_has_no_scheduler():
+def test_block_device_without_a_scheduler_file_has_the_scheduler_none():
     queue = parse_queues(
         "/sys/block/zram0/queue/read_ahead_kb:128\n/sys/block/zram0/queue/rotational:0\n",
         ["zram0"],
@@ -108,13 +108,13 @@ def test_a_device_of_a_new_kernel_that_only_passes_requests_on_has_no_scheduler(
     assert restored[-2:] == ("zram0", "scheduler=none")
 
 
-def test_an_identity_with_blanks_is_left_alone():
+def test_disk_identity_with_blanks_is_not_used():
     text = LINUX_6_1.replace("naa.5000c50000000001", "t10.ATA     A DISK          0001")
     assert parse_queues(text, ["sda"])["sda"].identity is None
 
 
 @pytest.mark.parametrize("device", ["sdzz", "sdc1"])
-def test_a_device_without_a_queue_is_an_error(device: str):
+def test_block_device_without_a_queue_is_an_error(device: str):
     with pytest.raises(CommandError, match=f"no block device {device}"):
         parse_queues(LINUX_6_1, [device])
 
@@ -135,18 +135,18 @@ def test_a_device_without_a_queue_is_an_error(device: str):
         BFQ + "/sys/block/sda/queue/iosched/odd:eight\n",
     ],
 )
-def test_what_is_not_understood_is_no_empty_state(text: str):
+def test_invalid_block_queue_is_a_parse_error(text: str):
     with pytest.raises(ParseError):
         parse_queues(text, ["sda"])
 
 
-def test_a_value_is_written_as_root_by_the_script_that_restores_values():
+def test_block_queue_setting_is_written_as_root_by_the_restoring_script():
     shell = block.set_queue_setting("sdb", "iosched/slice_idle", 0)
     assert shell.words[3:] == ("keyturn", "sdb", "iosched/slice_idle=0")
     assert (shell.stdin, shell.root) == ("", True)
 
 
-def test_the_scheduler_comes_back_before_what_it_would_reset():
+def test_restore_of_a_block_queue_sets_the_scheduler_before_its_tunables():
     queue = parse_queues(BFQ, ["sda"])["sda"]
     words = block.restore_queue(queue).words
     assert words[3:7] == ("keyturn", "sda", "scheduler=bfq", "nr_requests=512")
@@ -166,7 +166,7 @@ def test_invalid_device_name_never_becomes_a_path(device: str):
         )
 
 
-def test_without_the_check_of_names_a_path_would_lead_elsewhere():
+def test_without_the_check_of_device_names_a_path_leads_out_of_sys():
     path = Path(f"/sys/block/{HOSTILE_DEVICES[4]}/queue/scheduler")
     assert not path.resolve().is_relative_to("/sys")
 
@@ -179,11 +179,11 @@ def test_without_the_check_of_names_a_path_would_lead_elsewhere():
         ("", False),
     ],
 )
-def test_whether_a_module_can_be_loaded_is_known(answer: str, there: bool):
+def test_scheduler_module_is_available_when_modinfo_finds_it(answer: str, there: bool):
     assert block.query_module("bfq").parse(answer) is there
 
 
-def test_a_module_is_asked_for_by_the_name_that_the_kernel_asks_for():
+def test_scheduler_module_is_queried_by_its_iosched_alias():
     query = block.query_module("bfq")
     assert query.command == Shell(("modinfo", "-n", "bfq-iosched"))
     assert query.statuses == {0, 1}
@@ -200,7 +200,7 @@ def test_a_module_is_asked_for_by_the_name_that_the_kernel_asks_for():
         ("sh: 1: cd: can't cd to /sys/block/sdb1/queue", "does not exist any more"),
     ],
 )
-def test_known_errors_are_explained(output: str, meaning: str):
+def test_block_queue_errors_are_explained(output: str, meaning: str):
     trouble = find_failure(
         block.set_queue_setting("sda", "scheduler", "cfq"),
         Answer(1, "cfq\n", output),
@@ -209,7 +209,7 @@ def test_known_errors_are_explained(output: str, meaning: str):
     assert meaning in str(trouble)
 
 
-def test_the_restoring_script_stops_at_the_first_value_that_is_not_taken(tmp_path: Path):
+def test_block_queue_restore_stops_at_the_first_value_that_is_not_accepted(tmp_path: Path):
     (tmp_path / "iosched").mkdir()
     for name in ("scheduler", "nr_requests"):
         (tmp_path / name).touch()

@@ -17,13 +17,13 @@ RULE = (
 )
 
 
-def test_a_disk_is_known_by_its_identity_since_names_move_when_a_host_starts_again():
+def test_udev_rule_matches_a_disk_by_its_wwid():
     assert block_rule.format_rule("sdb", WWID, SETTINGS) == RULE
     file = "/etc/udev/rules.d/60-keyturn-naa.5000c50000000002.rules"
     assert block_rule.make_rule_path("sdb", WWID) == file
 
 
-def test_a_disk_without_an_identity_goes_by_its_name():
+def test_udev_rule_matches_a_disk_without_a_wwid_by_its_kernel_name():
     assert 'KERNEL=="loop7", ATTR{queue/scheduler}="none"' in block_rule.format_rule(
         "loop7", None, {"scheduler": "none"}
     )
@@ -31,7 +31,7 @@ def test_a_disk_without_an_identity_goes_by_its_name():
 
 
 @pytest.mark.parametrize("name", ["../x", "a/b", "", ".", "..", "-x", 'a"b', "a b", "a\n"])
-def test_no_identity_leads_out_of_the_folder(name: str):
+def test_udev_rule_path_refuses_identities_that_leave_the_directory(name: str):
     with pytest.raises(ValueError, match="cannot be part of a file name"):
         block_rule.make_rule_path("sdb", ("device/wwid", name))
     with pytest.raises(ValueError, match="cannot be part of a file name"):
@@ -48,7 +48,7 @@ def test_no_identity_leads_out_of_the_folder(name: str):
         {"read_ahead_kb": "1 2"},
     ],
 )
-def test_no_value_smuggles_another_assignment_in(settings: dict[str, str]):
+def test_udev_rule_refuses_values_with_another_assignment(settings: dict[str, str]):
     with pytest.raises(ValueError, match="is not allowed in a udev rule"):
         block_rule.format_rule("sdb", WWID, settings)
 
@@ -63,7 +63,7 @@ def test_no_value_smuggles_another_assignment_in(settings: dict[str, str]):
         (RULE + "cut", False),
     ],
 )
-def test_only_what_was_written_here_may_be_replaced(text: str, ours: bool):
+def test_udev_rule_is_replaced_only_when_keyturn_wrote_it(text: str, ours: bool):
     assert block_rule.is_own_rule(text) is ours
 
 
@@ -74,7 +74,7 @@ def ran(shell: Shell) -> str:
     return done.stdout
 
 
-def test_a_rule_is_put_in_place_read_back_and_taken_away(tmp_path: Path):
+def test_udev_rule_is_written_read_back_and_removed(tmp_path: Path):
     file = tmp_path / "rules.d" / "60-keyturn-x.rules"
     ask = block_rule.query_rule(str(file))
     assert isinstance(ask.command, Shell)
@@ -87,7 +87,7 @@ def test_a_rule_is_put_in_place_read_back_and_taken_away(tmp_path: Path):
     assert not file.exists()
 
 
-def test_what_fails_leaves_the_old_rule_and_no_half_of_a_new_one(tmp_path: Path):
+def test_failed_write_of_a_udev_rule_leaves_no_partial_file(tmp_path: Path):
     file = tmp_path / "60-keyturn-x.rules"
     file.mkdir()
     (file / "in the way").touch()

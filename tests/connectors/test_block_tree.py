@@ -24,24 +24,24 @@ def find_mounted(tree: BlockTree, number: str, source: str = "") -> BlockDevice:
         (MULTIPATH, "253:0", ["dm-0"]),
     ],
 )
-def test_the_disks_behind_a_mount_are_found(tree: BlockTree, number: str, disks: list[str]):
+def test_block_tree_finds_the_disks_behind_a_mount(tree: BlockTree, number: str, disks: list[str]):
     assert [
         node.kernel_name for node in tree.list_queue_devices(find_mounted(tree, number))
     ] == disks
 
 
-def test_a_device_stands_once_with_all_that_it_lies_on():
+def test_block_tree_lists_a_device_once_with_all_its_lower_devices():
     assert TREE.nodes["md0"].lower_devices == ("sda", "sdb")
     assert MULTIPATH.nodes["dm-0"].lower_devices == ("sdd", "sde")
 
 
-def test_a_mount_without_a_number_of_a_device_is_found_by_its_source():
+def test_block_tree_finds_a_mount_without_a_device_number_by_its_source():
     assert find_mounted(TREE, "0:45", "/dev/mapper/vg0-export").kernel_name == "dm-0"
     assert find_mounted(TREE, "0:45", "/dev/sdc1").kernel_name == "sdc1"
     assert TREE.find_mounted("0:34", "tm") is None
 
 
-def test_what_lies_on_a_disk_is_found():
+def test_block_tree_lists_the_upper_devices_of_a_disk():
     assert [node.kernel_name for node in TREE.list_upper_devices(TREE.nodes["sda"])] == [
         "dm-0",
         "dm-1",
@@ -53,7 +53,7 @@ def test_what_lies_on_a_disk_is_found():
     assert TREE.list_upper_devices(TREE.nodes["sdh"]) == []
 
 
-def test_a_device_is_found_by_the_kernels_name_and_by_its_own():
+def test_block_tree_finds_a_device_by_kernel_name_and_mapper_name():
     assert TREE.find("vg0-export") == TREE.find("dm-0")
     assert TREE.find("sdzz") is None
 
@@ -73,6 +73,6 @@ def test_a_host_without_block_devices_has_an_empty_tree():
         '{"blockdevices": [{"name": "a", "kname": "-a", "type": "disk", "maj:min": "8:0"}]}',
     ],
 )
-def test_invalid_tree_is_a_parse_error(answer: str):
+def test_invalid_block_tree_is_a_parse_error(answer: str):
     with pytest.raises(ParseError):
         parse_tree(answer)

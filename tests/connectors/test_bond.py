@@ -21,7 +21,7 @@ def answer(name: str) -> str:
     return (ANSWERS / f"{name}.txt").read_text()
 
 
-def test_lacp_as_root_sees_it():
+def test_lacp_bond_read_as_root_is_parsed_with_its_partner():
     state = bond.parse_bond("bond0", answer("bond-8023ad"))
     assert (state.mode, state.is_up, state.is_monitored) == (LACP, True, True)
     assert (state.aggregator, state.port_count, state.partner) == (1, 4, "52:54:00:00:02:01")
@@ -41,7 +41,7 @@ def test_lacp_as_root_sees_it():
     assert [member.refusing_end for member in state.members] == [""] * 4
 
 
-def test_without_root_lacp_is_known_to_be_hidden():
+def test_lacp_bond_read_without_root_hides_its_partner():
     state = bond.parse_bond("bond0", answer("bond-8023ad-not-root"))
     assert state.is_lacp_hidden
     assert len(state.members) == 4
@@ -60,19 +60,21 @@ def test_without_root_lacp_is_known_to_be_hidden():
         ("bond-unwatched", ROUND_ROBIN, True, False, ["up"]),
     ],
 )
-def test_every_mode_is_understood(name: str, mode: str, up: bool, watched: bool, links: list[str]):
+def test_every_bonding_mode_is_parsed(
+    name: str, mode: str, up: bool, watched: bool, links: list[str]
+):
     state = bond.parse_bond("bond0", answer(name))
     assert (state.mode, state.is_up, state.is_monitored) == (mode, up, watched)
     assert [member.link_state for member in state.members] == links
 
 
-def test_the_active_card_and_the_primary_one():
+def test_active_backup_bond_is_parsed_with_active_and_primary_member():
     state = bond.parse_bond("bond0", answer("bond-backup"))
     assert (state.active_member, state.primary_member) == ("eth0", "eth0")
     assert bond.parse_bond("bond0", answer("bond-arp")).primary_member == ""
 
 
-def test_a_failure_count_is_not_a_link_that_is_down():
+def test_bond_member_with_failures_is_up_when_its_link_is_up():
     eth2 = bond.parse_bond("bond0", answer("bond-rr-one-down")).members[2]
     assert (eth2.link_state, eth2.failure_count) == ("up", 1)
 
@@ -88,12 +90,12 @@ def test_a_failure_count_is_not_a_link_that_is_down():
         answer("bond-rr").replace("MII Status: up", "", 1),
     ],
 )
-def test_a_bond_that_is_not_wholly_told_is_not_understood(text: str):
+def test_bond_status_that_is_cut_off_or_unknown_is_a_parse_error(text: str):
     with pytest.raises(ParseError):
         bond.parse_bond("bond0", text)
 
 
-def test_links_with_their_counters():
+def test_links_of_iproute2_are_parsed_with_their_counters():
     links = bond.parse_links(answer("iproute2-6.1-link"))
     assert links["eth0"].mtu == 1400
     assert links["lo"].sent_bytes == links["lo"].received_bytes > 0
@@ -101,12 +103,12 @@ def test_links_with_their_counters():
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[1]", '[{"ifname": "eth0"}]', "Device not found"])
-def test_links_in_another_form_are_not_understood(text: str):
+def test_invalid_links_of_iproute2_are_a_parse_error(text: str):
     with pytest.raises(ParseError):
         bond.parse_links(text or "x")
 
 
-def test_drivers_of_the_cards_that_have_one():
+def test_drivers_of_network_cards_are_parsed():
     assert bond.parse_drivers(answer("sysfs-drivers")) == {"eth0": "virtio_net"}
     assert bond.parse_drivers("") == {}
     with pytest.raises(ParseError):
@@ -114,16 +116,16 @@ def test_drivers_of_the_cards_that_have_one():
 
 
 @pytest.mark.parametrize(("name", "whole"), [("ping-whole", True), ("ping-too-big", False)])
-def test_ping_tells_whether_all_came_back(name: str, whole: bool):
+def test_ping_reports_whether_every_packet_returned(name: str, whole: bool):
     assert bond.parse_ping(answer(name)) is whole
 
 
-def test_ping_that_never_pinged_is_not_understood():
+def test_ping_without_a_summary_is_a_parse_error():
     with pytest.raises(ParseError):
         bond.parse_ping("PING nowhere\n")
 
 
-def test_a_large_packet_is_as_large_as_the_mtu_with_its_headers():
+def test_mtu_ping_is_as_large_as_the_mtu_less_its_headers():
     for peer, size in (("10.9.0.2", "8972"), ("2001:db8::2", "8952")):
         command = bond.query_packet_fits(bond_address(peer), 9000).command
         assert isinstance(command, Shell)
@@ -135,7 +137,7 @@ def bond_address(text: str) -> bond.IPv4Address | bond.IPv6Address:
     return bond.IPv4Address(text) if "." in text else bond.IPv6Address(text)
 
 
-def test_two_looks_are_taken_by_one_command(tmp_path: Path):
+def test_bond_is_sampled_twice_by_one_command(tmp_path: Path):
     """The script itself runs here; only the bond is a recorded one, of a card that is here."""
     file = tmp_path / "bond0"
     file.write_text(answer("bond-rr").replace("eth0", "lo").split("Slave Interface: eth1")[0])
@@ -152,18 +154,18 @@ def test_two_looks_are_taken_by_one_command(tmp_path: Path):
 @pytest.mark.parametrize(
     "text", ["", "== 1.0\n", f"{answer('bond-rr')}\n[]\n== 1.0\n", "x\n[]\n== 1\ny\n[]\n== 2\n"]
 )
-def test_less_than_two_whole_looks_are_none(text: str):
+def test_fewer_than_two_bond_samples_are_a_parse_error(text: str):
     with pytest.raises(ParseError):
         bond.parse_samples("bond0", text)
 
 
-def test_members_that_ip_does_not_know_are_not_passed_over():
+def test_bond_samples_without_links_of_a_member_are_a_parse_error():
     look = f"{answer('bond-rr')}{answer('iproute2-6.1-link')}== 1.0\n"
     with pytest.raises(ParseError, match="does not list members of bond0: eth1, eth2, eth3"):
         bond.parse_samples("bond0", look * 2)
 
 
-def test_a_bond_that_does_not_exist_is_reported():
+def test_missing_bond_or_bonding_driver_is_reported():
     query = bond.query_bond("bond9")
     failure = Answer(1, "", "cat: /proc/net/bonding/bond9: No such file or directory\n")
     assert "no bond of that name" in str(find_failure(query.command, failure, query.statuses))
@@ -173,7 +175,7 @@ def test_a_bond_that_does_not_exist_is_reported():
     )
 
 
-def test_the_far_end_is_the_inventorys_word():
+def test_switch_lag_of_a_bond_is_read_from_the_inventory():
     query = bond.query_switch_lag("bond0")
     assert _known(query, {"bond0.switch": "sw1 port-channel1"}) == ("sw1", "port-channel1")
     assert _known(query, {}) is None
@@ -182,12 +184,12 @@ def test_the_far_end_is_the_inventorys_word():
 @pytest.mark.parametrize(
     "word", ["sw1", "sw1 1", "sw1 po1; reload", "-n sw1 po1", "sw1 po1 x", ""]
 )
-def test_a_far_end_that_names_nothing_is_refused(word: str):
+def test_bond_switch_setting_without_a_port_channel_is_refused(word: str):
     with pytest.raises(SettingError, match=r"bond0\.switch"):
         _known(bond.query_switch_lag("bond0"), {"bond0.switch": word})
 
 
-def test_the_ports_of_the_cables_are_the_inventorys_word():
+def test_switch_ports_of_a_bond_are_read_from_the_inventory():
     query = bond.query_switch_ports("bond0")
     known = _known(query, {"bond0.ports": "sw1:Gi1/0/1 sw2:g2"})
     assert known == (("sw1", "Gi1/0/1"), ("sw2", "g2"))
@@ -197,7 +199,7 @@ def test_the_ports_of_the_cables_are_the_inventorys_word():
 @pytest.mark.parametrize(
     "word", ["sw1", "sw1:", "sw1:Gi1;reload", "-n sw1:Gi1", "sw1:Gi1,sw1:Gi2", "", "sw1 :Gi1"]
 )
-def test_ports_that_are_none_are_refused(word: str):
+def test_bond_ports_setting_that_names_no_port_is_refused(word: str):
     with pytest.raises(SettingError, match=r"bond0\.ports"):
         _known(bond.query_switch_ports("bond0"), {"bond0.ports": word})
 
@@ -208,7 +210,7 @@ def _known(query: Query[T], settings: dict[str, str]) -> T:
     return ScriptedFleet(inventory=inventory).run_query("web1", query)
 
 
-def test_an_aggregation_that_both_ends_hold_is_refused_by_no_one():
+def test_lacp_member_names_the_end_that_refuses_the_aggregation():
     member = BondMember("eth0", "up", 1000, "full", 0, state=63, partner_state=63)
     assert member.refusing_end == ""
     for state, partner_state, who in ((7, 63, "this host"), (63, 7, "the switch")):
@@ -216,7 +218,7 @@ def test_an_aggregation_that_both_ends_hold_is_refused_by_no_one():
         assert kept.refusing_end == who
 
 
-def test_a_bond_of_one_is_a_bond():
+def test_bond_without_monitoring_is_parsed():
     assert isinstance(bond.parse_bond("bond0", answer("bond-unwatched")), Bond)
 
 
@@ -227,17 +229,17 @@ def test_a_bond_of_one_is_a_bond():
         ("Ip6InReceives                   \t41\nIp6ReasmOKs                     \t3\n", 3),
     ],
 )
-def test_packets_that_were_put_together_are_counted(text: str, count: int):
+def test_reassembled_packets_are_counted(text: str, count: int):
     assert bond.parse_reassembled(text) == count
 
 
 @pytest.mark.parametrize("text", ["", "Ip: ReasmOKs\n", "Ip: ReasmOKs\nIp: x\n", "Ip: A\nIp: 1\n"])
-def test_a_count_that_is_none_is_not_understood(text: str):
+def test_invalid_reassembly_counters_are_a_parse_error(text: str):
     with pytest.raises(ParseError):
         bond.parse_reassembled(text)
 
 
-def test_this_kernel_tells_its_count():
+def test_reassembly_counters_of_the_running_kernel_are_parsed():
     file = Path("/proc/net/snmp6")
     assert bond.parse_reassembled(Path("/proc/net/snmp").read_text()) >= 0
     assert not file.exists() or bond.parse_reassembled(file.read_text()) >= 0

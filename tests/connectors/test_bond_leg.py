@@ -60,7 +60,7 @@ def host(tmp_path: Path) -> Host:
     return Host(tmp_path)
 
 
-def test_a_leg_is_set_down_and_up_again(host: Host):
+def test_bond_leg_is_set_down_and_up_again(host: Host):
     done = host.set_leg("eth0", "down")
     assert (done.returncode, done.stdout) == (0, "eth0 of bond0 is down\n")
     done = host.set_leg("eth0", "up")
@@ -68,7 +68,7 @@ def test_a_leg_is_set_down_and_up_again(host: Host):
     assert host.list_set() == ["link set dev eth0 down", "link set dev eth0 up"]
 
 
-def test_the_last_leg_is_refused_where_it_is_set(host: Host):
+def test_last_leg_of_a_bond_is_refused_by_the_script_on_the_host(host: Host):
     """Another leg may have failed after the plan was made."""
     for leg in ("eth1", "eth2", "eth3"):
         text = host.bond.read_text()
@@ -81,19 +81,19 @@ def test_the_last_leg_is_refused_where_it_is_set(host: Host):
 
 
 @pytest.mark.parametrize("leg", ["eth", "eth9", "eth.0"])
-def test_a_card_that_is_no_member_is_left_alone(host: Host, leg: str):
+def test_card_that_is_no_bond_member_is_not_set_down(host: Host, leg: str):
     done = host.set_leg(leg, "down")
     assert (done.returncode, done.stderr) == (1, f"{leg} is no member of bond0\n")
     assert host.list_set() == []
 
 
-def test_nothing_is_set_without_a_probation(host: Host):
+def test_bond_leg_is_not_set_down_without_a_probation(host: Host):
     (host.state / "bond.armed").unlink()
     assert host.set_leg("eth0", "down").stderr == "nothing is on probation\n"
     assert host.list_set() == []
 
 
-def test_a_bond_that_does_not_notice_fails_and_a_leg_without_link_does_not(host: Host):
+def test_bond_leg_change_fails_when_the_bond_ignores_it(host: Host):
     host.environment["DEAF"] = "yes"
     done = host.set_leg("eth0", "down")
     assert (done.returncode, done.stderr) == (1, "bond0 does not notice that eth0 is down\n")
@@ -102,7 +102,7 @@ def test_a_bond_that_does_not_notice_fails_and_a_leg_without_link_does_not(host:
     assert (done.returncode, done.stdout) == (0, "eth0 is set up, and has no link yet\n")
 
 
-def test_what_was_is_saved_and_restored(host: Host):
+def test_bond_leg_probation_saves_and_restores_the_link(host: Host):
     """The loopback card is there on every machine, and set up."""
     arm = bond_leg.make_probation("lo").arm("0" * 16)
     assert find_armed_change(arm) is not None

@@ -38,7 +38,7 @@ net.inet.carp.allow=0
 """
 
 
-def test_groups_of_freebsd_have_the_addresses_with_their_number():
+def test_carp_groups_of_freebsd_are_parsed_with_their_addresses():
     known = carp.parse_groups(FREEBSD)
     assert known.groups == [
         CarpGroup("igb0", 1, "MASTER", 0, ["198.51.100.10"]),
@@ -47,12 +47,12 @@ def test_groups_of_freebsd_have_the_addresses_with_their_number():
     assert (known.demotion, known.is_allowed) == (0, True)
 
 
-def test_an_interface_of_openbsd_is_one_group():
+def test_carp_interface_of_openbsd_is_parsed_as_one_group():
     known = carp.parse_groups(OPENBSD)
     assert known.groups == [CarpGroup("carp0", 1, "BACKUP", 100, ["192.0.2.1"])]
     assert (known.demotion, known.is_allowed) == (None, False)
 
 
-def test_what_is_not_of_ifconfig_is_an_error():
+def test_invalid_ifconfig_output_is_a_parse_error():
     with pytest.raises(ParseError):
         carp.parse_groups("hello\n")

@@ -17,7 +17,7 @@ def recorded(name: str) -> Certificate:
     return parse_certificate((ANSWERS / f"{name}.txt").read_text())
 
 
-def test_a_certificate_is_understood():
+def test_certificate_of_a_server_is_parsed():
     assert recorded("asked-by-its-name") == Certificate(
         host_time=datetime(2026, 11, 21, 11, 52, 59, tzinfo=UTC),
         subject="CN = www.example.com",
@@ -32,12 +32,12 @@ def test_a_certificate_is_understood():
     )
 
 
-def test_whether_it_fits_is_known_only_for_a_name():
+def test_certificate_is_matched_only_when_a_name_is_requested():
     assert recorded("asked-by-no-name").matches_name is None
     assert recorded("asked-by-another-name").matches_name is False
 
 
-def test_an_end_that_has_passed_is_days_below_zero():
+def test_expired_certificate_has_negative_days_left():
     ended = recorded("asked-by-no-name")
     assert ended.days_left == 19
     assert (
@@ -48,7 +48,7 @@ def test_an_end_that_has_passed_is_days_below_zero():
     )
 
 
-def test_who_listens_is_shown_by_addresses_to_connect_to():
+def test_listeners_of_a_port_are_parsed_as_addresses_to_connect_to():
     assert parse_listeners((ANSWERS / "listeners.txt").read_text(), 8443) == ("127.0.0.1", "::1")
     every = "LISTEN 0 4096 *:443 *:*\n"
     both = "LISTEN 0 5 0.0.0.0:443 0.0.0.0:*\nLISTEN 0 5 [::]:443 [::]:*\n"
@@ -62,13 +62,13 @@ def test_who_listens_is_shown_by_addresses_to_connect_to():
 @pytest.mark.parametrize(
     "answer", ["nonsense\n", "LISTEN 0 5 x:443 y\n", "LISTEN 0 5 1.2.3.4:80 y"]
 )
-def test_other_output_is_not_taken_for_a_list_of_listeners(answer: str):
+def test_invalid_list_of_listeners_is_a_parse_error(answer: str):
     with pytest.raises(ParseError):
         parse_listeners(answer, 443)
 
 
 @pytest.mark.parametrize("line", ["subject", "notAfter", "notBefore", "sha256", "Verify", "17952"])
-def test_a_certificate_that_lacks_a_line_is_not_taken_for_one(line: str):
+def test_certificate_that_lacks_a_line_is_a_parse_error(line: str):
     whole = (ANSWERS / "asked-by-its-name.txt").read_text()
     cut = "\n".join(each for each in whole.splitlines() if line not in each)
     assert len(cut) < len(whole) - 1
@@ -83,7 +83,7 @@ def test_a_certificate_that_lacks_a_line_is_not_taken_for_one(line: str):
         ("refused", "nothing listens at this address any more"),
     ],
 )
-def test_known_errors_say_what_to_do(file: str, means: str):
+def test_certificate_query_errors_say_what_to_do(file: str, means: str):
     answer = Answer(1, "", (ANSWERS / f"{file}.txt").read_text())
     trouble = find_failure(
         certificate.query_certificate("127.0.0.1", 443).command, answer, frozenset({0})
@@ -91,7 +91,7 @@ def test_known_errors_say_what_to_do(file: str, means: str):
     assert means in str(trouble)
 
 
-def test_mail_and_databases_are_asked_to_encrypt_first():
+def test_certificate_query_uses_starttls_on_the_smtp_port():
     shell = certificate.query_certificate("::1", 25, "mail.example.com").command
     assert isinstance(shell, Shell)
     assert shell.words[4:] == ("[::1]:25", "-servername", "mail.example.com", "-starttls", "smtp")

@@ -12,7 +12,7 @@ from connectors.errors import ParseError
 IN_USE = (Path(__file__).parent / "answers" / "conntrack" / "in-use.txt").read_text()
 
 
-def test_the_count_the_limit_and_the_counters_of_all_processors_are_understood():
+def test_conntrack_count_limit_and_drops_of_all_cpus_are_parsed():
     assert parse_conntrack(IN_USE) == Conntrack(1, 262144, 262144, 24683672 * 1024, 0, 0)
     first = IN_USE.rindex("00000001  ")
     names = next(line for line in IN_USE.splitlines() if line.startswith("entries ")).split()
@@ -22,7 +22,7 @@ def test_the_count_the_limit_and_the_counters_of_all_processors_are_understood()
     assert (dropped.dropped, dropped.early_dropped) == (10, 16)
 
 
-def test_how_full_it_is_is_a_share():
+def test_conntrack_usage_is_a_share_of_the_limit():
     assert Conntrack(90, 100, 1, 1, 0, 0).usage == 0.9
     assert Conntrack(0, 0, 1, 1, 0, 0).usage == 0
 
@@ -38,7 +38,7 @@ def test_how_full_it_is_is_a_share():
         IN_USE.replace("262144\n", "many\n", 1),
     ],
 )
-def test_anything_else_is_not_taken_for_it(answer: str):
+def test_invalid_conntrack_answer_is_a_parse_error(answer: str):
     with pytest.raises(ParseError):
         parse_conntrack(answer)
 
@@ -56,13 +56,13 @@ def test_anything_else_is_not_taken_for_it(answer: str):
         ),
     ],
 )
-def test_known_errors_say_what_to_do(output: str, means: str):
+def test_conntrack_errors_say_what_to_do(output: str, means: str):
     assert means in str(
         find_failure(conntrack.set_maximum(1), Answer(2, "", output), frozenset({0}))
     )
 
 
-def test_limits_at_boot_are_known_by_file():
+def test_conntrack_limits_at_boot_are_parsed_by_sysctl_file():
     answer = (
         "/etc/sysctl.conf:net.netfilter.nf_conntrack_max=65536\n"
         "/etc/sysctl.d/10-fw.conf: net/netfilter/nf_conntrack_max = 131072\n"
@@ -76,7 +76,7 @@ def test_limits_at_boot_are_known_by_file():
         conntrack.parse_boot_limits("/etc/sysctl.conf:net.netfilter.nf_conntrack_max = many\n")
 
 
-def test_a_file_of_sysctl_that_keyturn_did_not_write_stays(tmp_path: Path):
+def test_sysctl_file_that_keyturn_did_not_write_is_not_replaced(tmp_path: Path):
     script = next(
         r.script for r in conntrack.SUDO if r.script and r.script.name == "conntrack-boot"
     )

@@ -38,7 +38,7 @@ def session(sshd: Sshd) -> Iterator[SshSession]:
         yield session
 
 
-def test_a_command_on_a_warm_connection_starts_no_thread(
+def test_command_on_an_open_ssh_connection_starts_no_thread(
     session: SshSession, monkeypatch: pytest.MonkeyPatch
 ):
     started: list[str] = []
@@ -54,7 +54,9 @@ def test_a_command_on_a_warm_connection_starts_no_thread(
     assert started == []
 
 
-def test_a_command_puts_no_pattern_together(session: SshSession, monkeypatch: pytest.MonkeyPatch):
+def test_wrapping_a_command_compiles_no_regular_expression(
+    session: SshSession, monkeypatch: pytest.MonkeyPatch
+):
     session.run(Shell(("echo", "it's known")))
     put_together: list[object] = []
 
@@ -66,7 +68,7 @@ def test_a_command_puts_no_pattern_together(session: SshSession, monkeypatch: py
     assert put_together == []
 
 
-def test_on_the_host_two_processes_wait_for_the_command(session: SshSession):
+def test_only_shell_and_timeout_wait_for_a_command_on_the_host(session: SshSession):
     """The script, which sees how it ends, and `timeout`; the login's shell has become the one."""
     assert session.run(Shell(("sh", "-c", _ANCESTORS))).out.split() == [
         "(sh)",
@@ -125,7 +127,7 @@ def test_a_host_starts_few_processes_for_a_marked_step(tmp_path: Path, stdin: st
     assert _started(step(2), tmp_path) <= most
 
 
-def test_an_idle_connection_wakes_its_thread_at_most_once_in_some_seconds(session: SshSession):
+def test_idle_ssh_connection_wakes_its_thread_at_most_once_a_second(session: SshSession):
     thread = session.transport
     assert eventually(lambda: _wakes_of(thread, seconds=1.0) <= 1, seconds=30)
     before = _wakes(thread)

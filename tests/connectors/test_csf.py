@@ -17,7 +17,7 @@ SETS = (ANSWERS / "csf-state-sets.txt").read_text()
 LET_IN = {"198.51.100.7/32", "5.172.196.188/32", "2a01:7e00::1/128"}
 
 
-def test_a_host_with_rules_is_understood():
+def test_csf_firewall_with_iptables_rules_is_parsed():
     state = csf.parse_firewall(RULES)
     assert state.settings["LF_IPSET"] == "0"
     assert state.include_line == "Include /etc/csf/keyturn.allow"
@@ -34,7 +34,7 @@ def test_a_host_with_rules_is_understood():
     assert state.reload_option == "-r"
 
 
-def test_a_host_with_sets_is_understood():
+def test_csf_firewall_with_ipsets_is_parsed():
     assert csf.parse_firewall(SETS).allowed_networks == {ip_network(each) for each in LET_IN}
 
 
@@ -48,7 +48,9 @@ def test_a_host_with_sets_is_understood():
         (("loaded iptables\n", "loaded ip6tables\n"), "1", "iptables and ip6tables"),
     ],
 )
-def test_rules_that_are_not_loaded_are_known(lines: tuple[str, ...], ipv6: str, off: str):
+def test_csf_firewall_names_the_tables_that_are_not_loaded(
+    lines: tuple[str, ...], ipv6: str, off: str
+):
     answer = RULES.replace('IPV6 = "1"', f'IPV6 = "{ipv6}"')
     for line in lines:
         assert line in answer
@@ -56,7 +58,7 @@ def test_rules_that_are_not_loaded_are_known(lines: tuple[str, ...], ipv6: str, 
     assert csf.parse_firewall(answer).missing_tables == off
 
 
-def test_a_set_that_no_rule_asks_lets_in_no_one():
+def test_ipset_without_a_rule_allows_no_address():
     rule = "rule -A ALLOWIN -m set --match-set chain_ALLOW src -j ACCEPT\n"
     in_force = csf.parse_firewall(SETS.replace(rule, "")).allowed_networks
     assert in_force == {ip_network("2a01:7e00::1/128")}
@@ -70,20 +72,20 @@ def test_a_set_that_no_rule_asks_lets_in_no_one():
         "-A ALLOWIN ! -s 5.172.196.188/32 ! -i lo -j ACCEPT",
     ],
 )
-def test_a_rule_that_asks_for_more_lets_in_no_one_for_all(rule: str):
+def test_iptables_rule_with_more_conditions_allows_no_address(rule: str):
     changed = RULES.replace("-A ALLOWIN -s 5.172.196.188/32 ! -i lo -j ACCEPT", rule)
     assert changed != RULES
     assert not csf.parse_firewall(changed).is_allowed(ip_address("5.172.196.188"))
 
 
-def test_a_range_lets_in_all_of_it():
+def test_allowed_network_allows_all_its_addresses():
     state = csf.parse_firewall(RULES.replace("5.172.196.188/32 ", "5.172.196.0/24 "))
     assert state.is_allowed(ip_address("5.172.196.1"))
     assert not state.is_allowed(ip_address("5.172.197.1"))
     assert not state.is_allowed(ip_address("2a01:7e00::2"))
 
 
-def test_without_ipv6_csf_knows_no_such_address():
+def test_csf_without_ipv6_cannot_filter_ipv6_addresses():
     state = csf.parse_firewall(RULES.replace('IPV6 = "1"', 'IPV6 = "0"'))
     assert not state.can_filter(ip_address("2a01:7e00::1"))
     assert state.can_filter(ip_address("5.172.196.188"))
@@ -96,7 +98,7 @@ def test_without_ipv6_csf_knows_no_such_address():
         ('conf TESTING = "1"', "is_testing"),
     ],
 )
-def test_what_stands_in_the_way_is_seen(line: str, claim: str):
+def test_csf_that_is_disabled_or_in_testing_mode_is_recognised(line: str, claim: str):
     before = csf.parse_firewall(RULES)
     after = csf.parse_firewall(
         RULES.replace('conf TESTING = "0"', line + '\nconf TESTING = "0"', 1)
@@ -109,14 +111,14 @@ def test_what_stands_in_the_way_is_seen(line: str, claim: str):
 @pytest.mark.parametrize(
     "line", ["# Include /etc/csf/keyturn.allow", "Include /etc/csf/other.allow", ""]
 )
-def test_a_list_that_csf_does_not_read_is_noticed(line: str):
+def test_csf_allow_file_without_the_include_of_keyturn_is_recognised(line: str):
     state = csf.parse_firewall(
         RULES.replace("allow Include /etc/csf/keyturn.allow", f"allow {line}")
     )
     assert not state.is_included
 
 
-def test_a_file_that_is_not_there_is_no_empty_one():
+def test_missing_csf_file_is_distinguished_from_an_empty_one():
     gone = RULES.replace("kept\n", "")
     gone = "".join(line for line in gone.splitlines(keepends=True) if not line.startswith("own"))
     assert csf.parse_firewall(gone).own_list is None
@@ -124,7 +126,7 @@ def test_a_file_that_is_not_there_is_no_empty_one():
     assert csf.parse_firewall(RULES.replace("cpanel\n", "")).common_domains is None
 
 
-def test_a_daemon_that_restarts_csf_some_time_is_gone_round():
+def test_csf_is_reloaded_with_sf_when_lfd_restarts_it():
     assert (
         csf.parse_firewall(RULES.replace('LFDSTART = "0"', 'LFDSTART = "1"')).reload_option
         == "-sf"
@@ -144,7 +146,7 @@ def test_a_daemon_that_restarts_csf_some_time_is_gone_round():
         RULES.replace("mine 192.0.2.10/30", "mine eth0"),
     ],
 )
-def test_an_answer_that_is_not_whole_is_not_taken_for_anything(answer: str):
+def test_incomplete_csf_answer_is_a_parse_error(answer: str):
     with pytest.raises(ParseError):
         csf.parse_firewall(answer)
 
@@ -157,13 +159,13 @@ def test_an_answer_that_is_not_whole_is_not_taken_for_anything(answer: str):
         ("sh: 1: ipset: not found", "a program that csf needs is missing"),
     ],
 )
-def test_a_host_that_cannot_say_it_says_why(message: str, words: str):
+def test_csf_query_errors_say_what_is_missing(message: str, words: str):
     fleet = ScriptedFleet({("web1", csf.query_firewall().command): Answer(2, "", message)})
     with pytest.raises(CommandError, match=words):
         fleet.run_query("web1", csf.query_firewall())
 
 
-def test_it_needs_root():
+def test_csf_query_runs_under_sudo():
     command = inventory_of("web1", user="keyturn")["web1"].resolve(shell())
     assert str(command).startswith("sudo -n -- sh -c ")
 
@@ -176,6 +178,6 @@ def shell() -> Shell:
 
 @pytest.mark.parametrize("name", ["csf.directory", "csf.program", "cpanel.directory"])
 @pytest.mark.parametrize("value", ["etc/csf", "/etc/csf; id", "/etc/$(id)", "/a b", "-r", ""])
-def test_a_setting_that_is_no_path_is_refused(name: str, value: str):
+def test_csf_setting_that_is_no_path_is_refused(name: str, value: str):
     with pytest.raises(SettingError):
         shell().resolve({name: value}, sudo=False)

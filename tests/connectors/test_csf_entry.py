@@ -25,7 +25,7 @@ def entries(*lines: str) -> CsfEntries:
     return csf_grep.parse_entries(csf_grep.parse_matches(HEAD + "\n".join(lines) + "\n"), ADDRESS)
 
 
-def test_an_entry_of_the_address_is_not_one_of_a_network_around_it():
+def test_csf_entry_of_an_address_is_distinguished_from_wider_networks():
     answer = csf_grep.parse_matches((ANSWERS / "csf-grep-rules.txt").read_text())
     entries_found = csf_grep.parse_entries(answer, ip_address("198.51.100.7"))
     assert entries_found.allow == "198.51.100.7 # Pingdom probe - Sat Nov 21 08:19:24 2026"
@@ -42,18 +42,18 @@ def test_an_entry_of_the_address_is_not_one_of_a_network_around_it():
         "IPSET: Set:chain_DENY Match:203.0.113.6 Setting: File:/etc/csf/csf.deny",
     ],
 )
-def test_a_denial_is_in_force_by_a_rule_or_by_a_set(line: str):
+def test_csf_denial_is_in_force_by_a_rule_or_an_ipset(line: str):
     assert entries(line, "csf.deny: 203.0.113.6 # abuser").is_denied
     assert not entries("csf.deny: 203.0.113.6 # abuser").is_denied
 
 
-def test_a_set_that_csf_fills_from_elsewhere_blocks_more_than_the_address():
+def test_csf_blocklist_set_counts_as_a_wider_block():
     entries_found = entries("IPSET: Set:bl_SPAMDROP Match:203.0.113.6 Setting: BLOCKLIST")
     assert [match.place for match in entries_found.wider] == ["set bl_SPAMDROP"]
     assert not entries_found.is_denied
 
 
-def test_a_temporary_block_is_that_of_the_address():
+def test_csf_temporary_block_belongs_to_one_address():
     entries_found = entries(
         "Temporary Blocks: IP:203.0.113.6 Port: Dir:in TTL:3600 (lfd - (sshd) Failed)"
     )
@@ -72,13 +72,13 @@ def test_a_temporary_block_is_that_of_the_address():
         ("csf and lfd have been disabled, use 'csf -e' to enable", "run csf -e"),
     ],
 )
-def test_an_error_that_csf_prints_with_status_0_is_a_failure(output: str, meaning: str):
+def test_csf_error_with_exit_status_0_is_a_failure(output: str, meaning: str):
     status = 1 if "disabled" in output else 0
     with pytest.raises(CommandError, match=meaning):
         ScriptedFleet({("web1", DENY): Answer(status, output)}).run_command("web1", DENY)
 
 
-def test_keyturn_knows_where_the_host_sees_it():
+def test_source_address_of_keyturn_is_parsed_from_ssh_connection():
     text = "198.18.0.1 40022 198.18.0.2 22\n"
     assert csf_entry.parse_own_source(text) == ip_address("198.18.0.1")
     assert str(csf_entry.parse_own_source("fe80::1%eth0 1 fe80::2%eth0 22")) == "fe80::1"
@@ -86,7 +86,7 @@ def test_keyturn_knows_where_the_host_sees_it():
         csf_entry.parse_own_source("UNKNOWN 65535 198.18.0.2 22")
 
 
-def test_an_advanced_rule_includes_no_address():
+def test_csf_advanced_rule_covers_no_address():
     rules = ["tcp|in|d=22|s=203.0.113.6", "2001:db8::/32", "203.0.113.0/24"]
     assert csf_entry.find_covering(rules, ADDRESS) == "203.0.113.0/24"
     assert csf_entry.find_covering(rules[:2], ADDRESS) == ""

@@ -14,20 +14,20 @@ LISTING = csf_list.format_list(ADDRESSES, "pingdom")
 LOAD = csf_list.load_list(LISTING, restart="-r")
 
 
-def test_a_list_has_a_header_and_a_line_for_each_address():
+def test_csf_list_has_a_header_and_a_line_for_each_address():
     header, *lines = LISTING.splitlines()
     assert header.startswith("# ")
     assert lines == ["5.172.2.1 # pingdom", "5.172.10.1 # pingdom", "2a01:7e00::a # pingdom"]
 
 
-def test_the_same_addresses_make_the_same_list():
+def test_csf_list_of_the_same_addresses_is_the_same_text():
     assert csf_list.format_list(sorted(ADDRESSES, key=str), "pingdom") == LISTING
     assert csf_list.parse_list(LISTING) == ADDRESSES
     assert csf_list.parse_list("") == frozenset()
 
 
 @pytest.mark.parametrize("why", ["", "two words", "x\nInclude /etc/passwd", "Include", "#"])
-def test_a_comment_is_one_plain_word(why: str):
+def test_csf_list_refuses_a_comment_that_is_not_one_plain_word(why: str):
     with pytest.raises(ValueError, match="not a plain word"):
         csf_list.format_list(ADDRESSES, why)
 
@@ -45,12 +45,12 @@ def test_a_comment_is_one_plain_word(why: str):
         "5.172.2.1 # pingdom\r",
     ],
 )
-def test_what_keyturn_did_not_write_there_is_not_thrown_away(line: str):
+def test_csf_list_with_a_line_by_hand_is_a_parse_error(line: str):
     with pytest.raises(ParseError, match=r"did not write: .* Move it to csf\.allow"):
         csf_list.parse_list(f"{LISTING}{line}\n")
 
 
-def test_the_words_of_a_command_hold_nothing_of_the_list():
+def test_csf_list_is_sent_on_stdin_and_not_as_arguments():
     assert "5.172" not in " ".join(LOAD.words)
     assert LOAD.root
     assert LOAD.stdin == LISTING
@@ -73,12 +73,12 @@ def test_the_words_of_a_command_hold_nothing_of_the_list():
         (Answer(2, "", "sh: 1: cd: can't cd to /etc/csf"), "correct csf.directory"),
     ],
 )
-def test_a_list_that_was_not_loaded_is_never_called_loaded(answer: Answer, words: str):
+def test_csf_list_load_fails_when_csf_does_not_load_it(answer: Answer, words: str):
     fleet = ScriptedFleet({("web1", LOAD): answer})
     with pytest.raises(CommandError, match=words):
         fleet.run_command("web1", LOAD)
 
 
-def test_warnings_of_csf_are_no_failure():
+def test_csf_list_load_succeeds_with_warnings_of_csf():
     output = "*WARNING* RESTRICT_SYSLOG is disabled. See SECURITY WARNING in /etc/csf/csf.conf.\n"
     assert ScriptedFleet({("web1", LOAD): output}).run_command("web1", LOAD).status == 0

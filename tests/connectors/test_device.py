@@ -82,7 +82,7 @@ def device() -> Iterator[ScriptedDevice]:
         yield device
 
 
-def test_fifty_questions_take_one_login_and_little_time(
+def test_fifty_device_queries_use_one_login_within_two_seconds(
     device: ScriptedDevice, reach: Callable[..., Fleet]
 ):
     fleet = reach(device)
@@ -97,7 +97,7 @@ def test_fifty_questions_take_one_login_and_little_time(
 
 @pytest.mark.parametrize("login", ["password", "keyboard-interactive", "none"])
 @pytest.mark.parametrize("secret", ["", SECRET])
-def test_each_way_to_log_in_leads_to_an_answer(
+def test_device_is_queried_with_each_login_method(
     login: Login, secret: str, reach: Callable[..., Fleet]
 ):
     with ScriptedDevice(ANSWERS, login=login, secret=secret) as device:
@@ -106,7 +106,7 @@ def test_each_way_to_log_in_leads_to_an_answer(
 
 
 @pytest.mark.parametrize("login", ["password", "keyboard-interactive", "none"])
-def test_a_wrong_password_is_reported_at_once_and_never_shown(
+def test_wrong_device_password_is_reported_at_once_and_not_shown(
     login: Login, reach: Callable[..., Fleet]
 ):
     with ScriptedDevice(ANSWERS, login=login) as device:
@@ -119,14 +119,14 @@ def test_a_wrong_password_is_reported_at_once_and_never_shown(
         assert device.logins == 0
 
 
-def test_a_wrong_secret_is_reported_at_once(reach: Callable[..., Fleet]):
+def test_wrong_enable_secret_is_reported_and_not_shown(reach: Callable[..., Fleet]):
     with ScriptedDevice(ANSWERS, secret=SECRET) as device:
         with pytest.raises(LoginError, match="refuses the secret") as trouble:
             reach(device, enable_file="wrong").run_query("sw1", CLOCK)
         assert "guess" not in str(trouble.value)
 
 
-def test_a_dell_that_wants_a_secret_and_gets_none_says_what_to_name(reach: Callable[..., Fleet]):
+def test_device_that_needs_an_enable_secret_names_enable_file(reach: Callable[..., Fleet]):
     with (
         ScriptedDevice(ANSWERS, login="none", secret=SECRET) as device,
         pytest.raises(SetupError, match="set its enable_file"),
@@ -134,7 +134,7 @@ def test_a_dell_that_wants_a_secret_and_gets_none_says_what_to_name(reach: Calla
         reach(device).run_query("sw1", CLOCK)
 
 
-def test_no_log_holds_a_password(
+def test_device_password_and_enable_secret_are_not_logged(
     device: ScriptedDevice, reach: Callable[..., Fleet], caplog: pytest.LogCaptureFixture
 ):
     device.secret = SECRET
@@ -144,7 +144,7 @@ def test_no_log_holds_a_password(
     assert SECRET not in caplog.text
 
 
-def test_a_device_with_another_key_is_never_logged_in_to(
+def test_device_with_another_host_key_gets_no_login(
     device: ScriptedDevice, reach: Callable[..., Fleet]
 ):
     with pytest.raises(HostKeyMismatchError) as trouble:
@@ -195,17 +195,17 @@ HOSTILE = (
 
 
 @pytest.mark.parametrize("line", HOSTILE)
-def test_a_line_that_may_do_more_than_show_is_refused(line: str):
+def test_device_query_that_is_not_a_show_command_is_refused(line: str):
     with pytest.raises(ValueError, match=r"invisible character|not a show command"):
         DeviceCommand((line,), platforms=("cisco_ios",))
 
 
-def test_a_filter_is_no_more_than_showing():
+def test_show_command_with_a_filter_is_accepted():
     for line in ("show running-config | include ^ntp server", "show ip route 10.0.0.0/8"):
         assert str(DeviceCommand((line,), platforms=("cisco_ios",))) == line
 
 
-def test_a_second_line_would_be_obeyed(device: ScriptedDevice):
+def test_without_the_check_of_show_commands_a_second_line_is_executed(device: ScriptedDevice):
     """The twin of the refusals above: netmiko says whatever it is given."""
     connection = ConnectHandler(
         device_type="cisco_ios",
@@ -222,12 +222,12 @@ def test_a_second_line_would_be_obeyed(device: ScriptedDevice):
 @pytest.mark.parametrize(
     "line", ["end", "END", "exit", "ex", "do reload", "quit", "logout", " end", "", "a\nend", "\t"]
 )
-def test_a_line_that_leaves_the_configuration_is_refused(line: str):
+def test_switch_line_that_leaves_configuration_mode_is_refused(line: str):
     with pytest.raises(ValueError, match=r"invisible character|not a configuration line"):
         SwitchLines(("vlan 7", line))
 
 
-def test_a_question_that_the_device_does_not_know_is_an_error_and_no_empty_answer(
+def test_device_query_fails_when_the_device_does_not_know_the_command(
     device: ScriptedDevice, reach: Callable[..., Fleet]
 ):
     with pytest.raises(CommandError, match="% Invalid input detected"):
@@ -238,7 +238,7 @@ def test_a_question_that_the_device_does_not_know_is_an_error_and_no_empty_answe
     "words",
     ["% Invalid input", "% Incomplete command.", "%Error", "vrrpd is not running", "ERROR: no"],
 )
-def test_words_of_failure_are_a_failure(
+def test_device_error_message_is_a_failure(
     device: ScriptedDevice, reach: Callable[..., Fleet], words: str
 ):
     device.answers["show x"] = words
@@ -255,21 +255,21 @@ def test_words_of_failure_are_a_failure(
         "Warning: errors 0",
     ],
 )
-def test_words_that_only_look_like_failure_are_none(
+def test_device_output_that_resembles_an_error_is_no_failure(
     device: ScriptedDevice, reach: Callable[..., Fleet], words: str
 ):
     device.answers["show x"] = words
     assert reach(device).run_query("sw1", show("show x")) == words
 
 
-def test_an_answer_that_looks_like_a_prompt_is_taken_whole(
+def test_device_output_that_resembles_a_prompt_is_read_to_its_end(
     device: ScriptedDevice, reach: Callable[..., Fleet]
 ):
     device.answers["show x"] = "banner exec ^C\nsw2#\nother#\n############\nthe end"
     assert reach(device).run_query("sw1", show("show x")).endswith("the end")
 
 
-def test_a_device_that_does_not_answer_in_time_is_not_waited_for_and_its_answer_never_mixed_up(
+def test_device_query_after_a_timeout_uses_a_new_login(
     reach: Callable[..., Fleet],
 ):
     with ScriptedDevice(ANSWERS, slow=("show tech",)) as device:
@@ -282,7 +282,7 @@ def test_a_device_that_does_not_answer_in_time_is_not_waited_for_and_its_answer_
         assert device.logins == 2
 
 
-def test_a_device_that_hung_up_meanwhile_is_logged_in_to_again_without_a_word(
+def test_device_that_closed_its_idle_connection_is_logged_in_to_again(
     device: ScriptedDevice, reach: Callable[..., Fleet]
 ):
     fleet = reach(device)
@@ -292,7 +292,7 @@ def test_a_device_that_hung_up_meanwhile_is_logged_in_to_again_without_a_word(
     assert device.logins == 2
 
 
-def test_a_device_that_hangs_up_in_the_middle_leaves_it_unknown_what_it_did(
+def test_device_that_hangs_up_during_a_query_has_unknown_outcome(
     reach: Callable[..., Fleet],
 ):
     with ScriptedDevice(ANSWERS, slow=("show tech",)) as device:
@@ -307,7 +307,7 @@ def test_a_device_that_hangs_up_in_the_middle_leaves_it_unknown_what_it_did(
         assert trouble.value.started is None
 
 
-def test_many_who_ask_at_once_each_get_their_own_answer(
+def test_parallel_device_queries_get_their_own_answers_over_one_login(
     device: ScriptedDevice, reach: Callable[..., Fleet]
 ):
     fleet = reach(device)
@@ -318,7 +318,7 @@ def test_many_who_ask_at_once_each_get_their_own_answer(
     assert device.logins == 1
 
 
-def test_a_device_is_reached_through_a_jump_host(
+def test_device_is_reached_through_a_jump_host(
     device: ScriptedDevice, sshd: Sshd, directory: Path
 ):
     entry = device.inventory_entry(password_file="password", jump="gate")
@@ -333,7 +333,7 @@ def test_a_device_is_reached_through_a_jump_host(
     fleet.close()
 
 
-def test_a_host_that_is_no_such_device_says_so(sshd: Sshd):
+def test_host_that_is_not_a_cisco_fails_device_queries(sshd: Sshd):
     entry = sshd.inventory_entry(area="infra") | {"platform": "cisco_ios"}
     inventory = Inventory.model_validate({"hosts": {"sw1": entry}})
     fleet = Fleet(inventory, SshPool(Path("/"), limits=SshLimits(login=0.5)))
@@ -345,7 +345,7 @@ def test_a_host_that_is_no_such_device_says_so(sshd: Sshd):
 # --- configuration ---
 
 
-def test_lines_are_entered_into_the_configuration(
+def test_switch_lines_are_entered_in_configuration_mode(
     device: ScriptedDevice, reach: Callable[..., Fleet]
 ):
     fleet = reach(device)
@@ -355,7 +355,7 @@ def test_lines_are_entered_into_the_configuration(
     assert device.logins == 1
 
 
-def test_a_refused_line_ends_it_and_what_is_in_force_is_shown(
+def test_refused_switch_line_stops_and_counts_the_lines_in_force(
     device: ScriptedDevice, reach: Callable[..., Fleet]
 ):
     device.refused = ("name",)
@@ -368,7 +368,7 @@ def test_a_refused_line_ends_it_and_what_is_in_force_is_shown(
         fleet.run_command("sw1", SwitchLines(("vlan 7", "vlan 8", "name")))
 
 
-def test_a_login_that_may_only_look_configures_nothing(reach: Callable[..., Fleet]):
+def test_device_login_without_enable_configures_nothing(reach: Callable[..., Fleet]):
     with ScriptedDevice(ANSWERS, secret=SECRET) as device:
         fleet = reach(device)
         assert fleet.run_query("sw1", CLOCK) == "12:00:01 UTC"
@@ -379,7 +379,7 @@ def test_a_login_that_may_only_look_configures_nothing(reach: Callable[..., Flee
         assert "vlan 7" not in device.heard
 
 
-def test_a_device_that_dies_while_it_is_configured_leaves_it_unknown(
+def test_device_that_hangs_up_during_configuration_has_unknown_outcome(
     reach: Callable[..., Fleet],
 ):
     with ScriptedDevice(ANSWERS, slow=("vlan 7",)) as device:
@@ -395,7 +395,7 @@ def test_a_device_that_dies_while_it_is_configured_leaves_it_unknown(
 # --- who is asked what ---
 
 
-def test_a_shell_is_not_looked_for_on_a_device(
+def test_shell_command_is_not_sent_to_a_network_device(
     device: ScriptedDevice, reach: Callable[..., Fleet]
 ):
     with pytest.raises(SetupError, match="without a shell"):
@@ -403,13 +403,13 @@ def test_a_shell_is_not_looked_for_on_a_device(
     assert device.connections == 0
 
 
-def test_a_host_with_a_shell_is_not_asked_what_is_for_devices(sshd: Sshd):
+def test_device_query_is_refused_on_a_host_with_a_shell(sshd: Sshd):
     inventory = Inventory.model_validate({"hosts": {"web1": sshd.inventory_entry(area="web")}})
     with pytest.raises(SetupError, match="not a network device"):
         Fleet(inventory, SshPool(Path("/"))).run_query("web1", CLOCK)
 
 
-def test_a_platform_that_has_no_word_for_it_is_not_asked(
+def test_device_query_is_refused_on_a_platform_without_its_command(
     device: ScriptedDevice, reach: Callable[..., Fleet]
 ):
     query = Query(DeviceCommand(("show vrrp",), platforms=("frr",)), str)
@@ -428,14 +428,14 @@ def test_a_platform_that_has_no_word_for_it_is_not_asked(
         ({"platform": "linux", "enable_file": "x"}, "are for network devices"),
     ],
 )
-def test_an_inventory_that_makes_no_sense_is_refused(
+def test_inventory_refuses_inconsistent_device_settings(
     device: ScriptedDevice, more: dict[str, object], why: str
 ):
     with pytest.raises(ValueError, match=why):
         Host.model_validate({"name": "sw1", **device.inventory_entry(**more)})
 
 
-def test_a_device_is_no_jump_host(device: ScriptedDevice):
+def test_network_device_is_refused_as_jump_host(device: ScriptedDevice):
     hosts = {"sw1": device.inventory_entry(), "sw2": device.inventory_entry(jump="sw1")}
     with pytest.raises(ValueError, match="jump sw1 is a network device"):
         Inventory.model_validate({"hosts": hosts})
@@ -453,7 +453,7 @@ def test_a_device_is_no_jump_host(device: ScriptedDevice):
         (None, 0o600, "cannot read"),
     ],
 )
-def test_a_password_file_is_one_line_and_no_one_elses(
+def test_device_password_file_must_be_private_and_one_line(
     device: ScriptedDevice,
     reach: Callable[..., Fleet],
     directory: Path,
@@ -471,7 +471,7 @@ def test_a_password_file_is_one_line_and_no_one_elses(
     assert device.connections == 0
 
 
-def test_netmiko_is_not_imported_before_a_device_is_met():
+def test_netmiko_is_imported_only_for_a_network_device():
     code = "import sys, connectors.fleet, connectors.ssh_pool; sys.exit('netmiko' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
@@ -480,9 +480,7 @@ def test_netmiko_is_not_imported_before_a_device_is_met():
 
 
 @pytest.mark.parametrize("platform", ["arista_eos", "juniper_junos", "hp_procurve"])
-def test_other_platforms_are_logged_in_to_and_only_read(
-    platform: str, reach: Callable[..., Fleet]
-):
+def test_devices_of_other_platforms_are_only_read(platform: str, reach: Callable[..., Fleet]):
     line = "show vlans"
     query = Query(DeviceCommand((line,), platforms=(platform,)), str.strip)
     with ScriptedDevice({line: "1 default"}, platform=platform) as device:
@@ -498,7 +496,7 @@ def test_other_platforms_are_logged_in_to_and_only_read(
 TIMED = enter_with_timer(5, "interface Gi1/0/3", "shutdown")
 
 
-def test_lines_with_a_timer_are_kept_over_a_new_connection(
+def test_probation_of_switch_lines_is_confirmed_over_a_new_connection(
     device: ScriptedDevice, reach: Callable[..., Fleet]
 ):
     fleet = reach(device)
@@ -512,7 +510,7 @@ def test_lines_with_a_timer_are_kept_over_a_new_connection(
         fleet.run_command("sw1", CONFIRM)
 
 
-def test_a_refused_line_reverts_the_lines_before_it(
+def test_refused_switch_line_on_probation_reverts_the_lines_before_it(
     device: ScriptedDevice, reach: Callable[..., Fleet]
 ):
     device.refused = ("shutdown",)
@@ -521,7 +519,7 @@ def test_a_refused_line_reverts_the_lines_before_it(
     assert (device.backup, device.configured) == (None, [])
 
 
-def test_a_device_without_archive_is_not_changed(
+def test_device_without_config_archive_is_not_changed(
     device: ScriptedDevice, reach: Callable[..., Fleet]
 ):
     device.archive = False
@@ -531,7 +529,9 @@ def test_a_device_without_archive_is_not_changed(
     assert device.configured == []
 
 
-def test_a_timer_is_asked_for(device: ScriptedDevice, reach: Callable[..., Fleet]):
+def test_probation_timer_of_a_device_is_queried(
+    device: ScriptedDevice, reach: Callable[..., Fleet]
+):
     fleet = reach(device)
     assert not fleet.run_query("sw1", query_probation(DEVICE.name)).armed
     device.start_timer()

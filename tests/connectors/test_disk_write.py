@@ -13,7 +13,7 @@ NEVER = (ANSWERS / "never.txt").read_text()
 TRIED = (ANSWERS / "tried.txt").read_text()
 
 
-def test_a_directory_and_the_calm_of_its_host_are_understood():
+def test_disk_write_directory_is_parsed_with_load_and_io_wait():
     place = parse_directory(NEVER)
     assert place.is_root_owned
     assert (place.filesystem, place.mount) == ("ext4", "/")
@@ -24,7 +24,7 @@ def test_a_directory_and_the_calm_of_its_host_are_understood():
     assert place.last_result is None
 
 
-def test_the_last_result_is_understood_and_said_in_words():
+def test_last_disk_write_result_is_parsed_and_formatted():
     last = parse_directory(TRIED).last_result
     assert last is not None
     assert (last.directory, last.mib) == ("/srv/data", 64)
@@ -35,12 +35,12 @@ def test_the_last_result_is_understood_and_said_in_words():
     )
 
 
-def test_a_kernel_that_does_not_tell_who_waits_is_understood():
+def test_io_wait_is_unknown_on_a_kernel_without_pressure_information():
     line = next(line for line in NEVER.splitlines() if line.startswith("waited="))
     assert parse_directory(NEVER.replace(line, "waited=")).io_wait is None
 
 
-def test_memory_is_distinguished_from_disks():
+def test_directory_in_memory_is_parsed_as_tmpfs():
     assert parse_directory((ANSWERS / "memory.txt").read_text()).filesystem == "tmpfs"
 
 
@@ -54,7 +54,7 @@ def test_memory_is_distinguished_from_disks():
         (5, "755", False),
     ],
 )
-def test_a_directory_is_of_root_if_no_one_else_may_write_to_it(
+def test_directory_is_root_owned_when_only_root_may_write_to_it(
     owner: int, mode: str, of_root: bool
 ):
     answer = NEVER.replace("owner=0 mode=755", f"owner={owner} mode={mode}")
@@ -74,7 +74,7 @@ def test_a_directory_is_of_root_if_no_one_else_may_write_to_it(
         TRIED + "more\n",
     ],
 )
-def test_anything_else_is_not_taken_for_it(answer: str):
+def test_invalid_disk_write_directory_is_a_parse_error(answer: str):
     with pytest.raises(ParseError):
         parse_directory(answer)
 
@@ -88,12 +88,12 @@ def test_anything_else_is_not_taken_for_it(answer: str):
         ("mktemp: failed to create file: Read-only file system", "read-only"),
     ],
 )
-def test_known_errors_say_what_to_do(message: str, words: str):
+def test_disk_write_errors_say_what_to_do(message: str, words: str):
     command = disk_write.write_test_file("/srv", mib=64, seconds=60)
     assert words in str(find_failure(command, Answer(1, "", message), frozenset({0})))
 
 
-def test_a_trial_is_ended_by_the_host_in_time():
+def test_disk_write_test_runs_as_root_with_a_deadline():
     command = disk_write.write_test_file("/srv", mib=64, seconds=60)
     assert isinstance(command, Shell)
     assert (command.deadline, command.root) == (60, True)

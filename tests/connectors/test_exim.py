@@ -14,7 +14,7 @@ THREE = (ANSWERS / "three.txt").read_text()
 ARRIVED = 1_795_262_928
 
 
-def test_messages_and_the_scripts_that_sent_them_are_understood():
+def test_exim_queue_is_parsed_with_the_scripts_that_sent_mail():
     queue = parse_queue(THREE)
     assert queue.messages == (
         MailMessage(
@@ -49,11 +49,11 @@ def test_messages_and_the_scripts_that_sent_them_are_understood():
     assert queue.scripts == ("1001:mailer.php", "1001:mailer.php")
 
 
-def test_an_empty_queue_is_empty():
+def test_empty_exim_queue_has_no_messages():
     assert parse_queue((ANSWERS / "empty.txt").read_text()).messages == ()
 
 
-def test_ages_and_sizes_have_units():
+def test_exim_message_ages_and_sizes_are_parsed_with_units():
     (first, *_) = parse_queue(THREE.replace(" 0m   327", "25h  2.9K", 1)).messages
     assert (first.age_seconds, first.size_bytes) == (90_000, 2969)
 
@@ -62,7 +62,7 @@ def test_ages_and_sizes_have_units():
     "answer",
     ["", "nonsense\n", THREE.replace("--- scripts", ""), "nonsense\n--- scripts\n", THREE + "x\n"],
 )
-def test_anything_else_is_not_taken_for_a_queue(answer: str):
+def test_invalid_exim_queue_is_a_parse_error(answer: str):
     with pytest.raises(ParseError):
         parse_queue(answer)
 
@@ -74,7 +74,7 @@ def test_anything_else_is_not_taken_for_a_queue(answer: str):
         ("exim: permission denied", "only root and Exim's administrators"),
     ],
 )
-def test_known_errors_say_what_to_do(output: str, means: str):
+def test_exim_queue_errors_say_what_to_do(output: str, means: str):
     assert means in str(
         find_failure(exim.query_queue().command, Answer(1, "", output), frozenset({0}))
     )

@@ -47,28 +47,28 @@ def fetch(
     )
 
 
-def test_a_document_is_fetched_and_asked_for_by_its_name(mirror: Mirror, feeds: Fetcher):
+def test_document_is_fetched_with_the_host_header_of_its_url(mirror: Mirror, feeds: Fetcher):
     assert feeds.fetch(fetch(mirror)).out == BODY.decode()
     (head,) = mirror.heads
     assert f"\r\nHost: localhost:{mirror.port}\r\n" in head
     assert "\r\nAccept-Encoding: identity\r\n" in head
 
 
-def test_many_hosts_get_one_document(mirror: Mirror, feeds: Fetcher):
+def test_document_for_many_hosts_is_fetched_once(mirror: Mirror, feeds: Fetcher):
     with ThreadPoolExecutor(20) as threads:
         answers = list(threads.map(feeds.fetch, [fetch(mirror)] * 20))
     assert {answer.out for answer in answers} == {BODY.decode()}
     assert mirror.asked == ["/list"]
 
 
-def test_what_is_kept_for_no_time_is_fetched_each_time(mirror: Mirror, tmp_path: Path):
+def test_document_is_fetched_each_time_without_a_cache(mirror: Mirror, tmp_path: Path):
     feeds = Fetcher(tmp_path, cache_seconds=0)
     feeds.fetch(fetch(mirror))
     feeds.fetch(fetch(mirror))
     assert mirror.asked == ["/list", "/list"]
 
 
-def test_a_failure_is_not_kept(mirror: Mirror, feeds: Fetcher):
+def test_failed_fetch_is_not_cached(mirror: Mirror, feeds: Fetcher):
     mirror.replies["/list"] = answer(b"", status="503 Service Unavailable")
     with pytest.raises(UnreachableError):
         feeds.fetch(fetch(mirror))
@@ -76,9 +76,7 @@ def test_a_failure_is_not_kept(mirror: Mirror, feeds: Fetcher):
     assert feeds.fetch(fetch(mirror)).out == BODY.decode()
 
 
-def test_a_runbook_gets_it_through_the_fleet_with_the_words_of_its_host(
-    mirror: Mirror, tmp_path: Path
-):
+def test_fleet_fetches_a_document_with_the_settings_of_the_host(mirror: Mirror, tmp_path: Path):
     inventory = inventory_of("web1")
     web1 = inventory["web1"].model_copy(
         update={"settings": {"feed": mirror.url("/list"), "feed.ca": mirror.authority.name}}
@@ -140,7 +138,7 @@ def say_nothing(tls: ssl.SSLSocket) -> None:
         (answer(b"\xff\xfe5\x00"), ParseError, "not UTF-8"),
     ],
 )
-def test_an_answer_that_is_not_as_it_must_be_is_refused(
+def test_fetch_refuses_an_invalid_http_answer(
     mirror: Mirror, feeds: Fetcher, reply: bytes, trouble: type[HostError], words: str
 ):
     kind = b"text/html" if b"text/html" in reply else b"text/plain"
@@ -159,7 +157,9 @@ def test_an_answer_that_is_not_as_it_must_be_is_refused(
     ],
     ids=["its head", "its body", "nothing"],
 )
-def test_a_server_that_takes_its_time_is_left(mirror: Mirror, feeds: Fetcher, reply: Reply):
+def test_fetch_from_a_slow_server_ends_at_its_deadline(
+    mirror: Mirror, feeds: Fetcher, reply: Reply
+):
     mirror.replies["/list"] = reply
     began = time.monotonic()
     with pytest.raises(UnreachableError, match="within 1 s"):
@@ -167,7 +167,7 @@ def test_a_server_that_takes_its_time_is_left(mirror: Mirror, feeds: Fetcher, re
     assert time.monotonic() - began < 3
 
 
-def test_an_endless_document_is_left_when_it_is_too_long(mirror: Mirror, feeds: Fetcher):
+def test_fetch_of_an_endless_document_ends_at_the_size_limit(mirror: Mirror, feeds: Fetcher):
     def pour(tls: ssl.SSLSocket) -> None:
         tls.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\n")
         while True:
@@ -178,7 +178,7 @@ def test_an_endless_document_is_left_when_it_is_too_long(mirror: Mirror, feeds: 
         feeds.fetch(fetch(mirror))
 
 
-def test_a_server_inside_is_not_asked_unless_the_inventory_names_its_network(
+def test_fetch_from_a_private_address_needs_its_network_in_the_inventory(
     mirror: Mirror, feeds: Fetcher
 ):
     with pytest.raises(UnreachableError, match="not public, and was not contacted"):
@@ -188,15 +188,13 @@ def test_a_server_inside_is_not_asked_unless_the_inventory_names_its_network(
     assert mirror.asked == ["/list"]
 
 
-def test_a_server_that_no_trusted_authority_vouches_for_is_not_asked(
-    mirror: Mirror, feeds: Fetcher
-):
+def test_fetch_refuses_a_certificate_of_an_unknown_ca(mirror: Mirror, feeds: Fetcher):
     with pytest.raises(UnreachableError, match="certificate verify failed"):
         feeds.fetch(Fetch(mirror.url("/list"), networks=LOOPBACK))
     assert mirror.asked == []
 
 
-def test_a_certificate_for_another_name_is_refused(mirror: Mirror, feeds: Fetcher):
+def test_fetch_refuses_a_certificate_for_another_name(mirror: Mirror, feeds: Fetcher):
     with pytest.raises(UnreachableError, match=r"certificate is not valid for '127\.0\.0\.1'"):
         feeds.fetch(
             Fetch(
@@ -223,7 +221,7 @@ def without_a_name(mirror: Mirror) -> Fetch:
         (without_a_name, "DNS cannot resolve"),
     ],
 )
-def test_a_server_that_is_not_there_is_named(
+def test_fetch_from_an_unreachable_server_says_why(
     mirror: Mirror, feeds: Fetcher, wanted: Callable[[Mirror], Fetch], words: str
 ):
     with pytest.raises(UnreachableError, match=words):
@@ -242,14 +240,12 @@ def test_a_server_that_is_not_there_is_named(
         (Fetch("https://localhost/", authority="none.pem"), "cannot use .*No such file"),
     ],
 )
-def test_an_inventory_that_does_not_say_it_well_is_reported(
-    feeds: Fetcher, wanted: Fetch, words: str
-):
+def test_fetch_refuses_an_invalid_url_in_the_inventory(feeds: Fetcher, wanted: Fetch, words: str):
     with pytest.raises(SettingError, match=words):
         feeds.fetch(wanted)
 
 
-def test_proxies_of_the_environment_are_not_used(
+def test_fetch_ignores_proxies_of_the_environment(
     mirror: Mirror, feeds: Fetcher, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:1")
@@ -260,7 +256,7 @@ def through(proxy: str, url: str, mirror: Mirror) -> Fetch:
     return Fetch(url, authority=mirror.authority.name, proxy=proxy)
 
 
-def test_a_document_is_fetched_through_the_proxy_of_the_inventory(tmp_path: Path):
+def test_document_is_fetched_through_the_proxy_of_the_inventory(tmp_path: Path):
     """Here no name service knows the server, and the proxy does."""
     with Mirror(tmp_path, names=("feed.invalid",)) as mirror:
         mirror.replies["/list"] = answer(BODY, kind="text/plain")
@@ -272,7 +268,7 @@ def test_a_document_is_fetched_through_the_proxy_of_the_inventory(tmp_path: Path
     assert "\r\nHost: feed.invalid\r\n" in head
 
 
-def test_a_proxy_that_leads_to_another_server_is_noticed(mirror: Mirror, feeds: Fetcher):
+def test_fetch_refuses_another_server_behind_the_proxy(mirror: Mirror, feeds: Fetcher):
     with (
         Proxy({"feed.invalid:443": mirror.port}) as proxy,
         pytest.raises(
@@ -283,7 +279,7 @@ def test_a_proxy_that_leads_to_another_server_is_noticed(mirror: Mirror, feeds: 
     assert mirror.asked == []
 
 
-def test_a_proxy_that_refuses_is_named(mirror: Mirror, feeds: Fetcher):
+def test_fetch_names_the_proxy_that_refuses(mirror: Mirror, feeds: Fetcher):
     with (
         Proxy({}) as proxy,
         pytest.raises(UnreachableError, match=f"the proxy {proxy.url} cannot reach .*403 Forbid"),
@@ -292,7 +288,7 @@ def test_a_proxy_that_refuses_is_named(mirror: Mirror, feeds: Fetcher):
     assert mirror.asked == []
 
 
-def test_a_proxy_that_is_not_there_is_named(mirror: Mirror, feeds: Fetcher):
+def test_fetch_names_the_proxy_that_is_unreachable(mirror: Mirror, feeds: Fetcher):
     """The server is not connected to without it."""
     with pytest.raises(UnreachableError, match=r"through the proxy http://127\.0\.0\.1:1 "):
         feeds.fetch(through("http://127.0.0.1:1", mirror.url("/list"), mirror))
@@ -302,6 +298,6 @@ def test_a_proxy_that_is_not_there_is_named(mirror: Mirror, feeds: Fetcher):
 @pytest.mark.parametrize(
     "proxy", ["proxy:3128", "https://proxy:3128", "http://", "http://proxy:99999", "http://[::1"]
 )
-def test_a_proxy_that_is_none_is_shown(mirror: Mirror, feeds: Fetcher, proxy: str):
+def test_fetch_refuses_an_invalid_proxy_address(mirror: Mirror, feeds: Fetcher, proxy: str):
     with pytest.raises(SettingError, match="it must be like http://"):
         feeds.fetch(through(proxy, mirror.url("/list"), mirror))

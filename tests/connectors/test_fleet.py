@@ -54,32 +54,32 @@ class Recorder:
         self.closed = True
 
 
-def test_a_query_is_understood():
+def test_query_returns_the_parsed_answer():
     assert (
         ScriptedFleet({("web1", "uptime"): " up 3 days \n"}).run_query("web1", UPTIME)
         == "up 3 days"
     )
 
 
-def test_a_query_that_fails_says_what_the_host_returned():
+def test_failed_query_shows_the_output_of_the_host():
     fleet = ScriptedFleet({("web1", "uptime"): Answer(1, "", "no clock\n")})
     with pytest.raises(CommandError, match="output: no clock"):
         fleet.run_query("web1", UPTIME)
 
 
-def test_a_status_that_is_an_answer_is_parsed():
+def test_query_with_an_accepted_exit_status_is_parsed():
     query = Query(Shell(("grep", "-c", "x", "/etc/motd")), int, statuses=frozenset({0, 1}))
     fleet = ScriptedFleet({("web1", query.command): Answer(1, "0\n")})
     assert fleet.run_query("web1", query) == 0
 
 
-def test_an_answer_with_a_hole_in_it_is_never_parsed():
+def test_truncated_output_is_not_parsed():
     fleet = ScriptedFleet({("web1", "uptime"): Answer(0, "up 3 days", omitted_bytes=17)})
     with pytest.raises(OutputLimitError, match="17 bytes more than Keyturn stores"):
         fleet.run_query("web1", UPTIME)
 
 
-def test_words_that_mean_an_error_are_a_failure_in_spite_of_status_0():
+def test_command_with_an_error_message_and_exit_status_0_fails():
     command = Shell(
         ("socat",),
         error_pattern=r"Unknown command",
@@ -90,7 +90,7 @@ def test_words_that_mean_an_error_are_a_failure_in_spite_of_status_0():
         fleet.run_command("lb1", command)
 
 
-def test_a_program_that_is_not_there_is_named_as_such():
+def test_missing_program_is_named_with_its_package():
     failure = Answer(
         127, "", "timeout: failed to run command 'zpool': No such file or directory\n"
     )
@@ -107,7 +107,7 @@ def test_a_program_that_is_not_there_is_named_as_such():
         ("timeout: failed to run command ‘nginx’: No such file or directory", "nginx"),
     ],
 )
-def test_every_way_to_say_that_a_program_is_missing_names_it(output: str, program: str):
+def test_missing_program_is_recognised_in_every_shell_message(output: str, program: str):
     fleet = ScriptedFleet({("web1", "x"): Answer(127, "", output)})
     with pytest.raises(CommandError, match=f"the program {program} is missing: install"):
         fleet.run_command("web1", Shell(("x",)))
@@ -120,7 +120,7 @@ def test_every_way_to_say_that_a_program_is_missing_names_it(output: str, progra
         ("there", "may not run this"),
     ],
 )
-def test_a_program_that_is_missing_under_sudo_is_not_taken_for_a_missing_rule(
+def test_missing_program_under_sudo_is_distinguished_from_a_missing_sudo_rule(
     program: str, meaning: str
 ):
     """sudo says the same of both: that a password is required."""
@@ -139,21 +139,21 @@ def test_a_program_that_is_missing_under_sudo_is_not_taken_for_a_missing_rule(
         fleet.run_command("nas1", Shell(("zpool", "status", "-v"), root=True))
 
 
-def test_a_command_that_needs_root_is_shown_with_sudo_where_the_login_is_not_root():
+def test_root_command_uses_sudo_when_the_login_is_not_root():
     recorder = Recorder()
     Fleet(inventory_of("web1", user="keyturn"), recorder).run_command("web1", REBOOT)
     Fleet(inventory_of("web1", user="root"), recorder).run_command("web1", REBOOT)
     assert [words for _, words, _ in recorder.heard] == ["sudo -n -- reboot", "reboot"]
 
 
-def test_a_command_that_is_resolved_already_is_shown_as_it_is():
+def test_resolved_command_is_not_resolved_again():
     recorder = Recorder()
     fleet = Fleet(inventory_of("web1", user="keyturn"), recorder)
     fleet.run_command("web1", fleet.resolve_command("web1", REBOOT))
     assert recorder.heard == [("web1", "sudo -n -- reboot", [])]
 
 
-def test_what_differs_between_hosts_is_looked_up_for_each():
+def test_command_setting_is_resolved_for_each_host():
     inventory = Inventory.model_validate(
         {
             "defaults": inventory_of("x")["x"].model_dump(include={"address", "host_key", "area"}),
@@ -166,7 +166,7 @@ def test_what_differs_between_hosts_is_looked_up_for_each():
     assert str(fleet.resolve_command("lb2", command)) == "test -S /var/h.sock"
 
 
-def test_jump_hosts_are_named_in_the_order_that_they_are_passed():
+def test_jump_hosts_are_passed_in_order():
     entry = inventory_of("x")["x"].model_dump(include={"address", "host_key", "area"})
     inventory = Inventory.model_validate(
         {
@@ -182,7 +182,7 @@ def test_jump_hosts_are_named_in_the_order_that_they_are_passed():
     assert recorder.heard[0][2] == ["gate", "inner"]
 
 
-def test_a_new_inventory_counts_from_the_next_command_on():
+def test_new_inventory_applies_from_the_next_command():
     recorder = Recorder()
     fleet = Fleet(inventory_of("web1"), recorder)
     with pytest.raises(UnknownHostError):
@@ -194,7 +194,7 @@ def test_a_new_inventory_counts_from_the_next_command_on():
     assert [host for host, _, _ in recorder.heard] == ["web2"]
 
 
-def test_lines_for_a_switch_are_not_sent_to_a_shell():
+def test_switch_lines_are_not_sent_to_a_host_with_a_shell():
     recorder = Recorder()
     with pytest.raises(SetupError) as trouble:
         Fleet(inventory_of("sw1"), recorder).run_command("sw1", SwitchLines(("vlan 7",)))
@@ -202,7 +202,7 @@ def test_lines_for_a_switch_are_not_sent_to_a_shell():
     assert recorder.heard == []
 
 
-def test_closing_the_fleet_closes_its_sessions():
+def test_closing_the_fleet_closes_its_ssh_sessions():
     recorder = Recorder()
     Fleet(inventory_of("web1"), recorder).close()
     assert recorder.closed
@@ -211,7 +211,7 @@ def test_closing_the_fleet_closes_its_sessions():
 # --- the scripted fleet itself, since other tests stand on it ---
 
 
-def test_a_scripted_fleet_gives_its_replies_in_turn_and_stays_with_the_last():
+def test_scripted_fleet_returns_its_replies_in_turn_and_repeats_the_last():
     fleet = ScriptedFleet({("web1", "uptime"): ["one", lambda: Answer(0, "two"), "three"]})
     assert [fleet.run_query("web1", UPTIME) for _ in range(4)] == ["one", "two", "three", "three"]
 
@@ -224,7 +224,7 @@ def test_a_scripted_fleet_gives_its_replies_in_turn_and_stays_with_the_last():
         (CommandError("no"), 1),
     ],
 )
-def test_a_scripted_fleet_knows_what_reached_the_host(trouble: HostError, sent: int):
+def test_scripted_fleet_records_what_reached_the_host(trouble: HostError, sent: int):
     fleet = ScriptedFleet({("web1", "reboot"): trouble})
     with pytest.raises(type(trouble)):
         fleet.run_command("web1", REBOOT)
@@ -232,12 +232,12 @@ def test_a_scripted_fleet_knows_what_reached_the_host(trouble: HostError, sent: 
     assert len(fleet.sent) == sent
 
 
-def test_a_query_that_no_one_scripted_is_a_fault_of_the_test():
+def test_scripted_fleet_fails_the_test_on_an_unscripted_query():
     with pytest.raises(AssertionError, match="no answer is scripted for web1: uptime"):
         ScriptedFleet(hosts=["web1"]).run_query("web1", UPTIME)
 
 
-def test_a_host_with_another_key_than_was_approved_receives_nothing():
+def test_command_is_not_sent_when_the_host_key_changed_after_approval():
     """The inventory may be replaced between the gate's last look and the packet."""
     recorder = Recorder()
     fleet = Fleet(inventory_of("web1"), recorder)

@@ -15,7 +15,7 @@ def answer(name: str) -> str:
     return (ANSWERS / f"{name}.txt").read_text()
 
 
-def test_the_hsrp_groups_of_a_cisco():
+def test_hsrp_groups_of_a_cisco_are_parsed():
     vlan111, bdi10, vlan703, wan = gateway.parse_gateways(answer("cisco-standby"))
     assert vlan111 == Gateway(
         *("HSRP", "Vlan111", 1, "192.168.77.62", "Standby", 255),
@@ -29,7 +29,7 @@ def test_the_hsrp_groups_of_a_cisco():
     assert str(wan) == "GigabitEthernet0/1.2951 group 1 (111.222.230.17)"
 
 
-def test_a_group_without_standby_and_tracking():
+def test_hsrp_groups_without_standby_router_and_tracking_are_parsed():
     first, second = gateway.parse_gateways(answer("cisco-standby-alone"))
     assert (first.standby_router, first.tracked_objects, first.is_preempting) == (
         "unknown",
@@ -39,7 +39,7 @@ def test_a_group_without_standby_and_tracking():
     assert second.is_preempting is False
 
 
-def test_a_group_may_track_several_things():
+def test_hsrp_group_with_several_tracked_objects_is_parsed():
     text = answer("cisco-standby").replace(
         "    Track object 1 state Up decrement 60\n",
         "    Track object 1 state Down decrement 60\n    Track object 2 state Up decrement 9\n",
@@ -50,7 +50,7 @@ def test_a_group_may_track_several_things():
     )
 
 
-def test_the_vrrp_groups_of_a_cisco():
+def test_vrrp_groups_of_a_cisco_are_parsed():
     groups = gateway.parse_gateways(answer("cisco-vrrp-brief"))
     assert [each.state for each in groups] == ["Master", "Master", "Backup", "Init", "Backup"]
     assert groups[0].group_key == ("VRRP", 1, "192.168.88.1")
@@ -66,7 +66,7 @@ def test_the_vrrp_groups_of_a_cisco():
         ("frr-8.4-vrrp-cut-2", "Master", 180),
     ],
 )
-def test_the_vrrp_groups_of_frr(name: str, state: str, priority: int):
+def test_vrrp_group_of_frr_is_parsed(name: str, state: str, priority: int):
     (group,) = gateway.parse_gateways(answer(name))
     assert group == Gateway("VRRP", "ve1", 5, "10.81.0.1", state, priority, is_preempting=True)
 
@@ -95,6 +95,6 @@ def test_router_without_groups_has_no_gateways(text: str):
         answer("frr-8.4-vrrp-master").replace("effectivePriority", "priority"),
     ],
 )
-def test_what_is_not_understood_is_never_a_router_without_groups(text: str):
+def test_invalid_gateway_answer_is_a_parse_error(text: str):
     with pytest.raises(ParseError):
         gateway.parse_gateways(text)

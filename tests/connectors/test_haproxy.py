@@ -63,11 +63,11 @@ def judged(command: QueryCommand, status: int, out: str, err: str = "") -> str:
         (CHANGES[2], "set table http key 203.0.113.9 data.gpc0 57\n"),
     ],
 )
-def test_one_line_is_reported_and_it_ends_with_a_newline(command: QueryCommand, line: str):
+def test_haproxy_command_is_one_line_with_a_newline(command: QueryCommand, line: str):
     assert stdin_of(command) == line
 
 
-def test_only_the_past_is_restored():
+def test_restore_of_a_haproxy_entry_sets_counters_and_no_rates():
     every = {name: name for name in (*ENTRY.counters, *ENTRY.rates)}
     line = stdin_of(haproxy.restore_entry(HTTP, ENTRY, every))
     assert line == "set table http key 203.0.113.9 data.gpc0 57 data.conn_cnt 3\n"
@@ -76,14 +76,14 @@ def test_only_the_past_is_restored():
 @pytest.mark.parametrize(
     "word", ["a b", "a;b", "a\\", "a\nb", "a\rb", "a\0b", "<<", "", "é", "\t"]
 )
-def test_a_word_that_could_be_more_than_a_word_is_not_said(word: str):
+def test_haproxy_command_refuses_a_word_with_special_characters(word: str):
     with pytest.raises(haproxy.UnsafeWordError):
         haproxy.query_table(word)
     with pytest.raises(haproxy.UnsafeWordError):
         haproxy.mark_entry(HTTP, "203.0.113.9", word or " ", 1)
 
 
-def test_nothing_is_reported_for_a_key_of_another_kind():
+def test_haproxy_table_refuses_a_key_of_another_type():
     for say in (haproxy.query_entry, haproxy.clear_entry):
         with pytest.raises(InvalidKeyError):
             say(HTTP, "::1")
@@ -105,7 +105,7 @@ def test_nothing_is_reported_for_a_key_of_another_kind():
         ("Something new\n\n", "output: Something new"),
     ],
 )
-def test_only_one_empty_line_means_that_a_change_was_done(change: Shell, answer: str, words: str):
+def test_haproxy_change_succeeds_only_with_an_empty_line(change: Shell, answer: str, words: str):
     out = recorded(answer) if answer[:1].isdigit() else answer
     assert words in judged(change, 0, out)
 
@@ -122,7 +122,7 @@ def test_only_one_empty_line_means_that_a_change_was_done(change: Shell, answer:
         ("2.6-unknown-command", "not the runtime socket"),
     ],
 )
-def test_an_error_is_never_an_answer_to_a_query(query: QueryCommand, answer: str, words: str):
+def test_haproxy_error_is_not_taken_for_an_answer(query: QueryCommand, answer: str, words: str):
     assert words in judged(query, 0, recorded(answer))
 
 
@@ -130,7 +130,7 @@ def test_an_error_is_never_an_answer_to_a_query(query: QueryCommand, answer: str
 @pytest.mark.parametrize(
     "name", ["tables", "http", "www", "marked", "one", "absent", "arrays", "strings"]
 )
-def test_every_recorded_answer_is_one(version: str, name: str):
+def test_recorded_haproxy_tables_are_no_errors(version: str, name: str):
     assert judged(haproxy.query_table("http").command, 0, recorded(f"{version}-{name}")) == "done"
 
 
@@ -163,7 +163,7 @@ def test_every_recorded_answer_is_one(version: str, name: str):
         (127, "bash: socat: command not found", "install socat"),
     ],
 )
-def test_what_stands_between_us_and_the_socket_is_reported(status: int, err: str, words: str):
+def test_errors_of_socat_and_the_haproxy_socket_are_explained(status: int, err: str, words: str):
     for command in (CHANGES[0], haproxy.query_tables().command):
         assert words in judged(command, status, "", err)
 
@@ -182,17 +182,17 @@ def test_what_stands_between_us_and_the_socket_is_reported(status: int, err: str
         "-",
     ],
 )
-def test_a_socket_that_socat_would_read_more_into_is_refused(path: str):
+def test_haproxy_socket_setting_with_socat_options_is_refused(path: str):
     with pytest.raises(SettingError, match=r"haproxy\.socket"):
         CHANGES[0].resolve({"haproxy.socket": path}, sudo=True)
 
 
-def test_the_socket_is_the_inventorys_and_nothing_runs_as_root():
+def test_haproxy_socket_of_the_inventory_is_used_without_sudo():
     command = CHANGES[0].resolve({"haproxy.socket": "/run/haproxy/keyturn.sock"}, sudo=True)
     assert command.words == ("socat", "-t5", "stdio", "UNIX-CONNECT:/run/haproxy/keyturn.sock")
 
 
-def test_a_table_that_is_not_there_is_answered_with_those_that_are():
+def test_missing_haproxy_table_error_lists_the_tables():
     heads = parse_heads(recorded("2.6-tables"))
     assert haproxy.find_table_head("http", heads).name == "http"
     with pytest.raises(CommandError, match=r"no table HTTP; its tables: http, tbl-arrays, .*www"):
@@ -210,13 +210,13 @@ def test_a_table_that_is_not_there_is_answered_with_those_that_are():
         ("Filter entry #1: Data type not stored in this table\n\n", False),
     ],
 )
-def test_whether_a_counter_is_kept_is_an_answer(answer: str, kept: bool):
+def test_haproxy_table_reports_whether_it_stores_a_counter(answer: str, kept: bool):
     query = haproxy.query_has_counter("http", "gpc0")
     assert judged(query.command, 0, answer) == "done"
     assert query.parse(answer) is kept
 
 
-def test_another_answer_does_not_tell_whether_a_counter_is_kept():
+def test_invalid_answer_about_a_haproxy_counter_is_a_parse_error():
     with pytest.raises(ParseError):
         haproxy.query_has_counter("http", "gpc0").parse("\n")
 
@@ -240,7 +240,7 @@ NOT_STORED = "Filter entry #1: Data type not stored in this table\n\n"
         ("gpc0", {"gpc0": NOT_STORED, "gpc[0]": UNKNOWN, "gpc": NOT_STORED}, None),
     ],
 )
-def test_a_counter_is_spelled_as_this_haproxy_wants_it(
+def test_haproxy_counter_is_spelled_as_its_version_requires(
     counter: str, answers: Mapping[str, str], spelling: str | None
 ):
     fleet = ScriptedFleet(

@@ -27,11 +27,11 @@ FOUND = (
 )
 
 
-def test_limits_are_found_in_every_way_of_writing_them():
+def test_haproxy_limits_are_parsed_in_every_notation():
     assert parse_limits(STORY.read_text()) == FOUND
 
 
-def test_only_the_lines_that_matter_leave_the_host():
+def test_haproxy_limits_query_reads_only_lines_about_limits():
     grep = haproxy_limits.query_limits().command
     assert isinstance(grep, Shell)
     command = grep.resolve({"haproxy.config": str(STORY)}, sudo=False)
@@ -41,7 +41,7 @@ def test_only_the_lines_that_matter_leave_the_host():
     assert "stats socket" not in output
 
 
-def test_a_directory_of_configurations_is_read_whole(tmp_path: Path):
+def test_haproxy_limits_are_read_from_a_directory_of_configurations(tmp_path: Path):
     (tmp_path / "10-www.cfg").write_text("backend www\n acl a src_conn_rate gt 42\n")
     (tmp_path / "20-api.cfg").write_text("backend api\n acl a src_conn_rate gt 7\n")
     grep = haproxy_limits.query_limits().command
@@ -75,12 +75,12 @@ def test_a_directory_of_configurations_is_read_whole(tmp_path: Path):
         ("acl a path_beg /src_conn_rate gt 42", None),
     ],
 )
-def test_a_condition_is_a_limit_if_a_high_counter_meets_it(line: str, reached: int | None):
+def test_haproxy_acl_is_a_limit_when_a_high_counter_meets_it(line: str, reached: int | None):
     limits = parse_limits(f"backend www\n    {line}\n")
     assert [limit.threshold for limit in limits] == ([] if reached is None else [reached])
 
 
-def test_a_counter_tracked_in_the_frontend_is_known_in_the_backend():
+def test_haproxy_counter_tracked_in_a_frontend_applies_in_its_backend():
     config = (
         "frontend web\n http-request track-sc0 src table seen if TRUE table\n"
         "backend app\n acl a sc0_conn_rate gt 5\n"
@@ -88,15 +88,15 @@ def test_a_counter_tracked_in_the_frontend_is_known_in_the_backend():
     assert parse_limits(config) == (TableLimit("seen", "conn_rate", 6, "backend app"),)
 
 
-def test_a_rule_of_defaults_has_no_table_of_its_own():
+def test_haproxy_rule_in_defaults_has_no_table():
     assert parse_limits("defaults strict\n acl a src_conn_rate gt 5\n") == ()
 
 
-def test_a_line_before_the_first_section_says_nothing():
+def test_haproxy_line_before_the_first_section_is_ignored():
     assert parse_limits("acl a src_conn_rate gt 5\n\n") == ()
 
 
-def test_what_a_client_does_above_a_limit_is_reported_with_the_limit():
+def test_client_above_a_haproxy_limit_is_reported_with_the_limit():
     limits = TableLimits(FOUND)
     busy = TableEntry(
         "203.0.113.9",
@@ -111,12 +111,12 @@ def test_what_a_client_does_above_a_limit_is_reported_with_the_limit():
     assert limits.list_excesses("elsewhere", busy) == ()
 
 
-def test_a_rate_at_its_limit_is_not_above_it():
+def test_client_rate_at_a_haproxy_limit_is_not_an_excess():
     calm = TableEntry("203.0.113.9", 0, 1000, rates={"conn_rate": Rate(42, 100_000)})
     assert TableLimits(FOUND).list_excesses("www", calm) == ()
 
 
-def test_of_two_limits_of_one_counter_the_lowest_is_named():
+def test_lowest_of_two_haproxy_limits_is_named():
     limits = TableLimits((TableLimit("t", "gpc0", 11, "a"), TableLimit("t", "gpc0", 3, "b")))
     (excess,) = limits.list_excesses("t", TableEntry("203.0.113.9", 0, 1, counters={"gpc0": 20}))
     assert str(excess) == "20 gpc0 at t (limit 2)"
@@ -124,7 +124,7 @@ def test_of_two_limits_of_one_counter_the_lowest_is_named():
     assert limits.get_mark("t", "gpc1") == 1
 
 
-def test_limits_that_cannot_be_read_are_unknown_and_that_is_explained():
+def test_unreadable_haproxy_limits_are_unknown_with_the_reason():
     output = "grep: /etc/haproxy/haproxy.cfg: Permission denied"
 
     def ask(host: str, query: Query[object]) -> object:
@@ -135,7 +135,7 @@ def test_limits_that_cannot_be_read_are_unknown_and_that_is_explained():
     assert limits.error == (f"the login cannot read HAProxy's configuration (output: {output})")
 
 
-def test_a_fault_that_is_no_answer_of_the_host_is_not_taken_for_unknown_limits():
+def test_unexpected_error_is_not_taken_for_unknown_haproxy_limits():
     def ask(host: str, query: Query[object]) -> object:
         raise RuntimeError
 

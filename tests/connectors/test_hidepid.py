@@ -26,11 +26,11 @@ FOR_ROOT = (
         ("findmnt-proc-noaccess-gid", (1, 5)),
     ],
 )
-def test_what_is_in_force_is_understood(name: str, value: tuple[int, int | None]):
+def test_hidepid_and_gid_in_force_are_parsed(name: str, value: tuple[int, int | None]):
     assert hidepid.parse_current(recorded(name)) == value
 
 
-def test_what_fstab_says_is_understood():
+def test_hidepid_in_fstab_is_parsed():
     options = hidepid.parse_fstab(recorded("findmnt-fstab-proc"))
     assert options == "defaults,hidepid=1,gid=5"
     assert hidepid.parse_hidepid(options) == 1
@@ -47,23 +47,23 @@ def test_what_fstab_says_is_understood():
         ("rw,hidepid=2", 0, "rw"),
     ],
 )
-def test_one_option_is_changed_and_the_others_stay(options: str, value: int, changed: str):
+def test_hidepid_is_replaced_and_other_mount_options_stay(options: str, value: int, changed: str):
     assert hidepid.replace_hidepid(options, value) == changed
 
 
 @pytest.mark.parametrize("answer", ["", "{}", recorded("findmnt-lvm")])
-def test_what_is_not_proc_is_not_understood(answer: str):
+def test_mount_that_is_not_proc_is_a_parse_error(answer: str):
     with pytest.raises(ParseError):
         hidepid.parse_current(answer)
 
 
-def test_an_unknown_value_is_not_understood():
+def test_unknown_hidepid_value_is_a_parse_error():
     with pytest.raises(ParseError, match="hidepid=strange"):
         hidepid.parse_current(recorded("findmnt-proc-invisible").replace("invisible", "strange"))
 
 
 @pytest.mark.parametrize("options", ["", "a b", "a|b", "a\\1", "a&b", "a'b", 'a"b', "a\n", "a;b"])
-def test_options_that_sed_would_act_on_are_refused(options: str):
+def test_fstab_options_special_to_sed_are_refused(options: str):
     for build in (hidepid.set_fstab_options, hidepid.add_fstab_line, hidepid.remove_fstab_line):
         with pytest.raises(ValueError, match="not mount options"):
             build(options)
@@ -79,7 +79,7 @@ def on(file: Path, shell: Shell) -> str:
     return file.read_text()
 
 
-def test_a_line_is_changed_and_changed_back(tmp_path: Path):
+def test_proc_line_in_fstab_is_changed_and_changed_back(tmp_path: Path):
     file = tmp_path / "fstab"
     file.write_text(FSTAB + PROC + "tmpfs /proc/x tmpfs rw 0 0\n")
     file.chmod(0o640)
@@ -91,7 +91,7 @@ def test_a_line_is_changed_and_changed_back(tmp_path: Path):
 
 
 @pytest.mark.parametrize("text", ["", FSTAB])
-def test_a_line_is_added_and_taken_away(tmp_path: Path, text: str):
+def test_proc_line_in_fstab_is_added_and_removed(tmp_path: Path, text: str):
     file = tmp_path / "fstab"
     file.write_text(text)
     added = on(file, hidepid.add_fstab_line("defaults,hidepid=2"))
@@ -99,7 +99,7 @@ def test_a_line_is_added_and_taken_away(tmp_path: Path, text: str):
     assert on(file, hidepid.remove_fstab_line("defaults,hidepid=2")) == text
 
 
-def test_a_last_line_without_an_end_gets_one(tmp_path: Path):
+def test_fstab_without_a_final_newline_gets_one_before_the_proc_line(tmp_path: Path):
     file = tmp_path / "fstab"
     file.write_text(FSTAB.removesuffix("\n"))
     assert (
@@ -115,7 +115,7 @@ def test_a_last_line_without_an_end_gets_one(tmp_path: Path):
         ("mount: /proc: permission denied.", "container"),
     ],
 )
-def test_known_errors_are_explained(output: str, meaning: str):
+def test_hidepid_remount_errors_are_explained(output: str, meaning: str):
     assert meaning in str(
         find_failure(hidepid.remount_proc(2), Answer(32, "", output), frozenset({0}))
     )

@@ -17,7 +17,7 @@ def recorded(name: str) -> str:
     return (ANSWERS / f"{name}.txt").read_text()
 
 
-def test_logins_and_starts_are_understood():
+def test_logins_and_boots_of_last_are_parsed():
     assert parse_logins(recorded("starts")) == (
         HostEvent(
             datetime(2026, 11, 20, 8, 0, 1, tzinfo=UTC),
@@ -32,12 +32,12 @@ def test_logins_and_starts_are_understood():
     assert {event.account for event in logins} == {"root"}
 
 
-def test_a_window_in_which_no_one_came_is_empty():
+def test_history_without_logins_and_sudo_is_parsed_as_empty():
     assert parse_logins(recorded("nobody")) == ()
     assert parse_sudo(recorded("sudo-none")) == ()
 
 
-def test_what_was_done_with_sudo_is_understood():
+def test_sudo_commands_in_the_journal_are_parsed():
     events = parse_sudo(recorded("sudo"))
     assert len(events) == 4
     assert events[-1] == HostEvent(
@@ -49,7 +49,7 @@ def test_what_was_done_with_sudo_is_understood():
     assert events[0].description == "/usr/bin/true as nobody"
 
 
-def test_a_command_cannot_claim_that_someone_else_ran_it():
+def test_sudo_command_that_contains_a_user_field_is_not_attributed_to_it():
     line = (
         "1795262356.7 vm sudo[42]:     ada : PWD=/ ; USER=nobody ; COMMAND=/bin/echo ; USER=root"
     )
@@ -57,7 +57,7 @@ def test_a_command_cannot_claim_that_someone_else_ran_it():
     assert event.description == "/bin/echo ; USER=root as nobody"
 
 
-def test_what_sudo_refused_is_shown_as_that():
+def test_refused_sudo_command_is_shown_as_refused():
     # As sudoers(5) describes it: a reason stands before the fields.
     line = (
         "1795262356.7 vm sudo:     eve : command not allowed ; TTY=pts/0 ; PWD=/ ; USER=root ; "
@@ -67,7 +67,7 @@ def test_what_sudo_refused_is_shown_as_that():
     assert event.description == "was refused (command not allowed): /bin/sh as root"
 
 
-def test_packages_of_dpkg_are_understood():
+def test_package_changes_of_dpkg_are_parsed():
     events = parse_packages(recorded("packages-dpkg"))
     assert len(events) == 12
     assert events[0] == HostEvent(
@@ -101,20 +101,20 @@ def test_dpkg_times_are_read_in_the_hosts_zone_of_that_date(
 
 
 @pytest.mark.parametrize("zone", ["", " Local/Nowhere", " ../../etc/passwd", " Europe/Berlin"])
-def test_todays_offset_is_assumed_and_said_when_the_zone_is_unknown(zone: str):
+def test_dpkg_times_assume_the_current_offset_when_the_zone_is_unknown(zone: str):
     answer = f"{WINTER} +0530{zone}\n2026-07-01 12:00:00 remove perl:amd64 5.36 <none>\n"
     (event,) = parse_packages(answer)
     assert event.time == datetime(2026, 7, 1, 6, 30, tzinfo=UTC)
     assert event.description == "remove perl 5.36 (time zone unknown: UTC+05:30 assumed)"
 
 
-def test_packages_of_rpm_are_understood():
+def test_package_changes_of_rpm_are_parsed():
     (event,) = parse_packages(recorded("packages-rpm"))
     assert event.description == "install keyturn-example 1.2-3.noarch"
     assert event.time == datetime.fromtimestamp(1795262203, UTC)
 
 
-def test_only_what_is_in_the_window_counts():
+def test_package_changes_before_the_window_are_left_out():
     since = datetime(2026, 1, 1, tzinfo=UTC)
     assert len(history.query_packages(since).parse(recorded("packages-dpkg"))) == 3
 
@@ -133,7 +133,7 @@ def test_only_what_is_in_the_window_counts():
         (parse_packages, f"{WINTER} +0000 UTC\n2026-11-21 10:34:19 upgrade perl\n"),
     ],
 )
-def test_what_is_not_understood_is_never_nothing(parse: object, answer: str):
+def test_invalid_history_answer_is_a_parse_error(parse: object, answer: str):
     assert callable(parse)
     with pytest.raises(ParseError):
         parse(answer)
@@ -154,7 +154,7 @@ def test_what_is_not_understood_is_never_nothing(parse: object, answer: str):
         ),
     ],
 )
-def test_a_source_that_is_missing_is_reported_as_that(
+def test_missing_history_source_is_reported(
     query: history.Query[history.Events], answer: Answer, means: str
 ):
     assert isinstance(query.command, Shell)

@@ -56,7 +56,7 @@ def _answer(host: Host) -> str:
 @pytest.mark.real
 @pytest.mark.parametrize("kind", ["ed25519", "ecdsa", "rsa"])
 @pytest.mark.parametrize("signer", ["ed25519", "ecdsa", "rsa"])
-def test_a_host_is_known_by_the_authority_that_signed_its_key(
+def test_host_certificate_is_accepted_when_the_ca_signed_the_host_key(
     kind: KeyType, signer: KeyType, tmp_path: Path
 ):
     authority = Authority(tmp_path, signer)
@@ -67,7 +67,9 @@ def test_a_host_is_known_by_the_authority_that_signed_its_key(
 
 
 @pytest.mark.real
-def test_a_host_s_address_is_a_name_of_it_too(sshd: CertifiedSshd, authority: Authority):
+def test_host_certificate_for_the_address_of_the_host_is_accepted(
+    sshd: CertifiedSshd, authority: Authority
+):
     _show(sshd, authority, principals=sshd.address)
     assert _answer(_host(sshd, authority)) == "hello\n"
 
@@ -86,7 +88,7 @@ REFUSED = pytest.mark.parametrize(
 
 @pytest.mark.real
 @REFUSED
-def test_a_host_without_a_good_certificate_is_refused_before_we_log_in(
+def test_invalid_host_certificate_is_refused_before_login(
     sshd: CertifiedSshd, authority: Authority, how: dict[str, str], says: str
 ):
     _show(sshd, authority, **how)
@@ -97,7 +99,7 @@ def test_a_host_without_a_good_certificate_is_refused_before_we_log_in(
 
 
 @pytest.mark.real
-def test_the_certificate_of_another_authority_is_refused(
+def test_host_certificate_of_another_ca_is_refused(
     sshd: CertifiedSshd, authority: Authority, tmp_path: Path
 ):
     (tmp_path / "other").mkdir()
@@ -108,7 +110,7 @@ def test_the_certificate_of_another_authority_is_refused(
 
 
 @pytest.mark.real
-def test_a_plain_key_is_refused_where_a_certificate_is_due(
+def test_plain_host_key_is_refused_when_a_certificate_is_required(
     sshd: CertifiedSshd, authority: Authority
 ):
     sshd.start()
@@ -119,7 +121,7 @@ def test_a_plain_key_is_refused_where_a_certificate_is_due(
 
 @pytest.mark.real
 @REFUSED
-def test_with_the_guard_removed_such_a_host_is_trusted(
+def test_without_the_certificate_check_an_invalid_host_certificate_is_accepted(
     sshd: CertifiedSshd,
     authority: Authority,
     how: dict[str, str],
@@ -167,7 +169,7 @@ def _listen(listener: socket.socket, key: _Shown, asked: list[str]) -> None:
     ("options", "says"),
     [((), "for users, not for hosts"), (("-h",), "with an invalid signature")],
 )
-def test_a_forged_or_personal_certificate_is_refused_before_we_log_in(
+def test_forged_or_user_certificate_of_a_host_is_refused_before_login(
     authority: Authority, tmp_path: Path, options: tuple[str, ...], says: str
 ):
     pair = make_key()
@@ -207,7 +209,7 @@ def _objection(blob: bytes, authority: Authority, now: float) -> str:
     return find_certificate_error(blob, authority=authority.public, names=("web1",), now=now)
 
 
-def test_no_byte_of_a_certificate_can_be_another(
+def test_host_certificate_with_any_byte_changed_or_cut_is_refused(
     good: tuple[bytes, KeyPair], authority: Authority, now: float
 ):
     blob, _ = good
@@ -225,7 +227,7 @@ def now(tmp_path: Path) -> float:
     return file.stat().st_mtime
 
 
-def test_a_certificate_is_good_from_its_first_second_to_its_last(
+def test_host_certificate_is_refused_before_and_after_its_validity(
     good: tuple[bytes, KeyPair], authority: Authority, now: float
 ):
     blob, _ = good
@@ -233,7 +235,7 @@ def test_a_certificate_is_good_from_its_first_second_to_its_last(
     assert "has expired" in _objection(blob, authority, now + 2 * HOUR)
 
 
-def test_a_condition_that_no_one_knows_is_not_passed_over(
+def test_host_certificate_with_an_unknown_critical_option_is_refused(
     authority: Authority, tmp_path: Path, now: float
 ):
     options = ("-h", "-O", "critical:only-at=night")
@@ -241,7 +243,7 @@ def test_a_condition_that_no_one_knows_is_not_passed_over(
     assert "unknown critical options" in _objection(blob, authority, now)
 
 
-def test_an_authority_that_signs_by_sha_1_is_refused(tmp_path: Path, now: float):
+def test_host_certificate_signed_with_sha_1_is_refused(tmp_path: Path, now: float):
     authority = Authority(tmp_path, "rsa")
     key = make_key().public
     good = _blob(authority.sign(key, tmp_path / "one.pub"))

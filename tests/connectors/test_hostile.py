@@ -85,7 +85,7 @@ def _moments() -> list[tuple[str, When]]:
 
 @pytest.mark.usefixtures("_impatient")
 @pytest.mark.parametrize(("attack", "when"), _moments())
-def test_a_hostile_host_costs_a_bounded_amount(attack: str, when: When, key: str):
+def test_hostile_host_uses_a_bounded_amount_of_processor_time(attack: str, when: When, key: str):
     with Hostile(attack, when) as hostile, pool() as sessions:
         before = time.process_time()
         trouble = attacked(sessions, hostile.host(key))
@@ -97,7 +97,7 @@ def test_a_hostile_host_costs_a_bounded_amount(attack: str, when: When, key: str
 
 
 @pytest.mark.parametrize("attack", [name for name in RAW if CHAOS or name != "banner"])
-def test_the_connection_ends_when_the_host_does_not_speak_ssh(attack: str, key: str):
+def test_connection_is_closed_when_a_hostile_host_does_not_speak_ssh(attack: str, key: str):
     with Hostile(attack) as hostile, pool() as sessions:
         before = time.process_time()
         trouble = attacked(sessions, hostile.host(key, public=make_key().public))
@@ -108,7 +108,7 @@ def test_the_connection_ends_when_the_host_does_not_speak_ssh(attack: str, key: 
 
 
 @pytest.mark.parametrize("attack", ["extensions", "requests", "rekey"])
-def test_a_stranger_who_attacks_before_its_key_is_compared_is_left(attack: str, key: str):
+def test_hostile_host_that_attacks_before_the_host_key_check_is_cut_off(attack: str, key: str):
     with Hostile(attack, "keys") as hostile, pool() as sessions:
         host = hostile.host(key, public=make_key().public)
         trouble = attacked(sessions, host)
@@ -121,7 +121,7 @@ def test_a_stranger_who_attacks_before_its_key_is_compared_is_left(attack: str, 
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_garbage_ends_the_connection_and_nothing_else(seed: int, key: str):
+def test_garbage_from_a_hostile_host_ends_only_its_connection(seed: int, key: str):
     moments: tuple[When, ...] = ("exec", "login", "keys")
     with Hostile("garbage", moments[seed % 3], seed) as hostile, pool() as sessions:
         assert isinstance(attacked(sessions, hostile.host(key), seconds=5), HostError)
@@ -139,7 +139,7 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("_impatient")
-def test_a_host_that_floods_an_idle_connection_is_cut_and_counted(key: str):
+def test_host_that_floods_an_idle_connection_is_cut_off_and_counted(key: str):
     with Hostile("requests") as hostile:
         cuts: list[tuple[str, str]] = []
         limits = SshLimits(on_hang_up=lambda host, why: cuts.append((host, why)))
@@ -149,7 +149,7 @@ def test_a_host_that_floods_an_idle_connection_is_cut_and_counted(key: str):
         assert cuts == [("evil1", "it flooded Keyturn with messages")]
 
 
-def test_without_that_bound_it_would_go_on(key: str, monkeypatch: pytest.MonkeyPatch):
+def test_without_the_processor_limit_a_flood_continues(key: str, monkeypatch: pytest.MonkeyPatch):
     limit = SPARE_SECONDS + 1 if CHAOS else 0.6
     monkeypatch.setattr("connectors.ssh_stream.SPARE_SECONDS", 1e9)
     with Hostile("requests") as hostile:
@@ -160,7 +160,7 @@ def test_without_that_bound_it_would_go_on(key: str, monkeypatch: pytest.MonkeyP
         session.close()
 
 
-def test_the_pool_reports_the_host_that_it_hung_up_on(key: str):
+def test_ssh_pool_lists_the_hostile_host_that_it_cut_off(key: str):
     with Hostile("extensions", "exec") as hostile, pool() as sessions:
         trouble = attacked(sessions, hostile.host(key))
         assert isinstance(trouble, UnknownOutcomeError)
@@ -171,7 +171,7 @@ def test_the_pool_reports_the_host_that_it_hung_up_on(key: str):
         ]
 
 
-def test_another_host_key_at_a_change_of_keys_is_not_taken(key: str):
+def test_another_host_key_at_rekeying_is_refused(key: str):
     with Hostile("another-key", "exec") as hostile, pool() as sessions:
         trouble = attacked(sessions, hostile.host(key))
         assert isinstance(trouble, UnknownOutcomeError)
@@ -181,9 +181,7 @@ def test_another_host_key_at_a_change_of_keys_is_not_taken(key: str):
 
 @pytest.mark.usefixtures("_impatient")
 @pytest.mark.parametrize("attack", FLOODS if CHAOS else ("requests", "rekey"))
-def test_a_flood_slows_a_command_on_another_host_for_seconds_and_not_by_much(
-    attack: str, key: str, sshd: Sshd
-):
+def test_flood_of_one_host_barely_slows_commands_on_another(attack: str, key: str, sshd: Sshd):
     """Measured while the flood lasts, beside what the same takes in quiet."""
     well = Host.model_validate({**sshd.inventory_entry(area="infra"), "name": "web1"})
     with Hostile(attack) as hostile, pool() as sessions:

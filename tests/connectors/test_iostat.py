@@ -22,7 +22,7 @@ def by_name(uses: tuple[DiskUse, ...] | None) -> dict[str, DiskUse]:
     return {each.device: each for each in uses or ()}
 
 
-def test_json_is_understood():
+def test_iostat_json_is_parsed():
     disks = by_name(parse_json(JSON))
     assert len(disks) == 12
     assert disks["sdh"] == DiskUse(
@@ -34,7 +34,7 @@ def test_json_is_understood():
     assert str(disks["sda"]) == "sda was idle"
 
 
-def test_the_text_of_the_same_version_is_understood():
+def test_iostat_text_of_the_same_version_is_parsed():
     disks = by_name(parse_text(TEXT))
     assert disks.keys() == by_name(parse_json(JSON)).keys()
     assert disks["sdh"] == DiskUse(
@@ -42,7 +42,7 @@ def test_the_text_of_the_same_version_is_understood():
     )
 
 
-def test_the_text_of_an_old_version_is_understood():
+def test_iostat_text_of_an_old_version_is_parsed():
     disks = by_name(parse_text(OLD))
     assert list(disks) == ["loop0", "sdb", "sda", "scd0"]
     assert disks["sda"] == DiskUse("sda", 0, 65, 0, 504, 0, 3.02, queue=0.01, busy=0.8)
@@ -50,7 +50,7 @@ def test_the_text_of_an_old_version_is_understood():
     assert disks["sda"].request_kib == pytest.approx(15.51 / 2, abs=0.01)
 
 
-def test_an_old_iostat_is_asked_again_for_text():
+def test_iostat_without_json_is_queried_again_for_text():
     fleet = ScriptedFleet(
         {
             ("nas1", "iostat -x -y -o JSON 3 1"): Answer(1, "", "Usage: iostat [ options ]"),
@@ -60,7 +60,7 @@ def test_an_old_iostat_is_asked_again_for_text():
     assert iostat.read_disk_use(fleet.run_query, "nas1", 3) == parse_text(OLD)
 
 
-def test_a_new_iostat_is_asked_once():
+def test_iostat_with_json_is_queried_once():
     fleet = ScriptedFleet({("nas1", "iostat -x -y -o JSON 3 1"): JSON})
     assert iostat.read_disk_use(fleet.run_query, "nas1", 3) == parse_json(JSON)
 
@@ -68,7 +68,7 @@ def test_a_new_iostat_is_asked_once():
 @pytest.mark.parametrize(
     "answer", ["x", "{}", '{"sysstat": {"hosts": []}}', JSON.replace("util", "u")]
 )
-def test_json_that_is_something_else_is_not_understood(answer: str):
+def test_invalid_iostat_json_is_a_parse_error(answer: str):
     with pytest.raises(ParseError):
         parse_json(answer)
 
@@ -76,12 +76,12 @@ def test_json_that_is_something_else_is_not_understood(answer: str):
 @pytest.mark.parametrize(
     "answer", ["", "Linux\n", OLD.replace("%util", "%x"), OLD.replace("0.80", "much")]
 )
-def test_text_that_is_something_else_is_not_understood(answer: str):
+def test_invalid_iostat_text_is_a_parse_error(answer: str):
     with pytest.raises(ParseError):
         parse_text(answer)
 
 
-def test_a_missing_iostat_is_shown_by_its_package():
+def test_missing_iostat_is_named_with_its_package():
     output = "timeout: failed to run command 'iostat': No such file or directory"
     query = iostat.query_json(1)
     assert "install sysstat" in str(
@@ -99,18 +99,18 @@ def test_a_missing_iostat_is_shown_by_its_package():
         (use(busy=0, reads=0, read_kib=0), False),
     ],
 )
-def test_busy_alone_is_not_saturated(seen: DiskUse, saturated: bool):
+def test_disk_is_saturated_only_when_requests_also_wait(seen: DiskUse, saturated: bool):
     assert seen.is_saturated is saturated
 
 
 @pytest.mark.parametrize(
     ("kib", "pattern"), [(4, "random"), (16, "random"), (64, "mixed"), (128, "sequential")]
 )
-def test_the_size_of_requests_tells_how_they_come(kib: int, pattern: str):
+def test_disk_access_pattern_follows_from_the_request_size(kib: int, pattern: str):
     assert use(reads=10, read_kib=10 * kib).pattern == pattern
 
 
-def test_what_requests_waited_is_weighed_by_their_number():
+def test_average_disk_wait_is_weighted_by_the_number_of_requests():
     seen = use(reads=30, writes=10, read_await=2, write_await=10)
     assert seen.average_wait == pytest.approx(4)
     assert str(seen).endswith("30 reads and 10 writes a second of 10 KiB, 4.0 ms each")

@@ -29,11 +29,11 @@ def _certify(file: Path) -> None:
     )
 
 
-def test_a_key_is_parsed_once_for_all_hosts(file: Path):
+def test_client_key_is_parsed_once_for_all_hosts(file: Path):
     assert key_file.load_key(file) is key_file.load_key(file)
 
 
-def test_a_key_that_was_replaced_is_read_anew(file: Path):
+def test_replaced_client_key_is_read_again(file: Path):
     first = key_file.load_key(file)
     make_key().write(file)
     # The clock of files stands still for some milliseconds.
@@ -41,7 +41,7 @@ def test_a_key_that_was_replaced_is_read_anew(file: Path):
     assert key_file.load_key(file).asbytes() != first.asbytes()
 
 
-def test_a_certificate_that_is_laid_beside_a_known_key_is_shown_from_then_on(file: Path):
+def test_user_certificate_added_beside_a_loaded_key_is_used(file: Path):
     assert key_file.load_key(file).public_blob is None
     _certify(file)
     assert key_file.load_key(file).public_blob is not None
@@ -49,7 +49,7 @@ def test_a_certificate_that_is_laid_beside_a_known_key_is_shown_from_then_on(fil
     assert key_file.load_key(file).public_blob is None
 
 
-def test_a_known_key_is_refused_once_others_can_read_it_or_it_is_gone(file: Path):
+def test_loaded_client_key_is_refused_when_readable_by_others_or_deleted(file: Path):
     key_file.load_key(file)
     file.chmod(0o640)
     with pytest.raises(SetupError, match="open to others"):

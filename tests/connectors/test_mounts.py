@@ -7,7 +7,7 @@ from connectors.mounts import Mount, parse_exports, parse_mount
 from tests.connectors.storage import recorded
 
 
-def test_every_export_is_shown_with_its_clients():
+def test_nfs_exports_are_parsed_with_their_clients():
     exports = parse_exports(recorded("exportfs-s"))
     assert [(export.path, export.clients) for export in exports] == [
         ("/export/projects", "192.0.2.7"),
@@ -22,11 +22,11 @@ def test_every_export_is_shown_with_its_clients():
     assert "ro" in exports[0].options
 
 
-def test_letters_beyond_ascii_survive():
+def test_nfs_export_path_with_non_ascii_letters_is_decoded():
     assert parse_exports("/export/café\\040é  *(rw)\n")[0].path == "/export/café é"
 
 
-def test_nothing_exported_is_nothing():
+def test_empty_exportfs_output_has_no_exports():
     assert parse_exports("") == ()
 
 
@@ -42,12 +42,12 @@ def test_nothing_exported_is_nothing():
         "/a\\000  *(rw)\n",
     ],
 )
-def test_invalid_export_is_a_parse_error(answer: str):
+def test_invalid_nfs_export_is_a_parse_error(answer: str):
     with pytest.raises(ParseError):
         parse_exports(answer)
 
 
-def test_a_login_that_may_not_look_is_reported_though_the_status_says_nothing():
+def test_exportfs_permission_error_with_exit_status_0_is_a_failure():
     query = mounts.query_exports()
     output = (
         "exportfs: could not open /var/lib/nfs/.etab.lock for locking: "
@@ -57,7 +57,7 @@ def test_a_login_that_may_not_look_is_reported_though_the_status_says_nothing():
     assert find_failure(query.command, Answer(0, "", ""), query.statuses) is None
 
 
-def test_a_host_without_exportfs_is_reported():
+def test_missing_exportfs_is_named_with_its_package():
     output = "timeout: failed to run command 'exportfs': No such file or directory"
     trouble = find_failure(mounts.query_exports().command, Answer(127, "", output), frozenset({0}))
     assert "nfs-kernel-server" in str(trouble)
@@ -74,7 +74,7 @@ def test_a_host_without_exportfs_is_reported():
         ("tmpfs", Mount("/srv/onroot", "tm", "tmpfs", "0:34")),
     ],
 )
-def test_the_mount_of_a_path_is_shown(name: str, mount: Mount):
+def test_mount_of_a_path_is_parsed(name: str, mount: Mount):
     assert parse_mount(recorded(f"findmnt-{name}")) == mount
 
 
@@ -84,7 +84,7 @@ def test_invalid_mount_is_a_parse_error(answer: str):
         parse_mount(answer)
 
 
-def test_a_path_that_does_not_exist_is_reported():
+def test_mount_query_reports_a_path_that_does_not_exist():
     assert "no such path" in str(
         find_failure(mounts.query_mount("/x").command, Answer(1, ""), frozenset({0}))
     )

@@ -34,7 +34,7 @@ minor version: 1
 """
 
 
-def test_clients_of_old_and_new_kernels_are_understood():
+def test_nfs_clients_of_old_and_new_kernels_are_parsed():
     assert nfsd.parse_clients(f"{NEW}{OLD}end\n") == [
         NfsClient(
             *("192.0.2.10", "Linux NFSv4.2 web1", "4.2", "courtesy", "DOWN"),
@@ -47,12 +47,12 @@ def test_clients_of_old_and_new_kernels_are_understood():
 
 
 @pytest.mark.parametrize("answer", ["", NEW, "clientid: 0x1\nend\n", "client 1 2\nname: x\nend\n"])
-def test_a_list_that_is_not_whole_is_an_error(answer: str):
+def test_incomplete_list_of_nfs_clients_is_a_parse_error(answer: str):
     with pytest.raises(ParseError):
         nfsd.parse_clients(answer)
 
 
-def test_connections_are_counted_by_the_address_of_the_client():
+def test_nfs_connections_are_parsed_as_client_addresses():
     answer = (
         "0 0 192.0.2.1:2049 192.0.2.10:719\n"
         "0 36 [::ffff:192.0.2.1]:2049 [::ffff:192.0.2.11]:801\n"
@@ -63,13 +63,13 @@ def test_connections_are_counted_by_the_address_of_the_client():
         nfsd.parse_connections("Error: no such filter\n")
 
 
-def test_threads_are_a_number():
+def test_nfsd_threads_are_parsed_as_a_number():
     assert nfsd.parse_threads("8\n") == 8
     with pytest.raises(ParseError):
         nfsd.parse_threads("")
 
 
-def test_the_clients_are_read_from_their_directories(tmp_path: Path):
+def test_nfs_clients_are_read_from_their_proc_directories(tmp_path: Path):
     script = nfsd.SUDO[0].script
     assert script is not None
     there = replace(script, body=script.body.replace("/proc/fs/nfsd/clients", str(tmp_path)))

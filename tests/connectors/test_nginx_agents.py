@@ -12,7 +12,7 @@ ANSWERS = Path(__file__).parent / "answers" / "agents"
 TWO = (ANSWERS / "two.txt").read_text()
 
 
-def test_whom_our_file_refuses_is_understood():
+def test_blocked_agents_in_the_nginx_file_of_keyturn_are_parsed():
     assert parse_agents(TWO) == AgentList(
         ("EvilBot/2", "C++ Crawler 1.0"), including_count=1, server_count=1
     )
@@ -20,7 +20,7 @@ def test_whom_our_file_refuses_is_understood():
     assert parse_agents(nobody) == AgentList((), including_count=1, server_count=1)
 
 
-def test_a_server_that_does_not_include_it_does_not_heed_it():
+def test_nginx_counts_the_servers_that_include_the_blocked_agents():
     without = TWO.replace("include keyturn-agents.conf;", "# include keyturn-agents.conf;")
     assert parse_agents(without).including_count == 0
     second = TWO.replace("server {", "server { listen 81; }\n    server {", 1)
@@ -30,7 +30,7 @@ def test_a_server_that_does_not_include_it_does_not_heed_it():
 @pytest.mark.parametrize(
     "answer", ["", "server {}\n", TWO + "deny all;\n", TWO.replace("return 403", "return 444")]
 )
-def test_what_is_not_ours_is_never_taken_for_it(answer: str):
+def test_nginx_agents_file_that_keyturn_did_not_write_is_a_parse_error(answer: str):
     with pytest.raises(ParseError):
         parse_agents(answer)
 
@@ -39,18 +39,18 @@ def test_what_is_not_ours_is_never_taken_for_it(answer: str):
     "agent",
     ['a"b', "a;b", "a{b", "a$b", "a\\b", "a(b", "a*b", "a|b", "a[b", "a^b", "é", "a\nb", "a'b"],
 )
-def test_what_nginx_might_act_on_cannot_be_said(agent: str):
+def test_agent_with_characters_special_to_nginx_is_refused(agent: str):
     with pytest.raises(ValueError, match=r"special meaning|invisible"):
         nginx_agents.block_agent(agent)
 
 
-def test_dot_and_plus_are_escaped():
+def test_dot_and_plus_in_an_agent_are_escaped_for_nginx():
     line = 'if ($http_user_agent ~* "C\\+\\+ v1\\.0") { return 403; }'
     assert nginx_agents.block_agent("C++ v1.0").words[-2:] == ("add", line)
     assert nginx_agents.unblock_agent("C++ v1.0").words[-2:] == ("remove", line)
 
 
-def test_a_configuration_that_nginx_does_not_take_is_shown():
+def test_invalid_nginx_configuration_stops_the_block_of_an_agent():
     failure = Answer(1, "", 'nginx: [emerg] unknown directive "nonsense" in conf.d/broken.conf:1')
     assert "nothing was changed" in str(
         find_failure(nginx_agents.block_agent("abcd"), failure, frozenset({0}))

@@ -24,7 +24,7 @@ def answer(*texts: str, path: str = "/run/openvpn-server/status-office.log") -> 
     return f"now 1795606850\n{files}end\n"
 
 
-def test_every_version_of_a_status_file_is_understood():
+def test_openvpn_status_files_of_every_version_are_parsed():
     office = OpenVpn("office", 20, [ALICE], is_server=True)
     assert openvpn.parse_status(answer(SECOND)) == [office]
     (third,) = openvpn.parse_status(answer(THIRD))
@@ -37,7 +37,7 @@ def test_every_version_of_a_status_file_is_understood():
     assert client == OpenVpn("tunnel", 20, (), is_server=False)
 
 
-def test_several_files_and_none_are_told_apart():
+def test_several_openvpn_status_files_and_none_are_parsed():
     assert len(openvpn.parse_status(answer(SECOND, CLIENT))) == 2
     assert openvpn.parse_status(answer()) == []
 
@@ -53,12 +53,12 @@ def test_several_files_and_none_are_told_apart():
         answer(SECOND.replace("Common Name,Real", "Name,Real")),
     ],
 )
-def test_a_file_that_is_not_whole_or_not_known_is_an_error(text: str):
+def test_incomplete_or_unknown_openvpn_status_file_is_a_parse_error(text: str):
     with pytest.raises((ParseError, ValueError)):
         openvpn.parse_status(text)
 
 
-def test_the_files_of_a_directory_or_one_file_are_read(tmp_path: Path):
+def test_openvpn_status_is_read_from_a_directory_or_one_file(tmp_path: Path):
     (tmp_path / "status-office.log").write_text(SECOND)
     (tmp_path / "server.pid").write_text("1\n")
 

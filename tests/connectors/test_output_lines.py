@@ -28,31 +28,33 @@ def framed(output: bytes) -> bytes:
     return b"Welcome!\n" + WORD + b" begins\n" + output + WORD + b" 0\n"
 
 
-def test_only_the_commands_own_lines_are_shown() -> None:
+def test_live_output_shows_only_lines_of_the_command() -> None:
     assert heard(framed(b"one\ntwo\n")) == ["one", "two"]
 
 
-def test_what_has_no_end_of_line_is_shown_too() -> None:
+def test_live_output_shows_a_last_line_without_a_newline() -> None:
     assert heard(framed(b"one\nand a half")) == ["one", "and a half"]
 
 
-def test_a_bar_of_progress_is_shown_as_it_grows() -> None:
+def test_live_output_shows_each_step_of_a_progress_bar() -> None:
     assert heard(framed(b"10 %\r20 %\r"), b"30 %\r\n")[:2] == ["10 %", "20 %"]
     assert heard(WORD + b" begins\nhalf\r", b"\nwhole\n") == ["half", "whole"]
 
 
-def test_a_line_without_end_is_shown_in_pieces_and_not_kept() -> None:
+def test_live_output_splits_an_endless_line_at_the_line_limit() -> None:
     lines = heard(WORD + b" begins\n", *[b"x" * 1000] * 100)
     assert len(lines) >= 20
     assert {len(line) for line in lines} == {MAX_LINE_BYTES}
 
 
-def test_bytes_that_are_no_text_are_spelt_out() -> None:
+def test_live_output_escapes_bytes_that_are_not_utf_8() -> None:
     assert heard(framed(b"\xff\xfe\n")) == ["\\xff\\xfe"]
 
 
 @given(st.binary(max_size=300), st.lists(st.integers(0, 400), max_size=8))
-def test_it_does_not_matter_how_it_is_cut(output: bytes, cuts: Sequence[int]) -> None:
+def test_live_output_is_the_same_however_the_stream_is_split(
+    output: bytes, cuts: Sequence[int]
+) -> None:
     whole = framed(output)
     ends = sorted({min(cut, len(whole)) for cut in cuts} | {0, len(whole)})
     pieces = [whole[first:last] for first, last in pairwise(ends)]
@@ -60,7 +62,7 @@ def test_it_does_not_matter_how_it_is_cut(output: bytes, cuts: Sequence[int]) ->
 
 
 @pytest.mark.real
-def test_a_real_host_is_read_before_it_has_ended(sshd: Sshd) -> None:
+def test_live_output_of_a_host_is_read_while_the_command_runs(sshd: Sshd) -> None:
     """The command goes on only once somebody has heard its first line and has made a file."""
     go_on = sshd.directory / "go-on"
     lines: list[str] = []

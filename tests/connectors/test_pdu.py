@@ -24,7 +24,7 @@ PDU2 = f"""\
 """
 
 
-def test_outlets_of_apc_are_in_the_order_of_their_numbers():
+def test_apc_outlets_are_sorted_by_number():
     first, second, tenth = pdu.parse_outlets(RPDU)
     assert (first.number, first.state, first.name) == ("1", "on", 'Outlet "1"\n')
     assert (second.number, second.state, second.name) == ("2", "state 4", "")
@@ -33,7 +33,7 @@ def test_outlets_of_apc_are_in_the_order_of_their_numbers():
     assert off.lines == (f"{APC[1:]}.12.3.3.1.1.4.10 i 1",)
 
 
-def test_outlets_of_linked_strips_are_told_apart():
+def test_outlets_of_linked_power_strips_are_distinguished():
     fourth, other = pdu.parse_outlets(PDU2)
     assert (fourth.number, fourth.state, fourth.name) == ("4", "off", "db1")
     assert (other.number, other.state) == ("2.1", "on")
@@ -41,7 +41,7 @@ def test_outlets_of_linked_strips_are_told_apart():
     assert pdu.switch_outlet(fourth, "off").lines == (f"{RARITAN[1:]}.4.1.2.1.2.1.4 i 0",)
 
 
-def test_the_second_table_of_apc_counts_where_a_strip_has_both():
+def test_apc_rpdu2_table_takes_precedence_when_a_strip_has_both():
     newer = f"{APC}.26.9.2.3.1.5.1 = INTEGER: 1\n"
     (outlet,) = pdu.parse_outlets(RPDU + newer)
     assert (outlet.state, outlet.table) == ("off", "rPDU2 of PowerNet-MIB")
@@ -57,12 +57,12 @@ def test_the_second_table_of_apc_counts_where_a_strip_has_both():
         "Timeout: No Response from pdu1\n",
     ],
 )
-def test_other_output_is_refused(output: str):
+def test_invalid_outlet_table_is_a_parse_error(output: str):
     with pytest.raises(ParseError):
         pdu.parse_outlets(output)
 
 
-def test_what_is_behind_an_outlet_is_in_the_inventory():
+def test_hosts_behind_an_outlet_are_read_from_the_inventory():
     query = pdu.query_behind()
     command = query.command
     assert isinstance(command, Setting)
@@ -77,7 +77,7 @@ def test_what_is_behind_an_outlet_is_in_the_inventory():
 @pytest.mark.parametrize(
     "line", ["", "1.3 i x", "1.3 s 1", "1.3 i 1; id", "1.3 i 1\n1.4 i 1", ".1.3 i 1", "exit"]
 )
-def test_only_integers_are_set(line: str):
+def test_snmp_set_accepts_only_integers(line: str):
     with pytest.raises(ValueError, match="is not an object identifier"):
         SnmpSet((line,))
 
@@ -91,7 +91,7 @@ def device(**fields: object) -> Host:
     return Host.model_validate({**usual, "snmp": V3, **fields})
 
 
-def test_a_device_by_snmp_has_no_host_key_and_runs_nothing_else():
+def test_snmp_device_has_no_host_key_and_runs_only_snmp():
     host = device()
     assert (host.port, host.fingerprint) == (161, "SNMPv3 user keyturn at 192.0.2.9:161")
     assert device(snmp={"community_file": "c"}).fingerprint == "SNMPv2c at 192.0.2.9:161"
@@ -115,6 +115,6 @@ def test_a_device_by_snmp_has_no_host_key_and_runs_nothing_else():
         ({"snmp": {"user": "key\nturn", "auth_file": "a", "privacy_file": "p"}}, "pattern"),
     ],
 )
-def test_a_device_that_could_not_be_reached_is_refused(fields: dict[str, object], why: str):
+def test_inventory_refuses_incomplete_snmp_devices(fields: dict[str, object], why: str):
     with pytest.raises(ValidationError, match=why):
         device(**fields)

@@ -12,7 +12,7 @@ DEGRADED = (ANSWERS / "degraded.json").read_text()
 FOR_ROOT = (perc.query_controllers(),)
 
 
-def test_arrays_disks_and_the_battery_are_named_as_the_program_names_them():
+def test_perccli_arrays_disks_and_battery_are_parsed_by_their_names():
     (controller,) = perc.parse_controllers(DEGRADED)
     assert controller.model == "PERC H730P Mini"
     assert [(each.name, each.kind, each.state) for each in controller.arrays] == [
@@ -27,7 +27,7 @@ def test_arrays_disks_and_the_battery_are_named_as_the_program_names_them():
     assert [(each.kind, each.state) for each in controller.batteries] == [("CVPM02", "Degraded")]
 
 
-def test_a_host_without_a_controller_has_none():
+def test_host_without_a_raid_controller_is_parsed_as_empty():
     assert perc.parse_controllers((ANSWERS / "none.json").read_text()) == []
 
 
@@ -39,6 +39,6 @@ def test_a_host_without_a_controller_has_none():
         DEGRADED.replace('"EID:Slt"', '"Slot"'),
     ],
 )
-def test_what_is_not_understood_is_an_error(answer: str):
+def test_invalid_perccli_answer_is_a_parse_error(answer: str):
     with pytest.raises(ParseError):
         perc.parse_controllers(answer)

@@ -27,7 +27,7 @@ def place(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("mode", [0o775, 0o777, 0o757, 0o722])
-def test_what_others_may_write_is_found(place: Path, mode: int):
+def test_directory_that_others_may_write_is_found(place: Path, mode: int):
     place.chmod(mode)
     assert find_writer(place) == f"{place} is writable by others: chmod go-w it"
     place.chmod(0o755)
@@ -35,7 +35,7 @@ def test_what_others_may_write_is_found(place: Path, mode: int):
 
 
 @pytest.mark.parametrize("above", [0, 1])
-def test_a_directory_above_that_others_may_write_is_found(place: Path, above: int):
+def test_parent_directory_that_others_may_write_is_found(place: Path, above: int):
     wide = place.parents[above]
     wide.chmod(0o777)
     assert find_writer_above(place) == f"{wide} is writable by others: chmod go-w it"
@@ -43,21 +43,21 @@ def test_a_directory_above_that_others_may_write_is_found(place: Path, above: in
     assert find_writer_above(place) == ""
 
 
-def test_a_file_that_others_may_write_has_no_sticky_bit_to_help_it(place: Path):
+def test_sticky_bit_does_not_protect_a_file_that_others_may_write(place: Path):
     file = place / "people.yaml"
     file.write_text("")
     file.chmod(0o1666)
     assert "chmod go-w" in find_writer(file)
 
 
-def test_a_link_is_followed_to_where_it_leads(place: Path, tmp_path: Path):
+def test_symbolic_link_is_followed_when_write_permissions_are_checked(place: Path, tmp_path: Path):
     (tmp_path / "here").symlink_to(place)
     place.parent.chmod(0o777)
     assert str(place.parent) in find_writer_above(tmp_path / "here")
 
 
 @_ROOT_ONLY
-def test_what_belongs_to_another_user_is_found(place: Path):
+def test_directory_of_another_owner_is_found(place: Path):
     os.chown(place, 65534, 65534)
     assert "chown it" in find_writer(place, list_trusted_owners())
     assert find_writer(place) == ""
@@ -79,12 +79,12 @@ def read_only(place: Path) -> Generator[Path]:
 
 
 @_ROOT_ONLY
-def test_what_is_mounted_read_only_is_written_by_no_one(read_only: Path):
+def test_read_only_mount_counts_as_not_writable_by_others(read_only: Path):
     assert find_writer_above(read_only, list_trusted_owners()) == ""
 
 
 @pytest.mark.parametrize("mode", [0o644, 0o640, 0o660, 0o602])
-def test_a_file_of_secrets_that_others_may_read_is_found(tmp_path: Path, mode: int):
+def test_secrets_file_that_others_may_read_is_found(tmp_path: Path, mode: int):
     file = tmp_path / ".env"
     file.write_text("")
     file.chmod(mode)

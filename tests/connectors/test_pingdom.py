@@ -18,7 +18,7 @@ ALL = frozenset(map(ip_address, (*FOURS, *SIXES)))
 RECORDED = Path(__file__).parent / "answers" / "pingdom-feed.txt"
 
 
-def test_a_recorded_feed_is_understood():
+def test_recorded_pingdom_feed_is_parsed():
     """It is the beginning of the feed of March 2014, when there was no IPv6 in it."""
     probes = pingdom.parse_feed(RECORDED.read_text())
     assert len(probes.addresses) == 11
@@ -28,11 +28,11 @@ def test_a_recorded_feed_is_understood():
     assert probes.built_at == "Thu, 20 Mar 2014 22:19:32 +0100"
 
 
-def test_active_probes_count_with_their_addresses_of_both_kinds():
+def test_active_pingdom_probes_are_parsed_with_ipv4_and_ipv6_addresses():
     assert pingdom.parse_feed(feed()).addresses == ALL
 
 
-def test_probes_that_are_not_active_are_counted_and_not_taken():
+def test_inactive_pingdom_probes_are_counted_and_left_out():
     probes = pingdom.parse_feed(
         feed(FOURS, SIXES, item("5.172.9.9", ipv6="2a01:7e00::99", state="Inactive"))
     )
@@ -41,17 +41,17 @@ def test_probes_that_are_not_active_are_counted_and_not_taken():
 
 
 @pytest.mark.parametrize("ipv6", [None, "", "NULL"])
-def test_a_probe_without_ipv6_has_none(ipv6: str | None):
+def test_pingdom_probe_without_ipv6_has_only_ipv4(ipv6: str | None):
     probes = pingdom.parse_feed(feed(FOURS, SIXES, item("5.172.9.9", ipv6=ipv6)))
     assert probes.addresses == ALL | {IPv4Address("5.172.9.9")}
 
 
-def test_a_probe_may_have_ipv6_alone():
+def test_pingdom_probe_with_only_ipv6_is_parsed():
     probes = pingdom.parse_feed(feed(FOURS, SIXES, item("NULL", ipv6="2a01:7e00::99")))
     assert probes.addresses == ALL | {IPv6Address("2a01:7e00::99")}
 
 
-def test_order_repetition_case_and_spelling_make_no_difference():
+def test_pingdom_feed_is_independent_of_order_repetition_and_case():
     shuffled = [
         item(four, ipv6=six, state=state)
         for four, six, state in zip(
@@ -65,25 +65,25 @@ def test_order_repetition_case_and_spelling_make_no_difference():
     assert pingdom.parse_feed(rss(shuffled)) == pingdom.parse_feed(feed())
 
 
-def test_a_plain_list_is_understood():
+def test_pingdom_plain_list_is_parsed():
     lines = "\n".join((*FOURS, *SIXES))
     assert pingdom.parse_feed(lines).addresses == ALL
     assert pingdom.parse_feed(f"{lines}\n").addresses == ALL
     assert pingdom.parse_feed(lines.replace("\n", "\r\n") + "\r\n").addresses == ALL
 
 
-def test_there_are_at_least_forty_ways_to_be_wrong():
+def test_at_least_forty_bad_pingdom_feeds_are_tested():
     assert len(BAD_FEEDS) >= 40
 
 
 @pytest.mark.parametrize("bad", BAD_FEEDS.values(), ids=BAD_FEEDS.keys())
-def test_a_feed_that_is_not_to_be_believed_is_refused_as_a_whole(bad: str):
+def test_bad_pingdom_feed_is_refused_as_a_whole(bad: str):
     with pytest.raises(ParseError, match="refused, and hosts keep their current list"):
         pingdom.parse_feed(bad)
 
 
 @pytest.mark.parametrize("odd", ODD_ITEMS.values(), ids=ODD_ITEMS.keys())
-def test_one_odd_item_is_skipped_and_named(odd: str):
+def test_invalid_pingdom_item_is_skipped_and_named(odd: str):
     probes = pingdom.parse_feed(feed(FOURS, SIXES, odd))
     assert probes.addresses == ALL
     assert len(probes.skip_reasons) == 1
@@ -102,7 +102,7 @@ def test_one_odd_item_is_skipped_and_named(odd: str):
         (94, 5, True),
     ],
 )
-def test_more_odd_items_than_a_few_spoil_the_feed(good: int, odd: int, refused: bool):
+def test_pingdom_feed_with_too_many_invalid_items_is_refused(good: int, odd: int, refused: bool):
     text = feed(FOURS[:good], (), *[item("10.0.0.1")] * odd)
     lines = "\n".join((*FOURS[:good], *["10.0.0.1"] * odd))
     if refused:
@@ -136,23 +136,23 @@ GONE4, GONE6 = IPv4Address("5.172.9.9"), IPv6Address("2a01:7e00::99")
         (item("5.172.9", state="Inactive"), set[object]()),
     ],
 )
-def test_addresses_of_odd_items_stay_on_a_list(odd: str, kept: set[object]):
+def test_addresses_of_invalid_pingdom_items_stay_on_the_current_list(odd: str, kept: set[object]):
     probes = pingdom.parse_feed(feed(FOURS, SIXES, odd))
     assert probes.list_kept_addresses([*ALL, GONE4, GONE6]) == kept
     assert probes.list_kept_addresses([]) == frozenset()
 
 
-def test_an_odd_line_of_a_plain_list_keeps_all_addresses():
+def test_invalid_line_of_a_pingdom_plain_list_keeps_all_addresses():
     probes = pingdom.parse_feed("\n".join((*FOURS, "5.172.9")))
     assert probes.list_kept_addresses([GONE4, GONE6]) == {GONE4, GONE6}
     assert probes.skip_reasons == ["line 101 has '5.172.9', which is not an address"]
 
 
-def test_without_what_is_wrong_the_same_feed_is_taken():
+def test_pingdom_feed_of_the_bad_feeds_is_valid_without_the_bad_item():
     assert pingdom.parse_feed(with_one("5.172.9.9")).addresses == ALL | {IPv4Address("5.172.9.9")}
 
 
-def test_random_networks_are_never_taken_and_addresses_only_if_public():
+def test_pingdom_list_accepts_public_addresses_and_no_networks():
     chance = random.Random(11)  # noqa: S311 - to be repeated, not secret
     for _ in range(1000):
         number, bits = chance.getrandbits(32), chance.randint(0, 32)
@@ -166,7 +166,7 @@ def test_random_networks_are_never_taken_and_addresses_only_if_public():
         )
 
 
-def test_what_the_feed_says_of_its_age_is_repeated_only_if_it_is_a_date():
+def test_pingdom_build_time_is_shown_only_when_it_is_a_date():
     odd = feed().replace("Thu, 20 Mar 2014", "&lt;!channel&gt;")
     assert pingdom.parse_feed(odd).built_at == ""
 
@@ -198,14 +198,14 @@ except ParseError:
     ],
     ids=["deep", "wide", "wider", "one attribute", "lines", "laughs"],
 )
-def test_the_largest_document_takes_little_memory(bad: str):
+def test_largest_pingdom_document_uses_little_memory(bad: str):
     done = subprocess.run(
         [sys.executable, "-c", _MEASURE], input=bad, capture_output=True, text=True, check=True
     )
     assert int(done.stdout) < 150
 
 
-def test_where_the_feed_is_comes_from_the_inventory():
+def test_pingdom_feed_settings_are_read_from_the_inventory():
     query = pingdom.query_feed()
     assert isinstance(query.command, Fetch)
     assert query.command.resolve({}).url == "https://my.pingdom.com/probes/feed"
@@ -235,7 +235,7 @@ def test_where_the_feed_is_comes_from_the_inventory():
         ("pingdom.feed_proxy", "proxy.example:3128"),
     ],
 )
-def test_an_inventory_that_names_something_else_is_reported(name: str, value: str):
+def test_invalid_pingdom_settings_in_the_inventory_are_refused(name: str, value: str):
     command = pingdom.query_feed().command
     assert isinstance(command, Fetch)
     with pytest.raises(SettingError):

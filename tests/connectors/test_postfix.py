@@ -15,7 +15,7 @@ THREE = (ANSWERS / "three.txt").read_text()
 ARRIVED = 1_795_270_352
 
 
-def test_messages_and_the_script_that_sent_one_are_understood():
+def test_postfix_queue_is_parsed_with_the_script_that_sent_mail():
     queue = parse_queue(THREE)
     assert queue.messages == (
         MailMessage(
@@ -41,15 +41,15 @@ def test_messages_and_the_script_that_sent_one_are_understood():
     assert queue.unlisted_count == 0
 
 
-def test_an_empty_queue_is_empty():
+def test_empty_postfix_queue_has_no_messages():
     assert parse_queue(EMPTY) == MailQueue((), ())
 
 
-def test_messages_beyond_the_first_of_very_many_are_counted():
+def test_postfix_messages_beyond_the_listed_ones_are_counted():
     assert parse_queue(THREE.replace("--- messages 3", "--- messages 7003")).unlisted_count == 7000
 
 
-def test_a_clock_that_was_set_back_makes_no_message_younger_than_now():
+def test_postfix_message_age_is_not_negative_after_the_clock_is_set_back():
     now, _, rest = THREE.partition("\n")
     assert parse_queue(f"{int(now) - 3600}\n{rest}").messages[0].age_seconds == 0
 
@@ -67,12 +67,12 @@ def test_a_clock_that_was_set_back_makes_no_message_younger_than_now():
         THREE.replace("X-PHP-Originating-Script:", "Subject:"),
     ],
 )
-def test_anything_else_is_not_taken_for_a_queue(answer: str):
+def test_invalid_postfix_queue_is_a_parse_error(answer: str):
     with pytest.raises(ParseError):
         parse_queue(answer)
 
 
-def test_where_postfix_is_is_where_it_runs():
+def test_postfix_is_installed_when_postqueue_is_found():
     assert parse_is_installed("/usr/sbin/postqueue\n")
     assert not parse_is_installed("")
     with pytest.raises(ParseError):
@@ -89,7 +89,7 @@ def test_where_postfix_is_is_where_it_runs():
         ),
     ],
 )
-def test_known_errors_say_what_to_do(output: str, words: str):
+def test_postfix_queue_errors_say_what_to_do(output: str, words: str):
     assert words in str(
         find_failure(postfix.query_queue().command, Answer(69, "", output), frozenset({0}))
     )

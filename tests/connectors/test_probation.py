@@ -36,7 +36,7 @@ ALL_KINDS = pytest.mark.parametrize("probation", ALL, ids=lambda each: each.name
 
 @ALL_KINDS
 @pytest.mark.parametrize("by_file", [False, True])
-def test_a_plan_tells_what_is_put_on_probation_and_kept(probation: Probation, by_file: bool):
+def test_probation_commands_are_recognised_in_a_plan(probation: Probation, by_file: bool):
     arm, keep = (
         command.resolve({}, sudo=True, scripts=by_file)
         for command in (probation.arm(CHANGE), probation.keep(CHANGE))
@@ -50,20 +50,20 @@ def test_a_plan_tells_what_is_put_on_probation_and_kept(probation: Probation, by
     "command",
     [Shell(("true",)), SwitchLines(("vlan 7",)), shaping.try_limits("eth0", shaping.Rates())],
 )
-def test_other_commands_put_nothing_on_probation(command: Shell | SwitchLines):
+def test_other_commands_are_not_taken_for_probation_commands(command: Shell | SwitchLines):
     assert find_armed_change(command) is None
     assert find_kept_change(command) is None
 
 
 @ALL_KINDS
-def test_only_keeping_goes_over_a_new_connection(probation: Probation):
+def test_only_the_confirmation_of_a_probation_uses_a_new_connection(probation: Probation):
     assert probation.keep(CHANGE).new_connection
     assert not probation.arm(CHANGE).new_connection
 
 
 @ALL_KINDS
 @pytest.mark.parametrize("value", ["0", "-1", "180; id", "99999", "", "180s"])
-def test_invalid_duration_is_refused(probation: Probation, value: str):
+def test_invalid_probation_duration_is_refused(probation: Probation, value: str):
     with pytest.raises(SettingError):
         probation.arm(CHANGE).resolve({probation.seconds.name: value}, sudo=False)
 
@@ -84,23 +84,23 @@ def test_invalid_duration_is_refused(probation: Probation, value: str):
         ),
     ],
 )
-def test_what_a_host_says_of_a_probation_is_understood(text: str, status: ProbationStatus):
+def test_probation_status_of_a_host_is_parsed(text: str, status: ProbationStatus):
     assert parse_status(text) == status
 
 
 @pytest.mark.parametrize("text", ["armed\n", "restored x\n", "armed x soon\n", "drill\n", "ok\n"])
-def test_anything_else_is_not_taken_for_it(text: str):
+def test_invalid_probation_status_is_a_parse_error(text: str):
     with pytest.raises(ParseError):
         parse_status(text)
 
 
-def test_a_timer_counts_as_lost_only_long_after_its_time():
+def test_probation_timer_is_lost_only_long_after_its_end():
     assert not ProbationStatus(armed=CHANGE, seconds_left=-20).is_lost
     assert ProbationStatus(armed=CHANGE, seconds_left=-1000).is_lost
     assert not ProbationStatus(seconds_left=-1000).is_lost
 
 
-def test_asking_needs_no_root():
+def test_probation_query_needs_no_root():
     command = query_probation("csf").command
     assert isinstance(command, Shell)
     assert not command.root
@@ -115,13 +115,13 @@ def test_asking_needs_no_root():
         ("sh: 1: setsid: not found", "util-linux"),
     ],
 )
-def test_known_errors_say_what_to_do(output: str, means: str):
+def test_probation_errors_say_what_to_do(output: str, means: str):
     error = find_failure(DRILL.arm(CHANGE), Answer(1, "", output), frozenset({0}))
     assert isinstance(error, CommandError)
     assert means in str(error)
 
 
-def test_a_check_notes_what_is_on_probation():
+def test_check_notes_a_change_on_probation():
     assert ProbationStatus().list_notes("the limits") == []
     for left, shown in ((87, "87 s"), (-9, "0 s")):
         (note,) = ProbationStatus(armed=CHANGE, seconds_left=left).list_notes("the limits")

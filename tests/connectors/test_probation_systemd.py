@@ -61,7 +61,7 @@ def host(tmp_path: Path) -> Host:
     return Host(tmp_path)
 
 
-def test_a_timer_unit_is_started_and_a_unit_restores_at_boot(host: Host):
+def test_probation_starts_a_systemd_timer_and_a_unit_that_restores_at_boot(host: Host):
     done = host.run(DRILL.arm(CHANGE))
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.endswith("by keyturn-probation-drill.timer\n")
@@ -77,7 +77,7 @@ def test_a_timer_unit_is_started_and_a_unit_restores_at_boot(host: Host):
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed")
-def test_systemd_accepts_the_unit_that_restores_at_boot(host: Host):
+def test_systemd_analyze_verifies_the_probation_unit(host: Host):
     host.run(DRILL.arm(CHANGE))
     done = subprocess.run(
         ["systemd-analyze", "verify", "--man=no", str(host.unit)],
@@ -88,7 +88,7 @@ def test_systemd_accepts_the_unit_that_restores_at_boot(host: Host):
 
 
 @pytest.mark.parametrize("is_boot", [False, True])
-def test_what_the_timer_or_the_boot_runs_restores_and_removes_the_units(host: Host, is_boot: bool):
+def test_probation_restores_and_removes_its_units_by_timer_or_at_boot(host: Host, is_boot: bool):
     host.run(DRILL.arm(CHANGE))
     armed = host.state / "drill.armed"
     change, until, boot = armed.read_text().split()
@@ -104,7 +104,7 @@ def test_what_the_timer_or_the_boot_runs_restores_and_removes_the_units(host: Ho
     assert host.read_log("systemctl")[-1] == "--quiet stop keyturn-probation-drill.timer"
 
 
-def test_keeping_stops_the_timer(host: Host):
+def test_confirmed_probation_stops_the_systemd_timer(host: Host):
     host.run(DRILL.arm(CHANGE))
     done = host.run(DRILL.keep(CHANGE))
     assert (done.returncode, done.stdout) == (0, "drill is kept\n")
@@ -112,7 +112,7 @@ def test_keeping_stops_the_timer(host: Host):
     assert not host.unit.exists()
 
 
-def test_a_timer_that_does_not_run_arms_nothing(host: Host):
+def test_probation_is_not_armed_when_the_systemd_timer_does_not_run(host: Host):
     host.inactive = 3
     done = host.run(DRILL.arm(CHANGE))
     assert done.returncode != 0

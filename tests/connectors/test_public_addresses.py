@@ -48,7 +48,7 @@ def public_6(number: int) -> bool:
     return number not in AS112 and not any(first <= head <= last for first, last in V6)
 
 
-def test_what_is_public_is_so_by_arithmetic_too():
+def test_random_addresses_are_public_as_by_integer_ranges():
     chance = random.Random(3)  # noqa: S311 - to be repeated, not secret
     for number in (chance.getrandbits(32) for _ in range(20_000)):
         assert is_public(IPv4Address(number)) == public_4(number), IPv4Address(number)
@@ -57,13 +57,13 @@ def test_what_is_public_is_so_by_arithmetic_too():
 
 
 @pytest.mark.parametrize("edge", [edge for ends in V4 for edge in ends])
-def test_the_edges_of_ipv4_are_where_they_should_be(edge: int):
+def test_edges_of_public_ipv4_ranges_are_correct(edge: int):
     for number in {max(edge - 1, 0), edge, min(edge + 1, 2**32 - 1)}:
         assert is_public(IPv4Address(number)) == public_4(number), IPv4Address(number)
 
 
 @pytest.mark.parametrize("edge", [*(edge for ends in V6 for edge in ends), 0x2620004F])
-def test_the_edges_of_ipv6_are_where_they_should_be(edge: int):
+def test_edges_of_public_ipv6_ranges_are_correct(edge: int):
     low, high = edge << 96, ((edge + 1) << 96) - 1
     for number in {max(low - 1, 0), low, high, min(high + 1, 2**128 - 1)}:
         assert is_public(IPv6Address(number)) == public_6(number), IPv6Address(number)
@@ -87,10 +87,10 @@ def test_the_edges_of_ipv6_are_where_they_should_be(edge: int):
         "192.88.99.1",
     ],
 )
-def test_what_leads_somewhere_else_is_not_public(address: str):
+def test_mapped_tunnelled_and_multicast_addresses_are_not_public(address: str):
     assert not is_public(ip_address(address))
 
 
 @pytest.mark.parametrize("address", ["8.8.8.8", "5.172.196.188", "2a01:7e00::1", "2001:4860::8"])
-def test_what_is_a_machine_of_the_internet_is_public(address: str):
+def test_addresses_of_internet_hosts_are_public(address: str):
     assert is_public(ip_address(address))

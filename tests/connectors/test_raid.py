@@ -76,20 +76,20 @@ MD1 = RaidArray("md1", is_active=True, level="raid1", member_count=2, working_co
         ),
     ],
 )
-def test_the_kernels_word_on_arrays_is_understood(name: str, arrays: tuple[RaidArray, ...]):
+def test_mdstat_of_the_kernel_is_parsed(name: str, arrays: tuple[RaidArray, ...]):
     assert parse_arrays(recorded(f"mdstat-{name}")) == arrays
 
 
-def test_an_array_that_is_not_active_is_shown():
+def test_inactive_raid_array_of_mdstat_is_parsed():
     md3 = parse_arrays(recorded("mdstat-inactive"))[0]
     assert md3 == RaidArray("md3", is_active=False, level="")
 
 
-def test_a_kernel_that_never_had_an_array_has_none():
+def test_empty_mdstat_has_no_arrays():
     assert parse_arrays("") == ()
 
 
-def test_only_missing_members_make_an_array_degraded():
+def test_raid_array_is_degraded_only_by_missing_members():
     assert MD0.is_degraded
     assert not MD1.is_degraded
     assert not RaidArray("md2", is_active=True, level="raid0").is_degraded
@@ -129,7 +129,7 @@ def test_only_missing_members_make_an_array_degraded():
         ("raid1-pending", "raid1", "clean, resyncing (PENDING)", "", "", ["active sync"] * 2),
     ],
 )
-def test_mdadms_word_on_an_array_is_understood(
+def test_mdadm_detail_of_an_array_is_parsed(
     name: str, level: str, state: str, layout: str, chunk: str, states: list[str]
 ):
     detail = parse_detail(recorded(f"mdadm-{name}"))
@@ -142,13 +142,13 @@ def test_mdadms_word_on_an_array_is_understood(
     assert [member[1] for member in detail.members] == states
 
 
-def test_members_are_shown_by_their_devices():
+def test_raid_members_of_mdadm_are_parsed_by_device():
     detail = parse_detail(recorded("mdadm-raid5-degraded"))
     assert detail.members[0] == ("", "removed")
     assert detail.members[3] == ("/dev/sda", "faulty")
 
 
-def test_differing_sectors_are_counted():
+def test_raid_mismatch_counts_are_parsed():
     assert parse_mismatches(recorded("mismatches")) == {"md1": 8192, "md3": 0}
     assert parse_mismatches("") == {}
 
@@ -156,7 +156,7 @@ def test_differing_sectors_are_counted():
 @pytest.mark.parametrize(
     "answer", ["x", "md0 : active raid1\n", recorded("mdstat-clean").replace("raid1 ", "raid1 ?")]
 )
-def test_an_mdstat_that_is_something_else_is_not_understood(answer: str):
+def test_invalid_mdstat_is_a_parse_error(answer: str):
     with pytest.raises(ParseError):
         parse_arrays(answer)
 
@@ -170,12 +170,12 @@ def test_an_mdstat_that_is_something_else_is_not_understood(answer: str):
         recorded("mdadm-raid1").replace("8        0        0", "eight"),
     ],
 )
-def test_a_detail_that_is_something_else_is_not_understood(answer: str):
+def test_invalid_mdadm_detail_is_a_parse_error(answer: str):
     with pytest.raises(ParseError):
         parse_detail(answer)
 
 
-def test_a_count_that_is_something_else_is_not_understood():
+def test_invalid_raid_mismatch_count_is_a_parse_error():
     with pytest.raises(ParseError):
         parse_mismatches("/sys/block/md1/md/mismatch_cnt:many\n")
 
@@ -188,6 +188,6 @@ def test_a_count_that_is_something_else_is_not_understood():
         ("timeout: failed to run command 'mdadm': No such file or directory", "install mdadm"),
     ],
 )
-def test_known_errors_are_explained(output: str, meaning: str):
+def test_mdadm_errors_are_explained(output: str, meaning: str):
     query = raid.query_detail("md0")
     assert meaning in str(find_failure(query.command, Answer(1, "", output), query.statuses))

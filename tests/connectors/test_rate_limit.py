@@ -19,7 +19,7 @@ CONFIGURATION = (ANSWERS / "configuration.txt").read_text()
 COUNTED = (ANSWERS / "counts.txt").read_text()
 
 
-def test_zones_and_where_they_are_applied_are_understood():
+def test_nginx_rate_limit_zones_and_uses_are_parsed():
     assert parse_limits(CONFIGURATION) == RateLimits(
         zones=(
             RateZone("one", "$binary_remote_addr", "10m", "1r/s"),
@@ -36,24 +36,24 @@ def test_zones_and_where_they_are_applied_are_understood():
     )
 
 
-def test_what_is_commented_out_is_not_in_force():
+def test_commented_out_nginx_rate_limit_is_ignored():
     assert "zone=old:1m" in CONFIGURATION
     assert "old" not in {zone.name for zone in parse_limits(CONFIGURATION).zones}
 
 
-def test_without_a_status_it_is_503():
+def test_nginx_rate_limit_status_is_503_by_default():
     plain = CONFIGURATION.replace("limit_req_status 429;", "limit_req_dry_run on;")
     assert (parse_limits(plain).status, parse_limits(plain).dry_run) == (503, True)
 
 
-def test_what_was_refused_and_delayed_is_counted_by_zone():
+def test_refused_and_delayed_nginx_requests_are_counted_by_zone():
     assert parse_counts(COUNTED) == LimitCounts(refused={"one": 5}, delayed={"slow": 2})
     assert parse_counts("some\n") == LimitCounts({}, {})
     assert parse_counts("none\n") is None
 
 
 @pytest.mark.parametrize("answer", ["", "7\n", "none\nsome\n", "some\nmany limiting\n"])
-def test_anything_else_is_not_taken_for_counts(answer: str):
+def test_invalid_nginx_rate_limit_counts_are_a_parse_error(answer: str):
     with pytest.raises(ParseError):
         parse_counts(answer)
 
@@ -67,20 +67,20 @@ def test_anything_else_is_not_taken_for_counts(answer: str):
         CONFIGURATION.replace("limit_req zone=one", "limit_req one"),
     ],
 )
-def test_anything_else_is_not_taken_for_a_configuration(answer: str):
+def test_invalid_nginx_rate_limit_configuration_is_a_parse_error(answer: str):
     with pytest.raises(ParseError):
         parse_limits(answer)
 
 
 @pytest.mark.parametrize("path", ["-s", "/etc/a; id", "/etc/$(id)", "nginx.conf", "/etc/a b", ""])
-def test_a_setting_that_is_no_path_is_refused(path: str):
+def test_nginx_config_setting_that_is_no_path_is_refused(path: str):
     shell = rate_limit.query_limits().command
     assert isinstance(shell, Shell)
     with pytest.raises(SettingError):
         shell.resolve({"nginx.config": path}, sudo=False)
 
 
-def test_a_configuration_that_nginx_does_not_take_is_shown():
+def test_invalid_nginx_configuration_is_explained():
     failure = Answer(1, "", "nginx: [emerg] unknown directive in /etc/nginx/nginx.conf:3")
     trouble = find_failure(rate_limit.query_limits().command, failure, frozenset({0}))
     assert "fix it before the next restart" in str(trouble)

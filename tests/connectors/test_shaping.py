@@ -25,7 +25,7 @@ RATES = Rates(down=1024, up=512)
 TRY = shaping.try_limits("eth0", RATES)
 
 
-def test_interfaces_without_limits_are_understood():
+def test_interfaces_without_bandwidth_limits_are_parsed():
     assert parse_interfaces(NONE) == {
         "lo": ShapedInterface("lo", is_loopback=True),
         "eth1": ShapedInterface("eth1", is_loopback=False),
@@ -33,7 +33,7 @@ def test_interfaces_without_limits_are_understood():
     }
 
 
-def test_limits_and_what_they_have_dropped_are_understood():
+def test_bandwidth_limits_are_parsed_with_dropped_packets():
     card = parse_interfaces(LIMITED)["eth0"]
     assert card.rates == RATES
     assert card.up_queue == QueueingDiscipline("tbf", 512, dropped=79, overlimits=93)
@@ -42,25 +42,25 @@ def test_limits_and_what_they_have_dropped_are_understood():
     assert parse_interfaces(LIMITED)["eth1"].rates == Rates()
 
 
-def test_our_own_device_is_no_interface_of_the_host():
+def test_ifb_device_of_keyturn_is_not_listed_as_interface():
     assert "kt-in3" in LIMITED
     assert set(parse_interfaces(LIMITED)) == {"lo", "eth0", "eth1"}
 
 
-def test_a_device_that_nothing_is_led_to_limits_nothing():
+def test_ifb_device_without_redirected_traffic_limits_nothing():
     card = parse_interfaces(LIMITED.replace("led eth0\n", ""))["eth0"]
     assert card.rates == Rates(up=512)
     assert [queue.kind for queue in card.foreign_queues] == ["ingress"]
 
 
-def test_what_someone_else_has_put_there_is_not_ours():
+def test_qdisc_that_keyturn_did_not_set_is_foreign():
     cards = parse_interfaces(SOMEBODYS)
     assert cards["eth0"].rates == cards["eth1"].rates == Rates()
     assert [(queue.kind, queue.rate) for queue in cards["eth0"].foreign_queues] == [("tbf", 1000)]
     assert [queue.kind for queue in cards["eth1"].foreign_queues] == ["htb", "ingress"]
 
 
-def test_classes_of_htb_are_shown_in_words():
+def test_htb_classes_are_parsed_with_their_rates():
     assert sorted(parse_classes(CLASSES)) == [
         "class 1:1 8Mbit to 8Mbit",
         "class 1:10 3Mbit to 8Mbit",
@@ -84,13 +84,13 @@ def test_classes_of_htb_are_shown_in_words():
         "\n".join(LIMITED.splitlines()[1:]),
     ],
 )
-def test_anything_else_is_not_taken_for_interfaces(answer: str):
+def test_invalid_interfaces_of_tc_are_a_parse_error(answer: str):
     with pytest.raises(ParseError):
         parse_interfaces(answer)
 
 
 @pytest.mark.parametrize("answer", ["Cannot find device\n", CLASSES.replace("rate", "speed")])
-def test_anything_else_is_not_taken_for_classes(answer: str):
+def test_invalid_htb_classes_are_a_parse_error(answer: str):
     with pytest.raises(ParseError):
         parse_classes(answer)
 
@@ -103,19 +103,19 @@ def test_anything_else_is_not_taken_for_classes(answer: str):
         (RATES, "1,024 kbit/s in, 512 kbit/s out"),
     ],
 )
-def test_rates_are_shown_in_words(rates: Rates, words: str):
+def test_bandwidth_rates_are_formatted_with_units(rates: Rates, words: str):
     assert str(rates) == words
 
 
 @pytest.mark.parametrize("command", [shaping.query_interfaces().command, TRY])
-def test_every_script_is_one_that_a_shell_understands(command: QueryCommand):
+def test_bandwidth_scripts_have_valid_shell_syntax(command: QueryCommand):
     assert isinstance(command, Shell)
     for word in command.words:
         if " " in word:
             subprocess.run(["sh", "-n", "-c", word], check=True)
 
 
-def test_values_reach_a_script_as_arguments_only():
+def test_bandwidth_values_reach_the_script_as_arguments_only():
     assert shaping.try_limits("eth0", RATES).words[3:] == ("keyturn", "/", "eth0", "1024", "512")
     assert (
         shaping.try_limits("eth1", Rates()).words[2] == shaping.try_limits("eth0", RATES).words[2]
@@ -131,5 +131,5 @@ def test_values_reach_a_script_as_arguments_only():
         ('Device "eth7" does not exist.', "does not exist any more"),
     ],
 )
-def test_known_errors_say_what_to_do(output: str, means: str):
+def test_bandwidth_limit_errors_say_what_to_do(output: str, means: str):
     assert means in str(find_failure(TRY, Answer(1, "", output), frozenset({0})))

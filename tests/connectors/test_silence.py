@@ -103,7 +103,7 @@ def _bytes_of_an_answer(away: Away) -> int:
     return proxy.passed_bytes
 
 
-def test_a_host_that_is_silent_before_its_banner_is_noticed(away: Away):
+def test_host_that_is_silent_before_its_banner_is_unreachable(away: Away):
     with away.behind(away.proxy(after=0)) as fleet:
         trouble = _noticed(lambda: _asked(fleet))
     assert isinstance(trouble, UnreachableError)
@@ -111,7 +111,7 @@ def test_a_host_that_is_silent_before_its_banner_is_noticed(away: Away):
 
 
 @pytest.mark.timeout(0 if CHAOS else 120)
-def test_a_host_that_falls_silent_at_any_byte_before_its_answer_is_noticed(
+def test_host_that_falls_silent_at_any_byte_before_its_answer_is_noticed(
     away: Away, record_property: Record
 ):
     """Within the banner and the keys, the login, the channel, and the reply to the command."""
@@ -131,7 +131,7 @@ def _cut_off(away: Away, after: int) -> str:
 
 
 @pytest.mark.timeout(0 if CHAOS else 120)
-def test_a_host_that_hangs_up_at_any_byte_before_its_answer_is_understood(
+def test_host_that_hangs_up_at_any_byte_is_unreachable_or_has_unknown_outcome(
     away: Away, record_property: Record
 ):
     """What was not sent is not taken for sent, nor what has no answer for done."""
@@ -151,7 +151,7 @@ def _hung_up(away: Away, after: int) -> bool | None:
     return trouble.started
 
 
-def test_a_host_that_hangs_up_between_its_keys_and_the_login_is_out_of_reach(
+def test_host_that_hangs_up_between_key_exchange_and_login_is_unreachable(
     away: Away, monkeypatch: pytest.MonkeyPatch
 ):
     """Found by cutting at every byte: paramiko says so by an error of its own."""
@@ -171,7 +171,7 @@ def test_a_host_that_hangs_up_between_its_keys_and_the_login_is_out_of_reach(
     assert re.search("closed the connection (before|during) the login", str(trouble))
 
 
-def test_a_host_that_falls_silent_between_two_commands_is_noticed_before_one_is_sent(
+def test_command_is_not_sent_to_a_host_that_fell_silent_after_the_last_command(
     away: Away,
 ):
     proxy = away.proxy()
@@ -185,7 +185,7 @@ def test_a_host_that_falls_silent_between_two_commands_is_noticed_before_one_is_
         assert _asked(fleet) == "here"
 
 
-def test_a_host_that_falls_silent_while_a_command_runs_is_noticed(away: Away, tmp_path: Path):
+def test_host_that_falls_silent_during_a_command_has_unknown_outcome(away: Away, tmp_path: Path):
     gate = tmp_path / "gate"
     wait = f'echo on; while [ ! -e "{gate}" ]; do sleep 0.05; done; echo done'
     step = Shell(("sh", "-c", wait), deadline=LONG, marker=STEP)
@@ -211,7 +211,7 @@ def _until_ended(fleet: Fleet) -> StepStatus:
     return status
 
 
-def test_a_host_that_falls_silent_amid_its_output_is_noticed(away: Away):
+def test_host_that_falls_silent_during_its_output_has_unknown_outcome(away: Away):
     proxy = away.proxy(after=_bytes_of_an_answer(away) + 300_000)
     with away.behind(proxy) as fleet:
         much = Shell(("seq", "1", "9000000"), deadline=LONG)
@@ -221,13 +221,13 @@ def test_a_host_that_falls_silent_amid_its_output_is_noticed(away: Away):
     assert "did not answer for 2 s" in str(trouble)
 
 
-def test_a_quiet_command_is_not_taken_for_a_silent_host(away: Away):
+def test_command_without_output_is_not_taken_for_a_silent_host(away: Away):
     with away.behind(away.proxy()) as fleet:
         quiet = Shell(("sh", "-c", "sleep 3; echo at last"), deadline=LONG)
         assert fleet.run_command("web1", quiet).out == "at last\n"
 
 
-def test_a_host_behind_a_jump_host_that_falls_silent_is_noticed(away: Away):
+def test_silent_host_behind_a_jump_host_is_noticed(away: Away):
     """Of such a host no kernel here tells anything: the connection ends at the jump host."""
     proxy = away.proxy()
     jump = away.sshd.inventory_entry(area="infra")
@@ -245,7 +245,7 @@ def test_a_host_behind_a_jump_host_that_falls_silent_is_noticed(away: Away):
     assert "did not answer for 2 s" in str(trouble)
 
 
-def test_the_limits_as_shipped_notice_each_of_these_within_25_s():
+def test_default_ssh_limits_notice_a_silent_host_within_25_seconds():
     shipped = SshLimits()
     # A connection that is found dead before a command is followed by a new one, once.
     assert shipped.channel + shipped.connect + shipped.handshake <= NOTICED_SECONDS

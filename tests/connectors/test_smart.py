@@ -18,12 +18,12 @@ def read(name: str) -> smart.DiskHealth:
     return smart.parse_health((ANSWERS / f"{name}.json").read_text(), SDA)
 
 
-def test_disks_behind_a_controller_are_listed_too():
+def test_smart_scan_lists_disks_behind_a_raid_controller():
     assert smart.parse_disks((ANSWERS / "scan.json").read_text()) == [SDA, BEHIND]
     assert str(BEHIND) == "/dev/bus/0 (megaraid,4)"
 
 
-def test_a_sound_disk_has_no_problems():
+def test_healthy_disk_has_no_smart_problems():
     disk = read("ata")
     assert (disk.state, disk.model, disk.celsius) == ("healthy", "ST4000NM0035-1V4107", 35)
 
@@ -49,12 +49,12 @@ def test_a_sound_disk_has_no_problems():
         ("sas-defects", ["2 defects have grown", "3 errors of read were not corrected"]),
     ],
 )
-def test_each_kind_of_disk_has_problems_of_its_own(name: str, problems: list[str]):
+def test_smart_problems_are_listed_for_each_kind_of_disk(name: str, problems: list[str]):
     assert read(name).problems == problems
     assert read(name).state == "failing"
 
 
-def test_a_disk_that_cannot_be_read_is_not_called_healthy():
+def test_disk_without_readable_smart_data_is_unknown():
     disk = read("unreadable")
     assert (disk.state, disk.problems) == ("unknown", ())
     assert "failed: No such device" in disk.error
@@ -63,7 +63,7 @@ def test_a_disk_that_cannot_be_read_is_not_called_healthy():
 
 
 @pytest.mark.parametrize("answer", ["", "smartctl 7.3", "[]", "{}"])
-def test_what_is_not_the_json_of_smartctl_is_an_error(answer: str):
+def test_invalid_smartctl_json_is_a_parse_error(answer: str):
     with pytest.raises(ParseError):
         smart.parse_health(answer, SDA)
     with pytest.raises(ParseError):

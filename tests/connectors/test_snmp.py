@@ -54,7 +54,7 @@ def states(fleet: Fleet) -> list[str]:
 
 @pytest.mark.real
 @pytest.mark.parametrize("mib", TABLES)
-def test_an_outlet_is_switched_by_every_mib(make_strip: MakeStrip, mib: str):
+def test_outlet_is_switched_by_snmp_with_every_mib(make_strip: MakeStrip, mib: str):
     fleet = fleet_of(make_strip(mib))
     first, second, third = fleet.run_query("pdu1", pdu.query_outlets())
     assert (first.table, first.number, second.number, third.number) == (mib, "1", "2", "3")
@@ -68,7 +68,7 @@ def test_an_outlet_is_switched_by_every_mib(make_strip: MakeStrip, mib: str):
 
 
 @pytest.mark.real
-def test_what_keeps_keyturn_from_a_device_is_told_apart(make_strip: MakeStrip):
+def test_snmp_errors_distinguish_rights_login_and_reachability(make_strip: MakeStrip):
     strip = make_strip(read_only=True)
     fleet = fleet_of(strip)
     (outlet, *_) = fleet.run_query("pdu1", pdu.query_outlets())
@@ -97,7 +97,7 @@ def test_what_keeps_keyturn_from_a_device_is_told_apart(make_strip: MakeStrip):
 
 
 @pytest.mark.real
-def test_a_set_without_a_response_has_an_unknown_outcome_and_is_sent_once(
+def test_snmp_set_without_a_response_has_unknown_outcome_and_is_sent_once(
     make_strip: MakeStrip, monkeypatch: pytest.MonkeyPatch
 ):
     from connectors import snmp

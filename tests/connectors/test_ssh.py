@@ -114,12 +114,12 @@ def _host_at(port: int, keys: Path) -> Host:
 # --- answers ---
 
 
-def test_a_command_is_answered(session: SshSession):
+def test_ssh_command_returns_exit_status_and_both_streams(session: SshSession):
     answer = session.run(Shell(("sh", "-c", "echo yes; echo no >&2; exit 7")))
     assert (answer.status, answer.out, answer.err) == (7, "yes\n", "no\n")
 
 
-def test_ten_megabytes_on_both_streams_and_in_do_not_block_each_other(session: SshSession):
+def test_ten_megabytes_on_stdin_stdout_and_stderr_do_not_deadlock(session: SshSession):
     command = "head -c 10000000 /dev/zero | tr '\\0' e >&2; cat; head -c 10000000 /dev/zero"
     stdin = ("o" * 99 + "\n") * 100_000
     answer = session.run(Shell(("sh", "-c", command), stdin=stdin))
@@ -132,22 +132,22 @@ def test_ten_megabytes_on_both_streams_and_in_do_not_block_each_other(session: S
     assert answer.omitted_bytes == 30_000_000 - 2 * 4 * 1024 * 1024 + frames
 
 
-def test_stdin_that_no_one_reads_is_no_error(session: SshSession):
+def test_stdin_that_a_command_does_not_read_is_no_error(session: SshSession):
     assert session.run(Shell(("true",), stdin=("x" * 99 + "\n") * 50_000)).status == 0
 
 
-def test_bytes_that_are_no_text_are_shown_and_not_stumbled_over(session: SshSession):
+def test_output_bytes_that_are_not_utf_8_are_escaped(session: SshSession):
     answer = session.run(Shell(("printf", "\\377\\376 \\000 \\303(")))
     assert answer.out == "\\xff\\xfe \0 \\xc3("
 
 
-def test_a_child_that_keeps_the_streams_open_does_not_keep_us(session: SshSession):
+def test_background_process_with_open_streams_does_not_delay_the_answer(session: SshSession):
     begun = time.monotonic()
     assert session.run(Shell(("sh", "-c", "sleep 9 & echo started"))).out == "started\n"
     assert time.monotonic() - begun < 5
 
 
-def test_a_program_on_a_host_sees_exactly_the_words_that_were_meant(session: SshSession):
+def test_hostile_arguments_reach_a_program_unchanged(session: SshSession):
     answer = session.run(Shell(("printf", "%s\\0", *NASTY)))
     assert answer.out.split("\0")[:-1] == NASTY
 
@@ -160,7 +160,9 @@ def shared() -> Iterator[SshSession]:
 
 @given(batches=st.lists(WORDS, min_size=5, max_size=8))
 @settings(max_examples=60, deadline=None)
-def test_no_clean_word_means_anything_to_a_host(shared: SshSession, batches: list[list[str]]):
+def test_generated_arguments_reach_a_program_unchanged(
+    shared: SshSession, batches: list[list[str]]
+):
     words = [word for batch in batches for word in batch]
     assert shared.run(Shell(("printf", "%s\\0", *words))).out.split("\0")[:-1] == words
 
@@ -168,7 +170,7 @@ def test_no_clean_word_means_anything_to_a_host(shared: SshSession, batches: lis
 # --- ends that are none ---
 
 
-def test_a_command_that_takes_too_long_is_stopped_on_the_host(sshd: Sshd, session: SshSession):
+def test_command_past_its_deadline_is_stopped_on_the_host(sshd: Sshd, session: SshSession):
     begun = time.monotonic()
     with pytest.raises(CommandTimeoutError, match="the host stopped the command") as trouble:
         session.run(Shell(("sh", "-c", "while :; do printf .; sleep 0.05; done"), deadline=1))
@@ -177,7 +179,7 @@ def test_a_command_that_takes_too_long_is_stopped_on_the_host(sshd: Sshd, sessio
     assert session.run(Shell(("echo", "still here"))).out == "still here\n"
 
 
-def test_a_host_that_does_not_stop_a_command_is_given_up_at_the_deadline(sshd: Sshd):
+def test_command_that_ignores_the_stop_is_abandoned_at_the_deadline(sshd: Sshd):
     with connected(sshd, replace(QUICK, grace=0.2)) as session:
         stubborn = "trap '' TERM; while :; do sleep 0.05; done"
         begun = time.monotonic()
@@ -187,7 +189,7 @@ def test_a_host_that_does_not_stop_a_command_is_given_up_at_the_deadline(sshd: S
         assert session.run(Shell(("echo", "still here"))).out == "still here\n"
 
 
-def test_a_host_that_falls_silent_does_not_hold_us(sshd: Sshd):
+def test_command_on_a_stopped_host_ends_at_the_deadline(sshd: Sshd):
     with connected(sshd, QUICK) as session:
         mine = threading.Timer(0.3, lambda: _signal_all(sshd, "STOP"))
         mine.start()
@@ -207,13 +209,13 @@ def _signal_all(sshd: Sshd, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["KILL", "TERM", "SEGV"])
-def test_a_command_that_a_signal_ended_is_unknown(session: SshSession, name: str):
+def test_command_killed_by_a_signal_has_unknown_outcome(session: SshSession, name: str):
     with pytest.raises(UnknownOutcomeError, match=f"SIG{name}") as trouble:
         session.run(Shell(("sh", "-c", f"kill -{name} $$")))
     assert trouble.value.started is None
 
 
-def test_a_connection_that_breaks_under_a_command_leaves_it_unknown(sshd: Sshd):
+def test_command_has_unknown_outcome_when_its_connection_breaks(sshd: Sshd):
     with connected(sshd) as session:
         mine = threading.Thread(target=_break_when_busy, args=(sshd,))
         mine.start()
@@ -232,7 +234,7 @@ def _break_when_busy(sshd: Sshd) -> None:
             os.kill(number, signal.SIGKILL)
 
 
-def test_a_transport_that_is_closed_under_a_command_leaves_it_unknown(session: SshSession):
+def test_command_has_unknown_outcome_when_its_session_is_closed(session: SshSession):
     mine = threading.Timer(0.3, session.close)
     mine.start()
     with pytest.raises(UnknownOutcomeError, match="may or may not have run") as trouble:
@@ -241,7 +243,7 @@ def test_a_transport_that_is_closed_under_a_command_leaves_it_unknown(session: S
     assert trouble.value.started is None
 
 
-def test_a_made_up_end_is_not_believed(session: SshSession):
+def test_forged_end_marker_in_output_is_ignored(session: SshSession):
     forger = (
         "word=0123456789abcdef0123456789abcdef; echo $word begins; echo $word 0; "
         "echo $word begins >&2; echo $word 0 >&2; exit 5"
@@ -269,7 +271,7 @@ sleep 0.3; kill -9 $above
 
 @pytest.mark.parametrize("mark", [None, StepMarker("f00d-5-1", 1)], ids=["", "marked"])
 @pytest.mark.parametrize("stdin", ["", "some"])
-def test_a_program_finds_no_word_by_which_it_could_end_its_own_step(
+def test_program_cannot_find_the_secret_word_that_ends_its_step(
     sshd: Sshd, tmp_path: Path, mark: StepMarker | None, stdin: str
 ):
     if mark is not None:
@@ -283,7 +285,7 @@ def test_a_program_finds_no_word_by_which_it_could_end_its_own_step(
     assert trouble.value.started is None
 
 
-def test_an_account_that_may_not_run_commands_is_quoted():
+def test_account_with_a_forced_command_has_unknown_outcome_with_its_output():
     with ExitStack() as stack:
         strict = stack.enter_context(Sshd(options=["ForceCommand echo go away; exit 0"]))
         session = stack.enter_context(connected(strict))
@@ -291,7 +293,7 @@ def test_an_account_that_may_not_run_commands_is_quoted():
             session.run(Shell(("true",)))
 
 
-def test_output_without_end_is_cut_off_and_does_not_fill_our_memory(sshd: Sshd):
+def test_endless_output_is_cut_off_and_uses_little_memory(sshd: Sshd):
     # How soon the next channel opens is not the subject: this machine may stall for seconds.
     with connected(sshd, SshLimits(channel=60)) as session:
         with most_memory() as mebibytes, pytest.raises(OutputLimitError, match="64 MiB") as error:
@@ -301,7 +303,7 @@ def test_output_without_end_is_cut_off_and_does_not_fill_our_memory(sshd: Sshd):
         assert session.run(Shell(("echo", "still here"))).out == "still here\n"
 
 
-def test_memory_that_is_filled_would_be_noticed():
+def test_memory_sampler_measures_64_allocated_mebibytes():
     with most_memory() as mebibytes:
         hoard = b"".join(b"\1" * 2**20 for _ in range(64))
     assert len(hoard) == 64 * 2**20
@@ -336,7 +338,7 @@ def _resident() -> float:
 # --- new keys ---
 
 
-def test_a_host_that_wants_new_keys_often_gets_them_and_loses_nothing():
+def test_rekeying_by_the_host_loses_no_output():
     with Sshd(options=["RekeyLimit 256K"]) as sshd, connected(sshd) as session:
         first = session.transport.H
         for _ in range(3):
@@ -344,7 +346,7 @@ def test_a_host_that_wants_new_keys_often_gets_them_and_loses_nothing():
         assert first != session.transport.H
 
 
-def test_what_is_printed_while_new_keys_are_agreed_reaches_the_right_command():
+def test_output_during_rekeying_reaches_its_own_command():
     with (
         Sshd(options=["RekeyLimit 64K"]) as sshd,
         connected(sshd) as session,
@@ -357,7 +359,7 @@ def test_what_is_printed_while_new_keys_are_agreed_reaches_the_right_command():
 
 
 @pytest.mark.parametrize("limit", ["MAX_AGE_SECONDS", "MAX_BYTES"])
-def test_a_connection_whose_keys_have_served_for_long_is_followed_by_another(
+def test_connection_is_replaced_before_paramiko_rekeys(
     sshd: Sshd, monkeypatch: pytest.MonkeyPatch, limit: str
 ):
     """Before paramiko would ask for new keys itself, which may lose what is under way."""
@@ -379,7 +381,7 @@ def test_a_connection_whose_keys_have_served_for_long_is_followed_by_another(
     sessions.close()
 
 
-def test_a_host_that_asks_whether_we_are_there_is_answered():
+def test_keepalive_requests_of_the_host_are_answered():
     options = ["ClientAliveInterval 1", "ClientAliveCountMax 1"]
     with Sshd(options=options) as sshd, connected(sshd) as session:
         # Three times as long as it would wait for an answer.
@@ -387,7 +389,7 @@ def test_a_host_that_asks_whether_we_are_there_is_answered():
         assert session.is_usable
 
 
-def test_a_host_that_hangs_up_is_noticed_without_a_command(session: SshSession, sshd: Sshd):
+def test_session_is_unusable_after_the_host_hangs_up(session: SshSession, sshd: Sshd):
     for process in set(sshd.processes()) - {sshd.pid}:
         # sshd ends the rest of a connection by itself once one of its processes is gone.
         with suppress(ProcessLookupError):
@@ -395,7 +397,7 @@ def test_a_host_that_hangs_up_is_noticed_without_a_command(session: SshSession, 
     assert eventually(lambda: not session.is_usable)
 
 
-def test_connections_leave_neither_threads_nor_descriptors_behind(sshd: Sshd):
+def test_closed_sessions_leave_no_threads_and_descriptors(sshd: Sshd):
     def left() -> tuple[int, int]:
         threads = sum(isinstance(each, paramiko.Transport) for each in threading.enumerate())
         return threads, len(list(Path("/proc/self/fd").iterdir()))
@@ -421,7 +423,7 @@ def refused(host: Host, limits: SshLimits | None = None) -> HostError:
     return trouble.value
 
 
-def test_a_host_with_another_key_is_left_before_we_log_in(sshd: Sshd):
+def test_host_key_mismatch_is_refused_before_login(sshd: Sshd):
     host = host_of(sshd, host_key=HOST_KEY)
     trouble = refused(host)
     assert type(trouble) is HostKeyMismatchError
@@ -432,20 +434,20 @@ def test_a_host_with_another_key_is_left_before_we_log_in(sshd: Sshd):
         assert trace_of_a_login not in sshd.log()
 
 
-def test_a_login_would_have_left_its_trace_in_the_log(sshd: Sshd):
+def test_login_attempt_is_recorded_in_the_sshd_log(sshd: Sshd):
     stranger_key = make_key().write(sshd.directory / "stranger")
     trouble = refused(host_of(sshd, key=str(stranger_key)))
     assert type(trouble) is LoginError
     assert eventually(lambda: "authenticating user" in sshd.log())
 
 
-def test_a_key_that_the_host_does_not_know_is_named_with_its_user(sshd: Sshd):
+def test_refused_client_key_is_named_with_its_user(sshd: Sshd):
     stranger_key = make_key().write(sshd.directory / "stranger")
     trouble = str(refused(host_of(sshd, key=str(stranger_key))))
     assert f"refuses {sshd.user} with key {stranger_key} (SHA256:" in trouble
 
 
-def test_a_host_that_wants_a_password_says_so():
+def test_host_that_requires_a_password_is_a_login_error():
     options = ["PubkeyAuthentication no", "PasswordAuthentication yes"]
     with Sshd(options=options) as sshd:
         trouble = refused(host_of(sshd))
@@ -453,7 +455,7 @@ def test_a_host_that_wants_a_password_says_so():
     assert "it requires password" in str(trouble)
 
 
-def test_a_host_that_wants_more_than_a_key_says_so():
+def test_host_that_requires_a_key_and_a_password_is_a_login_error():
     options = ["PasswordAuthentication yes", "AuthenticationMethods publickey,password"]
     with Sshd(options=options) as sshd:
         trouble = refused(host_of(sshd))
@@ -462,7 +464,7 @@ def test_a_host_that_wants_more_than_a_key_says_so():
 
 
 @pytest.mark.parametrize("kind", ["ed25519", "ecdsa", "rsa"])
-def test_a_host_with_several_keys_shows_the_one_that_we_know(kind: str):
+def test_host_with_several_host_keys_shows_the_key_of_the_inventory(kind: str):
     with Sshd(host_key_types=("rsa", "ecdsa", "ed25519")) as sshd:
         key = next(pair.public for name, pair in sshd.host_keys.items() if name == kind)
         session = ssh.connect(host_of(sshd, host_key=key), NOWHERE)
@@ -470,7 +472,7 @@ def test_a_host_with_several_keys_shows_the_one_that_we_know(kind: str):
         session.close()
 
 
-def test_a_host_without_a_key_of_the_kind_that_we_know_is_a_mismatch():
+def test_host_without_a_host_key_of_the_known_type_is_a_mismatch():
     with Sshd(host_key_types=("ecdsa",)) as sshd:
         trouble = refused(host_of(sshd, host_key=HOST_KEY))
         assert type(trouble) is HostKeyMismatchError
@@ -485,7 +487,7 @@ def test_a_host_without_a_key_of_the_kind_that_we_know_is_a_mismatch():
         "KexAlgorithms diffie-hellman-group14-sha1,diffie-hellman-group-exchange-sha1",
     ],
 )
-def test_weak_algorithms_are_not_spoken(option: str):
+def test_weak_ssh_algorithms_are_refused(option: str):
     with Sshd(options=[option]) as sshd:
         trouble = refused(host_of(sshd))
     assert type(trouble) is WeakAlgorithmsError
@@ -493,7 +495,7 @@ def test_weak_algorithms_are_not_spoken(option: str):
 
 
 @pytest.mark.parametrize("option", ["Ciphers aes128-cbc", "MACs hmac-sha1"])
-def test_it_is_our_list_that_keeps_weak_algorithms_out(
+def test_without_the_list_of_refused_algorithms_weak_ones_are_accepted(
     option: str, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(ssh_transport, "REFUSED_ALGORITHMS", {})
@@ -501,7 +503,7 @@ def test_it_is_our_list_that_keeps_weak_algorithms_out(
         assert session.run(Shell(("true",))).status == 0
 
 
-def test_sequence_numbers_start_anew_with_the_keys(session: SshSession):
+def test_strict_key_exchange_is_agreed_with_openssh(session: SshSession):
     assert getattr(session.transport, "agreed_on_strict_kex")  # noqa: B009 - its stub lacks it
 
 
@@ -513,7 +515,7 @@ def test_refused_connection_is_reported(tmp_path: Path):
     assert "refused the connection: check that sshd is running" in str(trouble)
 
 
-def test_a_host_that_accepts_and_never_speaks_is_reported(tmp_path: Path):
+def test_host_that_accepts_and_sends_no_banner_is_reported(tmp_path: Path):
     with ExitStack() as stack:
         trouble = refused(stranger(stack, tmp_path, None), QUICK)
     assert type(trouble) is UnreachableError
@@ -537,27 +539,25 @@ def test_a_host_that_accepts_and_never_speaks_is_reported(tmp_path: Path):
         (b"x" * 10_000_000, UnreachableError, "is not an SSH server"),
     ],
 )
-def test_something_else_behind_the_port_is_reported(
-    tmp_path: Path, says: bytes, kind: type, words: str
-):
+def test_server_that_is_not_sshd_is_reported(tmp_path: Path, says: bytes, kind: type, words: str):
     with ExitStack() as stack:
         trouble = refused(stranger(stack, tmp_path, says), replace(QUICK, handshake=5.0))
     assert type(trouble) is kind
     assert words in str(trouble)
 
 
-def test_a_name_that_dns_does_not_know_is_reported(sshd: Sshd):
+def test_host_name_unknown_to_dns_is_reported(sshd: Sshd):
     assert "DNS" in str(refused(host_of(sshd, address="no-such-host.invalid")))
 
 
-def test_the_socket_sends_at_once_and_notices_a_dead_peer(sshd: Sshd):
+def test_ssh_socket_sets_nodelay_keepalive_and_user_timeout(sshd: Sshd):
     with ssh_transport.open_tcp_connection(host_of(sshd), SshLimits()) as stream:
         assert stream.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) == 1
         assert stream.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
         assert stream.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 20_000
 
 
-def test_one_session_too_many_is_reported():
+def test_command_above_max_sessions_of_sshd_is_unreachable():
     with Sshd(max_sessions=1) as sshd, connected(sshd) as session:
         first = threading.Thread(target=session.run, args=(Shell(("sleep", "1")),))
         first.start()
@@ -571,20 +571,20 @@ def test_one_session_too_many_is_reported():
 # --- our own keys ---
 
 
-def test_a_key_that_others_can_read_is_not_used(sshd: Sshd):
+def test_client_key_that_others_can_read_is_refused(sshd: Sshd):
     sshd.client_key.chmod(0o640)
     trouble = refused(host_of(sshd))
     assert type(trouble) is SetupError
     assert f"chmod 600 {sshd.client_key}" in str(trouble)
 
 
-def test_a_key_that_is_missing_is_reported(sshd: Sshd):
+def test_missing_client_key_is_reported(sshd: Sshd):
     trouble = refused(host_of(sshd, key=str(sshd.directory / "none")))
     assert type(trouble) is SetupError
     assert "No such file" in str(trouble)
 
 
-def test_a_key_with_a_passphrase_is_reported(sshd: Sshd):
+def test_client_key_with_a_passphrase_is_reported(sshd: Sshd):
     subprocess.run(
         ["ssh-keygen", "-q", "-p", "-P", "", "-N", "sesame", "-f", str(sshd.client_key)],
         check=True,
@@ -596,14 +596,14 @@ def test_a_key_with_a_passphrase_is_reported(sshd: Sshd):
     assert "sesame" not in str(trouble)
 
 
-def test_a_file_that_holds_no_key_is_not_quoted(sshd: Sshd):
+def test_invalid_client_key_file_is_not_quoted_in_the_error(sshd: Sshd):
     sshd.client_key.write_text("-----BEGIN OPENSSH PRIVATE KEY-----\nc2VjcmV0\n")
     trouble = refused(host_of(sshd))
     assert type(trouble) is SetupError
     assert "c2VjcmV0" not in str(trouble)
 
 
-def test_a_user_certificate_beside_the_key_is_shown(sshd: Sshd):
+def test_user_certificate_beside_the_client_key_is_presented(sshd: Sshd):
     authority = make_key().write(sshd.directory / "ca")
     key = make_key().write(sshd.directory / "certified")
     _pub(key).write_text(_public_half(key))

@@ -56,13 +56,13 @@ def sessions() -> Iterator[SshPool]:
     sessions.close()
 
 
-def test_twenty_commands_take_one_login(sshd: Sshd, sessions: SshPool):
+def test_ssh_pool_runs_twenty_commands_with_one_login(sshd: Sshd, sessions: SshPool):
     for number in range(20):
         assert sessions.run(host_of(sshd), Shell(("echo", str(number)))).out == f"{number}\n"
     assert sshd.accepted == 1
 
 
-def test_many_threads_share_one_login_and_each_gets_its_own_answer(sshd: Sshd, sessions: SshPool):
+def test_ssh_pool_shares_one_login_between_threads(sshd: Sshd, sessions: SshPool):
     words = [str(number) for number in range(40)]
     with ThreadPoolExecutor(20) as pool:
         answers = list(pool.map(partial(_echo, sessions, sshd), words))
@@ -70,7 +70,7 @@ def test_many_threads_share_one_login_and_each_gets_its_own_answer(sshd: Sshd, s
     assert sshd.accepted == 1
 
 
-def test_a_command_that_must_go_anew_takes_a_login_of_its_own_and_ends_it(
+def test_command_over_a_new_connection_has_its_own_login_and_closes_it(
     sshd: Sshd, sessions: SshPool
 ):
     for _ in range(2):
@@ -84,7 +84,7 @@ def test_a_command_that_must_go_anew_takes_a_login_of_its_own_and_ends_it(
     assert sshd.accepted == 2
 
 
-def test_only_connections_that_stand_are_counted(sshd: Sshd, sessions: SshPool):
+def test_ssh_pool_counts_only_open_connections(sshd: Sshd, sessions: SshPool):
     assert sessions.run(host_of(sshd), TRUE).status == 0
     assert sessions.open_count == 1
     sshd.stop()
@@ -95,7 +95,7 @@ def _echo(sessions: SshPool, sshd: Sshd, word: str) -> str:
     return sessions.run(host_of(sshd), Shell(("echo", word))).out
 
 
-def test_no_more_than_so_many_commands_run_on_a_host_at_once(sshd: Sshd, tmp_path: Path):
+def test_ssh_pool_limits_parallel_commands_per_host(sshd: Sshd, tmp_path: Path):
     # Each one takes a place, says how many places are taken, and gives its own back.
     count = f"mkdir {tmp_path}/$$; ls {tmp_path} | wc -l; sleep 0.1; rmdir {tmp_path}/$$"
     sessions = SshPool(NOWHERE, per_host=2)
@@ -107,7 +107,7 @@ def test_no_more_than_so_many_commands_run_on_a_host_at_once(sshd: Sshd, tmp_pat
     assert max(at_once) == 2
 
 
-def test_a_command_that_waits_too_long_for_its_turn_is_not_started(sshd: Sshd):
+def test_command_is_not_started_after_waiting_too_long_for_a_busy_host(sshd: Sshd):
     sessions = SshPool(NOWHERE, per_host=1, patience=0.1)
     first = threading.Thread(
         target=sessions.run, args=(host_of(sshd), Shell(("sh", "-c", "echo ready; sleep 1")))
@@ -121,7 +121,7 @@ def test_a_command_that_waits_too_long_for_its_turn_is_not_started(sshd: Sshd):
     sessions.close()
 
 
-def test_a_dead_connection_is_replaced_without_a_word(sshd: Sshd, sessions: SshPool):
+def test_ssh_pool_replaces_a_dead_connection(sshd: Sshd, sessions: SshPool):
     assert sessions.run(host_of(sshd), TRUE).status == 0
     sshd.stop()
     sshd.start()
@@ -129,7 +129,7 @@ def test_a_dead_connection_is_replaced_without_a_word(sshd: Sshd, sessions: SshP
     assert sshd.accepted == 2
 
 
-def test_a_command_that_was_sent_is_never_sent_again(
+def test_command_that_was_sent_is_not_sent_again_after_a_reconnect(
     sshd: Sshd, sessions: SshPool, tmp_path: Path
 ):
     marks = tmp_path / "marks"
@@ -146,7 +146,7 @@ def test_a_command_that_was_sent_is_never_sent_again(
     assert marks.read_text() == "x\n"
 
 
-def test_a_host_that_is_down_is_asked_anew_each_time(sshd: Sshd, sessions: SshPool):
+def test_ssh_pool_reconnects_each_time_to_a_host_that_was_down(sshd: Sshd, sessions: SshPool):
     sshd.stop()
     with pytest.raises(UnreachableError):
         sessions.run(host_of(sshd), TRUE)
@@ -154,7 +154,7 @@ def test_a_host_that_is_down_is_asked_anew_each_time(sshd: Sshd, sessions: SshPo
     assert sessions.run(host_of(sshd), TRUE).status == 0
 
 
-def test_all_who_wait_for_a_login_hear_of_its_error_at_once(sshd: Sshd, sessions: SshPool):
+def test_ssh_pool_reports_a_failed_login_to_all_waiting_threads(sshd: Sshd, sessions: SshPool):
     sshd.stop()
     troubles: list[HostError] = []
 
@@ -171,14 +171,14 @@ def test_all_who_wait_for_a_login_hear_of_its_error_at_once(sshd: Sshd, sessions
     assert len(troubles) == 10
 
 
-def test_wrong_host_keys_are_not_tried_twice(sshd: Sshd, sessions: SshPool):
+def test_ssh_pool_does_not_retry_after_a_host_key_mismatch(sshd: Sshd, sessions: SshPool):
     with pytest.raises(HostKeyMismatchError):
         sessions.run(host_of(sshd, host_key=make_key().public), TRUE)
     assert eventually(lambda: sshd.connections == 1)
     assert sshd.accepted == 0
 
 
-def test_a_host_that_the_inventory_describes_anew_gets_a_new_connection(
+def test_ssh_pool_reconnects_when_the_connection_data_of_a_host_changes(
     sshd: Sshd, sessions: SshPool
 ):
     sessions.run(host_of(sshd), TRUE)
@@ -189,7 +189,7 @@ def test_a_host_that_the_inventory_describes_anew_gets_a_new_connection(
     assert sshd.accepted == 1
 
 
-def test_a_connection_that_no_one_uses_is_closed(sshd: Sshd):
+def test_ssh_pool_closes_an_idle_connection(sshd: Sshd):
     sessions = SshPool(NOWHERE, idle=0.2)
     sessions.run(host_of(sshd), TRUE)
     assert eventually(lambda: sshd.processes() == [sshd.pid])
@@ -198,7 +198,9 @@ def test_a_connection_that_no_one_uses_is_closed(sshd: Sshd):
     sessions.close()
 
 
-def test_a_connection_in_use_is_not_closed_for_being_idle(sshd: Sshd, sessions: SshPool):
+def test_ssh_pool_does_not_close_a_connection_with_a_running_command(
+    sshd: Sshd, sessions: SshPool
+):
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(sessions.run, host_of(sshd), Shell(("sleep", "0.5")))
         assert eventually(lambda: "Starting session" in sshd.log())
@@ -209,7 +211,7 @@ def test_a_connection_in_use_is_not_closed_for_being_idle(sshd: Sshd, sessions: 
     assert sshd.accepted == 2
 
 
-def test_after_closing_nothing_is_started(sshd: Sshd, sessions: SshPool):
+def test_closed_ssh_pool_starts_no_command(sshd: Sshd, sessions: SshPool):
     sessions.run(host_of(sshd), TRUE)
     sessions.close()
     with pytest.raises(UnreachableError, match="shutting down") as trouble:
@@ -217,7 +219,7 @@ def test_after_closing_nothing_is_started(sshd: Sshd, sessions: SshPool):
     assert trouble.value.started is False
 
 
-def test_a_command_that_gets_no_channel_cuts_no_one_off_who_waits_on_the_same_connection(
+def test_command_without_a_channel_does_not_cut_off_others_on_its_connection(
     sshd: Sshd,
 ):
     """As while a virtual machine stands still for seconds, because it is moved."""
@@ -238,7 +240,9 @@ def test_a_command_that_gets_no_channel_cuts_no_one_off_who_waits_on_the_same_co
     sessions.close()
 
 
-def test_without_retiring_it_would_be_cut_off(sshd: Sshd, monkeypatch: pytest.MonkeyPatch):
+def test_without_retiring_a_connection_its_running_command_is_cut_off(
+    sshd: Sshd, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr(SshSession, "retire", SshSession.close)
     sessions = SshPool(NOWHERE, limits=SshLimits(channel=0.5))
     assert sessions.run(host_of(sshd), TRUE).status == 0
@@ -278,7 +282,7 @@ def gate() -> Iterator[Sshd]:
         yield server
 
 
-def test_a_host_is_reached_through_its_jump_host_with_its_own_key(
+def test_host_behind_a_jump_host_is_reached_with_its_own_client_key(
     gate: Sshd, sshd: Sshd, sessions: SshPool
 ):
     for _ in range(3):
@@ -290,7 +294,7 @@ def test_a_host_is_reached_through_its_jump_host_with_its_own_key(
     assert gate.client.public != sshd.client.public
 
 
-def test_a_chain_of_jump_hosts_is_passed_in_order(gate: Sshd, sshd: Sshd, sessions: SshPool):
+def test_chain_of_jump_hosts_is_connected_in_order(gate: Sshd, sshd: Sshd, sessions: SshPool):
     with Sshd() as inner:
         way = (host_of(gate, "gate"), host_of(inner, "inner"))
         assert sessions.run(host_of(sshd), TRUE, through=way).status == 0
@@ -298,7 +302,7 @@ def test_a_chain_of_jump_hosts_is_passed_in_order(gate: Sshd, sshd: Sshd, sessio
         assert (gate.accepted, inner.accepted, sshd.accepted) == (1, 1, 1)
 
 
-def test_an_error_at_the_jump_host_is_named_as_its_own(gate: Sshd, sshd: Sshd, sessions: SshPool):
+def test_error_at_the_jump_host_names_the_jump_host(gate: Sshd, sshd: Sshd, sessions: SshPool):
     gate.stop()
     words = r"web1 is reached through gate: gate \(.*refused the connection"
     with pytest.raises(UnreachableError, match=words) as trouble:
@@ -307,7 +311,7 @@ def test_an_error_at_the_jump_host_is_named_as_its_own(gate: Sshd, sshd: Sshd, s
     assert sshd.connections == 0
 
 
-def test_a_jump_host_with_another_key_is_not_passed(gate: Sshd, sshd: Sshd, sessions: SshPool):
+def test_jump_host_with_another_host_key_is_refused(gate: Sshd, sshd: Sshd, sessions: SshPool):
     with pytest.raises(HostKeyMismatchError, match="through gate"):
         sessions.run(
             host_of(sshd), TRUE, through=(host_of(gate, "gate", host_key=make_key().public),)
@@ -315,7 +319,7 @@ def test_a_jump_host_with_another_key_is_not_passed(gate: Sshd, sshd: Sshd, sess
     assert (gate.accepted, sshd.connections) == (0, 0)
 
 
-def test_a_host_behind_a_jump_host_is_known_by_its_own_key(
+def test_host_behind_a_jump_host_is_verified_by_its_own_host_key(
     gate: Sshd, sshd: Sshd, sessions: SshPool
 ):
     with pytest.raises(HostKeyMismatchError, match="web1"):
@@ -325,7 +329,7 @@ def test_a_host_behind_a_jump_host_is_known_by_its_own_key(
     assert sshd.accepted == 0
 
 
-def test_a_host_that_the_jump_host_does_not_reach_is_named(
+def test_host_that_the_jump_host_cannot_connect_to_is_named(
     gate: Sshd, sshd: Sshd, sessions: SshPool
 ):
     sshd.stop()
@@ -347,9 +351,7 @@ def _silent_address() -> Generator[int]:
         yield listener.getsockname()[1]
 
 
-def test_a_host_that_is_away_takes_nothing_from_others_behind_the_same_jump_host(
-    gate: Sshd, sshd: Sshd
-):
+def test_unreachable_host_does_not_disturb_others_behind_its_jump_host(gate: Sshd, sshd: Sshd):
     sessions = SshPool(NOWHERE, limits=SshLimits(connect=1))
     way = (host_of(gate, "gate"),)
     with _silent_address() as port, ThreadPoolExecutor(1) as pool:
@@ -365,7 +367,7 @@ def test_a_host_that_is_away_takes_nothing_from_others_behind_the_same_jump_host
     sessions.close()
 
 
-def test_a_jump_host_that_died_is_replaced_with_all_behind_it(
+def test_restarted_jump_host_is_reconnected_with_the_hosts_behind_it(
     gate: Sshd, sshd: Sshd, sessions: SshPool
 ):
     way = (host_of(gate, "gate"),)
@@ -376,7 +378,7 @@ def test_a_jump_host_that_died_is_replaced_with_all_behind_it(
     assert (gate.accepted, sshd.accepted) == (2, 2)
 
 
-def test_a_jump_host_is_not_idle_while_something_is_connected_through_it(gate: Sshd, sshd: Sshd):
+def test_jump_host_is_not_idle_while_a_host_behind_it_is_connected(gate: Sshd, sshd: Sshd):
     sessions = SshPool(NOWHERE, idle=100)
     way = (host_of(gate, "gate"),)
     much_later = time.monotonic() + 10_000
@@ -393,7 +395,7 @@ def test_a_jump_host_is_not_idle_while_something_is_connected_through_it(gate: S
 # --- busy hosts ---
 
 
-def test_hosts_that_turn_us_away_are_tried_again_before_anything_is_sent():
+def test_ssh_pool_retries_a_host_at_its_max_startups():
     with ExitStack() as stack:
         sshd = stack.enter_context(Sshd(max_startups="1"))
         host = host_of(sshd)
@@ -407,7 +409,7 @@ def test_hosts_that_turn_us_away_are_tried_again_before_anything_is_sent():
         assert "MaxStartups" in sshd.log() or "drop connection" in sshd.log()
 
 
-def test_a_host_that_takes_fewer_commands_at_once_than_we_would_send_gets_them_in_the_end():
+def test_ssh_pool_runs_all_commands_on_a_host_with_few_max_sessions():
     with Sshd(max_sessions=1) as sshd:
         sessions = SshPool(NOWHERE, per_host=2)
         with ThreadPoolExecutor(2) as pool:
@@ -417,7 +419,9 @@ def test_a_host_that_takes_fewer_commands_at_once_than_we_would_send_gets_them_i
         sessions.close()
 
 
-def test_short_commands_in_great_number_do_not_disturb_each_other(sshd: Sshd, sessions: SshPool):
+def test_many_short_commands_with_unread_stdin_keep_their_own_output(
+    sshd: Sshd, sessions: SshPool
+):
     """What is said to a command that ended already would end up with the next, or end them all."""
     unheard = "x" * 200_000
     commands = [

@@ -129,7 +129,7 @@ def _times(machine: Machine) -> int:
     return ledger.read_text().count("x") if ledger.exists() else 0
 
 
-def test_what_a_step_answers_is_what_it_answers_without_a_marker(machine: Machine):
+def test_step_with_a_marker_returns_the_answer_of_a_step_without(machine: Machine):
     step = _make_step(machine)
     assert (
         machine.tell(step)
@@ -138,7 +138,7 @@ def test_what_a_step_answers_is_what_it_answers_without_a_marker(machine: Machin
     )
 
 
-def test_a_step_is_run_once_however_often_it_is_sent(machine: Machine):
+def test_step_with_a_marker_is_run_once_when_sent_several_times(machine: Machine):
     machine.tell(_make_step(machine))
     for _ in range(3):
         with pytest.raises(AlreadyStartedError) as trouble:
@@ -147,20 +147,20 @@ def test_a_step_is_run_once_however_often_it_is_sent(machine: Machine):
     assert _times(machine) == 1
 
 
-def test_without_the_marker_it_is_run_each_time(machine: Machine):
+def test_without_the_marker_a_step_is_run_each_time(machine: Machine):
     for _ in range(3):
         machine.tell(replace(_make_step(machine), marker=None))
     assert _times(machine) == 3
 
 
-def test_of_many_who_send_a_step_at_once_one_has_it_run(host: Machine):
+def test_step_sent_by_many_at_once_is_run_once(host: Machine):
     begun = [host.begin(_make_step(host))[0] for _ in range(8)]
     outputs = [each.communicate(b"yes\n", 30)[0] for each in begun]
     assert _times(host) == 1
     assert sum(b" held\n" in each for each in outputs) == 7
 
 
-def test_the_host_tells_how_a_step_ended_and_what_it_printed(machine: Machine):
+def test_marker_reports_exit_status_and_output_of_an_ended_step(machine: Machine):
     machine.tell(_make_step(machine))
     status = machine.ask()
     assert (status.state, status.status, status.out, status.err) == (
@@ -177,7 +177,7 @@ def test_the_host_tells_how_a_step_ended_and_what_it_printed(machine: Machine):
         status.to_answer(_make_step(machine))
 
 
-def test_a_step_that_no_one_began_never_will_be_once_the_host_was_asked(machine: Machine):
+def test_marker_query_closes_a_step_that_never_started(machine: Machine):
     assert machine.ask().state is MarkerState.CLOSED
     with pytest.raises(AlreadyStartedError):
         machine.tell(_make_step(machine))
@@ -208,7 +208,7 @@ def _slow(machine: Machine, *, says: str = "echo on; echo off >&2") -> Shell:
     return Shell(("sh", "-c", f"echo at last; {wait}; {says}; exit 4"), marker=STEP)
 
 
-def test_a_step_under_way_is_distinguished_from_one_that_has_ended(machine: Machine):
+def test_marker_distinguishes_a_running_step_from_an_ended_one(machine: Machine):
     begun, _ = machine.begin(_slow(machine))
     _begun(machine)
     assert machine.ask().state is MarkerState.RUNNING
@@ -217,7 +217,7 @@ def test_a_step_under_way_is_distinguished_from_one_that_has_ended(machine: Mach
     assert machine.ask().state is MarkerState.ENDED
 
 
-def test_a_step_goes_on_when_no_one_listens_any_more(machine: Machine):
+def test_step_with_a_marker_continues_after_the_connection_is_closed(machine: Machine):
     """As sshd does it: the pipes are closed, and nobody is told a signal."""
     begun, _ = machine.begin(_slow(machine, says="seq 1 20000; seq 1 20000 >&2"))
     _begun(machine)
@@ -235,7 +235,7 @@ def test_a_step_goes_on_when_no_one_listens_any_more(machine: Machine):
         begun.stdin.close()
 
 
-def test_without_a_marker_such_a_step_is_cut_off_in_the_middle(host: Machine):
+def test_without_the_marker_a_step_is_cut_off_when_the_connection_closes(host: Machine):
     ended = host.home / "ended"
     step = _slow(host, says=f"echo much; echo more; seq 1 200000 && touch {ended}")
     begun, _ = host.begin(replace(step, marker=None))
@@ -250,7 +250,7 @@ def test_without_a_marker_such_a_step_is_cut_off_in_the_middle(host: Machine):
         stream.close()
 
 
-def test_a_step_that_was_killed_with_its_shell_is_gone_and_no_one_knows_how(machine: Machine):
+def test_marker_of_a_killed_step_is_gone_with_unknown_outcome(machine: Machine):
     begun, _ = machine.begin(_slow(machine))
     _begun(machine)
     _kill_family(begun.pid)
@@ -278,7 +278,7 @@ def _family(pid: int) -> list[int]:
     return [pid, *(each for child in children for each in _family(int(child)))]
 
 
-def test_a_host_that_was_restarted_says_so(machine: Machine):
+def test_marker_reports_a_reboot_of_the_host(machine: Machine):
     begun, _ = machine.begin(_slow(machine))
     _begun(machine)
     _kill_family(begun.pid)
@@ -290,7 +290,7 @@ def test_a_host_that_was_restarted_says_so(machine: Machine):
 
 
 @pytest.mark.parametrize("half", ["", "3"])
-def test_an_end_that_was_written_in_part_is_none(machine: Machine, half: str):
+def test_marker_with_a_partly_written_end_is_gone(machine: Machine, half: str):
     """As a host leaves it that lost its power, or had no room, just then."""
     machine.tell(_make_step(machine))
     (machine.place / "f00d-7-5f-1" / "end").write_text(half)
@@ -298,7 +298,7 @@ def test_an_end_that_was_written_in_part_is_none(machine: Machine, half: str):
     assert (status.state, status.status) == (MarkerState.GONE, None)
 
 
-def test_another_process_with_the_number_of_one_that_is_gone_is_not_taken_for_it(machine: Machine):
+def test_marker_of_a_gone_step_ignores_another_process_with_its_pid(machine: Machine):
     begun, _ = machine.begin(_slow(machine))
     _begun(machine)
     _kill_family(begun.pid)
@@ -310,12 +310,12 @@ def test_another_process_with_the_number_of_one_that_is_gone_is_not_taken_for_it
     assert machine.ask().state is MarkerState.GONE
 
 
-def test_a_place_that_was_taken_and_no_more_is_shown_as_that(machine: Machine):
+def test_marker_with_only_a_directory_is_starting(machine: Machine):
     (machine.place / "f00d-7-5f-1").mkdir(parents=True)
     assert machine.ask().state is MarkerState.STARTING
 
 
-def test_who_comes_with_a_lower_fence_comes_too_late(machine: Machine):
+def test_step_with_a_lower_fencing_token_is_refused(machine: Machine):
     machine.tell(Shell(("true",), marker=StepMarker("r", 1, fence=3)))
     step = replace(_make_step(machine), marker=StepMarker("r", 2, fence=2))
     with pytest.raises(FencedError) as trouble:
@@ -327,13 +327,13 @@ def test_who_comes_with_a_lower_fence_comes_too_late(machine: Machine):
     assert _times(machine) == 2
 
 
-def test_asking_with_a_higher_fence_keeps_the_one_before_from_going_on(machine: Machine):
+def test_marker_query_with_a_higher_fencing_token_fences_older_workers(machine: Machine):
     machine.ask(StepMarker("r", 1, fence=5))
     with pytest.raises(FencedError):
         machine.tell(replace(_make_step(machine), marker=StepMarker("r", 2, fence=4)))
 
 
-def test_what_a_step_reads_arrives_whole_or_it_is_not_begun(machine: Machine):
+def test_step_is_not_started_when_its_stdin_is_incomplete(machine: Machine):
     with pytest.raises(SetupError, match="did not arrive completely") as trouble:
         machine.tell(_make_step(machine), stdin="ye")
     assert trouble.value.started is False
@@ -341,14 +341,14 @@ def test_what_a_step_reads_arrives_whole_or_it_is_not_begun(machine: Machine):
     assert machine.ask().state is MarkerState.CLOSED
 
 
-def test_what_a_step_read_is_not_kept(machine: Machine):
+def test_marker_does_not_keep_stdin_of_a_step(machine: Machine):
     machine.tell(_make_step(machine))
     kept = {file.name: file.stat() for file in (machine.place / "f00d-7-5f-1").iterdir()}
     assert set(kept) == {"begun", "in", "out", "err", "end"}
     assert kept["in"].st_size == 0
 
 
-def test_a_megabyte_of_what_was_printed_is_kept_and_all_of_it_arrives(machine: Machine):
+def test_marker_keeps_a_megabyte_of_output_and_all_of_it_arrives(machine: Machine):
     step = Shell(("sh", "-c", "head -c 3000000 /dev/zero; echo end >&2"), marker=STEP)
     answer = machine.tell(step)
     assert (len(answer.out), answer.err) == (3_000_000, "end\n")
@@ -358,7 +358,7 @@ def test_a_megabyte_of_what_was_printed_is_kept_and_all_of_it_arrives(machine: M
     assert status.to_answer(step).omitted_bytes
 
 
-def test_the_note_is_in_the_hosts_log_before_a_step_begins_however_slow_that_is(machine: Machine):
+def test_note_of_a_step_is_logged_on_the_host_before_the_step_starts(machine: Machine):
     noted, logger = machine.home / "told", machine.home.parent / "programs" / "logger"
     logger.unlink(missing_ok=True)
     logger.write_text(f'#!/bin/sh\nsleep 0.3; echo "$3" >"{noted}"\n')
@@ -367,7 +367,7 @@ def test_the_note_is_in_the_hosts_log_before_a_step_begins_however_slow_that_is(
     assert machine.tell(step).out == "run 7 step 1\nread too\n"
 
 
-def test_a_program_left_behind_does_not_keep_the_answer_waiting(host: Machine):
+def test_background_process_does_not_delay_the_answer_of_a_marked_step(host: Machine):
     begun, wrapped = host.begin(Shell(("sh", "-c", "echo up; sleep 300 & echo $!"), marker=STEP))
     assert begun.stdout is not None
     assert begun.stderr is not None
@@ -379,7 +379,7 @@ def test_a_program_left_behind_does_not_keep_the_answer_waiting(host: Machine):
     begun.communicate(timeout=30)
 
 
-def test_a_command_receives_nothing_of_all_this(machine: Machine):
+def test_marker_variables_are_not_in_the_environment_of_a_step(machine: Machine):
     answer = machine.tell(Shell(("env",), marker=STEP))
     assert "kt_" not in answer.out
     # The directory that the tests run in may have the name.
@@ -387,7 +387,7 @@ def test_a_command_receives_nothing_of_all_this(machine: Machine):
     assert "keyturn" not in own
 
 
-def test_no_one_else_can_read_or_write_what_is_kept(machine: Machine):
+def test_marker_directory_has_mode_700(machine: Machine):
     machine.tell(_make_step(machine))
     assert machine.place.stat().st_mode & 0o777 == 0o700
     assert (machine.place / "f00d-7-5f-1").stat().st_mode & 0o777 == 0o700
@@ -410,7 +410,7 @@ def _gone(machine: Machine, *names: str) -> None:
         time.sleep(0.02)
 
 
-def test_markers_go_after_a_week_and_no_earlier(machine: Machine):
+def test_markers_are_deleted_after_a_week(machine: Machine):
     _aged(machine, {"f00d-3-5e-1": 9, "f00d-3-5e@1": 9, "f00d-4-5e-1": 6, "f00d-4-5e@1": 6})
     machine.tell(_make_step(machine))
     _gone(machine, "f00d-3-5e-1", "f00d-3-5e@1")
@@ -418,7 +418,7 @@ def test_markers_go_after_a_week_and_no_earlier(machine: Machine):
     assert (machine.place / "f00d-4-5e@1").exists()
 
 
-def test_what_is_too_old_is_looked_for_once_in_a_while_and_not_at_each_run(machine: Machine):
+def test_old_markers_are_deleted_at_most_once_in_several_hours(machine: Machine):
     hour = 3600
     _aged(machine, {"f00d-3-5e-1": 9})
     machine.tell(Shell(("true",), marker=StepMarker(f"f00d-8-{100 * hour:x}", 1)))
@@ -432,7 +432,7 @@ def test_what_is_too_old_is_looked_for_once_in_a_while_and_not_at_each_run(machi
     _gone(machine, "f00d-4-5e-1")
 
 
-def test_other_files_than_markers_stay_however_old(machine: Machine):
+def test_old_files_that_are_no_markers_are_not_deleted(machine: Machine):
     others = {".ssh": 400, "documents": 400, "f00d": 400, "beef-3-5e-1": 9, "me@home": 400}
     _aged(machine, {"f00d-3-5e-1": 9} | others)
     machine.tell(_make_step(machine))
@@ -455,7 +455,7 @@ def _missing(machine: Machine) -> None:
 
 
 @pytest.mark.parametrize("spoil", [_as_link, _as_file, _missing])
-def test_where_no_marker_can_be_kept_nothing_is_run(
+def test_step_is_not_run_when_its_marker_cannot_be_stored(
     machine: Machine, spoil: Callable[[Machine], None]
 ):
     spoil(machine)
@@ -470,7 +470,7 @@ def test_where_no_marker_can_be_kept_nothing_is_run(
 
 
 @pytest.mark.parametrize("room", ["", "mkdir .keyturn;", "mkdir .keyturn; : >.keyturn/other;"])
-def test_a_host_whose_disk_is_full_says_so_and_begins_nothing(machine: Machine, room: str):
+def test_step_is_not_started_on_a_host_with_a_full_disk(machine: Machine, room: str):
     """On a file system of its own, in a little world of its own, without a byte to spare."""
     fill = "head -c 200000 /dev/zero >filler 2>/dev/null; "
     world = (
@@ -498,7 +498,7 @@ def test_a_host_whose_disk_is_full_says_so_and_begins_nothing(machine: Machine, 
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can give a directory away")
-def test_a_directory_that_is_someone_elses_keeps_no_marker(machine: Machine):
+def test_marker_directory_of_another_owner_is_refused(machine: Machine):
     machine.place.mkdir(mode=0o777)
     os.chown(machine.place, 65534, 65534)
     with pytest.raises(SetupError):
@@ -506,7 +506,7 @@ def test_a_directory_that_is_someone_elses_keeps_no_marker(machine: Machine):
     assert _times(machine) == 0
 
 
-def test_a_host_without_timeout_runs_nothing_and_keeps_nothing(tmp_path: Path):
+def test_step_is_not_run_on_a_host_without_timeout(tmp_path: Path):
     programs = tmp_path / "programs"
     programs.mkdir()
     _busybox(programs)
@@ -527,7 +527,7 @@ def test_a_host_without_timeout_runs_nothing_and_keeps_nothing(tmp_path: Path):
     assert list((tmp_path / ".keyturn").iterdir()) == []
 
 
-def test_a_step_that_the_host_stopped_in_time_has_no_end_of_its_own(host: Machine):
+def test_marker_of_a_step_stopped_at_its_deadline_is_a_timeout(host: Machine):
     step = Shell(("sleep", "60"), deadline=1, marker=STEP)
     with pytest.raises(CommandTimeoutError):
         host.tell(step, seconds=1)
@@ -545,7 +545,7 @@ def test_a_step_that_the_host_stopped_in_time_has_no_end_of_its_own(host: Machin
         "closed - up - a b - - 0 0\n",
     ],
 )
-def test_an_answer_that_is_none_is_not_believed(output: str):
+def test_invalid_marker_status_is_a_parse_error(output: str):
     with pytest.raises(ParseError):
         query_step_status(STEP).parse(output)
 
@@ -553,7 +553,7 @@ def test_an_answer_that_is_none_is_not_believed(output: str):
 # --- where it is kept, and by whom ---
 
 
-def test_what_is_run_through_sudo_is_word_for_word_what_it_is_without_a_marker():
+def test_marker_does_not_change_the_sudo_command_of_a_step():
     step = Shell(("zpool", "scrub", "tank"), root=True, marker=STEP)
     known = inventory_of("nas1", user="keyturn")["nas1"]
     command = known.resolve(step)
@@ -574,7 +574,7 @@ def _host(**settings: str) -> Inventory:
     return Inventory.model_construct(hosts={"nas1": host})
 
 
-def test_the_inventory_says_where_markers_are_kept_or_that_none_are():
+def test_marker_directory_is_read_from_the_inventory():
     step = Shell(("true",), marker=STEP)
 
     def mark(**settings: str) -> StepMarker | None:
@@ -589,7 +589,7 @@ def test_the_inventory_says_where_markers_are_kept_or_that_none_are():
         mark(**{"keyturn.marker": "kt"})
 
 
-def test_a_marker_is_kept_where_the_inventory_says(host: Machine):
+def test_marker_is_stored_in_the_directory_of_the_inventory(host: Machine):
     place = host.home / "markers here"
     mark = replace(STEP, directory=str(place))
     host.tell(Shell(("true",), marker=mark))
@@ -598,7 +598,7 @@ def test_a_marker_is_kept_where_the_inventory_says(host: Machine):
     assert not host.place.exists()
 
 
-def test_a_host_that_keeps_none_is_not_asked():
+def test_marker_is_not_queried_on_a_host_without_markers():
     from tests.scripted_fleet import ScriptedFleet
 
     fleet = ScriptedFleet(inventory=_host(**{"keyturn.marker": "none"}))

@@ -38,24 +38,24 @@ def recorded(name: str) -> str:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_every_table_is_listed_with_its_type_and_fill(version: str):
+def test_haproxy_tables_are_listed_with_type_size_and_use(version: str):
     heads = parse_heads(recorded(f"{version}-tables"))
     assert len(heads) == 8
     assert heads[-1] == TableHead("http", "ip", 204800, 5)
     assert [head.type for head in heads[:6]] == ["ip", "ip", "binary", "integer", "string", "ipv6"]
 
 
-def test_a_haproxy_without_tables_lists_none():
+def test_haproxy_without_tables_is_parsed_as_empty():
     assert parse_heads("\n") == ()
 
 
-def test_a_table_of_peers_has_a_stroke_in_its_name():
+def test_haproxy_table_of_a_peers_section_has_a_slash_in_its_name():
     (head,) = parse_heads("# table: mypeers/t1, type: ip, size:1024, used:1\n\n")
     assert head.name == "mypeers/t1"
 
 
 @pytest.mark.parametrize(("version", "shard"), [("2.6", None), ("3.2", 0)])
-def test_marked_and_other_clients_are_distinguished(version: str, shard: int | None):
+def test_haproxy_table_distinguishes_marked_clients_from_others(version: str, shard: int | None):
     table = parse_table(recorded(f"{version}-http"))
     marks = {entry.key: entry.counters["gpc0"] for entry in table.entries}
     assert marks == {
@@ -69,14 +69,14 @@ def test_marked_and_other_clients_are_distinguished(version: str, shard: int | N
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_what_haproxy_filtered_is_read_as_a_table(version: str):
+def test_filtered_haproxy_table_is_parsed(version: str):
     table = parse_table(recorded(f"{version}-marked"))
     assert table.head.used == 5
     assert {entry.key for entry in table.entries} == {"127.0.0.9", "127.0.0.77", "127.0.0.123"}
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_rates_carry_their_period(version: str):
+def test_haproxy_rates_are_parsed_with_their_period(version: str):
     entries = {entry.key: entry for entry in parse_table(recorded(f"{version}-www")).entries}
     assert entries["127.0.0.9"].rates == {
         "conn_rate": Rate(43, 100_000),
@@ -88,7 +88,7 @@ def test_rates_carry_their_period(version: str):
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_counters_of_arrays_are_named_as_they_are_printed(version: str):
+def test_haproxy_array_counters_are_named_as_printed(version: str):
     (entry,) = parse_table(recorded(f"{version}-arrays")).entries
     counters = {"gpt0": 0, "gpt1": 0, "gpt2": 0, "gpc0": 0, "gpc1": 0, "gpc2": 4, "gpc3": 0}
     assert entry.counters == counters
@@ -96,12 +96,12 @@ def test_counters_of_arrays_are_named_as_they_are_printed(version: str):
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_keys_that_are_texts_are_read_without_their_escapes(version: str):
+def test_string_keys_of_a_haproxy_table_are_unescaped(version: str):
     keys = {entry.key for entry in parse_table(recorded(f"{version}-strings")).entries}
     assert keys == {"alice", "bob smith", "x=1 key=evil", "été"}
 
 
-def test_a_key_cannot_pretend_to_be_the_rest_of_its_line():
+def test_string_key_of_a_haproxy_table_cannot_forge_other_fields():
     line = r"0x1: key=a\ use\=9\ exp\=0\\ use=0 exp=7 gpc0=1"
     (entry,) = parse_table(f"# table: t, type: string, size:9, used:1\n{line}\n\n").entries
     assert entry == TableEntry("a use=9 exp=0\\", 0, 7, counters={"gpc0": 1})
@@ -111,50 +111,50 @@ def test_a_key_cannot_pretend_to_be_the_rest_of_its_line():
     ("printed", "meant"),
     [(rb"a\nb", "a\nb"), (rb"a\\b", "a\\b"), (rb"\xFF", r"\xff"), (rb"\e[0m", "\x1b[0m")],
 )
-def test_escapes_of_other_characters(printed: bytes, meant: str):
+def test_every_escape_in_a_haproxy_string_key_is_decoded(printed: bytes, meant: str):
     answer = (
         f"# table: t, type: string, size:9, used:1\n0x1: key={printed.decode()} use=0 exp=7\n\n"
     )
     assert parse_table(answer).entries[0].key == meant
 
 
-def test_ipv6_keys_are_written_as_python_writes_them():
+def test_ipv6_keys_of_a_haproxy_table_are_normalised():
     keys = {entry.key for entry in parse_table(recorded("2.6-ipv6")).entries}
     assert keys == {"::102:304", str(ip_address("::ffff:192.0.2.2")), "2001:db8::9"}
 
 
-def test_what_is_kept_and_is_no_number_stays_text():
+def test_haproxy_table_value_that_is_no_number_is_kept_as_text():
     (entry,) = parse_table(recorded("2.6-integer")).entries
     assert (entry.key, entry.texts) == ("4294967295", {"server_key": "-"})
 
 
-def test_a_binary_key_is_read_as_printed():
+def test_binary_key_of_a_haproxy_table_is_kept_as_printed():
     (entry,) = parse_table(recorded("2.6-binary")).entries
     assert entry.key == "0B174CB07F00001F"
 
 
-def test_an_entry_in_use_says_so():
+def test_haproxy_entry_in_use_has_a_use_count():
     entry = parse_entry(recorded("2.6-one-in-use"), "127.0.0.1")
     assert entry is not None
     assert entry.use_count == 1
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_one_entry_is_found_or_absent(version: str):
+def test_haproxy_entry_is_parsed_or_absent(version: str):
     assert parse_entry(recorded(f"{version}-absent"), "10.1.2.3") is None
     entry = parse_entry(recorded(f"{version}-one"), "127.0.0.9")
     assert entry is not None
     assert entry.counters == {"gpc0": 1}
 
 
-def test_an_answer_for_another_key_is_refused():
+def test_haproxy_entry_for_another_key_is_a_parse_error():
     with pytest.raises(ParseError, match=r"returned 127.* instead of 10\.9\.9\.9"):
         parse_entry(recorded("2.6-one"), "10.9.9.9")
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("parse", [parse_table, partial(parse_entry, key="127.0.0.9")])
-def test_a_socket_that_may_not_show_entries_is_never_taken_for_an_empty_table(
+def test_haproxy_table_with_hidden_entries_names_the_operator_level(
     version: str, parse: Callable[[str], object]
 ):
     with pytest.raises(CommandError, match="level operator"):
@@ -165,20 +165,18 @@ def test_a_socket_that_may_not_show_entries_is_never_taken_for_an_empty_table(
 @pytest.mark.parametrize(
     "answer", ["", "No such table\n\n", "# a table\n\n", "0x1: key=\n\n", "x"]
 )
-def test_what_is_not_understood_is_never_an_empty_table(
-    parse: Callable[[str], object], answer: str
-):
+def test_invalid_haproxy_table_is_a_parse_error(parse: Callable[[str], object], answer: str):
     with pytest.raises(ParseError):
         parse(answer)
 
 
-def test_an_empty_line_alone_is_no_table():
+def test_empty_line_is_not_taken_for_a_haproxy_table():
     with pytest.raises(ParseError):
         parse_table("\n")
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_an_answer_that_is_cut_off_anywhere_is_noticed(version: str):
+def test_haproxy_table_cut_off_at_any_byte_is_a_parse_error(version: str):
     whole = recorded(f"{version}-http")
     for end in range(len(whole)):
         with pytest.raises(ParseError):
@@ -196,7 +194,7 @@ def test_an_answer_that_is_cut_off_anywhere_is_noticed(version: str):
         (0, "until someone clears it"),
     ],
 )
-def test_the_time_left_is_explained_in_words(milliseconds: int, words: str):
+def test_expiry_of_a_haproxy_entry_is_formatted(milliseconds: int, words: str):
     assert TableEntry("203.0.113.9", 0, milliseconds).expiry == words
 
 
@@ -211,7 +209,7 @@ def test_the_time_left_is_explained_in_words(milliseconds: int, words: str):
         (STRING, "alice@example.com", "alice@example.com"),
     ],
 )
-def test_a_key_is_sent_in_its_one_right_writing(head: TableHead, key: str, fit: str):
+def test_haproxy_key_is_normalised_for_its_table_type(head: TableHead, key: str, fit: str):
     assert format_key(head, key) == fit
 
 
@@ -252,9 +250,7 @@ def test_a_key_is_sent_in_its_one_right_writing(head: TableHead, key: str, fit: 
         (BINARY, "0B17", "which HAProxy can only show"),
     ],
 )
-def test_a_key_that_haproxy_would_misread_is_refused_in_words(
-    head: TableHead, key: str, words: str
-):
+def test_haproxy_key_that_haproxy_would_misread_is_refused(head: TableHead, key: str, words: str):
     with pytest.raises(InvalidKeyError, match=words):
         format_key(head, key)
 
@@ -271,7 +267,7 @@ def _passes(head: TableHead, key: str) -> bool:
     return True
 
 
-def test_of_ten_thousand_random_keys_only_addresses_pass():
+def test_haproxy_key_check_accepts_only_addresses_of_10000_random_keys():
     dice = random.Random(20231124)  # noqa: S311 - a seed makes a failure repeatable
     letters = string.hexdigits + string.punctuation + " \t\r\n\0٣３é"
     digits = "0123456789.:af/% ;x"
@@ -295,6 +291,6 @@ def test_of_ten_thousand_random_keys_only_addresses_pass():
 
 
 @given(st.text())
-def test_no_text_at_all_passes_but_an_address(key: str):
+def test_haproxy_key_check_accepts_only_addresses_of_generated_texts(key: str):
     _passes(IP, key)
     _passes(IPV6, key)

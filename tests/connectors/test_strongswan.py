@@ -41,7 +41,7 @@ CHILD = """\
 """
 
 
-def test_a_connection_and_its_children_are_known_with_their_traffic():
+def test_strongswan_tunnels_are_parsed_with_their_traffic():
     assert strongswan.parse_tunnels(TUNNELS) == [
         Tunnel("site-b", "", "ESTABLISHED", "198.51.100.1", 1866),
         Tunnel(
@@ -52,7 +52,7 @@ def test_a_connection_and_its_children_are_known_with_their_traffic():
     ]
 
 
-def test_connections_of_the_configuration_are_known_with_their_children():
+def test_strongswan_connections_are_parsed_with_their_children():
     site_b, site_c, people = strongswan.parse_connections(CONNECTIONS)
     assert site_b == Connection("site-b", "198.51.100.1", ["net", "dmz"])
     assert site_c.children == []
@@ -60,7 +60,7 @@ def test_connections_of_the_configuration_are_known_with_their_children():
     assert strongswan.parse_connections("list-conns reply {}\n") == []
 
 
-def test_the_older_program_is_understood_too():
+def test_strongswan_status_of_the_older_ipsec_program_is_parsed():
     connections, tunnels = strongswan.parse_old_status(OLD + CHILD)
     assert connections == [
         Connection("site-b", "10.99.0.1", ["site-b"]),
@@ -74,7 +74,7 @@ def test_the_older_program_is_understood_too():
     ]
 
 
-def test_what_was_recorded_is_understood():
+def test_recorded_swanctl_answers_are_parsed():
     site_b, site_a, people = strongswan.parse_connections(
         (ANSWERS / "swanctl-conns.txt").read_text()
     )
@@ -89,7 +89,7 @@ def test_what_was_recorded_is_understood():
 @pytest.mark.parametrize(
     "answer", ["", "hello", TUNNELS.replace("}}}}", "}}}"), TUNNELS.replace("}}}}", "}}}}}}")]
 )
-def test_an_answer_that_is_not_whole_is_an_error(answer: str):
+def test_incomplete_strongswan_answer_is_a_parse_error(answer: str):
     with pytest.raises(ParseError):
         strongswan.parse_tunnels(answer)
     with pytest.raises(ParseError):

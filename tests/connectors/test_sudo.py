@@ -227,7 +227,7 @@ def _is_worse(command: Shell, variant: Sequence[str]) -> bool:
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=NAMES)
-def test_a_command_that_needs_root_is_let_through(command: Shell):
+def test_sudo_rules_allow_every_root_command(command: Shell):
     assert command.root
     assert allowed(command)
     words = command.resolve({}, sudo=True, scripts=True).words[3:]
@@ -235,13 +235,13 @@ def test_a_command_that_needs_root_is_let_through(command: Shell):
 
 
 @pytest.mark.parametrize("printed", SAID, ids=NAMES)
-def test_what_reads_is_known_from_what_changes(printed: Shell | Query[Any]):
+def test_sudo_rules_distinguish_queries_from_changes(printed: Shell | Query[Any]):
     command = cast("Shell", printed.command) if isinstance(printed, Query) else printed
     meant = [rule for rule in ALL if rule.is_allowed(_words(command), {})]
     assert {rule.read_only for rule in meant} == {isinstance(printed, Query)}
 
 
-def test_no_rule_is_for_a_command_that_no_one_says():
+def test_sudo_rules_have_no_rule_without_a_command():
     idle = [
         rule
         for rules in RULES.values()
@@ -252,7 +252,7 @@ def test_no_rule_is_for_a_command_that_no_one_says():
 
 
 @pytest.mark.parametrize("rule", [*ALL, *INSTALLED], ids=repr)
-def test_every_rule_lets_its_own_example_through(rule: SudoRule):
+def test_sudo_rule_allows_its_own_example(rule: SudoRule):
     assert rule.is_allowed(rule.make_example({}), {})
 
 
@@ -266,15 +266,15 @@ def test_every_rule_lets_its_own_example_through(rule: SudoRule):
         ("(x(y|z)){2}", "xyxy"),
     ],
 )
-def test_an_example_is_found_for_a_pattern(pattern: str, text: str):
+def test_example_of_a_sudo_pattern_is_generated(pattern: str, text: str):
     assert make_example(pattern) == text
 
 
-def test_every_dialect_with_commands_for_root_has_rules():
+def test_every_connector_with_root_commands_declares_sudo_rules():
     assert list_undeclared_programs() == []
 
 
-def test_a_scripted_fleet_notices_a_command_whose_rule_was_forgotten():
+def test_scripted_fleet_fails_on_a_root_command_without_a_sudo_rule():
     fleet = ScriptedFleet({("h1", "zpool scrub tank"): ""})
     fleet.run_command("h1", zfs.start_scrub("tank"))
     unheard = Shell(("zpool", "destroy", "tank"), root=True)
@@ -287,7 +287,7 @@ def test_a_scripted_fleet_notices_a_command_whose_rule_was_forgotten():
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=NAMES)
-def test_what_only_looks_like_a_command_is_refused(command: Shell):
+def test_sudo_rules_refuse_variants_of_a_root_command(command: Shell):
     words = _words(command)
     passed = [
         variant
@@ -312,7 +312,7 @@ def _short(words: Sequence[str]) -> list[str]:
 
 
 @PARTING
-def test_no_beginning_of_a_script_does_anything(rule: SudoRule):
+def test_sudo_script_cut_at_any_word_has_invalid_syntax(rule: SudoRule):
     """sudo joins words with blanks, so the script could be parted at each of its own.
 
     A program can only end where a bracket is closed, so few of the other places are enough.
@@ -324,7 +324,7 @@ def test_no_beginning_of_a_script_does_anything(rule: SudoRule):
     assert _find_programs(*(script[:cut] for cut in cuts), *longer, script) == [script]
 
 
-def test_without_its_braces_a_script_could_be_cut_short():
+def test_without_its_braces_a_sudo_script_could_be_cut_short():
     script = "cd /tmp; rm -f a; touch b"
     others = (script[: script.index(" touch")], script + " keyturn x")
     assert _find_programs(*others) == [*others]
@@ -347,7 +347,7 @@ COUNTING = pytest.mark.parametrize(
 
 
 @COUNTING
-def test_a_script_counts_its_words(rule: SudoRule, tmp_path: Path):
+def test_sudo_script_refuses_another_number_of_arguments(rule: SudoRule, tmp_path: Path):
     """With `keyturn /etc/csf` as one word, the next one would be the directory to work in."""
     script = rule.script
     assert script is not None
@@ -370,7 +370,7 @@ def test_a_script_counts_its_words(rule: SudoRule, tmp_path: Path):
     assert list(lure.iterdir()) == []
 
 
-def test_without_counting_its_words_it_would_work_elsewhere(tmp_path: Path):
+def test_without_the_argument_count_a_sudo_script_works_in_another_directory(tmp_path: Path):
     counted = str(_get_script(csf_list, "csf-load"))
     script = counted.replace('[ "$0 $#" = "keyturn 5" ] || exit;', "")
     assert script != counted
@@ -381,7 +381,7 @@ def test_without_counting_its_words_it_would_work_elsewhere(tmp_path: Path):
 
 
 @PARTING
-def test_a_script_is_the_same_file_wherever_it_lies(rule: SudoRule):
+def test_sudo_script_is_installed_under_the_hash_of_its_text(rule: SudoRule):
     assert rule.script is not None
     assert re.fullmatch(r"/usr/local/lib/keyturn/[a-z-]+-[0-9a-f]{12}", rule.script.path)
     assert rule.for_installed_scripts.program == rule.script.path
@@ -413,13 +413,15 @@ def test_a_script_is_the_same_file_wherever_it_lies(rule: SudoRule):
         ),
     ],
 )
-def test_a_host_takes_no_rule_of_udev_that_runs_a_program(given: str, taken: bool, tmp_path: Path):
+def test_sudo_script_refuses_a_udev_rule_that_runs_a_program(
+    given: str, taken: bool, tmp_path: Path
+):
     script = block_rule.SUDO[0].script
     assert script is not None
     assert _taken(script.text, given, tmp_path) == taken
 
 
-def test_without_looking_a_host_would_take_any_rule_of_udev(tmp_path: Path):
+def test_without_the_content_check_the_sudo_script_writes_any_udev_rule(tmp_path: Path):
     look = '[ "$other" = 1 ] || { echo this is not a rule of Keyturn >&2; exit 1; };'
     script = str(block_rule.SUDO[0].script).replace(look, "")
     assert _taken(script, 'RUN+="/bin/id"\n', tmp_path)
@@ -443,7 +445,7 @@ def _taken(script: str, given: str, directory: Path) -> bool:
         ("tcp|in|d=22|s=192.0.2.1 # pingdom", False),
     ],
 )
-def test_a_host_takes_no_list_that_does_more_than_let_addresses_in(
+def test_sudo_script_refuses_a_csf_list_with_other_lines_than_addresses(
     line: str, taken: bool, tmp_path: Path
 ):
     script = _get_script(csf_list, "csf-load")
@@ -467,13 +469,13 @@ def test_a_host_takes_no_list_that_does_more_than_let_addresses_in(
         *("-[a-z]", "[a-z-]*", "é+", "[[:alpha:]]+", "a\n", "$", "^a", "[a-z", "a{2"),
     ],
 )
-def test_a_pattern_that_would_take_more_than_it_says_is_refused(pattern: str):
+def test_sudo_pattern_that_is_too_wide_is_refused(pattern: str):
     for kind in cast("tuple[Callable[[str], object], ...]", (WordPattern, RepeatedPattern)):
         with pytest.raises((ValueError, re.error)):
             kind(pattern)
 
 
-def test_words_are_meant_as_they_stand():
+def test_words_of_a_sudo_rule_are_matched_literally():
     rule = SudoRule(
         "/usr/bin/echo", "a.b*c[d]^$|(e){f}+?\\#", Setting("x", "y"), WordPattern("[0-9]+")
     )
@@ -483,7 +485,7 @@ def test_words_are_meant_as_they_stand():
 
 
 @pytest.mark.parametrize("program", ["zpool", "/usr/sbin/*", "", "/usr/bin/a b", "/a,/b"])
-def test_a_program_is_named_by_its_whole_path(program: str):
+def test_sudo_rule_requires_the_absolute_path_of_its_program(program: str):
     with pytest.raises(ValueError, match="not the absolute path"):
         SudoRule(program)
 
@@ -549,7 +551,7 @@ def _statuses_of_batch(asking: Path, commands: Sequence[Sequence[str]]) -> list[
 
 @pytest.mark.real
 @pytest.mark.parametrize("rules", [ALL, INSTALLED], ids=["by words", "by files"])
-def test_visudo_takes_every_rule(rules: Sequence[SudoRule], tmp_path: Path):
+def test_visudo_accepts_every_sudo_rule(rules: Sequence[SudoRule], tmp_path: Path):
     lines = sudo_rules.format_sudoers(HOST, [SudoGrant("all", rule, ()) for rule in rules])
     (tmp_path / "sudoers").write_text(lines)
     checked = subprocess.run(
@@ -569,7 +571,7 @@ def _too_long(rule: SudoRule) -> bool:
 
 
 @pytest.mark.real
-def test_sudo_itself_judges_as_we_do(private_sudoers: Path):
+def test_sudo_program_agrees_with_the_sudo_rules(private_sudoers: Path):
     rules = [rule for rule in (*ALL, *INSTALLED) if not _too_long(rule)]
     good = [words for words in GOOD if any(rule.is_allowed(words, {}) for rule in rules)]
     bad = [*_list_worse_commands({words[0] for words in good})]
@@ -709,7 +711,7 @@ def _refused_commands() -> Iterator[tuple[str, ...]]:
 
 
 @pytest.mark.real
-def test_sudo_refuses_what_the_runbooks_refuse(private_sudoers: Path):
+def test_sudo_program_refuses_what_the_runbooks_refuse(private_sudoers: Path):
     commands = list(_refused_commands())
     through = [
         " ".join(words)
@@ -726,13 +728,13 @@ def test_sudo_refuses_what_the_runbooks_refuse(private_sudoers: Path):
 @pytest.mark.parametrize(
     ("least", "most"), [(0, 0), (0, 10), (1, 48), (4, 1024), (7, 7), (99, 101), (256, 12000)]
 )
-def test_numbers_between_two_bounds_are_exactly_those(least: int, most: int):
+def test_sudo_range_pattern_matches_exactly_the_numbers_in_its_range(least: int, most: int):
     fits = re.compile(make_range_pattern(least, most))
     assert [n for n in range(13000) if fits.fullmatch(str(n))] == [*range(least, most + 1)]
     assert not fits.fullmatch(f"0{least}")
 
 
-def test_addresses_are_taken_as_python_writes_them():
+def test_sudo_address_pattern_matches_addresses_as_python_writes_them():
     fits = re.compile(ADDRESS)
     for written in ("192.0.2.1", "::", "::1", "2001:db8::9", "1:2:3:4:5:6:7:8", "1::", "::2:3"):
         assert fits.fullmatch(str(ip_address(written)))
@@ -783,7 +785,7 @@ _NGINX_STATE = "Id=nginx.service\nActiveState="
         ("reload", "nginx.service", f"{_NGINX_STATE}deactivating"),
     ],
 )
-def test_a_host_refuses_what_would_cut_access_to_it_or_start_what_was_stopped(
+def test_sudo_script_refuses_to_stop_sshd_and_to_restart_a_stopped_service(
     verb: str, unit: str, state: str, tmp_path: Path
 ):
     """A stub stands in for systemctl; a real one is asked in the acceptance tests."""
@@ -802,7 +804,7 @@ def test_a_host_refuses_what_would_cut_access_to_it_or_start_what_was_stopped(
 
 
 @pytest.mark.parametrize("agent", ["Mozilla", "like Gecko", "firefox", "Pingdom.com", "Safari/6"])
-def test_a_web_server_is_not_told_to_refuse_people(agent: str, tmp_path: Path):
+def test_sudo_script_refuses_to_block_an_agent_that_matches_browsers(agent: str, tmp_path: Path):
     for dialect, name in ((nginx_agents, "nginx"), (apache_agents, "apachectl")):
         file = tmp_path / f"{name}-keyturn-agents.conf"
         file.touch()
@@ -822,7 +824,7 @@ def test_a_web_server_is_not_told_to_refuse_people(agent: str, tmp_path: Path):
     ("connector", "name"), [(exim, "1xUjtg-00023k-1P"), (postfix, "99AFC99FD66")]
 )
 @pytest.mark.parametrize("other", ["ALL", "-qff", "", "99AFC99FD66;id", "*"])
-def test_a_mail_server_is_asked_to_remove_nothing_but_messages(
+def test_sudo_script_removes_only_mail_messages_by_id(
     connector: ModuleType, name: str, other: str, tmp_path: Path
 ):
     """Stubs stand in for the programs; they print what they are told."""
@@ -840,13 +842,13 @@ def test_a_mail_server_is_asked_to_remove_nothing_but_messages(
     assert "removes" not in _run(remove, *words, path=tmp_path, stdin=other).stdout
 
 
-def test_a_disk_is_not_tried_where_there_is_none():
+def test_sudo_script_refuses_a_disk_write_in_memory():
     done = _run(_script(disk_write.SUDO[1]), "/dev/shm", "64")
     assert done.returncode == 1
     assert "others than root can write" in done.stderr or "on no disk" in done.stderr
 
 
-def test_fstab_is_changed_in_hidepid_only(tmp_path: Path):
+def test_sudo_script_changes_only_hidepid_in_fstab(tmp_path: Path):
     file = tmp_path / "fstab"
     before = "proc\t/proc  proc\tnosuid,hidepid=1,gid=5\t0\t0\n"
     script = _get_script(hidepid, "hidepid-fstab")
@@ -863,7 +865,7 @@ def test_fstab_is_changed_in_hidepid_only(tmp_path: Path):
     assert "has a line for /proc" in done.stderr
 
 
-def test_a_rule_of_udev_that_someone_else_wrote_is_left_alone(tmp_path: Path):
+def test_sudo_script_keeps_a_udev_rule_that_keyturn_did_not_write(tmp_path: Path):
     file = tmp_path / "60-keyturn-sda.rules"
     file.write_text("# mine\n")
     ours = block_rule.format_rule("sda", None, {"scheduler": "bfq"})
@@ -882,7 +884,7 @@ def test_a_rule_of_udev_that_someone_else_wrote_is_left_alone(tmp_path: Path):
 @pytest.mark.parametrize(
     "setting", ['queue/read_ahead_kb}="65537', 'queue/scheduler}="mine', 'queue/rotational}="0']
 )
-def test_a_host_takes_no_rule_of_udev_with_a_value_that_no_runbook_sets(
+def test_sudo_script_refuses_a_udev_rule_with_values_that_no_runbook_sets(
     setting: str, tmp_path: Path
 ):
     ours = block_rule.format_rule("sda", None, {"scheduler": "bfq"})
@@ -893,7 +895,7 @@ def test_a_host_takes_no_rule_of_udev_with_a_value_that_no_runbook_sets(
     assert not _taken(_script(block_rule.SUDO[0]).text, other, tmp_path)
 
 
-def test_the_rules_of_a_runbook_are_those_of_the_dialects_that_it_speaks():
+def test_sudo_grants_of_a_runbook_are_those_of_its_connectors():
     meant = {words: load_catalogue()[words] for words in ("zfs scrub start", "abusers show")}
     granted = sudo_rules.list_sudo_grants(meant)
     assert {grant.dialect for grant in granted} == {"zfs"}

@@ -18,7 +18,7 @@ def answer(name: str) -> str:
     return (ANSWERS / f"{name}.txt").read_text()
 
 
-def test_the_ports_of_a_cisco():
+def test_ports_of_a_cisco_are_parsed():
     ports = switch.parse_ports(answer("cisco-interfaces-status"))
     assert len(ports) == 16
     assert ports[1] == SwitchPort("Gi1/0/2", "up", "AccessPoint", "8", "a-full", "a-1000")
@@ -41,25 +41,25 @@ def test_the_ports_of_a_cisco():
         ),
     ],
 )
-def test_the_reasons_of_stopped_ports(name: str, reasons: dict[str, str]):
+def test_reasons_of_err_disabled_ports_are_parsed(name: str, reasons: dict[str, str]):
     assert switch.query_stop_reasons().parse(answer(name)) == reasons
 
 
-def test_the_ports_of_a_dell():
+def test_ports_of_a_dell_are_parsed():
     ports = switch.parse_ports(answer("dell-interfaces-status"))
     assert ports[1] == SwitchPort("g6", "up", duplex="Full", speed="100")
     assert ports[3] == SwitchPort("g36", "down")
     assert len(ports) == 6
 
 
-def test_the_interfaces_of_frr():
+def test_interfaces_of_frr_are_parsed():
     link0, lo, vrrp = switch.parse_ports(answer("frr-8.4-interfaces"))
     assert lo == SwitchPort("lo", "up")
     assert link0 == SwitchPort("link0", "up", note="10.81.0.2/24")
     assert vrrp.name == "vrrp4-2-1"
 
 
-def test_the_ports_of_other_platforms():
+def test_ports_of_arista_hp_and_junos_are_parsed():
     """Their states, in Keyturn's words where it knows them."""
     states = {
         name: [port.state for port in switch.parse_ports(answer(name))]
@@ -77,7 +77,7 @@ def test_the_ports_of_other_platforms():
     assert [port.state for port in switch.parse_ports(text)] == ["disabled"]
 
 
-def test_the_aggregations_of_other_platforms():
+def test_lags_of_arista_and_junos_are_parsed():
     down, many, up = switch.parse_lags(answer("arista-lags"))
     assert (down.is_up, len(many.members or ())) == (False, 5)
     assert up == Lag("Po2000", True, "LACP", (LagMember("Et54/1", "bundled"),))
@@ -87,7 +87,7 @@ def test_the_aggregations_of_other_platforms():
     assert (one.name, one.is_up) == ("ae33", True)
 
 
-def test_the_vlans_of_other_platforms():
+def test_vlans_of_dell_arista_hp_and_junos_are_parsed():
     ports = {
         name: {vlan.number: vlan.ports for vlan in switch.parse_vlans(answer(name))}
         for name in ("dell-vlan", "arista-vlan", "hp-vlans", "junos-vlans")
@@ -116,18 +116,18 @@ def test_the_vlans_of_other_platforms():
         ("3", "3", True),
     ],
 )
-def test_one_port_has_many_names(one: str, other: str, is_same: bool):
+def test_short_and_long_names_of_one_port_are_the_same_port(one: str, other: str, is_same: bool):
     assert switch.is_same_port(one, other) is is_same
 
 
-def test_a_short_name_is_the_one_that_switches_print():
+def test_port_name_is_shortened_as_switches_print_it():
     names = ("GigabitEthernet1/0/3", "Gig 1/0/3", "TenGigabitEthernet1/0/3", "G3", "1/g3", "Po7")
     assert [switch.shorten_port(name) for name in names] == [
         *("Gi1/0/3", "Gi1/0/3", "Te1/0/3", "g3", "1/g3", "Po7"),
     ]
 
 
-def test_the_aggregations_of_a_cisco():
+def test_lags_of_a_cisco_are_parsed():
     lags = switch.parse_lags(answer("cisco-etherchannel"))
     assert [(lag.name, len(lag.bundled_members)) for lag in lags] == [
         *(("Po1", 4), ("Po3", 2), ("Po7", 2), ("Po13", 1), ("Po14", 1), ("Po51", 2))
@@ -140,30 +140,30 @@ def test_the_aggregations_of_a_cisco():
     assert layer3 == Lag("Po10", is_up=True, protocol="LACP", members=bundled)
 
 
-def test_a_dell_counts_channels_that_are_not_there():
+def test_lags_of_a_dell_leave_out_channels_that_are_not_present():
     text = answer("dell-interfaces-status")
     assert switch.parse_lags(text) == ()
     up = text.replace("--    Not Present", "--    Up", 1)
     assert switch.parse_lags(up) == (Lag("ch1", is_up=True, protocol="", members=None),)
 
 
-def test_a_cisco_without_aggregations_says_so_in_its_own_words():
+def test_cisco_without_lags_is_parsed_as_empty():
     text = answer("cisco-etherchannel").split("1      Po1")[0].replace("in use: 6", "in use: 0")
     assert switch.parse_lags(text) == ()
 
 
 @pytest.mark.parametrize("name", ["port-channel1", "Po1", "po1", "1", "ch1", "Port-channel 1"])
-def test_one_aggregation_has_many_names(name: str):
+def test_lag_is_found_by_each_of_its_names(name: str):
     lag = switch.find_lag(name, switch.parse_lags(answer("cisco-etherchannel")))
     assert lag is not None
     assert lag.name == "Po1"
 
 
-def test_an_aggregation_that_is_not_there_is_not_found():
+def test_missing_lag_is_not_found():
     assert switch.find_lag("Po9", switch.parse_lags(answer("cisco-etherchannel"))) is None
 
 
-def test_the_vlans_of_a_cisco():
+def test_vlans_of_a_cisco_are_parsed():
     vlans = switch.parse_vlans(answer("cisco-vlan"))
     assert vlans[0] == Vlan(1, "default", "active", ("Gi0/1",))
     assert len(vlans[2].ports or ()) == 12
@@ -186,7 +186,7 @@ STRANGE = (
 
 
 @pytest.mark.parametrize("text", STRANGE)
-def test_what_is_not_understood_is_never_taken_for_nothing(text: str):
+def test_invalid_switch_answer_is_a_parse_error(text: str):
     for parse in (switch.parse_ports, switch.parse_lags, switch.parse_vlans):
         with pytest.raises(ParseError):
             parse(text)
@@ -202,7 +202,7 @@ def test_what_is_not_understood_is_never_taken_for_nothing(text: str):
         answer("cisco-interfaces-status").replace("connected ", "levitating", 1),
     ],
 )
-def test_an_answer_that_is_understood_in_part_is_not_understood(text: str):
+def test_partly_valid_list_of_lags_is_a_parse_error(text: str):
     with pytest.raises(ParseError):
         switch.parse_lags(text)
     if "Po1       ethchl" in text:
@@ -210,7 +210,7 @@ def test_an_answer_that_is_understood_in_part_is_not_understood(text: str):
             switch.parse_ports(text)
 
 
-def test_a_feature_that_is_lacking_is_explained_in_words():
+def test_switch_command_that_the_device_lacks_is_explained():
     for query in (switch.query_ports(), switch.query_lags(), switch.query_vlans()):
         assert "lacks the feature" in str(
             find_failure(query.command, Answer(1, INVALID), frozenset({0}))
@@ -248,14 +248,14 @@ Po1(U)       LACP(a)    Et3/36/1(PG+)
         (switch.parse_vlans, "sh: 1: show: not found\n", "a shell"),
     ],
 )
-def test_an_answer_of_another_system_is_refused_with_its_name(
+def test_switch_answer_of_another_platform_names_that_platform(
     parse: Callable[[str], object], text: str, system: str
 ):
     with pytest.raises(ParseError, match=f"It looks like {system}, not like the platform"):
         parse(text)
 
 
-def test_a_command_that_nx_os_does_not_know_is_reported():
+def test_switch_command_that_nx_os_does_not_know_names_nx_os():
     failure = Answer(1, "                 ^\n% Invalid command at '^' marker.\n")
     for query in (switch.query_ports(), switch.query_lags(), switch.query_vlans()):
         assert "looks like Cisco NX-OS" in str(
@@ -263,13 +263,13 @@ def test_a_command_that_nx_os_does_not_know_is_reported():
         )
 
 
-def test_what_is_understood_looks_like_nothing_else():
+def test_invalid_answer_of_the_same_platform_names_no_other_platform():
     with pytest.raises(ParseError) as trouble:
         switch.parse_lags(answer("cisco-vlan"))
     assert "looks like" not in str(trouble.value)
 
 
-def test_what_is_wrong_with_an_aggregation():
+def test_findings_of_a_lag_name_members_that_are_not_bundled():
     members = (
         LagMember("Gi0/1", "bundled"),
         LagMember("Gi0/2", "suspended"),

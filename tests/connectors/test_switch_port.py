@@ -31,7 +31,7 @@ def answer(name: str) -> str:
     return (ANSWERS / f"{name}.txt").read_text()
 
 
-def test_the_settings_of_a_port_of_a_cisco():
+def test_port_settings_of_a_cisco_are_parsed():
     assert switch_port.parse_settings(CISCO.format(more="")) == PortSettings(
         "GigabitEthernet1/0/3", is_enabled=True, vlan=16, vlan_line="switchport access vlan 16"
     )
@@ -51,11 +51,11 @@ def test_the_settings_of_a_port_of_a_cisco():
         ("switchport nonegotiate", ""),
     ],
 )
-def test_port_that_is_no_access_port(line: str, obstacle: str):
+def test_port_that_is_no_access_port_has_an_obstacle(line: str, obstacle: str):
     assert switch_port.parse_settings(CISCO.format(more=f" {line}\n")).obstacle == obstacle
 
 
-def test_the_settings_of_a_port_of_a_dell():
+def test_port_settings_of_a_dell_are_parsed():
     text = answer("dell-switchport")
     settings = switch_port.parse_settings(text)
     assert (settings.interface, settings.obstacle) == ("ethernet 1/g1", "is in general mode")
@@ -71,7 +71,7 @@ def test_the_settings_of_a_port_of_a_dell():
 
 
 @pytest.mark.parametrize("text", ["", "% Invalid input\n", "interface\nend\n"])
-def test_anything_else_is_not_taken_for_it(text: str):
+def test_invalid_port_settings_are_a_parse_error(text: str):
     for parse in (switch_port.parse_settings, switch_port.parse_archive, parse_timer):
         with pytest.raises(ParseError):
             parse(text)
@@ -79,14 +79,14 @@ def test_anything_else_is_not_taken_for_it(text: str):
         switch_port.parse_is_enabled("g3", text)
 
 
-def test_whether_a_cisco_has_an_archive_and_a_timer_that_runs():
+def test_config_archive_and_revert_timer_of_a_cisco_are_parsed():
     assert not switch_port.parse_archive(" Archive feature not enabled\n")
     assert switch_port.parse_archive("The maximum archive configurations allowed is 10.\n")
     assert parse_timer(answer("cisco-rollback-timer")).armed == DEVICE.change
     assert not parse_timer("%No Rollback Confirmed Change pending\n").armed
 
 
-def test_the_lines_arm_and_keep_as_probations_do():
+def test_port_lines_with_a_revert_timer_are_recognised_as_probation():
     settings = switch_port.parse_settings(CISCO.format(more=""))
     lines = switch_port.make_lines(settings, "shutdown", with_timer=True)
     assert lines == SwitchLines(
@@ -100,7 +100,7 @@ def test_the_lines_arm_and_keep_as_probations_do():
     assert (confirm.new_connection, lines.new_connection) == (True, False)
 
 
-def test_the_uplinks_of_the_inventory_are_names_of_ports():
+def test_switch_uplinks_of_the_inventory_are_port_names():
     query = switch_port.query_uplinks()
     assert isinstance(query.command, Setting)
     assert query.parse(query.command.resolve({})) == ()

@@ -25,7 +25,7 @@ def answer(name: str) -> str:
         ("hp", 3, Neighbour("1", "11215p-swi006-g...", "1", "LLDP")),
     ],
 )
-def test_the_neighbours_of_each_platform(name: str, count: int, first: Neighbour):
+def test_lldp_neighbours_of_each_platform_are_parsed(name: str, count: int, first: Neighbour):
     neighbours = switch_tables.parse_lldp_neighbours(answer(f"{name}-lldp-neighbours"))
     assert (len(neighbours), neighbours[0]) == (count, first)
 
@@ -34,7 +34,7 @@ def test_the_neighbours_of_each_platform(name: str, count: int, first: Neighbour
     ("name", "cut"),
     [("cisco", "S2   "), ("arista", "Et2"), ("hp", "  1         |")],
 )
-def test_a_table_without_neighbours_is_empty_and_a_cut_off_one_is_an_error(name: str, cut: str):
+def test_lldp_table_without_neighbours_is_empty_and_a_cut_off_one_an_error(name: str, cut: str):
     head = answer(f"{name}-lldp-neighbours").partition(cut)[0]
     empty = head + "\nTotal entries displayed: 0\n" * (name == "cisco")
     assert switch_tables.parse_lldp_neighbours(empty) == ()
@@ -42,7 +42,7 @@ def test_a_table_without_neighbours_is_empty_and_a_cut_off_one_is_an_error(name:
         switch_tables.parse_lldp_neighbours(head[:40])
 
 
-def test_which_neighbours_are_switches_by_their_own_words():
+def test_neighbours_are_switches_by_their_capabilities():
     cdp = switch_tables.parse_cdp_neighbours(answer("cisco-cdp-neighbours"))
     assert [each.name for each in cdp if each.is_switch] == ["router.domain.local"]
     lldp = switch_tables.parse_lldp_neighbours(answer("cisco-lldp-neighbours"))
@@ -63,12 +63,12 @@ def test_which_neighbours_are_switches_by_their_own_words():
         ("dell", 5, LearnedAddress("00:08:e3:ff:fc:28", "5", "g48", "dynamic")),
     ],
 )
-def test_the_addresses_of_each_platform(name: str, count: int, first: LearnedAddress):
+def test_mac_addresses_of_each_platform_are_parsed(name: str, count: int, first: LearnedAddress):
     addresses = switch_tables.parse_addresses(answer(f"{name}-addresses"))
     assert (len(addresses), addresses[0]) == (count, first)
 
 
-def test_the_errors_of_a_cisco_and_of_an_hp():
+def test_port_errors_of_cisco_and_hp_are_parsed():
     text = answer("cisco-interfaces").replace(
         "0 input errors, 0 CRC", "17 input errors, 12 CRC", 1
     )
@@ -91,7 +91,7 @@ def test_the_errors_of_a_cisco_and_of_an_hp():
     ],
 )
 @pytest.mark.parametrize("text", ["", "% Invalid input detected\n", "nothing of the kind\n"])
-def test_other_output_than_a_table_is_an_error(query: Query[object], text: str):
+def test_invalid_switch_table_is_a_parse_error(query: Query[object], text: str):
     assert isinstance(query.command, DeviceCommand)
     with pytest.raises(ParseError):
         query.parse(text)

@@ -25,7 +25,7 @@ def recorded(name: str) -> Service:
     return parse_service((ANSWERS / f"{name}.txt").read_text())
 
 
-def test_a_running_service_is_understood():
+def test_running_systemd_service_is_parsed():
     assert recorded("running") == Service(
         name="web.service",
         description="Our web server",
@@ -53,7 +53,9 @@ def test_a_running_service_is_understood():
         ("not-found", "nope.service", "not-found", "inactive", "dead"),
     ],
 )
-def test_every_state_is_distinguished(name: str, service: str, load: str, active: str, sub: str):
+def test_every_systemd_state_is_distinguished(
+    name: str, service: str, load: str, active: str, sub: str
+):
     state = recorded(name)
     assert (state.name, state.load_state, state.active_state, state.sub_state) == (
         service,
@@ -64,7 +66,7 @@ def test_every_state_is_distinguished(name: str, service: str, load: str, active
     assert not state.is_running
 
 
-def test_services_are_listed_by_the_names_that_people_type():
+def test_systemd_services_are_listed_without_the_service_suffix():
     answer = (
         "cron.service     loaded active running Regular background program processing daemon\n"
         "● broken.service loaded failed failed  Broken\n"
@@ -75,12 +77,12 @@ def test_services_are_listed_by_the_names_that_people_type():
 
 
 @pytest.mark.parametrize("answer", ["cron.service\n", "garbage of four words\n"])
-def test_services_that_are_not_understood_are_never_none(answer: str):
+def test_invalid_list_of_systemd_services_is_a_parse_error(answer: str):
     with pytest.raises(ParseError):
         parse_services(answer)
 
 
-def test_what_a_start_stops_and_what_starts_it_again_is_known():
+def test_systemd_conflicts_and_triggers_are_parsed():
     service = recorded("reloadable")
     assert service.conflicts == ("apache2.service",)
     assert service.triggers == ("proxy.socket",)
@@ -92,7 +94,7 @@ def test_what_a_start_stops_and_what_starts_it_again_is_known():
     assert recorded("running").starts_at_boot is None
 
 
-def test_the_lines_of_a_journal_are_listed():
+def test_journal_lines_are_parsed():
     lines = (
         "2026-11-21T11:47:09+0000 web1 web[53]: ready\n2026-11-21T11:47:10+0000 web1 web[53]: x\n"
     )
@@ -101,17 +103,17 @@ def test_the_lines_of_a_journal_are_listed():
     assert parse_journal("") == ()
 
 
-def test_an_alias_is_known_by_the_services_own_name():
+def test_systemd_alias_is_parsed_as_the_name_of_its_service():
     assert recorded("ssh-by-its-alias").name == "ssh.service"
 
 
-def test_what_people_may_not_restart_and_what_was_edited_is_known():
+def test_systemd_refuse_manual_start_and_need_daemon_reload_are_parsed():
     assert not recorded("not-by-hand").is_manual
     assert recorded("edited").needs_reload
     assert recorded("stopped").started_at is None
 
 
-def test_memory_that_no_one_counts_is_not_a_number():
+def test_systemd_memory_without_accounting_is_unknown():
     whole = (ANSWERS / "running.txt").read_text()
     assert recorded("stopped").memory_bytes is None
     old = whole.replace("MemoryCurrent=258048", "MemoryCurrent=18446744073709551615")
@@ -129,12 +131,12 @@ def test_memory_that_no_one_counts_is_not_a_number():
         (ANSWERS / "running.txt").read_text().replace("11:47:09 UTC", "11:47:09 CET"),
     ],
 )
-def test_other_output_is_never_taken_for_a_service(answer: str):
+def test_invalid_systemd_service_is_a_parse_error(answer: str):
     with pytest.raises(ParseError):
         parse_service(answer)
 
 
-def test_the_hosts_clock_is_read_in_seconds():
+def test_host_clock_is_parsed_with_fractions_of_a_second():
     assert parse_clock("1795261629\n") == datetime(2026, 11, 21, 11, 47, 9, tzinfo=UTC)
     exact = parse_clock("1795261629.250000000\n")
     assert exact == datetime(2026, 11, 21, 11, 47, 9, 250000, tzinfo=UTC)
@@ -145,7 +147,7 @@ def test_the_hosts_clock_is_read_in_seconds():
             parse_clock(answer)
 
 
-def test_a_number_is_a_service_and_not_a_job():
+def test_numeric_service_name_gets_the_service_suffix():
     assert systemd.control_service("restart", "1234").words[5] == "1234.service"
     assert systemd.control_service("stop", "web.service").words[5] == "web.service"
     assert systemd.control_service("restart", "web").root
@@ -160,12 +162,12 @@ def test_a_number_is_a_service_and_not_a_job():
         ("fails\n", ConfigurationTest(error="it fails without a message")),
     ],
 )
-def test_the_test_of_a_configuration_is_understood(output: str, command: ConfigurationTest):
+def test_configuration_test_of_a_service_is_parsed(output: str, command: ConfigurationTest):
     assert parse_configuration(output) == command
 
 
 @pytest.mark.parametrize("text", ["", "passes\nand more\n", "no a b\n", "sh: 1: x\n"])
-def test_other_output_is_never_taken_for_a_configuration_test(text: str):
+def test_invalid_configuration_test_is_a_parse_error(text: str):
     with pytest.raises(ParseError):
         parse_configuration(text)
 
@@ -198,7 +200,7 @@ def test_other_output_is_never_taken_for_a_configuration_test(text: str):
         ),
     ],
 )
-def test_known_errors_say_what_to_do(text: str, means: str):
+def test_systemctl_errors_say_what_to_do(text: str, means: str):
     assert means in str(
         find_failure(
             systemd.control_service("restart", "web"), Answer(1, "", text), frozenset({0})

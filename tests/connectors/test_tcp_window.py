@@ -15,7 +15,7 @@ ANSWERS = Path(__file__).parent / "answers" / "tcp_window"
 SETTINGS = (ANSWERS / "settings.txt").read_text()
 
 
-def test_the_settings_are_understood():
+def test_tcp_settings_are_parsed():
     assert parse_settings(SETTINGS) == TcpSettings(
         scaling=True,
         moderation=True,
@@ -26,20 +26,20 @@ def test_the_settings_are_understood():
     )
 
 
-def test_half_of_a_buffer_is_window_and_without_scaling_64_kib():
+def test_tcp_window_is_half_of_the_buffer_or_64_kib_without_scaling():
     scaled = parse_settings(SETTINGS)
     assert (scaled.receive_window, scaled.send_window) == (16777216, 2097152)
     plain = parse_settings(SETTINGS.replace("window_scaling = 1", "window_scaling = 0"))
     assert (plain.receive_window, plain.send_window) == (65535, 65535)
 
 
-def test_a_card_that_knows_no_speed_has_none():
+def test_network_card_without_a_link_speed_is_parsed():
     assert parse_route((ANSWERS / "link-loopback.txt").read_text()) == PeerRoute("lo", None)
     assert parse_route("eth0\n10000\n") == PeerRoute("eth0", 10000)
     assert parse_route("eth0\n4294967295\n") == PeerRoute("eth0", None)
 
 
-def test_the_shortest_round_trip_counts():
+def test_shortest_round_trip_of_ping_is_parsed():
     assert parse_round_trip((ANSWERS / "ping.txt").read_text()) == pytest.approx(33e-6)
     assert parse_round_trip((ANSWERS / "ping-no-answer.txt").read_text()) is None
     assert parse_round_trip("rtt min/avg/max/mdev = 0.000/0.000/0.000/0.000 ms\n") == 1e-6
@@ -60,7 +60,7 @@ def test_the_shortest_round_trip_counts():
         (parse_round_trip, "5 packets transmitted, 3 received\n"),
     ],
 )
-def test_anything_else_is_not_understood(parse: object, answer: str):
+def test_invalid_tcp_settings_and_routes_are_a_parse_error(parse: object, answer: str):
     assert callable(parse)
     with pytest.raises(ParseError):
         parse(answer)

@@ -14,7 +14,7 @@ from connectors.uptime import Uptime, parse_uptime
 PLAIN = (Path(__file__).parent / "answers" / "uptime" / "plain.txt").read_text()
 
 
-def test_how_long_a_host_is_up_is_understood():
+def test_uptime_of_a_host_is_parsed():
     assert parse_uptime(PLAIN) == Uptime(5921.97, (2.54, 5.17, 7.85), 4, "6.18.44-fc-v595", None)
 
 
@@ -22,31 +22,31 @@ def _with(file: str, text: str) -> str:
     return f"{PLAIN}\n==> {file} <==\n{text}"
 
 
-def test_packages_that_ask_for_a_restart_are_reported_once():
+def test_packages_that_require_a_reboot_are_listed_once():
     asked = _with("/run/reboot-required", "*** System restart required ***\n")
     named = f"{asked}\n==> /run/reboot-required.pkgs <==\nlibc6\nlinux-base\nlibc6\n"
     assert parse_uptime(named).reboot_packages == ("libc6", "linux-base")
     assert parse_uptime(asked).reboot_packages == ()
 
 
-def test_a_restart_is_asked_for_by_an_empty_file_too():
+def test_empty_reboot_required_file_requires_a_reboot():
     assert parse_uptime(_with("/run/reboot-required", "")).reboot_packages == ()
 
 
 @pytest.mark.parametrize(
     ("listed", "cores"), [("0", 1), ("0-3", 4), ("0,2-3,8-15", 11), ("0-4095", 4096)]
 )
-def test_the_cores_that_are_online_are_counted(listed: str, cores: int):
+def test_online_cores_are_counted(listed: str, cores: int):
     assert parse_uptime(PLAIN.replace("\n0-3\n", f"\n{listed}\n")).cores == cores
 
 
-def test_a_container_that_does_not_tell_its_cores_tells_the_rest():
+def test_uptime_of_a_container_without_cores_is_parsed():
     container = PLAIN.partition("\n==> /sys/")[0]
     assert parse_uptime(container) == replace(parse_uptime(PLAIN), cores=None)
 
 
 @pytest.mark.parametrize("program", [("head",), ("busybox", "head")])
-def test_this_machine_tells_it_with_each_program_that_a_host_may_have(program: tuple[str, ...]):
+def test_uptime_of_this_machine_is_parsed_with_coreutils_and_busybox(program: tuple[str, ...]):
     if shutil.which(program[0]) is None:
         pytest.skip(f"{program[0]} is not installed")
     query = uptime.query_uptime()
@@ -72,6 +72,6 @@ def test_this_machine_tells_it_with_each_program_that_a_host_may_have(program: t
         f"more\n{PLAIN}",
     ],
 )
-def test_anything_else_is_not_taken_for_it(answer: str):
+def test_invalid_uptime_is_a_parse_error(answer: str):
     with pytest.raises(ParseError):
         parse_uptime(answer)

@@ -107,18 +107,20 @@ def _words_seen_by(shell: str, words: list[str]) -> list[str]:
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-def test_a_program_sees_exactly_the_words_that_were_meant(shell: str):
+def test_hostile_arguments_reach_a_program_unchanged_by_every_shell(shell: str):
     assert _words_seen_by(shell, NASTY) == NASTY
 
 
 @pytest.mark.parametrize("shell", SHELLS)
 @given(words=WORDS)
 @settings(max_examples=40, deadline=None)
-def test_no_clean_word_means_anything_to_any_shell(shell: str, words: list[str]):
+def test_generated_arguments_reach_a_program_unchanged_by_every_shell(
+    shell: str, words: list[str]
+):
     assert _words_seen_by(shell, words) == words
 
 
-def test_quoting_is_what_keeps_a_word_from_being_a_command():
+def test_without_quoting_an_argument_is_executed_by_the_shell():
     wrapped = WrappedCommand(Shell(("echo", "a;echo b")))
     unquoted = wrapped.line.replace("'a;echo b'", "a;echo b")
     assert unquoted != wrapped.line
@@ -129,16 +131,16 @@ def test_quoting_is_what_keeps_a_word_from_being_a_command():
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-def test_status_and_both_streams_come_through_every_shell(shell: str):
+def test_exit_status_and_both_streams_are_returned_by_every_shell(shell: str):
     answer, _ = _answered_by(shell, Shell(("sh", "-c", "cat; echo no >&2; exit 3"), stdin="yes\n"))
     assert answer == Answer(3, "yes\n", "no\n")
 
 
-def test_output_without_a_last_newline_stays_so():
+def test_output_without_a_final_newline_is_returned_unchanged():
     assert _answered_by("sh", Shell(("printf", "x")))[0].out == "x"
 
 
-def test_a_command_is_not_told_the_word_that_ends_its_output():
+def test_secret_word_that_ends_the_output_is_hidden_from_the_command():
     answer, wrapped = _answered_by("sh", Shell(("env",)), kt_word="exported by the login")
     word = wrapped.word_line.decode().strip()
     assert len(word) == 32
@@ -155,7 +157,7 @@ def _logger(directory: Path, script: str) -> str:
     return f"{directory}:/usr/bin:/bin"
 
 
-def test_a_note_is_written_into_the_hosts_log_before_the_command_runs(tmp_path: Path):
+def test_note_is_written_to_the_host_log_before_the_command_runs(tmp_path: Path):
     noted = tmp_path / "told"
     path = _logger(tmp_path, f'printf "%s|" "$@" > {noted}; echo noise; echo noise >&2')
     note = "run 1 step 2: it's $HOME !x"
@@ -164,13 +166,13 @@ def test_a_note_is_written_into_the_hosts_log_before_the_command_runs(tmp_path: 
 
 
 @pytest.mark.parametrize("script", ["exit 1", "cat", "kill -9 $$"])
-def test_a_logger_that_fails_keeps_no_command_from_running(tmp_path: Path, script: str):
+def test_command_runs_when_logger_fails(tmp_path: Path, script: str):
     shell = Shell(("cat",), stdin="mine\n", note="run 1 step 2")
     answer, _ = _answered_by("sh", shell, PATH=_logger(tmp_path, script))
     assert answer == Answer(0, "mine\n")
 
 
-def test_a_host_without_logger_runs_the_command_all_the_same(tmp_path: Path):
+def test_command_runs_on_a_host_without_logger(tmp_path: Path):
     for program in ("timeout", "cat"):
         (tmp_path / program).symlink_to(f"/usr/bin/{program}")
     (tmp_path / "sh").symlink_to("/bin/sh")
@@ -189,17 +191,17 @@ def test_a_host_without_logger_runs_the_command_all_the_same(tmp_path: Path):
     assert wrapped.read_answer(seconds=0) == Answer(0, "mine\n")
 
 
-def test_without_a_note_the_hosts_log_hears_nothing(tmp_path: Path):
+def test_logger_is_not_run_without_a_note(tmp_path: Path):
     noted = tmp_path / "told"
     _answered_by("sh", Shell(("true",)), PATH=_logger(tmp_path, f"touch {noted}"))
     assert not noted.exists()
 
 
-def test_programs_speak_english_to_us():
+def test_commands_run_with_the_c_locale():
     assert "LC_ALL=C\n" in _answered_by("sh", Shell(("env",)), LC_ALL="de_DE.UTF-8")[0].out
 
 
-def test_a_host_without_timeout_is_distinguished_and_runs_nothing(tmp_path: Path):
+def test_command_is_not_run_on_a_host_without_timeout(tmp_path: Path):
     shutil.copy("/bin/sh", tmp_path / "sh")
     wrapped = WrappedCommand(Shell(("touch", str(tmp_path / "canary"))))
     line = wrapped.line.replace(":/usr/local/sbin:/usr/sbin:/sbin", "")
@@ -240,7 +242,7 @@ def _heard(out: bytes, err: bytes, deadline: int = 30) -> WrappedCommand:
         (b"f00d begins\nf00d 0\nmore", b"f00d begins\nf00d 0\n"),
     ],
 )
-def test_output_that_was_cut_off_or_made_up_is_never_an_answer(out: bytes, err: bytes):
+def test_truncated_or_forged_output_has_unknown_outcome(out: bytes, err: bytes):
     wrapped = _heard(out, err)
     assert not wrapped.has_ended
     with pytest.raises(UnknownOutcomeError) as trouble:
@@ -248,14 +250,14 @@ def test_output_that_was_cut_off_or_made_up_is_never_an_answer(out: bytes, err: 
     assert trouble.value.started is None
 
 
-def test_whole_output_is_an_answer():
+def test_complete_output_is_an_answer():
     wrapped = _heard(b"f00d begins\nall fine\nf00d 0\n", b"f00d begins\nf00d 0\n")
     assert wrapped.has_ended
     assert wrapped.read_answer(seconds=1) == Answer(0, "all fine\n", "")
 
 
 @given(st.binary(max_size=200), st.binary(max_size=200))
-def test_whatever_is_said_between_first_and_last_word_is_kept(out: bytes, err: bytes):
+def test_output_between_the_markers_is_returned_unchanged(out: bytes, err: bytes):
     wrapped = _heard(
         b"f00d begins\n" + out + b"f00d 0\n", b"noise\nf00d begins\n" + err + b"f00d 0\n"
     )
@@ -264,25 +266,25 @@ def test_whatever_is_said_between_first_and_last_word_is_kept(out: bytes, err: b
     assert answer.err == err.decode("utf-8", "backslashreplace")
 
 
-def test_a_login_that_chats_is_not_taken_for_the_answer():
+def test_login_banner_is_not_part_of_the_answer():
     wrapped = _heard(b"Welcome!\nf00d begins\n5\nf00d 0\n", b"motd\nf00d begins\nf00d 0\n")
     assert wrapped.read_answer(seconds=1) == Answer(0, "5\n", "")
 
 
-def test_a_login_shell_that_refuses_is_quoted():
+def test_message_of_a_refusing_login_shell_is_quoted():
     wrapped = _heard(b"This account is currently not available.\n", b"")
     with pytest.raises(UnknownOutcomeError, match="This account is currently not available"):
         wrapped.read_answer(seconds=0)
 
 
 @pytest.mark.parametrize("status", [124, 137])
-def test_a_command_that_was_out_of_time_timed_out(status: int):
+def test_exit_status_of_timeout_at_the_deadline_is_a_timeout(status: int):
     end = f"f00d begins\nf00d {status}\n".encode()
     with pytest.raises(CommandTimeoutError, match="at its deadline of 9 s"):
         _heard(end, end, deadline=9).read_answer(seconds=9.01)
 
 
-def test_a_status_124_with_time_left_is_the_programs_own():
+def test_exit_status_124_before_the_deadline_belongs_to_the_program():
     end = b"f00d begins\nf00d 124\n"
     assert _heard(end, end, deadline=9).read_answer(seconds=8).status == 124
 
@@ -290,7 +292,7 @@ def test_a_status_124_with_time_left_is_the_programs_own():
 @pytest.mark.parametrize(
     ("status", "name"), [(137, "SIGKILL"), (139, "SIGSEGV"), (143, "SIGTERM")]
 )
-def test_a_command_that_a_signal_ended_is_unknown_and_not_failed(status: int, name: str):
+def test_command_ended_by_a_signal_has_unknown_outcome(status: int, name: str):
     end = f"f00d begins\nf00d {status}\n".encode()
     with pytest.raises(UnknownOutcomeError, match=name) as trouble:
         _heard(end, end).read_answer(seconds=0)
@@ -301,7 +303,7 @@ def test_a_command_that_a_signal_ended_is_unknown_and_not_failed(status: int, na
 # --- what is kept ---
 
 
-def test_of_long_output_the_beginning_and_the_end_are_kept_and_the_gap_is_named():
+def test_long_output_keeps_its_beginning_and_end_and_names_the_gap():
     mebibyte = 1024 * 1024
     kept = StreamBuffer()
     for letter in (b"a", b"b", b"c", b"d", b"e", b"f", b"g"):
@@ -315,7 +317,7 @@ def test_of_long_output_the_beginning_and_the_end_are_kept_and_the_gap_is_named(
 
 
 @given(st.lists(st.integers(0, 40), max_size=40))
-def test_output_below_the_limit_is_kept_whole_however_it_comes(sizes: list[int]):
+def test_output_below_the_limit_is_kept_whole_in_any_chunks(sizes: list[int]):
     kept = StreamBuffer()
     whole = b""
     for number, size in enumerate(sizes):
@@ -324,7 +326,7 @@ def test_output_below_the_limit_is_kept_whole_however_it_comes(sizes: list[int])
     assert kept.read_after(b"")[0] == whole
 
 
-def test_an_end_that_lies_across_the_seam_is_seen():
+def test_end_marker_across_the_buffer_limit_is_recognised():
     room = 3 * 1024 * 1024
     wrapped = WrappedCommand(Shell(("x",)), "f00d")
     wrapped.err.add(b"f00d begins\nf00d 0\n")
@@ -336,14 +338,14 @@ def test_an_end_that_lies_across_the_seam_is_seen():
 
 
 @pytest.mark.parametrize("stdin", ["", "some"])
-def test_the_script_holds_nothing_that_some_shell_reads_differently(stdin: str):
+def test_wrapper_script_has_no_characters_that_shells_read_differently(stdin: str):
     line = WrappedCommand(Shell(("x",), stdin=stdin)).line
     script = line.removeprefix("sh -c '").partition("' keyturn ")[0]
     assert "begins" in script
     assert not set("'\\!\n") & set(script)
 
 
-def test_a_command_without_stdin_reads_nothing_and_one_with_stdin_is_read_to_its_end():
+def test_stdin_is_empty_by_default_and_is_read_to_its_end_when_given():
     assert _answered_by("sh", Shell(("cat",)))[0].out == ""
     unheard = WrappedCommand(Shell(("true",), stdin="x"))
     ended = subprocess.Popen(

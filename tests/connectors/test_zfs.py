@@ -19,7 +19,7 @@ def judged(command: Command, answer: Answer) -> str:
     return str(find_failure(command, answer, frozenset({0})) or "done")
 
 
-def test_a_new_zfs_is_asked_once_and_its_clock_comes_along():
+def test_zpool_status_in_json_is_queried_once_with_the_host_time():
     fleet = ScriptedFleet({("nas1", zfs.query_json_status().command): json.dumps(document())})
     storage = zfs.read_storage(fleet.run_query, "nas1")
     assert storage.host_time == datetime.fromtimestamp(NOW, UTC)
@@ -27,13 +27,13 @@ def test_a_new_zfs_is_asked_once_and_its_clock_comes_along():
     assert len(fleet.asked) == 1
 
 
-def test_a_document_that_is_not_understood_leaves_the_text():
+def test_zpool_status_falls_back_to_text_when_the_json_is_unknown():
     fleet = nas("2.1-several")
     fleet.script("nas1", zfs.query_json_status().command, '{"output_version": {}}')
     assert len(zfs.read_storage(fleet.run_query, "nas1").pools) == 3
 
 
-def test_an_older_zfs_is_asked_for_text_with_whole_paths():
+def test_zpool_status_of_an_older_zfs_is_read_as_text():
     fleet = nas("2.1-several")
     storage = zfs.read_storage(fleet.run_query, "nas1")
     assert [pool.name for pool in storage.pools] == ["tank", "tank.a-b_c:1", "tank2"]
@@ -41,13 +41,13 @@ def test_an_older_zfs_is_asked_for_text_with_whole_paths():
     assert storage.can_pause
 
 
-def test_zfs_fuse_is_asked_in_its_own_words():
+def test_zpool_status_of_zfs_fuse_is_read_as_text_without_pause():
     storage = zfs.read_storage(nas("fuse-running").run_query, "nas1")
     assert [pool.name for pool in storage.pools] == ["tank"]
     assert not storage.can_pause
 
 
-def test_a_zfs_that_is_not_there_is_not_taken_for_an_old_one():
+def test_missing_zfs_kernel_module_is_not_taken_for_an_older_zfs():
     gone = Answer(1, "", "The ZFS modules are not loaded.\nTry running '/sbin/modprobe zfs'\n")
     fleet = ScriptedFleet({("nas1", zfs.query_json_status().command): gone})
     with pytest.raises(CommandError, match="kernel module is not loaded"):
@@ -55,7 +55,7 @@ def test_a_zfs_that_is_not_there_is_not_taken_for_an_old_one():
     assert len(fleet.asked) == 1
 
 
-def test_a_pool_that_does_not_exist_is_shown_with_those_that_are():
+def test_missing_pool_error_lists_the_pools():
     storage = zfs.read_storage(nas("2.1-several").run_query, "nas1")
     with pytest.raises(CommandError, match=r"no pool tanc; its pools: tank, tank\.a-b_c:1, tank2"):
         zfs.find_pool("tanc", storage)
@@ -72,17 +72,17 @@ def test_a_pool_that_does_not_exist_is_shown_with_those_that_are():
         (zfs.query_clock().command, "date '+%Y-%m-%d %H:%M:%S'"),
     ],
 )
-def test_what_is_reported(command: Command, words: str):
+def test_zpool_commands_have_the_expected_words(command: Command, words: str):
     assert str(command) == words
 
 
-def test_a_pools_name_is_no_part_of_the_script_that_looks_before_it_stops():
+def test_pool_name_is_an_argument_of_the_scrub_stop_script():
     one, two = zfs.stop_scrub_on_fuse("tank"), zfs.stop_scrub_on_fuse("other")
     assert one.words[:-1] == two.words[:-1]
     assert one.words[-2:] == ("keyturn", "tank")
 
 
-def test_every_order_needs_root_and_has_its_deadline():
+def test_scrub_commands_need_root_and_end_within_a_minute():
     orders = [
         say("tank")
         for say in (zfs.start_scrub, zfs.stop_scrub, zfs.stop_scrub_on_fuse, zfs.pause_scrub)
@@ -90,7 +90,7 @@ def test_every_order_needs_root_and_has_its_deadline():
     assert all(order.root and order.deadline <= 60 for order in orders)
 
 
-def test_traffic_is_waited_for_as_long_as_it_is_watched():
+def test_zpool_iostat_deadline_exceeds_its_sampling_time():
     command = zfs.query_traffic("tank", 60).command
     assert isinstance(command, Shell)
     assert command.deadline > 60
@@ -128,11 +128,11 @@ def test_traffic_is_waited_for_as_long_as_it_is_watched():
         ),
     ],
 )
-def test_known_errors_are_explained(status: int, output: str, meaning: str):
+def test_zpool_scrub_errors_are_explained(status: int, output: str, meaning: str):
     assert meaning in judged(zfs.start_scrub("tank"), Answer(status, "", f"{output}\n"))
 
 
-def test_space_is_understood():
+def test_zpool_list_is_parsed_with_space_and_capacity():
     assert zfs.parse_spaces(recorded("fuse-list")) == (
         PoolSpace("other", "123M", "544K", "122M", 0, "ONLINE"),
         PoolSpace("tank", "123M", "61.0M", "62.0M", 49, "ONLINE"),
@@ -143,19 +143,19 @@ def test_space_is_understood():
 
 
 @pytest.mark.parametrize("answer", ["tank", "tank\t1G\t1G\t0\t1%\n", "tank 1G 1G 0 1% ONLINE"])
-def test_space_that_is_not_understood_is_an_error(answer: str):
+def test_invalid_zpool_list_is_a_parse_error(answer: str):
     with pytest.raises(ParseError):
         zfs.parse_spaces(answer)
 
 
-def test_load_is_understood():
+def test_load_average_is_parsed():
     assert zfs.parse_load("4.38 5.94 3.57 22/390 11660\n") == LoadAverage(4.38, 5.94, 3.57)
     for answer in ("", "1.0 2.0", "a b c d e"):
         with pytest.raises(ParseError):
             zfs.parse_load(answer)
 
 
-def test_of_two_samples_only_the_one_that_was_watched_is_shown():
+def test_zpool_iostat_shows_only_the_second_sample():
     traffic = zfs.parse_traffic(recorded("fuse-iostat"))
     assert traffic[0] == DeviceTraffic("other", 0, 0, 0, 0, 0)
     assert traffic[2] == DeviceTraffic("tank", 0, 243, 3779, 974 * 1024, 75_707_187)
@@ -168,7 +168,7 @@ def test_of_two_samples_only_the_one_that_was_watched_is_shown():
     assert zfs.parse_traffic("") == ()
 
 
-def test_a_pool_may_be_called_pool_and_headings_of_groups_are_no_devices():
+def test_zpool_iostat_of_a_pool_named_pool_is_parsed_without_headings():
     sample = (
         "              capacity     operations     bandwidth \n"
         "pool        alloc   free   read  write   read  write\n"
@@ -186,11 +186,11 @@ def test_a_pool_may_be_called_pool_and_headings_of_groups_are_no_devices():
 
 
 @pytest.mark.parametrize("answer", ["usage:\n", "tank 1 2 3 4 5 6\ntank 1 2 3 4 5 fast\n"])
-def test_traffic_that_is_not_understood_is_an_error(answer: str):
+def test_invalid_zpool_iostat_is_a_parse_error(answer: str):
     with pytest.raises(ParseError):
         zfs.parse_traffic(answer)
 
 
-def test_a_clock_that_is_not_understood_is_an_error():
+def test_invalid_host_clock_is_a_parse_error():
     with pytest.raises(ParseError):
         zfs.query_clock().parse("half past nine\n")

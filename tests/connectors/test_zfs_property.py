@@ -33,7 +33,7 @@ ANSWERS = Path(__file__).parent / "answers" / "zfs"
         ("sharenfs", "ro=[2001:db8::]/32:@192.0.2.0/24,rw=[2001:db8::7]"),
     ],
 )
-def test_what_fits_is_taken_as_it_is(name: PropertyName, value: str):
+def test_valid_zfs_property_value_is_accepted(name: PropertyName, value: str):
     assert refuse_invalid_value(name, value) == value
 
 
@@ -54,7 +54,7 @@ def test_what_fits_is_taken_as_it_is(name: PropertyName, value: str):
         *(("sharenfs", value) for value in ("rw=wеb", "fsid=root", "anonuid=-1", "crossmnt=on")),
     ],
 )
-def test_what_does_not_fit_is_refused(name: PropertyName, value: str):
+def test_invalid_zfs_property_value_is_refused(name: PropertyName, value: str):
     with pytest.raises(InvalidValueError):
         refuse_invalid_value(name, value)
 
@@ -68,14 +68,14 @@ def test_what_does_not_fit_is_refused(name: PropertyName, value: str):
         ("none", ZfsProperty("tank/home@a", "sharenfs", "-", "none")),
     ],
 )
-def test_a_value_is_known_with_where_it_comes_from(answer: str, understood: ZfsProperty):
+def test_zfs_property_is_parsed_with_its_source(answer: str, understood: ZfsProperty):
     assert zfs_property.parse_property((ANSWERS / f"fuse-{answer}.txt").read_text()) == understood
 
 
 @pytest.mark.parametrize(
     "answer", ["", "tank\tatime\ton\n", "tank\tatime\ton\tlocal", "tank\tatime\ton\tsomewhere\n"]
 )
-def test_what_is_not_understood_is_an_error(answer: str):
+def test_invalid_zfs_property_answer_is_a_parse_error(answer: str):
     with pytest.raises(ParseError):
         zfs_property.parse_property(answer)
 
@@ -90,7 +90,7 @@ def test_what_is_not_understood_is_an_error(answer: str):
         (ZfsProperty("tank", "quota", "none", "local"), "zfs set quota=none tank"),
     ],
 )
-def test_the_way_back_leads_to_where_the_value_came_from(was: ZfsProperty, words: str):
+def test_undo_of_a_zfs_property_restores_value_and_source(was: ZfsProperty, words: str):
     assert str(zfs_property.restore_property(was)) == words
 
 
@@ -108,12 +108,12 @@ def test_the_way_back_leads_to_where_the_value_came_from(was: ZfsProperty, words
         ("cannot set property for 'tank': permission denied", "this requires root"),
     ],
 )
-def test_known_errors_are_explained(output: str, meaning: str):
+def test_zfs_set_errors_are_explained(output: str, meaning: str):
     command = zfs_property.set_property("tank", "atime", "on")
     assert meaning in str(find_failure(command, Answer(1, "", f"{output}\n"), frozenset({0})))
 
 
-def test_a_quota_is_compared_in_bytes_and_read_with_what_is_used():
+def test_zfs_quota_is_compared_in_bytes_and_parsed_with_used_space():
     answer = "tank/home\tquota\t10737418240\tlocal\ntank/home\tused\t21504\t-\n"
     quota = zfs_property.parse_property(answer)
     assert quota == ZfsProperty("tank/home", "quota", "10737418240", "local", used=21504)

@@ -13,18 +13,18 @@ FOR_ROOT = (
 )
 
 
-def test_snapshots_of_the_dataset_alone_are_listed():
+def test_only_snapshots_of_the_dataset_itself_are_listed():
     answer = "tank\ntank@a\ntank@b\ntank/home\ntank/home@c\n"
     assert zfs_snapshot.parse_snapshots(answer, "tank") == Snapshots("tank", ["a", "b"])
 
 
 @pytest.mark.parametrize("answer", ["", "tank@a\n", "no datasets available\n"])
-def test_a_list_without_the_dataset_is_an_error(answer: str):
+def test_snapshot_list_without_the_dataset_is_a_parse_error(answer: str):
     with pytest.raises(ParseError):
         zfs_snapshot.parse_snapshots(answer, "tank")
 
 
 @pytest.mark.parametrize("name", ["", "a,b", "a%b", "%", "a b", "a@b", "a/b"])
-def test_nothing_but_one_snapshot_is_destroyed(name: str):
+def test_destroy_refuses_a_name_of_more_than_one_snapshot(name: str):
     with pytest.raises(ValueError, match="not the name of one snapshot"):
         zfs_snapshot.destroy_snapshot("tank", name)

@@ -29,12 +29,12 @@ from connectors.zpool import (
         ("1.11P", round(1.11 * 1024**5)),
     ],
 )
-def test_a_size_is_understood(text: str, amount: int):
+def test_zfs_size_is_parsed(text: str, amount: int):
     assert parse_size(text) == amount
 
 
 @pytest.mark.parametrize("text", ["", "-", "K", "1.2.3K", "12k", "1e9", "-1", " 1", "٣"])
-def test_invalid_size_is_refused(text: str):
+def test_invalid_zfs_size_is_a_parse_error(text: str):
     with pytest.raises(ParseError):
         parse_size(text)
 
@@ -51,7 +51,7 @@ def test_invalid_size_is_refused(text: str):
         (5 * 1024**8, "5120 ZiB"),
     ],
 )
-def test_a_size_is_written(amount: int, text: str):
+def test_size_is_formatted_in_binary_units(amount: int, text: str):
     assert format_size(amount) == text
 
 
@@ -68,12 +68,12 @@ def test_a_size_is_written(amount: int, text: str):
         ("1h18m", 4680),
     ],
 )
-def test_a_length_of_time_is_understood(text: str, length: int):
+def test_zfs_duration_is_parsed(text: str, length: int):
     assert parse_duration(text) == length
 
 
 @pytest.mark.parametrize("text", ["", "soon", "12", "1:2:3:4", "-00:00:01"])
-def test_invalid_duration_is_refused(text: str):
+def test_invalid_zfs_duration_is_a_parse_error(text: str):
     with pytest.raises(ParseError):
         parse_duration(text)
 
@@ -88,11 +88,11 @@ def test_invalid_duration_is_refused(text: str):
         (286_947, "3 days 7 h"),
     ],
 )
-def test_a_length_of_time_is_written(length: int, text: str):
+def test_duration_is_formatted_in_words(length: int, text: str):
     assert format_duration(length) == text
 
 
-def test_a_scan_is_shown_in_words():
+def test_scrub_and_resilver_are_described():
     when = datetime.fromisoformat("2026-11-21 08:08")
     running = Scan(
         "scrub", "running", when, percent=30.33, rate=18245222, seconds_left=16, repaired=0
@@ -116,28 +116,28 @@ def test_a_scan_is_shown_in_words():
     assert exact.description == "scrub stopped on 21 Nov 2026 08:08 UTC"
 
 
-def test_a_sound_pool_needs_no_one():
+def test_healthy_pool_has_no_findings():
     spares = Vdev("sde", "AVAIL", group="spares"), Vdev("sdf", "INUSE", group="spares")
     assert Pool("tank", "ONLINE", (Vdev("sda", "ONLINE"), *spares)).findings == []
 
 
-def test_a_disk_that_counts_errors_is_named_although_its_state_is_well():
+def test_online_disk_with_checksum_errors_is_a_finding():
     (complaint,) = Pool("tank", "ONLINE", (Vdev("sda", "ONLINE", checksum_errors=29),)).findings
     assert complaint.startswith("sda of tank has 29 checksum errors although it is ONLINE")
 
 
-def test_a_disk_is_missing_in_a_pool_that_calls_itself_sound():
+def test_unavailable_disk_of_an_online_pool_is_a_finding():
     (complaint,) = Pool("tank", "ONLINE", (Vdev("sda", "UNAVAIL", note="was sdb"),)).findings
     assert complaint == "tank is ONLINE: sda is UNAVAIL (was sdb)"
 
 
-def test_of_many_damaged_files_some_are_named():
+def test_finding_of_many_damaged_files_names_the_first_ten():
     files = tuple(f"/tank/{number}" for number in range(13))
     (complaint,) = Pool("tank", "ONLINE", error_count=13, damaged_files=files).findings
     assert complaint.startswith("tank has lost data in 13 places: /tank/0, ")
     assert complaint.endswith("/tank/9 and 3 more: restore it from a backup")
 
 
-def test_a_resilver_that_was_stopped_is_not_forgotten():
+def test_stopped_resilver_is_a_finding():
     (complaint,) = Pool("tank", "ONLINE", scans=(Scan("resilver", "stopped"),)).findings
     assert "was stopped early" in complaint

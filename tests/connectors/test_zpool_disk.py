@@ -40,12 +40,12 @@ POOL = Pool(
         ("sdc", None),
     ],
 )
-def test_a_disk_is_found_by_path_name_or_number(name: str, expected: str | None):
+def test_pool_disk_is_found_by_path_name_or_guid(name: str, expected: str | None):
     disk = zpool_disk.find_disk(POOL, name)
     assert (disk.name if disk else None) == expected
 
 
-def test_the_path_of_a_new_disk_is_one_of_a_device():
+def test_path_of_a_new_disk_is_resolved_to_its_device():
     parse = zpool_disk.query_device_path("/dev/disk/by-id/x").parse
     assert parse("/dev/sdc\n") == "/dev/sdc"
     with pytest.raises(ParseError):
@@ -61,6 +61,6 @@ def test_the_path_of_a_new_disk_is_one_of_a_device():
         ("cannot offline sdb: no valid replicas", "no other copy"),
     ],
 )
-def test_errors_are_explained(printed: str, meaning: str):
+def test_zpool_replace_errors_are_explained(printed: str, meaning: str):
     command = zpool_disk.replace_disk("tank", "sdb", "/dev/sdc")
     assert meaning in str(find_failure(command, Answer(1, "", printed), frozenset({0})))

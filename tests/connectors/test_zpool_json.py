@@ -73,7 +73,7 @@ def at(seconds: int) -> datetime:
     return datetime.fromtimestamp(seconds, UTC)
 
 
-def test_the_pool_and_its_disks_are_understood():
+def test_zpool_status_json_is_parsed_with_its_disks():
     understood = parse_document(json.dumps(document()))
     assert understood is not None
     assert understood.host_time == at(NOW)
@@ -137,15 +137,15 @@ def test_the_pool_and_its_disks_are_understood():
         ),
     ],
 )
-def test_the_last_scan_is_understood(stats: Mapping[str, object], scan: Scan):
+def test_last_scan_of_zpool_status_json_is_parsed(stats: Mapping[str, object], scan: Scan):
     assert pool_of(document(stats)).scans == (scan,)
 
 
-def test_a_pool_that_was_never_scanned_may_say_so():
+def test_pool_that_was_never_scanned_has_no_scans_in_json():
     assert pool_of(document({"function": "NONE", "state": "NONE"})).scans == ()
 
 
-def test_a_rebuild_is_a_resilver_beside_the_last_scrub():
+def test_rebuild_in_zpool_status_json_is_parsed_as_a_resilver():
     rebuild = {"state": "ACTIVE", "start_time": START, "scanned": 1, "to_scan": 4, "rebuilt": 9}
     pool = pool_of(document({"rebuild_stats": {"mirror-0": rebuild}}))
     assert pool.last_scrub is not None
@@ -156,7 +156,7 @@ def test_a_rebuild_is_a_resilver_beside_the_last_scrub():
     assert done.running_resilver is None
 
 
-def test_a_scrub_of_known_errors_alone_is_not_taken_for_a_scrub():
+def test_error_scrub_in_zpool_status_json_is_not_a_scrub():
     stats = {
         "function": "NONE",
         "state": "NONE",
@@ -171,7 +171,7 @@ def test_a_scrub_of_known_errors_alone_is_not_taken_for_a_scrub():
     assert [scan.state for scan in paused] == ["paused"]
 
 
-def test_groups_states_and_remarks_are_those_of_the_text_form():
+def test_vdev_groups_states_and_notes_in_json_match_the_text_form():
     spare = {"name": "/dev/sdc1", "vdev_type": "disk", "state": "AVAIL"}
     log = disk("/dev/sdd1", state="CANT_OPEN", aux="OPEN_FAILED", write_errors=3)
     cache = disk("12345", state="CANT_OPEN", not_present=1, was="/dev/sde1")
@@ -183,7 +183,7 @@ def test_groups_states_and_remarks_are_those_of_the_text_form():
     )
 
 
-def test_lost_files_are_named():
+def test_damaged_files_in_zpool_status_json_are_parsed():
     pool = pool_of(document(error_count=2, errlist=["tank:<0x0>", "/tank/more"]))
     assert (pool.error_count, pool.damaged_files) == (2, ("tank:<0x0>", "/tank/more"))
     unnamed = pool_of(document(error_count=2, errlist="Permission denied"))
@@ -193,12 +193,12 @@ def test_lost_files_are_named():
     assert pool_of(unknown).error_count is None
 
 
-def test_the_prose_is_put_on_one_line():
+def test_zpool_status_and_action_texts_are_put_on_one_line():
     pool = pool_of(document(status="One or\n\tmore.\n", action="Wait.\n"))
     assert (pool.status, pool.action) == ("One or more.", "Wait.")
 
 
-def test_no_pools_is_an_answer():
+def test_zpool_status_json_without_pools_is_parsed_as_empty():
     understood = parse_document(json.dumps(document() | {"pools": {}}))
     assert understood is not None
     assert understood.pools == ()
@@ -209,7 +209,7 @@ def test_zpool_without_json_output_returns_nothing(answer: str):
     assert parse_document(answer) is None
 
 
-def test_a_newer_format_is_left_to_the_text_form():
+def test_newer_zpool_status_json_is_left_to_the_text_form():
     newer = '{"output_version": {"command": "zpool status", "vers_major": 1}, "pools": []}'
     assert parse_document(newer) is None
 
@@ -233,6 +233,6 @@ def test_a_newer_format_is_left_to_the_text_form():
         json.dumps(document(error_count="many")),
     ],
 )
-def test_what_is_not_understood_is_never_taken_for_health(answer: str):
+def test_invalid_zpool_status_json_is_a_parse_error(answer: str):
     with pytest.raises(ParseError):
         parse_document(answer)

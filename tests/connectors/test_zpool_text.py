@@ -112,7 +112,7 @@ def scan_line(*lines: str) -> Scan | None:
         ),
     ],
 )
-def test_the_last_scan_is_understood(name: str, scan: Scan):
+def test_last_scan_of_zpool_status_text_is_parsed(name: str, scan: Scan):
     assert pool_of(name).scans == (scan,)
 
 
@@ -121,7 +121,7 @@ def test_pool_that_was_never_scanned_has_no_scans(name: str):
     assert pool_of(name).scans == ()
 
 
-def test_progress_as_newer_and_older_releases_print_it():
+def test_scrub_progress_of_newer_and_older_releases_is_parsed():
     newer = scan_line(
         "scrub in progress since Wed Jan 21 13:21:33 2026",
         "266T / 749T scanned at 3.30G/s, 260T / 749T issued at 3.23G/s",
@@ -148,7 +148,7 @@ def test_progress_as_newer_and_older_releases_print_it():
     assert old.seconds_taken == 4680
 
 
-def test_a_scrub_and_a_resilver_are_distinguished_where_both_are_printed():
+def test_scrub_and_resilver_in_one_zpool_status_are_distinguished():
     text = recorded("2.1-finished").replace(
         "config:",
         "  scan: resilver (mirror-0) in progress since Sat Nov 21 08:09:36 2026\n"
@@ -163,7 +163,7 @@ def test_a_scrub_and_a_resilver_are_distinguished_where_both_are_printed():
     assert pool.running_resilver.percent == 34.5
 
 
-def test_a_scrub_of_known_errors_alone_is_not_taken_for_a_scrub():
+def test_error_scrub_in_zpool_status_text_is_not_a_scrub():
     text = recorded("2.1-never").replace(
         "config:",
         " scrub: error scrub in progress since Sat Nov 21 08:09:36 2026\n"
@@ -175,7 +175,7 @@ def test_a_scrub_of_known_errors_alone_is_not_taken_for_a_scrub():
     assert pool.running_scan == Scan("error scrub", "running", at("08:09:36"), percent=12.5)
 
 
-def test_counters_are_read_beside_a_state_that_sounds_well():
+def test_error_counters_of_an_online_vdev_are_parsed():
     pool = pool_of("fuse-repaired")
     assert pool.state == "ONLINE"
     (damaged,) = [vdev for vdev in pool.vdevs if vdev.checksum_errors]
@@ -184,7 +184,7 @@ def test_counters_are_read_beside_a_state_that_sounds_well():
     )
 
 
-def test_spares_have_no_counters_and_their_words_are_kept():
+def test_spares_are_parsed_without_counters_and_with_their_notes():
     spares = {
         name: next(vdev for vdev in pool_of(name).vdevs if vdev.group == "spares")
         for name in ("2.1-canceled-spare", "2.1-spare-in-use")
@@ -195,12 +195,12 @@ def test_spares_have_no_counters_and_their_words_are_kept():
     )
 
 
-def test_a_disk_that_is_gone_is_known_by_its_number_and_what_it_was():
+def test_missing_disk_is_parsed_with_its_guid_and_former_path():
     gone = [vdev for vdev in pool_of("2.1-label-missing").vdevs if vdev.state == "UNAVAIL"]
     assert gone == [Vdev("17805619015353095262", "UNAVAIL", note="was /dev/sdd1")]
 
 
-def test_only_disks_are_leaves():
+def test_only_disks_of_zpool_status_are_leaf_vdevs():
     leaves = [vdev.name for vdev in pool_of("2.1-resilvering").vdevs if vdev.is_leaf]
     assert leaves == ["sdb", "sdc", "sdd", "sde", "sdf"]
 
@@ -215,19 +215,21 @@ def test_only_disks_are_leaves():
         ("2.1-suspended-first", 3, ()),
     ],
 )
-def test_lost_data_is_counted_and_named(name: str, errors: int, files: tuple[str, ...]):
+def test_damaged_files_in_zpool_status_text_are_parsed(
+    name: str, errors: int, files: tuple[str, ...]
+):
     pool = pool_of(name)
     assert (pool.error_count, pool.damaged_files) == (errors, files)
 
 
-def test_data_that_no_one_can_judge_is_not_called_sound():
+def test_zpool_status_without_an_errors_line_is_a_finding():
     text = recorded("2.1-never").replace("errors: No known data errors\n", "")
     (pool,) = parse_pools(text)
     assert pool.error_count is None
     assert pool.findings == ["ZFS does not report whether tank has lost data"]
 
 
-def test_every_pool_of_several_is_understood():
+def test_every_pool_of_zpool_status_is_parsed():
     states = {pool.name: pool.state for pool in parse_pools(recorded("2.1-several"))}
     assert states == {"tank": "DEGRADED", "tank.a-b_c:1": "ONLINE", "tank2": "ONLINE"}
     pools = {pool.name: pool for pool in parse_pools(recorded("2.1-suspended"))}
@@ -236,7 +238,7 @@ def test_every_pool_of_several_is_understood():
 
 
 @pytest.mark.parametrize("answer", ["", "\n", "no pools available\n"])
-def test_no_pools_is_an_answer(answer: str):
+def test_zpool_status_without_pools_is_parsed_as_empty(answer: str):
     assert parse_pools(answer) == ()
 
 
@@ -249,7 +251,7 @@ def test_no_pools_is_an_answer(answer: str):
         recorded("2.1-finished")[:60],
     ],
 )
-def test_other_output_is_never_taken_for_an_absence_of_pools(answer: str):
+def test_other_output_than_zpool_status_is_a_parse_error(answer: str):
     with pytest.raises(ParseError):
         parse_pools(answer)
 
@@ -268,7 +270,7 @@ def test_other_output_is_never_taken_for_an_absence_of_pools(answer: str):
         ("config:", "confit:"),
     ],
 )
-def test_what_is_not_understood_is_never_taken_for_health(word: str, spoiled: str):
+def test_invalid_zpool_status_text_is_a_parse_error(word: str, spoiled: str):
     text = recorded("2.1-finished")
     assert word in text
     with pytest.raises(ParseError):
