@@ -43,8 +43,8 @@ THREATS = {
         "TestMidway::test_without_the_recount_every_host_is_changed_after_the_role_is_lost",
     ),
     "rows are altered so that something else is approved": (
-        "TestForged::test_forged_rows_approve_nothing",
-        "TestForged::test_without_the_comparison_it_would",
+        "TestForged::test_forged_approval_rows_do_not_start_a_run",
+        "TestForged::test_without_the_evidence_check_forged_rows_approve_a_run",
     ),
     "something else is sent than was shown": (
         "TestWhatWasShown::test_run_is_stale_when_its_runbook_changed_after_the_approval",
@@ -76,7 +76,7 @@ THREATS = {
     ),
     "a schedule fires without its owner or its approval": (
         "TestAnApprovalThatLapsed::test_a_schedule_does_not_fire_when_its_approval_lapsed",
-        "TestAnApprovalThatLapsed::test_a_lapsed_schedule_would_fire_without_the_guard",
+        "TestAnApprovalThatLapsed::test_without_the_approval_check_a_lapsed_schedule_fires",
     ),
     "a broken policy lets things through": (
         "TestABrokenPolicy::test_approved_run_is_refused_when_the_policy_becomes_invalid",
@@ -87,12 +87,12 @@ THREATS = {
         "test_web_route_missing_from_the_table_is_detected",
     ),
     "break-glass is used without a reason, a factor or a review": (
-        "test_break_glass_is_refused_until_another_person_reviewed_the_last",
-        "TestGuards::test_break_glass_would_go_unreviewed_without_the_guard",
+        "test_break_glass_is_refused_while_an_older_use_is_not_reviewed",
+        "TestGuards::test_without_the_review_check_break_glass_is_used_again_unreviewed",
     ),
     "a change runs in a freeze": (
-        "TestAFreeze::test_a_due_time_is_skipped_when_a_freeze_holds",
-        "TestAFreeze::test_a_due_time_would_fire_in_a_freeze_without_the_guard",
+        "TestAFreeze::test_due_time_is_skipped_during_a_freeze",
+        "TestAFreeze::test_without_the_freeze_check_a_due_time_fires_during_a_freeze",
     ),
     "a bad change reaches all hosts at once": (
         "test_after_the_first_failure_no_further_wave_starts",
@@ -124,18 +124,18 @@ THREATS = {
         "test_without_the_spool_the_outcome_of_a_step_is_lost",
     ),
     "an entry is inserted, deleted, reordered or edited": (
-        "test_whatever_is_inserted_deleted_reordered_or_edited_is_found",
-        "test_a_mutation_is_not_found_by_who_does_not_look",
+        "test_verification_finds_inserted_deleted_reordered_and_edited_entries",
+        "test_without_the_hash_comparison_an_edited_entry_is_not_found",
     ),
-    "the end of the log is cut off": ("test_a_cut_tail_is_found_by_a_witness",),
-    "the log is forked": ("test_a_fork_is_found_by_a_witness",),
+    "the end of the log is cut off": ("test_truncated_log_is_found_by_a_witness",),
+    "the log is forked": ("test_forked_log_is_found_by_a_witness",),
     "the log is signed anew with another key": (
-        "test_a_log_signed_anew_is_found_by_its_other_key",
-        "TestAnOlderKey::test_without_the_links_it_would",
+        "test_log_signed_with_another_key_is_found_when_the_key_is_known",
+        "TestAnOlderKey::test_without_linked_hashes_an_approval_forged_before_a_key_rotation_counts",
     ),
     "the service's own database role rewrites the log": (
-        "test_what_would_change_the_log_is_refused",
-        "test_without_the_guard_the_owner_rewrites_the_log",
+        "test_service_role_cannot_alter_the_change_log",
+        "test_without_the_service_role_the_table_owner_rewrites_the_change_log",
     ),
     "two writers make two chains": (
         "test_writer_with_an_outdated_head_cannot_fork_the_change_log",
@@ -167,12 +167,12 @@ THREATS = {
         "test_without_the_redactor_every_secret_canary_is_found",
     ),
     "a token is forged in the database": (
-        "TestForged::test_a_forged_token_opens_nothing",
-        "TestForged::test_a_forged_token_would_open_without_the_row_mac",
+        "TestForged::test_forged_session_link_or_token_grants_no_access",
+        "TestForged::test_without_the_row_mac_a_forged_session_link_or_token_grants_access",
     ),
     "a sealed secret is moved to another person": (
-        "test_a_secret_that_was_moved_to_another_person_does_not_open",
-        "test_a_moved_secret_would_open_without_the_guard",
+        "test_factor_secret_moved_to_another_person_cannot_be_decrypted",
+        "test_without_the_sealed_context_a_moved_factor_secret_is_decrypted",
     ),
     "others can read a key file": (
         "TestKeys::test_start_is_refused_when_others_can_read_the_key",

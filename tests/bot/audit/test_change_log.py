@@ -33,18 +33,18 @@ def _disarm(database: Database) -> None:
         connection.commit()
 
 
-def test_an_empty_log_is_whole(database: Database):
+def test_empty_change_log_verifies(database: Database):
     assert _verify(database) == verification.Verification(0, change_log.GENESIS)
 
 
-def test_what_was_appended_verifies(database: Database):
+def test_appended_entries_verify(database: Database):
     _fill(database, 40)
     verdict = _verify(database)
     assert (verdict.entries, verdict.broken) == (40, None)
 
 
 @pytest.mark.parametrize("statement", ["UPDATE entry SET person = 'adam'", "DELETE FROM entry"])
-def test_even_we_cannot_change_it(database: Database, statement: str):
+def test_change_log_rejects_update_and_delete(database: Database, statement: str):
     _fill(database, 3)
     with pytest.raises(StoreUnavailable, match="append-only"), database.transaction() as tx:
         tx.sql.execute(text(statement))
@@ -65,7 +65,9 @@ def test_even_we_cannot_change_it(database: Database, statement: str):
         ("UPDATE entry SET kind = 'noted ' WHERE seq = 10", 10),
     ],
 )
-def test_whatever_a_dba_alters_is_found(database: Database, tampering: str, broken: int):
+def test_entry_altered_without_triggers_is_found_by_verification(
+    database: Database, tampering: str, broken: int
+):
     _fill(database, 10)
     _disarm(database)
     with database.transaction() as tx:
@@ -73,7 +75,7 @@ def test_whatever_a_dba_alters_is_found(database: Database, tampering: str, brok
     assert _verify(database).broken == broken
 
 
-def test_many_writers_make_one_chain(database: Database):
+def test_concurrent_writers_append_to_one_chain(database: Database):
     _fill(database, 1)
 
     def write() -> None:
@@ -100,7 +102,7 @@ def _some(count: int) -> list[EntryDraft]:
     return [EntryDraft("noted", n, "olga", f"web{n}", {"n": n, "said": "☃"}) for n in range(count)]
 
 
-def test_many_entries_at_once_are_chained_and_signed_one_by_one(database: Database):
+def test_append_entries_chains_and_signs_each_entry(database: Database):
     _fill(database, 3)
     with database.transaction() as tx:
         change_log.append_entry(tx, "noted", n=1)
@@ -112,7 +114,7 @@ def test_many_entries_at_once_are_chained_and_signed_one_by_one(database: Databa
     assert (verdict.entries, verdict.broken) == (55, None)
 
 
-def test_many_entries_are_what_they_are_one_by_one(database: Database):
+def test_append_entries_hashes_an_entry_like_append_entry(database: Database):
     _fill(database, 1)
     with database.transaction() as tx:
         [together] = change_log.append_entries(tx, _some(1))
@@ -123,13 +125,13 @@ def test_many_entries_are_what_they_are_one_by_one(database: Database):
     assert change_log.hash_entry(tuple(vars(as_first).values())) == together.hash
 
 
-def test_no_entries_at_once_are_none_and_no_one_is_kept_out(database: Database):
+def test_append_entries_without_entries_does_not_lock_the_log(database: Database):
     with database.transaction() as tx:
         assert change_log.append_entries(tx, []) == []
         assert tx.log_head is None
 
 
-def test_a_secret_in_one_of_many_entries_is_taken_out(database: Database):
+def test_append_entries_redacts_a_secret_in_one_entry(database: Database):
     database.redactor.add_secrets("correct horse battery")
     _fill(database, 1)
     with database.transaction() as tx:
@@ -139,7 +141,7 @@ def test_a_secret_in_one_of_many_entries_is_taken_out(database: Database):
     assert [entry.facts["n"] for entry in others] == [0, 1]
 
 
-def test_the_ends_of_two_entries_are_no_secret(database: Database):
+def test_append_entries_redacts_no_secret_across_two_entries(database: Database):
     _fill(database, 1)
     database.redactor.add_secrets('5678"}{"b":"9012')
     with database.transaction() as tx:
@@ -151,7 +153,7 @@ def test_the_ends_of_two_entries_are_no_secret(database: Database):
     assert [entry.facts for entry in entries] == [{"a": "5678"}, {"b": "9012"}]
 
 
-def test_a_herald_goes_before_what_its_person_does_once_a_transaction(database: Database):
+def test_announcing_entry_is_written_once_before_the_first_entry_of_its_person(database: Database):
     """And is not told of at all where nothing was done, or was undone."""
     herald = change_log.EntryDraft("token used", 7, "olga")
     drafts = [change_log.EntryDraft("claimed", 7), change_log.EntryDraft("approved", 7, "olga")]

@@ -112,7 +112,7 @@ FORGERIES = [
 
 @pytest.mark.parametrize("forge", FORGERIES)
 class TestForged:
-    def test_forged_rows_approve_nothing(self, harness: Harness, forge: Forgery):
+    def test_forged_approval_rows_do_not_start_a_run(self, harness: Harness, forge: Forgery):
         run = harness.request(LAMP_ON)
         with harness.database.transaction() as tx:
             forge(tx, run)
@@ -126,7 +126,7 @@ class TestForged:
         assert ended.state is State.REFUSED
         assert "The change log does not confirm" in ended.summary
 
-    def test_without_the_comparison_it_would(
+    def test_without_the_evidence_check_forged_rows_approve_a_run(
         self, harness: Harness, forge: Forgery, monkeypatch: pytest.MonkeyPatch
     ):
         monkeypatch.setattr(evidence, "find_mismatch_of_run", _nothing)
@@ -157,12 +157,12 @@ class TestWhatTheRulesLookAt:
         harness.service.advance_run(run.id)
         return harness.get_run(run.id)
 
-    def test_a_change_that_is_called_a_check_is_not_let_through(self, harness: Harness):
+    def test_change_relabelled_as_a_check_is_refused_at_the_gate(self, harness: Harness):
         ended = self._called_a_check(harness)
         assert (ended.state, harness.fleet.sent) == (State.REFUSED, [])
         assert "does not confirm that toy set is a check" in ended.summary
 
-    def test_without_the_guard_it_would_be(
+    def test_without_the_kind_of_the_runbook_a_relabelled_change_runs(
         self, harness: Harness, monkeypatch: pytest.MonkeyPatch
     ):
         monkeypatch.setattr(gate, "get_kind", lambda _runbook: "check")  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
@@ -180,7 +180,7 @@ class TestWhatTheRulesLookAt:
     def test_an_approved_run_cannot_become_a_schedule(self, harness: Harness):
         assert self._made_a_schedule(harness) == []
 
-    def test_without_the_comparison_it_would(
+    def test_without_the_evidence_check_an_approved_run_becomes_a_schedule(
         self, harness: Harness, monkeypatch: pytest.MonkeyPatch
     ):
         monkeypatch.setattr(evidence, "find_mismatch_of_run", _nothing)
@@ -194,10 +194,10 @@ class TestWhatTheRulesLookAt:
             harness.approve(harness.get_run(run.id), "stan")
             return harness
 
-    def test_a_delegate_cannot_approve_before_the_delegation_begins(self, tmp_path: Path):
+    def test_approval_after_a_forged_escalation_does_not_count(self, tmp_path: Path):
         assert self._called_escalated(tmp_path).fleet.sent == []
 
-    def test_without_the_comparison_they_would(
+    def test_without_the_evidence_check_a_forged_escalation_lets_the_group_approve(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ):
         monkeypatch.setattr(evidence, "find_mismatch_of_run", _nothing)
@@ -215,10 +215,12 @@ class TestWhatTheRulesLookAt:
             harness.run_queued_work()
             return harness.get_run(run.id)
 
-    def test_an_approval_ends_when_the_plan_says_so(self, tmp_path: Path):
+    def test_approval_expires_at_the_time_in_the_plan_although_the_row_was_altered(
+        self, tmp_path: Path
+    ):
         assert self._after_its_end(tmp_path).state is State.EXPIRED
 
-    def test_without_the_guard_it_would_last(
+    def test_without_the_start_timeout_check_an_altered_expiry_starts_the_run(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ):
         monkeypatch.setattr(gate, "_check_is_in_time", lambda _tx, _run: None)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
@@ -243,19 +245,19 @@ class TestEditors:
         return harness.approve(harness.get_run(offered.id), "olga")
 
     @pytest.mark.parametrize("editors", ["[]", '["stan"]', '["adam"]'])
-    def test_an_editor_cannot_be_removed_from_the_editors(self, harness: Harness, editors: str):
+    def test_run_is_refused_when_its_editors_were_altered(self, harness: Harness, editors: str):
         ended = self._approved(harness, editors)
         assert (ended.state, harness.fleet.sent) == (State.REFUSED, [])
         assert "does not confirm that dora requested this" in ended.summary
 
     @pytest.mark.parametrize("editors", ["[]", '["stan"]', '["adam"]'])
-    def test_without_the_comparison_they_would_approve_their_own_values(
+    def test_without_the_evidence_check_an_editor_approves_their_own_values(
         self, harness: Harness, monkeypatch: pytest.MonkeyPatch, editors: str
     ):
         monkeypatch.setattr(evidence, "find_mismatch_of_run", _nothing)
         assert self._approved(harness, editors).state is State.SUCCEEDED
 
-    def test_a_proposal_that_no_one_altered_is_borne_out(self, harness: Harness):
+    def test_evidence_check_confirms_an_unaltered_counter_proposal(self, harness: Harness):
         run = harness.request(LAMP_ON)
         new = harness.service.propose_values(
             run.id, person="olga", changed_values={"value": "dim"}
@@ -272,7 +274,7 @@ class TestAFactThatIsMissing:
     @pytest.mark.parametrize(
         "name", ["runbook", "undo_of", "source", "schedule", "hosts", "digest", "factor"]
     )
-    def test_is_a_doubt_and_no_fault(
+    def test_run_is_refused_when_a_log_entry_lacks_a_fact(
         self, harness: Harness, name: str, monkeypatch: pytest.MonkeyPatch
     ):
         append = change_log.append_entry
@@ -288,7 +290,7 @@ class TestAFactThatIsMissing:
         assert name == "factor" or "The change log does not confirm" in ended.summary
 
     @pytest.mark.parametrize("body", ["", "[1]", "7", "no JSON"])
-    def test_says_nothing_where_it_is_none_of_ours(self, body: str):
+    def test_facts_of_an_entry_without_a_json_object_are_empty(self, body: str):
         assert Entry(1, 1, "requested", 1, "dora", "lb1", body, "", "", "").facts == {}
 
     @pytest.mark.parametrize("member", ["person", "body", "prev", "hash", "signature"])
@@ -322,7 +324,7 @@ class TestUnderWay:
         _amend(harness, run, state="running", started_at=1)
         harness.service.advance_run(run.id)
 
-    def test_a_run_under_way_cannot_be_restarted_at_its_first_step(self, harness: Harness):
+    def test_run_altered_to_running_is_not_sent_its_first_step(self, harness: Harness):
         """Whoever has a run between two steps goes on, and there nobody has approved it."""
         run = harness.request(LAMP_ON)
         self._begun(harness, run, steps=0)
@@ -333,11 +335,11 @@ class TestUnderWay:
         harness.service.approve_run(run.id, person="olga", digest=run.digest)
         self._begun(harness, run, steps=1)
 
-    def test_a_second_step_cannot_be_sent_before_the_first(self, harness: Harness):
+    def test_forged_first_step_does_not_let_the_second_step_be_sent(self, harness: Harness):
         self._second(harness)
         assert harness.fleet.sent == []
 
-    def test_a_step_would_be_sent_out_of_order_without_the_comparison(
+    def test_without_the_evidence_check_the_second_step_is_sent_first(
         self, harness: Harness, monkeypatch: pytest.MonkeyPatch
     ):
         monkeypatch.setattr(evidence, "find_mismatch_of_run", _nothing)
@@ -359,10 +361,10 @@ class TestUnderWay:
         harness.approve(run)
         return len(harness.fleet.sent)
 
-    def test_a_stopped_run_stays_stopped(self, harness: Harness):
+    def test_stopped_run_stays_stopped_when_its_stop_is_removed(self, harness: Harness):
         assert self._stopped(harness) == 1
 
-    def test_a_stopped_run_would_continue_without_the_comparison(
+    def test_without_the_evidence_check_a_stopped_run_continues(
         self, harness: Harness, monkeypatch: pytest.MonkeyPatch
     ):
         monkeypatch.setattr(evidence, "find_mismatch_of_run", _nothing)
@@ -414,14 +416,14 @@ class TestBetweenTwoHands:
         self.ended = harness.get_run(run.id)
         return [words for _, words in harness.fleet.sent]
 
-    def test_an_altered_run_is_not_resumed_by_another_worker(
+    def test_run_with_altered_steps_is_not_resumed_by_another_worker(
         self, db_harness: Harness, forge: Forgery
     ):
         assert self._forge_while_running(db_harness, forge) == ["set fan on"]
         assert self.ended.state is State.UNKNOWN
         assert "The change log does not confirm which of its steps were done" in self.ended.summary
 
-    def test_without_the_comparison_a_step_would_be_left_out_or_done_again(
+    def test_without_the_evidence_check_a_step_is_skipped_or_repeated(
         self, db_harness: Harness, forge: Forgery, monkeypatch: pytest.MonkeyPatch
     ):
         monkeypatch.setattr(evidence, "find_mismatch_of_steps", _nothing)
@@ -445,13 +447,13 @@ class TestSetBack:
         harness.service.advance_run(run.id)
         return harness.get_run(run.id)
 
-    def test_a_run_that_succeeded(self, harness: Harness):
+    def test_succeeded_run_set_back_to_queued_is_refused(self, harness: Harness):
         done = harness.approve(harness.request(LAMP_ON))
         again = self._again(harness, done)
         assert again.state is State.REFUSED
         assert len(harness.fleet.sent) == 1
 
-    def test_without_the_comparison_it_would_be_done_again(
+    def test_without_the_evidence_check_a_succeeded_run_is_sent_again(
         self, harness: Harness, monkeypatch: pytest.MonkeyPatch
     ):
         monkeypatch.setattr(evidence, "find_mismatch_of_run", _nothing)
@@ -461,7 +463,7 @@ class TestSetBack:
         self._again(harness, done)
         assert len(harness.fleet.sent) == 2
 
-    def test_a_run_that_was_denied(self, harness: Harness):
+    def test_denied_run_set_back_to_queued_is_refused(self, harness: Harness):
         run = harness.request(LAMP_ON)
         harness.service.deny_run(run.id, person="olga", reason="not today")
         with harness.database.transaction() as tx:
@@ -481,7 +483,7 @@ class TestSetBack:
         assert self._again(harness, run).state is State.REFUSED
         assert harness.fleet.sent == []
 
-    def test_a_run_that_is_under_way(self, harness: Harness):
+    def test_running_run_set_back_to_queued_sends_its_step_once(self, harness: Harness):
         def set_back(_host: str, _words: str) -> None:
             harness.fleet.before_send = lambda _host, _words: None
             with harness.database.transaction() as tx:
@@ -496,7 +498,7 @@ class TestSetBack:
         assert len(harness.fleet.sent) == 1
 
 
-def test_an_honest_run_is_borne_out(harness: Harness):
+def test_evidence_check_confirms_an_unaltered_run(harness: Harness):
     run = harness.request(LAMP_ON)
     harness.service.approve_run(run.id, person="olga", digest=run.digest)
     with harness.database.transaction() as tx:

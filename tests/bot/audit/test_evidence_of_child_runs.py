@@ -75,10 +75,12 @@ class TestParts:
         harness.approve(harness.get_run(whole.id))
         return [target for target, _ in harness.fleet.sent].count("lb1")
 
-    def test_each_host_gets_its_step_once(self, crowd: Harness, forge: Forgery):
+    def test_forged_child_run_sends_its_step_to_a_host_only_once(
+        self, crowd: Harness, forge: Forgery
+    ):
         assert self._forged(crowd, forge) == 1
 
-    def test_a_host_would_get_its_step_twice_without_the_comparison(
+    def test_without_the_evidence_check_a_forged_child_run_sends_a_step_twice(
         self, crowd: Harness, forge: Forgery, monkeypatch: pytest.MonkeyPatch
     ):
         monkeypatch.setattr(evidence, "find_mismatch_of_child", _nothing)
@@ -138,7 +140,7 @@ class TestOrders:
         assert self._goes_on(harness, forge) is State.REFUSED
         assert harness.fleet.sent == []
 
-    def test_without_the_log_the_tables_would_be_believed(
+    def test_without_the_evidence_check_a_deleted_ban_lets_the_run_start(
         self,
         harness: Harness,
         forge: Callable[[Harness], None],
@@ -155,12 +157,12 @@ def _ordered_and_lifted(harness: Harness) -> None:
     harness.service.resume_everything(person="olga", reason="it is over")
 
 
-def test_what_was_lifted_holds_no_one_up(harness: Harness):
+def test_lifted_ban_and_resumed_stop_do_not_block_a_run(harness: Harness):
     _ordered_and_lifted(harness)
     assert harness.approve(harness.request(LAMP_ON)).state is State.SUCCEEDED
 
 
-def test_what_was_lifted_under_an_older_key_holds_no_one_up(
+def test_lifted_ban_and_stop_of_an_older_signing_key_do_not_block_a_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """However long ago, and far from the change of keys, that was."""

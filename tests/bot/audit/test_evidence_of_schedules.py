@@ -74,7 +74,7 @@ class TestSchedules:
         harness.service.schedules.end_schedule(schedule.id, person="dora")
         return schedule
 
-    def test_a_schedule_does_not_fire_when_the_log_lacks_it(
+    def test_altered_schedule_does_not_fire_when_the_log_does_not_confirm_it(
         self, harness: Harness, forge: Forgery
     ):
         self._ended(harness)
@@ -87,7 +87,7 @@ class TestSchedules:
         assert "The change log does not confirm" in harness.get_run(fired).summary
         assert harness.fleet.sent == []
 
-    def test_a_forged_schedule_would_fire_without_the_comparison(
+    def test_without_the_evidence_check_an_altered_schedule_fires(
         self, harness: Harness, forge: Forgery, monkeypatch: pytest.MonkeyPatch
     ):
         monkeypatch.setattr(evidence, "find_mismatch_of_fire", nothing)
@@ -135,11 +135,11 @@ class TestGlass:
         harness.service.advance_run(run.id)
         return harness.get_run(run.id)
 
-    def test_forged_break_glass_opens_nothing(self, timed: Harness):
+    def test_forged_break_glass_row_does_not_start_a_run(self, timed: Harness):
         assert self._forged(timed).state in {State.PENDING, State.REFUSED}
         assert timed.fleet.sent == []
 
-    def test_without_the_comparison_it_would(
+    def test_without_the_evidence_check_forged_break_glass_starts_a_run(
         self, timed: Harness, monkeypatch: pytest.MonkeyPatch
     ):
         monkeypatch.setattr(evidence, "find_mismatch_of_break_glass", nothing)
@@ -168,11 +168,11 @@ class TestGlass:
                     review="all is well",
                 )
 
-    def test_a_forged_review_is_none(self, timed: Harness, clock: Clock):
+    def test_forged_review_of_break_glass_does_not_count(self, timed: Harness, clock: Clock):
         with pytest.raises(NotAllowed, match="your run 1 is older than a day and not reviewed"):
             self._again_after_a_day(timed, clock)
 
-    def test_without_the_log_the_table_would_be_believed(
+    def test_without_the_log_a_forged_review_of_break_glass_counts(
         self, timed: Harness, clock: Clock, monkeypatch: pytest.MonkeyPatch
     ):
         monkeypatch.setattr(evidence, "get_unreviewed_run", nothing_overdue)
@@ -202,12 +202,12 @@ class TestAnOlderKey:
         context = open_harness(directory, database=database)
         return context.__enter__(), run
 
-    def test_a_request_that_waited_meanwhile_is_approved_and_done(self, tmp_path: Path):
+    def test_pending_run_is_approved_and_succeeds_after_a_key_rotation(self, tmp_path: Path):
         harness, run = self._turned(tmp_path, lambda _harness, _run: None)
         assert harness.approve(run).state is State.SUCCEEDED
         harness.database.close()
 
-    def test_a_key_that_was_turned_before_still_opens(self, tmp_path: Path):
+    def test_approval_given_before_a_key_rotation_still_counts(self, tmp_path: Path):
         harness, run = self._turned(
             tmp_path,
             lambda harness, run: (
@@ -219,7 +219,7 @@ class TestAnOlderKey:
         assert harness.get_run(run.id).state is State.SUCCEEDED
         harness.database.close()
 
-    def test_without_the_links_it_would_need_a_new_approval(
+    def test_without_linked_hashes_a_run_from_before_a_key_rotation_is_refused(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ):
         monkeypatch.setattr(key_history, "_list_linked_hashes", _none_of_them)
@@ -228,7 +228,7 @@ class TestAnOlderKey:
         harness.database.close()
 
     @pytest.mark.parametrize("stolen", [False, True])
-    def test_an_approval_written_in_before_the_change_opens_nothing(
+    def test_approval_forged_before_a_key_rotation_does_not_count(
         self, tmp_path: Path, stolen: bool
     ):
         """Even by who has stolen the old key: it does not lead up to what the new one signed."""
@@ -241,7 +241,9 @@ class TestAnOlderKey:
         assert "was altered" in harness.database.error
         harness.database.close()
 
-    def test_without_the_links_it_would(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def test_without_linked_hashes_an_approval_forged_before_a_key_rotation_counts(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ):
         monkeypatch.setattr(key_history, "_list_linked_hashes", _all_of_them)
         monkeypatch.setattr(evidence, "follow_log", lambda _tx: None)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
         harness, run = self._turned(tmp_path, _sign_out_and_in)
@@ -250,7 +252,7 @@ class TestAnOlderKey:
         assert harness.fleet.sent == [("lb1", "set lamp on")]
         harness.database.close()
 
-    def test_what_our_key_signed_elsewhere_makes_no_other_key_ours(self, tmp_path: Path):
+    def test_signature_of_another_entry_does_not_prove_a_key_rotation(self, tmp_path: Path):
         """A change of keys that never was, with a signature of ours that is of another entry."""
         harness, run = self._turned(tmp_path, _sign_out_and_in)
         thief = SigningKey.create()
@@ -265,7 +267,7 @@ class TestAnOlderKey:
         assert harness.fleet.sent == []
         harness.database.close()
 
-    def test_a_log_that_is_broken_is_not_vouched_for_by_another_key(self, tmp_path: Path):
+    def test_signing_key_of_a_broken_change_log_cannot_be_rotated(self, tmp_path: Path):
         def append_as_a_thief(harness: Harness, _run: Run) -> None:
             with harness.database.transaction() as tx:
                 mine, tx._signing_key = tx._signing_key, SigningKey.create()  # pyright: ignore[reportPrivateUsage]

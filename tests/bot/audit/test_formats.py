@@ -27,13 +27,13 @@ ENTRY: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("begin", ["=", "+", "-", "@", "\t", "\r"])
-def test_a_cell_that_a_spreadsheet_would_run_is_defused(begin: str):
+def test_csv_cell_that_begins_like_a_formula_is_escaped(begin: str):
     (row,) = csv.reader(io.StringIO(formats.format_csv_row([f"{begin}1+1", "x=1"]), newline=""))
     assert row == [f"'{begin}1+1", "x=1"]
 
 
 @given(st.lists(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]))))
-def test_what_is_written_as_csv_is_read_again_and_is_never_a_formula(cells: list[str]):
+def test_csv_row_is_read_back_unchanged_and_never_begins_a_formula(cells: list[str]):
     line = formats.format_csv_row(["first", *cells])
     assert line.endswith("\r\n")
     (row,) = csv.reader(io.StringIO(line, newline=""))
@@ -41,14 +41,14 @@ def test_what_is_written_as_csv_is_read_again_and_is_never_a_formula(cells: list
     assert not any(cell.startswith(("=", "+", "-", "@", "\t", "\r")) for cell in row)
 
 
-def test_an_entry_as_csv_has_a_cell_for_each_column():
+def test_archive_csv_row_has_a_cell_for_each_column():
     (row,) = csv.reader(io.StringIO(formats.format_archive_csv(ENTRY), newline=""))
     cells = dict(zip(formats.ARCHIVE_COLUMNS, row, strict=True))
     assert (cells["at"], cells["run"]) == ("2026-03-01T14:30:05.000001Z", "")
     assert json.loads(cells["body"]) == {"why": "☃\nsecond line"}
 
 
-def test_an_entry_as_syslog_is_one_line_that_fits_the_standard():
+def test_archive_syslog_entry_is_one_line_of_rfc_5424():
     line = formats.format_archive_syslog(ENTRY, "bastion 1")
     # RFC 5424: header, structured data with " \ ] escaped, and then what is said.
     form = (

@@ -20,7 +20,7 @@ def _count(database: Database, kind: str) -> int:
         return sum(entry.kind == kind for entry in change_log.list_entries_after(tx, 0))
 
 
-def test_a_thousand_refusals_within_a_minute_are_one_entry_of_each_kind(database: Database):
+def test_refusals_within_a_minute_are_logged_once_for_each_kind(database: Database):
     for _ in range(1000):
         refusals.log_refusal_in_own_transaction(database, refusals.TOKEN, why="not known")
     refusals.log_refusal_in_own_transaction(database, refusals.UNKNOWN_USER, why="not known")
@@ -28,7 +28,9 @@ def test_a_thousand_refusals_within_a_minute_are_one_entry_of_each_kind(database
     assert _count(database, refusals.UNKNOWN_USER) == 1
 
 
-def test_without_the_brake_each_is_an_entry(database: Database, monkeypatch: pytest.MonkeyPatch):
+def test_without_the_rate_limit_every_refusal_is_logged(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+):
     """The twin, which is also what happens a minute later."""
     monkeypatch.setattr(refusals, "_INTERVAL", -1)
     for _ in range(5):
@@ -50,7 +52,7 @@ def _refused(harness: Harness) -> list[int | None]:
         ]
 
 
-def test_refused_approvals_are_logged_once_a_minute_of_each_run(db_harness: Harness):
+def test_refused_approvals_are_logged_once_a_minute_for_each_run_and_person(db_harness: Harness):
     harness = db_harness
     first, second = (harness.request(LAMP, person="dora") for _ in range(2))
     for run in (first, second, first, second, first):
@@ -60,7 +62,9 @@ def test_refused_approvals_are_logged_once_a_minute_of_each_run(db_harness: Harn
     assert _refused(harness) == [first.id, second.id, first.id]
 
 
-def test_without_that_brake_each_is_an_entry(harness: Harness, monkeypatch: pytest.MonkeyPatch):
+def test_without_the_rate_limit_every_refused_approval_is_logged(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+):
     """The twin, which is also what happens a minute later."""
     monkeypatch.setattr(refusals, "_INTERVAL", -1)
     run = harness.request(LAMP, person="dora")
@@ -69,14 +73,14 @@ def test_without_that_brake_each_is_an_entry(harness: Harness, monkeypatch: pyte
     assert _refused(harness) == [run.id] * 5
 
 
-def test_of_more_runs_than_anyone_means_no_more_are_logged(harness: Harness):
+def test_refused_approvals_of_more_than_20_runs_a_minute_are_not_logged(harness: Harness):
     asked = [harness.request(LAMP, person="dora") for _ in range(25)]
     for run in asked:
         _try(harness, run)
     assert _refused(harness) == [run.id for run in asked[:20]]
 
 
-def test_an_approval_is_never_held_up_by_refusals(harness: Harness):
+def test_approval_is_logged_although_refusals_reached_their_limit(harness: Harness):
     own = harness.request(BreakSwitch(host="lb1", name="lamp"), person="adam")
     others = harness.request(LAMP, person="dora")
     for _ in range(30):
@@ -99,7 +103,7 @@ def _break_glass(flow: KeyturnService, run: Run) -> None:
 @pytest.mark.parametrize(
     ("act", "kind"), [(_deny, "denial refused"), (_break_glass, "break-glass refused")]
 )
-def test_what_else_people_are_refused_is_held_apart_too(
+def test_refused_denials_and_break_glass_requests_are_logged_once_a_minute(
     harness: Harness, act: Callable[[KeyturnService, Run], None], kind: str
 ):
     run = harness.request(LAMP, person="dora")

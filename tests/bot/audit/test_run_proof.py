@@ -37,7 +37,7 @@ def tamper(database: Database, statement: str) -> None:
         connection.commit()
 
 
-def test_all_entries_of_a_good_run_fit(harness: Harness, done: Run) -> None:
+def test_run_proof_verifies_all_entries_and_outputs_of_a_run(harness: Harness, done: Run) -> None:
     proof = of_run(harness, done)
     assert proof.faults == []
     assert (proof.entries, proof.first_entry, proof.last_entry, proof.valid_outputs) == (
@@ -62,14 +62,16 @@ def test_all_entries_of_a_good_run_fit(harness: Harness, done: Run) -> None:
         ("DELETE FROM output", "the output that entry 8 binds"),
     ],
 )
-def test_alterations_of_a_runs_entries_are_found(
+def test_run_proof_finds_altered_entries_and_outputs(
     harness: Harness, done: Run, statement: str, says: str
 ) -> None:
     tamper(harness.database, statement)
     assert any(fault.startswith(says) for fault in of_run(harness, done).faults)
 
 
-def test_what_was_erased_as_the_log_says_is_no_fault(harness: Harness, done: Run) -> None:
+def test_run_proof_accepts_output_that_was_erased_with_a_log_entry(
+    harness: Harness, done: Run
+) -> None:
     harness.service.erasure.request_erasure(
         done.id, person="dora", reason="it names a customer", source="web"
     )
@@ -80,7 +82,7 @@ def test_what_was_erased_as_the_log_says_is_no_fault(harness: Harness, done: Run
     assert (proof.faults, proof.valid_outputs, proof.erased_outputs) == ([], 0, 1)
 
 
-def test_a_change_of_the_key_is_followed(harness: Harness, done: Run) -> None:
+def test_run_proof_follows_a_rotation_of_the_signing_key(harness: Harness, done: Run) -> None:
     new = SigningKey.create()
     with harness.database.transaction() as tx:
         verification.append_key_change(tx, new)
@@ -91,6 +93,6 @@ def test_a_change_of_the_key_is_followed(harness: Harness, done: Run) -> None:
     assert of_run(harness, done).keys != of_run(harness, later).keys
 
 
-def test_the_rest_of_the_log_is_not_looked_at(harness: Harness, done: Run) -> None:
+def test_run_proof_ignores_altered_entries_of_other_runs(harness: Harness, done: Run) -> None:
     tamper(harness.database, "UPDATE entry SET person = 'x' WHERE seq = 12")
     assert of_run(harness, done).faults == []

@@ -25,7 +25,7 @@ def _merged(database: Database, spool: Spool) -> list[tuple[int | None, str]]:
     return [(entry.run, entry.facts["outcome"]) for entry in entries]
 
 
-def test_what_was_noted_is_merged_once(database: Database, spool: Spool):
+def test_spooled_facts_are_merged_into_the_log_once(database: Database, spool: Spool):
     spool.add_facts(7, {"step": 1, "outcome": "succeeded"})
     spool.add_facts(8, {"step": 2, "outcome": "failed"})
     assert not spool.is_empty
@@ -34,7 +34,7 @@ def test_what_was_noted_is_merged_once(database: Database, spool: Spool):
     assert len(_merged(database, spool)) == 2
 
 
-def test_a_merge_that_is_not_durable_loses_nothing(database: Database, spool: Spool):
+def test_spool_keeps_its_facts_when_the_merge_is_rolled_back(database: Database, spool: Spool):
     spool.add_facts(7, {"step": 1, "outcome": "succeeded"})
 
     def merge() -> None:
@@ -49,7 +49,7 @@ def test_a_merge_that_is_not_durable_loses_nothing(database: Database, spool: Sp
     assert _merged(database, spool) == [(7, "succeeded"), (8, "failed")]
 
 
-def test_a_merge_whose_process_ended_before_it_forgot_is_not_reported_twice(
+def test_spool_left_after_a_merge_is_not_merged_twice(
     database: Database, spool: Spool, tmp_path: Path
 ):
     spool.add_facts(7, {"step": 1, "outcome": "succeeded"})
@@ -59,7 +59,7 @@ def test_a_merge_whose_process_ended_before_it_forgot_is_not_reported_twice(
     assert _merged(database, spool) == [(7, "succeeded")]
 
 
-def test_a_line_that_a_crash_cut_short_hides_no_other(
+def test_spool_line_cut_short_by_a_crash_does_not_hide_the_next_line(
     database: Database, spool: Spool, tmp_path: Path
 ):
     (tmp_path / "spool").write_text('{"run":6,"fa')

@@ -23,7 +23,7 @@ def _read_back(message: str, directory: Path) -> list[Checkpoint]:
     return checkpoints.read_checkpoints(file)
 
 
-def test_a_datagram_reaches_a_server(tmp_path: Path):
+def test_checkpoint_reaches_a_syslog_server_over_udp(tmp_path: Path):
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
         server.bind(("127.0.0.1", 0))
         server.settimeout(10)
@@ -35,7 +35,7 @@ def test_a_datagram_reaches_a_server(tmp_path: Path):
     assert _read_back(message, tmp_path) == [POINT]
 
 
-def test_a_server_over_tcp_is_told_the_length_of_each_message(tmp_path: Path):
+def test_checkpoint_over_tcp_is_framed_with_its_length(tmp_path: Path):
     heard: list[bytes] = []
     with socket.create_server(("127.0.0.1", 0)) as server:
 
@@ -57,7 +57,7 @@ def test_a_server_over_tcp_is_told_the_length_of_each_message(tmp_path: Path):
     assert _read_back(message, tmp_path) == [POINT]
 
 
-def test_a_socket_of_this_machine_is_shown(tmp_path: Path):
+def test_checkpoint_reaches_a_local_syslog_socket(tmp_path: Path):
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as server:
         server.bind(str(tmp_path / "log"))
         server.settimeout(10)
@@ -65,7 +65,7 @@ def test_a_socket_of_this_machine_is_shown(tmp_path: Path):
         assert _RFC_5424.match(server.recv(4096).decode())
 
 
-def test_a_server_that_takes_nothing_is_an_error(tmp_path: Path):
+def test_unreachable_syslog_server_raises_an_error(tmp_path: Path):
     with pytest.raises(OSError, match="refused"):
         LogServer.parse_address("tcp://127.0.0.1:1").send_checkpoint(POINT)
     with pytest.raises(OSError, match="No such file"):
@@ -73,12 +73,12 @@ def test_a_server_that_takes_nothing_is_an_error(tmp_path: Path):
 
 
 @pytest.mark.parametrize("address", ["syslog://host", "udp://", "unix://", "host:514", ""])
-def test_an_address_that_is_none_is_refused(address: str):
+def test_invalid_syslog_address_is_rejected(address: str):
     with pytest.raises(ValueError, match="a log server is"):
         LogServer.parse_address(address)
 
 
-def test_a_line_of_a_journal_in_json_is_read(tmp_path: Path):
+def test_checkpoint_is_read_from_a_json_line_of_the_journal(tmp_path: Path):
     file = tmp_path / "journal"
     file.write_text(f'{{"MESSAGE":"run 7 step 1: {POINT.text}","_PID":"1"}}\n')
     assert checkpoints.read_checkpoints(file) == [POINT]

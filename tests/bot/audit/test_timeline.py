@@ -37,7 +37,7 @@ def list_events(tx: Transaction, **how: Any) -> Sequence[TimelineEvent]:
     return timeline.build_timeline(tx, tx.now, span=HOUR, **how).events
 
 
-def test_what_was_done_stands_before_what_was_tried_and_what_was_left_out(database: Database):
+def test_timeline_ranks_changes_before_denied_runs_and_missed_schedules(database: Database):
     with database.transaction() as tx:
         schedule = add(tx, host="web1")
         change_log.append_entry(
@@ -70,7 +70,7 @@ def test_drift_is_an_event_of_its_own_and_not_of_the_run_that_set_the_value(data
     )
 
 
-def test_what_shares_more_hosts_with_those_asked_about_stands_first(database: Database):
+def test_timeline_ranks_runs_that_share_more_hosts_first(database: Database):
     with database.transaction() as tx:
         one, other = changed(tx), changed(tx, "lb1")
         several = changed(tx, hosts=["web1", "web2", "lb1"])
@@ -79,7 +79,7 @@ def test_what_shares_more_hosts_with_those_asked_about_stands_first(database: Da
         assert {h.run for h in list_events(tx)} == {several, one, other}
 
 
-def test_only_what_lies_within_is_reported_and_what_went_on_all_the_time(database: Database):
+def test_timeline_shows_runs_that_lie_in_or_span_the_period(database: Database):
     with database.transaction() as tx:
         changed(tx)
         assert timeline.build_timeline(tx, tx.now - 3 * HOUR, span=HOUR).events == []
@@ -89,7 +89,7 @@ def test_only_what_lies_within_is_reported_and_what_went_on_all_the_time(databas
     assert (only.run, only.rank) == (long.id, 0)
 
 
-def test_of_a_busy_time_what_is_nearest_is_looked_at_and_how_far_is_reported(
+def test_timeline_of_a_busy_period_shows_the_nearest_entries_and_its_span(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ):
     moments: list[int] = []
@@ -108,7 +108,7 @@ def test_of_a_busy_time_what_is_nearest_is_looked_at_and_how_far_is_reported(
         assert timeline.build_timeline(tx, moments[4], span=HOUR).searched_span == HOUR
 
 
-def test_how_many_that_are_less_likely_are_left_out_is_reported(database: Database):
+def test_timeline_counts_the_events_above_its_limit(database: Database):
     with database.transaction() as tx:
         for _ in range(5):
             change_log.append_entry(tx, "policy changed", old="a", new="b")
@@ -116,14 +116,14 @@ def test_how_many_that_are_less_likely_are_left_out_is_reported(database: Databa
         assert timeline.build_timeline(tx, tx.now, span=HOUR, limit=5).omitted == 0
 
 
-def test_it_is_shown_on_a_line_whatever_it_holds(database: Database):
+def test_timeline_event_is_one_line_with_escaped_control_characters(database: Database):
     with database.transaction() as tx:
         changed(tx, request="toy set web1 a\x1b[31m")
         (one,) = list_events(tx)
     assert timeline.describe_event(one) == "toy set web1 a\\x1b[31m, by dora: It is on"
 
 
-def test_entries_are_found_by_what_they_say_and_by_their_runs(database: Database):
+def test_log_entries_are_found_by_their_text_and_by_their_runs(database: Database):
     with database.transaction() as tx:
         first = add(tx, host="web1", area="stores", requested_by="adam", values={"device": "sdb"})
         other = add(tx, host="web2")

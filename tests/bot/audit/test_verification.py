@@ -94,7 +94,9 @@ def _verify_alone(
     )
 
 
-def test_a_good_log_is_whole_for_both(log: Database, tmp_path: Path, ours: SigningKey):
+def test_unaltered_log_verifies_with_both_verifiers(
+    log: Database, tmp_path: Path, ours: SigningKey
+):
     verdict = _verify(log, required_key=ours.public_key)
     assert (verdict.entries, verdict.broken, verdict.key) == (12, None, ours.public_key)
     alone = _verify_alone(log, tmp_path, "--key", ours.public_key)
@@ -127,7 +129,7 @@ def _without(n: int) -> Tampering:
         (_without(1), 1),
     ],
 )
-def test_what_was_altered_is_named_by_both(
+def test_altered_entry_is_named_by_both_verifiers(
     log: Database, tmp_path: Path, tamper: Tampering, broken: int
 ):
     rewrite(log, tamper(entries_of(log)))
@@ -137,7 +139,9 @@ def test_what_was_altered_is_named_by_both(
     assert alone.returncode == 1
 
 
-def test_who_makes_the_hashes_fit_again_cannot_sign_them(log: Database, tmp_path: Path):
+def test_rewritten_hashes_with_old_signatures_are_found_by_both_verifiers(
+    log: Database, tmp_path: Path
+):
     def keep_old_signatures(entries: list[Entry]) -> list[Entry]:
         forged = resealed(entries, SigningKey.create())
         return [
@@ -151,7 +155,7 @@ def test_who_makes_the_hashes_fit_again_cannot_sign_them(log: Database, tmp_path
     assert "BROKEN at entry 6:" in _verify_alone(log, tmp_path).stderr
 
 
-def test_a_log_signed_anew_is_found_by_its_other_key(
+def test_log_signed_with_another_key_is_found_when_the_key_is_known(
     log: Database, tmp_path: Path, ours: SigningKey
 ):
     thief = SigningKey.create()
@@ -165,7 +169,7 @@ def test_a_log_signed_anew_is_found_by_its_other_key(
 
 
 @pytest.mark.parametrize("cut", [1, 2, 11])
-def test_a_cut_tail_is_found_by_a_witness(
+def test_truncated_log_is_found_by_a_witness(
     log: Database, tmp_path: Path, cut: int, ours: SigningKey
 ):
     with log.transaction() as tx:
@@ -180,7 +184,7 @@ def test_a_cut_tail_is_found_by_a_witness(
     assert "cut off" in _verify_alone(log, tmp_path, "--witness", str(file)).stderr
 
 
-def test_a_fork_is_found_by_a_witness(log: Database, tmp_path: Path, ours: SigningKey):
+def test_forked_log_is_found_by_a_witness(log: Database, tmp_path: Path, ours: SigningKey):
     with log.transaction() as tx:
         point = verification.create_checkpoint(tx)
     file = tmp_path / "witness"
@@ -191,18 +195,20 @@ def test_a_fork_is_found_by_a_witness(log: Database, tmp_path: Path, ours: Signi
     assert "another history" in _verify_alone(log, tmp_path, "--witness", str(file)).stderr
 
 
-def test_a_forged_checkpoint_is_no_evidence(log: Database):
+def test_checkpoint_signed_by_another_key_is_rejected(log: Database):
     forged = Checkpoint(3, "11" * 32, 0, SigningKey.create().public_key, "22" * 64)
     assert "not signed" in _verify(log, witnesses=[forged]).why
 
 
-def test_a_witness_that_agrees_changes_nothing(log: Database):
+def test_matching_witness_checkpoint_verifies(log: Database):
     with log.transaction() as tx:
         point = verification.create_checkpoint(tx)
     assert _verify(log, witnesses=[point]).broken is None
 
 
-def test_a_witness_writes_only_news(log: Database, tmp_path: Path):
+def test_witness_file_gains_a_checkpoint_only_when_the_log_has_grown(
+    log: Database, tmp_path: Path
+):
     file = tmp_path / "witness"
     for _ in range(3):
         with log.transaction() as tx:
@@ -215,14 +221,14 @@ def test_a_witness_writes_only_news(log: Database, tmp_path: Path):
     assert [point.seq for point in checkpoints.read_checkpoints(file)] == [12, 13]
 
 
-def test_a_file_that_witnessed_nothing_is_named(tmp_path: Path):
+def test_witness_file_without_a_checkpoint_is_rejected(tmp_path: Path):
     file = tmp_path / "witness"
     file.write_text("nonsense\n")
     with pytest.raises(ValueError, match="holds no checkpoint"):
         checkpoints.read_checkpoints(file)
 
 
-def test_another_key_is_refused_before_anything_is_written(log: Database):
+def test_log_is_not_opened_with_another_signing_key(log: Database):
     other = Database(log.url, SigningKey.create())
     with (
         other.transaction() as tx,
@@ -233,21 +239,21 @@ def test_another_key_is_refused_before_anything_is_written(log: Database):
     assert len(entries_of(log)) == 12
 
 
-def test_without_a_key_it_can_only_be_read(log: Database):
+def test_log_without_a_signing_key_can_only_be_read(log: Database):
     reader = Database(log.url)
     with pytest.raises(StoreUnavailable, match="can only be read"), reader.transaction() as tx:
         change_log.append_entry(tx, "noted")
     reader.close()
 
 
-def test_the_key_is_made_once_for_us_alone(tmp_path: Path):
+def test_signing_key_is_created_once_and_readable_by_its_owner_only(tmp_path: Path):
     file = tmp_path / "changelog.key"
     first = signing.load_signing_key(file)
     assert file.stat().st_mode & 0o777 == 0o600
     assert signing.load_signing_key(file).public_key == first.public_key
 
 
-def test_a_key_that_others_can_read_is_refused(tmp_path: Path):
+def test_signing_key_that_others_can_read_is_rejected(tmp_path: Path):
     file = tmp_path / "changelog.key"
     signing.load_signing_key(file)
     file.chmod(0o644)
@@ -255,7 +261,7 @@ def test_a_key_that_others_can_read_is_refused(tmp_path: Path):
         signing.load_signing_key(file)
 
 
-def test_a_key_that_is_none_is_refused(tmp_path: Path):
+def test_empty_signing_key_file_is_rejected(tmp_path: Path):
     file = tmp_path / "changelog.key"
     file.touch(0o600)
     with pytest.raises(KeyFileError, match="backup"):
@@ -273,7 +279,7 @@ _FIELDS = st.sampled_from(["at", "kind", "run", "person", "host", "body", "prev"
 @given(
     n=st.integers(1, 12), field=_FIELDS, text=st.text(max_size=12), number=st.integers(0, 2**40)
 )
-def test_any_alteration_of_any_entry_is_found(
+def test_verification_finds_any_alteration_of_any_entry(
     log: Database, n: int, field: str, text: str, number: int
 ):
     whole = entries_of(log)
@@ -291,7 +297,9 @@ def test_any_alteration_of_any_entry_is_found(
         rewrite(log, whole)
 
 
-def test_after_a_line_that_a_crash_cut_short_a_new_one_begins(log: Database, tmp_path: Path):
+def test_checkpoint_after_a_line_cut_short_by_a_crash_is_on_its_own_line(
+    log: Database, tmp_path: Path
+):
     file = tmp_path / "witness"
     file.write_text('{"seq":1,"ha')
     with log.transaction() as tx:
@@ -309,7 +317,7 @@ def test_after_a_line_that_a_crash_cut_short_a_new_one_begins(log: Database, tmp
     st.one_of(st.none(), st.integers(-5, 2**40)),
     st.integers(0, 2**60),
 )
-def test_the_quick_way_to_write_an_entry_is_the_canonical_one(
+def test_fast_entry_encoding_is_the_canonical_json(
     body: str, person: str, host: str, run: int | None, at: int
 ):
     content = {
@@ -332,9 +340,7 @@ def test_the_quick_way_to_write_an_entry_is_the_canonical_one(
         assert change_log.hash_entry(list(vars(entry).values())) == expected
 
 
-def test_a_missing_output_is_not_made_up_for_by_one_that_nothing_binds(
-    log: Database, tmp_path: Path
-):
+def test_verification_finds_a_missing_output_beside_an_unbound_one(log: Database, tmp_path: Path):
     """As many outputs as are bound are not yet the ones that are."""
     with log.transaction() as tx:
         for number in (1, 2):

@@ -197,13 +197,13 @@ BREAK_INS: tuple[Callable[[Transaction], str], ...] = (
 
 @pytest.mark.parametrize("break_in", BREAK_INS)
 class TestForged:
-    def test_a_forged_token_opens_nothing(
+    def test_forged_session_link_or_token_grants_no_access(
         self, database: Database, break_in: Callable[[Transaction], str]
     ):
         with database.transaction() as tx:
             assert break_in(tx) == ""
 
-    def test_a_forged_token_would_open_without_the_row_mac(
+    def test_without_the_row_mac_a_forged_session_link_or_token_grants_access(
         self,
         database: Database,
         break_in: Callable[[Transaction], str],
@@ -219,7 +219,7 @@ def _certainly(*_: object) -> bool:
 
 
 @pytest.mark.parametrize("table", [SESSION, LINK, TOKEN], ids=lambda table: table.name)
-def test_no_column_can_be_altered_but_the_number(database: Database, table: Table):
+def test_row_mac_covers_every_column_except_the_id(database: Database, table: Table):
     """A column that is added later is stamped, too, or this fails."""
     with database.transaction() as tx:
         sessions.begin_session(tx, "dora")
@@ -240,7 +240,7 @@ def test_no_column_can_be_altered_but_the_number(database: Database, table: Tabl
 
 # PostgreSQL keeps in a column only what is of its type.
 @on_sqlite
-def test_a_row_that_says_something_strange_is_none(database: Database):
+def test_session_row_with_a_value_of_another_type_is_ignored(database: Database):
     with database.transaction() as tx:
         mine = sessions.begin_session(tx, "dora")
         for strange in (b"olga", 1.5, float("inf")):
@@ -248,7 +248,7 @@ def test_a_row_that_says_something_strange_is_none(database: Database):
             assert sessions.find_session(tx, mine) is None
 
 
-def test_a_row_that_did_not_hold_never_does_again(database: Database):
+def test_forged_row_stays_invalid_after_it_is_used_or_revoked(database: Database):
     """Not by being used, nor by the mark that it was revoked."""
     with database.transaction() as tx:
         mine, token = sessions.begin_session(tx, "mallory"), _made(tx, "mallory")
@@ -279,11 +279,13 @@ class TestPutBack:
         return _bears(tx, whole)[0]
 
     @pytest.mark.parametrize("kind", [tokens.REVOKED, tokens.BANNED])
-    def test_a_row_put_back_is_found_by_the_log(self, database: Database, kind: str):
+    def test_restored_row_of_a_revoked_token_grants_no_access(self, database: Database, kind: str):
         with database.transaction() as tx:
             assert self._put_back(tx, kind) == ""
 
-    def test_log_entries_of_another_token_do_not_matter(self, database: Database):
+    def test_restored_token_row_is_valid_when_the_log_revokes_another_token(
+        self, database: Database
+    ):
         """The twin: it is good again where the log tells of somebody else, or of nothing."""
         with database.transaction() as tx:
             assert self._put_back(tx, tokens.BANNED, who="o_ga") == "olga"
@@ -303,7 +305,7 @@ class TestReport:
                 if e.kind == row_mac.FORGERY_REFUSED
             ]
 
-    def test_each_row_is_reported_once_and_at_once_in_the_log_of_the_service(
+    def test_forged_row_is_logged_once_and_at_once_by_the_service(
         self, database: Database, tmp_path: Path, caplog: pytest.LogCaptureFixture
     ):
         house = self._house(database, tmp_path)
@@ -321,7 +323,7 @@ class TestReport:
         assert [record.levelname for record in caplog.records] == ["CRITICAL"]
         assert f"the session {name} of olga was not written by Keyturn" in caplog.text
 
-    def test_an_honest_row_is_not_reported(self, database: Database, tmp_path: Path):
+    def test_valid_row_is_not_reported_as_forged(self, database: Database, tmp_path: Path):
         house = self._house(database, tmp_path)
         with database.transaction() as tx:
             mine, token = sessions.begin_session(tx, "dora"), _made(tx, "dora")
@@ -340,7 +342,7 @@ class TestReport:
         house.run_periodic_tasks()
         assert self._list_forgeries(database) == []
 
-    def test_thousands_of_them_flood_nothing(self, database: Database, tmp_path: Path):
+    def test_forged_rows_beyond_a_limit_are_not_logged(self, database: Database, tmp_path: Path):
         house = self._house(database, tmp_path)
         with database.transaction() as tx:
             columns = {
@@ -384,7 +386,7 @@ class TestAnotherKey:
         database.close()
         return session, token, Database(database.url, signing.load_signing_key(file)), ended
 
-    def test_tokens_go_on_and_sessions_end(self, tmp_path: Path):
+    def test_key_rotation_keeps_api_tokens_and_ends_sessions(self, tmp_path: Path):
         session, token, database, ended = self._turned(tmp_path, is_logged=True)
         with database.reading() as tx:
             assert _bears(tx, token) == ("dora", "read")
@@ -394,14 +396,14 @@ class TestAnotherKey:
         assert ended == 0
         database.close()
 
-    def test_a_token_signed_by_a_stolen_key_opens_nothing(self, tmp_path: Path):
+    def test_key_rotation_drops_an_api_token_that_the_log_does_not_confirm(self, tmp_path: Path):
         _, token, database, ended = self._turned(tmp_path, is_logged=False)
         with database.reading() as tx:
             assert tokens.find_token(tx, token) is None
         assert ended == 1
         database.close()
 
-    def test_without_being_carried_over_no_token_would_go_on(
+    def test_without_new_row_macs_a_key_rotation_ends_every_api_token(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ):
         monkeypatch.setattr(tokens, "remac_tokens", _none)

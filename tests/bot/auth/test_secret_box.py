@@ -28,7 +28,9 @@ def _add(
         )
 
 
-def test_a_secret_comes_back_and_is_not_to_be_read_meanwhile(database: Database) -> None:
+def test_factor_secret_is_encrypted_in_the_database_and_decrypted_again(
+    database: Database,
+) -> None:
     vault = SecretBox.create()
     kept = _add(database, vault, "olga")
     with database.reading() as tx:
@@ -38,7 +40,7 @@ def test_a_secret_comes_back_and_is_not_to_be_read_meanwhile(database: Database)
     assert second_factors.open_factor_secret(vault, kept) == SECRET
 
 
-def test_a_secret_that_was_moved_to_another_person_does_not_open(database: Database) -> None:
+def test_factor_secret_moved_to_another_person_cannot_be_decrypted(database: Database) -> None:
     vault = SecretBox.create()
     doras, olgas = _add(database, vault, "dora"), _add(database, vault, "olga", "other")
     with database.transaction() as tx:
@@ -53,7 +55,9 @@ def test_a_secret_that_was_moved_to_another_person_does_not_open(database: Datab
     assert vault.open_secret(bare, context="") == SECRET
 
 
-def test_the_person_who_confirmed_a_factor_cannot_be_forged(database: Database) -> None:
+def test_factor_secret_cannot_be_decrypted_when_its_confirmer_was_forged(
+    database: Database,
+) -> None:
     vault = SecretBox.create()
     kept = _add(database, vault, "dora")
     with database.transaction() as tx:
@@ -70,7 +74,7 @@ def test_the_person_who_confirmed_a_factor_cannot_be_forged(database: Database) 
     assert second_factors.open_factor_secret(vault, confirmed) == SECRET
 
 
-def test_a_moved_secret_would_open_without_the_guard(
+def test_without_the_sealed_context_a_moved_factor_secret_is_decrypted(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The twin of both: a secret that is sealed alone, and not with what it is about."""
@@ -86,7 +90,7 @@ def test_a_moved_secret_would_open_without_the_guard(
     assert second_factors.open_factor_secret(vault, moved) == SECRET
 
 
-def test_what_was_altered_does_not_open() -> None:
+def test_altered_ciphertext_cannot_be_decrypted() -> None:
     vault = SecretBox.create()
     sealed = base64.b64decode(vault.seal_secret(SECRET, context="x"))
     for n in range(len(sealed)):
@@ -99,7 +103,7 @@ def test_what_was_altered_does_not_open() -> None:
             vault.open_secret(garbage, context="x")
 
 
-def test_with_another_key_keyturn_does_not_start(tmp_path: Path) -> None:
+def test_keyturn_does_not_start_with_another_secrets_key(tmp_path: Path) -> None:
     a_policy(tmp_path / "policy")
     settings = Settings(data=tmp_path / "var", policy=tmp_path / "policy")
     app.build_service(settings).database.close()
@@ -113,7 +117,7 @@ def test_with_another_key_keyturn_does_not_start(tmp_path: Path) -> None:
     app.build_service(settings).database.close()
 
 
-def test_a_key_that_is_none_or_that_others_can_read_is_refused(tmp_path: Path) -> None:
+def test_invalid_or_readable_secrets_key_is_rejected(tmp_path: Path) -> None:
     file = tmp_path / "secrets.key"
     file.write_bytes(b"short")
     file.chmod(0o600)
@@ -125,7 +129,7 @@ def test_a_key_that_is_none_or_that_others_can_read_is_refused(tmp_path: Path) -
         secret_box.load_secret_box(file)
 
 
-def test_each_installation_makes_its_own_private_key(
+def test_each_installation_creates_its_own_secrets_key(
     tmp_path: Path,
 ) -> None:
     one, other = tmp_path / "one.key", tmp_path / "other.key"

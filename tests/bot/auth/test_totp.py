@@ -16,7 +16,7 @@ def code(at: int) -> str:
     return TOTP(SECRET).at(at // 1_000_000)
 
 
-def test_the_vectors_of_the_standard_fit() -> None:
+def test_totp_matches_the_test_vectors_of_rfc_6238() -> None:
     # RFC 6238, appendix B, shortened to six digits.
     secret = "GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ"
     for seconds, wanted in ((59, "287082"), (1111111109, "081804"), (20000000000, "353130")):
@@ -27,12 +27,12 @@ def test_the_vectors_of_the_standard_fit() -> None:
 @pytest.mark.parametrize(
     ("steps", "right"), [(-3, False), (-2, False), (-1, True), (0, True), (1, True), (2, False)]
 )
-def test_a_phone_may_be_half_a_minute_off_and_no_more(steps: int, right: bool) -> None:
+def test_totp_accepts_a_clock_that_is_one_time_step_off(steps: int, right: bool) -> None:
     step = totp.find_time_step(SECRET, code(NOW + steps * STEP), now=NOW, last_step=0)
     assert (step is not None) is right
 
 
-def test_a_code_that_was_used_is_worth_nothing_and_neither_is_one_before_it() -> None:
+def test_totp_code_is_rejected_after_it_or_a_later_one_was_used() -> None:
     used = totp.find_time_step(SECRET, code(NOW), now=NOW, last_step=0)
     assert used
     assert totp.find_time_step(SECRET, code(NOW), now=NOW, last_step=used) is None
@@ -45,11 +45,11 @@ def test_a_code_that_was_used_is_worth_nothing_and_neither_is_one_before_it() ->
 @pytest.mark.parametrize(
     "typed", ["", "12345", "1234567", "12345x", "１２３４５６", "-12345", " 12345", "123456\n"]
 )
-def test_invalid_code_matches_no_time_step(typed: str) -> None:
+def test_malformed_totp_code_matches_no_time_step(typed: str) -> None:
     assert totp.find_time_step(SECRET, typed, now=NOW, last_step=0) is None
 
 
-def test_each_secret_is_new_and_long_enough_and_its_digest_does_not_tell_it() -> None:
+def test_totp_secrets_are_unique_and_their_digest_does_not_reveal_them() -> None:
     one, other = totp.create_secret(), totp.create_secret()
     assert one != other
     assert len(one) == 32
@@ -57,7 +57,7 @@ def test_each_secret_is_new_and_long_enough_and_its_digest_does_not_tell_it() ->
     assert one.lower() not in totp.hash_secret(one)
 
 
-def test_an_app_learns_the_secret_from_a_picture_that_loads_nothing() -> None:
+def test_totp_qr_code_is_an_inline_svg_of_the_provisioning_uri() -> None:
     address = totp.build_provisioning_uri(SECRET, person="olga", host="keyturn.example.com")
     parts = urlsplit(address)
     assert parts.scheme == "otpauth"

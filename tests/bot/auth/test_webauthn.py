@@ -21,7 +21,7 @@ def enrolled(device: Authenticator) -> StoredPublicKey:
     return webauthn.verify_registration(HOME, device.enrol(options), challenge=challenge)[0]
 
 
-def test_a_key_that_was_enrolled_proves_itself() -> None:
+def test_enrolled_security_key_is_verified() -> None:
     device = Authenticator(HOME.origin)
     key, challenge = enrolled(device), os.urandom(32)
     answer = device.sign(
@@ -34,7 +34,7 @@ def test_a_key_that_was_enrolled_proves_itself() -> None:
     )
 
 
-def test_what_was_signed_for_another_question_is_worth_nothing() -> None:
+def test_security_key_signature_of_another_challenge_is_rejected() -> None:
     device = Authenticator(HOME.origin)
     key, challenge = enrolled(device), os.urandom(32)
     answer = device.sign(
@@ -46,7 +46,7 @@ def test_what_was_signed_for_another_question_is_worth_nothing() -> None:
         )
 
 
-def test_what_was_signed_on_another_page_is_worth_nothing() -> None:
+def test_security_key_signature_of_another_origin_is_rejected() -> None:
     device = Authenticator(HOME.origin)
     key, challenge = enrolled(device), os.urandom(32)
     device.origin = "https://keyturn.example.org"
@@ -57,7 +57,7 @@ def test_what_was_signed_on_another_page_is_worth_nothing() -> None:
         webauthn.verify_authentication(HOME, answer, challenge=challenge, key=key, last_count=0)
 
 
-def test_another_key_is_worth_nothing() -> None:
+def test_signature_of_another_security_key_is_rejected() -> None:
     device, other = Authenticator(HOME.origin), Authenticator(HOME.origin)
     key, challenge = enrolled(device), os.urandom(32)
     forged = replace(other, id=device.id)
@@ -68,7 +68,7 @@ def test_another_key_is_worth_nothing() -> None:
         webauthn.verify_authentication(HOME, answer, challenge=challenge, key=key, last_count=0)
 
 
-def test_a_key_that_was_used_less_often_than_before_is_a_copy() -> None:
+def test_security_key_with_a_lower_counter_is_rejected_as_a_copy() -> None:
     device = Authenticator(HOME.origin)
     key, challenge = enrolled(device), os.urandom(32)
     answer = device.sign(
@@ -82,7 +82,7 @@ def test_a_key_that_was_used_less_often_than_before_is_a_copy() -> None:
     "answer",
     ["", "{}", "[]", "null", '{"id": 3}', "x" * 5000, "[" * 5000, '{"id": "a", "rawId": "b"}'],
 )
-def test_garbage_proves_nothing_and_breaks_nothing(answer: str) -> None:
+def test_malformed_webauthn_answer_is_rejected(answer: str) -> None:
     device = Authenticator(HOME.origin)
     key = enrolled(device)
     assert webauthn.parse_chosen_key_id(answer) in {"", "a"}
@@ -92,7 +92,7 @@ def test_garbage_proves_nothing_and_breaks_nothing(answer: str) -> None:
         webauthn.verify_authentication(HOME, answer, challenge=b"1", key=key, last_count=0)
 
 
-def test_a_key_is_not_enrolled_twice() -> None:
+def test_enrolled_security_key_is_excluded_from_a_second_enrolment() -> None:
     device = Authenticator(HOME.origin)
     key = enrolled(device)
     options = json.loads(
@@ -116,7 +116,7 @@ def test_a_key_is_not_enrolled_twice() -> None:
         ("http://keyturn.example.com", None),
     ],
 )
-def test_keys_belong_to_a_name_that_browsers_let_them_belong_to(
+def test_security_keys_need_https_or_localhost_and_a_host_name(
     base_url: str, name: str | None
 ) -> None:
     relying_party = webauthn.build_relying_party(base_url)

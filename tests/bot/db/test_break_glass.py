@@ -115,14 +115,14 @@ def test_denial_by_an_owner_is_final_under_break_glass(harness: Harness) -> None
     assert harness.fleet.sent == []
 
 
-def test_a_plan_that_went_stale_is_not_applied_through_broken_glass(harness: Harness) -> None:
+def test_stale_plan_is_not_applied_under_break_glass(harness: Harness) -> None:
     app, run = enrol_and_step_up(harness, "adam"), wanted(harness)
     harness.fleet.hosts["web1"]["lamp"] = "dim"
     assert shatter(harness, run, app).state is State.STALE
     assert harness.fleet.sent == []
 
 
-def test_glass_is_broken_for_the_plan_that_was_on_the_page(harness: Harness) -> None:
+def test_break_glass_needs_the_digest_of_the_shown_plan(harness: Harness) -> None:
     app, run = enrol_and_step_up(harness, "adam"), wanted(harness)
     for digest in ("", run.digest[:9], "0" * 64):
         with pytest.raises(TooLate, match="a new plan"):
@@ -135,7 +135,7 @@ def test_glass_is_broken_for_the_plan_that_was_on_the_page(harness: Harness) -> 
 
 
 @pytest.mark.parametrize("reason", ["", "   ", "it is urgent", "x" * 19, f"{'x' * 10}{' ' * 20}"])
-def test_it_takes_a_reason_of_twenty_characters(harness: Harness, reason: str) -> None:
+def test_break_glass_needs_a_reason_of_20_characters(harness: Harness, reason: str) -> None:
     app, run = enrol_and_step_up(harness, "adam"), wanted(harness)
     with pytest.raises(InvalidRequestError, match="at least 20 characters"):
         shatter(harness, run, app, reason)
@@ -144,7 +144,7 @@ def test_it_takes_a_reason_of_twenty_characters(harness: Harness, reason: str) -
     assert harness.get_run(run.id).state is State.PENDING
 
 
-def test_it_takes_a_second_factor_shown_just_before(harness: Harness) -> None:
+def test_break_glass_needs_a_recent_second_factor(harness: Harness) -> None:
     app, run = enrol_app(harness, "adam"), wanted(harness)
     with pytest.raises(StepUpRequired):
         shatter(harness, run, app)
@@ -158,7 +158,7 @@ def test_it_takes_a_second_factor_shown_just_before(harness: Harness) -> None:
     assert shatter(harness, run, app).state is State.SUCCEEDED
 
 
-def test_the_gate_looks_again_whether_the_factor_counts(harness: Harness) -> None:
+def test_gate_refuses_break_glass_when_the_second_factor_was_removed(harness: Harness) -> None:
     app, run = enrol_and_step_up(harness, "adam"), wanted(harness)
     harness.service.break_glass.activate_break_glass(
         run.id, person="adam", session=app.session, digest=run.digest, reason=WHY
@@ -169,7 +169,7 @@ def test_the_gate_looks_again_whether_the_factor_counts(harness: Harness) -> Non
     assert harness.fleet.sent == []
 
 
-def test_it_is_open_for_an_hour_at_most(harness: Harness) -> None:
+def test_break_glass_is_active_for_an_hour_at_most(harness: Harness) -> None:
     app, run = enrol_and_step_up(harness, "adam"), wanted(harness)
     harness.service.break_glass.activate_break_glass(
         run.id, person="adam", session=app.session, digest=run.digest, reason=WHY
@@ -186,7 +186,7 @@ def test_it_is_open_for_an_hour_at_most(harness: Harness) -> None:
     assert harness.fleet.sent == []
 
 
-def test_it_closes_between_two_steps(harness: Harness) -> None:
+def test_break_glass_that_ends_between_two_steps_fails_the_run(harness: Harness) -> None:
     app = enrol_and_step_up(harness, "adam")
     run = harness.request(SetAll(host="web1", value="on"), person="adam")
     harness.fleet.after_send = lambda _host, _words: age_glass(harness, HOUR)
@@ -196,7 +196,7 @@ def test_it_closes_between_two_steps(harness: Harness) -> None:
 
 
 @pytest.mark.parametrize("door", ["api", "cli", "schedule"])
-def test_no_token_and_no_schedule_breaks_glass(
+def test_break_glass_is_refused_for_requests_by_api_cli_or_schedule(
     harness: Harness, monkeypatch: pytest.MonkeyPatch, door: str
 ) -> None:
     app = enrol_and_step_up(harness, "adam")
@@ -213,14 +213,14 @@ def test_no_token_and_no_schedule_breaks_glass(
     assert shatter(harness, run, app).state is State.SUCCEEDED
 
 
-def test_only_the_requester_breaks_the_glass(harness: Harness) -> None:
+def test_only_the_requester_may_use_break_glass(harness: Harness) -> None:
     run = wanted(harness)
     for person in ("olga", "dora", "stan"):
         with pytest.raises(NotAllowed, match="only Adam Admin"):
             shatter(harness, run, enrol_and_step_up(harness, person))
 
 
-def test_the_rules_say_who_breaks_glass_and_for_what(harness: Harness) -> None:
+def test_break_glass_is_refused_when_the_policy_does_not_allow_it(harness: Harness) -> None:
     dora = enrol_and_step_up(harness, "dora")
     with pytest.raises(NotAllowed, match="the policy does not allow you break-glass"):
         shatter(harness, wanted(harness, "dora"), dora)
@@ -244,14 +244,16 @@ def without_the_rule(tmp_path: Path) -> Generator[Harness]:
         yield harness
 
 
-def test_break_glass_is_refused_without_a_rule(without_the_rule: Harness) -> None:
+def test_break_glass_is_refused_when_the_policy_has_no_rule_for_it(
+    without_the_rule: Harness,
+) -> None:
     assert '"break-glass"' in cedar.SCHEMA
     run = wanted(without_the_rule)
     with pytest.raises(NotAllowed, match="the policy does not allow you break-glass"):
         shatter(without_the_rule, run, enrol_and_step_up(without_the_rule, "adam"))
 
 
-def test_who_loses_the_right_loses_it_before_the_start(harness: Harness) -> None:
+def test_break_glass_does_not_count_when_the_requester_lost_the_right(harness: Harness) -> None:
     app, run = enrol_and_step_up(harness, "adam"), wanted(harness)
     harness.service.break_glass.activate_break_glass(
         run.id, person="adam", session=app.session, digest=run.digest, reason=WHY
@@ -270,14 +272,14 @@ def test_who_loses_the_right_loses_it_before_the_start(harness: Harness) -> None
 class TestGuards:
     """The twins: each guard taken away, and what it keeps off happens."""
 
-    def test_without_the_guard_no_reason_would_do(
+    def test_without_the_minimum_length_break_glass_needs_no_reason(
         self, harness: Harness, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(break_glass_rules, "MIN_REASON_LENGTH", 0)
         app, run = enrol_and_step_up(harness, "adam"), wanted(harness)
         assert shatter(harness, run, app, "").state is State.SUCCEEDED
 
-    def test_without_the_guard_a_sign_in_would_do(
+    def test_without_the_second_factor_check_break_glass_needs_only_a_sign_in(
         self, harness: Harness, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         app, run = enrol_app(harness, "adam"), wanted(harness)
@@ -285,7 +287,7 @@ class TestGuards:
         monkeypatch.setattr(break_glass, "get_shown_factor", lambda *_, **__: digest)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
         assert shatter(harness, run, app).state is State.SUCCEEDED
 
-    def test_without_the_guard_it_would_be_open_after_an_hour(
+    def test_without_the_time_limit_break_glass_is_active_after_an_hour(
         self, harness: Harness, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(break_glass, "ACTIVE_SECONDS", 2 * HOUR)
@@ -297,7 +299,7 @@ class TestGuards:
         harness.run_queued_work()
         assert harness.get_run(run.id).state is State.SUCCEEDED
 
-    def test_break_glass_would_go_unreviewed_without_the_guard(
+    def test_without_the_review_check_break_glass_is_used_again_unreviewed(
         self, harness: Harness, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(db_break_glass, "get_overdue_review", _none)
@@ -315,7 +317,7 @@ def _none(*_: object) -> None: ...
 # --- what follows ---
 
 
-def test_break_glass_is_refused_until_another_person_reviewed_the_last(harness: Harness) -> None:
+def test_break_glass_is_refused_while_an_older_use_is_not_reviewed(harness: Harness) -> None:
     app, first = enrol_and_step_up(harness, "adam"), wanted(harness)
     shatter(harness, first, app)
     other = SetSwitch(host="web1", name="fan", value="on")
@@ -333,7 +335,7 @@ def test_break_glass_is_refused_until_another_person_reviewed_the_last(harness: 
     assert "break-glass reviewed" in harness.list_entry_kinds(first)
 
 
-def test_within_the_day_the_next_emergency_is_one(harness: Harness) -> None:
+def test_break_glass_is_allowed_again_within_a_day_without_a_review(harness: Harness) -> None:
     app, first = enrol_and_step_up(harness, "adam"), wanted(harness)
     shatter(harness, first, app)
     age_glass(harness, 24 * HOUR - 60)
@@ -341,7 +343,7 @@ def test_within_the_day_the_next_emergency_is_one(harness: Harness) -> None:
     assert shatter(harness, second, app).state is State.SUCCEEDED
 
 
-def test_it_is_reviewed_once_by_another_person_in_words(harness: Harness) -> None:
+def test_break_glass_is_reviewed_once_by_another_person_with_findings(harness: Harness) -> None:
     app, run = enrol_and_step_up(harness, "adam"), wanted(harness)
     review: Callable[..., object] = harness.service.break_glass.review_break_glass
     with pytest.raises(InvalidRequestError, match="needs no review"):
@@ -377,7 +379,7 @@ def test_break_glass_is_refused_when_the_log_cannot_be_written(harness: Harness)
     assert shatter(harness, run, app).state is State.SUCCEEDED
 
 
-def test_glass_is_broken_once_for_a_run_and_not_for_one_that_is_over(harness: Harness) -> None:
+def test_break_glass_is_refused_for_a_run_that_already_used_it(harness: Harness) -> None:
     app, run = enrol_and_step_up(harness, "adam"), wanted(harness)
     shatter(harness, run, app)
     with pytest.raises(TooLate):
@@ -386,7 +388,7 @@ def test_glass_is_broken_once_for_a_run_and_not_for_one_that_is_over(harness: Ha
         harness.service.break_glass.request_break_glass(run.id, person="adam", reason=WHY)
 
 
-def test_a_reason_may_have_lines_on_the_page_and_is_one_in_the_log() -> None:
+def test_break_glass_reason_is_normalised_to_one_line() -> None:
     assert break_glass_rules.check_break_glass_reason("  the shop\r\nis down for everybody ") == (
         "the shop is down for everybody"
     )

@@ -70,7 +70,7 @@ def _fault(_tx: Transaction) -> None:
     raise ZeroDivisionError
 
 
-def test_a_crowd_shares_a_commit_and_each_is_durable_when_it_is_over(database: Database):
+def test_shared_commit_makes_every_transaction_durable(database: Database):
     counts: Counter[str] = Counter()
 
     def note(text: str) -> None:
@@ -87,7 +87,7 @@ def test_a_crowd_shares_a_commit_and_each_is_durable_when_it_is_over(database: D
     assert counts["COMMIT"] <= 4
 
 
-def test_what_one_of_them_takes_back_is_no_one_elses(database: Database):
+def test_shared_commit_rolls_back_only_the_transactions_that_failed(database: Database):
     works = [_nothing] * CROWD
     works[3] = works[7] = _fault
     written = _together(database, *works)
@@ -97,7 +97,7 @@ def test_what_one_of_them_takes_back_is_no_one_elses(database: Database):
     assert set(_entries(database)) == kept
 
 
-def test_where_one_of_them_cannot_be_taken_back_none_is_kept(database: Database):
+def test_shared_commit_keeps_nothing_when_a_savepoint_cannot_be_rolled_back(database: Database):
     def spoil(tx: Transaction) -> None:
         change_log.append_entry(tx, "half of it")
         # There is nothing left to go back to.
@@ -110,7 +110,7 @@ def test_where_one_of_them_cannot_be_taken_back_none_is_kept(database: Database)
     assert _entries(database) == (["of 0"] if durable else [])
 
 
-def test_where_the_commit_fails_all_of_them_hear_of_it(database: Database):
+def test_failed_shared_commit_raises_an_error_in_every_transaction(database: Database):
     def full(_connection: object) -> None:
         raise OperationalError("COMMIT", {}, sqlite3.OperationalError("disk is full"))
 
@@ -136,7 +136,7 @@ def test_where_the_commit_fails_all_of_them_hear_of_it(database: Database):
     assert _entries(database) == ["of 0"]
 
 
-def test_where_the_database_gives_up_all_of_it_no_one_takes_it_for_durable(database: Database):
+def test_database_rollback_of_a_shared_commit_fails_the_lost_transactions(database: Database):
     def given_up(tx: Transaction) -> None:
         # What SQLite does by itself where a disk is full.
         tx.sql.exec_driver_sql("ROLLBACK")
@@ -149,7 +149,7 @@ def test_where_the_database_gives_up_all_of_it_no_one_takes_it_for_durable(datab
         assert (f"of {n}" in durable) == (one.exception() is None)
 
 
-def test_a_writer_of_its_own_finds_nothing_of_others_half_done(database: Database):
+def test_own_transaction_starts_after_the_shared_commit(database: Database):
     written = _together(database, *[_nothing] * 3)
     with database.transaction() as tx:
         change_log.append_entry(tx, "alone")

@@ -17,19 +17,19 @@ from tests.playground.daemon import free_port
 from tests.playground.postgres import Postgres
 
 
-def test_the_schema_is_applied_once(database: Database):
+def test_schema_upgrade_is_idempotent(database: Database):
     assert migrations.is_schema_current(database)
     migrations.upgrade_schema(database)
     assert migrations.is_schema_current(database)
 
 
-def test_an_empty_database_is_behind(tmp_path: Path):
+def test_schema_of_an_empty_database_is_not_current(tmp_path: Path):
     database = Database(f"sqlite:///{tmp_path / 'empty.db'}", SigningKey.create())
     assert not migrations.is_schema_current(database)
     database.close()
 
 
-def test_what_failed_half_way_leaves_nothing(database: Database):
+def test_failed_transaction_is_rolled_back(database: Database):
     def fail() -> None:
         with database.transaction() as tx:
             change_log.append_entry(tx, "half")
@@ -41,7 +41,7 @@ def test_what_failed_half_way_leaves_nothing(database: Database):
         assert change_log.get_head(tx) == (0, change_log.GENESIS)
 
 
-def test_who_reads_sees_one_state_whatever_others_commit_meanwhile(database: Database):
+def test_reading_transaction_sees_one_snapshot(database: Database):
     with database.transaction() as tx:
         change_log.append_entry(tx, "first")
     with database.reading() as reading:
@@ -53,7 +53,7 @@ def test_who_reads_sees_one_state_whatever_others_commit_meanwhile(database: Dat
         assert change_log.get_head(reading)[0] == 2
 
 
-def test_callbacks_come_after_the_commit_and_only_then(database: Database):
+def test_after_commit_callbacks_run_only_after_a_commit(database: Database):
     seen: list[int] = []
 
     def look() -> None:
@@ -76,12 +76,12 @@ def test_callbacks_come_after_the_commit_and_only_then(database: Database):
     assert seen == [1]
 
 
-def test_both_databases_tell_the_time_in_microseconds(database: Database):
+def test_database_clock_returns_microseconds(database: Database):
     with database.reading() as tx:
         assert 1_700_000_000_000_000 < tx.now < 4_000_000_000_000_000
 
 
-def test_sqlite_is_set_to_lose_nothing(tmp_path: Path):
+def test_sqlite_uses_wal_full_synchronous_and_foreign_keys(tmp_path: Path):
     database = Database(f"sqlite:///{tmp_path / 'keyturn.db'}", SigningKey.create())
     with database.engine.connect() as connection:
         settings = {
@@ -92,7 +92,7 @@ def test_sqlite_is_set_to_lose_nothing(tmp_path: Path):
     assert settings == {"journal_mode": "wal", "synchronous": 2, "foreign_keys": 1}
 
 
-def test_a_full_disk_is_reported_and_nothing_is_kept(tmp_path: Path):
+def test_full_disk_is_reported_and_the_transaction_is_rolled_back(tmp_path: Path):
     database = Database(f"sqlite:///{tmp_path / 'keyturn.db'}", SigningKey.create())
     migrations.upgrade_schema(database)
     with database.engine.connect() as connection:
@@ -112,7 +112,7 @@ def test_a_full_disk_is_reported_and_nothing_is_kept(tmp_path: Path):
     database.close()
 
 
-def test_a_second_process_on_the_same_data_is_refused(tmp_path: Path):
+def test_second_process_on_the_same_data_directory_is_refused(tmp_path: Path):
     code = (
         "import sys; from pathlib import Path; from bot.db.database import lock_data_directory\n"
         "with lock_data_directory(Path(sys.argv[1])): print('held', flush=True); sys.stdin.read()"
@@ -132,7 +132,7 @@ def test_a_second_process_on_the_same_data_is_refused(tmp_path: Path):
         pass
 
 
-def test_who_cannot_hear_of_a_commit_keeps_no_one_else_from_it(database: Database):
+def test_failing_after_commit_callback_does_not_stop_the_others(database: Database):
     heard: list[str] = []
 
     def deaf() -> None:
@@ -145,7 +145,7 @@ def test_who_cannot_hear_of_a_commit_keeps_no_one_else_from_it(database: Databas
 
 
 @pytest.mark.real
-def test_a_second_server_on_the_same_postgresql_is_refused(postgres: Postgres):
+def test_second_embedded_server_on_the_same_postgresql_database_is_refused(postgres: Postgres):
     url = postgres.new_database()
     first, second = Database(url), Database(url)
     with lock_exclusive(first), pytest.raises(AlreadyRunning), lock_exclusive(second):
@@ -156,7 +156,7 @@ def test_a_second_server_on_the_same_postgresql_is_refused(postgres: Postgres):
     second.close()
 
 
-def test_what_outlasts_the_closing_leaves_no_connection_behind(database: Database):
+def test_transaction_open_at_close_leaves_no_connection(database: Database):
     closed: list[str] = []
     event.listen(database.engine, "close", lambda *_: closed.append("closed"))
     with database.reading():
@@ -166,7 +166,7 @@ def test_what_outlasts_the_closing_leaves_no_connection_behind(database: Databas
 
 
 @pytest.mark.real
-def test_it_is_used_on_however_many_connections_to_hosts_stand(postgres: Postgres):
+def test_postgresql_works_with_file_descriptors_above_1023(postgres: Postgres):
     """A socket with a number above 1023, which select() does not take, is as good as any."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     database = Database(postgres.new_database())
@@ -185,7 +185,7 @@ def test_it_is_used_on_however_many_connections_to_hosts_stand(postgres: Postgre
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def test_what_postgresql_says_stands_on_one_line():
+def test_postgresql_error_message_is_one_line():
     database = Database(f"postgresql+psycopg://nobody@127.0.0.1:{free_port('127.0.0.1')}/none")
     with pytest.raises(StoreUnavailable, match="refused") as raised, database.reading():
         pass

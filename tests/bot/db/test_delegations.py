@@ -50,7 +50,7 @@ def stands_for(harness: Harness, run: Run, person: str) -> str:
         return delegation_rules.find_delegator(tx, policy, *get_ruling(tx, policy, run), person)
 
 
-def test_a_delegate_turns_the_key_of_the_delegator(db_harness: Harness):
+def test_delegate_approves_on_behalf_of_the_delegator(db_harness: Harness):
     harness = db_harness
     run = harness.request(LAMP_ON)
     with pytest.raises(NotAllowed):
@@ -66,7 +66,7 @@ def test_a_delegate_turns_the_key_of_the_delegator(db_harness: Harness):
     assert approved[0].facts["on_behalf_of"] == "olga"
 
 
-def test_giving_and_ending_it_is_in_the_change_log(harness: Harness):
+def test_delegation_and_its_revocation_are_logged(harness: Harness):
     given_ = delegate(harness, area="edge")
     harness.service.delegations_and_grants.end_delegation(given_.id, person="stan", source="slack")
     with harness.database.reading() as tx:
@@ -80,7 +80,7 @@ def test_giving_and_ending_it_is_in_the_change_log(harness: Harness):
 
 
 @pytest.mark.parametrize("first", ["olga", "stan"])
-def test_delegator_and_delegate_never_count_as_two(harness: Harness, first: str):
+def test_delegator_and_delegate_count_as_one_approval(harness: Harness, first: str):
     two_keys(harness)
     delegate(harness)
     run = harness.request(LAMP_ON)
@@ -90,7 +90,7 @@ def test_delegator_and_delegate_never_count_as_two(harness: Harness, first: str)
     assert harness.approve(run, "adam").state is State.SUCCEEDED
 
 
-def test_two_delegates_of_one_owner_have_one_key(harness: Harness):
+def test_two_delegates_of_one_owner_count_as_one_approval(harness: Harness):
     two_keys(harness)
     people = harness.policies.path / "people.yaml"
     people.write_text(people.read_text() + "  eve: {name: Eve Else, roles: [developer]}\n")
@@ -113,7 +113,7 @@ def _so_many_less(_policy: Policy, terms: ApprovalRequirements, keys: Collection
     return max(terms.required_approvals - len(keys), 0)
 
 
-def test_without_the_guard_two_delegates_would_have_had_two_keys(
+def test_without_counting_by_delegator_two_delegates_count_as_two_approvals(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ):
     """The twin: were a vote counted by who cast it, one owner's key would have opened it twice."""
@@ -145,7 +145,7 @@ def test_approval_is_refused_when_a_delegate_of_the_requester_approves(harness: 
     assert stands_for(harness, mine, "stan") == ""
 
 
-def test_a_delegate_cannot_delegate_on(harness: Harness):
+def test_delegate_cannot_delegate_a_received_delegation(harness: Harness):
     delegate(harness, "olga", "stan", area="edge")
     delegate(harness, "stan", "dora")
     run = harness.request(LAMP_ON, person="adam")
@@ -153,7 +153,7 @@ def test_a_delegate_cannot_delegate_on(harness: Harness):
     assert stands_for(harness, run, "dora") == ""
 
 
-def test_it_holds_in_its_area_only(harness: Harness):
+def test_delegation_holds_only_in_its_area(harness: Harness):
     delegate(harness, area="web")
     with pytest.raises(NotAllowed):
         harness.approve(harness.request(LAMP_ON), "stan")
@@ -168,7 +168,7 @@ def test_it_holds_in_its_area_only(harness: Harness):
         ("olga", "stan", "storage", "you do not own storage, only the edge and the web servers"),
     ],
 )
-def test_what_makes_no_sense_is_refused(
+def test_delegation_to_oneself_or_of_an_area_not_owned_is_rejected(
     harness: Harness, person: str, to: str, area: str, why: str
 ):
     with pytest.raises((InvalidRequestError, NotAllowed), match=why):
@@ -176,12 +176,12 @@ def test_what_makes_no_sense_is_refused(
 
 
 @pytest.mark.parametrize("hours", [0, -1, 91 * 24])
-def test_it_ends_within_its_longest_time(harness: Harness, hours: int):
+def test_delegation_must_end_within_90_days(harness: Harness, hours: int):
     with pytest.raises(InvalidRequestError, match="within 90 days"):
         delegate(harness, hours=hours)
 
 
-def test_it_ends_at_the_very_microsecond_by_the_databases_clock(db_harness: Harness):
+def test_delegation_ends_at_the_microsecond_by_the_database_clock(db_harness: Harness):
     harness = db_harness
     made = delegate(harness)
     run = harness.request(LAMP_ON)
@@ -201,7 +201,9 @@ def test_it_ends_at_the_very_microsecond_by_the_databases_clock(db_harness: Harn
     at=st.integers(0, 10**15),
     revoked=st.booleans(),
 )
-def test_it_holds_until_its_end_and_not_at_it(made: int, length: int, at: int, *, revoked: bool):
+def test_delegation_holds_until_its_end_exclusively(
+    made: int, length: int, at: int, *, revoked: bool
+):
     ends = made + length
     one = Delegation(1, "olga", "stan", "", made, ends, made if revoked else None)
     assert one.holds(area="edge", now=at) is (at < ends and not revoked)
@@ -224,7 +226,7 @@ def test_a_delegates_approval_does_not_count_when_the_delegation_ended(harness: 
     assert harness.fleet.sent == []
 
 
-def test_without_the_guard_a_revoked_key_would_have_opened_it(
+def test_without_the_recount_the_approval_of_a_revoked_delegation_counts(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ):
     """The twin: were delegations not looked at again, the run would have started."""
@@ -237,7 +239,7 @@ def test_without_the_guard_a_revoked_key_would_have_opened_it(
     assert harness.get_run(run.id).state is State.SUCCEEDED
 
 
-def test_an_owner_who_left_has_no_key_that_others_could_turn(harness: Harness):
+def test_delegation_of_a_former_owner_does_not_count_at_the_gate(harness: Harness):
     delegate(harness)
     run = harness.request(LAMP_ON)
     harness.service.approve_run(run.id, person="stan", digest=run.digest)
@@ -261,14 +263,14 @@ def test_the_policy_may_forbid_deciding_on_behalf_of_another(harness: Harness):
     assert harness.approve(run, "olga").state is State.SUCCEEDED
 
 
-def test_a_rule_that_forbids_the_delegate_wins(harness: Harness):
+def test_forbid_rule_for_the_delegate_overrides_the_delegation(harness: Harness):
     delegate(harness)
     forbid(harness, '(principal == Person::"stan", action == Action::"approve", resource)')
     with pytest.raises(NotAllowed):
         harness.approve(harness.request(LAMP_ON), "stan")
 
 
-def test_who_has_a_key_of_their_own_turns_that_one(harness: Harness):
+def test_owner_who_is_also_a_delegate_approves_as_themselves(harness: Harness):
     two_keys(harness)
     delegate(harness, "olga", "adam", area="edge")
     run = harness.request(LAMP_ON)
@@ -286,7 +288,7 @@ def test_denial_by_a_delegate_is_final(harness: Harness):
     )
 
 
-def test_only_those_whom_it_concerns_end_it_and_only_once(harness: Harness):
+def test_delegation_is_ended_once_by_its_delegator_or_delegate(harness: Harness):
     made = delegate(harness)
     with pytest.raises(NotAllowed, match="only Olga Owner and Stan Storage can end"):
         harness.service.delegations_and_grants.end_delegation(made.id, person="adam", source="web")
@@ -298,7 +300,7 @@ def test_only_those_whom_it_concerns_end_it_and_only_once(harness: Harness):
 
 
 @pytest.mark.parametrize("how", ["forged", "restored"])
-def test_a_delegation_that_the_log_does_not_bear_out_opens_nothing(harness: Harness, how: str):
+def test_delegation_that_the_log_does_not_confirm_does_not_count(harness: Harness, how: str):
     """Whoever writes to the tables alone makes nobody a delegate."""
     if how == "restored":
         made = delegate(harness)
@@ -315,7 +317,7 @@ def test_a_delegation_that_the_log_does_not_bear_out_opens_nothing(harness: Harn
     assert harness.fleet.sent == []
 
 
-def test_without_the_guard_a_forged_delegation_would_have_opened_it(
+def test_without_the_log_check_a_forged_delegation_counts(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ):
     """The twin of the above."""

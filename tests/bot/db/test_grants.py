@@ -44,7 +44,7 @@ def set_lamp(harness: Harness, value: str, person: str = "dora", host: str = "lb
     return harness.request(SetSwitch(host=host, name="lamp", value=value), person=person)
 
 
-def test_a_granted_change_takes_the_whole_path_but_no_approval(db_harness: Harness):
+def test_standing_grant_runs_a_change_without_an_approval(db_harness: Harness):
     harness = db_harness
     given = grant(harness)
     run = set_lamp(harness, "on")
@@ -73,7 +73,7 @@ def test_a_granted_change_takes_the_whole_path_but_no_approval(db_harness: Harne
     }
 
 
-def test_when_none_is_left_it_takes_an_approval(harness: Harness):
+def test_change_needs_an_approval_when_its_standing_grant_is_used_up(harness: Harness):
     grant(harness, per_hour=2)
     assert [set_lamp(harness, value).state for value in "ab"] == [State.SUCCEEDED] * 2
     third = set_lamp(harness, "c")
@@ -82,7 +82,7 @@ def test_when_none_is_left_it_takes_an_approval(harness: Harness):
     assert harness.approve(third).state is State.SUCCEEDED
 
 
-def test_an_hour_later_there_is_as_much_again(
+def test_standing_grant_is_available_again_after_an_hour(
     db_harness: Harness, monkeypatch: pytest.MonkeyPatch
 ):
     harness = db_harness
@@ -115,7 +115,7 @@ class TestUsesThatWereDeleted:
             tx.sql.execute(delete(tables.grant_use))
         return harness
 
-    def test_let_nothing_through(self, robbed: Harness):
+    def test_deleted_uses_of_a_standing_grant_still_count(self, robbed: Harness):
         again = set_lamp(robbed, "b")
         assert (again.state, len(robbed.fleet.sent)) == (State.PENDING, 1)
         with robbed.database.reading() as tx:
@@ -126,13 +126,15 @@ class TestUsesThatWereDeleted:
             )
         assert "was used more often than the database lists" in wanting.facts["reason"]
 
-    def test_without_the_guard_would_have_been_used_again(
+    def test_without_the_log_count_deleted_uses_let_a_standing_grant_be_used_again(
         self, robbed: Harness, monkeypatch: pytest.MonkeyPatch
     ):
         monkeypatch.setattr(grant_rules, "has_all_uses_counted", _borne_out)
         assert set_lamp(robbed, "b").state is State.SUCCEEDED
 
-    def test_are_made_up_for_by_the_hour(self, robbed: Harness, monkeypatch: pytest.MonkeyPatch):
+    def test_standing_grant_with_deleted_uses_is_available_again_after_an_hour(
+        self, robbed: Harness, monkeypatch: pytest.MonkeyPatch
+    ):
         later(monkeypatch, HOUR + MINUTE)
         assert set_lamp(robbed, "b").state is State.SUCCEEDED
 
@@ -171,7 +173,7 @@ def twenty(harness: Harness) -> list[State]:
     return [harness.get_run(number).state for number in numbers]
 
 
-def test_twenty_at_once_never_overshoot(db_harness: Harness):
+def test_concurrent_requests_never_exceed_the_limit_of_a_standing_grant(db_harness: Harness):
     harness = db_harness
     given = grant(harness, per_hour=5)
     states = twenty(harness)
@@ -181,7 +183,9 @@ def test_twenty_at_once_never_overshoot(db_harness: Harness):
         assert grants.count_used(tx, given.id) == 5
 
 
-def test_the_gate_alone_lets_no_more_through(db_harness: Harness, monkeypatch: pytest.MonkeyPatch):
+def test_gate_alone_enforces_the_limit_of_a_standing_grant(
+    db_harness: Harness, monkeypatch: pytest.MonkeyPatch
+):
     """Whatever was promised when the plans were shown: it is counted again with the intent."""
     harness = db_harness
     grant(harness, per_hour=5)
@@ -191,7 +195,7 @@ def test_the_gate_alone_lets_no_more_through(db_harness: Harness, monkeypatch: p
     assert len(harness.fleet.sent) == 5
 
 
-def test_without_the_guard_all_twenty_would_have_gone_through(
+def test_without_both_counts_requests_exceed_the_limit_of_a_standing_grant(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ):
     """The twin: neither counted when shown nor at the gate, all are let through."""
@@ -229,7 +233,7 @@ def lift(harness: Harness) -> None:
     harness.run_queued_work()
 
 
-def test_a_freeze_holds_what_is_granted(harness: Harness):
+def test_freeze_holds_a_change_with_a_standing_grant(harness: Harness):
     grant(harness)
     run = waits_at_the_gate(harness)
     assert run.state is State.QUEUED
@@ -239,7 +243,7 @@ def test_a_freeze_holds_what_is_granted(harness: Harness):
 
 
 @pytest.mark.parametrize("how", ["revoked", "ended", "giver", "forbidden"])
-def test_what_was_granted_is_looked_at_again_at_the_gate(harness: Harness, how: str):
+def test_standing_grant_is_checked_again_at_the_gate(harness: Harness, how: str):
     given = grant(harness)
     run = waits_at_the_gate(harness)
     assert (run.state, run.grant_id) == (State.QUEUED, given.id)
@@ -269,7 +273,7 @@ def forbid(harness: Harness, rule: str) -> None:
     rules.write_text(f'{rules.read_text()}\n@id("new")\nforbid {rule};\n')
 
 
-def test_without_the_guard_a_revoked_grant_would_have_let_it_through(
+def test_without_the_gate_check_a_revoked_standing_grant_lets_a_run_start(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ):
     """The twin of the above."""
@@ -281,7 +285,7 @@ def test_without_the_guard_a_revoked_grant_would_have_let_it_through(
     assert harness.get_run(run.id).state is State.SUCCEEDED
 
 
-def test_a_grant_that_is_revoked_midway_stops_before_the_next_step(harness: Harness):
+def test_run_stops_before_the_next_step_when_its_standing_grant_is_revoked(harness: Harness):
     given = grant(harness, words="toy set all")
 
     def revoke(_host: str, words: str) -> None:
@@ -306,7 +310,7 @@ def test_a_grant_that_is_revoked_midway_stops_before_the_next_step(harness: Harn
         ("lb1", "lamp", "on", "adam"),
     ],
 )
-def test_it_covers_nothing_but_what_was_granted(
+def test_standing_grant_covers_only_its_person_hosts_and_values(
     harness: Harness, host: str, name: str, value: str, person: str
 ):
     harness.fleet.hosts["lb2"]["fan"] = "off"
@@ -317,7 +321,7 @@ def test_it_covers_nothing_but_what_was_granted(
         assert run.state is State.PENDING
 
 
-def test_neither_an_undo_nor_several_hosts_are_covered(harness: Harness):
+def test_standing_grant_covers_neither_an_undo_nor_several_hosts(harness: Harness):
     grant(harness)
     done = set_lamp(harness, "on")
     undo = harness.service.request_undo(done.id, person="dora", origin=WEB)
@@ -329,7 +333,7 @@ def test_neither_an_undo_nor_several_hosts_are_covered(harness: Harness):
     assert {harness.get_run(one.id).state for one in (undo, whole)} == {State.PENDING}
 
 
-def test_a_grant_gives_no_right_to_ask(harness: Harness):
+def test_standing_grant_gives_no_right_to_request(harness: Harness):
     grant(harness)
     forbid(harness, '(principal == Person::"dora", action == Action::"request", resource)')
     assert set_lamp(harness, "on").state is State.REFUSED
@@ -355,13 +359,15 @@ def test_a_grant_gives_no_right_to_ask(harness: Harness):
         ({"person": "adam", "hosts": "lb1"}, "Adam Admin needs no approval"),
     ],
 )
-def test_what_cannot_be_granted_is_refused(harness: Harness, change: dict[str, str], why: str):
+def test_invalid_standing_grant_is_rejected_with_the_reason(
+    harness: Harness, change: dict[str, str], why: str
+):
     with pytest.raises((InvalidRequestError, NotAllowed), match=why):
         grant(harness, **change)  # pyright: ignore[reportArgumentType] - any of its values
     assert "grant created" not in harness.list_entry_kinds()
 
 
-def test_what_takes_two_persons_or_a_second_factor_cannot_be_granted(harness: Harness):
+def test_standing_grant_is_refused_for_two_approvals_or_a_second_factor(harness: Harness):
     rules = harness.policies.path / "policy.cedar"
     starter = rules.read_text()
     rules.write_text(starter.replace('@approvals("1")', '@approvals("2")', 1))
@@ -372,7 +378,7 @@ def test_what_takes_two_persons_or_a_second_factor_cannot_be_granted(harness: Ha
         grant(harness)
 
 
-def test_what_turns_out_not_to_be_undoable_takes_an_approval(harness: Harness):
+def test_standing_grant_does_not_cover_an_irreversible_change(harness: Harness):
     with harness.database.transaction() as tx:
         grants.add_grant(
             tx,
@@ -383,7 +389,7 @@ def test_what_turns_out_not_to_be_undoable_takes_an_approval(harness: Harness):
     assert harness.request(BreakSwitch(host="lb1", name="lamp")).state is State.PENDING
 
 
-def test_who_may_end_it(harness: Harness):
+def test_standing_grant_is_revoked_by_its_granter_other_owners_or_its_person(harness: Harness):
     made = [grant(harness) for _ in range(3)]
     for given, person in zip(made, ("olga", "adam", "dora"), strict=True):
         with pytest.raises(
@@ -400,7 +406,7 @@ def test_who_may_end_it(harness: Harness):
     assert harness.list_entry_kinds().count("grant revoked") == 3
 
 
-def test_a_grant_that_the_log_does_not_bear_out_lets_nothing_through(harness: Harness):
+def test_altered_standing_grant_that_the_log_does_not_confirm_is_ignored(harness: Harness):
     """Whoever writes to the tables alone grants nothing, and widens nothing."""
     grant(harness, per_hour=1)
     with harness.database.transaction() as tx:
@@ -408,7 +414,7 @@ def test_a_grant_that_the_log_does_not_bear_out_lets_nothing_through(harness: Ha
     assert set_lamp(harness, "on").state is State.PENDING
 
 
-def test_without_the_guard_a_widened_grant_would_have_let_it_through(
+def test_without_the_log_check_an_altered_standing_grant_lets_a_run_start(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ):
     """The twin of the above."""

@@ -52,7 +52,7 @@ def _of(database: Database, host: str) -> LastContact:
     return contact
 
 
-def test_contacts_of_a_fleet_are_stored(database: Database):
+def test_last_contacts_of_reachable_and_unreachable_hosts_are_stored(database: Database):
     lost = UnreachableError("lb2 does not answer")
     fleet = ScriptedFleet({("lb1", "uptime"): "up", ("lb2", "uptime"): lost})
     kept = ContactRecorder(database)
@@ -75,14 +75,14 @@ def test_contacts_of_a_fleet_are_stored(database: Database):
         (UnknownOutcomeError("cut off"), "interrupted"),
     ],
 )
-def test_what_stood_in_the_way_is_distinguished(database: Database, trouble: HostError, kind: str):
+def test_last_contact_stores_the_kind_of_error(database: Database, trouble: HostError, kind: str):
     kept = ContactRecorder(database)
     kept.record_contact("lb1", trouble)
     kept.write_contacts()
     assert _of(database, "lb1").kind == kind
 
 
-def test_what_is_missing_on_our_side_says_nothing_about_the_host(database: Database):
+def test_setup_errors_are_not_stored_as_last_contact(database: Database):
     kept = ContactRecorder(database)
     for trouble in (SetupError("no key file"), SettingError("haproxy.socket")):
         kept.record_contact("lb1", trouble)
@@ -91,7 +91,7 @@ def test_what_is_missing_on_our_side_says_nothing_about_the_host(database: Datab
         assert host_contacts.list_contacts(tx) == {}
 
 
-def test_the_last_answer_and_the_first_failure_are_remembered(database: Database):
+def test_last_contact_keeps_the_last_answer_and_the_first_failure(database: Database):
     watch = Watch()
     kept = ContactRecorder(database, watch)
     kept.record_contact("lb1", None)
@@ -117,7 +117,7 @@ def test_the_last_answer_and_the_first_failure_are_remembered(database: Database
     assert (_of(database, "lb1").kind, _of(database, "lb1").error) == ("", "not ours")
 
 
-def test_what_another_process_saw_later_stays(database: Database):
+def test_last_contact_keeps_a_later_contact_of_another_process(database: Database):
     with database.transaction() as tx:
         now = tx.now
         store_contact(tx, "lb1", tried_at=now, answered_at=None, kind="key", error="another key")
@@ -126,7 +126,7 @@ def test_what_another_process_saw_later_stays(database: Database):
     assert (contact.tried_at, contact.kind, contact.answered_at) == (now, "key", now - _MINUTE)
 
 
-def test_a_time_is_the_databases_also_when_it_is_written_down_late(database: Database):
+def test_last_contact_time_is_the_database_clock_when_written_late(database: Database):
     watch = Watch()
     kept = ContactRecorder(database, watch)
     kept.record_contact("lb1", None)
@@ -136,7 +136,7 @@ def test_a_time_is_the_databases_also_when_it_is_written_down_late(database: Dat
         assert 9 * _MINUTE < tx.now - _of(database, "lb1").tried_at < 11 * _MINUTE
 
 
-def test_a_hundred_hosts_that_were_met_are_written_down_by_two_statements(
+def test_last_contacts_of_100_hosts_are_written_by_three_statements(
     database: Database,
 ):
     asked: list[str] = []

@@ -12,7 +12,7 @@ from tests.bot.databases import on_postgresql
 
 # SQLite has one writer: nobody gives a key back between two of its statements.
 @on_postgresql
-def test_a_key_that_is_given_back_while_it_is_asked_for_is_taken(database: Database):
+def test_idempotency_key_released_during_a_claim_is_claimed(database: Database):
     with database.transaction() as tx:
         first = idempotency.claim_key(tx, "k", request="r")
     assert isinstance(first, Claim)
@@ -36,7 +36,7 @@ def test_a_key_that_is_given_back_while_it_is_asked_for_is_taken(database: Datab
     assert third.answer == idempotency.StoredResponse(200, {}, "done")
 
 
-def test_a_key_that_was_given_back_is_free(database: Database):
+def test_released_idempotency_key_can_be_claimed_again(database: Database):
     with database.transaction() as tx:
         first = idempotency.claim_key(tx, "k", request="r")
         assert isinstance(first, Claim)

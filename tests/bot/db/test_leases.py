@@ -64,7 +64,7 @@ def _approved(harness: Harness, runbook: SetSwitch | SetAll | None = None) -> Ru
     return run
 
 
-def test_a_claim_is_in_the_log_with_its_worker_and_its_fence(db_harness: Harness):
+def test_claimed_entry_in_the_log_names_worker_and_fencing_token(db_harness: Harness):
     harness = db_harness
     run = _approved(harness)
     harness.run_queued_work()
@@ -77,7 +77,7 @@ def test_a_claim_is_in_the_log_with_its_worker_and_its_fence(db_harness: Harness
     assert harness.context.lease_keeper.leased_runs == frozenset()
 
 
-def test_what_was_claimed_and_not_begun_is_begun_by_another_with_a_higher_fence(
+def test_claimed_run_is_taken_over_with_a_higher_fencing_token(
     db_harness: Harness,
 ):
     harness = db_harness
@@ -101,7 +101,7 @@ def test_what_was_claimed_and_not_begun_is_begun_by_another_with_a_higher_fence(
     assert "lease taken over" in harness.list_entry_kinds(run)
 
 
-def test_a_fence_that_is_gone_lets_nothing_through_though_the_host_is_still_locked(
+def test_outdated_fencing_token_sends_nothing_although_the_host_is_locked(
     db_harness: Harness,
 ):
     """Its twin: with the fence as it was, the very same run goes through."""
@@ -118,7 +118,9 @@ def test_a_fence_that_is_gone_lets_nothing_through_though_the_host_is_still_lock
     assert harness.fleet.sent == []
 
 
-def test_a_step_is_unknown_and_keeps_its_host_when_its_worker_is_silent(db_harness: Harness):
+def test_step_is_unknown_outcome_and_keeps_its_host_lock_when_the_lease_expires(
+    db_harness: Harness,
+):
     harness = db_harness
     run, other = _approved(harness), _another(harness)
 
@@ -142,7 +144,7 @@ def test_a_step_is_unknown_and_keeps_its_host_when_its_worker_is_silent(db_harne
     assert [(each["step"], each["outcome"]) for each in late] == [(1, "succeeded")]
 
 
-def test_between_two_steps_only_who_has_it_goes_on(db_harness: Harness):
+def test_run_taken_over_between_two_steps_is_continued_by_the_new_worker_only(db_harness: Harness):
     harness = db_harness
     run, other = _approved(harness, SetAll(host="lb1", value="on")), _another(harness)
 
@@ -167,7 +169,7 @@ def test_between_two_steps_only_who_has_it_goes_on(db_harness: Harness):
     assert "resumed" in harness.list_entry_kinds(run)
 
 
-def test_what_was_left_between_two_steps_too_long_ago_ends_with_what_was_done(db_harness: Harness):
+def test_run_left_too_long_between_two_steps_is_stopped(db_harness: Harness):
     harness = db_harness
     run, other = _approved(harness, SetAll(host="lb1", value="on")), _another(harness)
 
@@ -187,7 +189,7 @@ def test_what_was_left_between_two_steps_too_long_ago_ends_with_what_was_done(db
     assert len(harness.fleet.sent) == 1
 
 
-def test_a_fault_of_who_has_lost_a_run_does_not_end_it_for_who_has_it(db_harness: Harness):
+def test_error_of_a_worker_without_the_lease_does_not_end_the_run(db_harness: Harness):
     harness = db_harness
     run, other = _approved(harness), _another(harness)
     once, seen = iter([True]), list[State]()
@@ -211,7 +213,7 @@ def test_a_fault_of_who_has_lost_a_run_does_not_end_it_for_who_has_it(db_harness
     assert harness.get_run(run.id).state is State.SUCCEEDED
 
 
-def test_who_is_seen_is_not_taken_from(db_harness: Harness):
+def test_run_of_a_worker_with_a_valid_lease_is_not_taken_over(db_harness: Harness):
     harness = db_harness
     run, other = _approved(harness), _another(harness)
     harness.fleet.before_send = lambda _host, _words: _taken_over_by(other)
@@ -220,7 +222,7 @@ def test_who_is_seen_is_not_taken_from(db_harness: Harness):
     assert "lease taken over" not in harness.list_entry_kinds(run)
 
 
-def test_who_says_late_that_it_is_there_keeps_what_no_one_took(db_harness: Harness):
+def test_late_heartbeat_keeps_a_lease_that_nobody_took_over(db_harness: Harness):
     """One look alone takes nothing: when the database comes back, those who live say so."""
     harness = db_harness
     run, other = _approved(harness), _another(harness)
@@ -236,7 +238,7 @@ def test_who_says_late_that_it_is_there_keeps_what_no_one_took(db_harness: Harne
     assert harness.get_run(run.id).state is State.SUCCEEDED
 
 
-def test_a_worker_gives_up_what_it_has_when_it_ends(db_harness: Harness):
+def test_worker_that_ends_gives_up_its_leases(db_harness: Harness):
     harness = db_harness
     run, other = _approved(harness), _another(harness)
 
@@ -250,7 +252,7 @@ def test_a_worker_gives_up_what_it_has_when_it_ends(db_harness: Harness):
     assert harness.get_run(run.id).state is State.QUEUED
 
 
-def test_what_a_worker_leaves_between_two_steps_is_gone_on_with_at_once(db_harness: Harness):
+def test_run_left_between_two_steps_by_an_ending_worker_is_resumed_at_once(db_harness: Harness):
     """Nobody waits until the one that ends has not been heard of for long."""
     harness = db_harness
     run, other = _approved(harness, SetAll(host="lb1", value="on")), _another(harness)
@@ -266,7 +268,7 @@ def test_what_a_worker_leaves_between_two_steps_is_gone_on_with_at_once(db_harne
 
 
 @pytest.mark.parametrize(("minutes", "sent"), [(5, 2), (3 * 24 * 60, 1)])
-def test_what_was_left_too_long_ago_is_not_gone_on_with_unseen(
+def test_run_left_for_days_between_two_steps_is_not_resumed_by_an_old_hint(
     tmp_path: Path, minutes: int, sent: int
 ):
     """Nobody was there in between, and whoever comes first hears of it by an old hint."""
@@ -283,7 +285,7 @@ def test_what_was_left_too_long_ago_is_not_gone_on_with_unseen(
         assert harness.get_run(run.id).state is ended
 
 
-def test_what_a_worker_has_read_for_is_begun_by_another_at_once(db_harness: Harness):
+def test_run_at_the_gate_of_an_ending_worker_is_started_by_another_at_once(db_harness: Harness):
     harness = db_harness
     run, other = _approved(harness), _another(harness)
     harness.dispatcher.enqueued.clear()
@@ -296,7 +298,7 @@ def test_what_a_worker_has_read_for_is_begun_by_another_at_once(db_harness: Harn
     assert harness.get_run(run.id).state is State.SUCCEEDED
 
 
-def test_a_proof_that_was_cut_off_is_read_by_another_at_once(db_harness: Harness):
+def test_verification_interrupted_by_shutdown_is_repeated_by_another_worker(db_harness: Harness):
     harness = db_harness
     run, other = _approved(harness), _another(harness)
     harness.dispatcher.enqueued.clear()
@@ -331,7 +333,7 @@ class Faulty(LeaseKeeper):
         super().renew_leases(database)
 
 
-def test_a_fault_in_one_pulse_does_not_silence_a_worker(
+def test_error_in_one_heartbeat_does_not_stop_the_next_ones(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr("bot.db.lease_keeper._HEARTBEAT_SECONDS", 0.01)
@@ -368,7 +370,7 @@ def test_a_worker_sends_nothing_when_its_heartbeat_is_late(
         assert "Nothing was sent" in done.summary
 
 
-def test_the_clock_that_counts_goes_on_while_we_are_stopped():
+def test_lease_check_uses_a_clock_that_runs_while_the_process_is_stopped():
     worker = LeaseKeeper()
     with pytest.raises(LeaseExpiredError, match=r"no heartbeat for 1[45] s"):
         worker.check_lease(HeldLease(1, 1, boot_time() - 1))
@@ -430,7 +432,7 @@ def _be_a_worker(url: str, directory: Path, run: int) -> None:
 
 @pytest.mark.real
 @pytest.mark.parametrize("stopped", [True, False])
-def test_a_worker_that_is_stopped_past_its_lease_and_wakes_may_not_send(
+def test_worker_stopped_past_its_lease_sends_nothing_after_it_wakes(
     postgres: Postgres, tmp_path: Path, stopped: bool
 ):
     """Its twin beside it: who is not stopped, however long it waits, is heard of and sends."""

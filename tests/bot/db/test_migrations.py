@@ -11,7 +11,7 @@ from bot.db import migrations
 from bot.db.database import Database
 
 
-def test_the_newest_revision_is_the_one_that_the_migrations_lead_to() -> None:
+def test_newest_revision_is_the_head_of_the_migrations() -> None:
     config = Config()
     with as_file(files("migrations")) as directory:
         config.set_main_option("script_location", str(directory))
@@ -22,9 +22,7 @@ def test_the_newest_revision_is_the_one_that_the_migrations_lead_to() -> None:
 
 
 @pytest.mark.parametrize("statement", ["UPDATE {} SET version_num = 'x'", "DELETE FROM {}"])
-def test_a_database_of_another_revision_or_of_none_is_not_current(
-    tmp_path: Path, statement: str
-) -> None:
+def test_schema_of_another_or_no_revision_is_not_current(tmp_path: Path, statement: str) -> None:
     database = Database(f"sqlite:///{tmp_path / 'keyturn.db'}")
     assert not migrations.is_schema_current(database)
     migrations.upgrade_schema(database)

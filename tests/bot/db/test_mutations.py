@@ -105,7 +105,7 @@ def _verdict(connection: Connection, point: Checkpoint) -> Verification:
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
 @given(mutations=_MUTATIONS)
-def test_whatever_is_inserted_deleted_reordered_or_edited_is_found(
+def test_verification_finds_inserted_deleted_reordered_and_edited_entries(
     loose: tuple[Database, Checkpoint], mutations: list[tuple[Any, ...]]
 ):
     database, point = loose
@@ -136,7 +136,7 @@ def _unread(row: Sequence[Any]) -> str:
     return row[COLUMNS.index("hash")]
 
 
-def test_a_mutation_is_not_found_by_who_does_not_look(
+def test_without_the_hash_comparison_an_edited_entry_is_not_found(
     loose: tuple[Database, Checkpoint], monkeypatch: pytest.MonkeyPatch
 ):
     """The twin: without the comparison of hashes an edit is seen by nobody."""
@@ -153,7 +153,7 @@ def test_a_mutation_is_not_found_by_who_does_not_look(
         assert broken == (5 if guarded else None)
 
 
-def test_nothing_is_found_in_a_good_log(tmp_path: Path):
+def test_verification_finds_no_fault_in_an_unaltered_log(tmp_path: Path):
     database = create_sqlite_database(tmp_path / "keyturn.db")
     point = _write(database, ENTRIES)
     with database.reading() as tx:

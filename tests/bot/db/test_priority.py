@@ -56,7 +56,7 @@ class _Held:
             return priority.get_next_run(tx, "lb1") or 0
 
 
-def test_at_a_host_people_take_turns(db_harness: Harness):
+def test_host_queue_lets_people_take_turns(db_harness: Harness):
     """Without that, stan would wait for all that dora has asked for before him."""
     doras = [_set(db_harness, f"d{n}") for n in range(4)]
     stans = [_set(db_harness, f"s{n}", person="stan") for n in range(2)]
@@ -66,7 +66,7 @@ def test_at_a_host_people_take_turns(db_harness: Harness):
     assert _taken(db_harness) == ["d0", "s0", "d1", "s1", "d2", "d3"]
 
 
-def test_broken_glass_is_next_at_its_host(db_harness: Harness):
+def test_break_glass_run_is_first_in_the_host_queue(db_harness: Harness):
     doras = [_set(db_harness, f"d{n}") for n in range(3)]
     urgent = _set(db_harness, "burning", person="stan")
     with _Held(db_harness):
@@ -79,7 +79,7 @@ def test_broken_glass_is_next_at_its_host(db_harness: Harness):
     assert _taken(db_harness)[0] == "burning"
 
 
-def test_a_host_that_was_just_freed_is_not_taken_from_under_broken_glass(db_harness: Harness):
+def test_freed_host_is_kept_for_a_waiting_break_glass_run(db_harness: Harness):
     """Whoever comes by meanwhile waits for it, and says so."""
     first, urgent = _set(db_harness, "first"), _set(db_harness, "burning", person="stan")
     _approved(db_harness, first, urgent)
@@ -94,7 +94,7 @@ def test_a_host_that_was_just_freed_is_not_taken_from_under_broken_glass(db_harn
     assert _taken(db_harness) == ["burning", "first"]
 
 
-def test_the_parts_of_a_wave_wait_for_what_one_person_waits_for(db_harness: Harness):
+def test_child_runs_wait_for_single_requests_in_the_host_queue(db_harness: Harness):
     alone = _set(db_harness, "alone")
     part = _set(db_harness, "part")
     with db_harness.database.transaction() as tx:
@@ -109,7 +109,7 @@ def test_the_parts_of_a_wave_wait_for_what_one_person_waits_for(db_harness: Harn
         assert priority.get_next_run(tx, "lb1") == alone.id
 
 
-def test_at_a_host_too_a_wave_does_not_wait_for_good(harness: Harness):
+def test_child_run_gets_its_turn_after_seven_single_requests(harness: Harness):
     for n in range(7):
         harness.approve(_set(harness, f"before{n}"))
     alone, part = _set(harness, "alone"), _set(harness, "part")
@@ -124,7 +124,7 @@ def test_at_a_host_too_a_wave_does_not_wait_for_good(harness: Harness):
         assert priority.get_next_run(tx, "lb1") == alone.id
 
 
-def test_what_a_person_has_asked_for_long_ago_is_not_held_against_others(harness: Harness):
+def test_host_queue_prefers_the_person_without_recent_runs_on_the_host(harness: Harness):
     """Whoever has not had the host of late comes before who has."""
     for name in ("a", "b"):
         harness.approve(_set(harness, name))

@@ -76,7 +76,7 @@ def _at_work(stack: ExitStack, opened: Open, *, alone: bool = True, heeds: bool 
 
 
 @pytest.mark.parametrize("alone", [True, False])
-def test_the_lock_is_ours_again_before_anything_is_written(opened: Open, alone: bool):
+def test_process_lock_is_taken_again_before_the_next_write(opened: Open, alone: bool):
     with ExitStack() as stack:
         process = _at_work(stack, opened, alone=alone)
         _throw_out(process.database)
@@ -87,7 +87,7 @@ def test_the_lock_is_ours_again_before_anything_is_written(opened: Open, alone: 
         assert not process.ended
 
 
-def test_without_asking_for_it_the_lock_is_gone_and_another_gets_in(opened: Open):
+def test_without_the_lock_check_another_process_gets_the_process_lock(opened: Open):
     """The twin."""
     with ExitStack() as stack:
         process = _at_work(stack, opened, heeds=False)
@@ -97,7 +97,7 @@ def test_without_asking_for_it_the_lock_is_gone_and_another_gets_in(opened: Open
             process.write()
 
 
-def test_only_the_lock_s_own_session_was_ended_and_it_is_noticed(opened: Open):
+def test_process_lock_is_taken_again_when_only_its_session_ended(opened: Open):
     with ExitStack() as stack:
         process = _at_work(stack, opened)
         process.write()
@@ -108,7 +108,7 @@ def test_only_the_lock_s_own_session_was_ended_and_it_is_noticed(opened: Open):
 
 
 @pytest.mark.parametrize("alone", [True, False])
-def test_who_finds_another_at_work_writes_nothing_any_more_and_ends(opened: Open, alone: bool):
+def test_process_that_lost_the_process_lock_writes_nothing_and_ends(opened: Open, alone: bool):
     with ExitStack() as stack:
         process = _at_work(stack, opened, alone=alone)
         _throw_out(process.database)
@@ -124,7 +124,7 @@ def test_who_finds_another_at_work_writes_nothing_any_more_and_ends(opened: Open
         assert process.ended == [None]
 
 
-def test_who_was_put_out_does_not_end_as_if_all_were_well(opened: Open):
+def test_process_that_lost_the_process_lock_ends_with_an_error(opened: Open):
     here = opened()
     settings = Settings(database=here.url)
     with pytest.raises(StoreUnavailable, match="must not write any more"):
@@ -143,7 +143,7 @@ def _work(settings: Settings, here: Database, *, put_out: bool) -> None:
                 tenure.check()
 
 
-def test_who_finds_another_key_in_the_log_ends(opened: Open):
+def test_process_ends_when_the_log_has_another_signing_key_after_reconnect(opened: Open):
     with ExitStack() as stack:
         process = _at_work(stack, opened)
 
@@ -157,7 +157,7 @@ def test_who_finds_another_key_in_the_log_ends(opened: Open):
         assert process.ended == [None]
 
 
-def test_a_session_of_ours_that_the_server_still_believes_in_keeps_us_not_out(
+def test_stale_own_session_on_the_server_does_not_block_the_process_lock(
     postgres: Postgres, opened: Open
 ):
     """A network that breaks tells only one side."""
@@ -181,7 +181,7 @@ def test_a_session_of_ours_that_the_server_still_believes_in_keeps_us_not_out(
         behind.close()
 
 
-def test_many_threads_that_write_at_once_take_it_again_once(opened: Open):
+def test_concurrent_writers_take_the_process_lock_again_once(opened: Open):
     with ExitStack() as stack:
         process = _at_work(stack, opened)
         returned: list[None] = []

@@ -73,7 +73,7 @@ def roles(postgres: Postgres) -> Generator[Roles]:
 
 
 @pytest.mark.parametrize("statement", FORBIDDEN)
-def test_what_would_change_the_log_is_refused(roles: Roles, statement: str):
+def test_service_role_cannot_alter_the_change_log(roles: Roles, statement: str):
     with (
         pytest.raises(psycopg.errors.Error, match=r"permission|owner|append-only|attribute"),
         psycopg.connect(roles.app.url.replace("+psycopg", "")) as connection,
@@ -83,7 +83,7 @@ def test_what_would_change_the_log_is_refused(roles: Roles, statement: str):
         assert verification.verify_log(tx).broken is None
 
 
-def test_the_service_works_with_these_rights(roles: Roles):
+def test_service_role_can_append_and_read_the_change_log(roles: Roles):
     assert db_roles.find_excess_rights(roles.app) == []
     assert migrations.is_schema_current(roles.app)
     with roles.app.transaction() as tx:
@@ -92,7 +92,7 @@ def test_the_service_works_with_these_rights(roles: Roles):
         assert len(change_log.list_entries_after(tx, 0)) == 3
 
 
-def test_without_the_guard_the_owner_rewrites_the_log(roles: Roles):
+def test_without_the_service_role_the_table_owner_rewrites_the_change_log(roles: Roles):
     """The twin: what is refused above is refused for the role, and not by chance."""
     with roles.owner.engine.connect() as connection:
         connection.exec_driver_sql("DROP TRIGGER entry_append_only ON entry")
@@ -106,7 +106,7 @@ def test_without_the_guard_the_owner_rewrites_the_log(roles: Roles):
 @pytest.mark.parametrize(
     "statement", ["INSERT INTO seen_request VALUES ('x', 1)", "TABLE session"]
 )
-def test_a_reader_writes_nothing_and_sees_no_sessions(roles: Roles, statement: str):
+def test_reader_role_cannot_write_or_read_sessions(roles: Roles, statement: str):
     with (
         pytest.raises(StoreUnavailable, match="permission denied"),
         roles.reader.transaction() as tx,
@@ -114,7 +114,7 @@ def test_a_reader_writes_nothing_and_sees_no_sessions(roles: Roles, statement: s
         tx.sql.execute(text(statement))
 
 
-def test_a_role_without_insert_is_reported_before_anything_is_sent(roles: Roles):
+def test_role_without_insert_on_the_change_log_is_reported(roles: Roles):
     with roles.owner.engine.connect() as connection:
         connection.exec_driver_sql("REVOKE INSERT ON entry FROM keyturn_app")
         connection.commit()
@@ -123,7 +123,9 @@ def test_a_role_without_insert_is_reported_before_anything_is_sent(roles: Roles)
     assert "permission denied" in roles.app.error
 
 
-def test_a_schema_that_is_behind_names_what_to_do(postgres: Postgres, roles: Roles):
+def test_schema_upgrade_with_the_service_role_names_keyturn_migrations(
+    postgres: Postgres, roles: Roles
+):
     empty = Database(postgres.new_database(), SigningKey.create())
     app = Database(_as(empty.url, "keyturn_app"), SigningKey.create())
     with pytest.raises(StoreUnavailable, match="KEYTURN_MIGRATIONS"):
@@ -133,6 +135,6 @@ def test_a_schema_that_is_behind_names_what_to_do(postgres: Postgres, roles: Rol
 
 
 @pytest.mark.parametrize("name", ["", 'x"; DROP TABLE entry', "Capital", "1st"])
-def test_a_strange_name_of_a_role_is_refused(name: str):
+def test_invalid_role_name_is_rejected(name: str):
     with pytest.raises(ValueError, match="not a valid role name"):
         db_roles.grant_statements(name or " ")

@@ -12,7 +12,7 @@ def _new(tx: Transaction, host: str = "lb1", person: str = "dora") -> int:
     return runs.add_run(tx, new).id
 
 
-def test_a_run_is_found_as_it_was_saved(database: Database):
+def test_run_is_loaded_as_it_was_saved(database: Database):
     with database.transaction() as tx:
         number = _new(tx)
     with database.reading() as tx:
@@ -21,26 +21,26 @@ def test_a_run_is_found_as_it_was_saved(database: Database):
     assert run.title == "toy set"
 
 
-def test_a_run_that_is_not_there_is_named(database: Database):
+def test_missing_run_is_reported_with_its_number(database: Database):
     with pytest.raises(runs.NoSuchRun, match="no run 77"), database.reading() as tx:
         runs.get_run(tx, 77)
 
 
-def test_an_illegal_move_is_refused(database: Database):
+def test_illegal_state_transition_is_rejected(database: Database):
     with database.transaction() as tx:
         run = runs.get_run(tx, _new(tx))
         with pytest.raises(IllegalTransitionError):
             runs.move_run(tx, run, State.RUNNING)
 
 
-def test_what_no_run_has_is_not_changed(database: Database):
+def test_transition_with_an_unknown_column_is_rejected(database: Database):
     with database.transaction() as tx:
         run = runs.get_run(tx, _new(tx))
         with pytest.raises(TypeError, match="colour"):
             runs.move_run(tx, run, State.PENDING, colour="red")
 
 
-def test_the_second_to_move_a_run_is_notified(database: Database):
+def test_concurrent_state_transition_is_rejected(database: Database):
     with database.transaction() as tx:
         run = runs.get_run(tx, _new(tx))
         runs.move_run(tx, run, State.PENDING)
@@ -48,7 +48,7 @@ def test_the_second_to_move_a_run_is_notified(database: Database):
             runs.move_run(tx, run, State.WITHDRAWN)
 
 
-def test_runs_that_are_held_are_as_they_are_now(database: Database):
+def test_lock_runs_returns_the_current_rows(database: Database):
     with database.transaction() as tx:
         known = [runs.get_run(tx, _new(tx, host)) for host in ("lb1", "lb2", "lb3")]
         runs.move_run(tx, known[1], State.PENDING, required_approvals=2)
@@ -59,7 +59,7 @@ def test_runs_that_are_held_are_as_they_are_now(database: Database):
     assert held[known[0].id] is known[0]
 
 
-def test_pages_show_every_run_once_newest_first(database: Database):
+def test_run_pages_list_every_run_once_newest_first(database: Database):
     with database.transaction() as tx:
         numbers = [_new(tx, host=f"lb{n % 3}") for n in range(30)]
     shown: list[int] = []
@@ -74,7 +74,7 @@ def test_pages_show_every_run_once_newest_first(database: Database):
     assert shown == sorted(numbers, reverse=True)
 
 
-def test_filters_narrow_what_is_found(database: Database):
+def test_run_filters_are_combined(database: Database):
     with database.transaction() as tx:
         _new(tx, "lb1", "dora")
         wanted = _new(tx, "lb2", "dora")
@@ -93,7 +93,7 @@ def test_filters_narrow_what_is_found(database: Database):
         assert len(search.find_newest_runs(tx, search.RunFilter(until=now))) == 3
 
 
-def test_a_person_votes_once(database: Database):
+def test_second_decision_of_a_person_is_not_stored(database: Database):
     with database.transaction() as tx:
         number = _new(tx)
         vote = Decision(number, "olga", approves=True, digest="d", decided_at=tx.now)
@@ -102,7 +102,7 @@ def test_a_person_votes_once(database: Database):
         assert runs.list_decisions(tx, number) == [vote]
 
 
-def test_a_target_is_locked_by_one_run(database: Database):
+def test_host_lock_is_held_by_one_run(database: Database):
     with database.transaction() as tx:
         first, second = _new(tx), _new(tx)
         assert locks.take_lock(tx, "lb1", first) is None
@@ -114,7 +114,7 @@ def test_a_target_is_locked_by_one_run(database: Database):
         assert locks.take_lock(tx, "lb1", second) is None
 
 
-def test_news_become_one_and_come_again(database: Database):
+def test_outbox_merges_updates_of_a_run_and_keeps_later_ones(database: Database):
     with database.transaction() as tx:
         number = _new(tx)
         outbox.announce_run(tx, number)
@@ -128,7 +128,7 @@ def test_news_become_one_and_come_again(database: Database):
         assert outbox.list_pending_updates(tx) == []
 
 
-def test_postponed_news_wait_and_keep(database: Database):
+def test_postponed_outbox_update_stays_pending(database: Database):
     with database.transaction() as tx:
         number = _new(tx)
         outbox.announce_run(tx, number)
@@ -139,7 +139,7 @@ def test_postponed_news_wait_and_keep(database: Database):
         assert [item.run for item in outbox.list_pending_updates(tx)] == [number]
 
 
-def test_a_notice_is_remembered_and_renewed(database: Database):
+def test_posted_message_is_stored_and_replaced(database: Database):
     with database.transaction() as tx:
         number = _new(tx)
         outbox.store_message(tx, outbox.PostedMessage(number, "card", "C1", "1.0", "a"))
@@ -147,7 +147,7 @@ def test_a_notice_is_remembered_and_renewed(database: Database):
         assert outbox.list_messages(tx, number)["card"].ts == "2.0"
 
 
-def test_what_was_seen_has_no_second_first_time(database: Database):
+def test_deduplication_key_is_new_only_once(database: Database):
     with database.transaction() as tx:
         assert dedup.remember_first(tx, "signature")
         assert not dedup.remember_first(tx, "signature")
@@ -163,7 +163,7 @@ def test_a_sign_in_link_works_once(database: Database):
         assert sessions.use_sign_in_link(tx, token) is None
 
 
-def test_a_sign_in_link_grows_old(database: Database):
+def test_sign_in_link_expires(database: Database):
     with database.transaction() as tx:
         assert (
             sessions.use_sign_in_link(tx, sessions.create_sign_in_link(tx, "dora", seconds=0))
@@ -171,7 +171,7 @@ def test_a_sign_in_link_grows_old(database: Database):
         )
 
 
-def test_a_session_ends_when_it_is_ended(database: Database):
+def test_ended_session_is_not_accepted(database: Database):
     with database.transaction() as tx:
         token = sessions.begin_session(tx, "dora")
         assert sessions.touch_session(tx, token) == "dora"

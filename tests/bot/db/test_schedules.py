@@ -57,7 +57,7 @@ def _fired(harness: Harness, schedule: Schedule) -> list[Run]:
     ]
 
 
-def test_a_schedule_waits_for_the_approval_that_its_runbook_takes(db_harness: Harness):
+def test_schedule_needs_the_approval_of_its_runbook(db_harness: Harness):
     run = _asked(db_harness)
     assert run.state is State.PENDING
     assert run.title == "schedule “hourly”: toy set lb1 lamp on"
@@ -67,7 +67,7 @@ def test_a_schedule_waits_for_the_approval_that_its_runbook_takes(db_harness: Ha
     assert db_harness.fleet.sent == []
 
 
-def test_what_it_fires_was_approved_with_it_and_takes_no_other_approval(db_harness: Harness):
+def test_fired_run_needs_no_approval_beyond_that_of_its_schedule(db_harness: Harness):
     schedule = _begun(db_harness)
     due_now(db_harness, schedule)
     fire_all(db_harness)
@@ -81,7 +81,7 @@ def test_what_it_fires_was_approved_with_it_and_takes_no_other_approval(db_harne
     assert "fired" in db_harness.list_entry_kinds()
 
 
-def test_a_time_is_fired_once_however_many_clocks_look(db_harness: Harness):
+def test_due_time_is_fired_once_by_concurrent_schedulers(db_harness: Harness):
     schedule = _begun(db_harness)
     due_now(db_harness, schedule)
     barrier = threading.Barrier(4)
@@ -100,7 +100,7 @@ def test_a_time_is_fired_once_however_many_clocks_look(db_harness: Harness):
     assert db_harness.fleet.sent == [("lb1", "set lamp on")]
 
 
-def test_what_is_as_asked_already_asks_no_one_and_says_so(harness: Harness):
+def test_fired_run_ends_as_no_changes_when_the_host_is_as_requested(harness: Harness):
     schedule = _begun(harness)
     harness.fleet.hosts["lb1"]["lamp"] = "on"
     due_now(harness, schedule)
@@ -109,12 +109,12 @@ def test_what_is_as_asked_already_asks_no_one_and_says_so(harness: Harness):
     assert run.state is State.NO_CHANGES
 
 
-def test_a_schedule_can_be_asked_for_while_there_is_nothing_to_do(harness: Harness):
+def test_schedule_can_be_requested_while_its_plan_is_empty(harness: Harness):
     harness.fleet.hosts["lb1"]["lamp"] = "on"
     assert _asked(harness).state is State.PENDING
 
 
-def test_a_check_needs_no_approval_and_fires(harness: Harness):
+def test_schedule_of_a_check_needs_no_approval_and_fires(harness: Harness):
     run = _asked(harness, what=ShowSwitches(host="lb1"))
     assert run.state is State.SUCCEEDED
     [schedule] = _all(harness)
@@ -127,7 +127,7 @@ def test_a_check_needs_no_approval_and_fires(harness: Harness):
 @pytest.mark.parametrize(
     ("catch_up", "fired", "missed"), [(0, 0, 5), (1, 1, 4), (3, 3, 2), (99, 5, 0)]
 )
-def test_what_was_missed_is_a_row_and_made_up_for_as_agreed(
+def test_missed_due_times_are_recorded_and_caught_up_as_configured(
     harness: Harness, catch_up: int, fired: int, missed: int
 ):
     schedule = _begun(harness, replace(HOURLY, catch_up=catch_up))
@@ -152,7 +152,7 @@ def test_what_was_missed_is_a_row_and_made_up_for_as_agreed(
     )
 
 
-def test_a_thousand_missed_times_are_rows_too(harness: Harness):
+def test_more_than_a_thousand_missed_due_times_are_recorded(harness: Harness):
     schedule = _begun(harness)
     with harness.database.transaction() as tx:
         since = tx.now - 1500 * 60 * MINUTE
@@ -164,7 +164,7 @@ def test_a_thousand_missed_times_are_rows_too(harness: Harness):
     assert len(rows) in {1499, 1500, 1501}
 
 
-def test_a_fire_is_left_out_while_the_last_run_is_not_over(harness: Harness):
+def test_due_time_is_skipped_while_the_last_run_has_not_ended(harness: Harness):
     schedule = _begun(harness)
     due_now(harness, schedule)
     harness.service.fire_due_schedules()
@@ -177,7 +177,7 @@ def test_a_fire_is_left_out_while_the_last_run_is_not_over(harness: Harness):
     assert newest.reason.endswith("had not ended")
 
 
-def test_a_fire_waits_for_the_last_run_where_that_was_agreed(harness: Harness):
+def test_due_time_waits_for_the_last_run_when_overlap_is_queue(harness: Harness):
     schedule = _begun(harness, replace(HOURLY, overlap=Overlap.QUEUE))
     due_now(harness, schedule)
     harness.service.fire_due_schedules()
@@ -192,7 +192,7 @@ def test_a_fire_waits_for_the_last_run_where_that_was_agreed(harness: Harness):
     assert [fire.outcome for fire in _fires(harness, schedule)] == [FireOutcome.FIRED] * 2
 
 
-def test_a_fire_ends_the_last_run_where_that_was_agreed(harness: Harness):
+def test_due_time_withdraws_the_last_run_when_overlap_is_cancel(harness: Harness):
     schedule = _begun(harness, replace(HOURLY, overlap=Overlap.CANCEL))
     due_now(harness, schedule)
     harness.service.fire_due_schedules()
@@ -203,7 +203,7 @@ def test_a_fire_ends_the_last_run_where_that_was_agreed(harness: Harness):
     assert [run.state for run in _fired(harness, schedule)] == [State.SUCCEEDED, State.WITHDRAWN]
 
 
-def test_hosts_are_spread_each_at_its_own_time(harness: Harness):
+def test_schedule_with_spread_fires_each_host_at_its_own_time(harness: Harness):
     timing = replace(HOURLY, spread_minutes=30)
     lamps = [SetSwitch(host=host, name="lamp", value="on") for host in ("lb1", "lb2")]
     run = harness.service.schedules.request_schedule(
@@ -224,7 +224,7 @@ def test_hosts_are_spread_each_at_its_own_time(harness: Harness):
     assert sorted(harness.fleet.sent) == [("lb1", "set lamp on"), ("lb2", "set lamp on")]
 
 
-def test_several_hosts_fire_as_one_request(harness: Harness):
+def test_schedule_for_several_hosts_fires_as_one_request(harness: Harness):
     lamps = [SetSwitch(host=host, name="lamp", value="on") for host in ("lb1", "lb2")]
     run = harness.service.schedules.request_schedule(
         lamps, host_pattern="lb*", person="dora", origin=WEB, timing=HOURLY
@@ -278,7 +278,7 @@ class TestAnOwnerWhoLeft:
         assert harness.fleet.sent == []
         assert "schedule suspended" in harness.list_entry_kinds()
 
-    def test_a_schedule_without_owner_would_fire_without_the_guard(
+    def test_without_the_request_check_a_schedule_of_a_former_owner_fires(
         self, harness: Harness, monkeypatch: pytest.MonkeyPatch
     ):
         schedule = _begun(harness)
@@ -299,7 +299,7 @@ class TestAnApprovalThatLapsed:
         assert self._lapses(harness).state is ScheduleState.LAPSED
         assert harness.fleet.sent == []
 
-    def test_a_lapsed_schedule_would_fire_without_the_guard(
+    def test_without_the_approval_check_a_lapsed_schedule_fires(
         self, harness: Harness, monkeypatch: pytest.MonkeyPatch
     ):
         monkeypatch.setattr(schedule_approval, "check_schedule_approval", _nothing)
@@ -310,13 +310,13 @@ class TestAnApprovalThatLapsed:
 OFTEN = replace(HOURLY, cron_expression=parse_cron("*/5 * * * *", "UTC"))
 
 
-def test_a_runbook_that_fires_too_often_is_refused(harness: Harness):
+def test_schedule_of_a_change_that_fires_too_often_is_rejected(harness: Harness):
     with pytest.raises(InvalidRequestError, match="every 10 minutes at most"):
         _asked(harness, OFTEN)
     _asked(harness, OFTEN, what=ShowSwitches(host="lb1"))
 
 
-def test_without_the_guard_it_would_be_asked_for(
+def test_without_the_timing_check_a_change_is_scheduled_too_often(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(requests, "_check_timing", _nothing)
@@ -337,11 +337,11 @@ class TestValuesThatWereNotApproved:
             )
         _fire(harness)
 
-    def test_values_that_were_not_approved_never_fire(self, harness: Harness):
+    def test_schedule_with_altered_values_does_not_fire(self, harness: Harness):
         self._changed(harness)
         assert harness.fleet.sent == []
 
-    def test_values_that_were_not_approved_would_fire_without_the_guards(
+    def test_without_the_approval_check_a_schedule_with_altered_values_fires(
         self, harness: Harness, monkeypatch: pytest.MonkeyPatch
     ):
         monkeypatch.setattr(schedule_approval, "check_schedule_approval", _nothing)
@@ -356,13 +356,13 @@ class TestItsOwner:
     def _asked_by_an_owner(self, harness: Harness) -> Run:
         return _asked(harness, what=BreakSwitch(host="lb1", name="lamp"), person="olga")
 
-    def test_the_owner_of_a_schedule_cannot_approve_it(self, harness: Harness):
+    def test_owner_of_a_schedule_cannot_approve_it(self, harness: Harness):
         run = self._asked_by_an_owner(harness)
         with pytest.raises(NotAllowed, match="you requested it"):
             harness.approve(run, "olga")
         assert harness.approve(run, "adam").state is State.SUCCEEDED
 
-    def test_the_owner_of_a_schedule_would_approve_it_without_the_guard(
+    def test_without_the_requester_check_the_owner_approves_their_schedule(
         self, harness: Harness, monkeypatch: pytest.MonkeyPatch
     ):
         monkeypatch.setattr(PolicyRequest, "is_made_by", _never)
@@ -377,12 +377,12 @@ class TestAFreeze:
         )
         return _fire(harness)
 
-    def test_a_due_time_is_skipped_when_a_freeze_holds(self, harness: Harness):
+    def test_due_time_is_skipped_during_a_freeze(self, harness: Harness):
         schedule = self._frozen(harness)
         assert _fires(harness, schedule)[0].outcome is FireOutcome.SKIPPED
         assert harness.fleet.sent == []
 
-    def test_a_due_time_would_fire_in_a_freeze_without_the_guard(
+    def test_without_the_freeze_check_a_due_time_fires_during_a_freeze(
         self, harness: Harness, monkeypatch: pytest.MonkeyPatch
     ):
         monkeypatch.setattr(Policy, "describe_freeze", _no_word)
@@ -390,7 +390,7 @@ class TestAFreeze:
         assert harness.fleet.sent == [("lb1", "set lamp on")]
 
 
-def test_its_owner_and_the_areas_suspend_and_resume_it(harness: Harness):
+def test_schedule_is_suspended_and_resumed_by_its_owner_and_area_owners(harness: Harness):
     schedule = _begun(harness)
     with pytest.raises(NotAllowed):
         harness.service.schedules.suspend_schedule(schedule.id, person="theo")
@@ -415,7 +415,7 @@ def test_its_owner_and_the_areas_suspend_and_resume_it(harness: Harness):
         harness.service.schedules.resume_schedule(schedule.id, person="dora")
 
 
-def test_who_takes_a_schedule_over_needs_an_approval_and_then_the_old_one_ends(harness: Harness):
+def test_schedule_taken_over_needs_an_approval_and_ends_the_old_one(harness: Harness):
     schedule = _begun(harness)
     run = harness.service.schedules.take_over_schedule(
         schedule.id, person="stan", origin=RequestOrigin("web")
@@ -446,22 +446,22 @@ class TestTakenOverUnasked:
         harness.run_queued_work()
         return harness.get_run(run.id), _all(harness)[0]
 
-    def test_someone_elses_goes_on(self, harness: Harness):
+    def test_schedule_of_a_check_cannot_be_taken_over_by_anybody(self, harness: Harness):
         run, old = self._taken(harness, "dora")
         assert (run.state, old.state) == (State.REFUSED, ScheduleState.ACTIVE)
         assert run.summary == "Only the owners can replace schedule 1: Adam Admin, Olga Owner"
 
-    def test_without_the_guard_it_would_have_ended(
+    def test_without_the_manager_check_anybody_takes_over_a_schedule(
         self, harness: Harness, monkeypatch: pytest.MonkeyPatch
     ):
         monkeypatch.setattr(start_schedule, "_list_managers", _no_word)
         assert self._taken(harness, "dora")[1].state is ScheduleState.ENDED
 
-    def test_an_owner_of_the_area_takes_it(self, harness: Harness):
+    def test_schedule_can_be_taken_over_by_an_owner_of_the_area(self, harness: Harness):
         run, old = self._taken(harness, "adam")
         assert (run.state, old.state) == (State.SUCCEEDED, ScheduleState.ENDED)
 
-    def test_whoever_likes_takes_that_of_someone_who_has_left(self, harness: Harness):
+    def test_schedule_of_a_person_who_left_can_be_taken_over_by_anybody(self, harness: Harness):
         self._taken(harness, "dora")
         for name in ("people.yaml", "areas.yaml"):
             file = harness.policies.path / name
@@ -475,7 +475,7 @@ class TestTakenOverUnasked:
         assert _all(harness)[0].state is ScheduleState.ENDED
 
 
-def test_a_run_that_claims_a_schedule_is_not_let_through(harness: Harness):
+def test_run_that_no_schedule_fired_is_refused_although_it_names_one(harness: Harness):
     """What stands in the table is not believed: the schedule must have fired it."""
     schedule = _begun(harness)
     due_now(harness, schedule)

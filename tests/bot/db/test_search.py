@@ -57,7 +57,7 @@ def numbers(tx: Transaction, **wanted: Any) -> list[int]:
     return [run.id for run in search.find_newest_runs(tx, RunFilter(**wanted))]
 
 
-def test_the_tables_are_as_migrated(database: Database):
+def test_migrated_schema_matches_the_table_definitions(database: Database):
     with database.engine.connect() as connection:
         context = MigrationContext.configure(connection, opts={"include_name": is_own_table})
         assert compare_metadata(context, tables.metadata) == []
@@ -67,7 +67,7 @@ def test_the_tables_are_as_migrated(database: Database):
         assert "editors" in str(options[f"{connection.dialect.name}_where"])
 
 
-def test_a_run_is_found_by_each_thing_that_is_known_of_it(database: Database):
+def test_run_is_found_by_host_area_person_runbook_values_and_output(database: Database):
     with database.transaction() as tx:
         other = add(tx)
         run = add(
@@ -108,7 +108,7 @@ def test_a_run_is_found_by_each_thing_that_is_known_of_it(database: Database):
         assert numbers(tx, text=["name=lamp"]) == [other.id]
 
 
-def test_a_pattern_means_nothing_but_its_stars_and_question_marks(database: Database):
+def test_host_pattern_supports_only_stars_and_question_marks(database: Database):
     with database.transaction() as tx:
         numbers_by_host = {host: add(tx, host=host).id for host in HOSTS}
         assert numbers(tx, host="we_*") == [numbers_by_host["we_b"]]
@@ -118,14 +118,14 @@ def test_a_pattern_means_nothing_but_its_stars_and_question_marks(database: Data
         assert numbers(tx, host="%b1") == []
 
 
-def test_how_a_run_ended_is_searched_too(database: Database):
+def test_run_is_found_by_the_words_of_its_summary(database: Database):
     with database.transaction() as tx:
         run = add(tx)
         runs.move_run(tx, run, State.FAILED, summary="Step 1 failed: No space left")
         assert numbers(tx, text=["space"]) == [run.id]
 
 
-def test_what_was_erased_is_not_found_and_what_was_asked_still_is(database: Database):
+def test_run_is_not_found_by_erased_output_but_by_its_reason(database: Database):
     with database.transaction() as tx:
         run = add(tx, reason="lamp of the harbour")
         answered(tx, run, "the lamp spilled s3cret.example over the harbour")
@@ -136,7 +136,7 @@ def test_what_was_erased_is_not_found_and_what_was_asked_still_is(database: Data
         assert numbers(tx, text=["harbour"]) == [run.id]
 
 
-def test_words_that_were_not_forgotten_would_be_found(
+def test_without_deleting_its_words_erased_output_is_found(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ):
     """The twin: without it, words of what was erased would stay."""
@@ -152,7 +152,7 @@ def test_words_that_were_not_forgotten_would_be_found(
         assert numbers(tx, text=["spilled"]) == [run.id]
 
 
-def test_a_request_for_several_hosts_is_found_as_one_and_each_host_by_itself(database: Database):
+def test_parent_run_is_listed_and_child_runs_are_found_by_host(database: Database):
     with database.transaction() as tx:
         whole = add(tx, hosts=["lb1", "lb2"])
         parts = [add(tx, host=host, parent=whole.id) for host in ("lb1", "lb2")]
@@ -165,7 +165,7 @@ def test_a_request_for_several_hosts_is_found_as_one_and_each_host_by_itself(dat
 
 
 @pytest.mark.parametrize("common", [5, 1_000])
-def test_pages_of_any_filter_together_show_what_looking_at_every_run_shows(
+def test_pages_of_random_filters_match_a_full_scan(
     database: Database, monkeypatch: pytest.MonkeyPatch, common: int
 ):
     """Windows so small that most pages end at one."""
@@ -347,7 +347,7 @@ def full_database(
 
 
 @pytest.mark.parametrize("name", FILTERS)
-def test_every_filter_walks_an_index_in_its_order(full_database: Database, name: str):
+def test_every_run_filter_walks_an_index_in_order(full_database: Database, name: str):
     with heard(full_database) as statements, full_database.reading() as tx:
         search.search_runs(tx, RunFilter(**FILTERS[name]), most=40)
     asked = [
@@ -365,7 +365,7 @@ def test_every_filter_walks_an_index_in_its_order(full_database: Database, name:
 
 
 @pytest.mark.parametrize("name", ["attention", "attention of a host"])
-def test_what_needs_attention_is_found_without_a_look_into_the_table(
+def test_runs_that_need_attention_are_found_by_an_index_only_scan(
     full_database: Database, name: str
 ):
     """Nearly all that succeeded is well: each would cost a look of its own."""
@@ -380,7 +380,7 @@ def test_what_needs_attention_is_found_without_a_look_into_the_table(
             assert re.search("COVERING INDEX|Index Only Scan", plan(tx, statement, given))
 
 
-def test_what_the_log_tells_of_an_area_is_found_by_its_runs(database: Database):
+def test_log_entries_of_an_area_are_found_by_the_index_on_runs(database: Database):
     """Not from the end of the log, where others may have written whatever there is."""
     with database.transaction() as tx:
         for n in range(300):
@@ -401,7 +401,7 @@ def test_what_the_log_tells_of_an_area_is_found_by_its_runs(database: Database):
         assert "ix_entry_run_seq" in plan(tx, statement, given)
 
 
-def test_without_its_index_a_filter_would_be_found_to_scan(database: Database):
+def test_query_without_an_index_is_found_to_scan(database: Database):
     """The twin: the plans are read closely enough to see it."""
     statement = "SELECT id FROM run WHERE reason = 'x' ORDER BY reason, summary"
     with database.reading() as tx:
@@ -409,9 +409,7 @@ def test_without_its_index_a_filter_would_be_found_to_scan(database: Database):
 
 
 @pytest.mark.parametrize("name", FILTERS)
-def test_a_page_asks_the_database_a_handful_of_questions_however_long_it_is(
-    full_database: Database, name: str
-):
+def test_run_page_takes_at_most_nine_queries(full_database: Database, name: str):
     counts: list[int] = []
     for most in (10, 40):
         with heard(full_database) as statements, full_database.reading() as tx:
@@ -420,7 +418,7 @@ def test_a_page_asks_the_database_a_handful_of_questions_however_long_it_is(
     assert max(counts) <= 9
 
 
-def test_states_that_no_run_has_are_not_looked_for_among_all_runs(tmp_path: Path):
+def test_search_for_an_absent_state_does_not_scan_all_runs(tmp_path: Path):
     """Counted, not timed: how many steps SQLite takes for it."""
     seal = SigningKey.create()
     database = create_sqlite_database(tmp_path / "keyturn.db", seal)

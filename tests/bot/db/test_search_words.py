@@ -23,7 +23,7 @@ def _spelled_out(typed: str) -> list[str]:
 
 
 @given(st.text(alphabet=_LETTERS, max_size=30) | st.text(max_size=80))
-def test_what_is_sought_is_what_stands_between_spaces_without_its_edges(typed: str):
+def test_search_text_is_split_at_spaces_and_stripped_of_punctuation(typed: str):
     assert search_words.parse_search(typed) == _spelled_out(typed)
 
 
@@ -38,5 +38,5 @@ def test_what_is_sought_is_what_stands_between_spaces_without_its_edges(typed: s
         ("a . - x", []),
     ],
 )
-def test_a_word_is_found_by_its_parts_too_unless_they_are_digits(text: str, matches: list[str]):
+def test_search_words_include_their_parts_except_digits(text: str, matches: list[str]):
     assert search_words.split_search_words(text) == matches

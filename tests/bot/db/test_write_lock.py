@@ -53,7 +53,7 @@ class _Scene:
         return self.had
 
 
-def test_an_urgent_run_goes_before_all_that_wait():
+def test_write_lock_goes_to_an_urgent_writer_first():
     scene = _Scene()
     assert scene.lock.acquire(0)
     for n in range(9):
@@ -65,7 +65,7 @@ def test_an_urgent_run_goes_before_all_that_wait():
     assert len(scene.had) == 10
 
 
-def test_who_gives_up_hurrying_leaves_no_one_waiting():
+def test_write_lock_passes_on_when_an_urgent_writer_times_out():
     scene = _Scene()
     assert scene.lock.acquire(0)
     scene.wants("other")
@@ -75,7 +75,7 @@ def test_who_gives_up_hurrying_leaves_no_one_waiting():
     assert scene.over() == ["other"]
 
 
-def test_they_have_it_in_the_order_in_which_they_came():
+def test_write_lock_goes_to_writers_in_order_of_arrival():
     scene = _Scene()
     assert scene.lock.acquire(0)
     for n in range(12):
@@ -84,7 +84,7 @@ def test_they_have_it_in_the_order_in_which_they_came():
     assert scene.over() == [str(n) for n in range(12)]
 
 
-def test_who_has_just_written_does_not_write_again_before_who_waits():
+def test_write_lock_goes_to_a_waiting_writer_before_the_last_one_again():
     """Nobody is kept waiting for ever by threads that are quicker to come back."""
     pen, has_it, may_give = WriteLock(), threading.Event(), threading.Event()
 
@@ -108,7 +108,7 @@ def test_who_has_just_written_does_not_write_again_before_who_waits():
         other.join()
 
 
-def test_many_have_it_one_at_a_time():
+def test_write_lock_is_held_by_one_writer_at_a_time():
     pen, inside, most = WriteLock(), list[int](), 0
 
     def write(n: int) -> None:
