@@ -52,7 +52,7 @@ THREATS = {
     ),
     "two changes take both legs of a service": (
         "test_two_runs_never_take_both_legs",
-        "test_two_runs_would_take_both_legs_without_the_claims",
+        "test_without_the_claims_two_runs_take_both_legs",
     ),
     "the guard opens while nothing can be checked": (
         "test_no_leg_of_a_cut_set_is_allowed_while_everything_is_unknown",
@@ -95,8 +95,8 @@ THREATS = {
         "TestAFreeze::test_without_the_freeze_check_a_due_time_fires_during_a_freeze",
     ),
     "a bad change reaches all hosts at once": (
-        "test_after_the_first_failure_no_further_wave_starts",
-        "test_without_waves_every_host_would_be_reached",
+        "test_fan_out_starts_no_further_wave_after_a_failure",
+        "test_without_waves_every_host_is_changed_despite_a_failure",
     ),
     "one person floods the service": (
         "TestPace::test_rate_limit_refuses_requests_above_the_limit_of_a_person",

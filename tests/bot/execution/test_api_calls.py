@@ -85,7 +85,7 @@ def reconcile(harness: Harness, run: Run) -> Run:
     return harness.get_run(run.id)
 
 
-def test_a_call_is_planned_approved_and_sent_as_it_was_approved(harness: Harness):
+def test_api_call_is_sent_as_it_was_planned_and_approved(harness: Harness):
     run = harness.request(PutOut(host="lb1"))
     assert run.plan
     (step,) = run.plan.steps
@@ -96,13 +96,13 @@ def test_a_call_is_planned_approved_and_sent_as_it_was_approved(harness: Harness
     assert harness.fleet.sent == [("lb1", f'POST {RESET} {{"ResetType": "ForceOff"}}')]
 
 
-def test_an_act_without_a_trace_is_verified_once_its_step_has_succeeded(harness: Harness):
+def test_act_without_a_lasting_state_is_verified_by_its_succeeded_step(harness: Harness):
     run = harness.approve(harness.request(Blink(host="lb1")))
     assert run.state is State.SUCCEEDED
     assert run.summary == "Verified: the lamp has blinked, and is out"
 
 
-def test_a_call_with_an_unknown_outcome_is_proved_by_the_state_and_not_by_the_host(
+def test_api_call_with_unknown_outcome_is_verified_by_the_state_without_a_marker(
     harness: Harness,
 ):
     harness.fleet.after_send = lose_answer
@@ -113,7 +113,7 @@ def test_a_call_with_an_unknown_outcome_is_proved_by_the_state_and_not_by_the_ho
     assert harness.fleet.recalled == 0
 
 
-def test_an_act_without_a_trace_whose_outcome_is_unknown_waits_for_an_owner(harness: Harness):
+def test_act_without_a_lasting_state_and_with_unknown_outcome_needs_an_owner(harness: Harness):
     harness.fleet.before_send = lose_answer
     run = harness.approve(harness.request(Blink(host="lb1")))
     run = reconcile(harness, run)

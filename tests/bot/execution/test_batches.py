@@ -15,7 +15,7 @@ def three() -> BatchQueue[str]:
     return BatchQueue[str](3)
 
 
-def test_what_is_all_there_is_taken_at_once(three: BatchQueue[str]):
+def test_batch_queue_returns_a_complete_batch_at_once(three: BatchQueue[str]):
     for one in "abc":
         three.put_item(one)
     began = time.monotonic()
@@ -24,7 +24,7 @@ def test_what_is_all_there_is_taken_at_once(three: BatchQueue[str]):
     assert time.monotonic() - began < LONG / 2
 
 
-def test_of_what_comes_one_by_one_no_more_is_waited_for_than_said(three: BatchQueue[str]):
+def test_batch_queue_returns_a_partial_batch_at_the_timeout(three: BatchQueue[str]):
     three.put_item("a")
     assert list(three.take_batch(seconds=0.01)) == ["a"]
     assert three.remaining == 2
@@ -34,7 +34,7 @@ def test_of_what_comes_one_by_one_no_more_is_waited_for_than_said(three: BatchQu
     assert three.remaining == 0
 
 
-def test_whoever_takes_is_woken_by_the_last_of_it_and_not_by_those_before(three: BatchQueue[str]):
+def test_batch_queue_wakes_its_reader_only_with_the_last_item(three: BatchQueue[str]):
     taken: list[str] = []
     taker = threading.Thread(
         target=lambda: taken.extend(three.take_batch(seconds=LONG)), daemon=True
@@ -50,7 +50,7 @@ def test_whoever_takes_is_woken_by_the_last_of_it_and_not_by_those_before(three:
     assert taken == ["a", "b", "c"]
 
 
-def test_what_comes_while_something_is_taken_is_neither_lost_nor_taken_twice():
+def test_batch_queue_loses_and_repeats_no_item_under_concurrency():
     harvest = BatchQueue[int](4000)
 
     def bring(first: int) -> None:

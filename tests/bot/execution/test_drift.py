@@ -105,7 +105,7 @@ def test_change_outside_is_found_once_with_its_window(db_harness: Harness):
     assert list_announced(db_harness) == [run.id]
 
 
-def test_change_back_closes_it_with_its_duration(db_harness: Harness):
+def test_change_back_ends_the_drift_with_its_duration(db_harness: Harness):
     run = keep(db_harness)
     change_by_hand(db_harness)
     key = change_by_hand(db_harness, "on")
@@ -118,7 +118,7 @@ def test_change_back_closes_it_with_its_duration(db_harness: Harness):
     assert titles[-2:] == ["Changed outside Keyturn", "Drift ended"]
 
 
-def test_missing_and_unreadable_are_states_of_their_own(db_harness: Harness):
+def test_missing_and_unreadable_values_are_drift_states(db_harness: Harness):
     run = keep(db_harness)
     db_harness.fleet.hosts["lb1"]["lamp"] = "stuck"
     key = read_again(db_harness)
@@ -143,7 +143,7 @@ def test_missing_and_unreadable_are_states_of_their_own(db_harness: Harness):
     assert kinds == ["drift found", "drift ended", "drift found"]
 
 
-def test_chat_is_told_of_a_host_once_an_hour(db_harness: Harness):
+def test_drift_of_a_host_is_announced_in_chat_once_an_hour(db_harness: Harness):
     first, second = keep(db_harness), keep(db_harness, name="fan")
     forget_announcements(db_harness)
     change_by_hand(db_harness)
@@ -168,7 +168,7 @@ def test_chat_is_told_of_a_host_once_an_hour(db_harness: Harness):
     assert list_announced(db_harness) == [second.id]
 
 
-def test_new_run_of_the_same_key_is_watched_instead(db_harness: Harness):
+def test_new_run_replaces_the_watched_value_of_the_same_key(db_harness: Harness):
     keep(db_harness)
     change_by_hand(db_harness)
     run = keep(db_harness, "off")
@@ -177,7 +177,7 @@ def test_new_run_of_the_same_key_is_watched_instead(db_harness: Harness):
     assert db_harness.list_entry_kinds().count("drift ended") == 1
 
 
-def test_undo_ends_the_watching(db_harness: Harness):
+def test_undo_ends_the_drift_readings_of_its_value(db_harness: Harness):
     run = keep(db_harness)
     undo = db_harness.service.request_undo(run.id, person="dora", origin=WEB)
     db_harness.run_queued_work()
@@ -185,12 +185,12 @@ def test_undo_ends_the_watching(db_harness: Harness):
     assert list_keys(db_harness) == []
 
 
-def test_act_is_not_watched(db_harness: Harness):
+def test_change_without_a_lasting_value_is_not_watched_for_drift(db_harness: Harness):
     db_harness.approve(db_harness.request(SetSwitch(host="lb1", name="lamp", value="on")))
     assert list_keys(db_harness) == []
 
 
-def test_stop_of_everything_halts_readings(db_harness: Harness):
+def test_stop_of_everything_halts_drift_readings(db_harness: Harness):
     keep(db_harness)
     with db_harness.database.transaction() as tx:
         stops.add_stop(tx, stops.EVERYTHING, person="olga", why="storm")
@@ -199,7 +199,7 @@ def test_stop_of_everything_halts_readings(db_harness: Harness):
     assert db_harness.fleet.asked == asked
 
 
-def test_locked_host_is_read_a_minute_later(db_harness: Harness):
+def test_drift_reading_of_a_locked_host_is_delayed_by_a_minute(db_harness: Harness):
     run = keep(db_harness)
     with db_harness.database.transaction() as tx:
         assert locks.take_lock(tx, "lb1", run.id) is None
@@ -211,7 +211,7 @@ def test_locked_host_is_read_a_minute_later(db_harness: Harness):
         assert 0 < key.next_at - tx.now <= MINUTE
 
 
-def test_reading_that_a_run_overtook_is_not_recorded(db_harness: Harness):
+def test_drift_reading_is_discarded_when_a_run_changed_the_value_meanwhile(db_harness: Harness):
     keep(db_harness)
     db_harness.fleet.hosts["lb1"]["lamp"] = "dim"
     service = KeyturnService(replace(db_harness.context))
@@ -226,7 +226,7 @@ def test_reading_that_a_run_overtook_is_not_recorded(db_harness: Harness):
     assert get_only_key(db_harness).state is AS_SET
 
 
-def test_two_processes_read_each_key_once(db_harness: Harness):
+def test_two_processes_read_each_drift_key_once(db_harness: Harness):
     for host, name in (("lb1", "lamp"), ("lb1", "fan"), ("lb2", "lamp")):
         keep(db_harness, host=host, name=name)
     services = [db_harness.service, KeyturnService(replace(db_harness.context))]
@@ -245,7 +245,7 @@ def test_two_processes_read_each_key_once(db_harness: Harness):
     assert db_harness.fleet.asked - asked == 3
 
 
-def test_hosts_of_other_sites_are_left_to_their_workers(db_harness: Harness):
+def test_drift_readings_of_other_sites_are_left_to_their_workers(db_harness: Harness):
     keep(db_harness)
     elsewhere = KeyturnService(replace(db_harness.context, sites=frozenset({"ams"})))
     move(db_harness, next_at=0)
@@ -267,7 +267,7 @@ def test_plan_says_that_its_value_changed_outside(db_harness: Harness):
     assert not other.plan.notes
 
 
-def test_adopted_value_is_as_set_until_it_changes_again(db_harness: Harness):
+def test_adopted_drift_value_is_as_set_until_it_changes_again(db_harness: Harness):
     run = keep(db_harness)
     number = change_by_hand(db_harness).id
     sent = len(db_harness.fleet.sent)
@@ -287,7 +287,7 @@ def test_adopted_value_is_as_set_until_it_changes_again(db_harness: Harness):
     assert kinds == ["drift found", "drift adopted", "drift ended", "drift found"]
 
 
-def test_expectation_covers_a_value_until_it_lapses(db_harness: Harness):
+def test_drift_expectation_covers_a_value_until_it_lapses(db_harness: Harness):
     run = keep(db_harness)
     number = change_by_hand(db_harness).id
     with db_harness.database.reading() as tx:
@@ -315,7 +315,7 @@ def test_expectation_covers_a_value_until_it_lapses(db_harness: Harness):
         (400 * 24 * HOUR, "", "within the next year"),
     ],
 )
-def test_invalid_expectation_is_refused(
+def test_invalid_drift_expectation_is_refused(
     db_harness: Harness, until: int, value_range: str, message: str
 ):
     keep(db_harness)
@@ -330,7 +330,7 @@ def test_invalid_expectation_is_refused(
         )
 
 
-def test_only_people_who_can_approve_the_change_answer(db_harness: Harness):
+def test_drift_is_answered_only_by_people_who_can_approve_the_change(db_harness: Harness):
     run = keep(db_harness)
     number = change_by_hand(db_harness).id
     actions = db_harness.service.drift
@@ -343,7 +343,9 @@ def test_only_people_who_can_approve_the_change_answer(db_harness: Harness):
         actions.adopt_value(99, person="olga", reason="which?")
 
 
-def test_second_factor_of_the_run_is_needed_when_its_requester_is_gone(db_harness: Harness):
+def test_drift_answer_needs_the_second_factor_of_the_run_when_its_requester_left(
+    db_harness: Harness,
+):
     run = keep(db_harness)
     strict = ApprovalRequirements(requires_second_factor=True)
     gone = replace(run, requested_by="gone", requirements=strict)
@@ -352,7 +354,7 @@ def test_second_factor_of_the_run_is_needed_when_its_requester_is_gone(db_harnes
     assert (right.refusal, right.needs_factor) == ("", True)
 
 
-def test_restore_requests_the_same_again_through_the_gate(db_harness: Harness):
+def test_restore_of_a_drifted_value_requests_the_same_change_again(db_harness: Harness):
     run = keep(db_harness)
     number = change_by_hand(db_harness).id
     again = db_harness.service.drift.restore_value(
@@ -365,7 +367,7 @@ def test_restore_requests_the_same_again_through_the_gate(db_harness: Harness):
     assert (get_only_key(db_harness).state, get_only_key(db_harness).run) == (AS_SET, again.id)
 
 
-def test_host_is_read_on_demand_and_at_most_once_a_minute(db_harness: Harness):
+def test_drift_of_a_host_is_read_on_demand_at_most_once_a_minute(db_harness: Harness):
     keep(db_harness)
     actions = db_harness.service.drift
     assert actions.read_host_now("lb1", person="dora") == 0
@@ -379,7 +381,7 @@ def test_host_is_read_on_demand_and_at_most_once_a_minute(db_harness: Harness):
         actions.read_host_now("lb9", person="dora")
 
 
-def test_candidates_include_own_runs_in_the_window_and_what_could_not_be_read(
+def test_drift_candidates_include_runs_in_the_window_and_unread_sources(
     db_harness: Harness,
 ):
     keep(db_harness)
@@ -395,7 +397,7 @@ def test_candidates_include_own_runs_in_the_window_and_what_could_not_be_read(
     assert [one.kind for one in details.entries] == ["drift found"]
 
 
-def test_keys_are_counted_by_state(db_harness: Harness):
+def test_drift_keys_are_counted_and_listed_by_state(db_harness: Harness):
     keep(db_harness)
     keep(db_harness, host="lb2")
     change_by_hand(db_harness)

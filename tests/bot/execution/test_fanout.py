@@ -60,7 +60,7 @@ def _hosts_sent_to(harness: Harness) -> list[str]:
     return [host for host, _ in harness.fleet.sent]
 
 
-def test_one_plan_and_one_approval_for_all(crowd: Harness):
+def test_request_for_several_hosts_has_one_plan_and_one_approval(crowd: Harness):
     run = _ask(crowd, NAMES)
     assert run.state is State.PENDING
     assert run.title == "toy set lb* lamp on"
@@ -74,7 +74,7 @@ def test_one_plan_and_one_approval_for_all(crowd: Harness):
     assert {child.state for child in _children(crowd, run)} == {State.SUCCEEDED}
 
 
-def test_waves_start_with_one_host_then_a_tenth_then_the_rest(crowd: Harness):
+def test_fan_out_waves_are_one_host_then_a_tenth_then_the_rest(crowd: Harness):
     run = _ask(crowd, NAMES)
     crowd.service.approve_run(run.id, person="olga", digest=run.digest)
     waves: list[list[str]] = []
@@ -89,7 +89,7 @@ def test_waves_start_with_one_host_then_a_tenth_then_the_rest(crowd: Harness):
 
 
 @pytest.mark.parametrize(("bad", "reached"), [("lb1", 1), ("lb3", 3), ("lb9", 12)])
-def test_after_the_first_failure_no_further_wave_starts(crowd: Harness, bad: str, reached: int):
+def test_fan_out_starts_no_further_wave_after_a_failure(crowd: Harness, bad: str, reached: int):
     def refuse(host: str, _words: str) -> None:
         if host == bad:
             raise CommandError("output: the lamp is glued")
@@ -103,7 +103,7 @@ def test_after_the_first_failure_no_further_wave_starts(crowd: Harness, bad: str
     assert len(crowd.fleet.sent) == reached - 1
 
 
-def test_without_waves_every_host_would_be_reached(
+def test_without_waves_every_host_is_changed_despite_a_failure(
     crowd: Harness, monkeypatch: pytest.MonkeyPatch
 ):
     def refuse(host: str, _words: str) -> None:
@@ -116,7 +116,7 @@ def test_without_waves_every_host_would_be_reached(
     assert len(crowd.fleet.sent) == len(NAMES) - 1
 
 
-def test_a_host_whose_end_no_one_saw_makes_the_whole_unknown_until_it_is_settled(crowd: Harness):
+def test_parent_run_is_unknown_outcome_until_its_child_run_is_resolved(crowd: Harness):
     def cut(host: str, _words: str) -> None:
         if host == "lb1":
             raise UnknownOutcomeError("the connection was lost")
@@ -139,7 +139,7 @@ def test_a_host_whose_end_no_one_saw_makes_the_whole_unknown_until_it_is_settled
         assert locks.get_lock(tx, "lb1") is None
 
 
-def test_if_one_cannot_be_read_nothing_is_asked_for(crowd: Harness):
+def test_fan_out_fails_at_planning_when_one_host_is_unreachable(crowd: Harness):
     def gone(host: str) -> None:
         if host == "lb2":
             raise UnreachableError("no route")
@@ -154,7 +154,7 @@ def test_if_one_cannot_be_read_nothing_is_asked_for(crowd: Harness):
     assert states == [State.WITHDRAWN, State.FAILED, State.WITHDRAWN]
 
 
-def test_hosts_that_are_as_asked_already_are_left_alone(crowd: Harness):
+def test_fan_out_sends_nothing_to_hosts_that_are_as_requested(crowd: Harness):
     crowd.fleet.hosts["lb2"]["lamp"] = "on"
     run = _ask(crowd, NAMES[:3])
     assert run.plan
@@ -163,11 +163,11 @@ def test_hosts_that_are_as_asked_already_are_left_alone(crowd: Harness):
     assert _hosts_sent_to(crowd) == ["lb1", "lb3"]
 
 
-def test_nothing_to_do_anywhere_asks_no_one(crowd: Harness):
+def test_fan_out_without_changes_needs_no_approval(crowd: Harness):
     assert _ask(crowd, NAMES[:3], value="off").state is State.NO_CHANGES
 
 
-def test_a_host_that_moved_after_approval_is_stale_and_stops_the_rest(crowd: Harness):
+def test_child_run_whose_host_changed_after_approval_is_stale_and_stops_the_rest(crowd: Harness):
     run = _ask(crowd, NAMES)
     crowd.fleet.hosts["lb2"]["lamp"] = "dim"
     ended = crowd.approve(run)
@@ -176,7 +176,7 @@ def test_a_host_that_moved_after_approval_is_stale_and_stops_the_rest(crowd: Har
     assert "lb2" not in _hosts_sent_to(crowd)
 
 
-def test_a_part_cannot_be_decided_by_itself(crowd: Harness):
+def test_child_run_cannot_be_approved_denied_or_withdrawn_alone(crowd: Harness):
     child = _children(crowd, _ask(crowd, NAMES[:2]))[0]
     with pytest.raises(InvalidRequestError, match="decide that"):
         crowd.service.approve_run(child.id, person="olga", digest=child.digest)
@@ -186,7 +186,7 @@ def test_a_part_cannot_be_decided_by_itself(crowd: Harness):
         crowd.service.withdraw_run(child.id, person="dora")
 
 
-def test_a_child_put_to_work_without_the_whole_gets_nothing(crowd: Harness):
+def test_child_run_queued_without_its_parent_is_withdrawn(crowd: Harness):
     """The gate stands in front of each host: a child that is merely ready is not enough."""
     child = _children(crowd, _ask(crowd, NAMES[:2]))[0]
     with crowd.database.transaction() as tx:
@@ -196,7 +196,7 @@ def test_a_child_put_to_work_without_the_whole_gets_nothing(crowd: Harness):
     assert crowd.get_run(child.id).state is State.WITHDRAWN
 
 
-def test_a_child_whose_plan_is_not_in_the_approved_one_gets_nothing(crowd: Harness):
+def test_child_run_whose_plan_is_not_in_the_approved_plan_is_stale(crowd: Harness):
     run = _ask(crowd, NAMES[:2])
     child = _children(crowd, run)[0]
     assert child.plan
@@ -210,7 +210,7 @@ def test_a_child_whose_plan_is_not_in_the_approved_one_gets_nothing(crowd: Harne
     assert crowd.get_run(child.id).state is State.STALE
 
 
-def test_deny_and_withdraw_end_every_part(crowd: Harness):
+def test_denial_and_withdrawal_of_a_parent_run_end_every_child_run(crowd: Harness):
     denied = _ask(crowd, NAMES[:3])
     crowd.service.deny_run(denied.id, person="olga", reason="no")
     assert {child.state for child in _children(crowd, denied)} == {State.WITHDRAWN}
@@ -223,7 +223,7 @@ def test_deny_and_withdraw_end_every_part(crowd: Harness):
     assert crowd.fleet.sent == []
 
 
-def test_a_requester_who_leaves_midway_reaches_no_further_host(crowd: Harness):
+def test_fan_out_changes_no_further_host_when_its_requester_leaves(crowd: Harness):
     def dismiss(host: str, _words: str) -> None:
         people = crowd.policies.path / "people.yaml"
         people.write_text(people.read_text().replace("dora:", "dolores:"))
@@ -234,7 +234,7 @@ def test_a_requester_who_leaves_midway_reaches_no_further_host(crowd: Harness):
     assert _hosts_sent_to(crowd) == ["lb1"]
 
 
-def test_the_rules_set_a_ceiling(crowd: Harness):
+def test_policy_rule_limits_the_number_of_hosts_of_a_request(crowd: Harness):
     rules = crowd.policies.path / "policy.cedar"
     rules.write_text(rules.read_text().replace('@hosts("12")', '@hosts("3")'))
     run = _ask(crowd, NAMES)
@@ -243,7 +243,7 @@ def test_the_rules_set_a_ceiling(crowd: Harness):
     assert _children(crowd, run) == []
 
 
-def test_without_the_ceiling_it_would_wait_for_one_approval(
+def test_without_the_host_limit_a_request_for_too_many_hosts_is_pending(
     crowd: Harness, monkeypatch: pytest.MonkeyPatch
 ):
     rules = crowd.policies.path / "policy.cedar"
@@ -253,7 +253,7 @@ def test_without_the_ceiling_it_would_wait_for_one_approval(
     assert _ask(crowd, NAMES).state is State.PENDING
 
 
-def test_no_one_approves_their_own_request_for_many_hosts(crowd: Harness):
+def test_requester_cannot_approve_their_own_request_for_several_hosts(crowd: Harness):
     requests = [BreakSwitch(host=name, name="lamp") for name in NAMES[:2]]
     run = crowd.service.request_on_hosts(requests, host_pattern="lb*", person="olga", origin=WEB)
     crowd.run_queued_work()
@@ -261,7 +261,7 @@ def test_no_one_approves_their_own_request_for_many_hosts(crowd: Harness):
         crowd.approve(crowd.get_run(run.id), person="olga")
 
 
-def test_of_several_hosts_the_whole_needs_attention_if_one_does(crowd: Harness):
+def test_parent_check_needs_attention_when_one_host_does(crowd: Harness):
     requests = [ShowSwitches(host=name) for name in NAMES[:3]]
     well = crowd.service.request_on_hosts(requests, host_pattern="lb*", person="dora", origin=WEB)
     crowd.run_queued_work()
@@ -280,13 +280,13 @@ def test_of_several_hosts_the_whole_needs_attention_if_one_does(crowd: Harness):
     assert len(of_host) == 1
 
 
-def test_hosts_of_several_areas_are_asked_for_one_area_at_a_time(crowd: Harness):
+def test_change_of_hosts_in_several_areas_is_rejected(crowd: Harness):
     requests = [SetSwitch(host=name, name="lamp", value="on") for name in HOSTS_APART]
     with pytest.raises(InvalidRequestError, match="in several areas"):
         crowd.service.request_on_hosts(requests, host_pattern="*", person="dora", origin=WEB)
 
 
-def test_who_asks_for_several_areas_reads_what_to_type_for_each(crowd: Harness):
+def test_rejected_request_for_several_areas_names_the_command_for_each_area(crowd: Harness):
     """It is understood at every door, in a shell too, and together it is what was asked for."""
     hosts = crowd.policies.get_policy().inventory.tags
     spelled, requests = request_form.parse_request_for_hosts(
@@ -301,7 +301,7 @@ def test_who_asks_for_several_areas_reads_what_to_type_for_each(crowd: Harness):
     assert [one.target for part in each for one in part] == [one.target for one in requests]
 
 
-def test_a_secret_that_was_typed_is_not_repeated(crowd: Harness):
+def test_rejected_request_for_several_areas_does_not_repeat_a_secret(crowd: Harness):
     crowd.database.redactor.add_secrets("of-a-switch-2")
     requests = [SetSwitch(host=name, name="lamp", value="of-a-switch-2") for name in HOSTS_APART]
     with pytest.raises(InvalidRequestError) as no:
@@ -309,7 +309,7 @@ def test_a_secret_that_was_typed_is_not_repeated(crowd: Harness):
     assert str(no.value) == SENSITIVE_REQUEST_MESSAGE
 
 
-def test_of_many_areas_the_first_are_spelled_and_the_others_named(tmp_path: Path):
+def test_rejected_request_for_many_areas_shortens_its_message(tmp_path: Path):
     with open_harness(tmp_path) as harness:
         areas = "".join(f"  a{n:02}: {{title: a{n:02}, owners: [olga]}}\n" for n in range(40))
         hosts = "".join(f"  h{n:02}: {{area: a{n:02}}}\n" for n in range(40))
@@ -335,7 +335,7 @@ def _found_in(crowd: Harness, area: str, **also: str) -> list[int]:
         return search.find_run_numbers(tx, search.RunFilter(area=area, **also), most=9)  # pyright: ignore[reportArgumentType] - each is text
 
 
-def test_a_check_on_hosts_of_several_areas_is_one_report_found_by_each_area(crowd: Harness):
+def test_check_of_hosts_in_several_areas_is_one_report_found_by_each_area(crowd: Harness):
     run = _look_everywhere(crowd)
     crowd.run_queued_work()
     finished = crowd.get_run(run.id)
@@ -357,7 +357,7 @@ def test_a_check_on_hosts_of_several_areas_is_one_report_found_by_each_area(crow
     assert _found_in(crowd, "edge", host="web1") == []
 
 
-def test_a_check_is_refused_where_one_of_its_areas_is_and_that_area_is_named(crowd: Harness):
+def test_check_of_several_areas_is_refused_with_the_forbidden_area(crowd: Harness):
     rules = crowd.policies.path / "policy.cedar"
     closed = """
 @id("closed")
@@ -373,7 +373,7 @@ forbid (principal, action == Action::"request", resource in Area::"web");
     assert (crowd.fleet.asked, _children(crowd, run)) == (0, [])
 
 
-def test_what_a_check_of_several_areas_was_told_is_erased_by_an_owner_of_them_all(crowd: Harness):
+def test_output_of_a_check_of_several_areas_is_erased_by_an_owner_of_all(crowd: Harness):
     run = _look_everywhere(crowd)
     crowd.run_queued_work()
     erasing = crowd.service.erasure
@@ -387,7 +387,7 @@ def test_what_a_check_of_several_areas_was_told_is_erased_by_an_owner_of_them_al
     assert crowd.get_run(run.id).report is None
 
 
-def test_a_system_that_is_notified_of_one_area_is_not_notified_of_a_check_of_several(
+def test_webhook_filter_for_one_area_excludes_a_check_of_several_areas(
     crowd: Harness,
 ):
     run = crowd.get_run(_look_everywhere(crowd).id)
@@ -398,7 +398,7 @@ def test_a_system_that_is_notified_of_one_area_is_not_notified_of_a_check_of_sev
     assert accepted == [False, True, True]
 
 
-def test_what_would_come_of_a_check_of_several_areas_is_one_answer(crowd: Harness):
+def test_preview_of_a_check_of_several_areas_is_one_answer(crowd: Harness):
     policy = crowd.policies.get_policy()
     hosts = ("lb1", "lb2", "web1")
 
@@ -415,7 +415,7 @@ def test_what_would_come_of_a_check_of_several_areas_is_one_answer(crowd: Harnes
     ]
 
 
-def test_a_schedule_of_a_check_is_for_one_area(crowd: Harness):
+def test_schedule_of_a_check_of_several_areas_is_rejected(crowd: Harness):
     requests = [ShowSwitches(host=name) for name in ("lb1", "web1")]
     with pytest.raises(InvalidRequestError, match="request each area"):
         crowd.service.schedules.request_schedule(
@@ -423,7 +423,7 @@ def test_a_schedule_of_a_check_is_for_one_area(crowd: Harness):
         )
 
 
-def test_a_check_of_many_is_one_report(crowd: Harness):
+def test_check_of_several_hosts_is_one_report(crowd: Harness):
     requests = [ShowSwitches(host=name) for name in NAMES[:3]]
     run = crowd.service.request_on_hosts(requests, host_pattern="lb*", person="dora", origin=WEB)
     crowd.run_queued_work()
@@ -433,7 +433,7 @@ def test_a_check_of_many_is_one_report(crowd: Harness):
     assert finished.report.findings == ["lb1: lamp=off", "lb2: lamp=off", "lb3: lamp=off"]
 
 
-def test_all_of_it_is_undone_as_one(crowd: Harness):
+def test_undo_of_a_parent_run_reverts_every_host(crowd: Harness):
     done = crowd.approve(_ask(crowd, NAMES[:3]))
     crowd.fleet.sent.clear()
     undo = crowd.service.request_undo(done.id, person="dora", origin=WEB)
@@ -443,7 +443,7 @@ def test_all_of_it_is_undone_as_one(crowd: Harness):
     assert sorted(crowd.fleet.sent) == [(name, "set lamp off") for name in NAMES[:3]]
 
 
-def test_one_host_of_it_is_undone_by_itself(crowd: Harness):
+def test_undo_of_a_child_run_reverts_only_its_host(crowd: Harness):
     done = crowd.approve(_ask(crowd, NAMES[:3]))
     crowd.fleet.sent.clear()
     undo = crowd.service.request_undo(_children(crowd, done)[1].id, person="dora", origin=WEB)
@@ -452,7 +452,7 @@ def test_one_host_of_it_is_undone_by_itself(crowd: Harness):
     assert crowd.fleet.sent == [("lb2", "set lamp off")]
 
 
-def test_history_shows_the_request_once_and_by_host_its_part(crowd: Harness):
+def test_history_lists_the_parent_run_and_by_host_its_child_run(crowd: Harness):
     run = _ask(crowd, NAMES[:3])
     with crowd.database.reading() as tx:
         assert [listed.id for listed in search.find_newest_runs(tx, search.RunFilter())] == [
@@ -462,7 +462,7 @@ def test_history_shows_the_request_once_and_by_host_its_part(crowd: Harness):
     assert [(listed.host, listed.parent) for listed in by_host] == [("lb2", run.id)]
 
 
-def test_after_a_crash_in_the_middle_it_goes_on(crowd: Harness):
+def test_fan_out_continues_after_a_crash_between_waves(crowd: Harness):
     run = _ask(crowd, NAMES[:3])
     crowd.service.approve_run(run.id, person="olga", digest=run.digest)
     for _ in range(3):
@@ -496,14 +496,16 @@ HOSTS = {
         (["host=lb1, @old", "203.0.113.9"], "lb1,@old", ["lb1", "lb2"]),
     ],
 )
-def test_hosts_are_meant_by_name_or_tag(typed: list[str], spelled: str, hosts: list[str]):
+def test_hosts_of_a_request_are_named_by_name_pattern_or_tag(
+    typed: list[str], spelled: str, hosts: list[str]
+):
     from runbooks.abusers_clear import ClearAbuser
 
     pattern, requests = request_form.parse_request_for_hosts(ClearAbuser, typed, HOSTS)
     assert (pattern, [request.target for request in requests]) == (spelled, hosts)
 
 
-def test_a_pattern_that_means_no_one_is_reported():
+def test_host_pattern_without_a_match_is_rejected():
     from runbooks.abusers_clear import ClearAbuser
 
     with pytest.raises(
@@ -512,7 +514,7 @@ def test_a_pattern_that_means_no_one_is_reported():
         request_form.parse_request_for_hosts(ClearAbuser, ["db*", "203.0.113.9"], HOSTS)
 
 
-def test_what_is_wrong_with_one_of_several_names_is_reported(crowd: Harness):
+def test_wrong_name_in_a_list_of_hosts_is_reported(crowd: Harness):
     with pytest.raises(request_form.RequestSyntaxError, match="separate hosts with a comma"):
         request_form.parse_request_for_hosts(SetSwitch, ["lb1,", "lb2", "lamp", "on"], HOSTS)
     hosts = crowd.policies.get_policy().inventory.tags
@@ -526,7 +528,7 @@ def test_what_is_wrong_with_one_of_several_names_is_reported(crowd: Harness):
             )
 
 
-def test_a_freeze_holds_every_host_and_lets_go_of_every_host(crowd: Harness):
+def test_freeze_holds_every_child_run_until_it_ends(crowd: Harness):
     freezing = crowd.policies.path / "freezes.yaml"
     freezing.write_text(
         'freezes: [{name: fair, from: "1999-01-01 00:00", until: "2999-01-01 00:00"}]\n'
@@ -540,7 +542,7 @@ def test_a_freeze_holds_every_host_and_lets_go_of_every_host(crowd: Harness):
     assert crowd.get_run(run.id).state is State.SUCCEEDED
 
 
-def test_a_host_without_changes_is_no_canary(crowd: Harness):
+def test_host_without_changes_does_not_count_as_the_first_wave(crowd: Harness):
     for name in NAMES[:3]:
         crowd.fleet.hosts[name]["lamp"] = "on"
 
@@ -554,7 +556,7 @@ def test_a_host_without_changes_is_no_canary(crowd: Harness):
     assert states.count(State.WITHDRAWN) == 8
 
 
-def test_a_policy_that_breaks_between_waves_starts_no_further_host(crowd: Harness):
+def test_fan_out_starts_no_further_host_when_the_policy_becomes_invalid(crowd: Harness):
     run = _ask(crowd, NAMES[:3])
     crowd.service.approve_run(run.id, person="olga", digest=run.digest)
     for _ in range(2):
@@ -567,7 +569,7 @@ def test_a_policy_that_breaks_between_waves_starts_no_further_host(crowd: Harnes
     assert _hosts_sent_to(crowd) == ["lb1"]
 
 
-def test_a_policy_that_breaks_before_the_start_refuses_the_whole(crowd: Harness):
+def test_parent_run_is_refused_when_the_policy_becomes_invalid_before_it_starts(crowd: Harness):
     run = _ask(crowd, NAMES[:3])
     crowd.service.approve_run(run.id, person="olga", digest=run.digest)
     (crowd.policies.path / "policy.cedar").write_text("permit (")
@@ -577,7 +579,7 @@ def test_a_policy_that_breaks_before_the_start_refuses_the_whole(crowd: Harness)
     assert "There is no valid policy: policy.cedar" in ended.summary
 
 
-def test_a_whole_that_was_unknown_follows_its_hosts_after_a_crash_too(crowd: Harness):
+def test_parent_run_with_unknown_outcome_follows_its_child_runs_after_a_crash(crowd: Harness):
     def cut(_host: str, _words: str) -> None:
         raise UnknownOutcomeError("the connection was lost")
 
@@ -593,7 +595,7 @@ def test_a_whole_that_was_unknown_follows_its_hosts_after_a_crash_too(crowd: Har
     assert crowd.get_run(whole.id).state is State.FAILED
 
 
-def test_a_part_whose_turn_never_comes_expires_and_ends_the_whole(crowd: Harness):
+def test_expired_child_run_ends_its_parent_run(crowd: Harness):
     def cut(_host: str, _words: str) -> None:
         raise UnknownOutcomeError("the connection was lost")
 
@@ -611,7 +613,7 @@ def test_a_part_whose_turn_never_comes_expires_and_ends_the_whole(crowd: Harness
     assert crowd.get_run(run.id).state is State.FAILED
 
 
-def test_a_whole_is_not_in_line_for_its_first_host(crowd: Harness):
+def test_parent_run_does_not_wait_in_the_queue_of_its_first_host(crowd: Harness):
     """Or it would be woken in the place of a run that waits there, which then sleeps on."""
     whole = _ask(crowd, NAMES[:2])
     single = crowd.request(SetSwitch(host="lb1", name="lamp", value="dim"))
@@ -627,7 +629,9 @@ def test_a_whole_is_not_in_line_for_its_first_host(crowd: Harness):
     ("spelled", "says"),
     [("lb[1\u202e]*", r"U\+202E"), ("lb[" + "1" * 200 + "]*", "100 characters")],
 )
-def test_hosts_are_spelled_in_few_and_visible_characters(crowd: Harness, spelled: str, says: str):
+def test_host_pattern_with_invisible_or_too_many_characters_is_rejected(
+    crowd: Harness, spelled: str, says: str
+):
     with pytest.raises(InvalidRequestError, match=says):
         crowd.service.request_on_hosts(
             [SetSwitch(host="lb1", name="lamp", value="on")],

@@ -28,7 +28,7 @@ def _goes_on(harness: Harness, run: Run) -> bool:
         return follow_ups.has_follow_up(tx, run.id)
 
 
-def test_the_end_is_reported_once_it_is_there(db_harness: Harness):
+def test_follow_up_reports_the_end_of_a_background_task_once(db_harness: Harness):
     harness = db_harness
     run = _begun(harness)
     harness.fleet.hosts["lb1"]["warming"] = "on"
@@ -46,7 +46,9 @@ def test_the_end_is_reported_once_it_is_there(db_harness: Harness):
 
 
 @pytest.mark.parametrize(("became", "shown"), [("burnt", NEEDS_ATTENTION), ("off", "succeeded")])
-def test_what_did_not_end_well_stands_so_in_lists(harness: Harness, became: str, shown: str):
+def test_run_whose_follow_up_found_a_failure_needs_attention_in_lists(
+    harness: Harness, became: str, shown: str
+):
     run = _begun(harness)
     harness.fleet.hosts["lb1"]["warming"] = became
     _look(harness)
@@ -54,14 +56,14 @@ def test_what_did_not_end_well_stands_so_in_lists(harness: Harness, became: str,
         assert runs.list_runs(tx, [run.id])[0].status == shown
 
 
-def test_a_look_comes_when_it_is_due_and_not_before(harness: Harness):
+def test_follow_up_reads_the_host_only_when_due(harness: Harness):
     run = _begun(harness)
     asked = harness.fleet.asked
     harness.service.run_due_follow_ups()
     assert (harness.fleet.asked, _goes_on(harness, run)) == (asked, True)
 
 
-def test_a_host_that_does_not_answer_is_looked_at_again(harness: Harness):
+def test_follow_up_is_repeated_when_the_host_is_unreachable(harness: Harness):
     run = _begun(harness)
 
     def silent(_host: str) -> None:
@@ -75,12 +77,12 @@ def test_a_host_that_does_not_answer_is_looked_at_again(harness: Harness):
     assert not _goes_on(harness, run)
 
 
-def test_what_has_no_end_to_wait_for_is_not_followed(harness: Harness):
+def test_run_without_a_background_task_has_no_follow_up(harness: Harness):
     run = harness.approve(harness.request(SetSwitch(host="lb1", name="lamp", value="on")))
     assert not _goes_on(harness, run)
 
 
-def test_an_undo_is_not_followed(harness: Harness):
+def test_undo_has_no_follow_up(harness: Harness):
     run = _begun(harness)
     undone = harness.service.request_undo(run.id, person="dora", origin=run.origin)
     harness.run_queued_work()

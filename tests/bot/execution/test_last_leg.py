@@ -57,7 +57,7 @@ def let_settle(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     harness.run_queued_work()
 
 
-def test_plan_says_what_margin_is_left(harness: Harness):
+def test_plan_notes_the_remaining_redundancy_margin(harness: Harness):
     run = harness.request(restart("lb1"))
     assert (run.state, run.required_approvals) == (State.PENDING, 2)
     assert run.plan
@@ -65,7 +65,7 @@ def test_plan_says_what_margin_is_left(harness: Harness):
     assert "Redundancy of lb1-lb2: margin 2 → 1 without lb1 (cut set lb1, lb2)." in run.plan.notes
 
 
-def test_change_that_takes_nothing_down_has_no_margin(harness: Harness):
+def test_change_that_takes_nothing_down_has_no_redundancy_note(harness: Harness):
     run = harness.request(SetSwitch(host="lb1", name="lamp", value="on"))
     assert run.plan
     assert not run.plan.takes_down
@@ -106,7 +106,7 @@ def test_second_leg_is_refused_while_the_first_is_claimed(harness: Harness):
     assert f"lb1 is held by run {first.id} of Dora Developer since" in refused.summary
 
 
-def test_claim_is_released_after_the_run_and_a_settle_time(
+def test_leg_claim_is_released_after_the_run_and_a_settle_time(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ):
     run = harness.request(restart("lb1"))
@@ -122,7 +122,7 @@ def test_claim_is_released_after_the_run_and_a_settle_time(
     assert approve(harness, harness.request(restart("lb2"))).state is State.SUCCEEDED
 
 
-def test_claim_is_released_by_hand_with_a_reason(harness: Harness):
+def test_leg_claim_is_released_by_a_person_with_a_reason(harness: Harness):
     run = harness.request(restart("lb1"))
     approve(harness, run)
     count = harness.service.release_leg("lb1-lb2", "lb1", person="adam", reason="replaced by lb3")
@@ -196,7 +196,7 @@ def test_two_runs_never_take_both_legs(harness: Harness, attempt: int):
     ]
 
 
-def test_two_runs_would_take_both_legs_without_the_claims(
+def test_without_the_claims_two_runs_take_both_legs(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ):
     """The twin of the test above."""
@@ -266,14 +266,14 @@ def test_row_that_was_given_an_override_after_approval_is_refused(harness: Harne
         ("lb1-lb2: lb1", "why", "lb1 is not a cut set of lb1-lb2"),
     ],
 )
-def test_override_that_names_no_cut_set_is_refused_in_words(
+def test_override_that_names_no_cut_set_is_rejected(
     harness: Harness, cut_set: str, reason: str, message: str
 ):
     with pytest.raises(InvalidRequestError, match=message):
         request_override(harness, cut_set, reason)
 
 
-def test_schedule_is_refused_the_last_leg_too(harness: Harness):
+def test_scheduled_run_of_the_last_leg_is_refused(harness: Harness):
     timing = ScheduleTiming("nightly", parse_cron("0 3 * * *", "UTC"))
     run = harness.service.schedules.request_schedule(
         [restart("lb1")], host_pattern="", timing=timing, person="dora", origin=WEB

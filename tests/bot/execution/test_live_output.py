@@ -40,7 +40,7 @@ def of_run(harness: Harness, number: int) -> list[LiveOutput]:
         return live_output.get_live_output(tx, number)
 
 
-def test_lines_are_there_while_the_command_runs_and_gone_with_its_outcome(
+def test_live_output_is_stored_while_the_command_runs_and_deleted_at_its_end(
     db_harness: Harness,
 ) -> None:
     harness = db_harness
@@ -66,7 +66,7 @@ def test_lines_are_there_while_the_command_runs_and_gone_with_its_outcome(
         (UnknownOutcomeError("gone"), StepState.UNKNOWN),
     ],
 )
-def test_what_was_read_is_kept_where_no_answer_came(
+def test_live_output_is_kept_as_step_output_when_the_step_fails(
     harness: Harness, trouble: Exception, state: StepState
 ) -> None:
     def fail(_host: str, _words: str) -> None:
@@ -83,7 +83,7 @@ def test_what_was_read_is_kept_where_no_answer_came(
     assert of_run(harness, run.id) == []
 
 
-def test_only_the_newest_lines_are_kept_and_all_are_counted(harness: Harness) -> None:
+def test_live_output_keeps_the_newest_lines_and_counts_all(harness: Harness) -> None:
     run = harness.request(LAMP_ON)
     with LiveOutputWriter(harness.database).capture_step(run.id, 1) as (_, listener):
         for first in range(0, 100_000, 1000):
@@ -95,7 +95,7 @@ def test_only_the_newest_lines_are_kept_and_all_are_counted(harness: Harness) ->
     assert outputs[0].newest[-1] == "line 99999"
 
 
-def test_long_lines_are_bounded_in_all(harness: Harness) -> None:
+def test_live_output_limits_the_total_length_of_long_lines(harness: Harness) -> None:
     run = harness.request(LAMP_ON)
     with LiveOutputWriter(harness.database).capture_step(run.id, 1) as (tail, listener):
         speak(listener, "\n".join("x" * 4000 for _ in range(500)))
@@ -114,7 +114,7 @@ def test_secrets_are_redacted_from_live_output(harness: Harness) -> None:
     assert list(outputs[0].newest) == [f"password: {MARK}", MARK]
 
 
-def test_newer_lines_take_the_place_of_those_before(db_harness: Harness) -> None:
+def test_newer_live_output_replaces_the_stored_lines(db_harness: Harness) -> None:
     harness = db_harness
     run = harness.request(LAMP_ON)
     with harness.database.transaction() as tx:
@@ -132,7 +132,7 @@ def test_newer_lines_take_the_place_of_those_before(db_harness: Harness) -> None
     ]
 
 
-def test_what_is_erased_is_erased_here_too(harness: Harness) -> None:
+def test_erasure_deletes_live_output(harness: Harness) -> None:
     run = harness.request(LAMP_ON)
     with harness.database.transaction() as tx:
         live_output.store_lines(tx, [NewestLines(run.id, 1, 1, "said before the crash")])
@@ -140,7 +140,7 @@ def test_what_is_erased_is_erased_here_too(harness: Harness) -> None:
     assert of_run(harness, run.id) == []
 
 
-def test_a_database_that_takes_nothing_keeps_no_host_waiting(tmp_path: Path) -> None:
+def test_failing_database_does_not_block_live_output(tmp_path: Path) -> None:
     database = Database(f"sqlite:///{tmp_path / 'empty.db'}")
     with LiveOutputWriter(database).capture_step(1, 1) as (tail, listener):
         speak(listener, "one")

@@ -11,14 +11,14 @@ def _all(line: FairQueue) -> list[int]:
     return taken
 
 
-def test_the_most_urgent_goes_first_and_then_who_came_first():
+def test_fair_queue_takes_the_most_urgent_run_then_the_oldest():
     line = FairQueue()
     for run, rank in ((1, BULK), (2, DIRECT), (3, URGENT), (4, DIRECT)):
         line.add_run(run, Turn(rank, "dora"))
     assert _all(line) == [3, 2, 4, 1]
 
 
-def test_who_is_in_the_line_is_there_once_and_may_come_again_afterwards():
+def test_fair_queue_holds_a_run_once_and_accepts_it_again_later():
     line = FairQueue()
     assert line.add_run(1, Turn())
     assert not line.add_run(1, Turn())
@@ -29,7 +29,7 @@ def test_who_is_in_the_line_is_there_once_and_may_come_again_afterwards():
     assert line.take_next_run() is None
 
 
-def test_a_person_waits_for_one_run_of_each_other_person_at_most():
+def test_fair_queue_lets_a_person_wait_for_one_run_of_each_other_person():
     """Ten people, of whom one has asked for a thousand things before the others came."""
     line = FairQueue()
     for run in range(1000):
@@ -43,7 +43,7 @@ def test_a_person_waits_for_one_run_of_each_other_person_at_most():
     assert sorted(_all(line)) == [*range(502, 1000)]
 
 
-def test_parts_of_a_wave_wait_long_and_not_for_good():
+def test_fair_queue_takes_child_runs_rarely_but_never_starves_them():
     """Three people who always have something in the line, and a wave."""
     line = FairQueue()
     wave = [*range(4)]
@@ -56,7 +56,7 @@ def test_parts_of_a_wave_wait_long_and_not_for_good():
     assert [taken.index(run) // 25 for run in wave] == wave
 
 
-def test_ten_thousand_that_wait_are_taken_in_turn():
+def test_fair_queue_lets_people_take_turns_with_ten_thousand_runs():
     line = FairQueue()
     for run in range(10_000):
         line.add_run(run, Turn(DIRECT, f"person {run % 7 if run % 2 else 0}"))

@@ -65,7 +65,7 @@ def duties(tmp_path: Path) -> Generator[Duties]:
         yield Duties(harness, database)
 
 
-def test_who_is_on_duty_alone_starts_a_change_and_another_person_reviews_it(
+def test_person_alone_on_duty_starts_a_change_that_another_person_reviews(
     duties: Duties,
 ) -> None:
     duties.set_duty("dora")
@@ -89,7 +89,7 @@ def test_who_is_on_duty_alone_starts_a_change_and_another_person_reviews_it(
         assert break_glass.list_unreviewed(tx) == []
 
 
-def test_the_rule_does_not_count_again_until_another_person_has_reviewed_the_run(
+def test_on_duty_rule_does_not_apply_while_an_older_run_is_not_reviewed(
     duties: Duties,
 ) -> None:
     duties.set_duty("dora")
@@ -115,7 +115,7 @@ def test_the_rule_does_not_count_again_until_another_person_has_reviewed_the_run
         ("the reading is too old", False),
     ],
 )
-def test_a_change_of_the_person_on_duty_needs_an_approval_once_that_is_over(
+def test_queued_change_needs_an_approval_when_its_requester_is_no_longer_on_duty(
     duties: Duties, what: str, starts: bool
 ) -> None:
     duties.set_duty("dora", minutes=30)
@@ -139,7 +139,7 @@ def test_a_change_of_the_person_on_duty_needs_an_approval_once_that_is_over(
         assert "review required" not in duties.harness.list_entry_kinds(run)
 
 
-def test_a_running_change_goes_on_when_the_shift_ends(duties: Duties) -> None:
+def test_running_change_continues_when_the_shift_ends(duties: Duties) -> None:
     duties.set_duty("dora", minutes=30)
     harness, steps = duties.harness, SetAll(host="lb1", value="on")
     harness.fleet.hosts["lb1"] = {"fan": "off", "lamp": "off"}
@@ -154,7 +154,7 @@ def test_a_running_change_goes_on_when_the_shift_ends(duties: Duties) -> None:
     assert harness.request(LAMP_OFF).state is State.PENDING
 
 
-def test_a_request_for_several_hosts_needs_one_review(duties: Duties) -> None:
+def test_request_of_the_person_on_duty_for_several_hosts_needs_one_review(duties: Duties) -> None:
     duties.set_duty("dora")
     harness = duties.harness
     for host in ("lb1", "lb2"):

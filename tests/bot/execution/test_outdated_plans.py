@@ -60,7 +60,7 @@ def _never(*_: object) -> bool:
 
 
 class TestTheKey:
-    def test_of_an_owner_is_not_wasted_on_what_cannot_start(self, db_harness: Harness):
+    def test_approval_of_a_plan_under_an_earlier_policy_is_rejected(self, db_harness: Harness):
         harness = db_harness
         run = harness.request(LAMP_ON)
         _edit(harness.policies)
@@ -71,7 +71,7 @@ class TestTheKey:
         assert "approved" not in harness.list_entry_kinds(run)
         assert harness.get_run(run.id).state is State.PENDING
 
-    def test_twin_unguarded_it_is_turned_and_the_run_ends_stale_all_the_same(
+    def test_without_the_outdated_check_an_approved_run_ends_stale(
         self, harness: Harness, monkeypatch: pytest.MonkeyPatch
     ):
         run = harness.request(LAMP_ON)
@@ -81,7 +81,7 @@ class TestTheKey:
         assert (ended.state, ended.summary) == (State.STALE, ANEW)
         assert "approved" in harness.list_entry_kinds(run)
 
-    def test_of_the_second_owner_is_not_wasted_either(self, harness: Harness):
+    def test_second_approval_of_a_plan_under_an_earlier_policy_is_rejected(self, harness: Harness):
         rules = harness.policies.path / "policy.cedar"
         rules.write_text(rules.read_text().replace('@approvals("1")', '@approvals("2")'))
         run = harness.request(LAMP_ON)
@@ -90,14 +90,16 @@ class TestTheKey:
         with pytest.raises(TooLate, match="can re-plan it"):
             harness.approve(run, "adam")
 
-    def test_of_someone_who_may_not_turn_it_is_refused_for_that(self, harness: Harness):
+    def test_approval_of_an_outdated_plan_by_a_non_approver_is_refused_as_such(
+        self, harness: Harness
+    ):
         run = harness.request(LAMP_ON)
         _edit(harness.policies)
         with pytest.raises(NotAllowed, match="Those who can"):
             harness.approve(run, "stan")
         assert harness.list_entry_kinds(run)[-1] == "approval refused"
 
-    def test_is_turned_once_the_policy_is_what_it_was(self, harness: Harness):
+    def test_approval_counts_again_when_the_policy_is_restored(self, harness: Harness):
         run = harness.request(LAMP_ON)
         rules = harness.policies.path / "policy.cedar"
         shown = rules.read_text()
@@ -105,7 +107,7 @@ class TestTheKey:
         rules.write_text(shown)
         assert harness.approve(run).state is State.SUCCEEDED
 
-    def test_denial_counts_under_any_policy(self, harness: Harness):
+    def test_denial_counts_although_the_policy_changed(self, harness: Harness):
         run = harness.request(LAMP_ON)
         _edit(harness.policies)
         assert harness.service.deny_run(run.id, person="olga", reason="no").state is State.DENIED
@@ -114,7 +116,7 @@ class TestTheKey:
 class TestAPolicyThatSaysTheSame:
     """A change that makes no difference to a request leaves it, and its approvals, as they are."""
 
-    def test_leaves_a_request_pending(self, db_harness: Harness):
+    def test_policy_change_without_effect_leaves_a_request_pending(self, db_harness: Harness):
         harness = db_harness
         run = harness.request(LAMP_ON)
         harness.service.record_policy_change()
@@ -124,7 +126,7 @@ class TestAPolicyThatSaysTheSame:
         done = harness.approve(run)
         assert (done.state, harness.fleet.sent) == (State.SUCCEEDED, [("lb1", "set lamp on")])
 
-    def test_leaves_a_request_for_several_hosts_pending(self, harness: Harness):
+    def test_policy_change_without_effect_leaves_a_parent_run_pending(self, harness: Harness):
         harness.service.record_policy_change()
         both = [_lamp(host) for host in ("lb1", "lb2")]
         parent = harness.service.request_on_hosts(
@@ -143,7 +145,7 @@ class TestAPolicyThatSaysTheSame:
             ("policy.cedar", "an owner of the area approves it", "an owner approves it"),
         ],
     )
-    def test_twin_a_difference_to_the_request_ends_it(
+    def test_policy_change_that_affects_a_request_ends_it_as_stale(
         self, harness: Harness, file: str, old: str, new: str
     ):
         run = harness.request(LAMP_ON)
@@ -167,12 +169,14 @@ class TestTheGlass:
             run.id, person="adam", session=app.session, digest=run.digest, reason=self.WHY
         )
 
-    def test_is_not_broken_for_what_cannot_start(self, harness: Harness):
+    def test_break_glass_for_a_plan_under_an_earlier_policy_is_rejected(self, harness: Harness):
         with pytest.raises(TooLate, match="can re-plan it"):
             self._break(harness)
         assert "break-glass activated" not in harness.list_entry_kinds()
 
-    def test_twin_unguarded_it_would_be(self, harness: Harness, monkeypatch: pytest.MonkeyPatch):
+    def test_without_the_outdated_check_break_glass_is_activated(
+        self, harness: Harness, monkeypatch: pytest.MonkeyPatch
+    ):
         monkeypatch.setattr(approvals, "is_plan_outdated", _never)
         self._break(harness)
         assert "break-glass activated" in harness.list_entry_kinds()
@@ -181,7 +185,9 @@ class TestTheGlass:
 
 
 class TestTheClock:
-    def test_ends_what_waits_and_tells_its_requester(self, db_harness: Harness):
+    def test_pending_run_under_an_earlier_policy_ends_stale_and_is_announced(
+        self, db_harness: Harness
+    ):
         harness = db_harness
         harness.service.record_policy_change()
         run = harness.request(LAMP_ON)
@@ -198,7 +204,7 @@ class TestTheClock:
             assert [item.run for item in outbox.list_pending_updates(tx)] == [run.id]
         assert _look(harness) == []
 
-    def test_leaves_what_is_of_this_policy(self, db_harness: Harness):
+    def test_pending_run_of_the_current_policy_is_not_ended(self, db_harness: Harness):
         harness = db_harness
         old = harness.request(LAMP_ON)
         harness.service.record_policy_change()
@@ -207,7 +213,7 @@ class TestTheClock:
         assert [ended.id for ended in _look(harness)] == [old.id]
         assert harness.approve(harness.get_run(new.id)).state is State.SUCCEEDED
 
-    def test_ends_what_was_approved_and_waits_for_a_freeze_in_vain(self, harness: Harness):
+    def test_approved_run_on_hold_under_an_earlier_policy_ends_stale(self, harness: Harness):
         (harness.policies.path / "freezes.yaml").write_text(
             'freezes: [{name: fair, from: "1999-01-01 00:00", until: "2999-01-01 00:00"}]\n'
         )
@@ -217,7 +223,9 @@ class TestTheClock:
         assert [ended.id for ended in _look(harness)] == [run.id]
         assert harness.get_run(run.id).state is State.STALE
 
-    def test_twin_left_alone_it_would_end_so_when_the_freeze_is_over(self, harness: Harness):
+    def test_approved_run_under_an_earlier_policy_ends_stale_after_the_freeze(
+        self, harness: Harness
+    ):
         (harness.policies.path / "freezes.yaml").write_text(
             'freezes: [{name: fair, from: "1999-01-01 00:00", until: "2999-01-01 00:00"}]\n'
         )
@@ -228,7 +236,9 @@ class TestTheClock:
         harness.run_queued_work()
         assert harness.get_run(run.id).summary == ANEW
 
-    def test_ends_a_request_for_several_hosts_with_all_its_parts(self, db_harness: Harness):
+    def test_parent_run_under_an_earlier_policy_ends_with_its_child_runs(
+        self, db_harness: Harness
+    ):
         harness = db_harness
         both = [_lamp(host) for host in ("lb1", "lb2")]
         whole = harness.service.request_on_hosts(
@@ -241,7 +251,7 @@ class TestTheClock:
             left = {part.state for part in runs.list_children(tx, whole.id)}
         assert left == {State.WITHDRAWN}
 
-    def test_leaves_alone_what_is_under_way(self, harness: Harness):
+    def test_running_run_under_an_earlier_policy_is_not_ended(self, harness: Harness):
         seen: list[Run] = []
 
         def look(_host: str, _words: str) -> None:
@@ -252,7 +262,7 @@ class TestTheClock:
         assert harness.approve(harness.request(LAMP_ON)).state is State.SUCCEEDED
         assert seen == []
 
-    def test_leaves_a_schedule_which_outlasts_policies(self, db_harness: Harness):
+    def test_pending_schedule_under_an_earlier_policy_is_not_ended(self, db_harness: Harness):
         harness = db_harness
         hourly = ScheduleTiming("hourly", parse_cron("0 * * * *", "Europe/Amsterdam"))
         asked = harness.service.schedules.request_schedule(
@@ -263,7 +273,7 @@ class TestTheClock:
         assert _look(harness) == []
         assert harness.approve(harness.get_run(asked.id)).state is State.SUCCEEDED
 
-    def test_ends_nothing_where_there_is_no_policy(self, harness: Harness):
+    def test_pending_run_is_not_ended_while_the_policy_is_invalid(self, harness: Harness):
         run = harness.request(LAMP_ON)
         rules = harness.policies.path / "policy.cedar"
         rules.write_text("permit (")
@@ -284,7 +294,7 @@ class TestOfSeveralProcesses:
         _edit(harness.policies)
         return harness, late
 
-    def test_who_still_has_the_old_one_ends_nothing_of_the_new(
+    def test_process_with_the_old_policy_ends_no_run_of_the_new_policy(
         self, db_harness: Harness, tmp_path: Path
     ):
         new, late = self._two(db_harness, tmp_path)
@@ -300,7 +310,7 @@ class TestOfSeveralProcesses:
             late.approve(runs_of_new[0])
         assert new.approve(runs_of_new[0]).state is State.SUCCEEDED
 
-    def test_twin_were_every_other_policy_older_it_would(
+    def test_without_the_order_of_policies_a_run_of_the_new_policy_is_ended(
         self, db_harness: Harness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ):
         new, late = self._two(db_harness, tmp_path)
@@ -313,7 +323,7 @@ class TestOfSeveralProcesses:
         monkeypatch.setattr(runs, "list_planned_under_other_policies", whenever)
         assert [ended.id for ended in _look(late)] == [run.id]
 
-    def test_twin_did_the_log_name_the_old_one_last_it_would_too(
+    def test_policy_logged_last_ends_runs_of_other_policies(
         self, db_harness: Harness, tmp_path: Path
     ):
         new, late = self._two(db_harness, tmp_path)
@@ -325,7 +335,7 @@ class TestOfSeveralProcesses:
             ended.id for ended in _look(replace(late, service=KeyturnService(late.context)))
         ] == [run.id]
 
-    def test_who_has_read_it_too_ends_what_the_other_showed_before(
+    def test_process_with_the_new_policy_ends_runs_of_the_old_policy(
         self, db_harness: Harness, tmp_path: Path
     ):
         new, late = self._two(db_harness, tmp_path)

@@ -10,7 +10,7 @@ from tests.bot.harness import Harness
 from tests.toy import SetSwitch, ShowSwitches
 
 
-def test_what_was_done_on_a_host_is_shown_with_who_asked_and_approved(db_harness: Harness):
+def test_keyturn_history_of_a_host_names_requester_and_approver(db_harness: Harness):
     harness = db_harness
     harness.approve(harness.request(SetSwitch(host="lb1", name="lamp", value="on")))
     harness.request(ShowSwitches(host="lb1"))
@@ -30,7 +30,7 @@ def test_what_was_done_on_a_host_is_shown_with_who_asked_and_approved(db_harness
     assert harness.fleet.asked == asked
 
 
-def test_what_keyturn_may_have_done_with_sudo_is_shown_with_its_times(db_harness: Harness):
+def test_keyturn_history_of_a_host_lists_the_periods_of_its_sudo_use(db_harness: Harness):
     harness = db_harness
     harness.approve(harness.request(SetSwitch(host="lb1", name="lamp", value="on")))
     harness.request(ShowSwitches(host="lb1"), person="stan")
@@ -49,7 +49,7 @@ def test_what_keyturn_may_have_done_with_sudo_is_shown_with_its_times(db_harness
     assert [event.run for event in own.events] == [1]
 
 
-def test_it_stands_among_what_the_host_knows():
+def test_keyturn_events_are_listed_among_the_events_of_the_host():
     since = datetime(2026, 11, 20, tzinfo=UTC)
     ours = history.HostEvent(since, "keyturn", "dora", "run 1, succeeded: toy set lb1 lamp on")
     login = history.HostEvent(since + timedelta(minutes=5), "login", "ada", "logged in on pts/0")
@@ -60,7 +60,7 @@ def test_it_stands_among_what_the_host_knows():
     assert report.summary.endswith("by ada, dora")
 
 
-def test_a_check_can_ask_what_it_saw_last_time(db_harness: Harness):
+def test_check_can_query_its_previous_report(db_harness: Harness):
     harness = db_harness
     ask = create_query_function(harness.context)
     check = ShowSwitches(host="lb1")
@@ -78,7 +78,7 @@ def test_a_check_can_ask_what_it_saw_last_time(db_harness: Harness):
     assert harness.fleet.asked == asked
 
 
-def test_who_keeps_no_runs_knows_of_no_last_time():
+def test_previous_report_is_none_without_stored_runs():
     query = query_earlier_report(ShowSwitches(host="lb1"))
     assert str(query.command) == "true"
     assert query.parse("") is None

@@ -85,9 +85,7 @@ def _parts_of(harness: Harness, requests: Sequence[Any]) -> list[Run]:
         return runs.list_children(tx, run.id)
 
 
-def test_hosts_that_must_be_waited_for_are_waited_for_at_the_same_time(
-    harness: Harness, fleet: Noted
-):
+def test_check_of_many_hosts_reads_them_concurrently(harness: Harness, fleet: Noted):
     all_there = threading.Barrier(len(NAMES))
     fleet.before_query = lambda _: cast("None", all_there.wait(30))
     parts = _parts_of(harness, [ShowSwitches(host=name) for name in NAMES])
@@ -95,9 +93,7 @@ def test_hosts_that_must_be_waited_for_are_waited_for_at_the_same_time(
     assert sorted(host for _, host, _ in fleet.by) == NAMES
 
 
-def test_what_asks_more_gets_each_answer_anew_and_asks_nothing_twice(
-    harness: Harness, fleet: Noted
-):
+def test_check_with_several_queries_sends_each_query_once(harness: Harness, fleet: Noted):
     parts = _parts_of(harness, [ShowTwice(host=name) for name in NAMES])
     lamp = {"lamp": "off"}
     assert {run.summary for run in parts} == {f"{lamp} {lamp} other lamp=off"}
@@ -106,7 +102,7 @@ def test_what_asks_more_gets_each_answer_anew_and_asks_nothing_twice(
     assert asked == [(name, words) for name in NAMES for words in each]
 
 
-def test_the_error_of_one_host_is_its_own(harness: Harness, fleet: Noted):
+def test_error_of_one_host_fails_only_its_child_run(harness: Harness, fleet: Noted):
     def stumble(host: str) -> None:
         if host in {"lb2", "lb5"}:
             raise UnreachableError("lb2 is down" if host == "lb2" else "no route")
@@ -118,13 +114,13 @@ def test_the_error_of_one_host_is_its_own(harness: Harness, fleet: Noted):
     assert sum(run.state is State.SUCCEEDED for run in parts) == 4
 
 
-def test_what_refuses_before_it_asks_is_refused(harness: Harness, fleet: Noted):
+def test_check_that_refuses_before_its_first_query_is_refused(harness: Harness, fleet: Noted):
     parts = _parts_of(harness, [RefuseAtOnce(host=name) for name in NAMES[:3]])
     assert [run.state for run in parts] == [State.SUCCEEDED, State.REFUSED, State.SUCCEEDED]
     assert parts[1].summary == "not this one"
 
 
-def test_a_change_of_many_hosts_is_planned(harness: Harness, fleet: Noted):
+def test_change_of_many_hosts_is_planned_for_each_host(harness: Harness, fleet: Noted):
     rules = harness.policies.path / "policy.cedar"
     rules.write_text(rules.read_text().replace('@approvals("1")', '@approvals("1") @hosts("6")'))
     parts = _parts_of(harness, [SetSwitch(host=name, name="lamp", value="on") for name in NAMES])

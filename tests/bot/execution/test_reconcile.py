@@ -81,7 +81,7 @@ def _saying(harness: Harness, answer: StepStatus) -> None:
     harness.fleet.recalls = lambda: answer
 
 
-def test_what_the_host_has_done_is_proven_and_the_run_has_succeeded(harness: Harness):
+def test_reconcile_verifies_a_step_that_the_host_completed(harness: Harness):
     run = _lost_after(harness)
     assert run.state is State.UNKNOWN
     _later(harness)
@@ -102,7 +102,7 @@ def test_what_the_host_has_done_is_proven_and_the_run_has_succeeded(harness: Har
     )
 
 
-def test_what_the_host_has_not_begun_it_never_will(harness: Harness):
+def test_reconcile_fails_a_step_that_the_host_never_started(harness: Harness):
     run = _lost_before(harness)
     assert run.state is State.UNKNOWN
     _later(harness)
@@ -118,7 +118,7 @@ def test_what_the_host_has_not_begun_it_never_will(harness: Harness):
     assert again.state is State.SUCCEEDED
 
 
-def test_where_the_policy_was_changed_a_missing_marker_proves_nothing(harness: Harness):
+def test_reconcile_keeps_unknown_outcome_when_the_policy_changed_meanwhile(harness: Harness):
     run = _lost_before(harness)
     file = harness.policies.path / "inventory.yaml"
     file.write_text(f"{file.read_text()}\n# another login, perhaps\n")
@@ -139,7 +139,7 @@ def _restart(harness: Harness) -> None:
     harness.service.recover_unfinished_runs()
 
 
-def test_a_crash_before_the_proof_was_read_has_it_read_later(harness: Harness):
+def test_reconcile_verifies_a_run_that_crashed_before_verification(harness: Harness):
     run = harness.request(LAMP_ON)
 
     def after(_host: str, _words: str) -> None:
@@ -182,7 +182,7 @@ def _crashed_in_a_step(harness: Harness) -> Run:
     return run
 
 
-def test_a_crash_in_the_middle_of_a_step_ends_without_people(harness: Harness):
+def test_reconcile_ends_a_run_that_crashed_during_a_step(harness: Harness):
     run = _crashed_in_a_step(harness)
     assert harness.get_run(run.id).state is State.UNKNOWN
     harness.service.wake_stalled_runs()
@@ -191,7 +191,7 @@ def test_a_crash_in_the_middle_of_a_step_ends_without_people(harness: Harness):
     assert len(harness.fleet.sent) == 1
 
 
-def test_without_asking_the_host_such_a_run_waits_for_a_person(
+def test_without_reconcile_a_run_that_crashed_during_a_step_stays_unknown(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ):
     def nothing(_self: Reconciler, _tx: Transaction) -> list[Run]:
@@ -203,7 +203,7 @@ def test_without_asking_the_host_such_a_run_waits_for_a_person(
     assert harness.get_run(run.id).state is State.UNKNOWN
 
 
-def test_what_the_host_says_has_failed_has_failed(harness: Harness):
+def test_reconcile_fails_a_run_whose_step_failed_on_the_host(harness: Harness):
     run = _lost_before(harness)
     _saying(harness, StepStatus(MarkerState.ENDED, UP, status=3, err="glued\n"))
     _later(harness)
@@ -213,7 +213,7 @@ def test_what_the_host_says_has_failed_has_failed(harness: Harness):
     assert "Current state: lamp is off." in run.summary
 
 
-def test_what_was_done_and_did_not_hold_is_reported(harness: Harness):
+def test_reconcile_fails_a_run_whose_completed_step_is_not_verified(harness: Harness):
     run = _lost_before(harness)
     _saying(harness, StepStatus(MarkerState.ENDED, UP, status=0))
     _later(harness)
@@ -221,7 +221,7 @@ def test_what_was_done_and_did_not_hold_is_reported(harness: Harness):
     assert "verification failed" in harness.get_run(run.id).summary
 
 
-def test_steps_that_were_not_sent_are_not_sent_now(harness: Harness):
+def test_reconcile_sends_no_remaining_steps(harness: Harness):
     run = _lost_after(harness, BOTH_ON)
     _later(harness)
     run = harness.get_run(run.id)
@@ -231,7 +231,7 @@ def test_steps_that_were_not_sent_are_not_sent_now(harness: Harness):
     assert harness.fleet.hosts["lb1"] == {"fan": "on", "lamp": "off"}
 
 
-def test_what_is_still_at_it_is_waited_for(harness: Harness):
+def test_reconcile_waits_for_a_command_that_is_still_running(harness: Harness):
     run = _lost_after(harness)
     _saying(harness, StepStatus(MarkerState.RUNNING, UP))
     asked = harness.fleet.asked
@@ -251,7 +251,7 @@ def test_what_is_still_at_it_is_waited_for(harness: Harness):
     assert harness.get_run(run.id).state is State.SUCCEEDED
 
 
-def test_who_cannot_be_asked_is_asked_again_ever_more_seldom(harness: Harness):
+def test_reconcile_of_an_unreachable_host_backs_off(harness: Harness):
     run = _lost_after(harness)
     _stop_clock(harness)
 
@@ -275,7 +275,7 @@ def test_who_cannot_be_asked_is_asked_again_ever_more_seldom(harness: Harness):
     assert harness.get_run(run.id).state is State.SUCCEEDED
 
 
-def test_where_workers_elsewhere_ask_they_are_sent_ever_more_seldom_too(harness: Harness):
+def test_reconcile_by_workers_of_other_sites_backs_off(harness: Harness):
     _lost_after(harness)
     database = _stop_clock(harness)
     sent: list[int] = []
@@ -288,7 +288,7 @@ def test_where_workers_elsewhere_ask_they_are_sent_ever_more_seldom_too(harness:
     assert sent == [0, 2, 6, 14, 30]
 
 
-def test_it_is_asked_every_ten_minutes_at_the_least(harness: Harness):
+def test_reconcile_queries_a_running_command_at_least_every_ten_minutes(harness: Harness):
     _lost_after(harness)
     _saying(harness, StepStatus(MarkerState.RUNNING, UP))
     for _ in range(30):
@@ -297,9 +297,7 @@ def test_it_is_asked_every_ten_minutes_at_the_least(harness: Harness):
 
 
 @pytest.mark.parametrize("fate", [MarkerState.GONE, MarkerState.REBOOTED])
-def test_what_was_cut_off_is_for_a_person_unless_nothing_is_left(
-    harness: Harness, fate: MarkerState
-):
+def test_reconcile_leaves_an_interrupted_step_to_an_owner(harness: Harness, fate: MarkerState):
     run = _lost_before(harness)
     _saying(harness, StepStatus(fate, UP))
     for _ in range(3):
@@ -315,7 +313,7 @@ def test_what_was_cut_off_is_for_a_person_unless_nothing_is_left(
     assert harness.get_run(run.id).state is State.FAILED
 
 
-def test_the_end_of_a_step_whose_run_was_settled_is_awaited_no_more(harness: Harness):
+def test_step_of_a_resolved_run_is_no_longer_pending(harness: Harness):
     run = _crashed_in_a_step(harness)
     harness.service.resolve_run(
         run.id, person="olga", succeeded=True, reason="the lamp is on indeed"
@@ -326,7 +324,9 @@ def test_the_end_of_a_step_whose_run_was_settled_is_awaited_no_more(harness: Har
 
 
 @pytest.mark.parametrize("answer", [StepStatus(MarkerState.GONE, UP), NO_STATUS])
-def test_nothing_left_to_do_proves_what_the_host_cannot_say(harness: Harness, answer: StepStatus):
+def test_reconcile_verifies_by_an_empty_plan_when_the_marker_is_lost(
+    harness: Harness, answer: StepStatus
+):
     run = _lost_after(harness)
     _saying(harness, answer)
     _later(harness)
@@ -335,7 +335,7 @@ def test_nothing_left_to_do_proves_what_the_host_cannot_say(harness: Harness, an
     assert run.summary == "Verified: lamp is on"
 
 
-def test_what_keeps_no_marker_is_read_again_until_nothing_is_left(harness: Harness):
+def test_reconcile_reads_a_host_without_markers_until_the_plan_is_empty(harness: Harness):
     run = _lost_before(harness)
     _saying(harness, NO_STATUS)
     _later(harness)
@@ -393,7 +393,7 @@ def test_what_a_host_says_is_taken_for_what_it_proves(
     assert _judged(answer, seconds=seconds) == (state, again)
 
 
-def test_whoever_settles_it_meanwhile_has_the_last_word(harness: Harness):
+def test_reconcile_does_not_override_a_person_who_resolved_the_run(harness: Harness):
     run = _lost_after(harness)
 
     def settle() -> None:
@@ -408,7 +408,9 @@ def test_whoever_settles_it_meanwhile_has_the_last_word(harness: Harness):
     assert "host queried" not in harness.list_entry_kinds(run)
 
 
-def test_what_was_noted_beside_the_database_is_taken_first(harness: Harness, tmp_path: Path):
+def test_reconcile_uses_spooled_outcomes_before_it_queries_the_host(
+    harness: Harness, tmp_path: Path
+):
     run = _lost_after(harness)
     spool = Spool(tmp_path / "spool")
     spool.add_facts(
@@ -422,7 +424,7 @@ def test_what_was_noted_beside_the_database_is_taken_first(harness: Harness, tmp
     assert harness.fleet.recalled == 0
 
 
-def test_each_step_has_a_name_of_its_own_and_keeps_it(harness: Harness):
+def test_step_marker_is_unique_for_each_step_and_request(harness: Harness):
     run = harness.request(LAMP_ON)
     with harness.database.reading() as tx:
         one, two = build_step_marker(tx, run, 1), build_step_marker(tx, run, 2)
@@ -434,7 +436,7 @@ def test_each_step_has_a_name_of_its_own_and_keeps_it(harness: Harness):
     assert other.run != one.run
 
 
-def test_people_read_what_the_host_was_asked_and_what_it_printed(harness: Harness):
+def test_timeline_shows_the_reconcile_query_and_its_answer(harness: Harness):
     run = _lost_after(harness)
     _later(harness)
     with harness.database.reading() as tx:
@@ -452,7 +454,7 @@ def _many(harness: Harness) -> Callable[[], None]:
     return twice
 
 
-def test_asking_twice_at_once_concludes_once(harness: Harness):
+def test_concurrent_reconciles_conclude_once(harness: Harness):
     run = _lost_after(harness)
     _many(harness)()
     harness.run_queued_work()

@@ -46,7 +46,7 @@ def _later(harness: Harness, seconds: int = 20) -> None:
     harness.service.wake_stalled_runs()
 
 
-def test_a_request_whose_site_has_no_worker_says_so_once(harness: Harness):
+def test_request_whose_site_has_no_worker_is_reported_once(harness: Harness):
     run = _asked(harness)
     for _ in range(3):
         _later(harness)
@@ -56,7 +56,7 @@ def test_a_request_whose_site_has_no_worker_says_so_once(harness: Harness):
     assert harness.list_entry_kinds(run) == ["requested", "on hold"]
 
 
-def test_an_approved_run_says_so_too_and_no_more_once_it_has_begun(harness: Harness):
+def test_approved_run_whose_site_has_no_worker_is_reported_until_it_starts(harness: Harness):
     run = _asked(harness)
     harness.service.advance_run(run.id)
     shown = harness.get_run(run.id)
@@ -67,7 +67,7 @@ def test_an_approved_run_says_so_too_and_no_more_once_it_has_begun(harness: Harn
     assert harness.get_run(run.id).state is State.SUCCEEDED
 
 
-def test_what_was_read_after_all_waits_for_people_and_no_worker(harness: Harness):
+def test_planned_run_no_longer_reports_a_missing_worker(harness: Harness):
     run = _asked(harness)
     _later(harness)
     harness.service.advance_run(run.id)
@@ -75,7 +75,7 @@ def test_what_was_read_after_all_waits_for_people_and_no_worker(harness: Harness
     assert (waiting.state, waiting.summary) == (State.PENDING, "")
 
 
-def test_what_was_just_asked_says_nothing_yet(harness: Harness):
+def test_fresh_request_does_not_report_a_missing_worker(harness: Harness):
     """The twin: it is the wait that tells."""
     run = _asked(harness)
     _later(harness, seconds=5)

@@ -56,7 +56,7 @@ def request(harness: Harness, ticket: str = "CHG1", person: str = "dora", **more
     return harness.get_run(run.id)
 
 
-def test_a_change_runs_under_an_approved_ticket_which_gets_notes(
+def test_change_runs_under_an_approved_ticket_that_gets_notes(
     ticketed: Harness, server: TicketServer
 ):
     notes = TicketNotes(ticketed.database, ticketed.policies, "https://keyturn.test")
@@ -85,7 +85,7 @@ def test_a_change_runs_under_an_approved_ticket_which_gets_notes(
     assert ended.startswith("Keyturn run 1, toy set lb1 lamp on: succeeded. ")
 
 
-def test_a_request_without_a_ticket_is_refused_where_a_rule_asks_for_one(ticketed: Harness):
+def test_request_without_a_ticket_is_rejected_when_a_rule_requires_one(ticketed: Harness):
     with pytest.raises(InvalidRequestError, match="requires an approved change ticket"):
         request(ticketed, "")
     plan = request(ticketed, "", plan_only=True)
@@ -121,9 +121,7 @@ def test_a_ticket_that_does_not_permit_the_change_refuses_plan_and_start(
     assert ticketed.fleet.sent == []
 
 
-def test_a_window_that_is_null_or_hosts_that_are_null_limit_nothing(
-    ticketed: Harness, server: TicketServer
-):
+def test_ticket_without_window_and_hosts_limits_nothing(ticketed: Harness, server: TicketServer):
     server.say(starts_at=None, ends_at=None, hosts=None)
     assert ticketed.approve(request(ticketed)).state is State.SUCCEEDED
 
@@ -138,7 +136,7 @@ def test_a_ticket_that_changed_makes_the_plan_stale(ticketed: Harness, server: T
 
 
 @pytest.mark.parametrize("guarded", [True, False])
-def test_without_the_question_at_the_gate_a_withdrawn_ticket_would_run(
+def test_without_the_ticket_check_at_the_gate_a_withdrawn_ticket_runs(
     ticketed: Harness, server: TicketServer, monkeypatch: pytest.MonkeyPatch, *, guarded: bool
 ):
     run = request(ticketed)
@@ -156,7 +154,7 @@ def test_without_the_question_at_the_gate_a_withdrawn_ticket_would_run(
     assert ticketed.approve(run).state is expected
 
 
-def test_a_system_that_cannot_be_asked_refuses_with_the_reason(
+def test_unreachable_ticket_system_refuses_the_change_with_the_reason(
     ticketed: Harness, server: TicketServer
 ):
     run = request(ticketed)
@@ -168,7 +166,9 @@ def test_a_system_that_cannot_be_asked_refuses_with_the_reason(
     assert ticketed.fleet.sent == []
 
 
-def test_several_hosts_are_bound_to_one_answer(ticketed: Harness, server: TicketServer):
+def test_request_for_several_hosts_is_bound_to_one_ticket_answer(
+    ticketed: Harness, server: TicketServer
+):
     def request_both() -> Run:
         both = [SetSwitch(host=host, name="lamp", value="on") for host in ("lb1", "lb2")]
         run = ticketed.service.request_on_hosts(
@@ -199,7 +199,7 @@ def test_an_undo_and_a_new_plan_keep_the_ticket(ticketed: Harness):
 
 
 @pytest.mark.parametrize("ticket", ["OPS-1", "CHG1/../x", "CHG 1", "CHG1\n", "x" * 65])
-def test_a_ticket_that_is_none_is_refused_before_anything_is_asked(
+def test_invalid_ticket_number_is_rejected_before_the_system_is_asked(
     ticketed: Harness, server: TicketServer, ticket: str
 ):
     if ticket == "CHG1\n":

@@ -24,7 +24,7 @@ def _printed(variables: dict[str, Any], **groups: object) -> str:
     return json.dumps({"_meta": {"hostvars": {"db1": variables}}, **groups})
 
 
-def test_ports_users_jumps_and_groups_are_taken_over():
+def test_ansible_ports_users_jump_hosts_and_groups_are_imported():
     hosts = _hosts(PRINTED)
     assert len(hosts) == 15
     assert hosts["web02.example.com"] == ImportedHost(
@@ -43,14 +43,14 @@ def test_ports_users_jumps_and_groups_are_taken_over():
     assert hosts["mail.example.com"].groups == frozenset()
 
 
-def test_host_is_taken_over_when_it_has_no_variables():
+def test_ansible_host_without_variables_is_imported():
     (host,) = ansible.parse_ansible_inventory(
         '{"_meta": {"hostvars": {}}, "web": {"hosts": ["w1"]}}'
     ).hosts
     assert host == ImportedHost("w1", "w1", groups=frozenset({"web"}))
 
 
-def test_groups_are_read_once_when_they_contain_each_other():
+def test_ansible_groups_that_contain_each_other_are_read_once():
     text = _printed({}, a={"children": ["b"]}, b={"children": ["a", "gone"], "hosts": ["db1"]})
     assert _hosts(text)["db1"].groups == {"a", "b"}
 
@@ -59,13 +59,13 @@ def test_groups_are_read_once_when_they_contain_each_other():
     "value",
     ["{{ lookup('env', 'USER') }}", {"__ansible_vault": "$ANSIBLE_VAULT;1.1;AES256\n6162\n"}],
 )
-def test_value_is_left_out_with_a_note_when_only_ansible_can_work_it_out(value: object):
+def test_ansible_template_value_is_skipped_with_a_note(value: object):
     host = _hosts(_printed({"ansible_user": value}))["db1"]
     assert host.user == ""
     assert host.notes == ("ansible_user: Ansible computes it: write the resulting value",)
 
 
-def test_host_is_left_out_with_a_remark_when_ssh_does_not_reach_it():
+def test_ansible_host_without_ssh_is_skipped_with_a_remark():
     assert ansible.parse_ansible_inventory(PRINTED).remarks == (
         "localhost is not imported: Ansible connects to it by local, not SSH",
     )
@@ -86,7 +86,7 @@ def test_host_is_left_out_with_a_remark_when_ssh_does_not_reach_it():
         ),
     ],
 )
-def test_other_text_is_refused_with_the_command_to_run(text: str, problem: str):
+def test_invalid_ansible_inventory_is_rejected_with_the_command_to_run(text: str, problem: str):
     with pytest.raises(InvalidImportError) as refused:
         ansible.parse_ansible_inventory(text)
     assert problem in str(refused.value)
@@ -95,7 +95,7 @@ def test_other_text_is_refused_with_the_command_to_run(text: str, problem: str):
     )
 
 
-def test_a_person_gets_entries_and_what_they_lack(tmp_path: Path):
+def test_ansible_import_prints_entries_and_missing_fields(tmp_path: Path):
     file = ANSWERS / "ansible-inventory.json"
     result = keyturn_at(tmp_path, "inventory", "import", "ansible", str(file))
     assert result.returncode == 0
@@ -106,7 +106,7 @@ def test_a_person_gets_entries_and_what_they_lack(tmp_path: Path):
     assert YAML(typ="safe").load(result.stdout)["hosts"]["db1"]["jump"] == "bastion"
 
 
-def test_a_person_gets_one_line_where_it_goes_wrong(tmp_path: Path):
+def test_ansible_import_prints_one_line_for_an_error(tmp_path: Path):
     file = tmp_path / "inventory.json"
     file.write_text('{"_meta": {"hostvars": {}}, "all": {}}')
     empty = keyturn_at(tmp_path, "inventory", "import", "ansible", str(file))

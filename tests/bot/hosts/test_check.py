@@ -60,7 +60,7 @@ def _stood(fleet: LoopbackFleet, name: str) -> HostCheck:
 
 
 @pytest.mark.real
-def test_well_hosts_are_a_table_and_status_0(fleet: LoopbackFleet):
+def test_inventory_check_of_healthy_hosts_prints_a_table_and_exits_0(fleet: LoopbackFleet):
     result = keyturn_at(fleet.directory, "inventory", "check")
     assert (result.returncode, result.stderr) == (0, "")
     heading, *rows = result.stdout.splitlines()
@@ -74,7 +74,7 @@ def test_well_hosts_are_a_table_and_status_0(fleet: LoopbackFleet):
 
 
 @pytest.mark.real
-def test_one_sick_host_is_status_1_and_told_what_to_do(fleet: LoopbackFleet):
+def test_inventory_check_of_an_unreachable_host_prints_the_fix_and_exits_1(fleet: LoopbackFleet):
     fleet.hosts["web1"].stop()
     result = keyturn_at(fleet.directory, "inventory", "check")
     assert result.returncode == 1
@@ -84,7 +84,7 @@ def test_one_sick_host_is_status_1_and_told_what_to_do(fleet: LoopbackFleet):
 
 
 @pytest.mark.real
-def test_only_the_named_hosts_are_asked(fleet: LoopbackFleet):
+def test_inventory_check_contacts_only_the_named_hosts(fleet: LoopbackFleet):
     fleet.hosts["web1"].stop()
     result = keyturn_at(fleet.directory, "inventory", "check", "nas1", "lb1", "nas1", "--json")
     assert result.returncode == 0
@@ -97,21 +97,21 @@ def test_only_the_named_hosts_are_asked(fleet: LoopbackFleet):
 
 
 @pytest.mark.real
-def test_an_unknown_host_is_status_3_and_no_one_is_asked(fleet: LoopbackFleet):
+def test_inventory_check_of_an_unknown_host_contacts_none_and_exits_3(fleet: LoopbackFleet):
     result = keyturn_at(fleet.directory, "inventory", "check", "lb1", "lb7")
     assert (result.returncode, result.stdout) == (3, "")
     assert result.stderr == "keyturn: there is no host 'lb7' in the inventory: did you mean lb1?\n"
     assert fleet.hosts["lb1"].connections == 0
 
 
-def test_without_a_policy_it_says_so_in_a_line(tmp_path: Path):
+def test_inventory_check_without_a_policy_prints_one_line(tmp_path: Path):
     result = keyturn_at(tmp_path, "inventory", "check")
     assert result.returncode == 1
     assert len(result.stderr.splitlines()) == 1
     assert "people.yaml: is missing" in result.stderr
 
 
-def test_an_empty_inventory_is_nothing_to_complain_of(tmp_path: Path):
+def test_inventory_check_of_an_empty_inventory_exits_0(tmp_path: Path):
     assert keyturn_at(tmp_path, "init", str(tmp_path / "policy")).returncode == 0
     result = keyturn_at(tmp_path / "policy", "inventory", "check")
     assert (result.returncode, result.stdout, result.stderr) == (0, "", "No hosts.\n")
@@ -121,7 +121,7 @@ def test_an_empty_inventory_is_nothing_to_complain_of(tmp_path: Path):
 
 
 @pytest.mark.real
-def test_another_key_than_the_pinned_one_is_reported_before_any_login(fleet: LoopbackFleet):
+def test_host_key_mismatch_is_reported_before_any_login(fleet: LoopbackFleet):
     _edited(fleet, lambda hosts: hosts["db1"].update(host_key=make_key().public))
     check = _stood(fleet, "db1")
     assert (check.reachable, check.key, check.login) == (True, False, None)
@@ -130,7 +130,7 @@ def test_another_key_than_the_pinned_one_is_reported_before_any_login(fleet: Loo
 
 
 @pytest.mark.real
-def test_a_login_that_is_not_taken_is_shown(fleet: LoopbackFleet):
+def test_rejected_login_is_reported(fleet: LoopbackFleet):
     make_key().write(fleet.directory / "keys" / "other")
     _edited(fleet, lambda hosts: hosts["db1"].update(key="keys/other"))
     check = _stood(fleet, "db1")
@@ -139,7 +139,7 @@ def test_a_login_that_is_not_taken_is_shown(fleet: LoopbackFleet):
 
 
 @pytest.mark.real
-def test_our_own_missing_key_says_nothing_of_the_host(fleet: LoopbackFleet):
+def test_missing_private_key_leaves_the_host_state_unknown(fleet: LoopbackFleet):
     _edited(fleet, lambda hosts: hosts["db1"].update(key="keys/none"))
     check = _stood(fleet, "db1")
     assert (check.reachable, check.key, check.is_healthy) == (None, None, False)
@@ -147,14 +147,14 @@ def test_our_own_missing_key_says_nothing_of_the_host(fleet: LoopbackFleet):
 
 
 @pytest.mark.real
-def test_a_host_behind_a_well_jump_host_is_shown_its_own_error(fleet: LoopbackFleet):
+def test_error_of_a_host_behind_a_jump_host_is_reported_for_that_host(fleet: LoopbackFleet):
     _edited(fleet, lambda hosts: hosts["db1"].update(jump="lb1", host_key=make_key().public))
     check = _stood(fleet, "db1")
     assert (check.reachable, check.key) == (True, False)
 
 
 @pytest.mark.real
-def test_the_error_of_a_jump_host_is_not_reported_for_the_host_behind(fleet: LoopbackFleet):
+def test_error_of_a_jump_host_is_not_reported_as_that_of_the_host_behind(fleet: LoopbackFleet):
     def edit(hosts: Entries) -> None:
         hosts["db1"]["jump"] = "lb1"
         hosts["lb1"]["host_key"] = make_key().public
@@ -166,7 +166,7 @@ def test_the_error_of_a_jump_host_is_not_reported_for_the_host_behind(fleet: Loo
 
 
 @pytest.mark.real
-def test_a_network_device_is_asked_in_its_own_words(tmp_path: Path):
+def test_network_device_is_checked_by_a_command_of_its_platform(tmp_path: Path):
     (tmp_path / "password").write_text("correct horse\n")
     (tmp_path / "password").chmod(0o600)
     with ScriptedDevice({"show version": "Cisco IOS Software"}) as device:
@@ -193,7 +193,7 @@ def test_a_network_device_is_asked_in_its_own_words(tmp_path: Path):
         (UnknownOutcomeError("no"), (True, True, True, False)),
     ],
 )
-def test_the_kind_of_error_tells_how_far_we_got(
+def test_kind_of_host_error_determines_the_reached_stage(
     trouble: HostError, claims: tuple[bool | None, ...]
 ):
     check = check_host(ScriptedFleet({("h1", "id -u"): trouble}), "h1")
@@ -201,7 +201,7 @@ def test_the_kind_of_error_tells_how_far_we_got(
     assert check.error == "no"
 
 
-def test_a_login_shell_that_adds_words_does_not_answer():
+def test_login_shell_that_prints_extra_text_fails_the_check():
     check = check_host(ScriptedFleet({("h1", "id -u"): "Welcome!\n0\n"}), "h1")
     assert (check.login, check.answers) == (True, False)
     assert "check whether the login shell prints extra text" in check.error
@@ -216,7 +216,7 @@ def test_a_login_shell_that_adds_words_does_not_answer():
         (Answer(127, "", "timeout: failed to run command 'sudo': No such file\n"), "none"),
     ],
 )
-def test_a_login_without_root_is_asked_what_sudo_lets_it(listed: str | Answer, root: str):
+def test_login_without_root_is_checked_for_its_sudo_rights(listed: str | Answer, root: str):
     fleet = ScriptedFleet(
         {("h1", "id -u"): "998\n", ("h1", "sudo -n -l"): listed, ("h1", _RIGHTS): _ALL_THERE},
         inventory=inventory_of("h1", user="keyturn"),
@@ -238,7 +238,9 @@ def test_a_login_without_root_is_asked_what_sudo_lets_it(listed: str | Answer, r
         ("sudo 1.9.13\nsomething else\nend\n", "rules returned", ""),
     ],
 )
-def test_what_sudo_lacks_is_shown_with_its_fix(answer: str, words: str, advice: str):
+def test_missing_sudo_rules_and_scripts_are_reported_with_the_fix(
+    answer: str, words: str, advice: str
+):
     listed = "    (root) NOPASSWD: /usr/sbin/zpool\n"
     fleet = ScriptedFleet(
         {("h1", "id -u"): "998\n", ("h1", "sudo -n -l"): listed, ("h1", _RIGHTS): answer},
@@ -250,7 +252,7 @@ def test_what_sudo_lacks_is_shown_with_its_fix(answer: str, words: str, advice: 
     assert re.search(advice, check.advice)
 
 
-def test_a_bmc_is_logged_in_to_and_says_whether_an_unreachable_server_is_on():
+def test_bmc_check_reports_the_power_state_of_an_unreachable_server():
     def check(bmc: dict[str, object], answer: str | HostError) -> str:
         fleet = servers(bmc)
         fleet.script("nas1", "id -u", answer)
@@ -265,7 +267,7 @@ def test_a_bmc_is_logged_in_to_and_says_whether_an_unreachable_server_is_on():
     )
 
 
-def test_what_a_host_says_cannot_draw_on_the_terminal():
+def test_host_error_is_escaped_in_the_check_table():
     drawn = format_checks([HostCheck("h1", "a:22", error="\x1b[2Jgone\nh2 is well")])
     assert "\x1b" not in "\n".join(drawn)
     assert "h1: \\x1b[2Jgone\\nh2 is well" in drawn

@@ -79,7 +79,7 @@ def _files(policy: Path) -> dict[Path, bytes]:
 
 
 @pytest.mark.real
-def test_the_key_is_shown_with_the_entry_and_the_host_waits(policy: Path, sshd: Sshd):
+def test_enrol_prints_host_key_and_entry_and_stores_the_host_as_pending(policy: Path, sshd: Sshd):
     before = _files(policy)
     place = ("nas2", sshd.address, "--port", str(sshd.port))
     result = keyturn_at(policy, "inventory", "enrol", *place, "--area", "storage", "--tags", "nfs")
@@ -98,7 +98,7 @@ def test_the_key_is_shown_with_the_entry_and_the_host_waits(policy: Path, sshd: 
 
 
 @pytest.mark.real
-def test_one_person_enrolls_a_host_alone_in_an_area_with_one_owner(tmp_path: Path, sshd: Sshd):
+def test_host_is_enrolled_by_one_person_in_an_area_with_one_owner(tmp_path: Path, sshd: Sshd):
     with create_installation(tmp_path):
         pass
     policy = tmp_path / "policy"
@@ -124,7 +124,7 @@ def test_one_person_enrolls_a_host_alone_in_an_area_with_one_owner(tmp_path: Pat
 
 
 @pytest.mark.real
-def test_until_a_second_person_confirms_it_a_host_is_in_no_inventory(
+def test_enrolled_host_joins_the_inventory_when_a_second_person_confirms(
     policy: Path, sshd: Sshd, tmp_path: Path
 ):
     _waits(policy, sshd)
@@ -162,7 +162,7 @@ def test_enrolment_is_refused_when_its_requester_confirms(
 
 
 @pytest.mark.real
-def test_another_fingerprint_adds_nothing(policy: Path, sshd: Sshd, tmp_path: Path):
+def test_confirm_with_another_fingerprint_adds_no_host(policy: Path, sshd: Sshd, tmp_path: Path):
     _waits(policy, sshd)
     _as_if_by_dana(policy)
     before = _files(policy)
@@ -174,7 +174,9 @@ def test_another_fingerprint_adds_nothing(policy: Path, sshd: Sshd, tmp_path: Pa
 
 
 @pytest.mark.real
-def test_what_would_break_the_policy_is_not_added(policy: Path, sshd: Sshd, tmp_path: Path):
+def test_confirm_adds_no_host_that_would_invalidate_the_policy(
+    policy: Path, sshd: Sshd, tmp_path: Path
+):
     _waits(policy, sshd)
     _as_if_by_dana(policy)
     waiting = pending_hosts.list_pending_hosts(policy)
@@ -253,7 +255,7 @@ def test_confirm_prints_the_checked_entry_without_write_access(
 
 
 @pytest.mark.real
-def test_confirm_without_write_access_tells_programs_that_nothing_was_written(
+def test_confirm_without_write_access_reports_unwritten_in_json(
     policy: Path, sshd: Sshd, tmp_path: Path
 ):
     _waits(policy, sshd)
@@ -281,7 +283,7 @@ def test_confirm_without_write_access_still_checks_the_whole_policy(
 
 
 @pytest.mark.real
-def test_enrol_prints_what_is_to_wait_without_write_access(policy: Path, sshd: Sshd):
+def test_enrol_prints_the_pending_entry_without_write_access(policy: Path, sshd: Sshd):
     before = _files(policy)
     place = ("nas2", sshd.address, "--port", str(sshd.port))
     result = _without_write_access(policy, "inventory", "enrol", *place, "--area", "storage")
@@ -297,7 +299,7 @@ def test_enrol_prints_what_is_to_wait_without_write_access(policy: Path, sshd: S
 
 
 @pytest.mark.real
-def test_a_list_of_waiting_hosts_that_cannot_be_read_is_shown(policy: Path):
+def test_unreadable_file_of_pending_hosts_is_reported(policy: Path):
     (policy / pending_hosts.PENDING_HOSTS_FILE).write_text("")
     (policy / pending_hosts.PENDING_HOSTS_FILE).chmod(0)
     result = _without_write_access(policy, "inventory", "confirm", "nas2", WHOLE)
@@ -322,11 +324,11 @@ ALEX = LocalUser(login="alex", uid=1000, machine="admin1")
         (LocalUser(login="dana", uid=1001, machine="admin1"), False),
     ],
 )
-def test_who_cannot_be_distinguished_counts_as_one_person(other: LocalUser, same: bool):
+def test_local_users_with_the_same_login_or_uid_count_as_one_person(other: LocalUser, same: bool):
     assert ALEX.is_same_person(other) is same
 
 
-def test_hosts_and_comments_of_the_inventory_stay(policy: Path):
+def test_enrolment_keeps_hosts_and_comments_of_the_inventory(policy: Path):
     file = policy / "inventory.yaml"
     key = make_key().public
     text = (
@@ -355,7 +357,7 @@ def test_hosts_and_comments_of_the_inventory_stay(policy: Path):
         (("rsa",), "rsa"),
     ],
 )
-def test_of_several_keys_the_best_is_shown(kinds: Sequence[KeyType], shown: KeyType):
+def test_enrol_reads_the_strongest_host_key(kinds: Sequence[KeyType], shown: KeyType):
     with Sshd(host_key_types=kinds) as sshd:
         key = fetch_host_key(HostCandidate("nas2", sshd.address, sshd.port))
         assert key == sshd.host_keys[shown].public
@@ -363,7 +365,7 @@ def test_of_several_keys_the_best_is_shown(kinds: Sequence[KeyType], shown: KeyT
 
 
 @pytest.mark.real
-def test_a_host_that_is_there_already_or_has_another_s_key_is_noted(fleet: LoopbackFleet):
+def test_enrol_rejects_an_existing_host_and_notes_a_shared_host_key(fleet: LoopbackFleet):
     lb1, web1 = fleet.hosts["lb1"], fleet.hosts["web1"]
     result = keyturn_at(
         *(fleet.directory, "inventory", "enrol", "web1", lb1.address),
@@ -378,7 +380,7 @@ def test_a_host_that_is_there_already_or_has_another_s_key_is_noted(fleet: Loopb
 
 
 @pytest.mark.real
-def test_a_broken_policy_directory_does_not_hide_the_key(tmp_path: Path, sshd: Sshd):
+def test_enrol_prints_the_host_key_although_the_policy_is_invalid(tmp_path: Path, sshd: Sshd):
     place = ("nas2", sshd.address, "--port", str(sshd.port))
     result = keyturn_at(tmp_path, "inventory", "enrol", *place)
     assert result.returncode == 1
@@ -396,7 +398,7 @@ def test_a_broken_policy_directory_does_not_hide_the_key(tmp_path: Path, sshd: S
         ("frr", "ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub"),
     ],
 )
-def test_a_network_device_is_enrolled_with_its_platform(
+def test_network_device_is_enrolled_with_its_platform(
     policy: Path, tmp_path: Path, platform: str, console: str
 ):
     with ScriptedDevice() as device:
@@ -414,12 +416,12 @@ def test_a_network_device_is_enrolled_with_its_platform(
     assert load_policy(policy).inventory["sw7"].platform == platform
 
 
-def test_enrol_takes_the_platforms_of_the_inventory():
+def test_enrol_accepts_the_ssh_platforms_of_the_inventory():
     # A device without SSH has no key to enrol.
     assert (*PLATFORMS, "snmp", "hp_msa") == get_args(Platform)
 
 
-def test_server_without_ssh_is_reported_within_bounds():
+def test_enrol_reports_a_server_that_is_not_an_ssh_server():
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def greet() -> None:
@@ -449,7 +451,7 @@ def test_server_without_ssh_is_reported_within_bounds():
         (("nas2", "192.0.2.1", "--platform", "nxos"), "'nxos' is not one of 'linux', 'cisco_ios'"),
     ],
 )
-def test_what_cannot_be_added_is_reported_before_anything_is_asked(
+def test_enrol_rejects_invalid_options_before_it_connects(
     policy: Path, words: tuple[str, ...], says: str
 ):
     result = keyturn_at(policy, "inventory", "enrol", *words)
@@ -464,16 +466,16 @@ WHOLE = "SHA256:" + "A" * 43
 
 
 @pytest.mark.parametrize("text", ["", "SHA256:", HALF, WHOLE + "A", f"{WHOLE} {WHOLE}", "A" * 43])
-def test_text_without_exactly_one_fingerprint_is_never_compared(text: str):
+def test_text_without_exactly_one_fingerprint_is_rejected(text: str):
     with pytest.raises(InvalidFingerprintError):
         find_fingerprint(text)
 
 
 @pytest.mark.parametrize("text", [WHOLE, f"{WHOLE}=", f"256 {WHOLE} root@nas2 (ED25519)"])
-def test_a_fingerprint_is_found_in_what_ssh_keygen_prints(text: str):
+def test_fingerprint_is_found_in_the_output_of_ssh_keygen(text: str):
     assert find_fingerprint(text) == WHOLE
 
 
-def test_a_candidate_that_the_inventory_would_refuse_is_reported_with_the_reason():
+def test_enrol_candidate_that_the_inventory_rejects_is_reported():
     with pytest.raises(InvalidCandidateError, match="user: "):
         HostCandidate("nas2", "192.0.2.1", user="Root!").build_host(make_key().public)

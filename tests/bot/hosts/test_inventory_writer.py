@@ -26,7 +26,7 @@ HOSTILE = (
 )
 
 
-def test_what_is_whole_is_taken_as_it_is():
+def test_complete_imported_hosts_are_valid_inventory_entries():
     made = inventory_writer.build_entries([JUMP, WHOLE], KNOWN, area="web")
     assert [each.is_complete for each in made] == [True, True]
     assert [each.notes for each in made] == [(), ()]
@@ -39,7 +39,7 @@ def test_what_is_whole_is_taken_as_it_is():
     assert str(host.key) == "/etc/keyturn/web"
 
 
-def test_what_is_lacking_stands_above_the_host():
+def test_missing_fields_are_comments_above_the_imported_host():
     (lacking,) = inventory_writer.build_entries(
         [ImportedHost("web1", "192.0.2.1", jump="gate", key="~/.ssh/id")], ()
     )
@@ -50,19 +50,19 @@ def test_what_is_lacking_stands_above_the_host():
     assert YAML(typ="safe").load(written) == {"hosts": {"web1": {"address": "192.0.2.1"}}}
 
 
-def test_the_command_to_enroll_can_be_pasted_whatever_the_file_says():
+def test_enrol_command_in_a_note_is_quoted_for_the_shell():
     (made,) = inventory_writer.build_entries([ImportedHost("web1", "x; reboot", port=2222)], ())
     assert "`keyturn inventory enrol web1 'x; reboot' --port 2222`" in made.notes[0]
 
 
-def test_the_command_to_enroll_a_network_device_names_its_platform():
+def test_enrol_command_of_a_network_device_names_its_platform():
     (made,) = inventory_writer.build_entries(
         [ImportedHost("sw1", "192.0.2.1", platform="cisco_ios")], ()
     )
     assert "`keyturn inventory enrol sw1 192.0.2.1 --platform cisco_ios`" in made.notes[0]
 
 
-def test_hosts_that_would_be_called_the_same_are_numbered():
+def test_imported_hosts_with_the_same_name_are_numbered():
     imported = [
         ImportedHost(name, "192.0.2.1") for name in ("Web_1", "web-1", "web.1", "web-1-2", "!")
     ]
@@ -73,7 +73,7 @@ def test_hosts_that_would_be_called_the_same_are_numbered():
 
 
 @pytest.mark.parametrize("word", HOSTILE)
-def test_hostile_words_make_no_other_entry_than_their_own(word: str):
+def test_hostile_names_of_imported_hosts_add_no_other_entries(word: str):
     imported = [
         ImportedHost(word, "192.0.2.1"),
         ImportedHost(

@@ -18,7 +18,9 @@ RSA = make_key("rsa").public
 @pytest.mark.parametrize(
     ("name", "port"), [("web1.example.com", 22), ("10.0.0.9", 2222), ("2001:db8::1", 22)]
 )
-def test_a_name_that_ssh_keygen_has_hashed_is_found(tmp_path: Path, name: str, port: int):
+def test_host_name_hashed_by_ssh_keygen_is_found_in_known_hosts(
+    tmp_path: Path, name: str, port: int
+):
     file = tmp_path / "known_hosts"
     written = name if port == 22 else f"[{name}]:{port}"
     file.write_text(f"other {OTHER}\n{written} {ED}\n")

@@ -42,7 +42,7 @@ def _hosts(text: str) -> dict[str, ImportedHost]:
 
 
 @pytest.mark.real
-def test_openssh_itself_reads_the_same(tmp_path: Path):
+def test_ssh_config_is_read_as_by_openssh(tmp_path: Path):
     (tmp_path / "config").write_text(CONFIG)
     hosts = _hosts(CONFIG)
     assert list(hosts) == [
@@ -67,25 +67,25 @@ def test_openssh_itself_reads_the_same(tmp_path: Path):
             assert options["identityfile"] == host.key
 
 
-def test_a_jump_by_command_is_understood_and_keeps_a_later_proxyjump_out():
+def test_proxycommand_with_ssh_is_read_as_jump_host_before_proxyjump():
     assert _hosts(CONFIG)["old"].jump == "bastion"
     (nc,) = ssh_config.parse_ssh_config("Host a\nProxyCommand ssh -i k gate -W %h:%p\n").hosts
     assert nc.jump == "gate"
 
 
-def test_a_jump_by_another_command_is_shown():
+def test_other_proxycommand_is_reported_without_a_jump_host():
     (host,) = ssh_config.parse_ssh_config("Host a\n  ProxyCommand nc -x 'proxy %h\n").hosts
     assert host.jump == ""
     assert "a ProxyCommand connects to it, nc -x 'proxy a: name a jump host" in host.notes[0]
 
 
-def test_of_several_jumps_the_last_one_is_next_to_the_host():
+def test_last_of_several_jump_hosts_is_next_to_the_host():
     deep = _hosts(CONFIG)["deep"]
     assert deep.jump == "web1"
     assert deep.notes == ("jump: the way leads through bastion first: set that jump for web1",)
 
 
-def test_what_applies_on_conditions_or_stands_elsewhere_is_left_out_and_told():
+def test_match_and_include_lines_are_skipped_with_a_remark():
     findings = ssh_config.parse_ssh_config(
         'Host a\nMatch exec "true"\n  User evil\nInclude conf.d/*\n'
     )
@@ -103,21 +103,21 @@ def test_what_applies_on_conditions_or_stands_elsewhere_is_left_out_and_told():
         ("2001:db8::1", "2001:db8::1"),
     ],
 )
-def test_a_hop_is_read_in_each_of_its_forms(jump: str, name: str):
+def test_jump_host_is_parsed_in_each_notation(jump: str, name: str):
     assert ssh_config.parse_hop(jump) == name
 
 
 @pytest.mark.parametrize(
     ("text", "line"), [("Host 'a\n", "host 'a"), ("Host\n", "line host"), ("%%\n", "line %%")]
 )
-def test_invalid_configuration_is_refused_with_its_line(text: str, line: str):
+def test_invalid_ssh_config_is_rejected_with_its_line(text: str, line: str):
     with pytest.raises(
         InvalidImportError, match=f"unparsable {line}. Correct or remove that line"
     ):
         ssh_config.parse_ssh_config(text)
 
 
-def test_nothing_is_run_or_looked_up_when_the_file_asks_for_it(
+def test_ssh_config_import_runs_no_command_and_resolves_no_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     looked_up: list[str] = []
@@ -135,11 +135,11 @@ def test_nothing_is_run_or_looked_up_when_the_file_asks_for_it(
     assert looked_up == []
 
 
-def test_key_of_a_person_is_named_by_their_home_directory():
+def test_identity_file_in_a_home_directory_keeps_its_tilde():
     (host,) = ssh_config.parse_ssh_config("Host a\n  IdentityFile ~/.ssh/id  # mine\n").hosts
     assert host.key == "~/.ssh/id"
 
 
-def test_a_port_that_is_none_is_shown():
+def test_invalid_port_in_ssh_config_is_noted():
     (host,) = ssh_config.parse_ssh_config("Host a\n  Port 70000\n").hosts
     assert (host.port, host.notes) == (22, ("port: 70000 is not a valid port",))

@@ -41,7 +41,7 @@ def _dialects(policy: Path, host: str) -> set[str]:
 
 @pytest.mark.real
 @pytest.mark.parametrize("host", ["nas1", "nas2", "nas3"])
-def test_visudo_takes_what_is_printed(policy: Path, tmp_path: Path, host: str):
+def test_printed_sudoers_lines_are_accepted_by_visudo(policy: Path, tmp_path: Path, host: str):
     printed = keyturn_at(policy, "sudoers", host)
     assert printed.returncode == 0, printed.stderr
     (tmp_path / "lines").write_text(printed.stdout)
@@ -54,7 +54,7 @@ def test_visudo_takes_what_is_printed(policy: Path, tmp_path: Path, host: str):
     assert "secure_path=" in printed.stdout
 
 
-def test_what_is_too_long_for_sudo_is_named_with_the_way_to_bring_it(policy: Path):
+def test_scripts_too_long_for_sudo_are_named_with_the_install_command(policy: Path):
     without = keyturn_at(policy, "sudoers", "nas1").stdout
     assert (
         "# access-log is too long for sudo: `keyturn sudoers nas1 --scripts` installs it."
@@ -63,7 +63,7 @@ def test_what_is_too_long_for_sudo_is_named_with_the_way_to_bring_it(policy: Pat
     assert "too long" not in keyturn_at(policy, "sudoers", "nas2").stdout
 
 
-def test_each_login_has_the_rules_of_what_it_is_for(policy: Path):
+def test_sudoers_of_reading_and_changing_logins_differ(policy: Path):
     rows = json.loads(keyturn_at(policy, "sudoers", "nas2", "--json").stdout)
     assert {(row["user"], row["reads"]) for row in rows} == {
         ("keyturn", False),
@@ -95,7 +95,7 @@ stat -c '%u %a %n' /etc/sudoers.d/* /usr/local/lib/keyturn/*
 
 
 @pytest.mark.real
-def test_what_is_installed_is_root_s_and_what_is_old_is_taken_away(policy: Path, tmp_path: Path):
+def test_install_script_writes_files_of_root_and_removes_old_scripts(policy: Path, tmp_path: Path):
     if subprocess.run(["unshare", "-m", "true"], capture_output=True, check=False).returncode:
         pytest.skip("only root may install files without changing this machine's own")
     printed = keyturn_at(policy, "sudoers", "nas1", "--scripts")
@@ -120,7 +120,7 @@ def test_what_is_installed_is_root_s_and_what_is_old_is_taken_away(policy: Path,
 
 
 @pytest.mark.real
-def test_lines_that_visudo_refuses_are_not_installed(policy: Path, tmp_path: Path):
+def test_sudoers_lines_that_visudo_rejects_are_not_installed(policy: Path, tmp_path: Path):
     if subprocess.run(["unshare", "-m", "true"], capture_output=True, check=False).returncode:
         pytest.skip("only root may install files without changing this machine's own")
     program = keyturn_at(policy, "sudoers", "nas1", "--scripts").stdout
@@ -135,7 +135,7 @@ def test_lines_that_visudo_refuses_are_not_installed(policy: Path, tmp_path: Pat
     assert "syntax error" in done.stderr
 
 
-def test_every_line_is_one_program_and_no_bare_wildcard(policy: Path):
+def test_every_sudoers_line_names_one_program_with_anchored_arguments(policy: Path):
     for row in json.loads(keyturn_at(policy, "sudoers", "nas1", "--json").stdout):
         assert all(
             program.startswith(("/usr/", "/bin/", "/sbin/", "/opt/"))
@@ -146,7 +146,7 @@ def test_every_line_is_one_program_and_no_bare_wildcard(policy: Path):
         assert row["runbooks"] != []
 
 
-def test_a_host_gets_only_what_its_runbooks_need(policy: Path):
+def test_sudoers_of_a_host_contain_only_the_rules_of_its_runbooks(policy: Path):
     assert "block_rule" in _dialects(policy, "nas1")
     assert "block_rule" not in _dialects(policy, "lb2")
 
@@ -160,7 +160,7 @@ def test_a_host_gets_only_what_its_runbooks_need(policy: Path):
         ("lb1", 1, "the inventory sets csf.directory to '/opt/csf, /etc'"),
     ],
 )
-def test_where_there_are_none_it_is_explained_in_a_line(
+def test_host_without_sudoers_is_explained_in_one_line(
     policy: Path, host: str, status: int, says: str
 ):
     printed = keyturn_at(policy, "sudoers", host)

@@ -76,7 +76,9 @@ def a_system(server: TicketServer, tmp_path: Path, system: str, **more: Any) -> 
     return TicketSystem.model_validate({**given, **more})
 
 
-def test_a_generic_system_is_asked_by_a_signed_post(server: TicketServer, generic: TicketSystem):
+def test_generic_ticket_system_is_queried_by_a_signed_post(
+    server: TicketServer, generic: TicketSystem
+):
     answer = ask_ticket(generic, "CHG1", "lb1")
     assert (answer.key, answer.state, answer.is_approved) == ("CHG1", "scheduled", True)
     assert answer.hosts == ("lb1", "lb2")
@@ -86,16 +88,14 @@ def test_a_generic_system_is_asked_by_a_signed_post(server: TicketServer, generi
     assert sent.body == {"type": "ticket", "ticket": "CHG1", "hosts": ["lb1"]}
 
 
-def test_a_note_has_the_same_id_at_each_attempt(server: TicketServer, generic: TicketSystem):
+def test_ticket_note_has_the_same_id_at_each_attempt(server: TicketServer, generic: TicketSystem):
     for _ in range(2):
         add_note(generic, "CHG1", "it began", note_id="ticket notes-7")
     assert [one.headers["webhook-id"] for one in server.sent] == ["ticket notes-7"] * 2
     assert server.sent[0].body == {"type": "note", "ticket": "CHG1", "text": "it began"}
 
 
-def test_an_issue_of_jira_has_its_window_and_hosts_in_fields(
-    server: TicketServer, jira: TicketSystem
-):
+def test_jira_issue_has_its_window_and_hosts_in_fields(server: TicketServer, jira: TicketSystem):
     assert ask_ticket(jira, "OPS-7", "lb1") == TicketAnswer(
         "OPS-7", "Approved", True, STARTS, ENDS, ("lb1", "lb2")
     )
@@ -109,7 +109,7 @@ def test_an_issue_of_jira_has_its_window_and_hosts_in_fields(
     assert note.body == {"body": "it began"}
 
 
-def test_a_change_request_of_servicenow_covers_its_configuration_items(
+def test_servicenow_change_request_covers_its_configuration_items(
     server: TicketServer, servicenow: TicketSystem
 ):
     assert ask_ticket(servicenow, "CHG0030001", "lb1") == TicketAnswer(
@@ -126,7 +126,7 @@ def test_a_change_request_of_servicenow_covers_its_configuration_items(
     ("state", "approval", "approved"),
     [("-2", "approved", True), ("-5", "approved", False), ("-2", "requested", False)],
 )
-def test_servicenow_approves_by_both_state_and_approval(
+def test_servicenow_change_needs_state_and_approval_to_be_approved(
     server: TicketServer, servicenow: TicketSystem, state: str, approval: str, approved: bool
 ):
     change = {**CHANGE, "state": state, "approval": approval}
@@ -148,7 +148,7 @@ def test_servicenow_approves_by_both_state_and_approval(
         (200, b'"' + b"x" * 1_100_000 + b'"', "its response is longer than"),
     ],
 )
-def test_a_system_that_cannot_be_asked_is_an_error_that_says_why(
+def test_unreachable_ticket_system_raises_an_error_with_the_reason(
     server: TicketServer, generic: TicketSystem, status: int, answer: Any, says: str
 ):
     server.status, server.answers[""] = status, answer
@@ -165,7 +165,7 @@ def test_a_system_that_cannot_be_asked_is_an_error_that_says_why(
         {"hosts": 7},
     ],
 )
-def test_an_answer_that_is_about_something_else_or_ambiguous_is_refused(
+def test_ticket_answer_of_another_ticket_or_without_a_zone_is_rejected(
     server: TicketServer, generic: TicketSystem, changed: dict[str, Any]
 ):
     server.say(**changed)
@@ -174,19 +174,21 @@ def test_an_answer_that_is_about_something_else_or_ambiguous_is_refused(
 
 
 @pytest.mark.parametrize("approved", ["true", 1, None, False])
-def test_only_true_is_an_approval(server: TicketServer, generic: TicketSystem, approved: object):
+def test_only_the_json_value_true_approves_a_ticket(
+    server: TicketServer, generic: TicketSystem, approved: object
+):
     server.say(approved=approved)
     assert not ask_ticket(generic, "CHG1", "lb1").is_approved
 
 
-def test_an_empty_window_is_no_open_window(server: TicketServer, jira: TicketSystem):
+def test_empty_window_of_a_jira_issue_is_an_error(server: TicketServer, jira: TicketSystem):
     fields = {**ISSUE["fields"], "customfield_10102": None}
     server.answers["/rest/api/2/issue/OPS-7"] = {**ISSUE, "fields": fields}
     with pytest.raises(TicketError, match="customfield_10102 is empty"):
         ask_ticket(jira, "OPS-7", "lb1")
 
 
-def test_a_change_request_that_is_not_there_is_an_error(
+def test_missing_servicenow_change_request_is_an_error(
     server: TicketServer, servicenow: TicketSystem
 ):
     server.answers["/api/now/table/change_request"] = {"result": []}
@@ -194,7 +196,7 @@ def test_a_change_request_that_is_not_there_is_an_error(
         ask_ticket(servicenow, "CHG9", "lb1")
 
 
-def test_a_secret_that_others_can_read_is_not_used(
+def test_ticket_secret_that_others_can_read_is_not_used(
     server: TicketServer, generic: TicketSystem, tmp_path: Path
 ):
     (tmp_path / "ticket-secret").chmod(0o644)

@@ -86,7 +86,7 @@ def again(harness: Harness, database: Database) -> Harness:
 
 
 @on_either
-def test_what_was_saved_is_put_back_and_its_log_is_whole(
+def test_restored_backup_contains_the_runs_and_a_log_that_verifies(
     busy: Harness, empty: Database, tmp_path: Path
 ):
     label, verdict = backup.make_backup(busy.database, tmp_path / "today.backup")
@@ -105,7 +105,7 @@ def test_what_was_saved_is_put_back_and_its_log_is_whole(
     assert kinds[label.point.seq] == "restored"
 
 
-def test_nothing_that_was_done_after_the_backup_is_done_again(
+def test_restore_stops_runs_that_may_have_run_after_the_backup(
     busy: Harness, empty: Database, tmp_path: Path
 ):
     backup.make_backup(busy.database, tmp_path / "today.backup")
@@ -126,7 +126,7 @@ def test_nothing_that_was_done_after_the_backup_is_done_again(
 
 
 @on_sqlite
-def test_without_ending_what_waits_it_would_be_done_again(busy: Harness, tmp_path: Path):
+def test_without_the_restore_command_a_run_is_executed_again(busy: Harness, tmp_path: Path):
     """The twin: a plain copy of the file is what others call a restore."""
     backup.make_backup(busy.database, tmp_path / "today.backup")
     busy.service.advance_run(2)
@@ -141,7 +141,7 @@ def test_without_ending_what_waits_it_would_be_done_again(busy: Harness, tmp_pat
 
 
 @pytest.mark.parametrize("moment", ["before step 2", "in step 1"])
-def test_what_was_under_way_may_have_gone_on_and_keeps_its_host(
+def test_restored_running_run_is_unknown_outcome_and_keeps_its_host_lock(
     busy: Harness, empty: Database, tmp_path: Path, moment: str
 ):
     file = tmp_path / "today.backup"
@@ -171,7 +171,9 @@ def test_what_was_under_way_may_have_gone_on_and_keeps_its_host(
 
 
 @on_sqlite
-def test_witnesses_tell_what_came_after_the_backup(busy: Harness, empty: Database, tmp_path: Path):
+def test_restore_reports_the_entries_that_a_witness_saw_after_the_backup(
+    busy: Harness, empty: Database, tmp_path: Path
+):
     seen = tmp_path / "witness"
     label, _ = backup.make_backup(busy.database, tmp_path / "today.backup")
     with busy.database.transaction() as tx:
@@ -214,7 +216,9 @@ def _verified(
 
 
 @on_sqlite
-def test_a_log_that_was_merely_cut_is_still_called_cut(busy: Harness, tmp_path: Path):
+def test_without_a_restored_entry_a_truncated_log_is_reported_as_cut_off(
+    busy: Harness, tmp_path: Path
+):
     """The twin: without the entry that says so, a witness's checkpoint does not fit."""
     backup.make_backup(busy.database, tmp_path / "today.backup")
     with busy.database.transaction() as tx:
@@ -228,7 +232,7 @@ def test_a_log_that_was_merely_cut_is_still_called_cut(busy: Harness, tmp_path: 
     assert "cut off" in verdict.why
 
 
-def test_a_number_that_a_run_may_have_had_is_never_given_again(
+def test_restore_skips_run_numbers_that_may_be_in_use(
     busy: Harness, empty: Database, tmp_path: Path
 ):
     backup.make_backup(busy.database, tmp_path / "today.backup")
@@ -241,7 +245,7 @@ def test_a_number_that_a_run_may_have_had_is_never_given_again(
 
 
 @on_sqlite
-def test_everyone_signs_in_again(busy: Harness, empty: Database, tmp_path: Path):
+def test_restore_ends_all_sessions(busy: Harness, empty: Database, tmp_path: Path):
     with busy.database.transaction() as tx:
         token = sessions.begin_session(tx, "dora")
     backup.make_backup(busy.database, tmp_path / "today.backup")
@@ -251,7 +255,7 @@ def test_everyone_signs_in_again(busy: Harness, empty: Database, tmp_path: Path)
 
 
 @on_sqlite
-def test_a_backup_is_never_written_over_another(busy: Harness, tmp_path: Path):
+def test_backup_never_overwrites_a_file(busy: Harness, tmp_path: Path):
     file = tmp_path / "today.backup"
     file.write_text("yesterday's")
     with pytest.raises(FileExistsError, match="never overwrites a file"):
@@ -259,7 +263,7 @@ def test_a_backup_is_never_written_over_another(busy: Harness, tmp_path: Path):
     assert file.read_text() == "yesterday's"
 
 
-def test_nothing_is_put_over_a_database_that_is_there(busy: Harness, tmp_path: Path):
+def test_restore_never_overwrites_a_database(busy: Harness, tmp_path: Path):
     backup.make_backup(busy.database, tmp_path / "today.backup")
     before = busy.list_entry_kinds()
     with pytest.raises(CopyError, match=r"exists already|it has rows in"):
@@ -296,7 +300,7 @@ def test_incomplete_backup_is_not_restored(
 
 
 @on_sqlite
-def test_with_another_key_nothing_is_put_back(busy: Harness, tmp_path: Path):
+def test_restore_is_refused_with_another_signing_key(busy: Harness, tmp_path: Path):
     backup.make_backup(busy.database, tmp_path / "today.backup")
     target = Database(f"sqlite:///{tmp_path / 'new.db'}", SigningKey.create())
     with pytest.raises(KeyFileError, match=r"restore the right changelog\.key"):
@@ -306,7 +310,9 @@ def test_with_another_key_nothing_is_put_back(busy: Harness, tmp_path: Path):
 
 
 @on_either
-def test_an_installation_moves_with_its_chain_intact(busy: Harness, empty: Database):
+def test_copied_database_keeps_its_hash_chain_and_continues_its_runs(
+    busy: Harness, empty: Database
+):
     head = changelog_head(busy.database)
     moved = copy_database.copy_database(busy.database, empty)
     assert moved.entries == head[0] + 1
@@ -321,7 +327,7 @@ def test_an_installation_moves_with_its_chain_intact(busy: Harness, empty: Datab
 
 
 @on_sqlite
-def test_a_broken_log_is_not_moved(
+def test_database_with_a_broken_log_is_not_copied(
     busy: Harness, empty: Database, monkeypatch: pytest.MonkeyPatch
 ):
     def broken(_tx: Transaction, **_more: object) -> verification.Verification:

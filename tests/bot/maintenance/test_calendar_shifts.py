@@ -113,11 +113,11 @@ def describe(shift: Shift) -> str:
     return f"{start:%m-%d %H:%M} – {end:%m-%d %H:%M}: {' '.join(shift.addresses)}"
 
 
-def test_a_schedule_of_pagerduty_names_the_attendee() -> None:
+def test_pagerduty_shift_names_its_attendee() -> None:
     assert shifts_of(PAGERDUTY) == ["11-24 08:00 – 12-01 08:00: alex@example.com"]
 
 
-def test_a_google_calendar_is_expanded_with_its_edited_shifts() -> None:
+def test_google_calendar_series_is_expanded_with_its_exceptions() -> None:
     shifts = shifts_of(GOOGLE)
     assert shifts[:3] == [
         "11-24 17:00 – 11-25 07:00: dana@example.com",
@@ -128,7 +128,7 @@ def test_a_google_calendar_is_expanded_with_its_edited_shifts() -> None:
     assert [one[:5] for one in shifts[3:]] == ["11-29", "11-30"]
 
 
-def test_an_address_in_the_summary_counts_without_attendees() -> None:
+def test_shift_without_attendees_uses_the_address_in_its_summary() -> None:
     by_summary = an_event(
         "DTSTART:20261125T080000Z", "DTEND:20261125T160000Z", "SUMMARY:Edge (dana@example.com)"
     )
@@ -139,7 +139,7 @@ def test_an_address_in_the_summary_counts_without_attendees() -> None:
     assert shifts_of(alone) == ["11-25 08:00 – 11-25 16:00: boss@example.com"]
 
 
-def test_no_one_else_is_on_duty_where_the_attendee_declined() -> None:
+def test_shift_whose_attendee_declined_has_no_person_on_duty() -> None:
     declined = an_event(
         "DTSTART:20261125T080000Z",
         "DTEND:20261125T160000Z",
@@ -160,7 +160,7 @@ def test_no_one_else_is_on_duty_where_the_attendee_declined() -> None:
          "11-25 08:00 – 11-25 16:00: "),
     ],
 )  # fmt: skip
-def test_events_without_a_time_zone_are_in_that_of_the_calendar(
+def test_shift_without_a_time_zone_uses_that_of_the_calendar(
     lines: list[str], zone: str, shift: str
 ) -> None:
     assert shifts_of(an_event(*lines), zone=zone) == [shift]
@@ -181,7 +181,7 @@ def test_a_weekly_shift_keeps_its_hour_when_clocks_change() -> None:
     )
 
 
-def test_shifts_of_the_last_day_and_of_the_next_eight_are_kept() -> None:
+def test_shifts_of_the_last_day_and_the_next_eight_days_are_kept() -> None:
     daily = an_event("DTSTART:20200101T000000Z", "DTEND:20200101T120000Z", "RRULE:FREQ=DAILY")
     shifts = shifts_of(daily)
     assert (shifts[0][:5], shifts[-1][:5], len(shifts)) == ("11-25", "12-03", 9)
@@ -211,7 +211,7 @@ def test_a_calendar_with_too_many_shifts_is_an_error() -> None:
         shifts_of(often)
 
 
-def test_a_calendar_is_expanded_in_another_process_as_in_this_one() -> None:
+def test_calendar_expanded_in_a_child_process_has_the_same_shifts() -> None:
     text, now = a_calendar(GOOGLE), microseconds(NOON)
     assert [*expand_calendar(text, zone="UTC", now=now)] == [
         *list_shifts(text, zone="UTC", now=now)

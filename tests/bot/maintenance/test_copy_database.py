@@ -66,7 +66,7 @@ def copied(source: Database, target: Database) -> int:
         return copy_database.copy_rows(source, tx)
 
 
-def test_a_copy_holds_every_row_and_its_log_is_whole(full: Database, empty: Database):
+def test_copied_database_contains_every_row_and_its_log_verifies(full: Database, empty: Database):
     progress: list[int] = []
     with empty.transaction() as tx:
         rows = copy_database.copy_rows(full, tx, progress.append)
@@ -80,7 +80,7 @@ def test_a_copy_holds_every_row_and_its_log_is_whole(full: Database, empty: Data
 
 
 @to_each
-def test_what_comes_next_is_numbered_on(full: Database, empty: Database):
+def test_copied_database_continues_the_run_numbers(full: Database, empty: Database):
     copied(full, empty)
     with empty.transaction() as tx:
         run = runs.add_run(tx, a_request())
@@ -92,7 +92,7 @@ def test_what_comes_next_is_numbered_on(full: Database, empty: Database):
 
 
 @from_each
-def test_what_others_commit_meanwhile_is_not_half_in_the_copy(full: Database, empty: Database):
+def test_copy_is_a_snapshot_while_others_commit(full: Database, empty: Database):
     before = all_rows(full)
 
     def meanwhile(_rows: int) -> None:
@@ -105,7 +105,7 @@ def test_what_others_commit_meanwhile_is_not_half_in_the_copy(full: Database, em
 
 
 @to_each
-def test_nothing_is_copied_over_what_is_there(full: Database, empty: Database):
+def test_copy_into_a_database_with_rows_is_refused(full: Database, empty: Database):
     with empty.transaction() as tx:
         change_log.append_entry(tx, "here first")
     before = all_rows(empty)
@@ -115,7 +115,7 @@ def test_nothing_is_copied_over_what_is_there(full: Database, empty: Database):
 
 
 @to_each
-def test_a_copy_that_fails_leaves_nothing(full: Database, empty: Database):
+def test_failed_copy_leaves_no_rows(full: Database, empty: Database):
     copied_first: list[int] = []
 
     def cut(rows: int) -> None:
@@ -130,9 +130,7 @@ def test_a_copy_that_fails_leaves_nothing(full: Database, empty: Database):
 
 
 @from_each
-def test_what_this_version_does_not_know_is_not_left_behind_unsaid(
-    full: Database, empty: Database
-):
+def test_copy_with_an_unknown_table_is_refused(full: Database, empty: Database):
     with full.engine.begin() as connection:
         connection.execute(text("CREATE TABLE from_the_future (id INTEGER)"))
     with pytest.raises(

@@ -33,23 +33,21 @@ def _entries(harness: Harness, kind: str) -> list[Entry]:
         return [entry for entry in change_log.list_entries_after(tx, 0) if entry.kind == kind]
 
 
-def test_settings_are_logged_when_they_change_and_only_then(harness: Harness, house: Housekeeping):
+def test_settings_are_logged_only_when_they_change(harness: Harness, house: Housekeeping):
     for listen in ("127.0.0.1", "127.0.0.1", "0.0.0.0"):  # noqa: S104 - only written down
         house.start({"listen": listen, "slack_bot_token": "set"})
     logged = [entry.facts["settings"]["listen"] for entry in _entries(harness, "settings changed")]
     assert logged == ["127.0.0.1", "0.0.0.0"]  # noqa: S104
 
 
-def test_own_runbooks_are_logged_when_they_change_and_only_then(
-    harness: Harness, house: Housekeeping
-):
+def test_own_runbooks_are_logged_only_when_they_change(harness: Harness, house: Housekeeping):
     for digests in ({}, {"runbooks.a": "12"}, {"runbooks.a": "12"}, {"runbooks.a": "34"}, {}):
         house.log_own_runbooks(digests)
     logged = [entry.facts["files"] for entry in _entries(harness, "local runbooks changed")]
     assert logged == [{"runbooks.a": "12"}, {"runbooks.a": "34"}, {}]
 
 
-def test_witnesses_hear_of_news_alone(
+def test_witnesses_receive_a_checkpoint_only_for_new_entries(
     harness: Harness, house: Housekeeping, witnessed: list[Checkpoint]
 ):
     house.start({})
@@ -61,7 +59,7 @@ def test_witnesses_hear_of_news_alone(
     assert [point.seq for point in witnessed] == [witnessed[0].seq, witnessed[0].seq + 2]
 
 
-def test_a_witness_that_fails_is_sent_later_and_keeps_no_other_from_hearing(
+def test_failing_witness_is_retried_and_does_not_block_others(
     harness: Harness, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ):
     heard: list[Checkpoint] = []
@@ -112,7 +110,7 @@ def test_logging_failure_is_logged_once_the_log_can_be_written(
     assert "full" in entry.facts["reason"]
 
 
-def test_a_write_that_says_nothing_in_the_log_does_not_hide_its_error(harness: Harness):
+def test_transaction_without_a_log_entry_does_not_clear_the_log_error(harness: Harness):
     harness.database.error = "the disk is full"
     with harness.database.transaction() as tx:
         tx.sql.execute(text("DELETE FROM seen_request"))

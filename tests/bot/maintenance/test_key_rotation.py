@@ -79,7 +79,9 @@ def test_a_log_with_a_rotated_key_verifies_with_either_key(
     assert "not by the key given" in _alone(database, tmp_path, "--key", stranger)
 
 
-def test_the_old_key_seals_nothing_any_more(turned: tuple[Database, str, str], tmp_path: Path):
+def test_entry_signed_with_the_old_key_after_a_rotation_is_found(
+    turned: tuple[Database, str, str], tmp_path: Path
+):
     database, _, _ = turned
     entries = entries_of(database)
     thief = SigningKey.create()
@@ -89,7 +91,7 @@ def test_the_old_key_seals_nothing_any_more(turned: tuple[Database, str, str], t
     assert "BROKEN at entry 9" in _alone(database, tmp_path)
 
 
-def test_who_has_no_key_cannot_end_a_forged_log_with_ours(
+def test_forged_rotation_to_the_known_key_is_found(
     turned: tuple[Database, str, str], tmp_path: Path
 ):
     database, _, ours = turned
@@ -102,9 +104,7 @@ def test_who_has_no_key_cannot_end_a_forged_log_with_ours(
     assert "owner did not sign" in _alone(database, tmp_path, "--key", ours)
 
 
-def test_a_change_that_was_interrupted_after_the_log_told_of_it_is_completed(
-    tmp_path: Path, key: Path
-):
+def test_key_rotation_interrupted_after_its_log_entry_is_completed(tmp_path: Path, key: Path):
     database = _opened(tmp_path, key)
     beside = key.with_name("changelog.key.new")
     new = signing.create_signing_key(beside)
@@ -118,7 +118,7 @@ def test_a_change_that_was_interrupted_after_the_log_told_of_it_is_completed(
     database.close()
 
 
-def test_a_change_that_was_interrupted_before_is_begun_anew(tmp_path: Path, key: Path):
+def test_key_rotation_interrupted_before_its_log_entry_starts_again(tmp_path: Path, key: Path):
     database = _opened(tmp_path, key)
     left = signing.create_signing_key(key.with_name("changelog.key.new"))
     assert (

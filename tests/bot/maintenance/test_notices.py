@@ -113,7 +113,7 @@ def server(mailbox: Mailbox, tmp_path: Path) -> MailServer:
     )
 
 
-def test_a_message_is_text_without_headers_of_its_sender(
+def test_email_is_plain_text_and_escapes_header_injection(
     mailbox: Mailbox, server: MailServer
 ) -> None:
     server.send(
@@ -136,7 +136,7 @@ def test_a_message_is_text_without_headers_of_its_sender(
     assert len(mailbox.taken) == 1
 
 
-def test_no_message_is_sent_without_the_password_or_a_verified_certificate(
+def test_email_is_not_sent_without_password_or_verified_certificate(
     mailbox: Mailbox, server: MailServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (tmp_path / "password").unlink()
@@ -185,7 +185,7 @@ def ban(post: Post, person: str = "dora") -> None:
     post.harness.service.ban_person(person, banned_by="stan", reason="left the company")
 
 
-def test_a_ban_is_told_to_those_who_can_lift_it(post: Post) -> None:
+def test_ban_is_emailed_to_those_who_can_lift_it(post: Post) -> None:
     ban(post)
     expected = [(f"{name}@example.com", "Dora Developer is banned") for name in ("adam", "olga")]
     assert post.send() == expected
@@ -193,7 +193,7 @@ def test_a_ban_is_told_to_those_who_can_lift_it(post: Post) -> None:
     assert post.send(HOUR) == []
 
 
-def test_a_message_that_was_not_taken_is_sent_again(
+def test_email_that_the_server_rejected_for_now_is_sent_again(
     post: Post, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
@@ -212,14 +212,14 @@ def test_a_message_that_was_not_taken_is_sent_again(
     assert "s3cret-of-mail" not in caplog.text
 
 
-def test_people_without_an_address_get_none_and_hold_up_no_one(post: Post) -> None:
+def test_person_without_an_email_address_does_not_block_other_emails(post: Post) -> None:
     people = post.harness.policies.path / "people.yaml"
     people.write_text(people.read_text().replace("email: adam@example.com, ", ""))
     ban(post)
     assert [one for one, _ in post.send()] == ["olga@example.com"]
 
 
-def test_a_delegation_that_ends_soon_is_told_once(post: Post) -> None:
+def test_delegation_that_ends_soon_is_emailed_once(post: Post) -> None:
     with post.clock.transaction() as tx:
         for days in (5, 1):
             delegations.add_delegation(
@@ -237,7 +237,7 @@ def test_a_delegation_that_ends_soon_is_told_once(post: Post) -> None:
     assert [one for one in post.send(HOUR) if "digest" not in one[1]] == []
 
 
-def test_an_approval_of_a_schedule_that_lapses_soon_is_told_once(post: Post) -> None:
+def test_schedule_that_lapses_soon_is_emailed_once(post: Post) -> None:
     run = post.request_lamp()
     with post.clock.transaction() as tx:
         timing = ScheduleTiming("hourly", parse_cron("0 * * * *", "UTC"))
@@ -251,7 +251,7 @@ def test_an_approval_of_a_schedule_that_lapses_soon_is_told_once(post: Post) -> 
     assert [one for one in post.send(HOUR) if "lapses" in one[1]] == []
 
 
-def test_break_glass_is_told_to_owners_who_may_view_the_run(post: Post) -> None:
+def test_break_glass_is_emailed_to_owners_who_may_view_the_run(post: Post) -> None:
     rules = post.harness.policies.path / "policy.cedar"
     run = post.request_lamp()
 
@@ -274,7 +274,7 @@ def test_break_glass_is_told_to_owners_who_may_view_the_run(post: Post) -> None:
         assert tx.sql.execute(select(tables.delivery)).all() == []
 
 
-def test_owners_get_one_digest_a_week(post: Post) -> None:
+def test_owners_get_one_email_digest_a_week(post: Post) -> None:
     with post.clock.reading() as tx:
         now = to_datetime(tx.now)
     morning = now.replace(hour=8, minute=0) + timedelta(days=7 - now.weekday())
@@ -303,7 +303,7 @@ def test_owners_get_one_digest_a_week(post: Post) -> None:
     assert post.send(HOUR) == []
 
 
-def test_two_processes_send_each_notice_once(post: Post, server: MailServer) -> None:
+def test_two_processes_send_each_email_once(post: Post, server: MailServer) -> None:
     ban(post)
     NoticeSender(server, post.harness.policies, post.clock, base_url="").send_due_notices()
     assert len(post.send()) == 2

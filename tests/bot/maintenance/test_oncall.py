@@ -152,7 +152,7 @@ def test_a_calendar_over_https_puts_a_person_on_duty(
         (200, "", b"<html>", "is not a valid calendar"),
     ],
 )
-def test_a_calendar_that_cannot_be_read_keeps_its_last_reading_until_that_is_too_old(
+def test_unreadable_calendar_keeps_its_last_reading_until_it_is_too_old(
     installation: Installation,
     server: CalendarServer,
     status: int,
@@ -178,7 +178,7 @@ def test_a_calendar_that_cannot_be_read_keeps_its_last_reading_until_that_is_too
     assert installation.on_duty == {"dora"}
 
 
-def test_a_certificate_of_another_name_and_an_internal_address_are_refused(
+def test_calendar_with_a_wrong_certificate_or_internal_address_is_refused(
     installation: Installation, server: CalendarServer
 ) -> None:
     server.answers["/feed"] = (200, {}, a_calendar())
@@ -207,14 +207,14 @@ def test_one_of_two_processes_reads_a_calendar_every_five_minutes(
         assert len(server.paths) == read
 
 
-def test_a_file_that_others_can_write_is_not_used(installation: Installation) -> None:
+def test_calendar_file_that_others_can_write_is_not_used(installation: Installation) -> None:
     assert installation.read().error == ""
     (installation.directory / "edge.ics").chmod(0o666)
     installation.database.ahead = 6 * MINUTE
     assert "because it decides who is on duty" in installation.read().error
 
 
-def test_a_reading_that_keyturn_did_not_write_puts_no_one_on_duty(
+def test_forged_calendar_reading_puts_nobody_on_duty(
     installation: Installation,
 ) -> None:
     installation.read()
@@ -242,7 +242,7 @@ def test_a_changed_calendar_counts_only_once_it_is_read(installation: Installati
     assert installation.get_policy().calendars == {}
 
 
-def test_no_one_is_on_duty_before_the_database_can_be_read(
+def test_nobody_is_on_duty_while_the_database_cannot_be_read(
     installation: Installation, tmp_path: Path
 ) -> None:
     installation.read()
@@ -252,7 +252,7 @@ def test_no_one_is_on_duty_before_the_database_can_be_read(
     missing.close()
 
 
-def test_the_policy_is_the_same_while_the_same_people_are_on_duty(
+def test_policy_is_cached_while_the_same_people_are_on_duty(
     installation: Installation,
 ) -> None:
     installation.read()

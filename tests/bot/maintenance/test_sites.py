@@ -49,7 +49,7 @@ def _sites(database: Database) -> CheckResult:
         return check_sites(tx)
 
 
-def test_a_site_that_no_one_works_for_is_shown_with_what_to_do(database: Database):
+def test_site_without_a_worker_is_reported_with_the_command_to_start_one(database: Database):
     assert _sites(database).level == "ok"
     _waits_at(database, "ams", 1, 2)
     sites = _sites(database)
@@ -59,12 +59,12 @@ def test_a_site_that_no_one_works_for_is_shown_with_what_to_do(database: Databas
     assert sites in ServiceHealth(database).list_results()
 
 
-def test_what_has_just_been_asked_is_no_error(database: Database):
+def test_site_with_a_fresh_request_is_not_reported_as_without_a_worker(database: Database):
     _waits_at(database, "ams", 1, seconds=5)
     assert _sites(database).level == "ok"
 
 
-def test_a_site_whose_workers_are_busy_has_some(database: Database):
+def test_site_with_busy_workers_is_not_reported(database: Database):
     """Its twin is above: without the worker the very same wait is told of."""
     begun, go = threading.Event(), threading.Event()
 
@@ -87,11 +87,11 @@ def test_a_site_whose_workers_are_busy_has_some(database: Database):
         assert crew.stop(20)
 
 
-def test_one_process_alone_has_no_sites_to_tell_of(harness: Harness):
+def test_embedded_engine_reports_no_sites(harness: Harness):
     assert "Sites" not in {one.subject for one in ServiceHealth(harness.database).list_results()}
 
 
-def test_the_doctor_tells_where_workers_do_the_work(database: Database, tmp_path: Path):
+def test_doctor_checks_sites_only_in_distributed_mode(database: Database, tmp_path: Path):
     _waits_at(database, "ams", 1)
 
     def looked(*, distributed: bool) -> dict[str, str]:
@@ -109,7 +109,9 @@ def test_the_doctor_tells_where_workers_do_the_work(database: Database, tmp_path
     assert "sites" not in looked(distributed=False)
 
 
-def test_strangers_learn_that_there_is_one_and_not_which(database: Database, tmp_path: Path):
+def test_readiness_reports_a_missing_worker_without_naming_the_site(
+    database: Database, tmp_path: Path
+):
     _waits_at(database, "ams", 1)
     with open_harness(tmp_path, database=database) as harness:
         site = a_site(harness)

@@ -31,7 +31,7 @@ NOON = round(datetime(2026, 3, 28, 12, tzinfo=UTC).timestamp()) * 1_000_000
         ("2 w", "2026-04-11 12:00 UTC"),
     ],
 )
-def test_what_is_typed_is_what_is_meant(typed: str, meant: str):
+def test_deadline_is_parsed_in_every_notation(typed: str, meant: str):
     assert format_deadline(parse_deadline(typed, now=NOON)) == meant
 
 
@@ -50,12 +50,12 @@ def test_what_is_typed_is_what_is_meant(typed: str, meant: str):
         ("0 h", "has passed already"),
     ],
 )
-def test_error_of_an_invalid_deadline_says_what_to_type(typed: str, message: str):
+def test_invalid_deadline_is_rejected_with_what_to_type(typed: str, message: str):
     with pytest.raises(InvalidTimeError, match=message):
         parse_deadline(typed, now=NOON)
 
 
-def test_without_a_zone_it_is_meant_in_that_of_whoever_types():
+def test_deadline_without_a_zone_uses_the_zone_of_the_person():
     def meant(typed: str) -> str:
         return format_deadline(parse_deadline(typed, now=NOON, zone="Asia/Tokyo"))
 
@@ -65,6 +65,6 @@ def test_without_a_zone_it_is_meant_in_that_of_whoever_types():
 
 
 @given(st.text(max_size=30))
-def test_whatever_is_typed_is_in_the_future_or_refused(typed: str):
+def test_deadline_is_in_the_future_or_rejected(typed: str):
     with contextlib.suppress(InvalidTimeError):
         assert parse_deadline(typed, now=NOON) > NOON

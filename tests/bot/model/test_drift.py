@@ -61,12 +61,12 @@ def test_key_is_what_a_change_gives_a_lasting_value(run: Run, name: str):
     assert get_key_name(load_catalogue(), run) == name
 
 
-def test_every_runbook_of_one_key_names_the_same_fields():
+def test_runbooks_of_one_drift_key_name_the_same_fields():
     named = [one.sets for one in load_catalogue().values() if one.sets]
     assert named.count("agent {server} {agent}") == named.count("shaping {interface}") == 2
 
 
-def test_runbook_that_names_an_unknown_field_is_refused():
+def test_runbook_whose_drift_key_names_an_unknown_field_is_rejected():
     with pytest.raises(TypeError, match="Wrong has no field vlaue"):
 
         class Wrong(Change[int], sets="it {vlaue}"):  # pyright: ignore[reportUnusedClass] - it is refused
@@ -80,7 +80,7 @@ def test_runbook_that_names_an_unknown_field_is_refused():
                 raise NotImplementedError
 
 
-def test_empty_plan_means_as_set():
+def test_empty_plan_means_that_the_value_is_as_set():
     reading = evaluate_plan(Plan("the limit is 9"))
     assert (reading.state, reading.digest, reading.value) == (
         DriftState.AS_SET,
@@ -89,16 +89,16 @@ def test_empty_plan_means_as_set():
     )
 
 
-def test_plan_with_steps_means_changed_and_shows_only_the_steps_with_values():
+def test_plan_with_steps_means_drift_and_shows_the_steps_with_values():
     reading = evaluate_plan(Plan("now", [step("", ""), step("1", "2"), step("", "")]))
     assert (reading.state, reading.value, reading.set_value) == (CHANGED, "1", "2")
 
 
-def test_plan_without_values_shows_the_current_state():
+def test_plan_without_values_shows_the_current_state_as_drift_value():
     assert evaluate_plan(Plan("it is off", [step("", "")])).value == "it is off"
 
 
-def test_digest_depends_on_the_value_alone():
+def test_drift_digest_depends_only_on_the_value():
     first, other = (evaluate_plan(Plan("x", [step(one, "2")])).digest for one in ("1", "3"))
     noted = evaluate_plan(Plan("another sentence", [step("1", "2")], ["a note"])).digest
     assert first == noted != other
@@ -124,7 +124,7 @@ RANGE = Expectation(until=100, lowest=1000, highest=2000)
         ("d1", "off", "", RANGE, 0, CHANGED),
     ],
 )
-def test_state_considers_what_people_adopted_and_expect(
+def test_drift_state_considers_adopted_and_expected_values(
     digest: str,
     value: str,
     adopted: str,
@@ -137,11 +137,11 @@ def test_state_considers_what_people_adopted_and_expect(
 
 
 @pytest.mark.parametrize("state", [DriftState.MISSING, DriftState.UNREADABLE])
-def test_nothing_covers_what_is_missing_or_cannot_be_read(state: DriftState):
+def test_expectation_does_not_cover_a_missing_or_unreadable_value(state: DriftState):
     assert compute_state(Reading(state), adopted="", expectation=ANY, now=0) is state
 
 
-def test_hosts_are_read_once_a_day_and_spread_over_it():
+def test_drift_readings_are_daily_and_spread_over_the_day():
     now = 1_700_000_000 * 1_000_000
     due = [compute_next_reading(f"web{n}", AS_SET, now=now) for n in range(1000)]
     assert all(now < at <= now + DAY for at in due)
@@ -152,7 +152,7 @@ def test_hosts_are_read_once_a_day_and_spread_over_it():
     assert again == due[1] + DAY
 
 
-def test_host_that_could_not_be_read_is_tried_again_within_the_hour():
+def test_drift_reading_that_failed_is_repeated_within_the_hour():
     assert compute_next_reading("web1", DriftState.UNREADABLE, now=0) == 3600 * 1_000_000
 
 
@@ -160,11 +160,11 @@ def test_host_that_could_not_be_read_is_tried_again_within_the_hour():
     ("value", "number"),
     [("262,144 connections", 262144), ("-1.5", -1.5), ("hidepid=2", 2), ("off", None)],
 )
-def test_number_of_a_value(value: str, number: float | None):
+def test_number_of_a_drift_value_is_parsed(value: str, number: float | None):
     assert find_number(value) == number
 
 
-def test_range_is_two_numbers_in_order():
+def test_range_of_an_expectation_is_two_numbers_in_order():
     assert parse_range("1000..2,000") == (1000, 2000)
     for wrong in ("", "1000", "2..1", "a..b", "1..", f"1..{10**16}", "1..2..3"):
         with pytest.raises(ValueError, match=r"LOWEST\.\.HIGHEST"):

@@ -23,7 +23,7 @@ def test_times_are_written_in_utc() -> None:
 
 
 @pytest.mark.parametrize("after", [0, 1, 120_000, 999_999, -1])
-def test_programs_are_told_moments_exactly_as_the_api_tells_them(after: int) -> None:
+def test_iso_times_of_the_command_line_match_those_of_the_api(after: int) -> None:
     formatted = TypeAdapter(datetime).dump_python(schemas.to_datetime(NOW + after), mode="json")
     assert times.format_iso(NOW + after) == formatted
 
@@ -45,5 +45,5 @@ def test_programs_are_told_moments_exactly_as_the_api_tells_them(after: int) -> 
         (100_000, "1 d 3 h"),
     ],
 )
-def test_spans_are_shown_in_two_units_at_most(seconds: float, words: str) -> None:
+def test_time_spans_are_formatted_in_two_units_at_most(seconds: float, words: str) -> None:
     assert times.format_span(round(seconds * SECOND)) == words

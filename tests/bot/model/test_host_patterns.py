@@ -27,7 +27,7 @@ HOSTS = {
         ("@none", []),
     ],
 )
-def test_a_word_means_these(word: str, meant: list[str]):
+def test_host_pattern_resolves_names_wildcards_and_tags(word: str, meant: list[str]):
     assert [
         name
         for part in host_patterns.split_host_parts(word)
@@ -53,7 +53,7 @@ names = st.text("ab1", min_size=1, max_size=4)
 
 
 @given(known=st.sets(names, min_size=1, max_size=12), data=st.data())
-def test_shortened_pattern_matches_only_those_hosts(known: set[str], data: st.DataObject):
+def test_shortened_host_pattern_matches_only_its_hosts(known: set[str], data: st.DataObject):
     wanted = data.draw(st.sets(st.sampled_from(sorted(known)), min_size=1))
     pattern = host_patterns.shorten_host_names(wanted, known, max_length=9)
     untagged = dict.fromkeys(known, frozenset[str]())

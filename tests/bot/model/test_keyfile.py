@@ -13,7 +13,7 @@ def _full(_descriptor: int) -> None:
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-def test_a_key_that_could_not_be_written_is_made_at_the_next_start(
+def test_key_file_that_could_not_be_written_is_created_at_the_next_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """Half a key would be one that somebody has to take away before anything begins."""
@@ -27,7 +27,7 @@ def test_a_key_that_could_not_be_written_is_made_at_the_next_start(
     assert [each.name for each in tmp_path.iterdir()] == [file.name]
 
 
-def test_of_two_that_make_a_key_at_once_both_have_the_same(tmp_path: Path):
+def test_two_processes_that_create_a_key_file_at_once_use_the_same_key(tmp_path: Path):
     file = tmp_path / "key"
 
     def make() -> bytes:
@@ -38,7 +38,7 @@ def test_of_two_that_make_a_key_at_once_both_have_the_same(tmp_path: Path):
     assert keyfile.load_or_create_key(file, make) == b"theirs"
 
 
-def test_a_key_that_is_there_is_read_where_nothing_can_be_written(
+def test_existing_key_file_is_read_from_a_read_only_file_system(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """As a secret that an orchestrator lays into the file system is."""

@@ -51,12 +51,12 @@ def test_a_time_is_understood(typed: str, meant: str):
         ("9999-12-31", "is not a time"),
     ],
 )
-def test_invalid_time_is_refused(typed: str, why: str):
+def test_invalid_past_time_is_rejected(typed: str, why: str):
     with pytest.raises(InvalidTimeError, match=why):
         times.parse_past_time(typed, now=NOW)
 
 
-def test_without_a_zone_it_is_meant_in_that_of_whoever_types():
+def test_past_time_without_a_zone_uses_the_zone_of_the_person():
     def meant(typed: str) -> str:
         return times.format_timestamp(times.parse_past_time(typed, now=NOW, zone="Asia/Tokyo"))
 
@@ -87,17 +87,19 @@ def test_without_a_zone_it_is_meant_in_that_of_whoever_types():
         ("This  Month", "2026-03-01 00:00:00Z", "2026-03-31 23:59:59Z"),
     ],
 )
-def test_the_bounds_of_what_was_typed_are_known(typed: str, first: str, last: str):
+def test_earliest_and_latest_time_of_a_typed_period_are_computed(
+    typed: str, first: str, last: str
+):
     assert times.format_timestamp(times.parse_earliest_time(typed, now=NOW)) == first
     assert times.format_timestamp(times.parse_latest_time(typed, now=NOW)) == last
 
 
 @pytest.mark.parametrize("typed", ["30m", "±30m", "± 30 min", "+-30m", "30 minutes"])
-def test_a_span_is_understood(typed: str):
+def test_time_span_is_parsed_in_every_notation(typed: str):
     assert times.parse_span(typed) == 1_800_000_000
 
 
 @pytest.mark.parametrize("typed", ["", "30", "m", "-30m", "30y"])
-def test_invalid_span_is_refused(typed: str):
+def test_invalid_time_span_is_rejected(typed: str):
     with pytest.raises(InvalidTimeError):
         times.parse_span(typed)

@@ -27,7 +27,7 @@ ORDINARY = [
 
 
 @pytest.mark.parametrize("text", ORDINARY)
-def test_ordinary_writing_is_taken_and_shown(text: str):
+def test_ordinary_text_of_any_script_is_accepted_unchanged(text: str):
     assert check_printable(text) == text
     assert escape_control(text) == text
 
@@ -41,7 +41,7 @@ def test_ordinary_writing_is_taken_and_shown(text: str):
         ("one\u2028two\x0bthree\x85four", "one two three four"),
     ],
 )
-def test_a_reason_is_kept_on_one_line(text: str, folded: str):
+def test_reason_is_joined_to_one_line(text: str, folded: str):
     assert join_to_one_line(text) == folded
 
 
@@ -76,13 +76,13 @@ def test_what_no_one_can_see_is_refused_by_its_name(text: str):
 
 
 @pytest.mark.parametrize("text", ["one\ntwo", "one\ttwo"])
-def test_a_name_is_one_line(text: str):
+def test_name_of_several_lines_is_rejected(text: str):
     with pytest.raises(InvisibleCharacterError):
         check_printable(text)
 
 
 @given(st.text(alphabet=st.characters()))
-def test_what_is_taken_is_one_line_that_acts_on_nothing(text: str):
+def test_accepted_text_is_one_line_without_control_characters(text: str):
     try:
         kept = join_to_one_line(text)
     except InvisibleCharacterError:
@@ -92,7 +92,7 @@ def test_what_is_taken_is_one_line_that_acts_on_nothing(text: str):
 
 
 @pytest.mark.parametrize("text", [FAMILY, "می\u200cخواهم"])
-def test_what_is_sent_to_hosts_holds_no_joiner(text: str):
+def test_text_sent_to_hosts_must_not_contain_joiners(text: str):
     with pytest.raises(InvisibleCharacterError):
         refuse_invisible(text)
 
@@ -107,5 +107,5 @@ def test_what_is_sent_to_hosts_holds_no_joiner(text: str):
         ("\u202e", "'\\u202e'"),
     ],
 )
-def test_what_was_typed_is_quoted_without_escapes_of_what_can_be_seen(text: str, shown: str):
+def test_quoted_text_escapes_only_invisible_characters(text: str, shown: str):
     assert quote_text(text) == shown

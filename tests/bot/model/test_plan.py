@@ -115,17 +115,17 @@ def _timings() -> list[tuple[str, ScheduleTiming]]:
 
 
 @pytest.mark.parametrize("changed", [pytest.param(one, id=name) for name, one in _mutations()])
-def test_every_change_of_the_plan_changes_the_digest(changed: ResolvedPlan):
+def test_plan_digest_changes_with_every_field_of_the_plan(changed: ResolvedPlan):
     assert changed.digest != PROPOSAL.digest
 
 
 @pytest.mark.parametrize("changed", [pytest.param(one, id=name) for name, one in _tickets()])
-def test_every_change_of_the_ticket_changes_the_digest(changed: TicketAnswer):
+def test_plan_digest_changes_with_every_field_of_the_ticket(changed: TicketAnswer):
     assert replace(PROPOSAL, ticket=changed).digest != replace(PROPOSAL, ticket=TICKET).digest
 
 
 @pytest.mark.parametrize("changed", [pytest.param(one, id=name) for name, one in _timings()])
-def test_every_change_of_when_it_is_done_changes_the_digest(changed: ScheduleTiming):
+def test_plan_digest_changes_with_every_field_of_the_schedule_timing(changed: ScheduleTiming):
     assert replace(PROPOSAL, timing=changed).digest != replace(PROPOSAL, timing=TIMING).digest
 
 
@@ -142,11 +142,11 @@ def test_every_change_of_when_it_is_done_changes_the_digest(changed: ScheduleTim
         ),
     ],
 )
-def test_what_moves_by_itself_does_not_change_the_digest(changed: ResolvedPlan):
+def test_plan_digest_ignores_current_state_notes_titles_and_undo(changed: ResolvedPlan):
     assert changed.digest == PROPOSAL.digest
 
 
-def test_a_proposal_survives_being_stored():
+def test_plan_digest_survives_storage_as_json():
     again = ResolvedPlan.from_json(PROPOSAL.to_json())
     assert again.digest == PROPOSAL.digest
     assert list(again.steps) == [STEP]

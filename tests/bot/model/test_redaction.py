@@ -95,34 +95,34 @@ def test_what_looks_like_a_secret_is_redacted(text: str):
 
 
 @pytest.mark.parametrize("header", ["Authorization", "AUTHORIZATION", "authorızatİon"])
-def test_what_stands_behind_such_a_header_is_taken_out(header: str):
+def test_authorization_header_value_is_redacted(header: str):
     assert Redactor().redact_text(f"{header}: Bearer c2VjcmV0LXNlY3JldA") == f"{header}: {MARK}"
 
 
-def test_the_password_in_an_address_is_taken_out_and_the_rest_stays():
+def test_password_in_a_database_url_is_redacted():
     text = "postgresql://keyturn:s3cr3t@db.example.com/keyturn"
     assert Redactor().redact_text(text) == f"postgresql://{MARK}@db.example.com/keyturn"
 
 
-def test_every_text_within_a_thing_is_redacted():
+def test_secrets_in_nested_values_are_redacted():
     redacted = Redactor([SECRET]).redact_value({"a": ["x", f"y{SECRET}"], "n": 1, "none": None})
     assert redacted == {"a": ["x", f"y{MARK}"], "n": 1, "none": None}
 
 
-def test_two_secrets_side_by_side_are_both_taken_out():
+def test_overlapping_secrets_are_redacted():
     assert Redactor(["first-secret", "secret-second"]).redact_text("first-secret-second") == MARK
 
 
 @given(
     st.lists(st.text() | st.sampled_from([SECRET, *_SPELLINGS.values(), SECRET[:6]]), max_size=5)
 )
-def test_several_texts_are_redacted_as_each_of_them_is(texts: list[str]):
+def test_texts_redacted_together_equal_texts_redacted_alone(texts: list[str]):
     redactor = Redactor([SECRET])
     assert [*redactor.redact_texts(texts)] == [redactor.redact_text(one) for one in texts]
 
 
 @pytest.mark.parametrize("short", ["", "root", "secret"])
-def test_a_word_too_short_to_tell_is_let_through(short: str):
+def test_secret_shorter_than_the_minimum_is_not_redacted(short: str):
     assert Redactor([short]).redact_text("the root of a secret") == "the root of a secret"
 
 
@@ -134,7 +134,7 @@ def test_a_secret_is_redacted_at_any_position(before: str, after: str, random: b
 
 
 @given(st.text(max_size=300))
-def test_a_text_without_secrets_stays_as_it_is(text: str):
+def test_text_without_secrets_is_not_redacted(text: str):
     assert Redactor(["a-secret-nobody-says"]).redact_text(text) == text
 
 
@@ -155,7 +155,7 @@ def test_a_text_without_secrets_stays_as_it_is(text: str):
     ],
     ids=repr,
 )
-def test_time_grows_with_the_length_of_a_text_and_no_more(part: str):
+def test_redaction_time_grows_linearly_with_the_text(part: str):
     redactor = Redactor([SECRET, "another-secret-of-ours"])
 
     def seconds(length: int) -> float:

@@ -21,7 +21,7 @@ def _asked(text: str) -> dict[str, str]:
         "  abusers   clear lb1  203.0.113.9 table=http ",
     ],
 )
-def test_words_fill_the_fields(text: str):
+def test_request_words_fill_the_form_fields(text: str):
     request = _asked(text)
     assert (request["host"], request["address"], request["table"]) == (
         "lb1",
@@ -59,20 +59,20 @@ def test_words_fill_the_fields(text: str):
         ("frobnicate", "Type help"),
     ],
 )
-def test_what_does_not_fit_is_reported_with_what_to_type(text: str, says: str):
+def test_invalid_request_words_are_reported_with_what_to_type(text: str, says: str):
     with pytest.raises(request_form.RequestSyntaxError) as trouble:
         _asked(text)
     assert says in str(trouble.value)
 
 
-def test_every_problem_is_shown_by_field():
+def test_every_invalid_value_is_reported_at_its_field():
     with pytest.raises(request_form.InvalidValuesError) as misfit:
         request_form.parse_values(ClearAbuser, {"host": "LB 1", "address": "nowhere"})
     assert set(misfit.value.problems) == {"host", "address"}
 
 
 @pytest.mark.parametrize("words", load_catalogue())
-def test_the_example_of_every_runbook_is_understood(words: str):
+def test_example_of_every_runbook_is_a_valid_request(words: str):
     runbook = load_catalogue()[words]
     assert (
         request_form.find_runbook(request_form.split_words(f"{words} {runbook.example}"))[0]
@@ -82,14 +82,14 @@ def test_the_example_of_every_runbook_is_understood(words: str):
 
 
 @pytest.mark.parametrize("words", load_catalogue())
-def test_every_runbook_has_a_form(words: str):
+def test_every_runbook_has_form_fields_with_hints(words: str):
     blanks = request_form.list_form_fields(load_catalogue()[words])
     assert blanks[0].name == "host"
     assert blanks[0].kind == "host"
     assert all(blank.hint for blank in blanks), "every field says what it is"
 
 
-def test_a_form_offers_hosts_by_tag():
+def test_form_field_for_hosts_names_their_tag():
     assert request_form.list_form_fields(ClearAbuser)[0].tag == "haproxy"
 
 
@@ -109,7 +109,7 @@ HOSTS = {"lb1": frozenset({"haproxy"}), "lb2": frozenset({"haproxy"}), "nas1": f
         ("abusers clear lb1 lb2 203.0.113.9 http gpc0", "as in abusers clear lb1,lb2"),
     ],
 )
-def test_a_second_host_is_not_taken_for_a_value(text: str, says: str):
+def test_second_host_name_is_rejected_with_the_comma_notation(text: str, says: str):
     runbook, rest = request_form.find_runbook(request_form.split_words(text))
     with pytest.raises(request_form.RequestSyntaxError) as trouble:
         request_form.parse_request_for_hosts(runbook, rest, HOSTS)
@@ -119,12 +119,12 @@ def test_a_second_host_is_not_taken_for_a_value(text: str, says: str):
 @pytest.mark.parametrize(
     "text", ["abusers show lb1 table=lb2", "zfs scrub start nas1 nas1", "hsrp check lb1 lb2"]
 )
-def test_a_value_that_is_called_like_a_host_is_taken(text: str):
+def test_value_that_is_also_a_host_name_is_accepted(text: str):
     runbook, rest = request_form.find_runbook(request_form.split_words(text))
     assert len(request_form.parse_request_for_hosts(runbook, rest, HOSTS)[1]) == 1
 
 
-def test_every_label_is_written_in_words():
+def test_every_form_field_has_a_readable_label():
     """A field whose name is not a word that people use has a title of its own."""
     for runbook in load_catalogue().values():
         for name, field in runbook.model_fields.items():
@@ -139,7 +139,7 @@ def test_every_label_is_written_in_words():
             assert plain or field.title, f"{runbook.words}: {name}"
 
 
-def test_a_value_fits_its_own_field_whatever_the_others_are():
+def test_form_value_is_validated_for_its_own_field_alone():
     clear = load_catalogue()["abusers clear"]
     assert request_form.is_value_valid(clear, "table", "http")
     assert not request_form.is_value_valid(clear, "table", "http; id")

@@ -17,7 +17,7 @@ HOSTS = {"lb1": frozenset({"haproxy"}), "lb2": frozenset({"haproxy"}), "web1": f
 
 
 @pytest.mark.parametrize("state", State)
-def test_only_what_is_over_is_asked_for_again(state: State):
+def test_only_an_ended_run_can_be_resubmitted(state: State):
     assert (resubmit.get_resubmit_refusal(a_run(state)) == "") == (state in ENDED_STATES)
 
 
@@ -33,26 +33,26 @@ def test_only_what_is_over_is_asked_for_again(state: State):
         (replace(OVER, runbook="toy gone"), "the runbook 'toy gone' does not exist any more"),
     ],
 )
-def test_where_it_cannot_be_it_says_what_to_do(run: Run, message: str):
+def test_refusal_to_resubmit_a_run_names_what_to_do(run: Run, message: str):
     assert message in resubmit.get_resubmit_refusal(run)
     with pytest.raises(InvalidRequestError, match=message):
         resubmit.build_resubmit_requests(run, HOSTS)
 
 
-def test_its_values_make_the_same_request():
+def test_resubmitted_run_has_the_same_values():
     spelled, [request] = resubmit.build_resubmit_requests(OVER, HOSTS)
     assert spelled == ""
     assert isinstance(request, load_catalogue()["abusers clear"])
     assert dict(OVER.values).items() <= {k: str(v) for k, v in request}.items()
 
 
-def test_of_several_hosts_those_are_meant_that_fit_by_now():
+def test_resubmitted_host_pattern_matches_the_current_hosts():
     run = replace(OVER, values={**OVER.values, "host": "lb*"}, hosts=("lb1",))
     spelled, requests = resubmit.build_resubmit_requests(run, HOSTS)
     assert (spelled, [one.target for one in requests]) == ("lb*", ["lb1", "lb2"])
 
 
-def test_the_time_of_asking_is_that_of_asking_again():
+def test_resubmitted_run_has_a_new_request_time():
     fields = {"host": "web1", "service": "nginx", "since": "2020-01-01T00:00:00Z"}
     run = replace(OVER, runbook="service restart", values=fields)
     assert resubmit.get_resubmit_values(run) == {"host": "web1", "service": "nginx"}

@@ -12,7 +12,7 @@ from bot.model.run_states import (
 from tests.bot.slack.sample_views import a_run
 
 
-def test_every_status_of_runs_and_steps_has_one_label_of_its_own():
+def test_every_state_of_runs_and_steps_has_its_own_label():
     assert set(RUN_STATUS_DISPLAYS) == set(RUN_STATUSES)
     assert set(STEP_STATE_DISPLAYS) == set(StepState)
     assert len({shown.label for shown in RUN_STATUS_DISPLAYS.values()}) == len(RUN_STATUS_DISPLAYS)
@@ -21,7 +21,7 @@ def test_every_status_of_runs_and_steps_has_one_label_of_its_own():
     )
 
 
-def test_run_is_on_hold_when_a_freeze_holds_it():
+def test_queued_run_is_shown_as_on_hold_during_a_freeze():
     held = a_run(State.QUEUED, summary="On hold: the edge is frozen until 2999-01-01 00:00 UTC")
     assert get_run_display(held) == replace(ON_HOLD_DISPLAY, sentence=held.summary)
     assert get_run_display(a_run(State.QUEUED)) is RUN_STATUS_DISPLAYS[State.QUEUED]

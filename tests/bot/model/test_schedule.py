@@ -58,7 +58,7 @@ def first_at(day: date, hour: int, minute: int, zone: ZoneInfo) -> datetime:
 
 @pytest.mark.parametrize("zone", ZONES)
 @pytest.mark.parametrize("clock", [(2, 30), (0, 15), (3, 0), (2, 45)])
-def test_a_daily_job_fires_once_a_day_in_every_zone(zone: str, clock: tuple[int, int]):
+def test_daily_schedule_fires_once_a_day_in_every_zone(zone: str, clock: tuple[int, int]):
     hour, minute = clock
     place = ZoneInfo(zone)
     # Of the two years, one is a leap year.
@@ -71,7 +71,7 @@ def test_a_daily_job_fires_once_a_day_in_every_zone(zone: str, clock: tuple[int,
     assert due_times == expected
 
 
-def test_a_time_that_comes_twice_fires_once_and_one_that_does_not_right_after():
+def test_schedule_fires_once_at_an_ambiguous_and_after_a_skipped_time():
     nightly = parse_cron("30 2 * * *", "Europe/Berlin")
     autumn = micros(datetime(2027, 10, 31, 0, 0, tzinfo=ZoneInfo("Europe/Berlin")))
     assert nightly.format_due_times(autumn, count=2) == [
@@ -91,7 +91,7 @@ def test_a_time_that_comes_twice_fires_once_and_one_that_does_not_right_after():
     st.integers(min_value=1_700_000_000, max_value=2_000_000_000),
     st.integers(min_value=0, max_value=200_000),
 )
-def test_times_are_the_same_wherever_one_begins_to_look(
+def test_due_times_do_not_depend_on_where_iteration_starts(
     zone: str, cron: str, instant: int, later: int
 ):
     """Replicas look at different times: none may see a moment that another does not."""
@@ -116,7 +116,7 @@ def test_times_are_the_same_wherever_one_begins_to_look(
         ("0 9 * * MON#1", "At 09:00 on the first Monday of the month (Europe/Amsterdam)"),
     ],
 )
-def test_it_is_explained_in_words(cron: str, words: str):
+def test_cron_expression_is_described_in_words(cron: str, words: str):
     assert parse_cron(cron, "Europe/Amsterdam").description == words
 
 
@@ -133,12 +133,12 @@ def test_it_is_explained_in_words(cron: str, words: str):
         ("@reboot", "UTC", "1 field instead of five"),
     ],
 )
-def test_what_says_no_time_is_refused_with_what_to_write(cron: str, zone: str, why: str):
+def test_invalid_cron_expression_is_rejected_with_the_reason(cron: str, zone: str, why: str):
     with pytest.raises(ScheduleError, match=why):
         parse_cron(cron, zone)
 
 
-def test_what_is_typed_becomes_a_timing():
+def test_typed_schedule_options_are_parsed():
     typed = {
         "cron": "0 3 1 * *",
         "zone": "Europe/Amsterdam",
@@ -172,18 +172,18 @@ def test_what_is_typed_becomes_a_timing():
         {"cron": "@daily", "colour": "red"},
     ],
 )
-def test_what_does_not_fit_is_refused(typed: dict[str, str]):
+def test_invalid_schedule_options_are_rejected(typed: dict[str, str]):
     with pytest.raises(ScheduleError):
         parse_timing("nightly", typed, zone="UTC")
 
 
 @pytest.mark.parametrize("name", ["", "  ", "x" * 61, "a\nb", "a\u202eb"])
-def test_a_name_is_short_and_can_be_seen(name: str):
+def test_schedule_name_must_be_short_and_visible(name: str):
     with pytest.raises(ScheduleError, match="name"):
         parse_timing(name, {"cron": "@daily"}, zone="UTC")
 
 
-def test_the_shortest_gap_counts_the_change_of_the_clocks():
+def test_shortest_gap_of_a_schedule_includes_clock_changes():
     assert parse_cron("0 * * * *", "UTC").compute_shortest_gap(0) == timedelta(hours=1)
     assert parse_cron("*/7 * * * *", "UTC").compute_shortest_gap(0) == timedelta(minutes=4)
     day = parse_cron("0 4 * * *", "Europe/Berlin")

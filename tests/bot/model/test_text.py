@@ -26,12 +26,12 @@ from bot.model.text import escape_control, escape_to_one_line
         ("\r", "\\x0d"),
     ],
 )
-def test_acting_characters_are_spelt_out(text: str, shown: str):
+def test_control_characters_are_escaped(text: str, shown: str):
     assert escape_control(text) == shown
 
 
 @given(st.text(alphabet=st.characters()))
-def test_nothing_that_acts_is_left(text: str):
+def test_escaped_text_contains_no_control_or_format_characters(text: str):
     left = {
         character
         for character in escape_control(text)
@@ -41,5 +41,5 @@ def test_nothing_that_acts_is_left(text: str):
 
 
 @given(st.text(alphabet=st.characters()))
-def test_a_line_stays_one_line(text: str):
+def test_text_escaped_to_one_line_has_no_line_breaks(text: str):
     assert len(escape_to_one_line(text).splitlines()) <= 1
