@@ -83,7 +83,7 @@ THREATS = {
         "TestABrokenPolicy::test_with_a_cached_policy_an_approved_run_starts_despite_an_invalid_policy",
     ),
     "a route or command has no guard": (
-        "test_every_route_is_in_the_table",
+        "test_every_api_route_is_in_the_table",
         "test_web_route_missing_from_the_table_is_detected",
     ),
     "break-glass is used without a reason, a factor or a review": (

@@ -6,7 +6,7 @@ from tests.bot.api.conftest import Desk
 from tests.bot.web.sample_runs import asked, gallery
 
 
-def test_a_program_learns_what_differs(desk: Desk):
+def test_api_compares_two_runs_by_section(desk: Desk):
     numbers = gallery(desk.database)
     wanted = {"a": numbers["denied"], "b": numbers["succeeded"]}
     comparison = desk.program("dora").get("/runs/compare", params=wanted).json()
@@ -19,7 +19,7 @@ def test_a_program_learns_what_differs(desk: Desk):
     assert comparison["differing"] == sum(one["differing"] for one in comparison["sections"])
 
 
-def test_the_run_before_that_is_like_it_is_found(desk: Desk):
+def test_api_compares_a_run_with_the_previous_similar_run(desk: Desk):
     with desk.database.transaction() as tx:
         same = asked(tx).id
         asked(tx, host="lb2")
@@ -34,7 +34,7 @@ def test_the_run_before_that_is_like_it_is_found(desk: Desk):
     ("query", "status"),
     [("", 422), ("a=1", 422), ("b=999", 404), ("a=999&b=1", 404), ("b=0", 422), ("b=x", 422)],
 )
-def test_what_is_not_there_cannot_be_compared(desk: Desk, query: str, status: int):
+def test_api_comparison_with_a_missing_run_is_refused(desk: Desk, query: str, status: int):
     gallery(desk.database)
     answer = desk.program("dora").get(f"/runs/compare?{query}")
     assert answer.status_code == status

@@ -6,7 +6,7 @@ from tests.bot.host_contacts import store_contact
 from tests.bot.web.sample_runs import approved, asked, running, waiting
 
 
-def test_a_program_sees_how_hosts_were_met_and_what_holds_them(desk: Desk):
+def test_api_shows_host_status_queue_and_locks(desk: Desk):
     with desk.database.transaction() as tx:
         store_contact(
             tx, "lb1", tried_at=tx.now, answered_at=None, kind="login", error="not our key"
@@ -28,7 +28,7 @@ def test_a_program_sees_how_hosts_were_met_and_what_holds_them(desk: Desk):
     ]
 
 
-def test_hosts_are_chosen_by_how_they_were_met(desk: Desk):
+def test_api_filters_hosts_by_status(desk: Desk):
     with desk.database.transaction() as tx:
         store_contact(tx, "lb2", tried_at=tx.now, answered_at=tx.now)
     program = desk.program("dora")

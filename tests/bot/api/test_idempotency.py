@@ -24,7 +24,7 @@ def _asked(desk: Desk) -> int:
     return desk.harness.list_entry_kinds().count("requested")
 
 
-def test_the_same_request_with_the_same_key_has_one_effect(desk: Desk):
+def test_repeated_idempotency_key_requests_once_and_replays_the_response(desk: Desk):
     program = desk.program("dora", "request")
     first, second = _ask(program, "one"), _ask(program, "one")
     assert (first.status_code, first.json()) == (second.status_code, second.json())
@@ -33,14 +33,14 @@ def test_the_same_request_with_the_same_key_has_one_effect(desk: Desk):
     assert _asked(desk) == 1
 
 
-def test_requests_without_a_key_are_two_runs(desk: Desk):
+def test_requests_without_idempotency_key_are_two_runs(desk: Desk):
     program = desk.program("dora", "request")
     for _ in range(2):
         program.post("/runs", json=LAMP)
     assert _asked(desk) == 2
 
 
-def test_another_request_with_the_same_key_is_refused(desk: Desk):
+def test_idempotency_key_reused_for_another_request_is_refused(desk: Desk):
     program = desk.program("dora", "request")
     _ask(program, "one")
     for other in (LAMP | {"reason": "dark"}, {"request": "toy show lb1"}):
@@ -50,19 +50,19 @@ def test_another_request_with_the_same_key_is_refused(desk: Desk):
     assert _asked(desk) == 1
 
 
-def test_two_people_may_choose_the_same_key(desk: Desk):
+def test_idempotency_key_is_separate_for_each_person(desk: Desk):
     for person in ("dora", "adam"):
         assert _ask(desk.program(person, "request"), "one").status_code == 202
     assert _asked(desk) == 2
 
 
-def test_it_holds_for_another_token_of_the_same_person(desk: Desk):
+def test_idempotency_key_holds_for_another_token_of_the_same_person(desk: Desk):
     first = _ask(desk.program("dora", "request"), "one")
     second = _ask(desk.program("dora", "request"), "one")
     assert first.json() == second.json()
 
 
-def test_many_at_once_have_one_effect(desk: Desk):
+def test_concurrent_requests_with_one_idempotency_key_request_once(desk: Desk):
     program = desk.program("dora", "request")
 
     def ask(_n: int) -> int:
@@ -74,7 +74,7 @@ def test_many_at_once_have_one_effect(desk: Desk):
     assert set(responses) <= {202, 409}
 
 
-def test_error_response_is_stored_too(desk: Desk):
+def test_error_response_is_stored_under_its_idempotency_key(desk: Desk):
     program = desk.program("dora", "request")
     assert [_ask(program, "one", {"request": "toy"}).status_code for _ in range(2)] == [422, 422]
 
@@ -100,7 +100,7 @@ def _full(*_args: object, **_named: object) -> None:
     raise StoreUnavailable("the disk is full")
 
 
-def test_a_request_that_was_cut_off_leads_to_what_it_did(
+def test_interrupted_request_redirects_to_its_run_after_the_lease(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ):
     program = desk.program("dora", "request")
@@ -117,7 +117,7 @@ def test_a_request_that_was_cut_off_leads_to_what_it_did(
     assert _asked(desk) == 1
 
 
-def test_a_request_that_was_cut_off_before_it_did_anything_is_done_anew(
+def test_interrupted_request_without_a_run_is_executed_after_the_lease(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ):
     program = desk.program("dora", "request")
@@ -131,7 +131,7 @@ def test_a_request_that_was_cut_off_before_it_did_anything_is_done_anew(
     assert _asked(desk) == 1
 
 
-def test_who_took_so_long_that_it_was_made_again_does_nothing(
+def test_slow_request_whose_key_was_taken_over_does_nothing(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ):
     program, real, slow = desk.program("dora", "request"), requests.create_request, list[int]()
@@ -150,7 +150,7 @@ def test_who_took_so_long_that_it_was_made_again_does_nothing(
     assert _ask(program, "one").status_code == 202
 
 
-def test_what_the_database_did_not_take_may_be_asked_anew(
+def test_request_refused_by_a_full_database_can_be_repeated_with_its_key(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ):
     program = desk.program("dora", "request")
@@ -168,19 +168,19 @@ def test_what_the_database_did_not_take_may_be_asked_anew(
 
 
 @pytest.mark.parametrize("key", ["", " ", "x" * 201, "a b"])
-def test_a_key_that_is_none_is_refused(desk: Desk, key: str):
+def test_invalid_idempotency_key_is_refused(desk: Desk, key: str):
     assert _ask(desk.program("dora", "request"), key).status_code == 422
     assert _asked(desk) == 0
 
 
-def test_strangers_leave_no_keys(desk: Desk):
+def test_request_without_a_token_stores_no_idempotency_key(desk: Desk):
     assert _ask(desk.program(), "one").status_code == 401
     with desk.database.reading() as tx:
         count = tx.sql.exec_driver_sql("SELECT count(*) FROM stored_response").scalar_one()
     assert count == 0
 
 
-def test_old_answers_are_forgotten(desk: Desk):
+def test_old_stored_responses_are_deleted(desk: Desk):
     program = desk.program("dora", "request")
     _ask(program, "one")
     with desk.database.transaction() as tx:

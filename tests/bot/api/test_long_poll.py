@@ -54,7 +54,7 @@ def _asked_and_worked_on(desk: Desk, body: dict[str, Any], program: Any = None) 
         return coming.result(30)
 
 
-def test_a_check_is_answered_with_what_it_found(desk: Desk, monkeypatch: pytest.MonkeyPatch):
+def test_long_poll_of_a_check_returns_its_report(desk: Desk, monkeypatch: pytest.MonkeyPatch):
     assert "toy show" in load_catalogue()
     # Nobody looks again: only who moves the run can wake who waits for it.
     monkeypatch.setattr(long_poll, "_POLL_SECONDS", 60)
@@ -65,13 +65,15 @@ def test_a_check_is_answered_with_what_it_found(desk: Desk, monkeypatch: pytest.
     assert answer.headers["location"] == f"/api/v1/runs/{body['run']['id']}"
 
 
-def test_what_another_process_did_is_seen(desk: Desk, monkeypatch: pytest.MonkeyPatch):
+def test_long_poll_sees_a_run_ended_by_another_process(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr(RunEvents, "publish", _silent)
     monkeypatch.setattr(long_poll, "_POLL_SECONDS", 0.02)
     assert _asked_and_worked_on(desk, LOOK).json()["run"]["ended"]
 
 
-def test_where_workers_are_elsewhere_one_looks_soon_and_then_less_often(
+def test_long_poll_reads_at_growing_intervals_when_workers_are_separate(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ):
     pauses = long_poll.iterate_pauses(single_process=False)
@@ -89,18 +91,18 @@ def test_where_workers_are_elsewhere_one_looks_soon_and_then_less_often(
     assert isinstance(response, _Threads)
 
 
-def test_a_change_is_answered_when_it_waits_for_people(desk: Desk):
+def test_long_poll_of_a_change_returns_when_it_needs_approval(desk: Desk):
     body = _asked_and_worked_on(desk, CHANGE).json()
     assert (body["run"]["state"], body["report"]) == ("pending", None)
 
 
-def test_a_run_that_rests_is_reported_at_once(desk: Desk):
+def test_long_poll_of_a_pending_run_returns_at_once(desk: Desk):
     run = desk.harness.request(SetSwitch(host="lb1", name="lamp", value="on"))
     response = desk.program("dora", "read").get(f"/runs/{run.id}", params=PATIENT)
     assert response.json()["state"] == "pending"
 
 
-def test_a_run_is_waited_for_by_its_number_too(desk: Desk):
+def test_long_poll_of_an_existing_run_returns_when_it_ends(desk: Desk):
     program = desk.program("dora", "request")
     number = program.post("/runs", json=LOOK).json()["run"]["id"]
     with ThreadPoolExecutor(1) as pool:
@@ -109,24 +111,24 @@ def test_a_run_is_waited_for_by_its_number_too(desk: Desk):
         assert coming.result(30).json()["ended"]
 
 
-def test_who_does_not_pending_it_is_not_kept_waiting(desk: Desk):
+def test_request_without_wait_returns_at_once(desk: Desk):
     body = desk.program("dora", "request").post("/runs", json=LOOK).json()
     assert (body["run"]["state"], body["report"]) == ("planning", None)
 
 
-def test_when_the_time_is_over_it_is_shown_as_it_is(harness: Harness):
+def test_long_poll_returns_the_current_state_at_its_time_limit(harness: Harness):
     program = a_desk(harness, longest_wait=0.01).program("dora", "request")
     assert program.post("/runs", json=LOOK, params=PATIENT).json()["run"]["state"] == "planning"
 
 
 @pytest.mark.parametrize("wait", ["31", "-1", "nan", "inf", "long"])
-def test_a_wait_that_is_none_is_refused(desk: Desk, wait: str):
+def test_invalid_wait_parameter_is_refused(desk: Desk, wait: str):
     answer = desk.program("dora", "request").post("/runs", json=LOOK, params={"wait": wait})
     assert answer.status_code == 422
     assert "requested" not in desk.harness.list_entry_kinds()
 
 
-def test_the_answer_is_kept_by_its_key_before_it_is_waited_for(desk: Desk):
+def test_response_is_stored_under_its_idempotency_key_before_the_wait(desk: Desk):
     program, key = desk.program("dora", "request"), {"Idempotency-Key": "one"}
 
     def ask() -> Any:
@@ -153,7 +155,7 @@ def _parts(harness: Harness) -> ApiParts:
     return ApiParts(harness.service, harness.database, harness.policies, "http://keyturn.test")
 
 
-def test_no_thread_is_held_however_many_wait(harness: Harness):
+def test_long_polls_hold_no_threads(harness: Harness):
     program = a_desk(harness).program("dora", "request")
     number = program.post("/runs", json=LOOK).json()["run"]["id"]
     waiters = Waiters(_parts(harness))
@@ -174,7 +176,7 @@ def test_no_thread_is_held_however_many_wait(harness: Harness):
     assert all(isinstance(one, _Threads) and one.threads <= before + 4 for one in responses)
 
 
-def test_who_comes_when_many_wait_is_answered_at_once(harness: Harness):
+def test_long_poll_over_the_limit_of_waiters_returns_at_once(harness: Harness):
     number = (
         a_desk(harness).program("dora", "request").post("/runs", json=LOOK).json()["run"]["id"]
     )
@@ -208,7 +210,7 @@ def _told_by(waiting: int, harness: Harness) -> list[str]:
     return names
 
 
-def test_who_moves_a_run_looks_for_a_few_who_wait_and_no_more(harness: Harness):
+def test_worker_thread_answers_at_most_four_long_polls(harness: Harness):
     [name] = _told_by(1, harness)
     assert not name.startswith("AnyIO")
     names = _told_by(50, harness)
@@ -216,7 +218,7 @@ def test_who_moves_a_run_looks_for_a_few_who_wait_and_no_more(harness: Harness):
     assert sum(not name.startswith("AnyIO") for name in names) == 4
 
 
-def test_what_cannot_be_told_by_who_moves_a_run_is_looked_for_again(harness: Harness):
+def test_long_poll_reads_again_after_a_database_error_in_the_worker_thread(harness: Harness):
     number = (
         a_desk(harness).program("dora", "request").post("/runs", json=LOOK).json()["run"]["id"]
     )
@@ -239,7 +241,7 @@ def test_what_cannot_be_told_by_who_moves_a_run_is_looked_for_again(harness: Har
     assert not troubles
 
 
-def test_a_database_that_goes_away_meanwhile_takes_nothing_back(harness: Harness):
+def test_database_error_during_a_long_poll_keeps_the_first_response(harness: Harness):
     number = (
         a_desk(harness).program("dora", "request").post("/runs", json=LOOK).json()["run"]["id"]
     )
@@ -253,7 +255,7 @@ def test_a_database_that_goes_away_meanwhile_takes_nothing_back(harness: Harness
     assert asyncio.run(Waiters(parts).wait_for_response(PendingResponse(number, 30, gone))) is None
 
 
-def test_what_moved_before_someone_listened_is_seen_a_short_while():
+def test_run_events_are_remembered_for_late_listeners():
     moves, heard = RunEvents(), list[str]()
     for run in range(moves_store.REMEMBERED + 1):
         moves.publish(run, long_poll.State.PENDING)
@@ -264,7 +266,7 @@ def test_what_moved_before_someone_listened_is_seen_a_short_while():
     assert heard == ["1 succeeded", f"{moves_store.REMEMBERED} succeeded"]
 
 
-def test_those_who_went_are_called_no_more():
+def test_run_events_are_not_sent_to_a_closed_listener():
     moves, heard = RunEvents(), list[str]()
     with moves.listen(1, lambda state: heard.append(f"first {state}")):
         with moves.listen(1, lambda state: heard.append(f"second {state}")):

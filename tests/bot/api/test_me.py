@@ -25,7 +25,7 @@ def _waiting_for(desk: Desk, person: str) -> list[int]:
     return [run["id"] for run in pending["runs"]]
 
 
-def test_what_waits_for_a_key_or_for_its_end_is_shown_to_each_person_who_can_help(desk: Desk):
+def test_pending_lists_approvals_and_unknown_outcomes_of_a_person(desk: Desk):
     numbers = gallery(desk.database)
     assert _waiting_for(desk, "olga")[0] == numbers["unknown"]
     assert numbers["pending"] in _waiting_for(desk, "olga")
@@ -56,7 +56,7 @@ def test_counter_proposals_and_plans_are_pending_for_their_requester(desk: Desk)
     assert (others["counter_proposals"], others["planned"]) == ([], [])
 
 
-def test_open_questions_and_assigned_runs_wait_for_one_person(desk: Desk):
+def test_pending_lists_open_questions_and_assigned_runs(desk: Desk):
     def look(person: str) -> dict[str, Any]:
         return desk.program(person).get("/pending").json()
 
@@ -85,7 +85,7 @@ def test_open_questions_and_assigned_runs_wait_for_one_person(desk: Desk):
     assert look("adam")["assigned"] == []
 
 
-def test_a_glass_that_no_one_has_looked_at_waits_for_someone(desk: Desk):
+def test_pending_lists_break_glass_runs_until_they_are_reviewed(desk: Desk):
     with desk.database.transaction() as tx:
         run = waiting(tx, asked(tx))
         break_glass.request_break_glass(
@@ -102,7 +102,7 @@ def test_a_glass_that_no_one_has_looked_at_waits_for_someone(desk: Desk):
     assert mine.status_code == 409
 
 
-def test_what_was_handed_on_is_shown_to_both_and_to_no_one_else(desk: Desk):
+def test_access_lists_a_delegation_to_both_people_only(desk: Desk):
     with desk.database.reading() as tx:
         until = tx.now + 3_600_000_000
     desk.harness.service.delegations_and_grants.create_delegation(
@@ -114,7 +114,7 @@ def test_what_was_handed_on_is_shown_to_both_and_to_no_one_else(desk: Desk):
     assert desk.program("dora").get("/access").json() == {"delegations": [], "grants": []}
 
 
-def test_the_policy_is_shown_in_words_of_everyone_and_of_one(desk: Desk):
+def test_api_describes_the_policy_of_everyone_or_one_person(desk: Desk):
     program = desk.program("dora")
     whole = program.get("/policy").json()
     alone = program.get("/policy", params={"person": "dora"}).json()
@@ -127,7 +127,7 @@ def test_the_policy_is_shown_in_words_of_everyone_and_of_one(desk: Desk):
     assert program.get("/policy", params={"person": "eve"}).status_code == 422
 
 
-def test_what_a_schedule_means_is_reported_before_it_is_asked_for(desk: Desk):
+def test_api_describes_a_cron_expression_and_its_next_times(desk: Desk):
     program = desk.program("dora")
     cron = program.get("/calendar/cron", params={"cron": "0 3 1 * *", "count": 3}).json()
     assert cron["description"].startswith("At 03:00 on the first day of every month")
@@ -139,7 +139,7 @@ def test_what_a_schedule_means_is_reported_before_it_is_asked_for(desk: Desk):
     assert (wrong_zone.status_code, "Europe/Paris" in wrong_zone.text) == (422, True)
 
 
-def test_what_could_be_erased_is_reported_and_asked_for_but_not_erased(desk: Desk):
+def test_api_requests_erasure_of_output_but_does_not_erase(desk: Desk):
     with desk.database.transaction() as tx:
         run = running(tx, approved(tx, waiting(tx, asked(tx)), reason="go"))
         concluded(tx, run, StepState.SUCCEEDED, output="password=canary-4711")
@@ -157,7 +157,7 @@ def test_what_could_be_erased_is_reported_and_asked_for_but_not_erased(desk: Des
     assert "canary" not in answer.text
 
 
-def test_a_program_learns_what_a_host_has_for_a_field(desk: Desk):
+def test_api_returns_field_options_read_from_the_host(desk: Desk):
     harness = desk.harness
     desk.api.state.parts = replace(
         desk.api.state.parts,
@@ -174,7 +174,7 @@ def test_a_program_learns_what_a_host_has_for_a_field(desk: Desk):
         assert program.get(wrong).status_code == 404
 
 
-def test_a_program_learns_which_addresses_the_chosen_table_has_marked(desk: Desk):
+def test_api_returns_blocked_addresses_of_the_chosen_table(desk: Desk):
     harness = desk.harness
     offering = FormOptions(
         harness.fleet.run_query, harness.database, harness.policies, listers=LISTS
@@ -188,6 +188,6 @@ def test_a_program_learns_which_addresses_the_chosen_table_has_marked(desk: Desk
         assert values["address"] == sorted(ABUSERS[table])
 
 
-def test_where_nothing_is_offered_the_fields_are_told_all_the_same(desk: Desk):
+def test_api_returns_field_names_when_the_host_offers_no_options(desk: Desk):
     options = desk.program("dora").get("/hosts/lb1/options", params={"runbook": "toy set"}).json()
     assert [one["field"] for one in options["fields"]] == ["name", "value"]

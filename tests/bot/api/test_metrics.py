@@ -52,7 +52,7 @@ def _figures(prometheus: TestClient) -> dict[str, float]:
     }
 
 
-def test_runs_votes_and_waits_are_counted_from_the_log(desk: Desk):
+def test_metrics_count_runs_decisions_and_waits_from_the_change_log(desk: Desk):
     prometheus, harness = _prometheus(desk, "metrics"), desk.harness
     harness.approve(harness.request(LAMP))
     waiting = harness.request(BreakSwitch(host="lb2", name="lamp"), person="adam")
@@ -73,7 +73,7 @@ def test_runs_votes_and_waits_are_counted_from_the_log(desk: Desk):
     assert "keyturn_runs runbook=toy break state=pending" not in again
 
 
-def test_what_stands_open_is_counted(desk: Desk):
+def test_metrics_count_unknown_queued_and_stalled_runs(desk: Desk):
     prometheus = _prometheus(desk, "metrics")
     gallery(desk.database)
     metrics = _figures(prometheus)
@@ -84,7 +84,9 @@ def test_what_stands_open_is_counted(desk: Desk):
     assert metrics["keyturn_database_up"] == 1
 
 
-def test_what_has_given_no_sign_for_long_has_stalled(desk: Desk, monkeypatch: pytest.MonkeyPatch):
+def test_metrics_count_runs_without_a_heartbeat_as_stalled(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+):
     from bot.db import stats
 
     gallery(desk.database)
@@ -92,7 +94,9 @@ def test_what_has_given_no_sign_for_long_has_stalled(desk: Desk, monkeypatch: py
     assert _figures(_prometheus(desk, "metrics"))["keyturn_stalled_runs"] == 2
 
 
-def test_a_broken_policy_and_a_lost_database_show(desk: Desk, monkeypatch: pytest.MonkeyPatch):
+def test_metrics_report_a_broken_policy_and_a_lost_database(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+):
     from bot.audit import change_log
 
     prometheus = _prometheus(desk, "metrics")
@@ -110,25 +114,25 @@ def test_a_broken_policy_and_a_lost_database_show(desk: Desk, monkeypatch: pytes
     assert "keyturn_queue_depth" not in metrics
 
 
-def test_metrics_take_a_token_on_this_machine_too(desk: Desk):
+def test_metrics_need_a_token_on_localhost_too(desk: Desk):
     refused = _prometheus(desk).get("/metrics")
     assert refused.status_code == 401
     assert "keyturn_" not in refused.text
 
 
 @pytest.mark.parametrize(("scope", "status"), [("read", 403), ("approve", 403), ("metrics", 200)])
-def test_metrics_take_a_token_with_their_scope(desk: Desk, scope: str, status: int):
+def test_metrics_need_a_token_with_the_scope_metrics(desk: Desk, scope: str, status: int):
     assert _prometheus(desk, scope).get("/metrics").status_code == status
 
 
-def test_metrics_tell_of_http_connections(desk: Desk):
+def test_metrics_count_http_connections(desk: Desk):
     metrics = _figures(_prometheus(desk, "metrics"))
     assert metrics["keyturn_http_connections"] == 5
     closed = "keyturn_http_connections_closed_total reason=there was no room"
     assert metrics[closed] == 2
 
 
-def test_the_dashboard_draws_only_what_there_is(desk: Desk):
+def test_grafana_dashboard_uses_every_metric_and_no_unknown_one(desk: Desk):
     prometheus = _prometheus(desk, "metrics")
     desk.harness.approve(desk.harness.request(LAMP))
     desk.harness.request(BreakSwitch(host="lb2", name="lamp"))
@@ -146,7 +150,7 @@ def test_the_dashboard_draws_only_what_there_is(desk: Desk):
     assert left_out == set()
 
 
-def test_a_query_for_what_there_is_not_is_found():
+def test_unknown_metric_in_a_dashboard_query_is_detected():
     assert _drawn({"expr": "sum(rate(keyturn_nope_total[5m]))"}) == {"keyturn_nope_total"}
 
 

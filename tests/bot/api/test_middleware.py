@@ -14,7 +14,7 @@ from tests.bot.api.conftest import Desk, a_desk
 from tests.bot.harness import Harness
 
 
-def test_no_other_site_is_let_in_to_read(desk: Desk):
+def test_no_api_response_has_cors_headers(desk: Desk):
     program = desk.program("olga")
     for origin in ("https://evil.example", "null", "http://keyturn.test"):
         for method in ("GET", "OPTIONS"):
@@ -29,7 +29,7 @@ def test_no_other_site_is_let_in_to_read(desk: Desk):
 
 @pytest.mark.parametrize("path", ["/runs", "/nope", "/openapi.json"])
 @pytest.mark.parametrize("person", ["", "olga"])
-def test_every_response_carries_the_security_headers(desk: Desk, path: str, person: str):
+def test_every_api_response_has_security_headers(desk: Desk, path: str, person: str):
     headers = desk.program(person).get(path).headers
     assert headers["content-security-policy"].startswith("default-src 'none'")
     assert headers["x-content-type-options"] == "nosniff"
@@ -38,12 +38,12 @@ def test_every_response_carries_the_security_headers(desk: Desk, path: str, pers
     assert "set-cookie" not in headers
 
 
-def test_tls_is_held_on_to(harness: Harness):
+def test_api_sends_the_hsts_header_over_https(harness: Harness):
     with a_desk(harness, base_url="https://keyturn.test").program() as program:
         assert "max-age" in program.get("/me").headers["strict-transport-security"]
 
 
-def test_a_body_is_refused_before_it_is_read_when_it_is_too_long(desk: Desk):
+def test_api_request_body_over_the_limit_gets_413(desk: Desk):
     program = desk.program("dora", "request")
     reason = {"request": "toy show lb1", "reason": "x" * middleware.MAX_BYTES}
     assert program.post("/runs", json=reason).status_code == 413
@@ -69,14 +69,14 @@ def test_a_body_is_refused_before_it_is_read_when_it_is_too_long(desk: Desk):
         (b"\xff\xfe", 400),
     ],
 )
-def test_a_body_is_refused_when_it_is_not_json(desk: Desk, body: bytes, status: int):
+def test_malformed_json_body_is_refused(desk: Desk, body: bytes, status: int):
     program = desk.program("dora", "request")
     answer = program.post("/runs", content=body, headers={"Content-Type": "application/json"})
     assert answer.status_code == status
     assert answer.headers["content-type"] == "application/problem+json"
 
 
-def test_what_comes_as_another_type_is_not_taken_for_json(desk: Desk):
+def test_json_body_with_another_content_type_is_refused(desk: Desk):
     answer = desk.program("dora", "request").post(
         "/runs", content=b'{"request": "toy show lb1"}', headers={"Content-Type": "text/plain"}
     )
@@ -84,14 +84,12 @@ def test_what_comes_as_another_type_is_not_taken_for_json(desk: Desk):
     assert "requested" not in desk.harness.list_entry_kinds()
 
 
-def test_a_request_is_ended_when_it_arrives_too_slowly(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
-):
+def test_slow_api_request_gets_408(desk: Desk, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(middleware, "MAX_SECONDS", 0)
     assert desk.program("dora").get("/me").status_code in {200, 408}
 
 
-def test_one_token_comes_at_a_pace(harness: Harness):
+def test_api_rate_limit_per_token_gets_429_with_retry_after(harness: Harness):
     clock = [0.0]
     desk = a_desk(harness, rate_limit=RateLimit(burst=3, per_second=2, clock=lambda: clock[0]))
     with desk.program("dora") as dora, desk.program("olga") as olga:
@@ -103,7 +101,7 @@ def test_one_token_comes_at_a_pace(harness: Harness):
         assert dora.get("/me").status_code == 200
 
 
-def test_one_person_asks_at_a_pace_whatever_they_ask_with(harness: Harness):
+def test_request_limit_per_person_gets_429_with_retry_after(harness: Harness):
     parts = replace(harness.context, rate_limits=rate_limit.RateLimits.from_person_limit(2))
     desk = a_desk(replace(harness, context=parts, service=KeyturnService(parts)))
     look = {"request": "toy show lb1"}
@@ -115,7 +113,7 @@ def test_one_person_asks_at_a_pace_whatever_they_ask_with(harness: Harness):
         assert olga.post("/runs", json=look).status_code == 202
 
 
-def test_a_fault_tells_nothing(desk: Desk):
+def test_api_internal_error_has_no_details(desk: Desk):
     @desk.api.get("/fault")
     def fault() -> None:
         raise RuntimeError("the secret recipe")
@@ -126,7 +124,7 @@ def test_a_fault_tells_nothing(desk: Desk):
     assert "secret recipe" not in answer.text
 
 
-def test_without_a_database_the_reason_stays_in_our_log(
+def test_api_without_a_database_gets_503_and_logs_the_reason(
     desk: Desk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
     from bot.api import runs
@@ -144,7 +142,7 @@ def test_without_a_database_the_reason_stays_in_our_log(
     assert "GET /api: host db1" in caplog.text
 
 
-def test_without_a_policy_no_one_may_do_anything(desk: Desk):
+def test_api_without_a_valid_policy_gets_503(desk: Desk):
     program = desk.program("olga")
     (desk.policy / "policy.cedar").write_text("permit (")
     answer = program.get("/me")

@@ -26,7 +26,7 @@ async def _asked(browser: httpx2.AsyncClient, answered: list[str], path: str) ->
     answered.append(path)
 
 
-async def test_others_are_answered_while_the_description_is_put_together(
+async def test_api_answers_while_the_openapi_document_is_generated(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ):
     may, answered = threading.Event(), list[str]()
@@ -41,7 +41,7 @@ async def test_others_are_answered_while_the_description_is_put_together(
     assert answered == ["/nope", "/openapi.json"]
 
 
-async def test_the_description_is_put_together_once(desk: Desk, monkeypatch: pytest.MonkeyPatch):
+async def test_openapi_document_is_generated_once(desk: Desk, monkeypatch: pytest.MonkeyPatch):
     drawn: list[str] = []
     describe = desk.api.openapi
 

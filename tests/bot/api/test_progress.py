@@ -9,7 +9,7 @@ from tests.bot.web.sample_runs import approved, asked, gallery, running, waiting
 from tests.toy import SetAll, ShowSwitches
 
 
-def test_what_a_host_says_is_reported_once_and_from_where_to_go_on(desk: Desk) -> None:
+def test_progress_returns_live_output_after_a_position(desk: Desk) -> None:
     with desk.database.transaction() as tx:
         number = running(tx, approved(tx, waiting(tx, asked(tx)))).id
         live_output.store_lines(tx, [NewestLines(number, 1, 7, "<b>\n\x1b[2J")])
@@ -29,13 +29,13 @@ def test_what_a_host_says_is_reported_once_and_from_where_to_go_on(desk: Desk) -
     assert program.get(f"/runs/{number}/progress", params={"after": -1}).status_code == 422
 
 
-def test_steps_are_counted(desk: Desk) -> None:
+def test_progress_counts_the_steps_of_a_run(desk: Desk) -> None:
     run = desk.harness.approve(desk.harness.request(SetAll(host="lb1", value="on")))
     seen = desk.program("olga").get(f"/runs/{run.id}/progress").json()
     assert (seen["ended"], seen["done"], seen["total"], seen["upcoming"]) == (True, 2, 2, 0)
 
 
-def test_every_run_has_its_progress(desk: Desk) -> None:
+def test_progress_is_available_for_every_run_state(desk: Desk) -> None:
     program = desk.program("olga")
     for number in gallery(desk.database).values():
         seen = program.get(f"/runs/{number}/progress").json()
@@ -44,7 +44,7 @@ def test_every_run_has_its_progress(desk: Desk) -> None:
         )
 
 
-def test_a_runs_entries_are_verified(desk: Desk) -> None:
+def test_api_verifies_the_change_log_entries_of_a_run(desk: Desk) -> None:
     with desk.database.transaction() as tx:
         verification.open_log(tx)
     run = desk.harness.approve(desk.harness.request(SetAll(host="lb1", value="on")))
@@ -53,7 +53,7 @@ def test_a_runs_entries_are_verified(desk: Desk) -> None:
     assert result["entries"] == result["last"] - result["first"] + 1
 
 
-def test_a_host_that_needs_attention_is_counted_among_those_that_are_done(desk: Desk) -> None:
+def test_progress_counts_hosts_that_need_attention(desk: Desk) -> None:
     desk.harness.fleet.hosts["lb2"]["lamp"] = "broken"
     looks = [ShowSwitches(host=name) for name in ("lb1", "lb2")]
     run = desk.harness.service.request_on_hosts(

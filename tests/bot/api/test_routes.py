@@ -99,31 +99,31 @@ QUERY: dict[str, dict[str, Any]] = {
 }
 
 
-def test_every_route_is_in_the_table(desk: Desk):
+def test_every_api_route_is_in_the_table(desk: Desk):
     routes = [route for route in everything(desk.api.routes) if isinstance(route, APIRoute)]
     served = {(method, route.path) for route in routes for method in route.methods or ()}
     assert served == set(ROUTES)
 
 
-def test_nothing_but_routes_and_the_description_is_served(desk: Desk):
+def test_api_serves_only_routes_and_the_openapi_document(desk: Desk):
     others = [route for route in everything(desk.api.routes) if not isinstance(route, APIRoute)]
     assert [getattr(route, "path", route) for route in others] == ["/openapi.json"]
 
 
-def test_a_route_that_no_one_entered_is_found(desk: Desk):
+def test_api_route_missing_from_the_table_is_detected(desk: Desk):
     @desk.api.get("/backdoor")
     def backdoor() -> None: ...
 
     with pytest.raises(AssertionError):
-        test_every_route_is_in_the_table(desk)
+        test_every_api_route_is_in_the_table(desk)
 
 
-def test_no_route_waits_for_the_database_in_the_event_loop(desk: Desk):
+def test_no_api_route_runs_in_the_event_loop(desk: Desk):
     routes = [route for route in everything(desk.api.routes) if isinstance(route, APIRoute)]
     assert [route.path for route in routes if iscoroutinefunction(route.endpoint)] == []
 
 
-def test_the_routes_are_made_once_and_not_for_every_api(desk: Desk):
+def test_api_routes_are_shared_by_all_api_instances(desk: Desk):
     again = build_api(desk.api.state.parts).routes
     made = {id(route) for route in desk.api.routes if isinstance(route, APIRoute)}
     assert made == {id(route) for route in again if isinstance(route, APIRoute)}
@@ -141,7 +141,7 @@ def _status(desk: Desk, number: int, method: str, path: str, *scopes: str) -> in
 
 
 @pytest.mark.parametrize(("method", "path"), ROUTES)
-def test_a_route_opens_to_its_scopes_and_to_no_others(desk: Desk, method: str, path: str):
+def test_api_route_needs_one_of_its_scopes(desk: Desk, method: str, path: str):
     opens, status, _ = ROUTES[method, path]
     number = gallery(desk.database)["denied"]
     expected = {scope: status if scope in opens else 403 for scope in SCOPES}
@@ -149,7 +149,7 @@ def test_a_route_opens_to_its_scopes_and_to_no_others(desk: Desk, method: str, p
     assert _status(desk, number, method, path) == 401
 
 
-def test_no_route_accepts_the_token_of_an_agent(desk: Desk):
+def test_no_api_route_accepts_the_token_of_an_agent(desk: Desk):
     add_agent(desk.harness)
     _, secret = desk.harness.service.agents.create_token("triage-bot", behalf="olga", days=1)
     program = desk.program()
@@ -170,7 +170,7 @@ def test_no_route_accepts_the_token_of_an_agent(desk: Desk):
 
 
 @pytest.mark.parametrize("path", sorted({path for method, path in ROUTES if method == "GET"}))
-def test_looking_changes_nothing(desk: Desk, path: str):
+def test_get_and_head_api_requests_change_nothing(desk: Desk, path: str):
     number = gallery(desk.database)["pending"]
     program = desk.program("olga", "request", "approve")
     before = desk.harness.list_entry_kinds()
@@ -182,7 +182,7 @@ def test_looking_changes_nothing(desk: Desk, path: str):
 @pytest.mark.parametrize(
     "path", ["/nope", "/runs/0", "/runs/x", "/runs/9999", f"/runs/{2**70}", "/hosts/nope"]
 )
-def test_what_is_not_there_is_a_problem(desk: Desk, path: str):
+def test_unknown_api_address_gets_a_problem_with_404(desk: Desk, path: str):
     answer = desk.program("olga").get(path)
     assert answer.status_code == 404
     assert answer.headers["content-type"] == "application/problem+json"
@@ -190,13 +190,13 @@ def test_what_is_not_there_is_a_problem(desk: Desk, path: str):
     assert answer.json()["instance"] == f"{API}{path}"
 
 
-def test_what_cannot_be_done_at_an_address_is_a_problem(desk: Desk):
+def test_unsupported_api_method_gets_a_problem_with_405(desk: Desk):
     answer = desk.program("olga", "request").delete("/runs/1")
     assert (answer.status_code, answer.headers["allow"]) == (405, "GET")
     assert answer.headers["content-type"] == "application/problem+json"
 
 
-def test_every_operation_has_a_name_and_its_problems(desk: Desk):
+def test_every_openapi_operation_has_an_id_and_problem_responses(desk: Desk):
     description = desk.program().get("/openapi.json").json()
     assert description["openapi"].startswith("3.1")
     assert description["servers"] == [{"url": API}]
@@ -209,7 +209,7 @@ def test_every_operation_has_a_name_and_its_problems(desk: Desk):
             assert list(operation["responses"][status]["content"]) == ["application/problem+json"]
 
 
-def test_no_route_breaks_glass_or_hands_authority_on(desk: Desk):
+def test_api_has_no_route_for_break_glass_tokens_grants_or_bans(desk: Desk):
     paths = " ".join(path for _, path in ROUTES)
     for word in ("glass", "token", "grant", "delegat", "factor", "ban", "sign-in"):
         assert word not in paths

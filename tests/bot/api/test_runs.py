@@ -25,7 +25,7 @@ def _asked(desk: Desk, program: TestClient, body: dict[str, Any]) -> dict[str, A
     return program.get(answer.headers["location"].removeprefix(API)).json()
 
 
-def test_a_request_goes_from_asking_to_proof(desk: Desk):
+def test_api_request_is_approved_executed_and_verified(desk: Desk):
     dora, olga = desk.program("dora", "request"), desk.program("olga", "approve")
     run = _asked(desk, dora, LAMP)
     assert (run["state"], run["source"], run["missing_approvals"]) == ("pending", "api", 1)
@@ -49,7 +49,7 @@ def test_a_request_goes_from_asking_to_proof(desk: Desk):
     assert done["entries"][2]["details"]["action"] == "approve"
 
 
-def test_a_request_names_a_ticket_where_a_rule_asks_for_one(desk: Desk):
+def test_api_request_takes_a_ticket_where_a_rule_requires_one(desk: Desk):
     require_unreachable_tickets(desk.harness.policies.path)
     dora = desk.program("dora", "request")
     answer = dora.post("/runs", json=LAMP)
@@ -61,7 +61,7 @@ def test_a_request_names_a_ticket_where_a_rule_asks_for_one(desk: Desk):
     assert plan["ticket"] == "CHG8"
 
 
-def test_questions_and_assignment_are_part_of_a_run(desk: Desk):
+def test_api_question_answer_and_reassignment_are_part_of_the_run(desk: Desk):
     dora, olga = desk.program("dora", "request"), desk.program("olga", "approve")
     run = _asked(desk, dora, LAMP)
     assert (run["questions"], run["assigned_to"]) == ([], None)
@@ -78,7 +78,7 @@ def test_questions_and_assignment_are_part_of_a_run(desk: Desk):
     assert questions == [("olga", "which ticket?", False), ("dora", "4711", True)]
 
 
-def test_however_often_a_token_tries_what_is_refused_the_log_hardly_grows(desk: Desk):
+def test_repeated_refused_decisions_add_one_change_log_entry_each(desk: Desk):
     """Nor by what is too late, or of another plan; by which token is told with what it did."""
     run = _asked(desk, desk.program("dora", "request"), LAMP)
     at = f"/runs/{run['id']}"
@@ -105,7 +105,7 @@ def test_however_often_a_token_tries_what_is_refused_the_log_hardly_grows(desk: 
     ]
 
 
-def test_several_hosts_are_asked_for_at_once(desk: Desk):
+def test_api_request_on_several_hosts_creates_child_runs(desk: Desk):
     body = {"runbook": "toy set", "values": {"host": "lb*", "name": "lamp", "value": "on"}}
     run = _asked(desk, desk.program("dora", "request"), body)
     assert run["hosts"] == ["lb1", "lb2"]
@@ -113,7 +113,7 @@ def test_several_hosts_are_asked_for_at_once(desk: Desk):
     assert len(run["plan"]["steps"]) == 2
 
 
-def test_plan_is_returned_with_its_approvers_and_requested_by_its_digest(desk: Desk):
+def test_api_plan_has_approvers_and_is_requested_by_its_digest(desk: Desk):
     program = desk.program("dora", "request")
     plan = program.post("/plans", json=LAMP | {"reason": "it is dark"}).json()
     desk.harness.run_queued_work()
@@ -127,7 +127,7 @@ def test_plan_is_returned_with_its_approvers_and_requested_by_its_digest(desk: D
     assert program.post(f"/runs/{plan['id']}/request", json=body).status_code == 409
 
 
-def test_who_may_what_is_answered(desk: Desk):
+def test_api_policy_preview_returns_needed_approvals(desk: Desk):
     program = desk.program("olga")
     mine = program.get("/policy/preview", params={"request": "toy set lb1"}).json()
     assert mine["sentences"][0] == "Runs immediately, no approval needed."
@@ -151,7 +151,9 @@ def test_who_may_what_is_answered(desk: Desk):
         ({"request": 12}, "must be text"),
     ],
 )
-def test_what_does_not_fit_is_explained_in_words(desk: Desk, body: dict[str, Any], says: str):
+def test_invalid_api_request_is_refused_with_an_explanation(
+    desk: Desk, body: dict[str, Any], says: str
+):
     answer = desk.program("dora", "request").post("/runs", json=body)
     assert answer.status_code == 422
     assert says.lower() in answer.json()["detail"].lower()
@@ -159,7 +161,7 @@ def test_what_does_not_fit_is_explained_in_words(desk: Desk, body: dict[str, Any
 
 
 @pytest.mark.parametrize("kind", ["application/x-www-form-urlencoded", "text/plain"])
-def test_a_body_that_is_not_called_json_is_refused(desk: Desk, kind: str):
+def test_api_request_without_json_content_type_is_refused(desk: Desk, kind: str):
     program = desk.program("dora", "request")
     answer = program.post("/runs", content=json.dumps(LAMP), headers={"Content-Type": kind})
     assert answer.status_code == 422
@@ -168,7 +170,7 @@ def test_a_body_that_is_not_called_json_is_refused(desk: Desk, kind: str):
     )
 
 
-def test_what_is_mistyped_is_explained_in_plain_words(desk: Desk):
+def test_unknown_api_field_and_short_digest_are_explained(desk: Desk):
     run = desk.harness.request(SetSwitch(host="lb1", name="lamp", value="on"))
     olga = desk.program("olga", "request", "approve")
     strange = olga.post("/runs", json=LAMP | {"because": "x"}).json()
@@ -177,14 +179,14 @@ def test_what_is_mistyped_is_explained_in_plain_words(desk: Desk):
     assert short["detail"].startswith("digest: must be at least the first ten hex digits")
 
 
-def test_what_does_not_fit_its_field_stands_by_the_field(desk: Desk):
+def test_invalid_api_value_is_reported_by_its_field(desk: Desk):
     body = {"runbook": "toy tune", "values": {"host": "lb1", "switch": "lamp", "value": "dim"}}
     answer = desk.program("dora", "request").post("/runs", json=body)
     assert answer.status_code == 422
     assert "value" in answer.json()["problems"]
 
 
-def test_denial_is_described_as_in_every_source(desk: Desk):
+def test_api_denial_needs_a_reason_and_names_who_denied(desk: Desk):
     run = desk.harness.request(SetSwitch(host="lb1", name="lamp", value="on"))
     program = desk.program("olga", "approve")
     for reason in ({}, {"reason": ""}, {"reason": " "}):
@@ -196,7 +198,7 @@ def test_denial_is_described_as_in_every_source(desk: Desk):
     assert "was denied by Olga Owner" in late.json()["detail"]
 
 
-def test_no_one_approves_their_own_by_a_token(desk: Desk):
+def test_requester_cannot_approve_their_own_run_by_a_token(desk: Desk):
     program = desk.program("adam", "request", "approve")
     run = _asked(desk, program, {"request": "toy break lb1 lamp"})
     answer = program.post(f"/runs/{run['id']}/approve", json={"digest": run["digest"]})
@@ -205,7 +207,7 @@ def test_no_one_approves_their_own_by_a_token(desk: Desk):
     assert desk.harness.get_run(run["id"]).state is State.PENDING
 
 
-def test_what_was_asked_is_withdrawn_stopped_and_undone(desk: Desk):
+def test_api_withdraws_stops_and_undoes_runs(desk: Desk):
     dora, olga = desk.program("dora", "request"), desk.program("olga", "approve")
     first = _asked(desk, dora, LAMP)
     assert dora.post(f"/runs/{first['id']}/withdraw").json()["state"] == "withdrawn"
@@ -220,7 +222,7 @@ def test_what_was_asked_is_withdrawn_stopped_and_undone(desk: Desk):
     assert undone.headers["location"] == f"{API}/runs/{undone.json()['id']}"
 
 
-def test_what_is_over_is_asked_for_again_in_ones_own_name(desk: Desk):
+def test_api_requests_an_ended_run_again_for_the_caller(desk: Desk):
     dora, adam = desk.program("dora", "request"), desk.program("adam", "request")
     first = _asked(desk, dora, LAMP)
     number = first["id"]
@@ -241,7 +243,7 @@ def test_what_is_over_is_asked_for_again_in_ones_own_name(desk: Desk):
     )
 
 
-def test_several_hosts_are_asked_again_as_they_were_meant(desk: Desk):
+def test_api_requests_a_host_pattern_again_with_its_current_hosts(desk: Desk):
     dora = desk.program("dora", "request")
     first = _asked(desk, dora, {"request": "toy set lb* lamp on"})
     dora.post(f"/runs/{first['id']}/withdraw")
@@ -251,7 +253,7 @@ def test_several_hosts_are_asked_again_as_they_were_meant(desk: Desk):
     assert (again["title"], again["hosts"]) == (first["title"], ["lb1", "lb2", "lb3"])
 
 
-def test_pages_lead_on_until_every_run_was_shown_once(desk: Desk):
+def test_api_run_pages_return_every_run_once(desk: Desk):
     numbers = set(gallery(desk.database).values())
     program = desk.program("olga")
     seen: list[int] = []
@@ -276,7 +278,9 @@ FOUND: list[tuple[dict[str, Any], set[str]]] = [
 
 
 @pytest.mark.parametrize(("query", "kinds"), FOUND)
-def test_the_filters_of_the_page_filter_here(desk: Desk, query: dict[str, Any], kinds: set[str]):
+def test_api_filters_runs_as_the_runs_page_does(
+    desk: Desk, query: dict[str, Any], kinds: set[str]
+):
     numbers = gallery(desk.database)
     runs = desk.program("olga").get("/runs", params=query).json()["runs"]
     assert {run["id"] for run in runs} == {numbers[kind] for kind in kinds}
@@ -289,7 +293,7 @@ def test_the_filters_of_the_page_filter_here(desk: Desk, query: dict[str, Any], 
     "query",
     ["state=odd", "since=5", "since=2026-13-01T00:00:00Z", "limit=0", "who=dora", "before=x"],
 )
-def test_half_a_filter_would_mislead_so_it_is_refused(desk: Desk, query: str):
+def test_invalid_api_run_filter_is_refused(desk: Desk, query: str):
     answer = desk.program("olga").get(f"/runs?{query}")
     assert answer.status_code == 422
     assert answer.json()["problems"]
@@ -303,9 +307,7 @@ def test_half_a_filter_would_mislead_so_it_is_refused(desk: Desk, query: str):
         ("/compare", "b"),
     ],
 )
-def test_a_parameter_that_does_not_fit_is_called_as_callers_call_it(
-    desk: Desk, where: str, place: str
-):
+def test_invalid_query_parameter_is_reported_by_its_name(desk: Desk, where: str, place: str):
     answer = desk.program("olga").get(f"/runs{where}").json()
     assert list(answer["problems"]) == [place]
     assert answer["detail"].startswith(f"{place}: ")
@@ -321,7 +323,7 @@ def test_a_parameter_that_does_not_fit_is_called_as_callers_call_it(
         ({"request": ""}, "body"),
     ],
 )
-def test_what_is_within_a_field_of_the_body_is_shown_by_its_pointer(
+def test_invalid_body_value_is_reported_by_its_json_pointer(
     desk: Desk, more: dict[str, Any], place: str
 ):
     answer = desk.program("dora", "request").post("/runs", json=LAMP | more)
@@ -342,7 +344,7 @@ def test_what_is_within_a_field_of_the_body_is_shown_by_its_pointer(
         ({"area": "egde"}, "there is no area “egde”"),
     ],
 )
-def test_a_name_that_never_was_is_distinguished_from_one_that_did_nothing(
+def test_unknown_name_in_a_run_filter_is_reported_as_unknown(
     desk: Desk, filters: dict[str, str], message: str
 ):
     gallery(desk.database)
@@ -352,7 +354,7 @@ def test_a_name_that_never_was_is_distinguished_from_one_that_did_nothing(
     assert message in next(iter(body["unknown_filters"].values()))
 
 
-def test_a_name_that_the_policy_or_a_run_has_is_no_stranger(desk: Desk):
+def test_name_known_to_policy_or_runs_is_a_known_run_filter(desk: Desk):
     with desk.database.transaction() as tx:
         asked(tx, person="gone", host="old1", words="abusers forget")
     desk.harness.service.ban_person("stan", banned_by="adam", reason="the laptop is stolen")
@@ -379,7 +381,7 @@ def test_a_name_that_the_policy_or_a_run_has_is_no_stranger(desk: Desk):
         ({"area": "egde"}, "there is no area “egde”"),
     ],
 )
-def test_a_name_that_the_log_has_never_had_is_distinguished_from_one_of_whom_it_tells_nothing(
+def test_unknown_name_in_a_change_log_filter_is_reported_as_unknown(
     desk: Desk, filters: dict[str, str], message: str
 ):
     gallery(desk.database)
@@ -389,7 +391,7 @@ def test_a_name_that_the_log_has_never_had_is_distinguished_from_one_of_whom_it_
     assert message in next(iter(body["unknown_filters"].values()))
 
 
-def test_a_name_that_the_policy_or_the_log_has_is_no_stranger_to_it(desk: Desk):
+def test_name_known_to_policy_or_change_log_is_a_known_log_filter(desk: Desk):
     """Nor whoever never asked for anything, and has only approved or looked on."""
     with desk.database.transaction() as tx:
         change_log.append_entry(tx, "approved", person="gone", host="old1")
@@ -401,14 +403,14 @@ def test_a_name_that_the_policy_or_the_log_has_is_no_stranger_to_it(desk: Desk):
         assert (body["entries"], body["unknown_filters"]) == ([], {}), filters
 
 
-def test_every_kind_of_run_can_be_told(desk: Desk):
+def test_api_returns_runs_in_every_state(desk: Desk):
     program = desk.program("olga")
     for number in gallery(desk.database).values():
         response = program.get(f"/runs/{number}")
         assert (response.status_code, response.json()["id"]) == (200, number)
 
 
-def test_the_log_is_paged_and_verified(desk: Desk):
+def test_api_pages_and_verifies_the_change_log(desk: Desk):
     with desk.database.transaction() as tx:
         verification.open_log(tx)
     gallery(desk.database)
@@ -421,7 +423,7 @@ def test_the_log_is_paged_and_verified(desk: Desk):
     assert (verdict["broken"], verdict["entries"]) == (None, page["head_seq"])
 
 
-def test_runbooks_and_hosts_tell_what_a_form_needs(desk: Desk):
+def test_api_lists_runbook_fields_and_hosts_with_owners(desk: Desk):
     program = desk.program("dora")
     [runbook] = program.get("/runbooks?prefix=toy set all").json()["runbooks"]
     assert [field["name"] for field in runbook["fields"]] == ["host", "value"]
@@ -432,7 +434,7 @@ def test_runbooks_and_hosts_tell_what_a_form_needs(desk: Desk):
     assert "keys/" not in program.get("/hosts").text
 
 
-def test_a_schedule_is_asked_for_approved_suspended_and_ended(desk: Desk):
+def test_api_schedule_is_requested_suspended_resumed_and_ended(desk: Desk):
     dora = desk.program("dora", "request")
     body = {"request": "toy show lb1", "name": "a look", "cron": "0 3 1 * *", "reason": "habit"}
     asked = dora.post("/schedules", json=body)

@@ -98,7 +98,7 @@ def test_every_response_matches_the_api_description(desk: Desk):
 
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("status", [500, 418])
-def test_an_answer_that_is_not_described_would_be_found(desk: Desk, status: int):
+def test_undescribed_api_response_is_detected(desk: Desk, status: int):
     routes = desk.api.router.routes
     routes[:] = [one for one in routes if getattr(one, "path", "") == "/openapi.json"]
 

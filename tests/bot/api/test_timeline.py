@@ -8,7 +8,7 @@ from tests.bot.api.conftest import Desk
 from tests.bot.web.sample_runs import gallery
 
 
-def test_a_program_learns_what_changed_around_a_time(desk: Desk):
+def test_api_lists_changes_around_a_time_with_their_approvers(desk: Desk):
     numbers = gallery(desk.database)
     timeline = desk.program("dora").get("/changes", params={"host": "lb1", "within": "1 h"}).json()
     ranks = [one["rank"] for one in timeline["events"]]
@@ -27,12 +27,12 @@ def test_a_program_learns_what_changed_around_a_time(desk: Desk):
     assert one["omitted"] > 0
 
 
-def test_a_span_that_is_none_is_refused(desk: Desk):
+def test_invalid_time_span_of_changes_is_refused(desk: Desk):
     answer = desk.program("dora").get("/changes", params={"within": "ages"})
     assert answer.status_code == 422
 
 
-def test_a_view_of_a_program_is_its_persons(desk: Desk):
+def test_saved_view_of_a_token_belongs_to_its_person(desk: Desk):
     program = desk.program("dora", "request")
     kept = program.post("/views", json={"name": "edge", "filters": {"area": "edge"}}).json()
     assert kept["filters"] == {"area": "edge"}
@@ -41,7 +41,7 @@ def test_a_view_of_a_program_is_its_persons(desk: Desk):
     assert program.post(f"/views/{kept['id']}/delete").json() == {"views": []}
 
 
-def test_unknown_filter_is_not_saved(desk: Desk):
+def test_saved_view_with_an_unknown_filter_is_refused(desk: Desk):
     answer = desk.program("dora", "request").post(
         "/views", json={"name": "edge", "filters": {"colour": "red"}}
     )
@@ -49,7 +49,7 @@ def test_unknown_filter_is_not_saved(desk: Desk):
     assert "Unknown filter colour" in answer.json()["detail"]
 
 
-def test_the_log_is_filtered_and_leads_on_with_the_same_filters(desk: Desk):
+def test_api_change_log_pages_keep_their_filters(desk: Desk):
     gallery(desk.database)
     program = desk.program("dora")
     page = program.get("/log", params={"kind": "approved", "limit": 2}).json()
@@ -62,7 +62,7 @@ def test_the_log_is_filtered_and_leads_on_with_the_same_filters(desk: Desk):
     assert len({entry["run"] for entry in denied}) == 1
 
 
-def test_the_whole_log_is_verified_for_one_program_at_a_time(
+def test_second_api_change_log_verification_at_a_time_gets_409(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ):
     genuine, second = verification.verify_log, list[tuple[int, str]]()

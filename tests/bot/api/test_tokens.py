@@ -27,7 +27,7 @@ LAMP = SetSwitch(host="lb1", name="lamp", value="on")
 STEP_UP = starter_rules().replace('@approvals("1")', '@approvals("1")\n@stepup', 1)
 
 
-def test_only_a_hash_is_kept_of_a_random_token(desk: Desk, tmp_path: Path):
+def test_database_holds_only_a_hash_of_an_api_token(desk: Desk, tmp_path: Path):
     whole = desk.token("dora", "request")
     assert re.fullmatch(r"kt_[0-9a-f]{8}_[A-Za-z0-9_-]{43}", whole)
     assert len({desk.token("dora")[12:] for _ in range(20)}) == 20
@@ -39,7 +39,7 @@ def test_only_a_hash_is_kept_of_a_random_token(desk: Desk, tmp_path: Path):
         assert secret.encode() not in file.read_bytes()
 
 
-def test_tokens_are_compared_in_constant_time(desk: Desk, monkeypatch: pytest.MonkeyPatch):
+def test_api_tokens_are_compared_in_constant_time(desk: Desk, monkeypatch: pytest.MonkeyPatch):
     compared: list[tuple[str, str]] = []
     real = hmac.compare_digest
 
@@ -70,7 +70,7 @@ def test_tokens_are_compared_in_constant_time(desk: Desk, monkeypatch: pytest.Mo
         "Bearer k\u00fc_00000000",
     ],
 )
-def test_whoever_comes_with_none_of_ours_is_a_stranger(desk: Desk, header: str):
+def test_invalid_authorization_header_gets_401(desk: Desk, header: str):
     program = desk.program()
     answer = program.get("/me", headers=[(b"authorization", header.encode("latin-1"))])
     assert answer.status_code == 401
@@ -78,7 +78,7 @@ def test_whoever_comes_with_none_of_ours_is_a_stranger(desk: Desk, header: str):
     assert answer.json()["type"] == "urn:keyturn:problem:invalid-token"
 
 
-def test_a_token_is_never_taken_from_a_cookie_or_an_address(desk: Desk):
+def test_api_token_in_a_cookie_or_query_is_ignored(desk: Desk):
     whole = desk.token("olga")
     program = desk.program()
     for name in ("token", "keyturn", "Authorization", "__Host-keyturn"):
@@ -87,7 +87,7 @@ def test_a_token_is_never_taken_from_a_cookie_or_an_address(desk: Desk):
     assert program.get(f"/me?token={whole}&access_token={whole}").status_code == 401
 
 
-def test_a_session_of_the_pages_opens_nothing_here(desk: Desk):
+def test_web_session_is_not_accepted_as_an_api_token(desk: Desk):
     from bot.auth import sessions
 
     with desk.database.transaction() as tx:
@@ -96,7 +96,7 @@ def test_a_session_of_the_pages_opens_nothing_here(desk: Desk):
     assert program.get("/me", headers={"Authorization": f"Bearer {session}"}).status_code == 401
 
 
-def test_what_it_is_and_when_it_was_last_used_is_shown(desk: Desk):
+def test_api_token_shows_its_scopes_and_records_its_last_use(desk: Desk):
     program = desk.program("dora", "request")
     me = program.get("/me").json()
     assert (me["person"], me["scopes"], me["owns"]) == ("dora", ["request"], [])
@@ -109,7 +109,7 @@ def test_what_it_is_and_when_it_was_last_used_is_shown(desk: Desk):
     assert made.facts["token"] == record.prefix == me["token"]
 
 
-def test_an_expired_token_opens_nothing(desk: Desk):
+def test_expired_api_token_is_refused(desk: Desk):
     program = desk.program("dora")
     _age(desk.database, expires=1)
     answer = program.get("/me")
@@ -119,7 +119,7 @@ def test_an_expired_token_opens_nothing(desk: Desk):
     )
 
 
-def test_a_revoked_token_opens_nothing_and_only_its_person_revokes_it(desk: Desk):
+def test_api_token_is_revoked_by_its_person_only_and_then_refused(desk: Desk):
     program, service = desk.program("dora"), desk.harness.service
     with pytest.raises(NotAllowed):
         service.tokens.revoke_token(1, person="olga", source="web")
@@ -131,7 +131,7 @@ def test_a_revoked_token_opens_nothing_and_only_its_person_revokes_it(desk: Desk
     assert desk.harness.list_entry_kinds()[-2:] == ["token revoked", "token refused"]
 
 
-def test_a_ban_bites_at_once_and_being_let_in_again_does_not_bring_tokens_back(desk: Desk):
+def test_ban_revokes_api_tokens_at_once_and_unban_does_not_restore_them(desk: Desk):
     program, service = desk.program("dora", "request"), desk.harness.service
     assert program.get("/me").status_code == 200
     service.ban_person("dora", banned_by="olga", reason="the laptop is stolen")
@@ -141,7 +141,7 @@ def test_a_ban_bites_at_once_and_being_let_in_again_does_not_bring_tokens_back(d
     assert program.get("/me").status_code == 401
 
 
-def test_without_the_look_at_bans_one_made_elsewhere_would_bite_only_later(
+def test_without_the_ban_check_a_banned_person_uses_their_api_token(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ):
     from bot.db import stops
@@ -159,7 +159,7 @@ def test_without_the_look_at_bans_one_made_elsewhere_would_bite_only_later(
     assert program.get("/me").status_code == 200
 
 
-def test_the_policy_bites_at_once(desk: Desk):
+def test_api_token_of_a_person_who_left_the_policy_is_refused_at_once(desk: Desk):
     program = desk.program("adam")
     areas, people = desk.policy / "areas.yaml", desk.policy / "people.yaml"
     areas.write_text(areas.read_text().replace(", adam", ""))
@@ -168,7 +168,7 @@ def test_the_policy_bites_at_once(desk: Desk):
     assert program.get("/me").status_code == 401
 
 
-def test_what_takes_a_second_factor_is_never_approved_by_a_token(tmp_path: Path):
+def test_approval_that_needs_a_second_factor_is_refused_for_an_api_token(tmp_path: Path):
     with open_harness(tmp_path, rules=STEP_UP) as harness:
         assert _approved_by_token(harness) == 403
         assert harness.get_run(1).state is State.PENDING
@@ -178,7 +178,7 @@ def test_what_takes_a_second_factor_is_never_approved_by_a_token(tmp_path: Path)
         assert "second factor" in refused.facts["reason"]
 
 
-def test_without_that_rule_the_same_token_approves(tmp_path: Path):
+def test_approval_without_a_stepup_rule_is_accepted_for_an_api_token(tmp_path: Path):
     with open_harness(tmp_path) as harness:
         assert _approved_by_token(harness) == 200
 
@@ -192,7 +192,7 @@ def _approved_by_token(harness: Harness) -> int:
         return program.post(f"/runs/{run.id}/approve", json={"digest": run.digest}).status_code
 
 
-def test_rules_see_the_door(tmp_path: Path):
+def test_policy_rule_can_forbid_changes_by_the_source_api(tmp_path: Path):
     rules = starter_rules() + (
         '\nforbid (principal, action == Action::"request", resource) '
         'when { context.source == "api" && context.kind == "change" };\n'
@@ -218,23 +218,21 @@ def test_rules_see_the_door(tmp_path: Path):
         ({"name": "\u202egnp.exe"}, "invisible"),
     ],
 )
-def test_a_token_that_makes_no_sense_is_not_made(
-    harness: Harness, wrong: dict[str, Any], says: str
-):
+def test_invalid_api_token_is_not_created(harness: Harness, wrong: dict[str, Any], says: str):
     wanted: dict[str, Any] = {"person": "dora", "scopes": ["read"], "days": 1, "source": "cli"}
     with pytest.raises(InvalidRequestError, match=says):
         harness.service.tokens.create_token(**(wanted | wrong))
     assert harness.list_entry_kinds() == []
 
 
-def test_no_one_has_tokens_without_number(harness: Harness):
+def test_number_of_api_tokens_per_person_is_limited(harness: Harness):
     for _ in range(50):
         harness.service.tokens.create_token(person="dora", scopes=["read"], days=1, source="cli")
     with pytest.raises(InvalidRequestError, match="revoke unused ones first"):
         harness.service.tokens.create_token(person="dora", scopes=["read"], days=1, source="cli")
 
 
-def test_a_token_in_a_text_is_taken_for_a_secret(desk: Desk):
+def test_api_token_in_a_text_is_redacted(desk: Desk):
     whole = desk.token("dora")
     assert Redactor().redact_text(f"Bearer {whole}, see?") == "Bearer [secret], see?"
     answer = desk.program("dora", "request").post(
@@ -244,7 +242,7 @@ def test_a_token_in_a_text_is_taken_for_a_secret(desk: Desk):
     assert whole not in desk.program("dora").get("/log").text
 
 
-def test_every_scope_is_listed(desk: Desk):
+def test_token_command_lists_every_scope(desk: Desk):
     from bot.cli import access
 
     [choice] = [one.type for one in access.create_token.params if one.name == "scopes"]
@@ -257,7 +255,7 @@ def _age(database: Database, *, expires: int) -> None:
         amend(tx, tables.api_token, lambda _row: {"expires_at": expires})
 
 
-def test_a_refused_token_is_logged_once_a_minute_and_never_itself(desk: Desk) -> None:
+def test_refused_api_token_is_logged_once_a_minute_without_its_secret(desk: Desk) -> None:
     invented = "kt_0123abcd_" + "x" * 43
     for _ in range(3):
         program = desk.program()

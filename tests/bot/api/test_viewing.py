@@ -139,12 +139,12 @@ def _ask(program: TestClient, method: str, path: str, number: int) -> tuple[int,
     return answer.status_code, mask_number(number, answer.text)
 
 
-def test_every_route_has_a_decision():
+def test_viewing_test_covers_every_api_route():
     assert set(ROUTES) == set(ALL)
 
 
 @pytest.mark.parametrize(("method", "path"), _of("run"))
-def test_a_run_that_may_not_be_viewed_answers_as_one_that_does_not_exist(
+def test_api_answers_for_a_hidden_run_as_for_a_missing_run(
     used: RestrictedHarness, used_desk: Desk, method: str, path: str
 ):
     program = used_desk.program("dora", "read", "request", "approve")
@@ -156,7 +156,7 @@ def test_a_run_that_may_not_be_viewed_answers_as_one_that_does_not_exist(
 
 
 @pytest.mark.parametrize(("method", "path"), _of("schedule"))
-def test_a_schedule_that_may_not_be_viewed_answers_as_one_that_does_not_exist(
+def test_api_answers_for_a_hidden_schedule_as_for_a_missing_schedule(
     used: RestrictedHarness, used_desk: Desk, method: str, path: str
 ):
     program = used_desk.program("dora", "read", "request", "approve")
@@ -167,7 +167,7 @@ def test_a_schedule_that_may_not_be_viewed_answers_as_one_that_does_not_exist(
 
 
 @pytest.mark.parametrize(("method", "path"), _of("value"))
-def test_a_watched_value_that_may_not_be_viewed_answers_as_one_that_does_not_exist(
+def test_api_answers_for_a_hidden_watched_value_as_for_a_missing_value(
     used: RestrictedHarness, used_desk: Desk, method: str, path: str
 ):
     program = used_desk.program("dora", "read", "request", "approve")
@@ -178,7 +178,7 @@ def test_a_watched_value_that_may_not_be_viewed_answers_as_one_that_does_not_exi
 
 
 @pytest.mark.parametrize(("method", "path"), _of("leaves out"))
-def test_what_may_not_be_viewed_is_left_out(
+def test_api_lists_leave_out_hidden_runs(
     restricted: RestrictedHarness, restricted_desk: Desk, method: str, path: str
 ):
     _, text = _ask(restricted_desk.program("dora", "read"), method, path, restricted.shown.id)
@@ -189,7 +189,7 @@ def test_what_may_not_be_viewed_is_left_out(
 
 
 @pytest.mark.parametrize("path", ["/runs", "/log", "/calendar", "/schedules"])
-def test_what_may_be_viewed_is_shown(
+def test_api_lists_show_runs_with_the_right_to_view(
     restricted: RestrictedHarness, restricted_desk: Desk, path: str
 ):
     _, text = _ask(restricted_desk.program("dora", "read"), "GET", path, restricted.shown.id)
@@ -197,7 +197,7 @@ def test_what_may_be_viewed_is_shown(
 
 
 @pytest.mark.parametrize(("method", "path"), _of("tells of none"))
-def test_what_tells_of_no_run_tells_of_none(
+def test_api_routes_about_no_run_show_no_hidden_run(
     used: RestrictedHarness, used_desk: Desk, method: str, path: str
 ):
     program = used_desk.program("dora", "read", "request", "approve")
@@ -205,7 +205,7 @@ def test_what_tells_of_no_run_tells_of_none(
 
 
 @pytest.mark.parametrize(("method", "path"), _of("refuses"))
-def test_the_whole_log_is_for_those_who_may_view_everything(
+def test_api_change_log_verification_needs_the_right_to_view_every_run(
     used: RestrictedHarness, used_desk: Desk, method: str, path: str
 ):
     status, text = _ask(used_desk.program("dora", "read"), method, path, used.shown.id)
@@ -214,7 +214,7 @@ def test_the_whole_log_is_for_those_who_may_view_everything(
     assert _ask(used_desk.program("adam", "read"), method, path, used.shown.id)[0] == 200
 
 
-def test_counts_leave_out_what_may_not_be_viewed(restricted_desk: Desk):
+def test_waiting_report_does_not_count_hidden_runs(restricted_desk: Desk):
     def counted(person: str) -> int:
         report = restricted_desk.program(person, "read").get("/report/waiting").json()
         return report["total"]["requested"]
@@ -222,7 +222,7 @@ def test_counts_leave_out_what_may_not_be_viewed(restricted_desk: Desk):
     assert counted("adam") > counted("dora") == 0
 
 
-def test_who_holds_a_host_is_shown_to_those_who_may_view_the_run(
+def test_host_lock_shows_its_run_only_with_the_right_to_view_it(
     restricted: RestrictedHarness, restricted_desk: Desk
 ):
     def holders(person: str) -> list[int]:
@@ -233,7 +233,7 @@ def test_who_holds_a_host_is_shown_to_those_who_may_view_the_run(
     assert holders("dora") == []
 
 
-def test_a_filter_tells_nothing_of_runs_that_may_not_be_viewed(restricted_desk: Desk):
+def test_run_filters_match_no_hidden_run(restricted_desk: Desk):
     """A name that only hidden runs have is as one that never was."""
     program = restricted_desk.program("dora", "read")
     for filters in ({"search": HIDDEN}, {"host": "lb1"}, {"area": "edge"}, {"person": "adam"}):
@@ -241,7 +241,9 @@ def test_a_filter_tells_nothing_of_runs_that_may_not_be_viewed(restricted_desk: 
         assert (body["runs"], body["next"]) == ([], None)
 
 
-def test_an_entry_of_ones_own_is_shown(restricted: RestrictedHarness, restricted_desk: Desk):
+def test_change_log_shows_entries_of_the_caller_without_view_rights(
+    restricted: RestrictedHarness, restricted_desk: Desk
+):
     body = restricted_desk.program("dora", "read").get("/log", params={"limit": 500}).json()
     mine = {restricted.shown.id, _asked_for(restricted, restricted.shown_schedule)}
     assert all(one["person"] == "dora" or one["run"] in mine for one in body["entries"])

@@ -7,7 +7,7 @@ from tests.bot.api.conftest import Desk
 from tests.bot.web.sample_runs import asked, succeeded
 
 
-def test_a_program_learns_how_long_people_wait(desk: Desk):
+def test_api_waiting_report_returns_waits_and_self_service(desk: Desk):
     with desk.database.transaction() as tx:
         for _ in range(5):
             succeeded(tx, asked(tx))

@@ -97,7 +97,7 @@ def counter(harness: Harness, file: Path) -> Generator[Counter]:
         yield Counter(harness, client)
 
 
-def test_what_happened_elsewhere_is_found_beside_our_own_changes(counter: Counter) -> None:
+def test_webhook_event_is_listed_with_the_changes_of_its_hosts(counter: Counter) -> None:
     answer = counter.tell(
         hosts=["web1.example.com:443", "lb2"],
         category="deployment",
@@ -121,7 +121,7 @@ def test_what_happened_elsewhere_is_found_beside_our_own_changes(counter: Counte
     assert events["nas1"] == []
 
 
-def test_the_same_event_is_noted_once_however_often_it_is_shown(counter: Counter) -> None:
+def test_repeated_webhook_event_is_recorded_once(counter: Counter) -> None:
     assert [len(counter.tell("msg_7").json()["entries"]) for _ in range(3)] == [1, 0, 0]
     assert counter.tell("msg_8").json()["entries"]
     assert len(counter.events()) == 2
@@ -149,9 +149,7 @@ FORGED = {
 
 
 @pytest.mark.parametrize("how", FORGED)
-def test_what_is_not_signed_now_by_who_has_the_secret_is_refused(
-    counter: Counter, how: str
-) -> None:
+def test_webhook_with_an_invalid_signature_is_refused(counter: Counter, how: str) -> None:
     headers = {name: value.encode("latin-1") for name, value in FORGED[how].items()}
     answer = counter.client.post(
         "/deploys",
@@ -166,7 +164,7 @@ def test_what_is_not_signed_now_by_who_has_the_secret_is_refused(
     )
 
 
-def test_without_looking_at_the_signature_anyone_could_tell_us_anything(
+def test_without_the_signature_check_an_unsigned_webhook_is_accepted(
     counter: Counter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def anybody(*_: object, **__: object) -> None: ...
@@ -175,7 +173,7 @@ def test_without_looking_at_the_signature_anyone_could_tell_us_anything(
     assert counter.post("deploys", RAW, {}).status_code == 202
 
 
-def test_without_a_limit_of_time_an_old_delivery_would_be_taken_once_more(
+def test_without_the_age_limit_an_old_webhook_is_accepted(
     counter: Counter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     old = _signed(RAW, at=NOW - 86400)
@@ -184,7 +182,7 @@ def test_without_a_limit_of_time_an_old_delivery_would_be_taken_once_more(
     assert counter.post("deploys", RAW, old).status_code == 202
 
 
-def test_who_is_turned_away_is_not_told_which_sources_there_are(counter: Counter) -> None:
+def test_refused_webhook_does_not_reveal_whether_the_source_exists(counter: Counter) -> None:
     known, unknown = (counter.post(name, RAW, {}) for name in ("deploys", "nobody"))
     assert {**known.json(), "instance": ""} == {**unknown.json(), "instance": ""}
     with counter.harness.database.reading() as tx:
@@ -211,26 +209,26 @@ def test_who_is_turned_away_is_not_told_which_sources_there_are(counter: Counter
         b"[" * 100_000,
     ],
 )
-def test_what_is_not_as_the_format_says_is_refused_in_words(counter: Counter, body: bytes) -> None:
+def test_malformed_webhook_is_refused_with_an_explanation(counter: Counter, body: bytes) -> None:
     answer = counter.post("deploys", body, _signed(body))
     assert answer.status_code == 422
     assert answer.json()["detail"]
     assert counter.events() == []
 
 
-def test_what_is_too_long_is_refused_before_it_is_read(counter: Counter) -> None:
+def test_oversized_webhook_gets_413(counter: Counter) -> None:
     body = b'{"title": "' + b"x" * 300_000 + b'"}'
     assert counter.post("deploys", body, _signed(body)).status_code == 413
 
 
-def test_a_source_that_tells_too_much_is_asked_to_wait(counter: Counter) -> None:
+def test_webhook_source_over_its_rate_limit_gets_429(counter: Counter) -> None:
     answers = [counter.tell(f"msg_{n}") for n in range(22)]
     assert [answer.status_code for answer in answers] == [202] * 20 + [429] * 2
     assert answers[-1].headers["retry-after"] == "60"
     assert len(counter.events()) == 20
 
 
-def test_everything_hostile_stays_text(counter: Counter) -> None:
+def test_hostile_webhook_text_is_escaped(counter: Counter) -> None:
     hostile = "\x1b]0;owned\x07 <!channel> <script>alert(1)</script> \u202e *x*\r\n"
     answer = counter.tell(
         title=hostile,
@@ -259,9 +257,7 @@ def test_everything_hostile_stays_text(counter: Counter) -> None:
         "ftp://ci.example.com/7",
     ],
 )
-def test_a_link_that_does_not_lead_where_it_seems_to_is_left_out(
-    counter: Counter, url: str
-) -> None:
+def test_unsafe_link_in_a_webhook_is_left_out(counter: Counter, url: str) -> None:
     assert counter.tell("msg_1", url=url).status_code == 202
     assert counter.tell("msg_2", url="https://ci.example.com/7").status_code == 202
     odd, plain = counter.events()
@@ -290,7 +286,7 @@ def _alerts(*alerts: dict[str, Any]) -> bytes:
     return json.dumps({"version": "4", "receiver": "keyturn", "alerts": alerts}).encode()
 
 
-def test_alertmanager_tells_of_an_alert_once_and_of_its_end(counter: Counter) -> None:
+def test_alertmanager_webhook_records_an_alert_once_and_its_end(counter: Counter) -> None:
     bearer = {"authorization": f"Bearer {SECRET}"}
     firing = _alerts(_alert())
     assert counter.post("alerts", firing, bearer).status_code == 202
@@ -327,7 +323,7 @@ def _of_github(body: bytes) -> dict[str, str]:
     return {"x-hub-signature-256": f"sha256={made}", "x-github-event": "deployment_status"}
 
 
-def test_github_tells_of_a_deployment_once_and_in_time(counter: Counter) -> None:
+def test_github_webhook_records_a_deployment_once_and_in_time(counter: Counter) -> None:
     body = _deployment()
     assert counter.post("github", body, _of_github(body)).status_code == 202
     assert counter.post("github", body, _of_github(body)).json() == {"entries": []}
@@ -341,7 +337,7 @@ def test_github_tells_of_a_deployment_once_and_in_time(counter: Counter) -> None
     assert counter.post("github", ping, _of_github(ping)).status_code == 200
 
 
-def test_nothing_is_shown_by_looking(counter: Counter) -> None:
+def test_webhook_endpoint_refuses_get(counter: Counter) -> None:
     assert counter.client.get("/deploys").status_code == 405
 
 
@@ -374,7 +370,7 @@ def test_nothing_is_shown_by_looking(counter: Counter) -> None:
         ("subscriptions: {x: {url: 'https://a.example/ b', secret_file: good}}", "a space"),
     ],
 )
-def test_a_file_that_cannot_be_used_says_where_and_what_to_do(
+def test_invalid_webhook_file_is_refused_with_field_and_fix(
     tmp_path: Path, text: str, message: str
 ) -> None:
     for name, secret in (("short", "abc"), ("odd", "whsec_%%%"), ("good", SECRET)):
@@ -387,7 +383,7 @@ def test_a_file_that_cannot_be_used_says_where_and_what_to_do(
     assert SECRET not in str(bad.value)
 
 
-def test_the_command_says_how_to_set_it_up_and_no_secret(file: Path, tmp_path: Path) -> None:
+def test_webhooks_command_shows_the_setup_without_secrets(file: Path, tmp_path: Path) -> None:
     def place(file_found: Path | None) -> CommandEnvironment:
         settings = Settings(data=tmp_path, base_url="https://keyturn.test", hooks=file_found)
         return CommandEnvironment(lambda: settings, _no_database)
@@ -406,7 +402,9 @@ def test_the_command_says_how_to_set_it_up_and_no_secret(file: Path, tmp_path: P
 @pytest.mark.parametrize(
     "at", ["0001-01-01T00:00:00+14:00", "0001-01-01T00:00:00Z", "9999-12-31T23:59:59-12:00"]
 )
-def test_an_event_of_no_moment_is_told_at_the_one_when_it_came(counter: Counter, at: str) -> None:
+def test_webhook_event_with_an_extreme_time_is_shown_at_its_arrival(
+    counter: Counter, at: str
+) -> None:
     assert counter.tell(at=at, hosts=["lb1"]).status_code == 202
     [entry] = counter.events()
     with counter.harness.database.reading() as tx:
@@ -415,12 +413,12 @@ def test_an_event_of_no_moment_is_told_at_the_one_when_it_came(counter: Counter,
     assert schemas.to_datetime(event.at).year >= 2026
 
 
-def test_twin_such_a_time_could_not_be_shown_by_any_page() -> None:
+def test_time_before_year_1_cannot_be_converted() -> None:
     with pytest.raises(ValueError, match="year 0"):
         schemas.to_datetime(-62_135_596_800_000_001)
 
 
-def test_the_log_that_everyone_reads_does_not_tell_where_a_subscription_posts(
+def test_webhook_configuration_in_the_log_hides_the_subscription_address(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "secret").write_text(SECRET)

@@ -110,7 +110,7 @@ def _seen(harness: Harness, run: Run) -> list[tuple[int, str]]:
     ]
 
 
-def test_a_subscription_hears_all_that_happens_to_a_run_in_order(
+def test_subscription_receives_all_events_of_a_run_in_order(
     db_harness: Harness, listener: Listener
 ) -> None:
     harness = db_harness
@@ -129,7 +129,9 @@ def test_a_subscription_hears_all_that_happens_to_a_run_in_order(
     assert telling.send_due() is False
 
 
-def test_each_is_signed_so_that_others_can_verify_it(harness: Harness, listener: Listener) -> None:
+def test_outgoing_webhook_is_signed_by_the_standard_webhooks_scheme(
+    harness: Harness, listener: Listener
+) -> None:
     telling = a_telling(harness, listener.url)
     harness.request(LAMP_ON)
     all_of(telling)
@@ -141,9 +143,7 @@ def test_each_is_signed_so_that_others_can_verify_it(harness: Harness, listener:
     assert len({headers["webhook-id"] for headers in listener.headers}) == len(listener.headers)
 
 
-def test_a_new_subscription_begins_with_what_happens_from_then_on(
-    harness: Harness, listener: Listener
-) -> None:
+def test_new_subscription_receives_only_later_events(harness: Harness, listener: Listener) -> None:
     harness.request(LAMP_ON)
     telling = a_telling(harness, listener.url)
     all_of(telling)
@@ -158,7 +158,7 @@ def test_a_new_subscription_begins_with_what_happens_from_then_on(
         ({"events": ("planned", "succeeded")}, ["planned", "succeeded"]),
     ],
 )
-def test_a_subscription_hears_only_what_it_asked_for(
+def test_subscription_filters_events_by_area_kind_and_event(
     harness: Harness, listener: Listener, more: dict[str, Any], heard: list[str]
 ) -> None:
     telling = a_telling(harness, listener.url, **more)
@@ -167,7 +167,7 @@ def test_a_subscription_hears_only_what_it_asked_for(
     assert [event for _, event in listener.events] == heard
 
 
-def test_what_was_not_told_is_told_later_and_the_run_waits_for_it(
+def test_failed_delivery_is_retried_and_holds_later_events_of_its_run(
     harness: Harness, listener: Listener
 ) -> None:
     telling = a_telling(harness, listener.url, events=("requested", "planned"))
@@ -182,7 +182,7 @@ def test_what_was_not_told_is_told_later_and_the_run_waits_for_it(
     assert listener.events[2:] == _seen(harness, first)[:2]
 
 
-def test_without_waiting_for_ones_turn_news_would_come_out_of_order(
+def test_without_ordering_by_run_events_are_delivered_out_of_order(
     harness: Harness, listener: Listener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = webhook_queue.list_due_deliveries
@@ -209,9 +209,7 @@ def test_without_waiting_for_ones_turn_news_would_come_out_of_order(
     assert [event for _, event in listener.events] == ["planned", "requested"]
 
 
-def test_a_delivery_that_is_sent_again_has_the_same_id(
-    harness: Harness, listener: Listener
-) -> None:
+def test_repeated_delivery_has_the_same_webhook_id(harness: Harness, listener: Listener) -> None:
     """Whoever dies between sending and noting it sends it once more."""
     telling = a_telling(harness, listener.url, events=("requested",))
     harness.request(LAMP_ON)
@@ -234,7 +232,9 @@ def test_a_delivery_that_is_sent_again_has_the_same_id(
     assert first["webhook-id"] == second["webhook-id"] == f"wiki-{entry}"
 
 
-def test_two_processes_tell_each_thing_once(harness: Harness, listener: Listener) -> None:
+def test_delivery_claimed_by_another_process_is_not_sent(
+    harness: Harness, listener: Listener
+) -> None:
     telling = a_telling(harness, listener.url, events=("requested",))
     harness.request(LAMP_ON)
     with harness.database.transaction() as tx:
@@ -268,7 +268,7 @@ def test_failing_delivery_is_given_up_reported_and_retried_on_demand(
     assert describe_deliveries(harness.database) == "all delivered"
 
 
-def test_a_fault_of_ours_counts_as_a_try_and_holds_up_nothing_else(
+def test_internal_error_of_a_delivery_is_an_attempt_and_delays_no_other(
     harness: Harness, listener: Listener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     telling = a_telling(harness, listener.url, events=("requested",))
@@ -315,7 +315,7 @@ def _dribbling(stop: threading.Event) -> Generator[str]:
         thread.join()
 
 
-def test_whoever_answers_a_letter_at_a_time_does_not_hold_up_the_others() -> None:
+def test_slow_webhook_response_ends_at_the_total_time_limit() -> None:
     with (
         _dribbling(threading.Event()) as url,
         pytest.raises(DeliveryError, match="no response within"),
@@ -323,7 +323,7 @@ def test_whoever_answers_a_letter_at_a_time_does_not_hold_up_the_others() -> Non
         safe_http.post(url, b"{}", {}, private=True, seconds=0.3)
 
 
-def test_without_a_limit_for_all_of_it_each_letter_would_begin_a_new_wait() -> None:
+def test_without_a_total_time_limit_a_slow_response_never_times_out() -> None:
     """Each of the client's own limits is of one stroke: none of them ever comes."""
     with (
         _dribbling(threading.Event()) as url,
@@ -342,7 +342,7 @@ def test_without_a_limit_for_all_of_it_each_letter_would_begin_a_new_wait() -> N
     teller.join(10)
 
 
-def test_whoever_is_gone_for_good_is_not_tried_again(harness: Harness, listener: Listener) -> None:
+def test_delivery_with_status_410_is_not_retried(harness: Harness, listener: Listener) -> None:
     telling = a_telling(harness, listener.url, events=("requested",))
     listener.statuses = [410]
     harness.request(LAMP_ON)
@@ -352,7 +352,9 @@ def test_whoever_is_gone_for_good_is_not_tried_again(harness: Harness, listener:
     assert len(listener.paths) == 1
 
 
-def test_it_waits_twice_as_long_each_time(harness: Harness, listener: Listener) -> None:
+def test_webhook_retry_delay_doubles_with_each_failure(
+    harness: Harness, listener: Listener
+) -> None:
     telling = a_telling(harness, listener.url, events=("requested",))
     listener.statuses = [500]
     harness.request(LAMP_ON)
@@ -367,7 +369,9 @@ def test_it_waits_twice_as_long_each_time(harness: Harness, listener: Listener) 
 
 
 @pytest.mark.parametrize("status", [301, 302, 307, 308])
-def test_a_redirect_is_not_followed(harness: Harness, listener: Listener, status: int) -> None:
+def test_redirect_of_a_webhook_receiver_is_not_followed(
+    harness: Harness, listener: Listener, status: int
+) -> None:
     telling = a_telling(harness, listener.url, events=("requested",))
     listener.statuses = [status]
     harness.request(LAMP_ON)
@@ -387,7 +391,7 @@ OURS = [
 
 
 @pytest.mark.parametrize("address", OURS)
-def test_an_address_of_our_own_is_not_called(address: str) -> None:
+def test_webhook_to_a_private_address_is_refused(address: str) -> None:
     for before in ([], ["93.184.215.14"]):
         answer = partial(_answering, [*before, address])
         with pytest.raises(DeliveryError, match="not public"):
@@ -398,7 +402,7 @@ def _answering(answer: Sequence[str], _name: str, _port: int) -> Sequence[str]:
     return answer
 
 
-def test_a_local_listener_gets_nothing_unless_that_is_allowed(
+def test_webhook_to_localhost_is_not_sent_without_private(
     harness: Harness, listener: Listener
 ) -> None:
     telling = a_telling(harness, listener.url, private=False, events=("requested",))
@@ -409,7 +413,7 @@ def test_a_local_listener_gets_nothing_unless_that_is_allowed(
         assert "not public" in tx.sql.execute(delivery.select()).one().error
 
 
-def test_a_local_listener_would_get_everything_without_the_guard(
+def test_without_the_public_address_check_a_webhook_reaches_localhost(
     harness: Harness, listener: Listener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(safe_http, "is_public", bool)
@@ -419,7 +423,7 @@ def test_a_local_listener_would_get_everything_without_the_guard(
     assert listener.paths == ["/keyturn?to=us"]
 
 
-def test_a_name_is_looked_up_once_and_that_address_called(listener: Listener) -> None:
+def test_webhook_host_name_is_resolved_once_against_dns_rebinding(listener: Listener) -> None:
     """DNS rebinding: the second answer would be another one."""
     asked: list[str] = []
 
@@ -433,7 +437,7 @@ def test_a_name_is_looked_up_once_and_that_address_called(listener: Listener) ->
     assert listener.headers[0]["host"].startswith("hooks.example.com:")
 
 
-def test_a_resolver_that_does_not_answer_does_not_hold_up_the_others() -> None:
+def test_slow_name_lookup_of_a_webhook_times_out() -> None:
     answered = threading.Event()
 
     def resolve(_name: str, _port: int) -> Sequence[str]:
@@ -446,12 +450,12 @@ def test_a_resolver_that_does_not_answer_does_not_hold_up_the_others() -> None:
     answered.set()
 
 
-def test_http_goes_to_this_machine_alone() -> None:
+def test_webhook_over_plain_http_is_sent_to_this_machine_only() -> None:
     with pytest.raises(DeliveryError, match="not this machine"):
         choose_address("http://nas.example", private=True, resolve=lambda _n, _p: ["192.168.1.1"])
 
 
-def test_a_name_without_an_address_is_reported() -> None:
+def test_unresolvable_webhook_host_name_is_reported() -> None:
     def nobody(_name: str, _port: int) -> Sequence[str]:
         raise OSError("Name or service not known")
 
@@ -459,14 +463,14 @@ def test_a_name_without_an_address_is_reported() -> None:
         choose_address("https://nope.example", private=False, resolve=nobody)
 
 
-def test_a_server_whose_certificate_is_not_its_names_receives_nothing(listener: Listener) -> None:
+def test_webhook_is_not_sent_to_a_server_without_a_valid_certificate(listener: Listener) -> None:
     url = listener.url.replace("http:", "https:")
     with pytest.raises(DeliveryError):
         safe_http.post(url, b"{}", {}, private=True)
     assert listener.paths == []
 
 
-def test_the_description_of_the_api_says_what_is_sent(harness: Harness) -> None:
+def test_openapi_document_describes_outgoing_webhooks(harness: Harness) -> None:
     parts = ApiParts(harness.service, harness.database, harness.policies, "http://keyturn.test")
     described = build_api(parts).openapi()
     operation = described["webhooks"]["run"]["post"]
@@ -476,9 +480,7 @@ def test_the_description_of_the_api_says_what_is_sent(harness: Harness) -> None:
     assert "RunEventOut" in described["components"]["schemas"]
 
 
-def test_no_secret_of_a_subscription_is_in_what_is_sent_or_logged(
-    harness: Harness, listener: Listener
-) -> None:
+def test_webhook_secret_is_neither_sent_nor_logged(harness: Harness, listener: Listener) -> None:
     telling = a_telling(harness, listener.url)
     harness.request(LAMP_ON)
     all_of(telling)
@@ -489,7 +491,7 @@ def test_no_secret_of_a_subscription_is_in_what_is_sent_or_logged(
         )
 
 
-def test_a_run_that_is_not_there_keeps_nobody_from_being_told_of_others(
+def test_delivery_for_a_missing_run_fails_without_delaying_others(
     harness: Harness, listener: Listener
 ) -> None:
     telling = a_telling(harness, listener.url, events=("requested",))

@@ -84,7 +84,7 @@ def test_agent_checks_plans_requests_and_a_person_approves(door: Door, era: str)
     assert facts["source"] == "mcp"
 
 
-def test_tools_have_true_hints_and_a_fixed_order(door: Door):
+def test_mcp_tools_have_correct_hints_and_a_fixed_order(door: Door):
     async def act(client: Client) -> Any:
         return [(await client.list_tools()).tools for _ in range(2)]
 
@@ -108,7 +108,7 @@ def call_tools(door: Door, token: str) -> dict[str, dict[str, Any]]:
     return {tool: door.call(tool, token, **CALLS[tool]) for tool in sorted(CALLS)[::-1]}
 
 
-def test_tools_of_an_agent_without_a_permit_request_nothing(tmp_path: Path):
+def test_agent_without_a_permit_is_refused_by_every_requesting_tool(tmp_path: Path):
     with open_harness(tmp_path, rules=starter_rules()) as harness:
         add_agent(harness)
         with serve(harness) as door:
@@ -119,7 +119,7 @@ def test_tools_of_an_agent_without_a_permit_request_nothing(tmp_path: Path):
     assert harness.fleet.sent == []
 
 
-def test_every_tool_for_every_role(door: Door):
+def test_mcp_tools_for_an_active_paused_ended_and_unknown_agent(door: Door):
     service = door.harness.service
     agent = door.token()
     results = call_tools(door, agent)
@@ -142,7 +142,7 @@ def post(door: Door, token: str, **headers: str) -> httpx2.Response:
     return httpx2.post(door.url, json=message, headers=accept | authorised)
 
 
-def test_only_the_public_address_is_served_and_says_what_it_needs(door: Door):
+def test_mcp_endpoint_checks_host_and_origin_and_names_its_token_scope(door: Door):
     token = door.token()
     assert post(door, token).status_code == 200
     assert post(door, token, host="evil.example").status_code == 421
@@ -154,14 +154,14 @@ def test_only_the_public_address_is_served_and_says_what_it_needs(door: Door):
     assert metadata["scopes_supported"] == ["agent"]
 
 
-def test_agent_names_a_ticket(door: Door):
+def test_mcp_plan_takes_a_change_ticket(door: Door):
     planned = door.call(
         "plan", door.token(), request=LAMP_ON, reason="an alert", ticket="CHG7", wait=0
     )
     assert "no ticket system is configured" in planned["error"]
 
 
-def test_agent_sees_and_withdraws_only_its_own_requests_for_the_same_person(door: Door):
+def test_agent_sees_and_withdraws_only_its_own_runs_for_the_same_person(door: Door):
     for_dora, for_stan = door.token("dora"), door.token("stan")
     requested = request(door, for_dora, plan(door, for_dora))
     for tool, arguments in (
@@ -181,7 +181,7 @@ def test_agent_sees_and_withdraws_only_its_own_requests_for_the_same_person(door
     assert door.call("withdraw", for_dora, run=other["run"])["state"] == "withdrawn"
 
 
-def test_target_is_always_explicit(door: Door):
+def test_mcp_tools_refuse_host_patterns_and_the_wrong_kind_of_runbook(door: Door):
     token = door.token()
     for request_text in ("toy show lb*", "toy show @haproxy"):
         refused = door.call("check", token, request=request_text, reason="an alert")
@@ -267,7 +267,7 @@ def test_injected_instructions_change_nothing(door: Door, text: str):
     assert door.harness.fleet.sent == []
 
 
-def test_output_of_hosts_is_cut_and_redacted():
+def test_mcp_host_output_is_truncated_and_redacted():
     redactor = Redactor(["hunter2-is-secret"])
     shown = HostText.from_lines(["password hunter2-is-secret", "x" * 3 * MAX_TEXT], redactor).text
     assert "hunter2" not in shown
@@ -275,7 +275,7 @@ def test_output_of_hosts_is_cut_and_redacted():
     assert len(shown) < MAX_TEXT + 200
 
 
-def test_two_replicas_answer_for_the_same_run(tmp_path: Path):
+def test_two_replicas_serve_mcp_tools_for_the_same_run(tmp_path: Path):
     key = SigningKey.create()
     rules = rules_for_agents()
     databases = [create_sqlite_database(tmp_path / "keyturn.db", key) for _ in range(2)]
