@@ -60,14 +60,16 @@ def test_agent_is_added_confirmed_paused_resumed_and_ended(served: Harness):
 
 
 @pytest.mark.parametrize("words", [("agent",), ("all", "triage-bot"), ("7", "triage-bot")])
-def test_stop_without_or_with_a_needless_name_is_refused(served: Harness, words: tuple[str, ...]):
+def test_stop_agent_without_a_name_or_stop_all_with_one_is_refused(
+    served: Harness, words: tuple[str, ...]
+):
     refused = keyturn(served, "stop", *words, "--reason", "nonsense")
     assert refused.exit_code == 2
     assert "stop agent NAME" in refused.output
 
 
 @pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
-def test_bridge_speaks_mcp_over_standard_input_and_output(served: Harness, version: str):
+def test_mcp_command_bridges_standard_input_and_output(served: Harness, version: str):
     add(served)
     token = keyturn(served, "agent", "token", "triage-bot", "--for", "dora").stdout.strip()
     prefix = "io.modelcontextprotocol/"

@@ -23,7 +23,7 @@ def place(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_what_was_saved_is_put_back_by_two_commands(place: Path):
+def test_backup_is_restored_and_verified_by_commands(place: Path):
     saved = keyturn(place, "backup", str(place / "today.backup"))
     assert saved.returncode == 0, saved.stderr
     assert "Saved 2 rows in" in saved.stdout
@@ -42,7 +42,7 @@ def test_what_was_saved_is_put_back_by_two_commands(place: Path):
     assert kinds == ["key", "settings changed", "restored", "everything stopped", "log verified"]
 
 
-def test_programs_read_what_was_saved_and_put_back(place: Path):
+def test_backup_and_restore_print_json(place: Path):
     file = str(place / "today.backup")
     saved = json.loads(keyturn(place, "backup", file, "--json").stdout)
     assert (saved["entries"], saved["broken"]) == (2, None)
@@ -52,7 +52,7 @@ def test_programs_read_what_was_saved_and_put_back(place: Path):
     assert (restored["ended"], restored["next_run"]) == ([], 1001)
 
 
-def test_nothing_is_put_back_without_the_keys_or_while_the_service_runs(place: Path):
+def test_restore_is_refused_while_the_service_runs_or_without_the_keys(place: Path):
     file = str(place / "today.backup")
     keyturn(place, "backup", file)
     (place / "var" / "keyturn.db").unlink()
@@ -67,7 +67,7 @@ def test_nothing_is_put_back_without_the_keys_or_while_the_service_runs(place: P
     assert not (place / "var" / "keyturn.db").exists()
 
 
-def test_invalid_backup_is_refused(place: Path):
+def test_restore_refuses_a_file_that_is_no_backup(place: Path):
     (place / "var" / "keyturn.db").rename(place / "old.db")
     refused = keyturn(place, "restore", str(place / "old.db"))
     assert refused.returncode == 1
@@ -75,21 +75,21 @@ def test_invalid_backup_is_refused(place: Path):
     assert not (place / "var" / "keyturn.db").exists()
 
 
-def test_a_password_does_not_belong_on_the_command_line(place: Path):
+def test_db_copy_refuses_a_password_in_the_address(place: Path):
     asked = keyturn(place, "db", "copy", "--to", "postgresql://keyturn:secret@localhost/keyturn")
     assert asked.returncode == 1
     assert "set PGPASSWORD" in asked.stderr
     assert "secret" not in asked.stderr
 
 
-def test_invalid_address_is_refused(place: Path):
+def test_db_copy_refuses_an_invalid_database_address(place: Path):
     asked = keyturn(place, "db", "copy", "--to", "mysql://localhost/keyturn")
     assert asked.returncode == 1
     assert "sqlite:///FILE or postgresql://USER@HOST/NAME" in asked.stderr
 
 
 @pytest.mark.real
-def test_an_installation_moves_up_to_postgresql(place: Path, postgres: Postgres):
+def test_db_copy_moves_an_installation_to_postgresql(place: Path, postgres: Postgres):
     full = postgres.new_database().replace("postgresql+psycopg://", "")
     login, _, rest = full.partition("@")
     user, _, password = login.partition(":")
@@ -105,7 +105,7 @@ def test_an_installation_moves_up_to_postgresql(place: Path, postgres: Postgres)
     assert "it has rows in entry" in again.stderr
 
 
-def test_what_was_lost_is_acknowledged_by_its_number(place: Path):
+def test_changelog_acknowledge_names_the_lost_entries_after_a_restore(place: Path):
     file, seen = str(place / "today.backup"), place / "witness"
     keyturn(place, "backup", file)
     database = Database(f"sqlite:///{place / 'var' / 'keyturn.db'}", load_signing_key(place / KEY))

@@ -168,16 +168,16 @@ def _without_json(command: click.Command) -> set[str]:
     }
 
 
-def test_every_command_answers_programs_or_says_why_not():
+def test_every_command_has_json_or_a_reason_why_not():
     assert _without_json(main) == set(NOT_FOR_PROGRAMS)
     assert _without_json(click.Group(commands=[click.Command("tell")])) == {"tell"}
 
 
-def test_every_command_is_in_the_table():
+def test_every_command_is_in_the_table_of_change_log_entries():
     assert set(every(main)) == set(COMMANDS)
 
 
-def test_a_command_that_is_missing_in_the_table_is_found():
+def test_command_missing_from_the_table_is_detected():
     @click.group()
     def other() -> None:
         """Hold what is there, and one more."""
@@ -188,7 +188,7 @@ def test_a_command_that_is_missing_in_the_table_is_found():
     assert set(every(other)) - set(COMMANDS) == {"open-sesame"}
 
 
-def test_what_changes_something_has_its_entry():
+def test_every_changing_command_has_a_change_log_entry():
     sources = "".join(_read(Path(str(files("bot")))))
     kinds = {kind for kind in COMMANDS.values() if kind not in {LOOKS, SERVICE, FILES}}
     assert [kind for kind in kinds if f'"{kind}"' not in sources] == []

@@ -21,7 +21,7 @@ def place(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_delegation_is_made_listed_and_ended(place: Path):
+def test_delegate_command_creates_lists_and_ends_a_delegation(place: Path):
     words = ("delegate", "to", "stan", "--as", "olga", "--until", "3 days", "--area", "edge")
     made = keyturn(place, *words, "--reason", "at sea")
     assert made.stdout.startswith("1: stan decides for olga in edge until ")
@@ -41,7 +41,7 @@ def test_a_delegation_is_made_listed_and_ended(place: Path):
     ]
 
 
-def test_a_grant_is_listed_and_ended(place: Path):
+def test_grants_command_creates_lists_and_ends_a_standing_grant(place: Path):
     assert "1  dora  olga  5 of 5  " in keyturn(place, "grants", "list").stdout
     assert "Revoked grant 1." in keyturn(place, "grants", "end", "1").stdout
     assert "No standing grants." in keyturn(place, "grants", "list").stderr
@@ -64,7 +64,9 @@ def test_a_grant_is_listed_and_ended(place: Path):
         (("grants", "end", "9"), "no grant 9"),
     ],
 )
-def test_what_does_not_fit_is_one_line(place: Path, words: tuple[str, ...], message: str):
+def test_invalid_delegation_or_grant_command_prints_one_line(
+    place: Path, words: tuple[str, ...], message: str
+):
     answer = keyturn(place, *words)
     status = {"own no area": 4, "not in the policy": 3}.get(message, 2)
     assert answer.returncode == status

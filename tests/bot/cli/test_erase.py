@@ -32,7 +32,7 @@ def _erase(*words: str) -> Result:
     return CliRunner().invoke(main, ["changelog", "erase", *words], catch_exceptions=False)
 
 
-def test_the_command_line_asks_and_says_where_it_is_confirmed(harness: Harness) -> None:
+def test_changelog_erase_requests_erasure_and_prints_the_page(harness: Harness) -> None:
     asked = _erase("1", "--as", "dora", "--reason", "it names a customer", "--json")
     assert asked.exit_code == 0, asked.output
     where = "https://keyturn.example.com/runs/1/erase"
@@ -43,7 +43,7 @@ def test_the_command_line_asks_and_says_where_it_is_confirmed(harness: Harness) 
     assert last.facts["login"]
 
 
-def test_the_command_line_cannot_confirm_as_another_person(harness: Harness) -> None:
+def test_changelog_erase_cannot_confirm_as_another_person(harness: Harness) -> None:
     """Whoever is at it can say that they are anybody."""
     _erase("1", "--as", "dora", "--reason", "it names a customer")
     refused = _erase("1", "--as", "olga", "--reason", "it names a customer", "--confirm")
@@ -51,6 +51,6 @@ def test_the_command_line_cannot_confirm_as_another_person(harness: Harness) -> 
     assert "output erased" not in harness.list_entry_kinds()
 
 
-def test_a_run_that_is_not_there_is_named(harness: Harness) -> None:
+def test_changelog_erase_of_a_missing_run_is_refused(harness: Harness) -> None:
     missing = _erase("7", "--as", "dora", "--reason", "it names a customer")
     assert (missing.exit_code, "no run 7" in missing.output) == (3, True)

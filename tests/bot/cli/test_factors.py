@@ -35,7 +35,7 @@ def keyturn(*words: str, typed: str = "") -> str:
     return answer.output
 
 
-def test_what_there_is_can_be_listed(settings: Settings) -> None:
+def test_factors_list_shows_whether_a_second_factor_is_valid(settings: Settings) -> None:
     assert "totp     olga  not confirmed" in keyturn("factors", "list")
     digest = keyturn("factors", "list").split()[0]
     people = settings.policy / "people.yaml"
@@ -44,7 +44,7 @@ def test_what_there_is_can_be_listed(settings: Settings) -> None:
     assert '"valid": true' in keyturn("factors", "list", "--json")
 
 
-def test_where_the_key_is_lost_everyone_enrols_again(settings: Settings) -> None:
+def test_factors_forget_removes_all_factors_after_the_key_is_lost(settings: Settings) -> None:
     key = settings.data / "secrets.key"
     key.unlink()
     with pytest.raises(KeyFileError, match="another key"):

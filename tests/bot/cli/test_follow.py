@@ -52,11 +52,13 @@ def a_progress(**changes: Any) -> Mapping[str, Any]:
         ({"total": 200, "done": 100, "upcoming": 100}, "[####....] run 7: running, 100 of 200"),
     ],
 )
-def test_a_bar_is_drawn_and_said(changes: dict[str, Any], drawn: str) -> None:
+def test_progress_bar_shows_the_hosts_done_failed_and_running(
+    changes: dict[str, Any], drawn: str
+) -> None:
     assert render_progress_bar(a_progress(**changes), width=8).startswith(drawn)
 
 
-def test_no_line_is_reported_twice_and_none_is_left_out_unsaid() -> None:
+def test_live_output_printer_prints_each_line_once_and_counts_omitted_lines() -> None:
     heard = LiveOutputPrinter()
     first = {"run": 1, "host": "lb1", "step": 1, "total": 3, "newest": ["a", "b", "c"]}
     assert [*heard.list_new_lines([first])] == ["lb1: a", "lb1: b", "lb1: c"]
@@ -69,7 +71,9 @@ def test_no_line_is_reported_twice_and_none_is_left_out_unsaid() -> None:
     ]
 
 
-def test_a_run_is_followed_to_its_end(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_show_follow_prints_live_output_until_the_run_ends(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
     database, looked, look = (
         shop.service.keyturn.database,
         threading.Event(),
@@ -102,7 +106,7 @@ def test_a_run_is_followed_to_its_end(shop: Shop, monkeypatch: pytest.MonkeyPatc
     assert "Verified" in result.stdout
 
 
-def test_a_program_is_shown_in_lines_of_json(shop: Shop) -> None:
+def test_run_show_follow_prints_json_lines(shop: Shop) -> None:
     database = shop.service.keyturn.database
     with database.transaction() as tx:
         moving = running(tx, approved(tx, waiting(tx, asked(tx))))

@@ -51,7 +51,7 @@ def _read_json(*words: str) -> Any:
 
 
 @pytest.mark.usefixtures("harness")
-def test_what_stops_people_and_runs_says_what_holds_now():
+def test_stop_resume_ban_and_unban_print_the_new_state_as_json():
     run = _read_json("stop", "1", "--reason", "the wrong lamps")
     assert (run["id"], run["state"], run["ended"]) == (1, "stopped", True)
     assert (run["page"], "the wrong lamps" in run["summary"]) == (f"{ADDRESS}/runs/1", True)
@@ -65,7 +65,7 @@ def test_what_stops_people_and_runs_says_what_holds_now():
     assert _read_json(*back) == {"person": "dora", "banned": False}
 
 
-def test_what_hands_authority_on_says_what_was_made_or_ended(harness: Harness):
+def test_grants_delegate_token_and_sign_in_print_json(harness: Harness):
     with harness.database.transaction() as tx:
         wanted = NewGrant("dora", "abusers clear", "lb*", 5, tx.now + 3_600_000_000)
         number = grants.add_grant(tx, wanted, giver="olga", reason="").id
@@ -85,7 +85,7 @@ def test_what_hands_authority_on_says_what_was_made_or_ended(harness: Harness):
     assert (link["person"], link["link"].startswith(f"{ADDRESS}/sign-in/")) == ("dora", True)
 
 
-def test_what_looks_after_schedules_says_which_and_how_they_stand(harness: Harness):
+def test_schedule_commands_print_the_schedule_state_as_json(harness: Harness):
     scrub = ("--", "zfs", "scrub", "status", "nas1", "tank")
     about = ("--cron", "@daily", "--as", "stan", "--yes", "--json")
     result = CliRunner().invoke(main, ["schedule", "add", "look", *about, *scrub])
@@ -106,7 +106,7 @@ def test_what_looks_after_schedules_says_which_and_how_they_stand(harness: Harne
     assert (refused.exit_code, refused.stdout) == (1, "")
 
 
-def test_the_next_times_are_times_for_programs():
+def test_schedule_next_prints_iso_times_as_json():
     data = _read_json("schedule", "next", "30 2 * * SUN", "--zone", "Europe/Berlin", "-n", "3")
     assert data["description"] == "At 02:30 on Sunday (Europe/Berlin)"
     moments = [datetime.fromisoformat(one) for one in data["next"]]
@@ -117,7 +117,7 @@ def test_the_next_times_are_times_for_programs():
     assert (unclear.exit_code, unclear.stdout) == (2, "")
 
 
-def test_a_valid_policy_is_shown_with_what_is_probably_mistyped(harness: Harness):
+def test_policy_check_prints_warnings_of_a_valid_policy_as_json(harness: Harness):
     people = harness.policies.path / "people.yaml"
     people.write_text(people.read_text().replace("developer]", "developer, develper]", 1))
     data = _read_json("policy", "check")
@@ -131,7 +131,7 @@ def test_a_valid_policy_is_shown_with_what_is_probably_mistyped(harness: Harness
     )
 
 
-def test_an_invalid_policy_is_reported_by_file_and_line(harness: Harness):
+def test_policy_check_prints_problems_by_file_and_line_as_json(harness: Harness):
     inventory = harness.policies.path / "inventory.yaml"
     lines = inventory.read_text().splitlines()
     where = next(n for n, line in enumerate(lines) if "area:" in line)
@@ -150,7 +150,7 @@ def test_an_invalid_policy_is_reported_by_file_and_line(harness: Harness):
 
 
 @pytest.mark.usefixtures("harness")
-def test_what_looks_after_database_and_log_says_what_was_done():
+def test_db_factors_webhooks_and_changelog_commands_print_json():
     assert _read_json("db", "upgrade") == {"current": True}
     assert _read_json("factors", "list") == []
     assert _read_json("factors", "forget", "--yes", "--reason", "the disk broke") == {"deleted": 0}
@@ -159,7 +159,7 @@ def test_what_looks_after_database_and_log_says_what_was_done():
     assert (bool(rotated["public"]), rotated["ended_tokens"]) == (True, [])
 
 
-def test_another_list_of_hosts_is_shown_host_by_host():
+def test_inventory_import_prints_hosts_as_json():
     data = _read_json("inventory", "import", "ansible", str(ANSWERS / "ansible-inventory.json"))
     assert len(data) == 15
     [db1] = [one for one in data if one["name"] == "db1"]

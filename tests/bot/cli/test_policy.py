@@ -34,7 +34,7 @@ def _history(place: Path) -> None:
         harness.request(SetSwitch(host="lb1", name="fan", value="on"), "olga")
 
 
-def test_the_page_is_text_or_html_or_json(place: Path):
+def test_policy_page_prints_text_html_or_json(place: Path):
     text = run("page").output
     assert "DORA DEVELOPER (DEVELOPER)" in text
     assert "Every change, everywhere: 1 approval from the owners of the area." in text
@@ -58,7 +58,7 @@ def test_policy_check_warns_of_typing_errors_and_calls_the_policy_valid(place: P
     assert "warning: people.yaml: dora has the role develper" in checked.stderr
 
 
-def test_the_page_of_a_stranger_or_of_a_broken_policy_says_why_there_is_none(place: Path):
+def test_policy_page_of_an_unknown_person_or_broken_policy_is_refused(place: Path):
     stranger = run("page", "--person", "eve")
     assert (stranger.exit_code, "unknown person eve" in stranger.output) == (3, True)
     (place / "policy" / "policy.cedar").write_text("nonsense")
@@ -68,7 +68,7 @@ def test_the_page_of_a_stranger_or_of_a_broken_policy_says_why_there_is_none(pla
     assert "Traceback" not in broken.output
 
 
-def test_explain_tells_of_each_area_by_itself(place: Path):
+def test_policy_explain_shows_the_approvers_of_each_area(place: Path):
     result = run("explain", "olga", "service", "restart", "lb*", "nas1", "nginx")
     assert result.exit_code == 0
     lines = result.output.splitlines()
@@ -79,7 +79,7 @@ def test_explain_tells_of_each_area_by_itself(place: Path):
     )
 
 
-def test_explain_tells_what_holds_if_a_step_cannot_be_undone(place: Path):
+def test_policy_explain_shows_approvals_for_irreversible_steps(place: Path):
     result = run("explain", "olga", "abusers", "clear", "lb1", "203.0.113.9")
     assert result.output.startswith("Runs immediately, no approval needed.")
     assert "If a step is irreversible: needs 1 approval from" in result.output
@@ -100,14 +100,14 @@ def test_explain_tells_what_holds_if_a_step_cannot_be_undone(place: Path):
         (["dora", "abusers", "claer", "lb1"], 2, "Did you mean"),
     ],
 )
-def test_explain_ends_with_a_status_for_scripts(
+def test_policy_explain_exits_with_a_status_for_scripts(
     place: Path, words: list[str], status: int, says: str
 ):
     result = run("explain", *words)
     assert (result.exit_code, says in result.output) == (status, True), result.output
 
 
-def test_explain_knows_how_long_it_takes_and_of_a_freeze(place: Path):
+def test_policy_explain_shows_the_usual_wait_and_an_active_freeze(place: Path):
     _history(place)
     (place / "policy" / "freezes.yaml").write_text(
         'freezes: [{name: long, from: "2000-01-01 00:00", until: "2999-01-01 00:00"}]\n'
@@ -121,7 +121,9 @@ def test_explain_knows_how_long_it_takes_and_of_a_freeze(place: Path):
     assert "Currently on hold: the edge is frozen until 2999-01-01" in output
 
 
-def test_replay_counts_and_lists_what_would_differ(place: Path, monkeypatch: pytest.MonkeyPatch):
+def test_policy_replay_counts_and_lists_the_differences(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+):
     _history(place)
     a_policy(place / "new", rules=starter_rules().replace('@approvals("1")', '@approvals("2")'))
     monkeypatch.setenv("KEYTURN_BASE_URL", "https://keyturn.example.com/")
@@ -137,7 +139,7 @@ def test_replay_counts_and_lists_what_would_differ(place: Path, monkeypatch: pyt
     assert [one["run"] for one in data["runs"]] == [1, 2]
 
 
-def test_replay_reads_while_the_service_writes(place: Path):
+def test_policy_replay_reads_while_the_service_writes(place: Path):
     with open_harness(place) as harness:
         harness.approve(harness.request(SetSwitch(host="lb1", name="lamp", value="on")))
         with harness.database.transaction():
@@ -156,7 +158,7 @@ def test_replay_reads_while_the_service_writes(place: Path):
         (["nowhere"], 1, "people.yaml: is missing"),
     ],
 )
-def test_replay_says_what_is_wrong_in_a_line(
+def test_policy_replay_explains_an_invalid_time_or_directory(
     place: Path, words: list[str], status: int, says: str
 ):
     _history(place)
@@ -165,12 +167,12 @@ def test_replay_says_what_is_wrong_in_a_line(
     assert "Traceback" not in result.output
 
 
-def test_without_a_database_there_is_nothing_to_replay(place: Path):
+def test_policy_replay_without_a_database_is_refused(place: Path):
     result = run("replay", str(place / "policy"))
     assert (result.exit_code, "no database in" in result.output) == (3, True)
 
 
-def test_hostile_text_reaches_no_terminal(place: Path):
+def test_policy_commands_escape_hostile_names(place: Path):
     people = place / "policy" / "people.yaml"
     people.write_text(people.read_text() + '  eve: {name: "E‮ve"}\n')
     assert PolicyDirectory(place / "policy")
@@ -178,7 +180,7 @@ def test_hostile_text_reaches_no_terminal(place: Path):
         assert "‮" not in run(*words).output
 
 
-def test_each_problem_of_a_policy_has_a_line_of_its_own(place: Path):
+def test_policy_check_prints_each_problem_on_its_own_line(place: Path):
     inventory = place / "policy" / "inventory.yaml"
     inventory.write_text("hosts:\n  a: {address: a, port: 0}\n  b: {address: b, port: 99999}\n")
     checked = run("check", str(place / "policy"))

@@ -43,7 +43,7 @@ def on_a_terminal(place: Path, *words: str, output: int | None = None) -> str:
 
 
 @pytest.mark.parametrize(("label", "typed"), WORK)
-def test_long_work_draws_a_bar_that_ends_in_a_line_of_its_own(place: Path, label: str, typed: str):
+def test_long_command_draws_a_progress_bar_on_a_terminal(place: Path, label: str, typed: str):
     screen = on_a_terminal(place, *typed.format(place=place).split())
     drawn, _, after = screen.rpartition("100%")
     assert label in drawn
@@ -51,7 +51,9 @@ def test_long_work_draws_a_bar_that_ends_in_a_line_of_its_own(place: Path, label
 
 
 @pytest.mark.parametrize(("label", "typed"), WORK)
-def test_a_pipe_and_a_program_see_no_bar(place: Path, label: str, typed: str):
+def test_long_command_draws_no_progress_bar_in_a_pipe_or_with_json(
+    place: Path, label: str, typed: str
+):
     words = typed.format(place=place).split()
     read = on_a_terminal(place, *words, "--json")
     (place / "today.backup").unlink(missing_ok=True)
@@ -61,13 +63,13 @@ def test_a_pipe_and_a_program_see_no_bar(place: Path, label: str, typed: str):
     assert "%" not in read + piped.stdout
 
 
-def test_a_backup_that_is_put_back_shows_that_it_is_verified(place: Path):
+def test_restore_draws_a_progress_bar_while_verifying(place: Path):
     assert keyturn(place, "backup", str(place / "today.backup")).returncode == 0
     (place / "var" / "keyturn.db").unlink()
     assert "verifying" in on_a_terminal(place, "restore", str(place / "today.backup"))
 
 
-def test_an_export_draws_only_where_its_lines_go_into_a_file(place: Path):
+def test_changelog_export_draws_a_progress_bar_only_when_writing_to_a_file(place: Path):
     export = ("changelog", "export")
     with (place / "log").open("w") as file:
         assert "exporting" in on_a_terminal(place, *export, output=file.fileno())
@@ -84,7 +86,7 @@ class Screen(io.StringIO):
         return True
 
 
-def test_it_is_drawn_a_few_times_a_second_and_to_the_end(monkeypatch: pytest.MonkeyPatch):
+def test_progress_bar_is_redrawn_a_few_times_a_second(monkeypatch: pytest.MonkeyPatch):
     screen, moments = Screen(), count()
     monkeypatch.setattr(sys, "stderr", screen)
     # Each look at the clock is a hundredth of a second after the one before.
@@ -96,7 +98,7 @@ def test_it_is_drawn_a_few_times_a_second_and_to_the_end(monkeypatch: pytest.Mon
     assert 40 <= screen.getvalue().count("counting") <= 53
 
 
-def test_what_breaks_off_is_not_drawn_as_done(monkeypatch: pytest.MonkeyPatch):
+def test_interrupted_progress_bar_does_not_show_100_percent(monkeypatch: pytest.MonkeyPatch):
     screen = Screen()
     monkeypatch.setattr(sys, "stderr", screen)
 
@@ -114,7 +116,7 @@ def test_what_breaks_off_is_not_drawn_as_done(monkeypatch: pytest.MonkeyPatch):
     assert screen.getvalue().endswith("\n")
 
 
-def test_all_that_is_counted_is_listed():
+def test_iteration_with_progress_yields_every_item():
     steps: list[int] = []
     assert [*progress.iterate_with_progress(range(12_001), steps.append)] == [*range(12_001)]
     assert (sum(steps), len(steps) > 1) == (12_001, True)

@@ -68,7 +68,7 @@ def type_command(service: Service, *words: str) -> Result:
     return CliRunner(env=env).invoke(main, words)
 
 
-def test_what_keyturn_does_not_know_comes_first():
+def test_rebuild_prints_what_keyturn_does_not_know_first():
     lines = [*list_lines(REBUILD)]
     assert lines[:2] == ["nas1: what Keyturn does not know", "  What was set up without Keyturn"]
     text = "\n".join(lines)
@@ -78,7 +78,7 @@ def test_what_keyturn_does_not_know_comes_first():
     assert ", 4 times, irreversible" in text
 
 
-def test_script_ends_before_its_first_command(tmp_path: Path):
+def test_rebuild_script_exits_before_its_first_command(tmp_path: Path):
     script = tmp_path / "rebuild.sh"
     script.write_text("\n".join(list_script_lines(REBUILD)))
     ended = subprocess.run(
@@ -91,7 +91,7 @@ def test_script_ends_before_its_first_command(tmp_path: Path):
     assert "hidepid: 2 touch RAN" in text
 
 
-def test_host_without_values_is_shown_and_cannot_be_requested(service: Service):
+def test_rebuild_of_a_host_without_values_is_shown_but_not_requested(service: Service):
     shown = type_command(service, "rebuild", "lb1")
     assert shown.exit_code == 0
     assert "Values, in the order in which they were set\n  none" in shown.stdout
@@ -105,7 +105,7 @@ def test_host_without_values_is_shown_and_cannot_be_requested(service: Service):
     assert "Keyturn watches no value here." in alone.output
 
 
-def test_undo_takes_one_run_or_a_selection(service: Service):
+def test_undo_command_takes_one_run_or_a_selection(service: Service):
     assert type_command(service, "undo").exit_code == 2
     assert type_command(service, "undo", "1", "--person", "dora").exit_code == 2
     refused = type_command(service, "undo", "--person", "dora", "--since", "2h")
@@ -113,7 +113,7 @@ def test_undo_takes_one_run_or_a_selection(service: Service):
     assert "since when" in type_command(service, "undo", "--person", "dora").stderr
 
 
-def test_rebuild_restore_and_repeat_name_a_ticket(service: Service):
+def test_rebuild_drift_restore_and_again_take_a_change_ticket(service: Service):
     with service.keyturn.database.transaction() as tx:
         values = {"host": "web1", "maximum": "262144"}
         asked = sample_runs.asked(tx, words="conntrack set", fields=values, host="web1")

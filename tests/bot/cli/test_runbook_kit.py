@@ -136,12 +136,12 @@ def test_lint_names_what_is_missing(
 
 
 @pytest.mark.parametrize("words", ["", "Mail queue", "mail; id", "../x", "a b c d e", "a-b"])
-def test_words_that_could_not_be_typed_are_refused(words: str):
+def test_runbook_new_refuses_invalid_words(words: str):
     with pytest.raises(new_runbook.NewRunbookError, match="cannot be the words of a runbook"):
         new_runbook.make_files(words, is_change=False)
 
 
-def test_a_connector_of_keyturn_is_used_as_it_is(tmp_path: Path):
+def test_runbook_new_writes_no_connector_that_keyturn_has(tmp_path: Path):
     files = new_runbook.make_files("conntrack look", is_change=False)
     written = new_runbook.write_files(tmp_path, files)
     assert [str(file.relative_to(tmp_path)) for file in written] == [
@@ -168,7 +168,7 @@ class SetMode(Change[str]):
         return Plan(f"it is {state}", [] if state == self.mode else [step])
 
 
-def test_a_recording_has_no_secrets_and_gives_the_same_plan():
+def test_recording_is_redacted_and_gives_the_same_plan():
     request = SetMode(host="lb1", mode="fast")
     fleet = ScriptedFleet({("lb1", READ.command): "safe password=hunter2hunter2\n"})
     recorder = Recorder(fleet.run_query)

@@ -71,7 +71,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Generator[Shop]:
         yield Shop(service, directory)
 
 
-def test_what_fails_says_why_and_exits_with_1(shop: Shop):
+def test_failed_run_exits_with_1_and_prints_why(shop: Shop):
     # The company has no keys: no host can be reached.
     result = shop.type("dora", "request", "uptime", "check", "lb1", "--wait", "30")
     assert result.exit_code == 1
@@ -80,14 +80,14 @@ def test_what_fails_says_why_and_exits_with_1(shop: Shop):
     assert "/runs/" in result.stdout
 
 
-def test_who_asks_reads_what_came_of_it_without_asking_once_more(shop: Shop):
+def test_request_command_waits_for_the_result_by_default(shop: Shop):
     at_once = shop.type("dora", "request", "uptime", "check", "lb1", "--wait", "0")
     assert "planning." in at_once.stdout or "failed." in at_once.stdout
     result = shop.type("dora", "request", "uptime", "check", "lb1")
     assert (result.exit_code, "failed." in result.stdout) == (1, True)
 
 
-def test_what_the_rules_refuse_exits_with_4(shop: Shop):
+def test_forbidden_command_exits_with_4(shop: Shop):
     result = shop.type("dora", "run", "1", "--as", "olga")
     assert (result.exit_code, result.stderr) == (
         4,
@@ -109,14 +109,14 @@ def test_what_the_rules_refuse_exits_with_4(shop: Shop):
         (("changed", "2026-03-29 02:30 Europe/Paris"), 2),
     ],
 )
-def test_what_is_not_understood_exits_with_2_and_what_is_not_there_with_3(
+def test_invalid_command_exits_with_2_and_missing_object_with_3(
     shop: Shop, words: tuple[str, ...], status: int
 ):
     result = shop.type("dora", *words)
     assert (result.exit_code, result.stderr[:9]) == (status, "keyturn: "), result.output
 
 
-def test_help_is_a_word_here_too():
+def test_help_command_describes_commands_and_runbooks():
     runner = CliRunner()
     assert "Runs:" in runner.invoke(main, ["help"]).stdout
     assert (
@@ -127,7 +127,7 @@ def test_help_is_a_word_here_too():
     assert result.stdout.startswith("abusers clear HOST ADDRESS")
 
 
-def test_times_are_typed_as_everywhere(shop: Shop):
+def test_runs_command_filters_by_relative_and_absolute_times(shop: Shop):
     shop.type("dora", "request", "uptime", "check", "lb1")
     assert shop.type("dora", "runs", "--since", "2 h", "--until", "today").exit_code == 0
     assert shop.read_json("dora", "runs", "--since", "2020-01-01 02:00 Europe/Paris") != []
@@ -156,7 +156,7 @@ def test_runs_are_listed_for_people_and_for_programs(shop: Shop):
     assert (none.exit_code, none.stderr) == (0, "No matching runs.\n")
 
 
-def test_a_filter_for_a_person_who_never_was_is_no_proof_that_no_one_did(shop: Shop):
+def test_runs_filter_with_an_unknown_name_exits_with_3(shop: Shop):
     result = shop.type("olga", "runs", "--person", "dorra")
     assert (result.exit_code, result.stdout) == (3, "")
     assert "“dorra” is not in the policy, and has never requested anything" in result.stderr
@@ -165,7 +165,7 @@ def test_a_filter_for_a_person_who_never_was_is_no_proof_that_no_one_did(shop: S
     assert (program.exit_code, program.stdout) == (3, "[]\n")
 
 
-def test_a_long_table_is_cut_where_a_person_looks_on_and_nowhere_else(shop: Shop):
+def test_long_report_table_is_truncated_on_a_terminal_only(shop: Shop):
     rows = [(f"03:{n:02}", f"sudo {n}") for n in range(60)]
     report = Report("60 things happened", table=Table(("when", "what"), rows))
     with shop.service.keyturn.database.transaction() as tx:
@@ -178,7 +178,7 @@ def test_a_long_table_is_cut_where_a_person_looks_on_and_nowhere_else(shop: Shop
     assert f"[… 20 more rows: keyturn run {number} | less …]" in terminal.output
 
 
-def test_a_check_that_found_something_wrong_is_listed_so_and_found_by_that(shop: Shop):
+def test_runs_command_lists_and_filters_checks_that_need_attention(shop: Shop):
     with shop.service.keyturn.database.transaction() as tx:
         ill, well = sample_runs.checked(tx).id, sample_runs.checked(tx, Report("all is well")).id
     listed = shop.type("olga", "runs", "--state", NEEDS_ATTENTION).stdout
@@ -195,7 +195,7 @@ def test_a_check_that_found_something_wrong_is_listed_so_and_found_by_that(shop:
         assert at_terminal.format_run_state(run) == shown_state
 
 
-def test_without_a_token_or_a_service_it_says_what_to_do(shop: Shop):
+def test_missing_token_or_unreachable_service_is_explained(shop: Shop):
     result = shop.type("nobody", "runs")
     assert (result.exit_code, "KEYTURN_TOKEN is not set" in result.stderr) == (1, True)
     away = shop.type("dora", "runs", KEYTURN_URL="http://127.0.0.1:9")
@@ -204,12 +204,12 @@ def test_without_a_token_or_a_service_it_says_what_to_do(shop: Shop):
     assert (wrong.exit_code, "Unknown token" in wrong.stderr) == (4, True)
 
 
-def test_a_token_is_never_sent_in_the_clear_to_another_machine(shop: Shop):
+def test_api_token_is_not_sent_over_plain_http_to_another_host(shop: Shop):
     result = shop.type("dora", "runs", KEYTURN_URL="http://keyturn.example.com")
     assert (result.exit_code, "must begin with https://" in result.stderr) == (1, True)
 
 
-def test_no_token_stands_on_a_command_line():
+def test_no_command_takes_a_token_as_option():
     options = {
         option
         for command in ("request", "again", "runs", "run", "approve", "deny", "withdraw", "undo")
@@ -221,7 +221,7 @@ def test_no_token_stands_on_a_command_line():
     assert not [option for option in secret if "token" in option]
 
 
-def test_what_waits_is_shown_approved_denied_and_withdrawn(shop: Shop):
+def test_pending_run_is_shown_questioned_approved_denied_and_withdrawn(shop: Shop):
     # Put there as the service would have left it: no host is needed to decide.
     from tests.bot.web import sample_runs
 
@@ -264,7 +264,7 @@ def test_what_waits_is_shown_approved_denied_and_withdrawn(shop: Shop):
     assert (back.exit_code, "withdrawn." in back.stdout) == (0, True)
 
 
-def test_plan_is_requested_by_its_digest(shop: Shop):
+def test_submit_command_requests_a_plan_by_its_digest(shop: Shop):
     from tests.bot.web import sample_runs
 
     keyturn = shop.service.keyturn
@@ -284,7 +284,7 @@ def test_plan_is_requested_by_its_digest(shop: Shop):
     assert "ticket 9" in requested.stdout
 
 
-def test_plan_that_is_not_current_is_planned_again(shop: Shop):
+def test_replan_command_plans_an_outdated_plan_again(shop: Shop):
     from tests.bot.web import sample_runs
 
     with shop.service.keyturn.database.transaction() as tx:
@@ -297,7 +297,7 @@ def test_plan_that_is_not_current_is_planned_again(shop: Shop):
     assert shop.read_json("dora", "run", str(run.id))["state"] == "superseded"
 
 
-def test_what_is_over_is_asked_for_again_with_its_values(shop: Shop):
+def test_again_command_requests_an_ended_run_with_its_values(shop: Shop):
     first = shop.read_json("dora", "request", "uptime", "check", "lb1")
     again = shop.read_json("olga", "again", str(first["id"]), "--reason", "fixed")
     assert (again["request"], again["ended"]) == ("uptime check lb1", True)
@@ -307,20 +307,20 @@ def test_what_is_over_is_asked_for_again_with_its_values(shop: Shop):
     assert (shown.exit_code, "requested by dora on lb1" in shown.stdout) == (1, True)
 
 
-def test_what_would_come_of_asking_again_is_shown_before(shop: Shop):
+def test_again_plan_of_a_check_is_refused_without_a_run(shop: Shop):
     first = shop.read_json("dora", "request", "uptime", "check", "lb*")
     result = shop.type("dora", "again", str(first["id"]), "--plan")
     assert (result.exit_code, "has no plan" in result.stderr) == (2, True)
     assert [run["id"] for run in shop.read_json("dora", "runs", "-n", "1")] == [first["id"]]
 
 
-def test_several_hosts_are_asked_again_at_once(shop: Shop):
+def test_again_command_requests_several_hosts_as_one_run(shop: Shop):
     first = shop.read_json("dora", "request", "uptime", "check", "lb*")
     again = shop.read_json("dora", "again", str(first["id"]))
     assert (again["title"], again["hosts"]) == ("uptime check lb*", ["lb1", "lb2"])
 
 
-def test_what_is_not_over_is_not_asked_for_again(shop: Shop):
+def test_again_command_refuses_a_run_that_has_not_ended(shop: Shop):
     with shop.service.keyturn.database.transaction() as tx:
         run = sample_runs.waiting(tx, sample_runs.asked(tx))
     result = shop.type("dora", "again", str(run.id))
@@ -330,7 +330,7 @@ def test_what_is_not_over_is_not_asked_for_again(shop: Shop):
 
 
 @pytest.mark.parametrize("state", State)
-def test_each_state_has_its_exit_status(state: State):
+def test_run_state_determines_the_exit_status(state: State):
     from bot.model.run import ENDED_STATES
 
     run: dict[str, Any] = {"state": state.value, "ended": state in ENDED_STATES}
@@ -339,7 +339,7 @@ def test_each_state_has_its_exit_status(state: State):
     assert get_run_exit_status(run) == expected.get(state.value, other)
 
 
-def test_a_check_that_found_something_exits_with_1():
+def test_check_that_needs_attention_exits_with_1():
     run = {"state": "succeeded", "ended": True}
     assert get_run_exit_status(run | {"report": {"healthy": False}}) == 1
     assert get_run_exit_status(run | {"report": {"healthy": True}}) == 0
@@ -347,7 +347,7 @@ def test_a_check_that_found_something_exits_with_1():
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_shells_complete_commands(shell: str):
+def test_completion_command_prints_a_script_for_each_shell(shell: str):
     result = CliRunner().invoke(main, ["completion", shell])
     assert result.exit_code == 0
     assert "_KEYTURN_COMPLETE" in result.stdout
@@ -361,7 +361,7 @@ def test_shells_complete_commands(shell: str):
         ("keyturn com", "completion"),
     ],
 )
-def test_words_of_runbooks_are_completed(typed: str, offered: str):
+def test_completion_offers_words_of_runbooks(typed: str, offered: str):
     variables = {
         "_KEYTURN_COMPLETE": "bash_complete",
         "COMP_WORDS": typed,
@@ -371,7 +371,7 @@ def test_words_of_runbooks_are_completed(typed: str, offered: str):
     assert f"plain,{offered}" in result.stdout.splitlines()
 
 
-def test_names_of_the_service_are_completed(shop: Shop, tmp_path: Path):
+def test_completion_offers_hosts_people_and_runs_of_the_service(shop: Shop, tmp_path: Path):
     def complete(line: str, **environment: str) -> list[str]:
         variables = {
             "_KEYTURN_COMPLETE": "bash_complete",
@@ -407,7 +407,7 @@ def test_names_of_the_service_are_completed(shop: Shop, tmp_path: Path):
     assert complete("keyturn hosts l", KEYTURN_TOKEN="") == []
 
 
-def test_hosts_are_listed_and_told_of_as_they_were_met(shop: Shop):
+def test_hosts_command_shows_the_last_contact_and_its_error(shop: Shop):
     with shop.service.keyturn.database.transaction() as tx:
         store_contact(
             tx, "lb2", tried_at=tx.now, answered_at=None, kind="key", error="another key"
@@ -422,7 +422,7 @@ def test_hosts_are_listed_and_told_of_as_they_were_met(shop: Shop):
     assert shop.type("dora", "hosts", "lb9").exit_code == 3
 
 
-def test_what_the_service_meets_is_shown_by_hosts(shop: Shop):
+def test_hosts_command_shows_a_contact_recorded_by_the_service(shop: Shop):
     keyturn = shop.service.keyturn
     assert shop.read_json("dora", "hosts", "nas1")["status"] == "never contacted"
     keyturn.fleet.on_contact("nas1", None)
@@ -430,7 +430,7 @@ def test_what_the_service_meets_is_shown_by_hosts(shop: Shop):
     assert shop.read_json("dora", "hosts", "nas1")["status"] == "reachable"
 
 
-def test_what_holds_hosts_is_listed(shop: Shop):
+def test_locks_command_lists_host_locks_with_their_runs(shop: Shop):
     assert shop.type("dora", "locks").stderr == "No locked hosts.\n"
     with shop.service.keyturn.database.transaction() as tx:
         # One that is over, so that the service, which is at work, does nothing with it.
@@ -444,14 +444,14 @@ def test_what_holds_hosts_is_listed(shop: Shop):
         locks.release_locks(tx, run)
 
 
-def test_the_waiting_report_is_text_and_json(shop: Shop):
+def test_report_waiting_prints_text_and_json(shop: Shop):
     result = shop.type("dora", "report", "waiting", "--days", "7")
     assert result.exit_code == 0
     assert "the last 7 days" in result.stdout
     assert len(shop.read_json("dora", "report", "waiting")["by_hour"]) == 24
 
 
-def test_an_owner_says_how_a_run_ended_whose_end_no_one_saw(shop: Shop):
+def test_run_resolve_command_settles_an_unknown_outcome_for_owners_only(shop: Shop):
     from tests.bot.web import sample_runs
 
     number = str(sample_runs.gallery(shop.service.keyturn.database)["unknown"])
@@ -470,7 +470,7 @@ def test_an_owner_says_how_a_run_ended_whose_end_no_one_saw(shop: Shop):
     assert "only a run with an unknown outcome can be resolved" in late.stderr
 
 
-def test_two_runs_are_compared_for_people_and_for_programs(shop: Shop):
+def test_compare_command_prints_differences_as_text_and_json(shop: Shop):
     with shop.service.keyturn.database.transaction() as tx:
         first = sample_runs.succeeded(tx, sample_runs.asked(tx, host="lb2")).id
         again = sample_runs.asked(tx, host="lb2", reason="once more\x1b[31m")
@@ -484,7 +484,7 @@ def test_two_runs_are_compared_for_people_and_for_programs(shop: Shop):
     assert shop.type("dora", "compare", "1", "2", "3").exit_code == 2
 
 
-def test_what_changed_lately_and_who_allowed_it_is_shown(shop: Shop):
+def test_changed_command_lists_changes_with_their_approvers(shop: Shop):
     with shop.service.keyturn.database.transaction() as tx:
         done = sample_runs.succeeded(tx, sample_runs.asked(tx, host="web1")).id
         # A moment is looked for by the second.
@@ -502,7 +502,7 @@ def test_what_changed_lately_and_who_allowed_it_is_shown(shop: Shop):
     assert done in [one["run"] for one in events]
 
 
-def test_what_waits_for_someone_is_shown_with_what_to_type(shop: Shop):
+def test_pending_command_prints_the_commands_to_type(shop: Shop):
     with shop.service.keyturn.database.transaction() as tx:
         run = sample_runs.waiting(tx, sample_runs.asked(tx))
     assert f"keyturn approve {run.id} " in shop.type("olga", "pending").stdout
@@ -533,7 +533,7 @@ def test_terminal_has_headings_colours_and_relative_times(shop: Shop):
     assert re.search(r"T\d\d:\d\d:\d\dZ  failed", shop.type("dora", "runs", "--iso").stdout)
 
 
-def test_terminal_without_colours_has_none(shop: Shop):
+def test_no_color_setting_removes_terminal_colours(shop: Shop):
     with a_terminal(
         KEYTURN,
         *("hosts", "--url", shop.service.address),
@@ -553,7 +553,7 @@ def test_errors_are_json_with_the_exit_status_when_json_is_wanted(shop: Shop):
         assert error["error"]
 
 
-def test_approval_of_what_cannot_be_undone_is_confirmed_in_a_terminal(shop: Shop):
+def test_approve_command_asks_for_confirmation_of_an_irreversible_plan(shop: Shop):
     keyturn = shop.service.keyturn
     with keyturn.database.transaction() as tx:
         asked = sample_runs.asked(tx)
@@ -574,7 +574,7 @@ def test_approval_of_what_cannot_be_undone_is_confirmed_in_a_terminal(shop: Shop
     assert shop.read_json("olga", "run", str(run.id))["approved_by"] == ["olga"]
 
 
-def test_emergency_commands_name_the_page_and_record_the_review(shop: Shop):
+def test_break_glass_command_names_the_page_and_review_records_findings(shop: Shop):
     with shop.service.keyturn.database.transaction() as tx:
         run = sample_runs.waiting(tx, sample_runs.asked(tx))
         break_glass.request_break_glass(tx, run=run.id, person="adam", reason="the shop is down")
@@ -591,7 +591,7 @@ def test_emergency_commands_name_the_page_and_record_the_review(shop: Shop):
     assert "adam used break-glass" not in shop.type("olga", "pending").stdout
 
 
-def test_counter_proposal_shows_both_values_and_how_to_answer(shop: Shop):
+def test_counter_proposal_prints_both_values_and_the_accept_command(shop: Shop):
     with shop.service.keyturn.database.transaction() as tx:
         run = sample_runs.waiting(tx, sample_runs.asked(tx))
     # The company has no keys: the host cannot be read for the other plan.
@@ -618,7 +618,7 @@ def test_counter_proposal_shows_both_values_and_how_to_answer(shop: Shop):
     assert shop.type("dora", "accept", str(run.id), "0" * 10).exit_code == 1
 
 
-def test_what_is_to_come_and_what_is_kept_is_listed(shop: Shop):
+def test_calendar_and_views_commands_list_due_times_and_saved_views(shop: Shop):
     assert len(shop.read_json("dora", "calendar", "--days", "3")["days"]) == 3
     # At every moment it is another day there.
     first, last = (
@@ -638,7 +638,7 @@ def test_what_is_to_come_and_what_is_kept_is_listed(shop: Shop):
     assert f"{shop.service.address}/views/{kept.id}" in output
 
 
-def test_a_run_says_who_allowed_it_and_what_its_host_returned():
+def test_run_details_show_approver_step_and_last_lines_of_output():
     step = {
         "n": 1,
         "title": "Let 203.0.113.9 back in",
@@ -684,7 +684,7 @@ def test_a_run_says_who_allowed_it_and_what_its_host_returned():
     assert text[-2] == "     | line 24"
 
 
-def test_a_freeze_is_shown_to_each_requester_while_it_holds(shop: Shop):
+def test_request_command_prints_an_active_freeze_for_changes(shop: Shop):
     freezes = shop.directory / "policy" / "freezes.yaml"
     before = freezes.read_text() if freezes.exists() else ""
     times = 'from: "2000-01-01 00:00", until: "2200-01-01 00:00"'

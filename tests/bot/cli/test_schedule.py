@@ -27,7 +27,7 @@ def place(tmp_path: Path) -> Path:
         return tmp_path
 
 
-def test_what_is_asked_here_waits_in_the_database_for_the_service(place: Path):
+def test_schedule_add_stores_the_request_for_the_service(place: Path):
     about = ("--cron", "0 3 1 * *", "--zone", "Europe/Amsterdam", "--as", "stan", "--yes")
     asked = schedule(place, "add", "monthly look", *about, *SCRUB)
     assert asked.returncode == 0, asked.stderr
@@ -43,7 +43,7 @@ def test_what_is_asked_here_waits_in_the_database_for_the_service(place: Path):
     assert json.loads(schedule(place, "list", "--json").stdout) == []
 
 
-def test_what_was_missed_is_counted(place: Path):
+def test_schedule_commands_count_missed_times(place: Path):
     about = ("--cron", "0 3 1 * *", "--as", "stan", "--yes")
     schedule(place, "add", "monthly look", *about, *SCRUB)
     database = Database(f"sqlite:///{place / 'var' / 'keyturn.db'}")
@@ -63,13 +63,13 @@ def test_what_was_missed_is_counted(place: Path):
     )
 
 
-def test_nothing_is_asked_without_a_yes(place: Path):
+def test_schedule_add_without_confirmation_requests_nothing(place: Path):
     asked = schedule(place, "add", "look", "--cron", "@daily", "--as", "stan", *SCRUB)
     assert asked.returncode == 1
     assert "At 00:00 every day" in asked.stdout
 
 
-def test_next_times_are_shown_without_a_database(tmp_path: Path):
+def test_schedule_next_prints_due_times_without_a_database(tmp_path: Path):
     result = schedule(tmp_path, "next", "30 2 * * SUN", "--zone", "Europe/Berlin", "-n", "3")
     assert result.stdout.startswith("At 02:30 on Sunday (Europe/Berlin)\n  Sun ")
     assert len(result.stdout.splitlines()) == 4
@@ -86,7 +86,9 @@ def test_next_times_are_shown_without_a_database(tmp_path: Path):
         (("add", "x", "--cron", "@daily", "--as", "stan", "--", "zfs"), 2, "zfs"),
     ],
 )
-def test_what_is_wrong_is_one_line(place: Path, words: tuple[str, ...], status: int, says: str):
+def test_invalid_schedule_command_prints_one_line(
+    place: Path, words: tuple[str, ...], status: int, says: str
+):
     result = schedule(place, *words)
     assert (result.returncode, says in result.stderr) == (status, True), result.stderr
     assert "Traceback" not in result.stderr

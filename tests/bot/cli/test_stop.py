@@ -32,7 +32,7 @@ def _keyturn(harness: Harness, *words: str) -> Result:
     return CliRunner(env=env).invoke(main, words)
 
 
-def test_stop_all_ends_what_runs_in_the_service_before_its_next_step(served: Harness):
+def test_stop_all_command_stops_a_running_run_before_its_next_step(served: Harness):
     results: list[Result] = []
 
     def stop(_host: str, _words: str) -> None:
@@ -50,7 +50,7 @@ def test_stop_all_ends_what_runs_in_the_service_before_its_next_step(served: Har
         assert stops.get_stop_of_everything(tx) is None
 
 
-def test_one_run_is_stopped_and_says_how_it_ended(served: Harness):
+def test_stop_command_stops_one_run_and_prints_its_summary(served: Harness):
     run = served.request(SetAll(host="lb1", value="on"))
     result = _keyturn(served, "stop", str(run.id), "--reason", "the wrong lamps")
     assert result.output == (
@@ -60,7 +60,7 @@ def test_one_run_is_stopped_and_says_how_it_ended(served: Harness):
     assert served.get_run(run.id).state is State.STOPPED
 
 
-def test_a_ban_holds_until_another_lifts_it(served: Harness):
+def test_ban_command_holds_until_another_person_lifts_it(served: Harness):
     result = _keyturn(served, "ban", "dora", "--as", "olga", "--reason", "the laptop is stolen")
     assert (result.exit_code, "their tokens are revoked permanently" in result.output) == (0, True)
     with served.database.reading() as tx:
@@ -99,7 +99,9 @@ def test_a_ban_holds_until_another_lifts_it(served: Harness):
         ),
     ],
 )
-def test_error_is_one_line(served: Harness, words: tuple[str, ...], status: int, says: str):
+def test_stop_or_ban_command_error_is_printed_without_traceback(
+    served: Harness, words: tuple[str, ...], status: int, says: str
+):
     result = _keyturn(served, *words)
     assert result.exit_code == status
     assert says in result.output

@@ -96,7 +96,7 @@ def a_terminal(*words: str, output: int | None = None, **environment: str) -> Ge
         terminal.close()
 
 
-def test_every_command_is_listed_once_by_what_it_is_for():
+def test_help_lists_every_command_in_one_section():
     listed = Counter(name for names in SECTIONS.values() for name in names)
     assert listed == Counter(list(main.commands))
 
@@ -108,19 +108,19 @@ def every(command: click.Command, *words: str) -> Iterator[tuple[str, ...]]:
             yield from every(inner, *words, name)
 
 
-def test_help_fits_eighty_columns():
+def test_help_of_every_command_fits_eighty_columns():
     for words in every(main):
         result = CliRunner().invoke(main, [*words, "--help"], terminal_width=80)
         assert [line for line in result.stdout.splitlines() if len(line) > 80] == [], words
 
 
-def test_help_tells_each_command_in_whole_sentences():
+def test_help_has_no_truncated_sentences():
     for words in every(main):
         result = CliRunner().invoke(main, [*words, "--help"], terminal_width=80)
         assert "..." not in result.stdout.partition("\n")[2], words
 
 
-def test_the_first_help_tells_the_exit_statuses():
+def test_help_lists_the_exit_statuses():
     output = CliRunner().invoke(main, ["--help"], terminal_width=80).stdout
     assert "130 interrupted" in output
 
@@ -129,20 +129,20 @@ def test_the_first_help_tells_the_exit_statuses():
     ("words", "near"),
     [("aprove 7", "approve"), ("run shwo", "show"), ("runs --stat x", "--state")],
 )
-def test_the_nearest_word_is_suggested(words: str, near: str):
+def test_mistyped_command_or_option_suggests_the_nearest(words: str, near: str):
     result = CliRunner().invoke(main, words.split())
     assert result.exit_code == 2
     assert "Did you mean" in result.stderr
     assert f"'{near}'" in result.stderr
 
 
-def test_invalid_number_is_refused():
+def test_invalid_run_number_is_refused_with_exit_status_2():
     result = CliRunner().invoke(main, ["approve", "seven"])
     assert (result.exit_code, "'seven' is not a valid number" in result.stderr) == (2, True)
 
 
 @pytest.mark.parametrize("typed", ["keyturn request zf", "keyturn comp"])
-def test_tab_completes_in_bash(typed: str):
+def test_tab_completes_commands_and_runbooks_in_bash(typed: str):
     whole = {"keyturn request zf": "keyturn request zfs ", "keyturn comp": "keyturn comp"}[typed]
     with a_terminal("bash", "--norc", "--noprofile", "-i") as bash:
         assert bash.shows("$ ")
@@ -153,7 +153,7 @@ def test_tab_completes_in_bash(typed: str):
         assert "Traceback" not in bash.output
 
 
-def test_ctrl_c_ends_it_in_a_line_with_the_status_that_shells_expect():
+def test_ctrl_c_ends_a_command_with_status_130():
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
         silent.settimeout(60)
@@ -166,7 +166,7 @@ def test_ctrl_c_ends_it_in_a_line_with_the_status_that_shells_expect():
     assert "Aborted" not in terminal.output
 
 
-def test_where_nothing_listens_it_says_what_to_set():
+def test_connection_refused_names_keyturn_url():
     with socket.create_server(("127.0.0.1", 0)) as gone:
         url = f"http://127.0.0.1:{gone.getsockname()[1]}"
     result = CliRunner(env={"KEYTURN_URL": url, "KEYTURN_TOKEN": "kt_x"}).invoke(main, ["runs"])
@@ -185,14 +185,12 @@ def test_where_nothing_listens_it_says_what_to_set():
         ({"KEYTURN_BASE_URL": "http://localhost:9/"}, "http://localhost:9"),
     ],
 )
-def test_without_an_address_it_asks_where_the_settings_have_it_listen(
-    listens: dict[str, str], where: str
-):
+def test_default_service_address_follows_the_listen_settings(listens: dict[str, str], where: str):
     result = CliRunner(env={"KEYTURN_TOKEN": "kt_x", **listens}).invoke(main, ["runs"])
     assert result.stderr.startswith(f"keyturn: cannot reach {where}:")
 
 
-def test_who_reads_a_line_and_goes_hears_nothing_of_it():
+def test_closed_pipe_prints_no_error():
     piped = f"{shlex.quote(KEYTURN)} runbooks | head -1"
     result = subprocess.run(["bash", "-c", piped], capture_output=True, text=True, check=True)
     assert (len(result.stdout.splitlines()), result.stderr) == (1, "")

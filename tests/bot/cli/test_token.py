@@ -29,7 +29,7 @@ def _keyturn(harness: Harness, *words: str) -> Result:
     return CliRunner(env=env).invoke(main, words)
 
 
-def test_a_token_is_printed_alone_and_once(served: Harness):
+def test_token_new_prints_only_the_token_and_list_hides_it(served: Harness):
     result = _keyturn(served, "token", "new", "dora", "--scope", "request", "--days", "7")
     assert result.exit_code == 0, result.output
     whole = result.stdout.strip()
@@ -43,7 +43,7 @@ def test_a_token_is_printed_alone_and_once(served: Harness):
     assert "active" in listed.stdout
 
 
-def test_a_revoked_one_is_listed_as_such(served: Harness):
+def test_token_list_shows_a_revoked_token(served: Harness):
     made = _keyturn(served, "token", "new", "olga", "--scope", "metrics", "--json")
     number = json.loads(made.stdout)["id"]
     assert _keyturn(served, "token", "revoke", str(number)).exit_code == 0
@@ -62,7 +62,9 @@ def test_a_revoked_one_is_listed_as_such(served: Harness):
         (("revoke", "9"), 2, "there is no token 9"),
     ],
 )
-def test_error_is_one_line(served: Harness, words: tuple[str, ...], status: int, says: str):
+def test_token_command_error_is_printed_without_traceback(
+    served: Harness, words: tuple[str, ...], status: int, says: str
+):
     result = _keyturn(served, "token", *words)
     assert result.exit_code == status
     assert says in result.output

@@ -28,13 +28,13 @@ def run(*words: str) -> Result:
     return CliRunner().invoke(main, ["tree", *words])
 
 
-def test_check_counts_what_is_there():
+def test_tree_check_counts_gates_events_and_cut_sets():
     assert run("check").output == (
         "shop: valid, 1 gate, 2 events, 1 minimal cut set, 0 single points of failure\n"
     )
 
 
-def test_check_says_where_a_file_is_wrong(place: Path):
+def test_tree_check_prints_file_and_line_of_an_error(place: Path):
     file = place / "x.yaml"
     file.write_text(SHOP.replace("all: [lb1, lb2]", "all: [lb1, lb9]"))
     checked = run("check", "--file", str(file))
@@ -42,7 +42,7 @@ def test_check_says_where_a_file_is_wrong(place: Path):
     assert "x.yaml, line 3: lb9 is not a gate, event or tree" in checked.stderr
 
 
-def test_draw_prints_an_outline_and_writes_a_picture(place: Path):
+def test_tree_draw_prints_an_outline_or_writes_svg(place: Path):
     assert run("draw", "shop").output.splitlines()[0] == (
         "no-balancer: No balancer is left [all of 2]"
     )
@@ -51,7 +51,7 @@ def test_draw_prints_an_outline_and_writes_a_picture(place: Path):
     assert picture.read_text().startswith("<svg")
 
 
-def test_analyse_of_an_open_psa_file(place: Path):
+def test_tree_analyse_computes_probability_of_an_open_psa_file(place: Path):
     file = place / "valves.xml"
     file.write_text(VALVES)
     analysis = json.loads(run("analyse", "--file", str(file), "--json").output)
@@ -67,11 +67,11 @@ def test_analyse_of_an_open_psa_file(place: Path):
     assert "Birnbaum" in text
 
 
-def test_analyse_says_which_probabilities_are_missing():
+def test_tree_analyse_names_events_without_a_probability():
     assert "probability:              unknown: give p of lb1, lb2" in run("analyse").output
 
 
-def test_cuts_lists_the_smallest_first_and_says_how_many_are_left(place: Path):
+def test_tree_cuts_lists_the_smallest_cut_sets_first(place: Path):
     file = place / "valves.xml"
     file.write_text(VALVES)
     listed = run("cuts", "--file", str(file), "--limit", "2")
@@ -82,7 +82,7 @@ def test_cuts_lists_the_smallest_first_and_says_how_many_are_left(place: Path):
     ]
 
 
-def test_import_and_export_are_inverse(place: Path):
+def test_tree_import_reads_what_tree_export_writes(place: Path):
     file = place / "shop.xml"
     file.write_text(run("export", "shop").output)
     again = YAML(typ="safe").load(run("import", str(file)).output)
@@ -90,7 +90,7 @@ def test_import_and_export_are_inverse(place: Path):
     assert again["events"]["lb1"]["leg"] == "lb1/haproxy"
 
 
-def test_unknown_tree_is_refused_with_the_known_ones():
+def test_tree_command_with_an_unknown_tree_lists_the_known_ones():
     wrong = run("draw", "shp")
     assert (wrong.exit_code, wrong.stderr) == (
         3,
@@ -98,7 +98,7 @@ def test_unknown_tree_is_refused_with_the_known_ones():
     )
 
 
-def test_claims_are_listed_and_released_by_hand(place: Path):
+def test_tree_claims_lists_claims_and_tree_release_frees_one(place: Path):
     with open_harness(place):
         pass
     assert run("claims").output == "No claims.\n"
