@@ -19,8 +19,8 @@ THREATS = {
         "TestWho::test_without_the_requester_check_a_requester_approves_their_own_run",
     ),
     "the owner of an agent, or its person, approves what it requests": (
-        "test_gate_refuses_approval_of_the_owner",
-        "test_approval_of_the_owner_would_count_without_the_guard",
+        "test_gate_refuses_approval_of_the_owner_of_an_agent",
+        "test_without_the_guard_the_owner_of_an_agent_approves_its_request",
     ),
     "one approval counts twice, or starts two runs": (
         "TestWho::test_approval_of_one_person_counts_once_when_two_are_required",
@@ -55,8 +55,8 @@ THREATS = {
         "test_without_the_claims_two_runs_take_both_legs",
     ),
     "the guard opens while nothing can be checked": (
-        "test_no_leg_of_a_cut_set_is_allowed_while_everything_is_unknown",
-        "test_guard_that_compared_the_tree_before_and_after_would_open_when_nothing_is_known",
+        "test_guard_refuses_every_leg_of_a_cut_set_while_all_states_are_unknown",
+        "test_guard_comparing_before_and_after_would_allow_the_last_leg_when_all_is_unknown",
     ),
     "a host changed after the approval": (
         "TestWhatWasShown::test_run_is_stale_when_the_state_of_the_host_changed_after_the_approval",
@@ -103,12 +103,12 @@ THREATS = {
         "TestPace::test_without_a_rate_limit_one_person_makes_any_number_of_requests",
     ),
     "a banned person goes on": (
-        "TestBans::test_a_ban_in_the_middle_stops_before_the_next_step",
-        "TestBans::test_without_the_guard_the_next_step_would_have_been_sent",
+        "TestBans::test_ban_during_a_run_stops_it_before_the_next_step",
+        "TestBans::test_without_the_ban_check_the_next_step_is_sent",
     ),
     "an own runbook runs with a file that two people have not enabled": (
-        "test_an_own_runbook_is_refused_until_two_people_have_enabled_it",
-        "test_an_own_runbook_would_run_without_the_guard",
+        "test_own_runbook_is_refused_until_two_people_have_enabled_it",
+        "test_without_the_guard_an_own_runbook_runs_without_being_enabled",
     ),
     # The change log.
     "something is done while the log cannot be written": (

@@ -28,7 +28,7 @@ def _met_by_trying(demand: ApprovalDemand, people: dict[str, frozenset[str]]) ->
 
 
 @given(_places, st.integers(0, 4), _people)
-def test_a_demand_is_met_if_and_only_if_there_is_a_way_to_meet_it(
+def test_approvals_suffice_exactly_when_brute_force_finds_an_assignment(
     each: list[tuple[str, ...]], approvals: int, people: dict[str, frozenset[str]]
 ):
     demand = ApprovalDemand(approvals, tuple(each))
@@ -36,7 +36,7 @@ def test_a_demand_is_met_if_and_only_if_there_is_a_way_to_meet_it(
 
 
 @given(_places, _places, _people)
-def test_and_also_weakens_nothing(
+def test_merged_approval_requirements_are_at_least_as_strict_as_each(
     some: list[tuple[str, ...]], more: list[tuple[str, ...]], people: dict[str, frozenset[str]]
 ):
     one, other = (
@@ -50,7 +50,7 @@ def test_and_also_weakens_nothing(
         assert one.count_missing(people) == other.count_missing(people) == 0
 
 
-def test_escalation_lets_others_fill_a_place_and_asks_for_no_fewer():
+def test_escalation_adds_approvers_and_keeps_the_number_of_approvals():
     terms = ApprovalRequirements(
         (ApprovalDemand(2, (("area:edge",), ("role:security",))),), escalate_to=("role:network",)
     )

@@ -29,18 +29,18 @@ def _explain(tmp_path: Path, person: str, kind: str, *, reversible: bool = True)
         ("nobody", "check", True, "Not allowed: nobody is not in the policy"),
     ],
 )
-def test_it_is_explained_in_sentences(
+def test_evaluated_request_is_described_in_sentences(
     tmp_path: Path, person: str, kind: str, reversible: bool, begins: str
 ):
     assert _explain(tmp_path, person, kind, reversible=reversible).startswith(begins)
 
 
-def test_those_who_can_approve_are_named(tmp_path: Path):
+def test_evaluated_request_names_those_who_can_approve(tmp_path: Path):
     assert "Adam Admin, Olga Owner." in _explain(tmp_path, "dora", "change")
     assert "Olga" not in _explain(tmp_path, "olga", "change", reversible=False).partition(":")[2]
 
 
-def test_how_long_it_usually_takes_is_taken_from_the_past(harness: Harness):
+def test_usual_wait_is_computed_from_past_approvals(harness: Harness):
     with harness.database.reading() as tx:
         assert stats.get_usual_wait(tx, "toy set") is None
     for value in ("on", "off", "on"):
@@ -53,12 +53,12 @@ def test_how_long_it_usually_takes_is_taken_from_the_past(harness: Harness):
 
 
 @pytest.mark.parametrize(("wait", "text"), [(999_999, []), (90_000_000, ["Typical wait: 2 min."])])
-def test_less_than_a_second_is_not_worth_a_sentence(wait: int, text: list[str]):
+def test_usual_wait_below_a_second_is_not_described(wait: int, text: list[str]):
     _, *rest = Evaluation(allowed=True, required_approvals=1).describe(usual_wait=wait)
     assert rest == text
 
 
-def test_of_a_check_that_takes_no_approval_nothing_is_to_be_looked_up(harness: Harness):
+def test_preview_of_a_check_without_approval_needs_no_database(harness: Harness):
     policy = harness.policies.get_policy()
     asked = {"person": "dora", "source": "api"}
     with harness.database.reading() as tx:
@@ -84,7 +84,7 @@ def test_of_a_check_that_takes_no_approval_nothing_is_to_be_looked_up(harness: H
         ' when { context.kind == "check" };',
     ],
 )
-def test_what_depends_on_the_past_is_looked_up(harness: Harness, rule: str):
+def test_preview_that_depends_on_past_runs_needs_the_database(harness: Harness, rule: str):
     rules = harness.policies.path / "policy.cedar"
     text = rules.read_text().replace('@id("checks need no approval")', '@id("checks were free")')
     free = text.index('@id("checks were free")')
@@ -105,11 +105,11 @@ def test_what_depends_on_the_past_is_looked_up(harness: Harness, rule: str):
         (120 * 60_000_000, "2 h"),
     ],
 )
-def test_a_span_is_shown_as_people_say_it(microseconds: int, words: str):
+def test_usual_wait_is_formatted_in_hours_and_minutes(microseconds: int, words: str):
     assert format_wait(microseconds) == words
 
 
-def test_who_is_shown_no_runs_of_others_is_notified(tmp_path: Path):
+def test_evaluated_request_says_when_the_person_cannot_view_such_runs(tmp_path: Path):
     policy = a_policy(tmp_path, rules=restricted_rules()).get_policy()
     unseen = "cannot view such runs of other people."
 

@@ -57,13 +57,13 @@ NIGHTS: dict[str, object] = {
         (NIGHTS, "2026-11-21 04:00", "UTC", True),
     ],
 )
-def test_it_holds_from_its_beginning_to_its_end(
+def test_freeze_holds_from_its_start_until_its_end(
     freeze: Mapping[str, object], when: str, zone: str, holds: bool
 ):
     assert _holds(freeze, _at(when, zone)) is holds
 
 
-def test_where_a_time_exists_twice_a_freeze_is_the_longer_one():
+def test_freeze_includes_both_occurrences_of_an_ambiguous_time():
     """On 31 October 2027 02:30 comes twice in Berlin: once at 00:30 and once at 01:30 UTC."""
     zone = "Europe/Berlin"
     until = {"from": "2027-10-30 00:00", "until": "2027-10-31 02:30", "zone": zone}
@@ -74,7 +74,7 @@ def test_where_a_time_exists_twice_a_freeze_is_the_longer_one():
     assert not _holds(since, _at("2027-10-31 00:29"))
 
 
-def test_where_a_time_does_not_exist_a_freeze_still_has_its_two_ends():
+def test_freeze_that_starts_at_a_skipped_time_has_a_start_and_an_end():
     """On 28 March 2027 there is no 02:30 in Berlin."""
     nightly = {"days": ["sun"], "from": "02:30", "until": "05:00", "zone": "Europe/Berlin"}
     held = [
@@ -94,7 +94,9 @@ def test_where_a_time_does_not_exist_a_freeze_still_has_its_two_ends():
         ({"but": ["zfs *"]}, True),
     ],
 )
-def test_it_is_for_some_areas_and_not_for_all_runbooks(changes: Mapping[str, object], holds: bool):
+def test_freeze_applies_to_its_areas_except_for_excluded_runbooks(
+    changes: Mapping[str, object], holds: bool
+):
     assert _holds(YEAR_END | dict(changes), _at("2026-12-25 12:00")) is holds
 
 
@@ -109,13 +111,13 @@ def test_it_is_for_some_areas_and_not_for_all_runbooks(changes: Mapping[str, obj
         (YEAR_END | {"except": ["abusers"]}, "Extra inputs"),
     ],
 )
-def test_what_makes_no_sense_is_reported(freeze: Mapping[str, object], says: str):
+def test_invalid_freeze_is_rejected_with_the_reason(freeze: Mapping[str, object], says: str):
     with pytest.raises(ValidationError) as broken:
         Freeze.model_validate({"name": "a freeze", **freeze})
     assert says in str(broken.value)
 
 
-def test_a_policy_directory_has_freezes_or_none(tmp_path: Path):
+def test_freezes_file_of_the_policy_is_optional(tmp_path: Path):
     policy = a_policy(tmp_path)
     assert policy.get_policy().describe_freeze(host="lb1", runbook="x", now=0) == ""
     (tmp_path / "freezes.yaml").write_text(
@@ -126,7 +128,7 @@ def test_a_policy_directory_has_freezes_or_none(tmp_path: Path):
     )
 
 
-def test_a_freeze_of_an_unknown_area_breaks_the_policy(tmp_path: Path):
+def test_freeze_of_an_unknown_area_makes_the_policy_invalid(tmp_path: Path):
     policy = a_policy(tmp_path)
     (tmp_path / "freezes.yaml").write_text(
         'freezes: [{name: x, areas: [moon], days: [mon], from: "01:00", until: "02:00"}]\n'

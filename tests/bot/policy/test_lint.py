@@ -35,7 +35,7 @@ def _lint_after_edit(directory: Path, file: str, was: str, instead: str) -> list
          'the role develper, which no rule uses: did you mean "developer"?'),
     ],
 )  # fmt: skip
-def test_typing_error_is_reported_with_a_suggestion(
+def test_policy_lint_reports_a_typing_error_with_a_suggestion(
     tmp_path: Path, file: str, was: str, instead: str, says: str
 ):
     warnings = _lint_after_edit(tmp_path, file, was, instead)
@@ -43,7 +43,7 @@ def test_typing_error_is_reported_with_a_suggestion(
     assert says in warnings[0]
 
 
-def test_a_rule_is_named_by_its_line(tmp_path: Path):
+def test_policy_lint_names_the_line_of_the_rule(tmp_path: Path):
     line = next(
         n for n, text in enumerate(starter_rules().splitlines(), 1) if 'kind == "check"' in text
     )
@@ -62,7 +62,9 @@ def test_a_rule_is_named_by_its_line(tmp_path: Path):
         ("people.yaml", "roles: [developer]", "roles: [developer, administrator]"),
     ],
 )
-def test_known_names_are_not_reported(tmp_path: Path, file: str, was: str, instead: str):
+def test_policy_lint_does_not_report_known_names(
+    tmp_path: Path, file: str, was: str, instead: str
+):
     assert _lint_after_edit(tmp_path, file, was, instead) == []
 
 
@@ -71,13 +73,13 @@ def _look_again(directory: Path, view: str) -> list[str]:
     return [str(slip) for slip in list_warnings(load_policy(path), RUNBOOKS)]
 
 
-def test_a_policy_that_lets_no_one_view_is_shown(tmp_path: Path):
+def test_policy_lint_reports_that_no_rule_permits_view(tmp_path: Path):
     [warning] = _look_again(tmp_path, "")
     assert warning.startswith('policy.cedar: no rule permits the action "view"')
     assert "Add a permit to view" in warning
 
 
-def test_an_owner_who_may_not_view_their_area_learns_that(tmp_path: Path):
+def test_policy_lint_reports_an_owner_who_may_not_view_their_area(tmp_path: Path):
     warnings = _look_again(
         tmp_path,
         'permit (principal, action == Action::"view", resource) unless '
@@ -89,11 +91,11 @@ def test_an_owner_who_may_not_view_their_area_learns_that(tmp_path: Path):
     ]
 
 
-def test_the_starter_lets_everyone_view(tmp_path: Path):
+def test_policy_lint_reports_nothing_in_the_starter_policy(tmp_path: Path):
     assert list_warnings(a_policy(tmp_path).get_policy(), RUNBOOKS) == []
 
 
-def test_a_device_whose_community_crosses_the_network_in_clear_text_is_shown(tmp_path: Path):
+def test_policy_lint_reports_snmp_2c_with_its_clear_text_community(tmp_path: Path):
     path = a_policy(tmp_path).path
     device = "address: 192.0.2.9, area: edge, platform: snmp, host_key: null"
     hosts = (path / "inventory.yaml").read_text()

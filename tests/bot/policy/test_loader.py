@@ -81,9 +81,7 @@ def test_policy_errors_name_file_and_line(
         ("@description", '@description is empty: write @description("…"), or remove it'),
     ],
 )  # fmt: skip
-def test_an_annotation_that_makes_no_sense_is_refused_with_its_line(
-    tmp_path: Path, notes: str, says: str
-):
+def test_invalid_rule_annotation_is_rejected_with_its_line(tmp_path: Path, notes: str, says: str):
     rules = f'// one\n// two\n@id("x")\n{notes}\n{ASK};\n'
     with pytest.raises(NoPolicyError) as broken:
         a_policy(tmp_path, rules=rules).get_policy()
@@ -99,18 +97,20 @@ def test_an_annotation_that_makes_no_sense_is_refused_with_its_line(
         (f"@stepup {ASK.replace('request', 'approve')};", "belongs on a permit to request"),
     ],
 )
-def test_an_annotation_in_the_wrong_place_is_refused(tmp_path: Path, rule: str, says: str):
+def test_rule_annotation_on_the_wrong_kind_of_rule_is_rejected(
+    tmp_path: Path, rule: str, says: str
+):
     with pytest.raises(NoPolicyError, match=says):
         a_policy(tmp_path, rules=rule).get_policy()
 
 
 @pytest.mark.parametrize("note", ["@id", '@id("")', '@id(" ")'])
-def test_a_name_that_is_none_is_refused(tmp_path: Path, note: str):
+def test_empty_rule_id_is_rejected_with_its_line(tmp_path: Path, note: str):
     with pytest.raises(NoPolicyError, match=r"line 2.*@id is empty"):
         a_policy(tmp_path, rules=f"// one\n{note}\n{ASK};\n").get_policy()
 
 
-def test_two_rules_have_two_names(tmp_path: Path):
+def test_duplicate_rule_id_is_rejected_with_its_line(tmp_path: Path):
     rules = f'@id("x")\n{ASK};\n\n// Again.\n@id("x")\n{ASK.replace("permit", "forbid")};\n'
     with pytest.raises(
         NoPolicyError, match='line 5: rule "x": the rule on line 1 has the same @id'
@@ -119,11 +119,11 @@ def test_two_rules_have_two_names(tmp_path: Path):
     assert a_policy(tmp_path, rules=rules.replace("x", "y", 1)).get_policy()
 
 
-def test_rules_without_a_name_are_distinguished_by_their_place(tmp_path: Path):
+def test_rules_without_an_id_are_distinguished_by_their_position(tmp_path: Path):
     assert a_policy(tmp_path, rules=f"{ASK};\n{ASK};\n").get_policy()
 
 
-def test_a_role_that_no_one_has_may_be_declared(tmp_path: Path):
+def test_role_without_people_may_be_declared_in_people_yaml(tmp_path: Path):
     rules = starter_rules().replace('@from("owners")', '@from("role:security")')
     directory = a_policy(tmp_path, rules=rules)
     with pytest.raises(NoPolicyError, match="security"):
@@ -133,7 +133,7 @@ def test_a_role_that_no_one_has_may_be_declared(tmp_path: Path):
     assert directory.get_policy()
 
 
-def test_statements_begin_where_their_first_word_stands():
+def test_policy_statement_begins_at_the_line_of_its_first_word():
     text = (
         '// a; b\n\n@id("x; y") // more;\npermit (principal, action, resource);\n\n  forbid (p\n'
     )
@@ -154,7 +154,7 @@ class _Editor:
             self._edits.pop()()
 
 
-def test_an_edit_of_two_files_is_not_seen_half_done(tmp_path: Path):
+def test_policy_edit_of_two_files_is_loaded_only_when_complete(tmp_path: Path):
     a_policy(tmp_path)
     people, areas = tmp_path / "people.yaml", tmp_path / "areas.yaml"
     old_people, old_areas = people.read_text(), areas.read_text()
@@ -168,7 +168,7 @@ def test_an_edit_of_two_files_is_not_seen_half_done(tmp_path: Path):
     assert directory.get_policy().organisation.areas["storage"].owners == ["sara"]
 
 
-def test_twin_read_one_after_the_other_it_would_be_seen(tmp_path: Path):
+def test_without_waiting_a_half_finished_policy_edit_is_loaded(tmp_path: Path):
     a_policy(tmp_path)
     people = tmp_path / "people.yaml"
     directory = PolicyDirectory(tmp_path, sleep=lambda _seconds: None)
@@ -178,7 +178,7 @@ def test_twin_read_one_after_the_other_it_would_be_seen(tmp_path: Path):
         directory.get_policy()
 
 
-def test_files_that_never_rest_are_no_policy(tmp_path: Path):
+def test_policy_files_that_keep_changing_are_rejected(tmp_path: Path):
     a_policy(tmp_path)
     people = tmp_path / "people.yaml"
 
@@ -192,7 +192,7 @@ def test_files_that_never_rest_are_no_policy(tmp_path: Path):
         directory.get_policy()
 
 
-def test_an_edit_that_leaves_size_and_time_as_they_were_is_seen(tmp_path: Path):
+def test_policy_edit_with_the_same_size_and_mtime_is_loaded(tmp_path: Path):
     import os
 
     directory = a_policy(tmp_path)
@@ -217,7 +217,7 @@ def test_an_edit_that_leaves_size_and_time_as_they_were_is_seen(tmp_path: Path):
         ("{team: T0A, enterprise: E0E, user: W0X}", "{team: T0B, user: W0X}", True),
     ],
 )  # fmt: skip
-def test_one_account_is_one_persons_also_on_enterprise_grid(
+def test_slack_account_of_two_people_is_rejected_also_on_enterprise_grid(
     tmp_path: Path, one: str, other: str, clash: bool
 ):
     directory = a_policy(tmp_path)
@@ -234,7 +234,7 @@ def test_one_account_is_one_persons_also_on_enterprise_grid(
 
 
 @pytest.mark.parametrize("name", ["policy.cedar", "people.yaml", "inventory.yaml", "."])
-def test_a_policy_that_others_may_write_is_not_used(tmp_path: Path, name: str):
+def test_policy_that_others_can_write_is_rejected(tmp_path: Path, name: str):
     directory = a_policy(tmp_path)
     place = tmp_path / name
     mode = place.stat().st_mode & 0o777
@@ -246,7 +246,7 @@ def test_a_policy_that_others_may_write_is_not_used(tmp_path: Path, name: str):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
-def test_a_policy_of_another_user_is_used_only_where_owners_are_not_named(tmp_path: Path):
+def test_policy_file_of_another_unix_user_is_rejected_when_owners_are_checked(tmp_path: Path):
     a_policy(tmp_path)
     os.chown(tmp_path / "people.yaml", 65534, 65534)
     with pytest.raises(NoPolicyError, match="chown it"):
@@ -255,7 +255,7 @@ def test_a_policy_of_another_user_is_used_only_where_owners_are_not_named(tmp_pa
 
 
 @pytest.mark.parametrize("mask", [0o002, 0o022, 0o077])
-def test_the_starter_is_written_for_no_one_else_to_write(tmp_path: Path, mask: int):
+def test_starter_policy_is_not_writable_by_others(tmp_path: Path, mask: int):
     before = os.umask(mask)
     try:
         starter.write_starter_policy(tmp_path / "policy")

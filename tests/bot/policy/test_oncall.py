@@ -53,7 +53,7 @@ def with_shifts(policy: Policy, *shifts: Shift, now: int = NOW) -> Policy:
     return policy.with_duties({"edge": duty})
 
 
-def test_the_person_on_duty_has_the_role_from_the_start_to_the_end_of_the_shift(
+def test_person_on_duty_has_the_on_call_role_during_the_shift(
     tmp_path: Path,
 ) -> None:
     policy = a_policy_with(tmp_path)
@@ -71,7 +71,7 @@ def test_the_person_on_duty_has_the_role_from_the_start_to_the_end_of_the_shift(
     assert on_duty.with_duties({}).organisation.people["dora"].roles == ("developer",)
 
 
-def test_no_one_is_on_duty_by_a_reading_that_is_too_old_or_of_another_calendar(
+def test_outdated_or_foreign_calendar_reading_puts_nobody_on_duty(
     tmp_path: Path,
 ) -> None:
     policy = a_policy_with(tmp_path)
@@ -85,7 +85,7 @@ def test_no_one_is_on_duty_by_a_reading_that_is_too_old_or_of_another_calendar(
     assert not compute_duty(calendar, None, policy.organisation, NOW).is_known
 
 
-def test_only_who_is_on_duty_alone_changes_without_approval(tmp_path: Path) -> None:
+def test_only_a_person_alone_on_duty_changes_without_approval(tmp_path: Path) -> None:
     policy = a_policy_with(tmp_path)
     alone = with_shifts(policy, a_shift("dora@example.com"))
     ruling = alone.get_request_ruling(CHANGE)
@@ -105,7 +105,7 @@ def test_only_who_is_on_duty_alone_changes_without_approval(tmp_path: Path) -> N
     assert alone.get_request_ruling(irreversible).required_approvals == 1
 
 
-def test_two_calendars_of_an_area_count_together_and_only_if_both_are_known(
+def test_two_calendars_of_an_area_count_together_only_when_both_are_known(
     tmp_path: Path,
 ) -> None:
     both = f"{CALENDARS}  network: {{file: network.ics}}\n"
@@ -118,7 +118,7 @@ def test_two_calendars_of_an_area_count_together_and_only_if_both_are_known(
     assert policy.with_duties({"edge": edge, "network": network}).count_on_duty("storage") == 1
 
 
-def test_a_rule_that_asks_for_who_is_on_duty_says_so(tmp_path: Path) -> None:
+def test_rule_with_approval_by_the_on_call_role_names_the_person_on_duty(tmp_path: Path) -> None:
     rule = """
 @id("asks the person on duty")
 @approvals("1")
@@ -149,13 +149,15 @@ permit (principal in Role::"oncall:edge", action == Action::"approve", resource)
          "oncall:night: correct it, or name the calendar in oncall.yaml"),
     ],
 )  # fmt: skip
-def test_a_mistake_in_oncall_yaml_is_named(tmp_path: Path, calendars: str, says: str) -> None:
+def test_mistake_in_oncall_yaml_is_rejected_with_its_line(
+    tmp_path: Path, calendars: str, says: str
+) -> None:
     with pytest.raises(NoPolicyError) as caught:
         a_policy_with(tmp_path, calendars)
     assert says in str(caught.value)
 
 
-def test_people_yaml_cannot_give_the_role(tmp_path: Path) -> None:
+def test_people_yaml_cannot_assign_an_on_call_role(tmp_path: Path) -> None:
     a_policy_with(tmp_path)
     people = tmp_path / "people.yaml"
     people.write_text(people.read_text().replace("[developer]", "['oncall:edge']"))
@@ -163,7 +165,7 @@ def test_people_yaml_cannot_give_the_role(tmp_path: Path) -> None:
         load_policy(tmp_path)
 
 
-def test_the_source_of_a_calendar_is_another_where_it_is_read_otherwise() -> None:
+def test_calendar_source_changes_with_the_fields_that_affect_its_shifts() -> None:
     calendar = DutyCalendar(name="edge", file="edge.ics")
     again = calendar.model_copy(update={"areas": ("edge",), "max_age_minutes": 90})
     assert again.source == calendar.source

@@ -49,7 +49,7 @@ def _request(
         ("dora", "lb9", "check", True, None),
     ],
 )
-def test_the_products_rule(
+def test_starter_rules_decide_who_needs_how_many_approvals(
     tmp_path: Path, person: str, host: str, kind: str, reversible: bool, approvals: int | None
 ):
     directory = a_policy(tmp_path)
@@ -62,7 +62,7 @@ def test_the_products_rule(
 
 
 @pytest.mark.parametrize(("runbook", "approvals"), [("force", 2), ("start", 0)])
-def test_the_example_of_a_forced_scrub_holds_without_its_slashes(
+def test_commented_example_rule_for_a_forced_scrub_is_valid(
     tmp_path: Path, runbook: str, approvals: int
 ):
     before, name, rest = starter_rules().partition('// @id("forcing a scrub needs two approvals")')
@@ -89,7 +89,7 @@ def test_the_example_of_a_forced_scrub_holds_without_its_slashes(
         ("dora", "nobody", "lb1", False),
     ],
 )
-def test_owners_approve_and_never_their_own(
+def test_starter_rules_let_owners_approve_except_their_own_requests(
     policy: Policy, asker: str, approver: str, host: str, may: bool
 ):
     request = _request(asker, host)
@@ -99,7 +99,7 @@ def test_owners_approve_and_never_their_own(
     )
 
 
-def test_who_can_approve_is_known_by_name(policy: Policy):
+def test_policy_lists_the_names_of_those_who_can_approve(policy: Policy):
     request = _request("dora")
     names = [
         person.name
@@ -112,7 +112,7 @@ def test_who_can_approve_is_known_by_name(policy: Policy):
     )
 
 
-def test_a_second_key_is_a_second_persons_even_without_the_forbid(tmp_path: Path):
+def test_requester_cannot_approve_even_without_the_forbid_rule(tmp_path: Path):
     rules = starter_rules().replace("forbid (principal", "// forbid (principal")
     rules = rules.replace("when { context.own };", "// when")
     rules = rules.replace('@id("no self-approval")', "").replace(
@@ -128,12 +128,12 @@ def test_a_second_key_is_a_second_persons_even_without_the_forbid(tmp_path: Path
     assert policy.get_approval_ruling("olga", other, policy.get_request_ruling(other)).allowed
 
 
-def test_without_rules_no_one_may_anything(tmp_path: Path):
+def test_policy_without_rules_permits_nothing(tmp_path: Path):
     policy = a_policy(tmp_path, rules="// nothing yet\n").get_policy()
     assert not policy.get_request_ruling(_request("olga", kind="check")).allowed
 
 
-def test_the_strictest_of_several_permits_holds(tmp_path: Path):
+def test_strictest_of_several_permit_rules_wins(tmp_path: Path):
     stricter = """
     @id("careful") @approvals("2") @from("role:administrator")
     permit (principal, action == Action::"request", resource) when { context.kind == "change" };
@@ -150,7 +150,7 @@ permit (principal, action == Action::"request", resource);
 """
 
 
-def test_of_several_hosts_the_approvals_are_enough_for_each(tmp_path: Path):
+def test_approvals_of_a_request_for_several_hosts_suffice_for_each_host(tmp_path: Path):
     policy = a_policy(tmp_path, rules=ANYBODY_APPROVES).get_policy()
     request = replace(_request("dora"), hosts=("lb1", "web1"))
     ruling = policy.get_request_ruling(request)
@@ -175,7 +175,7 @@ _ONE = """
 @pytest.mark.parametrize("rule", ["", _NIGHT, _NFS, _ONE])
 @pytest.mark.parametrize("more", ["area: edge, tags: [haproxy]", "area: web, tags: [haproxy]"])
 @pytest.mark.parametrize("zone", ["UTC", "Pacific/Auckland"])
-def test_hosts_that_are_asked_about_together_are_judged_as_each_by_itself(
+def test_ruling_for_several_hosts_combines_the_rulings_of_each_host(
     tmp_path: Path, rule: str, more: str, zone: str
 ):
     directory = a_policy(tmp_path, rules=ANYBODY_APPROVES + rule)
@@ -209,7 +209,9 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return asked_attributes
 
 
-def test_the_rules_are_asked_once_about_all_hosts_that_are_alike(tmp_path: Path, asked: list[str]):
+def test_policy_evaluates_the_rules_once_for_hosts_with_equal_attributes(
+    tmp_path: Path, asked: list[str]
+):
     directory = a_policy(tmp_path, rules=ANYBODY_APPROVES)
     inventory = tmp_path / "inventory.yaml"
     hosts = tuple(f"lb{n}" for n in range(1, 101))
@@ -223,7 +225,7 @@ def test_the_rules_are_asked_once_about_all_hosts_that_are_alike(tmp_path: Path,
     assert asked == ["lb1", "web1", "nas1"]
 
 
-def test_what_the_rules_have_answered_they_are_not_asked_again(tmp_path: Path, asked: list[str]):
+def test_policy_caches_rulings_that_do_not_depend_on_time(tmp_path: Path, asked: list[str]):
     # The tests share what they read: one that others have asked may know the answer by now.
     policy = a_policy(tmp_path, rules=f"{starter_rules()}\n// of this test alone\n").get_policy()
     for seconds in range(5):
@@ -245,11 +247,11 @@ def _allowed_from_second_to_second(directory: Path) -> list[bool]:
     ]
 
 
-def test_a_rule_that_looks_at_the_clock_is_asked_at_each_time(tmp_path: Path):
+def test_rule_that_depends_on_time_is_evaluated_at_each_time(tmp_path: Path):
     assert _allowed_from_second_to_second(tmp_path) == [True, False, True]
 
 
-def test_if_no_one_minded_what_rules_look_at_an_answer_would_outlive_its_time(
+def test_without_tracking_mentioned_attributes_a_cached_ruling_is_outdated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """The twin of the guard: an answer is remembered for what the rules see, and not without."""
@@ -257,7 +259,7 @@ def test_if_no_one_minded_what_rules_look_at_an_answer_would_outlive_its_time(
     assert _allowed_from_second_to_second(tmp_path) == [True, True, True]
 
 
-def test_the_version_names_the_content(tmp_path: Path):
+def test_policy_version_is_the_hash_of_its_content(tmp_path: Path):
     one = a_policy(tmp_path / "one").get_policy().version
     assert a_policy(tmp_path / "two").get_policy().version == one
     assert a_policy(tmp_path / "three", rules=starter_rules() + "\n").get_policy().version != one
@@ -317,7 +319,7 @@ def test_the_version_names_the_content(tmp_path: Path):
         ("people.yaml", "people: " + "[" * 1000, "people.yaml: is nested too deeply"),
     ],
 )  # fmt: skip
-def test_a_broken_policy_says_where_and_what_and_allows_nothing(
+def test_invalid_policy_is_rejected_with_place_and_reason(
     tmp_path: Path, file: str, content: str, says: str
 ):
     directory = a_policy(tmp_path)
@@ -328,14 +330,14 @@ def test_a_broken_policy_says_where_and_what_and_allows_nothing(
     assert says in str(broken.value)
 
 
-def test_a_missing_file_is_named(tmp_path: Path):
+def test_missing_policy_file_is_named(tmp_path: Path):
     directory = a_policy(tmp_path)
     (tmp_path / "areas.yaml").unlink()
     with pytest.raises(NoPolicyError, match=r"areas\.yaml: is missing"):
         directory.get_policy()
 
 
-def test_a_repaired_policy_is_used_again(tmp_path: Path):
+def test_repaired_policy_is_used_again(tmp_path: Path):
     directory = a_policy(tmp_path)
     good = (tmp_path / "policy.cedar").read_text()
     (tmp_path / "policy.cedar").write_text("permit (")
@@ -345,7 +347,7 @@ def test_a_repaired_policy_is_used_again(tmp_path: Path):
     assert directory.get_policy().get_request_ruling(_request("dora")).allowed
 
 
-def test_two_people_cannot_share_an_account(tmp_path: Path):
+def test_two_people_cannot_share_a_slack_account(tmp_path: Path):
     directory = a_policy(tmp_path)
     people = tmp_path / "people.yaml"
     people.write_text(people.read_text().replace("U0OLGA", "U0DORA"))
@@ -364,7 +366,7 @@ def test_two_people_cannot_share_an_account(tmp_path: Path):
         ("T0OTHER", None, "W0ERIN", None),
     ],
 )
-def test_people_are_identified_by_their_ids_only(
+def test_slack_people_are_identified_by_team_enterprise_and_user_id(
     tmp_path: Path, team: str, enterprise: str | None, user: str, person: str | None
 ):
     directory = a_policy(tmp_path)
@@ -379,7 +381,7 @@ def test_people_are_identified_by_their_ids_only(
     assert (match.id if match else None) == person
 
 
-def test_the_starter_is_valid_as_it_is(tmp_path: Path):
+def test_starter_policy_is_valid_and_never_overwrites_files(tmp_path: Path):
     from bot.policy.loader import load_policy
     from bot.policy.starter import write_starter_policy
 
@@ -389,7 +391,7 @@ def test_the_starter_is_valid_as_it_is(tmp_path: Path):
         write_starter_policy(tmp_path)
 
 
-def test_what_may_be_either_is_reported_as_neither_once(tmp_path: Path):
+def test_invalid_value_of_a_union_field_is_reported_once(tmp_path: Path):
     directory = a_policy(tmp_path)
     freeze = "freezes:\n  - {name: x, from: soon, until: '2027-01-04 08:00'}\n"
     (tmp_path / "freezes.yaml").write_text(freeze)

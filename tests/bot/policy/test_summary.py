@@ -38,7 +38,7 @@ def sentences(summary: PolicySummary, person: str, section: str) -> list[str]:
     return [clause.sentence for clause in getattr(of(summary, person), section)]
 
 
-def test_a_developer_looks_at_once_and_asks_for_the_rest(tmp_path: Path):
+def test_policy_summary_of_a_developer_lists_checks_and_changes(tmp_path: Path):
     summary = summarise(tmp_path)
     assert sentences(summary, "dora", "without_approval") == ["Every check, everywhere."]
     assert sentences(summary, "dora", "with_approval") == [
@@ -60,7 +60,7 @@ def test_a_developer_looks_at_once_and_asks_for_the_rest(tmp_path: Path):
     assert of(summary, "dora").can_approve == []
 
 
-def test_an_owner_does_what_can_be_undone_in_their_area(tmp_path: Path):
+def test_policy_summary_of_an_owner_lists_reversible_changes_without_approval(tmp_path: Path):
     summary = summarise(tmp_path)
     assert "Every change that can be undone, in the edge and the web servers." in sentences(
         summary, "olga", "without_approval"
@@ -73,7 +73,7 @@ def test_an_owner_does_what_can_be_undone_in_their_area(tmp_path: Path):
     ]
 
 
-def test_where_no_one_could_approve_it_is_reported(tmp_path: Path):
+def test_policy_summary_reports_a_change_that_nobody_can_approve(tmp_path: Path):
     lonely = [
         clause
         for clause in of(summarise(tmp_path), "stan").with_approval
@@ -88,7 +88,7 @@ def test_where_no_one_could_approve_it_is_reported(tmp_path: Path):
     ]
 
 
-def test_where_those_who_could_approve_are_too_few_it_is_reported(tmp_path: Path):
+def test_policy_summary_reports_areas_with_too_few_approvers(tmp_path: Path):
     rules = (
         '@id("x") @approvals("2") @from("owners") permit (principal, action == Action::"request",'
         ' resource) when { context.kind == "change" };'
@@ -104,7 +104,7 @@ def test_where_those_who_could_approve_are_too_few_it_is_reported(tmp_path: Path
     assert "the edge" in of(summary, "olga").with_approval[0].areas_short_of_approvers
 
 
-def test_the_rules_that_apply_are_told_in_their_order_in_the_file(tmp_path: Path):
+def test_ruling_lists_its_rules_in_file_order(tmp_path: Path):
     more = "".join(
         f'@id("{name}") permit (principal in Role::"developer", action == Action::"request",'
         " resource)"
@@ -118,7 +118,7 @@ def test_the_rules_that_apply_are_told_in_their_order_in_the_file(tmp_path: Path
     assert names == {("checks need no approval", "zoe", "anna", "mia", "bob", "kim", "lea")}
 
 
-def test_people_who_may_do_the_same_are_shown_together(tmp_path: Path):
+def test_policy_summary_groups_people_with_the_same_rights(tmp_path: Path):
     directory = a_policy(tmp_path)
     people = tmp_path / "people.yaml"
     people.write_text(
@@ -135,7 +135,7 @@ def test_people_who_may_do_the_same_are_shown_together(tmp_path: Path):
     assert sentences(summary, "gus", "refused") == ["Every change, everywhere."]
 
 
-def test_whom_a_rule_names_is_listed_alone(tmp_path: Path):
+def test_policy_summary_lists_a_person_named_by_a_rule_alone(tmp_path: Path):
     directory = a_policy(
         tmp_path,
         rules=starter_rules()
@@ -176,7 +176,7 @@ def test_whom_a_rule_names_is_listed_alone(tmp_path: Path):
         ('resource == Host::"lb2"', "Every check and every change, on lb2."),
     ],
 )
-def test_runbooks_and_hosts_are_named_in_few_words(tmp_path: Path, when: str, sentence: str):
+def test_policy_summary_names_runbooks_and_hosts_briefly(tmp_path: Path, when: str, sentence: str):
     more = (
         '@id("x") forbid (principal in Role::"developer", action == Action::"request", resource)'
         f" when {{ {when} }};"
@@ -202,7 +202,7 @@ def test_runbooks_and_hosts_are_named_in_few_words(tmp_path: Path, when: str, se
         ("context.frozen", "When a freeze is active: "),
     ],
 )
-def test_what_depends_on_circumstances_is_shown_with_them(tmp_path: Path, when: str, words: str):
+def test_policy_summary_names_the_conditions_of_a_rule(tmp_path: Path, when: str, words: str):
     more = (
         '@id("x") forbid (principal in Role::"developer", action == Action::"request", resource)'
         f' when {{ context.kind == "change" && ({when}) }};'
@@ -212,7 +212,7 @@ def test_what_depends_on_circumstances_is_shown_with_them(tmp_path: Path, when: 
     ]
 
 
-def test_what_more_a_rule_wants_is_shown(tmp_path: Path):
+def test_policy_summary_lists_the_annotations_of_a_rule(tmp_path: Path):
     rules = """
         @id("two") @approvals("2") @from("owners & role:administrator") @stepup @hosts("3")
         @reason("required") @remind("15m") @escalate("role:administrator")
@@ -236,7 +236,7 @@ def test_what_more_a_rule_wants_is_shown(tmp_path: Path):
     )
 
 
-def test_a_policy_without_hosts_can_be_read_too(tmp_path: Path):
+def test_policy_summary_works_without_hosts(tmp_path: Path):
     directory = a_policy(tmp_path)
     (tmp_path / "inventory.yaml").write_text("hosts: {}\n")
     summary = summarise_policy(directory.get_policy(), ALL, now=NOW)
@@ -246,7 +246,7 @@ def test_a_policy_without_hosts_can_be_read_too(tmp_path: Path):
     assert [domain.description for domain in summary.areas] == ["no hosts yet"] * 3
 
 
-def test_one_persons_charter_says_what_everybodys_says_of_them(tmp_path: Path):
+def test_policy_summary_of_one_person_equals_their_part_of_the_whole(tmp_path: Path):
     everyone = summarise(tmp_path)
     for person in ("dora", "olga", "stan"):
         alone = summarise(tmp_path, person=person)
@@ -263,7 +263,7 @@ def test_one_persons_charter_says_what_everybodys_says_of_them(tmp_path: Path):
         ('context.runbook != "abusers clear" && context.runbook != "abusers show"', 6),
     ],
 )
-def test_every_sentence_holds_for_every_host_and_runbook(
+def test_policy_summary_groups_have_the_same_ruling_for_every_member(
     tmp_path: Path, condition: str, request_groups: int
 ):
     """The ruling on one of a group is the ruling on each of them."""
@@ -300,14 +300,16 @@ def _deeds(runbooks: list[RunbookInfo]) -> list[RequestKind]:
         ('days: [tue], from: "12:00", until: "11:00"', True, "2026-03-03 12:00"),
     ],
 )
-def test_freezes_are_listed_from_now_on(tmp_path: Path, freeze: str, holds: bool, begins: str):
+def test_policy_summary_lists_current_and_future_freezes(
+    tmp_path: Path, freeze: str, holds: bool, begins: str
+):
     directory = a_policy(tmp_path)
     (tmp_path / "freezes.yaml").write_text(f"freezes:\n  - {{name: x, {freeze}}}\n")
     (frost,) = summarise_policy(directory.get_policy(), ALL, now=NOW).freezes
     assert (frost.is_active, f"{frost.begins_at:%Y-%m-%d %H:%M}") == (holds, begins)
 
 
-def test_a_freeze_that_is_over_is_not_shown(tmp_path: Path):
+def test_policy_summary_omits_freezes_that_have_ended(tmp_path: Path):
     directory = a_policy(tmp_path)
     (tmp_path / "freezes.yaml").write_text(
         'freezes:\n  - {name: x, from: "2026-03-01 00:00", until: "2026-03-02 00:00"}\n'
@@ -315,7 +317,7 @@ def test_a_freeze_that_is_over_is_not_shown(tmp_path: Path):
     assert summarise_policy(directory.get_policy(), ALL, now=NOW).freezes == []
 
 
-def test_it_is_drawn_for_a_terminal_a_browser_and_programs(tmp_path: Path):
+def test_policy_summary_is_rendered_as_text_html_and_data(tmp_path: Path):
     people = (tmp_path / "people.yaml").resolve()
     directory: PolicyDirectory = a_policy(tmp_path)
     people.write_text(people.read_text() + "  eve: {name: <script>alert(1)</script>}\n")
@@ -330,7 +332,7 @@ def test_it_is_drawn_for_a_terminal_a_browser_and_programs(tmp_path: Path):
     assert data["chapters"][0]["without_approval"][0]["sentence"] == "Every check, everywhere."
 
 
-def test_who_views_which_runs_is_shown(tmp_path: Path):
+def test_policy_summary_shows_who_can_view_which_runs(tmp_path: Path):
     summary = summarise(tmp_path)
     assert sentences(summary, "dora", "can_view") == ["Every check and every change, everywhere."]
     assert "Can view\n    - Every check and every change, everywhere." in render.render_text(
@@ -338,7 +340,7 @@ def test_who_views_which_runs_is_shown(tmp_path: Path):
     )
 
 
-def test_who_views_less_learns_where(tmp_path: Path):
+def test_policy_summary_shows_a_restricted_right_to_view(tmp_path: Path):
     summary = summarise(tmp_path, instead=restricted_rules())
     assert sentences(summary, "dora", "can_view") == [
         "Every check and every change, in the web servers."
@@ -348,7 +350,7 @@ def test_who_views_less_learns_where(tmp_path: Path):
     assert sentences(summary, "olga", "can_view") == ["Every check and every change, everywhere."]
 
 
-def test_who_views_nothing_of_others_is_notified(tmp_path: Path):
+def test_policy_summary_says_when_people_view_only_their_own_runs(tmp_path: Path):
     summary = summarise(tmp_path, instead=restricted_rules(""))
     assert sentences(summary, "dora", "can_view") == []
     sentence = "an view only runs that they requested or decided."

@@ -26,7 +26,7 @@ def directory(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_trees_and_redundant_hosts_belong_to_the_policy(directory: Path):
+def test_fault_trees_and_redundant_hosts_belong_to_the_policy(directory: Path):
     inventory = directory / "inventory.yaml"
     inventory.write_text(inventory.read_text() + "redundant: [[lb1, lb2], [web1, nas1]]\n")
     policy = load_policy(directory)
@@ -38,7 +38,7 @@ def test_trees_and_redundant_hosts_belong_to_the_policy(directory: Path):
     ]
 
 
-def test_version_changes_with_a_tree(directory: Path):
+def test_policy_version_changes_with_a_fault_tree(directory: Path):
     before = load_policy(directory).version
     (directory / "trees" / "shop.yaml").write_text(SHOP.replace("No balancer", "No one"))
     assert load_policy(directory).version != before
@@ -65,7 +65,7 @@ def test_version_changes_with_a_tree(directory: Path):
         ("top: no-balancer", "top: [x", "shop.yaml, line "),
     ],
 )
-def test_mistake_in_a_tree_is_refused_with_file_and_line(
+def test_mistake_in_a_fault_tree_is_refused_with_file_and_line(
     directory: Path, before: str, after: str, message: str
 ):
     assert before in SHOP
@@ -82,7 +82,7 @@ def test_redundant_host_that_does_not_exist_is_refused(directory: Path):
         load_policy(directory)
 
 
-def test_tree_that_others_can_write_is_refused(directory: Path):
+def test_fault_tree_that_others_can_write_is_refused(directory: Path):
     file = directory / "trees" / "shop.yaml"
     check_access(directory)
     file.chmod(0o666)
@@ -90,14 +90,14 @@ def test_tree_that_others_can_write_is_refused(directory: Path):
         check_access(directory)
 
 
-def test_directory_that_others_can_add_trees_to_is_refused(directory: Path):
+def test_directory_of_fault_trees_that_others_can_write_is_refused(directory: Path):
     check_access(directory)
     (directory / "trees").chmod(0o777)
     with pytest.raises(NoPolicyError, match="trees is writable by others"):
         check_access(directory)
 
 
-def test_edited_tree_is_used_by_the_next_request(directory: Path):
+def test_edited_fault_tree_is_used_by_the_next_request(directory: Path):
     policies = a_policy(directory)
     assert [*policies.get_policy().trees] == ["shop"]
     (directory / "trees" / "shop.yaml").unlink()

@@ -18,7 +18,7 @@ V3 = {"user": "keyturn", "auth_file": "a", "privacy_file": "p"}
         ({"community_file": "c"}, True, HostLogin("SNMP 2c", "reads and changes", "a community")),
     ],
 )
-def test_a_device_by_snmp_has_no_host_key_and_one_login(
+def test_snmp_device_has_no_host_key_and_one_login(
     snmp: dict[str, str], login: HostLogin, *, changes: bool
 ):
     fields: dict[str, Any] = {"name": "pdu1", "address": "192.0.2.9", "area": "infra"}

@@ -42,7 +42,9 @@ def _fates(replay: Replay) -> list[str]:
     return [one.outcome.value for one in replay.requests]
 
 
-def test_the_same_policy_would_have_changed_nothing(harness: Harness, tmp_path: Path):
+def test_policy_replay_with_the_same_policy_reports_no_differences(
+    harness: Harness, tmp_path: Path
+):
     harness.approve(_lamp(harness))
     _lamp(harness, "off", "olga")
     harness.request(ShowSwitches(host="lb1"), "dora")
@@ -53,7 +55,7 @@ def test_the_same_policy_would_have_changed_nothing(harness: Harness, tmp_path: 
     assert summarise_replay(replay) == "no differences"
 
 
-def test_more_approvals_refusals_and_what_would_not_wait_are_counted(
+def test_policy_replay_counts_more_approvals_refusals_and_no_waiting(
     harness: Harness, tmp_path: Path
 ):
     harness.approve(_lamp(harness))
@@ -81,9 +83,7 @@ def test_more_approvals_refusals_and_what_would_not_wait_are_counted(
     }
 
 
-def test_an_approval_by_someone_who_could_not_give_it_now_would_not_count(
-    harness: Harness, tmp_path: Path
-):
+def test_policy_replay_reports_approvals_that_no_longer_count(harness: Harness, tmp_path: Path):
     harness.approve(_lamp(harness), "adam")
     new = _proposed(tmp_path)
     areas = tmp_path / "new" / "areas.yaml"
@@ -96,7 +96,7 @@ def test_an_approval_by_someone_who_could_not_give_it_now_would_not_count(
     assert lost.description == "approved by adam, but needs approval from the owners of the edge"
 
 
-def test_people_and_hosts_that_are_gone_are_named(harness: Harness, tmp_path: Path):
+def test_policy_replay_names_people_and_hosts_that_were_removed(harness: Harness, tmp_path: Path):
     harness.approve(_lamp(harness), "adam")
     harness.approve(_lamp(harness, host="lb2"))
     _proposed(tmp_path)
@@ -115,7 +115,7 @@ def test_people_and_hosts_that_are_gone_are_named(harness: Harness, tmp_path: Pa
     assert replay.unknown_requesters == {}
 
 
-def test_what_a_rule_refused_and_what_a_runbook_refused_are_distinguished(
+def test_policy_replay_distinguishes_refusals_by_rule_and_by_runbook(
     harness: Harness, tmp_path: Path
 ):
     rules = harness.policies.path / "policy.cedar"
@@ -128,7 +128,9 @@ def test_what_a_rule_refused_and_what_a_runbook_refused_are_distinguished(
     assert _fates(_through(harness, tmp_path)) == ["as it was", "no longer refused"]
 
 
-def test_a_rule_about_hours_looks_at_the_hour_when_it_was_asked(harness: Harness, tmp_path: Path):
+def test_policy_replay_evaluates_hours_at_the_time_of_the_request(
+    harness: Harness, tmp_path: Path
+):
     harness.approve(_lamp(harness))
     (one,) = _pasts(harness)
     more = (
@@ -141,7 +143,7 @@ def test_a_rule_about_hours_looks_at_the_hour_when_it_was_asked(harness: Harness
     assert _fates(replay_requests(new, at)) == ["refused", "refused", "as it was", "as it was"]
 
 
-def test_the_first_time_is_known_from_before(harness: Harness, tmp_path: Path):
+def test_policy_replay_knows_the_first_success_of_a_requester(harness: Harness, tmp_path: Path):
     harness.approve(_lamp(harness))
     harness.approve(_lamp(harness, "off"))
     assert [one.is_first_success for one in _pasts(harness)] == [True, False]
@@ -152,7 +154,9 @@ def test_the_first_time_is_known_from_before(harness: Harness, tmp_path: Path):
     assert _fates(_through(harness, tmp_path, more=more)) == ["refused", "as it was"]
 
 
-def test_a_second_factor_and_a_freeze_are_shown_beside(harness: Harness, tmp_path: Path):
+def test_policy_replay_reports_missing_second_factors_and_freezes(
+    harness: Harness, tmp_path: Path
+):
     harness.approve(_lamp(harness))
     _proposed(
         tmp_path, instead=starter_rules().replace('@approvals("1")', '@approvals("1") @stepup')
@@ -168,14 +172,14 @@ def test_a_second_factor_and_a_freeze_are_shown_beside(harness: Harness, tmp_pat
     )
 
 
-def test_only_requests_since_then_are_looked_at(harness: Harness):
+def test_policy_replay_reads_only_requests_since_a_time(harness: Harness):
     _lamp(harness)
     with harness.database.reading() as tx:
         assert len(list(history.list_past_requests(tx, tx.now - 3_600_000_000))) == 1
         assert list(history.list_past_requests(tx, tx.now + 1)) == []
 
 
-def test_replaying_writes_nothing(harness: Harness, tmp_path: Path):
+def test_policy_replay_writes_no_log_entry(harness: Harness, tmp_path: Path):
     harness.approve(_lamp(harness))
     before = harness.list_entry_kinds()
     _through(harness, tmp_path)
@@ -186,7 +190,9 @@ def test_replaying_writes_nothing(harness: Harness, tmp_path: Path):
     "more",
     ["", 'forbid (principal, action == Action::"request", resource) when { context.frozen };'],
 )
-def test_ten_thousand_requests_take_seconds(harness: Harness, tmp_path: Path, more: str):
+def test_policy_replay_of_ten_thousand_requests_takes_seconds(
+    harness: Harness, tmp_path: Path, more: str
+):
     harness.approve(_lamp(harness))
     harness.request(BreakSwitch(host="lb1", name="fan"), "olga")
     few: Sequence[PastRequest] = _pasts(harness)
@@ -200,7 +206,7 @@ def test_ten_thousand_requests_take_seconds(harness: Harness, tmp_path: Path, mo
     assert time.monotonic() - began < 20
 
 
-def test_who_may_not_approve_is_not_counted_as_having(harness: Harness):
+def test_policy_replay_ignores_refused_approvals(harness: Harness):
     run = _lamp(harness)
     with pytest.raises(NotAllowed):
         harness.service.approve_run(run.id, person="stan", digest=run.digest)

@@ -44,7 +44,7 @@ def approve(harness: Harness, number: int, digest: str, person: str, session: st
 # --- approvals ---
 
 
-def test_a_chat_account_alone_does_not_approve_what_takes_a_second_factor(
+def test_approval_without_a_required_second_factor_is_refused(
     strict: Harness,
 ) -> None:
     run = strict.request(LAMP_ON)
@@ -55,13 +55,15 @@ def test_a_chat_account_alone_does_not_approve_what_takes_a_second_factor(
     assert strict.fleet.sent == []
 
 
-def test_the_twin_without_the_rule_the_same_approval_counts(harness: Harness) -> None:
+def test_approval_without_a_second_factor_counts_when_no_rule_requires_one(
+    harness: Harness,
+) -> None:
     run = harness.request(LAMP_ON)
     approve(harness, run.id, run.digest, "olga")
     assert harness.get_run(run.id).state is State.SUCCEEDED
 
 
-def test_an_approval_with_a_second_factor_counts_and_says_so(strict: Harness) -> None:
+def test_approval_with_a_second_factor_counts_and_is_logged_with_it(strict: Harness) -> None:
     app = enrol_and_step_up(strict, "olga")
     run = strict.request(LAMP_ON)
     approve(strict, run.id, run.digest, "olga", app.session)
@@ -87,12 +89,14 @@ class TestForged:
         approve(harness, run.id, run.digest, "olga", app.session)
         return harness.get_run(run.id).state
 
-    def test_a_second_factor_does_not_count_when_the_log_lacks_it(self, strict: Harness) -> None:
+    def test_step_up_does_not_count_when_the_log_does_not_confirm_it(
+        self, strict: Harness
+    ) -> None:
         with pytest.raises(StepUpRequired):
             self._approved(strict)
         assert strict.fleet.sent == []
 
-    def test_without_the_log_the_row_would_be_believed(
+    def test_without_the_log_a_forged_step_up_counts(
         self, strict: Harness, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(evidence, "is_stepped_up", _certainly)
@@ -110,11 +114,13 @@ class TestPutBack:
             tx.sql.execute(update(tables.second_factor).values(last_counter=0))
         harness.service.step_up.step_up_by_code("olga", app.session, code)
 
-    def test_no_code_is_good_again(self, strict: Harness) -> None:
+    def test_totp_code_is_rejected_again_when_its_counter_row_was_reset(
+        self, strict: Harness
+    ) -> None:
         with pytest.raises(InvalidRequestError, match="was used before"):
             self._again(strict)
 
-    def test_without_the_log_it_would_be(
+    def test_without_the_log_a_totp_code_is_accepted_again_after_a_reset(
         self, strict: Harness, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(step_up, "get_last_used_counter", _by_its_row)
@@ -155,7 +161,7 @@ class TestAgain:
             harness.run_queued_work()
             yield harness, harness.get_run(run.id)
 
-    def test_who_approved_without_one_approves_again_with_it(
+    def test_approver_approves_again_when_a_second_factor_became_required(
         self, nightly: tuple[Harness, Run]
     ) -> None:
         harness, run = nightly
@@ -171,7 +177,7 @@ class TestAgain:
         assert harness.get_run(run.id).state is State.SUCCEEDED
         assert harness.list_entry_kinds(run).count("approved") == 2
 
-    def test_what_is_complete_is_not_repeated(self, strict: Harness) -> None:
+    def test_approval_with_a_second_factor_cannot_be_repeated(self, strict: Harness) -> None:
         app, run = enrol_and_step_up(strict, "olga"), strict.request(LAMP_ON)
         with strict.database.transaction() as tx:
             factor = app.factor.digest
@@ -182,7 +188,7 @@ class TestAgain:
             approve(strict, run.id, run.digest, "olga", app.session)
 
 
-def test_what_was_shown_counts_for_five_minutes(strict: Harness) -> None:
+def test_step_up_expires_after_five_minutes(strict: Harness) -> None:
     app = enrol_and_step_up(strict, "olga")
     run = strict.request(LAMP_ON)
     age_step_ups(strict, sessions.STEP_UP_SECONDS)
@@ -190,7 +196,7 @@ def test_what_was_shown_counts_for_five_minutes(strict: Harness) -> None:
         approve(strict, run.id, run.digest, "olga", app.session)
 
 
-def test_what_was_shown_counts_in_its_own_session_and_for_its_own_person(strict: Harness) -> None:
+def test_step_up_counts_only_in_its_session_and_for_its_person(strict: Harness) -> None:
     app = enrol_and_step_up(strict, "olga")
     with strict.database.transaction() as tx:
         elsewhere, adams = sessions.begin_session(tx, "olga"), sessions.begin_session(tx, "adam")
@@ -201,7 +207,7 @@ def test_what_was_shown_counts_in_its_own_session_and_for_its_own_person(strict:
     approve(strict, run.id, run.digest, "olga", app.session)
 
 
-def test_the_gate_looks_again_whether_the_factor_counts(strict: Harness) -> None:
+def test_gate_refuses_an_approval_whose_second_factor_was_removed(strict: Harness) -> None:
     app = enrol_and_step_up(strict, "olga")
     run = strict.request(LAMP_ON)
     strict.service.approve_run(run.id, person="olga", digest=run.digest, session=app.session)
@@ -211,7 +217,7 @@ def test_the_gate_looks_again_whether_the_factor_counts(strict: Harness) -> None
     assert strict.fleet.sent == []
 
 
-def test_a_vote_that_was_cast_without_a_factor_does_not_open_the_gate(strict: Harness) -> None:
+def test_gate_refuses_an_approval_row_without_its_second_factor(strict: Harness) -> None:
     app = enrol_and_step_up(strict, "olga")
     run = strict.request(LAMP_ON)
     strict.service.approve_run(run.id, person="olga", digest=run.digest, session=app.session)
@@ -229,7 +235,7 @@ def test_denial_needs_no_second_factor(strict: Harness) -> None:
 # --- codes ---
 
 
-def test_a_code_works_once(strict: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_totp_code_is_accepted_once(strict: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     app = enrol_app(strict, "olga")
     code = app.code()
     strict.service.step_up.step_up_by_code("olga", app.session, code)
@@ -244,7 +250,7 @@ def _never(*_: object) -> int:
     return 0
 
 
-def test_guessing_is_stopped_after_a_few_wrong_codes(strict: Harness) -> None:
+def test_totp_is_locked_after_five_wrong_codes(strict: Harness) -> None:
     app = enrol_app(strict, "olga")
     wrong = f"{(int(app.code()) + 500_000) % 1_000_000:06}"
     for _ in range(5):
@@ -257,13 +263,13 @@ def test_guessing_is_stopped_after_a_few_wrong_codes(strict: Harness) -> None:
     enrol_and_step_up(strict, "adam")
 
 
-def test_the_code_of_someone_else_is_worth_nothing(strict: Harness) -> None:
+def test_totp_code_of_another_person_is_rejected(strict: Harness) -> None:
     olgas, adams = enrol_app(strict, "olga"), enrol_app(strict, "adam")
     with pytest.raises(InvalidRequestError):
         strict.service.step_up.step_up_by_code("adam", adams.session, olgas.code())
 
 
-def test_a_secret_that_was_exchanged_in_the_database_is_not_used(strict: Harness) -> None:
+def test_totp_secret_exchanged_in_the_database_is_rejected(strict: Harness) -> None:
     olgas, doras = enrol_app(strict, "olga"), enrol_app(strict, "dora")
     with strict.database.transaction() as tx:
         here = tables.second_factor.c.id == olgas.factor.id
@@ -284,7 +290,7 @@ def enrolled_app(harness: Harness, person: str) -> second_factors.SecondFactor:
     return harness.service.factor_enrolment.finish_app_enrolment(person, begun.id, app.code())
 
 
-def test_a_stolen_chat_account_enrols_what_does_not_count(strict: Harness) -> None:
+def test_factor_enrolled_from_a_stolen_chat_account_does_not_count(strict: Harness) -> None:
     begun = strict.service.factor_enrolment.begin_app_enrolment("olga")
     secret = strict.service.factor_enrolment.get_app_secret("olga", begun.id)
     app = replace(enrol_app(strict, "olga", confirmed_by=""), secret=secret)
@@ -299,7 +305,7 @@ def test_a_stolen_chat_account_enrols_what_does_not_count(strict: Harness) -> No
     app.step_up(later=1)
 
 
-def test_the_policy_directory_may_name_what_counts(strict: Harness) -> None:
+def test_factor_named_in_people_yaml_counts_without_confirmation(strict: Harness) -> None:
     factor = enrolled_app(strict, "dora")
     people = strict.policies.path / "people.yaml"
     before = strict.policies.get_policy()
@@ -314,7 +320,7 @@ def test_the_policy_directory_may_name_what_counts(strict: Harness) -> None:
     assert is_factor_valid(strict.policies.get_policy(), kept)
 
 
-def test_no_one_confirms_their_own_factor(strict: Harness) -> None:
+def test_person_cannot_confirm_their_own_second_factor(strict: Harness) -> None:
     olga = enrol_and_step_up(strict, "olga")
     factor = enrolled_app(strict, "olga")
     with pytest.raises(NotAllowed, match="your own factor"):
@@ -323,7 +329,7 @@ def test_no_one_confirms_their_own_factor(strict: Harness) -> None:
         )
 
 
-def test_only_an_owner_who_shows_a_second_factor_confirms(strict: Harness) -> None:
+def test_second_factor_is_confirmed_only_by_an_owner_after_step_up(strict: Harness) -> None:
     factor = enrolled_app(strict, "dora")
     olga = enrol_app(strict, "olga")
     with pytest.raises(StepUpRequired):
@@ -338,7 +344,7 @@ def test_only_an_owner_who_shows_a_second_factor_confirms(strict: Harness) -> No
         )
 
 
-def test_who_confirms_must_have_been_told_the_digest(strict: Harness) -> None:
+def test_second_factor_is_confirmed_only_with_its_digest(strict: Harness) -> None:
     olga = enrol_and_step_up(strict, "olga")
     factor = enrolled_app(strict, "dora")
     for digest in ("", "0", factor.digest[:9], "0123456789", factor.digest[1:12]):
@@ -349,7 +355,7 @@ def test_who_confirms_must_have_been_told_the_digest(strict: Harness) -> None:
     assert "factor confirmed" in strict.list_entry_kinds()
 
 
-def test_the_secret_is_shown_to_its_person_until_a_code_was_shown(strict: Harness) -> None:
+def test_totp_secret_is_shown_to_its_person_until_enrolment_ends(strict: Harness) -> None:
     begun = strict.service.factor_enrolment.begin_app_enrolment("dora")
     with pytest.raises(InvalidRequestError):
         strict.service.factor_enrolment.get_app_secret("olga", begun.id)
@@ -358,7 +364,7 @@ def test_the_secret_is_shown_to_its_person_until_a_code_was_shown(strict: Harnes
         strict.service.factor_enrolment.get_app_secret("dora", begun.id)
 
 
-def test_a_factor_is_removed_by_its_person_or_an_owner(strict: Harness) -> None:
+def test_second_factor_is_removed_by_its_person_or_an_owner(strict: Harness) -> None:
     adams = enrol_app(strict, "adam")
     with pytest.raises(NotAllowed):
         strict.service.factor_enrolment.remove_factor("dora", adams.factor.id)
@@ -368,7 +374,7 @@ def test_a_factor_is_removed_by_its_person_or_an_owner(strict: Harness) -> None:
     assert "factor removed" in strict.list_entry_kinds()
 
 
-def test_no_one_keeps_more_factors_than_anyone_needs(strict: Harness) -> None:
+def test_person_can_enrol_at_most_five_second_factors(strict: Harness) -> None:
     for _ in range(5):
         enrol_app(strict, "dora")
     with pytest.raises(InvalidRequestError, match="remove one"):
@@ -378,7 +384,7 @@ def test_no_one_keeps_more_factors_than_anyone_needs(strict: Harness) -> None:
 # --- keys ---
 
 
-def test_a_security_key_is_enrolled_confirmed_and_used(strict: Harness) -> None:
+def test_security_key_is_enrolled_confirmed_and_used_to_approve(strict: Harness) -> None:
     flow = strict.service
     device, olga = Authenticator(HOME.origin), enrol_and_step_up(strict, "olga")
     with strict.database.transaction() as tx:
@@ -404,7 +410,7 @@ def test_a_security_key_is_enrolled_confirmed_and_used(strict: Harness) -> None:
         flow.step_up.step_up_by_key("adam", session, HOME, signed)
 
 
-def test_a_key_that_was_not_confirmed_does_not_count(strict: Harness) -> None:
+def test_unconfirmed_security_key_does_not_count(strict: Harness) -> None:
     flow, device = strict.service, Authenticator(HOME.origin)
     with strict.database.transaction() as tx:
         session = sessions.begin_session(tx, "adam")

@@ -39,7 +39,7 @@ def _five_good_ones(harness: Harness, host: str = "lb1", person: str = "dora") -
             _waited(tx, run, minutes)
 
 
-def test_waits_are_shown_by_runbook_area_and_hour(harness: Harness):
+def test_wait_report_lists_waits_by_runbook_area_and_hour(harness: Harness):
     _five_good_ones(harness)
     report = _of(harness)
     [line] = report.runbooks
@@ -59,7 +59,7 @@ def test_waits_are_shown_by_runbook_area_and_hour(harness: Harness):
     assert sum(hour.requested for hour in report.hours) == 5
 
 
-def test_what_was_denied_or_left_to_expire_counts_against_it(harness: Harness):
+def test_wait_report_counts_denied_and_expired_requests(harness: Harness):
     _five_good_ones(harness)
     with harness.database.transaction() as tx:
         _waited(tx, ended(tx, waiting(tx, asked(tx)), State.DENIED, "no"), 1)
@@ -75,7 +75,7 @@ def test_what_was_denied_or_left_to_expire_counts_against_it(harness: Harness):
     assert _of(harness).suggestions == []
 
 
-def test_what_always_was_approved_and_went_well_could_be_self_service(harness: Harness):
+def test_wait_report_suggests_self_service_for_always_approved_requests(harness: Harness):
     _five_good_ones(harness)
     [lift] = _of(harness).suggestions
     assert (lift.runbook, lift.area, lift.requested, lift.without_waiting) == (
@@ -92,7 +92,7 @@ def test_what_always_was_approved_and_went_well_could_be_self_service(harness: H
     assert here.outcome_counts == {ReplayOutcome.AT_ONCE: 5}
 
 
-def test_the_rule_lets_nothing_else_go_without_approval(harness: Harness):
+def test_suggested_self_service_rule_covers_nothing_else(harness: Harness):
     _five_good_ones(harness)
     [lift] = _of(harness).suggestions
     with harness.database.transaction() as tx:
@@ -114,7 +114,7 @@ def test_the_rule_lets_nothing_else_go_without_approval(harness: Harness):
     ]
 
 
-def test_what_went_wrong_once_is_not_lifted(harness: Harness):
+def test_wait_report_does_not_suggest_self_service_after_a_failure(harness: Harness):
     _five_good_ones(harness)
     with harness.database.transaction() as tx:
         run = running(tx, approved(tx, waiting(tx, asked(tx))))
@@ -123,14 +123,14 @@ def test_what_went_wrong_once_is_not_lifted(harness: Harness):
     assert _of(harness).suggestions == []
 
 
-def test_what_was_asked_too_seldom_is_not_lifted(harness: Harness):
+def test_wait_report_does_not_suggest_self_service_for_rare_requests(harness: Harness):
     _five_good_ones(harness)
     with harness.database.transaction() as tx:
         tx.sql.execute(update(tables.run).where(tables.run.c.id == 1).values(required_approvals=0))
     assert _of(harness).suggestions == []
 
 
-def test_what_is_longer_ago_is_left_out(harness: Harness):
+def test_wait_report_omits_requests_before_its_period(harness: Harness):
     _five_good_ones(harness)
     with harness.database.transaction() as tx:
         tx.sql.execute(update(tables.run).values(requested_at=tx.now - 8 * 1440 * _MINUTE))
@@ -138,7 +138,7 @@ def test_what_is_longer_ago_is_left_out(harness: Harness):
     assert _of(harness, days=9).total.requested == 5
 
 
-def test_however_many_runs_there_are_only_the_newest_are_looked_at(harness: Harness):
+def test_wait_report_is_limited_to_the_newest_runs(harness: Harness):
     _five_good_ones(harness)
     with harness.database.transaction() as tx:
         for run in range(1, 6):
@@ -155,7 +155,7 @@ def test_however_many_runs_there_are_only_the_newest_are_looked_at(harness: Harn
     assert (few.suggestions, len(every.suggestions)) == ([], 1)
 
 
-def test_what_was_new_to_someone_is_the_same_for_one_runbook_as_for_all(harness: Harness):
+def test_first_success_is_the_same_when_history_is_limited_to_a_runbook(harness: Harness):
     _five_good_ones(harness)
     with harness.database.reading() as tx:
         every = [(one.id, one.is_first_success) for one in history.list_past_requests(tx, 0)]
@@ -167,7 +167,7 @@ def test_what_was_new_to_someone_is_the_same_for_one_runbook_as_for_all(harness:
     assert one_runbook[0] == (1, True)
 
 
-def test_the_rule_for_an_area_with_umlauts_is_one_that_cedar_understands(
+def test_suggested_self_service_rule_is_valid_for_an_area_with_umlauts(
     harness: Harness, tmp_path: Path
 ):
     areas = tmp_path / "policy" / "areas.yaml"

@@ -106,7 +106,7 @@ def test_raid5_of_four_disks_is_lost_with_two_of_them():
     assert analysis.probability == pytest.approx(0.00518643, rel=1e-6)
 
 
-def test_top_that_one_event_alone_brings_about_has_infinite_reduction_worth():
+def test_top_event_with_a_single_cause_has_infinite_reduction_worth():
     analysis = TreeAnalysis(build_tree("only", [Gate("only", "any", ("a",))], a=0.1))
     assert [one.reduction_worth for one in analysis.list_importance()] == [math.inf]
 
@@ -115,7 +115,7 @@ def test_top_that_one_event_alone_brings_about_has_infinite_reduction_worth():
 
 
 @pytest.mark.parametrize("block", range(10))
-def test_random_trees_agree_with_brute_force(block: int):
+def test_random_fault_trees_agree_with_brute_force(block: int):
     for seed in range(block * 100, block * 100 + 100):
         tree = random_trees.build_random_tree(seed)
         analysis = TreeAnalysis(tree)
@@ -133,7 +133,7 @@ def test_random_trees_agree_with_brute_force(block: int):
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_random_trees_of_twelve_events_agree_with_brute_force(seed: int):
+def test_random_fault_trees_of_twelve_events_agree_with_brute_force(seed: int):
     tree = random_trees.build_random_tree(seed, max_events=12, max_gates=14)
     assert list_cut_sets(tree) == random_trees.find_minimal_cut_sets(tree)
     expected = random_trees.compute_probability(tree, random_trees.list_cut_sets(tree))
@@ -154,7 +154,7 @@ def test_house_event_that_is_set_has_happened_for_certain():
     assert TreeAnalysis(off).get_margin([]) is None
 
 
-def test_event_without_probability_leaves_the_top_without_one():
+def test_event_without_probability_leaves_the_top_event_without_one():
     analysis = TreeAnalysis(build_pair(["lb1", "lb2"]))
     assert analysis.missing_probabilities == ["lb1", "lb2"]
     assert analysis.probability is None
@@ -162,7 +162,7 @@ def test_event_without_probability_leaves_the_top_without_one():
     assert [*analysis.iterate_cut_sets()] == [("lb1", "lb2")]
 
 
-def test_tree_of_300_events_is_analysed_within_a_second_of_processor_time():
+def test_fault_tree_of_300_events_is_analysed_within_five_cpu_seconds():
     trains = [Gate(f"train{n}", "any", tuple(f"e{n}x{m}" for m in range(3))) for n in range(100)]
     top = Gate("top", "at-least", tuple(gate.name for gate in trains), 3)
     events = {name: 0.01 for gate in trains for name in gate.inputs}
@@ -180,7 +180,7 @@ def test_tree_of_300_events_is_analysed_within_a_second_of_processor_time():
     assert time.process_time() - began < 5
 
 
-def test_tree_above_the_limits_is_refused_in_words():
+def test_fault_tree_above_the_limits_is_refused():
     names = [f"e{n}" for n in range(MAX_EVENTS + 1)]
     large = build_tree("top", [Gate("top", "any", (*names,))], **dict.fromkeys(names, 0.1))
     with pytest.raises(TreeError, match=f"has {MAX_EVENTS + 1} events and at most {MAX_EVENTS}"):

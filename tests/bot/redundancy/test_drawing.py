@@ -14,7 +14,7 @@ def list_texts(picture: Element, tag: str) -> list[str]:
     return [element.text or "" for element in picture.iter(tag)]
 
 
-def test_each_node_is_drawn_once_with_its_symbol_and_description():
+def test_fault_tree_drawing_shows_each_node_once_with_its_symbol():
     tree = link(shop=SHOP, storage=STORAGE)
     picture = fromstring(draw_tree(tree, {"lb1": "failed"}))
     titles = list_texts(picture, "title")
@@ -29,7 +29,7 @@ def test_each_node_is_drawn_once_with_its_symbol_and_description():
     assert symbols.count("path") == 4
 
 
-def test_part_that_several_gates_share_is_drawn_once_and_then_referred_to():
+def test_subtree_of_several_gates_is_drawn_once_and_then_referenced():
     gates = {
         "top": Gate("top", "all", ("left", "right")),
         "left": Gate("left", "any", ("shared", "a")),
@@ -43,7 +43,7 @@ def test_part_that_several_gates_share_is_drawn_once_and_then_referred_to():
     assert [str(line) for line in outline_tree(tree)].count("   ├─ shared [shown above]") == 1
 
 
-def test_hostile_text_stays_text():
+def test_hostile_text_in_a_fault_tree_drawing_stays_text():
     event = Event("e", title="<script>alert(1)</script> & more")
     tree = FaultTree("t", "e", {}, {"e": event})
     drawn = draw_tree(tree)
@@ -51,7 +51,7 @@ def test_hostile_text_stays_text():
     assert "<script>alert(1)</script> & more" in list_texts(fromstring(drawn), "title")[1]
 
 
-def test_outline_shows_gates_events_and_states():
+def test_fault_tree_outline_shows_gates_events_and_states():
     tree = link(shop=SHOP, storage=STORAGE)
     assert [str(line) for line in outline_tree(tree, {"lb2": "failed since 13:40"})] == [
         "shop-down: The shop is down [any of 2]",

@@ -13,42 +13,42 @@ from tests.bot.redundancy import random_trees
 PAIR = TreeAnalysis(build_pair(["lb1", "lb2"]))
 
 
-def test_last_leg_is_refused_with_its_cut_set():
+def test_guard_refuses_the_last_leg_with_its_cut_set():
     decision = guard.decide(PAIR, TreeState(failed=frozenset({"lb2"})), ["lb1"])
     assert decision.is_refused
     assert decision.cut_set == ("lb1", "lb2")
     assert (decision.margin_before, decision.margin_after) == (1, 0)
 
 
-def test_one_leg_of_two_may_be_taken():
+def test_guard_allows_one_leg_of_two():
     decision = guard.decide(PAIR, TreeState(), ["lb1"])
     assert not decision.is_refused
     assert (decision.margin_before, decision.margin_after) == (2, 1)
 
 
-def test_leg_that_another_run_holds_counts_as_down():
+def test_guard_counts_a_leg_claimed_by_another_run_as_down():
     assert guard.decide(PAIR, TreeState(claimed=frozenset({"lb2"})), ["lb1"]).is_refused
 
 
-def test_leg_of_unknown_state_counts_as_down():
+def test_guard_counts_a_leg_of_unknown_state_as_down():
     assert guard.decide(PAIR, TreeState(unknown=frozenset({"lb2"})), ["lb1"]).is_refused
 
 
-def test_taking_down_what_is_down_already_is_allowed():
+def test_guard_allows_a_change_of_a_leg_that_is_down():
     state = TreeState(failed=frozenset({"lb1"}), unknown=frozenset({"lb2"}))
     assert not guard.decide(PAIR, state, ["lb1"]).is_refused
 
 
-def test_service_that_is_down_may_be_repaired():
+def test_guard_allows_the_repair_of_a_service_that_is_down():
     state = TreeState(failed=frozenset({"lb1", "lb2"}))
     assert not guard.decide(PAIR, state, ["lb1", "lb2"]).is_refused
 
 
-def test_change_of_both_legs_is_refused():
+def test_guard_refuses_a_change_of_both_legs():
     assert guard.decide(PAIR, TreeState(), ["lb1", "lb2"]).is_refused
 
 
-def test_single_point_of_failure_is_not_refused_and_leaves_no_margin():
+def test_guard_allows_a_single_point_of_failure_with_no_margin_left():
     alone = TreeAnalysis(build_pair(["nas1"]))
     decision = guard.decide(alone, TreeState(), ["nas1"])
     assert not decision.is_refused
@@ -99,7 +99,7 @@ def test_guard_agrees_with_the_rule_applied_literally(block: int):
 
 
 @pytest.mark.parametrize("seed", range(200))
-def test_no_leg_of_a_cut_set_is_allowed_while_everything_is_unknown(seed: int):
+def test_guard_refuses_every_leg_of_a_cut_set_while_all_states_are_unknown(seed: int):
     tree = random_trees.build_random_tree(seed)
     state = TreeState(unknown=frozenset(event.name for event in tree.list_events()))
     analysis = TreeAnalysis(tree)
@@ -108,7 +108,7 @@ def test_no_leg_of_a_cut_set_is_allowed_while_everything_is_unknown(seed: int):
             assert guard.decide(analysis, state, [name]).is_refused
 
 
-def test_guard_that_compared_the_tree_before_and_after_would_open_when_nothing_is_known():
+def test_guard_comparing_before_and_after_would_allow_the_last_leg_when_all_is_unknown():
     """With everything unknown the tree is true before, so such a rule allows the last leg."""
     tree = build_pair(["lb1", "lb2"])
     before = random_trees.is_down(tree, {"lb1", "lb2"})

@@ -51,13 +51,13 @@ def test_open_psa_file_is_read():
     assert analysis.probability == pytest.approx(1 - (1 - 1e-5) * (1 - 0.7225))
 
 
-def test_what_is_written_is_read_again():
+def test_open_psa_file_is_read_as_it_was_written():
     for tree in (PRESSURE_TANK, link(shop=SHOP, storage=STORAGE)):
         again = parse_open_psa(format_open_psa(tree))
         assert (again.top, again.gates, again.events) == (tree.top, tree.gates, tree.events)
 
 
-def test_random_trees_survive_being_written_and_read():
+def test_random_fault_trees_survive_an_open_psa_round_trip():
     for seed in range(100):
         tree = random_trees.build_random_tree(seed)
         again = parse_open_psa(format_open_psa(tree), top=tree.top)
@@ -96,6 +96,6 @@ def test_random_trees_survive_being_written_and_read():
         ),
     ],
 )
-def test_file_that_is_wrong_is_refused_in_words(text: str, message: str):
+def test_invalid_open_psa_file_is_refused_with_the_reason(text: str, message: str):
     with pytest.raises(TreeError, match=message):
         parse_open_psa(text)

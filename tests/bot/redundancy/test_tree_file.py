@@ -42,7 +42,7 @@ def list_cut_sets(tree: FaultTree) -> set[frozenset[str]]:
     return {frozenset(names) for names in TreeAnalysis(tree).iterate_cut_sets()}
 
 
-def test_tree_names_the_top_of_another_file():
+def test_fault_tree_refers_to_the_top_of_another_file():
     tree = link(shop=SHOP, storage=STORAGE)
     assert tree.gates["shop-down"].inputs == ("no-balancer", "storage:no-storage")
     assert list_cut_sets(tree) == {
@@ -56,14 +56,14 @@ def test_tree_names_the_top_of_another_file():
     assert tree.events["nas2"].is_undeveloped
 
 
-def test_outages_a_year_follow_from_unavailability_and_repair_time():
+def test_outages_per_year_follow_from_unavailability_and_repair_time():
     tree = link(shop=SHOP.replace("any: [no-balancer, storage]", "any: [no-balancer]"))
     # Two pairs of "one fails while the other is down": 2 * q * q/r an hour.
     expected = 2 * 0.01 * 0.01 / 2 * 8766
     assert TreeAnalysis(tree).outages_per_year == pytest.approx(expected)
 
 
-def test_tree_survives_being_written_and_read_again():
+def test_fault_tree_survives_a_yaml_round_trip():
     tree = link(shop=SHOP, storage=STORAGE)
     again = link_tree("shop", {"shop": TreeModel.model_validate(format_tree(tree))})
     assert (again.gates, again.events, again.top) == (tree.gates, tree.events, tree.top)
@@ -90,7 +90,7 @@ def test_tree_survives_being_written_and_read_again():
         ("  lb1: {says", "  no-balancer: {p: 0.1}\n  lb1: {says", "a gate and an event", None),
     ],
 )
-def test_mistake_in_a_tree_is_refused_with_its_place(
+def test_mistake_in_a_fault_tree_file_is_refused_with_its_place(
     before: str, after: str, message: str, where: tuple[str, ...] | None
 ):
     assert before in SHOP
@@ -99,13 +99,13 @@ def test_mistake_in_a_tree_is_refused_with_its_place(
     assert where is None or error.value.where == where
 
 
-def test_trees_that_name_each_other_are_refused():
+def test_fault_trees_that_refer_to_each_other_are_refused():
     circular = STORAGE.replace("of: [nas1, nas2, nas3]", "of: [nas1, nas2, shop]")
     with pytest.raises(TreeError, match="trees go round in a circle: shop → storage → shop"):
         link(shop=SHOP, storage=circular)
 
 
-def test_event_with_another_meaning_in_a_linked_tree_is_refused():
+def test_event_with_another_meaning_in_a_linked_fault_tree_is_refused():
     other = STORAGE.replace("events:\n", "events:\n  lb1: {p: 0.5}\n")
     with pytest.raises(TreeError, match="lb1 is another event"):
         link(shop=SHOP, storage=other)
@@ -123,7 +123,7 @@ def test_event_with_another_meaning_in_a_linked_tree_is_refused():
         ("says: lb1 is down", "talks: lb1 is down", "Extra inputs"),
     ],
 )
-def test_mistyped_field_is_refused(before: str, after: str, message: str):
+def test_invalid_field_of_a_fault_tree_file_is_refused(before: str, after: str, message: str):
     assert before in SHOP
     with pytest.raises(ValidationError, match=message):
         parse(SHOP.replace(before, after, 1))

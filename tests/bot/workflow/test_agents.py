@@ -79,7 +79,7 @@ def test_agent_needs_permit_of_its_own_and_of_its_person(company: Harness, tmp_p
         assert request_as_agent(other, SHOW, behalf="").state is State.SUCCEEDED
 
 
-def test_stricter_rule_for_everyone_applies_to_agents_too(tmp_path: Path):
+def test_stricter_rule_for_everyone_applies_to_agents(tmp_path: Path):
     stricter = """
     @id("two for lamps") @approvals("2") @from("owners")
     permit (principal, action == Action::"request", resource)
@@ -111,7 +111,7 @@ def test_rule_that_lets_agents_decide_is_invalid(action: str):
 
 
 @pytest.mark.parametrize("person", ["dora", "adam"])
-def test_approval_by_its_person_or_owner_is_refused(company: Harness, person: str):
+def test_approval_by_the_person_or_owner_of_an_agent_is_refused(company: Harness, person: str):
     run = request_as_agent(company, LAMP_ON, behalf="dora")
     assert run.state is State.PENDING
     with pytest.raises(NotAllowed, match=r"through an agent|requested"):
@@ -119,7 +119,9 @@ def test_approval_by_its_person_or_owner_is_refused(company: Harness, person: st
     assert company.approve(run, "olga").state is State.SUCCEEDED
 
 
-def test_gate_refuses_approval_of_the_owner(company: Harness, monkeypatch: pytest.MonkeyPatch):
+def test_gate_refuses_approval_of_the_owner_of_an_agent(
+    company: Harness, monkeypatch: pytest.MonkeyPatch
+):
     run = request_as_agent(company, LAMP_ON)
     with monkeypatch.context() as patch:
         patch.setattr(PolicyRequest, "_is_for", is_for_no_one)
@@ -129,7 +131,7 @@ def test_gate_refuses_approval_of_the_owner(company: Harness, monkeypatch: pytes
     assert company.fleet.sent == []
 
 
-def test_approval_of_the_owner_would_count_without_the_guard(
+def test_without_the_guard_the_owner_of_an_agent_approves_its_request(
     company: Harness, monkeypatch: pytest.MonkeyPatch
 ):
     run = request_as_agent(company, LAMP_ON)
@@ -139,7 +141,7 @@ def test_approval_of_the_owner_would_count_without_the_guard(
 
 
 @pytest.mark.parametrize("person", ["dora", "adam"])
-def test_its_person_and_its_owner_withdraw_its_request(company: Harness, person: str):
+def test_person_and_owner_of_an_agent_withdraw_its_request(company: Harness, person: str):
     run = request_as_agent(company, LAMP_ON)
     with pytest.raises(NotAllowed):
         company.service.withdraw_run(run.id, person="stan")
@@ -147,7 +149,7 @@ def test_its_person_and_its_owner_withdraw_its_request(company: Harness, person:
 
 
 @pytest.mark.parametrize("member", ["behalf", "owner"])
-def test_gate_refuses_run_whose_person_or_owner_was_altered(company: Harness, member: str):
+def test_gate_refuses_agent_run_whose_person_or_owner_was_altered(company: Harness, member: str):
     run = request_as_agent(company, LAMP_ON)
     company.service.approve_run(run.id, person="olga", digest=run.digest)
     with company.database.transaction() as tx:
@@ -288,7 +290,7 @@ def test_ended_agent_requests_nothing_and_what_it_requested_does_not_start(compa
         assert not token.is_active(tx.now)
 
 
-def test_restored_row_of_an_ended_agent_gives_nothing(company: Harness):
+def test_restored_row_of_an_ended_agent_gives_no_access(company: Harness):
     with company.database.reading() as tx:
         row = tx.sql.execute(select(tables.agent)).mappings().one()
     company.service.agents.end_agent("triage-bot", person="", reason="not needed")
@@ -301,7 +303,7 @@ def test_restored_row_of_an_ended_agent_gives_nothing(company: Harness):
         assert agent.get_state(tx.now) == "ended"
 
 
-def test_agent_whose_row_keyturn_did_not_write_gives_nothing(company: Harness):
+def test_agent_whose_row_was_altered_requests_nothing(company: Harness):
     with company.database.transaction() as tx:
         tx.sql.execute(update(tables.agent).values(owner="olga"))
     with pytest.raises(NotAllowed, match="no agent"):
@@ -321,7 +323,7 @@ def test_agent_of_a_banned_owner_or_person_requests_nothing(company: Harness):
     ).allowed
 
 
-def test_third_denial_pauses_until_another_person_resumes(company: Harness):
+def test_third_denial_pauses_an_agent_until_another_person_resumes_it(company: Harness):
     for value in ("on", "dim", "red"):
         run = request_as_agent(company, SetSwitch(host="lb1", name="lamp", value=value))
         company.service.deny_run(run.id, person="olga", reason="no")
@@ -342,7 +344,7 @@ def test_person_who_paused_an_agent_cannot_resume_it(company: Harness):
     actions.resume_agent("triage-bot", person="stan", reason="fixed")
 
 
-def test_identical_request_returns_the_open_one(company: Harness):
+def test_identical_agent_request_returns_the_open_run(company: Harness):
     first = request_as_agent(company, LAMP_ON)
     assert request_as_agent(company, LAMP_ON).id == first.id
     assert request_as_agent(company, LAMP_ON, plan_only=True).id == first.id
@@ -350,7 +352,7 @@ def test_identical_request_returns_the_open_one(company: Harness):
     assert other.id != first.id
 
 
-def test_plan_of_an_identical_request_returns_the_open_one(company: Harness):
+def test_plan_of_an_identical_agent_request_returns_the_open_run(company: Harness):
     plans = [
         request_as_agent(company, LAMP_ON, plan_only=True),
         request_as_agent(company, LAMP_ON, plan_only=True),
@@ -363,7 +365,7 @@ def test_plan_of_an_identical_request_returns_the_open_one(company: Harness):
     assert requested[0].state is State.PENDING
 
 
-def test_agent_has_few_open_requests_and_few_an_hour(
+def test_agent_is_limited_in_open_requests_and_requests_an_hour(
     company: Harness, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(agent_limits, "MAX_OPEN_REQUESTS", 1)
@@ -389,7 +391,9 @@ def test_stopped_agent_is_paused_and_its_open_runs_end(company: Harness):
         request_as_agent(company, SHOW)
 
 
-def test_requests_approvals_and_limits_hold_on_each_database(tmp_path: Path, database: Database):
+def test_agent_requests_approvals_and_limits_hold_on_each_database(
+    tmp_path: Path, database: Database
+):
     with open_harness(tmp_path, rules=rules_for_agents(), database=database) as harness:
         add_agent(harness)
         plan = request_as_agent(harness, LAMP_ON, plan_only=True)
@@ -411,7 +415,7 @@ def test_requests_approvals_and_limits_hold_on_each_database(tmp_path: Path, dat
             assert agent.get_state(tx.now) == "ended"
 
 
-def test_same_requests_at_the_same_time_become_one(tmp_path: Path, database: Database):
+def test_identical_concurrent_agent_requests_become_one(tmp_path: Path, database: Database):
     with open_harness(tmp_path, rules=rules_for_agents(), database=database) as harness:
         add_agent(harness)
         plans = [request_as_agent(harness, LAMP_ON, plan_only=True) for _ in range(4)]
@@ -425,7 +429,7 @@ def test_same_requests_at_the_same_time_become_one(tmp_path: Path, database: Dat
             assert len(set(threads.map(request, plans))) == 1
 
 
-def test_agent_and_its_token_outlive_the_rotation_of_the_key(tmp_path: Path):
+def test_agent_and_its_token_survive_a_key_rotation(tmp_path: Path):
     key = tmp_path / "changelog.key"
     database = create_sqlite_database(tmp_path / "keyturn.db", load_signing_key(key))
     with database.transaction() as tx:
@@ -443,7 +447,7 @@ def test_agent_and_its_token_outlive_the_rotation_of_the_key(tmp_path: Path):
     after.close()
 
 
-def test_past_requests_of_agents_are_judged_by_another_policy(company: Harness):
+def test_policy_replay_includes_past_requests_of_agents(company: Harness):
     request_as_agent(company, SHOW)
     policy = company.policies.get_policy()
     with company.database.reading() as tx:

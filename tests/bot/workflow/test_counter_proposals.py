@@ -37,7 +37,9 @@ def accept(harness: Harness, run: Run, person: str = "dora") -> Run:
     return harness.get_run(run.id)
 
 
-def test_the_requester_accepts_and_another_approves_that_very_plan(db_harness: Harness):
+def test_counter_proposal_is_accepted_by_the_requester_and_approved_by_another(
+    db_harness: Harness,
+):
     harness = db_harness
     first = harness.request(LAMP_ON, reason="the cellar is dark")
     offered = counter(harness, first, value="dim")
@@ -64,7 +66,7 @@ def test_the_requester_accepts_and_another_approves_that_very_plan(db_harness: H
     assert harness.fleet.sent == [("lb1", "set lamp dim")]
 
 
-def test_both_digests_and_who_edited_what_are_logged(harness: Harness):
+def test_counter_proposal_is_logged_with_both_digests_and_its_editor(harness: Harness):
     first = harness.request(LAMP_ON)
     offered = counter(harness, first, value="dim")
     accept(harness, offered)
@@ -85,7 +87,7 @@ def test_both_digests_and_who_edited_what_are_logged(harness: Harness):
     assert new["accepted"].facts["digest"] == offered.digest
 
 
-def test_who_edited_it_does_not_approve_it(harness: Harness):
+def test_editor_of_a_counter_proposal_cannot_approve_it(harness: Harness):
     accepted = accept(harness, counter(harness, harness.request(LAMP_ON), value="dim"))
     for person in ("olga", "dora"):
         with pytest.raises(NotAllowed):
@@ -97,7 +99,7 @@ def _asked(request: PolicyRequest, person: str) -> bool:
     return person == request.requested_by
 
 
-def test_without_the_guard_the_editor_would_have_approved_their_own_values(
+def test_without_the_editor_check_the_editor_approves_their_own_values(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ):
     """The twin: were only the asker excluded, one person would have chosen and approved."""
@@ -106,7 +108,7 @@ def test_without_the_guard_the_editor_would_have_approved_their_own_values(
     assert harness.approve(accepted, "olga").state is State.SUCCEEDED
 
 
-def test_an_editors_no_still_ends_it(harness: Harness):
+def test_editor_of_a_counter_proposal_may_deny_it(harness: Harness):
     offered = counter(harness, harness.request(LAMP_ON), value="dim")
     assert (
         harness.service.deny_run(offered.id, person="olga", reason="not today").state
@@ -114,7 +116,7 @@ def test_an_editors_no_still_ends_it(harness: Harness):
     )
 
 
-def test_nothing_is_approved_before_the_requester_accepted(harness: Harness):
+def test_counter_proposal_cannot_be_approved_before_the_requester_accepts(harness: Harness):
     offered = counter(harness, harness.request(LAMP_ON), value="dim")
     with pytest.raises(TooLate):
         harness.approve(offered, "adam")
@@ -123,7 +125,7 @@ def test_nothing_is_approved_before_the_requester_accepted(harness: Harness):
     assert harness.fleet.sent == []
 
 
-def test_the_original_stays_pending_when_its_requester_withdraws_the_proposal(db_harness: Harness):
+def test_original_run_stays_pending_when_its_counter_proposal_is_withdrawn(db_harness: Harness):
     harness = db_harness
     first = harness.request(LAMP_ON)
     offered = counter(harness, first, value="dim")
@@ -135,7 +137,7 @@ def test_the_original_stays_pending_when_its_requester_withdraws_the_proposal(db
     assert harness.fleet.sent == [("lb1", "set lamp on")]
 
 
-def test_the_original_stays_pending_when_the_proposal_is_denied(harness: Harness):
+def test_original_run_stays_pending_when_its_counter_proposal_is_denied(harness: Harness):
     first = harness.request(LAMP_ON)
     offered = counter(harness, first, value="dim")
     harness.service.deny_run(offered.id, person="adam", reason="too dim")
@@ -143,7 +145,7 @@ def test_the_original_stays_pending_when_the_proposal_is_denied(harness: Harness
     assert harness.approve(first, "adam").state is State.SUCCEEDED
 
 
-def test_approvals_of_the_original_count_while_a_proposal_is_open(tmp_path: Path):
+def test_original_run_keeps_its_approvals_while_a_counter_proposal_is_open(tmp_path: Path):
     with open_harness(tmp_path, rules=TWO_APPROVALS) as harness:
         areas = harness.policies.path / "areas.yaml"
         areas.write_text(areas.read_text().replace("[olga, adam]", "[olga, adam, stan]"))
@@ -174,7 +176,7 @@ def _expire(harness: Harness, run: Run) -> None:
 
 @pytest.mark.parametrize("decide", [_approve, _deny, _withdraw, _expire])
 @pytest.mark.parametrize("many", [False, True], ids=["one host", "several hosts"])
-def test_the_proposal_ends_when_the_original_is_decided(
+def test_counter_proposal_ends_when_the_original_run_is_decided(
     db_harness: Harness, decide: Callable[[Harness, Run], None], many: bool
 ):
     harness = db_harness
@@ -204,7 +206,7 @@ def test_the_proposal_ends_when_the_original_is_decided(
     assert harness.service.expire_runs() == []
 
 
-def test_of_two_proposals_the_accepted_one_replaces_the_original_and_ends_the_other(
+def test_accepted_counter_proposal_supersedes_the_original_and_ends_the_other(
     db_harness: Harness,
 ):
     harness = db_harness
@@ -222,7 +224,7 @@ def test_of_two_proposals_the_accepted_one_replaces_the_original_and_ends_the_ot
     assert harness.fleet.sent == [("lb1", "set lamp dark")]
 
 
-def test_a_proposal_lasts_no_longer_than_the_original(harness: Harness):
+def test_counter_proposal_expires_with_the_original_run(harness: Harness):
     first = harness.request(LAMP_ON)
     with harness.database.transaction() as tx:
         runs.amend_run(tx, runs.lock_run(tx, first.id), expires_at=tx.now + 60_000_000)
@@ -230,7 +232,7 @@ def test_a_proposal_lasts_no_longer_than_the_original(harness: Harness):
     assert offered.expires_at == harness.get_run(first.id).expires_at
 
 
-def test_a_proposal_of_another_policy_is_not_accepted(harness: Harness):
+def test_counter_proposal_under_an_earlier_policy_cannot_be_accepted(harness: Harness):
     first = harness.request(LAMP_ON)
     offered = counter(harness, first, value="dim")
     rules = harness.policies.path / "policy.cedar"
@@ -241,9 +243,7 @@ def test_a_proposal_of_another_policy_is_not_accepted(harness: Harness):
 
 
 @pytest.mark.parametrize("attempt", range(5))
-def test_accepting_and_approving_at_the_same_time_lets_one_of_them_win(
-    db_harness: Harness, attempt: int
-):
+def test_concurrent_acceptance_and_approval_let_only_one_win(db_harness: Harness, attempt: int):
     harness, flow = db_harness, db_harness.service
     first = harness.request(LAMP_ON)
     offered = counter(harness, first, value="dim")
@@ -278,7 +278,7 @@ def test_accepting_and_approving_at_the_same_time_lets_one_of_them_win(
     assert len(harness.fleet.sent) == 1
 
 
-def test_an_offer_that_no_one_answers_expires(harness: Harness):
+def test_unanswered_counter_proposal_expires(harness: Harness):
     offered = counter(harness, harness.request(LAMP_ON), value="dim")
     with harness.database.transaction() as tx:
         runs.amend_run(tx, runs.lock_run(tx, offered.id), expires_at=tx.now)
@@ -288,7 +288,7 @@ def test_an_offer_that_no_one_answers_expires(harness: Harness):
     assert harness.get_run(offered.id).state is State.EXPIRED
 
 
-def test_while_there_is_no_plan_to_offer_the_request_goes_on_waiting(harness: Harness):
+def test_counter_proposal_without_changes_leaves_the_original_run_pending(harness: Harness):
     first = harness.request(LAMP_ON)
     useless = counter(harness, first, value="off")
     assert useless.state is State.NO_CHANGES
@@ -296,7 +296,7 @@ def test_while_there_is_no_plan_to_offer_the_request_goes_on_waiting(harness: Ha
     assert harness.approve(first, "olga").state is State.SUCCEEDED
 
 
-def test_what_was_decided_meanwhile_is_not_replaced(harness: Harness):
+def test_run_decided_during_planning_of_a_counter_proposal_is_not_superseded(harness: Harness):
     first = harness.request(LAMP_ON)
     new = harness.service.propose_values(first.id, person="olga", changed_values={"value": "dim"})
     harness.service.approve_run(first.id, person="adam", digest=first.digest)
@@ -306,7 +306,7 @@ def test_what_was_decided_meanwhile_is_not_replaced(harness: Harness):
     assert (ended.state, ended.summary) == (State.WITHDRAWN, f"Run {first.id} is queued already")
 
 
-def test_it_can_be_edited_again_by_another(harness: Harness):
+def test_accepted_counter_proposal_can_be_edited_again_by_another_approver(harness: Harness):
     areas = harness.policies.path / "areas.yaml"
     areas.write_text(areas.read_text().replace("[olga, adam]", "[olga, adam, stan]"))
     once = accept(harness, counter(harness, harness.request(LAMP_ON), value="dim"))
@@ -329,7 +329,7 @@ def test_it_can_be_edited_again_by_another(harness: Harness):
         ("olga", {}, "you can change these values of toy set: name, value"),
     ],
 )
-def test_what_makes_no_sense_is_refused(
+def test_invalid_counter_proposal_is_rejected_with_the_reason(
     harness: Harness, person: str, changes: dict[str, str], why: str
 ):
     run = harness.request(LAMP_ON)
@@ -338,7 +338,7 @@ def test_what_makes_no_sense_is_refused(
     assert harness.get_run(run.id).state is State.PENDING
 
 
-def test_who_alone_could_approve_learns_that_no_one_would_be_left(harness: Harness):
+def test_only_possible_approver_cannot_make_a_counter_proposal(harness: Harness):
     areas = harness.policies.path / "areas.yaml"
     areas.write_text(areas.read_text().replace("[olga, adam]", "[olga]"))
     run = harness.request(LAMP_ON)
@@ -346,7 +346,7 @@ def test_who_alone_could_approve_learns_that_no_one_would_be_left(harness: Harne
         counter(harness, run, value="dim")
 
 
-def test_a_request_for_several_hosts_is_edited_on_each(harness: Harness):
+def test_counter_proposal_for_several_hosts_changes_the_value_on_each(harness: Harness):
     requests = [SetSwitch(host=host, name="lamp", value="on") for host in ("lb1", "lb2")]
     whole = harness.service.request_on_hosts(
         requests, host_pattern="lb*", person="dora", origin=WEB
@@ -359,7 +359,7 @@ def test_a_request_for_several_hosts_is_edited_on_each(harness: Harness):
     assert harness.fleet.sent == [("lb1", "set lamp dim"), ("lb2", "set lamp dim")]
 
 
-def test_an_undo_and_what_is_over_cannot_be_edited(harness: Harness):
+def test_counter_proposal_for_an_undo_or_an_ended_run_is_rejected(harness: Harness):
     done = harness.approve(harness.request(LAMP_ON))
     undo = harness.service.request_undo(done.id, person="dora", origin=WEB)
     harness.run_queued_work()
@@ -369,7 +369,7 @@ def test_an_undo_and_what_is_over_cannot_be_edited(harness: Harness):
         counter(harness, done, value="dim")
 
 
-def test_a_secret_among_the_values_is_not_recorded(tmp_path: Path):
+def test_counter_proposal_with_a_secret_is_rejected_and_not_stored(tmp_path: Path):
     secret = "Canary-of-ours-0123456789"
     store = Database(
         f"sqlite:///{tmp_path / 'keyturn.db'}", SigningKey.create(), Redactor([secret])

@@ -63,7 +63,7 @@ def _read_output(harness: Harness, run: Run) -> str:
         return runs.list_steps(tx, run.id)[0].output
 
 
-def test_two_persons_erase_and_the_chain_still_verifies(
+def test_erasure_by_two_persons_removes_output_and_the_log_still_verifies(
     harness: Harness, done: Run, tmp_path: Path
 ):
     assert _read_output(harness, done) == "lamp is on now"
@@ -79,7 +79,7 @@ def test_two_persons_erase_and_the_chain_still_verifies(
     assert harness.list_entry_kinds(done)[-2:] == ["erasure requested", "output erased"]
 
 
-def test_a_report_is_erased_too(harness: Harness):
+def test_erasure_removes_the_report_of_a_check(harness: Harness):
     run = harness.request(ShowSwitches(host="lb1"))
     assert run.report
     _ask(harness, run.id, "dora", WHY)
@@ -98,7 +98,7 @@ def test_erasure_is_refused_when_requester_or_another_area_confirms(
     assert harness.list_entry_kinds(done)[-1] == "erasure refused"
 
 
-def test_nothing_is_erased_without_a_request(harness: Harness, done: Run):
+def test_erasure_cannot_be_confirmed_without_an_open_request(harness: Harness, done: Run):
     with pytest.raises(TooLate, match="has no open request"):
         _confirm(harness, done.id, "olga")
     _ask(harness, done.id, "dora", WHY)
@@ -109,7 +109,7 @@ def test_nothing_is_erased_without_a_request(harness: Harness, done: Run):
         _ask(harness, done.id, "dora", WHY)
 
 
-def test_only_what_was_seen_is_erased(harness: Harness, done: Run):
+def test_erasure_confirmation_is_rejected_when_the_request_changed(harness: Harness, done: Run):
     _ask(harness, done.id, "dora")
     seen = _digest(harness, done.id)
     _ask(harness, done.id, "stan", "it names another customer")
@@ -126,7 +126,9 @@ class TestDeclined:
     def _decline(self, harness: Harness, number: int, person: str) -> None:
         harness.service.erasure.decline_erasure(number, person=person, reason=self.WHY)
 
-    def test_it_stays_and_cannot_be_confirmed_any_more(self, harness: Harness, done: Run):
+    def test_declined_erasure_keeps_the_output_and_cannot_be_confirmed(
+        self, harness: Harness, done: Run
+    ):
         _ask(harness, done.id, "dora")
         seen = _digest(harness, done.id)
         self._decline(harness, done.id, "olga")
@@ -141,14 +143,14 @@ class TestDeclined:
         assert (entry.facts["reason"], entry.facts["requested_by"]) == (self.WHY, "dora")
         assert done.id in news_of
 
-    def test_it_can_be_asked_for_again(self, harness: Harness, done: Run):
+    def test_declined_erasure_can_be_requested_again(self, harness: Harness, done: Run):
         _ask(harness, done.id, "dora")
         self._decline(harness, done.id, "olga")
         _ask(harness, done.id, "dora", "the customer insists on it")
         assert _confirm(harness, done.id, "olga") == 1
 
     @pytest.mark.parametrize("person", ["dora", "stan"])
-    def test_who_asked_and_who_owns_nothing_decides_nothing(
+    def test_erasure_is_declined_neither_by_its_requester_nor_by_a_non_owner(
         self, harness: Harness, done: Run, person: str
     ):
         _ask(harness, done.id, "dora")
@@ -158,7 +160,7 @@ class TestDeclined:
         # The twin: it waits still, and an owner's no counts.
         self._decline(harness, done.id, "adam")
 
-    def test_nothing_is_declined_that_no_one_asked_for_or_without_words(
+    def test_erasure_is_declined_only_with_a_reason_and_an_open_request(
         self, harness: Harness, done: Run
     ):
         with pytest.raises(TooLate):
@@ -168,13 +170,13 @@ class TestDeclined:
             harness.service.erasure.decline_erasure(done.id, person="olga", reason="no")
 
 
-def test_who_has_asked_does_not_ask_twice(harness: Harness, done: Run):
+def test_erasure_cannot_be_requested_twice_by_one_person(harness: Harness, done: Run):
     _ask(harness, done.id, "dora")
     with pytest.raises(TooLate, match="you have already requested it"):
         _ask(harness, done.id, "dora")
 
 
-def test_output_of_a_removed_area_has_no_owner(harness: Harness, done: Run):
+def test_erasure_of_output_in_a_removed_area_cannot_be_confirmed(harness: Harness, done: Run):
     _ask(harness, done.id, "dora")
     path = harness.policies.path
     for name in ("areas.yaml", "inventory.yaml"):
@@ -184,7 +186,7 @@ def test_output_of_a_removed_area_has_no_owner(harness: Harness, done: Run):
         _confirm(harness, done.id, "olga")
 
 
-def test_a_request_needs_a_reason_and_a_run_that_is_over(harness: Harness, done: Run):
+def test_erasure_request_needs_a_reason_and_an_ended_run(harness: Harness, done: Run):
     with pytest.raises(InvalidRequestError, match="reason"):
         _ask(harness, done.id, "dora", "so")
     with pytest.raises(NotAllowed):
@@ -202,7 +204,7 @@ def test_a_request_needs_a_reason_and_a_run_that_is_over(harness: Harness, done:
         ("DELETE FROM output", "is missing"),
     ],
 )
-def test_what_is_altered_or_erased_past_us_is_found(
+def test_output_altered_or_erased_in_the_database_is_found_by_verification(
     harness: Harness, done: Run, tampering: str, message: str, tmp_path: Path
 ):
     with harness.database.transaction() as tx:
@@ -213,7 +215,7 @@ def test_what_is_altered_or_erased_past_us_is_found(
     assert f"BROKEN at entry {verdict.broken}:" in _alone(harness, tmp_path)
 
 
-def test_long_output_is_cut_after_its_secrets_were_taken_out(harness: Harness):
+def test_long_output_is_truncated_after_redaction(harness: Harness):
     harness.database.redactor.add_secrets("a-secret-of-ours")
     with harness.database.transaction() as tx:
         edge = "x" * (output.MAX_CHARACTERS - 5) + "a-secret-of-ours" + "y" * 100
@@ -223,7 +225,7 @@ def test_long_output_is_cut_after_its_secrets_were_taken_out(harness: Harness):
     assert "characters are left out here" in stored.text
 
 
-def test_a_check_is_found_by_how_it_ended_before_and_after_what_its_host_returned_is_erased(
+def test_check_is_found_by_its_summary_before_and_after_erasure(
     harness: Harness,
 ):
     run = harness.request(ShowSwitches(host="lb1"))

@@ -35,7 +35,7 @@ def enable(harness: Harness) -> None:
         harness.service.enable_runbook(WORDS, person=person)
 
 
-def test_an_own_runbook_is_refused_until_two_people_have_enabled_it(harness: Harness):
+def test_own_runbook_is_refused_until_two_people_have_enabled_it(harness: Harness):
     for request in (ON, SHOW):
         refused = harness.request(request)
         assert refused.state is State.REFUSED
@@ -54,7 +54,7 @@ def test_an_own_runbook_is_refused_until_two_people_have_enabled_it(harness: Har
     assert harness.list_entry_kinds().count(own_runbooks.ENABLED_KIND) == 2
 
 
-def test_an_own_runbook_would_run_without_the_guard(
+def test_without_the_guard_an_own_runbook_runs_without_being_enabled(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ):
     def find_no_refusal(*_: object) -> str:
@@ -65,7 +65,7 @@ def test_an_own_runbook_would_run_without_the_guard(
     assert harness.fleet.sent
 
 
-def test_a_changed_file_is_refused_again_even_after_its_plan_was_approved(
+def test_changed_own_runbook_is_refused_although_its_plan_was_approved(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ):
     enable(harness)
@@ -80,7 +80,7 @@ def test_a_changed_file_is_refused_again_even_after_its_plan_was_approved(
     assert harness.request(SHOW).state is State.SUCCEEDED
 
 
-def test_the_gate_itself_refuses_what_is_not_enabled(
+def test_gate_refuses_an_own_runbook_that_is_not_enabled(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ):
     enable(harness)
@@ -93,7 +93,7 @@ def test_the_gate_itself_refuses_what_is_not_enabled(
         gate.authorise_run(harness.context, tx, run, harness.policies.get_policy())
 
 
-def test_every_own_module_that_is_no_runbook_has_to_be_enabled_too(
+def test_own_connector_module_has_to_be_enabled_as_well(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ):
     enable(harness)
@@ -105,7 +105,7 @@ def test_every_own_module_that_is_no_runbook_has_to_be_enabled_too(
     assert refused.summary.startswith("connectors.lamps of your own")
 
 
-def test_only_those_who_may_resume_can_enable_and_alone_only_where_they_are_the_only_one(
+def test_own_runbook_is_enabled_by_those_who_may_resume_and_alone_by_the_only_one(
     harness: Harness, tmp_path: Path
 ):
     with pytest.raises(NotAllowed, match="Those who can"):
@@ -129,7 +129,7 @@ def test_only_those_who_may_resume_can_enable_and_alone_only_where_they_are_the_
         assert small.request(SHOW).state is State.SUCCEEDED
 
 
-def test_an_entry_that_keyturn_did_not_sign_enables_nothing(harness: Harness):
+def test_unsigned_log_entry_does_not_enable_an_own_runbook(harness: Harness):
     enable(harness)
     with harness.database.transaction() as tx:
         tx.sql.execute(text("DROP TRIGGER entry_no_update"))

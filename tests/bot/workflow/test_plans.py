@@ -37,7 +37,7 @@ def _log_nothing(*_: object) -> None:
 
 
 class TestAPlan:
-    def test_is_shown_and_runs_nothing(self, db_harness: Harness):
+    def test_plan_is_shown_and_runs_nothing(self, db_harness: Harness):
         harness = db_harness
         run = _plan(harness)
         assert (run.state, run.required_approvals) == (State.PLANNED, 1)
@@ -49,14 +49,14 @@ class TestAPlan:
             assert locks.get_lock(tx, "lb1") is None
             assert outbox.list_pending_updates(tx) == []
 
-    def test_that_needs_no_approval_waits_for_its_requester_too(self, harness: Harness):
+    def test_plan_without_needed_approvals_waits_until_it_is_requested(self, harness: Harness):
         run = _plan(harness, person="olga")
         assert (run.state, run.required_approvals) == (State.PLANNED, 0)
         assert harness.fleet.sent == []
         assert _request(harness, run, person="olga").state is State.SUCCEEDED
         assert harness.fleet.sent == [("lb1", "set lamp on")]
 
-    def test_that_is_requested_needs_its_approvals(self, db_harness: Harness):
+    def test_requested_plan_needs_its_approvals(self, db_harness: Harness):
         harness = db_harness
         run = _request(harness, _plan(harness), reason="the cellar is dark")
         assert (run.state, run.reason) == (State.PENDING, "the cellar is dark")
@@ -70,7 +70,7 @@ class TestAPlan:
             "approved",
         ]
 
-    def test_expires_after_minutes(self, harness: Harness):
+    def test_plan_expires_after_15_minutes(self, harness: Harness):
         run = _plan(harness)
         with harness.database.transaction() as tx:
             assert run.expires_at
@@ -82,23 +82,23 @@ class TestAPlan:
         assert [ended.id for ended in harness.service.expire_runs()] == [run.id]
         assert harness.get_run(run.id).summary == "The plan was not requested in time"
 
-    def test_of_another_digest_is_not_requested(self, harness: Harness):
+    def test_plan_with_another_digest_cannot_be_requested(self, harness: Harness):
         run = _plan(harness)
         with pytest.raises(TooLate, match="has a new plan"):
             _request(harness, replace(run, digest="0" * 64))
 
-    def test_is_requested_by_no_one_else(self, harness: Harness):
+    def test_plan_is_requested_only_by_its_requester(self, harness: Harness):
         run = _plan(harness)
         with pytest.raises(NotAllowed, match="only Dora"):
             _request(harness, run, person="olga")
 
-    def test_is_requested_only_once(self, harness: Harness):
+    def test_plan_is_requested_only_once(self, harness: Harness):
         run = _plan(harness)
         _request(harness, run)
         with pytest.raises(TooLate, match="is pending"):
             _request(harness, run)
 
-    def test_is_not_for_others_to_decide(self, harness: Harness):
+    def test_plan_cannot_be_approved_or_denied_before_it_is_requested(self, harness: Harness):
         run = _plan(harness)
         with pytest.raises(TooLate, match="only a plan"):
             harness.service.deny_run(run.id, person="olga", reason="no")
@@ -112,11 +112,11 @@ class TestAPlan:
         assert mine.allowed_actions.submit
         assert [person.id for person in mine.approvers] == ["adam", "olga"]
 
-    def test_can_be_withdrawn(self, harness: Harness):
+    def test_plan_can_be_withdrawn(self, harness: Harness):
         run = _plan(harness)
         assert harness.service.withdraw_run(run.id, person="dora").state is State.WITHDRAWN
 
-    def test_is_not_listed_among_the_runs_until_it_is_requested(self, db_harness: Harness):
+    def test_plan_is_not_listed_among_the_runs_until_it_is_requested(self, db_harness: Harness):
         harness = db_harness
         run = _plan(harness)
 
@@ -132,13 +132,13 @@ class TestAPlan:
         _request(harness, run)
         assert listed() == listed(host="lb1") == [run.id]
 
-    def test_of_a_check_does_not_exist(self, harness: Harness):
+    def test_plan_of_a_check_is_rejected(self, harness: Harness):
         with pytest.raises(InvalidRequestError, match="only reads, so it has no plan"):
             harness.service.request_run(
                 ShowSwitches(host="lb1"), person="dora", origin=WEB, plan_only=True
             )
 
-    def test_that_the_log_does_not_confirm_is_not_started(
+    def test_plan_whose_request_is_not_in_the_log_is_refused_at_the_gate(
         self, harness: Harness, monkeypatch: pytest.MonkeyPatch
     ):
         """Twin: without the entry of its request, a plan in the queue is stopped at the gate."""
@@ -149,14 +149,14 @@ class TestAPlan:
         assert "does not confirm that olga requested this" in ended.summary
         assert harness.fleet.sent == []
 
-    def test_is_not_requested_under_other_rules(self, harness: Harness):
+    def test_plan_under_an_earlier_policy_cannot_be_requested(self, harness: Harness):
         run = _plan(harness)
         rules = harness.policies.path / "policy.cedar"
         rules.write_text(rules.read_text().replace("an owner of the area", "an owner"))
         with pytest.raises(TooLate, match="earlier policy"):
             _request(harness, run)
 
-    def test_of_a_host_that_changed_is_not_run(self, harness: Harness):
+    def test_requested_plan_is_stale_when_the_host_changed(self, harness: Harness):
         run = _plan(harness, person="olga")
         harness.fleet.hosts["lb1"]["lamp"] = "dim"
         ended = _request(harness, run, person="olga")
@@ -200,7 +200,7 @@ def test_plan_of_an_undo_is_requested(harness: Harness):
 
 
 class TestReplan:
-    def test_of_a_stale_run_keeps_values_and_reason_and_tells_approvers_the_difference(
+    def test_replan_of_a_stale_run_keeps_values_and_reason_and_notes_the_difference(
         self, harness: Harness
     ):
         run = harness.request(LAMP_ON, reason="the cellar is dark")
@@ -215,19 +215,19 @@ class TestReplan:
         assert new.plan.notes[-1] == "Replaces run 1, which is stale: 1 of 1 step differ."
         assert harness.approve(new).state is State.SUCCEEDED
 
-    def test_of_a_plan_supersedes_it(self, harness: Harness):
+    def test_replan_of_a_plan_supersedes_it(self, harness: Harness):
         run = _plan(harness)
         new = harness.service.replan_run(run.id, person="dora", origin=WEB)
         harness.run_queued_work()
         assert harness.get_run(run.id).state is State.SUPERSEDED
         assert harness.get_run(new.id).state is State.PLANNED
 
-    def test_of_another_persons_run_is_refused(self, harness: Harness):
+    def test_replan_of_another_persons_run_is_refused(self, harness: Harness):
         run = harness.request(LAMP_ON)
         with pytest.raises(NotAllowed, match="only Dora"):
             harness.service.replan_run(run.id, person="olga", origin=WEB)
 
-    def test_of_a_run_that_succeeded_is_refused(self, harness: Harness):
+    def test_replan_of_a_succeeded_run_is_refused(self, harness: Harness):
         done = harness.approve(harness.request(LAMP_ON))
         with pytest.raises(TooLate, match="cannot be re-planned"):
             harness.service.replan_run(done.id, person="dora", origin=WEB)
@@ -246,7 +246,7 @@ class TestAFreeze:
             f' until: "{end:%Y-%m-%d %H:%M}"}}]\n'
         )
 
-    def test_prolongs_plan_and_approval_until_it_has_ended(self, harness: Harness):
+    def test_freeze_extends_the_expiry_of_plan_and_approval(self, harness: Harness):
         self._freeze(harness, days=3)
         run = harness.approve(harness.request(LAMP_ON))
         assert run.state is State.QUEUED
@@ -257,7 +257,7 @@ class TestAFreeze:
         policy = harness.policies.get_policy()
         assert describe_expiry_before_freeze_ends(policy, run, now=run.requested_at) == ""
 
-    def test_that_is_very_long_does_not(self, harness: Harness):
+    def test_long_freeze_does_not_extend_the_expiry_beyond_its_limit(self, harness: Harness):
         self._freeze(harness, days=30)
         run = harness.approve(harness.request(LAMP_ON))
         assert run.expires_at
@@ -266,7 +266,7 @@ class TestAFreeze:
         text = describe_expiry_before_freeze_ends(policy, run, now=run.requested_at)
         assert "before the freeze ends" in text
 
-    def test_twin_without_a_freeze_it_expires_within_the_day(self, harness: Harness):
+    def test_plan_without_a_freeze_expires_within_a_day(self, harness: Harness):
         run = harness.approve(harness.request(LAMP_ON))
         assert run.plan
         assert run.plan.expires_at < run.requested_at + self.DAY

@@ -59,7 +59,9 @@ def test_question_and_answer_are_logged_and_the_run_stays_pending(db_harness: Ha
 
 
 @pytest.mark.parametrize("person", ["dora", "stan"])
-def test_who_may_not_approve_neither_asks_nor_reassigns(harness: Harness, person: str) -> None:
+def test_only_an_approver_asks_a_question_or_reassigns_a_run(
+    harness: Harness, person: str
+) -> None:
     run = harness.request(LAMP_ON)
     with pytest.raises(NotAllowed, match="Those who can: Adam Admin, Olga Owner"):
         harness.service.ask_question(run.id, person=person, text="why?")
@@ -90,7 +92,9 @@ def test_only_the_requester_answers_and_only_an_open_question(harness: Harness) 
         ("the password is tops3cret-value", "contains a password"),
     ],
 )
-def test_bad_text_is_refused(harness: Harness, text: str, error: str) -> None:
+def test_invalid_text_of_a_question_answer_or_reason_is_refused(
+    harness: Harness, text: str, error: str
+) -> None:
     run = harness.request(LAMP_ON)
     harness.service.ask_question(run.id, person="olga", text="why?")
     harness.database.redactor = Redactor(["tops3cret-value"])
@@ -118,7 +122,7 @@ def test_a_decided_run_takes_no_question_answer_or_assignment(harness: Harness) 
             act()
 
 
-def test_a_run_is_reassigned_to_an_eligible_approver_only(harness: Harness) -> None:
+def test_run_is_reassigned_to_an_eligible_approver_only(harness: Harness) -> None:
     run = harness.request(LAMP_ON)
     for person in ("dora", "stan", "nobody", ""):
         with pytest.raises(
@@ -196,12 +200,12 @@ def test_an_assignment_ends_when_the_assignee_approves(tmp_path: Path) -> None:
             harness.service.reassign_run(run.id, person="olga", assignee="adam")
 
 
-def test_an_altered_entry_ends_no_page() -> None:
+def test_altered_question_entry_is_read_as_empty_text() -> None:
     altered = Entry(1, 0, "question asked", 1, "olga", "lb1", "{not json", "", "", "")
     assert [one.text for one in read_discussion([altered]).remarks] == [""]
 
 
-def test_the_person_behind_an_agent_answers(harness: Harness) -> None:
+def test_question_to_an_agent_is_answered_by_the_person_behind_it(harness: Harness) -> None:
     run = harness.request(LAMP_ON)
 
     def answerer(agent: AgentOrigin | None) -> str:

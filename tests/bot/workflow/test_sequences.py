@@ -104,7 +104,7 @@ def test_rebuild_sends_nothing_when_one_change_is_refused(pair: Harness):
     assert "toy keep lb2 pump on: pump is stuck" in run.summary
 
 
-def test_change_that_is_so_already_is_named_in_the_plan(pair: Harness):
+def test_change_of_a_rebuild_without_effect_is_noted_in_the_plan(pair: Harness):
     pair.fleet.hosts["lb2"]["fan"] = "on"
     run = rebuild(pair)
     assert run.plan
@@ -113,7 +113,7 @@ def test_change_that_is_so_already_is_named_in_the_plan(pair: Harness):
     assert pair.approve(run).state is State.SUCCEEDED
 
 
-def test_rebuild_leaves_out_what_was_undone_and_what_sets_no_lasting_value(pair: Harness):
+def test_rebuild_skips_undone_changes_and_changes_without_a_lasting_value(pair: Harness):
     last = keep(pair, "lamp", "dim")
     pair.approve(pair.request(SetSwitch(host="lb1", name="fan", value="off")))
     undo = pair.service.request_undo(last.id, person="dora", origin=WEB)
@@ -142,7 +142,7 @@ def test_rebuild_follows_a_second_undo_of_the_same_run(pair: Harness):
     assert [one.run.values["value"] for one in values] == ["on", "on", "on"]
 
 
-def test_rebuild_reports_first_what_keyturn_does_not_know(pair: Harness):
+def test_rebuild_lists_what_keyturn_does_not_know(pair: Harness):
     pair.approve(pair.request(BreakSwitch(host="lb1", name="pump")))
 
     def refuse(_host: str, _words: str) -> None:
@@ -180,7 +180,7 @@ def test_requester_cannot_approve_a_sequence_and_its_digest_binds_every_change(p
     assert fewer.digest != run.plan.digest
 
 
-def test_strictest_rule_of_all_changes_counts(tmp_path: Path):
+def test_strictest_rule_of_all_changes_of_a_sequence_counts(tmp_path: Path):
     strict = (
         '\n@id("two") @approvals("2") @from("owners")\n'
         'permit (principal, action == Action::"request", resource) '
@@ -215,7 +215,7 @@ def test_altered_child_of_a_sequence_does_not_start(pair: Harness):
     assert list_children(pair, run)[1].state in {State.STALE, State.REFUSED, State.NO_CHANGES}
 
 
-def test_started_entry_names_the_change(pair: Harness):
+def test_started_entry_of_a_sequence_names_the_change(pair: Harness):
     ended = pair.approve(rebuild(pair))
     child = list_children(pair, ended)[0]
     with pair.database.reading() as tx:
@@ -266,7 +266,7 @@ def undo_person(harness: Harness, by: str = "olga", *, area: str = "", since: in
     return harness.get_run(run.id)
 
 
-def test_everything_that_a_person_did_is_undone_newest_first(pair: Harness):
+def test_changes_of_one_person_are_undone_newest_first(pair: Harness):
     ended = undo_person(pair)
     assert ended.title.startswith("undo of changes of Dora Developer since ")
     assert (ended.state, ended.summary) == (State.SUCCEEDED, "Verified 3 of 3 changes")
@@ -285,7 +285,7 @@ def test_several_changes_of_one_value_are_undone_in_one_step(pair: Harness):
     assert pair.fleet.hosts["lb1"] == dict.fromkeys(NAMES, "off")
 
 
-def test_change_of_another_person_is_kept_and_explained(pair: Harness):
+def test_undo_of_one_person_keeps_a_later_change_of_another(pair: Harness):
     other = pair.request(KeepSwitch(host="lb1", name="lamp", value="dim"), person="olga")
     ended = undo_person(pair, by="adam")
     assert ended.state is State.SUCCEEDED
@@ -309,7 +309,7 @@ def test_undo_of_a_value_that_changed_outside_names_the_change(pair: Harness):
     assert "overwrite this: lamp is red" in ended.summary
 
 
-def test_irreversible_change_is_named_and_not_undone(pair: Harness):
+def test_undo_of_one_person_names_irreversible_changes_and_skips_them(pair: Harness):
     broken = pair.approve(pair.request(BreakSwitch(host="lb1", name="pump")))
     run = pair.service.request_undo_of_selection(
         UndoSelection(person="dora", since=1), person="dora", origin=WEB
@@ -341,7 +341,7 @@ def test_undo_of_changes_in_several_areas_asks_for_one_area(pair: Harness):
     assert undo_person(pair, area="web").hosts == ("web1",)
 
 
-def test_what_a_schedule_did_at_its_last_due_time_is_undone(pair: Harness):
+def test_undo_of_a_schedule_reverts_its_last_due_time(pair: Harness):
     dimmed = KeepSwitch(host="lb1", name="lamp", value="dim")
     timing = ScheduleTiming("dim at night", parse_cron("0 22 * * *", "UTC"))
     asked = pair.service.schedules.request_schedule(
@@ -363,7 +363,7 @@ def test_what_a_schedule_did_at_its_last_due_time_is_undone(pair: Harness):
     assert pair.fleet.hosts["lb1"] == dict.fromkeys(NAMES, "on")
 
 
-def test_only_what_a_token_did_is_undone(pair: Harness):
+def test_undo_of_an_api_token_reverts_only_its_changes(pair: Harness):
     token = RequestOrigin("api", user="kt_abc")
     dimmed = KeepSwitch(host="lb1", name="lamp", value="dim")
     asked = pair.service.request_run(dimmed, person="dora", origin=token)
@@ -378,7 +378,7 @@ def test_only_what_a_token_did_is_undone(pair: Harness):
     assert pair.fleet.hosts["lb1"] == dict.fromkeys(NAMES, "on")
 
 
-def test_undo_needs_a_person_and_a_time(pair: Harness):
+def test_undo_of_a_selection_needs_a_person_and_a_time(pair: Harness):
     with pytest.raises(InvalidRequestError, match="name a person or a token, and since when"):
         pair.service.request_undo_of_selection(
             UndoSelection(person="dora"), person="dora", origin=WEB
@@ -395,7 +395,7 @@ EVENTS = st.one_of(
 
 @settings(max_examples=CHAOS // 10 or 6, deadline=None)
 @given(st.lists(EVENTS, min_size=3, max_size=10))
-def test_rebuilt_host_is_like_the_first_after_any_history(
+def test_rebuilt_host_equals_the_first_after_a_random_history(
     history: Sequence[tuple[str, str | int, str]],
 ):
     with tempfile.TemporaryDirectory() as directory, open_harness(Path(directory)) as harness:

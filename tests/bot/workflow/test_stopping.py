@@ -39,7 +39,7 @@ def _entries(harness: Harness, kind: str) -> list[change_log.Entry]:
 
 class TestOneRun:
     @pytest.mark.parametrize("person", ["dora", "olga", "adam", "stan"])
-    def test_before_anything_was_sent_it_ends_at_once(self, harness: Harness, person: str):
+    def test_stopped_pending_run_ends_at_once(self, harness: Harness, person: str):
         run = harness.request(LAMP_ON, person="dora")
         ended = harness.service.stop_run(run.id, person=person, reason="the wrong lamp")
         assert ended.state is State.STOPPED
@@ -48,7 +48,7 @@ class TestOneRun:
             harness.approve(run)
         assert harness.fleet.sent == []
 
-    def test_after_the_approval_too(self, harness: Harness):
+    def test_stopped_approved_run_sends_nothing(self, harness: Harness):
         run = harness.request(LAMP_ON)
         harness.service.approve_run(run.id, person="olga", digest=run.digest)
         harness.service.stop_run(run.id, person="dora")
@@ -56,7 +56,7 @@ class TestOneRun:
         assert harness.get_run(run.id).state is State.STOPPED
         assert harness.fleet.sent == []
 
-    def test_between_two_steps_the_first_is_finished_and_the_second_is_never_sent(
+    def test_run_stopped_between_two_steps_does_not_send_the_second(
         self, harness: Harness, other: KeyturnService
     ):
         def stop(_host: str, _words: str) -> None:
@@ -77,7 +77,7 @@ class TestOneRun:
         kinds = harness.list_entry_kinds(ended)
         assert kinds[-3:] == ["stop requested", "step succeeded", "stopped"]
 
-    def test_what_was_done_of_it_can_be_undone(self, harness: Harness):
+    def test_completed_steps_of_a_stopped_run_can_be_undone(self, harness: Harness):
         harness.fleet.after_send = lambda _host, _words: _quietly_stop(harness)
         harness.approve(harness.request(ALL_ON))
         harness.fleet.after_send = lambda _host, _words: None
@@ -86,11 +86,11 @@ class TestOneRun:
         assert harness.approve(harness.get_run(undo.id)).state is State.SUCCEEDED
         assert harness.fleet.sent[-1] == ("lb1", "set fan off")
 
-    def test_in_its_last_step_it_is_done_and_says_so(self, harness: Harness):
+    def test_run_stopped_during_its_last_step_succeeds(self, harness: Harness):
         harness.fleet.before_send = lambda _host, _words: _quietly_stop(harness)
         assert harness.approve(harness.request(LAMP_ON)).state is State.SUCCEEDED
 
-    def test_an_unknown_end_stays_unknown(self, harness: Harness):
+    def test_run_stopped_during_a_lost_step_stays_unknown_outcome(self, harness: Harness):
         def cut(_host: str, _words: str) -> None:
             _quietly_stop(harness)
             raise UnknownOutcomeError("the connection was lost")
@@ -98,7 +98,7 @@ class TestOneRun:
         harness.fleet.before_send = cut
         assert harness.approve(harness.request(LAMP_ON)).state is State.UNKNOWN
 
-    def test_someone_who_has_nothing_to_do_with_it_cannot(self, harness: Harness):
+    def test_run_is_stopped_only_by_its_requester_or_an_owner(self, harness: Harness):
         people = harness.policies.path / "people.yaml"
         people.write_text(people.read_text() + "  gus: {name: Gus Guest, roles: [developer]}\n")
         run = harness.request(LAMP_ON)
@@ -107,12 +107,12 @@ class TestOneRun:
         assert harness.list_entry_kinds(run)[-1] == "stop refused"
         assert harness.get_run(run.id).state is State.PENDING
 
-    def test_what_is_over_is_not_stopped(self, harness: Harness):
+    def test_ended_run_cannot_be_stopped(self, harness: Harness):
         done = harness.approve(harness.request(LAMP_ON))
         with pytest.raises(TooLate, match="has succeeded already"):
             harness.service.stop_run(done.id, person="dora")
 
-    def test_without_the_guard_the_second_step_would_have_been_sent(
+    def test_without_the_stop_check_the_second_step_is_sent(
         self, harness: Harness, monkeypatch: pytest.MonkeyPatch
     ):
         monkeypatch.setattr(stops, "get_stop_of_run", _nothing)
@@ -143,7 +143,9 @@ class TestManyHosts:
         harness.run_queued_work()
         return whole.id
 
-    def test_no_further_host_is_reached(self, harness: Harness, other: KeyturnService):
+    def test_stopped_parent_run_changes_no_further_host(
+        self, harness: Harness, other: KeyturnService
+    ):
         whole = self._ask(harness)
 
         def stop(_host: str, _words: str) -> None:
@@ -157,12 +159,12 @@ class TestManyHosts:
         )
         assert harness.fleet.sent == [("lb1", "set lamp on")]
 
-    def test_a_part_is_stopped_with_the_whole(self, harness: Harness):
+    def test_child_run_can_only_be_stopped_with_its_parent(self, harness: Harness):
         whole = self._ask(harness)
         with pytest.raises(InvalidRequestError, match=f"belongs to run {whole}: stop that run"):
             harness.service.stop_run(whole + 1, person="dora")
 
-    def test_before_it_begins(self, harness: Harness):
+    def test_stopped_parent_run_that_has_not_started_sends_nothing(self, harness: Harness):
         whole = self._ask(harness)
         harness.service.stop_run(whole, person="dora")
         harness.run_queued_work()
@@ -186,9 +188,7 @@ class TestEverything:
         )
         assert harness.fleet.sent == [("lb1", "set fan on")]
 
-    def test_what_was_ready_is_not_sent_and_does_not_begin_when_it_is_resumed(
-        self, harness: Harness
-    ):
+    def test_stop_all_ends_queued_runs_for_good(self, harness: Harness):
         run = harness.request(LAMP_ON)
         harness.service.approve_run(run.id, person="olga", digest=run.digest)
         assert harness.service.stop_everything(person="adam", reason="fire in the cellar") == 1
@@ -199,14 +199,14 @@ class TestEverything:
         assert _entries(harness, "everything stopped")[0].person == "adam"
         assert _entries(harness, "everything resumed")[0].facts["stopped_by"] == "adam"
 
-    def test_nothing_is_read_either(self, harness: Harness):
+    def test_stop_all_stops_new_checks_without_reading_a_host(self, harness: Harness):
         harness.service.stop_everything(person="adam", reason="fire in the cellar")
         run = harness.request(ShowSwitches(host="lb1"))
         assert run.state is State.STOPPED
         assert harness.list_entry_kinds(run) == ["requested", "stopped"]
         assert harness.fleet.asked == 0
 
-    def test_what_was_asked_before_is_not_read_after(
+    def test_stop_all_stops_runs_that_are_not_planned_yet(
         self, harness: Harness, other: KeyturnService
     ):
         run = harness.service.request_run(LAMP_ON, person="dora", origin=WEB)
@@ -215,19 +215,19 @@ class TestEverything:
         assert harness.get_run(run.id).state is State.STOPPED
         assert harness.fleet.asked == 0
 
-    def test_what_waits_for_a_key_goes_on_waiting(self, harness: Harness):
+    def test_pending_run_can_be_approved_after_stop_all_was_resumed(self, harness: Harness):
         run = harness.request(LAMP_ON)
         harness.service.stop_everything(person="adam", reason="fire in the cellar")
         harness.service.resume_everything(person="olga", reason="it was a drill")
         assert harness.approve(harness.get_run(run.id)).state is State.SUCCEEDED
 
-    def test_an_approval_meanwhile_sends_nothing(self, harness: Harness):
+    def test_run_approved_during_stop_all_is_stopped(self, harness: Harness):
         run = harness.request(LAMP_ON)
         harness.service.stop_everything(person="adam", reason="fire in the cellar")
         assert harness.approve(run).state is State.STOPPED
         assert harness.fleet.sent == []
 
-    def test_who_stopped_it_does_not_resume_it_alone(self, harness: Harness):
+    def test_person_who_stopped_everything_cannot_resume_it(self, harness: Harness):
         harness.service.stop_everything(person="adam", reason="fire in the cellar")
         with pytest.raises(
             NotAllowed,
@@ -236,7 +236,7 @@ class TestEverything:
             harness.service.resume_everything(person="adam", reason="it was a drill")
         assert harness.request(LAMP_ON).state is State.STOPPED
 
-    def test_a_developer_can_neither_stop_nor_resume_everything(self, harness: Harness):
+    def test_developer_can_neither_stop_nor_resume_everything(self, harness: Harness):
         with pytest.raises(NotAllowed, match="Those who can: Adam Admin"):
             harness.service.stop_everything(person="dora", reason="I feel like it")
         harness.service.stop_everything(person="adam", reason="fire in the cellar")
@@ -244,21 +244,21 @@ class TestEverything:
             harness.service.resume_everything(person="dora", reason="I feel like it")
         assert [entry.person for entry in _entries(harness, "stop refused")] == ["dora"]
 
-    def test_twice_says_who_was_first(self, harness: Harness):
+    def test_second_stop_all_names_the_person_who_was_first(self, harness: Harness):
         harness.service.stop_everything(person="adam", reason="fire in the cellar")
         with pytest.raises(TooLate, match="stopped by Adam Admin: fire in the cellar"):
             harness.service.stop_everything(person="olga", reason="smoke")
 
-    def test_resuming_what_is_not_stopped_is_too_late(self, harness: Harness):
+    def test_resume_is_rejected_when_nothing_is_stopped(self, harness: Harness):
         with pytest.raises(TooLate, match="Nothing is stopped"):
             harness.service.resume_everything(person="olga", reason="to be sure")
 
     @pytest.mark.parametrize("why", ["", " no "])
-    def test_it_wants_a_reason_and_says_how_long_that_must_be(self, harness: Harness, why: str):
+    def test_stop_all_needs_a_reason_of_three_characters(self, harness: Harness, why: str):
         with pytest.raises(InvalidRequestError, match="enter a reason of at least 3 characters"):
             harness.service.stop_everything(person="adam", reason=why)
 
-    def test_without_a_policy_the_command_line_stops_all_the_same(self, harness: Harness):
+    def test_stop_all_on_the_command_line_works_without_a_valid_policy(self, harness: Harness):
         run = harness.request(LAMP_ON)
         (harness.policies.path / "policy.cedar").write_text("permit (")
         harness.service.stop_everything(person="", reason="something is wrong")
@@ -266,7 +266,7 @@ class TestEverything:
         with harness.database.reading() as tx:
             assert stops.get_stop_of_everything(tx)
 
-    def test_without_the_guards_it_would_have_been_sent(
+    def test_without_the_stop_and_ban_checks_a_run_is_sent_during_stop_all(
         self, harness: Harness, monkeypatch: pytest.MonkeyPatch
     ):
         monkeypatch.setattr(stops, "get_stop_of_run", _nothing)
@@ -288,7 +288,7 @@ def _admitting(harness: Harness) -> KeyturnService:
 
 
 class TestBans:
-    def test_a_ban_in_the_middle_stops_before_the_next_step(
+    def test_ban_during_a_run_stops_it_before_the_next_step(
         self, harness: Harness, other: KeyturnService
     ):
         def shut_out(_host: str, _words: str) -> None:
@@ -300,14 +300,14 @@ class TestBans:
         assert "Stopped before step 2" in ended.summary
         assert harness.fleet.sent == [("lb1", "set fan on")]
 
-    def test_without_the_guard_the_next_step_would_have_been_sent(
+    def test_without_the_ban_check_the_next_step_is_sent(
         self, harness: Harness, monkeypatch: pytest.MonkeyPatch
     ):
         monkeypatch.setattr(stops, "list_banned_people", _nobody)
         harness.fleet.before_send = lambda _host, _words: _quietly_ban(harness)
         assert harness.approve(harness.request(ALL_ON)).state is State.SUCCEEDED
 
-    def test_an_approval_of_a_banned_person_does_not_count(self, harness: Harness):
+    def test_approval_of_a_banned_person_does_not_count(self, harness: Harness):
         run = harness.request(LAMP_ON)
         harness.service.approve_run(run.id, person="olga", digest=run.digest)
         harness.service.ban_person("olga", banned_by="adam", reason="the account is taken over")
@@ -315,7 +315,7 @@ class TestBans:
         assert harness.get_run(run.id).state is State.REFUSED
         assert harness.fleet.sent == []
 
-    def test_a_banned_person_has_no_rights(self, harness: Harness):
+    def test_banned_person_cannot_request_approve_or_stop(self, harness: Harness):
         service = _admitting(harness)
         waiting = service.request_run(LAMP_ON, person="dora", origin=WEB)
         harness.run_queued_work()
@@ -343,7 +343,7 @@ class TestBans:
         assert admitted.get_policy().find_person("dora") is None
         assert admitted.get_policy().get_area("lb1").owners == ("olga", "adam")
 
-    def test_who_bans_does_not_lift_it_alone(self, harness: Harness):
+    def test_person_who_banned_another_cannot_lift_the_ban(self, harness: Harness):
         harness.service.ban_person("dora", banned_by="adam", reason="the laptop is stolen")
         with pytest.raises(NotAllowed, match="nother person has to revert what you ordered"):
             harness.service.unban_person("dora", unbanned_by="adam", reason="it was found")
@@ -358,7 +358,7 @@ class TestBans:
             ("nobody", "adam", InvalidRequestError),
         ],
     )
-    def test_it_takes_the_right_and_a_person(
+    def test_ban_needs_the_right_and_a_known_other_person(
         self, harness: Harness, person: str, by: str, trouble: type[Exception]
     ):
         with pytest.raises(trouble):
@@ -366,7 +366,7 @@ class TestBans:
         with harness.database.reading() as tx:
             assert stops.list_bans(tx) == []
 
-    def test_where_none_can_be_shown_it_takes_no_second_factor(self, harness: Harness):
+    def test_ban_on_the_command_line_needs_no_second_factor(self, harness: Harness):
         rules = harness.policies.path / "policy.cedar"
         annotation = '@id("administrators stop everything")'
         rules.write_text(rules.read_text().replace(annotation, f"{annotation} @stepup"))
@@ -381,7 +381,9 @@ class TestBans:
         )
         assert _entries(harness, "banned")[0].person == "adam"
 
-    def test_without_a_database_the_last_knowledge_holds(self, harness: Harness, tmp_path: Path):
+    def test_ban_holds_when_the_database_becomes_unreachable(
+        self, harness: Harness, tmp_path: Path
+    ):
         now = [0.0]
         admitted = PolicyWithoutBanned(harness.policies, harness.database, clock=lambda: now[0])
         harness.service.ban_person("dora", banned_by="adam", reason="the laptop is stolen")
@@ -396,7 +398,7 @@ def _quietly_ban(harness: Harness) -> None:
         stops.add_ban(tx, "dora", by="adam", why="")
 
 
-def test_a_lasting_step_says_that_it_cannot_be_undone(harness: Harness):
+def test_summary_of_a_stopped_run_names_an_irreversible_step(harness: Harness):
     run = harness.request(BreakSwitch(host="lb1", name="lamp"))
     harness.approve(run)
     with harness.database.reading() as tx:
