@@ -201,35 +201,37 @@ LIMITS: list[tuple[str, Payload, Payload]] = [
 
 
 @pytest.mark.parametrize(("name", "fits", "breaks"), LIMITS, ids=[row[0] for row in LIMITS])
-def test_what_fits_passes_and_one_more_does_not(name: str, fits: Payload, breaks: Payload) -> None:
+def test_block_at_its_limit_is_valid_and_one_more_is_not(
+    name: str, fits: Payload, breaks: Payload
+) -> None:
     assert faults_of_blocks([fits], surface="message") == [], name
     faults = faults_of_blocks([breaks], surface="message")
     assert faults, name
     assert all("[json-pointer:/blocks" in fault for fault in faults)
 
 
-def test_a_message_holds_fifty_blocks_and_a_modal_a_hundred() -> None:
+def test_message_holds_50_blocks_and_a_modal_100() -> None:
     assert not faults_of_blocks([section(1)] * 50, surface="message")
     assert faults_of_blocks([section(1)] * 51, surface="message")
     assert not faults_of_blocks([section(1)] * 100, surface="modal")
     assert faults_of_blocks([section(1)] * 101, surface="modal")
 
 
-def test_ids_may_be_used_only_once() -> None:
+def test_duplicate_block_id_or_action_id_is_refused() -> None:
     twice = [{**section(1), "block_id": "same"}] * 2
     assert "block_id same is used twice" in faults_of_blocks(twice, surface="message")[0]
     pair = actions(button(action_id="same"), button(action_id="same"))
     assert "action_id same is used twice" in faults_of_blocks([pair], surface="message")[0]
 
 
-def test_a_message_holds_one_table_and_markdown_counts_together() -> None:
+def test_message_holds_one_table_and_limits_markdown_in_total() -> None:
     assert faults_of_blocks([table(1, 1), table(1, 1)], surface="message")
     half = {"type": "markdown", "text": "x" * 6001}
     assert faults_of_blocks([half, half], surface="message")
 
 
 @pytest.mark.parametrize("kind", ["markdown", "table", "context_actions", "data_table"])
-def test_what_only_messages_may_hold_is_refused_in_views(kind: str) -> None:
+def test_message_only_block_is_refused_in_a_view(kind: str) -> None:
     block = {"type": kind, "text": "x", "rows": [[{"type": "raw_text", "text": "x"}]]}
     faults = faults_of_blocks([block], surface="home")
     assert any("not supported in a home" in fault for fault in faults)
@@ -263,12 +265,14 @@ VIEWS: list[tuple[str, Payload, Payload]] = [
 
 
 @pytest.mark.parametrize(("name", "fits", "breaks"), VIEWS, ids=[row[0] for row in VIEWS])
-def test_views_are_judged_too(name: str, fits: Payload, breaks: Payload) -> None:
+def test_view_at_its_limit_is_valid_and_one_more_is_not(
+    name: str, fits: Payload, breaks: Payload
+) -> None:
     assert faults_of_view(fits) == [], name
     assert faults_of_view(breaks), name
 
 
-def test_ids_are_made_up_where_there_are_none_and_kept_where_there_are() -> None:
+def test_missing_block_and_action_ids_are_generated() -> None:
     block, named = with_ids([actions(button()), {**section(1), "block_id": "mine"}])
     assert block["block_id"]
     assert block["elements"][0]["action_id"]
@@ -286,7 +290,7 @@ def test_ids_are_made_up_where_there_are_none_and_kept_where_there_are() -> None
         {"type": "rich_text_section", "elements": [{"type": "link", "url": "example.com"}]},
     ],
 )
-def test_rich_text_that_is_empty_is_refused(element: Payload | None) -> None:
+def test_empty_rich_text_is_refused(element: Payload | None) -> None:
     block = {"type": "rich_text", "elements": [element] if element else []}
     assert faults_of_blocks([block], surface="message") != []
 
@@ -303,7 +307,7 @@ def test_rich_text_that_is_empty_is_refused(element: Payload | None) -> None:
         "https://[/",
     ],
 )
-def test_a_button_with_an_address_that_leads_nowhere_is_refused(url: str) -> None:
+def test_button_with_an_invalid_url_is_refused(url: str) -> None:
     faults = faults_of_blocks([actions(button(url=url))], surface="message")
     assert any("/elements/0/url" in one for one in faults)
 
@@ -311,5 +315,5 @@ def test_a_button_with_an_address_that_leads_nowhere_is_refused(url: str) -> Non
 @pytest.mark.parametrize(
     "url", ["https://keyturn.example.com/runs/1?a=b", "http://10.0.0.1:8080/"]
 )
-def test_a_button_with_a_whole_address_is_taken(url: str) -> None:
+def test_button_with_a_full_url_is_valid(url: str) -> None:
     assert faults_of_blocks([actions(button(url=url))], surface="message") == []

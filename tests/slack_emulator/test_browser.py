@@ -18,7 +18,7 @@ async def type_in(page: Page, words: str) -> None:
     await page.locator("#composer").press("Enter")
 
 
-def test_a_command_is_typed_answered_and_approved(desk: Desk) -> None:
+def test_browser_types_a_command_and_approves_its_run(desk: Desk) -> None:
     async def scene() -> None:
         async with desk.sign_in() as (page, made):
             await type_in(page, "/keyturn hello")
@@ -37,7 +37,7 @@ def test_a_command_is_typed_answered_and_approved(desk: Desk) -> None:
     desk.play(scene())
 
 
-def test_news_comes_by_itself_and_disturbs_nothing_that_is_typed(desk: Desk) -> None:
+def test_new_message_appears_in_the_browser_without_losing_typed_text(desk: Desk) -> None:
     async def scene() -> None:
         async with desk.sign_in() as (page, made):
             await page.locator("#composer").fill("half a sen")
@@ -49,7 +49,7 @@ def test_news_comes_by_itself_and_disturbs_nothing_that_is_typed(desk: Desk) -> 
     desk.play(scene())
 
 
-def test_a_dangerous_button_asks_first(desk: Desk) -> None:
+def test_browser_shows_a_confirmation_dialog_for_a_danger_button(desk: Desk) -> None:
     async def scene() -> None:
         async with desk.sign_in() as (page, made):
             await type_in(page, "/keyturn restart web-3")
@@ -65,7 +65,7 @@ def test_a_dangerous_button_asks_first(desk: Desk) -> None:
     desk.play(scene())
 
 
-def test_a_form_is_filled_in_with_the_keyboard(desk: Desk) -> None:
+def test_modal_form_is_filled_in_with_the_keyboard(desk: Desk) -> None:
     async def scene() -> None:
         async with desk.sign_in() as (page, made):
             await type_in(page, "/keyturn ask")
@@ -90,7 +90,7 @@ def test_a_form_is_filled_in_with_the_keyboard(desk: Desk) -> None:
     desk.play(scene())
 
 
-def test_commands_are_hinted_completed_and_recalled(desk: Desk) -> None:
+def test_composer_hints_completes_and_recalls_slash_commands(desk: Desk) -> None:
     async def scene() -> None:
         async with desk.sign_in() as (page, _):
             composer = page.locator("#composer")
@@ -106,7 +106,7 @@ def test_commands_are_hinted_completed_and_recalled(desk: Desk) -> None:
     desk.play(scene())
 
 
-def test_everything_works_without_scripts(desk: Desk) -> None:
+def test_emulator_works_without_javascript(desk: Desk) -> None:
     async def scene() -> None:
         async with desk.sign_in(scripts=False) as (page, made):
             await page.locator("#composer").fill("/keyturn restart web-3")
@@ -129,7 +129,7 @@ def test_everything_works_without_scripts(desk: Desk) -> None:
     desk.play(scene())
 
 
-def test_a_small_screen_holds_everything(desk: Desk) -> None:
+def test_emulator_fits_a_screen_of_360_pixels(desk: Desk) -> None:
     async def scene() -> None:
         async with desk.sign_in(width=360, scheme="dark") as (page, _):
             await type_in(page, "/keyturn restart web-3")

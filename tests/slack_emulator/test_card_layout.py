@@ -175,7 +175,7 @@ async def looked_at(page: Page, name: str, wrong: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(PHONE, "dark"), (DESK, "light")])
-def test_every_card_is_whole_and_legible(
+def test_cards_form_and_home_tab_fit_the_screen_with_enough_contrast(
     desk: Desk, width: int, scheme: Literal["light", "dark"]
 ) -> None:
     async def scene() -> Mapping[str, Any]:

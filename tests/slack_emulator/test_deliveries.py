@@ -55,7 +55,7 @@ def bot(*statuses: int) -> Bot:
     return Bot([httpx2.Response(status) for status in statuses or (200,)])
 
 
-def test_every_delivery_is_signed_as_slack_signs() -> None:
+def test_emulator_deliveries_have_valid_slack_signatures() -> None:
     async def scene() -> None:
         taken = bot()
         courier = taken.courier()
@@ -72,7 +72,7 @@ def test_every_delivery_is_signed_as_slack_signs() -> None:
     run(scene())
 
 
-def test_a_command_travels_as_a_form_and_an_interaction_as_one_field() -> None:
+def test_command_is_sent_as_form_fields_and_interaction_as_payload_field() -> None:
     async def scene() -> None:
         taken = bot()
         courier = taken.courier()
@@ -93,18 +93,20 @@ def test_a_command_travels_as_a_form_and_an_interaction_as_one_field() -> None:
         (httpx2.Response(200, json={"text": "x"}), {"text": "x"}),
     ],
 )
-def test_what_the_acknowledgement_says_is_read(answer: httpx2.Response, response: object) -> None:
+def test_acknowledgement_body_is_parsed_as_text_or_json(
+    answer: httpx2.Response, response: object
+) -> None:
     assert run(Bot([answer]).courier().command({})) == response
 
 
 @pytest.mark.parametrize("status", [404, 500])
-def test_another_status_than_success_is_not_taken(status: int) -> None:
+def test_delivery_with_an_error_status_is_dispatch_failed(status: int) -> None:
     with pytest.raises(NotTaken) as caught:
         run(bot(status).courier().interaction({}))
     assert (caught.value.error, caught.value.status) == ("dispatch_failed", status)
 
 
-def test_after_three_seconds_no_one_waits_but_the_bot_works_on() -> None:
+def test_command_acknowledgement_times_out_after_three_seconds() -> None:
     async def scene() -> None:
         slow = bot()
         slow.hold = asyncio.Event()
@@ -119,7 +121,7 @@ def test_after_three_seconds_no_one_waits_but_the_bot_works_on() -> None:
     run(scene())
 
 
-def test_an_event_that_is_not_taken_comes_again_three_times() -> None:
+def test_failed_event_is_redelivered_three_times() -> None:
     async def scene() -> None:
         broken = bot(500)
         courier = broken.courier()
@@ -133,7 +135,7 @@ def test_an_event_that_is_not_taken_comes_again_three_times() -> None:
     run(scene())
 
 
-def test_an_event_is_delivered_once_when_it_is_taken() -> None:
+def test_acknowledged_event_is_not_redelivered() -> None:
     async def scene() -> None:
         for taken, times in ((bot(200), 1), (bot(500, 200), 2)):
             courier = taken.courier()
@@ -144,7 +146,7 @@ def test_an_event_is_delivered_once_when_it_is_taken() -> None:
     run(scene())
 
 
-def test_a_bot_can_refuse_to_be_told_again() -> None:
+def test_no_retry_header_prevents_event_redelivery() -> None:
     async def scene() -> None:
         refusing = Bot([httpx2.Response(500, headers={"x-slack-no-retry": "1"})])
         courier = refusing.courier()
@@ -155,7 +157,7 @@ def test_a_bot_can_refuse_to_be_told_again() -> None:
     run(scene())
 
 
-def test_events_can_be_made_to_come_again_though_they_were_taken() -> None:
+def test_retries_fault_redelivers_acknowledged_events() -> None:
     async def scene() -> None:
         taken = bot()
         courier = taken.courier(Faults(retries=2))
@@ -167,7 +169,7 @@ def test_events_can_be_made_to_come_again_though_they_were_taken() -> None:
     run(scene())
 
 
-def test_clicks_can_be_made_to_come_twice() -> None:
+def test_twice_fault_delivers_clicks_twice() -> None:
     async def scene() -> None:
         taken = bot()
         courier = taken.courier(Faults(twice=True))
@@ -179,7 +181,7 @@ def test_clicks_can_be_made_to_come_twice() -> None:
     run(scene())
 
 
-def test_an_answer_counts_before_the_app_has_tidied_up() -> None:
+def test_response_counts_before_background_tasks_of_the_app_end() -> None:
     async def scene() -> None:
         tidied = asyncio.Event()
 
@@ -195,7 +197,7 @@ def test_an_answer_counts_before_the_app_has_tidied_up() -> None:
     run(scene())
 
 
-def test_a_bot_that_falls_over_is_a_failed_delivery() -> None:
+def test_exception_in_the_app_is_a_delivery_with_status_500() -> None:
     async def fall(request: Request) -> Response:
         raise RuntimeError("boom")
 
@@ -203,7 +205,7 @@ def test_a_bot_that_falls_over_is_a_failed_delivery() -> None:
     assert run(to_app(app)(b"", {})).status_code == 500  # type: ignore[arg-type]  # an Awaitable that is a coroutine
 
 
-def test_a_bot_elsewhere_is_reached_by_its_url() -> None:
+def test_deliveries_reach_an_app_by_its_url() -> None:
     async def scene() -> None:
         got: list[bytes] = []
 

@@ -53,7 +53,7 @@ def modal(title: str = "A form", **more: Any) -> Payload:
 HOME: Payload = {"type": "home", "blocks": [block()]}
 
 
-def test_who_am_i() -> None:
+def test_auth_test_returns_team_and_bot_user() -> None:
     async def scene(dora: PageClient, client: Any) -> None:
         response = await client.auth_test()
         assert (response["team_id"], response["user_id"]) == ("T0EMULATOR", "U0KEYTURN")
@@ -61,7 +61,7 @@ def test_who_am_i() -> None:
     play(scene)
 
 
-def test_a_wrong_token_or_none_is_refused() -> None:
+def test_wrong_or_missing_bot_token_is_refused() -> None:
     async def scene(dora: PageClient, client: Any) -> None:
         url = dora.made.emulator.api_url
         await refused("invalid_auth", AsyncWebClient("xoxb-wrong", base_url=url).auth_test())
@@ -71,7 +71,7 @@ def test_a_wrong_token_or_none_is_refused() -> None:
 
 
 @pytest.mark.malformed
-def test_arguments_are_taken_however_they_are_sent() -> None:
+def test_method_arguments_are_accepted_as_query_form_or_json() -> None:
     async def scene(dora: PageClient, client: Any) -> None:
         emulator = dora.made.emulator
         args = {"channel": "C0OPS", "text": "hi", "blocks": json.dumps([block()])}
@@ -98,14 +98,14 @@ def test_arguments_are_taken_however_they_are_sent() -> None:
 
 
 @pytest.mark.malformed
-def test_methods_that_are_not_there_are_unknown() -> None:
+def test_unsupported_method_is_unknown_method() -> None:
     async def scene(dora: PageClient, client: Any) -> None:
         await refused("unknown_method", client.api_call("chat.startStream"))
 
     play(scene)
 
 
-def test_people_and_groups_are_listed() -> None:
+def test_users_and_usergroups_methods_list_people() -> None:
     async def scene(dora: PageClient, client: Any) -> None:
         response = await client.users_info(user="U0DORA")
         assert response["user"]["profile"]["title"] == "developer"
@@ -130,7 +130,7 @@ def test_people_and_groups_are_listed() -> None:
     play(scene)
 
 
-def test_a_message_is_posted_changed_and_deleted() -> None:
+def test_chat_methods_post_update_and_delete_a_message() -> None:
     async def scene(dora: PageClient, client: Any) -> None:
         posted = await client.chat_postMessage(channel="C0OPS", text="one", blocks=[block()])
         ts = posted["ts"]
@@ -149,7 +149,7 @@ def test_a_message_is_posted_changed_and_deleted() -> None:
     play(scene)
 
 
-def test_time_stamps_are_slacks_and_only_grow() -> None:
+def test_message_timestamps_are_unique_and_increase() -> None:
     async def scene(dora: PageClient, client: Any) -> None:
         posts = [client.chat_postMessage(channel="C0OPS", text=str(n)) for n in range(20)]
         stamps = [response["ts"] for response in await asyncio.gather(*posts)]
@@ -161,7 +161,7 @@ def test_time_stamps_are_slacks_and_only_grow() -> None:
     play(scene)
 
 
-def test_the_bot_may_change_only_its_own_messages() -> None:
+def test_bot_can_update_and_delete_only_its_own_messages() -> None:
     async def scene(dora: PageClient, client: Any) -> None:
         await dora.say("mine")
         ts = dora.shown[0].ts
@@ -171,7 +171,7 @@ def test_the_bot_may_change_only_its_own_messages() -> None:
     play(scene)
 
 
-def test_where_the_bot_cannot_post_it_learns_why() -> None:
+def test_post_message_error_says_why_the_bot_cannot_post() -> None:
     async def scene(dora: PageClient, client: Any) -> None:
         workspace = dora.made.emulator.workspace
         await refused("channel_not_found", client.chat_postMessage(channel="C0NONE", text="x"))
@@ -189,7 +189,7 @@ def test_where_the_bot_cannot_post_it_learns_why() -> None:
 
 
 @pytest.mark.malformed
-def test_what_a_message_holds_is_judged() -> None:
+def test_post_message_refuses_empty_long_or_invalid_blocks() -> None:
     async def scene(dora: PageClient, client: Any) -> None:
         post = client.chat_postMessage
         empty = client.api_call("chat.postMessage", json={"channel": "C0OPS", "text": " "})
@@ -209,7 +209,7 @@ def test_what_a_message_holds_is_judged() -> None:
     play(scene)
 
 
-def test_an_ephemeral_message_is_for_one_who_is_in_the_channel() -> None:
+def test_ephemeral_message_is_shown_to_one_member_of_the_channel() -> None:
     async def scene(dora: PageClient, client: Any) -> None:
         response = await client.chat_postEphemeral(channel="C0OPS", user="U0DORA", text="psst")
         assert dora.words == ["psst"]
@@ -222,7 +222,7 @@ def test_an_ephemeral_message_is_for_one_who_is_in_the_channel() -> None:
     play(scene)
 
 
-def test_conversations_are_opened_listed_and_read() -> None:
+def test_conversations_methods_open_list_and_read_channels() -> None:
     async def scene(dora: PageClient, client: Any) -> None:
         opened = await client.conversations_open(users="U0DORA")
         assert opened["channel"]["is_im"] is True
@@ -253,7 +253,7 @@ def _trigger(dora: PageClient) -> str:
     return dora.made.emulator.web_api.desk.triggers.issue("U0DORA")
 
 
-def test_a_form_is_opened_stacked_and_changed() -> None:
+def test_views_methods_open_push_and_update_a_modal() -> None:
     async def scene(dora: PageClient, client: Any) -> None:
         first = await client.views_open(trigger_id=_trigger(dora), view=modal())
         await client.views_push(trigger_id=_trigger(dora), view=modal("Two"))
@@ -272,7 +272,7 @@ def test_a_form_is_opened_stacked_and_changed() -> None:
     play(scene)
 
 
-def test_a_trigger_opens_one_view() -> None:
+def test_trigger_id_opens_one_view() -> None:
     async def scene(dora: PageClient, client: Any) -> None:
         trigger = _trigger(dora)
         await client.views_open(trigger_id=trigger, view=modal())
@@ -284,7 +284,7 @@ def test_a_trigger_opens_one_view() -> None:
 
 
 @pytest.mark.malformed
-def test_a_wrong_view_is_refused_with_reasons_and_spares_the_trigger() -> None:
+def test_invalid_view_is_refused_and_leaves_the_trigger_id_valid() -> None:
     async def scene(dora: PageClient, client: Any) -> None:
         trigger = _trigger(dora)
         wrong = client.views_open(trigger_id=trigger, view=modal("x" * 25))
@@ -300,7 +300,7 @@ def test_a_wrong_view_is_refused_with_reasons_and_spares_the_trigger() -> None:
     play(scene)
 
 
-def test_home_is_published_for_one_person() -> None:
+def test_views_publish_sets_the_home_tab_of_one_person() -> None:
     async def scene(dora: PageClient, client: Any) -> None:
         response = await client.views_publish(user_id="U0DORA", view=HOME)
         old = response["view"]["hash"]
@@ -314,7 +314,7 @@ def test_home_is_published_for_one_person() -> None:
     play(scene)
 
 
-def test_a_file_is_uploaded_and_handed_out_as_a_download() -> None:
+def test_files_upload_posts_a_file_for_download() -> None:
     async def scene(dora: PageClient, client: Any) -> None:
         await client.files_upload_v2(
             channel="C0OPS", content="<script>", filename="out.html", initial_comment="All of it"
@@ -330,7 +330,7 @@ def test_a_file_is_uploaded_and_handed_out_as_a_download() -> None:
     play(scene)
 
 
-def test_a_reaction_counts_once() -> None:
+def test_reaction_is_added_once() -> None:
     async def scene(dora: PageClient, client: Any) -> None:
         await dora.say("look")
         ts = dora.shown[0].ts
@@ -342,7 +342,7 @@ def test_a_reaction_counts_once() -> None:
     play(scene)
 
 
-def test_calls_can_be_limited() -> None:
+def test_calls_to_limit_fault_answers_429_with_retry_after() -> None:
     async def scene(dora: PageClient, client: Any) -> None:
         dora.made.emulator.workspace.faults.calls_to_limit = 1
         dora.made.emulator.workspace.faults.retry_after = 7
@@ -356,7 +356,7 @@ def test_calls_can_be_limited() -> None:
     play(scene)
 
 
-def test_a_response_url_serves_five_times() -> None:
+def test_response_url_works_five_times() -> None:
     async def scene(dora: PageClient, client: Any) -> None:
         ticket = ResponseTarget("C0OPS", "U0DORA")
         url = dora.made.emulator.interactions.response_url(ticket)
@@ -374,7 +374,7 @@ def test_a_response_url_serves_five_times() -> None:
 
 
 @pytest.mark.malformed
-def test_a_response_url_replaces_deletes_and_publishes() -> None:
+def test_response_url_replaces_deletes_and_publishes_messages() -> None:
     async def scene(dora: PageClient, client: Any) -> None:
         response = await client.chat_postEphemeral(channel="C0OPS", user="U0DORA", text="old")
         ticket = ResponseTarget("C0OPS", "U0DORA", response["message_ts"])
@@ -392,7 +392,7 @@ def test_a_response_url_replaces_deletes_and_publishes() -> None:
     play(scene)
 
 
-def test_blocks_are_shown_below_a_message_for_a_link_in_it_and_replaced() -> None:
+def test_chat_unfurl_shows_and_replaces_blocks_for_a_link() -> None:
     async def scene(dora: PageClient, client: Any) -> None:
         url = "https://keyturn.example.com/runs/1?a=1&b=2"
         await dora.say(f"look at {url}")
@@ -409,7 +409,7 @@ def test_blocks_are_shown_below_a_message_for_a_link_in_it_and_replaced() -> Non
     play(scene)
 
 
-def test_the_minimum_of_methods_is_there() -> None:
+def test_emulator_implements_the_methods_that_keyturn_calls() -> None:
     wanted = {
         *("auth.test", "users.info", "users.list", "users.lookupByEmail", "usergroups.list"),
         *("usergroups.users.list", "chat.postMessage", "chat.update", "chat.delete"),

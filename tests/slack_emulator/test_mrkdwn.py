@@ -78,12 +78,12 @@ NASTY = st.lists(
 
 @settings(deadline=None)
 @given(NASTY)
-def test_no_text_becomes_markup_of_its_own(source: str) -> None:
+def test_hostile_text_never_becomes_html_markup(source: str) -> None:
     assert foreign(to_html(source, NAMES)) == []
     assert foreign(markdown.to_html(source)) == []
 
 
-def test_the_reader_of_these_tests_sees_what_an_unescaped_text_would_do() -> None:
+def test_html_checker_of_the_tests_detects_unescaped_text() -> None:
     assert foreign(Markup("<p>{}</p>").format("<script>")) == []
     assert foreign("<p>" + "<script>" + "</p>") == ["script"]
     assert foreign('<a href="javascript:alert(1)">x</a>') != []
@@ -134,7 +134,7 @@ def _blocks(words: str) -> list[dict[str, Any]]:
 
 @settings(deadline=None)
 @given(NASTY)
-def test_no_block_becomes_markup_of_its_own(words: str) -> None:
+def test_hostile_block_text_never_becomes_html_markup(words: str) -> None:
     surface = Surface(words, NAMES, errors={words: words}, people=[(words, words)])
     assert foreign(blocks_to_html(_blocks(words), surface)) == []
 
@@ -157,11 +157,11 @@ def test_no_block_becomes_markup_of_its_own(words: str) -> None:
         ("one\ntwo", "one<br>two"),
     ],
 )
-def test_mrkdwn_is_read_as_slack_reads_it(source: str, html: str) -> None:
+def test_mrkdwn_is_rendered_as_slack_renders_it(source: str, html: str) -> None:
     assert to_html(source, NAMES) == html
 
 
-def test_a_link_opens_elsewhere_and_tells_nothing() -> None:
+def test_mrkdwn_link_has_noopener_and_noreferrer() -> None:
     html = to_html("<https://a.example/?x=1&amp;y=2|Look>", NAMES)
     assert 'href="https://a.example/?x=1&amp;y=2"' in html
     assert 'rel="noopener noreferrer nofollow"' in html
@@ -177,23 +177,23 @@ def test_a_link_opens_elsewhere_and_tells_nothing() -> None:
         ("{unknown}", "{unknown}"),
     ],
 )
-def test_dates_are_shown_in_the_readers_words(pattern: str, words: str) -> None:
+def test_mrkdwn_date_is_formatted_for_its_reader(pattern: str, words: str) -> None:
     assert f">{words}</time>" in to_html(f"<!date^1763722800^{pattern}|fallback>", NAMES)
 
 
-def test_a_long_text_full_of_marks_is_read_in_no_time() -> None:
+def test_long_text_of_mrkdwn_marks_is_rendered_quickly() -> None:
     for source in ("*a " * 13_000, "*a_ " * 10_000, "`" * 40_000, "<" * 40_000, "[a](" * 9_000):
         assert to_html(source, NAMES)
         assert markdown.to_html(source)
 
 
-def test_standard_markdown_is_drawn() -> None:
+def test_markdown_headings_lists_and_tables_are_rendered() -> None:
     source = "# Head\n- **a**\n- `b`\n\n1. one\n\n| x | y |\n|---|---|\n| 1 | 2 |\n```\ncode\n```"
     html = markdown.to_html(source)
     for part in ("md-heading", "<li><strong>a</strong></li>", "<ol>", "<td>2</td>", "<pre>"):
         assert part in html
 
 
-def test_an_unknown_block_is_shown_as_such() -> None:
+def test_unknown_block_type_is_shown_as_unsupported() -> None:
     html = blocks_to_html([{"type": "carousel"}], Surface("k", NAMES))
     assert "Unsupported block: carousel" in html

@@ -22,7 +22,7 @@ def client(emulator: Emulator, *, peer: str = "127.0.0.1", base: str = HERE) -> 
     return httpx2.AsyncClient(transport=transport, base_url=base)
 
 
-def test_a_sign_in_link_works_once() -> None:
+def test_emulator_sign_in_link_works_once() -> None:
     async def scene() -> None:
         emulator = showcase().emulator
         link = emulator.sign_in_link(HERE)
@@ -40,7 +40,7 @@ def test_a_sign_in_link_works_once() -> None:
     run(scene())
 
 
-def test_the_builder_says_how_secrets_are_made() -> None:
+def test_emulator_takes_its_secrets_from_the_given_function() -> None:
     secrets = iter(["first-ticket", "first-session"])
     emulator = Emulator(
         people=[DORA],
@@ -56,7 +56,7 @@ def test_the_builder_says_how_secrets_are_made() -> None:
     "path",
     ["/", "/as/U0DORA/c/C0OPS", "/as/U0DORA/home", "/events", "/files/F0", "/m/C0OPS/1.000100"],
 )
-def test_nothing_is_shown_to_who_did_not_sign_in(path: str) -> None:
+def test_emulator_pages_are_refused_without_sign_in(path: str) -> None:
     async def scene() -> None:
         async with client(showcase().emulator) as stranger:
             answer = await stranger.get(path)
@@ -80,7 +80,9 @@ def test_nothing_is_shown_to_who_did_not_sign_in(path: str) -> None:
         ({"origin": HERE, "sec-fetch-site": "cross-site"}, False),
     ],
 )
-def test_only_our_own_pages_forms_are_taken(headers: dict[str, str], *, taken: bool) -> None:
+def test_emulator_accepts_forms_of_the_same_origin_only(
+    headers: dict[str, str], *, taken: bool
+) -> None:
     async def scene() -> None:
         emulator = showcase().emulator
         async with client(emulator) as person:
@@ -103,7 +105,7 @@ def test_only_our_own_pages_forms_are_taken(headers: dict[str, str], *, taken: b
         ("127.0.0.1", "http://rebound.example:8080", 403),
     ],
 )
-def test_the_emulator_is_for_this_machine_only(peer: str, base: str, status: int) -> None:
+def test_emulator_answers_this_machine_only(peer: str, base: str, status: int) -> None:
     async def scene() -> None:
         emulator = showcase().emulator
         async with client(emulator, peer=peer, base=base) as person:
@@ -115,7 +117,7 @@ def test_the_emulator_is_for_this_machine_only(peer: str, base: str, status: int
     run(scene())
 
 
-def test_without_the_guard_another_machine_would_be_let_in() -> None:
+def test_without_the_local_guard_another_machine_signs_in() -> None:
     async def scene() -> None:
         emulator = showcase().emulator
         emulator.app = Starlette(routes=emulator.app.routes)
@@ -127,7 +129,7 @@ def test_without_the_guard_another_machine_would_be_let_in() -> None:
     run(scene())
 
 
-def test_every_answer_says_what_a_page_may_do() -> None:
+def test_every_emulator_response_has_a_content_security_policy() -> None:
     async def scene() -> None:
         async with open_page_client() as dora:
             for path in ("as/U0DORA/c/C0OPS", "static/emulator.js", "as/U0NOBODY/home", "nothing"):
@@ -138,7 +140,7 @@ def test_every_answer_says_what_a_page_may_do() -> None:
     run(scene())
 
 
-def test_pages_hold_no_script_or_style_of_their_own() -> None:
+def test_emulator_pages_have_no_inline_script_or_style() -> None:
     async def scene() -> None:
         async with open_page_client() as dora:
             await dora.say("/keyturn restart web-3")
@@ -152,7 +154,7 @@ def test_pages_hold_no_script_or_style_of_their_own() -> None:
     run(scene())
 
 
-def test_what_others_say_stays_text() -> None:
+def test_hostile_message_stays_text_on_the_page() -> None:
     async def scene() -> None:
         async with open_page_client() as dora:
             nasty = '<img src=x onerror=alert(1)>"><script>alert(2)</script>'
@@ -167,7 +169,7 @@ def test_what_others_say_stays_text() -> None:
     run(scene())
 
 
-def test_a_private_channel_is_seen_by_its_members_only() -> None:
+def test_private_channel_is_shown_to_its_members_only() -> None:
     async def scene() -> None:
         async with open_page_client() as dora:
             dora.at = "C0DESK"
@@ -179,7 +181,7 @@ def test_a_private_channel_is_seen_by_its_members_only() -> None:
     run(scene())
 
 
-def test_unread_messages_are_counted_until_they_are_seen() -> None:
+def test_unread_messages_are_counted_until_the_channel_is_opened() -> None:
     async def scene() -> None:
         async with open_page_client() as dora:
             bob = dora.acting_as("U0BOB")
@@ -192,7 +194,7 @@ def test_unread_messages_are_counted_until_they_are_seen() -> None:
     run(scene())
 
 
-def test_the_stream_tells_of_each_change() -> None:
+def test_event_stream_reports_each_change() -> None:
     async def scene() -> None:
         async with open_page_client() as dora:
             changes = dora.made.emulator.workspace.changes
@@ -208,7 +210,7 @@ def test_the_stream_tells_of_each_change() -> None:
     run(scene())
 
 
-def test_home_is_opened_once_however_often_the_page_brings_itself_up_to_date() -> None:
+def test_page_refresh_sends_no_second_app_home_opened_event() -> None:
     async def scene() -> None:
         async with open_page_client() as dora:
             await dora.page("home")
@@ -221,7 +223,7 @@ def test_home_is_opened_once_however_often_the_page_brings_itself_up_to_date() -
     run(scene())
 
 
-def test_faults_are_set_in_the_drawer() -> None:
+def test_faults_form_sets_faults_and_archives_channels() -> None:
     async def scene() -> None:
         async with open_page_client() as dora:
             fields = {"latency": "2", "calls_to_limit": "3", "retry_after": "9", "retries": "1"}
@@ -239,7 +241,7 @@ def test_faults_are_set_in_the_drawer() -> None:
     run(scene())
 
 
-def test_a_permalink_leads_to_the_message() -> None:
+def test_permalink_redirects_to_the_message() -> None:
     async def scene() -> None:
         async with open_page_client() as dora:
             await dora.say("here")
@@ -251,7 +253,7 @@ def test_a_permalink_leads_to_the_message() -> None:
 
 
 @pytest.mark.parametrize("path", ["as/U0NOBODY/home", "as/U0DORA/c/C0NONE", "m/C0OPS/1.0"])
-def test_what_is_not_there_is_explained_in_words(path: str) -> None:
+def test_unknown_person_channel_or_message_is_not_found(path: str) -> None:
     async def scene() -> None:
         async with open_page_client() as dora:
             answer = await dora.client.get(path)

@@ -12,7 +12,7 @@ URGENCY = address("urgency", "urgency")
 REASON = address("reason", "reason")
 
 
-def test_a_slash_command_is_answered_to_the_one_who_gave_it() -> None:
+def test_slash_command_is_answered_ephemerally_to_its_sender() -> None:
     async def scene() -> None:
         async with open_page_client() as dora:
             await dora.say("/keyturn hello @bob in #ops & <b>")
@@ -30,7 +30,7 @@ def test_a_slash_command_is_answered_to_the_one_who_gave_it() -> None:
     run(scene())
 
 
-def test_an_answer_for_everyone_shows_the_command_too() -> None:
+def test_in_channel_answer_shows_the_command_to_everyone() -> None:
     async def scene() -> None:
         async with open_page_client() as dora:
             await dora.say("/keyturn shout")
@@ -39,7 +39,7 @@ def test_an_answer_for_everyone_shows_the_command_too() -> None:
     run(scene())
 
 
-def test_a_click_changes_the_card_for_everyone_and_opens_a_thread() -> None:
+def test_button_click_updates_the_message_and_replies_in_a_thread() -> None:
     async def scene() -> None:
         async with open_page_client() as dora:
             await dora.say("/keyturn restart web-3")
@@ -62,7 +62,7 @@ def test_a_click_changes_the_card_for_everyone_and_opens_a_thread() -> None:
     run(scene())
 
 
-def test_a_button_that_asks_first_does_nothing_until_it_is_confirmed() -> None:
+def test_button_with_a_confirm_dialog_sends_nothing_until_confirmed() -> None:
     async def scene() -> None:
         async with open_page_client() as dora:
             await dora.say("/keyturn restart web-3")
@@ -83,7 +83,7 @@ async def _opened(dora: PageClient) -> None:
     await until(lambda: dora.made.emulator.views.top("U0DORA"))
 
 
-def test_a_form_is_filled_in_and_handed_in_without_scripts() -> None:
+def test_modal_form_is_filled_in_and_submitted_without_javascript() -> None:
     async def scene() -> None:
         async with open_page_client() as dora:
             await _opened(dora)
@@ -111,7 +111,7 @@ def test_a_form_is_filled_in_and_handed_in_without_scripts() -> None:
     run(scene())
 
 
-def test_an_option_that_was_never_offered_cannot_be_chosen() -> None:
+def test_option_that_was_not_suggested_cannot_be_submitted() -> None:
     async def scene() -> None:
         async with open_page_client() as dora:
             await _opened(dora)
@@ -122,7 +122,7 @@ def test_an_option_that_was_never_offered_cannot_be_chosen() -> None:
     run(scene())
 
 
-def test_the_bots_own_errors_stand_under_their_blocks() -> None:
+def test_submission_errors_of_the_bot_are_shown_below_their_blocks() -> None:
     async def scene() -> None:
         async with open_page_client() as dora:
             await _opened(dora)
@@ -136,7 +136,7 @@ def test_the_bots_own_errors_stand_under_their_blocks() -> None:
     run(scene())
 
 
-def test_the_bot_is_notified_of_a_form_that_was_closed() -> None:
+def test_closed_modal_sends_view_closed() -> None:
     async def scene() -> None:
         async with open_page_client() as dora:
             await _opened(dora)
@@ -148,7 +148,7 @@ def test_the_bot_is_notified_of_a_form_that_was_closed() -> None:
     run(scene())
 
 
-def test_opening_home_publishes_it_and_its_button_opens_a_form() -> None:
+def test_home_tab_is_published_when_opened_and_its_button_opens_a_modal() -> None:
     async def scene() -> None:
         async with open_page_client() as dora:
             await dora.page("home")
@@ -168,7 +168,7 @@ def test_opening_home_publishes_it_and_its_button_opens_a_form() -> None:
     run(scene())
 
 
-def test_a_mention_is_answered_in_its_thread() -> None:
+def test_bot_mention_is_answered_in_its_thread() -> None:
     async def scene() -> None:
         async with open_page_client() as dora:
             await dora.say("@keyturn are you there?")
@@ -181,7 +181,7 @@ def test_a_mention_is_answered_in_its_thread() -> None:
     run(scene())
 
 
-def test_a_direct_message_reaches_the_bot() -> None:
+def test_direct_message_is_delivered_to_the_bot() -> None:
     async def scene() -> None:
         async with open_page_client() as dora:
             dora.at = dora.made.emulator.workspace.open_direct(["U0DORA"]).id
@@ -191,7 +191,7 @@ def test_a_direct_message_reaches_the_bot() -> None:
     run(scene())
 
 
-def test_a_shortcut_opens_a_form_and_one_on_a_message_answers() -> None:
+def test_global_and_message_shortcuts_reach_the_bot() -> None:
     async def scene() -> None:
         async with open_page_client() as dora:
             await dora.post("shortcut", {"shortcut": "ask"})
@@ -204,7 +204,7 @@ def test_a_shortcut_opens_a_form_and_one_on_a_message_answers() -> None:
     run(scene())
 
 
-def test_a_command_that_is_not_taken_in_time_says_so() -> None:
+def test_slash_command_without_acknowledgement_shows_a_timeout() -> None:
     async def scene() -> None:
         async with open_page_client() as dora:
             dora.made.emulator.courier.ack_seconds = 0.05
@@ -214,7 +214,7 @@ def test_a_command_that_is_not_taken_in_time_says_so() -> None:
     run(scene())
 
 
-def test_a_shortcut_that_the_bot_does_not_know_says_so() -> None:
+def test_unknown_shortcut_shows_dispatch_failed() -> None:
     async def scene() -> None:
         async with open_page_client() as dora:
             await dora.post("shortcut", {"shortcut": "nosuch"})
@@ -223,7 +223,7 @@ def test_a_shortcut_that_the_bot_does_not_know_says_so() -> None:
     run(scene())
 
 
-def test_commands_are_for_channels_and_must_be_known() -> None:
+def test_unknown_slash_command_or_one_in_a_thread_is_refused() -> None:
     async def scene() -> None:
         async with open_page_client() as dora:
             await dora.say("/nosuch")
@@ -238,7 +238,7 @@ def test_commands_are_for_channels_and_must_be_known() -> None:
     run(scene())
 
 
-def test_the_bot_answers_through_the_response_url() -> None:
+def test_bot_answers_through_the_response_url() -> None:
     async def scene() -> None:
         async with open_page_client() as dora:
             await dora.say("/keyturn later")
@@ -248,7 +248,7 @@ def test_the_bot_answers_through_the_response_url() -> None:
     run(scene())
 
 
-def test_the_bot_can_be_invited_and_is_shown() -> None:
+def test_invited_bot_joins_the_channel_and_gets_an_event() -> None:
     async def scene() -> None:
         async with open_page_client() as dora:
             dora.at = "C0ALARMS"
@@ -263,7 +263,7 @@ def test_the_bot_can_be_invited_and_is_shown() -> None:
     run(scene())
 
 
-def test_a_deactivated_person_can_do_nothing_and_the_bot_is_notified() -> None:
+def test_deactivated_person_cannot_click_and_the_bot_gets_an_event() -> None:
     async def scene() -> None:
         async with open_page_client() as dora:
             await dora.say("/keyturn restart web-3")
@@ -280,7 +280,7 @@ def test_a_deactivated_person_can_do_nothing_and_the_bot_is_notified() -> None:
     run(scene())
 
 
-def test_a_click_on_a_button_that_is_gone_reaches_no_one() -> None:
+def test_click_on_a_removed_button_is_not_delivered() -> None:
     async def scene() -> None:
         async with open_page_client() as dora:
             workspace = dora.made.emulator.workspace
@@ -292,7 +292,7 @@ def test_a_click_on_a_button_that_is_gone_reaches_no_one() -> None:
     run(scene())
 
 
-def test_what_one_person_alone_sees_no_other_can_press() -> None:
+def test_ephemeral_message_or_modal_of_another_person_cannot_be_used() -> None:
     async def scene() -> None:
         async with open_page_client() as dora:
             await dora.say("/keyturn hello")
@@ -306,7 +306,7 @@ def test_what_one_person_alone_sees_no_other_can_press() -> None:
     run(scene())
 
 
-def test_the_pages_script_can_ask_for_options() -> None:
+def test_suggest_route_returns_options_as_json() -> None:
     async def scene() -> None:
         async with open_page_client() as dora:
             await _opened(dora)

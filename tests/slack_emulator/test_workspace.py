@@ -26,7 +26,7 @@ class Clock:
         return self.moment
 
 
-def test_a_trigger_lives_for_three_seconds() -> None:
+def test_trigger_id_expires_after_three_seconds() -> None:
     clock = Clock()
     triggers = Triggers(clock)
     early, late = triggers.issue("U1"), triggers.issue("U1")
@@ -37,7 +37,7 @@ def test_a_trigger_lives_for_three_seconds() -> None:
         triggers.redeem(late)
 
 
-def test_a_response_url_lives_for_thirty_minutes() -> None:
+def test_response_url_expires_after_thirty_minutes() -> None:
     clock = Clock()
     urls = ResponseUrls(clock)
     key = urls.issue(ResponseTarget("C1", "U1"))
@@ -48,7 +48,7 @@ def test_a_response_url_lives_for_thirty_minutes() -> None:
         urls.use(key)
 
 
-def test_time_stamps_grow_though_the_clock_stands_still_or_goes_back() -> None:
+def test_message_timestamps_increase_when_the_clock_goes_back() -> None:
     clock = Clock()
     workspace = Workspace([DORA], [OPS, DESK], now=clock)
     first, second = workspace.next_ts(), workspace.next_ts()
@@ -61,7 +61,7 @@ def test_time_stamps_grow_though_the_clock_stands_still_or_goes_back() -> None:
     ]
 
 
-def test_who_waits_for_a_change_is_woken_from_another_thread() -> None:
+def test_change_sequence_wakes_a_waiter_from_another_thread() -> None:
     async def scene() -> int:
         changes = ChangeSequence()
         waiting = asyncio.create_task(changes.wait_beyond(0, within=10))
@@ -72,7 +72,7 @@ def test_who_waits_for_a_change_is_woken_from_another_thread() -> None:
     assert run(scene()) == 1
 
 
-def test_who_waits_in_vain_gets_the_old_number() -> None:
+def test_change_sequence_wait_times_out_with_the_old_number() -> None:
     assert run(ChangeSequence().wait_beyond(0, within=0.01)) == 0
 
 
@@ -87,11 +87,11 @@ def test_who_waits_in_vain_gets_the_old_number() -> None:
         ("/etc/passwd", None),
     ],
 )
-def test_commands_are_distinguished_from_messages(typed: str, command: Typed | None) -> None:
+def test_slash_commands_are_distinguished_from_messages(typed: str, command: Typed | None) -> None:
     assert parse_slash_command(typed) == command
 
 
-def test_names_become_ids_and_the_rest_is_escaped() -> None:
+def test_typed_names_become_ids_and_other_text_is_escaped() -> None:
     people, channels = {"bob": "U1"}, {"ops": "C1"}
     typed = "@bob @eve bob@bob.example #ops #1 <b> & https://a.example/?x=1&y=@bob"
     assert encode_message(typed, people, channels) == (
@@ -119,7 +119,7 @@ def _asked(kind: str, **more: object) -> list[dict[str, object]]:
         ("plain_text_input", {}, "x", ""),
     ],
 )
-def test_what_slack_would_not_let_pass_does_not_pass(
+def test_modal_input_is_validated_as_slack_does(
     kind: str, more: dict[str, object], good: str, bad: str
 ) -> None:
     blocks = _asked(kind, **more)
@@ -140,7 +140,7 @@ def test_what_slack_would_not_let_pass_does_not_pass(
         ("checkboxes", ["x", "y"], {"selected_options": [{"value": "x"}]}),
     ],
 )
-def test_values_are_shown_as_slack_tells_them(
+def test_modal_input_values_have_the_state_format_of_slack(
     kind: str, given: list[str], value: dict[str, object]
 ) -> None:
     blocks = _asked(kind, options=[{"value": "x"}])

@@ -101,7 +101,7 @@ HABITS: Mapping[str, tuple[str, ...]] = {
         "test_library_behaviour.test_socket_mode_connect_never_returns_while_slack_does_not_answer",
     ),
     "13: arguments come in the address, as a form or as JSON": (
-        "../../slack_emulator/test_methods.test_arguments_are_taken_however_they_are_sent",
+        "../../slack_emulator/test_methods.test_method_arguments_are_accepted_as_query_form_or_json",
     ),
 }
 
