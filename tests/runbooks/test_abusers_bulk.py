@@ -35,7 +35,7 @@ def known(
     return MarkedTable(head, entries, "gpc0", limits, [ip_network(each) for each in protected])
 
 
-def test_each_address_of_the_list_is_marked_in_a_step_of_its_own():
+def test_abusers_bulk_marks_each_address_in_its_own_step():
     plan = mark().plan(known({"203.0.113.65": 3, "203.0.113.99": 1}))
     assert mark().addresses == "203.0.113.9,203.0.113.64/30"
     assert plan.current_state == "4 of 5 addresses are not marked in http"
@@ -45,7 +45,7 @@ def test_each_address_of_the_list_is_marked_in_a_step_of_its_own():
     assert sent_line(plan.steps[0].undo) == "set table http key 203.0.113.9 data.gpc0 0\n"
 
 
-def test_marked_clients_of_the_networks_are_unblocked_and_others_stay():
+def test_abusers_bulk_unblocks_only_marked_clients_of_the_networks():
     state = known({"203.0.113.67": 9, "203.0.113.65": 1, "203.0.113.99": 1})
     plan = clear("203.0.113.0/26,203.0.113.64/29").plan(state)
     assert [sent_line(step.do) for step in plan.steps] == [
@@ -55,7 +55,7 @@ def test_marked_clients_of_the_networks_are_unblocked_and_others_stay():
     assert (plan.steps[0].before, plan.steps[0].after) == ("marked (gpc0)", "not marked")
 
 
-def test_what_is_as_requested_needs_nothing():
+def test_abusers_bulk_plans_no_steps_when_nothing_changes():
     assert mark("203.0.113.9").plan(known({"203.0.113.9": 1})) == Plan(
         "203.0.113.9 is marked in http"
     )
@@ -74,20 +74,20 @@ def test_what_is_as_requested_needs_nothing():
         ("224.0.0.1", known({}), "not the address of one client"),
     ],
 )
-def test_addresses_that_must_not_be_marked_are_refused(
+def test_abusers_bulk_refuses_addresses_that_must_not_be_marked(
     addresses: str, state: MarkedTable, reason: str
 ):
     with pytest.raises(Refused, match=reason):
         mark(addresses).plan(state)
 
 
-def test_too_many_clients_are_not_unblocked_step_by_step():
+def test_abusers_bulk_refuses_to_unblock_too_many_clients():
     many = known({f"203.0.113.{last}": 1 for last in range(65)})
     with pytest.raises(Refused, match="65 marked clients"):
         clear("203.0.113.0/24").plan(many)
 
 
-def test_private_addresses_are_announced():
+def test_abusers_bulk_notes_private_addresses():
     assert any("private" in note for note in mark("10.0.0.1").plan(known({})).notes)
     assert not any("private" in note for note in mark().plan(known({})).notes)
 
@@ -104,7 +104,7 @@ def test_invalid_network_list_is_refused(addresses: object):
         MarkAbusers.model_validate({"host": "lb1", "addresses": addresses})
 
 
-def test_one_query_reads_all_marks():
+def test_abusers_bulk_reads_all_marks_with_one_query():
     fleet = balancer(
         {"show table http data.gpc0 ge 1": rows("http", "203.0.113.9 use=0 exp=9 gpc0=2")}
     )
@@ -116,7 +116,7 @@ def test_one_query_reads_all_marks():
         users.read(fleet.run_query)
 
 
-def test_networks_of_the_inventory_are_never_marked():
+def test_protected_networks_are_read_from_the_inventory():
     parse = haproxy.query_protected_networks().parse
     assert parse("10.0.0.0/8,2001:db8::7") == (
         ip_network("10.0.0.0/8"),
@@ -127,7 +127,7 @@ def test_networks_of_the_inventory_are_never_marked():
         parse("10.0.0.1/8")
 
 
-def test_a_mark_ends_when_the_table_says():
+def test_end_of_a_mark_is_read_from_the_expire_setting_of_its_table():
     config = "backend http\n  stick-table type ip size 1m expire 10m store gpc0\n"
     peers = "peers mesh\n  table t1 type ip size 1m expire 5m\n  table t2 type ip size 1m\n"
     limits = parse_config(config + peers)

@@ -39,7 +39,7 @@ def known(
     return Abuser(HTTP, entry, spelling or {"gpc0": "gpc0"}, limits, elsewhere or {})
 
 
-def test_a_marked_client_is_let_in_and_can_be_marked_again():
+def test_abusers_clear_removes_a_mark_and_undo_sets_it_again():
     plan = CLEAR.plan(known(marked()))
     (step,) = plan.steps
     assert plan.current_state == "203.0.113.9 is marked for 9 min 38 s more"
@@ -59,27 +59,29 @@ def test_a_marked_client_is_let_in_and_can_be_marked_again():
         ),
     ],
 )
-def test_a_client_that_is_not_marked_needs_nothing(entry: TableEntry | None, because: str):
+def test_abusers_clear_of_an_unmarked_client_plans_no_steps(
+    entry: TableEntry | None, because: str
+):
     assert CLEAR.plan(known(entry)) == Plan(because)
 
 
-def test_the_configuration_says_how_high_a_mark_counts():
+def test_abusers_clear_counts_a_mark_from_the_limit_of_the_configuration():
     limits = TableLimits((haproxy_limits.TableLimit("http", "gpc0", 10, "frontend http"),))
     assert not CLEAR.plan(known(marked(gpc0=9), limits=limits)).steps
     assert CLEAR.plan(known(marked(gpc0=10), limits=limits)).steps
 
 
-def test_what_moves_by_itself_does_not_make_the_plan_stale():
+def test_abusers_clear_plan_is_not_stale_when_only_counters_move():
     shown = CLEAR.plan(known(marked(), elsewhere={"www": FAST}))
     later = CLEAR.plan(known(marked(gpc0=99, use=2, expires_ms=1), elsewhere={"www": SLOW}))
     assert work_of(later) == work_of(shown)
 
 
-def test_a_mark_that_went_by_itself_does_make_the_plan_stale():
+def test_abusers_clear_plan_is_stale_when_the_mark_has_expired():
     assert work_of(CLEAR.plan(known(None))) != work_of(CLEAR.plan(known(marked())))
 
 
-def test_a_client_that_is_still_too_fast_will_be_marked_again_and_that_is_shown():
+def test_abusers_clear_notes_that_a_client_above_a_limit_is_blocked_again():
     plan = CLEAR.plan(known(marked(), elsewhere={"www": FAST}))
     assert (
         "It will be blocked again on its next request unless it slows down: "
@@ -88,7 +90,7 @@ def test_a_client_that_is_still_too_fast_will_be_marked_again_and_that_is_shown(
     assert not any("blocked again" in note for note in CLEAR.plan(known(marked())).notes)
 
 
-def test_that_others_have_a_copy_which_comes_back_is_shown():
+def test_abusers_clear_notes_peers_that_have_a_copy_of_the_table():
     peers = (Peer("lb2", "mesh", is_connected=True), Peer("lb3", "mesh", is_connected=False))
     notes = CLEAR.plan(Abuser(HTTP, marked(), {"gpc0": "gpc0"}, LIMITS, {}, peers)).notes
     assert any(
@@ -98,33 +100,33 @@ def test_that_others_have_a_copy_which_comes_back_is_shown():
     assert not any("copies" in note for note in CLEAR.plan(known(marked())).notes)
 
 
-def test_that_the_limits_are_not_known_is_shown():
+def test_abusers_clear_notes_limits_that_could_not_be_read():
     plan = CLEAR.plan(known(marked(), limits=TableLimits(error="the login may not read it")))
     assert plan.notes[-1].endswith("the limits could not be read (the login may not read it).")
 
 
-def test_that_haproxy_keeps_an_entry_in_use_is_shown():
+def test_abusers_clear_notes_open_connections_of_the_client():
     assert any("2 connections open" in note for note in CLEAR.plan(known(marked(use=2))).notes)
 
 
-def test_counters_that_cannot_be_set_again_are_named():
+def test_abusers_clear_notes_counters_that_undo_cannot_restore():
     plan = CLEAR.plan(known(marked(gpc1=4)))
     assert any("Undo cannot restore gpc1" in note for note in plan.notes)
 
 
-def test_a_mark_that_cannot_be_set_again_has_no_undo():
+def test_abusers_clear_has_no_undo_for_an_array_counter():
     array = ClearAbuser.model_validate({"host": "lb1", "address": "203.0.113.9", "mark": "gpc2"})
     (step,) = array.plan(known(marked(gpc2=1))).steps
     assert isinstance(step.undo, NoUndo)
     assert not array.plan(known(marked(gpc2=1))).is_reversible
 
 
-def test_a_table_without_that_counter_is_refused():
+def test_abusers_clear_refuses_a_table_without_the_marking_counter():
     with pytest.raises(Refused, match="http has no gpc0"):
         CLEAR.plan(known(FAST))
 
 
-def test_everything_that_the_decision_needs_is_read():
+def test_abusers_clear_reads_table_entry_and_rates():
     fleet = balancer(
         {
             "show table http key 203.0.113.9": rows("http", "203.0.113.9 use=0 exp=9 gpc0=57"),
@@ -138,13 +140,13 @@ def test_everything_that_the_decision_needs_is_read():
     )
 
 
-def test_a_client_that_is_not_there_is_asked_for_once():
+def test_abusers_clear_queries_an_absent_client_once():
     fleet = balancer({"show table http key 203.0.113.9": "\n"})
     assert CLEAR.read(fleet.run_query) == Abuser(HTTP, None, {}, LIMITS, {})
     assert sent(fleet) == ["show table", "show table http key 203.0.113.9"]
 
 
-def test_without_the_configuration_it_can_be_cleared_all_the_same():
+def test_abusers_clear_works_when_the_configuration_is_unreadable():
     fleet = balancer(
         {"show table http key 203.0.113.9": rows("http", "203.0.113.9 use=0 exp=9 gpc0=57")}
     )
@@ -154,7 +156,7 @@ def test_without_the_configuration_it_can_be_cleared_all_the_same():
     assert "cannot read" in plan.notes[-1]
 
 
-def test_an_ipv6_address_is_written_in_its_one_way():
+def test_abusers_clear_normalises_an_ipv6_address():
     six = ClearAbuser.model_validate(
         {"host": "lb1", "address": "2001:DB8:0::00ff", "table": "six"}
     )
@@ -178,7 +180,7 @@ def test_an_ipv6_address_is_written_in_its_one_way():
         ("203.0.113.9", "blobs", "has binary keys, which HAProxy can only show"),
     ],
 )
-def test_an_address_of_another_family_is_refused_before_it_is_sent(
+def test_abusers_clear_refuses_an_address_of_another_family_before_sending(
     address: str, table: str, words: str
 ):
     tables = "# table: http, type: ip, size:9, used:0\n# table: six, type: ipv6, size:9, used:0\n"
@@ -213,7 +215,7 @@ def test_invalid_marking_counter_is_refused(mark: str):
         ClearAbuser.model_validate({"host": "lb1", "address": "203.0.113.9", "mark": mark})
 
 
-def test_it_is_typed_as_its_help_says():
+def test_abusers_clear_is_parsed_as_its_usage_shows():
     assert (
         request_form.format_usage(ClearAbuser)
         == "abusers clear HOST ADDRESS [table=http] [mark=gpc0]"
@@ -227,7 +229,7 @@ def test_it_is_typed_as_its_help_says():
     )
 
 
-def test_what_is_wrong_with_an_address_is_explained_in_words():
+def test_abusers_clear_explains_an_invalid_address():
     with pytest.raises(
         request_form.RequestSyntaxError,
         match=r"'203\.0\.113\.9/32' is not valid: enter one IP addr",
@@ -243,14 +245,14 @@ def test_what_is_wrong_with_an_address_is_explained_in_words():
         ("", "changed nothing"),
     ],
 )
-def test_a_clear_that_was_not_done_is_never_called_done(answer: Replies, words: str):
+def test_abusers_clear_fails_when_haproxy_does_not_clear_the_entry(answer: Replies, words: str):
     fleet = balancer({"clear table http key 203.0.113.9": answer})
     (step,) = CLEAR.plan(known(marked())).steps
     with pytest.raises(CommandError, match=words):
         fleet.run_command("lb1", step.do)
 
 
-def test_a_clear_that_was_done_is_answered_with_an_empty_line():
+def test_abusers_clear_succeeds_with_an_empty_line():
     fleet = balancer({"clear table http key 203.0.113.9": "\n"})
     (step,) = CLEAR.plan(known(marked())).steps
     assert fleet.run_command("lb1", step.do) == Answer(0, "\n")

@@ -37,7 +37,7 @@ def crowd(
     return MarkedClients(HTTP, entries, limits, busy or {}, sharing)
 
 
-def test_a_table_with_marked_clients_is_cleared_for_good():
+def test_abusers_empty_clears_the_table_without_undo():
     plan = EMPTY.plan(crowd(marked(9, gpc0=57), marked(8)))
     (step,) = plan.steps
     assert plan.current_state == "2 of 1,234 entries of http are marked"
@@ -51,17 +51,17 @@ def test_a_table_with_marked_clients_is_cleared_for_good():
     assert any("`abusers clear`" in note for note in plan.notes)
 
 
-def test_of_many_the_worst_are_named():
+def test_abusers_empty_names_the_most_marked_clients():
     plan = EMPTY.plan(crowd(*(marked(number, gpc0=number) for number in range(1, 20))))
     assert plan.notes[0].startswith("Marked (gpc0): 203.0.113.19 (19,")
     assert plan.notes[0].endswith(" and 14 more.")
 
 
-def test_a_table_in_which_no_one_is_marked_is_left_alone():
+def test_abusers_empty_without_marked_clients_plans_no_steps():
     assert EMPTY.plan(crowd()) == Plan("no client is marked in http (1,234 entries)")
 
 
-def test_clients_who_would_be_marked_again_at_once_are_no_work():
+def test_abusers_empty_plans_no_steps_when_all_marked_clients_are_above_a_limit():
     busy = {"203.0.113.9": "43 connections in 100 s at www"}
     plan = EMPTY.plan(crowd(marked(9), busy=busy))
     assert not plan.steps
@@ -75,13 +75,13 @@ def test_clients_who_would_be_marked_again_at_once_are_no_work():
     assert any(note.startswith("1 of them is above a limit") for note in both.notes)
 
 
-def test_what_moves_by_itself_does_not_make_the_plan_stale():
+def test_abusers_empty_plan_is_not_stale_when_only_counters_move():
     shown = EMPTY.plan(crowd(marked(9)))
     later = EMPTY.plan(crowd(marked(9, gpc0=99, use=2), marked(7)))
     assert work_of(later) == work_of(shown)
 
 
-def test_what_stays_and_what_comes_back_is_shown():
+def test_abusers_empty_notes_open_connections_and_copies_on_peers():
     notes = EMPTY.plan(crowd(marked(9, use=1), peer="lb2")).notes
     assert any("1 of them have an open connection" in note for note in notes)
     assert any(note.startswith("lb2 has a copy of http") for note in notes)
@@ -89,7 +89,7 @@ def test_what_stays_and_what_comes_back_is_shown():
     assert not any("open connection" in note or "copy of http" in note for note in quiet)
 
 
-def test_that_the_limits_are_not_known_is_shown():
+def test_abusers_empty_notes_limits_that_could_not_be_read():
     notes = EMPTY.plan(
         crowd(marked(9), limits=TableLimits(error="the login may not read it"))
     ).notes
@@ -99,7 +99,7 @@ def test_that_the_limits_are_not_known_is_shown():
     )
 
 
-def test_haproxy_picks_the_marked_and_those_above_a_limit():
+def test_abusers_empty_filters_marked_and_fast_clients_on_haproxy():
     entry = "203.0.113.9 use=0 exp=9 gpc0=57"
     other = "203.0.113.8 use=0 exp=9 gpc0=1"
     fast = "203.0.113.9 use=0 exp=98000 conn_rate(100000)=43"
@@ -118,25 +118,25 @@ def test_haproxy_picks_the_marked_and_those_above_a_limit():
     assert "show table www" not in sent(fleet)
 
 
-def test_a_counter_that_runs_no_more_than_in_the_file_makes_no_one_busy():
+def test_abusers_empty_ignores_a_limit_on_a_counter_that_no_table_stores():
     unknown = dict.fromkeys(KEPT, "Data type not stored in this table\n\n")
     fleet = balancer({ASK_MARKED: rows("http", "203.0.113.9 use=0 exp=9 gpc0=1"), **unknown})
     assert EMPTY.read(fleet.run_query).excesses == {}
 
 
-def test_where_no_one_is_marked_no_other_table_is_asked():
+def test_abusers_empty_queries_no_other_table_without_marked_clients():
     fleet = balancer({ASK_MARKED: rows("http")})
     assert not EMPTY.plan(EMPTY.read(fleet.run_query)).steps
     assert not any("www" in line for line in sent(fleet))
 
 
-def test_a_login_that_may_not_read_the_configuration_can_ask_all_the_same():
+def test_abusers_empty_works_when_the_configuration_is_unreadable():
     fleet = balancer({ASK_MARKED: rows("http", "203.0.113.9 use=0 exp=9 gpc0=1")})
     fleet.script("lb1", haproxy_limits.query_limits().command, UNREADABLE)
     assert EMPTY.plan(EMPTY.read(fleet.run_query)).steps
 
 
-def test_a_table_without_that_counter_is_refused():
+def test_abusers_empty_refuses_a_table_without_the_marking_counter():
     values = {"host": "lb1", "table": "www"}
     unknown = {
         f"show table www data.{spelling} gt 9223372036854775807": "Unknown data type\n\n"
@@ -148,7 +148,7 @@ def test_a_table_without_that_counter_is_refused():
         EmptyTable.model_validate(values).read(fleet.run_query)
 
 
-def test_a_table_that_does_not_exist_is_reported_as_that():
+def test_abusers_empty_reports_a_missing_table_with_the_tables():
     missing = EmptyTable.model_validate({"host": "lb1", "table": "nosuch"})
     with pytest.raises(CommandError, match="HAProxy has no table nosuch; its tables: "):
         missing.read(balancer().run_query)
@@ -199,6 +199,6 @@ def test_invalid_marking_counter_is_refused(mark: object):
         EmptyTable.model_validate({"host": "lb1", "mark": mark})
 
 
-def test_it_is_typed_as_its_help_says():
+def test_abusers_empty_is_parsed_as_its_usage_shows():
     assert request_form.format_usage(EmptyTable) == "abusers empty HOST [table=http] [mark=gpc0]"
     assert request_form.parse_request(EmptyTable, ["lb1"]) == EMPTY

@@ -25,35 +25,35 @@ def known(
 
 
 @pytest.mark.parametrize("gpc0", [None, 0])
-def test_a_client_is_marked_and_can_be_unmarked(gpc0: int | None):
+def test_abusers_mark_sets_a_mark_and_undo_removes_it(gpc0: int | None):
     (step,) = MARK.plan(known(gpc0)).steps
     assert sent_line(step.do) == "set table http key 203.0.113.9 data.gpc0 1\n"
     assert sent_line(step.undo) == "set table http key 203.0.113.9 data.gpc0 0\n"
     assert (step.before, step.after) == ("not marked", "marked (gpc0)")
 
 
-def test_a_client_that_is_marked_needs_nothing():
+def test_abusers_mark_of_a_marked_client_plans_no_steps():
     assert MARK.plan(known(1)) == Plan("203.0.113.9 is marked")
     assert MARK.plan(known(57)) == Plan("203.0.113.9 is marked")
 
 
-def test_a_client_that_comes_to_be_known_meanwhile_does_not_make_the_plan_stale():
+def test_abusers_mark_plan_is_not_stale_when_the_client_gets_an_entry():
     assert work_of(MARK.plan(known(0))) == work_of(MARK.plan(known(None)))
 
 
-def test_a_mark_is_as_high_as_the_configuration_asks_for():
+def test_abusers_mark_sets_the_counter_to_the_limit_of_the_configuration():
     limits = TableLimits((TableLimit("http", "gpc0", 10, "frontend http"),))
     (step,) = MARK.plan(known(3, limits=limits)).steps
     assert sent_line(step.do) == "set table http key 203.0.113.9 data.gpc0 10\n"
     assert sent_line(step.undo) == "set table http key 203.0.113.9 data.gpc0 3\n"
 
 
-def test_a_counter_of_an_array_is_set_as_this_haproxy_spells_it():
+def test_abusers_mark_sets_an_array_counter_in_the_spelling_of_haproxy():
     (step,) = MARK.plan(known(spelling="gpc[0]")).steps
     assert sent_line(step.do) == "set table http key 203.0.113.9 data.gpc[0] 1\n"
 
 
-def test_a_mark_that_nothing_asks_for_may_block_no_one():
+def test_abusers_mark_notes_that_no_condition_uses_the_mark():
     assert not any("block" in note for note in MARK.plan(known()).notes)
     assert "may block no one" in MARK.plan(known(limits=TableLimits())).notes[-1]
     unknown = MARK.plan(known(limits=TableLimits(error="it is not there")))
@@ -61,7 +61,7 @@ def test_a_mark_that_nothing_asks_for_may_block_no_one():
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "10.1.2.3", "172.31.0.1", "192.168.1.1", "::1"])
-def test_to_block_ones_own_networks_takes_a_second_look(address: str):
+def test_abusers_mark_notes_a_private_address(address: str):
     mine = MarkAbuser.model_validate({"host": "lb1", "address": address})
     client = ClientEntry(SIX if ":" in address else HTTP, None, "gpc0", LIMITS)
     assert any("is a private address" in note for note in mine.plan(client).notes)
@@ -76,7 +76,7 @@ def test_invalid_client_address_is_refused_before_anything_is_sent(address: str)
     assert fleet.asked == []
 
 
-def test_everything_that_the_decision_needs_is_read():
+def test_abusers_mark_reads_entry_and_limits():
     fleet = balancer({"show table http key 203.0.113.9": "\n"})
     assert MARK.read(fleet.run_query) == known()
     fleet = balancer(
@@ -88,14 +88,14 @@ def test_everything_that_the_decision_needs_is_read():
     assert "cannot read" in client.limits.error
 
 
-def test_an_address_of_another_family_is_refused_before_it_is_sent():
+def test_abusers_mark_refuses_an_address_of_another_family_before_sending():
     fleet = balancer()
     with pytest.raises(Refused, match="'::1' is not an IPv4 address"):
         MarkAbuser.model_validate({"host": "lb1", "address": "::1"}).read(fleet.run_query)
     assert sent(fleet) == ["show table"]
 
 
-def test_a_table_that_keeps_no_such_counter_is_refused():
+def test_abusers_mark_refuses_a_table_without_the_marking_counter():
     unknown = {
         f"show table www data.{spelling} gt 9223372036854775807": "Unknown data type\n\n"
         for spelling in ("gpc0", "gpc[0]", "gpc")
@@ -105,7 +105,7 @@ def test_a_table_that_keeps_no_such_counter_is_refused():
         www.read(balancer({"show table www key 203.0.113.9": "\n", **unknown}).run_query)
 
 
-def test_a_table_that_is_not_there_is_an_error_that_names_the_others():
+def test_abusers_mark_reports_a_missing_table_with_the_tables():
     nowhere = MarkAbuser.model_validate({"host": "lb1", "address": "203.0.113.9", "table": "w"})
     with pytest.raises(CommandError, match="its tables: http, other, six, users, www"):
         nowhere.read(balancer().run_query)

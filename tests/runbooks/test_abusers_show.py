@@ -25,7 +25,7 @@ def shown(answers: Mapping[str, Replies], *, config: Replies | None = None) -> R
     return SHOW.report(SHOW.read(fleet.run_query))
 
 
-def test_who_is_blocked_how_long_and_why():
+def test_abusers_show_reports_blocked_clients_with_time_left_and_reason():
     report = shown({ASK_MARKED: rows("http", MARKED), ASK_WWW: rows("www", FAST)})
     assert report.healthy
     assert report.summary == "1 client is blocked in http on lb1"
@@ -44,7 +44,7 @@ def test_who_is_blocked_how_long_and_why():
     ]
 
 
-def test_how_often_it_was_caught_is_shown():
+def test_abusers_show_reports_how_often_a_client_was_counted():
     often = MARKED.replace("gpc0=1", "gpc0=57")
     report = shown({ASK_MARKED: rows("http", often), ASK_WWW: rows("www", SLOW)})
     assert report.findings[0].startswith(
@@ -54,19 +54,19 @@ def test_how_often_it_was_caught_is_shown():
     assert report.table.rows[0][2] == "stays unblocked"
 
 
-def test_that_others_have_a_copy_is_shown():
+def test_abusers_show_names_peers_with_a_copy_of_the_table():
     fleet = balancer({ASK_MARKED: rows("http", MARKED), ASK_WWW: rows("www", SLOW)})
     fleet.script("lb1", haproxy.query_peers().command, recorded("2.6-peers"))
     report = SHOW.report(SHOW.read(fleet.run_query))
     assert report.findings[-1].startswith("lb2 has a copy of http")
 
 
-def test_table_without_marked_clients_has_no_findings():
+def test_abusers_show_without_marked_clients_has_no_findings():
     report = shown({ASK_MARKED: rows("http")})
     assert (report.summary, report.findings) == ("No client is marked in http on lb1", ())
 
 
-def test_a_client_that_has_calmed_down_is_still_blocked_and_that_is_reported():
+def test_abusers_show_reports_a_blocked_client_that_is_below_all_limits():
     report = shown({ASK_MARKED: rows("http", MARKED), ASK_WWW: rows("www", SLOW)})
     assert report.findings == [
         "203.0.113.9 is blocked for 9 min 38 s more: it is below all limits now "
@@ -74,14 +74,14 @@ def test_a_client_that_has_calmed_down_is_still_blocked_and_that_is_reported():
     ]
 
 
-def test_a_client_that_no_other_table_knows_is_shown_too():
+def test_abusers_show_reports_a_client_that_no_other_table_has():
     report = shown({ASK_MARKED: rows("http", MARKED), ASK_WWW: "\n"})
     assert report.findings == [
         "203.0.113.9 is blocked for 9 min 38 s more: it is below all limits now"
     ]
 
 
-def test_without_the_configuration_rates_are_shown_and_why_limits_are_not():
+def test_abusers_show_reports_rates_when_the_configuration_is_unreadable():
     report = shown(
         {ASK_MARKED: rows("http", MARKED), ASK_WWW: rows("www", FAST)}, config=UNREADABLE
     )
@@ -93,24 +93,24 @@ def test_without_the_configuration_rates_are_shown_and_why_limits_are_not():
     assert second.startswith("The limits could not be read: the login cannot read HAProxy's conf")
 
 
-def test_without_the_configuration_and_without_rates_it_says_that_nothing_tells():
+def test_abusers_show_reports_a_client_without_limits_and_rates():
     report = shown({ASK_MARKED: rows("http", MARKED), ASK_WWW: "\n"}, config=UNREADABLE)
     assert report.findings[0].endswith("more: no table has rates for it")
 
 
-def test_a_mark_that_no_condition_asks_for_may_block_no_one():
+def test_abusers_show_reports_a_mark_that_no_condition_uses():
     report = shown({ASK_MARKED: rows("http", MARKED), ASK_WWW: "\n"}, config="backend www\n")
     assert report.findings[0].startswith("203.0.113.9 is marked for")
     assert report.findings[1].startswith("No condition in the configuration uses gpc0 of http")
 
 
-def test_the_configuration_says_how_high_a_mark_counts():
+def test_abusers_show_counts_a_mark_from_the_limit_of_the_configuration():
     config = "backend www\n acl abuser src_get_gpc0(http) gt 4\n"
     report = shown({"show table http data.gpc0 ge 5": rows("http")}, config=config)
     assert report.summary == "No client is marked in http on lb1"
 
 
-def test_the_worst_come_first_and_those_above_a_limit_before_all():
+def test_abusers_show_sorts_clients_above_a_limit_first():
     entries = [
         f"203.0.113.{number} use=0 exp=1000 gpc0={mark}"
         for number, mark in ((1, 9), (2, 5), (3, 7))
@@ -127,7 +127,7 @@ def test_the_worst_come_first_and_those_above_a_limit_before_all():
     ]
 
 
-def test_of_very_many_only_the_worst_are_asked_for():
+def test_abusers_show_queries_only_the_25_most_marked_clients():
     keys = [f"198.51.100.{number}" for number in range(100)]
     entries = [f"{key} use=0 exp={1000 + place} gpc0=1" for place, key in enumerate(keys)]
     worst = {f"show table www key {key}": "\n" for key in keys[75:]}
@@ -137,7 +137,7 @@ def test_of_very_many_only_the_worst_are_asked_for():
     assert report.findings[-1] == "75 more are marked"
 
 
-def test_where_haproxy_cannot_pick_the_marked_we_do():
+def test_abusers_show_filters_marked_clients_itself_for_array_counters():
     array = ShowAbusers.model_validate({"host": "lb1", "mark": "gpc2"})
     fleet = balancer(
         {
@@ -154,7 +154,7 @@ def test_where_haproxy_cannot_pick_the_marked_we_do():
     assert report.summary == "1 client is marked in http on lb1"
 
 
-def test_a_table_that_keeps_no_such_mark_is_refused_and_not_called_empty():
+def test_abusers_show_refuses_a_table_without_the_marking_counter():
     unknown = {
         f"show table www data.{spelling} gt 9223372036854775807": "Unknown data type\n\n"
         for spelling in ("gpc0", "gpc[0]", "gpc")
@@ -168,19 +168,19 @@ def test_a_table_that_keeps_no_such_mark_is_refused_and_not_called_empty():
         www.read(fleet.run_query)
 
 
-def test_socket_that_hides_entries_is_an_error():
+def test_abusers_show_fails_on_a_socket_that_hides_entries():
     hidden = "# table: http, type: ip, size:9, used:5\n# contents not dumped due to insufficient "
     with pytest.raises(CommandError, match="level operator"):
         shown({ASK_MARKED: hidden + "privileges\n\n"})
 
 
-def test_a_table_that_is_not_there_is_an_error_that_names_the_others():
+def test_abusers_show_reports_a_missing_table_with_the_tables():
     nowhere = ShowAbusers.model_validate({"host": "lb1", "table": "htp"})
     with pytest.raises(CommandError, match="no table htp; its tables: http, other"):
         nowhere.read(balancer().run_query)
 
 
-def test_keys_that_are_no_addresses_are_looked_up_nowhere_else():
+def test_abusers_show_queries_no_other_table_for_string_keys():
     users = ShowAbusers.model_validate({"host": "lb1", "table": "users"})
     head = "# table: users, type: string, size:9, used:1\n"
     entry = "0x1: key=bob\\ smith use=0 exp=1 gpc0=1\n"
@@ -196,7 +196,7 @@ def test_keys_that_are_no_addresses_are_looked_up_nowhere_else():
 
 
 @pytest.mark.parametrize("kept", [True, False])
-def test_an_empty_table_is_empty_only_if_it_could_hold_a_mark(kept: bool):
+def test_abusers_show_reports_an_empty_table_only_when_it_stores_the_mark(kept: bool):
     array = ShowAbusers.model_validate({"host": "lb1", "mark": "gpc2"})
     answers: dict[str, Replies] = {
         "show table http data.gpc[2] gt 9223372036854775807": "Unknown data type\n\n",

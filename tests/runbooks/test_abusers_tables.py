@@ -8,7 +8,7 @@ from tests.runbooks.balancer import balancer
 LOOK = ListStickTables.model_validate({"host": "lb1"})
 
 
-def test_every_table_is_shown_with_how_full_it_is():
+def test_abusers_tables_lists_every_table_with_its_use():
     report = LOOK.report(LOOK.read(balancer().run_query))
     assert report.healthy
     assert report.findings == []
@@ -20,7 +20,7 @@ def test_every_table_is_shown_with_how_full_it_is():
     )
 
 
-def test_a_table_that_is_nearly_full_is_a_finding():
+def test_stick_table_that_is_nearly_full_is_a_finding():
     report = LOOK.report(
         StickTables((TableHead("http", "ip", 100, 90), TableHead("www", "ip", 100, 89)))
     )
@@ -30,12 +30,12 @@ def test_a_table_that_is_nearly_full_is_a_finding():
     assert report.summary.startswith("lb1 has 2 stick tables")
 
 
-def test_a_balancer_without_tables_is_well():
+def test_haproxy_without_stick_tables_is_healthy():
     assert LOOK.report(StickTables(())).summary == "lb1 has no stick tables"
     assert LOOK.report(StickTables(())).healthy
 
 
-def test_one_table_is_counted_in_the_singular():
+def test_one_stick_table_is_counted_in_the_singular():
     assert (
         "has 1 stick table:" in LOOK.report(StickTables((TableHead("http", "ip", 0, 0),))).summary
     )
@@ -44,7 +44,7 @@ def test_one_table_is_counted_in_the_singular():
 PEERS = Path(__file__).parents[1] / "connectors" / "answers" / "haproxy"
 
 
-def test_who_has_a_copy_of_a_table_is_shown():
+def test_abusers_tables_names_peers_with_a_copy_of_a_table():
     fleet = balancer()
     fleet.script("lb1", haproxy.query_peers().command, (PEERS / "2.6-peers.txt").read_text())
     report = LOOK.report(LOOK.read(fleet.run_query))
@@ -54,7 +54,7 @@ def test_who_has_a_copy_of_a_table_is_shown():
     assert {row[0]: row[5] for row in report.table.rows}["www"] == "-"
 
 
-def test_a_peer_that_is_out_of_touch_is_a_finding():
+def test_haproxy_peer_that_is_not_connected_is_a_finding():
     fleet = balancer()
     fleet.script("lb1", haproxy.query_peers().command, (PEERS / "2.6-peers-alone.txt").read_text())
     report = LOOK.report(LOOK.read(fleet.run_query))

@@ -40,7 +40,7 @@ HOSTILE_AGENTS = (
 )
 
 
-def test_an_agent_is_refused_and_can_be_let_in():
+def test_agents_block_adds_an_agent_and_undo_removes_it():
     plan = BLOCK.plan(HEEDED)
     (step,) = plan.steps
     assert step.do == nginx_agents.block_agent("BadBot/1.0")
@@ -49,21 +49,21 @@ def test_an_agent_is_refused_and_can_be_let_in():
     assert plan.notes == ["A client chooses its own user agent and can easily change it."]
 
 
-def test_one_that_is_refused_needs_nothing():
+def test_agents_block_of_a_blocked_agent_plans_no_steps():
     assert BLOCK.plan(AgentList(("BadBot/1.0",), 2, 2)) == Plan("BadBot/1.0 is blocked")
 
 
-def test_a_host_that_heeds_no_list_is_reported_with_the_fix():
+def test_agents_block_refuses_a_host_that_does_not_include_the_list():
     with pytest.raises(Refused, match=r"no server of nginx on web1 includes Keyturn's list"):
         BLOCK.plan(AgentList((), 0, 3))
 
 
-def test_servers_that_do_not_heed_it_are_announced():
+def test_agents_block_notes_servers_that_do_not_include_the_list():
     plan = BLOCK.plan(AgentList((), 1, 3))
     assert any("1 of 3 servers" in note for note in plan.notes)
 
 
-def test_a_search_engine_is_announced():
+def test_agents_block_notes_that_the_agent_is_a_search_engine():
     google = BlockAgent.model_validate({"host": "web1", "agent": "Googlebot"})
     assert any("search engine" in note for note in google.plan(HEEDED).notes)
 
@@ -71,7 +71,7 @@ def test_a_search_engine_is_announced():
 @pytest.mark.parametrize(
     "agent", ["Mozilla", "mozilla/5.0", "Chrome", "Safari", "Gecko", "Linux", "Pingdom", "Windows"]
 )
-def test_what_everyone_is_called_is_refused_before_anything_is_asked(agent: str):
+def test_agents_block_refuses_an_agent_that_browsers_send_before_any_query(agent: str):
     fleet = ScriptedFleet(hosts=["web1"])
     everybody = BlockAgent.model_validate({"host": "web1", "agent": agent})
     with pytest.raises(Refused, match="people would be blocked"):
@@ -79,7 +79,7 @@ def test_what_everyone_is_called_is_refused_before_anything_is_asked(agent: str)
     assert fleet.asked == []
 
 
-def test_it_is_read_from_the_configuration():
+def test_agents_block_reads_blocked_agents_from_the_nginx_configuration():
     fleet = ScriptedFleet({("web1", nginx_agents.query_agents().command): TWO})
     assert BLOCK.read(fleet.run_query).refused == ("EvilBot/2", "C++ Crawler 1.0")
 
@@ -90,7 +90,7 @@ def test_invalid_agent_is_refused_before_any_query(agent: object):
         BlockAgent.model_validate({"host": "web1", "agent": agent})
 
 
-def test_apache_is_asked_and_told_where_it_is_meant():
+def test_agents_block_changes_apache_when_requested():
     block = BlockAgent.model_validate({"host": "web1", "agent": "BadBot/1.0", "server": "apache"})
     fleet = ScriptedFleet({("web1", apache_agents.query_agents().command): TWO_OF_APACHE})
     plan = block.plan(block.read(fleet.run_query))

@@ -13,18 +13,18 @@ from tests.scripted_fleet import ScriptedFleet
 UNBLOCK = UnblockAgent.model_validate({"host": "web1", "agent": "EvilBot/2"})
 
 
-def test_an_agent_is_let_in_and_can_be_refused_again():
+def test_agents_unblock_removes_an_agent_and_undo_adds_it():
     fleet = ScriptedFleet({("web1", nginx_agents.query_agents().command): TWO})
     (step,) = UNBLOCK.plan(UNBLOCK.read(fleet.run_query)).steps
     assert step.do == nginx_agents.unblock_agent("EvilBot/2")
     assert step.undo == nginx_agents.block_agent("EvilBot/2")
 
 
-def test_one_that_is_not_refused_needs_nothing():
+def test_agents_unblock_of_an_unblocked_agent_plans_no_steps():
     assert UNBLOCK.plan(AgentList((), 1, 1)) == Plan("EvilBot/2 is not blocked by Keyturn's list")
 
 
-def test_one_that_is_refused_by_another_part_of_its_name_is_shown():
+def test_agents_unblock_names_the_entry_that_blocks_the_agent():
     with pytest.raises(
         Refused, match="EvilBot/2 is blocked by the entry evilbot: unblock evilbot"
     ):
@@ -37,7 +37,7 @@ def test_invalid_agent_is_refused_before_any_query(agent: object):
         UnblockAgent.model_validate({"host": "web1", "agent": agent})
 
 
-def test_apache_is_asked_and_told_where_it_is_meant():
+def test_agents_unblock_changes_apache_when_requested():
     unblock = UnblockAgent.model_validate(
         {"host": "web1", "agent": "EvilBot/2", "server": "apache"}
     )

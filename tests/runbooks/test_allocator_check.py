@@ -15,7 +15,7 @@ CHECK = AllocatorCheck.model_validate({"host": "db1", "process": "mysqld"})
 JEMALLOC = Process(7, "jemalloc", 2**30, ("LD_PRELOAD=/usr/lib/libjemalloc.so.2",))
 
 
-def test_processes_that_use_the_same_are_well():
+def test_processes_with_the_same_allocator_are_healthy():
     report = CHECK.report((JEMALLOC, replace(JEMALLOC, pid=8)))
     assert report.healthy
     assert report.summary == ("mysqld on db1 uses jemalloc in 2 of 2 processes")
@@ -23,25 +23,25 @@ def test_processes_that_use_the_same_are_well():
     assert report.table.rows[0][2] == "1,024 MiB"
 
 
-def test_processes_that_differ_are_a_finding():
+def test_processes_with_different_allocators_are_a_finding():
     fleet = ScriptedFleet({("db1", allocator.query_processes("mysqld").command): BOTH})
     report = CHECK.report(CHECK.read(fleet.run_query))
     assert not report.healthy
     assert "the processes use different allocators" in report.findings[0]
 
 
-def test_a_library_that_was_asked_for_and_is_not_there_is_a_finding():
+def test_preloaded_allocator_that_is_not_in_use_is_a_finding():
     report = CHECK.report((replace(JEMALLOC, malloc="glibc"),))
     assert "process 7 does not use jemalloc" in report.findings[0]
 
 
-def test_a_program_that_does_not_run_is_an_error():
+def test_allocator_check_fails_when_the_process_does_not_run():
     fleet = ScriptedFleet({("db1", allocator.query_processes("mysqld").command): ""})
     with pytest.raises(CommandError, match="db1 has no process with the name mysqld"):
         CHECK.read(fleet.run_query)
 
 
 @pytest.mark.parametrize("process", HOSTILE_NAMES)
-def test_invalid_name_is_refused_before_any_query(process: object):
+def test_invalid_process_name_is_refused_before_any_query(process: object):
     with pytest.raises(ValidationError):
         AllocatorCheck.model_validate({"host": "db1", "process": process})

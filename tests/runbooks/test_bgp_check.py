@@ -17,7 +17,7 @@ def report(*peers: BgpPeer) -> Report:
     return CHECK.report(peers)
 
 
-def test_a_host_with_a_shell_is_read_by_its_vtysh():
+def test_bgp_check_reads_a_linux_router_by_vtysh():
     fleet = ScriptedFleet({("r1", bgp.query_peers().command): ESTABLISHED})
     seen = CHECK.report(CHECK.read(fleet.run_query))
     assert seen.summary == "1 of 1 BGP sessions of r1 are established"
@@ -35,18 +35,18 @@ def test_a_host_with_a_shell_is_read_by_its_vtysh():
         (replace(PEER, received=0), "established but sends no prefixes"),
     ],
 )
-def test_a_session_that_carries_nothing_is_reported(peer: BgpPeer, finding: str):
+def test_bgp_session_that_is_down_or_sends_no_prefixes_is_a_finding(peer: BgpPeer, finding: str):
     (problem,) = report(peer).findings
     assert problem.startswith("10.81.0.3 (AS 65003, IPv4)")
     assert finding in problem
 
 
-def test_a_session_that_was_shut_down_on_purpose_is_shown_and_not_reported():
+def test_bgp_session_that_was_shut_down_is_shown_and_no_finding():
     seen = report(*bgp.parse_peers(SHUT_DOWN))
     assert (seen.healthy, seen.summary) == (True, "0 of 1 BGP sessions of r1 are established")
     assert seen.table
     assert seen.table.rows[0][4] == "shut down"
 
 
-def test_a_router_without_peers_says_so():
+def test_bgp_check_reports_a_router_without_peers():
     assert report().summary == "r1 has no BGP peers"

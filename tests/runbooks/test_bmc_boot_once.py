@@ -26,13 +26,13 @@ def override(command: object) -> tuple[str, str]:
 @pytest.mark.parametrize(
     ("now", "undo"), [(BOOT, ("Disabled", "None")), (ALWAYS, ("Continuous", "Cd"))]
 )
-def test_the_next_boot_is_set_and_can_be_set_back(now: object, undo: tuple[str, str]):
+def test_bmc_boot_once_sets_the_next_boot_and_undo_restores_it(now: object, undo: tuple[str, str]):
     (step,) = PXE.plan(PXE.read(servers(Boot=now).run_query)).steps
     assert override(step.do) == ("Once", "Pxe")
     assert override(step.undo) == undo
 
 
-def test_a_choice_that_is_made_needs_nothing_and_can_be_removed():
+def test_bmc_boot_once_plans_no_steps_when_set_and_can_be_removed():
     fleet = servers(Boot=ONCE)
     assert not PXE.plan(PXE.read(fleet.run_query)).steps
     (step,) = USUAL.plan(USUAL.read(fleet.run_query)).steps
@@ -40,13 +40,13 @@ def test_a_choice_that_is_made_needs_nothing_and_can_be_removed():
     assert override(step.undo) == ("Once", "Pxe")
 
 
-def test_a_device_that_the_bmc_lacks_is_refused():
+def test_bmc_boot_once_refuses_a_device_that_the_bmc_lacks():
     only = BOOT | {"BootSourceOverrideTarget@Redfish.AllowableValues": ["None", "Hdd"]}
     with pytest.raises(Refused, match="cannot boot it from pxe"):
         PXE.plan(PXE.read(servers(Boot=only).run_query))
 
 
-def test_the_next_boot_of_an_old_server_is_set_by_ipmitool():
+def test_bmc_boot_once_uses_ipmitool_for_a_server_with_ipmi():
     fleet = servers()
     old = PXE.model_copy(update={"host": "old1"})
     (step,) = old.plan(old.read(fleet.run_query)).steps
@@ -62,15 +62,15 @@ def test_the_next_boot_of_an_old_server_is_set_by_ipmitool():
     ("flags", "device"),
     [("8004", "pxe"), ("8008", "disk"), ("8014", "cd"), ("8018", "setup"), ("803C", "device 15")],
 )
-def test_flags_of_the_next_boot_are_understood(flags: str, device: str):
+def test_ipmi_boot_flags_are_parsed(flags: str, device: str):
     assert ipmi.parse_boot_once(FLAGS.format(flags)) == device
 
 
 @pytest.mark.parametrize("flags", ["0004", "C004", "8000"])
-def test_flags_that_are_invalid_permanent_or_empty_choose_no_next_boot(flags: str):
+def test_ipmi_boot_flags_that_are_invalid_or_permanent_set_no_next_boot(flags: str):
     assert ipmi.parse_boot_once(FLAGS.format(flags)) == ""
 
 
-def test_an_answer_without_flags_is_an_error():
+def test_ipmi_answer_without_boot_flags_is_a_parse_error():
     with pytest.raises(ParseError, match="no boot flags"):
         ipmi.parse_boot_once("Error")

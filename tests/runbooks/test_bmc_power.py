@@ -26,7 +26,7 @@ ON = PowerOn.model_validate({"host": "nas1"})
 CYCLE = PowerCycle.model_validate({"host": "nas1"})
 
 
-def test_power_off_names_the_server_and_what_runs_there():
+def test_bmc_power_off_names_the_server_and_its_services():
     fleet = servers()
     plan = OFF.plan(OFF.read(fleet.run_query))
     assert plan.current_state == (
@@ -51,7 +51,7 @@ def test_power_off_names_the_server_and_what_runs_there():
         (CYCLE, "On", "ForceRestart", "On"),
     ],
 )
-def test_the_step_is_the_reset_that_the_bmc_offers(
+def test_bmc_power_step_is_a_reset_type_that_the_bmc_offers(
     runbook: PowerOff | PowerOn | PowerCycle, power: str, kind: str, awaited: str
 ):
     fleet = servers(PowerState=power)
@@ -63,11 +63,13 @@ def test_the_step_is_the_reset_that_the_bmc_offers(
 
 
 @pytest.mark.parametrize(("runbook", "power"), [(OFF, "Off"), (CUT, "Off"), (ON, "On")])
-def test_a_server_that_is_as_requested_needs_nothing(runbook: PowerOff | PowerOn, power: str):
+def test_bmc_power_plans_no_steps_when_the_power_state_is_as_requested(
+    runbook: PowerOff | PowerOn, power: str
+):
     assert not runbook.plan(runbook.read(servers(PowerState=power).run_query)).steps
 
 
-def test_a_power_cycle_is_verified_by_its_step_and_refused_when_off():
+def test_bmc_power_cycle_is_verified_by_its_step_and_refused_when_off():
     on = CYCLE.read(servers().run_query)
     assert CYCLE.plan(on).steps
     assert not CYCLE.plan_after(on).steps
@@ -79,7 +81,9 @@ def test_a_power_cycle_is_verified_by_its_step_and_refused_when_off():
 @pytest.mark.parametrize(
     "recorded_identity", [{"serial": SERIAL.lower()}, {"uuid": recorded("ilo5-system")["UUID"]}]
 )
-def test_the_server_that_the_inventory_names_is_controlled(recorded_identity: dict[str, str]):
+def test_bmc_power_accepts_the_server_whose_identity_is_in_the_inventory(
+    recorded_identity: dict[str, str],
+):
     assert OFF.plan(OFF.read(servers(recorded_identity).run_query)).steps
 
 
@@ -92,12 +96,14 @@ def test_the_server_that_the_inventory_names_is_controlled(recorded_identity: di
         ({"uuid": UUID}, f"not {UUID}"),
     ],
 )
-def test_another_server_than_the_inventory_names_is_refused(other: dict[str, str], words: str):
+def test_bmc_power_refuses_another_server_than_the_inventory_names(
+    other: dict[str, str], words: str
+):
     with pytest.raises(Refused, match=words):
         OFF.read(servers(other).run_query)
 
 
-def test_a_dell_is_known_by_its_service_tag():
+def test_bmc_power_identifies_a_dell_by_its_service_tag():
     fleet = servers({"serial": "7XK2J33"}, Manufacturer="Dell Inc.", SKU="7XK2J33")
     assert OFF.plan(OFF.read(fleet.run_query)).steps
 
@@ -110,21 +116,21 @@ def behind_one_bmc(fleet: ScriptedFleet) -> ScriptedFleet:
     return fleet
 
 
-def test_of_several_servers_behind_one_bmc_the_recorded_one_is_controlled():
+def test_bmc_power_picks_the_server_of_the_inventory_behind_a_shared_bmc():
     fleet = behind_one_bmc(servers({"serial": "CZJ0000002"}))
     assert OFF.read(fleet.run_query).machine.power == "off"
     with pytest.raises(Refused, match=f"2 servers with the serial numbers {SERIAL}, CZJ0000002"):
         OFF.read(behind_one_bmc(servers()).run_query)
 
 
-def test_an_action_that_the_bmc_lacks_is_refused():
+def test_bmc_power_refuses_a_reset_that_the_bmc_does_not_offer():
     fleet = servers(Actions={"#ComputerSystem.Reset": {"target": RESET}})
     with pytest.raises(Refused, match="offers no such action: shut nas1 down"):
         OFF.plan(OFF.read(fleet.run_query))
 
 
 @pytest.mark.parametrize("answer", ["", "[]", "<html>", "null", "[" * 100_000])
-def test_an_answer_that_is_no_resource_is_an_error(answer: str):
+def test_invalid_redfish_resource_is_a_parse_error(answer: str):
     fleet = servers()
     fleet.script("nas1", ApiCall(SYSTEM), answer)
     with pytest.raises(ParseError):
@@ -132,14 +138,14 @@ def test_an_answer_that_is_no_resource_is_an_error(answer: str):
 
 
 @pytest.mark.parametrize("path", ["//evil.example/x", "https://evil.example/", "", "/a b", "/x\n"])
-def test_a_link_to_elsewhere_is_an_error(path: str):
+def test_redfish_link_to_another_server_is_a_parse_error(path: str):
     fleet = servers()
     script(fleet, "/redfish/v1/Systems", {"Members": [link(path)]})
     with pytest.raises(ParseError, match="bad link"):
         OFF.read(fleet.run_query)
 
 
-def test_an_old_server_is_controlled_by_ipmitool_on_another_host():
+def test_bmc_power_uses_ipmitool_on_another_host_for_a_server_with_ipmi():
     fleet = servers()
     cut = CUT.model_copy(update={"host": "old1"})
     (step,) = cut.plan(cut.read(fleet.run_query)).steps
@@ -149,12 +155,12 @@ def test_an_old_server_is_controlled_by_ipmitool_on_another_host():
     assert not step.do.root
 
 
-def test_a_host_without_a_bmc_is_an_error_that_says_what_to_add():
+def test_bmc_power_on_a_host_without_a_bmc_says_what_to_add():
     with pytest.raises(SetupError, match="web1 has no bmc with Redfish in the inventory"):
         OFF.model_copy(update={"host": "web1"}).read(servers().run_query)
 
 
-def test_a_step_is_not_sent_to_another_bmc_than_was_approved():
+def test_bmc_power_step_is_not_sent_when_the_bmc_changed_after_approval():
     fleet = servers()
     (step,) = OFF.plan(OFF.read(fleet.run_query)).steps
     approved = fleet.resolve_command("nas1", step.do)
@@ -194,7 +200,7 @@ def emulated() -> Iterator[Fleet]:
 
 
 @pytest.mark.real
-def test_an_emulated_server_is_cut_off_and_started_by_redfish(emulated: Fleet):
+def test_redfish_emulator_is_powered_off_on_and_cycled(emulated: Fleet):
     assert execute(emulated, "nas1", "bmc power off", how="cut").endswith("is off")
     assert execute(emulated, "nas1", "bmc power on").endswith("is on")
     assert execute(emulated, "nas1", "bmc power cycle").endswith("which is on")
@@ -206,7 +212,7 @@ def test_an_emulated_server_is_cut_off_and_started_by_redfish(emulated: Fleet):
 
 
 @pytest.mark.real
-def test_a_simulated_server_is_shut_down_and_started_by_ipmi():
+def test_ipmi_simulator_is_shut_down_and_started():
     with IpmiBmc() as bmc, Sshd() as gate:
         login = {"user": USER, "password_file": str(bmc.password_file), "ipmi_cipher": "3"}
         reached = {"address": "127.0.0.1", "port": bmc.port, "ipmi_from": "gate1"}

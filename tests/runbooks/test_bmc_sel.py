@@ -28,30 +28,30 @@ def entry(day: int) -> dict[str, object]:
     return {"Id": str(day), "Created": f"2026-03-{day:02}T00:00:00Z", "Message": f"event {day}"}
 
 
-def test_the_hardware_log_is_shown_with_the_newest_first():
+def test_bmc_sel_lists_hardware_events_newest_first():
     report = LOG.report(LOG.read(with_log(recorded("cimc-sel")).run_query))
     assert report.summary.startswith("The newest event of nas1 is of 2022-06-13 12:19:21")
     assert report.table
     assert [row[0] for row in report.table.rows] == ["2022-06-13 12:19:21", "2022-06-13 12:19:16"]
 
 
-def test_the_newest_are_found_on_the_last_page_of_a_bmc_that_begins_with_the_oldest():
+def test_bmc_sel_reads_the_last_page_when_the_log_is_oldest_first():
     fleet = with_log({"Members": [entry(1), entry(2)]}, {"Members": [entry(3), entry(4)]})
     assert [event.message for event in LOG.read(fleet.run_query)] == ["event 4", "event 3"]
 
 
-def test_entries_that_are_only_linked_are_read_one_by_one():
+def test_bmc_sel_follows_links_to_single_entries():
     fleet = with_log({"Members": [link(f"{ENTRIES}/{day}") for day in (1, 2, 3)]})
     for day in (2, 3):
         script(fleet, f"{ENTRIES}/{day}", entry(day))
     assert [event.message for event in LOG.read(fleet.run_query)] == ["event 3", "event 2"]
 
 
-def test_an_empty_log_says_so():
+def test_bmc_sel_reports_an_empty_event_log():
     assert LOG.report(()).summary == "The event log of nas1 is empty"
 
 
-def test_the_log_of_an_old_server_is_read_by_ipmitool():
+def test_bmc_sel_uses_ipmitool_for_a_server_with_ipmi():
     fleet = servers()
     output = (
         "   1 |  Pre-Init  |0000040365| Power Supply #0x64 | Failure detected | Asserted\n"

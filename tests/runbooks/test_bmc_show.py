@@ -5,7 +5,7 @@ from tests.runbooks.servers import CONTROLLER, STATUS, link, recorded, script, s
 SHOW = ShowBmc.model_validate({"host": "nas1"})
 
 
-def test_power_health_and_sensors_are_shown_and_a_bad_fan_is_a_finding():
+def test_bmc_show_reports_power_health_sensors_and_a_critical_fan():
     fleet = servers()
     script(fleet, "/redfish/v1/Chassis/1", {"Thermal": link("/redfish/v1/Chassis/1/Thermal")})
     script(fleet, "/redfish/v1/Chassis/1/Thermal", recorded("ilo5-thermal"))
@@ -26,13 +26,13 @@ def test_power_health_and_sensors_are_shown_and_a_bad_fan_is_a_finding():
     ]
 
 
-def test_a_bad_rollup_of_the_server_is_a_finding():
+def test_bmc_show_reports_a_bad_health_rollup_as_a_finding():
     fleet = servers(Status={"Health": "OK", "HealthRollup": "Warning"}, Links={})
     report = SHOW.report(SHOW.read(fleet.run_query))
     assert report.findings == ["the BMC reports the health of nas1 as warning"]
 
 
-def test_an_old_server_is_shown_with_its_faults():
+def test_bmc_show_reports_chassis_faults_of_a_server_with_ipmi():
     fleet = servers()
     faulty = STATUS.replace("Fan Fault    : false", "Fan Fault    : true")
     fleet.script("gate1", ipmi.query_chassis(CONTROLLER).command, faulty)

@@ -83,7 +83,7 @@ def with_member(state: BondState, /, **changed: object) -> BondState:
     return replace(state, bond=replace(state.bond, members=members))
 
 
-def test_a_bond_as_it_should_be():
+def test_healthy_lacp_bond_has_no_findings():
     report = CHECK.report(CHECK.read(host().run_query))
     settings = f"{LACP}, hash policy layer3+4, LACP rate fast, MTU 9000"
     assert report.summary == f"bond0 on nas1 ({settings}) has 4 of 4 members up"
@@ -94,26 +94,26 @@ def test_a_bond_as_it_should_be():
     )
 
 
-def test_the_vlans_on_top_of_a_bond_are_named():
+def test_bond_check_names_the_vlans_of_a_bond():
     """`ip -j link` prints the card below as `link`: ip-link(8)."""
     vlan = links(bond0=9000).replace('"bond0"', '"bond0.7","link":"bond0"').strip("[]")
     state = replace(healthy(), links=parse_links(f"{LINKS.rstrip(']')},{vlan}]"))
     assert "MTU 9000, VLANs bond0.7) has" in CHECK.report(state).summary
 
 
-def test_nothing_is_read_as_root_that_everyone_may_read():
+def test_bond_check_uses_no_sudo_without_lacp():
     asked = host("bond-rr", user="keyturn")
     CHECK.read(asked.run_query)
     assert not [words for _, words in asked.asked if "sudo" in words]
 
 
-def test_what_only_root_may_read_is_read_as_root():
+def test_bond_check_reads_lacp_details_as_root():
     more: dict[str, Replies] = {f"SUDO cat {FILE}": recorded("bond-8023ad")}
     asked = host("bond-8023ad-not-root", more=more, user="keyturn")
     assert CHECK.report(CHECK.read(asked.run_query)).findings == []
 
 
-def test_what_root_alone_may_read_and_we_may_not_is_reported_as_unknown():
+def test_bond_check_reports_lacp_as_unknown_without_root():
     refusal = Answer(1, "", "sudo: a password is required\n")
     asked = host("bond-8023ad-not-root", more={f"SUDO cat {FILE}": refusal}, user="keyturn")
     report = CHECK.report(CHECK.read(asked.run_query))
@@ -124,14 +124,14 @@ def test_what_root_alone_may_read_and_we_may_not_is_reported_as_unknown():
     assert {row[5] for row in report.table.rows} == {"unknown (1)"}
 
 
-def test_members_in_different_aggregators_are_seen_without_root_too():
+def test_bond_members_in_different_aggregators_are_found_without_root():
     state = with_member(healthy("bond-8023ad-not-root"), aggregator=2)
     assert findings(state)[0].startswith(
         "the members are in different aggregators (eth0 1, eth1 2"
     )
 
 
-def test_a_bond_that_is_not_there_is_refused_with_those_that_are():
+def test_bond_check_refuses_a_missing_bond_and_names_the_others():
     other = BondCheck.model_validate({"host": "nas1", "bond": "bond9"})
     with pytest.raises(Refused, match="nas1 has no bond9: it has bond0"):
         other.read(host().run_query)
@@ -142,7 +142,7 @@ def test_a_bond_that_is_not_there_is_refused_with_those_that_are():
         CHECK.read(none.run_query)
 
 
-def test_a_bond_that_ip_does_not_list_is_not_guessed_at():
+def test_bond_that_ip_does_not_list_is_a_parse_error():
     with pytest.raises(ParseError, match="ip does not list it"):
         CHECK.read(host(more={"ip -j -s link show": recorded("iproute2-6.1-link")}).run_query)
 
@@ -150,7 +150,7 @@ def test_a_bond_that_ip_does_not_list_is_not_guessed_at():
 # --- a channel that is dead although every link is up ---
 
 
-def test_a_switch_that_speaks_no_lacp_is_found_although_every_link_is_up():
+def test_bond_without_an_lacp_partner_is_a_finding():
     state = healthy()
     bond = replace(state.bond, port_count=1, partner=NOBODY)
     problems = findings(replace(state, bond=bond))
@@ -160,7 +160,7 @@ def test_a_switch_that_speaks_no_lacp_is_found_although_every_link_is_up():
     ]
 
 
-def test_a_member_in_another_aggregator_is_a_finding():
+def test_bond_member_in_another_aggregator_is_a_finding():
     state = with_member(healthy(), aggregator=2)
     problems = findings(replace(state, bond=replace(state.bond, port_count=3)))
     assert problems == [
@@ -188,9 +188,7 @@ def test_a_member_in_another_aggregator_is_a_finding():
         ({"link_state": "going back"}, "eth1 is going back"),
     ],
 )
-def test_a_member_that_does_not_carry_its_share_is_a_finding(
-    changed: dict[str, object], words: str
-):
+def test_bond_member_that_carries_no_traffic_is_a_finding(changed: dict[str, object], words: str):
     report = CHECK.report(with_member(healthy(), **changed))
     assert not report.healthy
     assert any(finding.startswith(words) for finding in report.findings), report.findings
@@ -199,7 +197,7 @@ def test_a_member_that_does_not_carry_its_share_is_a_finding(
 # --- other modes ---
 
 
-def test_round_robin_is_explained():
+def test_bond_check_explains_round_robin():
     report = CHECK.report(CHECK.read(host("bond-rr").run_query))
     assert report.healthy
     assert report.findings[0].startswith("round-robin gives one connection")
@@ -216,14 +214,14 @@ def test_round_robin_is_explained():
         (["Gi1/0/2", "Gi1/0/4", "Gi1/0/16", "Po1"], ["sw1: Gi1/0/16 is err-disabled"]),
     ],
 )
-def test_round_robin_has_a_vlan_for_each_port(ports: list[str], is_fine: list[str]):
+def test_round_robin_ports_in_one_vlan_are_a_finding(ports: list[str], is_fine: list[str]):
     report = CHECK.report(CHECK.read(host("bond-rr", ports=ports).run_query))
     assert report.healthy is not bool(is_fine)
     assert len(report.findings) == len(is_fine)
     assert all(one.startswith(words) for one, words in zip(report.findings, is_fine, strict=True))
 
 
-def test_ports_that_cannot_be_seen_or_tell_no_vlan_are_reported_once():
+def test_unreadable_switch_ports_of_a_bond_are_reported_once():
     silent: Replies = UnreachableError("sw1 is down")
     fleet = host("bond-rr", ports=["Gi1", "Gi2", "Gi3", "Gi4"])
     fleet.script("sw1", "show interfaces status", silent)
@@ -235,7 +233,7 @@ def test_ports_that_cannot_be_seen_or_tell_no_vlan_are_reported_once():
     assert findings(state)[0] == "sw2 does not show the VLAN of g1"
 
 
-def test_the_ports_of_another_mode_are_asked_by_no_one():
+def test_bond_check_queries_no_switch_ports_without_round_robin():
     asked = host(ports=["Gi1/0/2", "Gi1/0/6"])
     assert CHECK.report(CHECK.read(asked.run_query)).healthy
     assert not [name for name, _ in asked.asked if name == "sw1"]
@@ -266,21 +264,21 @@ def seen_before(state: BondState, **failures: int) -> BondState:
         (1, 7, "eth1 lost its link once since"),
     ],
 )
-def test_links_lost_since_last_time_are_a_problem(now: int, before: int, words: str):
+def test_bond_links_lost_since_the_last_check_are_a_finding(now: int, before: int, words: str):
     state = with_member(healthy(), failure_count=now)
     report = CHECK.report(seen_before(state, eth0=0, eth1=before, eth2=0, eth3=0))
     assert not report.healthy
     assert report.findings[0].startswith(words)
 
 
-def test_links_lost_before_last_time_are_none_now():
+def test_bond_links_lost_before_the_last_check_are_no_problem():
     state = with_member(healthy(), failure_count=5)
     report = CHECK.report(seen_before(state, eth0=0, eth1=5, eth2=0, eth3=0))
     assert report.healthy
     assert "eth1 5 times, none since the last check;" in report.findings[-1]
 
 
-def test_a_member_that_is_new_and_a_report_of_another_kind_tell_nothing():
+def test_bond_check_ignores_new_members_and_earlier_reports_of_another_form():
     state = with_member(healthy(), failure_count=5)
     assert CHECK.report(seen_before(state, eth0=0)).healthy
     other = EarlierReport(AT, Report("it was well", table=Table(("Member",), [("eth1",)])))
@@ -289,7 +287,7 @@ def test_a_member_that_is_new_and_a_report_of_another_kind_tell_nothing():
     assert "none since" not in report.findings[-1]
 
 
-def test_links_that_were_lost_once_are_reported_and_are_no_problem_now():
+def test_bond_links_that_were_lost_once_are_reported_without_a_problem():
     state = healthy("bond-rr-one-down")
     report = CHECK.report(state)
     assert report.findings[0].startswith("eth1 has no link")
@@ -298,7 +296,7 @@ def test_links_that_were_lost_once_are_reported_and_are_no_problem_now():
     assert CHECK.report(up).healthy
 
 
-def test_a_bond_without_members_and_one_of_one():
+def test_bond_with_no_members_or_one_member_is_a_finding():
     report = CHECK.report(CHECK.read(host("bond-rr-no-members").run_query))
     assert report.findings[0] == "bond0 has no members: it carries no traffic"
     lonely = findings(healthy("bond-unwatched"))
@@ -306,7 +304,7 @@ def test_a_bond_without_members_and_one_of_one():
     assert lonely[1].startswith("the links of bond0 are not monitored (miimon is 0)")
 
 
-def test_a_bond_that_runs_on_its_second_card_says_so():
+def test_active_backup_bond_on_its_secondary_member_is_a_finding():
     state = healthy("bond-backup")
     assert findings(state) == []
     moved = replace(state, bond=replace(state.bond, active_member="eth1"))
@@ -314,7 +312,7 @@ def test_a_bond_that_runs_on_its_second_card_says_so():
     assert moved.bond.mode == ACTIVE_BACKUP
 
 
-def test_a_bond_that_is_down_is_down():
+def test_bond_that_is_down_is_a_finding():
     state = healthy("bond-rr")
     assert findings(replace(state, bond=replace(state.bond, is_up=False)))[0].startswith(
         "bond0 is down"
@@ -349,7 +347,9 @@ def counted(*numbers: int) -> Replies:
         ("ping-too-big", "ping-too-big", "10.9.0.2 does not answer pings"),
     ],
 )
-def test_packets_as_large_as_the_mtu_must_come_back(big: str, small: str, words: str):
+def test_bond_peer_that_does_not_answer_mtu_sized_packets_is_a_finding(
+    big: str, small: str, words: str
+):
     more: dict[str, Replies] = {BIG: Answer(int(big != "ping-whole"), recorded(big))}
     more[COUNT] = counted(5, 5, 5, 5)
     if small:
@@ -379,7 +379,7 @@ def test_packets_as_large_as_the_mtu_must_come_back(big: str, small: str, words:
         ),
     ],
 )
-def test_a_peer_with_a_smaller_mtu_answers_in_pieces(
+def test_bond_peer_with_fragmented_answers_is_a_finding(
     counts: Sequence[int], healthy: bool, words: str | None
 ):
     more: dict[str, Replies] = {BIG: recorded("ping-whole"), SMALL: recorded("ping-whole")}
@@ -388,7 +388,7 @@ def test_a_peer_with_a_smaller_mtu_answers_in_pieces(
     assert (report.healthy, list(report.findings)) == (healthy, [words] if words else [])
 
 
-def test_members_with_another_mtu_are_a_finding():
+def test_bond_members_with_another_mtu_are_a_finding():
     state = replace(
         healthy(), links={**healthy().links, "eth2": LinkCounters("eth2", 1500, 0, 0, 0)}
     )
@@ -398,12 +398,12 @@ def test_members_with_another_mtu_are_a_finding():
 # --- the other end ---
 
 
-def test_both_ends_are_in_one_report():
+def test_bond_check_reports_host_and_switch_side_together():
     report = CHECK.report(CHECK.read(host(lag=recorded("cisco-etherchannel")).run_query))
     assert (report.healthy, list(report.findings)) == (True, [])
 
 
-def test_a_switch_that_does_not_answer_leaves_the_hosts_side_in_the_report():
+def test_bond_check_reports_the_host_side_when_the_switch_is_unreachable():
     report = CHECK.report(CHECK.read(host(lag=UnreachableError("sw1 is down")).run_query))
     assert list(report.findings) == [
         "the other end, port-channel1 on sw1, could not be read: sw1 is down"
@@ -429,13 +429,13 @@ def test_a_switch_that_does_not_answer_leaves_the_hosts_side_in_the_report():
         ),
     ],
 )
-def test_ends_that_do_not_fit_are_a_finding(lag: Lag | None, words: str):
+def test_bond_and_switch_lag_that_differ_are_a_finding(lag: Lag | None, words: str):
     report = CHECK.report(replace(healthy(), switch_side=SwitchSide("sw1", "Po1", lag)))
     assert not report.healthy
     assert report.findings[0].startswith(words)
 
 
-def test_a_switch_that_does_not_name_members_is_not_blamed():
+def test_switch_lag_with_unknown_members_is_noted_and_healthy():
     far = SwitchSide("sw2", "ch1", Lag("ch1", True, "", None))
     state = replace(healthy(), switch_side=far)
     assert findings(state) == ["sw2 does not show which ports are in ch1: they were not checked"]
@@ -452,18 +452,18 @@ def test_a_switch_that_does_not_name_members_is_not_blamed():
         *("bond 0", "bond0\0", "bond0\u200b", "$(id)", "b" * 16, "*", "bond0'", "ｂond0"),
     ],
 )
-def test_a_bond_that_is_no_name_is_refused(name: str):
+def test_invalid_bond_name_is_refused(name: str):
     with pytest.raises(ValidationError):
         BondCheck.model_validate({"host": "nas1", "bond": name})
 
 
 @pytest.mark.parametrize("peer", [peer for peer in HOSTILE_ADDRESSES if peer is not None])
-def test_a_peer_that_is_no_address_is_refused(peer: object):
+def test_invalid_bond_peer_address_is_refused(peer: object):
     with pytest.raises(ValidationError):
         BondCheck.model_validate({"host": "nas1", "peer": peer})
 
 
-def test_it_is_typed_with_what_is_known():
+def test_bond_check_is_parsed_with_host_and_peer():
     assert request_form.parse_request(BondCheck, ["nas1"]) == CHECK
     assert request_form.parse_request(BondCheck, ["nas1", "peer=10.9.0.2"]) == PEER
     assert isinstance(CHECK.report(healthy()).summary, str)

@@ -48,7 +48,7 @@ def legs(name: str = "bond-8023ad", *, down: tuple[str, ...] = (), taken: bool =
     return Legs(replace(bond, members=members), links)
 
 
-def test_a_leg_is_taken_on_probation_and_its_undo_returns_it():
+def test_bond_leg_is_taken_down_on_probation_and_undo_returns_it():
     plan = put_on_probation(TAKE, TAKE.plan(TAKE.read(host(recorded("bond-8023ad")).run_query)))
     arm, take, keep = plan.steps
     assert find_armed_change(arm.do) == find_kept_change(keep.do) is not None
@@ -59,7 +59,7 @@ def test_a_leg_is_taken_on_probation_and_its_undo_returns_it():
     assert TAKE.takes_down() == [Leg("nas1", "eth1")]
 
 
-def test_a_taken_leg_is_returned_and_needs_nothing_twice():
+def test_bond_leg_that_is_down_is_returned_and_not_taken_again():
     taken = legs(down=("eth1",), taken=True)
     assert TAKE.plan(taken).current_state == "eth1 of bond0 is set down, and its link is down"
     assert TAKE.plan(taken).steps == ()
@@ -77,9 +77,7 @@ def test_a_taken_leg_is_returned_and_needs_nothing_twice():
         ("bond-backup", ("eth0", "eth2", "eth3")),
     ],
 )
-def test_the_last_leg_is_refused_and_neither_is_its_return_undone(
-    name: str, down: tuple[str, ...]
-):
+def test_last_bond_leg_is_not_taken_and_its_return_is_not_undone(name: str, down: tuple[str, ...]):
     last = legs(name, down=down)
     with pytest.raises(Refused, match=r"eth1 is the last leg of bond0: .* Repair eth0"):
         TAKE.plan(last)
@@ -88,7 +86,7 @@ def test_the_last_leg_is_refused_and_neither_is_its_return_undone(
     RETURN.refuse_undo(legs(name))
 
 
-def test_a_leg_with_a_link_that_lacp_leaves_out_does_not_count():
+def test_bond_leg_outside_the_lacp_aggregation_does_not_count_as_redundant():
     state = legs(down=("eth2", "eth3"))
     assert TAKE.plan(state).steps
     first, *rest = state.bond.members
@@ -97,7 +95,7 @@ def test_a_leg_with_a_link_that_lacp_leaves_out_does_not_count():
             TAKE.plan(Legs(replace(state.bond, members=(other, *rest)), state.links))
 
 
-def test_a_leg_that_failed_in_between_makes_the_plan_stale():
+def test_bond_leg_plan_is_refused_when_the_other_legs_failed_meanwhile():
     """What is read before the first step is sent, as the planner reads it."""
     cut_off = recorded("bond-8023ad")
     for leg in ("eth0", "eth2", "eth3"):
@@ -109,13 +107,13 @@ def test_a_leg_that_failed_in_between_makes_the_plan_stale():
         TAKE.plan(TAKE.read(changing.run_query))
 
 
-def test_a_bond_that_watches_no_links_would_go_on_sending():
+def test_bond_leg_of_an_unmonitored_bond_is_refused():
     state = legs()
     with pytest.raises(Refused, match="set miimon=100 first"):
         TAKE.plan(Legs(replace(state.bond, is_monitored=False), state.links))
 
 
-def test_counters_that_move_do_not_make_the_plan_stale():
+def test_bond_leg_plan_is_not_stale_when_only_counters_move():
     before, after = legs(), legs()
     first, second, *rest = after.bond.members
     moved = (first, replace(second, failure_count=7), *rest)
@@ -123,7 +121,7 @@ def test_counters_that_move_do_not_make_the_plan_stale():
     assert work_of(TAKE.plan(before)) == work_of(TAKE.plan(after))
 
 
-def test_where_lacp_is_hidden_it_is_read_as_root_or_not_at_all():
+def test_bond_leg_reads_lacp_as_root_or_fails():
     hidden = recorded("bond-8023ad-not-root")
     as_root = {f"sudo -n -- cat {FILE}": recorded("bond-8023ad")}
     sees = host(hidden, user="keyturn", more=as_root)
@@ -140,13 +138,13 @@ def test_where_lacp_is_hidden_it_is_read_as_root_or_not_at_all():
         ({"leg": "eth7"}, "eth7 is no member of bond0: eth0, eth1, eth2, eth3"),
     ],
 )
-def test_a_bond_or_leg_that_is_not_there_is_refused(values: dict[str, str], why: str):
+def test_missing_bond_or_bond_leg_is_refused(values: dict[str, str], why: str):
     take = TakeLeg.model_validate(VALUES | values)
     with pytest.raises(Refused, match=why):
         take.plan(take.read(host(recorded("bond-8023ad")).run_query))
 
 
-def test_a_leg_that_ip_does_not_list_is_an_error():
+def test_bond_leg_that_ip_does_not_list_is_a_parse_error():
     with pytest.raises(ParseError, match="ip does not list it"):
         TAKE.plan(Legs(legs().bond, {}))
 
@@ -158,7 +156,7 @@ def test_invalid_card_name_is_refused(field: str, name: object):
         TakeLeg.model_validate(VALUES | {field: name})
 
 
-def test_the_form_offers_the_members_of_the_bond():
+def test_bond_leg_form_offers_the_members_of_the_bond():
     members = LISTS["bond members"](
         host(recorded("bond-8023ad")).run_query, "nas1", {"bond": "bond0"}
     )

@@ -33,7 +33,7 @@ def changed(**fields: object) -> Bond:
     return replace(BOND, members=(member, *rest))
 
 
-def test_traffic_of_each_member_is_shown():
+def test_bond_watch_reports_the_traffic_of_each_member():
     later = look(105.0, sent=(5_000_000, 5_000_000, 10_000_000, 0))
     report = WATCH.report((QUIET, later))
     assert report.summary == (
@@ -47,7 +47,7 @@ def test_traffic_of_each_member_is_shown():
     ]
 
 
-def test_a_bond_without_traffic_blames_no_one():
+def test_bond_watch_of_an_idle_bond_has_no_findings():
     report = WATCH.report((QUIET, look(105.0, sent=(0, 0, 0, 0))))
     assert (report.healthy, list(report.findings)) == (True, [])
     assert report.table is not None
@@ -62,24 +62,26 @@ def test_a_bond_without_traffic_blames_no_one():
         ({"link_state": "going down"}, "eth0 changed from up to going down meanwhile"),
     ],
 )
-def test_a_link_that_moved_is_a_finding(fields: dict[str, object], words: str):
+def test_bond_link_that_changed_during_the_watch_is_a_finding(
+    fields: dict[str, object], words: str
+):
     report = WATCH.report((QUIET, look(105.0, sent=(1, 1, 1, 1), bond=changed(**fields))))
     assert not report.healthy
     assert report.findings[0].startswith(words)
 
 
-def test_a_link_that_was_lost_before_and_holds_now_is_none():
+def test_bond_link_lost_before_the_watch_is_no_finding():
     before = look(100.0, sent=(0,) * 4, bond=changed(failure_count=7))
     after = look(105.0, sent=(0,) * 4, bond=changed(failure_count=7))
     assert WATCH.report((before, after)).healthy
 
 
-def test_errors_that_grow_are_a_finding():
+def test_growing_errors_of_a_bond_member_are_a_finding():
     report = WATCH.report((QUIET, look(105.0, sent=(0,) * 4, errors=1200)))
     assert report.findings[0] == "eth0 had 1,200 errors meanwhile: check its cable and port"
 
 
-def test_members_that_come_and_go_are_findings():
+def test_bond_members_that_join_or_leave_are_findings():
     smaller = replace(BOND, members=BOND.members[:3])
     gone = WATCH.report((QUIET, look(105.0, sent=(0,) * 3, bond=smaller)))
     assert list(gone.findings) == ["eth3 left the bond"]
@@ -87,7 +89,7 @@ def test_members_that_come_and_go_are_findings():
     assert list(report.findings) == ["eth3 joined the bond"]
 
 
-def test_it_is_one_command_that_has_time_to_end():
+def test_bond_watch_is_one_command_with_a_deadline_beyond_its_duration():
     command = dialect.query_samples("bond0", seconds=60).command
     assert isinstance(command, Shell)
     assert command.words[-2:] == ("/proc/net/bonding/bond0", "60")
@@ -101,7 +103,7 @@ def test_it_is_one_command_that_has_time_to_end():
 @pytest.mark.parametrize(
     "seconds", [0, -1, 61, 10**9, "x", "5; reboot", "5\n", "1e3", "", "٥", 1.5, None]
 )
-def test_a_time_out_of_bounds_is_refused(seconds: object):
+def test_bond_watch_duration_out_of_range_is_refused(seconds: object):
     with pytest.raises(ValidationError):
         BondWatch.model_validate({"host": "nas1", "seconds": seconds})
 
@@ -113,11 +115,11 @@ def test_a_time_out_of_bounds_is_refused(seconds: object):
         *("bond 0", "bond0\0", "bond0\u200b", "$(id)", "b" * 16, "*", "bond0'", "ｂond0"),
     ],
 )
-def test_a_bond_that_is_no_name_is_refused(name: str):
+def test_invalid_bond_name_is_refused_by_bond_watch(name: str):
     with pytest.raises(ValidationError):
         BondWatch.model_validate({"host": "nas1", "bond": name})
 
 
-def test_it_is_typed_with_what_is_known():
+def test_bond_watch_is_parsed_with_bond_and_seconds():
     typed = request_form.parse_request(BondWatch, ["nas1", "bond0", "5"])
     assert typed == WATCH

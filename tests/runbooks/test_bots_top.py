@@ -32,7 +32,7 @@ def asked(client: AgentTraffic, names: str, addresses: str = "") -> BotTraffic:
     return LOOK.read(fleet.run_query)
 
 
-def test_a_search_engine_whose_name_leads_back_to_it_is_real():
+def test_search_engine_with_matching_reverse_dns_is_verified():
     report = LOOK.report(asked(GOOGLE, REAL, "66.249.66.1"))
     assert report.healthy
     assert report.table is not None
@@ -56,13 +56,13 @@ def test_a_search_engine_whose_name_leads_back_to_it_is_real():
         ("evilgooglebot.com", "66.249.66.1"),
     ],
 )
-def test_one_whose_name_does_not_is_a_finding(names: str, addresses: str):
+def test_search_engine_without_matching_reverse_dns_is_a_finding(names: str, addresses: str):
     report = LOOK.report(asked(GOOGLE, names, addresses))
     assert not report.healthy
     assert report.findings[0].startswith("66.249.66.1 claims to be Googlebot and is not")
 
 
-def test_no_one_else_is_looked_up():
+def test_bots_top_resolves_only_names_of_search_engines():
     fleet = ScriptedFleet(
         {
             ("web1", access_log.query_traffic(hours=2, max_rows=25).command): COUNTED.replace(
@@ -78,13 +78,13 @@ def test_no_one_else_is_looked_up():
     ]
 
 
-def test_one_who_is_faster_than_people_is_a_finding():
+def test_bots_top_reports_a_client_with_too_many_requests_an_hour():
     fast = AgentTraffic("203.0.113.9", "python-requests/2.31", 30_000, 12_000, 0)
     (finding,) = LOOK.report(BotTraffic(WebTraffic(30_000, 0, (fast,)), {})).findings
     assert finding == "203.0.113.9 sent 12,000 requests in one hour: python-requests/2.31"
 
 
-def test_a_client_that_the_log_knows_by_name_only_is_not_called_verified():
+def test_client_logged_by_name_is_not_verified():
     named = AgentTraffic("crawler.example.net", AGENT, 5, 5, 0)
     seen = asked(named, "")
     assert seen.verified == {}

@@ -16,7 +16,7 @@ def known(*states: str, demotion: int = 0) -> CarpHost:
     return CarpHost(groups, demotion)
 
 
-def test_both_sides_are_read():
+def test_carp_check_reads_both_firewalls():
     query = carp.query_groups().command
     fleet = ScriptedFleet({("fw1", query): FREEBSD, ("fw2", query): OPENBSD})
     report = BOTH.report(BOTH.read(fleet.run_query))
@@ -25,7 +25,7 @@ def test_both_sides_are_read():
     assert report.table.rows[0] == ("fw1", "igb0", "1", "MASTER", "0", "198.51.100.10")
 
 
-def test_a_master_and_a_backup_are_healthy():
+def test_carp_master_and_backup_are_healthy():
     assert BOTH.report({"fw1": known("MASTER"), "fw2": known("BACKUP")}).healthy
     assert ALONE.report({"fw1": known("BACKUP", "BACKUP")}).healthy
 
@@ -40,19 +40,19 @@ def test_a_master_and_a_backup_are_healthy():
         (known("MASTER"), known("INIT"), "fw2: em0 vhid 1 is INIT: check its link"),
     ],
 )
-def test_a_pair_that_does_not_stand_in_for_each_other_is_reported(
+def test_carp_pair_without_one_master_and_one_backup_is_a_finding(
     one: CarpHost, other: CarpHost, finding: str
 ):
     (problem,) = BOTH.report({"fw1": one, "fw2": other}).findings
     assert problem.startswith(finding)
 
 
-def test_a_host_that_is_master_of_some_groups_only_is_reported():
+def test_carp_host_that_is_master_of_some_groups_only_is_a_finding():
     (problem,) = ALONE.report({"fw1": known("MASTER", "BACKUP")}).findings
     assert problem.startswith("fw1 is master of vhid 1 only")
 
 
-def test_hosts_without_groups_say_so_and_one_host_is_no_pair():
+def test_carp_check_reports_no_groups_and_refuses_the_same_host_twice():
     assert ALONE.report({"fw1": known()}).summary == "No CARP group on fw1"
     same = CheckCarp.model_validate({"host": "fw1", "other": "fw1"})
     with pytest.raises(Refused, match="is given twice"):

@@ -23,7 +23,7 @@ GOOD = replace(
 BEGINS_LATER = replace(GOOD, not_before=NOW + timedelta(days=1))
 
 
-def test_a_certificate_that_is_good_for_long_is_well():
+def test_certificate_that_is_valid_for_long_is_healthy():
     report = CHECK.report([ShownCertificate("127.0.0.1", GOOD)])
     assert report.healthy
     assert report.summary == "web1:443 has a certificate that expires on 2027-01-21, in 60 days"
@@ -32,7 +32,7 @@ def test_a_certificate_that_is_good_for_long_is_well():
 @pytest.mark.parametrize(
     ("days", "findings"), [(21, 0), (20, 1), (0, 1), (-1, 1)], ids=["far", "near", "today", "past"]
 )
-def test_the_end_is_a_finding_when_renewal_should_have_been(days: int, findings: int):
+def test_certificate_is_a_finding_from_20_days_before_its_expiry(days: int, findings: int):
     shown = replace(GOOD, not_after=NOW + timedelta(days=days))
     assert len(CHECK.report([ShownCertificate("127.0.0.1", shown)]).findings) == findings
 
@@ -45,13 +45,13 @@ def test_the_end_is_a_finding_when_renewal_should_have_been(days: int, findings:
         (BEGINS_LATER, "only from 2026-11-23"),
     ],
 )
-def test_what_else_clients_would_refuse_is_a_finding(shown: Certificate, message: str):
+def test_certificate_that_clients_would_refuse_is_a_finding(shown: Certificate, message: str):
     report = CHECK.report([ShownCertificate("127.0.0.1", shown)])
     assert not report.healthy
     assert message in report.findings[0]
 
 
-def test_the_first_of_several_to_end_is_shown():
+def test_cert_check_reports_the_certificate_that_expires_first():
     shown = [
         ShownCertificate("192.0.2.1", GOOD),
         ShownCertificate("192.0.2.2", replace(GOOD, not_after=NOW + timedelta(days=1))),
@@ -62,7 +62,7 @@ def test_the_first_of_several_to_end_is_shown():
     assert [finding.partition(":")[0] for finding in report.findings] == ["192.0.2.2", "192.0.2.3"]
 
 
-def test_every_address_is_asked_and_one_that_fails_hides_no_other():
+def test_cert_check_reads_every_address_when_one_fails():
     listening = (ANSWERS / "listeners.txt").read_text()
     shown = (ANSWERS / "asked-by-its-name.txt").read_text()
     queries = [
@@ -80,7 +80,7 @@ def test_every_address_is_asked_and_one_that_fails_hides_no_other():
     assert "nothing listens at this address any more" in second.error
 
 
-def test_a_port_that_no_one_listens_at_is_an_error():
+def test_cert_check_fails_when_nothing_listens_at_the_port():
     fleet = ScriptedFleet({("web1", certificate.query_listeners(443).command): ""})
     with pytest.raises(CommandError, match="nothing listens at port 443 of web1"):
         CHECK.read(fleet.run_query)
@@ -116,7 +116,7 @@ def test_invalid_port_is_refused(port: object):
         "a:443",
     ],
 )
-def test_invalid_name_is_refused(name: str):
+def test_invalid_server_name_is_refused(name: str):
     with pytest.raises(ValidationError):
         CertCheck.model_validate({"host": "web1", "server_name": name})
 
@@ -124,5 +124,5 @@ def test_invalid_name_is_refused(name: str):
 @pytest.mark.parametrize(
     "name", ["", "www.example.com", "localhost", "xn--bcher-kva.example", "a."]
 )
-def test_names_are_taken(name: str):
+def test_valid_server_name_is_accepted(name: str):
     assert CertCheck.model_validate({"host": "web1", "server_name": name}).server_name == name

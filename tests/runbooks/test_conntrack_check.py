@@ -12,7 +12,7 @@ CHECK = ConntrackCheck.model_validate({"host": "lb1"})
 WELL = Conntrack(10_000, 262_144, 65_536, 2**34, 0, 0)
 
 
-def test_a_host_that_is_well_is_shown_in_one_sentence():
+def test_conntrack_check_of_a_healthy_host_is_one_sentence():
     fleet = ScriptedFleet({("lb1", conntrack.query_conntrack().command): IN_USE})
     assert CHECK.report(CHECK.read(fleet.run_query)).healthy
     report = CHECK.report(WELL)
@@ -28,7 +28,7 @@ def test_a_host_that_is_well_is_shown_in_one_sentence():
         (replace(WELL, buckets=1024), "only 1,024 buckets"),
     ],
 )
-def test_what_a_person_should_act_on_is_a_finding(reading: Conntrack, message: str):
+def test_conntrack_usage_drops_and_long_chains_are_findings(reading: Conntrack, message: str):
     report = CHECK.report(reading)
     assert not report.healthy
     assert message in report.findings[0]

@@ -16,7 +16,7 @@ KEY = "net.netfilter.nf_conntrack_max"
 NOW = Conntrack(200_000, 262_144, 65_536, 2**34, 0, 0)
 
 
-def test_the_limit_is_raised_and_can_be_set_back():
+def test_conntrack_limit_is_raised_and_undo_restores_it():
     plan = SET.plan(NOW)
     (step,) = plan.steps
     assert str(step.do) == "sysctl -w net.netfilter.nf_conntrack_max=524288"
@@ -25,31 +25,31 @@ def test_the_limit_is_raised_and_can_be_set_back():
     assert "about 200 MiB" in plan.notes[0]
 
 
-def test_a_limit_that_is_as_asked_needs_nothing():
+def test_conntrack_limit_that_is_as_requested_plans_no_steps():
     assert SET.plan(replace(NOW, maximum=524_288)) == Plan("the limit is 524,288 connections")
 
 
-def test_connections_that_come_and_go_do_not_make_the_plan_stale():
+def test_conntrack_plan_is_not_stale_when_the_connection_count_moves():
     assert work_of(SET.plan(replace(NOW, count=150_000))) == work_of(SET.plan(NOW))
 
 
-def test_a_limit_below_what_is_in_use_is_refused():
+def test_conntrack_limit_below_the_connections_in_use_is_refused():
     low = SetConntrack.model_validate({"host": "lb1", "maximum": 249_999})
     with pytest.raises(Refused, match="set 250,000 or more"):
         low.plan(NOW)
 
 
-def test_a_table_that_would_eat_the_memory_is_refused():
+def test_conntrack_limit_that_needs_too_much_memory_is_refused():
     with pytest.raises(Refused, match="set 335,544 or fewer"):
         SET.plan(replace(NOW, memory_bytes=2**30))
 
 
-def test_long_chains_are_announced():
+def test_conntrack_plan_notes_long_hash_chains():
     assert not any("buckets" in note for note in SET.plan(NOW).notes)
     assert any("1,024 buckets" in note for note in SET.plan(replace(NOW, buckets=1024)).notes)
 
 
-def test_it_is_read_from_the_host():
+def test_conntrack_limit_and_boot_files_are_read_from_the_host():
     fleet = ScriptedFleet(
         {
             ("lb1", conntrack.query_conntrack().command): IN_USE,
@@ -63,7 +63,7 @@ def test_it_is_read_from_the_host():
     assert (state.maximum, state.boot_limits) == (262_144, {conntrack.BOOT_FILE: 9000})
 
 
-def test_the_limit_can_be_kept_for_the_next_boot_and_the_file_set_back():
+def test_conntrack_limit_is_written_for_boot_and_undo_restores_the_file():
     boot = SetConntrack.model_validate({"host": "lb1", "maximum": 524288, "boot": "same"})
     now, keep = boot.plan(NOW).steps
     assert now == SET.plan(NOW).steps[0]
@@ -78,7 +78,7 @@ def test_the_limit_can_be_kept_for_the_next_boot_and_the_file_set_back():
     assert boot.plan(kept).steps == ()
 
 
-def test_files_that_set_another_limit_at_boot_are_named():
+def test_conntrack_plan_notes_sysctl_files_with_another_limit():
     state = replace(NOW, boot_limits={"/etc/sysctl.conf": 65_536})
     boot = SetConntrack.model_validate({"host": "lb1", "maximum": 524288, "boot": "same"})
     assert any("65,536 in /etc/sysctl.conf" in note for note in boot.plan(state).notes)
@@ -86,7 +86,7 @@ def test_files_that_set_another_limit_at_boot_are_named():
     assert any("another limit: the kernel's own" in note for note in SET.plan(NOW).notes)
 
 
-def test_an_undo_below_what_is_in_use_is_announced():
+def test_conntrack_plan_notes_an_undo_below_the_connections_in_use():
     full = replace(NOW, count=262_000)
     assert any("Undo restores 262,144" in note for note in SET.plan(full).notes)
     assert not any("Undo restores" in note for note in SET.plan(NOW).notes)
@@ -112,13 +112,13 @@ def test_an_undo_below_what_is_in_use_is_announced():
         [524288],
     ],
 )
-def test_invalid_limit_is_refused_before_any_query(maximum: object):
+def test_invalid_conntrack_limit_is_refused_before_any_query(maximum: object):
     with pytest.raises(ValidationError):
         SetConntrack.model_validate({"host": "lb1", "maximum": maximum})
 
 
 @pytest.mark.parametrize("before", [1024, 20_000_000])
-def test_a_limit_that_keyturn_does_not_set_is_not_promised_back(before: int):
+def test_conntrack_limit_out_of_range_has_no_undo(before: int):
     (step,) = SET.plan(replace(NOW, maximum=before, count=0)).steps
     assert isinstance(step.undo, NoUndo)
     assert f"{before:,}" in step.undo.reason

@@ -12,7 +12,7 @@ ADDRESS = ip_address("198.51.100.7")
 ALLOW = AllowAddress.model_validate({"host": "web1", "address": str(ADDRESS)})
 
 
-def test_an_address_is_allowed_and_can_be_removed_again():
+def test_csf_allow_adds_an_address_and_undo_removes_it():
     plan = ALLOW.plan(csf_address(firewall()))
     (step,) = plan.steps
     assert step.do == csf_entry.change_entry("allow", ADDRESS)
@@ -21,7 +21,7 @@ def test_an_address_is_allowed_and_can_be_removed_again():
     assert "lock it out" in ALLOW.plan(csf_address(firewall(), source=str(ADDRESS))).notes[1]
 
 
-def test_what_is_allowed_already_needs_nothing_unless_only_for_a_time():
+def test_csf_allow_plans_no_steps_for_a_permanently_allowed_address():
     state = firewall(in_force=["198.51.100.0/24"], allow={"198.51.100.0/24": "range"})
     assert ALLOW.plan(csf_address(state)) == Plan("csf allows 198.51.100.7 (198.51.100.0/24)")
     for_a_time = csf_address(
@@ -38,6 +38,6 @@ def test_what_is_allowed_already_needs_nothing_unless_only_for_a_time():
         (CsfEntries(temporary_block="TTL:9"), "request csf unblock first"),
     ],
 )
-def test_what_would_not_be_undone_exactly_is_refused(entries: CsfEntries, reason: str):
+def test_csf_allow_refuses_an_address_whose_undo_is_not_exact(entries: CsfEntries, reason: str):
     with pytest.raises(Refused, match=reason):
         ALLOW.plan(csf_address(firewall(), entries))

@@ -17,7 +17,7 @@ def deny(address: str = "203.0.113.9") -> DenyAddress:
     return DenyAddress.model_validate({"host": "web1", "address": address})
 
 
-def test_an_address_is_denied_and_can_be_removed_again():
+def test_csf_deny_adds_an_address_and_undo_removes_it():
     (step,) = deny().plan(csf_address(firewall())).steps
     address = ip_address("203.0.113.9")
     assert step.do == csf_entry.change_entry("deny", address)
@@ -25,7 +25,7 @@ def test_an_address_is_denied_and_can_be_removed_again():
     assert (step.before, step.after) == ("not in csf.deny", "in csf.deny")
 
 
-def test_what_is_denied_already_needs_nothing():
+def test_csf_deny_of_a_denied_address_plans_no_steps():
     entries = CsfEntries(deny="203.0.113.9 # abuser", is_denied=True)
     assert deny().plan(csf_address(firewall(), entries)) == Plan(
         "csf blocks 203.0.113.9 (csf.deny: 203.0.113.9 # abuser)"
@@ -50,14 +50,14 @@ def test_what_is_denied_already_needs_nothing():
         ),
     ],
 )
-def test_an_address_that_must_stay_reachable_is_not_denied(
+def test_csf_deny_refuses_an_address_that_must_stay_reachable(
     address: str, state: CsfAddress, reason: str
 ):
     with pytest.raises(Refused, match=reason):
         deny(address).plan(state)
 
 
-def test_a_full_list_is_announced():
+def test_csf_deny_notes_that_a_full_list_drops_its_oldest_entry():
     full = firewall(settings={"DENY_IP_LIMIT": "2"}, deny={"192.0.2.1": "", "192.0.2.2": ""})
     assert "the oldest" in deny().plan(csf_address(full)).notes[0]
     assert "the oldest" not in deny().plan(csf_address(firewall())).notes[0]
@@ -76,7 +76,7 @@ def read(state: str, address: str = "203.0.113.9") -> CsfAddress:
     return runbook.read(fleet.run_query)
 
 
-def test_the_host_is_read():
+def test_csf_deny_reads_the_source_address_of_keyturn():
     assert read(STATE).source == ip_address("192.0.2.1")
 
 
@@ -90,7 +90,7 @@ def test_the_host_is_read():
         (STATE, "224.0.0.1", "not the address of one machine"),
     ],
 )
-def test_a_firewall_or_address_that_no_change_fits_is_refused(
+def test_csf_deny_refuses_when_the_firewall_is_off_or_cannot_deny_the_address(
     state: str, address: str, reason: str
 ):
     with pytest.raises(Refused, match=reason):

@@ -17,7 +17,7 @@ ALLOWED = CsfMatch("csf.allow", "198.51.100.7 # x")
 DENIED = CsfMatch("csf.deny", "198.51.100.7 # y")
 
 
-def test_csf_is_asked_for_the_one_address():
+def test_csf_find_searches_one_address():
     answer = (ANSWERS / "csf-grep-rules.txt").read_text()
     fleet = ScriptedFleet({("web1", "/usr/sbin/csf -g 198.51.100.7"): answer})
     assert FIND.read(fleet.run_query) == csf_grep.parse_matches(answer)
@@ -38,11 +38,11 @@ def test_csf_is_asked_for_the_one_address():
         ([RULE, ALLOWED, DENIED], 1),
     ],
 )
-def test_what_does_not_fit_together_is_reported(finds: Sequence[CsfMatch], findings: int):
+def test_csf_find_reports_entries_and_rules_that_differ(finds: Sequence[CsfMatch], findings: int):
     assert len(FIND.report(finds).findings) == findings
 
 
-def test_address_without_entries_is_reported():
+def test_csf_find_reports_an_address_without_entries():
     assert FIND.report([]).summary == "csf on web1 has no entry for 198.51.100.7"
 
 

@@ -31,7 +31,7 @@ def list_of(step_do: object) -> Sequence[str]:
     return sorted(str(address) for address in csf_list.parse_list(step_do.stdin))
 
 
-def test_the_first_list_is_loaded_on_probation_and_kept():
+def test_pingdom_list_is_loaded_on_probation_and_kept():
     made = plan(firewall(), probes())
     assert made.current_state == "Pingdom's probes have 140 new addresses, and 0 were removed"
     (load,) = made.steps
@@ -41,7 +41,7 @@ def test_the_first_list_is_loaded_on_probation_and_kept():
     assert (load.before, load.after) == ("0 addresses", "140 addresses")
 
 
-def test_a_firewall_that_is_off_is_not_turned_on_without_being_asked():
+def test_pingdom_refresh_refuses_a_firewall_that_is_off():
     off = firewall(ALL, in_force=[], loaded=())
     for feed in (probes(), probes((*ALL[1:], NEW))):
         with pytest.raises(Refused, match=r"turn it on\. .* start=firewall"):
@@ -50,7 +50,7 @@ def test_a_firewall_that_is_off_is_not_turned_on_without_being_asked():
             plan(firewall(ALL, loaded=["iptables"]), feed)
 
 
-def test_turning_the_firewall_on_is_asked_for_and_said():
+def test_pingdom_refresh_turns_the_firewall_on_when_requested():
     starting = RefreshPingdom.model_validate({"host": "web1", "start": "firewall"})
     made = plan(firewall(ALL, in_force=[], loaded=()), probes(), runbook=starting)
     assert made.current_state.startswith("The firewall is off")
@@ -69,7 +69,7 @@ def _stdin(command: object) -> str:
     return command.stdin
 
 
-def test_undone_from_the_last_to_the_first_it_is_the_same_with_the_list_of_before():
+def test_pingdom_refresh_undo_loads_the_previous_list():
     state = firewall(ALL)
     made = plan(state, probes((*ALL[1:], NEW)))
     undone = [step.undo for step in reversed(made.steps)]
@@ -78,18 +78,18 @@ def test_undone_from_the_last_to_the_first_it_is_the_same_with_the_list_of_befor
     assert not any(isinstance(step.undo, NoUndo) for step in made.steps)
 
 
-def test_a_list_that_is_right_and_in_force_needs_nothing():
+def test_pingdom_list_that_is_current_and_in_force_plans_no_steps():
     made = plan(firewall(ALL), probes())
     assert made == Plan("web1 allows all 140 addresses of Pingdom's probes")
 
 
-def test_a_list_that_is_right_and_not_in_force_is_loaded():
+def test_pingdom_list_that_is_current_and_not_in_force_is_loaded():
     made = plan(firewall(ALL, in_force=ALL[7:]), probes())
     assert made.current_state == "The list is current, but 7 of its 140 addresses are not in force"
     assert len(made.steps) == 1
 
 
-def test_all_that_is_added_and_removed_is_named():
+def test_pingdom_refresh_names_added_and_removed_addresses():
     made = plan(firewall(ALL), probes((*ALL[2:], NEW)))
     assert list(made.notes[:2]) == [f"Adds 1: {NEW}.", f"Removes 2: {ALL[0]}, {ALL[1]}."]
 
@@ -97,7 +97,7 @@ def test_all_that_is_added_and_removed_is_named():
 RESTING = "probe 141 has the unknown state 'Resting'"
 
 
-def test_an_address_stays_on_the_list_while_its_item_is_odd():
+def test_pingdom_refresh_keeps_an_address_while_its_feed_item_is_invalid():
     odd = replace(
         probes(ALL[1:]), skip_reasons=[RESTING], skipped_addresses=frozenset({ip_address(ALL[0])})
     )
@@ -125,7 +125,7 @@ def test_an_address_stays_on_the_list_while_its_item_is_odd():
     assert list_of(first.steps[0].do) == sorted(ALL[1:])
 
 
-def test_nothing_is_removed_while_an_address_of_an_odd_item_cannot_be_read():
+def test_pingdom_refresh_removes_nothing_while_an_invalid_item_is_unreadable():
     odd = replace(
         probes(ALL[3:]),
         skip_reasons=["probe 138 holds '5.172'"],
@@ -142,7 +142,7 @@ def test_nothing_is_removed_while_an_address_of_an_odd_item_cannot_be_read():
     assert list_of(plan(firewall(ALL), six).steps[0].do) == sorted(ALL[:-3])
 
 
-def test_odd_items_do_not_hide_that_the_list_shrank():
+def test_pingdom_refresh_refuses_a_shrunk_feed_with_invalid_items():
     odd = replace(
         probes(FOURS[21:]),
         skip_reasons=["probe 80 holds '5.172'"],
@@ -152,13 +152,13 @@ def test_odd_items_do_not_hide_that_the_list_shrank():
         plan(firewall(FOURS), replace(odd, addresses=odd.addresses | {ip_address(NEW)}))
 
 
-def test_of_very_many_the_rest_are_counted():
+def test_pingdom_refresh_counts_addresses_beyond_the_named_ones():
     (added, *_) = plan(firewall(), probes()).notes
     assert added.startswith("Adds 140: 5.172.0.1, ")
     assert added.endswith(" and 100 more.")
 
 
-def test_what_the_feed_tells_beside_the_addresses_does_not_make_a_plan_stale():
+def test_pingdom_plan_is_not_stale_when_only_the_feed_date_changes():
     shown = plan(firewall(ALL[1:]), probes(built="Mon, 1 Nov 2027 10:00:00 +0000"))
     later = plan(firewall(ALL[1:]), probes(built="Mon, 1 Nov 2027 11:00:00 +0000", inactive=3))
     assert work_of(later) == work_of(shown)
@@ -166,20 +166,20 @@ def test_what_the_feed_tells_beside_the_addresses_does_not_make_a_plan_stale():
     assert any("3 more probes that are not active" in note for note in later.notes)
 
 
-def test_another_list_does_make_it_stale():
+def test_pingdom_plan_is_stale_when_the_feed_has_other_addresses():
     shown = plan(firewall(ALL), probes((*ALL, NEW)))
     later = plan(firewall(ALL), probes((*ALL, "5.173.1.2")))
     assert work_of(later) != work_of(shown)
 
 
-def test_where_csf_filters_no_ipv6_none_is_listed():
+def test_pingdom_list_has_no_ipv6_when_csf_does_not_filter_it():
     four = firewall(settings={"IPV6": "0"})
     made = plan(four, probes())
     assert list_of(made.steps[0].do) == sorted(FOURS)
     assert "csf does not filter IPv6 here: 40 addresses are skipped." in made.notes
 
 
-def test_where_a_daemon_restarts_csf_it_is_loaded_at_once_all_the_same():
+def test_pingdom_list_is_loaded_with_sf_when_lfd_restarts_csf():
     made = plan(firewall(settings={"LFDSTART": "1"}), probes())
     for step in made.steps:
         assert isinstance(step.do, Shell)
@@ -205,7 +205,7 @@ def test_where_a_daemon_restarts_csf_it_is_loaded_at_once_all_the_same():
         ((), ALL, False),
     ],
 )
-def test_a_list_that_lost_or_gained_too_much_needs_a_person_who_says_so(
+def test_pingdom_list_with_a_large_size_change_needs_acceptance(
     had: Sequence[str], has: Sequence[str], refused: bool
 ):
     if not refused:
@@ -218,7 +218,7 @@ def test_a_list_that_lost_or_gained_too_much_needs_a_person_who_says_so(
     assert accepted.notes[-1].startswith("Accepted: Pingdom's feed ")
 
 
-def test_that_ipv6_was_switched_off_is_no_fault_of_the_feed():
+def test_pingdom_refresh_accepts_fewer_addresses_after_ipv6_is_disabled():
     made = plan(firewall(ALL, settings={"IPV6": "0"}), probes())
     assert list_of(made.steps[0].do) == sorted(FOURS)
 
@@ -241,12 +241,12 @@ def test_that_ipv6_was_switched_off_is_no_fault_of_the_feed():
         ),
     ],
 )
-def test_a_host_that_is_not_fit_for_it_is_left_alone(state: Firewall, words: str):
+def test_pingdom_refresh_refuses_a_host_whose_csf_is_not_ready(state: Firewall, words: str):
     with pytest.raises(Refused, match=words):
         plan(state, probes())
 
 
-def test_entries_made_by_hand_and_blocks_of_lfd_are_listed():
+def test_pingdom_refresh_notes_entries_by_hand_and_lfd_blocks():
     state = firewall(
         allow={ALL[0]: "by hand", "tcp|in|d=443|s=5.172.0.2": "web"},
         deny={ALL[1]: "lfd: (sshd) Failed SSH login", "192.0.2.0/24": "abuser"},
@@ -256,11 +256,11 @@ def test_entries_made_by_hand_and_blocks_of_lfd_are_listed():
     assert f"lfd has blocked {ALL[1]} of them: csf allows them all the same." in notes
 
 
-def test_that_every_port_is_open_to_them_is_shown():
+def test_pingdom_refresh_notes_that_every_port_is_open_to_probes():
     assert any("every port" in note for note in plan(firewall(), probes()).notes)
 
 
-def test_the_feed_and_the_firewall_are_read():
+def test_pingdom_refresh_reads_the_feed_and_the_firewall():
     hosts = fleet()
     reading = REFRESH.read(hosts.run_query)
     assert len(reading.feed.addresses) == len(ALL)
@@ -269,7 +269,7 @@ def test_the_feed_and_the_firewall_are_read():
 
 
 @pytest.mark.parametrize("bad", BAD_FEEDS.values(), ids=BAD_FEEDS.keys())
-def test_with_a_bad_feed_the_host_is_not_even_asked(bad: str):
+def test_pingdom_refresh_does_not_query_the_host_with_a_bad_feed(bad: str):
     hosts = fleet()
     hosts.script("web1", "GET https://my.pingdom.com/probes/feed", bad)
     with pytest.raises(ParseError):
@@ -278,7 +278,7 @@ def test_with_a_bad_feed_the_host_is_not_even_asked(bad: str):
     assert hosts.tried == []
 
 
-def test_it_is_typed_as_its_help_says():
+def test_pingdom_refresh_is_parsed_as_its_usage_shows():
     assert (
         request_form.format_usage(RefreshPingdom)
         == "csf pingdom refresh HOST [accept_size_change=false] [start=no]"
@@ -292,7 +292,7 @@ def test_it_is_typed_as_its_help_says():
     "value",
     ["maybe", "2", "true; id", "true\n", "-x", "", " ", "тrue", [], {}, "1e0", "yes please"],
 )
-def test_invalid_acceptance_is_refused(value: object):
+def test_invalid_accept_size_change_is_refused(value: object):
     with pytest.raises(ValidationError):
         RefreshPingdom.model_validate({"host": "web1", "accept_size_change": value})
 

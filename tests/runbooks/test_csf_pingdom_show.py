@@ -18,14 +18,14 @@ def report(state: Firewall, feed: ProbeFeed | None = None) -> Report:
     return SHOW.report(ProbeState(state, feed or probes()))
 
 
-def test_a_host_that_lets_in_all_is_well():
+def test_pingdom_show_of_a_host_that_allows_all_probes_is_healthy():
     seen = report(firewall(ALL))
     assert seen.summary == "web1 allows 140 of 140 addresses of Pingdom's probes"
     assert seen.healthy
     assert seen.table is None
 
 
-def test_a_firewall_that_is_off_is_reported_as_such():
+def test_pingdom_show_reports_a_firewall_that_is_off():
     seen = report(firewall(ALL, in_force=[], loaded=()))
     assert seen.summary == "The firewall of web1 is off: csf's rules are not loaded"
     assert not seen.healthy
@@ -34,7 +34,7 @@ def test_a_firewall_that_is_off_is_reported_as_such():
     assert not any("are not up to date" in finding for finding in seen.findings)
 
 
-def test_what_differs_is_shown_address_by_address():
+def test_pingdom_show_lists_each_address_that_differs():
     seen = report(firewall([*ALL[1:], "5.173.1.1"], in_force=ALL[2:]))
     assert seen.summary == "web1 allows 138 of 140 addresses of Pingdom's probes"
     assert seen.findings == ["3 addresses are not up to date: request csf pingdom refresh web1"]
@@ -47,7 +47,7 @@ def test_what_differs_is_shown_address_by_address():
     ]
 
 
-def test_an_odd_item_of_the_feed_is_named_and_what_it_may_keep_is_no_difference():
+def test_pingdom_show_names_an_invalid_feed_item_without_a_difference():
     odd = replace(
         probes(ALL[1:]),
         skip_reasons=["probe 140 holds '5.172'"],
@@ -58,7 +58,7 @@ def test_an_odd_item_of_the_feed_is_named_and_what_it_may_keep_is_no_difference(
     assert seen.table is None
 
 
-def test_a_probe_that_is_let_in_by_hand_is_not_on_the_list_all_the_same():
+def test_pingdom_show_lists_a_probe_that_is_allowed_only_by_hand():
     seen = report(firewall(ALL[1:], in_force=ALL))
     assert seen.summary == "web1 allows 140 of 140 addresses of Pingdom's probes"
     assert seen.table
@@ -76,37 +76,37 @@ def test_a_probe_that_is_let_in_by_hand_is_not_on_the_list_all_the_same():
         (firewall(ALL, allow={"0.0.0.0/0": "everything"}), "allows everyone"),
     ],
 )
-def test_what_a_person_should_see_to_is_reported(state: Firewall, words: str):
+def test_pingdom_show_reports_csf_that_is_not_ready(state: Firewall, words: str):
     seen = report(state)
     assert len(seen.findings) == 1
     assert words in seen.findings[0]
     assert not seen.healthy
 
 
-def test_a_cpanel_that_keeps_the_name_is_well():
+def test_cpanel_with_pingdom_in_its_common_domains_is_healthy():
     kept = replace(firewall(ALL), common_domains=frozenset({"example.com", " Pingdom.com"}))
     assert report(kept).healthy
 
 
-def test_a_list_that_someone_wrote_into_is_listed_and_the_rest_shown():
+def test_pingdom_show_reports_a_list_with_lines_by_hand():
     strange = replace(firewall(ALL), own_list="8.8.8.8 # by hand, Jo\n")
     seen = report(strange)
     assert "Move it to csf.allow" in seen.findings[0]
     assert seen.summary.startswith("web1 allows 140 of 140")
 
 
-def test_the_feed_and_the_firewall_are_read():
+def test_pingdom_show_reads_feed_firewall_and_probation():
     reading = SHOW.read(fleet().run_query)
     assert SHOW.report(reading).summary == "web1 allows 1 of 140 addresses of Pingdom's probes"
     armed = replace(reading, probation=ProbationStatus(armed="0123456789abcdef", seconds_left=87))
     assert "are on probation: in 87 s the host restores" in SHOW.report(armed).findings[-1]
 
 
-def test_it_is_typed_as_its_help_says():
+def test_pingdom_show_is_parsed_as_its_usage_shows():
     assert request_form.format_usage(ShowPingdom) == "csf pingdom show HOST"
     assert request_form.parse_request(ShowPingdom, ["web1"]) == SHOW
 
 
-def test_it_takes_nothing_else():
+def test_pingdom_show_refuses_other_fields():
     with pytest.raises(ValidationError):
         ShowPingdom.model_validate({"host": "web1", "url": "https://example.com"})

@@ -14,7 +14,7 @@ UNBLOCK = UnblockAddress.model_validate({"host": "web1", "address": str(ADDRESS)
 WIDER = [CsfMatch("csf.deny", "203.0.113.0/24 # range")]
 
 
-def test_a_permanent_and_a_temporary_block_are_both_removed():
+def test_csf_unblock_removes_a_permanent_and_a_temporary_block():
     blocked = CsfEntries(deny="203.0.113.9 # lfd: (sshd) Failed", temporary_block="TTL:3600 (x)")
     plan = UNBLOCK.plan(csf_address(firewall(), blocked))
     assert plan.current_state == (
@@ -26,7 +26,7 @@ def test_a_permanent_and_a_temporary_block_are_both_removed():
     ]
 
 
-def test_time_that_passes_does_not_make_the_plan_stale():
+def test_csf_unblock_plan_is_not_stale_when_the_remaining_time_moves():
     plans = [
         UNBLOCK.plan(csf_address(firewall(), CsfEntries(temporary_block=f"TTL:{left} (x)")))
         for left in (3600, 12)
@@ -34,7 +34,7 @@ def test_time_that_passes_does_not_make_the_plan_stale():
     assert work_of(plans[0]) == work_of(plans[1])
 
 
-def test_what_is_not_blocked_needs_nothing():
+def test_csf_unblock_of_an_unblocked_address_plans_no_steps():
     assert UNBLOCK.plan(csf_address(firewall())).steps == ()
     wider = UNBLOCK.plan(csf_address(firewall(), CsfEntries(wider=WIDER)))
     assert (wider.steps, "csf.deny 203.0.113.0/24" in wider.current_state) == ((), True)
@@ -42,6 +42,6 @@ def test_what_is_not_blocked_needs_nothing():
     assert "still blocks it" in both.notes[1]
 
 
-def test_a_rule_that_stayed_is_not_called_unblocked():
+def test_csf_unblock_refuses_a_rule_without_an_entry():
     with pytest.raises(Refused, match="run csf -r"):
         UNBLOCK.plan(csf_address(firewall(), CsfEntries(is_denied=True)))

@@ -13,7 +13,7 @@ LOOK = DiskTraffic.model_validate({"host": "nas1", "seconds": "3"})
 SLOW = DiskUse("sda", 150, 0, 600, 0, 60.0, 0.0, queue=9.0, busy=99.7)
 
 
-def test_disks_that_worked_are_shown_the_busiest_first():
+def test_disk_io_lists_the_busiest_disk_first():
     fleet = ScriptedFleet(hosts=["nas1"])
     fleet.script("nas1", iostat.query_json(3).command, recorded("iostat-12.6-json"))
     report = LOOK.report(LOOK.read(fleet.run_query))
@@ -28,7 +28,7 @@ def test_disks_that_worked_are_shown_the_busiest_first():
     ]
 
 
-def test_a_saturated_disk_is_a_finding_with_advice():
+def test_saturated_disk_is_a_finding_with_advice():
     report = LOOK.report([SLOW])
     assert not report.healthy
     assert report.summary.startswith("In 3 s, sda is saturated")
@@ -37,22 +37,22 @@ def test_a_saturated_disk_is_a_finding_with_advice():
 
 
 @pytest.mark.parametrize(("kib", "advice"), [(64, "at the same time"), (512, "to the night")])
-def test_the_advice_fits_the_pattern(kib: int, advice: str):
+def test_advice_for_a_saturated_disk_follows_its_access_pattern(kib: int, advice: str):
     assert advice in LOOK.report([replace(SLOW, read_kib=150.0 * kib)]).findings[0]
 
 
-def test_a_disk_that_is_always_busy_and_quick_is_reported_and_is_well():
+def test_busy_disk_with_short_waits_is_noted_and_healthy():
     report = LOOK.report([replace(SLOW, read_await=0.4, queue=1.0)])
     assert report.healthy
     assert "may have capacity left" in report.findings[0]
 
 
-def test_several_saturated_disks_are_named():
+def test_disk_io_names_several_saturated_disks():
     report = LOOK.report([SLOW, replace(SLOW, device="sdb")])
     assert "sda, sdb are saturated" in report.summary
 
 
-def test_idle_disks_are_well():
+def test_disk_io_of_idle_disks_is_healthy():
     report = LOOK.report([replace(SLOW, reads=0.0, busy=0.0)])
     assert report.summary == "In 3 s, all disks of nas1 were idle"
     assert LOOK.report([]).healthy
@@ -62,6 +62,6 @@ def test_idle_disks_are_well():
     "seconds",
     [0, -1, 61, "0", "1;x", "1 2", "", "x", "1\n", "0x5", "1e9", None, [5], "--5", "99999999999"],
 )
-def test_a_time_out_of_bounds_is_refused(seconds: object):
+def test_disk_io_duration_out_of_range_is_refused(seconds: object):
     with pytest.raises(ValidationError):
         DiskTraffic.model_validate({"host": "nas1", "seconds": seconds})

@@ -37,7 +37,7 @@ def plan(place: DirectoryState, lag: timedelta = timedelta()) -> Plan:
     return TRY.plan(DirectoryReading(place, Clock(place.host_time, place.host_time + lag)))
 
 
-def test_a_trial_is_one_step_that_leaves_nothing_but_its_result():
+def test_disk_write_test_is_one_step_that_leaves_only_its_result():
     proposed = plan(CALM)
     (step,) = proposed.steps
     assert proposed.current_state == (
@@ -49,13 +49,13 @@ def test_a_trial_is_one_step_that_leaves_nothing_but_its_result():
     assert proposed.is_reversible
 
 
-def test_the_result_is_the_proof_and_is_shown():
+def test_disk_write_test_plans_no_steps_once_its_result_exists():
     assert plan(replace(CALM, last_result=DONE)) == Plan(
         "wrote 64 MiB to /srv in 0.40 s, 160 MiB/s, at 2026-03-01 14:30:03 UTC"
     )
 
 
-def test_a_result_is_told_however_busy_its_trial_has_made_the_host():
+def test_disk_write_result_is_accepted_when_the_test_made_the_host_busy():
     assert not plan(replace(CALM, last_result=DONE, load=9.0, io_wait=80.0)).steps
 
 
@@ -67,13 +67,13 @@ def test_a_result_is_told_however_busy_its_trial_has_made_the_host():
         replace(DONE, mib=32),
     ],
 )
-def test_an_older_or_another_result_is_no_answer(last: WriteResult):
+def test_disk_write_result_that_is_older_or_of_another_request_is_not_accepted(last: WriteResult):
     proposed = plan(replace(CALM, last_result=last))
     assert proposed.steps
     assert any(note.startswith("Last result: ") for note in proposed.notes)
 
 
-def test_what_moves_by_itself_does_not_make_the_plan_stale():
+def test_disk_write_plan_is_not_stale_when_load_and_free_space_move():
     later = replace(
         CALM, free_bytes=49 * 2**30, load=1.5, io_wait=3.0, host_time=NOW + timedelta(hours=1)
     )
@@ -99,13 +99,15 @@ def test_what_moves_by_itself_does_not_make_the_plan_stale():
         (replace(CALM, filesystem="squashfs"), "read-only"),
     ],
 )
-def test_a_trial_that_would_disturb_or_tell_nothing_is_refused(state: DirectoryState, words: str):
+def test_disk_write_test_is_refused_on_a_busy_host_or_an_unsuitable_directory(
+    state: DirectoryState, words: str
+):
     with pytest.raises(Refused, match=words):
         plan(state)
 
 
 @pytest.mark.parametrize("lag", [-3600, -1, 0, 1, 3600])
-def test_result_is_recognised_when_the_host_clock_is_wrong(lag: int):
+def test_disk_write_result_is_recognised_when_the_host_clock_is_wrong(lag: int):
     behind = timedelta(seconds=lag)
     ended, now = DONE.ended_at - behind, CALM.host_time - behind
     assert not plan(
@@ -115,17 +117,17 @@ def test_result_is_recognised_when_the_host_clock_is_wrong(lag: int):
     assert plan(replace(CALM, host_time=now, last_result=earlier), behind).steps
 
 
-def test_a_time_that_is_still_to_come_is_refused():
+def test_disk_write_test_with_a_future_time_is_refused():
     with pytest.raises(Refused, match="in the future"):
         plan(replace(CALM, host_time=NOW - timedelta(seconds=7)))
 
 
-def test_a_kernel_that_does_not_tell_who_waits_is_reported_as_one():
+def test_disk_write_plan_notes_a_kernel_without_pressure_information():
     notes = plan(replace(CALM, io_wait=None)).notes
     assert "This kernel does not show whether programs wait for disks." in notes
 
 
-def test_what_is_needed_is_read_at_once():
+def test_disk_write_test_reads_its_directory_with_one_query():
     fleet = ScriptedFleet(hosts=["nas1"])
     trial = MeasureDiskWrite.model_validate({"host": "nas1", "directory": "/srv/data"})
     fleet.script("nas1", disk_write.query_directory("/srv/data").command, NEVER)
@@ -165,7 +167,7 @@ def test_what_is_needed_is_read_at_once():
         ["/srv"],
     ],
 )
-def test_invalid_directory_is_refused(directory: object):
+def test_disk_write_test_refuses_an_invalid_directory(directory: object):
     with pytest.raises(ValidationError):
         MeasureDiskWrite.model_validate({"host": "nas1", "directory": directory})
 
@@ -184,7 +186,7 @@ def test_invalid_time_is_refused(moment: object):
         MeasureDiskWrite.model_validate({"host": "nas1", "directory": "/srv", "since": moment})
 
 
-def test_it_is_typed_as_its_help_says():
+def test_disk_write_test_is_parsed_as_its_usage_shows():
     assert (
         request_form.format_usage(MeasureDiskWrite)
         == "disk write test HOST DIRECTORY [mib=64] [since=]"

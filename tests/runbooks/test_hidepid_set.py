@@ -13,7 +13,7 @@ def wish(value: object) -> SetHidepid:
     return SetHidepid.model_validate({"host": "web1", "value": value})
 
 
-def test_a_line_is_added_and_proc_mounted_again():
+def test_hidepid_set_adds_a_line_to_fstab_and_remounts_proc():
     plan = wish("2").plan(ProcMount(0, None, None))
     fstab, mount = plan.steps
     assert fstab.do == hidepid.add_fstab_line("defaults,hidepid=2")
@@ -23,7 +23,7 @@ def test_a_line_is_added_and_proc_mounted_again():
     assert "Monitoring" in plan.notes[0]
 
 
-def test_a_line_that_is_there_keeps_its_other_options():
+def test_hidepid_set_keeps_other_options_of_the_fstab_line():
     plan = wish("2").plan(ProcMount(1, 5, "defaults,hidepid=1,gid=5"))
     fstab, _ = plan.steps
     assert fstab.do == hidepid.set_fstab_options("defaults,gid=5,hidepid=2")
@@ -40,17 +40,17 @@ def test_a_line_that_is_there_keeps_its_other_options():
         (ProcMount(0, None, "hidepid=2"), ["Remount /proc with hidepid=2"]),
     ],
 )
-def test_only_what_is_missing_is_done(proc: ProcMount, titles: list[str]):
+def test_hidepid_set_plans_only_missing_steps(proc: ProcMount, titles: list[str]):
     assert [step.title for step in wish("2").plan(proc).steps] == titles
 
 
-def test_showing_all_again_disturbs_no_one():
+def test_hidepid_set_to_0_remounts_proc_without_notes():
     plan = wish("0").plan(ProcMount(2, None, None))
     assert [step.title for step in plan.steps] == ["Remount /proc with hidepid=0"]
     assert not plan.notes
 
 
-def test_it_reads_what_is_in_force_and_what_will_be():
+def test_hidepid_set_reads_the_mount_and_fstab():
     fleet = ScriptedFleet(hosts=["web1"])
     fleet.script("web1", hidepid.query_current().command, recorded("findmnt-proc-noaccess-gid"))
     fleet.script("web1", hidepid.query_fstab().command, Answer(1, ""))
@@ -76,6 +76,6 @@ def test_it_reads_what_is_in_force_and_what_will_be():
         ["2"],
     ],
 )
-def test_any_other_value_is_refused(value: object):
+def test_invalid_hidepid_value_is_refused(value: object):
     with pytest.raises(ValidationError):
         wish(value)

@@ -36,7 +36,7 @@ FSTAB = recorded("findmnt-fstab-proc")
         ),
     ],
 )
-def test_what_people_see_is_shown_in_words(
+def test_hidepid_show_reports_what_users_see_and_differences_to_fstab(
     now: str, fstab: str | Answer, summary: str, findings: list[str]
 ):
     fleet = ScriptedFleet(hosts=["web1"])

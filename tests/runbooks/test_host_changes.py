@@ -32,7 +32,7 @@ def fleet(since: datetime, *, sudo: str | Answer) -> ScriptedFleet:
     )
 
 
-def test_all_sources_are_joined_newest_first():
+def test_host_changes_joins_all_sources_newest_first():
     report = LOOK.report(LOOK.read(fleet(SINCE, sudo=recorded("sudo")).run_query))
     assert report.healthy
     assert report.summary == ("9 events on web1 since 2026-11-20 00:00 UTC, by ada, root")
@@ -44,7 +44,7 @@ def test_all_sources_are_joined_newest_first():
     assert report.table.rows[-2][2:] == ("ada", "logged in on pts/0 198.51.100.7")
 
 
-def test_a_source_that_cannot_be_read_is_a_finding_and_hides_no_other():
+def test_host_changes_reports_an_unreadable_source_and_shows_the_others():
     report = LOOK.report(LOOK.read(fleet(SINCE, sudo=NO_JOURNAL).run_query))
     assert not report.healthy
     assert report.findings[0].startswith(
@@ -53,7 +53,7 @@ def test_a_source_that_cannot_be_read_is_a_finding_and_hides_no_other():
     assert report.summary.startswith("5 events")
 
 
-def test_a_host_that_tells_nothing_at_all_is_an_error():
+def test_host_changes_fails_when_no_source_can_be_read():
     silent = fleet(SINCE, sudo=NO_JOURNAL)
     silent.script("web1", history.query_logins(SINCE).command, Answer(127, "", "last: not found"))
     silent.script("web1", history.query_packages(SINCE).command, "")
@@ -61,13 +61,13 @@ def test_a_host_that_tells_nothing_at_all_is_an_error():
         LOOK.read(silent.run_query)
 
 
-def test_without_a_time_it_is_the_last_day_by_the_hosts_clock():
+def test_host_changes_covers_the_last_day_by_default():
     day = HostChanges.model_validate({"host": "web1"})
     happened = day.read(fleet(NOW - timedelta(days=1), sudo=recorded("sudo")).run_query)
     assert happened.since == NOW - timedelta(days=1)
 
 
-def test_a_window_ends_where_it_is_reported():
+def test_host_changes_ends_at_until():
     fields = {"host": "web1", "since": "2026-11-20", "until": "2026-11-20T13:00Z"}
     look = HostChanges.model_validate(fields)
     everything = LOOK.read(fleet(SINCE, sudo=recorded("sudo")).run_query).events
@@ -79,20 +79,20 @@ def test_a_window_ends_where_it_is_reported():
     )
 
 
-def test_without_a_beginning_it_is_the_day_before_its_end():
+def test_host_changes_without_since_covers_the_day_before_until():
     until = HostChanges.model_validate({"host": "web1", "until": "2026-11-20T12:00Z"})
     day_before = NOW - timedelta(days=2)
     assert until.read(fleet(day_before, sudo=recorded("sudo")).run_query).since == day_before
 
 
-def test_a_window_that_ends_before_it_begins_is_refused():
+def test_host_changes_refuses_until_before_since():
     turned = {"host": "web1", "since": "2026-11-20", "until": "2026-11-19"}
     with pytest.raises(Refused, match="2026-11-19 00:00 UTC is before the start"):
         HostChanges.model_validate(turned).read(fleet(SINCE, sudo="").run_query)
 
 
 @pytest.mark.parametrize("since", ["2026-11-22", "2026-08-20", "1970-01-01"])
-def test_a_window_in_the_future_or_of_half_a_year_is_refused(since: str):
+def test_host_changes_refuses_since_in_the_future_or_over_92_days_ago(since: str):
     look = HostChanges.model_validate({"host": "web1", "since": since})
     with pytest.raises(Refused, match="the last 92 days"):
         look.read(fleet(SINCE, sudo="").run_query)
@@ -138,7 +138,7 @@ def rows(look: HostChanges, happened: HostHistory = HAPPENED) -> list[tuple[str,
     return [tuple(row[1:]) for row in table.rows]
 
 
-def test_what_keyturn_did_with_sudo_is_counted_by_run():
+def test_host_changes_groups_sudo_commands_of_keyturn_by_run():
     assert rows(LOOK) == [
         ("sudo", "keyturn", "/bin/bash as root (by Keyturn's login, outside of its runs)"),
         (
@@ -155,7 +155,7 @@ def test_what_keyturn_did_with_sudo_is_counted_by_run():
     ]
 
 
-def test_each_use_of_sudo_is_listed_where_that_is_asked_for():
+def test_host_changes_lists_each_sudo_command_with_each():
     assert len(rows(_look(each=True))) == len(HAPPENED.events)
 
 
@@ -170,13 +170,13 @@ def test_each_use_of_sudo_is_listed_where_that_is_asked_for():
         ({"who": "looker", "kind": "sudo", "each": True}, 20),
     ],
 )
-def test_only_what_is_asked_for_is_listed(fields: dict[str, object], count: int):
+def test_host_changes_filters_by_kind_and_person(fields: dict[str, object], count: int):
     look = _look(**fields)
     assert len(rows(look)) == count
     assert look.report(HAPPENED).summary.startswith(f"{count} event")
 
 
-def test_a_clock_that_is_slow_does_not_part_a_run_from_what_it_did():
+def test_host_changes_matches_runs_when_the_host_clock_is_slow():
     slow = timedelta(minutes=30)
     events = tuple(
         replace(event, time=event.time - slow) if event.kind == "sudo" else event
@@ -187,12 +187,12 @@ def test_a_clock_that_is_slow_does_not_part_a_run_from_what_it_did():
     assert rows_shown == set(rows(_look(kind="keyturn")))
 
 
-def test_a_login_that_is_roots_own_is_not_taken_for_keyturns():
+def test_host_changes_attributes_no_sudo_command_to_keyturn_when_it_logs_in_as_root():
     as_root = replace(HAPPENED, keyturn=replace(OWN, accounts=frozenset()))
     assert len(rows(LOOK, as_root)) == len(HAPPENED.events)
 
 
-def test_of_very_many_events_the_last_are_shown():
+def test_host_changes_lists_the_last_200_events():
     events = tuple(
         HostEvent(SINCE + timedelta(seconds=n), "package", "", f"install {n}") for n in range(250)
     )

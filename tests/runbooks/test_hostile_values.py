@@ -21,15 +21,15 @@ FIELDS = [
 
 
 @pytest.mark.parametrize(("runbook", "name"), FIELDS)
-def test_every_field_of_every_runbook_refuses_what_is_hostile(
-    runbook: type[AnyRunbook], name: str
-):
+def test_every_field_of_every_runbook_refuses_hostile_values(runbook: type[AnyRunbook], name: str):
     assert len(list_hostile_values(runbook, name)) >= 12
     assert find_accepted_values(runbook, name, get_example_values(runbook)) == []
 
 
 @pytest.mark.parametrize(("runbook", "name"), FIELDS)
-def test_it_is_refused_at_the_doors_where_people_type_it(runbook: type[AnyRunbook], name: str):
+def test_typed_hostile_values_are_refused_by_the_request_form(
+    runbook: type[AnyRunbook], name: str
+):
     values = get_example_values(runbook)
     typed = {key: str(value) for key, value in values.items() if value is not None}
     for value in list_hostile_values(runbook, name):
@@ -38,7 +38,7 @@ def test_it_is_refused_at_the_doors_where_people_type_it(runbook: type[AnyRunboo
                 request_form.parse_values(runbook, {**typed, name: value})
 
 
-def test_what_a_dataset_is_exported_with_is_as_tight_as_a_plain_value():
+def test_hostile_values_are_refused_in_sharenfs_options():
     shared = load_catalogue()["zfs set"]
     values = {
         **get_example_values(shared),
@@ -63,6 +63,6 @@ class Careless(Check[str]):
         return Report(state)
 
 
-def test_with_the_pattern_removed_hostile_values_are_taken():
+def test_without_a_pattern_a_field_accepts_hostile_values():
     accepted = find_accepted_values(Careless, "name", {"host": "lb1", "name": "tank"})
     assert {"; id", "$(id)", "../../etc/passwd", "*"} <= {str(each) for each in accepted}

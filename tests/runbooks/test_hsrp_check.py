@@ -38,7 +38,7 @@ def findings(pair: Mapping[str, tuple[Gateway, ...]]) -> list[str]:
     return list(report.findings)
 
 
-def test_a_pair_as_it_should_be():
+def test_hsrp_pair_with_tracking_and_preemption_has_no_findings():
     pair = {"r1": (WAN, LAN), "r2": (behind(WAN), behind(LAN))}
     report = TWO.report(pair)
     assert report.summary == "2 groups on r1 and r2: all healthy"
@@ -49,7 +49,7 @@ def test_a_pair_as_it_should_be():
     )
 
 
-def test_wan_and_lan_led_by_different_routers_are_the_lesson():
+def test_hsrp_groups_active_on_different_routers_are_a_finding():
     (finding,) = findings({"r1": (WAN, behind(LAN)), "r2": (behind(WAN), LAN)})
     assert finding.startswith(
         "r1 is active for Gi0/0 group 1 (198.51.100.1); "
@@ -58,7 +58,7 @@ def test_wan_and_lan_led_by_different_routers_are_the_lesson():
     assert "HSRP is not for WANs" in finding
 
 
-def test_one_router_tells_the_lesson_by_halves():
+def test_hsrp_router_that_is_active_for_only_some_groups_is_a_finding():
     report = ONE.report({"r1": (WAN, behind(LAN))})
     (finding,) = report.findings
     assert finding.startswith(
@@ -66,7 +66,7 @@ def test_one_router_tells_the_lesson_by_halves():
     )
 
 
-def test_a_group_that_tracks_nothing_is_a_finding():
+def test_hsrp_group_without_tracking_is_a_finding():
     (finding,) = findings({"r1": (replace(LAN, tracked_objects=()),), "r2": (behind(LAN),)})
     assert finding.startswith("r1: Vlan10 group 10 (10.0.0.1) tracks nothing: ")
 
@@ -81,35 +81,37 @@ def test_a_group_that_tracks_nothing_is_a_finding():
         ),
     ],
 )
-def test_what_is_tracked_must_be_there_and_up(track: TrackedObject, words: str):
+def test_hsrp_tracked_object_that_is_down_or_missing_is_a_finding(
+    track: TrackedObject, words: str
+):
     (finding,) = findings({"r1": (replace(LAN, tracked_objects=(track,)),), "r2": (behind(LAN),)})
     assert words in finding
 
 
-def test_a_router_that_does_not_preempt_does_not_take_over():
+def test_hsrp_router_without_preemption_is_a_finding():
     (finding,) = findings({"r1": (LAN,), "r2": (replace(behind(LAN), is_preempting=False),)})
     assert finding.startswith("r2: Vlan10 group 10 (10.0.0.1) does not preempt")
 
 
-def test_a_group_without_a_standby_is_a_finding():
+def test_hsrp_group_without_a_standby_is_a_finding():
     report = ONE.report({"r1": (replace(LAN, standby_router="unknown"),)})
     assert "has no standby" in report.findings[0]
 
 
-def test_a_group_that_only_one_router_knows_is_a_finding():
+def test_hsrp_group_that_only_one_router_has_is_a_finding():
     assert findings({"r1": (WAN, LAN), "r2": (behind(WAN),)}) == [
         "r2 does not participate in Vlan10 group 10 (10.0.0.1): r1 has no standby"
     ]
 
 
-def test_a_group_that_no_one_leads_is_a_finding():
+def test_hsrp_group_without_an_active_router_is_a_finding():
     stuck = replace(LAN, state="Init")
     problems = findings({"r1": (stuck,), "r2": (stuck,)})
     assert [each for each in problems if each.startswith("no router is active for")]
     assert len([each for each in problems if "does not participate" in each]) == 2
 
 
-def test_recorded_output_of_routers_is_judged():
+def test_hsrp_check_reports_findings_of_recorded_cisco_routers():
     routers = fleet({("r1", STANDBY): recorded("cisco-standby")}, platforms=CISCO)
     report = ONE.report(ONE.read(routers.run_query))
     assert report.summary == "4 groups on r1: 4 to fix"
@@ -121,7 +123,7 @@ def test_recorded_output_of_routers_is_judged():
     assert len([each for each in problems if "tracks nothing" in each]) == 2
 
 
-def test_split_brain_is_seen_from_both_sides():
+def test_vrrp_split_brain_of_two_routers_is_a_finding():
     cut: dict[tuple[str, str | QueryCommand], Replies] = {
         ("r1", JSON): recorded("frr-8.4-vrrp-cut-1"),
         ("r2", JSON): recorded("frr-8.4-vrrp-cut-2"),
@@ -135,7 +137,7 @@ def test_split_brain_is_seen_from_both_sides():
     assert TWO.report(TWO.read(fleet(whole, platforms=FRR).run_query)).healthy
 
 
-def test_a_cisco_without_hsrp_is_asked_for_vrrp():
+def test_hsrp_check_queries_vrrp_on_a_cisco_without_hsrp():
     routers = fleet(
         {("r1", STANDBY): "", ("r1", VRRP): recorded("cisco-vrrp-brief")}, platforms=CISCO
     )
@@ -146,7 +148,7 @@ def test_a_cisco_without_hsrp_is_asked_for_vrrp():
     )
 
 
-def test_a_router_in_no_group_at_all_says_so():
+def test_hsrp_check_reports_a_router_without_groups():
     routers = fleet(
         {("r1", STANDBY): "", ("r1", VRRP): Answer(1, "% Invalid input\n")}, platforms=CISCO
     )
@@ -155,26 +157,26 @@ def test_a_router_in_no_group_at_all_says_so():
     assert report.summary == "No HSRP or VRRP group on r1"
 
 
-def test_vrrp_that_could_not_be_read_is_not_taken_for_none():
+def test_hsrp_check_fails_when_vrrp_cannot_be_read():
     refused = Answer(1, "% Authorization failed.\n")
     routers = fleet({("r1", STANDBY): "", ("r1", VRRP): refused}, platforms=CISCO)
     with pytest.raises(CommandError, match="the login may not read this"):
         ONE.read(routers.run_query)
 
 
-def test_a_router_that_does_not_know_the_question_is_not_one_without_groups():
+def test_hsrp_check_fails_on_a_router_without_the_command():
     routers = fleet({("r1", STANDBY): Answer(1, "% Invalid input\n")}, platforms=CISCO)
     with pytest.raises(CommandError, match="lacks the feature"):
         ONE.read(routers.run_query)
 
 
-def test_a_router_is_not_compared_with_itself():
+def test_hsrp_check_refuses_the_same_router_twice():
     same = HsrpCheck.model_validate({"host": "r1", "other": "r1"})
     with pytest.raises(Refused, match="is given twice"):
         same.read(fleet({}, platforms=CISCO).run_query)
 
 
-def test_it_is_typed_with_one_router_or_two():
+def test_hsrp_check_is_parsed_with_one_router_or_two():
     assert request_form.parse_request(HsrpCheck, ["r1"]) == ONE
     assert request_form.parse_request(HsrpCheck, ["r1", "r2"]) == TWO
     blank = request_form.list_form_fields(HsrpCheck)[1]
@@ -188,6 +190,6 @@ def test_it_is_typed_with_one_router_or_two():
         *("a" * 64, "r2|x", "$r2"),
     ],
 )
-def test_a_second_router_that_is_no_host_is_refused(name: str):
+def test_hsrp_check_refuses_an_invalid_second_router(name: str):
     with pytest.raises(ValidationError):
         HsrpCheck.model_validate({"host": "r1", "other": name})

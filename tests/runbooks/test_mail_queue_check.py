@@ -16,7 +16,7 @@ def messages(count: int, sender: str, *, age: int = 60, to: int = 1) -> tuple[Ma
     )
 
 
-def test_a_few_messages_are_well():
+def test_mail_queue_with_few_messages_is_healthy():
     fleet = ScriptedFleet(
         {
             ("mail1", postfix.query_is_installed().command): "",
@@ -36,7 +36,7 @@ def test_a_few_messages_are_well():
     ]
 
 
-def test_where_postfix_runs_its_queue_is_shown():
+def test_mail_queue_check_reads_postfix_where_it_is_installed():
     fleet = ScriptedFleet(
         {
             ("mail1", postfix.query_is_installed().command): "/usr/sbin/postqueue\n",
@@ -56,17 +56,17 @@ def test_where_postfix_runs_its_queue_is_shown():
     }
 
 
-def test_messages_that_are_only_counted_are_reported_as_that():
+def test_mail_queue_check_reports_messages_that_were_only_counted():
     report = CHECK.report(MailQueue(messages(10, "ada@example.com"), (), unlisted_count=5000))
     assert report.summary.startswith("5,010 messages wait on mail1")
     assert report.findings[0].startswith("5,000 messages were only counted")
 
 
-def test_an_empty_queue_is_reported_as_that():
+def test_mail_queue_check_reports_an_empty_queue():
     assert CHECK.report(MailQueue((), ())).summary == "The mail queue of mail1 is empty"
 
 
-def test_a_sender_or_a_script_of_very_many_is_a_suspect():
+def test_sender_or_script_of_many_queued_messages_is_a_finding():
     report = CHECK.report(MailQueue(messages(100, "eve@example.com"), ("1001:x.php",) * 100))
     assert not report.healthy
     assert "100 messages are from eve@example.com" in report.findings[0]
@@ -74,16 +74,16 @@ def test_a_sender_or_a_script_of_very_many_is_a_suspect():
     assert CHECK.report(MailQueue(messages(99, "ada@example.com"), ("1001:x.php",) * 99)).healthy
 
 
-def test_many_bounces_tell_of_forged_senders():
+def test_many_bounces_in_the_mail_queue_are_a_finding():
     (finding,) = CHECK.report(MailQueue(messages(100, ""), ())).findings
     assert finding.startswith("100 are bounces that no server accepts")
 
 
-def test_one_message_for_very_many_people_is_a_suspect():
+def test_queued_message_with_many_recipients_is_a_finding():
     (finding,) = CHECK.report(MailQueue(messages(1, "eve@example.com", to=150), ())).findings
     assert finding == "m0 from eve@example.com is for 150 people"
 
 
-def test_what_waits_for_days_is_a_finding():
+def test_messages_queued_for_over_three_days_are_a_finding():
     (finding,) = CHECK.report(MailQueue(messages(2, "a@example.com", age=4 * 86400), ())).findings
     assert finding.startswith("2 have waited for over three days")

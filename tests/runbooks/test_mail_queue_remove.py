@@ -42,23 +42,23 @@ MESSAGES = (
 )
 
 
-def test_the_messages_of_a_sender_are_named_in_the_plan_and_newer_ones_are_not():
+def test_mail_queue_remove_names_messages_of_a_sender_before_the_request():
     plan = remove(sender="spam@example.com").plan(state(*MESSAGES))
     assert ids_of(plan) == "AAAAAA1\n"
     assert isinstance(plan.steps[0].undo, NoUndo)
     assert "1 message from spam@example.com" in plan.current_state
 
 
-def test_bounces_are_the_messages_without_a_sender():
+def test_mail_queue_remove_takes_bounces_for_messages_without_a_sender():
     assert ids_of(remove(sender="bounces").plan(state(*MESSAGES))) == "AAAAAA3\n"
 
 
-def test_one_message_is_removed_whenever_it_arrived():
+def test_mail_queue_remove_removes_one_message_of_any_age():
     assert ids_of(remove(message="AAAAAA4").plan(state(*MESSAGES))) == "AAAAAA4\n"
 
 
 @pytest.mark.parametrize("lag", [-3600, 3600])
-def test_a_wrong_clock_on_the_host_takes_no_newer_message(lag: int):
+def test_mail_queue_remove_keeps_newer_messages_when_the_host_clock_is_wrong(lag: int):
     shifted = [
         message(one.id, one.sender, before=int(NOON.timestamp()) - one.arrived_at - lag)
         for one in MESSAGES
@@ -67,22 +67,22 @@ def test_a_wrong_clock_on_the_host_takes_no_newer_message(lag: int):
     assert ids_of(plan) == "AAAAAA1\n"
 
 
-def test_nothing_that_fits_needs_nothing():
+def test_mail_queue_remove_without_matching_messages_plans_no_steps():
     assert not remove(sender="other@example.com").plan(state(*MESSAGES)).steps
 
 
 @pytest.mark.parametrize("values", [{}, {"message": "AAAAAA1", "sender": "bounces"}])
-def test_neither_both_nor_none_is_accepted(values: dict[str, str]):
+def test_mail_queue_remove_requires_either_a_message_or_a_sender(values: dict[str, str]):
     with pytest.raises(Refused, match="either one message= or one sender="):
         remove(**values).plan(state(*MESSAGES))
 
 
-def test_very_many_messages_are_refused():
+def test_mail_queue_remove_refuses_over_2000_messages():
     many = [message(f"AAAA{n:06}", "spam@example.com") for n in range(2001)]
     with pytest.raises(Refused, match=r"2,001 messages from spam@example\.com wait"):
         remove(sender="spam@example.com").plan(state(*many))
 
 
-def test_the_command_is_that_of_the_mail_server():
+def test_mail_queue_remove_uses_the_command_of_the_mail_server():
     plan = remove(message="AAAAAA1").plan(state(*MESSAGES))
     assert plan.steps[0].do == postfix.remove_messages(["AAAAAA1"])

@@ -21,7 +21,7 @@ def retry(name: str) -> RetryMail:
     return RetryMail.model_validate({"host": "mail1", "message": name})
 
 
-def test_a_message_that_waits_is_tried_by_its_mail_server():
+def test_mail_queue_retry_uses_the_command_of_the_mail_server():
     plan = retry(EXIM).plan(server(EXIM, is_frozen=True))
     assert plan.current_state == f"message {EXIM} from a@example.com is frozen on mail1"
     assert plan.steps[0].do == exim.retry_message(EXIM)
@@ -30,11 +30,11 @@ def test_a_message_that_waits_is_tried_by_its_mail_server():
     assert step.do == postfix.retry_message(POSTFIX)
 
 
-def test_a_message_that_is_gone_needs_nothing():
+def test_mail_queue_retry_of_a_message_that_is_gone_plans_no_steps():
     assert not retry(EXIM).plan(server(POSTFIX)).steps
 
 
 @pytest.mark.parametrize("name", ["ALL", "-qff", "a b", "1xUjtg-00023k", "x" * 30, "../etc"])
-def test_invalid_id_is_refused(name: str):
+def test_invalid_message_id_is_refused(name: str):
     with pytest.raises(ValidationError):
         retry(name)

@@ -53,7 +53,9 @@ def reach(array: Mirror, tmp_path: Path, **fields: object) -> Fleet:
     return Fleet(inventory, SshPool(tmp_path, api_client=ApiClient(tmp_path)))
 
 
-def test_an_array_is_shown_with_its_failed_disk_and_the_advice(array: Mirror, tmp_path: Path):
+def test_msa_show_reports_a_failed_disk_with_the_advice_of_the_array(
+    array: Mirror, tmp_path: Path
+):
     report = SHOW.report(SHOW.read(reach(array, tmp_path).run_query))
     assert report.summary == (
         "msa1 (HP MSA 2040 SAN): health Degraded, 2 controllers, 2 disks, 1 volumes"
@@ -77,7 +79,7 @@ def test_an_array_is_shown_with_its_failed_disk_and_the_advice(array: Mirror, tm
     ]
 
 
-def test_each_call_has_a_session_that_is_closed_and_never_the_password(
+def test_msa_call_uses_a_session_that_is_closed_and_sends_no_password(
     array: Mirror, tmp_path: Path
 ):
     reach(array, tmp_path).run_query("msa1", msa.query("disks"))
@@ -88,30 +90,28 @@ def test_each_call_has_a_session_that_is_closed_and_never_the_password(
     assert PASSWORD not in login
 
 
-def test_old_firmware_gets_the_digest_that_the_inventory_names(array: Mirror, tmp_path: Path):
+def test_msa_login_uses_the_digest_of_the_inventory(array: Mirror, tmp_path: Path):
     old = f"/api/login/{md5(LOGIN, usedforsecurity=False).hexdigest()}"
     array.replies[old] = document("login")
     reach(array, tmp_path, digest="md5").run_query("msa1", msa.query("disks"))
     assert array.asked[0] == old
 
 
-def test_a_refused_login_says_what_to_correct(array: Mirror, tmp_path: Path):
+def test_msa_login_that_is_refused_says_what_to_correct(array: Mirror, tmp_path: Path):
     array.replies[f"/api/login/{sha256(LOGIN).hexdigest()}"] = document("login-refused")
     with pytest.raises(LoginError, match="refuses keyturn"):
         reach(array, tmp_path).run_query("msa1", msa.query("disks"))
     assert len(array.asked) == 1
 
 
-def test_inventory_check_reads_the_array_and_reports_a_refused_login(
-    array: Mirror, tmp_path: Path
-):
+def test_inventory_check_reads_an_msa_and_reports_a_refused_login(array: Mirror, tmp_path: Path):
     assert check_host(reach(array, tmp_path), "msa1").is_healthy
     array.replies[f"/api/login/{sha256(LOGIN).hexdigest()}"] = document("login-refused")
     refused = check_host(reach(array, tmp_path), "msa1")
     assert (refused.reachable, refused.key, refused.login) == (True, True, False)
 
 
-def test_an_array_runs_no_command_and_its_identity_is_its_certificate(
+def test_msa_runs_no_shell_command_and_is_identified_by_its_certificate(
     array: Mirror, tmp_path: Path
 ):
     fleet = reach(array, tmp_path)
@@ -124,27 +124,27 @@ BOMB = '<!DOCTYPE RESPONSE [<!ENTITY a "aaaa">]><RESPONSE>&a;</RESPONSE>'
 
 
 @pytest.mark.parametrize("text", ["", "<html/>", "{}", "<RESPONSE>", BOMB, "<a>" * 10_000])
-def test_invalid_api_answer_is_an_error(text: str):
+def test_invalid_msa_api_answer_is_a_parse_error(text: str):
     with pytest.raises(ParseError, match="not an answer of its API"):
         parse_objects(text)
 
 
-def test_a_command_that_failed_is_an_error_with_the_words_of_the_array():
+def test_failed_msa_command_shows_the_message_of_the_array():
     with pytest.raises(CommandError, match="'Authentication Unsuccessful'"):
         parse_objects(recorded("login-refused"))
 
 
-def test_a_login_without_a_key_is_refused():
+def test_msa_login_without_a_session_key_is_an_error():
     with pytest.raises(CommandError, match="Invalid user"):
         parse_login(recorded("login").replace(KEY, "Invalid user"))
 
 
-def test_entries_of_arrays_without_a_certificate_or_with_a_key_are_refused():
+def test_inventory_refuses_msa_entries_without_login_or_with_a_jump_host():
     place = {"address": "192.0.2.1", "platform": "hp_msa", "area": "storage"}
     for entry in ({}, {"msa": {"user": "u", "password_file": "p"}}, {"jump": "gate1"}):
         with pytest.raises(ValueError, match="msa"):
             Inventory.model_validate({"hosts": {"msa1": {**place, **entry}}})
 
 
-def test_a_call_is_a_path_of_the_array():
+def test_msa_query_is_a_path_of_the_array_api():
     assert msa.query("disks").command == ApiCall("/api/show/disks")

@@ -6,7 +6,7 @@ from tests.scripted_fleet import ScriptedFleet
 SHOW = ShowNfsClients.model_validate({"host": "nas1"})
 
 
-def test_clients_of_every_version_are_listed_and_lost_ones_reported():
+def test_nfs_clients_of_every_version_are_listed_and_lost_ones_reported():
     fleet = ScriptedFleet(
         {
             ("nas1", nfsd.query_threads().command): "8\n",
@@ -24,12 +24,12 @@ def test_clients_of_every_version_are_listed_and_lost_ones_reported():
     assert report.table.rows[1][4] == "unknown"
 
 
-def test_a_connection_back_that_fails_is_reported():
+def test_nfs_callback_that_is_down_is_a_finding():
     (client,) = nfsd.parse_clients(NEW.replace("courtesy", "confirmed") + "end\n")
     (finding,) = SHOW.report(NfsServer(8, [client], [])).findings
     assert "cannot connect back to 192.0.2.10 (callback DOWN)" in finding
 
 
-def test_a_server_without_clients_is_healthy_and_a_stopped_one_is_not():
+def test_nfs_server_without_clients_is_healthy_and_a_stopped_one_is_not():
     assert SHOW.report(NfsServer(8, [], [])).healthy
     assert not SHOW.report(NfsServer(0, [], [])).healthy

@@ -42,7 +42,7 @@ def lines(steps: Plan) -> list[tuple[str, ...]]:
     return words
 
 
-def test_one_value_is_one_step_and_the_scheduler_comes_first():
+def test_nfs_scheduler_set_plans_one_step_a_value_and_the_scheduler_first():
     wanted = plan(wish(slice_idle="0", read_ahead_kb=4096, nr_requests=512))
     assert lines(wanted) == [
         ("sda", "scheduler=bfq"),
@@ -59,12 +59,12 @@ def test_one_value_is_one_step_and_the_scheduler_comes_first():
     ]
 
 
-def test_a_switch_sets_what_is_asked_for_even_if_it_reads_so_now():
+def test_nfs_scheduler_switch_sets_values_that_it_would_reset():
     back = wish(scheduler="mq-deadline", nr_requests=512)
     assert lines(plan(back, BFQ))[1] == ("sda", "nr_requests=512")
 
 
-def test_the_undo_of_a_switch_brings_back_all_that_it_forgot():
+def test_undo_of_a_scheduler_switch_restores_all_tunables():
     wanted = plan(wish(scheduler="mq-deadline", nr_requests=64, read_ahead_kb=128), BFQ)
     before = block.parse_queues(BFQ, ["sda"])["sda"]
     switch, requests, ahead = wanted.steps
@@ -73,7 +73,7 @@ def test_the_undo_of_a_switch_brings_back_all_that_it_forgot():
     assert ahead.undo == block.set_queue_setting("sda", "read_ahead_kb", "4096")
 
 
-def test_a_value_that_sudo_would_not_let_back_has_no_undo():
+def test_read_ahead_outside_the_sudo_rules_has_no_undo():
     wide = BFQ.replace("read_ahead_kb:4096", "read_ahead_kb:131072")
     assert wide != BFQ
     (step,) = plan(wish(read_ahead_kb=128), wide).steps
@@ -81,36 +81,36 @@ def test_a_value_that_sudo_would_not_let_back_has_no_undo():
     assert "was 131072" in step.undo.reason
 
 
-def test_without_a_switch_each_value_has_an_undo_of_its_own():
+def test_tunable_without_a_scheduler_switch_has_its_own_undo():
     wanted = plan(wish(slice_idle=1, nr_requests=512), BFQ)
     (step,) = wanted.steps
     assert step.do == block.set_queue_setting("sda", "iosched/slice_idle", 1)
     assert step.undo == block.set_queue_setting("sda", "iosched/slice_idle", "0")
 
 
-def test_nothing_is_left_once_it_reads_as_asked():
+def test_nfs_scheduler_set_plans_no_steps_when_values_are_as_requested():
     assert not plan(wish(slice_idle=0, read_ahead_kb=4096, nr_requests=512), BFQ).steps
 
 
-def test_a_value_that_the_kernel_changed_is_noticed_by_reading_it_back():
+def test_slice_idle_that_the_kernel_changed_is_not_verified():
     coerced = BFQ.replace("slice_idle:0", "slice_idle:4293")
     left = plan(wish(slice_idle=0), coerced)
     assert left.steps
     assert "slice_idle 4293" in left.current_state
 
 
-def test_a_module_that_loads_on_demand_is_taken_and_told():
+def test_nfs_scheduler_set_notes_that_the_kernel_loads_a_module():
     assert any("loads the module of bfq" in note for note in plan(wish()).notes)
     assert not any("loads the module" in note for note in plan(wish(), BFQ).notes)
 
 
-def test_an_offered_scheduler_needs_no_word_on_its_module():
+def test_nfs_scheduler_set_queries_no_module_for_an_available_scheduler():
     fleet = server()
     wish(scheduler="mq-deadline").read(fleet.run_query)
     assert not any("modinfo" in command for _, command in fleet.asked)
 
 
-def test_a_scheduler_that_the_kernel_does_not_have_is_refused():
+def test_scheduler_that_the_kernel_does_not_have_is_refused():
     gone = server(module=Answer(1, "", "modinfo: ERROR: Module bfq-iosched not found."))
     with pytest.raises(Refused, match=r"sda offers none, mq-deadline, and .* no module for bfq"):
         wish().plan(wish().read(gone.run_query))
@@ -121,7 +121,7 @@ def test_slice_idle_of_a_scheduler_without_it_is_refused():
         plan(wish(scheduler="mq-deadline", slice_idle=0))
 
 
-def test_cfq_of_an_old_kernel_is_taken():
+def test_cfq_of_an_old_kernel_is_accepted():
     old = NONE.replace("[none] mq-deadline", "noop deadline [cfq]")
     old += "/sys/block/sda/queue/iosched/slice_idle:8\n"
     assert lines(plan(wish(scheduler="cfq", slice_idle=0), old)) == [
@@ -136,23 +136,21 @@ def test_cfq_of_an_old_kernel_is_taken():
         ("sdc1", "sdc1 is a partition: only the disk sdc"),
     ],
 )
-def test_a_device_that_the_host_does_not_list_is_refused_before_its_files_are_read(
-    device: str, why: str
-):
+def test_nfs_scheduler_set_refuses_an_unlisted_device_before_reading_it(device: str, why: str):
     fleet = server()
     with pytest.raises(Refused, match=why):
         wish(device=device).read(fleet.run_query)
     assert [command for _, command in fleet.asked] == [str(block_tree.query_tree().command)]
 
 
-def test_a_device_that_only_passes_requests_on_has_none_to_count():
+def test_nr_requests_of_a_device_without_a_queue_is_refused():
     kept = ("read_ahead_kb", "rotational", "wwid")
     text = "".join(f"{line}\n" for line in NONE.splitlines() if any(k in line for k in kept))
     with pytest.raises(Refused, match="has no queue of its own"):
         plan(wish(scheduler="none", nr_requests=64), text)
 
 
-def test_a_device_may_be_named_as_people_do():
+def test_nfs_scheduler_set_accepts_the_mapper_name_of_a_device():
     fleet = file_server({queues("dm-0"): QUEUES, str(block_rule.query_rule(DM_RULE).command): ""})
     wanted = wish(device="vg0-export", scheduler="none", read_ahead_kb=4096)
     (step,) = wanted.plan(wanted.read(fleet.run_query)).steps
@@ -162,7 +160,7 @@ def test_a_device_may_be_named_as_people_do():
 DM_RULE = "/etc/udev/rules.d/60-keyturn-dm-0.rules"
 
 
-def test_a_rule_is_written_last_and_taken_away_again():
+def test_udev_rule_is_written_last_and_removed_by_undo():
     wanted = plan(wish(slice_idle=0, persist="true"))
     rule = wanted.steps[-1]
     text = block_rule.format_rule(
@@ -176,7 +174,7 @@ def test_a_rule_is_written_last_and_taken_away_again():
     assert not any("forgotten" in note for note in wanted.notes)
 
 
-def test_an_older_rule_comes_back():
+def test_undo_of_a_udev_rule_restores_the_previous_rule():
     old = block_rule.format_rule("sda", None, {"scheduler": "none"})
     (step,) = plan(wish(persist=True), BFQ, rule=old).steps
     assert step.undo == block_rule.replace_rule(RULE_FILE, old)
@@ -185,13 +183,13 @@ def test_an_older_rule_comes_back():
     assert RULE_FILE in note
 
 
-def test_a_rule_that_someone_else_wrote_is_left_alone():
+def test_udev_rule_that_keyturn_did_not_write_is_refused():
     with pytest.raises(Refused, match="not written by Keyturn"):
         plan(wish(persist=True), BFQ, rule='KERNEL=="sda"\n')
     assert plan(wish(slice_idle=1), BFQ, rule='KERNEL=="sda"\n').steps
 
 
-def test_a_disk_without_an_identity_is_warned_of():
+def test_nfs_scheduler_set_notes_a_disk_without_a_wwid():
     text = NONE.replace("naa.5000c50000000001", "t10.A DISK")
     fleet = file_server(
         {
@@ -204,7 +202,7 @@ def test_a_disk_without_an_identity_is_warned_of():
     assert any("uses its name" in note for note in notes)
 
 
-def test_what_it_costs_is_shown():
+def test_nfs_scheduler_set_notes_reset_tunables_and_reboot():
     notes = plan(wish(read_ahead_kb=1024)).notes
     assert notes[0] == "In 1 s, sda was idle."
     assert any("resets nr_requests and all tunables" in note for note in notes)
@@ -212,7 +210,7 @@ def test_what_it_costs_is_shown():
     assert any("dm-0, dm-1, md0 uses sda and has its own" in note for note in notes)
 
 
-def test_a_path_of_multipath_is_pointed_to_the_queue_that_counts():
+def test_nfs_scheduler_set_notes_the_multipath_device_of_a_path():
     fleet = server(NONE)
     fleet.script("nas1", block_tree.query_tree().command, recorded("lsblk-multipath"))
     file = "/etc/udev/rules.d/60-keyturn-naa.5000c50000000004.rules"
@@ -233,7 +231,7 @@ def test_a_path_of_multipath_is_pointed_to_the_queue_that_counts():
         (LOAD.replace('"sda"', '"sdq"'), "sda has not been used since the host started."),
     ],
 )
-def test_no_change_fails_because_the_load_cannot_be_told(reply: str | Answer, note: str):
+def test_nfs_scheduler_set_plans_without_iostat(reply: str | Answer, note: str):
     fleet = server()
     fleet.script("nas1", iostat.query_json(1).command, reply)
     assert note in wish().plan(wish().read(fleet.run_query)).notes[0]
@@ -323,12 +321,12 @@ def test_number_out_of_bounds_is_refused(name: str, number: object):
     ("name", "number"),
     [("slice_idle", 101), ("read_ahead_kb", 5), ("read_ahead_kb", 65540), ("nr_requests", 3)],
 )
-def test_what_the_kernel_would_take_for_something_else_is_refused(name: str, number: int):
+def test_number_that_the_kernel_would_round_is_refused(name: str, number: int):
     with pytest.raises(ValidationError):
         wish(**{name: number})
 
 
-def test_what_the_disk_does_afterwards_is_shown_with_the_proof():
+def test_nfs_scheduler_set_shows_disk_use_once_verified():
     done = plan(wish(slice_idle=0, read_ahead_kb=4096, nr_requests=512), BFQ)
     assert not done.steps
     assert done.current_state.startswith("sda uses bfq with ")

@@ -22,7 +22,7 @@ HEALTHY = (QUEUES + like_sda("sdb") + like_sda("sdc")).replace(
 )
 
 
-def test_every_export_is_shown_with_the_disks_behind_it():
+def test_nfs_exports_are_listed_with_the_disks_behind_them():
     seen = report(QUEUES + like_sda("sdb") + like_sda("sdc"))
     assert seen.summary == "nas1 exports 5 directories from nvme0n1, sda, sdb, sdc"
     assert seen.table is not None
@@ -39,7 +39,7 @@ def test_every_export_is_shown_with_the_disks_behind_it():
     assert seen.table.rows[4][-1] == "SSD"
 
 
-def test_the_read_ahead_that_is_shown_is_that_of_what_is_mounted():
+def test_nfs_scheduler_show_reports_the_read_ahead_of_the_mounted_device():
     text = (QUEUES + like_sda("sdb") + like_sda("sdc")).replace(
         "/dm-0/queue/read_ahead_kb:128", "/dm-0/queue/read_ahead_kb:4096"
     )
@@ -48,7 +48,7 @@ def test_the_read_ahead_that_is_shown_is_that_of_what_is_mounted():
     assert [row[6] for row in seen.table.rows] == [*["4096 KiB"] * 4, "128 KiB", "128 KiB", "-"]
 
 
-def test_disks_that_turn_and_that_nothing_orders_are_a_finding():
+def test_hard_disk_without_a_scheduler_is_a_finding():
     findings = report(QUEUES + like_sda("sdb") + like_sda("sdc")).findings
     assert [
         finding.split()[0]
@@ -61,12 +61,12 @@ def test_disks_that_turn_and_that_nothing_orders_are_a_finding():
     ]
 
 
-def test_an_export_without_a_disk_is_a_finding():
+def test_nfs_export_without_a_disk_is_a_finding():
     (finding,) = report(HEALTHY).findings
     assert finding.startswith("/srv/onroot is on tmpfs (tm): its block devices are unknown")
 
 
-def test_waiting_for_one_process_is_a_finding():
+def test_slice_idle_and_different_schedulers_are_findings():
     bfq = recorded("queue-bfq-linux-6.1").replace("slice_idle:0", "slice_idle:8")
     others = "".join(
         line + "\n" for line in HEALTHY.splitlines() if not line.startswith("/sys/block/sda/")
@@ -76,7 +76,7 @@ def test_waiting_for_one_process_is_a_finding():
     assert any("different schedulers (bfq, mq-deadline)" in finding for finding in findings)
 
 
-def test_a_fair_scheduler_on_what_does_not_turn_is_a_finding():
+def test_bfq_on_a_disk_that_is_no_hard_disk_is_a_finding():
     text = HEALTHY.replace(
         "/nvme0n1/queue/scheduler:none [mq-deadline]", "/nvme0n1/queue/scheduler:[bfq]"
     )
@@ -85,7 +85,7 @@ def test_a_fair_scheduler_on_what_does_not_turn_is_a_finding():
     )
 
 
-def test_multipath_shows_the_queue_that_orders():
+def test_nfs_scheduler_show_reports_the_queue_of_the_multipath_device():
     fleet = ScriptedFleet(hosts=["nas1"])
     fleet.script("nas1", mounts.query_exports().command, "/export/mp  *(rw)\n")
     fleet.script("nas1", mounts.query_mount("/export/mp").command, recorded("findmnt-multipath"))
@@ -99,7 +99,7 @@ def test_multipath_shows_the_queue_that_orders():
     assert seen.healthy
 
 
-def test_zfs_is_pointed_to_its_own_runbook():
+def test_nfs_export_from_zfs_is_referred_to_the_zfs_runbooks():
     fleet = ScriptedFleet(hosts=["nas1"])
     fleet.script("nas1", mounts.query_exports().command, "/tank/home  *(rw)\n")
     zfs = recorded("findmnt-tmpfs").replace('"tm"', '"tank/home"').replace('"tmpfs"', '"zfs"')
@@ -110,7 +110,7 @@ def test_zfs_is_pointed_to_its_own_runbook():
     assert "run `zfs io`" in seen.findings[0]
 
 
-def test_a_host_that_exports_nothing_is_well():
+def test_host_without_nfs_exports_is_healthy():
     seen = SHOW.report(SHOW.read(file_server({str(mounts.query_exports().command): ""}).run_query))
     assert (seen.summary, seen.healthy) == ("nas1 exports nothing by NFS", True)
 

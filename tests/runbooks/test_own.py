@@ -73,19 +73,19 @@ def _listed(result: subprocess.CompletedProcess[str]) -> dict[str, dict[str, obj
     return {one["name"]: one for one in json.loads(result.stdout)}
 
 
-def test_they_stand_among_keyturns_and_are_distinguished_from_them(keyturn: Keyturn):
+def test_custom_runbooks_are_listed_and_marked_as_custom(keyturn: Keyturn):
     listed = _listed(keyturn("runbooks", "--json"))
     assert listed["greeting show"]["is_custom"] is True
     assert listed["uptime check"]["is_custom"] is False
     assert "From your own runbooks." in keyturn("runbooks", "greeting", "show").stdout
 
 
-def test_without_the_setting_there_are_none(keyturn: Keyturn):
+def test_custom_runbooks_are_not_loaded_without_the_setting(keyturn: Keyturn):
     """The twin: it is the setting that lets them in."""
     assert "greeting show" not in _listed(keyturn("runbooks", "--json", KEYTURN_RUNBOOKS=""))
 
 
-def test_the_setting_may_stand_in_the_file_of_settings(
+def test_custom_runbooks_setting_is_read_from_the_env_file(
     keyturn: Keyturn, own: Path, tmp_path: Path
 ):
     (tmp_path / ".env").write_text(f"KEYTURN_RUNBOOKS={own}\n")
@@ -93,12 +93,12 @@ def test_the_setting_may_stand_in_the_file_of_settings(
     assert "keyturn request greeting show web1" in result.stderr
 
 
-def test_what_only_computes_is_within_reach(own: Path, keyturn: Keyturn):
+def test_custom_connector_may_import_pure_modules(own: Path, keyturn: Keyturn):
     _write(own / "connectors" / "greeting.py", f"from urllib.parse import quote\n{_DIALECT}")
     assert keyturn("runbooks").returncode == 0
 
 
-def test_a_plan_is_bound_to_the_dialects_too(own: Path, keyturn: Keyturn):
+def test_version_of_a_custom_runbook_includes_its_connectors(own: Path, keyturn: Keyturn):
     def version() -> str:
         asked = (
             "from runbooks import load_catalogue as load; "
@@ -149,7 +149,7 @@ def test_a_plan_is_bound_to_the_dialects_too(own: Path, keyturn: Keyturn):
         ("runbooks/greeting_again.py", _RUNBOOK, 'both have words="greeting show"'),
     ],
 )
-def test_what_cannot_be_used_is_reported_by_file_and_line(
+def test_custom_runbook_with_an_error_is_reported_by_file_and_line(
     own: Path, keyturn: Keyturn, file: str, text: str, why: str
 ):
     _write(own / file, text)
@@ -162,7 +162,7 @@ def test_what_cannot_be_used_is_reported_by_file_and_line(
 
 
 @pytest.mark.parametrize("path", ["..", ".", "runbooks", "runbooks/greeting_show.py"])
-def test_what_others_could_write_is_not_run(own: Path, keyturn: Keyturn, path: str):
+def test_custom_runbook_that_others_may_write_is_not_run(own: Path, keyturn: Keyturn, path: str):
     place = own / path
     place.chmod(place.stat().st_mode | 0o020)
     result = keyturn("runbooks")
@@ -171,12 +171,12 @@ def test_what_others_could_write_is_not_run(own: Path, keyturn: Keyturn, path: s
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
-def test_what_belongs_to_someone_else_is_not_run(own: Path, keyturn: Keyturn):
+def test_custom_runbook_of_another_owner_is_not_run(own: Path, keyturn: Keyturn):
     os.chown(own / "runbooks" / "greeting_show.py", 65534, 65534)
     assert "belongs neither to root nor to Keyturn" in keyturn("runbooks").stderr
 
 
-def test_a_directory_that_is_not_there_or_holds_nothing_is_no_setting(
+def test_missing_or_empty_directory_of_custom_runbooks_is_refused(
     own: Path, keyturn: Keyturn, tmp_path: Path
 ):
     gone = keyturn("runbooks", KEYTURN_RUNBOOKS=str(tmp_path / "gone"))
@@ -186,7 +186,7 @@ def test_a_directory_that_is_not_there_or_holds_nothing_is_no_setting(
     assert "has no module in runbooks/ or connectors/" in empty.stderr
 
 
-def test_they_are_completed_in_a_shell(own: Path, tmp_path: Path):
+def test_custom_runbooks_are_completed_in_a_shell(own: Path, tmp_path: Path):
     (tmp_path / ".env").write_text(f"KEYTURN_RUNBOOKS={own}\n")
     typing = {"COMP_WORDS": "keyturn ask gree", "COMP_CWORD": "2"}
     settings = {"_KEYTURN_COMPLETE": "bash_complete", "KEYTURN_RUNBOOKS": None, **typing}
@@ -202,14 +202,16 @@ def test_they_are_completed_in_a_shell(own: Path, tmp_path: Path):
 
 
 @pytest.mark.parametrize("words", [["serve"], ["worker", "--site", "ams"], ["doctor"]])
-def test_what_serves_says_so_before_it_begins(own: Path, keyturn: Keyturn, words: list[str]):
+def test_service_does_not_start_with_a_broken_custom_runbook(
+    own: Path, keyturn: Keyturn, words: list[str]
+):
     _write(own / "runbooks" / "greeting_show.py", "def broken(:\n")
     result = keyturn(*words)
     assert result.returncode == 1
     assert result.stderr.endswith("greeting_show.py: line 1: invalid syntax\n")
 
 
-def test_what_needs_no_runbook_goes_on_though_one_is_broken(own: Path, keyturn: Keyturn):
+def test_commands_without_runbooks_work_with_a_broken_custom_runbook(own: Path, keyturn: Keyturn):
     """Who has to verify the log, or to stop everything, is not held up by a typing mistake."""
     _write(own / "runbooks" / "greeting_show.py", "def broken(:\n")
     assert keyturn("init", "policy").returncode == 0
@@ -217,7 +219,7 @@ def test_what_needs_no_runbook_goes_on_though_one_is_broken(own: Path, keyturn: 
 
 
 @pytest.mark.parametrize("named", ["acme_keyturn", "acme_missing", "acme_keyturn:x"])
-def test_an_installed_package_brings_runbooks_by_an_entry_point(
+def test_installed_package_adds_custom_runbooks_by_an_entry_point(
     own: Path, tmp_path: Path, named: str
 ):
     site = tmp_path / "site"

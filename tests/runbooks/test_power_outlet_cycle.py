@@ -19,7 +19,7 @@ from tests.scripted_fleet import ScriptedFleet
 CYCLE = CycleOutlet.model_validate({"host": "pdu1", "outlet": "3"})
 
 
-def test_a_cycle_is_one_way_and_takes_down_what_is_behind_the_outlet():
+def test_power_outlet_cycle_has_no_undo_and_takes_down_what_is_behind_it():
     plan = CYCLE.plan(outlet("on"))
     (step,) = plan.steps
     assert step.do == SnmpSet((sent(3),))
@@ -28,21 +28,21 @@ def test_a_cycle_is_one_way_and_takes_down_what_is_behind_the_outlet():
     assert plan.takes_down == LEGS
 
 
-def test_what_is_off_or_unknown_is_not_cycled():
+def test_power_outlet_cycle_refuses_an_outlet_that_is_off_or_unknown():
     with pytest.raises(Refused, match="request `power outlet on`"):
         CYCLE.plan(outlet("off"))
     with pytest.raises(Refused, match="does not say what is behind"):
         CYCLE.plan(outlet("on", behind=None))
 
 
-def test_its_progress_ends_when_the_outlet_is_on_again():
+def test_power_outlet_cycle_ends_when_the_outlet_is_on_again():
     off, on = CYCLE.report_progress(outlet("off")), CYCLE.report_progress(outlet("on"))
     assert off is not None
     assert on is not None
     assert (off.running, off.healthy, on.running, on.healthy) == (True, False, False, True)
 
 
-def test_a_cycle_that_the_strip_confirmed_is_verified_and_sent_once(tmp_path: Path):
+def test_power_outlet_cycle_is_sent_once_and_verified(tmp_path: Path):
     entry = {
         **{"address": "192.0.2.9", "platform": "snmp", "area": "edge", "tags": ["pdu"]},
         "snmp": {"community_file": "keys/community"},

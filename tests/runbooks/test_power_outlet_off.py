@@ -11,7 +11,7 @@ from tests.scripted_fleet import ScriptedFleet, inventory_of
 OFF = TurnOutletOff.model_validate({"host": "pdu1", "outlet": "3"})
 
 
-def test_what_is_behind_the_outlet_is_named_and_goes_down():
+def test_power_outlet_off_names_and_takes_down_what_is_behind_it():
     plan = OFF.plan(outlet("on"))
     (step,) = plan.steps
     assert step.title == "Turn off outlet 3 of pdu1 (web1/psu1, switch3)"
@@ -21,12 +21,12 @@ def test_what_is_behind_the_outlet_is_named_and_goes_down():
     assert plan.notes == ["The power strip calls this outlet “Outlet 3”."]
 
 
-def test_an_outlet_that_is_off_needs_nothing_and_its_undo_takes_nothing_down():
+def test_power_outlet_that_is_off_plans_no_steps_and_takes_nothing_down():
     plan = OFF.plan(outlet("off"))
     assert (plan.steps, plan.takes_down) == ((), ())
 
 
-def test_an_outlet_is_not_turned_off_before_the_inventory_says_what_is_behind_it():
+def test_power_outlet_off_refuses_an_outlet_that_the_inventory_lacks():
     with pytest.raises(Refused, match=r'power\.outlets: "3=web1/psu1"'):
         OFF.plan(outlet("on", behind=None))
     plan = OFF.plan(outlet("on", behind=()))
@@ -34,7 +34,7 @@ def test_an_outlet_is_not_turned_off_before_the_inventory_says_what_is_behind_it
     assert plan.takes_down == ()
 
 
-def test_an_outlet_is_read_with_its_legs_and_must_exist():
+def test_power_outlet_is_read_with_what_is_behind_it_and_must_exist():
     lines = "".join(f".{sent(0).split('.3.3.1')[0]}.3.5.1.1.4.{n} = INTEGER: 1\n" for n in (1, 2))
     entry = inventory_of("pdu1")["pdu1"].model_dump(exclude={"host_key"})
     snmp = {"community_file": "c"}

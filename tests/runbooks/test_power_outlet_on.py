@@ -5,7 +5,7 @@ from tests.runbooks.power import LEGS, outlet, sent
 ON = TurnOutletOn.model_validate({"host": "pdu1", "outlet": "3"})
 
 
-def test_an_outlet_is_turned_on_and_takes_nothing_down():
+def test_power_outlet_on_takes_nothing_down():
     plan = ON.plan(outlet("off"))
     (step,) = plan.steps
     assert (step.do, step.undo) == (SnmpSet((sent(1),)), SnmpSet((sent(2),)))
@@ -13,12 +13,12 @@ def test_an_outlet_is_turned_on_and_takes_nothing_down():
     assert plan.takes_down == ()
 
 
-def test_an_outlet_that_is_on_needs_nothing_but_its_undo_cuts_the_power():
+def test_power_outlet_that_is_on_plans_no_steps_and_its_undo_cuts_power():
     plan = ON.plan(outlet("on"))
     assert (plan.steps, plan.takes_down) == ((), LEGS)
 
 
-def test_an_outlet_can_be_turned_on_before_the_inventory_knows_it():
+def test_power_outlet_on_accepts_an_outlet_that_the_inventory_lacks():
     assert ON.plan(outlet("off", behind=None)).steps[0].title == (
         "Turn on outlet 3 of pdu1 (unknown)"
     )

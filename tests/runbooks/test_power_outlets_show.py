@@ -8,7 +8,7 @@ OUTLETS = tuple(
 )
 
 
-def test_outlets_are_listed_with_what_is_behind_them():
+def test_power_outlets_are_listed_with_what_is_behind_them():
     report = SHOW.report((OUTLETS, {"1": ("web1/psu1", "db1"), "3": ()}))
     assert (report.summary, report.healthy) == ("pdu1 has 1 of 3 outlets on", True)
     assert report.table is not None
@@ -19,7 +19,7 @@ def test_outlets_are_listed_with_what_is_behind_them():
     ]
 
 
-def test_an_outlet_that_only_the_inventory_has_is_a_finding():
+def test_power_outlet_that_only_the_inventory_has_is_a_finding():
     report = SHOW.report((OUTLETS, {"9": ("web1",)}))
     assert not report.healthy
     assert report.findings == ["power.outlets of pdu1 names outlet 9, which it does not have."]

@@ -37,7 +37,7 @@ def report(mdstat: str, *, mismatches: str = "", **details: str) -> Report:
     return CHECK.report(CHECK.read(fleet.run_query))
 
 
-def test_whole_arrays_are_well():
+def test_healthy_raid_arrays_have_no_findings():
     seen = report("clean", md0="raid1", md1="raid10-far")
     assert seen.healthy
     assert seen.summary == "nas1 has 2 arrays, all healthy"
@@ -48,7 +48,7 @@ def test_whole_arrays_are_well():
     ]
 
 
-def test_an_array_that_is_being_repaired_is_shown_with_how_far_it_is():
+def test_rebuilding_raid_array_is_a_finding_with_its_progress():
     seen = report("recovery", md0="raid5-recovery")
     assert not seen.healthy
     assert seen.summary == "nas1 has 1 array, md0 degraded"
@@ -59,13 +59,13 @@ def test_an_array_that_is_being_repaired_is_shown_with_how_far_it_is():
     )
 
 
-def test_an_array_that_nothing_repairs_is_shown_with_its_failed_disks():
+def test_degraded_raid_array_is_a_finding_with_its_failed_disks():
     first, second = report("degraded", md0="raid5-degraded").findings
     assert first == "md0 is degraded: 2 of 3 members work. It has no spare: add a disk"
     assert second == "md0: /dev/sda, /dev/sdf failed; remove and replace it"
 
 
-def test_differing_sectors_are_a_finding():
+def test_raid_mismatches_are_a_finding():
     seen = report(
         "check", mismatches=recorded("mismatches"), md0="raid5-degraded", md1="raid1-checking"
     )
@@ -74,7 +74,7 @@ def test_differing_sectors_are_a_finding():
     assert seen.table.rows[0][-2:] == ("check at 1.7 %, about 3 min left", "8,192")
 
 
-def test_an_array_that_waits_or_may_not_be_written_is_shown():
+def test_read_only_and_pending_raid_arrays_are_findings():
     seen = report("read-only", md4="raid1-pending", md3="raid1", md2="raid0")
     assert [finding.split(":")[0] for finding in seen.findings] == [
         "md4 waits for its resync",
@@ -85,18 +85,18 @@ def test_an_array_that_waits_or_may_not_be_written_is_shown():
     assert seen.table.rows[2][:4] == ("md2", "raid0", "512K", "-")
 
 
-def test_an_array_that_is_not_active_is_not_whole():
+def test_inactive_raid_array_is_a_finding():
     seen = report("inactive", md4="raid1-pending", md2="raid0")
     assert seen.summary == "nas1 has 3 arrays, md3 degraded"
     assert seen.findings[0].startswith("md3 is not active")
 
 
-def test_a_host_without_arrays_is_well():
+def test_raid_check_reports_a_host_without_arrays():
     assert report("none").summary == "nas1 has no RAID array"
     assert report("none").table is None
 
 
-def test_arrays_of_a_controller_and_disks_by_smart_are_checked_too():
+def test_raid_check_includes_raid_controllers_and_smart():
     fleet = ScriptedFleet(hosts=["nas1"])
     fleet.script("nas1", raid.query_arrays().command, recorded("mdstat-none"))
     script_hardware(
@@ -120,7 +120,7 @@ def test_arrays_of_a_controller_and_disks_by_smart_are_checked_too():
     assert seen.table.rows[-1][4].startswith("unknown (Smartctl open device")
 
 
-def test_disks_that_may_not_be_read_do_not_hide_the_arrays():
+def test_raid_check_reports_arrays_when_smart_cannot_be_read():
     fleet = ScriptedFleet(hosts=["nas1"])
     fleet.script("nas1", raid.query_arrays().command, recorded("mdstat-none"))
     script_hardware(fleet, scan="{}")

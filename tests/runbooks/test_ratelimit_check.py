@@ -18,7 +18,7 @@ WELL = RateLimits(
 COUNTS = LimitCounts({"one": 1234}, {})
 
 
-def test_limits_that_are_applied_well_are_shown_with_their_counts():
+def test_rate_limits_are_listed_with_their_counts():
     report = CHECK.report(RateLimitState(WELL, COUNTS))
     assert report.healthy
     assert report.summary == (
@@ -42,26 +42,28 @@ def test_limits_that_are_applied_well_are_shown_with_their_counts():
         (RateLimitState(WELL, None), "set nginx.error_logs"),
     ],
 )
-def test_what_a_person_should_act_on_is_a_finding(limited: RateLimitState, message: str):
+def test_rate_limit_that_is_unused_or_a_dry_run_is_a_finding(
+    limited: RateLimitState, message: str
+):
     report = CHECK.report(limited)
     assert not report.healthy
     assert len(report.findings) == 1
     assert message in report.findings[0]
 
 
-def test_counts_that_are_not_known_are_not_nothing():
+def test_rate_limit_counts_without_an_error_log_are_unknown():
     table = CHECK.report(RateLimitState(WELL, None)).table
     assert table is not None
     assert table.rows[0][5:] == ("unknown", "unknown")
 
 
-def test_a_host_that_limits_nothing_is_reported():
+def test_ratelimit_check_reports_a_host_without_limits():
     report = CHECK.report(RateLimitState(RateLimits((), (), status=503, dry_run=False), None))
     assert report.summary == "nginx on web1 has no request limits"
     assert report.healthy
 
 
-def test_it_is_read_from_the_configuration_and_the_error_log():
+def test_ratelimit_check_reads_configuration_and_error_log():
     fleet = ScriptedFleet(
         {
             ("web1", rate_limit.query_limits().command): CONFIGURATION,

@@ -18,7 +18,7 @@ RELOAD = ReloadService.model_validate(
 RUNNING = recorded("reloadable")
 
 
-def test_a_running_service_is_reloaded_once():
+def test_service_reload_plans_one_reload_until_the_service_has_reloaded():
     plan = RELOAD.plan(ServiceState(RUNNING, NOW))
     (step,) = plan.steps
     assert isinstance(step.do, Shell)
@@ -38,12 +38,12 @@ def test_a_running_service_is_reloaded_once():
         (recorded("masked"), "is masked and cannot be reloaded"),
     ],
 )
-def test_what_cannot_be_reloaded_is_refused(service: Service, reason: str):
+def test_service_that_cannot_reload_is_refused(service: Service, reason: str):
     with pytest.raises(Refused, match=reason):
         RELOAD.plan(ServiceState(service, NOW))
 
 
-def test_a_configuration_with_errors_is_not_loaded():
+def test_service_reload_refuses_a_configuration_with_errors():
     broken = ConfigurationTest(error="unknown keyword")
     with pytest.raises(Refused, match="so it would keep the old one or fail"):
         RELOAD.plan(ServiceState(RUNNING, NOW, broken))

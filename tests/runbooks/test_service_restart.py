@@ -24,7 +24,7 @@ RESTART = RestartService.model_validate(
 RUNNING = recorded("running")
 
 
-def test_a_service_that_came_up_before_the_request_is_restarted():
+def test_service_that_started_before_the_request_is_restarted():
     plan = RESTART.plan(ServiceState(RUNNING, NOW))
     (step,) = plan.steps
     assert isinstance(step.do, Shell)
@@ -36,19 +36,19 @@ def test_a_service_that_came_up_before_the_request_is_restarted():
 
 
 @pytest.mark.parametrize("seconds", [0, 1, 300])
-def test_one_that_came_up_since_needs_nothing(seconds: int):
+def test_service_that_started_after_the_request_plans_no_steps(seconds: int):
     started = replace(RUNNING, started_at=SINCE + timedelta(seconds=seconds))
     plan = RESTART.plan(ServiceState(started, NOW))
     assert not plan.steps
     assert "after the request" in plan.current_state
 
 
-def test_one_that_came_up_since_and_failed_is_not_done():
+def test_service_that_started_after_the_request_and_failed_is_restarted():
     failed = replace(recorded("failed"), started_at=SINCE + timedelta(seconds=1))
     assert RESTART.plan(ServiceState(failed, NOW)).steps
 
 
-def test_a_plan_goes_stale_when_someone_else_restarts_the_service():
+def test_service_restart_plan_is_stale_when_the_service_was_restarted():
     other = replace(RUNNING, started_at=SINCE - timedelta(seconds=1))
     plan = RESTART.plan(ServiceState(RUNNING, NOW))
     assert work_of(RESTART.plan(ServiceState(other, NOW))) != work_of(plan)
@@ -69,12 +69,12 @@ def test_a_plan_goes_stale_when_someone_else_restarts_the_service():
         ("ssh-by-its-alias", "access to this host depends on it"),
     ],
 )
-def test_what_should_not_be_restarted_is_refused(name: str, reason: str):
+def test_service_restart_refuses_masked_missing_and_stopped_services(name: str, reason: str):
     with pytest.raises(Refused, match=reason):
         RESTART.plan(ServiceState(recorded(name), NOW))
 
 
-def test_what_people_may_not_start_is_refused():
+def test_service_restart_refuses_a_service_without_manual_start():
     fixed = replace(RUNNING, is_manual=False)
     with pytest.raises(Refused, match="people cannot start or stop it"):
         RESTART.plan(ServiceState(fixed, NOW))
@@ -94,7 +94,7 @@ def test_what_people_may_not_start_is_refused():
         "dbus.service",
     ],
 )
-def test_the_way_in_is_refused_also_where_it_is_only_dragged_along(name: str):
+def test_service_restart_refuses_services_that_access_to_the_host_depends_on(name: str):
     with pytest.raises(Refused, match="access to this host depends on it"):
         RESTART.plan(ServiceState(replace(RUNNING, name=name), NOW))
     with pytest.raises(Refused, match="access to this host depends on it"):
@@ -102,7 +102,7 @@ def test_the_way_in_is_refused_also_where_it_is_only_dragged_along(name: str):
 
 
 @pytest.mark.parametrize("lag", [-3600, -0.4, 0.4, 0.9, 1.5, 120])
-def test_a_restart_is_recognised_when_the_host_clock_is_wrong(lag: float):
+def test_service_restart_is_recognised_when_the_host_clock_is_wrong(lag: float):
     behind = timedelta(seconds=lag)
     clock = Clock(NOW.keyturn - behind, NOW.keyturn)
     before = (SINCE - timedelta(seconds=2) - behind).replace(microsecond=0)
@@ -112,12 +112,12 @@ def test_a_restart_is_recognised_when_the_host_clock_is_wrong(lag: float):
     assert not RESTART.plan(ServiceState(replace(RUNNING, started_at=at_once), clock)).steps
 
 
-def test_a_time_that_is_still_to_come_is_refused():
+def test_service_restart_with_a_future_time_is_refused():
     with pytest.raises(Refused, match="in the future"):
         RESTART.plan(ServiceState(RUNNING, Clock(SINCE, SINCE - timedelta(minutes=1))))
 
 
-def test_a_configuration_with_errors_is_refused_with_its_message():
+def test_service_restart_refuses_a_configuration_with_errors():
     broken = ConfigurationTest(error="[ALERT] haproxy.cfg:12 : unknown keyword 'blah'")
     with pytest.raises(Refused, match="unknown keyword 'blah'"):
         RESTART.plan(ServiceState(RUNNING, NOW, broken))
@@ -126,7 +126,7 @@ def test_a_configuration_with_errors_is_refused_with_its_message():
     assert not RESTART.plan(ServiceState(since, NOW, broken)).steps
 
 
-def test_the_plan_says_whether_the_configuration_was_tested():
+def test_service_restart_notes_whether_the_configuration_was_tested():
     note = "Its configuration test passes, and is repeated right before the restart."
     assert note in RESTART.plan(ServiceState(RUNNING, NOW, ConfigurationTest())).notes
     none = ConfigurationTest(untested_reason="the program haproxy is missing")
@@ -134,12 +134,12 @@ def test_the_plan_says_whether_the_configuration_was_tested():
     assert "Its configuration was not tested: the program haproxy is missing." in notes
 
 
-def test_a_service_that_crashes_again_and_again_can_be_restarted():
+def test_service_in_a_restart_loop_is_restarted():
     looping = replace(RUNNING, active_state="activating", sub_state="auto-restart")
     assert RESTART.plan(ServiceState(looping, NOW)).steps
 
 
-def test_a_request_without_a_time_remembers_its_own():
+def test_service_restart_without_since_stores_the_time_of_the_request():
     before = datetime.now(UTC).replace(microsecond=0)
     restart = RestartService.model_validate({"host": "web1", "service": "web"})
     assert before <= restart.since <= datetime.now(UTC)
@@ -147,13 +147,13 @@ def test_a_request_without_a_time_remembers_its_own():
     assert RestartService.model_validate(restart.model_dump(mode="json")) == restart
 
 
-def test_a_time_without_a_time_zone_is_in_utc():
+def test_service_restart_reads_since_without_a_time_zone_as_utc():
     values = {"host": "web1", "service": "web"}
     for typed in ("2026-11-21T12:00", "2026-11-21 13:00+01:00", "2026-11-21T12:00:00Z"):
         assert RestartService.model_validate(values | {"since": typed}).since == SINCE
 
 
-def test_everything_that_the_decision_needs_is_read():
+def test_service_restart_reads_service_and_clock():
     answer = (ANSWERS / "running.txt").read_text()
     fleet = ScriptedFleet(
         {
@@ -167,7 +167,7 @@ def test_everything_that_the_decision_needs_is_read():
     assert abs(datetime.now(UTC) - reading.clock.keyturn) < timedelta(minutes=1)
 
 
-def test_a_service_with_a_test_of_its_configuration_is_tested():
+def test_service_restart_tests_the_configuration_of_nginx():
     answer = (ANSWERS / "running.txt").read_text().replace("web.service", "nginx.service")
     fleet = ScriptedFleet(
         {
@@ -186,7 +186,7 @@ def test_a_service_with_a_test_of_its_configuration_is_tested():
 
 
 @pytest.mark.parametrize("service", HOSTILE_NAMES)
-def test_invalid_name_is_refused_before_any_query(service: object):
+def test_invalid_service_name_is_refused_before_any_query(service: object):
     with pytest.raises(ValidationError):
         RestartService.model_validate({"host": "web1", "service": service})
 

@@ -15,7 +15,7 @@ START = StartService.model_validate({"host": "web1", "service": "stopped"})
 STOPPED = recorded("stopped")
 
 
-def test_a_stopped_service_is_started_and_the_undo_stops_it():
+def test_service_start_starts_a_stopped_service_and_undo_stops_it():
     (step,) = START.plan(ServiceState(STOPPED, NOW)).steps
     assert isinstance(step.do, Shell)
     assert isinstance(step.undo, Shell)
@@ -24,7 +24,7 @@ def test_a_stopped_service_is_started_and_the_undo_stops_it():
     assert (step.before, step.after) == ("inactive", "active")
 
 
-def test_a_running_service_needs_nothing():
+def test_service_start_of_a_running_service_plans_no_steps():
     assert not START.plan(ServiceState(recorded("running"), NOW)).steps
 
 
@@ -37,25 +37,25 @@ def test_a_running_service_needs_nothing():
         ("ssh-by-its-alias", "access to this host depends on it"),
     ],
 )
-def test_what_should_not_be_started_is_refused(name: str, reason: str):
+def test_service_start_refuses_masked_missing_and_changing_services(name: str, reason: str):
     with pytest.raises(Refused, match=reason):
         START.plan(ServiceState(recorded(name), NOW))
 
 
-def test_a_start_that_would_stop_the_way_into_the_host_is_refused():
+def test_service_start_refuses_a_conflict_with_access_to_the_host():
     conflicting = replace(STOPPED, conflicts=("apache2.service", "nftables.service"))
     with pytest.raises(Refused, match=r"the start would stop nftables\.service"):
         START.plan(ServiceState(conflicting, NOW))
 
 
-def test_the_plan_names_what_the_start_stops_and_whether_it_lasts():
+def test_service_start_notes_conflicts_and_start_at_boot():
     service = replace(STOPPED, conflicts=("apache2.service",), starts_at_boot=False)
     notes = START.plan(ServiceState(service, NOW)).notes
     assert "Stopped by its start if running: apache2.service." in notes
     assert "It does not start at the next boot: that needs `systemctl enable`." in notes
 
 
-def test_a_configuration_with_errors_is_refused():
+def test_service_start_refuses_a_configuration_with_errors():
     broken = ConfigurationTest(error="unknown keyword")
     with pytest.raises(Refused, match="so it would not start: correct it first"):
         START.plan(ServiceState(STOPPED, NOW, broken))

@@ -14,7 +14,7 @@ LINE = "2026-11-21T11:47:09+0000 web1 web[53]: ready"
 LOOK = ServiceStatus.model_validate({"host": "web1", "service": "web"})
 
 
-def test_a_running_service_is_well():
+def test_running_service_is_healthy():
     answer = (ANSWERS / "running.txt").read_text()
     fleet = ScriptedFleet(
         {
@@ -41,19 +41,19 @@ def test_a_running_service_is_well():
         ("edited", "daemon-reload"),
     ],
 )
-def test_what_is_wrong_is_reported(name: str, finding: str):
+def test_service_that_is_not_running_is_a_finding(name: str, finding: str):
     report = LOOK.report(ServiceReading(recorded(name)))
     assert not report.healthy
     assert finding in report.findings[0]
 
 
-def test_a_service_that_keeps_ending_is_a_finding():
+def test_service_with_many_restarts_is_a_finding():
     report = LOOK.report(ServiceReading(replace(recorded("running"), restart_count=12)))
     assert not report.healthy
     assert "12 times" in report.findings[0]
 
 
-def test_a_login_without_the_journals_rule_still_reads_the_service():
+def test_service_status_works_without_the_sudo_rule_for_the_journal():
     refused = CommandError("sudo: a password is required")
     fleet = ScriptedFleet(
         {
@@ -67,6 +67,6 @@ def test_a_login_without_the_journals_rule_still_reads_the_service():
 
 
 @pytest.mark.parametrize("service", HOSTILE_NAMES)
-def test_invalid_name_is_refused_before_any_query(service: object):
+def test_invalid_service_name_is_refused_before_any_query(service: object):
     with pytest.raises(ValidationError):
         ServiceStatus.model_validate({"host": "web1", "service": service})

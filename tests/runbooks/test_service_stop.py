@@ -12,7 +12,7 @@ RUNNING = recorded("running")
 ALONE = replace(RUNNING, dependents=())
 
 
-def test_a_running_service_is_stopped_and_the_undo_starts_it():
+def test_service_stop_stops_a_running_service_and_undo_starts_it():
     (step,) = STOP.plan(ALONE).steps
     assert isinstance(step.do, Shell)
     assert isinstance(step.undo, Shell)
@@ -21,7 +21,7 @@ def test_a_running_service_is_stopped_and_the_undo_starts_it():
     assert STOP.takes_down() == [Leg("web1", "web")]
 
 
-def test_one_with_units_that_stop_with_it_cannot_be_undone():
+def test_service_stop_has_no_undo_when_dependent_units_stop_too():
     plan = STOP.plan(RUNNING)
     assert isinstance(plan.steps[0].undo, NoUndo)
     assert "worker.service, part.service" in plan.steps[0].undo.reason
@@ -29,27 +29,29 @@ def test_one_with_units_that_stop_with_it_cannot_be_undone():
 
 
 @pytest.mark.parametrize("name", ["stopped", "failed"])
-def test_one_that_does_not_run_needs_nothing(name: str):
+def test_service_stop_of_a_stopped_service_plans_no_steps(name: str):
     assert not STOP.plan(recorded(name)).steps
 
 
-def test_one_that_systemd_keeps_restarting_is_stopped():
+def test_service_in_a_restart_loop_is_stopped():
     assert STOP.plan(replace(ALONE, active_state="activating", sub_state="auto-restart")).steps
 
 
-def test_the_plan_says_what_starts_it_again():
+def test_service_stop_notes_what_starts_the_service_again():
     notes = STOP.plan(replace(ALONE, triggers=("web.socket",), starts_at_boot=True)).notes
     assert "These can start it again: web.socket." in notes
     assert "It starts again at the next boot." in notes
 
 
 @pytest.mark.parametrize("dependents", [(), ("sshd.service",)])
-def test_the_way_into_the_host_is_never_stopped(dependents: tuple[str, ...]):
+def test_service_stop_refuses_services_that_access_to_the_host_depends_on(
+    dependents: tuple[str, ...],
+):
     service = replace(RUNNING, name="web.service" if dependents else "ssh.service")
     with pytest.raises(Refused, match="access to this host depends on it"):
         STOP.plan(replace(service, dependents=dependents))
 
 
-def test_one_that_is_stopping_is_waited_for():
+def test_service_stop_refuses_a_service_that_is_stopping():
     with pytest.raises(Refused, match="is stopping already"):
         STOP.plan(replace(ALONE, active_state="deactivating", sub_state="stop"))

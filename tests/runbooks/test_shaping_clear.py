@@ -12,30 +12,30 @@ from tests.scripted_fleet import ScriptedFleet
 CLEAR = ClearShaping.model_validate({"host": "web1", "interface": "eth0"})
 
 
-def test_limits_are_taken_away_and_can_be_set_again():
+def test_shaping_clear_removes_limits_and_undo_sets_them():
     (step,) = CLEAR.plan(parse_interfaces(LIMITED)).steps
     assert step.do == shaping.try_limits("eth0", Rates())
     assert step.undo == shaping.try_limits("eth0", Rates(1024, 512))
     assert (step.before, step.after) == ("1,024 kbit/s in, 512 kbit/s out", "no limit")
 
 
-def test_an_interface_without_limits_needs_nothing():
+def test_shaping_clear_without_limits_plans_no_steps():
     assert CLEAR.plan(parse_interfaces(NONE)) == Plan("eth0 has no limit")
 
 
-def test_what_someone_else_has_set_up_is_left_alone():
+def test_shaping_clear_keeps_a_foreign_qdisc():
     plan = CLEAR.plan(parse_interfaces(SOMEBODYS))
     assert not plan.steps
     assert "(tbf) is not changed" in plan.current_state
 
 
-def test_an_interface_that_is_not_there_is_refused():
+def test_shaping_clear_refuses_a_missing_interface():
     other = ClearShaping.model_validate({"host": "web1", "interface": "eth7"})
     with pytest.raises(Refused, match="it has lo, eth1, eth0"):
         other.plan(parse_interfaces(NONE))
 
 
-def test_it_is_read_from_the_host():
+def test_shaping_clear_reads_limits_from_the_host():
     fleet = ScriptedFleet({("web1", shaping.query_interfaces().command): LIMITED})
     assert CLEAR.read(fleet.run_query)["eth0"].rates == Rates(1024, 512)
 

@@ -29,7 +29,7 @@ def state_of(answer: str, seconds: float | None = None) -> ShapingState:
 SET = asked(down=1024, up="512")
 
 
-def test_limits_are_tried_out_and_kept_over_a_new_connection():
+def test_bandwidth_limits_are_set_on_probation_and_kept_over_a_new_connection():
     arm, limit, keep = put_on_probation(SET, SET.plan(state_of(NONE))).steps
     assert [find_armed_change(each.do) is not None for each in (arm, keep)] == [True, False]
     assert limit.do == shaping.try_limits("eth0", Rates(1024, 512))
@@ -39,7 +39,7 @@ def test_limits_are_tried_out_and_kept_over_a_new_connection():
     assert (limit.before, limit.after) == ("no limit", "1,024 kbit/s in, 512 kbit/s out")
 
 
-def test_undone_from_the_last_to_the_first_the_host_can_take_that_back_too():
+def test_undo_of_bandwidth_limits_runs_on_probation_too():
     arm, limit, keep = put_on_probation(SET, SET.plan(state_of(NONE))).steps
     assert not isinstance(keep.undo, NoUndo)
     assert not isinstance(arm.undo, NoUndo)
@@ -48,12 +48,12 @@ def test_undone_from_the_last_to_the_first_the_host_can_take_that_back_too():
     assert (keep.undo_title, arm.undo_title) == (arm.title, keep.title)
 
 
-def test_a_way_that_is_not_named_is_left_as_it_is():
+def test_bandwidth_limit_of_the_other_direction_is_kept():
     plan = asked(up=600).plan(state_of(LIMITED))
     assert plan.steps[0].do == shaping.try_limits("eth0", Rates(1024, 600))
 
 
-def test_limits_that_are_as_asked_need_nothing():
+def test_bandwidth_limits_that_are_as_requested_plan_no_steps():
     expected = Plan("eth0 is limited to 1,024 kbit/s in, 512 kbit/s out")
     assert SET.plan(state_of(LIMITED)) == expected
 
@@ -65,11 +65,13 @@ def test_limits_that_are_as_asked_need_nothing():
         (NONE, None, f"{PEER} does not answer pings now."),
     ],
 )
-def test_a_peer_is_measured_before(answer: str, seconds: float | None, note: str):
+def test_shaping_set_notes_the_round_trip_to_a_peer_before(
+    answer: str, seconds: float | None, note: str
+):
     assert asked(down=1024, up=512, peer=PEER).plan(state_of(answer, seconds)).notes[0] == note
 
 
-def test_a_peer_is_measured_after_and_that_is_shown_with_the_proof():
+def test_shaping_set_shows_the_round_trip_to_a_peer_once_verified():
     proof = asked(down=1024, up=512, peer=PEER).plan(state_of(LIMITED, 0.05))
     assert proof.steps == ()
     assert proof.current_state == (
@@ -77,13 +79,13 @@ def test_a_peer_is_measured_after_and_that_is_shown_with_the_proof():
     )
 
 
-def test_latency_and_counts_that_move_do_not_make_the_plan_stale():
+def test_shaping_plan_is_not_stale_when_latency_and_counters_move():
     moved = LIMITED.replace('"drops":79', '"drops":99')
     peer = asked(up=600, peer=PEER)
     assert work_of(peer.plan(state_of(moved, 0.2))) == work_of(peer.plan(state_of(LIMITED, 0.1)))
 
 
-def test_limits_that_someone_changed_meanwhile_make_the_plan_stale():
+def test_shaping_plan_is_stale_when_limits_changed():
     before, after = asked(up=600).plan(state_of(NONE)), asked(up=600).plan(state_of(LIMITED))
     assert work_of(before) != work_of(after)
 
@@ -99,12 +101,14 @@ def test_limits_that_someone_changed_meanwhile_make_the_plan_stale():
         ({"interface": "eth1", "down": 512}, SOMEBODYS, r"a queue \(htb, ingress\)"),
     ],
 )
-def test_where_no_limit_can_be_set_it_is_refused(fields: dict[str, Any], answer: str, why: str):
+def test_shaping_set_refuses_an_interface_that_cannot_be_limited(
+    fields: dict[str, Any], answer: str, why: str
+):
     with pytest.raises(Refused, match=why):
         asked(**fields).plan(state_of(answer))
 
 
-def test_a_queue_of_the_kernels_own_choice_is_no_hindrance():
+def test_shaping_set_shows_the_previous_limit_of_one_direction():
     cards = {
         "eth0": ShapedInterface(
             "eth0", is_loopback=False, up_queue=QueueingDiscipline("tbf", 700, 0, 0)
@@ -113,7 +117,7 @@ def test_a_queue_of_the_kernels_own_choice_is_no_hindrance():
     assert SET.plan(ShapingState(cards, None)).steps[0].before == "700 kbit/s out"
 
 
-def test_a_peer_is_pinged_only_if_one_is_named():
+def test_shaping_set_pings_a_peer_only_when_given():
     ping = tcp_window.query_round_trip(PEER).command
     answer = "rtt min/avg/max/mdev = 12.300/12.400/12.500/0.1 ms\n"
     fleet = ScriptedFleet(

@@ -19,11 +19,11 @@ def report_of(answer: str, probation: str = "") -> Report:
     return SHOW.report(SHOW.read(fleet.run_query))
 
 
-def test_a_host_without_limits_says_so():
+def test_shaping_show_reports_a_host_without_limits():
     assert report_of(NONE) == Report("web1 has no limit from Keyturn", findings=[])
 
 
-def test_limits_on_probation_are_noted():
+def test_shaping_show_notes_limits_on_probation():
     report = report_of(LIMITED, "armed 0123456789abcdef 87\n")
     assert report.healthy
     assert list(report.findings) == [
@@ -32,7 +32,7 @@ def test_limits_on_probation_are_noted():
     ]
 
 
-def test_limits_and_what_they_dropped_are_shown_for_each_way():
+def test_shaping_show_lists_limits_and_drops_for_each_direction():
     report = report_of(LIMITED)
     assert report.summary == "web1 limits eth0: 1,024 kbit/s in, 512 kbit/s out"
     assert report.healthy
@@ -43,7 +43,7 @@ def test_limits_and_what_they_dropped_are_shown_for_each_way():
     ]
 
 
-def test_what_someone_else_has_set_up_is_shown_and_is_a_finding():
+def test_shaping_show_reports_a_foreign_qdisc_as_a_finding():
     report = report_of(SOMEBODYS)
     assert report.summary == "web1 has no limit from Keyturn"
     assert len(report.findings) == 3

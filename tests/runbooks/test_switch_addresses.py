@@ -17,14 +17,14 @@ def find(**values: str) -> list[str]:
     return [row[0] for row in report.table.rows]
 
 
-def test_addresses_are_found_by_port_and_by_any_spelling():
+def test_mac_addresses_are_found_by_port_and_in_any_notation():
     assert len(find()) == 5
     assert find(port="G48") == ["00:08:e3:ff:fc:28", "00:11:32:7c:0e:ba"]
     for spelling in ("70:B5:e8:d5:e2:fc", "70b5.e8d5", "70b5e8-d5e2fc", "70"):
         assert find(address=spelling) == ["70:b5:e8:d5:e2:fc"]
 
 
-def test_many_addresses_are_counted_and_some_shown():
+def test_switch_addresses_lists_200_mac_addresses_and_counts_the_rest():
     check = SwitchAddresses.model_validate({"host": "sw1"})
     many = [LearnedAddress(f"{n:012x}", "1", "g1", "dynamic") for n in range(203)]
     report = check.report(many)
@@ -36,6 +36,6 @@ def test_many_addresses_are_counted_and_some_shown():
 
 
 @pytest.mark.parametrize("address", ["x", "52:54:00; reload", "52:54 00", "5" * 40])
-def test_invalid_address_is_refused(address: str):
+def test_invalid_mac_address_is_refused(address: str):
     with pytest.raises(ValidationError):
         SwitchAddresses.model_validate({"host": "sw1", "address": address})

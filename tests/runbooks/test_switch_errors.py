@@ -21,7 +21,7 @@ def earlier(*errors: int) -> EarlierReport:
     return EarlierReport(datetime(2026, 3, 1, 14, 30, tzinfo=UTC), report)
 
 
-def test_old_errors_are_shown_and_need_no_action():
+def test_port_errors_without_an_earlier_report_are_shown_and_healthy():
     report = CHECK.report(counted(0, 1700))
     assert report.summary == "sw1 has counted errors on 1 of 2 ports"
     assert (report.healthy, list(report.findings)) == (True, [])
@@ -29,7 +29,7 @@ def test_old_errors_are_shown_and_need_no_action():
     assert list(report.table.rows) == [("Gi0/1", "1,700", "850", "0", "unknown")]
 
 
-def test_new_errors_are_a_finding_also_where_the_counters_were_cleared():
+def test_new_port_errors_are_a_finding_also_after_counters_were_cleared():
     report = CHECK.report(counted(3, 1701, 5, earlier=earlier(0, 1700, 9)))
     assert not report.healthy
     assert list(report.findings) == [
@@ -40,7 +40,7 @@ def test_new_errors_are_a_finding_also_where_the_counters_were_cleared():
     assert CHECK.report(counted(0, 7, earlier=earlier(0, 7))).healthy
 
 
-def test_an_hp_does_not_tell_checksums_apart():
+def test_port_errors_of_an_hp_have_unknown_checksum_errors():
     hp = fleet(
         {("sw1", "show interfaces"): recorded("hp-interfaces")}, platforms={"sw1": "hp_procurve"}
     )

@@ -15,7 +15,7 @@ def cisco():
     return fleet({SHOW: recorded("cisco-etherchannel")}, platforms={"sw1": "cisco_ios"})
 
 
-def test_every_aggregation_is_shown_with_its_members():
+def test_switch_lag_lists_every_lag_with_its_members():
     report = ALL.report(ALL.read(cisco().run_query))
     assert report.summary == "sw1 has 4 of 6 link aggregations healthy"
     assert list(report.findings) == [
@@ -26,7 +26,7 @@ def test_every_aggregation_is_shown_with_its_members():
     assert report.table.rows[1] == ("Po3", "up", "LACP", "Te4/2 bundled, Te2/2 bundled")
 
 
-def test_one_aggregation_is_found_by_any_of_its_names():
+def test_switch_lag_finds_a_lag_by_each_of_its_names():
     for name in ("port-channel1", "Po1", "1"):
         one = SwitchLag.model_validate({"host": "sw1", "name": name})
         report = one.report(one.read(cisco().run_query))
@@ -36,13 +36,13 @@ def test_one_aggregation_is_found_by_any_of_its_names():
         )
 
 
-def test_an_aggregation_that_is_not_there_is_refused_with_what_is():
+def test_switch_lag_refuses_a_missing_lag_and_names_the_others():
     other = SwitchLag.model_validate({"host": "sw1", "name": "Po9"})
     with pytest.raises(Refused, match="sw1 has no Po9: it has Po1, Po3, Po7, Po13, Po14, Po51"):
         other.read(cisco().run_query)
 
 
-def test_a_member_that_is_left_out_is_a_finding():
+def test_suspended_lag_member_is_a_finding():
     lag = Lag(
         "Po1", True, "LACP", (LagMember("Gi0/1", "bundled"), LagMember("Gi0/2", "suspended"))
     )
@@ -51,7 +51,7 @@ def test_a_member_that_is_left_out_is_a_finding():
     assert "Gi0/2 is not bundled into Po1: suspended" in report.findings
 
 
-def test_what_a_switch_does_not_tell_is_not_made_up():
+def test_lag_members_that_a_switch_does_not_show_are_unknown():
     report = ALL.report((Lag("ch1", True, "", None),))
     assert report.table is not None
     assert list(report.table.rows) == [("ch1", "up", "unknown", "unknown")]
@@ -64,7 +64,7 @@ def test_what_a_switch_does_not_tell_is_not_made_up():
     assert (down.healthy, down.findings[0]) == (False, "ch2 is down")
 
 
-def test_an_aggregation_without_a_bundled_port_is_not_whole():
+def test_lag_without_a_bundled_port_is_a_finding():
     report = ALL.report((Lag("Po1", True, "LACP", ()), Lag("ch1", True, "", None)))
     assert report.summary == ("sw1 has 0 of 1 link aggregations healthy, 1 with unknown members")
     assert report.findings[0] == "Po1 has no bundled port: it carries no traffic"
@@ -78,12 +78,12 @@ def test_an_aggregation_without_a_bundled_port_is_not_whole():
         *("Po1\x1a", "Po1\u200b", "$(id)", "Po12345", "P" * 40 + "1", "１"),
     ],
 )
-def test_a_name_that_is_none_is_refused(name: str):
+def test_invalid_lag_name_is_refused(name: str):
     with pytest.raises(ValidationError):
         SwitchLag.model_validate({"host": "sw1", "name": name})
 
 
-def test_it_is_typed_with_and_without_a_name():
+def test_switch_lag_is_parsed_with_and_without_a_name():
     assert request_form.parse_request(SwitchLag, ["sw1"]) == ALL
     typed = request_form.parse_request(SwitchLag, ["sw1", "port-channel1"])
     assert typed == SwitchLag.model_validate({"host": "sw1", "name": "port-channel1"})

@@ -8,7 +8,7 @@ from tests.runbooks.network import fleet, recorded
 LOOK = SwitchNeighbours.model_validate({"host": "sw1"})
 
 
-def test_neighbours_are_listed_also_those_without_a_name():
+def test_switch_neighbours_lists_neighbours_without_a_name():
     hp = fleet(
         {("sw1", "show lldp info remote-device"): recorded("hp-lldp-neighbours")},
         platforms={"sw1": "hp_procurve"},
@@ -20,7 +20,7 @@ def test_neighbours_are_listed_also_those_without_a_name():
     assert LOOK.report(()).summary == "sw1 has no neighbours with LLDP"
 
 
-def test_a_switch_without_lldp_has_not_no_neighbours():
+def test_switch_neighbours_fails_when_lldp_is_off():
     off = fleet(
         {("sw1", "show lldp neighbors"): Answer(1, "% LLDP is not enabled")},
         platforms={"sw1": "cisco_ios"},

@@ -58,7 +58,7 @@ def state(
     return DISABLE.read(cisco(more, settings).run_query)
 
 
-def test_a_port_is_disabled_inside_a_timer_and_kept_over_a_new_connection():
+def test_switch_port_is_disabled_on_probation_and_kept_over_a_new_connection():
     plan = DISABLE.plan(state())
     change, keep = plan.steps
     assert change.do == SwitchLines((TIMER, PORT, "shutdown"))
@@ -71,20 +71,20 @@ def test_a_port_is_disabled_inside_a_timer_and_kept_over_a_new_connection():
     assert ENABLE.takes_down() == ()
 
 
-def test_what_is_so_already_needs_nothing_whatever_the_port_is():
+def test_switch_port_that_is_as_requested_plans_no_steps():
     off = {"show running-config interface Gi1/0/3": f"{PORT}\n switchport mode trunk\n shutdown\n"}
     assert DISABLE.plan(state(off)).steps == ()
     assert ENABLE.plan(state()).steps == ()
     assert SET_VLAN.model_copy(update={"vlan": 10}).plan(state()).steps == ()
 
 
-def test_a_disabled_port_is_enabled():
+def test_disabled_switch_port_is_enabled():
     off = {"show running-config interface Gi1/0/3": f"{RUNNING.replace('end', ' shutdown')}"}
     change, _ = ENABLE.plan(state(off)).steps
     assert change.do == SwitchLines((TIMER, PORT, "no shutdown"))
 
 
-def test_a_port_that_the_switch_has_stopped_is_shut_down_and_enabled():
+def test_err_disabled_switch_port_is_shut_down_and_enabled():
     stopped = recorded("cisco-interfaces-status").replace(
         "John's Office      notconnect  ", "John's Office      err-disabled"
     )
@@ -108,13 +108,13 @@ def test_a_port_that_the_switch_has_stopped_is_shut_down_and_enabled():
         (RUNNING.replace(" switchport access vlan 10\n", ""), "no switchport access vlan"),
     ],
 )
-def test_the_undo_of_a_vlan_is_the_line_that_was(running: str, undo: str):
+def test_undo_of_a_port_vlan_restores_the_previous_line(running: str, undo: str):
     change, keep = SET_VLAN.plan(state({"show running-config interface Gi1/0/3": running})).steps
     assert change.do == SwitchLines((TIMER, PORT, "switchport access vlan 50"))
     assert keep.undo == SwitchLines((TIMER, PORT, undo))
 
 
-def test_a_vlan_that_the_switch_does_not_have_is_refused():
+def test_switch_port_vlan_that_the_switch_lacks_is_refused():
     with pytest.raises(Refused, match="sw1 has no VLAN 77: create it there first"):
         SET_VLAN.model_copy(update={"vlan": 77}).plan(state())
 
@@ -127,13 +127,13 @@ def test_a_vlan_that_the_switch_does_not_have_is_refused():
         (" no switchport\n", "is routed"),
     ],
 )
-def test_port_that_is_no_access_port_is_refused(line: str, why: str):
+def test_switch_port_that_is_no_access_port_is_refused(line: str, why: str):
     running = RUNNING.replace("end\n", f"{line}end\n")
     with pytest.raises(Refused, match=why):
         DISABLE.plan(state({"show running-config interface Gi1/0/3": running}))
 
 
-def test_an_uplink_is_refused_by_what_it_does_and_by_the_inventory():
+def test_switch_uplink_is_refused_by_its_mode_and_by_the_inventory():
     trunk = recorded("cisco-interfaces-status").replace(
         "Gi1/0/3   John's Office      notconnect   1  ",
         "Gi1/0/3   John's Office      connected    trunk",
@@ -147,7 +147,7 @@ def test_an_uplink_is_refused_by_what_it_does_and_by_the_inventory():
     assert DISABLE.plan(state(settings={"switch.uplinks": "Po1 Gi1/0/24"})).steps
 
 
-def test_a_port_that_leads_to_a_switch_needs_a_word():
+def test_switch_port_that_leads_to_a_switch_needs_uplink_allow():
     cdp = recorded("cisco-cdp-neighbours").replace("Gig 1/0/1 134", "Gig 1/0/3 134")
     reading = state({"show cdp neighbors": cdp})
     with pytest.raises(Refused, match=r"leads to router.domain.local \(CDP\).*uplink=allow"):
@@ -158,7 +158,7 @@ def test_a_port_that_leads_to_a_switch_needs_a_word():
     assert DISABLE.plan(phone).steps
 
 
-def test_a_switch_without_archive_needs_a_word():
+def test_switch_without_config_archive_needs_revert_none():
     reading = state({"show archive": " Archive feature not enabled"})
     with pytest.raises(Refused, match=r"set `archive` and its `path`.*revert=none"):
         DISABLE.plan(reading)
@@ -169,13 +169,13 @@ def test_a_switch_without_archive_needs_a_word():
     assert not lacks.can_revert
 
 
-def test_a_change_of_someone_else_that_waits_is_not_confirmed_on_the_way():
+def test_switch_port_refuses_while_another_change_awaits_confirmation():
     reading = state({"show archive config rollback timer": recorded("cisco-rollback-timer")})
     with pytest.raises(Refused, match="waits for its confirmation already"):
         DISABLE.plan(reading)
 
 
-def test_protocols_that_are_off_leave_it_unknown_and_other_errors_do_not():
+def test_neighbour_of_a_switch_port_is_unknown_when_cdp_is_off():
     reading = state({"show cdp neighbors": Answer(1, "% CDP is not enabled")})
     assert reading.neighbours is None
     assert "It is unknown what is at the other end of Gi1/0/3." in DISABLE.plan(reading).notes
@@ -183,7 +183,7 @@ def test_protocols_that_are_off_leave_it_unknown_and_other_errors_do_not():
         state({"show cdp neighbors": Answer(1, "% Authorization failed.")})
 
 
-def test_a_dell_has_no_timer_and_is_changed_by_a_word():
+def test_dell_switch_without_a_revert_timer_needs_revert_none():
     answers: dict[tuple[str, str | QueryCommand], Replies] = {
         ("sw2", "show interfaces status"): recorded("dell-interfaces-status").replace(
             "g6 ", "1/g1 "
@@ -206,7 +206,7 @@ def test_a_dell_has_no_timer_and_is_changed_by_a_word():
     assert step.undo == SwitchLines(("interface ethernet 1/g1", "switchport access vlan 1"))
 
 
-def test_a_port_that_is_not_there_is_refused():
+def test_missing_switch_port_is_refused():
     with pytest.raises(Refused, match="sw1 has no port Gi9/0/3"):
         DISABLE.model_copy(update={"port": "Gi9/0/3"}).read(cisco().run_query)
 
@@ -223,5 +223,5 @@ def test_invalid_vlan_is_refused(vlan: Any):
         SetPortVlan.model_validate(VALUES | {"vlan": vlan})
 
 
-def test_the_form_offers_the_ports_of_the_switch():
+def test_switch_port_form_offers_the_ports_of_the_switch():
     assert "Gi1/0/3" in list(LISTS["switch ports"](cisco().run_query, "sw1", {}))

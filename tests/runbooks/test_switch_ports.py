@@ -10,7 +10,7 @@ LOOK = SwitchPorts.model_validate({"host": "sw1"})
 SHOW = ("sw1", "show interfaces status")
 
 
-def test_a_port_that_the_switch_stopped_is_a_finding():
+def test_suspended_and_err_disabled_ports_are_findings():
     stopped = ("sw1", "show interfaces status err-disabled")
     cisco = fleet(
         {
@@ -34,7 +34,7 @@ def test_a_port_that_the_switch_stopped_is_a_finding():
     assert "is err-disabled (reason not shown):" in report.findings[1]
 
 
-def test_the_ports_of_a_dell_are_fine():
+def test_ports_of_a_dell_are_healthy():
     dell = fleet(
         {SHOW: recorded("dell-interfaces-status")}, platforms={"sw1": "dell_powerconnect"}
     )
@@ -42,19 +42,19 @@ def test_the_ports_of_a_dell_are_fine():
     assert (report.summary, report.healthy) == ("sw1 has 4 of 6 ports up", True)
 
 
-def test_half_duplex_is_a_finding():
+def test_port_in_half_duplex_is_a_finding():
     report = LOOK.report(
         (SwitchPort("g1", "up", duplex="Half"), SwitchPort("g2", "down", duplex="a-half"))
     )
     assert [finding.split(":")[0] for finding in report.findings] == ["g1 runs in half duplex"]
 
 
-def test_a_switch_that_does_not_know_the_question_has_not_no_ports():
+def test_switch_ports_fails_on_a_switch_without_the_command():
     asked = fleet({SHOW: Answer(1, "% Invalid input\n")}, platforms={"sw1": "cisco_ios"})
     with pytest.raises(CommandError, match="lacks the feature"):
         LOOK.read(asked.run_query)
 
 
-def test_a_host_that_is_no_switch_is_not_asked():
+def test_switch_ports_refuses_a_host_that_is_no_switch():
     with pytest.raises(SetupError, match="not a network device"):
         LOOK.read(fleet({}, platforms={"sw1": "linux"}).run_query)

@@ -5,7 +5,7 @@ from tests.runbooks.network import fleet, recorded
 LOOK = SwitchVlans.model_validate({"host": "sw1"})
 
 
-def test_vlans_are_shown_without_those_that_no_one_uses():
+def test_switch_vlan_leaves_out_unsupported_default_vlans():
     cisco = fleet({("sw1", "show vlan"): recorded("cisco-vlan")}, platforms={"sw1": "cisco_ios"})
     report = LOOK.report(LOOK.read(cisco.run_query))
     assert (report.summary, report.healthy) == ("sw1 has 4 VLANs", True)
@@ -14,7 +14,7 @@ def test_vlans_are_shown_without_those_that_no_one_uses():
     assert report.table.rows[1] == ("10", "Management", "active", "none")
 
 
-def test_many_ports_are_counted_and_one_vlan_is_one():
+def test_switch_vlan_counts_ports_beyond_the_listed_ones():
     ports = tuple(f"Gi0/{number}" for number in range(1, 16))
     report = LOOK.report((Vlan(7, "guests", "active", ports),))
     assert report.summary == "sw1 has 1 VLAN"
@@ -22,7 +22,7 @@ def test_many_ports_are_counted_and_one_vlan_is_one():
     assert report.table.rows[0][3].endswith("Gi0/12 and 3 more")
 
 
-def test_a_vlan_that_is_suspended_is_a_finding():
+def test_suspended_vlan_is_a_finding():
     report = LOOK.report((Vlan(7, "guests", "suspended", ()),))
     assert list(report.findings) == ["VLAN 7 (guests) is suspended: its ports carry no traffic"]
     assert not report.healthy

@@ -24,7 +24,7 @@ def way(
     return PeerConnection(settings, link, seconds)
 
 
-def test_buffers_that_are_large_enough_are_well():
+def test_tcp_buffers_that_fill_the_link_are_healthy():
     report = CHECK.report(way())
     assert report.healthy
     assert report.summary == (
@@ -35,7 +35,7 @@ def test_buffers_that_are_large_enough_are_well():
     assert ("in flight to fill it", "9.5 MiB") in report.table.rows
 
 
-def test_a_buffer_that_is_too_small_is_reported_with_the_size_it_needs():
+def test_tcp_buffer_that_is_too_small_is_a_finding_with_the_needed_size():
     report = CHECK.report(way(parse_settings(SETTINGS)))
     (finding,) = report.findings
     assert "to send, the largest buffer allows 209.7 Mbit/s" in finding
@@ -46,7 +46,7 @@ def test_a_buffer_that_is_too_small_is_reported_with_the_size_it_needs():
     )
 
 
-def test_the_same_buffers_are_enough_nearby():
+def test_tcp_buffers_that_are_too_small_far_away_are_enough_nearby():
     assert CHECK.report(way(parse_settings(SETTINGS), seconds=0.001)).healthy
 
 
@@ -59,23 +59,23 @@ def test_the_same_buffers_are_enough_nearby():
         (replace(LARGE, congestion="reno"), "reno recovers slowly"),
     ],
 )
-def test_each_switch_that_is_off_is_a_finding(settings: TcpSettings, message: str):
+def test_tcp_setting_that_is_off_is_a_finding(settings: TcpSettings, message: str):
     report = CHECK.report(way(settings))
     assert len(report.findings) == 1
     assert message in report.findings[0]
 
 
-def test_without_scaling_a_far_peer_gets_little():
+def test_tcp_without_window_scaling_limits_a_distant_peer():
     report = CHECK.report(way(replace(LARGE, scaling=False)))
     assert "gets at most 6.6 Mbit/s" in report.summary
 
 
-def test_a_card_without_a_speed_is_taken_for_a_gigabit_and_that_is_reported():
+def test_network_card_without_a_speed_is_reported_as_unknown():
     report = CHECK.report(way(link=PeerRoute("virtio0", None)))
     assert "the speed of virtio0 is unknown" in report.summary
 
 
-def test_the_round_trip_is_measured_unless_it_is_given():
+def test_tcp_window_check_measures_the_round_trip_unless_given():
     fleet = ScriptedFleet(
         {
             ("web1", tcp_window.query_settings().command): SETTINGS,

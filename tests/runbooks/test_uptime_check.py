@@ -13,7 +13,7 @@ DAY = 86400.0
 WELL = Uptime(3 * DAY + 7200, (0.5, 0.4, 0.3), 4, "6.1.0-18-amd64", None)
 
 
-def test_a_host_that_is_well_is_shown_in_one_sentence():
+def test_uptime_check_of_a_healthy_host_is_one_sentence():
     report = CHECK.report(WELL)
     assert report.healthy
     assert report.summary == (
@@ -21,7 +21,7 @@ def test_a_host_that_is_well_is_shown_in_one_sentence():
     )
 
 
-def test_a_host_that_does_not_tell_its_cores_is_not_judged_by_its_load():
+def test_uptime_check_ignores_the_load_of_a_host_with_unknown_cores():
     report = CHECK.report(replace(WELL, cores=None, load=(90.0, 90.0, 90.0)))
     assert report.healthy
     assert "load 90.00 90.00 90.00, kernel" in report.summary
@@ -38,12 +38,12 @@ def test_a_host_that_does_not_tell_its_cores_is_not_judged_by_its_load():
         (replace(WELL, load=(17.0, 9.0, 1.0)), "the load is above 4 for each core"),
     ],
 )
-def test_what_a_person_should_act_on_is_a_finding(up: Uptime, message: str):
+def test_reboots_long_uptime_and_high_load_are_findings(up: Uptime, message: str):
     report = CHECK.report(up)
     assert not report.healthy
     assert message in report.findings[0]
 
 
-def test_it_is_read_from_the_host():
+def test_uptime_check_reads_the_host_with_one_query():
     fleet = ScriptedFleet({("web1", uptime.query_uptime().command): PLAIN})
     assert CHECK.read(fleet.run_query).cores == 4

@@ -24,7 +24,7 @@ def fleet(installed: str) -> ScriptedFleet:
     )
 
 
-def test_clients_and_tunnels_are_listed_and_what_is_down_is_reported():
+def test_vpn_clients_and_tunnels_are_listed_and_down_tunnels_are_findings():
     report = CHECK.report(CHECK.read(fleet("openvpn\nswanctl\n").run_query))
     assert report.summary == ("vpn1 has 1 OpenVPN client and 1 of 2 IPsec connections established")
     assert list(report.findings) == [
@@ -42,7 +42,7 @@ def test_clients_and_tunnels_are_listed_and_what_is_down_is_reported():
     )
 
 
-def test_the_older_program_is_used_where_the_newer_one_has_no_daemon():
+def test_vpn_check_uses_ipsec_where_swanctl_has_no_daemon():
     both = fleet("swanctl\nipsec\n")
     both.script("vpn1", strongswan.query_connections().command, NO_DAEMON)
     report = CHECK.report(CHECK.read(both.run_query))
@@ -50,14 +50,14 @@ def test_the_older_program_is_used_where_the_newer_one_has_no_daemon():
     assert list(report.findings) == ["IPsec site-a: the tunnel site-a is not installed"]
 
 
-def test_a_status_that_is_no_longer_written_is_reported():
+def test_old_openvpn_status_file_is_a_finding():
     (finding,) = CHECK.report(
         VpnState([OpenVpn("office", 4000, (), is_server=True)], (), ())
     ).findings
     assert finding.startswith("the status of OpenVPN office is 1 h 6 min old")
 
 
-def test_a_host_without_a_vpn_says_so():
+def test_vpn_check_reports_a_host_without_a_vpn():
     assert CHECK.report(CHECK.read(fleet("").run_query)).summary.startswith("vpn1 has no VPN")
     waiting = VpnState((), [Connection("people", "%any", ["all"])], ())
     assert CHECK.report(waiting).healthy

@@ -20,7 +20,7 @@ def state(*disks: Vdev, scans: Sequence[Scan] = (), pool: str = "DEGRADED") -> D
     return DiskState(Pool("tank", pool, vdevs, scans=tuple(scans)), "/dev/sdc")
 
 
-def test_a_disk_is_replaced_for_good():
+def test_zfs_replace_replaces_a_faulted_disk_without_undo():
     plan = REPLACE.plan(state(Vdev("/dev/sdb1", "FAULTED")))
     (step,) = plan.steps
     assert str(step.do) == "zpool replace tank sdb /dev/disk/by-id/ata-NEW"
@@ -30,7 +30,7 @@ def test_a_disk_is_replaced_for_good():
     assert "check that it is the disk" in REPLACE.plan(state(Vdev("sdb", "ONLINE"))).notes[2]
 
 
-def test_a_disk_that_is_in_the_pool_has_replaced_the_other():
+def test_zfs_replace_plans_no_steps_when_the_new_disk_is_in_the_pool():
     new = Vdev("/dev/sdc1", "ONLINE")
     assert REPLACE.plan(state(new)).current_state == "/dev/sdc1 is in tank (ONLINE)"
     assert REPLACE.plan(state(Vdev("/dev/sdb1", "UNAVAIL"), new, scans=[RESILVER])).steps == ()
@@ -47,12 +47,12 @@ def test_a_disk_that_is_in_the_pool_has_replaced_the_other():
         (state(Vdev("sdb", "FAULTED"), scans=[RESILVER]), "busy with a resilver"),
     ],
 )
-def test_a_disk_that_cannot_be_replaced_now_is_not(pool: DiskState, reason: str):
+def test_zfs_replace_refuses_a_disk_that_cannot_be_replaced_now(pool: DiskState, reason: str):
     with pytest.raises(Refused, match=reason):
         REPLACE.plan(pool)
 
 
-def test_a_disk_that_was_taken_offline_is_brought_back_and_offline_again():
+def test_zfs_online_brings_a_disk_online_and_undo_takes_it_offline():
     (step,) = ONLINE.plan(state(Vdev("/dev/sdb1", "OFFLINE"))).steps
     assert step.do == zpool_disk.bring_online("tank", "sdb")
     assert step.undo == zpool_disk.take_offline("tank", "sdb")
@@ -68,12 +68,12 @@ def test_a_disk_that_was_taken_offline_is_brought_back_and_offline_again():
         (state(), "tank has no disk sdb: its disks are /dev/sda1"),
     ],
 )
-def test_a_disk_that_is_broken_is_not_brought_online(pool: DiskState, reason: str):
+def test_zfs_online_refuses_a_faulted_or_missing_disk(pool: DiskState, reason: str):
     with pytest.raises(Refused, match=reason):
         ONLINE.plan(pool)
 
 
-def test_errors_are_cleared_where_any_were_counted():
+def test_zfs_clear_clears_counted_errors_of_a_pool():
     bad = state(Vdev("/dev/sdb1", "ONLINE", checksum_errors=7))
     plan = CLEAR.plan(bad)
     assert str(plan.steps[0].do) == "zpool clear tank"
@@ -82,7 +82,7 @@ def test_errors_are_cleared_where_any_were_counted():
     assert CLEAR.plan(state()).current_state == "tank has no errors to clear"
 
 
-def test_the_pool_is_read_from_the_host():
+def test_zfs_replace_reads_the_pool_and_the_path_of_the_new_disk():
     fleet = nas("2.1-offline")
     fleet.script("nas1", zpool_disk.query_device_path(REPLACE.new_disk).command, "/dev/sdc\n")
     reading = REPLACE.read(fleet.run_query)

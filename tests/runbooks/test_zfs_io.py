@@ -10,7 +10,7 @@ from tests.scripted_fleet import ScriptedFleet
 WATCH = PoolTraffic.model_validate({"host": "nas1", "seconds": "1"})
 
 
-def test_every_pool_and_its_disks_are_shown():
+def test_zfs_io_lists_every_pool_and_its_disks():
     fleet = ScriptedFleet({("nas1", zfs.query_traffic("", 1).command): recorded("fuse-iostat")})
     report = WATCH.report(WATCH.read(fleet.run_query))
     assert report.summary == (
@@ -22,11 +22,11 @@ def test_every_pool_and_its_disks_are_shown():
     assert report.table.rows[4][0] == "    /srv/disks/d0"
 
 
-def test_no_pools_is_an_answer():
+def test_zfs_io_reports_a_host_without_pools():
     assert WATCH.report(()).summary == "nas1 has no ZFS pools"
 
 
-def test_one_pool_is_watched_for_as_long_as_asked():
+def test_zfs_io_watches_one_pool_for_the_requested_seconds():
     one = PoolTraffic.model_validate({"host": "nas1", "pool": "tank", "seconds": 10})
     fleet = ScriptedFleet({("nas1", "zpool iostat -v tank 10 2"): ""})
     assert one.read(fleet.run_query) == ()
@@ -41,6 +41,6 @@ def test_invalid_pool_is_refused_before_any_query(pool: object):
 @pytest.mark.parametrize(
     "seconds", ["0", "-1", "61", "1.5", "", "5;", "5 2", "five", "nan", "0x5", None, [5], "1e1"]
 )
-def test_a_time_that_is_no_number_of_seconds_is_refused(seconds: object):
+def test_invalid_number_of_seconds_is_refused(seconds: object):
     with pytest.raises(ValidationError):
         PoolTraffic.model_validate({"host": "nas1", "seconds": seconds})

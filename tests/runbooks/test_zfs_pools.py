@@ -15,7 +15,7 @@ def pools_of(name: str) -> PoolState:
     return LIST.read(nas(name).run_query)
 
 
-def test_every_pool_is_listed_with_what_is_wrong():
+def test_zfs_pools_lists_every_pool_with_its_findings():
     report = LIST.report(pools_of("2.1-several"))
     assert report.summary == "nas1 has 3 pools, 1 with problems"
     assert not report.healthy
@@ -26,19 +26,19 @@ def test_every_pool_is_listed_with_what_is_wrong():
     assert report.table.rows[0] == ("tank", "DEGRADED", "1.88G", "408M", "21 %", scan, "2")
 
 
-def test_a_healthy_pool_needs_no_one():
+def test_healthy_zfs_pool_has_no_findings():
     report = LIST.report(pools_of("2.1-finished"))
     assert report.summary == "nas1 has 1 pool, all healthy"
     assert report.healthy
     assert report.findings == []
 
 
-def test_zfs_fuse_forgets_its_scrubs_and_that_is_reported():
+def test_zfs_fuse_pool_never_scrubbed_since_import_is_a_finding():
     (finding,) = LIST.report(pools_of("fuse-never")).findings
     assert finding.startswith("tank was never scrubbed since it was imported")
 
 
-def test_a_scrub_that_is_long_ago_or_was_stopped_is_a_finding():
+def test_scrub_that_is_too_old_or_was_stopped_is_a_finding():
     pools = pools_of("2.1-finished")
     later = replace(pools.storage, host_time=pools.storage.host_time + timedelta(days=50))
     report = LIST.report(replace(pools, storage=later))
@@ -47,19 +47,19 @@ def test_a_scrub_that_is_long_ago_or_was_stopped_is_a_finding():
     assert stopped.findings == ["The last scrub of tank was stopped early"]
 
 
-def test_a_pool_that_fills_up_is_a_finding():
+def test_zfs_pool_over_85_percent_full_is_a_finding():
     pools = pools_of("2.1-finished")
     for capacity, problems in ((84, 0), (85, 1), (None, 0)):
         spaces = {"tank": replace(pools.spaces["tank"], capacity=capacity)}
         assert len(LIST.report(replace(pools, spaces=spaces)).findings) == problems
 
 
-def test_a_suspended_pool_is_a_finding():
+def test_suspended_zfs_pool_is_a_finding():
     findings = LIST.report(pools_of("2.1-suspended")).findings
     assert any(finding.startswith("tank2 is SUSPENDED: sdg is UNAVAIL") for finding in findings)
 
 
-def test_no_pools_is_believed_only_when_both_programs_say_so():
+def test_zfs_pools_reports_no_pools_only_when_zpool_list_and_status_agree():
     fleet = nas("2.1-finished")
     for query in (zfs.query_status(), zfs.query_plain_status()):
         fleet.script("nas1", query.command, "")

@@ -10,7 +10,7 @@ from tests.runbooks.nas import HOSTILE_POOLS, nas, storage_of
 PAUSE = PauseScrub.model_validate({"host": "nas1", "pool": "tank"})
 
 
-def test_a_scrub_is_paused_and_goes_on_by_the_undo():
+def test_scrub_pause_pauses_a_scrub_and_undo_resumes_it():
     (step,) = PAUSE.plan(PAUSE.read(nas("2.1-running").run_query)).steps
     assert (str(step.do), str(step.undo)) == ("zpool scrub -p tank", "zpool scrub tank")
     assert (step.before, step.after) == ("scrub running", "scrub paused")
@@ -28,24 +28,24 @@ def test_a_scrub_is_paused_and_goes_on_by_the_undo():
         ("fuse-never", "no scrub of tank is running"),
     ],
 )
-def test_where_nothing_is_to_be_paused_nothing_is_done(name: str, because: str):
+def test_scrub_pause_without_a_running_scrub_plans_no_steps(name: str, because: str):
     plan = PAUSE.plan(storage_of(name))
     assert not plan.steps
     assert plan.current_state == because
 
 
 @pytest.mark.parametrize("name", ["2.1-resilvering", "fuse-resilvering"])
-def test_a_resilver_cannot_be_paused(name: str):
+def test_scrub_pause_refuses_a_resilver(name: str):
     with pytest.raises(Refused, match="which cannot be paused"):
         PAUSE.plan(storage_of(name))
 
 
-def test_zfs_fuse_cannot_pause():
+def test_scrub_pause_is_refused_on_zfs_fuse():
     with pytest.raises(Refused, match="zfs-fuse cannot pause a scrub: `zfs scrub stop`"):
         PAUSE.plan(storage_of("fuse-running"))
 
 
-def test_a_pool_that_stands_still_takes_no_orders():
+def test_scrub_pause_refuses_a_suspended_pool():
     storage = storage_of("2.1-running")
     (pool,) = storage.pools
     with pytest.raises(Refused, match="connect its disks"):
@@ -58,7 +58,7 @@ def test_invalid_pool_is_refused_before_any_query(pool: object):
         PauseScrub.model_validate({"host": "nas1", "pool": pool})
 
 
-def test_a_paused_scrub_goes_on_by_the_undo_and_one_that_ended_does_not():
+def test_undo_of_a_scrub_pause_is_refused_once_the_scrub_has_ended():
     PAUSE.refuse_undo(storage_of("2.1-paused"))
     for name in ("2.1-finished", "2.1-never"):
         with pytest.raises(Refused, match="is not paused any more"):

@@ -39,7 +39,7 @@ def commands(plan: Plan) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("runbook", [START, FORCE])
-def test_a_scrub_is_started_and_can_be_stopped(runbook: StartScrub | ForceScrub):
+def test_scrub_start_starts_a_scrub_and_undo_stops_it(runbook: StartScrub | ForceScrub):
     plan = runbook.plan(recorded_state("2.1-never"))
     assert commands(plan) == [("zpool scrub tank", "zpool scrub -s tank")]
     (step,) = plan.steps
@@ -47,56 +47,58 @@ def test_a_scrub_is_started_and_can_be_stopped(runbook: StartScrub | ForceScrub)
     assert plan.current_state == "tank is ONLINE; never scrubbed"
 
 
-def test_on_zfs_fuse_the_undo_looks_before_it_stops():
+def test_undo_of_a_scrub_start_on_zfs_fuse_checks_before_it_stops():
     (step,) = START.plan(recorded_state("fuse-never")).steps
     assert step.undo == zfs.stop_scrub_on_fuse("tank")
 
 
 @pytest.mark.parametrize("name", ["2.1-running", "2.1-repairing", "fuse-running"])
-def test_a_scrub_that_runs_is_left_alone(name: str):
+def test_scrub_start_of_a_running_scrub_plans_no_steps(name: str):
     plan = START.plan(recorded_state(name))
     assert not plan.steps
     assert "is being scrubbed: scrub running" in plan.current_state
 
 
-def test_a_paused_scrub_goes_on_and_can_be_paused_again():
+def test_scrub_start_resumes_a_paused_scrub_and_undo_pauses_it():
     plan = START.plan(recorded_state("2.1-paused"))
     assert commands(plan) == [("zpool scrub tank", "zpool scrub -p tank")]
     assert plan.steps[0].before == "scrub paused"
 
 
-def test_a_pool_that_has_just_been_scrubbed_is_left_alone():
+def test_scrub_start_plans_no_steps_after_a_recent_scrub():
     assert not START.plan(aged("2.1-finished", 59)).steps
     assert START.plan(aged("2.1-finished", 61)).steps
     weekly = StartScrub.model_validate(TANK | {"fresh": 10_080})
     assert not weekly.plan(aged("2.1-finished", 10_000)).steps
 
 
-def test_a_scrub_that_ended_before_it_was_looked_at_again_is_proof_enough():
+def test_scrub_start_is_verified_when_the_scrub_has_already_ended():
     assert START.plan(recorded_state("2.1-never")).steps
     assert not START.plan(aged("2.1-finished", 0)).steps
 
 
-def test_a_scrub_that_was_stopped_does_not_count():
+def test_scrub_start_starts_a_scrub_after_a_stopped_one():
     assert START.plan(aged("fuse-stopped", 0)).steps
 
 
 @pytest.mark.parametrize("runbook", [START, FORCE])
 @pytest.mark.parametrize("name", ["2.1-resilvering", "fuse-resilvering"])
-def test_no_scrub_is_started_while_a_resilver_runs(name: str, runbook: StartScrub | ForceScrub):
+def test_scrub_start_refuses_during_a_resilver(name: str, runbook: StartScrub | ForceScrub):
     with pytest.raises(Refused, match="busy with a resilver running"):
         runbook.plan(recorded_state(name))
 
 
 @pytest.mark.parametrize("runbook", [START, FORCE])
 @pytest.mark.parametrize("state", ["SUSPENDED", "UNAVAIL", "FAULTED"])
-def test_no_scrub_is_started_where_it_would_hang(state: str, runbook: StartScrub | ForceScrub):
+def test_scrub_start_refuses_a_suspended_or_faulted_pool(
+    state: str, runbook: StartScrub | ForceScrub
+):
     with pytest.raises(Refused, match=f"tank is {state}.*zpool clear"):
         runbook.plan(recorded_state("2.1-finished", state=state))
 
 
 @pytest.mark.parametrize("name", ["2.1-offline", "2.1-label-missing", "fuse-imported"])
-def test_a_degraded_pool_is_scrubbed_by_force_alone(name: str):
+def test_scrub_of_a_degraded_pool_requires_force(name: str):
     with pytest.raises(Refused, match=r"tank is DEGRADED \(.*zfs scrub force"):
         START.model_copy(update={"fresh": 1}).plan(recorded_state(name))
     plan = FORCE.model_copy(update={"fresh": 1}).plan(recorded_state(name))
@@ -104,7 +106,7 @@ def test_a_degraded_pool_is_scrubbed_by_force_alone(name: str):
     assert any("Make a backup first" in note for note in plan.notes)
 
 
-def test_a_busy_host_is_left_in_peace_except_by_force():
+def test_scrub_on_a_busy_host_requires_force():
     busy = replace(recorded_state("2.1-never"), load=LoadAverage(1.0, 8.1, 20.0))
     with pytest.raises(Refused, match=r"the load of nas1 is 8\.1, above the limit of 8:"):
         START.plan(busy)
@@ -113,7 +115,7 @@ def test_a_busy_host_is_left_in_peace_except_by_force():
     assert FORCE.plan(busy).steps
 
 
-def test_disks_that_another_pool_works_on_are_left_in_peace_except_by_force():
+def test_scrub_on_disks_that_another_pool_keeps_busy_requires_force():
     other = replace(recorded_state("2.1-running").pool, name="other")
     beside = replace(recorded_state("2.1-never"), busy_neighbours=(other,))
     with pytest.raises(Refused, match="other is on the same disks and busy"):
@@ -132,32 +134,32 @@ def test_disks_that_another_pool_works_on_are_left_in_peace_except_by_force():
         ("fuse-stopped", False),
     ],
 )
-def test_its_end_is_reported_once_it_is_there(name: str, *, running: bool):
+def test_scrub_start_reports_progress_until_the_scrub_ends(name: str, *, running: bool):
     progress = START.report_progress(recorded_state(name))
     assert progress.running is running
     assert progress.summary.startswith("tank: scrub ")
     assert progress.summary != "tank: "
 
 
-def test_what_its_end_found_is_shown_with_it():
+def test_scrub_start_reports_findings_of_an_ended_scrub():
     progress = START.report_progress(recorded_state("2.1-lost"))
     assert not progress.healthy
     assert progress.findings
 
 
-def test_it_says_what_it_costs_and_how_long_the_last_one_took():
+def test_scrub_start_notes_the_load_and_the_duration_of_the_last_scrub():
     notes = START.plan(aged("2.1-finished", 100)).notes
     assert notes[0].endswith("slows down programs meanwhile; the last one took 2 s.")
     assert "`zfs scrub status nas1 tank`" in notes[1]
     assert START.plan(recorded_state("2.1-never")).notes[0].endswith("meanwhile.")
 
 
-def test_counters_and_lost_data_are_named_before_it_starts():
+def test_scrub_start_notes_checksum_errors_before_it_starts():
     worn = aged("2.1-repaired", 100)
     assert any("29 checksum errors" in note for note in START.plan(worn).notes)
 
 
-def test_progress_and_load_do_not_make_a_plan_stale():
+def test_scrub_start_plan_is_not_stale_when_the_load_moves():
     plan = START.plan(recorded_state("2.1-never"))
     assert work_of(plan) == work_of(
         START.plan(replace(recorded_state("2.1-never"), load=LoadAverage(3, 2, 1)))
@@ -187,18 +189,18 @@ def _pool(name: str, device: str, scan: str = "config:") -> str:
     )
 
 
-def test_which_pools_share_disks_is_read():
+def test_scrub_start_finds_busy_pools_on_the_same_disks():
     assert [pool.name for pool in _two_pools(same_disk=True).busy_neighbours] == ["other"]
     assert _two_pools(same_disk=False).busy_neighbours == []
 
 
-def test_disks_are_looked_up_only_where_another_pool_is_busy():
+def test_scrub_start_queries_disks_only_when_another_pool_is_busy():
     fleet = nas("2.1-several")
     assert START.read(fleet.run_query).busy_neighbours == []
     assert not any("lsblk" in words for _, words in fleet.asked)
 
 
-def test_an_error_scrub_is_waited_for():
+def test_scrub_start_refuses_during_an_error_scrub():
     pool = recorded_state("2.1-never").pool
     running = recorded_state("2.1-running").pool.scans[0]
     busy = Pool(pool.name, pool.state, pool.vdevs, (replace(running, kind="error scrub"),))
@@ -218,7 +220,7 @@ def test_invalid_pool_is_refused_before_any_query(
 @pytest.mark.parametrize(
     "limit", ["0", "-1", "nan", "inf", "1e9", "", "ten", "8;reboot", "8 9", "0x8", None, [8]]
 )
-def test_a_limit_that_is_no_number_is_refused(limit: object):
+def test_scrub_start_refuses_an_invalid_load_limit(limit: object):
     with pytest.raises(ValidationError):
         StartScrub.model_validate(TANK | {"max_load": limit})
 
@@ -226,23 +228,23 @@ def test_a_limit_that_is_no_number_is_refused(limit: object):
 @pytest.mark.parametrize(
     "minutes", ["0", "-1", "1.5", "100001", "", "an hour", "60;", "6 0", "nan", None, [60], "1e3"]
 )
-def test_a_time_that_is_no_number_of_minutes_is_refused(minutes: object):
+def test_scrub_start_refuses_an_invalid_number_of_minutes(minutes: object):
     with pytest.raises(ValidationError):
         StartScrub.model_validate(TANK | {"fresh": minutes})
 
 
 @pytest.mark.parametrize("name", ["2.1-running", "2.1-repairing", "fuse-running"])
-def test_a_scrub_that_runs_can_be_stopped_by_the_undo(name: str):
+def test_undo_of_a_running_scrub_is_allowed(name: str):
     START.refuse_undo(recorded_state(name))
 
 
 @pytest.mark.parametrize("name", ["2.1-finished", "2.1-never", "2.1-resilvering"])
-def test_the_undo_is_refused_once_the_scrub_has_ended(name: str):
+def test_undo_of_a_scrub_is_refused_once_it_has_ended(name: str):
     with pytest.raises(Refused, match="the scrub of tank is not running any more"):
         START.refuse_undo(recorded_state(name))
 
 
-def test_a_busy_host_does_not_keep_the_undo_of_a_scrub_from_being_proven():
+def test_undo_of_a_scrub_is_verified_on_a_busy_host():
     busy = replace(recorded_state("2.1-never"), load=LoadAverage(20.0, 20.0, 20.0))
     with pytest.raises(Refused, match="above the limit of 8"):
         START.plan(busy)

@@ -41,18 +41,18 @@ def report_of(name: str) -> Report:
         ),
     ],
 )
-def test_what_became_of_the_last_scrub_stands_first(name: str, summary: str):
+def test_scrub_status_summarises_the_last_scrub(name: str, summary: str):
     assert report_of(name).summary == summary
 
 
 @pytest.mark.parametrize("name", ["2.1-running", "2.1-finished", "2.1-paused", "fuse-running"])
-def test_a_scrub_that_finds_nothing_needs_no_one(name: str):
+def test_scrub_without_errors_has_no_findings(name: str):
     report = report_of(name)
     assert report.healthy
     assert report.findings == []
 
 
-def test_damage_is_named_by_disk_and_by_file():
+def test_scrub_status_names_damaged_files_and_disks():
     report = report_of("2.1-lost")
     assert not report.healthy
     assert "tank has lost data in 2 places: tank:<0x0>, /tank/more: restore it from a backup" in (
@@ -63,19 +63,19 @@ def test_damage_is_named_by_disk_and_by_file():
     assert report.table.rows[2] == ("sdd", "REMOVED", "0", "0", "0", "")
 
 
-def test_spares_are_distinguished_from_the_disks_that_hold_data():
+def test_scrub_status_marks_spares():
     table = report_of("2.1-spare-in-use").table
     assert table is not None
     assert table.rows[-1] == ("sde", "INUSE", "0", "0", "0", "spares, currently in use")
 
 
-def test_never_scrubbed_is_nothing_to_be_proud_of():
+def test_pool_that_was_never_scrubbed_is_a_finding():
     assert report_of("2.1-never").findings == [
         "Scrub it monthly to find damage while it can be repaired"
     ]
 
 
-def test_a_pool_that_is_not_there_is_an_error_that_names_the_others():
+def test_scrub_status_reports_a_missing_pool_with_the_pools():
     absent = ScrubStatus.model_validate({"host": "nas1", "pool": "dozer"})
     with pytest.raises(CommandError, match="no pool dozer; its pools: tank"):
         absent.read(nas("2.1-finished").run_query)

@@ -19,7 +19,7 @@ def was(
     return ZfsProperty("tank/home", name, value, source, parent)
 
 
-def test_the_value_is_read():
+def test_zfs_set_reads_the_property_with_its_source():
     fleet = ScriptedFleet(
         {
             (
@@ -44,7 +44,7 @@ def test_the_value_is_read():
         (was("atime", "on", "received"), "zfs inherit -S atime tank/home", "on (received)"),
     ],
 )
-def test_a_value_is_set_and_brought_back_to_where_it_came_from(
+def test_zfs_set_sets_a_property_and_undo_restores_its_source(
     before: ZfsProperty, undo: str, shown: str
 ):
     (step,) = change("atime", "off").plan(before).steps
@@ -52,17 +52,17 @@ def test_a_value_is_set_and_brought_back_to_where_it_came_from(
     assert (step.before, step.after) == (shown, "off")
 
 
-def test_a_value_that_is_so_already_needs_nothing():
+def test_zfs_set_of_the_same_value_plans_no_steps():
     plan = change("atime", "off").plan(was("atime", "off", "inherited", "tank"))
     assert plan == Plan("atime of tank/home is off (inherited from tank)")
 
 
-def test_a_volume_has_no_such_property():
+def test_zfs_set_refuses_sharenfs_of_a_volume():
     with pytest.raises(Refused, match="tank/home has no sharenfs: it is not a file system"):
         change("sharenfs", "on").plan(was("sharenfs", "-", "none"))
 
 
-def test_a_mount_option_hides_the_value_and_that_is_reported():
+def test_zfs_set_refuses_a_value_hidden_by_a_mount_option():
     with pytest.raises(Refused, match="by a mount option"):
         change("atime", "on").plan(was("atime", "off", "temporary"))
 
@@ -81,11 +81,13 @@ def test_a_mount_option_hides_the_value_and_that_is_reported():
         ("atime", "off", "on", "inherit it change too"),
     ],
 )
-def test_what_it_means_is_reported(name: str, value: str, before: str, warning: str):
+def test_zfs_set_notes_the_consequences_of_a_value(
+    name: str, value: str, before: str, warning: str
+):
     assert any(warning in note for note in change(name, value).plan(was(name, before)).notes)
 
 
-def test_a_share_for_some_is_not_called_a_share_for_all():
+def test_zfs_set_of_a_restricted_sharenfs_notes_no_share_for_all():
     notes = change("sharenfs", "rw=@192.0.2.0/24").plan(was("sharenfs", "off")).notes
     assert notes == ["Child datasets that inherit it change too."]
 
@@ -93,7 +95,7 @@ def test_a_share_for_some_is_not_called_a_share_for_all():
 @pytest.mark.parametrize(
     "name", ["mountpoint", "quota", "exec", "setuid", "com.sun:auto", "", "SYNC"]
 )
-def test_no_other_property_is_set(name: str):
+def test_zfs_set_refuses_other_properties(name: str):
     with pytest.raises(ValidationError):
         change(name, "on")
 
@@ -115,12 +117,12 @@ def test_no_other_property_is_set(name: str):
         ("sharenfs", "rw=" + "a" * 500),
     ],
 )
-def test_a_value_that_does_not_fit_is_refused_before_anything_is_asked(name: str, value: str):
+def test_zfs_set_refuses_an_invalid_value_before_any_query(name: str, value: str):
     with pytest.raises(ValidationError):
         change(name, value)
 
 
-def test_a_refusal_says_what_would_fit():
+def test_zfs_set_refusal_names_the_valid_values():
     with pytest.raises(ValidationError, match="sync takes standard, always or disabled"):
         change("sync", "fast")
 

@@ -7,7 +7,7 @@ from tests.scripted_fleet import ScriptedFleet
 TAKE = TakeSnapshot.model_validate({"host": "nas1", "dataset": "tank/home", "name": "a"})
 
 
-def test_a_snapshot_is_taken_and_exactly_that_one_can_be_destroyed():
+def test_zfs_snapshot_takes_a_snapshot_and_undo_destroys_exactly_that_one():
     query = zfs_snapshot.query_snapshots("tank/home").command
     fleet = ScriptedFleet({("nas1", query): "tank/home\ntank/home@b\n"})
     plan = TAKE.plan(TAKE.read(fleet.run_query))
@@ -17,5 +17,5 @@ def test_a_snapshot_is_taken_and_exactly_that_one_can_be_destroyed():
     assert str(step.undo) == "zfs destroy tank/home@a"
 
 
-def test_a_snapshot_that_exists_is_not_taken_again():
+def test_zfs_snapshot_that_exists_plans_no_steps():
     assert TAKE.plan(Snapshots("tank/home", ["a"])) == Plan("tank/home@a exists")
