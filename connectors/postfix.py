@@ -48,8 +48,8 @@ _RETRY = Script(
     "postfix-retry",
     'postsuper -H "$1" 2>/dev/null; postqueue -i "$1" || exit; tries=0; '
     "while sleep 1; do tries=$((tries + 1)); "
-    'line=$(postqueue -j | grep -F ""queue_id": "$1""); '
-    'case $line in "") exit 0;; *"active"*|*"incoming"*) [ "$tries" -lt 60 ] || break;; '
+    'line=$(postqueue -j | grep -F "\\"queue_id\\": \\"$1\\""); '
+    'case $line in "") exit 0;; *\\"active\\"*|*\\"incoming\\"*) [ "$tries" -lt 60 ] || break;; '
     '*) [ "$tries" -lt 4 ] || break;; esac; done; printf "%s\\n" "$line"',
     argument_count=1,
 )

@@ -108,7 +108,12 @@ def parse_arrays(answer: str) -> tuple[RaidArray, ...]:
     if answer and not answer.startswith("Personalities :"):
         raise ParseError(f"/proc/mdstat has an unknown format: {answer[:80]!r}")
     blocks = re.split(r"(?m)^(?=md)", answer)[1:]
-    return tuple(_parse_array(block.split("\nunused devices:")[0]) for block in blocks)
+    return tuple(
+        _parse_array(block.split("\nunused devices:")[0])
+        for block in blocks
+        # A container of Intel's or DDF's arrays is never active; its arrays name it.
+        if not re.search(r" super external:[a-z]", block)
+    )
 
 
 def _parse_array(block: str) -> RaidArray:

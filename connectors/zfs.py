@@ -20,7 +20,7 @@ _HINTS = (
     Hint(r"scrub is paused", "someone else has paused the scrub meanwhile"),
     Hint(
         r"I/O is currently suspended",
-        "the pool has lost its disks and is suspended: connect them, then run `zpool clear`",
+        "the pool has lost its disks and is suspended: connect them, then request `zfs clear`",
     ),
     Hint(r"currently unavailable", "the pool is not available: check its disks"),
     *OUT_OF_REACH,

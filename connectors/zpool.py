@@ -184,7 +184,7 @@ class Pool:
         return [
             f"{vdev.name} of {self.name} has {vdev.error_text}"
             f"{' although it is ONLINE' if vdev.state == 'ONLINE' else ''}: check the disk and "
-            "its cable, then run `zpool clear`"
+            "its cable, then request `zfs clear`"
             for vdev in counting
         ]
 

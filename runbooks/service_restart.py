@@ -65,7 +65,8 @@ def _refuse_unsuitable(service: Service) -> None:
     refuse_unmanageable(service, "restarted", service.dependents)
     if service.active_state == "inactive":
         raise Refused(
-            f"{service.name} is stopped, and a restart would start it: find out who stopped it"
+            f"{service.name} is stopped, and a restart would start it: find out who stopped it, "
+            "or request `service start`"
         )
     if service.active_state not in ("active", "failed") and service.sub_state != "auto-restart":
         raise Refused(

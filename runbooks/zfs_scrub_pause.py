@@ -42,7 +42,7 @@ class PauseScrub(
                 "over"
             )
         if pool.state == "SUSPENDED":
-            raise Refused(f"{pool.name} is SUSPENDED: connect its disks, then run `zpool clear`")
+            raise Refused(f"{pool.name} is SUSPENDED: connect its disks, then request `zfs clear`")
         step = Step(
             f"Pause the scrub of {pool.name}",
             self.host,

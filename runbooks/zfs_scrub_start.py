@@ -177,8 +177,8 @@ def _refuse_unusable_pool(pool: Pool) -> None:
     if pool.state in _STANDSTILL:
         disks = f" ({pool.broken_disks})" if pool.broken_disks else ""
         raise Refused(
-            f"{pool.name} is {pool.state}{disks}: a scrub would hang. Connect its disks, then run "
-            "`zpool clear`"
+            f"{pool.name} is {pool.state}{disks}: a scrub would hang. Connect its disks, then "
+            "request `zfs clear`"
         )
     if pool.running_resilver:
         raise Refused(

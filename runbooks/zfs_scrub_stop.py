@@ -26,7 +26,7 @@ class StopScrub(
                 "disk's data and must not be stopped. No scrub is running"
             )
         if pool.state == "SUSPENDED":
-            raise Refused(f"{pool.name} is SUSPENDED: connect its disks, then run `zpool clear`")
+            raise Refused(f"{pool.name} is SUSPENDED: connect its disks, then request `zfs clear`")
         going = next((scan for scan in pool.scans if scan.state in ("running", "paused")), None)
         if going is None:
             return Plan(f"no scrub of {pool.name} is running")

@@ -1,3 +1,4 @@
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -70,6 +71,30 @@ def test_postfix_message_age_is_not_negative_after_the_clock_is_set_back():
 def test_invalid_postfix_queue_is_a_parse_error(answer: str):
     with pytest.raises(ParseError):
         parse_queue(answer)
+
+
+def test_a_message_that_still_waits_after_a_retry_is_printed_with_the_reason(tmp_path: Path):
+    """The programs print what Postfix 3.7 prints; the pause is left out."""
+    waiting = (
+        '{"queue_name": "deferred", "queue_id": "7A69F99FD60", "arrival_time": 1795270352, '
+        '"sender": "active@example.com", "recipients": [{"address": "a@example.net", '
+        '"delay_reason": "connect to 192.0.2.1[192.0.2.1]:25: Connection refused"}]}'
+    )
+    other = '{"queue_name": "active", "queue_id": "17A69F99FD60", "recipients": []}'
+    for name, output in {"postqueue": f"{other}\n{waiting}", "postsuper": "", "sleep": ""}.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\ncat <<'EOF'\n{output}\nEOF\n")
+        (tmp_path / name).chmod(0o755)
+
+    def retry() -> str:
+        words = postfix.retry_message("7A69F99FD60").words
+        path = f"{tmp_path}:/usr/bin:/bin"
+        return subprocess.run(
+            words, env={"PATH": path}, capture_output=True, text=True, check=True
+        ).stdout
+
+    assert retry().splitlines()[-1] == waiting
+    (tmp_path / "postqueue").write_text("#!/bin/sh\n")
+    assert not retry().strip()
 
 
 def test_postfix_is_installed_when_postqueue_is_found():

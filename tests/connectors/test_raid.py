@@ -85,6 +85,19 @@ def test_inactive_raid_array_of_mdstat_is_parsed():
     assert md3 == RaidArray("md3", is_active=False, level="")
 
 
+def test_a_container_of_arrays_is_no_array_that_is_inactive():
+    """Of an array on an Intel controller, from a report to linux-raid."""
+    (array,) = parse_arrays(
+        "Personalities : [raid6] [raid5] [raid4]\n"
+        "md126 : active raid5 sda[2] sde[1] sdd[0]\n"
+        "      1953513472 blocks super external:/md127/0 level 5, 128k chunk, "
+        "algorithm 0 [3/3] [UUU]\n\n"
+        "md127 : inactive sdd[2](S) sda[1](S) sde[0](S)\n"
+        "      15603 blocks super external:imsm\n\nunused devices: <none>\n"
+    )
+    assert (array.name, array.is_active, array.is_degraded) == ("md126", True, False)
+
+
 def test_empty_mdstat_has_no_arrays():
     assert parse_arrays("") == ()
 

@@ -93,7 +93,7 @@ def test_scrub_start_refuses_during_a_resilver(name: str, runbook: StartScrub | 
 def test_scrub_start_refuses_a_suspended_or_faulted_pool(
     state: str, runbook: StartScrub | ForceScrub
 ):
-    with pytest.raises(Refused, match=f"tank is {state}.*zpool clear"):
+    with pytest.raises(Refused, match=f"tank is {state}.*zfs clear"):
         runbook.plan(recorded_state("2.1-finished", state=state))
 
 
