@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from ipaddress import AddressValueError, IPv4Address, IPv6Address
 
+from connectors.amounts import format_duration
 from connectors.command import quote_text
 from connectors.errors import CommandError, ParseError
 
@@ -98,10 +99,7 @@ class TableEntry:
         """How long it lasts, as text after a verb: `for 9 min 39 s more`."""
         if not self.expires_ms:
             return "until someone clears it"
-        minutes, seconds = divmod(-(-self.expires_ms // 1000), 60)
-        hours, minutes = divmod(minutes, 60)
-        parts = ((hours, "h"), (minutes, "min"), (seconds, "s"))
-        return f"for {' '.join(f'{n} {unit}' for n, unit in parts if n)} more"
+        return f"for {format_duration(-(-self.expires_ms // 1000))} more"
 
     def get_amount(self, name: str) -> int | None:
         """Return the counter or the rate with this name; None if the table keeps none."""

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from ipaddress import ip_network
 from typing import Literal, get_args
 
+from connectors.amounts import format_size
 from connectors.command import Hint, Query, Shell, quote_text
 from connectors.errors import ParseError
 from connectors.sudo import SudoRule, WordPattern
-from connectors.zpool import OUT_OF_REACH, format_size, parse_size
+from connectors.zpool import OUT_OF_REACH, parse_size
 
 PropertyName = Literal["sync", "compression", "sharenfs", "atime", "quota", "refquota"]
 Source = Literal["local", "inherited", "default", "received", "temporary", "none"]

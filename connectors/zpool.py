@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
+from connectors.amounts import format_count, format_duration, format_size
 from connectors.command import Hint
 from connectors.errors import ParseError
 
@@ -199,7 +200,7 @@ class Pool:
             else ""
         )
         names = f": {', '.join(self.damaged_files[:_NAMED])}{more}" if self.damaged_files else ""
-        places = "1 place" if self.error_count == 1 else f"{self.error_count:,} places"
+        places = format_count(self.error_count, "place")
         return [f"{self.name} has lost data in {places}{names}: restore it from a backup"]
 
     def _list_stopped_resilvers(self) -> list[str]:
@@ -219,18 +220,6 @@ def parse_size(text: str) -> int:
     return round(float(found[1]) * 1024 ** max(0, _UNITS.find(found[2] or "B")))
 
 
-def format_size(amount: int) -> str:
-    """Return bytes as text: `1.5 MiB`."""
-    value, unit = float(amount), "B"
-    for unit in _UNITS:
-        if value < 1024 or unit == _UNITS[-1]:
-            break
-        value /= 1024
-    if unit == "B":
-        return f"{amount} B"
-    return f"{value:.0f} {unit}iB" if value >= 100 else f"{value:.3g} {unit}iB"
-
-
 def parse_duration(text: str) -> int:
     """Parse a duration: `3 days 07:42:27`, `00:00:40` or `5h4m`. Returns seconds."""
     found = _CLOCK.fullmatch(text) or (_SHORT.fullmatch(text) if text else None)
@@ -238,13 +227,3 @@ def parse_duration(text: str) -> int:
         raise ParseError(f"ZFS printed {text[:40]!r} instead of a duration")
     days, hours, minutes, rest = (int(part or 0) for part in found.groups())
     return ((days * 24 + hours) * 60 + minutes) * 60 + rest
-
-
-def format_duration(length: int) -> str:
-    """Return seconds as text, in the two largest units: `3 days 7 h`."""
-    days, rest = divmod(length, 86_400)
-    hours, rest = divmod(rest, 3600)
-    minutes, rest = divmod(rest, 60)
-    named = ((days, "day" if days == 1 else "days"), (hours, "h"), (minutes, "min"), (rest, "s"))
-    parts = [f"{count} {unit}" for count, unit in named if count]
-    return " ".join(parts[:2]) or "less than a minute"

@@ -1,6 +1,6 @@
 """What a runbook returns: a change returns a `Plan` with steps, a check returns a `Report`."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from connectors.command import Command
@@ -88,6 +88,23 @@ class Report:
     """The details."""
     running: bool = False
     """Whether the work that it reports on is still running."""
+
+    @classmethod
+    def from_findings(
+        cls,
+        summary: str,
+        findings: Iterable[str],
+        table: Table | None = None,
+        *,
+        notes: Iterable[str] = (),
+    ) -> "Report":
+        """Return a report that is healthy if it has no findings, and without an empty table.
+
+        notes: findings that require no action.
+        """
+        problems = [*findings]
+        shown = table if table and table.rows else None
+        return cls(summary, not problems, [*problems, *notes], shown)
 
 
 @dataclass(frozen=True, order=True)

@@ -1,6 +1,7 @@
 from dataclasses import dataclass
 
 from connectors import haproxy, haproxy_peers
+from connectors.amounts import format_count
 from connectors.command import QueryRunner
 from connectors.haproxy_peers import Peer
 from connectors.stick_table import TableHead
@@ -36,12 +37,11 @@ class ListStickTables(Check[StickTables], words="abusers tables", example="lb1")
         fullest = sorted(heads, key=_compute_fill, reverse=True)
         full = [head for head in fullest if _compute_fill(head) >= _NEARLY_FULL]
         lost = [peer for peer in tables.peers if peer.shared_tables and not peer.is_connected]
-        return Report(
-            f"{self.host} has {len(heads)} stick table{'s' if len(heads) > 1 else ''}: "
+        return Report.from_findings(
+            f"{self.host} has {format_count(len(heads), 'stick table')}: "
             f"the fullest is {fullest[0].name} with {fullest[0].used:,} of "
             f"{fullest[0].size:,} entries",
-            healthy=not full and not lost,
-            findings=[*map(_format_full, full), *map(_format_disconnected, lost)],
+            [*map(_format_full, full), *map(_format_disconnected, lost)],
             table=Table(
                 ("Table", "Keys", "Size", "Used", "Full", "Copies on"),
                 [(*_format_row(head), _format_peers(head, tables.peers)) for head in fullest],

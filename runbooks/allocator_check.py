@@ -6,6 +6,7 @@ from pydantic import Field
 
 from connectors import allocator
 from connectors.allocator import Process
+from connectors.amounts import format_size
 from connectors.command import QueryRunner
 from connectors.errors import CommandError
 from runbooks import Check, Host, Report, Table
@@ -32,18 +33,16 @@ class AllocatorCheck(Check[tuple[Process, ...]], words="allocator check", exampl
     def report(self, processes: tuple[Process, ...]) -> Report:
         counted = Counter(process.malloc for process in processes)
         used = ", ".join(f"{name} in {count}" for name, count in counted.most_common())
-        findings = [*_list_findings(processes)]
-        return Report(
+        return Report.from_findings(
             f"{self.process} on {self.host} uses {used} of {len(processes)} processes",
-            healthy=not findings,
-            findings=findings,
+            _list_findings(processes),
             table=Table(
                 ("process", "malloc", "memory", "settings"),
                 [
                     (
                         str(process.pid),
                         process.malloc,
-                        f"{process.memory_bytes / 2**20:,.0f} MiB",
+                        format_size(process.memory_bytes),
                         " ".join(process.settings) or "-",
                     )
                     for process in processes

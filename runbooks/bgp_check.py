@@ -23,10 +23,9 @@ class CheckBgp(Check[Sequence[BgpPeer]], words="bgp check", example="r1"):
             return Report(f"{self.host} has no BGP peers")
         findings = [finding for peer in peers for finding in _list_findings(peer)]
         up = sum(peer.state == "Established" for peer in peers)
-        return Report(
+        return Report.from_findings(
             f"{up} of {len(peers)} BGP sessions of {self.host} are established",
-            healthy=not findings,
-            findings=findings,
+            findings,
             table=Table(
                 ("Peer", "AS", "VRF", "Family", "State", "For", "Received", "Sent", "Lost"),
                 [_format_row(peer) for peer in peers],

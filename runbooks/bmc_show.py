@@ -32,11 +32,9 @@ class ShowBmc(Check[BmcState], words="bmc show", example="nas1"):
             ("Next boot only", machine.boot_once or "as usual", ""),
             *((one.name, one.reading, one.health) for one in state.sensors),
         ]
-        findings = [*self._list_findings(state)]
-        return Report(
+        return Report.from_findings(
             f"{self.host} is {machine.power}, health {machine.health or 'unknown'}",
-            healthy=not findings,
-            findings=findings,
+            self._list_findings(state),
             table=Table(("What", "Value", "Health"), rows),
         )
 

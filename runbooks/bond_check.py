@@ -123,11 +123,11 @@ class BondCheck(Check[BondState], words="bond check", example="nas1 bond0"):
             *_list_new_failures(state),
         ]
         up = sum(member.is_up for member in bond.members)
-        return Report(
+        return Report.from_findings(
             f"{self.bond} on {self.host} ({_format_settings(state)}) has {up} of "
             f"{len(bond.members)} members up" + (f", {len(findings)} to fix" if findings else ""),
-            healthy=not findings,
-            findings=[*findings, *_list_notes(state)],
+            findings,
+            notes=_list_notes(state),
             table=Table(
                 _COLUMNS,
                 [_format_row(state, member) for member in bond.members],

@@ -49,13 +49,13 @@ class BondWatch(Check[Samples], words="bond watch", example="nas1 bond0 10"):
         ]
         notes = _list_idle_members(samples[1], members, sent)
         elapsed = samples[1].uptime - samples[0].uptime
-        return Report(
+        return Report.from_findings(
             f"{self.bond} on {self.host} sent {_format_mbit(sent)} and received "
             f"{_format_mbit(received)} Mbit/s "
             f"for {elapsed:.0f} s; "
             + (f"{len(findings)} to fix" if findings else "no link was lost"),
-            healthy=not findings,
-            findings=[*findings, *notes],
+            findings,
+            notes=notes,
             table=Table(
                 ("Member", "Link", "Failures", "Sent Mbit/s", "Share", "Received Mbit/s", "Share"),
                 [_format_row(each, sent, received) for each in members],

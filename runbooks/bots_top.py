@@ -78,12 +78,10 @@ class BotsTop(Check[BotTraffic], words="bots top", example="web1 3"):
     def report(self, bots: BotTraffic) -> Report:
         traffic = bots.traffic
         refused = sum(client.refused_requests for client in traffic.clients)
-        findings = [*_list_findings(bots)]
-        return Report(
-            f"{self.host} answered {traffic.requests:,} requests in {self.hours} hours; it "
-            f"refused {refused:,} of its {len(traffic.clients)} busiest clients with 503",
-            healthy=not findings,
-            findings=findings,
+        return Report.from_findings(
+            f"{self.host} answered {traffic.requests:,} requests in {self.hours} h, and refused "
+            f"{refused:,} of the requests of its {len(traffic.clients)} busiest clients with 503",
+            _list_findings(bots),
             table=Table(
                 ("address", "requests", "busiest hour", "503", "identity", "agent"),
                 [

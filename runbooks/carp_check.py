@@ -3,6 +3,7 @@ from collections.abc import Iterator, Mapping
 from pydantic import Field
 
 from connectors import carp
+from connectors.amounts import format_count
 from connectors.carp import CarpGroup, CarpHost
 from connectors.command import QueryRunner
 from runbooks import Check, Host, Refused, Report, Table, make_host_field
@@ -37,11 +38,10 @@ class CheckCarp(Check[Pair], words="carp check", example="fw1 fw2"):
             *(_list_pair_findings(pair) if len(pair) > 1 else ()),
         ]
         vhids = {group.vhid for known in pair.values() for group in known.groups}
-        return Report(
-            f"{len(vhids)} CARP group{'' if len(vhids) == 1 else 's'} on {' and '.join(pair)}: "
+        return Report.from_findings(
+            f"{format_count(len(vhids), 'CARP group')} on {' and '.join(pair)}: "
             + (f"{len(findings)} to fix" if findings else "all healthy"),
-            healthy=not findings,
-            findings=findings,
+            findings,
             table=Table(("Host", "Interface", "VHID", "State", "Skew", "Addresses"), rows),
         )
 

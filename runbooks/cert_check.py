@@ -70,10 +70,9 @@ class CertCheck(
                 f"{self.host}:{self.port} has no certificate", healthy=False, findings=findings
             )
         first = min(ends, key=lambda one: one.not_after)
-        return Report(
+        return Report.from_findings(
             f"{self.host}:{self.port} has a certificate {_format_end(first)}",
-            healthy=not findings,
-            findings=findings,
+            findings,
             table=Table(
                 ("address", "subject", "issuer", "expires", "names"),
                 [_format_row(one.address, one.certificate) for one in shown if one.certificate],

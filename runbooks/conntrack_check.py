@@ -18,12 +18,10 @@ class ConntrackCheck(Check[Conntrack], words="conntrack check", example="lb1"):
         return run_query(self.host, conntrack.query_conntrack())
 
     def report(self, state: Conntrack) -> Report:
-        findings = [*_list_findings(state)]
-        return Report(
+        return Report.from_findings(
             f"{self.host} tracks {state.count:,} of at most {state.maximum:,} connections "
             f"({state.usage:.0%})",
-            healthy=not findings,
-            findings=findings,
+            _list_findings(state),
         )
 
 

@@ -55,13 +55,11 @@ class ShowPingdom(Check[ProbeState], words="csf pingdom show", example="web1"):
                 healthy=False,
                 findings=[self._format_off(firewall), *findings, *notes],
             )
-        return Report(
+        return Report.from_findings(
             f"{self.host} allows {len(allowed)} of {len(wanted)} addresses of Pingdom's probes",
-            healthy=not findings,
-            findings=[*findings, *notes],
-            table=Table(("Address", "Pingdom", "Keyturn's list", "Firewall"), rows)
-            if rows
-            else None,
+            findings,
+            notes=notes,
+            table=Table(("Address", "Pingdom", "Keyturn's list", "Firewall"), rows),
         )
 
     def _format_off(self, firewall: Firewall) -> str:

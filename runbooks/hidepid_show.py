@@ -33,8 +33,7 @@ class ShowHidepid(Check[ProcMount], words="hidepid show", example="web1"):
                 "fstab has no line for /proc: unless something else sets hidepid, it is reset at "
                 "the next boot"
             )
-        return Report(
+        return Report.from_findings(
             f"On {self.host} {_MEANING[proc.hidepid]} (hidepid={proc.hidepid}){group}",
-            healthy=not findings,
-            findings=findings,
+            findings,
         )

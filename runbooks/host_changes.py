@@ -6,6 +6,7 @@ from typing import Annotated
 from pydantic import Field
 
 from connectors import history
+from connectors.amounts import format_count
 from connectors.command import Query, QueryRunner
 from connectors.errors import CommandError, ParseError
 from connectors.history import EventKind, Events, HostEvent, KeyturnHistory, RunSpan
@@ -100,7 +101,7 @@ class HostChanges(
             )
         until = "" if self.until is None else f" UTC until {self.until:%Y-%m-%d %H:%M}"
         return Report(
-            f"{len(events)} event{'' if len(events) == 1 else 's'} on {self.host} since "
+            f"{format_count(len(events), 'event')} on {self.host} since "
             f"{past.since:%Y-%m-%d %H:%M}{until} UTC"
             + (f", by {', '.join(people)}" * bool(people)),
             healthy=not past.unread_sources,
@@ -156,7 +157,7 @@ def _find_span(spans: Sequence[RunSpan], at: datetime) -> RunSpan | None:
 
 
 def _format_uses(used: Sequence[HostEvent]) -> str:
-    return "1 use of sudo" if len(used) == 1 else f"{len(used)} uses of sudo"
+    return format_count(len(used), "use of sudo", "uses of sudo")
 
 
 def _list_sources(since: datetime) -> Sequence[tuple[str, Query[Events]]]:

@@ -3,6 +3,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pydantic import Field
 
 from connectors import gateway
+from connectors.amounts import format_count
 from connectors.command import QueryRunner
 from connectors.device_output import LACKS_FEATURE
 from connectors.errors import CommandError
@@ -52,11 +53,10 @@ class HsrpCheck(Check[Pair], words="hsrp check", example="r1 r2"):
             ),
         ]
         count = len({each.group_key for groups in pair.values() for each in groups})
-        return Report(
-            f"{count} group{'' if count == 1 else 's'} on {' and '.join(pair)}: "
+        return Report.from_findings(
+            f"{format_count(count, 'group')} on {' and '.join(pair)}: "
             + (f"{len(findings)} to fix" if findings else "all healthy"),
-            healthy=not findings,
-            findings=findings,
+            findings,
             table=Table(
                 ("Router", "Interface", "Group", "Address", "State", "Priority", "Tracks"),
                 [_format_row(router, each) for router, groups in pair.items() for each in groups],

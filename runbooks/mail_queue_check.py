@@ -1,6 +1,7 @@
 from collections import Counter
 from collections.abc import Iterator
 
+from connectors.amounts import format_count, format_duration, format_size
 from connectors.command import QueryRunner
 from connectors.mail_message import MailQueue
 from runbooks import Check, Host, Report, Table
@@ -24,16 +25,15 @@ class MailQueueCheck(Check[MailQueue], words="mail queue check", example="mail1"
         messages = queue.messages
         if not messages:
             return Report(f"The mail queue of {self.host} is empty")
-        findings = [*_list_uncounted(queue), *_list_findings(queue)]
         oldest = max(message.age_seconds for message in messages)
         size = sum(message.size_bytes for message in messages)
         frozen = sum(message.is_frozen for message in messages)
         count = len(messages) + queue.unlisted_count
-        return Report(
-            f"{count:,} messages wait on {self.host} ({size / 2**20:,.1f} MiB), "
-            f"{frozen:,} of them frozen, the oldest for {oldest / 3600:,.0f} h",
-            healthy=not findings,
-            findings=findings,
+        return Report.from_findings(
+            f"The mail queue of {self.host} has {format_count(count, 'message')} "
+            f"({format_size(size)}), {frozen:,} of them frozen; the oldest has waited for "
+            f"{format_duration(oldest)}",
+            [*_list_uncounted(queue), *_list_findings(queue)],
             table=Table(("sent by", "messages", "recipients"), [*_list_rows(queue)]),
         )
 

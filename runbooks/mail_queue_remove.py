@@ -6,6 +6,7 @@ from typing import Annotated
 from pydantic import Field
 
 from connectors import clock
+from connectors.amounts import format_count
 from connectors.command import QueryRunner
 from connectors.mail_message import MailMessage
 from runbooks import Change, Clock, Host, Instant, NoUndo, Plan, Refused, Step
@@ -64,16 +65,17 @@ class RemoveMail(
                 f"{len(messages):,} messages {whose} wait, and one request removes at most "
                 f"{_MOST:,}: choose fewer with an earlier before="
             )
+        count = format_count(len(messages), "message")
         step = Step(
-            f"Remove {_count(len(messages))} {whose}",
+            f"Remove {count} {whose}",
             self.host,
             do=state.server.remove(sorted(one.id for one in messages)),
             undo=NoUndo("a removed message is gone, and its sender gets no bounce"),
-            before=_count(len(messages)),
+            before=count,
             after="removed",
         )
         return Plan(
-            f"{_count(len(messages))} {whose} wait on {self.host}",
+            f"{count} {whose} wait on {self.host}",
             [step],
             [*_list_notes(state.server, messages)],
         )
@@ -88,10 +90,6 @@ class RemoveMail(
                 arrived = datetime.fromtimestamp(one.arrived_at, UTC)
                 if not state.clock.is_since(arrived, self.before):
                     yield one
-
-
-def _count(number: int) -> str:
-    return "1 message" if number == 1 else f"{number:,} messages"
 
 
 def _list_notes(server: MailServer, messages: Sequence[MailMessage]) -> Iterator[str]:

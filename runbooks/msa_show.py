@@ -45,15 +45,13 @@ class ShowMsa(Check[ArrayState], words="msa show", example="msa1"):
         )
 
     def report(self, state: ArrayState) -> Report:
-        findings = [*_list_findings(state)]
         system = state.system[0] if state.system else MsaObject("", {})
         model = " ".join(filter(None, (system.get("vendor-name"), system.get("product-id"))))
-        return Report(
+        return Report.from_findings(
             f"{self.host} ({model or 'an array'}): health {system.get('health') or 'unknown'}, "
             f"{len(state.controllers)} controllers, {len(state.disks)} disks, "
             f"{len(state.volumes)} volumes",
-            healthy=not findings,
-            findings=findings,
+            _list_findings(state),
             table=Table(("Part", "Name", "Health", "Details"), [*_list_rows(state)]),
         )
 

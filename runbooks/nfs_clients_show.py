@@ -3,6 +3,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from connectors import nfsd
+from connectors.amounts import format_count
 from connectors.command import QueryRunner
 from connectors.nfsd import NfsClient
 from runbooks import Check, Host, Report, Table, make_host_field
@@ -40,18 +41,14 @@ class ShowNfsClients(Check[NfsServer], words="nfs clients show", example="nas1")
             for address, count in sorted(connections.items())
             if address not in known
         ]
-        findings = [*_list_findings(server)]
         count = len(known | connections.keys())
-        return Report(
-            f"{self.host} serves {count} NFS client{'' if count == 1 else 's'} with "
-            f"{server.threads} threads",
-            healthy=not findings,
-            findings=findings,
+        return Report.from_findings(
+            f"{self.host} serves {format_count(count, 'NFS client')} with "
+            f"{format_count(server.threads, 'thread')}",
+            _list_findings(server),
             table=Table(
                 ("Client", "Name", "NFS", "State", "Last renewal", "Holds", "Connections"), rows
-            )
-            if rows
-            else None,
+            ),
         )
 
 

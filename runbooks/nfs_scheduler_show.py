@@ -2,6 +2,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from connectors import block, block_tree, mounts
+from connectors.amounts import format_count
 from connectors.block import BlockQueue
 from connectors.block_tree import BlockDevice
 from connectors.command import QueryRunner
@@ -61,12 +62,10 @@ class ShowScheduler(Check[ExportState], words="nfs scheduler show", example="nas
             return Report(f"{self.host} exports nothing by NFS")
         disks = {node.kernel_name for each in storage.exports for node in each.disks}
         exports = len(storage.exports)
-        findings = [*_list_export_findings(storage), *_list_disk_findings(storage, sorted(disks))]
-        return Report(
-            f"{self.host} exports {exports} director{'y' if exports == 1 else 'ies'} from "
+        return Report.from_findings(
+            f"{self.host} exports {format_count(exports, 'directory', 'directories')} from "
             f"{', '.join(sorted(disks)) or 'unknown disks'}",
-            healthy=not findings,
-            findings=findings,
+            [*_list_export_findings(storage), *_list_disk_findings(storage, sorted(disks))],
             table=Table(
                 _COLUMNS, [row for each in storage.exports for row in _list_rows(each, storage)]
             ),

@@ -36,9 +36,8 @@ class ShowOutlets(Check[State], words="power outlets show", example="pdu1"):
             )
             for outlet in outlets
         ]
-        return Report(
+        return Report.from_findings(
             f"{self.host} has {count} of {len(outlets)} outlets on",
-            healthy=not findings,
-            findings=findings,
+            findings,
             table=Table(("Outlet", "State", "Name", "Behind it"), rows),
         )

@@ -2,6 +2,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from connectors import perc, programs, raid, smart
+from connectors.amounts import format_count
 from connectors.command import QueryRunner
 from connectors.errors import CommandError
 from connectors.perc import Controller
@@ -88,16 +89,13 @@ class CheckRaid(Check[RaidState], words="raid check", example="nas1"):
             *raid_state.errors,
         ]
         degraded = [*_list_degraded(raid_state)]
-        return Report(
+        return Report.from_findings(
             f"{self.host} {_format_counts(raid_state, degraded)}",
-            healthy=not degraded and not findings,
-            findings=findings,
+            findings,
             table=Table(
                 ("Array or disk", "Level", "Layout", "Members", "State", "Progress", "Mismatches"),
                 rows,
-            )
-            if rows
-            else None,
+            ),
         )
 
 
@@ -114,15 +112,12 @@ def _list_degraded(raid_state: RaidState) -> Iterator[str]:
 def _format_counts(raid_state: RaidState, degraded: Sequence[str]) -> str:
     count = len(raid_state.arrays) + sum(len(each.arrays) for each in raid_state.controllers)
     state = f"{', '.join(degraded)} degraded" if degraded else "all healthy"
-    arrays = (
-        f"has {count} array{'s' if count > 1 else ''}, {state}" if count else "has no RAID array"
-    )
+    arrays = f"has {format_count(count, 'array')}, {state}" if count else "has no RAID array"
     failing = [str(each.disk) for each in raid_state.disks if each.problems]
     if not raid_state.disks:
         return arrays
     state = f"{', '.join(failing)} failing" if failing else "none failing"
-    disks = f"{len(raid_state.disks)} disk{'s' if len(raid_state.disks) > 1 else ''}"
-    return f"{arrays}; {disks}, {state}"
+    return f"{arrays}; {format_count(len(raid_state.disks), 'disk')}, {state}"
 
 
 def _list_controller_findings(controller: Controller) -> Iterator[str]:

@@ -2,6 +2,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from connectors import rate_limit
+from connectors.amounts import format_count
 from connectors.command import QueryRunner
 from connectors.rate_limit import LimitCounts, RateLimits, RateZone
 from runbooks import Check, Host, Report, Table
@@ -33,11 +34,10 @@ class RatelimitCheck(Check[RateLimitState], words="ratelimit check", example="we
         if not limits.zones:
             return Report(f"nginx on {self.host} has no request limits", findings=findings)
         refused = sum(counts.refused.values()) if counts else 0
-        return Report(
-            f"nginx on {self.host} has {_format_count(len(limits.zones))} and refused {refused:,} "
-            f"requests with {limits.status} in the logs of the last day",
-            healthy=not findings,
-            findings=findings,
+        return Report.from_findings(
+            f"nginx on {self.host} has {format_count(len(limits.zones), 'rate limit')} and "
+            f"refused {refused:,} requests with {limits.status} in the logs of the last day",
+            findings,
             table=Table(
                 ("zone", "key", "rate", "memory", "applied", "refused", "delayed"),
                 [_format_row(zone, limited) for zone in limits.zones],
@@ -84,7 +84,3 @@ def _list_findings(limited: RateLimitState) -> Iterator[str]:
         )
     if counts is None and limits.uses:
         yield "no error log was written in the last day: set nginx.error_logs in the inventory"
-
-
-def _format_count(count: int) -> str:
-    return "1 rate limit" if count == 1 else f"{count} rate limits"

@@ -2,6 +2,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from connectors import systemd
+from connectors.amounts import format_count, format_size
 from connectors.command import QueryRunner
 from connectors.errors import CommandError
 from connectors.systemd import Service
@@ -52,10 +53,9 @@ class ServiceStatus(Check[ServiceReading], words="service status", example="web1
         since = f" since {format_start(service)}" if service.is_running else ""
         if reading.journal_error:
             findings.append(f"Its journal could not be read: {reading.journal_error}")
-        return Report(
+        return Report.from_findings(
             f"{service.name} is {service.active_state} ({service.sub_state}){since}",
-            healthy=not findings,
-            findings=findings,
+            findings,
             table=Table(
                 ("property", "value"),
                 [*_list_rows(service), *(("journal", line) for line in reading.journal)],
@@ -79,7 +79,7 @@ def _list_findings(service: Service) -> Iterator[str]:
     if service.restart_count:
         yield (
             f"{service.name} ended by itself, and systemd restarted it "
-            f"{service.restart_count} times so far: read its log for the reason"
+            f"{format_count(service.restart_count, 'time')} so far: read its log for the reason"
         )
     if service.needs_reload:
         yield (
@@ -94,6 +94,6 @@ def _list_rows(service: Service) -> Iterator[tuple[str, str]]:
     yield "started", format_start(service)
     yield "process", str(service.pid or "none")
     if service.memory_bytes is not None:
-        yield "memory", f"{service.memory_bytes / 2**20:,.0f} MiB"
+        yield "memory", format_size(service.memory_bytes)
     yield "restarts by systemd", str(service.restart_count)
     yield "restarted with it", ", ".join(service.dependents) or "nothing"

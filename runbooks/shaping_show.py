@@ -42,13 +42,11 @@ class ShowShaping(Check[InterfaceShaping], words="shaping show", example="web1")
         limited = [card for card in state.interfaces.values() if card.down_queue or card.up_queue]
         limits = "; ".join(f"{card.name}: {card.rates}" for card in limited)
         findings = [line for card in state.interfaces.values() for line in _list_findings(card)]
-        return Report(
+        return Report.from_findings(
             f"{self.host} limits {limits}" if limits else f"{self.host} has no limit from Keyturn",
-            healthy=not findings,
-            findings=[*findings, *state.probation.list_notes("the limits")],
-            table=Table(("Interface", "Direction", "Limit", "Dropped", "Delayed"), rows)
-            if rows
-            else None,
+            findings,
+            notes=state.probation.list_notes("the limits"),
+            table=Table(("Interface", "Direction", "Limit", "Dropped", "Delayed"), rows),
         )
 
 

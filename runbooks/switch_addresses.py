@@ -4,6 +4,7 @@ from typing import Annotated
 from pydantic import Field
 
 from connectors import switch, switch_port, switch_tables
+from connectors.amounts import format_count
 from connectors.command import QueryRunner
 from connectors.switch_tables import LearnedAddress
 from runbooks import Check, Host, Report, Table, make_host_field
@@ -37,7 +38,7 @@ class SwitchAddresses(
         found = [each for each in addresses if self._is_wanted(each)]
         more = len(found) - _MAX_ROWS
         return Report(
-            f"{self.host} knows {len(found)} MAC address{'' if len(found) == 1 else 'es'}"
+            f"{self.host} knows {format_count(len(found), 'MAC address', 'MAC addresses')}"
             + (f" of {len(addresses)} that match" if len(found) < len(addresses) else ""),
             findings=[f"{more} more are not shown: give an address or a port"] if more > 0 else [],
             table=Table(

@@ -35,20 +35,14 @@ class SwitchLag(Check[tuple[Lag, ...]], words="switch lag", example="sw1 port-ch
     def report(self, lags: tuple[Lag, ...]) -> Report:
         if not lags:
             return Report(f"{self.host} has no link aggregation in use")
-        findings = [finding for lag in lags for finding in lag.findings]
         unknown = [lag.name for lag in lags if lag.members is None and lag.is_up]
-        notes = (
-            [
-                f"this switch does not show the members of {', '.join(unknown)}: they were not "
-                "checked"
-            ]
-            if unknown
-            else []
+        note = (
+            f"this switch does not show the members of {', '.join(unknown)}: they were not checked"
         )
-        return Report(
+        return Report.from_findings(
             self._format_summary(lags),
-            healthy=not findings,
-            findings=findings + notes,
+            (finding for lag in lags for finding in lag.findings),
+            notes=[note] if unknown else (),
             table=Table(
                 ("Aggregation", "State", "Protocol", "Members"), [_format_row(lag) for lag in lags]
             ),

@@ -1,6 +1,7 @@
 from collections.abc import Sequence
 
 from connectors import switch_tables
+from connectors.amounts import format_count
 from connectors.command import QueryRunner
 from connectors.switch_tables import Neighbour
 from runbooks import Check, Host, Report, Table, make_host_field
@@ -15,9 +16,8 @@ class SwitchNeighbours(Check[Sequence[Neighbour]], words="switch neighbours", ex
         return run_query(self.host, switch_tables.query_lldp_neighbours())
 
     def report(self, neighbours: Sequence[Neighbour]) -> Report:
-        count = len(neighbours)
         return Report(
-            f"{self.host} has {count or 'no'} neighbour{'' if count == 1 else 's'} with LLDP",
+            f"{self.host} has {format_count(len(neighbours), 'neighbour')} with LLDP",
             table=Table(
                 ("Port", "Neighbour", "Its port"),
                 [(each.port, each.name or "unknown", each.far_port) for each in neighbours],

@@ -26,11 +26,10 @@ class SwitchPorts(Check[tuple[SwitchPort, ...]], words="switch ports", example="
             ),
         ]
         up = sum(port.state == "up" for port in ports)
-        return Report(
+        return Report.from_findings(
             f"{self.host} has {up} of {len(ports)} ports up"
             + (f", {len(findings)} to fix" if findings else ""),
-            healthy=not findings,
-            findings=findings,
+            findings,
             table=Table(
                 ("Port", "State", "VLAN", "Speed", "Duplex", "Note"),
                 [

@@ -1,4 +1,5 @@
 from connectors import switch
+from connectors.amounts import format_count
 from connectors.command import QueryRunner
 from connectors.switch import Vlan
 from runbooks import Check, Host, Report, Table, make_host_field
@@ -18,13 +19,12 @@ class SwitchVlans(Check[tuple[Vlan, ...]], words="switch vlan", example="sw1"):
 
     def report(self, vlans: tuple[Vlan, ...]) -> Report:
         used = [vlan for vlan in vlans if vlan.number not in _RESERVED]
-        inactive = [vlan for vlan in used if vlan.state != "active"]
-        return Report(
-            f"{self.host} has {len(used)} VLAN{'' if len(used) == 1 else 's'}",
-            healthy=not inactive,
-            findings=[
+        return Report.from_findings(
+            f"{self.host} has {format_count(len(used), 'VLAN')}",
+            [
                 f"VLAN {vlan.number} ({vlan.name}) is {vlan.state}: its ports carry no traffic"
-                for vlan in inactive
+                for vlan in used
+                if vlan.state != "active"
             ],
             table=Table(
                 ("VLAN", "Name", "State", "Access ports"),

@@ -5,6 +5,7 @@ from typing import Annotated
 from pydantic import Field
 
 from connectors import tcp_window
+from connectors.amounts import format_size
 from connectors.command import QueryRunner
 from connectors.tcp_window import PeerRoute, TcpSettings
 from runbooks import Address, Check, Host, Refused, Report, Table
@@ -67,15 +68,14 @@ class TcpWindowCheck(
         ]
         least = min(*rates.values(), line)
         rows = [("line", _format_rate(line)), ("round trip", f"{way.round_trip * 1000:.1f} ms")]
-        rows.append(("in flight to fill it", _format_size(needed)))
+        rows.append(("in flight to fill it", format_size(needed)))
         rows += [
             (f"{name} at most", _format_rate(min(rate, line))) for name, rate in rates.items()
         ]
-        return Report(
+        return Report.from_findings(
             f"One connection between {self.host} and {self.peer} gets at most "
             f"{_format_rate(least)} of {_format_line(way.route)}",
-            healthy=not findings,
-            findings=findings,
+            findings,
             table=Table(("property", "value"), rows),
         )
 
@@ -87,8 +87,8 @@ def _list_window_findings(
         if rate < line and settings.scaling:
             yield (
                 f"to {name}, the largest buffer allows {_format_rate(rate)}: the line and its "
-                f"delay need {_format_size(needed)} in flight, so set the third number of "
-                f"{_KEY[name]} to {_format_size(2 * needed)}"
+                f"delay need {format_size(needed)} in flight, so set the third number of "
+                f"{_KEY[name]} to {2 * needed} bytes"
             )
 
 
@@ -120,7 +120,3 @@ def _format_line(link: PeerRoute) -> str:
 
 def _format_rate(bits: float) -> str:
     return f"{bits / 1e9:,.1f} Gbit/s" if bits >= 1e9 else f"{bits / 1e6:,.1f} Mbit/s"
-
-
-def _format_size(count: int) -> str:
-    return f"{count / 2**20:,.1f} MiB" if count >= 2**20 else f"{count / 2**10:,.0f} KiB"

@@ -1,11 +1,12 @@
 from collections.abc import Iterator
 
 from connectors import uptime
+from connectors.amounts import format_count, format_duration
 from connectors.command import QueryRunner
 from connectors.uptime import Uptime
 from runbooks import Check, Host, Report
 
-_MINUTE, _HOUR, _DAY = 60, 3600, 86400
+_HOUR, _DAY = 3600, 86400
 # With a longer uptime, the running kernel lacks security fixes.
 _LONG = 400 * _DAY
 
@@ -19,20 +20,19 @@ class UptimeCheck(Check[Uptime], words="uptime check", example="web1"):
         return run_query(self.host, uptime.query_uptime())
 
     def report(self, up: Uptime) -> Report:
-        findings = [*_list_findings(up)]
         load = " ".join(f"{value:.2f}" for value in up.load)
-        on = f" on {up.cores} cores" if up.cores else ""
-        return Report(
-            f"{self.host} has been up for {_format_span(up.seconds)}, load {load}{on}, kernel "
-            f"{up.kernel}",
-            healthy=not findings,
-            findings=findings,
+        on = f" on {format_count(up.cores, 'core')}" if up.cores else ""
+        return Report.from_findings(
+            f"{self.host} has been up for {format_duration(int(up.seconds))}, load {load}{on}, "
+            f"kernel {up.kernel}",
+            _list_findings(up),
         )
 
 
 def _list_findings(up: Uptime) -> Iterator[str]:
     if up.seconds < _HOUR:
-        yield f"it was rebooted {_format_span(up.seconds)} ago: check whether that was intended"
+        ago = format_duration(int(up.seconds))
+        yield f"it was rebooted {ago} ago: check whether that was intended"
     if up.seconds > _LONG:
         yield "it has been up for over a year: its kernel lacks all fixes since then"
     if up.reboot_packages is not None:
@@ -45,12 +45,3 @@ def _list_findings(up: Uptime) -> Iterator[str]:
         yield f"the load is above 2 for each core for 15 minutes ({fifteen:.2f})"
     elif one > 4 * up.cores:
         yield f"the load is above 4 for each core now ({one:.2f})"
-
-
-def _format_span(seconds: float) -> str:
-    days, rest = divmod(int(seconds), _DAY)
-    hours, rest = divmod(rest, _HOUR)
-    if days:
-        return f"{days} d {hours} h"
-    minutes = rest // _MINUTE
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min"

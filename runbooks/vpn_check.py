@@ -2,11 +2,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from connectors import openvpn, programs, strongswan
+from connectors.amounts import format_count, format_duration, format_size
 from connectors.command import QueryRunner
 from connectors.errors import CommandError
 from connectors.openvpn import OpenVpn
 from connectors.strongswan import Connection, Tunnel
-from connectors.zpool import format_duration, format_size
 from runbooks import Check, Host, Report, Table, make_host_field
 
 # OpenVPN writes its status file every minute by default.
@@ -58,13 +58,10 @@ class CheckVpn(Check[VpnState], words="vpn check", example="vpn1"):
             *(found for server in state.servers for found in _list_server_findings(server)),
             *_list_connection_findings(state),
         ]
-        return Report(
+        return Report.from_findings(
             f"{self.host} has {_format_summary(state)}",
-            healthy=not findings,
-            findings=findings,
-            table=Table(("VPN", "Peer", "Inside", "State", "Since", "Received", "Sent"), rows)
-            if rows
-            else None,
+            findings,
+            table=Table(("VPN", "Peer", "Inside", "State", "Since", "Received", "Sent"), rows),
         )
 
 
@@ -72,7 +69,7 @@ def _format_summary(state: VpnState) -> str:
     parts: list[str] = []
     if state.servers:
         clients = sum(len(server.clients) for server in state.servers)
-        parts.append(f"{clients} OpenVPN client{'' if clients == 1 else 's'}")
+        parts.append(format_count(clients, "OpenVPN client"))
     if state.connections or state.tunnels:
         established = {each.connection for each in state.tunnels if each.is_up and not each.child}
         wanted = {each.name for each in state.connections if not each.waits_for_peers}

@@ -107,9 +107,7 @@ class ReplaceDisk(
         pool, running = state.pool, state.pool.running_resilver
         if running:
             return Report(f"{pool.name}: {running.description}", running=True)
-        return Report(
-            f"{pool.name} is {pool.state}", healthy=not pool.findings, findings=pool.findings
-        )
+        return Report.from_findings(f"{pool.name} is {pool.state}", pool.findings)
 
 
 class OnlineDisk(

@@ -4,9 +4,9 @@ from typing import Annotated
 from pydantic import Field
 
 from connectors import zfs
+from connectors.amounts import format_size
 from connectors.command import QueryRunner
 from connectors.zfs import DeviceTraffic
-from connectors.zpool import format_size
 from runbooks import Check, Host, Report, Table, make_host_field
 
 

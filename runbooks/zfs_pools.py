@@ -3,6 +3,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from connectors import zfs
+from connectors.amounts import format_count
 from connectors.command import QueryRunner
 from connectors.errors import ParseError
 from connectors.zfs import PoolSpace, ZfsStorage
@@ -45,12 +46,10 @@ class ListPools(Check[PoolState], words="zfs pools", example="nas1"):
             for finding in _list_findings(pool, pools.spaces[pool.name], storage)
         ]
         unhealthy = sum(bool(pool.findings) for pool in storage.pools)
-        count = f"{len(storage.pools)} pool{'s' if len(storage.pools) > 1 else ''}"
         health = f"{unhealthy} with problems" if unhealthy else "all healthy"
-        return Report(
-            f"{self.host} has {count}, {health}",
-            healthy=not findings,
-            findings=findings,
+        return Report.from_findings(
+            f"{self.host} has {format_count(len(storage.pools), 'pool')}, {health}",
+            findings,
             table=Table(
                 ("Pool", "State", "Size", "Allocated", "Full", "Last scan", "Lost data"),
                 [_format_row(pool, pools.spaces[pool.name]) for pool in storage.pools],

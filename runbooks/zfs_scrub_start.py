@@ -6,10 +6,11 @@ from typing import Annotated
 from pydantic import Field
 
 from connectors import zfs
+from connectors.amounts import format_duration
 from connectors.command import QueryRunner, Shell
 from connectors.zfs import LoadAverage, ZfsStorage
 from connectors.zfs_disks import read_disks
-from connectors.zpool import Pool, Scan, format_duration
+from connectors.zpool import Pool, Scan
 from runbooks import Change, Host, Leg, Plan, PoolName, Refused, Report, Step, make_host_field
 
 # In these states a scrub can only fail or hang.

@@ -37,10 +37,9 @@ class ScrubStatus(Check[ScrubHistory], words="zfs scrub status", example="nas1 t
         ]
         if not pool.scans:
             findings.append("Scrub it monthly to find damage while it can be repaired")
-        return Report(
+        return Report.from_findings(
             f"{self.pool}: {_format_scans(scrubbed)}",
-            healthy=not findings,
-            findings=findings,
+            findings,
             table=Table(
                 ("Device", "State", "Read", "Write", "Checksum", "Note"),
                 [_format_row(vdev) for vdev in pool.vdevs if vdev.is_leaf],

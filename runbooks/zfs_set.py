@@ -3,9 +3,9 @@ from typing import Annotated
 from pydantic import Field, ValidationInfo, field_validator
 
 from connectors import zfs_property
+from connectors.amounts import format_size
 from connectors.command import QueryRunner, Shell
 from connectors.zfs_property import PropertyName, ZfsProperty
-from connectors.zpool import format_size
 from runbooks import Change, DatasetName, Host, NoUndo, Plan, Refused, Step, make_host_field
 
 

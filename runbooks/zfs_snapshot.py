@@ -3,6 +3,7 @@ from typing import Annotated
 from pydantic import Field
 
 from connectors import zfs_snapshot
+from connectors.amounts import format_count
 from connectors.command import QueryRunner
 from connectors.zfs_snapshot import Snapshots
 from runbooks import Change, DatasetName, Host, Plan, Step, make_host_field
@@ -48,5 +49,5 @@ class TakeSnapshot(
             "Undo destroys this snapshot only, and ZFS refuses it while a clone or a hold depends "
             "on the snapshot.",
         ]
-        count = len(state.names)
-        return Plan(f"{self.dataset} has {count:,} snapshots, none of this name", [step], notes)
+        count = format_count(len(state.names), "snapshot")
+        return Plan(f"{self.dataset} has {count}, none of this name", [step], notes)

@@ -82,7 +82,7 @@ def test_what_waits_is_shown_by_sender_and_by_script(fleet: Fleet, exim: Exim):
     exim.queue("shop@example.com", "a@example.net", "b@example.net", header=script)
     exim.queue("<>", "c@example.net")
     report = CHECK.report(CHECK.read(fleet.run_query))
-    assert report.summary.startswith("2 messages wait on mail1")
+    assert report.summary.startswith("The mail queue of mail1 has 2 messages")
     assert report.table is not None
     assert {tuple(row) for row in report.table.rows} == {
         ("<> (bounces)", "1", "1"),

@@ -9,8 +9,6 @@ from connectors.zpool import (
     Pool,
     Scan,
     Vdev,
-    format_duration,
-    format_size,
     parse_duration,
     parse_size,
 )
@@ -40,22 +38,6 @@ def test_invalid_zfs_size_is_a_parse_error(text: str):
 
 
 @pytest.mark.parametrize(
-    ("amount", "text"),
-    [
-        (0, "0 B"),
-        (1023, "1023 B"),
-        (1536, "1.5 KiB"),
-        (15_872, "15.5 KiB"),
-        (147 * 1024**2, "147 MiB"),
-        (1024**3, "1 GiB"),
-        (5 * 1024**8, "5120 ZiB"),
-    ],
-)
-def test_size_is_formatted_in_binary_units(amount: int, text: str):
-    assert format_size(amount) == text
-
-
-@pytest.mark.parametrize(
     ("text", "length"),
     [
         ("00:00:40", 40),
@@ -76,20 +58,6 @@ def test_zfs_duration_is_parsed(text: str, length: int):
 def test_invalid_zfs_duration_is_a_parse_error(text: str):
     with pytest.raises(ParseError):
         parse_duration(text)
-
-
-@pytest.mark.parametrize(
-    ("length", "text"),
-    [
-        (0, "less than a minute"),
-        (40, "40 s"),
-        (4680, "1 h 18 min"),
-        (86_400, "1 day"),
-        (286_947, "3 days 7 h"),
-    ],
-)
-def test_duration_is_formatted_in_words(length: int, text: str):
-    assert format_duration(length) == text
 
 
 def test_scrub_and_resilver_are_described():

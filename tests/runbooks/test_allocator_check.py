@@ -20,7 +20,7 @@ def test_processes_with_the_same_allocator_are_healthy():
     assert report.healthy
     assert report.summary == ("mysqld on db1 uses jemalloc in 2 of 2 processes")
     assert report.table is not None
-    assert report.table.rows[0][2] == "1,024 MiB"
+    assert report.table.rows[0][2] == "1 GiB"
 
 
 def test_processes_with_different_allocators_are_a_finding():

@@ -72,7 +72,7 @@ def test_bots_top_resolves_only_names_of_search_engines():
     )
     report = LOOK.report(LOOK.read(fleet.run_query))
     assert len(fleet.asked) == 1
-    assert report.summary.startswith("web1 answered 7 requests in 2 hours")
+    assert report.summary.startswith("web1 answered 7 requests in 2 h")
     assert report.findings == [
         "1 lines were not counted: their format is neither `combined` nor HAProxy's"
     ]

@@ -26,7 +26,8 @@ def test_mail_queue_with_few_messages_is_healthy():
     report = CHECK.report(CHECK.read(fleet.run_query))
     assert report.healthy
     assert report.summary == (
-        "3 messages wait on mail1 (0.0 MiB), 1 of them frozen, the oldest for 0 h"
+        "The mail queue of mail1 has 3 messages (902 B), 1 of them frozen; the oldest has waited "
+        "for less than a minute"
     )
     assert report.table is not None
     assert report.table.rows == [
@@ -45,7 +46,8 @@ def test_mail_queue_check_reads_postfix_where_it_is_installed():
     )
     report = CHECK.report(CHECK.read(fleet.run_query))
     assert report.summary == (
-        "3 messages wait on mail1 (0.0 MiB), 1 of them frozen, the oldest for 0 h"
+        "The mail queue of mail1 has 3 messages (854 B), 1 of them frozen; the oldest has waited "
+        "for 5 s"
     )
     assert report.table is not None
     assert set(report.table.rows) == {
@@ -58,7 +60,7 @@ def test_mail_queue_check_reads_postfix_where_it_is_installed():
 
 def test_mail_queue_check_reports_messages_that_were_only_counted():
     report = CHECK.report(MailQueue(messages(10, "ada@example.com"), (), unlisted_count=5000))
-    assert report.summary.startswith("5,010 messages wait on mail1")
+    assert report.summary.startswith("The mail queue of mail1 has 5,010 messages")
     assert report.findings[0].startswith("5,000 messages were only counted")
 
 

@@ -17,7 +17,7 @@ def test_switch_neighbours_lists_neighbours_without_a_name():
     assert report.summary == "sw1 has 3 neighbours with LLDP"
     assert report.table is not None
     assert list(report.table.rows)[1] == ("3", "unknown", "3c e1 a1 22 18 f0")
-    assert LOOK.report(()).summary == "sw1 has no neighbours with LLDP"
+    assert LOOK.report(()).summary == "sw1 has 0 neighbours with LLDP"
 
 
 def test_switch_neighbours_fails_when_lldp_is_off():

@@ -32,7 +32,7 @@ def test_tcp_buffers_that_fill_the_link_are_healthy():
         "1.0 Gbit/s of eth0"
     )
     assert report.table is not None
-    assert ("in flight to fill it", "9.5 MiB") in report.table.rows
+    assert ("in flight to fill it", "9.54 MiB") in report.table.rows
 
 
 def test_tcp_buffer_that_is_too_small_is_a_finding_with_the_needed_size():
@@ -40,7 +40,7 @@ def test_tcp_buffer_that_is_too_small_is_a_finding_with_the_needed_size():
     (finding,) = report.findings
     assert "to send, the largest buffer allows 209.7 Mbit/s" in finding
     assert "net.ipv4.tcp_smem" not in finding
-    assert "net.ipv4.tcp_wmem to 19.1 MiB" in finding
+    assert "net.ipv4.tcp_wmem to 20000000 bytes" in finding
     assert report.summary.startswith(
         "One connection between web1 and 198.51.100.7 gets at most 209.7"
     )

@@ -17,7 +17,7 @@ def test_uptime_check_of_a_healthy_host_is_one_sentence():
     report = CHECK.report(WELL)
     assert report.healthy
     assert report.summary == (
-        "web1 has been up for 3 d 2 h, load 0.50 0.40 0.30 on 4 cores, kernel 6.1.0-18-amd64"
+        "web1 has been up for 3 days 2 h, load 0.50 0.40 0.30 on 4 cores, kernel 6.1.0-18-amd64"
     )
 
 

@@ -11,7 +11,7 @@ def test_zfs_snapshot_takes_a_snapshot_and_undo_destroys_exactly_that_one():
     query = zfs_snapshot.query_snapshots("tank/home").command
     fleet = ScriptedFleet({("nas1", query): "tank/home\ntank/home@b\n"})
     plan = TAKE.plan(TAKE.read(fleet.run_query))
-    assert plan.current_state == "tank/home has 1 snapshots, none of this name"
+    assert plan.current_state == "tank/home has 1 snapshot, none of this name"
     (step,) = plan.steps
     assert str(step.do) == "zfs snapshot tank/home@a"
     assert str(step.undo) == "zfs destroy tank/home@a"
