@@ -75,13 +75,14 @@ def get_kind(runbook: type[AnyRunbook]) -> str:
 def compute_version(runbook: type[AnyRunbook]) -> str:
     """Return the version of a runbook: 12 hex digits of the SHA-256 of its code.
 
-    It covers the runbook's module and all connectors, since both make the plan. A change of any
-    of these files makes approved plans stale.
+    It covers the runbook's module, what runbooks share and all connectors, since all of them make
+    the plan. A change of any of these files makes approved plans stale.
     """
     module = importlib.import_module(runbook.__module__)
     connectors = importlib.import_module("connectors")
-    digest = hashlib.sha256()
-    files = [file for place in connectors.__path__ for file in sorted(Path(place).glob("*.py"))]
-    for path in (Path(str(module.__file__)), *files):
-        digest.update(path.read_bytes())
+    digest = hashlib.sha256(Path(str(module.__file__)).read_bytes())
+    for package, pattern in ((runbooks, "_*.py"), (connectors, "*.py")):
+        for place in package.__path__:
+            for path in sorted(Path(place).glob(pattern)):
+                digest.update(path.read_bytes())
     return digest.hexdigest()[:12]
