@@ -62,7 +62,7 @@ ENDINGS = {
     "Slack Connect stranger": _BARRED,
     "guest": _BARRED,
     "bot": _BARRED,
-    "own request": ("test_approval_flow.test_no_one_approves_their_own_request",),
+    "own request": ("test_approval_flow.test_requester_cannot_approve_their_own_request",),
     "somebody without authority": (
         "test_approval_flow.test_unauthorised_approval_click_is_refused_ephemerally_with_those_who_can",
     ),
