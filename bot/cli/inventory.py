@@ -137,7 +137,7 @@ def _print_imported_hosts(
     imported: "ImportedHosts", known_hosts_files: Sequence[IO[str]], area: str
 ) -> None:
     from bot.hosts import inventory_writer, known_hosts
-    from bot.model.text import escape_to_one_line
+    from bot.model.text import escape_to_one_line, format_count
 
     for remark in imported.remarks:
         click.echo(escape_to_one_line(remark), err=True)
@@ -150,7 +150,7 @@ def _print_imported_hosts(
     _print_entries(entries)
     complete = sum(entry.is_complete for entry in entries)
     counts = f"{complete} complete, {len(entries) - complete} incomplete"
-    click.echo(f"{len(entries)} hosts: {counts}", err=True)
+    click.echo(f"{format_count(len(entries), 'host')}: {counts}", err=True)
 
 
 def _print_entries(entries: "Sequence[InventoryEntry]") -> None:
@@ -221,7 +221,9 @@ def enrol_host(
     for objection in objections:
         click.echo(f"note: {objection}\n", err=True)
     if objections:
-        exit_with_error("the host was not added, and nothing was written", FAILED)
+        exit_with_error(
+            "nothing was written: fix what the notes say, then enrol the host again", FAILED
+        )
     if not candidate.area:
         click.echo("Nothing was written. Add --area to add it as a pending host.", err=True)
         return

@@ -21,6 +21,7 @@ from bot.model.check_result import (
     create_warning_result,
 )
 from bot.model.keyfile import KeyFileError
+from bot.model.text import format_count
 from bot.policy import NoPolicyError, Policy
 from bot.policy.loader import check_access, load_policy
 from bot.queries import own_runbooks
@@ -241,8 +242,8 @@ def check_installation(
         if isinstance(policy, CheckResult)
         else create_ok_result(
             "policy",
-            f"valid: {len(policy.organisation.people)} people, "
-            f"{len(policy.inventory.hosts)} hosts",
+            f"valid: {format_count(len(policy.organisation.people), 'person', plural='people')}, "
+            f"{format_count(len(policy.inventory.hosts), 'host')}",
         )
     )
     known = None if isinstance(policy, CheckResult) else policy

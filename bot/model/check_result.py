@@ -1,10 +1,11 @@
 """Results of health checks for `keyturn doctor`, readiness and the health page. Pure."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from bot.model.text import escape_to_one_line
+from bot.model.text import escape_to_one_line, format_count
 
 CheckLevel = Literal["ok", "warning", "error"]
 
@@ -37,11 +38,13 @@ def create_error_result(subject: str, message: str) -> CheckResult:
 
 
 def describe_total(results: Sequence[CheckResult]) -> str:
-    """Return the number of errors: `2 problems`; `Healthy` without one."""
-    errors = sum(each.level == "error" for each in results)
-    if not errors:
-        return "Healthy"
-    return "1 problem" if errors == 1 else f"{errors} problems"
+    """Return the number of errors and warnings: `2 problems, 1 warning`; `Healthy` without any."""
+    levels = Counter(each.level for each in results)
+    parts = [
+        format_count(levels["error"], "problem") if levels["error"] else "Healthy",
+        *([format_count(levels["warning"], "warning")] if levels["warning"] else []),
+    ]
+    return ", ".join(parts)
 
 
 def format_results(results: Sequence[CheckResult]) -> str:
