@@ -2,9 +2,10 @@
 
 from fastapi import APIRouter, Response
 
-from bot.db import break_glass, runs, schedules, search
+from bot.db import break_glass, drift, runs, schedules, search
 from bot.db.database import Transaction
 from bot.db.schedules import ScheduleState
+from bot.model.drift import DRIFTED_STATES
 from bot.model.run import Run, State
 from bot.model.times import to_datetime, to_microseconds
 from bot.policy import Policy
@@ -40,6 +41,7 @@ def show_home(visit: Visit) -> Response:
         proposals = pending.list_counter_proposals(tx, visit.person)
         failed_filter = search.RunFilter(states=_FAILED_STATES, since=now - _DAY)
         failed = search.find_run_numbers(tx, failed_filter, most=_MAX_RUNS)
+        keys = drift.list_keys(tx, most=_MAX_RUNS)
         active_schedules = [
             one
             for one in schedules.list_schedules(tx)
@@ -58,6 +60,7 @@ def show_home(visit: Visit) -> Response:
         latest=latest,
         proposals=proposals,
         failed_count=len(failed),
+        drifted_count=sum(key.state in DRIFTED_STATES for key in keys),
         next_schedule=min(active_schedules, key=lambda one: one.due_at or 0, default=None),
         chart=chart,
         votes=votes,

@@ -50,6 +50,7 @@ def test_drift_page_lists_and_filters_watched_values(site: Site, key: DriftKey):
     assert "switch lamp lb1 Changed outside dim on" in page.text
     assert f"/drift/{key.id}" in page.links
     assert page.strange == []
+    assert "1 changed outside Keyturn" in Page(browser.get("/").text).text
     assert "switch lamp" in browser.get("/drift?host=LB1&state=changed").text
     for query in ("host=lb2", "state=as_set"):
         assert "No matching values" in browser.get(f"/drift?{query}").text
