@@ -44,7 +44,7 @@ def _settings() -> Iterator[str]:
 
 
 @pytest.mark.parametrize("words", list(_commands()), ids=" ".join)
-def test_every_command_is_one(words: list[str]):
+def test_deployment_files_use_existing_commands(words: list[str]):
     with click.Context(main) as context:
         name, command, rest = main.resolve_command(context, words)
         while isinstance(command, click.Group):
@@ -53,12 +53,12 @@ def test_every_command_is_one(words: list[str]):
         command.make_context(name, rest)
 
 
-def test_every_setting_is_one():
+def test_deployment_files_use_existing_settings():
     known = {f"KEYTURN_{name.upper()}" for name in Settings.model_fields} | {"PGPASSWORD"}
     assert set(_settings()) - known == set()
 
 
-def test_every_container_is_locked_down():
+def test_every_container_is_read_only_and_without_capabilities():
     for name, service in OURS.items():
         assert service["read_only"], name
         assert service["cap_drop"] == ["ALL"], name
@@ -73,14 +73,14 @@ def test_every_container_is_locked_down():
             assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}, name
 
 
-def test_whoever_ends_is_given_the_time_to():
+def test_every_container_has_time_to_drain_before_it_is_killed():
     for service in OURS.values():
         assert int(service["stop_grace_period"].removesuffix("s")) > DRAIN_SECONDS
     for name in ("web", "worker-ams"):
         assert PODS[name]["terminationGracePeriodSeconds"] > DRAIN_SECONDS
 
 
-def test_only_workers_have_the_keys_of_hosts():
+def test_only_workers_mount_the_ssh_keys_of_hosts():
     for name, service in OURS.items():
         has = any(str(volume).startswith("./ssh") for volume in service["volumes"])
         assert has == name.startswith("worker"), name
@@ -88,27 +88,27 @@ def test_only_workers_have_the_keys_of_hosts():
         assert ("keyturn-ssh-ams" in str(pod)) == name.startswith("worker"), name
 
 
-def test_only_the_upgrade_works_as_the_owner_of_the_tables():
+def test_only_the_upgrade_job_uses_the_database_owner():
     for name, service in OURS.items():
         assert ("owner@" in str(service["environment"])) == (name == "upgrade"), name
     for name, pod in PODS.items():
         assert ("owner@" in str(pod)) == (name == "upgrade"), name
 
 
-def test_no_password_stands_in_these_files():
+def test_compose_file_contains_no_password():
     for line in (ROOT / "compose.yaml").read_text().splitlines():
         if match := re.match(r"\s+(\w*(?:PASSWORD|TOKEN)\w*): (.*)", line):
             assert match[2].startswith("${"), line
 
 
-def test_every_kind_of_process_may_lose_one_and_go_on():
+def test_every_deployment_has_two_replicas_and_a_disruption_budget():
     budgets = {one["metadata"]["name"] for one in CLUSTER if one["kind"] == "PodDisruptionBudget"}
     deployed = {one["metadata"]["name"] for one in CLUSTER if one["kind"] == "Deployment"}
     assert budgets == deployed
     assert all(one["spec"]["replicas"] >= 2 for one in CLUSTER if one["kind"] == "Deployment")
 
 
-def test_the_image_is_the_one_that_is_built_here():
+def test_deployment_files_use_the_image_of_this_version():
     images = {service["image"] for service in OURS.values()}
     assert images == {"${KEYTURN_IMAGE:-keyturn:0.1.0}"}
     images = {"keyturn:0.1.0"}
@@ -120,7 +120,7 @@ def test_the_image_is_the_one_that_is_built_here():
     assert images == {"keyturn:0.1.0"}
 
 
-def test_every_base_image_is_named_by_digest():
+def test_every_base_image_is_pinned_by_digest():
     arguments = dict(re.findall(r"(?m)^ARG (\w+)=(\S+)$", DOCKERFILE))
     bases = re.findall(r"(?m)^FROM \$\{(\w+)\}", DOCKERFILE)
     assert len(bases) == len(re.findall(r"(?m)^FROM ", DOCKERFILE)) == 3

@@ -60,12 +60,12 @@ every_page = pytest.mark.parametrize("page", PAGES, ids=_get_name)
 
 
 @every_page
-def test_page_is_not_too_long(page: Path):
+def test_docs_page_is_within_its_line_limit(page: Path):
     assert len(page.read_text().splitlines()) <= MAX_LINES
 
 
 @every_page
-def test_links_lead_to_files_and_headings(page: Path):
+def test_links_of_a_page_point_to_existing_files_and_headings(page: Path):
     for link in re.findall(r"\]\(([^)\s]+)\)", _FENCE.sub("", page.read_text())):
         if "://" in link:
             continue
@@ -81,7 +81,7 @@ def _list_anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
-def test_every_picture_is_shown_and_made_by_the_script():
+def test_every_picture_is_shown_and_generated_by_the_script():
     files = {file.stem for file in (DOCS / "pictures").glob("*.png")}
     shown = {
         name for page in PAGES for name in re.findall(r"pictures/(\w+)\.png", page.read_text())
@@ -164,7 +164,7 @@ def test_commands_of_a_page_exist(page: Path):
     assert [word for words in commands for word in _find_unknown_words(words)] == []
 
 
-def test_commands_are_found_in_text():
+def test_commands_are_found_in_code_blocks_and_code_spans():
     text = (
         "Run `keyturn policy\ncheck`.\n\n```\n$ A=b keyturn frob --now\nx | keyturn nope -\n```\n"
     )
@@ -245,7 +245,7 @@ def test_every_setting_and_field_of_a_host_is_documented():
 # --- policy ---
 
 
-def test_everything_that_a_rule_can_say_and_read_is_documented():
+def test_every_rule_annotation_and_context_attribute_is_documented():
     page = _read("policy.md")
     attributes = re.findall(
         r"(?m)^  (\w+): ", SCHEMA.partition("type Request")[2].partition("};")[0]
@@ -339,7 +339,7 @@ def test_every_table_is_documented():
     assert sorted(documented) == sorted(metadata.tables)
 
 
-def test_functions_on_the_way_of_a_request_exist():
+def test_functions_named_in_the_request_walkthrough_exist():
     rows = _list_table(_read("architecture.md"), "A request from chat to the host and back")
     for _, places, text in rows:
         files = [ROOT / "bot" / name for name in re.findall(r"`([\w/]+\.py)`", places)]
@@ -354,7 +354,7 @@ def test_functions_on_the_way_of_a_request_exist():
 # --- runbooks ---
 
 
-def test_every_runbook_is_in_the_table():
+def test_every_runbook_is_in_the_docs_table():
     rows = _list_table(_read("runbooks.md"), "Runbooks that come with Keyturn")
     listed = " ".join(row[0] for row in rows)
     for words in load_catalogue():
@@ -383,7 +383,7 @@ def example_modules(monkeypatch: pytest.MonkeyPatch) -> list[ModuleType]:
     return modules
 
 
-def test_example_of_four_steps_passes_its_own_tests(example_modules: list[ModuleType]):
+def test_runbook_example_in_four_steps_passes_its_own_tests(example_modules: list[ModuleType]):
     connector, runbook, its_test = example_modules
     tests = [thing for name, thing in vars(its_test).items() if name.startswith("test_")]
     assert len(tests) == 2

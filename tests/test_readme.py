@@ -19,7 +19,7 @@ def test_readme_is_short():
     assert len(README.splitlines()) <= MAX_LINES
 
 
-def test_readme_has_five_sections_of_what_most_people_need():
+def test_readme_has_its_five_main_sections():
     headings = re.findall(r"(?m)^## (.*)$", README)
     needed = ["Install", "Connect Slack", "Write the policy", "Add hosts", "Write a runbook"]
     assert [heading for heading in headings if heading in needed] == needed
@@ -45,7 +45,7 @@ def test_make_targets_of_readme_exist():
         assert re.search(rf"(?m)^{target}:.*## ", makefile), target
 
 
-def test_runbook_of_readme_is_the_one_that_the_tests_run():
+def test_runbook_excerpt_of_readme_is_part_of_the_tested_example():
     (excerpt,) = _list_code_blocks(README, "python")
     complete = "\n".join(_list_code_blocks(RUNBOOKS_PAGE, "python"))
     for line in excerpt.splitlines():

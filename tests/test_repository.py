@@ -131,7 +131,7 @@ def test_imports_keep_their_contracts() -> None:
     assert verdict.returncode == 0, verdict.stdout + verdict.stderr
 
 
-def test_no_module_has_a_shapeless_name() -> None:
+def test_no_module_has_a_vague_name() -> None:
     parts = {part.strip("_") for path in _modules() for part in path.relative_to(ROOT).parts}
     stems = {part.removesuffix(".py").strip("_") for part in parts}
     assert stems & SHAPELESS == set()
@@ -229,7 +229,7 @@ def _names_of_body(body: ast.stmt) -> set[str]:
     return names
 
 
-def test_nothing_reads_a_private_name_of_a_library() -> None:
+def test_no_module_reads_a_private_name_of_a_library() -> None:
     uses = {
         f"{path.relative_to(ROOT)}: {use}"
         for path in _modules()
@@ -238,7 +238,7 @@ def test_nothing_reads_a_private_name_of_a_library() -> None:
     assert uses == set()
 
 
-def test_nothing_overrides_a_private_name_of_a_library() -> None:
+def test_no_class_overrides_a_private_name_of_a_library() -> None:
     classes = list(_own_classes())
     assert [use for own in classes for use in _private_names_shared_with_libraries(own)] == []
 
@@ -264,7 +264,7 @@ def test_access_to_a_private_name_is_found(source: str) -> None:
 @pytest.mark.parametrize(
     "source", ["self._own", "cls._own", "x.__class__", "row._asdict()", "from bot import _x"]
 )
-def test_a_private_name_of_ones_own_may_be_used(source: str) -> None:
+def test_own_private_name_may_be_used(source: str) -> None:
     assert _private_access(source) == []
 
 
@@ -282,7 +282,7 @@ class _OverridesAnAttribute(paramiko.Transport):
     ("own", "name"),
     [(_OverridesAMethod, "_can_retry_async"), (_OverridesAnAttribute, "_expected_packet")],
 )
-def test_an_overridden_private_name_is_found(own: type[Any], name: str) -> None:
+def test_overridden_private_name_of_a_library_is_found(own: type[Any], name: str) -> None:
     names = list(_private_names_shared_with_libraries(own))
     assert names == [f"{own.__module__}.{own.__qualname__}.{name}"]
 
@@ -323,20 +323,20 @@ def _trespasses(imports: Mapping[str, set[str]], layers: Sequence[set[str]]) -> 
     ]
 
 
-def test_dialects_know_neither_each_other_nor_the_wire() -> None:
+def test_connector_dialects_import_neither_each_other_nor_the_transport() -> None:
     imports = _imports_of_connectors()
     assert "command" in imports["haproxy"]
     assert _trespasses(imports, _layers_of_connectors()) == []
 
 
 @pytest.mark.parametrize("other", ["haproxy", "ssh", "ssh_pool", "fleet"])
-def test_a_new_dialect_that_knows_more_is_seen(other: str) -> None:
+def test_new_connector_dialect_that_imports_another_is_found(other: str) -> None:
     imports = {**_imports_of_connectors(), "new": {"command", other}}
     problems = [f"connectors.new imports connectors.{other}"]
     assert _trespasses(imports, _layers_of_connectors()) == problems
 
 
-def test_no_one_of_the_wire_knows_a_dialect() -> None:
+def test_transport_module_that_imports_a_dialect_is_found() -> None:
     imports = {"fleet": {"haproxy", "sessions"}, "haproxy": {"command"}}
     problems = ["connectors.fleet imports connectors.haproxy"]
     assert _trespasses(imports, _layers_of_connectors()) == problems
@@ -346,24 +346,24 @@ def test_no_one_of_the_wire_knows_a_dialect() -> None:
 
 
 @pytest.mark.parametrize("words", load_catalogue())
-def test_every_runbook_passes_the_lint_that_authors_run(words: str) -> None:
+def test_every_runbook_passes_the_runbook_lint(words: str) -> None:
     assert lint_runbook(load_catalogue()[words]) == []
 
 
-def test_every_list_that_a_field_names_has_a_lister() -> None:
+def test_every_list_named_by_a_form_field_has_a_lister() -> None:
     fields = [
         field for runbook in load_catalogue().values() for field in list_form_fields(runbook)
     ]
     assert {field.lists for field in fields} - {""} == set(LISTS)
 
 
-def test_every_runbook_has_its_tests() -> None:
+def test_every_runbook_has_a_test_file() -> None:
     modules = {runbook.__module__.rpartition(".")[2] for runbook in load_catalogue().values()}
     tests = ROOT / "tests" / "runbooks"
     assert {name for name in modules if not (tests / f"test_{name}.py").is_file()} == set()
 
 
-def test_every_module_beside_the_language_of_runbooks_is_a_runbook() -> None:
+def test_every_public_module_of_runbooks_is_a_runbook() -> None:
     modules = {path.stem for path in (ROOT / "runbooks").glob("[!_]*.py")}
     assert modules == {
         runbook.__module__.rpartition(".")[2] for runbook in load_catalogue().values()
@@ -378,45 +378,45 @@ def test_no_file_names_a_package_registry(pattern: re.Pattern[str]) -> None:
     assert _lines_with(pattern) == []
 
 
-def test_no_file_names_a_folder_of_the_machine_it_was_written_on() -> None:
+def test_no_file_names_a_folder_of_the_build_machine() -> None:
     assert _lines_with(BUILD_FOLDERS) == []
 
 
 @pytest.mark.parametrize("folder", ["/wo" + "rk/main", "/ro" + "ot/.ssh", "/ho" + "me/ada/src"])
 @pytest.mark.parametrize("before", ["", " ", '"', "=", "file://"])
-def test_a_folder_of_the_machine_is_seen_wherever_it_stands(folder: str, before: str) -> None:
+def test_folder_of_the_build_machine_is_found_after_any_prefix(folder: str, before: str) -> None:
     assert BUILD_FOLDERS.search(before + folder)
 
 
 @pytest.mark.parametrize("text", ["https://example.org/work/1", "tests/work/", "{base}/home/x/"])
-def test_other_paths_are_left_in_peace(text: str) -> None:
+def test_other_paths_are_not_reported_as_build_folders(text: str) -> None:
     assert not BUILD_FOLDERS.search(text)
 
 
 # --- locks and versions ---
 
 
-def test_what_the_service_needs_is_locked_with_hashes() -> None:
+def test_service_dependencies_are_locked_with_hashes() -> None:
     assert _not_locked(_project()["project"]["dependencies"], _pins("run.txt")) == []
 
 
-def test_what_developers_need_is_locked_with_hashes() -> None:
+def test_development_dependencies_are_locked_with_hashes() -> None:
     project = _project()["project"]
     wanted = project["dependencies"] + project["optional-dependencies"]["dev"]
     assert _not_locked(wanted, _pins("dev.txt")) == []
 
 
-def test_what_builds_the_wheel_is_locked_with_hashes() -> None:
+def test_build_dependencies_are_locked_with_hashes() -> None:
     assert _not_locked(_project()["build-system"]["requires"], _pins("build.txt")) == []
 
 
 @pytest.mark.parametrize("name", ["run.txt", "build.txt"])
-def test_developers_run_the_very_versions_that_are_installed(name: str) -> None:
+def test_development_lock_has_the_same_versions_as_the_other_locks(name: str) -> None:
     assert _pins(name).items() <= _pins("dev.txt").items()
 
 
 @pytest.mark.parametrize("file", sorted((ROOT / "requirements").iterdir()), ids=lambda f: f.name)
-def test_every_file_of_requirements_is_locked_with_hashes(file: Path) -> None:
+def test_every_requirements_file_is_locked_with_hashes(file: Path) -> None:
     assert file.suffix == ".txt"
     assert _pins(file.name)
 
@@ -430,7 +430,7 @@ def test_every_file_of_requirements_is_locked_with_hashes(file: Path) -> None:
         ("left-pad==1.0 --hash=md5:00", "has no hash"),
     ],
 )
-def test_a_requirement_without_a_hash_is_found(line: str, missing: str) -> None:
+def test_requirement_without_a_hash_is_found(line: str, missing: str) -> None:
     with pytest.raises(AssertionError, match=missing):
         _pins_of("some.txt", line)
 
@@ -444,19 +444,19 @@ def _lenient(lines: Sequence[str]) -> list[str]:
     return [line for line in lines if AUDITOR.search(line) and not STRICT.search(line)]
 
 
-def test_a_package_that_an_audit_skips_is_a_failure() -> None:
+def test_every_dependency_audit_is_strict() -> None:
     names = ("Makefile", ".ci/", "Dockerfile", "pyproject.toml")
     where = [text for name, text in _committed() if name.startswith(names)]
     assert _lenient([line for text in where for line in text.splitlines()]) == []
 
 
-def test_an_audit_that_skips_what_it_does_not_know_is_found() -> None:
+def test_dependency_audit_that_is_not_strict_is_found() -> None:
     auditor = "pip" + "-audit"
     lines = [f"{auditor} -r run.txt", f"{auditor} --strict -r run.txt", "pip audits"]
     assert _lenient(lines) == lines[:1]
 
 
-def test_a_dependency_that_no_one_locked_is_found() -> None:
+def test_dependency_that_is_not_locked_is_found() -> None:
     pins = {"left-pad": "1.0"}
     assert _not_locked(["left_pad>=1", "left-pad>=2", "right-pad"], pins) == [
         "left-pad>=2",
@@ -472,13 +472,13 @@ def test_front_end_packages_are_locked_with_hashes_and_without_addresses() -> No
     assert [name for name, package in packages.items() if "integrity" not in package] == []
 
 
-def test_the_changelog_begins_with_the_version_of_the_project() -> None:
+def test_changelog_file_begins_with_the_project_version() -> None:
     newest = re.search(r"^## \[(.+?)\]", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
     assert newest is not None
     assert newest[1] == _project()["project"]["version"]
 
 
-def test_every_table_is_described_in_one_module():
+def test_every_database_table_is_defined_in_one_module():
     """What is left out there would be in no backup."""
     described = {file for file in (ROOT / "bot/db").glob("*.py") if "= Table(" in file.read_text()}
     assert described == {ROOT / "bot/db/tables.py"}
@@ -499,9 +499,9 @@ def _calls_of_changes(package: str) -> list[str]:
     ]
 
 
-def test_queries_change_nothing() -> None:
+def test_query_modules_call_no_function_that_writes() -> None:
     assert _calls_of_changes("queries") == []
 
 
-def test_a_query_that_changes_something_is_found() -> None:
+def test_module_that_calls_writing_functions_is_found() -> None:
     assert len(_calls_of_changes("workflow")) > 50

@@ -182,8 +182,8 @@ THREATS = {
         "test_start_is_refused_when_the_secret_box_does_not_encrypt",
     ),
     "a package other than the locked one is installed": (
-        "test_every_file_of_requirements_is_locked_with_hashes",
-        "test_a_requirement_without_a_hash_is_found",
+        "test_every_requirements_file_is_locked_with_hashes",
+        "test_requirement_without_a_hash_is_found",
     ),
 }
 
@@ -206,6 +206,6 @@ def find_tests() -> frozenset[str]:
 
 
 @pytest.mark.parametrize("threat", THREATS)
-def test_an_attack_has_its_tests(threat: str):
+def test_every_threat_has_its_tests(threat: str):
     missing = [test for test in THREATS[threat] if test not in find_tests()]
     assert not missing, f"write a test that shows that it fails: {threat}"

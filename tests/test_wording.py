@@ -63,7 +63,7 @@ def find_indirect_words(name: str, text: str) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_text_uses_plain_words(place: str):
+def test_published_text_uses_plain_words(place: str):
     findings = [
         finding
         for path in _list_files(place)
@@ -72,7 +72,7 @@ def test_text_uses_plain_words(place: str):
     assert findings == []
 
 
-def test_indirect_words_are_found_wherever_they_stand():
+def test_indirect_words_are_found_in_any_position():
     text = "# Whoever asks\nIt was told so.\nbreak-glass\n"
     assert [finding.split(" (")[0] for finding in find_indirect_words("x.md", text)] == [
         "x.md:1: 'Whoever'",

@@ -36,7 +36,7 @@ def fleet(sshd: Sshd, nginx: Nginx) -> Iterator[Fleet]:
     fleet.close()
 
 
-def test_requests_are_counted_by_agent_also_in_rotated_files(fleet: Fleet, nginx: Nginx):
+def test_access_log_requests_are_counted_by_agent_in_rotated_files(fleet: Fleet, nginx: Nginx):
     for path, agent in (("/", "ada/1"), ("/", "ada/1"), ("/busy", "eve/2"), ("/", "eve/2")):
         nginx.get(path, agent)
     log = nginx.directory / "access.log"
@@ -54,13 +54,13 @@ def test_requests_are_counted_by_agent_also_in_rotated_files(fleet: Fleet, nginx
     }
 
 
-def test_one_who_pretends_to_be_a_search_engine_is_distinguished(fleet: Fleet, nginx: Nginx):
+def test_client_that_pretends_to_be_a_search_engine_is_reported(fleet: Fleet, nginx: Nginx):
     nginx.get("/", "Mozilla/5.0 (compatible; Googlebot/2.1)")
     report = LOOK.report(LOOK.read(fleet.run_query))
     assert any("claims to be Googlebot and is not" in finding for finding in report.findings)
 
 
-def test_a_host_whose_logs_are_elsewhere_says_so(fleet: Fleet, nginx: Nginx):
+def test_missing_access_log_is_reported_with_the_setting(fleet: Fleet, nginx: Nginx):
     nginx.stop()
     for log in nginx.directory.glob("access.log*"):
         log.unlink()

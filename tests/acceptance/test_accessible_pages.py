@@ -44,7 +44,7 @@ def test_no_style_locks_the_orientation_of_a_telephone(visit: Visit):
     assert list_violations(visit.page, f"runOnly: ['{OF_STYLES}']") == []
 
 
-def test_axe_finds_what_is_wrong_with_a_page(visit: Visit):
+def test_axe_finds_planted_faults_of_a_page(visit: Visit):
     """The twin: a picture that nobody described, a field without a name, and grey on grey."""
     visit.open("/")
     visit.page.evaluate(
@@ -62,7 +62,7 @@ def test_every_page_fits_a_telephone(looks: Mapping[str, Looks]):
     assert {address: width for address, width in widths.items() if width > most} == {}
 
 
-def test_the_menu_fits_a_telephone(visit: Visit):
+def test_navigation_menu_fits_a_telephone(visit: Visit):
     visit.page.set_viewport_size(TELEPHONE)
     visit.open("/policy")
     visit.page.get_by_role("button", name="Pages").click()
@@ -89,7 +89,7 @@ def test_keyboard_focus_that_is_invisible_or_out_of_order_is_found(visit: Visit)
     assert len(visit.page.evaluate(WALK)) == 2
 
 
-def test_tab_moves_through_a_page_in_order(visit: Visit):
+def test_tab_key_moves_through_a_page_in_order(visit: Visit):
     page = visit.page
     visit.open("/changes")
     page.evaluate(PLACES)
@@ -101,7 +101,7 @@ def test_tab_moves_through_a_page_in_order(visit: Visit):
     assert len(went) > 15
 
 
-def test_utc_is_shown_beside_the_readers_own_time_and_stays_so(visit: Visit):
+def test_utc_toggle_shows_utc_beside_local_time_on_every_page(visit: Visit):
     page = visit.page
     beside = "getComputedStyle(document.querySelector('main td time'), '::after').content"
     visit.open("/runs")

@@ -45,7 +45,7 @@ SEND = """([path, fields]) => {
 }"""
 
 
-def test_pages_are_accessible_where_something_is_missing_or_wrong(visit: Visit):
+def test_pages_with_missing_or_invalid_values_are_accessible(visit: Visit):
     looks: dict[str, Looks] = {}
     for address in STATES:
         visit.open(address)

@@ -53,7 +53,7 @@ def answered(nginx: Nginx, agent: str, status: int) -> None:
         time.sleep(0.02)
 
 
-def test_an_agent_is_refused_and_let_in_by_the_undo(fleet: Fleet, nginx: Nginx):
+def test_nginx_refuses_a_blocked_agent_until_the_undo(fleet: Fleet, nginx: Nginx):
     plan = carry_out(fleet, BLOCK)
     answered(nginx, "Mozilla/5.0 (compatible; evil.bot/2.1)", 403)
     # A dot is a dot.
@@ -63,7 +63,7 @@ def test_an_agent_is_refused_and_let_in_by_the_undo(fleet: Fleet, nginx: Nginx):
     answered(nginx, "Evil.Bot/2", 200)
 
 
-def test_an_agent_is_let_in_and_the_others_stay_refused(fleet: Fleet, nginx: Nginx):
+def test_nginx_admits_an_unblocked_agent_and_still_refuses_others(fleet: Fleet, nginx: Nginx):
     other = BlockAgent.model_validate(VALUES | {"agent": "C++ Crawler"})
     carry_out(fleet, BLOCK)
     carry_out(fleet, other)
@@ -78,7 +78,9 @@ def test_an_agent_is_let_in_and_the_others_stay_refused(fleet: Fleet, nginx: Ngi
     )
 
 
-def test_what_nginx_does_not_take_is_put_back_and_never_loaded(fleet: Fleet, nginx: Nginx):
+def test_nginx_agent_list_is_restored_when_the_configuration_test_fails(
+    fleet: Fleet, nginx: Nginx
+):
     plan = BLOCK.plan(BLOCK.read(fleet.run_query))
     (nginx.conf_d / "broken.conf").write_text("nonsense;\n")
     with pytest.raises(CommandError, match="nothing was changed"):
@@ -88,7 +90,7 @@ def test_what_nginx_does_not_take_is_put_back_and_never_loaded(fleet: Fleet, ngi
     assert nginx.get("/", "Evil.Bot/2") == 200
 
 
-def test_an_nginx_that_does_not_run_is_said_to_and_its_list_stays(fleet: Fleet, nginx: Nginx):
+def test_stopped_nginx_is_reported_and_its_agent_list_is_unchanged(fleet: Fleet, nginx: Nginx):
     plan = BLOCK.plan(BLOCK.read(fleet.run_query))
     nginx.stop()
     with pytest.raises(CommandError, match="nginx is not running: nothing was changed"):
@@ -96,7 +98,7 @@ def test_an_nginx_that_does_not_run_is_said_to_and_its_list_stays(fleet: Fleet, 
     assert fleet.run_query("web1", nginx_agents.query_agents()).refused == ()
 
 
-def test_a_host_that_heeds_no_list_is_reported_with_the_fix(sshd: Sshd):
+def test_nginx_without_the_agent_list_include_is_reported_with_the_fix(sshd: Sshd):
     with Nginx() as nginx:
         entry = sshd.inventory_entry(
             area="web", settings={"nginx.config": str(nginx.configuration)}

@@ -55,7 +55,7 @@ def answered(apache: Apache, agent: str, status: int) -> None:
         time.sleep(0.02)
 
 
-def test_an_agent_is_refused_and_let_in_by_the_undo(fleet: Fleet, apache: Apache):
+def test_apache_refuses_a_blocked_agent_until_the_undo(fleet: Fleet, apache: Apache):
     plan = carry_out(fleet, BLOCK)
     answered(apache, "Mozilla/5.0 (compatible; evil.bot/2.1)", 403)
     # A dot is a dot.
@@ -65,7 +65,7 @@ def test_an_agent_is_refused_and_let_in_by_the_undo(fleet: Fleet, apache: Apache
     answered(apache, "Evil.Bot/2", 200)
 
 
-def test_an_agent_is_let_in_and_the_others_stay_refused(fleet: Fleet, apache: Apache):
+def test_apache_admits_an_unblocked_agent_and_still_refuses_others(fleet: Fleet, apache: Apache):
     carry_out(fleet, BLOCK)
     carry_out(fleet, BlockAgent.model_validate(VALUES | {"agent": "C++ Crawler"}))
     plan = carry_out(fleet, UNBLOCK)
@@ -76,7 +76,9 @@ def test_an_agent_is_let_in_and_the_others_stay_refused(fleet: Fleet, apache: Ap
     assert fleet.run_query("web1", dialect.query_agents()).refused == ("C++ Crawler", "Evil.Bot/2")
 
 
-def test_what_apache_does_not_take_is_put_back_and_never_loaded(fleet: Fleet, apache: Apache):
+def test_apache_agent_list_is_restored_when_the_configuration_test_fails(
+    fleet: Fleet, apache: Apache
+):
     plan = BLOCK.plan(BLOCK.read(fleet.run_query))
     (apache.conf_d / "broken.conf").write_text("Nonsense\n")
     with pytest.raises(CommandError, match="its configuration: nothing was changed"):
@@ -86,7 +88,7 @@ def test_what_apache_does_not_take_is_put_back_and_never_loaded(fleet: Fleet, ap
     assert apache.get("Evil.Bot/2") == 200
 
 
-def test_an_apache_that_does_not_run_is_not_started_and_its_list_stays(
+def test_stopped_apache_is_not_started_and_its_agent_list_is_unchanged(
     fleet: Fleet, apache: Apache
 ):
     plan = BLOCK.plan(BLOCK.read(fleet.run_query))
@@ -98,7 +100,9 @@ def test_an_apache_that_does_not_run_is_not_started_and_its_list_stays(
         apache.get("anybody")
 
 
-def test_a_host_that_heeds_no_list_is_reported_with_the_fix(fleet: Fleet, apache: Apache):
+def test_apache_without_the_agent_list_include_is_reported_with_the_fix(
+    fleet: Fleet, apache: Apache
+):
     (apache.conf_d / "keyturn-agents.conf").unlink()
     with pytest.raises(
         Refused, match="no server of apache on web1 includes Keyturn's list: create an empty"
@@ -106,7 +110,7 @@ def test_a_host_that_heeds_no_list_is_reported_with_the_fix(fleet: Fleet, apache
         BLOCK.plan(BLOCK.read(fleet.run_query))
 
 
-def test_its_log_is_counted_too(fleet: Fleet, apache: Apache):
+def test_apache_access_log_is_counted_by_agent(fleet: Fleet, apache: Apache):
     carry_out(fleet, BLOCK)
     answered(apache, "Evil.Bot/2", 403)
     look = BotsTop.model_validate({"host": "web1"})

@@ -64,7 +64,7 @@ def checked(fleet: Fleet, port: int, name: str = "") -> Report:
     return check.report(check.read(fleet.run_query))
 
 
-def test_a_certificate_is_read_with_its_names_and_its_end(fleet: Fleet):
+def test_certificate_is_read_with_its_names_and_expiry(fleet: Fleet):
     with TlsServer(days=90) as server:
         report = checked(fleet, server.port, "shop.example.org")
     assert re.search("in (89|90) days$", report.summary)
@@ -79,7 +79,7 @@ def test_a_certificate_is_read_with_its_names_and_its_end(fleet: Fleet):
 @pytest.mark.parametrize(
     ("days", "pattern"), [(20, "in (19|20) days: renew it"), (-1, "that expired on")]
 )
-def test_an_end_that_is_near_or_past_is_a_finding(fleet: Fleet, days: int, pattern: str):
+def test_certificate_near_or_past_its_expiry_is_a_finding(fleet: Fleet, days: int, pattern: str):
     with TlsServer(days=days) as server:
         report = checked(fleet, server.port)
     assert any(re.search(pattern, finding) for finding in report.findings)
@@ -91,19 +91,19 @@ def test_a_certificate_for_another_name_is_a_finding(fleet: Fleet):
     assert "it is not for example.net but for www.example.com" in report.findings[0]
 
 
-def test_a_server_at_another_address_of_the_host_is_found(fleet: Fleet):
+def test_tls_server_at_another_address_of_the_host_is_found(fleet: Fleet):
     with TlsServer(days=90, address="127.0.0.77") as server:
         report = checked(fleet, server.port)
     assert report.table is not None
     assert report.table.rows[0][0] == "127.0.0.77"
 
 
-def test_a_port_that_speaks_no_tls_is_reported(fleet: Fleet, sshd: Sshd):
+def test_port_without_tls_is_reported(fleet: Fleet, sshd: Sshd):
     report = checked(fleet, sshd.port)
     assert not report.healthy
     assert "does not use TLS" in report.findings[0]
 
 
-def test_a_port_that_no_one_listens_at_is_an_error(fleet: Fleet):
+def test_closed_port_is_an_error_of_the_certificate_check(fleet: Fleet):
     with pytest.raises(CommandError, match="nothing listens at port"):
         checked(fleet, free_port("127.0.0.1"))

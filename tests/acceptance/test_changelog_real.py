@@ -80,9 +80,7 @@ def _fleet(host: Sshd) -> Fleet:
     return Fleet(inventory, SshPool(host.directory))
 
 
-def test_the_hosts_own_log_shows_every_cut_that_took_what_was_done_there(
-    host: Sshd, tmp_path: Path
-):
+def test_syslog_of_a_host_reveals_every_truncation_of_the_change_log(host: Sshd, tmp_path: Path):
 
     database = Database(f"sqlite:///{tmp_path / 'keyturn.db'}", SigningKey.create())
     migrations.upgrade_schema(database)
@@ -157,7 +155,7 @@ def _fill(disk: Path) -> Path:
             return filler
 
 
-def test_on_a_full_disk_nothing_is_sent_and_it_goes_on_by_itself_later(
+def test_full_disk_stops_all_requests_until_there_is_space_again(
     small_disk: Path, host: Sshd, tmp_path: Path
 ):
 
@@ -212,7 +210,7 @@ def _approved(flow: KeyturnService, queue: ManualDispatcher, database: Database)
     return run.id
 
 
-def test_on_a_disk_that_can_only_be_read_nothing_is_sent(small_disk: Path, tmp_path: Path):
+def test_read_only_disk_stops_an_approved_run_before_it_is_sent(small_disk: Path, tmp_path: Path):
     database = Database(f"sqlite:///{small_disk / 'keyturn.db'}", SigningKey.create())
     with open_harness(tmp_path, database=database) as harness:
         flow, queue, fleet = harness.service, harness.dispatcher, harness.fleet

@@ -108,7 +108,7 @@ def lets_us_in(host: CsfHost) -> bool:
 
 
 @pytest.mark.parametrize("sets", ["0", "1"], ids=["rules", "sets"])
-def test_the_probes_are_let_in_and_taken_out_again(
+def test_csf_refresh_allows_the_pingdom_probes_until_the_undo(
     web1: CsfHost, fleet: Fleet, mirror: Mirror, sets: str
 ):
     web1.configure(LF_IPSET=sets)
@@ -124,7 +124,7 @@ def test_the_probes_are_let_in_and_taken_out_again(
     assert web1.own.read_text() == ""
 
 
-def test_what_changed_at_pingdom_is_changed_and_nothing_else(
+def test_csf_refresh_applies_only_the_changes_of_the_pingdom_feed(
     web1: CsfHost, fleet: Fleet, mirror: Mirror
 ):
     carry_out(fleet, REFRESH)
@@ -137,7 +137,7 @@ def test_what_changed_at_pingdom_is_changed_and_nothing_else(
     assert web1.own.read_text() == kept
 
 
-def test_where_nothing_changed_nothing_is_written_and_no_one_is_asked(web1: CsfHost, fleet: Fleet):
+def test_csf_refresh_without_changes_writes_nothing(web1: CsfHost, fleet: Fleet):
     carry_out(fleet, REFRESH)
     before = (web1.own.stat(), web1.restarts)
     plan = REFRESH.plan(REFRESH.read(fleet.run_query))
@@ -145,7 +145,7 @@ def test_where_nothing_changed_nothing_is_written_and_no_one_is_asked(web1: CsfH
     assert (web1.own.stat(), web1.restarts) == before
 
 
-def test_a_flushed_firewall_is_reported_as_off_and_turned_on_only_by_a_word_of_its_own(
+def test_flushed_csf_firewall_is_off_and_starts_only_with_start_firewall(
     web1: CsfHost, fleet: Fleet
 ):
     carry_out(fleet, REFRESH)
@@ -165,7 +165,7 @@ def test_a_flushed_firewall_is_reported_as_off_and_turned_on_only_by_a_word_of_i
     assert SHOW.report(SHOW.read(fleet.run_query)).healthy
 
 
-def test_rules_that_were_flushed_are_put_back(web1: CsfHost, fleet: Fleet):
+def test_csf_refresh_restores_flushed_allow_rules(web1: CsfHost, fleet: Fleet):
     carry_out(fleet, REFRESH)
     web1.inside("iptables", "-F", "ALLOWIN")
     assert "40 of 140" in SHOW.report(SHOW.read(fleet.run_query)).summary
@@ -176,7 +176,7 @@ def test_rules_that_were_flushed_are_put_back(web1: CsfHost, fleet: Fleet):
     assert in_kernel(web1) == ALL
 
 
-def test_forty_bad_documents_change_nothing_on_the_host(
+def test_invalid_pingdom_feeds_change_nothing_on_the_host(
     web1: CsfHost, fleet: Fleet, mirror: Mirror
 ):
     carry_out(fleet, REFRESH)
@@ -200,7 +200,7 @@ def test_forty_bad_documents_change_nothing_on_the_host(
     assert (web1.own.stat(), web1.own.read_text(), web1.restarts, in_kernel(web1)) == before
 
 
-def test_a_feed_with_one_odd_item_changes_nothing_and_says_so(
+def test_pingdom_feed_with_one_odd_item_changes_nothing_and_notes_it(
     web1: CsfHost, fleet: Fleet, mirror: Mirror
 ):
     carry_out(fleet, REFRESH)
@@ -218,7 +218,7 @@ def tell(fleet: Fleet, plan: Plan, *numbers: int) -> None:
         fleet.run_command("web1", plan.steps[n - 1].do)
 
 
-def test_a_firewall_that_locks_us_out_is_put_back_by_the_host_itself(web1: CsfHost, fleet: Fleet):
+def test_csf_change_that_locks_keyturn_out_is_restored_by_the_host(web1: CsfHost, fleet: Fleet):
     """Somebody has taken port 22 out of csf.conf and not restarted csf: loading our list does."""
     web1.configure(TCP_IN="80,443")
     plan = plan_of(fleet, REFRESH)
@@ -237,9 +237,7 @@ def test_a_firewall_that_locks_us_out_is_put_back_by_the_host_itself(web1: CsfHo
     assert work_of(plan_of(fleet, REFRESH)) == work_of(plan)
 
 
-def test_over_the_warm_connection_it_would_have_been_kept_and_we_locked_out(
-    web1: CsfHost, fleet: Fleet
-):
+def test_without_a_new_connection_a_locking_csf_change_is_kept(web1: CsfHost, fleet: Fleet):
     web1.configure(TCP_IN="80,443")
     plan = plan_of(fleet, REFRESH)
     tell(fleet, plan, 1, 2)
@@ -258,7 +256,7 @@ def _entries(host: CsfHost) -> list[str]:
     ]
 
 
-def test_one_address_is_denied_unblocked_and_allowed_each_with_an_undo(
+def test_address_is_denied_unblocked_and_allowed_in_csf_each_with_an_undo(
     web1: CsfHost, fleet: Fleet
 ):
     values = {"host": "web1", "address": "203.0.113.9"}
@@ -281,9 +279,7 @@ def test_one_address_is_denied_unblocked_and_allowed_each_with_an_undo(
         plan_of(fleet, own)
 
 
-def test_a_denial_that_is_not_confirmed_is_taken_back_and_other_entries_stay(
-    web1: CsfHost, fleet: Fleet
-):
+def test_unconfirmed_csf_denial_is_restored_and_other_entries_stay(web1: CsfHost, fleet: Fleet):
     plan = plan_of(fleet, DenyAddress.model_validate({"host": "web1", "address": "203.0.113.9"}))
     for step in plan.steps[:2]:
         fleet.run_command("web1", fleet.resolve_command("web1", step.do))
@@ -295,7 +291,7 @@ def test_a_denial_that_is_not_confirmed_is_taken_back_and_other_entries_stay(
     assert "203.0.113.77 # lfd: meanwhile" in (web1.etc / "csf.deny").read_text()
 
 
-def test_a_list_that_is_kept_stays(web1: CsfHost, fleet: Fleet):
+def test_confirmed_csf_list_outlasts_its_probation(web1: CsfHost, fleet: Fleet):
     plan = plan_of(fleet, REFRESH)
     tell(fleet, plan, 1, 2)
     process = web1.probations.get_timer("csf")
@@ -305,7 +301,7 @@ def test_a_list_that_is_kept_stays(web1: CsfHost, fleet: Fleet):
     assert web1.restarts == 2
 
 
-def test_a_list_that_is_kept_too_late_is_gone_and_said_to_be(web1: CsfHost, fleet: Fleet):
+def test_csf_list_confirmed_too_late_is_restored_and_reported(web1: CsfHost, fleet: Fleet):
     plan = plan_of(fleet, REFRESH)
     tell(fleet, plan, 1, 2)
     web1.probations.let_time_run_out("csf")
@@ -316,14 +312,14 @@ def test_a_list_that_is_kept_too_late_is_gone_and_said_to_be(web1: CsfHost, flee
     assert web1.own.read_text() == ""
 
 
-def test_the_time_does_run_out(mirror: Mirror):
+def test_csf_probation_timer_restores_the_list(mirror: Mirror):
     with CsfHost(probation=1) as host, closing(fleet_of(host, mirror)) as fleet:
         host.restart()
         tell(fleet, plan_of(fleet, REFRESH), 1)
         wait_until(lambda: host.restarts == 2 and not host.probations.is_armed("csf"))
 
 
-def test_while_a_list_is_on_probation_no_other_is_begun(web1: CsfHost, fleet: Fleet):
+def test_csf_change_is_refused_while_another_is_on_probation(web1: CsfHost, fleet: Fleet):
     plan = plan_of(fleet, REFRESH)
     tell(fleet, plan, 1, 2)
     with pytest.raises(CommandError, match="on probation already"):
@@ -332,7 +328,7 @@ def test_while_a_list_is_on_probation_no_other_is_begun(web1: CsfHost, fleet: Fl
     assert not REFRESH.plan(REFRESH.read(fleet.run_query)).steps
 
 
-def test_after_a_restart_of_the_host_its_boot_hook_restores_the_list(web1: CsfHost, fleet: Fleet):
+def test_csf_boot_hook_restores_the_list_after_a_reboot(web1: CsfHost, fleet: Fleet):
     tell(fleet, plan_of(fleet, REFRESH), 1, 2)
     os.kill(web1.probations.get_timer("csf"), signal.SIGKILL)
     web1.probations.set_end("csf", 10**9, boot="of-before")
@@ -346,7 +342,7 @@ def test_after_a_restart_of_the_host_its_boot_hook_restores_the_list(web1: CsfHo
     assert not hook.exists()
 
 
-def test_a_run_that_stopped_half_way_can_be_taken_back(web1: CsfHost, fleet: Fleet):
+def test_half_finished_csf_refresh_can_be_undone(web1: CsfHost, fleet: Fleet):
     plan = plan_of(fleet, REFRESH)
     tell(fleet, plan, 1, 2)
     for step in reversed(plan.steps[:2]):
@@ -356,7 +352,7 @@ def test_a_run_that_stopped_half_way_can_be_taken_back(web1: CsfHost, fleet: Fle
     assert work_of(plan_of(fleet, REFRESH)) == work_of(plan)
 
 
-def test_a_list_that_was_cut_on_its_way_is_not_used(web1: CsfHost, fleet: Fleet):
+def test_truncated_csf_list_is_not_loaded(web1: CsfHost, fleet: Fleet):
     plan = plan_of(fleet, REFRESH)
     tell(fleet, plan, 1)
     load = plan.steps[1].do
@@ -367,7 +363,7 @@ def test_a_list_that_was_cut_on_its_way_is_not_used(web1: CsfHost, fleet: Fleet)
     assert web1.restarts == 1
 
 
-def test_csf_that_is_disabled_meanwhile_is_a_failure(web1: CsfHost, fleet: Fleet):
+def test_csf_disabled_during_the_run_fails_the_step(web1: CsfHost, fleet: Fleet):
     plan = plan_of(fleet, REFRESH)
     tell(fleet, plan, 1)
     (web1.etc / "csf.disable").touch()
@@ -377,13 +373,13 @@ def test_csf_that_is_disabled_meanwhile_is_a_failure(web1: CsfHost, fleet: Fleet
         REFRESH.plan(REFRESH.read(fleet.run_query))
 
 
-def test_a_host_without_csf_says_so(web1: CsfHost, fleet: Fleet):
+def test_host_without_csf_is_reported_with_the_setting(web1: CsfHost, fleet: Fleet):
     web1.program.unlink()
     with pytest.raises(CommandError, match=r"csf does not exist: correct csf\.program"):
         REFRESH.read(fleet.run_query)
 
 
-def test_cpanel_and_lists_from_elsewhere_are_warned_of(web1: CsfHost, fleet: Fleet):
+def test_csf_check_warns_of_cpanel_and_global_lists(web1: CsfHost, fleet: Fleet):
     web1.configure(GLOBAL_ALLOW="https://example.com/allow.txt")
     web1.cpanel.mkdir()
     carry_out(fleet, REFRESH)
@@ -401,7 +397,7 @@ _CALLS = (
 )
 
 
-def test_a_writer_that_is_killed_leaves_the_old_list_or_the_new_one(tmp_path: Path):
+def test_killed_csf_list_writer_leaves_the_old_or_the_new_list(tmp_path: Path):
     """Kill it at its first system call, its second, and so on, until it ends by itself."""
     old = csf_list.format_list([ip_address(four) for four in FOURS[:10]], "pingdom")
     new = csf_list.format_list([ip_address(each) for each in ALL], "pingdom")
@@ -441,7 +437,7 @@ def test_a_writer_that_is_killed_leaves_the_old_list_or_the_new_one(tmp_path: Pa
         os.kill(probations.get_timer("csf"), signal.SIGKILL)
 
 
-def test_without_the_renaming_a_part_of_the_list_would_be_left(tmp_path: Path):
+def test_without_the_atomic_rename_a_killed_writer_leaves_a_partial_list(tmp_path: Path):
     """The twin of the one above: a list written in its place is a short one for a while."""
     old, new = "old\n", "new\n" * 50_000
     own = tmp_path / "keyturn.allow"
@@ -462,7 +458,7 @@ def test_without_the_renaming_a_part_of_the_list_would_be_left(tmp_path: Path):
     assert contents - {old, new}
 
 
-def test_what_the_host_says_is_what_was_recorded(web1: CsfHost, fleet: Fleet):
+def test_real_csf_output_matches_the_recorded_answers(web1: CsfHost, fleet: Fleet):
     firewall = fleet.run_query("web1", csf.query_firewall())
     assert {ip_address("127.0.0.1"), ip_address(web1.address)} <= firewall.own_addresses
     assert firewall.include_line == f"Include {web1.own}"

@@ -79,7 +79,9 @@ def mirror(tmp_path: Path) -> Iterator[Mirror]:
         yield mirror
 
 
-def test_what_was_approved_is_done_proved_and_taken_back(tmp_path: Path, mirror: Mirror):
+def test_csf_refresh_is_approved_verified_and_undone_through_the_gate(
+    tmp_path: Path, mirror: Mirror
+):
     with CsfHost() as host, closing(Gate(tmp_path, host, mirror)) as gate:
         host.restart()
         refresh = RefreshPingdom.model_validate({"host": "web1"})
@@ -92,7 +94,7 @@ def test_what_was_approved_is_done_proved_and_taken_back(tmp_path: Path, mirror:
         assert not host.probations.is_armed("csf")
 
 
-def test_an_undo_after_the_feed_went_on_takes_all_three_steps_back(tmp_path: Path, mirror: Mirror):
+def test_undo_of_a_csf_refresh_works_after_the_feed_has_changed(tmp_path: Path, mirror: Mirror):
     with CsfHost() as host, closing(Gate(tmp_path, host, mirror)) as gate:
         host.restart()
         refresh = RefreshPingdom.model_validate({"host": "web1"})

@@ -48,7 +48,7 @@ def on_a_calm_host(reading: DirectoryReading) -> DirectoryReading:
     return replace(reading, directory=replace(reading.directory, load=0.0, io_wait=0.0))
 
 
-def test_a_disk_is_tried_and_nothing_is_left_but_the_result(fleet: Fleet, directory: Path):
+def test_disk_write_test_leaves_nothing_but_its_result(fleet: Fleet, directory: Path):
     values = {"host": "nas1", "directory": str(directory), "mib": 8}
     change = MeasureDiskWrite.model_validate(values)
     plan = change.plan(on_a_calm_host(change.read(fleet.run_query)))
@@ -63,7 +63,7 @@ def test_a_disk_is_tried_and_nothing_is_left_but_the_result(fleet: Fleet, direct
     assert work_of(change.plan(on_a_calm_host(change.read(fleet.run_query)))) == work_of(plan)
 
 
-def test_a_directory_that_others_may_write_to_is_refused_by_the_host_as_well(
+def test_disk_write_test_in_a_directory_writable_by_others_is_refused(
     fleet: Fleet, directory: Path
 ):
     directory.chmod(0o777)
@@ -73,7 +73,9 @@ def test_a_directory_that_others_may_write_to_is_refused_by_the_host_as_well(
     assert list(directory.iterdir()) == []
 
 
-def test_a_file_system_that_fills_up_is_said_to_and_emptied_again(fleet: Fleet, directory: Path):
+def test_disk_write_test_on_a_full_file_system_is_reported_and_cleaned_up(
+    fleet: Fleet, directory: Path
+):
     image = directory / "image"
     subprocess.run(["truncate", "-s", "8M", image], check=True)
     subprocess.run(["mkfs.ext4", "-q", "-F", image], check=True)
@@ -90,6 +92,6 @@ def test_a_file_system_that_fills_up_is_said_to_and_emptied_again(fleet: Fleet, 
         subprocess.run(["umount", mounted], check=True)
 
 
-def test_a_directory_that_does_not_exist_is_reported_as_that(fleet: Fleet, directory: Path):
+def test_disk_write_test_in_a_missing_directory_is_reported(fleet: Fleet, directory: Path):
     with pytest.raises(CommandError, match="no such directory"):
         fleet.run_query("nas1", disk_write.query_directory(f"{directory}/none"))

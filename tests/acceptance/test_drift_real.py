@@ -88,7 +88,7 @@ def web(sshd: Sshd, tmp_path: Path) -> Iterator[WebServer]:
     database.close()
 
 
-def test_value_that_was_changed_by_hand_is_found_explained_and_restored(web: WebServer):
+def test_drift_of_a_value_changed_by_hand_is_found_explained_and_restored(web: WebServer):
     service = KeyturnService(web.context)
     run = web.block(service)
     assert run.state is State.SUCCEEDED

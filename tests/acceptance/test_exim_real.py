@@ -77,7 +77,7 @@ def fleet(sshd: Sshd, exim: Exim) -> Iterator[Fleet]:
     fleet.close()
 
 
-def test_what_waits_is_shown_by_sender_and_by_script(fleet: Fleet, exim: Exim):
+def test_exim_queue_is_listed_by_sender_and_script(fleet: Fleet, exim: Exim):
     script = "X-PHP-Originating-Script: 1001:mailer.php"
     exim.queue("shop@example.com", "a@example.net", "b@example.net", header=script)
     exim.queue("<>", "c@example.net")
@@ -91,14 +91,14 @@ def test_what_waits_is_shown_by_sender_and_by_script(fleet: Fleet, exim: Exim):
     }
 
 
-def test_an_empty_queue_is_reported_as_that(fleet: Fleet, exim: Exim):
+def test_empty_exim_queue_is_reported(fleet: Fleet, exim: Exim):
     exim.queue("a@example.com", "b@example.net")
     (message,) = CHECK.read(fleet.run_query).messages
     subprocess.run([exim.command, "-Mrm", message.id], check=True, capture_output=True)
     assert CHECK.report(CHECK.read(fleet.run_query)).summary == "The mail queue of mail1 is empty"
 
 
-def test_messages_of_one_sender_are_removed_and_others_stay(fleet: Fleet, exim: Exim):
+def test_exim_messages_of_one_sender_are_removed_and_others_stay(fleet: Fleet, exim: Exim):
     exim.queue("spam@example.com", "a@example.net")
     exim.queue("spam@example.com", "b@example.net")
     exim.queue("shop@example.com", "c@example.net")
@@ -109,7 +109,7 @@ def test_messages_of_one_sender_are_removed_and_others_stay(fleet: Fleet, exim: 
     assert [one.sender for one in CHECK.read(fleet.run_query).messages] == ["shop@example.com"]
 
 
-def test_one_message_is_removed_by_its_id(fleet: Fleet, exim: Exim):
+def test_exim_message_is_removed_by_its_id(fleet: Fleet, exim: Exim):
     exim.queue("a@example.com", "b@example.net")
     exim.queue("a@example.com", "c@example.net")
     gone, stays = CHECK.read(fleet.run_query).messages
@@ -117,7 +117,7 @@ def test_one_message_is_removed_by_its_id(fleet: Fleet, exim: Exim):
     assert [one.id for one in CHECK.read(fleet.run_query).messages] == [stays.id]
 
 
-def test_a_message_that_still_waits_after_the_attempt_has_its_reason(fleet: Fleet, exim: Exim):
+def test_retried_exim_message_that_stays_queued_shows_the_reason(fleet: Fleet, exim: Exim):
     exim.add("begin routers\none:\ndriver = manualroute\nroute_list = * 127.0.0.1")
     exim.add("transport = smtp\nbegin transports\nsmtp:\ndriver = smtp")
     exim.add("begin retry\n* * F,2h,10m")
@@ -128,7 +128,7 @@ def test_a_message_that_still_waits_after_the_attempt_has_its_reason(fleet: Flee
     assert retry.plan(retry.read(fleet.run_query)).steps[0].before == "is frozen"
 
 
-def test_a_message_that_nothing_routes_goes_back_to_its_sender(fleet: Fleet, exim: Exim):
+def test_unroutable_exim_message_is_returned_to_its_sender(fleet: Fleet, exim: Exim):
     plan = carry_out(fleet, _request_retry(fleet, exim))
     assert "A message that its server refuses for good is returned to its sender." in plan.notes
 

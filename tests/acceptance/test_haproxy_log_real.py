@@ -105,7 +105,7 @@ def fleet(sshd: Sshd, balancer: Logging) -> Iterator[Fleet]:
     fleet.close()
 
 
-def test_its_clients_are_counted_also_in_rotated_files(fleet: Fleet, balancer: Logging):
+def test_haproxy_log_clients_are_counted_in_rotated_files(fleet: Fleet, balancer: Logging):
     for address, path, agent in (
         ("203.0.113.9", "/", "curl/8.0 (a; b)"),
         ("203.0.113.9", "/busy", "curl/8.0 (a; b)"),

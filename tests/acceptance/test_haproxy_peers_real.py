@@ -108,7 +108,7 @@ MARK = MarkAbuser.model_validate({"host": "lb1", "address": ABUSER})
 CLEAR = ClearAbuser.model_validate({"host": "lb1", "address": ABUSER})
 
 
-def test_what_is_cleared_on_one_comes_back_from_the_other_as_its_notes_say(fleet: Fleet):
+def test_stick_table_cleared_on_one_haproxy_is_filled_again_by_its_peer(fleet: Fleet):
     carry_out(fleet, MARK)
     in_time(lambda: marked(fleet, "lb2"))
     plan = carry_out(fleet, CLEAR)
@@ -120,7 +120,7 @@ def test_what_is_cleared_on_one_comes_back_from_the_other_as_its_notes_say(fleet
     in_time(lambda: marked(fleet, "lb1"))
 
 
-def test_what_is_cleared_on_both_stays_away(fleet: Fleet):
+def test_stick_table_cleared_on_both_haproxy_peers_stays_empty(fleet: Fleet):
     carry_out(fleet, MARK)
     in_time(lambda: marked(fleet, "lb2"))
     for host in ("lb1", "lb2"):
@@ -133,7 +133,9 @@ def test_what_is_cleared_on_both_stays_away(fleet: Fleet):
     assert [entry.key for entry in entries] == ["203.0.113.7"]
 
 
-def test_who_has_a_copy_is_shown_and_that_it_is_out_of_touch(fleet: Fleet, twins: dict[str, Twin]):
+def test_stick_table_list_shows_peers_and_lost_peer_connections(
+    fleet: Fleet, twins: dict[str, Twin]
+):
     look = ListStickTables.model_validate({"host": "lb1"})
     report = look.report(look.read(fleet.run_query))
     assert report.healthy
@@ -155,7 +157,7 @@ def test_who_has_a_copy_is_shown_and_that_it_is_out_of_touch(fleet: Fleet, twins
 EMPTY = EmptyTable.model_validate({"host": "lb1"})
 
 
-def test_everyone_is_let_in_when_the_whole_table_is_cleared(haproxy: Haproxy):
+def test_cleared_stick_table_admits_every_client(haproxy: Haproxy):
     fleet = fleet_of(haproxy)
     for number in range(20):
         haproxy.runtime(f"set table http key 203.0.113.{number} data.gpc0 1")
@@ -170,7 +172,7 @@ def test_everyone_is_let_in_when_the_whole_table_is_cleared(haproxy: Haproxy):
     )
 
 
-def test_who_is_too_fast_is_marked_again_and_that_does_not_spoil_the_proof(haproxy: Haproxy):
+def test_client_marked_again_by_a_rate_limit_does_not_fail_verification(haproxy: Haproxy):
     fleet = fleet_of(haproxy)
     haproxy.abuse(ABUSER)
     haproxy.runtime("set table http key 203.0.113.7 data.gpc0 1")

@@ -88,7 +88,7 @@ def fleet_of(haproxy: Haproxy, level: Level = "operator") -> Fleet:
     return fleet_at(haproxy.socket(level), str(haproxy.config))
 
 
-def test_the_limits_are_found_in_its_configuration(haproxy: Haproxy):
+def test_haproxy_limits_are_parsed_from_the_configuration(haproxy: Haproxy):
     limits = (
         TableLimit("http", "gpc0", 1, "frontend http"),
         TableLimit("www", "conn_rate", 43, "backend www"),
@@ -98,14 +98,14 @@ def test_the_limits_are_found_in_its_configuration(haproxy: Haproxy):
     assert haproxy_limits.read_limits(fleet_of(haproxy).run_query, "lb1").limits == limits
 
 
-def test_every_table_is_listed(haproxy: Haproxy):
+def test_every_haproxy_stick_table_is_listed(haproxy: Haproxy):
     tables = ListStickTables.model_validate({"host": "lb1"})
     report = tables.report(tables.read(fleet_of(haproxy).run_query))
     assert report.table is not None
     assert {row[0] for row in report.table.rows} == {"http", "www", "tbl-string", "tbl-ipv6"}
 
 
-def test_who_is_blocked_and_why(haproxy: Haproxy):
+def test_blocked_haproxy_client_is_shown_with_rate_limit_and_expiry(haproxy: Haproxy):
     fleet = fleet_of(haproxy)
     assert SHOW.report(SHOW.read(fleet.run_query)).summary == "No client is marked in http on lb1"
     haproxy.get("198.51.100.7")
@@ -120,13 +120,13 @@ def test_who_is_blocked_and_why(haproxy: Haproxy):
     )
 
 
-def test_an_empty_table_without_the_mark_is_not_said_to_have_marked_nobody(haproxy: Haproxy):
+def test_stick_table_without_the_mark_counter_is_refused(haproxy: Haproxy):
     www = ShowAbusers.model_validate({"host": "lb1", "table": "www"})
     with pytest.raises(Refused, match="www has no gpc0"):
         www.read(fleet_of(haproxy).run_query)
 
 
-def test_an_empty_table_with_an_array_of_counters_has_marked_no_one(arrays: "Arrays"):
+def test_empty_stick_table_with_counter_arrays_has_no_marked_clients(arrays: "Arrays"):
     for mark in ("gpc0", "gpc2"):
         show = ShowAbusers.model_validate({"host": "lb1", "mark": mark})
         assert (
@@ -135,14 +135,14 @@ def test_an_empty_table_with_an_array_of_counters_has_marked_no_one(arrays: "Arr
         )
 
 
-def test_without_its_configuration_it_shows_rates_and_says_why_no_limits(haproxy: Haproxy):
+def test_haproxy_rates_are_shown_without_limits_when_the_config_is_missing(haproxy: Haproxy):
     haproxy.abuse(ABUSER)
     report = SHOW.report(SHOW.read(fleet_at(haproxy.socket("operator")).run_query))
     assert "43 connections in 100 s at www" in report.findings[0]
     assert "set haproxy.config" in report.findings[1]
 
 
-def test_several_clients_are_marked_and_unblocked_in_one_plan_each_with_an_undo(
+def test_several_haproxy_clients_are_marked_and_cleared_in_one_plan(
     haproxy: Haproxy,
 ):
     fleet = fleet_of(haproxy)
@@ -160,7 +160,7 @@ def test_several_clients_are_marked_and_unblocked_in_one_plan_each_with_an_undo(
     assert all(map(haproxy.marked, listed))
 
 
-def test_an_abuser_is_let_in_and_marked_again_by_the_undo(haproxy: Haproxy):
+def test_cleared_abuser_is_marked_again_by_the_undo(haproxy: Haproxy):
     fleet = fleet_of(haproxy)
     haproxy.abuse(ABUSER)
     plan = CLEAR.plan(CLEAR.read(fleet.run_query))
@@ -175,7 +175,7 @@ def test_an_abuser_is_let_in_and_marked_again_by_the_undo(haproxy: Haproxy):
     assert work_of(CLEAR.plan(CLEAR.read(fleet.run_query))) == work_of(plan)
 
 
-def test_the_warning_that_it_is_marked_again_comes_true(haproxy: Haproxy):
+def test_cleared_abuser_above_the_limit_is_blocked_again(haproxy: Haproxy):
     fleet = fleet_of(haproxy)
     haproxy.abuse(ABUSER)
     (step,) = CLEAR.plan(CLEAR.read(fleet.run_query)).steps
@@ -184,7 +184,7 @@ def test_the_warning_that_it_is_marked_again_comes_true(haproxy: Haproxy):
     assert haproxy.marked(ABUSER)
 
 
-def test_a_client_is_blocked_by_hand_and_let_in_by_the_undo(haproxy: Haproxy):
+def test_marked_abuser_is_blocked_until_the_undo(haproxy: Haproxy):
     fleet = fleet_of(haproxy)
     assert haproxy.get(ABUSER) == 200
     (step,) = MARK.plan(MARK.read(fleet.run_query)).steps
@@ -197,7 +197,7 @@ def test_a_client_is_blocked_by_hand_and_let_in_by_the_undo(haproxy: Haproxy):
     assert MARK.plan(MARK.read(fleet.run_query)).steps
 
 
-def test_an_ipv6_client_is_marked_and_cleared(haproxy: Haproxy):
+def test_ipv6_client_is_marked_and_cleared_in_haproxy(haproxy: Haproxy):
     fleet = fleet_of(haproxy)
     for address in ("2001:db8::7", "::1.2.3.4", "::ffff:192.0.2.2"):
         values = {"host": "lb1", "address": address, "table": "tbl-ipv6"}
@@ -208,12 +208,12 @@ def test_an_ipv6_client_is_marked_and_cleared(haproxy: Haproxy):
         assert not clear.plan(clear.read(fleet.run_query)).steps
 
 
-def test_keys_that_are_texts_are_read(haproxy: Haproxy):
+def test_string_keys_of_a_stick_table_are_read(haproxy: Haproxy):
     table = fleet_of(haproxy).run_query("lb1", dialect.query_table("tbl-string"))
     assert {entry.key for entry in table.entries} == {"alice", "bob smith", "x=1 key=evil", "été"}
 
 
-def test_an_entry_with_an_open_connection_stays_and_that_is_reported(haproxy: Haproxy):
+def test_stick_table_entry_with_an_open_connection_is_not_cleared_and_reported(haproxy: Haproxy):
     fleet = fleet_of(haproxy)
     with _open_connection(haproxy):
         haproxy.runtime(f"set table http key {ABUSER} data.gpc0 1")
@@ -255,7 +255,7 @@ COERCED = {
 
 
 @pytest.mark.parametrize("key", COERCED)
-def test_a_key_that_haproxy_takes_for_another_is_refused_by_us(haproxy: Haproxy, key: str):
+def test_key_that_haproxy_coerces_to_another_is_rejected(haproxy: Haproxy, key: str):
     with pytest.raises(InvalidKeyError):
         dialect.mark_entry(HTTP, key, "gpc0", 1)
     # The twin: said as it is, HAProxy marks somebody else, or nobody, or refuses it (3.x).
@@ -267,7 +267,7 @@ def test_a_key_that_haproxy_takes_for_another_is_refused_by_us(haproxy: Haproxy,
 
 
 @pytest.mark.parametrize("between", ["; ", "\n"])
-def test_a_second_command_is_refused_by_us_and_run_by_haproxy(haproxy: Haproxy, between: str):
+def test_key_that_smuggles_a_second_haproxy_command_is_rejected(haproxy: Haproxy, between: str):
     smuggled = f"{ABUSER}{between}disable server www/origin"
     with pytest.raises(InvalidKeyError):
         dialect.clear_entry(HTTP, smuggled)
@@ -280,7 +280,7 @@ def test_a_second_command_is_refused_by_us_and_run_by_haproxy(haproxy: Haproxy, 
     assert haproxy.get("198.51.100.7") == 503
 
 
-def test_of_ten_thousand_random_keys_none_does_anything_but_what_it_says(haproxy: Haproxy):
+def test_random_stick_table_keys_mark_only_the_named_client(haproxy: Haproxy):
     haproxy.get("198.51.100.7")
     servers, others = _servers(haproxy), haproxy.table("tbl-ipv6").split("\n")
     dice = random.Random(20231124)  # noqa: S311 - a seed makes a failure repeatable
@@ -311,7 +311,7 @@ def _servers(haproxy: Haproxy) -> list[list[str]]:
     return [line.split()[3:7] for line in lines if line]
 
 
-def test_a_command_without_its_newline_is_dropped_and_not_called_done(haproxy: Haproxy):
+def test_haproxy_command_without_its_newline_fails_the_step(haproxy: Haproxy):
     fleet = fleet_of(haproxy)
     haproxy.runtime(f"set table http key {ABUSER} data.gpc0 1")
     clear = dialect.clear_entry(HTTP, ABUSER)
@@ -328,7 +328,7 @@ def test_a_command_without_its_newline_is_dropped_and_not_called_done(haproxy: H
     assert fleet.run_command("lb1", Shell(cut.argv, stdin=cut.stdin)) == Answer(0, "")
 
 
-def test_socket_without_operator_level_is_an_error(haproxy: Haproxy):
+def test_haproxy_socket_without_operator_level_is_an_error(haproxy: Haproxy):
     haproxy.runtime(f"set table http key {ABUSER} data.gpc0 1")
     fleet = fleet_of(haproxy, "user")
     with pytest.raises(CommandError, match="level operator"):
@@ -338,25 +338,25 @@ def test_socket_without_operator_level_is_an_error(haproxy: Haproxy):
     assert haproxy.marked(ABUSER)
 
 
-def test_a_haproxy_that_is_stopped_is_reported_as_that(haproxy: Haproxy):
+def test_stopped_haproxy_is_reported(haproxy: Haproxy):
     haproxy.stop()
     with pytest.raises(CommandError, match="HAProxy is stopped"):
         SHOW.read(fleet_of(haproxy).run_query)
 
 
-def test_a_socket_that_does_not_exist_is_reported(tmp_path: Path):
+def test_missing_haproxy_socket_is_reported(tmp_path: Path):
     with pytest.raises(CommandError, match="HAProxy has no such socket"):
         SHOW.read(fleet_at(str(tmp_path / "admin.sock")).run_query)
 
 
-def test_a_socket_that_the_login_may_not_open_is_reported(haproxy: Haproxy):
+def test_haproxy_socket_without_permission_is_reported(haproxy: Haproxy):
     Path(haproxy.socket("operator")).chmod(0)
     fleet = fleet_at(haproxy.socket("operator"), user=NO_USER)
     with pytest.raises(CommandError, match="the login may not open HAProxy's socket"):
         SHOW.read(fleet.run_query)
 
 
-def test_a_setting_that_names_an_ordinary_file_does_not_write_to_it(tmp_path: Path):
+def test_haproxy_socket_setting_with_an_ordinary_file_does_not_write_to_it(tmp_path: Path):
     precious = tmp_path / "precious"
     precious.write_text("mine\n")
     with pytest.raises(CommandError):
@@ -395,7 +395,7 @@ class Arrays(Daemon):
         return fleet_at(str(self.directory / "operator.sock"))
 
 
-def test_the_marked_clients_are_listed_to_be_chosen(arrays: Arrays):
+def test_marked_haproxy_clients_are_offered_as_form_options(arrays: Arrays):
     fleet, where = arrays.fleet, {"table": "http", "mark": "gpc0"}
     assert list(LISTS["abusers"](fleet.run_query, "lb1", where)) == []
     (step,) = MARK.plan(MARK.read(fleet.run_query)).steps
@@ -411,7 +411,7 @@ def arrays() -> Iterator[Arrays]:
         yield balancer
 
 
-def test_the_first_counter_of_an_array_marks_and_clears(arrays: Arrays):
+def test_first_counter_of_a_haproxy_array_marks_and_clears(arrays: Arrays):
     fleet = arrays.fleet
     for step in _marked_and_cleared(fleet):
         assert not isinstance(step.undo, NoUndo)

@@ -95,7 +95,7 @@ def fleet(etc: Path) -> Iterator[Fleet]:
 
 @pytest.mark.real
 @pytest.mark.parametrize("line", ["", PROC])
-def test_processes_are_hidden_and_shown_again(fleet: Fleet, etc: Path, line: str):
+def test_hidepid_hides_processes_until_the_undo(fleet: Fleet, etc: Path, line: str):
     fstab = etc / "fstab"
     fstab.write_text("# /proc is below\n" + line)
     assert SHOW.report(SHOW.read(fleet.run_query)).healthy
@@ -112,7 +112,7 @@ def test_processes_are_hidden_and_shown_again(fleet: Fleet, etc: Path, line: str
 
 @pytest.mark.real
 @pytest.mark.parametrize("line", ["", PROC])
-def test_what_nobody_keeps_is_restored_by_the_host(fleet: Fleet, etc: Path, line: str):
+def test_unconfirmed_hidepid_change_is_restored_by_the_host(fleet: Fleet, etc: Path, line: str):
     fstab = etc / "fstab"
     fstab.write_text("# /proc is below\n" + line)
     before = fstab.read_text()

@@ -33,7 +33,7 @@ def fleet(sshd: Sshd) -> Iterator[Fleet]:
     fleet.close()
 
 
-def test_how_long_it_is_up_is_shown(fleet: Fleet):
+def test_uptime_check_shows_how_long_the_host_is_up(fleet: Fleet):
     check = UptimeCheck.model_validate({"host": "web1"})
     up = check.read(fleet.run_query)
     assert up.seconds > 0
@@ -42,7 +42,7 @@ def test_how_long_it_is_up_is_shown(fleet: Fleet):
     assert check.report(up).summary.startswith("web1 has been up for ")
 
 
-def test_what_happened_is_collected_from_every_source_that_there_is(fleet: Fleet):
+def test_host_changes_are_collected_from_every_available_source(fleet: Fleet):
     look = HostChanges.model_validate({"host": "web1"})
     happened = look.read(fleet.run_query)
     # Packages are known everywhere; a container has no journal, and newer systems no `last`.
@@ -50,7 +50,7 @@ def test_what_happened_is_collected_from_every_source_that_there_is(fleet: Fleet
     assert "events on web1" in look.report(happened).summary
 
 
-def test_the_limit_of_connections_is_raised_by_one_and_set_back(fleet: Fleet):
+def test_conntrack_limit_is_raised_and_restored_by_the_undo(fleet: Fleet):
     limit = Path("/proc/sys/net/netfilter/nf_conntrack_max")
     if not limit.exists() or not os.access(limit, os.W_OK):
         pytest.skip("this kernel tracks no connections, or only its owner may set the limit")
@@ -62,7 +62,7 @@ def test_the_limit_of_connections_is_raised_by_one_and_set_back(fleet: Fleet):
     assert int(limit.read_text()) == before
 
 
-def test_a_peer_that_answers_pings_needs_no_round_trip_given(fleet: Fleet):
+def test_tcp_window_check_measures_the_round_trip_by_ping(fleet: Fleet):
     check = TcpWindowCheck.model_validate({"host": "web1", "peer": "127.0.0.1"})
     way = check.read(fleet.run_query)
     assert way.route.interface == "lo"
@@ -70,7 +70,7 @@ def test_a_peer_that_answers_pings_needs_no_round_trip_given(fleet: Fleet):
     assert check.report(way).summary.startswith("One connection between web1 and 127.0.0.1 gets ")
 
 
-def test_the_malloc_of_a_running_program_is_shown(fleet: Fleet, sshd: Sshd):
+def test_allocator_check_shows_the_malloc_of_a_running_program(fleet: Fleet, sshd: Sshd):
     # A name that nothing else here has, and of which the kernel keeps all.
     name = f"kt-{os.getpid()}"
     program = sshd.directory / name

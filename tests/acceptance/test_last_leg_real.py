@@ -160,7 +160,7 @@ def test_restart_is_refused_at_the_gate_when_the_other_balancer_stopped_meanwhil
     assert shop.approve(run).state is State.REFUSED
 
 
-def test_both_balancers_are_restarted_once_the_first_is_well_again(
+def test_second_balancer_is_restarted_once_the_first_is_healthy_again(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(leg_claims, "_SETTLE", 0)
@@ -180,7 +180,7 @@ def test_both_balancers_are_restarted_once_the_first_is_well_again(
     assert shop.approve(shop.restart("lb2")).state is State.SUCCEEDED
 
 
-def test_repair_of_the_balancer_that_is_down_is_not_hindered(shop: Shop):
+def test_restart_of_the_balancer_that_is_down_is_allowed(shop: Shop):
     shop.hosts["lb2"].systemctl("stop", "haproxy")
     # systemd restarts what has failed, and Keyturn starts nothing that people have stopped.
     shop.hosts["lb2"].write("haproxy.service", "[Unit]\n[Service]\nExecStart=/bin/false\n")

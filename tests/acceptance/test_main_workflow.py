@@ -97,7 +97,7 @@ def stage(tmp_path: Path) -> Generator[Stage]:
         chat.close()
 
 
-def test_an_abuser_is_let_in_by_two_people(stage: Stage):
+def test_abuser_is_cleared_in_chat_by_requester_and_approver(stage: Stage):
     assert stage.fleet.haproxy.get(ABUSER) == 503
     stage.chat.say(DORA, f"{CLEAR} because a customer called")
     stage.chat.press(OLGA, *stage.approval())
@@ -111,7 +111,7 @@ def test_an_abuser_is_let_in_by_two_people(stage: Stage):
         assert verification.verify_log(tx).broken is None
 
 
-def test_it_is_undone_by_two_people(stage: Stage):
+def test_cleared_abuser_is_restored_by_an_undo_approved_in_chat(stage: Stage):
     stage.chat.say(DORA, CLEAR)
     stage.chat.press(OLGA, *stage.approval())
     stage.ended()
@@ -123,7 +123,7 @@ def test_it_is_undone_by_two_people(stage: Stage):
     assert stage.fleet.haproxy.marked(ABUSER)
 
 
-def test_two_approvers_at_once_start_one_run(stage: Stage):
+def test_two_approvals_at_once_in_chat_start_one_run(stage: Stage):
     stage.chat.say(DORA, CLEAR)
     where = stage.approval()
     clicks = [
@@ -138,7 +138,7 @@ def test_two_approvers_at_once_start_one_run(stage: Stage):
     assert stage.entries().count("step sending") == 1
 
 
-def test_a_plan_that_went_stale_is_not_applied(stage: Stage):
+def test_stale_plan_of_a_real_host_is_not_applied(stage: Stage):
     stage.chat.say(DORA, CLEAR)
     where = stage.approval()
     stage.fleet.haproxy.runtime(f"set table http key {ABUSER} data.gpc0 0")
@@ -167,7 +167,7 @@ HOSTILE = (
 )
 
 
-def test_hostile_values_are_refused_and_nothing_changes(stage: Stage):
+def test_hostile_values_in_chat_are_refused_and_change_nothing(stage: Stage):
     before = stage.servers()
     for value in HOSTILE:
         refusals = stage.count_refusals(DORA)
@@ -184,13 +184,13 @@ def test_hostile_values_are_refused_and_nothing_changes(stage: Stage):
         assert "step sending" not in stage.entries(), value
 
 
-def test_a_newline_is_refused(stage: Stage):
+def test_newline_in_a_chat_request_is_refused(stage: Stage):
     stage.chat.say(DORA, "/keyturn abusers clear lb1 '203.0.113.9\nshow info'")
     stage.sees(DORA, "invisible character U+000A")
     assert stage.runs() == []
 
 
-def test_a_host_that_is_down_is_reported_and_nothing_is_lost(stage: Stage):
+def test_unreachable_host_fails_the_run_and_is_reported_in_chat(stage: Stage):
     stage.fleet.hosts["lb1"].stop()
     stage.chat.say(DORA, CLEAR)
     run = stage.ended()
@@ -199,7 +199,7 @@ def test_a_host_that_is_down_is_reported_and_nothing_is_lost(stage: Stage):
     stage.sees(DORA, "refused the connection")
 
 
-def test_a_host_that_goes_down_after_approval_gets_nothing(stage: Stage):
+def test_host_that_goes_down_after_approval_is_sent_nothing(stage: Stage):
     stage.chat.say(DORA, CLEAR)
     where = stage.approval()
     stage.fleet.hosts["lb1"].stop()
@@ -212,7 +212,7 @@ def test_a_host_that_goes_down_after_approval_gets_nothing(stage: Stage):
         assert locks.get_lock(tx, "lb1") is None
 
 
-def test_a_wrong_host_key_ends_it_before_we_log_in(stage: Stage):
+def test_host_key_mismatch_fails_the_run_before_any_login(stage: Stage):
     stage.change_inventory("lb1", host_key=make_key().public)
     stage.chat.say(DORA, CLEAR)
     run = stage.ended()
@@ -221,7 +221,7 @@ def test_a_wrong_host_key_ends_it_before_we_log_in(stage: Stage):
     assert stage.fleet.hosts["lb1"].accepted == 0
 
 
-def test_a_key_changed_after_approval_makes_it_stale(stage: Stage):
+def test_host_key_changed_after_approval_makes_the_plan_stale(stage: Stage):
     stage.chat.say(DORA, CLEAR)
     where = stage.approval()
     stage.change_inventory("lb1", host_key=make_key().public)
@@ -232,7 +232,7 @@ def test_a_key_changed_after_approval_makes_it_stale(stage: Stage):
     assert stage.fleet.haproxy.marked(ABUSER)
 
 
-def test_a_missing_socket_is_named(stage: Stage):
+def test_missing_haproxy_socket_is_named_in_the_run_summary(stage: Stage):
     stage.change_inventory("lb1", settings={"haproxy.socket": "/nowhere/admin.sock"})
     stage.chat.say(DORA, CLEAR)
     run = stage.ended()
@@ -240,7 +240,7 @@ def test_a_missing_socket_is_named(stage: Stage):
     assert "socket" in run.summary
 
 
-def test_a_socket_that_may_only_look_is_no_empty_table(stage: Stage):
+def test_read_only_haproxy_socket_fails_the_run(stage: Stage):
     stage.change_inventory("lb1", settings={"haproxy.socket": stage.fleet.haproxy.socket("user")})
     stage.chat.say(DORA, CLEAR)
     run = stage.ended()
@@ -248,7 +248,7 @@ def test_a_socket_that_may_only_look_is_no_empty_table(stage: Stage):
     assert "operator" in run.summary
 
 
-def test_haproxy_stopped_is_reported(stage: Stage):
+def test_stopped_haproxy_fails_the_run(stage: Stage):
     stage.fleet.haproxy.stop()
     stage.chat.say(DORA, CLEAR)
     run = stage.ended()
@@ -256,21 +256,21 @@ def test_haproxy_stopped_is_reported(stage: Stage):
     assert "HAProxy" in run.summary
 
 
-def test_a_stranger_to_the_area_cannot_approve(stage: Stage):
+def test_owner_of_another_area_cannot_approve_in_chat(stage: Stage):
     stage.chat.say(DORA, CLEAR)
     stage.chat.press(STAN, *stage.approval())
     stage.sees(STAN, "Those who can: Adam Admin, Olga Owner")
     assert stage.fleet.haproxy.marked(ABUSER)
 
 
-def test_no_one_approves_their_own_request(stage: Stage):
+def test_requester_cannot_approve_their_own_request_in_chat(stage: Stage):
     stage.chat.say(DORA, CLEAR)
     stage.chat.press(DORA, *stage.approval())
     stage.sees(DORA, "you requested it")
     assert stage.fleet.haproxy.marked(ABUSER)
 
 
-def test_if_the_log_cannot_be_written_nothing_is_sent(stage: Stage):
+def test_request_is_rejected_when_the_change_log_cannot_be_written(stage: Stage):
     """The disk is full for the change log: no request is taken, and no host is even asked."""
     with stage.service.keyturn.database.engine.connect() as connection:
         connection.exec_driver_sql(
@@ -285,7 +285,7 @@ def test_if_the_log_cannot_be_written_nothing_is_sent(stage: Stage):
     assert stage.fleet.haproxy.marked(ABUSER)
 
 
-def test_if_the_log_fails_after_the_approval_nothing_is_sent(stage: Stage):
+def test_approved_run_is_not_sent_when_the_change_log_fails(stage: Stage):
     stage.chat.say(DORA, CLEAR)
     where = stage.approval()
     with stage.service.keyturn.database.engine.connect() as connection:
@@ -299,7 +299,7 @@ def test_if_the_log_fails_after_the_approval_nothing_is_sent(stage: Stage):
     assert stage.fleet.haproxy.marked(ABUSER)
 
 
-def test_the_run_goes_on_after_a_restart(tmp_path: Path):
+def test_pending_run_is_approved_and_executed_after_a_restart(tmp_path: Path):
     company.create_policy(tmp_path / "policy")
     with LoopbackFleet(tmp_path / "policy") as fleet:
         fleet.haproxy.abuse(ABUSER)
@@ -316,7 +316,7 @@ def test_the_run_goes_on_after_a_restart(tmp_path: Path):
             until(lambda: not fleet.haproxy.marked(ABUSER))
 
 
-def test_what_cannot_be_undone_is_confirmed_in_a_terminal(stage: Stage):
+def test_irreversible_request_is_confirmed_in_a_terminal(stage: Stage):
     # It is marked and below every limit, so that emptying the table helps it.
     stage.fleet.haproxy.runtime("set table http key 203.0.113.10 data.gpc0 1")
     with _open_terminal(stage, "olga", "request", "abusers", "empty", "lb1") as terminal:
@@ -328,7 +328,7 @@ def test_what_cannot_be_undone_is_confirmed_in_a_terminal(stage: Stage):
     assert stage.fleet.haproxy.marked(ABUSER)
 
 
-def test_an_undo_typed_in_a_terminal_is_planned_and_then_requested(stage: Stage):
+def test_undo_in_a_terminal_is_planned_and_then_requested(stage: Stage):
     stage.chat.say(DORA, CLEAR)
     stage.chat.press(OLGA, *stage.approval())
     ended = stage.ended()

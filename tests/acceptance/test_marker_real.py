@@ -58,7 +58,7 @@ def _written(ledger: Path) -> Shell:
     return Shell(words, marker=STEP)
 
 
-def test_a_step_is_run_once_over_however_many_connections_it_comes(sshd: Sshd, ledger: Path):
+def test_marked_step_runs_once_over_concurrent_connections(sshd: Sshd, ledger: Path):
     host = _one_login(sshd)
     outcomes = {CommandError: 0, AlreadyStartedError: 0}
 
@@ -73,7 +73,7 @@ def test_a_step_is_run_once_over_however_many_connections_it_comes(sshd: Sshd, l
     assert ledger.read_text() == "x\n"
 
 
-def test_without_a_marker_it_is_run_each_time(sshd: Sshd, ledger: Path):
+def test_without_a_marker_a_step_runs_each_time(sshd: Sshd, ledger: Path):
     with _fleet(_one_login(sshd, **{MARKER_SETTING: NO_MARKER})) as fleet:
         for _ in range(2):
             with pytest.raises(CommandError):
@@ -82,7 +82,7 @@ def test_without_a_marker_it_is_run_each_time(sshd: Sshd, ledger: Path):
     assert ledger.read_text() == "x\nx\n"
 
 
-def test_a_host_recalls_over_another_connection_how_a_step_ended(sshd: Sshd, ledger: Path):
+def test_marker_returns_the_outcome_of_a_step_over_another_connection(sshd: Sshd, ledger: Path):
     host = _one_login(sshd)
     with _fleet(host) as fleet, pytest.raises(CommandError):
         fleet.run_command("web1", _written(ledger))
@@ -96,7 +96,7 @@ def test_a_host_recalls_over_another_connection_how_a_step_ended(sshd: Sshd, led
     )
 
 
-def test_a_step_that_the_host_was_asked_about_first_is_never_begun(sshd: Sshd, ledger: Path):
+def test_step_queried_before_it_was_sent_never_starts(sshd: Sshd, ledger: Path):
     with _fleet(_one_login(sshd)) as fleet:
         assert fleet.query_step("web1", STEP).state is MarkerState.CLOSED
         with pytest.raises(AlreadyStartedError):
@@ -146,7 +146,7 @@ def _step(n: int, command: Shell) -> Shell:
     return replace(command, marker=replace(STEP, step=n))
 
 
-def test_a_step_through_sudo_is_run_once_and_its_sudoers_line_still_matches(web: Web):
+def test_marked_step_through_sudo_runs_once_under_its_sudoers_line(web: Web):
     refuse = _step(1, nginx_agents.block_agent("Evil Bot/2"))
     with _fleet(web.sshd.host()) as fleet:
         fleet.run_command("web1", refuse)
@@ -160,7 +160,7 @@ def test_a_step_through_sudo_is_run_once_and_its_sudoers_line_still_matches(web:
         assert web.times("Evil Bot/2") == 1
 
 
-def test_the_login_that_changes_recalls_what_sudo_ended_with(web: Web):
+def test_changing_login_reads_the_sudo_exit_status_from_the_marker(web: Web):
     with _fleet(web.sshd.host()) as fleet:
         fleet.run_command("web1", _step(1, nginx_agents.block_agent("Evil Bot/2")))
         with pytest.raises(CommandError, match="the login may not run this with sudo"):
@@ -174,7 +174,7 @@ def test_the_login_that_changes_recalls_what_sudo_ended_with(web: Web):
     assert (web.sshd.logins_of(READER), web.sshd.logins_of(CHANGER)) == (0, 2)
 
 
-def test_the_login_that_reads_can_neither_see_nor_take_a_marker(web: Web):
+def test_reading_login_can_neither_read_nor_write_a_marker(web: Web):
     reader = {"user": READER, "key": str(web.sshd.directory / READER), "reader": None}
     with _fleet(web.sshd.host()) as fleet:
         fleet.run_command("web1", _step(1, nginx_agents.block_agent("Evil Bot/2")))
@@ -184,7 +184,7 @@ def test_the_login_that_reads_can_neither_see_nor_take_a_marker(web: Web):
             fleet.run_command("web1", Shell(("touch", "/tmp/never"), marker=replace(STEP, step=2)))
 
 
-def test_each_command_of_a_marked_step_is_the_one_that_sudoers_lists(web: Web):
+def test_marked_command_equals_the_command_listed_in_sudoers(web: Web):
     """The marker stands around sudo and not within it: sudo is told what it was without one."""
     refuse = nginx_agents.block_agent("Evil Bot/2")
     host = web.sshd.host()

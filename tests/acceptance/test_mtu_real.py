@@ -63,7 +63,7 @@ def inside() -> Iterator[Inside]:
 
 
 @pytest.mark.parametrize("peer", [PEER4, PEER6], ids=str)
-def test_a_peer_with_a_smaller_mtu_answers_in_pieces(
+def test_peer_with_a_smaller_mtu_answers_in_fragments(
     inside: Inside, peer: bond.IPv4Address | bond.IPv6Address
 ):
     assert inside.pieces(peer) == 0

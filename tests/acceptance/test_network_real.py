@@ -46,7 +46,7 @@ def network() -> Iterator[Network]:
         yield Network(routers, fleet)
 
 
-def test_two_routers_are_healthy_until_their_link_is_cut_and_both_lead(network: Network):
+def test_vrrp_split_brain_is_found_when_the_link_is_cut(network: Network):
     ask = network.fleet.run_query
     check = HsrpCheck.model_validate({"host": "r1", "other": "r2"})
     report = check.report(check.read(ask))
@@ -65,14 +65,14 @@ def test_two_routers_are_healthy_until_their_link_is_cut_and_both_lead(network: 
     assert finding.startswith("10.81.0.3 (AS 65003, IPv4) is ")
 
 
-def test_the_ports_of_a_router_are_listed(network: Network):
+def test_ports_of_an_frr_router_are_listed(network: Network):
     check = SwitchPorts.model_validate({"host": "r1"})
     report = check.report(check.read(network.fleet.run_query))
     assert report.table is not None
     assert ["link0", "up"] in [list(row[:2]) for row in report.table.rows]
 
 
-def test_a_router_is_configured_and_set_back(network: Network):
+def test_frr_router_is_configured_and_restored(network: Network):
     fleet = network.fleet
     (before,) = fleet.run_query("r1", gateway.query_gateways())
     fleet.run_command("r1", SwitchLines(("interface link0", "vrrp 5 priority 90")))
@@ -82,7 +82,7 @@ def test_a_router_is_configured_and_set_back(network: Network):
     assert fleet.run_query("r1", gateway.query_gateways())[0].priority == 200
 
 
-def test_a_line_that_a_router_does_not_know_is_an_error_wherever_it_is_reported(network: Network):
+def test_unknown_frr_command_is_an_error(network: Network):
     fleet = network.fleet
     with pytest.raises(CommandError, match="does not know the command"):
         fleet.run_query("r1", Query(DeviceCommand(("show bogus",), ("frr",), switch.HINTS), str))
@@ -93,7 +93,7 @@ def test_a_line_that_a_router_does_not_know_is_an_error_wherever_it_is_reported(
     assert fleet.run_query("r1", gateway.query_gateways())
 
 
-def test_a_daemon_that_is_gone_is_no_router_without_groups(network: Network):
+def test_stopped_frr_daemon_is_an_error_and_not_an_empty_list(network: Network):
     pid = (network.routers.home("r1") / "vrrpd.pid").read_text().strip()
     os.kill(int(pid), signal.SIGKILL)
     with pytest.raises(CommandError, match="daemon of FRR is not running"):

@@ -47,7 +47,7 @@ def page() -> Generator[Page]:
         yield browser.new_page(color_scheme="dark")
 
 
-def test_someone_signs_in_with_slack_and_out_everywhere(service: Service, page: Page) -> None:
+def test_person_signs_in_with_slack_and_out_everywhere(service: Service, page: Page) -> None:
     page.goto(f"{service.address}/runs")
     ARTEFACTS.mkdir(exist_ok=True)
     page.screenshot(path=ARTEFACTS / "web-sign-in.png")

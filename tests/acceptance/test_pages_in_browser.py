@@ -56,7 +56,7 @@ def visit(browser: Browser, server: Server) -> Generator[Visit]:
     visit.page.context.close()
 
 
-def test_a_newcomer_finds_what_changed_on_a_host_and_who_allowed_it(visit: Visit) -> None:
+def test_changes_page_shows_who_changed_a_host_and_who_approved_it(visit: Visit) -> None:
     page = visit.page
     page.get_by_role("link", name="Changes in the last hour").click()
     page.get_by_role("combobox", name="Hosts").fill("lb1")
@@ -71,7 +71,7 @@ def test_a_newcomer_finds_what_changed_on_a_host_and_who_allowed_it(visit: Visit
     assert visit.complaints == []
 
 
-def test_filters_are_kept_under_a_name_and_their_link_shows_others_the_same(
+def test_saved_view_keeps_filters_and_its_link_works_for_others(
     browser: Browser, visit: Visit
 ) -> None:
     page = visit.page
@@ -95,7 +95,7 @@ def test_filters_are_kept_under_a_name_and_their_link_shows_others_the_same(
     assert visit.complaints == []
 
 
-def test_hosts_are_filtered_while_one_looks(visit: Visit) -> None:
+def test_host_list_is_filtered_live(visit: Visit) -> None:
     page = visit.page
     page.get_by_role("link", name="Hosts").click()
     expect(page.locator("#results")).to_contain_text("web1")
@@ -106,7 +106,7 @@ def test_hosts_are_filtered_while_one_looks(visit: Visit) -> None:
     assert visit.complaints == []
 
 
-def test_what_does_not_fit_is_reported_at_its_field_and_then_it_is_asked(visit: Visit) -> None:
+def test_request_form_reports_invalid_fields_and_plans_after_correction(visit: Visit) -> None:
     page = visit.page
     visit.open("/runbooks/form?runbook=toy+set&host=lb1")
     expect(page.get_by_text("1 approval from")).to_be_visible()
@@ -140,7 +140,7 @@ def test_what_does_not_fit_is_reported_at_its_field_and_then_it_is_asked(visit: 
     expect(page.get_by_text("Someone else has to approve it.")).to_be_visible()
 
 
-def test_the_calendar_is_read_and_a_schedule_suspended_by_keyboard(visit: Visit) -> None:
+def test_schedule_is_suspended_by_keyboard_and_leaves_the_calendar(visit: Visit) -> None:
     page = visit.page
     visit.open("/schedules")
     days = page.locator(".kt-calendar td:not(.kt-blank)")
@@ -155,7 +155,7 @@ def test_the_calendar_is_read_and_a_schedule_suspended_by_keyboard(visit: Visit)
     assert visit.complaints == []
 
 
-def test_a_list_updates_live_and_keeps_what_is_open_typed_and_focused(visit: Visit) -> None:
+def test_live_list_keeps_open_details_typed_text_and_focus(visit: Visit) -> None:
     page, harness = visit.page, visit.server.harness
     visit.sign_in("olga")
     page.locator("details[id^=plan-of-] summary").first.click()
@@ -230,7 +230,7 @@ def test_pages_are_searched_and_opened_by_keyboard(visit: Visit) -> None:
 
 
 @pytest.mark.parametrize(("scheme", "width"), SCREENS)
-def test_the_pages_fit_the_screen_and_can_be_read(
+def test_pages_fit_every_screen_width_with_enough_contrast(
     browser: Browser, server: Server, scheme: Any, width: int
 ) -> None:
     paths = ("/hosts", "/hosts/lb1", "/changes", "/schedules", "/report", "/runbooks", "/health")

@@ -284,13 +284,13 @@ _SOME = [
 
 
 @pytest.mark.parametrize(("way", "step", "when"), _EVERY if CHAOS else _SOME)
-def test_a_change_that_is_broken_off_leaves_the_host_reachable(
+def test_change_on_probation_interrupted_at_any_step_leaves_the_host_reachable(
     site: Site, way: str, step: int, when: str
 ):
     assert_reachable(site, break_off(site, FINE, way, step, when))
 
 
-def test_without_probation_a_broken_change_would_stay(site: Site):
+def test_without_probation_an_interrupted_change_stays(site: Site):
     """Shows that the probation makes the difference above and below."""
     run = break_off(site, SetKeysAtOnce(host="web1", to="locked"), "kill", 1, "after")
     assert run.state is not State.SUCCEEDED
@@ -314,7 +314,7 @@ def test_a_change_that_locks_keyturn_out_is_restored_by_the_host(site: Site):
     assert_reachable(site, run)
 
 
-def test_a_kept_change_and_its_undo_leave_nothing_armed(site: Site):
+def test_kept_change_leaves_no_probation_armed(site: Site):
     with site.opened() as keyturn:
         number = keyturn.approve(FINE).id
         keyturn.work()
@@ -326,7 +326,7 @@ def test_a_kept_change_and_its_undo_leave_nothing_armed(site: Site):
 
 
 @pytest.mark.parametrize("reaches", [True, False])
-def test_a_change_is_kept_only_if_the_vantage_reaches_the_host(site: Site, reaches: bool):
+def test_change_is_kept_only_when_the_vantage_reaches_the_host(site: Site, reaches: bool):
     with Sshd() as other:
         entry = other.inventory_entry(area="web")
         # It is told to look where another host answers.
@@ -348,7 +348,7 @@ def test_a_change_is_kept_only_if_the_vantage_reaches_the_host(site: Site, reach
     assert_reachable(site, run)
 
 
-def test_one_probation_at_a_time_is_planned(site: Site):
+def test_change_is_refused_while_a_probation_is_armed(site: Site):
     with site.opened() as keyturn:
         keyturn.fleet.run_command("web1", _PROBATION.arm("0" * 16))
         run = keyturn.service.request_run(FINE, person="dora", origin=WEB)
@@ -359,7 +359,7 @@ def test_one_probation_at_a_time_is_planned(site: Site):
         site.probations.let_time_run_out("toy")
 
 
-def test_a_drill_proves_that_the_host_restores_and_needs_no_second_one(site: Site):
+def test_probation_drill_shows_that_the_host_restores_a_change(site: Site):
     with site.opened() as keyturn:
         number = keyturn.approve(DrillProbation(host="web1")).id
         keyturn.work()

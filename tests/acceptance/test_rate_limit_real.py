@@ -17,7 +17,7 @@ CHECK = RatelimitCheck.model_validate({"host": "web1"})
 _ZONE = "limit_req_zone $binary_remote_addr zone=one:1m rate=1r/m;\nlimit_req_status 429;\n"
 
 
-def test_every_refused_request_is_counted(sshd: Sshd):
+def test_every_request_refused_by_the_nginx_rate_limit_is_counted(sshd: Sshd):
     # Files, as what is only returned is answered before any limit is asked.
     server = "location /x { limit_req zone=one burst=3 nodelay; alias /usr/share/nginx/; }"
     nginx = Nginx(server)

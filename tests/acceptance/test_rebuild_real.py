@@ -112,7 +112,7 @@ def site(tmp_path: Path) -> Iterator[Site]:
 
 
 @pytest.mark.parametrize("seed", range(CHAOS // 10 or 2))
-def test_rebuilt_host_is_like_the_first_after_a_random_history(site: Site, seed: int):
+def test_rebuilt_real_host_equals_the_first_after_a_random_history(site: Site, seed: int):
     chance = random.Random(seed)  # noqa: S311 - no secret
     done: list[Run] = []
     for _ in range(chance.randint(4, 7)):

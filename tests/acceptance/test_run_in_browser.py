@@ -68,7 +68,7 @@ def scrolled(page: Page) -> float:
     return page.evaluate("document.querySelector('#live-output pre').scrollTop")
 
 
-def test_lines_come_as_hosts_say_them_and_are_only_text(visit: Visit) -> None:
+def test_live_output_appears_as_escaped_text(visit: Visit) -> None:
     run = under_way(visit.server)
     visit.open(f"/runs/{run.id}")
     page = visit.page
@@ -92,7 +92,7 @@ def test_lines_come_as_hosts_say_them_and_are_only_text(visit: Visit) -> None:
     assert visit.complaints == []
 
 
-def test_what_is_being_read_is_left_in_peace(visit: Visit) -> None:
+def test_live_output_keeps_the_scroll_position_of_the_reader(visit: Visit) -> None:
     run = under_way(visit.server)
     say(visit.server, run.id, 90, *[f"line {n}" for n in range(90)])
     visit.open(f"/runs/{run.id}")
@@ -106,7 +106,7 @@ def test_what_is_being_read_is_left_in_peace(visit: Visit) -> None:
     assert scrolled(page) == 10
 
 
-def test_a_host_that_is_unfolded_shows_its_newest_lines(visit: Visit) -> None:
+def test_reopened_live_output_shows_the_newest_lines(visit: Visit) -> None:
     run = under_way(visit.server)
     visit.open(f"/runs/{run.id}")
     page = visit.page
@@ -124,7 +124,9 @@ def test_a_host_that_is_unfolded_shows_its_newest_lines(visit: Visit) -> None:
     )
 
 
-def test_a_page_that_lost_its_stream_takes_it_up_again(browser: Browser, server: Server) -> None:
+def test_run_page_reconnects_its_event_stream_after_an_outage(
+    browser: Browser, server: Server
+) -> None:
     run = under_way(server)
     visit = a_visit(browser, server)
     visit.sign_in("dora")
@@ -139,7 +141,7 @@ def test_a_page_that_lost_its_stream_takes_it_up_again(browser: Browser, server:
     page.context.close()
 
 
-def test_a_page_whose_session_ended_asks_to_sign_in(visit: Visit) -> None:
+def test_run_page_asks_to_sign_in_when_the_session_ended(visit: Visit) -> None:
     run = under_way(visit.server)
     visit.open(f"/runs/{run.id}")
     expect(visit.page.locator("#live-status")).to_have_text("Live")
@@ -150,7 +152,7 @@ def test_a_page_whose_session_ended_asks_to_sign_in(visit: Visit) -> None:
     expect(visit.page.get_by_role("heading", name="Sign in")).to_be_visible(timeout=30_000)
 
 
-def test_two_hundred_loud_hosts_freeze_neither_page_nor_service(visit: Visit) -> None:
+def test_run_page_stays_responsive_with_live_output_of_200_hosts(visit: Visit) -> None:
     """Each host says 50 lines a second, which is 10,000 in all; the page still answers."""
     with visit.server.harness.database.transaction() as tx:
         whole, parts = a_fan(tx)
@@ -185,7 +187,7 @@ def test_two_hundred_loud_hosts_freeze_neither_page_nor_service(visit: Visit) ->
 
 
 @pytest.mark.parametrize(("scheme", "width"), SCREENS)
-def test_a_fan_is_drawn_and_told(
+def test_parent_run_page_shows_a_chart_and_counts_of_its_hosts(
     browser: Browser, server: Server, scheme: Any, width: int
 ) -> None:
     with server.harness.database.transaction() as tx:
@@ -217,7 +219,7 @@ def test_a_fan_is_drawn_and_told(
     page.context.close()
 
 
-def test_without_scripts_the_page_tells_how_it_was_and_offers_another_look(
+def test_run_page_without_scripts_shows_live_output_with_a_refresh_link(
     browser: Browser, server: Server
 ) -> None:
     run = under_way(server)
@@ -233,7 +235,7 @@ def test_without_scripts_the_page_tells_how_it_was_and_offers_another_look(
     page.context.close()
 
 
-def test_output_is_linked_to_and_searched_line_by_line(visit: Visit) -> None:
+def test_output_lines_are_linked_and_searched(visit: Visit) -> None:
     with visit.server.harness.database.transaction() as tx:
         run = running(tx, approved(tx, waiting(tx, asked(tx))))
         output = "\n".join(f"line {n}" for n in range(1, 101))
@@ -254,7 +256,7 @@ def test_output_is_linked_to_and_searched_line_by_line(visit: Visit) -> None:
     assert visit.complaints == []
 
 
-def test_a_run_that_is_over_keeps_no_stream(visit: Visit) -> None:
+def test_page_of_an_ended_run_opens_no_event_stream(visit: Visit) -> None:
     with visit.server.harness.database.transaction() as tx:
         run = succeeded(tx, asked(tx))
     asked_for: list[str] = []
@@ -265,7 +267,9 @@ def test_a_run_that_is_over_keeps_no_stream(visit: Visit) -> None:
 
 
 @pytest.mark.parametrize(("scheme", "width"), SCREENS)
-def test_two_runs_are_compared(browser: Browser, server: Server, scheme: Any, width: int) -> None:
+def test_two_runs_are_compared_side_by_side(
+    browser: Browser, server: Server, scheme: Any, width: int
+) -> None:
     with server.harness.database.transaction() as tx:
         for output in (
             "table http1: 3 keys\nno such key\n",
@@ -290,7 +294,7 @@ def test_two_runs_are_compared(browser: Browser, server: Server, scheme: Any, wi
 
 
 @pytest.mark.parametrize(("scheme", "width"), SCREENS)
-def test_what_a_check_found_is_drawn(
+def test_check_result_is_shown_as_a_chart(
     browser: Browser, server: Server, scheme: Any, width: int
 ) -> None:
     with server.harness.database.transaction() as tx:
@@ -309,7 +313,7 @@ def test_what_a_check_found_is_drawn(
     page.context.close()
 
 
-def test_the_log_of_a_run_is_verified_by_keyboard_alone(visit: Visit) -> None:
+def test_change_log_of_a_run_is_verified_by_keyboard(visit: Visit) -> None:
     with visit.server.harness.database.transaction() as tx:
         verification.open_log(tx)
         run = succeeded(tx, asked(tx))

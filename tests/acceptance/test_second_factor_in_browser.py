@@ -61,7 +61,9 @@ def confirmed_key(visit: Visit, person: str) -> None:
         second_factors.confirm_factor(tx, harness.context.secret_box, factor, confirmed_by="stan")
 
 
-def test_a_key_approves_what_takes_a_second_factor(browser: Browser, server: Server) -> None:
+def test_security_key_approves_a_run_that_requires_a_second_factor(
+    browser: Browser, server: Server
+) -> None:
     visit = a_visit(browser, server)
     page, harness = visit.page, server.harness
     visit.sign_in("olga")
@@ -81,7 +83,7 @@ def test_a_key_approves_what_takes_a_second_factor(browser: Browser, server: Ser
     page.context.close()
 
 
-def test_a_key_that_does_not_exist_is_reported_as_missing(
+def test_missing_security_key_is_reported_on_the_step_up_page(
     browser: Browser, server: Server
 ) -> None:
     visit = a_visit(browser, server)
@@ -100,7 +102,7 @@ def test_a_key_that_does_not_exist_is_reported_as_missing(
     page.context.close()
 
 
-def test_glass_is_broken_with_a_key(browser: Browser, server: Server) -> None:
+def test_break_glass_is_used_with_a_security_key(browser: Browser, server: Server) -> None:
     visit = a_visit(browser, server)
     page, harness = visit.page, server.harness
     visit.sign_in("adam")
@@ -125,7 +127,7 @@ def test_glass_is_broken_with_a_key(browser: Browser, server: Server) -> None:
 
 
 @pytest.mark.parametrize(("scheme", "width"), SCREENS)
-def test_the_pages_fit_and_can_be_read(
+def test_second_factor_pages_fit_every_screen_width(
     browser: Browser, server: Server, width: int, scheme: str
 ) -> None:
     visit = a_visit(browser, server, viewport={"width": width, "height": 800}, color_scheme=scheme)

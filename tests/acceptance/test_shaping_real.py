@@ -136,7 +136,7 @@ def _until_taken_back(fleet: Fleet) -> Rates:
 
 
 @pytest.mark.real
-def test_limits_are_set_hold_packets_back_and_are_taken_away(fleet: Fleet, inside: Inside):
+def test_shaping_limits_drop_packets_until_the_undo(fleet: Fleet, inside: Inside):
     before = inside.do("sh", "-c", "ip -o link | cut -d' ' -f2; tc qdisc show").stdout
     plan = carry_out(fleet, SET)
     assert plan.notes[0].startswith("198.51.100.1 is 0.")
@@ -156,7 +156,7 @@ def test_limits_are_set_hold_packets_back_and_are_taken_away(fleet: Fleet, insid
 
 
 @pytest.mark.real
-def test_without_limits_the_same_packets_all_arrive(fleet: Fleet, inside: Inside):
+def test_without_shaping_limits_all_packets_arrive(fleet: Fleet, inside: Inside):
     """Shows that the packets dropped above were dropped by the limits."""
     received = (
         "cat /proc/net/dev | tr -s ' ' | sed -n 's/^ *eth[01]: [0-9]* \\([0-9]*\\) .*/\\1/p'"
@@ -167,7 +167,7 @@ def test_without_limits_the_same_packets_all_arrive(fleet: Fleet, inside: Inside
 
 
 @pytest.mark.real
-def test_cleared_limits_come_back_when_that_is_undone(fleet: Fleet):
+def test_cleared_shaping_limits_are_restored_by_the_undo(fleet: Fleet):
     carry_out(fleet, SET)
     plan = carry_out(fleet, CLEAR)
     assert _eth0(fleet).rates == Rates()
@@ -177,7 +177,7 @@ def test_cleared_limits_come_back_when_that_is_undone(fleet: Fleet):
 
 @pytest.mark.real
 @pytest.mark.parametrize("former", [Rates(), Rates(up=2048), Rates(4096, 2048)])
-def test_limits_that_no_one_keeps_are_taken_back_by_the_host(inside: Inside, former: Rates):
+def test_unconfirmed_shaping_limits_are_restored_by_the_host(inside: Inside, former: Rates):
     fleet = _hurried(inside, seconds=2)
     if former != Rates():
         before = {"down": former.down, "up": former.up}
@@ -191,7 +191,7 @@ def test_limits_that_no_one_keeps_are_taken_back_by_the_host(inside: Inside, for
 
 
 @pytest.mark.real
-def test_limits_that_were_kept_outlast_the_probation(inside: Inside):
+def test_confirmed_shaping_limits_outlast_the_probation(inside: Inside):
     """Shows, with the test above, that it is the keeping that makes the difference."""
     fleet = _hurried(inside, seconds=5)
     carry_out(fleet, SET)
@@ -207,14 +207,14 @@ def _commands(inside: Inside) -> list[str]:
 
 
 @pytest.mark.real
-def test_no_limit_is_tried_out_without_a_probation(fleet: Fleet):
+def test_shaping_limits_are_refused_without_a_probation(fleet: Fleet):
     with pytest.raises(HostError):
         _tell(fleet, shaping.try_limits("eth0", Rates(up=512)))
     assert _eth0(fleet).rates == Rates()
 
 
 @pytest.mark.real
-def test_one_probation_at_a_time(fleet: Fleet):
+def test_second_shaping_probation_is_refused(fleet: Fleet):
     arm = shaping.make_probation("eth0").arm("0" * 16)
     _tell(fleet, arm)
     with pytest.raises(HostError, match="wait some minutes"):
@@ -223,7 +223,7 @@ def test_one_probation_at_a_time(fleet: Fleet):
 
 
 @pytest.mark.real
-def test_what_someone_else_has_set_up_is_shown(fleet: Fleet, inside: Inside):
+def test_shaping_set_up_outside_keyturn_is_shown(fleet: Fleet, inside: Inside):
     assert (
         inside.do(
             *("sh", "-c"),

@@ -62,7 +62,7 @@ def played(environment: Mapping[str, str], *words: str) -> str:
     ],
     ids=["Socket Mode", "HTTP"],
 )
-def test_the_scenario_runs_against_a_slack_that_only_the_environment_names(
+def test_slack_scenario_runs_over_a_proxy_named_by_the_environment(
     workspace: Workspace, omitted: str, stories: str, passed: str, tmp_path: Path
 ):
     environment = {**workspace.environment}

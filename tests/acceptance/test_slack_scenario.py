@@ -329,7 +329,7 @@ def stage(request: pytest.FixtureRequest, tmp_path: Path) -> Generator[Stage]:
         slack.close()
 
 
-def test_a_request_is_decided_by_two_at_once_and_done_once(stage: Stage):
+def test_request_decided_by_two_approvers_at_once_is_sent_once(stage: Stage):
     run = stage.ask()
     card = stage.card("Approve", f"run {run.id}")
     clicks = [
@@ -348,7 +348,7 @@ def test_a_request_is_decided_by_two_at_once_and_done_once(stage: Stage):
     stage.card("Succeeded", "Verified")
 
 
-def test_denial_has_a_reason_that_the_requester_reads(stage: Stage):
+def test_denial_in_chat_shows_its_reason_to_the_requester(stage: Stage):
     run = stage.ask()
     stage.card("Approve", f"run {run.id}")
     stage.slack.say("olga", f"/keyturn deny {run.id} not during the sale")
@@ -360,7 +360,7 @@ def test_denial_has_a_reason_that_the_requester_reads(stage: Stage):
     assert stage.fleet.haproxy.marked(ABUSER)
 
 
-def test_what_no_one_decides_expires_and_its_buttons_do_nothing(stage: Stage):
+def test_expired_request_ignores_the_buttons_of_its_old_card(stage: Stage):
     run = stage.ask()
     card = stage.card("Approve", f"run {run.id}")
     with stage.service.keyturn.database.transaction() as tx:
@@ -374,7 +374,7 @@ def test_what_no_one_decides_expires_and_its_buttons_do_nothing(stage: Stage):
     assert "step sending" not in stage.entries()
 
 
-def test_a_deactivated_owner_decides_nothing(stage: Stage):
+def test_approval_by_a_deactivated_slack_account_is_ignored(stage: Stage):
     run = stage.ask()
     card = stage.card("Approve", f"run {run.id}")
     stage.slack.deactivate("stan")
@@ -385,7 +385,7 @@ def test_a_deactivated_owner_decides_nothing(stage: Stage):
     stage.reaches(run, State.SUCCEEDED)
 
 
-def test_where_the_bot_is_not_the_requester_learns_how_to_let_it_in(stage: Stage):
+def test_requester_is_told_to_invite_the_bot_to_a_channel_without_it(stage: Stage):
     channel = stage.slack.shut_out()
     stage.ask(channel=channel)
     opened = stage.slack.call("conversations.open", users=stage.slack.users["dora"])
@@ -393,7 +393,9 @@ def test_where_the_bot_is_not_the_requester_learns_how_to_let_it_in(stage: Stage
     until(lambda: "/invite" in json.dumps(stage.cards(direct)), "an invitation")
 
 
-def test_slacks_limits_delay_and_lose_nothing(stage: Stage, caplog: pytest.LogCaptureFixture):
+def test_slack_rate_limits_delay_updates_and_lose_none(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+):
     run = stage.ask()
     card = stage.card("Approve", f"run {run.id}")
     stage.slack.press("olga", card, "Approve")

@@ -58,7 +58,7 @@ def use(fleet: Fleet, device: str, scheduler: str) -> BlockQueue:
     return queue_of(fleet, device)
 
 
-def test_a_scheduler_and_its_tunables_are_set_proven_and_taken_back(fleet: Fleet, device: str):
+def test_io_scheduler_and_tunables_are_set_verified_and_undone(fleet: Fleet, device: str):
     use(fleet, device, "bfq")
     before = use(fleet, device, "none")
     change = wish(device, scheduler="bfq", slice_idle=0, read_ahead_kb=4096, nr_requests=64)
@@ -71,7 +71,7 @@ def test_a_scheduler_and_its_tunables_are_set_proven_and_taken_back(fleet: Fleet
     assert queue_of(fleet, device) == before
 
 
-def test_an_undo_brings_back_every_tunable_that_the_switch_forgot(fleet: Fleet, device: str):
+def test_undo_of_an_io_scheduler_change_restores_every_tunable(fleet: Fleet, device: str):
     use(fleet, device, "bfq")
     tuned = {"slice_idle": 0, "low_latency": 0, "fifo_expire_async": 400, "timeout_sync": 200}
     for name, value in tuned.items():
@@ -86,7 +86,7 @@ def test_an_undo_brings_back_every_tunable_that_the_switch_forgot(fleet: Fleet, 
     assert queue_of(fleet, device).nr_requests == 32
 
 
-def test_merely_switching_back_would_have_forgotten_them(fleet: Fleet, device: str):
+def test_without_restored_tunables_switching_back_resets_them(fleet: Fleet, device: str):
     use(fleet, device, "bfq")
     fleet.run_command("nas1", block.set_queue_setting(device, "iosched/slice_idle", 0))
     use(fleet, device, "mq-deadline")
@@ -94,7 +94,7 @@ def test_merely_switching_back_would_have_forgotten_them(fleet: Fleet, device: s
 
 
 @pytest.mark.parametrize("scheduler", ["mq-deadline", "kyber", "bfq"])
-def test_every_tunable_that_a_scheduler_tells_may_be_written_back(
+def test_every_tunable_of_an_io_scheduler_can_be_written_back(
     fleet: Fleet, device: str, scheduler: str
 ):
     before = use(fleet, device, scheduler)
@@ -103,7 +103,9 @@ def test_every_tunable_that_a_scheduler_tells_may_be_written_back(
     assert queue_of(fleet, device) == before
 
 
-def test_a_rule_is_written_for_the_next_start_and_taken_away(fleet: Fleet, device: str):
+def test_udev_rule_of_an_io_scheduler_is_written_and_removed_by_the_undo(
+    fleet: Fleet, device: str
+):
     change = wish(device, scheduler="mq-deadline", persist=True)
     file = Path(block_rule.make_rule_path(device, queue_of(fleet, device).identity))
     try:
@@ -115,7 +117,7 @@ def test_a_rule_is_written_for_the_next_start_and_taken_away(fleet: Fleet, devic
         file.unlink(missing_ok=True)
 
 
-def test_what_the_kernel_makes_of_a_value_is_seen_by_reading_back(fleet: Fleet, device: str):
+def test_tunable_changed_by_the_kernel_is_read_back(fleet: Fleet, device: str):
     use(fleet, device, "bfq")
     fleet.run_command("nas1", block.set_queue_setting(device, "iosched/slice_idle", 5_000_000_000))
     left = wish(device, scheduler="bfq", slice_idle=8)
@@ -134,7 +136,7 @@ def test_what_the_kernel_makes_of_a_value_is_seen_by_reading_back(fleet: Fleet, 
         ("iosched/nothing", "1", "has no such tunable"),
     ],
 )
-def test_what_the_kernel_refuses_is_reported_and_changes_nothing(
+def test_tunable_that_the_kernel_refuses_changes_nothing(
     fleet: Fleet, device: str, setting: str, value: str, why: str
 ):
     before = use(fleet, device, "bfq")
@@ -143,18 +145,18 @@ def test_what_the_kernel_refuses_is_reported_and_changes_nothing(
     assert queue_of(fleet, device) == before
 
 
-def test_a_device_that_is_not_there_is_refused(fleet: Fleet, device: str):
+def test_missing_block_device_is_refused(fleet: Fleet, device: str):
     with pytest.raises(Refused, match=f"no block device nothing; it has .*{device}"):
         wish("nothing", scheduler="none").read(fleet.run_query)
 
 
-def test_the_load_of_a_disk_is_reported_before_it_is_changed(fleet: Fleet, device: str):
+def test_disk_load_is_reported_before_an_io_scheduler_change(fleet: Fleet, device: str):
     disk = wish(device, scheduler="none").read(fleet.run_query)
     assert device in disk.load
     assert "could not be measured" not in disk.load
 
 
-def test_a_disk_at_work_is_seen(fleet: Fleet, device: str):
+def test_disk_traffic_shows_the_reads_of_a_busy_disk(fleet: Fleet, device: str):
     reading = ("dd", f"if=/dev/{device}", "of=/dev/null", "bs=64k", "iflag=direct", "status=none")
     script = 'while :; do "$@" || exit; done'
     load = subprocess.Popen(("sh", "-c", script, "sh", *reading))
@@ -169,7 +171,7 @@ def test_a_disk_at_work_is_seen(fleet: Fleet, device: str):
     assert row[5:7] == ("64 KiB", "mixed")
 
 
-def test_the_disk_behind_this_machines_root_is_found(fleet: Fleet):
+def test_block_device_of_the_root_file_system_is_found(fleet: Fleet):
     mount = fleet.run_query("nas1", mounts.query_mount("/"))
     tree = fleet.run_query("nas1", block_tree.query_tree())
     node = tree.find_mounted(mount.device_number, mount.source)

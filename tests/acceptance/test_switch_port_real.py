@@ -116,7 +116,7 @@ def site(tmp_path: Path) -> Generator[Site]:
         site.close()
 
 
-def test_a_vlan_is_set_kept_and_undone_by_the_line_that_was(site: Site):
+def test_switch_port_vlan_is_set_confirmed_and_undone(site: Site):
     run = site.request(SetPortVlan(host="sw1", port="gi1/0/3", vlan=50))
     assert run.state is State.SUCCEEDED, run.summary
     assert run.summary == "Verified: Gi1/0/3 is in VLAN 50, and its link is down"
@@ -129,7 +129,7 @@ def test_a_vlan_is_set_kept_and_undone_by_the_line_that_was(site: Site):
     assert site.device.heard.count("configure confirm") == 2
 
 
-def test_a_change_that_cuts_keyturn_off_is_reverted_by_the_switch(site: Site):
+def test_switch_port_change_that_cuts_keyturn_off_is_reverted_by_the_switch(site: Site):
     def cut_off() -> None:
         site.device.open = False
         site.device.hang_up()
@@ -152,7 +152,7 @@ def test_a_change_that_cuts_keyturn_off_is_reverted_by_the_switch(site: Site):
     assert kinds[-2:] == [RESTORED, "failed"]
 
 
-def test_a_connection_that_dies_after_the_confirmation_was_sent_ends_as_verified(site: Site):
+def test_switch_change_is_verified_when_the_answer_to_its_confirmation_is_lost(site: Site):
     """The answer to it is lost: only the configuration tells what became of it."""
     site.device.slow = ("configure confirm",)
 

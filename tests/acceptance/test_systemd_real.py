@@ -79,7 +79,7 @@ def next_second(fleet: Fleet, service: str) -> datetime:
     return now.replace(microsecond=0)
 
 
-def test_a_service_is_restarted_once_and_takes_along_what_needs_it(fleet: Fleet):
+def test_service_restart_also_restarts_dependent_services(fleet: Fleet):
     since = next_second(fleet, "worker")
     plan = carry_out(fleet, restart("web", since))
     assert "Restarted with it if running: worker.service." in plan.notes
@@ -89,7 +89,7 @@ def test_a_service_is_restarted_once_and_takes_along_what_needs_it(fleet: Fleet)
         assert start >= since
 
 
-def test_a_service_that_fails_again_is_not_called_restarted(fleet: Fleet):
+def test_service_that_fails_again_after_a_restart_is_not_verified(fleet: Fleet):
     change = restart("broken", next_second(fleet, "broken"))
     (step,) = change.plan(change.read(fleet.run_query)).steps
     fleet.run_command("web1", step.do)  # systemd says that all is well
@@ -105,13 +105,15 @@ def test_a_service_that_fails_again_is_not_called_restarted(fleet: Fleet):
         ("nothing", "is not-found"),
     ],
 )
-def test_what_should_not_be_restarted_is_refused(fleet: Fleet, service: str, reason: str):
+def test_service_restart_is_refused_for_ssh_stopped_masked_and_missing_units(
+    fleet: Fleet, service: str, reason: str
+):
     change = restart(service)
     with pytest.raises(Refused, match=reason):
         change.plan(change.read(fleet.run_query))
 
 
-def test_an_alias_does_not_hide_the_way_in(systemd: Systemd, fleet: Fleet):
+def test_service_restart_by_an_alias_of_ssh_is_refused(systemd: Systemd, fleet: Fleet):
     (systemd.units / "harmless.service").symlink_to("ssh.service")
     systemd.systemctl("daemon-reload")
     change = restart("harmless")
@@ -146,14 +148,16 @@ def test_a_service_is_reloaded_without_a_restart(systemd: Systemd, fleet: Fleet)
 
 
 @pytest.mark.parametrize("verb", ["restart", "stop"])
-def test_the_host_itself_stops_no_way_in(systemd: Systemd, fleet: Fleet, verb: Verb):
+def test_host_script_refuses_to_restart_or_stop_ssh(systemd: Systemd, fleet: Fleet, verb: Verb):
     with pytest.raises(CommandError, match="is a way into this host: nothing was done"):
         fleet.run_command("web1", control_service(verb, "ssh"))
     assert "active" in systemd.systemctl("is-active", "ssh").splitlines()
 
 
 @pytest.mark.parametrize("service", ["ssh", "harmless"])
-def test_the_host_itself_restarts_no_way_in(systemd: Systemd, fleet: Fleet, service: str):
+def test_host_script_refuses_to_restart_ssh_by_an_alias(
+    systemd: Systemd, fleet: Fleet, service: str
+):
     (systemd.units / "harmless.service").symlink_to("ssh.service")
     systemd.systemctl("daemon-reload")
     before = systemd.systemctl("show", "-p", "MainPID", "ssh")
@@ -162,7 +166,7 @@ def test_the_host_itself_restarts_no_way_in(systemd: Systemd, fleet: Fleet, serv
     assert systemd.systemctl("show", "-p", "MainPID", "ssh") == before
 
 
-def test_the_host_itself_starts_nothing_that_is_stopped(systemd: Systemd, fleet: Fleet):
+def test_host_script_refuses_to_restart_a_stopped_service(systemd: Systemd, fleet: Fleet):
     with pytest.raises(CommandError, match="is stopped: nothing was done"):
         fleet.run_command("web1", control_service("restart", "stopped"))
     assert "inactive" in systemd.systemctl("is-active", "stopped")
@@ -175,7 +179,7 @@ _WEB_SERVERS = {
 
 
 @pytest.mark.parametrize("name", _WEB_SERVERS)
-def test_a_service_with_a_bad_configuration_is_not_restarted(
+def test_service_with_an_invalid_configuration_is_not_restarted(
     systemd: Systemd, tmp_path: Path, name: str
 ):
     good, bad = _WEB_SERVERS[name]
@@ -203,12 +207,12 @@ def test_a_service_with_a_bad_configuration_is_not_restarted(
     assert systemd.systemctl("show", "-p", "MainPID", name) != before
 
 
-def test_an_instance_that_is_missing_is_asked_for(fleet: Fleet):
+def test_service_template_without_an_instance_is_refused(fleet: Fleet):
     with pytest.raises(CommandError, match="needs its instance"):
         restart("worker@").read(fleet.run_query)
 
 
-def test_the_state_of_a_service_is_shown(fleet: Fleet):
+def test_service_status_shows_why_a_service_failed(fleet: Fleet):
     look = ServiceStatus.model_validate({"host": "web1", "service": "broken"})
     report = look.report(look.read(fleet.run_query))
     assert not report.healthy

@@ -51,7 +51,7 @@ def _fleet(host: Host) -> Generator[Fleet]:
         fleet.close()
 
 
-def test_what_reads_is_sent_by_one_login_and_what_changes_by_the_other(
+def test_queries_use_the_reading_login_and_changes_the_changing_login(
     sshd: TwoLogins, tmp_path: Path
 ):
     with _fleet(sshd.host()) as fleet:
@@ -87,7 +87,7 @@ def _try_runbook(sshd: TwoLogins, place: Path) -> None:
     assert "ok        agents block: sudo rules" in tested.stdout
 
 
-def test_sudo_lets_neither_login_do_what_the_other_is_for(sshd: TwoLogins):
+def test_sudo_refuses_each_login_the_commands_of_the_other(sshd: TwoLogins):
     reader = {"user": READER, "key": str(sshd.directory / READER), "reader": None}
     with (
         _fleet(sshd.host(**reader)) as fleet,
@@ -110,7 +110,7 @@ def test_sudo_lets_neither_login_do_what_the_other_is_for(sshd: TwoLogins):
         ("tee", "/usr/local/lib/keyturn/x"),
     ],
 )
-def test_neither_login_is_root_for_anything_else(sshd: TwoLogins, words: tuple[str, ...]):
+def test_sudo_refuses_both_logins_any_other_command(sshd: TwoLogins, words: tuple[str, ...]):
     for user in (READER, CHANGER):
         login = {"user": user, "key": str(sshd.directory / user), "reader": None}
         with (
@@ -120,7 +120,7 @@ def test_neither_login_is_root_for_anything_else(sshd: TwoLogins, words: tuple[s
             fleet.run_command("web1", Shell(words, root=True))
 
 
-def test_a_script_or_program_that_is_missing_is_named_and_not_the_rules(sshd: TwoLogins):
+def test_missing_script_or_program_is_reported_instead_of_sudo_rules(sshd: TwoLogins):
     with _fleet(sshd.host()) as fleet:
         script = ("/usr/local/lib/keyturn/nginx-agents-000000000000", "x")
         with pytest.raises(CommandError, match="this script is missing on the host"):
@@ -129,7 +129,7 @@ def test_a_script_or_program_that_is_missing_is_named_and_not_the_rules(sshd: Tw
             fleet.run_command("web1", Shell(("zpool-nowhere", "status"), root=True))
 
 
-def test_where_nothing_may_be_changed_nothing_is_shown(sshd: TwoLogins):
+def test_host_without_changes_allowed_uses_only_the_reading_login(sshd: TwoLogins):
     with _fleet(sshd.host(changes=False)) as fleet:
         fleet.run_query("web1", nginx_agents.query_agents())
         with pytest.raises(SetupError, match="changes are not allowed on web1"):
@@ -139,7 +139,7 @@ def test_where_nothing_may_be_changed_nothing_is_shown(sshd: TwoLogins):
     assert sshd.logins_of(CHANGER) == 0
 
 
-def test_a_check_of_the_inventory_tries_both_logins_and_looks_for_the_scripts(sshd: TwoLogins):
+def test_inventory_check_tries_both_logins_and_finds_missing_scripts(sshd: TwoLogins):
     with _fleet(sshd.host()) as fleet:
         check = check_host(fleet, "web1")
         assert (check.root, check.error) == ("sudo", "")
@@ -180,7 +180,7 @@ def _inside(sshd: TwoLogins, script: str) -> None:
         ),
     ],
 )
-def test_a_check_of_the_inventory_tries_each_rule_and_each_script(
+def test_inventory_check_finds_each_missing_sudo_rule_and_altered_script(
     sshd: TwoLogins, harm: str, words: str
 ):
     with _fleet(sshd.host()) as fleet:

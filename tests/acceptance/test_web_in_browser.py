@@ -39,7 +39,7 @@ def both_on(server: Server) -> Run:
     return server.harness.request(SetAll(host="lb1", value="on"), reason="the cellar is dark")
 
 
-def test_a_request_is_found_read_and_approved(visit: Visit) -> None:
+def test_pending_run_is_opened_and_approved_in_the_browser(visit: Visit) -> None:
     run = both_on(visit.server)
     page = visit.page
     visit.sign_in("olga")
@@ -62,7 +62,7 @@ def test_a_request_is_found_read_and_approved(visit: Visit) -> None:
     assert visit.complaints == []
 
 
-def test_the_history_is_filtered_while_one_looks(visit: Visit) -> None:
+def test_run_history_is_filtered_live(visit: Visit) -> None:
     gallery(visit.server.harness.database)
     page = visit.page
     visit.sign_in("dora")
@@ -93,7 +93,7 @@ def test_the_history_is_filtered_while_one_looks(visit: Visit) -> None:
     assert visit.complaints == []
 
 
-def test_who_reads_and_types_is_left_in_peace(visit: Visit) -> None:
+def test_live_update_of_a_run_page_keeps_typed_text_and_focus(visit: Visit) -> None:
     run = both_on(visit.server)
     page = visit.page
     visit.sign_in("olga")
@@ -112,7 +112,7 @@ def test_who_reads_and_types_is_left_in_peace(visit: Visit) -> None:
     assert visit.complaints == []
 
 
-def test_times_are_the_readers_own_with_utc_at_hand(visit: Visit) -> None:
+def test_times_are_shown_in_local_time_with_utc_in_the_title(visit: Visit) -> None:
     run = both_on(visit.server)
     visit.sign_in("olga")
     visit.open(f"/runs/{run.id}")
@@ -163,7 +163,7 @@ def test_incomplete_decisions_are_refused_at_their_fields(visit: Visit) -> None:
     assert visit.complaints == []
 
 
-def test_outdated_plan_is_made_again_on_its_page(visit: Visit) -> None:
+def test_outdated_plan_is_replanned_on_its_page(visit: Visit) -> None:
     harness, page = visit.server.harness, visit.page
     run = both_on(visit.server)
     rules = harness.policies.path / "policy.cedar"
@@ -177,7 +177,7 @@ def test_outdated_plan_is_made_again_on_its_page(visit: Visit) -> None:
     assert visit.complaints == []
 
 
-def test_times_are_typed_in_the_zone_in_which_they_are_shown(visit: Visit) -> None:
+def test_typed_times_use_the_zone_of_the_browser(visit: Visit) -> None:
     both_on(visit.server)
     page = visit.page
     visit.sign_in("olga")
@@ -198,7 +198,7 @@ def test_times_are_typed_in_the_zone_in_which_they_are_shown(visit: Visit) -> No
     assert visit.complaints == []
 
 
-def test_a_command_can_be_copied(visit: Visit) -> None:
+def test_command_of_a_step_can_be_copied(visit: Visit) -> None:
     run = both_on(visit.server)
     visit.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     visit.sign_in("olga")
@@ -208,7 +208,7 @@ def test_a_command_can_be_copied(visit: Visit) -> None:
     assert visit.page.evaluate("navigator.clipboard.readText()") == "set lamp on"
 
 
-def test_the_keyboard_reaches_the_content_at_once(visit: Visit) -> None:
+def test_skip_link_moves_keyboard_focus_to_the_content(visit: Visit) -> None:
     visit.sign_in("olga")
     visit.page.keyboard.press("Tab")
     expect(visit.page.get_by_role("link", name="Skip to content")).to_be_focused()
@@ -216,7 +216,7 @@ def test_the_keyboard_reaches_the_content_at_once(visit: Visit) -> None:
     expect(visit.page.locator("main")).to_be_focused()
 
 
-def test_a_session_that_ended_leads_to_the_way_in(visit: Visit) -> None:
+def test_run_page_of_a_removed_person_asks_to_sign_in(visit: Visit) -> None:
     run = both_on(visit.server)
     visit.sign_in("olga")
     visit.open(f"/runs/{run.id}")
@@ -230,7 +230,7 @@ def test_a_session_that_ended_leads_to_the_way_in(visit: Visit) -> None:
     )
 
 
-def test_a_server_that_is_gone_is_spoken_of(visit: Visit) -> None:
+def test_run_page_reports_a_lost_server_connection(visit: Visit) -> None:
     run = both_on(visit.server)
     visit.sign_in("olga")
     visit.open(f"/runs/{run.id}")
@@ -239,7 +239,7 @@ def test_a_server_that_is_gone_is_spoken_of(visit: Visit) -> None:
     expect(visit.page.locator("#lost")).to_be_visible(timeout=10_000)
 
 
-def test_everything_works_without_scripts(browser: Browser, server: Server) -> None:
+def test_filtering_and_approving_work_without_scripts(browser: Browser, server: Server) -> None:
     run = both_on(server)
     gallery(server.harness.database)
     visit = a_visit(browser, server, java_script_enabled=False)
@@ -259,7 +259,7 @@ def test_everything_works_without_scripts(browser: Browser, server: Server) -> N
 
 
 @pytest.mark.parametrize(("scheme", "width"), SCREENS)
-def test_pages_fit_the_screen_and_complain_of_nothing(
+def test_web_pages_fit_every_screen_width_without_console_errors(
     browser: Browser, server: Server, scheme: Any, width: int
 ) -> None:
     shown = gallery(server.harness.database)
@@ -280,7 +280,7 @@ def test_pages_fit_the_screen_and_complain_of_nothing(
     visit.page.context.close()
 
 
-def test_what_is_ones_own_is_in_a_menu_for_the_keyboard_too(visit: Visit):
+def test_account_menu_works_by_keyboard(visit: Visit):
     visit.sign_in("olga")
     menu = visit.page.locator("details.kt-account")
     menu.locator("summary").focus()

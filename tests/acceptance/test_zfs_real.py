@@ -81,7 +81,7 @@ def wait_until(done: Callable[[], bool], *, seconds: float = 60) -> None:
         time.sleep(0.05)
 
 
-def test_a_disk_is_taken_back_replaced_and_cleared_and_a_snapshot_and_a_quota_undone(
+def test_zfs_disk_is_onlined_replaced_and_cleared_and_snapshot_and_quota_undone(
     nas: ZfsFuse, fleet: Fleet
 ):
     # Only devices replace disks, and these are links to files.
@@ -132,13 +132,13 @@ def _take_a_snapshot_and_set_a_quota(nas: ZfsFuse, fleet: Fleet) -> None:
         low.plan(low.read(fleet.run_query))
 
 
-def test_a_host_without_pools_says_so(nas: ZfsFuse, fleet: Fleet):
+def test_host_without_zfs_pools_is_reported(nas: ZfsFuse, fleet: Fleet):
     assert POOLS.report(POOLS.read(fleet.run_query)).summary == "nas1 has no ZFS pools"
     with pytest.raises(CommandError, match="no pool tank; its pools: none"):
         START.plan(START.read(fleet.run_query))
 
 
-def test_pools_that_were_never_scrubbed_are_named(nas: ZfsFuse, fleet: Fleet):
+def test_never_scrubbed_zfs_pool_is_a_finding(nas: ZfsFuse, fleet: Fleet):
     mirror(nas)
     report = POOLS.report(POOLS.read(fleet.run_query))
     assert report.summary == "nas1 has 1 pool, all healthy"
@@ -151,7 +151,7 @@ def test_pools_that_were_never_scrubbed_are_named(nas: ZfsFuse, fleet: Fleet):
     assert status(fleet).summary == "tank: never scrubbed since it was imported"
 
 
-def test_a_scrub_repairs_what_was_damaged_behind_its_back(nas: ZfsFuse, fleet: Fleet):
+def test_zfs_scrub_repairs_damaged_blocks_of_a_mirror(nas: ZfsFuse, fleet: Fleet):
     _, second = mirror(nas)
     file = Path(f"/proc/{nas.pid}/root") / nas.run("ls", f"{nas.directory}/mnt/tank/noise")[1:-1]
     before = file.read_bytes()
@@ -170,7 +170,7 @@ def test_a_scrub_repairs_what_was_damaged_behind_its_back(nas: ZfsFuse, fleet: F
     )
 
 
-def test_what_is_lost_is_named(nas: ZfsFuse, fleet: Fleet):
+def test_zfs_status_names_the_files_with_lost_data(nas: ZfsFuse, fleet: Fleet):
     for disk in mirror(nas):
         nas.damage(disk, megabytes=(10, 60))
     carry_out(fleet, START)
@@ -183,14 +183,14 @@ def test_what_is_lost_is_named(nas: ZfsFuse, fleet: Fleet):
     )
 
 
-def test_a_scrub_that_has_just_been_done_is_not_done_again(nas: ZfsFuse, fleet: Fleet):
+def test_zfs_scrub_is_not_repeated_when_just_completed(nas: ZfsFuse, fleet: Fleet):
     mirror(nas)
     carry_out(fleet, START)
     wait_until(lambda: nas.scan("tank").startswith("scrub completed"))
     assert "just been scrubbed" in START.plan(START.read(fleet.run_query)).current_state
 
 
-def test_a_running_scrub_is_seen_left_alone_stopped_and_started_again(nas: ZfsFuse, fleet: Fleet):
+def test_running_zfs_scrub_is_shown_stopped_and_started_again(nas: ZfsFuse, fleet: Fleet):
     nas.pool("tank", nas.disk("d0"), small=True)
     nas.pool("other", nas.disk("d1"))
     nas.fill("tank", megabytes=36)
@@ -215,7 +215,7 @@ def test_a_running_scrub_is_seen_left_alone_stopped_and_started_again(nas: ZfsFu
     wait_until(lambda: nas.scan("tank").startswith("scrub completed"))
 
 
-def test_a_resilver_is_never_stopped(nas: ZfsFuse, fleet: Fleet):
+def test_zfs_resilver_is_never_stopped(nas: ZfsFuse, fleet: Fleet):
     first, second, third = nas.disk("d0"), nas.disk("d1"), nas.disk("d2")
     nas.pool("tank", "mirror", first, second, small=True)
     nas.fill("tank", megabytes=40)
@@ -234,7 +234,7 @@ def test_a_resilver_is_never_stopped(nas: ZfsFuse, fleet: Fleet):
     assert any("was stopped early" in finding for finding in status(fleet).findings)
 
 
-def test_a_degraded_pool_is_scrubbed_by_force_alone(nas: ZfsFuse, fleet: Fleet):
+def test_degraded_zfs_pool_is_scrubbed_only_by_scrub_force(nas: ZfsFuse, fleet: Fleet):
     _, second = mirror(nas)
     nas.run("zpool", "offline", "tank", str(second))
     with pytest.raises(Refused, match=r"tank is DEGRADED \(.*/d1 is OFFLINE\).*zfs scrub force"):
@@ -245,7 +245,7 @@ def test_a_degraded_pool_is_scrubbed_by_force_alone(nas: ZfsFuse, fleet: Fleet):
     assert "tank is DEGRADED" in status(fleet).findings[0]
 
 
-def test_files_of_one_file_system_lie_on_the_same_disk(nas: ZfsFuse, fleet: Fleet):
+def test_zfs_pools_on_files_of_one_file_system_share_a_disk(nas: ZfsFuse, fleet: Fleet):
     nas.pool("tank", nas.disk("d0"))
     nas.pool("other", nas.disk("d1"))
     one, two = (
@@ -256,7 +256,7 @@ def test_files_of_one_file_system_lie_on_the_same_disk(nas: ZfsFuse, fleet: Flee
     assert one != two
 
 
-def test_traffic_is_shown_for_the_time_that_was_watched(nas: ZfsFuse, fleet: Fleet):
+def test_zfs_pool_traffic_lists_pool_vdevs_and_disks(nas: ZfsFuse, fleet: Fleet):
     mirror(nas)
     for pool in ("tank", ""):
         watch = PoolTraffic.model_validate({"host": "nas1", "pool": pool, "seconds": 1})
@@ -271,7 +271,7 @@ def test_traffic_is_shown_for_the_time_that_was_watched(nas: ZfsFuse, fleet: Fle
         ]
 
 
-def test_traffic_of_no_pools_is_reported_as_that(fleet: Fleet):
+def test_zfs_pool_traffic_without_pools_is_reported(fleet: Fleet):
     watch = PoolTraffic.model_validate({"host": "nas1", "seconds": 1})
     assert watch.report(watch.read(fleet.run_query)).summary == "nas1 has no ZFS pools"
 
@@ -281,7 +281,7 @@ def change(dataset: str, name: str, value: str) -> SetProperty:
     return SetProperty.model_validate(values)
 
 
-def test_a_property_is_set_and_brought_back_to_where_it_came_from(nas: ZfsFuse, fleet: Fleet):
+def test_zfs_property_undo_restores_local_inherited_or_default_value(nas: ZfsFuse, fleet: Fleet):
     mirror(nas, megabytes=1)
     nas.run("zfs", "create", "tank/home")
     gzip = change("tank", "compression", "gzip-3")
@@ -300,7 +300,7 @@ def test_a_property_is_set_and_brought_back_to_where_it_came_from(nas: ZfsFuse, 
     take_back(fleet, noatime, carry_out(fleet, noatime))
 
 
-def test_a_property_or_a_value_that_this_zfs_does_not_know_is_reported(nas: ZfsFuse, fleet: Fleet):
+def test_unknown_zfs_property_value_or_dataset_is_reported(nas: ZfsFuse, fleet: Fleet):
     nas.pool("tank", nas.disk("d0"))
     with pytest.raises(CommandError, match="too old for this property"):
         carry_out(fleet, change("tank", "sync", "disabled"))
@@ -310,14 +310,16 @@ def test_a_property_or_a_value_that_this_zfs_does_not_know_is_reported(nas: ZfsF
         carry_out(fleet, change("tank/absent", "compression", "off"))
 
 
-def test_a_share_that_the_nfs_server_does_not_follow_is_no_success(nas: ZfsFuse, fleet: Fleet):
+def test_zfs_sharenfs_rejected_by_the_nfs_server_fails_the_step(nas: ZfsFuse, fleet: Fleet):
     nas.pool("tank", nas.disk("d0"))
     with pytest.raises(CommandError, match="the value is set, but the NFS server did not"):
         carry_out(fleet, change("tank", "sharenfs", "rw=@192.0.2.0/24"))
     assert "rw=@192.0.2.0/24" in nas.run("zfs", "get", "-H", "sharenfs", "tank")
 
 
-def test_words_stay_one_word_on_their_way(nas: ZfsFuse, fleet: Fleet, tmp_path: Path):
+def test_zfs_property_value_with_shell_syntax_stays_one_argument(
+    nas: ZfsFuse, fleet: Fleet, tmp_path: Path
+):
     nas.pool("tank", nas.disk("d0"))
     # The types refuse such values long before; here the second lock is tried.
     for name, value in (("sharenfs", f"rw=a; touch {tmp_path}/x"), ("atime", "off tank/home")):
@@ -326,7 +328,7 @@ def test_words_stay_one_word_on_their_way(nas: ZfsFuse, fleet: Fleet, tmp_path: 
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_zfs_that_hangs_is_not_waited_for(nas: ZfsFuse, fleet: Fleet):
+def test_hanging_zfs_query_times_out(nas: ZfsFuse, fleet: Fleet):
     nas.pool("tank", nas.disk("d0"))
     query = zfs.query_plain_status()
     assert isinstance(query.command, Shell)
@@ -338,7 +340,7 @@ def test_a_zfs_that_hangs_is_not_waited_for(nas: ZfsFuse, fleet: Fleet):
     assert [pool.name for pool in fleet.run_query("nas1", impatient)] == ["tank"]
 
 
-def test_a_zfs_that_is_not_running_is_reported(nas: ZfsFuse, fleet: Fleet):
+def test_stopped_zfs_fuse_is_reported(nas: ZfsFuse, fleet: Fleet):
     nas.run("rm", "/run/zfs/zfs_socket")
     with pytest.raises(CommandError, match="zfs-fuse is not running"):
         POOLS.read(fleet.run_query)

@@ -88,7 +88,7 @@ def _check_result(
 
 @pytest.mark.real
 @pytest.mark.timeout(300)
-def test_nothing_is_lost_and_no_repair_is_needed_when_the_disk_fails(
+def test_no_run_is_lost_when_sampled_disk_writes_fail(
     service_and_fleet: tuple[ServiceDirectory, LoopbackFleet], record_property: Record
 ):
     directory, _ = service_and_fleet
@@ -105,7 +105,7 @@ def test_nothing_is_lost_and_no_repair_is_needed_when_the_disk_fails(
 @pytest.mark.timeout(0)
 @pytest.mark.parametrize("error", ERRORS)
 @pytest.mark.parametrize("call", CALLS)
-def test_nothing_is_lost_when_the_disk_is_full_or_broken_at_any_write(
+def test_no_run_is_lost_when_the_disk_fails_at_any_write(
     service_and_fleet: tuple[ServiceDirectory, LoopbackFleet],
     call: str,
     error: str,

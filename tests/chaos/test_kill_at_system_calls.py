@@ -57,7 +57,7 @@ def _kill_at_each_call(
 @pytest.mark.skipif(not CHAOS, reason="make chaos tries every call")
 @pytest.mark.timeout(0)
 @pytest.mark.parametrize("call", CALLS)
-def test_nothing_is_lost_when_a_process_is_killed_at_any_system_call(
+def test_no_run_is_lost_when_a_process_is_killed_at_any_system_call(
     service_and_fleet: tuple[ServiceDirectory, LoopbackFleet], call: str, record_property: Record
 ):
     directory, fleet = service_and_fleet

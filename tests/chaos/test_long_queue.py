@@ -199,7 +199,7 @@ def _compute_p99(waits: Sequence[float]) -> float:
 
 
 @pytest.mark.timeout(0 if CHAOS else 300)
-def test_urgent_runs_go_first_and_people_take_turns_when_the_queue_is_long(
+def test_long_queue_serves_urgent_runs_first_and_lets_people_take_turns(
     queue: LongQueue, record_property: Record
 ):
     queue.fill()

@@ -107,7 +107,7 @@ def service_on_postgresql(
 
 @pytest.mark.real
 @pytest.mark.timeout(0 if CHAOS else 300)
-def test_a_commit_is_done_once_when_its_answer_is_lost(
+def test_run_is_done_once_when_the_answer_to_a_commit_is_lost(
     service_on_postgresql: tuple[ServiceDirectory, LoopbackFleet, int], record_property: Record
 ):
     directory, fleet, port = service_on_postgresql

@@ -106,7 +106,7 @@ def _read_ledgers(fleet: LoopbackFleet) -> list[str]:
 @pytest.mark.real
 @pytest.mark.timeout(0 if CHAOS else 300)
 @pytest.mark.parametrize("share", range(SHARES))
-def test_nothing_is_lost_or_done_twice_when_a_process_is_killed_at_any_time(
+def test_no_run_is_lost_or_repeated_when_a_process_is_killed_at_any_time(
     service_and_fleet: tuple[ServiceDirectory, LoopbackFleet],
     share: int,
     record_property: Record,
@@ -121,7 +121,7 @@ def test_nothing_is_lost_or_done_twice_when_a_process_is_killed_at_any_time(
 @pytest.mark.skipif(not CHAOS, reason="make chaos kills on PostgreSQL too")
 @pytest.mark.timeout(0)
 @pytest.mark.parametrize("share", range(SHARES))
-def test_nothing_is_lost_or_done_twice_when_a_process_is_killed_on_postgresql(
+def test_no_run_is_lost_or_repeated_when_a_process_is_killed_on_postgresql(
     tmp_path: Path, share: int, record_property: Record
 ):
     with ExitStack() as stack:
@@ -176,7 +176,7 @@ def _create_run(state: State) -> Run:
         (["n one"], State.UNKNOWN, "succeeded", "unknown", "unfinished"),
     ],
 )
-def test_the_ledger_tells_what_is_not_as_keyturn_says(
+def test_ledger_comparison_finds_duplicated_unrecorded_lost_and_hanging_steps(
     lines: list[str],
     state: State,
     first_step: str,
@@ -194,5 +194,5 @@ def test_the_ledger_tells_what_is_not_as_keyturn_says(
     assert violations == ({violation} if violation else set())
 
 
-def test_a_request_that_was_accepted_and_is_not_there_is_lost():
+def test_accepted_request_that_is_not_stored_counts_as_lost():
     assert compare_with_ledgers([], {}, {}, [8], faults=1).lost == ["request 8"]

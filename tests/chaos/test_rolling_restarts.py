@@ -74,7 +74,7 @@ class RollingRestart:
 
 @pytest.mark.real
 @pytest.mark.timeout(0 if CHAOS else 300)
-def test_rolling_restarts_under_load_lose_nothing(tmp_path: Path, record_property: Record):
+def test_rolling_restarts_under_load_lose_no_run(tmp_path: Path, record_property: Record):
     with ExitStack() as stack:
         server = stack.enter_context(Postgres())
         group = ServiceGroup(tmp_path, server.new_database(), servers=SIZE, workers=SIZE)

@@ -118,7 +118,7 @@ def _check_campaign(
 
 
 @pytest.mark.skipif(bool(CHAOS), reason="make chaos runs the longer ones below")
-def test_nothing_is_lost_or_done_twice_when_processes_are_killed(
+def test_no_run_is_lost_or_repeated_after_process_kill_crash_and_failover(
     tmp_path: Path, record_property: Record
 ):
     faults = [
@@ -132,7 +132,7 @@ def test_nothing_is_lost_or_done_twice_when_processes_are_killed(
 
 @pytest.mark.skipif(not CHAOS, reason="make chaos kills many times")
 @pytest.mark.parametrize("share", range(SHARES))
-def test_nothing_is_lost_when_servers_workers_and_schedulers_are_killed(
+def test_no_run_is_lost_when_servers_workers_and_schedulers_are_killed(
     tmp_path: Path, record_property: Record, share: int
 ):
     faults = [Campaign.kill_process] * max(1, CHAOS // 10 // SHARES)
@@ -147,7 +147,7 @@ def test_nothing_is_lost_when_servers_workers_and_schedulers_are_killed(
 
 
 @pytest.mark.skipif(not CHAOS, reason="make chaos restarts PostgreSQL many times")
-def test_nothing_is_lost_when_postgresql_restarts_under_load(
+def test_no_run_is_lost_when_postgresql_restarts_under_load(
     tmp_path: Path, record_property: Record
 ):
     faults = [Campaign.restart_database, Campaign.crash_database] * max(1, CHAOS // 100)
@@ -157,7 +157,7 @@ def test_nothing_is_lost_when_postgresql_restarts_under_load(
 
 
 @pytest.mark.skipif(not CHAOS, reason="make chaos replaces PostgreSQL many times")
-def test_nothing_is_lost_when_postgresql_fails_over_under_load(
+def test_no_run_is_lost_when_postgresql_fails_over_under_load(
     tmp_path: Path, record_property: Record
 ):
     faults = [Campaign.fail_over] * max(1, CHAOS // 100)
