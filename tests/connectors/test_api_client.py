@@ -1,4 +1,4 @@
-"""Calls of a BMC, over TLS, to a server that may answer anything; and to sushy-tools' emulator."""
+"""HTTPS calls to a BMC: a server that can return anything, and the emulator of sushy-tools."""
 
 import ssl
 import threading

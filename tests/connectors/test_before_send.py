@@ -20,7 +20,7 @@ class TooLateError(UnreachableError):
 def test_command_is_not_sent_over_an_open_connection_when_before_send_refuses(
     sshd: Sshd, tmp_path: Path
 ):
-    """Its twin first: cleared, the very same command is sent."""
+    """A hook that does not refuse comes first: the same command is sent."""
     host = Host.model_validate({**sshd.inventory_entry(area="infra"), "name": "web1"})
     sessions, asked = SshPool(Path("/")), list[str]()
 

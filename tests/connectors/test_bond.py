@@ -1,4 +1,4 @@
-"""What the bonding driver, ip, ping and sysfs said, and what it means."""
+"""Parsers of the bonding driver, ip, ping and sysfs, with recorded output."""
 
 import subprocess
 from pathlib import Path
@@ -138,7 +138,7 @@ def bond_address(text: str) -> bond.IPv4Address | bond.IPv6Address:
 
 
 def test_bond_is_sampled_twice_by_one_command(tmp_path: Path):
-    """The script itself runs here; only the bond is a recorded one, of a card that is here."""
+    """The script runs here, with a recorded bond of the loopback interface."""
     file = tmp_path / "bond0"
     file.write_text(answer("bond-rr").replace("eth0", "lo").split("Slave Interface: eth1")[0])
     command = bond.query_samples("bond0", seconds=1).command

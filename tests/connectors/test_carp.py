@@ -1,4 +1,4 @@
-"""CARP as ifconfig of FreeBSD and OpenBSD prints it, after public outputs; no BSD is here."""
+"""CARP groups in ifconfig of FreeBSD and OpenBSD, from published output: no BSD runs here."""
 
 import pytest
 

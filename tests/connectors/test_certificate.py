@@ -1,4 +1,4 @@
-"""What OpenSSL 3.0 and ss say of a server's certificate, as recorded."""
+"""Parsers of a server's certificate and listeners, with recorded output of OpenSSL 3.0 and ss."""
 
 from datetime import UTC, datetime
 from pathlib import Path

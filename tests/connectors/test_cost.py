@@ -1,6 +1,6 @@
-"""What a command costs us and its host: counted and not timed, as times are the machine's.
+"""The cost of a command here and on its host: threads and processes are counted, not timed.
 
-Each figure is what it takes now, and whoever needs more says why where he changes it.
+Each limit is the current count. A change that needs more gives its reason beside the limit.
 """
 
 import re
@@ -69,7 +69,7 @@ def test_wrapping_a_command_compiles_no_regular_expression(
 
 
 def test_only_shell_and_timeout_wait_for_a_command_on_the_host(session: SshSession):
-    """The script, which sees how it ends, and `timeout`; the login's shell has become the one."""
+    """The script, which reads the exit status, and `timeout`: exec replaced the login shell."""
     assert session.run(Shell(("sh", "-c", _ANCESTORS))).out.split() == [
         "(sh)",
         "(timeout)",
@@ -78,7 +78,7 @@ def test_only_shell_and_timeout_wait_for_a_command_on_the_host(session: SshSessi
 
 
 def _started(shell: Shell, home: Path) -> int:
-    """Return how many processes a host starts for it, in a world where they are numbered anew."""
+    """Return how many processes a host starts for a command, counted in a new PID namespace."""
     wrapped = WrappedCommand(shell)
     script = 'sh -c "$1" >&2; sh -c "echo \\$\\$"'
     output = subprocess.run(
@@ -114,9 +114,9 @@ def test_a_host_starts_four_processes_for_the_uptime_check(tmp_path: Path):
 
 @pytest.mark.parametrize(("stdin", "most"), [("", 11), ("said\n", 12)])
 def test_a_host_starts_few_processes_for_a_marked_step(tmp_path: Path, stdin: str, most: int):
-    """Besides four: `mkdir`, two shells, two `tee`, two for the note, and one to read what came.
+    """Besides those four: `mkdir`, two shells, two `tee`, two for the note, one that reads stdin.
 
-    The first of all makes the directory for markers too, and looks for those that are too old.
+    The first step also creates the directory of the markers and deletes old ones.
     """
 
     def step(n: int) -> Shell:

@@ -1,4 +1,4 @@
-"""What a host says of its firewall is understood, or not taken for anything."""
+"""The firewall state of csf is parsed, or refused."""
 
 from ipaddress import ip_address, ip_network
 from pathlib import Path

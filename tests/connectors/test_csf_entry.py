@@ -1,4 +1,4 @@
-"""What csf -g prints of one address is told apart from what it prints of networks around it."""
+"""Entries of csf -g for one address are distinguished from those for wider networks."""
 
 from ipaddress import ip_address
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What csf 15.00 said when it was asked for an address."""
+"""Parser of csf -g, with recorded output of csf 15.00."""
 
 from ipaddress import ip_address
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Keyturn's own list for csf: its text, and what the host is told to do with it."""
+"""Keyturn's list for csf: its text, and the command that loads it."""
 
 from ipaddress import ip_address
 

@@ -1,4 +1,4 @@
-"""Connections to network devices: a scripted one behind a real SSH server, and netmiko's traps."""
+"""Connections to network devices: a scripted device behind a real SSH server."""
 
 import logging
 import subprocess
@@ -62,7 +62,7 @@ def directory(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def reach(directory: Path) -> Iterator[Callable[..., Fleet]]:
-    """A function that makes a fleet of one device, `sw1`."""
+    """Return a function that makes a fleet of one device, `sw1`."""
     fleets: list[Fleet] = []
 
     def fleet(device: ScriptedDevice, *, limits: SshLimits | None = None, **more: object) -> Fleet:
@@ -206,7 +206,7 @@ def test_show_command_with_a_filter_is_accepted():
 
 
 def test_without_the_check_of_show_commands_a_second_line_is_executed(device: ScriptedDevice):
-    """The twin of the refusals above: netmiko says whatever it is given."""
+    """netmiko sends each line that it is given."""
     connection = ConnectHandler(
         device_type="cisco_ios",
         host=device.address,

@@ -1,4 +1,4 @@
-"""Fetching documents, from a real server over TLS that may do anything."""
+"""Documents are fetched from a real HTTPS server, which can return anything."""
 
 import gzip
 import ssl
@@ -90,7 +90,7 @@ def test_fleet_fetches_a_document_with_the_settings_of_the_host(mirror: Mirror, 
 
 
 def drip(begin: bytes) -> Reply:
-    """Send one byte after another, never slowly enough for a limit on silence."""
+    """Send one byte at a time, fast enough that a read timeout never fires."""
 
     def reply(tls: ssl.SSLSocket) -> None:
         tls.sendall(begin)
@@ -257,7 +257,7 @@ def through(proxy: str, url: str, mirror: Mirror) -> Fetch:
 
 
 def test_document_is_fetched_through_the_proxy_of_the_inventory(tmp_path: Path):
-    """Here no name service knows the server, and the proxy does."""
+    """DNS does not know the server's name; the proxy does."""
     with Mirror(tmp_path, names=("feed.invalid",)) as mirror:
         mirror.replies["/list"] = answer(BODY, kind="text/plain")
         with Proxy({"feed.invalid:443": mirror.port}) as proxy:
@@ -289,7 +289,7 @@ def test_fetch_names_the_proxy_that_refuses(mirror: Mirror, feeds: Fetcher):
 
 
 def test_fetch_names_the_proxy_that_is_unreachable(mirror: Mirror, feeds: Fetcher):
-    """The server is not connected to without it."""
+    """Nothing is fetched without the proxy."""
     with pytest.raises(UnreachableError, match=r"through the proxy http://127\.0\.0\.1:1 "):
         feeds.fetch(through("http://127.0.0.1:1", mirror.url("/list"), mirror))
     assert mirror.asked == []

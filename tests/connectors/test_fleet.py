@@ -1,4 +1,4 @@
-"""What the fleet makes of answers; the hosts are scripted, the judgement is real."""
+"""How the fleet resolves commands and judges answers, on scripted hosts."""
 
 import pytest
 
@@ -33,7 +33,7 @@ REBOOT = Shell(("reboot",), root=True)
 
 
 class Recorder:
-    """Stands where the sessions would, and remembers who was asked and by which way."""
+    """Stands in for the SSH pool, and records host, command and jump hosts of each call."""
 
     def __init__(self) -> None:
         self.heard: list[tuple[str, str, list[str]]] = []
@@ -123,7 +123,7 @@ def test_missing_program_is_recognised_in_every_shell_message(output: str, progr
 def test_missing_program_under_sudo_is_distinguished_from_a_missing_sudo_rule(
     program: str, meaning: str
 ):
-    """sudo says the same of both: that a password is required."""
+    """sudo prints the same for both: a password is required."""
     refused = Answer(1, "", "sudo: a password is required\n")
     query = Query(Shell(("zpool", "status", "-v"), root=True), str.strip)
     asked = make_program_check(Shell(("sudo", "-n", "--", "zpool", "status", "-v")), refused)
@@ -238,7 +238,7 @@ def test_scripted_fleet_fails_the_test_on_an_unscripted_query():
 
 
 def test_command_is_not_sent_when_the_host_key_changed_after_approval():
-    """The inventory may be replaced between the gate's last look and the packet."""
+    """The inventory can be replaced after the gate has passed and before the command is sent."""
     recorder = Recorder()
     fleet = Fleet(inventory_of("web1"), recorder)
     with pytest.raises(

@@ -1,4 +1,4 @@
-"""What routers said of HSRP and VRRP, and what it means."""
+"""Parsers of HSRP and VRRP groups, with recorded output of routers."""
 
 from pathlib import Path
 

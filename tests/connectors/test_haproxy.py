@@ -1,4 +1,4 @@
-"""What is said to HAProxy, and how its answers are judged."""
+"""Commands of HAProxy's runtime API, and how their answers are judged."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a configuration says of the limits, and what a client is above of them."""
+"""Limits in HAProxy's configuration, and which of them a client exceeds."""
 
 import subprocess
 from pathlib import Path

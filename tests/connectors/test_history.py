@@ -1,4 +1,4 @@
-"""What last, the journal, dpkg and rpm tell, as recorded."""
+"""Parsers of last, the journal, dpkg and rpm, with recorded output."""
 
 from datetime import UTC, datetime
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Hosts that are known by the CA that signed their key, against real OpenSSH servers."""
+"""Host certificates are verified against their CA, with real OpenSSH servers."""
 
 import base64
 import socket
@@ -142,7 +142,7 @@ def test_without_the_certificate_check_an_invalid_host_certificate_is_accepted(
 
 
 class _Shown(paramiko.Ed25519Key):
-    """A host key that is shown as whatever it is given, to be signed with all the same."""
+    """A host key that presents any given blob and still signs."""
 
     blob = b""
 

@@ -1,4 +1,4 @@
-"""A host that does harm over SSH is cut and counted, and slows nobody for long.
+"""A host that attacks over SSH is cut off and counted, and slows no other host for long.
 
 `make chaos` tries every attack at every moment, and garbage of many seeds.
 """
@@ -55,7 +55,7 @@ def pool() -> Generator[SshPool]:
 
 
 def used_by_nobody(*, seconds: float = 0.5) -> bool:
-    """Tell whether for so long next to no processor time is taken by any of our threads."""
+    """Return whether this process uses almost no processor time for that many seconds."""
     before, end = time.process_time(), time.monotonic() + seconds
     threading.Event().wait(seconds)
     return time.process_time() - before < 0.3 * (time.monotonic() - end + seconds)
@@ -182,7 +182,7 @@ def test_another_host_key_at_rekeying_is_refused(key: str):
 @pytest.mark.usefixtures("_impatient")
 @pytest.mark.parametrize("attack", FLOODS if CHAOS else ("requests", "rekey"))
 def test_flood_of_one_host_barely_slows_commands_on_another(attack: str, key: str, sshd: Sshd):
-    """Measured while the flood lasts, beside what the same takes in quiet."""
+    """Compare command times during the flood with those before it."""
     well = Host.model_validate({**sshd.inventory_entry(area="infra"), "name": "web1"})
     with Hostile(attack) as hostile, pool() as sessions:
         quiet = [_took(sessions, well) for _ in range(10)]

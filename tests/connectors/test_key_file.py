@@ -1,4 +1,4 @@
-"""Our own key files: parsed once, and read anew as soon as they are others."""
+"""Client key files are parsed once, and read again when they change."""
 
 import os
 import subprocess
@@ -17,7 +17,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def _certify(file: Path) -> None:
-    """Lay a certificate beside the key, by an authority that is made for it."""
+    """Write a user certificate beside the key, signed by a new CA."""
     public = file.with_name("key.pub")
     printed = subprocess.run(["ssh-keygen", "-y", "-f", file], check=True, capture_output=True)
     public.write_bytes(printed.stdout)

@@ -1,4 +1,4 @@
-"""What the kernel's NFS server tells of its threads and clients; made after its source code."""
+"""Parsers of the kernel's NFS server: threads and clients, in the format of its source code."""
 
 import subprocess
 from dataclasses import replace

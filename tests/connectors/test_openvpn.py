@@ -1,4 +1,4 @@
-"""OpenVPN's status files, recorded of a server and a client of OpenVPN 2.6.14."""
+"""Parser of OpenVPN's status files, recorded on a server and a client of OpenVPN 2.6.14."""
 
 import subprocess
 from dataclasses import replace

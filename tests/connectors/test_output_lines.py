@@ -63,7 +63,7 @@ def test_live_output_is_the_same_however_the_stream_is_split(
 
 @pytest.mark.real
 def test_live_output_of_a_host_is_read_while_the_command_runs(sshd: Sshd) -> None:
-    """The command goes on only once somebody has heard its first line and has made a file."""
+    """The command continues only after its first line was received, which creates a file."""
     go_on = sshd.directory / "go-on"
     lines: list[str] = []
 

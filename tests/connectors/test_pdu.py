@@ -1,4 +1,4 @@
-"""Outlets of power strips: what their agents return, and what is sent to them."""
+"""Outlets of power strips: parsers of their SNMP tables, and the commands that set them."""
 
 import pytest
 from pydantic import ValidationError

@@ -1,4 +1,4 @@
-"""Files that others on this machine could change or read."""
+"""Permissions of files: others must not write them, and must not read secrets."""
 
 import os
 import subprocess
@@ -65,7 +65,7 @@ def test_directory_of_another_owner_is_found(place: Path):
 
 @pytest.fixture
 def read_only(place: Path) -> Generator[Path]:
-    """Mount a directory that anybody may write, read-only: as Kubernetes does with a ConfigMap."""
+    """Mount a world-writable directory read-only, as Kubernetes mounts a ConfigMap."""
     place.chmod(0o777)
     try:
         subprocess.run(["mount", "--bind", place, place], check=True, capture_output=True)

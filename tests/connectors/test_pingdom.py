@@ -1,4 +1,4 @@
-"""Pingdom's feed is understood but for single items, or refused as a whole."""
+"""Pingdom's feed is parsed, with single invalid items skipped, or refused as a whole."""
 
 import random
 import subprocess
@@ -19,7 +19,7 @@ RECORDED = Path(__file__).parent / "answers" / "pingdom-feed.txt"
 
 
 def test_recorded_pingdom_feed_is_parsed():
-    """It is the beginning of the feed of March 2014, when there was no IPv6 in it."""
+    """The beginning of the feed of March 2014, which had no IPv6."""
     probes = pingdom.parse_feed(RECORDED.read_text())
     assert len(probes.addresses) == 11
     assert IPv4Address("95.141.32.46") in probes.addresses

@@ -1,4 +1,4 @@
-"""What a host is told to restore by itself, and what it says of that. Real hosts: acceptance."""
+"""Commands and status of probations. The acceptance tests run them on real hosts."""
 
 from ipaddress import ip_address
 

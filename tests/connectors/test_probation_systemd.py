@@ -1,6 +1,6 @@
 """A probation on a host with systemd: its scripts run here, with stand-ins for systemd's programs.
 
-What the stand-ins are told is checked by systemd itself as far as it can be without running:
+systemd checks their arguments as far as it can without running them:
 `systemd-analyze` reads the unit, and the options are those of systemd-run(1).
 """
 

@@ -1,4 +1,4 @@
-"""Which addresses are public, beside an independent judgement in plain integers."""
+"""Public addresses, compared with a second implementation in plain integers."""
 
 import random
 from ipaddress import IPv4Address, IPv6Address, ip_address

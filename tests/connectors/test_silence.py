@@ -1,4 +1,4 @@
-"""Hosts that fall silent at any moment, or hang up, are noticed in time.
+"""Hosts that fall silent or hang up at any byte are noticed in time.
 
 `make chaos` cuts off at every single byte, `make test` at some.
 """
@@ -83,7 +83,7 @@ def away(sshd: Sshd) -> Away:
 
 
 def _noticed(act: Callable[[], object]) -> HostError:
-    """Return what was noticed, long before any deadline of a command."""
+    """Return the error of a call, which must come long before a command's deadline."""
     began = time.monotonic()
     with pytest.raises(HostError) as trouble:
         act()
@@ -96,7 +96,7 @@ def _asked(fleet: Fleet) -> str:
 
 
 def _bytes_of_an_answer(away: Away) -> int:
-    """Return how much the server says from its banner to the end of one short answer."""
+    """Return how many bytes the server sends from its banner to the end of a short answer."""
     proxy = away.proxy()
     with away.behind(proxy) as fleet:
         assert _asked(fleet) == "here"
@@ -114,7 +114,7 @@ def test_host_that_is_silent_before_its_banner_is_unreachable(away: Away):
 def test_host_that_falls_silent_at_any_byte_before_its_answer_is_noticed(
     away: Away, record_property: Record
 ):
-    """Within the banner and the keys, the login, the channel, and the reply to the command."""
+    """The cuts lie in the banner, key exchange, login, channel and answer."""
     cuts = range(10, _bytes_of_an_answer(away) - AFTER_ANSWER, STRIDE)
     with ThreadPoolExecutor(AT_ONCE) as pool:
         noticed = list(pool.map(partial(_cut_off, away), cuts))
@@ -134,7 +134,7 @@ def _cut_off(away: Away, after: int) -> str:
 def test_host_that_hangs_up_at_any_byte_is_unreachable_or_has_unknown_outcome(
     away: Away, record_property: Record
 ):
-    """What was not sent is not taken for sent, nor what has no answer for done."""
+    """`started` is False before the command was sent, and None after it."""
     cuts = range(0, _bytes_of_an_answer(away) - AFTER_ANSWER, HANG_UP_STRIDE)
     with ThreadPoolExecutor(AT_ONCE) as pool:
         started = list(pool.map(partial(_hung_up, away), cuts))
@@ -154,7 +154,7 @@ def _hung_up(away: Away, after: int) -> bool | None:
 def test_host_that_hangs_up_between_key_exchange_and_login_is_unreachable(
     away: Away, monkeypatch: pytest.MonkeyPatch
 ):
-    """Found by cutting at every byte: paramiko says so by an error of its own."""
+    """paramiko raises a different error at this byte."""
     known = ssh_transport._verify_host_key  # pyright: ignore[reportPrivateUsage] - the moment in question
 
     def then_cut(connection: paramiko.Transport, host: Host) -> None:
@@ -228,7 +228,7 @@ def test_command_without_output_is_not_taken_for_a_silent_host(away: Away):
 
 
 def test_silent_host_behind_a_jump_host_is_noticed(away: Away):
-    """Of such a host no kernel here tells anything: the connection ends at the jump host."""
+    """The kernel cannot notice it: the TCP connection ends at the jump host."""
     proxy = away.proxy()
     jump = away.sshd.inventory_entry(area="infra")
     behind = {**jump, "port": proxy.port, "jump": "gate"}

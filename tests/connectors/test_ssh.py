@@ -1,4 +1,4 @@
-"""One connection, against real OpenSSH servers and against things that are none."""
+"""One SSH connection, to real OpenSSH servers and to servers that are not SSH."""
 
 import os
 import resource
@@ -77,7 +77,7 @@ def eventually(claim: Callable[[], bool], *, seconds: float = 10.0) -> bool:
 
 
 def stranger(stack: ExitStack, keys: Path, says: bytes | None) -> Host:
-    """Return a host where something takes calls, says this and hangs up. None: is silent."""
+    """Return a host that accepts, sends *says* and hangs up. None: it sends nothing."""
     listener = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
     if says is not None:
         thread = threading.Thread(target=_greet, args=(listener, says), daemon=True)
@@ -312,7 +312,7 @@ def test_memory_sampler_measures_64_allocated_mebibytes():
 
 @contextmanager
 def most_memory() -> Generator[list[float]]:
-    """Sample this process's resident memory: the first one, and in the end the highest."""
+    """Sample this process's resident memory: yield the first and, at the end, the highest."""
     seen = [_resident()]
     over = threading.Event()
 
@@ -362,7 +362,7 @@ def test_output_during_rekeying_reaches_its_own_command():
 def test_connection_is_replaced_before_paramiko_rekeys(
     sshd: Sshd, monkeypatch: pytest.MonkeyPatch, limit: str
 ):
-    """Before paramiko would ask for new keys itself, which may lose what is under way."""
+    """A rekey by paramiko could lose output in transit."""
     assert ssh_stream.MAX_AGE_SECONDS <= 3600
     assert ssh_stream.MAX_BYTES + 4 * SshLimits().output < Packetizer.REKEY_BYTES
     sessions = SshPool(NOWHERE)

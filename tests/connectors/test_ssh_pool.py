@@ -222,7 +222,7 @@ def test_closed_ssh_pool_starts_no_command(sshd: Sshd, sessions: SshPool):
 def test_command_without_a_channel_does_not_cut_off_others_on_its_connection(
     sshd: Sshd,
 ):
-    """As while a virtual machine stands still for seconds, because it is moved."""
+    """As when a virtual machine is paused for seconds by a live migration."""
     sessions = SshPool(NOWHERE, limits=SshLimits(channel=0.5))
     assert sessions.run(host_of(sshd), TRUE).status == 0
     with ThreadPoolExecutor(1) as pool:
@@ -258,7 +258,7 @@ def test_without_retiring_a_connection_its_running_command_is_cut_off(
 
 @contextmanager
 def _standing_still(sshd: Sshd) -> Generator[list[int]]:
-    """Let all stand still that carries connections there; yield the processes."""
+    """Stop all processes of sshd that carry connections; yield them."""
     carrying = [pid for pid in sshd.processes() if pid != sshd.pid]
     for pid in carrying:
         os.kill(pid, signal.SIGSTOP)
@@ -339,7 +339,7 @@ def test_host_that_the_jump_host_cannot_connect_to_is_named(
 
 @contextmanager
 def _silent_address() -> Generator[int]:
-    """Yield a port of this machine at which nobody is ever answered, as behind a firewall."""
+    """Yield a port of this machine that never answers, as behind a firewall."""
     with socket.socket() as listener, ExitStack() as waiting:
         listener.bind(("127.0.0.1", 0))
         # Room for one, who is never let in: of everybody else the kernel hears nothing.
@@ -422,7 +422,7 @@ def test_ssh_pool_runs_all_commands_on_a_host_with_few_max_sessions():
 def test_many_short_commands_with_unread_stdin_keep_their_own_output(
     sshd: Sshd, sessions: SshPool
 ):
-    """What is said to a command that ended already would end up with the next, or end them all."""
+    """Stdin of a command that has ended must not reach the next one or break the connection."""
     unheard = "x" * 200_000
     commands = [
         Shell(("echo", str(number)), stdin=unheard if number % 2 else "") for number in range(48)

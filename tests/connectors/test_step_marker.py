@@ -1,4 +1,4 @@
-"""What a host keeps of each step, with each shell that a host may have as its `sh`."""
+"""Markers of steps on a host, with each shell that can be its `sh`."""
 
 import os
 import shutil
@@ -34,7 +34,7 @@ STEP = StepMarker("f00d-7-5f", 1)
 
 @dataclass(frozen=True)
 class Machine:
-    """A host as far as it matters here: an `sh`, its programs, and a home."""
+    """A stand-in for a host: an `sh`, its programs, and a home directory."""
 
     home: Path
     path: str
@@ -79,7 +79,7 @@ class Machine:
 
 
 def _busybox(directory: Path) -> str:
-    """Return a PATH with nothing but busybox and what it is made for."""
+    """Return a PATH with only busybox and its applets."""
     busybox = shutil.which("busybox")
     if busybox is None:
         pytest.skip("busybox is not installed")
@@ -117,7 +117,7 @@ def host(tmp_path: Path) -> Machine:
 
 
 def _make_step(machine: Machine) -> Shell:
-    """Return a step that leaves a line behind for each time that it is run."""
+    """Return a step that appends a line to a file each time that it runs."""
     ledger = machine.home / "ledger"
     return Shell(
         ("sh", "-c", f'cat; echo no >&2; echo x >>"{ledger}"; exit 3'), "yes\n", marker=STEP
@@ -202,7 +202,7 @@ def _begun(machine: Machine) -> None:
 
 
 def _slow(machine: Machine, *, says: str = "echo on; echo off >&2") -> Shell:
-    """Return a step that says something, and ends once it may."""
+    """Return a step that prints lines and waits for the file `gate` before it ends."""
     gate = machine.home / "gate"
     wait = f'while [ ! -e "{gate}" ]; do sleep 0.05; done'
     return Shell(("sh", "-c", f"echo at last; {wait}; {says}; exit 4"), marker=STEP)
@@ -218,7 +218,7 @@ def test_marker_distinguishes_a_running_step_from_an_ended_one(machine: Machine)
 
 
 def test_step_with_a_marker_continues_after_the_connection_is_closed(machine: Machine):
-    """As sshd does it: the pipes are closed, and nobody is told a signal."""
+    """As sshd does it: the pipes are closed, and no signal is sent."""
     begun, _ = machine.begin(_slow(machine, says="seq 1 20000; seq 1 20000 >&2"))
     _begun(machine)
     assert begun.stdout is not None
@@ -291,7 +291,7 @@ def test_marker_reports_a_reboot_of_the_host(machine: Machine):
 
 @pytest.mark.parametrize("half", ["", "3"])
 def test_marker_with_a_partly_written_end_is_gone(machine: Machine, half: str):
-    """As a host leaves it that lost its power, or had no room, just then."""
+    """As after a power cut, or with a full disk."""
     machine.tell(_make_step(machine))
     (machine.place / "f00d-7-5f-1" / "end").write_text(half)
     status = machine.ask()
@@ -394,7 +394,7 @@ def test_marker_directory_has_mode_700(machine: Machine):
 
 
 def _aged(machine: Machine, names: dict[str, int]) -> None:
-    """Put files and directories beside the markers, so many days old."""
+    """Create files and directories beside the markers, of these ages in days."""
     machine.place.mkdir(mode=0o700)
     now = time.time()
     for name, days in names.items():
@@ -471,7 +471,7 @@ def test_step_is_not_run_when_its_marker_cannot_be_stored(
 
 @pytest.mark.parametrize("room", ["", "mkdir .keyturn;", "mkdir .keyturn; : >.keyturn/other;"])
 def test_step_is_not_started_on_a_host_with_a_full_disk(machine: Machine, room: str):
-    """On a file system of its own, in a little world of its own, without a byte to spare."""
+    """On a full file system in a mount namespace."""
     fill = "head -c 200000 /dev/zero >filler 2>/dev/null; "
     world = (
         'mount -t tmpfs -o size=64k,nr_inodes=8 none "$HOME" && cd "$HOME" || exit 90; '

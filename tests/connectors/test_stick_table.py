@@ -1,4 +1,4 @@
-"""Recorded answers of HAProxy 2.6 and 3.2, and what they mean."""
+"""Parsers of stick tables, with recorded answers of HAProxy 2.6 and 3.2."""
 
 import random
 import string
@@ -256,7 +256,7 @@ def test_haproxy_key_that_haproxy_would_misread_is_refused(head: TableHead, key:
 
 
 def _passes(head: TableHead, key: str) -> bool:
-    """Tell whether the guard lets *key* through; if so, it must be the same key, safely said."""
+    """Return whether the check accepts *key*, which must then be a safe word for the address."""
     try:
         fit = format_key(head, key)
     except InvalidKeyError:

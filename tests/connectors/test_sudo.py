@@ -1,4 +1,4 @@
-"""What sudo lets through: every command that needs root, and nothing that only looks like one."""
+"""The sudo rules allow every command that needs root, and none of its variants."""
 
 import hashlib
 import re
@@ -69,7 +69,7 @@ ON_TANK = ZfsProperty("tank/a", "sync", "always", "received")
 
 
 def _said_by_their_own_tests() -> Iterator[Shell | Query[Any]]:
-    """Yield what the dialects' own tests name as FOR_ROOT."""
+    """Yield the commands in FOR_ROOT of the connectors' own tests."""
     for path in sorted(Path(__file__).parent.glob("test_*.py")):
         if re.search(r"(?m)^FOR_ROOT", path.read_text()):
             yield from vars(import_module(f"{__package__}.{path.stem}"))["FOR_ROOT"]
@@ -191,7 +191,7 @@ GOOD = [
 
 
 def _variants(command: Shell) -> Iterator[tuple[str, ...]]:
-    """Yield commands that differ from a good one in one thing."""
+    """Yield variants of a command that differ from it in one word."""
     words = _words(command)
     for place in range(1, len(words)):
         for bad in HOSTILE:
@@ -214,7 +214,7 @@ _ANOTHER_DATASET = re.compile(r"[a-z./-]+", re.ASCII)
 
 
 def _is_worse(command: Shell, variant: Sequence[str]) -> bool:
-    """Tell whether a variant is more than another value of a word that may differ."""
+    """Return whether a variant is more than another value of a variable word."""
     by_path = command.words[0] == "zfs" or "/etc" in command.words
     another = _ANOTHER_DATASET if by_path else _ANOTHER_NAME
     for good, bad in zip(_words(command), variant, strict=False):
@@ -302,7 +302,7 @@ def test_sudo_rules_refuse_variants_of_a_root_command(command: Shell):
 
 
 def _is_said(variant: Sequence[str]) -> bool:
-    """Tell whether a variant happens to be another command that runbooks say."""
+    """Return whether a variant is another command of the runbooks."""
     joined = " ".join(variant)
     return any(joined == " ".join(_words(command)) for command in COMMANDS)
 
@@ -313,9 +313,9 @@ def _short(words: Sequence[str]) -> list[str]:
 
 @PARTING
 def test_sudo_script_cut_at_any_word_has_invalid_syntax(rule: SudoRule):
-    """sudo joins words with blanks, so the script could be parted at each of its own.
+    """sudo joins words with blanks, so the script could be split at each of its blanks.
 
-    A program can only end where a bracket is closed, so few of the other places are enough.
+    A script can only end where a bracket is closed, so a sample of the other blanks is enough.
     """
     script = str(rule.script)
     blanks = [place for place, character in enumerate(script) if character == " "]
@@ -331,7 +331,7 @@ def test_without_its_braces_a_sudo_script_could_be_cut_short():
 
 
 def _find_programs(*scripts: str) -> list[str]:
-    """Return those scripts that a shell would run: their syntax is whole."""
+    """Return the scripts whose shell syntax is complete."""
     check = (
         'for script; do sh -n -c "$script" 2>/dev/null && printf "%s\\0" "$script"; done; exit 0'
     )
@@ -495,7 +495,7 @@ def test_sudo_rule_requires_the_absolute_path_of_its_program(program: str):
 
 @pytest.fixture(scope="module")
 def private_sudoers(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a script that asks the real sudo, with our rules as the only ones.
+    """Return a script that queries the real sudo with only Keyturn's rules.
 
     It reads words, each ended by a NUL and each command by an empty word, and prints the status
     of `sudo -l` for each command. The programs are stubs, since few hosts have all of them.
@@ -586,7 +586,7 @@ def test_sudo_program_agrees_with_the_sudo_rules(private_sudoers: Path):
 
 
 def _list_worse_commands(programs: set[str]) -> Iterator[tuple[str, ...]]:
-    """Yield a few commands that differ from a good one: sudo takes long to judge."""
+    """Yield a sample of variants that must be refused: sudo is slow."""
     for number, command in enumerate(COMMANDS):
         for variant in list(_variants(command))[number % 700 :: 700]:
             if "\x00" not in "".join(variant) and variant[0] in programs:
@@ -695,7 +695,7 @@ _REFUSED_ANYWHERE: tuple[tuple[str, ...], ...] = (
 
 
 def _refused_commands() -> Iterator[tuple[str, ...]]:
-    """Yield each with its script's path, and with the settings that its rule has in the middle."""
+    """Yield commands that runbooks refuse, with script path and settings as in the rule."""
     rules = {rule.script.name: rule for rule in ALL if rule.script}
     for name, *words in _REFUSED_ANYWHERE:
         rule = rules.get(name)
@@ -788,7 +788,7 @@ _NGINX_STATE = "Id=nginx.service\nActiveState="
 def test_sudo_script_refuses_to_stop_sshd_and_to_restart_a_stopped_service(
     verb: str, unit: str, state: str, tmp_path: Path
 ):
-    """A stub stands in for systemctl; a real one is asked in the acceptance tests."""
+    """A stub stands in for systemctl. The acceptance tests use a real one."""
     stub = tmp_path / "systemctl"
     stub.write_text(f"#!/bin/sh\n[ $1 = show ] && printf '{state}\n' || echo $1 done\n")
     stub.chmod(0o755)
@@ -827,7 +827,7 @@ def test_sudo_script_refuses_to_block_an_agent_that_matches_browsers(agent: str,
 def test_sudo_script_removes_only_mail_messages_by_id(
     connector: ModuleType, name: str, other: str, tmp_path: Path
 ):
-    """Stubs stand in for the programs; they print what they are told."""
+    """Stubs stand in for the programs and print their arguments."""
     for program in ("exim", "postsuper"):
         (tmp_path / program).write_text('#!/bin/sh\necho removes "$@"\n')
         (tmp_path / program).chmod(0o755)

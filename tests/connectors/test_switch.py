@@ -1,4 +1,4 @@
-"""What switches said of their ports, aggregations and VLANs, and what it means."""
+"""Parsers of ports, link aggregations and VLANs, with recorded output of switches."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -60,7 +60,7 @@ def test_interfaces_of_frr_are_parsed():
 
 
 def test_ports_of_arista_hp_and_junos_are_parsed():
-    """Their states, in Keyturn's words where it knows them."""
+    """Known states are translated into Keyturn's words."""
     states = {
         name: [port.state for port in switch.parse_ports(answer(name))]
         for name in ("arista-interfaces-status", "hp-interfaces-brief", "junos-interfaces")

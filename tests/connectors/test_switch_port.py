@@ -1,4 +1,4 @@
-"""What switches said of one port's configuration, and the lines that change it."""
+"""Parser of a port's configuration, with recorded output, and the lines that change it."""
 
 import re
 from pathlib import Path

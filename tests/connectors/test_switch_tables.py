@@ -1,4 +1,4 @@
-"""What switches of each platform said of their neighbours, addresses and errors."""
+"""Parsers of neighbours, MAC addresses and port errors, with recorded output of each platform."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What systemd says of a service, as recorded from systemd 252, and how failures are explained."""
+"""Parser of systemctl show, recorded from systemd 252, and how failures are explained."""
 
 from datetime import UTC, datetime
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The one line that is sent, run by every kind of shell that is at hand, and its reading."""
+"""The command line that is sent over SSH, run by every installed shell, and its answer."""
 
 import shutil
 import subprocess

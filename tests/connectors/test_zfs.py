@@ -1,4 +1,4 @@
-"""What is said to ZFS about its pools, and how its answers are judged."""
+"""Commands of zpool, and how their answers are judged."""
 
 import json
 from datetime import UTC, datetime

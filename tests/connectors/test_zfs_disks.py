@@ -1,4 +1,4 @@
-"""Which disks lie beneath a pool."""
+"""The disks beneath a pool."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What the properties of datasets may be set to, and where their values come from."""
+"""Properties of datasets: valid values, and the source of a value."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""One snapshot is named exactly, so that no other one and no dataset is destroyed for it."""
+"""Snapshots: an undo destroys exactly one, and never a dataset."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Sizes and times as ZFS writes them, and what is to be said of a pool."""
+"""Sizes and durations of ZFS, and the findings of a pool."""
 
 from datetime import UTC, datetime
 

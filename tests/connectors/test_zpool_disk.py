@@ -1,4 +1,4 @@
-"""Disks are found in a pool by the names that people and zpool have for them."""
+"""Disks of a pool are found by path, kernel name or GUID."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Documents laid out as OpenZFS's status_callback_json lays them out."""
+"""Parser of `zpool status --json`, with documents as status_callback_json of OpenZFS has them."""
 
 import json
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ def disk(name: str, **more: object) -> dict[str, object]:
 
 
 def document(scan: Mapping[str, object] | None = None, **more: object) -> dict[str, Any]:
-    """Return a document about the mirror tank. more: what else, or what instead, the pool has."""
+    """Return a document of the mirror tank. more: further or other fields of the pool."""
     mirror = disk("mirror-0", vdev_type="mirror") | {
         "vdevs": {name: disk(name) for name in ("/dev/sda1", "/dev/sdb1")}
     }

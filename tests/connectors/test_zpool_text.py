@@ -1,4 +1,4 @@
-"""Recorded answers of `zpool status`, and what they are understood to say."""
+"""Parser of `zpool status`, with recorded answers."""
 
 from datetime import datetime
 from pathlib import Path
@@ -26,7 +26,7 @@ def at(clock: str) -> datetime:
 
 
 def scan_line(*lines: str) -> Scan | None:
-    """Understand a scan as it stands in an answer that is otherwise recorded."""
+    """Parse these scan lines inside a recorded answer."""
     text = recorded("2.1-never").replace(
         "config:", "  scan: " + "\n\t".join(lines) + "\nconfig:", 1
     )

@@ -1,4 +1,4 @@
-"""A PostgreSQL server that restarts, and one that another takes the place of."""
+"""A PostgreSQL server that restarts, and one that fails over to a standby."""
 
 import os
 import pwd

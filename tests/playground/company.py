@@ -1,4 +1,4 @@
-"""A small company: its people and areas, with the rules that everybody starts with."""
+"""A small company: its people and areas, with the starter policy."""
 
 from pathlib import Path
 

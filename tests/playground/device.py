@@ -1,4 +1,4 @@
-"""A network device made of an SSH server and a script: it speaks as a Cisco or a Dell does."""
+"""A scripted network device behind an SSH server. It behaves like a Cisco or a Dell."""
 
 import contextlib
 import socket

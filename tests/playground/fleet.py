@@ -1,4 +1,4 @@
-"""A little fleet of real hosts on loopback, with the inventory that tells of it."""
+"""A small fleet of real hosts on loopback, with its inventory."""
 
 import shutil
 import tempfile

@@ -1,4 +1,4 @@
-"""Two real routers made of FRR, which stand in for each other by VRRP on a link between them.
+"""Two FRR routers with VRRP on a link between them.
 
 Each lives in a network namespace without a name, which goes with its processes.
 """

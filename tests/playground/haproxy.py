@@ -1,4 +1,4 @@
-"""A real HAProxy that marks clients who ask too often, as a shop's load balancer does.
+"""A real HAProxy that marks clients above a request rate, as a shop's load balancer does.
 
 Traffic carries the client's address by the PROXY protocol: a listener with `accept-proxy`, a Unix
 socket that nobody else can take; a plain TCP listener is there for people with curl. `src` is then

@@ -1,7 +1,7 @@
-"""An SSH server that lets everybody in and then does harm: a process of its own, on loopback.
+"""A hostile SSH server that accepts every login, in its own process on loopback.
 
-It begins at `keys`, as soon as keys are agreed on, whoever calls; at `login`; or at `exec`, once a
-command is sent.
+It attacks at `keys`, right after the key exchange, at `login`, or at `exec`, once a command
+is sent.
 """
 
 import io

@@ -1,4 +1,4 @@
-"""SSH keys made on the spot."""
+"""SSH key pairs, generated when needed."""
 
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A real block device over a file: a loop device that goes when its owner does."""
+"""A real block device over a file: a loop device that is removed when its owner ends."""
 
 import fcntl
 import os

@@ -1,4 +1,4 @@
-"""A web server over TLS that answers byte for byte what it is given, right or wrong."""
+"""An HTTPS server that returns the given bytes, valid or not."""
 
 import contextlib
 import re

@@ -1,4 +1,4 @@
-"""A standard OpenID Connect provider that takes anybody's word for who they are."""
+"""A standard OpenID Connect provider that signs in anyone under any name."""
 
 import json
 import shutil

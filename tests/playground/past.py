@@ -1,6 +1,6 @@
 """Thirty days of history for the demo, made by the service on the demo's own hosts.
 
-Only the clock is another one. Each run has the reason "demo".
+Only the clock is simulated. Each run has the reason "demo".
 """
 
 import sqlite3

@@ -1,4 +1,4 @@
-"""A PostgreSQL server with any number of databases, for as long as a test run lasts."""
+"""A PostgreSQL server with any number of databases, for one test run."""
 
 import itertools
 import os

@@ -1,4 +1,4 @@
-"""Probations of playground hosts, which keep what they know in a directory of their own."""
+"""Probations of playground hosts, which store their state in a directory of their own."""
 
 import time
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""An HTTP proxy that leads CONNECT to given places, and refuses all others."""
+"""An HTTP proxy that forwards CONNECT to given ports, and refuses all others."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""Certificates for servers of the tests, signed by an authority that nobody else knows."""
+"""TLS certificates for test servers, signed by a private CA."""
 
 import datetime
 from dataclasses import dataclass

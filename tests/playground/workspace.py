@@ -1,4 +1,4 @@
-"""A Slack in a process of its own: slack.com over TLS, to be reached by a proxy alone.
+"""The Slack emulator in its own process: slack.com over HTTPS, reached only by a proxy.
 
 Who is given `environment` speaks to it as to the real one: at its own address, by HTTPS_PROXY, and
 trusting the authority of SSL_CERT_FILE. Behind it is the Slack emulator. It answers two calls that

@@ -1,4 +1,4 @@
-"""What a HAProxy with the tables `http` and `www` answers, for a scripted fleet."""
+"""A scripted fleet with a HAProxy that has the tables `http` and `www`."""
 
 import shlex
 from collections.abc import Mapping
@@ -32,16 +32,16 @@ LIMITS = haproxy_limits.TableLimits(haproxy_limits.parse_limits(CONFIG))
 
 
 def rows(table: str, *entries: str) -> str:
-    """Return what `show table` says; each entry is given from its key on."""
+    """Return the output of `show table`; each entry is given from its key on."""
     head = f"# table: {table}, type: {'ipv6' if table == 'six' else 'ip'}, size:204800, used:5\n"
     lines = [f"0x558f53c1e008: key={entry}\n" for entry in entries]
     return head + "".join(lines) + "\n"
 
 
 def balancer(answers: Mapping[str, Replies] | None = None) -> ScriptedFleet:
-    """Return a fleet whose lb1 knows its tables and its configuration.
+    """Return a fleet whose lb1 answers queries of its tables and configuration.
 
-    answers: what else it answers, by the line that it is sent.
+    answers: further answers by the line that is sent.
     """
     fleet = ScriptedFleet(hosts=["lb1"])
     fleet.script("lb1", haproxy.query_tables().command, TABLES)
@@ -55,7 +55,7 @@ def balancer(answers: Mapping[str, Replies] | None = None) -> ScriptedFleet:
 
 
 def sent(fleet: ScriptedFleet) -> list[str]:
-    """Return every line that HAProxy was sent to be answered."""
+    """Return every line that HAProxy was sent."""
     return [shlex.split(words)[-1] for _, words in fleet.asked if words.startswith("socat")]
 
 

@@ -1,4 +1,4 @@
-"""What a file server with every kind of disk answers, for a scripted fleet."""
+"""A scripted fleet with a file server that has every kind of disk."""
 
 from collections.abc import Mapping
 
@@ -18,20 +18,20 @@ LOAD = recorded("iostat-12.6-json")
 
 
 def only(device: str) -> str:
-    """Return what the queue of one device says."""
+    """Return the recorded queue settings of one device."""
     begin = f"/sys/block/{device}/"
     return "".join(line + "\n" for line in QUEUES.splitlines() if line.startswith(begin))
 
 
 def like_sda(device: str) -> str:
-    """Return what the queue of a disk of the same kind as sda says."""
+    """Return the queue settings of a disk of the same kind as sda."""
     return only("sda").replace("/sda/", f"/{device}/")
 
 
 def file_server(answers: Mapping[str, Replies] | None = None) -> ScriptedFleet:
     """Return a fleet whose nas1 exports from LVM on a RAID 1, NVMe, a partition and memory.
 
-    answers: what else it answers, by the command.
+    answers: further answers by command.
     """
     fleet = ScriptedFleet(hosts=["nas1"])
     listed = recorded("exportfs-s").splitlines()
@@ -47,5 +47,5 @@ def file_server(answers: Mapping[str, Replies] | None = None) -> ScriptedFleet:
 
 
 def queues(*devices: str) -> str:
-    """Return the command that asks for the queues of these devices."""
+    """Return the command that reads the queues of these devices."""
     return str(block.query_queues(devices).command)

@@ -1,4 +1,4 @@
-"""A firewall as csf's dialect would tell of it, and the fleet with its host."""
+"""A firewall of csf, and a scripted fleet with its host."""
 
 from collections.abc import Iterable, Mapping
 from ipaddress import ip_address, ip_network
@@ -29,7 +29,7 @@ def firewall(
     mine: Iterable[str] = (),
     loaded: Iterable[str] = ("iptables", "ip6tables"),
 ) -> Firewall:
-    """Return a firewall with a list of Keyturn's; in force by default is what stands on it."""
+    """Return a firewall with a list of Keyturn; by default all its addresses are in force."""
     kept = list(own)
     return Firewall(
         settings={"TESTING": "0", "IPV6": "1", **(settings or {})},
@@ -51,7 +51,7 @@ def probes(addresses: Iterable[str] = ALL, *, inactive: int = 0, built: str = ""
 
 
 def fleet() -> ScriptedFleet:
-    """Return a fleet with one host, whose firewall lets in none of the probes of the feed."""
+    """Return a fleet with one host, whose firewall allows only one of the feed's probes."""
     return ScriptedFleet(
         {
             ("web1", csf.query_firewall().command): STATE,

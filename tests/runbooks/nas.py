@@ -1,4 +1,4 @@
-"""What a host with ZFS pools answers, for a scripted fleet; and values that name no pool."""
+"""A scripted fleet with a host that has ZFS pools, and invalid pool names."""
 
 from pathlib import Path
 
@@ -43,7 +43,7 @@ HOSTILE_POOLS = (
 
 
 def nas(name: str, *, load: str = "0.10 0.20 0.30 1/99 1234") -> ScriptedFleet:
-    """Return a fleet whose nas1 answers as the host did that *name* was recorded of."""
+    """Return a fleet whose nas1 answers with the recording *name*."""
     answer = (_ANSWERS / f"{name}.txt").read_text()
     modern = name.startswith("2.1")
     fleet = ScriptedFleet(hosts=["nas1"])

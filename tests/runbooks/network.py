@@ -1,4 +1,4 @@
-"""Switches, routers and a bonded host that answer from recordings, for the network's runbooks."""
+"""A scripted fleet of switches, routers and a host with a bond, with recorded output."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,7 +21,7 @@ def fleet(
     settings: Mapping[str, str] | None = None,
     user: str = "root",
 ) -> ScriptedFleet:
-    """A fleet of hosts with these platforms; `linux` ones have the settings and the login."""
+    """Return hosts with these platforms; `linux` hosts have the settings and the login."""
     hosts: dict[str, object] = {}
     for name, platform in platforms.items():
         entry = inventory_of(name)[name].model_dump(exclude={"name", "settings", "user"})

@@ -1,4 +1,4 @@
-"""A power strip with three outlets, and what the inventory has behind them."""
+"""An outlet of a power strip, and what the inventory has behind it."""
 
 from connectors.pdu import Outlet
 from runbooks import Leg

@@ -1,7 +1,7 @@
 """Servers behind BMCs, for a scripted fleet: nas1 with Redfish, old1 with IPMI through gate1.
 
-The system and its sensors are those of an iLO 5, and the event log that of a Cisco IMC, as public
-dumps of these have them, without what is not read here.
+System and sensors are those of an iLO 5, and the event log that of a Cisco IMC, from public dumps
+reduced to what is read here.
 """
 
 import json

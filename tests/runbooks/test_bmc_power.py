@@ -1,4 +1,4 @@
-"""Power by BMCs: plans from recorded answers; and real ones on an emulator and a simulator."""
+"""Power by BMCs: plans from recorded answers, and real runs on an emulator and a simulator."""
 
 import json
 from collections.abc import Iterator

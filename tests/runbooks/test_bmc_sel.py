@@ -9,7 +9,7 @@ ENTRIES = f"{SERVICES}/SEL/Entries"
 
 
 def with_log(*pages: dict[str, object]) -> ScriptedFleet:
-    """Return the servers, whose manager has a hardware log and one of its own doings."""
+    """Return the servers; the manager of nas1 has a hardware log and an audit log of its own."""
     fleet = servers(LogServices={})
     script(fleet, "/redfish/v1/Managers/1", {"LogServices": link(SERVICES)})
     hardware = {"Id": "SEL", "LogEntryType": "SEL", "Entries": link(ENTRIES)}

@@ -26,7 +26,7 @@ NOBODY = "00:00:00:00:00:00"
 
 
 def links(**mtus: int) -> str:
-    """What ip says of these cards: its recorded words, for one card after the other."""
+    """Return the output of ip for these cards, from the recording of one."""
     (one,) = [
         each for each in recorded("iproute2-6.1-link").split(',{"ifindex"') if '"eth0"' in each
     ]
@@ -77,7 +77,7 @@ def findings(state: BondState) -> list[str]:
 
 
 def with_member(state: BondState, /, **changed: object) -> BondState:
-    """The state with its second member changed."""
+    """Return the state with its second member changed."""
     first, second, *rest = state.bond.members
     members = (first, replace(second, **changed), *rest)  # type: ignore[arg-type]  # as the test says
     return replace(state, bond=replace(state.bond, members=members))
@@ -95,7 +95,7 @@ def test_healthy_lacp_bond_has_no_findings():
 
 
 def test_bond_check_names_the_vlans_of_a_bond():
-    """`ip -j link` prints the card below as `link`: ip-link(8)."""
+    """`ip -j link` prints the lower device as `link`: ip-link(8)."""
     vlan = links(bond0=9000).replace('"bond0"', '"bond0.7","link":"bond0"').strip("[]")
     state = replace(healthy(), links=parse_links(f"{LINKS.rstrip(']')},{vlan}]"))
     assert "MTU 9000, VLANs bond0.7) has" in CHECK.report(state).summary
@@ -245,7 +245,7 @@ AT = datetime(2026, 3, 1, 8, 0, tzinfo=UTC)
 
 
 def seen_before(state: BondState, **failures: int) -> BondState:
-    """The state, with a report of before that told these failures."""
+    """Return the state with an earlier report of these failure counts."""
     members = tuple(
         replace(each, failure_count=failures[each.name])
         for each in state.bond.members
@@ -330,7 +330,7 @@ COUNT = "cat /proc/net/snmp"
 
 
 def counted(*numbers: int) -> Replies:
-    """What the kernel says each time of how many packets it has put together from pieces."""
+    """Return the kernel's counters of reassembled packets, one answer for each reading."""
     lines = "Ip: Forwarding ReasmReqds ReasmOKs ReasmFails\nIp: 2 {} {} 0\nIcmp: InMsgs\nIcmp: 9\n"
     return [lines.format(number * 7, number) for number in numbers]
 

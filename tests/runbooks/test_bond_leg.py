@@ -37,7 +37,7 @@ def host(
 
 
 def legs(name: str = "bond-8023ad", *, down: tuple[str, ...] = (), taken: bool = False) -> Legs:
-    """A recorded bond. down: legs without a link. taken: whether eth1 is set down."""
+    """Return a recorded bond. down: legs without a link. taken: whether eth1 is set down."""
     bond = parse_bond("bond0", recorded(name))
     members = tuple(
         replace(member, link_state="down") if member.name in down else member
@@ -96,7 +96,7 @@ def test_bond_leg_outside_the_lacp_aggregation_does_not_count_as_redundant():
 
 
 def test_bond_leg_plan_is_refused_when_the_other_legs_failed_meanwhile():
-    """What is read before the first step is sent, as the planner reads it."""
+    """The state is read again before the first step is sent."""
     cut_off = recorded("bond-8023ad")
     for leg in ("eth0", "eth2", "eth3"):
         head, name, rest = cut_off.partition(f"Slave Interface: {leg}\n")

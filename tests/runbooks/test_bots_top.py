@@ -14,7 +14,7 @@ REAL = "crawl-66-249-66-1.googlebot.com"
 
 
 def asked(client: AgentTraffic, names: str, addresses: str = "") -> BotTraffic:
-    """Return what is seen of one client, whose address has these names, and they these ones."""
+    """Return the traffic of a client; its address resolves to *names*, and they to *addresses*."""
     refused = client.refused_requests
     counted = f"{client.requests}\t0\n{client.requests}\t{client.peak_requests}\t{refused}\t"
     lines = f"{client.address} {names}\n" if names else ""

@@ -33,7 +33,7 @@ DONE = WriteResult("/srv", 64, NOW + timedelta(seconds=3), 0.4)
 
 
 def plan(place: DirectoryState, lag: timedelta = timedelta()) -> Plan:
-    """Return the plan for a host whose clock is so far behind Keyturn's."""
+    """Return the plan for a host whose clock is *lag* behind Keyturn's."""
     return TRY.plan(DirectoryReading(place, Clock(place.host_time, place.host_time + lag)))
 
 

@@ -1,4 +1,4 @@
-"""No field of any runbook takes what a host might take for more than a value."""
+"""Every field of every runbook refuses values that a host could execute or expand."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Arrays by their XML API: from answers in the form of HP's reference guides, played over TLS."""
+"""Arrays by their XML API, with answers as in HP's reference guides, served over HTTPS."""
 
 from collections.abc import Iterator
 from hashlib import md5, sha256

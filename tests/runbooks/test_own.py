@@ -1,4 +1,4 @@
-"""Runbooks of an installation's own, in a directory of theirs."""
+"""Custom runbooks of an installation, in a directory of their own."""
 
 import json
 import os
@@ -55,7 +55,7 @@ def keyturn(own: Path, tmp_path: Path) -> Keyturn:
 
 
 def _environment(own: Path, settings: Mapping[str, str | None]) -> dict[str, str]:
-    """Return ours without Keyturn's settings, and with others; None takes one away."""
+    """Return this environment without Keyturn's settings, plus *settings*; None removes one."""
     usual = {name: value for name, value in os.environ.items() if "KEYTURN" not in name}
     given = {"KEYTURN_RUNBOOKS": str(own)}
     every = usual | given | dict(settings)
@@ -81,7 +81,7 @@ def test_custom_runbooks_are_listed_and_marked_as_custom(keyturn: Keyturn):
 
 
 def test_custom_runbooks_are_not_loaded_without_the_setting(keyturn: Keyturn):
-    """The twin: it is the setting that lets them in."""
+    """Only the setting loads them."""
     assert "greeting show" not in _listed(keyturn("runbooks", "--json", KEYTURN_RUNBOOKS=""))
 
 
@@ -215,7 +215,7 @@ def test_service_does_not_start_with_a_broken_custom_runbook(
 
 
 def test_commands_without_runbooks_work_with_a_broken_custom_runbook(own: Path, keyturn: Keyturn):
-    """Who has to verify the log, or to stop everything, is not held up by a typing mistake."""
+    """A syntax error must not block the verification of the log or a stop."""
     _write(own / "runbooks" / "greeting_show.py", "def broken(:\n")
     assert keyturn("init", "policy").returncode == 0
     assert "no database" in keyturn("changelog", "verify").stderr

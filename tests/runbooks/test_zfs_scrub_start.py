@@ -20,7 +20,7 @@ LOAD = LoadAverage(0.1, 0.2, 0.3)
 
 
 def recorded_state(name: str, **pool: str) -> ScrubState:
-    """Return what is read where *name* was recorded. pool: what is otherwise with the pool."""
+    """Return the state of the recording *name*. pool: changed fields of its pool."""
     storage = storage_of(name)
     return ScrubState(replace(zfs.find_pool("tank", storage), **pool), storage, LOAD)
 
