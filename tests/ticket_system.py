@@ -113,16 +113,18 @@ def write_tickets_file(policy: Path, server: TicketServer, secret_file: Path) ->
     )
 
 
-def require_unreachable_tickets(policy: Path) -> None:
-    """Have a policy ask for tickets of a system that does not answer."""
+def require_unreachable_tickets(policy: Path, *rule_ids: str) -> None:
+    """Have these rules of a policy ask for tickets of a system that does not answer."""
     file = policy / "tickets.yaml"
     file.write_text("system: generic\nurl: http://127.0.0.1:9\nsecret_file: /nonexistent\n")
     rules = policy / "policy.cedar"
-    rules.write_text(require_ticket(rules.read_text()))
+    rules.write_text(require_ticket(rules.read_text(), *rule_ids))
 
 
-def require_ticket(rules: str) -> str:
-    """Return the rules with @ticket on that of developers."""
-    before = '@id("developers request, owners approve")'
-    assert before in rules
-    return rules.replace(before, f"{before}\n@ticket")
+def require_ticket(rules: str, *rule_ids: str) -> str:
+    """Return the rules with @ticket on these, or on that of developers."""
+    for rule_id in rule_ids or ("developers request, owners approve",):
+        before = f'@id("{rule_id}")'
+        assert before in rules
+        rules = rules.replace(before, f"{before}\n@ticket")
+    return rules

@@ -16,6 +16,10 @@ class NoSuchPersonError(InvalidRequestError):
         super().__init__(f"{text}. People: {names}" if names else text)
 
 
+class TicketRequiredError(InvalidRequestError):
+    """The policy requires a change ticket, and the request names none."""
+
+
 class TooManyRequestsError(InvalidRequestError):
     """A rate limit is reached. The message says which, and that the request can be repeated."""
 

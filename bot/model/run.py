@@ -289,6 +289,11 @@ class Run:
         return self.digest[:10]
 
     @property
+    def lacks_ticket(self) -> bool:
+        """Whether its requirements include a change ticket, and it names none."""
+        return self.requirements.requires_ticket and not self.ticket
+
+    @property
     def is_ended(self) -> bool:
         return self.state in ENDED_STATES
 

@@ -283,10 +283,14 @@ def _can_stop(tx: Transaction, run: Run, policy: Policy, person: str) -> bool:
 def _can_use_break_glass(view: RunView, policy: Policy, person: str) -> bool:
     """Return whether the run waits for what break-glass bypasses, and the person may use it."""
     run = view.run
-    if run.state not in {State.PENDING, State.QUEUED} or run.host not in policy.inventory.hosts:
+    if run.host not in policy.inventory.hosts:
         return False
     frozen = policy.describe_freeze(host=run.host, runbook=run.runbook, now=view.now)
-    is_held = run.state is State.PENDING or bool(frozen)
+    is_held = (
+        run.state is State.PENDING
+        or (run.state is State.QUEUED and bool(frozen))
+        or (run.state is State.PLANNED and run.lacks_ticket)
+    )
     is_active = view.break_glass is not None and view.break_glass.activated_at is not None
     return (
         is_held

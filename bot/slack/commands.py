@@ -9,11 +9,11 @@ from bot.auth import sessions
 from bot.db import runs, search, search_words, stops
 from bot.db.database import Database
 from bot.model import request_form, resubmit, times
-from bot.model.errors import InvalidRequestError, NotAllowed
+from bot.model.errors import InvalidRequestError, NotAllowed, TicketRequiredError
 from bot.model.request_form import InvalidValuesError, RequestSyntaxError
 from bot.model.run import RequestOrigin, Run
 from bot.model.sequence import UndoSelection
-from bot.model.text import format_count, format_sentence
+from bot.model.text import capitalise_sentence, format_count, format_sentence
 from bot.policy import Policy, PolicySource
 from bot.policy.explain import parse_preview_question
 from bot.queries import redundancy, stop_reasons
@@ -290,12 +290,19 @@ class SlackCommands:
             runbook, values = request_form.find_runbook(request_form.split_words(command.rest))
             if not values:
                 return replies.render_runbook_help(runbook)
-            run = self._record_request(command, runbook, values)
+            needs_ticket = ""
+            try:
+                run = self._record_request(command, runbook, values)
+            except TicketRequiredError as error:
+                # A plan needs no ticket, and break-glass starts what it shows.
+                needs_ticket = f". {capitalise_sentence(str(error))}"
+                run = self._record_request(command, runbook, values, plan_only=True)
             if not isinstance(run, Run):
                 return run
             if run.is_ended:
                 return replies.build_outcome_reply(run)
-            number, after_refusal = run.id, f". Run {run.id} waits for approvals as usual"
+            number = run.id
+            after_refusal = needs_ticket or f". Run {number} waits for approvals as usual"
         try:
             self._service.break_glass.request_break_glass(
                 number, person=command.person, reason=reason

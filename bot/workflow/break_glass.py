@@ -22,12 +22,14 @@ from bot.queries.break_glass_rules import (
 from bot.queries.second_factor import get_shown_factor
 from bot.workflow.approvals import check_policy_version
 from bot.workflow.context import WorkflowContext
+from bot.workflow.plans import check_can_be_requested, request_shown_plan
 from bot.workflow.visibility import require_view
 
 _MIN_REVIEW_LENGTH = 10
 ACTIVE_SECONDS = 60 * 60
 _SECOND = 1_000_000
-_BREAK_GLASS_STATES = frozenset({State.PENDING, State.QUEUED})
+# A plan only where it cannot be requested, because it lacks its change ticket.
+_BREAK_GLASS_STATES = frozenset({State.PLANNED, State.PENDING, State.QUEUED})
 
 
 class BreakGlassActions:
@@ -85,6 +87,12 @@ class BreakGlassActions:
         factor = get_shown_factor(tx, policy, person=person, session=session)
         if not factor:
             raise StepUpRequired("Break-glass requires your second factor: enter it first.")
+        if run.state is State.PLANNED:
+            check_can_be_requested(tx, policy, run, person, run.digest)
+            why = run.reason or reason
+            run = request_shown_plan(self._context, tx, policy, run, why, is_emergency=True)
+            if run.is_ended:
+                return run
         until = min(tx.now + ACTIVE_SECONDS * _SECOND, run.expires_at or tx.now)
         break_glass.request_break_glass(tx, run=run.id, person=person, reason=reason)
         break_glass.activate_break_glass(tx, run.id, until=until, factor=factor)
@@ -166,7 +174,10 @@ def _check_is_needed(tx: Transaction, policy: Policy, run: Run, person: str) -> 
         policy.describe_freeze(host=host, runbook=run.runbook, now=tx.now) for host in hosts
     )
     counted = count_approvals(tx, policy, run)
-    if counted.is_met and not frozen:
+    lacks_ticket = counted.ruling.requires_ticket and not run.ticket
+    if run.state is State.PLANNED and not lacks_ticket:
+        raise TooLate(f"run {run.id} is only planned: request it, then use break-glass")
+    if counted.is_met and not frozen and not lacks_ticket:
         raise InvalidRequestError(
             f"run {run.id} needs no more approvals and no freeze holds it: it starts by itself, "
             "without break-glass"

@@ -47,26 +47,43 @@ def request_plan(
     policy = context.policies.get_policy()
     with context.database.transaction() as tx:
         run = runs.lock_run(tx, number)
-        _check_can_be_requested(tx, policy, run, person, digest)
+        check_can_be_requested(tx, policy, run, person, digest)
         if is_agent(person):
             if same := agent_limits.find_identical_request(tx, run):
                 return same
             agent_limits.check_may_request_plan(tx, run)
-        request, ruling = get_ruling(tx, policy, run)
-        grant, _ = grant_rules.choose_grant(tx, policy, run, request, ruling)
-        run = runs.mark_requested(tx, run, check_reason(reason) or run.reason)
-        check_has_reason(run, ruling)
-        check_has_ticket(run, ruling)
-        log_request(tx, "requested", run)
-        if stopped := end_if_stopped(context, tx, run, policy):
-            return stopped
-        if not ruling.allowed:
-            return end_run(context, tx, run, State.REFUSED, describe_policy_refusal(ruling))
-        outbox.announce_run(tx, number)
-        requested = move_to_approval(context, tx, run, ruling, grant)
+        requested = request_shown_plan(context, tx, policy, run, reason)
         if requested.state is State.QUEUED:
             context.dispatcher.enqueue_run(tx, number, get_site(context, run.host))
         return requested
+
+
+def request_shown_plan(
+    context: WorkflowContext,
+    tx: Transaction,
+    policy: Policy,
+    run: Run,
+    reason: str,
+    *,
+    is_emergency: bool = False,
+) -> Run:
+    """Make a plan a request that is pending or queued, or ended if it is stopped or refused.
+
+    is_emergency: break-glass starts it, so it needs no change ticket.
+    """
+    request, ruling = get_ruling(tx, policy, run)
+    grant, _ = grant_rules.choose_grant(tx, policy, run, request, ruling)
+    run = runs.mark_requested(tx, run, check_reason(reason) or run.reason)
+    check_has_reason(run, ruling)
+    if not is_emergency:
+        check_has_ticket(run, ruling)
+    log_request(tx, "requested", run)
+    if stopped := end_if_stopped(context, tx, run, policy):
+        return stopped
+    if not ruling.allowed:
+        return end_run(context, tx, run, State.REFUSED, describe_policy_refusal(ruling))
+    outbox.announce_run(tx, run.id)
+    return move_to_approval(context, tx, run, ruling, grant)
 
 
 def request_plan_or_replan(
@@ -91,9 +108,10 @@ def request_plan_or_replan(
     return request_plan(context, number, person=person, digest=digest, reason=reason)
 
 
-def _check_can_be_requested(
+def check_can_be_requested(
     tx: Transaction, policy: Policy, run: Run, person: str, digest: str
 ) -> None:
+    """Raise NotAllowed or TooLate unless this person can request the plan with this digest."""
     if run.requested_by != person:
         raise NotAllowed(
             f"only {policy.get_person_name(run.requested_by)} can request what plan {run.id} shows"

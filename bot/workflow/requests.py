@@ -12,7 +12,12 @@ from bot.db import outbox, runs
 from bot.db.database import Transaction
 from bot.model import host_patterns
 from bot.model.agents import is_agent
-from bot.model.errors import InvalidRequestError, NotAllowed, TooManyRequestsError
+from bot.model.errors import (
+    InvalidRequestError,
+    NotAllowed,
+    TicketRequiredError,
+    TooManyRequestsError,
+)
 from bot.model.plain_text import check_line, join_to_one_line
 from bot.model.request_form import (
     format_request,
@@ -294,9 +299,9 @@ def check_has_reason(run: Run, ruling: Ruling) -> None:
 
 
 def check_has_ticket(run: Run, ruling: Ruling) -> None:
-    """Raise InvalidRequestError if the policy requires a change ticket and there is none."""
+    """Raise TicketRequiredError if the policy requires a change ticket and there is none."""
     if ruling.requires_ticket and not run.ticket:
-        raise InvalidRequestError(f"{NEEDS_TICKET}: {_TICKET_HINT}")
+        raise TicketRequiredError(f"{NEEDS_TICKET}: {_TICKET_HINT}")
 
 
 def _check_ticket(policy: Policy, new_run: runs.NewRun) -> None:

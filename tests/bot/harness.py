@@ -4,6 +4,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from bot.audit import change_log
 from bot.db import migrations, runs
@@ -55,9 +56,11 @@ class Harness:
     def database(self) -> Database:
         return self.context.database
 
-    def request(self, runbook: AnyRunbook, person: str = "dora", reason: str = "") -> Run:
+    def request(
+        self, runbook: AnyRunbook, person: str = "dora", reason: str = "", **terms: Any
+    ) -> Run:
         """Request and plan a run, and return it."""
-        run = self.service.request_run(runbook, person=person, origin=WEB, reason=reason)
+        run = self.service.request_run(runbook, person=person, origin=WEB, reason=reason, **terms)
         self.run_queued_work()
         return self.get_run(run.id)
 

@@ -8,16 +8,17 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
-from bot.db.tables import delivery
+from bot.db.tables import break_glass, delivery
 from bot.execution import executor
 from bot.execution.planner import RemainingWork
 from bot.integrations.ticket_notes import TicketNotes
-from bot.model.errors import InvalidRequestError
+from bot.model.errors import InvalidRequestError, TicketRequiredError, TooLate
 from bot.model.run import Run, State
 from bot.model.schedule import ScheduleTiming, parse_cron
 from bot.policy import NoPolicyError
 from bot.policy.loader import load_policy
 from bot.workflow.requests import RequestTerms, create_request
+from tests.bot.authenticator_app import enrol_and_step_up
 from tests.bot.harness import WEB, Harness, open_harness
 from tests.policies import starter_rules
 from tests.ticket_system import (
@@ -119,6 +120,73 @@ def test_a_ticket_that_does_not_permit_the_change_refuses_plan_and_start(
     ended = ticketed.approve(waiting)
     assert (ended.state, ended.summary[: len(says)]) == (State.REFUSED, says)
     assert ticketed.fleet.sent == []
+
+
+class TestBreakGlass:
+    """On a web server, where Adam needs an approval and Olga, its owner, needs none."""
+
+    RULES = (
+        "administrators request other changes",
+        "owners make reversible changes in their own area",
+    )
+    LAMP_ON = SetSwitch(host="web1", name="lamp", value="on")
+    WHY = "all customers see an error page"
+
+    @pytest.fixture(autouse=True)
+    def require_tickets_of_administrators(self, ticketed: Harness) -> None:
+        ticketed.fleet.hosts["web1"] = {"lamp": "off"}
+        rules = ticketed.policies.path / "policy.cedar"
+        rules.write_text(require_ticket(rules.read_text(), *self.RULES))
+
+    def activate(self, harness: Harness, run: Run, person: str) -> Run:
+        app = enrol_and_step_up(harness, person)
+        harness.service.break_glass.activate_break_glass(
+            run.id, person=person, session=app.session, digest=run.digest, reason=self.WHY
+        )
+        harness.run_queued_work()
+        return harness.get_run(run.id)
+
+    @pytest.mark.parametrize("person", ["adam", "olga"])
+    def test_starts_a_plan_without_a_ticket(
+        self, ticketed: Harness, server: TicketServer, person: str
+    ):
+        server.status = 500
+        with pytest.raises(TicketRequiredError):
+            ticketed.request(self.LAMP_ON, person)
+        plan = ticketed.request(self.LAMP_ON, person, plan_only=True)
+        assert (plan.state, plan.lacks_ticket) == (State.PLANNED, True)
+        ended = self.activate(ticketed, plan, person)
+        assert (ended.state, ended.plan_only, ended.ticket) == (State.SUCCEEDED, False, "")
+        assert server.sent == []
+        kinds = ticketed.list_entry_kinds()
+        assert kinds.index("requested") < kinds.index("break-glass activated")
+
+    def test_asks_no_ticket_system(self, ticketed: Harness, server: TicketServer):
+        server.say(hosts=["web1"])
+        run = ticketed.request(self.LAMP_ON, "adam", ticket="CHG1")
+        server.status = 500
+        ended = self.activate(ticketed, run, "adam")
+        assert (ended.state, len(server.questions)) == (State.SUCCEEDED, 1)
+
+    def test_starts_no_plan_that_can_be_requested(self, ticketed: Harness, server: TicketServer):
+        server.say(hosts=["web1"])
+        plan = ticketed.request(self.LAMP_ON, "adam", ticket="CHG1", plan_only=True)
+        with pytest.raises(TooLate, match="only planned: request it"):
+            self.activate(ticketed, plan, "adam")
+
+    def test_gate_refuses_a_run_without_a_ticket_once_it_has_ended(self, ticketed: Harness):
+        app = enrol_and_step_up(ticketed, "adam")
+        plan = ticketed.request(self.LAMP_ON, "adam", plan_only=True)
+        ticketed.service.break_glass.activate_break_glass(
+            plan.id, person="adam", session=app.session, digest=plan.digest, reason=self.WHY
+        )
+        with ticketed.database.transaction() as tx:
+            tx.sql.execute(update(break_glass).values(active_until=tx.now))
+        ticketed.run_queued_work()
+        ended = ticketed.get_run(plan.id)
+        says = "The policy requires an approved change ticket by now"
+        assert (ended.state, ended.summary) == (State.REFUSED, says)
+        assert ticketed.fleet.sent == []
 
 
 def test_ticket_without_window_and_hosts_limits_nothing(ticketed: Harness, server: TicketServer):

@@ -11,6 +11,7 @@ from tests.bot.harness import Harness
 from tests.bot.slack.chat import PENDING_BUTTONS, Chat, a_chat
 from tests.bot.slack.json_walk import mentions
 from tests.policies import starter_rules
+from tests.ticket_system import require_unreachable_tickets
 
 pytestmark = pytest.mark.anyio
 BREAK = "break-glass toy set web1 lamp on because all customers see an error page"
@@ -114,6 +115,29 @@ async def test_break_glass_with_a_short_reason_is_refused_before_any_request(
     answer = await loud.type("break-glass because all customers see an error page", "U0ADAM")
     assert "The runbook is missing" in answer.text
     assert loud.harness.list_entry_kinds() == []
+
+
+async def test_break_glass_needs_no_change_ticket(loud: Chat) -> None:
+    rule = "administrators request other changes"
+    require_unreachable_tickets(
+        loud.harness.policies.path, rule, "developers request, owners approve"
+    )
+    app = enrol_and_step_up(loud.harness, "adam")
+    ordinary = await loud.type("toy set web1 lamp on", "U0ADAM")
+    assert "requires an approved change ticket" in ordinary.text
+    answer = await loud.type(BREAK, "U0ADAM")
+    assert "Confirm break-glass for run 1 on its page" in answer.text
+    assert loud.run().state is State.PLANNED
+    loud.harness.service.break_glass.activate_break_glass(
+        1, person="adam", session=app.session, digest=loud.run().digest, reason=loud.run().reason
+    )
+    await loud.settle()
+    assert loud.run().state is State.SUCCEEDED
+    alarm = next(one for one in loud.slack.posted if one.channel == "C0ALARM")
+    assert "Adam Admin used break-glass" in alarm.words
+    refused = await loud.type(BREAK, "U0DORA")
+    assert "The policy does not allow you break-glass" in refused.text
+    assert "The policy requires an approved change ticket: name it in" in refused.text
 
 
 async def test_break_glass_without_the_right_becomes_an_ordinary_request(loud: Chat) -> None:

@@ -11,6 +11,7 @@ from tests.bot.authenticator_app import enrol_app
 from tests.bot.web.conftest import Site
 from tests.bot.web.parsed_page import Page
 from tests.policies import starter_rules
+from tests.ticket_system import require_unreachable_tickets
 from tests.toy import SetSwitch
 
 LAMP_ON = SetSwitch(host="lb1", name="lamp", value="on")
@@ -114,6 +115,19 @@ def test_break_glass_is_activated_with_a_second_factor_and_reviewed(site: Site) 
     assert olga.post(f"{page}/review", data={"findings": "it was right"}).status_code == 303
     assert "“it was right”" in adam.get(page).text
     assert "used break-glass" not in site.browser("dora").get("/").text
+
+    # A plan that cannot be requested, because the rule asks for a change ticket.
+    require_unreachable_tickets(site.policy, "administrators request other changes")
+    lamp_off = SetSwitch(host="web1", name="lamp", value="off")
+    plan = site.harness.request(lamp_off, "adam", plan_only=True)
+    page = f"/runs/{plan.id}"
+    text = Page(adam.get(page).text).text
+    assert "It cannot be requested: the policy requires an approved change ticket." in text
+    assert "without the missing approvals and change ticket and despite any freeze" in text
+    assert "Request approval" not in text
+    adam.post(f"{page}/break-glass", data={"digest": plan.digest, "reason": WHY})
+    site.harness.run_queued_work()
+    assert site.harness.get_run(plan.id).state is State.SUCCEEDED
 
 
 def test_second_factor_secret_is_hidden_from_other_people(site: Site) -> None:
