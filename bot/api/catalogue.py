@@ -3,17 +3,15 @@
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated
-from urllib.parse import urlencode
 
 from fastapi import APIRouter, Query, Request
 from pydantic import Field
 
-from bot.api import schemas
+from bot.api import records, schemas
 from bot.api.auth import ReadCaller
 from bot.api.deps import Parts
 from bot.api.schemas_in import InputModel, RunStatus, Timestamp, Word, to_microseconds
 from bot.audit import change_log, query, verification
-from bot.audit.change_log import Entry
 from bot.db import view_conditions
 from bot.db.search import RunFilter
 from bot.db.search_words import parse_search
@@ -189,7 +187,7 @@ def list_entries(
         entries=[schemas.EntryOut.from_entry(entry) for entry in page],
         head_seq=head_seq,
         head_hash=head_hash,
-        next=_build_next_link(request, filters, page) if len(found) > len(page) else None,
+        next=records.build_next_link(request, page[-1].seq) if len(found) > len(page) else None,
         unknown_filters=unknown_filters,
     )
 
@@ -205,9 +203,3 @@ def verify_log(parts: Parts, caller: ReadCaller) -> LogVerificationOut:
     with parts.database.reading(caller.view_rights) as tx:
         view_conditions.require_everything(tx, "Verifying the whole change log")
     return LogVerificationOut.model_validate(verification.verify_log_once(parts.database))
-
-
-def _build_next_link(request: Request, filters: EntryQuery, page: Sequence[Entry]) -> str:
-    same = filters.model_dump(mode="json", exclude_unset=True, exclude={"before", "limit"})
-    parameters = {**same, "before": page[-1].seq, "limit": filters.limit}
-    return f"{request.url.path}?{urlencode(parameters, doseq=True)}"

@@ -2,8 +2,9 @@
 
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from urllib.parse import urlencode
 
-from fastapi import Response
+from fastapi import Request, Response
 
 from bot.api.auth import Caller
 from bot.api.deps import ApiParts
@@ -13,6 +14,12 @@ from bot.audit.change_log import EntryDraft
 from bot.model.run import Run
 from bot.queries.run_view import build_run_view
 from runbooks import AnyRunbook
+
+
+def build_next_link(request: Request, before: int) -> str:
+    """Return the address of the next page of a list, with the same filters."""
+    query = [pair for pair in request.query_params.multi_items() if pair[0] != "before"]
+    return f"{request.url.path}?{urlencode([*query, ('before', str(before))])}"
 
 
 def get_run_details(parts: ApiParts, caller: Caller, run_id: int) -> RunDetailsOut:

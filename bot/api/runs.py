@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import Annotated
-from urllib.parse import urlencode
 
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import Field
@@ -129,7 +128,7 @@ def list_runs(
             schemas.RunOut.from_run(run, decisions.get(run.id, ()), parts.base_url)
             for run in page.runs
         ],
-        next=_build_next_link(request, page.older) if page.older else None,
+        next=records.build_next_link(request, page.older) if page.older else None,
         unknown_filters=unknown_filters,
     )
 
@@ -391,8 +390,3 @@ def _read_result(
         preview=preview,
         report=schemas.ReportOut.model_validate(run.report) if run.report else None,
     )
-
-
-def _build_next_link(request: Request, before: int) -> str:
-    query = [pair for pair in request.query_params.multi_items() if pair[0] != "before"]
-    return f"{request.url.path}?{urlencode([*query, ('before', str(before))])}"

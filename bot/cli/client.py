@@ -43,6 +43,13 @@ _TIME_FIELDS = frozenset(
         *("last_used_at", "paused_at", "resumed_at", "revoked_at"),
     }
 )
+URL_OPTION = click.option(
+    "--url",
+    envvar="KEYTURN_URL",
+    default="",
+    show_envvar=True,
+    help="Address of the service. Default: from the settings in this directory.",
+)
 _LOCAL_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
 _STATUS_HELP = """
 
@@ -225,13 +232,7 @@ def pass_service(command: Callable[..., None]) -> Callable[..., None]:
     # The token has no option: everyone on the machine can read command lines.
     @json_option
     @token_owner_option
-    @click.option(
-        "--url",
-        envvar="KEYTURN_URL",
-        default="",
-        show_envvar=True,
-        help="Address of the service. Default: from the settings in this directory.",
-    )
+    @URL_OPTION
     @time_options
     @functools.wraps(command)
     def run_with_service(*args: Any, url: str, token_owner: str, **named: Any) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bot.cli.client import ServiceClient, connect_to_service, get_service_url
+from bot.cli.client import URL_OPTION, ServiceClient, connect_to_service, get_service_url
 from bot.cli.context import FAILED, exit_with_error
 
 if TYPE_CHECKING:
@@ -22,13 +22,7 @@ _TIMEOUT_SECONDS = 60.0
 
 
 @click.command("mcp")
-@click.option(
-    "--url",
-    envvar="KEYTURN_URL",
-    default="",
-    show_envvar=True,
-    help="Address of the service. Default: from the settings in this directory.",
-)
+@URL_OPTION
 @click.pass_context
 def bridge_mcp(context: click.Context, url: str) -> None:
     """Connect a program that speaks MCP over standard input and output to /mcp.
@@ -41,7 +35,7 @@ def bridge_mcp(context: click.Context, url: str) -> None:
     import httpx2
 
     token = os.environ.get("KEYTURN_TOKEN", "").strip()
-    service = connect_to_service(url or get_service_url(context), token, token_owner="")
+    service = connect_to_service(url or get_service_url(context), token)
     version = ""
     for line in sys.stdin:
         if not line.strip():

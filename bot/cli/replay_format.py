@@ -5,7 +5,7 @@ from typing import Any
 
 from bot.audit.formats import to_datetime
 from bot.model import times as model_times
-from bot.model.text import escape_to_one_line
+from bot.model.text import escape_to_one_line, format_count
 from bot.model.times import format_iso
 from bot.queries.policy_replay import Replay, ReplayedRequest, ReplayOutcome, summarise_replay
 
@@ -83,21 +83,15 @@ def format_replay(replay: Replay, *, since: int, limit: int, base_url: str) -> s
     total, start = len(replay.requests), model_times.format_timestamp(since)
     if not total:
         return f"No requests since {start}: nothing to replay."
-    requests = "1 request" if total == 1 else f"{total} requests"
+    requests = format_count(total, "request")
     lines = [
         f"{requests} since {start}, evaluated by version {replay.version}:",
         summarise_replay(replay),
         *_describe_further_effects(replay),
     ]
     if replay.outcome_counts.get(ReplayOutcome.SAME, 0) < total:
-        lines += [
-            "",
-            *_format_table("runbook", replay.count_outcomes_by(lambda past: past.runbook)),
-        ]
-        lines += [
-            "",
-            *_format_table("person", replay.count_outcomes_by(lambda past: past.requested_by)),
-        ]
+        lines += _format_table("runbook", replay.count_outcomes_by(lambda past: past.runbook))
+        lines += _format_table("person", replay.count_outcomes_by(lambda past: past.requested_by))
     for outcome in _DIFFERENT_OUTCOMES:
         lines += _format_requests(
             outcome, replay.list_with_outcome(outcome), limit=limit, base_url=base_url
@@ -123,12 +117,13 @@ def _describe_further_effects(replay: Replay) -> Iterator[str]:
 
 
 def _format_table(head: str, rows: Mapping[str, Mapping[ReplayOutcome, int]]) -> Iterator[str]:
-    """Yield a line for each row that differs, and one line for all others."""
+    """Yield an empty line, a line for each row that differs, and one line for all others."""
     shown = {
         name: row for name, row in rows.items() if any(row.get(one) for one in _DIFFERENT_OUTCOMES)
     }
     outcomes = [one for one in ReplayOutcome if any(row.get(one) for row in shown.values())]
     width = max(len(name) for name in [*shown, head])
+    yield ""
     yield f"{head:<{width}}  " + "  ".join(_COLUMN_HEADS[one] for one in outcomes)
     for name, row in shown.items():
         cells = (f"{row.get(one) or '·':>{len(_COLUMN_HEADS[one])}}" for one in outcomes)

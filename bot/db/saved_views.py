@@ -6,6 +6,7 @@ from sqlalchemy import delete, insert, select, update
 
 from bot.db import tables
 from bot.db.database import Transaction
+from bot.model.errors import InvalidRequestError
 
 # More views than this cannot be searched by eye.
 MOST = 50
@@ -45,12 +46,17 @@ def get_view(tx: Transaction, number: int) -> SavedView:
 
 
 def store_view(tx: Transaction, *, person: str, name: str, query: str) -> SavedView:
-    """Store a view, or replace the filters of the view with that name."""
+    """Store a view, or replace the filters of the view with that name.
+
+    Raises InvalidRequestError if the person has too many views.
+    """
     same = (_VIEW.person == person) & (_VIEW.name == name)
     known = tx.sql.execute(select(_VIEW.id).where(same)).scalar()
     if known is not None:
         tx.sql.execute(update(tables.saved_view).where(_VIEW.id == known).values(query=query))
         return get_view(tx, known)
+    if len(list_views(tx, person)) >= MOST:
+        raise InvalidRequestError(f"you already have {MOST} saved views: delete one first")
     values = {"person": person, "name": name, "query": query, "created_at": tx.now}
     row = tx.sql.execute(
         insert(tables.saved_view).values(values).returning(tables.saved_view)

@@ -469,14 +469,12 @@ class SlackCommands:
         return replies.build_text_reply(f"You stopped run {run.id}. {result}")
 
     def _resume_runs(self, command: TypedCommand) -> Message:
-        """Lift the stop of everything."""
         self._service.resume_everything(
             person=command.person, reason=command.reason or command.rest
         )
         return replies.build_text_reply("Runs can start again. Request again what was stopped.")
 
     def _ban_person(self, command: TypedCommand) -> Message:
-        """Ban a person."""
         who = _parse_person(command)
         self._service.ban_person(who, banned_by=command.person, reason=command.reason)
         name = self._policies.get_policy().get_person_name(who)
@@ -486,7 +484,6 @@ class SlackCommands:
         )
 
     def _unban_person(self, command: TypedCommand) -> Message:
-        """Lift a ban."""
         who = _parse_person(command)
         self._service.unban_person(who, unbanned_by=command.person, reason=command.reason)
         name = self._policies.get_policy().get_person_name(who)

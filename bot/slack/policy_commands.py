@@ -1,7 +1,7 @@
 """`/keyturn freeze`, `who` and `tree`: freezes, owners, roles and fault trees. Pure."""
 
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from bot.model.text import format_count
 from bot.model.times import to_datetime
@@ -34,7 +34,7 @@ _MAX_OUTLINE = 2800
 
 def render_freezes(policy: Policy, *, now: int) -> Message:
     """List the active freezes, and those that begin within 30 days."""
-    current_time = datetime.fromtimestamp(now / 1_000_000, UTC)
+    current_time = to_datetime(now)
     found = [(one, one.get_current_or_next_period(current_time)) for one in policy.freezes.freezes]
     known = sorted(
         (

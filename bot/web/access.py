@@ -15,8 +15,7 @@ from bot.web.visit import IdPath, Visit, VisitOfPage, add_action
 
 router = APIRouter(prefix="/access")
 
-# Parses a field from its text, the current time in microseconds, and the reader's time zone.
-_FieldParser = Callable[[str, int, str], Any]
+_FieldParser = Callable[[str], Any]
 _DONE_NOTICES: Mapping[str, str] = {
     "delegated": "The delegation is active. Each decision is recorded as made on your behalf.",
     "granted": "The standing grant is active. Each use is counted and logged.",
@@ -33,15 +32,19 @@ class _InvalidFormError(RequestSyntaxError):
 
 
 def _parse_fields(visit: VisitOfPage, parsers: Mapping[str, _FieldParser]) -> dict[str, Any]:
-    """Return the parsed fields. Raises _InvalidFormError with the problems of all of them."""
+    """Return the person, the end and more fields.
+
+    Raises _InvalidFormError with the problems of all of them.
+    """
     form = visit.form
     with visit.read_viewable() as tx:
-        now = tx.now
+        parse_until = partial(parse_deadline, now=tx.now, zone=form.get("zone") or "UTC")
+    parsers = {"person": _parse_person, "until": parse_until, **parsers}
     parsed: dict[str, Any] = {}
     problems: dict[str, str] = {}
     for name, parse in parsers.items():
         try:
-            parsed[name] = parse(form.get(name, "").strip(), now, form.get("zone") or "UTC")
+            parsed[name] = parse(form.get(name, "").strip())
         except (RequestSyntaxError, InvalidTimeError) as error:
             problems[name] = str(error)
     if problems:
@@ -49,32 +52,21 @@ def _parse_fields(visit: VisitOfPage, parsers: Mapping[str, _FieldParser]) -> di
     return parsed
 
 
-def _parse_person(text: str, _now: int, _zone: str) -> str:
+def _parse_person(text: str) -> str:
     if not text:
         raise RequestSyntaxError("choose a person")
     return text
 
 
-def _parse_until(text: str, now: int, zone: str) -> int:
-    return parse_deadline(text, now=now, zone=zone)
-
-
-def _parse_per_hour(text: str, _now: int, _zone: str) -> int:
+def _parse_per_hour(text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) <= 4):
         raise RequestSyntaxError("type a whole number")
     return int(text)
 
 
-def _parse_granted_request(text: str, _now: int, _zone: str) -> tuple[str, str, dict[str, str]]:
-    return grant_words.parse_granted_request(text)
-
-
-_DELEGATION_PARSERS: Mapping[str, _FieldParser] = {"person": _parse_person, "until": _parse_until}
 _GRANT_PARSERS: Mapping[str, _FieldParser] = {
-    "person": _parse_person,
-    "what": _parse_granted_request,
+    "what": grant_words.parse_granted_request,
     "per_hour": _parse_per_hour,
-    "until": _parse_until,
 }
 
 
@@ -114,7 +106,7 @@ _action = partial(add_action, router, page="/access", render=_render_page)
 
 @_action("/delegations")
 def create_delegation(visit: Visit) -> str:
-    parsed = _parse_fields(visit, _DELEGATION_PARSERS)
+    parsed = _parse_fields(visit, {})
     visit.service.delegations_and_grants.create_delegation(
         delegator=visit.person,
         delegate=parsed["person"],

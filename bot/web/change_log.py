@@ -18,10 +18,17 @@ from bot.model.text import format_sentence
 from bot.queries.run_timeline import get_entry_facts
 from bot.queries.unknown_filters import describe_unknown_log_names
 from bot.web.auth import CurrentUser, User, open_visit
-from bot.web.deps import WebDependencies, WebDeps
+from bot.web.deps import WebDeps
 from bot.web.errors import render_refusal
 from bot.web.histogram import Histogram, build_histogram, is_histogram_wanted
-from bot.web.run_filter import FILTER_NAMES, TypedFilter, list_choices, parse_filters
+from bot.web.run_filter import (
+    FILTER_NAMES,
+    TypedFilter,
+    build_list_url,
+    list_choices,
+    parse_filters,
+)
+from bot.web.runs import FILE_FORMATS, build_download
 from bot.web.templating import render_page
 from connectors.command import InvisibleCharacterError, refuse_invisible
 
@@ -53,8 +60,12 @@ class _LogPage:
     kinds: Sequence[str]
 
     def build_url(self, *, before: int | None = None, extension: str = "") -> str:
-        values = dict(self.typed) | ({"before": str(before)} if before else {})
-        return f"/changelog{extension}?{urlencode(values)}" if values else f"/changelog{extension}"
+        return build_list_url(f"/changelog{extension}", self.typed, before)
+
+    def build_next_url(self, *, extension: str = "") -> str:
+        """Return the address of the next page; "" on the last."""
+        older = self.next_before
+        return self.build_url(before=older, extension=extension) if older else ""
 
 
 @router.get("/changelog")
@@ -71,7 +82,7 @@ def export_csv(request: Request, before: BeforeQuery = None) -> Response:
     for row in map(_entry_to_row, log_page.entries):
         cells = {**row, "facts": json.dumps(row["facts"], ensure_ascii=False)}
         lines.append(formats.format_csv_row(list(cells.values())))
-    return _build_download("".join(lines), "text/csv", "log.csv", log_page)
+    return build_download("".join(lines), "log.csv", has_problems=bool(log_page.problems))
 
 
 @router.get("/changelog.json")
@@ -79,19 +90,15 @@ def export_json(request: Request, before: BeforeQuery = None) -> Response:
     """Export a page as JSON. `older` is the address of the next page, "" on the last."""
     with open_visit(request) as (user, tx):
         log_page = _read_log_page(request, tx, before)
-    older = (
-        log_page.build_url(before=log_page.next_before, extension=".json")
-        if log_page.next_before
-        else ""
-    )
+        unknown_filters = _describe_unknown_filters(tx, user, log_page)
     document = {
         "entries": [*map(_entry_to_row, log_page.entries)],
-        "older": older,
+        "older": log_page.build_next_url(extension=".json"),
         "problems": log_page.problems,
-        "unknown_filters": _describe_unknown_filters(request, user, log_page),
+        "unknown_filters": unknown_filters,
     }
     text = json.dumps(document, ensure_ascii=False, indent=1)
-    return _build_download(text, "application/json", "log.json", log_page)
+    return build_download(text, "log.json", has_problems=bool(log_page.problems))
 
 
 @router.post("/changelog/verify")
@@ -114,12 +121,13 @@ def _render_page(
     with open_visit(request) as (user, tx):
         log_page = _read_log_page(request, tx, before)
         histogram = _build_histogram(request, tx, log_page)
+        unknown_filters = _describe_unknown_filters(tx, user, log_page)
     return render_page(
         request,
         "change_log.html",
         histogram=histogram,
         log_page=log_page,
-        unknown_filters=_describe_unknown_filters(request, user, log_page),
+        unknown_filters=unknown_filters,
         choices=list_choices(user.policy),
         kinds={kind: kind for kind in log_page.kinds},
         typed={name: log_page.typed.get(name, "") for name in (*FILTER_NAMES, "kind")},
@@ -127,12 +135,11 @@ def _render_page(
         entries=log_page.entries,
         head=log_page.head,
         verification=verification_result,
-        older=log_page.build_url(before=log_page.next_before) if log_page.next_before else "",
+        older=log_page.build_next_url(),
         newest=log_page.build_url(),
         query=urlencode(log_page.typed),
         files={
-            form: log_page.build_url(before=before, extension=f".{form}")
-            for form in ("csv", "json")
+            form: log_page.build_url(before=before, extension=f".{form}") for form in FILE_FORMATS
         },
         paged=before is not None,
         searched_runs=query.MAX_RUNS
@@ -164,13 +171,11 @@ def _read_log_page(request: Request, tx: Transaction, before: int | None) -> _Lo
     return _LogPage(typed, problems, entry_filter, entries, older, found.head, found.kinds)
 
 
-def _describe_unknown_filters(request: Request, user: User, log_page: _LogPage) -> dict[str, str]:
+def _describe_unknown_filters(tx: Transaction, user: User, log_page: _LogPage) -> dict[str, str]:
     """Return warnings about names that do not exist, by filter, if no entries match."""
     if log_page.entries or log_page.entry_filter is None or not log_page.typed:
         return {}
-    deps: WebDependencies = request.app.state.deps
-    with deps.database.reading(user.view_rights) as tx:
-        return describe_unknown_log_names(tx, log_page.entry_filter, user.policy)
+    return describe_unknown_log_names(tx, log_page.entry_filter, user.policy)
 
 
 def _find_text_problems(kind: str) -> dict[str, str]:
@@ -215,9 +220,3 @@ def _entry_to_row(entry: Entry) -> dict[str, object]:
         entry.host,
     )
     return dict(zip(_COLUMNS, (*cells, entry.hash, facts), strict=True))
-
-
-def _build_download(text: str, media_type: str, name: str, log_page: _LogPage) -> Response:
-    status = 422 if log_page.problems else 200
-    headers = {"Content-Disposition": f'attachment; filename="{name}"'}
-    return Response(text, status, headers, f"{media_type}; charset=utf-8")

@@ -10,10 +10,11 @@ import logging
 import resource
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self, cast
 
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn import Config
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
@@ -25,12 +26,6 @@ _MOST_CONNECTIONS, _LARGEST_BACKLOG = 1000, 512
 _WARN_SECONDS = 60.0
 # Key in the state of an ASGI scope under which RequestTimeMiddleware finds the connection.
 _CONNECTION_KEY = "keyturn.connection"
-
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-Scope = MutableMapping[str, Any]
-App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
 def raise_descriptor_limit() -> None:
@@ -208,7 +203,9 @@ class Connection(H11Protocol):
         self._stop_watching()
         self.transport.abort()
 
-    async def handle_request(self, app: App, scope: Scope, receive: Receive, send: Send) -> None:
+    async def handle_request(
+        self, app: ASGIApp, scope: Scope, receive: Receive, send: Send
+    ) -> None:
         """Handle a request whose head has arrived, and limit the time for its body."""
         self._requests += 1
         self._mark_working()
@@ -273,7 +270,7 @@ class Connection(H11Protocol):
 class RequestTimeMiddleware:
     """ASGI middleware that records when a connection works and when it waits for its client."""
 
-    def __init__(self, app: App) -> None:
+    def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

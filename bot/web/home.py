@@ -42,11 +42,8 @@ def show_home(visit: Visit) -> Response:
         failed_filter = search.RunFilter(states=_FAILED_STATES, since=now - _DAY)
         failed = search.find_run_numbers(tx, failed_filter, most=_MAX_RUNS)
         keys = drift.list_keys(tx, most=_MAX_RUNS)
-        active_schedules = [
-            one
-            for one in schedules.list_schedules(tx)
-            if one.state is ScheduleState.ACTIVE and one.due_at
-        ]
+        # By due time, the active ones first.
+        known = schedules.list_schedules(tx)
         counter: ResultCounter = visit.request.app.state.result_counter
         chart = counter.build_chart(tx, visit.user.view_rights, get_reader_zone(visit.request))
     return visit.render(
@@ -61,7 +58,9 @@ def show_home(visit: Visit) -> Response:
         proposals=proposals,
         failed_count=len(failed),
         drifted_count=sum(key.state in DRIFTED_STATES for key in keys),
-        next_schedule=min(active_schedules, key=lambda one: one.due_at or 0, default=None),
+        next_schedule=next(
+            (one for one in known if one.state is ScheduleState.ACTIVE and one.due_at), None
+        ),
         chart=chart,
         votes=votes,
         now=now,

@@ -62,8 +62,13 @@ class TypedFilter:
             before: Show only runs with a lower number.
             extension: "" for the page, ".csv" or ".json" for an export.
         """
-        values = dict(self.typed) | ({"before": str(before)} if before else {})
-        return f"/runs{extension}?{urlencode(values)}" if values else f"/runs{extension}"
+        return build_list_url(f"/runs{extension}", self.typed, before)
+
+
+def build_list_url(path: str, typed: Mapping[str, str], before: int | None) -> str:
+    """Return the address of a list with filters. before: Only records with a lower number."""
+    values = dict(typed) | ({"before": str(before)} if before else {})
+    return f"{path}?{urlencode(values)}" if values else path
 
 
 def format_filters(query: Mapping[str, str]) -> str:

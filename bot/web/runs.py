@@ -15,7 +15,6 @@ from bot.model import times as model_times
 from bot.model.run import Decision
 from bot.queries.unknown_filters import describe_unknown_names
 from bot.web.auth import User, open_visit
-from bot.web.deps import WebDependencies
 from bot.web.histogram import Histogram, build_histogram, is_histogram_wanted
 from bot.web.run_filter import (
     FILTER_NAMES,
@@ -66,9 +65,9 @@ def show_runs(request: Request) -> Response:
         named = _find_named_view(tx, request.query_params.get("view", ""))
         page = _read_runs_page(request, tx, user)
         histogram = _build_histogram(request, tx, page.typed_filter)
+        unknown_filters = _describe_unknown_filters(tx, user, page)
     view = _find_shown_view([*named, *page.listing.views], page.typed_filter)
     before = page.typed_filter.run_filter.before
-    unknown_filters = _describe_unknown_filters(request, user, page)
     return render_page(
         request,
         "runs.html",
@@ -100,9 +99,9 @@ def export_csv(request: Request) -> Response:
     """Export a page as CSV; no cell is read as a formula by spreadsheets."""
     with open_visit(request) as (user, tx):
         page = _read_runs_page(request, tx, user)
-    rows = [formats.format_csv_row(_COLUMNS)]
-    rows += [formats.format_csv_row(list(row.values())) for row in _build_rows(page)]
-    return _build_download("".join(rows), "text/csv", "runs.csv", page)
+    rows = [_COLUMNS, *(list(row.values()) for row in _build_rows(page))]
+    text = "".join(map(formats.format_csv_row, rows))
+    return build_download(text, "runs.csv", has_problems=bool(page.typed_filter.problems))
 
 
 @router.get("/runs.json")
@@ -110,15 +109,15 @@ def export_json(request: Request) -> Response:
     """Export a page as JSON. `older` is the address of the next page, "" on the last."""
     with open_visit(request) as (user, tx):
         page = _read_runs_page(request, tx, user)
-    older = page.next_url.replace("/runs?", "/runs.json?", 1)
+        unknown_filters = _describe_unknown_filters(tx, user, page)
     document = {
         "runs": _build_rows(page),
-        "older": older,
+        "older": page.next_url.replace("/runs?", "/runs.json?", 1),
         "problems": dict(page.typed_filter.problems),
-        "unknown_filters": _describe_unknown_filters(request, user, page),
+        "unknown_filters": unknown_filters,
     }
     text = json.dumps(document, ensure_ascii=False, indent=1)
-    return _build_download(text, "application/json", "runs.json", page)
+    return build_download(text, "runs.json", has_problems=bool(page.typed_filter.problems))
 
 
 def _build_histogram(
@@ -133,11 +132,11 @@ def _build_histogram(
     return None
 
 
-def _build_download(text: str, media_type: str, name: str, page: _RunsPage) -> Response:
-    """Return a download; status 422 if a filter is invalid."""
-    status = 422 if page.typed_filter.problems else 200
+def build_download(text: str, name: str, *, has_problems: bool) -> Response:
+    """Return a CSV or JSON file as a download; status 422 if a filter is invalid."""
+    media_type = "text/csv" if name.endswith(".csv") else "application/json"
     headers = {"Content-Disposition": f'attachment; filename="{name}"'}
-    return Response(text, status, headers, f"{media_type}; charset=utf-8")
+    return Response(text, 422 if has_problems else 200, headers, f"{media_type}; charset=utf-8")
 
 
 def _read_runs_page(request: Request, tx: Transaction, user: User) -> _RunsPage:
@@ -150,7 +149,7 @@ def _read_runs_page(request: Request, tx: Transaction, user: User) -> _RunsPage:
     )
 
 
-def _describe_unknown_filters(request: Request, user: User, page: _RunsPage) -> dict[str, str]:
+def _describe_unknown_filters(tx: Transaction, user: User, page: _RunsPage) -> dict[str, str]:
     """Return warnings about names that do not exist, by filter, if no runs match."""
     if (
         page.listing.runs
@@ -159,9 +158,7 @@ def _describe_unknown_filters(request: Request, user: User, page: _RunsPage) -> 
         or not page.typed_filter.typed
     ):
         return {}
-    deps: WebDependencies = request.app.state.deps
-    with deps.database.reading(user.view_rights) as tx:
-        return describe_unknown_names(tx, page.typed_filter.run_filter, user.policy)
+    return describe_unknown_names(tx, page.typed_filter.run_filter, user.policy)
 
 
 def _find_named_view(tx: Transaction, view_id: str) -> list[SavedView]:

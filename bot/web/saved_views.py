@@ -7,7 +7,9 @@ from fastapi.responses import RedirectResponse
 
 from bot.db import saved_views
 from bot.db.saved_views import NoSuchView, SavedView
+from bot.model.errors import InvalidRequestError
 from bot.model.plain_text import join_to_one_line
+from bot.model.text import format_sentence
 from bot.web.errors import render_refusal
 from bot.web.run_filter import format_filters
 from bot.web.visit import IdPath, Visit
@@ -39,12 +41,11 @@ def store_view(visit: Visit) -> Response:
         return render_refusal(
             visit.request, 422, f"Enter a name of at most {saved_views.LONGEST_NAME} characters."
         )
-    with visit.deps.database.transaction() as tx:
-        mine = saved_views.list_views(tx, visit.person)
-        if len(mine) >= saved_views.MOST and name not in {view.name for view in mine}:
-            message = f"You already have {saved_views.MOST} saved views. Delete one first."
-            return render_refusal(visit.request, 422, message)
-        view = saved_views.store_view(tx, person=visit.person, name=name, query=query)
+    try:
+        with visit.deps.database.transaction() as tx:
+            view = saved_views.store_view(tx, person=visit.person, name=name, query=query)
+    except InvalidRequestError as error:
+        return render_refusal(visit.request, 422, format_sentence(str(error)))
     return RedirectResponse(_build_url(view), 303)
 
 

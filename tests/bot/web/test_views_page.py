@@ -79,7 +79,7 @@ def test_number_of_saved_views_per_person_is_limited(site: Site):
             saved_views.store_view(tx, person="dora", name=f"view {n}", query="")
     answer = site.browser("dora").post("/views", data={"name": "one more", "query": ""})
     assert answer.status_code == 422
-    assert "Delete one first" in answer.text
+    assert "delete one first." in answer.text
     _keep(site, name="view 1")
     _keep(site, person="olga", name="my first")
 
