@@ -16,6 +16,7 @@ from bot.audit.verification import VerificationInProgress
 from bot.db.database import StoreUnavailable
 from bot.db.drift import NoSuchKeyError
 from bot.db.runs import ConcurrentUpdateError, NoSuchRun
+from bot.db.saved_views import NoSuchView
 from bot.db.schedules import NoSuchSchedule
 from bot.db.view_conditions import NotEverything
 from bot.model import request_form
@@ -107,6 +108,7 @@ _PROBLEM_TYPES: Sequence[tuple[type[Exception], int, str]] = (
     (NoSuchRun, 404, "run-not-found"),
     (NoSuchSchedule, 404, "schedule-not-found"),
     (NoSuchKeyError, 404, "not-found"),
+    (NoSuchView, 404, "not-found"),
     (RequestSyntaxError, 422, "invalid-syntax"),
     (ScheduleError, 422, "invalid-syntax"),
     (InvalidRequestError, 422, "invalid-request"),

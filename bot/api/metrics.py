@@ -134,21 +134,18 @@ class _Health(Collector):
     def __init__(self, parts: ApiParts) -> None:
         self._parts = parts
 
-    def describe(self) -> Iterator[Metric]:
-        return iter(())
-
     def collect(self) -> Iterator[Metric]:
-        yield _build_gauge(
+        yield GaugeMetricFamily(
             "keyturn_policy_broken",
             "1 while the policy is not valid, so every request is refused.",
             float(self._is_policy_invalid()),
         )
-        yield _build_gauge(
+        yield GaugeMetricFamily(
             "keyturn_log_broken",
             "1 while the change log cannot be written, so nothing runs.",
             float(bool(self._parts.database.error)),
         )
-        yield _build_gauge(
+        yield GaugeMetricFamily(
             "keyturn_database_up",
             "1 while the database answers.",
             float(self._is_database_up()),
@@ -176,14 +173,11 @@ class _CurrentState(Collector):
     def __init__(self, parts: ApiParts, gauges: Gauges) -> None:
         self._parts, self._gauges = parts, gauges
 
-    def describe(self) -> Iterator[Metric]:
-        return iter(())
-
     def collect(self) -> Iterator[Metric]:
-        yield _build_gauge(
+        yield GaugeMetricFamily(
             "keyturn_ssh_connections", "Open SSH connections.", self._gauges.ssh_connections()
         )
-        yield _build_gauge(
+        yield GaugeMetricFamily(
             "keyturn_http_connections", "Open HTTP connections.", self._gauges.http_connections()
         )
         closed = CounterMetricFamily(
@@ -237,7 +231,7 @@ class _CurrentState(Collector):
                 gauge.add_metric([subscription], counts[n])
             yield gauge
         for name, description, value in _list_figures(work):
-            yield _build_gauge(name, description, value)
+            yield GaugeMetricFamily(name, description, value)
 
 
 def _list_figures(work: stats.OpenWork) -> Iterator[tuple[str, str, float]]:
@@ -266,10 +260,6 @@ def _list_figures(work: stats.OpenWork) -> Iterator[tuple[str, str, float]]:
     )
     yield "keyturn_locked_hosts", "Hosts that are locked by a change.", work.locks
     yield "keyturn_log_entries", "Number of the newest change log entry.", work.log_entries
-
-
-def _build_gauge(name: str, description: str, value: float) -> Metric:
-    return GaugeMetricFamily(name, description, value=value)
 
 
 def build_metrics_endpoint(parts: ApiParts, gauges: Gauges) -> Callable[[Request], Response]:

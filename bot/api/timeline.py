@@ -17,11 +17,10 @@ from bot.api.schemas_in import InputModel, RunId, Text, Timestamp, Word, to_micr
 from bot.audit import timeline
 from bot.audit.timeline import TimelineEvent
 from bot.db import saved_views
-from bot.db.saved_views import NoSuchView, SavedView
+from bot.db.saved_views import SavedView
 from bot.model import times
 from bot.model.errors import InvalidRequestError
 from bot.model.run import Decision
-from bot.model.times import InvalidTimeError
 
 router = APIRouter(tags=["history"], route_class=IdempotentRoute)
 
@@ -114,10 +113,7 @@ class SavedViewIn(InputModel):
 def list_changes(
     parts: Parts, caller: ReadCaller, query: Annotated[ChangesQuery, Query()]
 ) -> ChangesOut:
-    try:
-        span = times.parse_span(query.within)
-    except InvalidTimeError as error:
-        raise InvalidRequestError(str(error)) from None
+    span = times.parse_span(query.within)
     with parts.database.reading(caller.view_rights) as tx:
         at = tx.now if query.at is None else to_microseconds(query.at) or 0
         host = query.host.lower()
@@ -145,11 +141,8 @@ def list_views(parts: Parts, caller: ReadCaller) -> SavedViewListOut:
 
 @router.get("/views/{number}", operation_id="getView", summary="Get a saved view")
 def get_view(parts: Parts, caller: ReadCaller, number: RunId) -> SavedViewOut:
-    try:
-        with parts.database.reading(caller.view_rights) as tx:
-            return SavedViewOut.from_view(saved_views.get_view(tx, number), parts.base_url)
-    except NoSuchView as error:
-        raise HTTPException(404, str(error)) from None
+    with parts.database.reading(caller.view_rights) as tx:
+        return SavedViewOut.from_view(saved_views.get_view(tx, number), parts.base_url)
 
 
 @router.post(

@@ -8,7 +8,6 @@ from bot.cli.client import record_to_data
 from bot.cli.context import (
     CommandEnvironment,
     RecordNumber,
-    exit_on_errors,
     open_service,
     wants_json,
 )
@@ -98,11 +97,9 @@ def create_agent_token(
 
     For example: keyturn agent token triage-bot --for dora
     """
-    from bot.audit.formats import to_datetime
-
     with open_service(environment) as service:
         token, secret = service.agents.create_token(name, behalf=behalf, days=days)
-    print_new_token(token, secret, until=f"{to_datetime(token.expires_at):%Y-%m-%d %H:%M} UTC")
+    print_new_token(token, secret)
 
 
 @agent_commands.command("pause")
@@ -179,16 +176,17 @@ def create_token(
         token, secret = service.tokens.create_token(
             person=person, scopes=scopes, days=days, name=name, source="cli"
         )
-    print_new_token(token, secret, until=format_stored_time(token.expires_at))
+    print_new_token(token, secret)
 
 
-def print_new_token(token: "ApiToken", secret: str, *, until: str) -> None:
+def print_new_token(token: "ApiToken", secret: str) -> None:
     """Print a token that was created."""
     from bot.model.times import format_iso
 
     data = {"id": token.id, "token": secret, "expires_at": format_iso(token.expires_at)}
     print_result(data, [secret])
     if not wants_json():
+        until = format_stored_time(token.expires_at)
         click.echo(f"Token {token.id}, valid until {until}. It is not shown again.", err=True)
 
 
@@ -247,7 +245,7 @@ def list_factors(environment: CommandEnvironment) -> None:
     from bot.policy.loader import load_policy
     from bot.queries.second_factor import is_factor_valid
 
-    with exit_on_errors(), environment.open_database() as database, database.reading() as tx:
+    with environment.open_database() as database, database.reading() as tx:
         policy = load_policy(environment.settings.policy)
         found = [
             (factor, is_factor_valid(policy, factor)) for factor in store.list_verified_factors(tx)
@@ -288,7 +286,7 @@ def delete_factors(environment: CommandEnvironment, *, reason: str, yes: bool) -
     if not yes:
         question = "Everyone must enrol again. Delete every second factor?"
         click.confirm(question, abort=True, err=wants_json())
-    with exit_on_errors(), environment.open_database() as database, database.transaction() as tx:
+    with environment.open_database() as database, database.transaction() as tx:
         number = store.delete_all_factors(tx)
         secret_box.delete_sealed_trial(tx)
         change_log.append_entry(

@@ -18,7 +18,6 @@ from bot.cli.context import (
     FAILED,
     NOT_FOUND,
     CommandEnvironment,
-    exit_on_errors,
     exit_with_error,
     open_service,
     pass_environment_only,
@@ -97,7 +96,7 @@ def show_log(
 
     For example: keyturn changelog show --around 02:00 --host 'web*' --within 45m
     """
-    with exit_on_errors(), environment.open_database() as database, database.reading() as tx:
+    with environment.open_database() as database, database.reading() as tx:
         if around:
             _print_timeline(tx, around, within, filters["host"], limit=limit)
             return
@@ -277,7 +276,7 @@ def export_entries(environment: CommandEnvironment, *, form: str) -> None:
         "csv": formats.format_archive_csv,
         "syslog": lambda entry: formats.format_archive_syslog(entry, machine),
     }
-    with exit_on_errors(), environment.open_database() as database:
+    with environment.open_database() as database:
         _record_or_warn(database, "log exported", format=form)
         with database.reading() as tx:
             if form == "csv":
@@ -333,7 +332,7 @@ def verify_log(
     """
     from bot.audit import verification
 
-    with exit_on_errors(), environment.open_database() as database:
+    with environment.open_database() as database:
         points = _read_checkpoints(environment, witnesses)
         with database.reading() as tx:
             verdict = verification.verify_log(
@@ -465,7 +464,6 @@ def _open_exclusively(environment: CommandEnvironment) -> "Generator[Database]":
     from bot.db.process_lock import lock_exclusive
 
     with (
-        exit_on_errors(),
         environment.open_database() as database,
         lock_data_directory(environment.settings.data),
         lock_exclusive(database),

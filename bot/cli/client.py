@@ -18,6 +18,7 @@ from bot.cli.context import (
     REFUSED,
     WAITING,
     CommandEnvironment,
+    exit_on_errors,
     exit_with_error,
 )
 from bot.cli.options import json_option, token_owner_option
@@ -143,18 +144,13 @@ def parse_time_option(typed: str | None, parse_time: Callable[..., int]) -> str:
     Args:
         parse_time: One of the parsers of bot.model.times.
     """
-    from bot.model.times import InvalidTimeError, to_datetime
+    from bot.model.times import to_datetime
 
-    try:
-        return (
-            to_datetime(
-                parse_time(typed, now=time.time_ns() // 1000, zone=get_zone_name())
-            ).isoformat()
-            if typed
-            else ""
-        )
-    except InvalidTimeError as error:
-        exit_with_error(str(error), NOT_UNDERSTOOD)
+    if not typed:
+        return ""
+    with exit_on_errors():
+        at = parse_time(typed, now=time.time_ns() // 1000, zone=get_zone_name())
+    return to_datetime(at).isoformat()
 
 
 def get_exit_status(problem_type: str) -> int:

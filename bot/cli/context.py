@@ -29,7 +29,7 @@ class CommandEnvironment:
 
     read_settings: "Callable[[], Settings]"
     open_database: "Callable[..., AbstractContextManager[Database]]"
-    """Opens the database of the settings, or the one at another address."""
+    """Opens the database of the settings, or another, and reports errors as exit_on_errors()."""
 
     @property
     def settings(self) -> "Settings":
@@ -63,9 +63,9 @@ class RecordNumber(click.IntRange):
 def exit_on_errors() -> Generator[None]:
     """Report expected errors as one line on standard error, and exit."""
     from bot.db.database import AlreadyRunning, StoreUnavailable
+    from bot.model.errors import InvalidRequestError
     from bot.model.request_form import RequestSyntaxError
     from bot.model.signing import KeyFileError
-    from bot.model.times import InvalidTimeError
     from bot.policy import NoPolicyError
     from connectors.errors import HostError, UnknownHostError
 
@@ -75,7 +75,7 @@ def exit_on_errors() -> Generator[None]:
         # The reader of the pipe has closed it; Python would report that again at its exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(FAILED)
-    except (RequestSyntaxError, InvalidTimeError) as error:
+    except (RequestSyntaxError, InvalidRequestError) as error:
         exit_with_error(str(error), NOT_UNDERSTOOD)
     except UnknownHostError as error:
         exit_with_error(str(error), NOT_FOUND)
@@ -99,19 +99,16 @@ def open_service(environment: CommandEnvironment) -> "Generator[KeyturnService]"
     """
     from bot.db.runs import ConcurrentUpdateError, NoSuchRun
     from bot.db.schedules import NoSuchSchedule
-    from bot.model.errors import InvalidRequestError, NoSuchPersonError, NotAllowed, TooLate
-    from bot.model.schedule import ScheduleError
+    from bot.model.errors import NoSuchPersonError, NotAllowed, TooLate
     from bot.policy import PolicyDirectory
     from bot.service import KeyturnService
 
-    with exit_on_errors(), environment.open_database() as database:
+    with environment.open_database() as database:
         policies = PolicyDirectory(environment.settings.policy)
         try:
             yield KeyturnService.without_execution(database, policies)
         except (NoSuchPersonError, NoSuchRun, NoSuchSchedule) as error:
             exit_with_error(str(error), NOT_FOUND)
-        except (ScheduleError, InvalidRequestError) as error:
-            exit_with_error(str(error), NOT_UNDERSTOOD)
         except NotAllowed as error:
             exit_with_error(str(error), REFUSED)
         except (TooLate, ConcurrentUpdateError) as error:

@@ -39,10 +39,8 @@ def upgrade_database(environment: CommandEnvironment, *, grant: str) -> None:
     from bot.db import data_directory, migrations, roles
     from bot.model import signing
 
-    with (
-        exit_on_errors(),
-        environment.open_database(environment.settings.migrations.get_secret_value()) as database,
-    ):
+    url = environment.settings.migrations.get_secret_value()
+    with environment.open_database(url) as database:
         migrations.upgrade_schema(database)
         if grant:
             roles.grant_roles(database, grant)
@@ -77,7 +75,7 @@ def check_database(environment: CommandEnvironment) -> None:
     """
     from bot.db import migrations, roles
 
-    with exit_on_errors(), environment.open_database() as database:
+    with environment.open_database() as database:
         current = migrations.is_schema_current(database)
         excess_rights = roles.find_excess_rights(database) if current else []
         is_distributed = current and not database.embedded
@@ -143,7 +141,7 @@ def back_up_database(environment: CommandEnvironment, *, file: Path) -> None:
     """
     from bot.maintenance import backup
 
-    with exit_on_errors(), environment.open_database() as database:
+    with environment.open_database() as database:
         label, verdict = backup.make_backup(database, file, show_progress())
     is_broken = verdict.broken is not None
     data = {"file": str(file), "rows": label.rows, "entries": label.point.seq}

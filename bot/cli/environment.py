@@ -84,7 +84,7 @@ def read_installation() -> "Installation":
 
 @contextmanager
 def open_database(other_url: str = "", *, allow_missing: bool = False) -> "Generator[Database]":
-    """Open the database, and close it at the end.
+    """Open the database, report expected errors as exit_on_errors(), and close it at the end.
 
     Args:
         other_url: Address of another database, or of the same for another role.

@@ -197,7 +197,7 @@ def enable_runbook(
     from bot.queries.own_runbooks import list_states
 
     if not words:
-        with exit_on_errors(), environment.open_database() as database, database.reading() as tx:
+        with environment.open_database() as database, database.reading() as tx:
             states = list_states(tx)
         lines = [line for one in states for line in _describe_state(one)]
         print_result(

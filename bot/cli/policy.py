@@ -191,17 +191,13 @@ def replay_history(
     from bot.db import history
     from bot.model import times
     from bot.model.progress import iterate_with_progress
-    from bot.model.times import InvalidTimeError
     from bot.policy.loader import load_policy
     from bot.queries.policy_replay import replay_requests as run_through
 
     with exit_on_errors():
         proposed = load_policy(directory)
     with environment.open_database() as database, database.reading() as tx:
-        try:
-            start = times.parse_past_time(since, now=tx.now)
-        except InvalidTimeError as error:
-            raise click.BadParameter(str(error), param_hint="--since") from None
+        start = times.parse_past_time(since, now=tx.now)
         stages = show_progress()
         with stages("replaying", lambda: history.count_past_requests(tx, start)) as advance:
             found = run_through(
@@ -210,9 +206,8 @@ def replay_history(
     if wants_json():
         print_json(replay_format.replay_to_data(found), indent=2)
     else:
+        base_url = environment.base_url
         with exit_on_errors():
             click.echo(
-                replay_format.format_replay(
-                    found, since=start, limit=limit, base_url=environment.base_url
-                )
+                replay_format.format_replay(found, since=start, limit=limit, base_url=base_url)
             )

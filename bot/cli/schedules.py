@@ -9,7 +9,6 @@ import click
 from bot.cli.context import (
     FAILED,
     NOT_FOUND,
-    NOT_UNDERSTOOD,
     CommandEnvironment,
     RecordNumber,
     exit_on_errors,
@@ -108,7 +107,7 @@ def list_all_schedules(environment: CommandEnvironment, *, include_all: bool) ->
     """List schedules by next due time."""
     from bot.db import runs, schedules
 
-    with exit_on_errors(), environment.open_database() as database, database.reading() as tx:
+    with environment.open_database() as database, database.reading() as tx:
         listed, older = (
             (schedules.list_schedules(tx), 0)
             if include_all
@@ -138,7 +137,7 @@ def show_schedule(environment: CommandEnvironment, *, number: int) -> None:
     from bot.db import runs, schedules
     from bot.db.schedules import NoSuchSchedule, ScheduleState
 
-    with exit_on_errors(), environment.open_database() as database, database.reading() as tx:
+    with environment.open_database() as database, database.reading() as tx:
         try:
             found = schedules.get_schedule(tx, number)
         except NoSuchSchedule as error:
@@ -181,13 +180,11 @@ def list_next_due_times(*, cron: str, zone: str, count: int) -> None:
 
     For example: keyturn schedule next "0 3 1 * *" --zone Europe/Amsterdam
     """
-    from bot.model.schedule import ScheduleError, parse_cron
+    from bot.model.schedule import parse_cron
     from bot.model.times import format_iso
 
-    try:
+    with exit_on_errors():
         found = parse_cron(cron, zone)
-    except ScheduleError as error:
-        exit_with_error(str(error), NOT_UNDERSTOOD)
     due = found.list_due_times(_get_now(), count=count)
     data = {
         "cron": found.cron,

@@ -197,7 +197,7 @@ def list_claims(environment: CommandEnvironment) -> None:
     from bot.db import redundancy
     from bot.model.times import format_timestamp
 
-    with exit_on_errors(), environment.open_database() as database, database.reading() as tx:
+    with environment.open_database() as database, database.reading() as tx:
         claims = redundancy.list_claims(tx)
     lines = [
         f"{one.tree}: {one.event}  run {one.run}, since {format_timestamp(one.claimed_at)}"

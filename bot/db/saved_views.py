@@ -41,7 +41,7 @@ def list_views(tx: Transaction, person: str) -> list[SavedView]:
 def get_view(tx: Transaction, number: int) -> SavedView:
     row = tx.sql.execute(select(tables.saved_view).where(_VIEW.id == number)).one_or_none()
     if row is None:
-        raise NoSuchView(f"there is no view {number}")
+        raise NoSuchView(f"there is no view {number}: its owner may have deleted it")
     return SavedView(*row)
 
 

@@ -19,6 +19,7 @@ from cronsim import CronSim, CronSimError
 from pydantic import TypeAdapter
 
 from bot.model.canonical import Canonical
+from bot.model.errors import InvalidRequestError
 from bot.model.text import format_count
 from connectors.command import quote_text
 
@@ -39,7 +40,7 @@ _SECOND = 1_000_000
 _Setting = TypeVar("_Setting", bound=StrEnum)
 
 
-class ScheduleError(Exception):
+class ScheduleError(InvalidRequestError):
     """The timing is not valid. The message says what to write instead."""
 
 

@@ -246,14 +246,12 @@ class SlackListeners:
             await ack(response_type="ephemeral", text=_TOO_BUSY.text)
             return
         answering = asyncio.create_task(self._run_command(command))
-        if not await _is_done_within(answering, _ACKNOWLEDGED_SECONDS):
-            self._run_in_background(self._send_answer(answering, command), channel, user)
-            await ack()
-            return
-        try:
-            answer = answering.result()
-        except _REFUSALS as refusal:
-            answer = _render_refusal(refusal)
+        answer: CommandAnswer = None
+        if await _is_done_within(answering, _ACKNOWLEDGED_SECONDS):
+            try:
+                answer = answering.result()
+            except _REFUSALS as refusal:
+                answer = _render_refusal(refusal)
         if isinstance(answer, Message):
             await ack(response_type="ephemeral", text=answer.text, blocks=list(answer.blocks))
             return
@@ -392,7 +390,11 @@ class SlackListeners:
     async def _send_plan(
         self, pending: PendingPlan, channel: str, account: payloads.Account
     ) -> None:
-        """Send a plan to its requester when it is there."""
+        """Send a plan to its requester when it is there.
+
+        It does not replace the answer that a host is read: Slack lets only messages with a button
+        be replaced. Source: https://github.com/slackapi/bolt-js/issues/2287
+        """
         person = await self._identity.get_person(account)
         run_view = await self._run_forms.wait_for_plan(pending, person=person.id)
         await self._send_to_person(channel, account.user, render_plan_message(run_view))

@@ -6,10 +6,9 @@ from bot.db import runs, schedules
 from bot.db.database import Database
 from bot.db.schedules import Fire, Schedule, ScheduleState
 from bot.model import request_form
-from bot.model.errors import InvalidRequestError
 from bot.model.request_form import InvalidValuesError
 from bot.model.run import RequestOrigin, Run
-from bot.model.schedule import SETTING_HINTS, ScheduleError, parse_timing
+from bot.model.schedule import SETTING_HINTS, parse_timing
 from bot.model.text import format_count
 from bot.service import KeyturnService
 from bot.slack import replies
@@ -88,12 +87,8 @@ class ScheduleCommands:
                 f"{quote_text(stray[0])} is not a setting: put values with spaces in quotation "
                 'marks, such as "monthly scrub" or cron="0 3 1 * *"'
             )
-        try:
-            wanted = parse_timing(
-                before[0], settings, zone="UTC", channel=_get_shared_channel(command.origin)
-            )
-        except ScheduleError as error:
-            raise InvalidRequestError(str(error)) from None
+        channel = _get_shared_channel(command.origin)
+        wanted = parse_timing(before[0], settings, zone="UTC", channel=channel)
         runbook, values = request_form.find_runbook(after)
         inventory = command.policy.inventory
         try:

@@ -15,6 +15,7 @@ from bot import observability
 from bot.db.database import StoreUnavailable
 from bot.db.drift import NoSuchKeyError
 from bot.db.runs import NoSuchRun
+from bot.db.saved_views import NoSuchView
 from bot.db.schedules import NoSuchSchedule
 from bot.model.text import format_sentence
 from bot.policy import NoPolicyError
@@ -77,7 +78,7 @@ def install_error_handlers(app: FastAPI, deps: WebDependencies) -> None:
     app.add_exception_handler(NotSignedInError, handle_not_signed_in)
     app.add_exception_handler(HTTPException, _handle_http_error)
     app.add_exception_handler(RequestValidationError, _handle_invalid_request)
-    for kind in (NoSuchRun, NoSuchSchedule, NoSuchKeyError):
+    for kind in (NoSuchRun, NoSuchSchedule, NoSuchKeyError, NoSuchView):
         app.add_exception_handler(kind, _handle_not_found)
     app.add_exception_handler(NoPolicyError, _handle_invalid_policy)
     app.add_exception_handler(StoreUnavailable, _handle_database_unavailable)

@@ -2,11 +2,11 @@
 
 from urllib.parse import parse_qsl
 
-from fastapi import APIRouter, HTTPException, Response
+from fastapi import APIRouter, Response
 from fastapi.responses import RedirectResponse
 
 from bot.db import saved_views
-from bot.db.saved_views import NoSuchView, SavedView
+from bot.db.saved_views import SavedView
 from bot.model.errors import InvalidRequestError
 from bot.model.plain_text import join_to_one_line
 from bot.model.text import format_sentence
@@ -21,12 +21,8 @@ router = APIRouter(prefix="/views")
 @router.get("/{number}")
 def open_view(visit: Visit, number: IdPath) -> Response:
     """Redirect to the runs page with the filters of a view."""
-    try:
-        with visit.read_viewable() as tx:
-            view = saved_views.get_view(tx, number)
-    except NoSuchView:
-        raise HTTPException(404, "View not found. Its owner may have deleted it.") from None
-    return RedirectResponse(_build_url(view), 303)
+    with visit.read_viewable() as tx:
+        return RedirectResponse(_build_url(saved_views.get_view(tx, number)), 303)
 
 
 @router.post("")

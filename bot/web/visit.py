@@ -20,7 +20,6 @@ from bot.model.errors import (
 )
 from bot.model.request_form import RequestSyntaxError
 from bot.model.run import IllegalTransitionError, RequestOrigin
-from bot.model.schedule import ScheduleError
 from bot.model.text import format_sentence
 from bot.policy import Policy
 from bot.queries.second_factor import get_shown_factor
@@ -36,7 +35,6 @@ IdPath = Annotated[int, Path(ge=1, le=2_147_483_647)]
 # The HTTP status of each refusal that pages show to users. The first match counts.
 _STATUS_BY_REFUSAL: Mapping[type[Exception], int] = {
     RequestSyntaxError: 422,
-    ScheduleError: 422,
     TooManyRequestsError: 429,
     InvalidRequestError: 422,
     NotAllowed: 403,
