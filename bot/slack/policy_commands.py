@@ -168,17 +168,11 @@ def _render_freeze(
     policy: Policy, freeze: Freeze, *, ends_at: datetime, begins_at: datetime | None = None
 ) -> list[Inline]:
     where = [policy.organisation.areas[name].title for name in freeze.areas] or ["every area"]
-    since = ["from ", date_element(begins_at), " "] if begins_at else []
-    rest = f", {freeze.recurrence}" if freeze.recurrence else ""
-    rest += f"; except {', '.join(freeze.but)}" if freeze.but else ""
-    return [
-        bold(freeze.name),
-        f": {', '.join(where)}, ",
-        *since,
-        "until ",
-        date_element(ends_at),
-        *([rest] if rest else []),
-    ]
+    parts = [bold(freeze.name), f": {', '.join(where)}, "]
+    parts += ["from ", date_element(begins_at), " "] if begins_at else []
+    parts += ["until ", date_element(ends_at)]
+    parts += [f", {freeze.recurrence}"] if freeze.recurrence else []
+    return parts + ([f"; except {', '.join(freeze.but)}"] if freeze.but else [])
 
 
 def render_trees(overviews: Sequence[TreeOverview]) -> Message:

@@ -185,12 +185,9 @@ def _get_shared_channel(origin: RequestOrigin) -> str:
 
 def _render_schedule_entry(schedule: Schedule, run: Run, missed_count: int) -> list[Inline]:
     missed = f"; {_format_missed(missed_count)}" * bool(missed_count)
-    return [
-        bold(f"{schedule.id} {schedule.timing.name}"),
-        " – ",
-        code(_format_request(run)),
-        (f" – {schedule.timing.cron_expression.description}; {_describe_state(schedule)}{missed}"),
-    ]
+    when = schedule.timing.cron_expression.description
+    name, request = bold(f"{schedule.id} {schedule.timing.name}"), code(_format_request(run))
+    return [name, " – ", request, f" – {when}; {_describe_state(schedule)}{missed}"]
 
 
 def _format_missed(missed_count: int) -> str:

@@ -33,13 +33,9 @@ def can_view_health(visit: VisitOfPage) -> bool:
 
 
 def _list_check_results(visit: VisitOfPage) -> list[CheckResult]:
-    components = [(name, check()) for name, check in visit.deps.health_checks.items()]
-    return [
-        *visit.deps.list_check_results(),
-        *(
-            create_error_result(_SUBJECTS.get(name, name.capitalize()), health.message)
-            if health.is_broken
-            else create_ok_result(_SUBJECTS.get(name, name.capitalize()), health.message)
-            for name, health in components
-        ),
-    ]
+    results = [*visit.deps.list_check_results()]
+    for name, check in visit.deps.health_checks.items():
+        health = check()
+        create = create_error_result if health.is_broken else create_ok_result
+        results.append(create(_SUBJECTS.get(name, name.capitalize()), health.message))
+    return results

@@ -94,10 +94,7 @@ def show_live_part(
     with deps.database.reading(user.view_rights) as tx:
         view = _build_view(tx, number, user)
     keep_hosts = streamed == _get_hosts_phase(view) and not view.run.is_ended
-    if stamp in {
-        _compute_stamp(view),
-        _compute_stamp_without_hosts(view) if keep_hosts else _compute_stamp(view),
-    }:
+    if stamp in {_compute_stamp(view), _compute_stamp_without_hosts(view) if keep_hosts else None}:
         return Response(status_code=204)
     return render_page(
         request, "run_update.html", **_list_variables(view, user) | {"streamed": keep_hosts}
@@ -171,15 +168,13 @@ def accept_proposal(visit: Visit, number: IdPath) -> str:
 
 @_action("/question")
 def ask_question(visit: Visit, number: IdPath) -> str:
-    text = visit.form.get("text", "")
-    visit.service.ask_question(number, person=visit.person, text=text)
+    visit.service.ask_question(number, person=visit.person, text=visit.form.get("text", ""))
     return f"/runs/{number}?done=asked"
 
 
 @_action("/answer")
 def answer_question(visit: Visit, number: IdPath) -> str:
-    text = visit.form.get("text", "")
-    visit.service.answer_question(number, person=visit.person, text=text)
+    visit.service.answer_question(number, person=visit.person, text=visit.form.get("text", ""))
     return f"/runs/{number}?done=answered"
 
 
@@ -358,15 +353,8 @@ def _compute_stamp(view: RunView) -> str:
 def _compute_stamp_without_hosts(view: RunView) -> str:
     """Return the same hash, without the table of hosts."""
     head = view.entries[-1].hash if view.entries else ""
-    state = (
-        view.run.version,
-        head,
-        len(view.decisions),
-        view.lock,
-        view.allowed_actions,
-        view.proposals,
-    )
-    return _hash_value((*state, view.is_stepped_up))
+    seen = (view.run.version, head, len(view.decisions), view.lock, view.proposals)
+    return _hash_value((*seen, view.allowed_actions, view.is_stepped_up))
 
 
 def _hash_value(value: object) -> str:

@@ -19,10 +19,8 @@ SessionNamePath = Annotated[str, Path(pattern=r"^[0-9a-f]{16}$")]
 @router.get("")
 def show_sessions(visit: Visit) -> Response:
     with visit.read_viewable() as tx:
-        mine, current = (
-            sessions.list_sessions(tx, visit.person),
-            sessions.find_session(tx, visit.session),
-        )
+        mine = sessions.list_sessions(tx, visit.person)
+        current = sessions.find_session(tx, visit.session)
     return visit.render(
         "sessions.html",
         sessions=mine,

@@ -49,15 +49,10 @@ def show_wait_report(visit: Visit, days: DaysQuery = DEFAULT_DAYS) -> Response:
 
 def _build_bars(rows: Sequence[WaitRow]) -> list[WaitBar]:
     maximum = max((row.ninth_decile or 0 for row in rows), default=0) or 1
+
+    def compute_width(wait: int | None) -> float:
+        return round(min((wait or 0) / maximum, 1) * 100, 2)
+
     return [
-        WaitBar(
-            row,
-            _compute_width(row.median or 0, maximum),
-            _compute_width(row.ninth_decile or 0, maximum),
-        )
-        for row in rows
+        WaitBar(row, compute_width(row.median), compute_width(row.ninth_decile)) for row in rows
     ]
-
-
-def _compute_width(value: int, maximum: int) -> float:
-    return round(min(value / maximum, 1) * 100, 2)
