@@ -147,6 +147,11 @@ class Service:
     def is_running(self) -> bool:
         return self.active_state == "active"
 
+    @property
+    def start_text(self) -> str:
+        """When it last started, as text."""
+        return f"{self.started_at:%Y-%m-%d %H:%M:%S UTC}" if self.started_at else "never"
+
 
 @dataclass(frozen=True)
 class ConfigurationTest:

@@ -7,7 +7,6 @@ from connectors.command import QueryRunner
 from connectors.errors import CommandError
 from connectors.systemd import Service
 from runbooks import Check, Host, Report, ServiceName, Table
-from runbooks._service import format_start
 
 _UNKNOWN = {
     "not-found": "no such service: run `systemctl list-units --type=service` for a list",
@@ -50,7 +49,7 @@ class ServiceStatus(Check[ServiceReading], words="service status", example="web1
             return Report(
                 f"{service.name} is {service.load_state}", healthy=False, findings=findings
             )
-        since = f" since {format_start(service)}" if service.is_running else ""
+        since = f" since {service.start_text}" if service.is_running else ""
         if reading.journal_error:
             findings.append(f"Its journal could not be read: {reading.journal_error}")
         return Report.from_findings(
@@ -91,7 +90,7 @@ def _list_findings(service: Service) -> Iterator[str]:
 def _list_rows(service: Service) -> Iterator[tuple[str, str]]:
     yield "description", service.description
     yield "state", f"{service.active_state} ({service.sub_state})"
-    yield "started", format_start(service)
+    yield "started", service.start_text
     yield "process", str(service.pid or "none")
     if service.memory_bytes is not None:
         yield "memory", format_size(service.memory_bytes)

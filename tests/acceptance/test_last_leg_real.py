@@ -17,7 +17,7 @@ from bot.workflow.context import WorkflowContext
 from connectors.command import NO_HOOKS, Answer, RunHooks
 from connectors.fleet import Fleet
 from connectors.inventory import Host
-from runbooks.service_restart import RestartService
+from runbooks.service_control import RestartService
 from runbooks.service_status import ServiceStatus
 from tests.bot.databases import create_sqlite_database
 from tests.bot.harness import WEB, ManualDispatcher

@@ -13,11 +13,8 @@ from connectors.inventory import Inventory
 from connectors.systemd import Verb, control_service
 from runbooks import Refused
 from runbooks._lists import LISTS
-from runbooks.service_reload import ReloadService
-from runbooks.service_restart import RestartService
-from runbooks.service_start import StartService
+from runbooks.service_control import ReloadService, RestartService, StartService, StopService
 from runbooks.service_status import ServiceStatus
-from runbooks.service_stop import StopService
 from tests.acceptance.ungated import carry_out
 from tests.playground.systemd import Systemd, why_not
 from tests.scripted_fleet import inventory_of

@@ -2,7 +2,7 @@
 
 from connectors.pdu import Outlet
 from runbooks import Leg
-from runbooks._power import OutletState
+from runbooks.power_outlet import OutletState
 
 LEGS = (Leg("web1", "psu1"), Leg("switch3"))
 

@@ -9,7 +9,7 @@ from bot.model.errors import InvalidRequestError
 from bot.model.run import ENDED_STATES, Run, State
 from bot.model.schedule import CronExpression, ScheduleTiming
 from runbooks import load_catalogue
-from runbooks.service_restart import RestartService
+from runbooks.service_control import RestartService
 from tests.bot.slack.sample_views import a_run
 
 OVER = a_run(State.STALE)

@@ -11,7 +11,7 @@ from bot.model.run import State
 from connectors.errors import CommandError, UnknownOutcomeError
 from runbooks import Report
 from runbooks.abusers_clear import ClearAbuser
-from runbooks.service_restart import RestartService
+from runbooks.service_control import RestartService
 from tests.bot.web.conftest import Site
 from tests.bot.web.parsed_page import Page
 from tests.bot.web.sample_runs import approved, asked, checked, ended, gallery, running, waiting

@@ -7,10 +7,15 @@ from pydantic import ValidationError
 from bot.cli.runbook_kit.hostile_values import HOSTILE_TIMES
 from connectors import clock, systemd
 from connectors.command import Shell
-from connectors.systemd import ConfigurationTest
-from runbooks import Clock, NoUndo, Refused
-from runbooks._service import ServiceState
-from runbooks.service_restart import RestartService
+from connectors.systemd import ConfigurationTest, Service
+from runbooks import Clock, Leg, NoUndo, Refused
+from runbooks.service_control import (
+    ReloadService,
+    RestartService,
+    ServiceState,
+    StartService,
+    StopService,
+)
 from tests.connectors.test_systemd import ANSWERS, recorded
 from tests.plans import work_of
 from tests.runbooks.hostile import HOSTILE_NAMES
@@ -195,3 +200,141 @@ def test_invalid_service_name_is_refused_before_any_query(service: object):
 def test_invalid_time_is_refused_before_any_query(since: object):
     with pytest.raises(ValidationError):
         RestartService.model_validate({"host": "web1", "service": "web", "since": since})
+
+
+RELOAD = ReloadService.model_validate(
+    {"host": "web1", "service": "proxy", "since": "2026-11-21T12:00Z"}
+)
+RELOADABLE = recorded("reloadable")
+
+
+def test_service_reload_plans_one_reload_until_the_service_has_reloaded():
+    plan = RELOAD.plan(ServiceState(RELOADABLE, NOW))
+    (step,) = plan.steps
+    assert isinstance(step.do, Shell)
+    assert step.do.words[4:6] == ("reload", "proxy.service")
+    assert isinstance(step.undo, NoUndo)
+    reloaded = replace(RELOADABLE, changed_at=SINCE + timedelta(minutes=1))
+    assert not RELOAD.plan(ServiceState(reloaded, NOW)).steps
+
+
+@pytest.mark.parametrize(
+    ("service", "reason"),
+    [
+        (recorded("running"), "cannot reload its configuration: request `service restart`"),
+        (replace(RELOADABLE, changed_at=None), "does not tell when a service was reloaded"),
+        (replace(RELOADABLE, active_state="failed"), "only a running service can be reloaded"),
+        (replace(RELOADABLE, name="ssh.service"), "access to this host depends on it"),
+        (recorded("masked"), "is masked and cannot be reloaded"),
+    ],
+)
+def test_service_that_cannot_reload_is_refused(service: Service, reason: str):
+    with pytest.raises(Refused, match=reason):
+        RELOAD.plan(ServiceState(service, NOW))
+
+
+def test_service_reload_refuses_a_configuration_with_errors():
+    broken = ConfigurationTest(error="unknown keyword")
+    with pytest.raises(Refused, match="so it would keep the old one or fail"):
+        RELOAD.plan(ServiceState(RELOADABLE, NOW, broken))
+    tested = RELOAD.plan(ServiceState(RELOADABLE, NOW, ConfigurationTest()))
+    assert any("repeated right before the reload" in note for note in tested.notes)
+
+
+START = StartService.model_validate({"host": "web1", "service": "stopped"})
+STOPPED = recorded("stopped")
+
+
+def test_service_start_starts_a_stopped_service_and_undo_stops_it():
+    (step,) = START.plan(ServiceState(STOPPED, NOW)).steps
+    assert isinstance(step.do, Shell)
+    assert isinstance(step.undo, Shell)
+    assert step.do.words[4:6] == ("start", "stopped.service")
+    assert step.undo.words[4:6] == ("stop", "stopped.service")
+    assert (step.before, step.after) == ("inactive", "active")
+
+
+def test_service_start_of_a_running_service_plans_no_steps():
+    assert not START.plan(ServiceState(recorded("running"), NOW)).steps
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("masked", "is masked and cannot be started"),
+        ("not-found", "is not-found"),
+        ("starting", "is activating"),
+        ("ssh-by-its-alias", "access to this host depends on it"),
+    ],
+)
+def test_service_start_refuses_masked_missing_and_changing_services(name: str, reason: str):
+    with pytest.raises(Refused, match=reason):
+        START.plan(ServiceState(recorded(name), NOW))
+
+
+def test_service_start_refuses_a_conflict_with_access_to_the_host():
+    conflicting = replace(STOPPED, conflicts=("apache2.service", "nftables.service"))
+    with pytest.raises(Refused, match=r"the start would stop nftables\.service"):
+        START.plan(ServiceState(conflicting, NOW))
+
+
+def test_service_start_notes_conflicts_and_start_at_boot():
+    service = replace(STOPPED, conflicts=("apache2.service",), starts_at_boot=False)
+    notes = START.plan(ServiceState(service, NOW)).notes
+    assert "Stopped by its start if running: apache2.service." in notes
+    assert "It does not start at the next boot: that needs `systemctl enable`." in notes
+
+
+def test_service_start_refuses_a_configuration_with_errors():
+    broken = ConfigurationTest(error="unknown keyword")
+    with pytest.raises(Refused, match="so it would not start: correct it first"):
+        START.plan(ServiceState(STOPPED, NOW, broken))
+
+
+STOP = StopService.model_validate({"host": "web1", "service": "web"})
+ALONE = replace(RUNNING, dependents=())
+
+
+def test_service_stop_stops_a_running_service_and_undo_starts_it():
+    (step,) = STOP.plan(ALONE).steps
+    assert isinstance(step.do, Shell)
+    assert isinstance(step.undo, Shell)
+    assert step.do.words[4:6] == ("stop", "web.service")
+    assert step.undo.words[4:6] == ("start", "web.service")
+    assert STOP.takes_down() == [Leg("web1", "web")]
+
+
+def test_service_stop_has_no_undo_when_dependent_units_stop_too():
+    plan = STOP.plan(RUNNING)
+    assert isinstance(plan.steps[0].undo, NoUndo)
+    assert "worker.service, part.service" in plan.steps[0].undo.reason
+    assert "Stopped with it if running: worker.service, part.service." in plan.notes
+
+
+@pytest.mark.parametrize("name", ["stopped", "failed"])
+def test_service_stop_of_a_stopped_service_plans_no_steps(name: str):
+    assert not STOP.plan(recorded(name)).steps
+
+
+def test_service_in_a_restart_loop_is_stopped():
+    assert STOP.plan(replace(ALONE, active_state="activating", sub_state="auto-restart")).steps
+
+
+def test_service_stop_notes_what_starts_the_service_again():
+    notes = STOP.plan(replace(ALONE, triggers=("web.socket",), starts_at_boot=True)).notes
+    assert "These can start it again: web.socket." in notes
+    assert "It starts again at the next boot." in notes
+
+
+@pytest.mark.parametrize("dependents", [(), ("sshd.service",)])
+def test_service_stop_refuses_services_that_access_to_the_host_depends_on(
+    dependents: tuple[str, ...],
+):
+    service = replace(RUNNING, name="web.service" if dependents else "ssh.service")
+    with pytest.raises(Refused, match="access to this host depends on it"):
+        STOP.plan(replace(service, dependents=dependents))
+
+
+def test_service_stop_refuses_a_service_that_is_stopping():
+    with pytest.raises(Refused, match="is stopping already"):
+        STOP.plan(replace(ALONE, active_state="deactivating", sub_state="stop"))
