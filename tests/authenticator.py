@@ -1,4 +1,4 @@
-"""A security key in software: makes a key for a site and signs what the site asks (WebAuthn).
+"""A WebAuthn security key in software: creates a key for a site and signs its challenges.
 
 Source of the shapes: https://www.w3.org/TR/webauthn-3/#sctn-authenticator-data
 """

@@ -1,4 +1,4 @@
-"""Debian's Chromium without a window, which takes half the processor time of the whole browser."""
+"""Headless Chromium of Debian, which takes half the CPU time of the whole browser."""
 
 EXECUTABLE = "/usr/bin/chromium-headless-shell"
 FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking")

@@ -1,4 +1,4 @@
-"""Types a command at `keyturn` as a person does, where its data and its policy are."""
+"""Runs a `keyturn` command as a person types it, with the data and policy of a test."""
 
 import atexit
 import json

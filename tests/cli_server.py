@@ -1,4 +1,4 @@
-"""Types commands at `keyturn` for tests: in a process of its own each, which begins at once.
+"""Runs `keyturn` commands in processes forked from a loaded one, which start at once.
 
 It has loaded what most commands load, which takes a command nearly all of its time, and forks. All
 else is done as `python -m bot` does it: a command loads what it alone needs, and its process ends.

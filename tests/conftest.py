@@ -1,4 +1,4 @@
-"""What every test may ask for by name."""
+"""Fixtures of all tests."""
 
 import gc
 import os

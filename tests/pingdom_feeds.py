@@ -1,4 +1,4 @@
-"""Pingdom's feed as it is, and forty ways in which it must not be believed."""
+"""A valid Pingdom feed, and forty invalid ones."""
 
 from collections.abc import Iterable, Sequence
 

@@ -1,4 +1,4 @@
-"""What people approve of a plan, which is what the gate compares before it starts."""
+"""The part of a plan that people approve, which the gate compares before the start."""
 
 from bot.model.canonical import Canonical
 from bot.model.plan import PlannedStep

@@ -1,4 +1,4 @@
-"""Processes of their own for tests, forked from one that has imported what they need."""
+"""Processes for tests, forked from one that has imported what they need."""
 
 from multiprocessing import get_context
 from multiprocessing.context import ForkServerContext

@@ -1,4 +1,4 @@
-"""Rows that let somebody in, altered as if Keyturn itself had written them at another time."""
+"""Rows with a MAC, altered as if Keyturn had written them at another time."""
 
 from collections.abc import Callable, Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""Fakes that keep their promises: what they say is what the real thing would say."""
+"""A fleet whose hosts return scripted answers, as the real one would."""
 
 import threading
 from collections.abc import Callable, Iterable, Mapping

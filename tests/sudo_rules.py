@@ -1,4 +1,4 @@
-"""Every rule that dialects declare for sudo, and which commands they leave out."""
+"""Every sudo rule that dialects declare, and the commands that they omit."""
 
 import inspect
 import pkgutil

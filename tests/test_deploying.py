@@ -1,4 +1,4 @@
-"""What README and docs give people to start Keyturn with is of this version, and locked down."""
+"""The deployment files of README and docs fit this version, and are locked down."""
 
 import re
 from collections.abc import Iterator

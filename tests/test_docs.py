@@ -1,4 +1,4 @@
-"""What the documentation shows as code works, and what it names exists.
+"""Code in the documentation works, and names in it exist.
 
 A block of code that is marked `console` is run from the first block of its page to the last, in
 one directory, and prints what the page shows.

@@ -1,4 +1,4 @@
-"""The README keeps what it promises: short, complete, and true."""
+"""The README is short, complete and true."""
 
 import re
 from pathlib import Path

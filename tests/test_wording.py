@@ -1,4 +1,4 @@
-"""Words that never appear in what people read: pages, chat, terminal, logs, docs, docstrings."""
+"""Indirect words that published text must not contain: pages, chat, terminal, logs, docs."""
 
 import re
 import subprocess

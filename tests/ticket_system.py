@@ -1,4 +1,4 @@
-"""A ticket system on loopback: it answers as it is told to, and keeps what it was sent."""
+"""A ticket system on loopback: returns what a test sets, and records what it was sent."""
 
 import json
 import threading

@@ -1,4 +1,4 @@
-"""What is checked of every page: axe in light and dark, keyboard, and width on a telephone."""
+"""Accessibility of every page: axe in light and dark, keyboard focus, telephone width."""
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""Pages of a harness, and people with a real browser who visit them."""
+"""A server for the pages of a harness, and real browsers that visit it."""
 
 import os
 import socket

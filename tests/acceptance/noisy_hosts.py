@@ -1,4 +1,4 @@
-"""Loud hosts: a request for many at once, which all say something without a pause."""
+"""A request for many hosts that all print live output without a pause."""
 
 import json
 import threading

@@ -1,4 +1,4 @@
-"""The count of a web server's clients and a real nginx, over a real sshd."""
+"""The runbook that counts web clients, against a real nginx over a real sshd."""
 
 import gzip
 import shutil

@@ -1,4 +1,4 @@
-"""Every page is accessible: axe finds nothing, a telephone shows it, and keys reach all of it."""
+"""Accessibility of every page: axe, telephone width and keyboard."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""Pages that forms lead to, empty pages and errors: axe finds nothing on any of them."""
+"""Accessibility of empty pages, error pages and the pages that forms lead to."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The agents' runbooks and a real nginx, over a real sshd."""
+"""The runbooks that block user agents, against a real nginx over a real sshd."""
 
 import time
 from collections.abc import Iterator

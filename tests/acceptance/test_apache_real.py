@@ -1,4 +1,4 @@
-"""The agents' runbooks and a real Apache, over a real sshd."""
+"""The runbooks that block user agents, against a real Apache over a real sshd."""
 
 import time
 from collections.abc import Iterator

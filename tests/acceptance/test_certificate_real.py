@@ -1,4 +1,4 @@
-"""The certificates' check and a real TLS server, asked over a real sshd as any host is."""
+"""The certificate check against a real TLS server, over a real sshd."""
 
 import re
 import subprocess

@@ -1,4 +1,4 @@
-"""The change log on real hosts and disks: who witnesses it, and what happens where it is full."""
+"""The change log with hosts as witnesses, on a full disk and on a read-only disk."""
 
 import os
 import shutil

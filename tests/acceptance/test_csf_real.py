@@ -1,4 +1,4 @@
-"""The runbooks about csf on a host behind a firewall of its own: real sshd, real iptables.
+"""The csf runbooks on a host with real iptables and a real sshd.
 
 Only csf itself is stood in for. The feed comes over TLS from a server on this machine.
 """

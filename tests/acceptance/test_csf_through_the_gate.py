@@ -1,4 +1,4 @@
-"""Refreshing csf's list as people do: asked, approved, carried out, proved, and taken back."""
+"""The csf refresh requested, approved, executed, verified and undone through the service."""
 
 from collections.abc import Iterator
 from contextlib import closing

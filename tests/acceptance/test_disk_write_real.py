@@ -1,4 +1,4 @@
-"""The trial of a disk and this machine behind a real sshd."""
+"""The disk write test on this machine, over a real sshd."""
 
 import os
 import shutil

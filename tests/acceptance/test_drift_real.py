@@ -1,4 +1,4 @@
-"""A real nginx is changed by hand over a real sshd: Keyturn says when, and who logged in."""
+"""Drift of a real nginx changed by hand: when it changed, and who was logged in."""
 
 import os
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""The mail queue's check and a real Exim with a spool of its own, over a real sshd."""
+"""The mail queue runbooks against a real Exim with its own spool, over a real sshd."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""The count of a web server's clients and a real HAProxy's log, as syslog writes it."""
+"""The runbook that counts web clients, against the syslog lines of a real HAProxy."""
 
 import gzip
 import re

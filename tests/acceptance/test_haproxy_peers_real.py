@@ -1,4 +1,4 @@
-"""Two real HAProxies that share a table as peers, and a whole table that is cleared."""
+"""Two real HAProxies that share a stick table as peers, and a cleared table."""
 
 import time
 from collections.abc import Callable, Iterator

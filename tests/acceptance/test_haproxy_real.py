@@ -1,4 +1,4 @@
-"""The abusers' runbooks and a real HAProxy; without SSH, so that only the dialect is on trial."""
+"""The abusers runbooks against a real HAProxy, without SSH: only the dialect is tested."""
 
 import os
 import random

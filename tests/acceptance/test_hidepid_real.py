@@ -1,4 +1,4 @@
-"""hidepid and this machine's kernel, in a namespace whose /proc and /etc are its own."""
+"""The hidepid runbooks on this machine's kernel, in a namespace with its own /proc and /etc."""
 
 import os
 import subprocess

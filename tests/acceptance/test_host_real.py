@@ -1,4 +1,4 @@
-"""The runbooks that look at a host as a whole, and this machine behind a real sshd."""
+"""The runbooks about a whole host, on this machine over a real sshd."""
 
 import os
 import shutil

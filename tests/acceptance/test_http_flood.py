@@ -1,4 +1,4 @@
-"""Unfinished requests, by the thousand and from nobody known, against `keyturn serve` itself."""
+"""Thousands of unfinished HTTP requests from strangers against `keyturn serve`."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Two real HAProxy hosts carry a shop: the last one standing is not restarted."""
+"""Two real HAProxy hosts carry a shop: the last one that runs is not restarted."""
 
 import time
 from collections.abc import Generator, Iterator, Mapping

@@ -1,4 +1,4 @@
-"""The main job and its ways to go wrong, through the chat, over real SSH, on a real HAProxy."""
+"""The main workflow and its failures in chat, over real SSH, on a real HAProxy."""
 
 import contextlib
 import re

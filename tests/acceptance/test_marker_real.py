@@ -1,4 +1,4 @@
-"""What a host keeps of a step, over a real sshd: with one login, and with two and sudo."""
+"""The markers of steps on a host, over a real sshd, with one login, and with two and sudo."""
 
 import subprocess
 import tempfile

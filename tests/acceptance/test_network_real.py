@@ -1,4 +1,4 @@
-"""The routers' runbooks and two real FRR routers, whose command lines are logins of real sshds."""
+"""The router runbooks against two real FRR routers, whose command lines are real SSH logins."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""A person with a real browser signs in by a real provider, and out again everywhere."""
+"""Sign-in with a real browser by a real OpenID provider, and sign-out everywhere."""
 
 from collections.abc import Generator
 from pathlib import Path

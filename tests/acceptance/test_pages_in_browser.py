@@ -1,4 +1,4 @@
-"""The pages around the run in a real browser: finding, keeping, asking, suspending."""
+"""The pages in a real browser: changes, saved views, hosts, request form, schedules, search."""
 
 import re
 from collections.abc import Generator

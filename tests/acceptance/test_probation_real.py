@@ -1,4 +1,4 @@
-"""A change that can lock Keyturn out, broken off at every step: the host is reachable in the end.
+"""A change on probation, interrupted at every step: the host stays reachable.
 
 The host is a real sshd, and the change is one of the keys that it lets in. With KEYTURN_CHAOS set,
 every way to break off is tried before and after every step; `make test` tries some.

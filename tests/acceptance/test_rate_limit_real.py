@@ -1,4 +1,4 @@
-"""The check of limits and a real nginx that limits, over a real sshd."""
+"""The rate limit check against a real nginx that limits, over a real sshd."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Random histories on a real host, and a fresh one rebuilt from Keyturn's record of the first.
+"""Random histories on a real host, and a new host rebuilt from Keyturn's record of the first.
 
 Each host is a real sshd with a real nginx and a real Apache, whose lists of blocked agents Keyturn
 sets. `make chaos` plays 100 histories, `make test` plays two.

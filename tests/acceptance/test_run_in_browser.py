@@ -1,4 +1,4 @@
-"""A run's page in a real browser while something happens on its hosts."""
+"""The run page in a real browser: live output, fan-out chart, search, comparison."""
 
 import re
 import time

@@ -1,4 +1,4 @@
-"""A security key in a real browser: enrolled, used to approve, and to break the glass."""
+"""A security key in a real browser: enrolment, approval and break-glass."""
 
 from collections.abc import Generator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Limits of this machine's kernel, in a network namespace of their own."""
+"""The traffic shaping runbooks against this machine's kernel, in a network namespace."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""A day in chat: asked, decided by two at once, denied, expired, and everything in the way.
+"""A day in chat: requested, decided by two at once, denied, expired, and everything in the way.
 
 The same steps run against the Slack emulator, over HTTP and over Socket Mode, and against any
 server that speaks as Slack does: set KEYTURN_SLACK_BOT_TOKEN, KEYTURN_SLACK_SIGNING_SECRET and

@@ -1,4 +1,4 @@
-"""The storage runbooks and this machine's kernel: a loop device, over SSH."""
+"""The storage runbooks against this machine's kernel, on a loop device over SSH."""
 
 import subprocess
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""A port of a switch is changed through the gate, and reverted by the switch if that cuts us off.
+"""A switch port changed through the service, and reverted by the switch when it cuts Keyturn off.
 
 The switch is an SSH server that speaks as a Cisco does: see tests/playground/device.py.
 """

@@ -1,4 +1,4 @@
-"""The services' runbooks and a real systemd, the first process of namespaces of its own."""
+"""The service runbooks against a real systemd in namespaces of its own."""
 
 import time
 from collections.abc import Iterator

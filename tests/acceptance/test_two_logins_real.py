@@ -1,4 +1,4 @@
-"""One login that can only read and one that changes, over a real sshd, sudo and nginx."""
+"""A host with a reading and a changing login, over a real sshd, sudo and nginx."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""The pages in a real browser: signing in, filtering, reading along, approving."""
+"""The pages in a real browser: sign-in, filters, live updates, approval."""
 
 import re
 from collections.abc import Generator

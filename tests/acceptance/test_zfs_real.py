@@ -1,4 +1,4 @@
-"""The runbooks about ZFS and a real one: zfs-fuse, reached over SSH as any host is."""
+"""The ZFS runbooks against a real zfs-fuse, over a real sshd."""
 
 import os
 import re

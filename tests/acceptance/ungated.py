@@ -1,4 +1,4 @@
-"""Does what the engine does with a runbook, and nothing of what makes it safe."""
+"""Executes a runbook as the engine does, without the gate."""
 
 from typing import Any
 

@@ -1,1 +1,1 @@
-"""How fast it is, measured against what the same database does when asked without us."""
+"""Benchmarks: Keyturn beside the same database or SSH client without it."""

@@ -1,4 +1,4 @@
-"""How fast the Slack door acknowledges: signed, known for new, committed, and only then answered.
+"""How fast Slack requests are acknowledged: verified, deduplicated, committed, then answered.
 
 A bare Bolt app that only checks the signature and says nothing stands beside it. Each serves in a
 process of its own, and gets the same slash commands by the same connections.

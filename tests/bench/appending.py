@@ -1,4 +1,4 @@
-"""Appending to the change log, and the same rows by the driver alone."""
+"""Appending to the change log, beside inserting the same rows by the driver alone."""
 
 from collections.abc import Sequence
 from itertools import count

@@ -1,4 +1,4 @@
-"""A burst of requests at the whole service: how soon Slack has its acknowledgements meanwhile.
+"""A burst of requests at the whole service: how fast Slack requests are acknowledged meanwhile.
 
 The service is `keyturn serve` in a process of its own, with its database on the disk, hosts behind
 real sshd's and a Slack that takes all that it is told. Slack gives up after three seconds.

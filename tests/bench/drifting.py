@@ -1,4 +1,4 @@
-"""Drift: what a day of readings costs, projected from some hosts over new connections."""
+"""Drift: the cost of a day of readings, projected from some hosts over new connections."""
 
 import tempfile
 import time

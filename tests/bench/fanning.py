@@ -1,4 +1,4 @@
-"""Fan-out: the same line on the same hosts, by Keyturn's whole path and by its peers in turn."""
+"""Fan-out: the same command on the same hosts, by Keyturn and by other clients."""
 
 import resource
 import sys

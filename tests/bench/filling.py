@@ -1,4 +1,4 @@
-"""A database filled quickly: runs, the words that they are found by, and a chain that verifies.
+"""Fills a database quickly: runs, search words, and a change log that verifies.
 
 Everything follows from a run's number, so that what a filter must find is known without looking.
 A run leaves three entries, as a check does; two runs of nineteen are changes, which have a plan

@@ -1,4 +1,4 @@
-"""The history: what its pages take at their size, each filter in turn."""
+"""The history pages of a large database, with each filter."""
 
 import random
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Idle hosts: what their open connections cost of a core."""
+"""Idle hosts: the CPU cost of their open connections."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""The change log: what appending an entry takes, beside the database's own driver."""
+"""The change log: the time to append an entry, beside the database's own driver."""
 
 from pathlib import Path
 

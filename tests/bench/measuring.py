@@ -1,4 +1,4 @@
-"""Figures: medians and tails of what was timed, and a table of them beside what they stand for."""
+"""Medians and tails of measured times, and a table of them."""
 
 import time
 from collections.abc import Callable, Sequence

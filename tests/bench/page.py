@@ -1,4 +1,4 @@
-"""The page of benchmarks: the targets, what was measured, and the clients beside Keyturn."""
+"""The benchmarks page: targets, measurements, and other clients beside Keyturn."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""How long a page of the history takes: its questions to the database, and all of it."""
+"""The time of a history page: its database queries, and the whole page."""
 
 import asyncio
 import random

@@ -1,4 +1,4 @@
-"""Starting: how soon `keyturn --help` and `keyturn serve` answer, and what the service holds."""
+"""Start-up: the time until `keyturn --help` and `keyturn serve` answer, and the memory used."""
 
 import os
 import subprocess

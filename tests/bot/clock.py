@@ -1,4 +1,4 @@
-"""Time for tests: a database's clock that is ahead, and moments of schedules that are due now."""
+"""Clocks for tests: a database clock that runs ahead, and schedules that are due now."""
 
 from dataclasses import replace
 from datetime import UTC, datetime

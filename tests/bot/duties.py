@@ -1,4 +1,4 @@
-"""People on duty, for tests: a calendar of the edge, and shifts that it is said to have."""
+"""People on duty, for tests: a calendar of the edge, and its shifts."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The service as it is served, with hooks set: told of an event, and telling of a run."""
+"""The served application with webhooks: an incoming event, and an outgoing one."""
 
 import json
 import threading

@@ -1,4 +1,4 @@
-"""Whose approvals count, how many it takes, of whom, and for how long."""
+"""Whose approvals count, how many are required, of whom, and for how long."""
 
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -73,7 +73,7 @@ def _may(harness: Harness, run: Run, person: str) -> bool:
     return True
 
 
-class TestWho:
+class TestApprovers:
     @pytest.mark.parametrize("editor", ["", *OWNERS])
     @pytest.mark.parametrize("asker", ["dora", *OWNERS])
     def test_approval_is_refused_when_requester_approves(
@@ -117,7 +117,7 @@ class TestWho:
             assert _yes(harness, run, "adam").state is State.QUEUED
 
 
-class TestHowMany:
+class TestRequiredApprovals:
     ONE_OF_EACH = _rules('@approvals("2") @from("owners & role:security")')
 
     def test_rule_for_one_approval_per_group_needs_one_from_each_group(self, tmp_path: Path):
@@ -235,8 +235,8 @@ class TestReasons:
             assert _yes(harness, harness.request(LAMP_ON), "olga").state is State.QUEUED
 
 
-class TestThenAndNow:
-    """Two approvals are wanted from an hour after the beginning on."""
+class TestChangedRequirements:
+    """Rules that require two approvals from a certain time on."""
 
     NIGHT = """
     @id("night") @approvals("2") @from("owners")
@@ -313,7 +313,7 @@ class TestThenAndNow:
             assert whole.state is State.REFUSED
 
 
-class TestForHowLong:
+class TestApprovalExpiry:
     def test_approval_is_refused_when_the_request_expired_by_the_database_clock(
         self, tmp_path: Path
     ):
@@ -346,7 +346,7 @@ class TestForHowLong:
             assert harness.fleet.sent == []
 
 
-class TestReminding:
+class TestReminders:
     RULES = _rules('@approvals("1") @from("owners") @remind("10m") @escalate("role:security")')
 
     def test_approvers_are_reminded_once_before_the_run_escalates_to_the_next_group(
@@ -394,7 +394,7 @@ class TestReminding:
             assert harness.service.remind_approvers() == []
 
 
-class TestPolicyInTheLog:
+class TestPolicyEntries:
     def test_policy_change_is_logged_once_with_the_changed_files(self, harness: Harness):
         harness.service.record_policy_change()
         harness.service.record_policy_change()

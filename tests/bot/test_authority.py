@@ -1,4 +1,4 @@
-"""What was so when people clicked is looked at again; without each look the bad thing happens."""
+"""What was true at the approval is checked again at the gate; tests without each check fail it."""
 
 import time
 from collections.abc import Callable, Generator
@@ -80,7 +80,7 @@ def approve_late(harness: Harness, clock: Clock) -> State:
     return harness.service.approve_run(run.id, person="olga", digest=run.digest).state
 
 
-class TestInTime:
+class TestApprovalExpiry:
     def test_an_approval_does_not_count_when_the_request_expired(
         self, timed: Harness, clock: Clock
     ):
@@ -160,7 +160,7 @@ def _all_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gate, "_check_host_key_unchanged", nothing)
 
 
-class TestAuthority:
+class TestLostRoles:
     def test_an_approval_does_not_count_when_the_approver_lost_the_role(self, harness: Harness):
         run = approved(harness)
         rewrite(harness, "areas.yaml", "[olga, adam]", "[adam]")
@@ -195,8 +195,8 @@ def leave(harness: Harness) -> None:
 
 
 @pytest.mark.parametrize("go", [leave, lose_the_role])
-class TestMidway:
-    """The asker leaves, or loses the role, while the third of ten hosts is told."""
+class TestRoleLostDuringFanOut:
+    """The requester leaves, or loses the role, during the third of ten hosts."""
 
     HOSTS = tuple(f"lb{n}" for n in range(1, 11))
 
@@ -235,8 +235,8 @@ class TestMidway:
         assert sorted(self._goes(harness, go)) == sorted(self.HOSTS)
 
 
-class TestANo:
-    """A fault, or somebody, sets a denied request back to where it was approved."""
+class TestDenialSetBack:
+    """A denied run is set back to where it was approved."""
 
     def _set_back(self, harness: Harness) -> Run:
         run = approved(harness)
@@ -265,7 +265,7 @@ class TestANo:
         assert harness.fleet.sent == SENT
 
 
-class TestWhatWasShown:
+class TestApprovedPlan:
     def test_stored_plan_is_sent_when_the_runbook_changes_during_the_run(
         self, harness: Harness, monkeypatch: pytest.MonkeyPatch
     ):
@@ -318,8 +318,8 @@ class TestWhatWasShown:
         assert (goes_on(harness, run), harness.fleet.sent) == (State.SUCCEEDED, SENT)
 
 
-class TestALateResult:
-    """Somebody has settled the run before the answer of its host comes in after all."""
+class TestLateStepResult:
+    """A person resolves the run before the result of its host arrives."""
 
     def _settled_meanwhile(self, harness: Harness) -> Run:
         def give_up(_host: str, _words: str) -> None:
@@ -357,7 +357,7 @@ class LastGood(PolicyDirectory):
         return self.good
 
 
-class TestABrokenPolicy:
+class TestInvalidPolicy:
     def test_approved_run_is_refused_when_the_policy_becomes_invalid(self, harness: Harness):
         run = approved(harness)
         rewrite(harness, "policy.cedar", "permit (", "permit ((")
@@ -374,7 +374,7 @@ class TestABrokenPolicy:
         assert (goes_on(used, run), used.fleet.sent) == (State.SUCCEEDED, SENT)
 
 
-class TestReminding:
+class TestEscalation:
     RULES = """
     @id("approve") permit (principal, action in [Action::"approve", Action::"view"], resource);
     @id("ask") @approvals("1") @from("owners") @remind("10m") @escalate("role:administrator")
@@ -412,8 +412,8 @@ def always(*_: object) -> bool:
     return True
 
 
-class TestPace:
-    """Of a script that has gone wild, or of somebody who means harm."""
+class TestRateLimits:
+    """Limits against a runaway script or an attacker."""
 
     @pytest.fixture
     def paced(self, harness: Harness) -> Harness:

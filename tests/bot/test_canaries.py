@@ -1,4 +1,4 @@
-"""Secrets are planted everywhere they may come from, and looked for everywhere they may end."""
+"""Secret canaries are planted at every source, and searched in every sink."""
 
 import base64
 import io

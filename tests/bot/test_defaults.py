@@ -1,4 +1,4 @@
-"""Runbooks run without their optional words: requested, stored, rebuilt, read, planned."""
+"""Every runbook runs without its optional words."""
 
 import json
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""The dispatchers: what a workflow may rely on, whichever of them it has."""
+"""What a workflow may rely on, with each of the dispatchers."""
 
 import os
 import threading

@@ -1,4 +1,4 @@
-"""keyturn doctor: what is so, and what to do; the Slack is the emulator."""
+"""`keyturn doctor`: each problem with its fix; Slack is the emulator."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""A database that is frozen: it holds its connections and never says a word again."""
+"""A frozen database keeps its connections open and never answers."""
 
 import os
 import resource

@@ -1,4 +1,4 @@
-"""The condition of the service: each part in a finding, and what to do where it is not well."""
+"""The health checks of the service, each with its level and fix."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What is loaded only by those who need it, counted by name: it tells on every start."""
+"""Heavy modules are imported only by commands that need them."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""The only process that there is tells at once what one before it had begun to tell, and died."""
+"""A restarted single process sends the deliveries that were claimed before the crash."""
 
 import time
 from pathlib import Path

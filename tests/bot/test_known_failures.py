@@ -1,4 +1,4 @@
-"""What tools of this kind got wrong before: each failing is a test here, in its own words."""
+"""Known failures of similar tools, each as a test."""
 
 import ast
 import subprocess
@@ -40,8 +40,8 @@ def _let_in(harness: Harness) -> Run:
     return harness.get_run(run.id)
 
 
-class TestTheRulesAreKeptWhereItRuns:
-    """Others checked at an entrance: a job hook, a flow or the API came in by another one."""
+class TestRulesAtTheGate:
+    """Other tools checked only at one entrance, such as the API."""
 
     def test_gate_stops_a_run_queued_without_any_approval_check(self, harness: Harness):
         assert _let_in(harness).state is not State.SUCCEEDED
@@ -92,8 +92,8 @@ class TestTheRulesAreKeptWhereItRuns:
         assert ("lb1", "set lamp dim") not in harness.fleet.sent
 
 
-class TestWhatIsApprovedIsWhatRuns:
-    """Others had people approve blind, or approve one plan and then ran another."""
+class TestApprovedPlanRuns:
+    """Other tools had people approve without a plan, or ran another plan."""
 
     def test_run_cannot_be_approved_before_its_plan_exists(self, harness: Harness):
         run = harness.service.request_run(LAMP_ON, person="dora", origin=WEB)
@@ -157,8 +157,8 @@ class TestPeople:
             harness.approve(run, "stan")
 
 
-class TestRequestsThatNobodyDecided:
-    """Others deleted them, so that nobody could list them, and told their asker nothing."""
+class TestExpiredRequests:
+    """Other tools deleted expired requests and did not notify the requester."""
 
     @pytest.fixture
     def expired(self, harness: Harness) -> Run:
@@ -181,7 +181,7 @@ class TestRequestsThatNobodyDecided:
             assert [item.run for item in outbox.list_pending_updates(tx)] == [expired.id]
 
 
-class TestWhatNobodySaid:
+class TestDefaultDeny:
     @pytest.fixture
     def silent(self, tmp_path: Path) -> Generator[Harness]:
         """A policy that says nothing at all."""
@@ -209,7 +209,7 @@ class TestWhatNobodySaid:
         assert switches == set()
 
 
-class TestTheClock:
+class TestClockChanges:
     @pytest.mark.parametrize(("day", "hours"), [("2026-10-25", 25), ("2027-03-28", 23)])
     def test_schedule_fires_once_in_the_night_of_a_clock_change(self, day: str, hours: int):
         """Others fired twice when clocks were set back, and never when they were set forward."""
@@ -225,7 +225,7 @@ class TestTheClock:
         assert len(fired) == 1
 
 
-class TestTheHosts:
+class TestHostSafety:
     def test_connectors_never_accept_an_unknown_ssh_host_key(self):
         for file in _modules(connectors.__path__):
             source = file.read_text()

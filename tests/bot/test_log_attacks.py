@@ -1,4 +1,4 @@
-"""Attacks on the change log by somebody who writes to the database and has no key.
+"""Attacks on the change log by somebody who writes to the database and has no signing key.
 
 Each goes through the service's own workflow and housekeeping, and is held against the command
 line's verification and the verifier that shares no code.
@@ -135,7 +135,7 @@ def verify_alone(
     )
 
 
-class TestHistoryRewritten:
+class TestRewrittenEntries:
     """Alter an old entry and make all hashes fit again, so that the service signs on top of it."""
 
     def _rewritten(self, harness: Harness) -> int:
@@ -209,7 +209,7 @@ def _append_and_take_back(opened: Callable[[], AbstractContextManager[Transactio
         raise _TakenBackError
 
 
-class TestTheEnd:
+class TestTruncatedLog:
     """Take the newest entries away while the service is at work."""
 
     def test_service_appends_no_entry_to_a_truncated_change_log(
@@ -240,7 +240,7 @@ class TestTheEnd:
         assert sealed.request(LAMP_ON).state is State.PENDING
 
 
-class TestRotation:
+class TestKeyRotation:
     """Have a forged approval vouched for by the next key."""
 
     @staticmethod
@@ -357,8 +357,8 @@ def _put_back(database: Database, table: Table) -> Callable[[], None]:
     return put_back
 
 
-class TestTakenOutOfWhatOpens:
-    """Take out that a token or a second factor ended, and put its row back."""
+class TestRemovedRevocations:
+    """Remove the entry that a token or a second factor ended, and restore its row."""
 
     def _revoked_token(self, harness: Harness, kind: str) -> str:
         made, whole = harness.service.tokens.create_token(
@@ -433,8 +433,8 @@ class TestTakenOutOfWhatOpens:
 
 
 @FOLLOWED
-class TestTakenOut:
-    """Take entries out of the middle: each entry that is left is signed."""
+class TestRemovedEntries:
+    """Remove entries from the middle: every remaining entry is signed."""
 
     def _denied(self, harness: Harness, key: Path, follow: Callable[[Harness, Path], None]) -> Run:
         """Approve a request, deny it, and take that out again: the entry and the vote."""
@@ -547,8 +547,8 @@ def test_revoked_standing_grant_stays_revoked_when_its_log_entry_is_removed(
 def _know_nothing(_tx: Transaction) -> None: ...
 
 
-class TestLosses:
-    """Cut the log with the key at hand, and excuse that by an entry that a backup was put back."""
+class TestAcknowledgedLosses:
+    """Truncate the log with the key at hand, and excuse it by an entry of a restored backup."""
 
     @staticmethod
     def _cut(harness: Harness) -> tuple[list[Checkpoint], int]:

@@ -1,4 +1,4 @@
-"""The change log breaks while a run is under way: it stops there, and what is known is kept."""
+"""The change log fails during a run: the run stops, and known outcomes are kept."""
 
 import threading
 import time

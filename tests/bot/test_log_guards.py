@@ -1,4 +1,4 @@
-"""What keeps the change log honest, each guard taken away: then the bad thing happens."""
+"""The guards of the change log, and what happens without each of them."""
 
 import os
 from pathlib import Path
@@ -23,7 +23,7 @@ LAMP_ON = SetSwitch(host="lb1", name="lamp", value="on")
 WHY = "a customer's address is in it"
 
 
-class TestALogThatTakesNothing:
+class TestUnwritableLog:
     """A role without the right to insert, or a table that is broken."""
 
     def _approved_then_broken(self, harness: Harness) -> Run:
@@ -136,8 +136,8 @@ def _no_word(*_: object) -> str:
     return ""
 
 
-class TestKeys:
-    """What a neighbour on the machine could have put there beforehand, or could read."""
+class TestKeyFiles:
+    """Key files that another user could create beforehand, or read."""
 
     def test_existing_key_file_is_never_replaced(self, tmp_path: Path):
         file = tmp_path / "a.key"

@@ -1,4 +1,4 @@
-"""The command line as a person uses it: words in, words and exit status out."""
+"""The command line as a person uses it: output and exit status."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""The service's own log: on lines of text or of JSON, and without what is secret."""
+"""The service log as lines of text or JSON, without secrets."""
 
 import json
 import logging

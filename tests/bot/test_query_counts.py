@@ -1,4 +1,4 @@
-"""What is counted and not timed: statements, commits and answers that a request takes.
+"""Counted, not timed: the statements, commits and evaluations of a request.
 
 Time depends on the machine; how often something is done does not. Each figure is what it takes
 now, and whoever needs more says why where he changes it.

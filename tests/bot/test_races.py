@@ -1,4 +1,4 @@
-"""Two at once: on each database, however they meet, one effect and an honest loser."""
+"""Concurrent actions on each database have one effect, and the loser gets an error."""
 
 import threading
 import time

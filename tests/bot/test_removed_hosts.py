@@ -1,4 +1,4 @@
-"""Hosts that leave the inventory while something is asked, done or unknown there."""
+"""Hosts that are removed from the inventory while runs on them are pending, done or unknown."""
 
 import pytest
 
@@ -27,8 +27,8 @@ def _on_both(harness: Harness) -> Run:
     return harness.get_run(run.id)
 
 
-class TestUnknown:
-    """A step was lost there, and nobody can ask the host any more."""
+class TestUnknownOutcome:
+    """The outcome of a step is unknown, and nobody can query the host any more."""
 
     @pytest.fixture
     def lost(self, harness: Harness) -> Run:

@@ -1,4 +1,4 @@
-"""Three processes on one database, in which people click and clocks tick at once.
+"""Three processes on one database, in which people approve and schedules fire at once.
 
 Each request is one run, each run is begun by one of them, and each tick fires once.
 KEYTURN_CHAOS=1000 tries so many (`make chaos`).

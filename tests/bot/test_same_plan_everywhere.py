@@ -1,4 +1,4 @@
-"""One view: what is approved is the same in chat, on the web, in the terminal and over the API."""
+"""A plan is shown the same in chat, on the web, in the terminal and over the API."""
 
 import json
 from collections.abc import Callable, Mapping

@@ -1,4 +1,4 @@
-"""One request seen through: what is sent, what is not, and what is written down of it."""
+"""One request from start to end: what is sent, what is not, and what is logged."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -249,7 +249,7 @@ class TestUndo:
             harness.service.request_undo(look.id, person="dora", origin=WEB)
 
 
-class TestAsking:
+class TestRequests:
     def test_request_for_an_unknown_host_suggests_similar_hosts(self, harness: Harness):
         with pytest.raises(InvalidRequestError, match="did you mean lb1, lb2"):
             harness.request(SetSwitch(host="lb7", name="lamp", value="on"))
@@ -281,7 +281,7 @@ class TestAsking:
         assert harness.request(LAMP_ON, reason=" it is\r\n\tdark ").reason == "it is dark"
 
 
-class TestDeciding:
+class TestDecisions:
     def test_requester_cannot_approve_their_own_request(self, harness: Harness):
         run = harness.request(LAMP_ON, person="dora")
         with pytest.raises(NotAllowed, match="you requested it"):
@@ -352,7 +352,7 @@ class TestDeciding:
         assert harness.service.withdraw_run(run.id, person="dora").state is State.WITHDRAWN
 
 
-class TestTheGate:
+class TestGate:
     def test_gate_refuses_a_run_when_its_approver_lost_the_role(self, harness: Harness):
         run = harness.request(LAMP_ON)
         harness.service.approve_run(run.id, person="olga", digest=run.digest)
@@ -524,7 +524,7 @@ def test_undecided_run_expires(harness: Harness):
 
 
 class TestFreezes:
-    """A freeze is checked where a change would start, whatever let it come so far."""
+    """A freeze is checked where a change would start."""
 
     FROZEN = 'freezes: [{name: fair, from: "1999-01-01 00:00", until: "2999-01-01 00:00"}]\n'
 
@@ -636,8 +636,8 @@ def test_request_without_a_plan_can_be_denied(harness: Harness):
     )
 
 
-class TestALostDatabase:
-    """Nobody wakes a run that the database left in the middle, so the clock looks after it."""
+class TestLostDatabase:
+    """A run that lost the database in the middle is found and resumed by the clock."""
 
     def test_run_that_lost_the_database_during_planning_is_resumed(self, harness: Harness):
         harness.fleet.before_query = _lose_it_once(harness)
@@ -753,8 +753,8 @@ def test_outcome_that_the_database_rejects_is_retried_four_times(
     assert len(harness.fleet.sent) == 1
 
 
-class TestTheEndOfTheService:
-    """The step under way is finished, nothing begins, and the next start takes up the rest."""
+class TestShutdown:
+    """The current step is finished, nothing starts, and the next start continues."""
 
     def _again(self, harness: Harness) -> None:
         harness.dispatcher.enqueued.clear()

@@ -1,4 +1,4 @@
-"""What differs between installations is refused, in words, where it cannot work."""
+"""Invalid settings are rejected with their name and fix."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Hosts that pass the gate together: each shows all that it takes, though they share a commit."""
+"""Child runs that pass the gate in one shared commit are checked one by one."""
 
 import time
 from collections.abc import Generator

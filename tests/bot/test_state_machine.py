@@ -1,4 +1,4 @@
-"""Any order of what people, clock, hosts and bad luck do: nothing is sent that may not be.
+"""Random orders of people, clock, hosts and faults: no forbidden packet is sent.
 
 The real workflow over a real SQLite works for a toy fleet, and a small model beside it says before
 each packet whether that packet may be. KEYTURN_CHAOS=1000 tries so many orders (`make chaos`).

@@ -1,4 +1,4 @@
-"""What is answered over TCP leaves at once."""
+"""TCP_NODELAY is set on every accepted connection."""
 
 import socket
 

@@ -1,4 +1,4 @@
-"""No token that opens anything is in the database, in any table, in any spelling."""
+"""No session, sign-in link or API token is stored in plain text."""
 
 import base64
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Spans: what a collector is told of a request and its run, and that it is told nothing else."""
+"""Traces: what a collector receives of a request and its run, and nothing else."""
 
 import asyncio
 import sys

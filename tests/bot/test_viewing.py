@@ -1,4 +1,4 @@
-"""The right to view: what rules decide, what queries leave out, and who acts on what they see."""
+"""The right to view: rules, queries, and who acts on what they see."""
 
 import ast
 import re

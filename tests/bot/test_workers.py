@@ -1,4 +1,4 @@
-"""Workers are killed, end and start: each request is carried out once, by a worker that runs."""
+"""Workers are killed, stopped and started: each request is executed once."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""Markdown that the reference pages consist of."""
+"""Markdown of the reference pages."""
 
 import re
 import textwrap

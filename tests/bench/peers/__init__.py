@@ -1,4 +1,4 @@
-"""Peers: other clients, which run the same line on the same hosts.
+"""Other SSH clients that run the same command on the same hosts.
 
 They are installed into a directory of their own, which is not tracked, and are asked one round at
 a time, so that they take turns with us. Go only where it is on the machine.

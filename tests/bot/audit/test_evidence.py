@@ -1,4 +1,4 @@
-"""Whoever writes to the database behind Keyturn's back opens nothing: the signed log decides."""
+"""Rows forged in the database do not approve, start or repeat a run: the signed log decides."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -111,7 +111,7 @@ FORGERIES = [
 
 
 @pytest.mark.parametrize("forge", FORGERIES)
-class TestForged:
+class TestForgedApprovals:
     def test_forged_approval_rows_do_not_start_a_run(self, harness: Harness, forge: Forgery):
         run = harness.request(LAMP_ON)
         with harness.database.transaction() as tx:
@@ -147,8 +147,8 @@ def _amend(harness: Harness, run: Run, **values: object) -> None:
         tx.sql.execute(update(tables.run).where(tables.run.c.id == run.id).values(**values))
 
 
-class TestWhatTheRulesLookAt:
-    """No column of a run's row gets it by with fewer keys than its plan takes."""
+class TestAlteredRunColumns:
+    """No altered column of a run's row lets it start with fewer approvals."""
 
     def _called_a_check(self, harness: Harness) -> Run:
         """Anyone may look, so a change that is called a check would take nobody's approval."""
@@ -227,8 +227,8 @@ class TestWhatTheRulesLookAt:
         assert self._after_its_end(tmp_path).state is State.SUCCEEDED
 
 
-class TestEditors:
-    """Whoever chose the values does not approve them, whatever the row says of who that was."""
+class TestAlteredEditors:
+    """The person who chose the values cannot approve them, whatever the run's row says."""
 
     def _approved(self, harness: Harness, editors: str) -> Run:
         """Stan edits in Olga's stead; Olga approves what the row says that she has no part in."""
@@ -268,8 +268,8 @@ class TestEditors:
         assert harness.approve(offered, "adam").state is State.SUCCEEDED
 
 
-class TestAFactThatIsMissing:
-    """An entry that our key has signed, and that lacks what it should say."""
+class TestMissingFacts:
+    """A signed log entry that lacks a fact."""
 
     @pytest.mark.parametrize(
         "name", ["runbook", "undo_of", "source", "schedule", "hosts", "digest", "factor"]
@@ -310,8 +310,8 @@ class TestAFactThatIsMissing:
                 evidence.find_mismatch_of_run(tx, run)
 
 
-class TestUnderWay:
-    """Nothing is sent for a run that only its row calls under way."""
+class TestAlteredRunningRuns:
+    """Nothing is sent for a run that is running only according to its row."""
 
     def _begun(self, harness: Harness, run: Run, *, steps: int) -> None:
         with harness.database.transaction() as tx:
@@ -398,8 +398,8 @@ def _called_undone(tx: Transaction, run: Run) -> None:
 @pytest.mark.parametrize(
     "forge", [_called_done, _called_done_with_an_entry_of_its_own, _called_undone]
 )
-class TestBetweenTwoHands:
-    """Which steps were done is forged after one worker gave the run up, before another has it."""
+class TestAlteredStepsBetweenWorkers:
+    """Steps are altered after one worker gave up the run, before another takes it."""
 
     def _forge_while_running(self, harness: Harness, forge: Forgery) -> list[str]:
         run = harness.request(SetAll(host="lb1", value="on"))
@@ -431,8 +431,8 @@ class TestBetweenTwoHands:
         assert self.ended.state is not State.UNKNOWN
 
 
-class TestSetBack:
-    """What has ended, or has begun, is not had again by setting its row back."""
+class TestRunsSetBackToQueued:
+    """A started or ended run does not run again when its row is set back."""
 
     def _again(self, harness: Harness, run: Run) -> Run:
         harness.fleet.hosts["lb1"]["lamp"] = "off"

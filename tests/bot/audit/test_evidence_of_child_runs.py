@@ -1,4 +1,4 @@
-"""The signed log decides about the parts of a request, and about who and what is held up, too."""
+"""The signed log decides about child runs, and about bans and stops."""
 
 from collections.abc import Callable, Generator
 from pathlib import Path
@@ -50,8 +50,8 @@ def _twice(tx: Transaction, part: Run) -> int:
 
 
 @pytest.mark.parametrize("forge", [_set_back, _twice])
-class TestParts:
-    """Somebody lets the first host's part begin again while the others are under way."""
+class TestForgedChildRuns:
+    """The first host's child run is set back or copied while the others are running."""
 
     def _forged(self, harness: Harness, forge: Forgery) -> int:
         """Return how often the first host is told."""
@@ -124,8 +124,8 @@ def _lifts_it_with_another_key(harness: Harness) -> None:
     "forge",
     [_bans_the_asker, _bans_the_approver, _stops_everything, _lifts_it_with_another_key],
 )
-class TestOrders:
-    """Somebody takes a ban or a stop out of its table, and leaves what the log says of it."""
+class TestDeletedBansAndStops:
+    """The row of a ban or stop is deleted, and its log entry stays."""
 
     def _goes_on(self, harness: Harness, forge: Callable[[Harness], None]) -> State:
         run = harness.request(LAMP_ON)

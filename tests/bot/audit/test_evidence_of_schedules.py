@@ -1,4 +1,4 @@
-"""Schedules, broken glass and an older key: the signed log decides about these, too."""
+"""The signed log decides about schedules, break-glass and approvals under an older signing key."""
 
 from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
@@ -57,8 +57,8 @@ FORGERIES = (_active_again, _another_lapse, _another_moment)
 
 
 @pytest.mark.parametrize("forge", FORGERIES)
-class TestSchedules:
-    """Somebody writes to the schedule's own row."""
+class TestAlteredSchedules:
+    """The row of a schedule is altered."""
 
     @staticmethod
     def _ended(harness: Harness) -> Schedule:
@@ -99,8 +99,8 @@ class TestSchedules:
         assert harness.fleet.sent == [("lb1", "set lamp on")]
 
 
-class TestGlass:
-    """Somebody writes that glass was broken, or that others have reviewed it."""
+class TestForgedBreakGlass:
+    """The rows of break-glass and of its review are forged."""
 
     @pytest.fixture
     def clock(self, tmp_path: Path) -> Clock:
@@ -182,8 +182,8 @@ class TestGlass:
 def nothing_overdue(*_: object) -> None: ...
 
 
-class TestAnOlderKey:
-    """What waited while the log's key was changed goes on; nobody gains a key by that."""
+class TestApprovalsUnderAnOlderKey:
+    """Approvals from before a key rotation count, and forged ones do not."""
 
     def _turned(
         self, directory: Path, before: Callable[[Harness, Run], None]

@@ -1,4 +1,4 @@
-"""The change log for archives: spreadsheets run nothing of it, and log servers understand it."""
+"""The change log as CSV that spreadsheets do not execute, and as RFC 5424 syslog."""
 
 import csv
 import io

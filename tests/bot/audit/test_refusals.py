@@ -1,4 +1,4 @@
-"""Refusals are logged, and nobody can flood the log by them."""
+"""Refusals are logged, with a limit for each minute."""
 
 from collections.abc import Callable
 

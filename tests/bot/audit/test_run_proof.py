@@ -1,4 +1,4 @@
-"""The entries of one run are verified for themselves, whatever the rest of the log is like."""
+"""The entries of one run are verified alone, whatever the rest of the log is like."""
 
 import pytest
 from sqlalchemy import text

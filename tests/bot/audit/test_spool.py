@@ -1,4 +1,4 @@
-"""What could not be logged is kept beside the database, and merged once."""
+"""What could not be logged is kept in a spool beside the database, and merged once."""
 
 from pathlib import Path
 

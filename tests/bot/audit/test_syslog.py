@@ -1,4 +1,4 @@
-"""A log server hears of every new head, in the form that RFC 5424 wants."""
+"""A syslog server receives a checkpoint for every new head of the log, as RFC 5424 defines it."""
 
 import re
 import socket

@@ -1,4 +1,4 @@
-"""What changed around a moment, the likeliest first; and entries found by what they say."""
+"""The timeline of a period, most relevant events first; and the search of log entries."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -57,7 +57,7 @@ def test_timeline_ranks_changes_before_denied_runs_and_missed_schedules(database
     assert ranked[0].outcome == "It is on"
 
 
-def test_drift_is_an_event_of_its_own_and_not_of_the_run_that_set_the_value(database: Database):
+def test_drift_is_a_timeline_event_apart_from_the_run_that_set_the_value(database: Database):
     with database.transaction() as tx:
         run = add(tx, host="web1").id
         drift = {"key": "switch lamp", "value": "off", "set_value": "on", "state": "changed"}

@@ -1,4 +1,4 @@
-"""What was done to the log is found: by our own verifier and by the one that shares no code."""
+"""Alterations of the log are found by the service's verifier and by the independent one."""
 
 import json
 import subprocess

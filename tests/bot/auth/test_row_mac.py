@@ -1,4 +1,4 @@
-"""Whoever writes to the database becomes nobody else by it: rows that let somebody in are stamped.
+"""Rows that grant access have a MAC: who writes to the database gains no access by them.
 
 mallory is who can write to the database and has not the key of the log. He has a browser, an API
 client and a chat account of his own.
@@ -196,7 +196,7 @@ BREAK_INS: tuple[Callable[[Transaction], str], ...] = (
 
 
 @pytest.mark.parametrize("break_in", BREAK_INS)
-class TestForged:
+class TestForgedRows:
     def test_forged_session_link_or_token_grants_no_access(
         self, database: Database, break_in: Callable[[Transaction], str]
     ):
@@ -265,8 +265,8 @@ def test_forged_row_stays_invalid_after_it_is_used_or_revoked(database: Database
             tokens.lock_token(tx, number)
 
 
-class TestPutBack:
-    """He keeps a row with its good stamp, and puts it back once the token was revoked."""
+class TestRestoredRows:
+    """The row of a token with its valid MAC is restored after the token was revoked."""
 
     def _put_back(self, tx: Transaction, kind: str, who: str = "olga") -> str:
         whole = _made(tx, "olga")
@@ -291,7 +291,7 @@ class TestPutBack:
             assert self._put_back(tx, tokens.BANNED, who="o_ga") == "olga"
 
 
-class TestReport:
+class TestForgedRowReports:
     def _house(self, database: Database, tmp_path: Path) -> Housekeeping:
         house = Housekeeping(database, spool=Spool(tmp_path / "spool"))
         house.open_log()
@@ -361,8 +361,8 @@ class TestReport:
         assert len(self._list_forgeries(database)) == 20
 
 
-class TestAnotherKey:
-    """The key of the log is changed: tokens go on as far as it tells of them; people sign in."""
+class TestKeyRotation:
+    """After a key rotation, logged tokens stay valid and people sign in again."""
 
     def _turned(self, tmp_path: Path, *, is_logged: bool) -> tuple[str, str, Database, int]:
         file = tmp_path / "changelog.key"

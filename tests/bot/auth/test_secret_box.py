@@ -1,4 +1,4 @@
-"""The safe: what is in it cannot be read, moved or altered in the database."""
+"""Encrypted secrets cannot be read, moved or altered in the database."""
 
 import base64
 import stat

@@ -1,4 +1,4 @@
-"""Codes of an app: which are right, how often, and for how long."""
+"""TOTP codes: which are valid, how often and for how long."""
 
 from urllib.parse import parse_qs, urlsplit
 

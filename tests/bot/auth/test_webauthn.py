@@ -1,4 +1,4 @@
-"""Security keys: what a browser must bring so that a key counts as shown."""
+"""WebAuthn: the answers of a browser that prove a security key."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Broken glass: what it goes through, what it takes, and what it never passes."""
+"""Break-glass: which checks it bypasses, what it requires, and what it never bypasses."""
 
 from collections.abc import Callable, Generator
 from datetime import UTC, datetime, timedelta
@@ -269,8 +269,8 @@ def test_break_glass_does_not_count_when_the_requester_lost_the_right(harness: H
     assert harness.fleet.sent == []
 
 
-class TestGuards:
-    """The twins: each guard taken away, and what it keeps off happens."""
+class TestWithoutGuards:
+    """The twins: what happens without each guard."""
 
     def test_without_the_minimum_length_break_glass_needs_no_reason(
         self, harness: Harness, monkeypatch: pytest.MonkeyPatch

@@ -1,4 +1,4 @@
-"""What several threads write at once becomes durable by one commit, or for none of them."""
+"""Transactions of several threads share one commit, or all of them fail."""
 
 import sqlite3
 import time

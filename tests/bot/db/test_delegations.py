@@ -1,4 +1,4 @@
-"""Deciding in somebody's stead: whose key it is, until when, and what it never opens."""
+"""Delegations: who decides on whose behalf, until when, and what they never allow."""
 
 from collections.abc import Collection
 

@@ -1,4 +1,4 @@
-"""Standing grants: what they let through, how often, and what they never open."""
+"""Standing grants: what they allow, how often, and what they never allow."""
 
 import threading
 
@@ -104,8 +104,8 @@ def later(monkeypatch: pytest.MonkeyPatch, microseconds: int) -> None:
     monkeypatch.setattr(Database, "read_clock", ahead)
 
 
-class TestUsesThatWereDeleted:
-    """Whoever deletes what was used gets no budget back: the signed log remembers."""
+class TestDeletedGrantUses:
+    """Deleting uses of a grant restores no budget: the signed log counts them."""
 
     @pytest.fixture
     def robbed(self, harness: Harness) -> Harness:

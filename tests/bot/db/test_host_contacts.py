@@ -1,4 +1,4 @@
-"""How hosts were met: kept from what was asked of them, and never asked for its own sake."""
+"""Last contacts with hosts, recorded from ordinary queries and commands."""
 
 from collections.abc import Generator
 from pathlib import Path

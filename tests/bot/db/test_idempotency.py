@@ -1,4 +1,4 @@
-"""A key of a request is had by one at a time, whoever lets go of it and when."""
+"""An idempotency key is held by one request at a time."""
 
 from typing import Any
 

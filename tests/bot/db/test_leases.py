@@ -1,4 +1,4 @@
-"""Leases and fences: a run is in one worker's hands; who was away for too long sends nothing."""
+"""Leases and fencing tokens: one worker has a run; a worker away too long sends nothing."""
 
 import os
 import signal

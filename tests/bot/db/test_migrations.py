@@ -1,4 +1,4 @@
-"""The schema: which revision a database has, and which this version works with."""
+"""Schema revisions: which one a database has, and which one this version works with."""
 
 from importlib.resources import as_file, files
 from pathlib import Path

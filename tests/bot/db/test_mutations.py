@@ -1,4 +1,4 @@
-"""Whatever somebody with every right does to any row of the log is found, and nothing else is.
+"""Every inserted, deleted, reordered or edited row of the log is found, and nothing else is.
 
 KEYTURN_TEST_MUTATIONS and KEYTURN_TEST_ENTRIES: how many mutations are tried, and on how long a
 good log nothing may be found; 10000 and 1000000 are the full measure.

@@ -1,4 +1,4 @@
-"""Whose turn it is at a host: the urgent first, then people one after the other."""
+"""The queue of a host: urgent runs first, then people take turns."""
 
 from sqlalchemy import update
 

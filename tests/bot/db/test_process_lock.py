@@ -1,4 +1,4 @@
-"""Who works on a PostgreSQL database holds its lock, also after the database was away."""
+"""The process lock on PostgreSQL, also after the database was away."""
 
 import threading
 from collections.abc import Callable, Generator

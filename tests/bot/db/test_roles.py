@@ -1,4 +1,4 @@
-"""On PostgreSQL the service's own role can add to the log and read it, and nothing else."""
+"""On PostgreSQL the service's role can only append to the change log and read it."""
 
 from collections.abc import Generator
 from dataclasses import dataclass

@@ -155,7 +155,7 @@ def test_deduplication_key_is_new_only_once(database: Database):
         assert not dedup.remember_first(tx, "signature")
 
 
-def test_a_sign_in_link_works_once(database: Database):
+def test_sign_in_link_works_once(database: Database):
     with database.transaction() as tx:
         token = sessions.create_sign_in_link(tx, "dora")
         assert sessions.use_sign_in_link(tx, "guess") is None

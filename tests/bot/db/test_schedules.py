@@ -1,4 +1,4 @@
-"""Schedules: approved once, fired once at each moment, and only as they were approved."""
+"""Schedules: approved once, fired once at each due time, and only as approved."""
 
 import threading
 from dataclasses import replace
@@ -263,7 +263,7 @@ def _never(*_: object) -> bool:
     return False
 
 
-class TestAnOwnerWhoLeft:
+class TestFormerOwner:
     def _leaves(self, harness: Harness) -> Schedule:
         people = harness.policies.path / "people.yaml"
         people.write_text(people.read_text().replace("dora", "nora"))
@@ -288,7 +288,7 @@ class TestAnOwnerWhoLeft:
         assert harness.fleet.sent == [("lb1", "set lamp on")]
 
 
-class TestAnApprovalThatLapsed:
+class TestLapsedApproval:
     def _lapses(self, harness: Harness) -> Schedule:
         _begun(harness)
         with harness.database.transaction() as tx:
@@ -323,8 +323,8 @@ def test_without_the_timing_check_a_change_is_scheduled_too_often(
     assert _asked(harness, OFTEN).state is State.PENDING
 
 
-class TestValuesThatWereNotApproved:
-    """The request in the table was changed after its approval: its digest does not say so."""
+class TestAlteredValues:
+    """The values in the table were altered after the approval, without its digest."""
 
     def _changed(self, harness: Harness) -> None:
         schedule = _begun(harness)
@@ -350,8 +350,8 @@ class TestValuesThatWereNotApproved:
         assert harness.fleet.sent == [("lb1", "set fan on")]
 
 
-class TestItsOwner:
-    """Of what cannot be undone, which takes an owner's approval: its owner is one of them."""
+class TestApprovalByTheOwner:
+    """An irreversible change needs an area owner's approval; the requester is one."""
 
     def _asked_by_an_owner(self, harness: Harness) -> Run:
         return _asked(harness, what=BreakSwitch(host="lb1", name="lamp"), person="olga")
@@ -369,7 +369,7 @@ class TestItsOwner:
         assert harness.approve(self._asked_by_an_owner(harness), "olga").state is State.SUCCEEDED
 
 
-class TestAFreeze:
+class TestFreeze:
     def _frozen(self, harness: Harness) -> Schedule:
         _begun(harness)
         (harness.policies.path / "freezes.yaml").write_text(
@@ -434,8 +434,8 @@ def test_schedule_taken_over_needs_an_approval_and_ends_the_old_one(harness: Har
     assert old.reason == "replaced by schedule 2"
 
 
-class TestTakenOverUnasked:
-    """What only looks takes nobody's approval, so whoever likes could put an end to it."""
+class TestTakeOver:
+    """Schedules of checks, which need no approval to be replaced."""
 
     def _taken(self, harness: Harness, person: str) -> tuple[Run, Schedule]:
         harness.service.schedules.request_schedule(

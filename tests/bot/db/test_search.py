@@ -1,4 +1,4 @@
-"""What was done is found by all that is known of it, and no page costs more for being one of many.
+"""Search of runs by all their properties, with a bounded cost for each page.
 
 What is counted here is what time would show on ten million runs: which index a page walks, that
 nothing is sorted that an index has in order, and how many questions the database is asked.

@@ -1,4 +1,4 @@
-"""What runs are found by."""
+"""The words that runs are found by."""
 
 import re
 import unicodedata

@@ -1,4 +1,4 @@
-"""Who writes next: one at a time, and whoever is in a hurry before all who wait."""
+"""The write lock: one writer at a time, in order, urgent writers first."""
 
 import threading
 import time

@@ -1,4 +1,4 @@
-"""Changes by a management interface: what the host knows nothing of, and what leaves no trace."""
+"""Changes by a management interface, which leave no marker on the host and sometimes no state."""
 
 import threading
 from collections.abc import Generator

@@ -1,4 +1,4 @@
-"""What many threads bring and one takes."""
+"""The batch queue: many threads put items, and one takes batches."""
 
 import threading
 import time

@@ -1,4 +1,4 @@
-"""Drift from the change to the answer, on each database."""
+"""Drift, from the change to the answer of a person, on each database."""
 
 import threading
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What a run has started and goes on after it is told when it is over."""
+"""Background tasks that a run starts are followed up and reported when they end."""
 
 import pytest
 from sqlalchemy import update

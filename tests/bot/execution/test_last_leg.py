@@ -1,4 +1,4 @@
-"""The guard of the last leg, from request to release, on each database."""
+"""The redundancy guard of the last leg, from request to release, on each database."""
 
 import threading
 

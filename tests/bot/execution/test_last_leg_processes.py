@@ -1,4 +1,4 @@
-"""Two processes on one database want the two legs of a service: only one of them gets its own."""
+"""Two processes on one database start the two legs of a service: only one succeeds."""
 
 from dataclasses import dataclass
 from multiprocessing.synchronize import Barrier

@@ -1,4 +1,4 @@
-"""What a host says is kept while its command runs: bounded, without secrets, then forgotten."""
+"""Live output is kept while a command runs: bounded, redacted, then deleted."""
 
 import time
 from collections.abc import Callable

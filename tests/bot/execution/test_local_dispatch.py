@@ -1,4 +1,4 @@
-"""The line before the threads of one process."""
+"""The fair queue before the threads of one process."""
 
 from bot.db.priority import BULK, DIRECT, URGENT, Turn
 from bot.execution.local_dispatch import FairQueue

@@ -1,4 +1,4 @@
-"""The gate judges again who is on duty: by the clock, and by the age of the reading."""
+"""The gate checks again who is on duty: by the clock, and by the age of the calendar reading."""
 
 from collections.abc import Generator
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What was shown under another policy: nobody's key is wasted on it, and its asker hears of it."""
+"""Plans under an earlier policy: they cannot be approved, and end as stale."""
 
 import re
 from dataclasses import replace
@@ -59,7 +59,7 @@ def _never(*_: object) -> bool:
     return False
 
 
-class TestTheKey:
+class TestApprovalUnderEarlierPolicy:
     def test_approval_of_a_plan_under_an_earlier_policy_is_rejected(self, db_harness: Harness):
         harness = db_harness
         run = harness.request(LAMP_ON)
@@ -113,7 +113,7 @@ class TestTheKey:
         assert harness.service.deny_run(run.id, person="olga", reason="no").state is State.DENIED
 
 
-class TestAPolicyThatSaysTheSame:
+class TestPolicyChangeWithoutEffect:
     """A change that makes no difference to a request leaves it, and its approvals, as they are."""
 
     def test_policy_change_without_effect_leaves_a_request_pending(self, db_harness: Harness):
@@ -157,7 +157,7 @@ class TestAPolicyThatSaysTheSame:
         assert [ended.id for ended in _look(harness)] == [run.id]
 
 
-class TestTheGlass:
+class TestBreakGlassUnderEarlierPolicy:
     WHY = "all customers see an error page"
 
     def _break(self, harness: Harness) -> None:
@@ -184,7 +184,7 @@ class TestTheGlass:
         assert harness.fleet.sent == []
 
 
-class TestTheClock:
+class TestEndingOutdatedPlans:
     def test_pending_run_under_an_earlier_policy_ends_stale_and_is_announced(
         self, db_harness: Harness
     ):
@@ -281,8 +281,8 @@ class TestTheClock:
         assert harness.get_run(run.id).state is State.PENDING
 
 
-class TestOfSeveralProcesses:
-    """They read a new policy one after the other, and which one is newer, only the log says."""
+class TestSeveralProcesses:
+    """Processes read a new policy one after the other; the log says which is newer."""
 
     def _two(self, harness: Harness, tmp_path: Path) -> tuple[Harness, Harness]:
         """Return one that has the new policy, and one that still has the old."""

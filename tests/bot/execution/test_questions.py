@@ -1,4 +1,4 @@
-"""What a check asks Keyturn itself, and not the host."""
+"""Queries of checks that Keyturn answers itself, without the host."""
 
 from datetime import UTC, datetime, timedelta
 

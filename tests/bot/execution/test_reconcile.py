@@ -1,4 +1,4 @@
-"""Whoever saw no end of a step asks the host: what it says is the outcome, and nobody guesses."""
+"""Reconciling: steps with an unknown outcome are resolved by querying the host."""
 
 from collections.abc import Callable, Generator
 from dataclasses import replace
@@ -387,7 +387,7 @@ _STEP = PlannedStep("Do it", "lb1", "", Shell(("true",)), None, "no need")
         ),
     ],
 )
-def test_what_a_host_says_is_taken_for_what_it_proves(
+def test_marker_status_determines_the_outcome_of_a_step(
     answer: StepStatus, seconds: float, state: StepState, again: bool
 ):
     assert _judged(answer, seconds=seconds) == (state, again)

@@ -1,4 +1,4 @@
-"""A request whose site has no worker says so, until somebody takes it."""
+"""A request whose site has no worker is reported until a worker takes it."""
 
 from collections.abc import Generator
 from contextlib import closing

@@ -1,4 +1,4 @@
-"""A company whose hosts are real SSH servers, each with what a test has done to it."""
+"""A company whose hosts are real SSH servers, which tests may change."""
 
 from collections.abc import Iterator
 from pathlib import Path

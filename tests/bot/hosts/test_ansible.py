@@ -1,4 +1,4 @@
-"""Ansible inventories: what `ansible-inventory --list` prints of one, and what is refused."""
+"""Import of Ansible inventories, as `ansible-inventory --list` prints them."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Whether the hosts are well: at the command line on real servers, and each way they are not."""
+"""The inventory check on real servers, and each way in which it fails."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Adding a host: its key is read from the network, and confirmed by a second person."""
+"""Enrolling a host: its key is read from the network, and confirmed by a second person."""
 
 import ctypes
 import json

@@ -1,4 +1,4 @@
-"""Keys from known_hosts, held against what ssh-keygen itself finds and hashes."""
+"""Host keys from known_hosts, compared with ssh-keygen."""
 
 import subprocess
 from pathlib import Path
@@ -56,5 +56,5 @@ def test_host_name_hashed_by_ssh_keygen_is_found_in_known_hosts(
         ),
     ],
 )
-def test_one_key_is_found_or_none_is_taken(lines: list[str], expected: KnownKey):
+def test_known_hosts_yields_one_unambiguous_host_key_or_none(lines: list[str], expected: KnownKey):
     assert find_host_key(parse_known_hosts("\n".join(lines)), ["web1"], 22) == expected

@@ -1,4 +1,4 @@
-"""SSH configurations, held against what OpenSSH's own client makes of them."""
+"""Import of SSH configurations, compared with OpenSSH's own client."""
 
 import re
 import subprocess

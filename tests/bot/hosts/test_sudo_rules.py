@@ -1,4 +1,4 @@
-"""The sudoers lines of a host, as a person prints and checks them."""
+"""The sudoers lines of a host, printed and checked."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Each kind of ticket system, asked over HTTP; answers as their documentation shows them."""
+"""Each kind of ticket system over HTTP, with answers from its documentation."""
 
 from collections.abc import Generator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A backup holds everything; put back, it does nothing twice and hides nothing."""
+"""Backups: a restored one repeats no run and hides no entry."""
 
 import json
 import sqlite3

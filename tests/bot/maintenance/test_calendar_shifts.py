@@ -1,4 +1,4 @@
-"""Calendars of people on duty: what PagerDuty, Google and others export becomes shifts."""
+"""On-call calendars of PagerDuty, Google and others are expanded to shifts."""
 
 from datetime import UTC, datetime
 

@@ -1,4 +1,4 @@
-"""A database is copied into another of either kind, as a whole or not at all."""
+"""A database is copied to another of either kind, completely or not at all."""
 
 from collections.abc import Generator
 from pathlib import Path

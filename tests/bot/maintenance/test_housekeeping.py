@@ -1,4 +1,4 @@
-"""The log says under what the service works, and the witnesses hear of every new head."""
+"""Housekeeping logs the settings, and sends every new head of the log to the witnesses."""
 
 from pathlib import Path
 

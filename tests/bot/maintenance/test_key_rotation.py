@@ -1,4 +1,4 @@
-"""The key that seals the log can be changed; the log tells of it, and old keys are still known."""
+"""Rotation of the log's signing key: it is logged, and older entries still verify."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""Notices by e-mail: who gets them, what they say, and that each arrives."""
+"""Notices by e-mail: recipients, content and delivery."""
 
 import asyncio
 import logging

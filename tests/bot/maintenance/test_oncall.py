@@ -1,4 +1,4 @@
-"""Calendars are read over HTTPS or from files, by one process of many, and kept with their age."""
+"""On-call calendars are read over HTTPS or from files by one of several processes."""
 
 import http.server
 import ssl

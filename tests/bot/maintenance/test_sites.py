@@ -1,4 +1,4 @@
-"""A site without a worker: something waits for it, and nobody takes it."""
+"""Sites without a worker while runs wait for them."""
 
 import threading
 from collections.abc import Generator

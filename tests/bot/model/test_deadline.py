@@ -1,4 +1,4 @@
-"""When something is to end, as people type it."""
+"""Deadlines as people type them."""
 
 import contextlib
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""What a reading of a watched value means: tables of plans, answers and times."""
+"""The drift state of a reading, from plans, answers and times."""
 
 import pytest
 from pydantic import Field

@@ -1,4 +1,4 @@
-"""Times and spans as people read and type them."""
+"""Times and durations as they are formatted."""
 
 from datetime import UTC, datetime
 
@@ -18,7 +18,7 @@ def at(text: str) -> int:
 NOW = at("2026-03-01 14:30:05")
 
 
-def test_times_are_written_in_utc() -> None:
+def test_times_are_formatted_in_utc() -> None:
     assert times.format_utc(NOW) == "2026-03-01 14:30:05 UTC"
 
 

@@ -1,4 +1,4 @@
-"""Several hosts in one word: what it means, and what is the shortest for those that are wanted."""
+"""Host patterns: the hosts that one matches, and the shortest pattern for some hosts."""
 
 import pytest
 from hypothesis import given

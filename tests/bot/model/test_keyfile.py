@@ -1,4 +1,4 @@
-"""Key files: whole or not there at all."""
+"""Key files are written completely or not at all."""
 
 import errno
 import os

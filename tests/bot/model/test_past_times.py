@@ -1,4 +1,4 @@
-"""Moments that have passed, as people type them."""
+"""Past times as people type them."""
 
 import pytest
 
@@ -32,7 +32,7 @@ NOW = 1_772_375_405_000_000
         ("last week", "2026-02-16 00:00:00Z"),
     ],
 )
-def test_a_time_is_understood(typed: str, meant: str):
+def test_past_time_is_parsed_in_every_notation(typed: str, meant: str):
     assert times.format_timestamp(times.parse_past_time(typed, now=NOW)) == meant
 
 

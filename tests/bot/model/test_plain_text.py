@@ -1,4 +1,4 @@
-"""What people may write in a reason or a name, and what is refused in it."""
+"""Text that people may write in a reason or a name, and text that is rejected."""
 
 import pytest
 from hypothesis import given
@@ -68,7 +68,7 @@ def test_reason_is_joined_to_one_line(text: str, folded: str):
         "\ud800",
     ],
 )
-def test_what_no_one_can_see_is_refused_by_its_name(text: str):
+def test_invisible_characters_are_rejected_by_name(text: str):
     with pytest.raises(InvisibleCharacterError, match=r"invisible character U\+[0-9A-F]{4}"):
         join_to_one_line(text)
     with pytest.raises(InvisibleCharacterError):

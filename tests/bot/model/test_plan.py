@@ -1,4 +1,4 @@
-"""The digest holds whatever may not change between approval and start, and nothing else."""
+"""The plan digest covers everything that must not change between approval and start."""
 
 from dataclasses import fields, is_dataclass, replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""What is known to be secret is taken out, however it is spelt."""
+"""Redaction of known secrets in every spelling."""
 
 import base64
 import json
@@ -63,7 +63,7 @@ _SPELLINGS = {
 
 
 @pytest.mark.parametrize("spelt", _SPELLINGS.values(), ids=_SPELLINGS.keys())
-def test_a_known_secret_is_redacted(spelt: str):
+def test_known_secret_is_redacted_in_every_spelling(spelt: str):
     text = f"before {spelt} after"
     redacted = Redactor([SECRET]).redact_text(text)
     assert MARK in redacted
@@ -90,7 +90,7 @@ def test_a_known_secret_is_redacted(spelt: str):
         "$1$saltsalt$qjXMvbEw8oaL.CzflDtaK/",
     ],
 )
-def test_what_looks_like_a_secret_is_redacted(text: str):
+def test_text_that_looks_like_a_secret_is_redacted(text: str):
     assert Redactor().redact_text(f"a {text}") == f"a {MARK}"
 
 

@@ -1,4 +1,4 @@
-"""What of a run that is over may be asked for once more, wherever one asks."""
+"""Which ended runs can be requested again, and with which values."""
 
 from dataclasses import replace
 

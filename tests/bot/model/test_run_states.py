@@ -1,4 +1,4 @@
-"""The table of states: every state has one row, and chat can show each of them."""
+"""Every state of runs and steps has a label, an emoji and a sentence."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""When a schedule fires: civil time, told in words, and never twice for one moment."""
+"""Due times of schedules in civil time, once for each time, and described in words."""
 
 from datetime import UTC, date, datetime, timedelta
 from zoneinfo import ZoneInfo

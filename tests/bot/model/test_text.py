@@ -1,4 +1,4 @@
-"""What a terminal or a browser would act on is spelt out."""
+"""Characters that a terminal or a browser would act on are escaped."""
 
 import unicodedata
 

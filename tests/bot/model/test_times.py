@@ -1,4 +1,4 @@
-"""A day and an hour as people type them, in their zone or another; also where clocks change."""
+"""Civil times as people type them, in any time zone, also at clock changes."""
 
 from datetime import UTC, date, datetime
 

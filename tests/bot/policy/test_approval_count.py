@@ -1,4 +1,4 @@
-"""What approvals must come to, held against counting by trying every way."""
+"""The count of approvals, compared with brute force."""
 
 from itertools import permutations
 

@@ -1,4 +1,4 @@
-"""What would come of a request, said before anybody makes it."""
+"""The preview of a request: what it would need."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""When changes wait, across midnight, zones and the days on which clocks are set."""
+"""Freezes across midnight, time zones and clock changes."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta

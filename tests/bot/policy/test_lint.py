@@ -1,4 +1,4 @@
-"""What a valid policy says that is probably mistyped is told, and keeps nobody from using it."""
+"""Policy lint: probable typing errors in a valid policy are reported as warnings."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A policy directory: read as of one moment, and what is wrong is told by file and line."""
+"""Loading a policy directory as of one moment; errors name file and line."""
 
 import os
 from collections.abc import Callable

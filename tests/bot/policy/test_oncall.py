@@ -1,4 +1,4 @@
-"""Who is on duty by the calendars of oncall.yaml, and what rules make of it."""
+"""Who is on duty by the calendars of oncall.yaml, and the rules that use it."""
 
 from dataclasses import replace
 from pathlib import Path

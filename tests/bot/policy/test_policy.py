@@ -1,4 +1,4 @@
-"""The starter rules, as a table of who may what; and what is said of a broken policy."""
+"""The starter rules as a table of who may what, and the errors of an invalid policy."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The policy in plain words: what the rules answer, told in few sentences that hold."""
+"""The policy summary: the rulings in few sentences that hold for every host and runbook."""
 
 import json
 from datetime import UTC, datetime

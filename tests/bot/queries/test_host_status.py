@@ -1,4 +1,4 @@
-"""What is known of a host without contacting it."""
+"""The status of a host without contacting it."""
 
 from typing import Any
 

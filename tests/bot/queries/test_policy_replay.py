@@ -1,4 +1,4 @@
-"""The past run through another policy: what would have become of each request."""
+"""Policy replay: past requests evaluated with another policy."""
 
 import time
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Approvals that take a second factor: what counts as one, for how long, and for whom."""
+"""Approvals that require a second factor: which factor counts, for how long, and for whom."""
 
 from collections.abc import Generator
 from dataclasses import replace
@@ -78,8 +78,8 @@ def test_approval_with_a_second_factor_counts_and_is_logged_with_it(strict: Harn
     assert "stepped up" in strict.list_entry_kinds()
 
 
-class TestForged:
-    """A session's row says that a second factor was shown in it, with a stamp that is right."""
+class TestForgedStepUp:
+    """A session's row with a valid MAC says that a second factor was shown."""
 
     def _approved(self, harness: Harness) -> State:
         app, run = enrol_app(harness, "olga"), harness.request(LAMP_ON)
@@ -103,8 +103,8 @@ class TestForged:
         assert self._approved(strict) is State.SUCCEEDED
 
 
-class TestPutBack:
-    """Somebody has seen the code, and writes into the factor's row that it was never used."""
+class TestResetCodeCounter:
+    """The counter of used codes is reset in the factor's row."""
 
     def _again(self, harness: Harness) -> None:
         app = enrol_app(harness, "olga")
@@ -135,8 +135,8 @@ def _certainly(*_: object) -> bool:
     return True
 
 
-class TestAgain:
-    """By night the rules want a second factor with what was approved by day without one."""
+class TestSecondFactorRequiredLater:
+    """Rules require a second factor after an approval was given without one."""
 
     RULES = """
     @id("approve") permit (principal, action in [Action::"approve", Action::"view"], resource);

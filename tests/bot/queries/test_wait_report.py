@@ -1,4 +1,4 @@
-"""The tally: how long people wait, and what could be lifted to self-service."""
+"""The wait report: how long people wait, and what could become self-service."""
 
 from pathlib import Path
 

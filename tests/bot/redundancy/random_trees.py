@@ -1,4 +1,4 @@
-"""Random fault trees, and their answers by trying every combination of events."""
+"""Random fault trees, and their results by brute force."""
 
 import itertools
 import math

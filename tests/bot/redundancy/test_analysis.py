@@ -1,4 +1,4 @@
-"""Fault trees are analysed as the published examples and brute force say."""
+"""Fault tree analysis, compared with published examples and brute force."""
 
 import math
 import time

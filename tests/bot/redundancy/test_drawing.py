@@ -1,4 +1,4 @@
-"""Trees are drawn so that shape and word say what colour alone must not."""
+"""Drawings of fault trees show by shape and word what colour shows."""
 
 from xml.etree.ElementTree import Element
 

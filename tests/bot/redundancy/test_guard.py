@@ -1,4 +1,4 @@
-"""The guard refuses exactly what its rule says, and never hinders a repair."""
+"""The redundancy guard refuses exactly what its rule says, and allows every repair."""
 
 import random
 

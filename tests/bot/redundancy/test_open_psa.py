@@ -1,4 +1,4 @@
-"""Open-PSA files: read, written, and refused where they are not coherent or not safe."""
+"""Open-PSA files: read, written, and refused when not coherent or not safe."""
 
 import pytest
 

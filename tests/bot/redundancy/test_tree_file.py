@@ -1,4 +1,4 @@
-"""Trees in YAML: what is written, what is refused, and how trees belong together."""
+"""Fault trees in YAML: written, refused, and linked to each other."""
 
 import pytest
 from pydantic import ValidationError

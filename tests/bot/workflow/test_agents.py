@@ -65,7 +65,7 @@ def test_starter_rules_give_agents_nothing(harness: Harness):
     assert "no rule of the policy permits it to the agent triage-bot" in run.summary
 
 
-def test_agent_needs_permit_of_its_own_and_of_its_person(company: Harness, tmp_path: Path):
+def test_agent_needs_a_permit_for_itself_and_for_its_person(company: Harness, tmp_path: Path):
     assert request_as_agent(company, SHOW).state is State.SUCCEEDED
     forbid = """
     @id("not dora") @description("Dora stays away from the balancers.")
@@ -458,7 +458,7 @@ def test_policy_replay_includes_past_requests_of_agents(company: Harness):
 
 
 @pytest.mark.parametrize(("missing", "level"), [(True, "error"), (False, "ok")])
-def test_doctor_says_whether_agents_are_served(
+def test_doctor_reports_whether_agents_are_served(
     company: Harness, monkeypatch: pytest.MonkeyPatch, *, missing: bool, level: str
 ):
     if missing:

@@ -1,4 +1,4 @@
-"""Other values: an approver proposes them, the asker accepts, and somebody else approves."""
+"""Counter-proposals: an approver proposes values, the requester accepts, another approves."""
 
 import threading
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What hosts answered can be erased, by two persons, and the chain still verifies."""
+"""Output can be erased by two persons, and the change log still verifies."""
 
 import json
 import subprocess
@@ -120,7 +120,7 @@ def test_erasure_confirmation_is_rejected_when_the_request_changed(harness: Harn
     assert _confirm(harness, done.id, "olga") == 1
 
 
-class TestDeclined:
+class TestDeclinedErasure:
     WHY = "the audit of this year needs it"
 
     def _decline(self, harness: Harness, number: int, person: str) -> None:

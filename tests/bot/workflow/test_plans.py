@@ -1,4 +1,4 @@
-"""Plan first: a plan is shown and nothing runs, until its requester requests what it shows."""
+"""A plan is shown and runs nothing until its requester requests it."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -36,7 +36,7 @@ def _log_nothing(*_: object) -> None:
     return
 
 
-class TestAPlan:
+class TestPlan:
     def test_plan_is_shown_and_runs_nothing(self, db_harness: Harness):
         harness = db_harness
         run = _plan(harness)
@@ -233,8 +233,8 @@ class TestReplan:
             harness.service.replan_run(done.id, person="dora", origin=WEB)
 
 
-class TestAFreeze:
-    """A freeze that holds a run when it is planned does not make its approval expire."""
+class TestFreezeExpiry:
+    """A freeze that holds a run extends the expiry of its approval."""
 
     DAY = 86_400 * 1_000_000
 

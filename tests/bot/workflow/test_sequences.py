@@ -1,4 +1,4 @@
-"""Requests of several changes: one plan, one digest, and the changes one after the other."""
+"""Requests of several changes: one plan, one digest, changes one after the other."""
 
 import contextlib
 import os

@@ -1,4 +1,4 @@
-"""What a person stops is sent nothing more, and says what was done and how to take it back."""
+"""Stopping runs and everything, and bans: nothing more is sent, and the summary says so."""
 
 from collections.abc import Generator
 from pathlib import Path
@@ -37,7 +37,7 @@ def _entries(harness: Harness, kind: str) -> list[change_log.Entry]:
         return [entry for entry in change_log.list_entries_after(tx, 0) if entry.kind == kind]
 
 
-class TestOneRun:
+class TestStopRun:
     @pytest.mark.parametrize("person", ["dora", "olga", "adam", "stan"])
     def test_stopped_pending_run_ends_at_once(self, harness: Harness, person: str):
         run = harness.request(LAMP_ON, person="dora")
@@ -133,7 +133,7 @@ def _quietly_stop(harness: Harness) -> None:
         stops.add_stop(tx, "1", person="dora", why="")
 
 
-class TestManyHosts:
+class TestStopParentRun:
     def _ask(self, harness: Harness) -> int:
         harness.fleet.hosts = {name: {"lamp": "off"} for name in ("lb1", "lb2")}
         requests = [SetSwitch(host=name, name="lamp", value="on") for name in ("lb1", "lb2")]
@@ -172,7 +172,7 @@ class TestManyHosts:
         assert harness.fleet.sent == []
 
 
-class TestEverything:
+class TestStopAll:
     def test_stop_all_from_another_process_takes_effect_before_the_next_step(
         self, harness: Harness, other: KeyturnService
     ):
