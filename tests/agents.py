@@ -4,7 +4,7 @@ from bot.model.agents import AgentOrigin, get_agent_id
 from bot.model.run import RequestOrigin, Run
 from runbooks import AnyRunbook
 from tests.bot.harness import Harness
-from tests.policies import starter_rules
+from tests.policies import get_starter_rules
 
 TRIAGE = get_agent_id("triage-bot")
 OWNER, BEHALF = "adam", "dora"
@@ -21,8 +21,8 @@ when { context.kind == "change" };
 """
 
 
-def rules_for_agents(more: str = "") -> str:
-    return starter_rules() + AGENT_RULES + more
+def get_rules_for_agents(more: str = "") -> str:
+    return get_starter_rules() + AGENT_RULES + more
 
 
 def add_agent(harness: Harness, name: str = "triage-bot", *, days: int = 30) -> None:
@@ -32,7 +32,7 @@ def add_agent(harness: Harness, name: str = "triage-bot", *, days: int = 30) -> 
     actions.confirm_agent(name, person="stan")
 
 
-def agent_origin(behalf: str = BEHALF) -> RequestOrigin:
+def build_agent_origin(behalf: str = BEHALF) -> RequestOrigin:
     return RequestOrigin("mcp", user="kt_00000000", agent=AgentOrigin(OWNER, behalf, "test 1"))
 
 
@@ -42,7 +42,7 @@ def request_as_agent(
     run = harness.service.request_run(
         runbook,
         person=TRIAGE,
-        origin=agent_origin(behalf),
+        origin=build_agent_origin(behalf),
         reason="an alert",
         plan_only=plan_only,
     )

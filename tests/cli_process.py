@@ -15,17 +15,17 @@ from pathlib import Path
 Typed = subprocess.CompletedProcess[str]
 
 
-def keyturn(place: Path, *words: str, **more: str) -> Typed:
+def run_keyturn(place: Path, *words: str, **more: str) -> Typed:
     """Type it. place: holds the folders `var` and `policy`. more: of the environment."""
-    return typed(words, env=os.environ | _places(place) | more)
+    return run_command(words, env=os.environ | _places(place) | more)
 
 
-def keyturn_at(policy: Path, *words: str) -> Typed:
+def run_keyturn_with_policy(policy: Path, *words: str) -> Typed:
     """Type what needs a policy and nothing else."""
-    return typed(words, env=os.environ | {"KEYTURN_POLICY": str(policy)})
+    return run_command(words, env=os.environ | {"KEYTURN_POLICY": str(policy)})
 
 
-def started(place: Path, *words: str) -> Typed:
+def run_keyturn_in_new_process(place: Path, *words: str) -> Typed:
     """Type it where nothing was loaded before: what a command forgets to load is missing there."""
     return subprocess.run(
         [sys.executable, "-m", "bot", *words],
@@ -41,7 +41,9 @@ def _places(place: Path) -> dict[str, str]:
     return {"KEYTURN_DATA": str(place / "var"), "KEYTURN_POLICY": str(place / "policy")}
 
 
-def typed(words: Sequence[str], *, env: Mapping[str, str], where: Path | None = None) -> Typed:
+def run_command(
+    words: Sequence[str], *, env: Mapping[str, str], where: Path | None = None
+) -> Typed:
     """Run a command. where: its current directory, ours if None."""
     with (
         Path(os.devnull).open() as nothing,

@@ -23,7 +23,7 @@ FOURS = tuple(f"5.172.{n // 200}.{n % 200 + 1}" for n in range(100))
 SIXES = tuple(f"2a01:7e00::{n:x}" for n in range(1, 41))
 
 
-def item(ip: str = "", *, ipv6: str | None = None, state: str = "Active") -> str:
+def build_feed_item(ip: str = "", *, ipv6: str | None = None, state: str = "Active") -> str:
     six = "" if ipv6 is None else f"\n                <pingdom:ipv6>{ipv6}</pingdom:ipv6>"
     return f"""
             <item>
@@ -39,27 +39,27 @@ def item(ip: str = "", *, ipv6: str | None = None, state: str = "Active") -> str
 """
 
 
-def rss(items: Iterable[str]) -> str:
+def build_rss(items: Iterable[str]) -> str:
     return _HEAD + "".join(items) + _TAIL
 
 
-def feed(fours: Sequence[str] = FOURS, sixes: Sequence[str] = SIXES, *more: str) -> str:
+def build_feed(fours: Sequence[str] = FOURS, sixes: Sequence[str] = SIXES, *more: str) -> str:
     """Return a feed of active probes; those that have no IPv6 address carry the literal NULL."""
     filled = [*sixes, *["NULL"] * (len(fours) - len(sixes))]
-    probes = [item(four, ipv6=six) for four, six in zip(fours, filled, strict=True)]
-    return rss([*probes, *more])
+    probes = [build_feed_item(four, ipv6=six) for four, six in zip(fours, filled, strict=True)]
+    return build_rss([*probes, *more])
 
 
 def with_one(bad: str) -> str:
-    return feed(FOURS, SIXES, item(bad))
+    return build_feed(FOURS, SIXES, build_feed_item(bad))
 
 
 def with_many(bad: str) -> str:
     """Return a feed of which 6 of 106 items are bad: more than is skipped."""
-    return feed(FOURS, SIXES, *[bad] * 6)
+    return build_feed(FOURS, SIXES, *[bad] * 6)
 
 
-_GOOD = feed()
+_GOOD = build_feed()
 _BOMB = (
     '<!DOCTYPE rss [<!ENTITY a "5.172.9.9">'
     + "".join(
@@ -71,7 +71,7 @@ _BOMB = (
 # Items that are skipped, by what is wrong with them.
 ODD_ITEMS: dict[str, str] = {
     **{
-        f"it lists {bad}": item(bad)
+        f"it lists {bad}": build_feed_item(bad)
         for bad in (
             *("0.0.0.0/0", "::/0", "8.0.0.0/7", "5.172.0.0/16", "5.172.9.9/32", "5.172.9.9/8"),
             *("10.0.0.1", "172.16.3.4", "192.168.1.1", "127.0.0.1", "169.254.169.254"),
@@ -83,18 +83,18 @@ ODD_ITEMS: dict[str, str] = {
         )
     },
     **{
-        f"it lists {bad} as IPv6": item("5.172.9.9", ipv6=bad)
+        f"it lists {bad} as IPv6": build_feed_item("5.172.9.9", ipv6=bad)
         for bad in (
             *("::1", "fe80::1", "fc00::1", "ff02::1", "2001:db8::1", "64:ff9b::a00:1"),
             *("2002:a00:1::", "::ffff:10.0.0.1", "2001:0:1::1", "2a01:7e00::/32", "fe80::1%eth0"),
             *("5.172.9.9", "null"),
         )
     },
-    "a probe without address": item(ipv6="NULL"),
-    "an inactive probe with a bad address": item("10.0.0.1", state="Inactive"),
-    "a state that nobody knows": item("5.172.9.9", state="Resting"),
-    "no state": item("5.172.9.9").replace("<pingdom:state>Active</pingdom:state>", ""),
-    "two addresses in one": item("5.172.9.9").replace(
+    "a probe without address": build_feed_item(ipv6="NULL"),
+    "an inactive probe with a bad address": build_feed_item("10.0.0.1", state="Inactive"),
+    "a state that nobody knows": build_feed_item("5.172.9.9", state="Resting"),
+    "no state": build_feed_item("5.172.9.9").replace("<pingdom:state>Active</pingdom:state>", ""),
+    "two addresses in one": build_feed_item("5.172.9.9").replace(
         "</pingdom:ip>", "</pingdom:ip><pingdom:ip>5.172.9.10</pingdom:ip>"
     ),
 }
@@ -103,10 +103,12 @@ ODD_ITEMS: dict[str, str] = {
 BAD_FEEDS: dict[str, str] = {
     **{f"six times {name}": with_many(bad) for name, bad in ODD_ITEMS.items()},
     "elements within an address": with_one("<b>5.172.9.9</b>"),
-    "no probes": rss([]),
-    "too few probes": feed(FOURS[:9], ()),
-    "none of them active": rss([item(four, state="Inactive") for four in FOURS]),
-    "too many probes": rss([item(f"5.172.{n // 200}.{n % 200 + 1}") for n in range(1001)]),
+    "no probes": build_rss([]),
+    "too few probes": build_feed(FOURS[:9], ()),
+    "none of them active": build_rss([build_feed_item(four, state="Inactive") for four in FOURS]),
+    "too many probes": build_rss(
+        [build_feed_item(f"5.172.{n // 200}.{n % 200 + 1}") for n in range(1001)]
+    ),
     "the namespace of somebody else": _GOOD.replace("PingdomRSSNamespace", "Other"),
     "no namespace": _GOOD.replace("<pingdom:", "<").replace("</pingdom:", "</"),
     "items that lie elsewhere": _GOOD.replace("<channel>", "<channel><a>").replace(

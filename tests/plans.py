@@ -5,7 +5,7 @@ from bot.model.plan import PlannedStep
 from runbooks import NoUndo, Plan, Step
 
 
-def work_of(plan: Plan) -> list[Canonical]:
+def list_work(plan: Plan) -> list[Canonical]:
     return [_proposed(step).runs_command for step in plan.steps]
 
 

@@ -34,15 +34,15 @@ hosts:
 """
 
 
-def a_policy(directory: Path, *, rules: str | None = None) -> PolicyDirectory:
+def write_policy(directory: Path, *, rules: str | None = None) -> PolicyDirectory:
     """Write a policy directory and return it. rules: other rules than the starter's."""
     directory.mkdir(parents=True, exist_ok=True)
     (directory / "people.yaml").write_text(PEOPLE)
     (directory / "areas.yaml").write_text(AREAS)
     (directory / "inventory.yaml").write_text(INVENTORY)
-    (directory / "policy.cedar").write_text(rules or starter_rules())
+    (directory / "policy.cedar").write_text(rules or get_starter_rules())
     return PolicyDirectory(directory)
 
 
-def starter_rules() -> str:
+def get_starter_rules() -> str:
     return (files("bot.policy") / "starter" / "policy.cedar").read_text()

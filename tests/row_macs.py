@@ -9,7 +9,7 @@ from bot.auth import row_mac
 from bot.db.database import Transaction
 
 
-def amend(tx: Transaction, table: Table, how: Callable[[Any], Mapping[str, object]]) -> None:
+def change_rows(tx: Transaction, table: Table, how: Callable[[Any], Mapping[str, object]]) -> None:
     """Have every row of a table say something else, with the stamp that it has then."""
     key = list(table.primary_key.columns)
     for row in tx.sql.execute(select(table)).all():

@@ -9,7 +9,7 @@ from connectors.errors import HostError
 from connectors.fleet import Fleet
 from connectors.inventory import Host, Inventory
 from connectors.probation import parse_status
-from tests.sudo_rules import forgotten
+from tests.sudo_rules import is_without_rule
 
 T = TypeVar("T")
 
@@ -43,7 +43,7 @@ class ScriptedFleet(Fleet):
         answers = answers or {}
         names = {host for host, _ in answers} | set(hosts)
         self._script = _Script()
-        super().__init__(inventory or inventory_of(*sorted(names)), self._script)
+        super().__init__(inventory or build_inventory(*sorted(names)), self._script)
         self.asked: list[tuple[str, str]] = []
         self.sent: list[tuple[str, str]] = []
         self.tried: list[tuple[str, str]] = []
@@ -56,7 +56,7 @@ class ScriptedFleet(Fleet):
         self._script.replies[host, str(command)] = several.copy()
 
     def resolve_command(self, host: str, command: Any) -> Any:
-        if forgotten(command, self.inventory[host].settings):
+        if is_without_rule(command, self.inventory[host].settings):
             raise AssertionError(
                 f"sudo would refuse this, declare a SudoRule in its dialect's SUDO: {command}"
             )
@@ -95,7 +95,7 @@ class ScriptedFleet(Fleet):
         return answer
 
 
-def inventory_of(*names: str, user: str = "root") -> Inventory:
+def build_inventory(*names: str, user: str = "root") -> Inventory:
     """Return an inventory of hosts that nobody can reach, all in the area `infra`."""
     entry = {"address": "192.0.2.1", "user": user, "host_key": _HOST_KEY, "area": "infra"}
     return Inventory.model_validate({"hosts": dict.fromkeys(names, entry)})

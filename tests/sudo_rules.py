@@ -31,7 +31,7 @@ def list_undeclared_programs() -> list[tuple[str, str]]:
     ]
 
 
-def allowed(command: Shell, settings: Mapping[str, str] | None = None) -> bool:
+def is_allowed(command: Shell, settings: Mapping[str, str] | None = None) -> bool:
     """Tell whether sudo would let a command through that needs root."""
     words = command.resolve(settings or {}, sudo=False).words
     return any(
@@ -39,9 +39,9 @@ def allowed(command: Shell, settings: Mapping[str, str] | None = None) -> bool:
     )
 
 
-def forgotten(command: QueryCommand, settings: Mapping[str, str]) -> bool:
+def is_without_rule(command: QueryCommand, settings: Mapping[str, str]) -> bool:
     """Tell whether a dialect that declares rules has none for this command of its own."""
-    if not isinstance(command, Shell) or not command.root or allowed(command, settings):
+    if not isinstance(command, Shell) or not command.root or is_allowed(command, settings):
         return False
     declared = [dialect for dialect in DIALECTS if hasattr(dialect, "SUDO")]
     return any(_says(dialect, command) for dialect in declared)

@@ -13,9 +13,16 @@ from bot.db.database import Database
 from bot.model.drift import Candidate, DriftState
 from bot.model.run import StepState
 from bot.model.schedule import ScheduleTiming, parse_cron
-from tests.acceptance.browsing import Server, Visit, a_visit
+from tests.acceptance.browsing import Server, Visit, open_window
 from tests.bot.harness import WEB, Harness, open_harness
-from tests.bot.web.sample_runs import approved, asked, concluded, gallery, running, waiting
+from tests.bot.web.sample_runs import (
+    add_pending_run,
+    add_requested_run,
+    add_sample_runs,
+    approve,
+    end_run,
+    start_run,
+)
 from tests.bot.web.test_routes import NAMES, ROUTES
 from tests.toy import ShowSwitches
 
@@ -96,7 +103,7 @@ class Looks:
 def open_sample_pages(directory: Path) -> Generator[tuple[Server, dict[str, int]]]:
     """Serve pages that have all kinds of runs to show; yield the number of a run of each kind."""
     with open_harness(directory) as harness:
-        runs = gallery(harness.database) | {"long": _long_output(harness.database)}
+        runs = add_sample_runs(harness.database) | {"long": _long_output(harness.database)}
         _a_schedule(harness)
         _change_by_hand(harness, runs["succeeded"])
         server = Server(harness)
@@ -107,7 +114,7 @@ def open_sample_pages(directory: Path) -> Generator[tuple[Server, dict[str, int]
 @contextmanager
 def open_visit(browser: Browser, server: Server) -> Generator[Visit]:
     """Sign an owner in, in a window that loads axe with every page."""
-    visit = a_visit(browser, server, reduced_motion="reduce", viewport=DESK)
+    visit = open_window(browser, server, reduced_motion="reduce", viewport=DESK)
     # Once for all pages to come, and not sent anew for each.
     visit.page.context.add_init_script(path=AXE)
     visit.sign_in("olga")
@@ -149,9 +156,9 @@ def run_axe(page: Page) -> tuple[list[str], list[str]]:
     return light, dark
 
 
-def list_violations(page: Page, asked: str) -> list[str]:
+def list_violations(page: Page, rules: str) -> list[str]:
     # Of what is as it should be nothing is told, which would take most of the time.
-    options = f"{{ resultTypes: ['violations'], {asked} }}"
+    options = f"{{ resultTypes: ['violations'], {rules} }}"
     violations = page.evaluate(f"async () => (await axe.run({options})).violations")
     return [
         f"{each['id']}: {node['html'][:160]}" for each in violations for node in each["nodes"][:3]
@@ -178,8 +185,8 @@ def _long_output(database: Database) -> int:
     """Put a run on show whose host said far too much, in lines that are far too long."""
     output = "".join(f"{n}: {'x' * 700} </pre><b>\x1b[31m\n" for n in range(300))
     with database.transaction() as tx:
-        run = running(tx, approved(tx, waiting(tx, asked(tx))))
-        concluded(tx, run, StepState.SUCCEEDED, output=output)
+        run = start_run(tx, approve(tx, add_pending_run(tx, add_requested_run(tx))))
+        end_run(tx, run, StepState.SUCCEEDED, output=output)
     return run.id
 
 

@@ -96,7 +96,7 @@ class Visit:
         self.page.screenshot(path=picture, full_page=True, caret="initial")
 
 
-def a_visit(browser: Browser, server: Server, **options: Any) -> Visit:
+def open_window(browser: Browser, server: Server, **options: Any) -> Visit:
     context = browser.new_context(timezone_id="Asia/Tokyo", locale="en-GB", **options)
     page = context.new_page()
     complaints: list[str] = []

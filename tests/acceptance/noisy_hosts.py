@@ -12,7 +12,7 @@ from bot.db.database import Database, Transaction
 from bot.execution.live_output import LiveOutputWriter
 from bot.model.run import RequestOrigin, Run, State
 from connectors.wrapper import LineSplitter
-from tests.bot.web.sample_runs import approved, asked, running, waiting
+from tests.bot.web.sample_runs import add_pending_run, add_requested_run, approve, start_run
 
 HOSTS = 200
 # Of each host: 10,000 lines a second of two hundred.
@@ -26,10 +26,10 @@ class LineCount:
     lines: int = 0
 
 
-def a_fan(tx: Transaction, hosts: int = HOSTS) -> tuple[Run, list[Run]]:
+def request_on_many_hosts(tx: Transaction, hosts: int = HOSTS) -> tuple[Run, list[Run]]:
     """Put a request for many hosts on show, of which half are under way."""
     names = [f"web{number:03}" for number in range(hosts)]
-    whole = waiting(tx, asked(tx, host=names[0]))
+    whole = add_pending_run(tx, add_requested_run(tx, host=names[0]))
     parts: list[Run] = []
     for name in names:
         new = runs.NewRun(
@@ -42,15 +42,15 @@ def a_fan(tx: Transaction, hosts: int = HOSTS) -> tuple[Run, list[Run]]:
             origin=RequestOrigin("slack", "C1", "U1"),
             parent=whole.id,
         )
-        parts.append(waiting(tx, runs.add_run(tx, new)))
+        parts.append(add_pending_run(tx, runs.add_run(tx, new)))
     _name_hosts(tx, whole.id, names)
-    moving = running(tx, approved(tx, runs.get_run(tx, whole.id)))
-    half = [running(tx, runs.move_run(tx, part, State.QUEUED)) for part in parts[: hosts // 2]]
+    moving = start_run(tx, approve(tx, runs.get_run(tx, whole.id)))
+    half = [start_run(tx, runs.move_run(tx, part, State.QUEUED)) for part in parts[: hosts // 2]]
     return moving, half + parts[hosts // 2 :]
 
 
 @contextmanager
-def speaking(database: Database, parts: Sequence[Run]) -> Generator[LineCount]:
+def stream_output(database: Database, parts: Sequence[Run]) -> Generator[LineCount]:
     """Let each host say fifty lines a second for as long as this lasts.
 
     What they say takes the way that it takes when a command runs: cut into lines as it comes,

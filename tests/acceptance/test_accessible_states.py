@@ -9,10 +9,10 @@ from playwright.sync_api import Browser, expect
 from bot.service import KeyturnService
 from bot.workflow.rate_limit import RateLimits
 from tests.acceptance.accessibility import DESK, STATES, Looks, check_page, run_axe
-from tests.acceptance.browsing import Server, Visit, a_visit
+from tests.acceptance.browsing import Server, Visit, open_window
 from tests.bot.authenticator_app import enrol_app
 from tests.bot.harness import open_harness
-from tests.bot.web.sample_runs import gallery
+from tests.bot.web.sample_runs import add_sample_runs
 
 pytestmark = pytest.mark.real
 
@@ -67,7 +67,7 @@ def test_axe_finds_nothing_on_pages_that_forms_lead_to(
 def test_axe_finds_nothing_on_empty_pages_and_without_a_session(browser: Browser, tmp_path: Path):
     with open_harness(tmp_path) as harness:
         server = Server(harness)
-        window = a_visit(browser, server, reduced_motion="reduce")
+        window = open_window(browser, server, reduced_motion="reduce")
         window.sign_in("dora")
         faults_by_page = {path: _faults(window, path) for path in EMPTY}
         window.page.context.clear_cookies()
@@ -87,8 +87,8 @@ def test_error_pages_and_second_factor_pages_are_accessible(browser: Browser, tm
         )
         server = Server(replace(harness, context=parts, service=KeyturnService(parts)))
         enrol_app(harness, "olga")
-        number = gallery(harness.database)["succeeded"]
-        visit = a_visit(browser, server, reduced_motion="reduce", viewport=DESK)
+        number = add_sample_runs(harness.database)["succeeded"]
+        visit = open_window(browser, server, reduced_motion="reduce", viewport=DESK)
         visit.sign_in("olga")
         looks: dict[str, Looks] = {}
 

@@ -14,7 +14,7 @@ from connectors.ssh_pool import SshPool
 from runbooks import Refused
 from runbooks.agents_block import BlockAgent
 from runbooks.agents_unblock import UnblockAgent
-from tests.acceptance.ungated import carry_out, take_back
+from tests.acceptance.ungated import execute_plan, undo_plan
 from tests.playground.nginx import Nginx
 from tests.playground.sshd import Sshd
 
@@ -54,23 +54,23 @@ def answered(nginx: Nginx, agent: str, status: int) -> None:
 
 
 def test_nginx_refuses_a_blocked_agent_until_the_undo(fleet: Fleet, nginx: Nginx):
-    plan = carry_out(fleet, BLOCK)
+    plan = execute_plan(fleet, BLOCK)
     answered(nginx, "Mozilla/5.0 (compatible; evil.bot/2.1)", 403)
     # A dot is a dot.
     answered(nginx, "EvilxBot/2", 200)
     answered(nginx, "Mozilla/5.0 Firefox/133.0", 200)
-    take_back(fleet, BLOCK, plan)
+    undo_plan(fleet, BLOCK, plan)
     answered(nginx, "Evil.Bot/2", 200)
 
 
 def test_nginx_admits_an_unblocked_agent_and_still_refuses_others(fleet: Fleet, nginx: Nginx):
     other = BlockAgent.model_validate(VALUES | {"agent": "C++ Crawler"})
-    carry_out(fleet, BLOCK)
-    carry_out(fleet, other)
-    plan = carry_out(fleet, UNBLOCK)
+    execute_plan(fleet, BLOCK)
+    execute_plan(fleet, other)
+    plan = execute_plan(fleet, UNBLOCK)
     answered(nginx, "Evil.Bot/2", 200)
     answered(nginx, "C++ Crawler", 403)
-    take_back(fleet, UNBLOCK, plan)
+    undo_plan(fleet, UNBLOCK, plan)
     answered(nginx, "Evil.Bot/2", 403)
     assert fleet.run_query("web1", nginx_agents.query_agents()).refused == (
         "C++ Crawler",

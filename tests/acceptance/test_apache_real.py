@@ -15,7 +15,7 @@ from runbooks import Refused
 from runbooks.agents_block import BlockAgent
 from runbooks.agents_unblock import UnblockAgent
 from runbooks.bots_top import BotsTop
-from tests.acceptance.ungated import carry_out, take_back
+from tests.acceptance.ungated import execute_plan, undo_plan
 from tests.playground.apache import Apache
 from tests.playground.sshd import Sshd
 
@@ -56,22 +56,22 @@ def answered(apache: Apache, agent: str, status: int) -> None:
 
 
 def test_apache_refuses_a_blocked_agent_until_the_undo(fleet: Fleet, apache: Apache):
-    plan = carry_out(fleet, BLOCK)
+    plan = execute_plan(fleet, BLOCK)
     answered(apache, "Mozilla/5.0 (compatible; evil.bot/2.1)", 403)
     # A dot is a dot.
     answered(apache, "EvilxBot/2", 200)
     answered(apache, "Mozilla/5.0 Firefox/133.0", 200)
-    take_back(fleet, BLOCK, plan)
+    undo_plan(fleet, BLOCK, plan)
     answered(apache, "Evil.Bot/2", 200)
 
 
 def test_apache_admits_an_unblocked_agent_and_still_refuses_others(fleet: Fleet, apache: Apache):
-    carry_out(fleet, BLOCK)
-    carry_out(fleet, BlockAgent.model_validate(VALUES | {"agent": "C++ Crawler"}))
-    plan = carry_out(fleet, UNBLOCK)
+    execute_plan(fleet, BLOCK)
+    execute_plan(fleet, BlockAgent.model_validate(VALUES | {"agent": "C++ Crawler"}))
+    plan = execute_plan(fleet, UNBLOCK)
     answered(apache, "Evil.Bot/2", 200)
     answered(apache, "C++ Crawler", 403)
-    take_back(fleet, UNBLOCK, plan)
+    undo_plan(fleet, UNBLOCK, plan)
     answered(apache, "Evil.Bot/2", 403)
     assert fleet.run_query("web1", dialect.query_agents()).refused == ("C++ Crawler", "Evil.Bot/2")
 
@@ -111,7 +111,7 @@ def test_apache_without_the_agent_list_include_is_reported_with_the_fix(
 
 
 def test_apache_access_log_is_counted_by_agent(fleet: Fleet, apache: Apache):
-    carry_out(fleet, BLOCK)
+    execute_plan(fleet, BLOCK)
     answered(apache, "Evil.Bot/2", 403)
     look = BotsTop.model_validate({"host": "web1"})
     report = look.report(look.read(fleet.run_query))

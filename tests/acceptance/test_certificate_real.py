@@ -13,7 +13,7 @@ from connectors.inventory import Inventory
 from connectors.ssh_pool import SshPool
 from runbooks import Report
 from runbooks.cert_check import CertCheck
-from tests.playground.daemon import Daemon, free_port, program
+from tests.playground.daemon import Daemon, find_free_port, find_program
 from tests.playground.sshd import Sshd
 
 pytestmark = pytest.mark.real
@@ -32,10 +32,10 @@ class TlsServer(Daemon):
         self.port = 0
 
     def _choose_ports(self) -> None:
-        self.port = free_port(self._address)
+        self.port = find_free_port(self._address)
 
     def _configure(self) -> list[str]:
-        openssl = program(OPENSSL, package="openssl")
+        openssl = find_program(OPENSSL, package="openssl")
         key, asked, shown = (str(self.directory / name) for name in ("key", "csr", "crt"))
         for words in (
             f"genpkey -algorithm EC -pkeyopt ec_paramgen_curve:prime256v1 -out {key}",
@@ -106,4 +106,4 @@ def test_port_without_tls_is_reported(fleet: Fleet, sshd: Sshd):
 
 def test_closed_port_is_an_error_of_the_certificate_check(fleet: Fleet):
     with pytest.raises(CommandError, match="nothing listens at port"):
-        checked(fleet, free_port("127.0.0.1"))
+        checked(fleet, find_free_port("127.0.0.1"))

@@ -29,7 +29,7 @@ from connectors.ssh_pool import SshPool
 from tests.bot.audit.test_verification import entries_of, rewrite
 from tests.bot.harness import ManualDispatcher, open_harness
 from tests.playground.sshd import Sshd
-from tests.policies import a_policy
+from tests.policies import write_policy
 from tests.toy import RUNBOOKS, SetSwitch, ShowSwitches
 
 pytestmark = pytest.mark.real
@@ -161,7 +161,7 @@ def test_full_disk_stops_all_requests_until_there_is_space_again(
 
     database = Database(f"sqlite:///{small_disk / 'keyturn.db'}", SigningKey.create())
     migrations.upgrade_schema(database)
-    policies: PolicyDirectory = a_policy(tmp_path / "policy")
+    policies: PolicyDirectory = write_policy(tmp_path / "policy")
     fleet, queue = _fleet(host), ManualDispatcher()
     flow = KeyturnService(WorkflowContext(database, policies, fleet, queue, runbooks=RUNBOOKS))
     with database.transaction() as tx:

@@ -31,17 +31,18 @@ from runbooks.csf_deny import DenyAddress
 from runbooks.csf_pingdom_refresh import RefreshPingdom
 from runbooks.csf_pingdom_show import ShowPingdom
 from runbooks.csf_unblock import UnblockAddress
-from tests.acceptance.ungated import carry_out, plan_of, take_back
-from tests.pingdom_feeds import BAD_FEEDS, FOURS, ODD_ITEMS, SIXES, feed
-from tests.plans import work_of
-from tests.playground.csf import ALLOW, CsfHost, why_not
+from tests.acceptance.ungated import execute_plan, make_plan, undo_plan
+from tests.pingdom_feeds import BAD_FEEDS, FOURS, ODD_ITEMS, SIXES, build_feed
+from tests.plans import list_work
+from tests.playground.csf import ALLOW, CsfHost, explain_missing_support
 from tests.playground.daemon import PATH
-from tests.playground.mirror import Mirror, answer
+from tests.playground.mirror import FixedResponseServer, build_response
 from tests.playground.probation import Probations, wait_until
 
+_MISSING = explain_missing_support()
 pytestmark = [
     pytest.mark.real,
-    pytest.mark.skipif(bool(why_not()), reason=f"no firewall can be had here: {why_not()}"),
+    pytest.mark.skipif(bool(_MISSING), reason=f"no firewall can be had here: {_MISSING}"),
 ]
 
 REFRESH = RefreshPingdom.model_validate({"host": "web1"})
@@ -51,9 +52,9 @@ HELLO = Query(Shell(("echo", "hello")), str.strip)
 
 
 @pytest.fixture
-def mirror(tmp_path: Path) -> Iterator[Mirror]:
-    with Mirror(tmp_path) as mirror:
-        mirror.replies["/feed"] = answer(feed().encode())
+def mirror(tmp_path: Path) -> Iterator[FixedResponseServer]:
+    with FixedResponseServer(tmp_path) as mirror:
+        mirror.replies["/feed"] = build_response(build_feed().encode())
         yield mirror
 
 
@@ -64,7 +65,7 @@ def web1() -> Iterator[CsfHost]:
         yield host
 
 
-def fleet_of(host: CsfHost, mirror: Mirror) -> Fleet:
+def fleet_of(host: CsfHost, mirror: FixedResponseServer) -> Fleet:
     settings = {
         "pingdom.feed": mirror.url("/feed"),
         "pingdom.feed_networks": "127.0.0.0/8,::1/128",
@@ -80,7 +81,7 @@ def fleet_of(host: CsfHost, mirror: Mirror) -> Fleet:
 
 
 @pytest.fixture
-def fleet(web1: CsfHost, mirror: Mirror) -> Iterator[Fleet]:
+def fleet(web1: CsfHost, mirror: FixedResponseServer) -> Iterator[Fleet]:
     with closing(fleet_of(web1, mirror)) as fleet:
         yield fleet
 
@@ -109,36 +110,36 @@ def lets_us_in(host: CsfHost) -> bool:
 
 @pytest.mark.parametrize("sets", ["0", "1"], ids=["rules", "sets"])
 def test_csf_refresh_allows_the_pingdom_probes_until_the_undo(
-    web1: CsfHost, fleet: Fleet, mirror: Mirror, sets: str
+    web1: CsfHost, fleet: Fleet, mirror: FixedResponseServer, sets: str
 ):
     web1.configure(LF_IPSET=sets)
     web1.restart()
     assert not SHOW.report(SHOW.read(fleet.run_query)).healthy
-    plan = carry_out(fleet, REFRESH)
+    plan = execute_plan(fleet, REFRESH)
     assert in_kernel(web1) == ALL
     assert len(web1.own.read_text().splitlines()) == len(ALL) + 1
     assert (web1.etc / "csf.allow").read_text() == f"{ALLOW}Include {web1.own}\n"
     assert SHOW.report(SHOW.read(fleet.run_query)).healthy
-    take_back(fleet, REFRESH, plan)
+    undo_plan(fleet, REFRESH, plan)
     assert in_kernel(web1) == set()
     assert web1.own.read_text() == ""
 
 
 def test_csf_refresh_applies_only_the_changes_of_the_pingdom_feed(
-    web1: CsfHost, fleet: Fleet, mirror: Mirror
+    web1: CsfHost, fleet: Fleet, mirror: FixedResponseServer
 ):
-    carry_out(fleet, REFRESH)
+    execute_plan(fleet, REFRESH)
     kept = web1.own.read_text()
-    mirror.replies["/feed"] = answer(feed((*FOURS[3:], "5.172.9.9")).encode())
-    plan = carry_out(fleet, REFRESH)
+    mirror.replies["/feed"] = build_response(build_feed((*FOURS[3:], "5.172.9.9")).encode())
+    plan = execute_plan(fleet, REFRESH)
     assert plan.notes[:2] == ["Adds 1: 5.172.9.9.", f"Removes 3: {', '.join(FOURS[:3])}."]
     assert in_kernel(web1) == (ALL | {"5.172.9.9"}) - set(FOURS[:3])
-    take_back(fleet, REFRESH, plan)
+    undo_plan(fleet, REFRESH, plan)
     assert web1.own.read_text() == kept
 
 
 def test_csf_refresh_without_changes_writes_nothing(web1: CsfHost, fleet: Fleet):
-    carry_out(fleet, REFRESH)
+    execute_plan(fleet, REFRESH)
     before = (web1.own.stat(), web1.restarts)
     plan = REFRESH.plan(REFRESH.read(fleet.run_query))
     assert plan == Plan("web1 allows all 140 addresses of Pingdom's probes")
@@ -148,7 +149,7 @@ def test_csf_refresh_without_changes_writes_nothing(web1: CsfHost, fleet: Fleet)
 def test_flushed_csf_firewall_is_off_and_starts_only_with_start_firewall(
     web1: CsfHost, fleet: Fleet
 ):
-    carry_out(fleet, REFRESH)
+    execute_plan(fleet, REFRESH)
     for table in ("iptables", "ip6tables"):
         for words in (("-P", "INPUT", "ACCEPT"), ("-F",), ("-X",)):
             web1.inside(table, *words)
@@ -158,7 +159,9 @@ def test_flushed_csf_firewall_is_off_and_starts_only_with_start_firewall(
     with pytest.raises(Refused, match="start=firewall"):
         REFRESH.plan(REFRESH.read(fleet.run_query))
     assert web1.restarts == before
-    plan = carry_out(fleet, RefreshPingdom.model_validate({"host": "web1", "start": "firewall"}))
+    plan = execute_plan(
+        fleet, RefreshPingdom.model_validate({"host": "web1", "start": "firewall"})
+    )
     assert plan.steps[1].title == "Replace Keyturn's list and turn the firewall on"
     assert in_kernel(web1) == ALL
     assert "-j LOCALINPUT" in web1.inside("iptables", "-S", "INPUT")
@@ -166,10 +169,10 @@ def test_flushed_csf_firewall_is_off_and_starts_only_with_start_firewall(
 
 
 def test_csf_refresh_restores_flushed_allow_rules(web1: CsfHost, fleet: Fleet):
-    carry_out(fleet, REFRESH)
+    execute_plan(fleet, REFRESH)
     web1.inside("iptables", "-F", "ALLOWIN")
     assert "40 of 140" in SHOW.report(SHOW.read(fleet.run_query)).summary
-    plan = carry_out(fleet, REFRESH)
+    plan = execute_plan(fleet, REFRESH)
     assert (
         plan.current_state == "The list is current, but 100 of its 140 addresses are not in force"
     )
@@ -177,19 +180,19 @@ def test_csf_refresh_restores_flushed_allow_rules(web1: CsfHost, fleet: Fleet):
 
 
 def test_invalid_pingdom_feeds_change_nothing_on_the_host(
-    web1: CsfHost, fleet: Fleet, mirror: Mirror
+    web1: CsfHost, fleet: Fleet, mirror: FixedResponseServer
 ):
-    carry_out(fleet, REFRESH)
+    execute_plan(fleet, REFRESH)
     before = (web1.own.stat(), web1.own.read_text(), web1.restarts, in_kernel(web1))
     bad = [
-        *(answer(text.encode()) for text in BAD_FEEDS.values()),
-        answer(feed().encode(), status="500 Internal Server Error"),
-        answer(feed().encode(), kind="text/html"),
-        answer(feed().encode(), headers={"Content-Encoding": "gzip"}),
-        answer(feed().encode(), headers={"Content-Length": "999999"}),
-        answer(feed(FOURS[:79]).encode()),
-        answer(feed((*FOURS, *(f"5.173.1.{n}" for n in range(1, 52)))).encode()),
-        answer(b"\xef\xbb\xbf" + feed().encode("utf-16")),
+        *(build_response(text.encode()) for text in BAD_FEEDS.values()),
+        build_response(build_feed().encode(), status="500 Internal Server Error"),
+        build_response(build_feed().encode(), kind="text/html"),
+        build_response(build_feed().encode(), headers={"Content-Encoding": "gzip"}),
+        build_response(build_feed().encode(), headers={"Content-Length": "999999"}),
+        build_response(build_feed(FOURS[:79]).encode()),
+        build_response(build_feed((*FOURS, *(f"5.173.1.{n}" for n in range(1, 52)))).encode()),
+        build_response(b"\xef\xbb\xbf" + build_feed().encode("utf-16")),
         b"",
     ]
     assert len(bad) >= 40
@@ -201,12 +204,12 @@ def test_invalid_pingdom_feeds_change_nothing_on_the_host(
 
 
 def test_pingdom_feed_with_one_odd_item_changes_nothing_and_notes_it(
-    web1: CsfHost, fleet: Fleet, mirror: Mirror
+    web1: CsfHost, fleet: Fleet, mirror: FixedResponseServer
 ):
-    carry_out(fleet, REFRESH)
+    execute_plan(fleet, REFRESH)
     # tests/connectors/test_pingdom.py reads every kind of odd item.
     for odd in list(ODD_ITEMS.values())[::8]:
-        mirror.replies["/feed"] = answer(feed(FOURS, SIXES, odd).encode())
+        mirror.replies["/feed"] = build_response(build_feed(FOURS, SIXES, odd).encode())
         plan = REFRESH.plan(REFRESH.read(fleet.run_query))
         assert not plan.steps
         assert [note for note in plan.notes if "Skipped in Pingdom's feed: probe 101" in note]
@@ -221,7 +224,7 @@ def tell(fleet: Fleet, plan: Plan, *numbers: int) -> None:
 def test_csf_change_that_locks_keyturn_out_is_restored_by_the_host(web1: CsfHost, fleet: Fleet):
     """Somebody has taken port 22 out of csf.conf and not restarted csf: loading our list does."""
     web1.configure(TCP_IN="80,443")
-    plan = plan_of(fleet, REFRESH)
+    plan = make_plan(fleet, REFRESH)
     tell(fleet, plan, 1, 2)
     assert not lets_us_in(web1)
     assert fleet.run_query("web1", HELLO) == "hello", (
@@ -234,12 +237,12 @@ def test_csf_change_that_locks_keyturn_out_is_restored_by_the_host(web1: CsfHost
     assert web1.own.read_text() == ""
     assert not web1.probations.is_armed("csf")
     assert list(web1.probations.hooks.iterdir()) == []
-    assert work_of(plan_of(fleet, REFRESH)) == work_of(plan)
+    assert list_work(make_plan(fleet, REFRESH)) == list_work(plan)
 
 
 def test_without_a_new_connection_a_locking_csf_change_is_kept(web1: CsfHost, fleet: Fleet):
     web1.configure(TCP_IN="80,443")
-    plan = plan_of(fleet, REFRESH)
+    plan = make_plan(fleet, REFRESH)
     tell(fleet, plan, 1, 2)
     process, keep = web1.probations.get_timer("csf"), plan.steps[2].do
     assert isinstance(keep, Shell)
@@ -261,26 +264,26 @@ def test_address_is_denied_unblocked_and_allowed_in_csf_each_with_an_undo(
 ):
     values = {"host": "web1", "address": "203.0.113.9"}
     deny, allow = DenyAddress.model_validate(values), AllowAddress.model_validate(values)
-    take_back(fleet, allow, carry_out(fleet, allow))
+    undo_plan(fleet, allow, execute_plan(fleet, allow))
     assert _entries(web1) == []
-    carry_out(fleet, deny)
+    execute_plan(fleet, deny)
     assert _entries(web1) == ["DROP", ".deny"]
     with pytest.raises(Refused, match="request csf unblock first"):
-        plan_of(fleet, allow)
+        make_plan(fleet, allow)
     unblock = UnblockAddress.model_validate(values)
-    plan = carry_out(fleet, unblock)
+    plan = execute_plan(fleet, unblock)
     assert _entries(web1) == []
-    take_back(fleet, unblock, plan)
+    undo_plan(fleet, unblock, plan)
     assert _entries(web1) == ["DROP", ".deny"]
     own = DenyAddress.model_validate(
         {"host": "web1", "address": web1.inside("hostname", "-I").split()[0]}
     )
     with pytest.raises(Refused, match="of this host itself"):
-        plan_of(fleet, own)
+        make_plan(fleet, own)
 
 
 def test_unconfirmed_csf_denial_is_restored_and_other_entries_stay(web1: CsfHost, fleet: Fleet):
-    plan = plan_of(fleet, DenyAddress.model_validate({"host": "web1", "address": "203.0.113.9"}))
+    plan = make_plan(fleet, DenyAddress.model_validate({"host": "web1", "address": "203.0.113.9"}))
     for step in plan.steps[:2]:
         fleet.run_command("web1", fleet.resolve_command("web1", step.do))
     with (web1.etc / "csf.deny").open("a") as file:
@@ -292,7 +295,7 @@ def test_unconfirmed_csf_denial_is_restored_and_other_entries_stay(web1: CsfHost
 
 
 def test_confirmed_csf_list_outlasts_its_probation(web1: CsfHost, fleet: Fleet):
-    plan = plan_of(fleet, REFRESH)
+    plan = make_plan(fleet, REFRESH)
     tell(fleet, plan, 1, 2)
     process = web1.probations.get_timer("csf")
     tell(fleet, plan, 3)
@@ -302,7 +305,7 @@ def test_confirmed_csf_list_outlasts_its_probation(web1: CsfHost, fleet: Fleet):
 
 
 def test_csf_list_confirmed_too_late_is_restored_and_reported(web1: CsfHost, fleet: Fleet):
-    plan = plan_of(fleet, REFRESH)
+    plan = make_plan(fleet, REFRESH)
     tell(fleet, plan, 1, 2)
     web1.probations.let_time_run_out("csf")
     for step in (3, 2):
@@ -312,15 +315,15 @@ def test_csf_list_confirmed_too_late_is_restored_and_reported(web1: CsfHost, fle
     assert web1.own.read_text() == ""
 
 
-def test_csf_probation_timer_restores_the_list(mirror: Mirror):
+def test_csf_probation_timer_restores_the_list(mirror: FixedResponseServer):
     with CsfHost(probation=1) as host, closing(fleet_of(host, mirror)) as fleet:
         host.restart()
-        tell(fleet, plan_of(fleet, REFRESH), 1)
+        tell(fleet, make_plan(fleet, REFRESH), 1)
         wait_until(lambda: host.restarts == 2 and not host.probations.is_armed("csf"))
 
 
 def test_csf_change_is_refused_while_another_is_on_probation(web1: CsfHost, fleet: Fleet):
-    plan = plan_of(fleet, REFRESH)
+    plan = make_plan(fleet, REFRESH)
     tell(fleet, plan, 1, 2)
     with pytest.raises(CommandError, match="on probation already"):
         tell(fleet, plan, 1)
@@ -329,7 +332,7 @@ def test_csf_change_is_refused_while_another_is_on_probation(web1: CsfHost, flee
 
 
 def test_csf_boot_hook_restores_the_list_after_a_reboot(web1: CsfHost, fleet: Fleet):
-    tell(fleet, plan_of(fleet, REFRESH), 1, 2)
+    tell(fleet, make_plan(fleet, REFRESH), 1, 2)
     os.kill(web1.probations.get_timer("csf"), signal.SIGKILL)
     web1.probations.set_end("csf", 10**9, boot="of-before")
     (hook,) = web1.probations.hooks.iterdir()
@@ -343,17 +346,17 @@ def test_csf_boot_hook_restores_the_list_after_a_reboot(web1: CsfHost, fleet: Fl
 
 
 def test_half_finished_csf_refresh_can_be_undone(web1: CsfHost, fleet: Fleet):
-    plan = plan_of(fleet, REFRESH)
+    plan = make_plan(fleet, REFRESH)
     tell(fleet, plan, 1, 2)
     for step in reversed(plan.steps[:2]):
         assert not isinstance(step.undo, NoUndo)
         fleet.run_command("web1", step.undo)
     assert in_kernel(web1) == set()
-    assert work_of(plan_of(fleet, REFRESH)) == work_of(plan)
+    assert list_work(make_plan(fleet, REFRESH)) == list_work(plan)
 
 
 def test_truncated_csf_list_is_not_loaded(web1: CsfHost, fleet: Fleet):
-    plan = plan_of(fleet, REFRESH)
+    plan = make_plan(fleet, REFRESH)
     tell(fleet, plan, 1)
     load = plan.steps[1].do
     assert isinstance(load, Shell)
@@ -364,7 +367,7 @@ def test_truncated_csf_list_is_not_loaded(web1: CsfHost, fleet: Fleet):
 
 
 def test_csf_disabled_during_the_run_fails_the_step(web1: CsfHost, fleet: Fleet):
-    plan = plan_of(fleet, REFRESH)
+    plan = make_plan(fleet, REFRESH)
     tell(fleet, plan, 1)
     (web1.etc / "csf.disable").touch()
     with pytest.raises(CommandError, match="run csf -e first"):
@@ -382,7 +385,7 @@ def test_host_without_csf_is_reported_with_the_setting(web1: CsfHost, fleet: Fle
 def test_csf_check_warns_of_cpanel_and_global_lists(web1: CsfHost, fleet: Fleet):
     web1.configure(GLOBAL_ALLOW="https://example.com/allow.txt")
     web1.cpanel.mkdir()
-    carry_out(fleet, REFRESH)
+    execute_plan(fleet, REFRESH)
     warned = SHOW.report(SHOW.read(fleet.run_query))
     assert "GLOBAL_ALLOW" in warned.findings[0]
     assert "commondomains does not list pingdom.com" in warned.findings[1]

@@ -18,22 +18,23 @@ from connectors.fleet import Fleet
 from connectors.ssh_pool import SshPool
 from runbooks.csf_pingdom_refresh import RefreshPingdom
 from tests.bot.harness import WEB, ManualDispatcher
-from tests.pingdom_feeds import FOURS, SIXES, feed
-from tests.playground.csf import CsfHost, why_not
-from tests.playground.mirror import Mirror, answer
-from tests.policies import a_policy
+from tests.pingdom_feeds import FOURS, SIXES, build_feed
+from tests.playground.csf import CsfHost, explain_missing_support
+from tests.playground.mirror import FixedResponseServer, build_response
+from tests.policies import write_policy
 
+_MISSING = explain_missing_support()
 pytestmark = [
     pytest.mark.real,
-    pytest.mark.skipif(bool(why_not()), reason=f"no firewall can be had here: {why_not()}"),
+    pytest.mark.skipif(bool(_MISSING), reason=f"no firewall can be had here: {_MISSING}"),
 ]
 
 
 class Gate:
     """A workflow on a host behind csf, whose runs go as far as they go at once."""
 
-    def __init__(self, directory: Path, host: CsfHost, mirror: Mirror) -> None:
-        policies = a_policy(directory / "policy")
+    def __init__(self, directory: Path, host: CsfHost, mirror: FixedResponseServer) -> None:
+        policies = write_policy(directory / "policy")
         settings = {
             "pingdom.feed": mirror.url("/feed"),
             "pingdom.feed_networks": "127.0.0.0/8,::1/128",
@@ -73,14 +74,14 @@ class Gate:
 
 
 @pytest.fixture
-def mirror(tmp_path: Path) -> Iterator[Mirror]:
-    with Mirror(tmp_path) as mirror:
-        mirror.replies["/feed"] = answer(feed().encode())
+def mirror(tmp_path: Path) -> Iterator[FixedResponseServer]:
+    with FixedResponseServer(tmp_path) as mirror:
+        mirror.replies["/feed"] = build_response(build_feed().encode())
         yield mirror
 
 
 def test_csf_refresh_is_approved_verified_and_undone_through_the_gate(
-    tmp_path: Path, mirror: Mirror
+    tmp_path: Path, mirror: FixedResponseServer
 ):
     with CsfHost() as host, closing(Gate(tmp_path, host, mirror)) as gate:
         host.restart()
@@ -94,13 +95,15 @@ def test_csf_refresh_is_approved_verified_and_undone_through_the_gate(
         assert not host.probations.is_armed("csf")
 
 
-def test_undo_of_a_csf_refresh_works_after_the_feed_has_changed(tmp_path: Path, mirror: Mirror):
+def test_undo_of_a_csf_refresh_works_after_the_feed_has_changed(
+    tmp_path: Path, mirror: FixedResponseServer
+):
     with CsfHost() as host, closing(Gate(tmp_path, host, mirror)) as gate:
         host.restart()
         refresh = RefreshPingdom.model_validate({"host": "web1"})
         run = gate.service.request_run(refresh, person="dora", origin=WEB)
         assert gate.approved(run.id) == State.SUCCEEDED
-        mirror.replies["/feed"] = answer(feed((*FOURS, "5.173.1.1")).encode())
+        mirror.replies["/feed"] = build_response(build_feed((*FOURS, "5.173.1.1")).encode())
         undo = gate.service.request_undo(run.id, person="dora", origin=WEB)
         assert gate.approved(undo.id) == State.SUCCEEDED
         proposal = gate.run(undo.id).plan

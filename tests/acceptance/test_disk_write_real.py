@@ -17,7 +17,7 @@ from connectors.inventory import Inventory
 from connectors.ssh_pool import SshPool
 from runbooks import NoUndo
 from runbooks.disk_write_test import DirectoryReading, MeasureDiskWrite
-from tests.plans import work_of
+from tests.plans import list_work
 from tests.playground.sshd import Sshd
 
 pytestmark = [
@@ -60,7 +60,7 @@ def test_disk_write_test_leaves_nothing_but_its_result(fleet: Fleet, directory: 
     assert proof.current_state.startswith(f"wrote 8 MiB to {directory} in ")
     assert not isinstance(step.undo, NoUndo)
     fleet.run_command("nas1", fleet.resolve_command("nas1", step.undo))
-    assert work_of(change.plan(on_a_calm_host(change.read(fleet.run_query)))) == work_of(plan)
+    assert list_work(change.plan(on_a_calm_host(change.read(fleet.run_query)))) == list_work(plan)
 
 
 def test_disk_write_test_in_a_directory_writable_by_others_is_refused(

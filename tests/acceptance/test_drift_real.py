@@ -24,7 +24,7 @@ from tests.bot.databases import create_sqlite_database
 from tests.bot.harness import WEB, ManualDispatcher
 from tests.playground.nginx import Nginx
 from tests.playground.sshd import Sshd
-from tests.policies import a_policy
+from tests.policies import write_policy
 
 pytestmark = pytest.mark.real
 
@@ -75,7 +75,7 @@ def web(sshd: Sshd, tmp_path: Path) -> Iterator[WebServer]:
     list_file = nginx.directory / "keyturn-agents.conf"
     list_file.touch()
     settings = {"nginx.config": str(nginx.configuration), "nginx.agents": str(list_file)}
-    policies = a_policy(tmp_path / "policy")
+    policies = write_policy(tmp_path / "policy")
     entry = sshd.inventory_entry(area="web", settings=settings)
     with (tmp_path / "policy" / "inventory.yaml").open("w") as file:
         YAML().dump({"hosts": {"web1": entry}}, file)

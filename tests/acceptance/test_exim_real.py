@@ -16,8 +16,8 @@ from connectors.ssh_pool import SshPool
 from runbooks.mail_queue_check import MailQueueCheck
 from runbooks.mail_queue_remove import RemoveMail
 from runbooks.mail_queue_retry import RetryMail
-from tests.acceptance.ungated import carry_out
-from tests.playground.daemon import program
+from tests.acceptance.ungated import execute_plan
+from tests.playground.daemon import find_program
 from tests.playground.sshd import Sshd
 
 pytestmark = [
@@ -43,7 +43,7 @@ class Exim:
         self.command = directory / "exim"
         self._configuration = configuration = directory / "configuration"
         configuration.write_text(_CONFIGURATION.format(directory))
-        exim = program(EXIM, package="exim4-daemon-light")
+        exim = find_program(EXIM, package="exim4-daemon-light")
         self.command.write_text(f'#!/bin/sh\nexec {exim} -C {configuration} "$@"\n')
         self.command.chmod(0o755)
         for name in ("spool", "log"):
@@ -104,7 +104,7 @@ def test_exim_messages_of_one_sender_are_removed_and_others_stay(fleet: Fleet, e
     exim.queue("shop@example.com", "c@example.net")
     later = datetime.now(UTC) + timedelta(seconds=2)
     values = {"host": "mail1", "sender": "spam@example.com", "before": later.isoformat()}
-    plan = carry_out(fleet, RemoveMail.model_validate(values))
+    plan = execute_plan(fleet, RemoveMail.model_validate(values))
     assert "2 messages from spam@example.com wait on mail1" in plan.current_state
     assert [one.sender for one in CHECK.read(fleet.run_query).messages] == ["shop@example.com"]
 
@@ -113,7 +113,7 @@ def test_exim_message_is_removed_by_its_id(fleet: Fleet, exim: Exim):
     exim.queue("a@example.com", "b@example.net")
     exim.queue("a@example.com", "c@example.net")
     gone, stays = CHECK.read(fleet.run_query).messages
-    carry_out(fleet, RemoveMail.model_validate({"host": "mail1", "message": gone.id}))
+    execute_plan(fleet, RemoveMail.model_validate({"host": "mail1", "message": gone.id}))
     assert [one.id for one in CHECK.read(fleet.run_query).messages] == [stays.id]
 
 
@@ -129,7 +129,7 @@ def test_retried_exim_message_that_stays_queued_shows_the_reason(fleet: Fleet, e
 
 
 def test_unroutable_exim_message_is_returned_to_its_sender(fleet: Fleet, exim: Exim):
-    plan = carry_out(fleet, _request_retry(fleet, exim))
+    plan = execute_plan(fleet, _request_retry(fleet, exim))
     assert "A message that its server refuses for good is returned to its sender." in plan.notes
 
 

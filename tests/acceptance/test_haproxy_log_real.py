@@ -13,7 +13,7 @@ from connectors.fleet import Fleet
 from connectors.inventory import Inventory
 from connectors.ssh_pool import SshPool
 from runbooks.bots_top import BotsTop
-from tests.playground.daemon import Daemon, program
+from tests.playground.daemon import Daemon, find_program
 from tests.playground.haproxy import HAPROXY
 from tests.playground.sshd import Sshd
 
@@ -84,7 +84,7 @@ class Logging(Daemon):
     def _configure(self) -> list[str]:
         config = self.directory / "haproxy.cfg"
         config.write_text(_CONFIG.format(self.directory))
-        return [program(HAPROXY, package="haproxy"), "-db", "-f", str(config)]
+        return [find_program(HAPROXY, package="haproxy"), "-db", "-f", str(config)]
 
     def _answers(self) -> bool:
         return (self.directory / "http.sock").exists()

@@ -15,10 +15,10 @@ from runbooks.abusers_mark import MarkAbuser
 from runbooks.abusers_show import ShowAbusers
 from runbooks.abusers_tables import ListStickTables
 from tests.acceptance.test_haproxy_real import Here, fleet_at, fleet_of
-from tests.acceptance.ungated import carry_out
-from tests.playground.daemon import Daemon, free_port, program
+from tests.acceptance.ungated import execute_plan
+from tests.playground.daemon import Daemon, find_free_port, find_program
 from tests.playground.haproxy import HAPROXY, Haproxy
-from tests.scripted_fleet import inventory_of
+from tests.scripted_fleet import build_inventory
 
 pytestmark = pytest.mark.real
 
@@ -58,7 +58,7 @@ class Twin(Daemon):
         peers = "\n".join(f"    peer {name} 127.0.0.1:{it}" for name, it in self._ports.items())
         config = self.directory / "haproxy.cfg"
         config.write_text(_CONFIG.format(directory=self.directory, name=self._name, peers=peers))
-        return [program(HAPROXY, package="haproxy"), "-db", "-f", str(config)]
+        return [find_program(HAPROXY, package="haproxy"), "-db", "-f", str(config)]
 
     def _answers(self) -> bool:
         try:
@@ -70,14 +70,14 @@ class Twin(Daemon):
 
 @pytest.fixture
 def twins() -> Iterator[dict[str, Twin]]:
-    ports = {"lb1": free_port("127.0.0.1"), "lb2": free_port("127.0.0.1")}
+    ports = {"lb1": find_free_port("127.0.0.1"), "lb2": find_free_port("127.0.0.1")}
     with ExitStack() as stack:
         yield {name: stack.enter_context(Twin(name, ports)) for name in ports}
 
 
 @pytest.fixture
 def fleet(twins: dict[str, Twin]) -> Fleet:
-    inventory = inventory_of(*twins)
+    inventory = build_inventory(*twins)
     hosts = {
         name: inventory[name].model_copy(
             update={"settings": {"haproxy.socket": twin.path, "haproxy.config": "/nonexistent"}}
@@ -109,9 +109,9 @@ CLEAR = ClearAbuser.model_validate({"host": "lb1", "address": ABUSER})
 
 
 def test_stick_table_cleared_on_one_haproxy_is_filled_again_by_its_peer(fleet: Fleet):
-    carry_out(fleet, MARK)
+    execute_plan(fleet, MARK)
     in_time(lambda: marked(fleet, "lb2"))
-    plan = carry_out(fleet, CLEAR)
+    plan = execute_plan(fleet, CLEAR)
     assert any(note.startswith("lb2 has a copy of http") for note in plan.notes)
     # The other one keeps its copy, and sends it once it counts the client again.
     assert marked(fleet, "lb2")
@@ -121,10 +121,10 @@ def test_stick_table_cleared_on_one_haproxy_is_filled_again_by_its_peer(fleet: F
 
 
 def test_stick_table_cleared_on_both_haproxy_peers_stays_empty(fleet: Fleet):
-    carry_out(fleet, MARK)
+    execute_plan(fleet, MARK)
     in_time(lambda: marked(fleet, "lb2"))
     for host in ("lb1", "lb2"):
-        carry_out(fleet, EmptyTable.model_validate({"host": host}))
+        execute_plan(fleet, EmptyTable.model_validate({"host": host}))
     # What is sent after it has arrived: nothing that was cleared came before it.
     head = dialect.find_table_head("http", fleet.run_query("lb2", dialect.query_tables()))
     fleet.run_command("lb2", dialect.mark_entry(head, "203.0.113.7", "gpc0", 1))
@@ -141,7 +141,7 @@ def test_stick_table_list_shows_peers_and_lost_peer_connections(
     assert report.healthy
     assert report.table is not None
     assert report.table.rows[0][5] == "lb2"
-    carry_out(fleet, MARK)
+    execute_plan(fleet, MARK)
     twins["lb2"].stop()
     in_time(lambda: not _connected(fleet, "lb1"))
     assert (
@@ -162,7 +162,7 @@ def test_cleared_stick_table_admits_every_client(haproxy: Haproxy):
     for number in range(20):
         haproxy.runtime(f"set table http key 203.0.113.{number} data.gpc0 1")
     assert haproxy.get(ABUSER) == 503
-    plan = carry_out(fleet, EMPTY)
+    plan = execute_plan(fleet, EMPTY)
     assert not plan.is_reversible
     assert plan.current_state == "20 of 20 entries of http are marked"
     assert haproxy.get(ABUSER) == 200

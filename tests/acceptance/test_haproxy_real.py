@@ -28,11 +28,11 @@ from runbooks.abusers_clear import ClearAbuser
 from runbooks.abusers_mark import MarkAbuser
 from runbooks.abusers_show import ShowAbusers
 from runbooks.abusers_tables import ListStickTables
-from tests.acceptance.ungated import carry_out, take_back
-from tests.plans import work_of
-from tests.playground.daemon import Daemon, program
+from tests.acceptance.ungated import execute_plan, undo_plan
+from tests.plans import list_work
+from tests.playground.daemon import Daemon, find_program
 from tests.playground.haproxy import HAPROXY, Haproxy, Level
-from tests.scripted_fleet import inventory_of
+from tests.scripted_fleet import build_inventory
 
 pytestmark = pytest.mark.real
 
@@ -79,7 +79,7 @@ class Here:
 
 def fleet_at(path: str, config: str = "/nonexistent", *, user: int | None = None) -> Fleet:
     settings = {"haproxy.socket": path, "haproxy.config": config}
-    inventory = inventory_of("lb1")
+    inventory = build_inventory("lb1")
     host = inventory["lb1"].model_copy(update={"settings": settings})
     return Fleet(inventory.model_copy(update={"hosts": {"lb1": host}}), Here(user))
 
@@ -150,13 +150,13 @@ def test_several_haproxy_clients_are_marked_and_cleared_in_one_plan(
     listed = ("203.0.113.9", "203.0.113.64", "203.0.113.65")
     haproxy.abuse(ABUSER)
     mark, clear = MarkAbusers.model_validate(values), ClearAbusers.model_validate(values)
-    plan = carry_out(fleet, mark)
+    plan = execute_plan(fleet, mark)
     assert len(plan.steps) == 2
     assert "expires: 10m from now" in plan.notes[0]
     assert all(map(haproxy.marked, listed))
-    cleared = carry_out(fleet, clear)
+    cleared = execute_plan(fleet, clear)
     assert not any(map(haproxy.marked, listed))
-    take_back(fleet, clear, cleared)
+    undo_plan(fleet, clear, cleared)
     assert all(map(haproxy.marked, listed))
 
 
@@ -172,7 +172,7 @@ def test_cleared_abuser_is_marked_again_by_the_undo(haproxy: Haproxy):
     assert not isinstance(step.undo, NoUndo)
     fleet.run_command("lb1", step.undo)
     assert haproxy.marked(ABUSER)
-    assert work_of(CLEAR.plan(CLEAR.read(fleet.run_query))) == work_of(plan)
+    assert list_work(CLEAR.plan(CLEAR.read(fleet.run_query))) == list_work(plan)
 
 
 def test_cleared_abuser_above_the_limit_is_blocked_again(haproxy: Haproxy):
@@ -381,7 +381,7 @@ class Arrays(Daemon):
             f"frontend http\n bind unix@{self.directory}/http.sock\n"
             " stick-table type ip size 1k expire 10m store gpc(3),gpt(2)\n"
         )
-        return [program(HAPROXY, package="haproxy"), "-db", "-f", str(config)]
+        return [find_program(HAPROXY, package="haproxy"), "-db", "-f", str(config)]
 
     def _answers(self) -> bool:
         try:

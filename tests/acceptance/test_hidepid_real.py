@@ -13,9 +13,9 @@ from connectors.fleet import Fleet
 from connectors.inventory import Host, Inventory
 from runbooks.hidepid_set import SetHidepid
 from runbooks.hidepid_show import ShowHidepid
-from tests.acceptance.ungated import carry_out, plan_of, take_back
+from tests.acceptance.ungated import execute_plan, make_plan, undo_plan
 from tests.playground.probation import Probations
-from tests.scripted_fleet import inventory_of
+from tests.scripted_fleet import build_inventory
 
 SHOW = ShowHidepid.model_validate({"host": "web1"})
 HIDE = SetHidepid.model_validate({"host": "web1", "value": "2"})
@@ -85,7 +85,7 @@ def fleet(etc: Path) -> Iterator[Fleet]:
         if holder.stdout.readline() != b"ready\n":
             pytest.skip("this machine gives nobody a namespace with an /etc of its own")
         children = Path(f"/proc/{holder.pid}/task/{holder.pid}/children").read_text().split()
-        host = inventory_of("web1")["web1"].model_dump(mode="json", exclude={"name"})
+        host = build_inventory("web1")["web1"].model_dump(mode="json", exclude={"name"})
         host["settings"] = Probations(etc.parent / "root").settings
         inventory = Inventory.model_validate({"hosts": {"web1": host}})
         yield Fleet(inventory, Inside(int(children[0])))
@@ -100,12 +100,12 @@ def test_hidepid_hides_processes_until_the_undo(fleet: Fleet, etc: Path, line: s
     fstab.write_text("# /proc is below\n" + line)
     assert SHOW.report(SHOW.read(fleet.run_query)).healthy
     before = fstab.read_text()
-    plan = carry_out(fleet, HIDE)
+    plan = execute_plan(fleet, HIDE)
     assert len(plan.steps) == 4
     report = SHOW.report(SHOW.read(fleet.run_query))
     assert report.healthy
     assert "users see only their own processes (hidepid=2)" in report.summary
-    take_back(fleet, HIDE, plan)
+    undo_plan(fleet, HIDE, plan)
     assert fstab.read_text() == before
     assert "(hidepid=0)" in SHOW.report(SHOW.read(fleet.run_query)).summary
 
@@ -116,7 +116,7 @@ def test_unconfirmed_hidepid_change_is_restored_by_the_host(fleet: Fleet, etc: P
     fstab = etc / "fstab"
     fstab.write_text("# /proc is below\n" + line)
     before = fstab.read_text()
-    *steps, _keep = plan_of(fleet, HIDE).steps
+    *steps, _keep = make_plan(fleet, HIDE).steps
     for step in steps:
         fleet.run_command("web1", fleet.resolve_command("web1", step.do))
     assert fstab.read_text() != before

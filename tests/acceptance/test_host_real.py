@@ -17,7 +17,7 @@ from runbooks.conntrack_set import SetConntrack
 from runbooks.host_changes import HostChanges
 from runbooks.tcp_window_check import TcpWindowCheck
 from runbooks.uptime_check import UptimeCheck
-from tests.acceptance.ungated import carry_out, take_back
+from tests.acceptance.ungated import execute_plan, undo_plan
 from tests.playground.probation import Probations
 from tests.playground.sshd import Sshd
 
@@ -56,9 +56,9 @@ def test_conntrack_limit_is_raised_and_restored_by_the_undo(fleet: Fleet):
         pytest.skip("this kernel tracks no connections, or only its owner may set the limit")
     before = int(limit.read_text())
     change = SetConntrack.model_validate({"host": "web1", "maximum": before + 1})
-    plan = carry_out(fleet, change)
+    plan = execute_plan(fleet, change)
     assert int(limit.read_text()) == before + 1
-    take_back(fleet, change, plan)
+    undo_plan(fleet, change, plan)
     assert int(limit.read_text()) == before
 
 

@@ -19,7 +19,7 @@ import httpx2
 import pytest
 
 from tests.bot.installation import create_installation
-from tests.cli_process import keyturn
+from tests.cli_process import run_keyturn
 
 _DESCRIPTORS, _HALF_OPEN = 512, 1200
 _UNFINISHED = (
@@ -92,7 +92,9 @@ def _serving(place: Path, log: IO[bytes]) -> Generator[str]:
 def served(tmp_path: Path) -> Generator[Served]:
     with create_installation(tmp_path):
         pass
-    made = keyturn(tmp_path, "token", "new", "olga", "--scope", "read", "--days", "1", "--json")
+    made = run_keyturn(
+        tmp_path, "token", "new", "olga", "--scope", "read", "--days", "1", "--json"
+    )
     log = tmp_path / "serve.log"
     with log.open("wb") as written, _serving(tmp_path, written) as address:
         yield Served(address, json.loads(made.stdout)["token"], log)
@@ -110,7 +112,7 @@ def test_pages_api_and_stop_all_answer_during_a_flood_of_unfinished_requests(
             answer = httpx2.get(served.address + path, headers=bearer, timeout=10)
             assert answer.status_code == status
             assert time.monotonic() - begun < 5
-        stopped = keyturn(tmp_path, "stop", "all", "--why", "a flood")
+        stopped = run_keyturn(tmp_path, "stop", "all", "--why", "a flood")
         assert stopped.returncode == 0, stopped.stderr
         assert "Everything is stopped" in stopped.stdout
     assert "HTTP connections closed" in served.log.read_text()

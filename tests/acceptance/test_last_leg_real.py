@@ -21,13 +21,14 @@ from runbooks.service_control import RestartService
 from runbooks.service_status import ServiceStatus
 from tests.bot.databases import create_sqlite_database
 from tests.bot.harness import WEB, ManualDispatcher
-from tests.playground.daemon import free_port
-from tests.playground.systemd import Systemd, why_not
-from tests.policies import a_policy
+from tests.playground.daemon import find_free_port
+from tests.playground.systemd import Systemd, explain_missing_support
+from tests.policies import write_policy
 
+_MISSING = explain_missing_support()
 pytestmark = [
     pytest.mark.real,
-    pytest.mark.skipif(bool(why_not()), reason=f"systemd cannot run here: {why_not()}"),
+    pytest.mark.skipif(bool(_MISSING), reason=f"systemd cannot run here: {_MISSING}"),
 ]
 
 _TREE = """\
@@ -66,7 +67,7 @@ class Shop:
     """The workflow over both hosts; nothing happens but what `work` does."""
 
     def __init__(self, directory: Path, hosts: Mapping[str, Systemd]) -> None:
-        policies = a_policy(directory / "policy")
+        policies = write_policy(directory / "policy")
         (directory / "policy" / "trees").mkdir()
         (directory / "policy" / "trees" / "shop.yaml").write_text(_TREE)
         self.hosts, self.queue = hosts, ManualDispatcher()
@@ -112,7 +113,7 @@ class Shop:
 def _start_host(directory: Path) -> Generator[Systemd]:
     configuration = directory / "haproxy.cfg"
     directory.mkdir()
-    port = free_port("127.0.0.1")
+    port = find_free_port("127.0.0.1")
     configuration.write_text(
         f"global\n  stats socket {directory}/haproxy.sock\n"
         f"listen shop\n  bind 127.0.0.1:{port}\n  mode tcp\n"

@@ -8,7 +8,7 @@ from playwright.sync_api import Page, expect
 
 from tests.acceptance.browsing import ARTEFACTS, chromium
 from tests.playground import company
-from tests.playground.daemon import free_port
+from tests.playground.daemon import find_free_port
 from tests.playground.oidc_provider import CLIENT_ID, CLIENT_SECRET, OidcProvider
 from tests.playground.service import Service
 from tests.policies import INVENTORY
@@ -25,7 +25,7 @@ ACCOUNTS = {
 def service(tmp_path: Path) -> Generator[Service]:
     company.create_policy(tmp_path / "policy")
     (tmp_path / "policy" / "inventory.yaml").write_text(INVENTORY)
-    port = free_port("127.0.0.1")
+    port = find_free_port("127.0.0.1")
     with (
         OidcProvider(ACCOUNTS, back=f"http://127.0.0.1:{port}/oidc/callback") as provider,
         Service(

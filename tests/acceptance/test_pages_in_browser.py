@@ -11,10 +11,10 @@ from playwright.sync_api import Browser, expect
 from bot.db import locks
 from bot.model.schedule import ScheduleTiming, parse_cron
 from runbooks import load_catalogue
-from tests.acceptance.browsing import CONTRAST, CUT, SCREENS, Server, Visit, a_visit
+from tests.acceptance.browsing import CONTRAST, CUT, SCREENS, Server, Visit, open_window
 from tests.bot.harness import WEB, open_harness
 from tests.bot.host_contacts import store_contact
-from tests.bot.web.sample_runs import gallery
+from tests.bot.web.sample_runs import add_sample_runs
 from tests.toy import RUNBOOKS, SetSwitch, ShowSwitches
 
 pytestmark = pytest.mark.real
@@ -35,7 +35,7 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[Server]
 
 
 def _fill(harness: Any) -> None:
-    numbers = gallery(harness.database)
+    numbers = add_sample_runs(harness.database)
     with harness.database.transaction() as tx:
         locks.take_lock(tx, "lb2", numbers["unknown"])
         store_contact(tx, "lb1", tried_at=tx.now, answered_at=tx.now)
@@ -50,7 +50,7 @@ def _fill(harness: Any) -> None:
 
 @pytest.fixture
 def visit(browser: Browser, server: Server) -> Generator[Visit]:
-    visit = a_visit(browser, server)
+    visit = open_window(browser, server)
     visit.sign_in("dora")
     yield visit
     visit.page.context.close()
@@ -86,7 +86,7 @@ def test_saved_view_keeps_filters_and_its_link_works_for_others(
     # The chart arrives after the page.
     expect(page.locator(".kt-histogram figure")).to_be_visible()
     visit.keep("view")
-    other = a_visit(browser, visit.server)
+    other = open_window(browser, visit.server)
     other.sign_in("olga")
     other.open(path)
     expect(other.page.get_by_text("View “what became of lb2” of Dora")).to_be_visible()
@@ -236,7 +236,7 @@ def test_pages_fit_every_screen_width_with_enough_contrast(
     paths = ("/hosts", "/hosts/lb1", "/changes", "/schedules", "/report", "/runbooks", "/health")
     form = "/runbooks/form?runbook=toy+set&host=lb1"
     size: Any = {"width": width, "height": 900}
-    visit = a_visit(browser, server, color_scheme=scheme, viewport=size)
+    visit = open_window(browser, server, color_scheme=scheme, viewport=size)
     visit.sign_in("olga")
     for path in (*paths, form):
         visit.open(path)

@@ -4,7 +4,7 @@ import pytest
 from playwright.sync_api import Browser
 
 from tests.acceptance.accessibility import STATES, list_addresses
-from tests.acceptance.browsing import Server, a_visit
+from tests.acceptance.browsing import Server, open_window
 
 pytestmark = pytest.mark.real
 
@@ -13,7 +13,7 @@ def test_every_page_is_complete_without_scripts(
     browser: Browser, sample_pages: tuple[Server, dict[str, int]]
 ):
     server, runs = sample_pages
-    window = a_visit(browser, server, java_script_enabled=False)
+    window = open_window(browser, server, java_script_enabled=False)
     window.sign_in("olga")
     bare: dict[str, str] = {}
     for address in (*list_addresses(runs), *STATES):

@@ -46,7 +46,7 @@ from tests.bot.harness import WEB, ManualDispatcher
 from tests.playground.probation import Probations
 from tests.playground.silencing_proxy import SilencingProxy
 from tests.playground.sshd import Sshd
-from tests.policies import a_policy
+from tests.policies import write_policy
 
 pytestmark = pytest.mark.real
 
@@ -132,7 +132,7 @@ class Site:
         self.probations = Probations(host.directory / "root")
         self.keys = host.directory / "authorized_keys"
         self.before = self.keys.read_text()
-        self._policies = a_policy(directory / "policy")
+        self._policies = write_policy(directory / "policy")
         settings = {"toy.keys": str(self.keys), **self.probations.settings}
         self._entry = host.inventory_entry(area="web", settings=settings) | {"port": proxy.port}
         self._key = SigningKey.create()

@@ -27,7 +27,7 @@ from tests.bot.harness import WEB, ManualDispatcher
 from tests.playground.apache import Apache
 from tests.playground.nginx import Nginx
 from tests.playground.sshd import Sshd
-from tests.policies import a_policy
+from tests.policies import write_policy
 
 pytestmark = pytest.mark.real
 
@@ -40,7 +40,7 @@ class Site:
     """A Keyturn with two hosts, web1 and web2."""
 
     def __init__(self, directory: Path, hosts: dict[str, object]) -> None:
-        policies = a_policy(directory / "policy")
+        policies = write_policy(directory / "policy")
         with (directory / "policy" / "inventory.yaml").open("w") as file:
             YAML().dump({"hosts": hosts}, file)
         self.fleet = Fleet(policies.get_policy().inventory, SshPool(directory))

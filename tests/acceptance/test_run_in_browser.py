@@ -14,17 +14,17 @@ from bot.auth import sessions
 from bot.db import live_output, runs
 from bot.db.live_output import NewestLines
 from bot.model.run import Run, State, StepState
-from tests.acceptance.browsing import CONTRAST, SCREENS, Server, Visit, a_visit
-from tests.acceptance.noisy_hosts import HOSTS, a_fan, speaking
+from tests.acceptance.browsing import CONTRAST, SCREENS, Server, Visit, open_window
+from tests.acceptance.noisy_hosts import HOSTS, request_on_many_hosts, stream_output
 from tests.bot.harness import open_harness
 from tests.bot.web.sample_runs import (
-    approved,
-    asked,
-    concluded,
-    ended,
-    running,
-    succeeded,
-    waiting,
+    add_ended_run,
+    add_pending_run,
+    add_requested_run,
+    add_succeeded_run,
+    approve,
+    end_run,
+    start_run,
 )
 from tests.bot.web.test_diagrams import a_bond
 
@@ -48,7 +48,7 @@ def server(tmp_path: Path) -> Generator[Server]:
 
 @pytest.fixture
 def visit(browser: Browser, server: Server) -> Generator[Visit]:
-    visit = a_visit(browser, server)
+    visit = open_window(browser, server)
     visit.sign_in("dora")
     yield visit
     visit.page.context.close()
@@ -56,7 +56,7 @@ def visit(browser: Browser, server: Server) -> Generator[Visit]:
 
 def under_way(server: Server) -> Run:
     with server.harness.database.transaction() as tx:
-        return running(tx, approved(tx, waiting(tx, asked(tx))))
+        return start_run(tx, approve(tx, add_pending_run(tx, add_requested_run(tx))))
 
 
 def say(server: Server, run: int, total: int, *newest: str) -> None:
@@ -85,7 +85,7 @@ def test_live_output_appears_as_escaped_text(visit: Visit) -> None:
 
     with visit.server.harness.database.transaction() as tx:
         live_output.delete_lines(tx, run.id)
-        ended(tx, runs.get_run(tx, run.id), State.SUCCEEDED, "Verified")
+        add_ended_run(tx, runs.get_run(tx, run.id), State.SUCCEEDED, "Verified")
     expect(page.locator(".kt-headline")).to_contain_text("Succeeded")
     expect(page.locator("#live-output")).to_be_hidden()
     expect(page.locator("#live-status")).to_be_hidden()
@@ -128,7 +128,7 @@ def test_run_page_reconnects_its_event_stream_after_an_outage(
     browser: Browser, server: Server
 ) -> None:
     run = under_way(server)
-    visit = a_visit(browser, server)
+    visit = open_window(browser, server)
     visit.sign_in("dora")
     visit.open(f"/runs/{run.id}")
     page = visit.page
@@ -155,11 +155,11 @@ def test_run_page_asks_to_sign_in_when_the_session_ended(visit: Visit) -> None:
 def test_run_page_stays_responsive_with_live_output_of_200_hosts(visit: Visit) -> None:
     """Each host says 50 lines a second, which is 10,000 in all; the page still answers."""
     with visit.server.harness.database.transaction() as tx:
-        whole, parts = a_fan(tx)
+        whole, parts = request_on_many_hosts(tx)
     page = visit.page
     visit.open(f"/runs/{whole.id}")
     expect(page.locator("#live-status")).to_have_text("Live")
-    with speaking(visit.server.harness.database, parts):
+    with stream_output(visit.server.harness.database, parts):
         expect(page.locator("#live-output details")).to_have_count(HOSTS, timeout=30_000)
         newest = page.locator("#live-output [data-last]").last
         expect(newest).to_contain_text("what a host has to say")
@@ -191,12 +191,14 @@ def test_parent_run_page_shows_a_chart_and_counts_of_its_hosts(
     browser: Browser, server: Server, scheme: Any, width: int
 ) -> None:
     with server.harness.database.transaction() as tx:
-        whole, parts = a_fan(tx, 60)
-        ended(tx, parts[0], State.SUCCEEDED, "Verified")
-        ended(tx, parts[1], State.FAILED, "Step 1 of 1 failed: the disk is full.")
-        ended(tx, parts[2], State.UNKNOWN, "The outcome of step 1 of 1 is unknown")
+        whole, parts = request_on_many_hosts(tx, 60)
+        add_ended_run(tx, parts[0], State.SUCCEEDED, "Verified")
+        add_ended_run(tx, parts[1], State.FAILED, "Step 1 of 1 failed: the disk is full.")
+        add_ended_run(tx, parts[2], State.UNKNOWN, "The outcome of step 1 of 1 is unknown")
         live_output.store_lines(tx, [NewestLines(parts[3].id, 1, 2, "one\ntwo")])
-    visit = a_visit(browser, server, color_scheme=scheme, viewport={"width": width, "height": 900})
+    visit = open_window(
+        browser, server, color_scheme=scheme, viewport={"width": width, "height": 900}
+    )
     visit.sign_in("dora")
     visit.open(f"/runs/{whole.id}")
     page = visit.page
@@ -211,7 +213,7 @@ def test_parent_run_page_shows_a_chart_and_counts_of_its_hosts(
     assert page.evaluate(CONTRAST) == []
     visit.keep(f"fan-{scheme}-{width}")
     with server.harness.database.transaction() as tx:
-        ended(tx, parts[4], State.SUCCEEDED, "Verified, too")
+        add_ended_run(tx, parts[4], State.SUCCEEDED, "Verified, too")
     expect(page.locator("#fanout strong")).to_contain_text("2 succeeded")
     expect(page.locator(f"#child-{parts[4].id}")).to_contain_text("Verified, too")
     expect(page.locator("#announce")).to_contain_text("2 succeeded")
@@ -224,7 +226,7 @@ def test_run_page_without_scripts_shows_live_output_with_a_refresh_link(
 ) -> None:
     run = under_way(server)
     say(server, run.id, 1, "as it was then")
-    visit = a_visit(browser, server, java_script_enabled=False)
+    visit = open_window(browser, server, java_script_enabled=False)
     visit.sign_in("dora")
     visit.open(f"/runs/{run.id}")
     page = visit.page
@@ -237,10 +239,10 @@ def test_run_page_without_scripts_shows_live_output_with_a_refresh_link(
 
 def test_output_lines_are_linked_and_searched(visit: Visit) -> None:
     with visit.server.harness.database.transaction() as tx:
-        run = running(tx, approved(tx, waiting(tx, asked(tx))))
+        run = start_run(tx, approve(tx, add_pending_run(tx, add_requested_run(tx))))
         output = "\n".join(f"line {n}" for n in range(1, 101))
-        concluded(tx, run, StepState.SUCCEEDED, output=output)
-        ended(tx, run, State.SUCCEEDED, "Verified")
+        end_run(tx, run, StepState.SUCCEEDED, output=output)
+        add_ended_run(tx, run, State.SUCCEEDED, "Verified")
     page = visit.page
     visit.open(f"/runs/{run.id}#output-1-L90")
     expect(page.locator("#output-1-L90")).to_be_in_viewport()
@@ -258,7 +260,7 @@ def test_output_lines_are_linked_and_searched(visit: Visit) -> None:
 
 def test_page_of_an_ended_run_opens_no_event_stream(visit: Visit) -> None:
     with visit.server.harness.database.transaction() as tx:
-        run = succeeded(tx, asked(tx))
+        run = add_succeeded_run(tx, add_requested_run(tx))
     asked_for: list[str] = []
     visit.page.on("request", lambda request: asked_for.append(request.url))
     visit.open(f"/runs/{run.id}")
@@ -275,10 +277,15 @@ def test_two_runs_are_compared_side_by_side(
             "table http1: 3 keys\nno such key\n",
             "table http1: 2 keys\nremoved\ndone\n",
         ):
-            run = running(tx, approved(tx, waiting(tx, asked(tx)), reason="known customer"))
-            concluded(tx, run, StepState.SUCCEEDED, output=output)
-            ended(tx, run, State.SUCCEEDED, "Verified: 203.0.113.9 is not marked")
-    visit = a_visit(browser, server, color_scheme=scheme, viewport={"width": width, "height": 900})
+            run = start_run(
+                tx,
+                approve(tx, add_pending_run(tx, add_requested_run(tx)), reason="known customer"),
+            )
+            end_run(tx, run, StepState.SUCCEEDED, output=output)
+            add_ended_run(tx, run, State.SUCCEEDED, "Verified: 203.0.113.9 is not marked")
+    visit = open_window(
+        browser, server, color_scheme=scheme, viewport={"width": width, "height": 900}
+    )
     visit.sign_in("dora")
     visit.open(f"/runs/{run.id}")
     page = visit.page
@@ -299,7 +306,9 @@ def test_check_result_is_shown_as_a_chart(
 ) -> None:
     with server.harness.database.transaction() as tx:
         number = a_bond(tx)
-    visit = a_visit(browser, server, color_scheme=scheme, viewport={"width": width, "height": 900})
+    visit = open_window(
+        browser, server, color_scheme=scheme, viewport={"width": width, "height": 900}
+    )
     visit.sign_in("dora")
     visit.open(f"/runs/{number}")
     page = visit.page
@@ -316,7 +325,7 @@ def test_check_result_is_shown_as_a_chart(
 def test_change_log_of_a_run_is_verified_by_keyboard(visit: Visit) -> None:
     with visit.server.harness.database.transaction() as tx:
         verification.open_log(tx)
-        run = succeeded(tx, asked(tx))
+        run = add_succeeded_run(tx, add_requested_run(tx))
     visit.open(f"/runs/{run.id}")
     visit.page.get_by_role("link", name="Change log").last.focus()
     visit.page.keyboard.press("Enter")

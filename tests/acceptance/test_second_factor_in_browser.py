@@ -9,15 +9,15 @@ from playwright.sync_api import Browser, CDPSession, Page, expect
 from bot.auth import second_factors
 from bot.model.run import State
 from bot.queries.second_factor import is_factor_valid
-from tests.acceptance.browsing import CONTRAST, SCREENS, Server, Visit, a_visit
+from tests.acceptance.browsing import CONTRAST, SCREENS, Server, Visit, open_window
 from tests.bot.authenticator_app import enrol_and_step_up, enrol_app
 from tests.bot.harness import Harness, open_harness
-from tests.policies import starter_rules
+from tests.policies import get_starter_rules
 from tests.toy import SetSwitch
 
 pytestmark = pytest.mark.real
 
-STRICT = starter_rules().replace('@approvals("1")', '@approvals("1")\n@stepup', 1)
+STRICT = get_starter_rules().replace('@approvals("1")', '@approvals("1")\n@stepup', 1)
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ def confirmed_key(visit: Visit, person: str) -> None:
 def test_security_key_approves_a_run_that_requires_a_second_factor(
     browser: Browser, server: Server
 ) -> None:
-    visit = a_visit(browser, server)
+    visit = open_window(browser, server)
     page, harness = visit.page, server.harness
     visit.sign_in("olga")
     plug_in(page)
@@ -86,7 +86,7 @@ def test_security_key_approves_a_run_that_requires_a_second_factor(
 def test_missing_security_key_is_reported_on_the_step_up_page(
     browser: Browser, server: Server
 ) -> None:
-    visit = a_visit(browser, server)
+    visit = open_window(browser, server)
     page = visit.page
     visit.sign_in("olga")
     devices = plug_in(page)
@@ -103,7 +103,7 @@ def test_missing_security_key_is_reported_on_the_step_up_page(
 
 
 def test_break_glass_is_used_with_a_security_key(browser: Browser, server: Server) -> None:
-    visit = a_visit(browser, server)
+    visit = open_window(browser, server)
     page, harness = visit.page, server.harness
     visit.sign_in("adam")
     plug_in(page)
@@ -130,7 +130,9 @@ def test_break_glass_is_used_with_a_security_key(browser: Browser, server: Serve
 def test_second_factor_pages_fit_every_screen_width(
     browser: Browser, server: Server, width: int, scheme: str
 ) -> None:
-    visit = a_visit(browser, server, viewport={"width": width, "height": 800}, color_scheme=scheme)
+    visit = open_window(
+        browser, server, viewport={"width": width, "height": 800}, color_scheme=scheme
+    )
     harness = server.harness
     visit.sign_in("olga")
     enrol_app(harness, "olga")

@@ -18,8 +18,8 @@ from connectors.shaping import Rates, ShapedInterface
 from runbooks.shaping_clear import ClearShaping
 from runbooks.shaping_set import SetShaping
 from runbooks.shaping_show import ShowShaping
-from tests.acceptance.ungated import carry_out, plan_of, take_back
-from tests.scripted_fleet import inventory_of
+from tests.acceptance.ungated import execute_plan, make_plan, undo_plan
+from tests.scripted_fleet import build_inventory
 
 SHOW = ShowShaping.model_validate({"host": "web1"})
 CLEAR = ClearShaping.model_validate({"host": "web1", "interface": "eth0"})
@@ -122,7 +122,7 @@ def _tell(fleet: Fleet, command: Shell) -> None:
 
 def _hurried(inside: Inside, *, seconds: int) -> Fleet:
     """Return a fleet with a host where a probation is this short."""
-    host = inventory_of("web1")["web1"].model_dump(mode="json", exclude={"name"})
+    host = build_inventory("web1")["web1"].model_dump(mode="json", exclude={"name"})
     host["settings"] = {"shaping.probation": str(seconds), "probation.root": "/run"}
     return Fleet(Inventory.model_validate({"hosts": {"web1": host}}), inside)
 
@@ -138,7 +138,7 @@ def _until_taken_back(fleet: Fleet) -> Rates:
 @pytest.mark.real
 def test_shaping_limits_drop_packets_until_the_undo(fleet: Fleet, inside: Inside):
     before = inside.do("sh", "-c", "ip -o link | cut -d' ' -f2; tc qdisc show").stdout
-    plan = carry_out(fleet, SET)
+    plan = execute_plan(fleet, SET)
     assert plan.notes[0].startswith("198.51.100.1 is 0.")
     card = _eth0(fleet)
     assert (card.rates, card.foreign_queues) == (Rates(1024, 512), ())
@@ -151,7 +151,7 @@ def test_shaping_limits_drop_packets_until_the_undo(fleet: Fleet, inside: Inside
     assert SHOW.report(SHOW.read(fleet.run_query)).summary == (
         "web1 limits eth0: 1,024 kbit/s in, 512 kbit/s out"
     )
-    take_back(fleet, SET, plan)
+    undo_plan(fleet, SET, plan)
     assert inside.do("sh", "-c", "ip -o link | cut -d' ' -f2; tc qdisc show").stdout == before
 
 
@@ -168,10 +168,10 @@ def test_without_shaping_limits_all_packets_arrive(fleet: Fleet, inside: Inside)
 
 @pytest.mark.real
 def test_cleared_shaping_limits_are_restored_by_the_undo(fleet: Fleet):
-    carry_out(fleet, SET)
-    plan = carry_out(fleet, CLEAR)
+    execute_plan(fleet, SET)
+    plan = execute_plan(fleet, CLEAR)
     assert _eth0(fleet).rates == Rates()
-    take_back(fleet, CLEAR, plan)
+    undo_plan(fleet, CLEAR, plan)
     assert _eth0(fleet).rates == Rates(1024, 512)
 
 
@@ -181,8 +181,8 @@ def test_unconfirmed_shaping_limits_are_restored_by_the_host(inside: Inside, for
     fleet = _hurried(inside, seconds=2)
     if former != Rates():
         before = {"down": former.down, "up": former.up}
-        carry_out(fleet, SET.model_copy(update=before))
-    begin, limit, keep = plan_of(fleet, SET).steps
+        execute_plan(fleet, SET.model_copy(update=before))
+    begin, limit, keep = make_plan(fleet, SET).steps
     fleet.run_command("web1", fleet.resolve_command("web1", begin.do))
     fleet.run_command("web1", fleet.resolve_command("web1", limit.do))
     assert _until_taken_back(fleet) == former
@@ -194,7 +194,7 @@ def test_unconfirmed_shaping_limits_are_restored_by_the_host(inside: Inside, for
 def test_confirmed_shaping_limits_outlast_the_probation(inside: Inside):
     """Shows, with the test above, that it is the keeping that makes the difference."""
     fleet = _hurried(inside, seconds=5)
-    carry_out(fleet, SET)
+    execute_plan(fleet, SET)
     deadline = time.monotonic() + 20
     while any("shaping/expire" in line for line in _commands(inside)):
         assert time.monotonic() < deadline, "the host's timer never ended"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.playground.workspace import Workspace
+from tests.playground.workspace import SlackOverTls
 
 pytestmark = pytest.mark.real
 
@@ -20,8 +20,8 @@ ROOT = SCENARIO.parents[2]
 
 
 @pytest.fixture
-def workspace() -> Generator[Workspace]:
-    with Workspace() as workspace:
+def workspace() -> Generator[SlackOverTls]:
+    with SlackOverTls() as workspace:
         yield workspace
 
 
@@ -63,7 +63,7 @@ def played(environment: Mapping[str, str], *words: str) -> str:
     ids=["Socket Mode", "HTTP"],
 )
 def test_slack_scenario_runs_over_a_proxy_named_by_the_environment(
-    workspace: Workspace, omitted: str, stories: str, passed: str, tmp_path: Path
+    workspace: SlackOverTls, omitted: str, stories: str, passed: str, tmp_path: Path
 ):
     environment = {**workspace.environment}
     del environment[omitted]

@@ -15,14 +15,15 @@ from connectors.ssh_pool import SshPool
 from runbooks import Refused
 from runbooks.disk_io import DiskTraffic
 from runbooks.nfs_scheduler_set import SetScheduler
-from tests.acceptance.ungated import carry_out, take_back
-from tests.playground.daemon import program
-from tests.playground.loop import loop_device, why_not
+from tests.acceptance.ungated import execute_plan, undo_plan
+from tests.playground.daemon import find_program
+from tests.playground.loop import explain_missing_support, loop_device
 from tests.playground.sshd import Sshd
 
+_MISSING = explain_missing_support()
 pytestmark = [
     pytest.mark.real,
-    pytest.mark.skipif(bool(why_not()), reason=f"no loop device can be made: {why_not()}"),
+    pytest.mark.skipif(bool(_MISSING), reason=f"no loop device can be made: {_MISSING}"),
 ]
 
 
@@ -34,7 +35,7 @@ def device() -> Iterator[str]:
 
 @pytest.fixture
 def fleet(sshd: Sshd) -> Iterator[Fleet]:
-    program("/usr/bin/iostat", package="sysstat")
+    find_program("/usr/bin/iostat", package="sysstat")
     entry = sshd.inventory_entry(area="storage", tags=["nfs"])
     fleet = Fleet(Inventory.model_validate({"hosts": {"nas1": entry}}), SshPool(Path("/")))
     yield fleet
@@ -62,12 +63,12 @@ def test_io_scheduler_and_tunables_are_set_verified_and_undone(fleet: Fleet, dev
     use(fleet, device, "bfq")
     before = use(fleet, device, "none")
     change = wish(device, scheduler="bfq", slice_idle=0, read_ahead_kb=4096, nr_requests=64)
-    plan = carry_out(fleet, change)
+    plan = execute_plan(fleet, change)
     assert [step.after for step in plan.steps] == ["bfq", "64", "0", "4096"]
     queue = queue_of(fleet, device)
     assert (queue.scheduler, queue.slice_idle) == ("bfq", 0)
     assert (queue.read_ahead_kb, queue.nr_requests) == (4096, 64)
-    take_back(fleet, change, plan)
+    undo_plan(fleet, change, plan)
     assert queue_of(fleet, device) == before
 
 
@@ -79,9 +80,9 @@ def test_undo_of_an_io_scheduler_change_restores_every_tunable(fleet: Fleet, dev
     fleet.run_command("nas1", block.set_queue_setting(device, "nr_requests", 32))
     before = queue_of(fleet, device)
     change = wish(device, scheduler="mq-deadline")
-    plan = carry_out(fleet, change)
+    plan = execute_plan(fleet, change)
     assert queue_of(fleet, device).slice_idle is None
-    take_back(fleet, change, plan)
+    undo_plan(fleet, change, plan)
     assert queue_of(fleet, device).tunables == before.tunables
     assert queue_of(fleet, device).nr_requests == 32
 
@@ -109,9 +110,9 @@ def test_udev_rule_of_an_io_scheduler_is_written_and_removed_by_the_undo(
     change = wish(device, scheduler="mq-deadline", persist=True)
     file = Path(block_rule.make_rule_path(device, queue_of(fleet, device).identity))
     try:
-        plan = carry_out(fleet, change)
+        plan = execute_plan(fleet, change)
         assert f'KERNEL=="{device}", ATTR{{queue/scheduler}}="mq-deadline"\n' in file.read_text()
-        take_back(fleet, change, plan)
+        undo_plan(fleet, change, plan)
         assert not file.exists()
     finally:
         file.unlink(missing_ok=True)

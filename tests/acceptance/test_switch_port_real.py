@@ -25,7 +25,7 @@ from runbooks.switch_port import DisablePort, SetPortVlan
 from tests.bot.clock import Clock
 from tests.bot.harness import WEB, ManualDispatcher
 from tests.playground.device import PASSWORD, ScriptedDevice
-from tests.policies import a_policy
+from tests.policies import write_policy
 from tests.runbooks.network import recorded
 
 pytestmark = pytest.mark.real
@@ -61,7 +61,7 @@ class WatchedPool(SshPool):
 
 class Site:
     def __init__(self, directory: Path, device: ScriptedDevice) -> None:
-        policies = a_policy(directory / "policy")
+        policies = write_policy(directory / "policy")
         (directory / "password").write_text(f"{PASSWORD}\n")
         (directory / "password").chmod(0o600)
         entry = device.inventory_entry(password_file="password", area="web", tags=["switch"])

@@ -15,13 +15,14 @@ from runbooks import Refused
 from runbooks._lists import LISTS
 from runbooks.service_control import ReloadService, RestartService, StartService, StopService
 from runbooks.service_status import ServiceStatus
-from tests.acceptance.ungated import carry_out
-from tests.playground.systemd import Systemd, why_not
-from tests.scripted_fleet import inventory_of
+from tests.acceptance.ungated import execute_plan
+from tests.playground.systemd import Systemd, explain_missing_support
+from tests.scripted_fleet import build_inventory
 
+_MISSING = explain_missing_support()
 pytestmark = [
     pytest.mark.real,
-    pytest.mark.skipif(bool(why_not()), reason=f"systemd cannot run here: {why_not()}"),
+    pytest.mark.skipif(bool(_MISSING), reason=f"systemd cannot run here: {_MISSING}"),
 ]
 
 _SLEEPS = "[Service]\nExecStart=/bin/sleep 1000\n"
@@ -48,7 +49,7 @@ def systemd() -> Iterator[Systemd]:
 
 @pytest.fixture
 def fleet(systemd: Systemd) -> Fleet:
-    return Fleet(inventory_of("web1"), systemd)
+    return Fleet(build_inventory("web1"), systemd)
 
 
 def test_services_of_a_host_are_listed_for_forms(fleet: Fleet):
@@ -78,7 +79,7 @@ def next_second(fleet: Fleet, service: str) -> datetime:
 
 def test_service_restart_also_restarts_dependent_services(fleet: Fleet):
     since = next_second(fleet, "worker")
-    plan = carry_out(fleet, restart("web", since))
+    plan = execute_plan(fleet, restart("web", since))
     assert "Restarted with it if running: worker.service." in plan.notes
     for service in ("web", "worker"):
         start = started(fleet, service)
@@ -121,9 +122,9 @@ def test_service_restart_by_an_alias_of_ssh_is_refused(systemd: Systemd, fleet: 
 def test_a_service_is_stopped_and_started(systemd: Systemd, fleet: Fleet):
     values = {"host": "web1", "service": "stopped"}
     start, stop = StartService.model_validate(values), StopService.model_validate(values)
-    carry_out(fleet, start)
+    execute_plan(fleet, start)
     assert "active" in systemd.systemctl("is-active", "stopped").splitlines()
-    carry_out(fleet, stop)
+    execute_plan(fleet, stop)
     assert "inactive" in systemd.systemctl("is-active", "stopped").splitlines()
     assert not stop.plan(stop.read(fleet.run_query)).steps
 
@@ -135,7 +136,7 @@ def test_a_service_is_reloaded_without_a_restart(systemd: Systemd, fleet: Fleet)
     pid = systemd.systemctl("show", "-p", "MainPID", "loads")
     values = {"host": "web1", "service": "loads", "since": next_second(fleet, "loads").isoformat()}
     reload = ReloadService.model_validate(values)
-    carry_out(fleet, reload)
+    execute_plan(fleet, reload)
     assert not reload.plan(reload.read(fleet.run_query)).steps
     assert systemd.systemctl("show", "-p", "MainPID", "loads") == pid
     other = ReloadService.model_validate({"host": "web1", "service": "web"})
@@ -185,7 +186,7 @@ def test_service_with_an_invalid_configuration_is_not_restarted(
     systemd.write(f"{name}.service", f"[Unit]\nDescription=Proxy\n{_SLEEPS}")
     systemd.systemctl("daemon-reload")
     systemd.systemctl("start", name)
-    entry = inventory_of("web1")["web1"].model_dump(mode="json", exclude={"name"})
+    entry = build_inventory("web1")["web1"].model_dump(mode="json", exclude={"name"})
     entry["settings"] = {f"{name}.config": str(configuration)}
     fleet = Fleet(Inventory.model_validate({"hosts": {"web1": entry}}), systemd)
     change = restart(name, next_second(fleet, name))

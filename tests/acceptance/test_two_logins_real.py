@@ -16,11 +16,11 @@ from connectors.fleet import Fleet
 from connectors.inventory import Host, Inventory
 from connectors.ssh_pool import SshPool
 from runbooks.agents_block import BlockAgent
-from tests.acceptance.ungated import carry_out, take_back
-from tests.cli_process import keyturn
+from tests.acceptance.ungated import execute_plan, undo_plan
+from tests.cli_process import run_keyturn
 from tests.playground.nginx import Nginx
 from tests.playground.two_logins import CHANGER, READER, TwoLogins
-from tests.policies import a_policy
+from tests.policies import write_policy
 
 pytestmark = pytest.mark.real
 
@@ -59,9 +59,9 @@ def test_queries_use_the_reading_login_and_changes_the_changing_login(
         assert (sshd.logins_of(READER), sshd.logins_of(CHANGER)) == (1, 0)
         _try_runbook(sshd, tmp_path)
         assert (sshd.logins_of(READER), sshd.logins_of(CHANGER)) == (2, 0)
-        plan = carry_out(fleet, BLOCK)
+        plan = execute_plan(fleet, BLOCK)
         assert fleet.run_query("web1", nginx_agents.query_agents()).refused == ("Evil Bot/2",)
-        take_back(fleet, BLOCK, plan)
+        undo_plan(fleet, BLOCK, plan)
         assert (sshd.logins_of(READER), sshd.logins_of(CHANGER)) == (2, 1)
     (step,) = plan.steps
     command = sshd.host().resolve(step.do)
@@ -70,19 +70,19 @@ def test_queries_use_the_reading_login_and_changes_the_changing_login(
 
 def _try_runbook(sshd: TwoLogins, place: Path) -> None:
     """Try the change on the command line, which records what the host returned."""
-    policies = a_policy(place / "policy")
+    policies = write_policy(place / "policy")
     entry = sshd.host().model_dump(mode="json", exclude={"name"}, exclude_none=True)
     inventory = json.dumps({"hosts": {"web1": entry}})
     (policies.path / "inventory.yaml").write_text(inventory)
     words = ["agents", "block", "web1", "Evil Bot/2", "--record", "before"]
-    tried = keyturn(place, "runbook", "try", *words, "--directory", str(place))
+    tried = run_keyturn(place, "runbook", "try", *words, "--directory", str(place))
     assert tried.returncode == 0, tried.stderr
     assert "$ sudo -n -- /usr/local/lib/keyturn/nginx-agents-" in tried.stdout
     assert "Sudo lines that it needs on web1:" in tried.stdout
     assert f"{CHANGER} ALL=(root) NOPASSWD: /usr/local/lib/keyturn/nginx-agents-" in tried.stdout
     recorded = place / "tests" / "recorded" / "agents_block" / "before.json"
     assert json.loads(recorded.read_text())["values"]["agent"] == "Evil Bot/2"
-    tested = keyturn(place, "runbook", "test", "agents block", "--directory", str(place))
+    tested = run_keyturn(place, "runbook", "test", "agents block", "--directory", str(place))
     assert "untested  agents block: empty after apply" in tested.stdout
     assert "ok        agents block: sudo rules" in tested.stdout
 

@@ -12,9 +12,9 @@ from playwright.sync_api import Browser, expect
 
 from bot.model.errors import NotAllowed
 from bot.model.run import Run, State
-from tests.acceptance.browsing import CONTRAST, CUT, SCREENS, Server, Visit, a_visit
+from tests.acceptance.browsing import CONTRAST, CUT, SCREENS, Server, Visit, open_window
 from tests.bot.harness import open_harness
-from tests.bot.web.sample_runs import gallery
+from tests.bot.web.sample_runs import add_sample_runs
 from tests.toy import BreakSwitch, SetAll
 
 pytestmark = pytest.mark.real
@@ -30,7 +30,7 @@ def server(tmp_path: Path) -> Generator[Server]:
 
 @pytest.fixture
 def visit(browser: Browser, server: Server) -> Generator[Visit]:
-    visit = a_visit(browser, server)
+    visit = open_window(browser, server)
     yield visit
     visit.page.context.close()
 
@@ -63,7 +63,7 @@ def test_pending_run_is_opened_and_approved_in_the_browser(visit: Visit) -> None
 
 
 def test_run_history_is_filtered_live(visit: Visit) -> None:
-    gallery(visit.server.harness.database)
+    add_sample_runs(visit.server.harness.database)
     page = visit.page
     visit.sign_in("dora")
     page.get_by_role("link", name="Runs", exact=True).click()
@@ -241,8 +241,8 @@ def test_run_page_reports_a_lost_server_connection(visit: Visit) -> None:
 
 def test_filtering_and_approving_work_without_scripts(browser: Browser, server: Server) -> None:
     run = both_on(server)
-    gallery(server.harness.database)
-    visit = a_visit(browser, server, java_script_enabled=False)
+    add_sample_runs(server.harness.database)
+    visit = open_window(browser, server, java_script_enabled=False)
     page = visit.page
     visit.sign_in("olga")
     visit.open("/runs")
@@ -262,8 +262,10 @@ def test_filtering_and_approving_work_without_scripts(browser: Browser, server: 
 def test_web_pages_fit_every_screen_width_without_console_errors(
     browser: Browser, server: Server, scheme: Any, width: int
 ) -> None:
-    shown = gallery(server.harness.database)
-    visit = a_visit(browser, server, color_scheme=scheme, viewport={"width": width, "height": 900})
+    shown = add_sample_runs(server.harness.database)
+    visit = open_window(
+        browser, server, color_scheme=scheme, viewport={"width": width, "height": 900}
+    )
     visit.sign_in("olga")
     paths = {"home": "/", "history": "/runs", "log": "/changelog", "misfit": "/runs?since=soon"}
     paths |= {name: f"/runs/{number}" for name, number in shown.items()}

@@ -27,15 +27,16 @@ from runbooks.zfs_scrub_status import ScrubStatus
 from runbooks.zfs_scrub_stop import StopScrub
 from runbooks.zfs_set import SetProperty
 from runbooks.zfs_snapshot import TakeSnapshot
-from tests.acceptance.ungated import carry_out, take_back
-from tests.plans import work_of
+from tests.acceptance.ungated import execute_plan, undo_plan
+from tests.plans import list_work
 from tests.playground.daemon import PATH
 from tests.playground.sshd import Sshd
-from tests.playground.zfs_fuse import ZfsFuse, why_not
+from tests.playground.zfs_fuse import ZfsFuse, explain_missing_support
 
+_MISSING = explain_missing_support()
 pytestmark = [
     pytest.mark.real,
-    pytest.mark.skipif(bool(why_not()), reason=f"zfs-fuse cannot run here: {why_not()}"),
+    pytest.mark.skipif(bool(_MISSING), reason=f"zfs-fuse cannot run here: {_MISSING}"),
 ]
 
 TANK = {"host": "nas1", "pool": "tank"}
@@ -94,21 +95,21 @@ def test_zfs_disk_is_onlined_replaced_and_cleared_and_snapshot_and_quota_undone(
         _take_a_snapshot_and_set_a_quota(nas, fleet)
         nas.run("zpool", "offline", "tank", str(disks[1]))
         online = OnlineDisk.model_validate(TANK | {"disk": old})
-        take_back(fleet, online, carry_out(fleet, online))
+        undo_plan(fleet, online, execute_plan(fleet, online))
         assert (
             f"{disks[1].name} is OFFLINE" in POOLS.report(POOLS.read(fleet.run_query)).findings[0]
         )
         swap = ReplaceDisk.model_validate(TANK | {"disk": old, "new_disk": new})
-        carry_out(fleet, swap)
+        execute_plan(fleet, swap)
         report = swap.report_progress(swap.read(fleet.run_query))
         assert report.running or report.summary == "tank is ONLINE"
         wait_until(lambda: disks[1].name not in nas.run("zpool", "status"))
         nas.fill("tank", megabytes=20)
         nas.damage(disks[2], megabytes=(8, 48))
-        carry_out(fleet, FORCE)
+        execute_plan(fleet, FORCE)
         wait_until(lambda: nas.scan("tank").startswith("scrub completed"))
         clear = ClearErrors.model_validate(TANK)
-        assert "checksum errors" in carry_out(fleet, clear).notes[0]
+        assert "checksum errors" in execute_plan(fleet, clear).notes[0]
     finally:
         for disk in disks:
             disk.unlink(missing_ok=True)
@@ -118,15 +119,15 @@ def _take_a_snapshot_and_set_a_quota(nas: ZfsFuse, fleet: Fleet) -> None:
     nas.run("zfs", "create", "tank/home")
     values = {"host": "nas1", "dataset": "tank/home"}
     take = TakeSnapshot.model_validate(values | {"name": "before"})
-    take_back(fleet, take, carry_out(fleet, take))
-    plan = carry_out(fleet, take)
+    undo_plan(fleet, take, execute_plan(fleet, take))
+    plan = execute_plan(fleet, take)
     nas.run("zfs", "clone", "tank/home@before", "tank/copy")
     undo = plan.steps[0].undo
     assert isinstance(undo, Shell)
     with pytest.raises(CommandError, match="depends on the snapshot"):
         fleet.run_command("nas1", fleet.resolve_command("nas1", undo))
     limit = SetProperty.model_validate(values | {"property": "quota", "value": "10240K"})
-    take_back(fleet, limit, carry_out(fleet, limit))
+    undo_plan(fleet, limit, execute_plan(fleet, limit))
     low = SetProperty.model_validate(values | {"property": "quota", "value": "1K"})
     with pytest.raises(Refused, match=r"uses 2[0-9.]* KiB already"):
         low.plan(low.read(fleet.run_query))
@@ -156,7 +157,7 @@ def test_zfs_scrub_repairs_damaged_blocks_of_a_mirror(nas: ZfsFuse, fleet: Fleet
     file = Path(f"/proc/{nas.pid}/root") / nas.run("ls", f"{nas.directory}/mnt/tank/noise")[1:-1]
     before = file.read_bytes()
     nas.damage(second, megabytes=(10, 60))
-    carry_out(fleet, START)
+    execute_plan(fleet, START)
     wait_until(lambda: nas.scan("tank").startswith("scrub completed"))
     report = status(fleet)
     repaired = re.search(r"repaired ([\d.]+) MiB, 0 errors", report.summary)
@@ -173,7 +174,7 @@ def test_zfs_scrub_repairs_damaged_blocks_of_a_mirror(nas: ZfsFuse, fleet: Fleet
 def test_zfs_status_names_the_files_with_lost_data(nas: ZfsFuse, fleet: Fleet):
     for disk in mirror(nas):
         nas.damage(disk, megabytes=(10, 60))
-    carry_out(fleet, START)
+    execute_plan(fleet, START)
     wait_until(lambda: nas.scan("tank").startswith("scrub completed"))
     report = status(fleet)
     assert not report.healthy
@@ -185,7 +186,7 @@ def test_zfs_status_names_the_files_with_lost_data(nas: ZfsFuse, fleet: Fleet):
 
 def test_zfs_scrub_is_not_repeated_when_just_completed(nas: ZfsFuse, fleet: Fleet):
     mirror(nas)
-    carry_out(fleet, START)
+    execute_plan(fleet, START)
     wait_until(lambda: nas.scan("tank").startswith("scrub completed"))
     assert "just been scrubbed" in START.plan(START.read(fleet.run_query)).current_state
 
@@ -195,7 +196,7 @@ def test_running_zfs_scrub_is_shown_stopped_and_started_again(nas: ZfsFuse, flee
     nas.pool("other", nas.disk("d1"))
     nas.fill("tank", megabytes=36)
     with nas.slow():
-        plan = carry_out(fleet, START)
+        plan = execute_plan(fleet, START)
         assert "running" in status(fleet).summary
         assert "already" in START.plan(START.read(fleet.run_query)).current_state
         beside = START.model_copy(update={"pool": "other"})
@@ -203,10 +204,10 @@ def test_running_zfs_scrub_is_shown_stopped_and_started_again(nas: ZfsFuse, flee
             beside.plan(beside.read(fleet.run_query))
         with pytest.raises(Refused, match="zfs-fuse cannot pause"):
             PAUSE.plan(PAUSE.read(fleet.run_query))
-        stopped = carry_out(fleet, STOP)
+        stopped = execute_plan(fleet, STOP)
         assert nas.scan("tank").startswith("scrub stopped")
         assert plan.steps[0].undo == stopped.steps[0].do
-        assert work_of(START.plan(START.read(fleet.run_query))) == work_of(plan)
+        assert list_work(START.plan(START.read(fleet.run_query))) == list_work(plan)
     # What has ended by itself cannot be stopped, and that is no success.
     with pytest.raises(CommandError, match="has already ended"):
         fleet.run_command("nas1", stopped.steps[0].do)
@@ -239,7 +240,7 @@ def test_degraded_zfs_pool_is_scrubbed_only_by_scrub_force(nas: ZfsFuse, fleet: 
     nas.run("zpool", "offline", "tank", str(second))
     with pytest.raises(Refused, match=r"tank is DEGRADED \(.*/d1 is OFFLINE\).*zfs scrub force"):
         START.plan(START.read(fleet.run_query))
-    plan = carry_out(fleet, FORCE)
+    plan = execute_plan(fleet, FORCE)
     assert any("Make a backup first" in note for note in plan.notes)
     wait_until(lambda: nas.scan("tank").startswith("scrub completed"))
     assert "tank is DEGRADED" in status(fleet).findings[0]
@@ -285,35 +286,35 @@ def test_zfs_property_undo_restores_local_inherited_or_default_value(nas: ZfsFus
     mirror(nas, megabytes=1)
     nas.run("zfs", "create", "tank/home")
     gzip = change("tank", "compression", "gzip-3")
-    by_default = carry_out(fleet, gzip)
+    by_default = execute_plan(fleet, gzip)
     home = change("tank/home", "compression", "zle")
-    inherited = carry_out(fleet, home)
+    inherited = execute_plan(fleet, home)
     assert inherited.steps[0].before == "gzip-3 (inherited from tank)"
-    local = carry_out(fleet, change("tank/home", "compression", "off"))
-    take_back(fleet, change("tank/home", "compression", "off"), local)
+    local = execute_plan(fleet, change("tank/home", "compression", "off"))
+    undo_plan(fleet, change("tank/home", "compression", "off"), local)
     assert "zle" in nas.run("zfs", "get", "-H", "compression", "tank/home")
-    take_back(fleet, home, inherited)
+    undo_plan(fleet, home, inherited)
     assert "inherited from tank" in nas.run("zfs", "get", "-H", "compression", "tank/home")
-    take_back(fleet, gzip, by_default)
+    undo_plan(fleet, gzip, by_default)
     assert "default" in nas.run("zfs", "get", "-H", "compression", "tank")
     noatime = change("tank/home", "atime", "off")
-    take_back(fleet, noatime, carry_out(fleet, noatime))
+    undo_plan(fleet, noatime, execute_plan(fleet, noatime))
 
 
 def test_unknown_zfs_property_value_or_dataset_is_reported(nas: ZfsFuse, fleet: Fleet):
     nas.pool("tank", nas.disk("d0"))
     with pytest.raises(CommandError, match="too old for this property"):
-        carry_out(fleet, change("tank", "sync", "disabled"))
+        execute_plan(fleet, change("tank", "sync", "disabled"))
     with pytest.raises(CommandError, match="does not support this value"):
-        carry_out(fleet, change("tank", "compression", "zstd"))
+        execute_plan(fleet, change("tank", "compression", "zstd"))
     with pytest.raises(CommandError, match="no such dataset"):
-        carry_out(fleet, change("tank/absent", "compression", "off"))
+        execute_plan(fleet, change("tank/absent", "compression", "off"))
 
 
 def test_zfs_sharenfs_rejected_by_the_nfs_server_fails_the_step(nas: ZfsFuse, fleet: Fleet):
     nas.pool("tank", nas.disk("d0"))
     with pytest.raises(CommandError, match="the value is set, but the NFS server did not"):
-        carry_out(fleet, change("tank", "sharenfs", "rw=@192.0.2.0/24"))
+        execute_plan(fleet, change("tank", "sharenfs", "rw=@192.0.2.0/24"))
     assert "rw=@192.0.2.0/24" in nas.run("zfs", "get", "-H", "sharenfs", "tank")
 
 

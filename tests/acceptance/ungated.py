@@ -4,17 +4,17 @@ from typing import Any
 
 from connectors.fleet import Fleet
 from runbooks import Change, NoUndo, Plan, put_on_probation
-from tests.plans import work_of
+from tests.plans import list_work
 
 
-def plan_of(fleet: Fleet, change: Change[Any]) -> Plan:
+def make_plan(fleet: Fleet, change: Change[Any]) -> Plan:
     """Read and plan, with a probation where the change has one."""
     return put_on_probation(change, change.plan(change.read(fleet.run_query)))
 
 
-def carry_out(fleet: Fleet, change: Change[Any]) -> Plan:
+def execute_plan(fleet: Fleet, change: Change[Any]) -> Plan:
     """Read, plan, tell every step, and prove by reading again that nothing is left to do."""
-    plan = plan_of(fleet, change)
+    plan = make_plan(fleet, change)
     assert plan.steps, f"nothing to do: {plan.current_state}"
     for step in plan.steps:
         fleet.run_command(step.host, fleet.resolve_command(step.host, step.do))
@@ -23,9 +23,9 @@ def carry_out(fleet: Fleet, change: Change[Any]) -> Plan:
     return plan
 
 
-def take_back(fleet: Fleet, change: Change[Any], plan: Plan) -> None:
+def undo_plan(fleet: Fleet, change: Change[Any], plan: Plan) -> None:
     """Tell the undo of every step, the last first, and see that the same work is there again."""
     for step in reversed(plan.steps):
         assert not isinstance(step.undo, NoUndo), step.undo
         fleet.run_command(step.host, fleet.resolve_command(step.host, step.undo))
-    assert work_of(plan_of(fleet, change)) == work_of(plan)
+    assert list_work(make_plan(fleet, change)) == list_work(plan)

@@ -24,11 +24,11 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from bot.queries.form_options import FormOptions
 from bot.slack.app import SlackService, SlackSettings, create_client
 from runbooks import load_catalogue
-from tests.bench.measuring import Part, at_most, table
+from tests.bench.measuring import Part, set_maximum, table
 from tests.bot.harness import open_harness
 from tests.bot.slack import payloads
 from tests.bot.slack.payloads import SECRET, signed
-from tests.bot.slack.web_api import a_web_api
+from tests.bot.slack.web_api import serve_web_api
 from tests.policies import TEAM
 
 _RATE, _REQUESTS = 200, 50
@@ -43,7 +43,7 @@ def measure(seconds: float) -> Part:
             asyncio.run(at_a_pace(port, lambda _: _LOOK, _RATE, 0.5))
         ours, theirs = (_p99(port, _LOOK, _RATE, seconds) for port in (door, bare))
     what = f"slash commands acknowledged at {_RATE} /s, p99"
-    figures = [at_most(50, what, ours * 1000, "ms", theirs * 1000)]
+    figures = [set_maximum(50, what, ours * 1000, "ms", theirs * 1000)]
     return Part(table(figures, beside="bare Bolt"), figures)
 
 
@@ -143,7 +143,7 @@ async def _serve(app: ASGIApp) -> None:
 
 async def _door(place: Path) -> None:
     with open_harness(place) as harness:
-        async with a_web_api() as slack:
+        async with serve_web_api() as slack:
             speaker = create_client("xoxb-1", slack.url)
             offering = FormOptions(
                 harness.fleet.run_query, harness.database, harness.policies, listers={}

@@ -23,7 +23,7 @@ from bot.settings import Settings
 from runbooks import load_catalogue
 from tests.bench.acknowledging import at_a_pace
 from tests.bench.farm import Farm
-from tests.bench.measuring import Part, at_most, table
+from tests.bench.measuring import Part, set_maximum, table
 from tests.bench.served_keyturn import Mark
 from tests.bot.slack.payloads import SECRET
 from tests.policies import TEAM
@@ -40,7 +40,7 @@ def measure(rounds: int) -> Part:
         bursts = asyncio.run(_bursts(farm, Path(place), rounds))
     worst = max(took[int(0.99 * (len(took) - 1))] for took in bursts)
     what = f"acknowledged in a burst of {_REQUESTS} requests at {_RATE} /s"
-    figures = [at_most(1000, f"{what}, p99", worst * 1000, "ms")]
+    figures = [set_maximum(1000, f"{what}, p99", worst * 1000, "ms")]
     return Part(table(figures), figures)
 
 

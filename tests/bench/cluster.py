@@ -12,7 +12,7 @@ import psycopg
 from psycopg import sql
 
 from tests.playground.cluster import OWNER, as_owner, found_program
-from tests.playground.daemon import Daemon, free_port
+from tests.playground.daemon import Daemon, find_free_port
 
 _DATABASE = "keyturn"
 # A cluster ends in good order, or it would begin by mending itself.
@@ -60,7 +60,7 @@ class Cluster(Daemon):
         subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
 
     def _choose_ports(self) -> None:
-        self._port = free_port("127.0.0.1")
+        self._port = find_free_port("127.0.0.1")
 
     def _configure(self) -> list[str]:
         settings = ["listen_addresses=127.0.0.1", "unix_socket_directories=", f"port={self._port}"]

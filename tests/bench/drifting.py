@@ -15,7 +15,7 @@ from bot.workflow.context import WorkflowContext
 from connectors.fleet import Fleet
 from connectors.ssh_pool import SshPool
 from tests.bench.farm import Farm
-from tests.bench.measuring import Part, at_most, table
+from tests.bench.measuring import Part, set_maximum, table
 from tests.bot.databases import create_sqlite_database
 from tests.bot.harness import ManualDispatcher
 
@@ -47,8 +47,10 @@ def measure(hosts: int) -> Part:
             database.close()
     share = (reading * _HOSTS + poll * _POLLS) / _DAY * 100
     figures = [
-        at_most(1, f"daily readings of {_HOSTS:,} hosts, of a core (projected)", share, "%"),
-        at_most(100, "one reading over a new connection, of the processor", reading * 1000, "ms"),
+        set_maximum(1, f"daily readings of {_HOSTS:,} hosts, of a core (projected)", share, "%"),
+        set_maximum(
+            100, "one reading over a new connection, of the processor", reading * 1000, "ms"
+        ),
     ]
     return Part(table(figures), figures)
 

@@ -16,7 +16,7 @@ from connectors.fleet import Fleet
 from connectors.ssh_pool import SshPool
 from connectors.wrapper import WrappedCommand
 from tests.bench.farm import Farm
-from tests.bench.measuring import Figure, Part, at_least, at_most, columns, table
+from tests.bench.measuring import Figure, Part, columns, set_maximum, set_minimum, table
 from tests.bench.peers import PeerFailed, Peers, Round, installed
 from tests.bench.served_keyturn import ServedKeyturn
 
@@ -76,8 +76,10 @@ def single(rounds: int, *, quick: bool = False) -> list[Figure]:
         checks = [keyturn.one() * 1000 for _ in range(rounds)]
         changes = [keyturn.change(1) * 1000 for _ in range(rounds)]
     return [
-        at_most(20, "one check over the API, p50", median(checks), "ms", bare),
-        at_most(55, "an approved change, to its verification, p50", median(changes), "ms", bare),
+        set_maximum(20, "one check over the API, p50", median(checks), "ms", bare),
+        set_maximum(
+            55, "an approved change, to its verification, p50", median(changes), "ms", bare
+        ),
     ]
 
 
@@ -97,7 +99,9 @@ def waves(count: int, rounds: int) -> Part:
             checks.append(keyturn.check(count))
             changes.append(keyturn.change(count))
     ratio = median(changes) / median(checks)
-    targets = [at_most(6, f"a change of {count} hosts in waves, beside their check", ratio, "×")]
+    targets = [
+        set_maximum(6, f"a change of {count} hosts in waves, beside their check", ratio, "×")
+    ]
     return Part(table(targets), targets)
 
 
@@ -189,15 +193,19 @@ def _verdicts(results: Rounds, count: int) -> list[Figure]:
     hosts = _hosts(count)
     figures: list[Figure] = []
     if _GO in warm:
-        figures.append(at_most(1.5, f"a check over {hosts}, beside Go's", ours / warm[_GO], "×"))
+        figures.append(
+            set_maximum(1.5, f"a check over {hosts}, beside Go's", ours / warm[_GO], "×")
+        )
     if _OF_PYTHON in warm:
         ratio = ours / warm[_OF_PYTHON]
-        figures.append(at_most(1.25, f"a check over {hosts}, beside {_OF_PYTHON}'s", ratio, "×"))
+        figures.append(
+            set_maximum(1.25, f"a check over {hosts}, beside {_OF_PYTHON}'s", ratio, "×")
+        )
     for peer, limit in _SLOWER:
         if peer in warm:
             what = f"{hosts}: faster than {peer.split(',')[0]}"
-            figures.append(at_least(limit, what, warm[peer] / ours, "×"))
-    return [*figures, at_most(2, f"{hosts}: CPU a command", cpu, "ms")]
+            figures.append(set_minimum(limit, what, warm[peer] / ours, "×"))
+    return [*figures, set_maximum(2, f"{hosts}: CPU a command", cpu, "ms")]
 
 
 def _hosts(count: int) -> str:

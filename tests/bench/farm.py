@@ -13,7 +13,7 @@ from connectors.inventory import Host, Inventory
 from tests.playground.daemon import close_all
 from tests.playground.keys import make_key
 from tests.playground.sshd import Sshd
-from tests.policies import a_policy
+from tests.policies import write_policy
 
 _AT_ONCE = 40
 KEY = "keys/keyturn"
@@ -24,7 +24,7 @@ class Farm:
 
     def __init__(self, directory: Path, count: int) -> None:
         self.policy = directory / "policy"
-        a_policy(self.policy)
+        write_policy(self.policy)
         client = make_key()
         self.key = client.write(self.policy / KEY)
         self.servers = [

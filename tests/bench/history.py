@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.bench import pages
 from tests.bench.filled_database import FilledDatabase, open_filled_database
-from tests.bench.measuring import Figure, Part, at_most, p95, table, timed
+from tests.bench.measuring import Figure, Part, p95, set_maximum, table, timed
 
 _LIMIT_MS = 15.0
 _PAGES = {
@@ -66,4 +66,4 @@ def _time_pages(filled: FilledDatabase, rounds: int) -> list[Figure]:
 
 
 def _milliseconds(what: str, took: Sequence[float], raw: float | None = None) -> Figure:
-    return at_most(_LIMIT_MS, what, p95(took) * 1000, "ms", raw)
+    return set_maximum(_LIMIT_MS, what, p95(took) * 1000, "ms", raw)

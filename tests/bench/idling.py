@@ -12,7 +12,7 @@ from connectors import uptime
 from connectors.fleet import Fleet
 from connectors.ssh_pool import SshPool
 from tests.bench.farm import Farm
-from tests.bench.measuring import Part, at_most, table
+from tests.bench.measuring import Part, set_maximum, table
 
 _AT_ONCE = 32
 _SECONDS = 30.0
@@ -23,7 +23,9 @@ def measure(hosts: int) -> Part:
     # A process of its own: nothing else in it takes processor time.
     command = [sys.executable, "-m", "tests.bench.idling", str(hosts)]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
-    figures = [at_most(1, f"{hosts} warm idle hosts, of a core", float(done.stdout) * 100, "%")]
+    figures = [
+        set_maximum(1, f"{hosts} warm idle hosts, of a core", float(done.stdout) * 100, "%")
+    ]
     return Part(table(figures), figures)
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from tests.bench.appending import append_batches, append_each, raw_batches, raw_each
 from tests.bench.filled_database import open_filled_database
-from tests.bench.measuring import Figure, Part, at_least, rates, table
+from tests.bench.measuring import Figure, Part, rates, set_minimum, table
 
 # What is appended to: the raw driver's table, beside it, is empty.
 _ENTRIES = 100_000
@@ -21,6 +21,6 @@ def measure(name: str, count: int, keep: Path | None) -> Part:
         )
     figures = [
         Figure("append, each durable", one, "/s", raw, "≥ 0.35 × raw", one >= 0.35 * raw),
-        at_least(5_000, "append, 32 a commit", many, "/s", raw_many),
+        set_minimum(5_000, "append, 32 a commit", many, "/s", raw_many),
     ]
     return Part(table(figures, beside="raw driver"), [figure.of(name) for figure in figures])

@@ -45,11 +45,15 @@ class Part:
     targets: list[Figure]
 
 
-def at_most(limit: float, what: str, value: float, unit: str, raw: float | None = None) -> Figure:
+def set_maximum(
+    limit: float, what: str, value: float, unit: str, raw: float | None = None
+) -> Figure:
     return Figure(what, value, unit, raw, f"≤ {_number(limit)} {unit}", value <= limit)
 
 
-def at_least(limit: float, what: str, value: float, unit: str, raw: float | None = None) -> Figure:
+def set_minimum(
+    limit: float, what: str, value: float, unit: str, raw: float | None = None
+) -> Figure:
     return Figure(what, value, unit, raw, f"≥ {_number(limit)} {unit}", value >= limit)
 
 

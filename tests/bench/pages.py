@@ -18,7 +18,7 @@ from bot.db.search import RunFilter
 from bot.model.run import State
 from tests.bench.filling import APART, AREAS, DISKS, HOSTS, PEOPLE
 from tests.bot.harness import open_harness
-from tests.bot.web.conftest import a_site
+from tests.bot.web.conftest import create_site
 
 _SIZE = 40
 _RARE = frozenset({State.UNKNOWN, State.WITHDRAWN})
@@ -99,7 +99,7 @@ class Pages:
         self._stack = ExitStack()
         directory = Path(self._stack.enter_context(tempfile.TemporaryDirectory()))
         harness = self._stack.enter_context(open_harness(directory, database=database))
-        self._site = a_site(harness)
+        self._site = create_site(harness)
         with database.transaction() as tx:
             self._session = sessions.begin_session(tx, "olga")
         self._loop = asyncio.new_event_loop()

@@ -13,8 +13,8 @@ from statistics import median
 import httpx2
 
 from bot.policy import PolicyDirectory
-from tests.bench.measuring import Part, at_most, resident, table, timed
-from tests.policies import a_policy
+from tests.bench.measuring import Part, resident, set_maximum, table, timed
+from tests.policies import write_policy
 from tests.slack_emulator.server import EmulatorServer
 
 _KEYTURN = (sys.executable, "-m", "bot")
@@ -36,17 +36,17 @@ def measure(rounds: int) -> Part:
             chat = {f"KEYTURN_{name.upper()}": value for name, value in slack.settings.items()}
             with_chat, holds_with_chat = _served({**kept, **chat}, rounds)
     targets = [
-        at_most(2.0, "`keyturn serve`, until it answers", ready, "s", bare),
-        at_most(2.0, "the same with chat", with_chat, "s", bare),
-        at_most(150, "memory of the embedded service", holds, "MB"),
+        set_maximum(2.0, "`keyturn serve`, until it answers", ready, "s", bare),
+        set_maximum(2.0, "the same with chat", with_chat, "s", bare),
+        set_maximum(150, "memory of the embedded service", holds, "MB"),
         # Bolt and aiohttp, which chat needs, take 17 MB.
-        at_most(170, "the same with chat", holds_with_chat, "MB"),
+        set_maximum(170, "the same with chat", holds_with_chat, "MB"),
     ]
     return Part(table(targets, beside="Python alone"), targets)
 
 
 def _environment(place: Path) -> dict[str, str]:
-    a_policy(place / "policy")
+    write_policy(place / "policy")
     return {
         "PATH": os.environ["PATH"],
         "HOME": str(place),

@@ -9,7 +9,7 @@ from bot.auth import second_factors, sessions, totp
 from bot.auth.second_factors import SecondFactor
 from bot.db import tables
 from tests.bot.harness import Harness
-from tests.row_macs import amend
+from tests.row_macs import change_rows
 
 
 @dataclass
@@ -74,4 +74,4 @@ def age_step_ups(harness: Harness, seconds: int) -> None:
         return {} if shown is None else {"stepped_up_at": shown - seconds * 1_000_000}
 
     with harness.database.transaction() as tx:
-        amend(tx, tables.session, older)
+        change_rows(tx, tables.session, older)

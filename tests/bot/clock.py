@@ -32,7 +32,7 @@ class Clock(Database):
             self.stopped_at = tx.now - self.ahead
 
 
-def due_now(harness: Harness, schedule: Schedule) -> None:
+def make_due_now(harness: Harness, schedule: Schedule) -> None:
     """Let this very minute be a moment of the schedule, and the only one of this day."""
     with harness.database.transaction() as tx:
         minute = tx.now // MINUTE * MINUTE
@@ -57,13 +57,13 @@ def due_now(harness: Harness, schedule: Schedule) -> None:
         )
 
 
-def an_hour_back(harness: Harness) -> None:
+def move_decided_moments_back(harness: Harness) -> None:
     """Let every moment that was decided have been an hour earlier."""
     with harness.database.transaction() as tx:
         tx.sql.execute(update(tables.fire).values(due_at=tables.fire.c.due_at - 60 * MINUTE))
 
 
-def nobody_was_there(database: Database, schedule: int, *, times: int) -> None:
+def record_missed_moments(database: Database, schedule: int, *, times: int) -> None:
     """Let so many moments of an hour ago have been missed."""
     with database.transaction() as tx:
         for n in range(times):
@@ -73,7 +73,7 @@ def nobody_was_there(database: Database, schedule: int, *, times: int) -> None:
             )
 
 
-def fire_all(harness: Harness) -> None:
+def fire_due_schedules(harness: Harness) -> None:
     """Let the clock look, and do what comes of it."""
     harness.service.fire_due_schedules()
     harness.run_queued_work()

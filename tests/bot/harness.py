@@ -16,7 +16,7 @@ from bot.service import KeyturnService
 from bot.workflow.context import WorkflowContext
 from runbooks import AnyRunbook
 from tests.bot.databases import create_sqlite_database
-from tests.policies import a_policy
+from tests.policies import write_policy
 from tests.toy import RUNBOOKS, ToyFleet
 
 WEB = RequestOrigin("web")
@@ -92,7 +92,7 @@ class Harness:
 def open_harness(
     directory: Path, *, rules: str | None = None, database: Database | None = None
 ) -> Generator[Harness]:
-    policies = a_policy(directory / "policy", rules=rules)
+    policies = write_policy(directory / "policy", rules=rules)
     store = database or create_sqlite_database(directory / "keyturn.db")
     if database is not None:
         migrations.upgrade_schema(store)

@@ -9,13 +9,13 @@ from bot.auth import secret_box
 from bot.db.database import Transaction
 from bot.model import signing
 from tests.bot.databases import create_sqlite_database
-from tests.policies import a_policy
+from tests.policies import write_policy
 
 
 @contextmanager
 def create_installation(directory: Path) -> Generator[Transaction]:
     """Create a policy, keys and a database, and yield the transaction that opens the log."""
-    a_policy(directory / "policy")
+    write_policy(directory / "policy")
     var = directory / "var"
     var.mkdir()
     secret_box.load_secret_box(var / "secrets.key")

@@ -24,7 +24,7 @@ from tests.bot.databases import (
 )
 from tests.bot.harness import WEB, Harness, open_harness
 from tests.playground.postgres import Postgres
-from tests.policies import starter_rules
+from tests.policies import get_starter_rules
 from tests.toy import SetSwitch, ShowSwitches
 
 BEGIN = '@id("everyone views all runs")'
@@ -43,7 +43,7 @@ HIDDEN, SHOWN = "sesquipedalian", "perspicacious"
 
 def restricted_rules(view: str = RESTRICTED_RULES) -> str:
     """Return the starter's rules with other rules on viewing."""
-    text = starter_rules()
+    text = get_starter_rules()
     begin = text.index(BEGIN)
     end = text.index(";", begin) + 1
     return f"{text[:begin]}{view}{text[end:]}"

@@ -15,7 +15,7 @@ from bot.model.signing import SigningKey
 from bot.policy import PolicyRequest
 from tests.bot.clock import Clock
 from tests.bot.harness import WEB, Harness, open_harness
-from tests.policies import starter_rules
+from tests.policies import get_starter_rules
 from tests.toy import BreakSwitch, SetAll, SetSwitch
 
 LAMP_ON = SetSwitch(host="lb1", name="lamp", value="on")
@@ -191,7 +191,7 @@ class TestRequiredApprovals:
             assert bool(harness.fleet.sent) == (state is State.SUCCEEDED)
 
     def test_overriding_rule_wins_over_stricter_permit_rules(self, tmp_path: Path):
-        rules = starter_rules() + (
+        rules = get_starter_rules() + (
             '@id("lamps") @overrides @approvals("0") permit (principal, '
             'action == Action::"request", resource) when { context.runbook == "toy set" };'
         )
@@ -201,7 +201,7 @@ class TestRequiredApprovals:
             assert harness.request(LAMP_ON).state is State.PENDING
 
     def test_overriding_rule_never_wins_over_a_forbid_rule(self, tmp_path: Path):
-        rules = starter_rules() + (
+        rules = get_starter_rules() + (
             '@id("lamps") @overrides permit (principal, action == Action::"request", resource);'
             '@id("never") forbid (principal, action == Action::"request", resource);'
         )

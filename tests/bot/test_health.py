@@ -6,7 +6,7 @@ from pathlib import Path
 from bot.health import ServiceHealth
 from tests.bot.harness import Harness
 from tests.bot.host_contacts import store_contact
-from tests.bot.web.sample_runs import gallery
+from tests.bot.web.sample_runs import add_sample_runs
 
 
 def _marks(condition: ServiceHealth) -> dict[str, str]:
@@ -51,7 +51,7 @@ def test_health_warns_about_old_keys_and_reports_missing_ones(harness: Harness, 
 
 
 def test_health_shows_host_key_mismatches_unreachable_hosts_and_unknown_outcomes(harness: Harness):
-    gallery(harness.database)
+    add_sample_runs(harness.database)
     with harness.database.transaction() as tx:
         store_contact(
             tx, "lb1", tried_at=tx.now, answered_at=None, kind="key", error="another key"

@@ -39,7 +39,7 @@ from tests.bot.databases import create_sqlite_database
 from tests.bot.db.test_grants import grant
 from tests.bot.harness import Harness, open_harness
 from tests.bot.installation import create_installation
-from tests.cli_process import keyturn
+from tests.cli_process import run_keyturn
 from tests.toy import SetSwitch
 
 LAMP_ON = SetSwitch(host="lb1", name="lamp", value="on")
@@ -193,7 +193,7 @@ class TestRewrittenEntries:
         entries[1] = replace(entries[1], body='{"n":7}')
         rewrite(database, _with_their_hashes(entries))
         for options in ([], ["--key", _key_of(database)], ["--quick"]):
-            ended = keyturn(tmp_path, "changelog", "verify", *options)
+            ended = run_keyturn(tmp_path, "changelog", "verify", *options)
             assert (ended.returncode, ended.stderr[:18]) == (1, "BROKEN at entry 2:")
             assert len(entries_of(database)) == len(entries)
         database.close()

@@ -15,9 +15,9 @@ from sqlalchemy import event
 
 from bot.model.run import Run, State
 from bot.policy import Policy, PolicyRequest, Ruling
-from tests.bot.api.conftest import a_desk
+from tests.bot.api.conftest import create_desk
 from tests.bot.harness import WEB, Harness, open_harness
-from tests.bot.web.conftest import a_site
+from tests.bot.web.conftest import create_site
 from tests.policies import INVENTORY
 from tests.toy import SetSwitch, ShowSwitches
 
@@ -243,7 +243,7 @@ def test_parent_run_is_advanced_once_for_each_wave(crowd: Harness):
 def test_page_takes_a_bounded_number_of_statements(crowd: Harness, address: str, most: int):
     """Who is there, whether all is stopped, what is looked for and what stands beside it."""
     _checked(crowd, MANY)
-    site = a_site(crowd)
+    site = create_site(crowd)
     browser = site.browser("olga")
     browser.get(address)
     with counted(crowd) as counts:
@@ -255,7 +255,7 @@ def test_page_takes_a_bounded_number_of_statements(crowd: Harness, address: str,
 
 def test_api_request_of_a_check_takes_two_transactions(crowd: Harness):
     """Whose token it is, and what is asked for; of what is done at once no past matters."""
-    program = a_desk(crowd).program("dora", "request")
+    program = create_desk(crowd).program("dora", "request")
     body = {"request": "uptime check lb1"}
     program.post("/runs", json=body)
     with counted(crowd) as counts:

@@ -37,7 +37,7 @@ from tests.bot.clock import MINUTE
 from tests.bot.harness import WEB, ManualDispatcher
 from tests.chaos.report import NAME, Record
 from tests.playground.postgres import Postgres
-from tests.policies import a_policy
+from tests.policies import write_policy
 from tests.processes import get_fork_context
 from tests.toy import RUNBOOKS, SetSwitch, ToyFleet
 
@@ -213,7 +213,7 @@ Replica = Callable[[Place, Sequence[str], Sequence[tuple[int, str]], Barrier], N
 
 def _asked(place: Place, needed: int, times: int) -> list[tuple[int, str]]:
     """Ask for so many, and return their numbers with their digests."""
-    a_policy(place.directory / "policy", rules=RULES.format(needed))
+    write_policy(place.directory / "policy", rules=RULES.format(needed))
     service, _, queue, database = place.service()
     migrations.upgrade_schema(database)
     races: list[tuple[int, str]] = []
@@ -296,7 +296,7 @@ def test_due_time_fires_once_while_scheduler_processes_are_killed(
 ):
     chance = random.Random(SEED)  # noqa: S311 - no secret
     times = CHAOS // TICKS * TICKS or TICKS
-    a_policy(place.directory / "policy", rules=RULES.format(1))
+    write_policy(place.directory / "policy", rules=RULES.format(1))
     service, fleet, _, database = place.service()
     migrations.upgrade_schema(database)
     done, kills = 0, 0

@@ -14,10 +14,10 @@ from bot.slack.run_facts import SlackRunViewBuilder
 from bot.slack.run_message import render_card
 from bot.workflow import schedule_approval
 from runbooks import AnyRunbook
-from tests.bot.api.conftest import a_desk
+from tests.bot.api.conftest import create_desk
 from tests.bot.harness import WEB, Harness
-from tests.bot.slack.json_walk import texts
-from tests.bot.web.conftest import a_site
+from tests.bot.slack.json_walk import list_texts
+from tests.bot.web.conftest import create_site
 from tests.bot.web.parsed_page import Page
 from tests.toy import WARNING, BreakSwitch, SetSwitch, ShowSwitches, WarmUp
 
@@ -29,16 +29,16 @@ def _card(harness: Harness, run: Run) -> str:
         harness.policies, team="T0", base_url="https://keyturn.example.com"
     )
     with harness.database.reading() as tx:
-        return " ".join(texts(render_card(stories.build_slack_run_view(tx, run.id)).blocks))
+        return " ".join(list_texts(render_card(stories.build_slack_run_view(tx, run.id)).blocks))
 
 
 def _page(harness: Harness, run: Run) -> str:
-    with a_site(harness).browser("olga") as browser:
+    with create_site(harness).browser("olga") as browser:
         return Page(browser.get(f"/runs/{run.id}").text).text
 
 
 def _record(harness: Harness, run: Run) -> str:
-    with a_desk(harness).program("olga") as program:
+    with create_desk(harness).program("olga") as program:
         return program.get(f"/runs/{run.id}").text
 
 
@@ -164,7 +164,7 @@ def test_counter_proposal_can_be_withdrawn_on_its_page(harness: Harness):
     harness.request(SetSwitch(host="lb1", name="lamp", value="on"))
     harness.service.propose_values(1, person="olga", changed_values={"value": "dim"})
     harness.run_queued_work()
-    with a_site(harness).browser("dora") as browser:
+    with create_site(harness).browser("dora") as browser:
         page = browser.get("/runs/2").text
         assert Page(page).text.count("Withdraw") == 1
         assert "Decline" not in Page(page).text

@@ -46,7 +46,7 @@ from connectors.errors import CommandError, UnknownOutcomeError
 from runbooks import AnyRunbook
 from tests.bot.databases import skip_fsync
 from tests.bot.harness import WEB, ManualDispatcher, authorise_all
-from tests.policies import a_policy
+from tests.policies import write_policy
 from tests.toy import RUNBOOKS, BreakSwitch, SetAll, SetSwitch, ShowSwitches, ToyFleet
 
 CHAOS = int(os.environ.get("KEYTURN_CHAOS", "0"))
@@ -154,7 +154,7 @@ def _ground() -> tuple[Steady, sqlite3.Connection, Path]:
     empty = sqlite3.connect(":memory:", check_same_thread=False)
     with database.engine.connect() as connection:
         _driver(connection).backup(empty)
-    return database, empty, a_policy(directory / "policy").path
+    return database, empty, write_policy(directory / "policy").path
 
 
 def _emptied() -> Steady:

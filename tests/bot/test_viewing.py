@@ -39,7 +39,7 @@ from tests.bot.restricted_view import (
     open_restricted_harness,
     restricted_rules,
 )
-from tests.policies import a_policy
+from tests.policies import write_policy
 from tests.toy import LISTS, BreakSwitch, SetSwitch, ShowSwitches, TuneSwitch
 
 CHECKS = """
@@ -307,7 +307,7 @@ def test_right_to_view_runs_of_a_removed_host_follows_the_area_of_the_run(
 
 
 def test_host_cannot_have_the_reserved_name_of_removed_hosts(tmp_path: Path):
-    policy = a_policy(tmp_path)
+    policy = write_policy(tmp_path)
     inventory = policy.path / "inventory.yaml"
     inventory.write_text(inventory.read_text().replace("  lb1:", f"  {name_former_host('edge')}:"))
     with pytest.raises(Exception, match="inventory"):
@@ -403,7 +403,7 @@ def test_view_rules_compare_whole_runbook_names_unless_they_use_patterns(
     tmp_path: Path, when: str, *, closed: bool
 ):
     rule = f'permit (principal, action == Action::"view", resource) when {{ {when} }};'
-    policy = a_policy(tmp_path, rules=restricted_rules(rule)).get_policy()
+    policy = write_policy(tmp_path, rules=restricted_rules(rule)).get_policy()
     assert policy.rules.view_rules.compares_runbooks_only is closed
 
 

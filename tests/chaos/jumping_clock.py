@@ -24,7 +24,7 @@ from bot.workflow.context import WorkflowContext
 from tests.bot.databases import create_sqlite_database
 from tests.bot.harness import WEB, Harness, ManualDispatcher
 from tests.bot.model.test_schedule import first_at
-from tests.policies import a_policy
+from tests.policies import write_policy
 from tests.toy import RUNBOOKS, SetSwitch, ToyFleet
 
 _HOUR, _SECOND = 3600, 1_000_000
@@ -46,7 +46,7 @@ class ScheduleSimulation:
         fleet = ToyFleet()
         fleet.hosts["lb1"] = {f"z{n}": "off" for n in range(len(zones))}
         fleet.before_send = lambda _host, _words: self._jump_during_command()
-        policies = a_policy(directory / "policy")
+        policies = write_policy(directory / "policy")
         database = create_sqlite_database(directory / "keyturn.db")
         dispatcher = ManualDispatcher()
         context = WorkflowContext(

@@ -24,7 +24,7 @@ from tests.chaos import killable_service, service_process
 from tests.chaos.host_ledger import CampaignResult, WriteToLedger, compare_with_ledgers
 from tests.playground.fleet import LoopbackFleet, Place
 from tests.playground.replicas import Replicas
-from tests.policies import a_policy
+from tests.policies import write_policy
 from tests.processes import get_fork_context
 
 HOSTS = ("lb1", "lb2", "lb3", "lb4")
@@ -74,7 +74,7 @@ class ServiceGroup:
     def __init__(
         self, directory: Path, url: str, *, servers: int = 2, workers: int = 2, seed: int = 0
     ) -> None:
-        a_policy(directory / "policy")
+        write_policy(directory / "policy")
         self._directory, self._url = directory, url
         self._kinds = ["serve"] * servers + ["worker"] * workers
         self._stack, self._context = ExitStack(), get_fork_context()

@@ -19,7 +19,7 @@ from bot.model.run import State
 from tests.bot.model.test_schedule import ZONES
 from tests.chaos.jumping_clock import CLOCK_VARIABLE, list_moments
 from tests.chaos.report import NAME, Record
-from tests.playground.daemon import program
+from tests.playground.daemon import find_program
 
 CHAOS = int(os.environ.get("KEYTURN_CHAOS", "0"))
 SEED = int(os.environ.get("KEYTURN_SEED", "0")) or secrets.randbelow(10**6)
@@ -33,7 +33,7 @@ def _simulate(
     directory: Path, begin: str, days: int
 ) -> dict[str, list[tuple[int, str, str | None]]]:
     """Simulate the days in another process; return its decision for each moment, by zone."""
-    faketime = program("/usr/bin/faketime", package="faketime")
+    faketime = find_program("/usr/bin/faketime", package="faketime")
     [library] = Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1")
     assert faketime
     clock = directory / "clock"

@@ -15,7 +15,7 @@ from tests.chaos.report import NAME, Record
 from tests.chaos.test_random_kills import collect_result
 from tests.chaos.traced_service import complete_one_run
 from tests.playground.fleet import LoopbackFleet, Place
-from tests.policies import a_policy
+from tests.policies import write_policy
 
 CHAOS = int(os.environ.get("KEYTURN_CHAOS", "0"))
 # Calls that make writes durable, that connect to the host, and that send to it.
@@ -28,7 +28,7 @@ PATIENCE = 60
 
 @pytest.fixture
 def service_and_fleet(tmp_path: Path) -> Generator[tuple[ServiceDirectory, LoopbackFleet]]:
-    a_policy(tmp_path / "policy")
+    write_policy(tmp_path / "policy")
     with LoopbackFleet(tmp_path / "policy", places=(Place("lb1", "edge"),)) as fleet:
         yield ServiceDirectory(tmp_path, f"sqlite:///{tmp_path / 'keyturn.db'}"), fleet
 

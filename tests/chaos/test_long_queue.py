@@ -29,7 +29,7 @@ from tests.bot.authenticator_app import AuthenticatorApp, enrol_and_step_up
 from tests.bot.databases import create_sqlite_database
 from tests.bot.harness import Harness, ManualDispatcher
 from tests.chaos.report import NAME, Record
-from tests.policies import HOST_KEY, a_policy
+from tests.policies import HOST_KEY, write_policy
 from tests.toy import RUNBOOKS, SetSwitch, ShowSwitches, T, ToyFleet
 
 CHAOS = int(os.environ.get("KEYTURN_CHAOS", "0"))
@@ -136,7 +136,7 @@ def queue(tmp_path: Path) -> Generator[LongQueue]:
 
 def _create_large_policy(directory: Path) -> PolicyDirectory:
     """Write a policy with many people, who may change their own hosts, and many hosts."""
-    policies = a_policy(directory)
+    policies = write_policy(directory)
     yaml = YAML(typ="safe")
     people = yaml.load(directory / "people.yaml")
     areas = yaml.load(directory / "areas.yaml")

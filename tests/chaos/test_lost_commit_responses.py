@@ -23,7 +23,7 @@ from tests.chaos.test_random_kills import collect_result
 from tests.playground.commit_dropping_proxy import CommitDroppingProxy
 from tests.playground.fleet import LoopbackFleet, Place
 from tests.playground.postgres import Postgres
-from tests.policies import a_policy
+from tests.policies import write_policy
 from tests.processes import get_fork_context
 
 CHAOS = int(os.environ.get("KEYTURN_CHAOS", "0"))
@@ -94,7 +94,7 @@ def _drop_responses(
 def service_on_postgresql(
     tmp_path: Path,
 ) -> Generator[tuple[ServiceDirectory, LoopbackFleet, int]]:
-    a_policy(tmp_path / "policy")
+    write_policy(tmp_path / "policy")
     with ExitStack() as stack:
         server = stack.enter_context(Postgres())
         fleet = LoopbackFleet(tmp_path / "policy", places=(Place("lb1", "edge"),))

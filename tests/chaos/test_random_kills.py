@@ -24,7 +24,7 @@ from tests.chaos.report import NAME, Record
 from tests.chaos.traced_service import complete_one_run
 from tests.playground.fleet import LoopbackFleet, Place
 from tests.playground.postgres import Postgres
-from tests.policies import a_policy
+from tests.policies import write_policy
 from tests.processes import get_fork_context
 
 CHAOS = int(os.environ.get("KEYTURN_CHAOS", "0"))
@@ -42,7 +42,7 @@ _GROWTH = 1.2
 
 @pytest.fixture
 def service_and_fleet(tmp_path: Path) -> Generator[tuple[ServiceDirectory, LoopbackFleet]]:
-    a_policy(tmp_path / "policy")
+    write_policy(tmp_path / "policy")
     with LoopbackFleet(tmp_path / "policy", places=PLACES) as fleet:
         yield ServiceDirectory(tmp_path, f"sqlite:///{tmp_path / 'keyturn.db'}"), fleet
 
@@ -126,7 +126,7 @@ def test_no_run_is_lost_or_repeated_when_a_process_is_killed_on_postgresql(
 ):
     with ExitStack() as stack:
         server = stack.enter_context(Postgres())
-        a_policy(tmp_path / "policy")
+        write_policy(tmp_path / "policy")
         fleet = stack.enter_context(LoopbackFleet(tmp_path / "policy", places=PLACES))
         directory = ServiceDirectory(tmp_path, server.new_database())
         result = _run_campaign(directory, fleet, kills=KILLS, seed=SEED + share)

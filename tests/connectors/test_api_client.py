@@ -23,8 +23,8 @@ from connectors.errors import (
 )
 from connectors.inventory import Host, Inventory
 from tests.playground.bmc import USER, write_password
-from tests.playground.mirror import Mirror, Reply, answer
-from tests.scripted_fleet import inventory_of
+from tests.playground.mirror import FixedResponseServer, Reply, build_response
+from tests.scripted_fleet import build_inventory
 
 SYSTEM = "/redfish/v1/Systems/1"
 RESET = f"{SYSTEM}/Actions/ComputerSystem.Reset"
@@ -35,9 +35,9 @@ BASIC = "Authorization: Basic"
 
 
 @pytest.fixture
-def bmc(tmp_path: Path) -> Iterator[Mirror]:
+def bmc(tmp_path: Path) -> Iterator[FixedResponseServer]:
     write_password(tmp_path)
-    with Mirror(tmp_path, names=("127.0.0.1",)) as mirror:
+    with FixedResponseServer(tmp_path, names=("127.0.0.1",)) as mirror:
         mirror.replies = {SYSTEM: document('{"PowerState": "Off"}'), RESET: document("")}
         yield mirror
 
@@ -48,17 +48,17 @@ def client(tmp_path: Path) -> ApiClient:
 
 
 def document(body: str, status: str = "200 OK", headers: Mapping[str, str] | None = None) -> bytes:
-    return answer(body.encode(), kind="application/json", status=status, headers=headers)
+    return build_response(body.encode(), kind="application/json", status=status, headers=headers)
 
 
-def make_host(bmc: Mirror, **fields: object) -> Host:
-    entry = inventory_of("nas1")["nas1"].model_dump(exclude={"name"})
+def make_host(bmc: FixedResponseServer, **fields: object) -> Host:
+    entry = build_inventory("nas1")["nas1"].model_dump(exclude={"name"})
     reached = {"address": "127.0.0.1", "port": bmc.port, "user": USER}
     entry["bmc"] = {**reached, "password_file": "bmc.password", **fields}
     return Inventory.model_validate({"hosts": {"nas1": entry}})["nas1"]
 
 
-def by_ca(bmc: Mirror) -> Host:
+def by_ca(bmc: FixedResponseServer) -> Host:
     return make_host(bmc, ca=bmc.authority.name)
 
 
@@ -68,46 +68,52 @@ def get_fingerprint(directory: Path) -> str:
     return sha256(ssl.PEM_cert_to_DER_cert(leaf)).digest().hex(":").upper()
 
 
-def test_bmc_resource_is_read_when_the_ca_signed_its_certificate(bmc: Mirror, client: ApiClient):
+def test_bmc_resource_is_read_when_the_ca_signed_its_certificate(
+    bmc: FixedResponseServer, client: ApiClient
+):
     assert client.call(by_ca(bmc), ApiCall(SYSTEM)).out == '{"PowerState": "Off"}'
     assert f"{BASIC} " in bmc.heads[0]
 
 
 def test_bmc_resource_is_read_when_its_certificate_is_pinned(
-    bmc: Mirror, client: ApiClient, tmp_path: Path
+    bmc: FixedResponseServer, client: ApiClient, tmp_path: Path
 ):
     pinned = make_host(bmc, certificate=get_fingerprint(tmp_path))
     assert client.call(pinned, ApiCall(SYSTEM)).out == '{"PowerState": "Off"}'
 
 
 def test_bmc_password_is_not_sent_to_a_bmc_with_another_certificate(
-    bmc: Mirror, client: ApiClient, tmp_path: Path
+    bmc: FixedResponseServer, client: ApiClient, tmp_path: Path
 ):
     shown = get_fingerprint(tmp_path)
     with pytest.raises(HostKeyMismatchError, match=shown):
         client.call(make_host(bmc, certificate="00:" + shown[3:]), OFF)
     other = tmp_path / "other"
     other.mkdir()
-    with Mirror(other) as stranger, pytest.raises(HostKeyMismatchError):
+    with FixedResponseServer(other) as stranger, pytest.raises(HostKeyMismatchError):
         client.call(make_host(bmc, ca=f"other/{stranger.authority.name}"), OFF)
     assert bmc.heads == []
 
 
-def test_power_change_is_sent_once_and_the_power_state_is_awaited(bmc: Mirror, client: ApiClient):
+def test_power_change_is_sent_once_and_the_power_state_is_awaited(
+    bmc: FixedResponseServer, client: ApiClient
+):
     states = iter(["On", "PoweringOff", "Off"])
     bmc.replies[SYSTEM] = lambda tls: tls.sendall(document(f'{{"PowerState": "{next(states)}"}}'))
     client.call(by_ca(bmc), OFF)
     assert bmc.asked == [RESET, SYSTEM, SYSTEM, SYSTEM]
 
 
-def test_power_change_fails_when_the_power_state_is_not_reached(bmc: Mirror, client: ApiClient):
+def test_power_change_fails_when_the_power_state_is_not_reached(
+    bmc: FixedResponseServer, client: ApiClient
+):
     bmc.replies[SYSTEM] = document('{"PowerState": "On"}')
     soon = ApiCall(RESET, "POST", OFF.body, watched_path=SYSTEM, power_state="Off", deadline=1)
     with pytest.raises(CommandError, match="accepted the request, and the power is 'On', not Off"):
         client.call(by_ca(bmc), soon)
 
 
-def test_bmc_call_is_not_sent_after_the_lease_is_lost(bmc: Mirror, client: ApiClient):
+def test_bmc_call_is_not_sent_after_the_lease_is_lost(bmc: FixedResponseServer, client: ApiClient):
     def refuse() -> None:
         raise FencedError("another worker has taken over")
 
@@ -143,7 +149,7 @@ _SAID = '{"error": {"@Message.ExtendedInfo": [{"Message": "The chassis is open."
     ],
 )
 def test_failed_power_change_is_not_repeated(
-    bmc: Mirror, client: ApiClient, reply: Reply, error: type[HostError], words: str
+    bmc: FixedResponseServer, client: ApiClient, reply: Reply, error: type[HostError], words: str
 ):
     bmc.replies[RESET] = reply
     with pytest.raises(error, match=words) as raised:
@@ -152,7 +158,9 @@ def test_failed_power_change_is_not_repeated(
     assert bmc.asked == [RESET]
 
 
-def test_bmc_that_requires_an_etag_gets_if_match_with_the_one_read(bmc: Mirror, client: ApiClient):
+def test_bmc_that_requires_an_etag_gets_if_match_with_the_one_read(
+    bmc: FixedResponseServer, client: ApiClient
+):
     required = document("", "428 Precondition Required")
     replies = iter([required, document('{"@odata.etag": "W/\\"7\\""}'), document("")])
     bmc.replies[SYSTEM] = lambda tls: tls.sendall(next(replies))
@@ -161,7 +169,7 @@ def test_bmc_that_requires_an_etag_gets_if_match_with_the_one_read(bmc: Mirror, 
 
 
 def test_bmc_with_a_closed_port_is_unreachable_and_a_missing_ca_file_is_named(
-    bmc: Mirror, client: ApiClient
+    bmc: FixedResponseServer, client: ApiClient
 ):
     with pytest.raises(UnreachableError, match="cannot be reached by HTTPS"):
         client.call(make_host(bmc, ca=bmc.authority.name, port=1), OFF)

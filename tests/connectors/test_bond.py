@@ -10,7 +10,7 @@ from connectors import bond
 from connectors.bond import ACTIVE_BACKUP, LACP, ROUND_ROBIN, Bond, BondMember
 from connectors.command import Answer, Query, Shell, find_failure
 from connectors.errors import ParseError, SettingError
-from tests.scripted_fleet import ScriptedFleet, inventory_of
+from tests.scripted_fleet import ScriptedFleet, build_inventory
 
 T = TypeVar("T")
 
@@ -205,8 +205,8 @@ def test_bond_ports_setting_that_names_no_port_is_refused(word: str):
 
 
 def _known(query: Query[T], settings: dict[str, str]) -> T:
-    host = inventory_of("web1")["web1"].model_copy(update={"settings": settings})
-    inventory = inventory_of("web1").model_copy(update={"hosts": {"web1": host}})
+    host = build_inventory("web1")["web1"].model_copy(update={"settings": settings})
+    inventory = build_inventory("web1").model_copy(update={"hosts": {"web1": host}})
     return ScriptedFleet(inventory=inventory).run_query("web1", query)
 
 

@@ -8,7 +8,7 @@ import pytest
 from connectors import csf
 from connectors.command import Answer, Shell
 from connectors.errors import CommandError, ParseError, SettingError
-from tests.scripted_fleet import ScriptedFleet, inventory_of
+from tests.scripted_fleet import ScriptedFleet, build_inventory
 
 ANSWERS = Path(__file__).parent / "answers"
 RULES = (ANSWERS / "csf-state-rules.txt").read_text()
@@ -166,7 +166,7 @@ def test_csf_query_errors_say_what_is_missing(message: str, words: str):
 
 
 def test_csf_query_runs_under_sudo():
-    command = inventory_of("web1", user="keyturn")["web1"].resolve(shell())
+    command = build_inventory("web1", user="keyturn")["web1"].resolve(shell())
     assert str(command).startswith("sudo -n -- sh -c ")
 
 

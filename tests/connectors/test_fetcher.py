@@ -15,18 +15,18 @@ from connectors.errors import HostError, ParseError, SettingError, UnreachableEr
 from connectors.fetcher import Fetcher
 from connectors.fleet import Fleet
 from connectors.ssh_pool import SshPool
-from tests.playground.mirror import Mirror, Reply, answer
+from tests.playground.mirror import FixedResponseServer, Reply, build_response
 from tests.playground.proxy import Proxy
-from tests.scripted_fleet import inventory_of
+from tests.scripted_fleet import build_inventory
 
 LOOPBACK = "127.0.0.0/8,::1/128"
 BODY = b"5.172.196.188\n"
 
 
 @pytest.fixture
-def mirror(tmp_path: Path) -> Iterator[Mirror]:
-    with Mirror(tmp_path) as mirror:
-        mirror.replies["/list"] = answer(BODY, kind="text/plain; charset=utf-8")
+def mirror(tmp_path: Path) -> Iterator[FixedResponseServer]:
+    with FixedResponseServer(tmp_path) as mirror:
+        mirror.replies["/list"] = build_response(BODY, kind="text/plain; charset=utf-8")
         yield mirror
 
 
@@ -36,7 +36,7 @@ def feeds(tmp_path: Path) -> Fetcher:
 
 
 def fetch(
-    mirror: Mirror, path: str = "/list", *, most: int = 1_000_000, deadline: int = 20
+    mirror: FixedResponseServer, path: str = "/list", *, most: int = 1_000_000, deadline: int = 20
 ) -> Fetch:
     return Fetch(
         mirror.url(path),
@@ -47,37 +47,43 @@ def fetch(
     )
 
 
-def test_document_is_fetched_with_the_host_header_of_its_url(mirror: Mirror, feeds: Fetcher):
+def test_document_is_fetched_with_the_host_header_of_its_url(
+    mirror: FixedResponseServer, feeds: Fetcher
+):
     assert feeds.fetch(fetch(mirror)).out == BODY.decode()
     (head,) = mirror.heads
     assert f"\r\nHost: localhost:{mirror.port}\r\n" in head
     assert "\r\nAccept-Encoding: identity\r\n" in head
 
 
-def test_document_for_many_hosts_is_fetched_once(mirror: Mirror, feeds: Fetcher):
+def test_document_for_many_hosts_is_fetched_once(mirror: FixedResponseServer, feeds: Fetcher):
     with ThreadPoolExecutor(20) as threads:
         answers = list(threads.map(feeds.fetch, [fetch(mirror)] * 20))
-    assert {answer.out for answer in answers} == {BODY.decode()}
+    assert {build_response.out for build_response in answers} == {BODY.decode()}
     assert mirror.asked == ["/list"]
 
 
-def test_document_is_fetched_each_time_without_a_cache(mirror: Mirror, tmp_path: Path):
+def test_document_is_fetched_each_time_without_a_cache(
+    mirror: FixedResponseServer, tmp_path: Path
+):
     feeds = Fetcher(tmp_path, cache_seconds=0)
     feeds.fetch(fetch(mirror))
     feeds.fetch(fetch(mirror))
     assert mirror.asked == ["/list", "/list"]
 
 
-def test_failed_fetch_is_not_cached(mirror: Mirror, feeds: Fetcher):
-    mirror.replies["/list"] = answer(b"", status="503 Service Unavailable")
+def test_failed_fetch_is_not_cached(mirror: FixedResponseServer, feeds: Fetcher):
+    mirror.replies["/list"] = build_response(b"", status="503 Service Unavailable")
     with pytest.raises(UnreachableError):
         feeds.fetch(fetch(mirror))
-    mirror.replies["/list"] = answer(BODY, kind="text/plain")
+    mirror.replies["/list"] = build_response(BODY, kind="text/plain")
     assert feeds.fetch(fetch(mirror)).out == BODY.decode()
 
 
-def test_fleet_fetches_a_document_with_the_settings_of_the_host(mirror: Mirror, tmp_path: Path):
-    inventory = inventory_of("web1")
+def test_fleet_fetches_a_document_with_the_settings_of_the_host(
+    mirror: FixedResponseServer, tmp_path: Path
+):
+    inventory = build_inventory("web1")
     web1 = inventory["web1"].model_copy(
         update={"settings": {"feed": mirror.url("/list"), "feed.ca": mirror.authority.name}}
     )
@@ -108,38 +114,42 @@ def say_nothing(tls: ssl.SSLSocket) -> None:
 @pytest.mark.parametrize(
     ("reply", "trouble", "words"),
     [
-        (answer(b"", status="204 No Content"), UnreachableError, "status 204"),
-        (answer(BODY, status="206 Partial Content"), UnreachableError, "status 206"),
-        (answer(b"gone", status="404 Not Found"), UnreachableError, "status 404"),
+        (build_response(b"", status="204 No Content"), UnreachableError, "status 204"),
+        (build_response(BODY, status="206 Partial Content"), UnreachableError, "status 206"),
+        (build_response(b"gone", status="404 Not Found"), UnreachableError, "status 404"),
         (
-            answer(b"", status="302 Found", headers={"Location": "/elsewhere"}),
+            build_response(b"", status="302 Found", headers={"Location": "/elsewhere"}),
             UnreachableError,
             "status 302",
         ),
-        (answer(b"<html>", kind="text/html"), ParseError, "returned text/html: it must be"),
         (
-            answer(BODY, headers={"Content-Type": ""}),
+            build_response(b"<html>", kind="text/html"),
+            ParseError,
+            "returned text/html: it must be",
+        ),
+        (
+            build_response(BODY, headers={"Content-Type": ""}),
             ParseError,
             "no media type",
         ),
         (
-            answer(gzip.compress(b"1" * 10_000_000), headers={"Content-Encoding": "gzip"}),
+            build_response(gzip.compress(b"1" * 10_000_000), headers={"Content-Encoding": "gzip"}),
             ParseError,
             "compressed document .gzip. unrequested",
         ),
-        (answer(b"1" * 1_000_001), ParseError, "more than 1000000 bytes"),
+        (build_response(b"1" * 1_000_001), ParseError, "more than 1000000 bytes"),
         (
-            answer(BODY, headers={"Content-Length": "99"}),
+            build_response(BODY, headers={"Content-Length": "99"}),
             UnreachableError,
             "did not return a complete document",
         ),
         (b"", UnreachableError, "did not return a complete document"),
         (b"nonsense\r\n\r\n", UnreachableError, "did not return a complete document"),
-        (answer(b"\xff\xfe5\x00"), ParseError, "not UTF-8"),
+        (build_response(b"\xff\xfe5\x00"), ParseError, "not UTF-8"),
     ],
 )
 def test_fetch_refuses_an_invalid_http_answer(
-    mirror: Mirror, feeds: Fetcher, reply: bytes, trouble: type[HostError], words: str
+    mirror: FixedResponseServer, feeds: Fetcher, reply: bytes, trouble: type[HostError], words: str
 ):
     kind = b"text/html" if b"text/html" in reply else b"text/plain"
     mirror.replies["/list"] = reply.replace(b"application/rss+xml", kind)
@@ -158,7 +168,7 @@ def test_fetch_refuses_an_invalid_http_answer(
     ids=["its head", "its body", "nothing"],
 )
 def test_fetch_from_a_slow_server_ends_at_its_deadline(
-    mirror: Mirror, feeds: Fetcher, reply: Reply
+    mirror: FixedResponseServer, feeds: Fetcher, reply: Reply
 ):
     mirror.replies["/list"] = reply
     began = time.monotonic()
@@ -167,7 +177,9 @@ def test_fetch_from_a_slow_server_ends_at_its_deadline(
     assert time.monotonic() - began < 3
 
 
-def test_fetch_of_an_endless_document_ends_at_the_size_limit(mirror: Mirror, feeds: Fetcher):
+def test_fetch_of_an_endless_document_ends_at_the_size_limit(
+    mirror: FixedResponseServer, feeds: Fetcher
+):
     def pour(tls: ssl.SSLSocket) -> None:
         tls.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\n")
         while True:
@@ -179,7 +191,7 @@ def test_fetch_of_an_endless_document_ends_at_the_size_limit(mirror: Mirror, fee
 
 
 def test_fetch_from_a_private_address_needs_its_network_in_the_inventory(
-    mirror: Mirror, feeds: Fetcher
+    mirror: FixedResponseServer, feeds: Fetcher
 ):
     with pytest.raises(UnreachableError, match="not public, and was not contacted"):
         feeds.fetch(Fetch(mirror.url("/list"), authority=mirror.authority.name))
@@ -188,13 +200,13 @@ def test_fetch_from_a_private_address_needs_its_network_in_the_inventory(
     assert mirror.asked == ["/list"]
 
 
-def test_fetch_refuses_a_certificate_of_an_unknown_ca(mirror: Mirror, feeds: Fetcher):
+def test_fetch_refuses_a_certificate_of_an_unknown_ca(mirror: FixedResponseServer, feeds: Fetcher):
     with pytest.raises(UnreachableError, match="certificate verify failed"):
         feeds.fetch(Fetch(mirror.url("/list"), networks=LOOPBACK))
     assert mirror.asked == []
 
 
-def test_fetch_refuses_a_certificate_for_another_name(mirror: Mirror, feeds: Fetcher):
+def test_fetch_refuses_a_certificate_for_another_name(mirror: FixedResponseServer, feeds: Fetcher):
     with pytest.raises(UnreachableError, match=r"certificate is not valid for '127\.0\.0\.1'"):
         feeds.fetch(
             Fetch(
@@ -206,11 +218,11 @@ def test_fetch_refuses_a_certificate_for_another_name(mirror: Mirror, feeds: Fet
     assert mirror.asked == []
 
 
-def without_a_server(mirror: Mirror) -> Fetch:
+def without_a_server(mirror: FixedResponseServer) -> Fetch:
     return Fetch("https://localhost:1/", networks=LOOPBACK)
 
 
-def without_a_name(mirror: Mirror) -> Fetch:
+def without_a_name(mirror: FixedResponseServer) -> Fetch:
     return Fetch("https://nowhere.invalid/", networks=LOOPBACK)
 
 
@@ -222,7 +234,10 @@ def without_a_name(mirror: Mirror) -> Fetch:
     ],
 )
 def test_fetch_from_an_unreachable_server_says_why(
-    mirror: Mirror, feeds: Fetcher, wanted: Callable[[Mirror], Fetch], words: str
+    mirror: FixedResponseServer,
+    feeds: Fetcher,
+    wanted: Callable[[FixedResponseServer], Fetch],
+    words: str,
 ):
     with pytest.raises(UnreachableError, match=words):
         feeds.fetch(wanted(mirror))
@@ -246,20 +261,20 @@ def test_fetch_refuses_an_invalid_url_in_the_inventory(feeds: Fetcher, wanted: F
 
 
 def test_fetch_ignores_proxies_of_the_environment(
-    mirror: Mirror, feeds: Fetcher, monkeypatch: pytest.MonkeyPatch
+    mirror: FixedResponseServer, feeds: Fetcher, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:1")
     assert feeds.fetch(fetch(mirror)).out == BODY.decode()
 
 
-def through(proxy: str, url: str, mirror: Mirror) -> Fetch:
+def through(proxy: str, url: str, mirror: FixedResponseServer) -> Fetch:
     return Fetch(url, authority=mirror.authority.name, proxy=proxy)
 
 
 def test_document_is_fetched_through_the_proxy_of_the_inventory(tmp_path: Path):
     """DNS does not know the server's name; the proxy does."""
-    with Mirror(tmp_path, names=("feed.invalid",)) as mirror:
-        mirror.replies["/list"] = answer(BODY, kind="text/plain")
+    with FixedResponseServer(tmp_path, names=("feed.invalid",)) as mirror:
+        mirror.replies["/list"] = build_response(BODY, kind="text/plain")
         with Proxy({"feed.invalid:443": mirror.port}) as proxy:
             text = through(proxy.url, "https://feed.invalid/list", mirror)
             assert Fetcher(tmp_path).fetch(text).out == BODY.decode()
@@ -268,7 +283,9 @@ def test_document_is_fetched_through_the_proxy_of_the_inventory(tmp_path: Path):
     assert "\r\nHost: feed.invalid\r\n" in head
 
 
-def test_fetch_refuses_another_server_behind_the_proxy(mirror: Mirror, feeds: Fetcher):
+def test_fetch_refuses_another_server_behind_the_proxy(
+    mirror: FixedResponseServer, feeds: Fetcher
+):
     with (
         Proxy({"feed.invalid:443": mirror.port}) as proxy,
         pytest.raises(
@@ -279,7 +296,7 @@ def test_fetch_refuses_another_server_behind_the_proxy(mirror: Mirror, feeds: Fe
     assert mirror.asked == []
 
 
-def test_fetch_names_the_proxy_that_refuses(mirror: Mirror, feeds: Fetcher):
+def test_fetch_names_the_proxy_that_refuses(mirror: FixedResponseServer, feeds: Fetcher):
     with (
         Proxy({}) as proxy,
         pytest.raises(UnreachableError, match=f"the proxy {proxy.url} cannot reach .*403 Forbid"),
@@ -288,7 +305,7 @@ def test_fetch_names_the_proxy_that_refuses(mirror: Mirror, feeds: Fetcher):
     assert mirror.asked == []
 
 
-def test_fetch_names_the_proxy_that_is_unreachable(mirror: Mirror, feeds: Fetcher):
+def test_fetch_names_the_proxy_that_is_unreachable(mirror: FixedResponseServer, feeds: Fetcher):
     """Nothing is fetched without the proxy."""
     with pytest.raises(UnreachableError, match=r"through the proxy http://127\.0\.0\.1:1 "):
         feeds.fetch(through("http://127.0.0.1:1", mirror.url("/list"), mirror))
@@ -298,6 +315,8 @@ def test_fetch_names_the_proxy_that_is_unreachable(mirror: Mirror, feeds: Fetche
 @pytest.mark.parametrize(
     "proxy", ["proxy:3128", "https://proxy:3128", "http://", "http://proxy:99999", "http://[::1"]
 )
-def test_fetch_refuses_an_invalid_proxy_address(mirror: Mirror, feeds: Fetcher, proxy: str):
+def test_fetch_refuses_an_invalid_proxy_address(
+    mirror: FixedResponseServer, feeds: Fetcher, proxy: str
+):
     with pytest.raises(SettingError, match="it must be like http://"):
         feeds.fetch(through(proxy, mirror.url("/list"), mirror))

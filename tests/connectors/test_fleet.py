@@ -26,7 +26,7 @@ from connectors.errors import (
 )
 from connectors.fleet import Fleet
 from connectors.inventory import Host, Inventory
-from tests.scripted_fleet import ScriptedFleet, inventory_of
+from tests.scripted_fleet import ScriptedFleet, build_inventory
 
 UPTIME = Query(Shell(("uptime",)), str.strip)
 REBOOT = Shell(("reboot",), root=True)
@@ -131,7 +131,7 @@ def test_missing_program_under_sudo_is_distinguished_from_a_missing_sudo_rule(
     command = "sudo -n -- zpool status -v"
     fleet = ScriptedFleet(
         {("nas1", command): refused, ("nas1", str(asked)): program},
-        inventory=inventory_of("nas1", user="keyturn"),
+        inventory=build_inventory("nas1", user="keyturn"),
     )
     with pytest.raises(CommandError, match=meaning):
         fleet.run_query("nas1", query)
@@ -141,14 +141,14 @@ def test_missing_program_under_sudo_is_distinguished_from_a_missing_sudo_rule(
 
 def test_root_command_uses_sudo_when_the_login_is_not_root():
     recorder = Recorder()
-    Fleet(inventory_of("web1", user="keyturn"), recorder).run_command("web1", REBOOT)
-    Fleet(inventory_of("web1", user="root"), recorder).run_command("web1", REBOOT)
+    Fleet(build_inventory("web1", user="keyturn"), recorder).run_command("web1", REBOOT)
+    Fleet(build_inventory("web1", user="root"), recorder).run_command("web1", REBOOT)
     assert [words for _, words, _ in recorder.heard] == ["sudo -n -- reboot", "reboot"]
 
 
 def test_resolved_command_is_not_resolved_again():
     recorder = Recorder()
-    fleet = Fleet(inventory_of("web1", user="keyturn"), recorder)
+    fleet = Fleet(build_inventory("web1", user="keyturn"), recorder)
     fleet.run_command("web1", fleet.resolve_command("web1", REBOOT))
     assert recorder.heard == [("web1", "sudo -n -- reboot", [])]
 
@@ -156,7 +156,9 @@ def test_resolved_command_is_not_resolved_again():
 def test_command_setting_is_resolved_for_each_host():
     inventory = Inventory.model_validate(
         {
-            "defaults": inventory_of("x")["x"].model_dump(include={"address", "host_key", "area"}),
+            "defaults": build_inventory("x")["x"].model_dump(
+                include={"address", "host_key", "area"}
+            ),
             "hosts": {"lb1": {"settings": {"haproxy.socket": "/run/h.sock"}}, "lb2": None},
         }
     )
@@ -167,7 +169,7 @@ def test_command_setting_is_resolved_for_each_host():
 
 
 def test_jump_hosts_are_passed_in_order():
-    entry = inventory_of("x")["x"].model_dump(include={"address", "host_key", "area"})
+    entry = build_inventory("x")["x"].model_dump(include={"address", "host_key", "area"})
     inventory = Inventory.model_validate(
         {
             "hosts": {
@@ -184,10 +186,10 @@ def test_jump_hosts_are_passed_in_order():
 
 def test_new_inventory_applies_from_the_next_command():
     recorder = Recorder()
-    fleet = Fleet(inventory_of("web1"), recorder)
+    fleet = Fleet(build_inventory("web1"), recorder)
     with pytest.raises(UnknownHostError):
         fleet.run_command("web2", Shell(("true",)))
-    fleet.inventory = inventory_of("web2")
+    fleet.inventory = build_inventory("web2")
     fleet.run_command("web2", Shell(("true",)))
     with pytest.raises(UnknownHostError):
         fleet.run_command("web1", Shell(("true",)))
@@ -197,14 +199,14 @@ def test_new_inventory_applies_from_the_next_command():
 def test_switch_lines_are_not_sent_to_a_host_with_a_shell():
     recorder = Recorder()
     with pytest.raises(SetupError) as trouble:
-        Fleet(inventory_of("sw1"), recorder).run_command("sw1", SwitchLines(("vlan 7",)))
+        Fleet(build_inventory("sw1"), recorder).run_command("sw1", SwitchLines(("vlan 7",)))
     assert trouble.value.started is False
     assert recorder.heard == []
 
 
 def test_closing_the_fleet_closes_its_ssh_sessions():
     recorder = Recorder()
-    Fleet(inventory_of("web1"), recorder).close()
+    Fleet(build_inventory("web1"), recorder).close()
     assert recorder.closed
 
 
@@ -240,7 +242,7 @@ def test_scripted_fleet_fails_the_test_on_an_unscripted_query():
 def test_command_is_not_sent_when_the_host_key_changed_after_approval():
     """The inventory can be replaced after the gate has passed and before the command is sent."""
     recorder = Recorder()
-    fleet = Fleet(inventory_of("web1"), recorder)
+    fleet = Fleet(build_inventory("web1"), recorder)
     with pytest.raises(
         HostKeyMismatchError, match="the key of web1 in the inventory changed after the approval"
     ) as trouble:

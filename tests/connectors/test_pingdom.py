@@ -12,7 +12,16 @@ from connectors import pingdom
 from connectors.command import Fetch
 from connectors.errors import ParseError, SettingError
 from connectors.public_addresses import is_public
-from tests.pingdom_feeds import BAD_FEEDS, FOURS, ODD_ITEMS, SIXES, feed, item, rss, with_one
+from tests.pingdom_feeds import (
+    BAD_FEEDS,
+    FOURS,
+    ODD_ITEMS,
+    SIXES,
+    build_feed,
+    build_feed_item,
+    build_rss,
+    with_one,
+)
 
 ALL = frozenset(map(ip_address, (*FOURS, *SIXES)))
 RECORDED = Path(__file__).parent / "answers" / "pingdom-feed.txt"
@@ -29,12 +38,14 @@ def test_recorded_pingdom_feed_is_parsed():
 
 
 def test_active_pingdom_probes_are_parsed_with_ipv4_and_ipv6_addresses():
-    assert pingdom.parse_feed(feed()).addresses == ALL
+    assert pingdom.parse_feed(build_feed()).addresses == ALL
 
 
 def test_inactive_pingdom_probes_are_counted_and_left_out():
     probes = pingdom.parse_feed(
-        feed(FOURS, SIXES, item("5.172.9.9", ipv6="2a01:7e00::99", state="Inactive"))
+        build_feed(
+            FOURS, SIXES, build_feed_item("5.172.9.9", ipv6="2a01:7e00::99", state="Inactive")
+        )
     )
     assert probes.addresses == ALL
     assert probes.inactive_count == 1
@@ -42,18 +53,20 @@ def test_inactive_pingdom_probes_are_counted_and_left_out():
 
 @pytest.mark.parametrize("ipv6", [None, "", "NULL"])
 def test_pingdom_probe_without_ipv6_has_only_ipv4(ipv6: str | None):
-    probes = pingdom.parse_feed(feed(FOURS, SIXES, item("5.172.9.9", ipv6=ipv6)))
+    probes = pingdom.parse_feed(build_feed(FOURS, SIXES, build_feed_item("5.172.9.9", ipv6=ipv6)))
     assert probes.addresses == ALL | {IPv4Address("5.172.9.9")}
 
 
 def test_pingdom_probe_with_only_ipv6_is_parsed():
-    probes = pingdom.parse_feed(feed(FOURS, SIXES, item("NULL", ipv6="2a01:7e00::99")))
+    probes = pingdom.parse_feed(
+        build_feed(FOURS, SIXES, build_feed_item("NULL", ipv6="2a01:7e00::99"))
+    )
     assert probes.addresses == ALL | {IPv6Address("2a01:7e00::99")}
 
 
 def test_pingdom_feed_is_independent_of_order_repetition_and_case():
     shuffled = [
-        item(four, ipv6=six, state=state)
+        build_feed_item(four, ipv6=six, state=state)
         for four, six, state in zip(
             FOURS * 2,
             [*(IPv6Address(six).exploded.upper() for six in SIXES), *["NULL"] * 160],
@@ -62,7 +75,7 @@ def test_pingdom_feed_is_independent_of_order_repetition_and_case():
         )
     ]
     random.Random(7).shuffle(shuffled)  # noqa: S311 - to be repeated, not secret
-    assert pingdom.parse_feed(rss(shuffled)) == pingdom.parse_feed(feed())
+    assert pingdom.parse_feed(build_rss(shuffled)) == pingdom.parse_feed(build_feed())
 
 
 def test_pingdom_plain_list_is_parsed():
@@ -84,7 +97,7 @@ def test_bad_pingdom_feed_is_refused_as_a_whole(bad: str):
 
 @pytest.mark.parametrize("odd", ODD_ITEMS.values(), ids=ODD_ITEMS.keys())
 def test_invalid_pingdom_item_is_skipped_and_named(odd: str):
-    probes = pingdom.parse_feed(feed(FOURS, SIXES, odd))
+    probes = pingdom.parse_feed(build_feed(FOURS, SIXES, odd))
     assert probes.addresses == ALL
     assert len(probes.skip_reasons) == 1
     assert probes.skip_reasons[0].startswith("probe 101 ")
@@ -103,7 +116,7 @@ def test_invalid_pingdom_item_is_skipped_and_named(odd: str):
     ],
 )
 def test_pingdom_feed_with_too_many_invalid_items_is_refused(good: int, odd: int, refused: bool):
-    text = feed(FOURS[:good], (), *[item("10.0.0.1")] * odd)
+    text = build_feed(FOURS[:good], (), *[build_feed_item("10.0.0.1")] * odd)
     lines = "\n".join((*FOURS[:good], *["10.0.0.1"] * odd))
     if refused:
         for spoilt in (text, lines):
@@ -125,19 +138,19 @@ GONE4, GONE6 = IPv4Address("5.172.9.9"), IPv6Address("2a01:7e00::99")
     ("odd", "kept"),
     [
         # Its addresses can be read: they stay, and others go.
-        (item("5.172.9.9", ipv6="2a01:7e00::99", state="Resting"), {GONE4, GONE6}),
-        (item("5.172.9.10", state="Resting"), set[object]()),
+        (build_feed_item("5.172.9.9", ipv6="2a01:7e00::99", state="Resting"), {GONE4, GONE6}),
+        (build_feed_item("5.172.9.10", state="Resting"), set[object]()),
         # They cannot be read: it may have been any of their version.
-        (item("5.172.9"), {GONE4}),
-        (item("5.172.9.10", ipv6="5.172.9.9"), {GONE4, GONE6}),
-        (item("5.172.9.10", ipv6="null"), {GONE6}),
-        (item(""), {GONE4, GONE6}),
+        (build_feed_item("5.172.9"), {GONE4}),
+        (build_feed_item("5.172.9.10", ipv6="5.172.9.9"), {GONE4, GONE6}),
+        (build_feed_item("5.172.9.10", ipv6="null"), {GONE6}),
+        (build_feed_item(""), {GONE4, GONE6}),
         # A probe that is not active does not keep an address.
-        (item("5.172.9", state="Inactive"), set[object]()),
+        (build_feed_item("5.172.9", state="Inactive"), set[object]()),
     ],
 )
 def test_addresses_of_invalid_pingdom_items_stay_on_the_current_list(odd: str, kept: set[object]):
-    probes = pingdom.parse_feed(feed(FOURS, SIXES, odd))
+    probes = pingdom.parse_feed(build_feed(FOURS, SIXES, odd))
     assert probes.list_kept_addresses([*ALL, GONE4, GONE6]) == kept
     assert probes.list_kept_addresses([]) == frozenset()
 
@@ -167,7 +180,7 @@ def test_pingdom_list_accepts_public_addresses_and_no_networks():
 
 
 def test_pingdom_build_time_is_shown_only_when_it_is_a_date():
-    odd = feed().replace("Thu, 20 Mar 2014", "&lt;!channel&gt;")
+    odd = build_feed().replace("Thu, 20 Mar 2014", "&lt;!channel&gt;")
     assert pingdom.parse_feed(odd).built_at == ""
 
 

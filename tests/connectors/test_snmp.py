@@ -20,7 +20,7 @@ from connectors.fleet import Fleet
 from connectors.inventory import Inventory
 from connectors.pdu import TABLES
 from connectors.ssh_pool import SshPool
-from tests.playground.daemon import ProgramMissing, free_port
+from tests.playground.daemon import ProgramMissing, find_free_port
 from tests.playground.pdu import PowerStrip
 
 MakeStrip = Callable[..., PowerStrip]
@@ -112,6 +112,6 @@ def test_snmp_set_without_a_response_has_unknown_outcome_and_is_sent_once(
             "pdu1", pdu.switch_outlet(outlet, "cycle"), hooks=RunHooks(before_send=strip.stop)
         )
     with pytest.raises(UnreachableError, match="does not answer SNMP") as gone:
-        states(fleet_of(strip, port=free_port("127.0.0.1")))
+        states(fleet_of(strip, port=find_free_port("127.0.0.1")))
     assert isinstance(gone.value, HostError)
     assert gone.value.started is False

@@ -27,7 +27,7 @@ from connectors.inventory import Inventory
 from connectors.step_marker import STEP_SCRIPT, StepMarker
 from connectors.step_status import NO_STATUS, MarkerState, StepStatus, query_step_status
 from connectors.wrapper import WrappedCommand
-from tests.scripted_fleet import inventory_of
+from tests.scripted_fleet import build_inventory
 
 STEP = StepMarker("f00d-7-5f", 1)
 
@@ -555,7 +555,7 @@ def test_invalid_marker_status_is_a_parse_error(output: str):
 
 def test_marker_does_not_change_the_sudo_command_of_a_step():
     step = Shell(("zpool", "scrub", "tank"), root=True, marker=STEP)
-    known = inventory_of("nas1", user="keyturn")["nas1"]
+    known = build_inventory("nas1", user="keyturn")["nas1"]
     command = known.resolve(step)
     assert isinstance(command, Shell)
     assert command.words == ("sudo", "-n", "--", "zpool", "scrub", "tank")
@@ -569,7 +569,7 @@ def test_marker_does_not_change_the_sudo_command_of_a_step():
 
 
 def _host(**settings: str) -> Inventory:
-    known = inventory_of("nas1")
+    known = build_inventory("nas1")
     host = known["nas1"].model_copy(update={"settings": settings})
     return Inventory.model_construct(hosts={"nas1": host})
 

@@ -58,8 +58,8 @@ from connectors.sudo import (
 )
 from connectors.zfs_property import ZfsProperty
 from runbooks import load_catalogue
-from tests.scripted_fleet import ScriptedFleet, inventory_of
-from tests.sudo_rules import DIALECTS, RULES, allowed, forgotten, list_undeclared_programs
+from tests.scripted_fleet import ScriptedFleet, build_inventory
+from tests.sudo_rules import DIALECTS, RULES, is_allowed, is_without_rule, list_undeclared_programs
 
 QUEUE = block.BlockQueue("sda", "bfq", ("bfq",), 128, 64, True, {"slice_idle": 8})
 NO_DEPTH = block.BlockQueue("nvme0n1", "none", ("none",), 128, None, False, {})
@@ -166,7 +166,7 @@ _BATCH, _AT_ONCE = 25, 4
 HOST = Host.model_validate(
     {
         **{"name": "h1", "address": "192.0.2.1", "user": "nobody", "area": "infra"},
-        "host_key": inventory_of("h1")["h1"].host_key,
+        "host_key": build_inventory("h1")["h1"].host_key,
     }
 )
 
@@ -229,7 +229,7 @@ def _is_worse(command: Shell, variant: Sequence[str]) -> bool:
 @pytest.mark.parametrize("command", COMMANDS, ids=NAMES)
 def test_sudo_rules_allow_every_root_command(command: Shell):
     assert command.root
-    assert allowed(command)
+    assert is_allowed(command)
     words = command.resolve({}, sudo=True, scripts=True).words[3:]
     assert any(rule.is_allowed(words, {}) for rule in INSTALLED)
 
@@ -278,7 +278,7 @@ def test_scripted_fleet_fails_on_a_root_command_without_a_sudo_rule():
     fleet = ScriptedFleet({("h1", "zpool scrub tank"): ""})
     fleet.run_command("h1", zfs.start_scrub("tank"))
     unheard = Shell(("zpool", "destroy", "tank"), root=True)
-    assert forgotten(unheard, {})
+    assert is_without_rule(unheard, {})
     with pytest.raises(AssertionError, match="declare a SudoRule"):
         fleet.run_command("h1", unheard)
 

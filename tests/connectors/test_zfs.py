@@ -11,7 +11,7 @@ from connectors.errors import CommandError, ParseError
 from connectors.zfs import DeviceTraffic, LoadAverage, PoolSpace
 from tests.connectors.test_zpool_json import NOW, document
 from tests.connectors.test_zpool_text import recorded
-from tests.runbooks.nas import nas
+from tests.runbooks.nas import build_nas_fleet
 from tests.scripted_fleet import ScriptedFleet
 
 
@@ -28,13 +28,13 @@ def test_zpool_status_in_json_is_queried_once_with_the_host_time():
 
 
 def test_zpool_status_falls_back_to_text_when_the_json_is_unknown():
-    fleet = nas("2.1-several")
+    fleet = build_nas_fleet("2.1-several")
     fleet.script("nas1", zfs.query_json_status().command, '{"output_version": {}}')
     assert len(zfs.read_storage(fleet.run_query, "nas1").pools) == 3
 
 
 def test_zpool_status_of_an_older_zfs_is_read_as_text():
-    fleet = nas("2.1-several")
+    fleet = build_nas_fleet("2.1-several")
     storage = zfs.read_storage(fleet.run_query, "nas1")
     assert [pool.name for pool in storage.pools] == ["tank", "tank.a-b_c:1", "tank2"]
     assert storage.host_time == datetime.fromisoformat("2026-11-21 08:30:00")
@@ -42,7 +42,7 @@ def test_zpool_status_of_an_older_zfs_is_read_as_text():
 
 
 def test_zpool_status_of_zfs_fuse_is_read_as_text_without_pause():
-    storage = zfs.read_storage(nas("fuse-running").run_query, "nas1")
+    storage = zfs.read_storage(build_nas_fleet("fuse-running").run_query, "nas1")
     assert [pool.name for pool in storage.pools] == ["tank"]
     assert not storage.can_pause
 
@@ -56,7 +56,7 @@ def test_missing_zfs_kernel_module_is_not_taken_for_an_older_zfs():
 
 
 def test_missing_pool_error_lists_the_pools():
-    storage = zfs.read_storage(nas("2.1-several").run_query, "nas1")
+    storage = zfs.read_storage(build_nas_fleet("2.1-several").run_query, "nas1")
     with pytest.raises(CommandError, match=r"no pool tanc; its pools: tank, tank\.a-b_c:1, tank2"):
         zfs.find_pool("tanc", storage)
 

@@ -39,8 +39,8 @@ from tests.bot.harness import ManualDispatcher
 from tests.bot.web import sample_runs
 from tests.connectors.test_conntrack import IN_USE
 from tests.connectors.test_uptime import PLAIN
-from tests.policies import a_policy
-from tests.runbooks.balancer import CONFIG, rows
+from tests.policies import write_policy
+from tests.runbooks.balancer import CONFIG, build_table_output
 from tests.scripted_fleet import Reply, ScriptedFleet
 
 _API = "/api/v1"
@@ -183,7 +183,7 @@ class _Service:
 
 @contextmanager
 def _start_service(directory: Path) -> Generator[_Service]:
-    policies = a_policy(directory / "policy")
+    policies = write_policy(directory / "policy")
     inventory = directory / "policy" / "inventory.yaml"
     inventory.write_text(inventory.read_text().replace("user: keyturn", "user: root"))
     key = SigningKey.create()
@@ -221,12 +221,16 @@ def _script_fleet(inventory: Inventory) -> ScriptedFleet:
         fleet.script(host, haproxy_limits.query_limits().command, CONFIG)
         fleet.script(host, haproxy.query_peers().command, "\n")
         for table in ("http", "www"):
-            fleet.script(host, haproxy.query_has_counter(table, "gpc0").command, rows(table))
+            fleet.script(
+                host, haproxy.query_has_counter(table, "gpc0").command, build_table_output(table)
+            )
             head = haproxy.find_table_head(table, parse_heads(_TABLES))
             entry = haproxy.query_entry(head, ip_address("203.0.113.9")).command
             fleet.script(host, entry, partial(_show_entry, fleet, host, table))
             marked = haproxy.query_entries_at_least(table, "gpc0", 1).command
-            fleet.script(host, marked, rows(table, "198.51.100.7 use=0 exp=98000 gpc0=3"))
+            fleet.script(
+                host, marked, build_table_output(table, "198.51.100.7 use=0 exp=98000 gpc0=3")
+            )
             for change in ("clear table {} key {}", "set table {} key {} data.gpc0 57"):
                 line = change.format(table, "203.0.113.9")
                 fleet.script(host, f"{_SEND} '{line}'", "\n")
@@ -245,7 +249,9 @@ def _show_entry(fleet: ScriptedFleet, host: str, table: str) -> str:
     """Return the entry of the address, unless the last command cleared it."""
     sent = [words for name, words in fleet.sent if name == host and f" table {table} " in words]
     is_cleared = bool(sent) and "clear table" in sent[-1]
-    return "\n" if is_cleared else rows(table, "203.0.113.9 use=0 exp=578000 gpc0=57")
+    return (
+        "\n" if is_cleared else build_table_output(table, "203.0.113.9 use=0 exp=578000 gpc0=57")
+    )
 
 
 def _record_runs(service: _Service) -> None:
@@ -308,7 +314,7 @@ def _record_decisions(service: _Service) -> None:
 
 def _bypass_approvals(tx: Transaction) -> int:
     """Add a run that Adam started by break-glass, and return its number."""
-    run = sample_runs.succeeded(tx, sample_runs.asked(tx, person="adam"))
+    run = sample_runs.add_succeeded_run(tx, sample_runs.add_requested_run(tx, person="adam"))
     reason = "the shop is down, and no one answers"
     break_glass.request_break_glass(tx, run=run.id, person="adam", reason=reason)
     break_glass.activate_break_glass(tx, run.id, until=tx.now, factor="1")
@@ -317,12 +323,14 @@ def _bypass_approvals(tx: Transaction) -> int:
 
 def _lose_outcome(tx: Transaction) -> int:
     """Add a run with an unknown outcome, which locks lb1, and return its number."""
-    planned = sample_runs.waiting(tx, sample_runs.asked(tx))
-    run = sample_runs.running(tx, sample_runs.approved(tx, planned))
+    planned = sample_runs.add_pending_run(tx, sample_runs.add_requested_run(tx))
+    run = sample_runs.start_run(tx, sample_runs.approve(tx, planned))
     locks.take_lock(tx, "lb1", run.id)
     error = "lb1 closed the connection"
-    sample_runs.concluded(tx, run, StepState.UNKNOWN, trouble=error)
-    sample_runs.ended(tx, run, State.UNKNOWN, f"The outcome of step 1 of 1 is unknown: {error}.")
+    sample_runs.end_run(tx, run, StepState.UNKNOWN, trouble=error)
+    sample_runs.add_ended_run(
+        tx, run, State.UNKNOWN, f"The outcome of step 1 of 1 is unknown: {error}."
+    )
     return run.id
 
 

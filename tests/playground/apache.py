@@ -4,7 +4,7 @@ import os
 import urllib.error
 import urllib.request
 
-from tests.playground.daemon import Daemon, free_port, program
+from tests.playground.daemon import Daemon, find_free_port, find_program
 
 APACHE = "/usr/sbin/apache2"
 _MODULES = "/usr/lib/apache2/modules"
@@ -35,7 +35,7 @@ class Apache(Daemon):
     """What is in `conf.d` is read too, as on any host. control: stands where apachectl would."""
 
     def __init__(self) -> None:
-        self._apache = program(APACHE, package="apache2")
+        self._apache = find_program(APACHE, package="apache2")
         super().__init__()
         self.port = 0
         # Its workers are somebody else, who comes here only if he may pass.
@@ -63,7 +63,7 @@ class Apache(Daemon):
             return refused.code
 
     def _choose_ports(self) -> None:
-        self.port = free_port("127.0.0.1")
+        self.port = find_free_port("127.0.0.1")
 
     def _configure(self) -> list[str]:
         user = "User nobody\nGroup nogroup\n" if os.geteuid() == 0 else ""

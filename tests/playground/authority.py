@@ -4,7 +4,7 @@ import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 
-from tests.playground.daemon import program
+from tests.playground.daemon import find_program
 from tests.playground.keys import KeyType, make_key
 from tests.playground.sshd import Sshd
 
@@ -18,7 +18,7 @@ class Authority:
         pair = make_key(kind)
         self.public = pair.public
         self._key = pair.write(directory / f"ca-{kind}")
-        self._keygen = program(_SSH_KEYGEN, package="openssh-client")
+        self._keygen = find_program(_SSH_KEYGEN, package="openssh-client")
 
     def sign(
         self,

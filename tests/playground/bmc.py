@@ -6,8 +6,8 @@ from pathlib import Path
 
 import bcrypt
 
-from tests.playground.daemon import Daemon, free_port, program
-from tests.playground.tls import certified
+from tests.playground.daemon import Daemon, find_free_port, find_program
+from tests.playground.tls import create_certificate
 
 USER, PASSWORD = "keyturn", "secret-of-tests"
 UUID = "27946b59-9e44-4fa7-8e91-f3527a1ef094"
@@ -29,15 +29,15 @@ class RedfishBmc(Daemon):
     """
 
     def __init__(self) -> None:
-        self._faketime = program("/usr/bin/faketime", package="faketime")
+        self._faketime = find_program("/usr/bin/faketime", package="faketime")
         super().__init__()
-        made = certified(self.directory, names=("127.0.0.1",))
+        made = create_certificate(self.directory, names=("127.0.0.1",))
         self.authority, self._chain = made.authority, made.chain
         write_password(self.directory)
         self.port = 0
 
     def _choose_ports(self) -> None:
-        self.port = free_port("127.0.0.1")
+        self.port = find_free_port("127.0.0.1")
 
     def _configure(self) -> list[str]:
         here = self.directory
@@ -108,14 +108,14 @@ class IpmiBmc(Daemon):
     """A server that is on, behind a BMC with IPMI alone, with one entry in its event log."""
 
     def __init__(self) -> None:
-        self._simulator = program("/usr/bin/ipmi_sim", package="openipmi")
-        program("/usr/bin/ipmitool", package="ipmitool")
+        self._simulator = find_program("/usr/bin/ipmi_sim", package="openipmi")
+        find_program("/usr/bin/ipmitool", package="ipmitool")
         super().__init__()
         self.password_file = write_password(self.directory)
         self.port = 0
 
     def _choose_ports(self) -> None:
-        self.port = free_port("127.0.0.1")
+        self.port = find_free_port("127.0.0.1")
 
     def _configure(self) -> list[str]:
         here = self.directory

@@ -12,7 +12,7 @@ from typing import Literal, LiteralString, Self
 
 import psycopg
 
-from tests.playground.daemon import Daemon, DaemonDidNotStart, free_port, program, root
+from tests.playground.daemon import Daemon, DaemonDidNotStart, find_free_port, find_program, root
 
 ADDRESS, USER = "127.0.0.1", "postgres"
 # Where it is not started by a user, it runs as the one that Debian's package has made.
@@ -105,7 +105,7 @@ class Server(Daemon):
         super().close()
 
     def _choose_ports(self) -> None:
-        self.port = free_port(ADDRESS)
+        self.port = find_free_port(ADDRESS)
 
     def _configure(self) -> list[str]:
         if not self.data.exists():
@@ -152,7 +152,7 @@ def found_program(name: str) -> str:
     programs = sorted(
         Path("/usr/lib/postgresql").glob(f"*/bin/{name}"), key=lambda path: int(path.parts[4])
     )
-    return program(
+    return find_program(
         str(programs[-1]) if programs else f"/usr/lib/postgresql/*/bin/{name}",
         package="postgresql",
     )
@@ -162,7 +162,7 @@ def as_owner(*words: str) -> list[str]:
     """Return the command for somebody else than root, whom PostgreSQL does not run for."""
     if os.geteuid() != 0:
         return [*words]
-    setpriv = program("/usr/bin/setpriv", package="util-linux")
+    setpriv = find_program("/usr/bin/setpriv", package="util-linux")
     who = (f"--reuid={OWNER}", f"--regid={OWNER}", "--clear-groups")
     return [setpriv, *who, "--", *words]
 

@@ -130,7 +130,7 @@ tcp|in|d=443|s=198.51.100.12 # web only - Sat Nov 21 08:19:33 2026
 """
 
 
-def why_not() -> str:
+def explain_missing_support() -> str:
     """Say why no firewall can be had here; "" if it can."""
     if os.getuid() != 0:
         return "network namespaces and firewalls need root"

@@ -28,7 +28,7 @@ class DaemonDidNotStart(RuntimeError):
     """A daemon ended, or did not answer in time; the message holds the end of its log."""
 
 
-def program(path: str, *, package: str) -> str:
+def find_program(path: str, *, package: str) -> str:
     """Return *path* if it is there, else name the Debian package that brings it."""
     if not os.access(path, os.X_OK):
         raise ProgramMissing(f"{path} is missing: install the Debian package {package}")
@@ -51,7 +51,7 @@ def root(within: str = "/tmp") -> Path:
     return directory
 
 
-def free_port(address: str) -> int:
+def find_free_port(address: str) -> int:
     """Return a TCP port that nobody holds just now; whoever binds it must be ready to lose it."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with socket.socket(family) as probe:
@@ -101,7 +101,11 @@ class Daemon(ABC):
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env={"PATH": PATH, "LC_ALL": "C.UTF-8", sweep.MARK: str(self.directory)},
+                env={
+                    "PATH": PATH,
+                    "LC_ALL": "C.UTF-8",
+                    sweep.DIRECTORY_VARIABLE: str(self.directory),
+                },
                 start_new_session=True,
             )
         (self.directory / sweep.PID_FILE).write_text(f"{self._process.pid}\n")
@@ -168,7 +172,7 @@ class Daemon(ABC):
 
     def processes(self) -> list[int]:
         """Return the ids of the daemon and of all that it started, programs of logins too."""
-        return sweep.belonging(self.directory)
+        return sweep.find_processes(self.directory)
 
     def log(self) -> str:
         """Return all that the daemon has written so far."""
@@ -188,6 +192,6 @@ def close_all(daemons: Sequence[Daemon]) -> None:
 
 
 def _end(*directories: Path) -> None:
-    left = sweep.sweep(*directories)
+    left = sweep.kill_processes(*directories)
     if left:
         raise RuntimeError(f"these processes could not be ended: {left}")

@@ -64,7 +64,7 @@ def main() -> int:
 
 def _serve_with_past(directory: Path) -> Service:
     began = time.monotonic()
-    past.record_past(directory, now=round(time.time() * 1_000_000))
+    past.record_history(directory, now=round(time.time() * 1_000_000))
     past.add_freeze(directory / "policy")
     say(f"Recorded a history of 30 days in {time.monotonic() - began:.1f} s")
     return Service(directory, port=_port())

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.playground.daemon import Daemon, program
+from tests.playground.daemon import Daemon, find_program
 
 _FRR = "/usr/lib/frr"
 VTYSH = "/usr/bin/vtysh"
@@ -53,7 +53,7 @@ class Routers(Daemon):
     """r1 and r2: r1 has the higher priority, so it leads while the link holds."""
 
     def __init__(self) -> None:
-        program(f"{_FRR}/vrrpd", package="frr")
+        find_program(f"{_FRR}/vrrpd", package="frr")
         if os.geteuid() != 0:
             pytest.skip("only root can make network namespaces for FRR, which then becomes frr")
         super().__init__()

@@ -15,8 +15,8 @@ import socket
 from pathlib import Path
 from typing import Literal
 
-from tests.playground.daemon import Daemon, free_port, program
-from tests.playground.origin import Origin
+from tests.playground.daemon import Daemon, find_free_port, find_program
+from tests.playground.origin import BackendServer
 
 HAPROXY = "/usr/sbin/haproxy"
 Level = Literal["admin", "operator", "user"]
@@ -93,11 +93,11 @@ class Haproxy(Daemon):
         bytes_limit: int = 20_000_000,
         period: int = 100,
     ) -> None:
-        self._haproxy = program(HAPROXY, package="haproxy")
+        self._haproxy = find_program(HAPROXY, package="haproxy")
         super().__init__()
         self.address = address
         self.port = 0
-        self._origin: Origin | None = None
+        self._origin: BackendServer | None = None
         self._limits = {"conn_limit": conn_limit, "bytes_limit": bytes_limit, "period": period}
 
     @property
@@ -152,10 +152,10 @@ class Haproxy(Daemon):
             self._origin = None
 
     def _choose_ports(self) -> None:
-        self.port = free_port(self.address)
+        self.port = find_free_port(self.address)
 
     def _configure(self) -> list[str]:
-        self._origin = Origin().start()
+        self._origin = BackendServer().start()
         sockets = {name: self._socket(name) for name in ("admin", "operator", "user")}
         self.config.write_text(
             _CONFIG.format(

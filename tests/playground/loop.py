@@ -8,13 +8,13 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.playground.daemon import program
+from tests.playground.daemon import find_program
 
 LOSETUP = "/usr/sbin/losetup"
 _LOCK = Path(tempfile.gettempdir()) / "keyturn-loop.lock"
 
 
-def why_not() -> str:
+def explain_missing_support() -> str:
     """Tell why there can be no loop device here; "" if there can."""
     if os.geteuid() != 0:
         return "only root may make loop devices"
@@ -49,5 +49,5 @@ def loop_device(*, megabytes: int = 32) -> Generator[str]:
 
 
 def _losetup(*words: str) -> str:
-    command = [program(LOSETUP, package="mount"), *words]
+    command = [find_program(LOSETUP, package="mount"), *words]
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()

@@ -9,13 +9,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Self
 
-from tests.playground.tls import certified
+from tests.playground.tls import create_certificate
 
 # What is sent in answer: all of it, or as a function sends it.
 Reply = bytes | Callable[[ssl.SSLSocket], None]
 
 
-def answer(
+def build_response(
     body: bytes,
     *,
     kind: str = "application/rss+xml",
@@ -28,7 +28,7 @@ def answer(
     return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
 
 
-class Mirror:
+class FixedResponseServer:
     """Serves on a free port of 127.0.0.1, with a certificate that its own authority signed.
 
     authority: the file that a client must trust. names: what the certificate is for.
@@ -36,7 +36,7 @@ class Mirror:
     """
 
     def __init__(self, directory: Path, *, names: tuple[str, ...] = ("localhost",)) -> None:
-        made = certified(directory, names=names)
+        made = create_certificate(directory, names=names)
         self.authority = made.authority
         self.replies: dict[str, Reply] = {}
         self.asked: list[str] = []

@@ -4,7 +4,7 @@ import os
 import urllib.error
 import urllib.request
 
-from tests.playground.daemon import Daemon, free_port, program
+from tests.playground.daemon import Daemon, find_free_port, find_program
 
 NGINX = "/usr/sbin/nginx"
 _CONFIGURATION = """
@@ -33,7 +33,7 @@ class Nginx(Daemon):
     """server: more lines of its server. What is in `conf.d` is read too, as on any host."""
 
     def __init__(self, server: str = "") -> None:
-        self._nginx = program(NGINX, package="nginx-light")
+        self._nginx = find_program(NGINX, package="nginx-light")
         super().__init__()
         self.port = 0
         self._server = server
@@ -54,7 +54,7 @@ class Nginx(Daemon):
             return refused.code
 
     def _choose_ports(self) -> None:
-        self.port = free_port("127.0.0.1")
+        self.port = find_free_port("127.0.0.1")
 
     def _configure(self) -> list[str]:
         user = "user root;" if os.geteuid() == 0 else ""

@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx2
 
-from tests.playground.daemon import Daemon, ProgramMissing, free_port
+from tests.playground.daemon import Daemon, ProgramMissing, find_free_port
 
 SCRIPT = Path(__file__).with_suffix(".mjs")
 CLIENT_ID, CLIENT_SECRET = "keyturn", "a-secret-of-32-letters-and-some-more"
@@ -56,7 +56,7 @@ class OidcProvider(Daemon):
             return browser.get(chosen.headers["location"]).headers["location"]
 
     def _choose_ports(self) -> None:
-        self._port = free_port("127.0.0.1")
+        self._port = find_free_port("127.0.0.1")
 
     def _configure(self) -> list[str]:
         given = {

@@ -6,7 +6,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Self
 
 
-class Origin:
+class BackendServer:
     """Answers `GET /` with a few words and `GET /bytes/N` with N bytes, on a loopback port."""
 
     def __init__(self) -> None:

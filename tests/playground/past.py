@@ -67,7 +67,7 @@ class _Queue:
         return ()
 
 
-def record_past(directory: Path, *, now: int) -> None:
+def record_history(directory: Path, *, now: int) -> None:
     """Fill the database below *directory*.
 
     Args:

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from connectors.pdu import TABLES
-from tests.playground.daemon import Daemon, free_port, program
+from tests.playground.daemon import Daemon, find_free_port, find_program
 
 USER, AUTH, PRIVACY, COMMUNITY = "keyturn", "auth-passphrase", "privacy-passphrase", "two-see"
 NAMES = ("web1 A", "web2 \u00e9;\n$(id)", "")
@@ -55,7 +55,7 @@ class PowerStrip(Daemon):
     """A strip with three outlets, all on. mib: one of connectors.pdu.TABLES."""
 
     def __init__(self, mib: str, *, read_only: bool = False) -> None:
-        self._snmpd = program("/usr/sbin/snmpd", package="snmpd")
+        self._snmpd = find_program("/usr/sbin/snmpd", package="snmpd")
         super().__init__()
         self._mib, self._read_only = mib, read_only
         self.port = 0
@@ -75,7 +75,7 @@ class PowerStrip(Daemon):
         }
 
     def _choose_ports(self) -> None:
-        self.port = free_port("127.0.0.1")
+        self.port = find_free_port("127.0.0.1")
 
     def _configure(self) -> list[str]:
         table = TABLES[self._mib]

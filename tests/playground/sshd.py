@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from tests.playground import sweep
-from tests.playground.daemon import PATH, Daemon, free_port, program
+from tests.playground.daemon import PATH, Daemon, find_free_port, find_program
 from tests.playground.keys import KeyPair, KeyType, make_key
 
 SSHD = "/usr/sbin/sshd"
@@ -44,7 +44,7 @@ class Sshd(Daemon):
         options: Iterable[str] = (),
         env: Mapping[str, str] | None = None,
     ) -> None:
-        self._sshd = program(SSHD, package="openssh-server")
+        self._sshd = find_program(SSHD, package="openssh-server")
         super().__init__()
         self.address = address
         self.port = port
@@ -64,7 +64,7 @@ class Sshd(Daemon):
             "PATH": PATH,
             "HOME": str(self.home),
             **(env or {}),
-            sweep.MARK: str(self.directory),
+            sweep.DIRECTORY_VARIABLE: str(self.directory),
         }
         self._settled = port != 0
 
@@ -121,7 +121,7 @@ class Sshd(Daemon):
         subprocess.run(words, check=True, capture_output=True, stdin=subprocess.DEVNULL)
 
     def _choose_ports(self) -> None:
-        self.port = free_port(self.address)
+        self.port = find_free_port(self.address)
 
     def _configure(self) -> list[str]:
         if os.getuid() == 0:  # only root's sshd separates privileges, and wants this directory

@@ -15,17 +15,17 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-MARK = "KEYTURN_PLAYGROUND"
+DIRECTORY_VARIABLE = "KEYTURN_PLAYGROUND"
 PID_FILE = "pid"
 _ENOUGH = 1 << 16
 # See PF_KTHREAD in the kernel's sched.h.
 _OF_THE_KERNEL = 0x00200000
 
 
-def sweep(*directories: Path, seconds: float = 10.0) -> list[int]:
+def kill_processes(*directories: Path, seconds: float = 10.0) -> list[int]:
     """Kill all that belongs to these; return the process ids that outlived the deadline."""
     end = time.monotonic() + seconds
-    while alive := belonging(*directories):
+    while alive := find_processes(*directories):
         for pid in alive:
             _kill(pid)
         if time.monotonic() > end:
@@ -34,14 +34,14 @@ def sweep(*directories: Path, seconds: float = 10.0) -> list[int]:
     return []
 
 
-def belonging(*directories: Path) -> list[int]:
+def find_processes(*directories: Path) -> list[int]:
     """Return what runs for these: by their pid files, by the mark, and all their descendants.
 
     The mark alone is not enough: sshd paints its title over its environment.
     """
     parents = dict(_parents())
     pids = {pid for one in directories for pid in _pids_on_file(one) if pid in parents}
-    marks = [os.fsencode(f"{MARK}={one}") for one in directories]
+    marks = [os.fsencode(f"{DIRECTORY_VARIABLE}={one}") for one in directories]
     pids |= {pid for pid in parents if _marked(pid, marks)}
     while more := {pid for pid, parent in parents.items() if parent in pids} - pids:
         pids |= more
@@ -71,7 +71,7 @@ def _pids_on_file(directory: Path) -> Iterator[int]:
 def _marked(pid: int, marks: list[bytes]) -> bool:
     environment = _read(f"/proc/{pid}/environ")
     # Most have none, and every test that ends a daemon asks for all of them.
-    if os.fsencode(MARK) not in environment:
+    if os.fsencode(DIRECTORY_VARIABLE) not in environment:
         return False
     words = environment.split(b"\0")
     return any(word == mark or word.startswith(mark + b"/") for word in words for mark in marks)
@@ -103,7 +103,7 @@ def _kill(pid: int) -> None:
 
 def _guard(directory: Path) -> None:
     sys.stdin.buffer.read()
-    sweep(directory)
+    kill_processes(directory)
     shutil.rmtree(directory, ignore_errors=True)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from connectors.command import NO_HOOKS, Answer, RunHooks, Shell
 from connectors.inventory import Host
-from tests.playground.daemon import PATH, Daemon, program
+from tests.playground.daemon import PATH, Daemon, find_program
 
 _SYSTEMD = "/lib/systemd/systemd"
 _CGROUPS = (Path("/sys/fs/cgroup/unified"), Path("/sys/fs/cgroup/systemd"), Path("/sys/fs/cgroup"))
@@ -39,7 +39,7 @@ _WANTED = ("sysinit.target", "basic.target", "shutdown.target")
 
 
 @cache
-def why_not() -> str:
+def explain_missing_support() -> str:
     """Return why no systemd can run here; "" if one can."""
     if os.geteuid() != 0:
         return "only root may make the namespaces"
@@ -70,7 +70,7 @@ class Systemd(Daemon):
     """
 
     def __init__(self, units: Mapping[str, str]) -> None:
-        program(_SYSTEMD, package="systemd")
+        find_program(_SYSTEMD, package="systemd")
         super().__init__()
         self.units = self.directory / "units"
         self.units.mkdir()

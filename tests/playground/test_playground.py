@@ -18,7 +18,7 @@ from bot.model.drift import DriftState
 from connectors.inventory import Host
 from tests.playground import company, daemon, past, sweep
 from tests.playground import sshd as sshd_module
-from tests.playground.daemon import DaemonDidNotStart, ProgramMissing, program
+from tests.playground.daemon import DaemonDidNotStart, ProgramMissing, find_program
 from tests.playground.fleet import SHOP_PLACES, LoopbackFleet
 from tests.playground.haproxy import ADDRESSES, Haproxy
 from tests.playground.keys import make_key
@@ -203,9 +203,9 @@ def test_sshd_picks_another_port_when_the_free_port_is_taken(monkeypatch: pytest
         offers = iter([taken, taken])
 
         def stale(address: str) -> int:
-            return next(offers, 0) or daemon.free_port(address)
+            return next(offers, 0) or daemon.find_free_port(address)
 
-        monkeypatch.setattr(sshd_module, "free_port", stale)
+        monkeypatch.setattr(sshd_module, "find_free_port", stale)
         with Sshd() as server:
             assert server.port != taken
             assert run(server, "true").returncode == 0
@@ -238,7 +238,7 @@ def test_sshd_restarts_at_the_same_port(sshd: Sshd):
 
 def test_missing_program_error_names_the_debian_package():
     with pytest.raises(ProgramMissing, match="install the Debian package openssh-server"):
-        program("/usr/sbin/no-such-sshd", package="openssh-server")
+        find_program("/usr/sbin/no-such-sshd", package="openssh-server")
 
 
 # The fleet
@@ -275,7 +275,7 @@ def test_only_people_read_the_watched_value_of_the_demo_at_whatever_time_it_star
     start = round(datetime(2026, 11, 26, 6, tzinfo=UTC).timestamp() * 1_000_000)
     company.create_policy(tmp_path / "policy")
     with LoopbackFleet(tmp_path / "policy", places=SHOP_PLACES):
-        past.record_past(company.add_fault_tree(tmp_path), now=start)
+        past.record_history(company.add_fault_tree(tmp_path), now=start)
     with Database(f"sqlite:///{tmp_path / 'var' / 'keyturn.db'}").reading() as tx:
         (key,) = drift.list_keys(tx)
     hour = 3_600_000_000
@@ -362,20 +362,20 @@ def test_loopback_fleet_ends_with_its_owner_process(end: signal.Signals | None):
 def test_sweep_spares_a_process_whose_pid_file_is_stale(tmp_path: Path):
     with subprocess.Popen(["sleep", "600"]) as bystander:
         (tmp_path / sweep.PID_FILE).write_text(f"{bystander.pid}\n")
-        assert sweep.sweep(tmp_path) == []
+        assert sweep.kill_processes(tmp_path) == []
         assert bystander.poll() is None
         bystander.kill()
 
 
 def test_sweep_ends_only_processes_marked_with_its_directory(tmp_path: Path):
-    mine = {**os.environ, sweep.MARK: str(tmp_path / "sshd")}
-    other = {**os.environ, sweep.MARK: f"{tmp_path}-other"}
+    mine = {**os.environ, sweep.DIRECTORY_VARIABLE: str(tmp_path / "sshd")}
+    other = {**os.environ, sweep.DIRECTORY_VARIABLE: f"{tmp_path}-other"}
     with (
         subprocess.Popen(["sleep", "600"], env=mine) as marked,
         subprocess.Popen(["sleep", "600"], env=other) as bystander,
     ):
-        wait_until(lambda: sweep.belonging(tmp_path) == [marked.pid])
-        assert sweep.sweep(tmp_path) == []
+        wait_until(lambda: sweep.find_processes(tmp_path) == [marked.pid])
+        assert sweep.kill_processes(tmp_path) == []
         assert marked.wait(timeout=10) == -signal.SIGKILL
         assert bystander.poll() is None
         bystander.kill()

@@ -19,7 +19,7 @@ class Certified:
     chain: Path
 
 
-def certified(directory: Path, *, names: tuple[str, ...]) -> Certified:
+def create_certificate(directory: Path, *, names: tuple[str, ...]) -> Certified:
     """Make an authority and what a server needs that answers to these names or addresses."""
     root, root_key = _certificate("Test authority", None, None, ())
     leaf, leaf_key = _certificate("Test server", root, root_key, names)

@@ -23,7 +23,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from bot.slack.manifest import list_scopes as asked
 from tests.playground.daemon import Daemon
 from tests.playground.proxy import get_port, serve_proxy
-from tests.playground.tls import certified
+from tests.playground.tls import create_certificate
 from tests.slack_emulator import EmulatedChannel, EmulatedPerson, Emulator, Installation
 from tests.slack_emulator.sockets import NoConnection
 
@@ -36,7 +36,7 @@ _ROOT = Path(__file__).parents[2]
 _NAMES = ("slack.com", "files.slack.com", "hooks.slack.com", "wss-primary.slack.com")
 
 
-class Workspace(Daemon):
+class SlackOverTls(Daemon):
     """scopes: those that the bot lacks."""
 
     def __init__(self, *, without: tuple[str, ...] = ()) -> None:
@@ -131,7 +131,7 @@ _tasks: set[asyncio.Task[None]] = set()
 
 async def _main(directory: Path, without: tuple[str, ...]) -> None:
     emulator = _emulator(without)
-    issued = certified(directory, names=_NAMES)
+    issued = create_certificate(directory, names=_NAMES)
     slack = await _served(_by_its_own_name(emulator.app), chain=issued.chain)
     visited = directory / "visited"
     visited.touch()

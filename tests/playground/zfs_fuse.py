@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import IO
 
-from tests.playground.daemon import PATH, Daemon, program
+from tests.playground.daemon import PATH, Daemon, find_program
 
 ZFS_FUSE = "/usr/sbin/zfs-fuse"
 PACKAGE = "zfs-fuse"
@@ -35,7 +35,7 @@ _RUNS, _RESTS = 0.001, 30
 
 
 @cache
-def why_not() -> str:
+def explain_missing_support() -> str:
     """Say why this machine cannot have a ZFS in user space, if so."""
     if os.geteuid() != 0:
         return "only root may mount file systems"
@@ -52,7 +52,7 @@ class ZfsFuse(Daemon):
     """
 
     def __init__(self) -> None:
-        self._zfs_fuse = program(ZFS_FUSE, package=PACKAGE)
+        self._zfs_fuse = find_program(ZFS_FUSE, package=PACKAGE)
         super().__init__()
         self.bin = self.directory / "bin"
 

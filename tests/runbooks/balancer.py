@@ -31,14 +31,14 @@ UNREADABLE = Answer(2, "", "grep: /etc/haproxy/haproxy.cfg: Permission denied")
 LIMITS = haproxy_limits.TableLimits(haproxy_limits.parse_limits(CONFIG))
 
 
-def rows(table: str, *entries: str) -> str:
+def build_table_output(table: str, *entries: str) -> str:
     """Return the output of `show table`; each entry is given from its key on."""
     head = f"# table: {table}, type: {'ipv6' if table == 'six' else 'ip'}, size:204800, used:5\n"
     lines = [f"0x558f53c1e008: key={entry}\n" for entry in entries]
     return head + "".join(lines) + "\n"
 
 
-def balancer(answers: Mapping[str, Replies] | None = None) -> ScriptedFleet:
+def build_balancer_fleet(answers: Mapping[str, Replies] | None = None) -> ScriptedFleet:
     """Return a fleet whose lb1 answers queries of its tables and configuration.
 
     answers: further answers by the line that is sent.
@@ -47,18 +47,20 @@ def balancer(answers: Mapping[str, Replies] | None = None) -> ScriptedFleet:
     fleet.script("lb1", haproxy.query_tables().command, TABLES)
     fleet.script("lb1", haproxy_limits.query_limits().command, CONFIG)
     fleet.script("lb1", haproxy.query_peers().command, "\n")
-    fleet.script("lb1", haproxy.query_has_counter("http", "gpc0").command, rows("http"))
+    fleet.script(
+        "lb1", haproxy.query_has_counter("http", "gpc0").command, build_table_output("http")
+    )
     for line, replies in (answers or {}).items():
         words = f"socat -t5 stdio UNIX-CONNECT:/run/haproxy/admin.sock <<< {shlex.quote(line)}"
         fleet.script("lb1", words, replies)
     return fleet
 
 
-def sent(fleet: ScriptedFleet) -> list[str]:
+def get_sent_lines(fleet: ScriptedFleet) -> list[str]:
     """Return every line that HAProxy was sent."""
     return [shlex.split(words)[-1] for _, words in fleet.asked if words.startswith("socat")]
 
 
-def sent_line(command: Command | NoUndo) -> str:
+def get_sent_line(command: Command | NoUndo) -> str:
     """Return the line that a command sends."""
     return command.stdin if isinstance(command, Shell) else ""

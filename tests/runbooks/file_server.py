@@ -28,7 +28,7 @@ def like_sda(device: str) -> str:
     return only("sda").replace("/sda/", f"/{device}/")
 
 
-def file_server(answers: Mapping[str, Replies] | None = None) -> ScriptedFleet:
+def build_file_server_fleet(answers: Mapping[str, Replies] | None = None) -> ScriptedFleet:
     """Return a fleet whose nas1 exports from LVM on a RAID 1, NVMe, a partition and memory.
 
     answers: further answers by command.

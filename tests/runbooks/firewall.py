@@ -9,7 +9,7 @@ from connectors.csf import Firewall
 from connectors.csf_grep import CsfEntries
 from connectors.pingdom import ProbeFeed
 from runbooks._csf import CsfAddress
-from tests.pingdom_feeds import FOURS, SIXES, feed
+from tests.pingdom_feeds import FOURS, SIXES, build_feed
 from tests.scripted_fleet import ScriptedFleet
 
 STATE = (
@@ -19,7 +19,7 @@ ALL = (*FOURS, *SIXES)
 INCLUDE = "Include /etc/csf/keyturn.allow"
 
 
-def firewall(
+def build_firewall(
     own: Iterable[str] = (),
     *,
     in_force: Iterable[str] | None = None,
@@ -50,12 +50,12 @@ def probes(addresses: Iterable[str] = ALL, *, inactive: int = 0, built: str = ""
     return ProbeFeed(frozenset(map(ip_address, addresses)), inactive, built)
 
 
-def fleet() -> ScriptedFleet:
+def build_firewall_fleet() -> ScriptedFleet:
     """Return a fleet with one host, whose firewall allows only one of the feed's probes."""
     return ScriptedFleet(
         {
             ("web1", csf.query_firewall().command): STATE,
-            ("web1", pingdom.query_feed().command): feed(),
+            ("web1", pingdom.query_feed().command): build_feed(),
         }
     )
 

@@ -42,7 +42,7 @@ HOSTILE_POOLS = (
 )
 
 
-def nas(name: str, *, load: str = "0.10 0.20 0.30 1/99 1234") -> ScriptedFleet:
+def build_nas_fleet(name: str, *, load: str = "0.10 0.20 0.30 1/99 1234") -> ScriptedFleet:
     """Return a fleet whose nas1 answers with the recording *name*."""
     answer = (_ANSWERS / f"{name}.txt").read_text()
     modern = name.startswith("2.1")
@@ -60,4 +60,4 @@ def nas(name: str, *, load: str = "0.10 0.20 0.30 1/99 1234") -> ScriptedFleet:
 
 
 def storage_of(name: str) -> ZfsStorage:
-    return zfs.read_storage(nas(name).run_query, "nas1")
+    return zfs.read_storage(build_nas_fleet(name).run_query, "nas1")

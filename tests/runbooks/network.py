@@ -5,7 +5,7 @@ from pathlib import Path
 
 from connectors.command import QueryCommand
 from connectors.inventory import Inventory
-from tests.scripted_fleet import Replies, ScriptedFleet, inventory_of
+from tests.scripted_fleet import Replies, ScriptedFleet, build_inventory
 
 ANSWERS = Path(__file__).parent.parent / "connectors" / "answers" / "network"
 
@@ -14,7 +14,7 @@ def recorded(name: str) -> str:
     return (ANSWERS / f"{name}.txt").read_text()
 
 
-def fleet(
+def build_network_fleet(
     answers: Mapping[tuple[str, str | QueryCommand], Replies],
     *,
     platforms: Mapping[str, str],
@@ -24,7 +24,7 @@ def fleet(
     """Return hosts with these platforms; `linux` hosts have the settings and the login."""
     hosts: dict[str, object] = {}
     for name, platform in platforms.items():
-        entry = inventory_of(name)[name].model_dump(exclude={"name", "settings", "user"})
+        entry = build_inventory(name)[name].model_dump(exclude={"name", "settings", "user"})
         linux = {"settings": dict(settings or {}), "user": user} if platform == "linux" else {}
         hosts[name] = {**entry, **linux, "platform": platform}
     return ScriptedFleet(answers, inventory=Inventory.model_validate({"hosts": hosts}))

@@ -11,6 +11,6 @@ def outlet(state: str, behind: tuple[Leg, ...] | None = LEGS) -> OutletState:
     return OutletState(Outlet("3", "Outlet 3", state, "rPDU of PowerNet-MIB", "3"), behind)
 
 
-def sent(value: int) -> str:
+def get_sent_line(value: int) -> str:
     """Return the line that is sent to set the command of outlet 3 to a value."""
     return f"1.3.6.1.4.1.318.1.1.12.3.3.1.1.4.3 i {value}"

@@ -13,7 +13,7 @@ from connectors import ipmi, redfish
 from connectors.inventory import Inventory
 from connectors.ipmi import Controller
 from tests.playground.bmc import SERIAL
-from tests.scripted_fleet import ScriptedFleet, inventory_of
+from tests.scripted_fleet import ScriptedFleet, build_inventory
 
 ANSWERS = Path(__file__).parent.parent / "connectors" / "answers" / "bmc"
 CERTIFICATE = ":".join(["AB"] * 32)
@@ -34,9 +34,9 @@ def link(path: str) -> dict[str, str]:
     return {"@odata.id": path}
 
 
-def servers(bmc: Mapping[str, object] | None = None, **system: object) -> ScriptedFleet:
+def build_server_fleet(bmc: Mapping[str, object] | None = None, **system: object) -> ScriptedFleet:
     """Return the fleet. bmc: more fields of nas1's BMC. system: other properties of nas1."""
-    entry = inventory_of("nas1")["nas1"].model_dump(exclude={"name"})
+    entry = build_inventory("nas1")["nas1"].model_dump(exclude={"name"})
     by_redfish = {
         "address": "nas1-ilo.example",
         "user": "keyturn",

@@ -11,7 +11,14 @@ from connectors.stick_table import TableEntry, TableHead
 from runbooks import Plan, Refused
 from runbooks._abusers import format_mark_end
 from runbooks.abusers_bulk import ClearAbusers, MarkAbusers, MarkedTable
-from tests.runbooks.balancer import HTTP, LIMITS, SIX, balancer, rows, sent_line
+from tests.runbooks.balancer import (
+    HTTP,
+    LIMITS,
+    SIX,
+    build_balancer_fleet,
+    build_table_output,
+    get_sent_line,
+)
 
 LISTED = "203.0.113.9,203.0.113.64/30,203.0.113.9"
 
@@ -39,19 +46,19 @@ def test_abusers_bulk_marks_each_address_in_its_own_step():
     plan = mark().plan(known({"203.0.113.65": 3, "203.0.113.99": 1}))
     assert mark().addresses == "203.0.113.9,203.0.113.64/30"
     assert plan.current_state == "4 of 5 addresses are not marked in http"
-    assert [sent_line(step.do) for step in plan.steps] == [
+    assert [get_sent_line(step.do) for step in plan.steps] == [
         f"set table http key 203.0.113.{last} data.gpc0 1\n" for last in (9, 64, 66, 67)
     ]
-    assert sent_line(plan.steps[0].undo) == "set table http key 203.0.113.9 data.gpc0 0\n"
+    assert get_sent_line(plan.steps[0].undo) == "set table http key 203.0.113.9 data.gpc0 0\n"
 
 
 def test_abusers_bulk_unblocks_only_marked_clients_of_the_networks():
     state = known({"203.0.113.67": 9, "203.0.113.65": 1, "203.0.113.99": 1})
     plan = clear("203.0.113.0/26,203.0.113.64/29").plan(state)
-    assert [sent_line(step.do) for step in plan.steps] == [
+    assert [get_sent_line(step.do) for step in plan.steps] == [
         f"set table http key 203.0.113.{last} data.gpc0 0\n" for last in (65, 67)
     ]
-    assert sent_line(plan.steps[1].undo) == "set table http key 203.0.113.67 data.gpc0 1\n"
+    assert get_sent_line(plan.steps[1].undo) == "set table http key 203.0.113.67 data.gpc0 1\n"
     assert (plan.steps[0].before, plan.steps[0].after) == ("marked (gpc0)", "not marked")
 
 
@@ -105,8 +112,12 @@ def test_invalid_network_list_is_refused(addresses: object):
 
 
 def test_abusers_bulk_reads_all_marks_with_one_query():
-    fleet = balancer(
-        {"show table http data.gpc0 ge 1": rows("http", "203.0.113.9 use=0 exp=9 gpc0=2")}
+    fleet = build_balancer_fleet(
+        {
+            "show table http data.gpc0 ge 1": build_table_output(
+                "http", "203.0.113.9 use=0 exp=9 gpc0=2"
+            )
+        }
     )
     state = clear().read(fleet.run_query)
     assert list(state.entries) == ["203.0.113.9"]

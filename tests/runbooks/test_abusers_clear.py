@@ -14,8 +14,17 @@ from connectors.haproxy_peers import Peer
 from connectors.stick_table import Rate, TableEntry
 from runbooks import NoUndo, Plan, Refused
 from runbooks.abusers_clear import Abuser, ClearAbuser
-from tests.plans import work_of
-from tests.runbooks.balancer import HTTP, LIMITS, SIX, UNREADABLE, balancer, rows, sent, sent_line
+from tests.plans import list_work
+from tests.runbooks.balancer import (
+    HTTP,
+    LIMITS,
+    SIX,
+    UNREADABLE,
+    build_balancer_fleet,
+    build_table_output,
+    get_sent_line,
+    get_sent_lines,
+)
 from tests.scripted_fleet import Replies
 
 CLEAR = ClearAbuser.model_validate({"host": "lb1", "address": "203.0.113.9"})
@@ -43,8 +52,8 @@ def test_abusers_clear_removes_a_mark_and_undo_sets_it_again():
     plan = CLEAR.plan(known(marked()))
     (step,) = plan.steps
     assert plan.current_state == "203.0.113.9 is marked for 9 min 38 s more"
-    assert sent_line(step.do) == "clear table http key 203.0.113.9\n"
-    assert sent_line(step.undo) == "set table http key 203.0.113.9 data.gpc0 57\n"
+    assert get_sent_line(step.do) == "clear table http key 203.0.113.9\n"
+    assert get_sent_line(step.undo) == "set table http key 203.0.113.9 data.gpc0 57\n"
     assert (step.before, step.after) == ("marked (gpc0)", "not in http")
     assert any("the remaining time and all rates start over" in note for note in plan.notes)
 
@@ -74,11 +83,11 @@ def test_abusers_clear_counts_a_mark_from_the_limit_of_the_configuration():
 def test_abusers_clear_plan_is_not_stale_when_only_counters_move():
     shown = CLEAR.plan(known(marked(), elsewhere={"www": FAST}))
     later = CLEAR.plan(known(marked(gpc0=99, use=2, expires_ms=1), elsewhere={"www": SLOW}))
-    assert work_of(later) == work_of(shown)
+    assert list_work(later) == list_work(shown)
 
 
 def test_abusers_clear_plan_is_stale_when_the_mark_has_expired():
-    assert work_of(CLEAR.plan(known(None))) != work_of(CLEAR.plan(known(marked())))
+    assert list_work(CLEAR.plan(known(None))) != list_work(CLEAR.plan(known(marked())))
 
 
 def test_abusers_clear_notes_that_a_client_above_a_limit_is_blocked_again():
@@ -127,10 +136,12 @@ def test_abusers_clear_refuses_a_table_without_the_marking_counter():
 
 
 def test_abusers_clear_reads_table_entry_and_rates():
-    fleet = balancer(
+    fleet = build_balancer_fleet(
         {
-            "show table http key 203.0.113.9": rows("http", "203.0.113.9 use=0 exp=9 gpc0=57"),
-            "show table www key 203.0.113.9": rows(
+            "show table http key 203.0.113.9": build_table_output(
+                "http", "203.0.113.9 use=0 exp=9 gpc0=57"
+            ),
+            "show table www key 203.0.113.9": build_table_output(
                 "www", "203.0.113.9 use=0 exp=98000 conn_rate(100000)=43"
             ),
         }
@@ -141,14 +152,18 @@ def test_abusers_clear_reads_table_entry_and_rates():
 
 
 def test_abusers_clear_queries_an_absent_client_once():
-    fleet = balancer({"show table http key 203.0.113.9": "\n"})
+    fleet = build_balancer_fleet({"show table http key 203.0.113.9": "\n"})
     assert CLEAR.read(fleet.run_query) == Abuser(HTTP, None, {}, LIMITS, {})
-    assert sent(fleet) == ["show table", "show table http key 203.0.113.9"]
+    assert get_sent_lines(fleet) == ["show table", "show table http key 203.0.113.9"]
 
 
 def test_abusers_clear_works_when_the_configuration_is_unreadable():
-    fleet = balancer(
-        {"show table http key 203.0.113.9": rows("http", "203.0.113.9 use=0 exp=9 gpc0=57")}
+    fleet = build_balancer_fleet(
+        {
+            "show table http key 203.0.113.9": build_table_output(
+                "http", "203.0.113.9 use=0 exp=9 gpc0=57"
+            )
+        }
     )
     fleet.script("lb1", haproxy_limits.query_limits().command, UNREADABLE)
     plan = CLEAR.plan(CLEAR.read(fleet.run_query))
@@ -160,15 +175,17 @@ def test_abusers_clear_normalises_an_ipv6_address():
     six = ClearAbuser.model_validate(
         {"host": "lb1", "address": "2001:DB8:0::00ff", "table": "six"}
     )
-    fleet = balancer(
+    fleet = build_balancer_fleet(
         {
-            "show table six key 2001:db8::ff": rows("six", "2001:db8::ff use=0 exp=9 gpc0=1"),
-            "show table six data.gpc0 gt 9223372036854775807": rows("six"),
+            "show table six key 2001:db8::ff": build_table_output(
+                "six", "2001:db8::ff use=0 exp=9 gpc0=1"
+            ),
+            "show table six data.gpc0 gt 9223372036854775807": build_table_output("six"),
         }
     )
     abuser = six.read(fleet.run_query)
     assert abuser.head == SIX
-    assert sent_line(six.plan(abuser).steps[0].do) == "clear table six key 2001:db8::ff\n"
+    assert get_sent_line(six.plan(abuser).steps[0].do) == "clear table six key 2001:db8::ff\n"
 
 
 @pytest.mark.parametrize(
@@ -185,11 +202,11 @@ def test_abusers_clear_refuses_an_address_of_another_family_before_sending(
 ):
     tables = "# table: http, type: ip, size:9, used:0\n# table: six, type: ipv6, size:9, used:0\n"
     tables += "# table: blobs, type: binary, size:9, used:0\n\n"
-    fleet = balancer({"show table": tables})
+    fleet = build_balancer_fleet({"show table": tables})
     clear = ClearAbuser.model_validate({"host": "lb1", "address": address, "table": table})
     with pytest.raises(Refused, match=words):
         clear.read(fleet.run_query)
-    assert sent(fleet) == ["show table"]
+    assert get_sent_lines(fleet) == ["show table"]
 
 
 @pytest.mark.parametrize("address", HOSTILE_ADDRESSES)
@@ -246,13 +263,13 @@ def test_abusers_clear_explains_an_invalid_address():
     ],
 )
 def test_abusers_clear_fails_when_haproxy_does_not_clear_the_entry(answer: Replies, words: str):
-    fleet = balancer({"clear table http key 203.0.113.9": answer})
+    fleet = build_balancer_fleet({"clear table http key 203.0.113.9": answer})
     (step,) = CLEAR.plan(known(marked())).steps
     with pytest.raises(CommandError, match=words):
         fleet.run_command("lb1", step.do)
 
 
 def test_abusers_clear_succeeds_with_an_empty_line():
-    fleet = balancer({"clear table http key 203.0.113.9": "\n"})
+    fleet = build_balancer_fleet({"clear table http key 203.0.113.9": "\n"})
     (step,) = CLEAR.plan(known(marked())).steps
     assert fleet.run_command("lb1", step.do) == Answer(0, "\n")

@@ -9,8 +9,15 @@ from connectors.haproxy_peers import Peer
 from connectors.stick_table import TableEntry, TableHead
 from runbooks import NoUndo, Plan, Refused
 from runbooks.abusers_empty import EmptyTable, MarkedClients
-from tests.plans import work_of
-from tests.runbooks.balancer import LIMITS, UNREADABLE, balancer, rows, sent, sent_line
+from tests.plans import list_work
+from tests.runbooks.balancer import (
+    LIMITS,
+    UNREADABLE,
+    build_balancer_fleet,
+    build_table_output,
+    get_sent_line,
+    get_sent_lines,
+)
 
 EMPTY = EmptyTable.model_validate({"host": "lb1"})
 HTTP = TableHead("http", "ip", 204800, 1234)
@@ -18,7 +25,7 @@ ASK_MARKED = "show table http data.gpc0 ge 1"
 ASK_FAST = "show table www data.conn_rate ge 43"
 ASK_LOUD = "show table www data.bytes_out_rate ge 5000001"
 KEPT = {
-    f"show table www data.{name} gt 9223372036854775807": rows("www")
+    f"show table www data.{name} gt 9223372036854775807": build_table_output("www")
     for name in ("conn_rate", "bytes_out_rate")
 }
 
@@ -41,7 +48,7 @@ def test_abusers_empty_clears_the_table_without_undo():
     plan = EMPTY.plan(crowd(marked(9, gpc0=57), marked(8)))
     (step,) = plan.steps
     assert plan.current_state == "2 of 1,234 entries of http are marked"
-    assert sent_line(step.do) == "clear table http\n"
+    assert get_sent_line(step.do) == "clear table http\n"
     assert isinstance(step.undo, NoUndo)
     assert not plan.is_reversible
     assert plan.notes[0] == (
@@ -78,7 +85,7 @@ def test_abusers_empty_plans_no_steps_when_all_marked_clients_are_above_a_limit(
 def test_abusers_empty_plan_is_not_stale_when_only_counters_move():
     shown = EMPTY.plan(crowd(marked(9)))
     later = EMPTY.plan(crowd(marked(9, gpc0=99, use=2), marked(7)))
-    assert work_of(later) == work_of(shown)
+    assert list_work(later) == list_work(shown)
 
 
 def test_abusers_empty_notes_open_connections_and_copies_on_peers():
@@ -104,34 +111,38 @@ def test_abusers_empty_filters_marked_and_fast_clients_on_haproxy():
     other = "203.0.113.8 use=0 exp=9 gpc0=1"
     fast = "203.0.113.9 use=0 exp=98000 conn_rate(100000)=43"
     calm = "198.51.100.1 use=0 exp=98000 conn_rate(100000)=99"
-    fleet = balancer(
+    fleet = build_balancer_fleet(
         {
-            ASK_MARKED: rows("http", entry, other),
+            ASK_MARKED: build_table_output("http", entry, other),
             **KEPT,
-            ASK_FAST: rows("www", fast, calm),
-            ASK_LOUD: rows("www"),
+            ASK_FAST: build_table_output("www", fast, calm),
+            ASK_LOUD: build_table_output("www"),
         }
     )
     state = EMPTY.read(fleet.run_query)
     assert [one.key for one in state.releasable] == ["203.0.113.8"]
     assert state.excesses == {"203.0.113.9": "43 connections in 100 s at www"}
-    assert "show table www" not in sent(fleet)
+    assert "show table www" not in get_sent_lines(fleet)
 
 
 def test_abusers_empty_ignores_a_limit_on_a_counter_that_no_table_stores():
     unknown = dict.fromkeys(KEPT, "Data type not stored in this table\n\n")
-    fleet = balancer({ASK_MARKED: rows("http", "203.0.113.9 use=0 exp=9 gpc0=1"), **unknown})
+    fleet = build_balancer_fleet(
+        {ASK_MARKED: build_table_output("http", "203.0.113.9 use=0 exp=9 gpc0=1"), **unknown}
+    )
     assert EMPTY.read(fleet.run_query).excesses == {}
 
 
 def test_abusers_empty_queries_no_other_table_without_marked_clients():
-    fleet = balancer({ASK_MARKED: rows("http")})
+    fleet = build_balancer_fleet({ASK_MARKED: build_table_output("http")})
     assert not EMPTY.plan(EMPTY.read(fleet.run_query)).steps
-    assert not any("www" in line for line in sent(fleet))
+    assert not any("www" in line for line in get_sent_lines(fleet))
 
 
 def test_abusers_empty_works_when_the_configuration_is_unreadable():
-    fleet = balancer({ASK_MARKED: rows("http", "203.0.113.9 use=0 exp=9 gpc0=1")})
+    fleet = build_balancer_fleet(
+        {ASK_MARKED: build_table_output("http", "203.0.113.9 use=0 exp=9 gpc0=1")}
+    )
     fleet.script("lb1", haproxy_limits.query_limits().command, UNREADABLE)
     assert EMPTY.plan(EMPTY.read(fleet.run_query)).steps
 
@@ -142,8 +153,8 @@ def test_abusers_empty_refuses_a_table_without_the_marking_counter():
         f"show table www data.{spelling} gt 9223372036854775807": "Unknown data type\n\n"
         for spelling in ("gpc0", "gpc[0]", "gpc")
     }
-    all_of_it = rows("www", "203.0.113.9 use=0 exp=98000 conn_rate(100000)=43")
-    fleet = balancer({**unknown, "show table www": all_of_it})
+    all_of_it = build_table_output("www", "203.0.113.9 use=0 exp=98000 conn_rate(100000)=43")
+    fleet = build_balancer_fleet({**unknown, "show table www": all_of_it})
     with pytest.raises(Refused, match="www has no gpc0"):
         EmptyTable.model_validate(values).read(fleet.run_query)
 
@@ -151,7 +162,7 @@ def test_abusers_empty_refuses_a_table_without_the_marking_counter():
 def test_abusers_empty_reports_a_missing_table_with_the_tables():
     missing = EmptyTable.model_validate({"host": "lb1", "table": "nosuch"})
     with pytest.raises(CommandError, match="HAProxy has no table nosuch; its tables: "):
-        missing.read(balancer().run_query)
+        missing.read(build_balancer_fleet().run_query)
 
 
 @pytest.mark.parametrize(

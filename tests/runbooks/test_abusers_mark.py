@@ -10,8 +10,17 @@ from connectors.haproxy_limits import TableLimit, TableLimits
 from connectors.stick_table import TableEntry
 from runbooks import Plan, Refused
 from runbooks.abusers_mark import ClientEntry, MarkAbuser
-from tests.plans import work_of
-from tests.runbooks.balancer import HTTP, LIMITS, SIX, UNREADABLE, balancer, rows, sent, sent_line
+from tests.plans import list_work
+from tests.runbooks.balancer import (
+    HTTP,
+    LIMITS,
+    SIX,
+    UNREADABLE,
+    build_balancer_fleet,
+    build_table_output,
+    get_sent_line,
+    get_sent_lines,
+)
 
 EVERY = str(IPv4Address(0))
 MARK = MarkAbuser.model_validate({"host": "lb1", "address": "203.0.113.9"})
@@ -27,8 +36,8 @@ def known(
 @pytest.mark.parametrize("gpc0", [None, 0])
 def test_abusers_mark_sets_a_mark_and_undo_removes_it(gpc0: int | None):
     (step,) = MARK.plan(known(gpc0)).steps
-    assert sent_line(step.do) == "set table http key 203.0.113.9 data.gpc0 1\n"
-    assert sent_line(step.undo) == "set table http key 203.0.113.9 data.gpc0 0\n"
+    assert get_sent_line(step.do) == "set table http key 203.0.113.9 data.gpc0 1\n"
+    assert get_sent_line(step.undo) == "set table http key 203.0.113.9 data.gpc0 0\n"
     assert (step.before, step.after) == ("not marked", "marked (gpc0)")
 
 
@@ -38,19 +47,19 @@ def test_abusers_mark_of_a_marked_client_plans_no_steps():
 
 
 def test_abusers_mark_plan_is_not_stale_when_the_client_gets_an_entry():
-    assert work_of(MARK.plan(known(0))) == work_of(MARK.plan(known(None)))
+    assert list_work(MARK.plan(known(0))) == list_work(MARK.plan(known(None)))
 
 
 def test_abusers_mark_sets_the_counter_to_the_limit_of_the_configuration():
     limits = TableLimits((TableLimit("http", "gpc0", 10, "frontend http"),))
     (step,) = MARK.plan(known(3, limits=limits)).steps
-    assert sent_line(step.do) == "set table http key 203.0.113.9 data.gpc0 10\n"
-    assert sent_line(step.undo) == "set table http key 203.0.113.9 data.gpc0 3\n"
+    assert get_sent_line(step.do) == "set table http key 203.0.113.9 data.gpc0 10\n"
+    assert get_sent_line(step.undo) == "set table http key 203.0.113.9 data.gpc0 3\n"
 
 
 def test_abusers_mark_sets_an_array_counter_in_the_spelling_of_haproxy():
     (step,) = MARK.plan(known(spelling="gpc[0]")).steps
-    assert sent_line(step.do) == "set table http key 203.0.113.9 data.gpc[0] 1\n"
+    assert get_sent_line(step.do) == "set table http key 203.0.113.9 data.gpc[0] 1\n"
 
 
 def test_abusers_mark_notes_that_no_condition_uses_the_mark():
@@ -70,17 +79,21 @@ def test_abusers_mark_notes_a_private_address(address: str):
 
 @pytest.mark.parametrize("address", [EVERY, "::", "224.0.0.1", "ff02::1", "255.255.255.255"])
 def test_invalid_client_address_is_refused_before_anything_is_sent(address: str):
-    fleet = balancer()
+    fleet = build_balancer_fleet()
     with pytest.raises(Refused, match="not the address of one client"):
         MarkAbuser.model_validate({"host": "lb1", "address": address}).read(fleet.run_query)
     assert fleet.asked == []
 
 
 def test_abusers_mark_reads_entry_and_limits():
-    fleet = balancer({"show table http key 203.0.113.9": "\n"})
+    fleet = build_balancer_fleet({"show table http key 203.0.113.9": "\n"})
     assert MARK.read(fleet.run_query) == known()
-    fleet = balancer(
-        {"show table http key 203.0.113.9": rows("http", "203.0.113.9 use=0 exp=9 gpc0=1")}
+    fleet = build_balancer_fleet(
+        {
+            "show table http key 203.0.113.9": build_table_output(
+                "http", "203.0.113.9 use=0 exp=9 gpc0=1"
+            )
+        }
     )
     fleet.script("lb1", haproxy_limits.query_limits().command, UNREADABLE)
     client = MARK.read(fleet.run_query)
@@ -89,10 +102,10 @@ def test_abusers_mark_reads_entry_and_limits():
 
 
 def test_abusers_mark_refuses_an_address_of_another_family_before_sending():
-    fleet = balancer()
+    fleet = build_balancer_fleet()
     with pytest.raises(Refused, match="'::1' is not an IPv4 address"):
         MarkAbuser.model_validate({"host": "lb1", "address": "::1"}).read(fleet.run_query)
-    assert sent(fleet) == ["show table"]
+    assert get_sent_lines(fleet) == ["show table"]
 
 
 def test_abusers_mark_refuses_a_table_without_the_marking_counter():
@@ -102,13 +115,15 @@ def test_abusers_mark_refuses_a_table_without_the_marking_counter():
     }
     www = MarkAbuser.model_validate({"host": "lb1", "address": "203.0.113.9", "table": "www"})
     with pytest.raises(Refused, match="www has no gpc0 that this HAProxy can set"):
-        www.read(balancer({"show table www key 203.0.113.9": "\n", **unknown}).run_query)
+        www.read(
+            build_balancer_fleet({"show table www key 203.0.113.9": "\n", **unknown}).run_query
+        )
 
 
 def test_abusers_mark_reports_a_missing_table_with_the_tables():
     nowhere = MarkAbuser.model_validate({"host": "lb1", "address": "203.0.113.9", "table": "w"})
     with pytest.raises(CommandError, match="its tables: http, other, six, users, www"):
-        nowhere.read(balancer().run_query)
+        nowhere.read(build_balancer_fleet().run_query)
 
 
 @pytest.mark.parametrize("address", HOSTILE_ADDRESSES)

@@ -3,13 +3,13 @@ from pathlib import Path
 from connectors import haproxy
 from connectors.stick_table import TableHead
 from runbooks.abusers_tables import ListStickTables, StickTables
-from tests.runbooks.balancer import balancer
+from tests.runbooks.balancer import build_balancer_fleet
 
 LOOK = ListStickTables.model_validate({"host": "lb1"})
 
 
 def test_abusers_tables_lists_every_table_with_its_use():
-    report = LOOK.report(LOOK.read(balancer().run_query))
+    report = LOOK.report(LOOK.read(build_balancer_fleet().run_query))
     assert report.healthy
     assert report.findings == []
     assert report.table is not None
@@ -45,7 +45,7 @@ PEERS = Path(__file__).parents[1] / "connectors" / "answers" / "haproxy"
 
 
 def test_abusers_tables_names_peers_with_a_copy_of_a_table():
-    fleet = balancer()
+    fleet = build_balancer_fleet()
     fleet.script("lb1", haproxy.query_peers().command, (PEERS / "2.6-peers.txt").read_text())
     report = LOOK.report(LOOK.read(fleet.run_query))
     assert report.healthy
@@ -55,7 +55,7 @@ def test_abusers_tables_names_peers_with_a_copy_of_a_table():
 
 
 def test_haproxy_peer_that_is_not_connected_is_a_finding():
-    fleet = balancer()
+    fleet = build_balancer_fleet()
     fleet.script("lb1", haproxy.query_peers().command, (PEERS / "2.6-peers-alone.txt").read_text())
     report = LOOK.report(LOOK.read(fleet.run_query))
     assert not report.healthy

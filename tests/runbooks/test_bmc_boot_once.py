@@ -7,7 +7,7 @@ from connectors.command import ApiCall, Shell
 from connectors.errors import ParseError
 from runbooks import Refused
 from runbooks.bmc_boot_once import SetBootOnce
-from tests.runbooks.servers import CONTROLLER, FLAGS, SYSTEM, recorded, servers
+from tests.runbooks.servers import CONTROLLER, FLAGS, SYSTEM, build_server_fleet, recorded
 
 PXE = SetBootOnce.model_validate({"host": "nas1", "device": "pxe"})
 USUAL = SetBootOnce.model_validate({"host": "nas1", "device": "usual"})
@@ -27,13 +27,13 @@ def override(command: object) -> tuple[str, str]:
     ("now", "undo"), [(BOOT, ("Disabled", "None")), (ALWAYS, ("Continuous", "Cd"))]
 )
 def test_bmc_boot_once_sets_the_next_boot_and_undo_restores_it(now: object, undo: tuple[str, str]):
-    (step,) = PXE.plan(PXE.read(servers(Boot=now).run_query)).steps
+    (step,) = PXE.plan(PXE.read(build_server_fleet(Boot=now).run_query)).steps
     assert override(step.do) == ("Once", "Pxe")
     assert override(step.undo) == undo
 
 
 def test_bmc_boot_once_plans_no_steps_when_set_and_can_be_removed():
-    fleet = servers(Boot=ONCE)
+    fleet = build_server_fleet(Boot=ONCE)
     assert not PXE.plan(PXE.read(fleet.run_query)).steps
     (step,) = USUAL.plan(USUAL.read(fleet.run_query)).steps
     assert override(step.do) == ("Disabled", "None")
@@ -43,11 +43,11 @@ def test_bmc_boot_once_plans_no_steps_when_set_and_can_be_removed():
 def test_bmc_boot_once_refuses_a_device_that_the_bmc_lacks():
     only = BOOT | {"BootSourceOverrideTarget@Redfish.AllowableValues": ["None", "Hdd"]}
     with pytest.raises(Refused, match="cannot boot it from pxe"):
-        PXE.plan(PXE.read(servers(Boot=only).run_query))
+        PXE.plan(PXE.read(build_server_fleet(Boot=only).run_query))
 
 
 def test_bmc_boot_once_uses_ipmitool_for_a_server_with_ipmi():
-    fleet = servers()
+    fleet = build_server_fleet()
     old = PXE.model_copy(update={"host": "old1"})
     (step,) = old.plan(old.read(fleet.run_query)).steps
     assert isinstance(step.do, Shell)

@@ -17,8 +17,8 @@ from runbooks.bmc_power import PowerCycle, PowerOff, PowerOn
 from runbooks.bmc_show import ShowBmc
 from tests.playground.bmc import SERIAL, USER, UUID, IpmiBmc, RedfishBmc
 from tests.playground.sshd import Sshd
-from tests.runbooks.servers import RESET, SYSTEM, link, recorded, script, servers
-from tests.scripted_fleet import ScriptedFleet, inventory_of
+from tests.runbooks.servers import RESET, SYSTEM, build_server_fleet, link, recorded, script
+from tests.scripted_fleet import ScriptedFleet, build_inventory
 
 OFF = PowerOff.model_validate({"host": "nas1"})
 CUT = PowerOff.model_validate({"host": "nas1", "how": "cut"})
@@ -27,7 +27,7 @@ CYCLE = PowerCycle.model_validate({"host": "nas1"})
 
 
 def test_bmc_power_off_names_the_server_and_its_services():
-    fleet = servers()
+    fleet = build_server_fleet()
     plan = OFF.plan(OFF.read(fleet.run_query))
     assert plan.current_state == (
         f"nas1 (HPE ProLiant DL360 Gen10 Plus, serial number {SERIAL}) is on"
@@ -54,7 +54,7 @@ def test_bmc_power_off_names_the_server_and_its_services():
 def test_bmc_power_step_is_a_reset_type_that_the_bmc_offers(
     runbook: PowerOff | PowerOn | PowerCycle, power: str, kind: str, awaited: str
 ):
-    fleet = servers(PowerState=power)
+    fleet = build_server_fleet(PowerState=power)
     (step,) = runbook.plan(runbook.read(fleet.run_query)).steps
     assert isinstance(step.do, ApiCall)
     assert (step.host, step.do.method, step.do.path) == ("nas1", "POST", RESET)
@@ -66,14 +66,14 @@ def test_bmc_power_step_is_a_reset_type_that_the_bmc_offers(
 def test_bmc_power_plans_no_steps_when_the_power_state_is_as_requested(
     runbook: PowerOff | PowerOn, power: str
 ):
-    assert not runbook.plan(runbook.read(servers(PowerState=power).run_query)).steps
+    assert not runbook.plan(runbook.read(build_server_fleet(PowerState=power).run_query)).steps
 
 
 def test_bmc_power_cycle_is_verified_by_its_step_and_refused_when_off():
-    on = CYCLE.read(servers().run_query)
+    on = CYCLE.read(build_server_fleet().run_query)
     assert CYCLE.plan(on).steps
     assert not CYCLE.plan_after(on).steps
-    off = CYCLE.read(servers(PowerState="Off").run_query)
+    off = CYCLE.read(build_server_fleet(PowerState="Off").run_query)
     with pytest.raises(Refused, match="nas1 is off: request bmc power on"):
         CYCLE.plan(off)
 
@@ -84,7 +84,7 @@ def test_bmc_power_cycle_is_verified_by_its_step_and_refused_when_off():
 def test_bmc_power_accepts_the_server_whose_identity_is_in_the_inventory(
     recorded_identity: dict[str, str],
 ):
-    assert OFF.plan(OFF.read(servers(recorded_identity).run_query)).steps
+    assert OFF.plan(OFF.read(build_server_fleet(recorded_identity).run_query)).steps
 
 
 @pytest.mark.parametrize(
@@ -100,11 +100,11 @@ def test_bmc_power_refuses_another_server_than_the_inventory_names(
     other: dict[str, str], words: str
 ):
     with pytest.raises(Refused, match=words):
-        OFF.read(servers(other).run_query)
+        OFF.read(build_server_fleet(other).run_query)
 
 
 def test_bmc_power_identifies_a_dell_by_its_service_tag():
-    fleet = servers({"serial": "7XK2J33"}, Manufacturer="Dell Inc.", SKU="7XK2J33")
+    fleet = build_server_fleet({"serial": "7XK2J33"}, Manufacturer="Dell Inc.", SKU="7XK2J33")
     assert OFF.plan(OFF.read(fleet.run_query)).steps
 
 
@@ -117,21 +117,21 @@ def behind_one_bmc(fleet: ScriptedFleet) -> ScriptedFleet:
 
 
 def test_bmc_power_picks_the_server_of_the_inventory_behind_a_shared_bmc():
-    fleet = behind_one_bmc(servers({"serial": "CZJ0000002"}))
+    fleet = behind_one_bmc(build_server_fleet({"serial": "CZJ0000002"}))
     assert OFF.read(fleet.run_query).machine.power == "off"
     with pytest.raises(Refused, match=f"2 servers with the serial numbers {SERIAL}, CZJ0000002"):
-        OFF.read(behind_one_bmc(servers()).run_query)
+        OFF.read(behind_one_bmc(build_server_fleet()).run_query)
 
 
 def test_bmc_power_refuses_a_reset_that_the_bmc_does_not_offer():
-    fleet = servers(Actions={"#ComputerSystem.Reset": {"target": RESET}})
+    fleet = build_server_fleet(Actions={"#ComputerSystem.Reset": {"target": RESET}})
     with pytest.raises(Refused, match="offers no such action: shut nas1 down"):
         OFF.plan(OFF.read(fleet.run_query))
 
 
 @pytest.mark.parametrize("answer", ["", "[]", "<html>", "null", "[" * 100_000])
 def test_invalid_redfish_resource_is_a_parse_error(answer: str):
-    fleet = servers()
+    fleet = build_server_fleet()
     fleet.script("nas1", ApiCall(SYSTEM), answer)
     with pytest.raises(ParseError):
         OFF.read(fleet.run_query)
@@ -139,14 +139,14 @@ def test_invalid_redfish_resource_is_a_parse_error(answer: str):
 
 @pytest.mark.parametrize("path", ["//evil.example/x", "https://evil.example/", "", "/a b", "/x\n"])
 def test_redfish_link_to_another_server_is_a_parse_error(path: str):
-    fleet = servers()
+    fleet = build_server_fleet()
     script(fleet, "/redfish/v1/Systems", {"Members": [link(path)]})
     with pytest.raises(ParseError, match="bad link"):
         OFF.read(fleet.run_query)
 
 
 def test_bmc_power_uses_ipmitool_on_another_host_for_a_server_with_ipmi():
-    fleet = servers()
+    fleet = build_server_fleet()
     cut = CUT.model_copy(update={"host": "old1"})
     (step,) = cut.plan(cut.read(fleet.run_query)).steps
     assert isinstance(step.do, Shell)
@@ -157,17 +157,17 @@ def test_bmc_power_uses_ipmitool_on_another_host_for_a_server_with_ipmi():
 
 def test_bmc_power_on_a_host_without_a_bmc_says_what_to_add():
     with pytest.raises(SetupError, match="web1 has no bmc with Redfish in the inventory"):
-        OFF.model_copy(update={"host": "web1"}).read(servers().run_query)
+        OFF.model_copy(update={"host": "web1"}).read(build_server_fleet().run_query)
 
 
 def test_bmc_power_step_is_not_sent_when_the_bmc_changed_after_approval():
-    fleet = servers()
+    fleet = build_server_fleet()
     (step,) = OFF.plan(OFF.read(fleet.run_query)).steps
     approved = fleet.resolve_command("nas1", step.do)
     assert isinstance(approved, ApiCall)
     assert approved.server.startswith("nas1-ilo.example:443 AB:AB")
     fleet.run_command("nas1", approved)
-    moved = servers({"address": "web9-ilo.example"})
+    moved = build_server_fleet({"address": "web9-ilo.example"})
     with pytest.raises(SetupError, match="changed after the approval"):
         moved.run_command("nas1", approved)
     assert moved.sent == []
@@ -190,7 +190,7 @@ def execute(fleet: Fleet, host: str, words: str, **values: str) -> str:
 @pytest.fixture
 def emulated() -> Iterator[Fleet]:
     with RedfishBmc() as bmc:
-        entry = inventory_of("nas1")["nas1"].model_dump(exclude={"name"})
+        entry = build_inventory("nas1")["nas1"].model_dump(exclude={"name"})
         login = {"user": USER, "password_file": "bmc.password", "ca": bmc.authority.name}
         entry["bmc"] = {"address": "127.0.0.1", "port": bmc.port, **login, "uuid": UUID.upper()}
         pool = SshPool(bmc.directory, api_client=ApiClient(bmc.directory, poll_seconds=0.05))

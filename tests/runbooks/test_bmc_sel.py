@@ -1,6 +1,6 @@
 from connectors import ipmi
 from runbooks.bmc_sel import ShowBmcEvents
-from tests.runbooks.servers import CONTROLLER, link, recorded, script, servers
+from tests.runbooks.servers import CONTROLLER, build_server_fleet, link, recorded, script
 from tests.scripted_fleet import ScriptedFleet
 
 LOG = ShowBmcEvents.model_validate({"host": "nas1", "newest": 2})
@@ -10,7 +10,7 @@ ENTRIES = f"{SERVICES}/SEL/Entries"
 
 def with_log(*pages: dict[str, object]) -> ScriptedFleet:
     """Return the servers; the manager of nas1 has a hardware log and an audit log of its own."""
-    fleet = servers(LogServices={})
+    fleet = build_server_fleet(LogServices={})
     script(fleet, "/redfish/v1/Managers/1", {"LogServices": link(SERVICES)})
     hardware = {"Id": "SEL", "LogEntryType": "SEL", "Entries": link(ENTRIES)}
     script(fleet, SERVICES, {"Members": [link(f"{SERVICES}/SEL"), link(f"{SERVICES}/Lclog")]})
@@ -52,7 +52,7 @@ def test_bmc_sel_reports_an_empty_event_log():
 
 
 def test_bmc_sel_uses_ipmitool_for_a_server_with_ipmi():
-    fleet = servers()
+    fleet = build_server_fleet()
     output = (
         "   1 |  Pre-Init  |0000040365| Power Supply #0x64 | Failure detected | Asserted\n"
         "   2 | 03/14/2023 | 10:11:12 | Temperature #0x30 | Upper Critical going high | Asserted\n"

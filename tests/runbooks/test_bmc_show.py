@@ -1,12 +1,12 @@
 from connectors import ipmi
 from runbooks.bmc_show import ShowBmc
-from tests.runbooks.servers import CONTROLLER, STATUS, link, recorded, script, servers
+from tests.runbooks.servers import CONTROLLER, STATUS, build_server_fleet, link, recorded, script
 
 SHOW = ShowBmc.model_validate({"host": "nas1"})
 
 
 def test_bmc_show_reports_power_health_sensors_and_a_critical_fan():
-    fleet = servers()
+    fleet = build_server_fleet()
     script(fleet, "/redfish/v1/Chassis/1", {"Thermal": link("/redfish/v1/Chassis/1/Thermal")})
     script(fleet, "/redfish/v1/Chassis/1/Thermal", recorded("ilo5-thermal"))
     report = SHOW.report(SHOW.read(fleet.run_query))
@@ -27,13 +27,13 @@ def test_bmc_show_reports_power_health_sensors_and_a_critical_fan():
 
 
 def test_bmc_show_reports_a_bad_health_rollup_as_a_finding():
-    fleet = servers(Status={"Health": "OK", "HealthRollup": "Warning"}, Links={})
+    fleet = build_server_fleet(Status={"Health": "OK", "HealthRollup": "Warning"}, Links={})
     report = SHOW.report(SHOW.read(fleet.run_query))
     assert report.findings == ["the BMC reports the health of nas1 as warning"]
 
 
 def test_bmc_show_reports_chassis_faults_of_a_server_with_ipmi():
-    fleet = servers()
+    fleet = build_server_fleet()
     faulty = STATUS.replace("Fan Fault    : false", "Fan Fault    : true")
     fleet.script("gate1", ipmi.query_chassis(CONTROLLER).command, faulty)
     show = SHOW.model_copy(update={"host": "old1"})

@@ -13,7 +13,7 @@ from connectors.errors import CommandError, ParseError, UnreachableError
 from connectors.switch import Lag, LagMember, SwitchPort
 from runbooks import EarlierReport, Refused, Report, Table
 from runbooks.bond_check import BondCheck, BondState, CableEnd, SwitchSide
-from tests.runbooks.network import fleet, recorded
+from tests.runbooks.network import build_network_fleet, recorded
 from tests.scripted_fleet import Replies, ScriptedFleet
 
 CHECK = BondCheck.model_validate({"host": "nas1"})
@@ -63,7 +63,7 @@ def host(
     settings = {"bond0.switch": "sw1 port-channel1"} if lag is not None else {}
     settings |= {"bond0.ports": " ".join(f"sw1:{port}" for port in ports)} if ports else {}
     platforms = {"nas1": "linux", "sw1": "cisco_ios"}
-    return fleet(answers, platforms=platforms, settings=settings, user=user)
+    return build_network_fleet(answers, platforms=platforms, settings=settings, user=user)
 
 
 def healthy(name: str = "bond-8023ad") -> BondState:
@@ -223,9 +223,9 @@ def test_round_robin_ports_in_one_vlan_are_a_finding(ports: list[str], is_fine: 
 
 def test_unreadable_switch_ports_of_a_bond_are_reported_once():
     silent: Replies = UnreachableError("sw1 is down")
-    fleet = host("bond-rr", ports=["Gi1", "Gi2", "Gi3", "Gi4"])
-    fleet.script("sw1", "show interfaces status", silent)
-    assert CHECK.report(CHECK.read(fleet.run_query)).findings == [
+    build_network_fleet = host("bond-rr", ports=["Gi1", "Gi2", "Gi3", "Gi4"])
+    build_network_fleet.script("sw1", "show interfaces status", silent)
+    assert CHECK.report(CHECK.read(build_network_fleet.run_query)).findings == [
         "the switch ports of the cables could not be read: sw1 is down"
     ]
     sockets = [CableEnd("sw2", f"g{n}", SwitchPort(f"g{n}", "up")) for n in (1, 2, 3, 4)]

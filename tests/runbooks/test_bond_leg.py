@@ -12,9 +12,9 @@ from connectors.probation import find_armed_change, find_kept_change
 from runbooks import Leg, Refused, put_on_probation
 from runbooks._lists import LISTS
 from runbooks.bond_leg import Legs, ReturnLeg, TakeLeg
-from tests.plans import work_of
+from tests.plans import list_work
 from tests.runbooks.hostile import HOSTILE_NAMES
-from tests.runbooks.network import fleet, recorded
+from tests.runbooks.network import build_network_fleet, recorded
 from tests.runbooks.test_bond_check import LINKS
 from tests.scripted_fleet import Replies, ScriptedFleet
 
@@ -33,7 +33,7 @@ def host(
         ("nas1", "ip -j -s link show"): links,
         **{("nas1", words): reply for words, reply in more.items()},
     }
-    return fleet(answers, platforms={"nas1": "linux"}, user=user)
+    return build_network_fleet(answers, platforms={"nas1": "linux"}, user=user)
 
 
 def legs(name: str = "bond-8023ad", *, down: tuple[str, ...] = (), taken: bool = False) -> Legs:
@@ -118,7 +118,7 @@ def test_bond_leg_plan_is_not_stale_when_only_counters_move():
     first, second, *rest = after.bond.members
     moved = (first, replace(second, failure_count=7), *rest)
     after = Legs(replace(after.bond, members=moved), after.links)
-    assert work_of(TAKE.plan(before)) == work_of(TAKE.plan(after))
+    assert list_work(TAKE.plan(before)) == list_work(TAKE.plan(after))
 
 
 def test_bond_leg_reads_lacp_as_root_or_fails():

@@ -8,7 +8,7 @@ from connectors import bond as dialect
 from connectors.bond import Bond, BondSample, LinkCounters, parse_bond
 from connectors.command import Shell
 from runbooks.bond_watch import BondWatch
-from tests.runbooks.network import fleet, recorded
+from tests.runbooks.network import build_network_fleet, recorded
 
 WATCH = BondWatch.model_validate({"host": "nas1", "seconds": 5})
 BOND = parse_bond("bond0", recorded("bond-rr"))
@@ -95,7 +95,7 @@ def test_bond_watch_is_one_command_with_a_deadline_beyond_its_duration():
     assert command.words[-2:] == ("/proc/net/bonding/bond0", "60")
     assert command.deadline > 60
     looks = f"{recorded('bond-rr-no-members')}{recorded('iproute2-6.1-link')}== 7.5\n"
-    host = fleet({("nas1", str(command)): looks * 2}, platforms={"nas1": "linux"})
+    host = build_network_fleet({("nas1", str(command)): looks * 2}, platforms={"nas1": "linux"})
     long = BondWatch.model_validate({"host": "nas1", "seconds": 60})
     assert long.read(host.run_query)[0].uptime == 7.5
 

@@ -8,7 +8,7 @@ from connectors.conntrack import Conntrack
 from runbooks import NoUndo, Plan, Refused
 from runbooks.conntrack_set import SetConntrack
 from tests.connectors.test_conntrack import IN_USE
-from tests.plans import work_of
+from tests.plans import list_work
 from tests.scripted_fleet import ScriptedFleet
 
 SET = SetConntrack.model_validate({"host": "lb1", "maximum": "524288"})
@@ -30,7 +30,7 @@ def test_conntrack_limit_that_is_as_requested_plans_no_steps():
 
 
 def test_conntrack_plan_is_not_stale_when_the_connection_count_moves():
-    assert work_of(SET.plan(replace(NOW, count=150_000))) == work_of(SET.plan(NOW))
+    assert list_work(SET.plan(replace(NOW, count=150_000))) == list_work(SET.plan(NOW))
 
 
 def test_conntrack_limit_below_the_connections_in_use_is_refused():

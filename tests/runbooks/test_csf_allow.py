@@ -6,26 +6,26 @@ from connectors import csf_entry
 from connectors.csf_grep import CsfEntries
 from runbooks import Plan, Refused
 from runbooks.csf_allow import AllowAddress
-from tests.runbooks.firewall import csf_address, firewall
+from tests.runbooks.firewall import build_firewall, csf_address
 
 ADDRESS = ip_address("198.51.100.7")
 ALLOW = AllowAddress.model_validate({"host": "web1", "address": str(ADDRESS)})
 
 
 def test_csf_allow_adds_an_address_and_undo_removes_it():
-    plan = ALLOW.plan(csf_address(firewall()))
+    plan = ALLOW.plan(csf_address(build_firewall()))
     (step,) = plan.steps
     assert step.do == csf_entry.change_entry("allow", ADDRESS)
     assert step.undo == csf_entry.change_entry("disallow", ADDRESS)
     assert len(plan.notes) == 1
-    assert "lock it out" in ALLOW.plan(csf_address(firewall(), source=str(ADDRESS))).notes[1]
+    assert "lock it out" in ALLOW.plan(csf_address(build_firewall(), source=str(ADDRESS))).notes[1]
 
 
 def test_csf_allow_plans_no_steps_for_a_permanently_allowed_address():
-    state = firewall(in_force=["198.51.100.0/24"], allow={"198.51.100.0/24": "range"})
+    state = build_firewall(in_force=["198.51.100.0/24"], allow={"198.51.100.0/24": "range"})
     assert ALLOW.plan(csf_address(state)) == Plan("csf allows 198.51.100.7 (198.51.100.0/24)")
     for_a_time = csf_address(
-        firewall(in_force=["198.51.100.7"]), CsfEntries(has_temporary_allow=True)
+        build_firewall(in_force=["198.51.100.7"]), CsfEntries(has_temporary_allow=True)
     )
     assert ALLOW.plan(for_a_time).steps
 
@@ -40,4 +40,4 @@ def test_csf_allow_plans_no_steps_for_a_permanently_allowed_address():
 )
 def test_csf_allow_refuses_an_address_whose_undo_is_not_exact(entries: CsfEntries, reason: str):
     with pytest.raises(Refused, match=reason):
-        ALLOW.plan(csf_address(firewall(), entries))
+        ALLOW.plan(csf_address(build_firewall(), entries))

@@ -7,7 +7,7 @@ from connectors.csf_grep import CsfEntries
 from runbooks import Plan, Refused
 from runbooks._csf import CsfAddress
 from runbooks.csf_deny import DenyAddress
-from tests.runbooks.firewall import STATE, csf_address, firewall
+from tests.runbooks.firewall import STATE, build_firewall, csf_address
 from tests.scripted_fleet import ScriptedFleet
 
 NOTHING_FOUND = "\nTable  Chain   num   pkts bytes target\nNo matches found for X in iptables\n"
@@ -18,7 +18,7 @@ def deny(address: str = "203.0.113.9") -> DenyAddress:
 
 
 def test_csf_deny_adds_an_address_and_undo_removes_it():
-    (step,) = deny().plan(csf_address(firewall())).steps
+    (step,) = deny().plan(csf_address(build_firewall())).steps
     address = ip_address("203.0.113.9")
     assert step.do == csf_entry.change_entry("deny", address)
     assert step.undo == csf_entry.change_entry("undeny", address)
@@ -27,25 +27,25 @@ def test_csf_deny_adds_an_address_and_undo_removes_it():
 
 def test_csf_deny_of_a_denied_address_plans_no_steps():
     entries = CsfEntries(deny="203.0.113.9 # abuser", is_denied=True)
-    assert deny().plan(csf_address(firewall(), entries)) == Plan(
+    assert deny().plan(csf_address(build_firewall(), entries)) == Plan(
         "csf blocks 203.0.113.9 (csf.deny: 203.0.113.9 # abuser)"
     )
     with pytest.raises(Refused, match="no rule is in force: run csf -r"):
-        deny().plan(csf_address(firewall(), CsfEntries(deny="203.0.113.9 # abuser")))
+        deny().plan(csf_address(build_firewall(), CsfEntries(deny="203.0.113.9 # abuser")))
 
 
 @pytest.mark.parametrize(
     ("address", "state", "reason"),
     [
-        ("203.0.113.9", csf_address(firewall(), source="203.0.113.9"), "would lock it out"),
-        ("10.1.2.3", csf_address(firewall()), "is a private address"),
-        ("fd00::1", csf_address(firewall()), "is a private address"),
+        ("203.0.113.9", csf_address(build_firewall(), source="203.0.113.9"), "would lock it out"),
+        ("10.1.2.3", csf_address(build_firewall()), "is a private address"),
+        ("fd00::1", csf_address(build_firewall()), "is a private address"),
         (
-            *("203.0.113.9", csf_address(firewall(allow={"203.0.113.0/24": "office"}))),
+            *("203.0.113.9", csf_address(build_firewall(allow={"203.0.113.0/24": "office"}))),
             r"csf allows 203.0.113.9 \(203.0.113.0/24\)",
         ),
         (
-            *("203.0.113.9", csf_address(firewall(in_force=["203.0.113.9"]))),
+            *("203.0.113.9", csf_address(build_firewall(in_force=["203.0.113.9"]))),
             "a rule in force",
         ),
     ],
@@ -58,9 +58,9 @@ def test_csf_deny_refuses_an_address_that_must_stay_reachable(
 
 
 def test_csf_deny_notes_that_a_full_list_drops_its_oldest_entry():
-    full = firewall(settings={"DENY_IP_LIMIT": "2"}, deny={"192.0.2.1": "", "192.0.2.2": ""})
+    full = build_firewall(settings={"DENY_IP_LIMIT": "2"}, deny={"192.0.2.1": "", "192.0.2.2": ""})
     assert "the oldest" in deny().plan(csf_address(full)).notes[0]
-    assert "the oldest" not in deny().plan(csf_address(firewall())).notes[0]
+    assert "the oldest" not in deny().plan(csf_address(build_firewall())).notes[0]
 
 
 def read(state: str, address: str = "203.0.113.9") -> CsfAddress:

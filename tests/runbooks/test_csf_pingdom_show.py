@@ -9,7 +9,7 @@ from connectors.pingdom import ProbeFeed
 from connectors.probation import ProbationStatus
 from runbooks import Report
 from runbooks.csf_pingdom_show import ProbeState, ShowPingdom
-from tests.runbooks.firewall import ALL, firewall, fleet, probes
+from tests.runbooks.firewall import ALL, build_firewall, build_firewall_fleet, probes
 
 SHOW = ShowPingdom.model_validate({"host": "web1"})
 
@@ -19,14 +19,14 @@ def report(state: Firewall, feed: ProbeFeed | None = None) -> Report:
 
 
 def test_pingdom_show_of_a_host_that_allows_all_probes_is_healthy():
-    seen = report(firewall(ALL))
+    seen = report(build_firewall(ALL))
     assert seen.summary == "web1 allows 140 of 140 addresses of Pingdom's probes"
     assert seen.healthy
     assert seen.table is None
 
 
 def test_pingdom_show_reports_a_firewall_that_is_off():
-    seen = report(firewall(ALL, in_force=[], loaded=()))
+    seen = report(build_firewall(ALL, in_force=[], loaded=()))
     assert seen.summary == "The firewall of web1 is off: csf's rules are not loaded"
     assert not seen.healthy
     assert "not loaded into iptables and ip6tables, so nothing is blocked" in seen.findings[0]
@@ -35,7 +35,7 @@ def test_pingdom_show_reports_a_firewall_that_is_off():
 
 
 def test_pingdom_show_lists_each_address_that_differs():
-    seen = report(firewall([*ALL[1:], "5.173.1.1"], in_force=ALL[2:]))
+    seen = report(build_firewall([*ALL[1:], "5.173.1.1"], in_force=ALL[2:]))
     assert seen.summary == "web1 allows 138 of 140 addresses of Pingdom's probes"
     assert seen.findings == ["3 addresses are not up to date: request csf pingdom refresh web1"]
     assert not seen.healthy
@@ -53,13 +53,13 @@ def test_pingdom_show_names_an_invalid_feed_item_without_a_difference():
         skip_reasons=["probe 140 holds '5.172'"],
         unreadable_versions=frozenset({4}),
     )
-    seen = report(firewall(ALL), odd)
+    seen = report(build_firewall(ALL), odd)
     assert seen.findings == ["skipped in Pingdom's feed: probe 140 holds '5.172'"]
     assert seen.table is None
 
 
 def test_pingdom_show_lists_a_probe_that_is_allowed_only_by_hand():
-    seen = report(firewall(ALL[1:], in_force=ALL))
+    seen = report(build_firewall(ALL[1:], in_force=ALL))
     assert seen.summary == "web1 allows 140 of 140 addresses of Pingdom's probes"
     assert seen.table
     assert list(seen.table.rows) == [(ALL[0], "active", "missing", "allowed")]
@@ -68,12 +68,15 @@ def test_pingdom_show_lists_a_probe_that_is_allowed_only_by_hand():
 @pytest.mark.parametrize(
     ("state", "words"),
     [
-        (replace(firewall(ALL), is_enabled=False), "csf is disabled"),
-        (firewall(ALL, settings={"TESTING": "1"}), "TESTING mode"),
-        (replace(firewall(ALL), is_included=False), "csf.allow lacks the line “Include /etc/csf"),
-        (firewall(ALL, settings={"GLOBAL_ALLOW": "https://example.com/a"}), "GLOBAL_ALLOW"),
-        (replace(firewall(ALL), common_domains=frozenset({"example.com"})), "commondomains"),
-        (firewall(ALL, allow={"0.0.0.0/0": "everything"}), "allows everyone"),
+        (replace(build_firewall(ALL), is_enabled=False), "csf is disabled"),
+        (build_firewall(ALL, settings={"TESTING": "1"}), "TESTING mode"),
+        (
+            replace(build_firewall(ALL), is_included=False),
+            "csf.allow lacks the line “Include /etc/csf",
+        ),
+        (build_firewall(ALL, settings={"GLOBAL_ALLOW": "https://example.com/a"}), "GLOBAL_ALLOW"),
+        (replace(build_firewall(ALL), common_domains=frozenset({"example.com"})), "commondomains"),
+        (build_firewall(ALL, allow={"0.0.0.0/0": "everything"}), "allows everyone"),
     ],
 )
 def test_pingdom_show_reports_csf_that_is_not_ready(state: Firewall, words: str):
@@ -84,19 +87,19 @@ def test_pingdom_show_reports_csf_that_is_not_ready(state: Firewall, words: str)
 
 
 def test_cpanel_with_pingdom_in_its_common_domains_is_healthy():
-    kept = replace(firewall(ALL), common_domains=frozenset({"example.com", " Pingdom.com"}))
+    kept = replace(build_firewall(ALL), common_domains=frozenset({"example.com", " Pingdom.com"}))
     assert report(kept).healthy
 
 
 def test_pingdom_show_reports_a_list_with_lines_by_hand():
-    strange = replace(firewall(ALL), own_list="8.8.8.8 # by hand, Jo\n")
+    strange = replace(build_firewall(ALL), own_list="8.8.8.8 # by hand, Jo\n")
     seen = report(strange)
     assert "Move it to csf.allow" in seen.findings[0]
     assert seen.summary.startswith("web1 allows 140 of 140")
 
 
 def test_pingdom_show_reads_feed_firewall_and_probation():
-    reading = SHOW.read(fleet().run_query)
+    reading = SHOW.read(build_firewall_fleet().run_query)
     assert SHOW.report(reading).summary == "web1 allows 1 of 140 addresses of Pingdom's probes"
     armed = replace(reading, probation=ProbationStatus(armed="0123456789abcdef", seconds_left=87))
     assert "are on probation: in 87 s the host restores" in SHOW.report(armed).findings[-1]

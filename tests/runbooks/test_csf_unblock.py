@@ -6,8 +6,8 @@ from connectors import csf_entry
 from connectors.csf_grep import CsfEntries, CsfMatch
 from runbooks import Refused
 from runbooks.csf_unblock import UnblockAddress
-from tests.plans import work_of
-from tests.runbooks.firewall import csf_address, firewall
+from tests.plans import list_work
+from tests.runbooks.firewall import build_firewall, csf_address
 
 ADDRESS = ip_address("203.0.113.9")
 UNBLOCK = UnblockAddress.model_validate({"host": "web1", "address": str(ADDRESS)})
@@ -16,7 +16,7 @@ WIDER = [CsfMatch("csf.deny", "203.0.113.0/24 # range")]
 
 def test_csf_unblock_removes_a_permanent_and_a_temporary_block():
     blocked = CsfEntries(deny="203.0.113.9 # lfd: (sshd) Failed", temporary_block="TTL:3600 (x)")
-    plan = UNBLOCK.plan(csf_address(firewall(), blocked))
+    plan = UNBLOCK.plan(csf_address(build_firewall(), blocked))
     assert plan.current_state == (
         "csf.deny has 203.0.113.9 # lfd: (sshd) Failed; it is blocked for a time"
     )
@@ -28,20 +28,20 @@ def test_csf_unblock_removes_a_permanent_and_a_temporary_block():
 
 def test_csf_unblock_plan_is_not_stale_when_the_remaining_time_moves():
     plans = [
-        UNBLOCK.plan(csf_address(firewall(), CsfEntries(temporary_block=f"TTL:{left} (x)")))
+        UNBLOCK.plan(csf_address(build_firewall(), CsfEntries(temporary_block=f"TTL:{left} (x)")))
         for left in (3600, 12)
     ]
-    assert work_of(plans[0]) == work_of(plans[1])
+    assert list_work(plans[0]) == list_work(plans[1])
 
 
 def test_csf_unblock_of_an_unblocked_address_plans_no_steps():
-    assert UNBLOCK.plan(csf_address(firewall())).steps == ()
-    wider = UNBLOCK.plan(csf_address(firewall(), CsfEntries(wider=WIDER)))
+    assert UNBLOCK.plan(csf_address(build_firewall())).steps == ()
+    wider = UNBLOCK.plan(csf_address(build_firewall(), CsfEntries(wider=WIDER)))
     assert (wider.steps, "csf.deny 203.0.113.0/24" in wider.current_state) == ((), True)
-    both = UNBLOCK.plan(csf_address(firewall(), CsfEntries(deny="203.0.113.9", wider=WIDER)))
+    both = UNBLOCK.plan(csf_address(build_firewall(), CsfEntries(deny="203.0.113.9", wider=WIDER)))
     assert "still blocks it" in both.notes[1]
 
 
 def test_csf_unblock_refuses_a_rule_without_an_entry():
     with pytest.raises(Refused, match="run csf -r"):
-        UNBLOCK.plan(csf_address(firewall(), CsfEntries(is_denied=True)))
+        UNBLOCK.plan(csf_address(build_firewall(), CsfEntries(is_denied=True)))

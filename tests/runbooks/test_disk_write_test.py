@@ -11,7 +11,7 @@ from connectors.disk_write import DirectoryState, WriteResult
 from runbooks import Clock, Plan, Refused
 from runbooks.disk_write_test import DirectoryReading, MeasureDiskWrite
 from tests.connectors.test_disk_write import NEVER
-from tests.plans import work_of
+from tests.plans import list_work
 from tests.scripted_fleet import ScriptedFleet
 
 NOW = datetime(2026, 3, 1, 14, 30, tzinfo=UTC)
@@ -77,7 +77,7 @@ def test_disk_write_plan_is_not_stale_when_load_and_free_space_move():
     later = replace(
         CALM, free_bytes=49 * 2**30, load=1.5, io_wait=3.0, host_time=NOW + timedelta(hours=1)
     )
-    assert work_of(plan(later)) == work_of(plan(CALM))
+    assert list_work(plan(later)) == list_work(plan(CALM))
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from connectors.errors import CommandError
 from connectors.gateway import Gateway, TrackedObject
 from runbooks import Refused
 from runbooks.hsrp_check import HsrpCheck
-from tests.runbooks.network import fleet, recorded
+from tests.runbooks.network import build_network_fleet, recorded
 from tests.scripted_fleet import Replies
 
 ONE = HsrpCheck.model_validate({"host": "r1"})
@@ -112,12 +112,14 @@ def test_hsrp_group_without_an_active_router_is_a_finding():
 
 
 def test_hsrp_check_reports_findings_of_recorded_cisco_routers():
-    routers = fleet({("r1", STANDBY): recorded("cisco-standby")}, platforms=CISCO)
+    routers = build_network_fleet({("r1", STANDBY): recorded("cisco-standby")}, platforms=CISCO)
     report = ONE.report(ONE.read(routers.run_query))
     assert report.summary == "4 groups on r1: 4 to fix"
     first = [finding.split(":", 2)[1].strip()[:40] for finding in report.findings]
     assert first[0].startswith("Vlan703 group 4 (172.23.40.9) has no sta")
-    alone = fleet({("r1", STANDBY): recorded("cisco-standby-alone")}, platforms=CISCO)
+    alone = build_network_fleet(
+        {("r1", STANDBY): recorded("cisco-standby-alone")}, platforms=CISCO
+    )
     problems = ONE.report(ONE.read(alone.run_query)).findings
     assert len([each for each in problems if "has no standby" in each]) == 2
     assert len([each for each in problems if "tracks nothing" in each]) == 2
@@ -128,17 +130,17 @@ def test_vrrp_split_brain_of_two_routers_is_a_finding():
         ("r1", JSON): recorded("frr-8.4-vrrp-cut-1"),
         ("r2", JSON): recorded("frr-8.4-vrrp-cut-2"),
     }
-    (finding,) = TWO.report(TWO.read(fleet(cut, platforms=FRR).run_query)).findings
+    (finding,) = TWO.report(TWO.read(build_network_fleet(cut, platforms=FRR).run_query)).findings
     assert finding.startswith("r1 and r2 are both Master for ve1 group 5")
     whole: dict[tuple[str, str | QueryCommand], Replies] = {
         ("r1", JSON): recorded("frr-8.4-vrrp-master"),
         ("r2", JSON): recorded("frr-8.4-vrrp-backup"),
     }
-    assert TWO.report(TWO.read(fleet(whole, platforms=FRR).run_query)).healthy
+    assert TWO.report(TWO.read(build_network_fleet(whole, platforms=FRR).run_query)).healthy
 
 
 def test_hsrp_check_queries_vrrp_on_a_cisco_without_hsrp():
-    routers = fleet(
+    routers = build_network_fleet(
         {("r1", STANDBY): "", ("r1", VRRP): recorded("cisco-vrrp-brief")}, platforms=CISCO
     )
     report = ONE.report(ONE.read(routers.run_query))
@@ -149,7 +151,7 @@ def test_hsrp_check_queries_vrrp_on_a_cisco_without_hsrp():
 
 
 def test_hsrp_check_reports_a_router_without_groups():
-    routers = fleet(
+    routers = build_network_fleet(
         {("r1", STANDBY): "", ("r1", VRRP): Answer(1, "% Invalid input\n")}, platforms=CISCO
     )
     report = ONE.report(ONE.read(routers.run_query))
@@ -159,13 +161,15 @@ def test_hsrp_check_reports_a_router_without_groups():
 
 def test_hsrp_check_fails_when_vrrp_cannot_be_read():
     refused = Answer(1, "% Authorization failed.\n")
-    routers = fleet({("r1", STANDBY): "", ("r1", VRRP): refused}, platforms=CISCO)
+    routers = build_network_fleet({("r1", STANDBY): "", ("r1", VRRP): refused}, platforms=CISCO)
     with pytest.raises(CommandError, match="the login may not read this"):
         ONE.read(routers.run_query)
 
 
 def test_hsrp_check_fails_on_a_router_without_the_command():
-    routers = fleet({("r1", STANDBY): Answer(1, "% Invalid input\n")}, platforms=CISCO)
+    routers = build_network_fleet(
+        {("r1", STANDBY): Answer(1, "% Invalid input\n")}, platforms=CISCO
+    )
     with pytest.raises(CommandError, match="lacks the feature"):
         ONE.read(routers.run_query)
 
@@ -173,7 +177,7 @@ def test_hsrp_check_fails_on_a_router_without_the_command():
 def test_hsrp_check_refuses_the_same_router_twice():
     same = HsrpCheck.model_validate({"host": "r1", "other": "r1"})
     with pytest.raises(Refused, match="is given twice"):
-        same.read(fleet({}, platforms=CISCO).run_query)
+        same.read(build_network_fleet({}, platforms=CISCO).run_query)
 
 
 def test_hsrp_check_is_parsed_with_one_router_or_two():

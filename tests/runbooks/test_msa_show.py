@@ -17,7 +17,7 @@ from connectors.msa_xml import parse_login, parse_objects
 from connectors.ssh_pool import SshPool
 from runbooks.msa_show import ShowMsa
 from tests.playground.bmc import PASSWORD, USER, write_password
-from tests.playground.mirror import Mirror, answer
+from tests.playground.mirror import FixedResponseServer, build_response
 
 ANSWERS = Path(__file__).parent.parent / "connectors" / "answers" / "msa"
 SHOW = ShowMsa.model_validate({"host": "msa1"})
@@ -31,21 +31,21 @@ def recorded(name: str) -> str:
 
 
 def document(name: str) -> bytes:
-    return answer(recorded(name).encode(), kind="text/xml")
+    return build_response(recorded(name).encode(), kind="text/xml")
 
 
 @pytest.fixture
-def array(tmp_path: Path) -> Iterator[Mirror]:
+def array(tmp_path: Path) -> Iterator[FixedResponseServer]:
     write_password(tmp_path)
-    with Mirror(tmp_path, names=("127.0.0.1",)) as mirror:
+    with FixedResponseServer(tmp_path, names=("127.0.0.1",)) as mirror:
         paths = {f"/api/show/{part}": document(part) for part in PARTS}
         login = {f"/api/login/{sha256(LOGIN).hexdigest()}": document("login")}
         mirror.replies = {**paths, **login, "/api/show/events/last/10": document("events")}
-        mirror.replies["/api/exit"] = answer(b"", kind="text/xml")
+        mirror.replies["/api/exit"] = build_response(b"", kind="text/xml")
         yield mirror
 
 
-def reach(array: Mirror, tmp_path: Path, **fields: object) -> Fleet:
+def reach(array: FixedResponseServer, tmp_path: Path, **fields: object) -> Fleet:
     login = {"user": USER, "password_file": "bmc.password", "ca": array.authority.name, **fields}
     place = {"address": "127.0.0.1", "port": array.port, "platform": "hp_msa", "area": "storage"}
     hosts = {"msa1": {**place, "tags": ["msa"], "msa": login}}
@@ -54,7 +54,7 @@ def reach(array: Mirror, tmp_path: Path, **fields: object) -> Fleet:
 
 
 def test_msa_show_reports_a_failed_disk_with_the_advice_of_the_array(
-    array: Mirror, tmp_path: Path
+    array: FixedResponseServer, tmp_path: Path
 ):
     report = SHOW.report(SHOW.read(reach(array, tmp_path).run_query))
     assert report.summary == (
@@ -80,7 +80,7 @@ def test_msa_show_reports_a_failed_disk_with_the_advice_of_the_array(
 
 
 def test_msa_call_uses_a_session_that_is_closed_and_sends_no_password(
-    array: Mirror, tmp_path: Path
+    array: FixedResponseServer, tmp_path: Path
 ):
     reach(array, tmp_path).run_query("msa1", msa.query("disks"))
     login, show, leave = array.heads
@@ -90,21 +90,25 @@ def test_msa_call_uses_a_session_that_is_closed_and_sends_no_password(
     assert PASSWORD not in login
 
 
-def test_msa_login_uses_the_digest_of_the_inventory(array: Mirror, tmp_path: Path):
+def test_msa_login_uses_the_digest_of_the_inventory(array: FixedResponseServer, tmp_path: Path):
     old = f"/api/login/{md5(LOGIN, usedforsecurity=False).hexdigest()}"
     array.replies[old] = document("login")
     reach(array, tmp_path, digest="md5").run_query("msa1", msa.query("disks"))
     assert array.asked[0] == old
 
 
-def test_msa_login_that_is_refused_says_what_to_correct(array: Mirror, tmp_path: Path):
+def test_msa_login_that_is_refused_says_what_to_correct(
+    array: FixedResponseServer, tmp_path: Path
+):
     array.replies[f"/api/login/{sha256(LOGIN).hexdigest()}"] = document("login-refused")
     with pytest.raises(LoginError, match="refuses keyturn"):
         reach(array, tmp_path).run_query("msa1", msa.query("disks"))
     assert len(array.asked) == 1
 
 
-def test_inventory_check_reads_an_msa_and_reports_a_refused_login(array: Mirror, tmp_path: Path):
+def test_inventory_check_reads_an_msa_and_reports_a_refused_login(
+    array: FixedResponseServer, tmp_path: Path
+):
     assert check_host(reach(array, tmp_path), "msa1").is_healthy
     array.replies[f"/api/login/{sha256(LOGIN).hexdigest()}"] = document("login-refused")
     refused = check_host(reach(array, tmp_path), "msa1")
@@ -112,7 +116,7 @@ def test_inventory_check_reads_an_msa_and_reports_a_refused_login(array: Mirror,
 
 
 def test_msa_runs_no_shell_command_and_is_identified_by_its_certificate(
-    array: Mirror, tmp_path: Path
+    array: FixedResponseServer, tmp_path: Path
 ):
     fleet = reach(array, tmp_path)
     with pytest.raises(SetupError, match="msa1 is an array without a shell"):

@@ -6,7 +6,7 @@ from connectors.command import Answer, Shell
 from runbooks import NoUndo, Plan, Refused
 from runbooks.nfs_scheduler_set import SetScheduler
 from tests.connectors.storage import recorded
-from tests.runbooks.file_server import LOAD, QUEUES, file_server, only, queues
+from tests.runbooks.file_server import LOAD, QUEUES, build_file_server_fleet, only, queues
 from tests.scripted_fleet import ScriptedFleet
 
 NONE = only("sda")
@@ -21,7 +21,7 @@ def wish(**fields: object) -> SetScheduler:
 
 
 def server(queue: str = NONE, *, module: str | Answer = MODULE, rule: str = "") -> ScriptedFleet:
-    return file_server(
+    return build_file_server_fleet(
         {
             queues("sda"): queue,
             "modinfo -n bfq-iosched": module,
@@ -151,7 +151,9 @@ def test_nr_requests_of_a_device_without_a_queue_is_refused():
 
 
 def test_nfs_scheduler_set_accepts_the_mapper_name_of_a_device():
-    fleet = file_server({queues("dm-0"): QUEUES, str(block_rule.query_rule(DM_RULE).command): ""})
+    fleet = build_file_server_fleet(
+        {queues("dm-0"): QUEUES, str(block_rule.query_rule(DM_RULE).command): ""}
+    )
     wanted = wish(device="vg0-export", scheduler="none", read_ahead_kb=4096)
     (step,) = wanted.plan(wanted.read(fleet.run_query)).steps
     assert step.do == block.set_queue_setting("dm-0", "read_ahead_kb", 4096)
@@ -191,7 +193,7 @@ def test_udev_rule_that_keyturn_did_not_write_is_refused():
 
 def test_nfs_scheduler_set_notes_a_disk_without_a_wwid():
     text = NONE.replace("naa.5000c50000000001", "t10.A DISK")
-    fleet = file_server(
+    fleet = build_file_server_fleet(
         {
             queues("sda"): text,
             "modinfo -n bfq-iosched": MODULE,

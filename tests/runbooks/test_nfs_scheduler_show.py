@@ -5,14 +5,14 @@ from connectors import block_tree, mounts
 from runbooks import Report
 from runbooks.nfs_scheduler_show import ShowScheduler
 from tests.connectors.storage import recorded
-from tests.runbooks.file_server import QUEUES, file_server, like_sda, only, queues
+from tests.runbooks.file_server import QUEUES, build_file_server_fleet, like_sda, only, queues
 from tests.scripted_fleet import ScriptedFleet
 
 SHOW = ShowScheduler.model_validate({"host": "nas1"})
 
 
 def report(text: str) -> Report:
-    return SHOW.report(SHOW.read(file_server({BEHIND_DISKS: text}).run_query))
+    return SHOW.report(SHOW.read(build_file_server_fleet({BEHIND_DISKS: text}).run_query))
 
 
 # A partition has no queue, so it is not asked for one.
@@ -111,7 +111,9 @@ def test_nfs_export_from_zfs_is_referred_to_the_zfs_runbooks():
 
 
 def test_host_without_nfs_exports_is_healthy():
-    seen = SHOW.report(SHOW.read(file_server({str(mounts.query_exports().command): ""}).run_query))
+    seen = SHOW.report(
+        SHOW.read(build_file_server_fleet({str(mounts.query_exports().command): ""}).run_query)
+    )
     assert (seen.summary, seen.healthy) == ("nas1 exports nothing by NFS", True)
 
 

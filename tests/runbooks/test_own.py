@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli_process import typed
+from tests.cli_process import run_command
 
 _DIALECT = """
 from connectors.command import Query, Shell
@@ -49,7 +49,7 @@ def own(tmp_path: Path) -> Path:
 @pytest.fixture
 def keyturn(own: Path, tmp_path: Path) -> Keyturn:
     def run(*words: str, **settings: str | None) -> subprocess.CompletedProcess[str]:
-        return typed(words, env=_environment(own, settings), where=tmp_path)
+        return run_command(words, env=_environment(own, settings), where=tmp_path)
 
     return run
 

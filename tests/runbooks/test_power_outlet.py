@@ -13,8 +13,8 @@ from connectors.pdu import TABLES
 from runbooks import Leg, NoUndo, Refused, load_catalogue
 from runbooks.power_outlet import CycleOutlet, OutletState, TurnOutletOff, TurnOutletOn
 from tests.bot.harness import open_harness
-from tests.runbooks.power import LEGS, outlet, sent
-from tests.scripted_fleet import ScriptedFleet, inventory_of
+from tests.runbooks.power import LEGS, get_sent_line, outlet
+from tests.scripted_fleet import ScriptedFleet, build_inventory
 
 ON = TurnOutletOn.model_validate({"host": "pdu1", "outlet": "3"})
 
@@ -22,7 +22,7 @@ ON = TurnOutletOn.model_validate({"host": "pdu1", "outlet": "3"})
 def test_power_outlet_on_takes_nothing_down():
     plan = ON.plan(outlet("off"))
     (step,) = plan.steps
-    assert (step.do, step.undo) == (SnmpSet((sent(1),)), SnmpSet((sent(2),)))
+    assert (step.do, step.undo) == (SnmpSet((get_sent_line(1),)), SnmpSet((get_sent_line(2),)))
     assert step.title == "Turn on outlet 3 of pdu1 (web1/psu1, switch3)"
     assert plan.takes_down == ()
 
@@ -45,7 +45,7 @@ def test_power_outlet_off_names_and_takes_down_what_is_behind_it():
     plan = OFF.plan(outlet("on"))
     (step,) = plan.steps
     assert step.title == "Turn off outlet 3 of pdu1 (web1/psu1, switch3)"
-    assert (step.do, step.undo) == (SnmpSet((sent(2),)), SnmpSet((sent(1),)))
+    assert (step.do, step.undo) == (SnmpSet((get_sent_line(2),)), SnmpSet((get_sent_line(1),)))
     assert (step.before, step.after) == ("on", "off")
     assert plan.takes_down == LEGS
     assert plan.notes == ["The power strip calls this outlet “Outlet 3”."]
@@ -65,11 +65,13 @@ def test_power_outlet_off_refuses_an_outlet_that_the_inventory_lacks():
 
 
 def test_power_outlet_is_read_with_what_is_behind_it_and_must_exist():
-    lines = "".join(f".{sent(0).split('.3.3.1')[0]}.3.5.1.1.4.{n} = INTEGER: 1\n" for n in (1, 2))
-    entry = inventory_of("pdu1")["pdu1"].model_dump(exclude={"host_key"})
+    lines = "".join(
+        f".{get_sent_line(0).split('.3.3.1')[0]}.3.5.1.1.4.{n} = INTEGER: 1\n" for n in (1, 2)
+    )
+    entry = build_inventory("pdu1")["pdu1"].model_dump(exclude={"host_key"})
     snmp = {"community_file": "c"}
     more = {"platform": "snmp", "snmp": snmp, "settings": {"power.outlets": "1=web1,db1/psu2"}}
-    inventory = type(inventory_of("x")).model_validate({"hosts": {"pdu1": {**entry, **more}}})
+    inventory = type(build_inventory("x")).model_validate({"hosts": {"pdu1": {**entry, **more}}})
     fleet = ScriptedFleet({("pdu1", pdu.query_outlets().command): lines}, inventory=inventory)
 
     def read(number: str) -> OutletState:
@@ -87,7 +89,7 @@ CYCLE = CycleOutlet.model_validate({"host": "pdu1", "outlet": "3"})
 def test_power_outlet_cycle_has_no_undo_and_takes_down_what_is_behind_it():
     plan = CYCLE.plan(outlet("on"))
     (step,) = plan.steps
-    assert step.do == SnmpSet((sent(3),))
+    assert step.do == SnmpSet((get_sent_line(3),))
     assert isinstance(step.undo, NoUndo)
     assert step.title == "Cycle outlet 3 of pdu1 (web1/psu1, switch3)"
     assert plan.takes_down == LEGS
@@ -129,4 +131,4 @@ def test_power_outlet_cycle_is_sent_once_and_verified(tmp_path: Path):
         done = harness.approve(run)
         assert done.state is State.SUCCEEDED
         assert done.summary.startswith("Verified: the strip accepted the cycle")
-        assert fleet.sent == [("pdu1", sent(3))]
+        assert fleet.sent == [("pdu1", get_sent_line(3))]

@@ -17,7 +17,7 @@ from runbooks.service_control import (
     StopService,
 )
 from tests.connectors.test_systemd import ANSWERS, recorded
-from tests.plans import work_of
+from tests.plans import list_work
 from tests.runbooks.hostile import HOSTILE_NAMES
 from tests.scripted_fleet import ScriptedFleet
 
@@ -56,12 +56,12 @@ def test_service_that_started_after_the_request_and_failed_is_restarted():
 def test_service_restart_plan_is_stale_when_the_service_was_restarted():
     other = replace(RUNNING, started_at=SINCE - timedelta(seconds=1))
     plan = RESTART.plan(ServiceState(RUNNING, NOW))
-    assert work_of(RESTART.plan(ServiceState(other, NOW))) != work_of(plan)
+    assert list_work(RESTART.plan(ServiceState(other, NOW))) != list_work(plan)
     later = ServiceState(
         replace(RUNNING, memory_bytes=1),
         Clock(NOW.host + timedelta(hours=1), NOW.keyturn + timedelta(hours=1)),
     )
-    assert work_of(RESTART.plan(later)) == work_of(plan)
+    assert list_work(RESTART.plan(later)) == list_work(plan)
 
 
 @pytest.mark.parametrize(

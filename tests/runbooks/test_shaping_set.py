@@ -11,7 +11,7 @@ from connectors.shaping import QueueingDiscipline, Rates, ShapedInterface, parse
 from runbooks import NoUndo, Plan, Refused, put_on_probation
 from runbooks.shaping_set import SetShaping, ShapingState
 from tests.connectors.test_shaping import LIMITED, NONE, SOMEBODYS
-from tests.plans import work_of
+from tests.plans import list_work
 from tests.runbooks.hostile import HOSTILE_NAMES
 from tests.scripted_fleet import ScriptedFleet
 
@@ -82,12 +82,14 @@ def test_shaping_set_shows_the_round_trip_to_a_peer_once_verified():
 def test_shaping_plan_is_not_stale_when_latency_and_counters_move():
     moved = LIMITED.replace('"drops":79', '"drops":99')
     peer = asked(up=600, peer=PEER)
-    assert work_of(peer.plan(state_of(moved, 0.2))) == work_of(peer.plan(state_of(LIMITED, 0.1)))
+    assert list_work(peer.plan(state_of(moved, 0.2))) == list_work(
+        peer.plan(state_of(LIMITED, 0.1))
+    )
 
 
 def test_shaping_plan_is_stale_when_limits_changed():
     before, after = asked(up=600).plan(state_of(NONE)), asked(up=600).plan(state_of(LIMITED))
-    assert work_of(before) != work_of(after)
+    assert list_work(before) != list_work(after)
 
 
 @pytest.mark.parametrize(

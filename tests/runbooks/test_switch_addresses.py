@@ -3,12 +3,12 @@ from pydantic import ValidationError
 
 from connectors.switch_tables import LearnedAddress, parse_addresses
 from runbooks.switch_addresses import SwitchAddresses
-from tests.runbooks.network import fleet, recorded
+from tests.runbooks.network import build_network_fleet, recorded
 
 
 def find(**values: str) -> list[str]:
     check = SwitchAddresses.model_validate({"host": "sw1", **values})
-    dell = fleet(
+    dell = build_network_fleet(
         {("sw1", "show bridge address-table"): recorded("dell-addresses")},
         platforms={"sw1": "dell_powerconnect"},
     )

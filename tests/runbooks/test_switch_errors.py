@@ -6,7 +6,7 @@ from connectors.switch_tables import PortErrors
 from runbooks import EarlierReport
 from runbooks._earlier_report import EarlierReportQuery
 from runbooks.switch_errors import ErrorCounts, SwitchErrors
-from tests.runbooks.network import fleet, recorded
+from tests.runbooks.network import build_network_fleet, recorded
 
 CHECK = SwitchErrors.model_validate({"host": "sw1"})
 
@@ -41,7 +41,7 @@ def test_new_port_errors_are_a_finding_also_after_counters_were_cleared():
 
 
 def test_port_errors_of_an_hp_have_unknown_checksum_errors():
-    hp = fleet(
+    hp = build_network_fleet(
         {("sw1", "show interfaces"): recorded("hp-interfaces")}, platforms={"sw1": "hp_procurve"}
     )
 

@@ -5,14 +5,16 @@ from bot.model import request_form
 from connectors.switch import Lag, LagMember
 from runbooks import Refused
 from runbooks.switch_lag import SwitchLag
-from tests.runbooks.network import fleet, recorded
+from tests.runbooks.network import build_network_fleet, recorded
 
 ALL = SwitchLag.model_validate({"host": "sw1"})
 SHOW = ("sw1", "show etherchannel summary")
 
 
 def cisco():
-    return fleet({SHOW: recorded("cisco-etherchannel")}, platforms={"sw1": "cisco_ios"})
+    return build_network_fleet(
+        {SHOW: recorded("cisco-etherchannel")}, platforms={"sw1": "cisco_ios"}
+    )
 
 
 def test_switch_lag_lists_every_lag_with_its_members():

@@ -3,13 +3,13 @@ import pytest
 from connectors.command import Answer
 from connectors.errors import CommandError
 from runbooks.switch_neighbours import SwitchNeighbours
-from tests.runbooks.network import fleet, recorded
+from tests.runbooks.network import build_network_fleet, recorded
 
 LOOK = SwitchNeighbours.model_validate({"host": "sw1"})
 
 
 def test_switch_neighbours_lists_neighbours_without_a_name():
-    hp = fleet(
+    hp = build_network_fleet(
         {("sw1", "show lldp info remote-device"): recorded("hp-lldp-neighbours")},
         platforms={"sw1": "hp_procurve"},
     )
@@ -21,7 +21,7 @@ def test_switch_neighbours_lists_neighbours_without_a_name():
 
 
 def test_switch_neighbours_fails_when_lldp_is_off():
-    off = fleet(
+    off = build_network_fleet(
         {("sw1", "show lldp neighbors"): Answer(1, "% LLDP is not enabled")},
         platforms={"sw1": "cisco_ios"},
     )

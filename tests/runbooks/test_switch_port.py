@@ -12,7 +12,7 @@ from runbooks import Leg, Refused
 from runbooks._lists import LISTS
 from runbooks.switch_port import DisablePort, EnablePort, PortState, SetPortVlan
 from tests.runbooks.hostile import HOSTILE_NAMES
-from tests.runbooks.network import fleet, recorded
+from tests.runbooks.network import build_network_fleet, recorded
 from tests.scripted_fleet import Replies, ScriptedFleet
 
 VALUES = {"host": "sw1", "port": "GigabitEthernet1/0/3"}
@@ -44,7 +44,7 @@ def cisco(
         ),
         **{("sw1", line): reply for line, reply in more.items()},
     }
-    scripted = fleet(answers, platforms={"sw1": "cisco_ios"})
+    scripted = build_network_fleet(answers, platforms={"sw1": "cisco_ios"})
     hosts = {
         "sw1": scripted.inventory["sw1"].model_copy(update={"settings": dict(settings or {})})
     }
@@ -196,7 +196,7 @@ def test_dell_switch_without_a_revert_timer_needs_revert_none():
         ),
         ("sw2", "show vlan"): recorded("dell-vlan"),
     }
-    dell = fleet(answers, platforms={"sw2": "dell_powerconnect"})
+    dell = build_network_fleet(answers, platforms={"sw2": "dell_powerconnect"})
     asked = SetPortVlan.model_validate({"host": "sw2", "port": "1/g1", "vlan": 100})
     reading = asked.read(dell.run_query)
     with pytest.raises(Refused, match=r"its software has no timer.*revert=none"):

@@ -4,7 +4,7 @@ from connectors.command import Answer
 from connectors.errors import CommandError, SetupError
 from connectors.switch import SwitchPort
 from runbooks.switch_ports import SwitchPorts
-from tests.runbooks.network import fleet, recorded
+from tests.runbooks.network import build_network_fleet, recorded
 
 LOOK = SwitchPorts.model_validate({"host": "sw1"})
 SHOW = ("sw1", "show interfaces status")
@@ -12,7 +12,7 @@ SHOW = ("sw1", "show interfaces status")
 
 def test_suspended_and_err_disabled_ports_are_findings():
     stopped = ("sw1", "show interfaces status err-disabled")
-    cisco = fleet(
+    cisco = build_network_fleet(
         {
             SHOW: recorded("cisco-interfaces-status"),
             stopped: recorded("cisco-interfaces-err-disabled"),
@@ -35,7 +35,7 @@ def test_suspended_and_err_disabled_ports_are_findings():
 
 
 def test_ports_of_a_dell_are_healthy():
-    dell = fleet(
+    dell = build_network_fleet(
         {SHOW: recorded("dell-interfaces-status")}, platforms={"sw1": "dell_powerconnect"}
     )
     report = LOOK.report(LOOK.read(dell.run_query))
@@ -50,11 +50,13 @@ def test_port_in_half_duplex_is_a_finding():
 
 
 def test_switch_ports_fails_on_a_switch_without_the_command():
-    asked = fleet({SHOW: Answer(1, "% Invalid input\n")}, platforms={"sw1": "cisco_ios"})
+    asked = build_network_fleet(
+        {SHOW: Answer(1, "% Invalid input\n")}, platforms={"sw1": "cisco_ios"}
+    )
     with pytest.raises(CommandError, match="lacks the feature"):
         LOOK.read(asked.run_query)
 
 
 def test_switch_ports_refuses_a_host_that_is_no_switch():
     with pytest.raises(SetupError, match="not a network device"):
-        LOOK.read(fleet({}, platforms={"sw1": "linux"}).run_query)
+        LOOK.read(build_network_fleet({}, platforms={"sw1": "linux"}).run_query)

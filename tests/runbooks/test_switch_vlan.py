@@ -1,12 +1,14 @@
 from connectors.switch import Vlan
 from runbooks.switch_vlan import SwitchVlans
-from tests.runbooks.network import fleet, recorded
+from tests.runbooks.network import build_network_fleet, recorded
 
 LOOK = SwitchVlans.model_validate({"host": "sw1"})
 
 
 def test_switch_vlan_leaves_out_unsupported_default_vlans():
-    cisco = fleet({("sw1", "show vlan"): recorded("cisco-vlan")}, platforms={"sw1": "cisco_ios"})
+    cisco = build_network_fleet(
+        {("sw1", "show vlan"): recorded("cisco-vlan")}, platforms={"sw1": "cisco_ios"}
+    )
     report = LOOK.report(LOOK.read(cisco.run_query))
     assert (report.summary, report.healthy) == ("sw1 has 4 VLANs", True)
     assert report.table is not None

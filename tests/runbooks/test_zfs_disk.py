@@ -6,7 +6,7 @@ from connectors import zpool_disk
 from connectors.zpool import Pool, Scan, Vdev
 from runbooks import NoUndo, Refused
 from runbooks.zfs_disk import ClearErrors, DiskState, OnlineDisk, ReplaceDisk
-from tests.runbooks.nas import nas
+from tests.runbooks.nas import build_nas_fleet
 
 TANK = {"host": "nas1", "pool": "tank"}
 REPLACE = ReplaceDisk.model_validate(TANK | {"disk": "sdb", "new_disk": "/dev/disk/by-id/ata-NEW"})
@@ -83,7 +83,7 @@ def test_zfs_clear_clears_counted_errors_of_a_pool():
 
 
 def test_zfs_replace_reads_the_pool_and_the_path_of_the_new_disk():
-    fleet = nas("2.1-offline")
+    fleet = build_nas_fleet("2.1-offline")
     fleet.script("nas1", zpool_disk.query_device_path(REPLACE.new_disk).command, "/dev/sdc\n")
     reading = REPLACE.read(fleet.run_query)
     assert (reading.pool.name, reading.new_path) == ("tank", "/dev/sdc")

@@ -6,13 +6,13 @@ import pytest
 from connectors import zfs
 from connectors.errors import ParseError
 from runbooks.zfs_pools import ListPools, PoolState
-from tests.runbooks.nas import nas
+from tests.runbooks.nas import build_nas_fleet
 
 LIST = ListPools.model_validate({"host": "nas1"})
 
 
 def pools_of(name: str) -> PoolState:
-    return LIST.read(nas(name).run_query)
+    return LIST.read(build_nas_fleet(name).run_query)
 
 
 def test_zfs_pools_lists_every_pool_with_its_findings():
@@ -60,7 +60,7 @@ def test_suspended_zfs_pool_is_a_finding():
 
 
 def test_zfs_pools_reports_no_pools_only_when_zpool_list_and_status_agree():
-    fleet = nas("2.1-finished")
+    fleet = build_nas_fleet("2.1-finished")
     for query in (zfs.query_status(), zfs.query_plain_status()):
         fleet.script("nas1", query.command, "")
     with pytest.raises(ParseError, match="different pools"):

@@ -5,13 +5,13 @@ from pydantic import ValidationError
 
 from runbooks import Refused
 from runbooks.zfs_scrub_pause import PauseScrub
-from tests.runbooks.nas import HOSTILE_POOLS, nas, storage_of
+from tests.runbooks.nas import HOSTILE_POOLS, build_nas_fleet, storage_of
 
 PAUSE = PauseScrub.model_validate({"host": "nas1", "pool": "tank"})
 
 
 def test_scrub_pause_pauses_a_scrub_and_undo_resumes_it():
-    (step,) = PAUSE.plan(PAUSE.read(nas("2.1-running").run_query)).steps
+    (step,) = PAUSE.plan(PAUSE.read(build_nas_fleet("2.1-running").run_query)).steps
     assert (str(step.do), str(step.undo)) == ("zpool scrub -p tank", "zpool scrub tank")
     assert (step.before, step.after) == ("scrub running", "scrub paused")
 

@@ -10,8 +10,8 @@ from connectors.zfs_disks import query_layers
 from connectors.zpool import Pool
 from runbooks import Plan, Refused
 from runbooks.zfs_scrub_start import ForceScrub, ScrubState, StartScrub
-from tests.plans import work_of
-from tests.runbooks.nas import HOSTILE_POOLS, nas, storage_of
+from tests.plans import list_work
+from tests.runbooks.nas import HOSTILE_POOLS, build_nas_fleet, storage_of
 
 TANK = {"host": "nas1", "pool": "tank"}
 START = StartScrub.model_validate(TANK)
@@ -161,15 +161,15 @@ def test_scrub_start_notes_checksum_errors_before_it_starts():
 
 def test_scrub_start_plan_is_not_stale_when_the_load_moves():
     plan = START.plan(recorded_state("2.1-never"))
-    assert work_of(plan) == work_of(
+    assert list_work(plan) == list_work(
         START.plan(replace(recorded_state("2.1-never"), load=LoadAverage(3, 2, 1)))
     )
-    assert work_of(plan) != work_of(START.plan(recorded_state("2.1-paused")))
+    assert list_work(plan) != list_work(START.plan(recorded_state("2.1-paused")))
 
 
 def _two_pools(*, same_disk: bool) -> ScrubState:
     running = "  scan: scrub in progress since Sat Nov 21 08:08:04 2026\nconfig:"
-    fleet = nas("2.1-never")
+    fleet = build_nas_fleet("2.1-never")
     fleet.script(
         "nas1", zfs.query_status().command, _pool("tank", "sdb1") + _pool("other", "sdc1", running)
     )
@@ -195,7 +195,7 @@ def test_scrub_start_finds_busy_pools_on_the_same_disks():
 
 
 def test_scrub_start_queries_disks_only_when_another_pool_is_busy():
-    fleet = nas("2.1-several")
+    fleet = build_nas_fleet("2.1-several")
     assert START.read(fleet.run_query).busy_neighbours == []
     assert not any("lsblk" in words for _, words in fleet.asked)
 

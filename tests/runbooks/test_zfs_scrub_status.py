@@ -4,13 +4,13 @@ from pydantic import ValidationError
 from connectors.errors import CommandError
 from runbooks import Report
 from runbooks.zfs_scrub_status import ScrubStatus
-from tests.runbooks.nas import HOSTILE_POOLS, nas
+from tests.runbooks.nas import HOSTILE_POOLS, build_nas_fleet
 
 STATUS = ScrubStatus.model_validate({"host": "nas1", "pool": "tank"})
 
 
 def report_of(name: str) -> Report:
-    return STATUS.report(STATUS.read(nas(name).run_query))
+    return STATUS.report(STATUS.read(build_nas_fleet(name).run_query))
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_pool_that_was_never_scrubbed_is_a_finding():
 def test_scrub_status_reports_a_missing_pool_with_the_pools():
     absent = ScrubStatus.model_validate({"host": "nas1", "pool": "dozer"})
     with pytest.raises(CommandError, match="no pool dozer; its pools: tank"):
-        absent.read(nas("2.1-finished").run_query)
+        absent.read(build_nas_fleet("2.1-finished").run_query)
 
 
 @pytest.mark.parametrize("pool", HOSTILE_POOLS)

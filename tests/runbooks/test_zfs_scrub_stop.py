@@ -7,15 +7,15 @@ from connectors import zfs
 from connectors.errors import CommandError
 from runbooks import Plan, Refused
 from runbooks.zfs_scrub_stop import StopScrub
-from tests.plans import work_of
-from tests.runbooks.nas import HOSTILE_POOLS, nas, storage_of
+from tests.plans import list_work
+from tests.runbooks.nas import HOSTILE_POOLS, build_nas_fleet, storage_of
 
 STOP = StopScrub.model_validate({"host": "nas1", "pool": "tank"})
 
 
 @pytest.mark.parametrize("name", ["2.1-running", "2.1-paused"])
 def test_scrub_stop_stops_a_scrub_and_undo_restarts_it(name: str):
-    plan = STOP.plan(STOP.read(nas(name).run_query))
+    plan = STOP.plan(STOP.read(build_nas_fleet(name).run_query))
     (step,) = plan.steps
     assert (str(step.do), str(step.undo)) == ("zpool scrub -s tank", "zpool scrub tank")
     assert "Undo starts the scrub from the beginning" in plan.notes[0]
@@ -65,7 +65,7 @@ def test_scrub_stop_refuses_during_an_error_scrub():
 
 def test_scrub_stop_plan_is_not_stale_when_progress_moves():
     plan = STOP.plan(storage_of("2.1-running"))
-    assert work_of(plan) == work_of(STOP.plan(storage_of("2.1-repairing")))
+    assert list_work(plan) == list_work(STOP.plan(storage_of("2.1-repairing")))
 
 
 def test_scrub_stop_reports_a_missing_pool_with_the_pools():

@@ -20,7 +20,7 @@ from bot.queries.banned_people import PolicyWithoutBanned
 from tests.acceptance.browsing import Server
 from tests.bot.api.conftest import API, FAST, SHORT
 from tests.bot.harness import open_harness
-from tests.bot.web.sample_runs import gallery
+from tests.bot.web.sample_runs import add_sample_runs
 
 # Every kind of attack that is about what we write ourselves. Its csrf asks for tokens in forms,
 # where ours is what browsers say of a request's origin; and nothing here speaks LDAP.
@@ -71,7 +71,7 @@ def main() -> None:
     asked.add_argument("--only", nargs="+", choices=_PARTS, default=_PARTS)
     given = asked.parse_args()
     with tempfile.TemporaryDirectory() as name, open_harness(Path(name)) as harness:
-        gallery(harness.database)
+        add_sample_runs(harness.database)
         server = Everything(harness)
         try:
             scan = _Scan(

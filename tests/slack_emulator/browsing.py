@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeVar
 from playwright.async_api import Browser, Page, ViewportSize, async_playwright
 
 from tests.chromium import EXECUTABLE, FLAGS
-from tests.slack_emulator.serving import served
+from tests.slack_emulator.serving import serve
 from tests.slack_emulator.showcase import Showcase, showcase
 
 ARTEFACTS = Path(__file__).parents[1] / "artefacts"
@@ -43,7 +43,7 @@ class Desk:
         made = showcase()
         wrong: list[str] = []
         async with (
-            served(made.app) as url,
+            serve(made.app) as url,
             await self.browser.new_context(
                 java_script_enabled=scripts,
                 viewport=ViewportSize(width=width, height=900),

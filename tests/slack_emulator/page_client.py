@@ -10,7 +10,7 @@ import httpx2
 
 from tests.slack_emulator.form_values import address
 from tests.slack_emulator.messages import Message
-from tests.slack_emulator.serving import served
+from tests.slack_emulator.serving import serve
 from tests.slack_emulator.showcase import Showcase, showcase
 from tests.slack_emulator.views import View
 
@@ -78,7 +78,7 @@ class PageClient:
 async def open_page_client() -> AsyncGenerator[PageClient]:
     """Yield a person who signed in to a served emulator with the showcase bot behind it."""
     made = showcase()
-    async with served(made.app) as url:
+    async with serve(made.app) as url:
         made.point_at(url)
         headers = {"origin": url}
         async with httpx2.AsyncClient(base_url=f"{url}/emulator/", headers=headers) as client:

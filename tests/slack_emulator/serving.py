@@ -10,7 +10,7 @@ from starlette.types import ASGIApp
 
 
 @asynccontextmanager
-async def served(app: ASGIApp) -> AsyncGenerator[str]:
+async def serve(app: ASGIApp) -> AsyncGenerator[str]:
     """Yield the URL that the app answers at."""
     config = uvicorn.Config(
         app, log_level="error", lifespan="off", timeout_graceful_shutdown=1, ws="wsproto"
@@ -20,7 +20,7 @@ async def served(app: ASGIApp) -> AsyncGenerator[str]:
     listener.bind(("127.0.0.1", 0))
     task = asyncio.create_task(server.serve(sockets=[listener]))
     try:
-        await until(lambda: server.started or task.done())
+        await wait_until(lambda: server.started or task.done())
         yield f"http://127.0.0.1:{listener.getsockname()[1]}"
     finally:
         server.should_exit = True
@@ -28,7 +28,7 @@ async def served(app: ASGIApp) -> AsyncGenerator[str]:
         listener.close()
 
 
-async def until(claim: Callable[[], object], *, within: float = 10.0) -> None:
+async def wait_until(claim: Callable[[], object], *, within: float = 10.0) -> None:
     """Wait until a claim is true, or fail."""
     async with asyncio.timeout(within):
         while not claim():

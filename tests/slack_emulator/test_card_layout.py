@@ -23,12 +23,12 @@ from tests.acceptance.browsing import CONTRAST
 from tests.bot.slack.sample_views import (
     ASKED,
     MINUTE,
-    a_proposal,
-    a_run,
-    a_step,
-    a_story,
-    every_story,
-    yes,
+    build_approval,
+    build_plan,
+    build_run,
+    build_run_view,
+    build_run_view_of_each_state,
+    build_step,
 )
 from tests.slack_emulator.browsing import ARTEFACTS, Desk
 from tests.slack_emulator.showcase import Showcase
@@ -39,7 +39,7 @@ PHONE, DESK = 390, 1200
 
 def _clears(host: str, number: int) -> Any:
     address = f"203.0.113.{number}"
-    return a_step(
+    return build_step(
         title=f"Forget {address}",
         host=host,
         command=Shell(("haproxyctl", "clear", "table", "http", "key", address)),
@@ -49,8 +49,8 @@ def _clears(host: str, number: int) -> Any:
 def several_hosts() -> SlackRunView:
     """A request for several hosts, half done."""
     hosts = tuple(f"lb{n}.edge.example.com" for n in range(1, 13))
-    proposal = a_proposal(*(_clears(host, 9) for host in hosts))
-    going = a_run(
+    proposal = build_plan(*(_clears(host, 9) for host in hosts))
+    going = build_run(
         State.RUNNING,
         proposal=proposal,
         hosts=hosts,
@@ -58,9 +58,9 @@ def several_hosts() -> SlackRunView:
         request="abusers clear lb* 203.0.113.9",
         started_at=ASKED + 2 * MINUTE,
     )
-    return a_story(
+    return build_run_view(
         going,
-        decisions=[yes()],
+        decisions=[build_approval()],
         ended_children_count=5,
         unfinished_hosts=hosts[5:8],
         now=ASKED + 4 * MINUTE,
@@ -71,8 +71,8 @@ def in_an_emergency() -> SlackRunView:
     pane = BreakGlass(
         12, "dora", "checkout is down: customers cannot pay", ASKED, ASKED, ASKED + 60 * MINUTE
     )
-    return a_story(
-        a_run(State.RUNNING, started_at=ASKED + MINUTE),
+    return build_run_view(
+        build_run(State.RUNNING, started_at=ASKED + MINUTE),
         break_glass=pane,
         owners=[Approver("Olga Owner", "U0ALICE"), Approver("Adam Admin", "U0BOB")],
     )
@@ -84,7 +84,9 @@ def said_much() -> SlackRunView:
         f"table http, entry {n:>4}: 203.0.113.{n % 250}, cleared" for n in range(20)
     )
     return replace(
-        every_story()["succeeded"], step_records=[replace(done, output=output)], requester="U0DORA"
+        build_run_view_of_each_state()["succeeded"],
+        step_records=[replace(done, output=output)],
+        requester="U0DORA",
     )
 
 
@@ -93,23 +95,23 @@ def scenes() -> dict[str, list[Message]]:
     owners = (Approver("Alice Ops", "U0ALICE"), Approver("Bob Net", "U0BOB"))
     drawn = {
         name: [render_card(replace(story, approvers=owners))]
-        for name, story in every_story().items()
+        for name, story in build_run_view_of_each_state().items()
     }
     drawn["several hosts"] = [render_card(several_hosts())]
     drawn["broken glass"] = [
         render_break_glass_alert(in_an_emergency()),
         render_card(in_an_emergency()),
     ]
-    planned = every_story()["planned"]
-    never = a_proposal(a_step(undo=None, no_undo_reason="HAProxy forgets every entry of http"))
-    irreversible = replace(planned, run=a_run(State.PLANNED, proposal=never))
+    planned = build_run_view_of_each_state()["planned"]
+    never = build_plan(build_step(undo=None, no_undo_reason="HAProxy forgets every entry of http"))
+    irreversible = replace(planned, run=build_run(State.PLANNED, proposal=never))
     drawn["plans"] = [render_plan_message(planned), render_plan_message(irreversible)]
     drawn["the end"] = [render_result(said_much())]
     return drawn
 
 
 def home() -> View:
-    states = every_story()
+    states = build_run_view_of_each_state()
     unrequested = [
         replace(states[name], run=replace(states[name].run, id=number))
         for number, name in ((13, "counter_proposed"), (14, "planned"))
@@ -120,9 +122,9 @@ def home() -> View:
         HomeContent(
             "olga",
             ASKED + MINUTE,
-            a_story().person_names,
+            build_run_view().person_names,
             "https://keyturn.example.com",
-            [a_story(approvers=(Approver("Bob Net", "U0BOB"),))],
+            [build_run_view(approvers=(Approver("Bob Net", "U0BOB"),))],
             [],
             unrequested,
             over[:3],

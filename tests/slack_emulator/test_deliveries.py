@@ -16,7 +16,7 @@ from starlette.routing import Route
 from tests.slack_emulator.deliveries import Courier, NotTaken, to_app, to_url
 from tests.slack_emulator.faults import Faults
 from tests.slack_emulator.page_client import run
-from tests.slack_emulator.serving import served, until
+from tests.slack_emulator.serving import serve, wait_until
 
 # What is handed over here is as short as can be.
 pytestmark = pytest.mark.malformed
@@ -214,9 +214,9 @@ def test_deliveries_reach_an_app_by_its_url() -> None:
             return PlainTextResponse("there")
 
         app = Starlette(routes=[Route("/slack/events", answer, methods=["POST"])])
-        async with served(app) as url:
+        async with serve(app) as url:
             response = await to_url(f"{url}/slack/events")(b"x=1", {"content-type": "text/plain"})
-            await until(lambda: got)
+            await wait_until(lambda: got)
         assert (response.content, got) == (b"there", [b"x=1"])
         courier = Courier(SECRET, to_url(f"{url}/slack/events"), Faults(), lambda: 0.0)
         with pytest.raises(NotTaken, match="dispatch_unknown_error"):

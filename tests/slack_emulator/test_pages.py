@@ -11,7 +11,7 @@ from tests.slack_emulator.emulator import Emulator
 from tests.slack_emulator.login import CONTENT_POLICY, COOKIE
 from tests.slack_emulator.messages import Message
 from tests.slack_emulator.page_client import open_page_client, run
-from tests.slack_emulator.serving import until
+from tests.slack_emulator.serving import wait_until
 from tests.slack_emulator.showcase import DORA, OPS, showcase
 
 HERE = "http://127.0.0.1:8080"
@@ -144,9 +144,9 @@ def test_emulator_pages_have_no_inline_script_or_style() -> None:
     async def scene() -> None:
         async with open_page_client() as dora:
             await dora.say("/keyturn restart web-3")
-            await until(lambda: dora.shown)
+            await wait_until(lambda: dora.shown)
             await dora.say("/keyturn ask")
-            await until(lambda: dora.made.emulator.views.top("U0DORA"))
+            await wait_until(lambda: dora.made.emulator.views.top("U0DORA"))
             page = await dora.page(thread=dora.shown[0].ts)
             assert "Ask for a run" in page
             assert re.findall(r"<script(?! src=)|<style|\sstyle=|\son\w+=", page) == []
@@ -214,7 +214,7 @@ def test_page_refresh_sends_no_second_app_home_opened_event() -> None:
     async def scene() -> None:
         async with open_page_client() as dora:
             await dora.page("home")
-            await until(lambda: dora.made.of_type("event_callback"))
+            await wait_until(lambda: dora.made.of_type("event_callback"))
             headers = {"x-refresh": "1"}
             await dora.client.get("as/U0DORA/home", headers=headers)
             await dora.made.emulator.courier.settled()

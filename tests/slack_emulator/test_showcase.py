@@ -5,7 +5,7 @@ import json
 from tests.slack_emulator.form_values import address
 from tests.slack_emulator.messages import Message
 from tests.slack_emulator.page_client import PageClient, open_page_client, run
-from tests.slack_emulator.serving import until
+from tests.slack_emulator.serving import wait_until
 
 HOST = address("host", "host")
 URGENCY = address("urgency", "urgency")
@@ -43,11 +43,11 @@ def test_button_click_updates_the_message_and_replies_in_a_thread() -> None:
     async def scene() -> None:
         async with open_page_client() as dora:
             await dora.say("/keyturn restart web-3")
-            await until(lambda: dora.shown)
+            await wait_until(lambda: dora.shown)
             alice = dora.acting_as("U0ALICE")
             await alice.press(dora.shown[0], "decide", "approve")
             workspace = dora.made.emulator.workspace
-            await until(lambda: len(list(workspace.everything())) == 2)
+            await wait_until(lambda: len(list(workspace.everything())) == 2)
             (click,) = dora.made.of_type("block_actions")
             assert click["user"]["id"] == "U0ALICE"
             assert click["actions"][0]["value"] == "run-7"
@@ -66,13 +66,13 @@ def test_button_with_a_confirm_dialog_sends_nothing_until_confirmed() -> None:
     async def scene() -> None:
         async with open_page_client() as dora:
             await dora.say("/keyturn restart web-3")
-            await until(lambda: dora.shown)
+            await wait_until(lambda: dora.shown)
             asked = await dora.press(dora.shown[0], "decide", "deny")
             assert asked.status_code == 200
             assert "Deny this run?" in asked.text
             assert dora.made.of_type("block_actions") == []
             await dora.press(dora.shown[0], "decide", "deny", confirmed="yes")
-            await until(lambda: "Denied." in dora.words)
+            await wait_until(lambda: "Denied." in dora.words)
             assert dora.shown[-1].only_for == "U0DORA"
 
     run(scene())
@@ -80,7 +80,7 @@ def test_button_with_a_confirm_dialog_sends_nothing_until_confirmed() -> None:
 
 async def _opened(dora: PageClient) -> None:
     await dora.say("/keyturn ask")
-    await until(lambda: dora.made.emulator.views.top("U0DORA"))
+    await wait_until(lambda: dora.made.emulator.views.top("U0DORA"))
 
 
 def test_modal_form_is_filled_in_and_submitted_without_javascript() -> None:
@@ -96,7 +96,7 @@ def test_modal_form_is_filled_in_and_submitted_without_javascript() -> None:
             # As Slack does: what else is filled in is not said while options are looked for.
             assert asked["view"]["state"]["values"] == {}
             await dora.form("submit", {f"v/{HOST}": "web-2", f"v/{URGENCY}": "high"})
-            await until(lambda: dora.made.emulator.views.top("U0DORA") is None)
+            await wait_until(lambda: dora.made.emulator.views.top("U0DORA") is None)
             (handed_in,) = dora.made.of_type("view_submission")
             view = handed_in["view"]
             assert view["private_metadata"] == "from-the-test"
@@ -105,7 +105,7 @@ def test_modal_form_is_filled_in_and_submitted_without_javascript() -> None:
             assert values["reason"]["reason"] == {"type": "plain_text_input", "value": None}
             direct = dora.made.emulator.workspace.open_direct(["U0DORA"]).id
             workspace = dora.made.emulator.workspace
-            await until(lambda: workspace.log(direct, "U0DORA"))
+            await wait_until(lambda: workspace.log(direct, "U0DORA"))
             assert workspace.log(direct, "U0DORA")[0].text == "Planned for web-2"
 
     run(scene())
@@ -153,14 +153,14 @@ def test_home_tab_is_published_when_opened_and_its_button_opens_a_modal() -> Non
         async with open_page_client() as dora:
             await dora.page("home")
             views = dora.made.emulator.views
-            await until(lambda: views.home("U0DORA"))
+            await wait_until(lambda: views.home("U0DORA"))
             assert "Nothing waits for you" in await dora.page("home")
             home = views.home("U0DORA")
             assert home is not None
             block = home.payload["blocks"][2]
             pressed = address(block["block_id"], "open")
             await dora.post("act", {"at": "home", "view": home.id, "press": pressed})
-            await until(lambda: views.top("U0DORA"))
+            await wait_until(lambda: views.top("U0DORA"))
             (click,) = dora.made.of_type("block_actions")
             assert click["container"] == {"type": "view", "view_id": home.id}
             assert "response_url" not in click
@@ -173,7 +173,9 @@ def test_bot_mention_is_answered_in_its_thread() -> None:
         async with open_page_client() as dora:
             await dora.say("@keyturn are you there?")
             workspace = dora.made.emulator.workspace
-            await until(lambda: len(workspace.thread("C0OPS", dora.shown[0].ts, "U0DORA")) == 2)
+            await wait_until(
+                lambda: len(workspace.thread("C0OPS", dora.shown[0].ts, "U0DORA")) == 2
+            )
             (event,) = dora.made.of_type("event_callback")
             assert event["event"]["type"] == "app_mention"
             assert event["event"]["text"] == "<@U0KEYTURN> are you there?"
@@ -186,7 +188,7 @@ def test_direct_message_is_delivered_to_the_bot() -> None:
         async with open_page_client() as dora:
             dora.at = dora.made.emulator.workspace.open_direct(["U0DORA"]).id
             await dora.say("hello")
-            await until(lambda: "Type `/keyturn help`." in dora.words)
+            await wait_until(lambda: "Type `/keyturn help`." in dora.words)
 
     run(scene())
 
@@ -195,11 +197,11 @@ def test_global_and_message_shortcuts_reach_the_bot() -> None:
     async def scene() -> None:
         async with open_page_client() as dora:
             await dora.post("shortcut", {"shortcut": "ask"})
-            await until(lambda: dora.made.emulator.views.top("U0DORA"))
+            await wait_until(lambda: dora.made.emulator.views.top("U0DORA"))
             await dora.say("something odd")
             ts = dora.shown[0].ts
             await dora.post("shortcut", {"shortcut": "explain", "channel": "C0OPS", "ts": ts})
-            await until(lambda: "It was a message." in dora.words)
+            await wait_until(lambda: "It was a message." in dora.words)
 
     run(scene())
 
@@ -242,7 +244,7 @@ def test_bot_answers_through_the_response_url() -> None:
     async def scene() -> None:
         async with open_page_client() as dora:
             await dora.say("/keyturn later")
-            await until(lambda: "Answered through the response URL" in dora.words)
+            await wait_until(lambda: "Answered through the response URL" in dora.words)
             assert dora.shown[0].only_for == "U0DORA"
 
     run(scene())
@@ -256,7 +258,7 @@ def test_invited_bot_joins_the_channel_and_gets_an_event() -> None:
             assert "U0KEYTURN" not in channel.members
             await dora.say("/invite @keyturn")
             assert "U0KEYTURN" in channel.members
-            await until(lambda: dora.made.of_type("event_callback"))
+            await wait_until(lambda: dora.made.of_type("event_callback"))
             event = dora.made.of_type("event_callback")[0]["event"]
             assert event["type"] == "member_joined_channel"
 
@@ -267,13 +269,13 @@ def test_deactivated_person_cannot_click_and_the_bot_gets_an_event() -> None:
     async def scene() -> None:
         async with open_page_client() as dora:
             await dora.say("/keyturn restart web-3")
-            await until(lambda: dora.shown)
+            await wait_until(lambda: dora.shown)
             await dora.post("faults", {"do": "deactivate:U0DORA"})
             await dora.press(dora.shown[0], "decide", "approve")
             assert dora.made.of_type("block_actions") == []
             page = await dora.page()
             assert "account is deactivated" in page
-            await until(lambda: dora.made.of_type("event_callback"))
+            await wait_until(lambda: dora.made.of_type("event_callback"))
             event = dora.made.of_type("event_callback")[0]["event"]
             assert event["user"]["deleted"] is True
 

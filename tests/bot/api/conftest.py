@@ -60,7 +60,7 @@ class Desk:
         return client
 
 
-def a_desk(
+def create_desk(
     harness: Harness,
     *,
     base_url: str = HERE,
@@ -92,7 +92,7 @@ def toys(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def desk(harness: Harness) -> Generator[Desk]:
-    desk = a_desk(harness)
+    desk = create_desk(harness)
     yield desk
     for program in desk.programs:
         program.close()

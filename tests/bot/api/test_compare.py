@@ -3,11 +3,11 @@
 import pytest
 
 from tests.bot.api.conftest import Desk
-from tests.bot.web.sample_runs import asked, gallery
+from tests.bot.web.sample_runs import add_requested_run, add_sample_runs
 
 
 def test_api_compares_two_runs_by_section(desk: Desk):
-    numbers = gallery(desk.database)
+    numbers = add_sample_runs(desk.database)
     wanted = {"a": numbers["denied"], "b": numbers["succeeded"]}
     comparison = desk.program("dora").get("/runs/compare", params=wanted).json()
     assert (comparison["left"]["id"], comparison["right"]["id"]) == (wanted["a"], wanted["b"])
@@ -21,9 +21,9 @@ def test_api_compares_two_runs_by_section(desk: Desk):
 
 def test_api_compares_a_run_with_the_previous_similar_run(desk: Desk):
     with desk.database.transaction() as tx:
-        same = asked(tx).id
-        asked(tx, host="lb2")
-        last = asked(tx).id
+        same = add_requested_run(tx).id
+        add_requested_run(tx, host="lb2")
+        last = add_requested_run(tx).id
     program = desk.program("dora")
     assert program.get("/runs/compare", params={"b": last}).json()["left"]["id"] == same
     alone = program.get("/runs/compare", params={"b": same}).json()
@@ -35,7 +35,7 @@ def test_api_compares_a_run_with_the_previous_similar_run(desk: Desk):
     [("", 422), ("a=1", 422), ("b=999", 404), ("a=999&b=1", 404), ("b=0", 422), ("b=x", 422)],
 )
 def test_api_comparison_with_a_missing_run_is_refused(desk: Desk, query: str, status: int):
-    gallery(desk.database)
+    add_sample_runs(desk.database)
     answer = desk.program("dora").get(f"/runs/compare?{query}")
     assert answer.status_code == status
     assert answer.headers["content-type"] == "application/problem+json"

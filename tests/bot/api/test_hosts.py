@@ -3,7 +3,7 @@
 from bot.db import locks
 from tests.bot.api.conftest import Desk
 from tests.bot.host_contacts import store_contact
-from tests.bot.web.sample_runs import approved, asked, running, waiting
+from tests.bot.web.sample_runs import add_pending_run, add_requested_run, approve, start_run
 
 
 def test_api_shows_host_status_queue_and_locks(desk: Desk):
@@ -11,9 +11,9 @@ def test_api_shows_host_status_queue_and_locks(desk: Desk):
         store_contact(
             tx, "lb1", tried_at=tx.now, answered_at=None, kind="login", error="not our key"
         )
-        holder = running(tx, approved(tx, waiting(tx, asked(tx, host="lb1"))))
+        holder = start_run(tx, approve(tx, add_pending_run(tx, add_requested_run(tx, host="lb1"))))
         locks.take_lock(tx, "lb1", holder.id)
-        second = approved(tx, waiting(tx, asked(tx, host="lb1")))
+        second = approve(tx, add_pending_run(tx, add_requested_run(tx, host="lb1")))
     program = desk.program("dora")
     host = program.get("/hosts/lb1").json()
     assert (host["status"], host["error"]) == ("login refused", "not our key")

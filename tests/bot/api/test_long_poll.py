@@ -17,7 +17,7 @@ from bot.db import events as moves_store
 from bot.db.database import StoreUnavailable
 from bot.db.events import RunEvents
 from runbooks import load_catalogue
-from tests.bot.api.conftest import Desk, a_desk
+from tests.bot.api.conftest import Desk, create_desk
 from tests.bot.harness import Harness
 from tests.toy import SetSwitch
 
@@ -27,7 +27,7 @@ PATIENT = {"wait": 30}
 
 @pytest.fixture
 def desk(harness: Harness) -> Desk:
-    return a_desk(harness, longest_wait=30)
+    return create_desk(harness, longest_wait=30)
 
 
 def _until(claim: Callable[[], bool]) -> None:
@@ -117,7 +117,7 @@ def test_request_without_wait_returns_at_once(desk: Desk):
 
 
 def test_long_poll_returns_the_current_state_at_its_time_limit(harness: Harness):
-    program = a_desk(harness, longest_wait=0.01).program("dora", "request")
+    program = create_desk(harness, longest_wait=0.01).program("dora", "request")
     assert program.post("/runs", json=LOOK, params=PATIENT).json()["run"]["state"] == "planning"
 
 
@@ -156,7 +156,7 @@ def _parts(harness: Harness) -> ApiParts:
 
 
 def test_long_polls_hold_no_threads(harness: Harness):
-    program = a_desk(harness).program("dora", "request")
+    program = create_desk(harness).program("dora", "request")
     number = program.post("/runs", json=LOOK).json()["run"]["id"]
     waiters = Waiters(_parts(harness))
 
@@ -178,7 +178,10 @@ def test_long_polls_hold_no_threads(harness: Harness):
 
 def test_long_poll_over_the_limit_of_waiters_returns_at_once(harness: Harness):
     number = (
-        a_desk(harness).program("dora", "request").post("/runs", json=LOOK).json()["run"]["id"]
+        create_desk(harness)
+        .program("dora", "request")
+        .post("/runs", json=LOOK)
+        .json()["run"]["id"]
     )
     pending = PendingResponse(number, 30, lambda: _Threads(threads=0))
     assert asyncio.run(Waiters(_parts(harness), max_waiting=0).wait_for_response(pending)) is None
@@ -187,7 +190,10 @@ def test_long_poll_over_the_limit_of_waiters_returns_at_once(harness: Harness):
 def _told_by(waiting: int, harness: Harness) -> list[str]:
     """Return which threads looked what to tell so many who waited for one run."""
     number = (
-        a_desk(harness).program("dora", "request").post("/runs", json=LOOK).json()["run"]["id"]
+        create_desk(harness)
+        .program("dora", "request")
+        .post("/runs", json=LOOK)
+        .json()["run"]["id"]
     )
     waiters, names = Waiters(_parts(harness)), list[str]()
 
@@ -220,7 +226,10 @@ def test_worker_thread_answers_at_most_four_long_polls(harness: Harness):
 
 def test_long_poll_reads_again_after_a_database_error_in_the_worker_thread(harness: Harness):
     number = (
-        a_desk(harness).program("dora", "request").post("/runs", json=LOOK).json()["run"]["id"]
+        create_desk(harness)
+        .program("dora", "request")
+        .post("/runs", json=LOOK)
+        .json()["run"]["id"]
     )
     waiters, troubles = Waiters(_parts(harness)), [StoreUnavailable("just now")]
 
@@ -243,7 +252,10 @@ def test_long_poll_reads_again_after_a_database_error_in_the_worker_thread(harne
 
 def test_database_error_during_a_long_poll_keeps_the_first_response(harness: Harness):
     number = (
-        a_desk(harness).program("dora", "request").post("/runs", json=LOOK).json()["run"]["id"]
+        create_desk(harness)
+        .program("dora", "request")
+        .post("/runs", json=LOOK)
+        .json()["run"]["id"]
     )
 
     def gone() -> OutputModel:

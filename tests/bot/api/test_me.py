@@ -8,14 +8,14 @@ from bot.model.run import State, StepState
 from bot.queries.form_options import FormOptions
 from tests.bot.api.conftest import HERE, Desk
 from tests.bot.web.sample_runs import (
-    approved,
-    asked,
-    concluded,
-    ended,
-    gallery,
-    planned,
-    running,
-    waiting,
+    add_ended_run,
+    add_pending_run,
+    add_planned_run,
+    add_requested_run,
+    add_sample_runs,
+    approve,
+    end_run,
+    start_run,
 )
 from tests.toy import ABUSERS, LISTS, SetSwitch
 
@@ -26,7 +26,7 @@ def _waiting_for(desk: Desk, person: str) -> list[int]:
 
 
 def test_pending_lists_approvals_and_unknown_outcomes_of_a_person(desk: Desk):
-    numbers = gallery(desk.database)
+    numbers = add_sample_runs(desk.database)
     assert _waiting_for(desk, "olga")[0] == numbers["unknown"]
     assert numbers["pending"] in _waiting_for(desk, "olga")
     assert _waiting_for(desk, "dora") == []
@@ -42,7 +42,7 @@ def test_counter_proposals_and_plans_are_pending_for_their_requester(desk: Desk)
     proposal = answer.json()["id"]
     harness.run_queued_work()
     with desk.database.transaction() as tx:
-        plan = planned(tx).id
+        plan = add_planned_run(tx).id
     pending = desk.program("dora").get("/pending").json()
     (one,) = pending["counter_proposals"]
     assert (one["run"]["id"], one["proposed_by"], one["reason"]) == (
@@ -87,7 +87,7 @@ def test_pending_lists_open_questions_and_assigned_runs(desk: Desk):
 
 def test_pending_lists_break_glass_runs_until_they_are_reviewed(desk: Desk):
     with desk.database.transaction() as tx:
-        run = waiting(tx, asked(tx))
+        run = add_pending_run(tx, add_requested_run(tx))
         break_glass.request_break_glass(
             tx, run=run.id, person="adam", reason="the shop is down, nobody is awake"
         )
@@ -141,9 +141,9 @@ def test_api_describes_a_cron_expression_and_its_next_times(desk: Desk):
 
 def test_api_requests_erasure_of_output_but_does_not_erase(desk: Desk):
     with desk.database.transaction() as tx:
-        run = running(tx, approved(tx, waiting(tx, asked(tx)), reason="go"))
-        concluded(tx, run, StepState.SUCCEEDED, output="password=canary-4711")
-        number = ended(tx, run, State.SUCCEEDED, "Verified").id
+        run = start_run(tx, approve(tx, add_pending_run(tx, add_requested_run(tx)), reason="go"))
+        end_run(tx, run, StepState.SUCCEEDED, output="password=canary-4711")
+        number = add_ended_run(tx, run, State.SUCCEEDED, "Verified").id
     program = desk.program("dora", "request")
     before = program.get(f"/runs/{number}/erasure").json()
     assert [(one["step"], one["characters"]) for one in before["outputs"]] == [(1, 20)]

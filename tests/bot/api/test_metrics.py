@@ -15,7 +15,7 @@ from bot.api.metrics import Gauges, build_metrics_endpoint
 from bot.db.database import StoreUnavailable
 from bot.db.tables import delivery
 from tests.bot.api.conftest import Desk
-from tests.bot.web.sample_runs import gallery
+from tests.bot.web.sample_runs import add_sample_runs
 from tests.toy import BreakSwitch, SetSwitch
 
 DASHBOARD = Path(__file__).parents[3] / "docs" / "grafana.json"
@@ -75,7 +75,7 @@ def test_metrics_count_runs_decisions_and_waits_from_the_change_log(desk: Desk):
 
 def test_metrics_count_unknown_queued_and_stalled_runs(desk: Desk):
     prometheus = _prometheus(desk, "metrics")
-    gallery(desk.database)
+    add_sample_runs(desk.database)
     metrics = _figures(prometheus)
     assert metrics["keyturn_unknown_runs"] == 1
     assert metrics["keyturn_queue_depth"] == 2
@@ -89,7 +89,7 @@ def test_metrics_count_runs_without_a_heartbeat_as_stalled(
 ):
     from bot.db import stats
 
-    gallery(desk.database)
+    add_sample_runs(desk.database)
     monkeypatch.setattr(stats, "STALLED_SECONDS", -60)
     assert _figures(_prometheus(desk, "metrics"))["keyturn_stalled_runs"] == 2
 

@@ -10,7 +10,7 @@ from bot.auth.rate_limit import RateLimit
 from bot.db.database import StoreUnavailable
 from bot.service import KeyturnService
 from bot.workflow import rate_limit
-from tests.bot.api.conftest import Desk, a_desk
+from tests.bot.api.conftest import Desk, create_desk
 from tests.bot.harness import Harness
 
 
@@ -39,7 +39,7 @@ def test_every_api_response_has_security_headers(desk: Desk, path: str, person: 
 
 
 def test_api_sends_the_hsts_header_over_https(harness: Harness):
-    with a_desk(harness, base_url="https://keyturn.test").program() as program:
+    with create_desk(harness, base_url="https://keyturn.test").program() as program:
         assert "max-age" in program.get("/me").headers["strict-transport-security"]
 
 
@@ -91,7 +91,9 @@ def test_slow_api_request_gets_408(desk: Desk, monkeypatch: pytest.MonkeyPatch):
 
 def test_api_rate_limit_per_token_gets_429_with_retry_after(harness: Harness):
     clock = [0.0]
-    desk = a_desk(harness, rate_limit=RateLimit(burst=3, per_second=2, clock=lambda: clock[0]))
+    desk = create_desk(
+        harness, rate_limit=RateLimit(burst=3, per_second=2, clock=lambda: clock[0])
+    )
     with desk.program("dora") as dora, desk.program("olga") as olga:
         assert [dora.get("/me").status_code for _ in range(4)] == [200, 200, 200, 429]
         late = dora.get("/me")
@@ -103,7 +105,7 @@ def test_api_rate_limit_per_token_gets_429_with_retry_after(harness: Harness):
 
 def test_request_limit_per_person_gets_429_with_retry_after(harness: Harness):
     parts = replace(harness.context, rate_limits=rate_limit.RateLimits.from_person_limit(2))
-    desk = a_desk(replace(harness, context=parts, service=KeyturnService(parts)))
+    desk = create_desk(replace(harness, context=parts, service=KeyturnService(parts)))
     look = {"request": "toy show lb1"}
     with desk.program("dora", "request") as dora, desk.program("olga", "request") as olga:
         assert [dora.post("/runs", json=look).status_code for _ in range(2)] == [202, 202]

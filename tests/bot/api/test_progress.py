@@ -5,13 +5,19 @@ from bot.db import live_output
 from bot.db.live_output import NewestLines
 from tests.bot.api.conftest import Desk
 from tests.bot.harness import WEB
-from tests.bot.web.sample_runs import approved, asked, gallery, running, waiting
+from tests.bot.web.sample_runs import (
+    add_pending_run,
+    add_requested_run,
+    add_sample_runs,
+    approve,
+    start_run,
+)
 from tests.toy import SetAll, ShowSwitches
 
 
 def test_progress_returns_live_output_after_a_position(desk: Desk) -> None:
     with desk.database.transaction() as tx:
-        number = running(tx, approved(tx, waiting(tx, asked(tx)))).id
+        number = start_run(tx, approve(tx, add_pending_run(tx, add_requested_run(tx)))).id
         live_output.store_lines(tx, [NewestLines(number, 1, 7, "<b>\n\x1b[2J")])
     program = desk.program("olga")
     seen = program.get(f"/runs/{number}/progress").json()
@@ -37,7 +43,7 @@ def test_progress_counts_the_steps_of_a_run(desk: Desk) -> None:
 
 def test_progress_is_available_for_every_run_state(desk: Desk) -> None:
     program = desk.program("olga")
-    for number in gallery(desk.database).values():
+    for number in add_sample_runs(desk.database).values():
         seen = program.get(f"/runs/{number}/progress").json()
         assert seen["total"] == sum(
             seen[name] for name in ("done", "failed", "running", "upcoming")

@@ -10,7 +10,7 @@ from bot.api.app import build_api
 from bot.auth.tokens import SCOPES
 from tests.agents import add_agent
 from tests.bot.api.conftest import API, Desk
-from tests.bot.web.sample_runs import gallery
+from tests.bot.web.sample_runs import add_sample_runs
 from tests.bot.web.test_routes import everything
 
 READERS = ("read", "request", "approve")
@@ -143,7 +143,7 @@ def _status(desk: Desk, number: int, method: str, path: str, *scopes: str) -> in
 @pytest.mark.parametrize(("method", "path"), ROUTES)
 def test_api_route_needs_one_of_its_scopes(desk: Desk, method: str, path: str):
     opens, status, _ = ROUTES[method, path]
-    number = gallery(desk.database)["denied"]
+    number = add_sample_runs(desk.database)["denied"]
     expected = {scope: status if scope in opens else 403 for scope in SCOPES}
     assert {scope: _status(desk, number, method, path, scope) for scope in SCOPES} == expected
     assert _status(desk, number, method, path) == 401
@@ -171,7 +171,7 @@ def test_no_api_route_accepts_the_token_of_an_agent(desk: Desk):
 
 @pytest.mark.parametrize("path", sorted({path for method, path in ROUTES if method == "GET"}))
 def test_get_and_head_api_requests_change_nothing(desk: Desk, path: str):
-    number = gallery(desk.database)["pending"]
+    number = add_sample_runs(desk.database)["pending"]
     program = desk.program("olga", "request", "approve")
     before = desk.harness.list_entry_kinds()
     for method in ("GET", "HEAD"):

@@ -9,8 +9,8 @@ from fastapi.testclient import TestClient
 from bot.audit import change_log, verification
 from bot.model.run import State
 from tests.bot.api.conftest import API, Desk
-from tests.bot.clock import nobody_was_there
-from tests.bot.web.sample_runs import asked, gallery
+from tests.bot.clock import record_missed_moments
+from tests.bot.web.sample_runs import add_requested_run, add_sample_runs
 from tests.policies import INVENTORY
 from tests.ticket_system import require_unreachable_tickets
 from tests.toy import SetSwitch
@@ -254,7 +254,7 @@ def test_api_requests_a_host_pattern_again_with_its_current_hosts(desk: Desk):
 
 
 def test_api_run_pages_return_every_run_once(desk: Desk):
-    numbers = set(gallery(desk.database).values())
+    numbers = set(add_sample_runs(desk.database).values())
     program = desk.program("olga")
     seen: list[int] = []
     address: str | None = "/runs?limit=5"
@@ -281,7 +281,7 @@ FOUND: list[tuple[dict[str, Any], set[str]]] = [
 def test_api_filters_runs_as_the_runs_page_does(
     desk: Desk, query: dict[str, Any], kinds: set[str]
 ):
-    numbers = gallery(desk.database)
+    numbers = add_sample_runs(desk.database)
     runs = desk.program("olga").get("/runs", params=query).json()["runs"]
     assert {run["id"] for run in runs} == {numbers[kind] for kind in kinds}
     assert [run["id"] for run in runs if run["needs_attention"]] == [
@@ -347,7 +347,7 @@ def test_invalid_body_value_is_reported_by_its_json_pointer(
 def test_unknown_name_in_a_run_filter_is_reported_as_unknown(
     desk: Desk, filters: dict[str, str], message: str
 ):
-    gallery(desk.database)
+    add_sample_runs(desk.database)
     body = desk.program("olga").get("/runs", params=filters | {"state": "failed"}).json()
     assert body["runs"] == []
     assert list(body["unknown_filters"]) == [*filters]
@@ -356,7 +356,7 @@ def test_unknown_name_in_a_run_filter_is_reported_as_unknown(
 
 def test_name_known_to_policy_or_runs_is_a_known_run_filter(desk: Desk):
     with desk.database.transaction() as tx:
-        asked(tx, person="gone", host="old1", words="abusers forget")
+        add_requested_run(tx, person="gone", host="old1", words="abusers forget")
     desk.harness.service.ban_person("stan", banned_by="adam", reason="the laptop is stolen")
     program = desk.program("olga")
     known = (
@@ -384,7 +384,7 @@ def test_name_known_to_policy_or_runs_is_a_known_run_filter(desk: Desk):
 def test_unknown_name_in_a_change_log_filter_is_reported_as_unknown(
     desk: Desk, filters: dict[str, str], message: str
 ):
-    gallery(desk.database)
+    add_sample_runs(desk.database)
     body = desk.program("olga").get("/log", params=filters | {"kind": "fired"}).json()
     assert body["entries"] == []
     assert list(body["unknown_filters"]) == [*filters]
@@ -395,7 +395,7 @@ def test_name_known_to_policy_or_change_log_is_a_known_log_filter(desk: Desk):
     """Nor whoever never asked for anything, and has only approved or looked on."""
     with desk.database.transaction() as tx:
         change_log.append_entry(tx, "approved", person="gone", host="old1")
-        asked(tx, host="old2", words="abusers forget")
+        add_requested_run(tx, host="old2", words="abusers forget")
     program = desk.program("olga")
     known = ({"person": "gone"}, {"person": "stan"}, {"host": "old1"}, {"host": "ol*"})
     for filters in (*known, {"host": "lb2"}, {"runbook": "abusers forget"}, {"area": "edge"}):
@@ -405,7 +405,7 @@ def test_name_known_to_policy_or_change_log_is_a_known_log_filter(desk: Desk):
 
 def test_api_returns_runs_in_every_state(desk: Desk):
     program = desk.program("olga")
-    for number in gallery(desk.database).values():
+    for number in add_sample_runs(desk.database).values():
         response = program.get(f"/runs/{number}")
         assert (response.status_code, response.json()["id"]) == (200, number)
 
@@ -413,7 +413,7 @@ def test_api_returns_runs_in_every_state(desk: Desk):
 def test_api_pages_and_verifies_the_change_log(desk: Desk):
     with desk.database.transaction() as tx:
         verification.open_log(tx)
-    gallery(desk.database)
+    add_sample_runs(desk.database)
     program = desk.program("olga")
     page = program.get("/log?limit=3").json()
     assert page["entries"][0]["hash"] == page["head_hash"]
@@ -437,16 +437,16 @@ def test_api_lists_runbook_fields_and_hosts_with_owners(desk: Desk):
 def test_api_schedule_is_requested_suspended_resumed_and_ended(desk: Desk):
     dora = desk.program("dora", "request")
     body = {"request": "toy show lb1", "name": "a look", "cron": "0 3 1 * *", "reason": "habit"}
-    asked = dora.post("/schedules", json=body)
-    assert asked.status_code == 202
-    assert "first day of every month" in asked.json()["schedule"]["when"]
+    add_requested_run = dora.post("/schedules", json=body)
+    assert add_requested_run.status_code == 202
+    assert "first day of every month" in add_requested_run.json()["schedule"]["when"]
     desk.harness.run_queued_work()
     [schedule] = dora.get("/schedules").json()["schedules"]
     assert dora.get("/schedules?ended=all").json() == {"schedules": [schedule], "ended_before": 0}
     assert dora.get("/schedules?ended=often").status_code == 422
     assert (schedule["name"], schedule["state"], len(schedule["next"])) == ("a look", "active", 5)
     at = f"/schedules/{schedule['id']}"
-    nobody_was_there(desk.database, schedule["id"], times=2)
+    record_missed_moments(desk.database, schedule["id"], times=2)
     [listed] = dora.get("/schedules").json()["schedules"]
     assert (schedule["missed"], listed["missed"], dora.get(at).json()["missed"]) == (0, 2, 2)
     assert dora.post(f"{at}/suspend", json={}).json()["state"] == "suspended"

@@ -16,7 +16,7 @@ from schemathesis.engine.run import PhaseName
 
 from tests.bot.api.conftest import API, Desk
 from tests.bot.api.test_routes import ROUTES
-from tests.bot.web.sample_runs import gallery
+from tests.bot.web.sample_runs import add_sample_runs
 
 CHECKS = (
     "not_a_server_error",
@@ -49,7 +49,7 @@ class Findings:
 
 def _look(desk: Desk, *, examples: int) -> Findings:
     """Go through all phases. The requests are the same every time."""
-    gallery(desk.database)
+    add_sample_runs(desk.database)
     bearer = f"Bearer {desk.token('olga', 'request', 'approve')}"
     config = SchemathesisConfig.from_dict(
         {

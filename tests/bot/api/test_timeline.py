@@ -5,11 +5,11 @@ import pytest
 from bot.audit import verification
 from bot.db.database import Transaction
 from tests.bot.api.conftest import Desk
-from tests.bot.web.sample_runs import gallery
+from tests.bot.web.sample_runs import add_sample_runs
 
 
 def test_api_lists_changes_around_a_time_with_their_approvers(desk: Desk):
-    numbers = gallery(desk.database)
+    numbers = add_sample_runs(desk.database)
     timeline = desk.program("dora").get("/changes", params={"host": "lb1", "within": "1 h"}).json()
     ranks = [one["rank"] for one in timeline["events"]]
     assert ranks == sorted(ranks)
@@ -50,7 +50,7 @@ def test_saved_view_with_an_unknown_filter_is_refused(desk: Desk):
 
 
 def test_api_change_log_pages_keep_their_filters(desk: Desk):
-    gallery(desk.database)
+    add_sample_runs(desk.database)
     program = desk.program("dora")
     page = program.get("/log", params={"kind": "approved", "limit": 2}).json()
     assert {entry["kind"] for entry in page["entries"]} == {"approved"}

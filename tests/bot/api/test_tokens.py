@@ -17,14 +17,14 @@ from bot.db.database import Database
 from bot.model.errors import InvalidRequestError, NotAllowed, TooLate
 from bot.model.redaction import Redactor
 from bot.model.run import State
-from tests.bot.api.conftest import Desk, a_desk
+from tests.bot.api.conftest import Desk, create_desk
 from tests.bot.harness import Harness, open_harness
-from tests.policies import starter_rules
-from tests.row_macs import amend
+from tests.policies import get_starter_rules
+from tests.row_macs import change_rows
 from tests.toy import SetSwitch
 
 LAMP = SetSwitch(host="lb1", name="lamp", value="on")
-STEP_UP = starter_rules().replace('@approvals("1")', '@approvals("1")\n@stepup', 1)
+STEP_UP = get_starter_rules().replace('@approvals("1")', '@approvals("1")\n@stepup', 1)
 
 
 def test_database_holds_only_a_hash_of_an_api_token(desk: Desk, tmp_path: Path):
@@ -184,7 +184,7 @@ def test_approval_without_a_stepup_rule_is_accepted_for_an_api_token(tmp_path: P
 
 
 def _approved_by_token(harness: Harness) -> int:
-    desk = a_desk(harness)
+    desk = create_desk(harness)
     run = harness.request(LAMP)
     with desk.program("olga", "approve") as program:
         if program.get(f"/runs/{run.id}").json()["requires_second_factor"]:
@@ -193,13 +193,13 @@ def _approved_by_token(harness: Harness) -> int:
 
 
 def test_policy_rule_can_forbid_changes_by_the_source_api(tmp_path: Path):
-    rules = starter_rules() + (
+    rules = get_starter_rules() + (
         '\nforbid (principal, action == Action::"request", resource) '
         'when { context.source == "api" && context.kind == "change" };\n'
     )
     with (
         open_harness(tmp_path, rules=rules) as harness,
-        a_desk(harness).program("dora", "request") as dora,
+        create_desk(harness).program("dora", "request") as dora,
     ):
         run = dora.post("/runs", json={"request": "toy set lb1 lamp on"}).json()
         assert run["run"]["state"] == "refused"
@@ -252,7 +252,7 @@ def test_token_command_lists_every_scope(desk: Desk):
 
 def _age(database: Database, *, expires: int) -> None:
     with database.transaction() as tx:
-        amend(tx, tables.api_token, lambda _row: {"expires_at": expires})
+        change_rows(tx, tables.api_token, lambda _row: {"expires_at": expires})
 
 
 def test_refused_api_token_is_logged_once_a_minute_without_its_secret(desk: Desk) -> None:

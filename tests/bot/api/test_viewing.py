@@ -6,7 +6,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from bot.db import schedules
-from tests.bot.api.conftest import Desk, a_desk
+from tests.bot.api.conftest import Desk, create_desk
 from tests.bot.api.test_routes import QUERY
 from tests.bot.api.test_routes import ROUTES as ALL
 from tests.bot.restricted_view import (
@@ -115,7 +115,7 @@ def used_desk(used: RestrictedHarness) -> Generator[Desk]:
 
 
 def _a_desk(restricted: RestrictedHarness) -> Generator[Desk]:
-    desk = a_desk(restricted.harness)
+    desk = create_desk(restricted.harness)
     yield desk
     for program in desk.programs:
         program.close()

@@ -4,13 +4,13 @@ from sqlalchemy import update
 
 from bot.db import tables
 from tests.bot.api.conftest import Desk
-from tests.bot.web.sample_runs import asked, succeeded
+from tests.bot.web.sample_runs import add_requested_run, add_succeeded_run
 
 
 def test_api_waiting_report_returns_waits_and_self_service(desk: Desk):
     with desk.database.transaction() as tx:
         for _ in range(5):
-            succeeded(tx, asked(tx))
+            add_succeeded_run(tx, add_requested_run(tx))
         tx.sql.execute(
             update(tables.run).values(required_approvals=1, pending_since=tx.now - 300_000_000)
         )

@@ -22,13 +22,15 @@ from bot.service import KeyturnService
 from tests.bot.clock import Clock
 from tests.bot.db.test_delegations import delegate
 from tests.bot.harness import Harness, open_harness
-from tests.policies import starter_rules
+from tests.policies import get_starter_rules
 from tests.toy import SetAll, SetSwitch
 
 LAMP_ON = SetSwitch(host="lb1", name="lamp", value="on")
 HOURLY = ScheduleTiming("hourly", parse_cron("0 * * * *", "Europe/Amsterdam"))
 ESCALATING = (
-    starter_rules().replace('@from("owners")', '@from("owners") @escalate("role:administrator")')
+    get_starter_rules().replace(
+        '@from("owners")', '@from("owners") @escalate("role:administrator")'
+    )
     + """
 @id("administrators approve after escalation")
 permit (principal in Role::"administrator", action == Action::"approve", resource)

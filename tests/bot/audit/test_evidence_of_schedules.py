@@ -19,7 +19,7 @@ from bot.model.schedule import ScheduleTiming, parse_cron
 from bot.model.signing import KeyFileError, SigningKey
 from tests.bot.audit.test_verification import entries_of, rewrite
 from tests.bot.authenticator_app import enrol_and_step_up, enrol_app
-from tests.bot.clock import Clock, due_now, fire_all
+from tests.bot.clock import Clock, fire_due_schedules, make_due_now
 from tests.bot.harness import WEB, Harness, open_harness
 from tests.toy import SetSwitch
 
@@ -70,7 +70,7 @@ class TestAlteredSchedules:
         harness.approve(harness.get_run(run.id))
         with harness.database.reading() as tx:
             [schedule] = schedules.list_schedules(tx)
-        due_now(harness, schedule)
+        make_due_now(harness, schedule)
         harness.service.schedules.end_schedule(schedule.id, person="dora")
         return schedule
 
@@ -80,7 +80,7 @@ class TestAlteredSchedules:
         self._ended(harness)
         with harness.database.transaction() as tx:
             forge(tx)
-        fire_all(harness)
+        fire_due_schedules(harness)
         with harness.database.reading() as tx:
             fired = schedules.get_last_run(tx, 1, host="")
         assert fired
@@ -95,7 +95,7 @@ class TestAlteredSchedules:
         self._ended(harness)
         with harness.database.transaction() as tx:
             forge(tx)
-        fire_all(harness)
+        fire_due_schedules(harness)
         assert harness.fleet.sent == [("lb1", "set lamp on")]
 
 

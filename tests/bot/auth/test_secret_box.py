@@ -14,7 +14,7 @@ from bot.db import tables
 from bot.db.database import Database
 from bot.model.keyfile import KeyFileError
 from bot.settings import Settings
-from tests.policies import a_policy
+from tests.policies import write_policy
 
 SECRET = "JBSWY3DPEHPK3PXPJBSWY3DPEHPK3PXP"
 
@@ -104,7 +104,7 @@ def test_altered_ciphertext_cannot_be_decrypted() -> None:
 
 
 def test_keyturn_does_not_start_with_another_secrets_key(tmp_path: Path) -> None:
-    a_policy(tmp_path / "policy")
+    write_policy(tmp_path / "policy")
     settings = Settings(data=tmp_path / "var", policy=tmp_path / "policy")
     app.build_service(settings).database.close()
     app.build_service(settings).database.close()

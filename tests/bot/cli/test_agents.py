@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 
 from bot.__main__ import main
 from bot.model.signing import load_signing_key
-from tests.agents import rules_for_agents
+from tests.agents import get_rules_for_agents
 from tests.bot.api.mcp.conftest import serve
 from tests.bot.databases import create_sqlite_database
 from tests.bot.harness import Harness, open_harness
@@ -23,7 +23,7 @@ def served(tmp_path: Path) -> Generator[Harness]:
     database = create_sqlite_database(
         tmp_path / "keyturn.db", load_signing_key(tmp_path / "changelog.key")
     )
-    with open_harness(tmp_path, rules=rules_for_agents(), database=database) as harness:
+    with open_harness(tmp_path, rules=get_rules_for_agents(), database=database) as harness:
         yield harness
 
 

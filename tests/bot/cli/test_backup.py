@@ -10,7 +10,7 @@ from bot.db.database import Database, lock_data_directory
 from bot.maintenance.housekeeping import log_setting_change
 from bot.model.signing import load_signing_key
 from tests.bot.installation import create_installation
-from tests.cli_process import keyturn
+from tests.cli_process import run_keyturn
 from tests.playground.postgres import Postgres
 
 KEY = Path("var/changelog.key")
@@ -24,44 +24,44 @@ def place(tmp_path: Path) -> Path:
 
 
 def test_backup_is_restored_and_verified_by_commands(place: Path):
-    saved = keyturn(place, "backup", str(place / "today.backup"))
+    saved = run_keyturn(place, "backup", str(place / "today.backup"))
     assert saved.returncode == 0, saved.stderr
     assert "Saved 2 rows in" in saved.stdout
-    refused = keyturn(place, "restore", str(place / "today.backup"))
+    refused = run_keyturn(place, "restore", str(place / "today.backup"))
     assert refused.returncode == 1
     assert "exists already: move" in refused.stderr
     (place / "var" / "keyturn.db").unlink()
-    restored = keyturn(place, "restore", str(place / "today.backup"))
+    restored = run_keyturn(place, "restore", str(place / "today.backup"))
     assert restored.returncode == 0, restored.stderr
     assert "2 entries, chain intact" in restored.stdout
     assert "Add --witness to see which" in restored.stdout
     assert "keyturn resume --as PERSON" in restored.stdout
-    assert keyturn(place, "changelog", "verify").returncode == 0
-    shown = keyturn(place, "changelog", "show", "--json").stdout
+    assert run_keyturn(place, "changelog", "verify").returncode == 0
+    shown = run_keyturn(place, "changelog", "show", "--json").stdout
     kinds = [json.loads(line)["kind"] for line in shown.splitlines()]
     assert kinds == ["key", "settings changed", "restored", "everything stopped", "log verified"]
 
 
 def test_backup_and_restore_print_json(place: Path):
     file = str(place / "today.backup")
-    saved = json.loads(keyturn(place, "backup", file, "--json").stdout)
+    saved = json.loads(run_keyturn(place, "backup", file, "--json").stdout)
     assert (saved["entries"], saved["broken"]) == (2, None)
     (place / "var" / "keyturn.db").unlink()
-    restored = json.loads(keyturn(place, "restore", file, "--json").stdout)
+    restored = json.loads(run_keyturn(place, "restore", file, "--json").stdout)
     assert restored["head"] == saved["head"]
     assert (restored["ended"], restored["next_run"]) == ([], 1001)
 
 
 def test_restore_is_refused_while_the_service_runs_or_without_the_keys(place: Path):
     file = str(place / "today.backup")
-    keyturn(place, "backup", file)
+    run_keyturn(place, "backup", file)
     (place / "var" / "keyturn.db").unlink()
     with lock_data_directory(place / "var"):
-        busy = keyturn(place, "restore", file)
+        busy = run_keyturn(place, "restore", file)
     assert busy.returncode == 1
     assert "stop that one first" in busy.stderr
     (place / "var" / "secrets.key").unlink()
-    keyless = keyturn(place, "restore", file)
+    keyless = run_keyturn(place, "restore", file)
     assert keyless.returncode == 1
     assert "secrets.key is missing: restore it first" in keyless.stderr
     assert not (place / "var" / "keyturn.db").exists()
@@ -69,21 +69,23 @@ def test_restore_is_refused_while_the_service_runs_or_without_the_keys(place: Pa
 
 def test_restore_refuses_a_file_that_is_no_backup(place: Path):
     (place / "var" / "keyturn.db").rename(place / "old.db")
-    refused = keyturn(place, "restore", str(place / "old.db"))
+    refused = run_keyturn(place, "restore", str(place / "old.db"))
     assert refused.returncode == 1
     assert "is a database, but not a backup of keyturn backup" in refused.stderr
     assert not (place / "var" / "keyturn.db").exists()
 
 
 def test_db_copy_refuses_a_password_in_the_address(place: Path):
-    asked = keyturn(place, "db", "copy", "--to", "postgresql://keyturn:secret@localhost/keyturn")
+    asked = run_keyturn(
+        place, "db", "copy", "--to", "postgresql://keyturn:secret@localhost/keyturn"
+    )
     assert asked.returncode == 1
     assert "set PGPASSWORD" in asked.stderr
     assert "secret" not in asked.stderr
 
 
 def test_db_copy_refuses_an_invalid_database_address(place: Path):
-    asked = keyturn(place, "db", "copy", "--to", "mysql://localhost/keyturn")
+    asked = run_keyturn(place, "db", "copy", "--to", "mysql://localhost/keyturn")
     assert asked.returncode == 1
     assert "sqlite:///FILE or postgresql://USER@HOST/NAME" in asked.stderr
 
@@ -94,36 +96,36 @@ def test_db_copy_moves_an_installation_to_postgresql(place: Path, postgres: Post
     login, _, rest = full.partition("@")
     user, _, password = login.partition(":")
     address = f"postgresql://{user}@{rest}"
-    moved = keyturn(place, "db", "copy", "--to", address, PGPASSWORD=password)
+    moved = run_keyturn(place, "db", "copy", "--to", address, PGPASSWORD=password)
     assert moved.returncode == 0, moved.stderr
     assert "Copied 2 rows; 3 entries, chain intact" in moved.stdout
     there = {"KEYTURN_DATABASE": f"postgresql+psycopg://{user}@{rest}", "PGPASSWORD": password}
-    verified = keyturn(place, "changelog", "verify", **there)
+    verified = run_keyturn(place, "changelog", "verify", **there)
     assert verified.returncode == 0, verified.stderr
-    again = keyturn(place, "db", "copy", "--to", address, PGPASSWORD=password)
+    again = run_keyturn(place, "db", "copy", "--to", address, PGPASSWORD=password)
     assert again.returncode == 1
     assert "it has rows in entry" in again.stderr
 
 
 def test_changelog_acknowledge_names_the_lost_entries_after_a_restore(place: Path):
     file, seen = str(place / "today.backup"), place / "witness"
-    keyturn(place, "backup", file)
+    run_keyturn(place, "backup", file)
     database = Database(f"sqlite:///{place / 'var' / 'keyturn.db'}", load_signing_key(place / KEY))
     with database.transaction() as tx:
         change_log.append_entry(tx, "noted")
         seen.write_text(verification.create_checkpoint(tx).text)
     database.close()
     (place / "var" / "keyturn.db").unlink()
-    keyturn(place, "restore", file, "--witness", str(seen))
+    run_keyturn(place, "restore", file, "--witness", str(seen))
     verify = ("changelog", "verify", "--witness", str(seen))
-    broken = keyturn(place, *verify)
+    broken = run_keyturn(place, *verify)
     assert broken.returncode == 1
     assert "run `keyturn changelog acknowledge 3 --lost 2`" in broken.stderr
     known = ("--as", "adam", "--reason", "the disk broke", "--witness", str(seen))
-    wrong = keyturn(place, "changelog", "acknowledge", "3", "--lost", "1", *known)
+    wrong = run_keyturn(place, "changelog", "acknowledge", "3", "--lost", "1", *known)
     assert (wrong.returncode, "lacks 2 entries from 3 on" in wrong.stderr) == (1, True)
-    right = keyturn(place, "changelog", "acknowledge", "3", "--lost", "2", *known)
+    right = run_keyturn(place, "changelog", "acknowledge", "3", "--lost", "2", *known)
     assert right.returncode == 0, right.stderr
-    verified = keyturn(place, *verify)
+    verified = run_keyturn(place, *verify)
     assert verified.returncode == 0, verified.stderr
     assert "1 witness checkpoints are of entries acknowledged as lost" in verified.stdout

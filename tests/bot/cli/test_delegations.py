@@ -10,7 +10,7 @@ from bot.db import grants
 from bot.db.database import Database
 from bot.model.grant_words import NewGrant
 from tests.bot.installation import create_installation
-from tests.cli_process import keyturn
+from tests.cli_process import run_keyturn
 
 
 @pytest.fixture
@@ -23,14 +23,14 @@ def place(tmp_path: Path) -> Path:
 
 def test_delegate_command_creates_lists_and_ends_a_delegation(place: Path):
     words = ("delegate", "to", "stan", "--as", "olga", "--until", "3 days", "--area", "edge")
-    made = keyturn(place, *words, "--reason", "at sea")
+    made = run_keyturn(place, *words, "--reason", "at sea")
     assert made.stdout.startswith("1: stan decides for olga in edge until ")
-    listed = json.loads(keyturn(place, "delegate", "list", "--json").stdout)
-    shown = keyturn(place, "delegate", "list", "--iso", "--utc").stdout.split()
+    listed = json.loads(run_keyturn(place, "delegate", "list", "--json").stdout)
+    shown = run_keyturn(place, "delegate", "list", "--iso", "--utc").stdout.split()
     assert shown[-1] == f"{listed[0]['ends_at'][:19]}Z"
     assert (listed[0]["delegate"], listed[0]["delegator"]) == ("stan", "olga")
-    assert "Ended delegation 1." in keyturn(place, "delegate", "end", "1").stdout
-    assert "No delegations." in keyturn(place, "delegate", "list").stderr
+    assert "Ended delegation 1." in run_keyturn(place, "delegate", "end", "1").stdout
+    assert "No delegations." in run_keyturn(place, "delegate", "list").stderr
     database = Database(f"sqlite:///{place / 'var' / 'keyturn.db'}")
     with database.reading() as tx:
         entries = change_log.list_newest_entries(tx, limit=2)
@@ -42,15 +42,15 @@ def test_delegate_command_creates_lists_and_ends_a_delegation(place: Path):
 
 
 def test_grants_command_creates_lists_and_ends_a_standing_grant(place: Path):
-    assert "1  dora  olga  5 of 5  " in keyturn(place, "grants", "list").stdout
-    assert "Revoked grant 1." in keyturn(place, "grants", "end", "1").stdout
-    assert "No standing grants." in keyturn(place, "grants", "list").stderr
+    assert "1  dora  olga  5 of 5  " in run_keyturn(place, "grants", "list").stdout
+    assert "Revoked grant 1." in run_keyturn(place, "grants", "end", "1").stdout
+    assert "No standing grants." in run_keyturn(place, "grants", "list").stderr
     what = ("dora", "abusers", "clear", "lb*", "--per-hour", "3", "--until", "2 days")
-    created = keyturn(place, "grant", *what, "--as", "olga").stdout
+    created = run_keyturn(place, "grant", *what, "--as", "olga").stdout
     assert created.startswith(
         "2: dora may run abusers clear lb* without approval, 3 an hour until"
     )
-    refused = keyturn(place, "grant", *what, "--as", "stan")
+    refused = run_keyturn(place, "grant", *what, "--as", "stan")
     assert (refused.returncode, refused.stdout) == (4, "")
 
 
@@ -67,7 +67,7 @@ def test_grants_command_creates_lists_and_ends_a_standing_grant(place: Path):
 def test_invalid_delegation_or_grant_command_prints_one_line(
     place: Path, words: tuple[str, ...], message: str
 ):
-    answer = keyturn(place, *words)
+    answer = run_keyturn(place, *words)
     status = {"own no area": 4, "not in the policy": 3}.get(message, 2)
     assert answer.returncode == status
     assert message in answer.stderr

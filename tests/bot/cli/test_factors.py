@@ -11,13 +11,13 @@ from bot.audit import change_log
 from bot.auth import second_factors
 from bot.model.keyfile import KeyFileError
 from bot.settings import Settings
-from tests.policies import a_policy
+from tests.policies import write_policy
 
 
 @pytest.fixture
 def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
     """An installation in which Olga has a second factor that nobody has confirmed."""
-    a_policy(tmp_path / "policy")
+    write_policy(tmp_path / "policy")
     made = Settings(data=tmp_path / "var", policy=tmp_path / "policy")
     monkeypatch.setenv("KEYTURN_DATA", str(made.data))
     monkeypatch.setenv("KEYTURN_POLICY", str(made.policy))

@@ -13,7 +13,13 @@ from bot.db.database import Transaction
 from bot.db.live_output import NewestLines
 from bot.model.run import State
 from tests.bot.cli.test_runs import Shop, shop
-from tests.bot.web.sample_runs import approved, asked, ended, running, waiting
+from tests.bot.web.sample_runs import (
+    add_ended_run,
+    add_pending_run,
+    add_requested_run,
+    approve,
+    start_run,
+)
 
 __all__ = ["shop"]
 
@@ -87,14 +93,14 @@ def test_run_show_follow_prints_live_output_until_the_run_ends(
 
     monkeypatch.setattr(run_progress, "get_run_progress", seen)
     with database.transaction() as tx:
-        number = running(tx, approved(tx, waiting(tx, asked(tx)))).id
+        number = start_run(tx, approve(tx, add_pending_run(tx, add_requested_run(tx)))).id
         live_output.store_lines(tx, [NewestLines(number, 1, 1, "half \x1b[31mdone")])
 
     def finish() -> None:
         looked.wait(30)
         with database.transaction() as tx:
             live_output.delete_lines(tx, number)
-            ended(tx, runs.get_run(tx, number), State.SUCCEEDED, "Verified")
+            add_ended_run(tx, runs.get_run(tx, number), State.SUCCEEDED, "Verified")
 
     end = threading.Thread(target=finish)
     end.start()
@@ -109,8 +115,8 @@ def test_run_show_follow_prints_live_output_until_the_run_ends(
 def test_run_show_follow_prints_json_lines(shop: Shop) -> None:
     database = shop.service.keyturn.database
     with database.transaction() as tx:
-        moving = running(tx, approved(tx, waiting(tx, asked(tx))))
-        number = ended(tx, moving, State.SUCCEEDED, "Verified").id
+        moving = start_run(tx, approve(tx, add_pending_run(tx, add_requested_run(tx))))
+        number = add_ended_run(tx, moving, State.SUCCEEDED, "Verified").id
     result = shop.type("dora", "run", "show", str(number), "--follow", "--json")
     progress, run = map(json.loads, result.stdout.splitlines())
     assert (progress["ended"], run["state"]) == (True, "succeeded")

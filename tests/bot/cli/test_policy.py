@@ -9,14 +9,14 @@ from click.testing import CliRunner, Result
 from bot.__main__ import main
 from bot.policy import PolicyDirectory
 from tests.bot.harness import open_harness
-from tests.policies import a_policy, starter_rules
+from tests.policies import get_starter_rules, write_policy
 from tests.toy import SetSwitch
 
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A directory with a policy and no database yet, which is where commands work."""
-    a_policy(tmp_path / "policy")
+    write_policy(tmp_path / "policy")
     monkeypatch.setenv("KEYTURN_POLICY", str(tmp_path / "policy"))
     monkeypatch.setenv("KEYTURN_DATA", str(tmp_path))
     return tmp_path
@@ -125,7 +125,9 @@ def test_policy_replay_counts_and_lists_the_differences(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ):
     _history(place)
-    a_policy(place / "new", rules=starter_rules().replace('@approvals("1")', '@approvals("2")'))
+    write_policy(
+        place / "new", rules=get_starter_rules().replace('@approvals("1")', '@approvals("2")')
+    )
     monkeypatch.setenv("KEYTURN_BASE_URL", "https://keyturn.example.com/")
     result = run("replay", str(place / "new"))
     assert result.exit_code == 0

@@ -16,7 +16,7 @@ from bot.model import progress
 from tests.bot.cli.test_terminal import KEYTURN, a_terminal
 from tests.bot.installation import create_installation
 from tests.bot.maintenance.test_copy_database import a_request
-from tests.cli_process import keyturn
+from tests.cli_process import run_keyturn
 
 WORK = [
     ("verifying", "changelog verify"),
@@ -57,14 +57,14 @@ def test_long_command_draws_no_progress_bar_in_a_pipe_or_with_json(
     words = typed.format(place=place).split()
     read = on_a_terminal(place, *words, "--json")
     (place / "today.backup").unlink(missing_ok=True)
-    piped = keyturn(place, *words)
+    piped = run_keyturn(place, *words)
     assert (piped.returncode, piped.stderr) == (0, "")
     assert label not in read + piped.stdout
     assert "%" not in read + piped.stdout
 
 
 def test_restore_draws_a_progress_bar_while_verifying(place: Path):
-    assert keyturn(place, "backup", str(place / "today.backup")).returncode == 0
+    assert run_keyturn(place, "backup", str(place / "today.backup")).returncode == 0
     (place / "var" / "keyturn.db").unlink()
     assert "verifying" in on_a_terminal(place, "restore", str(place / "today.backup"))
 

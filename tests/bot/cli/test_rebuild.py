@@ -13,7 +13,7 @@ from bot.cli.hosts import list_lines, list_script_lines
 from bot.db import drift
 from tests.bot.web import sample_runs
 from tests.playground.service import Service
-from tests.policies import a_policy
+from tests.policies import write_policy
 
 AT = "2026-03-01T14:30:00+00:00"
 REBUILD: dict[str, Any] = {
@@ -56,7 +56,7 @@ REBUILD: dict[str, Any] = {
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Generator[Service]:
     directory: Path = tmp_path_factory.mktemp("rebuild")
-    a_policy(directory / "policy")
+    write_policy(directory / "policy")
     with Service(directory) as service:
         yield service
 
@@ -116,8 +116,10 @@ def test_undo_command_takes_one_run_or_a_selection(service: Service):
 def test_rebuild_drift_restore_and_again_take_a_change_ticket(service: Service):
     with service.keyturn.database.transaction() as tx:
         values = {"host": "web1", "maximum": "262144"}
-        asked = sample_runs.asked(tx, words="conntrack set", fields=values, host="web1")
-        run = sample_runs.succeeded(tx, asked)
+        asked = sample_runs.add_requested_run(
+            tx, words="conntrack set", fields=values, host="web1"
+        )
+        run = sample_runs.add_succeeded_run(tx, asked)
         drift.set_key(tx, "web1", "conntrack limit", run=run.id, set_value="", next_at=tx.now)
         key = drift.find_key(tx, "web1", "conntrack limit")
         assert key is not None

@@ -21,7 +21,7 @@ from bot.cli.runbook_kit.recordings import (
 from bot.model.redaction import Redactor
 from connectors.command import Query, QueryRunner, Shell
 from runbooks import Change, Host, Plan, Step
-from tests.cli_process import typed
+from tests.cli_process import run_command
 from tests.scripted_fleet import ScriptedFleet
 
 DOCS = Path(__file__).parents[3] / "docs" / "runbooks.md"
@@ -37,7 +37,7 @@ def keyturn(tmp_path: Path) -> Keyturn:
     settings = plain | {"KEYTURN_RUNBOOKS": str(tmp_path / "own")}
 
     def run(*words: str) -> subprocess.CompletedProcess[str]:
-        return typed(words, env=settings, where=tmp_path)
+        return run_command(words, env=settings, where=tmp_path)
 
     return run
 
@@ -188,7 +188,7 @@ def test_the_catalogue_page_says_who_may_run_a_runbook_and_with_which_sudo_lines
     keyturn("init", "policy")
     (tmp_path / "own").rmdir()
     plain = {name: value for name, value in os.environ.items() if "KEYTURN" not in name}
-    page = typed(["runbooks", "conntrack", "--html", "-"], env=plain, where=tmp_path).stdout
+    page = run_command(["runbooks", "conntrack", "--html", "-"], env=plain, where=tmp_path).stdout
     assert page.startswith("<!doctype html>")
     assert "/keyturn conntrack set lb1 524288" in page
     assert "restores the previous limit" in page

@@ -26,9 +26,9 @@ from runbooks import Report, Table
 from tests.bot.cli.test_terminal import KEYTURN, Terminal, a_terminal
 from tests.bot.host_contacts import store_contact
 from tests.bot.web import sample_runs
-from tests.cli_process import typed
+from tests.cli_process import run_command
 from tests.playground.service import Service
-from tests.policies import a_policy
+from tests.policies import write_policy
 
 
 class Shop:
@@ -66,7 +66,7 @@ class Shop:
 @pytest.fixture(scope="module")
 def shop(tmp_path_factory: pytest.TempPathFactory) -> Generator[Shop]:
     directory: Path = tmp_path_factory.mktemp("shop")
-    a_policy(directory / "policy")
+    write_policy(directory / "policy")
     with Service(directory) as service:
         yield Shop(service, directory)
 
@@ -169,7 +169,7 @@ def test_long_report_table_is_truncated_on_a_terminal_only(shop: Shop):
     rows = [(f"03:{n:02}", f"sudo {n}") for n in range(60)]
     report = Report("60 things happened", table=Table(("when", "what"), rows))
     with shop.service.keyturn.database.transaction() as tx:
-        number = sample_runs.checked(tx, report).id
+        number = sample_runs.add_check(tx, report).id
     passed_on = shop.type("olga", "run", str(number)).stdout
     assert ("sudo 59" in passed_on, "more rows" in passed_on) == (True, False)
     with shop.at_a_terminal("olga", "run", str(number)) as terminal:
@@ -180,7 +180,10 @@ def test_long_report_table_is_truncated_on_a_terminal_only(shop: Shop):
 
 def test_runs_command_lists_and_filters_checks_that_need_attention(shop: Shop):
     with shop.service.keyturn.database.transaction() as tx:
-        ill, well = sample_runs.checked(tx).id, sample_runs.checked(tx, Report("all is well")).id
+        ill, well = (
+            sample_runs.add_check(tx).id,
+            sample_runs.add_check(tx, Report("all is well")).id,
+        )
     listed = shop.type("olga", "runs", "--state", NEEDS_ATTENTION).stdout
     assert f"{ill}  " in listed
     assert f"{NEEDS_ATTENTION}  dora" in listed
@@ -225,7 +228,7 @@ def test_pending_run_is_shown_questioned_approved_denied_and_withdrawn(shop: Sho
     # Put there as the service would have left it: no host is needed to decide.
     from tests.bot.web import sample_runs
 
-    numbers = sample_runs.gallery(shop.service.keyturn.database)
+    numbers = sample_runs.add_sample_runs(shop.service.keyturn.database)
     shown = shop.type("olga", "run", str(numbers["pending"]))
     assert shown.exit_code == 0
     waited = shop.type("olga", "run", str(numbers["pending"]), "--wait", "0.1")
@@ -241,10 +244,10 @@ def test_pending_run_is_shown_questioned_approved_denied_and_withdrawn(shop: Sho
 
     keyturn = shop.service.keyturn
     with keyturn.database.transaction() as tx:
-        asked = sample_runs.asked(tx)
+        asked = sample_runs.add_requested_run(tx)
         version = keyturn.policies.get_policy().version
-        plan = sample_runs.a_proposal(asked, policy_version=version)
-        run = sample_runs.waiting(tx, asked, plan)
+        plan = sample_runs.build_plan(asked, policy_version=version)
+        run = sample_runs.add_pending_run(tx, asked, plan)
     asked = shop.type("olga", "question", str(run.id), "Which ticket?")
     assert f"the question is open: keyturn answer {run.id} TEXT" in asked.stdout
     assert shop.type("dora", "answer", str(run.id), "4711").exit_code == 0
@@ -270,7 +273,7 @@ def test_submit_command_requests_a_plan_by_its_digest(shop: Shop):
     keyturn = shop.service.keyturn
     version = keyturn.policies.get_policy().version
     with keyturn.database.transaction() as tx:
-        run = sample_runs.planned(tx, policy_version=version)
+        run = sample_runs.add_planned_run(tx, policy_version=version)
     shown = shop.type("dora", "run", str(run.id))
     assert shown.exit_code == 0
     assert "will need 1 of the owners of the edge: adam, olga" in shown.stdout
@@ -288,7 +291,7 @@ def test_replan_command_plans_an_outdated_plan_again(shop: Shop):
     from tests.bot.web import sample_runs
 
     with shop.service.keyturn.database.transaction() as tx:
-        run = sample_runs.planned(tx)
+        run = sample_runs.add_planned_run(tx)
     stale = shop.type("dora", "submit", str(run.id), run.short_digest)
     assert (stale.exit_code, "earlier policy" in stale.stderr) == (1, True)
     # The company has no keys: no host can be read.
@@ -322,7 +325,7 @@ def test_again_command_requests_several_hosts_as_one_run(shop: Shop):
 
 def test_again_command_refuses_a_run_that_has_not_ended(shop: Shop):
     with shop.service.keyturn.database.transaction() as tx:
-        run = sample_runs.waiting(tx, sample_runs.asked(tx))
+        run = sample_runs.add_pending_run(tx, sample_runs.add_requested_run(tx))
     result = shop.type("dora", "again", str(run.id))
     assert result.exit_code == 2
     assert result.stderr == f"keyturn: Run {run.id} has not ended: it is pending\n"
@@ -354,18 +357,18 @@ def test_completion_command_prints_a_script_for_each_shell(shell: str):
 
 
 @pytest.mark.parametrize(
-    ("typed", "offered"),
+    ("line", "offered"),
     [
         ("keyturn request zf", "zfs"),
         ("keyturn request zfs ", "scrub"),
         ("keyturn com", "completion"),
     ],
 )
-def test_completion_offers_words_of_runbooks(typed: str, offered: str):
+def test_completion_offers_words_of_runbooks(line: str, offered: str):
     variables = {
         "_KEYTURN_COMPLETE": "bash_complete",
-        "COMP_WORDS": typed,
-        "COMP_CWORD": str(len(typed.split(" ")) - 1),
+        "COMP_WORDS": line,
+        "COMP_CWORD": str(len(line.split(" ")) - 1),
     }
     result = CliRunner(env=variables).invoke(main, [], prog_name="keyturn")
     assert f"plain,{offered}" in result.stdout.splitlines()
@@ -434,7 +437,7 @@ def test_locks_command_lists_host_locks_with_their_runs(shop: Shop):
     assert shop.type("dora", "locks").stderr == "No locked hosts.\n"
     with shop.service.keyturn.database.transaction() as tx:
         # One that is over, so that the service, which is at work, does nothing with it.
-        run = sample_runs.succeeded(tx, sample_runs.asked(tx, host="web1")).id
+        run = sample_runs.add_succeeded_run(tx, sample_runs.add_requested_run(tx, host="web1")).id
         locks.take_lock(tx, "web1", run)
     assert shop.type("dora", "locks").stdout.startswith(
         f"web1: locked by run {run} of dora since "
@@ -454,7 +457,7 @@ def test_report_waiting_prints_text_and_json(shop: Shop):
 def test_run_resolve_command_settles_an_unknown_outcome_for_owners_only(shop: Shop):
     from tests.bot.web import sample_runs
 
-    number = str(sample_runs.gallery(shop.service.keyturn.database)["unknown"])
+    number = str(sample_runs.add_sample_runs(shop.service.keyturn.database)["unknown"])
     why = ("--reason", "looked at lb1, it is done")
     result = shop.type("dora", "run", "resolve", number, "--result", "succeeded", *why)
     assert result.exit_code == 4
@@ -472,9 +475,9 @@ def test_run_resolve_command_settles_an_unknown_outcome_for_owners_only(shop: Sh
 
 def test_compare_command_prints_differences_as_text_and_json(shop: Shop):
     with shop.service.keyturn.database.transaction() as tx:
-        first = sample_runs.succeeded(tx, sample_runs.asked(tx, host="lb2")).id
-        again = sample_runs.asked(tx, host="lb2", reason="once more\x1b[31m")
-        second = sample_runs.succeeded(tx, again).id
+        first = sample_runs.add_succeeded_run(tx, sample_runs.add_requested_run(tx, host="lb2")).id
+        again = sample_runs.add_requested_run(tx, host="lb2", reason="once more\x1b[31m")
+        second = sample_runs.add_succeeded_run(tx, again).id
     lines = shop.type("dora", "compare", str(first), str(second)).stdout.splitlines()
     assert lines[0].startswith(f"- run {first}: ")
     assert "+ reason: once more\\x1b[31m" in lines
@@ -486,9 +489,9 @@ def test_compare_command_prints_differences_as_text_and_json(shop: Shop):
 
 def test_changed_command_lists_changes_with_their_approvers(shop: Shop):
     with shop.service.keyturn.database.transaction() as tx:
-        done = sample_runs.succeeded(tx, sample_runs.asked(tx, host="web1")).id
+        done = sample_runs.add_succeeded_run(tx, sample_runs.add_requested_run(tx, host="web1")).id
         # A moment is looked for by the second.
-        sample_runs.asked(tx, host="nas1")
+        sample_runs.add_requested_run(tx, host="nas1")
     result = shop.type("dora", "changed", "--host", "web1")
     line = next(one for one in result.stdout.splitlines() if f"run {done} " in one)
     assert "abusers clear web1 203.0.113.9" in line
@@ -504,7 +507,7 @@ def test_changed_command_lists_changes_with_their_approvers(shop: Shop):
 
 def test_pending_command_prints_the_commands_to_type(shop: Shop):
     with shop.service.keyturn.database.transaction() as tx:
-        run = sample_runs.waiting(tx, sample_runs.asked(tx))
+        run = sample_runs.add_pending_run(tx, sample_runs.add_requested_run(tx))
     assert f"keyturn approve {run.id} " in shop.type("olga", "pending").stdout
     assert run.id in [one["id"] for one in shop.read_json("olga", "pending")["runs"]]
     assert shop.type("dora", "pending").stderr == "Nothing pending.\n"
@@ -524,7 +527,7 @@ def test_terminal_has_headings_colours_and_relative_times(shop: Shop):
     assert "\x1b[31mfailed" in terminal.output
     assert " s ago" in terminal.output
     environment = {"KEYTURN_URL": shop.service.address, "KEYTURN_TOKEN": shop.token("dora")}
-    piped = typed(
+    piped = run_command(
         ["runs", "-n", "1"], env=os.environ | environment | {"TZ": "Asia/Kolkata"}
     ).stdout
     assert ("RUN" in piped, "\x1b" in piped) == (False, False)
@@ -556,12 +559,12 @@ def test_errors_are_json_with_the_exit_status_when_json_is_wanted(shop: Shop):
 def test_approve_command_asks_for_confirmation_of_an_irreversible_plan(shop: Shop):
     keyturn = shop.service.keyturn
     with keyturn.database.transaction() as tx:
-        asked = sample_runs.asked(tx)
+        asked = sample_runs.add_requested_run(tx)
         step = replace(sample_runs.clear_step(), undo=None, no_undo_reason="it is gone")
-        plan = sample_runs.a_proposal(
+        plan = sample_runs.build_plan(
             asked, step, policy_version=keyturn.policies.get_policy().version
         )
-        run = sample_runs.waiting(tx, asked, plan)
+        run = sample_runs.add_pending_run(tx, asked, plan)
     approve = ("approve", str(run.id), run.short_digest)
     with shop.at_a_terminal("olga", *approve) as terminal:
         assert terminal.shows("cannot be undone: it is gone")
@@ -576,7 +579,7 @@ def test_approve_command_asks_for_confirmation_of_an_irreversible_plan(shop: Sho
 
 def test_break_glass_command_names_the_page_and_review_records_findings(shop: Shop):
     with shop.service.keyturn.database.transaction() as tx:
-        run = sample_runs.waiting(tx, sample_runs.asked(tx))
+        run = sample_runs.add_pending_run(tx, sample_runs.add_requested_run(tx))
         break_glass.request_break_glass(tx, run=run.id, person="adam", reason="the shop is down")
         break_glass.activate_break_glass(tx, run.id, until=tx.now, factor="f")
     pending = shop.type("olga", "pending").stdout
@@ -593,7 +596,7 @@ def test_break_glass_command_names_the_page_and_review_records_findings(shop: Sh
 
 def test_counter_proposal_prints_both_values_and_the_accept_command(shop: Shop):
     with shop.service.keyturn.database.transaction() as tx:
-        run = sample_runs.waiting(tx, sample_runs.asked(tx))
+        run = sample_runs.add_pending_run(tx, sample_runs.add_requested_run(tx))
     # The company has no keys: the host cannot be read for the other plan.
     new = shop.read_json("olga", "counter", str(run.id), "address=203.0.113.10", "--wait", "30")
     assert (new["proposal_for"], new["values"]["address"]) == (run.id, "203.0.113.10")
@@ -611,7 +614,7 @@ def test_counter_proposal_prints_both_values_and_the_accept_command(shop: Shop):
         "        keyturn accept 13 1234567890, or keyturn withdraw 13",
     ]
     with shop.service.keyturn.database.transaction() as tx:
-        plan = sample_runs.planned(tx)
+        plan = sample_runs.add_planned_run(tx)
     submit = f"keyturn submit {plan.id} {plan.short_digest}, or keyturn withdraw {plan.id}"
     assert submit in shop.type("dora", "pending").stdout
     assert shop.type("dora", "withdraw", str(plan.id)).exit_code == 0

@@ -10,15 +10,15 @@ import pytest
 from bot.db import runs, schedules
 from bot.db.database import Database
 from bot.model.schedule import ScheduleTiming, parse_cron
-from tests.bot.clock import nobody_was_there
+from tests.bot.clock import record_missed_moments
 from tests.bot.installation import create_installation
-from tests.cli_process import keyturn
+from tests.cli_process import run_keyturn
 
 SCRUB = ("--", "zfs", "scrub", "status", "nas1", "tank")
 
 
 def schedule(place: Path, *words: str) -> "subprocess.CompletedProcess[str]":
-    return keyturn(place, "schedule", *words)
+    return run_keyturn(place, "schedule", *words)
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def test_schedule_commands_count_missed_times(place: Path):
     with database.transaction() as tx:
         timing = ScheduleTiming("monthly look", parse_cron("0 3 1 * *", "UTC"))
         schedules.add_schedule(tx, run=1, owner="stan", timing=timing, lapses=tx.now)
-    nobody_was_there(database, 1, times=2)
+    record_missed_moments(database, 1, times=2)
     database.close()
     assert "2 missed in 30 days" in schedule(place, "list").stdout
     assert "2 missed in 30 days" in schedule(place, "show", "1").stdout

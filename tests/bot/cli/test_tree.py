@@ -11,12 +11,12 @@ from bot.__main__ import main
 from tests.bot.harness import open_harness
 from tests.bot.policy.test_trees import SHOP
 from tests.bot.redundancy.test_open_psa import VALVES
-from tests.policies import a_policy
+from tests.policies import write_policy
 
 
 @pytest.fixture(autouse=True)
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    a_policy(tmp_path / "policy")
+    write_policy(tmp_path / "policy")
     (tmp_path / "policy" / "trees").mkdir()
     (tmp_path / "policy" / "trees" / "shop.yaml").write_text(SHOP)
     monkeypatch.setenv("KEYTURN_POLICY", str(tmp_path / "policy"))

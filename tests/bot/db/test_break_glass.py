@@ -25,7 +25,7 @@ from tests.bot.authenticator_app import (
     enrol_app,
 )
 from tests.bot.harness import Harness, open_harness
-from tests.policies import starter_rules
+from tests.policies import get_starter_rules
 from tests.toy import BreakSwitch, SetAll, SetSwitch, ShowSwitches
 
 # Among the web servers, so that Adam needs somebody's approval and may break glass all the same.
@@ -236,7 +236,7 @@ def test_break_glass_is_refused_when_the_policy_does_not_allow_it(harness: Harne
 
 @pytest.fixture
 def without_the_rule(tmp_path: Path) -> Generator[Harness]:
-    text = starter_rules()
+    text = get_starter_rules()
     begin = text.index('@id("administrators use break-glass")')
     end = text.index("};", begin) + 2
     with open_harness(tmp_path, rules=text[:begin] + text[end:]) as harness:

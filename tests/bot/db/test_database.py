@@ -13,7 +13,7 @@ from bot.db import migrations
 from bot.db.database import AlreadyRunning, Database, StoreUnavailable, lock_data_directory
 from bot.db.process_lock import lock_exclusive
 from bot.model.signing import SigningKey
-from tests.playground.daemon import free_port
+from tests.playground.daemon import find_free_port
 from tests.playground.postgres import Postgres
 
 
@@ -186,7 +186,9 @@ def test_postgresql_works_with_file_descriptors_above_1023(postgres: Postgres):
 
 
 def test_postgresql_error_message_is_one_line():
-    database = Database(f"postgresql+psycopg://nobody@127.0.0.1:{free_port('127.0.0.1')}/none")
+    database = Database(
+        f"postgresql+psycopg://nobody@127.0.0.1:{find_free_port('127.0.0.1')}/none"
+    )
     with pytest.raises(StoreUnavailable, match="refused") as raised, database.reading():
         pass
     database.close()

@@ -27,7 +27,7 @@ from connectors.errors import UnreachableError
 from tests.bot.clock import MINUTE, Clock
 from tests.bot.harness import WEB, Harness, ManualDispatcher, open_harness
 from tests.playground.postgres import Postgres
-from tests.policies import a_policy
+from tests.policies import write_policy
 from tests.processes import get_fork_context
 from tests.toy import RUNBOOKS, SetAll, SetSwitch, ToyFleet
 
@@ -437,7 +437,7 @@ def test_worker_stopped_past_its_lease_sends_nothing_after_it_wakes(
 ):
     """Its twin beside it: who is not stopped, however long it waits, is heard of and sends."""
     url = postgres.new_database()
-    a_policy(tmp_path / "policy")
+    write_policy(tmp_path / "policy")
     store = Database(url, SigningKey.create())
     migrations.upgrade_schema(store)
     store.close()

@@ -15,7 +15,7 @@ from bot.model.schedule import Overlap, ScheduleTiming, parse_cron
 from bot.policy import Policy, PolicyRequest, Ruling
 from bot.workflow import requests, schedule_approval
 from runbooks import AnyRunbook
-from tests.bot.clock import MINUTE, an_hour_back, due_now, fire_all
+from tests.bot.clock import MINUTE, fire_due_schedules, make_due_now, move_decided_moments_back
 from tests.bot.harness import WEB, Harness
 from tests.toy import BreakSwitch, SetSwitch, ShowSwitches
 
@@ -69,8 +69,8 @@ def test_schedule_needs_the_approval_of_its_runbook(db_harness: Harness):
 
 def test_fired_run_needs_no_approval_beyond_that_of_its_schedule(db_harness: Harness):
     schedule = _begun(db_harness)
-    due_now(db_harness, schedule)
-    fire_all(db_harness)
+    make_due_now(db_harness, schedule)
+    fire_due_schedules(db_harness)
     [run] = _fired(db_harness, schedule)
     assert (run.state, run.requested_by, run.origin.source) == (
         State.SUCCEEDED,
@@ -83,7 +83,7 @@ def test_fired_run_needs_no_approval_beyond_that_of_its_schedule(db_harness: Har
 
 def test_due_time_is_fired_once_by_concurrent_schedulers(db_harness: Harness):
     schedule = _begun(db_harness)
-    due_now(db_harness, schedule)
+    make_due_now(db_harness, schedule)
     barrier = threading.Barrier(4)
 
     def look() -> None:
@@ -103,8 +103,8 @@ def test_due_time_is_fired_once_by_concurrent_schedulers(db_harness: Harness):
 def test_fired_run_ends_as_no_changes_when_the_host_is_as_requested(harness: Harness):
     schedule = _begun(harness)
     harness.fleet.hosts["lb1"]["lamp"] = "on"
-    due_now(harness, schedule)
-    fire_all(harness)
+    make_due_now(harness, schedule)
+    fire_due_schedules(harness)
     [run] = _fired(harness, schedule)
     assert run.state is State.NO_CHANGES
 
@@ -118,8 +118,8 @@ def test_schedule_of_a_check_needs_no_approval_and_fires(harness: Harness):
     run = _asked(harness, what=ShowSwitches(host="lb1"))
     assert run.state is State.SUCCEEDED
     [schedule] = _all(harness)
-    due_now(harness, schedule)
-    fire_all(harness)
+    make_due_now(harness, schedule)
+    fire_due_schedules(harness)
     [fired] = _fired(harness, schedule)
     assert fired.report is not None
 
@@ -144,7 +144,7 @@ def test_missed_due_times_are_recorded_and_caught_up_as_configured(
             )
         )
     for _ in range(6):
-        fire_all(harness)
+        fire_due_schedules(harness)
     outcomes = [fire.outcome for fire in _fires(harness, schedule)]
     assert (outcomes.count(FireOutcome.FIRED), outcomes.count(FireOutcome.MISSED)) == (
         fired,
@@ -158,7 +158,7 @@ def test_more_than_a_thousand_missed_due_times_are_recorded(harness: Harness):
         since = tx.now - 1500 * 60 * MINUTE
         tx.sql.execute(update(tables.schedule).values(decided_until=since, due_at=since))
     for _ in range(3):
-        fire_all(harness)
+        fire_due_schedules(harness)
     with harness.database.reading() as tx:
         rows = schedules.list_fires(tx, schedule.id, most=5000)
     assert len(rows) in {1499, 1500, 1501}
@@ -166,12 +166,12 @@ def test_more_than_a_thousand_missed_due_times_are_recorded(harness: Harness):
 
 def test_due_time_is_skipped_while_the_last_run_has_not_ended(harness: Harness):
     schedule = _begun(harness)
-    due_now(harness, schedule)
+    make_due_now(harness, schedule)
     harness.service.fire_due_schedules()
     harness.dispatcher.enqueued.clear()
-    an_hour_back(harness)
-    due_now(harness, schedule)
-    fire_all(harness)
+    move_decided_moments_back(harness)
+    make_due_now(harness, schedule)
+    fire_due_schedules(harness)
     newest = _fires(harness, schedule)[0]
     assert newest.outcome is FireOutcome.SKIPPED
     assert newest.reason.endswith("had not ended")
@@ -179,27 +179,27 @@ def test_due_time_is_skipped_while_the_last_run_has_not_ended(harness: Harness):
 
 def test_due_time_waits_for_the_last_run_when_overlap_is_queue(harness: Harness):
     schedule = _begun(harness, replace(HOURLY, overlap=Overlap.QUEUE))
-    due_now(harness, schedule)
+    make_due_now(harness, schedule)
     harness.service.fire_due_schedules()
     waiting, harness.dispatcher.enqueued[:] = list(harness.dispatcher.enqueued), []
-    an_hour_back(harness)
-    due_now(harness, schedule)
-    fire_all(harness)
+    move_decided_moments_back(harness)
+    make_due_now(harness, schedule)
+    fire_due_schedules(harness)
     assert _fires(harness, schedule)[0].outcome is FireOutcome.LATER
     harness.dispatcher.enqueued += waiting
     harness.run_queued_work()
-    fire_all(harness)
+    fire_due_schedules(harness)
     assert [fire.outcome for fire in _fires(harness, schedule)] == [FireOutcome.FIRED] * 2
 
 
 def test_due_time_withdraws_the_last_run_when_overlap_is_cancel(harness: Harness):
     schedule = _begun(harness, replace(HOURLY, overlap=Overlap.CANCEL))
-    due_now(harness, schedule)
+    make_due_now(harness, schedule)
     harness.service.fire_due_schedules()
     harness.dispatcher.enqueued.clear()
-    an_hour_back(harness)
-    due_now(harness, schedule)
-    fire_all(harness)
+    move_decided_moments_back(harness)
+    make_due_now(harness, schedule)
+    fire_due_schedules(harness)
     assert [run.state for run in _fired(harness, schedule)] == [State.SUCCEEDED, State.WITHDRAWN]
 
 
@@ -212,14 +212,14 @@ def test_schedule_with_spread_fires_each_host_at_its_own_time(harness: Harness):
     harness.run_queued_work()
     harness.approve(harness.get_run(run.id))
     [schedule] = _all(harness)
-    due_now(harness, schedule)
-    fire_all(harness)
+    make_due_now(harness, schedule)
+    fire_due_schedules(harness)
     fires = _fires(harness, schedule)
     assert {fire.host for fire in fires} == {"lb1", "lb2"}
     assert len({fire.starts_at for fire in fires}) == 2
     with harness.database.transaction() as tx:
         tx.sql.execute(update(tables.fire).values(starts_at=tx.now))
-    fire_all(harness)
+    fire_due_schedules(harness)
     assert {run.state for run in _fired(harness, schedule)} == {State.SUCCEEDED}
     assert sorted(harness.fleet.sent) == [("lb1", "set lamp on"), ("lb2", "set lamp on")]
 
@@ -232,8 +232,8 @@ def test_schedule_for_several_hosts_fires_as_one_request(harness: Harness):
     harness.run_queued_work()
     harness.approve(harness.get_run(run.id))
     [schedule] = _all(harness)
-    due_now(harness, schedule)
-    fire_all(harness)
+    make_due_now(harness, schedule)
+    fire_due_schedules(harness)
     [fired] = _fired(harness, schedule)
     assert fired.state is State.SUCCEEDED
     assert sorted(harness.fleet.sent) == [("lb1", "set lamp on"), ("lb2", "set lamp on")]
@@ -242,8 +242,8 @@ def test_schedule_for_several_hosts_fires_as_one_request(harness: Harness):
 def _fire(harness: Harness) -> Schedule:
     """Let the schedule's moment come, and return the schedule as it is then."""
     [schedule] = _all(harness)
-    due_now(harness, schedule)
-    fire_all(harness)
+    make_due_now(harness, schedule)
+    fire_due_schedules(harness)
     return _all(harness)[0]
 
 
@@ -399,16 +399,16 @@ def test_schedule_is_suspended_and_resumed_by_its_owner_and_area_owners(harness:
             schedule.id, person="olga", reason="\u202ehidden"
         )
     harness.service.schedules.suspend_schedule(schedule.id, person="olga", reason="new\ndisks")
-    due_now(harness, schedule)
-    fire_all(harness)
+    make_due_now(harness, schedule)
+    fire_due_schedules(harness)
     assert _fires(harness, schedule) == []
     with pytest.raises(TooLate):
         harness.service.schedules.suspend_schedule(schedule.id, person="olga")
     harness.service.schedules.resume_schedule(schedule.id, person="dora")
-    fire_all(harness)
+    fire_due_schedules(harness)
     assert _fires(harness, schedule) == []
-    due_now(harness, schedule)
-    fire_all(harness)
+    make_due_now(harness, schedule)
+    fire_due_schedules(harness)
     assert len(_fired(harness, schedule)) == 1
     harness.service.schedules.end_schedule(schedule.id, person="dora")
     with pytest.raises(TooLate):
@@ -478,7 +478,7 @@ class TestTakeOver:
 def test_run_that_no_schedule_fired_is_refused_although_it_names_one(harness: Harness):
     """What stands in the table is not believed: the schedule must have fired it."""
     schedule = _begun(harness)
-    due_now(harness, schedule)
+    make_due_now(harness, schedule)
     origin = RequestOrigin("schedule", schedule_id=schedule.id)
     run = harness.service.request_run(LAMP, person="dora", origin=origin)
     harness.run_queued_work()

@@ -15,7 +15,7 @@ from bot.model.run import Run, State
 from bot.model.schedule import ScheduleTiming, parse_cron
 from bot.queries.run_timeline import build_run_events
 from bot.service import KeyturnService
-from tests.bot.clock import due_now
+from tests.bot.clock import make_due_now
 from tests.bot.harness import WEB, Harness
 from tests.toy import SetSwitch, TakeDown
 
@@ -284,7 +284,7 @@ def test_scheduled_run_of_the_last_leg_is_refused(harness: Harness):
     lose_host(harness, "lb2")
     with harness.database.reading() as tx:
         (made,) = schedules.list_schedules(tx)
-    due_now(harness, made)
+    make_due_now(harness, made)
     harness.service.fire_due_schedules()
     harness.run_queued_work()
     fired = harness.get_run(run.id + 1)

@@ -15,7 +15,7 @@ from bot.service import KeyturnService
 from bot.workflow.context import WorkflowContext
 from tests.bot.databases import DATABASES, create_postgresql_database, create_sqlite_database
 from tests.bot.harness import WEB, ManualDispatcher
-from tests.policies import a_policy
+from tests.policies import write_policy
 from tests.processes import get_fork_context
 from tests.toy import RUNBOOKS, TakeDown, ToyFleet
 
@@ -54,7 +54,7 @@ def advance_runs(installation: Installation, numbers: list[int], together: Barri
 @pytest.fixture(params=DATABASES)
 def installation(request: pytest.FixtureRequest, tmp_path: Path) -> Installation:
     key = signing.load_signing_key(tmp_path / "key")
-    a_policy(tmp_path / "policy")
+    write_policy(tmp_path / "policy")
     inventory = tmp_path / "policy" / "inventory.yaml"
     inventory.write_text(inventory.read_text() + "redundant: [lb1, lb2]\n")
     if request.param == "sqlite":

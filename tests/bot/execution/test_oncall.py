@@ -17,7 +17,7 @@ from tests.bot.databases import create_sqlite_database
 from tests.bot.duties import HOUR, add_calendar, set_duty, with_duties
 from tests.bot.harness import WEB, Harness, open_harness
 from tests.bot.policy.test_oncall import ALONE
-from tests.policies import starter_rules
+from tests.policies import get_starter_rules
 from tests.toy import SetAll, SetSwitch, ShowSwitches
 
 LAMP_ON = SetSwitch(host="lb1", name="lamp", value="on")
@@ -58,7 +58,7 @@ def duties(tmp_path: Path) -> Generator[Duties]:
     key, file = SigningKey.create(), tmp_path / "keyturn.db"
     create_sqlite_database(file, key).close()
     database = Clock(f"sqlite:///{file}", key)
-    rules = starter_rules() + ALONE
+    rules = get_starter_rules() + ALONE
     (tmp_path / "policy").mkdir()
     (tmp_path / "policy" / "oncall.yaml").write_text("oncall:\n  edge: {file: edge.ics}\n")
     with open_harness(tmp_path, rules=rules, database=database) as harness:

@@ -17,7 +17,7 @@ from bot.service import KeyturnService
 from bot.workflow import approvals
 from tests.bot.authenticator_app import enrol_and_step_up
 from tests.bot.harness import WEB, Harness
-from tests.policies import a_policy
+from tests.policies import write_policy
 from tests.toy import BreakSwitch, SetSwitch
 
 LAMP_ON = SetSwitch(host="lb1", name="lamp", value="on")
@@ -286,7 +286,7 @@ class TestSeveralProcesses:
 
     def _two(self, harness: Harness, tmp_path: Path) -> tuple[Harness, Harness]:
         """Return one that has the new policy, and one that still has the old."""
-        policies = a_policy(tmp_path / "later")
+        policies = write_policy(tmp_path / "later")
         behind = replace(harness.context, policies=policies)
         late = replace(harness, service=KeyturnService(behind), context=behind, policies=policies)
         _look(harness)

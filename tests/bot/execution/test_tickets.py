@@ -20,7 +20,7 @@ from bot.policy.loader import load_policy
 from bot.workflow.requests import RequestTerms, create_request
 from tests.bot.authenticator_app import enrol_and_step_up
 from tests.bot.harness import WEB, Harness, open_harness
-from tests.policies import starter_rules
+from tests.policies import get_starter_rules
 from tests.ticket_system import (
     TicketServer,
     open_ticket_server,
@@ -45,7 +45,7 @@ def ticketed(server: TicketServer, tmp_path: Path) -> Generator[Harness]:
     secret = write_secret(tmp_path)
     (tmp_path / "policy").mkdir()
     write_tickets_file(tmp_path / "policy", server, secret)
-    with open_harness(tmp_path, rules=require_ticket(starter_rules())) as harness:
+    with open_harness(tmp_path, rules=require_ticket(get_starter_rules())) as harness:
         yield harness
 
 

@@ -9,7 +9,7 @@ from ruamel.yaml import YAML
 
 from bot.hosts import ansible
 from bot.hosts.imported_host import ImportedHost, InvalidImportError
-from tests.cli_process import keyturn_at
+from tests.cli_process import run_keyturn_with_policy
 
 ANSWERS = Path(__file__).parent / "answers"
 # Recorded: ansible-inventory [core 2.19.14] -i FILE --list
@@ -97,7 +97,7 @@ def test_invalid_ansible_inventory_is_rejected_with_the_command_to_run(text: str
 
 def test_ansible_import_prints_entries_and_missing_fields(tmp_path: Path):
     file = ANSWERS / "ansible-inventory.json"
-    result = keyturn_at(tmp_path, "inventory", "import", "ansible", str(file))
+    result = run_keyturn_with_policy(tmp_path, "inventory", "import", "ansible", str(file))
     assert result.returncode == 0
     assert "15 hosts: 0 complete, 15 incomplete" in result.stderr
     assert "# host_key: not in known_hosts: run `keyturn inventory enrol db1 10.0.0.9`" in (
@@ -109,10 +109,10 @@ def test_ansible_import_prints_entries_and_missing_fields(tmp_path: Path):
 def test_ansible_import_prints_one_line_for_an_error(tmp_path: Path):
     file = tmp_path / "inventory.json"
     file.write_text('{"_meta": {"hostvars": {}}, "all": {}}')
-    empty = keyturn_at(tmp_path, "inventory", "import", "ansible", str(file))
+    empty = run_keyturn_with_policy(tmp_path, "inventory", "import", "ansible", str(file))
     assert (empty.returncode, empty.stdout) == (1, "")
     assert empty.stderr == "keyturn: the file contains no named hosts\n"
     for wrong in (b"[web]\nweb1\n", b"\xff\xfe\x00"):
         file.write_bytes(wrong)
-        refused = keyturn_at(tmp_path, "inventory", "import", "ansible", str(file))
+        refused = run_keyturn_with_policy(tmp_path, "inventory", "import", "ansible", str(file))
         assert (refused.returncode, len(refused.stderr.splitlines())) == (1, 1)

@@ -25,14 +25,14 @@ from connectors.errors import (
 from connectors.fleet import Fleet
 from connectors.inventory import Inventory
 from connectors.ssh_pool import SshPool
-from tests.cli_process import keyturn_at
+from tests.cli_process import run_keyturn_with_policy
 from tests.playground.device import ScriptedDevice
 from tests.playground.fleet import LoopbackFleet
 from tests.playground.keys import make_key
-from tests.runbooks.servers import servers
-from tests.scripted_fleet import ScriptedFleet, inventory_of
+from tests.runbooks.servers import build_server_fleet
+from tests.scripted_fleet import ScriptedFleet, build_inventory
 
-_HOST = inventory_of("h1", user="keyturn")["h1"]
+_HOST = build_inventory("h1", user="keyturn")["h1"]
 _GRANTED = list_host_sudo_grants(_HOST)
 _RIGHTS = build_sudo_query(_GRANTED, {}).command
 _ALL_THERE = "sudo 1.9.13\nend\n"
@@ -61,7 +61,7 @@ def _stood(fleet: LoopbackFleet, name: str) -> HostCheck:
 
 @pytest.mark.real
 def test_inventory_check_of_healthy_hosts_prints_a_table_and_exits_0(fleet: LoopbackFleet):
-    result = keyturn_at(fleet.directory, "inventory", "check")
+    result = run_keyturn_with_policy(fleet.directory, "inventory", "check")
     assert (result.returncode, result.stderr) == (0, "")
     heading, *rows = result.stdout.splitlines()
     assert heading.split() == [
@@ -76,7 +76,7 @@ def test_inventory_check_of_healthy_hosts_prints_a_table_and_exits_0(fleet: Loop
 @pytest.mark.real
 def test_inventory_check_of_an_unreachable_host_prints_the_fix_and_exits_1(fleet: LoopbackFleet):
     fleet.hosts["web1"].stop()
-    result = keyturn_at(fleet.directory, "inventory", "check")
+    result = run_keyturn_with_policy(fleet.directory, "inventory", "check")
     assert result.returncode == 1
     assert re.search(r"^web1 +127\.0\.0\.2:\d+ +NO +\? +\? +\? +\?$", result.stdout, re.MULTILINE)
     assert "refused the connection: check that sshd is running" in result.stdout
@@ -86,7 +86,9 @@ def test_inventory_check_of_an_unreachable_host_prints_the_fix_and_exits_1(fleet
 @pytest.mark.real
 def test_inventory_check_contacts_only_the_named_hosts(fleet: LoopbackFleet):
     fleet.hosts["web1"].stop()
-    result = keyturn_at(fleet.directory, "inventory", "check", "nas1", "lb1", "nas1", "--json")
+    result = run_keyturn_with_policy(
+        fleet.directory, "inventory", "check", "nas1", "lb1", "nas1", "--json"
+    )
     assert result.returncode == 0
     rows = json.loads(result.stdout)
     assert [(row["host"], row["healthy"], row["key"]) for row in rows] == [
@@ -98,22 +100,22 @@ def test_inventory_check_contacts_only_the_named_hosts(fleet: LoopbackFleet):
 
 @pytest.mark.real
 def test_inventory_check_of_an_unknown_host_contacts_none_and_exits_3(fleet: LoopbackFleet):
-    result = keyturn_at(fleet.directory, "inventory", "check", "lb1", "lb7")
+    result = run_keyturn_with_policy(fleet.directory, "inventory", "check", "lb1", "lb7")
     assert (result.returncode, result.stdout) == (3, "")
     assert result.stderr == "keyturn: there is no host 'lb7' in the inventory: did you mean lb1?\n"
     assert fleet.hosts["lb1"].connections == 0
 
 
 def test_inventory_check_without_a_policy_prints_one_line(tmp_path: Path):
-    result = keyturn_at(tmp_path, "inventory", "check")
+    result = run_keyturn_with_policy(tmp_path, "inventory", "check")
     assert result.returncode == 1
     assert len(result.stderr.splitlines()) == 1
     assert "people.yaml: is missing" in result.stderr
 
 
 def test_inventory_check_of_an_empty_inventory_exits_0(tmp_path: Path):
-    assert keyturn_at(tmp_path, "init", str(tmp_path / "policy")).returncode == 0
-    result = keyturn_at(tmp_path / "policy", "inventory", "check")
+    assert run_keyturn_with_policy(tmp_path, "init", str(tmp_path / "policy")).returncode == 0
+    result = run_keyturn_with_policy(tmp_path / "policy", "inventory", "check")
     assert (result.returncode, result.stdout, result.stderr) == (0, "", "No hosts.\n")
 
 
@@ -219,7 +221,7 @@ def test_login_shell_that_prints_extra_text_fails_the_check():
 def test_login_without_root_is_checked_for_its_sudo_rights(listed: str | Answer, root: str):
     fleet = ScriptedFleet(
         {("h1", "id -u"): "998\n", ("h1", "sudo -n -l"): listed, ("h1", _RIGHTS): _ALL_THERE},
-        inventory=inventory_of("h1", user="keyturn"),
+        inventory=build_inventory("h1", user="keyturn"),
     )
     check = check_host(fleet, "h1")
     assert (check.is_healthy, check.root) == (root == "sudo", root)
@@ -244,7 +246,7 @@ def test_missing_sudo_rules_and_scripts_are_reported_with_the_fix(
     listed = "    (root) NOPASSWD: /usr/sbin/zpool\n"
     fleet = ScriptedFleet(
         {("h1", "id -u"): "998\n", ("h1", "sudo -n -l"): listed, ("h1", _RIGHTS): answer},
-        inventory=inventory_of("h1", user="keyturn"),
+        inventory=build_inventory("h1", user="keyturn"),
     )
     check = check_host(fleet, "h1")
     assert check.is_healthy == (not words)
@@ -254,7 +256,7 @@ def test_missing_sudo_rules_and_scripts_are_reported_with_the_fix(
 
 def test_bmc_check_reports_the_power_state_of_an_unreachable_server():
     def check(bmc: dict[str, object], answer: str | HostError) -> str:
-        fleet = servers(bmc)
+        fleet = build_server_fleet(bmc)
         fleet.script("nas1", "id -u", answer)
         return check_host(fleet, "nas1").error
 

@@ -29,7 +29,7 @@ from connectors.errors import UnreachableError
 from connectors.inventory import Inventory, Platform
 from connectors.ssh_transport import fetch_host_key
 from tests.bot.installation import create_installation
-from tests.cli_process import keyturn, keyturn_at
+from tests.cli_process import run_keyturn, run_keyturn_with_policy
 from tests.playground import company
 from tests.playground.device import ScriptedDevice
 from tests.playground.fleet import LoopbackFleet
@@ -57,7 +57,7 @@ def _on_the_console(tmp_path: Path, public: str) -> str:
 def _waits(policy: Path, sshd: Sshd) -> None:
     place = ("nas2", sshd.address, "--port", str(sshd.port))
     about = ("--area", "storage", "--tags", "nfs", "--json")
-    result = keyturn_at(policy, "inventory", "enrol", *place, *about)
+    result = run_keyturn_with_policy(policy, "inventory", "enrol", *place, *about)
     assert result.returncode == 0, result.stderr
     [entry] = json.loads(result.stdout)
     assert (entry["name"], entry["entry"]["host_key"]) == ("nas2", sshd.host_key)
@@ -82,7 +82,9 @@ def _files(policy: Path) -> dict[Path, bytes]:
 def test_enrol_prints_host_key_and_entry_and_stores_the_host_as_pending(policy: Path, sshd: Sshd):
     before = _files(policy)
     place = ("nas2", sshd.address, "--port", str(sshd.port))
-    result = keyturn_at(policy, "inventory", "enrol", *place, "--area", "storage", "--tags", "nfs")
+    result = run_keyturn_with_policy(
+        policy, "inventory", "enrol", *place, "--area", "storage", "--tags", "nfs"
+    )
     assert result.returncode == 0, result.stderr
     made = Inventory.model_validate(YAML(typ="safe").load(result.stdout))["nas2"]
     assert (made.host_key, made.port, made.area) == (sshd.host_key, sshd.port, "storage")
@@ -119,7 +121,7 @@ def test_host_is_enrolled_by_one_person_in_an_area_with_one_owner(tmp_path: Path
     assert alone.exit_code == 0, alone.stderr
     assert load_policy(policy).inventory["nas2"].host_key == sshd.host_key
     assert " alone\n" in (policy / "inventory.yaml").read_text()
-    log = keyturn(tmp_path, "changelog", "show", "--kind", "host enrolled alone", "--json")
+    log = run_keyturn(tmp_path, "changelog", "show", "--kind", "host enrolled alone", "--json")
     assert json.loads(log.stdout)["facts"]["fingerprint"] == find_fingerprint(read)
 
 
@@ -132,7 +134,7 @@ def test_enrolled_host_joins_the_inventory_when_a_second_person_confirms(
     assert "nas2" not in load_policy(policy).inventory.hosts
     _as_if_by_dana(policy)
     read = _on_the_console(tmp_path, sshd.host_key)
-    result = keyturn_at(policy, "inventory", "confirm", "nas2", read, "--json")
+    result = run_keyturn_with_policy(policy, "inventory", "confirm", "nas2", read, "--json")
     assert result.returncode == 0, result.stderr
     fingerprint = find_fingerprint(read)
     entry = json.loads(result.stdout)
@@ -143,7 +145,7 @@ def test_enrolled_host_joins_the_inventory_when_a_second_person_confirms(
     assert now.inventory["nas2"].host_key == sshd.host_key
     assert "requested by dana on admin7, confirmed by " in (policy / "inventory.yaml").read_text()
     assert not (policy / "enrolling.yaml").exists()
-    again = keyturn_at(policy, "inventory", "confirm", "nas2", read)
+    again = run_keyturn_with_policy(policy, "inventory", "confirm", "nas2", read)
     assert (again.returncode, again.stdout) == (3, "")
     assert "no pending host nas2; pending hosts: none" in again.stderr
 
@@ -155,7 +157,7 @@ def test_enrolment_is_refused_when_its_requester_confirms(
     _waits(policy, sshd)
     before = _files(policy)
     read = _on_the_console(tmp_path, sshd.host_key)
-    result = keyturn_at(policy, "inventory", "confirm", "nas2", read)
+    result = run_keyturn_with_policy(policy, "inventory", "confirm", "nas2", read)
     assert (result.returncode, result.stdout) == (1, "")
     assert "a different person must confirm it" in result.stderr
     assert _files(policy) == before
@@ -167,7 +169,7 @@ def test_confirm_with_another_fingerprint_adds_no_host(policy: Path, sshd: Sshd,
     _as_if_by_dana(policy)
     before = _files(policy)
     read = _on_the_console(tmp_path, make_key().public)
-    result = keyturn_at(policy, "inventory", "confirm", "nas2", read)
+    result = run_keyturn_with_policy(policy, "inventory", "confirm", "nas2", read)
     assert (result.returncode, result.stdout) == (1, "")
     assert "another machine intercepts the connection" in result.stderr
     assert _files(policy) == before
@@ -185,7 +187,7 @@ def test_confirm_adds_no_host_that_would_invalidate_the_policy(
         policy, {"nas2": waiting["nas2"].model_copy(update={"entry": entry})}
     )
     before = _files(policy)
-    result = keyturn_at(
+    result = run_keyturn_with_policy(
         policy, "inventory", "confirm", "nas2", _on_the_console(tmp_path, sshd.host_key)
     )
     assert result.returncode == 1
@@ -249,7 +251,7 @@ def test_confirm_prints_the_checked_entry_without_write_access(
         YAML().dump(data, file)
     assert load_policy(policy).inventory["nas2"].host_key == sshd.host_key
     # And is not written a second time.
-    again = keyturn_at(policy, "inventory", "confirm", "nas2", read)
+    again = run_keyturn_with_policy(policy, "inventory", "confirm", "nas2", read)
     assert again.returncode == 1
     assert "nas2 is already in inventory.yaml: delete its entry from enrolling" in again.stderr
 
@@ -367,7 +369,7 @@ def test_enrol_reads_the_strongest_host_key(kinds: Sequence[KeyType], shown: Key
 @pytest.mark.real
 def test_enrol_rejects_an_existing_host_and_notes_a_shared_host_key(fleet: LoopbackFleet):
     lb1, web1 = fleet.hosts["lb1"], fleet.hosts["web1"]
-    result = keyturn_at(
+    result = run_keyturn_with_policy(
         *(fleet.directory, "inventory", "enrol", "web1", lb1.address),
         *("--port", str(lb1.port), "--area", "edg"),
     )
@@ -382,7 +384,7 @@ def test_enrol_rejects_an_existing_host_and_notes_a_shared_host_key(fleet: Loopb
 @pytest.mark.real
 def test_enrol_prints_the_host_key_although_the_policy_is_invalid(tmp_path: Path, sshd: Sshd):
     place = ("nas2", sshd.address, "--port", str(sshd.port))
-    result = keyturn_at(tmp_path, "inventory", "enrol", *place)
+    result = run_keyturn_with_policy(tmp_path, "inventory", "enrol", *place)
     assert result.returncode == 1
     assert "cannot compare with the policy directory" in result.stderr
     assert "# area: add the area" in result.stdout
@@ -403,7 +405,7 @@ def test_network_device_is_enrolled_with_its_platform(
 ):
     with ScriptedDevice() as device:
         place = ("sw7", device.address, "--port", str(device.port), "--platform", platform)
-        result = keyturn_at(policy, "inventory", "enrol", *place, "--area", "storage")
+        result = run_keyturn_with_policy(policy, "inventory", "enrol", *place, "--area", "storage")
         assert device.logins == 0
     assert result.returncode == 0, result.stderr
     made = Inventory.model_validate(YAML(typ="safe").load(result.stdout))["sw7"]
@@ -411,7 +413,7 @@ def test_network_device_is_enrolled_with_its_platform(
     assert console in result.stderr
     _as_if_by_dana(policy)
     read = _on_the_console(tmp_path, device.host_key.public)
-    confirmed = keyturn_at(policy, "inventory", "confirm", "sw7", read)
+    confirmed = run_keyturn_with_policy(policy, "inventory", "confirm", "sw7", read)
     assert confirmed.returncode == 0, confirmed.stderr
     assert load_policy(policy).inventory["sw7"].platform == platform
 
@@ -454,7 +456,7 @@ def test_enrol_reports_a_server_that_is_not_an_ssh_server():
 def test_enrol_rejects_invalid_options_before_it_connects(
     policy: Path, words: tuple[str, ...], says: str
 ):
-    result = keyturn_at(policy, "inventory", "enrol", *words)
+    result = run_keyturn_with_policy(policy, "inventory", "enrol", *words)
     assert result.returncode == 2
     assert result.stdout == ""
     assert says in result.stderr

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from tests.cli_process import keyturn_at
+from tests.cli_process import run_keyturn_with_policy
 from tests.playground import company
 from tests.playground.keys import make_key
 
@@ -34,7 +34,7 @@ def policy(tmp_path: Path) -> Path:
 
 
 def _dialects(policy: Path, host: str) -> set[str]:
-    printed = keyturn_at(policy, "sudoers", host, "--json")
+    printed = run_keyturn_with_policy(policy, "sudoers", host, "--json")
     assert printed.returncode == 0, printed.stderr
     return {row["dialect"] for row in json.loads(printed.stdout)}
 
@@ -42,7 +42,7 @@ def _dialects(policy: Path, host: str) -> set[str]:
 @pytest.mark.real
 @pytest.mark.parametrize("host", ["nas1", "nas2", "nas3"])
 def test_printed_sudoers_lines_are_accepted_by_visudo(policy: Path, tmp_path: Path, host: str):
-    printed = keyturn_at(policy, "sudoers", host)
+    printed = run_keyturn_with_policy(policy, "sudoers", host)
     assert printed.returncode == 0, printed.stderr
     (tmp_path / "lines").write_text(printed.stdout)
     checked = subprocess.run(
@@ -55,27 +55,28 @@ def test_printed_sudoers_lines_are_accepted_by_visudo(policy: Path, tmp_path: Pa
 
 
 def test_scripts_too_long_for_sudo_are_named_with_the_install_command(policy: Path):
-    without = keyturn_at(policy, "sudoers", "nas1").stdout
+    without = run_keyturn_with_policy(policy, "sudoers", "nas1").stdout
     assert (
         "# access-log is too long for sudo: `keyturn sudoers nas1 --scripts` installs it."
         in without
     )
-    assert "too long" not in keyturn_at(policy, "sudoers", "nas2").stdout
+    assert "too long" not in run_keyturn_with_policy(policy, "sudoers", "nas2").stdout
 
 
 def test_sudoers_of_reading_and_changing_logins_differ(policy: Path):
-    rows = json.loads(keyturn_at(policy, "sudoers", "nas2", "--json").stdout)
+    rows = json.loads(run_keyturn_with_policy(policy, "sudoers", "nas2", "--json").stdout)
     assert {(row["user"], row["reads"]) for row in rows} == {
         ("keyturn", False),
         ("keyturn-read", True),
     }
-    lines = keyturn_at(policy, "sudoers", "nas2").stdout
+    lines = run_keyturn_with_policy(policy, "sudoers", "nas2").stdout
     assert "Defaults:keyturn env_reset" in lines
     assert "Defaults:keyturn-read env_reset" in lines
     assert "\nkeyturn-read ALL=(root) NOPASSWD: /usr/sbin/zpool ^status " in lines
     assert "keyturn-read ALL=(root) NOPASSWD: /usr/sbin/zpool ^scrub" not in lines
     assert all(
-        row["reads"] for row in json.loads(keyturn_at(policy, "sudoers", "nas3", "--json").stdout)
+        row["reads"]
+        for row in json.loads(run_keyturn_with_policy(policy, "sudoers", "nas3", "--json").stdout)
     )
 
 
@@ -98,7 +99,7 @@ stat -c '%u %a %n' /etc/sudoers.d/* /usr/local/lib/keyturn/*
 def test_install_script_writes_files_of_root_and_removes_old_scripts(policy: Path, tmp_path: Path):
     if subprocess.run(["unshare", "-m", "true"], capture_output=True, check=False).returncode:
         pytest.skip("only root may install files without changing this machine's own")
-    printed = keyturn_at(policy, "sudoers", "nas1", "--scripts")
+    printed = run_keyturn_with_policy(policy, "sudoers", "nas1", "--scripts")
     assert printed.returncode == 0
     assert "note: then set `scripts: true` for nas1 in inventory.yaml" in printed.stderr
     (tmp_path / "program").write_text(printed.stdout)
@@ -123,7 +124,7 @@ def test_install_script_writes_files_of_root_and_removes_old_scripts(policy: Pat
 def test_sudoers_lines_that_visudo_rejects_are_not_installed(policy: Path, tmp_path: Path):
     if subprocess.run(["unshare", "-m", "true"], capture_output=True, check=False).returncode:
         pytest.skip("only root may install files without changing this machine's own")
-    program = keyturn_at(policy, "sudoers", "nas1", "--scripts").stdout
+    program = run_keyturn_with_policy(policy, "sudoers", "nas1", "--scripts").stdout
     (tmp_path / "program").write_text(program.replace("NOPASSWD:", "NOPASS WORD:"))
     done = subprocess.run(
         ["unshare", "-m", "sh", "-c", _TRIAL, "trial", str(tmp_path / "program")],
@@ -136,7 +137,7 @@ def test_sudoers_lines_that_visudo_rejects_are_not_installed(policy: Path, tmp_p
 
 
 def test_every_sudoers_line_names_one_program_with_anchored_arguments(policy: Path):
-    for row in json.loads(keyturn_at(policy, "sudoers", "nas1", "--json").stdout):
+    for row in json.loads(run_keyturn_with_policy(policy, "sudoers", "nas1", "--json").stdout):
         assert all(
             program.startswith(("/usr/", "/bin/", "/sbin/", "/opt/"))
             for program in row["programs"]
@@ -163,7 +164,7 @@ def test_sudoers_of_a_host_contain_only_the_rules_of_its_runbooks(policy: Path):
 def test_host_without_sudoers_is_explained_in_one_line(
     policy: Path, host: str, status: int, says: str
 ):
-    printed = keyturn_at(policy, "sudoers", host)
+    printed = run_keyturn_with_policy(policy, "sudoers", host)
     assert (printed.returncode, printed.stdout) == (status, "")
     assert says in printed.stderr
     assert len(printed.stderr.splitlines()) == 1

@@ -30,7 +30,7 @@ from tests.bot.clock import MINUTE, Clock
 from tests.bot.databases import create_sqlite_database
 from tests.bot.duties import add_calendar
 from tests.bot.harness import Harness, open_harness
-from tests.playground.tls import Certified, certified
+from tests.playground.tls import Certified, create_certificate
 from tests.toy import SetSwitch
 
 HOUR = 60 * MINUTE
@@ -68,7 +68,7 @@ class Mailbox:
 
 @pytest.fixture
 def mailbox(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[Mailbox]:
-    made: Certified = certified(tmp_path, names=("localhost",))
+    made: Certified = create_certificate(tmp_path, names=("localhost",))
     monkeypatch.setenv("SSL_CERT_FILE", str(made.authority))
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(made.chain)
@@ -144,7 +144,9 @@ def test_email_is_not_sent_without_password_or_verified_certificate(
         server.send("dora@example.com", "a", "b", message_id="1")
     other = tmp_path / "other"
     other.mkdir()
-    monkeypatch.setenv("SSL_CERT_FILE", str(certified(other, names=("localhost",)).authority))
+    monkeypatch.setenv(
+        "SSL_CERT_FILE", str(create_certificate(other, names=("localhost",)).authority)
+    )
     with pytest.raises(DeliveryError, match="CERTIFICATE_VERIFY_FAILED"):
         server.send("dora@example.com", "a", "b", message_id="1")
     assert mailbox.taken == []

@@ -22,8 +22,8 @@ from bot.queries.oncall import PolicyWithDuties, list_calendars
 from tests.bot.clock import MINUTE, Clock
 from tests.bot.databases import create_sqlite_database
 from tests.bot.duties import add_calendar, with_duties
-from tests.playground.tls import certified
-from tests.policies import a_policy
+from tests.playground.tls import create_certificate
+from tests.policies import write_policy
 
 
 def a_calendar(address: str = "dora@example.com") -> bytes:
@@ -69,7 +69,7 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[Calenda
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its name
             pass
 
-    made = certified(tmp_path, names=("localhost",))
+    made = create_certificate(tmp_path, names=("localhost",))
     monkeypatch.setenv("SSL_CERT_FILE", str(made.authority))
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(made.chain)
@@ -109,7 +109,7 @@ class Installation:
 @pytest.fixture
 def installation(tmp_path: Path) -> Generator[Installation]:
     directory = tmp_path / "policy"
-    files = a_policy(directory)
+    files = write_policy(directory)
     add_calendar(directory)
     (directory / "edge.ics").write_bytes(a_calendar())
     key = SigningKey.create()

@@ -19,7 +19,7 @@ from bot.model.check_result import CheckResult
 from bot.model.redaction import Redactor
 from bot.model.signing import SigningKey
 from tests.bot.harness import Harness, open_harness
-from tests.bot.web.conftest import a_site
+from tests.bot.web.conftest import create_site
 from tests.playground.postgres import Postgres
 
 pytestmark = pytest.mark.real
@@ -114,7 +114,7 @@ def test_readiness_reports_a_missing_worker_without_naming_the_site(
 ):
     _waits_at(database, "ams", 1)
     with open_harness(tmp_path, database=database) as harness:
-        site = a_site(harness)
+        site = create_site(harness)
         answer = site.browser().get("/readyz")
         site.browsers[0].close()
     assert answer.status_code == 200

@@ -10,21 +10,21 @@ from bot.model.run import ENDED_STATES, Run, State
 from bot.model.schedule import CronExpression, ScheduleTiming
 from runbooks import load_catalogue
 from runbooks.service_control import RestartService
-from tests.bot.slack.sample_views import a_run
+from tests.bot.slack.sample_views import build_run
 
-OVER = a_run(State.STALE)
+OVER = build_run(State.STALE)
 HOSTS = {"lb1": frozenset({"haproxy"}), "lb2": frozenset({"haproxy"}), "web1": frozenset[str]()}
 
 
 @pytest.mark.parametrize("state", State)
 def test_only_an_ended_run_can_be_resubmitted(state: State):
-    assert (resubmit.get_resubmit_refusal(a_run(state)) == "") == (state in ENDED_STATES)
+    assert (resubmit.get_resubmit_refusal(build_run(state)) == "") == (state in ENDED_STATES)
 
 
 @pytest.mark.parametrize(
     ("run", "message"),
     [
-        (a_run(State.RUNNING), "has not ended: it is running"),
+        (build_run(State.RUNNING), "has not ended: it is running"),
         (replace(OVER, undo_of=7), "request the undo of run 7"),
         (
             replace(OVER, timing=ScheduleTiming("n", CronExpression("@daily", "UTC"))),

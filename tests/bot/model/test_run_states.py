@@ -9,7 +9,7 @@ from bot.model.run_states import (
     STEP_STATE_DISPLAYS,
     get_run_display,
 )
-from tests.bot.slack.sample_views import a_run
+from tests.bot.slack.sample_views import build_run
 
 
 def test_every_state_of_runs_and_steps_has_its_own_label():
@@ -22,6 +22,8 @@ def test_every_state_of_runs_and_steps_has_its_own_label():
 
 
 def test_queued_run_is_shown_as_on_hold_during_a_freeze():
-    held = a_run(State.QUEUED, summary="On hold: the edge is frozen until 2999-01-01 00:00 UTC")
+    held = build_run(
+        State.QUEUED, summary="On hold: the edge is frozen until 2999-01-01 00:00 UTC"
+    )
     assert get_run_display(held) == replace(ON_HOLD_DISPLAY, sentence=held.summary)
-    assert get_run_display(a_run(State.QUEUED)) is RUN_STATUS_DISPLAYS[State.QUEUED]
+    assert get_run_display(build_run(State.QUEUED)) is RUN_STATUS_DISPLAYS[State.QUEUED]

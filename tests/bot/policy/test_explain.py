@@ -10,13 +10,13 @@ from bot.policy.explain import Evaluation, PreviewQuestion, evaluate_request, fo
 from bot.queries.preview import preview_request, preview_without_database
 from tests.bot.harness import Harness
 from tests.bot.restricted_view import restricted_rules
-from tests.policies import a_policy
+from tests.policies import write_policy
 from tests.toy import SetSwitch, ShowSwitches
 
 
 def _explain(tmp_path: Path, person: str, kind: str, *, reversible: bool = True) -> str:
     request = PolicyRequest("abusers clear", kind, "lb1", "cli", person, reversible, now=0)
-    return " ".join(evaluate_request(a_policy(tmp_path).get_policy(), request).describe())
+    return " ".join(evaluate_request(write_policy(tmp_path).get_policy(), request).describe())
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_usual_wait_is_formatted_in_hours_and_minutes(microseconds: int, words: 
 
 
 def test_evaluated_request_says_when_the_person_cannot_view_such_runs(tmp_path: Path):
-    policy = a_policy(tmp_path, rules=restricted_rules()).get_policy()
+    policy = write_policy(tmp_path, rules=restricted_rules()).get_policy()
     unseen = "cannot view such runs of other people."
 
     def explain(host: str, person: str, who: str = "You") -> str:

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from bot.policy import NoPolicyError
 from bot.policy.freezes import Freeze
-from tests.policies import a_policy
+from tests.policies import write_policy
 
 
 def _at(text: str, zone: str = "UTC") -> datetime:
@@ -118,7 +118,7 @@ def test_invalid_freeze_is_rejected_with_the_reason(freeze: Mapping[str, object]
 
 
 def test_freezes_file_of_the_policy_is_optional(tmp_path: Path):
-    policy = a_policy(tmp_path)
+    policy = write_policy(tmp_path)
     assert policy.get_policy().describe_freeze(host="lb1", runbook="x", now=0) == ""
     (tmp_path / "freezes.yaml").write_text(
         'freezes: [{name: always, from: "1969-01-01 00:00", until: "2999-01-01 00:00"}]\n'
@@ -129,7 +129,7 @@ def test_freezes_file_of_the_policy_is_optional(tmp_path: Path):
 
 
 def test_freeze_of_an_unknown_area_makes_the_policy_invalid(tmp_path: Path):
-    policy = a_policy(tmp_path)
+    policy = write_policy(tmp_path)
     (tmp_path / "freezes.yaml").write_text(
         'freezes: [{name: x, areas: [moon], days: [mon], from: "01:00", until: "02:00"}]\n'
     )

@@ -7,7 +7,7 @@ import pytest
 from bot.policy.lint import list_warnings
 from bot.policy.loader import load_policy
 from tests.bot.restricted_view import restricted_rules
-from tests.policies import a_policy, starter_rules
+from tests.policies import get_starter_rules, write_policy
 
 RUNBOOKS = ("abusers clear", "abusers show", "zfs scrub")
 FREEZE = """freezes:
@@ -16,7 +16,7 @@ FREEZE = """freezes:
 
 
 def _lint_after_edit(directory: Path, file: str, was: str, instead: str) -> list[str]:
-    path = a_policy(directory / "policy").path / file
+    path = write_policy(directory / "policy").path / file
     text = path.read_text() if path.exists() else ""
     assert was in text
     path.write_text(text.replace(was, instead, 1) if was else instead)
@@ -45,7 +45,9 @@ def test_policy_lint_reports_a_typing_error_with_a_suggestion(
 
 def test_policy_lint_names_the_line_of_the_rule(tmp_path: Path):
     line = next(
-        n for n, text in enumerate(starter_rules().splitlines(), 1) if 'kind == "check"' in text
+        n
+        for n, text in enumerate(get_starter_rules().splitlines(), 1)
+        if 'kind == "check"' in text
     )
     [warning] = _lint_after_edit(
         tmp_path, "policy.cedar", 'context.kind == "check"', 'context.runbook == "abuser clear"'
@@ -69,7 +71,7 @@ def test_policy_lint_does_not_report_known_names(
 
 
 def _look_again(directory: Path, view: str) -> list[str]:
-    path = a_policy(directory / "policy", rules=restricted_rules(view)).path
+    path = write_policy(directory / "policy", rules=restricted_rules(view)).path
     return [str(slip) for slip in list_warnings(load_policy(path), RUNBOOKS)]
 
 
@@ -92,11 +94,11 @@ def test_policy_lint_reports_an_owner_who_may_not_view_their_area(tmp_path: Path
 
 
 def test_policy_lint_reports_nothing_in_the_starter_policy(tmp_path: Path):
-    assert list_warnings(a_policy(tmp_path).get_policy(), RUNBOOKS) == []
+    assert list_warnings(write_policy(tmp_path).get_policy(), RUNBOOKS) == []
 
 
 def test_policy_lint_reports_snmp_2c_with_its_clear_text_community(tmp_path: Path):
-    path = a_policy(tmp_path).path
+    path = write_policy(tmp_path).path
     device = "address: 192.0.2.9, area: edge, platform: snmp, host_key: null"
     hosts = (path / "inventory.yaml").read_text()
     v3 = "{user: keyturn, auth_file: a, privacy_file: p}"

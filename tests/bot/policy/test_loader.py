@@ -9,7 +9,7 @@ import pytest
 from bot.policy import NoPolicyError, PolicyDirectory, starter
 from bot.policy.cedar import split_statements
 from connectors.permissions import list_trusted_owners
-from tests.policies import a_policy, starter_rules
+from tests.policies import get_starter_rules, write_policy
 
 ASK = 'permit (principal, action == Action::"request", resource)'
 
@@ -53,7 +53,7 @@ ASK = 'permit (principal, action == Action::"request", resource)'
 def test_policy_errors_name_file_and_line(
     tmp_path: Path, file: str, was: str, instead: str, says: str
 ):
-    directory = a_policy(tmp_path)
+    directory = write_policy(tmp_path)
     assert directory.get_policy()
     path = tmp_path / file
     before = path.read_text()
@@ -84,7 +84,7 @@ def test_policy_errors_name_file_and_line(
 def test_invalid_rule_annotation_is_rejected_with_its_line(tmp_path: Path, notes: str, says: str):
     rules = f'// one\n// two\n@id("x")\n{notes}\n{ASK};\n'
     with pytest.raises(NoPolicyError) as broken:
-        a_policy(tmp_path, rules=rules).get_policy()
+        write_policy(tmp_path, rules=rules).get_policy()
     assert str(broken.value).startswith("policy.cedar, line ")
     assert 'rule "x": ' in str(broken.value)
     assert says in str(broken.value)
@@ -101,13 +101,13 @@ def test_rule_annotation_on_the_wrong_kind_of_rule_is_rejected(
     tmp_path: Path, rule: str, says: str
 ):
     with pytest.raises(NoPolicyError, match=says):
-        a_policy(tmp_path, rules=rule).get_policy()
+        write_policy(tmp_path, rules=rule).get_policy()
 
 
 @pytest.mark.parametrize("note", ["@id", '@id("")', '@id(" ")'])
 def test_empty_rule_id_is_rejected_with_its_line(tmp_path: Path, note: str):
     with pytest.raises(NoPolicyError, match=r"line 2.*@id is empty"):
-        a_policy(tmp_path, rules=f"// one\n{note}\n{ASK};\n").get_policy()
+        write_policy(tmp_path, rules=f"// one\n{note}\n{ASK};\n").get_policy()
 
 
 def test_duplicate_rule_id_is_rejected_with_its_line(tmp_path: Path):
@@ -115,17 +115,17 @@ def test_duplicate_rule_id_is_rejected_with_its_line(tmp_path: Path):
     with pytest.raises(
         NoPolicyError, match='line 5: rule "x": the rule on line 1 has the same @id'
     ):
-        a_policy(tmp_path, rules=rules).get_policy()
-    assert a_policy(tmp_path, rules=rules.replace("x", "y", 1)).get_policy()
+        write_policy(tmp_path, rules=rules).get_policy()
+    assert write_policy(tmp_path, rules=rules.replace("x", "y", 1)).get_policy()
 
 
 def test_rules_without_an_id_are_distinguished_by_their_position(tmp_path: Path):
-    assert a_policy(tmp_path, rules=f"{ASK};\n{ASK};\n").get_policy()
+    assert write_policy(tmp_path, rules=f"{ASK};\n{ASK};\n").get_policy()
 
 
 def test_role_without_people_may_be_declared_in_people_yaml(tmp_path: Path):
-    rules = starter_rules().replace('@from("owners")', '@from("role:security")')
-    directory = a_policy(tmp_path, rules=rules)
+    rules = get_starter_rules().replace('@from("owners")', '@from("role:security")')
+    directory = write_policy(tmp_path, rules=rules)
     with pytest.raises(NoPolicyError, match="security"):
         directory.get_policy()
     people = tmp_path / "people.yaml"
@@ -155,7 +155,7 @@ class _Editor:
 
 
 def test_policy_edit_of_two_files_is_loaded_only_when_complete(tmp_path: Path):
-    a_policy(tmp_path)
+    write_policy(tmp_path)
     people, areas = tmp_path / "people.yaml", tmp_path / "areas.yaml"
     old_people, old_areas = people.read_text(), areas.read_text()
 
@@ -169,7 +169,7 @@ def test_policy_edit_of_two_files_is_loaded_only_when_complete(tmp_path: Path):
 
 
 def test_without_waiting_a_half_finished_policy_edit_is_loaded(tmp_path: Path):
-    a_policy(tmp_path)
+    write_policy(tmp_path)
     people = tmp_path / "people.yaml"
     directory = PolicyDirectory(tmp_path, sleep=lambda _seconds: None)
     assert directory.get_policy()
@@ -179,7 +179,7 @@ def test_without_waiting_a_half_finished_policy_edit_is_loaded(tmp_path: Path):
 
 
 def test_policy_files_that_keep_changing_are_rejected(tmp_path: Path):
-    a_policy(tmp_path)
+    write_policy(tmp_path)
     people = tmp_path / "people.yaml"
 
     def again(_seconds: float) -> None:
@@ -195,7 +195,7 @@ def test_policy_files_that_keep_changing_are_rejected(tmp_path: Path):
 def test_policy_edit_with_the_same_size_and_mtime_is_loaded(tmp_path: Path):
     import os
 
-    directory = a_policy(tmp_path)
+    directory = write_policy(tmp_path)
     assert directory.get_policy().organisation.areas["edge"].owners == ["olga", "adam"]
     areas = tmp_path / "areas.yaml"
     stat = areas.stat()
@@ -220,7 +220,7 @@ def test_policy_edit_with_the_same_size_and_mtime_is_loaded(tmp_path: Path):
 def test_slack_account_of_two_people_is_rejected_also_on_enterprise_grid(
     tmp_path: Path, one: str, other: str, clash: bool
 ):
-    directory = a_policy(tmp_path)
+    directory = write_policy(tmp_path)
     people = tmp_path / "people.yaml"
     people.write_text(
         people.read_text()
@@ -235,7 +235,7 @@ def test_slack_account_of_two_people_is_rejected_also_on_enterprise_grid(
 
 @pytest.mark.parametrize("name", ["policy.cedar", "people.yaml", "inventory.yaml", "."])
 def test_policy_that_others_can_write_is_rejected(tmp_path: Path, name: str):
-    directory = a_policy(tmp_path)
+    directory = write_policy(tmp_path)
     place = tmp_path / name
     mode = place.stat().st_mode & 0o777
     place.chmod(mode | 0o020)
@@ -247,7 +247,7 @@ def test_policy_that_others_can_write_is_rejected(tmp_path: Path, name: str):
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
 def test_policy_file_of_another_unix_user_is_rejected_when_owners_are_checked(tmp_path: Path):
-    a_policy(tmp_path)
+    write_policy(tmp_path)
     os.chown(tmp_path / "people.yaml", 65534, 65534)
     with pytest.raises(NoPolicyError, match="chown it"):
         PolicyDirectory(tmp_path, owners=list_trusted_owners()).get_policy()

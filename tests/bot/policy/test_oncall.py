@@ -10,7 +10,7 @@ from bot.policy import NoPolicyError, Policy, PolicyRequest
 from bot.policy.loader import load_policy
 from bot.policy.oncall import CalendarReading, DutyCalendar, compute_duty
 from tests.bot.duties import add_calendar
-from tests.policies import a_policy, starter_rules
+from tests.policies import get_starter_rules, write_policy
 
 NOW = 1_800_000_000_000_000
 MINUTE, HOUR = 60_000_000, 3_600_000_000
@@ -33,7 +33,7 @@ CHANGE = PolicyRequest(
 
 
 def a_policy_with(tmp_path: Path, calendars: str = CALENDARS, rules: str = ALONE) -> Policy:
-    directory = a_policy(tmp_path, rules=starter_rules() + rules)
+    directory = write_policy(tmp_path, rules=get_starter_rules() + rules)
     add_calendar(tmp_path)
     people = tmp_path / "people.yaml"
     people.write_text(people.read_text().replace("dora@example.com", "Dora@Example.com"))

@@ -8,7 +8,7 @@ import pytest
 
 from bot.policy import NoPolicyError, Policy, PolicyRequest
 from bot.policy.cedar import Rules, Ruling, combine_rulings
-from tests.policies import a_policy, starter_rules
+from tests.policies import get_starter_rules, write_policy
 
 # A Wednesday, 12:00 UTC.
 NOON = 1_792_584_000_000_000
@@ -16,7 +16,7 @@ NOON = 1_792_584_000_000_000
 
 @pytest.fixture
 def policy(tmp_path: Path) -> Policy:
-    return a_policy(tmp_path).get_policy()
+    return write_policy(tmp_path).get_policy()
 
 
 def _request(
@@ -52,7 +52,7 @@ def _request(
 def test_starter_rules_decide_who_needs_how_many_approvals(
     tmp_path: Path, person: str, host: str, kind: str, reversible: bool, approvals: int | None
 ):
-    directory = a_policy(tmp_path)
+    directory = write_policy(tmp_path)
     people = tmp_path / "people.yaml"
     people.write_text(people.read_text() + "  gus: {name: Gus Guest}\n")
     ruling = directory.get_policy().get_request_ruling(
@@ -65,10 +65,12 @@ def test_starter_rules_decide_who_needs_how_many_approvals(
 def test_commented_example_rule_for_a_forced_scrub_is_valid(
     tmp_path: Path, runbook: str, approvals: int
 ):
-    before, name, rest = starter_rules().partition('// @id("forcing a scrub needs two approvals")')
+    before, name, rest = get_starter_rules().partition(
+        '// @id("forcing a scrub needs two approvals")'
+    )
     example, blank, after = rest.partition("//\n")
     rules = before + (name + example).replace("// ", "") + blank + after
-    policy = a_policy(tmp_path, rules=rules).get_policy()
+    policy = write_policy(tmp_path, rules=rules).get_policy()
     ruling = policy.get_request_ruling(
         replace(_request("stan", "nas1"), runbook=f"zfs scrub {runbook}")
     )
@@ -113,12 +115,12 @@ def test_policy_lists_the_names_of_those_who_can_approve(policy: Policy):
 
 
 def test_requester_cannot_approve_even_without_the_forbid_rule(tmp_path: Path):
-    rules = starter_rules().replace("forbid (principal", "// forbid (principal")
+    rules = get_starter_rules().replace("forbid (principal", "// forbid (principal")
     rules = rules.replace("when { context.own };", "// when")
     rules = rules.replace('@id("no self-approval")', "").replace(
         '@description("No one can approve a request that they made, edited or scheduled.")', ""
     )
-    policy = a_policy(tmp_path, rules=rules).get_policy()
+    policy = write_policy(tmp_path, rules=rules).get_policy()
     request = _request("olga", reversible=False)
     assert not policy.get_approval_ruling(
         "olga", request, policy.get_request_ruling(request)
@@ -129,7 +131,7 @@ def test_requester_cannot_approve_even_without_the_forbid_rule(tmp_path: Path):
 
 
 def test_policy_without_rules_permits_nothing(tmp_path: Path):
-    policy = a_policy(tmp_path, rules="// nothing yet\n").get_policy()
+    policy = write_policy(tmp_path, rules="// nothing yet\n").get_policy()
     assert not policy.get_request_ruling(_request("olga", kind="check")).allowed
 
 
@@ -138,7 +140,7 @@ def test_strictest_of_several_permit_rules_wins(tmp_path: Path):
     @id("careful") @approvals("2") @from("role:administrator")
     permit (principal, action == Action::"request", resource) when { context.kind == "change" };
     """
-    policy = a_policy(tmp_path, rules=starter_rules() + stricter).get_policy()
+    policy = write_policy(tmp_path, rules=get_starter_rules() + stricter).get_policy()
     ruling = policy.get_request_ruling(_request("dora"))
     assert (ruling.required_approvals, ruling.approver_groups) == (2, ("role:administrator",))
 
@@ -151,7 +153,7 @@ permit (principal, action == Action::"request", resource);
 
 
 def test_approvals_of_a_request_for_several_hosts_suffice_for_each_host(tmp_path: Path):
-    policy = a_policy(tmp_path, rules=ANYBODY_APPROVES).get_policy()
+    policy = write_policy(tmp_path, rules=ANYBODY_APPROVES).get_policy()
     request = replace(_request("dora"), hosts=("lb1", "web1"))
     ruling = policy.get_request_ruling(request)
     assert [person.id for person in policy.list_approvers(request, ruling)] == ["adam", "olga"]
@@ -178,7 +180,7 @@ _ONE = """
 def test_ruling_for_several_hosts_combines_the_rulings_of_each_host(
     tmp_path: Path, rule: str, more: str, zone: str
 ):
-    directory = a_policy(tmp_path, rules=ANYBODY_APPROVES + rule)
+    directory = write_policy(tmp_path, rules=ANYBODY_APPROVES + rule)
     hosts = [f"lb{n}" for n in range(10, 14)]
     inventory = tmp_path / "inventory.yaml"
     kinds = [more, more, more, f"area: edge, tags: [nfs], zone: {zone}"]
@@ -212,7 +214,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_policy_evaluates_the_rules_once_for_hosts_with_equal_attributes(
     tmp_path: Path, asked: list[str]
 ):
-    directory = a_policy(tmp_path, rules=ANYBODY_APPROVES)
+    directory = write_policy(tmp_path, rules=ANYBODY_APPROVES)
     inventory = tmp_path / "inventory.yaml"
     hosts = tuple(f"lb{n}" for n in range(1, 101))
     lines = [f"  {name}: {{area: edge, tags: [haproxy]}}\n" for name in hosts[2:]]
@@ -227,7 +229,9 @@ def test_policy_evaluates_the_rules_once_for_hosts_with_equal_attributes(
 
 def test_policy_caches_rulings_that_do_not_depend_on_time(tmp_path: Path, asked: list[str]):
     # The tests share what they read: one that others have asked may know the answer by now.
-    policy = a_policy(tmp_path, rules=f"{starter_rules()}\n// of this test alone\n").get_policy()
+    policy = write_policy(
+        tmp_path, rules=f"{get_starter_rules()}\n// of this test alone\n"
+    ).get_policy()
     for seconds in range(5):
         policy.get_request_ruling(replace(_request("dora"), now=NOON + seconds * 1_000_000))
     assert asked == ["lb1"]
@@ -240,7 +244,7 @@ when { context.now >= datetime("2026-10-21T12:00:01Z") };
 
 
 def _allowed_from_second_to_second(directory: Path) -> list[bool]:
-    policy = a_policy(directory, rules=ANYBODY_APPROVES + _MOMENT).get_policy()
+    policy = write_policy(directory, rules=ANYBODY_APPROVES + _MOMENT).get_policy()
     moments = [NOON, NOON + 1_000_000, NOON]
     return [
         policy.get_request_ruling(replace(_request("dora"), now=now)).allowed for now in moments
@@ -260,9 +264,12 @@ def test_without_tracking_mentioned_attributes_a_cached_ruling_is_outdated(
 
 
 def test_policy_version_is_the_hash_of_its_content(tmp_path: Path):
-    one = a_policy(tmp_path / "one").get_policy().version
-    assert a_policy(tmp_path / "two").get_policy().version == one
-    assert a_policy(tmp_path / "three", rules=starter_rules() + "\n").get_policy().version != one
+    one = write_policy(tmp_path / "one").get_policy().version
+    assert write_policy(tmp_path / "two").get_policy().version == one
+    assert (
+        write_policy(tmp_path / "three", rules=get_starter_rules() + "\n").get_policy().version
+        != one
+    )
 
 
 @pytest.mark.parametrize(
@@ -322,7 +329,7 @@ def test_policy_version_is_the_hash_of_its_content(tmp_path: Path):
 def test_invalid_policy_is_rejected_with_place_and_reason(
     tmp_path: Path, file: str, content: str, says: str
 ):
-    directory = a_policy(tmp_path)
+    directory = write_policy(tmp_path)
     assert directory.get_policy()
     (tmp_path / file).write_text(content)
     with pytest.raises(NoPolicyError) as broken:
@@ -331,14 +338,14 @@ def test_invalid_policy_is_rejected_with_place_and_reason(
 
 
 def test_missing_policy_file_is_named(tmp_path: Path):
-    directory = a_policy(tmp_path)
+    directory = write_policy(tmp_path)
     (tmp_path / "areas.yaml").unlink()
     with pytest.raises(NoPolicyError, match=r"areas\.yaml: is missing"):
         directory.get_policy()
 
 
 def test_repaired_policy_is_used_again(tmp_path: Path):
-    directory = a_policy(tmp_path)
+    directory = write_policy(tmp_path)
     good = (tmp_path / "policy.cedar").read_text()
     (tmp_path / "policy.cedar").write_text("permit (")
     with pytest.raises(NoPolicyError):
@@ -348,7 +355,7 @@ def test_repaired_policy_is_used_again(tmp_path: Path):
 
 
 def test_two_people_cannot_share_a_slack_account(tmp_path: Path):
-    directory = a_policy(tmp_path)
+    directory = write_policy(tmp_path)
     people = tmp_path / "people.yaml"
     people.write_text(people.read_text().replace("U0OLGA", "U0DORA"))
     with pytest.raises(NoPolicyError, match="may belong to both dora and olga"):
@@ -369,7 +376,7 @@ def test_two_people_cannot_share_a_slack_account(tmp_path: Path):
 def test_slack_people_are_identified_by_team_enterprise_and_user_id(
     tmp_path: Path, team: str, enterprise: str | None, user: str, person: str | None
 ):
-    directory = a_policy(tmp_path)
+    directory = write_policy(tmp_path)
     people = tmp_path / "people.yaml"
     people.write_text(
         people.read_text()
@@ -392,7 +399,7 @@ def test_starter_policy_is_valid_and_never_overwrites_files(tmp_path: Path):
 
 
 def test_invalid_value_of_a_union_field_is_reported_once(tmp_path: Path):
-    directory = a_policy(tmp_path)
+    directory = write_policy(tmp_path)
     freeze = "freezes:\n  - {name: x, from: soon, until: '2027-01-04 08:00'}\n"
     (tmp_path / "freezes.yaml").write_text(freeze)
     with pytest.raises(NoPolicyError) as broken:

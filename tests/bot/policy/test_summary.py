@@ -14,7 +14,7 @@ from bot.policy.summary.build import summarise_policy
 from bot.policy.summary.model import PeopleSummary, PolicySummary
 from bot.policy.summary.probes import PolicyProbe, RequestKind
 from tests.bot.restricted_view import restricted_rules
-from tests.policies import a_policy, starter_rules
+from tests.policies import get_starter_rules, write_policy
 
 NOW = datetime(2026, 3, 4, 10, 0, tzinfo=UTC)
 ALL = list_runbook_info()
@@ -27,7 +27,7 @@ def summarise(
 
 
 def _policy(tmp_path: Path, more: str = "", instead: str = "") -> Policy:
-    return a_policy(tmp_path, rules=instead or starter_rules() + more).get_policy()
+    return write_policy(tmp_path, rules=instead or get_starter_rules() + more).get_policy()
 
 
 def of(summary: PolicySummary, person: str) -> PeopleSummary:
@@ -119,7 +119,7 @@ def test_ruling_lists_its_rules_in_file_order(tmp_path: Path):
 
 
 def test_policy_summary_groups_people_with_the_same_rights(tmp_path: Path):
-    directory = a_policy(tmp_path)
+    directory = write_policy(tmp_path)
     people = tmp_path / "people.yaml"
     people.write_text(
         people.read_text()
@@ -136,9 +136,9 @@ def test_policy_summary_groups_people_with_the_same_rights(tmp_path: Path):
 
 
 def test_policy_summary_lists_a_person_named_by_a_rule_alone(tmp_path: Path):
-    directory = a_policy(
+    directory = write_policy(
         tmp_path,
-        rules=starter_rules()
+        rules=get_starter_rules()
         + '@id("not dave") forbid (principal == Person::"dave",'
         + ' action == Action::"request", resource);',
     )
@@ -237,7 +237,7 @@ def test_policy_summary_lists_the_annotations_of_a_rule(tmp_path: Path):
 
 
 def test_policy_summary_works_without_hosts(tmp_path: Path):
-    directory = a_policy(tmp_path)
+    directory = write_policy(tmp_path)
     (tmp_path / "inventory.yaml").write_text("hosts: {}\n")
     summary = summarise_policy(directory.get_policy(), ALL, now=NOW)
     assert sentences(summary, "dora", "with_approval")[0] == (
@@ -303,14 +303,14 @@ def _deeds(runbooks: list[RunbookInfo]) -> list[RequestKind]:
 def test_policy_summary_lists_current_and_future_freezes(
     tmp_path: Path, freeze: str, holds: bool, begins: str
 ):
-    directory = a_policy(tmp_path)
+    directory = write_policy(tmp_path)
     (tmp_path / "freezes.yaml").write_text(f"freezes:\n  - {{name: x, {freeze}}}\n")
     (frost,) = summarise_policy(directory.get_policy(), ALL, now=NOW).freezes
     assert (frost.is_active, f"{frost.begins_at:%Y-%m-%d %H:%M}") == (holds, begins)
 
 
 def test_policy_summary_omits_freezes_that_have_ended(tmp_path: Path):
-    directory = a_policy(tmp_path)
+    directory = write_policy(tmp_path)
     (tmp_path / "freezes.yaml").write_text(
         'freezes:\n  - {name: x, from: "2026-03-01 00:00", until: "2026-03-02 00:00"}\n'
     )
@@ -319,7 +319,7 @@ def test_policy_summary_omits_freezes_that_have_ended(tmp_path: Path):
 
 def test_policy_summary_is_rendered_as_text_html_and_data(tmp_path: Path):
     people = (tmp_path / "people.yaml").resolve()
-    directory: PolicyDirectory = a_policy(tmp_path)
+    directory: PolicyDirectory = write_policy(tmp_path)
     people.write_text(people.read_text() + "  eve: {name: <script>alert(1)</script>}\n")
     summary = summarise_policy(directory.get_policy(), ALL, now=NOW)
     text = render.render_text(summary)

@@ -6,7 +6,7 @@ import pytest
 
 from bot.policy import NoPolicyError
 from bot.policy.loader import check_access, load_policy
-from tests.policies import a_policy
+from tests.policies import write_policy
 
 SHOP = """\
 top: no-balancer
@@ -20,7 +20,7 @@ events:
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
-    a_policy(tmp_path)
+    write_policy(tmp_path)
     (tmp_path / "trees").mkdir()
     (tmp_path / "trees" / "shop.yaml").write_text(SHOP)
     return tmp_path
@@ -98,7 +98,7 @@ def test_directory_of_fault_trees_that_others_can_write_is_refused(directory: Pa
 
 
 def test_edited_fault_tree_is_used_by_the_next_request(directory: Path):
-    policies = a_policy(directory)
+    policies = write_policy(directory)
     assert [*policies.get_policy().trees] == ["shop"]
     (directory / "trees" / "shop.yaml").unlink()
     assert [*policies.get_policy().trees] == []

@@ -15,7 +15,7 @@ from bot.policy import Policy
 from bot.policy.loader import load_policy
 from bot.queries.policy_replay import Replay, ReplayOutcome, replay_requests, summarise_replay
 from tests.bot.harness import Harness
-from tests.policies import a_policy, starter_rules
+from tests.policies import get_starter_rules, write_policy
 from tests.toy import BreakSwitch, SetSwitch, ShowSwitches
 
 DEVELOPERS = 'principal in Role::"developer", action == Action::"request", resource'
@@ -26,7 +26,7 @@ def _through(harness: Harness, tmp_path: Path, *, more: str = "", instead: str =
 
 
 def _proposed(tmp_path: Path, more: str = "", instead: str = "") -> Policy:
-    return a_policy(tmp_path / "new", rules=instead or starter_rules() + more).get_policy()
+    return write_policy(tmp_path / "new", rules=instead or get_starter_rules() + more).get_policy()
 
 
 def _pasts(harness: Harness) -> list[PastRequest]:
@@ -121,7 +121,7 @@ def test_policy_replay_distinguishes_refusals_by_rule_and_by_runbook(
     rules = harness.policies.path / "policy.cedar"
     harness.fleet.hosts["lb1"]["fan"] = "stuck"
     harness.request(SetSwitch(host="lb1", name="fan", value="on"))
-    rules.write_text(starter_rules() + f"forbid ({DEVELOPERS});")
+    rules.write_text(get_starter_rules() + f"forbid ({DEVELOPERS});")
     _lamp(harness)
     states = [one.state for one in _pasts(harness)]
     assert states == [State.REFUSED, State.REFUSED]
@@ -159,7 +159,7 @@ def test_policy_replay_reports_missing_second_factors_and_freezes(
 ):
     harness.approve(_lamp(harness))
     _proposed(
-        tmp_path, instead=starter_rules().replace('@approvals("1")', '@approvals("1") @stepup')
+        tmp_path, instead=get_starter_rules().replace('@approvals("1")', '@approvals("1") @stepup')
     )
     (tmp_path / "new" / "freezes.yaml").write_text(
         'freezes: [{name: x, from: "2000-01-01 00:00", until: "2999-01-01 00:00"}]\n'

@@ -20,13 +20,13 @@ from tests.authenticator import Authenticator
 from tests.bot.authenticator_app import age_step_ups, enrol_and_step_up, enrol_app
 from tests.bot.clock import MINUTE, Clock
 from tests.bot.harness import Harness, open_harness
-from tests.policies import starter_rules
-from tests.row_macs import amend
+from tests.policies import get_starter_rules
+from tests.row_macs import change_rows
 from tests.toy import SetSwitch
 
 LAMP_ON = SetSwitch(host="lb1", name="lamp", value="on")
 HOME = RelyingParty("keyturn.test", "https://keyturn.test")
-STRICT = starter_rules().replace('@approvals("1")', '@approvals("1")\n@stepup', 1)
+STRICT = get_starter_rules().replace('@approvals("1")', '@approvals("1")\n@stepup', 1)
 
 
 @pytest.fixture
@@ -85,7 +85,7 @@ class TestForgedStepUp:
         app, run = enrol_app(harness, "olga"), harness.request(LAMP_ON)
         with harness.database.transaction() as tx:
             shown = {"stepped_up_at": tx.now, "factor_digest": app.factor.digest}
-            amend(tx, tables.session, lambda _row: shown)
+            change_rows(tx, tables.session, lambda _row: shown)
         approve(harness, run.id, run.digest, "olga", app.session)
         return harness.get_run(run.id).state
 

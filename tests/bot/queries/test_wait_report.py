@@ -10,7 +10,14 @@ from bot.model.run import Run, State
 from bot.queries.policy_replay import ReplayOutcome, replay_requests
 from bot.queries.wait_report import WaitReport, build_wait_report
 from tests.bot.harness import Harness
-from tests.bot.web.sample_runs import approved, asked, ended, running, succeeded, waiting
+from tests.bot.web.sample_runs import (
+    add_ended_run,
+    add_pending_run,
+    add_requested_run,
+    add_succeeded_run,
+    approve,
+    start_run,
+)
 
 _MINUTE = 60_000_000
 
@@ -32,7 +39,7 @@ def _of(harness: Harness, days: int = 91) -> WaitReport:
 def _five_good_ones(harness: Harness, host: str = "lb1", person: str = "dora") -> None:
     with harness.database.transaction() as tx:
         for minutes in (1, 2, 3, 4, 50):
-            run = succeeded(tx, asked(tx, host=host, person=person))
+            run = add_succeeded_run(tx, add_requested_run(tx, host=host, person=person))
             tx.sql.execute(
                 update(tables.run).where(tables.run.c.id == run.id).values(required_approvals=1)
             )
@@ -62,9 +69,17 @@ def test_wait_report_lists_waits_by_runbook_area_and_hour(harness: Harness):
 def test_wait_report_counts_denied_and_expired_requests(harness: Harness):
     _five_good_ones(harness)
     with harness.database.transaction() as tx:
-        _waited(tx, ended(tx, waiting(tx, asked(tx)), State.DENIED, "no"), 1)
-        _waited(tx, ended(tx, waiting(tx, asked(tx)), State.EXPIRED, "nobody"), 480)
-        waiting(tx, asked(tx))
+        _waited(
+            tx,
+            add_ended_run(tx, add_pending_run(tx, add_requested_run(tx)), State.DENIED, "no"),
+            1,
+        )
+        _waited(
+            tx,
+            add_ended_run(tx, add_pending_run(tx, add_requested_run(tx)), State.EXPIRED, "nobody"),
+            480,
+        )
+        add_pending_run(tx, add_requested_run(tx))
         for run in (6, 7, 8):
             shown = update(tables.run).where(tables.run.c.id == run)
             tx.sql.execute(shown.values(required_approvals=1, pending_since=tx.now - _MINUTE))
@@ -96,8 +111,8 @@ def test_suggested_self_service_rule_covers_nothing_else(harness: Harness):
     _five_good_ones(harness)
     [lift] = _of(harness).suggestions
     with harness.database.transaction() as tx:
-        succeeded(tx, asked(tx, words="abusers empty"))
-        succeeded(tx, asked(tx, host="nas1"))
+        add_succeeded_run(tx, add_requested_run(tx, words="abusers empty"))
+        add_succeeded_run(tx, add_requested_run(tx, host="nas1"))
         tx.sql.execute(update(tables.run).values(required_approvals=1))
         tx.sql.execute(
             update(tables.run).where(tables.run.c.host == "nas1").values(area="storage")
@@ -117,8 +132,8 @@ def test_suggested_self_service_rule_covers_nothing_else(harness: Harness):
 def test_wait_report_does_not_suggest_self_service_after_a_failure(harness: Harness):
     _five_good_ones(harness)
     with harness.database.transaction() as tx:
-        run = running(tx, approved(tx, waiting(tx, asked(tx))))
-        _waited(tx, ended(tx, run, State.FAILED, "step 1 failed"), 1)
+        run = start_run(tx, approve(tx, add_pending_run(tx, add_requested_run(tx))))
+        _waited(tx, add_ended_run(tx, run, State.FAILED, "step 1 failed"), 1)
         tx.sql.execute(update(tables.run).values(required_approvals=1))
     assert _of(harness).suggestions == []
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from html import unescape
 from typing import Any, cast
 
-from tests.bot.slack.json_walk import parts
+from tests.bot.slack.json_walk import walk_objects
 from tests.slack_emulator.mrkdwn import EMOJI, Names, to_html
 
 # A moment, a way to our pages, and one of our channels.
@@ -29,9 +29,11 @@ def acts(payload: object) -> list[str]:
     """Return what in a payload calls, links, formats, hides or forges a line, and is not ours."""
     problems = [f"unseen {character!r} in {text[:200]!r}" for text, character in _unseen(payload)]
     # What a host said may be lines of their own, where nobody takes them for ours.
-    quoted = [each["elements"] for each in parts(payload) if each.get("type") == _PREFORMATTED]
+    quoted = [
+        each["elements"] for each in walk_objects(payload) if each.get("type") == _PREFORMATTED
+    ]
     spared = {id(element) for elements in quoted for element in elements}
-    for part in parts(payload):
+    for part in walk_objects(payload):
         problems += [] if id(part) in spared else _of_part(part)
     return problems
 

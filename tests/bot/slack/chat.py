@@ -18,7 +18,7 @@ from tests.bot.harness import Harness
 from tests.bot.slack import payloads, schema_check
 from tests.bot.slack.asgi import Answer, post
 from tests.bot.slack.payloads import SECRET, signed
-from tests.bot.slack.web_api import Posted, WebApi, a_web_api
+from tests.bot.slack.web_api import Posted, WebApi, serve_web_api
 from tests.policies import TEAM
 from tests.toy import LISTS
 
@@ -102,10 +102,10 @@ class Chat:
 
 
 @asynccontextmanager
-async def a_chat(
+async def open_chat(
     harness: Harness, *, default_channel: str = "", clock: Callable[[], float] = time.monotonic
 ):
-    async with a_web_api() as slack:
+    async with serve_web_api() as slack:
         client = speaker("xoxb-1", slack.url)
         installation = SlackSettings(SECRET, TEAM, PAGES, default_channel)
         offering = FormOptions(

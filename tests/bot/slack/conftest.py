@@ -6,7 +6,7 @@ import pytest
 from bot.slack import actions
 from runbooks import load_catalogue
 from tests.bot.harness import Harness
-from tests.bot.slack.chat import Chat, a_chat
+from tests.bot.slack.chat import Chat, open_chat
 from tests.toy import RUNBOOKS
 
 
@@ -25,7 +25,7 @@ def toys(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 async def chat(harness: Harness, anyio_backend: str) -> AsyncIterator[Chat]:
-    async with a_chat(harness) as chat:
+    async with open_chat(harness) as chat:
         yield chat
 
 

@@ -33,7 +33,7 @@ from runbooks import (
 )
 from tests import toy
 from tests.bot.harness import Harness, open_harness
-from tests.bot.slack.chat import Chat, a_chat
+from tests.bot.slack.chat import Chat, open_chat
 
 # What can be seen, and so may be a name, a reason or a value.
 LOUD = (
@@ -105,7 +105,7 @@ def _words(ask: QueryRunner, host: str, _arguments: Mapping[str, str]) -> list[s
 
 
 @asynccontextmanager
-async def a_hostile_chat(directory: Path, patch: pytest.MonkeyPatch) -> AsyncGenerator[Chat]:
+async def open_hostile_chat(directory: Path, patch: pytest.MonkeyPatch) -> AsyncGenerator[Chat]:
     offered = {**toy.RUNBOOKS, **{one.words: one for one in (Say, Echo, Insist, Balk)}}
     for known in (load_catalogue(), toy.RUNBOOKS):
         for words, one in offered.items():
@@ -118,7 +118,7 @@ async def a_hostile_chat(directory: Path, patch: pytest.MonkeyPatch) -> AsyncGen
         _poison(harness, patch)
         # Time flies, so that no channel has to be spared.
         clock = itertools.count(0.0, 5.0).__next__
-        async with a_chat(harness, default_channel="C0ALARM", clock=clock) as chat:
+        async with open_chat(harness, default_channel="C0ALARM", clock=clock) as chat:
             chat.slack.channels |= {"C0ALARM", "C0WEB"}
             yield chat
 

@@ -14,7 +14,7 @@ from bot.model.drift import Candidate, DriftState
 from bot.slack import modals
 from connectors.errors import CommandError
 from tests.bot.authenticator_app import enrol_and_step_up
-from tests.bot.clock import MINUTE, due_now, fire_all
+from tests.bot.clock import MINUTE, fire_due_schedules, make_due_now
 from tests.bot.slack import payloads
 from tests.bot.slack.chat import Chat
 from tests.bot.slack.hostile import BRIEF, HIDDEN, LOUD, SAID, forbid
@@ -207,8 +207,8 @@ class Walk:
         await self.each("schedules", "schedule 1", "schedule 1 suspend because SAID")
         await self.each("schedule 1", "schedule 1 resume", "schedule 1 take because SAID")
         [schedule] = self._active()
-        due_now(self.chat.harness, schedule)
-        fire_all(self.chat.harness)
+        make_due_now(self.chat.harness, schedule)
+        fire_due_schedules(self.chat.harness)
         await self.chat.settle()
         await self.each(f"schedule {schedule.id}", f"schedule {schedule.id} end because SAID")
 

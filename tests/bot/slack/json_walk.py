@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any, cast
 
 
-def parts(value: object) -> Iterator[dict[str, Any]]:
+def walk_objects(value: object) -> Iterator[dict[str, Any]]:
     """Yield every object in *value*, however deep."""
     if isinstance(value, dict):
         mapping = cast("dict[str, Any]", value)
@@ -13,14 +13,14 @@ def parts(value: object) -> Iterator[dict[str, Any]]:
     else:
         inner = cast("list[object]", value) if isinstance(value, list) else []
     for one in inner:
-        yield from parts(one)
+        yield from walk_objects(one)
 
 
-def texts(value: object) -> list[str]:
+def list_texts(value: object) -> list[str]:
     """Return every text that is shown."""
-    return [part["text"] for part in parts(value) if isinstance(part.get("text"), str)]
+    return [part["text"] for part in walk_objects(value) if isinstance(part.get("text"), str)]
 
 
-def mentions(value: object) -> list[str]:
+def list_mentions(value: object) -> list[str]:
     """Return whom rich text mentions."""
-    return [part["user_id"] for part in parts(value) if part.get("type") == "user"]
+    return [part["user_id"] for part in walk_objects(value) if part.get("type") == "user"]

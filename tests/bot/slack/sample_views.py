@@ -14,7 +14,7 @@ ASKED = 1_700_000_000_000_000
 PAGE = "https://keyturn.example.com/runs/12"
 
 
-def a_step(**other: Any) -> PlannedStep:
+def build_step(**other: Any) -> PlannedStep:
     step = PlannedStep(
         title="Forget 203.0.113.9",
         host="lb1",
@@ -27,7 +27,7 @@ def a_step(**other: Any) -> PlannedStep:
     return replace(step, **other)
 
 
-def a_proposal(*steps: PlannedStep, **other: Any) -> ResolvedPlan:
+def build_plan(*steps: PlannedStep, **other: Any) -> ResolvedPlan:
     proposal = ResolvedPlan(
         runbook="abusers clear",
         runbook_version="0123456789ab",
@@ -36,14 +36,14 @@ def a_proposal(*steps: PlannedStep, **other: Any) -> ResolvedPlan:
         expires_at=ASKED + 480 * MINUTE,
         policy_version="ba9876543210",
         current_state="203.0.113.9 is marked since 09:12",
-        steps=steps or (a_step(),),
+        steps=steps or (build_step(),),
         notes=("It may be marked again at once.",),
     )
     return replace(proposal, **other)
 
 
-def a_run(state: State = State.PENDING, **other: Any) -> Run:
-    proposal: ResolvedPlan = other.pop("proposal", a_proposal())
+def build_run(state: State = State.PENDING, **other: Any) -> Run:
+    proposal: ResolvedPlan = other.pop("proposal", build_plan())
     digest: str = other.pop("digest", None) or proposal.digest
     run = Run(
         id=12,
@@ -68,9 +68,9 @@ def a_run(state: State = State.PENDING, **other: Any) -> Run:
     return replace(run, **other)
 
 
-def a_story(run: Run | None = None, **other: Any) -> SlackRunView:
+def build_run_view(run: Run | None = None, **other: Any) -> SlackRunView:
     story = SlackRunView(
-        run or a_run(),
+        run or build_run(),
         person_names={"dora": "Dora Developer", "olga": "Olga Owner", "adam": "Adam Admin"},
         area_title="the edge",
         approvals_from="the owners of the edge",
@@ -82,14 +82,14 @@ def a_story(run: Run | None = None, **other: Any) -> SlackRunView:
     return replace(story, **other)
 
 
-def yes(person: str = "olga", **other: Any) -> Decision:
+def build_approval(person: str = "olga", **other: Any) -> Decision:
     return replace(
         Decision(12, person, approves=True, digest="", decided_at=ASKED + MINUTE), **other
     )
 
 
-def a_check(report: Report | None) -> Run:
-    run = a_run(
+def build_check(report: Report | None) -> Run:
+    run = build_run(
         State.SUCCEEDED,
         runbook="abusers show",
         kind="check",
@@ -102,7 +102,7 @@ def a_check(report: Report | None) -> Run:
     return replace(run, plan=None, digest="", required_approvals=0)
 
 
-def every_story() -> dict[str, SlackRunView]:
+def build_run_view_of_each_state() -> dict[str, SlackRunView]:
     """One story for each state, as the service leaves it."""
     ended = {"ended_at": ASKED + 5 * MINUTE}
     started = {"started_at": ASKED + 2 * MINUTE}
@@ -112,47 +112,58 @@ def every_story() -> dict[str, SlackRunView]:
     empty: dict[str, Any] = {"digest": "", "required_approvals": 0, "plan": None}
     S = State  # noqa: N806 - a table is read by its columns
     runs: dict[State, tuple[Run, dict[str, Any]]] = {
-        S.PLANNING: (replace(a_run(S.PLANNING), **empty), {}),
-        S.PLANNED: (a_run(S.PLANNED, plan_only=True), {}),
-        S.PENDING: (a_run(S.PENDING), {}),
+        S.PLANNING: (replace(build_run(S.PLANNING), **empty), {}),
+        S.PLANNED: (build_run(S.PLANNED, plan_only=True), {}),
+        S.PENDING: (build_run(S.PENDING), {}),
         S.QUEUED: (
-            a_run(S.QUEUED, summary="waits for run 7, which holds lb1"),
-            {"decisions": [yes()]},
+            build_run(S.QUEUED, summary="waits for run 7, which holds lb1"),
+            {"decisions": [build_approval()]},
         ),
-        S.STARTING: (a_run(S.STARTING), {"decisions": [yes()]}),
-        S.RUNNING: (a_run(S.RUNNING, **started), {"decisions": [yes()], "step_records": [sent]}),
+        S.STARTING: (build_run(S.STARTING), {"decisions": [build_approval()]}),
+        S.RUNNING: (
+            build_run(S.RUNNING, **started),
+            {"decisions": [build_approval()], "step_records": [sent]},
+        ),
         S.SUCCEEDED: (
-            a_run(S.SUCCEEDED, summary="Verified: it is gone", **started, **ended),
-            {"decisions": [yes()], "step_records": [done]},
+            build_run(S.SUCCEEDED, summary="Verified: it is gone", **started, **ended),
+            {"decisions": [build_approval()], "step_records": [done]},
         ),
         S.FAILED: (
-            a_run(S.FAILED, summary="Step 1 of 1 failed: no such table", **started, **ended),
-            {"decisions": [yes()], "step_records": [replace(done, state=StepState.FAILED)]},
+            build_run(S.FAILED, summary="Step 1 of 1 failed: no such table", **started, **ended),
+            {
+                "decisions": [build_approval()],
+                "step_records": [replace(done, state=StepState.FAILED)],
+            },
         ),
         S.UNKNOWN: (
-            a_run(S.UNKNOWN, summary="Nobody knows whether step 1 was done", **started, **ended),
-            {"decisions": [yes()], "step_records": [lost]},
+            build_run(
+                S.UNKNOWN, summary="Nobody knows whether step 1 was done", **started, **ended
+            ),
+            {"decisions": [build_approval()], "step_records": [lost]},
         ),
         S.NO_CHANGES: (
-            replace(a_run(S.NO_CHANGES, summary="No changes: it is gone", **ended), **empty),
+            replace(build_run(S.NO_CHANGES, summary="No changes: it is gone", **ended), **empty),
             {},
         ),
-        S.REFUSED: (a_run(S.REFUSED, summary="the table is not there", **ended), {}),
-        S.DENIED: (a_run(S.DENIED, summary="Denied by Olga Owner: not today", **ended), {}),
-        S.EXPIRED: (a_run(S.EXPIRED, summary="Nobody decided in time", **ended), {}),
+        S.REFUSED: (build_run(S.REFUSED, summary="the table is not there", **ended), {}),
+        S.DENIED: (build_run(S.DENIED, summary="Denied by Olga Owner: not today", **ended), {}),
+        S.EXPIRED: (build_run(S.EXPIRED, summary="Nobody decided in time", **ended), {}),
         S.COUNTER_PROPOSED: (
-            replace(a_run(S.COUNTER_PROPOSED), editors=("olga",), proposal_for=11),
+            replace(build_run(S.COUNTER_PROPOSED), editors=("olga",), proposal_for=11),
             {"proposed_values": ProposedValues({"table": "http → www"}, "only www is attacked")},
         ),
-        S.SUPERSEDED: (a_run(S.SUPERSEDED, summary="Superseded by run 13", **ended), {}),
-        S.WITHDRAWN: (a_run(S.WITHDRAWN, summary="Withdrawn by the requester", **ended), {}),
-        S.STALE: (a_run(S.STALE, summary="lb1 is not as it was", **ended), {"decisions": [yes()]}),
-        S.STOPPED: (a_run(S.STOPPED, summary="Stopped by Olga Owner (smoke)", **ended), {}),
+        S.SUPERSEDED: (build_run(S.SUPERSEDED, summary="Superseded by run 13", **ended), {}),
+        S.WITHDRAWN: (build_run(S.WITHDRAWN, summary="Withdrawn by the requester", **ended), {}),
+        S.STALE: (
+            build_run(S.STALE, summary="lb1 is not as it was", **ended),
+            {"decisions": [build_approval()]},
+        ),
+        S.STOPPED: (build_run(S.STOPPED, summary="Stopped by Olga Owner (smoke)", **ended), {}),
     }
-    return {state.value: a_story(run, **other) for state, (run, other) in runs.items()}
+    return {state.value: build_run_view(run, **other) for state, (run, other) in runs.items()}
 
 
-def a_report(**other: Any) -> Report:
+def build_report(**other: Any) -> Report:
     report = Report(
         "2 addresses are marked",
         healthy=False,

@@ -16,7 +16,7 @@ from tests.policies import TEAM
 from tests.slack_emulator import EmulatedChannel, EmulatedPerson, Emulator
 from tests.slack_emulator import Installation as EmulatorInstallation
 from tests.slack_emulator.deliveries import Answer, to_url
-from tests.slack_emulator.serving import served, until
+from tests.slack_emulator.serving import serve, wait_until
 from tests.toy import LISTS
 
 OPS = "C0OPS"
@@ -53,7 +53,7 @@ class Line:
         return "\n".join(message.text for message in shown)
 
     async def connected(self) -> None:
-        await until(
+        await wait_until(
             lambda: self.sockets.status.open_connections == self.sockets.status.wanted_connections
         )
 
@@ -63,7 +63,7 @@ class Line:
         await asyncio.gather(self.listening, return_exceptions=True)
 
 
-def an_emulator() -> Emulator:
+def create_emulator() -> Emulator:
     names = {"U0DORA": "dora", "U0OLGA": "olga", "U0ADAM": "adam"}
     return Emulator(
         people=[EmulatedPerson(user, name, name.title()) for user, name in names.items()],
@@ -75,7 +75,7 @@ def an_emulator() -> Emulator:
 
 
 @asynccontextmanager
-async def a_line(
+async def open_connection(
     harness: Harness,
     *,
     ping_seconds: float = 1,
@@ -83,9 +83,9 @@ async def a_line(
     signing_secret: str = SECRET,
 ) -> AsyncGenerator[Line]:
     """Yield a door that calls Slack. app_token: another one than Slack expects."""
-    emulator, app = an_emulator(), Starlette()
+    emulator, app = create_emulator(), Starlette()
     app.mount("/emulator", emulator.app)
-    async with served(app) as url:
+    async with serve(app) as url:
         emulator.url = f"{url}/emulator"
         speaker = create_client(emulator.bot_token, emulator.api_url)
         slack = SlackSettings(signing_secret, TEAM, app_token=app_token or emulator.app_token)
@@ -109,7 +109,7 @@ async def a_line(
 @asynccontextmanager
 async def over_http(line: Line) -> AsyncGenerator[Send]:
     """Post what Slack signs to the door."""
-    async with served(line.door.app) as url:
+    async with serve(line.door.app) as url:
         post = to_url(url)
 
         async def send(raw: bytes, headers: Mapping[str, str]) -> Answer:

@@ -11,7 +11,7 @@ from bot.slack.actions import DecisionHandler, parse_button_value
 from bot.slack.payloads import ButtonClick
 from tests.bot.slack import payloads
 from tests.bot.slack.chat import PENDING_BUTTONS, Chat
-from tests.bot.slack.json_walk import mentions
+from tests.bot.slack.json_walk import list_mentions
 from tests.ticket_system import require_unreachable_tickets
 
 pytestmark = pytest.mark.anyio
@@ -45,7 +45,7 @@ async def test_result_in_the_thread_mentions_only_the_requester(chat: Chat):
     await chat.press("approve", "U0OLGA")
     [result] = [one for one in chat.slack.posted if one.thread]
     assert result.thread == chat.slack.card.ts
-    assert mentions(result.blocks) == ["U0DORA"]
+    assert list_mentions(result.blocks) == ["U0DORA"]
     assert "lamp is on now" in result.words
 
 
@@ -106,7 +106,7 @@ async def test_denial_is_final_and_its_reason_is_shown_on_the_card(chat: Chat):
     assert "not during the customer's audit" in chat.slack.card.words
     assert set(chat.slack.card.buttons) == {"again", "commands"}
     [result] = [one for one in chat.slack.posted if one.thread]
-    assert mentions(result.blocks) == ["U0DORA"]
+    assert list_mentions(result.blocks) == ["U0DORA"]
 
 
 async def test_deny_button_opens_a_form_that_requires_a_reason(chat: Chat):

@@ -13,8 +13,8 @@ from bot.slack.identity import IdentityService
 from tests.bot.duties import add_calendar, set_duty, with_duties
 from tests.bot.harness import Harness
 from tests.bot.slack import payloads
-from tests.bot.slack.chat import PENDING_BUTTONS, Chat, a_chat
-from tests.bot.slack.json_walk import mentions
+from tests.bot.slack.chat import PENDING_BUTTONS, Chat, open_chat
+from tests.bot.slack.json_walk import list_mentions
 
 pytestmark = pytest.mark.anyio
 LAMP_ON = "toy set lb1 lamp on"
@@ -42,10 +42,10 @@ async def test_approver_on_duty_is_mentioned_before_the_other_approvers(harness:
     add_calendar(harness.policies.path)
     set_duty(harness.database, harness.policies, "adam")
     harness.policies = cast("Any", with_duties(harness.policies, harness.database))
-    async with a_chat(harness) as chat:
+    async with open_chat(harness) as chat:
         await chat.type(LAMP_ON)
         [card] = chat.slack.seen_in("C0OPS")
-        assert mentions(card.blocks) == ["U0ADAM"]
+        assert list_mentions(card.blocks) == ["U0ADAM"]
         assert "(on duty) Olga Owner" in " ".join(card.words.split())
         assert [one.channel for one in chat.slack.posted] == ["C0OPS", "D0ADAM"]
         with harness.database.transaction() as tx:
@@ -55,7 +55,7 @@ async def test_approver_on_duty_is_mentioned_before_the_other_approvers(harness:
         await chat.settle()
         assert len(chat.slack.seen_in("D0OLGA")) == len(chat.slack.seen_in("D0ADAM")) == 1
         [card] = [one for one in chat.slack.seen_in("C0OPS") if not one.thread]
-        assert mentions(card.blocks) == ["U0ADAM", "U0OLGA"]
+        assert list_mentions(card.blocks) == ["U0ADAM", "U0OLGA"]
 
 
 async def test_reminder_sends_each_pending_approver_a_card_with_buttons(waited: Chat):
@@ -86,8 +86,8 @@ async def test_denial_is_shown_on_every_card_and_mentions_the_requester(waited: 
     assert other.buttons == {}
     assert "Denied" in other.text
     assert "by Olga" in other.words
-    calls = [one for one in waited.slack.posted if one.thread and mentions(one.blocks)]
-    assert [mentions(one.blocks) for one in calls] == [["U0DORA"]]
+    calls = [one for one in waited.slack.posted if one.thread and list_mentions(one.blocks)]
+    assert [list_mentions(one.blocks) for one in calls] == [["U0DORA"]]
 
 
 async def test_simultaneous_approvals_on_two_copies_execute_once(waited: Chat):
@@ -206,10 +206,10 @@ async def test_simultaneous_approvals_in_slack_and_web_execute_once(chat: Chat):
 
 
 async def test_approve_button_works_after_a_restart(harness: Harness):
-    async with a_chat(harness) as before:
+    async with open_chat(harness) as before:
         await before.type(LAMP_ON)
         card = before.slack.card
-    async with a_chat(harness) as after:
+    async with open_chat(harness) as after:
         after.slack.posted.append(card)
         await after.press("approve", "U0OLGA", message=card)
         assert after.run().state is State.SUCCEEDED

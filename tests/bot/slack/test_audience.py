@@ -7,7 +7,12 @@ import pytest
 
 from bot.model.run import RequestOrigin, State
 from bot.slack.routing import Audience, get_audience, list_channels, needs_requester_mention
-from tests.bot.slack.sample_views import ASKED, a_run, a_story, every_story
+from tests.bot.slack.sample_views import (
+    ASKED,
+    build_run,
+    build_run_view,
+    build_run_view_of_each_state,
+)
 
 LATER = {"ended_at": ASKED + 1}
 CASES: list[tuple[str, dict[str, Any], str, Audience]] = [
@@ -52,7 +57,7 @@ CASES: list[tuple[str, dict[str, Any], str, Audience]] = [
 def test_run_is_posted_to_channel_requester_or_nobody_by_state_and_source(
     run: dict[str, Any], door: str, audience: Audience
 ):
-    story = a_story(a_run(origin=RequestOrigin(door, "C0OPS"), **run))
+    story = build_run_view(build_run(origin=RequestOrigin(door, "C0OPS"), **run))
     assert get_audience(story, is_posted=False) is audience
 
 
@@ -60,19 +65,25 @@ def test_run_is_posted_to_channel_requester_or_nobody_by_state_and_source(
     ("days", "audience"), [(6, Audience.CHANNEL), (8, Audience.NONE), (365, Audience.NONE)]
 )
 def test_run_that_ended_over_a_week_ago_is_not_posted_anew(days: int, audience: Audience):
-    run = a_run(state=State.SUCCEEDED, started_at=ASKED, **LATER)
-    story = replace(a_story(run), now=ASKED + days * 86_400_000_000)
+    run = build_run(state=State.SUCCEEDED, started_at=ASKED, **LATER)
+    story = replace(build_run_view(run), now=ASKED + days * 86_400_000_000)
     assert get_audience(story, is_posted=False) is audience
     assert get_audience(story, is_posted=True) is Audience.CHANNEL
 
 
-@pytest.mark.parametrize("story", every_story().values(), ids=every_story().keys())
+@pytest.mark.parametrize(
+    "story", build_run_view_of_each_state().values(), ids=build_run_view_of_each_state().keys()
+)
 def test_posted_card_is_updated_in_every_state(story: Any):
     assert get_audience(story, is_posted=True) is Audience.CHANNEL
 
 
 def test_requester_is_mentioned_only_in_final_states():
-    called = {name for name, story in every_story().items() if needs_requester_mention(story)}
+    called = {
+        name
+        for name, story in build_run_view_of_each_state().items()
+        if needs_requester_mention(story)
+    }
     assert called == {
         "succeeded",
         "failed",
@@ -100,10 +111,12 @@ def test_requester_is_mentioned_only_in_final_states():
 def test_card_channels_are_origin_then_area_then_default(
     origin: RequestOrigin, area: str, default: str, places: list[str]
 ):
-    story = a_story(a_run(origin=origin), channel=area)
+    story = build_run_view(build_run(origin=origin), channel=area)
     assert list_channels(story, default_channel=default) == places
 
 
 def test_check_requested_by_direct_message_is_answered_there():
-    story = a_story(a_run(kind="check", origin=RequestOrigin("slack", "D0DORA")), channel="C0EDGE")
+    story = build_run_view(
+        build_run(kind="check", origin=RequestOrigin("slack", "D0DORA")), channel="C0EDGE"
+    )
     assert list_channels(story, default_channel="")[0] == "D0DORA"

@@ -8,9 +8,9 @@ import pytest
 from bot.model.run import State
 from tests.bot.authenticator_app import enrol_and_step_up
 from tests.bot.harness import Harness
-from tests.bot.slack.chat import PENDING_BUTTONS, Chat, a_chat
-from tests.bot.slack.json_walk import mentions
-from tests.policies import starter_rules
+from tests.bot.slack.chat import PENDING_BUTTONS, Chat, open_chat
+from tests.bot.slack.json_walk import list_mentions
+from tests.policies import get_starter_rules
 from tests.ticket_system import require_unreachable_tickets
 
 pytestmark = pytest.mark.anyio
@@ -23,14 +23,14 @@ async def loud(harness: Harness, anyio_backend: str) -> AsyncIterator[Chat]:
     areas = harness.policies.path / "areas.yaml"
     areas.write_text(areas.read_text().replace("web: {", "web: {channel: C0WEB, "))
     harness.fleet.hosts["web1"] = {"lamp": "off"}
-    async with a_chat(harness, default_channel="C0ALARM") as chat:
+    async with open_chat(harness, default_channel="C0ALARM") as chat:
         chat.slack.channels |= {"C0WEB", "C0ALARM"}
         yield chat
 
 
 async def test_plan_that_needs_a_second_factor_has_no_approve_button_in_slack(chat: Chat) -> None:
     rules = chat.harness.policies.path / "policy.cedar"
-    rules.write_text(starter_rules().replace('@approvals("1")', '@approvals("1")\n@stepup', 1))
+    rules.write_text(get_starter_rules().replace('@approvals("1")', '@approvals("1")\n@stepup', 1))
     await chat.type("toy set lb1 lamp on")
     assert set(chat.slack.card.buttons) == PENDING_BUTTONS - {"approve"}
     assert "This plan needs a second factor. Approve it on" in chat.slack.card.words
@@ -79,7 +79,7 @@ async def test_break_glass_is_announced_once_and_reviewed_by_another_person(loud
     assert sorted(one.channel for one in alarms) == ["C0ALARM", "C0WEB", "D0OLGA"]
     for alarm in alarms:
         assert "all customers see an error page" in alarm.words
-        assert "U0OLGA" in mentions(alarm.blocks)
+        assert "U0OLGA" in list_mentions(alarm.blocks)
     assert "Adam Admin used break-glass" in loud.slack.posted[0].words
 
     refused = await loud.type("review 1 it was right, I have looked", "U0ADAM")
@@ -165,7 +165,7 @@ async def test_declined_erasure_is_sent_once_to_its_requester_with_the_reason(ch
     assert len(messages) == 1
     assert "Olga Owner declined to erase the output of run 1" in messages[0].words
     assert why in messages[0].words
-    assert mentions(messages[0].blocks) == []
+    assert list_mentions(messages[0].blocks) == []
 
 
 @pytest.mark.parametrize(

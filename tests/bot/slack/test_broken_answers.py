@@ -14,9 +14,9 @@ from bot.slack.client import get_error_cause, is_retryable
 from bot.slack.self_check import SlackConnectionSettings, check_slack_connection
 from tests.bot.harness import Harness
 from tests.bot.slack import payloads
-from tests.bot.slack.chat import Chat, a_chat
-from tests.bot.slack.json_walk import texts
-from tests.bot.slack.web_api import WebApi, a_web_api
+from tests.bot.slack.chat import Chat, open_chat
+from tests.bot.slack.json_walk import list_texts
+from tests.bot.slack.web_api import WebApi, serve_web_api
 from tests.policies import TEAM
 
 pytestmark = pytest.mark.anyio
@@ -58,7 +58,7 @@ def breaks(slack: WebApi, method: str, broken: Callable[[], web.Response], times
 async def test_malformed_slack_api_answer_raises_a_retryable_error(
     broken: Callable[[], web.Response], anyio_backend: str
 ):
-    async with a_web_api() as slack:
+    async with serve_web_api() as slack:
         breaks(slack, "users.info", broken)
         with pytest.raises(SlackApiError) as caught:
             await app.create_client("xoxb-1", slack.url).users_info(user="U0DORA")
@@ -149,7 +149,7 @@ async def test_form_that_fails_to_load_reports_an_internal_error(
     monkeypatch.setattr(modals.RequestForms, "_build_form", without_a_policy)
     await chat.type("toy tune")
     [view] = chat.slack.views.values()
-    assert "cannot be loaded" in " ".join(texts(view["blocks"]))
+    assert "cannot be loaded" in " ".join(list_texts(view["blocks"]))
     [message] = chat.slack.whispers("U0DORA")
     assert "Internal error in Keyturn" in message.text
     assert "disk" not in message.text
@@ -167,7 +167,7 @@ async def test_repeat_button_reports_that_slack_did_not_confirm_the_account(chat
 async def test_doctor_reports_an_internal_error_of_slack_not_a_bad_token(
     broken: Callable[[], web.Response], anyio_backend: str
 ):
-    async with a_web_api() as slack:
+    async with serve_web_api() as slack:
         breaks(slack, "auth.test", broken)
         way = SlackConnectionSettings(TEAM, "", "secret", "https://keyturn.example.com", {})
         [result] = [
@@ -220,7 +220,7 @@ async def test_result_is_posted_to_the_thread_while_the_card_update_fails(chat: 
 
 
 async def test_card_that_slack_refuses_to_post_is_not_sent_elsewhere(harness: Harness):
-    async with a_chat(harness, default_channel="C0OPS") as chat:
+    async with open_chat(harness, default_channel="C0OPS") as chat:
         chat.slack.refuse("chat.postMessage", "no_such_reason")
         await chat.type(LAMP_ON)
         assert chat.slack.posted == []

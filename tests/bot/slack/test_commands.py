@@ -20,14 +20,14 @@ from tests.bot.duties import add_calendar, set_duty
 from tests.bot.slack import payloads
 from tests.bot.slack.asgi import Answer
 from tests.bot.slack.chat import Chat
-from tests.bot.slack.json_walk import mentions, parts, texts
+from tests.bot.slack.json_walk import list_mentions, list_texts, walk_objects
 
 pytestmark = pytest.mark.anyio
 
 
 def words(answer: Answer) -> str:
     assert answer.json["response_type"] == "ephemeral"
-    return " ".join(texts(answer.json["blocks"]))
+    return " ".join(list_texts(answer.json["blocks"]))
 
 
 async def test_who_command_loads_the_policy_once(chat: Chat, monkeypatch: pytest.MonkeyPatch):
@@ -203,7 +203,7 @@ async def test_unicode_spaces_separate_words_of_a_command(chat: Chat, space: str
 async def test_error_repeats_typed_mentions_as_plain_text(chat: Chat, text: str):
     answer = await chat.type(text)
     assert "<" not in answer.text
-    assert [part for part in parts(answer.json) if part.get("type") == "mrkdwn"] == []
+    assert [part for part in walk_objects(answer.json) if part.get("type") == "mrkdwn"] == []
 
 
 async def test_smart_quotes_and_slack_links_are_parsed_in_a_request(chat: Chat):
@@ -382,7 +382,7 @@ async def test_who_command_describes_hosts_areas_and_people(
 ):
     answer = await chat.type(text)
     assert expected in words(answer).replace("  ", " ")
-    assert mentions(answer.json["blocks"]) == people
+    assert list_mentions(answer.json["blocks"]) == people
 
 
 async def test_who_command_shows_who_is_on_duty(chat: Chat):
@@ -393,7 +393,7 @@ async def test_who_command_shows_who_is_on_duty(chat: Chat):
     assert "edge :  not known, so no one is on duty" in words(answer)
     set_duty(harness.database, harness.policies, "adam", "somebody")
     answer = await chat.type("who")
-    assert mentions(answer.json["blocks"])[-1] == "U0ADAM"
+    assert list_mentions(answer.json["blocks"])[-1] == "U0ADAM"
     assert "On duty edge :   until  ; read" in words(answer)
 
 

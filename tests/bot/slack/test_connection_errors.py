@@ -12,7 +12,7 @@ from aiohttp.client_reqrep import ConnectionKey
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.slack import self_check
-from tests.playground.tls import certified
+from tests.playground.tls import create_certificate
 
 pytestmark = pytest.mark.anyio
 
@@ -79,7 +79,7 @@ def test_tls_certificate_error_explains_ssl_cert_file(tmp_path: Path):
     key = ConnectionKey("slack.com", 443, True, True, None, None, None)
     shown = ClientConnectorCertificateError(key, SSLCertVerificationError("self-signed"))
     (tmp_path / "rubbish").write_text("no certificate")
-    another = certified(tmp_path, names=("slack.com",)).authority
+    another = create_certificate(tmp_path, names=("slack.com",)).authority
     messages = {
         "": "set SSL_CERT_FILE to the file",
         str(tmp_path / "nowhere"): "cannot read",

@@ -5,7 +5,7 @@ import pytest
 from bot.model.run import State
 from tests.bot.slack.asgi import Answer
 from tests.bot.slack.chat import Chat
-from tests.bot.slack.json_walk import texts
+from tests.bot.slack.json_walk import list_texts
 from tests.bot.slack.web_api import Posted
 
 pytestmark = pytest.mark.anyio
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.anyio
 
 def words(answer: Answer) -> str:
     assert answer.json["response_type"] == "ephemeral"
-    return " ".join(texts(answer.json["blocks"]))
+    return " ".join(list_texts(answer.json["blocks"]))
 
 
 def newest(chat: Chat) -> Posted:
@@ -21,7 +21,7 @@ def newest(chat: Chat) -> Posted:
 
 
 def card(chat: Chat) -> str:
-    return " ".join(texts(newest(chat).blocks))
+    return " ".join(list_texts(newest(chat).blocks))
 
 
 @pytest.mark.parametrize("who", ["stan", "@stan", "<@U0STAN|someone>", "<@U0STAN>"])

@@ -6,8 +6,8 @@ from sqlalchemy import update
 from bot.db import drift, tables
 from bot.db.drift import DriftKey
 from tests.bot.harness import Harness
-from tests.bot.slack.chat import Chat, a_chat
-from tests.bot.slack.json_walk import texts
+from tests.bot.slack.chat import Chat, open_chat
+from tests.bot.slack.json_walk import list_texts
 from tests.ticket_system import require_unreachable_tickets
 from tests.toy import KeepSwitch
 
@@ -29,7 +29,7 @@ async def dim_by_hand(chat: Chat, *, host: str = "lb1", name: str = "lamp") -> D
 
 async def read(chat: Chat, words: str, user: str = "U0DORA") -> str:
     answer = await chat.type(words, user)
-    return " ".join(texts(answer.json["blocks"]))
+    return " ".join(list_texts(answer.json["blocks"]))
 
 
 def list_messages(chat: Chat) -> list[str]:
@@ -41,7 +41,7 @@ def list_messages(chat: Chat) -> list[str]:
 async def test_drift_message_names_host_value_and_window_once(
     harness: Harness, anyio_backend: str
 ):
-    async with a_chat(harness, default_channel="C0OPS") as chat:
+    async with open_chat(harness, default_channel="C0OPS") as chat:
         key = await dim_by_hand(chat)
         (message,) = list_messages(chat)
         assert "lb1: 1 value changed outside Keyturn" in message

@@ -16,7 +16,7 @@ from bot.slack import modals
 from tests.bot.slack import payloads
 from tests.bot.slack.asgi import Answer
 from tests.bot.slack.chat import PENDING_BUTTONS, Chat
-from tests.bot.slack.json_walk import texts
+from tests.bot.slack.json_walk import list_texts
 from tests.bot.slack.web_api import Posted
 from tests.policies import INVENTORY
 from tests.ticket_system import require_unreachable_tickets
@@ -40,7 +40,7 @@ class Open:
 
     @property
     def words(self) -> str:
-        return " ".join(texts(self.view["blocks"]))
+        return " ".join(list_texts(self.view["blocks"]))
 
     @property
     def inputs(self) -> dict[str, dict[str, Any]]:

@@ -11,7 +11,7 @@ from bot.db import home_queue
 from bot.model.run import State
 from tests.bot.slack import payloads
 from tests.bot.slack.chat import Chat
-from tests.bot.slack.json_walk import texts
+from tests.bot.slack.json_walk import list_texts
 from tests.toy import SetSwitch
 
 pytestmark = pytest.mark.anyio
@@ -29,7 +29,7 @@ async def look(chat: Chat, user: str) -> dict[str, Any]:
 
 
 def words(view: dict[str, Any]) -> str:
-    return " ".join(texts(view["blocks"]))
+    return " ".join(list_texts(view["blocks"]))
 
 
 def buttons(view: dict[str, Any]) -> dict[str, dict[str, Any]]:

@@ -18,7 +18,7 @@ import pytest
 
 import bot.slack
 from tests.bot.slack.active_markup import acts
-from tests.bot.slack.hostile import a_hostile_chat
+from tests.bot.slack.hostile import open_hostile_chat
 from tests.bot.slack.hostile_walk import Walk, everything_sent
 
 ROOM = Path(bot.slack.__file__).parent
@@ -99,7 +99,7 @@ def _modules() -> list[ModuleType]:
 def walk(directory: Path) -> list[object]:
     async def whole() -> list[object]:
         with pytest.MonkeyPatch.context() as patch:
-            async with a_hostile_chat(directory, patch) as chat:
+            async with open_hostile_chat(directory, patch) as chat:
                 await Walk(chat).whole()
                 # Without a guard Slack would refuse some of it, too.
                 chat.slack.faults.clear()

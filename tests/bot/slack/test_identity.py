@@ -11,8 +11,8 @@ from bot.policy import PolicyDirectory
 from bot.slack.identity import AccountRefused, IdentityService
 from bot.slack.payloads import Account
 from tests.bot.slack.chat import Chat
-from tests.bot.slack.web_api import WebApi, a_web_api
-from tests.policies import TEAM, a_policy
+from tests.bot.slack.web_api import WebApi, serve_web_api
+from tests.policies import TEAM, write_policy
 
 pytestmark = pytest.mark.anyio
 DORA = Account(TEAM, "U0DORA")
@@ -27,7 +27,7 @@ class Clock:
 
 @pytest.fixture
 async def slack(anyio_backend: str):
-    async with a_web_api() as api:
+    async with serve_web_api() as api:
         yield api
 
 
@@ -38,7 +38,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def policies(tmp_path: Path) -> PolicyDirectory:
-    return a_policy(tmp_path)
+    return write_policy(tmp_path)
 
 
 @pytest.fixture

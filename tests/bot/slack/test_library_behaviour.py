@@ -31,7 +31,7 @@ from bot.slack.socket_mode import EnvelopeHandler, SocketModeService
 from tests.bot.slack import payloads
 from tests.bot.slack.asgi import post
 from tests.bot.slack.chat import Chat
-from tests.bot.slack.hostile import a_hostile_chat
+from tests.bot.slack.hostile import open_hostile_chat
 from tests.bot.slack.hostile_walk import Walk
 from tests.bot.slack.named_tests import missing
 from tests.bot.slack.payloads import SECRET, signed
@@ -231,7 +231,7 @@ def _of_the_door() -> Generator[str]:
 async def busy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, anyio_backend: str
 ) -> AsyncGenerator[Chat]:
-    async with a_hostile_chat(tmp_path, monkeypatch) as chat:
+    async with open_hostile_chat(tmp_path, monkeypatch) as chat:
         yield chat
 
 

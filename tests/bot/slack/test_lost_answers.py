@@ -13,7 +13,7 @@ from bot.slack.blocks import Message, rich_text, rich_text_section, text_element
 from bot.slack.client import build_named_blocks, has_message_name, with_message_name
 from tests.bot.slack import payloads
 from tests.bot.slack.chat import PENDING_BUTTONS, Chat
-from tests.bot.slack.sample_views import a_story
+from tests.bot.slack.sample_views import build_run_view
 from tests.bot.slack.test_outbox import LAMP_ON, due_now
 
 pytestmark = pytest.mark.anyio
@@ -165,7 +165,7 @@ async def test_reading_slack_api_call_is_retried_after_a_lost_connection(chat: C
 
 
 def test_message_name_is_unique_per_run_and_slot():
-    story = a_story()
+    story = build_run_view()
     names = [
         with_message_name(HELLO, story, slot).name
         for slot in ("card", "card 1.2", "result failed")
@@ -176,7 +176,7 @@ def test_message_name_is_unique_per_run_and_slot():
 
 
 def test_message_name_is_found_in_the_blocks():
-    message = with_message_name(HELLO, a_story(), "card")
+    message = with_message_name(HELLO, build_run_view(), "card")
     assert has_message_name({"blocks": build_named_blocks(message)}, message.name)
     assert not has_message_name({"blocks": list(HELLO.blocks)}, message.name)
     assert not has_message_name({"text": "no blocks"}, message.name)

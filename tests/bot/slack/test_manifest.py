@@ -12,7 +12,7 @@ from bot.slack.aliases import ALIASES, COMMAND
 from bot.slack.manifest import format_manifest
 from bot.slack.modals import ABOUT_HOST, HOST_SHORTCUT_NAME
 from tests.bot.slack import schema_check
-from tests.bot.slack.json_walk import parts
+from tests.bot.slack.json_walk import walk_objects
 
 SCOPES = {
     "app_mentions:read",
@@ -101,7 +101,7 @@ def test_manifest_requests_exactly_the_listed_scopes(manifest: dict[str, Any]):
 
 
 def addresses(manifest: dict[str, Any]) -> list[str]:
-    return [part[name] for part in parts(manifest) for name in part if name.endswith("url")]
+    return [part[name] for part in walk_objects(manifest) for name in part if name.endswith("url")]
 
 
 def test_manifest_for_socket_mode_has_no_urls(manifest: dict[str, Any]):

@@ -12,7 +12,7 @@ from bot.db import outbox, tables
 from bot.model.run import Run, State
 from bot.slack.outbox import ChannelRateLimit
 from tests.bot.harness import Harness
-from tests.bot.slack.chat import Chat, a_chat
+from tests.bot.slack.chat import Chat, open_chat
 from tests.toy import SetSwitch
 
 pytestmark = pytest.mark.anyio
@@ -44,7 +44,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 async def chat(harness: Harness, clock: Clock, anyio_backend: str) -> AsyncIterator[Chat]:
-    async with a_chat(harness, default_channel=OPS, clock=clock) as chat:
+    async with open_chat(harness, default_channel=OPS, clock=clock) as chat:
         clock.chat = chat
         yield chat
 

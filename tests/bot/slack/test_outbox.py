@@ -13,7 +13,7 @@ from bot.slack import outbox
 from bot.slack.run_facts import SlackRunViewBuilder
 from tests.bot.harness import Harness
 from tests.bot.slack import payloads
-from tests.bot.slack.chat import PAGES, PENDING_BUTTONS, Chat, a_chat
+from tests.bot.slack.chat import PAGES, PENDING_BUTTONS, Chat, open_chat
 from tests.policies import TEAM
 from tests.toy import SetSwitch
 
@@ -53,7 +53,7 @@ async def until(condition: Callable[[], object], seconds: float = 10) -> None:
 async def test_card_goes_to_the_default_channel_when_the_bot_is_not_in_the_channel(
     harness: Harness,
 ):
-    async with a_chat(harness, default_channel="C0MAIN") as chat:
+    async with open_chat(harness, default_channel="C0MAIN") as chat:
         chat.slack.channels = {"C0MAIN"}
         await chat.type(LAMP_ON, channel="C0SECRET")
         [card] = chat.slack.seen_in("C0MAIN")
@@ -80,7 +80,7 @@ async def test_no_changes_message_is_sent_directly_where_the_bot_is_not_in_the_c
 
 
 async def test_web_request_is_posted_in_the_default_channel(harness: Harness):
-    async with a_chat(harness, default_channel="C0OPS") as chat:
+    async with open_chat(harness, default_channel="C0OPS") as chat:
         await asyncio.to_thread(harness.request, SetSwitch(host="lb1", name="lamp", value="on"))
         await chat.settle()
         assert chat.slack.card.channel == "C0OPS"
@@ -177,7 +177,7 @@ async def test_unchanged_card_is_not_sent_again(chat: Chat):
 
 
 async def test_two_outbox_workers_post_a_card_once(chat: Chat):
-    async with a_chat(chat.harness) as other:
+    async with open_chat(chat.harness) as other:
         await chat.send(payloads.slash(LAMP_ON))
         await asyncio.to_thread(chat.harness.run_queued_work)
         both = (chat.door.outbox, other.door.outbox)
@@ -201,7 +201,7 @@ async def test_outbox_claim_of_a_dead_worker_expires(chat: Chat):
 
 async def test_message_claimed_by_a_dead_worker_is_sent_within_fifteen_seconds(chat: Chat):
     """It died while Slack took its time."""
-    async with a_chat(chat.harness) as dead:
+    async with open_chat(chat.harness) as dead:
         await chat.send(payloads.slash(LAMP_ON))
         await asyncio.to_thread(chat.harness.run_queued_work)
         dead.slack.slowly = 1
@@ -237,7 +237,7 @@ async def test_message_posted_by_a_dead_worker_is_not_posted_again(chat: Chat):
 
 async def test_slow_outbox_worker_renews_its_lease(chat: Chat, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(outbox, "_LEASE_SECONDS", 1.0)
-    async with a_chat(chat.harness) as other:
+    async with open_chat(chat.harness) as other:
         await chat.send(payloads.slash(LAMP_ON))
         await asyncio.to_thread(chat.harness.run_queued_work)
         chat.slack.slowly = 2.5
@@ -277,7 +277,7 @@ async def test_outbox_worker_releases_unsent_messages_at_shutdown(
         await asyncio.to_thread(chat.harness.run_queued_work)
         chat.door.outbox.wake_up()
         await until(lambda: any(call == "chat.postMessage" for call, _ in chat.slack.calls))
-    async with a_chat(chat.harness) as other:
+    async with open_chat(chat.harness) as other:
         await other.door.outbox.deliver_due()
         assert other.slack.card.text.startswith("Needs approval")
 
@@ -308,7 +308,7 @@ async def test_outbox_sends_at_once_when_woken(chat: Chat):
 
 async def test_card_progress_is_updated_at_most_once_a_second(harness: Harness):
     now = [100.0]
-    async with a_chat(harness, clock=lambda: now[0]) as chat:
+    async with open_chat(harness, clock=lambda: now[0]) as chat:
         loop, updates = asyncio.get_running_loop(), list[int]()
 
         def between_steps(_host: str, _words: str) -> None:
@@ -401,7 +401,7 @@ async def test_outbox_stops_when_cancelled_just_after_being_woken(chat: Chat, tu
 
 async def test_card_of_a_long_step_shows_its_duration(harness: Harness):
     now = [100.0]
-    async with a_chat(harness, clock=lambda: now[0]) as chat:
+    async with open_chat(harness, clock=lambda: now[0]) as chat:
         loop, texts = asyncio.get_running_loop(), list[str]()
 
         def two_minutes_later(_host: str, _words: str) -> None:
@@ -419,7 +419,7 @@ async def test_card_of_a_long_step_shows_its_duration(harness: Harness):
 
 async def test_card_of_a_fan_out_counts_finished_hosts(harness: Harness):
     now = [100.0]
-    async with a_chat(harness, clock=lambda: now[0]) as chat:
+    async with open_chat(harness, clock=lambda: now[0]) as chat:
         loop, texts = asyncio.get_running_loop(), list[str]()
 
         def a_while_later(_host: str, _words: str) -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.bot.slack.chat import PENDING_BUTTONS, Chat
-from tests.bot.slack.json_walk import mentions
+from tests.bot.slack.json_walk import list_mentions
 from tests.bot.slack.web_api import Posted
 
 pytestmark = pytest.mark.anyio
@@ -25,7 +25,7 @@ async def test_question_is_answered_in_its_thread_and_shown_on_the_card(chat: Ch
     await _ask(chat)
     card, question = chat.slack.posted
     assert question.thread == card.ts
-    assert mentions(question.blocks) == ["U0DORA"]
+    assert list_mentions(question.blocks) == ["U0DORA"]
     assert "Olga Owner asked about run 1: Which ticket?" in _words(question)
     assert "Olga Owner asked: Which ticket?" in _words(card)
     assert set(card.buttons) == PENDING_BUTTONS | {"answer"}
@@ -33,7 +33,7 @@ async def test_question_is_answered_in_its_thread_and_shown_on_the_card(chat: Ch
     await chat.submit({"because": "4711 <!channel>"}, "U0DORA")
     card, question, answer = chat.slack.posted
     assert question.buttons == {}
-    assert mentions(answer.blocks) == ["U0OLGA"]
+    assert list_mentions(answer.blocks) == ["U0OLGA"]
     assert "Dora Developer answered: 4711 <!channel>" in _words(card)
     assert set(card.buttons) == PENDING_BUTTONS
     await chat.press("approve", "U0OLGA")

@@ -7,8 +7,8 @@ import pytest
 from bot.db import runs
 from bot.model.run import Run, State
 from tests.bot.harness import open_harness
-from tests.bot.slack.chat import PENDING_BUTTONS, Chat, a_chat
-from tests.bot.slack.json_walk import mentions
+from tests.bot.slack.chat import PENDING_BUTTONS, Chat, open_chat
+from tests.bot.slack.json_walk import list_mentions
 
 pytestmark = pytest.mark.anyio
 LAMP_ON = "toy set lb1 lamp on"
@@ -41,14 +41,14 @@ async def test_reminder_is_sent_once_to_each_approver(chat: Chat):
     assert "Your approval is still needed: toy set lb1 lamp on" in messages[-1].words
     assert "Adam Admin, Olga Owner" in messages[-1].words
     # The copies of the card ring; a mention beside them would ring twice.
-    assert mentions(messages[-1].blocks) == []
+    assert list_mentions(messages[-1].blocks) == []
     assert len(chat.slack.seen_in("D0ADAM")) == len(chat.slack.seen_in("D0OLGA")) == 1
 
 
 async def test_escalation_notifies_the_next_group_which_can_then_approve(tmp_path: Path):
     notes = '@remind("10m") @escalate("area:storage")'
     with open_harness(tmp_path, rules=RULES.format(notes=notes)) as harness:
-        async with a_chat(harness) as chat:
+        async with open_chat(harness) as chat:
             await chat.type(LAMP_ON)
             await _waited(chat, 11)
             await _waited(chat, 21)
@@ -61,7 +61,7 @@ async def test_escalation_notifies_the_next_group_which_can_then_approve(tmp_pat
 
 async def test_approve_button_opens_a_form_when_the_rule_requires_a_reason(tmp_path: Path):
     with open_harness(tmp_path, rules=RULES.format(notes='@reason("required")')) as harness:
-        async with a_chat(harness) as chat:
+        async with open_chat(harness) as chat:
             refused = await chat.type(LAMP_ON)
             assert "requires a reason" in refused.text
             await chat.type(f"{LAMP_ON} because it is dark")

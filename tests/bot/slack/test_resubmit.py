@@ -9,8 +9,8 @@ from bot.slack.blocks import Message
 from bot.slack.modals import RequestFormView, render_form
 from bot.slack.run_message import render_card
 from tests.bot.slack.chat import Chat
-from tests.bot.slack.json_walk import parts
-from tests.bot.slack.sample_views import every_story
+from tests.bot.slack.json_walk import walk_objects
+from tests.bot.slack.sample_views import build_run_view_of_each_state
 from tests.bot.slack.test_form import Open
 from tests.toy import TuneSwitch
 
@@ -128,7 +128,7 @@ async def test_succeeded_run_has_no_request_again_button(chat: Chat):
 
 @pytest.mark.parametrize("state", State)
 def test_request_again_button_is_on_cards_of_unsuccessful_runs_only(state: State):
-    story = every_story()[state.value]
+    story = build_run_view_of_each_state()[state.value]
     nothing = {"failed", "refused", "denied", "expired", "withdrawn", "stale", "stopped"}
     assert _has_it(render_card(story)) == (state.value in nothing)
     assert not _has_it(render_card(story, buttons=False))
@@ -137,7 +137,7 @@ def test_request_again_button_is_on_cards_of_unsuccessful_runs_only(state: State
 
 
 def _has_it(message: Message) -> bool:
-    return any(part.get("action_id") == "again" for part in parts(message.blocks))
+    return any(part.get("action_id") == "again" for part in walk_objects(message.blocks))
 
 
 def test_form_leaves_out_an_initial_value_that_is_no_longer_an_option():

@@ -29,27 +29,27 @@ from bot.slack.run_message import (
 )
 from connectors.command import Shell
 from runbooks import Report, Table
-from tests.bot.slack.json_walk import mentions, parts, texts
+from tests.bot.slack.json_walk import list_mentions, list_texts, walk_objects
 from tests.bot.slack.sample_views import (
     ASKED,
     PAGE,
-    a_check,
-    a_proposal,
-    a_report,
-    a_run,
-    a_step,
-    a_story,
-    every_story,
-    yes,
+    build_approval,
+    build_check,
+    build_plan,
+    build_report,
+    build_run,
+    build_run_view,
+    build_run_view_of_each_state,
+    build_step,
 )
 from tests.slack_emulator.blockkit import faults_of_blocks, faults_of_view
 from tests.slack_emulator.mrkdwn import Names, to_html, with_emoji
 
-STORIES = every_story()
+STORIES = build_run_view_of_each_state()
 
 
 def words(message: Message) -> str:
-    return " ".join(texts(message.blocks))
+    return " ".join(list_texts(message.blocks))
 
 
 def buttons(message: Message) -> list[str]:
@@ -61,8 +61,8 @@ def buttons(message: Message) -> list[str]:
     ("well", "text"), [(True, "Finished: "), (False, "Finished, needs attention: ")]
 )
 def test_follow_up_message_shows_the_report_and_whether_it_needs_attention(well: bool, text: str):
-    run = replace(a_run(State.SUCCEEDED), report=Report("scrubbed", healthy=well))
-    message = render_follow_up(a_story(run))
+    run = replace(build_run(State.SUCCEEDED), report=Report("scrubbed", healthy=well))
+    message = render_follow_up(build_run_view(run))
     assert text in words(message)
     assert f"{text}scrubbed" in message.text
 
@@ -138,36 +138,40 @@ def test_card_hides_commands_behind_a_button_after_the_decision(state: State):
     shown = words(render_card(story))
     assert "Forget 203.0.113.9" in shown
     assert "haproxyctl" not in shown
-    commands = " ".join(texts(render_commands(story)["blocks"]))
+    commands = " ".join(list_texts(render_commands(story)["blocks"]))
     assert "haproxyctl clear table http key 203.0.113.9" in commands
     assert "haproxyctl set table http key 203.0.113.9" in commands
     assert faults_of_view(render_commands(story)) == []
 
 
 def test_card_of_a_check_with_problems_is_orange():
-    check = a_check(a_report())
-    assert render_card(a_story(check)).blocks[0]["text"]["text"].startswith("🟠 Needs attention")
+    check = build_check(build_report())
+    assert (
+        render_card(build_run_view(check))
+        .blocks[0]["text"]["text"]
+        .startswith("🟠 Needs attention")
+    )
     assert render_card(STORIES["succeeded"]).blocks[0]["text"]["text"].startswith("🟢 Succeeded")
 
 
 def test_card_of_a_fan_out_counts_hosts_read_and_done():
     hosts = ("lb1", "lb2", "lb3")
-    reading = a_story(a_run(State.PLANNING, hosts=hosts), ended_children_count=1)
+    reading = build_run_view(build_run(State.PLANNING, hosts=hosts), ended_children_count=1)
     assert "1 of 3 hosts read" in words(render_card(reading))
-    running = a_story(a_run(State.RUNNING, hosts=hosts), ended_children_count=2)
+    running = build_run_view(build_run(State.RUNNING, hosts=hosts), ended_children_count=2)
     assert "2 of 3 hosts done" in words(render_card(running))
 
 
 def test_card_of_a_run_on_hold_names_the_freeze():
-    held = a_run(State.QUEUED, summary="On hold: freeze “sale” until 2026-12-01 06:00 UTC")
-    message = render_card(a_story(held))
+    held = build_run(State.QUEUED, summary="On hold: freeze “sale” until 2026-12-01 06:00 UTC")
+    message = render_card(build_run_view(held))
     assert message.blocks[0]["text"]["text"].startswith("🟡 On hold: abusers clear")
     assert "freeze “sale” until 2026-12-01 06:00 UTC" in words(message)
 
 
 def test_approval_card_shows_reason_plan_undo_digest_and_deadline():
-    run = a_run()
-    shown = words(render_card(a_story(run)))
+    run = build_run()
+    shown = words(render_card(build_run_view(run)))
     for expected in (
         "requested by Dora Developer",
         "a customer called",
@@ -186,52 +190,54 @@ def test_approval_card_shows_reason_plan_undo_digest_and_deadline():
 
 def test_card_shows_the_person_an_agent_acts_for_and_that_it_wrote_the_reason():
     origin = RequestOrigin("mcp", agent=AgentOrigin("adam", "dora", "client 1"))
-    run = a_run(requested_by="agent:triage-bot", origin=origin)
-    shown = words(render_card(a_story(run, requester="")))
+    run = build_run(requested_by="agent:triage-bot", origin=origin)
+    shown = words(render_card(build_run_view(run, requester="")))
     assert "requested by triage-bot for Dora Developer" in shown
     assert "by an agent" in shown
     assert "Reason written by an agent" in shown
-    assert "Reason written" not in words(render_card(a_story()))
+    assert "Reason written" not in words(render_card(build_run_view()))
 
 
 def test_card_mentions_those_who_can_approve():
-    assert mentions(render_card(a_story()).blocks) == ["U0ADAM", "U0OLGA"]
+    assert list_mentions(render_card(build_run_view()).blocks) == ["U0ADAM", "U0OLGA"]
 
 
 def test_card_does_not_mention_those_who_have_approved():
-    story = a_story(a_run(required_approvals=2), decisions=[yes("olga")])
+    story = build_run_view(build_run(required_approvals=2), decisions=[build_approval("olga")])
     message = render_card(story)
-    assert mentions(message.blocks) == ["U0ADAM"]
+    assert list_mentions(message.blocks) == ["U0ADAM"]
     assert "1 of 2" in words(message)
     assert "Approved by Olga Owner" in words(message)
 
 
 def test_card_mentions_five_approvers_and_counts_the_rest():
     crowd = [Approver(f"Owner {n}", f"U{n}") for n in range(20)]
-    message = render_card(a_story(approvers=crowd))
-    assert len(mentions(message.blocks)) == 5
+    message = render_card(build_run_view(approvers=crowd))
+    assert len(list_mentions(message.blocks)) == 5
     assert "and 15 more" in words(message)
 
 
 def test_card_reports_that_no_one_can_approve():
-    assert "no one can approve" in words(render_card(a_story(approvers=())))
+    assert "no one can approve" in words(render_card(build_run_view(approvers=())))
 
 
 @pytest.mark.parametrize(
     "proposal",
     [
-        a_proposal(a_step(command=Shell(("x" * 2600,)))),
-        a_proposal(*(a_step() for _ in range(13))),
-        a_proposal(*(a_step(command=Shell(("x" * 800,))) for _ in range(9))),
-        a_proposal(notes=("n" * 6000,)),
+        build_plan(build_step(command=Shell(("x" * 2600,)))),
+        build_plan(*(build_step() for _ in range(13))),
+        build_plan(*(build_step(command=Shell(("x" * 800,))) for _ in range(9))),
+        build_plan(notes=("n" * 6000,)),
     ],
     ids=["a long command", "many steps", "long in all", "long notes"],
 )
 def test_plan_too_long_for_slack_has_no_approve_button_and_links_to_its_page(proposal: Any):
-    message = render_card(a_story(a_run(proposal=proposal)))
+    message = render_card(build_run_view(build_run(proposal=proposal)))
     assert buttons(message) == ["deny", "question", "reassign", "withdraw"]
     assert faults_of_blocks(list(message.blocks), surface="message") == []
-    assert [part["url"] for part in parts(message.blocks) if part.get("type") == "link"] == [PAGE]
+    assert [
+        part["url"] for part in walk_objects(message.blocks) if part.get("type") == "link"
+    ] == [PAGE]
     assert f"plan {proposal.digest[:10]}" in words(message)
 
 
@@ -239,8 +245,8 @@ def test_without_the_length_check_a_plan_too_long_for_slack_can_be_approved(
     monkeypatch: pytest.MonkeyPatch,
 ):
     monkeypatch.setattr(run_message, "can_show_plan", _always)
-    proposal = a_proposal(*(a_step(command=Shell(("x" * 800,))) for _ in range(9)))
-    message = render_card(a_story(a_run(proposal=proposal)))
+    proposal = build_plan(*(build_step(command=Shell(("x" * 800,))) for _ in range(9)))
+    message = render_card(build_run_view(build_run(proposal=proposal)))
     assert buttons(message) == ["approve", "deny", "question", "reassign", "withdraw"]
     assert len(words(message)) > run_message._MAX_CHARACTERS  # pyright: ignore[reportPrivateUsage] - what it held to
 
@@ -250,16 +256,16 @@ def _always(_proposal: object) -> bool:
 
 
 def test_plan_at_the_length_limit_is_shown_whole_with_approve_button():
-    steps = [a_step(title=f"Step {n}", command=Shell((f"{n}" * 150,))) for n in range(10, 22)]
-    message = render_card(a_story(a_run(proposal=a_proposal(*steps, notes=()))))
+    steps = [build_step(title=f"Step {n}", command=Shell((f"{n}" * 150,))) for n in range(10, 22)]
+    message = render_card(build_run_view(build_run(proposal=build_plan(*steps, notes=()))))
     assert buttons(message) == ["approve", "deny", "question", "reassign", "withdraw"]
     for step in steps:
         assert str(step.command) in words(message)
 
 
 def test_approve_button_of_an_irreversible_plan_asks_for_confirmation():
-    proposal = a_proposal(a_step(undo=None, no_undo_reason="the counters are gone"))
-    message = render_card(a_story(a_run(proposal=proposal)))
+    proposal = build_plan(build_step(undo=None, no_undo_reason="the counters are gone"))
+    message = render_card(build_run_view(build_run(proposal=proposal)))
     assert "Cannot be undone:  the counters are gone" in words(message)
     approve = message.blocks[-1]["elements"][0]
     assert approve["confirm"]["confirm"]["text"] == "Approve"
@@ -268,19 +274,29 @@ def test_approve_button_of_an_irreversible_plan_asks_for_confirmation():
 
 
 def test_button_value_holds_only_run_number_and_digest():
-    run = a_run()
-    values = [part["value"] for part in parts(render_card(a_story(run)).blocks) if "value" in part]
+    run = build_run()
+    values = [
+        part["value"]
+        for part in walk_objects(render_card(build_run_view(run)).blocks)
+        if "value" in part
+    ]
     assert values == [f"12:{run.digest[:10]}"] * 5
 
 
 def test_block_id_of_buttons_changes_with_the_run_version():
-    one, other = render_card(a_story(a_run(version=3))), render_card(a_story(a_run(version=4)))
+    one, other = (
+        render_card(build_run_view(build_run(version=3))),
+        render_card(build_run_view(build_run(version=4))),
+    )
     assert one.blocks[-1]["block_id"] != other.blocks[-1]["block_id"]
 
 
 def test_card_digest_is_equal_for_the_same_run_state():
-    assert render_card(a_story()).digest == render_card(a_story()).digest
-    assert render_card(a_story()).digest != render_card(a_story(a_run(State.EXPIRED))).digest
+    assert render_card(build_run_view()).digest == render_card(build_run_view()).digest
+    assert (
+        render_card(build_run_view()).digest
+        != render_card(build_run_view(build_run(State.EXPIRED))).digest
+    )
 
 
 def test_denied_card_names_approver_and_reason_in_one_sentence():
@@ -297,7 +313,7 @@ def test_undo_button_is_on_succeeded_runs_that_are_no_undo():
 
 
 def test_check_report_is_one_message_with_an_aligned_table():
-    message = render_card(a_story(a_check(a_report())))
+    message = render_card(build_run_view(build_check(build_report())))
     assert message.text.startswith("Needs attention: abusers show")
     assert "address       since\n203.0.113.9   09:12\n203.0.113.10  10:01" in words(message)
     assert "203.0.113.9 is marked on lb1" in words(message)
@@ -312,7 +328,7 @@ def test_long_table_is_truncated_with_the_number_of_rows_left_out():
 
 def test_long_output_is_truncated_at_its_beginning():
     record = StepRecord(12, 1, StepState.SUCCEEDED, ASKED, output="x" * 9000 + "the end")
-    shown = words(render_result(a_story(a_run(State.SUCCEEDED), step_records=[record])))
+    shown = words(render_result(build_run_view(build_run(State.SUCCEEDED), step_records=[record])))
     assert "the end" in shown
     assert len(shown) < 2500
 
@@ -351,7 +367,7 @@ def slack_acts_on(message: Message) -> list[str]:
     """Read a message as Slack does, and return every mention, link and format that is not ours."""
     acts: list[str] = []
     marked = [message.text]
-    for part in parts(message.blocks):
+    for part in walk_objects(message.blocks):
         kind = part.get("type")
         if kind == "mrkdwn":
             marked.append(part["text"])
@@ -372,17 +388,17 @@ def unseen(message: Message) -> list[str]:
     categories = {"Cc", "Cf", "Cs", "Zl", "Zp"}
     return [
         character
-        for text in [message.text, *texts(message.blocks)]
+        for text in [message.text, *list_texts(message.blocks)]
         for character in text
         if character not in "\n\t" and unicodedata.category(character) in categories
     ]
 
 
 def hostile_story(text: str) -> list[SlackRunView]:
-    step = a_step(title=text, before=text, after=text, undo=None, no_undo_reason=text)
+    step = build_step(title=text, before=text, after=text, undo=None, no_undo_reason=text)
     asked = f"abusers clear lb1 {text}"
-    proposal = a_proposal(step, current_state=text, notes=(text,))
-    run = a_run(proposal=proposal, digest="ab" * 32, request=asked, reason=text, summary=text)
+    proposal = build_plan(step, current_state=text, notes=(text,))
+    run = build_run(proposal=proposal, digest="ab" * 32, request=asked, reason=text, summary=text)
     record = StepRecord(12, 1, StepState.FAILED, ASKED, output=text, error=text)
     report = Report(text, healthy=False, findings=[text], table=Table((text,), ((text,),)))
     named = {
@@ -390,11 +406,13 @@ def hostile_story(text: str) -> list[SlackRunView]:
         "area_title": text,
         "approvals_from": text,
     }
-    votes = [yes(reason=text)]
+    votes = [build_approval(reason=text)]
     return [
-        a_story(run, decisions=votes, approvers=[Approver(text)], **named),
-        a_story(replace(run, state=State.FAILED), step_records=[record], decisions=votes, **named),
-        a_story(a_check(report), **named),
+        build_run_view(run, decisions=votes, approvers=[Approver(text)], **named),
+        build_run_view(
+            replace(run, state=State.FAILED), step_records=[record], decisions=votes, **named
+        ),
+        build_run_view(build_check(report), **named),
     ]
 
 
@@ -467,17 +485,17 @@ def test_backticks_cannot_open_a_code_block(ticks: int):
 
 
 def test_line_break_in_a_reason_cannot_forge_a_line_of_the_card():
-    message = render_card(a_story(a_run(reason="please\nApproved by Olga Owner")))
+    message = render_card(build_run_view(build_run(reason="please\nApproved by Olga Owner")))
     assert r"please\nApproved by Olga Owner" in words(message)
 
 
 def test_equal_steps_on_many_hosts_are_shown_once_until_their_states_differ():
-    steps = [a_step(host=f"lb{n}", fingerprint=f"SHA256:{n}") for n in (1, 2, 3)]
-    other = a_step(host="lb4", command=Shell(("haproxyctl", "clear", "table", "tcp")))
-    run = a_run(State.RUNNING, proposal=a_proposal(*steps, other))
+    steps = [build_step(host=f"lb{n}", fingerprint=f"SHA256:{n}") for n in (1, 2, 3)]
+    other = build_step(host="lb4", command=Shell(("haproxyctl", "clear", "table", "tcp")))
+    run = build_run(State.RUNNING, proposal=build_plan(*steps, other))
 
     def seen(*records: StepRecord) -> str:
-        return " ".join(words(render_card(a_story(run, step_records=records))).split())
+        return " ".join(words(render_card(build_run_view(run, step_records=records))).split())
 
     assert "1–3. Forget 203.0.113.9 on lb1, lb2, lb3 :" in seen()
     assert "4. Forget 203.0.113.9 on lb4 :" in seen()
@@ -490,15 +508,15 @@ def test_equal_steps_on_many_hosts_are_shown_once_until_their_states_differ():
 
 
 def test_equal_steps_on_one_host_are_shown_twice():
-    run = a_run(State.PENDING, proposal=a_proposal(a_step(), a_step()))
-    assert words(render_card(a_story(run))).count("clear table http") == 2
+    run = build_run(State.PENDING, proposal=build_plan(build_step(), build_step()))
+    assert words(render_card(build_run_view(run))).count("clear table http") == 2
 
 
 def _told_of(story: SlackRunView) -> Iterator[str]:
     """Yield all that is said of a run in chat, but for code."""
     for message in (render_card(story), render_decided(story), render_result(story)):
         yield message.text
-        for part in parts(message.blocks):
+        for part in walk_objects(message.blocks):
             text, style = part.get("text"), part.get("style", {})
             if isinstance(text, str) and not style.get("code"):
                 yield text
@@ -512,7 +530,7 @@ def test_messages_show_names_of_people_and_areas_never_ids(state: str):
     pane = BreakGlass(
         12, "dora", "smoke", ASKED, ASKED, reviewed_at=ASKED, reviewer="olga", review="fine"
     )
-    votes = [yes("adam", on_behalf_of="olga")]
+    votes = [build_approval("adam", on_behalf_of="olga")]
     stead = replace(story, decisions=votes, used_grant=granted, break_glass=pane)
     for view in (story, replace(stead, run=replace(story.run, grant_id=3))):
         all_texts = list(_told_of(view))

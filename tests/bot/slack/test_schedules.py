@@ -4,10 +4,15 @@ import pytest
 
 from bot.db import runs, schedules
 from bot.model.run import State
-from tests.bot.clock import an_hour_back, due_now, fire_all, nobody_was_there
+from tests.bot.clock import (
+    fire_due_schedules,
+    make_due_now,
+    move_decided_moments_back,
+    record_missed_moments,
+)
 from tests.bot.slack.asgi import Answer
 from tests.bot.slack.chat import Chat
-from tests.bot.slack.json_walk import texts
+from tests.bot.slack.json_walk import list_texts
 
 pytestmark = pytest.mark.anyio
 
@@ -15,7 +20,7 @@ LOOK = 'schedule "look around" cron="0 3 * * *" zone=Europe/Amsterdam -- toy sho
 
 
 def words(answer: Answer) -> str:
-    return " ".join(texts(answer.json["blocks"]))
+    return " ".join(list_texts(answer.json["blocks"]))
 
 
 async def _begun(chat: Chat) -> None:
@@ -44,7 +49,7 @@ async def test_schedule_of_a_check_is_active_at_once_and_listed(chat: Chat):
 async def test_missed_schedule_times_are_counted(chat: Chat):
     await _begun(chat)
     assert "missed" not in words(await chat.type("schedules"))
-    nobody_was_there(chat.harness.database, 1, times=2)
+    record_missed_moments(chat.harness.database, 1, times=2)
     for typed in ("schedules", "schedule 1"):
         assert "2 missed in 30 days" in words(await chat.type(typed))
 
@@ -138,9 +143,9 @@ async def test_scheduled_check_is_posted_only_when_its_result_changes(chat: Chat
         chat.harness.fleet.hosts["lb1"]["lamp"] = value
         with chat.harness.database.reading() as tx:
             [schedule] = schedules.list_schedules(tx)
-        an_hour_back(chat.harness)
-        due_now(chat.harness, schedule)
-        fire_all(chat.harness)
+        move_decided_moments_back(chat.harness)
+        make_due_now(chat.harness, schedule)
+        fire_due_schedules(chat.harness)
         await chat.settle()
         return len(chat.slack.posted) - posted_before
 

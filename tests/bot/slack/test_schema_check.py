@@ -10,17 +10,17 @@ from starlette.applications import Starlette
 
 from bot.slack.run_message import render_card
 from tests.bot.slack import payloads, schema_check
-from tests.bot.slack.sample_views import a_story, every_story
-from tests.bot.slack.slack_connection import OPS, an_emulator
+from tests.bot.slack.sample_views import build_run_view, build_run_view_of_each_state
+from tests.bot.slack.slack_connection import OPS, create_emulator
 from tests.slack_emulator.emulator import Emulator
 from tests.slack_emulator.page_client import run
-from tests.slack_emulator.serving import served
+from tests.slack_emulator.serving import serve
 
 Json = dict[str, Any]
 
 
 def a_call() -> Json:
-    message = render_card(a_story())
+    message = render_card(build_run_view())
     return {"channel": "C0OPS", "text": message.text, "blocks": list(message.blocks)}
 
 
@@ -47,9 +47,9 @@ SLIPS: dict[str, Callable[[Json], object]] = {
 }
 
 
-@pytest.mark.parametrize("state", every_story())
+@pytest.mark.parametrize("state", build_run_view_of_each_state())
 def test_every_card_passes_the_slack_schema(state: str):
-    message = render_card(every_story()[state])
+    message = render_card(build_run_view_of_each_state()[state])
     call = {"channel": "C0OPS", "text": message.text, "blocks": list(message.blocks)}
     assert schema_check.faults_of_call("chat.postMessage", call) == []
 
@@ -82,7 +82,7 @@ def test_slack_schema_describes_every_method_of_the_emulator():
 async def _say(emulator: Emulator, **given: object) -> list[str]:
     app = Starlette()
     app.mount("/emulator", emulator.app)
-    async with served(app) as url:
+    async with serve(app) as url:
         emulator.url = f"{url}/emulator"
         headers = {"authorization": f"Bearer {emulator.bot_token}"}
         async with httpx2.AsyncClient(base_url=emulator.api_url, headers=headers) as client:
@@ -91,12 +91,12 @@ async def _say(emulator: Emulator, **given: object) -> list[str]:
 
 
 def test_valid_slack_call_to_the_emulator_passes_the_schema():
-    assert run(_say(an_emulator(), text="all is well")) == []
+    assert run(_say(create_emulator(), text="all is well")) == []
 
 
 @pytest.mark.malformed
 def test_invalid_slack_call_that_the_emulator_accepts_is_a_schema_violation():
-    emulator = an_emulator()
+    emulator = create_emulator()
     result = run(_say(emulator, text="all is well", link_names="perhaps"))
     assert [message.text for message in emulator.workspace.log(OPS, "")] == ["all is well"]
     assert ["link_names" in one for one in result] == [True]

@@ -16,9 +16,9 @@ from bot.model.redaction import Redactor
 from bot.model.signing import SigningKey
 from connectors.errors import CommandError
 from tests.bot.harness import Harness, open_harness
-from tests.bot.slack.chat import Chat, a_chat
+from tests.bot.slack.chat import Chat, open_chat
 from tests.bot.test_canaries import CANARIES, everything_spelt, traces
-from tests.bot.web.conftest import a_site
+from tests.bot.web.conftest import create_site
 from tests.toy import SetSwitch
 
 pytestmark = pytest.mark.anyio
@@ -55,7 +55,7 @@ def _pages(harness: Harness) -> str:
 
     harness.fleet.before_send = fail
     harness.approve(run)
-    browser = a_site(harness).browser("olga")
+    browser = create_site(harness).browser("olga")
     paths = ("/", "/runs", f"/runs/{run.id}", f"/runs/{run.id}/erase", "/changelog", "/runs.csv")
     return "\n".join(browser.get(path).text for path in (*paths, "/runs.json", "/hosts"))
 
@@ -70,7 +70,7 @@ def test_without_redaction_pages_show_a_canary(chatty: Harness):
 
 async def _bodies(harness: Harness) -> str:
     """Return all that was sent to chat about such a run."""
-    async with a_chat(harness) as chat:
+    async with open_chat(harness) as chat:
         assert isinstance(chat, Chat)
 
         def fail(_host: str, _words: str) -> None:

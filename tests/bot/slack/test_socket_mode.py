@@ -14,8 +14,8 @@ from tests.bot.harness import Harness
 from tests.bot.slack import payloads
 from tests.bot.slack.asgi import post
 from tests.bot.slack.payloads import signed
-from tests.bot.slack.slack_connection import Line, a_line, over_socket_mode
-from tests.slack_emulator.serving import until
+from tests.bot.slack.slack_connection import Line, open_connection, over_socket_mode
+from tests.slack_emulator.serving import wait_until
 
 pytestmark = pytest.mark.anyio
 
@@ -25,7 +25,7 @@ FORM = {"content-type": "application/x-www-form-urlencoded"}
 
 @pytest.fixture
 async def line(harness: Harness, anyio_backend: str) -> AsyncIterator[Line]:
-    async with a_line(harness) as line:
+    async with open_connection(harness) as line:
         await line.connected()
         yield line
 
@@ -47,7 +47,7 @@ async def test_socket_mode_command_posts_its_approval_card(line: Line):
 async def test_invalid_app_token_is_reported_and_not_retried(
     harness: Harness, caplog: pytest.LogCaptureFixture
 ):
-    async with a_line(harness, app_token="xapp-guessed") as line:
+    async with open_connection(harness, app_token="xapp-guessed") as line:
         async with asyncio.timeout(5):
             await line.listening
         assert line.sockets.status.is_token_refused
@@ -61,10 +61,10 @@ async def test_invalid_app_token_is_reported_and_not_retried(
 
 
 async def test_bot_token_given_as_app_token_is_reported(harness: Harness):
-    async with a_line(harness) as line:
+    async with open_connection(harness) as line:
         await line.connected()
         wrong = line.emulator.bot_token
-    async with a_line(harness, app_token=wrong) as other:
+    async with open_connection(harness, app_token=wrong) as other:
         other.emulator.bot_token = wrong
         await other.listening
         assert other.sockets.status.is_token_refused
@@ -74,7 +74,7 @@ async def test_socket_mode_connections_are_renewed_when_slack_asks(line: Line):
     """A warning and the request itself come for each connection, and ask for one new one."""
     before = line.calls.count(OPEN)
     await line.emulator.sockets.renew()
-    await until(lambda: line.emulator.sockets.connections == 2)
+    await wait_until(lambda: line.emulator.sockets.connections == 2)
     await line.connected()
     await line.type("help")
     assert "Keyturn help" in line.seen_by()
@@ -85,7 +85,7 @@ async def test_pending_command_is_answered_on_its_connection_during_renewal(line
     """The answer is ready only after the connection was asked to go."""
     line.emulator.workspace.faults.latency = 0.3
     asked = asyncio.create_task(line.emulator.sockets.deliver(payloads.slash("help"), FORM))
-    await until(lambda: line.emulator.sockets.sent)
+    await wait_until(lambda: line.emulator.sockets.sent)
     await line.emulator.sockets.renew()
     async with asyncio.timeout(20):
         assert b"Keyturn help" in (await asked).content
@@ -93,7 +93,7 @@ async def test_pending_command_is_answered_on_its_connection_during_renewal(line
 
 async def test_broken_socket_mode_connections_are_reopened(line: Line):
     await line.emulator.sockets.cut()
-    await until(lambda: line.emulator.sockets.connections == 2)
+    await wait_until(lambda: line.emulator.sockets.connections == 2)
     await line.connected()
 
 
@@ -105,24 +105,24 @@ async def test_disconnect_reason_of_slack_is_logged(
     line: Line, caplog: pytest.LogCaptureFixture, reason: str, words: str
 ):
     await line.emulator.sockets.renew(reason)
-    await until(lambda: words in caplog.text)
+    await wait_until(lambda: words in caplog.text)
     await line.connected()
 
 
 async def test_socket_mode_connects_after_a_slack_rate_limit(harness: Harness):
-    async with a_line(harness) as line:
+    async with open_connection(harness) as line:
         line.emulator.workspace.faults.calls_to_limit = 2
         await line.connected()
         assert line.emulator.workspace.faults.calls_to_limit == 0
 
 
 async def test_keyturn_reconnects_within_a_ping_after_an_outage(harness: Harness):
-    async with a_line(harness, ping_seconds=0.2) as line:
+    async with open_connection(harness, ping_seconds=0.2) as line:
         await line.connected()
         straight = line.emulator.url
         line.emulator.url = "http://127.0.0.1:9/nobody"
         await line.emulator.sockets.cut()
-        await until(lambda: line.calls.count(OPEN) >= 2 + 2 * 5, within=30)
+        await wait_until(lambda: line.calls.count(OPEN) >= 2 + 2 * 5, within=30)
         assert line.sockets.status.open_connections == 0
         assert line.sockets.status.seconds_down > 0.5
         line.emulator.url = straight
@@ -138,7 +138,7 @@ async def test_socket_mode_pauses_before_reopening_connections_closed_at_once(li
     for _ in range(2):
         await sockets.renew()
         await line.connected()
-        await until(lambda: sockets.connections == 2)
+        await wait_until(lambda: sockets.connections == 2)
     assert loop.time() - began > line.sockets.ping_seconds
 
 
@@ -176,7 +176,7 @@ async def frozen_when_asked(target: int) -> AsyncGenerator[tuple[int, asyncio.Ev
 
 async def test_silent_socket_mode_connection_is_detected_and_renewed(harness: Harness):
     """It stays open for the kernel: no error comes."""
-    async with a_line(harness, ping_seconds=0.5) as line:
+    async with open_connection(harness, ping_seconds=0.5) as line:
         port = int(line.emulator.url.split(":")[2].split("/")[0])
         async with frozen_when_asked(port) as (front, frozen):
             straight = line.emulator.url
@@ -185,7 +185,7 @@ async def test_silent_socket_mode_connection_is_detected_and_renewed(harness: Ha
             line.emulator.url = straight
             opened = line.calls.count(OPEN)
             frozen.set()
-            await until(lambda: line.calls.count(OPEN) >= opened + 2, within=20)
+            await wait_until(lambda: line.calls.count(OPEN) >= opened + 2, within=20)
             await line.connected()
             await line.end()
 
@@ -193,14 +193,14 @@ async def test_silent_socket_mode_connection_is_detected_and_renewed(harness: Ha
 async def test_shutdown_answers_pending_commands_and_closes_connections(line: Line):
     line.emulator.workspace.faults.latency = 0.3
     asked = asyncio.create_task(line.emulator.sockets.deliver(payloads.slash("help"), FORM))
-    await until(lambda: "users.info" in line.calls)
+    await wait_until(lambda: "users.info" in line.calls)
     await line.end()
     assert b"Keyturn help" in (await asked).content
-    await until(lambda: line.emulator.sockets.connections == 0)
+    await wait_until(lambda: line.emulator.sockets.connections == 0)
 
 
 async def test_http_endpoint_is_absent_without_a_signing_secret(harness: Harness):
-    async with a_line(harness, signing_secret="") as line:
+    async with open_connection(harness, signing_secret="") as line:
         raw = payloads.slash("help")
         answer = await post(line.door.app, raw, signed(raw, secret=""))
         assert answer.status == 404
@@ -214,7 +214,7 @@ async def test_unrecorded_event_is_not_acknowledged(line: Line):
         sending = asyncio.ensure_future(
             send(payloads.event("Ev1"), {"content-type": "application/json"})
         )
-        await until(lambda: line.emulator.sockets.sent)
+        await wait_until(lambda: line.emulator.sockets.sent)
         # What is sent after it is answered first, by the same two connections.
         for _ in range(2):
             await send(payloads.slash("help"), FORM)
@@ -238,7 +238,7 @@ async def test_socket_mode_address_with_its_ticket_is_not_logged(
     caplog.set_level(logging.INFO)
     line.emulator.url = line.emulator.url.replace("/emulator", "/nowhere")
     await line.emulator.sockets.cut()
-    await until(lambda: "status 40" in line.sockets.status.error)
+    await wait_until(lambda: "status 40" in line.sockets.status.error)
     assert "ticket" not in caplog.text
     assert "ticket" not in line.sockets.status.error
 
@@ -248,7 +248,7 @@ async def test_socket_mode_ignores_https_proxy_for_plain_http(
 ):
     """The emulator speaks plain HTTP, for which HTTPS_PROXY does not count."""
     monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
-    async with a_line(harness) as line:
+    async with open_connection(harness) as line:
         await line.connected()
 
 
@@ -275,7 +275,7 @@ def test_stock_socket_mode_client_retries_a_bad_token_forever(monkeypatch: pytes
 
         monkeypatch.setattr(stock, "issue_new_wss_url", refuse)
         connecting = asyncio.create_task(stock.connect())
-        await until(lambda: asked > 5)
+        await wait_until(lambda: asked > 5)
         assert not connecting.done()
         await stock.close()
         await connecting

@@ -9,8 +9,8 @@ from bot.db import search, stops
 from bot.model.run import State
 from bot.queries.banned_people import PolicyWithoutBanned
 from tests.bot.harness import Harness
-from tests.bot.slack.chat import Chat, a_chat
-from tests.bot.slack.json_walk import texts
+from tests.bot.slack.chat import Chat, open_chat
+from tests.bot.slack.json_walk import list_texts
 from tests.toy import SetSwitch
 
 pytestmark = pytest.mark.anyio
@@ -32,7 +32,7 @@ async def test_stop_all_command_holds_runs_until_another_person_resumes(chat: Ch
     assert "Everything is stopped; no run was active" in stopped.text
     asked = await chat.type("toy set lb1 lamp on", "U0DORA")
     assert "Stopped with everything else by Adam Admin (the cellar is on fire)" in asked.text
-    listed = " ".join(texts((await chat.type("runs", "U0DORA")).json["blocks"]))
+    listed = " ".join(list_texts((await chat.type("runs", "U0DORA")).json["blocks"]))
     assert "Everything is stopped by Adam Admin: the cellar is on fire." in listed
     own = await chat.type("resume because it is out", "U0ADAM")
     assert "nother person has to revert what you ordered" in own.text
@@ -65,7 +65,7 @@ async def test_banned_person_is_refused_with_the_time_and_a_contact(harness: Har
     directory = harness.policies
     harness.policies = cast("Any", PolicyWithoutBanned(directory, harness.database))
     harness.service.ban_person("dora", banned_by="adam", reason="the laptop is stolen")
-    async with a_chat(harness) as chat:
+    async with open_chat(harness) as chat:
         reply = (await chat.type("toy set lb1 lamp on", "U0DORA")).text
         assert re.fullmatch(
             r"You have been banned from Keyturn since \d{4}-\d\d-\d\d \d\d:\d\d UTC by Adam "
@@ -86,6 +86,6 @@ async def test_person_banned_on_the_command_line_is_referred_to_an_administrator
     harness.policies = cast("Any", PolicyWithoutBanned(directory, harness.database))
     with harness.database.transaction() as tx:
         stops.add_ban(tx, "dora", by="", why="")
-    async with a_chat(harness) as chat:
+    async with open_chat(harness) as chat:
         reply = (await chat.type("help", "U0DORA")).text
         assert reply.endswith(" UTC. Nothing was done. Contact a Keyturn administrator.")

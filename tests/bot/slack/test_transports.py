@@ -14,7 +14,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 from bot.model.run import State
 from tests.bot.harness import Harness
 from tests.bot.slack import payloads
-from tests.bot.slack.slack_connection import TRANSPORTS, Line, Send, a_line
+from tests.bot.slack.slack_connection import TRANSPORTS, Line, Send, open_connection
 from tests.slack_emulator.deliveries import Answer
 
 pytestmark = pytest.mark.anyio
@@ -25,7 +25,7 @@ JSON = {"content-type": "application/json"}
 
 @pytest.fixture
 async def line(harness: Harness, anyio_backend: str) -> AsyncIterator[Line]:
-    async with a_line(harness) as line:
+    async with open_connection(harness) as line:
         yield line
 
 

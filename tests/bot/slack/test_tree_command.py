@@ -5,7 +5,7 @@ import pytest
 from bot.db.host_contacts import LastContact, store_contacts
 from bot.model.run import State
 from tests.bot.slack.chat import Chat
-from tests.bot.slack.json_walk import texts
+from tests.bot.slack.json_walk import list_texts
 
 pytestmark = pytest.mark.anyio
 
@@ -17,7 +17,7 @@ def add_pair(chat: Chat) -> None:
 
 async def read(chat: Chat, words: str) -> str:
     answer = await chat.type(words)
-    return " ".join(texts(answer.json["blocks"]))
+    return " ".join(list_texts(answer.json["blocks"]))
 
 
 async def test_tree_command_shows_a_fault_tree_as_an_outline(chat: Chat):

@@ -7,8 +7,8 @@ import pytest
 from bot.model.run import State
 from tests.bot.restricted_view import HIDDEN, open_restricted_harness
 from tests.bot.slack import payloads
-from tests.bot.slack.chat import PAGES, Chat, a_chat
-from tests.bot.slack.json_walk import texts
+from tests.bot.slack.chat import PAGES, Chat, open_chat
+from tests.bot.slack.json_walk import list_texts
 
 pytestmark = pytest.mark.anyio
 LAMP_ON = "toy set lb1 lamp on because of ticket 4711"
@@ -23,7 +23,7 @@ async def share(chat: Chat, *urls: str, user: str = "U0DORA", channel: str = "C0
 def unfurls(chat: Chat) -> list[str]:
     """Return the text of each unfurl that was sent."""
     return [
-        " ".join(texts(shown))
+        " ".join(list_texts(shown))
         for _, _, unfurled in chat.slack.unfurled
         for shown in unfurled.values()
     ]
@@ -84,7 +84,7 @@ async def test_unfurl_in_a_direct_message_needs_the_right_to_view_of_its_poster(
 ):
     assert anyio_backend
     with open_restricted_harness(tmp_path) as restricted:
-        async with a_chat(restricted.harness) as chat:
+        async with open_chat(restricted.harness) as chat:
             hidden = [f"{PAGES}/runs/{run.id}" for run in restricted.hidden.values()]
             await share(chat, *hidden, f"{PAGES}/runs/{restricted.shown.id}", channel="D0DORA")
             [(channel, _, unfurled)] = chat.slack.unfurled

@@ -9,7 +9,7 @@ from bot.model.run import State
 from bot.slack.commands import SlackCommands
 from bot.slack.run_facts import SlackRunViewBuilder
 from tests.bot.restricted_view import HIDDEN, SHOWN, RestrictedHarness, open_restricted_harness
-from tests.bot.slack.chat import PAGES, Chat, a_chat
+from tests.bot.slack.chat import PAGES, Chat, open_chat
 from tests.bot.slack.test_commands import words
 from tests.bot.slack.test_home import look
 from tests.bot.slack.test_home import words as of_home
@@ -63,7 +63,7 @@ async def restricted(
 ) -> AsyncIterator[tuple[RestrictedHarness, Chat]]:
     assert anyio_backend
     with open_restricted_harness(tmp_path) as restricted:
-        async with a_chat(restricted.harness) as chat:
+        async with open_chat(restricted.harness) as chat:
             yield restricted, chat
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from aiohttp import web
 
 from tests.bot.slack import schema_check
-from tests.bot.slack.json_walk import texts
+from tests.bot.slack.json_walk import list_texts
 from tests.policies import TEAM
 from tests.slack_emulator.blockkit import faults_of_blocks, faults_of_view
 
@@ -36,7 +36,7 @@ class Posted:
     @property
     def words(self) -> str:
         """All text of its blocks."""
-        return " ".join(texts(self.blocks))
+        return " ".join(list_texts(self.blocks))
 
 
 @dataclass
@@ -219,7 +219,7 @@ class WebApi:
 
 
 @asynccontextmanager
-async def a_web_api() -> AsyncGenerator[WebApi]:
+async def serve_web_api() -> AsyncGenerator[WebApi]:
     api = WebApi()
     app = web.Application()
     app.router.add_route("*", "/api/{method}", api.handle)

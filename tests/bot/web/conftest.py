@@ -67,7 +67,7 @@ class Site:
         return self.harness.policies.path
 
 
-def a_site(harness: Harness, base_url: str = ORIGIN) -> Site:
+def create_site(harness: Harness, base_url: str = ORIGIN) -> Site:
     secure = base_url.startswith("https:")
     # Nobody reads a stream here while it goes on: it has an end of its own.
     seats = StreamSlots(StreamLimits(poll_seconds=0.01, max_seconds=0.02))
@@ -79,7 +79,7 @@ def a_site(harness: Harness, base_url: str = ORIGIN) -> Site:
 
 @pytest.fixture
 def site(harness: Harness) -> Generator[Site]:
-    site = a_site(harness)
+    site = create_site(harness)
     yield site
     for browser in site.browsers:
         browser.close()

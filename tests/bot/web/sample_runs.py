@@ -31,7 +31,7 @@ def clear_step(host: str = "lb1", address: str = "203.0.113.9", n: int = 1) -> P
     )
 
 
-def a_proposal(
+def build_plan(
     run: Run, *steps: PlannedStep, because: str = "", policy_version: str = ANOTHER_POLICY
 ) -> ResolvedPlan:
     return ResolvedPlan(
@@ -47,7 +47,7 @@ def a_proposal(
     )
 
 
-def asked(
+def add_requested_run(
     tx: Transaction,
     *,
     words: str = "abusers clear",
@@ -90,20 +90,22 @@ def asked(
     return run
 
 
-def planned(tx: Transaction, *, policy_version: str = ANOTHER_POLICY) -> Run:
+def add_planned_run(tx: Transaction, *, policy_version: str = ANOTHER_POLICY) -> Run:
     """Add a plan that nobody has requested."""
-    run = asked(tx, plan_only=True)
-    return waiting(tx, run, a_proposal(run, policy_version=policy_version), state=State.PLANNED)
+    run = add_requested_run(tx, plan_only=True)
+    return add_pending_run(
+        tx, run, build_plan(run, policy_version=policy_version), state=State.PLANNED
+    )
 
 
-def waiting(
+def add_pending_run(
     tx: Transaction,
     run: Run,
     proposal: ResolvedPlan | None = None,
     needed: int = 1,
     state: State = State.PENDING,
 ) -> Run:
-    plan = proposal or a_proposal(run)
+    plan = proposal or build_plan(run)
     change_log.append_entry(
         tx,
         "planned",
@@ -125,7 +127,7 @@ def waiting(
     )
 
 
-def approved(tx: Transaction, run: Run, person: str = "olga", reason: str = "") -> Run:
+def approve(tx: Transaction, run: Run, person: str = "olga", reason: str = "") -> Run:
     runs.add_decision(tx, Decision(run.id, person, True, run.digest, tx.now, reason))
     change_log.append_entry(
         tx, "approved", run=run.id, person=person, host=run.host, digest=run.digest, reason=reason
@@ -133,7 +135,7 @@ def approved(tx: Transaction, run: Run, person: str = "olga", reason: str = "") 
     return runs.move_run(tx, run, State.QUEUED)
 
 
-def running(tx: Transaction, run: Run) -> Run:
+def start_run(tx: Transaction, run: Run) -> Run:
     starting = runs.move_run(tx, run, State.STARTING)
     change_log.append_entry(tx, "claimed", run=run.id, host=run.host)
     moved = runs.move_run(tx, starting, State.RUNNING, started_at=tx.now)
@@ -145,7 +147,7 @@ def running(tx: Transaction, run: Run) -> Run:
     return moved
 
 
-def concluded(
+def end_run(
     tx: Transaction, run: Run, state: StepState, *, output: str = "", trouble: str = "", n: int = 1
 ) -> None:
     status = {StepState.SUCCEEDED: 0, StepState.FAILED: 1}.get(state)
@@ -166,7 +168,7 @@ def concluded(
     outputs.store_output(tx, entry, n, stored)
 
 
-def ended(
+def add_ended_run(
     tx: Transaction, run: Run, state: State, summary: str, person: str = "", **facts: Canonical
 ) -> Run:
     done = runs.move_run(tx, run, state, ended_at=tx.now + 1_300_000, summary=summary)
@@ -175,17 +177,19 @@ def ended(
     return done
 
 
-def succeeded(tx: Transaction, run: Run) -> Run:
-    moving = running(tx, approved(tx, waiting(tx, run)))
-    concluded(tx, moving, StepState.SUCCEEDED, output="\n")
+def add_succeeded_run(tx: Transaction, run: Run) -> Run:
+    moving = start_run(tx, approve(tx, add_pending_run(tx, run)))
+    end_run(tx, moving, StepState.SUCCEEDED, output="\n")
     change_log.append_entry(
         tx, "verified", run=run.id, host=run.host, current_state="203.0.113.9 is not marked"
     )
-    return ended(tx, moving, State.SUCCEEDED, "Verified: 203.0.113.9 is not marked")
+    return add_ended_run(tx, moving, State.SUCCEEDED, "Verified: 203.0.113.9 is not marked")
 
 
-def checked(tx: Transaction, report: Report | None = None) -> Run:
-    run = asked(tx, words="abusers show", fields={"host": "lb1"}, kind="check", reason="")
+def add_check(tx: Transaction, report: Report | None = None) -> Run:
+    run = add_requested_run(
+        tx, words="abusers show", fields={"host": "lb1"}, kind="check", reason=""
+    )
     report_made = report or Report(
         "2 addresses are marked as abusers on lb1",
         healthy=False,
@@ -202,7 +206,7 @@ def checked(tx: Transaction, report: Report | None = None) -> Run:
     begun = runs.amend_run(
         tx, run, started_at=run.requested_at, needs_attention=not report_made.healthy
     )
-    done = ended(
+    done = add_ended_run(
         tx,
         begun,
         State.SUCCEEDED,
@@ -214,48 +218,54 @@ def checked(tx: Transaction, report: Report | None = None) -> Run:
     return replace(done, report=report_made)
 
 
-def gallery(database: Database) -> dict[str, int]:
+def add_sample_runs(database: Database) -> dict[str, int]:
     """Put one run of each kind on show, and return their numbers."""
     shown: dict[str, int] = {}
     with database.transaction() as tx:
-        shown["checked"] = checked(tx).id
-        shown["succeeded"] = succeeded(tx, asked(tx)).id
-        shown["denied"] = ended(
+        shown["checked"] = add_check(tx).id
+        shown["succeeded"] = add_succeeded_run(tx, add_requested_run(tx)).id
+        shown["denied"] = add_ended_run(
             tx,
-            waiting(tx, asked(tx, host="lb2", person="adam", reason="")),
+            add_pending_run(tx, add_requested_run(tx, host="lb2", person="adam", reason="")),
             State.DENIED,
             "Denied by Olga Owner: wait for the holidays to end",
             "olga",
         ).id
-        shown["no_changes"] = ended(
-            tx, asked(tx, host="lb2"), State.NO_CHANGES, "No changes: it is not marked"
+        shown["no_changes"] = add_ended_run(
+            tx, add_requested_run(tx, host="lb2"), State.NO_CHANGES, "No changes: it is not marked"
         ).id
-        run = asked(tx, host="lb2", reason="")
-        shown["stale"] = ended(
+        run = add_requested_run(tx, host="lb2", reason="")
+        shown["stale"] = add_ended_run(
             tx,
-            waiting(tx, run),
+            add_pending_run(tx, run),
             State.STALE,
             "After the plan was made, lb2 has changed: 203.0.113.9 is marked in http and api.",
         ).id
-        moving = running(tx, approved(tx, waiting(tx, asked(tx)), reason="known customer"))
+        moving = start_run(
+            tx, approve(tx, add_pending_run(tx, add_requested_run(tx)), reason="known customer")
+        )
         output = "bash: line 1: socat: command not found\n" * 3
         trouble = "the program is not there (output: socat: command not found)"
-        concluded(tx, moving, StepState.FAILED, output=output, trouble=trouble)
-        shown["failed"] = ended(tx, moving, State.FAILED, f"Step 1 of 1 failed: {trouble}.").id
-        moving = running(tx, approved(tx, waiting(tx, asked(tx, host="lb2"))))
-        concluded(tx, moving, StepState.UNKNOWN, trouble="lb2 closed the connection")
-        shown["unknown"] = ended(
+        end_run(tx, moving, StepState.FAILED, output=output, trouble=trouble)
+        shown["failed"] = add_ended_run(
+            tx, moving, State.FAILED, f"Step 1 of 1 failed: {trouble}."
+        ).id
+        moving = start_run(tx, approve(tx, add_pending_run(tx, add_requested_run(tx, host="lb2"))))
+        end_run(tx, moving, StepState.UNKNOWN, trouble="lb2 closed the connection")
+        shown["unknown"] = add_ended_run(
             tx,
             moving,
             State.UNKNOWN,
             "The outcome of step 1 of 1 is unknown: lb2 closed the connection. "
             "lb2 stays locked until an owner resolves this run.",
         ).id
-        run = asked(tx)
-        two = a_proposal(run, clear_step(), clear_step(n=2))
-        shown["running"] = running(tx, approved(tx, waiting(tx, run, two))).id
-        shown["queued"] = approved(tx, waiting(tx, asked(tx, host="web1"))).id
-        shown["pending"] = waiting(tx, asked(tx)).id
-        shown["own"] = waiting(tx, asked(tx, person="olga", reason="my own")).id
-        shown["planning"] = asked(tx, host="web1").id
+        run = add_requested_run(tx)
+        two = build_plan(run, clear_step(), clear_step(n=2))
+        shown["running"] = start_run(tx, approve(tx, add_pending_run(tx, run, two))).id
+        shown["queued"] = approve(tx, add_pending_run(tx, add_requested_run(tx, host="web1"))).id
+        shown["pending"] = add_pending_run(tx, add_requested_run(tx)).id
+        shown["own"] = add_pending_run(
+            tx, add_requested_run(tx, person="olga", reason="my own")
+        ).id
+        shown["planning"] = add_requested_run(tx, host="web1").id
     return shown

@@ -11,14 +11,14 @@ from bot.audit import query as audit_query
 from bot.db.database import Transaction
 from tests.bot.web.conftest import Site
 from tests.bot.web.parsed_page import Page
-from tests.bot.web.sample_runs import asked, gallery
+from tests.bot.web.sample_runs import add_requested_run, add_sample_runs
 
 
 def _begin(site: Site) -> None:
     """Open the log with its key and put some life into it."""
     with site.database.transaction() as tx:
         verification.open_log(tx)
-    gallery(site.database)
+    add_sample_runs(site.database)
 
 
 def test_change_log_pages_show_every_entry_once(site: Site) -> None:
@@ -116,7 +116,7 @@ def test_empty_change_log_page_says_that_there_are_no_entries(site: Site) -> Non
 
 
 def test_change_log_is_filtered_by_kind_host_and_run_state(site: Site) -> None:
-    numbers = gallery(site.database)
+    numbers = add_sample_runs(site.database)
     browser = site.browser("dora")
     page = Page(browser.get("/changelog?kind=approved&host=lb1").text)
     assert page.strange == []
@@ -132,7 +132,7 @@ def test_change_log_is_filtered_by_kind_host_and_run_state(site: Site) -> None:
 def test_link_to_older_change_log_entries_keeps_the_filters(site: Site) -> None:
     with site.database.transaction() as tx:
         for _ in range(60):
-            asked(tx)
+            add_requested_run(tx)
     browser = site.browser("dora")
     page = Page(browser.get("/changelog?kind=requested").text)
     older = next(link for link in page.links if "before=" in link and ".csv" not in link)
@@ -147,7 +147,7 @@ def test_change_log_of_an_area_pages_through_more_runs_than_one_query_reads(
     numbers: list[int] = []
     for _ in range(130):
         with site.database.transaction() as tx:
-            numbers.append(asked(tx).id)
+            numbers.append(add_requested_run(tx).id)
     browser = site.browser("dora")
     seen: list[str] = []
     address = "/changelog?area=edge"
@@ -162,7 +162,7 @@ def test_change_log_of_an_area_pages_through_more_runs_than_one_query_reads(
 
 @pytest.mark.parametrize("query", ["since=soon", "state=perhaps", "kind=a%00b"])
 def test_invalid_change_log_filter_is_refused(site: Site, query: str) -> None:
-    gallery(site.database)
+    add_sample_runs(site.database)
     browser = site.browser("dora")
     assert "Invalid filter" in browser.get(f"/changelog?{query}").text
     assert browser.get(f"/changelog.csv?{query}").status_code == 422
@@ -170,7 +170,7 @@ def test_invalid_change_log_filter_is_refused(site: Site, query: str) -> None:
 
 def test_change_log_is_exported_as_csv_and_json(site: Site) -> None:
     with site.database.transaction() as tx:
-        asked(tx, reason='=HYPERLINK("//evil")')
+        add_requested_run(tx, reason='=HYPERLINK("//evil")')
     browser = site.browser("dora")
     body = browser.get("/changelog.json?kind=requested").json()
     assert [entry["kind"] for entry in body["entries"]] == ["requested"]
@@ -199,7 +199,7 @@ def test_second_change_log_verification_at_a_time_gets_409(
 
 
 def test_change_log_reports_an_unknown_person_or_host_in_a_filter(site: Site) -> None:
-    gallery(site.database)
+    add_sample_runs(site.database)
     browser = site.browser("olga")
     html = browser.get("/changelog?person=dorra").text
     assert "“dorra” is not in the policy, and not in the log" in html

@@ -11,14 +11,21 @@ from bot.web import changes
 from tests.bot.harness import WEB
 from tests.bot.web.conftest import Site
 from tests.bot.web.parsed_page import Page
-from tests.bot.web.sample_runs import asked, checked, ended, gallery, succeeded, waiting
+from tests.bot.web.sample_runs import (
+    add_check,
+    add_ended_run,
+    add_pending_run,
+    add_requested_run,
+    add_sample_runs,
+    add_succeeded_run,
+)
 from tests.toy import SetSwitch
 
 
 def test_changes_page_shows_changes_of_a_host_with_their_approver(site: Site):
     with site.database.transaction() as tx:
-        done = succeeded(tx, asked(tx, host="lb1"))
-        other = succeeded(tx, asked(tx, host="web1"))
+        done = add_succeeded_run(tx, add_requested_run(tx, host="lb1"))
+        other = add_succeeded_run(tx, add_requested_run(tx, host="web1"))
     browser = site.browser("dora")
     assert "/changes?within=1+h" in Page(browser.get("/").text).links
     page = Page(browser.get("/changes?host=lb1").text)
@@ -32,9 +39,11 @@ def test_changes_page_shows_changes_of_a_host_with_their_approver(site: Site):
 
 def test_changes_page_ranks_changes_before_denied_runs_checks_and_events(site: Site):
     with site.database.transaction() as tx:
-        check = checked(tx)
-        tried = ended(tx, waiting(tx, asked(tx)), State.EXPIRED, "Nobody decided in time")
-        done = succeeded(tx, asked(tx))
+        check = add_check(tx)
+        tried = add_ended_run(
+            tx, add_pending_run(tx, add_requested_run(tx)), State.EXPIRED, "Nobody decided in time"
+        )
+        done = add_succeeded_run(tx, add_requested_run(tx))
         change_log.append_entry(
             tx, "event", hosts=["lb1"], source="deploys", title="web 4.2 went out"
         )
@@ -52,7 +61,7 @@ def test_changes_page_ranks_changes_before_denied_runs_checks_and_events(site: S
 
 
 def test_changes_page_takes_several_hosts(site: Site):
-    gallery(site.database)
+    add_sample_runs(site.database)
     text = Page(site.browser("dora").get("/changes?host=lb1,+lb2").text).text
     assert "on lb1, lb2" in text
     assert "abusers clear lb1" in text
@@ -61,7 +70,7 @@ def test_changes_page_takes_several_hosts(site: Site):
 
 def test_changes_page_reads_the_time_in_its_time_zone(site: Site):
     with site.database.transaction() as tx:
-        done = succeeded(tx, asked(tx, host="lb1"))
+        done = add_succeeded_run(tx, add_requested_run(tx, host="lb1"))
         at = times.format_timestamp(tx.now, "Pacific/Auckland")
     browser = site.browser("dora")
     shown = Page(browser.get(f"/changes?at={at}&within=5+min&zone=Pacific/Auckland").text)
@@ -110,7 +119,7 @@ def test_changes_page_shows_the_approver_of_the_parent_run_for_each_host(site: S
 
 
 def test_pending_run_is_not_listed_as_attempted(site: Site):
-    numbers = gallery(site.database)
+    numbers = add_sample_runs(site.database)
     page = Page(site.browser("dora").get("/changes").text)
 
     def kind(state: str) -> str:
@@ -125,7 +134,7 @@ def test_pending_run_is_not_listed_as_attempted(site: Site):
 def test_changes_page_reports_events_that_it_leaves_out(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ):
-    gallery(site.database)
+    add_sample_runs(site.database)
     browser = site.browser("dora")
     whole = Page(browser.get("/changes").text).text
     assert "not shown" not in whole

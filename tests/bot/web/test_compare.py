@@ -14,14 +14,14 @@ from tests.bot.harness import WEB
 from tests.bot.web.conftest import Site
 from tests.bot.web.parsed_page import Page
 from tests.bot.web.sample_runs import (
-    approved,
-    asked,
-    checked,
-    concluded,
-    ended,
-    gallery,
-    running,
-    waiting,
+    add_check,
+    add_ended_run,
+    add_pending_run,
+    add_requested_run,
+    add_sample_runs,
+    approve,
+    end_run,
+    start_run,
 )
 from tests.toy import SetSwitch
 
@@ -30,9 +30,11 @@ def two_runs(site: Site, *outputs: str) -> list[int]:
     numbers: list[int] = []
     with site.database.transaction() as tx:
         for output in outputs:
-            run = running(tx, approved(tx, waiting(tx, asked(tx)), reason="go"))
-            concluded(tx, run, StepState.SUCCEEDED, output=output)
-            numbers.append(ended(tx, run, State.SUCCEEDED, "Verified").id)
+            run = start_run(
+                tx, approve(tx, add_pending_run(tx, add_requested_run(tx)), reason="go")
+            )
+            end_run(tx, run, StepState.SUCCEEDED, output=output)
+            numbers.append(add_ended_run(tx, run, State.SUCCEEDED, "Verified").id)
     return numbers
 
 
@@ -48,17 +50,17 @@ def test_compared_outputs_mark_equal_and_different_lines(site: Site) -> None:
 
 def test_compared_check_with_problems_is_labelled_needs_attention(site: Site) -> None:
     with site.database.transaction() as tx:
-        ill, well = checked(tx).id, checked(tx, Report("all is well")).id
+        ill, well = add_check(tx).id, add_check(tx, Report("all is well")).id
     html = site.browser("dora").get(f"/runs/compare?a={ill}&b={well}").text
     assert "Differs ≠ Needs attention Succeeded" in Page(html).text
 
 
 def test_run_is_compared_with_the_previous_similar_run(site: Site) -> None:
     with site.database.transaction() as tx:
-        same = asked(tx).id
-        asked(tx, fields={"host": "lb1", "address": "198.51.100.7"})
-        asked(tx, host="lb2")
-        last = asked(tx).id
+        same = add_requested_run(tx).id
+        add_requested_run(tx, fields={"host": "lb1", "address": "198.51.100.7"})
+        add_requested_run(tx, host="lb2")
+        last = add_requested_run(tx).id
     browser = site.browser("dora")
     words = Page(browser.get(f"/runs/compare?b={last}").text).text
     assert f"Compare runs {same} and {last}" in words
@@ -101,7 +103,7 @@ def test_comparison_says_when_there_is_no_earlier_similar_run(site: Site) -> Non
 
 @pytest.mark.parametrize("query", ["", "?a=1", "?a=1&b=999", "?a=999&b=1", "?b=0", "?b=x"])
 def test_comparison_with_a_missing_run_is_refused(site: Site, query: str) -> None:
-    gallery(site.database)
+    add_sample_runs(site.database)
     assert site.browser("dora").get(f"/runs/compare{query}").status_code in {404, 422}
 
 
@@ -115,7 +117,7 @@ def test_hostile_output_stays_text_in_a_comparison(site: Site) -> None:
 
 
 def test_every_pair_of_runs_can_be_compared(site: Site) -> None:
-    numbers = [*gallery(site.database).values()]
+    numbers = [*add_sample_runs(site.database).values()]
     browser = site.browser("dora")
     for left, right in zip(numbers, [*numbers[1:], numbers[0]], strict=True):
         assert browser.get(f"/runs/compare?a={left}&b={right}").status_code == 200
@@ -141,7 +143,7 @@ def test_aligned_lines_keep_every_line_of_both_outputs(one: str, other: str) -> 
 
 
 def test_long_outputs_are_compared_within_ten_seconds(site: Site) -> None:
-    number = gallery(site.database)["succeeded"]
+    number = add_sample_runs(site.database)["succeeded"]
     begun = time.monotonic()
     loud = "\n".join(str(n % 7) for n in range(60_000))
     compare_runs(a_side(site, number, loud), a_side(site, number, loud[::-1]))

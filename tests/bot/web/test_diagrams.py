@@ -10,7 +10,7 @@ from bot.web.diagrams import build_gauge, build_tree
 from runbooks import Report, Table
 from tests.bot.web.conftest import Site
 from tests.bot.web.parsed_page import Page
-from tests.bot.web.sample_runs import asked, checked
+from tests.bot.web.sample_runs import add_check, add_requested_run
 
 MEMBERS = ("Member", "Link", "Mbit/s")
 
@@ -79,7 +79,7 @@ def a_bond(tx: Transaction, name: str = "eth1") -> int:
         findings=(f"{name} has no link: check its cable",),
         table=Table(MEMBERS, rows),
     )
-    run = checked(tx, report)
+    run = add_check(tx, report)
     tx.sql.exec_driver_sql(
         "UPDATE run SET runbook = 'bond check', field_values = '{\"bond\":\"bond0\"}' "
         "WHERE id = ?",
@@ -90,7 +90,7 @@ def a_bond(tx: Transaction, name: str = "eth1") -> int:
 
 def test_hostile_device_name_stays_text_in_the_diagram(site: Site) -> None:
     with site.database.transaction() as tx:
-        asked(tx)
+        add_requested_run(tx)
         number = a_bond(tx, "</text><script>")
     html = site.browser("dora").get(f"/runs/{number}").text
     assert "&lt;/text&gt;&lt;scrip…" in html or "&lt;/text&gt;&lt;script&gt;" in html

@@ -5,8 +5,8 @@ from dataclasses import replace
 from bot.service import KeyturnService
 from bot.workflow.rate_limit import RateLimits
 from tests.bot.harness import Harness
-from tests.bot.web.conftest import Site, a_site
-from tests.bot.web.sample_runs import gallery
+from tests.bot.web.conftest import Site, create_site
+from tests.bot.web.sample_runs import add_sample_runs
 
 MENU = 'aria-label="Pages"'
 CLEAR = {"runbook": "abusers clear", "field-host": "lb1", "field-address": "203.0.113.9"}
@@ -28,7 +28,7 @@ def test_not_found_page_without_a_valid_policy_has_no_menu(site: Site) -> None:
 
 
 def test_internal_error_page_keeps_the_menu(site: Site) -> None:
-    number = gallery(site.database)["succeeded"]
+    number = add_sample_runs(site.database)["succeeded"]
     with site.database.transaction() as tx:
         tx.sql.exec_driver_sql("UPDATE run SET state = 'upside down' WHERE id = ?", (number,))
     answer = site.browser("dora").get(f"/runs/{number}")
@@ -40,7 +40,7 @@ def test_request_over_the_rate_limit_gets_429_with_the_waiting_time(harness: Har
     parts = replace(
         harness.context, rate_limits=RateLimits(per_person=1, per_runbook=9, in_total=9)
     )
-    site = a_site(replace(harness, context=parts, service=KeyturnService(parts)))
+    site = create_site(replace(harness, context=parts, service=KeyturnService(parts)))
     browser = site.browser("dora")
     assert browser.post("/runbooks", data=CLEAR).status_code == 303
     answer = browser.post("/runbooks", data=CLEAR)

@@ -16,9 +16,9 @@ from bot.model.signing import SigningKey
 from bot.web.app import build_app
 from bot.web.deps import ComponentHealth
 from tests.bot.harness import open_harness
-from tests.bot.web.conftest import Site, a_site
+from tests.bot.web.conftest import Site, create_site
 from tests.playground.postgres import Postgres
-from tests.row_macs import amend
+from tests.row_macs import change_rows
 from tests.toy import SetSwitch
 
 
@@ -92,7 +92,9 @@ def test_pages_open_while_the_session_cannot_be_updated(site: Site) -> None:
     run = site.harness.request(SetSwitch(host="lb1", name="lamp", value="on"))
     browser = site.browser("olga")
     with site.database.transaction() as tx:
-        amend(tx, tables.session, lambda row: {"last_seen_at": row.last_seen_at - 600_000_000})
+        change_rows(
+            tx, tables.session, lambda row: {"last_seen_at": row.last_seen_at - 600_000_000}
+        )
         tx.sql.execute(
             text(
                 "CREATE TRIGGER full_disk BEFORE UPDATE ON session "
@@ -137,7 +139,7 @@ def test_database_role_with_too_many_rights_is_a_warning_in_readyz(
     store = Database(postgres.new_database(), SigningKey.create())
     migrations.upgrade_schema(store)
     with open_harness(tmp_path, database=store) as harness:
-        site = a_site(harness)
+        site = create_site(harness)
         answer = site.browser().get("/readyz")
         assert answer.status_code == 200
         assert answer.json()["ready"] is True

@@ -16,13 +16,13 @@ from runbooks import Report
 from tests.bot.web.conftest import Site
 from tests.bot.web.parsed_page import Page
 from tests.bot.web.sample_runs import (
-    approved,
-    asked,
-    checked,
-    ended,
-    gallery,
-    succeeded,
-    waiting,
+    add_check,
+    add_ended_run,
+    add_pending_run,
+    add_requested_run,
+    add_sample_runs,
+    add_succeeded_run,
+    approve,
 )
 from tests.toy import SetSwitch
 
@@ -45,7 +45,7 @@ def paged(browser: TestClient, address: str) -> list[list[int]]:
 
 def _many(tx: Transaction, count: int = 120) -> None:
     for n in range(count):
-        asked(tx, host=("lb1", "lb2", "web1")[n % 3], person=("dora", "adam")[n % 2])
+        add_requested_run(tx, host=("lb1", "lb2", "web1")[n % 3], person=("dora", "adam")[n % 2])
 
 
 def test_runs_pages_show_every_run_once(site: Site) -> None:
@@ -109,7 +109,7 @@ def test_runs_page_links_back_to_the_newest_runs(site: Site) -> None:
 def test_runs_filters_select_the_matching_runs(
     site: Site, query: str, expected: set[str] | None
 ) -> None:
-    shown = gallery(site.database)
+    shown = add_sample_runs(site.database)
     listed = numbers(site.browser("dora").get(f"/runs?{query}").text)
     names = {name for name, number in shown.items() if number in listed}
     assert names == (set(shown) if expected is None else expected)
@@ -122,7 +122,7 @@ def _at(site: Site, run: int, zone: str) -> str:
 
 
 def test_runs_filter_reads_times_in_the_time_zone_of_the_reader_or_utc(site: Site) -> None:
-    run = gallery(site.database)["succeeded"]
+    run = add_sample_runs(site.database)["succeeded"]
     tokyo = _at(site, run, "Asia/Tokyo")
     browser, since = site.browser("dora"), f"/runs?since={tokyo}&until={tokyo}"
     assert numbers(browser.get(since).text) == []
@@ -136,7 +136,7 @@ def test_runs_filter_reads_times_in_the_time_zone_of_the_reader_or_utc(site: Sit
 
 
 def test_time_zone_without_a_time_filter_is_left_out_of_links(site: Site) -> None:
-    gallery(site.database)
+    add_sample_runs(site.database)
     html = site.browser("dora").get("/runs?host=lb1&zone=Asia/Tokyo").text
     assert "zone=" not in html
     assert "Save view" in html
@@ -159,7 +159,7 @@ def test_time_zone_without_a_time_filter_is_left_out_of_links(site: Site) -> Non
 def test_invalid_runs_filter_is_reported_and_shows_no_runs(
     site: Site, query: str, words: str
 ) -> None:
-    gallery(site.database)
+    add_sample_runs(site.database)
     answer = site.browser("dora").get(f"/runs?{query}")
     assert answer.status_code == 200
     assert words in Page(answer.text).text
@@ -168,13 +168,13 @@ def test_invalid_runs_filter_is_reported_and_shows_no_runs(
 
 @pytest.mark.parametrize("before", ["x", "-1", "0", "9" * 30, "%00", "١"])
 def test_invalid_runs_page_position_is_ignored(site: Site, before: str) -> None:
-    gallery(site.database)
+    add_sample_runs(site.database)
     assert site.browser("dora").get(f"/runs?before={before}").status_code == 200
 
 
 def test_runs_search_finds_summaries_and_values(site: Site) -> None:
     with site.database.transaction() as tx:
-        plain, match = asked(tx, host="lb1"), asked(tx, host="lb2")
+        plain, match = add_requested_run(tx, host="lb1"), add_requested_run(tx, host="lb2")
         runs.move_run(tx, match, State.REFUSED, summary="lb2 is overheated: cool it first")
     browser = site.browser("dora")
     for name in ("search", "text"):
@@ -187,7 +187,7 @@ def test_runs_search_finds_summaries_and_values(site: Site) -> None:
 def test_runs_are_exported_as_csv_and_json(site: Site) -> None:
     with site.database.transaction() as tx:
         _many(tx, 50)
-        asked(tx, host="lb2", person="dora", reason="=1+1, or so")
+        add_requested_run(tx, host="lb2", person="dora", reason="=1+1, or so")
     browser = site.browser("olga")
     html = browser.get("/runs?host=lb*").text
     links = [link for link in Page(html).links if link.startswith("/runs.")]
@@ -206,7 +206,7 @@ def test_runs_are_exported_as_csv_and_json(site: Site) -> None:
 
 
 def test_runs_export_with_an_invalid_filter_gets_422(site: Site) -> None:
-    gallery(site.database)
+    add_sample_runs(site.database)
     browser = site.browser("olga")
     response = browser.get("/runs.json?since=soon")
     assert (response.status_code, response.json()["runs"]) == (422, [])
@@ -215,7 +215,7 @@ def test_runs_export_with_an_invalid_filter_gets_422(site: Site) -> None:
 
 
 def test_runs_page_reports_an_unknown_person_in_a_filter(site: Site) -> None:
-    gallery(site.database)
+    add_sample_runs(site.database)
     browser = site.browser("olga")
     html = browser.get("/runs?person=dorra").text
     assert "“dorra” is not in the policy, and has never requested anything" in html
@@ -231,9 +231,9 @@ def test_runs_search_continues_beyond_the_newest_runs(
 ) -> None:
     monkeypatch.setattr(search, "_WINDOWS", (50, 60))
     with site.database.transaction() as tx:
-        wanted = asked(tx, host="lb1", person="adam")
+        wanted = add_requested_run(tx, host="lb1", person="adam")
         for _ in range(130):
-            asked(tx, host="lb1", person="dora")
+            add_requested_run(tx, host="lb1", person="dora")
     browser = site.browser("olga")
     first = browser.get("/runs?host=lb1&person=adam").text
     assert "No matches in recent runs" in first
@@ -249,7 +249,7 @@ def test_runs_page_keeps_the_typed_filters(site: Site) -> None:
 
 def test_runs_row_shows_requester_approver_and_result(site: Site) -> None:
     with site.database.transaction() as tx:
-        succeeded(tx, asked(tx))
+        add_succeeded_run(tx, add_requested_run(tx))
     words = Page(site.browser("stan").get("/runs").text).text
     assert "1 Succeeded abusers clear lb1 203.0.113.9 lb1 Dora Developer Olga Owner" in words
     assert re.search(r"1\.3 s a customer's office, ticket 4711", words)
@@ -259,7 +259,7 @@ def test_runs_row_shows_requester_approver_and_result(site: Site) -> None:
 def test_histogram_counts_matching_runs_and_its_bars_filter_by_time(site: Site) -> None:
     with site.database.transaction() as tx:
         for host in ("lb1", "lb1", "lb2"):
-            succeeded(tx, asked(tx, host=host))
+            add_succeeded_run(tx, add_requested_run(tx, host=host))
         begin = tx.now - 7_200_000_000
         tx.sql.execute(update(tables.run).where(tables.run.c.id == 1).values(requested_at=begin))
     browser = site.browser("stan")
@@ -277,7 +277,10 @@ def test_histogram_counts_matching_runs_and_its_bars_filter_by_time(site: Site) 
 
 def test_two_selected_runs_are_compared_and_others_are_refused(site: Site) -> None:
     with site.database.transaction() as tx:
-        first, second = succeeded(tx, asked(tx)).id, succeeded(tx, asked(tx)).id
+        first, second = (
+            add_succeeded_run(tx, add_requested_run(tx)).id,
+            add_succeeded_run(tx, add_requested_run(tx)).id,
+        )
     browser = site.browser("stan")
     shown = browser.get(f"/runs/compare?run={second}&run={first}").text
     assert f"Compare runs {first} and {second}" in shown
@@ -291,8 +294,8 @@ def test_two_selected_runs_are_compared_and_others_are_refused(site: Site) -> No
 def test_check_with_problems_needs_attention_in_every_list_and_export(site: Site) -> None:
     """In the words, the colour and with the sign of its own page."""
     with site.database.transaction() as tx:
-        ill = checked(tx).id
-        well = checked(tx, Report("all is well")).id
+        ill = add_check(tx).id
+        well = add_check(tx, Report("all is well")).id
     browser = site.browser("stan")
     for address in ("/runs", "/"):
         words = Page(browser.get(address).text).text
@@ -314,12 +317,12 @@ def test_empty_runs_pages_explain_why(site: Site) -> None:
     assert "No runs yet" in browser.get("/runs").text
     assert "No runs yet" in browser.get("/").text
     assert "No runs in progress" in browser.get("/").text
-    gallery(site.database)
+    add_sample_runs(site.database)
     assert "No matching runs" in browser.get("/runs?host=gone1").text
 
 
 def test_home_page_lists_the_pending_actions_of_each_person(site: Site) -> None:
-    shown = gallery(site.database)
+    shown = add_sample_runs(site.database)
     waiting_for = {
         person: site.browser(person).get("/").text.split("Running now")[0]
         for person in ("olga", "dora", "stan")
@@ -353,7 +356,7 @@ def test_home_page_shows_questions_and_assignments_to_the_person_concerned(site:
 
 def test_home_page_leaves_out_runs_that_the_reader_has_approved(site: Site) -> None:
     with site.database.transaction() as tx:
-        run = waiting(tx, asked(tx), needed=2)
+        run = add_pending_run(tx, add_requested_run(tx), needed=2)
         runs.add_decision(tx, _vote(run, "olga", tx.now))
     assert "Nothing needs your action" in site.browser("olga").get("/").text
     assert "Nothing needs your action" not in site.browser("adam").get("/").text
@@ -365,8 +368,8 @@ def _vote(run: runs.Run, person: str, at: int) -> runs.Decision:
 
 def test_runs_of_a_person_who_left_the_policy_stay_in_the_history(site: Site) -> None:
     with site.database.transaction() as tx:
-        run = waiting(tx, asked(tx, person="adam"))
-        ended(tx, approved(tx, run), State.EXPIRED, "No one started it in time")
+        run = add_pending_run(tx, add_requested_run(tx, person="adam"))
+        add_ended_run(tx, approve(tx, run), State.EXPIRED, "No one started it in time")
     site.dismiss("adam")
     browser = site.browser("dora")
     assert numbers(browser.get("/runs?person=adam").text) == [run.id]

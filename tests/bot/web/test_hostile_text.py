@@ -21,7 +21,7 @@ from connectors.command import Shell, SwitchLines
 from runbooks import Report, Table
 from tests.bot.web.conftest import Site
 from tests.bot.web.parsed_page import Page
-from tests.bot.web.sample_runs import gallery
+from tests.bot.web.sample_runs import add_sample_runs
 
 _ACTING = {"Cc", "Cf", "Cs", "Zl", "Zp"}
 
@@ -139,7 +139,7 @@ def test_hostile_text_in_a_run_stays_text_on_every_page(site: Site, kind: str) -
 @pytest.mark.parametrize("kind", TYPED)
 def test_hostile_text_in_addresses_and_forms_stays_text(site: Site, kind: str) -> None:
     text = HOSTILE[kind]
-    run = gallery(site.database)["pending"]
+    run = add_sample_runs(site.database)["pending"]
     browser = site.browser("olga")
     names = ("host", "person", "runbook", "state", "since", "until", "before", "done", "next")
     answers = [
@@ -167,7 +167,7 @@ def test_person_name_with_markup_stays_text(site: Site) -> None:
     people = site.policy / "people.yaml"
     odd = people.read_text().replace("Dora Developer", "Dora <b>D</b> & “Co”")
     people.write_text(odd)
-    number = gallery(site.database)["pending"]
+    number = add_sample_runs(site.database)["pending"]
     browser = site.browser("dora")
     for path in ("/", "/runs", f"/runs/{number}"):
         page = Page(browser.get(path).text)
@@ -203,7 +203,7 @@ def test_without_html_escaping_hostile_markup_reaches_the_page(
 
 @pytest.mark.parametrize("exhibit", ["pending", "succeeded", "unknown", "checked", "running"])
 def test_run_pages_have_valid_markup_unique_ids_and_labels(site: Site, exhibit: str) -> None:
-    number = gallery(site.database)[exhibit]
+    number = add_sample_runs(site.database)[exhibit]
     page = Page(site.browser("olga").get(f"/runs/{number}").text)
     assert page.strange == []
     assert len(page.ids) == len(set(page.ids))
@@ -215,7 +215,7 @@ def test_run_pages_have_valid_markup_unique_ids_and_labels(site: Site, exhibit: 
 def test_list_pages_have_valid_markup_unique_ids_and_labels(
     site: Site, path: str, person: str
 ) -> None:
-    gallery(site.database)
+    add_sample_runs(site.database)
     page = Page(site.browser(person).get(path).text)
     assert page.strange == []
     assert len(page.ids) == len(set(page.ids))

@@ -12,7 +12,14 @@ from bot.web import build_app
 from tests.bot.host_contacts import store_contact
 from tests.bot.web.conftest import Site
 from tests.bot.web.parsed_page import Page
-from tests.bot.web.sample_runs import approved, asked, gallery, running, succeeded, waiting
+from tests.bot.web.sample_runs import (
+    add_pending_run,
+    add_requested_run,
+    add_sample_runs,
+    add_succeeded_run,
+    approve,
+    start_run,
+)
 from tests.policies import HOST_KEY
 
 _MINUTE = 60_000_000
@@ -85,9 +92,11 @@ def test_host_page_shows_a_host_key_mismatch_with_its_fix(site: Site):
 
 def test_host_page_shows_the_host_lock_and_the_queued_runs_in_order(site: Site):
     with site.database.transaction() as tx:
-        holder = running(tx, approved(tx, waiting(tx, asked(tx, host="lb1"))))
+        holder = start_run(tx, approve(tx, add_pending_run(tx, add_requested_run(tx, host="lb1"))))
         locks.take_lock(tx, "lb1", holder.id)
-        line = [approved(tx, waiting(tx, asked(tx, host="lb1"))) for _ in range(2)]
+        line = [
+            approve(tx, add_pending_run(tx, add_requested_run(tx, host="lb1"))) for _ in range(2)
+        ]
     browser = site.browser("dora")
     for path in ("/hosts", "/hosts/lb1"):
         text = Page(browser.get(path).text).text
@@ -100,8 +109,8 @@ def test_host_page_shows_the_host_lock_and_the_queued_runs_in_order(site: Site):
 
 def test_host_page_charts_and_lists_the_changes_of_the_host(site: Site):
     with site.database.transaction() as tx:
-        done = succeeded(tx, asked(tx, host="lb1"))
-        other = succeeded(tx, asked(tx, host="lb2"))
+        done = add_succeeded_run(tx, add_requested_run(tx, host="lb1"))
+        other = add_succeeded_run(tx, add_requested_run(tx, host="lb2"))
     html = site.browser("dora").get("/hosts/lb1").text
     page = Page(html)
     assert 'aria-label="1 change in 7 d: 1 succeeded"' in html
@@ -153,5 +162,5 @@ def test_invalid_enrolling_file_is_read_as_no_pending_hosts(site: Site):
 
 
 def test_runs_page_links_to_the_page_of_the_host(site: Site):
-    gallery(site.database)
+    add_sample_runs(site.database)
     assert "/hosts/lb1" in Page(site.browser("dora").get("/runs").text).links

@@ -15,9 +15,9 @@ from bot.db import tables
 from bot.db.database import StoreUnavailable, Transaction
 from bot.web.redirects import MAX_LENGTH, get_safe_page
 from tests.bot.harness import Harness
-from tests.bot.web.conftest import Site, a_site
-from tests.bot.web.sample_runs import gallery
-from tests.row_macs import amend
+from tests.bot.web.conftest import Site, create_site
+from tests.bot.web.sample_runs import add_sample_runs
+from tests.row_macs import change_rows
 
 ROOT = Path(__file__).parents[3]
 
@@ -95,7 +95,7 @@ def test_session_cookie_is_httponly_and_samesite_lax(site: Site) -> None:
 
 
 def test_session_cookie_over_https_is_secure_with_host_prefix(harness: Harness) -> None:
-    site = a_site(harness, "https://keyturn.test")
+    site = create_site(harness, "https://keyturn.test")
     headers = {"Origin": "https://keyturn.test"}
     with TestClient(
         site.app, base_url="https://keyturn.test", headers=headers, follow_redirects=False
@@ -139,7 +139,7 @@ def test_sign_out_ends_the_session_on_the_server(site: Site) -> None:
 def _age(site: Site, **back: int) -> None:
     with site.database.transaction() as tx:
         then = {name: tx.now - seconds * 1_000_000 for name, seconds in back.items()}
-        amend(tx, tables.session, lambda _row: then)
+        change_rows(tx, tables.session, lambda _row: then)
 
 
 def test_idle_session_expires(site: Site) -> None:
@@ -159,7 +159,7 @@ def test_session_expires_at_its_maximum_age(site: Site) -> None:
 
 
 def test_page_view_renews_the_session_and_a_live_update_does_not(site: Site) -> None:
-    number = gallery(site.database)["pending"]
+    number = add_sample_runs(site.database)["pending"]
     browser = site.browser("dora")
 
     def last_seen() -> int:

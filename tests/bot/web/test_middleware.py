@@ -8,7 +8,7 @@ from fastapi.testclient import TestClient
 from bot.model.run import State
 from bot.web import middleware
 from tests.bot.harness import Harness
-from tests.bot.web.conftest import ORIGIN, Site, a_site
+from tests.bot.web.conftest import ORIGIN, Site, create_site
 from tests.toy import SetSwitch
 
 LAMP_ON = SetSwitch(host="lb1", name="lamp", value="on")
@@ -135,7 +135,7 @@ def test_static_file_with_a_version_is_cached_as_immutable(site: Site) -> None:
 
 def test_hsts_header_is_sent_over_https_only(harness: Harness, site: Site) -> None:
     assert "strict-transport-security" not in site.browser().get("/healthz").headers
-    secure = a_site(harness, "https://keyturn.test")
+    secure = create_site(harness, "https://keyturn.test")
     with TestClient(secure.app, base_url="https://keyturn.test") as browser:
         assert "strict-transport-security" in browser.get("/healthz").headers
 

@@ -10,7 +10,7 @@ from bot.model.grant_words import NewGrant
 from tests.bot.harness import WEB
 from tests.bot.web.conftest import Site
 from tests.bot.web.parsed_page import VOID
-from tests.bot.web.sample_runs import gallery
+from tests.bot.web.sample_runs import add_sample_runs
 from tests.bot.web.test_routes import NAMES, ROUTES
 from tests.bot.web.test_schedules_page import NIGHTLY
 from tests.toy import SetSwitch, ShowSwitches
@@ -69,7 +69,7 @@ def busy(site: Site) -> Site:
     areas = site.policy / "areas.yaml"
     areas.write_text(areas.read_text().replace("title: the edge", "title: the front doors"))
     service = site.harness.service
-    gallery(site.database)
+    add_sample_runs(site.database)
     service.schedules.request_schedule(
         [ShowSwitches(host="lb1")], host_pattern="", person="dora", origin=WEB, timing=NIGHTLY
     )

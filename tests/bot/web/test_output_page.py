@@ -3,15 +3,22 @@
 from bot.model.run import Run, StepState
 from tests.bot.web.conftest import Site
 from tests.bot.web.parsed_page import Page
-from tests.bot.web.sample_runs import approved, asked, concluded, running, succeeded, waiting
+from tests.bot.web.sample_runs import (
+    add_pending_run,
+    add_requested_run,
+    add_succeeded_run,
+    approve,
+    end_run,
+    start_run,
+)
 
 SAID = "\n".join(["<script>alert(1)</script>", "\x1b[31mOut of memory\x1b[0m", *"abcdefghij"])
 
 
 def add_run_with_output(site: Site, output: str = SAID) -> Run:
     with site.database.transaction() as tx:
-        run = running(tx, approved(tx, waiting(tx, asked(tx))))
-        concluded(tx, run, StepState.SUCCEEDED, output=output)
+        run = start_run(tx, approve(tx, add_pending_run(tx, add_requested_run(tx))))
+        end_run(tx, run, StepState.SUCCEEDED, output=output)
     return run
 
 
@@ -41,7 +48,7 @@ def test_step_output_filter_returns_matching_lines_with_numbers(site: Site) -> N
 def test_output_search_is_offered_for_long_output_only(site: Site) -> None:
     long, short = add_run_with_output(site), add_run_with_output(site, "done")
     with site.database.transaction() as tx:
-        silent = succeeded(tx, asked(tx, host="lb2"))
+        silent = add_succeeded_run(tx, add_requested_run(tx, host="lb2"))
     browser = site.browser("dora")
     assert "Search output" in browser.get(f"/runs/{long.id}").text
     shown = browser.get(f"/runs/{short.id}").text

@@ -7,7 +7,7 @@ import pytest
 from bot.auth import oncall
 from bot.db import grants
 from bot.model.grant_words import NewGrant
-from tests.agents import add_agent, rules_for_agents
+from tests.agents import add_agent, get_rules_for_agents
 from tests.bot.duties import add_calendar, set_duty
 from tests.bot.web.conftest import Site
 from tests.bot.web.parsed_page import Page
@@ -106,7 +106,7 @@ def test_policy_page_explains_a_decision_and_keeps_what_was_typed(site: Site) ->
 
 def test_policy_page_explains_what_an_agent_may_request_for_the_reader(site: Site) -> None:
     rules = site.policy / "policy.cedar"
-    rules.write_text(rules_for_agents())
+    rules.write_text(get_rules_for_agents())
     add_agent(site.harness)
     browser = site.browser("dora")
     assert 'value="agent:triage-bot"' in browser.get("/policy").text

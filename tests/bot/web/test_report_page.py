@@ -9,13 +9,13 @@ from bot.db import tables
 from bot.queries.wait_report import build_wait_report
 from tests.bot.web.conftest import Site
 from tests.bot.web.parsed_page import Page
-from tests.bot.web.sample_runs import asked, succeeded
+from tests.bot.web.sample_runs import add_requested_run, add_succeeded_run
 
 
 def _some(site: Site) -> None:
     with site.database.transaction() as tx:
         for _ in range(5):
-            succeeded(tx, asked(tx))
+            add_succeeded_run(tx, add_requested_run(tx))
         tx.sql.execute(
             update(tables.run).values(required_approvals=1, pending_since=tx.now - 300_000_000)
         )

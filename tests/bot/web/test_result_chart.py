@@ -10,7 +10,7 @@ from bot.model.run import ENDED_STATES, NEEDS_ATTENTION, State
 from bot.web.result_chart import ResultCounter, build_result_chart
 from tests.bot.web.conftest import Site
 from tests.bot.web.parsed_page import Page
-from tests.bot.web.sample_runs import gallery
+from tests.bot.web.sample_runs import add_sample_runs
 from tests.toy import SetSwitch
 
 TODAY = date(2023, 11, 14)
@@ -29,7 +29,7 @@ def test_result_chart_bars_show_the_results_of_each_day() -> None:
 
 
 def test_result_chart_counts_every_run_once(site: Site) -> None:
-    count = len(gallery(site.database))
+    count = len(add_sample_runs(site.database))
     with site.database.reading() as tx:
         results = count_results(tx, 0, tx.now + 1)
     assert results.total() == count
@@ -39,7 +39,7 @@ def test_result_chart_counts_every_run_once(site: Site) -> None:
 
 
 def test_result_chart_recounts_a_past_day_only_while_a_run_is_open(site: Site) -> None:
-    shown = gallery(site.database)
+    shown = add_sample_runs(site.database)
     rights = site.harness.policies.get_policy().get_view_rights("olga")
     counter = ResultCounter()
 

@@ -6,8 +6,8 @@ import pytest
 from starlette.routing import Route
 
 from tests.bot.harness import open_harness
-from tests.bot.web.conftest import Site, a_site
-from tests.bot.web.sample_runs import gallery
+from tests.bot.web.conftest import Site, create_site
+from tests.bot.web.sample_runs import add_sample_runs
 
 # method, path → status for a stranger, status for somebody signed in.
 ROUTES = {
@@ -127,8 +127,8 @@ def gallery_site(
 ) -> Generator[tuple[Site, Mapping[str, int]]]:
     """The pages of one harness for all tests of addresses, and its runs by what they show."""
     with open_harness(tmp_path_factory.mktemp("harness")) as harness:
-        site = a_site(harness)
-        yield site, gallery(site.database)
+        site = create_site(harness)
+        yield site, add_sample_runs(site.database)
         for browser in site.browsers:
             browser.close()
 

@@ -6,18 +6,18 @@ from bot.audit import change_log
 from bot.db import runs
 from bot.model.run import State
 from tests.bot.web.conftest import Site
-from tests.bot.web.sample_runs import asked
+from tests.bot.web.sample_runs import add_requested_run
 
 
 def _some_runs(site: Site) -> None:
     with site.database.transaction() as tx:
         for _ in range(3):
-            runs.move_run(tx, asked(tx), State.FAILED, summary="Out of reach")
+            runs.move_run(tx, add_requested_run(tx), State.FAILED, summary="Out of reach")
 
 
 def test_runs_row_shows_the_current_state_of_the_run(site: Site) -> None:
     with site.database.transaction() as tx:
-        run = asked(tx)
+        run = add_requested_run(tx)
     browser = site.browser("stan")
     assert "Failed" not in _results(browser.get("/runs").text)
     with site.database.transaction() as tx:

@@ -14,7 +14,15 @@ from runbooks.abusers_clear import ClearAbuser
 from runbooks.service_control import RestartService
 from tests.bot.web.conftest import Site
 from tests.bot.web.parsed_page import Page
-from tests.bot.web.sample_runs import approved, asked, checked, ended, gallery, running, waiting
+from tests.bot.web.sample_runs import (
+    add_check,
+    add_ended_run,
+    add_pending_run,
+    add_requested_run,
+    add_sample_runs,
+    approve,
+    start_run,
+)
 from tests.ticket_system import require_unreachable_tickets
 from tests.toy import BreakSwitch, SetAll, SetSwitch, ShowSwitches, WarmUp
 
@@ -111,8 +119,10 @@ def test_denial_is_refused_without_a_reason(site: Site) -> None:
 
 def test_run_page_of_a_failed_check_shows_its_error(site: Site) -> None:
     with site.database.transaction() as tx:
-        run = ended(tx, asked(tx, kind="check"), State.FAILED, "lb1 does not answer")
-        going = asked(tx, kind="check")
+        run = add_ended_run(
+            tx, add_requested_run(tx, kind="check"), State.FAILED, "lb1 does not answer"
+        )
+        going = add_requested_run(tx, kind="check")
     browser = site.browser("dora")
     words = Page(browser.get(f"/runs/{run.id}").text).text
     assert "Result lb1 does not answer The check returned no result." in words
@@ -132,8 +142,8 @@ def test_run_page_of_a_failed_step_shows_the_output_of_the_host(site: Site) -> N
 
 def test_run_page_of_a_check_shows_findings_and_table(site: Site) -> None:
     with site.database.transaction() as tx:
-        run = checked(tx)
-        well = checked(tx, Report("all is well"))
+        run = add_check(tx)
+        well = add_check(tx, Report("all is well"))
     browser = site.browser("dora")
     html = browser.get(f"/runs/{run.id}").text
     assert "198.51.100.7 comes again and again" in html
@@ -175,9 +185,9 @@ def test_timeline_shows_the_result_of_a_follow_up(site: Site, became: str, text:
 
 def test_run_page_names_the_run_that_holds_the_host_lock(site: Site) -> None:
     with site.database.transaction() as tx:
-        holder = running(tx, approved(tx, waiting(tx, asked(tx))))
+        holder = start_run(tx, approve(tx, add_pending_run(tx, add_requested_run(tx))))
         locks.take_lock(tx, "lb1", holder.id)
-        other = approved(tx, waiting(tx, asked(tx)))
+        other = approve(tx, add_pending_run(tx, add_requested_run(tx)))
     words = Page(site.browser("dora").get(f"/runs/{other.id}").text).text
     assert f"lb1 is locked by run {holder.id} since" in words
 
@@ -210,7 +220,7 @@ FINDS: Mapping[str, Mapping[str, set[str]]] = {
 
 @pytest.mark.parametrize("exhibit", FINDS)
 def test_run_page_has_the_buttons_of_its_state_and_reader(site: Site, exhibit: str) -> None:
-    number = gallery(site.database)[exhibit]
+    number = add_sample_runs(site.database)[exhibit]
     shown = {person: buttons(site, person, number) for person in FINDS[exhibit]}
     assert shown == FINDS[exhibit]
 
@@ -447,7 +457,7 @@ def test_live_update_of_an_unchanged_run_is_204(site: Site) -> None:
 
 
 def test_live_update_equals_the_part_of_the_whole_run_page(site: Site) -> None:
-    for number in gallery(site.database).values():
+    for number in add_sample_runs(site.database).values():
         browser = site.browser("olga")
         live, head = browser.get(f"/runs/{number}/live").text.split('<div class="kt-head"')
         page = browser.get(f"/runs/{number}").text

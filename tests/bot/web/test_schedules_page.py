@@ -10,7 +10,7 @@ from bot.db import schedules
 from bot.model.run import State
 from bot.model.schedule import ScheduleTiming, parse_cron
 from bot.queries.calendar import build_calendar
-from tests.bot.clock import due_now, fire_all
+from tests.bot.clock import fire_due_schedules, make_due_now
 from tests.bot.harness import WEB, Harness
 from tests.bot.web.conftest import Site
 from tests.bot.web.parsed_page import Page
@@ -50,8 +50,8 @@ def test_schedule_page_links_to_its_past_runs(site: Site):
     _begun(site.harness)
     with site.database.reading() as tx:
         [schedule] = schedules.list_schedules(tx)
-    due_now(site.harness, schedule)
-    fire_all(site.harness)
+    make_due_now(site.harness, schedule)
+    fire_due_schedules(site.harness)
     assert 'href="/runs/2"' in site.browser("dora").get("/schedules/1").text
 
 

@@ -10,7 +10,7 @@ from bot.model.run import State
 from tests.bot.authenticator_app import enrol_app
 from tests.bot.web.conftest import Site
 from tests.bot.web.parsed_page import Page
-from tests.policies import starter_rules
+from tests.policies import get_starter_rules
 from tests.ticket_system import require_unreachable_tickets
 from tests.toy import SetSwitch
 
@@ -41,7 +41,7 @@ def enrol(site: Site, browser: TestClient) -> str:
 
 def test_authenticator_app_is_enrolled_confirmed_and_used_for_an_approval(site: Site) -> None:
     rules = site.policy / "policy.cedar"
-    rules.write_text(starter_rules().replace('@approvals("1")', '@approvals("1")\n@stepup', 1))
+    rules.write_text(get_starter_rules().replace('@approvals("1")', '@approvals("1")\n@stepup', 1))
     run = site.harness.request(LAMP_ON)
     adam = site.browser("adam")
     secret = enrol(site, adam)

@@ -6,7 +6,7 @@ import pytest
 
 from tests.bot.harness import Harness
 from tests.bot.restricted_view import open_restricted_harness
-from tests.bot.web.conftest import Site, a_site
+from tests.bot.web.conftest import Site, create_site
 from tests.bot.web.parsed_page import Page
 from tests.toy import SetSwitch
 
@@ -79,7 +79,7 @@ def test_site_search_without_results_says_why(site: Site, text: str, problem: st
 
 def test_site_search_does_not_find_a_hidden_run(tmp_path: Path) -> None:
     with open_restricted_harness(tmp_path) as restricted:
-        site = a_site(restricted.harness)
+        site = create_site(restricted.harness)
         number = restricted.hidden["done"].id
         answers = [
             site.browser(one).get("/search", params={"q": f"run {number}"})

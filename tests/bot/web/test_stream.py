@@ -19,7 +19,13 @@ from bot.web import build_app
 from bot.web.stream_slots import NoFreeSlotError, StreamLimits, StreamSlots
 from tests.bot.restricted_view import restricted_rules
 from tests.bot.web.conftest import Site
-from tests.bot.web.sample_runs import approved, asked, gallery, running, waiting
+from tests.bot.web.sample_runs import (
+    add_pending_run,
+    add_requested_run,
+    add_sample_runs,
+    approve,
+    start_run,
+)
 
 Event = tuple[str, Any, str]
 
@@ -42,7 +48,7 @@ def heard_by(browser: TestClient, number: int, **options: Any) -> list[Event]:
 def moving(site: Site) -> int:
     """A run of which one step is under way, and talks."""
     with site.database.transaction() as tx:
-        number = running(tx, approved(tx, waiting(tx, asked(tx)))).id
+        number = start_run(tx, approve(tx, add_pending_run(tx, add_requested_run(tx)))).id
         live_output.store_lines(tx, [NewestLines(number, 1, 250, "<b>half</b>\n\x1b[31mdone")])
     return number
 
@@ -66,7 +72,7 @@ def test_stream_sends_live_output_as_text(site: Site, moving: int) -> None:
 
 
 def test_stream_of_an_ended_run_ends(site: Site) -> None:
-    events_heard = heard_by(site.browser("dora"), gallery(site.database)["succeeded"])
+    events_heard = heard_by(site.browser("dora"), add_sample_runs(site.database)["succeeded"])
     assert [name for name, *_ in events_heard] == ["updated", "run_ended"]
 
 
@@ -194,7 +200,7 @@ def test_stream_of_a_missing_run_is_not_found(site: Site) -> None:
 
 
 def test_run_page_shows_the_last_output_of_a_step_with_unknown_outcome(site: Site) -> None:
-    number = gallery(site.database)["unknown"]
+    number = add_sample_runs(site.database)["unknown"]
     with site.database.transaction() as tx:
         live_output.store_lines(tx, [NewestLines(number, 1, 1, "<script>alert(1)</script>")])
     page = site.browser("dora").get(f"/runs/{number}").text

@@ -6,7 +6,7 @@ import pytest
 
 from bot.auth import tokens as auth_tokens
 from bot.web import tokens
-from tests.agents import add_agent, request_as_agent, rules_for_agents
+from tests.agents import add_agent, get_rules_for_agents, request_as_agent
 from tests.bot.authenticator_app import enrol_app
 from tests.bot.web.conftest import Site
 from tests.toy import SetSwitch
@@ -48,7 +48,7 @@ def test_agent_token_is_listed_and_revoked_by_the_person_it_acts_for(site: Site)
 
 def test_run_page_shows_the_person_an_agent_requests_for(site: Site):
     rules = site.policy / "policy.cedar"
-    rules.write_text(rules_for_agents())
+    rules.write_text(get_rules_for_agents())
     add_agent(site.harness)
     run = request_as_agent(site.harness, SetSwitch(host="lb1", name="lamp", value="on"))
     page = read_words(site.browser("olga").get(f"/runs/{run.id}").text)

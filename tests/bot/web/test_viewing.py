@@ -12,7 +12,7 @@ from tests.bot.restricted_view import (
     mask_number,
     open_restricted_harness,
 )
-from tests.bot.web.conftest import Site, a_site
+from tests.bot.web.conftest import Site, create_site
 from tests.bot.web.test_routes import NAMES
 from tests.bot.web.test_routes import ROUTES as ALL
 
@@ -154,7 +154,7 @@ def used_site(used: RestrictedHarness) -> Generator[Site]:
 
 
 def _a_site(restricted: RestrictedHarness) -> Generator[Site]:
-    site = a_site(restricted.harness)
+    site = create_site(restricted.harness)
     yield site
     for browser in site.browsers:
         browser.close()

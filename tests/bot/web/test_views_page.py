@@ -5,7 +5,7 @@ import pytest
 from bot.db import saved_views
 from tests.bot.web.conftest import Site
 from tests.bot.web.parsed_page import Page
-from tests.bot.web.sample_runs import gallery
+from tests.bot.web.sample_runs import add_sample_runs
 
 
 def _keep(site: Site, person: str = "dora", name: str = "mine", query: str = "host=lb2") -> str:
@@ -15,7 +15,7 @@ def _keep(site: Site, person: str = "dora", name: str = "mine", query: str = "ho
 
 
 def test_saved_view_is_stored_and_opened_by_its_link(site: Site):
-    gallery(site.database)
+    add_sample_runs(site.database)
     place = _keep(site)
     browser = site.browser("dora")
     assert place == "/runs?host=lb2&view=1"

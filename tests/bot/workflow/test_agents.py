@@ -29,13 +29,13 @@ from bot.workflow import agent_limits
 from tests.agents import (
     TRIAGE,
     add_agent,
-    agent_origin,
+    build_agent_origin,
+    get_rules_for_agents,
     request_as_agent,
-    rules_for_agents,
 )
 from tests.bot.databases import create_sqlite_database
 from tests.bot.harness import Harness, open_harness
-from tests.policies import starter_rules
+from tests.policies import get_starter_rules
 from tests.toy import BreakSwitch, SetSwitch, ShowSwitches
 
 LAMP_ON = SetSwitch(host="lb1", name="lamp", value="on")
@@ -44,7 +44,7 @@ SHOW = ShowSwitches(host="lb1")
 
 @pytest.fixture
 def company(tmp_path: Path) -> Generator[Harness]:
-    with open_harness(tmp_path, rules=rules_for_agents()) as harness:
+    with open_harness(tmp_path, rules=get_rules_for_agents()) as harness:
         add_agent(harness)
         yield harness
 
@@ -55,7 +55,7 @@ def is_for_no_one(_request: PolicyRequest, _person: str) -> bool:
 
 
 def with_rules(directory: Path, more: str) -> Any:
-    return open_harness(directory, rules=rules_for_agents(more))
+    return open_harness(directory, rules=get_rules_for_agents(more))
 
 
 def test_starter_rules_give_agents_nothing(harness: Harness):
@@ -104,10 +104,10 @@ def test_rules_see_the_agent_and_its_person(tmp_path: Path):
 
 @pytest.mark.parametrize("action", ["approve", "break-glass", "stop", "resume", "ban"])
 def test_rule_that_lets_agents_decide_is_invalid(action: str):
-    Rules(starter_rules())
+    Rules(get_starter_rules())
     rule = f'permit (principal == Agent::"triage-bot", action == Action::"{action}", resource);'
     with pytest.raises(RulesError):
-        Rules(starter_rules() + rule)
+        Rules(get_starter_rules() + rule)
 
 
 @pytest.mark.parametrize("person", ["dora", "adam"])
@@ -198,7 +198,7 @@ def call_as_agent(method: Callable[..., object], run: Run) -> object:
         "number": run.id,
         "digest": run.digest,
         "reason": "a reason of more than twenty characters",
-        "origin": agent_origin(),
+        "origin": build_agent_origin(),
         "succeeded": True,
         "changed_values": {"value": "off"},
         "name": "triage-bot",
@@ -314,12 +314,16 @@ def test_agent_of_a_banned_owner_or_person_requests_nothing(company: Harness):
     company.service.ban_person("adam", banned_by="olga", reason="lost his laptop")
     policy = company.policies.get_policy().without_people(["adam"])
     ruling = policy.get_request_ruling(
-        PolicyRequest("toy show", "check", "lb1", "mcp", TRIAGE, now=0, agent=agent_origin().agent)
+        PolicyRequest(
+            "toy show", "check", "lb1", "mcp", TRIAGE, now=0, agent=build_agent_origin().agent
+        )
     )
     assert not ruling.allowed
     policy = company.policies.get_policy().without_people(["dora"])
     assert not policy.get_request_ruling(
-        PolicyRequest("toy show", "check", "lb1", "mcp", TRIAGE, now=0, agent=agent_origin().agent)
+        PolicyRequest(
+            "toy show", "check", "lb1", "mcp", TRIAGE, now=0, agent=build_agent_origin().agent
+        )
     ).allowed
 
 
@@ -394,7 +398,7 @@ def test_stopped_agent_is_paused_and_its_open_runs_end(company: Harness):
 def test_agent_requests_approvals_and_limits_hold_on_each_database(
     tmp_path: Path, database: Database
 ):
-    with open_harness(tmp_path, rules=rules_for_agents(), database=database) as harness:
+    with open_harness(tmp_path, rules=get_rules_for_agents(), database=database) as harness:
         add_agent(harness)
         plan = request_as_agent(harness, LAMP_ON, plan_only=True)
         run = harness.service.request_plan(
@@ -416,7 +420,7 @@ def test_agent_requests_approvals_and_limits_hold_on_each_database(
 
 
 def test_identical_concurrent_agent_requests_become_one(tmp_path: Path, database: Database):
-    with open_harness(tmp_path, rules=rules_for_agents(), database=database) as harness:
+    with open_harness(tmp_path, rules=get_rules_for_agents(), database=database) as harness:
         add_agent(harness)
         plans = [request_as_agent(harness, LAMP_ON, plan_only=True) for _ in range(4)]
 
@@ -434,7 +438,7 @@ def test_agent_and_its_token_survive_a_key_rotation(tmp_path: Path):
     database = create_sqlite_database(tmp_path / "keyturn.db", load_signing_key(key))
     with database.transaction() as tx:
         verification.open_log(tx)
-    with open_harness(tmp_path, rules=rules_for_agents(), database=database) as harness:
+    with open_harness(tmp_path, rules=get_rules_for_agents(), database=database) as harness:
         add_agent(harness)
         _, secret = harness.service.agents.create_token("triage-bot", behalf="dora", days=1)
         assert rotate_signing_key(database, key).ended == []
@@ -452,7 +456,7 @@ def test_policy_replay_includes_past_requests_of_agents(company: Harness):
     policy = company.policies.get_policy()
     with company.database.reading() as tx:
         [past] = history.list_past_requests(tx, 0)
-        assert past.agent == agent_origin().agent
+        assert past.agent == build_agent_origin().agent
     replay = policy_replay.replay_requests(policy, [past])
     assert replay.outcome_counts == {policy_replay.ReplayOutcome.SAME: 1}
 

@@ -16,10 +16,10 @@ from bot.model.run import Run, State
 from bot.model.signing import SigningKey
 from bot.policy import PolicyRequest
 from tests.bot.harness import WEB, Harness, open_harness
-from tests.policies import starter_rules
+from tests.policies import get_starter_rules
 from tests.toy import SetSwitch
 
-TWO_APPROVALS = starter_rules().replace('@approvals("1")', '@approvals("2")')
+TWO_APPROVALS = get_starter_rules().replace('@approvals("1")', '@approvals("2")')
 LAMP_ON = SetSwitch(host="lb1", name="lamp", value="on")
 
 

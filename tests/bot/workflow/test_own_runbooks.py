@@ -13,7 +13,7 @@ from bot.model.run import State
 from bot.queries import own_runbooks
 from runbooks import _own
 from tests.bot.harness import Harness, open_harness
-from tests.policies import starter_rules
+from tests.policies import get_starter_rules
 from tests.toy import SetSwitch, ShowSwitches
 
 ON, SHOW = SetSwitch(host="lb1", name="lamp", value="on"), ShowSwitches(host="lb1")
@@ -119,7 +119,7 @@ def test_own_runbook_is_enabled_by_those_who_may_resume_and_alone_by_the_only_on
     forbid (principal, action == Action::"resume", resource)
     unless { principal == Person::"olga" };
     """
-    with open_harness(tmp_path / "small", rules=starter_rules() + only_olga) as small:
+    with open_harness(tmp_path / "small", rules=get_starter_rules() + only_olga) as small:
         state = small.service.enable_runbook(WORDS, person="olga", alone=True)
         assert state.is_enabled
         with small.database.reading() as tx:

@@ -19,7 +19,7 @@ from bot.queries.questions import Discussion, get_answerer, get_discussion, read
 from bot.queries.run_timeline import build_run_events
 from tests.bot.clock import MINUTE, Clock
 from tests.bot.harness import WEB, Harness, open_harness
-from tests.policies import starter_rules
+from tests.policies import get_starter_rules
 from tests.toy import SetSwitch
 
 LAMP_ON = SetSwitch(host="lb1", name="lamp", value="on")
@@ -142,7 +142,7 @@ def test_run_is_reassigned_to_an_eligible_approver_only(harness: Harness) -> Non
 
 
 def test_an_approver_who_may_not_view_the_run_is_not_assigned(tmp_path: Path) -> None:
-    hidden = starter_rules() + (
+    hidden = get_starter_rules() + (
         'forbid (principal == Person::"adam", action == Action::"view", resource);\n'
     )
     with open_harness(tmp_path, rules=hidden) as harness:
@@ -190,7 +190,7 @@ def test_the_assignee_is_reminded_first_and_then_everyone(tmp_path: Path) -> Non
 
 
 def test_an_assignment_ends_when_the_assignee_approves(tmp_path: Path) -> None:
-    two = starter_rules().replace('@approvals("1")', '@approvals("2")')
+    two = get_starter_rules().replace('@approvals("1")', '@approvals("2")')
     with open_harness(tmp_path, rules=two) as harness:
         run = harness.request(LAMP_ON)
         harness.service.reassign_run(run.id, person="olga", assignee="adam")

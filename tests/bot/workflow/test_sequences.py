@@ -19,10 +19,10 @@ from bot.model.run import RequestOrigin, Run, State
 from bot.model.schedule import ScheduleTiming, parse_cron
 from bot.model.sequence import UndoSelection
 from connectors.errors import CommandError
-from tests.bot.clock import due_now, fire_all
+from tests.bot.clock import fire_due_schedules, make_due_now
 from tests.bot.harness import WEB, Harness, open_harness
 from tests.bot.restricted_view import restricted_rules
-from tests.policies import starter_rules
+from tests.policies import get_starter_rules
 from tests.toy import BreakSwitch, KeepSwitch, SetSwitch
 
 NAMES = ("fan", "lamp", "pump")
@@ -186,7 +186,7 @@ def test_strictest_rule_of_all_changes_of_a_sequence_counts(tmp_path: Path):
         'permit (principal, action == Action::"request", resource) '
         'when { context.runbook == "toy keep" };\n'
     )
-    with open_harness(tmp_path, rules=starter_rules() + strict) as harness:
+    with open_harness(tmp_path, rules=get_starter_rules() + strict) as harness:
         harness.fleet.hosts["lb2"] = {"lamp": "off"}
         run = harness.request(KeepSwitch(host="lb1", name="lamp", value="on"))
         harness.service.approve_run(run.id, person="olga", digest=run.digest)
@@ -351,8 +351,8 @@ def test_undo_of_a_schedule_reverts_its_last_due_time(pair: Harness):
     pair.approve(pair.get_run(asked.id))
     with pair.database.reading() as tx:
         schedule = schedules.get_schedule(tx, 1)
-    due_now(pair, schedule)
-    fire_all(pair)
+    make_due_now(pair, schedule)
+    fire_due_schedules(pair)
     assert pair.fleet.hosts["lb1"]["lamp"] == "dim"
     run = pair.service.request_undo_of_selection(
         UndoSelection(schedule=schedule.id), person="olga", origin=WEB

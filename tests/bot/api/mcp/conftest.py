@@ -22,7 +22,7 @@ from bot.api.mcp.server import MCP_PATH, METADATA_PATH, McpEndpoint
 from bot.queries.banned_people import PolicyWithoutBanned
 from connectors.command import Query, QueryRunner, Shell
 from runbooks import Check, Host, Report, load_catalogue
-from tests.agents import add_agent, rules_for_agents
+from tests.agents import add_agent, get_rules_for_agents
 from tests.bot.harness import Harness, open_harness
 from tests.toy import RUNBOOKS
 
@@ -123,7 +123,7 @@ def toys(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def door(tmp_path: Path) -> Generator[Door]:
-    with open_harness(tmp_path, rules=rules_for_agents()) as harness:
+    with open_harness(tmp_path, rules=get_rules_for_agents()) as harness:
         add_agent(harness)
         with serve(harness) as door:
             yield door

@@ -13,11 +13,11 @@ from bot.audit import change_log
 from bot.db import runs
 from bot.model.redaction import Redactor
 from bot.model.signing import SigningKey
-from tests.agents import AGENT_RULES, TRIAGE, add_agent, rules_for_agents
+from tests.agents import AGENT_RULES, TRIAGE, add_agent, get_rules_for_agents
 from tests.bot.api.mcp.conftest import ERAS, Door, serve
 from tests.bot.databases import create_sqlite_database
 from tests.bot.harness import open_harness
-from tests.policies import starter_rules
+from tests.policies import get_starter_rules
 
 LAMP_ON = "toy set lb1 lamp on"
 DOCS = Path(__file__).parents[4] / "docs" / "agents.md"
@@ -109,7 +109,7 @@ def call_tools(door: Door, token: str) -> dict[str, dict[str, Any]]:
 
 
 def test_agent_without_a_permit_is_refused_by_every_requesting_tool(tmp_path: Path):
-    with open_harness(tmp_path, rules=starter_rules()) as harness:
+    with open_harness(tmp_path, rules=get_starter_rules()) as harness:
         add_agent(harness)
         with serve(harness) as door:
             results = call_tools(door, door.token())
@@ -277,7 +277,7 @@ def test_mcp_host_output_is_truncated_and_redacted():
 
 def test_two_replicas_serve_mcp_tools_for_the_same_run(tmp_path: Path):
     key = SigningKey.create()
-    rules = rules_for_agents()
+    rules = get_rules_for_agents()
     databases = [create_sqlite_database(tmp_path / "keyturn.db", key) for _ in range(2)]
     with (
         open_harness(tmp_path, rules=rules, database=databases[0]) as first,
