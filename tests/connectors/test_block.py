@@ -201,12 +201,12 @@ def test_scheduler_module_is_queried_by_its_iosched_alias():
     ],
 )
 def test_block_queue_errors_are_explained(output: str, meaning: str):
-    trouble = find_failure(
+    error = find_failure(
         block.set_queue_setting("sda", "scheduler", "cfq"),
         Answer(1, "cfq\n", output),
         frozenset({0}),
     )
-    assert meaning in str(trouble)
+    assert meaning in str(error)
 
 
 def test_block_queue_restore_stops_at_the_first_value_that_is_not_accepted(tmp_path: Path):

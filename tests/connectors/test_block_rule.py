@@ -67,7 +67,7 @@ def test_udev_rule_is_replaced_only_when_keyturn_wrote_it(text: str, ours: bool)
     assert block_rule.is_own_rule(text) is ours
 
 
-def ran(shell: Shell) -> str:
+def run_script(shell: Shell) -> str:
     done = subprocess.run(
         shell.words, input=shell.stdin, capture_output=True, text=True, check=True
     )
@@ -78,12 +78,12 @@ def test_udev_rule_is_written_read_back_and_removed(tmp_path: Path):
     file = tmp_path / "rules.d" / "60-keyturn-x.rules"
     ask = block_rule.query_rule(str(file))
     assert isinstance(ask.command, Shell)
-    assert ask.parse(ran(ask.command)) == ""
-    ran(block_rule.replace_rule(str(file), RULE))
-    assert ask.parse(ran(ask.command)) == RULE
+    assert ask.parse(run_script(ask.command)) == ""
+    run_script(block_rule.replace_rule(str(file), RULE))
+    assert ask.parse(run_script(ask.command)) == RULE
     assert file.stat().st_mode & 0o777 == 0o644
     assert [each.name for each in file.parent.iterdir()] == [file.name]
-    ran(block_rule.replace_rule(str(file), ""))
+    run_script(block_rule.replace_rule(str(file), ""))
     assert not file.exists()
 
 

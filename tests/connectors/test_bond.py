@@ -177,8 +177,11 @@ def test_missing_bond_or_bonding_driver_is_reported():
 
 def test_switch_lag_of_a_bond_is_read_from_the_inventory():
     query = bond.query_switch_lag("bond0")
-    assert _known(query, {"bond0.switch": "sw1 port-channel1"}) == ("sw1", "port-channel1")
-    assert _known(query, {}) is None
+    assert _resolve_setting(query, {"bond0.switch": "sw1 port-channel1"}) == (
+        "sw1",
+        "port-channel1",
+    )
+    assert _resolve_setting(query, {}) is None
 
 
 @pytest.mark.parametrize(
@@ -186,14 +189,14 @@ def test_switch_lag_of_a_bond_is_read_from_the_inventory():
 )
 def test_bond_switch_setting_without_a_port_channel_is_refused(word: str):
     with pytest.raises(SettingError, match=r"bond0\.switch"):
-        _known(bond.query_switch_lag("bond0"), {"bond0.switch": word})
+        _resolve_setting(bond.query_switch_lag("bond0"), {"bond0.switch": word})
 
 
 def test_switch_ports_of_a_bond_are_read_from_the_inventory():
     query = bond.query_switch_ports("bond0")
-    known = _known(query, {"bond0.ports": "sw1:Gi1/0/1 sw2:g2"})
+    known = _resolve_setting(query, {"bond0.ports": "sw1:Gi1/0/1 sw2:g2"})
     assert known == (("sw1", "Gi1/0/1"), ("sw2", "g2"))
-    assert _known(query, {}) == ()
+    assert _resolve_setting(query, {}) == ()
 
 
 @pytest.mark.parametrize(
@@ -201,10 +204,10 @@ def test_switch_ports_of_a_bond_are_read_from_the_inventory():
 )
 def test_bond_ports_setting_that_names_no_port_is_refused(word: str):
     with pytest.raises(SettingError, match=r"bond0\.ports"):
-        _known(bond.query_switch_ports("bond0"), {"bond0.ports": word})
+        _resolve_setting(bond.query_switch_ports("bond0"), {"bond0.ports": word})
 
 
-def _known(query: Query[T], settings: dict[str, str]) -> T:
+def _resolve_setting(query: Query[T], settings: dict[str, str]) -> T:
     host = build_inventory("web1")["web1"].model_copy(update={"settings": settings})
     inventory = build_inventory("web1").model_copy(update={"hosts": {"web1": host}})
     return ScriptedFleet(inventory=inventory).run_query("web1", query)

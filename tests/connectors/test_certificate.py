@@ -85,10 +85,10 @@ def test_certificate_that_lacks_a_line_is_a_parse_error(line: str):
 )
 def test_certificate_query_errors_say_what_to_do(file: str, means: str):
     answer = Answer(1, "", (ANSWERS / f"{file}.txt").read_text())
-    trouble = find_failure(
+    error = find_failure(
         certificate.query_certificate("127.0.0.1", 443).command, answer, frozenset({0})
     )
-    assert means in str(trouble)
+    assert means in str(error)
 
 
 def test_certificate_query_uses_starttls_on_the_smtp_port():

@@ -17,7 +17,7 @@ from connectors.command import Shell
 from connectors.ssh import SshSession
 from connectors.step_marker import StepMarker
 from connectors.wrapper import WrappedCommand
-from tests.connectors.test_ssh import connected, eventually
+from tests.connectors.test_ssh import eventually, open_session
 from tests.playground.sshd import Sshd
 
 pytestmark = pytest.mark.real
@@ -33,7 +33,7 @@ _ALONE = ("unshare", "--map-root-user", "--pid", "--fork")
 
 @pytest.fixture
 def session(sshd: Sshd) -> Iterator[SshSession]:
-    with connected(sshd) as session:
+    with open_session(sshd) as session:
         assert session.run(Shell(("echo", "warm"))).out == "warm\n"
         yield session
 
@@ -58,14 +58,14 @@ def test_wrapping_a_command_compiles_no_regular_expression(
     session: SshSession, monkeypatch: pytest.MonkeyPatch
 ):
     session.run(Shell(("echo", "it's known")))
-    put_together: list[object] = []
+    compiled: list[object] = []
 
     def note(*pattern: object) -> None:
-        put_together.append(pattern)
+        compiled.append(pattern)
 
     monkeypatch.setattr(re, "compile", note)
     WrappedCommand(Shell(("echo", "it's known")))
-    assert put_together == []
+    assert compiled == []
 
 
 def test_only_shell_and_timeout_wait_for_a_command_on_the_host(session: SshSession):
@@ -77,7 +77,7 @@ def test_only_shell_and_timeout_wait_for_a_command_on_the_host(session: SshSessi
     ]
 
 
-def _started(shell: Shell, home: Path) -> int:
+def _count_processes(shell: Shell, home: Path) -> int:
     """Return how many processes a host starts for a command, counted in a new PID namespace."""
     wrapped = WrappedCommand(shell)
     script = 'sh -c "$1" >&2; sh -c "echo \\$\\$"'
@@ -109,7 +109,7 @@ def test_a_host_starts_four_processes_for_the_uptime_check(tmp_path: Path):
     """The login's shell, the script, `timeout` and what reads the files."""
     command = uptime.query_uptime().command
     assert isinstance(command, Shell)
-    assert _started(command, tmp_path) <= 4
+    assert _count_processes(command, tmp_path) <= 4
 
 
 @pytest.mark.parametrize(("stdin", "most"), [("", 11), ("said\n", 12)])
@@ -123,26 +123,26 @@ def test_a_host_starts_few_processes_for_a_marked_step(tmp_path: Path, stdin: st
         mark = StepMarker("f00d-7-5f", n)
         return Shell(("cat",), stdin, note="run 7 step 1", marker=mark)
 
-    assert _started(step(1), tmp_path) <= most + 2
-    assert _started(step(2), tmp_path) <= most
+    assert _count_processes(step(1), tmp_path) <= most + 2
+    assert _count_processes(step(2), tmp_path) <= most
 
 
 def test_idle_ssh_connection_wakes_its_thread_at_most_once_a_second(session: SshSession):
     thread = session.transport
-    assert eventually(lambda: _wakes_of(thread, seconds=1.0) <= 1, seconds=30)
-    before = _wakes(thread)
+    assert eventually(lambda: _count_wakes_within(thread, seconds=1.0) <= 1, seconds=30)
+    before = _count_wakes(thread)
     session.run(Shell(("true",)))
-    assert _wakes(thread) > before + 1  # it is this thread that would have been woken
+    assert _count_wakes(thread) > before + 1  # it is this thread that would have been woken
 
 
-def _wakes_of(thread: threading.Thread, *, seconds: float) -> int:
-    before, end = _wakes(thread), time.monotonic() + seconds
-    while time.monotonic() < end and _wakes(thread) == before:
+def _count_wakes_within(thread: threading.Thread, *, seconds: float) -> int:
+    before, end = _count_wakes(thread), time.monotonic() + seconds
+    while time.monotonic() < end and _count_wakes(thread) == before:
         time.sleep(0.05)
-    return _wakes(thread) - before
+    return _count_wakes(thread) - before
 
 
-def _wakes(thread: threading.Thread) -> int:
+def _count_wakes(thread: threading.Thread) -> int:
     """Return how often the thread has given up a processor to wait for something."""
     status = Path(f"/proc/self/task/{thread.native_id}/status").read_text()
     (line,) = [line for line in status.splitlines() if line.startswith("voluntary_ctxt")]

@@ -111,19 +111,19 @@ def test_wrong_device_password_is_reported_at_once_and_not_shown(
 ):
     with ScriptedDevice(ANSWERS, login=login) as device:
         begun = time.monotonic()
-        with pytest.raises(LoginError, match="with the password") as trouble:
+        with pytest.raises(LoginError, match="with the password") as error:
             reach(device, password_file="wrong").run_query("sw1", CLOCK)
         # netmiko takes 22 seconds for this, and calls it a read timeout.
         assert time.monotonic() - begun < 8
-        assert "guess" not in str(trouble.value)
+        assert "guess" not in str(error.value)
         assert device.logins == 0
 
 
 def test_wrong_enable_secret_is_reported_and_not_shown(reach: Callable[..., Fleet]):
     with ScriptedDevice(ANSWERS, secret=SECRET) as device:
-        with pytest.raises(LoginError, match="refuses the secret") as trouble:
+        with pytest.raises(LoginError, match="refuses the secret") as error:
             reach(device, enable_file="wrong").run_query("sw1", CLOCK)
-        assert "guess" not in str(trouble.value)
+        assert "guess" not in str(error.value)
 
 
 def test_device_that_needs_an_enable_secret_names_enable_file(reach: Callable[..., Fleet]):
@@ -147,9 +147,9 @@ def test_device_password_and_enable_secret_are_not_logged(
 def test_device_with_another_host_key_gets_no_login(
     device: ScriptedDevice, reach: Callable[..., Fleet]
 ):
-    with pytest.raises(HostKeyMismatchError) as trouble:
+    with pytest.raises(HostKeyMismatchError) as error:
         reach(device, host_key=make_key().public).run_query("sw1", CLOCK)
-    assert trouble.value.started is False
+    assert error.value.started is False
     assert (device.logins, device.heard, device.connections) == (0, [], 1)
     # The twins: left to itself netmiko talks to whoever answers …
     settings = {"host": device.address, "port": device.port, "password": PASSWORD}
@@ -275,9 +275,9 @@ def test_device_query_after_a_timeout_uses_a_new_login(
     with ScriptedDevice(ANSWERS, slow=("show tech",)) as device:
         fleet = reach(device)
         assert fleet.run_query("sw1", CLOCK)
-        with pytest.raises(CommandTimeoutError, match="'show tech' within 1 s") as trouble:
+        with pytest.raises(CommandTimeoutError, match="'show tech' within 1 s") as error:
             fleet.run_query("sw1", show("show tech", deadline=1))
-        assert trouble.value.started is None
+        assert error.value.started is None
         assert fleet.run_query("sw1", CLOCK) == "12:00:01 UTC"
         assert device.logins == 2
 
@@ -302,9 +302,9 @@ def test_device_that_hangs_up_during_a_query_has_unknown_outcome(
             asked = pool.submit(fleet.run_query, "sw1", show("show tech"))
             wait_for(lambda: "show tech" in device.heard)
             device.hang_up()
-            with pytest.raises(UnknownOutcomeError) as trouble:
+            with pytest.raises(UnknownOutcomeError) as error:
                 asked.result()
-        assert trouble.value.started is None
+        assert error.value.started is None
 
 
 def test_parallel_device_queries_get_their_own_answers_over_one_login(
@@ -372,9 +372,9 @@ def test_device_login_without_enable_configures_nothing(reach: Callable[..., Fle
     with ScriptedDevice(ANSWERS, secret=SECRET) as device:
         fleet = reach(device)
         assert fleet.run_query("sw1", CLOCK) == "12:00:01 UTC"
-        with pytest.raises(SetupError, match="enable_file") as trouble:
+        with pytest.raises(SetupError, match="enable_file") as error:
             fleet.run_command("sw1", SwitchLines(("vlan 7",)))
-        assert trouble.value.started is False
+        assert error.value.started is False
         assert device.configured == []
         assert "vlan 7" not in device.heard
 
@@ -465,9 +465,9 @@ def test_device_password_file_must_be_private_and_one_line(
     if text is not None:
         file.write_bytes(text.encode())
         file.chmod(mode)
-    with pytest.raises(SetupError, match=why) as trouble:
+    with pytest.raises(SetupError, match=why) as error:
         reach(device, password_file="odd").run_query("sw1", CLOCK)
-    assert trouble.value.started is False
+    assert error.value.started is False
     assert device.connections == 0
 
 
@@ -523,9 +523,9 @@ def test_device_without_config_archive_is_not_changed(
     device: ScriptedDevice, reach: Callable[..., Fleet]
 ):
     device.archive = False
-    with pytest.raises(UnreachableError, match="Turn config archive on") as trouble:
+    with pytest.raises(UnreachableError, match="Turn config archive on") as error:
         reach(device).run_command("sw1", TIMED)
-    assert trouble.value.started is False
+    assert error.value.started is False
     assert device.configured == []
 
 

@@ -95,7 +95,7 @@ def test_fleet_fetches_a_document_with_the_settings_of_the_host(
     fleet.close()
 
 
-def drip(begin: bytes) -> Reply:
+def send_slowly(begin: bytes) -> Reply:
     """Send one byte at a time, fast enough that a read timeout never fires."""
 
     def reply(tls: ssl.SSLSocket) -> None:
@@ -107,12 +107,12 @@ def drip(begin: bytes) -> Reply:
     return reply
 
 
-def say_nothing(tls: ssl.SSLSocket) -> None:
+def send_nothing(tls: ssl.SSLSocket) -> None:
     tls.recv(1)
 
 
 @pytest.mark.parametrize(
-    ("reply", "trouble", "words"),
+    ("reply", "error", "words"),
     [
         (build_response(b"", status="204 No Content"), UnreachableError, "status 204"),
         (build_response(BODY, status="206 Partial Content"), UnreachableError, "status 206"),
@@ -149,11 +149,11 @@ def say_nothing(tls: ssl.SSLSocket) -> None:
     ],
 )
 def test_fetch_refuses_an_invalid_http_answer(
-    mirror: FixedResponseServer, feeds: Fetcher, reply: bytes, trouble: type[HostError], words: str
+    mirror: FixedResponseServer, feeds: Fetcher, reply: bytes, error: type[HostError], words: str
 ):
     kind = b"text/html" if b"text/html" in reply else b"text/plain"
     mirror.replies["/list"] = reply.replace(b"application/rss+xml", kind)
-    with pytest.raises(trouble, match=words):
+    with pytest.raises(error, match=words):
         feeds.fetch(fetch(mirror))
     assert mirror.asked == ["/list"]
 
@@ -161,9 +161,9 @@ def test_fetch_refuses_an_invalid_http_answer(
 @pytest.mark.parametrize(
     "reply",
     [
-        drip(b"HTTP/1.1 200 OK\r\nX-Long: "),
-        drip(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\n"),
-        say_nothing,
+        send_slowly(b"HTTP/1.1 200 OK\r\nX-Long: "),
+        send_slowly(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\n"),
+        send_nothing,
     ],
     ids=["its head", "its body", "nothing"],
 )
@@ -267,7 +267,7 @@ def test_fetch_ignores_proxies_of_the_environment(
     assert feeds.fetch(fetch(mirror)).out == BODY.decode()
 
 
-def through(proxy: str, url: str, mirror: FixedResponseServer) -> Fetch:
+def fetch_through(proxy: str, url: str, mirror: FixedResponseServer) -> Fetch:
     return Fetch(url, authority=mirror.authority.name, proxy=proxy)
 
 
@@ -276,7 +276,7 @@ def test_document_is_fetched_through_the_proxy_of_the_inventory(tmp_path: Path):
     with FixedResponseServer(tmp_path, names=("feed.invalid",)) as mirror:
         mirror.replies["/list"] = build_response(BODY, kind="text/plain")
         with Proxy({"feed.invalid:443": mirror.port}) as proxy:
-            text = through(proxy.url, "https://feed.invalid/list", mirror)
+            text = fetch_through(proxy.url, "https://feed.invalid/list", mirror)
             assert Fetcher(tmp_path).fetch(text).out == BODY.decode()
             assert proxy.requests == ["CONNECT feed.invalid:443"]
         (head,) = mirror.heads
@@ -292,7 +292,7 @@ def test_fetch_refuses_another_server_behind_the_proxy(
             UnreachableError, match=r"through the proxy http://127.* not valid for 'feed"
         ),
     ):
-        feeds.fetch(through(proxy.url, "https://feed.invalid/list", mirror))
+        feeds.fetch(fetch_through(proxy.url, "https://feed.invalid/list", mirror))
     assert mirror.asked == []
 
 
@@ -301,14 +301,14 @@ def test_fetch_names_the_proxy_that_refuses(mirror: FixedResponseServer, feeds: 
         Proxy({}) as proxy,
         pytest.raises(UnreachableError, match=f"the proxy {proxy.url} cannot reach .*403 Forbid"),
     ):
-        feeds.fetch(through(proxy.url, mirror.url("/list"), mirror))
+        feeds.fetch(fetch_through(proxy.url, mirror.url("/list"), mirror))
     assert mirror.asked == []
 
 
 def test_fetch_names_the_proxy_that_is_unreachable(mirror: FixedResponseServer, feeds: Fetcher):
     """Nothing is fetched without the proxy."""
     with pytest.raises(UnreachableError, match=r"through the proxy http://127\.0\.0\.1:1 "):
-        feeds.fetch(through("http://127.0.0.1:1", mirror.url("/list"), mirror))
+        feeds.fetch(fetch_through("http://127.0.0.1:1", mirror.url("/list"), mirror))
     assert mirror.asked == []
 
 
@@ -319,4 +319,4 @@ def test_fetch_refuses_an_invalid_proxy_address(
     mirror: FixedResponseServer, feeds: Fetcher, proxy: str
 ):
     with pytest.raises(SettingError, match="it must be like http://"):
-        feeds.fetch(through(proxy, mirror.url("/list"), mirror))
+        feeds.fetch(fetch_through(proxy, mirror.url("/list"), mirror))

@@ -126,11 +126,11 @@ def test_missing_program_under_sudo_is_distinguished_from_a_missing_sudo_rule(
     """sudo prints the same for both: a password is required."""
     refused = Answer(1, "", "sudo: a password is required\n")
     query = Query(Shell(("zpool", "status", "-v"), root=True), str.strip)
-    asked = make_program_check(Shell(("sudo", "-n", "--", "zpool", "status", "-v")), refused)
-    assert asked is not None
+    check = make_program_check(Shell(("sudo", "-n", "--", "zpool", "status", "-v")), refused)
+    assert check is not None
     command = "sudo -n -- zpool status -v"
     fleet = ScriptedFleet(
-        {("nas1", command): refused, ("nas1", str(asked)): program},
+        {("nas1", command): refused, ("nas1", str(check)): program},
         inventory=build_inventory("nas1", user="keyturn"),
     )
     with pytest.raises(CommandError, match=meaning):
@@ -198,9 +198,9 @@ def test_new_inventory_applies_from_the_next_command():
 
 def test_switch_lines_are_not_sent_to_a_host_with_a_shell():
     recorder = Recorder()
-    with pytest.raises(SetupError) as trouble:
+    with pytest.raises(SetupError) as error:
         Fleet(build_inventory("sw1"), recorder).run_command("sw1", SwitchLines(("vlan 7",)))
-    assert trouble.value.started is False
+    assert error.value.started is False
     assert recorder.heard == []
 
 
@@ -219,16 +219,16 @@ def test_scripted_fleet_returns_its_replies_in_turn_and_repeats_the_last():
 
 
 @pytest.mark.parametrize(
-    ("trouble", "sent"),
+    ("error", "sent"),
     [
         (UnreachableError("web1 refused"), 0),
         (UnknownOutcomeError("who knows"), 1),
         (CommandError("no"), 1),
     ],
 )
-def test_scripted_fleet_records_what_reached_the_host(trouble: HostError, sent: int):
-    fleet = ScriptedFleet({("web1", "reboot"): trouble})
-    with pytest.raises(type(trouble)):
+def test_scripted_fleet_records_what_reached_the_host(error: HostError, sent: int):
+    fleet = ScriptedFleet({("web1", "reboot"): error})
+    with pytest.raises(type(error)):
         fleet.run_command("web1", REBOOT)
     assert fleet.tried == [("web1", "reboot")]
     assert len(fleet.sent) == sent
@@ -245,9 +245,9 @@ def test_command_is_not_sent_when_the_host_key_changed_after_approval():
     fleet = Fleet(build_inventory("web1"), recorder)
     with pytest.raises(
         HostKeyMismatchError, match="the key of web1 in the inventory changed after the approval"
-    ) as trouble:
+    ) as error:
         fleet.run_command("web1", REBOOT, fingerprint="SHA256:approved")
-    assert trouble.value.started is False
+    assert error.value.started is False
     assert recorder.heard == []
     # The twin: without the fingerprint it is sent to whatever stands in the inventory now.
     fleet.run_command("web1", REBOOT)

@@ -43,9 +43,9 @@ def stdin_of(command: QueryCommand) -> str:
     return command.stdin
 
 
-def judged(command: QueryCommand, status: int, out: str, err: str = "") -> str:
-    trouble = find_failure(command, Answer(status, out, err), frozenset({0}))
-    return str(trouble or "done")
+def describe_outcome(command: QueryCommand, status: int, out: str, err: str = "") -> str:
+    error = find_failure(command, Answer(status, out, err), frozenset({0}))
+    return str(error or "done")
 
 
 @pytest.mark.parametrize(
@@ -84,9 +84,9 @@ def test_haproxy_command_refuses_a_word_with_special_characters(word: str):
 
 
 def test_haproxy_table_refuses_a_key_of_another_type():
-    for say in (haproxy.query_entry, haproxy.clear_entry):
+    for build in (haproxy.query_entry, haproxy.clear_entry):
         with pytest.raises(InvalidKeyError):
-            say(HTTP, "::1")
+            build(HTTP, "::1")
 
 
 @pytest.mark.parametrize("change", CHANGES)
@@ -107,7 +107,7 @@ def test_haproxy_table_refuses_a_key_of_another_type():
 )
 def test_haproxy_change_succeeds_only_with_an_empty_line(change: Shell, answer: str, words: str):
     out = recorded(answer) if answer[:1].isdigit() else answer
-    assert words in judged(change, 0, out)
+    assert words in describe_outcome(change, 0, out)
 
 
 @pytest.mark.parametrize("query", QUERIES)
@@ -123,7 +123,7 @@ def test_haproxy_change_succeeds_only_with_an_empty_line(change: Shell, answer: 
     ],
 )
 def test_haproxy_error_is_not_taken_for_an_answer(query: QueryCommand, answer: str, words: str):
-    assert words in judged(query, 0, recorded(answer))
+    assert words in describe_outcome(query, 0, recorded(answer))
 
 
 @pytest.mark.parametrize("version", ["2.6", "3.2"])
@@ -131,7 +131,10 @@ def test_haproxy_error_is_not_taken_for_an_answer(query: QueryCommand, answer: s
     "name", ["tables", "http", "www", "marked", "one", "absent", "arrays", "strings"]
 )
 def test_recorded_haproxy_tables_are_no_errors(version: str, name: str):
-    assert judged(haproxy.query_table("http").command, 0, recorded(f"{version}-{name}")) == "done"
+    assert (
+        describe_outcome(haproxy.query_table("http").command, 0, recorded(f"{version}-{name}"))
+        == "done"
+    )
 
 
 @pytest.mark.parametrize(
@@ -165,7 +168,7 @@ def test_recorded_haproxy_tables_are_no_errors(version: str, name: str):
 )
 def test_errors_of_socat_and_the_haproxy_socket_are_explained(status: int, err: str, words: str):
     for command in (CHANGES[0], haproxy.query_tables().command):
-        assert words in judged(command, status, "", err)
+        assert words in describe_outcome(command, status, "", err)
 
 
 @pytest.mark.parametrize(
@@ -212,7 +215,7 @@ def test_missing_haproxy_table_error_lists_the_tables():
 )
 def test_haproxy_table_reports_whether_it_stores_a_counter(answer: str, kept: bool):
     query = haproxy.query_has_counter("http", "gpc0")
-    assert judged(query.command, 0, answer) == "done"
+    assert describe_outcome(query.command, 0, answer) == "done"
     assert query.parse(answer) is kept
 
 

@@ -73,7 +73,7 @@ FSTAB = "# /proc is below\nUUID=1\t/\text4\terrors=remount-ro\t0 1\n"
 PROC = "proc\t/proc  proc\tdefaults,gid=5\t0\t0\n"
 
 
-def on(file: Path, shell: Shell) -> str:
+def run_on(file: Path, shell: Shell) -> str:
     words = [word.replace("/etc/fstab", str(file)) for word in shell.words]
     subprocess.run(words, capture_output=True, check=True)
     return file.read_text()
@@ -84,9 +84,9 @@ def test_proc_line_in_fstab_is_changed_and_changed_back(tmp_path: Path):
     file.write_text(FSTAB + PROC + "tmpfs /proc/x tmpfs rw 0 0\n")
     file.chmod(0o640)
     before = file.read_text()
-    changed = on(file, hidepid.set_fstab_options("defaults,gid=5,hidepid=2"))
+    changed = run_on(file, hidepid.set_fstab_options("defaults,gid=5,hidepid=2"))
     assert changed == before.replace("gid=5", "gid=5,hidepid=2")
-    assert on(file, hidepid.set_fstab_options("defaults,gid=5")) == before
+    assert run_on(file, hidepid.set_fstab_options("defaults,gid=5")) == before
     assert file.stat().st_mode & 0o777 == 0o640
 
 
@@ -94,16 +94,17 @@ def test_proc_line_in_fstab_is_changed_and_changed_back(tmp_path: Path):
 def test_proc_line_in_fstab_is_added_and_removed(tmp_path: Path, text: str):
     file = tmp_path / "fstab"
     file.write_text(text)
-    added = on(file, hidepid.add_fstab_line("defaults,hidepid=2"))
+    added = run_on(file, hidepid.add_fstab_line("defaults,hidepid=2"))
     assert added == text + "proc /proc proc defaults,hidepid=2 0 0\n"
-    assert on(file, hidepid.remove_fstab_line("defaults,hidepid=2")) == text
+    assert run_on(file, hidepid.remove_fstab_line("defaults,hidepid=2")) == text
 
 
 def test_fstab_without_a_final_newline_gets_one_before_the_proc_line(tmp_path: Path):
     file = tmp_path / "fstab"
     file.write_text(FSTAB.removesuffix("\n"))
     assert (
-        on(file, hidepid.add_fstab_line("hidepid=1")) == FSTAB + "proc /proc proc hidepid=1 0 0\n"
+        run_on(file, hidepid.add_fstab_line("hidepid=1"))
+        == FSTAB + "proc /proc proc hidepid=1 0 0\n"
     )
 
 

@@ -39,13 +39,13 @@ def _host(sshd: CertifiedSshd, authority: Authority) -> Host:
     return Host.model_validate({**entry, "name": "web1", "host_ca": authority.public})
 
 
-def _show(sshd: CertifiedSshd, authority: Authority, **how: str) -> None:
+def _start_with_certificate(sshd: CertifiedSshd, authority: Authority, **how: str) -> None:
     certificate = authority.sign(sshd.host_key, sshd.directory / "host.pub", **how)
     sshd.certificates = (certificate,)
     sshd.start()
 
 
-def _answer(host: Host) -> str:
+def _run_echo(host: Host) -> str:
     session = ssh.connect(host, NOWHERE)
     try:
         return session.run(Shell(("echo", "hello"))).out
@@ -62,16 +62,16 @@ def test_host_certificate_is_accepted_when_the_ca_signed_the_host_key(
     authority = Authority(tmp_path, signer)
     with CertifiedSshd(host_key_types=(kind,)) as sshd:
         sshd.stop()
-        _show(sshd, authority, principals="other.example,web1")
-        assert _answer(_host(sshd, authority)) == "hello\n"
+        _start_with_certificate(sshd, authority, principals="other.example,web1")
+        assert _run_echo(_host(sshd, authority)) == "hello\n"
 
 
 @pytest.mark.real
 def test_host_certificate_for_the_address_of_the_host_is_accepted(
     sshd: CertifiedSshd, authority: Authority
 ):
-    _show(sshd, authority, principals=sshd.address)
-    assert _answer(_host(sshd, authority)) == "hello\n"
+    _start_with_certificate(sshd, authority, principals=sshd.address)
+    assert _run_echo(_host(sshd, authority)) == "hello\n"
 
 
 REFUSED = pytest.mark.parametrize(
@@ -91,10 +91,10 @@ REFUSED = pytest.mark.parametrize(
 def test_invalid_host_certificate_is_refused_before_login(
     sshd: CertifiedSshd, authority: Authority, how: dict[str, str], says: str
 ):
-    _show(sshd, authority, **how)
-    with pytest.raises(HostKeyMismatchError) as trouble:
-        _answer(_host(sshd, authority))
-    assert says in str(trouble.value)
+    _start_with_certificate(sshd, authority, **how)
+    with pytest.raises(HostKeyMismatchError) as error:
+        _run_echo(_host(sshd, authority))
+    assert says in str(error.value)
     assert sshd.accepted == 0
 
 
@@ -103,9 +103,9 @@ def test_host_certificate_of_another_ca_is_refused(
     sshd: CertifiedSshd, authority: Authority, tmp_path: Path
 ):
     (tmp_path / "other").mkdir()
-    _show(sshd, Authority(tmp_path / "other"))
+    _start_with_certificate(sshd, Authority(tmp_path / "other"))
     with pytest.raises(HostKeyMismatchError, match="a certificate of another CA"):
-        _answer(_host(sshd, authority))
+        _run_echo(_host(sshd, authority))
     assert sshd.accepted == 0
 
 
@@ -115,7 +115,7 @@ def test_plain_host_key_is_refused_when_a_certificate_is_required(
 ):
     sshd.start()
     with pytest.raises(HostKeyMismatchError, match="shows a plain key"):
-        _answer(_host(sshd, authority))
+        _run_echo(_host(sshd, authority))
     assert sshd.accepted == 0
 
 
@@ -134,14 +134,14 @@ def test_without_the_certificate_check_an_invalid_host_certificate_is_accepted(
         return ""
 
     monkeypatch.setattr(host_certificate, "find_certificate_error", nothing)
-    _show(sshd, authority, **how)
-    assert _answer(_host(sshd, authority)) == "hello\n"
+    _start_with_certificate(sshd, authority, **how)
+    assert _run_echo(_host(sshd, authority)) == "hello\n"
 
 
 # --- what no OpenSSH server would show ---
 
 
-class _Shown(paramiko.Ed25519Key):
+class _BlobKey(paramiko.Ed25519Key):
     """A host key that presents any given blob and still signs."""
 
     blob = b""
@@ -150,7 +150,7 @@ class _Shown(paramiko.Ed25519Key):
         return self.blob
 
 
-def _listen(listener: socket.socket, key: _Shown, asked: list[str]) -> None:
+def _listen(listener: socket.socket, key: _BlobKey, asked: list[str]) -> None:
     class Server(paramiko.ServerInterface):
         def get_allowed_auths(self, username: str) -> str:
             asked.append(username)
@@ -175,7 +175,7 @@ def test_forged_or_user_certificate_of_a_host_is_refused_before_login(
     pair = make_key()
     file = pair.write(tmp_path / "host")
     blob = _blob(authority.sign(pair.public, tmp_path / "host.pub", options=options))
-    key = _Shown.from_private_key_file(str(file))
+    key = _BlobKey.from_private_key_file(str(file))
     key.blob = blob if not options else blob[:-1] + bytes([blob[-1] ^ 1])
     asked: list[str] = []
     client = make_key().write(tmp_path / "client")
@@ -205,7 +205,7 @@ def good(authority: Authority, tmp_path: Path) -> tuple[bytes, KeyPair]:
     return _blob(authority.sign(pair.public, tmp_path / "one.pub")), pair
 
 
-def _objection(blob: bytes, authority: Authority, now: float) -> str:
+def _find_error(blob: bytes, authority: Authority, now: float) -> str:
     return find_certificate_error(blob, authority=authority.public, names=("web1",), now=now)
 
 
@@ -213,11 +213,11 @@ def test_host_certificate_with_any_byte_changed_or_cut_is_refused(
     good: tuple[bytes, KeyPair], authority: Authority, now: float
 ):
     blob, _ = good
-    assert _objection(blob, authority, now) == ""
+    assert _find_error(blob, authority, now) == ""
     for place in range(len(blob)):
         other = blob[:place] + bytes([blob[place] ^ 1]) + blob[place + 1 :]
-        assert _objection(other, authority, now), place
-        assert _objection(blob[:place], authority, now), place
+        assert _find_error(other, authority, now), place
+        assert _find_error(blob[:place], authority, now), place
 
 
 @pytest.fixture
@@ -231,8 +231,8 @@ def test_host_certificate_is_refused_before_and_after_its_validity(
     good: tuple[bytes, KeyPair], authority: Authority, now: float
 ):
     blob, _ = good
-    assert "not valid yet" in _objection(blob, authority, now - 2 * HOUR)
-    assert "has expired" in _objection(blob, authority, now + 2 * HOUR)
+    assert "not valid yet" in _find_error(blob, authority, now - 2 * HOUR)
+    assert "has expired" in _find_error(blob, authority, now + 2 * HOUR)
 
 
 def test_host_certificate_with_an_unknown_critical_option_is_refused(
@@ -240,13 +240,13 @@ def test_host_certificate_with_an_unknown_critical_option_is_refused(
 ):
     options = ("-h", "-O", "critical:only-at=night")
     blob = _blob(authority.sign(make_key().public, tmp_path / "one.pub", options=options))
-    assert "unknown critical options" in _objection(blob, authority, now)
+    assert "unknown critical options" in _find_error(blob, authority, now)
 
 
 def test_host_certificate_signed_with_sha_1_is_refused(tmp_path: Path, now: float):
     authority = Authority(tmp_path, "rsa")
     key = make_key().public
     good = _blob(authority.sign(key, tmp_path / "one.pub"))
-    assert _objection(good, authority, now) == ""
+    assert _find_error(good, authority, now) == ""
     broken = _blob(authority.sign(key, tmp_path / "two.pub", options=("-h", "-t", "ssh-rsa")))
-    assert "invalid signature" in _objection(broken, authority, now)
+    assert "invalid signature" in _find_error(broken, authority, now)

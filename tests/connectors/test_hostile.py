@@ -54,24 +54,24 @@ def pool() -> Generator[SshPool]:
         sessions.close()
 
 
-def used_by_nobody(*, seconds: float = 0.5) -> bool:
+def is_idle(*, seconds: float = 0.5) -> bool:
     """Return whether this process uses almost no processor time for that many seconds."""
     before, end = time.process_time(), time.monotonic() + seconds
     threading.Event().wait(seconds)
     return time.process_time() - before < 0.3 * (time.monotonic() - end + seconds)
 
 
-def attacked(
+def catch_host_error(
     sessions: SshPool, host: Host, *, seconds: int = 20 if CHAOS else 8
 ) -> HostError | None:
     try:
         sessions.run(host, Shell(("true",), deadline=seconds))
-    except HostError as trouble:
-        return trouble
+    except HostError as error:
+        return error
     return None
 
 
-def _moments() -> list[tuple[str, When]]:
+def _list_moments() -> list[tuple[str, When]]:
     names = (*SEALED, *KEYS)
     if CHAOS:
         moments: tuple[When, ...] = ("keys", "login", "exec")
@@ -84,48 +84,48 @@ def _moments() -> list[tuple[str, When]]:
 
 
 @pytest.mark.usefixtures("_impatient")
-@pytest.mark.parametrize(("attack", "when"), _moments())
+@pytest.mark.parametrize(("attack", "when"), _list_moments())
 def test_hostile_host_uses_a_bounded_amount_of_processor_time(attack: str, when: When, key: str):
     with Hostile(attack, when) as hostile, pool() as sessions:
         before = time.process_time()
-        trouble = attacked(sessions, hostile.host(key))
-        assert trouble is not None
-        assert trouble.started is (None if isinstance(trouble, UnknownOutcomeError) else False)
+        error = catch_host_error(sessions, hostile.host(key))
+        assert error is not None
+        assert error.started is (None if isinstance(error, UnknownOutcomeError) else False)
         used = time.process_time() - before
         assert used < SPARE_SECONDS + 2 * COMMAND_SECONDS + BESIDES_SECONDS
-        assert eventually(used_by_nobody)
+        assert eventually(is_idle)
 
 
 @pytest.mark.parametrize("attack", [name for name in RAW if CHAOS or name != "banner"])
 def test_connection_is_closed_when_a_hostile_host_does_not_speak_ssh(attack: str, key: str):
     with Hostile(attack) as hostile, pool() as sessions:
         before = time.process_time()
-        trouble = attacked(sessions, hostile.host(key, public=make_key().public))
-        assert isinstance(trouble, UnreachableError)
-        assert trouble.started is False
+        error = catch_host_error(sessions, hostile.host(key, public=make_key().public))
+        assert isinstance(error, UnreachableError)
+        assert error.started is False
         assert time.process_time() - before < BESIDES_SECONDS
-        assert eventually(used_by_nobody)
+        assert eventually(is_idle)
 
 
 @pytest.mark.parametrize("attack", ["extensions", "requests", "rekey"])
 def test_hostile_host_that_attacks_before_the_host_key_check_is_cut_off(attack: str, key: str):
     with Hostile(attack, "keys") as hostile, pool() as sessions:
         host = hostile.host(key, public=make_key().public)
-        trouble = attacked(sessions, host)
-        assert isinstance(trouble, HostKeyMismatchError | UnreachableError)
-        assert trouble.started is False
+        error = catch_host_error(sessions, host)
+        assert isinstance(error, HostKeyMismatchError | UnreachableError)
+        assert error.started is False
         # So is one who is asked for its key alone.
         with_key = (fetch_host_key(host), hostile.public)
         assert with_key[0] == with_key[1]
-        assert eventually(used_by_nobody)
+        assert eventually(is_idle)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_garbage_from_a_hostile_host_ends_only_its_connection(seed: int, key: str):
     moments: tuple[When, ...] = ("exec", "login", "keys")
     with Hostile("garbage", moments[seed % 3], seed) as hostile, pool() as sessions:
-        assert isinstance(attacked(sessions, hostile.host(key), seconds=5), HostError)
-        assert eventually(used_by_nobody)
+        assert isinstance(catch_host_error(sessions, hostile.host(key), seconds=5), HostError)
+        assert eventually(is_idle)
 
 
 @pytest.fixture
@@ -162,9 +162,9 @@ def test_without_the_processor_limit_a_flood_continues(key: str, monkeypatch: py
 
 def test_ssh_pool_lists_the_hostile_host_that_it_cut_off(key: str):
     with Hostile("extensions", "exec") as hostile, pool() as sessions:
-        trouble = attacked(sessions, hostile.host(key))
-        assert isinstance(trouble, UnknownOutcomeError)
-        assert "Keyturn closed the connection to evil1" in str(trouble)
+        error = catch_host_error(sessions, hostile.host(key))
+        assert isinstance(error, UnknownOutcomeError)
+        assert "Keyturn closed the connection to evil1" in str(error)
         assert sessions.drop_count == 1
         assert [(cut.host, cut.reason) for cut in sessions.list_recent_drops()] == [
             ("evil1", "it announced more than it sent")
@@ -173,9 +173,9 @@ def test_ssh_pool_lists_the_hostile_host_that_it_cut_off(key: str):
 
 def test_another_host_key_at_rekeying_is_refused(key: str):
     with Hostile("another-key", "exec") as hostile, pool() as sessions:
-        trouble = attacked(sessions, hostile.host(key))
-        assert isinstance(trouble, UnknownOutcomeError)
-        assert "a different host key" in str(trouble)
+        error = catch_host_error(sessions, hostile.host(key))
+        assert isinstance(error, UnknownOutcomeError)
+        assert "a different host key" in str(error)
         assert sessions.drop_count == 1
 
 
@@ -185,21 +185,21 @@ def test_flood_of_one_host_barely_slows_commands_on_another(attack: str, key: st
     """Compare command times during the flood with those before it."""
     well = Host.model_validate({**sshd.inventory_entry(area="infra"), "name": "web1"})
     with Hostile(attack) as hostile, pool() as sessions:
-        quiet = [_took(sessions, well) for _ in range(10)]
+        quiet = [_time_command(sessions, well) for _ in range(10)]
         session = ssh.connect(hostile.host(key), Path("/"))
         flooded: list[float] = []
         # One that costs less than what is regained may go on, and is no flood.
         while not flooded or (session.is_usable and len(flooded) < 200):
-            flooded.append(_took(sessions, well))
+            flooded.append(_time_command(sessions, well))
         session.close()
-        after = [_took(sessions, well) for _ in range(10)]
+        after = [_time_command(sessions, well) for _ in range(10)]
     summary = f"{attack}: {median(quiet):.3f} s, {median(flooded):.3f} s, {median(after):.3f} s"
     assert median(flooded) < 40 * median(quiet) + 0.2, summary
     assert max(flooded) < 10, summary
     assert median(after) < 5 * median(quiet) + 0.05, summary
 
 
-def _took(sessions: SshPool, host: Host) -> float:
+def _time_command(sessions: SshPool, host: Host) -> float:
     began = time.perf_counter()
     assert sessions.run(host, Shell(("true",))).status == 0
     return time.perf_counter() - began

@@ -59,8 +59,8 @@ def test_exportfs_permission_error_with_exit_status_0_is_a_failure():
 
 def test_missing_exportfs_is_named_with_its_package():
     output = "timeout: failed to run command 'exportfs': No such file or directory"
-    trouble = find_failure(mounts.query_exports().command, Answer(127, "", output), frozenset({0}))
-    assert "nfs-kernel-server" in str(trouble)
+    error = find_failure(mounts.query_exports().command, Answer(127, "", output), frozenset({0}))
+    assert "nfs-kernel-server" in str(error)
 
 
 @pytest.mark.parametrize(

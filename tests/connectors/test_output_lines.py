@@ -16,7 +16,7 @@ from tests.playground.sshd import Sshd
 WORD = b"0123456789abcdef0123456789abcdef"
 
 
-def heard(*chunks: bytes) -> list[str]:
+def read_lines(*chunks: bytes) -> list[str]:
     lines: list[str] = []
     splitter = LineSplitter(WORD, lines.extend)
     for chunk in chunks:
@@ -24,41 +24,41 @@ def heard(*chunks: bytes) -> list[str]:
     return lines
 
 
-def framed(output: bytes) -> bytes:
+def frame_output(output: bytes) -> bytes:
     return b"Welcome!\n" + WORD + b" begins\n" + output + WORD + b" 0\n"
 
 
 def test_live_output_shows_only_lines_of_the_command() -> None:
-    assert heard(framed(b"one\ntwo\n")) == ["one", "two"]
+    assert read_lines(frame_output(b"one\ntwo\n")) == ["one", "two"]
 
 
 def test_live_output_shows_a_last_line_without_a_newline() -> None:
-    assert heard(framed(b"one\nand a half")) == ["one", "and a half"]
+    assert read_lines(frame_output(b"one\nand a half")) == ["one", "and a half"]
 
 
 def test_live_output_shows_each_step_of_a_progress_bar() -> None:
-    assert heard(framed(b"10 %\r20 %\r"), b"30 %\r\n")[:2] == ["10 %", "20 %"]
-    assert heard(WORD + b" begins\nhalf\r", b"\nwhole\n") == ["half", "whole"]
+    assert read_lines(frame_output(b"10 %\r20 %\r"), b"30 %\r\n")[:2] == ["10 %", "20 %"]
+    assert read_lines(WORD + b" begins\nhalf\r", b"\nwhole\n") == ["half", "whole"]
 
 
 def test_live_output_splits_an_endless_line_at_the_line_limit() -> None:
-    lines = heard(WORD + b" begins\n", *[b"x" * 1000] * 100)
+    lines = read_lines(WORD + b" begins\n", *[b"x" * 1000] * 100)
     assert len(lines) >= 20
     assert {len(line) for line in lines} == {MAX_LINE_BYTES}
 
 
 def test_live_output_escapes_bytes_that_are_not_utf_8() -> None:
-    assert heard(framed(b"\xff\xfe\n")) == ["\\xff\\xfe"]
+    assert read_lines(frame_output(b"\xff\xfe\n")) == ["\\xff\\xfe"]
 
 
 @given(st.binary(max_size=300), st.lists(st.integers(0, 400), max_size=8))
 def test_live_output_is_the_same_however_the_stream_is_split(
     output: bytes, cuts: Sequence[int]
 ) -> None:
-    whole = framed(output)
+    whole = frame_output(output)
     ends = sorted({min(cut, len(whole)) for cut in cuts} | {0, len(whole)})
     pieces = [whole[first:last] for first, last in pairwise(ends)]
-    assert heard(*pieces) == heard(whole)
+    assert read_lines(*pieces) == read_lines(whole)
 
 
 @pytest.mark.real

@@ -82,5 +82,5 @@ def test_nginx_config_setting_that_is_no_path_is_refused(path: str):
 
 def test_invalid_nginx_configuration_is_explained():
     failure = Answer(1, "", "nginx: [emerg] unknown directive in /etc/nginx/nginx.conf:3")
-    trouble = find_failure(rate_limit.query_limits().command, failure, frozenset({0}))
-    assert "fix it before the next restart" in str(trouble)
+    error = find_failure(rate_limit.query_limits().command, failure, frozenset({0}))
+    assert "fix it before the next restart" in str(error)

@@ -56,14 +56,14 @@ PHASES = {
 
 
 @dataclass(frozen=True)
-class Away:
+class ProxiedHost:
     """A host behind a proxy, and the fleet that knows it."""
 
     sshd: Sshd
     limits: SshLimits
 
     @contextmanager
-    def behind(self, proxy: SilencingProxy) -> Generator[Fleet]:
+    def open_fleet(self, proxy: SilencingProxy) -> Generator[Fleet]:
         entry = {**self.sshd.inventory_entry(area="infra"), "port": proxy.port}
         inventory = Inventory.model_validate({"hosts": {"web1": entry}})
         fleet = Fleet(inventory, SshPool(Path("/"), limits=self.limits))
@@ -78,81 +78,81 @@ class Away:
 
 
 @pytest.fixture
-def away(sshd: Sshd) -> Away:
-    return Away(sshd, SHORT)
+def proxied_host(sshd: Sshd) -> ProxiedHost:
+    return ProxiedHost(sshd, SHORT)
 
 
-def _noticed(act: Callable[[], object]) -> HostError:
+def _catch_error(act: Callable[[], object]) -> HostError:
     """Return the error of a call, which must come long before a command's deadline."""
     began = time.monotonic()
-    with pytest.raises(HostError) as trouble:
+    with pytest.raises(HostError) as error:
         act()
     assert time.monotonic() - began < NOTICED_SECONDS
-    return trouble.value
+    return error.value
 
 
-def _asked(fleet: Fleet) -> str:
+def _run_echo(fleet: Fleet) -> str:
     return fleet.run_query("web1", Query(Shell(("echo", "here"), deadline=LONG), str.strip))
 
 
-def _bytes_of_an_answer(away: Away) -> int:
+def _count_answer_bytes(proxied_host: ProxiedHost) -> int:
     """Return how many bytes the server sends from its banner to the end of a short answer."""
-    proxy = away.proxy()
-    with away.behind(proxy) as fleet:
-        assert _asked(fleet) == "here"
+    proxy = proxied_host.proxy()
+    with proxied_host.open_fleet(proxy) as fleet:
+        assert _run_echo(fleet) == "here"
     return proxy.passed_bytes
 
 
-def test_host_that_is_silent_before_its_banner_is_unreachable(away: Away):
-    with away.behind(away.proxy(after=0)) as fleet:
-        trouble = _noticed(lambda: _asked(fleet))
-    assert isinstance(trouble, UnreachableError)
-    assert "accepted the connection but sent nothing" in str(trouble)
+def test_host_that_is_silent_before_its_banner_is_unreachable(proxied_host: ProxiedHost):
+    with proxied_host.open_fleet(proxied_host.proxy(after=0)) as fleet:
+        error = _catch_error(lambda: _run_echo(fleet))
+    assert isinstance(error, UnreachableError)
+    assert "accepted the connection but sent nothing" in str(error)
 
 
 @pytest.mark.timeout(0 if CHAOS else 120)
 def test_host_that_falls_silent_at_any_byte_before_its_answer_is_noticed(
-    away: Away, record_property: Record
+    proxied_host: ProxiedHost, record_property: Record
 ):
     """The cuts lie in the banner, key exchange, login, channel and answer."""
-    cuts = range(10, _bytes_of_an_answer(away) - AFTER_ANSWER, STRIDE)
+    cuts = range(10, _count_answer_bytes(proxied_host) - AFTER_ANSWER, STRIDE)
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        noticed = list(pool.map(partial(_cut_off, away), cuts))
+        noticed = list(pool.map(partial(_silence_after, proxied_host), cuts))
     phases = [next(name for name, words in PHASES.items() if words in each) for each in noticed]
     assert list(dict.fromkeys(phases)) == list(PHASES), noticed
     record_property(NAME, f"silence after each of {len(cuts)} bytes: {Counter(phases)}")
 
 
-def _cut_off(away: Away, after: int) -> str:
-    with away.behind(away.proxy(after=after)) as fleet:
-        trouble = _noticed(lambda: _asked(fleet))
-    assert trouble.started is (None if isinstance(trouble, UnknownOutcomeError) else False)
-    return str(trouble)
+def _silence_after(proxied_host: ProxiedHost, after: int) -> str:
+    with proxied_host.open_fleet(proxied_host.proxy(after=after)) as fleet:
+        error = _catch_error(lambda: _run_echo(fleet))
+    assert error.started is (None if isinstance(error, UnknownOutcomeError) else False)
+    return str(error)
 
 
 @pytest.mark.timeout(0 if CHAOS else 120)
 def test_host_that_hangs_up_at_any_byte_is_unreachable_or_has_unknown_outcome(
-    away: Away, record_property: Record
+    proxied_host: ProxiedHost, record_property: Record
 ):
     """`started` is False before the command was sent, and None after it."""
-    cuts = range(0, _bytes_of_an_answer(away) - AFTER_ANSWER, HANG_UP_STRIDE)
+    cuts = range(0, _count_answer_bytes(proxied_host) - AFTER_ANSWER, HANG_UP_STRIDE)
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        started = list(pool.map(partial(_hung_up, away), cuts))
+        started = list(pool.map(partial(_hang_up_after, proxied_host), cuts))
     # Where the command was sent differs from one connection to the next by a few bytes.
     assert (started[0], started[-1], {*started}) == (False, None, {False, None})
     summary = f"{started.count(False)} before the command was sent, {started.count(None)} after it"
     record_property(NAME, f"a hang-up after each of {len(cuts)} bytes: {summary}")
 
 
-def _hung_up(away: Away, after: int) -> bool | None:
-    with away.behind(away.proxy(after=after, hangs_up=True)) as fleet:
-        trouble = _noticed(lambda: _asked(fleet))
-    assert trouble.started is (None if isinstance(trouble, UnknownOutcomeError) else False)
-    return trouble.started
+def _hang_up_after(proxied_host: ProxiedHost, after: int) -> bool | None:
+    with proxied_host.open_fleet(proxied_host.proxy(after=after, hangs_up=True)) as fleet:
+        error = _catch_error(lambda: _run_echo(fleet))
+    assert error.started is (None if isinstance(error, UnknownOutcomeError) else False)
+    return error.started
 
 
 def test_host_that_hangs_up_between_key_exchange_and_login_is_unreachable(
-    away: Away, monkeypatch: pytest.MonkeyPatch
+    proxied_host: ProxiedHost, monkeypatch: pytest.MonkeyPatch
 ):
     """paramiko raises a different error at this byte."""
     known = ssh_transport._verify_host_key  # pyright: ignore[reportPrivateUsage] - the moment in question
@@ -164,38 +164,40 @@ def test_host_that_hangs_up_between_key_exchange_and_login_is_unreachable(
         stream._below.shutdown(socket.SHUT_WR)  # pyright: ignore[reportPrivateUsage] - as the host would
 
     monkeypatch.setattr(ssh_transport, "_verify_host_key", then_cut)
-    with away.behind(away.proxy()) as fleet:
-        trouble = _noticed(lambda: _asked(fleet))
-    assert isinstance(trouble, UnreachableError)
+    with proxied_host.open_fleet(proxied_host.proxy()) as fleet:
+        error = _catch_error(lambda: _run_echo(fleet))
+    assert isinstance(error, UnreachableError)
     # The login may have begun when paramiko sees it.
-    assert re.search("closed the connection (before|during) the login", str(trouble))
+    assert re.search("closed the connection (before|during) the login", str(error))
 
 
 def test_command_is_not_sent_to_a_host_that_fell_silent_after_the_last_command(
-    away: Away,
+    proxied_host: ProxiedHost,
 ):
-    proxy = away.proxy()
-    with away.behind(proxy) as fleet:
-        assert _asked(fleet) == "here"
+    proxy = proxied_host.proxy()
+    with proxied_host.open_fleet(proxy) as fleet:
+        assert _run_echo(fleet) == "here"
         proxy.fall_silent()
-        trouble = _noticed(lambda: _asked(fleet))
-        assert isinstance(trouble, UnreachableError)
-        assert trouble.started is False
+        error = _catch_error(lambda: _run_echo(fleet))
+        assert isinstance(error, UnreachableError)
+        assert error.started is False
         proxy.resume()
-        assert _asked(fleet) == "here"
+        assert _run_echo(fleet) == "here"
 
 
-def test_host_that_falls_silent_during_a_command_has_unknown_outcome(away: Away, tmp_path: Path):
+def test_host_that_falls_silent_during_a_command_has_unknown_outcome(
+    proxied_host: ProxiedHost, tmp_path: Path
+):
     gate = tmp_path / "gate"
     wait = f'echo on; while [ ! -e "{gate}" ]; do sleep 0.05; done; echo done'
     step = Shell(("sh", "-c", wait), deadline=LONG, marker=STEP)
-    proxy = away.proxy()
-    with away.behind(proxy) as fleet:
+    proxy = proxied_host.proxy()
+    with proxied_host.open_fleet(proxy) as fleet:
         hooks = RunHooks(on_output=lambda _: proxy.fall_silent())
-        trouble = _noticed(lambda: fleet.run_command("web1", step, hooks=hooks))
-        assert isinstance(trouble, UnknownOutcomeError)
-        assert trouble.started is None
-        assert "did not answer for 2 s" in str(trouble)
+        error = _catch_error(lambda: fleet.run_command("web1", step, hooks=hooks))
+        assert isinstance(error, UnknownOutcomeError)
+        assert error.started is None
+        assert "did not answer for 2 s" in str(error)
         proxy.resume()
         assert fleet.query_step("web1", STEP).state is MarkerState.RUNNING
         gate.touch()
@@ -211,38 +213,38 @@ def _until_ended(fleet: Fleet) -> StepStatus:
     return status
 
 
-def test_host_that_falls_silent_during_its_output_has_unknown_outcome(away: Away):
-    proxy = away.proxy(after=_bytes_of_an_answer(away) + 300_000)
-    with away.behind(proxy) as fleet:
+def test_host_that_falls_silent_during_its_output_has_unknown_outcome(proxied_host: ProxiedHost):
+    proxy = proxied_host.proxy(after=_count_answer_bytes(proxied_host) + 300_000)
+    with proxied_host.open_fleet(proxy) as fleet:
         much = Shell(("seq", "1", "9000000"), deadline=LONG)
-        trouble = _noticed(lambda: fleet.run_command("web1", much))
-    assert isinstance(trouble, UnknownOutcomeError)
-    assert trouble.started is None
-    assert "did not answer for 2 s" in str(trouble)
+        error = _catch_error(lambda: fleet.run_command("web1", much))
+    assert isinstance(error, UnknownOutcomeError)
+    assert error.started is None
+    assert "did not answer for 2 s" in str(error)
 
 
-def test_command_without_output_is_not_taken_for_a_silent_host(away: Away):
-    with away.behind(away.proxy()) as fleet:
+def test_command_without_output_is_not_taken_for_a_silent_host(proxied_host: ProxiedHost):
+    with proxied_host.open_fleet(proxied_host.proxy()) as fleet:
         quiet = Shell(("sh", "-c", "sleep 3; echo at last"), deadline=LONG)
         assert fleet.run_command("web1", quiet).out == "at last\n"
 
 
-def test_silent_host_behind_a_jump_host_is_noticed(away: Away):
+def test_silent_host_behind_a_jump_host_is_noticed(proxied_host: ProxiedHost):
     """The kernel cannot notice it: the TCP connection ends at the jump host."""
-    proxy = away.proxy()
-    jump = away.sshd.inventory_entry(area="infra")
+    proxy = proxied_host.proxy()
+    jump = proxied_host.sshd.inventory_entry(area="infra")
     behind = {**jump, "port": proxy.port, "jump": "gate"}
     inventory = Inventory.model_validate({"hosts": {"gate": jump, "web1": behind}})
-    fleet = Fleet(inventory, SshPool(Path("/"), limits=away.limits))
+    fleet = Fleet(inventory, SshPool(Path("/"), limits=proxied_host.limits))
     with proxy:
         try:
-            assert _asked(fleet) == "here"
+            assert _run_echo(fleet) == "here"
             hooks = RunHooks(on_output=lambda _: proxy.fall_silent())
             slow = Shell(("sh", "-c", "echo on; sleep 50"), deadline=LONG)
-            trouble = _noticed(lambda: fleet.run_command("web1", slow, hooks=hooks))
+            error = _catch_error(lambda: fleet.run_command("web1", slow, hooks=hooks))
         finally:
             fleet.close()
-    assert "did not answer for 2 s" in str(trouble)
+    assert "did not answer for 2 s" in str(error)
 
 
 def test_default_ssh_limits_notice_a_silent_host_within_25_seconds():

@@ -14,7 +14,7 @@ SDA, BEHIND = DiskAddress("/dev/sda", "sat"), DiskAddress("/dev/bus/0", "megarai
 FOR_ROOT = (smart.query_disks(), smart.query_health(SDA), smart.query_health(BEHIND))
 
 
-def read(name: str) -> smart.DiskHealth:
+def parse_recorded(name: str) -> smart.DiskHealth:
     return smart.parse_health((ANSWERS / f"{name}.json").read_text(), SDA)
 
 
@@ -24,7 +24,7 @@ def test_smart_scan_lists_disks_behind_a_raid_controller():
 
 
 def test_healthy_disk_has_no_smart_problems():
-    disk = read("ata")
+    disk = parse_recorded("ata")
     assert (disk.state, disk.model, disk.celsius) == ("healthy", "ST4000NM0035-1V4107", 35)
 
 
@@ -50,12 +50,12 @@ def test_healthy_disk_has_no_smart_problems():
     ],
 )
 def test_smart_problems_are_listed_for_each_kind_of_disk(name: str, problems: list[str]):
-    assert read(name).problems == problems
-    assert read(name).state == "failing"
+    assert parse_recorded(name).problems == problems
+    assert parse_recorded(name).state == "failing"
 
 
 def test_disk_without_readable_smart_data_is_unknown():
-    disk = read("unreadable")
+    disk = parse_recorded("unreadable")
     assert (disk.state, disk.problems) == ("unknown", ())
     assert "failed: No such device" in disk.error
     silent = json.dumps({"smartctl": {"exit_status": 4}})

@@ -48,13 +48,13 @@ QUICK = SshLimits(connect=0.5, handshake=0.5, login=0.5, channel=0.5, grace=0.5)
 HOST_KEY = make_key().public
 
 
-def host_of(sshd: Sshd, **changed: object) -> Host:
+def make_host(sshd: Sshd, **changed: object) -> Host:
     return Host.model_validate({**sshd.inventory_entry(area="infra"), "name": "web1", **changed})
 
 
 @contextmanager
-def connected(sshd: Sshd, limits: SshLimits | None = None) -> Generator[SshSession]:
-    session = ssh.connect(host_of(sshd), NOWHERE, limits)
+def open_session(sshd: Sshd, limits: SshLimits | None = None) -> Generator[SshSession]:
+    session = ssh.connect(make_host(sshd), NOWHERE, limits)
     try:
         yield session
     finally:
@@ -63,7 +63,7 @@ def connected(sshd: Sshd, limits: SshLimits | None = None) -> Generator[SshSessi
 
 @pytest.fixture
 def session(sshd: Sshd) -> Iterator[SshSession]:
-    with connected(sshd) as session:
+    with open_session(sshd) as session:
         yield session
 
 
@@ -76,7 +76,7 @@ def eventually(claim: Callable[[], bool], *, seconds: float = 10.0) -> bool:
     return claim()
 
 
-def stranger(stack: ExitStack, keys: Path, says: bytes | None) -> Host:
+def serve_bytes(stack: ExitStack, keys: Path, says: bytes | None) -> Host:
     """Return a host that accepts, sends *says* and hangs up. None: it sends nothing."""
     listener = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
     if says is not None:
@@ -153,18 +153,18 @@ def test_hostile_arguments_reach_a_program_unchanged(session: SshSession):
 
 
 @pytest.fixture(scope="module")
-def shared() -> Iterator[SshSession]:
-    with Sshd() as sshd, connected(sshd) as session:
+def shared_session() -> Iterator[SshSession]:
+    with Sshd() as sshd, open_session(sshd) as session:
         yield session
 
 
 @given(batches=st.lists(WORDS, min_size=5, max_size=8))
 @settings(max_examples=60, deadline=None)
 def test_generated_arguments_reach_a_program_unchanged(
-    shared: SshSession, batches: list[list[str]]
+    shared_session: SshSession, batches: list[list[str]]
 ):
     words = [word for batch in batches for word in batch]
-    assert shared.run(Shell(("printf", "%s\\0", *words))).out.split("\0")[:-1] == words
+    assert shared_session.run(Shell(("printf", "%s\\0", *words))).out.split("\0")[:-1] == words
 
 
 # --- ends that are none ---
@@ -172,15 +172,15 @@ def test_generated_arguments_reach_a_program_unchanged(
 
 def test_command_past_its_deadline_is_stopped_on_the_host(sshd: Sshd, session: SshSession):
     begun = time.monotonic()
-    with pytest.raises(CommandTimeoutError, match="the host stopped the command") as trouble:
+    with pytest.raises(CommandTimeoutError, match="the host stopped the command") as error:
         session.run(Shell(("sh", "-c", "while :; do printf .; sleep 0.05; done"), deadline=1))
-    assert trouble.value.started is None
+    assert error.value.started is None
     assert time.monotonic() - begun < 6
     assert session.run(Shell(("echo", "still here"))).out == "still here\n"
 
 
 def test_command_that_ignores_the_stop_is_abandoned_at_the_deadline(sshd: Sshd):
-    with connected(sshd, replace(QUICK, grace=0.2)) as session:
+    with open_session(sshd, replace(QUICK, grace=0.2)) as session:
         stubborn = "trap '' TERM; while :; do sleep 0.05; done"
         begun = time.monotonic()
         with pytest.raises(CommandTimeoutError, match="may still be running"):
@@ -190,16 +190,16 @@ def test_command_that_ignores_the_stop_is_abandoned_at_the_deadline(sshd: Sshd):
 
 
 def test_command_on_a_stopped_host_ends_at_the_deadline(sshd: Sshd):
-    with connected(sshd, QUICK) as session:
-        mine = threading.Timer(0.3, lambda: _signal_all(sshd, "STOP"))
-        mine.start()
+    with open_session(sshd, QUICK) as session:
+        background = threading.Timer(0.3, lambda: _signal_all(sshd, "STOP"))
+        background.start()
         try:
             begun = time.monotonic()
             with pytest.raises(UnknownOutcomeError):
                 session.run(Shell(("sleep", "30"), deadline=1))
             assert time.monotonic() - begun < 5
         finally:
-            mine.join()
+            background.join()
             _signal_all(sshd, "CONT")
 
 
@@ -210,20 +210,20 @@ def _signal_all(sshd: Sshd, name: str) -> None:
 
 @pytest.mark.parametrize("name", ["KILL", "TERM", "SEGV"])
 def test_command_killed_by_a_signal_has_unknown_outcome(session: SshSession, name: str):
-    with pytest.raises(UnknownOutcomeError, match=f"SIG{name}") as trouble:
+    with pytest.raises(UnknownOutcomeError, match=f"SIG{name}") as error:
         session.run(Shell(("sh", "-c", f"kill -{name} $$")))
-    assert trouble.value.started is None
+    assert error.value.started is None
 
 
 def test_command_has_unknown_outcome_when_its_connection_breaks(sshd: Sshd):
-    with connected(sshd) as session:
-        mine = threading.Thread(target=_break_when_busy, args=(sshd,))
-        mine.start()
-        with pytest.raises(UnknownOutcomeError) as trouble:
+    with open_session(sshd) as session:
+        background = threading.Thread(target=_break_when_busy, args=(sshd,))
+        background.start()
+        with pytest.raises(UnknownOutcomeError) as error:
             session.run(Shell(("sleep", "20")))
-        mine.join()
-    assert trouble.value.started is None
-    assert type(trouble.value) is UnknownOutcomeError
+        background.join()
+    assert error.value.started is None
+    assert type(error.value) is UnknownOutcomeError
 
 
 def _break_when_busy(sshd: Sshd) -> None:
@@ -235,12 +235,12 @@ def _break_when_busy(sshd: Sshd) -> None:
 
 
 def test_command_has_unknown_outcome_when_its_session_is_closed(session: SshSession):
-    mine = threading.Timer(0.3, session.close)
-    mine.start()
-    with pytest.raises(UnknownOutcomeError, match="may or may not have run") as trouble:
+    background = threading.Timer(0.3, session.close)
+    background.start()
+    with pytest.raises(UnknownOutcomeError, match="may or may not have run") as error:
         session.run(Shell(("sleep", "20")))
-    mine.join()
-    assert trouble.value.started is None
+    background.join()
+    assert error.value.started is None
 
 
 def test_forged_end_marker_in_output_is_ignored(session: SshSession):
@@ -280,23 +280,26 @@ def test_program_cannot_find_the_secret_word_that_ends_its_step(
         )
     forger = tmp_path / "forger"
     forger.write_text(_FORGER.replace("~/.keyturn", str(tmp_path / "m")))
-    with connected(sshd) as session, pytest.raises(UnknownOutcomeError) as trouble:
+    with open_session(sshd) as session, pytest.raises(UnknownOutcomeError) as error:
         session.run(Shell(("sh", str(forger)), stdin=stdin, marker=mark))
-    assert trouble.value.started is None
+    assert error.value.started is None
 
 
 def test_account_with_a_forced_command_has_unknown_outcome_with_its_output():
     with ExitStack() as stack:
         strict = stack.enter_context(Sshd(options=["ForceCommand echo go away; exit 0"]))
-        session = stack.enter_context(connected(strict))
+        session = stack.enter_context(open_session(strict))
         with pytest.raises(UnknownOutcomeError, match="go away"):
             session.run(Shell(("true",)))
 
 
 def test_endless_output_is_cut_off_and_uses_little_memory(sshd: Sshd):
     # How soon the next channel opens is not the subject: this machine may stall for seconds.
-    with connected(sshd, SshLimits(channel=60)) as session:
-        with most_memory() as mebibytes, pytest.raises(OutputLimitError, match="64 MiB") as error:
+    with open_session(sshd, SshLimits(channel=60)) as session:
+        with (
+            sample_memory() as mebibytes,
+            pytest.raises(OutputLimitError, match="64 MiB") as error,
+        ):
             session.run(Shell(("sh", "-c", "head -c 100000000 /dev/zero")))
         assert error.value.started is None
         assert mebibytes[-1] - mebibytes[0] < 40
@@ -304,21 +307,21 @@ def test_endless_output_is_cut_off_and_uses_little_memory(sshd: Sshd):
 
 
 def test_memory_sampler_measures_64_allocated_mebibytes():
-    with most_memory() as mebibytes:
+    with sample_memory() as mebibytes:
         hoard = b"".join(b"\1" * 2**20 for _ in range(64))
     assert len(hoard) == 64 * 2**20
     assert mebibytes[-1] - mebibytes[0] > 40
 
 
 @contextmanager
-def most_memory() -> Generator[list[float]]:
+def sample_memory() -> Generator[list[float]]:
     """Sample this process's resident memory: yield the first and, at the end, the highest."""
-    seen = [_resident()]
+    seen = [_read_resident_memory()]
     over = threading.Event()
 
     def sample() -> None:
         while not over.wait(0.002):
-            seen.append(_resident())
+            seen.append(_read_resident_memory())
 
     sampler = threading.Thread(target=sample)
     sampler.start()
@@ -327,10 +330,10 @@ def most_memory() -> Generator[list[float]]:
     finally:
         over.set()
         sampler.join()
-        seen.append(max(*seen, _resident()))
+        seen.append(max(*seen, _read_resident_memory()))
 
 
-def _resident() -> float:
+def _read_resident_memory() -> float:
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * resource.getpagesize() / 2**20
 
@@ -339,7 +342,7 @@ def _resident() -> float:
 
 
 def test_rekeying_by_the_host_loses_no_output():
-    with Sshd(options=["RekeyLimit 256K"]) as sshd, connected(sshd) as session:
+    with Sshd(options=["RekeyLimit 256K"]) as sshd, open_session(sshd) as session:
         first = session.transport.H
         for _ in range(3):
             assert session.run(Shell(("head", "-c", "1048576", "/dev/zero"))).out == "\0" * 2**20
@@ -349,7 +352,7 @@ def test_rekeying_by_the_host_loses_no_output():
 def test_output_during_rekeying_reaches_its_own_command():
     with (
         Sshd(options=["RekeyLimit 64K"]) as sshd,
-        connected(sshd) as session,
+        open_session(sshd) as session,
         ThreadPoolExecutor(6) as pool,
     ):
         line = "x" * 99 + "\n"
@@ -367,13 +370,15 @@ def test_connection_is_replaced_before_paramiko_rekeys(
     assert ssh_stream.MAX_BYTES + 4 * SshLimits().output < Packetizer.REKEY_BYTES
     sessions = SshPool(NOWHERE)
     for _ in range(3):
-        assert sessions.run(host_of(sshd), Shell(("true",))).status == 0
+        assert sessions.run(make_host(sshd), Shell(("true",))).status == 0
     assert sshd.accepted == 1
     with monkeypatch.context() as patch, ThreadPoolExecutor(1) as pool:
-        slow = pool.submit(sessions.run, host_of(sshd), Shell(("sh", "-c", "sleep 1; echo done")))
+        slow = pool.submit(
+            sessions.run, make_host(sshd), Shell(("sh", "-c", "sleep 1; echo done"))
+        )
         assert eventually(lambda: sshd.log().count("Starting session") == 4)
         patch.setattr(ssh_stream, limit, 0)
-        assert sessions.run(host_of(sshd), Shell(("true",))).status == 0
+        assert sessions.run(make_host(sshd), Shell(("true",))).status == 0
         # What is under way goes on, over the old one, which ends with it.
         assert slow.result().out == "done\n"
     assert sshd.accepted == 2
@@ -383,7 +388,7 @@ def test_connection_is_replaced_before_paramiko_rekeys(
 
 def test_keepalive_requests_of_the_host_are_answered():
     options = ["ClientAliveInterval 1", "ClientAliveCountMax 1"]
-    with Sshd(options=options) as sshd, connected(sshd) as session:
+    with Sshd(options=options) as sshd, open_session(sshd) as session:
         # Three times as long as it would wait for an answer.
         assert session.run(Shell(("sleep", "3.2"))).status == 0
         assert session.is_usable
@@ -404,7 +409,7 @@ def test_closed_sessions_leave_no_threads_and_descriptors(sshd: Sshd):
 
     before = left()
     for _ in range(10):
-        with connected(sshd) as session:
+        with open_session(sshd) as session:
             assert session.run(Shell(("cat",), stdin="said\n")).out == "said\n"
         began = time.monotonic()
         session.close()
@@ -415,20 +420,20 @@ def test_closed_sessions_leave_no_threads_and_descriptors(sshd: Sshd):
 # --- doors that do not open ---
 
 
-def refused(host: Host, limits: SshLimits | None = None) -> HostError:
-    with pytest.raises(HostError) as trouble:
+def catch_host_error(host: Host, limits: SshLimits | None = None) -> HostError:
+    with pytest.raises(HostError) as error:
         ssh.connect(host, NOWHERE, limits)
-    assert trouble.value.started is False
-    assert trouble.value.__suppress_context__ or trouble.value.__context__ is None
-    return trouble.value
+    assert error.value.started is False
+    assert error.value.__suppress_context__ or error.value.__context__ is None
+    return error.value
 
 
 def test_host_key_mismatch_is_refused_before_login(sshd: Sshd):
-    host = host_of(sshd, host_key=HOST_KEY)
-    trouble = refused(host)
-    assert type(trouble) is HostKeyMismatchError
-    assert host.fingerprint in str(trouble)
-    assert host_of(sshd).fingerprint in str(trouble)
+    host = make_host(sshd, host_key=HOST_KEY)
+    error = catch_host_error(host)
+    assert type(error) is HostKeyMismatchError
+    assert host.fingerprint in str(error)
+    assert make_host(sshd).fingerprint in str(error)
     assert eventually(lambda: sshd.processes() == [sshd.pid])
     for trace_of_a_login in ("Accepted", "Failed", "publickey", "authenticating user"):
         assert trace_of_a_login not in sshd.log()
@@ -436,47 +441,47 @@ def test_host_key_mismatch_is_refused_before_login(sshd: Sshd):
 
 def test_login_attempt_is_recorded_in_the_sshd_log(sshd: Sshd):
     stranger_key = make_key().write(sshd.directory / "stranger")
-    trouble = refused(host_of(sshd, key=str(stranger_key)))
-    assert type(trouble) is LoginError
+    error = catch_host_error(make_host(sshd, key=str(stranger_key)))
+    assert type(error) is LoginError
     assert eventually(lambda: "authenticating user" in sshd.log())
 
 
 def test_refused_client_key_is_named_with_its_user(sshd: Sshd):
     stranger_key = make_key().write(sshd.directory / "stranger")
-    trouble = str(refused(host_of(sshd, key=str(stranger_key))))
-    assert f"refuses {sshd.user} with key {stranger_key} (SHA256:" in trouble
+    error = str(catch_host_error(make_host(sshd, key=str(stranger_key))))
+    assert f"refuses {sshd.user} with key {stranger_key} (SHA256:" in error
 
 
 def test_host_that_requires_a_password_is_a_login_error():
     options = ["PubkeyAuthentication no", "PasswordAuthentication yes"]
     with Sshd(options=options) as sshd:
-        trouble = refused(host_of(sshd))
-    assert type(trouble) is LoginError
-    assert "it requires password" in str(trouble)
+        error = catch_host_error(make_host(sshd))
+    assert type(error) is LoginError
+    assert "it requires password" in str(error)
 
 
 def test_host_that_requires_a_key_and_a_password_is_a_login_error():
     options = ["PasswordAuthentication yes", "AuthenticationMethods publickey,password"]
     with Sshd(options=options) as sshd:
-        trouble = refused(host_of(sshd))
-    assert type(trouble) is LoginError
-    assert "it requires password" in str(trouble)
+        error = catch_host_error(make_host(sshd))
+    assert type(error) is LoginError
+    assert "it requires password" in str(error)
 
 
 @pytest.mark.parametrize("kind", ["ed25519", "ecdsa", "rsa"])
 def test_host_with_several_host_keys_shows_the_key_of_the_inventory(kind: str):
     with Sshd(host_key_types=("rsa", "ecdsa", "ed25519")) as sshd:
         key = next(pair.public for name, pair in sshd.host_keys.items() if name == kind)
-        session = ssh.connect(host_of(sshd, host_key=key), NOWHERE)
+        session = ssh.connect(make_host(sshd, host_key=key), NOWHERE)
         assert session.run(Shell(("echo", kind))).out == f"{kind}\n"
         session.close()
 
 
 def test_host_without_a_host_key_of_the_known_type_is_a_mismatch():
     with Sshd(host_key_types=("ecdsa",)) as sshd:
-        trouble = refused(host_of(sshd, host_key=HOST_KEY))
-        assert type(trouble) is HostKeyMismatchError
-        assert host_of(sshd).fingerprint in str(trouble)
+        error = catch_host_error(make_host(sshd, host_key=HOST_KEY))
+        assert type(error) is HostKeyMismatchError
+        assert make_host(sshd).fingerprint in str(error)
 
 
 @pytest.mark.parametrize(
@@ -489,9 +494,9 @@ def test_host_without_a_host_key_of_the_known_type_is_a_mismatch():
 )
 def test_weak_ssh_algorithms_are_refused(option: str):
     with Sshd(options=[option]) as sshd:
-        trouble = refused(host_of(sshd))
-    assert type(trouble) is WeakAlgorithmsError
-    assert "that Keyturn accepts" in str(trouble)
+        error = catch_host_error(make_host(sshd))
+    assert type(error) is WeakAlgorithmsError
+    assert "that Keyturn accepts" in str(error)
 
 
 @pytest.mark.parametrize("option", ["Ciphers aes128-cbc", "MACs hmac-sha1"])
@@ -499,7 +504,7 @@ def test_without_the_list_of_refused_algorithms_weak_ones_are_accepted(
     option: str, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(ssh_transport, "REFUSED_ALGORITHMS", {})
-    with Sshd(options=[option]) as sshd, connected(sshd) as session:
+    with Sshd(options=[option]) as sshd, open_session(sshd) as session:
         assert session.run(Shell(("true",))).status == 0
 
 
@@ -510,16 +515,16 @@ def test_strict_key_exchange_is_agreed_with_openssh(session: SshSession):
 def test_refused_connection_is_reported(tmp_path: Path):
     with socket.socket() as holder:
         holder.bind(("127.0.0.1", 0))  # held and not listening
-        trouble = refused(_host_at(holder.getsockname()[1], tmp_path))
-    assert type(trouble) is UnreachableError
-    assert "refused the connection: check that sshd is running" in str(trouble)
+        error = catch_host_error(_host_at(holder.getsockname()[1], tmp_path))
+    assert type(error) is UnreachableError
+    assert "refused the connection: check that sshd is running" in str(error)
 
 
 def test_host_that_accepts_and_sends_no_banner_is_reported(tmp_path: Path):
     with ExitStack() as stack:
-        trouble = refused(stranger(stack, tmp_path, None), QUICK)
-    assert type(trouble) is UnreachableError
-    assert "accepted the connection but sent nothing" in str(trouble)
+        error = catch_host_error(serve_bytes(stack, tmp_path, None), QUICK)
+    assert type(error) is UnreachableError
+    assert "accepted the connection but sent nothing" in str(error)
 
 
 @pytest.mark.parametrize(
@@ -541,30 +546,30 @@ def test_host_that_accepts_and_sends_no_banner_is_reported(tmp_path: Path):
 )
 def test_server_that_is_not_sshd_is_reported(tmp_path: Path, says: bytes, kind: type, words: str):
     with ExitStack() as stack:
-        trouble = refused(stranger(stack, tmp_path, says), replace(QUICK, handshake=5.0))
-    assert type(trouble) is kind
-    assert words in str(trouble)
+        error = catch_host_error(serve_bytes(stack, tmp_path, says), replace(QUICK, handshake=5.0))
+    assert type(error) is kind
+    assert words in str(error)
 
 
 def test_host_name_unknown_to_dns_is_reported(sshd: Sshd):
-    assert "DNS" in str(refused(host_of(sshd, address="no-such-host.invalid")))
+    assert "DNS" in str(catch_host_error(make_host(sshd, address="no-such-host.invalid")))
 
 
 def test_ssh_socket_sets_nodelay_keepalive_and_user_timeout(sshd: Sshd):
-    with ssh_transport.open_tcp_connection(host_of(sshd), SshLimits()) as stream:
+    with ssh_transport.open_tcp_connection(make_host(sshd), SshLimits()) as stream:
         assert stream.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) == 1
         assert stream.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
         assert stream.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 20_000
 
 
 def test_command_above_max_sessions_of_sshd_is_unreachable():
-    with Sshd(max_sessions=1) as sshd, connected(sshd) as session:
+    with Sshd(max_sessions=1) as sshd, open_session(sshd) as session:
         first = threading.Thread(target=session.run, args=(Shell(("sleep", "1")),))
         first.start()
         assert eventually(lambda: "Starting session" in sshd.log())
-        with pytest.raises(UnreachableError, match="MaxSessions") as trouble:
+        with pytest.raises(UnreachableError, match="MaxSessions") as error:
             session.run(Shell(("true",)))
-        assert trouble.value.started is False
+        assert error.value.started is False
         first.join()
 
 
@@ -573,15 +578,15 @@ def test_command_above_max_sessions_of_sshd_is_unreachable():
 
 def test_client_key_that_others_can_read_is_refused(sshd: Sshd):
     sshd.client_key.chmod(0o640)
-    trouble = refused(host_of(sshd))
-    assert type(trouble) is SetupError
-    assert f"chmod 600 {sshd.client_key}" in str(trouble)
+    error = catch_host_error(make_host(sshd))
+    assert type(error) is SetupError
+    assert f"chmod 600 {sshd.client_key}" in str(error)
 
 
 def test_missing_client_key_is_reported(sshd: Sshd):
-    trouble = refused(host_of(sshd, key=str(sshd.directory / "none")))
-    assert type(trouble) is SetupError
-    assert "No such file" in str(trouble)
+    error = catch_host_error(make_host(sshd, key=str(sshd.directory / "none")))
+    assert type(error) is SetupError
+    assert "No such file" in str(error)
 
 
 def test_client_key_with_a_passphrase_is_reported(sshd: Sshd):
@@ -590,49 +595,60 @@ def test_client_key_with_a_passphrase_is_reported(sshd: Sshd):
         check=True,
         capture_output=True,
     )
-    trouble = refused(host_of(sshd))
-    assert type(trouble) is SetupError
-    assert "passphrase" in str(trouble)
-    assert "sesame" not in str(trouble)
+    error = catch_host_error(make_host(sshd))
+    assert type(error) is SetupError
+    assert "passphrase" in str(error)
+    assert "sesame" not in str(error)
 
 
 def test_invalid_client_key_file_is_not_quoted_in_the_error(sshd: Sshd):
     sshd.client_key.write_text("-----BEGIN OPENSSH PRIVATE KEY-----\nc2VjcmV0\n")
-    trouble = refused(host_of(sshd))
-    assert type(trouble) is SetupError
-    assert "c2VjcmV0" not in str(trouble)
+    error = catch_host_error(make_host(sshd))
+    assert type(error) is SetupError
+    assert "c2VjcmV0" not in str(error)
 
 
 def test_user_certificate_beside_the_client_key_is_presented(sshd: Sshd):
     authority = make_key().write(sshd.directory / "ca")
     key = make_key().write(sshd.directory / "certified")
-    _pub(key).write_text(_public_half(key))
+    _get_public_path(key).write_text(_format_public_key(key))
     options = [f"TrustedUserCAKeys {_public_file(authority)}"]
     with Sshd(options=options) as strict:
         for validity, welcome in (("+1h", True), ("20200101:20200102", False)):
             _certify(authority, key, strict.user, validity)
-            host = host_of(strict, key=str(key))
+            host = make_host(strict, key=str(key))
             if welcome:
                 ssh.connect(host, NOWHERE).close()
             else:
-                assert "its certificate is no longer accepted" in str(refused(host))
+                assert "its certificate is no longer accepted" in str(catch_host_error(host))
 
 
-def _public_half(key: Path) -> str:
+def _format_public_key(key: Path) -> str:
     ended = subprocess.run(["ssh-keygen", "-y", "-f", str(key)], check=True, capture_output=True)
     return ended.stdout.decode()
 
 
 def _public_file(key: Path) -> Path:
-    public = _pub(key)
-    public.write_text(_public_half(key))
+    public = _get_public_path(key)
+    public.write_text(_format_public_key(key))
     return public
 
 
 def _certify(authority: Path, key: Path, user: str, validity: str) -> None:
-    words = ("-q", "-s", str(authority), "-I", "test", "-n", user, "-V", validity, str(_pub(key)))
+    words = (
+        "-q",
+        "-s",
+        str(authority),
+        "-I",
+        "test",
+        "-n",
+        user,
+        "-V",
+        validity,
+        str(_get_public_path(key)),
+    )
     subprocess.run(["ssh-keygen", *words], check=True, capture_output=True)
 
 
-def _pub(key: Path) -> Path:
+def _get_public_path(key: Path) -> Path:
     return key.with_suffix(".pub")

@@ -255,7 +255,7 @@ def test_haproxy_key_that_haproxy_would_misread_is_refused(head: TableHead, key:
         format_key(head, key)
 
 
-def _passes(head: TableHead, key: str) -> bool:
+def _is_accepted(head: TableHead, key: str) -> bool:
     """Return whether the check accepts *key*, which must then be a safe word for the address."""
     try:
         fit = format_key(head, key)
@@ -285,12 +285,12 @@ def test_haproxy_key_check_accepts_only_addresses_of_10000_random_keys():
             if dice.random() < 0.5:
                 place = dice.randrange(len(key))
                 key = key[:place] + dice.choice(letters) + key[place:]
-        passed += _passes(IP, key) + _passes(IPV6, key)
+        passed += _is_accepted(IP, key) + _is_accepted(IPV6, key)
     # Both outcomes are common, or else the dice would prove nothing.
     assert 1_000 < passed < 6_000
 
 
 @given(st.text())
 def test_haproxy_key_check_accepts_only_addresses_of_generated_texts(key: str):
-    _passes(IP, key)
-    _passes(IPV6, key)
+    _is_accepted(IP, key)
+    _is_accepted(IPV6, key)

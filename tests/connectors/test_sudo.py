@@ -68,7 +68,7 @@ SHARE = "rw=@192.0.2.0/24:[2001:db8::]/32:web1.example,no_subtree_check,sec=sys:
 ON_TANK = ZfsProperty("tank/a", "sync", "always", "received")
 
 
-def _said_by_their_own_tests() -> Iterator[Shell | Query[Any]]:
+def _list_commands_of_connector_tests() -> Iterator[Shell | Query[Any]]:
     """Yield the commands in FOR_ROOT of the connectors' own tests."""
     for path in sorted(Path(__file__).parent.glob("test_*.py")):
         if re.search(r"(?m)^FOR_ROOT", path.read_text()):
@@ -76,8 +76,8 @@ def _said_by_their_own_tests() -> Iterator[Shell | Query[Any]]:
 
 
 # One or more of what each rule is for.
-SAID: tuple[Shell | Query[Any], ...] = (
-    *_said_by_their_own_tests(),
+RUNBOOK_COMMANDS: tuple[Shell | Query[Any], ...] = (
+    *_list_commands_of_connector_tests(),
     *(
         access_log.query_traffic(hours=48, max_rows=25),
         access_log.query_traffic(hours=1, max_rows=1),
@@ -133,7 +133,9 @@ SAID: tuple[Shell | Query[Any], ...] = (
     zfs_property.restore_property(ON_TANK),
     zfs_property.restore_property(ZfsProperty("tank/a", "atime", "on", "default")),
 )
-COMMANDS = tuple(cast("Shell", each.command) if isinstance(each, Query) else each for each in SAID)
+COMMANDS = tuple(
+    cast("Shell", each.command) if isinstance(each, Query) else each for each in RUNBOOK_COMMANDS
+)
 ALL = [rule for rules in RULES.values() for rule in rules]
 INSTALLED = [rule.for_installed_scripts for rule in ALL]
 NAMES = [f"{command.words[0]}-{number}" for number, command in enumerate(COMMANDS)]
@@ -172,7 +174,7 @@ HOST = Host.model_validate(
 
 
 @cache
-def _words(command: Shell) -> tuple[str, ...]:
+def _get_words(command: Shell) -> tuple[str, ...]:
     return command.resolve({}, sudo=False).words
 
 
@@ -186,13 +188,13 @@ def _list_rules(program: str) -> list[SudoRule]:
 # By files, and by words where these are not too long for sudo.
 GOOD = [
     *(command.resolve({}, sudo=True, scripts=True).words[3:] for command in COMMANDS),
-    *(_words(command) for command in COMMANDS),
+    *(_get_words(command) for command in COMMANDS),
 ]
 
 
-def _variants(command: Shell) -> Iterator[tuple[str, ...]]:
+def _list_variants(command: Shell) -> Iterator[tuple[str, ...]]:
     """Yield variants of a command that differ from it in one word."""
-    words = _words(command)
+    words = _get_words(command)
     for place in range(1, len(words)):
         for bad in HOSTILE:
             yield (*words[:place], bad, *words[place + 1 :])
@@ -217,7 +219,7 @@ def _is_worse(command: Shell, variant: Sequence[str]) -> bool:
     """Return whether a variant is more than another value of a variable word."""
     by_path = command.words[0] == "zfs" or "/etc" in command.words
     another = _ANOTHER_DATASET if by_path else _ANOTHER_NAME
-    for good, bad in zip(_words(command), variant, strict=False):
+    for good, bad in zip(_get_words(command), variant, strict=False):
         if good != bad:
             return not (bad.startswith(good) and another.fullmatch(bad.removeprefix(good)))
     return True
@@ -234,10 +236,10 @@ def test_sudo_rules_allow_every_root_command(command: Shell):
     assert any(rule.is_allowed(words, {}) for rule in INSTALLED)
 
 
-@pytest.mark.parametrize("printed", SAID, ids=NAMES)
+@pytest.mark.parametrize("printed", RUNBOOK_COMMANDS, ids=NAMES)
 def test_sudo_rules_distinguish_queries_from_changes(printed: Shell | Query[Any]):
     command = cast("Shell", printed.command) if isinstance(printed, Query) else printed
-    meant = [rule for rule in ALL if rule.is_allowed(_words(command), {})]
+    meant = [rule for rule in ALL if rule.is_allowed(_get_words(command), {})]
     assert {rule.read_only for rule in meant} == {isinstance(printed, Query)}
 
 
@@ -246,7 +248,7 @@ def test_sudo_rules_have_no_rule_without_a_command():
         rule
         for rules in RULES.values()
         for rule in rules
-        if not any(rule.is_allowed(_words(command), {}) for command in COMMANDS)
+        if not any(rule.is_allowed(_get_words(command), {}) for command in COMMANDS)
     ]
     assert idle == []
 
@@ -277,10 +279,10 @@ def test_every_connector_with_root_commands_declares_sudo_rules():
 def test_scripted_fleet_fails_on_a_root_command_without_a_sudo_rule():
     fleet = ScriptedFleet({("h1", "zpool scrub tank"): ""})
     fleet.run_command("h1", zfs.start_scrub("tank"))
-    unheard = Shell(("zpool", "destroy", "tank"), root=True)
-    assert is_without_rule(unheard, {})
+    undeclared = Shell(("zpool", "destroy", "tank"), root=True)
+    assert is_without_rule(undeclared, {})
     with pytest.raises(AssertionError, match="declare a SudoRule"):
-        fleet.run_command("h1", unheard)
+        fleet.run_command("h1", undeclared)
 
 
 # --- what must not ---
@@ -288,26 +290,26 @@ def test_scripted_fleet_fails_on_a_root_command_without_a_sudo_rule():
 
 @pytest.mark.parametrize("command", COMMANDS, ids=NAMES)
 def test_sudo_rules_refuse_variants_of_a_root_command(command: Shell):
-    words = _words(command)
+    words = _get_words(command)
     passed = [
         variant
-        for variant in _variants(command)
+        for variant in _list_variants(command)
         if variant != words
         and _is_worse(command, variant)
         and any(rule.is_allowed(variant, {}) for rule in _list_rules(variant[0]))
         # Only parted differently: for sudo it is the same.
         and " ".join(variant) != " ".join(words)
     ]
-    assert [_short(variant) for variant in passed if not _is_said(variant)] == []
+    assert [_shorten(variant) for variant in passed if not _is_runbook_command(variant)] == []
 
 
-def _is_said(variant: Sequence[str]) -> bool:
+def _is_runbook_command(variant: Sequence[str]) -> bool:
     """Return whether a variant is another command of the runbooks."""
     joined = " ".join(variant)
-    return any(joined == " ".join(_words(command)) for command in COMMANDS)
+    return any(joined == " ".join(_get_words(command)) for command in COMMANDS)
 
 
-def _short(words: Sequence[str]) -> list[str]:
+def _shorten(words: Sequence[str]) -> list[str]:
     return [word[:60] for word in words]
 
 
@@ -418,16 +420,16 @@ def test_sudo_script_refuses_a_udev_rule_that_runs_a_program(
 ):
     script = block_rule.SUDO[0].script
     assert script is not None
-    assert _taken(script.text, given, tmp_path) == taken
+    assert _is_rule_accepted(script.text, given, tmp_path) == taken
 
 
 def test_without_the_content_check_the_sudo_script_writes_any_udev_rule(tmp_path: Path):
     look = '[ "$other" = 1 ] || { echo this is not a rule of Keyturn >&2; exit 1; };'
     script = str(block_rule.SUDO[0].script).replace(look, "")
-    assert _taken(script, 'RUN+="/bin/id"\n', tmp_path)
+    assert _is_rule_accepted(script, 'RUN+="/bin/id"\n', tmp_path)
 
 
-def _taken(script: str, given: str, directory: Path) -> bool:
+def _is_rule_accepted(script: str, given: str, directory: Path) -> bool:
     file = directory / "60-keyturn-sda.rules"
     words = ["sh", "-c", script, "keyturn", str(file)]
     done = subprocess.run(words, input=given, text=True, capture_output=True, check=False)
@@ -516,31 +518,31 @@ def private_sudoers(tmp_path_factory: pytest.TempPathFactory) -> Path:
         stub = directory / Path(words[0]).name
         stub.write_text("#!/bin/sh\necho ran as $(id -u)\n")
         stub.chmod(0o755)
-    asking = directory / "ask.sh"
-    asking.write_text(
+    sudo_script = directory / "ask.sh"
+    sudo_script.write_text(
         f"mount --bind {directory}/sudoers /etc/sudoers || exit 9\n"
         "mount -t tmpfs none /etc/sudoers.d || exit 9\n"
         'exec bash -c \'words=(); while IFS= read -r -d "" word; do '
         'if [ "$word" != END ]; then words+=("$word"); continue; fi; '
         'sudo -n -l -U nobody -- "${words[@]}" >/dev/null 2>&1; echo $?; words=(); done\'\n'
     )
-    return asking
+    return sudo_script
 
 
-def _statuses(asking: Path, commands: Sequence[Sequence[str]]) -> list[int]:
+def _query_sudo(sudo_script: Path, commands: Sequence[Sequence[str]]) -> list[int]:
     # sudo mostly waits, so that several shells are asked at once.
     batches = [commands[n : n + _BATCH] for n in range(0, len(commands), _BATCH)]
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        batches_run = pool.map(partial(_statuses_of_batch, asking), batches)
+        batches_run = pool.map(partial(_query_sudo_batch, sudo_script), batches)
         return [status for batch in batches_run for status in batch]
 
 
-def _statuses_of_batch(asking: Path, commands: Sequence[Sequence[str]]) -> list[int]:
+def _query_sudo_batch(sudo_script: Path, commands: Sequence[Sequence[str]]) -> list[int]:
     # Root asks on behalf of somebody, and would be told of a program in its own path.
-    whole = [[str(asking.parent / Path(words[0]).name), *words[1:]] for words in commands]
+    whole = [[str(sudo_script.parent / Path(words[0]).name), *words[1:]] for words in commands]
     script_input = "".join("\0".join([*words, "END"]) + "\0" for words in whole)
     done = subprocess.run(
-        ["unshare", "-m", "sh", str(asking)],
+        ["unshare", "-m", "sh", str(sudo_script)],
         input=script_input,
         capture_output=True,
         text=True,
@@ -558,11 +560,11 @@ def test_visudo_accepts_every_sudo_rule(rules: Sequence[SudoRule], tmp_path: Pat
         ["visudo", "-cf", str(tmp_path / "sudoers")], capture_output=True, text=True, check=False
     )
     assert checked.returncode == 0, checked.stdout + checked.stderr
-    assert lines.count("NOPASSWD") == len(rules) - sum(map(_too_long, rules))
-    assert not any(map(_too_long, INSTALLED))
+    assert lines.count("NOPASSWD") == len(rules) - sum(map(_is_too_long, rules))
+    assert not any(map(_is_too_long, INSTALLED))
 
 
-def _too_long(rule: SudoRule) -> bool:
+def _is_too_long(rule: SudoRule) -> bool:
     try:
         rule.format_line("nobody", {})
     except RuleTooLongError:
@@ -572,15 +574,15 @@ def _too_long(rule: SudoRule) -> bool:
 
 @pytest.mark.real
 def test_sudo_program_agrees_with_the_sudo_rules(private_sudoers: Path):
-    rules = [rule for rule in (*ALL, *INSTALLED) if not _too_long(rule)]
+    rules = [rule for rule in (*ALL, *INSTALLED) if not _is_too_long(rule)]
     good = [words for words in GOOD if any(rule.is_allowed(words, {}) for rule in rules)]
     bad = [*_list_worse_commands({words[0] for words in good})]
     ours = [any(rule.is_allowed(words, {}) for rule in rules) for words in bad]
     assert ours.count(False) > 150
-    assert _statuses(private_sudoers, good) == [0] * len(good)
-    theirs = [status == 0 for status in _statuses(private_sudoers, bad)]
+    assert _query_sudo(private_sudoers, good) == [0] * len(good)
+    theirs = [status == 0 for status in _query_sudo(private_sudoers, bad)]
     differing = [
-        _short(words) for words, we, they in zip(bad, ours, theirs, strict=True) if we != they
+        _shorten(words) for words, we, they in zip(bad, ours, theirs, strict=True) if we != they
     ]
     assert differing == []
 
@@ -588,7 +590,7 @@ def test_sudo_program_agrees_with_the_sudo_rules(private_sudoers: Path):
 def _list_worse_commands(programs: set[str]) -> Iterator[tuple[str, ...]]:
     """Yield a sample of variants that must be refused: sudo is slow."""
     for number, command in enumerate(COMMANDS):
-        for variant in list(_variants(command))[number % 700 :: 700]:
+        for variant in list(_list_variants(command))[number % 700 :: 700]:
             if "\x00" not in "".join(variant) and variant[0] in programs:
                 yield variant
     for number, words in enumerate(GOOD):
@@ -715,14 +717,14 @@ def test_sudo_program_refuses_what_the_runbooks_refuse(private_sudoers: Path):
     commands = list(_refused_commands())
     through = [
         " ".join(words)
-        for words, status in zip(commands, _statuses(private_sudoers, commands), strict=True)
+        for words, status in zip(commands, _query_sudo(private_sudoers, commands), strict=True)
         if status == 0
     ]
     assert len(commands) > 100
     assert through == []
     good = [words for words in GOOD if words[0].startswith("/usr/local/lib/keyturn/service-")]
     assert good
-    assert _statuses(private_sudoers, good) == [0] * len(good)
+    assert _query_sudo(private_sudoers, good) == [0] * len(good)
 
 
 @pytest.mark.parametrize(
@@ -745,7 +747,7 @@ def test_sudo_address_pattern_matches_addresses_as_python_writes_them():
 # --- what scripts check themselves, since sudo cannot ---
 
 
-def _run(
+def _run_script(
     script: Script, *words: str, path: Path | None = None, stdin: str = ""
 ) -> subprocess.CompletedProcess[str]:
     environment = {"PATH": f"{path}:/usr/sbin:/usr/bin:/sbin:/bin" if path else "/usr/bin:/bin"}
@@ -759,7 +761,7 @@ def _run(
     )
 
 
-def _script(rule: SudoRule) -> Script:
+def _get_rule_script(rule: SudoRule) -> Script:
     assert rule.script is not None
     return rule.script
 
@@ -792,14 +794,14 @@ def test_sudo_script_refuses_to_stop_sshd_and_to_restart_a_stopped_service(
     stub = tmp_path / "systemctl"
     stub.write_text(f"#!/bin/sh\n[ $1 = show ] && printf '{state}\n' || echo $1 done\n")
     stub.chmod(0o755)
-    control = _script(systemd.SUDO[-1])
-    refused = _run(control, verb, unit, *_UNIT_SETTINGS, path=tmp_path)
+    control = _get_rule_script(systemd.SUDO[-1])
+    refused = _run_script(control, verb, unit, *_UNIT_SETTINGS, path=tmp_path)
     assert refused.returncode == 1
     assert "nothing was done" in refused.stderr
     assert not refused.stdout
     fine = "Id=web.service\nActiveState=active\nRequiredBy=worker.service"
     stub.write_text(f"#!/bin/sh\n[ $1 = show ] && printf '{fine}\n' || echo $1 done\n")
-    done = _run(control, verb, "web.service", *_UNIT_SETTINGS, path=tmp_path)
+    done = _run_script(control, verb, "web.service", *_UNIT_SETTINGS, path=tmp_path)
     assert done.stdout == f"{verb} done\n"
 
 
@@ -809,14 +811,16 @@ def test_sudo_script_refuses_to_block_an_agent_that_matches_browsers(agent: str,
         file = tmp_path / f"{name}-keyturn-agents.conf"
         file.touch()
         words = dialect.block_agent(agent).words[-1]
-        done = _run(_script(dialect.SUDO[1]), str(file), "/etc/x", "add", words)
+        done = _run_script(_get_rule_script(dialect.SUDO[1]), str(file), "/etc/x", "add", words)
         assert done.returncode == 1
         assert "match this" in done.stderr
         # Another one comes as far as the web server, which is not there.
         other = dialect.block_agent("EvilBot/2").words[-1]
         assert (
             "match this"
-            not in _run(_script(dialect.SUDO[1]), str(file), "/etc/x", "add", other).stderr
+            not in _run_script(
+                _get_rule_script(dialect.SUDO[1]), str(file), "/etc/x", "add", other
+            ).stderr
         )
 
 
@@ -832,18 +836,18 @@ def test_sudo_script_removes_only_mail_messages_by_id(
         (tmp_path / program).write_text('#!/bin/sh\necho removes "$@"\n')
         (tmp_path / program).chmod(0o755)
     words = ("exim",) if connector is exim else ()
-    remove = _script(connector.SUDO[1])
-    fine = _run(remove, *words, path=tmp_path, stdin=f"{name}\n")
+    remove = _get_rule_script(connector.SUDO[1])
+    fine = _run_script(remove, *words, path=tmp_path, stdin=f"{name}\n")
     assert "removes" in fine.stdout
-    refused = _run(remove, *words, path=tmp_path, stdin=f"{name}\n{other}\n")
+    refused = _run_script(remove, *words, path=tmp_path, stdin=f"{name}\n{other}\n")
     if other:
         assert refused.returncode == 1
         assert "removes" not in refused.stdout
-    assert "removes" not in _run(remove, *words, path=tmp_path, stdin=other).stdout
+    assert "removes" not in _run_script(remove, *words, path=tmp_path, stdin=other).stdout
 
 
 def test_sudo_script_refuses_a_disk_write_in_memory():
-    done = _run(_script(disk_write.SUDO[1]), "/dev/shm", "64")
+    done = _run_script(_get_rule_script(disk_write.SUDO[1]), "/dev/shm", "64")
     assert done.returncode == 1
     assert "others than root can write" in done.stderr or "on no disk" in done.stderr
 
@@ -855,13 +859,13 @@ def test_sudo_script_changes_only_hidepid_in_fstab(tmp_path: Path):
     there = replace(script, body=script.body.replace("/etc/fstab", str(file)))
     for options in ("ro,nosuid,hidepid=1,gid=5", "hidepid=2", "defaults", "nosuid,gid=6"):
         file.write_text(before)
-        assert _run(there, options).returncode == 1
+        assert _run_script(there, options).returncode == 1
         assert file.read_text() == before
-    assert _run(there, "nosuid,gid=5,hidepid=2").returncode == 0
+    assert _run_script(there, "nosuid,gid=5,hidepid=2").returncode == 0
     assert file.read_text() == before.replace("hidepid=1,gid=5", "gid=5,hidepid=2")
     added = _get_script(hidepid, "hidepid-add")
     there = replace(added, body=added.body.replace("/etc/fstab", str(file)))
-    done = _run(there, "proc /proc proc defaults,hidepid=2 0 0")
+    done = _run_script(there, "proc /proc proc defaults,hidepid=2 0 0")
     assert "has a line for /proc" in done.stderr
 
 
@@ -871,7 +875,7 @@ def test_sudo_script_keeps_a_udev_rule_that_keyturn_did_not_write(tmp_path: Path
     ours = block_rule.format_rule("sda", None, {"scheduler": "bfq"})
     for text in ("", ours):
         done = subprocess.run(
-            ["sh", "-c", _script(block_rule.SUDO[0]).text, "keyturn", str(file)],
+            ["sh", "-c", _get_rule_script(block_rule.SUDO[0]).text, "keyturn", str(file)],
             input=text,
             text=True,
             capture_output=True,
@@ -888,11 +892,11 @@ def test_sudo_script_refuses_a_udev_rule_with_values_that_no_runbook_sets(
     setting: str, tmp_path: Path
 ):
     ours = block_rule.format_rule("sda", None, {"scheduler": "bfq"})
-    assert _taken(_script(block_rule.SUDO[0]).text, ours, tmp_path)
+    assert _is_rule_accepted(_get_rule_script(block_rule.SUDO[0]).text, ours, tmp_path)
     (tmp_path / "60-keyturn-sda.rules").unlink()
     other = ours.replace('queue/scheduler}="bfq', setting)
     assert other != ours
-    assert not _taken(_script(block_rule.SUDO[0]).text, other, tmp_path)
+    assert not _is_rule_accepted(_get_rule_script(block_rule.SUDO[0]).text, other, tmp_path)
 
 
 def test_sudo_grants_of_a_runbook_are_those_of_its_connectors():

@@ -264,9 +264,9 @@ def test_switch_command_that_nx_os_does_not_know_names_nx_os():
 
 
 def test_invalid_answer_of_the_same_platform_names_no_other_platform():
-    with pytest.raises(ParseError) as trouble:
+    with pytest.raises(ParseError) as error:
         switch.parse_lags(answer("cisco-vlan"))
-    assert "looks like" not in str(trouble.value)
+    assert "looks like" not in str(error.value)
 
 
 def test_findings_of_a_lag_name_members_that_are_not_bundled():

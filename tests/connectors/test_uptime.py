@@ -18,19 +18,19 @@ def test_uptime_of_a_host_is_parsed():
     assert parse_uptime(PLAIN) == Uptime(5921.97, (2.54, 5.17, 7.85), 4, "6.18.44-fc-v595", None)
 
 
-def _with(file: str, text: str) -> str:
+def _add_file(file: str, text: str) -> str:
     return f"{PLAIN}\n==> {file} <==\n{text}"
 
 
 def test_packages_that_require_a_reboot_are_listed_once():
-    asked = _with("/run/reboot-required", "*** System restart required ***\n")
+    asked = _add_file("/run/reboot-required", "*** System restart required ***\n")
     named = f"{asked}\n==> /run/reboot-required.pkgs <==\nlibc6\nlinux-base\nlibc6\n"
     assert parse_uptime(named).reboot_packages == ("libc6", "linux-base")
     assert parse_uptime(asked).reboot_packages == ()
 
 
 def test_empty_reboot_required_file_requires_a_reboot():
-    assert parse_uptime(_with("/run/reboot-required", "")).reboot_packages == ()
+    assert parse_uptime(_add_file("/run/reboot-required", "")).reboot_packages == ()
 
 
 @pytest.mark.parametrize(

@@ -85,7 +85,7 @@ _CLEAN = st.characters(exclude_categories=["Cc", "Cf", "Cs", "Co", "Cn", "Zl", "
 WORDS = st.lists(st.text(_CLEAN, max_size=30), min_size=1, max_size=60)
 
 
-def _answered_by(shell: str, command: Shell, **environment: str) -> tuple[Answer, WrappedCommand]:
+def _run_by_shell(shell: str, command: Shell, **environment: str) -> tuple[Answer, WrappedCommand]:
     """Run a command as sshd would with that login shell."""
     wrapped = WrappedCommand(command)
     ended = subprocess.run(
@@ -101,14 +101,14 @@ def _answered_by(shell: str, command: Shell, **environment: str) -> tuple[Answer
     return wrapped.read_answer(seconds=0), wrapped
 
 
-def _words_seen_by(shell: str, words: list[str]) -> list[str]:
+def _list_seen_arguments(shell: str, words: list[str]) -> list[str]:
     command = Shell(("printf", "%s\\0", *words))
-    return _answered_by(shell, command)[0].out.split("\0")[:-1]
+    return _run_by_shell(shell, command)[0].out.split("\0")[:-1]
 
 
 @pytest.mark.parametrize("shell", SHELLS)
 def test_hostile_arguments_reach_a_program_unchanged_by_every_shell(shell: str):
-    assert _words_seen_by(shell, NASTY) == NASTY
+    assert _list_seen_arguments(shell, NASTY) == NASTY
 
 
 @pytest.mark.parametrize("shell", SHELLS)
@@ -117,7 +117,7 @@ def test_hostile_arguments_reach_a_program_unchanged_by_every_shell(shell: str):
 def test_generated_arguments_reach_a_program_unchanged_by_every_shell(
     shell: str, words: list[str]
 ):
-    assert _words_seen_by(shell, words) == words
+    assert _list_seen_arguments(shell, words) == words
 
 
 def test_without_quoting_an_argument_is_executed_by_the_shell():
@@ -132,16 +132,18 @@ def test_without_quoting_an_argument_is_executed_by_the_shell():
 
 @pytest.mark.parametrize("shell", SHELLS)
 def test_exit_status_and_both_streams_are_returned_by_every_shell(shell: str):
-    answer, _ = _answered_by(shell, Shell(("sh", "-c", "cat; echo no >&2; exit 3"), stdin="yes\n"))
+    answer, _ = _run_by_shell(
+        shell, Shell(("sh", "-c", "cat; echo no >&2; exit 3"), stdin="yes\n")
+    )
     assert answer == Answer(3, "yes\n", "no\n")
 
 
 def test_output_without_a_final_newline_is_returned_unchanged():
-    assert _answered_by("sh", Shell(("printf", "x")))[0].out == "x"
+    assert _run_by_shell("sh", Shell(("printf", "x")))[0].out == "x"
 
 
 def test_secret_word_that_ends_the_output_is_hidden_from_the_command():
-    answer, wrapped = _answered_by("sh", Shell(("env",)), kt_word="exported by the login")
+    answer, wrapped = _run_by_shell("sh", Shell(("env",)), kt_word="exported by the login")
     word = wrapped.word_line.decode().strip()
     assert len(word) == 32
     assert word not in wrapped.line
@@ -149,7 +151,7 @@ def test_secret_word_that_ends_the_output_is_hidden_from_the_command():
     assert "kt_" not in answer.out
 
 
-def _logger(directory: Path, script: str) -> str:
+def _create_logger(directory: Path, script: str) -> str:
     """Return a PATH on which `logger` is this script."""
     program = directory / "logger"
     program.write_text(f"#!/bin/sh\n{script}\n")
@@ -158,17 +160,17 @@ def _logger(directory: Path, script: str) -> str:
 
 
 def test_note_is_written_to_the_host_log_before_the_command_runs(tmp_path: Path):
-    noted = tmp_path / "told"
-    path = _logger(tmp_path, f'printf "%s|" "$@" > {noted}; echo noise; echo noise >&2')
+    note_file = tmp_path / "told"
+    path = _create_logger(tmp_path, f'printf "%s|" "$@" > {note_file}; echo noise; echo noise >&2')
     note = "run 1 step 2: it's $HOME !x"
-    answer, _ = _answered_by("sh", Shell(("cat", str(noted)), note=note), PATH=path)
+    answer, _ = _run_by_shell("sh", Shell(("cat", str(note_file)), note=note), PATH=path)
     assert answer == Answer(0, f"-t|keyturn|{note}|")
 
 
 @pytest.mark.parametrize("script", ["exit 1", "cat", "kill -9 $$"])
 def test_command_runs_when_logger_fails(tmp_path: Path, script: str):
     shell = Shell(("cat",), stdin="mine\n", note="run 1 step 2")
-    answer, _ = _answered_by("sh", shell, PATH=_logger(tmp_path, script))
+    answer, _ = _run_by_shell("sh", shell, PATH=_create_logger(tmp_path, script))
     assert answer == Answer(0, "mine\n")
 
 
@@ -192,13 +194,13 @@ def test_command_runs_on_a_host_without_logger(tmp_path: Path):
 
 
 def test_logger_is_not_run_without_a_note(tmp_path: Path):
-    noted = tmp_path / "told"
-    _answered_by("sh", Shell(("true",)), PATH=_logger(tmp_path, f"touch {noted}"))
-    assert not noted.exists()
+    note_file = tmp_path / "told"
+    _run_by_shell("sh", Shell(("true",)), PATH=_create_logger(tmp_path, f"touch {note_file}"))
+    assert not note_file.exists()
 
 
 def test_commands_run_with_the_c_locale():
-    assert "LC_ALL=C\n" in _answered_by("sh", Shell(("env",)), LC_ALL="de_DE.UTF-8")[0].out
+    assert "LC_ALL=C\n" in _run_by_shell("sh", Shell(("env",)), LC_ALL="de_DE.UTF-8")[0].out
 
 
 def test_command_is_not_run_on_a_host_without_timeout(tmp_path: Path):
@@ -222,7 +224,7 @@ def test_command_is_not_run_on_a_host_without_timeout(tmp_path: Path):
 # --- reading ---
 
 
-def _heard(out: bytes, err: bytes, deadline: int = 30) -> WrappedCommand:
+def _add_output(out: bytes, err: bytes, deadline: int = 30) -> WrappedCommand:
     wrapped = WrappedCommand(Shell(("x",), deadline=deadline), "f00d")
     wrapped.out.add(out)
     wrapped.err.add(err)
@@ -243,22 +245,22 @@ def _heard(out: bytes, err: bytes, deadline: int = 30) -> WrappedCommand:
     ],
 )
 def test_truncated_or_forged_output_has_unknown_outcome(out: bytes, err: bytes):
-    wrapped = _heard(out, err)
+    wrapped = _add_output(out, err)
     assert not wrapped.has_ended
-    with pytest.raises(UnknownOutcomeError) as trouble:
+    with pytest.raises(UnknownOutcomeError) as error:
         wrapped.read_answer(seconds=1)
-    assert trouble.value.started is None
+    assert error.value.started is None
 
 
 def test_complete_output_is_an_answer():
-    wrapped = _heard(b"f00d begins\nall fine\nf00d 0\n", b"f00d begins\nf00d 0\n")
+    wrapped = _add_output(b"f00d begins\nall fine\nf00d 0\n", b"f00d begins\nf00d 0\n")
     assert wrapped.has_ended
     assert wrapped.read_answer(seconds=1) == Answer(0, "all fine\n", "")
 
 
 @given(st.binary(max_size=200), st.binary(max_size=200))
 def test_output_between_the_markers_is_returned_unchanged(out: bytes, err: bytes):
-    wrapped = _heard(
+    wrapped = _add_output(
         b"f00d begins\n" + out + b"f00d 0\n", b"noise\nf00d begins\n" + err + b"f00d 0\n"
     )
     answer = wrapped.read_answer(seconds=1)
@@ -267,12 +269,12 @@ def test_output_between_the_markers_is_returned_unchanged(out: bytes, err: bytes
 
 
 def test_login_banner_is_not_part_of_the_answer():
-    wrapped = _heard(b"Welcome!\nf00d begins\n5\nf00d 0\n", b"motd\nf00d begins\nf00d 0\n")
+    wrapped = _add_output(b"Welcome!\nf00d begins\n5\nf00d 0\n", b"motd\nf00d begins\nf00d 0\n")
     assert wrapped.read_answer(seconds=1) == Answer(0, "5\n", "")
 
 
 def test_message_of_a_refusing_login_shell_is_quoted():
-    wrapped = _heard(b"This account is currently not available.\n", b"")
+    wrapped = _add_output(b"This account is currently not available.\n", b"")
     with pytest.raises(UnknownOutcomeError, match="This account is currently not available"):
         wrapped.read_answer(seconds=0)
 
@@ -281,12 +283,12 @@ def test_message_of_a_refusing_login_shell_is_quoted():
 def test_exit_status_of_timeout_at_the_deadline_is_a_timeout(status: int):
     end = f"f00d begins\nf00d {status}\n".encode()
     with pytest.raises(CommandTimeoutError, match="at its deadline of 9 s"):
-        _heard(end, end, deadline=9).read_answer(seconds=9.01)
+        _add_output(end, end, deadline=9).read_answer(seconds=9.01)
 
 
 def test_exit_status_124_before_the_deadline_belongs_to_the_program():
     end = b"f00d begins\nf00d 124\n"
-    assert _heard(end, end, deadline=9).read_answer(seconds=8).status == 124
+    assert _add_output(end, end, deadline=9).read_answer(seconds=8).status == 124
 
 
 @pytest.mark.parametrize(
@@ -294,10 +296,10 @@ def test_exit_status_124_before_the_deadline_belongs_to_the_program():
 )
 def test_command_ended_by_a_signal_has_unknown_outcome(status: int, name: str):
     end = f"f00d begins\nf00d {status}\n".encode()
-    with pytest.raises(UnknownOutcomeError, match=name) as trouble:
-        _heard(end, end).read_answer(seconds=0)
-    assert trouble.value.started is None
-    assert not isinstance(trouble.value, CommandTimeoutError)
+    with pytest.raises(UnknownOutcomeError, match=name) as error:
+        _add_output(end, end).read_answer(seconds=0)
+    assert error.value.started is None
+    assert not isinstance(error.value, CommandTimeoutError)
 
 
 # --- what is kept ---
@@ -346,10 +348,10 @@ def test_wrapper_script_has_no_characters_that_shells_read_differently(stdin: st
 
 
 def test_stdin_is_empty_by_default_and_is_read_to_its_end_when_given():
-    assert _answered_by("sh", Shell(("cat",)))[0].out == ""
-    unheard = WrappedCommand(Shell(("true",), stdin="x"))
+    assert _run_by_shell("sh", Shell(("cat",)))[0].out == ""
+    unread = WrappedCommand(Shell(("true",), stdin="x"))
     ended = subprocess.Popen(
-        ["sh", "-c", unheard.line],
+        ["sh", "-c", unread.line],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -357,5 +359,5 @@ def test_stdin_is_empty_by_default_and_is_read_to_its_end_when_given():
     assert ended.stdin is not None
     with ended:
         # A pipe that nobody reads would break.
-        ended.stdin.write(unheard.word_line + b"x" * 1_000_000)
+        ended.stdin.write(unread.word_line + b"x" * 1_000_000)
     assert ended.returncode == 0

@@ -15,7 +15,7 @@ from tests.runbooks.nas import build_nas_fleet
 from tests.scripted_fleet import ScriptedFleet
 
 
-def judged(command: Command, answer: Answer) -> str:
+def describe_outcome(command: Command, answer: Answer) -> str:
     return str(find_failure(command, answer, frozenset({0})) or "done")
 
 
@@ -129,7 +129,7 @@ def test_zpool_iostat_deadline_exceeds_its_sampling_time():
     ],
 )
 def test_zpool_scrub_errors_are_explained(status: int, output: str, meaning: str):
-    assert meaning in judged(zfs.start_scrub("tank"), Answer(status, "", f"{output}\n"))
+    assert meaning in describe_outcome(zfs.start_scrub("tank"), Answer(status, "", f"{output}\n"))
 
 
 def test_zpool_list_is_parsed_with_space_and_capacity():

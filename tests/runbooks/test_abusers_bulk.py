@@ -31,7 +31,7 @@ def clear(addresses: str = LISTED) -> ClearAbusers:
     return ClearAbusers.model_validate({"host": "lb1", "addresses": addresses})
 
 
-def known(
+def make_state(
     marks: dict[str, int],
     *,
     head: TableHead = HTTP,
@@ -43,7 +43,7 @@ def known(
 
 
 def test_abusers_bulk_marks_each_address_in_its_own_step():
-    plan = mark().plan(known({"203.0.113.65": 3, "203.0.113.99": 1}))
+    plan = mark().plan(make_state({"203.0.113.65": 3, "203.0.113.99": 1}))
     assert mark().addresses == "203.0.113.9,203.0.113.64/30"
     assert plan.current_state == "4 of 5 addresses are not marked in http"
     assert [get_sent_line(step.do) for step in plan.steps] == [
@@ -53,7 +53,7 @@ def test_abusers_bulk_marks_each_address_in_its_own_step():
 
 
 def test_abusers_bulk_unblocks_only_marked_clients_of_the_networks():
-    state = known({"203.0.113.67": 9, "203.0.113.65": 1, "203.0.113.99": 1})
+    state = make_state({"203.0.113.67": 9, "203.0.113.65": 1, "203.0.113.99": 1})
     plan = clear("203.0.113.0/26,203.0.113.64/29").plan(state)
     assert [get_sent_line(step.do) for step in plan.steps] == [
         f"set table http key 203.0.113.{last} data.gpc0 0\n" for last in (65, 67)
@@ -63,10 +63,10 @@ def test_abusers_bulk_unblocks_only_marked_clients_of_the_networks():
 
 
 def test_abusers_bulk_plans_no_steps_when_nothing_changes():
-    assert mark("203.0.113.9").plan(known({"203.0.113.9": 1})) == Plan(
+    assert mark("203.0.113.9").plan(make_state({"203.0.113.9": 1})) == Plan(
         "203.0.113.9 is marked in http"
     )
-    assert clear("203.0.113.9").plan(known({"203.0.113.8": 1})) == Plan(
+    assert clear("203.0.113.9").plan(make_state({"203.0.113.8": 1})) == Plan(
         "none of 203.0.113.9 is marked in http"
     )
 
@@ -74,11 +74,11 @@ def test_abusers_bulk_plans_no_steps_when_nothing_changes():
 @pytest.mark.parametrize(
     ("addresses", "state", "reason"),
     [
-        ("203.0.113.0/25", known({}), "more than 64 addresses"),
-        ("2000::/3", known({}, head=SIX), "more than 64 addresses"),
-        ("203.0.113.8/31", known({}, protected=["203.0.113.9"]), "haproxy.never_mark has"),
-        ("2001:db8::9", known({}), "not an IPv4 address"),
-        ("224.0.0.1", known({}), "not the address of one client"),
+        ("203.0.113.0/25", make_state({}), "more than 64 addresses"),
+        ("2000::/3", make_state({}, head=SIX), "more than 64 addresses"),
+        ("203.0.113.8/31", make_state({}, protected=["203.0.113.9"]), "haproxy.never_mark has"),
+        ("2001:db8::9", make_state({}), "not an IPv4 address"),
+        ("224.0.0.1", make_state({}), "not the address of one client"),
     ],
 )
 def test_abusers_bulk_refuses_addresses_that_must_not_be_marked(
@@ -89,14 +89,14 @@ def test_abusers_bulk_refuses_addresses_that_must_not_be_marked(
 
 
 def test_abusers_bulk_refuses_to_unblock_too_many_clients():
-    many = known({f"203.0.113.{last}": 1 for last in range(65)})
+    many = make_state({f"203.0.113.{last}": 1 for last in range(65)})
     with pytest.raises(Refused, match="65 marked clients"):
         clear("203.0.113.0/24").plan(many)
 
 
 def test_abusers_bulk_notes_private_addresses():
-    assert any("private" in note for note in mark("10.0.0.1").plan(known({})).notes)
-    assert not any("private" in note for note in mark().plan(known({})).notes)
+    assert any("private" in note for note in mark("10.0.0.1").plan(make_state({})).notes)
+    assert not any("private" in note for note in mark().plan(make_state({})).notes)
 
 
 @pytest.mark.parametrize(

@@ -32,13 +32,13 @@ FAST = TableEntry("203.0.113.9", 0, 98_000, rates={"conn_rate": Rate(43, 100_000
 SLOW = TableEntry("203.0.113.9", 0, 98_000, rates={"conn_rate": Rate(3, 100_000)})
 
 
-def marked(
+def make_entry(
     *, gpc0: int = 57, use: int = 0, expires_ms: int = 578_000, **counters: int
 ) -> TableEntry:
     return TableEntry("203.0.113.9", use, expires_ms, counters={"gpc0": gpc0, **counters})
 
 
-def known(
+def make_state(
     entry: TableEntry | None,
     *,
     spelling: Mapping[str, str] | None = None,
@@ -49,7 +49,7 @@ def known(
 
 
 def test_abusers_clear_removes_a_mark_and_undo_sets_it_again():
-    plan = CLEAR.plan(known(marked()))
+    plan = CLEAR.plan(make_state(make_entry()))
     (step,) = plan.steps
     assert plan.current_state == "203.0.113.9 is marked for 9 min 38 s more"
     assert get_sent_line(step.do) == "clear table http key 203.0.113.9\n"
@@ -63,7 +63,7 @@ def test_abusers_clear_removes_a_mark_and_undo_sets_it_again():
     [
         (None, "203.0.113.9 is not in table http"),
         (
-            marked(gpc0=0),
+            make_entry(gpc0=0),
             "203.0.113.9 is in http but not marked: gpc0 is 0, and it is marked from 1",
         ),
     ],
@@ -71,68 +71,76 @@ def test_abusers_clear_removes_a_mark_and_undo_sets_it_again():
 def test_abusers_clear_of_an_unmarked_client_plans_no_steps(
     entry: TableEntry | None, because: str
 ):
-    assert CLEAR.plan(known(entry)) == Plan(because)
+    assert CLEAR.plan(make_state(entry)) == Plan(because)
 
 
 def test_abusers_clear_counts_a_mark_from_the_limit_of_the_configuration():
     limits = TableLimits((haproxy_limits.TableLimit("http", "gpc0", 10, "frontend http"),))
-    assert not CLEAR.plan(known(marked(gpc0=9), limits=limits)).steps
-    assert CLEAR.plan(known(marked(gpc0=10), limits=limits)).steps
+    assert not CLEAR.plan(make_state(make_entry(gpc0=9), limits=limits)).steps
+    assert CLEAR.plan(make_state(make_entry(gpc0=10), limits=limits)).steps
 
 
 def test_abusers_clear_plan_is_not_stale_when_only_counters_move():
-    shown = CLEAR.plan(known(marked(), elsewhere={"www": FAST}))
-    later = CLEAR.plan(known(marked(gpc0=99, use=2, expires_ms=1), elsewhere={"www": SLOW}))
+    shown = CLEAR.plan(make_state(make_entry(), elsewhere={"www": FAST}))
+    later = CLEAR.plan(
+        make_state(make_entry(gpc0=99, use=2, expires_ms=1), elsewhere={"www": SLOW})
+    )
     assert list_work(later) == list_work(shown)
 
 
 def test_abusers_clear_plan_is_stale_when_the_mark_has_expired():
-    assert list_work(CLEAR.plan(known(None))) != list_work(CLEAR.plan(known(marked())))
+    assert list_work(CLEAR.plan(make_state(None))) != list_work(
+        CLEAR.plan(make_state(make_entry()))
+    )
 
 
 def test_abusers_clear_notes_that_a_client_above_a_limit_is_blocked_again():
-    plan = CLEAR.plan(known(marked(), elsewhere={"www": FAST}))
+    plan = CLEAR.plan(make_state(make_entry(), elsewhere={"www": FAST}))
     assert (
         "It will be blocked again on its next request unless it slows down: "
         "43 connections in 100 s at www (limit 42)."
     ) in plan.notes
-    assert not any("blocked again" in note for note in CLEAR.plan(known(marked())).notes)
+    assert not any("blocked again" in note for note in CLEAR.plan(make_state(make_entry())).notes)
 
 
 def test_abusers_clear_notes_peers_that_have_a_copy_of_the_table():
     peers = (Peer("lb2", "mesh", is_connected=True), Peer("lb3", "mesh", is_connected=False))
-    notes = CLEAR.plan(Abuser(HTTP, marked(), {"gpc0": "gpc0"}, LIMITS, {}, peers)).notes
+    notes = CLEAR.plan(Abuser(HTTP, make_entry(), {"gpc0": "gpc0"}, LIMITS, {}, peers)).notes
     assert any(
         note.startswith("lb2 and lb3 (not connected) have copies of http") and "@tag" in note
         for note in notes
     )
-    assert not any("copies" in note for note in CLEAR.plan(known(marked())).notes)
+    assert not any("copies" in note for note in CLEAR.plan(make_state(make_entry())).notes)
 
 
 def test_abusers_clear_notes_limits_that_could_not_be_read():
-    plan = CLEAR.plan(known(marked(), limits=TableLimits(error="the login may not read it")))
+    plan = CLEAR.plan(
+        make_state(make_entry(), limits=TableLimits(error="the login may not read it"))
+    )
     assert plan.notes[-1].endswith("the limits could not be read (the login may not read it).")
 
 
 def test_abusers_clear_notes_open_connections_of_the_client():
-    assert any("2 connections open" in note for note in CLEAR.plan(known(marked(use=2))).notes)
+    assert any(
+        "2 connections open" in note for note in CLEAR.plan(make_state(make_entry(use=2))).notes
+    )
 
 
 def test_abusers_clear_notes_counters_that_undo_cannot_restore():
-    plan = CLEAR.plan(known(marked(gpc1=4)))
+    plan = CLEAR.plan(make_state(make_entry(gpc1=4)))
     assert any("Undo cannot restore gpc1" in note for note in plan.notes)
 
 
 def test_abusers_clear_has_no_undo_for_an_array_counter():
     array = ClearAbuser.model_validate({"host": "lb1", "address": "203.0.113.9", "mark": "gpc2"})
-    (step,) = array.plan(known(marked(gpc2=1))).steps
+    (step,) = array.plan(make_state(make_entry(gpc2=1))).steps
     assert isinstance(step.undo, NoUndo)
-    assert not array.plan(known(marked(gpc2=1))).is_reversible
+    assert not array.plan(make_state(make_entry(gpc2=1))).is_reversible
 
 
 def test_abusers_clear_refuses_a_table_without_the_marking_counter():
     with pytest.raises(Refused, match="http has no gpc0"):
-        CLEAR.plan(known(FAST))
+        CLEAR.plan(make_state(FAST))
 
 
 def test_abusers_clear_reads_table_entry_and_rates():
@@ -147,7 +155,7 @@ def test_abusers_clear_reads_table_entry_and_rates():
         }
     )
     assert CLEAR.read(fleet.run_query) == Abuser(
-        HTTP, marked(expires_ms=9), {"gpc0": "gpc0"}, LIMITS, {"www": FAST}
+        HTTP, make_entry(expires_ms=9), {"gpc0": "gpc0"}, LIMITS, {"www": FAST}
     )
 
 
@@ -264,12 +272,12 @@ def test_abusers_clear_explains_an_invalid_address():
 )
 def test_abusers_clear_fails_when_haproxy_does_not_clear_the_entry(answer: Replies, words: str):
     fleet = build_balancer_fleet({"clear table http key 203.0.113.9": answer})
-    (step,) = CLEAR.plan(known(marked())).steps
+    (step,) = CLEAR.plan(make_state(make_entry())).steps
     with pytest.raises(CommandError, match=words):
         fleet.run_command("lb1", step.do)
 
 
 def test_abusers_clear_succeeds_with_an_empty_line():
     fleet = build_balancer_fleet({"clear table http key 203.0.113.9": "\n"})
-    (step,) = CLEAR.plan(known(marked())).steps
+    (step,) = CLEAR.plan(make_state(make_entry())).steps
     assert fleet.run_command("lb1", step.do) == Answer(0, "\n")

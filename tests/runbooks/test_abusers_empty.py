@@ -30,11 +30,11 @@ KEPT = {
 }
 
 
-def marked(number: int, *, gpc0: int = 1, use: int = 0) -> TableEntry:
+def make_entry(number: int, *, gpc0: int = 1, use: int = 0) -> TableEntry:
     return TableEntry(f"203.0.113.{number}", use, 578_000, counters={"gpc0": gpc0})
 
 
-def crowd(
+def make_state(
     *entries: TableEntry,
     busy: dict[str, str] | None = None,
     limits: TableLimits = LIMITS,
@@ -45,7 +45,7 @@ def crowd(
 
 
 def test_abusers_empty_clears_the_table_without_undo():
-    plan = EMPTY.plan(crowd(marked(9, gpc0=57), marked(8)))
+    plan = EMPTY.plan(make_state(make_entry(9, gpc0=57), make_entry(8)))
     (step,) = plan.steps
     assert plan.current_state == "2 of 1,234 entries of http are marked"
     assert get_sent_line(step.do) == "clear table http\n"
@@ -59,46 +59,46 @@ def test_abusers_empty_clears_the_table_without_undo():
 
 
 def test_abusers_empty_names_the_most_marked_clients():
-    plan = EMPTY.plan(crowd(*(marked(number, gpc0=number) for number in range(1, 20))))
+    plan = EMPTY.plan(make_state(*(make_entry(number, gpc0=number) for number in range(1, 20))))
     assert plan.notes[0].startswith("Marked (gpc0): 203.0.113.19 (19,")
     assert plan.notes[0].endswith(" and 14 more.")
 
 
 def test_abusers_empty_without_marked_clients_plans_no_steps():
-    assert EMPTY.plan(crowd()) == Plan("no client is marked in http (1,234 entries)")
+    assert EMPTY.plan(make_state()) == Plan("no client is marked in http (1,234 entries)")
 
 
 def test_abusers_empty_plans_no_steps_when_all_marked_clients_are_above_a_limit():
     busy = {"203.0.113.9": "43 connections in 100 s at www"}
-    plan = EMPTY.plan(crowd(marked(9), busy=busy))
+    plan = EMPTY.plan(make_state(make_entry(9), busy=busy))
     assert not plan.steps
     assert plan.current_state == (
         "all marked clients of http are above a limit now and will be marked again on their next "
         "request: "
         "203.0.113.9 (43 connections in 100 s at www)"
     )
-    both = EMPTY.plan(crowd(marked(9), marked(8), busy=busy))
+    both = EMPTY.plan(make_state(make_entry(9), make_entry(8), busy=busy))
     assert both.steps
     assert any(note.startswith("1 of them is above a limit") for note in both.notes)
 
 
 def test_abusers_empty_plan_is_not_stale_when_only_counters_move():
-    shown = EMPTY.plan(crowd(marked(9)))
-    later = EMPTY.plan(crowd(marked(9, gpc0=99, use=2), marked(7)))
+    shown = EMPTY.plan(make_state(make_entry(9)))
+    later = EMPTY.plan(make_state(make_entry(9, gpc0=99, use=2), make_entry(7)))
     assert list_work(later) == list_work(shown)
 
 
 def test_abusers_empty_notes_open_connections_and_copies_on_peers():
-    notes = EMPTY.plan(crowd(marked(9, use=1), peer="lb2")).notes
+    notes = EMPTY.plan(make_state(make_entry(9, use=1), peer="lb2")).notes
     assert any("1 of them have an open connection" in note for note in notes)
     assert any(note.startswith("lb2 has a copy of http") for note in notes)
-    quiet = EMPTY.plan(crowd(marked(9))).notes
+    quiet = EMPTY.plan(make_state(make_entry(9))).notes
     assert not any("open connection" in note or "copy of http" in note for note in quiet)
 
 
 def test_abusers_empty_notes_limits_that_could_not_be_read():
     notes = EMPTY.plan(
-        crowd(marked(9), limits=TableLimits(error="the login may not read it"))
+        make_state(make_entry(9), limits=TableLimits(error="the login may not read it"))
     ).notes
     assert any(
         note.endswith("the limits could not be read (the login may not read it).")

@@ -26,7 +26,7 @@ EVERY = str(IPv4Address(0))
 MARK = MarkAbuser.model_validate({"host": "lb1", "address": "203.0.113.9"})
 
 
-def known(
+def make_state(
     gpc0: int | None = None, *, limits: TableLimits = LIMITS, spelling: str = "gpc0"
 ) -> ClientEntry:
     entry = None if gpc0 is None else TableEntry("203.0.113.9", 0, 9, counters={"gpc0": gpc0})
@@ -35,37 +35,37 @@ def known(
 
 @pytest.mark.parametrize("gpc0", [None, 0])
 def test_abusers_mark_sets_a_mark_and_undo_removes_it(gpc0: int | None):
-    (step,) = MARK.plan(known(gpc0)).steps
+    (step,) = MARK.plan(make_state(gpc0)).steps
     assert get_sent_line(step.do) == "set table http key 203.0.113.9 data.gpc0 1\n"
     assert get_sent_line(step.undo) == "set table http key 203.0.113.9 data.gpc0 0\n"
     assert (step.before, step.after) == ("not marked", "marked (gpc0)")
 
 
 def test_abusers_mark_of_a_marked_client_plans_no_steps():
-    assert MARK.plan(known(1)) == Plan("203.0.113.9 is marked")
-    assert MARK.plan(known(57)) == Plan("203.0.113.9 is marked")
+    assert MARK.plan(make_state(1)) == Plan("203.0.113.9 is marked")
+    assert MARK.plan(make_state(57)) == Plan("203.0.113.9 is marked")
 
 
 def test_abusers_mark_plan_is_not_stale_when_the_client_gets_an_entry():
-    assert list_work(MARK.plan(known(0))) == list_work(MARK.plan(known(None)))
+    assert list_work(MARK.plan(make_state(0))) == list_work(MARK.plan(make_state(None)))
 
 
 def test_abusers_mark_sets_the_counter_to_the_limit_of_the_configuration():
     limits = TableLimits((TableLimit("http", "gpc0", 10, "frontend http"),))
-    (step,) = MARK.plan(known(3, limits=limits)).steps
+    (step,) = MARK.plan(make_state(3, limits=limits)).steps
     assert get_sent_line(step.do) == "set table http key 203.0.113.9 data.gpc0 10\n"
     assert get_sent_line(step.undo) == "set table http key 203.0.113.9 data.gpc0 3\n"
 
 
 def test_abusers_mark_sets_an_array_counter_in_the_spelling_of_haproxy():
-    (step,) = MARK.plan(known(spelling="gpc[0]")).steps
+    (step,) = MARK.plan(make_state(spelling="gpc[0]")).steps
     assert get_sent_line(step.do) == "set table http key 203.0.113.9 data.gpc[0] 1\n"
 
 
 def test_abusers_mark_notes_that_no_condition_uses_the_mark():
-    assert not any("block" in note for note in MARK.plan(known()).notes)
-    assert "may block no one" in MARK.plan(known(limits=TableLimits())).notes[-1]
-    unknown = MARK.plan(known(limits=TableLimits(error="it is not there")))
+    assert not any("block" in note for note in MARK.plan(make_state()).notes)
+    assert "may block no one" in MARK.plan(make_state(limits=TableLimits())).notes[-1]
+    unknown = MARK.plan(make_state(limits=TableLimits(error="it is not there")))
     assert unknown.notes[-1].endswith("the limits could not be read (it is not there).")
 
 
@@ -74,7 +74,7 @@ def test_abusers_mark_notes_a_private_address(address: str):
     mine = MarkAbuser.model_validate({"host": "lb1", "address": address})
     client = ClientEntry(SIX if ":" in address else HTTP, None, "gpc0", LIMITS)
     assert any("is a private address" in note for note in mine.plan(client).notes)
-    assert not any("is a private address" in note for note in MARK.plan(known()).notes)
+    assert not any("is a private address" in note for note in MARK.plan(make_state()).notes)
 
 
 @pytest.mark.parametrize("address", [EVERY, "::", "224.0.0.1", "ff02::1", "255.255.255.255"])
@@ -87,7 +87,7 @@ def test_invalid_client_address_is_refused_before_anything_is_sent(address: str)
 
 def test_abusers_mark_reads_entry_and_limits():
     fleet = build_balancer_fleet({"show table http key 203.0.113.9": "\n"})
-    assert MARK.read(fleet.run_query) == known()
+    assert MARK.read(fleet.run_query) == make_state()
     fleet = build_balancer_fleet(
         {
             "show table http key 203.0.113.9": build_table_output(
@@ -97,7 +97,7 @@ def test_abusers_mark_reads_entry_and_limits():
     )
     fleet.script("lb1", haproxy_limits.query_limits().command, UNREADABLE)
     client = MARK.read(fleet.run_query)
-    assert client.entry == known(1).entry
+    assert client.entry == make_state(1).entry
     assert "cannot read" in client.limits.error
 
 

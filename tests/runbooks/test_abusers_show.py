@@ -23,7 +23,7 @@ ASK_MARKED = "show table http data.gpc0 ge 1"
 ASK_WWW = "show table www key 203.0.113.9"
 
 
-def shown(answers: Mapping[str, Replies], *, config: Replies | None = None) -> Report:
+def make_report(answers: Mapping[str, Replies], *, config: Replies | None = None) -> Report:
     fleet = build_balancer_fleet(answers)
     if config is not None:
         fleet.script("lb1", haproxy_limits.query_limits().command, config)
@@ -31,7 +31,7 @@ def shown(answers: Mapping[str, Replies], *, config: Replies | None = None) -> R
 
 
 def test_abusers_show_reports_blocked_clients_with_time_left_and_reason():
-    report = shown(
+    report = make_report(
         {ASK_MARKED: build_table_output("http", MARKED), ASK_WWW: build_table_output("www", FAST)}
     )
     assert report.healthy
@@ -53,7 +53,7 @@ def test_abusers_show_reports_blocked_clients_with_time_left_and_reason():
 
 def test_abusers_show_reports_how_often_a_client_was_counted():
     often = MARKED.replace("gpc0=1", "gpc0=57")
-    report = shown(
+    report = make_report(
         {ASK_MARKED: build_table_output("http", often), ASK_WWW: build_table_output("www", SLOW)}
     )
     assert report.findings[0].startswith(
@@ -73,12 +73,12 @@ def test_abusers_show_names_peers_with_a_copy_of_the_table():
 
 
 def test_abusers_show_without_marked_clients_has_no_findings():
-    report = shown({ASK_MARKED: build_table_output("http")})
+    report = make_report({ASK_MARKED: build_table_output("http")})
     assert (report.summary, report.findings) == ("No client is marked in http on lb1", ())
 
 
 def test_abusers_show_reports_a_blocked_client_that_is_below_all_limits():
-    report = shown(
+    report = make_report(
         {ASK_MARKED: build_table_output("http", MARKED), ASK_WWW: build_table_output("www", SLOW)}
     )
     assert report.findings == [
@@ -88,14 +88,14 @@ def test_abusers_show_reports_a_blocked_client_that_is_below_all_limits():
 
 
 def test_abusers_show_reports_a_client_that_no_other_table_has():
-    report = shown({ASK_MARKED: build_table_output("http", MARKED), ASK_WWW: "\n"})
+    report = make_report({ASK_MARKED: build_table_output("http", MARKED), ASK_WWW: "\n"})
     assert report.findings == [
         "203.0.113.9 is blocked for 9 min 38 s more: it is below all limits now"
     ]
 
 
 def test_abusers_show_reports_rates_when_the_configuration_is_unreadable():
-    report = shown(
+    report = make_report(
         {ASK_MARKED: build_table_output("http", MARKED), ASK_WWW: build_table_output("www", FAST)},
         config=UNREADABLE,
     )
@@ -108,14 +108,14 @@ def test_abusers_show_reports_rates_when_the_configuration_is_unreadable():
 
 
 def test_abusers_show_reports_a_client_without_limits_and_rates():
-    report = shown(
+    report = make_report(
         {ASK_MARKED: build_table_output("http", MARKED), ASK_WWW: "\n"}, config=UNREADABLE
     )
     assert report.findings[0].endswith("more: no table has rates for it")
 
 
 def test_abusers_show_reports_a_mark_that_no_condition_uses():
-    report = shown(
+    report = make_report(
         {ASK_MARKED: build_table_output("http", MARKED), ASK_WWW: "\n"}, config="backend www\n"
     )
     assert report.findings[0].startswith("203.0.113.9 is marked for")
@@ -124,7 +124,9 @@ def test_abusers_show_reports_a_mark_that_no_condition_uses():
 
 def test_abusers_show_counts_a_mark_from_the_limit_of_the_configuration():
     config = "backend www\n acl abuser src_get_gpc0(http) gt 4\n"
-    report = shown({"show table http data.gpc0 ge 5": build_table_output("http")}, config=config)
+    report = make_report(
+        {"show table http data.gpc0 ge 5": build_table_output("http")}, config=config
+    )
     assert report.summary == "No client is marked in http on lb1"
 
 
@@ -135,7 +137,7 @@ def test_abusers_show_sorts_clients_above_a_limit_first():
     ]
     www = {f"show table www key 203.0.113.{number}": "\n" for number in (1, 3)}
     fast = build_table_output("www", "203.0.113.2 use=0 exp=1 conn_rate(100000)=50")
-    report = shown(
+    report = make_report(
         {
             ASK_MARKED: build_table_output("http", *entries),
             **www,
@@ -153,7 +155,7 @@ def test_abusers_show_queries_only_the_25_most_marked_clients():
     keys = [f"198.51.100.{number}" for number in range(100)]
     entries = [f"{key} use=0 exp={1000 + place} gpc0=1" for place, key in enumerate(keys)]
     worst = {f"show table www key {key}": "\n" for key in keys[75:]}
-    report = shown({ASK_MARKED: build_table_output("http", *entries), **worst})
+    report = make_report({ASK_MARKED: build_table_output("http", *entries), **worst})
     assert report.summary == "100 clients are blocked in http on lb1"
     assert len(report.findings) == 26
     assert report.findings[-1] == "75 more are marked"
@@ -193,7 +195,7 @@ def test_abusers_show_refuses_a_table_without_the_marking_counter():
 def test_abusers_show_fails_on_a_socket_that_hides_entries():
     hidden = "# table: http, type: ip, size:9, used:5\n# contents not dumped due to insufficient "
     with pytest.raises(CommandError, match="level operator"):
-        shown({ASK_MARKED: hidden + "privileges\n\n"})
+        make_report({ASK_MARKED: hidden + "privileges\n\n"})
 
 
 def test_abusers_show_reports_a_missing_table_with_the_tables():

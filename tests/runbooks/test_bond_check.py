@@ -244,7 +244,7 @@ def test_bond_check_queries_no_switch_ports_without_round_robin():
 AT = datetime(2026, 3, 1, 8, 0, tzinfo=UTC)
 
 
-def seen_before(state: BondState, **failures: int) -> BondState:
+def add_earlier_report(state: BondState, **failures: int) -> BondState:
     """Return the state with an earlier report of these failure counts."""
     members = tuple(
         replace(each, failure_count=failures[each.name])
@@ -266,21 +266,21 @@ def seen_before(state: BondState, **failures: int) -> BondState:
 )
 def test_bond_links_lost_since_the_last_check_are_a_finding(now: int, before: int, words: str):
     state = with_member(healthy(), failure_count=now)
-    report = CHECK.report(seen_before(state, eth0=0, eth1=before, eth2=0, eth3=0))
+    report = CHECK.report(add_earlier_report(state, eth0=0, eth1=before, eth2=0, eth3=0))
     assert not report.healthy
     assert report.findings[0].startswith(words)
 
 
 def test_bond_links_lost_before_the_last_check_are_no_problem():
     state = with_member(healthy(), failure_count=5)
-    report = CHECK.report(seen_before(state, eth0=0, eth1=5, eth2=0, eth3=0))
+    report = CHECK.report(add_earlier_report(state, eth0=0, eth1=5, eth2=0, eth3=0))
     assert report.healthy
     assert "eth1 5 times, none since the last check;" in report.findings[-1]
 
 
 def test_bond_check_ignores_new_members_and_earlier_reports_of_another_form():
     state = with_member(healthy(), failure_count=5)
-    assert CHECK.report(seen_before(state, eth0=0)).healthy
+    assert CHECK.report(add_earlier_report(state, eth0=0)).healthy
     other = EarlierReport(AT, Report("it was well", table=Table(("Member",), [("eth1",)])))
     report = CHECK.report(replace(state, earlier=other))
     assert report.healthy

@@ -14,7 +14,7 @@ WATCH = BondWatch.model_validate({"host": "nas1", "seconds": 5})
 BOND = parse_bond("bond0", recorded("bond-rr"))
 
 
-def look(
+def make_sample(
     seconds: float, *, sent: tuple[int, ...], bond: Bond = BOND, errors: int = 0
 ) -> BondSample:
     counted = {
@@ -24,17 +24,17 @@ def look(
     return BondSample(seconds, bond, counted)
 
 
-QUIET = look(100.0, sent=(0, 0, 0, 0))
+QUIET = make_sample(100.0, sent=(0, 0, 0, 0))
 
 
-def changed(**fields: object) -> Bond:
+def change_member(**fields: object) -> Bond:
     first, *rest = BOND.members
     member = replace(first, **fields)  # type: ignore[arg-type]  # as the test says
     return replace(BOND, members=(member, *rest))
 
 
 def test_bond_watch_reports_the_traffic_of_each_member():
-    later = look(105.0, sent=(5_000_000, 5_000_000, 10_000_000, 0))
+    later = make_sample(105.0, sent=(5_000_000, 5_000_000, 10_000_000, 0))
     report = WATCH.report((QUIET, later))
     assert report.summary == (
         "bond0 on nas1 sent 32.0 and received 64.0 Mbit/s for 5 s; no link was lost"
@@ -48,7 +48,7 @@ def test_bond_watch_reports_the_traffic_of_each_member():
 
 
 def test_bond_watch_of_an_idle_bond_has_no_findings():
-    report = WATCH.report((QUIET, look(105.0, sent=(0, 0, 0, 0))))
+    report = WATCH.report((QUIET, make_sample(105.0, sent=(0, 0, 0, 0))))
     assert (report.healthy, list(report.findings)) == (True, [])
     assert report.table is not None
     assert report.table.rows[0][4] == ""
@@ -65,27 +65,31 @@ def test_bond_watch_of_an_idle_bond_has_no_findings():
 def test_bond_link_that_changed_during_the_watch_is_a_finding(
     fields: dict[str, object], words: str
 ):
-    report = WATCH.report((QUIET, look(105.0, sent=(1, 1, 1, 1), bond=changed(**fields))))
+    report = WATCH.report(
+        (QUIET, make_sample(105.0, sent=(1, 1, 1, 1), bond=change_member(**fields)))
+    )
     assert not report.healthy
     assert report.findings[0].startswith(words)
 
 
 def test_bond_link_lost_before_the_watch_is_no_finding():
-    before = look(100.0, sent=(0,) * 4, bond=changed(failure_count=7))
-    after = look(105.0, sent=(0,) * 4, bond=changed(failure_count=7))
+    before = make_sample(100.0, sent=(0,) * 4, bond=change_member(failure_count=7))
+    after = make_sample(105.0, sent=(0,) * 4, bond=change_member(failure_count=7))
     assert WATCH.report((before, after)).healthy
 
 
 def test_growing_errors_of_a_bond_member_are_a_finding():
-    report = WATCH.report((QUIET, look(105.0, sent=(0,) * 4, errors=1200)))
+    report = WATCH.report((QUIET, make_sample(105.0, sent=(0,) * 4, errors=1200)))
     assert report.findings[0] == "eth0 had 1,200 errors meanwhile: check its cable and port"
 
 
 def test_bond_members_that_join_or_leave_are_findings():
     smaller = replace(BOND, members=BOND.members[:3])
-    gone = WATCH.report((QUIET, look(105.0, sent=(0,) * 3, bond=smaller)))
+    gone = WATCH.report((QUIET, make_sample(105.0, sent=(0,) * 3, bond=smaller)))
     assert list(gone.findings) == ["eth3 left the bond"]
-    report = WATCH.report((look(100.0, sent=(0,) * 3, bond=smaller), look(105.0, sent=(0,) * 4)))
+    report = WATCH.report(
+        (make_sample(100.0, sent=(0,) * 3, bond=smaller), make_sample(105.0, sent=(0,) * 4))
+    )
     assert list(report.findings) == ["eth3 joined the bond"]
 
 

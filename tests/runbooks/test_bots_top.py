@@ -13,7 +13,7 @@ GOOGLE = AgentTraffic("66.249.66.1", AGENT, 100, 60, 25)
 REAL = "crawl-66-249-66-1.googlebot.com"
 
 
-def asked(client: AgentTraffic, names: str, addresses: str = "") -> BotTraffic:
+def make_traffic(client: AgentTraffic, names: str, addresses: str = "") -> BotTraffic:
     """Return the traffic of a client; its address resolves to *names*, and they to *addresses*."""
     refused = client.refused_requests
     counted = f"{client.requests}\t0\n{client.requests}\t{client.peak_requests}\t{refused}\t"
@@ -33,7 +33,7 @@ def asked(client: AgentTraffic, names: str, addresses: str = "") -> BotTraffic:
 
 
 def test_search_engine_with_matching_reverse_dns_is_verified():
-    report = LOOK.report(asked(GOOGLE, REAL, "66.249.66.1"))
+    report = LOOK.report(make_traffic(GOOGLE, REAL, "66.249.66.1"))
     assert report.healthy
     assert report.table is not None
     assert report.table.rows[0][:5] == (
@@ -57,7 +57,7 @@ def test_search_engine_with_matching_reverse_dns_is_verified():
     ],
 )
 def test_search_engine_without_matching_reverse_dns_is_a_finding(names: str, addresses: str):
-    report = LOOK.report(asked(GOOGLE, names, addresses))
+    report = LOOK.report(make_traffic(GOOGLE, names, addresses))
     assert not report.healthy
     assert report.findings[0].startswith("66.249.66.1 claims to be Googlebot and is not")
 
@@ -86,7 +86,7 @@ def test_bots_top_reports_a_client_with_too_many_requests_an_hour():
 
 def test_client_logged_by_name_is_not_verified():
     named = AgentTraffic("crawler.example.net", AGENT, 5, 5, 0)
-    seen = asked(named, "")
+    seen = make_traffic(named, "")
     assert seen.verified == {}
     assert not LOOK.report(seen).healthy
 

@@ -11,7 +11,7 @@ ALONE = CheckCarp.model_validate({"host": "fw1"})
 BOTH = CheckCarp.model_validate({"host": "fw1", "other": "fw2"})
 
 
-def known(*states: str, demotion: int = 0) -> CarpHost:
+def make_host(*states: str, demotion: int = 0) -> CarpHost:
     groups = [CarpGroup("em0", n, state, 0, ["192.0.2.1"]) for n, state in enumerate(states, 1)]
     return CarpHost(groups, demotion)
 
@@ -26,18 +26,18 @@ def test_carp_check_reads_both_firewalls():
 
 
 def test_carp_master_and_backup_are_healthy():
-    assert BOTH.report({"fw1": known("MASTER"), "fw2": known("BACKUP")}).healthy
-    assert ALONE.report({"fw1": known("BACKUP", "BACKUP")}).healthy
+    assert BOTH.report({"fw1": make_host("MASTER"), "fw2": make_host("BACKUP")}).healthy
+    assert ALONE.report({"fw1": make_host("BACKUP", "BACKUP")}).healthy
 
 
 @pytest.mark.parametrize(
     ("one", "other", "finding"),
     [
-        (known("MASTER"), known("MASTER"), "fw1 and fw2 are both master of vhid 1"),
-        (known("BACKUP"), known("BACKUP"), "vhid 1 has no master"),
-        (known("MASTER"), known(), "fw2 has no vhid 1"),
-        (known("MASTER"), known("BACKUP", demotion=240), "fw2 has demoted itself by 240"),
-        (known("MASTER"), known("INIT"), "fw2: em0 vhid 1 is INIT: check its link"),
+        (make_host("MASTER"), make_host("MASTER"), "fw1 and fw2 are both master of vhid 1"),
+        (make_host("BACKUP"), make_host("BACKUP"), "vhid 1 has no master"),
+        (make_host("MASTER"), make_host(), "fw2 has no vhid 1"),
+        (make_host("MASTER"), make_host("BACKUP", demotion=240), "fw2 has demoted itself by 240"),
+        (make_host("MASTER"), make_host("INIT"), "fw2: em0 vhid 1 is INIT: check its link"),
     ],
 )
 def test_carp_pair_without_one_master_and_one_backup_is_a_finding(
@@ -48,12 +48,12 @@ def test_carp_pair_without_one_master_and_one_backup_is_a_finding(
 
 
 def test_carp_host_that_is_master_of_some_groups_only_is_a_finding():
-    (problem,) = ALONE.report({"fw1": known("MASTER", "BACKUP")}).findings
+    (problem,) = ALONE.report({"fw1": make_host("MASTER", "BACKUP")}).findings
     assert problem.startswith("fw1 is master of vhid 1 only")
 
 
 def test_carp_check_reports_no_groups_and_refuses_the_same_host_twice():
-    assert ALONE.report({"fw1": known()}).summary == "No CARP group on fw1"
+    assert ALONE.report({"fw1": make_host()}).summary == "No CARP group on fw1"
     same = CheckCarp.model_validate({"host": "fw1", "other": "fw1"})
     with pytest.raises(Refused, match="is given twice"):
         same.read(ScriptedFleet(hosts=["fw1"]).run_query)

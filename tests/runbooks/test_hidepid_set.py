@@ -9,12 +9,12 @@ from tests.connectors.storage import recorded
 from tests.scripted_fleet import ScriptedFleet
 
 
-def wish(value: object) -> SetHidepid:
+def make_request(value: object) -> SetHidepid:
     return SetHidepid.model_validate({"host": "web1", "value": value})
 
 
 def test_hidepid_set_adds_a_line_to_fstab_and_remounts_proc():
-    plan = wish("2").plan(ProcMount(0, None, None))
+    plan = make_request("2").plan(ProcMount(0, None, None))
     fstab, mount = plan.steps
     assert fstab.do == hidepid.add_fstab_line("defaults,hidepid=2")
     assert fstab.undo == hidepid.remove_fstab_line("defaults,hidepid=2")
@@ -24,7 +24,7 @@ def test_hidepid_set_adds_a_line_to_fstab_and_remounts_proc():
 
 
 def test_hidepid_set_keeps_other_options_of_the_fstab_line():
-    plan = wish("2").plan(ProcMount(1, 5, "defaults,hidepid=1,gid=5"))
+    plan = make_request("2").plan(ProcMount(1, 5, "defaults,hidepid=1,gid=5"))
     fstab, _ = plan.steps
     assert fstab.do == hidepid.set_fstab_options("defaults,gid=5,hidepid=2")
     assert fstab.undo == hidepid.set_fstab_options("defaults,hidepid=1,gid=5")
@@ -41,11 +41,11 @@ def test_hidepid_set_keeps_other_options_of_the_fstab_line():
     ],
 )
 def test_hidepid_set_plans_only_missing_steps(proc: ProcMount, titles: list[str]):
-    assert [step.title for step in wish("2").plan(proc).steps] == titles
+    assert [step.title for step in make_request("2").plan(proc).steps] == titles
 
 
 def test_hidepid_set_to_0_remounts_proc_without_notes():
-    plan = wish("0").plan(ProcMount(2, None, None))
+    plan = make_request("0").plan(ProcMount(2, None, None))
     assert [step.title for step in plan.steps] == ["Remount /proc with hidepid=0"]
     assert not plan.notes
 
@@ -54,7 +54,7 @@ def test_hidepid_set_reads_the_mount_and_fstab():
     fleet = ScriptedFleet(hosts=["web1"])
     fleet.script("web1", hidepid.query_current().command, recorded("findmnt-proc-noaccess-gid"))
     fleet.script("web1", hidepid.query_fstab().command, Answer(1, ""))
-    assert wish("1").read(fleet.run_query) == ProcMount(1, 5, None)
+    assert make_request("1").read(fleet.run_query) == ProcMount(1, 5, None)
 
 
 @pytest.mark.parametrize(
@@ -78,4 +78,4 @@ def test_hidepid_set_reads_the_mount_and_fstab():
 )
 def test_invalid_hidepid_value_is_refused(value: object):
     with pytest.raises(ValidationError):
-        wish(value)
+        make_request(value)

@@ -102,7 +102,7 @@ def at(minute: int, second: int = 0) -> datetime:
     return SINCE + timedelta(minutes=minute, seconds=second)
 
 
-def _look(**fields: object) -> HostChanges:
+def _make_request(**fields: object) -> HostChanges:
     return HostChanges.model_validate({"host": "web1", "since": "2026-11-20", **fields})
 
 
@@ -156,7 +156,7 @@ def test_host_changes_groups_sudo_commands_of_keyturn_by_run():
 
 
 def test_host_changes_lists_each_sudo_command_with_each():
-    assert len(rows(_look(each=True))) == len(HAPPENED.events)
+    assert len(rows(_make_request(each=True))) == len(HAPPENED.events)
 
 
 @pytest.mark.parametrize(
@@ -171,7 +171,7 @@ def test_host_changes_lists_each_sudo_command_with_each():
     ],
 )
 def test_host_changes_filters_by_kind_and_person(fields: dict[str, object], count: int):
-    look = _look(**fields)
+    look = _make_request(**fields)
     assert len(rows(look)) == count
     assert look.report(HAPPENED).summary.startswith(f"{count} event")
 
@@ -184,7 +184,7 @@ def test_host_changes_matches_runs_when_the_host_clock_is_slow():
     )
     behind = replace(HAPPENED, events=events, clock_lead=slow)
     rows_shown = {row for row in rows(LOOK, behind) if row[0] == "keyturn"}
-    assert rows_shown == set(rows(_look(kind="keyturn")))
+    assert rows_shown == set(rows(_make_request(kind="keyturn")))
 
 
 def test_host_changes_attributes_no_sudo_command_to_keyturn_when_it_logs_in_as_root():

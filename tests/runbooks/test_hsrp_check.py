@@ -28,7 +28,7 @@ WAN = Gateway(
 LAN = replace(WAN, interface="Vlan10", group=10, address="10.0.0.1", standby_router="10.0.0.3")
 
 
-def behind(group: Gateway) -> Gateway:
+def make_standby(group: Gateway) -> Gateway:
     return replace(group, state="Standby", priority=100, standby_router="local")
 
 
@@ -39,7 +39,7 @@ def findings(pair: Mapping[str, tuple[Gateway, ...]]) -> list[str]:
 
 
 def test_hsrp_pair_with_tracking_and_preemption_has_no_findings():
-    pair = {"r1": (WAN, LAN), "r2": (behind(WAN), behind(LAN))}
+    pair = {"r1": (WAN, LAN), "r2": (make_standby(WAN), make_standby(LAN))}
     report = TWO.report(pair)
     assert report.summary == "2 groups on r1 and r2: all healthy"
     assert findings(pair) == []
@@ -50,7 +50,7 @@ def test_hsrp_pair_with_tracking_and_preemption_has_no_findings():
 
 
 def test_hsrp_groups_active_on_different_routers_are_a_finding():
-    (finding,) = findings({"r1": (WAN, behind(LAN)), "r2": (behind(WAN), LAN)})
+    (finding,) = findings({"r1": (WAN, make_standby(LAN)), "r2": (make_standby(WAN), LAN)})
     assert finding.startswith(
         "r1 is active for Gi0/0 group 1 (198.51.100.1); "
         "r2 is active for Vlan10 group 10 (10.0.0.1): "
@@ -59,7 +59,7 @@ def test_hsrp_groups_active_on_different_routers_are_a_finding():
 
 
 def test_hsrp_router_that_is_active_for_only_some_groups_is_a_finding():
-    report = ONE.report({"r1": (WAN, behind(LAN))})
+    report = ONE.report({"r1": (WAN, make_standby(LAN))})
     (finding,) = report.findings
     assert finding.startswith(
         "r1 is active for Gi0/0 group 1 (198.51.100.1) and not for Vlan10 group 10"
@@ -67,7 +67,7 @@ def test_hsrp_router_that_is_active_for_only_some_groups_is_a_finding():
 
 
 def test_hsrp_group_without_tracking_is_a_finding():
-    (finding,) = findings({"r1": (replace(LAN, tracked_objects=()),), "r2": (behind(LAN),)})
+    (finding,) = findings({"r1": (replace(LAN, tracked_objects=()),), "r2": (make_standby(LAN),)})
     assert finding.startswith("r1: Vlan10 group 10 (10.0.0.1) tracks nothing: ")
 
 
@@ -84,12 +84,14 @@ def test_hsrp_group_without_tracking_is_a_finding():
 def test_hsrp_tracked_object_that_is_down_or_missing_is_a_finding(
     track: TrackedObject, words: str
 ):
-    (finding,) = findings({"r1": (replace(LAN, tracked_objects=(track,)),), "r2": (behind(LAN),)})
+    (finding,) = findings(
+        {"r1": (replace(LAN, tracked_objects=(track,)),), "r2": (make_standby(LAN),)}
+    )
     assert words in finding
 
 
 def test_hsrp_router_without_preemption_is_a_finding():
-    (finding,) = findings({"r1": (LAN,), "r2": (replace(behind(LAN), is_preempting=False),)})
+    (finding,) = findings({"r1": (LAN,), "r2": (replace(make_standby(LAN), is_preempting=False),)})
     assert finding.startswith("r2: Vlan10 group 10 (10.0.0.1) does not preempt")
 
 
@@ -99,7 +101,7 @@ def test_hsrp_group_without_a_standby_is_a_finding():
 
 
 def test_hsrp_group_that_only_one_router_has_is_a_finding():
-    assert findings({"r1": (WAN, LAN), "r2": (behind(WAN),)}) == [
+    assert findings({"r1": (WAN, LAN), "r2": (make_standby(WAN),)}) == [
         "r2 does not participate in Vlan10 group 10 (10.0.0.1): r1 has no standby"
     ]
 

@@ -15,7 +15,7 @@ MODULE = "/lib/modules/6.1.0-56-amd64/kernel/block/bfq.ko\n"
 RULE_FILE = "/etc/udev/rules.d/60-keyturn-naa.5000c50000000001.rules"
 
 
-def wish(**fields: object) -> SetScheduler:
+def make_request(**fields: object) -> SetScheduler:
     values = {"host": "nas1", "device": "sda", "scheduler": "bfq"}
     return SetScheduler.model_validate(values | fields)
 
@@ -43,15 +43,15 @@ def lines(steps: Plan) -> list[tuple[str, ...]]:
 
 
 def test_nfs_scheduler_set_plans_one_step_a_value_and_the_scheduler_first():
-    wanted = plan(wish(slice_idle="0", read_ahead_kb=4096, nr_requests=512))
-    assert lines(wanted) == [
+    made_plan = plan(make_request(slice_idle="0", read_ahead_kb=4096, nr_requests=512))
+    assert lines(made_plan) == [
         ("sda", "scheduler=bfq"),
         ("sda", "nr_requests=512"),
         ("sda", "iosched/slice_idle=0"),
         ("sda", "read_ahead_kb=4096"),
     ]
-    assert wanted.current_state == "sda uses none with read_ahead_kb 128, nr_requests 256"
-    assert [(step.before, step.after) for step in wanted.steps] == [
+    assert made_plan.current_state == "sda uses none with read_ahead_kb 128, nr_requests 256"
+    assert [(step.before, step.after) for step in made_plan.steps] == [
         ("none", "bfq"),
         ("256", "512"),
         ("none", "0"),
@@ -60,14 +60,14 @@ def test_nfs_scheduler_set_plans_one_step_a_value_and_the_scheduler_first():
 
 
 def test_nfs_scheduler_switch_sets_values_that_it_would_reset():
-    back = wish(scheduler="mq-deadline", nr_requests=512)
+    back = make_request(scheduler="mq-deadline", nr_requests=512)
     assert lines(plan(back, BFQ))[1] == ("sda", "nr_requests=512")
 
 
 def test_undo_of_a_scheduler_switch_restores_all_tunables():
-    wanted = plan(wish(scheduler="mq-deadline", nr_requests=64, read_ahead_kb=128), BFQ)
+    made_plan = plan(make_request(scheduler="mq-deadline", nr_requests=64, read_ahead_kb=128), BFQ)
     before = block.parse_queues(BFQ, ["sda"])["sda"]
-    switch, requests, ahead = wanted.steps
+    switch, requests, ahead = made_plan.steps
     assert switch.undo == requests.undo == block.restore_queue(before)
     assert "iosched/low_latency=0" in str(switch.undo)
     assert ahead.undo == block.set_queue_setting("sda", "read_ahead_kb", "4096")
@@ -76,55 +76,55 @@ def test_undo_of_a_scheduler_switch_restores_all_tunables():
 def test_read_ahead_outside_the_sudo_rules_has_no_undo():
     wide = BFQ.replace("read_ahead_kb:4096", "read_ahead_kb:131072")
     assert wide != BFQ
-    (step,) = plan(wish(read_ahead_kb=128), wide).steps
+    (step,) = plan(make_request(read_ahead_kb=128), wide).steps
     assert isinstance(step.undo, NoUndo)
     assert "was 131072" in step.undo.reason
 
 
 def test_tunable_without_a_scheduler_switch_has_its_own_undo():
-    wanted = plan(wish(slice_idle=1, nr_requests=512), BFQ)
-    (step,) = wanted.steps
+    made_plan = plan(make_request(slice_idle=1, nr_requests=512), BFQ)
+    (step,) = made_plan.steps
     assert step.do == block.set_queue_setting("sda", "iosched/slice_idle", 1)
     assert step.undo == block.set_queue_setting("sda", "iosched/slice_idle", "0")
 
 
 def test_nfs_scheduler_set_plans_no_steps_when_values_are_as_requested():
-    assert not plan(wish(slice_idle=0, read_ahead_kb=4096, nr_requests=512), BFQ).steps
+    assert not plan(make_request(slice_idle=0, read_ahead_kb=4096, nr_requests=512), BFQ).steps
 
 
 def test_slice_idle_that_the_kernel_changed_is_not_verified():
     coerced = BFQ.replace("slice_idle:0", "slice_idle:4293")
-    left = plan(wish(slice_idle=0), coerced)
+    left = plan(make_request(slice_idle=0), coerced)
     assert left.steps
     assert "slice_idle 4293" in left.current_state
 
 
 def test_nfs_scheduler_set_notes_that_the_kernel_loads_a_module():
-    assert any("loads the module of bfq" in note for note in plan(wish()).notes)
-    assert not any("loads the module" in note for note in plan(wish(), BFQ).notes)
+    assert any("loads the module of bfq" in note for note in plan(make_request()).notes)
+    assert not any("loads the module" in note for note in plan(make_request(), BFQ).notes)
 
 
 def test_nfs_scheduler_set_queries_no_module_for_an_available_scheduler():
     fleet = server()
-    wish(scheduler="mq-deadline").read(fleet.run_query)
+    make_request(scheduler="mq-deadline").read(fleet.run_query)
     assert not any("modinfo" in command for _, command in fleet.asked)
 
 
 def test_scheduler_that_the_kernel_does_not_have_is_refused():
     gone = server(module=Answer(1, "", "modinfo: ERROR: Module bfq-iosched not found."))
     with pytest.raises(Refused, match=r"sda offers none, mq-deadline, and .* no module for bfq"):
-        wish().plan(wish().read(gone.run_query))
+        make_request().plan(make_request().read(gone.run_query))
 
 
 def test_slice_idle_of_a_scheduler_without_it_is_refused():
     with pytest.raises(Refused, match="only bfq and cfq have slice_idle"):
-        plan(wish(scheduler="mq-deadline", slice_idle=0))
+        plan(make_request(scheduler="mq-deadline", slice_idle=0))
 
 
 def test_cfq_of_an_old_kernel_is_accepted():
     old = NONE.replace("[none] mq-deadline", "noop deadline [cfq]")
     old += "/sys/block/sda/queue/iosched/slice_idle:8\n"
-    assert lines(plan(wish(scheduler="cfq", slice_idle=0), old)) == [
+    assert lines(plan(make_request(scheduler="cfq", slice_idle=0), old)) == [
         ("sda", "iosched/slice_idle=0")
     ]
 
@@ -139,7 +139,7 @@ def test_cfq_of_an_old_kernel_is_accepted():
 def test_nfs_scheduler_set_refuses_an_unlisted_device_before_reading_it(device: str, why: str):
     fleet = server()
     with pytest.raises(Refused, match=why):
-        wish(device=device).read(fleet.run_query)
+        make_request(device=device).read(fleet.run_query)
     assert [command for _, command in fleet.asked] == [str(block_tree.query_tree().command)]
 
 
@@ -147,15 +147,15 @@ def test_nr_requests_of_a_device_without_a_queue_is_refused():
     kept = ("read_ahead_kb", "rotational", "wwid")
     text = "".join(f"{line}\n" for line in NONE.splitlines() if any(k in line for k in kept))
     with pytest.raises(Refused, match="has no queue of its own"):
-        plan(wish(scheduler="none", nr_requests=64), text)
+        plan(make_request(scheduler="none", nr_requests=64), text)
 
 
 def test_nfs_scheduler_set_accepts_the_mapper_name_of_a_device():
     fleet = build_file_server_fleet(
         {queues("dm-0"): QUEUES, str(block_rule.query_rule(DM_RULE).command): ""}
     )
-    wanted = wish(device="vg0-export", scheduler="none", read_ahead_kb=4096)
-    (step,) = wanted.plan(wanted.read(fleet.run_query)).steps
+    made_plan = make_request(device="vg0-export", scheduler="none", read_ahead_kb=4096)
+    (step,) = made_plan.plan(made_plan.read(fleet.run_query)).steps
     assert step.do == block.set_queue_setting("dm-0", "read_ahead_kb", 4096)
 
 
@@ -163,8 +163,8 @@ DM_RULE = "/etc/udev/rules.d/60-keyturn-dm-0.rules"
 
 
 def test_udev_rule_is_written_last_and_removed_by_undo():
-    wanted = plan(wish(slice_idle=0, persist="true"))
-    rule = wanted.steps[-1]
+    made_plan = plan(make_request(slice_idle=0, persist="true"))
+    rule = made_plan.steps[-1]
     text = block_rule.format_rule(
         "sda",
         ("device/wwid", "naa.5000c50000000001"),
@@ -172,23 +172,25 @@ def test_udev_rule_is_written_last_and_removed_by_undo():
     )
     assert rule.do == block_rule.replace_rule(RULE_FILE, text)
     assert rule.undo == block_rule.replace_rule(RULE_FILE, "")
-    assert not plan(wish(slice_idle=0, persist=True), BFQ, rule=text).steps
-    assert not any("forgotten" in note for note in wanted.notes)
+    assert not plan(make_request(slice_idle=0, persist=True), BFQ, rule=text).steps
+    assert not any("forgotten" in note for note in made_plan.notes)
 
 
 def test_undo_of_a_udev_rule_restores_the_previous_rule():
     old = block_rule.format_rule("sda", None, {"scheduler": "none"})
-    (step,) = plan(wish(persist=True), BFQ, rule=old).steps
+    (step,) = plan(make_request(persist=True), BFQ, rule=old).steps
     assert step.undo == block_rule.replace_rule(RULE_FILE, old)
     assert step.before == "another rule"
-    (note,) = [note for note in plan(wish(), BFQ, rule=old).notes if "sets other values" in note]
+    (note,) = [
+        note for note in plan(make_request(), BFQ, rule=old).notes if "sets other values" in note
+    ]
     assert RULE_FILE in note
 
 
 def test_udev_rule_that_keyturn_did_not_write_is_refused():
     with pytest.raises(Refused, match="not written by Keyturn"):
-        plan(wish(persist=True), BFQ, rule='KERNEL=="sda"\n')
-    assert plan(wish(slice_idle=1), BFQ, rule='KERNEL=="sda"\n').steps
+        plan(make_request(persist=True), BFQ, rule='KERNEL=="sda"\n')
+    assert plan(make_request(slice_idle=1), BFQ, rule='KERNEL=="sda"\n').steps
 
 
 def test_nfs_scheduler_set_notes_a_disk_without_a_wwid():
@@ -200,12 +202,12 @@ def test_nfs_scheduler_set_notes_a_disk_without_a_wwid():
             str(block_rule.query_rule("/etc/udev/rules.d/60-keyturn-sda.rules").command): "",
         }
     )
-    notes = wish(persist=True).plan(wish(persist=True).read(fleet.run_query)).notes
+    notes = make_request(persist=True).plan(make_request(persist=True).read(fleet.run_query)).notes
     assert any("uses its name" in note for note in notes)
 
 
 def test_nfs_scheduler_set_notes_reset_tunables_and_reboot():
-    notes = plan(wish(read_ahead_kb=1024)).notes
+    notes = plan(make_request(read_ahead_kb=1024)).notes
     assert notes[0] == "In 1 s, sda was idle."
     assert any("resets nr_requests and all tunables" in note for note in notes)
     assert any("A reboot of nas1 resets it" in note for note in notes)
@@ -218,7 +220,7 @@ def test_nfs_scheduler_set_notes_the_multipath_device_of_a_path():
     file = "/etc/udev/rules.d/60-keyturn-naa.5000c50000000004.rules"
     fleet.script("nas1", queues("sdd"), only("sdd"))
     fleet.script("nas1", block_rule.query_rule(file).command, "")
-    notes = wish(device="sdd").plan(wish(device="sdd").read(fleet.run_query)).notes
+    notes = make_request(device="sdd").plan(make_request(device="sdd").read(fleet.run_query)).notes
     assert any("sdd is a path of mpatha" in note and "of dm-0" in note for note in notes)
 
 
@@ -236,7 +238,7 @@ def test_nfs_scheduler_set_notes_the_multipath_device_of_a_path():
 def test_nfs_scheduler_set_plans_without_iostat(reply: str | Answer, note: str):
     fleet = server()
     fleet.script("nas1", iostat.query_json(1).command, reply)
-    assert note in wish().plan(wish().read(fleet.run_query)).notes[0]
+    assert note in make_request().plan(make_request().read(fleet.run_query)).notes[0]
 
 
 HOSTILE_DEVICES = (
@@ -303,20 +305,20 @@ HOSTILE_NUMBERS = (
 @pytest.mark.parametrize("device", HOSTILE_DEVICES)
 def test_invalid_device_is_refused_before_any_query(device: object):
     with pytest.raises(ValidationError):
-        wish(device=device)
+        make_request(device=device)
 
 
 @pytest.mark.parametrize("scheduler", HOSTILE_SCHEDULERS)
 def test_invalid_scheduler_is_refused(scheduler: object):
     with pytest.raises(ValidationError):
-        wish(scheduler=scheduler)
+        make_request(scheduler=scheduler)
 
 
 @pytest.mark.parametrize("number", HOSTILE_NUMBERS)
 @pytest.mark.parametrize("name", ["slice_idle", "read_ahead_kb", "nr_requests"])
 def test_number_out_of_bounds_is_refused(name: str, number: object):
     with pytest.raises(ValidationError):
-        wish(**{name: number})
+        make_request(**{name: number})
 
 
 @pytest.mark.parametrize(
@@ -325,12 +327,12 @@ def test_number_out_of_bounds_is_refused(name: str, number: object):
 )
 def test_number_that_the_kernel_would_round_is_refused(name: str, number: int):
     with pytest.raises(ValidationError):
-        wish(**{name: number})
+        make_request(**{name: number})
 
 
 def test_nfs_scheduler_set_shows_disk_use_once_verified():
-    done = plan(wish(slice_idle=0, read_ahead_kb=4096, nr_requests=512), BFQ)
+    done = plan(make_request(slice_idle=0, read_ahead_kb=4096, nr_requests=512), BFQ)
     assert not done.steps
     assert done.current_state.startswith("sda uses bfq with ")
     assert done.current_state.endswith(". In 1 s, sda was idle")
-    assert "In 1 s" not in plan(wish(), NONE).current_state
+    assert "In 1 s" not in plan(make_request(), NONE).current_state

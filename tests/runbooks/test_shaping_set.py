@@ -18,19 +18,19 @@ from tests.scripted_fleet import ScriptedFleet
 PEER = "198.51.100.7"
 
 
-def asked(**fields: Any) -> SetShaping:
+def make_request(**fields: Any) -> SetShaping:
     return SetShaping.model_validate({"host": "web1", "interface": "eth0", **fields})
 
 
-def state_of(answer: str, seconds: float | None = None) -> ShapingState:
+def make_state(answer: str, seconds: float | None = None) -> ShapingState:
     return ShapingState(parse_interfaces(answer), seconds)
 
 
-SET = asked(down=1024, up="512")
+SET = make_request(down=1024, up="512")
 
 
 def test_bandwidth_limits_are_set_on_probation_and_kept_over_a_new_connection():
-    arm, limit, keep = put_on_probation(SET, SET.plan(state_of(NONE))).steps
+    arm, limit, keep = put_on_probation(SET, SET.plan(make_state(NONE))).steps
     assert [find_armed_change(each.do) is not None for each in (arm, keep)] == [True, False]
     assert limit.do == shaping.try_limits("eth0", Rates(1024, 512))
     assert find_kept_change(keep.do) == find_armed_change(arm.do)
@@ -40,7 +40,7 @@ def test_bandwidth_limits_are_set_on_probation_and_kept_over_a_new_connection():
 
 
 def test_undo_of_bandwidth_limits_runs_on_probation_too():
-    arm, limit, keep = put_on_probation(SET, SET.plan(state_of(NONE))).steps
+    arm, limit, keep = put_on_probation(SET, SET.plan(make_state(NONE))).steps
     assert not isinstance(keep.undo, NoUndo)
     assert not isinstance(arm.undo, NoUndo)
     assert find_armed_change(keep.undo) == find_kept_change(arm.undo)
@@ -49,13 +49,13 @@ def test_undo_of_bandwidth_limits_runs_on_probation_too():
 
 
 def test_bandwidth_limit_of_the_other_direction_is_kept():
-    plan = asked(up=600).plan(state_of(LIMITED))
+    plan = make_request(up=600).plan(make_state(LIMITED))
     assert plan.steps[0].do == shaping.try_limits("eth0", Rates(1024, 600))
 
 
 def test_bandwidth_limits_that_are_as_requested_plan_no_steps():
     expected = Plan("eth0 is limited to 1,024 kbit/s in, 512 kbit/s out")
-    assert SET.plan(state_of(LIMITED)) == expected
+    assert SET.plan(make_state(LIMITED)) == expected
 
 
 @pytest.mark.parametrize(
@@ -68,11 +68,14 @@ def test_bandwidth_limits_that_are_as_requested_plan_no_steps():
 def test_shaping_set_notes_the_round_trip_to_a_peer_before(
     answer: str, seconds: float | None, note: str
 ):
-    assert asked(down=1024, up=512, peer=PEER).plan(state_of(answer, seconds)).notes[0] == note
+    assert (
+        make_request(down=1024, up=512, peer=PEER).plan(make_state(answer, seconds)).notes[0]
+        == note
+    )
 
 
 def test_shaping_set_shows_the_round_trip_to_a_peer_once_verified():
-    proof = asked(down=1024, up=512, peer=PEER).plan(state_of(LIMITED, 0.05))
+    proof = make_request(down=1024, up=512, peer=PEER).plan(make_state(LIMITED, 0.05))
     assert proof.steps == ()
     assert proof.current_state == (
         f"eth0 is limited to 1,024 kbit/s in, 512 kbit/s out; {PEER} is 50.0 ms away now"
@@ -81,14 +84,17 @@ def test_shaping_set_shows_the_round_trip_to_a_peer_once_verified():
 
 def test_shaping_plan_is_not_stale_when_latency_and_counters_move():
     moved = LIMITED.replace('"drops":79', '"drops":99')
-    peer = asked(up=600, peer=PEER)
-    assert list_work(peer.plan(state_of(moved, 0.2))) == list_work(
-        peer.plan(state_of(LIMITED, 0.1))
+    peer = make_request(up=600, peer=PEER)
+    assert list_work(peer.plan(make_state(moved, 0.2))) == list_work(
+        peer.plan(make_state(LIMITED, 0.1))
     )
 
 
 def test_shaping_plan_is_stale_when_limits_changed():
-    before, after = asked(up=600).plan(state_of(NONE)), asked(up=600).plan(state_of(LIMITED))
+    before, after = (
+        make_request(up=600).plan(make_state(NONE)),
+        make_request(up=600).plan(make_state(LIMITED)),
+    )
     assert list_work(before) != list_work(after)
 
 
@@ -107,7 +113,7 @@ def test_shaping_set_refuses_an_interface_that_cannot_be_limited(
     fields: dict[str, Any], answer: str, why: str
 ):
     with pytest.raises(Refused, match=why):
-        asked(**fields).plan(state_of(answer))
+        make_request(**fields).plan(make_state(answer))
 
 
 def test_shaping_set_shows_the_previous_limit_of_one_direction():
@@ -127,7 +133,9 @@ def test_shaping_set_pings_a_peer_only_when_given():
     )
     assert SET.read(fleet.run_query).round_trip is None
     assert len(fleet.asked) == 1
-    assert asked(up=512, peer=PEER).read(fleet.run_query).round_trip == pytest.approx(0.0123)
+    assert make_request(up=512, peer=PEER).read(fleet.run_query).round_trip == pytest.approx(
+        0.0123
+    )
 
 
 @pytest.mark.parametrize("field", ["down", "up"])
@@ -140,16 +148,16 @@ def test_shaping_set_pings_a_peer_only_when_given():
 )
 def test_invalid_rate_is_refused_before_any_query(field: str, rate: object):
     with pytest.raises(ValidationError):
-        asked(**{field: rate})
+        make_request(**{field: rate})
 
 
 @pytest.mark.parametrize("name", [*HOSTILE_NAMES, "eth0:1", "eth0@if2", "x" * 16, "."])
 def test_invalid_interface_name_is_refused(name: object):
     with pytest.raises(ValidationError):
-        asked(interface=name, up=512)
+        make_request(interface=name, up=512)
 
 
 @pytest.mark.parametrize("peer", [each for each in HOSTILE_ADDRESSES if each is not None])
 def test_invalid_peer_address_is_refused(peer: object):
     with pytest.raises(ValidationError):
-        asked(peer=peer, up=512)
+        make_request(peer=peer, up=512)

@@ -18,14 +18,14 @@ GIGABIT = PeerRoute("eth0", 1000)
 LARGE = replace(parse_settings(SETTINGS), send_buffer=33_554_432)
 
 
-def way(
+def make_connection(
     settings: TcpSettings = LARGE, link: PeerRoute = GIGABIT, seconds: float = 0.08
 ) -> PeerConnection:
     return PeerConnection(settings, link, seconds)
 
 
 def test_tcp_buffers_that_fill_the_link_are_healthy():
-    report = CHECK.report(way())
+    report = CHECK.report(make_connection())
     assert report.healthy
     assert report.summary == (
         "One connection between web1 and 198.51.100.7 gets at most 1.0 Gbit/s of "
@@ -36,7 +36,7 @@ def test_tcp_buffers_that_fill_the_link_are_healthy():
 
 
 def test_tcp_buffer_that_is_too_small_is_a_finding_with_the_needed_size():
-    report = CHECK.report(way(parse_settings(SETTINGS)))
+    report = CHECK.report(make_connection(parse_settings(SETTINGS)))
     (finding,) = report.findings
     assert "to send, the largest buffer allows 209.7 Mbit/s" in finding
     assert "net.ipv4.tcp_smem" not in finding
@@ -47,7 +47,7 @@ def test_tcp_buffer_that_is_too_small_is_a_finding_with_the_needed_size():
 
 
 def test_tcp_buffers_that_are_too_small_far_away_are_enough_nearby():
-    assert CHECK.report(way(parse_settings(SETTINGS), seconds=0.001)).healthy
+    assert CHECK.report(make_connection(parse_settings(SETTINGS), seconds=0.001)).healthy
 
 
 @pytest.mark.parametrize(
@@ -60,18 +60,18 @@ def test_tcp_buffers_that_are_too_small_far_away_are_enough_nearby():
     ],
 )
 def test_tcp_setting_that_is_off_is_a_finding(settings: TcpSettings, message: str):
-    report = CHECK.report(way(settings))
+    report = CHECK.report(make_connection(settings))
     assert len(report.findings) == 1
     assert message in report.findings[0]
 
 
 def test_tcp_without_window_scaling_limits_a_distant_peer():
-    report = CHECK.report(way(replace(LARGE, scaling=False)))
+    report = CHECK.report(make_connection(replace(LARGE, scaling=False)))
     assert "gets at most 6.6 Mbit/s" in report.summary
 
 
 def test_network_card_without_a_speed_is_reported_as_unknown():
-    report = CHECK.report(way(link=PeerRoute("virtio0", None)))
+    report = CHECK.report(make_connection(link=PeerRoute("virtio0", None)))
     assert "the speed of virtio0 is unknown" in report.summary
 
 
@@ -83,7 +83,7 @@ def test_tcp_window_check_measures_the_round_trip_unless_given():
         }
     )
     given = TcpWindowCheck.model_validate(PEER | {"rtt": "80"})
-    assert given.read(fleet.run_query) == way(parse_settings(SETTINGS))
+    assert given.read(fleet.run_query) == make_connection(parse_settings(SETTINGS))
     ping = tcp_window.query_round_trip("198.51.100.7").command
     fleet.script("web1", ping, (ANSWERS / "ping.txt").read_text())
     assert CHECK.read(fleet.run_query).round_trip == pytest.approx(33e-6)

@@ -8,12 +8,12 @@ from runbooks.zfs_set import SetProperty
 from tests.scripted_fleet import ScriptedFleet
 
 
-def change(name: str, value: str, dataset: str = "tank/home") -> SetProperty:
+def make_request(name: str, value: str, dataset: str = "tank/home") -> SetProperty:
     values = {"host": "nas1", "dataset": dataset, "property": name, "value": value}
     return SetProperty.model_validate(values)
 
 
-def was(
+def make_property(
     name: str, value: str, source: zfs_property.Source = "local", parent: str = ""
 ) -> ZfsProperty:
     return ZfsProperty("tank/home", name, value, source, parent)
@@ -28,43 +28,49 @@ def test_zfs_set_reads_the_property_with_its_source():
             ): "tank/home\tatime\ton\tinherited from tank\n"
         }
     )
-    assert change("atime", "off").read(fleet.run_query) == was("atime", "on", "inherited", "tank")
+    assert make_request("atime", "off").read(fleet.run_query) == make_property(
+        "atime", "on", "inherited", "tank"
+    )
 
 
 @pytest.mark.parametrize(
     ("before", "undo", "shown"),
     [
-        (was("atime", "on"), "zfs set atime=on tank/home", "on (local)"),
-        (was("atime", "on", "default"), "zfs inherit atime tank/home", "on (default)"),
+        (make_property("atime", "on"), "zfs set atime=on tank/home", "on (local)"),
+        (make_property("atime", "on", "default"), "zfs inherit atime tank/home", "on (default)"),
         (
-            was("atime", "on", "inherited", "tank"),
+            make_property("atime", "on", "inherited", "tank"),
             "zfs inherit atime tank/home",
             "on (inherited from tank)",
         ),
-        (was("atime", "on", "received"), "zfs inherit -S atime tank/home", "on (received)"),
+        (
+            make_property("atime", "on", "received"),
+            "zfs inherit -S atime tank/home",
+            "on (received)",
+        ),
     ],
 )
 def test_zfs_set_sets_a_property_and_undo_restores_its_source(
     before: ZfsProperty, undo: str, shown: str
 ):
-    (step,) = change("atime", "off").plan(before).steps
+    (step,) = make_request("atime", "off").plan(before).steps
     assert (str(step.do), str(step.undo)) == ("zfs set atime=off tank/home", undo)
     assert (step.before, step.after) == (shown, "off")
 
 
 def test_zfs_set_of_the_same_value_plans_no_steps():
-    plan = change("atime", "off").plan(was("atime", "off", "inherited", "tank"))
+    plan = make_request("atime", "off").plan(make_property("atime", "off", "inherited", "tank"))
     assert plan == Plan("atime of tank/home is off (inherited from tank)")
 
 
 def test_zfs_set_refuses_sharenfs_of_a_volume():
     with pytest.raises(Refused, match="tank/home has no sharenfs: it is not a file system"):
-        change("sharenfs", "on").plan(was("sharenfs", "-", "none"))
+        make_request("sharenfs", "on").plan(make_property("sharenfs", "-", "none"))
 
 
 def test_zfs_set_refuses_a_value_hidden_by_a_mount_option():
     with pytest.raises(Refused, match="by a mount option"):
-        change("atime", "on").plan(was("atime", "off", "temporary"))
+        make_request("atime", "on").plan(make_property("atime", "off", "temporary"))
 
 
 @pytest.mark.parametrize(
@@ -84,11 +90,16 @@ def test_zfs_set_refuses_a_value_hidden_by_a_mount_option():
 def test_zfs_set_notes_the_consequences_of_a_value(
     name: str, value: str, before: str, warning: str
 ):
-    assert any(warning in note for note in change(name, value).plan(was(name, before)).notes)
+    assert any(
+        warning in note
+        for note in make_request(name, value).plan(make_property(name, before)).notes
+    )
 
 
 def test_zfs_set_of_a_restricted_sharenfs_notes_no_share_for_all():
-    notes = change("sharenfs", "rw=@192.0.2.0/24").plan(was("sharenfs", "off")).notes
+    notes = (
+        make_request("sharenfs", "rw=@192.0.2.0/24").plan(make_property("sharenfs", "off")).notes
+    )
     assert notes == ["Child datasets that inherit it change too."]
 
 
@@ -97,7 +108,7 @@ def test_zfs_set_of_a_restricted_sharenfs_notes_no_share_for_all():
 )
 def test_zfs_set_refuses_other_properties(name: str):
     with pytest.raises(ValidationError):
-        change(name, "on")
+        make_request(name, "on")
 
 
 @pytest.mark.parametrize(
@@ -119,12 +130,12 @@ def test_zfs_set_refuses_other_properties(name: str):
 )
 def test_zfs_set_refuses_an_invalid_value_before_any_query(name: str, value: str):
     with pytest.raises(ValidationError):
-        change(name, value)
+        make_request(name, value)
 
 
 def test_zfs_set_refusal_names_the_valid_values():
     with pytest.raises(ValidationError, match="sync takes standard, always or disabled"):
-        change("sync", "fast")
+        make_request("sync", "fast")
 
 
 @pytest.mark.parametrize(
