@@ -17,7 +17,7 @@ Typed = subprocess.CompletedProcess[str]
 
 def run_keyturn(place: Path, *words: str, **more: str) -> Typed:
     """Type it. place: holds the folders `var` and `policy`. more: of the environment."""
-    return run_command(words, env=os.environ | _places(place) | more)
+    return run_command(words, env=os.environ | _build_environment(place) | more)
 
 
 def run_keyturn_with_policy(policy: Path, *words: str) -> Typed:
@@ -32,12 +32,12 @@ def run_keyturn_in_new_process(place: Path, *words: str) -> Typed:
         capture_output=True,
         text=True,
         check=False,
-        env=os.environ | _places(place),
+        env=os.environ | _build_environment(place),
         stdin=subprocess.DEVNULL,
     )
 
 
-def _places(place: Path) -> dict[str, str]:
+def _build_environment(place: Path) -> dict[str, str]:
     return {"KEYTURN_DATA": str(place / "var"), "KEYTURN_POLICY": str(place / "policy")}
 
 
@@ -66,7 +66,7 @@ def begin(
 ) -> "Running":
     """Begin a command. streams: its input, output and errors; if a terminal, it has that one."""
     request = {"words": words, "env": dict(env), "where": str(where or Path.cwd())}
-    typist = _typist()
+    typist = _start_cli_server()
     socket.send_fds(typist, [json.dumps(request).encode()], [*streams])
     return Running(int(typist.recv(100)))
 
@@ -86,7 +86,7 @@ class Running:
     def wait(self) -> int:
         """Wait for its end, and return its exit status."""
         if self._status is None:
-            typist = _typist()
+            typist = _start_cli_server()
             typist.send(str(self.pid).encode())
             self._status = int(typist.recv(100))
         return self._status
@@ -100,7 +100,7 @@ class Running:
 
 
 @cache
-def _typist() -> socket.socket:
+def _start_cli_server() -> socket.socket:
     """Start it; it ends when nobody holds the other end of its socket any more."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs:

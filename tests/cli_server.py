@@ -44,13 +44,13 @@ def serve(client: socket.socket) -> None:
             answer = os.fork()
             if not answer:
                 client.close()
-                _type(streams, **request)
+                _run_command(streams, **request)
         for stream in streams:
             os.close(stream)
         client.send(str(answer).encode())
 
 
-def _type(
+def _run_command(
     streams: Sequence[int], *, words: Sequence[str], env: Mapping[str, str], where: str
 ) -> NoReturn:
     """streams: its input, where its output and where its errors go."""

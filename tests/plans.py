@@ -6,10 +6,10 @@ from runbooks import NoUndo, Plan, Step
 
 
 def list_work(plan: Plan) -> list[Canonical]:
-    return [_proposed(step).runs_command for step in plan.steps]
+    return [_plan_step(step).runs_command for step in plan.steps]
 
 
-def _proposed(step: Step) -> PlannedStep:
+def _plan_step(step: Step) -> PlannedStep:
     undo = step.undo
     return PlannedStep(
         title=step.title,

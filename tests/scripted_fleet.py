@@ -119,15 +119,15 @@ class _Script:
         with self._lock:
             replies = self.replies.get((host.name, str(command)), [""])
             reply = replies.pop(0) if len(replies) > 1 else replies[0]
-        return _given(reply)
+        return _resolve_reply(reply)
 
     def close(self) -> None:
         pass
 
 
-def _given(reply: Reply) -> Answer:
+def _resolve_reply(reply: Reply) -> Answer:
     if isinstance(reply, HostError):
         raise reply
     if isinstance(reply, str):
         return Answer(0, reply)
-    return reply if isinstance(reply, Answer) else _given(reply())
+    return reply if isinstance(reply, Answer) else _resolve_reply(reply())

@@ -44,10 +44,10 @@ def is_without_rule(command: QueryCommand, settings: Mapping[str, str]) -> bool:
     if not isinstance(command, Shell) or not command.root or is_allowed(command, settings):
         return False
     declared = [dialect for dialect in DIALECTS if hasattr(dialect, "SUDO")]
-    return any(_says(dialect, command) for dialect in declared)
+    return any(_mentions_command(dialect, command) for dialect in declared)
 
 
-def _says(dialect: ModuleType, command: Shell) -> bool:
+def _mentions_command(dialect: ModuleType, command: Shell) -> bool:
     program, *words = command.words
     if program == "sh":
         return words[1] in {str(each) for each in vars(dialect).values()}

@@ -57,16 +57,16 @@ INDEX_OPTIONS = tuple(
 BUILD_FOLDERS = re.compile(r"(?<![\w.*})-])/(?:work|root|farm|home/\w+)/")
 
 
-def _project() -> dict[str, Any]:
+def _read_pyproject() -> dict[str, Any]:
     return tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 
-def _modules() -> list[Path]:
+def _list_modules() -> list[Path]:
     return [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
 
 
 @cache
-def _committed() -> list[tuple[str, str]]:
+def _list_committed_files() -> list[tuple[str, str]]:
     """Return the path and the text of every committed file that is text."""
     listing = subprocess.run(
         ["git", "-c", "safe.directory=*", "ls-files", "-z"],
@@ -82,26 +82,26 @@ def _committed() -> list[tuple[str, str]]:
     ]
 
 
-def _lines_with(wanted: re.Pattern[str]) -> list[str]:
+def _find_lines_with(wanted: re.Pattern[str]) -> list[str]:
     return [
         f"{name}:{number}: {line.strip()[:120]}"
-        for name, text in _committed()
+        for name, text in _list_committed_files()
         if wanted.search(text)
         for number, line in enumerate(text.splitlines(), 1)
         if wanted.search(line)
     ]
 
 
-def _any_of(words: Sequence[str]) -> re.Pattern[str]:
+def _match_any_of(words: Sequence[str]) -> re.Pattern[str]:
     return re.compile("|".join(map(re.escape, words)))
 
 
-def _pins(name: str) -> dict[str, str]:
+def _read_pins(name: str) -> dict[str, str]:
     """Return the versions that a lock file pins, by package; each must come with a hash."""
-    return _pins_of(name, (ROOT / "requirements" / name).read_text())
+    return _parse_pins(name, (ROOT / "requirements" / name).read_text())
 
 
-def _pins_of(name: str, text: str) -> dict[str, str]:
+def _parse_pins(name: str, text: str) -> dict[str, str]:
     pins: dict[str, str] = {}
     for line in text.replace("\\\n", " ").splitlines():
         if line.strip() and not line.lstrip().startswith("#"):
@@ -112,7 +112,7 @@ def _pins_of(name: str, text: str) -> dict[str, str]:
     return pins
 
 
-def _not_locked(wanted: Sequence[str], pins: dict[str, str]) -> list[str]:
+def _list_unlocked(wanted: Sequence[str], pins: dict[str, str]) -> list[str]:
     requirements = map(Requirement, wanted)
     return [
         str(requirement)
@@ -132,7 +132,7 @@ def test_imports_keep_their_contracts() -> None:
 
 
 def test_no_module_has_a_vague_name() -> None:
-    parts = {part.strip("_") for path in _modules() for part in path.relative_to(ROOT).parts}
+    parts = {part.strip("_") for path in _list_modules() for part in path.relative_to(ROOT).parts}
     stems = {part.removesuffix(".py").strip("_") for part in parts}
     assert stems & SHAPELESS == set()
 
@@ -158,20 +158,22 @@ def _is_own(value: ast.expr) -> bool:
     return isinstance(value, ast.Name) and value.id in {"self", "cls"}
 
 
-def _private_access(source: str) -> list[str]:
+def _list_private_uses(source: str) -> list[str]:
     """Return each use of a private name of something else than the class that uses it."""
-    return [use for node in ast.walk(ast.parse(source)) for use in _private_names_in(node)]
+    return [use for node in ast.walk(ast.parse(source)) for use in _iterate_private_names(node)]
 
 
-def _private_names_in(node: ast.AST) -> Iterator[str]:
+def _iterate_private_names(node: ast.AST) -> Iterator[str]:
     match node:
         case ast.Attribute(value=value, attr=name) if _is_private(name):
             if not _is_own(value) or _MANGLED.fullmatch(name):
                 yield ast.unparse(node)
         case ast.Import(names=names):
-            yield from (one.name for one in names if _leads_inside(one.name))
+            yield from (one.name for one in names if _is_private_module(one.name))
         case ast.ImportFrom(module=str(module), names=names):
-            yield from (name for one in names if _leads_inside(name := f"{module}.{one.name}"))
+            yield from (
+                name for one in names if _is_private_module(name := f"{module}.{one.name}")
+            )
         case ast.Call(func=ast.Name(id="getattr" | "setattr" | "hasattr" | "delattr"), args=args):
             match args:
                 case [_, ast.Constant(value=str(name)), *_] if _is_private(name):
@@ -182,31 +184,31 @@ def _private_names_in(node: ast.AST) -> Iterator[str]:
             return
 
 
-def _leads_inside(module: str) -> bool:
+def _is_private_module(module: str) -> bool:
     library, *rest = module.split(".")
     return library in LIBRARIES and any(map(_is_private, rest))
 
 
-def _own_classes() -> Iterator[type[Any]]:
-    for path in _modules():
+def _iterate_own_classes() -> Iterator[type[Any]]:
+    for path in _list_modules():
         name = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
         if not name.endswith("__main__"):
             members = vars(importlib.import_module(name)).values()
             yield from (one for one in members if isinstance(one, type) and one.__module__ == name)
 
 
-def _private_names_shared_with_libraries(own: type[Any]) -> Iterator[str]:
+def _iterate_names_shared_with_libraries(own: type[Any]) -> Iterator[str]:
     """Yield the private names that a class uses and that it inherits from a library's class."""
     bases = [base for base in own.__mro__ if base.__module__.partition(".")[0] in LIBRARIES]
     if not bases:
         return
-    inherited = {name for base in bases for name in _private_names_of(base)}
-    for name in sorted(_private_names_of(own) & inherited):
+    inherited = {name for base in bases for name in _list_private_names(base)}
+    for name in sorted(_list_private_names(own) & inherited):
         yield f"{own.__module__}.{own.__qualname__}.{name}"
 
 
 @cache
-def _private_names_of(one: type[Any]) -> set[str]:
+def _list_private_names(one: type[Any]) -> set[str]:
     """Return the private names that a class defines, or uses of itself."""
     tree = ast.parse(textwrap.dedent(inspect.getsource(one)))
     used = {n.attr for n in ast.walk(tree) if isinstance(n, ast.Attribute) and _is_own(n.value)}
@@ -232,15 +234,15 @@ def _names_of_body(body: ast.stmt) -> set[str]:
 def test_no_module_reads_a_private_name_of_a_library() -> None:
     uses = {
         f"{path.relative_to(ROOT)}: {use}"
-        for path in _modules()
-        for use in _private_access(path.read_text())
+        for path in _list_modules()
+        for use in _list_private_uses(path.read_text())
     }
     assert uses == set()
 
 
 def test_no_class_overrides_a_private_name_of_a_library() -> None:
-    classes = list(_own_classes())
-    assert [use for own in classes for use in _private_names_shared_with_libraries(own)] == []
+    classes = list(_iterate_own_classes())
+    assert [use for own in classes for use in _iterate_names_shared_with_libraries(own)] == []
 
 
 @pytest.mark.parametrize(
@@ -258,14 +260,14 @@ def test_no_class_overrides_a_private_name_of_a_library() -> None:
     ],
 )
 def test_access_to_a_private_name_is_found(source: str) -> None:
-    assert _private_access(source)
+    assert _list_private_uses(source)
 
 
 @pytest.mark.parametrize(
     "source", ["self._own", "cls._own", "x.__class__", "row._asdict()", "from bot import _x"]
 )
 def test_own_private_name_may_be_used(source: str) -> None:
-    assert _private_access(source) == []
+    assert _list_private_uses(source) == []
 
 
 class _OverridesAMethod(AsyncConnectionErrorRetryHandler):
@@ -283,21 +285,21 @@ class _OverridesAnAttribute(paramiko.Transport):
     [(_OverridesAMethod, "_can_retry_async"), (_OverridesAnAttribute, "_expected_packet")],
 )
 def test_overridden_private_name_of_a_library_is_found(own: type[Any], name: str) -> None:
-    names = list(_private_names_shared_with_libraries(own))
+    names = list(_iterate_names_shared_with_libraries(own))
     assert names == [f"{own.__module__}.{own.__qualname__}.{name}"]
 
 
 # --- dialects ---
 
 
-def _layers_of_connectors() -> list[set[str]]:
+def _list_connector_layers() -> list[set[str]]:
     """Return the modules of connectors that the contract names, the highest layer first."""
-    contracts = _project()["tool"]["importlinter"]["contracts"]
+    contracts = _read_pyproject()["tool"]["importlinter"]["contracts"]
     (contract,) = [each for each in contracts if each.get("containers") == ["connectors"]]
     return [set(re.findall(r"\w+", layer)) for layer in contract["layers"]]
 
 
-def _imports_of_connectors() -> dict[str, set[str]]:
+def _list_connector_imports() -> dict[str, set[str]]:
     """Return, for each module of connectors, which others of them it imports."""
     wanted = re.compile(r"^\s*from connectors(?:\.(\w+))? import (\([^)]*\)|.*)$", re.MULTILINE)
     return {
@@ -310,7 +312,9 @@ def _imports_of_connectors() -> dict[str, set[str]]:
     }
 
 
-def _trespasses(imports: Mapping[str, set[str]], layers: Sequence[set[str]]) -> list[str]:
+def _list_forbidden_imports(
+    imports: Mapping[str, set[str]], layers: Sequence[set[str]]
+) -> list[str]:
     """Say which dialect imports another or the wire, and who imports a dialect."""
     named = set[str]().union(*layers)
     (wire,) = [n for n, layer in enumerate(layers) if "ssh" in layer]
@@ -324,22 +328,22 @@ def _trespasses(imports: Mapping[str, set[str]], layers: Sequence[set[str]]) -> 
 
 
 def test_connector_dialects_import_neither_each_other_nor_the_transport() -> None:
-    imports = _imports_of_connectors()
+    imports = _list_connector_imports()
     assert "command" in imports["haproxy"]
-    assert _trespasses(imports, _layers_of_connectors()) == []
+    assert _list_forbidden_imports(imports, _list_connector_layers()) == []
 
 
 @pytest.mark.parametrize("other", ["haproxy", "ssh", "ssh_pool", "fleet"])
 def test_new_connector_dialect_that_imports_another_is_found(other: str) -> None:
-    imports = {**_imports_of_connectors(), "new": {"command", other}}
+    imports = {**_list_connector_imports(), "new": {"command", other}}
     problems = [f"connectors.new imports connectors.{other}"]
-    assert _trespasses(imports, _layers_of_connectors()) == problems
+    assert _list_forbidden_imports(imports, _list_connector_layers()) == problems
 
 
 def test_transport_module_that_imports_a_dialect_is_found() -> None:
     imports = {"fleet": {"haproxy", "sessions"}, "haproxy": {"command"}}
     problems = ["connectors.fleet imports connectors.haproxy"]
-    assert _trespasses(imports, _layers_of_connectors()) == problems
+    assert _list_forbidden_imports(imports, _list_connector_layers()) == problems
 
 
 # --- runbooks ---
@@ -373,13 +377,13 @@ def test_every_public_module_of_runbooks_is_a_runbook() -> None:
 # --- what is committed ---
 
 
-@pytest.mark.parametrize("pattern", [_any_of(REGISTRIES), _any_of(INDEX_OPTIONS)])
+@pytest.mark.parametrize("pattern", [_match_any_of(REGISTRIES), _match_any_of(INDEX_OPTIONS)])
 def test_no_file_names_a_package_registry(pattern: re.Pattern[str]) -> None:
-    assert _lines_with(pattern) == []
+    assert _find_lines_with(pattern) == []
 
 
 def test_no_file_names_a_folder_of_the_build_machine() -> None:
-    assert _lines_with(BUILD_FOLDERS) == []
+    assert _find_lines_with(BUILD_FOLDERS) == []
 
 
 @pytest.mark.parametrize("folder", ["/wo" + "rk/main", "/ro" + "ot/.ssh", "/ho" + "me/ada/src"])
@@ -397,28 +401,33 @@ def test_other_paths_are_not_reported_as_build_folders(text: str) -> None:
 
 
 def test_service_dependencies_are_locked_with_hashes() -> None:
-    assert _not_locked(_project()["project"]["dependencies"], _pins("run.txt")) == []
+    assert (
+        _list_unlocked(_read_pyproject()["project"]["dependencies"], _read_pins("run.txt")) == []
+    )
 
 
 def test_development_dependencies_are_locked_with_hashes() -> None:
-    project = _project()["project"]
+    project = _read_pyproject()["project"]
     wanted = project["dependencies"] + project["optional-dependencies"]["dev"]
-    assert _not_locked(wanted, _pins("dev.txt")) == []
+    assert _list_unlocked(wanted, _read_pins("dev.txt")) == []
 
 
 def test_build_dependencies_are_locked_with_hashes() -> None:
-    assert _not_locked(_project()["build-system"]["requires"], _pins("build.txt")) == []
+    assert (
+        _list_unlocked(_read_pyproject()["build-system"]["requires"], _read_pins("build.txt"))
+        == []
+    )
 
 
 @pytest.mark.parametrize("name", ["run.txt", "build.txt"])
 def test_development_lock_has_the_same_versions_as_the_other_locks(name: str) -> None:
-    assert _pins(name).items() <= _pins("dev.txt").items()
+    assert _read_pins(name).items() <= _read_pins("dev.txt").items()
 
 
 @pytest.mark.parametrize("file", sorted((ROOT / "requirements").iterdir()), ids=lambda f: f.name)
 def test_every_requirements_file_is_locked_with_hashes(file: Path) -> None:
     assert file.suffix == ".txt"
-    assert _pins(file.name)
+    assert _read_pins(file.name)
 
 
 @pytest.mark.parametrize(
@@ -432,33 +441,33 @@ def test_every_requirements_file_is_locked_with_hashes(file: Path) -> None:
 )
 def test_requirement_without_a_hash_is_found(line: str, missing: str) -> None:
     with pytest.raises(AssertionError, match=missing):
-        _pins_of("some.txt", line)
+        _parse_pins("some.txt", line)
 
 
 AUDITOR = re.compile(r"\bpip" + r"[-_]audit\b")
 STRICT = re.compile(r"\bpip" + r"[-_]audit\b.*\s--strict\b")
 
 
-def _lenient(lines: Sequence[str]) -> list[str]:
+def _find_lenient_audits(lines: Sequence[str]) -> list[str]:
     """Return where the auditor is run so that it skips a package and finds all well."""
     return [line for line in lines if AUDITOR.search(line) and not STRICT.search(line)]
 
 
 def test_every_dependency_audit_is_strict() -> None:
     names = ("Makefile", ".ci/", "Dockerfile", "pyproject.toml")
-    where = [text for name, text in _committed() if name.startswith(names)]
-    assert _lenient([line for text in where for line in text.splitlines()]) == []
+    where = [text for name, text in _list_committed_files() if name.startswith(names)]
+    assert _find_lenient_audits([line for text in where for line in text.splitlines()]) == []
 
 
 def test_dependency_audit_that_is_not_strict_is_found() -> None:
     auditor = "pip" + "-audit"
     lines = [f"{auditor} -r run.txt", f"{auditor} --strict -r run.txt", "pip audits"]
-    assert _lenient(lines) == lines[:1]
+    assert _find_lenient_audits(lines) == lines[:1]
 
 
 def test_dependency_that_is_not_locked_is_found() -> None:
     pins = {"left-pad": "1.0"}
-    assert _not_locked(["left_pad>=1", "left-pad>=2", "right-pad"], pins) == [
+    assert _list_unlocked(["left_pad>=1", "left-pad>=2", "right-pad"], pins) == [
         "left-pad>=2",
         "right-pad",
     ]
@@ -475,7 +484,7 @@ def test_front_end_packages_are_locked_with_hashes_and_without_addresses() -> No
 def test_changelog_file_begins_with_the_project_version() -> None:
     newest = re.search(r"^## \[(.+?)\]", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
     assert newest is not None
-    assert newest[1] == _project()["project"]["version"]
+    assert newest[1] == _read_pyproject()["project"]["version"]
 
 
 def test_every_database_table_is_defined_in_one_module():
@@ -491,7 +500,7 @@ _CHANGES = re.compile(
 )
 
 
-def _calls_of_changes(package: str) -> list[str]:
+def _list_calls_of_changes(package: str) -> list[str]:
     return [
         f"{path.name}: {call[0]}"
         for path in sorted((ROOT / "bot" / package).glob("*.py"))
@@ -500,8 +509,8 @@ def _calls_of_changes(package: str) -> list[str]:
 
 
 def test_query_modules_call_no_function_that_writes() -> None:
-    assert _calls_of_changes("queries") == []
+    assert _list_calls_of_changes("queries") == []
 
 
 def test_module_that_calls_writing_functions_is_found() -> None:
-    assert len(_calls_of_changes("workflow")) > 50
+    assert len(_list_calls_of_changes("workflow")) > 50

@@ -103,9 +103,11 @@ class Looks:
 def open_sample_pages(directory: Path) -> Generator[tuple[Server, dict[str, int]]]:
     """Serve pages that have all kinds of runs to show; yield the number of a run of each kind."""
     with open_harness(directory) as harness:
-        runs = add_sample_runs(harness.database) | {"long": _long_output(harness.database)}
-        _a_schedule(harness)
-        _change_by_hand(harness, runs["succeeded"])
+        runs = add_sample_runs(harness.database) | {
+            "long": _add_run_with_long_output(harness.database)
+        }
+        _request_schedule(harness)
+        _record_drift(harness, runs["succeeded"])
         server = Server(harness)
         yield server, runs
         server.stop()
@@ -165,7 +167,7 @@ def list_violations(page: Page, rules: str) -> list[str]:
     ]
 
 
-def _change_by_hand(harness: Harness, run: int) -> None:
+def _record_drift(harness: Harness, run: int) -> None:
     """Have a value that a run has set be changed outside, on a host where people have worked."""
     with harness.database.transaction() as tx:
         name = "agent nginx EvilBot/2"
@@ -181,7 +183,7 @@ def _change_by_hand(harness: Harness, run: int) -> None:
         drift.store_key(tx, changed)
 
 
-def _long_output(database: Database) -> int:
+def _add_run_with_long_output(database: Database) -> int:
     """Put a run on show whose host said far too much, in lines that are far too long."""
     output = "".join(f"{n}: {'x' * 700} </pre><b>\x1b[31m\n" for n in range(300))
     with database.transaction() as tx:
@@ -190,7 +192,7 @@ def _long_output(database: Database) -> int:
     return run.id
 
 
-def _a_schedule(harness: Harness) -> None:
+def _request_schedule(harness: Harness) -> None:
     timing = ScheduleTiming("nightly look", parse_cron("0 3 * * *", "Europe/Amsterdam"))
     look = [ShowSwitches(host="lb1")]
     harness.service.schedules.request_schedule(

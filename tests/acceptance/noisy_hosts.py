@@ -43,7 +43,7 @@ def request_on_many_hosts(tx: Transaction, hosts: int = HOSTS) -> tuple[Run, lis
             parent=whole.id,
         )
         parts.append(add_pending_run(tx, runs.add_run(tx, new)))
-    _name_hosts(tx, whole.id, names)
+    _set_hosts(tx, whole.id, names)
     moving = start_run(tx, approve(tx, runs.get_run(tx, whole.id)))
     half = [start_run(tx, runs.move_run(tx, part, State.QUEUED)) for part in parts[: hosts // 2]]
     return moving, half + parts[hosts // 2 :]
@@ -68,7 +68,9 @@ def stream_output(database: Database, parts: Sequence[Run]) -> Generator[LineCou
             printed.lines += _LINES * len(ears)
 
     with ExitStack() as steps:
-        talking = threading.Thread(target=speak, args=[[*_ears(steps, listening, parts)]])
+        talking = threading.Thread(
+            target=speak, args=[[*_open_listeners(steps, listening, parts)]]
+        )
         talking.start()
         try:
             yield printed
@@ -77,7 +79,7 @@ def stream_output(database: Database, parts: Sequence[Run]) -> Generator[LineCou
             talking.join()
 
 
-def _ears(
+def _open_listeners(
     steps: ExitStack, listening: LiveOutputWriter, parts: Sequence[Run]
 ) -> Iterator[LineSplitter]:
     """Yield what hears the first step of each, up to when those steps are over."""
@@ -88,7 +90,7 @@ def _ears(
         yield ear
 
 
-def _name_hosts(tx: Transaction, number: int, names: list[str]) -> None:
+def _set_hosts(tx: Transaction, number: int, names: list[str]) -> None:
     tx.sql.exec_driver_sql(
         "UPDATE run SET hosts = ?, fan_out_role = 1 WHERE id = ?", (json.dumps(names), number)
     )

@@ -59,7 +59,7 @@ def test_axe_finds_nothing_on_pages_that_forms_lead_to(
     faults_by_page: dict[str, list[str]] = {}
     visit.open("/tokens")
     for pattern in SENT:
-        _send(visit, pattern.format(**sample_pages[1]))
+        _submit_form(visit, pattern.format(**sample_pages[1]))
         faults_by_page[pattern] = [fault for faults in run_axe(visit.page) for fault in faults]
     assert {path: faults for path, faults in faults_by_page.items() if faults} == {}
 
@@ -69,10 +69,11 @@ def test_axe_finds_nothing_on_empty_pages_and_without_a_session(browser: Browser
         server = Server(harness)
         window = open_window(browser, server, reduced_motion="reduce")
         window.sign_in("dora")
-        faults_by_page = {path: _faults(window, path) for path in EMPTY}
+        faults_by_page = {path: _list_axe_violations(window, path) for path in EMPTY}
         window.page.context.clear_cookies()
         faults_by_page |= {
-            f"{path} to a stranger": _faults(window, path) for path in ("/runs", "/nope")
+            f"{path} to a stranger": _list_axe_violations(window, path)
+            for path in ("/runs", "/nope")
         }
         window.page.context.close()
         server.stop()
@@ -98,11 +99,11 @@ def test_error_pages_and_second_factor_pages_are_accessible(browser: Browser, tm
 
         visit.open("/step-up?next=/runs")
         look("step up", "Confirm with your second factor")
-        _send(visit, "/step-up/code", code="000000")
+        _submit_form(visit, "/step-up/code", code="000000")
         expect(visit.page.get_by_role("alert")).to_be_visible()
         look("not the digits", "Confirm with your second factor")
         for _ in range(2):
-            _send(visit, "/runbooks", **ASKED)
+            _submit_form(visit, "/runbooks", **ASKED)
         expect(visit.page.get_by_role("alert")).to_contain_text("within a minute")
         look("429", "abusers clear")
         with harness.database.transaction() as tx:
@@ -120,12 +121,12 @@ def test_error_pages_and_second_factor_pages_are_accessible(browser: Browser, tm
     assert len(looks) == 5
 
 
-def _send(visit: Visit, path: str, **fields: str) -> None:
+def _submit_form(visit: Visit, path: str, **fields: str) -> None:
     """Send a form from the page that is open, and see where that leads."""
     with visit.page.expect_navigation():
         visit.page.evaluate(SEND, [path, fields])
 
 
-def _faults(window: Visit, address: str) -> list[str]:
+def _list_axe_violations(window: Visit, address: str) -> list[str]:
     window.open(address)
     return [fault for faults in run_axe(window.page) for fault in faults]

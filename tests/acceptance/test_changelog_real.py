@@ -47,14 +47,14 @@ def host(tmp_path: Path) -> Generator[Sshd]:
     logger.write_text(f'#!/bin/sh\nexec {real} -u {tmp_path / "log"} "$@"\n')
     logger.chmod(0o755)
     with (
-        _listening(tmp_path / "log", tmp_path / "journal"),
+        _record_syslog(tmp_path / "log", tmp_path / "journal"),
         Sshd(env={"PATH": f"{programs}:/usr/bin:/bin"}) as server,
     ):
         yield server
 
 
 @contextmanager
-def _listening(place: Path, journal: Path) -> Generator[None]:
+def _record_syslog(place: Path, journal: Path) -> Generator[None]:
     """Write down what arrives at a socket such as /dev/log."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as receiver:
         receiver.bind(str(place))
@@ -104,17 +104,17 @@ def test_syslog_of_a_host_reveals_every_truncation_of_the_change_log(host: Sshd,
         note = f"run {number} step 1: {point.text}"
         fleet.run_command("lb1", replace(Shell(("true",)), note=note))
     fleet.close()
-    points = _read_when_there(tmp_path / "journal", 5)
+    points = _wait_for_checkpoints(tmp_path / "journal", 5)
     assert [point.seq for point in points] == [2, 6, 10, 14, 18]
     whole = entries_of(database)
     for cut in range(1, len(whole)):
-        assert _is_cut_found(database, whole, cut, points) == (cut > 3), cut
+        assert _is_truncation_detected(database, whole, cut, points) == (cut > 3), cut
         # The twin: without the witness, what is left is a good log.
-        assert not _is_cut_found(database, whole, cut, [])
+        assert not _is_truncation_detected(database, whole, cut, [])
     database.close()
 
 
-def _read_when_there(journal: Path, count: int) -> list[checkpoints.Checkpoint]:
+def _wait_for_checkpoints(journal: Path, count: int) -> list[checkpoints.Checkpoint]:
     deadline = time.monotonic() + 10
     while journal.read_text().count("keyturn checkpoint") < count:
         assert time.monotonic() < deadline, journal.read_text()
@@ -122,7 +122,7 @@ def _read_when_there(journal: Path, count: int) -> list[checkpoints.Checkpoint]:
     return checkpoints.read_checkpoints(journal)
 
 
-def _is_cut_found(
+def _is_truncation_detected(
     database: Database, whole: list[Entry], cut: int, points: list[checkpoints.Checkpoint]
 ) -> bool:
     rewrite(database, whole[: len(whole) - cut])
@@ -145,7 +145,7 @@ def small_disk(tmp_path: Path) -> Generator[Path]:
     subprocess.run(["umount", "-l", str(disk)], check=False)
 
 
-def _fill(disk: Path) -> Path:
+def _fill_disk(disk: Path) -> Path:
     filler = disk / "filler"
     with filler.open("wb", buffering=0) as out:
         try:
@@ -166,7 +166,7 @@ def test_full_disk_stops_all_requests_until_there_is_space_again(
     flow = KeyturnService(WorkflowContext(database, policies, fleet, queue, runbooks=RUNBOOKS))
     with database.transaction() as tx:
         verification.open_log(tx)
-    filler = _fill(small_disk)
+    filler = _fill_disk(small_disk)
     for _ in range(3):
         with pytest.raises(StoreUnavailable, match="full"):
             flow.request_run(ShowSwitches(host="lb1"), person="dora", origin=RequestOrigin("web"))
@@ -182,7 +182,7 @@ def test_full_disk_stops_all_requests_until_there_is_space_again(
 
 
 @contextmanager
-def _only_to_be_read(disk: Path) -> Generator[None]:
+def _remount_read_only(disk: Path) -> Generator[None]:
     """Have the disk refuse to be written, as after errors that the kernel had enough of."""
 
     def mount(how: str) -> None:
@@ -195,7 +195,7 @@ def _only_to_be_read(disk: Path) -> Generator[None]:
         mount("rw")
 
 
-def _approved(flow: KeyturnService, queue: ManualDispatcher, database: Database) -> int:
+def _add_approved_run(flow: KeyturnService, queue: ManualDispatcher, database: Database) -> int:
     """Return a request that was let go before its disk can only be read."""
     lamp = SetSwitch(host="lb1", name="lamp", value="on")
     run = flow.request_run(lamp, person="dora", origin=RequestOrigin("web"))
@@ -214,9 +214,9 @@ def test_read_only_disk_stops_an_approved_run_before_it_is_sent(small_disk: Path
     database = Database(f"sqlite:///{small_disk / 'keyturn.db'}", SigningKey.create())
     with open_harness(tmp_path, database=database) as harness:
         flow, queue, fleet = harness.service, harness.dispatcher, harness.fleet
-        number = _approved(flow, queue, database)
+        number = _add_approved_run(flow, queue, database)
         asked = fleet.asked
-        with _only_to_be_read(small_disk):
+        with _remount_read_only(small_disk):
             flow.advance_run(number)
             with pytest.raises(StoreUnavailable):
                 flow.request_run(

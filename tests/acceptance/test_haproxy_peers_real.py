@@ -85,11 +85,11 @@ def fleet(twins: dict[str, Twin]) -> Fleet:
         for name, twin in twins.items()
     }
     fleet = Fleet(inventory.model_copy(update={"hosts": hosts}), Here())
-    in_time(lambda: all(_connected(fleet, name) for name in twins))
+    in_time(lambda: all(_is_peer_connected(fleet, name) for name in twins))
     return fleet
 
 
-def _connected(fleet: Fleet, name: str) -> bool:
+def _is_peer_connected(fleet: Fleet, name: str) -> bool:
     return [peer.is_connected for peer in fleet.run_query(name, dialect.query_peers())] == [True]
 
 
@@ -143,7 +143,7 @@ def test_stick_table_list_shows_peers_and_lost_peer_connections(
     assert report.table.rows[0][5] == "lb2"
     execute_plan(fleet, MARK)
     twins["lb2"].stop()
-    in_time(lambda: not _connected(fleet, "lb1"))
+    in_time(lambda: not _is_peer_connected(fleet, "lb1"))
     assert (
         "lb2 of the peers mesh is not connected"
         in look.report(look.read(fleet.run_query)).findings[0]

@@ -282,7 +282,7 @@ def test_key_that_smuggles_a_second_haproxy_command_is_rejected(haproxy: Haproxy
 
 def test_random_stick_table_keys_mark_only_the_named_client(haproxy: Haproxy):
     haproxy.get("198.51.100.7")
-    servers, others = _servers(haproxy), haproxy.table("tbl-ipv6").split("\n")
+    servers, others = _list_servers(haproxy), haproxy.table("tbl-ipv6").split("\n")
     dice = random.Random(20231124)  # noqa: S311 - a seed makes a failure repeatable
     marked = 0
     for _ in range(10_000):
@@ -301,11 +301,11 @@ def test_random_stick_table_keys_mark_only_the_named_client(haproxy: Haproxy):
     assert 500 < marked < 9_000
     head = dialect.find_table_head("http", parse_heads(haproxy.tables()))
     assert head.used == marked + 1  # the client that asked for a page
-    assert _servers(haproxy) == servers
+    assert _list_servers(haproxy) == servers
     assert len(haproxy.table("tbl-ipv6").split("\n")) == len(others)
 
 
-def _servers(haproxy: Haproxy) -> list[list[str]]:
+def _list_servers(haproxy: Haproxy) -> list[list[str]]:
     """Return each server's name, whether it is up, and whether somebody took it away."""
     lines = haproxy.runtime("show servers state").splitlines()[2:]
     return [line.split()[3:7] for line in lines if line]
@@ -413,13 +413,13 @@ def arrays() -> Iterator[Arrays]:
 
 def test_first_counter_of_a_haproxy_array_marks_and_clears(arrays: Arrays):
     fleet = arrays.fleet
-    for step in _marked_and_cleared(fleet):
+    for step in _mark_and_clear_client(fleet):
         assert not isinstance(step.undo, NoUndo)
         fleet.run_command("lb1", step.undo)
         assert CLEAR.plan(CLEAR.read(fleet.run_query)).steps
 
 
-def _marked_and_cleared(fleet: Fleet) -> Iterator[Step]:
+def _mark_and_clear_client(fleet: Fleet) -> Iterator[Step]:
     (step,) = MARK.plan(MARK.read(fleet.run_query)).steps
     fleet.run_command("lb1", step.do)
     assert SHOW.report(SHOW.read(fleet.run_query)).summary == "1 client is marked in http on lb1"

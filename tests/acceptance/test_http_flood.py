@@ -66,7 +66,7 @@ class Served:
 
 
 @contextmanager
-def _serving(place: Path, log: IO[bytes]) -> Generator[str]:
+def _start_web_server(place: Path, log: IO[bytes]) -> Generator[str]:
     def few_descriptors() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (_DESCRIPTORS, _DESCRIPTORS))
 
@@ -96,7 +96,7 @@ def served(tmp_path: Path) -> Generator[Served]:
         tmp_path, "token", "new", "olga", "--scope", "read", "--days", "1", "--json"
     )
     log = tmp_path / "serve.log"
-    with log.open("wb") as written, _serving(tmp_path, written) as address:
+    with log.open("wb") as written, _start_web_server(tmp_path, written) as address:
         yield Served(address, json.loads(made.stdout)["token"], log)
 
 

@@ -53,11 +53,11 @@ class Stage:
 
     def sees(self, user: str, words: str) -> None:
         """Wait until a person sees these words in the chat."""
-        until(lambda: words in _text(self.chat.page(user)), f"{user} to see {words!r}")
+        until(lambda: words in _extract_text(self.chat.page(user)), f"{user} to see {words!r}")
 
     def count_refusals(self, user: str) -> int:
         """Return how many refusals a person sees, on a card or by themselves."""
-        text = _text(self.chat.page(user))
+        text = _extract_text(self.chat.page(user))
         return text.count("has nothing else") + text.count("Only visible to you")
 
     def servers(self) -> list[list[str]]:
@@ -74,7 +74,7 @@ class Stage:
         yaml.dump(data, path)
 
 
-def _text(page: str) -> str:
+def _extract_text(page: str) -> str:
     return re.sub(r"\s+", " ", unescape(re.sub(r"<[^>]+>", " ", page)))
 
 

@@ -47,24 +47,24 @@ def ledger(tmp_path: Path) -> Path:
     return tmp_path / "ledger"
 
 
-def _one_login(sshd: Sshd, **settings: str) -> Host:
+def _build_host_with_one_login(sshd: Sshd, **settings: str) -> Host:
     entry = sshd.inventory_entry(area="web", settings=settings)
     return Host.model_validate({**entry, "name": "web1"})
 
 
-def _written(ledger: Path) -> Shell:
+def _append_to_ledger(ledger: Path) -> Shell:
     """Return a step that leaves a line behind for each time that it is run, and then fails."""
     words = ("sh", "-c", f'echo said; echo x >>"{ledger}"; exit 3')
     return Shell(words, marker=STEP)
 
 
 def test_marked_step_runs_once_over_concurrent_connections(sshd: Sshd, ledger: Path):
-    host = _one_login(sshd)
+    host = _build_host_with_one_login(sshd)
     outcomes = {CommandError: 0, AlreadyStartedError: 0}
 
     def tell(_: int) -> None:
         with _fleet(host) as fleet, pytest.raises((CommandError, AlreadyStartedError)) as trouble:
-            fleet.run_command("web1", _written(ledger))
+            fleet.run_command("web1", _append_to_ledger(ledger))
         outcomes[type(trouble.value)] += 1
 
     with ThreadPoolExecutor(6) as pool:
@@ -74,18 +74,18 @@ def test_marked_step_runs_once_over_concurrent_connections(sshd: Sshd, ledger: P
 
 
 def test_without_a_marker_a_step_runs_each_time(sshd: Sshd, ledger: Path):
-    with _fleet(_one_login(sshd, **{MARKER_SETTING: NO_MARKER})) as fleet:
+    with _fleet(_build_host_with_one_login(sshd, **{MARKER_SETTING: NO_MARKER})) as fleet:
         for _ in range(2):
             with pytest.raises(CommandError):
-                fleet.run_command("web1", _written(ledger))
+                fleet.run_command("web1", _append_to_ledger(ledger))
         assert fleet.query_step("web1", STEP) == NO_STATUS
     assert ledger.read_text() == "x\nx\n"
 
 
 def test_marker_returns_the_outcome_of_a_step_over_another_connection(sshd: Sshd, ledger: Path):
-    host = _one_login(sshd)
+    host = _build_host_with_one_login(sshd)
     with _fleet(host) as fleet, pytest.raises(CommandError):
-        fleet.run_command("web1", _written(ledger))
+        fleet.run_command("web1", _append_to_ledger(ledger))
     with _fleet(host) as fleet:
         status = fleet.query_step("web1", STEP)
     assert (status.state, status.status, status.out, status.is_complete) == (
@@ -97,10 +97,10 @@ def test_marker_returns_the_outcome_of_a_step_over_another_connection(sshd: Sshd
 
 
 def test_step_queried_before_it_was_sent_never_starts(sshd: Sshd, ledger: Path):
-    with _fleet(_one_login(sshd)) as fleet:
+    with _fleet(_build_host_with_one_login(sshd)) as fleet:
         assert fleet.query_step("web1", STEP).state is MarkerState.CLOSED
         with pytest.raises(AlreadyStartedError):
-            fleet.run_command("web1", _written(ledger))
+            fleet.run_command("web1", _append_to_ledger(ledger))
     assert not ledger.exists()
 
 
@@ -128,7 +128,7 @@ def web() -> Iterator[Web]:
     refused.touch()
     # Where a login that is not root may look.
     with tempfile.TemporaryDirectory() as place:
-        _give(Path(place))
+        _change_owner(Path(place))
         settings = {
             "nginx.config": str(nginx.configuration),
             "nginx.agents": str(refused),
@@ -138,16 +138,16 @@ def web() -> Iterator[Web]:
             yield Web(sshd, refused, Path(place))
 
 
-def _give(place: Path) -> None:
+def _change_owner(place: Path) -> None:
     subprocess.run(["chown", f"{CHANGER_ID}:65534", str(place)], check=True)
 
 
-def _step(n: int, command: Shell) -> Shell:
+def _number_step(n: int, command: Shell) -> Shell:
     return replace(command, marker=replace(STEP, step=n))
 
 
 def test_marked_step_through_sudo_runs_once_under_its_sudoers_line(web: Web):
-    refuse = _step(1, nginx_agents.block_agent("Evil Bot/2"))
+    refuse = _number_step(1, nginx_agents.block_agent("Evil Bot/2"))
     with _fleet(web.sshd.host()) as fleet:
         fleet.run_command("web1", refuse)
         assert web.times("Evil Bot/2") == 1
@@ -162,9 +162,9 @@ def test_marked_step_through_sudo_runs_once_under_its_sudoers_line(web: Web):
 
 def test_changing_login_reads_the_sudo_exit_status_from_the_marker(web: Web):
     with _fleet(web.sshd.host()) as fleet:
-        fleet.run_command("web1", _step(1, nginx_agents.block_agent("Evil Bot/2")))
+        fleet.run_command("web1", _number_step(1, nginx_agents.block_agent("Evil Bot/2")))
         with pytest.raises(CommandError, match="the login may not run this with sudo"):
-            fleet.run_command("web1", _step(2, Shell(("id",), root=True)))
+            fleet.run_command("web1", _number_step(2, Shell(("id",), root=True)))
     with _fleet(web.sshd.host()) as fleet:
         done = fleet.query_step("web1", STEP)
         assert (done.state, done.status) == (MarkerState.ENDED, 0)
@@ -177,7 +177,7 @@ def test_changing_login_reads_the_sudo_exit_status_from_the_marker(web: Web):
 def test_reading_login_can_neither_read_nor_write_a_marker(web: Web):
     reader = {"user": READER, "key": str(web.sshd.directory / READER), "reader": None}
     with _fleet(web.sshd.host()) as fleet:
-        fleet.run_command("web1", _step(1, nginx_agents.block_agent("Evil Bot/2")))
+        fleet.run_command("web1", _number_step(1, nginx_agents.block_agent("Evil Bot/2")))
     with _fleet(web.sshd.host(**reader)) as fleet:
         assert fleet.query_step("web1", STEP).state is MarkerState.UNMARKED
         with pytest.raises(SetupError, match=f"cannot write a marker in {web.place}"):
@@ -188,7 +188,7 @@ def test_marked_command_equals_the_command_listed_in_sudoers(web: Web):
     """The marker stands around sudo and not within it: sudo is told what it was without one."""
     refuse = nginx_agents.block_agent("Evil Bot/2")
     host = web.sshd.host()
-    marked = host.resolve(_step(1, refuse))
+    marked = host.resolve(_number_step(1, refuse))
     assert isinstance(marked, Shell)
     assert marked.marker == replace(STEP, directory=str(web.place))
     assert replace(marked, marker=None) == host.resolve(refuse)

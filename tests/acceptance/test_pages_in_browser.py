@@ -28,13 +28,13 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[Server]
     for words, runbook in RUNBOOKS.items():
         monkeypatch.setitem(known, words, runbook)
     with open_harness(tmp_path) as harness:
-        _fill(harness)
+        _fill_database(harness)
         server = Server(harness)
         yield server
         server.stop()
 
 
-def _fill(harness: Any) -> None:
+def _fill_database(harness: Any) -> None:
     numbers = add_sample_runs(harness.database)
     with harness.database.transaction() as tx:
         locks.take_lock(tx, "lb2", numbers["unknown"])

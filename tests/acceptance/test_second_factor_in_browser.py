@@ -140,13 +140,13 @@ def test_second_factor_pages_fit_every_screen_width(
     enrol_app(harness, "dora", confirmed_by="")
     begun = harness.service.factor_enrolment.begin_app_enrolment("stan").id
     waiting = harness.request(SetSwitch(host="lb1", name="lamp", value="on"), person="dora").id
-    broken = _broken(harness)
+    broken = _activate_break_glass(harness)
     pages = {
         "second-factor": ("olga", "/second-factor"),
         "step-up": ("olga", "/step-up?next=/runs"),
         "step-up-wanted": ("olga", f"/runs/{waiting}"),
         "glass-broken": ("olga", f"/runs/{broken}"),
-        "glass": ("adam", f"/runs/{_wanted(harness)}"),
+        "glass": ("adam", f"/runs/{_request_break_glass(harness)}"),
         "second-factor-app": ("stan", f"/second-factor/app/{begun}"),
     }
     who = "olga"
@@ -163,7 +163,7 @@ def test_second_factor_pages_fit_every_screen_width(
     visit.page.context.close()
 
 
-def _broken(harness: Harness) -> int:
+def _activate_break_glass(harness: Harness) -> int:
     app = enrol_and_step_up(harness, "adam")
     run = harness.request(SetSwitch(host="web1", name="lamp", value="on"), person="adam")
     why = "all customers see an error page"
@@ -174,7 +174,7 @@ def _broken(harness: Harness) -> int:
     return run.id
 
 
-def _wanted(harness: Harness) -> int:
+def _request_break_glass(harness: Harness) -> int:
     run = harness.request(SetSwitch(host="web1", name="lamp", value="off"), person="adam")
     why = "all customers see an error page"
     harness.service.break_glass.request_break_glass(run.id, person="adam", reason=why)

@@ -109,30 +109,30 @@ def inside() -> Iterator[Inside]:
 
 @pytest.fixture
 def fleet(inside: Inside) -> Fleet:
-    return _hurried(inside, seconds=60)
+    return _build_fleet_with_probation(inside, seconds=60)
 
 
-def _eth0(fleet: Fleet) -> ShapedInterface:
+def _read_eth0(fleet: Fleet) -> ShapedInterface:
     return fleet.run_query("web1", shaping.query_interfaces())["eth0"]
 
 
-def _tell(fleet: Fleet, command: Shell) -> None:
+def _run_command(fleet: Fleet, command: Shell) -> None:
     fleet.run_command("web1", fleet.resolve_command("web1", command))
 
 
-def _hurried(inside: Inside, *, seconds: int) -> Fleet:
+def _build_fleet_with_probation(inside: Inside, *, seconds: int) -> Fleet:
     """Return a fleet with a host where a probation is this short."""
     host = build_inventory("web1")["web1"].model_dump(mode="json", exclude={"name"})
     host["settings"] = {"shaping.probation": str(seconds), "probation.root": "/run"}
     return Fleet(Inventory.model_validate({"hosts": {"web1": host}}), inside)
 
 
-def _until_taken_back(fleet: Fleet) -> Rates:
+def _wait_until_reverted(fleet: Fleet) -> Rates:
     deadline = time.monotonic() + 20
     while fleet.run_query("web1", query_probation("shaping")).armed:
         assert time.monotonic() < deadline, "the host never took the limits back"
         time.sleep(0.05)
-    return _eth0(fleet).rates
+    return _read_eth0(fleet).rates
 
 
 @pytest.mark.real
@@ -140,10 +140,10 @@ def test_shaping_limits_drop_packets_until_the_undo(fleet: Fleet, inside: Inside
     before = inside.do("sh", "-c", "ip -o link | cut -d' ' -f2; tc qdisc show").stdout
     plan = execute_plan(fleet, SET)
     assert plan.notes[0].startswith("198.51.100.1 is 0.")
-    card = _eth0(fleet)
+    card = _read_eth0(fleet)
     assert (card.rates, card.foreign_queues) == (Rates(1024, 512), ())
     assert inside.do("python3", "-c", _BURST).returncode == 0
-    card = _eth0(fleet)
+    card = _read_eth0(fleet)
     assert card.up_queue is not None
     assert card.down_queue is not None
     assert card.up_queue.dropped > 0
@@ -163,29 +163,29 @@ def test_without_shaping_limits_all_packets_arrive(fleet: Fleet, inside: Inside)
     )
     assert inside.do("python3", "-c", _BURST).returncode == 0
     assert all(int(count) >= 100 for count in inside.do("sh", "-c", received).stdout.split())
-    assert _eth0(fleet).rates == Rates()
+    assert _read_eth0(fleet).rates == Rates()
 
 
 @pytest.mark.real
 def test_cleared_shaping_limits_are_restored_by_the_undo(fleet: Fleet):
     execute_plan(fleet, SET)
     plan = execute_plan(fleet, CLEAR)
-    assert _eth0(fleet).rates == Rates()
+    assert _read_eth0(fleet).rates == Rates()
     undo_plan(fleet, CLEAR, plan)
-    assert _eth0(fleet).rates == Rates(1024, 512)
+    assert _read_eth0(fleet).rates == Rates(1024, 512)
 
 
 @pytest.mark.real
 @pytest.mark.parametrize("former", [Rates(), Rates(up=2048), Rates(4096, 2048)])
 def test_unconfirmed_shaping_limits_are_restored_by_the_host(inside: Inside, former: Rates):
-    fleet = _hurried(inside, seconds=2)
+    fleet = _build_fleet_with_probation(inside, seconds=2)
     if former != Rates():
         before = {"down": former.down, "up": former.up}
         execute_plan(fleet, SET.model_copy(update=before))
     begin, limit, keep = make_plan(fleet, SET).steps
     fleet.run_command("web1", fleet.resolve_command("web1", begin.do))
     fleet.run_command("web1", fleet.resolve_command("web1", limit.do))
-    assert _until_taken_back(fleet) == former
+    assert _wait_until_reverted(fleet) == former
     with pytest.raises(HostError, match="has restored what was"):
         fleet.run_command("web1", fleet.resolve_command("web1", keep.do))
 
@@ -193,13 +193,13 @@ def test_unconfirmed_shaping_limits_are_restored_by_the_host(inside: Inside, for
 @pytest.mark.real
 def test_confirmed_shaping_limits_outlast_the_probation(inside: Inside):
     """Shows, with the test above, that it is the keeping that makes the difference."""
-    fleet = _hurried(inside, seconds=5)
+    fleet = _build_fleet_with_probation(inside, seconds=5)
     execute_plan(fleet, SET)
     deadline = time.monotonic() + 20
     while any("shaping/expire" in line for line in _commands(inside)):
         assert time.monotonic() < deadline, "the host's timer never ended"
         time.sleep(0.05)
-    assert _eth0(fleet).rates == Rates(1024, 512)
+    assert _read_eth0(fleet).rates == Rates(1024, 512)
 
 
 def _commands(inside: Inside) -> list[str]:
@@ -209,16 +209,16 @@ def _commands(inside: Inside) -> list[str]:
 @pytest.mark.real
 def test_shaping_limits_are_refused_without_a_probation(fleet: Fleet):
     with pytest.raises(HostError):
-        _tell(fleet, shaping.try_limits("eth0", Rates(up=512)))
-    assert _eth0(fleet).rates == Rates()
+        _run_command(fleet, shaping.try_limits("eth0", Rates(up=512)))
+    assert _read_eth0(fleet).rates == Rates()
 
 
 @pytest.mark.real
 def test_second_shaping_probation_is_refused(fleet: Fleet):
     arm = shaping.make_probation("eth0").arm("0" * 16)
-    _tell(fleet, arm)
+    _run_command(fleet, arm)
     with pytest.raises(HostError, match="wait some minutes"):
-        _tell(fleet, arm)
+        _run_command(fleet, arm)
     assert fleet.run_query("web1", query_probation("shaping")).armed == "0" * 16
 
 

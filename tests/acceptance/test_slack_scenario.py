@@ -93,12 +93,12 @@ class Emulated:
         self._chat.say(self.users[person], text)
 
     def press(self, person: str, card: Json, label: str) -> None:
-        block, button = _button(card, label)
+        block, button = _find_button(card, label)
         where = f"{block['block_id']}/{button['action_id']}"
         self._chat.press(self.users[person], card["ts"], where)
 
     def press_late(self, person: str, card: Json, label: str) -> None:
-        _, button = _button(card, label)
+        _, button = _find_button(card, label)
         place = {"channel": self.channel, "ts": card["ts"]}
         click = payloads.click(button["action_id"], button["value"], self.users[person], **place)
         self._server.run(self._emulator.courier.interaction(click))
@@ -152,7 +152,7 @@ class Elsewhere:
         self._post(raw)
 
     def press(self, person: str, card: Json, label: str) -> None:
-        _, button = _button(card, label)
+        _, button = _find_button(card, label)
         place = {"channel": self.channel, "ts": card["ts"]}
         click = payloads.click(button["action_id"], button["value"], self.users[person], **place)
         self._post(payloads.interaction(click))
@@ -260,7 +260,7 @@ class Stage:
         )
 
 
-def _button(card: Json, label: str) -> tuple[Json, Json]:
+def _find_button(card: Json, label: str) -> tuple[Json, Json]:
     return next(
         (block, element)
         for block in card["blocks"]
@@ -270,7 +270,7 @@ def _button(card: Json, label: str) -> tuple[Json, Json]:
     )
 
 
-def _buttons(card: Json) -> list[str]:
+def _list_button_labels(card: Json) -> list[str]:
     return [
         element["text"]["text"]
         for block in card["blocks"]
@@ -344,7 +344,10 @@ def test_request_decided_by_two_approvers_at_once_is_sent_once(stage: Stage):
     assert not stage.fleet.haproxy.marked(ABUSER)
     assert stage.entries().count("started") == 1
     assert stage.entries().count("step sending") == 1
-    until(lambda: "Undo…" in _buttons(stage.card(f"Run {run.id} ")), "the buttons to change")
+    until(
+        lambda: "Undo…" in _list_button_labels(stage.card(f"Run {run.id} ")),
+        "the buttons to change",
+    )
     stage.card("Succeeded", "Verified")
 
 
@@ -353,7 +356,7 @@ def test_denial_in_chat_shows_its_reason_to_the_requester(stage: Stage):
     stage.card("Approve", f"run {run.id}")
     stage.slack.say("olga", f"/keyturn deny {run.id} not during the sale")
     stage.reaches(run, State.DENIED)
-    assert _buttons(stage.card("Denied", "not during the sale")) == [
+    assert _list_button_labels(stage.card("Denied", "not during the sale")) == [
         "Request again",
         "Show commands",
     ]
@@ -368,7 +371,7 @@ def test_expired_request_ignores_the_buttons_of_its_old_card(stage: Stage):
     stage.service.keyturn.service.expire_runs()
     stage.reaches(run, State.EXPIRED)
     expected = ["Re-plan", "Request again", "Show commands"]
-    assert _buttons(stage.card("Expired")) == expected
+    assert _list_button_labels(stage.card("Expired")) == expected
     stage.slack.press("olga", card, "Approve")
     assert stage.run(run.id).state is State.EXPIRED
     assert "step sending" not in stage.entries()

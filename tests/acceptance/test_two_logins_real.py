@@ -155,7 +155,7 @@ def test_inventory_check_tries_both_logins_and_finds_missing_scripts(sshd: TwoLo
         assert check_host(fleet, "web1").login is False
 
 
-def _inside(sshd: TwoLogins, script: str) -> None:
+def _run_inside_namespace(sshd: TwoLogins, script: str) -> None:
     """Run a shell as root where this server sees its own /etc and /usr/local/lib."""
     words = ["nsenter", "--target", str(sshd.pid), "--mount", "sh", "-ec", script]
     subprocess.run(words, check=True, capture_output=True)
@@ -185,7 +185,7 @@ def test_inventory_check_finds_each_missing_sudo_rule_and_altered_script(
 ):
     with _fleet(sshd.host()) as fleet:
         assert check_host(fleet, "web1").error == ""
-        _inside(sshd, harm)
+        _run_inside_namespace(sshd, harm)
         check = check_host(fleet, "web1")
     assert not check.is_healthy
     assert words in check.error

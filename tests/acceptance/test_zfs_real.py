@@ -92,7 +92,7 @@ def test_zfs_disk_is_onlined_replaced_and_cleared_and_snapshot_and_quota_undone(
             disk.symlink_to(nas.disk(disk.name, megabytes=64))
         nas.pool("tank", "mirror", *disks[:2])
         old, new = str(disks[1]), str(disks[2])
-        _take_a_snapshot_and_set_a_quota(nas, fleet)
+        _take_snapshot_and_set_quota(nas, fleet)
         nas.run("zpool", "offline", "tank", str(disks[1]))
         online = OnlineDisk.model_validate(TANK | {"disk": old})
         undo_plan(fleet, online, execute_plan(fleet, online))
@@ -115,7 +115,7 @@ def test_zfs_disk_is_onlined_replaced_and_cleared_and_snapshot_and_quota_undone(
             disk.unlink(missing_ok=True)
 
 
-def _take_a_snapshot_and_set_a_quota(nas: ZfsFuse, fleet: Fleet) -> None:
+def _take_snapshot_and_set_quota(nas: ZfsFuse, fleet: Fleet) -> None:
     nas.run("zfs", "create", "tank/home")
     values = {"host": "nas1", "dataset": "tank/home"}
     take = TakeSnapshot.model_validate(values | {"name": "before"})

@@ -29,27 +29,29 @@ def create_database(request: pytest.FixtureRequest, directory: Path) -> Database
 
 def create_sqlite_database(file: Path, seal: SigningKey | None = None) -> Database:
     """Return a database of SQLite in *file*, which is not there yet."""
-    file.write_bytes(_laid_out())
+    file.write_bytes(_build_empty_sqlite_file())
     return skip_fsync(Database(f"sqlite:///{file}", seal or SigningKey.create()))
 
 
 def create_postgresql_database(server: Postgres, seal: SigningKey | None = None) -> Database:
     """Return a new database of a server of PostgreSQL."""
-    return Database(server.new_database(like=_template(server)), seal or SigningKey.create())
+    return Database(
+        server.new_database(like=_create_template_database(server)), seal or SigningKey.create()
+    )
 
 
 def skip_fsync(database: Database) -> Database:
     """Return a database of SQLite that waits for no disk, where the machine will not crash."""
-    event.listen(database.engine, "connect", _without_waiting)
+    event.listen(database.engine, "connect", _turn_fsync_off)
     return database
 
 
-def _without_waiting(connection: Any, _record: object) -> None:
+def _turn_fsync_off(connection: Any, _record: object) -> None:
     connection.execute("PRAGMA synchronous=OFF")
 
 
 @cache
-def _laid_out() -> bytes:
+def _build_empty_sqlite_file() -> bytes:
     with tempfile.TemporaryDirectory() as place:
         file = Path(place) / "empty.db"
         database = Database(f"sqlite:///{file}")
@@ -59,7 +61,7 @@ def _laid_out() -> bytes:
 
 
 @cache
-def _template(server: Postgres) -> str:
+def _create_template_database(server: Postgres) -> str:
     database = Database(server.new_database())
     migrations.upgrade_schema(database)
     # Nobody may be connected to what is copied.

@@ -68,7 +68,7 @@ def open_restricted_harness(
     directory: Path, server: Postgres | None = None
 ) -> Generator[RestrictedHarness]:
     """Open a harness on a copy of a filled database. server: PostgreSQL, instead of SQLite."""
-    content, key, filled = _fill_once(server, int(time.monotonic() // 300))
+    content, key, filled = _build_filled_database(server, int(time.monotonic() // 300))
     if server is None:
         file = directory / "restricted.db"
         file.write_bytes(content)
@@ -81,7 +81,7 @@ def open_restricted_harness(
 
 
 @lru_cache(maxsize=2)
-def _fill_once(
+def _build_filled_database(
     server: Postgres | None, _five_minutes: int
 ) -> tuple[bytes, SigningKey, RestrictedHarness]:
     """Return a filled database, its key and what it holds: to fill it takes long.
@@ -105,18 +105,18 @@ def _fill_once(
 def fill(harness: Harness) -> RestrictedHarness:
     harness.fleet.hosts |= {"web1": {"lamp": "off", HIDDEN: "off"}, "nas1": {"lamp": "off"}}
     why = f"a {HIDDEN} reason"
-    done = harness.request(_lamp("lb1"), "adam", why)
+    done = harness.request(_set_lamp("lb1"), "adam", why)
     check = harness.request(ShowSwitches(host="nas1"), "adam", why)
     both = harness.service.request_on_hosts(
-        [_lamp("lb1", "dim"), _lamp("lb2", "dim")],
+        [_set_lamp("lb1", "dim"), _set_lamp("lb2", "dim")],
         host_pattern="lb*",
         person="adam",
         origin=WEB,
         reason=why,
     )
     harness.run_queued_work()
-    waiting = harness.request(_lamp("lb2"), "stan", why)
-    shown = harness.request(_lamp("web1"), "olga", f"a {SHOWN} reason")
+    waiting = harness.request(_set_lamp("lb2"), "stan", why)
+    shown = harness.request(_set_lamp("web1"), "olga", f"a {SHOWN} reason")
     hidden_schedule = _schedule(harness, "lb1", HIDDEN, "adam")
     shown_schedule = _schedule(harness, "web1", SHOWN, "olga")
     with harness.database.transaction() as tx:
@@ -146,7 +146,7 @@ def mask_number(number: int, text: str) -> str:
     return re.sub(rf"\b(runs?|schedules?|instance|value|drift)([ /=]){number}\b", r"\1\2N", text)
 
 
-def _lamp(host: str, value: str = "on") -> SetSwitch:
+def _set_lamp(host: str, value: str = "on") -> SetSwitch:
     return SetSwitch(host=host, name="lamp", value=value)
 
 

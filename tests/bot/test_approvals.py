@@ -46,16 +46,16 @@ def _harness(directory: Path, rules: str | None = None) -> Generator[tuple[Harne
         yield harness, clock
 
 
-def _rules(notes: str, when: str = "") -> str:
+def _build_rules(notes: str, when: str = "") -> str:
     return ANYBODY_APPROVES.format(notes=notes, when=when)
 
 
-def _yes(harness: Harness, run: Run, person: str, reason: str = "") -> Run:
+def _cast_approval(harness: Harness, run: Run, person: str, reason: str = "") -> Run:
     harness.service.approve_run(run.id, person=person, digest=run.digest, reason=reason)
     return harness.get_run(run.id)
 
 
-def _edited_by(harness: Harness, run: Run, *people: str) -> None:
+def _set_editors(harness: Harness, run: Run, *people: str) -> None:
     with harness.database.transaction() as tx:
         ids = '["' + '", "'.join(people) + '"]'
         tx.sql.execute(update(tables.run).where(tables.run.c.id == run.id).values(editors=ids))
@@ -65,9 +65,9 @@ def _never(_request: PolicyRequest, _person: str) -> bool:
     return False
 
 
-def _may(harness: Harness, run: Run, person: str) -> bool:
+def _can_approve(harness: Harness, run: Run, person: str) -> bool:
     try:
-        _yes(harness, run, person)
+        _cast_approval(harness, run, person)
     except NotAllowed:
         return False
     return True
@@ -82,9 +82,9 @@ class TestApprovers:
         with _harness(tmp_path) as (harness, _):
             for person in EVERYBODY:
                 run = harness.request(BreakSwitch(host="lb1", name="lamp"), person=asker)
-                _edited_by(harness, run, *([editor] if editor else []))
+                _set_editors(harness, run, *([editor] if editor else []))
                 able = person in OWNERS and person not in {asker, editor}
-                assert _may(harness, run, person) is able, (asker, editor, person)
+                assert _can_approve(harness, run, person) is able, (asker, editor, person)
                 if run.state is State.PENDING:
                     harness.service.withdraw_run(run.id, person=asker)
 
@@ -94,7 +94,7 @@ class TestApprovers:
         with _harness(tmp_path) as (harness, _):
             run = harness.request(BreakSwitch(host="lb1", name="lamp"), person="olga")
             monkeypatch.setattr(PolicyRequest, "is_made_by", _never)
-            assert _yes(harness, run, "olga").state is State.QUEUED
+            assert _cast_approval(harness, run, "olga").state is State.QUEUED
 
     def test_requester_cannot_approve_with_a_second_slack_account(self, tmp_path: Path):
         with _harness(tmp_path) as (harness, _):
@@ -106,42 +106,42 @@ class TestApprovers:
             person = household.find_by_slack(team="T0KEYTURN", enterprise=None, user="U0OLGA2")
             assert person
             run = harness.request(BreakSwitch(host="lb1", name="lamp"), person="olga")
-            assert not _may(harness, run, person.id)
+            assert not _can_approve(harness, run, person.id)
 
     def test_approval_of_one_person_counts_once_when_two_are_required(self, tmp_path: Path):
-        with _harness(tmp_path, _rules('@approvals("2") @from("owners")')) as (harness, _):
+        with _harness(tmp_path, _build_rules('@approvals("2") @from("owners")')) as (harness, _):
             run = harness.request(LAMP_ON)
-            assert _yes(harness, run, "olga").state is State.PENDING
+            assert _cast_approval(harness, run, "olga").state is State.PENDING
             with pytest.raises(TooLate):
-                _yes(harness, run, "olga")
-            assert _yes(harness, run, "adam").state is State.QUEUED
+                _cast_approval(harness, run, "olga")
+            assert _cast_approval(harness, run, "adam").state is State.QUEUED
 
 
 class TestRequiredApprovals:
-    ONE_OF_EACH = _rules('@approvals("2") @from("owners & role:security")')
+    ONE_OF_EACH = _build_rules('@approvals("2") @from("owners & role:security")')
 
     def test_rule_for_one_approval_per_group_needs_one_from_each_group(self, tmp_path: Path):
         with _harness(tmp_path, self.ONE_OF_EACH) as (harness, _):
             run = harness.request(LAMP_ON)
             assert run.approver_groups == ("area:edge", "role:security")
-            assert _yes(harness, run, "olga").state is State.PENDING
-            assert _yes(harness, run, "adam").state is State.PENDING
-            assert _yes(harness, run, "sven").state is State.QUEUED
+            assert _cast_approval(harness, run, "olga").state is State.PENDING
+            assert _cast_approval(harness, run, "adam").state is State.PENDING
+            assert _cast_approval(harness, run, "sven").state is State.QUEUED
             harness.run_queued_work()
             assert harness.get_run(run.id).state is State.SUCCEEDED
 
     def test_rule_for_two_approvals_accepts_two_from_the_same_group(self, tmp_path: Path):
-        rules = _rules('@approvals("2") @from("owners, role:security")')
+        rules = _build_rules('@approvals("2") @from("owners, role:security")')
         with _harness(tmp_path, rules) as (harness, _):
             run = harness.request(LAMP_ON)
-            _yes(harness, run, "olga")
-            assert _yes(harness, run, "adam").state is State.QUEUED
+            _cast_approval(harness, run, "olga")
+            assert _cast_approval(harness, run, "adam").state is State.QUEUED
 
     def test_gate_refuses_a_run_when_an_approver_group_is_no_longer_covered(self, tmp_path: Path):
         with _harness(tmp_path, self.ONE_OF_EACH) as (harness, _):
             run = harness.request(LAMP_ON)
             for person in ("olga", "sven"):
-                _yes(harness, run, person)
+                _cast_approval(harness, run, person)
             people = harness.policies.path / "people.yaml"
             people.write_text(
                 people.read_text().replace("roles: [security, administrator]", "roles: []")
@@ -157,7 +157,7 @@ class TestRequiredApprovals:
     ):
         with _harness(tmp_path) as (harness, _):
             run = harness.request(LAMP_ON)
-            _yes(harness, run, "olga")
+            _cast_approval(harness, run, "olga")
             areas = harness.policies.path / "areas.yaml"
             areas.write_text(areas.read_text().replace("[olga, adam]", "[adam]"))
             harness.run_queued_work()
@@ -177,7 +177,7 @@ class TestRequiredApprovals:
     ):
         with _harness(tmp_path) as (harness, _):
             run = harness.request(LAMP_ON)
-            _yes(harness, run, "olga")
+            _cast_approval(harness, run, "olga")
             people = harness.policies.path / "people.yaml"
             hers = people.read_text().replace(
                 "Developer, roles: [developer]", "Developer, roles: %s"
@@ -210,7 +210,7 @@ class TestRequiredApprovals:
 
 
 class TestReasons:
-    RULES = _rules('@approvals("1") @from("owners") @reason("required")')
+    RULES = _build_rules('@approvals("1") @from("owners") @reason("required")')
 
     def test_request_without_a_reason_is_rejected_when_a_rule_requires_one(self, tmp_path: Path):
         with _harness(tmp_path, self.RULES) as (harness, _):
@@ -225,14 +225,14 @@ class TestReasons:
             with pytest.raises(
                 InvalidRequestError, match="the policy requires a reason for this approval"
             ):
-                _yes(harness, run, "olga")
+                _cast_approval(harness, run, "olga")
             with pytest.raises(NotAllowed):
-                _yes(harness, run, "stan")
-            assert _yes(harness, run, "olga", "I saw it").state is State.QUEUED
+                _cast_approval(harness, run, "stan")
+            assert _cast_approval(harness, run, "olga", "I saw it").state is State.QUEUED
 
     def test_approval_needs_no_reason_when_no_rule_requires_one(self, tmp_path: Path):
         with _harness(tmp_path, self.RULES.replace("@reason", "// @reason")) as (harness, _):
-            assert _yes(harness, harness.request(LAMP_ON), "olga").state is State.QUEUED
+            assert _cast_approval(harness, harness.request(LAMP_ON), "olga").state is State.QUEUED
 
 
 class TestChangedRequirements:
@@ -243,7 +243,7 @@ class TestChangedRequirements:
     permit (principal, action == Action::"request", resource)
     when { context.now >= datetime("2100-01-01T00:00:00Z") };
     """
-    RULES = _rules('@approvals("1") @from("owners")') + NIGHT
+    RULES = _build_rules('@approvals("1") @from("owners")') + NIGHT
 
     def _to_the_night(self, clock: Clock) -> None:
         with clock.reading() as tx:
@@ -258,14 +258,14 @@ class TestChangedRequirements:
         with _harness(tmp_path, self.RULES) as (harness, clock):
             self._to_the_evening(clock)
             run = harness.request(LAMP_ON)
-            assert _yes(harness, run, "olga").state is State.QUEUED
+            assert _cast_approval(harness, run, "olga").state is State.QUEUED
             self._to_the_night(clock)
             harness.run_queued_work()
             again = harness.get_run(run.id)
             assert (again.state, again.required_approvals) == (State.PENDING, 2)
             assert harness.fleet.sent == []
             assert "more approvals needed" in harness.list_entry_kinds(run)
-            assert _yes(harness, run, "adam").required_approvals == 2
+            assert _cast_approval(harness, run, "adam").required_approvals == 2
             harness.run_queued_work()
             assert harness.get_run(run.id).state is State.SUCCEEDED
 
@@ -274,21 +274,21 @@ class TestChangedRequirements:
             assert harness.approve(harness.request(LAMP_ON)).state is State.SUCCEEDED
 
     def test_run_keeps_its_required_approvals_when_the_rules_become_weaker(self, tmp_path: Path):
-        rules = _rules('@approvals("2") @from("owners")', "when { context.first_time }") + (
+        rules = _build_rules('@approvals("2") @from("owners")', "when { context.first_time }") + (
             '@id("known") @approvals("1") @from("owners") permit (principal, '
             'action == Action::"request", resource) unless { context.first_time };'
         )
         with _harness(tmp_path, rules) as (harness, _):
             first, second = harness.request(LAMP_ON), harness.request(FAN_ON)
             for person in OWNERS:
-                _yes(harness, first, person)
+                _cast_approval(harness, first, person)
             harness.run_queued_work()
             assert harness.get_run(first.id).state is State.SUCCEEDED
             # By now it is not new any more, but two were wanted when it was shown.
-            assert _yes(harness, second, "olga").state is State.PENDING
+            assert _cast_approval(harness, second, "olga").state is State.PENDING
             # The twin: what is asked from now on takes one.
             third = harness.request(SetSwitch(host="lb2", name="lamp", value="on"))
-            assert _yes(harness, third, "olga").state is State.QUEUED
+            assert _cast_approval(harness, third, "olga").state is State.QUEUED
 
     def test_running_run_finishes_when_stricter_hours_begin_between_two_steps(
         self, tmp_path: Path
@@ -304,7 +304,10 @@ class TestChangedRequirements:
             '@id("many") forbid (principal, action == Action::"request", resource) '
             "when { context.hosts > 1 };"
         )
-        with _harness(tmp_path, _rules('@approvals("1") @from("owners")') + many) as (harness, _):
+        with _harness(tmp_path, _build_rules('@approvals("1") @from("owners")') + many) as (
+            harness,
+            _,
+        ):
             assert harness.request(LAMP_ON).state is State.PENDING
             both = [SetSwitch(host=host, name="lamp", value="on") for host in ("lb1", "lb2")]
             whole = harness.service.request_on_hosts(
@@ -321,7 +324,7 @@ class TestApprovalExpiry:
             run = harness.request(LAMP_ON)
             clock.ahead = harness.context.approval_timeout + MINUTE
             with pytest.raises(TooLate, match="expired"):
-                _yes(harness, run, "olga")
+                _cast_approval(harness, run, "olga")
             harness.service.expire_runs()
             assert harness.get_run(run.id).state is State.EXPIRED
 
@@ -329,7 +332,7 @@ class TestApprovalExpiry:
         with _harness(tmp_path) as (harness, clock):
             run = harness.request(LAMP_ON)
             clock.ahead = harness.context.approval_timeout - MINUTE
-            ready = _yes(harness, run, "olga")
+            ready = _cast_approval(harness, run, "olga")
             assert ready.expires_at
             assert ready.expires_at > (run.expires_at or 0)
             clock.ahead += harness.context.start_timeout - MINUTE
@@ -339,7 +342,7 @@ class TestApprovalExpiry:
     def test_approved_run_expires_when_it_does_not_start_in_time(self, tmp_path: Path):
         with _harness(tmp_path) as (harness, clock):
             run = harness.request(LAMP_ON)
-            _yes(harness, run, "olga")
+            _cast_approval(harness, run, "olga")
             clock.ahead = harness.context.start_timeout + MINUTE
             harness.run_queued_work()
             assert harness.get_run(run.id).state is State.EXPIRED
@@ -347,7 +350,9 @@ class TestApprovalExpiry:
 
 
 class TestReminders:
-    RULES = _rules('@approvals("1") @from("owners") @remind("10m") @escalate("role:security")')
+    RULES = _build_rules(
+        '@approvals("1") @from("owners") @remind("10m") @escalate("role:security")'
+    )
 
     def test_approvers_are_reminded_once_before_the_run_escalates_to_the_next_group(
         self, tmp_path: Path
@@ -358,12 +363,12 @@ class TestReminders:
             clock.ahead = 11 * MINUTE
             assert [reminder.id for reminder in harness.service.remind_approvers()] == [run.id]
             assert harness.service.remind_approvers() == []
-            assert not _may(harness, run, "sven")
+            assert not _can_approve(harness, run, "sven")
             clock.ahead = 21 * MINUTE
             assert [reminder.id for reminder in harness.service.remind_approvers()] == [run.id]
             assert harness.service.remind_approvers() == []
             assert harness.list_entry_kinds(run)[-2:] == ["approval refused", "escalated"]
-            assert _yes(harness, run, "sven").state is State.QUEUED
+            assert _cast_approval(harness, run, "sven").state is State.QUEUED
             harness.run_queued_work()
             assert harness.get_run(run.id).state is State.SUCCEEDED
 
@@ -385,7 +390,7 @@ class TestReminders:
             clock.ahead = 2 * HOUR
             assert len(harness.service.remind_approvers()) == 1
             assert harness.service.remind_approvers() == []
-            assert not _may(harness, run, "sven")
+            assert not _can_approve(harness, run, "sven")
 
     def test_approvers_are_not_reminded_of_a_decided_run(self, tmp_path: Path):
         with _harness(tmp_path, self.RULES) as (harness, clock):

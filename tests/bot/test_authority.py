@@ -125,7 +125,7 @@ class TestApprovalExpiry:
     def test_without_the_database_clock_a_slow_process_clock_revives_an_approval(
         self, harness: Harness, monkeypatch: pytest.MonkeyPatch
     ):
-        monkeypatch.setattr(Database, "read_clock", _by_the_process)
+        monkeypatch.setattr(Database, "read_clock", _read_process_clock)
         run = harness.request(LAMP_ON)
         patience(harness, run, -MINUTE)
         skew(monkeypatch, -HOUR)
@@ -138,7 +138,7 @@ def skew(monkeypatch: pytest.MonkeyPatch, microseconds: int) -> None:
     monkeypatch.setattr(time, "time", lambda: true() + microseconds / 1_000_000)
 
 
-def _by_the_process(_database: Database, _connection: Connection) -> int:
+def _read_process_clock(_database: Database, _connection: Connection) -> int:
     return round(time.time() * 1_000_000)
 
 
@@ -147,7 +147,7 @@ def patience(harness: Harness, run: Run, microseconds: int) -> None:
         runs.amend_run(tx, runs.lock_run(tx, run.id), expires_at=tx.now + microseconds)
 
 
-def _all_there(monkeypatch: pytest.MonkeyPatch) -> None:
+def _skip_gate_checks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the gate believe what was counted when people clicked, and that nothing has moved."""
     true = gate.count_approvals
 
@@ -169,7 +169,7 @@ class TestLostRoles:
     def test_without_the_recount_the_approval_of_a_former_owner_counts(
         self, harness: Harness, monkeypatch: pytest.MonkeyPatch
     ):
-        _all_there(monkeypatch)
+        _skip_gate_checks(monkeypatch)
         run = approved(harness)
         rewrite(harness, "areas.yaml", "[olga, adam]", "[adam]")
         assert (goes_on(harness, run), harness.fleet.sent) == (State.SUCCEEDED, SENT)
@@ -183,7 +183,7 @@ class TestLostRoles:
     def test_without_the_recount_a_run_of_a_requester_without_the_role_starts(
         self, harness: Harness, monkeypatch: pytest.MonkeyPatch
     ):
-        _all_there(monkeypatch)
+        _skip_gate_checks(monkeypatch)
         run = approved(harness)
         lose_the_role(harness)
         assert (goes_on(harness, run), harness.fleet.sent) == (State.SUCCEEDED, SENT)
@@ -231,7 +231,7 @@ class TestRoleLostDuringFanOut:
     def test_without_the_recount_every_host_is_changed_after_the_role_is_lost(
         self, harness: Harness, go: Callable[[Harness], None], monkeypatch: pytest.MonkeyPatch
     ):
-        _all_there(monkeypatch)
+        _skip_gate_checks(monkeypatch)
         assert sorted(self._goes(harness, go)) == sorted(self.HOSTS)
 
 

@@ -27,7 +27,7 @@ from tests.toy import SetSwitch
 CANARIES = [f"Canary-{n:02d}/+{'ab=&%<'[n % 6]}-of-ours" for n in range(40)]
 
 
-def _spellings(secret: str) -> Iterator[str]:
+def _list_spellings(secret: str) -> Iterator[str]:
     data = secret.encode()
     yield secret
     yield base64.b64encode(data).decode()
@@ -38,7 +38,7 @@ def _spellings(secret: str) -> Iterator[str]:
 
 
 def everything_spelt() -> str:
-    return "\n".join(spelt for canary in CANARIES for spelt in _spellings(canary))
+    return "\n".join(spelt for canary in CANARIES for spelt in _list_spellings(canary))
 
 
 def traces(text: str) -> list[str]:
@@ -52,7 +52,7 @@ def traces(text: str) -> list[str]:
     return places
 
 
-def _run_through(directory: Path, redactor: Redactor) -> Iterator[str]:
+def _list_sink_contents(directory: Path, redactor: Redactor) -> Iterator[str]:
     """Let a host say every canary, in its answer and in its trouble; yield what every sink holds.
 
     What chat and pages show is drawn from the database, which is one of them.
@@ -67,7 +67,7 @@ def _run_through(directory: Path, redactor: Redactor) -> Iterator[str]:
     log = logging.getLogger("bot.canaries")
     log.addHandler(handler)
     with open_harness(directory, database=store) as harness:
-        _say_all(harness)
+        _emit_every_canary(harness)
         try:
             raise ValueError(everything_spelt())
         except ValueError:
@@ -81,7 +81,7 @@ def _run_through(directory: Path, redactor: Redactor) -> Iterator[str]:
     yield from (file.read_bytes().decode(errors="replace") for file in directory.glob("keyturn*"))
 
 
-def _say_all(harness: Harness) -> None:
+def _emit_every_canary(harness: Harness) -> None:
     waiting = harness.request(SetSwitch(host="lb1", name="lamp", value="on"), reason=CANARIES[1])
 
     def fail(_host: str, _words: str) -> None:
@@ -97,13 +97,13 @@ def quiet(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_secret_canaries_are_redacted_in_every_log_and_database(tmp_path: Path, quiet: None):
-    for sink in _run_through(tmp_path, Redactor(CANARIES)):
+    for sink in _list_sink_contents(tmp_path, Redactor(CANARIES)):
         assert traces(sink) == []
 
 
 def test_without_the_redactor_every_secret_canary_is_found(tmp_path: Path, quiet: None):
     """The twin: who looks like this finds them where nobody takes them out."""
-    sinks = list(_run_through(tmp_path, Redactor()))
+    sinks = list(_list_sink_contents(tmp_path, Redactor()))
     assert set(traces(sinks[0])) >= set(CANARIES)
     assert set(traces(sinks[2])) >= set(CANARIES)
 

@@ -229,21 +229,21 @@ def test_dispatcher_takes_single_requests_before_child_runs_and_scheduled_runs(h
     """Asked last, taken first: parts of a wave and fires of a schedule wait."""
     staff = hire(threads=1)
     with staff.database.transaction() as tx:
-        whole = _asked(tx)
-        parts = [_asked(tx, parent=whole) for _ in range(3)]
-        fired = _asked(tx, origin=RequestOrigin("schedule", schedule_id=1))
-        _fire(tx, fired)
-        alone = _asked(tx)
-    assert _taken(staff, [*parts, fired, alone]) == [alone, *parts, fired]
+        whole = _add_run(tx)
+        parts = [_add_run(tx, parent=whole) for _ in range(3)]
+        fired = _add_run(tx, origin=RequestOrigin("schedule", schedule_id=1))
+        _mark_as_scheduled(tx, fired)
+        alone = _add_run(tx)
+    assert _list_order_taken(staff, [*parts, fired, alone]) == [alone, *parts, fired]
 
 
 def test_dispatcher_lets_people_take_turns_however_many_runs_each_queued(hire: Hire):
     staff = hire(threads=1)
     with staff.database.transaction() as tx:
-        doras = [_asked(tx) for _ in range(6)]
-        olgas = [_asked(tx, requested_by="olga") for _ in range(2)]
-        ninas = [_asked(tx, requested_by="nina")]
-    taken = _taken(staff, [*doras, *olgas, *ninas])
+        doras = [_add_run(tx) for _ in range(6)]
+        olgas = [_add_run(tx, requested_by="olga") for _ in range(2)]
+        ninas = [_add_run(tx, requested_by="nina")]
+    taken = _list_order_taken(staff, [*doras, *olgas, *ninas])
     assert taken == [doras[0], olgas[0], ninas[0], doras[1], olgas[1], *doras[2:]]
 
 
@@ -251,8 +251,8 @@ def test_person_who_queues_later_waits_for_one_run_of_each_other_person(hire: Hi
     """Half of the line was served by then: that is not held against whoever comes."""
     staff = hire(threads=1)
     with staff.database.transaction() as tx:
-        doras = [_asked(tx) for _ in range(8)]
-        olgas = _asked(tx, requested_by="olga")
+        doras = [_add_run(tx) for _ in range(8)]
+        olgas = _add_run(tx, requested_by="olga")
     with slow(*doras[:4], *doras[5:], olgas) as work:
         staff.hands.start(work)
         staff.enqueue(*doras)
@@ -268,7 +268,7 @@ def test_break_glass_run_starts_while_all_worker_threads_are_busy(hire: Hire):
     """Its twin is beside it: what is merely single waits until a thread is free."""
     staff = hire(threads=1)
     with staff.database.transaction() as tx:
-        long, alone, broken = (_asked(tx) for _ in range(3))
+        long, alone, broken = (_add_run(tx) for _ in range(3))
         break_glass.request_break_glass(tx, run=broken, person="dora", reason="it burns")
         tx.sql.execute(text("UPDATE break_glass SET activated_at = 1"))
     with slow(alone, broken) as work:
@@ -280,17 +280,17 @@ def test_break_glass_run_starts_while_all_worker_threads_are_busy(hire: Hire):
         assert work.advanced == [long, broken]
 
 
-def _fire(tx: Transaction, run: int) -> None:
+def _mark_as_scheduled(tx: Transaction, run: int) -> None:
     """Let a run be one that the clock has asked for."""
     hourly = ScheduleTiming("hourly", parse_cron("0 * * * *", "UTC"))
     schedule = schedules.add_schedule(
-        tx, run=_asked(tx), owner="dora", timing=hourly, lapses=tx.now
+        tx, run=_add_run(tx), owner="dora", timing=hourly, lapses=tx.now
     )
     known = {"schedule": schedule.id, "due_at": 1, "starts_at": 1, "recorded_at": 1, "run": run}
     tx.sql.execute(insert(tables.fire).values(**known, host="lb1", outcome="fired", reason=""))
 
 
-def _taken(staff: Staff, numbers: list[int]) -> list[int]:
+def _list_order_taken(staff: Staff, numbers: list[int]) -> list[int]:
     """Return in which order these are taken by one thread that is at something else before."""
     with slow(*numbers) as work:
         staff.hands.start(work)
@@ -303,7 +303,7 @@ def _taken(staff: Staff, numbers: list[int]) -> list[int]:
     return work.advanced[1:]
 
 
-def _asked(tx: Transaction, **more: object) -> int:
+def _add_run(tx: Transaction, **more: object) -> int:
     new = runs.NewRun(
         runbook="toy set",
         kind="change",

@@ -49,7 +49,7 @@ class Clinic:
         return CheckResult(**finding)
 
 
-def _clinic(place: Path, environment: pytest.MonkeyPatch, service: Service) -> Clinic:
+def _build_clinic(place: Path, environment: pytest.MonkeyPatch, service: Service) -> Clinic:
     clinic = Clinic(place, service, environment)
     environment.chdir(place)
     clinic.set(
@@ -71,7 +71,7 @@ def clinic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[Clinic]
     company.create_policy(tmp_path / "policy")
     (tmp_path / "policy" / "inventory.yaml").write_text("hosts: {}\n")
     with Service(tmp_path) as service:
-        yield _clinic(tmp_path, monkeypatch, service)
+        yield _build_clinic(tmp_path, monkeypatch, service)
 
 
 @pytest.mark.real
@@ -80,7 +80,7 @@ def test_doctor_reports_a_healthy_installation_and_an_unreachable_host(
 ):
     company.create_policy(tmp_path / "policy")
     with LoopbackFleet(tmp_path / "policy") as fleet, Service(tmp_path) as service:
-        clinic = _clinic(tmp_path, monkeypatch, service)
+        clinic = _build_clinic(tmp_path, monkeypatch, service)
         answer = clinic.run()
         assert answer.exit_code == 0, answer.output
         assert "ERROR" not in answer.output

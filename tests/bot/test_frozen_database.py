@@ -47,7 +47,7 @@ def frozen_harness(own_postgres: Postgres, tmp_path: Path) -> Generator[Harness]
 
 
 @contextmanager
-def _frozen(harness: Harness) -> Generator[None]:
+def _freeze_server(harness: Harness) -> Generator[None]:
     """Stop the server and all that it has begun, as a disk that hangs or a paused machine does."""
     with harness.database.engine.connect() as connection:
         place = connection.exec_driver_sql("SHOW data_directory").scalar_one()
@@ -66,7 +66,7 @@ def _frozen(harness: Harness) -> Generator[None]:
                 os.kill(process, signal.SIGCONT)
 
 
-def _in_time(act: Callable[[], object], seconds: float = PATIENCE) -> threading.Thread:
+def _run_with_timeout(act: Callable[[], object], seconds: float = PATIENCE) -> threading.Thread:
     """Do something in a thread and wait for its end, or for so long."""
 
     def attempt() -> None:
@@ -79,11 +79,11 @@ def _in_time(act: Callable[[], object], seconds: float = PATIENCE) -> threading.
     return thread
 
 
-def _stay(_driver: object) -> None:
+def _keep_connection_open(_driver: object) -> None:
     """Do not hang up."""
 
 
-def _works_again(harness: Harness) -> None:
+def _wait_until_database_works(harness: Harness) -> None:
     """Wait until the database has its wits about it again."""
     deadline = time.monotonic() + PATIENCE
     while True:
@@ -95,7 +95,7 @@ def _works_again(harness: Harness) -> None:
 
 
 @contextmanager
-def _no_file_to_spare() -> Generator[None]:
+def _exhaust_file_descriptors() -> Generator[None]:
     """Let this process open nothing more."""
     usual = resource.getrlimit(resource.RLIMIT_NOFILE)
     # What is opened gets the lowest number that is free.
@@ -118,9 +118,9 @@ def test_frozen_database_connection_is_closed_without_free_file_descriptors(
             asked.set()
             tx.sql.exec_driver_sql("SELECT pg_sleep(60)")
 
-    thread = _in_time(wait_for_good, seconds=0)
+    thread = _run_with_timeout(wait_for_good, seconds=0)
     assert asked.wait(PATIENCE)
-    with _no_file_to_spare():
+    with _exhaust_file_descriptors():
         thread.join(PATIENCE)
     assert not thread.is_alive()
 
@@ -131,17 +131,17 @@ def test_a_frozen_database_refuses_the_run_before_any_packet(frozen_harness: Har
     run = harness.request(LAMP_ON)
     harness.service.approve_run(run.id, person="olga", digest=run.digest)
     asked = harness.fleet.asked
-    with _frozen(harness):
-        assert not _in_time(harness.run_queued_work).is_alive()
-        assert not _in_time(lambda: harness.request(LAMP_ON)).is_alive()
+    with _freeze_server(harness):
+        assert not _run_with_timeout(harness.run_queued_work).is_alive()
+        assert not _run_with_timeout(lambda: harness.request(LAMP_ON)).is_alive()
 
         def approve() -> None:
             harness.service.approve_run(other.id, person="olga", digest=other.digest)
 
-        assert not _in_time(approve).is_alive()
+        assert not _run_with_timeout(approve).is_alive()
         assert (harness.fleet.asked, harness.fleet.sent) == (asked, [])
         assert harness.database.error
-    _works_again(harness)
+    _wait_until_database_works(harness)
     assert harness.get_run(other.id).state is State.PENDING
     harness.service.wake_stalled_runs()
     harness.run_queued_work()
@@ -152,14 +152,14 @@ def test_no_caller_waits_longer_than_two_seconds_for_a_frozen_database(frozen_ha
     """Neither over a connection that is there, nor over one that is made for it."""
     harness = frozen_harness
     run = harness.request(LAMP_ON)
-    with _frozen(harness):
+    with _freeze_server(harness):
         for _ in range(2):
             began = time.monotonic()
             with pytest.raises(StoreUnavailable):
                 harness.service.approve_run(run.id, person="olga", digest=run.digest)
             assert time.monotonic() - began < 2 + A_BUSY_MACHINE
             harness.database.engine.pool.dispose()
-    _works_again(harness)
+    _wait_until_database_works(harness)
 
 
 def test_without_the_statement_timeout_callers_wait_for_a_frozen_database(
@@ -168,9 +168,9 @@ def test_without_the_statement_timeout_callers_wait_for_a_frozen_database(
     """The twin: nothing but the watch hangs up."""
     harness = frozen_harness
     run = harness.request(LAMP_ON)
-    monkeypatch.setattr(watching, "_shut_down_socket", _stay)
-    with _frozen(harness):
-        stuck = _in_time(
+    monkeypatch.setattr(watching, "_shut_down_socket", _keep_connection_open)
+    with _freeze_server(harness):
+        stuck = _run_with_timeout(
             lambda: harness.service.approve_run(run.id, person="olga", digest=run.digest), 6
         )
         assert stuck.is_alive()

@@ -9,7 +9,7 @@ from tests.bot.host_contacts import store_contact
 from tests.bot.web.sample_runs import add_sample_runs
 
 
-def _marks(condition: ServiceHealth) -> dict[str, str]:
+def _get_levels(condition: ServiceHealth) -> dict[str, str]:
     return {one.subject: one.level for one in condition.list_results()}
 
 
@@ -18,14 +18,14 @@ def _get_message(condition: ServiceHealth, about: str) -> str:
 
 
 def test_fresh_service_is_healthy_except_for_the_missing_witness(harness: Harness):
-    marks = _marks(ServiceHealth(harness.database))
+    marks = _get_levels(ServiceHealth(harness.database))
     assert marks.pop("Witnesses") == "warning"
     assert set(marks.values()) == {"ok"}
 
 
 def test_health_reports_a_clock_behind_the_database_clock(harness: Harness):
     condition = ServiceHealth(harness.database, clock=lambda: 1_000_000_000.0)
-    assert _marks(condition)["Clock"] == "error"
+    assert _get_levels(condition)["Clock"] == "error"
     assert "behind the database's" in _get_message(condition, "Clock")
 
 
@@ -38,7 +38,7 @@ def test_health_reports_lagging_witnesses_and_a_spool_with_entries(
     assert _get_message(condition, "Witness 1") == "lacks 3 entries"
     one = ServiceHealth(harness.database, lambda: {"1": 1}, spool)
     assert _get_message(one, "Witness 1") == "lacks 1 entry"
-    assert _marks(condition)["Spool"] == "error"
+    assert _get_levels(condition)["Spool"] == "error"
 
 
 def test_health_warns_about_old_keys_and_reports_missing_ones(harness: Harness, tmp_path: Path):
@@ -46,7 +46,7 @@ def test_health_warns_about_old_keys_and_reports_missing_ones(harness: Harness, 
     old.write_text("x")
     os.utime(old, (1, 1))
     lost = tmp_path / "secrets.key"
-    marks = _marks(ServiceHealth(harness.database, keys={"Signing key": old, "Other": lost}))
+    marks = _get_levels(ServiceHealth(harness.database, keys={"Signing key": old, "Other": lost}))
     assert (marks["Signing key"], marks["Other"]) == ("warning", "error")
 
 
@@ -69,5 +69,5 @@ def test_health_reports_an_unreadable_database(harness: Harness):
     harness.database.engine.dispose()
     harness.database.close()
     Path(harness.database.url.removeprefix("sqlite:///")).write_bytes(b"no database" * 100)
-    marks = _marks(ServiceHealth(harness.database))
+    marks = _get_levels(ServiceHealth(harness.database))
     assert marks["Database"] == "error"

@@ -22,7 +22,7 @@ RARE = (
 )
 
 
-def _loaded(code: str, names: Sequence[str]) -> list[str]:
+def _list_loaded_modules(code: str, names: Sequence[str]) -> list[str]:
     script = f"import sys\n{code}\nprint(*[name for name in {names!r} if sys.modules.get(name)])"
     result = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True, env={}
@@ -32,11 +32,11 @@ def _loaded(code: str, names: Sequence[str]) -> list[str]:
 
 def test_help_imports_no_heavy_modules() -> None:
     code = "from bot.__main__ import main\nmain(['--help'], standalone_mode=False)"
-    assert _loaded(code, (*SERVICE, *RARE)) == []
+    assert _list_loaded_modules(code, (*SERVICE, *RARE)) == []
 
 
 def test_serve_imports_no_rarely_needed_modules() -> None:
     needed = ["paramiko", "fastapi", "sqlalchemy"]
     # Where no collector of spans is named, this loads none of what sends them.
     code = "from bot import app, settings\napp.export_spans(settings.Settings(_env_file=None))"
-    assert _loaded(code, [*needed, *RARE]) == needed
+    assert _list_loaded_modules(code, [*needed, *RARE]) == needed

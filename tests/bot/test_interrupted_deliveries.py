@@ -36,12 +36,12 @@ def test_deliveries_claimed_before_a_crash_are_sent_after_the_restart(tmp_path: 
             tx.sql.execute(delivery.insert().values(late | claimed))
     with Service(tmp_path) as service:
         deadline = time.monotonic() + 10
-        while _left(service, run.id) and time.monotonic() < deadline:
+        while _list_undelivered(service, run.id) and time.monotonic() < deadline:
             time.sleep(0.05)
-        assert _left(service, run.id) == []
+        assert _list_undelivered(service, run.id) == []
 
 
-def _left(service: Service, run: int) -> list[str]:
+def _list_undelivered(service: Service, run: int) -> list[str]:
     """Return what still waits for who is dead."""
     with service.keyturn.database.reading() as tx:
         drawn = tx.sql.exec_driver_sql("SELECT digest FROM slack_home").scalar_one()

@@ -31,7 +31,7 @@ from tests.toy import SetAll, SetSwitch, ShowSwitches, TuneSwitch
 LAMP_ON = SetSwitch(host="lb1", name="lamp", value="on")
 
 
-def _let_in(harness: Harness) -> Run:
+def _queue_unapproved_run(harness: Harness) -> Run:
     """Bring a request to the point of starting through an entrance that checks nothing."""
     run = harness.request(LAMP_ON)
     with harness.database.transaction() as tx:
@@ -44,14 +44,14 @@ class TestRulesAtTheGate:
     """Other tools checked only at one entrance, such as the API."""
 
     def test_gate_stops_a_run_queued_without_any_approval_check(self, harness: Harness):
-        assert _let_in(harness).state is not State.SUCCEEDED
+        assert _queue_unapproved_run(harness).state is not State.SUCCEEDED
         assert harness.fleet.sent == []
 
     def test_without_the_gate_a_run_queued_without_approval_is_sent(
         self, harness: Harness, monkeypatch: pytest.MonkeyPatch
     ):
         monkeypatch.setattr(gate, "authorise_run", authorise_all)
-        _let_in(harness)
+        _queue_unapproved_run(harness)
         assert harness.fleet.sent == [("lb1", "set lamp on")]
 
     @pytest.mark.parametrize("door", ["slack", "web", "api", "cli", "schedule"])
@@ -63,8 +63,8 @@ class TestRulesAtTheGate:
 
     def test_runbooks_import_nothing_of_the_bot(self):
         """It is handed its question alone, and knows nothing above itself."""
-        for file in _modules(runbooks.__path__):
-            above = [name for name in _imports(file) if name.split(".")[0] == "bot"]
+        for file in _list_modules(runbooks.__path__):
+            above = [name for name in _list_imports(file) if name.split(".")[0] == "bot"]
             assert above == [], file
 
     @pytest.mark.parametrize("name", ["dry_run", "check_mode", "force", "approved"])
@@ -227,7 +227,7 @@ class TestClockChanges:
 
 class TestHostSafety:
     def test_connectors_never_accept_an_unknown_ssh_host_key(self):
-        for file in _modules(connectors.__path__):
+        for file in _list_modules(connectors.__path__):
             source = file.read_text()
             assert "AutoAddPolicy" not in source, file
             assert "WarningPolicy" not in source, file
@@ -264,11 +264,11 @@ class TestHostSafety:
             assert about, runbook.words
 
 
-def _modules(path: Iterable[str]) -> list[Path]:
+def _list_modules(path: Iterable[str]) -> list[Path]:
     return sorted(Path(next(iter(path))).glob("*.py"))
 
 
-def _imports(file: Path) -> list[str]:
+def _list_imports(file: Path) -> list[str]:
     names: list[str] = []
     for node in ast.walk(ast.parse(file.read_text())):
         if isinstance(node, ast.Import):

@@ -72,7 +72,7 @@ def house(sealed: Harness, tmp_path: Path, witnessed: list[Checkpoint]) -> House
     return Housekeeping(sealed.database, spool=spool, witnesses=[witnessed.append])
 
 
-def _with_their_hashes(entries: list[Entry]) -> list[Entry]:
+def _rehash_entries(entries: list[Entry]) -> list[Entry]:
     """Make every hash and every link fit again; what has another hash keeps its old signature."""
     prev, fitting = change_log.GENESIS, list[Entry]()
     for entry in entries:
@@ -84,7 +84,7 @@ def _with_their_hashes(entries: list[Entry]) -> list[Entry]:
     return fitting
 
 
-def _forged_approval(harness: Harness, run: Run) -> None:
+def _forge_approval_entry(harness: Harness, run: Run) -> None:
     """Add an entry that says that an owner approved this plan, with a signature that is none."""
     last = entries_of(harness.database)[-1]
     facts: Any = {"digest": run.digest, "why": "", "factor": None, "on_behalf_of": None}
@@ -106,7 +106,7 @@ def _forged_approval(harness: Harness, run: Run) -> None:
         connection.commit()
 
 
-def _vote_and_let_go(harness: Harness, run: Run) -> None:
+def _forge_decision_and_queue_run(harness: Harness, run: Run) -> None:
     with harness.database.transaction() as tx:
         runs.add_decision(tx, Decision(run.id, "olga", True, run.digest, tx.now))
         tx.sql.execute(update(tables.run).where(tables.run.c.id == run.id).values(state="queued"))
@@ -115,7 +115,7 @@ def _vote_and_let_go(harness: Harness, run: Run) -> None:
 def _check_nothing(*_: object) -> None: ...
 
 
-def _verdict(database: Database, **how: Any) -> Verification:
+def _verify(database: Database, **how: Any) -> Verification:
     with database.reading() as tx:
         return verification.verify_log(tx, **how)
 
@@ -144,7 +144,7 @@ class TestRewrittenEntries:
         entries = entries_of(harness.database)
         n = next(n for n, entry in enumerate(entries) if entry.kind == "requested")
         entries[n] = replace(entries[n], person="adam")
-        rewrite(harness.database, _with_their_hashes(entries))
+        rewrite(harness.database, _rehash_entries(entries))
         return entries[n].seq
 
     def test_service_appends_no_entry_after_a_rewritten_change_log(
@@ -176,11 +176,11 @@ class TestRewrittenEntries:
         n = self._rewritten(sealed)
         sealed.request(LAMP_ON)
         house.run_periodic_tasks()
-        assert _verdict(sealed.database, quick=True).broken is None
+        assert _verify(sealed.database, quick=True).broken is None
         assert verify_alone(sealed.database, tmp_path, "--quick").returncode == 0
-        public = _key_of(sealed.database)
+        public = _get_first_public_key(sealed.database)
         for options in ((), ("--key", public)):
-            assert _verdict(sealed.database, required_key=public if options else "").broken == n
+            assert _verify(sealed.database, required_key=public if options else "").broken == n
             alone = verify_alone(sealed.database, tmp_path, *options)
             assert alone.stderr.startswith(f"BROKEN at entry {n}: it is not signed")
 
@@ -191,8 +191,8 @@ class TestRewrittenEntries:
         database = Database(f"sqlite:///{tmp_path / 'var' / 'keyturn.db'}")
         entries = entries_of(database)
         entries[1] = replace(entries[1], body='{"n":7}')
-        rewrite(database, _with_their_hashes(entries))
-        for options in ([], ["--key", _key_of(database)], ["--quick"]):
+        rewrite(database, _rehash_entries(entries))
+        for options in ([], ["--key", _get_first_public_key(database)], ["--quick"]):
             ended = run_keyturn(tmp_path, "changelog", "verify", *options)
             assert (ended.returncode, ended.stderr[:18]) == (1, "BROKEN at entry 2:")
             assert len(entries_of(database)) == len(entries)
@@ -203,7 +203,7 @@ class _TakenBackError(Exception):
     pass
 
 
-def _append_and_take_back(opened: Callable[[], AbstractContextManager[Transaction]]) -> None:
+def _append_and_roll_back(opened: Callable[[], AbstractContextManager[Transaction]]) -> None:
     with opened() as tx:
         change_log.append_entry(tx, "noted")
         raise _TakenBackError
@@ -236,7 +236,7 @@ class TestTruncatedLog:
     def test_rolled_back_entries_do_not_count_as_missing_from_the_log(self, sealed: Harness):
         for opened in (sealed.database.transaction, sealed.database.shared_transaction):
             with pytest.raises(_TakenBackError):
-                _append_and_take_back(opened)
+                _append_and_roll_back(opened)
         assert sealed.request(LAMP_ON).state is State.PENDING
 
 
@@ -247,7 +247,7 @@ class TestKeyRotation:
     def _with_an_entry_on_top(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> Run:
         """Forge the approval, and add an entry of the service after it."""
         run = harness.request(LAMP_ON)
-        _forged_approval(harness, run)
+        _forge_approval_entry(harness, run)
         with monkeypatch.context() as patch, harness.database.transaction() as tx:
             patch.setattr(change_log, "check_head", _check_nothing)
             change_log.append_entry(tx, "noted")
@@ -259,7 +259,7 @@ class TestKeyRotation:
         fleet = harness.fleet
         parts = replace(harness.context, database=database)
         turned = Harness(KeyturnService(parts), parts, fleet, harness.dispatcher, harness.policies)
-        _vote_and_let_go(turned, run)
+        _forge_decision_and_queue_run(turned, run)
         turned.service.advance_run(run.id)
         database.close()
 
@@ -267,7 +267,7 @@ class TestKeyRotation:
         self, sealed: Harness, house: Housekeeping
     ):
         run = sealed.request(LAMP_ON)
-        _forged_approval(sealed, run)
+        _forge_approval_entry(sealed, run)
         with pytest.raises(LogAlteredError, match="is not signed"):
             house.run_periodic_tasks()
 
@@ -284,7 +284,9 @@ class TestKeyRotation:
         self, sealed: Harness, key: Path, monkeypatch: pytest.MonkeyPatch
     ):
         run = self._with_an_entry_on_top(sealed, monkeypatch)
-        monkeypatch.setattr(verification, "verify_log", _all_is_well(verification.verify_log))
+        monkeypatch.setattr(
+            verification, "verify_log", _report_intact_log(verification.verify_log)
+        )
         self._rotated(sealed, key, run)
         assert sealed.fleet.sent == []
 
@@ -292,30 +294,34 @@ class TestKeyRotation:
         self, sealed: Harness, key: Path, monkeypatch: pytest.MonkeyPatch
     ):
         run = self._with_an_entry_on_top(sealed, monkeypatch)
-        monkeypatch.setattr(verification, "verify_log", _all_is_well(verification.verify_log))
+        monkeypatch.setattr(
+            verification, "verify_log", _report_intact_log(verification.verify_log)
+        )
         monkeypatch.setattr(change_log, "find_key_of_entry", lambda _keys, _seq: "")  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
-        monkeypatch.setattr(key_history, "_is_signature_valid_cached", _fits_or_is_older)
+        monkeypatch.setattr(
+            key_history, "_is_signature_valid_cached", _accept_signatures_of_older_keys
+        )
         self._rotated(sealed, key, run)
         assert sealed.fleet.sent == [("lb1", "set lamp on")]
 
 
-def _fits_or_is_older(public: str, digest: str, signature: str) -> bool:
+def _accept_signatures_of_older_keys(public: str, digest: str, signature: str) -> bool:
     """Take an entry's own signature for good where an older key is asked for."""
     return not public or signing.is_signature_valid(public, digest, signature)
 
 
-def _all_is_well(verify: Callable[..., Verification]) -> Callable[..., Verification]:
+def _report_intact_log(verify: Callable[..., Verification]) -> Callable[..., Verification]:
     def verified(tx: Transaction, **how: Any) -> Verification:
         return replace(verify(tx, **how), broken=None, key=tx.signing_key.public_key)
 
     return verified
 
 
-def _key_of(database: Database) -> str:
+def _get_first_public_key(database: Database) -> str:
     return str(entries_of(database)[0].facts["public"])
 
 
-def _take_out(database: Database, *kinds: str) -> None:
+def _delete_entries_of_kinds(database: Database, *kinds: str) -> None:
     """Take out the entries of these kinds, and leave all others as they are."""
     with database.engine.connect() as connection:
         connection.exec_driver_sql("PRAGMA foreign_keys=OFF")
@@ -325,7 +331,7 @@ def _take_out(database: Database, *kinds: str) -> None:
         connection.exec_driver_sql("PRAGMA foreign_keys=ON")
 
 
-def _note(harness: Harness) -> None:
+def _append_newer_entry(harness: Harness) -> None:
     """Let something else be the newest entry."""
     with harness.database.transaction() as tx:
         change_log.append_entry(tx, "noted")
@@ -334,17 +340,17 @@ def _note(harness: Harness) -> None:
 def _do_nothing(_harness: Harness, _key: Path) -> None: ...
 
 
-def _keep_house(harness: Harness, key: Path) -> None:
+def _run_housekeeping(harness: Harness, key: Path) -> None:
     """Let the service follow the log before anything is taken out of it."""
     Housekeeping(
         harness.database, spool=Spool(key.with_name("changelog.spool"))
     ).run_periodic_tasks()
 
 
-FOLLOWED = pytest.mark.parametrize("follow", [_do_nothing, _keep_house])
+FOLLOWED = pytest.mark.parametrize("follow", [_do_nothing, _run_housekeeping])
 
 
-def _put_back(database: Database, table: Table) -> Callable[[], None]:
+def _save_row_to_restore(database: Database, table: Table) -> Callable[[], None]:
     """Keep the only row of a table, and return what puts it back as it was."""
     with database.reading() as tx:
         row = dict(tx.sql.execute(select(table)).mappings().one())
@@ -364,19 +370,19 @@ class TestRemovedRevocations:
         made, whole = harness.service.tokens.create_token(
             person="dora", scopes=["read"], days=1, source="cli"
         )
-        put_back = _put_back(harness.database, tables.api_token)
+        put_back = _save_row_to_restore(harness.database, tables.api_token)
         if kind == "banned":
             harness.service.ban_person("dora", banned_by="adam", reason="she left")
             with harness.database.transaction() as tx:
                 followed_log.follow_log(tx)
         else:
             harness.service.tokens.revoke_token(made.id, person="", source="cli")
-        _note(harness)
+        _append_newer_entry(harness)
         with harness.database.reading() as tx:
             record = tokens.find_token(tx, whole)
             assert record is not None
             assert record.revoked_at
-        _take_out(harness.database, kind)
+        _delete_entries_of_kinds(harness.database, kind)
         put_back()
         return whole
 
@@ -402,9 +408,9 @@ class TestRemovedRevocations:
 
     def _removed_app(self, harness: Harness) -> AuthenticatorApp:
         app = enrol_app(harness, "olga")
-        put_back = _put_back(harness.database, tables.second_factor)
+        put_back = _save_row_to_restore(harness.database, tables.second_factor)
         app.lose()
-        _note(harness)
+        _append_newer_entry(harness)
         put_back()
         return app
 
@@ -419,7 +425,7 @@ class TestRemovedRevocations:
         app = self._removed_app(sealed)
         with sealed.database.transaction() as tx:
             followed_log.follow_log(tx)
-        _take_out(sealed.database, "factor removed")
+        _delete_entries_of_kinds(sealed.database, "factor removed")
         with pytest.raises(LogAlteredError, match="factor removed"):
             app.step_up()
 
@@ -427,8 +433,8 @@ class TestRemovedRevocations:
         self, sealed: Harness, monkeypatch: pytest.MonkeyPatch
     ):
         app = self._removed_app(sealed)
-        _take_out(sealed.database, "factor removed")
-        monkeypatch.setattr(followed_log, "follow_log", _know_nothing)
+        _delete_entries_of_kinds(sealed.database, "factor removed")
+        monkeypatch.setattr(followed_log, "follow_log", _forget_verified_head)
         app.step_up()
 
 
@@ -441,12 +447,12 @@ class TestRemovedEntries:
         run = harness.request(LAMP_ON)
         harness.service.approve_run(run.id, person="olga", digest=run.digest)
         harness.service.deny_run(run.id, person="olga", reason="not today")
-        _note(harness)
+        _append_newer_entry(harness)
         follow(harness, key)
-        _take_out(harness.database, "denied")
+        _delete_entries_of_kinds(harness.database, "denied")
         with harness.database.transaction() as tx:
             tx.sql.execute(delete(tables.decision))
-        _vote_and_let_go(harness, run)
+        _forge_decision_and_queue_run(harness, run)
         return run
 
     def test_denied_change_does_not_run_when_its_denial_is_removed_from_the_log(
@@ -474,7 +480,7 @@ class TestRemovedEntries:
         follow: Callable[[Harness, Path], None],
         monkeypatch: pytest.MonkeyPatch,
     ):
-        monkeypatch.setattr(evidence, "follow_log", _know_nothing)
+        monkeypatch.setattr(evidence, "follow_log", _forget_verified_head)
         run = self._denied(sealed, key, follow)
         sealed.service.advance_run(run.id)
         assert sealed.fleet.sent == [("lb1", "set lamp on")]
@@ -484,12 +490,12 @@ class TestRemovedEntries:
         run = harness.request(LAMP_ON)
         harness.service.approve_run(run.id, person="olga", digest=run.digest)
         harness.service.ban_person("dora", banned_by="adam", reason="she left")
-        _note(harness)
+        _append_newer_entry(harness)
         follow(harness, key)
-        _take_out(harness.database, "banned")
+        _delete_entries_of_kinds(harness.database, "banned")
         with harness.database.transaction() as tx:
             tx.sql.execute(delete(tables.ban))
-        _vote_and_let_go(harness, run)
+        _forge_decision_and_queue_run(harness, run)
         return run
 
     def test_change_of_a_banned_person_does_not_run_when_the_ban_is_removed(
@@ -506,7 +512,7 @@ class TestRemovedEntries:
         follow: Callable[[Harness, Path], None],
         monkeypatch: pytest.MonkeyPatch,
     ):
-        monkeypatch.setattr(evidence, "follow_log", _know_nothing)
+        monkeypatch.setattr(evidence, "follow_log", _forget_verified_head)
         run = self._banned(sealed, key, follow)
         sealed.service.advance_run(run.id)
         assert sealed.fleet.sent == [("lb1", "set lamp on")]
@@ -515,9 +521,11 @@ class TestRemovedEntries:
         self, sealed: Harness, key: Path, follow: Callable[[Harness, Path], None]
     ):
         run = sealed.approve(sealed.request(LAMP_ON))
-        _note(sealed)
+        _append_newer_entry(sealed)
         follow(sealed, key)
-        _take_out(sealed.database, "started", "step sending", "step succeeded", "succeeded")
+        _delete_entries_of_kinds(
+            sealed.database, "started", "step sending", "step succeeded", "succeeded"
+        )
         sealed.fleet.markers.clear()
         sealed.fleet.hosts["lb1"]["lamp"] = "off"
         with sealed.database.transaction() as tx:
@@ -534,9 +542,9 @@ def test_revoked_standing_grant_stays_revoked_when_its_log_entry_is_removed(
 ):
     given = grant(sealed)
     sealed.service.delegations_and_grants.revoke_grant(given.id, person="olga", source="slack")
-    _note(sealed)
-    _keep_house(sealed, key)
-    _take_out(sealed.database, "grant revoked")
+    _append_newer_entry(sealed)
+    _run_housekeeping(sealed, key)
+    _delete_entries_of_kinds(sealed.database, "grant revoked")
     with sealed.database.transaction() as tx:
         tx.sql.execute(update(tables.standing_grant).values(revoked_at=None))
     sealed.request(LAMP_ON)
@@ -544,7 +552,7 @@ def test_revoked_standing_grant_stays_revoked_when_its_log_entry_is_removed(
     assert sealed.fleet.sent == []
 
 
-def _know_nothing(_tx: Transaction) -> None: ...
+def _forget_verified_head(_tx: Transaction) -> None: ...
 
 
 class TestAcknowledgedLosses:
@@ -569,13 +577,13 @@ class TestAcknowledgedLosses:
     def test_change_log_with_lost_entries_is_broken_until_acknowledged(self, sealed: Harness):
         points, first = self._cut(sealed)
         lost = points[0].seq - first + 1
-        verdict = _verdict(sealed.database, witnesses=points)
+        verdict = _verify(sealed.database, witnesses=points)
         assert (verdict.broken, f"--lost {lost}" in verdict.why) == (first, True)
         with sealed.database.transaction() as tx:
             verification.acknowledge_loss(
                 tx, points, first=first, lost_entries=lost, person="adam"
             )
-        assert _verdict(sealed.database, witnesses=points).broken is None
+        assert _verify(sealed.database, witnesses=points).broken is None
 
     def test_loss_without_a_number_of_entries_would_excuse_any_loss(self, sealed: Harness):
         """The twin: the entry alone does not tell how many were lost, so it excuses any."""
@@ -596,7 +604,7 @@ class TestAcknowledgedLosses:
             verification.acknowledge_loss(
                 tx, points, first=first, lost_entries=points[0].seq - first + 1, person="adam"
             )
-        assert _verdict(sealed.database, witnesses=[more]).broken == first
+        assert _verify(sealed.database, witnesses=[more]).broken == first
 
     def test_loss_cannot_be_acknowledged_when_no_entry_was_lost(self, sealed: Harness):
         with sealed.database.transaction() as tx:
@@ -624,7 +632,7 @@ def test_lost_log_entries_after_a_failover_are_reported_with_the_fix(
     sealed: Harness, act: Callable[[Transaction], object]
 ):
     for _ in range(3):
-        _note(sealed)
+        _append_newer_entry(sealed)
     entries = entries_of(sealed.database)
     written = len(entries)
     rewrite(sealed.database, entries[:-2])

@@ -27,24 +27,24 @@ def spool(tmp_path: Path) -> Spool:
     return Spool(tmp_path / "changelog.spool")
 
 
-def _break(harness: Harness) -> None:
+def _break_log(harness: Harness) -> None:
     with harness.database.engine.connect() as connection:
         connection.execute(text("ALTER TABLE entry RENAME TO entry_gone"))
 
 
-def _mend(harness: Harness) -> None:
+def _repair_log(harness: Harness) -> None:
     with harness.database.engine.connect() as connection:
         connection.execute(text("ALTER TABLE entry_gone RENAME TO entry"))
 
 
-def _until(true: Callable[[], bool]) -> None:
+def _wait_until(true: Callable[[], bool]) -> None:
     deadline = time.monotonic() + PATIENCE
     while not true():
         assert time.monotonic() < deadline
         time.sleep(0.01)
 
 
-def _broken_under_way(harness: Harness, parts: WorkflowContext) -> Run:
+def _crash_with_broken_log(harness: Harness, parts: WorkflowContext) -> Run:
     """Let the log break while the first of two commands is on its way, and our process end."""
     with harness.database.transaction() as tx:
         verification.open_log(tx)
@@ -56,7 +56,7 @@ def _broken_under_way(harness: Harness, parts: WorkflowContext) -> Run:
     sent = threading.Event()
 
     def while_it_is_sent(_host: str, _words: str) -> None:
-        _break(harness)
+        _break_log(harness)
         sent.set()
 
     harness.fleet.before_send = while_it_is_sent
@@ -65,22 +65,22 @@ def _broken_under_way(harness: Harness, parts: WorkflowContext) -> Run:
     worker.start()
     assert sent.wait(PATIENCE)
     if parts.spool is not None:
-        _until(lambda: parts.spool is not None and not parts.spool.is_empty)
+        _wait_until(lambda: parts.spool is not None and not parts.spool.is_empty)
     flow.close()
     worker.join(PATIENCE)
     assert not worker.is_alive()
     return run
 
 
-def _next_process(harness: Harness, parts: WorkflowContext, spool: Spool) -> None:
+def _start_next_process(harness: Harness, parts: WorkflowContext, spool: Spool) -> None:
     harness.fleet.before_send = lambda _host, _words: None
-    _mend(harness)
+    _repair_log(harness)
     house = Housekeeping(harness.database, spool=spool)
     KeyturnService(parts).recover_unfinished_runs()
     house.run_periodic_tasks()
 
 
-def _told_of(harness: Harness, run: Run) -> list[change_log.Entry]:
+def _list_logging_failures(harness: Harness, run: Run) -> list[change_log.Entry]:
     with harness.database.reading() as tx:
         return [
             e for e in change_log.list_entries_of_run(tx, run.id) if e.kind == LOGGING_FAILED_KIND
@@ -91,9 +91,9 @@ def test_run_stops_when_the_change_log_fails_and_the_spool_is_merged(
     harness: Harness, spool: Spool
 ):
     parts = replace(harness.context, spool=spool)
-    run = _broken_under_way(harness, parts)
+    run = _crash_with_broken_log(harness, parts)
     assert len(harness.fleet.sent) == 1
-    _next_process(harness, parts, spool)
+    _start_next_process(harness, parts, spool)
     assert harness.get_run(run.id).state is State.UNKNOWN
     with harness.database.reading() as tx:
         records = runs.list_steps(tx, run.id)
@@ -102,7 +102,7 @@ def test_run_stops_when_the_change_log_fails_and_the_spool_is_merged(
     assert [record.state for record in records] == [StepState.INTENT]
     assert lock
     assert lock.run == run.id
-    entries = _told_of(harness, run)
+    entries = _list_logging_failures(harness, run)
     assert [(e.facts["step"], e.facts["outcome"]) for e in entries] == [(1, "succeeded")]
     assert spool.is_empty
     # No process ever sends the rest by itself.
@@ -112,7 +112,7 @@ def test_run_stops_when_the_change_log_fails_and_the_spool_is_merged(
 
 def test_without_the_spool_the_outcome_of_a_step_is_lost(harness: Harness, spool: Spool):
     """The twin: what the process knew is gone with it."""
-    run = _broken_under_way(harness, harness.context)
-    _next_process(harness, harness.context, spool)
+    run = _crash_with_broken_log(harness, harness.context)
+    _start_next_process(harness, harness.context, spool)
     assert harness.get_run(run.id).state is State.UNKNOWN
-    assert [e for e in _told_of(harness, run) if "outcome" in e.facts] == []
+    assert [e for e in _list_logging_failures(harness, run) if "outcome" in e.facts] == []

@@ -49,13 +49,13 @@ class TestUnwritableLog:
         self, harness: Harness, monkeypatch: pytest.MonkeyPatch
     ):
         run = self._approved_then_broken(harness)
-        monkeypatch.setattr(change_log, "append_entry", _forget)
+        monkeypatch.setattr(change_log, "append_entry", _append_nothing)
         harness.run_queued_work()
         assert harness.fleet.sent == [("lb1", "set lamp on")]
         assert "step sending" not in harness.list_entry_kinds(run)
 
 
-def _forget(tx: Transaction, kind: str, **_facts: object) -> Entry:
+def _append_nothing(tx: Transaction, kind: str, **_facts: object) -> Entry:
     """Write nothing, and say nothing of it."""
     tx.logged = True
     return Entry(1, tx.now, kind, None, "", "", "{}", change_log.GENESIS, change_log.GENESIS, "")
@@ -128,11 +128,11 @@ class TestErasure:
     def test_without_the_confirmation_check_one_person_erases_output(
         self, harness: Harness, done: Run, monkeypatch: pytest.MonkeyPatch
     ):
-        monkeypatch.setattr(erasure, "get_confirmation_refusal", _no_word)
+        monkeypatch.setattr(erasure, "get_confirmation_refusal", _find_no_reason)
         assert self._alone(harness, done) == ""
 
 
-def _no_word(*_: object) -> str:
+def _find_no_reason(*_: object) -> str:
     return ""
 
 

@@ -64,14 +64,14 @@ def counted(harness: Harness) -> Generator[Counter[str]]:
         event.remove(pool, "checkin", leave)
 
 
-def _checked(harness: Harness, count: int) -> Run:
+def _request_checks(harness: Harness, count: int) -> Run:
     requests = [ShowSwitches(host=f"lb{n}") for n in range(1, count + 1)]
     run = harness.service.request_on_hosts(requests, host_pattern="lb*", person="dora", origin=WEB)
     harness.run_queued_work()
     return harness.get_run(run.id)
 
 
-def _planned(harness: Harness, count: int, value: str) -> Run:
+def _request_changes(harness: Harness, count: int, value: str) -> Run:
     """Ask for a change of so many hosts; return it as it waits for its approval."""
     names = [f"lb{n}" for n in range(1, count + 1)]
     requests = [SetSwitch(host=name, name="lamp", value=value) for name in names]
@@ -80,9 +80,9 @@ def _planned(harness: Harness, count: int, value: str) -> Run:
     return harness.get_run(run.id)
 
 
-def _changed(harness: Harness, count: int, value: str) -> Counter[str]:
+def _count_statements_of_change(harness: Harness, count: int, value: str) -> Counter[str]:
     """Change so many hosts; return what was asked of the database from the vote to the proof."""
-    whole = _planned(harness, count, value)
+    whole = _request_changes(harness, count, value)
     with counted(harness) as counts:
         assert harness.approve(whole).state is State.SUCCEEDED
     return counts
@@ -96,9 +96,9 @@ def test_check_of_many_hosts_enqueues_one_queue_hint(crowd: Harness):
 
 def test_check_takes_at_most_four_writes_for_each_further_host(crowd: Harness):
     with counted(crowd) as few:
-        assert _checked(crowd, SOME).state is State.SUCCEEDED
+        assert _request_checks(crowd, SOME).state is State.SUCCEEDED
     with counted(crowd) as many:
-        assert _checked(crowd, MANY).state is State.SUCCEEDED
+        assert _request_checks(crowd, MANY).state is State.SUCCEEDED
     # Its words go by one statement, whose rows are counted here.
     writes = [
         name
@@ -113,9 +113,9 @@ def test_check_takes_at_most_four_writes_for_each_further_host(crowd: Harness):
 
 def test_reads_of_a_check_do_not_grow_with_the_number_of_hosts(crowd: Harness):
     with counted(crowd) as few:
-        _checked(crowd, SOME)
+        _request_checks(crowd, SOME)
     with counted(crowd) as many:
-        _checked(crowd, MANY)
+        _request_checks(crowd, MANY)
     reads = sum(many[name] - few[name] for name in many if name.startswith("SELECT"))
     # What is read is read of all of them at once.
     assert reads <= 2
@@ -131,16 +131,16 @@ def test_results_of_many_hosts_are_written_by_batched_statements(crowd: Harness)
             done["writes"] += 1
 
     event.listen(crowd.database.engine, "before_cursor_execute", note)
-    assert _checked(crowd, SOME).state is State.SUCCEEDED
+    assert _request_checks(crowd, SOME).state is State.SUCCEEDED
     few, done["writes"] = done["writes"], 0
-    assert _checked(crowd, MANY).state is State.SUCCEEDED
+    assert _request_checks(crowd, MANY).state is State.SUCCEEDED
     # Who comes last may be late, and is written by statements of their own.
     assert done["writes"] <= few + 6
 
 
 def test_results_of_many_hosts_take_at_most_four_commits(crowd: Harness):
     with counted(crowd) as counts:
-        _checked(crowd, MANY)
+        _request_checks(crowd, MANY)
     # The request; what was said, twice at the most, as who comes last may be late; the end.
     assert counts["COMMIT"] <= 4
 
@@ -196,7 +196,10 @@ def test_approval_evaluates_the_request_rules_twice(
 
 def test_reads_of_a_change_do_not_grow_with_the_square_of_hosts(crowd: Harness):
     """What is read of all of them is read for each wave, and not for each that has ended."""
-    few, many = _changed(crowd, SOME, "red"), _changed(crowd, MANY, "green")
+    few, many = (
+        _count_statements_of_change(crowd, SOME, "red"),
+        _count_statements_of_change(crowd, MANY, "green"),
+    )
     assert (many["COMMIT"] - few["COMMIT"]) / (MANY - SOME) <= 4
     assert (many["SELECT run.id, run.version,"] - few["SELECT run.id, run.version,"]) / (
         MANY - SOME
@@ -205,7 +208,10 @@ def test_reads_of_a_change_do_not_grow_with_the_square_of_hosts(crowd: Harness):
 
 def test_change_of_many_hosts_takes_at_most_82_statements_for_each_host(crowd: Harness):
     """From the vote to the proof; each of them alone, so that none shares what it asks."""
-    few, many = _changed(crowd, SOME, "red"), _changed(crowd, MANY, "green")
+    few, many = (
+        _count_statements_of_change(crowd, SOME, "red"),
+        _count_statements_of_change(crowd, MANY, "green"),
+    )
     rows_of_words = many["INSERT INTO search_word"] - few["INSERT INTO search_word"]
     each = (many.total() - few.total() - rows_of_words) / (MANY - SOME)
     # Of these, four begin a transaction, four look at the clock and four end one.
@@ -213,7 +219,7 @@ def test_change_of_many_hosts_takes_at_most_82_statements_for_each_host(crowd: H
 
 
 def test_parent_run_is_advanced_once_for_each_wave(crowd: Harness):
-    whole = _planned(crowd, MANY, "on")
+    whole = _request_changes(crowd, MANY, "on")
     crowd.service.approve_run(whole.id, person="olga", digest=whole.digest)
     looks = 0
     while crowd.dispatcher.enqueued:
@@ -242,7 +248,7 @@ def test_parent_run_is_advanced_once_for_each_wave(crowd: Harness):
 )
 def test_page_takes_a_bounded_number_of_statements(crowd: Harness, address: str, most: int):
     """Who is there, whether all is stopped, what is looked for and what stands beside it."""
-    _checked(crowd, MANY)
+    _request_checks(crowd, MANY)
     site = create_site(crowd)
     browser = site.browser("olga")
     browser.get(address)

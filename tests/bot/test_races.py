@@ -20,7 +20,7 @@ from tests.bot.harness import WEB, Harness
 from tests.toy import SetSwitch
 
 
-def _together(*actions: Callable[[], object]) -> list[BaseException | None]:
+def _run_together(*actions: Callable[[], object]) -> list[BaseException | None]:
     """Run all at the same moment and return what each raised."""
     barrier = threading.Barrier(len(actions))
     raised: list[BaseException | None] = [None] * len(actions)
@@ -48,7 +48,7 @@ def test_two_approvers_at_once_start_one_run(db_harness: Harness, attempt: int):
     def by(person: str) -> Callable[[], object]:
         return lambda: harness.service.approve_run(run.id, person=person, digest=run.digest)
 
-    raised = _together(by("olga"), by("adam"), by("olga"))
+    raised = _run_together(by("olga"), by("adam"), by("olga"))
     assert sum(late is None for late in raised) == 1
     harness.run_queued_work()
     assert harness.fleet.sent == [("lb1", f"set lamp v{attempt}")]
@@ -58,7 +58,7 @@ def test_two_approvers_at_once_start_one_run(db_harness: Harness, attempt: int):
 def test_approval_and_denial_at_the_same_time_end_as_a_denial(db_harness: Harness, attempt: int):
     harness = db_harness
     run = harness.request(SetSwitch(host="lb1", name="lamp", value="on"))
-    _together(
+    _run_together(
         lambda: harness.service.approve_run(run.id, person="olga", digest=run.digest),
         lambda: harness.service.deny_run(run.id, person="adam", reason="not today"),
     )
@@ -72,7 +72,7 @@ def test_run_advanced_by_several_threads_is_sent_once(db_harness: Harness):
     run = harness.request(SetSwitch(host="lb1", name="lamp", value="on"))
     harness.service.approve_run(run.id, person="olga", digest=run.digest)
     harness.dispatcher.enqueued.clear()
-    _together(*[lambda: harness.service.advance_run(run.id)] * 4)
+    _run_together(*[lambda: harness.service.advance_run(run.id)] * 4)
     assert harness.fleet.sent == [("lb1", "set lamp on")]
     assert harness.get_run(run.id).state is State.SUCCEEDED
 
@@ -91,18 +91,18 @@ def test_changes_to_one_host_take_turns(db_harness: Harness):
     for run in (first, second):
         harness.service.approve_run(run.id, person="olga", digest=run.digest)
     waiting, harness.dispatcher.enqueued = harness.dispatcher.enqueued, []
-    _together(*[lambda n=n: harness.service.advance_run(n) for n in waiting])
+    _run_together(*[lambda n=n: harness.service.advance_run(n) for n in waiting])
     harness.run_queued_work()
     assert {harness.get_run(run.id).state for run in (first, second)} == {State.SUCCEEDED}
 
 
-def _waits_for_a_lock(database: Database) -> bool:
+def _is_waiting_for_lock(database: Database) -> bool:
     with database.reading() as tx:
         query = text("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'")
         return bool(tx.sql.execute(query).scalar_one())
 
 
-def _until(true: Callable[[], bool]) -> None:
+def _wait_until(true: Callable[[], bool]) -> None:
     deadline = time.monotonic() + 10
     while not true():
         assert time.monotonic() < deadline
@@ -110,7 +110,7 @@ def _until(true: Callable[[], bool]) -> None:
 
 
 @contextmanager
-def _while_a_part_is_held(
+def _hold_child_run(
     harness: Harness, act: Callable[[int], object]
 ) -> Generator[tuple[int, Transaction, Run]]:
     """Yield a run over two hosts and one part of it, held, for which *act* on the run waits."""
@@ -122,7 +122,7 @@ def _while_a_part_is_held(
     with harness.database.transaction() as tx:
         held = runs.lock_run(tx, harness.dispatcher.enqueued[0])
         acting.start()
-        _until(lambda: _waits_for_a_lock(harness.database))
+        _wait_until(lambda: _is_waiting_for_lock(harness.database))
         yield whole.id, tx, held
     acting.join()
 
@@ -135,7 +135,7 @@ def test_child_run_that_ends_while_its_parent_is_withdrawn_does_not_deadlock(db_
     def withdraw(whole: int) -> None:
         harness.service.withdraw_run(whole, person="dora")
 
-    with _while_a_part_is_held(harness, withdraw) as (whole, tx, part):
+    with _hold_child_run(harness, withdraw) as (whole, tx, part):
         end_run(harness.context, tx, part, State.REFUSED, "it is not for that host")
     assert harness.get_run(whole).state is State.WITHDRAWN
     assert harness.get_run(part.id).state is State.REFUSED
@@ -150,7 +150,7 @@ def test_child_run_that_continues_while_its_parent_is_stopped_does_not_deadlock(
     def stop(whole: int) -> None:
         harness.service.stop_run(whole, person="dora")
 
-    with _while_a_part_is_held(harness, stop) as (whole, tx, part):
+    with _hold_child_run(harness, stop) as (whole, tx, part):
         change_log.append_entry(tx, "step succeeded", run=part.id, host=part.host)
     assert harness.get_run(whole).state is State.STOPPED
     assert "step succeeded" in harness.list_entry_kinds(part)

@@ -14,13 +14,13 @@ from tests.toy import SetSwitch
 HOSTS = ("lb1", "lb2")
 
 
-def _leaves(harness: Harness, name: str) -> None:
+def _remove_from_inventory(harness: Harness, name: str) -> None:
     file = harness.policies.path / "inventory.yaml"
     lines = file.read_text().splitlines()
     file.write_text("\n".join(line for line in lines if not line.startswith(f"  {name}:")))
 
 
-def _on_both(harness: Harness) -> Run:
+def _request_on_both_hosts(harness: Harness) -> Run:
     requests = [SetSwitch(host=name, name="lamp", value="on") for name in HOSTS]
     run = harness.service.request_on_hosts(requests, host_pattern="lb*", person="dora", origin=WEB)
     harness.run_queued_work()
@@ -39,7 +39,7 @@ class TestUnknownOutcome:
         harness.fleet.recalls = lambda: NO_STATUS
         run = harness.approve(harness.request(SetSwitch(host="lb1", name="lamp", value="on")))
         assert run.state is State.UNKNOWN
-        _leaves(harness, "lb1")
+        _remove_from_inventory(harness, "lb1")
         return run
 
     def test_owner_resolves_an_unknown_outcome_on_a_removed_host(
@@ -72,8 +72,8 @@ class TestUnknownOutcome:
 
 
 def test_child_run_is_refused_when_its_host_was_removed_from_the_inventory(harness: Harness):
-    run = _on_both(harness)
-    harness.fleet.after_send = lambda _host, _words: _leaves(harness, "lb2")
+    run = _request_on_both_hosts(harness)
+    harness.fleet.after_send = lambda _host, _words: _remove_from_inventory(harness, "lb2")
     ended = harness.approve(run)
     with harness.database.reading() as tx:
         states = [part.state for part in runs.list_children(tx, run.id)]
@@ -82,8 +82,8 @@ def test_child_run_is_refused_when_its_host_was_removed_from_the_inventory(harne
 
 
 def test_undo_is_refused_when_its_host_was_removed_from_the_inventory(harness: Harness):
-    done = harness.approve(_on_both(harness))
+    done = harness.approve(_request_on_both_hosts(harness))
     assert done.state is State.SUCCEEDED
-    _leaves(harness, "lb2")
+    _remove_from_inventory(harness, "lb2")
     with pytest.raises(InvalidRequestError, match="no longer in the inventory: lb2"):
         harness.service.request_undo(done.id, person="dora", origin=WEB)

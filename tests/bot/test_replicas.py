@@ -190,12 +190,12 @@ def click_unguarded(
     place: Place, people: Sequence[str], races: Sequence[tuple[int, str]], together: Barrier
 ) -> None:
     """Be one where nobody looks whether it was decided before."""
-    approvals.check_is_pending = _nothing  # in a process of its own
-    runs.check_transition = _nothing
+    approvals.check_is_pending = _do_nothing  # in a process of its own
+    runs.check_transition = _do_nothing
     click(place, people, races, together)
 
 
-def _nothing(*_: object) -> None: ...
+def _do_nothing(*_: object) -> None: ...
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.real)])
@@ -211,7 +211,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
 Replica = Callable[[Place, Sequence[str], Sequence[tuple[int, str]], Barrier], None]
 
 
-def _asked(place: Place, needed: int, times: int) -> list[tuple[int, str]]:
+def _add_requests(place: Place, needed: int, times: int) -> list[tuple[int, str]]:
     """Ask for so many, and return their numbers with their digests."""
     write_policy(place.directory / "policy", rules=RULES.format(needed))
     service, _, queue, database = place.service()
@@ -230,7 +230,9 @@ def _asked(place: Place, needed: int, times: int) -> list[tuple[int, str]]:
     return races
 
 
-def _race(place: Place, races: Sequence[tuple[int, str]], replica: Replica = click) -> list[int]:
+def _race_replicas(
+    place: Place, races: Sequence[tuple[int, str]], replica: Replica = click
+) -> list[int]:
     """Have three processes at them at once, and return their numbers."""
     several = get_fork_context()
     together = several.Barrier(REPLICAS)
@@ -246,7 +248,7 @@ def _race(place: Place, races: Sequence[tuple[int, str]], replica: Replica = cli
     return [number for number, _ in races]
 
 
-def _all_done(place: Place, numbers: Sequence[int]) -> bool:
+def _are_all_succeeded(place: Place, numbers: Sequence[int]) -> bool:
     database = Database(place.url)
     with database.reading() as tx:
         states = {runs.get_run(tx, number).state for number in numbers}
@@ -254,7 +256,7 @@ def _all_done(place: Place, numbers: Sequence[int]) -> bool:
     return states == {State.SUCCEEDED}
 
 
-def _proved(what: str, races: int) -> str:
+def _describe_result(what: str, races: int) -> str:
     # Nothing seen in n tries happens with 95 % certainty less often than in 3 of n.
     sure = f"with 95 % certainty fewer than {300 / races:.2g} % go wrong"
     return f"{races} races of {REPLICAS} processes {what}: each had one winner; {sure}"
@@ -265,7 +267,7 @@ def _proved(what: str, races: int) -> str:
 def test_each_request_is_one_run_when_processes_race(
     place: Place, needed: int, record_property: Record
 ):
-    numbers = _race(place, _asked(place, needed, RACES))
+    numbers = _race_replicas(place, _add_requests(place, needed, RACES))
     done = place.ledger.counted
     for n, number in enumerate(numbers):
         counts = (
@@ -274,8 +276,10 @@ def test_each_request_is_one_run_when_processes_race(
             done[f"sent set lamp v{n}"],
         )
         assert counts == (needed, 1, 1), f"run {number}"
-    assert _all_done(place, numbers)
-    record_property(NAME, _proved(f"to approve, {needed} needed, {_kind(place)}", RACES))
+    assert _are_all_succeeded(place, numbers)
+    record_property(
+        NAME, _describe_result(f"to approve, {needed} needed, {_name_database(place)}", RACES)
+    )
 
 
 @pytest.mark.timeout(0 if CHAOS else 120)
@@ -283,11 +287,11 @@ def test_run_is_started_by_one_process_when_several_are_notified(
     place: Place, record_property: Record
 ):
     times = CHAOS or RACES
-    numbers = _race(place, _asked(place, 1, times), begin)
+    numbers = _race_replicas(place, _add_requests(place, 1, times), begin)
     done = place.ledger.counted
     assert [done[f"sent set lamp v{n}"] for n in range(times)] == [1] * times
-    assert _all_done(place, numbers)
-    record_property(NAME, _proved(f"to begin, {_kind(place)}", times))
+    assert _are_all_succeeded(place, numbers)
+    record_property(NAME, _describe_result(f"to begin, {_name_database(place)}", times))
 
 
 @pytest.mark.timeout(0 if CHAOS else 120)
@@ -300,19 +304,19 @@ def test_due_time_fires_once_while_scheduler_processes_are_killed(
     service, fleet, _, database = place.service()
     migrations.upgrade_schema(database)
     done, kills = 0, 0
-    with _clocks(place) as clocks:
+    with _run_clocks(place) as clocks:
         for _ in range(times // TICKS):
-            founded = _scheduled(service, database)
+            founded = _add_overdue_schedule(service, database)
             under_way: set[int] = set()
             wanted, moved = done + TICKS, time.monotonic()
             while done < wanted:
-                for _ in _seen_through(service, database, under_way):
+                for _ in _finish_runs(service, database, under_way):
                     fleet.hosts["lb1"]["lamp"] = "off"
                     done, moved = done + 1, time.monotonic()
                     if chance.randrange(KILLED_EVERY) == 0:
                         kills += 1
-                        _kill(clocks.pop(chance.randrange(REPLICAS)))
-                        clocks.append(_clock(place))
+                        _kill_clock(clocks.pop(chance.randrange(REPLICAS)))
+                        clocks.append(_start_clock(place))
                 waited = f"{done} of {wanted} fires, seed {SEED}, under way: {under_way}"
                 assert time.monotonic() - moved < TOGETHER, waited
             with database.reading() as tx:
@@ -325,34 +329,34 @@ def test_due_time_fires_once_while_scheduler_processes_are_killed(
     fired = [run.state for run in known if run.origin.source == "schedule"]
     assert (len(fired), {*fired}) == (times, {State.SUCCEEDED})
     assert place.ledger.counted["sent set lamp on"] == times
-    what = f"to fire, {_kind(place)}, {kills} of them killed, seed {SEED}"
-    record_property(NAME, _proved(what, times))
+    what = f"to fire, {_name_database(place)}, {kills} of them killed, seed {SEED}"
+    record_property(NAME, _describe_result(what, times))
 
 
 @contextmanager
-def _clocks(place: Place) -> Generator[list[ForkServerProcess]]:
+def _run_clocks(place: Place) -> Generator[list[ForkServerProcess]]:
     """Have three of them tick; whoever kills one puts another in its place."""
-    clocks = [_clock(place) for _ in range(REPLICAS)]
+    clocks = [_start_clock(place) for _ in range(REPLICAS)]
     try:
         yield clocks
     finally:
         # A try that fails leaves none to the next one, which would get no turn beside them.
         for clock in clocks:
-            _kill(clock)
+            _kill_clock(clock)
 
 
-def _clock(place: Place) -> ForkServerProcess:
+def _start_clock(place: Place) -> ForkServerProcess:
     clock = get_fork_context().Process(target=tick, args=(place,), daemon=True)
     clock.start()
     return clock
 
 
-def _kill(clock: ForkServerProcess) -> None:
+def _kill_clock(clock: ForkServerProcess) -> None:
     clock.kill()
     clock.join()
 
 
-def _seen_through(service: KeyturnService, database: Database, under_way: set[int]) -> list[int]:
+def _finish_runs(service: KeyturnService, database: Database, under_way: set[int]) -> list[int]:
     """Bring all runs as far as they go; return those that came to their end.
 
     under_way: which did not, where the database was too busy for that. One whose end nobody saw
@@ -372,7 +376,7 @@ def _seen_through(service: KeyturnService, database: Database, under_way: set[in
     return []
 
 
-def _scheduled(service: KeyturnService, database: Database) -> int:
+def _add_overdue_schedule(service: KeyturnService, database: Database) -> int:
     """Have a schedule approved that was due in each of the last hours; return its number."""
     with database.reading() as tx:
         hour = tx.now // _HOUR * _HOUR
@@ -400,12 +404,12 @@ def _scheduled(service: KeyturnService, database: Database) -> int:
     return newest
 
 
-def _kind(place: Place) -> str:
+def _name_database(place: Place) -> str:
     return "SQLite" if place.url.startswith("sqlite") else "PostgreSQL"
 
 
 def test_without_the_pending_check_a_run_is_enqueued_twice(place: Place):
     """The twin."""
-    numbers = _race(place, _asked(place, 1, 3), click_unguarded)
+    numbers = _race_replicas(place, _add_requests(place, 1, 3), click_unguarded)
     done = place.ledger.counted
     assert max(done[f"enqueued {number}"] for number in numbers) > 1

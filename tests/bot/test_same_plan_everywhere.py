@@ -24,7 +24,7 @@ from tests.toy import WARNING, BreakSwitch, SetSwitch, ShowSwitches, WarmUp
 HOURLY = ScheduleTiming("hourly", parse_cron("0 * * * *", "Europe/Amsterdam"))
 
 
-def _card(harness: Harness, run: Run) -> str:
+def _render_slack_card(harness: Harness, run: Run) -> str:
     stories = SlackRunViewBuilder(
         harness.policies, team="T0", base_url="https://keyturn.example.com"
     )
@@ -32,25 +32,27 @@ def _card(harness: Harness, run: Run) -> str:
         return " ".join(list_texts(render_card(stories.build_slack_run_view(tx, run.id)).blocks))
 
 
-def _page(harness: Harness, run: Run) -> str:
+def _render_web_page(harness: Harness, run: Run) -> str:
     with create_site(harness).browser("olga") as browser:
         return Page(browser.get(f"/runs/{run.id}").text).text
 
 
-def _record(harness: Harness, run: Run) -> str:
+def _get_api_json(harness: Harness, run: Run) -> str:
     with create_desk(harness).program("olga") as program:
         return program.get(f"/runs/{run.id}").text
 
 
-def _terminal(harness: Harness, run: Run) -> str:
-    return format_run_details(json.loads(_record(harness, run)))
+def _render_terminal(harness: Harness, run: Run) -> str:
+    return format_run_details(json.loads(_get_api_json(harness, run)))
 
 
 DOORS: Mapping[str, Callable[[Harness, Run], str]] = {
-    "chat": _card,
-    "web": _page,
-    "api": lambda harness, run: json.dumps(json.loads(_record(harness, run)), ensure_ascii=False),
-    "terminal": _terminal,
+    "chat": _render_slack_card,
+    "web": _render_web_page,
+    "api": lambda harness, run: json.dumps(
+        json.loads(_get_api_json(harness, run)), ensure_ascii=False
+    ),
+    "terminal": _render_terminal,
 }
 each_door = pytest.mark.parametrize("door", DOORS)
 
@@ -64,21 +66,21 @@ def _schedule(harness: Harness, *what: AnyRunbook) -> Run:
     return harness.get_run(run.id)
 
 
-def _seen(harness: Harness, run: Run, door: str) -> str:
+def _show_run(harness: Harness, run: Run, door: str) -> str:
     return " ".join(unescape(DOORS[door](harness, run)).split())
 
 
 @each_door
 def test_plan_notes_are_shown_on_every_source(harness: Harness, door: str):
     run = harness.request(WarmUp(host="lb1", name="lamp", value="on"))
-    assert WARNING in _seen(harness, run, door)
+    assert WARNING in _show_run(harness, run, door)
 
 
 @each_door
 def test_irreversible_step_is_shown_on_every_source(harness: Harness, door: str):
     run = harness.request(BreakSwitch(host="lb1", name="lamp"))
     text = "no_undo" if door == "api" else "annot be undone: gone"
-    assert text in _seen(harness, run, door)
+    assert text in _show_run(harness, run, door)
 
 
 @each_door
@@ -87,7 +89,7 @@ def test_schedule_with_an_empty_plan_shows_request_due_times_and_end(harness: Ha
     assert run.state is State.PENDING
     assert run.plan
     assert not run.plan.steps
-    seen = _seen(harness, run, door)
+    seen = _show_run(harness, run, door)
     with harness.database.reading() as tx:
         coming = HOURLY.cron_expression.format_due_times(tx.now)
         until = HOURLY.cron_expression.format_local_time(
@@ -108,14 +110,14 @@ def test_schedule_for_several_hosts_names_every_host(harness: Harness, door: str
     both = [SetSwitch(host=host, name="lamp", value="off") for host in ("lb1", "lb2")]
     run = _schedule(harness, *both)
     hosts = '"hosts": ["lb1", "lb2"]' if door == "api" else "lb1, lb2"
-    assert hosts in _seen(harness, run, door)
+    assert hosts in _show_run(harness, run, door)
 
 
 @each_door
 def test_approved_schedule_shows_when_its_approval_ends(harness: Harness, door: str):
     run = harness.approve(_schedule(harness, SetSwitch(host="lb1", name="lamp", value="off")))
     assert run.state is State.SUCCEEDED
-    seen = _seen(harness, run, door)
+    seen = _show_run(harness, run, door)
     assert "Later runs need no approval until " in seen
     assert "nothing to do now" not in seen
 
@@ -123,16 +125,16 @@ def test_approved_schedule_shows_when_its_approval_ends(harness: Harness, door: 
 @each_door
 def test_schedule_of_a_check_says_that_it_needs_no_approval(harness: Harness, door: str):
     run = _schedule(harness, ShowSwitches(host="lb1"))
-    seen = _seen(harness, run, door)
+    seen = _show_run(harness, run, door)
     assert "No approval is needed, neither now nor for later runs." in seen
     assert "Each run only reads its host." in seen
 
 
 def test_approve_button_of_a_schedule_is_labelled_approve_schedule(harness: Harness):
     run = _schedule(harness, SetSwitch(host="lb1", name="lamp", value="off"))
-    assert "Approve schedule" in _card(harness, run)
-    assert "Approve schedule" in _page(harness, run)
-    assert "0 commands" not in _page(harness, run)
+    assert "Approve schedule" in _render_slack_card(harness, run)
+    assert "Approve schedule" in _render_web_page(harness, run)
+    assert "0 commands" not in _render_web_page(harness, run)
 
 
 def test_schedule_approved_with_an_empty_plan_lapses_when_a_host_key_changes(harness: Harness):
@@ -152,12 +154,12 @@ def test_request_names_its_open_counter_proposals(harness: Harness, door: str):
     run = harness.request(SetSwitch(host="lb1", name="lamp", value="on"))
     text = "Other values are proposed in run 2. This request stays pending"
     shown = '"proposals": [2]' if door == "api" else text
-    assert shown not in _seen(harness, run, door)
+    assert shown not in _show_run(harness, run, door)
     harness.service.propose_values(run.id, person="olga", changed_values={"value": "dim"})
     harness.run_queued_work()
-    assert shown in _seen(harness, run, door)
+    assert shown in _show_run(harness, run, door)
     harness.service.withdraw_run(2, person="dora")
-    assert shown not in _seen(harness, run, door)
+    assert shown not in _show_run(harness, run, door)
 
 
 def test_counter_proposal_can_be_withdrawn_on_its_page(harness: Harness):

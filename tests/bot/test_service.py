@@ -397,7 +397,7 @@ class TestGate:
     ):
         run = harness.request(LAMP_ON)
         harness.service.approve_run(run.id, person="olga", digest=run.digest)
-        _another_key(harness)
+        _change_host_key(harness)
         harness.run_queued_work()
         ended = harness.get_run(run.id)
         assert ended.state is State.STALE
@@ -591,7 +591,7 @@ def test_plan_altered_in_the_database_is_not_applied(harness: Harness):
     assert harness.fleet.sent == []
 
 
-def _another_key(harness: Harness) -> None:
+def _change_host_key(harness: Harness) -> None:
     inventory = harness.policies.path / "inventory.yaml"
     inventory.write_text(inventory.read_text().replace(HOST_KEY, HOST_KEY[:-4] + "AAAA"))
 
@@ -599,7 +599,7 @@ def _another_key(harness: Harness) -> None:
 def test_run_stops_before_the_next_step_when_the_host_key_changed(
     harness: Harness,
 ):
-    harness.fleet.after_send = lambda _host, _words: _another_key(harness)
+    harness.fleet.after_send = lambda _host, _words: _change_host_key(harness)
     ended = harness.approve(harness.request(SetAll(host="lb1", value="on")))
     assert ended.state is State.FAILED
     assert (
@@ -610,7 +610,7 @@ def test_run_stops_before_the_next_step_when_the_host_key_changed(
 
 def test_undo_plan_uses_the_current_host_key_fingerprint(harness: Harness):
     done = harness.approve(harness.request(LAMP_ON))
-    _another_key(harness)
+    _change_host_key(harness)
     undo = harness.service.request_undo(done.id, person="dora", origin=WEB)
     harness.run_queued_work()
     proposal = harness.get_run(undo.id).plan
@@ -640,7 +640,7 @@ class TestLostDatabase:
     """A run that lost the database in the middle is found and resumed by the clock."""
 
     def test_run_that_lost_the_database_during_planning_is_resumed(self, harness: Harness):
-        harness.fleet.before_query = _lose_it_once(harness)
+        harness.fleet.before_query = _lose_database_once(harness)
         run = harness.request(LAMP_ON)
         assert run.state is State.PLANNING
         harness.service.wake_stalled_runs()
@@ -649,7 +649,7 @@ class TestLostDatabase:
 
     def test_run_that_lost_the_database_at_the_gate_is_resumed(self, harness: Harness):
         run = harness.request(LAMP_ON)
-        harness.fleet.before_query = _lose_it_once(harness)
+        harness.fleet.before_query = _lose_database_once(harness)
         assert harness.approve(run).state is State.STARTING
         harness.service.wake_stalled_runs()
         harness.run_queued_work()
@@ -658,7 +658,7 @@ class TestLostDatabase:
 
     def test_run_that_lost_the_database_before_verification_is_resumed(self, harness: Harness):
         def lose(_host: str, _words: str) -> None:
-            harness.fleet.before_query = _lose_it_once(harness)
+            harness.fleet.before_query = _lose_database_once(harness)
 
         harness.fleet.after_send = lose
         run = harness.approve(harness.request(LAMP_ON))
@@ -709,7 +709,7 @@ class TestLostDatabase:
         assert harness.dispatcher.enqueued == [holder.id]
 
 
-def _lose_it_once(harness: Harness) -> Callable[[str], None]:
+def _lose_database_once(harness: Harness) -> Callable[[str], None]:
     def lose(_host: str) -> None:
         harness.fleet.before_query = lambda _host: None
         raise StoreUnavailable("the database says: server closed the connection")

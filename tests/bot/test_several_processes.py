@@ -30,7 +30,7 @@ from tests.policies import INVENTORY
 from tests.toy import SetSwitch
 
 
-def _together(*actions: Callable[[], object]) -> None:
+def _run_together(*actions: Callable[[], object]) -> None:
     barrier = threading.Barrier(len(actions))
 
     def go(action: Callable[[], object]) -> None:
@@ -46,7 +46,7 @@ def _together(*actions: Callable[[], object]) -> None:
 
 def test_new_policy_is_logged_once_by_several_processes(db_harness: Harness):
     harness = db_harness
-    _together(*[PolicyRecorder(harness.context).record_policy_change for _ in range(4)])
+    _run_together(*[PolicyRecorder(harness.context).record_policy_change for _ in range(4)])
     assert harness.list_entry_kinds().count(CHANGED) == 1
 
 
@@ -90,7 +90,7 @@ def test_expired_run_is_expired_once_by_two_processes(db_harness: Harness):
         held = runs.lock_run(tx, run.id)
         runs.amend_run(tx, held, expires_at=tx.now - 1)
     other = KeyturnService(replace(harness.context))
-    _together(
+    _run_together(
         harness.service.expire_runs,
         other.expire_runs,
         harness.service.wake_stalled_runs,

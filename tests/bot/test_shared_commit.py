@@ -30,7 +30,7 @@ def crowd(tmp_path: Path) -> Generator[Harness]:
         yield harness
 
 
-def _approved(harness: Harness) -> Run:
+def _approve_fan_out(harness: Harness) -> Run:
     requests = [SetSwitch(host=name, name="lamp", value="on") for name in NAMES]
     run = harness.service.request_on_hosts(requests, host_pattern="lb*", person="dora", origin=WEB)
     harness.run_queued_work()
@@ -39,10 +39,10 @@ def _approved(harness: Harness) -> Run:
     return whole
 
 
-def _ready(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+def _list_ready_child_runs(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Return the parts of an approved request, all of which are to start at once."""
     monkeypatch.setattr(fanout, "_count_next_wave", len)
-    harness.service.advance_run(_approved(harness).id)
+    harness.service.advance_run(_approve_fan_out(harness).id)
     numbers, harness.dispatcher.enqueued = harness.dispatcher.enqueued[1:], []
     assert len(numbers) == len(NAMES)
     return numbers
@@ -59,11 +59,11 @@ def _claim_together(harness: Harness, parts: list[int]) -> list[gate.ClaimedRun 
     return [one.result() for one in claimed]
 
 
-def _nothing(*_: object) -> None:
+def _skip_check(*_: object) -> None:
     """Stand where a guard stood."""
 
 
-def _with_another_plan(tx: Transaction, part: int) -> None:
+def _forge_plan(tx: Transaction, part: int) -> None:
     forged = runs.get_run(tx, part - 1).plan
     assert forged
     values = {"plan": forged.to_json(), "digest": forged.digest}
@@ -73,9 +73,9 @@ def _with_another_plan(tx: Transaction, part: int) -> None:
 def test_child_run_with_another_plan_is_stale_in_a_shared_commit(
     crowd: Harness, monkeypatch: pytest.MonkeyPatch
 ):
-    parts = _ready(crowd, monkeypatch)
+    parts = _list_ready_child_runs(crowd, monkeypatch)
     with crowd.database.transaction() as tx:
-        _with_another_plan(tx, parts[4])
+        _forge_plan(tx, parts[4])
     claimed = _claim_together(crowd, parts)
     assert [n for n, one in enumerate(claimed) if one is None] == [4]
     assert crowd.get_run(parts[4]).state is State.STALE
@@ -84,24 +84,24 @@ def test_child_run_with_another_plan_is_stale_in_a_shared_commit(
 def test_without_the_child_plan_check_a_child_run_with_another_plan_starts(
     crowd: Harness, monkeypatch: pytest.MonkeyPatch
 ):
-    parts = _ready(crowd, monkeypatch)
+    parts = _list_ready_child_runs(crowd, monkeypatch)
     with crowd.database.transaction() as tx:
-        _with_another_plan(tx, parts[4])
-    monkeypatch.setattr(gate, "_check_is_child_of", _nothing)
+        _forge_plan(tx, parts[4])
+    monkeypatch.setattr(gate, "_check_is_child_of", _skip_check)
     assert all(_claim_together(crowd, parts))
 
 
 def test_each_child_run_holds_its_own_host_lock(crowd: Harness, monkeypatch: pytest.MonkeyPatch):
-    parts = _ready(crowd, monkeypatch)
+    parts = _list_ready_child_runs(crowd, monkeypatch)
     _claim_together(crowd, parts)
     with crowd.database.reading() as tx:
         held = {lock.target: lock.run for lock in locks.list_locks(tx)}
     assert held == dict(zip(NAMES, parts, strict=True))
 
 
-def _told_after_a_forgery(harness: Harness) -> list[str]:
+def _list_hosts_sent_to_after_forgery(harness: Harness) -> list[str]:
     """Take the approval away when the first host is told; return who is told in the end."""
-    whole = _approved(harness)
+    whole = _approve_fan_out(harness)
 
     def forge(_host: str, _words: str) -> None:
         with harness.database.transaction() as tx:
@@ -113,11 +113,11 @@ def _told_after_a_forgery(harness: Harness) -> list[str]:
 
 
 def test_next_wave_stops_when_the_approval_is_deleted(crowd: Harness):
-    assert _told_after_a_forgery(crowd) == ["lb1"]
+    assert _list_hosts_sent_to_after_forgery(crowd) == ["lb1"]
 
 
 def test_altered_log_entry_is_not_trusted_although_it_was_verified_before(crowd: Harness):
-    whole = _approved(crowd)
+    whole = _approve_fan_out(crowd)
     with crowd.database.transaction() as tx:
         entries = change_log.list_entries_of_run(tx, whole.id, ["approved"])
         assert key_history.list_vouched_entries(tx, entries) == entries

@@ -75,15 +75,15 @@ class PowerCut(BaseException):
     """The process is gone from one moment to the next."""
 
 
-def _cut() -> None:
+def _cut_power() -> None:
     raise PowerCut
 
 
-def _refuse() -> None:
+def _fail_command() -> None:
     raise CommandError("output: glued")
 
 
-def _interrupt() -> None:
+def _lose_connection() -> None:
     raise UnknownOutcomeError("the connection was lost")
 
 
@@ -141,7 +141,7 @@ class Steady(Database):
 
 
 @cache
-def _ground() -> tuple[Steady, sqlite3.Connection, Path]:
+def _create_world_parts() -> tuple[Steady, sqlite3.Connection, Path]:
     """Return a database, what it is when empty, and a policy directory: made once for all."""
     directory = Path(tempfile.mkdtemp(prefix="keyturn-worlds-"))
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
@@ -153,21 +153,21 @@ def _ground() -> tuple[Steady, sqlite3.Connection, Path]:
         verification.open_log(tx)
     empty = sqlite3.connect(":memory:", check_same_thread=False)
     with database.engine.connect() as connection:
-        _driver(connection).backup(empty)
+        _get_driver_connection(connection).backup(empty)
     return database, empty, write_policy(directory / "policy").path
 
 
-def _emptied() -> Steady:
-    database, empty, _ = _ground()
+def _empty_database() -> Steady:
+    database, empty, _ = _create_world_parts()
     database.elapsed = 0
     # Another Keyturn, which remembers nothing of what the one before has written.
     database.seen_head = SeenHead()
     with database.engine.connect() as connection:
-        empty.backup(_driver(connection))
+        empty.backup(_get_driver_connection(connection))
     return database
 
 
-def _driver(connection: Connection) -> sqlite3.Connection:
+def _get_driver_connection(connection: Connection) -> sqlite3.Connection:
     driver = connection.connection.driver_connection
     assert isinstance(driver, sqlite3.Connection)
     return driver
@@ -178,7 +178,7 @@ _FREEZE = {"name": "fair", "from": "1999-01-01 00:00", "until": "2999-01-01 00:0
 
 @cache
 def _policy(gone: frozenset[str], *, frozen: bool) -> Policy:
-    policy = load_policy(_ground()[2]).without_people(gone)
+    policy = load_policy(_create_world_parts()[2]).without_people(gone)
     policy.freezes = FreezeList.model_validate({"freezes": [_FREEZE] if frozen else []})
     return policy
 
@@ -197,7 +197,7 @@ class World(RuleBasedStateMachine):
     def begin(
         self, *, person: str, many: bool, moment: str, what: str, who: str, countered: str
     ) -> None:
-        self.database = _emptied()
+        self.database = _empty_database()
         self.model, self.fleet, self.queue = Model(), ToyFleet(), ManualDispatcher()
         self.fleet.hosts = {host: {"fan": "off", "lamp": "off"} for host in HOSTS}
         self.fleet.before_send, self.fleet.after_send = self._before_send, self._after_send
@@ -419,9 +419,9 @@ class World(RuleBasedStateMachine):
         """Have something happen in the middle of the next look or step."""
         self._at(moment).append(lambda: self._hinder(what, person, n))
 
-    @rule(moment=moments, how=st.sampled_from([_cut, _refuse, _interrupt]))
+    @rule(moment=moments, how=st.sampled_from([_cut_power, _fail_command, _lose_connection]))
     def trouble(self, moment: str, how: Callable[[], None]) -> None:
-        self._at(moment if how is _cut else "sending").append(how)
+        self._at(moment if how is _cut_power else "sending").append(how)
 
     def _at(self, moment: str) -> list[Callable[[], None]]:
         return {"reading": self.reading, "sending": self.sending, "sent": self.sent}[moment]
@@ -466,12 +466,12 @@ class World(RuleBasedStateMachine):
         if not hasattr(self, "database"):
             return
         with self.database.reading() as tx:
-            logged = _kinds(tx)
+            logged = _list_entry_kinds_by_run(tx)
             rows = {row.id: row for row in tx.sql.execute(_STANDINGS)}
             held = list(tx.sql.execute(select(tables.host_lock.c.run)).scalars())
         self.states = frozenset(row.state for row in rows.values())
         for row in rows.values():
-            _check_told(row, logged.get(row.id, []))
+            _check_logged(row, logged.get(row.id, []))
             _check_proposal(row, rows, logged)
         # A lock is held by who is at work, or by who may still be.
         assert {rows[number].state for number in held} <= {"starting", "running", "unknown"}
@@ -549,7 +549,7 @@ class _ForbiddenPacket(BaseException):
     """A packet that may not be: nothing on the way takes it for its own fault."""
 
 
-def _kinds(tx: Transaction) -> dict[int, list[str]]:
+def _list_entry_kinds_by_run(tx: Transaction) -> dict[int, list[str]]:
     kinds: dict[int, list[str]] = {}
     for entry in change_log.list_entries_after(tx, 0, limit=10_000):
         if entry.run is not None:
@@ -591,7 +591,7 @@ def _check_proposal(
     assert row.state != "superseded" or replaced, "replaced, and nothing took its place"
 
 
-def _check_told(row: _Standing, kinds: Sequence[str]) -> None:
+def _check_logged(row: _Standing, kinds: Sequence[str]) -> None:
     """Check that the log tells how the run came to be as it is, and that it ended once at most."""
     state = row.state
     if state in _ENDS or state == "unknown":
@@ -613,7 +613,7 @@ def _settings(sequences: int) -> settings:
     )
 
 
-def _go(part: int, sequences: int) -> None:
+def _run_world(part: int, sequences: int) -> None:
     kind = seed(part)(type(f"World{part}", (World,), {}))
     run_state_machine_as_test(kind, settings=_settings(sequences))
 
@@ -621,10 +621,10 @@ def _go(part: int, sequences: int) -> None:
 @pytest.mark.timeout(0 if CHAOS else 120)
 @pytest.mark.parametrize("part", range(PARTS))
 def test_random_events_in_any_order_send_no_forbidden_packet(part: int):
-    _go(part, SEQUENCES)
+    _run_world(part, SEQUENCES)
 
 
-def _open(*_: object) -> None: ...
+def _skip_check(*_: object) -> None: ...
 
 
 def _nobody(_tx: Transaction) -> frozenset[str]:
@@ -640,7 +640,7 @@ _BY_LOG = (evidence, "list_banned", _nobody)
     ("guards", "part"),
     [
         ([(gate, "authorise_run", authorise_all)], 3),
-        ([(stops, "get_stop_of_run", _open), _BY_LOG], 1),
+        ([(stops, "get_stop_of_run", _skip_check), _BY_LOG], 1),
         ([(stops, "list_banned_people", _nobody), _BY_LOG], 3),
     ],
     ids=["authority", "stops", "bans"],
@@ -651,7 +651,7 @@ def test_without_a_guard_the_state_machine_finds_a_forbidden_packet(
     for where, guard, instead in guards:
         monkeypatch.setattr(where, guard, instead)
     with pytest.raises((_ForbiddenPacket, BaseExceptionGroup)) as raised:
-        _go(part, 400)
+        _run_world(part, 400)
     assert _is_forbidden(raised.value), raised.value
 
 

@@ -55,13 +55,13 @@ class Collector:
                 if a.key == "service.name"
             }
             for scope in resource.scope_spans:
-                self.spans += [_span(one) for one in scope.spans]
+                self.spans += [_convert_span(one) for one in scope.spans]
 
     def named(self, name: str) -> list[Span]:
         return [span for span in self.spans if span.name == name]
 
 
-def _span(one: Any) -> Span:
+def _convert_span(one: Any) -> Span:
     facts = {a.key: a.value.string_value or a.value.int_value for a in one.attributes}
     return Span(
         one.name,

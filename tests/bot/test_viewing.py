@@ -97,11 +97,11 @@ def restricted(request: pytest.FixtureRequest, tmp_path: Path) -> Generator[Rest
         yield restricted
 
 
-def _rule(harness: Harness, view: str) -> None:
+def _write_view_rules(harness: Harness, view: str) -> None:
     (harness.policies.path / "policy.cedar").write_text(restricted_rules(view))
 
 
-def _more(harness: Harness) -> None:
+def _request_on_several_hosts(harness: Harness) -> None:
     """Ask for what is on several hosts at once, in several areas, and by those who see little."""
     why = "another reason"
     for hosts in (("lb1", "web1"), ("web1",), ("lb1", "lb2"), ("web1", "nas1")):
@@ -135,14 +135,14 @@ def _list_runs_with_deciders(tx: Transaction, numbers: list[int]) -> list[tuple[
 
 
 def test_run_queries_return_exactly_the_runs_that_the_rules_permit(restricted: RestrictedHarness):
-    _more(restricted.harness)
+    _request_on_several_hosts(restricted.harness)
     with restricted.harness.database.reading() as tx:
         matching = [search.find_run_numbers(tx, wanted, most=100) for wanted in FILTERS]
         everything = _list_runs_with_deciders(
             tx, sorted({number for numbers in matching for number in numbers})
         )
     for view in (RESTRICTED_RULES, CHECKS, TAGS, OWNERS, NOT_ONE, PATTERN, BOTH, ""):
-        _rule(restricted.harness, view)
+        _write_view_rules(restricted.harness, view)
         policy = restricted.harness.policies.get_policy()
         for person in ("dora", "olga", "adam", "stan"):
             viewable = {
@@ -187,13 +187,13 @@ def test_link_to_older_runs_does_not_reveal_hidden_runs(
 def test_change_log_queries_return_entries_of_viewable_runs_and_own_entries(
     restricted: RestrictedHarness,
 ):
-    _more(restricted.harness)
+    _request_on_several_hosts(restricted.harness)
     for view in (RESTRICTED_RULES, CHECKS, TAGS, OWNERS, PATTERN, ""):
         _check_entries(restricted.harness, view)
 
 
 def _check_entries(harness: Harness, view: str) -> None:
-    _rule(harness, view)
+    _write_view_rules(harness, view)
     policy = harness.policies.get_policy()
     for person in ("dora", "adam", "stan"):
         with harness.database.reading() as tx:
@@ -232,7 +232,7 @@ def test_host_entry_is_shown_only_with_the_right_to_view_all_runs_on_it(
         }
 
     def list_entries(view: str, person: str) -> set[int]:
-        _rule(restricted.harness, view)
+        _write_view_rules(restricted.harness, view)
         sight = restricted.harness.policies.get_policy().get_view_rights(person)
         with restricted.harness.database.reading(sight) as tx:
             return {
@@ -254,7 +254,7 @@ def test_search_has_no_view_condition_for_people_who_may_view_everything(harness
             == view_conditions.entries_condition(tx).sql
             == ""
         )
-    _rule(harness, NOT_ONE)
+    _write_view_rules(harness, NOT_ONE)
     policy = harness.policies.get_policy()
     for person, whole in (("adam", True), ("dora", False)):
         with harness.database.reading(policy.get_view_rights(person)) as tx:
@@ -264,7 +264,7 @@ def test_search_has_no_view_condition_for_people_who_may_view_everything(harness
 
 
 def test_without_a_view_rule_people_see_only_their_own_runs(harness: Harness):
-    _rule(harness, "")
+    _write_view_rules(harness, "")
     mine = harness.request(SetSwitch(host="lb1", name="lamp", value="on"))
     other = harness.request(ShowSwitches(host="lb1"), "adam")
     with harness.database.reading(harness.policies.get_policy().get_view_rights("dora")) as tx:
@@ -352,7 +352,9 @@ def test_person_cannot_approve_a_run_that_they_cannot_view(harness: Harness):
     request = PolicyRequest("toy set", "change", "lb1", "web", "dora", now=0)
     ruling = policy.get_request_ruling(request)
     assert policy.get_approval_ruling("olga", request, ruling).allowed
-    _rule(harness, 'permit (principal == Person::"adam", action == Action::"view", resource);')
+    _write_view_rules(
+        harness, 'permit (principal == Person::"adam", action == Action::"view", resource);'
+    )
     policy = harness.policies.get_policy()
     answer = policy.get_approval_ruling("olga", request, ruling)
     assert (answer.allowed, answer.policy_notes) == (
@@ -368,7 +370,9 @@ def test_person_cannot_approve_a_run_that_they_cannot_view(harness: Harness):
 def test_approval_lapses_when_the_approver_loses_the_right_to_view(harness: Harness):
     run = harness.request(SetSwitch(host="lb1", name="lamp", value="on"))
     harness.service.approve_run(run.id, person="olga", digest=run.digest)
-    _rule(harness, 'permit (principal == Person::"adam", action == Action::"view", resource);')
+    _write_view_rules(
+        harness, 'permit (principal == Person::"adam", action == Action::"view", resource);'
+    )
     harness.run_queued_work()
     assert "0 of 1 required approvals" in harness.get_run(run.id).summary
     assert harness.fleet.sent == []
@@ -505,14 +509,14 @@ def test_person_name_is_not_a_pattern_in_the_search_for_editors(restricted: Rest
             tx.sql.exec_driver_sql(
                 f"UPDATE run SET editors = '[\"dora\"]' WHERE id = {run.id}"  # noqa: S608 - ours
             )
-        blind = replace(other, decide=_nothing)
+        blind = replace(other, decide=_may_view_nothing)
         with restricted.harness.database.reading(blind) as tx:
             assert not view_conditions.list_viewable(tx, [run.id])
-    with restricted.harness.database.reading(replace(sight, decide=_nothing)) as tx:
+    with restricted.harness.database.reading(replace(sight, decide=_may_view_nothing)) as tx:
         assert view_conditions.list_viewable(tx, [restricted.hidden["pending"].id])
 
 
-def _nothing(_host: str, _runbook: str, _kind: str) -> bool:
+def _may_view_nothing(_host: str, _runbook: str, _kind: str) -> bool:
     return False
 
 
@@ -534,7 +538,7 @@ FOR_THE_SERVICE = {
 }
 
 
-def _reads_for_the_service(source: str) -> bool:
+def _opens_unfiltered_transaction(source: str) -> bool:
     """Say whether a module opens a transaction that reads for nobody in particular."""
     calls = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)]
     return any(
@@ -553,14 +557,14 @@ def test_web_api_and_slack_modules_read_with_the_rights_of_the_person():
         str(path.relative_to(root))
         for door in ("web", "api", "slack")
         for path in sorted((root / door).glob("*.py"))
-        if _reads_for_the_service(path.read_text())
+        if _opens_unfiltered_transaction(path.read_text())
     }
     assert modules == set(FOR_THE_SERVICE)
 
 
 def test_module_that_reads_without_view_rights_is_found():
-    assert _reads_for_the_service("with database.reading() as tx: ...")
-    assert not _reads_for_the_service("with database.reading(visitor.sight) as tx: ...")
+    assert _opens_unfiltered_transaction("with database.reading() as tx: ...")
+    assert not _opens_unfiltered_transaction("with database.reading(visitor.sight) as tx: ...")
 
 
 def test_restricted_harness_contains_hidden_runs(tmp_path: Path):

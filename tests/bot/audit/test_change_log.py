@@ -10,7 +10,7 @@ from bot.audit.change_log import EntryDraft
 from bot.db.database import Database, StoreUnavailable
 
 
-def _fill(database: Database, entries: int) -> None:
+def _fill_log(database: Database, entries: int) -> None:
     with database.transaction() as tx:
         verification.open_log(tx)
         for n in range(1, entries):
@@ -22,7 +22,7 @@ def _verify(database: Database) -> verification.Verification:
         return verification.verify_log(tx)
 
 
-def _disarm(database: Database) -> None:
+def _drop_triggers(database: Database) -> None:
     """Do as somebody with the owner's rights would: take the triggers away first."""
     with database.engine.connect() as connection:
         if database.embedded:
@@ -38,14 +38,14 @@ def test_empty_change_log_verifies(database: Database):
 
 
 def test_appended_entries_verify(database: Database):
-    _fill(database, 40)
+    _fill_log(database, 40)
     verdict = _verify(database)
     assert (verdict.entries, verdict.broken) == (40, None)
 
 
 @pytest.mark.parametrize("statement", ["UPDATE entry SET person = 'adam'", "DELETE FROM entry"])
 def test_change_log_rejects_update_and_delete(database: Database, statement: str):
-    _fill(database, 3)
+    _fill_log(database, 3)
     with pytest.raises(StoreUnavailable, match="append-only"), database.transaction() as tx:
         tx.sql.execute(text(statement))
     assert _verify(database).entries == 3
@@ -68,15 +68,15 @@ def test_change_log_rejects_update_and_delete(database: Database, statement: str
 def test_entry_altered_without_triggers_is_found_by_verification(
     database: Database, tampering: str, broken: int
 ):
-    _fill(database, 10)
-    _disarm(database)
+    _fill_log(database, 10)
+    _drop_triggers(database)
     with database.transaction() as tx:
         tx.sql.execute(text(tampering))
     assert _verify(database).broken == broken
 
 
 def test_concurrent_writers_append_to_one_chain(database: Database):
-    _fill(database, 1)
+    _fill_log(database, 1)
 
     def write() -> None:
         left = list(range(10))
@@ -98,15 +98,15 @@ def test_concurrent_writers_append_to_one_chain(database: Database):
     assert _verify(database).entries == 501
 
 
-def _some(count: int) -> list[EntryDraft]:
+def _draft_entries(count: int) -> list[EntryDraft]:
     return [EntryDraft("noted", n, "olga", f"web{n}", {"n": n, "said": "☃"}) for n in range(count)]
 
 
 def test_append_entries_chains_and_signs_each_entry(database: Database):
-    _fill(database, 3)
+    _fill_log(database, 3)
     with database.transaction() as tx:
         change_log.append_entry(tx, "noted", n=1)
-        entries = change_log.append_entries(tx, _some(50))
+        entries = change_log.append_entries(tx, _draft_entries(50))
         change_log.append_entry(tx, "noted", n=2)
     with database.reading() as tx:
         assert change_log.list_entries_after(tx, 4, limit=50) == entries
@@ -115,9 +115,9 @@ def test_append_entries_chains_and_signs_each_entry(database: Database):
 
 
 def test_append_entries_hashes_an_entry_like_append_entry(database: Database):
-    _fill(database, 1)
+    _fill_log(database, 1)
     with database.transaction() as tx:
-        [together] = change_log.append_entries(tx, _some(1))
+        [together] = change_log.append_entries(tx, _draft_entries(1))
         alone = change_log.append_entry(
             tx, "noted", run=0, person="olga", host="web0", n=0, said="☃"
         )
@@ -133,16 +133,19 @@ def test_append_entries_without_entries_does_not_lock_the_log(database: Database
 
 def test_append_entries_redacts_a_secret_in_one_entry(database: Database):
     database.redactor.add_secrets("correct horse battery")
-    _fill(database, 1)
+    _fill_log(database, 1)
     with database.transaction() as tx:
-        drafts = [*_some(2), EntryDraft("noted", facts={"said": "it is correct horse battery"})]
+        drafts = [
+            *_draft_entries(2),
+            EntryDraft("noted", facts={"said": "it is correct horse battery"}),
+        ]
         *others, last = change_log.append_entries(tx, drafts)
     assert last.facts == {"said": "it is [secret]"}
     assert [entry.facts["n"] for entry in others] == [0, 1]
 
 
 def test_append_entries_redacts_no_secret_across_two_entries(database: Database):
-    _fill(database, 1)
+    _fill_log(database, 1)
     database.redactor.add_secrets('5678"}{"b":"9012')
     with database.transaction() as tx:
         drafts = [

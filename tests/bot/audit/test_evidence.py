@@ -41,23 +41,23 @@ when { context.escalated };
 Forgery = Callable[[Transaction, Run], None]
 
 
-def _vote(tx: Transaction, run: Run) -> None:
+def _forge_decision_and_queue_run(tx: Transaction, run: Run) -> None:
     """Forge a key of an owner and let the run go."""
     runs.add_decision(tx, Decision(run.id, "olga", True, run.digest, tx.now))
-    _ready(tx, run)
+    _queue_run(tx, run)
 
 
-def _ready(tx: Transaction, run: Run) -> None:
+def _queue_run(tx: Transaction, run: Run) -> None:
     tx.sql.execute(update(tables.run).where(tables.run.c.id == run.id).values(state="queued"))
 
 
-def _vote_with_an_entry_of_its_own(tx: Transaction, run: Run) -> None:
+def _forge_decision_and_entry(tx: Transaction, run: Run) -> None:
     """Forge the entry too, with another key than the log's."""
-    _vote(tx, run)
-    _append(tx, SigningKey.create(), run, "olga")
+    _forge_decision_and_queue_run(tx, run)
+    _append_approval_signed_by(tx, SigningKey.create(), run, "olga")
 
 
-def _append(tx: Transaction, seal: SigningKey, run: Run, person: str) -> Entry:
+def _append_approval_signed_by(tx: Transaction, seal: SigningKey, run: Run, person: str) -> Entry:
     mine, tx._signing_key = tx._signing_key, seal  # pyright: ignore[reportPrivateUsage] - a forger's key
     entry = change_log.append_entry(
         tx, "approved", run=run.id, person=person, digest=run.digest, reason="", factor=""
@@ -66,18 +66,18 @@ def _append(tx: Transaction, seal: SigningKey, run: Run, person: str) -> Entry:
     return entry
 
 
-def _vote_with_somebody_elses_entry(tx: Transaction, run: Run) -> None:
+def _reuse_entry_of_another_run(tx: Transaction, run: Run) -> None:
     """Bend a true entry of another run to this one."""
-    _vote(tx, run)
+    _forge_decision_and_queue_run(tx, run)
     other = runs.get_run(tx, run.id)
-    true = _append(tx, tx.signing_key, replace(other, id=run.id + 1), "olga")
+    true = _append_approval_signed_by(tx, tx.signing_key, replace(other, id=run.id + 1), "olga")
     # Not the last one: nothing at all goes on where the log does not end as Keyturn left it.
     change_log.append_entry(tx, "noted")
     tx.sql.execute(text("DROP TRIGGER entry_no_update"))
     tx.sql.execute(update(tables.entry).where(tables.entry.c.seq == true.seq).values(run=run.id))
 
 
-def _another_asker(tx: Transaction, run: Run) -> None:
+def _change_requester(tx: Transaction, run: Run) -> None:
     """Make it the request of an owner, who needs no key for it."""
     assert run.plan
     plan = replace(run.plan, requested_by="olga")
@@ -86,10 +86,10 @@ def _another_asker(tx: Transaction, run: Run) -> None:
         .where(tables.run.c.id == run.id)
         .values(requested_by="olga", plan=plan.to_json(), digest=plan.digest, requirements="{}")
     )
-    _ready(tx, run)
+    _queue_run(tx, run)
 
 
-def _another_plan(tx: Transaction, run: Run) -> None:
+def _replace_plan(tx: Transaction, run: Run) -> None:
     """Write a plan of one's own with a digest that fits, and an old key for it."""
     assert run.plan
     plan = replace(run.plan, current_state="it must be", expires_at=run.plan.expires_at + 1)
@@ -104,11 +104,11 @@ def _another_plan(tx: Transaction, run: Run) -> None:
 
 
 FORGERIES = [
-    _vote,
-    _vote_with_an_entry_of_its_own,
-    _vote_with_somebody_elses_entry,
-    _another_asker,
-    _another_plan,
+    _forge_decision_and_queue_run,
+    _forge_decision_and_entry,
+    _reuse_entry_of_another_run,
+    _change_requester,
+    _replace_plan,
 ]
 
 
@@ -121,7 +121,7 @@ class TestForgedApprovals:
         harness.service.advance_run(run.id)
         ended = harness.get_run(run.id)
         assert harness.fleet.sent == []
-        if forge is _vote_with_somebody_elses_entry:
+        if forge is _reuse_entry_of_another_run:
             # The log is not whole any more: nothing at all goes on.
             assert (ended.state, "was altered" in harness.database.error) == (State.QUEUED, True)
             return
@@ -131,7 +131,7 @@ class TestForgedApprovals:
     def test_without_the_evidence_check_forged_rows_approve_a_run(
         self, harness: Harness, forge: Forgery, monkeypatch: pytest.MonkeyPatch
     ):
-        monkeypatch.setattr(evidence, "find_mismatch_of_run", _nothing)
+        monkeypatch.setattr(evidence, "find_mismatch_of_run", _find_nothing)
         monkeypatch.setattr(evidence, "follow_log", lambda _tx: None)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
         run = harness.request(LAMP_ON)
         with harness.database.transaction() as tx:
@@ -140,11 +140,11 @@ class TestForgedApprovals:
         assert harness.fleet.sent == [("lb1", "set lamp on")]
 
 
-def _nothing(_tx: Transaction, _run: Run) -> str:
+def _find_nothing(_tx: Transaction, _run: Run) -> str:
     return ""
 
 
-def _amend(harness: Harness, run: Run, **values: object) -> None:
+def _alter_run(harness: Harness, run: Run, **values: object) -> None:
     with harness.database.transaction() as tx:
         tx.sql.execute(update(tables.run).where(tables.run.c.id == run.id).values(**values))
 
@@ -155,7 +155,7 @@ class TestAlteredRunColumns:
     def _called_a_check(self, harness: Harness) -> Run:
         """Anyone may look, so a change that is called a check would take nobody's approval."""
         run = harness.request(LAMP_ON)
-        _amend(harness, run, kind="check", state="queued", requirements="{}")
+        _alter_run(harness, run, kind="check", state="queued", requirements="{}")
         harness.service.advance_run(run.id)
         return harness.get_run(run.id)
 
@@ -174,7 +174,7 @@ class TestAlteredRunColumns:
         """Turn what was approved once into something that is done every hour."""
         run = harness.request(LAMP_ON)
         harness.service.approve_run(run.id, person="olga", digest=run.digest)
-        _amend(harness, run, timing=HOURLY.to_json())
+        _alter_run(harness, run, timing=HOURLY.to_json())
         harness.run_queued_work()
         with harness.database.reading() as tx:
             return schedules.list_schedules(tx)
@@ -185,14 +185,14 @@ class TestAlteredRunColumns:
     def test_without_the_evidence_check_an_approved_run_becomes_a_schedule(
         self, harness: Harness, monkeypatch: pytest.MonkeyPatch
     ):
-        monkeypatch.setattr(evidence, "find_mismatch_of_run", _nothing)
+        monkeypatch.setattr(evidence, "find_mismatch_of_run", _find_nothing)
         assert len(self._made_a_schedule(harness)) == 1
 
     def _called_escalated(self, directory: Path) -> Harness:
         """Let an administrator decide who would be asked only once the owners had not."""
         with open_harness(directory, rules=ESCALATING) as harness:
             run = harness.request(LAMP_ON)
-            _amend(harness, run, escalated_at=1, requirements="{}")
+            _alter_run(harness, run, escalated_at=1, requirements="{}")
             harness.approve(harness.get_run(run.id), "stan")
             return harness
 
@@ -202,7 +202,7 @@ class TestAlteredRunColumns:
     def test_without_the_evidence_check_a_forged_escalation_lets_the_group_approve(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ):
-        monkeypatch.setattr(evidence, "find_mismatch_of_run", _nothing)
+        monkeypatch.setattr(evidence, "find_mismatch_of_run", _find_nothing)
         assert self._called_escalated(tmp_path).fleet.sent == [("lb1", "set lamp on")]
 
     def _after_its_end(self, directory: Path) -> Run:
@@ -212,7 +212,7 @@ class TestAlteredRunColumns:
         with open_harness(directory, database=clock) as harness:
             run = harness.request(LAMP_ON)
             harness.service.approve_run(run.id, person="olga", digest=run.digest)
-            _amend(harness, run, expires_at=2**60)
+            _alter_run(harness, run, expires_at=2**60)
             clock.ahead = harness.context.approval_timeout + harness.context.start_timeout
             harness.run_queued_work()
             return harness.get_run(run.id)
@@ -243,7 +243,7 @@ class TestAlteredEditors:
         offered = harness.get_run(new.id)
         assert offered.editors == ("stan", "olga")
         harness.service.accept_proposal(offered.id, person="dora", digest=offered.digest)
-        _amend(harness, offered, editors=editors)
+        _alter_run(harness, offered, editors=editors)
         return harness.approve(harness.get_run(offered.id), "olga")
 
     @pytest.mark.parametrize("editors", ["[]", '["stan"]', '["adam"]'])
@@ -256,7 +256,7 @@ class TestAlteredEditors:
     def test_without_the_evidence_check_an_editor_approves_their_own_values(
         self, harness: Harness, monkeypatch: pytest.MonkeyPatch, editors: str
     ):
-        monkeypatch.setattr(evidence, "find_mismatch_of_run", _nothing)
+        monkeypatch.setattr(evidence, "find_mismatch_of_run", _find_nothing)
         assert self._approved(harness, editors).state is State.SUCCEEDED
 
     def test_evidence_check_confirms_an_unaltered_counter_proposal(self, harness: Harness):
@@ -323,7 +323,7 @@ class TestAlteredRunningRuns:
             for n in range(1, steps + 1):
                 done = {"state": "succeeded", "sent_at": tx.now, "ended_at": tx.now, "error": ""}
                 tx.sql.execute(insert(tables.step).values(run=run.id, step_number=n, **done))
-        _amend(harness, run, state="running", started_at=1)
+        _alter_run(harness, run, state="running", started_at=1)
         harness.service.advance_run(run.id)
 
     def test_run_altered_to_running_is_not_sent_its_first_step(self, harness: Harness):
@@ -344,8 +344,8 @@ class TestAlteredRunningRuns:
     def test_without_the_evidence_check_the_second_step_is_sent_first(
         self, harness: Harness, monkeypatch: pytest.MonkeyPatch
     ):
-        monkeypatch.setattr(evidence, "find_mismatch_of_run", _nothing)
-        monkeypatch.setattr(evidence, "find_mismatch_of_steps", _nothing)
+        monkeypatch.setattr(evidence, "find_mismatch_of_run", _find_nothing)
+        monkeypatch.setattr(evidence, "find_mismatch_of_steps", _find_nothing)
         self._second(harness)
         assert harness.fleet.sent == [("lb1", "set lamp on")]
 
@@ -369,11 +369,11 @@ class TestAlteredRunningRuns:
     def test_without_the_evidence_check_a_stopped_run_continues(
         self, harness: Harness, monkeypatch: pytest.MonkeyPatch
     ):
-        monkeypatch.setattr(evidence, "find_mismatch_of_run", _nothing)
+        monkeypatch.setattr(evidence, "find_mismatch_of_run", _find_nothing)
         assert self._stopped(harness) == 2
 
 
-def _called_done(tx: Transaction, run: Run) -> None:
+def _mark_second_step_done(tx: Transaction, run: Run) -> None:
     """Write that the second step was done, too."""
     tx.sql.execute(
         insert(tables.step).values(
@@ -382,23 +382,23 @@ def _called_done(tx: Transaction, run: Run) -> None:
     )
 
 
-def _called_done_with_an_entry_of_its_own(tx: Transaction, run: Run) -> None:
+def _mark_second_step_done_with_entry(tx: Transaction, run: Run) -> None:
     """Forge the entries too, with another key than the log's."""
-    _called_done(tx, run)
+    _mark_second_step_done(tx, run)
     mine, tx._signing_key = tx._signing_key, SigningKey.create()  # pyright: ignore[reportPrivateUsage] - a forger's key
     for name in ("step sending", "step succeeded"):
         change_log.append_entry(tx, name, run=run.id, host="lb1", step=2)
     tx._signing_key = mine  # pyright: ignore[reportPrivateUsage]
 
 
-def _called_undone(tx: Transaction, run: Run) -> None:
+def _mark_first_step_not_done(tx: Transaction, run: Run) -> None:
     """Call the step that was done the second, so that it would be done again."""
     here = tables.step.c.run == run.id
     tx.sql.execute(update(tables.step).where(here).values(step_number=2))
 
 
 @pytest.mark.parametrize(
-    "forge", [_called_done, _called_done_with_an_entry_of_its_own, _called_undone]
+    "forge", [_mark_second_step_done, _mark_second_step_done_with_entry, _mark_first_step_not_done]
 )
 class TestAlteredStepsBetweenWorkers:
     """Steps are altered after one worker gave up the run, before another takes it."""
@@ -428,7 +428,7 @@ class TestAlteredStepsBetweenWorkers:
     def test_without_the_evidence_check_a_step_is_skipped_or_repeated(
         self, db_harness: Harness, forge: Forgery, monkeypatch: pytest.MonkeyPatch
     ):
-        monkeypatch.setattr(evidence, "find_mismatch_of_steps", _nothing)
+        monkeypatch.setattr(evidence, "find_mismatch_of_steps", _find_nothing)
         self._forge_while_running(db_harness, forge)
         assert self.ended.state is not State.UNKNOWN
 
@@ -445,7 +445,7 @@ class TestRunsSetBackToQueued:
                     tables.decision.c.run == run.id, ~tables.decision.c.approves
                 )
             )
-            _ready(tx, run)
+            _queue_run(tx, run)
         harness.service.advance_run(run.id)
         return harness.get_run(run.id)
 
@@ -458,7 +458,7 @@ class TestRunsSetBackToQueued:
     def test_without_the_evidence_check_a_succeeded_run_is_sent_again(
         self, harness: Harness, monkeypatch: pytest.MonkeyPatch
     ):
-        monkeypatch.setattr(evidence, "find_mismatch_of_run", _nothing)
+        monkeypatch.setattr(evidence, "find_mismatch_of_run", _find_nothing)
         done = harness.approve(harness.request(LAMP_ON))
         # The host itself would not begin a step twice, either, for as long as it remembers.
         harness.fleet.markers.clear()
@@ -491,7 +491,7 @@ class TestRunsSetBackToQueued:
             with harness.database.transaction() as tx:
                 tx.sql.execute(delete(tables.step))
                 tx.sql.execute(delete(tables.host_lock))
-                _ready(tx, run)
+                _queue_run(tx, run)
             harness.service.advance_run(run.id)
 
         harness.fleet.before_send = set_back

@@ -33,14 +33,14 @@ def crowd(tmp_path: Path) -> Generator[Harness]:
         yield harness
 
 
-def _set_back(tx: Transaction, part: Run) -> int:
+def _requeue_child_run(tx: Transaction, part: Run) -> int:
     """Let a part that has succeeded be ready once more."""
     tx.sql.execute(delete(tables.step).where(tables.step.c.run == part.id))
     tx.sql.execute(update(tables.run).where(tables.run.c.id == part.id).values(state="queued"))
     return part.id
 
 
-def _twice(tx: Transaction, part: Run) -> int:
+def _duplicate_child_run(tx: Transaction, part: Run) -> int:
     """Write another part for the same host."""
     query = select(tables.run).where(tables.run.c.id == part.id)
     row = dict(tx.sql.execute(query).mappings().one())
@@ -49,7 +49,7 @@ def _twice(tx: Transaction, part: Run) -> int:
     return tx.sql.execute(insert(tables.run).values(row).returning(tables.run.c.id)).scalar_one()
 
 
-@pytest.mark.parametrize("forge", [_set_back, _twice])
+@pytest.mark.parametrize("forge", [_requeue_child_run, _duplicate_child_run])
 class TestForgedChildRuns:
     """The first host's child run is set back or copied while the others are running."""
 
@@ -83,11 +83,11 @@ class TestForgedChildRuns:
     def test_without_the_evidence_check_a_forged_child_run_sends_a_step_twice(
         self, crowd: Harness, forge: Forgery, monkeypatch: pytest.MonkeyPatch
     ):
-        monkeypatch.setattr(evidence, "find_mismatch_of_child", _nothing)
+        monkeypatch.setattr(evidence, "find_mismatch_of_child", _find_nothing)
         assert self._forged(crowd, forge) == 2
 
 
-def _nothing(*_: object) -> str:
+def _find_nothing(*_: object) -> str:
     return ""
 
 
@@ -95,25 +95,25 @@ def _nobody(*_: object) -> frozenset[str]:
     return frozenset()
 
 
-def _bans_the_asker(harness: Harness) -> None:
+def _ban_requester_and_delete_ban(harness: Harness) -> None:
     harness.service.ban_person("dora", banned_by="adam", reason="left the company")
     with harness.database.transaction() as tx:
         tx.sql.execute(delete(tables.ban))
 
 
-def _bans_the_approver(harness: Harness) -> None:
+def _ban_approver_and_delete_ban(harness: Harness) -> None:
     harness.service.ban_person("olga", banned_by="adam", reason="left the company")
     with harness.database.transaction() as tx:
         tx.sql.execute(delete(tables.ban))
 
 
-def _stops_everything(harness: Harness) -> None:
+def _log_stop_without_row(harness: Harness) -> None:
     with harness.database.transaction() as tx:
         change_log.append_entry(tx, "everything stopped", person="adam", reason="all is dark")
 
 
-def _lifts_it_with_another_key(harness: Harness) -> None:
-    _stops_everything(harness)
+def _forge_end_of_stop(harness: Harness) -> None:
+    _log_stop_without_row(harness)
     with harness.database.transaction() as tx:
         mine, tx._signing_key = tx._signing_key, SigningKey.create()  # pyright: ignore[reportPrivateUsage] - a forger's key
         change_log.append_entry(tx, "everything resumed", person="olga", reason="it is light")
@@ -122,7 +122,12 @@ def _lifts_it_with_another_key(harness: Harness) -> None:
 
 @pytest.mark.parametrize(
     "forge",
-    [_bans_the_asker, _bans_the_approver, _stops_everything, _lifts_it_with_another_key],
+    [
+        _ban_requester_and_delete_ban,
+        _ban_approver_and_delete_ban,
+        _log_stop_without_row,
+        _forge_end_of_stop,
+    ],
 )
 class TestDeletedBansAndStops:
     """The row of a ban or stop is deleted, and its log entry stays."""
@@ -150,7 +155,7 @@ class TestDeletedBansAndStops:
         assert self._goes_on(harness, forge) is State.SUCCEEDED
 
 
-def _ordered_and_lifted(harness: Harness) -> None:
+def _order_and_lift_bans_and_stops(harness: Harness) -> None:
     harness.service.ban_person("dora", banned_by="adam", reason="lost her telephone")
     harness.service.unban_person("dora", unbanned_by="olga", reason="has another one")
     harness.service.stop_everything(person="adam", reason="a drill")
@@ -158,7 +163,7 @@ def _ordered_and_lifted(harness: Harness) -> None:
 
 
 def test_lifted_ban_and_resumed_stop_do_not_block_a_run(harness: Harness):
-    _ordered_and_lifted(harness)
+    _order_and_lift_bans_and_stops(harness)
     assert harness.approve(harness.request(LAMP_ON)).state is State.SUCCEEDED
 
 
@@ -171,7 +176,7 @@ def test_lifted_ban_and_stop_of_an_older_signing_key_do_not_block_a_run(
     with open_harness(tmp_path, database=Database(url, signing.load_signing_key(key))) as harness:
         with harness.database.transaction() as tx:
             verification.open_log(tx)
-        _ordered_and_lifted(harness)
+        _order_and_lift_bans_and_stops(harness)
         rotate_signing_key(harness.database, key)
     with open_harness(tmp_path, database=Database(url, signing.load_signing_key(key))) as harness:
         assert harness.approve(harness.request(LAMP_ON)).state is State.SUCCEEDED

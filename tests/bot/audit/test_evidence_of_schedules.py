@@ -38,22 +38,22 @@ def amend(tx: Transaction, table: Table, **values: object) -> None:
     tx.sql.execute(update(table).values(**values))
 
 
-def _active_again(tx: Transaction) -> None:
+def _reactivate_schedule(tx: Transaction) -> None:
     amend(tx, tables.schedule, state=ScheduleState.ACTIVE.value, reason="")
 
 
-def _another_lapse(tx: Transaction) -> None:
+def _postpone_lapse(tx: Transaction) -> None:
     change_log.append_entry(tx, "schedule resumed", run=1, schedule=1)
     amend(tx, tables.schedule, state="active", lapses_at=tables.schedule.c.lapses_at + DAY)
 
 
-def _another_moment(tx: Transaction) -> None:
+def _change_timing(tx: Transaction) -> None:
     change_log.append_entry(tx, "schedule resumed", run=1, schedule=1)
     often = ScheduleTiming("hourly", parse_cron("* * * * *", "Europe/Amsterdam"))
     amend(tx, tables.schedule, state="active", timing=often.to_json())
 
 
-FORGERIES = (_active_again, _another_lapse, _another_moment)
+FORGERIES = (_reactivate_schedule, _postpone_lapse, _change_timing)
 
 
 @pytest.mark.parametrize("forge", FORGERIES)
@@ -222,7 +222,7 @@ class TestApprovalsUnderAnOlderKey:
     def test_without_linked_hashes_a_run_from_before_a_key_rotation_is_refused(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ):
-        monkeypatch.setattr(key_history, "_list_linked_hashes", _none_of_them)
+        monkeypatch.setattr(key_history, "_list_linked_hashes", _accept_no_signature)
         harness, run = self._turned(tmp_path, lambda _harness, _run: None)
         assert harness.approve(run).state is State.REFUSED
         harness.database.close()
@@ -232,9 +232,9 @@ class TestApprovalsUnderAnOlderKey:
         self, tmp_path: Path, stolen: bool
     ):
         """Even by who has stolen the old key: it does not lead up to what the new one signed."""
-        harness, run = self._turned(tmp_path, _sign_out_and_in)
+        harness, run = self._turned(tmp_path, _append_sign_in_and_rotate_key)
         old = signing.load_signing_key(tmp_path / "stolen.key") if stolen else SigningKey.create()
-        _write_in(harness, run, old)
+        _overwrite_entry_with_approval(harness, run, old)
         harness.service.advance_run(run.id)
         ended = harness.get_run(run.id)
         assert (ended.state, harness.fleet.sent) == (State.QUEUED, [])
@@ -244,19 +244,21 @@ class TestApprovalsUnderAnOlderKey:
     def test_without_linked_hashes_an_approval_forged_before_a_key_rotation_counts(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ):
-        monkeypatch.setattr(key_history, "_list_linked_hashes", _all_of_them)
+        monkeypatch.setattr(key_history, "_list_linked_hashes", _accept_all_signatures)
         monkeypatch.setattr(evidence, "follow_log", lambda _tx: None)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
-        harness, run = self._turned(tmp_path, _sign_out_and_in)
-        _write_in(harness, run, signing.load_signing_key(tmp_path / "stolen.key"))
+        harness, run = self._turned(tmp_path, _append_sign_in_and_rotate_key)
+        _overwrite_entry_with_approval(
+            harness, run, signing.load_signing_key(tmp_path / "stolen.key")
+        )
         harness.service.advance_run(run.id)
         assert harness.fleet.sent == [("lb1", "set lamp on")]
         harness.database.close()
 
     def test_signature_of_another_entry_does_not_prove_a_key_rotation(self, tmp_path: Path):
         """A change of keys that never was, with a signature of ours that is of another entry."""
-        harness, run = self._turned(tmp_path, _sign_out_and_in)
+        harness, run = self._turned(tmp_path, _append_sign_in_and_rotate_key)
         thief = SigningKey.create()
-        _write_in(harness, run, thief)
+        _overwrite_entry_with_approval(harness, run, thief)
         with harness.database.transaction() as tx:
             last = change_log.list_newest_entries(tx, limit=1)[0]
             forged = change_log.append_entry(
@@ -278,15 +280,15 @@ class TestApprovalsUnderAnOlderKey:
             self._turned(tmp_path, append_as_a_thief)
 
 
-def _all_of_them(_tx: Transaction, _key: str, entries: Sequence[Entry]) -> set[str]:
+def _accept_all_signatures(_tx: Transaction, _key: str, entries: Sequence[Entry]) -> set[str]:
     return {entry.hash for entry in entries}
 
 
-def _none_of_them(_tx: Transaction, _key: str, _entries: Sequence[Entry]) -> set[str]:
+def _accept_no_signature(_tx: Transaction, _key: str, _entries: Sequence[Entry]) -> set[str]:
     return set()
 
 
-def _sign_out_and_in(harness: Harness, _run: Run) -> None:
+def _append_sign_in_and_rotate_key(harness: Harness, _run: Run) -> None:
     """Leave an entry that a forger can write over, and a copy of the key for a thief."""
     with harness.database.transaction() as tx:
         change_log.append_entry(tx, "signed in", person="olga", source="web")
@@ -296,7 +298,7 @@ def _sign_out_and_in(harness: Harness, _run: Run) -> None:
     stolen.chmod(0o600)
 
 
-def _write_in(harness: Harness, run: Run, key: SigningKey) -> None:
+def _overwrite_entry_with_approval(harness: Harness, run: Run, key: SigningKey) -> None:
     """Turn the entry of the sign-in into an approval, signed by the old key, and cast the vote."""
     whole = entries_of(harness.database)
     n = next(n for n, entry in enumerate(whole) if entry.kind == "signed in")

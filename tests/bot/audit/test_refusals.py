@@ -15,7 +15,7 @@ from tests.toy import BreakSwitch, SetSwitch
 LAMP = SetSwitch(host="lb1", name="lamp", value="on")
 
 
-def _count(database: Database, kind: str) -> int:
+def _count_entries(database: Database, kind: str) -> int:
     with database.reading() as tx:
         return sum(entry.kind == kind for entry in change_log.list_entries_after(tx, 0))
 
@@ -24,8 +24,8 @@ def test_refusals_within_a_minute_are_logged_once_for_each_kind(database: Databa
     for _ in range(1000):
         refusals.log_refusal_in_own_transaction(database, refusals.TOKEN, why="not known")
     refusals.log_refusal_in_own_transaction(database, refusals.UNKNOWN_USER, why="not known")
-    assert _count(database, refusals.TOKEN) == 1
-    assert _count(database, refusals.UNKNOWN_USER) == 1
+    assert _count_entries(database, refusals.TOKEN) == 1
+    assert _count_entries(database, refusals.UNKNOWN_USER) == 1
 
 
 def test_without_the_rate_limit_every_refusal_is_logged(
@@ -35,15 +35,15 @@ def test_without_the_rate_limit_every_refusal_is_logged(
     monkeypatch.setattr(refusals, "_INTERVAL", -1)
     for _ in range(5):
         refusals.log_refusal_in_own_transaction(database, refusals.TOKEN, why="not known")
-    assert _count(database, refusals.TOKEN) == 5
+    assert _count_entries(database, refusals.TOKEN) == 5
 
 
-def _try(harness: Harness, run: Run) -> None:
+def _approve_without_permission(harness: Harness, run: Run) -> None:
     with pytest.raises(NotAllowed):
         harness.service.approve_run(run.id, person="dora", digest=run.digest)
 
 
-def _refused(harness: Harness) -> list[int | None]:
+def _list_refused_runs(harness: Harness) -> list[int | None]:
     with harness.database.reading() as tx:
         return [
             one.run
@@ -56,10 +56,10 @@ def test_refused_approvals_are_logged_once_a_minute_for_each_run_and_person(db_h
     harness = db_harness
     first, second = (harness.request(LAMP, person="dora") for _ in range(2))
     for run in (first, second, first, second, first):
-        _try(harness, run)
+        _approve_without_permission(harness, run)
     with pytest.raises(NotAllowed):
         harness.service.approve_run(first.id, person="stan", digest=first.digest)
-    assert _refused(harness) == [first.id, second.id, first.id]
+    assert _list_refused_runs(harness) == [first.id, second.id, first.id]
 
 
 def test_without_the_rate_limit_every_refused_approval_is_logged(
@@ -69,15 +69,15 @@ def test_without_the_rate_limit_every_refused_approval_is_logged(
     monkeypatch.setattr(refusals, "_INTERVAL", -1)
     run = harness.request(LAMP, person="dora")
     for _ in range(5):
-        _try(harness, run)
-    assert _refused(harness) == [run.id] * 5
+        _approve_without_permission(harness, run)
+    assert _list_refused_runs(harness) == [run.id] * 5
 
 
 def test_refused_approvals_of_more_than_20_runs_a_minute_are_not_logged(harness: Harness):
     asked = [harness.request(LAMP, person="dora") for _ in range(25)]
     for run in asked:
-        _try(harness, run)
-    assert _refused(harness) == [run.id for run in asked[:20]]
+        _approve_without_permission(harness, run)
+    assert _list_refused_runs(harness) == [run.id for run in asked[:20]]
 
 
 def test_approval_is_logged_although_refusals_reached_their_limit(harness: Harness):

@@ -14,7 +14,7 @@ def spool(tmp_path: Path) -> Spool:
     return Spool(tmp_path / "spool")
 
 
-def _merged(database: Database, spool: Spool) -> list[tuple[int | None, str]]:
+def _merge_spool(database: Database, spool: Spool) -> list[tuple[int | None, str]]:
     with database.transaction() as tx:
         spool.merge_into_log(tx)
         entries = [
@@ -29,9 +29,9 @@ def test_spooled_facts_are_merged_into_the_log_once(database: Database, spool: S
     spool.add_facts(7, {"step": 1, "outcome": "succeeded"})
     spool.add_facts(8, {"step": 2, "outcome": "failed"})
     assert not spool.is_empty
-    assert _merged(database, spool) == [(7, "succeeded"), (8, "failed")]
+    assert _merge_spool(database, spool) == [(7, "succeeded"), (8, "failed")]
     assert spool.is_empty
-    assert len(_merged(database, spool)) == 2
+    assert len(_merge_spool(database, spool)) == 2
 
 
 def test_spool_keeps_its_facts_when_the_merge_is_rolled_back(database: Database, spool: Spool):
@@ -45,8 +45,8 @@ def test_spool_keeps_its_facts_when_the_merge_is_rolled_back(database: Database,
     with pytest.raises(StoreUnavailable):
         merge()
     spool.add_facts(8, {"step": 1, "outcome": "failed"})
-    assert _merged(database, spool) == [(7, "succeeded")]
-    assert _merged(database, spool) == [(7, "succeeded"), (8, "failed")]
+    assert _merge_spool(database, spool) == [(7, "succeeded")]
+    assert _merge_spool(database, spool) == [(7, "succeeded"), (8, "failed")]
 
 
 def test_spool_left_after_a_merge_is_not_merged_twice(
@@ -54,9 +54,9 @@ def test_spool_left_after_a_merge_is_not_merged_twice(
 ):
     spool.add_facts(7, {"step": 1, "outcome": "succeeded"})
     kept = (tmp_path / "spool").read_text()
-    _merged(database, spool)
+    _merge_spool(database, spool)
     (tmp_path / "spool").write_text(kept)
-    assert _merged(database, spool) == [(7, "succeeded")]
+    assert _merge_spool(database, spool) == [(7, "succeeded")]
 
 
 def test_spool_line_cut_short_by_a_crash_does_not_hide_the_next_line(
@@ -64,4 +64,4 @@ def test_spool_line_cut_short_by_a_crash_does_not_hide_the_next_line(
 ):
     (tmp_path / "spool").write_text('{"run":6,"fa')
     spool.add_facts(7, {"outcome": "succeeded"})
-    assert _merged(database, spool) == [(7, "succeeded")]
+    assert _merge_spool(database, spool) == [(7, "succeeded")]

@@ -107,26 +107,26 @@ def test_unaltered_log_verifies_with_both_verifiers(
 Tampering = Callable[[list[Entry]], list[Entry]]
 
 
-def _with(n: int, **changes: object) -> Tampering:
+def _alter_entry(n: int, **changes: object) -> Tampering:
     def tamper(entries: list[Entry]) -> list[Entry]:
         return [*entries[: n - 1], replace(entries[n - 1], **changes), *entries[n:]]  # pyright: ignore[reportArgumentType]
 
     return tamper
 
 
-def _without(n: int) -> Tampering:
+def _delete_entry(n: int) -> Tampering:
     return lambda entries: entries[: n - 1] + entries[n:]
 
 
 @pytest.mark.parametrize(
     ("tamper", "broken"),
     [
-        (_with(5, person="adam"), 5),
-        (_with(1, at=1), 1),
-        (_with(12, body="{}"), 12),
-        (_with(7, signature="00" * 64), 7),
-        (_without(4), 4),
-        (_without(1), 1),
+        (_alter_entry(5, person="adam"), 5),
+        (_alter_entry(1, at=1), 1),
+        (_alter_entry(12, body="{}"), 12),
+        (_alter_entry(7, signature="00" * 64), 7),
+        (_delete_entry(4), 4),
+        (_delete_entry(1), 1),
     ],
 )
 def test_altered_entry_is_named_by_both_verifiers(
@@ -149,7 +149,7 @@ def test_rewritten_hashes_with_old_signatures_are_found_by_both_verifiers(
             for new, old in zip(forged, entries_of(log), strict=True)
         ]
 
-    altered = _with(6, person="adam")(entries_of(log))
+    altered = _alter_entry(6, person="adam")(entries_of(log))
     rewrite(log, keep_old_signatures(altered))
     assert _verify(log).broken == 6
     assert "BROKEN at entry 6:" in _verify_alone(log, tmp_path).stderr
@@ -159,7 +159,7 @@ def test_log_signed_with_another_key_is_found_when_the_key_is_known(
     log: Database, tmp_path: Path, ours: SigningKey
 ):
     thief = SigningKey.create()
-    entries = _with(6, person="adam")(entries_of(log))
+    entries = _alter_entry(6, person="adam")(entries_of(log))
     entries[0] = replace(entries[0], body=f'{{"public":"{thief.public_key}"}}')
     rewrite(log, resealed(entries, thief))
     # The twin: without knowing the key there is nothing to see.
@@ -189,7 +189,7 @@ def test_forked_log_is_found_by_a_witness(log: Database, tmp_path: Path, ours: S
         point = verification.create_checkpoint(tx)
     file = tmp_path / "witness"
     checkpoints.write_checkpoint(file, point)
-    rewrite(log, resealed(_with(12, person="adam")(entries_of(log)), ours))
+    rewrite(log, resealed(_alter_entry(12, person="adam")(entries_of(log)), ours))
     assert _verify(log, required_key=ours.public_key).broken is None
     assert "another history" in _verify(log, witnesses=checkpoints.read_checkpoints(file)).why
     assert "another history" in _verify_alone(log, tmp_path, "--witness", str(file)).stderr
@@ -290,7 +290,7 @@ def test_verification_finds_any_alteration_of_any_entry(
         value.encode() if isinstance(value, str) else value
     except UnicodeEncodeError:
         return
-    rewrite(log, _with(n, **{field: value})(whole))
+    rewrite(log, _alter_entry(n, **{field: value})(whole))
     try:
         assert _verify(log).broken == n
     finally:

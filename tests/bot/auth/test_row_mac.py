@@ -30,11 +30,11 @@ YEAR = 366 * 24 * HOUR
 SECRET = "x" * 43
 
 
-def _hashed(token: str) -> str:
+def _hash_token(token: str) -> str:
     return hashlib.sha256(token.encode()).hexdigest()
 
 
-def _alter(tx: Transaction, table: Table, **values: object) -> None:
+def _alter_row(tx: Transaction, table: Table, **values: object) -> None:
     tx.sql.execute(update(table).values(values))
 
 
@@ -44,14 +44,14 @@ def _write(tx: Transaction, table: Table, **values: object) -> None:
     tx.sql.execute(insert(table).values(**values, mac=SigningKey.create().create_mac(text)))
 
 
-def _copy_of(tx: Transaction, table: Table, **values: object) -> None:
+def _write_row_with_copied_mac(tx: Transaction, table: Table, **values: object) -> None:
     """Write a row with the stamp of another that is good."""
     row = dict(tx.sql.execute(select(table)).mappings().one()) | values
     row.pop("id", None)
     tx.sql.execute(insert(table).values(row))
 
 
-def _bears(tx: Transaction, whole: str) -> tuple[str, str]:
+def _get_person_and_scopes(tx: Transaction, whole: str) -> tuple[str, str]:
     record = tokens.find_token(tx, whole)
     good = record is not None and record.is_active(tx.now)
     return (record.person, " ".join(record.scopes)) if record and good else ("", "")
@@ -60,7 +60,7 @@ def _bears(tx: Transaction, whole: str) -> tuple[str, str]:
 # Each does something and returns who he is by it: anybody but himself is a break-in.
 
 
-def _a_session_of_his_own_making(tx: Transaction) -> str:
+def _forge_session(tx: Transaction) -> str:
     columns = {
         "started_at": tx.now,
         "last_seen_at": tx.now,
@@ -68,130 +68,130 @@ def _a_session_of_his_own_making(tx: Transaction) -> str:
         "challenge": "",
         "signed_in_by": "link",
     }
-    _write(tx, SESSION, token=_hashed(SECRET), person="olga", user_agent="", **columns)
+    _write(tx, SESSION, token=_hash_token(SECRET), person="olga", user_agent="", **columns)
     return sessions.touch_session(tx, SECRET) or ""
 
 
-def _a_copied_session(tx: Transaction) -> str:
+def _forge_session_with_copied_mac(tx: Transaction) -> str:
     sessions.begin_session(tx, "olga")
-    _copy_of(tx, SESSION, token=_hashed(SECRET))
+    _write_row_with_copied_mac(tx, SESSION, token=_hash_token(SECRET))
     return sessions.touch_session(tx, SECRET) or ""
 
 
-def _his_session_as_somebody_else(tx: Transaction) -> str:
+def _change_person_of_session(tx: Transaction) -> str:
     mine = sessions.begin_session(tx, "mallory")
-    _alter(tx, SESSION, person="olga")
+    _alter_row(tx, SESSION, person="olga")
     return sessions.touch_session(tx, mine) or ""
 
 
-def _a_session_that_never_ends(tx: Transaction) -> str:
+def _extend_session(tx: Transaction) -> str:
     stolen = sessions.begin_session(tx, "olga")
-    _alter(tx, SESSION, started_at=tx.now + YEAR, last_seen_at=tx.now + YEAR)
+    _alter_row(tx, SESSION, started_at=tx.now + YEAR, last_seen_at=tx.now + YEAR)
     return sessions.touch_session(tx, stolen) or ""
 
 
-def _a_link_of_his_own_making(tx: Transaction) -> str:
-    _write(tx, LINK, token=_hashed(SECRET), person="olga", expires_at=tx.now + HOUR)
+def _forge_link(tx: Transaction) -> str:
+    _write(tx, LINK, token=_hash_token(SECRET), person="olga", expires_at=tx.now + HOUR)
     return sessions.use_sign_in_link(tx, SECRET) or ""
 
 
-def _his_link_for_somebody_else(tx: Transaction) -> str:
+def _change_person_of_link(tx: Transaction) -> str:
     mine = sessions.create_sign_in_link(tx, "mallory")
-    _alter(tx, LINK, person="olga")
+    _alter_row(tx, LINK, person="olga")
     return sessions.use_sign_in_link(tx, mine) or ""
 
 
-def _a_link_that_was_too_old(tx: Transaction) -> str:
+def _revive_expired_link(tx: Transaction) -> str:
     link = sessions.create_sign_in_link(tx, "olga", seconds=-1)
-    _alter(tx, LINK, expires_at=tx.now + HOUR)
+    _alter_row(tx, LINK, expires_at=tx.now + HOUR)
     return sessions.use_sign_in_link(tx, link) or ""
 
 
-def _a_link_that_was_used(tx: Transaction) -> str:
+def _revive_used_link(tx: Transaction) -> str:
     link = sessions.create_sign_in_link(tx, "olga")
     sessions.use_sign_in_link(tx, link)
-    _alter(tx, LINK, used_at=None)
+    _alter_row(tx, LINK, used_at=None)
     return sessions.use_sign_in_link(tx, link) or ""
 
 
-def _made(tx: Transaction, person: str) -> str:
+def _create_token(tx: Transaction, person: str) -> str:
     return tokens.add_token(tx, person=person, scopes=["read"], name="", expires_at=tx.now + HOUR)[
         1
     ]
 
 
-def _a_token_of_his_own_making(tx: Transaction) -> str:
+def _forge_token(tx: Transaction) -> str:
     whole = f"kt_0123abcd_{SECRET}"
     columns = {"scopes": "approve", "name": "", "created_at": tx.now, "expires_at": tx.now + YEAR}
-    _write(tx, TOKEN, prefix=whole[:11], hash=_hashed(whole), person="olga", **columns)
-    return _bears(tx, whole)[0]
+    _write(tx, TOKEN, prefix=whole[:11], hash=_hash_token(whole), person="olga", **columns)
+    return _get_person_and_scopes(tx, whole)[0]
 
 
-def _a_copied_token(tx: Transaction) -> str:
-    _made(tx, "olga")
+def _forge_token_with_copied_mac(tx: Transaction) -> str:
+    _create_token(tx, "olga")
     whole = f"kt_0123abcd_{SECRET}"
-    _copy_of(tx, TOKEN, prefix=whole[:11], hash=_hashed(whole))
-    return _bears(tx, whole)[0]
+    _write_row_with_copied_mac(tx, TOKEN, prefix=whole[:11], hash=_hash_token(whole))
+    return _get_person_and_scopes(tx, whole)[0]
 
 
-def _his_token_as_somebody_else(tx: Transaction) -> str:
-    mine = _made(tx, "mallory")
-    _alter(tx, TOKEN, person="olga")
-    return _bears(tx, mine)[0]
+def _change_person_of_token(tx: Transaction) -> str:
+    mine = _create_token(tx, "mallory")
+    _alter_row(tx, TOKEN, person="olga")
+    return _get_person_and_scopes(tx, mine)[0]
 
 
-def _his_token_for_more(tx: Transaction) -> str:
-    mine = _made(tx, "mallory")
-    _alter(tx, TOKEN, scopes="read request approve")
-    return _bears(tx, mine)[1].removeprefix("read").strip()
+def _add_scopes_to_token(tx: Transaction) -> str:
+    mine = _create_token(tx, "mallory")
+    _alter_row(tx, TOKEN, scopes="read request approve")
+    return _get_person_and_scopes(tx, mine)[1].removeprefix("read").strip()
 
 
-def _a_token_that_has_expired(tx: Transaction) -> str:
+def _revive_expired_token(tx: Transaction) -> str:
     stolen = tokens.add_token(
         tx, person="olga", scopes=["request"], name="", expires_at=tx.now - 1
     )[1]
-    _alter(tx, TOKEN, expires_at=tx.now + YEAR)
-    return _bears(tx, stolen)[0]
+    _alter_row(tx, TOKEN, expires_at=tx.now + YEAR)
+    return _get_person_and_scopes(tx, stolen)[0]
 
 
-def _a_token_that_was_revoked(tx: Transaction) -> str:
-    stolen = _made(tx, "olga")
+def _revive_revoked_token(tx: Transaction) -> str:
+    stolen = _create_token(tx, "olga")
     tokens.revoke_all_tokens(tx, "olga")
-    _alter(tx, TOKEN, revoked_at=None)
-    return _bears(tx, stolen)[0]
+    _alter_row(tx, TOKEN, revoked_at=None)
+    return _get_person_and_scopes(tx, stolen)[0]
 
 
-def _a_second_factor_in_his_session(tx: Transaction) -> str:
+def _forge_step_up(tx: Transaction) -> str:
     """Olga has shown hers a moment ago, in her own session: the log tells of it."""
     mine = sessions.begin_session(tx, "olga")
-    _alter(tx, SESSION, stepped_up_at=tx.now, factor_digest="d" * 32)
+    _alter_row(tx, SESSION, stepped_up_at=tx.now, factor_digest="d" * 32)
     session = sessions.find_session(tx, mine)
     return session.person if session and session.is_step_up_recent(tx.now) else ""
 
 
-def _a_challenge_that_he_has_had_signed(tx: Transaction) -> str:
+def _forge_challenge(tx: Transaction) -> str:
     mine = sessions.begin_session(tx, "olga")
-    _alter(tx, SESSION, challenge="00" * 32, challenged_at=tx.now)
+    _alter_row(tx, SESSION, challenge="00" * 32, challenged_at=tx.now)
     return "olga" if sessions.take_challenge(tx, mine) else ""
 
 
 BREAK_INS: tuple[Callable[[Transaction], str], ...] = (
-    _a_session_of_his_own_making,
-    _a_copied_session,
-    _his_session_as_somebody_else,
-    _a_session_that_never_ends,
-    _a_link_of_his_own_making,
-    _his_link_for_somebody_else,
-    _a_link_that_was_too_old,
-    _a_link_that_was_used,
-    _a_token_of_his_own_making,
-    _a_copied_token,
-    _his_token_as_somebody_else,
-    _his_token_for_more,
-    _a_token_that_has_expired,
-    _a_token_that_was_revoked,
-    _a_second_factor_in_his_session,
-    _a_challenge_that_he_has_had_signed,
+    _forge_session,
+    _forge_session_with_copied_mac,
+    _change_person_of_session,
+    _extend_session,
+    _forge_link,
+    _change_person_of_link,
+    _revive_expired_link,
+    _revive_used_link,
+    _forge_token,
+    _forge_token_with_copied_mac,
+    _change_person_of_token,
+    _add_scopes_to_token,
+    _revive_expired_token,
+    _revive_revoked_token,
+    _forge_step_up,
+    _forge_challenge,
 )
 
 
@@ -209,12 +209,12 @@ class TestForgedRows:
         break_in: Callable[[Transaction], str],
         monkeypatch: pytest.MonkeyPatch,
     ):
-        monkeypatch.setattr(row_mac, "is_mac_valid", _certainly)
+        monkeypatch.setattr(row_mac, "is_mac_valid", _accept)
         with database.transaction() as tx:
             assert break_in(tx) != ""
 
 
-def _certainly(*_: object) -> bool:
+def _accept(*_: object) -> bool:
     return True
 
 
@@ -224,7 +224,7 @@ def test_row_mac_covers_every_column_except_the_id(database: Database, table: Ta
     with database.transaction() as tx:
         sessions.begin_session(tx, "dora")
         sessions.create_sign_in_link(tx, "dora")
-        _made(tx, "dora")
+        _create_token(tx, "dora")
         good = dict(tx.sql.execute(select(table)).mappings().one())
         assert row_mac.is_mac_valid(tx, table, tx.sql.execute(select(table)).one())
         altered: dict[str, bool] = {}
@@ -251,9 +251,9 @@ def test_session_row_with_a_value_of_another_type_is_ignored(database: Database)
 def test_forged_row_stays_invalid_after_it_is_used_or_revoked(database: Database):
     """Not by being used, nor by the mark that it was revoked."""
     with database.transaction() as tx:
-        mine, token = sessions.begin_session(tx, "mallory"), _made(tx, "mallory")
-        _alter(tx, SESSION, person="olga")
-        _alter(tx, TOKEN, person="olga")
+        mine, token = sessions.begin_session(tx, "mallory"), _create_token(tx, "mallory")
+        _alter_row(tx, SESSION, person="olga")
+        _alter_row(tx, TOKEN, person="olga")
         sessions.record_step_up(tx, mine, factor_digest="d" * 32)
         number = tx.sql.execute(select(TOKEN.c.id)).scalar_one()
         tokens.revoke_token(tx, number)
@@ -269,14 +269,14 @@ class TestRestoredRows:
     """The row of a token with its valid MAC is restored after the token was revoked."""
 
     def _put_back(self, tx: Transaction, kind: str, who: str = "olga") -> str:
-        whole = _made(tx, "olga")
+        whole = _create_token(tx, "olga")
         row = dict(tx.sql.execute(select(TOKEN)).mappings().one())
         fact = {"token": row["prefix"]} if kind == tokens.REVOKED else {"banned_person": who}
         change_log.append_entry(tx, kind, run=None, person="adam", host="", **fact)
         tokens.revoke_all_tokens(tx, "olga")
         tx.sql.execute(delete(TOKEN))
         tx.sql.execute(insert(TOKEN).values(row))
-        return _bears(tx, whole)[0]
+        return _get_person_and_scopes(tx, whole)[0]
 
     @pytest.mark.parametrize("kind", [tokens.REVOKED, tokens.BANNED])
     def test_restored_row_of_a_revoked_token_grants_no_access(self, database: Database, kind: str):
@@ -311,12 +311,12 @@ class TestForgedRowReports:
         house = self._house(database, tmp_path)
         with database.transaction() as tx:
             mine = sessions.begin_session(tx, "mallory")
-            _alter(tx, SESSION, person="olga")
+            _alter_row(tx, SESSION, person="olga")
         for _ in range(3):
             with database.reading() as tx, caplog.at_level(logging.CRITICAL):
                 assert sessions.find_session(tx, mine) is None
             house.run_periodic_tasks()
-        name = _hashed(mine)[:16]
+        name = _hash_token(mine)[:16]
         assert self._list_forgeries(database) == [
             {"what": "session", "name": name, "owner": "olga"}
         ]
@@ -326,7 +326,7 @@ class TestForgedRowReports:
     def test_valid_row_is_not_reported_as_forged(self, database: Database, tmp_path: Path):
         house = self._house(database, tmp_path)
         with database.transaction() as tx:
-            mine, token = sessions.begin_session(tx, "dora"), _made(tx, "dora")
+            mine, token = sessions.begin_session(tx, "dora"), _create_token(tx, "dora")
             sessions.record_step_up(tx, mine, factor_digest="d" * 32)
             sessions.create_challenge(tx, mine)
         with database.transaction() as tx:
@@ -389,7 +389,7 @@ class TestKeyRotation:
     def test_key_rotation_keeps_api_tokens_and_ends_sessions(self, tmp_path: Path):
         session, token, database, ended = self._turned(tmp_path, is_logged=True)
         with database.reading() as tx:
-            assert _bears(tx, token) == ("dora", "read")
+            assert _get_person_and_scopes(tx, token) == ("dora", "read")
             assert sessions.find_session(tx, session) is None
             assert tx.stamping
             assert tx.stamping.forged_rows == {}
@@ -406,12 +406,12 @@ class TestKeyRotation:
     def test_without_new_row_macs_a_key_rotation_ends_every_api_token(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ):
-        monkeypatch.setattr(tokens, "remac_tokens", _none)
+        monkeypatch.setattr(tokens, "remac_tokens", _list_nothing)
         _, token, database, _ = self._turned(tmp_path, is_logged=True)
         with database.reading() as tx:
             assert tokens.find_token(tx, token) is None
         database.close()
 
 
-def _none(*_: object) -> list[object]:
+def _list_nothing(*_: object) -> list[object]:
     return []

@@ -19,7 +19,7 @@ from tests.policies import write_policy
 SECRET = "JBSWY3DPEHPK3PXPJBSWY3DPEHPK3PXP"
 
 
-def _add(
+def _add_second_factor(
     database: Database, vault: SecretBox, person: str, secret: str = SECRET
 ) -> second_factors.SecondFactor:
     with database.transaction() as tx:
@@ -32,7 +32,7 @@ def test_factor_secret_is_encrypted_in_the_database_and_decrypted_again(
     database: Database,
 ) -> None:
     vault = SecretBox.create()
-    kept = _add(database, vault, "olga")
+    kept = _add_second_factor(database, vault, "olga")
     with database.reading() as tx:
         rows = repr(tx.sql.execute(select(tables.second_factor)).all())
     assert SECRET not in rows
@@ -42,7 +42,10 @@ def test_factor_secret_is_encrypted_in_the_database_and_decrypted_again(
 
 def test_factor_secret_moved_to_another_person_cannot_be_decrypted(database: Database) -> None:
     vault = SecretBox.create()
-    doras, olgas = _add(database, vault, "dora"), _add(database, vault, "olga", "other")
+    doras, olgas = (
+        _add_second_factor(database, vault, "dora"),
+        _add_second_factor(database, vault, "olga", "other"),
+    )
     with database.transaction() as tx:
         here = tables.second_factor.c.id == olgas.id
         tx.sql.execute(update(tables.second_factor).where(here).values(sealed=doras.sealed))
@@ -59,7 +62,7 @@ def test_factor_secret_cannot_be_decrypted_when_its_confirmer_was_forged(
     database: Database,
 ) -> None:
     vault = SecretBox.create()
-    kept = _add(database, vault, "dora")
+    kept = _add_second_factor(database, vault, "dora")
     with database.transaction() as tx:
         tx.sql.execute(update(tables.second_factor).values(confirmed_by="olga"))
         forged = second_factors.find_factor(tx, kept.id)
@@ -80,7 +83,10 @@ def test_without_the_sealed_context_a_moved_factor_secret_is_decrypted(
     """The twin of both: a secret that is sealed alone, and not with what it is about."""
     monkeypatch.setattr(second_factors.SecondFactor, "sealed_context", "")
     vault = SecretBox.create()
-    doras, olgas = _add(database, vault, "dora"), _add(database, vault, "olga", "other")
+    doras, olgas = (
+        _add_second_factor(database, vault, "dora"),
+        _add_second_factor(database, vault, "olga", "other"),
+    )
     with database.transaction() as tx:
         here = tables.second_factor.c.id == olgas.id
         forged = {"sealed": doras.sealed, "confirmed_by": "adam"}

@@ -302,8 +302,8 @@ class TestWithoutGuards:
     def test_without_the_review_check_break_glass_is_used_again_unreviewed(
         self, harness: Harness, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(db_break_glass, "get_overdue_review", _none)
-        monkeypatch.setattr(evidence, "get_unreviewed_run", _none)
+        monkeypatch.setattr(db_break_glass, "get_overdue_review", _find_none)
+        monkeypatch.setattr(evidence, "get_unreviewed_run", _find_none)
         app = enrol_and_step_up(harness, "adam")
         shatter(harness, wanted(harness), app)
         age_glass(harness, 24 * HOUR + 1)
@@ -311,7 +311,7 @@ class TestWithoutGuards:
         assert shatter(harness, other, app).state is State.SUCCEEDED
 
 
-def _none(*_: object) -> None: ...
+def _find_none(*_: object) -> None: ...
 
 
 # --- what follows ---

@@ -37,7 +37,7 @@ def _entries(database: Database) -> list[str]:
     return kinds
 
 
-def _all_come(database: Database, count: int) -> bool:
+def _wait_for_commits(database: Database, count: int) -> bool:
     end = time.monotonic() + 20
     while database.commits.waiting < count:
         if time.monotonic() > end:
@@ -46,7 +46,9 @@ def _all_come(database: Database, count: int) -> bool:
     return True
 
 
-def _together(database: Database, *works: Callable[[Transaction], None]) -> list[Future[bool]]:
+def _write_together(
+    database: Database, *works: Callable[[Transaction], None]
+) -> list[Future[bool]]:
     """Have all of these written while one more has its turn; say of each whether it was durable
     as soon as it was over."""
 
@@ -58,15 +60,15 @@ def _together(database: Database, *works: Callable[[Transaction], None]) -> list
 
     with ThreadPoolExecutor(len(works)) as pool, database.transaction():
         written = [pool.submit(write, work, n) for n, work in enumerate(works)]
-        assert _all_come(database, len(works))
+        assert _wait_for_commits(database, len(works))
     return written
 
 
-def _nothing(_tx: Transaction) -> None:
+def _write_nothing(_tx: Transaction) -> None:
     pass
 
 
-def _fault(_tx: Transaction) -> None:
+def _raise_error(_tx: Transaction) -> None:
     raise ZeroDivisionError
 
 
@@ -80,7 +82,7 @@ def test_shared_commit_makes_every_transaction_durable(database: Database):
         connection.set_trace_callback(note)
 
     event.listen(database.engine.pool, "checkout", watch)
-    written = _together(database, *[_nothing] * CROWD)
+    written = _write_together(database, *[_write_nothing] * CROWD)
     assert all(one.result() for one in written)
     assert sorted(_entries(database)) == sorted(f"of {n}" for n in range(CROWD))
     # One is the turn that they waited for. Who comes a moment too late begins another.
@@ -88,9 +90,9 @@ def test_shared_commit_makes_every_transaction_durable(database: Database):
 
 
 def test_shared_commit_rolls_back_only_the_transactions_that_failed(database: Database):
-    works = [_nothing] * CROWD
-    works[3] = works[7] = _fault
-    written = _together(database, *works)
+    works = [_write_nothing] * CROWD
+    works[3] = works[7] = _raise_error
+    written = _write_together(database, *works)
     faults = [n for n, one in enumerate(written) if one.exception()]
     assert faults == [3, 7]
     kept = {f"of {n}" for n in range(CROWD) if n not in faults}
@@ -104,7 +106,7 @@ def test_shared_commit_keeps_nothing_when_a_savepoint_cannot_be_rolled_back(data
         tx.sql.exec_driver_sql("RELEASE sa_savepoint_2")
         raise ZeroDivisionError
 
-    written = _together(database, _nothing, spoil)
+    written = _write_together(database, _write_nothing, spoil)
     assert isinstance(written[1].exception(), ZeroDivisionError)
     durable = written[0].exception() is None
     assert _entries(database) == (["of 0"] if durable else [])
@@ -121,7 +123,7 @@ def test_failed_shared_commit_raises_an_error_in_every_transaction(database: Dat
     def fill(pool: ThreadPoolExecutor) -> None:
         with database.transaction():
             written.extend(pool.submit(write, n) for n in range(CROWD))
-            assert _all_come(database, CROWD)
+            assert _wait_for_commits(database, CROWD)
             event.listen(database.engine, "commit", full)
 
     written = list[Future[None]]()
@@ -132,7 +134,7 @@ def test_failed_shared_commit_raises_an_error_in_every_transaction(database: Dat
     assert all(isinstance(trouble, StoreUnavailable) for trouble in troubles)
     event.remove(database.engine, "commit", full)
     assert _entries(database) == []
-    assert not _together(database, _nothing)[0].exception()
+    assert not _write_together(database, _write_nothing)[0].exception()
     assert _entries(database) == ["of 0"]
 
 
@@ -142,7 +144,7 @@ def test_database_rollback_of_a_shared_commit_fails_the_lost_transactions(databa
         tx.sql.exec_driver_sql("ROLLBACK")
         raise ZeroDivisionError
 
-    written = _together(database, *[_nothing] * 6, given_up, *[_nothing] * 6)
+    written = _write_together(database, *[_write_nothing] * 6, given_up, *[_write_nothing] * 6)
     durable = set(_entries(database))
     assert written[6].exception()
     for n, one in enumerate(written):
@@ -150,7 +152,7 @@ def test_database_rollback_of_a_shared_commit_fails_the_lost_transactions(databa
 
 
 def test_own_transaction_starts_after_the_shared_commit(database: Database):
-    written = _together(database, *[_nothing] * 3)
+    written = _write_together(database, *[_write_nothing] * 3)
     with database.transaction() as tx:
         change_log.append_entry(tx, "alone")
     assert all(one.result() for one in written)

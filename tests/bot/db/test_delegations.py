@@ -101,15 +101,19 @@ def test_two_delegates_of_one_owner_count_as_one_approval(harness: Harness):
     assert harness.approve(run, "eve").state is State.PENDING
 
 
-def _by_who_cast_it(_policy: Policy, _in_force: object, vote: Decision, *_: object) -> str:
+def _count_the_delegate(_policy: Policy, _in_force: object, vote: Decision, *_: object) -> str:
     return vote.person
 
 
-def _as_it_was(_policy: Policy, _in_force: object, vote: Decision, *_: object) -> str:
+def _trust_recorded_delegation(
+    _policy: Policy, _in_force: object, vote: Decision, *_: object
+) -> str:
     return vote.on_behalf_of or vote.person
 
 
-def _so_many_less(_policy: Policy, terms: ApprovalRequirements, keys: Collection[str]) -> int:
+def _count_missing_by_number(
+    _policy: Policy, terms: ApprovalRequirements, keys: Collection[str]
+) -> int:
     return max(terms.required_approvals - len(keys), 0)
 
 
@@ -122,8 +126,8 @@ def test_without_counting_by_delegator_two_delegates_count_as_two_approvals(
     people.write_text(people.read_text() + "  eve: {name: Eve Else, roles: [developer]}\n")
     delegate(harness, to="stan")
     delegate(harness, to="eve")
-    monkeypatch.setattr(delegation_rules, "get_counted_approver", _by_who_cast_it)
-    monkeypatch.setattr(Policy, "count_missing_approvals", _so_many_less)
+    monkeypatch.setattr(delegation_rules, "get_counted_approver", _count_the_delegate)
+    monkeypatch.setattr(Policy, "count_missing_approvals", _count_missing_by_number)
     run = harness.request(LAMP_ON)
     harness.approve(run, "stan")
     assert harness.approve(run, "eve").state is State.SUCCEEDED
@@ -231,7 +235,7 @@ def test_without_the_recount_the_approval_of_a_revoked_delegation_counts(
 ):
     """The twin: were delegations not looked at again, the run would have started."""
     made = delegate(harness)
-    monkeypatch.setattr(delegation_rules, "get_counted_approver", _as_it_was)
+    monkeypatch.setattr(delegation_rules, "get_counted_approver", _trust_recorded_delegation)
     run = harness.request(LAMP_ON)
     harness.service.approve_run(run.id, person="stan", digest=run.digest)
     harness.service.delegations_and_grants.end_delegation(made.id, person="olga", source="web")
@@ -321,7 +325,7 @@ def test_without_the_log_check_a_forged_delegation_counts(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ):
     """The twin of the above."""
-    monkeypatch.setattr(grant_evidence, "list_logged_delegations", _all_of_them)
+    monkeypatch.setattr(grant_evidence, "list_logged_delegations", _list_ended_delegations_too)
     with harness.database.transaction() as tx:
         delegations.add_delegation(
             tx, delegator="olga", delegate="stan", area="", ends=tx.now + HOUR, reason=""
@@ -329,5 +333,5 @@ def test_without_the_log_check_a_forged_delegation_counts(
     assert harness.approve(harness.request(LAMP_ON), "stan").state is State.SUCCEEDED
 
 
-def _all_of_them(_tx: Transaction, listed: list[Delegation]) -> list[Delegation]:
+def _list_ended_delegations_too(_tx: Transaction, listed: list[Delegation]) -> list[Delegation]:
     return listed

@@ -129,7 +129,7 @@ class TestDeletedGrantUses:
     def test_without_the_log_count_deleted_uses_let_a_standing_grant_be_used_again(
         self, robbed: Harness, monkeypatch: pytest.MonkeyPatch
     ):
-        monkeypatch.setattr(grant_rules, "has_all_uses_counted", _borne_out)
+        monkeypatch.setattr(grant_rules, "has_all_uses_counted", _accept_grant)
         assert set_lamp(robbed, "b").state is State.SUCCEEDED
 
     def test_standing_grant_with_deleted_uses_is_available_again_after_an_hour(
@@ -139,11 +139,11 @@ class TestDeletedGrantUses:
         assert set_lamp(robbed, "b").state is State.SUCCEEDED
 
 
-def _none_taken(*_: object, **__: object) -> int:
+def _count_no_uses(*_: object, **__: object) -> int:
     return 0
 
 
-def _never_lost(*_: object) -> str:
+def _find_no_lost_role(*_: object) -> str:
     return ""
 
 
@@ -189,7 +189,7 @@ def test_gate_alone_enforces_the_limit_of_a_standing_grant(
     """Whatever was promised when the plans were shown: it is counted again with the intent."""
     harness = db_harness
     grant(harness, per_hour=5)
-    monkeypatch.setattr(grants, "count_taken", _none_taken)
+    monkeypatch.setattr(grants, "count_taken", _count_no_uses)
     states = twenty(harness)
     assert (states.count(State.SUCCEEDED), states.count(State.PENDING)) == (5, 15)
     assert len(harness.fleet.sent) == 5
@@ -200,8 +200,8 @@ def test_without_both_counts_requests_exceed_the_limit_of_a_standing_grant(
 ):
     """The twin: neither counted when shown nor at the gate, all are let through."""
     grant(harness, per_hour=5)
-    monkeypatch.setattr(grants, "count_taken", _none_taken)
-    monkeypatch.setattr(grant_rules, "get_grant_refusal", _never_lost)
+    monkeypatch.setattr(grants, "count_taken", _count_no_uses)
+    monkeypatch.setattr(grant_rules, "get_grant_refusal", _find_no_lost_role)
     assert twenty(harness).count(State.SUCCEEDED) == 20
 
 
@@ -280,7 +280,7 @@ def test_without_the_gate_check_a_revoked_standing_grant_lets_a_run_start(
     given = grant(harness)
     run = waits_at_the_gate(harness)
     harness.service.delegations_and_grants.revoke_grant(given.id, person="olga", source="slack")
-    monkeypatch.setattr(grant_rules, "get_grant_refusal", _never_lost)
+    monkeypatch.setattr(grant_rules, "get_grant_refusal", _find_no_lost_role)
     lift(harness)
     assert harness.get_run(run.id).state is State.SUCCEEDED
 
@@ -418,12 +418,12 @@ def test_without_the_log_check_an_altered_standing_grant_lets_a_run_start(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ):
     """The twin of the above."""
-    monkeypatch.setattr(grant_rules, "is_grant_logged", _borne_out)
+    monkeypatch.setattr(grant_rules, "is_grant_logged", _accept_grant)
     grant(harness, per_hour=1)
     with harness.database.transaction() as tx:
         tx.sql.execute(update(tables.standing_grant).values(per_hour=100))
     assert set_lamp(harness, "on").state is State.SUCCEEDED
 
 
-def _borne_out(*_: object, **__: object) -> bool:
+def _accept_grant(*_: object, **__: object) -> bool:
     return True

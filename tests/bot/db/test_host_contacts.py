@@ -45,7 +45,7 @@ def database(tmp_path: Path) -> Generator[Database]:
     database.close()
 
 
-def _of(database: Database, host: str) -> LastContact:
+def _get_contact(database: Database, host: str) -> LastContact:
     with database.reading() as tx:
         contact = host_contacts.list_contacts(tx).get(host)
     assert contact is not None
@@ -61,7 +61,7 @@ def test_last_contacts_of_reachable_and_unreachable_hosts_are_stored(database: D
     with pytest.raises(UnreachableError):
         fleet.run_query("lb2", _LOOK)
     kept.write_contacts()
-    well, away = _of(database, "lb1"), _of(database, "lb2")
+    well, away = _get_contact(database, "lb1"), _get_contact(database, "lb2")
     assert (well.kind, well.answered_at) == ("", well.tried_at)
     assert (away.kind, away.answered_at, away.error) == ("unreachable", None, str(lost))
 
@@ -79,7 +79,7 @@ def test_last_contact_stores_the_kind_of_error(database: Database, trouble: Host
     kept = ContactRecorder(database)
     kept.record_contact("lb1", trouble)
     kept.write_contacts()
-    assert _of(database, "lb1").kind == kind
+    assert _get_contact(database, "lb1").kind == kind
 
 
 def test_setup_errors_are_not_stored_as_last_contact(database: Database):
@@ -97,24 +97,27 @@ def test_last_contact_keeps_the_last_answer_and_the_first_failure(database: Data
     kept.record_contact("lb1", None)
     watch.now += 600
     kept.write_contacts()
-    answered = _of(database, "lb1").answered_at
+    answered = _get_contact(database, "lb1").answered_at
     for ago in (180, 120, 60):
         # Two of them are written down within a millisecond, which the database cannot tell.
         kept.record_contact("lb1", UnreachableError("gone"))
         watch.now += ago
         kept.write_contacts()
-    contact = _of(database, "lb1")
+    contact = _get_contact(database, "lb1")
     assert contact.answered_at == answered
     assert contact.tried_at - contact.since > _MINUTE
     failed_at, watch.now = contact.tried_at, watch.now + 600
     kept.record_contact("lb1", None)
     kept.write_contacts()
-    contact = _of(database, "lb1")
+    contact = _get_contact(database, "lb1")
     assert (contact.kind, contact.error, contact.failed_at) == ("", "gone", failed_at)
     kept.record_contact("lb1", LoginError("not ours"))
     kept.record_contact("lb1", None)
     kept.write_contacts()
-    assert (_of(database, "lb1").kind, _of(database, "lb1").error) == ("", "not ours")
+    assert (_get_contact(database, "lb1").kind, _get_contact(database, "lb1").error) == (
+        "",
+        "not ours",
+    )
 
 
 def test_last_contact_keeps_a_later_contact_of_another_process(database: Database):
@@ -122,7 +125,7 @@ def test_last_contact_keeps_a_later_contact_of_another_process(database: Databas
         now = tx.now
         store_contact(tx, "lb1", tried_at=now, answered_at=None, kind="key", error="another key")
         store_contact(tx, "lb1", tried_at=now - _MINUTE, answered_at=now - _MINUTE)
-    contact = _of(database, "lb1")
+    contact = _get_contact(database, "lb1")
     assert (contact.tried_at, contact.kind, contact.answered_at) == (now, "key", now - _MINUTE)
 
 
@@ -133,7 +136,7 @@ def test_last_contact_time_is_the_database_clock_when_written_late(database: Dat
     watch.now += 600
     kept.write_contacts()
     with database.reading() as tx:
-        assert 9 * _MINUTE < tx.now - _of(database, "lb1").tried_at < 11 * _MINUTE
+        assert 9 * _MINUTE < tx.now - _get_contact(database, "lb1").tried_at < 11 * _MINUTE
 
 
 def test_last_contacts_of_100_hosts_are_written_by_three_statements(
@@ -150,4 +153,4 @@ def test_last_contacts_of_100_hosts_are_written_by_three_statements(
         kept.record_contact(f"web{n}", None)
     kept.write_contacts()
     assert [what for what in asked if what != "BEGIN"] == ["SELECT", "SELECT", "INSERT"]
-    assert _of(database, "web99").kind == ""
+    assert _get_contact(database, "web99").kind == ""

@@ -35,30 +35,30 @@ from tests.toy import RUNBOOKS, SetAll, SetSwitch, ToyFleet
 _LEASE_SECONDS = 6.0
 
 
-def _lapse(database: Database) -> None:
+def _expire_lease(database: Database) -> None:
     with database.transaction() as tx:
         tx.sql.execute(text("UPDATE lease SET expires_at = 0"))
 
 
-def _another(harness: Harness) -> KeyturnService:
+def _start_another_process(harness: Harness) -> KeyturnService:
     """Return another process on the same database, as far as that can tell."""
     return KeyturnService(replace(harness.context, lease_keeper=LeaseKeeper()))
 
 
-def _taken_over_by(other: KeyturnService) -> None:
+def _take_over_expired_leases(other: KeyturnService) -> None:
     # What is found once may live and say so a moment later.
     other.recover_expired_leases()
     other.recover_expired_leases()
 
 
-def _lease(harness: Harness, run: Run) -> leases.Lease:
+def _get_lease(harness: Harness, run: Run) -> leases.Lease:
     with harness.database.reading() as tx:
         lease = leases.get_lease(tx, run.id)
     assert lease
     return lease
 
 
-def _approved(harness: Harness, runbook: SetSwitch | SetAll | None = None) -> Run:
+def _approve_request(harness: Harness, runbook: SetSwitch | SetAll | None = None) -> Run:
     run = harness.request(runbook or SetSwitch(host="lb1", name="lamp", value="on"))
     harness.service.approve_run(run.id, person="olga", digest=run.digest)
     return run
@@ -66,14 +66,14 @@ def _approved(harness: Harness, runbook: SetSwitch | SetAll | None = None) -> Ru
 
 def test_claimed_entry_in_the_log_names_worker_and_fencing_token(db_harness: Harness):
     harness = db_harness
-    run = _approved(harness)
+    run = _approve_request(harness)
     harness.run_queued_work()
     with harness.database.reading() as tx:
         (claimed,) = [
             each for each in change_log.list_entries_of_run(tx, run.id) if each.kind == "claimed"
         ]
     assert claimed.facts == {"worker": harness.context.lease_keeper.name, "fence": 1}
-    assert _lease(harness, run).worker == harness.context.lease_keeper.name
+    assert _get_lease(harness, run).worker == harness.context.lease_keeper.name
     assert harness.context.lease_keeper.leased_runs == frozenset()
 
 
@@ -81,13 +81,13 @@ def test_claimed_run_is_taken_over_with_a_higher_fencing_token(
     db_harness: Harness,
 ):
     harness = db_harness
-    run, other = _approved(harness), _another(harness)
+    run, other = _approve_request(harness), _start_another_process(harness)
     once = iter([True])
 
     def vanish(_host: str) -> None:
         if next(once, False):
-            _lapse(harness.database)
-            _taken_over_by(other)
+            _expire_lease(harness.database)
+            _take_over_expired_leases(other)
 
     harness.fleet.before_query = vanish
     harness.service.advance_run(run.id)
@@ -97,7 +97,7 @@ def test_claimed_run_is_taken_over_with_a_higher_fencing_token(
     assert harness.get_run(run.id).state is State.SUCCEEDED
     assert harness.fleet.sent == [("lb1", "set lamp on")]
     # Once by each who claimed it, and once by who took it away in between.
-    assert _lease(harness, run).fence == 3
+    assert _get_lease(harness, run).fence == 3
     assert "lease taken over" in harness.list_entry_kinds(run)
 
 
@@ -106,7 +106,7 @@ def test_outdated_fencing_token_sends_nothing_although_the_host_is_locked(
 ):
     """Its twin: with the fence as it was, the very same run goes through."""
     harness = db_harness
-    run = _approved(harness)
+    run = _approve_request(harness)
 
     def overtake(_host: str) -> None:
         with harness.database.transaction() as tx:
@@ -122,11 +122,11 @@ def test_step_is_unknown_outcome_and_keeps_its_host_lock_when_the_lease_expires(
     db_harness: Harness,
 ):
     harness = db_harness
-    run, other = _approved(harness), _another(harness)
+    run, other = _approve_request(harness), _start_another_process(harness)
 
     def vanish(_host: str, _words: str) -> None:
-        _lapse(harness.database)
-        _taken_over_by(other)
+        _expire_lease(harness.database)
+        _take_over_expired_leases(other)
 
     harness.fleet.before_send = vanish
     harness.service.advance_run(run.id)
@@ -146,12 +146,15 @@ def test_step_is_unknown_outcome_and_keeps_its_host_lock_when_the_lease_expires(
 
 def test_run_taken_over_between_two_steps_is_continued_by_the_new_worker_only(db_harness: Harness):
     harness = db_harness
-    run, other = _approved(harness, SetAll(host="lb1", value="on")), _another(harness)
+    run, other = (
+        _approve_request(harness, SetAll(host="lb1", value="on")),
+        _start_another_process(harness),
+    )
 
     def vanish() -> None:
         harness.database.on_outbox_change = lambda: None
-        _lapse(harness.database)
-        _taken_over_by(other)
+        _expire_lease(harness.database)
+        _take_over_expired_leases(other)
 
     def after_that(_host: str, _words: str) -> None:
         # The outcome of the first step is written, and only then is its worker lost.
@@ -171,14 +174,17 @@ def test_run_taken_over_between_two_steps_is_continued_by_the_new_worker_only(db
 
 def test_run_left_too_long_between_two_steps_is_stopped(db_harness: Harness):
     harness = db_harness
-    run, other = _approved(harness, SetAll(host="lb1", value="on")), _another(harness)
+    run, other = (
+        _approve_request(harness, SetAll(host="lb1", value="on")),
+        _start_another_process(harness),
+    )
 
     def vanish() -> None:
         harness.database.on_outbox_change = lambda: None
         with harness.database.transaction() as tx:
             tx.sql.execute(text("UPDATE step SET ended_at = ended_at - 700000000"))
-        _lapse(harness.database)
-        _taken_over_by(other)
+        _expire_lease(harness.database)
+        _take_over_expired_leases(other)
 
     def after_that(_host: str, _words: str) -> None:
         harness.database.on_outbox_change = vanish
@@ -191,14 +197,14 @@ def test_run_left_too_long_between_two_steps_is_stopped(db_harness: Harness):
 
 def test_error_of_a_worker_without_the_lease_does_not_end_the_run(db_harness: Harness):
     harness = db_harness
-    run, other = _approved(harness), _another(harness)
+    run, other = _approve_request(harness), _start_another_process(harness)
     once, seen = iter([True]), list[State]()
 
     def overtake(_host: str) -> None:
         if not next(once, False):
             return
-        _lapse(harness.database)
-        _taken_over_by(other)
+        _expire_lease(harness.database)
+        _take_over_expired_leases(other)
         harness.fleet.before_send = lambda _host, _words: fail()
         other.advance_run(run.id)
 
@@ -215,8 +221,8 @@ def test_error_of_a_worker_without_the_lease_does_not_end_the_run(db_harness: Ha
 
 def test_run_of_a_worker_with_a_valid_lease_is_not_taken_over(db_harness: Harness):
     harness = db_harness
-    run, other = _approved(harness), _another(harness)
-    harness.fleet.before_send = lambda _host, _words: _taken_over_by(other)
+    run, other = _approve_request(harness), _start_another_process(harness)
+    harness.fleet.before_send = lambda _host, _words: _take_over_expired_leases(other)
     harness.service.advance_run(run.id)
     assert harness.get_run(run.id).state is State.SUCCEEDED
     assert "lease taken over" not in harness.list_entry_kinds(run)
@@ -225,10 +231,10 @@ def test_run_of_a_worker_with_a_valid_lease_is_not_taken_over(db_harness: Harnes
 def test_late_heartbeat_keeps_a_lease_that_nobody_took_over(db_harness: Harness):
     """One look alone takes nothing: when the database comes back, those who live say so."""
     harness = db_harness
-    run, other = _approved(harness), _another(harness)
+    run, other = _approve_request(harness), _start_another_process(harness)
 
     def pause(_host: str, _words: str) -> None:
-        _lapse(harness.database)
+        _expire_lease(harness.database)
         other.recover_expired_leases()
         harness.context.lease_keeper.renew_leases(harness.database)
         other.recover_expired_leases()
@@ -240,12 +246,12 @@ def test_late_heartbeat_keeps_a_lease_that_nobody_took_over(db_harness: Harness)
 
 def test_worker_that_ends_gives_up_its_leases(db_harness: Harness):
     harness = db_harness
-    run, other = _approved(harness), _another(harness)
+    run, other = _approve_request(harness), _start_another_process(harness)
 
     def end(_host: str) -> None:
         harness.service.close()
         harness.context.lease_keeper.end_leases(harness.database)
-        _taken_over_by(other)
+        _take_over_expired_leases(other)
 
     harness.fleet.before_query = end
     harness.service.advance_run(run.id)
@@ -255,7 +261,10 @@ def test_worker_that_ends_gives_up_its_leases(db_harness: Harness):
 def test_run_left_between_two_steps_by_an_ending_worker_is_resumed_at_once(db_harness: Harness):
     """Nobody waits until the one that ends has not been heard of for long."""
     harness = db_harness
-    run, other = _approved(harness, SetAll(host="lb1", value="on")), _another(harness)
+    run, other = (
+        _approve_request(harness, SetAll(host="lb1", value="on")),
+        _start_another_process(harness),
+    )
     harness.dispatcher.enqueued.clear()
     harness.fleet.after_send = lambda _host, _words: harness.service.close()
     harness.service.advance_run(run.id)
@@ -274,20 +283,23 @@ def test_run_left_for_days_between_two_steps_is_not_resumed_by_an_old_hint(
     """Nobody was there in between, and whoever comes first hears of it by an old hint."""
     clock = Clock(f"sqlite:///{tmp_path / 'keyturn.db'}", SigningKey.create())
     with open_harness(tmp_path, database=clock) as harness:
-        run, other = _approved(harness, SetAll(host="lb1", value="on")), _another(harness)
+        run, other = (
+            _approve_request(harness, SetAll(host="lb1", value="on")),
+            _start_another_process(harness),
+        )
         harness.fleet.after_send = lambda _host, _words: harness.service.close()
         harness.run_queued_work()
         clock.ahead += minutes * MINUTE
         other.advance_run(run.id)
         assert len(harness.fleet.sent) == sent
-        _taken_over_by(other)
+        _take_over_expired_leases(other)
         ended = State.SUCCEEDED if sent == 2 else State.STOPPED
         assert harness.get_run(run.id).state is ended
 
 
 def test_run_at_the_gate_of_an_ending_worker_is_started_by_another_at_once(db_harness: Harness):
     harness = db_harness
-    run, other = _approved(harness), _another(harness)
+    run, other = _approve_request(harness), _start_another_process(harness)
     harness.dispatcher.enqueued.clear()
     harness.fleet.before_query = lambda _host: harness.service.close()
     harness.service.advance_run(run.id)
@@ -300,7 +312,7 @@ def test_run_at_the_gate_of_an_ending_worker_is_started_by_another_at_once(db_ha
 
 def test_verification_interrupted_by_shutdown_is_repeated_by_another_worker(db_harness: Harness):
     harness = db_harness
-    run, other = _approved(harness), _another(harness)
+    run, other = _approve_request(harness), _start_another_process(harness)
     harness.dispatcher.enqueued.clear()
 
     def cut(_host: str) -> None:
@@ -347,7 +359,7 @@ def test_error_in_one_heartbeat_does_not_stop_the_next_ones(
     worker.end_leases(harness.database)
 
 
-def _lets_anything_through(_worker: LeaseKeeper, _hold: HeldLease) -> None:
+def _skip_lease_check(_worker: LeaseKeeper, _hold: HeldLease) -> None:
     """Guard nothing."""
 
 
@@ -360,8 +372,8 @@ def test_a_worker_sends_nothing_when_its_heartbeat_is_late(
         replace(harness.context, lease_keeper=LeaseKeeper(seconds=1.5))
     )
     if not guarded:
-        monkeypatch.setattr(LeaseKeeper, "check_lease", _lets_anything_through)
-    run = _approved(harness)
+        monkeypatch.setattr(LeaseKeeper, "check_lease", _skip_lease_check)
+    run = _approve_request(harness)
     harness.run_queued_work()
     done = harness.get_run(run.id)
     assert bool(harness.fleet.sent) is not guarded
@@ -395,13 +407,13 @@ class AtTheDoor(ToyFleet):
         hooks: RunHooks = NO_HOOKS,
     ) -> Answer:
         (self.directory / "at the door").touch()
-        _until((self.directory / "go").exists)
+        _wait_until((self.directory / "go").exists)
         hooks.before_send()
         (self.directory / "sent").touch()
         return super().run_command(host, command, fingerprint=fingerprint, hooks=hooks)
 
 
-def _until(true: Callable[[], bool], seconds: float = 30) -> None:
+def _wait_until(true: Callable[[], bool], seconds: float = 30) -> None:
     deadline = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < deadline
@@ -422,7 +434,7 @@ def _open_service(url: str, directory: Path) -> tuple[KeyturnService, Database, 
     return KeyturnService(parts), database, worker
 
 
-def _be_a_worker(url: str, directory: Path, run: int) -> None:
+def _run_worker(url: str, directory: Path, run: int) -> None:
     service, database, worker = _open_service(url, directory)
     lease_keeper._HEARTBEAT_SECONDS = 0.5  # pyright: ignore[reportPrivateUsage] - in its own process
     worker.start_heartbeat(database)
@@ -442,11 +454,11 @@ def test_worker_stopped_past_its_lease_sends_nothing_after_it_wakes(
     migrations.upgrade_schema(store)
     store.close()
     service, database, _ = _open_service(url, tmp_path)
-    run = _asked_and_approved(service, database)
-    process = get_fork_context().Process(target=_be_a_worker, args=(url, tmp_path, run))
+    run = _add_approved_run(service, database)
+    process = get_fork_context().Process(target=_run_worker, args=(url, tmp_path, run))
     process.start()
     try:
-        _until((tmp_path / "at the door").exists)
+        _wait_until((tmp_path / "at the door").exists)
         if stopped:
             assert process.pid
             os.kill(process.pid, signal.SIGSTOP)
@@ -455,15 +467,15 @@ def test_worker_stopped_past_its_lease_sends_nothing_after_it_wakes(
         def over() -> bool:
             service.recover_expired_leases()
             time.sleep(0.3)
-            taken = _state(database, run) is State.UNKNOWN
+            taken = _get_state(database, run) is State.UNKNOWN
             return taken or (not stopped and time.monotonic() - began > _LEASE_SECONDS + 1)
 
-        _until(over)
+        _wait_until(over)
         (tmp_path / "go").touch()
         if stopped:
             assert process.pid
             os.kill(process.pid, signal.SIGCONT)
-        _until((tmp_path / "came back").exists)
+        _wait_until((tmp_path / "came back").exists)
     finally:
         process.kill()
         process.join()
@@ -471,7 +483,7 @@ def test_worker_stopped_past_its_lease_sends_nothing_after_it_wakes(
     assert (tmp_path / "sent").exists() is not stopped
 
 
-def _asked_and_approved(service: KeyturnService, database: Database) -> int:
+def _add_approved_run(service: KeyturnService, database: Database) -> int:
     asked = service.request_run(
         SetSwitch(host="lb1", name="lamp", value="on"), person="dora", origin=WEB
     )
@@ -482,6 +494,6 @@ def _asked_and_approved(service: KeyturnService, database: Database) -> int:
     return run.id
 
 
-def _state(database: Database, run: int) -> State:
+def _get_state(database: Database, run: int) -> State:
     with database.reading() as tx:
         return runs.get_run(tx, run).state

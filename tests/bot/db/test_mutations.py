@@ -55,7 +55,7 @@ def loose(tmp_path_factory: pytest.TempPathFactory) -> Generator[tuple[Database,
     database.close()
 
 
-def _rows(connection: Connection) -> list[tuple[Any, ...]]:
+def _list_rows(connection: Connection) -> list[tuple[Any, ...]]:
     columns = ", ".join(COLUMNS)
     query = text(f"SELECT {columns} FROM entry ORDER BY seq")  # noqa: S608 - names of columns, from above
     # 1 and 1.0 are the same to Python, and not to a hash.
@@ -73,7 +73,7 @@ _INSERTS = st.tuples(st.just("insert"), _PLACES, _NUMBERS, st.sampled_from(COLUM
 _MUTATIONS = st.lists(_EDITS | _DELETES | _SWAPS | _INSERTS, min_size=1, max_size=3)
 
 
-def _mutate(connection: Connection, mutation: tuple[Any, ...]) -> None:
+def _apply_mutation(connection: Connection, mutation: tuple[Any, ...]) -> None:
     kind, place, *more = mutation
     at = {"place": place}
     if kind == "edit":
@@ -95,7 +95,7 @@ def _mutate(connection: Connection, mutation: tuple[Any, ...]) -> None:
         connection.execute(copy, {**at, "seq": seq, "value": value})
 
 
-def _verdict(connection: Connection, point: Checkpoint) -> Verification:
+def _verify(connection: Connection, point: Checkpoint) -> Verification:
     return verification.verify_log(Transaction(connection, 0), witnesses=[point])
 
 
@@ -112,19 +112,21 @@ def test_verification_finds_inserted_deleted_reordered_and_edited_entries(
     with database.engine.connect() as connection:
         connection.exec_driver_sql("BEGIN")
         try:
-            before = _rows(connection)
+            before = _list_rows(connection)
             for mutation in mutations:
-                _mutate(connection, mutation)
-            after = _rows(connection)
-            verdict = _verdict(connection, point)
+                _apply_mutation(connection, mutation)
+            after = _list_rows(connection)
+            verdict = _verify(connection, point)
         finally:
             connection.exec_driver_sql("ROLLBACK")
     assume(after != before)
-    same = sum(1 for _ in _alike(before, after))
+    same = sum(1 for _ in _iterate_equal_rows(before, after))
     assert verdict.broken == same + 1, verdict.why
 
 
-def _alike(one: list[tuple[Any, ...]], other: list[tuple[Any, ...]]) -> Generator[None]:
+def _iterate_equal_rows(
+    one: list[tuple[Any, ...]], other: list[tuple[Any, ...]]
+) -> Generator[None]:
     """Yield once for each row before the first one that differs."""
     for mine, theirs in zip(one, other, strict=False):
         if mine != theirs:
@@ -132,7 +134,7 @@ def _alike(one: list[tuple[Any, ...]], other: list[tuple[Any, ...]]) -> Generato
         yield
 
 
-def _unread(row: Sequence[Any]) -> str:
+def _get_hash(row: Sequence[Any]) -> str:
     return row[COLUMNS.index("hash")]
 
 
@@ -144,11 +146,11 @@ def test_without_the_hash_comparison_an_edited_entry_is_not_found(
     edit = ("edit", 5, "person", "adam")
     for guarded in (True, False):
         if not guarded:
-            monkeypatch.setattr(change_log, "hash_entry", _unread)
+            monkeypatch.setattr(change_log, "hash_entry", _get_hash)
         with database.engine.connect() as connection:
             connection.exec_driver_sql("BEGIN")
-            _mutate(connection, edit)
-            broken = _verdict(connection, point).broken
+            _apply_mutation(connection, edit)
+            broken = _verify(connection, point).broken
             connection.exec_driver_sql("ROLLBACK")
         assert broken == (5 if guarded else None)
 

@@ -8,17 +8,17 @@ from tests.bot.harness import Harness
 from tests.toy import SetSwitch
 
 
-def _set(harness: Harness, name: str, person: str = "dora") -> Run:
+def _request_switch(harness: Harness, name: str, person: str = "dora") -> Run:
     harness.fleet.hosts["lb1"].setdefault(name, "off")
     return harness.request(SetSwitch(host="lb1", name=name, value="on"), person=person)
 
 
-def _approved(harness: Harness, *asked: Run) -> None:
+def _approve_all(harness: Harness, *asked: Run) -> None:
     for run in asked:
         harness.service.approve_run(run.id, person="olga", digest=run.digest)
 
 
-def _broken(harness: Harness, run: Run) -> None:
+def _activate_break_glass(harness: Harness, run: Run) -> None:
     with harness.database.transaction() as tx:
         break_glass.request_break_glass(tx, run=run.id, person=run.requested_by, reason="it burns")
         tx.sql.execute(
@@ -28,7 +28,7 @@ def _broken(harness: Harness, run: Run) -> None:
         )
 
 
-def _taken(harness: Harness) -> list[str]:
+def _list_switches_sent(harness: Harness) -> list[str]:
     return [command.split()[1] for _, command in harness.fleet.sent]
 
 
@@ -58,32 +58,35 @@ class _Held:
 
 def test_host_queue_lets_people_take_turns(db_harness: Harness):
     """Without that, stan would wait for all that dora has asked for before him."""
-    doras = [_set(db_harness, f"d{n}") for n in range(4)]
-    stans = [_set(db_harness, f"s{n}", person="stan") for n in range(2)]
+    doras = [_request_switch(db_harness, f"d{n}") for n in range(4)]
+    stans = [_request_switch(db_harness, f"s{n}", person="stan") for n in range(2)]
     with _Held(db_harness):
-        _approved(db_harness, *doras, *stans)
+        _approve_all(db_harness, *doras, *stans)
         db_harness.run_queued_work()
-    assert _taken(db_harness) == ["d0", "s0", "d1", "s1", "d2", "d3"]
+    assert _list_switches_sent(db_harness) == ["d0", "s0", "d1", "s1", "d2", "d3"]
 
 
 def test_break_glass_run_is_first_in_the_host_queue(db_harness: Harness):
-    doras = [_set(db_harness, f"d{n}") for n in range(3)]
-    urgent = _set(db_harness, "burning", person="stan")
+    doras = [_request_switch(db_harness, f"d{n}") for n in range(3)]
+    urgent = _request_switch(db_harness, "burning", person="stan")
     with _Held(db_harness):
-        _approved(db_harness, *doras, urgent)
+        _approve_all(db_harness, *doras, urgent)
         db_harness.run_queued_work()
-        _broken(db_harness, urgent)
+        _activate_break_glass(db_harness, urgent)
         with db_harness.database.reading() as tx:
             [line] = locks.list_queues(tx).values()
         assert [run.id for run in line] == [urgent.id, *[run.id for run in doras]]
-    assert _taken(db_harness)[0] == "burning"
+    assert _list_switches_sent(db_harness)[0] == "burning"
 
 
 def test_freed_host_is_kept_for_a_waiting_break_glass_run(db_harness: Harness):
     """Whoever comes by meanwhile waits for it, and says so."""
-    first, urgent = _set(db_harness, "first"), _set(db_harness, "burning", person="stan")
-    _approved(db_harness, first, urgent)
-    _broken(db_harness, urgent)
+    first, urgent = (
+        _request_switch(db_harness, "first"),
+        _request_switch(db_harness, "burning", person="stan"),
+    )
+    _approve_all(db_harness, first, urgent)
+    _activate_break_glass(db_harness, urgent)
     db_harness.dispatcher.enqueued[:] = [first.id]
     db_harness.run_queued_work()
     waiting = db_harness.get_run(first.id)
@@ -91,12 +94,12 @@ def test_freed_host_is_kept_for_a_waiting_break_glass_run(db_harness: Harness):
     assert waiting.summary == f"waits for break-glass run {urgent.id}"
     db_harness.dispatcher.enqueued.append(urgent.id)
     db_harness.run_queued_work()
-    assert _taken(db_harness) == ["burning", "first"]
+    assert _list_switches_sent(db_harness) == ["burning", "first"]
 
 
 def test_child_runs_wait_for_single_requests_in_the_host_queue(db_harness: Harness):
-    alone = _set(db_harness, "alone")
-    part = _set(db_harness, "part")
+    alone = _request_switch(db_harness, "alone")
+    part = _request_switch(db_harness, "part")
     with db_harness.database.transaction() as tx:
         tx.sql.execute(
             update(tables.run).where(tables.run.c.id == part.id).values(parent=alone.id)
@@ -104,15 +107,15 @@ def test_child_runs_wait_for_single_requests_in_the_host_queue(db_harness: Harne
         assert priority.get_turn(tx, part.id) == priority.Turn(priority.BULK, "dora")
         assert priority.get_turn(tx, alone.id) == priority.Turn(priority.DIRECT, "dora")
         assert priority.get_next_run(tx, "lb1") is None
-    _approved(db_harness, alone)
+    _approve_all(db_harness, alone)
     with db_harness.database.reading() as tx:
         assert priority.get_next_run(tx, "lb1") == alone.id
 
 
 def test_child_run_gets_its_turn_after_seven_single_requests(harness: Harness):
     for n in range(7):
-        harness.approve(_set(harness, f"before{n}"))
-    alone, part = _set(harness, "alone"), _set(harness, "part")
+        harness.approve(_request_switch(harness, f"before{n}"))
+    alone, part = _request_switch(harness, "alone"), _request_switch(harness, "part")
     with harness.database.transaction() as tx:
         of = tables.run.c
         tx.sql.execute(update(tables.run).where(of.id == part.id).values(parent=alone.id))
@@ -127,8 +130,8 @@ def test_child_run_gets_its_turn_after_seven_single_requests(harness: Harness):
 def test_host_queue_prefers_the_person_without_recent_runs_on_the_host(harness: Harness):
     """Whoever has not had the host of late comes before who has."""
     for name in ("a", "b"):
-        harness.approve(_set(harness, name))
-    doras, stans = _set(harness, "d"), _set(harness, "s", person="stan")
+        harness.approve(_request_switch(harness, name))
+    doras, stans = _request_switch(harness, "d"), _request_switch(harness, "s", person="stan")
     with harness.database.transaction() as tx:
         for run in (doras, stans):
             runs.move_run(tx, runs.get_run(tx, run.id), State.QUEUED)

@@ -39,7 +39,7 @@ def opened(postgres: Postgres) -> Generator[Open]:
         database.close()
 
 
-def _throw_out(database: Database, *, only_the_lock: bool = False) -> None:
+def _end_database_sessions(database: Database, *, only_the_lock: bool = False) -> None:
     """End sessions of a database, as a restart ends them all."""
     address = database.url.replace("postgresql+psycopg://", "postgresql://")
     with psycopg.connect(address, autocommit=True) as connection:
@@ -64,7 +64,9 @@ class Process:
             change_log.append_entry(tx, "written")
 
 
-def _at_work(stack: ExitStack, opened: Open, *, alone: bool = True, heeds: bool = True) -> Process:
+def _start_process(
+    stack: ExitStack, opened: Open, *, alone: bool = True, heeds: bool = True
+) -> Process:
     hold = lock_exclusive if alone else lock_shared
     tenure = stack.enter_context(hold(opened()))
     assert tenure is not None
@@ -78,8 +80,8 @@ def _at_work(stack: ExitStack, opened: Open, *, alone: bool = True, heeds: bool 
 @pytest.mark.parametrize("alone", [True, False])
 def test_process_lock_is_taken_again_before_the_next_write(opened: Open, alone: bool):
     with ExitStack() as stack:
-        process = _at_work(stack, opened, alone=alone)
-        _throw_out(process.database)
+        process = _start_process(stack, opened, alone=alone)
+        _end_database_sessions(process.database)
         process.write()
         other = lock_shared(opened()) if alone else lock_exclusive(opened())
         with pytest.raises(AlreadyRunning), other:
@@ -90,8 +92,8 @@ def test_process_lock_is_taken_again_before_the_next_write(opened: Open, alone: 
 def test_without_the_lock_check_another_process_gets_the_process_lock(opened: Open):
     """The twin."""
     with ExitStack() as stack:
-        process = _at_work(stack, opened, heeds=False)
-        _throw_out(process.database)
+        process = _start_process(stack, opened, heeds=False)
+        _end_database_sessions(process.database)
         process.write()
         with lock_exclusive(opened()):
             process.write()
@@ -99,9 +101,9 @@ def test_without_the_lock_check_another_process_gets_the_process_lock(opened: Op
 
 def test_process_lock_is_taken_again_when_only_its_session_ended(opened: Open):
     with ExitStack() as stack:
-        process = _at_work(stack, opened)
+        process = _start_process(stack, opened)
         process.write()
-        _throw_out(process.database, only_the_lock=True)
+        _end_database_sessions(process.database, only_the_lock=True)
         process.write()
         with pytest.raises(AlreadyRunning), lock_exclusive(opened()):
             pass
@@ -110,8 +112,8 @@ def test_process_lock_is_taken_again_when_only_its_session_ended(opened: Open):
 @pytest.mark.parametrize("alone", [True, False])
 def test_process_that_lost_the_process_lock_writes_nothing_and_ends(opened: Open, alone: bool):
     with ExitStack() as stack:
-        process = _at_work(stack, opened, alone=alone)
-        _throw_out(process.database)
+        process = _start_process(stack, opened, alone=alone)
+        _end_database_sessions(process.database)
         with lock_exclusive(opened()) as other:
             assert other is not None
             for _ in range(2):
@@ -128,30 +130,30 @@ def test_process_that_lost_the_process_lock_ends_with_an_error(opened: Open):
     here = opened()
     settings = Settings(database=here.url)
     with pytest.raises(StoreUnavailable, match="must not write any more"):
-        _work(settings, here, put_out=True)
-    _work(settings, here, put_out=False)
+        _lock_twice(settings, here, put_out=True)
+    _lock_twice(settings, here, put_out=False)
 
 
-def _work(settings: Settings, here: Database, *, put_out: bool) -> None:
+def _lock_twice(settings: Settings, here: Database, *, put_out: bool) -> None:
     with lock_database(settings) as tenure:
         assert tenure is not None
         # It would end this process.
         tenure.on_end = lambda: None
         if put_out:
-            _throw_out(here, only_the_lock=True)
+            _end_database_sessions(here, only_the_lock=True)
             with lock_exclusive(here), suppress(StoreUnavailable):
                 tenure.check()
 
 
 def test_process_ends_when_the_log_has_another_signing_key_after_reconnect(opened: Open):
     with ExitStack() as stack:
-        process = _at_work(stack, opened)
+        process = _start_process(stack, opened)
 
         def changed() -> None:
             raise KeyFileError("another key seals the log")
 
         process.tenure.on_return = changed
-        _throw_out(process.database)
+        _end_database_sessions(process.database)
         with pytest.raises(StoreUnavailable, match="another key"):
             process.write()
         assert process.ended == [None]
@@ -183,10 +185,10 @@ def test_stale_own_session_on_the_server_does_not_block_the_process_lock(
 
 def test_concurrent_writers_take_the_process_lock_again_once(opened: Open):
     with ExitStack() as stack:
-        process = _at_work(stack, opened)
+        process = _start_process(stack, opened)
         returned: list[None] = []
         process.tenure.on_return = lambda: returned.append(None)
-        _throw_out(process.database)
+        _end_database_sessions(process.database)
         barrier, wrong = threading.Barrier(8), list[Exception]()
 
         def write() -> None:

@@ -45,7 +45,7 @@ class Roles:
     reader: Database
 
 
-def _as(address: str, role: str) -> str:
+def _build_url_for_role(address: str, role: str) -> str:
     scheme, _, rest = address.partition("://")
     return f"{scheme}://{role}:{role}@{rest.partition('@')[2]}"
 
@@ -63,7 +63,9 @@ def roles(postgres: Postgres) -> Generator[Roles]:
                 connection.exec_driver_sql(f"CREATE ROLE {role} LOGIN PASSWORD '{role}'")
         connection.commit()
     db_roles.grant_roles(owner, *ROLES)
-    roles_under_test = Roles(owner, *(Database(_as(address, role), seal) for role in ROLES))
+    roles_under_test = Roles(
+        owner, *(Database(_build_url_for_role(address, role), seal) for role in ROLES)
+    )
     with roles_under_test.app.transaction() as tx:
         verification.open_log(tx)
         change_log.append_entry(tx, "noted", person="dora")
@@ -127,7 +129,7 @@ def test_schema_upgrade_with_the_service_role_names_keyturn_migrations(
     postgres: Postgres, roles: Roles
 ):
     empty = Database(postgres.new_database(), SigningKey.create())
-    app = Database(_as(empty.url, "keyturn_app"), SigningKey.create())
+    app = Database(_build_url_for_role(empty.url, "keyturn_app"), SigningKey.create())
     with pytest.raises(StoreUnavailable, match="KEYTURN_MIGRATIONS"):
         migrations.upgrade_schema(app)
     app.close()

@@ -6,7 +6,7 @@ from bot.db.database import Database, Transaction
 from bot.model.run import Decision, IllegalTransitionError, RequestOrigin, State
 
 
-def _new(tx: Transaction, host: str = "lb1", person: str = "dora") -> int:
+def _add_run(tx: Transaction, host: str = "lb1", person: str = "dora") -> int:
     fields = {"host": host, "name": "lamp"}
     new = runs.NewRun("toy set", "change", fields, host, "edge", person, RequestOrigin("web"))
     return runs.add_run(tx, new).id
@@ -14,7 +14,7 @@ def _new(tx: Transaction, host: str = "lb1", person: str = "dora") -> int:
 
 def test_run_is_loaded_as_it_was_saved(database: Database):
     with database.transaction() as tx:
-        number = _new(tx)
+        number = _add_run(tx)
     with database.reading() as tx:
         run = runs.get_run(tx, number)
     assert (run.state, run.host, run.values["name"]) == (State.PLANNING, "lb1", "lamp")
@@ -28,21 +28,21 @@ def test_missing_run_is_reported_with_its_number(database: Database):
 
 def test_illegal_state_transition_is_rejected(database: Database):
     with database.transaction() as tx:
-        run = runs.get_run(tx, _new(tx))
+        run = runs.get_run(tx, _add_run(tx))
         with pytest.raises(IllegalTransitionError):
             runs.move_run(tx, run, State.RUNNING)
 
 
 def test_transition_with_an_unknown_column_is_rejected(database: Database):
     with database.transaction() as tx:
-        run = runs.get_run(tx, _new(tx))
+        run = runs.get_run(tx, _add_run(tx))
         with pytest.raises(TypeError, match="colour"):
             runs.move_run(tx, run, State.PENDING, colour="red")
 
 
 def test_concurrent_state_transition_is_rejected(database: Database):
     with database.transaction() as tx:
-        run = runs.get_run(tx, _new(tx))
+        run = runs.get_run(tx, _add_run(tx))
         runs.move_run(tx, run, State.PENDING)
         with pytest.raises(runs.ConcurrentUpdateError):
             runs.move_run(tx, run, State.WITHDRAWN)
@@ -50,7 +50,7 @@ def test_concurrent_state_transition_is_rejected(database: Database):
 
 def test_lock_runs_returns_the_current_rows(database: Database):
     with database.transaction() as tx:
-        known = [runs.get_run(tx, _new(tx, host)) for host in ("lb1", "lb2", "lb3")]
+        known = [runs.get_run(tx, _add_run(tx, host)) for host in ("lb1", "lb2", "lb3")]
         runs.move_run(tx, known[1], State.PENDING, required_approvals=2)
     with database.transaction() as tx:
         held = {run.id: run for run in runs.lock_runs(tx, known)}
@@ -61,7 +61,7 @@ def test_lock_runs_returns_the_current_rows(database: Database):
 
 def test_run_pages_list_every_run_once_newest_first(database: Database):
     with database.transaction() as tx:
-        numbers = [_new(tx, host=f"lb{n % 3}") for n in range(30)]
+        numbers = [_add_run(tx, host=f"lb{n % 3}") for n in range(30)]
     shown: list[int] = []
     before = None
     while True:
@@ -76,9 +76,9 @@ def test_run_pages_list_every_run_once_newest_first(database: Database):
 
 def test_run_filters_are_combined(database: Database):
     with database.transaction() as tx:
-        _new(tx, "lb1", "dora")
-        wanted = _new(tx, "lb2", "dora")
-        _new(tx, "lb2", "olga")
+        _add_run(tx, "lb1", "dora")
+        wanted = _add_run(tx, "lb2", "dora")
+        _add_run(tx, "lb2", "olga")
         now = tx.now
         both = search.RunFilter(host="lb2", person="dora", runbook="toy set")
         assert [run.id for run in search.find_newest_runs(tx, both)] == [wanted]
@@ -95,7 +95,7 @@ def test_run_filters_are_combined(database: Database):
 
 def test_second_decision_of_a_person_is_not_stored(database: Database):
     with database.transaction() as tx:
-        number = _new(tx)
+        number = _add_run(tx)
         vote = Decision(number, "olga", approves=True, digest="d", decided_at=tx.now)
         assert runs.add_decision(tx, vote)
         assert not runs.add_decision(tx, vote)
@@ -104,7 +104,7 @@ def test_second_decision_of_a_person_is_not_stored(database: Database):
 
 def test_host_lock_is_held_by_one_run(database: Database):
     with database.transaction() as tx:
-        first, second = _new(tx), _new(tx)
+        first, second = _add_run(tx), _add_run(tx)
         assert locks.take_lock(tx, "lb1", first) is None
         assert locks.take_lock(tx, "lb1", first) is None
         holder = locks.take_lock(tx, "lb1", second)
@@ -116,7 +116,7 @@ def test_host_lock_is_held_by_one_run(database: Database):
 
 def test_outbox_merges_updates_of_a_run_and_keeps_later_ones(database: Database):
     with database.transaction() as tx:
-        number = _new(tx)
+        number = _add_run(tx)
         outbox.announce_run(tx, number)
         outbox.announce_run(tx, number)
         (item,) = outbox.list_pending_updates(tx)
@@ -130,7 +130,7 @@ def test_outbox_merges_updates_of_a_run_and_keeps_later_ones(database: Database)
 
 def test_postponed_outbox_update_stays_pending(database: Database):
     with database.transaction() as tx:
-        number = _new(tx)
+        number = _add_run(tx)
         outbox.announce_run(tx, number)
         (item,) = outbox.list_pending_updates(tx)
         outbox.postpone_update(tx, item, seconds=60, why="Slack is away")
@@ -141,7 +141,7 @@ def test_postponed_outbox_update_stays_pending(database: Database):
 
 def test_posted_message_is_stored_and_replaced(database: Database):
     with database.transaction() as tx:
-        number = _new(tx)
+        number = _add_run(tx)
         outbox.store_message(tx, outbox.PostedMessage(number, "card", "C1", "1.0", "a"))
         outbox.store_message(tx, outbox.PostedMessage(number, "card", "C1", "2.0", "b"))
         assert outbox.list_messages(tx, number)["card"].ts == "2.0"

@@ -174,11 +174,13 @@ def test_pages_of_random_filters_match_a_full_scan(
     monkeypatch.setattr(search, "_COMMON", common)
     dice = random.Random(2)  # noqa: S311 - a table of cases
     with database.transaction() as tx:
-        made = _scattered(tx, dice)
+        made = _add_random_runs(tx, dice)
         for _ in range(60):
-            wanted = _any_filter(dice)
-            assert _paged(tx, wanted) == (expected := _by_hand(made, wanted)), wanted
-            assert _count(tx, wanted) == len(expected), wanted
+            wanted = _draw_filter(dice)
+            assert _list_all_pages(tx, wanted) == (expected := _filter_in_python(made, wanted)), (
+                wanted
+            )
+            assert _count_in_histogram(tx, wanted) == len(expected), wanted
         monkeypatch.setattr(search, "MAX_COUNTED", 99)
         times = search.find_request_times(tx, RunFilter())
         assert times
@@ -186,7 +188,7 @@ def test_pages_of_random_filters_match_a_full_scan(
         assert (get_period(tx, times) or (0, 0, 0))[2] == 100
 
 
-def _count(tx: Transaction, wanted: RunFilter) -> int:
+def _count_in_histogram(tx: Transaction, wanted: RunFilter) -> int:
     """Return how many runs a histogram counts, and that its steps are of all of them."""
     times = search.find_request_times(tx, wanted)
     period = get_period(tx, times) if times else None
@@ -199,7 +201,7 @@ def _count(tx: Transaction, wanted: RunFilter) -> int:
     return total
 
 
-def _scattered(tx: Transaction, dice: random.Random) -> list[Run]:
+def _add_random_runs(tx: Transaction, dice: random.Random) -> list[Run]:
     made: list[Run] = []
     for _ in range(300):
         run = add(
@@ -218,7 +220,7 @@ def _scattered(tx: Transaction, dice: random.Random) -> list[Run]:
     return made[::-1]
 
 
-def _any_filter(dice: random.Random) -> RunFilter:
+def _draw_filter(dice: random.Random) -> RunFilter:
     known = [State.PLANNING, State.FAILED, State.REFUSED, State.SUCCEEDED, NEEDS_ATTENTION]
     states = dice.sample(known, k=dice.choice([1, 2]))
     given: dict[str, Any] = {
@@ -233,7 +235,7 @@ def _any_filter(dice: random.Random) -> RunFilter:
     return RunFilter(**{name: given[name] for name in names})
 
 
-def _paged(tx: Transaction, wanted: RunFilter) -> list[int]:
+def _list_all_pages(tx: Transaction, wanted: RunFilter) -> list[int]:
     run_numbers: list[int] = []
     before = None
     while True:
@@ -244,7 +246,7 @@ def _paged(tx: Transaction, wanted: RunFilter) -> list[int]:
         before = one.older
 
 
-def _by_hand(made: Sequence[Run], wanted: RunFilter) -> list[int]:
+def _filter_in_python(made: Sequence[Run], wanted: RunFilter) -> list[int]:
     pattern = re.escape(wanted.host or "*").replace(r"\*", ".*")
     return [
         run.id
@@ -338,7 +340,7 @@ def full_database(
     """A database with runs of all kinds, for tests that only read."""
     database = create_database(request, tmp_path_factory.mktemp("full"))
     with database.transaction() as tx:
-        _scattered(tx, random.Random(3))  # noqa: S311 - a table of cases
+        _add_random_runs(tx, random.Random(3))  # noqa: S311 - a table of cases
     with database.engine.connect() as connection:
         connection.exec_driver_sql("ANALYZE" if database.embedded else "VACUUM ANALYZE")
         connection.commit()

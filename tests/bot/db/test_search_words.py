@@ -15,7 +15,7 @@ _EDGE = ".:/-=_!?*#…–—“”‘’"
 _LETTERS = "ab1é²ﬁß.:/-=_!?*#…–—“”‘’ \t\n\"'`(){}[]<>,;|\0"
 
 
-def _spelled_out(typed: str) -> list[str]:
+def _split_step_by_step(typed: str) -> list[str]:
     """Do step by step what is done by one pattern."""
     plain = unicodedata.normalize("NFKC", typed).lower()
     whole = [part.strip(_EDGE)[: search_words.LONGEST] for part in _BETWEEN.split(plain)]
@@ -24,7 +24,7 @@ def _spelled_out(typed: str) -> list[str]:
 
 @given(st.text(alphabet=_LETTERS, max_size=30) | st.text(max_size=80))
 def test_search_text_is_split_at_spaces_and_stripped_of_punctuation(typed: str):
-    assert search_words.parse_search(typed) == _spelled_out(typed)
+    assert search_words.parse_search(typed) == _split_step_by_step(typed)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from bot.db.write_lock import WriteLock, urgent_write
 PATIENCE = 20.0
 
 
-def _until(true: Callable[[], bool]) -> None:
+def _wait_until(true: Callable[[], bool]) -> None:
     deadline = time.monotonic() + PATIENCE
     while not true():
         assert time.monotonic() < deadline
@@ -31,7 +31,7 @@ class _Scene:
         """Have one more wait, behind all who do."""
         self._waiting += 1
         self._pool.submit(self._hurry if hurried else self._want, name, patience)
-        _until(lambda: self._waiters() == self._waiting)
+        _wait_until(lambda: self._waiters() == self._waiting)
 
     def _waiters(self) -> int:
         pen: Any = self.lock  # nothing else tells who waits
@@ -100,7 +100,7 @@ def test_write_lock_goes_to_a_waiting_writer_before_the_last_one_again():
         assert pen.acquire(0)
         other = threading.Thread(target=want)
         other.start()
-        _until(lambda: bool(cast("Any", pen)._others))
+        _wait_until(lambda: bool(cast("Any", pen)._others))
         pen.release()
         assert not pen.acquire(0)
         assert has_it.wait(PATIENCE)

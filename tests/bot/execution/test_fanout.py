@@ -44,24 +44,26 @@ def crowd(tmp_path: Path) -> Generator[Harness]:
         yield harness
 
 
-def _ask(harness: Harness, names: list[str], person: str = "dora", value: str = "on") -> Run:
+def _request_on_hosts(
+    harness: Harness, names: list[str], person: str = "dora", value: str = "on"
+) -> Run:
     requests = [SetSwitch(host=name, name="lamp", value=value) for name in names]
     run = harness.service.request_on_hosts(requests, host_pattern="lb*", person=person, origin=WEB)
     harness.run_queued_work()
     return harness.get_run(run.id)
 
 
-def _children(harness: Harness, run: Run) -> list[Run]:
+def _list_child_runs(harness: Harness, run: Run) -> list[Run]:
     with harness.database.reading() as tx:
         return runs.list_children(tx, run.id)
 
 
-def _hosts_sent_to(harness: Harness) -> list[str]:
+def _list_hosts_sent_to(harness: Harness) -> list[str]:
     return [host for host, _ in harness.fleet.sent]
 
 
 def test_request_for_several_hosts_has_one_plan_and_one_approval(crowd: Harness):
-    run = _ask(crowd, NAMES)
+    run = _request_on_hosts(crowd, NAMES)
     assert run.state is State.PENDING
     assert run.title == "toy set lb* lamp on"
     assert run.plan
@@ -70,12 +72,12 @@ def test_request_for_several_hosts_has_one_plan_and_one_approval(crowd: Harness)
 
     done = crowd.approve(run)
     assert (done.state, done.summary) == (State.SUCCEEDED, "Verified on 12 of 12 hosts")
-    assert sorted(_hosts_sent_to(crowd)) == sorted(NAMES)
-    assert {child.state for child in _children(crowd, run)} == {State.SUCCEEDED}
+    assert sorted(_list_hosts_sent_to(crowd)) == sorted(NAMES)
+    assert {child.state for child in _list_child_runs(crowd, run)} == {State.SUCCEEDED}
 
 
 def test_fan_out_waves_are_one_host_then_a_tenth_then_the_rest(crowd: Harness):
-    run = _ask(crowd, NAMES)
+    run = _request_on_hosts(crowd, NAMES)
     crowd.service.approve_run(run.id, person="olga", digest=run.digest)
     waves: list[list[str]] = []
     while crowd.dispatcher.enqueued:
@@ -83,7 +85,7 @@ def test_fan_out_waves_are_one_host_then_a_tenth_then_the_rest(crowd: Harness):
         before = len(crowd.fleet.sent)
         for number in batch:
             crowd.service.advance_run(number)
-        if wave := _hosts_sent_to(crowd)[before:]:
+        if wave := _list_hosts_sent_to(crowd)[before:]:
             waves.append(wave)
     assert waves == [["lb1"], ["lb2", "lb3"], NAMES[3:]]
 
@@ -95,10 +97,10 @@ def test_fan_out_starts_no_further_wave_after_a_failure(crowd: Harness, bad: str
             raise CommandError("output: the lamp is glued")
 
     crowd.fleet.before_send = refuse
-    ended = crowd.approve(_ask(crowd, NAMES))
+    ended = crowd.approve(_request_on_hosts(crowd, NAMES))
     assert ended.state is State.FAILED
     assert f"{bad}: Step 1 of 1 failed: output: the lamp is glued" in ended.summary
-    states = [child.state for child in _children(crowd, ended)]
+    states = [child.state for child in _list_child_runs(crowd, ended)]
     assert states.count(State.WITHDRAWN) == 12 - reached
     assert len(crowd.fleet.sent) == reached - 1
 
@@ -112,7 +114,7 @@ def test_without_waves_every_host_is_changed_despite_a_failure(
 
     monkeypatch.setattr(fanout, "_count_next_wave", len)
     crowd.fleet.before_send = refuse
-    crowd.approve(_ask(crowd, NAMES))
+    crowd.approve(_request_on_hosts(crowd, NAMES))
     assert len(crowd.fleet.sent) == len(NAMES) - 1
 
 
@@ -122,9 +124,9 @@ def test_parent_run_is_unknown_outcome_until_its_child_run_is_resolved(crowd: Ha
             raise UnknownOutcomeError("the connection was lost")
 
     crowd.fleet.before_send = cut
-    ended = crowd.approve(_ask(crowd, NAMES[:2]))
+    ended = crowd.approve(_request_on_hosts(crowd, NAMES[:2]))
     assert ended.state is State.UNKNOWN
-    first, second = _children(crowd, ended)
+    first, second = _list_child_runs(crowd, ended)
     assert (first.state, second.state) == (State.UNKNOWN, State.WITHDRAWN)
     with pytest.raises(InvalidRequestError, match="resolve the runs of its hosts"):
         crowd.service.resolve_run(
@@ -145,39 +147,39 @@ def test_fan_out_fails_at_planning_when_one_host_is_unreachable(crowd: Harness):
             raise UnreachableError("no route")
 
     crowd.fleet.before_query = gone
-    run = _ask(crowd, NAMES[:3])
+    run = _request_on_hosts(crowd, NAMES[:3])
     assert (run.state, run.summary) == (
         State.FAILED,
         "lb2: no route. Nothing was sent to any host.",
     )
-    states = [child.state for child in _children(crowd, run)]
+    states = [child.state for child in _list_child_runs(crowd, run)]
     assert states == [State.WITHDRAWN, State.FAILED, State.WITHDRAWN]
 
 
 def test_fan_out_sends_nothing_to_hosts_that_are_as_requested(crowd: Harness):
     crowd.fleet.hosts["lb2"]["lamp"] = "on"
-    run = _ask(crowd, NAMES[:3])
+    run = _request_on_hosts(crowd, NAMES[:3])
     assert run.plan
     assert [step.host for step in run.plan.steps] == ["lb1", "lb3"]
     assert crowd.approve(run).summary == "Verified on 3 of 3 hosts"
-    assert _hosts_sent_to(crowd) == ["lb1", "lb3"]
+    assert _list_hosts_sent_to(crowd) == ["lb1", "lb3"]
 
 
 def test_fan_out_without_changes_needs_no_approval(crowd: Harness):
-    assert _ask(crowd, NAMES[:3], value="off").state is State.NO_CHANGES
+    assert _request_on_hosts(crowd, NAMES[:3], value="off").state is State.NO_CHANGES
 
 
 def test_child_run_whose_host_changed_after_approval_is_stale_and_stops_the_rest(crowd: Harness):
-    run = _ask(crowd, NAMES)
+    run = _request_on_hosts(crowd, NAMES)
     crowd.fleet.hosts["lb2"]["lamp"] = "dim"
     ended = crowd.approve(run)
     assert ended.state is State.FAILED
-    assert _children(crowd, ended)[1].state is State.STALE
-    assert "lb2" not in _hosts_sent_to(crowd)
+    assert _list_child_runs(crowd, ended)[1].state is State.STALE
+    assert "lb2" not in _list_hosts_sent_to(crowd)
 
 
 def test_child_run_cannot_be_approved_denied_or_withdrawn_alone(crowd: Harness):
-    child = _children(crowd, _ask(crowd, NAMES[:2]))[0]
+    child = _list_child_runs(crowd, _request_on_hosts(crowd, NAMES[:2]))[0]
     with pytest.raises(InvalidRequestError, match="decide that"):
         crowd.service.approve_run(child.id, person="olga", digest=child.digest)
     with pytest.raises(InvalidRequestError, match="deny that"):
@@ -188,7 +190,7 @@ def test_child_run_cannot_be_approved_denied_or_withdrawn_alone(crowd: Harness):
 
 def test_child_run_queued_without_its_parent_is_withdrawn(crowd: Harness):
     """The gate stands in front of each host: a child that is merely ready is not enough."""
-    child = _children(crowd, _ask(crowd, NAMES[:2]))[0]
+    child = _list_child_runs(crowd, _request_on_hosts(crowd, NAMES[:2]))[0]
     with crowd.database.transaction() as tx:
         runs.move_run(tx, runs.get_run(tx, child.id), State.QUEUED)
     crowd.service.advance_run(child.id)
@@ -197,8 +199,8 @@ def test_child_run_queued_without_its_parent_is_withdrawn(crowd: Harness):
 
 
 def test_child_run_whose_plan_is_not_in_the_approved_plan_is_stale(crowd: Harness):
-    run = _ask(crowd, NAMES[:2])
-    child = _children(crowd, run)[0]
+    run = _request_on_hosts(crowd, NAMES[:2])
+    child = _list_child_runs(crowd, run)[0]
     assert child.plan
     step = replace(child.plan.steps[0], before="bright")
     other = replace(child.plan, steps=(step,))
@@ -206,20 +208,20 @@ def test_child_run_whose_plan_is_not_in_the_approved_plan_is_stale(crowd: Harnes
     with crowd.database.transaction() as tx:
         runs.amend_run(tx, runs.get_run(tx, child.id), plan=other, digest=other.digest)
     crowd.approve(run)
-    assert "lb1" not in _hosts_sent_to(crowd)
+    assert "lb1" not in _list_hosts_sent_to(crowd)
     assert crowd.get_run(child.id).state is State.STALE
 
 
 def test_denial_and_withdrawal_of_a_parent_run_end_every_child_run(crowd: Harness):
-    denied = _ask(crowd, NAMES[:3])
+    denied = _request_on_hosts(crowd, NAMES[:3])
     crowd.service.deny_run(denied.id, person="olga", reason="no")
-    assert {child.state for child in _children(crowd, denied)} == {State.WITHDRAWN}
+    assert {child.state for child in _list_child_runs(crowd, denied)} == {State.WITHDRAWN}
     with pytest.raises(TooLate):
         crowd.approve(denied)
-    withdrawn = _ask(crowd, NAMES[:3])
+    withdrawn = _request_on_hosts(crowd, NAMES[:3])
     crowd.service.withdraw_run(withdrawn.id, person="dora")
     crowd.run_queued_work()
-    assert {child.state for child in _children(crowd, withdrawn)} == {State.WITHDRAWN}
+    assert {child.state for child in _list_child_runs(crowd, withdrawn)} == {State.WITHDRAWN}
     assert crowd.fleet.sent == []
 
 
@@ -229,18 +231,18 @@ def test_fan_out_changes_no_further_host_when_its_requester_leaves(crowd: Harnes
         people.write_text(people.read_text().replace("dora:", "dolores:"))
 
     crowd.fleet.after_send = dismiss
-    ended = crowd.approve(_ask(crowd, NAMES))
+    ended = crowd.approve(_request_on_hosts(crowd, NAMES))
     assert ended.state is State.FAILED
-    assert _hosts_sent_to(crowd) == ["lb1"]
+    assert _list_hosts_sent_to(crowd) == ["lb1"]
 
 
 def test_policy_rule_limits_the_number_of_hosts_of_a_request(crowd: Harness):
     rules = crowd.policies.path / "policy.cedar"
     rules.write_text(rules.read_text().replace('@hosts("12")', '@hosts("3")'))
-    run = _ask(crowd, NAMES)
+    run = _request_on_hosts(crowd, NAMES)
     assert run.state is State.REFUSED
     assert "at most 3 hosts per request, and this has 12" in run.summary
-    assert _children(crowd, run) == []
+    assert _list_child_runs(crowd, run) == []
 
 
 def test_without_the_host_limit_a_request_for_too_many_hosts_is_pending(
@@ -250,7 +252,7 @@ def test_without_the_host_limit_a_request_for_too_many_hosts_is_pending(
     rules.write_text(rules.read_text().replace('@hosts("12")', '@hosts("3")'))
     alone = Policy._get_host_ruling  # pyright: ignore[reportPrivateUsage] - what there is but for the ceiling
     monkeypatch.setattr(Policy, "_get_ruling", alone)
-    assert _ask(crowd, NAMES).state is State.PENDING
+    assert _request_on_hosts(crowd, NAMES).state is State.PENDING
 
 
 def test_requester_cannot_approve_their_own_request_for_several_hosts(crowd: Harness):
@@ -324,24 +326,24 @@ def test_rejected_request_for_many_areas_shortens_its_message(tmp_path: Path):
     assert len(str(no.value)) < 1000
 
 
-def _look_everywhere(crowd: Harness) -> Run:
+def _request_checks_on_three_hosts(crowd: Harness) -> Run:
     crowd.fleet.hosts["web1"] = {"lamp": "on"}
     requests = [ShowSwitches(host=name) for name in ("lb1", "lb2", "web1")]
     return crowd.service.request_on_hosts(requests, host_pattern="*", person="dora", origin=WEB)
 
 
-def _found_in(crowd: Harness, area: str, **also: str) -> list[int]:
+def _find_runs_in_area(crowd: Harness, area: str, **also: str) -> list[int]:
     with crowd.database.reading() as tx:
         return search.find_run_numbers(tx, search.RunFilter(area=area, **also), most=9)  # pyright: ignore[reportArgumentType] - each is text
 
 
 def test_check_of_hosts_in_several_areas_is_one_report_found_by_each_area(crowd: Harness):
-    run = _look_everywhere(crowd)
+    run = _request_checks_on_three_hosts(crowd)
     crowd.run_queued_work()
     finished = crowd.get_run(run.id)
     assert (finished.state, finished.summary) == (State.SUCCEEDED, "3 of 3 hosts are healthy")
     assert (finished.area, finished.areas) == ("edge, web", ["edge", "web"])
-    parts = {part.host: part for part in _children(crowd, run)}
+    parts = {part.host: part for part in _list_child_runs(crowd, run)}
     assert {host: part.area for host, part in parts.items()} == {
         "lb1": "edge",
         "lb2": "edge",
@@ -349,12 +351,16 @@ def test_check_of_hosts_in_several_areas_is_one_report_found_by_each_area(crowd:
     }
     alone = crowd.service.request_run(ShowSwitches(host="lb1"), person="dora", origin=WEB)
     crowd.run_queued_work()
-    assert _found_in(crowd, "edge") == [alone.id, run.id]
-    assert _found_in(crowd, "edge", person="dora") == [alone.id, run.id]
-    assert _found_in(crowd, "web") == _found_in(crowd, "web", runbook="toy show") == [run.id]
-    assert _found_in(crowd, "storage") == []
-    assert _found_in(crowd, "web", host="web1") == [parts["web1"].id]
-    assert _found_in(crowd, "edge", host="web1") == []
+    assert _find_runs_in_area(crowd, "edge") == [alone.id, run.id]
+    assert _find_runs_in_area(crowd, "edge", person="dora") == [alone.id, run.id]
+    assert (
+        _find_runs_in_area(crowd, "web")
+        == _find_runs_in_area(crowd, "web", runbook="toy show")
+        == [run.id]
+    )
+    assert _find_runs_in_area(crowd, "storage") == []
+    assert _find_runs_in_area(crowd, "web", host="web1") == [parts["web1"].id]
+    assert _find_runs_in_area(crowd, "edge", host="web1") == []
 
 
 def test_check_of_several_areas_is_refused_with_the_forbidden_area(crowd: Harness):
@@ -365,16 +371,16 @@ def test_check_of_several_areas_is_refused_with_the_forbidden_area(crowd: Harnes
 forbid (principal, action == Action::"request", resource in Area::"web");
 """
     rules.write_text(rules.read_text() + closed)
-    run = _look_everywhere(crowd)
+    run = _request_checks_on_three_hosts(crowd)
     crowd.run_queued_work()
     refused = crowd.get_run(run.id)
     why = "The policy refuses: in the web servers: the web servers are nobody's business"
     assert (refused.state, refused.summary) == (State.REFUSED, why)
-    assert (crowd.fleet.asked, _children(crowd, run)) == (0, [])
+    assert (crowd.fleet.asked, _list_child_runs(crowd, run)) == (0, [])
 
 
 def test_output_of_a_check_of_several_areas_is_erased_by_an_owner_of_all(crowd: Harness):
-    run = _look_everywhere(crowd)
+    run = _request_checks_on_three_hosts(crowd)
     crowd.run_queued_work()
     erasing = crowd.service.erasure
     erasing.request_erasure(run.id, person="dora", reason="it names a customer", source="web")
@@ -390,7 +396,7 @@ def test_output_of_a_check_of_several_areas_is_erased_by_an_owner_of_all(crowd: 
 def test_webhook_filter_for_one_area_excludes_a_check_of_several_areas(
     crowd: Harness,
 ):
-    run = crowd.get_run(_look_everywhere(crowd).id)
+    run = crowd.get_run(_request_checks_on_three_hosts(crowd).id)
     accepted = [
         webhook_queue.SubscriptionFilter(("check",), frozenset(areas), ()).accepts_run(run)
         for areas in (["edge"], ["edge", "web"], [])
@@ -434,7 +440,7 @@ def test_check_of_several_hosts_is_one_report(crowd: Harness):
 
 
 def test_undo_of_a_parent_run_reverts_every_host(crowd: Harness):
-    done = crowd.approve(_ask(crowd, NAMES[:3]))
+    done = crowd.approve(_request_on_hosts(crowd, NAMES[:3]))
     crowd.fleet.sent.clear()
     undo = crowd.service.request_undo(done.id, person="dora", origin=WEB)
     crowd.run_queued_work()
@@ -444,16 +450,18 @@ def test_undo_of_a_parent_run_reverts_every_host(crowd: Harness):
 
 
 def test_undo_of_a_child_run_reverts_only_its_host(crowd: Harness):
-    done = crowd.approve(_ask(crowd, NAMES[:3]))
+    done = crowd.approve(_request_on_hosts(crowd, NAMES[:3]))
     crowd.fleet.sent.clear()
-    undo = crowd.service.request_undo(_children(crowd, done)[1].id, person="dora", origin=WEB)
+    undo = crowd.service.request_undo(
+        _list_child_runs(crowd, done)[1].id, person="dora", origin=WEB
+    )
     crowd.run_queued_work()
     assert crowd.approve(crowd.get_run(undo.id)).state is State.SUCCEEDED
     assert crowd.fleet.sent == [("lb2", "set lamp off")]
 
 
 def test_history_lists_the_parent_run_and_by_host_its_child_run(crowd: Harness):
-    run = _ask(crowd, NAMES[:3])
+    run = _request_on_hosts(crowd, NAMES[:3])
     with crowd.database.reading() as tx:
         assert [listed.id for listed in search.find_newest_runs(tx, search.RunFilter())] == [
             run.id
@@ -463,7 +471,7 @@ def test_history_lists_the_parent_run_and_by_host_its_child_run(crowd: Harness):
 
 
 def test_fan_out_continues_after_a_crash_between_waves(crowd: Harness):
-    run = _ask(crowd, NAMES[:3])
+    run = _request_on_hosts(crowd, NAMES[:3])
     crowd.service.approve_run(run.id, person="olga", digest=run.digest)
     for _ in range(3):
         crowd.service.advance_run(crowd.dispatcher.enqueued.pop(0))
@@ -471,7 +479,7 @@ def test_fan_out_continues_after_a_crash_between_waves(crowd: Harness):
     crowd.service.recover_unfinished_runs()
     crowd.run_queued_work()
     assert crowd.get_run(run.id).state is State.SUCCEEDED
-    assert sorted(_hosts_sent_to(crowd)) == NAMES[:3]
+    assert sorted(_list_hosts_sent_to(crowd)) == NAMES[:3]
 
 
 HOSTS = {
@@ -533,7 +541,7 @@ def test_freeze_holds_every_child_run_until_it_ends(crowd: Harness):
     freezing.write_text(
         'freezes: [{name: fair, from: "1999-01-01 00:00", until: "2999-01-01 00:00"}]\n'
     )
-    run = _ask(crowd, NAMES[:3])
+    run = _request_on_hosts(crowd, NAMES[:3])
     crowd.approve(run)
     assert crowd.fleet.sent == []
     crowd.policies.get_policy().freezes = FreezeList()
@@ -550,14 +558,14 @@ def test_host_without_changes_does_not_count_as_the_first_wave(crowd: Harness):
         raise CommandError("output: the lamp is glued")
 
     crowd.fleet.before_send = refuse
-    ended = crowd.approve(_ask(crowd, NAMES))
-    states = [child.state for child in _children(crowd, ended)]
+    ended = crowd.approve(_request_on_hosts(crowd, NAMES))
+    states = [child.state for child in _list_child_runs(crowd, ended)]
     assert states.count(State.FAILED) == 1
     assert states.count(State.WITHDRAWN) == 8
 
 
 def test_fan_out_starts_no_further_host_when_the_policy_becomes_invalid(crowd: Harness):
-    run = _ask(crowd, NAMES[:3])
+    run = _request_on_hosts(crowd, NAMES[:3])
     crowd.service.approve_run(run.id, person="olga", digest=run.digest)
     for _ in range(2):
         crowd.service.advance_run(crowd.dispatcher.enqueued.pop(0))
@@ -566,11 +574,11 @@ def test_fan_out_starts_no_further_host_when_the_policy_becomes_invalid(crowd: H
     ended = crowd.get_run(run.id)
     assert ended.state is State.FAILED
     assert "No further host was started, because there is no valid policy" in ended.summary
-    assert _hosts_sent_to(crowd) == ["lb1"]
+    assert _list_hosts_sent_to(crowd) == ["lb1"]
 
 
 def test_parent_run_is_refused_when_the_policy_becomes_invalid_before_it_starts(crowd: Harness):
-    run = _ask(crowd, NAMES[:3])
+    run = _request_on_hosts(crowd, NAMES[:3])
     crowd.service.approve_run(run.id, person="olga", digest=run.digest)
     (crowd.policies.path / "policy.cedar").write_text("permit (")
     crowd.run_queued_work()
@@ -584,8 +592,8 @@ def test_parent_run_with_unknown_outcome_follows_its_child_runs_after_a_crash(cr
         raise UnknownOutcomeError("the connection was lost")
 
     crowd.fleet.before_send = cut
-    whole = crowd.approve(_ask(crowd, NAMES[:2]))
-    first = _children(crowd, whole)[0]
+    whole = crowd.approve(_request_on_hosts(crowd, NAMES[:2]))
+    first = _list_child_runs(crowd, whole)[0]
     crowd.service.resolve_run(
         first.id, person="olga", succeeded=True, reason="the lamp is on indeed"
     )
@@ -601,21 +609,24 @@ def test_expired_child_run_ends_its_parent_run(crowd: Harness):
 
     crowd.fleet.before_send = cut
     crowd.approve(crowd.request(SetSwitch(host="lb1", name="lamp", value="on")))
-    run = crowd.approve(_ask(crowd, NAMES[:2]))
+    run = crowd.approve(_request_on_hosts(crowd, NAMES[:2]))
     assert run.state is State.RUNNING
-    assert _children(crowd, run)[0].state is State.QUEUED
+    assert _list_child_runs(crowd, run)[0].state is State.QUEUED
     with crowd.database.transaction() as tx:
         for one in [runs.get_run(tx, run.id), *runs.list_children(tx, run.id)]:
             runs.amend_run(tx, one, expires_at=tx.now)
     crowd.service.expire_runs()
     crowd.run_queued_work()
-    assert [child.state for child in _children(crowd, run)] == [State.EXPIRED, State.WITHDRAWN]
+    assert [child.state for child in _list_child_runs(crowd, run)] == [
+        State.EXPIRED,
+        State.WITHDRAWN,
+    ]
     assert crowd.get_run(run.id).state is State.FAILED
 
 
 def test_parent_run_does_not_wait_in_the_queue_of_its_first_host(crowd: Harness):
     """Or it would be woken in the place of a run that waits there, which then sleeps on."""
-    whole = _ask(crowd, NAMES[:2])
+    whole = _request_on_hosts(crowd, NAMES[:2])
     single = crowd.request(SetSwitch(host="lb1", name="lamp", value="dim"))
     crowd.service.approve_run(whole.id, person="olga", digest=whole.digest)
     crowd.service.approve_run(single.id, person="olga", digest=single.digest)

@@ -4,7 +4,7 @@ from bot.db.priority import BULK, DIRECT, URGENT, Turn
 from bot.execution.local_dispatch import FairQueue
 
 
-def _all(line: FairQueue) -> list[int]:
+def _take_all_runs(line: FairQueue) -> list[int]:
     taken: list[int] = []
     while (run := line.take_next_run()) is not None:
         taken.append(run)
@@ -15,7 +15,7 @@ def test_fair_queue_takes_the_most_urgent_run_then_the_oldest():
     line = FairQueue()
     for run, rank in ((1, BULK), (2, DIRECT), (3, URGENT), (4, DIRECT)):
         line.add_run(run, Turn(rank, "dora"))
-    assert _all(line) == [3, 2, 4, 1]
+    assert _take_all_runs(line) == [3, 2, 4, 1]
 
 
 def test_fair_queue_holds_a_run_once_and_accepts_it_again_later():
@@ -25,7 +25,7 @@ def test_fair_queue_holds_a_run_once_and_accepts_it_again_later():
     assert set(line.queued_runs) == {1}
     assert line.take_next_run() == 1
     assert line.add_run(1, Turn())
-    assert _all(line) == [1]
+    assert _take_all_runs(line) == [1]
     assert line.take_next_run() is None
 
 
@@ -40,7 +40,7 @@ def test_fair_queue_lets_a_person_wait_for_one_run_of_each_other_person():
     for run, person in others.items():
         line.add_run(run, Turn(DIRECT, person))
     assert others.keys() <= {line.take_next_run() for _ in range(11)}
-    assert sorted(_all(line)) == [*range(502, 1000)]
+    assert sorted(_take_all_runs(line)) == [*range(502, 1000)]
 
 
 def test_fair_queue_takes_child_runs_rarely_but_never_starves_them():
@@ -51,7 +51,7 @@ def test_fair_queue_takes_child_runs_rarely_but_never_starves_them():
         line.add_run(run, Turn(BULK, "dora"))
     for run in range(300):
         line.add_run(100 + run, Turn(DIRECT, f"person {run % 3}"))
-    taken = _all(line)
+    taken = _take_all_runs(line)
     # Each of the three has had its eight by then.
     assert [taken.index(run) // 25 for run in wave] == wave
 
@@ -60,7 +60,7 @@ def test_fair_queue_lets_people_take_turns_with_ten_thousand_runs():
     line = FairQueue()
     for run in range(10_000):
         line.add_run(run, Turn(DIRECT, f"person {run % 7 if run % 2 else 0}"))
-    taken = _all(line)
+    taken = _take_all_runs(line)
     assert sorted(taken) == [*range(10_000)]
     firsts = {run % 7 if run % 2 else 0 for run in taken[:7]}
     assert firsts == {*range(7)}

@@ -27,11 +27,11 @@ ANEW = (
 )
 
 
-def _lamp(host: str) -> SetSwitch:
+def _set_lamp(host: str) -> SetSwitch:
     return SetSwitch(host=host, name="lamp", value="on")
 
 
-def _edit(policy: PolicyDirectory) -> None:
+def _change_rules(policy: PolicyDirectory) -> None:
     """Change the rules that apply to requests."""
     rules = policy.path / "policy.cedar"
     changed = re.sub(
@@ -43,13 +43,13 @@ def _edit(policy: PolicyDirectory) -> None:
     rules.write_text(changed)
 
 
-def _add_comment(policy: PolicyDirectory) -> None:
+def _add_policy_comment(policy: PolicyDirectory) -> None:
     """Change the policy in what makes no difference to any request."""
     rules = policy.path / "policy.cedar"
     rules.write_text(f"{rules.read_text()}\n// a remark\n")
 
 
-def _look(harness: Harness) -> list[Run]:
+def _end_outdated_plans(harness: Harness) -> list[Run]:
     """Do as the clock does every few seconds."""
     harness.service.record_policy_change()
     return harness.service.end_outdated_plans()
@@ -63,7 +63,7 @@ class TestApprovalUnderEarlierPolicy:
     def test_approval_of_a_plan_under_an_earlier_policy_is_rejected(self, db_harness: Harness):
         harness = db_harness
         run = harness.request(LAMP_ON)
-        _edit(harness.policies)
+        _change_rules(harness.policies)
         with pytest.raises(TooLate, match=r"under an earlier policy.*can re-plan it"):
             harness.approve(run)
         with harness.database.reading() as tx:
@@ -75,7 +75,7 @@ class TestApprovalUnderEarlierPolicy:
         self, harness: Harness, monkeypatch: pytest.MonkeyPatch
     ):
         run = harness.request(LAMP_ON)
-        _edit(harness.policies)
+        _change_rules(harness.policies)
         monkeypatch.setattr(approvals, "is_plan_outdated", _never)
         ended = harness.approve(run)
         assert (ended.state, ended.summary) == (State.STALE, ANEW)
@@ -86,7 +86,7 @@ class TestApprovalUnderEarlierPolicy:
         rules.write_text(rules.read_text().replace('@approvals("1")', '@approvals("2")'))
         run = harness.request(LAMP_ON)
         assert harness.approve(run, "olga").state is State.PENDING
-        _edit(harness.policies)
+        _change_rules(harness.policies)
         with pytest.raises(TooLate, match="can re-plan it"):
             harness.approve(run, "adam")
 
@@ -94,7 +94,7 @@ class TestApprovalUnderEarlierPolicy:
         self, harness: Harness
     ):
         run = harness.request(LAMP_ON)
-        _edit(harness.policies)
+        _change_rules(harness.policies)
         with pytest.raises(NotAllowed, match="Those who can"):
             harness.approve(run, "stan")
         assert harness.list_entry_kinds(run)[-1] == "approval refused"
@@ -103,13 +103,13 @@ class TestApprovalUnderEarlierPolicy:
         run = harness.request(LAMP_ON)
         rules = harness.policies.path / "policy.cedar"
         shown = rules.read_text()
-        _edit(harness.policies)
+        _change_rules(harness.policies)
         rules.write_text(shown)
         assert harness.approve(run).state is State.SUCCEEDED
 
     def test_denial_counts_although_the_policy_changed(self, harness: Harness):
         run = harness.request(LAMP_ON)
-        _edit(harness.policies)
+        _change_rules(harness.policies)
         assert harness.service.deny_run(run.id, person="olga", reason="no").state is State.DENIED
 
 
@@ -120,21 +120,21 @@ class TestPolicyChangeWithoutEffect:
         harness = db_harness
         run = harness.request(LAMP_ON)
         harness.service.record_policy_change()
-        _add_comment(harness.policies)
-        assert _look(harness) == []
+        _add_policy_comment(harness.policies)
+        assert _end_outdated_plans(harness) == []
         assert harness.get_run(run.id).state is State.PENDING
         done = harness.approve(run)
         assert (done.state, harness.fleet.sent) == (State.SUCCEEDED, [("lb1", "set lamp on")])
 
     def test_policy_change_without_effect_leaves_a_parent_run_pending(self, harness: Harness):
         harness.service.record_policy_change()
-        both = [_lamp(host) for host in ("lb1", "lb2")]
+        both = [_set_lamp(host) for host in ("lb1", "lb2")]
         parent = harness.service.request_on_hosts(
             both, host_pattern="lb*", person="dora", origin=WEB
         )
         harness.run_queued_work()
-        _add_comment(harness.policies)
-        assert _look(harness) == []
+        _add_policy_comment(harness.policies)
+        assert _end_outdated_plans(harness) == []
         assert harness.approve(harness.get_run(parent.id)).state is State.SUCCEEDED
 
     @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ class TestPolicyChangeWithoutEffect:
         text = path.read_text()
         assert old in text
         path.write_text(text.replace(old, new))
-        assert [ended.id for ended in _look(harness)] == [run.id]
+        assert [ended.id for ended in _end_outdated_plans(harness)] == [run.id]
 
 
 class TestBreakGlassUnderEarlierPolicy:
@@ -163,8 +163,8 @@ class TestBreakGlassUnderEarlierPolicy:
     def _break(self, harness: Harness) -> None:
         harness.fleet.hosts["web1"] = {"lamp": "off"}
         app = enrol_and_step_up(harness, "adam")
-        run = harness.request(_lamp("web1"), person="adam", reason="the cellar is dark")
-        _edit(harness.policies)
+        run = harness.request(_set_lamp("web1"), person="adam", reason="the cellar is dark")
+        _change_rules(harness.policies)
         harness.service.break_glass.activate_break_glass(
             run.id, person="adam", session=app.session, digest=run.digest, reason=self.WHY
         )
@@ -191,26 +191,26 @@ class TestEndingOutdatedPlans:
         harness = db_harness
         harness.service.record_policy_change()
         run = harness.request(LAMP_ON)
-        assert _look(harness) == []
+        assert _end_outdated_plans(harness) == []
         with harness.database.transaction() as tx:
             for item in outbox.lock_pending_update(tx):
                 outbox.mark_delivered(tx, item)
-        _edit(harness.policies)
-        assert [ended.id for ended in _look(harness)] == [run.id]
+        _change_rules(harness.policies)
+        assert [ended.id for ended in _end_outdated_plans(harness)] == [run.id]
         ended = harness.get_run(run.id)
         assert (ended.state, ended.summary) == (State.STALE, ANEW)
         assert harness.list_entry_kinds(run)[-1] == "stale"
         with harness.database.reading() as tx:
             assert [item.run for item in outbox.list_pending_updates(tx)] == [run.id]
-        assert _look(harness) == []
+        assert _end_outdated_plans(harness) == []
 
     def test_pending_run_of_the_current_policy_is_not_ended(self, db_harness: Harness):
         harness = db_harness
         old = harness.request(LAMP_ON)
         harness.service.record_policy_change()
-        _edit(harness.policies)
-        new = harness.request(_lamp("lb2"))
-        assert [ended.id for ended in _look(harness)] == [old.id]
+        _change_rules(harness.policies)
+        new = harness.request(_set_lamp("lb2"))
+        assert [ended.id for ended in _end_outdated_plans(harness)] == [old.id]
         assert harness.approve(harness.get_run(new.id)).state is State.SUCCEEDED
 
     def test_approved_run_on_hold_under_an_earlier_policy_ends_stale(self, harness: Harness):
@@ -219,8 +219,8 @@ class TestEndingOutdatedPlans:
         )
         run = harness.approve(harness.request(LAMP_ON))
         assert run.state is State.QUEUED
-        _edit(harness.policies)
-        assert [ended.id for ended in _look(harness)] == [run.id]
+        _change_rules(harness.policies)
+        assert [ended.id for ended in _end_outdated_plans(harness)] == [run.id]
         assert harness.get_run(run.id).state is State.STALE
 
     def test_approved_run_under_an_earlier_policy_ends_stale_after_the_freeze(
@@ -230,7 +230,7 @@ class TestEndingOutdatedPlans:
             'freezes: [{name: fair, from: "1999-01-01 00:00", until: "2999-01-01 00:00"}]\n'
         )
         run = harness.approve(harness.request(LAMP_ON))
-        _edit(harness.policies)
+        _change_rules(harness.policies)
         harness.policies.get_policy().freezes = FreezeList()
         harness.service.wake_stalled_runs()
         harness.run_queued_work()
@@ -240,13 +240,13 @@ class TestEndingOutdatedPlans:
         self, db_harness: Harness
     ):
         harness = db_harness
-        both = [_lamp(host) for host in ("lb1", "lb2")]
+        both = [_set_lamp(host) for host in ("lb1", "lb2")]
         whole = harness.service.request_on_hosts(
             both, host_pattern="lb*", person="dora", origin=WEB
         )
         harness.run_queued_work()
-        _edit(harness.policies)
-        assert [ended.id for ended in _look(harness)] == [whole.id]
+        _change_rules(harness.policies)
+        assert [ended.id for ended in _end_outdated_plans(harness)] == [whole.id]
         with harness.database.reading() as tx:
             left = {part.state for part in runs.list_children(tx, whole.id)}
         assert left == {State.WITHDRAWN}
@@ -255,8 +255,8 @@ class TestEndingOutdatedPlans:
         seen: list[Run] = []
 
         def look(_host: str, _words: str) -> None:
-            _edit(harness.policies)
-            seen.extend(_look(harness))
+            _change_rules(harness.policies)
+            seen.extend(_end_outdated_plans(harness))
 
         harness.fleet.after_send = look
         assert harness.approve(harness.request(LAMP_ON)).state is State.SUCCEEDED
@@ -269,15 +269,15 @@ class TestEndingOutdatedPlans:
             [LAMP_ON], host_pattern="", person="dora", origin=WEB, timing=hourly
         )
         harness.run_queued_work()
-        _edit(harness.policies)
-        assert _look(harness) == []
+        _change_rules(harness.policies)
+        assert _end_outdated_plans(harness) == []
         assert harness.approve(harness.get_run(asked.id)).state is State.SUCCEEDED
 
     def test_pending_run_is_not_ended_while_the_policy_is_invalid(self, harness: Harness):
         run = harness.request(LAMP_ON)
         rules = harness.policies.path / "policy.cedar"
         rules.write_text("permit (")
-        assert _look(harness) == []
+        assert _end_outdated_plans(harness) == []
         assert harness.get_run(run.id).state is State.PENDING
 
 
@@ -289,9 +289,9 @@ class TestSeveralProcesses:
         policies = write_policy(tmp_path / "later")
         behind = replace(harness.context, policies=policies)
         late = replace(harness, service=KeyturnService(behind), context=behind, policies=policies)
-        _look(harness)
-        _look(late)
-        _edit(harness.policies)
+        _end_outdated_plans(harness)
+        _end_outdated_plans(late)
+        _change_rules(harness.policies)
         return harness, late
 
     def test_process_with_the_old_policy_ends_no_run_of_the_new_policy(
@@ -300,10 +300,10 @@ class TestSeveralProcesses:
         new, late = self._two(db_harness, tmp_path)
         # Before the log tells of the new policy, and after.
         runs_of_new = [new.request(LAMP_ON)]
-        assert _look(late) == []
-        _look(new)
+        assert _end_outdated_plans(late) == []
+        _end_outdated_plans(new)
         runs_of_new.append(new.request(BreakSwitch(host="lb2", name="lamp")))
-        assert _look(late) == []
+        assert _end_outdated_plans(late) == []
         assert {new.get_run(run.id).state for run in runs_of_new} == {State.PENDING}
         # Nor is a key turned there: its gate would turn the plan away.
         with pytest.raises(TooLate, match="earlier policy"):
@@ -321,18 +321,19 @@ class TestSeveralProcesses:
             return search(tx, version, before=before + 3600 * 1_000_000)
 
         monkeypatch.setattr(runs, "list_planned_under_other_policies", whenever)
-        assert [ended.id for ended in _look(late)] == [run.id]
+        assert [ended.id for ended in _end_outdated_plans(late)] == [run.id]
 
     def test_policy_logged_last_ends_runs_of_other_policies(
         self, db_harness: Harness, tmp_path: Path
     ):
         new, late = self._two(db_harness, tmp_path)
         run = new.request(LAMP_ON)
-        _look(new)
-        assert _look(late) == []
+        _end_outdated_plans(new)
+        assert _end_outdated_plans(late) == []
         # Who has just started writes down what it finds.
         assert [
-            ended.id for ended in _look(replace(late, service=KeyturnService(late.context)))
+            ended.id
+            for ended in _end_outdated_plans(replace(late, service=KeyturnService(late.context)))
         ] == [run.id]
 
     def test_process_with_the_new_policy_ends_runs_of_the_old_policy(
@@ -340,5 +341,5 @@ class TestSeveralProcesses:
     ):
         new, late = self._two(db_harness, tmp_path)
         run = late.request(LAMP_ON)
-        _look(new)
+        _end_outdated_plans(new)
         assert new.get_run(run.id).state is State.STALE

@@ -78,7 +78,7 @@ def harness(tmp_path: Path, fleet: Noted, monkeypatch: pytest.MonkeyPatch) -> Ge
         yield harness
 
 
-def _parts_of(harness: Harness, requests: Sequence[Any]) -> list[Run]:
+def _request_child_runs(harness: Harness, requests: Sequence[Any]) -> list[Run]:
     run = harness.service.request_on_hosts(requests, host_pattern="lb*", person="dora", origin=WEB)
     harness.run_queued_work()
     with harness.database.reading() as tx:
@@ -88,13 +88,13 @@ def _parts_of(harness: Harness, requests: Sequence[Any]) -> list[Run]:
 def test_check_of_many_hosts_reads_them_concurrently(harness: Harness, fleet: Noted):
     all_there = threading.Barrier(len(NAMES))
     fleet.before_query = lambda _: cast("None", all_there.wait(30))
-    parts = _parts_of(harness, [ShowSwitches(host=name) for name in NAMES])
+    parts = _request_child_runs(harness, [ShowSwitches(host=name) for name in NAMES])
     assert {run.state for run in parts} == {State.SUCCEEDED}
     assert sorted(host for _, host, _ in fleet.by) == NAMES
 
 
 def test_check_with_several_queries_sends_each_query_once(harness: Harness, fleet: Noted):
-    parts = _parts_of(harness, [ShowTwice(host=name) for name in NAMES])
+    parts = _request_child_runs(harness, [ShowTwice(host=name) for name in NAMES])
     lamp = {"lamp": "off"}
     assert {run.summary for run in parts} == {f"{lamp} {lamp} other lamp=off"}
     asked = sorted((host, words) for _, host, words in fleet.by)
@@ -108,14 +108,14 @@ def test_error_of_one_host_fails_only_its_child_run(harness: Harness, fleet: Not
             raise UnreachableError("lb2 is down" if host == "lb2" else "no route")
 
     fleet.before_query = stumble
-    parts = _parts_of(harness, [ShowSwitches(host=name) for name in NAMES])
+    parts = _request_child_runs(harness, [ShowSwitches(host=name) for name in NAMES])
     failed = {run.host: run.summary for run in parts if run.state is State.FAILED}
     assert failed == {"lb2": "lb2 is down", "lb5": "lb5: no route"}
     assert sum(run.state is State.SUCCEEDED for run in parts) == 4
 
 
 def test_check_that_refuses_before_its_first_query_is_refused(harness: Harness, fleet: Noted):
-    parts = _parts_of(harness, [RefuseAtOnce(host=name) for name in NAMES[:3]])
+    parts = _request_child_runs(harness, [RefuseAtOnce(host=name) for name in NAMES[:3]])
     assert [run.state for run in parts] == [State.SUCCEEDED, State.REFUSED, State.SUCCEEDED]
     assert parts[1].summary == "not this one"
 
@@ -123,5 +123,7 @@ def test_check_that_refuses_before_its_first_query_is_refused(harness: Harness, 
 def test_change_of_many_hosts_is_planned_for_each_host(harness: Harness, fleet: Noted):
     rules = harness.policies.path / "policy.cedar"
     rules.write_text(rules.read_text().replace('@approvals("1")', '@approvals("1") @hosts("6")'))
-    parts = _parts_of(harness, [SetSwitch(host=name, name="lamp", value="on") for name in NAMES])
+    parts = _request_child_runs(
+        harness, [SetSwitch(host=name, name="lamp", value="on") for name in NAMES]
+    )
     assert {run.state for run in parts} == {State.PENDING}

@@ -37,19 +37,19 @@ def harness(tmp_path: Path) -> Generator[Harness]:
         yield it
 
 
-def _lose(*_: str) -> None:
+def _lose_connection(*_: str) -> None:
     raise UnknownOutcomeError("the connection was lost")
 
 
-def _lost_before(harness: Harness, request: SetSwitch | SetAll = LAMP_ON) -> Run:
-    harness.fleet.before_send = _lose
+def _run_until_lost_before_step(harness: Harness, request: SetSwitch | SetAll = LAMP_ON) -> Run:
+    harness.fleet.before_send = _lose_connection
     run = harness.approve(harness.request(request))
     harness.fleet.before_send = lambda _host, _words: None
     return run
 
 
-def _lost_after(harness: Harness, request: SetSwitch | SetAll = LAMP_ON) -> Run:
-    harness.fleet.after_send = _lose
+def _run_until_lost_after_step(harness: Harness, request: SetSwitch | SetAll = LAMP_ON) -> Run:
+    harness.fleet.after_send = _lose_connection
     run = harness.approve(harness.request(request))
     harness.fleet.after_send = lambda _host, _words: None
     return run
@@ -62,7 +62,7 @@ def _stop_clock(harness: Harness) -> Clock:
     return database
 
 
-def _later(harness: Harness, *, seconds: float = 1200) -> None:
+def _pass_time(harness: Harness, *, seconds: float = 1200) -> None:
     """Let time go by, and the clock tick."""
     database = harness.database
     assert isinstance(database, Clock)
@@ -71,24 +71,24 @@ def _later(harness: Harness, *, seconds: float = 1200) -> None:
     harness.run_queued_work()
 
 
-def _holder(harness: Harness) -> int | None:
+def _get_lock_holder(harness: Harness) -> int | None:
     with harness.database.reading() as tx:
         held = locks.get_lock(tx, "lb1")
     return held and held.run
 
 
-def _saying(harness: Harness, answer: StepStatus) -> None:
+def _set_marker_status(harness: Harness, answer: StepStatus) -> None:
     harness.fleet.recalls = lambda: answer
 
 
 def test_reconcile_verifies_a_step_that_the_host_completed(harness: Harness):
-    run = _lost_after(harness)
+    run = _run_until_lost_after_step(harness)
     assert run.state is State.UNKNOWN
-    _later(harness)
+    _pass_time(harness)
     run = harness.get_run(run.id)
     assert run.state is State.SUCCEEDED
     assert run.summary == "Verified: lamp is on"
-    assert _holder(harness) is None
+    assert _get_lock_holder(harness) is None
     kinds = harness.list_entry_kinds(run)
     assert kinds[-5:] == [
         *("host queried", "host answered", "step succeeded", "verified", "succeeded")
@@ -103,9 +103,9 @@ def test_reconcile_verifies_a_step_that_the_host_completed(harness: Harness):
 
 
 def test_reconcile_fails_a_step_that_the_host_never_started(harness: Harness):
-    run = _lost_before(harness)
+    run = _run_until_lost_before_step(harness)
     assert run.state is State.UNKNOWN
-    _later(harness)
+    _pass_time(harness)
     run = harness.get_run(run.id)
     assert run.state is State.FAILED
     assert (
@@ -113,20 +113,20 @@ def test_reconcile_fails_a_step_that_the_host_never_started(harness: Harness):
         in run.summary
     )
     assert harness.fleet.sent == []
-    assert _holder(harness) is None
+    assert _get_lock_holder(harness) is None
     again = harness.approve(harness.request(LAMP_ON))
     assert again.state is State.SUCCEEDED
 
 
 def test_reconcile_keeps_unknown_outcome_when_the_policy_changed_meanwhile(harness: Harness):
-    run = _lost_before(harness)
+    run = _run_until_lost_before_step(harness)
     file = harness.policies.path / "inventory.yaml"
     file.write_text(f"{file.read_text()}\n# another login, perhaps\n")
-    _later(harness)
+    _pass_time(harness)
     unknown = harness.get_run(run.id)
     assert unknown.state is State.UNKNOWN
     assert "the policy was changed since" in unknown.summary
-    assert _holder(harness) == run.id
+    assert _get_lock_holder(harness) == run.id
 
 
 class Crash(BaseException):
@@ -158,16 +158,16 @@ def test_reconcile_verifies_a_run_that_crashed_before_verification(harness: Harn
         raise UnreachableError("lb1 did not answer within 5 s")
 
     harness.fleet.before_query = away
-    _later(harness)
+    _pass_time(harness)
     assert harness.get_run(run.id).state is State.UNKNOWN
-    assert _holder(harness) == run.id
+    assert _get_lock_holder(harness) == run.id
     harness.fleet.before_query = lambda _host: None
-    _later(harness)
+    _pass_time(harness)
     assert harness.get_run(run.id).state is State.SUCCEEDED
     assert harness.fleet.recalled == 0
 
 
-def _crashed_in_a_step(harness: Harness) -> Run:
+def _crash_after_step(harness: Harness) -> Run:
     """Have the process die when the host has done the step, and another one begin."""
 
     def crash(*_: str) -> None:
@@ -183,7 +183,7 @@ def _crashed_in_a_step(harness: Harness) -> Run:
 
 
 def test_reconcile_ends_a_run_that_crashed_during_a_step(harness: Harness):
-    run = _crashed_in_a_step(harness)
+    run = _crash_after_step(harness)
     assert harness.get_run(run.id).state is State.UNKNOWN
     harness.service.wake_stalled_runs()
     harness.run_queued_work()
@@ -198,15 +198,15 @@ def test_without_reconcile_a_run_that_crashed_during_a_step_stays_unknown(
         return []
 
     monkeypatch.setattr(Reconciler, "list_due_runs", nothing)
-    run = _lost_after(harness)
-    _later(harness)
+    run = _run_until_lost_after_step(harness)
+    _pass_time(harness)
     assert harness.get_run(run.id).state is State.UNKNOWN
 
 
 def test_reconcile_fails_a_run_whose_step_failed_on_the_host(harness: Harness):
-    run = _lost_before(harness)
-    _saying(harness, StepStatus(MarkerState.ENDED, UP, status=3, err="glued\n"))
-    _later(harness)
+    run = _run_until_lost_before_step(harness)
+    _set_marker_status(harness, StepStatus(MarkerState.ENDED, UP, status=3, err="glued\n"))
+    _pass_time(harness)
     run = harness.get_run(run.id)
     assert run.state is State.FAILED
     assert "lb1 returned that it exited with status 3: output: glued" in run.summary
@@ -214,16 +214,16 @@ def test_reconcile_fails_a_run_whose_step_failed_on_the_host(harness: Harness):
 
 
 def test_reconcile_fails_a_run_whose_completed_step_is_not_verified(harness: Harness):
-    run = _lost_before(harness)
-    _saying(harness, StepStatus(MarkerState.ENDED, UP, status=0))
-    _later(harness)
+    run = _run_until_lost_before_step(harness)
+    _set_marker_status(harness, StepStatus(MarkerState.ENDED, UP, status=0))
+    _pass_time(harness)
     assert harness.get_run(run.id).state is State.FAILED
     assert "verification failed" in harness.get_run(run.id).summary
 
 
 def test_reconcile_sends_no_remaining_steps(harness: Harness):
-    run = _lost_after(harness, BOTH_ON)
-    _later(harness)
+    run = _run_until_lost_after_step(harness, BOTH_ON)
+    _pass_time(harness)
     run = harness.get_run(run.id)
     assert run.state is State.FAILED
     assert "Later steps were not sent: request it again to execute them." in run.summary
@@ -232,10 +232,10 @@ def test_reconcile_sends_no_remaining_steps(harness: Harness):
 
 
 def test_reconcile_waits_for_a_command_that_is_still_running(harness: Harness):
-    run = _lost_after(harness)
-    _saying(harness, StepStatus(MarkerState.RUNNING, UP))
+    run = _run_until_lost_after_step(harness)
+    _set_marker_status(harness, StepStatus(MarkerState.RUNNING, UP))
     asked = harness.fleet.asked
-    _later(harness)
+    _pass_time(harness)
     unknown = harness.get_run(run.id)
     assert unknown.state is State.UNKNOWN
     assert "lb1 returned that the command is still running" in unknown.summary
@@ -243,16 +243,16 @@ def test_reconcile_waits_for_a_command_that_is_still_running(harness: Harness):
         "lb1 stays locked until the host returns the outcome, or an owner resolves this run"
         in unknown.summary
     )
-    assert _holder(harness) == run.id
+    assert _get_lock_holder(harness) == run.id
     # What is half done is not read for proof.
     assert harness.fleet.asked == asked
     harness.fleet.recalls = lambda: None
-    _later(harness)
+    _pass_time(harness)
     assert harness.get_run(run.id).state is State.SUCCEEDED
 
 
 def test_reconcile_of_an_unreachable_host_backs_off(harness: Harness):
-    run = _lost_after(harness)
+    run = _run_until_lost_after_step(harness)
     _stop_clock(harness)
 
     def unreachable() -> StepStatus:
@@ -261,22 +261,22 @@ def test_reconcile_of_an_unreachable_host_backs_off(harness: Harness):
     harness.fleet.recalls = unreachable
     asked: list[int] = []
     for _ in range(40):
-        _later(harness, seconds=1)
+        _pass_time(harness, seconds=1)
         asked.append(harness.fleet.recalled)
     assert [asked.index(n) for n in range(1, asked[-1] + 1)] == [0, 2, 6, 14, 30]
     unknown = harness.get_run(run.id)
     assert unknown.state is State.UNKNOWN
     assert "lb1 could not be asked: lb1 did not answer within 5 s" in unknown.summary
-    assert _holder(harness) == run.id
+    assert _get_lock_holder(harness) == run.id
     # It is told once, not each time.
     assert harness.list_entry_kinds(run).count("host queried") == 1
     harness.fleet.recalls = lambda: None
-    _later(harness)
+    _pass_time(harness)
     assert harness.get_run(run.id).state is State.SUCCEEDED
 
 
 def test_reconcile_by_workers_of_other_sites_backs_off(harness: Harness):
-    _lost_after(harness)
+    _run_until_lost_after_step(harness)
     database = _stop_clock(harness)
     sent: list[int] = []
     for second in range(40):
@@ -289,19 +289,19 @@ def test_reconcile_by_workers_of_other_sites_backs_off(harness: Harness):
 
 
 def test_reconcile_queries_a_running_command_at_least_every_ten_minutes(harness: Harness):
-    _lost_after(harness)
-    _saying(harness, StepStatus(MarkerState.RUNNING, UP))
+    _run_until_lost_after_step(harness)
+    _set_marker_status(harness, StepStatus(MarkerState.RUNNING, UP))
     for _ in range(30):
-        _later(harness, seconds=601)
+        _pass_time(harness, seconds=601)
     assert harness.fleet.recalled == 30
 
 
 @pytest.mark.parametrize("fate", [MarkerState.GONE, MarkerState.REBOOTED])
 def test_reconcile_leaves_an_interrupted_step_to_an_owner(harness: Harness, fate: MarkerState):
-    run = _lost_before(harness)
-    _saying(harness, StepStatus(fate, UP))
+    run = _run_until_lost_before_step(harness)
+    _set_marker_status(harness, StepStatus(fate, UP))
     for _ in range(3):
-        _later(harness)
+        _pass_time(harness)
     unknown = harness.get_run(run.id)
     assert unknown.state is State.UNKNOWN
     assert "Current state: lamp is off. lb1 stays locked until an owner" in unknown.summary
@@ -314,7 +314,7 @@ def test_reconcile_leaves_an_interrupted_step_to_an_owner(harness: Harness, fate
 
 
 def test_step_of_a_resolved_run_is_no_longer_pending(harness: Harness):
-    run = _crashed_in_a_step(harness)
+    run = _crash_after_step(harness)
     harness.service.resolve_run(
         run.id, person="olga", succeeded=True, reason="the lamp is on indeed"
     )
@@ -327,26 +327,26 @@ def test_step_of_a_resolved_run_is_no_longer_pending(harness: Harness):
 def test_reconcile_verifies_by_an_empty_plan_when_the_marker_is_lost(
     harness: Harness, answer: StepStatus
 ):
-    run = _lost_after(harness)
-    _saying(harness, answer)
-    _later(harness)
+    run = _run_until_lost_after_step(harness)
+    _set_marker_status(harness, answer)
+    _pass_time(harness)
     run = harness.get_run(run.id)
     assert run.state is State.SUCCEEDED
     assert run.summary == "Verified: lamp is on"
 
 
 def test_reconcile_reads_a_host_without_markers_until_the_plan_is_empty(harness: Harness):
-    run = _lost_before(harness)
-    _saying(harness, NO_STATUS)
-    _later(harness)
+    run = _run_until_lost_before_step(harness)
+    _set_marker_status(harness, NO_STATUS)
+    _pass_time(harness)
     assert harness.get_run(run.id).state is State.UNKNOWN
     assert "lb1 keeps no marker of the step" in harness.get_run(run.id).summary
     harness.fleet.hosts["lb1"]["lamp"] = "on"
-    _later(harness)
+    _pass_time(harness)
     assert harness.get_run(run.id).state is State.SUCCEEDED
 
 
-def _judged(answer: StepStatus, *, seconds: float = 60) -> tuple[StepState, bool]:
+def _interpret_status(answer: StepStatus, *, seconds: float = 60) -> tuple[StepState, bool]:
     step = StepRecord(1, 1, StepState.UNKNOWN, sent_at=0)
     finding = interpret_marker(answer, _STEP, step, round(seconds * 1_000_000))
     return finding.state, finding.can_retry
@@ -390,11 +390,11 @@ _STEP = PlannedStep("Do it", "lb1", "", Shell(("true",)), None, "no need")
 def test_marker_status_determines_the_outcome_of_a_step(
     answer: StepStatus, seconds: float, state: StepState, again: bool
 ):
-    assert _judged(answer, seconds=seconds) == (state, again)
+    assert _interpret_status(answer, seconds=seconds) == (state, again)
 
 
 def test_reconcile_does_not_override_a_person_who_resolved_the_run(harness: Harness):
-    run = _lost_after(harness)
+    run = _run_until_lost_after_step(harness)
 
     def settle() -> None:
         harness.fleet.recalls = lambda: None
@@ -403,7 +403,7 @@ def test_reconcile_does_not_override_a_person_who_resolved_the_run(harness: Harn
         )
 
     harness.fleet.recalls = settle
-    _later(harness)
+    _pass_time(harness)
     assert harness.get_run(run.id).state is State.FAILED
     assert "host queried" not in harness.list_entry_kinds(run)
 
@@ -411,7 +411,7 @@ def test_reconcile_does_not_override_a_person_who_resolved_the_run(harness: Harn
 def test_reconcile_uses_spooled_outcomes_before_it_queries_the_host(
     harness: Harness, tmp_path: Path
 ):
-    run = _lost_after(harness)
+    run = _run_until_lost_after_step(harness)
     spool = Spool(tmp_path / "spool")
     spool.add_facts(
         run.id,
@@ -419,7 +419,7 @@ def test_reconcile_uses_spooled_outcomes_before_it_queries_the_host(
     )
     with harness.database.transaction() as tx:
         spool.merge_into_log(tx)
-    _later(harness)
+    _pass_time(harness)
     assert harness.get_run(run.id).state is State.SUCCEEDED
     assert harness.fleet.recalled == 0
 
@@ -437,8 +437,8 @@ def test_step_marker_is_unique_for_each_step_and_request(harness: Harness):
 
 
 def test_timeline_shows_the_reconcile_query_and_its_answer(harness: Harness):
-    run = _lost_after(harness)
-    _later(harness)
+    run = _run_until_lost_after_step(harness)
+    _pass_time(harness)
     with harness.database.reading() as tx:
         events = build_run_events(change_log.list_entries_of_run(tx, run.id), str)
     details = {event.title: event.detail for event in events}
@@ -446,7 +446,7 @@ def test_timeline_shows_the_reconcile_query_and_its_answer(harness: Harness):
     assert details["lb1 returned the outcome"] == "The host returned that the step succeeded"
 
 
-def _many(harness: Harness) -> Callable[[], None]:
+def _wake_stalled_runs_twice(harness: Harness) -> Callable[[], None]:
     def twice() -> None:
         harness.service.wake_stalled_runs()
         harness.service.wake_stalled_runs()
@@ -455,8 +455,8 @@ def _many(harness: Harness) -> Callable[[], None]:
 
 
 def test_concurrent_reconciles_conclude_once(harness: Harness):
-    run = _lost_after(harness)
-    _many(harness)()
+    run = _run_until_lost_after_step(harness)
+    _wake_stalled_runs_twice(harness)()
     harness.run_queued_work()
     assert harness.list_entry_kinds(run).count("host answered") == 1
     assert harness.get_run(run.id).state is State.SUCCEEDED

@@ -32,11 +32,11 @@ def harness(tmp_path: Path, postgres: Postgres) -> Generator[Harness]:
             yield replace(harness, context=parts, service=KeyturnService(parts))
 
 
-def _asked(harness: Harness) -> Run:
+def _request_lamp_on(harness: Harness) -> Run:
     return harness.service.request_run(LAMP_ON, person="dora", origin=WEB)
 
 
-def _later(harness: Harness, seconds: int = 20) -> None:
+def _pass_time(harness: Harness, seconds: int = 20) -> None:
     """Let what waits have waited for so long, and the clock look at it."""
     with harness.database.transaction() as tx:
         tx.sql.execute(
@@ -47,9 +47,9 @@ def _later(harness: Harness, seconds: int = 20) -> None:
 
 
 def test_request_whose_site_has_no_worker_is_reported_once(harness: Harness):
-    run = _asked(harness)
+    run = _request_lamp_on(harness)
     for _ in range(3):
-        _later(harness)
+        _pass_time(harness)
     stalled = harness.get_run(run.id)
     assert stalled.state is State.PLANNING
     assert stalled.summary.startswith("waits for a worker: no heartbeat from site main since ")
@@ -57,19 +57,19 @@ def test_request_whose_site_has_no_worker_is_reported_once(harness: Harness):
 
 
 def test_approved_run_whose_site_has_no_worker_is_reported_until_it_starts(harness: Harness):
-    run = _asked(harness)
+    run = _request_lamp_on(harness)
     harness.service.advance_run(run.id)
     shown = harness.get_run(run.id)
     harness.service.approve_run(run.id, person="olga", digest=shown.digest)
-    _later(harness)
+    _pass_time(harness)
     assert "no heartbeat from site main" in harness.get_run(run.id).summary
     harness.service.advance_run(run.id)
     assert harness.get_run(run.id).state is State.SUCCEEDED
 
 
 def test_planned_run_no_longer_reports_a_missing_worker(harness: Harness):
-    run = _asked(harness)
-    _later(harness)
+    run = _request_lamp_on(harness)
+    _pass_time(harness)
     harness.service.advance_run(run.id)
     waiting = harness.get_run(run.id)
     assert (waiting.state, waiting.summary) == (State.PENDING, "")
@@ -77,6 +77,6 @@ def test_planned_run_no_longer_reports_a_missing_worker(harness: Harness):
 
 def test_fresh_request_does_not_report_a_missing_worker(harness: Harness):
     """The twin: it is the wait that tells."""
-    run = _asked(harness)
-    _later(harness, seconds=5)
+    run = _request_lamp_on(harness)
+    _pass_time(harness, seconds=5)
     assert harness.get_run(run.id).summary == ""

@@ -20,7 +20,7 @@ def _hosts(text: str) -> dict[str, ImportedHost]:
     return {host.name: host for host in ansible.parse_ansible_inventory(text).hosts}
 
 
-def _printed(variables: dict[str, Any], **groups: object) -> str:
+def _format_inventory(variables: dict[str, Any], **groups: object) -> str:
     return json.dumps({"_meta": {"hostvars": {"db1": variables}}, **groups})
 
 
@@ -51,7 +51,9 @@ def test_ansible_host_without_variables_is_imported():
 
 
 def test_ansible_groups_that_contain_each_other_are_read_once():
-    text = _printed({}, a={"children": ["b"]}, b={"children": ["a", "gone"], "hosts": ["db1"]})
+    text = _format_inventory(
+        {}, a={"children": ["b"]}, b={"children": ["a", "gone"], "hosts": ["db1"]}
+    )
     assert _hosts(text)["db1"].groups == {"a", "b"}
 
 
@@ -60,7 +62,7 @@ def test_ansible_groups_that_contain_each_other_are_read_once():
     ["{{ lookup('env', 'USER') }}", {"__ansible_vault": "$ANSIBLE_VAULT;1.1;AES256\n6162\n"}],
 )
 def test_ansible_template_value_is_skipped_with_a_note(value: object):
-    host = _hosts(_printed({"ansible_user": value}))["db1"]
+    host = _hosts(_format_inventory({"ansible_user": value}))["db1"]
     assert host.user == ""
     assert host.notes == ("ansible_user: Ansible computes it: write the resulting value",)
 

@@ -41,14 +41,14 @@ _SYSCTL = next(n for n, each in enumerate(_GRANTED) if each.rule.program == "/us
 Entries = dict[str, dict[str, Any]]
 
 
-def _edited(fleet: LoopbackFleet, edit: Callable[[Entries], None]) -> None:
+def _edit_inventory(fleet: LoopbackFleet, edit: Callable[[Entries], None]) -> None:
     yaml = YAML(typ="safe", pure=True)
     data = yaml.load(fleet.inventory_file)
     edit(data["hosts"])
     yaml.dump(data, fleet.inventory_file)
 
 
-def _stood(fleet: LoopbackFleet, name: str) -> HostCheck:
+def _check_real_host(fleet: LoopbackFleet, name: str) -> HostCheck:
     real = Fleet(fleet.inventory, SshPool(fleet.directory))
     try:
         return check_host(real, name)
@@ -124,8 +124,8 @@ def test_inventory_check_of_an_empty_inventory_exits_0(tmp_path: Path):
 
 @pytest.mark.real
 def test_host_key_mismatch_is_reported_before_any_login(fleet: LoopbackFleet):
-    _edited(fleet, lambda hosts: hosts["db1"].update(host_key=make_key().public))
-    check = _stood(fleet, "db1")
+    _edit_inventory(fleet, lambda hosts: hosts["db1"].update(host_key=make_key().public))
+    check = _check_real_host(fleet, "db1")
     assert (check.reachable, check.key, check.login) == (True, False, None)
     assert "Find out whether the host was reinstalled" in check.error
     assert fleet.hosts["db1"].accepted == 0
@@ -134,24 +134,26 @@ def test_host_key_mismatch_is_reported_before_any_login(fleet: LoopbackFleet):
 @pytest.mark.real
 def test_rejected_login_is_reported(fleet: LoopbackFleet):
     make_key().write(fleet.directory / "keys" / "other")
-    _edited(fleet, lambda hosts: hosts["db1"].update(key="keys/other"))
-    check = _stood(fleet, "db1")
+    _edit_inventory(fleet, lambda hosts: hosts["db1"].update(key="keys/other"))
+    check = _check_real_host(fleet, "db1")
     assert (check.reachable, check.key, check.login, check.answers) == (True, True, False, None)
     assert "authorized_keys" in check.error
 
 
 @pytest.mark.real
 def test_missing_private_key_leaves_the_host_state_unknown(fleet: LoopbackFleet):
-    _edited(fleet, lambda hosts: hosts["db1"].update(key="keys/none"))
-    check = _stood(fleet, "db1")
+    _edit_inventory(fleet, lambda hosts: hosts["db1"].update(key="keys/none"))
+    check = _check_real_host(fleet, "db1")
     assert (check.reachable, check.key, check.is_healthy) == (None, None, False)
     assert "put the private key there" in check.error
 
 
 @pytest.mark.real
 def test_error_of_a_host_behind_a_jump_host_is_reported_for_that_host(fleet: LoopbackFleet):
-    _edited(fleet, lambda hosts: hosts["db1"].update(jump="lb1", host_key=make_key().public))
-    check = _stood(fleet, "db1")
+    _edit_inventory(
+        fleet, lambda hosts: hosts["db1"].update(jump="lb1", host_key=make_key().public)
+    )
+    check = _check_real_host(fleet, "db1")
     assert (check.reachable, check.key) == (True, False)
 
 
@@ -161,8 +163,8 @@ def test_error_of_a_jump_host_is_not_reported_as_that_of_the_host_behind(fleet: 
         hosts["db1"]["jump"] = "lb1"
         hosts["lb1"]["host_key"] = make_key().public
 
-    _edited(fleet, edit)
-    check = _stood(fleet, "db1")
+    _edit_inventory(fleet, edit)
+    check = _check_real_host(fleet, "db1")
     assert (check.reachable, check.key) == (False, None)
     assert "db1 is reached through lb1" in check.error
 

@@ -43,7 +43,7 @@ def policy(tmp_path: Path) -> Path:
     return tmp_path / "policy"
 
 
-def _on_the_console(tmp_path: Path, public: str) -> str:
+def _read_fingerprint_on_host(tmp_path: Path, public: str) -> str:
     """Return what the host itself says of its key."""
     (tmp_path / "key.pub").write_text(f"{public} root@nas2\n")
     return subprocess.run(
@@ -54,7 +54,7 @@ def _on_the_console(tmp_path: Path, public: str) -> str:
     ).stdout.strip()
 
 
-def _waits(policy: Path, sshd: Sshd) -> None:
+def _enrol_pending_host(policy: Path, sshd: Sshd) -> None:
     place = ("nas2", sshd.address, "--port", str(sshd.port))
     about = ("--area", "storage", "--tags", "nfs", "--json")
     result = run_keyturn_with_policy(policy, "inventory", "enrol", *place, *about)
@@ -64,7 +64,7 @@ def _waits(policy: Path, sshd: Sshd) -> None:
     assert (entry["whole"], entry["notes"]) == (True, [])
 
 
-def _as_if_by_dana(policy: Path) -> None:
+def _change_enroller_to_dana(policy: Path) -> None:
     """Have the host wait as it does when somebody else asked for it, on another machine."""
     waiting = pending_hosts.list_pending_hosts(policy)
     dana = LocalUser(login="dana", uid=4711, machine="admin7")
@@ -74,13 +74,13 @@ def _as_if_by_dana(policy: Path) -> None:
     pending_hosts.store_pending_hosts(policy, asked)
 
 
-def _files(policy: Path) -> dict[Path, bytes]:
+def _read_files(policy: Path) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in policy.rglob("*") if path.is_file()}
 
 
 @pytest.mark.real
 def test_enrol_prints_host_key_and_entry_and_stores_the_host_as_pending(policy: Path, sshd: Sshd):
-    before = _files(policy)
+    before = _read_files(policy)
     place = ("nas2", sshd.address, "--port", str(sshd.port))
     result = run_keyturn_with_policy(
         policy, "inventory", "enrol", *place, "--area", "storage", "--tags", "nfs"
@@ -93,7 +93,7 @@ def test_enrol_prints_host_key_and_entry_and_stores_the_host_as_pending(policy: 
     assert "ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub" in result.stderr
     assert "keyturn inventory confirm nas2 SHA256:…" in result.stderr
     assert "note:" not in result.stderr
-    after = _files(policy)
+    after = _read_files(policy)
     assert after.pop(policy / "enrolling.yaml")
     assert after == before
     assert sshd.accepted == 0
@@ -111,7 +111,7 @@ def test_host_is_enrolled_by_one_person_in_an_area_with_one_owner(tmp_path: Path
         words = ("inventory", "enrol", *place, "--area", area, "--alone")
         return CliRunner(env=environment).invoke(main, words, input=f"{typed}\n")
 
-    read = _on_the_console(tmp_path, sshd.host_key)
+    read = _read_fingerprint_on_host(tmp_path, sshd.host_key)
     two_owners = enrol("edge", read)
     assert (two_owners.exit_code, "has 2 owners (olga, adam)" in two_owners.stderr) == (4, True)
     other_key = enrol("storage", f"SHA256:{'A' * 43}")
@@ -129,11 +129,11 @@ def test_host_is_enrolled_by_one_person_in_an_area_with_one_owner(tmp_path: Path
 def test_enrolled_host_joins_the_inventory_when_a_second_person_confirms(
     policy: Path, sshd: Sshd, tmp_path: Path
 ):
-    _waits(policy, sshd)
+    _enrol_pending_host(policy, sshd)
     version = load_policy(policy).version
     assert "nas2" not in load_policy(policy).inventory.hosts
-    _as_if_by_dana(policy)
-    read = _on_the_console(tmp_path, sshd.host_key)
+    _change_enroller_to_dana(policy)
+    read = _read_fingerprint_on_host(tmp_path, sshd.host_key)
     result = run_keyturn_with_policy(policy, "inventory", "confirm", "nas2", read, "--json")
     assert result.returncode == 0, result.stderr
     fingerprint = find_fingerprint(read)
@@ -154,59 +154,59 @@ def test_enrolled_host_joins_the_inventory_when_a_second_person_confirms(
 def test_enrolment_is_refused_when_its_requester_confirms(
     policy: Path, sshd: Sshd, tmp_path: Path
 ):
-    _waits(policy, sshd)
-    before = _files(policy)
-    read = _on_the_console(tmp_path, sshd.host_key)
+    _enrol_pending_host(policy, sshd)
+    before = _read_files(policy)
+    read = _read_fingerprint_on_host(tmp_path, sshd.host_key)
     result = run_keyturn_with_policy(policy, "inventory", "confirm", "nas2", read)
     assert (result.returncode, result.stdout) == (1, "")
     assert "a different person must confirm it" in result.stderr
-    assert _files(policy) == before
+    assert _read_files(policy) == before
 
 
 @pytest.mark.real
 def test_confirm_with_another_fingerprint_adds_no_host(policy: Path, sshd: Sshd, tmp_path: Path):
-    _waits(policy, sshd)
-    _as_if_by_dana(policy)
-    before = _files(policy)
-    read = _on_the_console(tmp_path, make_key().public)
+    _enrol_pending_host(policy, sshd)
+    _change_enroller_to_dana(policy)
+    before = _read_files(policy)
+    read = _read_fingerprint_on_host(tmp_path, make_key().public)
     result = run_keyturn_with_policy(policy, "inventory", "confirm", "nas2", read)
     assert (result.returncode, result.stdout) == (1, "")
     assert "another machine intercepts the connection" in result.stderr
-    assert _files(policy) == before
+    assert _read_files(policy) == before
 
 
 @pytest.mark.real
 def test_confirm_adds_no_host_that_would_invalidate_the_policy(
     policy: Path, sshd: Sshd, tmp_path: Path
 ):
-    _waits(policy, sshd)
-    _as_if_by_dana(policy)
+    _enrol_pending_host(policy, sshd)
+    _change_enroller_to_dana(policy)
     waiting = pending_hosts.list_pending_hosts(policy)
     entry = {**waiting["nas2"].entry, "jump": "gone1"}
     pending_hosts.store_pending_hosts(
         policy, {"nas2": waiting["nas2"].model_copy(update={"entry": entry})}
     )
-    before = _files(policy)
+    before = _read_files(policy)
     result = run_keyturn_with_policy(
-        policy, "inventory", "confirm", "nas2", _on_the_console(tmp_path, sshd.host_key)
+        policy, "inventory", "confirm", "nas2", _read_fingerprint_on_host(tmp_path, sshd.host_key)
     )
     assert result.returncode == 1
     assert "jump gone1 is not in the inventory" in result.stderr
-    assert _files(policy) == before
+    assert _read_files(policy) == before
 
 
-def _without_write_access(policy: Path, *words: str) -> Result:
+def _invoke_without_write_access(policy: Path, *words: str) -> Result:
     """Type it where the policy directory can be read alone, for root too."""
     policy.chmod(0o555)
     try:
-        with _permissions_count():
+        with _drop_root_capabilities():
             return CliRunner(env={"KEYTURN_POLICY": str(policy)}).invoke(main, words)
     finally:
         policy.chmod(0o755)
 
 
 @contextmanager
-def _permissions_count() -> Generator[None]:
+def _drop_root_capabilities() -> Generator[None]:
     """Drop root's capabilities CAP_DAC_OVERRIDE and CAP_DAC_READ_SEARCH for a while."""
     libc = ctypes.CDLL(None)
     # _LINUX_CAPABILITY_VERSION_3 and this thread; effective, permitted, inheritable, twice.
@@ -225,11 +225,11 @@ def _permissions_count() -> Generator[None]:
 def test_confirm_prints_the_checked_entry_without_write_access(
     policy: Path, sshd: Sshd, tmp_path: Path
 ):
-    _waits(policy, sshd)
-    _as_if_by_dana(policy)
-    before = _files(policy)
-    read = _on_the_console(tmp_path, sshd.host_key)
-    result = _without_write_access(policy, "inventory", "confirm", "nas2", read)
+    _enrol_pending_host(policy, sshd)
+    _change_enroller_to_dana(policy)
+    before = _read_files(policy)
+    read = _read_fingerprint_on_host(tmp_path, sshd.host_key)
+    result = _invoke_without_write_access(policy, "inventory", "confirm", "nas2", read)
     assert result.exit_code == 5, result.stderr
     assert "Errno" not in result.stderr
     inventory = policy / "inventory.yaml"
@@ -240,7 +240,7 @@ def test_confirm_prints_the_checked_entry_without_write_access(
         "Add it below `hosts:` in inventory.yaml and delete nas2 from enrolling.yaml"
         in result.stderr
     )
-    assert _files(policy) == before
+    assert _read_files(policy) == before
     assert "requested by dana on admin7, confirmed by " in result.stdout
     made = YAML(typ="safe").load(result.stdout)
     assert made["hosts"]["nas2"]["host_key"] == sshd.host_key
@@ -260,10 +260,10 @@ def test_confirm_prints_the_checked_entry_without_write_access(
 def test_confirm_without_write_access_reports_unwritten_in_json(
     policy: Path, sshd: Sshd, tmp_path: Path
 ):
-    _waits(policy, sshd)
-    _as_if_by_dana(policy)
-    read = _on_the_console(tmp_path, sshd.host_key)
-    result = _without_write_access(policy, "inventory", "confirm", "nas2", read, "--json")
+    _enrol_pending_host(policy, sshd)
+    _change_enroller_to_dana(policy)
+    read = _read_fingerprint_on_host(tmp_path, sshd.host_key)
+    result = _invoke_without_write_access(policy, "inventory", "confirm", "nas2", read, "--json")
     data = json.loads(result.stdout)
     assert (result.exit_code, data["written"]) == (5, False)
     assert data["entry"] == dict(pending_hosts.list_pending_hosts(policy)["nas2"].entry)
@@ -273,28 +273,30 @@ def test_confirm_without_write_access_reports_unwritten_in_json(
 def test_confirm_without_write_access_still_checks_the_whole_policy(
     policy: Path, sshd: Sshd, tmp_path: Path
 ):
-    _waits(policy, sshd)
-    _as_if_by_dana(policy)
+    _enrol_pending_host(policy, sshd)
+    _change_enroller_to_dana(policy)
     one = pending_hosts.list_pending_hosts(policy)["nas2"]
     entry = {**one.entry, "jump": "gone1"}
     pending_hosts.store_pending_hosts(policy, {"nas2": one.model_copy(update={"entry": entry})})
-    read = _on_the_console(tmp_path, sshd.host_key)
-    result = _without_write_access(policy, "inventory", "confirm", "nas2", read)
+    read = _read_fingerprint_on_host(tmp_path, sshd.host_key)
+    result = _invoke_without_write_access(policy, "inventory", "confirm", "nas2", read)
     assert (result.exit_code, result.stdout) == (1, "")
     assert "jump gone1 is not in the inventory" in result.stderr
 
 
 @pytest.mark.real
 def test_enrol_prints_the_pending_entry_without_write_access(policy: Path, sshd: Sshd):
-    before = _files(policy)
+    before = _read_files(policy)
     place = ("nas2", sshd.address, "--port", str(sshd.port))
-    result = _without_write_access(policy, "inventory", "enrol", *place, "--area", "storage")
+    result = _invoke_without_write_access(
+        policy, "inventory", "enrol", *place, "--area", "storage"
+    )
     assert result.exit_code == 5, result.stderr
     assert "Errno" not in result.stderr
     assert "nas2 was not stored as pending" in result.stderr
     assert f"Add the lines above to {pending_hosts.PENDING_HOSTS_FILE}" in result.stderr
     assert "A\nsecond person must confirm it" not in result.stderr
-    assert _files(policy) == before
+    assert _read_files(policy) == before
     lines = result.stderr[result.stderr.index("\nnas2:\n") :].partition("keyturn: ")[0]
     (policy / pending_hosts.PENDING_HOSTS_FILE).write_text(lines)
     assert pending_hosts.list_pending_hosts(policy)["nas2"].entry["host_key"] == sshd.host_key
@@ -304,7 +306,7 @@ def test_enrol_prints_the_pending_entry_without_write_access(policy: Path, sshd:
 def test_unreadable_file_of_pending_hosts_is_reported(policy: Path):
     (policy / pending_hosts.PENDING_HOSTS_FILE).write_text("")
     (policy / pending_hosts.PENDING_HOSTS_FILE).chmod(0)
-    result = _without_write_access(policy, "inventory", "confirm", "nas2", WHOLE)
+    result = _invoke_without_write_access(policy, "inventory", "confirm", "nas2", WHOLE)
     assert (result.exit_code, result.stdout) == (1, "")
     assert (
         f"{policy / pending_hosts.PENDING_HOSTS_FILE}: Permission denied: use a login that has"
@@ -411,8 +413,8 @@ def test_network_device_is_enrolled_with_its_platform(
     made = Inventory.model_validate(YAML(typ="safe").load(result.stdout))["sw7"]
     assert (made.platform, made.host_key) == (platform, device.host_key.public)
     assert console in result.stderr
-    _as_if_by_dana(policy)
-    read = _on_the_console(tmp_path, device.host_key.public)
+    _change_enroller_to_dana(policy)
+    read = _read_fingerprint_on_host(tmp_path, device.host_key.public)
     confirmed = run_keyturn_with_policy(policy, "inventory", "confirm", "sw7", read)
     assert confirmed.returncode == 0, confirmed.stderr
     assert load_policy(policy).inventory["sw7"].platform == platform

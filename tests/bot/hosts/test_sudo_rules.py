@@ -33,7 +33,7 @@ def policy(tmp_path: Path) -> Path:
     return tmp_path / "policy"
 
 
-def _dialects(policy: Path, host: str) -> set[str]:
+def _list_dialects(policy: Path, host: str) -> set[str]:
     printed = run_keyturn_with_policy(policy, "sudoers", host, "--json")
     assert printed.returncode == 0, printed.stderr
     return {row["dialect"] for row in json.loads(printed.stdout)}
@@ -148,8 +148,8 @@ def test_every_sudoers_line_names_one_program_with_anchored_arguments(policy: Pa
 
 
 def test_sudoers_of_a_host_contain_only_the_rules_of_its_runbooks(policy: Path):
-    assert "block_rule" in _dialects(policy, "nas1")
-    assert "block_rule" not in _dialects(policy, "lb2")
+    assert "block_rule" in _list_dialects(policy, "nas1")
+    assert "block_rule" not in _list_dialects(policy, "lb2")
 
 
 @pytest.mark.parametrize(

@@ -186,7 +186,7 @@ def test_restore_reports_the_entries_that_a_witness_saw_after_the_backup(
     assert [(one.checkpoint.seq, one.run) for one in restored.later] == [(point.seq, 2)]
     assert point.seq > label.point.seq
     # Until a person acknowledges what was lost, the log counts as broken.
-    verdict, alone = _verified(empty, seen)
+    verdict, alone = _verify_both_ways(empty, seen)
     lost = point.seq - label.point.seq
     assert (verdict.broken, verdict.lost, alone.returncode) == (label.point.seq + 1, 1, 1)
     assert f"acknowledge {label.point.seq + 1} --lost {lost}" in verdict.why
@@ -198,12 +198,12 @@ def test_restore_reports_the_entries_that_a_witness_saw_after_the_backup(
         )
     with empty.transaction() as tx:
         acknowledge_loss(tx, points, first=label.point.seq + 1, lost_entries=lost, person="adam")
-    verdict, alone = _verified(empty, seen)
+    verdict, alone = _verify_both_ways(empty, seen)
     assert (verdict.broken, verdict.lost, alone.returncode) == (None, 1, 0)
     assert "1 are of entries that were lost, as a person has acknowledged" in alone.stdout
 
 
-def _verified(
+def _verify_both_ways(
     database: Database, seen: Path
 ) -> tuple[verification.Verification, subprocess.CompletedProcess[str]]:
     with database.reading() as tx:

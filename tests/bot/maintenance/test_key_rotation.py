@@ -25,7 +25,7 @@ def key(tmp_path: Path) -> Path:
     return tmp_path / "changelog.key"
 
 
-def _opened(tmp_path: Path, key: Path) -> Database:
+def _open_database(tmp_path: Path, key: Path) -> Database:
     database = Database(f"sqlite:///{tmp_path / 'keyturn.db'}", signing.load_signing_key(key))
     migrations.upgrade_schema(database)
     with database.transaction() as tx:
@@ -38,21 +38,21 @@ def _opened(tmp_path: Path, key: Path) -> Database:
 @pytest.fixture
 def turned(tmp_path: Path, key: Path):
     """A log whose key was changed in the middle; and the public halves of both."""
-    first = _opened(tmp_path, key)
+    first = _open_database(tmp_path, key)
     old = signing.load_signing_key(key).public_key
     new = rotate_signing_key(first, key).public
     first.close()
-    second = _opened(tmp_path, key)
+    second = _open_database(tmp_path, key)
     yield second, old, new
     second.close()
 
 
-def _verdict(database: Database, key: str = "") -> Verification:
+def _verify(database: Database, key: str = "") -> Verification:
     with database.reading() as tx:
         return verification.verify_log(tx, required_key=key)
 
 
-def _alone(database: Database, tmp_path: Path, *options: str) -> str:
+def _verify_alone(database: Database, tmp_path: Path, *options: str) -> str:
     file = tmp_path / "export.jsonl"
     with database.reading() as tx:
         file.write_text("".join(f"{json.dumps(line)}\n" for line in iterate_export(tx)))
@@ -71,12 +71,12 @@ def test_a_log_with_a_rotated_key_verifies_with_either_key(
     database, old, new = turned
     assert signing.load_signing_key(key).public_key == new
     for known in (old, new):
-        verdict = _verdict(database, known)
+        verdict = _verify(database, known)
         assert (verdict.broken, verdict.keys) == (None, (old, new))
-        assert _alone(database, tmp_path, "--key", known).startswith("9 entries, unbroken")
+        assert _verify_alone(database, tmp_path, "--key", known).startswith("9 entries, unbroken")
     stranger = SigningKey.create().public_key
-    assert _verdict(database, stranger).broken == 9
-    assert "not by the key given" in _alone(database, tmp_path, "--key", stranger)
+    assert _verify(database, stranger).broken == 9
+    assert "not by the key given" in _verify_alone(database, tmp_path, "--key", stranger)
 
 
 def test_entry_signed_with_the_old_key_after_a_rotation_is_found(
@@ -87,8 +87,8 @@ def test_entry_signed_with_the_old_key_after_a_rotation_is_found(
     thief = SigningKey.create()
     entries[-1] = replace(entries[-1], signature=thief.sign_hash(entries[-1].hash))
     rewrite(database, entries)
-    assert _verdict(database).broken == 9
-    assert "BROKEN at entry 9" in _alone(database, tmp_path)
+    assert _verify(database).broken == 9
+    assert "BROKEN at entry 9" in _verify_alone(database, tmp_path)
 
 
 def test_forged_rotation_to_the_known_key_is_found(
@@ -100,12 +100,12 @@ def test_forged_rotation_to_the_known_key_is_found(
     forged[0] = replace(forged[0], body=f'{{"public":"{thief.public_key}"}}')
     forged[4] = replace(forged[4], body=f'{{"proof":"{"00" * 64}","public":"{ours}"}}')
     rewrite(database, resealed(forged, thief))
-    assert "owner did not sign" in _verdict(database, ours).why
-    assert "owner did not sign" in _alone(database, tmp_path, "--key", ours)
+    assert "owner did not sign" in _verify(database, ours).why
+    assert "owner did not sign" in _verify_alone(database, tmp_path, "--key", ours)
 
 
 def test_key_rotation_interrupted_after_its_log_entry_is_completed(tmp_path: Path, key: Path):
-    database = _opened(tmp_path, key)
+    database = _open_database(tmp_path, key)
     beside = key.with_name("changelog.key.new")
     new = signing.create_signing_key(beside)
     with database.transaction() as tx:
@@ -119,7 +119,7 @@ def test_key_rotation_interrupted_after_its_log_entry_is_completed(tmp_path: Pat
 
 
 def test_key_rotation_interrupted_before_its_log_entry_starts_again(tmp_path: Path, key: Path):
-    database = _opened(tmp_path, key)
+    database = _open_database(tmp_path, key)
     left = signing.create_signing_key(key.with_name("changelog.key.new"))
     assert (
         rotate_signing_key(database, key).public

@@ -32,7 +32,7 @@ def database(postgres: Postgres) -> Generator[Database]:
         yield database
 
 
-def _waits_at(database: Database, site: str, *runs: int, seconds: int = 20) -> None:
+def _add_waiting_runs(database: Database, site: str, *runs: int, seconds: int = 20) -> None:
     """Have runs wait at a site, for so long already."""
     with database.transaction() as tx:
         for run in runs:
@@ -44,15 +44,15 @@ def _waits_at(database: Database, site: str, *runs: int, seconds: int = 20) -> N
         )
 
 
-def _sites(database: Database) -> CheckResult:
+def _check_sites(database: Database) -> CheckResult:
     with database.reading() as tx:
         return check_sites(tx)
 
 
 def test_site_without_a_worker_is_reported_with_the_command_to_start_one(database: Database):
-    assert _sites(database).level == "ok"
-    _waits_at(database, "ams", 1, 2)
-    sites = _sites(database)
+    assert _check_sites(database).level == "ok"
+    _add_waiting_runs(database, "ams", 1, 2)
+    sites = _check_sites(database)
     assert sites.level == "error"
     assert sites.message.startswith("no worker at ams (2 waiting, the first for 2")
     assert sites.message.endswith(": run keyturn worker --site ams")
@@ -60,8 +60,8 @@ def test_site_without_a_worker_is_reported_with_the_command_to_start_one(databas
 
 
 def test_site_with_a_fresh_request_is_not_reported_as_without_a_worker(database: Database):
-    _waits_at(database, "ams", 1, seconds=5)
-    assert _sites(database).level == "ok"
+    _add_waiting_runs(database, "ams", 1, seconds=5)
+    assert _check_sites(database).level == "ok"
 
 
 def test_site_with_busy_workers_is_not_reported(database: Database):
@@ -75,11 +75,11 @@ def test_site_with_busy_workers_is_not_reported(database: Database):
     crew = ProcrastinateWorker(database.url, sites=["ams"], threads=1, check_threads=1)
     crew.start(advance)
     try:
-        _waits_at(database, "ams", 1)
+        _add_waiting_runs(database, "ams", 1)
         assert begun.wait(10)
-        _waits_at(database, "ams", 2)
-        _waits_at(database, "fra", 3)
-        sites = _sites(database)
+        _add_waiting_runs(database, "ams", 2)
+        _add_waiting_runs(database, "fra", 3)
+        sites = _check_sites(database)
         assert "fra" in sites.message
         assert "ams" not in sites.message
     finally:
@@ -92,7 +92,7 @@ def test_embedded_engine_reports_no_sites(harness: Harness):
 
 
 def test_doctor_checks_sites_only_in_distributed_mode(database: Database, tmp_path: Path):
-    _waits_at(database, "ams", 1)
+    _add_waiting_runs(database, "ams", 1)
 
     def looked(*, distributed: bool) -> dict[str, str]:
         patient = Installation(
@@ -112,7 +112,7 @@ def test_doctor_checks_sites_only_in_distributed_mode(database: Database, tmp_pa
 def test_readiness_reports_a_missing_worker_without_naming_the_site(
     database: Database, tmp_path: Path
 ):
-    _waits_at(database, "ams", 1)
+    _add_waiting_runs(database, "ams", 1)
     with open_harness(tmp_path, database=database) as harness:
         site = create_site(harness)
         answer = site.browser().get("/readyz")

@@ -9,7 +9,7 @@ import pytest
 from bot.model import keyfile, signing
 
 
-def _full(_descriptor: int) -> None:
+def _raise_disk_full(_descriptor: int) -> None:
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
@@ -19,7 +19,7 @@ def test_key_file_that_could_not_be_written_is_created_at_the_next_start(
     """Half a key would be one that somebody has to take away before anything begins."""
     file = tmp_path / "changelog.key"
     with monkeypatch.context() as disk:
-        disk.setattr(os, "fsync", _full)
+        disk.setattr(os, "fsync", _raise_disk_full)
         with pytest.raises(OSError, match="No space left"):
             signing.load_signing_key(file)
     assert list(tmp_path.iterdir()) == []
@@ -44,5 +44,5 @@ def test_existing_key_file_is_read_from_a_read_only_file_system(
     """As a secret that an orchestrator lays into the file system is."""
     file = tmp_path / "key"
     keyfile.load_or_create_key(file, lambda: b"ours")
-    monkeypatch.setattr(os, "fsync", _full)
+    monkeypatch.setattr(os, "fsync", _raise_disk_full)
     assert keyfile.load_or_create_key(file, lambda: b"another") == b"ours"

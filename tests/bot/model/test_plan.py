@@ -40,7 +40,7 @@ TOLD = {"notify_when", "channel"}
 SHELL_MAY_MOVE = {"hints", "root", "note", "marker"}
 
 
-def _another(value: Any) -> Any:
+def _change_value(value: Any) -> Any:
     match value:
         case str():
             return value + "2"
@@ -60,9 +60,12 @@ def _another(value: Any) -> Any:
             raise AssertionError(value)
 
 
-def _mutations() -> list[tuple[str, ResolvedPlan]]:
+def _list_mutations() -> list[tuple[str, ResolvedPlan]]:
     mutations = [
-        (field.name, replace(PROPOSAL, **{field.name: _another(getattr(PROPOSAL, field.name))}))
+        (
+            field.name,
+            replace(PROPOSAL, **{field.name: _change_value(getattr(PROPOSAL, field.name))}),
+        )
         for field in fields(PROPOSAL)
         if field.name not in MAY_MOVE | {"timing", "ticket"}
     ]
@@ -70,13 +73,13 @@ def _mutations() -> list[tuple[str, ResolvedPlan]]:
         value = getattr(STEP, field.name)
         if field.name in MAY_MOVE or is_dataclass(value) or field.name == "no_undo_reason":
             continue
-        step = replace(STEP, **{field.name: _another(value)})
+        step = replace(STEP, **{field.name: _change_value(value)})
         mutations.append((f"step {field.name}", replace(PROPOSAL, steps=(step,))))
     assert isinstance(STEP.command, Shell)
     for field in fields(STEP.command):
         if field.name not in SHELL_MAY_MOVE:
             command = replace(
-                STEP.command, **{field.name: _another(getattr(STEP.command, field.name))}
+                STEP.command, **{field.name: _change_value(getattr(STEP.command, field.name))}
             )
             step = replace(STEP, command=command)
             mutations.append((f"command {field.name}", replace(PROPOSAL, steps=(step,))))
@@ -93,16 +96,16 @@ def _mutations() -> list[tuple[str, ResolvedPlan]]:
     return mutations
 
 
-def _tickets() -> list[tuple[str, TicketAnswer]]:
+def _list_ticket_mutations() -> list[tuple[str, TicketAnswer]]:
     return [
-        (field.name, replace(TICKET, **{field.name: _another(getattr(TICKET, field.name))}))
+        (field.name, replace(TICKET, **{field.name: _change_value(getattr(TICKET, field.name))}))
         for field in fields(TICKET)
     ]
 
 
-def _timings() -> list[tuple[str, ScheduleTiming]]:
+def _list_timing_mutations() -> list[tuple[str, ScheduleTiming]]:
     mutations = [
-        (field.name, replace(TIMING, **{field.name: _another(getattr(TIMING, field.name))}))
+        (field.name, replace(TIMING, **{field.name: _change_value(getattr(TIMING, field.name))}))
         for field in fields(TIMING)
         if field.name not in {"cron_expression", "overlap"} | TOLD
     ]
@@ -114,17 +117,23 @@ def _timings() -> list[tuple[str, ScheduleTiming]]:
     return mutations
 
 
-@pytest.mark.parametrize("changed", [pytest.param(one, id=name) for name, one in _mutations()])
+@pytest.mark.parametrize(
+    "changed", [pytest.param(one, id=name) for name, one in _list_mutations()]
+)
 def test_plan_digest_changes_with_every_field_of_the_plan(changed: ResolvedPlan):
     assert changed.digest != PROPOSAL.digest
 
 
-@pytest.mark.parametrize("changed", [pytest.param(one, id=name) for name, one in _tickets()])
+@pytest.mark.parametrize(
+    "changed", [pytest.param(one, id=name) for name, one in _list_ticket_mutations()]
+)
 def test_plan_digest_changes_with_every_field_of_the_ticket(changed: TicketAnswer):
     assert replace(PROPOSAL, ticket=changed).digest != replace(PROPOSAL, ticket=TICKET).digest
 
 
-@pytest.mark.parametrize("changed", [pytest.param(one, id=name) for name, one in _timings()])
+@pytest.mark.parametrize(
+    "changed", [pytest.param(one, id=name) for name, one in _list_timing_mutations()]
+)
 def test_plan_digest_changes_with_every_field_of_the_schedule_timing(changed: ScheduleTiming):
     assert replace(PROPOSAL, timing=changed).digest != replace(PROPOSAL, timing=TIMING).digest
 

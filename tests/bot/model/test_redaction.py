@@ -14,16 +14,16 @@ from bot.model.redaction import MARK, Redactor
 SECRET = 'hunter2/"Käse"+&%=end'
 
 
-def _apart(*between: str) -> str:
+def _spread_secret(*between: str) -> str:
     return "".join(letter + between[n % len(between)] for n, letter in enumerate(SECRET))
 
 
 _SPELLINGS = {
-    "with zero-width characters": _apart("\u200b", "\u2060", "\ufeff", "\xad", "\u200d"),
-    "with control characters": _apart("\0", "\x08", "\x7f", "\x85", "\x1b"),
-    "with colours": _apart("\x1b[1;31m", "\x1b[0m", "\x9b4m"),
-    "with links of a terminal": _apart("\x1b]8;;http://x\x1b\\", "\x1b]0;t\x07", "\x1b(B"),
-    "with bidi controls and tags": _apart("\u202e", "\u2066", "\U000e0061", "\ufe0f"),
+    "with zero-width characters": _spread_secret("\u200b", "\u2060", "\ufeff", "\xad", "\u200d"),
+    "with control characters": _spread_secret("\0", "\x08", "\x7f", "\x85", "\x1b"),
+    "with colours": _spread_secret("\x1b[1;31m", "\x1b[0m", "\x9b4m"),
+    "with links of a terminal": _spread_secret("\x1b]8;;http://x\x1b\\", "\x1b]0;t\x07", "\x1b(B"),
+    "with bidi controls and tags": _spread_secret("\u202e", "\u2066", "\U000e0061", "\ufe0f"),
     "behind the start of a sequence": f"\x1b[{SECRET}",
     "numbers of HTML": "".join(f"&#{ord(letter)};" for letter in SECRET),
     "hexadecimal numbers of HTML": "".join(f"&#x{ord(letter):04X};" for letter in SECRET),

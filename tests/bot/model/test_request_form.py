@@ -5,7 +5,7 @@ from runbooks import load_catalogue
 from runbooks.abusers_clear import ClearAbuser
 
 
-def _asked(text: str) -> dict[str, str]:
+def _parse_form(text: str) -> dict[str, str]:
     runbook, rest = request_form.find_runbook(request_form.split_words(text))
     return request_form.parse_request(runbook, rest).model_dump(mode="json")
 
@@ -22,7 +22,7 @@ def _asked(text: str) -> dict[str, str]:
     ],
 )
 def test_request_words_fill_the_form_fields(text: str):
-    request = _asked(text)
+    request = _parse_form(text)
     assert (request["host"], request["address"], request["table"]) == (
         "lb1",
         "203.0.113.9",
@@ -61,7 +61,7 @@ def test_request_words_fill_the_form_fields(text: str):
 )
 def test_invalid_request_words_are_reported_with_what_to_type(text: str, says: str):
     with pytest.raises(request_form.RequestSyntaxError) as trouble:
-        _asked(text)
+        _parse_form(text)
     assert says in str(trouble.value)
 
 

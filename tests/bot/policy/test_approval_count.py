@@ -16,7 +16,7 @@ _people = st.dictionaries(
 )
 
 
-def _met_by_trying(demand: ApprovalDemand, people: dict[str, frozenset[str]]) -> bool:
+def _is_met_by_brute_force(demand: ApprovalDemand, people: dict[str, frozenset[str]]) -> bool:
     """Say whether some way to stand fills every place, and enough people are wanted at all."""
     wanted = [
         one for one in people if any(set(place) & people[one] for place in demand.group_sets)
@@ -32,7 +32,7 @@ def test_approvals_suffice_exactly_when_brute_force_finds_an_assignment(
     each: list[tuple[str, ...]], approvals: int, people: dict[str, frozenset[str]]
 ):
     demand = ApprovalDemand(approvals, tuple(each))
-    assert (demand.count_missing(people) == 0) is _met_by_trying(demand, people)
+    assert (demand.count_missing(people) == 0) is _is_met_by_brute_force(demand, people)
 
 
 @given(_places, _places, _people)

@@ -14,7 +14,7 @@ from tests.policies import write_policy
 from tests.toy import SetSwitch, ShowSwitches
 
 
-def _explain(tmp_path: Path, person: str, kind: str, *, reversible: bool = True) -> str:
+def _explain_ruling(tmp_path: Path, person: str, kind: str, *, reversible: bool = True) -> str:
     request = PolicyRequest("abusers clear", kind, "lb1", "cli", person, reversible, now=0)
     return " ".join(evaluate_request(write_policy(tmp_path).get_policy(), request).describe())
 
@@ -32,12 +32,15 @@ def _explain(tmp_path: Path, person: str, kind: str, *, reversible: bool = True)
 def test_evaluated_request_is_described_in_sentences(
     tmp_path: Path, person: str, kind: str, reversible: bool, begins: str
 ):
-    assert _explain(tmp_path, person, kind, reversible=reversible).startswith(begins)
+    assert _explain_ruling(tmp_path, person, kind, reversible=reversible).startswith(begins)
 
 
 def test_evaluated_request_names_those_who_can_approve(tmp_path: Path):
-    assert "Adam Admin, Olga Owner." in _explain(tmp_path, "dora", "change")
-    assert "Olga" not in _explain(tmp_path, "olga", "change", reversible=False).partition(":")[2]
+    assert "Adam Admin, Olga Owner." in _explain_ruling(tmp_path, "dora", "change")
+    assert (
+        "Olga"
+        not in _explain_ruling(tmp_path, "olga", "change", reversible=False).partition(":")[2]
+    )
 
 
 def test_usual_wait_is_computed_from_past_approvals(harness: Harness):

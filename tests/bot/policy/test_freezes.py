@@ -13,11 +13,11 @@ from bot.policy.freezes import Freeze
 from tests.policies import write_policy
 
 
-def _at(text: str, zone: str = "UTC") -> datetime:
+def _parse_time(text: str, zone: str = "UTC") -> datetime:
     return datetime.fromisoformat(text).replace(tzinfo=ZoneInfo(zone))
 
 
-def _holds(freeze: Mapping[str, object], when: datetime, area: str = "edge") -> bool:
+def _is_active(freeze: Mapping[str, object], when: datetime, area: str = "edge") -> bool:
     made = Freeze.model_validate({"name": "a freeze", **freeze})
     return (
         made.get_end_if_active(area=area, runbook="abusers clear", now=when.astimezone(UTC))
@@ -60,7 +60,7 @@ NIGHTS: dict[str, object] = {
 def test_freeze_holds_from_its_start_until_its_end(
     freeze: Mapping[str, object], when: str, zone: str, holds: bool
 ):
-    assert _holds(freeze, _at(when, zone)) is holds
+    assert _is_active(freeze, _parse_time(when, zone)) is holds
 
 
 def test_freeze_includes_both_occurrences_of_an_ambiguous_time():
@@ -68,10 +68,10 @@ def test_freeze_includes_both_occurrences_of_an_ambiguous_time():
     zone = "Europe/Berlin"
     until = {"from": "2027-10-30 00:00", "until": "2027-10-31 02:30", "zone": zone}
     since = {"from": "2027-10-31 02:30", "until": "2027-11-01 00:00", "zone": zone}
-    assert _holds(until, _at("2027-10-31 01:29"))
-    assert not _holds(until, _at("2027-10-31 01:30"))
-    assert _holds(since, _at("2027-10-31 00:30"))
-    assert not _holds(since, _at("2027-10-31 00:29"))
+    assert _is_active(until, _parse_time("2027-10-31 01:29"))
+    assert not _is_active(until, _parse_time("2027-10-31 01:30"))
+    assert _is_active(since, _parse_time("2027-10-31 00:30"))
+    assert not _is_active(since, _parse_time("2027-10-31 00:29"))
 
 
 def test_freeze_that_starts_at_a_skipped_time_has_a_start_and_an_end():
@@ -80,7 +80,7 @@ def test_freeze_that_starts_at_a_skipped_time_has_a_start_and_an_end():
     held = [
         minute
         for minute in range(24 * 60)
-        if _holds(nightly, _at("2027-03-28 00:00") + timedelta(minutes=minute))
+        if _is_active(nightly, _parse_time("2027-03-28 00:00") + timedelta(minutes=minute))
     ]
     assert (held[0], held[-1]) == (60 + 30, 3 * 60 - 1)
 
@@ -97,7 +97,7 @@ def test_freeze_that_starts_at_a_skipped_time_has_a_start_and_an_end():
 def test_freeze_applies_to_its_areas_except_for_excluded_runbooks(
     changes: Mapping[str, object], holds: bool
 ):
-    assert _holds(YEAR_END | dict(changes), _at("2026-12-25 12:00")) is holds
+    assert _is_active(YEAR_END | dict(changes), _parse_time("2026-12-25 12:00")) is holds
 
 
 @pytest.mark.parametrize(

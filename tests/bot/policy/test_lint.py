@@ -70,19 +70,19 @@ def test_policy_lint_does_not_report_known_names(
     assert _lint_after_edit(tmp_path, file, was, instead) == []
 
 
-def _look_again(directory: Path, view: str) -> list[str]:
+def _list_warnings_of_view(directory: Path, view: str) -> list[str]:
     path = write_policy(directory / "policy", rules=restricted_rules(view)).path
     return [str(slip) for slip in list_warnings(load_policy(path), RUNBOOKS)]
 
 
 def test_policy_lint_reports_that_no_rule_permits_view(tmp_path: Path):
-    [warning] = _look_again(tmp_path, "")
+    [warning] = _list_warnings_of_view(tmp_path, "")
     assert warning.startswith('policy.cedar: no rule permits the action "view"')
     assert "Add a permit to view" in warning
 
 
 def test_policy_lint_reports_an_owner_who_may_not_view_their_area(tmp_path: Path):
-    warnings = _look_again(
+    warnings = _list_warnings_of_view(
         tmp_path,
         'permit (principal, action == Action::"view", resource) unless '
         '{ principal == Person::"stan" && context.runbook == "zfs scrub" };',

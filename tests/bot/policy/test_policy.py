@@ -243,7 +243,7 @@ when { context.now >= datetime("2026-10-21T12:00:01Z") };
 """
 
 
-def _allowed_from_second_to_second(directory: Path) -> list[bool]:
+def _list_rulings_by_second(directory: Path) -> list[bool]:
     policy = write_policy(directory, rules=ANYBODY_APPROVES + _MOMENT).get_policy()
     moments = [NOON, NOON + 1_000_000, NOON]
     return [
@@ -252,7 +252,7 @@ def _allowed_from_second_to_second(directory: Path) -> list[bool]:
 
 
 def test_rule_that_depends_on_time_is_evaluated_at_each_time(tmp_path: Path):
-    assert _allowed_from_second_to_second(tmp_path) == [True, False, True]
+    assert _list_rulings_by_second(tmp_path) == [True, False, True]
 
 
 def test_without_tracking_mentioned_attributes_a_cached_ruling_is_outdated(
@@ -260,7 +260,7 @@ def test_without_tracking_mentioned_attributes_a_cached_ruling_is_outdated(
 ):
     """The twin of the guard: an answer is remembered for what the rules see, and not without."""
     monkeypatch.setattr(Policy, "mentions", frozenset[str]())
-    assert _allowed_from_second_to_second(tmp_path) == [True, True, True]
+    assert _list_rulings_by_second(tmp_path) == [True, True, True]
 
 
 def test_policy_version_is_the_hash_of_its_content(tmp_path: Path):

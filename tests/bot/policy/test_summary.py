@@ -281,10 +281,10 @@ def test_policy_summary_groups_have_the_same_ruling_for_every_member(
                 assert policy.get_request_ruling(request).allowed == ruling.allowed
     assert len(probe.hosts) == 4
     assert len(probe.requests) == request_groups
-    assert sum(map(len, probe.requests.values())) == len(_deeds(ALL))
+    assert sum(map(len, probe.requests.values())) == len(_list_request_kinds(ALL))
 
 
-def _deeds(runbooks: list[RunbookInfo]) -> list[RequestKind]:
+def _list_request_kinds(runbooks: list[RunbookInfo]) -> list[RequestKind]:
     both = [one for one in runbooks if one.undo]
     return [RequestKind(one.name, one.kind) for one in [*runbooks, *both]]
 

@@ -21,36 +21,40 @@ from tests.toy import BreakSwitch, SetSwitch, ShowSwitches
 DEVELOPERS = 'principal in Role::"developer", action == Action::"request", resource'
 
 
-def _through(harness: Harness, tmp_path: Path, *, more: str = "", instead: str = "") -> Replay:
-    return replay_requests(_proposed(tmp_path, more, instead), _pasts(harness))
+def _replay(harness: Harness, tmp_path: Path, *, more: str = "", instead: str = "") -> Replay:
+    return replay_requests(
+        _build_new_policy(tmp_path, more, instead), _list_past_requests(harness)
+    )
 
 
-def _proposed(tmp_path: Path, more: str = "", instead: str = "") -> Policy:
+def _build_new_policy(tmp_path: Path, more: str = "", instead: str = "") -> Policy:
     return write_policy(tmp_path / "new", rules=instead or get_starter_rules() + more).get_policy()
 
 
-def _pasts(harness: Harness) -> list[PastRequest]:
+def _list_past_requests(harness: Harness) -> list[PastRequest]:
     with harness.database.reading() as tx:
         return list(history.list_past_requests(tx, 0))
 
 
-def _lamp(harness: Harness, value: str = "on", person: str = "dora", host: str = "lb1") -> Run:
+def _request_lamp(
+    harness: Harness, value: str = "on", person: str = "dora", host: str = "lb1"
+) -> Run:
     return harness.request(SetSwitch(host=host, name="lamp", value=value), person)
 
 
-def _fates(replay: Replay) -> list[str]:
+def _list_outcomes(replay: Replay) -> list[str]:
     return [one.outcome.value for one in replay.requests]
 
 
 def test_policy_replay_with_the_same_policy_reports_no_differences(
     harness: Harness, tmp_path: Path
 ):
-    harness.approve(_lamp(harness))
-    _lamp(harness, "off", "olga")
+    harness.approve(_request_lamp(harness))
+    _request_lamp(harness, "off", "olga")
     harness.request(ShowSwitches(host="lb1"), "dora")
     harness.request(BreakSwitch(host="lb1", name="lamp"), "olga")
-    replay = _through(harness, tmp_path)
-    assert set(_fates(replay)) == {"as it was"}
+    replay = _replay(harness, tmp_path)
+    assert set(_list_outcomes(replay)) == {"as it was"}
     assert len(replay.requests) == 4
     assert summarise_replay(replay) == "no differences"
 
@@ -58,8 +62,8 @@ def test_policy_replay_with_the_same_policy_reports_no_differences(
 def test_policy_replay_counts_more_approvals_refusals_and_no_waiting(
     harness: Harness, tmp_path: Path
 ):
-    harness.approve(_lamp(harness))
-    _lamp(harness, "off", "olga")
+    harness.approve(_request_lamp(harness))
+    _request_lamp(harness, "off", "olga")
     harness.request(BreakSwitch(host="lb1", name="fan"), "olga")
     rules = f"""
         @id("1") permit ({DEVELOPERS});
@@ -69,8 +73,8 @@ def test_policy_replay_counts_more_approvals_refusals_and_no_waiting(
         @id("4") @description("Nothing is broken.")
         forbid (principal, action == Action::"request", resource) when {{ !context.reversible }};
     """
-    replay = _through(harness, tmp_path, instead=rules)
-    assert _fates(replay) == ["without waiting", "more approvals", "refused"]
+    replay = _replay(harness, tmp_path, instead=rules)
+    assert _list_outcomes(replay) == ["without waiting", "more approvals", "refused"]
     assert [one.description for one in replay.requests] == [
         "0 approvals instead of 1",
         "2 instead of 0, from the owners of the edge",
@@ -84,22 +88,25 @@ def test_policy_replay_counts_more_approvals_refusals_and_no_waiting(
 
 
 def test_policy_replay_reports_approvals_that_no_longer_count(harness: Harness, tmp_path: Path):
-    harness.approve(_lamp(harness), "adam")
-    new = _proposed(tmp_path)
+    harness.approve(_request_lamp(harness), "adam")
+    new = _build_new_policy(tmp_path)
     areas = tmp_path / "new" / "areas.yaml"
     areas.write_text(areas.read_text().replace("[olga, adam]", "[olga]"))
-    changed = replay_requests(load_policy(tmp_path / "new"), _pasts(harness))
+    changed = replay_requests(load_policy(tmp_path / "new"), _list_past_requests(harness))
     assert (
-        replay_requests(new, _pasts(harness)).list_with_outcome(ReplayOutcome.LOST_APPROVALS) == []
+        replay_requests(new, _list_past_requests(harness)).list_with_outcome(
+            ReplayOutcome.LOST_APPROVALS
+        )
+        == []
     )
     (lost,) = changed.list_with_outcome(ReplayOutcome.LOST_APPROVALS)
     assert lost.description == "approved by adam, but needs approval from the owners of the edge"
 
 
 def test_policy_replay_names_people_and_hosts_that_were_removed(harness: Harness, tmp_path: Path):
-    harness.approve(_lamp(harness), "adam")
-    harness.approve(_lamp(harness, host="lb2"))
-    _proposed(tmp_path)
+    harness.approve(_request_lamp(harness), "adam")
+    harness.approve(_request_lamp(harness, host="lb2"))
+    _build_new_policy(tmp_path)
     new = tmp_path / "new"
     people = (new / "people.yaml").read_text().splitlines(keepends=True)
     (new / "people.yaml").write_text("".join(line for line in people if " adam:" not in line))
@@ -108,8 +115,8 @@ def test_policy_replay_names_people_and_hosts_that_were_removed(harness: Harness
     )
     hosts = (new / "inventory.yaml").read_text().splitlines(keepends=True)
     (new / "inventory.yaml").write_text("".join(line for line in hosts if " lb2:" not in line))
-    replay = replay_requests(load_policy(tmp_path / "new"), _pasts(harness))
-    assert _fates(replay) == ["approvals that would not count", "gone"]
+    replay = replay_requests(load_policy(tmp_path / "new"), _list_past_requests(harness))
+    assert _list_outcomes(replay) == ["approvals that would not count", "gone"]
     assert replay.requests[1].description == "lb2: not in the inventory any more"
     assert replay.unknown_approvers == {"adam": 1}
     assert replay.unknown_requesters == {}
@@ -122,49 +129,54 @@ def test_policy_replay_distinguishes_refusals_by_rule_and_by_runbook(
     harness.fleet.hosts["lb1"]["fan"] = "stuck"
     harness.request(SetSwitch(host="lb1", name="fan", value="on"))
     rules.write_text(get_starter_rules() + f"forbid ({DEVELOPERS});")
-    _lamp(harness)
-    states = [one.state for one in _pasts(harness)]
+    _request_lamp(harness)
+    states = [one.state for one in _list_past_requests(harness)]
     assert states == [State.REFUSED, State.REFUSED]
-    assert _fates(_through(harness, tmp_path)) == ["as it was", "no longer refused"]
+    assert _list_outcomes(_replay(harness, tmp_path)) == ["as it was", "no longer refused"]
 
 
 def test_policy_replay_evaluates_hours_at_the_time_of_the_request(
     harness: Harness, tmp_path: Path
 ):
-    harness.approve(_lamp(harness))
-    (one,) = _pasts(harness)
+    harness.approve(_request_lamp(harness))
+    (one,) = _list_past_requests(harness)
     more = (
         f'@id("n") @description("Not at night.") forbid ({DEVELOPERS})'
         " when { context.hour < 6 };"
     )
-    new = _proposed(tmp_path, more)
+    new = _build_new_policy(tmp_path, more)
     day = one.requested_at // 86_400_000_000 * 86_400_000_000
     at = [replace(one, requested_at=day + hour * 3_600_000_000) for hour in (0, 5, 6, 23)]
-    assert _fates(replay_requests(new, at)) == ["refused", "refused", "as it was", "as it was"]
+    assert _list_outcomes(replay_requests(new, at)) == [
+        "refused",
+        "refused",
+        "as it was",
+        "as it was",
+    ]
 
 
 def test_policy_replay_knows_the_first_success_of_a_requester(harness: Harness, tmp_path: Path):
-    harness.approve(_lamp(harness))
-    harness.approve(_lamp(harness, "off"))
-    assert [one.is_first_success for one in _pasts(harness)] == [True, False]
+    harness.approve(_request_lamp(harness))
+    harness.approve(_request_lamp(harness, "off"))
+    assert [one.is_first_success for one in _list_past_requests(harness)] == [True, False]
     more = (
         f'@id("n") forbid ({DEVELOPERS})'
         ' when { context.kind == "change" && context.first_time };'
     )
-    assert _fates(_through(harness, tmp_path, more=more)) == ["refused", "as it was"]
+    assert _list_outcomes(_replay(harness, tmp_path, more=more)) == ["refused", "as it was"]
 
 
 def test_policy_replay_reports_missing_second_factors_and_freezes(
     harness: Harness, tmp_path: Path
 ):
-    harness.approve(_lamp(harness))
-    _proposed(
+    harness.approve(_request_lamp(harness))
+    _build_new_policy(
         tmp_path, instead=get_starter_rules().replace('@approvals("1")', '@approvals("1") @stepup')
     )
     (tmp_path / "new" / "freezes.yaml").write_text(
         'freezes: [{name: x, from: "2000-01-01 00:00", until: "2999-01-01 00:00"}]\n'
     )
-    (one,) = replay_requests(load_policy(tmp_path / "new"), _pasts(harness)).requests
+    (one,) = replay_requests(load_policy(tmp_path / "new"), _list_past_requests(harness)).requests
     assert (one.outcome, one.lacks_second_factor, one.was_frozen) == (
         ReplayOutcome.SAME,
         True,
@@ -173,16 +185,16 @@ def test_policy_replay_reports_missing_second_factors_and_freezes(
 
 
 def test_policy_replay_reads_only_requests_since_a_time(harness: Harness):
-    _lamp(harness)
+    _request_lamp(harness)
     with harness.database.reading() as tx:
         assert len(list(history.list_past_requests(tx, tx.now - 3_600_000_000))) == 1
         assert list(history.list_past_requests(tx, tx.now + 1)) == []
 
 
 def test_policy_replay_writes_no_log_entry(harness: Harness, tmp_path: Path):
-    harness.approve(_lamp(harness))
+    harness.approve(_request_lamp(harness))
     before = harness.list_entry_kinds()
-    _through(harness, tmp_path)
+    _replay(harness, tmp_path)
     assert harness.list_entry_kinds() == before
 
 
@@ -193,21 +205,21 @@ def test_policy_replay_writes_no_log_entry(harness: Harness, tmp_path: Path):
 def test_policy_replay_of_ten_thousand_requests_takes_seconds(
     harness: Harness, tmp_path: Path, more: str
 ):
-    harness.approve(_lamp(harness))
+    harness.approve(_request_lamp(harness))
     harness.request(BreakSwitch(host="lb1", name="fan"), "olga")
-    few: Sequence[PastRequest] = _pasts(harness)
+    few: Sequence[PastRequest] = _list_past_requests(harness)
     many = [
         replace(few[n % 2], id=n, requested_at=few[0].requested_at - n * 600_000_000)
         for n in range(10_000)
     ]
-    new = _proposed(tmp_path, more)
+    new = _build_new_policy(tmp_path, more)
     began = time.monotonic()
     assert len(replay_requests(new, many).requests) == 10_000
     assert time.monotonic() - began < 20
 
 
 def test_policy_replay_ignores_refused_approvals(harness: Harness):
-    run = _lamp(harness)
+    run = _request_lamp(harness)
     with pytest.raises(NotAllowed):
         harness.service.approve_run(run.id, person="stan", digest=run.digest)
-    assert [one.approvers for one in _pasts(harness)] == [()]
+    assert [one.approvers for one in _list_past_requests(harness)] == [()]

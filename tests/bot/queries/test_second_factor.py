@@ -99,7 +99,7 @@ class TestForgedStepUp:
     def test_without_the_log_a_forged_step_up_counts(
         self, strict: Harness, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(evidence, "is_stepped_up", _certainly)
+        monkeypatch.setattr(evidence, "is_stepped_up", _accept)
         assert self._approved(strict) is State.SUCCEEDED
 
 
@@ -123,15 +123,15 @@ class TestResetCodeCounter:
     def test_without_the_log_a_totp_code_is_accepted_again_after_a_reset(
         self, strict: Harness, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(step_up, "get_last_used_counter", _by_its_row)
+        monkeypatch.setattr(step_up, "get_last_used_counter", _read_counter_from_row)
         self._again(strict)
 
 
-def _by_its_row(_tx: object, factor: second_factors.SecondFactor) -> int:
+def _read_counter_from_row(_tx: object, factor: second_factors.SecondFactor) -> int:
     return factor.last_counter
 
 
-def _certainly(*_: object) -> bool:
+def _accept(*_: object) -> bool:
     return True
 
 

@@ -22,7 +22,7 @@ from tests.bot.web.sample_runs import (
 _MINUTE = 60_000_000
 
 
-def _waited(tx: Transaction, run: Run, minutes: int) -> None:
+def _set_waiting_time(tx: Transaction, run: Run, minutes: int) -> None:
     """Have a request been shown so long before it was decided."""
     decided = update(tables.run).where(tables.run.c.id == run.id)
     tx.sql.execute(decided.values(pending_since=tx.now - minutes * _MINUTE, ended_at=tx.now))
@@ -31,24 +31,24 @@ def _waited(tx: Transaction, run: Run, minutes: int) -> None:
     )
 
 
-def _of(harness: Harness, days: int = 91) -> WaitReport:
+def _build_report(harness: Harness, days: int = 91) -> WaitReport:
     with harness.database.reading() as tx:
         return build_wait_report(tx, harness.policies.get_policy(), days=days)
 
 
-def _five_good_ones(harness: Harness, host: str = "lb1", person: str = "dora") -> None:
+def _add_five_succeeded_runs(harness: Harness, host: str = "lb1", person: str = "dora") -> None:
     with harness.database.transaction() as tx:
         for minutes in (1, 2, 3, 4, 50):
             run = add_succeeded_run(tx, add_requested_run(tx, host=host, person=person))
             tx.sql.execute(
                 update(tables.run).where(tables.run.c.id == run.id).values(required_approvals=1)
             )
-            _waited(tx, run, minutes)
+            _set_waiting_time(tx, run, minutes)
 
 
 def test_wait_report_lists_waits_by_runbook_area_and_hour(harness: Harness):
-    _five_good_ones(harness)
-    report = _of(harness)
+    _add_five_succeeded_runs(harness)
+    report = _build_report(harness)
     [line] = report.runbooks
     assert (line.name, line.requested, line.approved, line.approval_rate) == (
         "abusers clear",
@@ -67,14 +67,14 @@ def test_wait_report_lists_waits_by_runbook_area_and_hour(harness: Harness):
 
 
 def test_wait_report_counts_denied_and_expired_requests(harness: Harness):
-    _five_good_ones(harness)
+    _add_five_succeeded_runs(harness)
     with harness.database.transaction() as tx:
-        _waited(
+        _set_waiting_time(
             tx,
             add_ended_run(tx, add_pending_run(tx, add_requested_run(tx)), State.DENIED, "no"),
             1,
         )
-        _waited(
+        _set_waiting_time(
             tx,
             add_ended_run(tx, add_pending_run(tx, add_requested_run(tx)), State.EXPIRED, "nobody"),
             480,
@@ -83,16 +83,16 @@ def test_wait_report_counts_denied_and_expired_requests(harness: Harness):
         for run in (6, 7, 8):
             shown = update(tables.run).where(tables.run.c.id == run)
             tx.sql.execute(shown.values(required_approvals=1, pending_since=tx.now - _MINUTE))
-    total = _of(harness).total
+    total = _build_report(harness).total
     assert (total.requested, total.approved, total.denied, total.expired) == (8, 5, 1, 1)
     assert total.pending == 1
     assert total.approval_rate == 5 / 7
-    assert _of(harness).suggestions == []
+    assert _build_report(harness).suggestions == []
 
 
 def test_wait_report_suggests_self_service_for_always_approved_requests(harness: Harness):
-    _five_good_ones(harness)
-    [lift] = _of(harness).suggestions
+    _add_five_succeeded_runs(harness)
+    [lift] = _build_report(harness).suggestions
     assert (lift.runbook, lift.area, lift.requested, lift.without_waiting) == (
         "abusers clear",
         "edge",
@@ -108,8 +108,8 @@ def test_wait_report_suggests_self_service_for_always_approved_requests(harness:
 
 
 def test_suggested_self_service_rule_covers_nothing_else(harness: Harness):
-    _five_good_ones(harness)
-    [lift] = _of(harness).suggestions
+    _add_five_succeeded_runs(harness)
+    [lift] = _build_report(harness).suggestions
     with harness.database.transaction() as tx:
         add_succeeded_run(tx, add_requested_run(tx, words="abusers empty"))
         add_succeeded_run(tx, add_requested_run(tx, host="nas1"))
@@ -130,31 +130,31 @@ def test_suggested_self_service_rule_covers_nothing_else(harness: Harness):
 
 
 def test_wait_report_does_not_suggest_self_service_after_a_failure(harness: Harness):
-    _five_good_ones(harness)
+    _add_five_succeeded_runs(harness)
     with harness.database.transaction() as tx:
         run = start_run(tx, approve(tx, add_pending_run(tx, add_requested_run(tx))))
-        _waited(tx, add_ended_run(tx, run, State.FAILED, "step 1 failed"), 1)
+        _set_waiting_time(tx, add_ended_run(tx, run, State.FAILED, "step 1 failed"), 1)
         tx.sql.execute(update(tables.run).values(required_approvals=1))
-    assert _of(harness).suggestions == []
+    assert _build_report(harness).suggestions == []
 
 
 def test_wait_report_does_not_suggest_self_service_for_rare_requests(harness: Harness):
-    _five_good_ones(harness)
+    _add_five_succeeded_runs(harness)
     with harness.database.transaction() as tx:
         tx.sql.execute(update(tables.run).where(tables.run.c.id == 1).values(required_approvals=0))
-    assert _of(harness).suggestions == []
+    assert _build_report(harness).suggestions == []
 
 
 def test_wait_report_omits_requests_before_its_period(harness: Harness):
-    _five_good_ones(harness)
+    _add_five_succeeded_runs(harness)
     with harness.database.transaction() as tx:
         tx.sql.execute(update(tables.run).values(requested_at=tx.now - 8 * 1440 * _MINUTE))
-    assert _of(harness, days=7).total.requested == 0
-    assert _of(harness, days=9).total.requested == 5
+    assert _build_report(harness, days=7).total.requested == 0
+    assert _build_report(harness, days=9).total.requested == 5
 
 
 def test_wait_report_is_limited_to_the_newest_runs(harness: Harness):
-    _five_good_ones(harness)
+    _add_five_succeeded_runs(harness)
     with harness.database.transaction() as tx:
         for run in range(1, 6):
             one = update(tables.run).where(tables.run.c.id == run)
@@ -171,7 +171,7 @@ def test_wait_report_is_limited_to_the_newest_runs(harness: Harness):
 
 
 def test_first_success_is_the_same_when_history_is_limited_to_a_runbook(harness: Harness):
-    _five_good_ones(harness)
+    _add_five_succeeded_runs(harness)
     with harness.database.reading() as tx:
         every = [(one.id, one.is_first_success) for one in history.list_past_requests(tx, 0)]
         one_runbook = [
@@ -187,6 +187,6 @@ def test_suggested_self_service_rule_is_valid_for_an_area_with_umlauts(
 ):
     areas = tmp_path / "policy" / "areas.yaml"
     areas.write_text(areas.read_text().replace("title: the edge", "title: die Läden „Süd“"))
-    _five_good_ones(harness)
-    [lift] = _of(harness).suggestions
+    _add_five_succeeded_runs(harness)
+    [lift] = _build_report(harness).suggestions
     assert "die Läden „Süd“ needs no approval" in lift.rule

@@ -95,7 +95,7 @@ def test_editor_of_a_counter_proposal_cannot_approve_it(harness: Harness):
     assert harness.fleet.sent == []
 
 
-def _asked(request: PolicyRequest, person: str) -> bool:
+def _is_requester(request: PolicyRequest, person: str) -> bool:
     return person == request.requested_by
 
 
@@ -103,7 +103,7 @@ def test_without_the_editor_check_the_editor_approves_their_own_values(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ):
     """The twin: were only the asker excluded, one person would have chosen and approved."""
-    monkeypatch.setattr(PolicyRequest, "is_made_by", _asked)
+    monkeypatch.setattr(PolicyRequest, "is_made_by", _is_requester)
     accepted = accept(harness, counter(harness, harness.request(LAMP_ON), value="dim"))
     assert harness.approve(accepted, "olga").state is State.SUCCEEDED
 
@@ -165,7 +165,7 @@ def _deny(harness: Harness, run: Run) -> None:
     harness.service.deny_run(run.id, person="adam", reason="not today")
 
 
-def _withdraw(harness: Harness, run: Run) -> None:
+def _withdraw_run(harness: Harness, run: Run) -> None:
     harness.service.withdraw_run(run.id, person="dora")
 
 
@@ -174,7 +174,7 @@ def _expire(harness: Harness, run: Run) -> None:
         runs.amend_run(tx, runs.lock_run(tx, run.id), expires_at=tx.now)
 
 
-@pytest.mark.parametrize("decide", [_approve, _deny, _withdraw, _expire])
+@pytest.mark.parametrize("decide", [_approve, _deny, _withdraw_run, _expire])
 @pytest.mark.parametrize("many", [False, True], ids=["one host", "several hosts"])
 def test_counter_proposal_ends_when_the_original_run_is_decided(
     db_harness: Harness, decide: Callable[[Harness, Run], None], many: bool

@@ -22,12 +22,12 @@ from tests.toy import SetSwitch, ShowSwitches
 WHY = "it names a customer"
 
 
-def _broken(harness: Harness) -> int | None:
+def _find_broken_entry(harness: Harness) -> int | None:
     with harness.database.reading() as tx:
         return verification.verify_log(tx).broken
 
 
-def _alone(harness: Harness, directory: Path) -> str:
+def _verify_alone(harness: Harness, directory: Path) -> str:
     file = directory / "export.jsonl"
     with harness.database.reading() as tx:
         file.write_text("".join(f"{json.dumps(line)}\n" for line in iterate_export(tx)))
@@ -37,17 +37,17 @@ def _alone(harness: Harness, directory: Path) -> str:
     return ended.stdout + ended.stderr
 
 
-def _ask(harness: Harness, number: int, person: str, why: str = WHY) -> None:
+def _request_erasure(harness: Harness, number: int, person: str, why: str = WHY) -> None:
     harness.service.erasure.request_erasure(number, person=person, reason=why, source="web")
 
 
-def _digest(harness: Harness, number: int) -> str:
+def _get_digest(harness: Harness, number: int) -> str:
     with harness.database.reading() as tx:
         return preview_erasure(tx, runs.get_run(tx, number)).digest
 
 
-def _confirm(harness: Harness, number: int, person: str) -> int:
-    digest = _digest(harness, number)
+def _confirm_erasure(harness: Harness, number: int, person: str) -> int:
+    digest = _get_digest(harness, number)
     return harness.service.erasure.confirm_erasure(number, person=person, digest=digest)
 
 
@@ -67,23 +67,23 @@ def test_erasure_by_two_persons_removes_output_and_the_log_still_verifies(
     harness: Harness, done: Run, tmp_path: Path
 ):
     assert _read_output(harness, done) == "lamp is on now"
-    _ask(harness, done.id, "dora", WHY)
+    _request_erasure(harness, done.id, "dora", WHY)
     assert _read_output(harness, done) == "lamp is on now"
-    assert _confirm(harness, done.id, "olga") == 1
+    assert _confirm_erasure(harness, done.id, "olga") == 1
     assert _read_output(harness, done) == ""
     with harness.database.engine.connect() as connection:
         connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
     assert b"lamp is on now" not in (tmp_path / "keyturn.db").read_bytes()
-    assert _broken(harness) is None
-    assert "unbroken" in _alone(harness, tmp_path)
+    assert _find_broken_entry(harness) is None
+    assert "unbroken" in _verify_alone(harness, tmp_path)
     assert harness.list_entry_kinds(done)[-2:] == ["erasure requested", "output erased"]
 
 
 def test_erasure_removes_the_report_of_a_check(harness: Harness):
     run = harness.request(ShowSwitches(host="lb1"))
     assert run.report
-    _ask(harness, run.id, "dora", WHY)
-    _confirm(harness, run.id, "olga")
+    _request_erasure(harness, run.id, "dora", WHY)
+    _confirm_erasure(harness, run.id, "olga")
     assert harness.get_run(run.id).report is None
 
 
@@ -91,33 +91,33 @@ def test_erasure_removes_the_report_of_a_check(harness: Harness):
 def test_erasure_is_refused_when_requester_or_another_area_confirms(
     harness: Harness, done: Run, person: str
 ):
-    _ask(harness, done.id, "dora", WHY)
+    _request_erasure(harness, done.id, "dora", WHY)
     with pytest.raises(NotAllowed):
-        _confirm(harness, done.id, person)
+        _confirm_erasure(harness, done.id, person)
     assert _read_output(harness, done) == "lamp is on now"
     assert harness.list_entry_kinds(done)[-1] == "erasure refused"
 
 
 def test_erasure_cannot_be_confirmed_without_an_open_request(harness: Harness, done: Run):
     with pytest.raises(TooLate, match="has no open request"):
-        _confirm(harness, done.id, "olga")
-    _ask(harness, done.id, "dora", WHY)
-    _confirm(harness, done.id, "olga")
+        _confirm_erasure(harness, done.id, "olga")
+    _request_erasure(harness, done.id, "dora", WHY)
+    _confirm_erasure(harness, done.id, "olga")
     with pytest.raises(TooLate):
-        _confirm(harness, done.id, "olga")
+        _confirm_erasure(harness, done.id, "olga")
     with pytest.raises(TooLate, match="has no stored output"):
-        _ask(harness, done.id, "dora", WHY)
+        _request_erasure(harness, done.id, "dora", WHY)
 
 
 def test_erasure_confirmation_is_rejected_when_the_request_changed(harness: Harness, done: Run):
-    _ask(harness, done.id, "dora")
-    seen = _digest(harness, done.id)
-    _ask(harness, done.id, "stan", "it names another customer")
+    _request_erasure(harness, done.id, "dora")
+    seen = _get_digest(harness, done.id)
+    _request_erasure(harness, done.id, "stan", "it names another customer")
     with pytest.raises(TooLate, match="has changed: reload the page"):
         harness.service.erasure.confirm_erasure(done.id, person="olga", digest=seen)
     assert _read_output(harness, done) == "lamp is on now"
     # The twin: what they see now is erased.
-    assert _confirm(harness, done.id, "olga") == 1
+    assert _confirm_erasure(harness, done.id, "olga") == 1
 
 
 class TestDeclinedErasure:
@@ -129,8 +129,8 @@ class TestDeclinedErasure:
     def test_declined_erasure_keeps_the_output_and_cannot_be_confirmed(
         self, harness: Harness, done: Run
     ):
-        _ask(harness, done.id, "dora")
-        seen = _digest(harness, done.id)
+        _request_erasure(harness, done.id, "dora")
+        seen = _get_digest(harness, done.id)
         self._decline(harness, done.id, "olga")
         with pytest.raises(TooLate, match="has no open request"):
             harness.service.erasure.confirm_erasure(done.id, person="adam", digest=seen)
@@ -144,16 +144,16 @@ class TestDeclinedErasure:
         assert done.id in news_of
 
     def test_declined_erasure_can_be_requested_again(self, harness: Harness, done: Run):
-        _ask(harness, done.id, "dora")
+        _request_erasure(harness, done.id, "dora")
         self._decline(harness, done.id, "olga")
-        _ask(harness, done.id, "dora", "the customer insists on it")
-        assert _confirm(harness, done.id, "olga") == 1
+        _request_erasure(harness, done.id, "dora", "the customer insists on it")
+        assert _confirm_erasure(harness, done.id, "olga") == 1
 
     @pytest.mark.parametrize("person", ["dora", "stan"])
     def test_erasure_is_declined_neither_by_its_requester_nor_by_a_non_owner(
         self, harness: Harness, done: Run, person: str
     ):
-        _ask(harness, done.id, "dora")
+        _request_erasure(harness, done.id, "dora")
         with pytest.raises(NotAllowed):
             self._decline(harness, done.id, person)
         assert harness.list_entry_kinds(done)[-1] == "erasure refused"
@@ -165,35 +165,35 @@ class TestDeclinedErasure:
     ):
         with pytest.raises(TooLate):
             self._decline(harness, done.id, "olga")
-        _ask(harness, done.id, "dora")
+        _request_erasure(harness, done.id, "dora")
         with pytest.raises(InvalidRequestError, match="reason"):
             harness.service.erasure.decline_erasure(done.id, person="olga", reason="no")
 
 
 def test_erasure_cannot_be_requested_twice_by_one_person(harness: Harness, done: Run):
-    _ask(harness, done.id, "dora")
+    _request_erasure(harness, done.id, "dora")
     with pytest.raises(TooLate, match="you have already requested it"):
-        _ask(harness, done.id, "dora")
+        _request_erasure(harness, done.id, "dora")
 
 
 def test_erasure_of_output_in_a_removed_area_cannot_be_confirmed(harness: Harness, done: Run):
-    _ask(harness, done.id, "dora")
+    _request_erasure(harness, done.id, "dora")
     path = harness.policies.path
     for name in ("areas.yaml", "inventory.yaml"):
         file = path / name
         file.write_text(file.read_text().replace("edge", "rim"))
     with pytest.raises(NotAllowed, match="no area edge any more"):
-        _confirm(harness, done.id, "olga")
+        _confirm_erasure(harness, done.id, "olga")
 
 
 def test_erasure_request_needs_a_reason_and_an_ended_run(harness: Harness, done: Run):
     with pytest.raises(InvalidRequestError, match="reason"):
-        _ask(harness, done.id, "dora", "so")
+        _request_erasure(harness, done.id, "dora", "so")
     with pytest.raises(NotAllowed):
-        _ask(harness, done.id, "nobody", WHY)
+        _request_erasure(harness, done.id, "nobody", WHY)
     waiting = harness.request(SetSwitch(host="lb1", name="fan", value="on"))
     with pytest.raises(InvalidRequestError, match="is pending"):
-        _ask(harness, waiting.id, "dora", WHY)
+        _request_erasure(harness, waiting.id, "dora", WHY)
 
 
 @pytest.mark.parametrize(
@@ -212,7 +212,7 @@ def test_output_altered_or_erased_in_the_database_is_found_by_verification(
     with harness.database.reading() as tx:
         verdict = verification.verify_log(tx)
     assert message in verdict.why
-    assert f"BROKEN at entry {verdict.broken}:" in _alone(harness, tmp_path)
+    assert f"BROKEN at entry {verdict.broken}:" in _verify_alone(harness, tmp_path)
 
 
 def test_long_output_is_truncated_after_redaction(harness: Harness):
@@ -232,7 +232,7 @@ def test_check_is_found_by_its_summary_before_and_after_erasure(
     wanted = search.RunFilter(text=search_words.parse_search(run.summary))
     with harness.database.reading() as tx:
         assert [one.id for one in search.find_newest_runs(tx, wanted, most=9)] == [run.id]
-    _ask(harness, run.id, "dora")
-    _confirm(harness, run.id, "olga")
+    _request_erasure(harness, run.id, "dora")
+    _confirm_erasure(harness, run.id, "olga")
     with harness.database.reading() as tx:
         assert [one.id for one in search.find_newest_runs(tx, wanted, most=9)] == [run.id]

@@ -25,7 +25,7 @@ from tests.toy import SetSwitch
 LAMP_ON = SetSwitch(host="lb1", name="lamp", value="on")
 
 
-def _discussion(harness: Harness, run: Run) -> Discussion:
+def _get_discussion(harness: Harness, run: Run) -> Discussion:
     with harness.database.reading() as tx:
         return get_discussion(tx, run.id)
 
@@ -39,12 +39,12 @@ def test_question_and_answer_are_logged_and_the_run_stays_pending(db_harness: Ha
     harness = db_harness
     run = harness.request(LAMP_ON)
     harness.service.ask_question(run.id, person="olga", text="which\nticket?")
-    assert _discussion(harness, run).has_open_question
+    assert _get_discussion(harness, run).has_open_question
     harness.service.answer_question(run.id, person="dora", text="4711")
     after = harness.get_run(run.id)
     assert (after.state, after.digest) == (State.PENDING, run.digest)
     assert after.version == run.version + 2
-    discussion = _discussion(harness, run)
+    discussion = _get_discussion(harness, run)
     assert [(one.person, one.text, one.is_answer) for one in discussion.remarks] == [
         ("olga", "which ticket?", False),
         ("dora", "4711", True),
@@ -67,7 +67,7 @@ def test_only_an_approver_asks_a_question_or_reassigns_a_run(
         harness.service.ask_question(run.id, person=person, text="why?")
     with pytest.raises(NotAllowed, match="Those who can: Adam Admin, Olga Owner"):
         harness.service.reassign_run(run.id, person=person, assignee="adam")
-    assert _discussion(harness, run) == Discussion([], None)
+    assert _get_discussion(harness, run) == Discussion([], None)
 
 
 def test_only_the_requester_answers_and_only_an_open_question(harness: Harness) -> None:
@@ -105,7 +105,7 @@ def test_invalid_text_of_a_question_answer_or_reason_is_refused(
     if text.strip():
         with pytest.raises(InvalidRequestError, match=error):
             harness.service.reassign_run(run.id, person="olga", assignee="adam", reason=text)
-    assert len(_discussion(harness, run).remarks) == 1
+    assert len(_get_discussion(harness, run).remarks) == 1
 
 
 def test_a_decided_run_takes_no_question_answer_or_assignment(harness: Harness) -> None:
@@ -132,7 +132,7 @@ def test_run_is_reassigned_to_an_eligible_approver_only(harness: Harness) -> Non
     harness.service.reassign_run(run.id, person="olga", assignee="adam", reason="your balancer")
     with pytest.raises(TooLate, match="assigned to Adam Admin already"):
         harness.service.reassign_run(run.id, person="olga", assignee="adam")
-    assignment = _discussion(harness, run).assignment
+    assignment = _get_discussion(harness, run).assignment
     assert assignment is not None
     assert (assignment.assignee, assignment.assigned_by) == ("adam", "olga")
     [event] = build_run_events(_entries(harness, run)[-1:], str.capitalize)
@@ -182,10 +182,10 @@ def test_the_assignee_is_reminded_first_and_then_everyone(tmp_path: Path) -> Non
 
         assert remind(29) == []
         assert remind(31) == [["adam"]]
-        assert _discussion(harness, run).assignee == "adam"
+        assert _get_discussion(harness, run).assignee == "adam"
         assert remind(59) == [["adam"]]
         assert remind(61) == [["adam"], ["adam", "olga"]]
-        assert _discussion(harness, run).assignment is None
+        assert _get_discussion(harness, run).assignment is None
         assert remind(300) == [["adam"], ["adam", "olga"]]
 
 
@@ -195,7 +195,7 @@ def test_an_assignment_ends_when_the_assignee_approves(tmp_path: Path) -> None:
         run = harness.request(LAMP_ON)
         harness.service.reassign_run(run.id, person="olga", assignee="adam")
         assert harness.approve(run, "adam").state is State.PENDING
-        assert _discussion(harness, run).assignment is None
+        assert _get_discussion(harness, run).assignment is None
         with pytest.raises(InvalidRequestError, match="Olga Owner"):
             harness.service.reassign_run(run.id, person="olga", assignee="adam")
 

@@ -78,7 +78,7 @@ class TestStopRun:
         assert kinds[-3:] == ["stop requested", "step succeeded", "stopped"]
 
     def test_completed_steps_of_a_stopped_run_can_be_undone(self, harness: Harness):
-        harness.fleet.after_send = lambda _host, _words: _quietly_stop(harness)
+        harness.fleet.after_send = lambda _host, _words: _forge_stop(harness)
         harness.approve(harness.request(ALL_ON))
         harness.fleet.after_send = lambda _host, _words: None
         undo = harness.service.request_undo(1, person="dora", origin=WEB)
@@ -87,12 +87,12 @@ class TestStopRun:
         assert harness.fleet.sent[-1] == ("lb1", "set fan off")
 
     def test_run_stopped_during_its_last_step_succeeds(self, harness: Harness):
-        harness.fleet.before_send = lambda _host, _words: _quietly_stop(harness)
+        harness.fleet.before_send = lambda _host, _words: _forge_stop(harness)
         assert harness.approve(harness.request(LAMP_ON)).state is State.SUCCEEDED
 
     def test_run_stopped_during_a_lost_step_stays_unknown_outcome(self, harness: Harness):
         def cut(_host: str, _words: str) -> None:
-            _quietly_stop(harness)
+            _forge_stop(harness)
             raise UnknownOutcomeError("the connection was lost")
 
         harness.fleet.before_send = cut
@@ -115,20 +115,20 @@ class TestStopRun:
     def test_without_the_stop_check_the_second_step_is_sent(
         self, harness: Harness, monkeypatch: pytest.MonkeyPatch
     ):
-        monkeypatch.setattr(stops, "get_stop_of_run", _nothing)
-        harness.fleet.before_send = lambda _host, _words: _quietly_stop(harness)
+        monkeypatch.setattr(stops, "get_stop_of_run", _skip_check)
+        harness.fleet.before_send = lambda _host, _words: _forge_stop(harness)
         harness.approve(harness.request(ALL_ON))
         assert len(harness.fleet.sent) == 2
 
 
-def _nothing(_tx: Transaction, _run: Run) -> None: ...
+def _skip_check(_tx: Transaction, _run: Run) -> None: ...
 
 
 def _nobody(_tx: Transaction) -> frozenset[str]:
     return frozenset()
 
 
-def _quietly_stop(harness: Harness) -> None:
+def _forge_stop(harness: Harness) -> None:
     with harness.database.transaction() as tx:
         stops.add_stop(tx, "1", person="dora", why="")
 
@@ -269,7 +269,7 @@ class TestStopAll:
     def test_without_the_stop_and_ban_checks_a_run_is_sent_during_stop_all(
         self, harness: Harness, monkeypatch: pytest.MonkeyPatch
     ):
-        monkeypatch.setattr(stops, "get_stop_of_run", _nothing)
+        monkeypatch.setattr(stops, "get_stop_of_run", _skip_check)
         # What is stopped is so by the log, too.
         monkeypatch.setattr(evidence, "list_banned", _nobody)
         run = harness.request(LAMP_ON)
@@ -277,7 +277,7 @@ class TestStopAll:
         assert harness.approve(run).state is State.SUCCEEDED
 
 
-def _admitting(harness: Harness) -> KeyturnService:
+def _build_service_without_banned(harness: Harness) -> KeyturnService:
     """Return the service as the app builds it: those who are banned are left out."""
     admitted = PolicyWithoutBanned(harness.policies, harness.database)
     return KeyturnService(
@@ -304,7 +304,7 @@ class TestBans:
         self, harness: Harness, monkeypatch: pytest.MonkeyPatch
     ):
         monkeypatch.setattr(stops, "list_banned_people", _nobody)
-        harness.fleet.before_send = lambda _host, _words: _quietly_ban(harness)
+        harness.fleet.before_send = lambda _host, _words: _forge_ban(harness)
         assert harness.approve(harness.request(ALL_ON)).state is State.SUCCEEDED
 
     def test_approval_of_a_banned_person_does_not_count(self, harness: Harness):
@@ -316,7 +316,7 @@ class TestBans:
         assert harness.fleet.sent == []
 
     def test_banned_person_cannot_request_approve_or_stop(self, harness: Harness):
-        service = _admitting(harness)
+        service = _build_service_without_banned(harness)
         waiting = service.request_run(LAMP_ON, person="dora", origin=WEB)
         harness.run_queued_work()
         service.ban_person("olga", banned_by="adam", reason="the account is taken over")
@@ -393,7 +393,7 @@ class TestBans:
         assert admitted.get_policy().find_person("dora") is None
 
 
-def _quietly_ban(harness: Harness) -> None:
+def _forge_ban(harness: Harness) -> None:
     with harness.database.transaction() as tx:
         stops.add_ban(tx, "dora", by="adam", why="")
 
