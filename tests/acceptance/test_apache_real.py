@@ -15,7 +15,7 @@ from runbooks import Refused
 from runbooks.agents_block import BlockAgent
 from runbooks.agents_unblock import UnblockAgent
 from runbooks.bots_top import BotsTop
-from tests.acceptance.ungated import execute_plan, undo_plan
+from tests.acceptance.direct_execution import execute_plan, undo_plan
 from tests.playground.apache import Apache
 from tests.playground.sshd import Sshd
 

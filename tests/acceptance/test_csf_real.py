@@ -31,12 +31,12 @@ from runbooks.csf_deny import DenyAddress
 from runbooks.csf_pingdom_refresh import RefreshPingdom
 from runbooks.csf_pingdom_show import ShowPingdom
 from runbooks.csf_unblock import UnblockAddress
-from tests.acceptance.ungated import execute_plan, make_plan, undo_plan
+from tests.acceptance.direct_execution import execute_plan, make_plan, undo_plan
 from tests.pingdom_feeds import BAD_FEEDS, FOURS, ODD_ITEMS, SIXES, build_feed
 from tests.plans import list_work
 from tests.playground.csf import ALLOW, CsfHost, explain_missing_support
 from tests.playground.daemon import PATH
-from tests.playground.mirror import FixedResponseServer, build_response
+from tests.playground.fixed_response_server import FixedResponseServer, build_response
 from tests.playground.probation import Probations, wait_until
 
 _MISSING = explain_missing_support()

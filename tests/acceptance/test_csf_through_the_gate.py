@@ -20,7 +20,7 @@ from runbooks.csf_pingdom_refresh import RefreshPingdom
 from tests.bot.harness import WEB, ManualDispatcher
 from tests.pingdom_feeds import FOURS, SIXES, build_feed
 from tests.playground.csf import CsfHost, explain_missing_support
-from tests.playground.mirror import FixedResponseServer, build_response
+from tests.playground.fixed_response_server import FixedResponseServer, build_response
 from tests.policies import write_policy
 
 _MISSING = explain_missing_support()

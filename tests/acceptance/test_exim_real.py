@@ -16,7 +16,7 @@ from connectors.ssh_pool import SshPool
 from runbooks.mail_queue_check import MailQueueCheck
 from runbooks.mail_queue_remove import RemoveMail
 from runbooks.mail_queue_retry import RetryMail
-from tests.acceptance.ungated import execute_plan
+from tests.acceptance.direct_execution import execute_plan
 from tests.playground.daemon import find_program
 from tests.playground.sshd import Sshd
 

@@ -14,8 +14,8 @@ from runbooks.abusers_empty import EmptyTable
 from runbooks.abusers_mark import MarkAbuser
 from runbooks.abusers_show import ShowAbusers
 from runbooks.abusers_tables import ListStickTables
+from tests.acceptance.direct_execution import execute_plan
 from tests.acceptance.test_haproxy_real import Here, fleet_at, fleet_of
-from tests.acceptance.ungated import execute_plan
 from tests.playground.daemon import Daemon, find_free_port, find_program
 from tests.playground.haproxy import HAPROXY, Haproxy
 from tests.scripted_fleet import build_inventory

@@ -28,7 +28,7 @@ from runbooks.abusers_clear import ClearAbuser
 from runbooks.abusers_mark import MarkAbuser
 from runbooks.abusers_show import ShowAbusers
 from runbooks.abusers_tables import ListStickTables
-from tests.acceptance.ungated import execute_plan, undo_plan
+from tests.acceptance.direct_execution import execute_plan, undo_plan
 from tests.plans import list_work
 from tests.playground.daemon import Daemon, find_program
 from tests.playground.haproxy import HAPROXY, Haproxy, Level

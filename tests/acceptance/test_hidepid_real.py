@@ -13,7 +13,7 @@ from connectors.fleet import Fleet
 from connectors.inventory import Host, Inventory
 from runbooks.hidepid_set import SetHidepid
 from runbooks.hidepid_show import ShowHidepid
-from tests.acceptance.ungated import execute_plan, make_plan, undo_plan
+from tests.acceptance.direct_execution import execute_plan, make_plan, undo_plan
 from tests.playground.probation import Probations
 from tests.scripted_fleet import build_inventory
 

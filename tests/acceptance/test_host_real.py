@@ -17,7 +17,7 @@ from runbooks.conntrack_set import SetConntrack
 from runbooks.host_changes import HostChanges
 from runbooks.tcp_window_check import TcpWindowCheck
 from runbooks.uptime_check import UptimeCheck
-from tests.acceptance.ungated import execute_plan, undo_plan
+from tests.acceptance.direct_execution import execute_plan, undo_plan
 from tests.playground.probation import Probations
 from tests.playground.sshd import Sshd
 

@@ -16,7 +16,7 @@ from bot.audit import change_log, verification
 from bot.db import locks, runs, search
 from bot.model.run import Run, State
 from tests.bot.cli.test_terminal import KEYTURN, Terminal, a_terminal
-from tests.playground import company
+from tests.playground import sample_company
 from tests.playground.fleet import LoopbackFleet
 from tests.playground.keys import make_key
 from tests.playground.service import Chat, Service
@@ -89,7 +89,7 @@ def until(look: Callable[[], Found | None], what: str = "it") -> Found:
 
 @pytest.fixture
 def stage(tmp_path: Path) -> Generator[Stage]:
-    company.create_policy(tmp_path / "policy")
+    sample_company.create_policy(tmp_path / "policy")
     with LoopbackFleet(tmp_path / "policy") as fleet, Service(tmp_path) as service:
         fleet.haproxy.abuse(ABUSER)
         chat = Chat(service)
@@ -300,7 +300,7 @@ def test_approved_run_is_not_sent_when_the_change_log_fails(stage: Stage):
 
 
 def test_pending_run_is_approved_and_executed_after_a_restart(tmp_path: Path):
-    company.create_policy(tmp_path / "policy")
+    sample_company.create_policy(tmp_path / "policy")
     with LoopbackFleet(tmp_path / "policy") as fleet:
         fleet.haproxy.abuse(ABUSER)
         with Service(tmp_path) as service:

@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.acceptance.browsing import ARTEFACTS, chromium
-from tests.playground import company
+from tests.playground import sample_company
 from tests.playground.daemon import find_free_port
 from tests.playground.oidc_provider import CLIENT_ID, CLIENT_SECRET, OidcProvider
 from tests.playground.service import Service
@@ -23,7 +23,7 @@ ACCOUNTS = {
 
 @pytest.fixture
 def service(tmp_path: Path) -> Generator[Service]:
-    company.create_policy(tmp_path / "policy")
+    sample_company.create_policy(tmp_path / "policy")
     (tmp_path / "policy" / "inventory.yaml").write_text(INVENTORY)
     port = find_free_port("127.0.0.1")
     with (

@@ -18,7 +18,7 @@ from connectors.shaping import Rates, ShapedInterface
 from runbooks.shaping_clear import ClearShaping
 from runbooks.shaping_set import SetShaping
 from runbooks.shaping_show import ShowShaping
-from tests.acceptance.ungated import execute_plan, make_plan, undo_plan
+from tests.acceptance.direct_execution import execute_plan, make_plan, undo_plan
 from tests.scripted_fleet import build_inventory
 
 SHOW = ShowShaping.model_validate({"host": "web1"})

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.playground.workspace import SlackOverTls
+from tests.playground.slack_over_tls import SlackOverTls
 
 pytestmark = pytest.mark.real
 

@@ -29,7 +29,7 @@ from bot.audit import change_log
 from bot.db import runs, tables
 from bot.model.run import Run, State
 from tests.bot.slack import payloads
-from tests.playground import company
+from tests.playground import sample_company
 from tests.playground.fleet import LoopbackFleet
 from tests.playground.service import Chat, Service
 from tests.policies import TEAM
@@ -291,7 +291,7 @@ def until(look: Callable[[], Found | None], what: str) -> Found:
 
 def _create_policy(policy: Path, slack: Elsewhere | None) -> None:
     """Write the company's policy; Stan is one more owner of the edge."""
-    company.create_policy(policy)
+    sample_company.create_policy(policy)
     areas = policy / "areas.yaml"
     areas.write_text(
         areas.read_text().replace("owners: [olga, adam]", "owners: [olga, adam, stan]")

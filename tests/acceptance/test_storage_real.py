@@ -15,9 +15,9 @@ from connectors.ssh_pool import SshPool
 from runbooks import Refused
 from runbooks.disk_io import DiskTraffic
 from runbooks.nfs_scheduler_set import SetScheduler
-from tests.acceptance.ungated import execute_plan, undo_plan
+from tests.acceptance.direct_execution import execute_plan, undo_plan
 from tests.playground.daemon import find_program
-from tests.playground.loop import explain_missing_support, loop_device
+from tests.playground.loop_device import explain_missing_support, loop_device
 from tests.playground.sshd import Sshd
 
 _MISSING = explain_missing_support()

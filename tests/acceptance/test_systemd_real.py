@@ -15,7 +15,7 @@ from runbooks import Refused
 from runbooks._lists import LISTS
 from runbooks.service_control import ReloadService, RestartService, StartService, StopService
 from runbooks.service_status import ServiceStatus
-from tests.acceptance.ungated import execute_plan
+from tests.acceptance.direct_execution import execute_plan
 from tests.playground.systemd import Systemd, explain_missing_support
 from tests.scripted_fleet import build_inventory
 

@@ -27,7 +27,7 @@ from runbooks.zfs_scrub_status import ScrubStatus
 from runbooks.zfs_scrub_stop import StopScrub
 from runbooks.zfs_set import SetProperty
 from runbooks.zfs_snapshot import TakeSnapshot
-from tests.acceptance.ungated import execute_plan, undo_plan
+from tests.acceptance.direct_execution import execute_plan, undo_plan
 from tests.plans import list_work
 from tests.playground.daemon import PATH
 from tests.playground.sshd import Sshd

@@ -11,17 +11,17 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from tests.bench import (
-    acknowledging,
-    bursting,
-    drifting,
-    fanning,
-    history,
-    idling,
-    log,
+    change_log,
+    drift_readings,
+    fanout,
+    history_pages,
+    idle_hosts,
     page,
-    starting,
+    request_burst,
+    service_start,
+    slack_acknowledgement,
 )
-from tests.bench.measuring import Part
+from tests.bench.measurements import Part
 
 _HOSTS = (100, 200)
 _QUICK, _FULL = 50_000, 10_000_000
@@ -67,12 +67,12 @@ def _parse_options() -> argparse.Namespace:
 def _history(options: argparse.Namespace) -> Part:
     rounds = 40 if options.quick else 200
     return _on_each(
-        options, lambda name: history.measure(name, options.count, rounds, options.keep)
+        options, lambda name: history_pages.measure(name, options.count, rounds, options.keep)
     )
 
 
 def _log(options: argparse.Namespace) -> Part:
-    return _on_each(options, lambda name: log.measure(name, options.count, options.keep))
+    return _on_each(options, lambda name: change_log.measure(name, options.count, options.keep))
 
 
 def _on_each(options: argparse.Namespace, measure: Callable[[str], Part]) -> Part:
@@ -82,32 +82,32 @@ def _on_each(options: argparse.Namespace, measure: Callable[[str], Part]) -> Par
 
 
 def _slack(options: argparse.Namespace) -> Part:
-    acknowledgements = acknowledging.measure(1 if options.quick else 30)
-    bursts = bursting.measure(1 if options.quick else 5)
+    acknowledgements = slack_acknowledgement.measure(1 if options.quick else 30)
+    bursts = request_burst.measure(1 if options.quick else 5)
     return Part(
         f"{acknowledgements.text}\n\n{bursts.text}", [*acknowledgements.targets, *bursts.targets]
     )
 
 
 def _hosts(options: argparse.Namespace) -> Part:
-    rounds = fanning.measure(*(((20,), 2) if options.quick else (_HOSTS, 3)), quick=options.quick)
-    return fanning.part(rounds, fanning.single(20 if options.quick else 200, quick=options.quick))
+    rounds = fanout.measure(*(((20,), 2) if options.quick else (_HOSTS, 3)), quick=options.quick)
+    return fanout.part(rounds, fanout.single(20 if options.quick else 200, quick=options.quick))
 
 
 def _waves(options: argparse.Namespace) -> Part:
-    return fanning.waves(*((40, 2) if options.quick else (200, 5)))
+    return fanout.waves(*((40, 2) if options.quick else (200, 5)))
 
 
 def _idle(options: argparse.Namespace) -> Part:
-    return idling.measure(60 if options.quick else 500)
+    return idle_hosts.measure(60 if options.quick else 500)
 
 
 def _drift(options: argparse.Namespace) -> Part:
-    return drifting.measure(20 if options.quick else 200)
+    return drift_readings.measure(20 if options.quick else 200)
 
 
 def _start(options: argparse.Namespace) -> Part:
-    return starting.measure(1 if options.quick else 7)
+    return service_start.measure(1 if options.quick else 7)
 
 
 _PARTS: Mapping[str, Callable[[argparse.Namespace], Part]] = {

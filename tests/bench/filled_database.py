@@ -18,7 +18,7 @@ from bot.db import migrations, tables
 from bot.db.database import Database
 from bot.model import signing
 from bot.model.canonical import hash_canonical
-from tests.bench import filling
+from tests.bench import fill_database
 from tests.bench.cluster import Cluster
 
 _NOTE = "filled.json"
@@ -79,7 +79,7 @@ def open_filled_database(name: str, entries: int, keep: Path | None) -> Generato
             raise SystemExit(f"{place} holds what is filled in no more: take it away")
         _mend_tables(database)
         _mend_indexes(database)
-        runs = filling.runs_of(entries)
+        runs = fill_database.runs_of(entries)
         yield FilledDatabase(database, place, entries, runs, note.seconds, note.began)
 
 
@@ -111,15 +111,17 @@ def _fill(name: str, entries: int, place: Path) -> None:
     with _opened(name, place) as database:
         migrations.upgrade_schema(database)
         clock = time.perf_counter()
-        began = filling.fill(database, entries, signing.load_signing_key(place / "changelog.key"))
+        began = fill_database.fill(
+            database, entries, signing.load_signing_key(place / "changelog.key")
+        )
         note = _Note(_digest(database), time.perf_counter() - clock, began)
         (place / _NOTE).write_text(json.dumps(asdict(note)), encoding="utf-8")
 
 
 def _digest(database: Database) -> str:
     dialect = database.engine.dialect
-    made = [str(CreateTable(table).compile(dialect=dialect)) for table in filling.TABLES]
-    return hash_canonical([filling.EDITION, *made])
+    made = [str(CreateTable(table).compile(dialect=dialect)) for table in fill_database.TABLES]
+    return hash_canonical([fill_database.EDITION, *made])
 
 
 def _mend_tables(database: Database) -> None:
@@ -127,7 +129,7 @@ def _mend_tables(database: Database) -> None:
     with database.engine.connect() as connection:
         for table in tables.metadata.sorted_tables:
             there = {str(column["name"]) for column in inspect(connection).get_columns(table.name)}
-            if table not in filling.TABLES and there != set(table.columns.keys()):
+            if table not in fill_database.TABLES and there != set(table.columns.keys()):
                 table.drop(connection)
                 table.create(connection)
         connection.commit()
@@ -136,7 +138,7 @@ def _mend_tables(database: Database) -> None:
 def _mend_indexes(database: Database) -> None:
     """Make the indexes what they are to be now: that is quicker than to fill it all again."""
     with database.engine.connect() as connection:
-        for table in filling.TABLES:
+        for table in fill_database.TABLES:
             there = {
                 str(index["name"]): index["column_names"]
                 for index in inspect(connection).get_indexes(table.name)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from tests.bench.measuring import Figure, Part, columns
+from tests.bench.measurements import Figure, Part, columns
 
 _ROOT = Path(__file__).parents[2]
 _PAGE = _ROOT / "docs" / "benchmarks.md"

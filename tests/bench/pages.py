@@ -16,7 +16,7 @@ from bot.db import search
 from bot.db.database import Database
 from bot.db.search import RunFilter
 from bot.model.run import State
-from tests.bench.filling import APART, AREAS, DISKS, HOSTS, PEOPLE
+from tests.bench.fill_database import APART, AREAS, DISKS, HOSTS, PEOPLE
 from tests.bot.harness import open_harness
 from tests.bot.web.conftest import create_site
 

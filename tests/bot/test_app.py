@@ -21,7 +21,7 @@ from bot.model.run import RequestOrigin
 from bot.slack.changed_command import answer_changed_command
 from bot.slack.parsing import TypedCommand, parse_typed_text
 from runbooks.uptime_check import UptimeCheck
-from tests.playground import company
+from tests.playground import sample_company
 from tests.playground.service import Service
 from tests.policies import INVENTORY
 
@@ -55,7 +55,7 @@ def url(heard: list[dict[str, Any]]) -> Generator[str]:
 
 @pytest.fixture
 def service(tmp_path: Path, url: str) -> Generator[Service]:
-    company.create_policy(tmp_path / "policy")
+    sample_company.create_policy(tmp_path / "policy")
     (tmp_path / "policy" / "inventory.yaml").write_text(INVENTORY)
     (tmp_path / "secret").write_text(SECRET)
     (tmp_path / "hooks.yaml").write_text(
@@ -95,7 +95,7 @@ def test_mcp_endpoint_is_missing_when_the_mcp_library_is_not_installed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("bot.app.is_mcp_installed", lambda: False)
-    company.create_policy(tmp_path / "policy")
+    sample_company.create_policy(tmp_path / "policy")
     with Service(tmp_path, slack="") as service:
         assert httpx2.get(f"{service.address}{METADATA_PATH}").status_code == 404
 

@@ -16,7 +16,7 @@ from bot.model import signing
 from bot.model.check_result import CheckResult
 from bot.slack import self_check
 from bot.slack.app import create_client
-from tests.playground import company
+from tests.playground import sample_company
 from tests.playground.fleet import LoopbackFleet
 from tests.playground.service import Service
 from tests.slack_emulator import Emulator
@@ -68,7 +68,7 @@ def _build_clinic(place: Path, environment: pytest.MonkeyPatch, service: Service
 
 @pytest.fixture
 def clinic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[Clinic]:
-    company.create_policy(tmp_path / "policy")
+    sample_company.create_policy(tmp_path / "policy")
     (tmp_path / "policy" / "inventory.yaml").write_text("hosts: {}\n")
     with Service(tmp_path) as service:
         yield _build_clinic(tmp_path, monkeypatch, service)
@@ -78,7 +78,7 @@ def clinic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[Clinic]
 def test_doctor_reports_a_healthy_installation_and_an_unreachable_host(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    company.create_policy(tmp_path / "policy")
+    sample_company.create_policy(tmp_path / "policy")
     with LoopbackFleet(tmp_path / "policy") as fleet, Service(tmp_path) as service:
         clinic = _build_clinic(tmp_path, monkeypatch, service)
         answer = clinic.run()
@@ -341,7 +341,7 @@ def test_doctor_reports_an_invalid_policy_and_continues_with_other_checks(clinic
 def test_doctor_creates_no_files_before_the_first_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    company.create_policy(tmp_path / "policy")
+    sample_company.create_policy(tmp_path / "policy")
     (tmp_path / "policy" / "inventory.yaml").write_text("hosts: {}\n")
     monkeypatch.chdir(tmp_path)
     answer = CliRunner().invoke(main, ["doctor"], catch_exceptions=False)

@@ -7,13 +7,13 @@ from bot.db import home_queue, outbox
 from bot.db.tables import delivery
 from bot.model.run import RequestOrigin
 from runbooks.uptime_check import UptimeCheck
-from tests.playground import company
+from tests.playground import sample_company
 from tests.playground.service import Service
 from tests.policies import INVENTORY
 
 
 def test_deliveries_claimed_before_a_crash_are_sent_after_the_restart(tmp_path: Path) -> None:
-    company.create_policy(tmp_path / "policy")
+    sample_company.create_policy(tmp_path / "policy")
     (tmp_path / "policy" / "inventory.yaml").write_text(INVENTORY)
     with Service(tmp_path, slack="") as before:
         run = before.keyturn.service.request_run(

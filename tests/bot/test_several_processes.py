@@ -23,7 +23,7 @@ from bot.settings import Settings
 from bot.workflow.policy_changes import BROKEN, CHANGED, PolicyRecorder
 from tests.bot.databases import on_postgresql
 from tests.bot.harness import Harness
-from tests.playground import company
+from tests.playground import sample_company
 from tests.playground.postgres import Postgres
 from tests.playground.replicas import Replicas
 from tests.policies import INVENTORY
@@ -118,7 +118,7 @@ def test_embedded_and_distributed_engines_cannot_share_a_database(postgres: Post
 
 @pytest.mark.real
 def test_process_with_another_signing_key_does_not_start(postgres: Postgres, tmp_path: Path):
-    company.create_policy(tmp_path / "policy")
+    sample_company.create_policy(tmp_path / "policy")
     (tmp_path / "policy" / "inventory.yaml").write_text(INVENTORY)
     with Replicas(tmp_path, postgres.new_database()) as replicas:
         replicas.foundation().database.close()
@@ -138,7 +138,7 @@ def test_process_with_another_signing_key_does_not_start(postgres: Postgres, tmp
 def test_db_upgrade_creates_schema_and_keys_for_distributed_mode(
     postgres: Postgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    company.create_policy(tmp_path / "policy")
+    sample_company.create_policy(tmp_path / "policy")
     (tmp_path / "policy" / "inventory.yaml").write_text(INVENTORY)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("KEYTURN_DATABASE", postgres.new_database())

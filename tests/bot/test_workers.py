@@ -14,7 +14,7 @@ from bot.db import leases, runs
 from bot.model.run import RequestOrigin, Run, State
 from runbooks import load_catalogue
 from tests.cli_process import Running
-from tests.playground import company
+from tests.playground import sample_company
 from tests.playground.fleet import PLACES, LoopbackFleet
 from tests.playground.postgres import Postgres
 from tests.playground.replicas import Replicas, end
@@ -88,7 +88,7 @@ def installation(
 ) -> Generator[Installation]:
     """One installation for all tests: to start processes takes longer than any test."""
     tmp_path = tmp_path_factory.mktemp("installation")
-    company.create_policy(tmp_path / "policy")
+    sample_company.create_policy(tmp_path / "policy")
     with (
         LoopbackFleet(tmp_path / "policy", places=PLACES[:1]) as fleet,
         Replicas(tmp_path, postgres.new_database()) as replicas,

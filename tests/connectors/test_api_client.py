@@ -23,7 +23,7 @@ from connectors.errors import (
 )
 from connectors.inventory import Host, Inventory
 from tests.playground.bmc import USER, write_password
-from tests.playground.mirror import FixedResponseServer, Reply, build_response
+from tests.playground.fixed_response_server import FixedResponseServer, Reply, build_response
 from tests.scripted_fleet import build_inventory
 
 SYSTEM = "/redfish/v1/Systems/1"

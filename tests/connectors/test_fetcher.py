@@ -15,7 +15,7 @@ from connectors.errors import HostError, ParseError, SettingError, UnreachableEr
 from connectors.fetcher import Fetcher
 from connectors.fleet import Fleet
 from connectors.ssh_pool import SshPool
-from tests.playground.mirror import FixedResponseServer, Reply, build_response
+from tests.playground.fixed_response_server import FixedResponseServer, Reply, build_response
 from tests.playground.proxy import Proxy
 from tests.scripted_fleet import build_inventory
 

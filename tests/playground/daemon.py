@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Self
 
-from tests.playground import sweep
+from tests.playground import stray_processes
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -43,7 +43,7 @@ def root(within: str = "/tmp") -> Path:
     """
     directory = Path(tempfile.mkdtemp(prefix="kt-", dir=within))
     guard = subprocess.Popen(
-        [sys.executable, "-I", "-S", sweep.__file__, str(directory)],
+        [sys.executable, "-I", "-S", stray_processes.__file__, str(directory)],
         stdin=subprocess.PIPE,
         start_new_session=True,  # Ctrl-C is for its owner; it comes after
     )
@@ -104,11 +104,11 @@ class Daemon(ABC):
                 env={
                     "PATH": PATH,
                     "LC_ALL": "C.UTF-8",
-                    sweep.DIRECTORY_VARIABLE: str(self.directory),
+                    stray_processes.DIRECTORY_VARIABLE: str(self.directory),
                 },
                 start_new_session=True,
             )
-        (self.directory / sweep.PID_FILE).write_text(f"{self._process.pid}\n")
+        (self.directory / stray_processes.PID_FILE).write_text(f"{self._process.pid}\n")
 
     def ready(self, *, seconds: float = 15.0) -> Self:
         """Wait until the daemon answers; on other ports if somebody else was quicker to take them.
@@ -172,7 +172,7 @@ class Daemon(ABC):
 
     def processes(self) -> list[int]:
         """Return the ids of the daemon and of all that it started, programs of logins too."""
-        return sweep.find_processes(self.directory)
+        return stray_processes.find_processes(self.directory)
 
     def log(self) -> str:
         """Return all that the daemon has written so far."""
@@ -192,6 +192,6 @@ def close_all(daemons: Sequence[Daemon]) -> None:
 
 
 def _end(*directories: Path) -> None:
-    left = sweep.kill_processes(*directories)
+    left = stray_processes.kill_processes(*directories)
     if left:
         raise RuntimeError(f"these processes could not be ended: {left}")

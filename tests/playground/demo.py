@@ -25,7 +25,7 @@ from bot.model.drift import DriftState
 from bot.model.text import escape_control
 from bot.queries.drift import describe_drift
 from connectors.command import Shell
-from tests.playground import company, past
+from tests.playground import demo_history, sample_company
 from tests.playground.fleet import SHOP_PLACES, LoopbackFleet, get_agents_file
 from tests.playground.service import Chat, Service
 
@@ -44,10 +44,10 @@ def main() -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     directory = Path(tempfile.mkdtemp(prefix="keyturn-demo-"))
     try:
-        company.create_policy(directory / "policy")
+        sample_company.create_policy(directory / "policy")
         with (
             LoopbackFleet(directory / "policy", places=SHOP_PLACES) as fleet,
-            _serve_with_past(company.add_fault_tree(directory)) as service,
+            _serve_with_past(sample_company.add_fault_tree(directory)) as service,
         ):
             say(f"Ready in {time.monotonic() - began:.1f} s: {', '.join(fleet.hosts)} are real")
             say("OpenSSH servers on this machine, lb1 runs a real HAProxy, web1 a real nginx.\n")
@@ -64,8 +64,8 @@ def main() -> int:
 
 def _serve_with_past(directory: Path) -> Service:
     began = time.monotonic()
-    past.record_history(directory, now=round(time.time() * 1_000_000))
-    past.add_freeze(directory / "policy")
+    demo_history.record_history(directory, now=round(time.time() * 1_000_000))
+    demo_history.add_freeze(directory / "policy")
     say(f"Recorded a history of 30 days in {time.monotonic() - began:.1f} s")
     return Service(directory, port=_port())
 
@@ -120,8 +120,8 @@ def _proven(fleet: LoopbackFleet, service: Service, blocked: int) -> bool:
 def show_drift(fleet: LoopbackFleet, service: Service) -> bool:
     """Unblock an agent by hand; return whether Keyturn finds it."""
     file = get_agents_file(fleet.nginxes["web1"])
-    command = f"sed -i /{past.AGENT.partition('/')[0]}/d {file}"
-    heading(f"Someone logs in to web1 and unblocks {past.AGENT} by hand:  {command}")
+    command = f"sed -i /{demo_history.AGENT.partition('/')[0]}/d {file}"
+    heading(f"Someone logs in to web1 and unblocks {demo_history.AGENT} by hand:  {command}")
     fleet.hosts["web1"].type_by_hand(command)
     service.keyturn.service.drift.read_host_now("web1", person="olga")
     database = service.keyturn.database
@@ -141,7 +141,7 @@ def show_drift(fleet: LoopbackFleet, service: Service) -> bool:
 
 def stay(service: Service) -> None:
     """Leave something to decide, say what to try, and keep everything running until Ctrl-C."""
-    past.request_open_runs(service.keyturn.service)
+    demo_history.request_open_runs(service.keyturn.service)
     heading("Look around")
     say(f"  Chat             {service.emulator.sign_in_link()}")
     say(f"  Change history   {service.address}/runs")

@@ -15,8 +15,8 @@ import socket
 from pathlib import Path
 from typing import Literal
 
+from tests.playground.backend_server import BackendServer
 from tests.playground.daemon import Daemon, find_free_port, find_program
-from tests.playground.origin import BackendServer
 
 HAPROXY = "/usr/sbin/haproxy"
 Level = Literal["admin", "operator", "user"]

@@ -19,7 +19,7 @@ from ruamel.yaml import YAML
 from bot.db import runs
 from bot.model.run import State
 from tests.acceptance.browsing import chromium
-from tests.playground import company
+from tests.playground import sample_company
 from tests.playground.fleet import SHOP_PLACES, LoopbackFleet
 from tests.playground.service import Chat, Service
 
@@ -37,11 +37,11 @@ def main() -> None:
     os.umask(0o022)  # a policy that others may write is refused
     directory = Path(tempfile.mkdtemp(prefix="keyturn-pictures-"))
     try:
-        company.create_policy(directory / "policy")
+        sample_company.create_policy(directory / "policy")
         with (
             LoopbackFleet(directory / "policy", places=SHOP_PLACES) as fleet,
             usual_socket_paths(fleet),
-            Service(company.add_fault_tree(directory)) as service,
+            Service(sample_company.add_fault_tree(directory)) as service,
         ):
             make_requests(fleet, service)
             take_pictures(service)

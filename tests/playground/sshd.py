@@ -6,7 +6,7 @@ import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from tests.playground import sweep
+from tests.playground import stray_processes
 from tests.playground.daemon import PATH, Daemon, find_free_port, find_program
 from tests.playground.keys import KeyPair, KeyType, make_key
 
@@ -64,7 +64,7 @@ class Sshd(Daemon):
             "PATH": PATH,
             "HOME": str(self.home),
             **(env or {}),
-            sweep.DIRECTORY_VARIABLE: str(self.directory),
+            stray_processes.DIRECTORY_VARIABLE: str(self.directory),
         }
         self._settled = port != 0
 

@@ -16,7 +16,7 @@ from bot.db import drift
 from bot.db.database import Database
 from bot.model.drift import DriftState
 from connectors.inventory import Host
-from tests.playground import company, daemon, past, sweep
+from tests.playground import daemon, demo_history, sample_company, stray_processes
 from tests.playground import sshd as sshd_module
 from tests.playground.daemon import DaemonDidNotStart, ProgramMissing, find_program
 from tests.playground.fleet import SHOP_PLACES, LoopbackFleet
@@ -273,9 +273,9 @@ def test_loopback_fleet_inventory_lists_every_host():
 def test_only_people_read_the_watched_value_of_the_demo_at_whatever_time_it_starts(tmp_path: Path):
     # Some hours after the value's own time of day for a reading.
     start = round(datetime(2026, 11, 26, 6, tzinfo=UTC).timestamp() * 1_000_000)
-    company.create_policy(tmp_path / "policy")
+    sample_company.create_policy(tmp_path / "policy")
     with LoopbackFleet(tmp_path / "policy", places=SHOP_PLACES):
-        past.record_history(company.add_fault_tree(tmp_path), now=start)
+        demo_history.record_history(sample_company.add_fault_tree(tmp_path), now=start)
     with Database(f"sqlite:///{tmp_path / 'var' / 'keyturn.db'}").reading() as tx:
         (key,) = drift.list_keys(tx)
     hour = 3_600_000_000
@@ -361,21 +361,21 @@ def test_loopback_fleet_ends_with_its_owner_process(end: signal.Signals | None):
 
 def test_sweep_spares_a_process_whose_pid_file_is_stale(tmp_path: Path):
     with subprocess.Popen(["sleep", "600"]) as bystander:
-        (tmp_path / sweep.PID_FILE).write_text(f"{bystander.pid}\n")
-        assert sweep.kill_processes(tmp_path) == []
+        (tmp_path / stray_processes.PID_FILE).write_text(f"{bystander.pid}\n")
+        assert stray_processes.kill_processes(tmp_path) == []
         assert bystander.poll() is None
         bystander.kill()
 
 
 def test_sweep_ends_only_processes_marked_with_its_directory(tmp_path: Path):
-    mine = {**os.environ, sweep.DIRECTORY_VARIABLE: str(tmp_path / "sshd")}
-    other = {**os.environ, sweep.DIRECTORY_VARIABLE: f"{tmp_path}-other"}
+    mine = {**os.environ, stray_processes.DIRECTORY_VARIABLE: str(tmp_path / "sshd")}
+    other = {**os.environ, stray_processes.DIRECTORY_VARIABLE: f"{tmp_path}-other"}
     with (
         subprocess.Popen(["sleep", "600"], env=mine) as marked,
         subprocess.Popen(["sleep", "600"], env=other) as bystander,
     ):
-        wait_until(lambda: sweep.find_processes(tmp_path) == [marked.pid])
-        assert sweep.kill_processes(tmp_path) == []
+        wait_until(lambda: stray_processes.find_processes(tmp_path) == [marked.pid])
+        assert stray_processes.kill_processes(tmp_path) == []
         assert marked.wait(timeout=10) == -signal.SIGKILL
         assert bystander.poll() is None
         bystander.kill()

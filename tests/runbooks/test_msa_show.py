@@ -17,7 +17,7 @@ from connectors.msa_xml import parse_login, parse_objects
 from connectors.ssh_pool import SshPool
 from runbooks.msa_show import ShowMsa
 from tests.playground.bmc import PASSWORD, USER, write_password
-from tests.playground.mirror import FixedResponseServer, build_response
+from tests.playground.fixed_response_server import FixedResponseServer, build_response
 
 ANSWERS = Path(__file__).parent.parent / "connectors" / "answers" / "msa"
 SHOW = ShowMsa.model_validate({"host": "msa1"})

@@ -29,7 +29,7 @@ from bot.db.search import RunFilter
 from bot.db.time_counts import count_by_step, get_period
 from bot.model.run import NEEDS_ATTENTION, RequestOrigin, Run, State
 from bot.model.signing import SigningKey
-from tests.bench import filling
+from tests.bench import fill_database
 from tests.bot.databases import DATABASES, create_database, create_sqlite_database
 
 HOSTS = ["web1", "web2", "web-db", "lb1", "lb2", "we_b"]
@@ -424,7 +424,7 @@ def test_search_for_an_absent_state_does_not_scan_all_runs(tmp_path: Path):
     """Counted, not timed: how many steps SQLite takes for it."""
     seal = SigningKey.create()
     database = create_sqlite_database(tmp_path / "keyturn.db", seal)
-    filling.fill(database, 3_000, seal)
+    fill_database.fill(database, 3_000, seal)
     rare = search.RunFilter(states=frozenset({State.UNKNOWN, State.WITHDRAWN}))
     with database.reading() as tx:
         steps = itertools.count()

@@ -30,7 +30,7 @@ from connectors.inventory import Inventory, Platform
 from connectors.ssh_transport import fetch_host_key
 from tests.bot.installation import create_installation
 from tests.cli_process import run_keyturn, run_keyturn_with_policy
-from tests.playground import company
+from tests.playground import sample_company
 from tests.playground.device import ScriptedDevice
 from tests.playground.fleet import LoopbackFleet
 from tests.playground.keys import KeyType, make_key
@@ -39,7 +39,7 @@ from tests.playground.sshd import Sshd
 
 @pytest.fixture
 def policy(tmp_path: Path) -> Path:
-    company.create_policy(tmp_path / "policy")
+    sample_company.create_policy(tmp_path / "policy")
     return tmp_path / "policy"
 
 

@@ -9,7 +9,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from tests.cli_process import run_keyturn_with_policy
-from tests.playground import company
+from tests.playground import sample_company
 from tests.playground.keys import make_key
 
 READER = {"user": "keyturn-read", "key": "keys/keyturn-read"}
@@ -18,7 +18,7 @@ READER = {"user": "keyturn-read", "key": "keys/keyturn-read"}
 @pytest.fixture
 def policy(tmp_path: Path) -> Path:
     """A company with a storage server, a balancer, a host that we enter as root, and a switch."""
-    company.create_policy(tmp_path / "policy")
+    sample_company.create_policy(tmp_path / "policy")
     host = {"address": "192.0.2.1", "host_key": make_key().public, "area": "storage"}
     hosts = {
         "nas1": {**host, "tags": ["nfs", "zfs"]},

@@ -10,7 +10,7 @@ import pytest
 
 from bot import app, observability
 from bot.settings import Settings
-from tests.playground import company
+from tests.playground import sample_company
 
 pytestmark = pytest.mark.anyio
 
@@ -19,7 +19,7 @@ _SECONDS = 1.4
 
 @pytest.fixture
 def keyturn(tmp_path: Path) -> Generator[app.Keyturn]:
-    company.create_policy(tmp_path / "policy")
+    sample_company.create_policy(tmp_path / "policy")
     (tmp_path / "policy" / "inventory.yaml").write_text("hosts: {}\n")
     yield app.build_service(Settings(data=tmp_path / "var", policy=tmp_path / "policy"))
     gc.unfreeze()

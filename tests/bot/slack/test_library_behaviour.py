@@ -35,7 +35,7 @@ from tests.bot.slack.hostile import open_hostile_chat
 from tests.bot.slack.hostile_walk import Walk
 from tests.bot.slack.named_tests import missing
 from tests.bot.slack.payloads import SECRET, signed
-from tests.playground import company
+from tests.playground import sample_company
 from tests.playground.service import Service
 from tests.policies import TEAM
 
@@ -292,7 +292,7 @@ def _silence() -> Generator[str]:
 
 
 def test_keyturn_becomes_ready_while_slack_does_not_answer(tmp_path: Path):
-    company.create_policy(tmp_path / "policy")
+    sample_company.create_policy(tmp_path / "policy")
     tokens: Any = {"slack_bot_token": "xoxb-1", "slack_app_token": "xapp-1"}
     with (
         _silence() as api,
@@ -308,7 +308,7 @@ def test_readiness_fails_after_a_long_time_without_slack_connection(
 ):
     assert chat_of_the_service._MAX_DISCONNECTED_SECONDS == 30  # pyright: ignore[reportPrivateUsage]
     monkeypatch.setattr(chat_of_the_service, "_MAX_DISCONNECTED_SECONDS", 0.5)
-    company.create_policy(tmp_path / "policy")
+    sample_company.create_policy(tmp_path / "policy")
     tokens: Any = {"slack_bot_token": "xoxb-1", "slack_app_token": "xapp-1"}
     with (
         _silence() as api,

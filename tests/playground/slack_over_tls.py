@@ -61,7 +61,7 @@ class SlackOverTls(Daemon):
 
     def _configure(self) -> list[str]:
         self._environment_file.unlink(missing_ok=True)
-        command = [sys.executable, "-m", "tests.playground.workspace", str(self.directory)]
+        command = [sys.executable, "-m", "tests.playground.slack_over_tls", str(self.directory)]
         return ["/usr/bin/env", f"PYTHONPATH={_ROOT}", *command, *self._without]
 
     def _answers(self) -> bool:

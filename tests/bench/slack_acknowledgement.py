@@ -24,7 +24,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from bot.queries.form_options import FormOptions
 from bot.slack.app import SlackService, SlackSettings, create_client
 from runbooks import load_catalogue
-from tests.bench.measuring import Part, set_maximum, table
+from tests.bench.measurements import Part, set_maximum, table
 from tests.bot.harness import open_harness
 from tests.bot.slack import payloads
 from tests.bot.slack.payloads import SECRET, signed
@@ -122,7 +122,7 @@ async def lines(port: int, count: int) -> AsyncGenerator[list[Line]]:
 @contextmanager
 def _served(what: str) -> Generator[int]:
     """Yield the port at which another process of ours serves: the door, or a bare Bolt."""
-    command = [sys.executable, "-m", "tests.bench.acknowledging", what]
+    command = [sys.executable, "-m", "tests.bench.slack_acknowledgement", what]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:

@@ -13,7 +13,7 @@ from statistics import median
 import httpx2
 
 from bot.policy import PolicyDirectory
-from tests.bench.measuring import Part, resident, set_maximum, table, timed
+from tests.bench.measurements import Part, resident, set_maximum, table, timed
 from tests.policies import write_policy
 from tests.slack_emulator.server import EmulatorServer
 

@@ -16,7 +16,7 @@ from connectors.fleet import Fleet
 from connectors.ssh_pool import SshPool
 from connectors.wrapper import WrappedCommand
 from tests.bench.farm import Farm
-from tests.bench.measuring import Figure, Part, columns, set_maximum, set_minimum, table
+from tests.bench.measurements import Figure, Part, columns, set_maximum, set_minimum, table
 from tests.bench.peers import PeerFailed, Peers, Round, installed
 from tests.bench.served_keyturn import ServedKeyturn
 

@@ -12,7 +12,7 @@ from connectors import uptime
 from connectors.fleet import Fleet
 from connectors.ssh_pool import SshPool
 from tests.bench.farm import Farm
-from tests.bench.measuring import Part, set_maximum, table
+from tests.bench.measurements import Part, set_maximum, table
 
 _AT_ONCE = 32
 _SECONDS = 30.0
@@ -21,7 +21,7 @@ _SECONDS = 30.0
 def measure(hosts: int) -> Part:
     """Keep connections to so many hosts, and do nothing."""
     # A process of its own: nothing else in it takes processor time.
-    command = [sys.executable, "-m", "tests.bench.idling", str(hosts)]
+    command = [sys.executable, "-m", "tests.bench.idle_hosts", str(hosts)]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
     figures = [
         set_maximum(1, f"{hosts} warm idle hosts, of a core", float(done.stdout) * 100, "%")

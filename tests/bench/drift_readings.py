@@ -15,7 +15,7 @@ from bot.workflow.context import WorkflowContext
 from connectors.fleet import Fleet
 from connectors.ssh_pool import SshPool
 from tests.bench.farm import Farm
-from tests.bench.measuring import Part, set_maximum, table
+from tests.bench.measurements import Part, set_maximum, table
 from tests.bot.databases import create_sqlite_database
 from tests.bot.harness import ManualDispatcher
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.bench import pages
 from tests.bench.filled_database import FilledDatabase, open_filled_database
-from tests.bench.measuring import Figure, Part, p95, set_maximum, table, timed
+from tests.bench.measurements import Figure, Part, p95, set_maximum, table, timed
 
 _LIMIT_MS = 15.0
 _PAGES = {

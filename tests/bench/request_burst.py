@@ -21,10 +21,10 @@ from bot import app
 from bot.db.database import Database
 from bot.settings import Settings
 from runbooks import load_catalogue
-from tests.bench.acknowledging import at_a_pace
 from tests.bench.farm import Farm
-from tests.bench.measuring import Part, set_maximum, table
+from tests.bench.measurements import Part, set_maximum, table
 from tests.bench.served_keyturn import Mark
+from tests.bench.slack_acknowledgement import at_a_pace
 from tests.bot.slack.payloads import SECRET
 from tests.policies import TEAM
 
@@ -100,7 +100,14 @@ async def _a_slack() -> AsyncGenerator[str]:
 @contextmanager
 def _served(farm: Farm, place: Path, api: str) -> Generator[int]:
     """Yield the port of a service in a process of its own."""
-    command = [sys.executable, "-m", "tests.bench.bursting", str(farm.policy), str(place), api]
+    command = [
+        sys.executable,
+        "-m",
+        "tests.bench.request_burst",
+        str(farm.policy),
+        str(place),
+        api,
+    ]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:

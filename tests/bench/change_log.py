@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from tests.bench.appending import append_batches, append_each, raw_batches, raw_each
+from tests.bench.change_log_append import append_batches, append_each, raw_batches, raw_each
 from tests.bench.filled_database import open_filled_database
-from tests.bench.measuring import Figure, Part, rates, set_minimum, table
+from tests.bench.measurements import Figure, Part, rates, set_minimum, table
 
 # What is appended to: the raw driver's table, beside it, is empty.
 _ENTRIES = 100_000
