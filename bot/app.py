@@ -619,6 +619,7 @@ def _create_service_health(
         foundation.housekeeping.count_unwitnessed_entries,
         settings.data / f"changelog{file_suffix}.spool",
         {subject: settings.key_directory / name for subject, name in keys.items()},
+        foundation.policies,
     )
 
 

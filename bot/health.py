@@ -5,6 +5,7 @@ Unlike the doctor, it contacts neither hosts nor chat, so it is cheap to check o
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,6 +20,8 @@ from bot.model.check_result import (
     create_warning_result,
 )
 from bot.model.text import format_count
+from bot.policy import NoPolicyError, PolicySource
+from bot.queries.oncall import check_calendars
 
 _SECOND = 1_000_000
 # A larger difference between the clocks is an error of their time service.
@@ -45,6 +48,8 @@ class ServiceHealth:
     """The file of entries that could not be logged."""
     keys: Mapping[str, Path] = field(default_factory=dict[str, Path])
     """Key files by their purpose."""
+    policies: PolicySource | None = None
+    """Names the on-call calendars."""
     clock: Callable[[], float] = time.time
     """Returns seconds since 1970."""
 
@@ -84,6 +89,10 @@ class ServiceHealth:
         if not self.database.embedded:
             yield check_sites(tx)
         yield from _check_hosts(tx)
+        # An invalid policy is an error of its own: everything is refused.
+        with suppress(NoPolicyError):
+            if self.policies is not None:
+                yield from check_calendars(tx, self.policies.get_policy())
 
     def _check_clock(self, tx: Transaction) -> CheckResult:
         seconds = self.clock() - tx.now / _SECOND

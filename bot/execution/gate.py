@@ -20,6 +20,7 @@ from bot.model.plan import PlannedStep, ResolvedPlan
 from bot.model.run import Run, State
 from bot.model.run_states import ON_HOLD_DISPLAY
 from bot.model.sequence import find_label
+from bot.model.text import format_sentence
 from bot.policy import NoPolicyError, Policy
 from bot.queries import break_glass_rules, oncall, own_runbooks, stop_reasons
 from bot.queries.approval_count import ApprovalCount, count_approvals
@@ -282,7 +283,9 @@ def _count_approvals(
     _check_evidence(context, tx, run, approved)
     counted = count_approvals(tx, policy, run, approved)
     if not counted.ruling.allowed:
-        why = "; ".join(counted.ruling.policy_notes) or "no rule allows it any more"
+        unknown_duty = policy.describe_unknown_duty(counted.request, counted.ruling)
+        notes = filter(None, [*counted.ruling.policy_notes, unknown_duty])
+        why = "; ".join(notes) or "no rule allows it any more"
         raise GateRefused(
             State.REFUSED,
             f"{_get_policy(context).get_person_name(run.requested_by)} may not request this any "
@@ -360,6 +363,9 @@ def _build_approvals_refusal(policy: Policy, approval_count: ApprovalCount) -> G
         f"{len(approval_count.approvers)} of {requirements.required_approvals} required approvals "
         f"by {policy.describe_approver_groups(requirements)} are valid."
     )
+    ruling = approval_count.ruling
+    if unknown_duty := policy.describe_unknown_duty(approval_count.request, ruling):
+        why += f" {format_sentence(unknown_duty)}"
     if approval_count.lost_approvers:
         return GateRefused(State.REFUSED, f"{why} Request it again.")
     return ApprovalsMissing(approval_count, why)

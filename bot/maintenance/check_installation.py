@@ -25,6 +25,7 @@ from bot.model.text import format_count
 from bot.policy import NoPolicyError, Policy
 from bot.policy.loader import check_access, load_policy
 from bot.queries import own_runbooks
+from bot.queries.oncall import check_calendars
 from connectors.fleet import Fleet
 from connectors.permissions import find_reader
 from connectors.ssh_pool import SshPool
@@ -36,12 +37,14 @@ _KEYS = {
 }
 
 
-def check_records(installation: Installation) -> Iterator[CheckResult]:
+def check_records(
+    installation: Installation, policy: Policy | None = None
+) -> Iterator[CheckResult]:
     if finding := _check_settings_file(installation.settings_file):
         yield finding
     for name, about in _KEYS.items():
         yield _check_key(installation.keys / name, about)
-    yield from _check_database(installation)
+    yield from _check_database(installation, policy)
 
 
 def _check_settings_file(file: Path) -> CheckResult | None:
@@ -69,7 +72,7 @@ def _check_key(file: Path, about: str) -> CheckResult:
     )
 
 
-def _check_database(installation: Installation) -> Iterator[CheckResult]:
+def _check_database(installation: Installation, policy: Policy | None) -> Iterator[CheckResult]:
     file = installation.embedded_file
     if file is not None and not file.exists():
         yield create_warning_result(
@@ -86,6 +89,9 @@ def _check_database(installation: Installation) -> Iterator[CheckResult]:
                 yield _check_sites(database)
             yield from _check_agents(database)
             yield from _check_own_runbooks(database)
+            if policy is not None:
+                with database.reading() as tx:
+                    yield from check_calendars(tx, policy, subject="on call")
         except StoreUnavailable as error:
             yield create_error_result(
                 "database", f"{error}: check that it runs, and check KEYTURN_DATABASE"
@@ -248,7 +254,7 @@ def check_installation(
     )
     known = None if isinstance(policy, CheckResult) else policy
     yield from _check_settings(installation)
-    yield from check_records(installation)
+    yield from check_records(installation, known)
     for check_component in component_checks:
         yield from check_component(installation, known)
     if known is not None:

@@ -10,6 +10,7 @@ from typing import Any
 from bot.model import host_patterns, request_form
 from bot.model.agents import AgentOrigin
 from bot.model.request_form import RequestSyntaxError
+from bot.model.text import format_sentence
 from bot.policy import Policy, PolicyRequest
 from bot.policy.cedar import NO_PERMIT
 from connectors.errors import UnknownHostError
@@ -78,11 +79,15 @@ def format_approvals(number: int) -> str:
 def evaluate_request(policy: Policy, request: PolicyRequest) -> Evaluation:
     """Return what the policy decides about one request."""
     ruling = policy.get_request_ruling(request)
+    notes = ruling.policy_notes
+    if unknown_duty := policy.describe_unknown_duty(request, ruling):
+        refusal = () if ruling.allowed else (ruling.refusal_reason,)
+        notes = (*(refusal or notes), format_sentence(unknown_duty))
     can_view = _can_view(policy, request)
     if not ruling.allowed or not ruling.required_approvals:
         return Evaluation(
             ruling.allowed,
-            policy_notes=ruling.policy_notes,
+            policy_notes=notes,
             reversible=request.reversible,
             can_view=can_view,
             requires_ticket=ruling.requires_ticket,
@@ -92,7 +97,7 @@ def evaluate_request(policy: Policy, request: PolicyRequest) -> Evaluation:
         required_approvals=ruling.required_approvals,
         approvals_from=policy.describe_approver_groups(ruling.requirements),
         approvers=[person.name for person in policy.list_approvers(request, ruling)],
-        policy_notes=ruling.policy_notes,
+        policy_notes=notes,
         reversible=request.reversible,
         can_view=can_view,
         requires_ticket=ruling.requires_ticket,

@@ -12,6 +12,7 @@ from bot.policy.people import Organisation, Text
 from connectors.inventory import Name, Zone
 
 ROLE_PREFIX = "oncall:"
+NO_DUTIES = "no one counts as on duty, because on-call calendars are not read here"
 _MINUTE = 60 * 1_000_000
 
 

@@ -15,7 +15,7 @@ from bot.model.approvals import ApprovalDemand, ApprovalRequirements
 from bot.model.view_rights import ViewRights, name_former_host
 from bot.policy.cedar import RUNBOOK_KINDS, Rules, RulesError, Ruling, combine_rulings
 from bot.policy.freezes import WEEKDAYS, FreezeList
-from bot.policy.oncall import ROLE_PREFIX, Duty, DutyCalendar
+from bot.policy.oncall import NO_DUTIES, ROLE_PREFIX, Duty, DutyCalendar
 from bot.policy.people import Area, Organisation, Person
 from bot.policy.problem import NoPolicyError, PolicyProblem
 from bot.policy.tickets import TicketSystem
@@ -287,6 +287,38 @@ class Policy:
         unmatched = {(n, title) for n, duty in enumerate(duties) for title in duty.unmatched}
         people = {person for duty in duties for person in duty.people}
         return len(people) + len(unmatched)
+
+    @property
+    def lacks_duties(self) -> bool:
+        """Whether it has on-call calendars, and no one looked up who is on duty."""
+        return bool(self.calendars) and not self.duties
+
+    def describe_unknown_duty(self, request: PolicyRequest, ruling: Ruling) -> str:
+        """Return that no one counts as on duty, if a reading of a calendar could change a ruling.
+
+        "" if the calendars of the area have current readings, or the rules decide the same.
+        """
+        host = self.inventory.hosts.get(request.host)
+        unknown = [
+            name
+            for name, calendar in self.calendars.items()
+            if host is not None
+            and calendar.covers_area(host.area)
+            and not self.duties.get(name, Duty()).is_known
+        ]
+        if not unknown:
+            return ""
+        on_duty = Duty((request.requested_by,), is_known=True)
+        known = self.with_duties({**self.duties, **dict.fromkeys(unknown, on_duty)})
+        groups = {f"role:{ROLE_PREFIX}{name}" for name in unknown}
+        if groups.isdisjoint(ruling.approver_groups) and (
+            known.get_request_ruling(request) == ruling
+        ):
+            return ""
+        if self.lacks_duties:
+            return f"{NO_DUTIES}: the service may decide otherwise"
+        names = ", ".join(unknown)
+        return f"no one counts as on duty, because on-call calendars are not current: {names}"
 
     def _list_duties(self, area: str) -> Sequence[Duty]:
         return [

@@ -2,11 +2,12 @@
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from bot.auth import oncall
 from bot.db.database import Database, StoreUnavailable, Transaction
+from bot.model.check_result import CheckResult, create_ok_result, create_warning_result
 from bot.model.run import Run, State
 from bot.model.shift import Shift
 from bot.policy import Policy, PolicySource
@@ -64,14 +65,14 @@ class PolicyWithDuties:
             self._readings, self._now, self._read_at = readings, now, began
 
 
-def apply_duties(tx: Transaction, policy: Policy, run: Run) -> Policy:
+def apply_duties(tx: Transaction, policy: Policy, run: Run | None = None) -> Policy:
     """Return the policy with the roles of the people on duty now, as the gate judges a run.
 
     A running run is judged by those of its start, so that the end of a shift interrupts nothing.
     """
     if not policy.calendars:
         return policy
-    at = run.started_at if run.state is State.RUNNING else None
+    at = run.started_at if run and run.state is State.RUNNING else None
     return _apply_duties(policy, oncall.list_readings(tx), at or tx.now)
 
 
@@ -108,6 +109,23 @@ def list_calendars(tx: Transaction, policy: Policy) -> Sequence[CalendarStatus]:
         _describe_calendar(policy, calendar, readings.get(name), tx.now)
         for name, calendar in policy.calendars.items()
     ]
+
+
+def check_calendars(
+    tx: Transaction, policy: Policy, *, subject: str = "On call"
+) -> Iterator[CheckResult]:
+    """Check that each calendar has a current reading."""
+    for one in list_calendars(tx, policy):
+        name = one.calendar.name
+        if one.duty.is_known:
+            yield create_ok_result(subject, f"calendar {name} has a current reading")
+            continue
+        areas = ", ".join(one.calendar.areas) or "every area"
+        yield create_warning_result(
+            subject,
+            f"calendar {name} has no current reading, so in {areas} no one is on duty by it and "
+            f"context.oncall is 0: {one.error or 'it was not read yet'}",
+        )
 
 
 def _describe_calendar(

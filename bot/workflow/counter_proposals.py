@@ -130,7 +130,8 @@ def accept_proposal(context: WorkflowContext, number: int, *, person: str, diges
             tx, "accepted", run=number, person=person, host=run.host, digest=run.digest
         )
         if not ruling.allowed:
-            return end_run(context, tx, run, State.REFUSED, describe_policy_refusal(ruling))
+            why = describe_policy_refusal(policy, request, ruling)
+            return end_run(context, tx, run, State.REFUSED, why)
         accepted = move_to_approval(context, tx, run, ruling, grant)
         if accepted.state is State.QUEUED:
             context.dispatcher.enqueue_run(tx, number, policy.inventory[run.host].site)

@@ -81,7 +81,8 @@ def request_shown_plan(
     if stopped := end_if_stopped(context, tx, run, policy):
         return stopped
     if not ruling.allowed:
-        return end_run(context, tx, run, State.REFUSED, describe_policy_refusal(ruling))
+        why = describe_policy_refusal(policy, request, ruling)
+        return end_run(context, tx, run, State.REFUSED, why)
     outbox.announce_run(tx, run.id)
     return move_to_approval(context, tx, run, ruling, grant)
 

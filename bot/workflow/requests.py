@@ -28,7 +28,7 @@ from bot.model.request_form import (
 from bot.model.run import MAX_AREAS_LENGTH, RequestOrigin, Run, State, StepState, join_areas
 from bot.model.schedule import ScheduleTiming
 from bot.model.tickets import parse_ticket_key
-from bot.policy import Policy, Ruling
+from bot.policy import Policy, PolicyRequest, Ruling
 from bot.queries import redundancy
 from bot.queries.approval_count import get_ruling
 from bot.workflow import agent_limits, rate_limit
@@ -257,12 +257,13 @@ def record_request(
             f"{new_run.runbook} only reads, so it has no plan: request it instead"
         )
     run = runs.add_run(tx, new_run)
-    ruling = get_ruling(tx, policy, run)[1]
+    request, ruling = get_ruling(tx, policy, run)
     log_request(tx, "plan requested" if run.plan_only else "requested", run)
     if stopped := end_if_stopped(context, tx, run, policy):
         return stopped
     if not ruling.allowed:
-        return end_run(context, tx, run, State.REFUSED, describe_policy_refusal(ruling))
+        why = describe_policy_refusal(policy, request, ruling)
+        return end_run(context, tx, run, State.REFUSED, why)
     if not run.plan_only:
         check_has_reason(run, ruling)
         check_has_ticket(run, ruling)
@@ -285,9 +286,10 @@ def record_request(
     return run
 
 
-def describe_policy_refusal(ruling: Ruling) -> str:
+def describe_policy_refusal(policy: Policy, request: PolicyRequest, ruling: Ruling) -> str:
     """Return the summary of a run that the policy refuses."""
-    return f"The policy refuses: {ruling.refusal_reason}"
+    unknown_duty = policy.describe_unknown_duty(request, ruling)
+    return f"The policy refuses: {'; '.join(filter(None, [ruling.refusal_reason, unknown_duty]))}"
 
 
 def check_has_reason(run: Run, ruling: Ruling) -> None:

@@ -50,7 +50,8 @@ def submit_plan(context: WorkflowContext, tx: Transaction, run: Run, plan: Resol
         approvers=policy.describe_approver_groups(ruling.requirements),
     )
     if not ruling.allowed:
-        return end_run(context, tx, updated, State.REFUSED, describe_policy_refusal(ruling))
+        why = describe_policy_refusal(policy, request, ruling)
+        return end_run(context, tx, updated, State.REFUSED, why)
     if run.plan_only:
         return _show_plan(context, tx, updated, ruling, grant)
     if missing := _describe_missing(tx, run, ruling):

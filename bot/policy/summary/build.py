@@ -67,6 +67,7 @@ def summarise_policy(
             one.name for one in runbooks if one.kind == "change" and not one.undo
         ],
         depends_on_date="now" in policy.mentions,
+        lacks_duties=policy.lacks_duties,
     )
 
 

@@ -132,4 +132,6 @@ class PolicySummary:
     """The names of the changes without an undo."""
     depends_on_date: bool
     """Whether rules depend on the date, so that the summary can differ next week."""
+    lacks_duties: bool = False
+    """Whether there are on-call calendars, and no one looked up who is on duty."""
     max_hosts: int = DEFAULT_MAX_HOSTS

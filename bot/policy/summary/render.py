@@ -8,7 +8,8 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from bot.model.text import escape_control, escape_to_one_line
+from bot.model.text import escape_control, escape_to_one_line, format_sentence
+from bot.policy.oncall import NO_DUTIES
 from bot.policy.summary import naming
 from bot.policy.summary.model import (
     AreaSummary,
@@ -117,6 +118,8 @@ def describe_summary(summary: PolicySummary) -> str:
         text += f" Always irreversible: {names}. The plan of any other change shows whether it is."
     if summary.depends_on_date:
         text += " Some rules depend on the date: this summary is for the current week."
+    if summary.lacks_duties:
+        text += f" {format_sentence(NO_DUTIES)} The service may permit people on duty more."
     return text
 
 

@@ -50,6 +50,13 @@ def test_policy_page_prints_text_html_or_json(place: Path):
     }
 
 
+def test_policy_page_says_that_it_reads_no_on_call_calendar(place: Path):
+    assert "no one counts as on duty" not in run("page").output.lower()
+    (place / "policy" / "oncall.yaml").write_text("oncall: {edge: {file: edge.ics}}\n")
+    text = " ".join(run("page").output.split())
+    assert "No one counts as on duty, because on-call calendars are not read here." in text
+
+
 def test_policy_check_warns_of_typing_errors_and_calls_the_policy_valid(place: Path):
     people = place / "policy" / "people.yaml"
     people.write_text(people.read_text().replace("[developer]", "[developer, develper]", 1))

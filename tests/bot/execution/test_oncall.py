@@ -133,6 +133,12 @@ def test_queued_change_needs_an_approval_when_its_requester_is_no_longer_on_duty
     assert len(duties.harness.fleet.sent) == starts
     assert ("review required" in duties.harness.list_entry_kinds(run)) is starts
     if not starts:
+        with duties.harness.database.reading() as tx:
+            [entry] = change_log.list_entries_of_run(tx, run.id, ["more approvals needed"])
+        is_stale = what == "the reading is too old"
+        assert (
+            "on-call calendars are not current: edge." in str(entry.facts["reason"])
+        ) is is_stale
         # Approved by another person, it needs no review.
         run = duties.harness.approve(run)
         assert run.state is State.SUCCEEDED

@@ -1,14 +1,19 @@
 """Who is on duty by the calendars of oncall.yaml, and the rules that use it."""
 
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from bot.model.shift import Shift
+from bot.model.text import format_sentence
 from bot.policy import NoPolicyError, Policy, PolicyRequest
+from bot.policy.explain import evaluate_request
 from bot.policy.loader import load_policy
-from bot.policy.oncall import CalendarReading, DutyCalendar, compute_duty
+from bot.policy.oncall import NO_DUTIES, CalendarReading, DutyCalendar, compute_duty
+from bot.policy.summary.build import summarise_policy
+from bot.policy.summary.render import describe_summary
 from tests.bot.duties import add_calendar
 from tests.policies import get_starter_rules, write_policy
 
@@ -83,6 +88,35 @@ def test_outdated_or_foreign_calendar_reading_puts_nobody_on_duty(
     reading = CalendarReading(other.source, NOW, 0, (shift,), "")
     assert not compute_duty(calendar, reading, policy.organisation, NOW).is_known
     assert not compute_duty(calendar, None, policy.organisation, NOW).is_known
+
+
+def test_forecast_says_that_no_reading_is_current_only_where_that_matters(tmp_path: Path) -> None:
+    policy = a_policy_with(tmp_path)
+    shift = a_shift("adam@example.com")
+    stale = with_shifts(policy, shift, now=NOW + HOUR)
+    says = "No one counts as on duty, because on-call calendars are not current: edge."
+    refused = replace(CHANGE, requested_by="someone")
+    for judged, request, note in (
+        (stale, CHANGE, says),
+        (
+            policy,
+            CHANGE,
+            f"{NO_DUTIES[:1].upper()}{NO_DUTIES[1:]}: the service may decide otherwise.",
+        ),
+        (with_shifts(policy, shift), CHANGE, ""),
+        (stale, replace(CHANGE, runbook="abusers show", kind="check"), ""),
+        (stale, replace(CHANGE, host="nas1"), ""),
+        (stale, refused, ""),
+    ):
+        lines = evaluate_request(judged, request).describe()
+        assert [line for line in lines if "on duty" in line] == [note] * bool(note)
+    # The same text goes into refusals.
+    assert says == format_sentence(
+        stale.describe_unknown_duty(CHANGE, stale.get_request_ruling(CHANGE))
+    )
+    for summarised, is_said in ((policy, True), (stale, False)):
+        summary = summarise_policy(summarised, [], now=datetime.now(UTC))
+        assert (NO_DUTIES[1:] in describe_summary(summary)) is is_said
 
 
 def test_only_a_person_alone_on_duty_changes_without_approval(tmp_path: Path) -> None:

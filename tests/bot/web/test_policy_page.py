@@ -6,6 +6,7 @@ import pytest
 
 from bot.auth import oncall
 from bot.db import grants
+from bot.health import ServiceHealth
 from bot.model.grant_words import NewGrant
 from tests.agents import add_agent, get_rules_for_agents
 from tests.bot.duties import add_calendar, set_duty
@@ -135,3 +136,11 @@ def test_policy_page_shows_who_is_on_duty_and_until_when(site: Site) -> None:
     with harness.database.transaction() as tx:
         oncall.store_error(tx, calendar, "it returned status 500 <b>")
     assert "It returned status 500 <b>" in Page(browser.get("/policy").text).text
+    health = ServiceHealth(harness.database, policies=harness.policies)
+    [current] = [one for one in health.list_results() if one.subject == "On call"]
+    assert (current.level, current.message) == ("ok", "calendar edge has a current reading")
+    (site.policy / "oncall.yaml").write_text("oncall: {edge: {file: new.ics, areas: [edge]}}\n")
+    [stale] = [one for one in health.list_results() if one.subject == "On call"]
+    says = "calendar edge has no current reading, so in edge no one is on duty by it"
+    assert (stale.level, says in stale.message) == ("warning", True)
+    assert stale.message.endswith("context.oncall is 0: it returned status 500 <b>")
