@@ -27,7 +27,7 @@ def actions(*elements: Payload) -> Payload:
     return {"type": "actions", "elements": list(elements)}
 
 
-def asked(element: Payload, **more: Any) -> Payload:
+def input_block(element: Payload, **more: Any) -> Payload:
     return {"type": "input", "label": plain(), "element": element, **more}
 
 
@@ -145,19 +145,23 @@ LIMITS: list[tuple[str, Payload, Payload]] = [
     ),
     (
         "input label",
-        asked(select(1), label=plain(2000)),
-        asked(select(1), label=plain(2001)),
+        input_block(select(1), label=plain(2000)),
+        input_block(select(1), label=plain(2001)),
     ),
-    ("input hint", asked(select(1), hint=plain(2000)), asked(select(1), hint=plain(2001))),
+    (
+        "input hint",
+        input_block(select(1), hint=plain(2000)),
+        input_block(select(1), hint=plain(2001)),
+    ),
     (
         "placeholder",
-        asked(select(1, placeholder=plain(150))),
-        asked(select(1, placeholder=plain(151))),
+        input_block(select(1, placeholder=plain(150))),
+        input_block(select(1, placeholder=plain(151))),
     ),
     (
         "max_length",
-        asked({"type": "plain_text_input", "max_length": 3000}),
-        asked({"type": "plain_text_input", "max_length": 3001}),
+        input_block({"type": "plain_text_input", "max_length": 3000}),
+        input_block({"type": "plain_text_input", "max_length": 3001}),
     ),
     (
         "image url",
@@ -253,8 +257,8 @@ VIEWS: list[tuple[str, Payload, Payload]] = [
     ("title needed", modal(), {"type": "modal", "blocks": []}),
     (
         "submit needed",
-        modal(blocks=[asked(select(1))], submit=plain()),
-        modal(blocks=[asked(select(1))]),
+        modal(blocks=[input_block(select(1))], submit=plain()),
+        modal(blocks=[input_block(select(1))]),
     ),
     (
         "size",

@@ -1,4 +1,4 @@
-"""A person with a real browser: types a command, sees the answer, clicks, fills in a form."""
+"""The emulator in a real browser: commands, clicks and forms."""
 
 import pytest
 from playwright.async_api import Page, expect

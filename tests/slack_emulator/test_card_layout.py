@@ -1,4 +1,4 @@
-"""Keyturn's own cards, forms and Home in a real browser: nothing sticks out, nothing is pale."""
+"""Keyturn's cards, form and Home tab in a real browser: they fit, with enough contrast."""
 
 import re
 from collections.abc import Mapping
@@ -46,7 +46,7 @@ def _clears(host: str, number: int) -> Any:
     )
 
 
-def several_hosts() -> SlackRunView:
+def fan_out() -> SlackRunView:
     """A request for several hosts, half done."""
     hosts = tuple(f"lb{n}.edge.example.com" for n in range(1, 13))
     proposal = build_plan(*(_clears(host, 9) for host in hosts))
@@ -67,7 +67,7 @@ def several_hosts() -> SlackRunView:
     )
 
 
-def in_an_emergency() -> SlackRunView:
+def with_break_glass() -> SlackRunView:
     pane = BreakGlass(
         12, "dora", "checkout is down: customers cannot pay", ASKED, ASKED, ASKED + 60 * MINUTE
     )
@@ -78,7 +78,7 @@ def in_an_emergency() -> SlackRunView:
     )
 
 
-def said_much() -> SlackRunView:
+def long_output() -> SlackRunView:
     done = StepRecord(12, 1, StepState.SUCCEEDED, ASKED + 2 * MINUTE, exit_status=0)
     output = "\n".join(
         f"table http, entry {n:>4}: 203.0.113.{n % 250}, cleared" for n in range(20)
@@ -97,16 +97,16 @@ def scenes() -> dict[str, list[Message]]:
         name: [render_card(replace(story, approvers=owners))]
         for name, story in build_run_view_of_each_state().items()
     }
-    drawn["several hosts"] = [render_card(several_hosts())]
+    drawn["several hosts"] = [render_card(fan_out())]
     drawn["broken glass"] = [
-        render_break_glass_alert(in_an_emergency()),
-        render_card(in_an_emergency()),
+        render_break_glass_alert(with_break_glass()),
+        render_card(with_break_glass()),
     ]
     planned = build_run_view_of_each_state()["planned"]
     never = build_plan(build_step(undo=None, no_undo_reason="HAProxy forgets every entry of http"))
     irreversible = replace(planned, run=build_run(State.PLANNED, proposal=never))
     drawn["plans"] = [render_plan_message(planned), render_plan_message(irreversible)]
-    drawn["the end"] = [render_result(said_much())]
+    drawn["the end"] = [render_result(long_output())]
     return drawn
 
 
@@ -116,7 +116,7 @@ def home() -> View:
         replace(states[name], run=replace(states[name].run, id=number))
         for number, name in ((13, "counter_proposed"), (14, "planned"))
     ]
-    going = [states["running"].run, several_hosts().run]
+    going = [states["running"].run, fan_out().run]
     over = [states[name].run for name in ("succeeded", "failed", "denied", "expired", "stale")]
     return render_home(
         HomeContent(
@@ -135,7 +135,7 @@ def home() -> View:
     )
 
 
-def sheet() -> View:
+def build_form() -> View:
     requirements = ["It takes an approval from the owners of the edge: Olga Owner or Adam Admin."]
     return render_form(
         RequestFormView(
@@ -147,7 +147,7 @@ def sheet() -> View:
 async def _fill_in(page: Page, made: Showcase) -> None:
     """Open the real form, and hand it in without what it needs."""
 
-    view = sheet()
+    view = build_form()
 
     @made.bolt.action("open-it")
     async def open_it(ack: Any, body: Any, client: Any) -> None:
@@ -163,7 +163,7 @@ async def _fill_in(page: Page, made: Showcase) -> None:
     await expect(page.get_by_role("alert").first).to_be_visible()
 
 
-async def looked_at(page: Page, name: str, wrong: dict[str, Any]) -> None:
+async def check_screenshot(page: Page, name: str, wrong: dict[str, Any]) -> None:
     """Keep a picture, and note what sticks out or is too pale."""
     ARTEFACTS.mkdir(exist_ok=True)
     await page.screenshot(path=ARTEFACTS / f"chat-{name}.png")
@@ -191,15 +191,15 @@ def test_cards_form_and_home_tab_fit_the_screen_with_enough_contrast(
                         channel="C0OPS", text=message.text, blocks=list(message.blocks)
                     )
                 await expect(page.locator("main article")).to_have_count(len(messages))
-                await looked_at(page, f"{name.replace(' ', '-')}-{end}", wrong)
+                await check_screenshot(page, f"{name.replace(' ', '-')}-{end}", wrong)
                 for posted in made.emulator.workspace.log("C0OPS", "U0DORA"):
                     made.emulator.workspace.delete("C0OPS", posted.ts)
                 await expect(page.locator("main article")).to_have_count(0)
             await _fill_in(page, made)
-            await looked_at(page, f"form-{end}", wrong)
+            await check_screenshot(page, f"form-{end}", wrong)
             await speak.views_publish(user_id="U0DORA", view=home())
             await page.goto(f"{made.emulator.url}/as/U0DORA/home")
-            await looked_at(page, f"home-{end}", wrong)
+            await check_screenshot(page, f"home-{end}", wrong)
         return wrong
 
     assert desk.play(scene()) == {}

@@ -1,4 +1,4 @@
-"""Every method of the Web API, called with Slack's own client over a socket."""
+"""Every method of the emulator's Web API, called with Slack's own client."""
 
 import asyncio
 import json

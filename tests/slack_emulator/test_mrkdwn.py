@@ -69,7 +69,7 @@ PIECES = (
     """javascript:alert(1) <javascript:alert(1)|x> https://a.example/ :tada: &#60; \x00 \u202e """
     """<https://a.example/'"onclick=x|y> <!date^1^{date}^javascript:x|y> [x](https://a/"o=) """
 )
-NASTY = st.lists(
+HOSTILE_TEXT = st.lists(
     st.sampled_from([*PIECES.split(" "), "\n", "\n> ", " ", "<img src=x onerror=alert(1)>"])
     | st.text(max_size=8),
     max_size=20,
@@ -77,7 +77,7 @@ NASTY = st.lists(
 
 
 @settings(deadline=None)
-@given(NASTY)
+@given(HOSTILE_TEXT)
 def test_hostile_text_never_becomes_html_markup(source: str) -> None:
     assert foreign(to_html(source, NAMES)) == []
     assert foreign(markdown.to_html(source)) == []
@@ -133,7 +133,7 @@ def _blocks(words: str) -> list[dict[str, Any]]:
 
 
 @settings(deadline=None)
-@given(NASTY)
+@given(HOSTILE_TEXT)
 def test_hostile_block_text_never_becomes_html_markup(words: str) -> None:
     surface = Surface(words, NAMES, errors={words: words}, people=[(words, words)])
     assert foreign(blocks_to_html(_blocks(words), surface)) == []

@@ -1,4 +1,4 @@
-"""The pages themselves: who may open them, from where, and what they hold."""
+"""The emulator's pages: sign-in, origin, and escaping."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""What a person does in the emulator reaches a bot made with the real Bolt, and comes back."""
+"""Actions in the emulator reach a bot built with the real Bolt, and its answers come back."""
 
 import json
 
@@ -78,7 +78,7 @@ def test_button_with_a_confirm_dialog_sends_nothing_until_confirmed() -> None:
     run(scene())
 
 
-async def _opened(dora: PageClient) -> None:
+async def _open_form(dora: PageClient) -> None:
     await dora.say("/keyturn ask")
     await wait_until(lambda: dora.made.emulator.views.top("U0DORA"))
 
@@ -86,7 +86,7 @@ async def _opened(dora: PageClient) -> None:
 def test_modal_form_is_filled_in_and_submitted_without_javascript() -> None:
     async def scene() -> None:
         async with open_page_client() as dora:
-            await _opened(dora)
+            await _open_form(dora)
             await dora.form("", {"find": HOST, f"q/{HOST}": "web"})
             page = await dora.page()
             assert '<option value="web-2">web-2</option>' in page
@@ -114,7 +114,7 @@ def test_modal_form_is_filled_in_and_submitted_without_javascript() -> None:
 def test_option_that_was_not_suggested_cannot_be_submitted() -> None:
     async def scene() -> None:
         async with open_page_client() as dora:
-            await _opened(dora)
+            await _open_form(dora)
             await dora.form("submit", {f"v/{HOST}": "evil", f"v/{URGENCY}": "high"})
             assert dora.made.of_type("view_submission") == []
             assert dora.modal.errors == {"host": "Please complete this required field."}
@@ -125,7 +125,7 @@ def test_option_that_was_not_suggested_cannot_be_submitted() -> None:
 def test_submission_errors_of_the_bot_are_shown_below_their_blocks() -> None:
     async def scene() -> None:
         async with open_page_client() as dora:
-            await _opened(dora)
+            await _open_form(dora)
             await dora.form("", {"find": HOST, f"q/{HOST}": ""})
             filled = {f"v/{HOST}": "db-1", f"v/{URGENCY}": "low", f"v/{REASON}": "because"}
             await dora.form("submit", filled)
@@ -139,7 +139,7 @@ def test_submission_errors_of_the_bot_are_shown_below_their_blocks() -> None:
 def test_closed_modal_sends_view_closed() -> None:
     async def scene() -> None:
         async with open_page_client() as dora:
-            await _opened(dora)
+            await _open_form(dora)
             await dora.form("close")
             (closed,) = dora.made.of_type("view_closed")
             assert closed["is_cleared"] is True
@@ -301,7 +301,7 @@ def test_ephemeral_message_or_modal_of_another_person_cannot_be_used() -> None:
             bob = dora.acting_as("U0BOB")
             await bob.press(dora.shown[0], "x", "y")
             assert "That message is gone." in bob.words[-1]
-            await _opened(dora)
+            await _open_form(dora)
             await bob.post("act", {"view": dora.modal.id, "do": "close"})
             assert dora.modal
 
@@ -311,7 +311,7 @@ def test_ephemeral_message_or_modal_of_another_person_cannot_be_used() -> None:
 def test_suggest_route_returns_options_as_json() -> None:
     async def scene() -> None:
         async with open_page_client() as dora:
-            await _opened(dora)
+            await _open_form(dora)
             fields = {"view": dora.modal.id, "where": HOST, "typed": "nfs"}
             answer = await dora.post("suggest", fields)
             assert json.loads(answer.text) == {"options": [{"value": "nfs-1", "text": "nfs-1"}]}

@@ -1,4 +1,4 @@
-"""Tickets, views and the small rules of the workspace."""
+"""Expiring ids, timestamps and input rules of the emulator's workspace."""
 
 import asyncio
 
@@ -101,7 +101,7 @@ def test_typed_names_become_ids_and_other_text_is_escaped() -> None:
     assert encode_command_text("@Bob in #OPS", people, channels) == "<@U1|bob> in <#C1|ops>"
 
 
-def _asked(kind: str, **more: object) -> list[dict[str, object]]:
+def _input_blocks(kind: str, **more: object) -> list[dict[str, object]]:
     element = {"type": kind, "action_id": "a", **more}
     return [{"type": "input", "block_id": "b", "element": element, "label": {}}]
 
@@ -122,7 +122,7 @@ def _asked(kind: str, **more: object) -> list[dict[str, object]]:
 def test_modal_input_is_validated_as_slack_does(
     kind: str, more: dict[str, object], good: str, bad: str
 ) -> None:
-    blocks = _asked(kind, **more)
+    blocks = _input_blocks(kind, **more)
     assert complaints(blocks, read_state(blocks, {"v/b/a": [good]}, {})) == {}
     assert complaints(blocks, read_state(blocks, {"v/b/a": [bad]}, {})).keys() == {"b"}
 
@@ -143,6 +143,6 @@ def test_modal_input_is_validated_as_slack_does(
 def test_modal_input_values_have_the_state_format_of_slack(
     kind: str, given: list[str], value: dict[str, object]
 ) -> None:
-    blocks = _asked(kind, options=[{"value": "x"}])
+    blocks = _input_blocks(kind, options=[{"value": "x"}])
     state = read_state(blocks, {"v/b/a": given}, {})
     assert state == {"b": {"a": {"type": kind, **value}}}

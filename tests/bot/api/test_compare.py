@@ -1,4 +1,4 @@
-"""Two runs compared, as programs are told."""
+"""Comparison of two runs over the API."""
 
 import pytest
 

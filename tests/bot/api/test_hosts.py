@@ -1,4 +1,4 @@
-"""The hosts and locks as programs are told of them."""
+"""Hosts and host locks over the API."""
 
 from bot.db import locks
 from tests.bot.api.conftest import Desk

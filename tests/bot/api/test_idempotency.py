@@ -1,4 +1,4 @@
-"""Idempotency keys: one request, one effect, however often it is made."""
+"""Idempotency keys: a repeated request takes effect once."""
 
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -16,49 +16,49 @@ from tests.bot.api.conftest import Desk
 LAMP = {"request": "toy set lb1 lamp on"}
 
 
-def _ask(program: TestClient, key: str, body: dict[str, Any] = LAMP) -> Any:
+def _request(program: TestClient, key: str, body: dict[str, Any] = LAMP) -> Any:
     return program.post("/runs", json=body, headers={"Idempotency-Key": key})
 
 
-def _asked(desk: Desk) -> int:
+def _count_requests(desk: Desk) -> int:
     return desk.harness.list_entry_kinds().count("requested")
 
 
 def test_repeated_idempotency_key_requests_once_and_replays_the_response(desk: Desk):
     program = desk.program("dora", "request")
-    first, second = _ask(program, "one"), _ask(program, "one")
+    first, second = _request(program, "one"), _request(program, "one")
     assert (first.status_code, first.json()) == (second.status_code, second.json())
     assert second.headers["location"] == first.headers["location"]
     assert second.headers["idempotent-replayed"] == "true"
-    assert _asked(desk) == 1
+    assert _count_requests(desk) == 1
 
 
 def test_requests_without_idempotency_key_are_two_runs(desk: Desk):
     program = desk.program("dora", "request")
     for _ in range(2):
         program.post("/runs", json=LAMP)
-    assert _asked(desk) == 2
+    assert _count_requests(desk) == 2
 
 
 def test_idempotency_key_reused_for_another_request_is_refused(desk: Desk):
     program = desk.program("dora", "request")
-    _ask(program, "one")
+    _request(program, "one")
     for other in (LAMP | {"reason": "dark"}, {"request": "toy show lb1"}):
-        answer = _ask(program, "one", other)
+        answer = _request(program, "one", other)
         assert answer.status_code == 422
         assert answer.json()["type"] == "urn:keyturn:problem:idempotency-key-reused"
-    assert _asked(desk) == 1
+    assert _count_requests(desk) == 1
 
 
 def test_idempotency_key_is_separate_for_each_person(desk: Desk):
     for person in ("dora", "adam"):
-        assert _ask(desk.program(person, "request"), "one").status_code == 202
-    assert _asked(desk) == 2
+        assert _request(desk.program(person, "request"), "one").status_code == 202
+    assert _count_requests(desk) == 2
 
 
 def test_idempotency_key_holds_for_another_token_of_the_same_person(desk: Desk):
-    first = _ask(desk.program("dora", "request"), "one")
-    second = _ask(desk.program("dora", "request"), "one")
+    first = _request(desk.program("dora", "request"), "one")
+    second = _request(desk.program("dora", "request"), "one")
     assert first.json() == second.json()
 
 
@@ -66,20 +66,23 @@ def test_concurrent_requests_with_one_idempotency_key_request_once(desk: Desk):
     program = desk.program("dora", "request")
 
     def ask(_n: int) -> int:
-        return _ask(program, "one").status_code
+        return _request(program, "one").status_code
 
     with ThreadPoolExecutor(8) as several:
         responses = list(several.map(ask, range(16)))
-    assert _asked(desk) == 1
+    assert _count_requests(desk) == 1
     assert set(responses) <= {202, 409}
 
 
 def test_error_response_is_stored_under_its_idempotency_key(desk: Desk):
     program = desk.program("dora", "request")
-    assert [_ask(program, "one", {"request": "toy"}).status_code for _ in range(2)] == [422, 422]
+    assert [_request(program, "one", {"request": "toy"}).status_code for _ in range(2)] == [
+        422,
+        422,
+    ]
 
 
-def _cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+def _interrupt(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let no answer be kept, as where the process is killed just before."""
 
     def crash(*_args: object) -> None: ...
@@ -88,7 +91,7 @@ def _cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(idempotency, "release_key", crash)
 
 
-def _a_minute_passes(desk: Desk) -> None:
+def _expire_lease(desk: Desk) -> None:
     with desk.database.transaction() as tx:
         long_ago = (
             tables.stored_response.c.claimed_at - (idempotency.LEASE_SECONDS + 1) * 1_000_000
@@ -96,7 +99,7 @@ def _a_minute_passes(desk: Desk) -> None:
         tx.sql.execute(update(tables.stored_response).values(claimed_at=long_ago))
 
 
-def _full(*_args: object, **_named: object) -> None:
+def _raise_full_disk(*_args: object, **_named: object) -> None:
     raise StoreUnavailable("the disk is full")
 
 
@@ -104,17 +107,17 @@ def test_interrupted_request_redirects_to_its_run_after_the_lease(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ):
     program = desk.program("dora", "request")
-    _cut_off(monkeypatch)
-    _ask(program, "one")
-    early = _ask(program, "one")
-    assert (early.status_code, _asked(desk)) == (409, 1)
+    _interrupt(monkeypatch)
+    _request(program, "one")
+    early = _request(program, "one")
+    assert (early.status_code, _count_requests(desk)) == (409, 1)
     assert "repeat it in 60 s" in early.json()["detail"]
-    _a_minute_passes(desk)
+    _expire_lease(desk)
     again = program.post(
         "/runs", json=LAMP, headers={"Idempotency-Key": "one"}, follow_redirects=False
     )
     assert (again.status_code, again.headers["location"]) == (303, "/api/v1/runs/1")
-    assert _asked(desk) == 1
+    assert _count_requests(desk) == 1
 
 
 def test_interrupted_request_without_a_run_is_executed_after_the_lease(
@@ -122,13 +125,13 @@ def test_interrupted_request_without_a_run_is_executed_after_the_lease(
 ):
     program = desk.program("dora", "request")
     with monkeypatch.context() as away:
-        away.setattr(runs, "add_run", _full)
-        _cut_off(away)
-        _ask(program, "one")
-    assert _ask(program, "one").status_code == 409
-    _a_minute_passes(desk)
-    assert [_ask(program, "one").status_code for _ in range(2)] == [202, 202]
-    assert _asked(desk) == 1
+        away.setattr(runs, "add_run", _raise_full_disk)
+        _interrupt(away)
+        _request(program, "one")
+    assert _request(program, "one").status_code == 409
+    _expire_lease(desk)
+    assert [_request(program, "one").status_code for _ in range(2)] == [202, 202]
+    assert _count_requests(desk) == 1
 
 
 def test_slow_request_whose_key_was_taken_over_does_nothing(
@@ -139,15 +142,15 @@ def test_slow_request_whose_key_was_taken_over_does_nothing(
     def ask(*args: Any, **named: Any) -> Run:
         if not slow:
             slow.append(0)
-            _a_minute_passes(desk)
-            slow[0] = _ask(program, "one").status_code
+            _expire_lease(desk)
+            slow[0] = _request(program, "one").status_code
         return real(*args, **named)
 
     monkeypatch.setattr(requests, "create_request", ask)
-    assert (_ask(program, "one").status_code, slow) == (503, [202])
-    assert _asked(desk) == 1
+    assert (_request(program, "one").status_code, slow) == (503, [202])
+    assert _count_requests(desk) == 1
     # What the second was answered is kept, and not taken away by the first.
-    assert _ask(program, "one").status_code == 202
+    assert _request(program, "one").status_code == 202
 
 
 def test_request_refused_by_a_full_database_can_be_repeated_with_its_key(
@@ -160,21 +163,21 @@ def test_request_refused_by_a_full_database_can_be_repeated_with_its_key(
         raise StoreUnavailable("the disk is full")
 
     monkeypatch.setattr(runs, "add_run", full)
-    refused = _ask(program, "one")
+    refused = _request(program, "one")
     assert refused.status_code == 503
     assert "the disk" not in refused.text
     monkeypatch.setattr(runs, "add_run", real)
-    assert _ask(program, "one").status_code == 202
+    assert _request(program, "one").status_code == 202
 
 
 @pytest.mark.parametrize("key", ["", " ", "x" * 201, "a b"])
 def test_invalid_idempotency_key_is_refused(desk: Desk, key: str):
-    assert _ask(desk.program("dora", "request"), key).status_code == 422
-    assert _asked(desk) == 0
+    assert _request(desk.program("dora", "request"), key).status_code == 422
+    assert _count_requests(desk) == 0
 
 
 def test_request_without_a_token_stores_no_idempotency_key(desk: Desk):
-    assert _ask(desk.program(), "one").status_code == 401
+    assert _request(desk.program(), "one").status_code == 401
     with desk.database.reading() as tx:
         count = tx.sql.exec_driver_sql("SELECT count(*) FROM stored_response").scalar_one()
     assert count == 0
@@ -182,10 +185,10 @@ def test_request_without_a_token_stores_no_idempotency_key(desk: Desk):
 
 def test_old_stored_responses_are_deleted(desk: Desk):
     program = desk.program("dora", "request")
-    _ask(program, "one")
+    _request(program, "one")
     with desk.database.transaction() as tx:
         tx.sql.exec_driver_sql("UPDATE stored_response SET claimed_at = 1")
-    _ask(program, "two")
+    _request(program, "two")
     with desk.database.reading() as tx:
         count = tx.sql.exec_driver_sql("SELECT count(*) FROM stored_response").scalar_one()
     assert count == 1

@@ -1,4 +1,4 @@
-"""A caller who says so is answered when the run is over, or waits for people."""
+"""Long polls: a request with `wait` returns when its run ends or needs approval."""
 
 import asyncio
 import threading
@@ -21,8 +21,8 @@ from tests.bot.api.conftest import Desk, create_desk
 from tests.bot.harness import Harness
 from tests.toy import SetSwitch
 
-LOOK, CHANGE = {"request": "toy show lb1"}, {"request": "toy set lb1 lamp on"}
-PATIENT = {"wait": 30}
+CHECK, CHANGE = {"request": "toy show lb1"}, {"request": "toy set lb1 lamp on"}
+WAIT = {"wait": 30}
 
 
 @pytest.fixture
@@ -37,18 +37,18 @@ def _until(claim: Callable[[], bool]) -> None:
         threading.Event().wait(0.005)
 
 
-def _over(_run: int) -> long_poll.State:
+def _return_succeeded(_run: int) -> long_poll.State:
     return long_poll.State.SUCCEEDED
 
 
-def _silent(*_: object) -> None:
+def _publish_nothing(*_: object) -> None:
     """Tell nobody: another process would have moved the run."""
 
 
-def _asked_and_worked_on(desk: Desk, body: dict[str, Any], program: Any = None) -> Any:
+def _request_and_run(desk: Desk, body: dict[str, Any], program: Any = None) -> Any:
     program = program or desk.program("dora", "request")
     with ThreadPoolExecutor(1) as pool:
-        coming: Future[Any] = pool.submit(program.post, "/runs", json=body, params=PATIENT)
+        coming: Future[Any] = pool.submit(program.post, "/runs", json=body, params=WAIT)
         _until(lambda: bool(desk.harness.dispatcher.enqueued) or coming.done())
         desk.harness.run_queued_work()
         return coming.result(30)
@@ -58,7 +58,7 @@ def test_long_poll_of_a_check_returns_its_report(desk: Desk, monkeypatch: pytest
     assert "toy show" in load_catalogue()
     # Nobody looks again: only who moves the run can wake who waits for it.
     monkeypatch.setattr(long_poll, "_POLL_SECONDS", 60)
-    answer = _asked_and_worked_on(desk, LOOK)
+    answer = _request_and_run(desk, CHECK)
     body = answer.json()
     assert (answer.status_code, body["run"]["state"]) == (202, "succeeded")
     assert body["report"]["summary"] == body["run"]["summary"]
@@ -68,9 +68,9 @@ def test_long_poll_of_a_check_returns_its_report(desk: Desk, monkeypatch: pytest
 def test_long_poll_sees_a_run_ended_by_another_process(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(RunEvents, "publish", _silent)
+    monkeypatch.setattr(RunEvents, "publish", _publish_nothing)
     monkeypatch.setattr(long_poll, "_POLL_SECONDS", 0.02)
-    assert _asked_and_worked_on(desk, LOOK).json()["run"]["ended"]
+    assert _request_and_run(desk, CHECK).json()["run"]["ended"]
 
 
 def test_long_poll_reads_at_growing_intervals_when_workers_are_separate(
@@ -80,50 +80,50 @@ def test_long_poll_reads_at_growing_intervals_when_workers_are_separate(
     assert [round(next(pauses), 2) for _ in range(6)] == [0.03, 0.06, 0.12, 0.24, 0.48, 0.5]
     alone = long_poll.iterate_pauses(single_process=True)
     assert [next(alone) for _ in range(2)] == [0.5, 0.5]
-    monkeypatch.setattr(RunEvents, "publish", _silent)
+    monkeypatch.setattr(RunEvents, "publish", _publish_nothing)
     monkeypatch.setattr(long_poll, "_POLL_SECONDS", 60)
     monkeypatch.setattr(desk.harness.database, "embedded", False)
     waiters = Waiters(_parts(desk.harness))
-    monkeypatch.setattr(waiters, "_read_state", _over)
+    monkeypatch.setattr(waiters, "_read_state", _return_succeeded)
     response = asyncio.run(
-        waiters.wait_for_response(PendingResponse(1, 30, lambda: _Threads(threads=0)))
+        waiters.wait_for_response(PendingResponse(1, 30, lambda: _ThreadCount(threads=0)))
     )
-    assert isinstance(response, _Threads)
+    assert isinstance(response, _ThreadCount)
 
 
 def test_long_poll_of_a_change_returns_when_it_needs_approval(desk: Desk):
-    body = _asked_and_worked_on(desk, CHANGE).json()
+    body = _request_and_run(desk, CHANGE).json()
     assert (body["run"]["state"], body["report"]) == ("pending", None)
 
 
 def test_long_poll_of_a_pending_run_returns_at_once(desk: Desk):
     run = desk.harness.request(SetSwitch(host="lb1", name="lamp", value="on"))
-    response = desk.program("dora", "read").get(f"/runs/{run.id}", params=PATIENT)
+    response = desk.program("dora", "read").get(f"/runs/{run.id}", params=WAIT)
     assert response.json()["state"] == "pending"
 
 
 def test_long_poll_of_an_existing_run_returns_when_it_ends(desk: Desk):
     program = desk.program("dora", "request")
-    number = program.post("/runs", json=LOOK).json()["run"]["id"]
+    number = program.post("/runs", json=CHECK).json()["run"]["id"]
     with ThreadPoolExecutor(1) as pool:
-        coming = pool.submit(program.get, f"/runs/{number}", params=PATIENT)
+        coming = pool.submit(program.get, f"/runs/{number}", params=WAIT)
         desk.harness.run_queued_work()
         assert coming.result(30).json()["ended"]
 
 
 def test_request_without_wait_returns_at_once(desk: Desk):
-    body = desk.program("dora", "request").post("/runs", json=LOOK).json()
+    body = desk.program("dora", "request").post("/runs", json=CHECK).json()
     assert (body["run"]["state"], body["report"]) == ("planning", None)
 
 
 def test_long_poll_returns_the_current_state_at_its_time_limit(harness: Harness):
     program = create_desk(harness, longest_wait=0.01).program("dora", "request")
-    assert program.post("/runs", json=LOOK, params=PATIENT).json()["run"]["state"] == "planning"
+    assert program.post("/runs", json=CHECK, params=WAIT).json()["run"]["state"] == "planning"
 
 
 @pytest.mark.parametrize("wait", ["31", "-1", "nan", "inf", "long"])
 def test_invalid_wait_parameter_is_refused(desk: Desk, wait: str):
-    answer = desk.program("dora", "request").post("/runs", json=LOOK, params={"wait": wait})
+    answer = desk.program("dora", "request").post("/runs", json=CHECK, params={"wait": wait})
     assert answer.status_code == 422
     assert "requested" not in desk.harness.list_entry_kinds()
 
@@ -132,7 +132,7 @@ def test_response_is_stored_under_its_idempotency_key_before_the_wait(desk: Desk
     program, key = desk.program("dora", "request"), {"Idempotency-Key": "one"}
 
     def ask() -> Any:
-        return program.post("/runs", json=LOOK, params=PATIENT, headers=key)
+        return program.post("/runs", json=CHECK, params=WAIT, headers=key)
 
     with ThreadPoolExecutor(1) as pool:
         first = pool.submit(ask)
@@ -147,7 +147,7 @@ def test_response_is_stored_under_its_idempotency_key_before_the_wait(desk: Desk
     assert desk.harness.list_entry_kinds().count("requested") == 1
 
 
-class _Threads(OutputModel):
+class _ThreadCount(OutputModel):
     threads: int
 
 
@@ -157,12 +157,12 @@ def _parts(harness: Harness) -> ApiParts:
 
 def test_long_polls_hold_no_threads(harness: Harness):
     program = create_desk(harness).program("dora", "request")
-    number = program.post("/runs", json=LOOK).json()["run"]["id"]
+    number = program.post("/runs", json=CHECK).json()["run"]["id"]
     waiters = Waiters(_parts(harness))
 
-    def threads() -> _Threads:
+    def threads() -> _ThreadCount:
         named = [one.name for one in threading.enumerate()]
-        return _Threads(threads=sum(name.startswith("AnyIO") for name in named))
+        return _ThreadCount(threads=sum(name.startswith("AnyIO") for name in named))
 
     async def all_of_them() -> list[OutputModel | None]:
         pending = PendingResponse(number, 30, threads)
@@ -173,33 +173,33 @@ def test_long_polls_hold_no_threads(harness: Harness):
     before = threads().threads
     responses = asyncio.run(all_of_them())
     assert len(responses) == 150
-    assert all(isinstance(one, _Threads) and one.threads <= before + 4 for one in responses)
+    assert all(isinstance(one, _ThreadCount) and one.threads <= before + 4 for one in responses)
 
 
 def test_long_poll_over_the_limit_of_waiters_returns_at_once(harness: Harness):
     number = (
         create_desk(harness)
         .program("dora", "request")
-        .post("/runs", json=LOOK)
+        .post("/runs", json=CHECK)
         .json()["run"]["id"]
     )
-    pending = PendingResponse(number, 30, lambda: _Threads(threads=0))
+    pending = PendingResponse(number, 30, lambda: _ThreadCount(threads=0))
     assert asyncio.run(Waiters(_parts(harness), max_waiting=0).wait_for_response(pending)) is None
 
 
-def _told_by(waiting: int, harness: Harness) -> list[str]:
+def _list_answering_threads(waiting: int, harness: Harness) -> list[str]:
     """Return which threads looked what to tell so many who waited for one run."""
     number = (
         create_desk(harness)
         .program("dora", "request")
-        .post("/runs", json=LOOK)
+        .post("/runs", json=CHECK)
         .json()["run"]["id"]
     )
     waiters, names = Waiters(_parts(harness)), list[str]()
 
-    def count_threads() -> _Threads:
+    def count_threads() -> _ThreadCount:
         names.append(threading.current_thread().name)
-        return _Threads(threads=0)
+        return _ThreadCount(threads=0)
 
     async def all_of_them() -> None:
         coming = [
@@ -217,9 +217,9 @@ def _told_by(waiting: int, harness: Harness) -> list[str]:
 
 
 def test_worker_thread_answers_at_most_four_long_polls(harness: Harness):
-    [name] = _told_by(1, harness)
+    [name] = _list_answering_threads(1, harness)
     assert not name.startswith("AnyIO")
-    names = _told_by(50, harness)
+    names = _list_answering_threads(50, harness)
     assert len(names) == 50
     assert sum(not name.startswith("AnyIO") for name in names) == 4
 
@@ -228,15 +228,15 @@ def test_long_poll_reads_again_after_a_database_error_in_the_worker_thread(harne
     number = (
         create_desk(harness)
         .program("dora", "request")
-        .post("/runs", json=LOOK)
+        .post("/runs", json=CHECK)
         .json()["run"]["id"]
     )
     waiters, troubles = Waiters(_parts(harness)), [StoreUnavailable("just now")]
 
-    def count_threads() -> _Threads:
+    def count_threads() -> _ThreadCount:
         if troubles:
             raise troubles.pop()
-        return _Threads(threads=0)
+        return _ThreadCount(threads=0)
 
     async def asked() -> OutputModel | None:
         coming = asyncio.ensure_future(
@@ -246,7 +246,7 @@ def test_long_poll_reads_again_after_a_database_error_in_the_worker_thread(harne
         await asyncio.to_thread(harness.run_queued_work)
         return await coming
 
-    assert asyncio.run(asked()) == _Threads(threads=0)
+    assert asyncio.run(asked()) == _ThreadCount(threads=0)
     assert not troubles
 
 
@@ -254,7 +254,7 @@ def test_database_error_during_a_long_poll_keeps_the_first_response(harness: Har
     number = (
         create_desk(harness)
         .program("dora", "request")
-        .post("/runs", json=LOOK)
+        .post("/runs", json=CHECK)
         .json()["run"]["id"]
     )
 

@@ -1,4 +1,4 @@
-"""What waits for a caller, what was handed on, the policy in words, and what may be filled in."""
+"""Pending actions, delegations, the policy in words, and field options over the API."""
 
 from dataclasses import replace
 from typing import Any
@@ -20,18 +20,18 @@ from tests.bot.web.sample_runs import (
 from tests.toy import ABUSERS, LISTS, SetSwitch
 
 
-def _waiting_for(desk: Desk, person: str) -> list[int]:
+def _list_pending(desk: Desk, person: str) -> list[int]:
     pending = desk.program(person).get("/pending").json()
     return [run["id"] for run in pending["runs"]]
 
 
 def test_pending_lists_approvals_and_unknown_outcomes_of_a_person(desk: Desk):
     numbers = add_sample_runs(desk.database)
-    assert _waiting_for(desk, "olga")[0] == numbers["unknown"]
-    assert numbers["pending"] in _waiting_for(desk, "olga")
-    assert _waiting_for(desk, "dora") == []
+    assert _list_pending(desk, "olga")[0] == numbers["unknown"]
+    assert numbers["pending"] in _list_pending(desk, "olga")
+    assert _list_pending(desk, "dora") == []
     desk.harness.service.deny_run(numbers["pending"], person="olga", reason="not now")
-    assert numbers["pending"] not in _waiting_for(desk, "olga")
+    assert numbers["pending"] not in _list_pending(desk, "olga")
 
 
 def test_counter_proposals_and_plans_are_pending_for_their_requester(desk: Desk):

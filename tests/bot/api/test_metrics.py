@@ -1,4 +1,4 @@
-"""What Prometheus is told, whom it is told to, and the dashboard that draws it."""
+"""Prometheus metrics, their token, and the Grafana dashboard."""
 
 import json
 import re
@@ -37,7 +37,7 @@ def _prometheus(desk: Desk, *scopes: str) -> TestClient:
     return client
 
 
-def _figures(prometheus: TestClient) -> dict[str, float]:
+def _read_metrics(prometheus: TestClient) -> dict[str, float]:
     """Return each sample by its name and labels: `keyturn_runs{state=pending,runbook=…}`."""
     answer = prometheus.get("/metrics")
     assert answer.status_code == 200, answer.text
@@ -56,7 +56,7 @@ def test_metrics_count_runs_decisions_and_waits_from_the_change_log(desk: Desk):
     prometheus, harness = _prometheus(desk, "metrics"), desk.harness
     harness.approve(harness.request(LAMP))
     waiting = harness.request(BreakSwitch(host="lb2", name="lamp"), person="adam")
-    metrics = _figures(prometheus)
+    metrics = _read_metrics(prometheus)
     assert metrics["keyturn_runs_ended_total runbook=toy set state=succeeded"] == 1
     assert metrics["keyturn_decisions_total answer=yes runbook=toy set"] == 1
     assert metrics["keyturn_waiting_seconds_count runbook=toy set"] == 1
@@ -67,7 +67,7 @@ def test_metrics_count_runs_decisions_and_waits_from_the_change_log(desk: Desk):
     assert metrics["keyturn_ssh_connections_closed_total"] == 2
     assert metrics["keyturn_log_unwitnessed_entries witness=1"] == 7
     harness.service.deny_run(waiting.id, person="olga", reason="not today")
-    again = _figures(prometheus)
+    again = _read_metrics(prometheus)
     assert again["keyturn_decisions_total answer=no runbook=toy break"] == 1
     assert again["keyturn_runs_ended_total runbook=toy set state=succeeded"] == 1
     assert "keyturn_runs runbook=toy break state=pending" not in again
@@ -76,7 +76,7 @@ def test_metrics_count_runs_decisions_and_waits_from_the_change_log(desk: Desk):
 def test_metrics_count_unknown_queued_and_stalled_runs(desk: Desk):
     prometheus = _prometheus(desk, "metrics")
     add_sample_runs(desk.database)
-    metrics = _figures(prometheus)
+    metrics = _read_metrics(prometheus)
     assert metrics["keyturn_unknown_runs"] == 1
     assert metrics["keyturn_queue_depth"] == 2
     assert metrics["keyturn_stalled_runs"] == 0
@@ -91,7 +91,7 @@ def test_metrics_count_runs_without_a_heartbeat_as_stalled(
 
     add_sample_runs(desk.database)
     monkeypatch.setattr(stats, "STALLED_SECONDS", -60)
-    assert _figures(_prometheus(desk, "metrics"))["keyturn_stalled_runs"] == 2
+    assert _read_metrics(_prometheus(desk, "metrics"))["keyturn_stalled_runs"] == 2
 
 
 def test_metrics_report_a_broken_policy_and_a_lost_database(
@@ -101,7 +101,7 @@ def test_metrics_report_a_broken_policy_and_a_lost_database(
 
     prometheus = _prometheus(desk, "metrics")
     (desk.policy / "policy.cedar").write_text("permit (")
-    metrics = _figures(prometheus)
+    metrics = _read_metrics(prometheus)
     assert metrics["keyturn_policy_broken"] == 1
     assert "keyturn_queue_depth" not in metrics
 
@@ -109,7 +109,7 @@ def test_metrics_report_a_broken_policy_and_a_lost_database(
         raise StoreUnavailable("gone")
 
     monkeypatch.setattr(change_log, "get_head", gone)
-    metrics = _figures(prometheus)
+    metrics = _read_metrics(prometheus)
     assert metrics["keyturn_database_up"] == 0
     assert "keyturn_queue_depth" not in metrics
 
@@ -126,7 +126,7 @@ def test_metrics_need_a_token_with_the_scope_metrics(desk: Desk, scope: str, sta
 
 
 def test_metrics_count_http_connections(desk: Desk):
-    metrics = _figures(_prometheus(desk, "metrics"))
+    metrics = _read_metrics(_prometheus(desk, "metrics"))
     assert metrics["keyturn_http_connections"] == 5
     closed = "keyturn_http_connections_closed_total reason=there was no room"
     assert metrics[closed] == 2
@@ -139,8 +139,8 @@ def test_grafana_dashboard_uses_every_metric_and_no_unknown_one(desk: Desk):
     with desk.database.transaction() as tx:
         row = {"subscription": "wiki", "seq": 1, "run": 1, "kind": "requested", "occurred_at": 0}
         tx.sql.execute(delivery.insert().values(**row, attempts=0, next_attempt_at=0, error=""))
-    known = {name.partition(" ")[0] for name in _figures(prometheus)}
-    drawn = _drawn(json.loads(DASHBOARD.read_text()))
+    known = {name.partition(" ")[0] for name in _read_metrics(prometheus)}
+    drawn = _list_dashboard_metrics(json.loads(DASHBOARD.read_text()))
     assert drawn
     assert drawn - known == set()
     # And it leaves nothing out but what histograms add.
@@ -151,10 +151,12 @@ def test_grafana_dashboard_uses_every_metric_and_no_unknown_one(desk: Desk):
 
 
 def test_unknown_metric_in_a_dashboard_query_is_detected():
-    assert _drawn({"expr": "sum(rate(keyturn_nope_total[5m]))"}) == {"keyturn_nope_total"}
+    assert _list_dashboard_metrics({"expr": "sum(rate(keyturn_nope_total[5m]))"}) == {
+        "keyturn_nope_total"
+    }
 
 
-def _drawn(dashboard: object) -> set[str]:
+def _list_dashboard_metrics(dashboard: object) -> set[str]:
     text = json.dumps(dashboard)
     queries = re.findall(r'"expr": "((?:[^"\\]|\\.)*)"', text)
     return {name for query in queries for name in re.findall(r"\bkeyturn_\w+", query)}

@@ -1,4 +1,4 @@
-"""How big, how fast and from where a request may be, and what each answer says."""
+"""Size, rate and format limits of API requests, and headers of every response."""
 
 import logging
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""The description of the API is put together once, and nobody else waits meanwhile."""
+"""The OpenAPI document is generated once, without delaying other requests."""
 
 import asyncio
 import threading
@@ -13,7 +13,9 @@ from tests.bot.api.conftest import API, HERE, Desk
 pytestmark = pytest.mark.anyio
 
 
-def _held(describe: Callable[[], dict[str, Any]], may: threading.Event) -> Callable[[], Any]:
+def _block_until(
+    describe: Callable[[], dict[str, Any]], may: threading.Event
+) -> Callable[[], Any]:
     def described() -> dict[str, Any]:
         assert may.wait(10), "nobody else was answered meanwhile"
         return describe()
@@ -21,7 +23,7 @@ def _held(describe: Callable[[], dict[str, Any]], may: threading.Event) -> Calla
     return described
 
 
-async def _asked(browser: httpx2.AsyncClient, answered: list[str], path: str) -> None:
+async def _get(browser: httpx2.AsyncClient, answered: list[str], path: str) -> None:
     await browser.get(f"{API}{path}")
     answered.append(path)
 
@@ -30,12 +32,12 @@ async def test_api_answers_while_the_openapi_document_is_generated(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ):
     may, answered = threading.Event(), list[str]()
-    monkeypatch.setattr(desk.api, "openapi", _held(desk.api.openapi, may))
+    monkeypatch.setattr(desk.api, "openapi", _block_until(desk.api.openapi, may))
     transport = httpx2.ASGITransport(desk.app)
     async with httpx2.AsyncClient(transport=transport, base_url=HERE) as browser:
-        described = asyncio.create_task(_asked(browser, answered, "/openapi.json"))
+        described = asyncio.create_task(_get(browser, answered, "/openapi.json"))
         await asyncio.sleep(0)  # it comes first
-        await _asked(browser, answered, "/nope")
+        await _get(browser, answered, "/nope")
         may.set()
         await described
     assert answered == ["/nope", "/openapi.json"]

@@ -1,4 +1,4 @@
-"""Progress by way of the API, with what hosts say; and the entries of a run, verified."""
+"""Progress and live output of a run over the API, and verification of its entries."""
 
 from bot.audit import verification
 from bot.db import live_output

@@ -1,4 +1,4 @@
-"""Every address of the API, for each scope of a token and for none. Enter new routes here."""
+"""Every API route, for each scope of a token and for none. Enter new routes here."""
 
 from inspect import iscoroutinefunction
 from typing import Any

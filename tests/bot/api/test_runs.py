@@ -1,4 +1,4 @@
-"""Runs by way of the API: asked for, found, decided, taken back."""
+"""Runs over the API: requested, found, decided, undone; and the change log."""
 
 import json
 from typing import Any
@@ -18,7 +18,7 @@ from tests.toy import SetSwitch
 LAMP = {"request": "toy set lb1 lamp on", "reason": "it is dark"}
 
 
-def _asked(desk: Desk, program: TestClient, body: dict[str, Any]) -> dict[str, Any]:
+def _request_run(desk: Desk, program: TestClient, body: dict[str, Any]) -> dict[str, Any]:
     answer = program.post("/runs", json=body)
     assert answer.status_code == 202, answer.text
     desk.harness.run_queued_work()
@@ -27,7 +27,7 @@ def _asked(desk: Desk, program: TestClient, body: dict[str, Any]) -> dict[str, A
 
 def test_api_request_is_approved_executed_and_verified(desk: Desk):
     dora, olga = desk.program("dora", "request"), desk.program("olga", "approve")
-    run = _asked(desk, dora, LAMP)
+    run = _request_run(desk, dora, LAMP)
     assert (run["state"], run["source"], run["missing_approvals"]) == ("pending", "api", 1)
     assert run["approvals_from"] == "the owners of the edge"
     assert run["approvers"] == ["adam", "olga"]
@@ -55,7 +55,7 @@ def test_api_request_takes_a_ticket_where_a_rule_requires_one(desk: Desk):
     answer = dora.post("/runs", json=LAMP)
     assert answer.status_code == 422, answer.text
     assert "requires an approved change ticket" in answer.json()["detail"]
-    run = _asked(desk, dora, {**LAMP, "ticket": "CHG7"})
+    run = _request_run(desk, dora, {**LAMP, "ticket": "CHG7"})
     assert (run["ticket"], run["state"]) == ("CHG7", "refused")
     plan = dora.post("/plans", json={**LAMP, "ticket": "CHG8"}).json()
     assert plan["ticket"] == "CHG8"
@@ -63,7 +63,7 @@ def test_api_request_takes_a_ticket_where_a_rule_requires_one(desk: Desk):
 
 def test_api_question_answer_and_reassignment_are_part_of_the_run(desk: Desk):
     dora, olga = desk.program("dora", "request"), desk.program("olga", "approve")
-    run = _asked(desk, dora, LAMP)
+    run = _request_run(desk, dora, LAMP)
     assert (run["questions"], run["assigned_to"]) == ([], None)
     at = f"/runs/{run['id']}"
     assert dora.post(f"{at}/question", json={"text": "why?"}).status_code == 403
@@ -80,7 +80,7 @@ def test_api_question_answer_and_reassignment_are_part_of_the_run(desk: Desk):
 
 def test_repeated_refused_decisions_add_one_change_log_entry_each(desk: Desk):
     """Nor by what is too late, or of another plan; by which token is told with what it did."""
-    run = _asked(desk, desk.program("dora", "request"), LAMP)
+    run = _request_run(desk, desk.program("dora", "request"), LAMP)
     at = f"/runs/{run['id']}"
     stan = desk.program("stan", "approve")
     for _ in range(20):
@@ -107,7 +107,7 @@ def test_repeated_refused_decisions_add_one_change_log_entry_each(desk: Desk):
 
 def test_api_request_on_several_hosts_creates_child_runs(desk: Desk):
     body = {"runbook": "toy set", "values": {"host": "lb*", "name": "lamp", "value": "on"}}
-    run = _asked(desk, desk.program("dora", "request"), body)
+    run = _request_run(desk, desk.program("dora", "request"), body)
     assert run["hosts"] == ["lb1", "lb2"]
     assert [part["host"] for part in run["child_runs"]] == ["lb1", "lb2"]
     assert len(run["plan"]["steps"]) == 2
@@ -200,7 +200,7 @@ def test_api_denial_needs_a_reason_and_names_who_denied(desk: Desk):
 
 def test_requester_cannot_approve_their_own_run_by_a_token(desk: Desk):
     program = desk.program("adam", "request", "approve")
-    run = _asked(desk, program, {"request": "toy break lb1 lamp"})
+    run = _request_run(desk, program, {"request": "toy break lb1 lamp"})
     answer = program.post(f"/runs/{run['id']}/approve", json={"digest": run["digest"]})
     assert answer.status_code == 403
     assert "you requested it" in answer.json()["detail"]
@@ -209,12 +209,12 @@ def test_requester_cannot_approve_their_own_run_by_a_token(desk: Desk):
 
 def test_api_withdraws_stops_and_undoes_runs(desk: Desk):
     dora, olga = desk.program("dora", "request"), desk.program("olga", "approve")
-    first = _asked(desk, dora, LAMP)
+    first = _request_run(desk, dora, LAMP)
     assert dora.post(f"/runs/{first['id']}/withdraw").json()["state"] == "withdrawn"
-    second = _asked(desk, dora, LAMP)
+    second = _request_run(desk, dora, LAMP)
     stopped = dora.post(f"/runs/{second['id']}/stop", json={"reason": "wrong lamp"})
     assert stopped.json()["state"] == "stopped"
-    third = _asked(desk, dora, LAMP)
+    third = _request_run(desk, dora, LAMP)
     olga.post(f"/runs/{third['id']}/approve", json={"digest": third["digest"]})
     desk.harness.run_queued_work()
     undone = dora.post(f"/runs/{third['id']}/undo", json={})
@@ -224,7 +224,7 @@ def test_api_withdraws_stops_and_undoes_runs(desk: Desk):
 
 def test_api_requests_an_ended_run_again_for_the_caller(desk: Desk):
     dora, adam = desk.program("dora", "request"), desk.program("adam", "request")
-    first = _asked(desk, dora, LAMP)
+    first = _request_run(desk, dora, LAMP)
     number = first["id"]
     no = adam.post(f"/runs/{number}/again", json={})
     assert (no.status_code, no.json()["detail"]) == (
@@ -245,7 +245,7 @@ def test_api_requests_an_ended_run_again_for_the_caller(desk: Desk):
 
 def test_api_requests_a_host_pattern_again_with_its_current_hosts(desk: Desk):
     dora = desk.program("dora", "request")
-    first = _asked(desk, dora, {"request": "toy set lb* lamp on"})
+    first = _request_run(desk, dora, {"request": "toy set lb* lamp on"})
     dora.post(f"/runs/{first['id']}/withdraw")
     more = "  lb3: {area: edge, tags: [haproxy]}\n"
     (desk.policy / "inventory.yaml").write_text(INVENTORY + more)

@@ -1,7 +1,7 @@
-"""Requests of every kind that the API's own description lets one make, and of kinds it does not.
+"""Requests generated from the OpenAPI document, valid and invalid.
 
-What is looked for in every answer: a fault (5xx), a status, a type or a body that the description
-does not tell of, a method that is let through, and what opens without its token.
+Every response is checked for a server error, an undescribed status, content type or body, an
+unsupported method that is accepted, and access without a token.
 """
 
 from collections import Counter
@@ -47,7 +47,7 @@ class Findings:
     tried: set[str] = field(default_factory=set[str])
 
 
-def _look(desk: Desk, *, examples: int) -> Findings:
+def _run_schemathesis(desk: Desk, *, examples: int) -> Findings:
     """Go through all phases. The requests are the same every time."""
     add_sample_runs(desk.database)
     bearer = f"Bearer {desk.token('olga', 'request', 'approve')}"
@@ -88,7 +88,7 @@ def _note(event: events.ScenarioFinished, findings: Findings) -> None:
 
 @pytest.mark.timeout(240)
 def test_every_response_matches_the_api_description(desk: Desk):
-    findings = _look(desk, examples=1)
+    findings = _run_schemathesis(desk, examples=1)
     assert findings.failures == []
     assert findings.phases >= PHASES
     assert findings.tried == {f"{method} {path}" for method, path in ROUTES}
@@ -106,4 +106,4 @@ def test_undescribed_api_response_is_detected(desk: Desk, status: int):
     def odd() -> Response:
         return Response(status_code=status)
 
-    assert len(_look(desk, examples=1).failures) > 0
+    assert len(_run_schemathesis(desk, examples=1).failures) > 0

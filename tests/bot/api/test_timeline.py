@@ -1,4 +1,4 @@
-"""What changed around a moment, views and the filtered log, as programs are told of them."""
+"""Changes around a time, saved views and the filtered change log over the API."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Tokens: how they are kept, what they open, and when they open nothing any more."""
+"""API tokens: storage, scopes, expiry and revocation."""
 
 import hmac
 import re

@@ -1,4 +1,4 @@
-"""The right to view, at every route of the API. Enter new routes here, with a decision."""
+"""The right to view, at every API route. Enter new routes here, with a decision."""
 
 from collections.abc import Generator
 

@@ -1,4 +1,4 @@
-"""The waiting report as programs are told of it."""
+"""The waiting report over the API."""
 
 from sqlalchemy import update
 

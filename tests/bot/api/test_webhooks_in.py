@@ -1,4 +1,4 @@
-"""Events that others tell us of: who is believed, what of it is kept, and that it stays text."""
+"""Incoming webhooks: signatures, formats, limits and hostile text."""
 
 import base64
 import hashlib
@@ -43,7 +43,7 @@ sources:
 """
 
 
-def _signed(
+def _sign(
     body: bytes, *, secret: str = SECRET, name: str = "msg_1", at: int = NOW
 ) -> dict[str, str]:
     """As the standard says, spelt out: not by the code that is tested."""
@@ -56,7 +56,7 @@ def _signed(
 
 
 @dataclass
-class Counter:
+class Receiver:
     harness: Harness
     client: TestClient
 
@@ -65,7 +65,7 @@ class Counter:
 
     def tell(self, name: str = "msg_1", **body: Any) -> Response:
         raw = json.dumps({"title": "api 2.4.1 deployed", **body}).encode()
-        return self.post("deploys", raw, _signed(raw, name=name))
+        return self.post("deploys", raw, _sign(raw, name=name))
 
     def events(self) -> list[change_log.Entry]:
         with self.harness.database.reading() as tx:
@@ -86,7 +86,7 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def counter(harness: Harness, file: Path) -> Generator[Counter]:
+def receiver(harness: Harness, file: Path) -> Generator[Receiver]:
     incoming = WebhookReceiver(
         load_webhook_config(file),
         harness.database,
@@ -94,11 +94,11 @@ def counter(harness: Harness, file: Path) -> Generator[Counter]:
         clock=lambda: NOW + 0.5,
     )
     with TestClient(webhooks_in.build_webhook_app(incoming, secure=False)) as client:
-        yield Counter(harness, client)
+        yield Receiver(harness, client)
 
 
-def test_webhook_event_is_listed_with_the_changes_of_its_hosts(counter: Counter) -> None:
-    answer = counter.tell(
+def test_webhook_event_is_listed_with_the_changes_of_its_hosts(receiver: Receiver) -> None:
+    answer = receiver.tell(
         hosts=["web1.example.com:443", "lb2"],
         category="deployment",
         person="pipeline",
@@ -106,11 +106,11 @@ def test_webhook_event_is_listed_with_the_changes_of_its_hosts(counter: Counter)
         at="2026-03-01T02:00:00+01:00",
     )
     assert answer.status_code == 202
-    (entry,) = counter.events()
+    (entry,) = receiver.events()
     assert answer.json() == {"entries": [entry.seq]}
     assert entry.facts["hosts"] == ["web1", "lb2"]
     assert entry.facts["occurred_at"] == 1_772_326_800_000_000
-    with counter.harness.database.reading() as tx:
+    with receiver.harness.database.reading() as tx:
         events = {
             host: build_timeline(tx, tx.now, span=10**9, host_pattern=host).events
             for host in ("web*", "nas1")
@@ -121,27 +121,27 @@ def test_webhook_event_is_listed_with_the_changes_of_its_hosts(counter: Counter)
     assert events["nas1"] == []
 
 
-def test_repeated_webhook_event_is_recorded_once(counter: Counter) -> None:
-    assert [len(counter.tell("msg_7").json()["entries"]) for _ in range(3)] == [1, 0, 0]
-    assert counter.tell("msg_8").json()["entries"]
-    assert len(counter.events()) == 2
+def test_repeated_webhook_event_is_recorded_once(receiver: Receiver) -> None:
+    assert [len(receiver.tell("msg_7").json()["entries"]) for _ in range(3)] == [1, 0, 0]
+    assert receiver.tell("msg_8").json()["entries"]
+    assert len(receiver.events()) == 2
 
 
 RAW = b'{"title": "x"}'
 FORGED = {
     "nothing": {},
-    "another secret": _signed(RAW, secret=OTHER),
-    "another body": _signed(b'{"title": "y"}'),
-    "another id": {**_signed(RAW), "webhook-id": "msg_2"},
-    "another time": {**_signed(RAW), "webhook-timestamp": str(NOW + 1)},
-    "too long ago": _signed(RAW, at=NOW - webhook_signature.MAX_AGE_SECONDS - 1),
-    "too early": _signed(RAW, at=NOW + webhook_signature.MAX_AGE_SECONDS + 1),
-    "an empty signature": {**_signed(RAW), "webhook-signature": "v1,"},
+    "another secret": _sign(RAW, secret=OTHER),
+    "another body": _sign(b'{"title": "y"}'),
+    "another id": {**_sign(RAW), "webhook-id": "msg_2"},
+    "another time": {**_sign(RAW), "webhook-timestamp": str(NOW + 1)},
+    "too long ago": _sign(RAW, at=NOW - webhook_signature.MAX_AGE_SECONDS - 1),
+    "too early": _sign(RAW, at=NOW + webhook_signature.MAX_AGE_SECONDS + 1),
+    "an empty signature": {**_sign(RAW), "webhook-signature": "v1,"},
     "another version": {
-        **_signed(RAW),
-        "webhook-signature": _signed(RAW)["webhook-signature"].replace("v1,", "v1a,"),
+        **_sign(RAW),
+        "webhook-signature": _sign(RAW)["webhook-signature"].replace("v1,", "v1a,"),
     },
-    "no id": _signed(RAW, name=""),
+    "no id": _sign(RAW, name=""),
     "GitHub's way": {"x-hub-signature-256": "sha256=" + "0" * 64},
     "the bare secret": {"authorization": f"Bearer {SECRET}"},
     "strange letters": {"webhook-signature": "v1,\xe9", "webhook-id": "\xe9"},
@@ -149,15 +149,15 @@ FORGED = {
 
 
 @pytest.mark.parametrize("how", FORGED)
-def test_webhook_with_an_invalid_signature_is_refused(counter: Counter, how: str) -> None:
+def test_webhook_with_an_invalid_signature_is_refused(receiver: Receiver, how: str) -> None:
     headers = {name: value.encode("latin-1") for name, value in FORGED[how].items()}
-    answer = counter.client.post(
+    answer = receiver.client.post(
         "/deploys",
         content=RAW,
         headers=[(name.encode(), value) for name, value in headers.items()],
     )
     assert answer.status_code == 401
-    assert counter.events() == []
+    assert receiver.events() == []
     assert (
         answer.json()["detail"]
         == "The signature does not match a known source: check its name and secret."
@@ -165,27 +165,27 @@ def test_webhook_with_an_invalid_signature_is_refused(counter: Counter, how: str
 
 
 def test_without_the_signature_check_an_unsigned_webhook_is_accepted(
-    counter: Counter, monkeypatch: pytest.MonkeyPatch
+    receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def anybody(*_: object, **__: object) -> None: ...
 
     monkeypatch.setattr(webhooks_in, "check_signature", anybody)
-    assert counter.post("deploys", RAW, {}).status_code == 202
+    assert receiver.post("deploys", RAW, {}).status_code == 202
 
 
 def test_without_the_age_limit_an_old_webhook_is_accepted(
-    counter: Counter, monkeypatch: pytest.MonkeyPatch
+    receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    old = _signed(RAW, at=NOW - 86400)
-    assert counter.post("deploys", RAW, old).status_code == 401
+    old = _sign(RAW, at=NOW - 86400)
+    assert receiver.post("deploys", RAW, old).status_code == 401
     monkeypatch.setattr(webhook_signature, "MAX_AGE_SECONDS", 10**9)
-    assert counter.post("deploys", RAW, old).status_code == 202
+    assert receiver.post("deploys", RAW, old).status_code == 202
 
 
-def test_refused_webhook_does_not_reveal_whether_the_source_exists(counter: Counter) -> None:
-    known, unknown = (counter.post(name, RAW, {}) for name in ("deploys", "nobody"))
+def test_refused_webhook_does_not_reveal_whether_the_source_exists(receiver: Receiver) -> None:
+    known, unknown = (receiver.post(name, RAW, {}) for name in ("deploys", "nobody"))
     assert {**known.json(), "instance": ""} == {**unknown.json(), "instance": ""}
-    with counter.harness.database.reading() as tx:
+    with receiver.harness.database.reading() as tx:
         last = change_log.list_newest_entries(tx, limit=1)[0]
     assert (last.kind, last.facts["source"]) == ("webhook refused", "deploys")
 
@@ -209,28 +209,28 @@ def test_refused_webhook_does_not_reveal_whether_the_source_exists(counter: Coun
         b"[" * 100_000,
     ],
 )
-def test_malformed_webhook_is_refused_with_an_explanation(counter: Counter, body: bytes) -> None:
-    answer = counter.post("deploys", body, _signed(body))
+def test_malformed_webhook_is_refused_with_an_explanation(receiver: Receiver, body: bytes) -> None:
+    answer = receiver.post("deploys", body, _sign(body))
     assert answer.status_code == 422
     assert answer.json()["detail"]
-    assert counter.events() == []
+    assert receiver.events() == []
 
 
-def test_oversized_webhook_gets_413(counter: Counter) -> None:
+def test_oversized_webhook_gets_413(receiver: Receiver) -> None:
     body = b'{"title": "' + b"x" * 300_000 + b'"}'
-    assert counter.post("deploys", body, _signed(body)).status_code == 413
+    assert receiver.post("deploys", body, _sign(body)).status_code == 413
 
 
-def test_webhook_source_over_its_rate_limit_gets_429(counter: Counter) -> None:
-    answers = [counter.tell(f"msg_{n}") for n in range(22)]
+def test_webhook_source_over_its_rate_limit_gets_429(receiver: Receiver) -> None:
+    answers = [receiver.tell(f"msg_{n}") for n in range(22)]
     assert [answer.status_code for answer in answers] == [202] * 20 + [429] * 2
     assert answers[-1].headers["retry-after"] == "60"
-    assert len(counter.events()) == 20
+    assert len(receiver.events()) == 20
 
 
-def test_hostile_webhook_text_is_escaped(counter: Counter) -> None:
+def test_hostile_webhook_text_is_escaped(receiver: Receiver) -> None:
     hostile = "\x1b]0;owned\x07 <!channel> <script>alert(1)</script> \u202e *x*\r\n"
-    answer = counter.tell(
+    answer = receiver.tell(
         title=hostile,
         hosts=["lb1; rm -rf /", "../etc", "-oProxyCommand=x", "lb1"],
         detail=hostile,
@@ -238,7 +238,7 @@ def test_hostile_webhook_text_is_escaped(counter: Counter) -> None:
         url="javascript:alert(1)",
     )
     assert answer.status_code == 202
-    (entry,) = counter.events()
+    (entry,) = receiver.events()
     assert entry.facts["hosts"] == ["lb1"]
     assert "url" not in entry.facts
     assert "\\x1b]0;owned\\x07" in entry.facts["title"]
@@ -257,10 +257,10 @@ def test_hostile_webhook_text_is_escaped(counter: Counter) -> None:
         "ftp://ci.example.com/7",
     ],
 )
-def test_unsafe_link_in_a_webhook_is_left_out(counter: Counter, url: str) -> None:
-    assert counter.tell("msg_1", url=url).status_code == 202
-    assert counter.tell("msg_2", url="https://ci.example.com/7").status_code == 202
-    odd, plain = counter.events()
+def test_unsafe_link_in_a_webhook_is_left_out(receiver: Receiver, url: str) -> None:
+    assert receiver.tell("msg_1", url=url).status_code == 202
+    assert receiver.tell("msg_2", url="https://ci.example.com/7").status_code == 202
+    odd, plain = receiver.events()
     assert "url" not in odd.facts
     assert plain.facts["url"] == "https://ci.example.com/7"
 
@@ -286,19 +286,19 @@ def _alerts(*alerts: dict[str, Any]) -> bytes:
     return json.dumps({"version": "4", "receiver": "keyturn", "alerts": alerts}).encode()
 
 
-def test_alertmanager_webhook_records_an_alert_once_and_its_end(counter: Counter) -> None:
+def test_alertmanager_webhook_records_an_alert_once_and_its_end(receiver: Receiver) -> None:
     bearer = {"authorization": f"Bearer {SECRET}"}
     firing = _alerts(_alert())
-    assert counter.post("alerts", firing, bearer).status_code == 202
-    assert counter.post("alerts", firing, bearer).json() == {"entries": []}
+    assert receiver.post("alerts", firing, bearer).status_code == 202
+    assert receiver.post("alerts", firing, bearer).json() == {"entries": []}
     ended = _alerts(_alert(status="resolved", endsAt="2026-11-21T02:10:00Z"))
-    assert counter.post("alerts", ended, bearer).status_code == 202
-    titles = [(e.facts["title"], e.host, e.facts["detail"]) for e in counter.events()]
+    assert receiver.post("alerts", ended, bearer).status_code == 202
+    titles = [(e.facts["title"], e.host, e.facts["detail"]) for e in receiver.events()]
     assert titles == [
         ("HighLoad firing", "web1", "load is 40"),
         ("HighLoad resolved", "web1", "load is 40"),
     ]
-    assert counter.post("alerts", firing, _signed(firing)).status_code == 401
+    assert receiver.post("alerts", firing, _sign(firing)).status_code == 401
 
 
 def _deployment(*, ago: int = 0) -> bytes:
@@ -318,27 +318,27 @@ def _deployment(*, ago: int = 0) -> bytes:
     return json.dumps(payload).encode()
 
 
-def _of_github(body: bytes) -> dict[str, str]:
+def _sign_for_github(body: bytes) -> dict[str, str]:
     made = hmac.digest(SECRET.encode(), body, hashlib.sha256).hex()
     return {"x-hub-signature-256": f"sha256={made}", "x-github-event": "deployment_status"}
 
 
-def test_github_webhook_records_a_deployment_once_and_in_time(counter: Counter) -> None:
+def test_github_webhook_records_a_deployment_once_and_in_time(receiver: Receiver) -> None:
     body = _deployment()
-    assert counter.post("github", body, _of_github(body)).status_code == 202
-    assert counter.post("github", body, _of_github(body)).json() == {"entries": []}
+    assert receiver.post("github", body, _sign_for_github(body)).status_code == 202
+    assert receiver.post("github", body, _sign_for_github(body)).json() == {"entries": []}
     old = _deployment(ago=3600)
-    assert counter.post("github", old, _of_github(old)).status_code == 409
-    assert counter.post("github", body, _of_github(old)).status_code == 401
-    (entry,) = counter.events()
+    assert receiver.post("github", old, _sign_for_github(old)).status_code == 409
+    assert receiver.post("github", body, _sign_for_github(old)).status_code == 401
+    (entry,) = receiver.events()
     assert entry.facts["title"] == "acme/shop v2 to production: success"
     assert entry.facts["reported_by"] == "ada"
     ping = b'{"zen": "Keep it logically awesome."}'
-    assert counter.post("github", ping, _of_github(ping)).status_code == 200
+    assert receiver.post("github", ping, _sign_for_github(ping)).status_code == 200
 
 
-def test_webhook_endpoint_refuses_get(counter: Counter) -> None:
-    assert counter.client.get("/deploys").status_code == 405
+def test_webhook_endpoint_refuses_get(receiver: Receiver) -> None:
+    assert receiver.client.get("/deploys").status_code == 405
 
 
 # --- the file ---
@@ -403,11 +403,11 @@ def test_webhooks_command_shows_the_setup_without_secrets(file: Path, tmp_path: 
     "at", ["0001-01-01T00:00:00+14:00", "0001-01-01T00:00:00Z", "9999-12-31T23:59:59-12:00"]
 )
 def test_webhook_event_with_an_extreme_time_is_shown_at_its_arrival(
-    counter: Counter, at: str
+    receiver: Receiver, at: str
 ) -> None:
-    assert counter.tell(at=at, hosts=["lb1"]).status_code == 202
-    [entry] = counter.events()
-    with counter.harness.database.reading() as tx:
+    assert receiver.tell(at=at, hosts=["lb1"]).status_code == 202
+    [entry] = receiver.events()
+    with receiver.harness.database.reading() as tx:
         [event] = build_timeline(tx, tx.now, span=3_600_000_000).events
     assert event.at == entry.at
     assert schemas.to_datetime(event.at).year >= 2026

@@ -1,4 +1,4 @@
-"""Subscriptions are told of runs: signed, in order, at least once, and nowhere they should not."""
+"""Outgoing webhooks: signed, in order, at least once, and never to private addresses."""
 
 import base64
 import hashlib
@@ -83,28 +83,28 @@ def listener() -> Generator[Listener]:
         thread.join()
 
 
-def a_telling(harness: Harness, url: str, **more: Any) -> WebhookSender:
+def create_sender(harness: Harness, url: str, **more: Any) -> WebhookSender:
     """A subscription that has begun: started of whatever happens from now on."""
     to = WebhookSubscription("wiki", url, SECRET, ("change",), (), (), private=True)
-    telling = WebhookSender(
+    sender = WebhookSender(
         replace(to, **more), harness.database, "http://keyturn.test", clock=lambda: NOW
     )
-    telling.send_due()
-    return telling
+    sender.send_due()
+    return sender
 
 
-def all_of(telling: WebhookSender) -> None:
-    while telling.send_due():
+def send_all(sender: WebhookSender) -> None:
+    while sender.send_due():
         pass
 
 
-def _later(harness: Harness) -> None:
+def _make_retries_due(harness: Harness) -> None:
     """Let the time pass until what failed is tried again."""
     with harness.database.transaction() as tx:
         tx.sql.execute(update(delivery).values(next_attempt_at=0))
 
 
-def _seen(harness: Harness, run: Run) -> list[tuple[int, str]]:
+def _list_expected_events(harness: Harness, run: Run) -> list[tuple[int, str]]:
     return [
         (run.id, kind) for kind in harness.list_entry_kinds(run) if kind not in webhook_queue.QUIET
     ]
@@ -114,10 +114,10 @@ def test_subscription_receives_all_events_of_a_run_in_order(
     db_harness: Harness, listener: Listener
 ) -> None:
     harness = db_harness
-    telling = a_telling(harness, listener.url)
+    sender = create_sender(harness, listener.url)
     run = harness.approve(harness.request(LAMP_ON))
-    all_of(telling)
-    assert listener.events == _seen(harness, run)
+    send_all(sender)
+    assert listener.events == _list_expected_events(harness, run)
     assert listener.events[-1] == (run.id, "succeeded")
     assert [one["entry"] for one in listener.heard] == sorted(
         one["entry"] for one in listener.heard
@@ -126,15 +126,15 @@ def test_subscription_receives_all_events_of_a_run_in_order(
     assert listener.paths[0] == "/keyturn?to=us"
     for body in listener.bodies:
         RunEventOut.model_validate_json(body)
-    assert telling.send_due() is False
+    assert sender.send_due() is False
 
 
 def test_outgoing_webhook_is_signed_by_the_standard_webhooks_scheme(
     harness: Harness, listener: Listener
 ) -> None:
-    telling = a_telling(harness, listener.url)
+    sender = create_sender(harness, listener.url)
     harness.request(LAMP_ON)
-    all_of(telling)
+    send_all(sender)
     for headers, body in zip(listener.headers, listener.bodies, strict=True):
         name, at = headers["webhook-id"], headers["webhook-timestamp"]
         made = hmac.digest(SECRET, f"{name}.{at}.".encode() + body, hashlib.sha256)
@@ -145,8 +145,8 @@ def test_outgoing_webhook_is_signed_by_the_standard_webhooks_scheme(
 
 def test_new_subscription_receives_only_later_events(harness: Harness, listener: Listener) -> None:
     harness.request(LAMP_ON)
-    telling = a_telling(harness, listener.url)
-    all_of(telling)
+    sender = create_sender(harness, listener.url)
+    send_all(sender)
     assert listener.heard == []
 
 
@@ -161,25 +161,25 @@ def test_new_subscription_receives_only_later_events(harness: Harness, listener:
 def test_subscription_filters_events_by_area_kind_and_event(
     harness: Harness, listener: Listener, more: dict[str, Any], heard: list[str]
 ) -> None:
-    telling = a_telling(harness, listener.url, **more)
+    sender = create_sender(harness, listener.url, **more)
     harness.approve(harness.request(LAMP_ON))
-    all_of(telling)
+    send_all(sender)
     assert [event for _, event in listener.events] == heard
 
 
 def test_failed_delivery_is_retried_and_holds_later_events_of_its_run(
     harness: Harness, listener: Listener
 ) -> None:
-    telling = a_telling(harness, listener.url, events=("requested", "planned"))
+    sender = create_sender(harness, listener.url, events=("requested", "planned"))
     listener.statuses = [503, 204]
     first = harness.request(LAMP_ON)
     second = harness.request(LAMP_ON, person="stan")
-    all_of(telling)
+    send_all(sender)
     # The other run is not held up, and of the first nothing is told out of turn.
-    assert listener.events == _seen(harness, second)[:2]
-    _later(harness)
-    all_of(telling)
-    assert listener.events[2:] == _seen(harness, first)[:2]
+    assert listener.events == _list_expected_events(harness, second)[:2]
+    _make_retries_due(harness)
+    send_all(sender)
+    assert listener.events[2:] == _list_expected_events(harness, first)[:2]
 
 
 def test_without_ordering_by_run_events_are_delivered_out_of_order(
@@ -200,23 +200,23 @@ def test_without_ordering_by_run_events_are_delivered_out_of_order(
         return deliveries or real(tx, name, most=most)
 
     monkeypatch.setattr(webhook_queue, "list_due_deliveries", all_at_once)
-    telling = a_telling(harness, listener.url, events=("requested", "planned"))
+    sender = create_sender(harness, listener.url, events=("requested", "planned"))
     listener.statuses = [503, 204]
     harness.request(LAMP_ON)
-    all_of(telling)
-    _later(harness)
-    all_of(telling)
+    send_all(sender)
+    _make_retries_due(harness)
+    send_all(sender)
     assert [event for _, event in listener.events] == ["planned", "requested"]
 
 
 def test_repeated_delivery_has_the_same_webhook_id(harness: Harness, listener: Listener) -> None:
     """Whoever dies between sending and noting it sends it once more."""
-    telling = a_telling(harness, listener.url, events=("requested",))
+    sender = create_sender(harness, listener.url, events=("requested",))
     harness.request(LAMP_ON)
     with harness.database.reading() as tx:
         before = tx.sql.execute(delivery.select()).all()
     assert before == []
-    telling.send_due()
+    sender.send_due()
     with harness.database.transaction() as tx:
         entry = listener.heard[0]["entry"]
         row = {
@@ -227,7 +227,7 @@ def test_repeated_delivery_has_the_same_webhook_id(harness: Harness, listener: L
             "occurred_at": 0,
         }
         tx.sql.execute(delivery.insert().values(**row, attempts=0, next_attempt_at=0, error=""))
-    telling.send_due()
+    sender.send_due()
     first, second = listener.headers
     assert first["webhook-id"] == second["webhook-id"] == f"wiki-{entry}"
 
@@ -235,7 +235,7 @@ def test_repeated_delivery_has_the_same_webhook_id(harness: Harness, listener: L
 def test_delivery_claimed_by_another_process_is_not_sent(
     harness: Harness, listener: Listener
 ) -> None:
-    telling = a_telling(harness, listener.url, events=("requested",))
+    sender = create_sender(harness, listener.url, events=("requested",))
     harness.request(LAMP_ON)
     with harness.database.transaction() as tx:
         webhook_queue.read_new_entries(
@@ -245,25 +245,25 @@ def test_delivery_claimed_by_another_process_is_not_sent(
         (item,) = webhook_queue.list_due_deliveries(tx, "wiki")
         assert webhook_queue.claim_delivery(tx, item, seconds=60)
         assert not webhook_queue.claim_delivery(tx, item, seconds=60)
-    assert telling.send_due() is False
+    assert sender.send_due() is False
     assert listener.heard == []
 
 
 def test_failing_delivery_is_given_up_reported_and_retried_on_demand(
     harness: Harness, listener: Listener
 ) -> None:
-    telling = a_telling(harness, listener.url, events=("requested",))
+    sender = create_sender(harness, listener.url, events=("requested",))
     listener.statuses = [500]
     harness.request(LAMP_ON)
     for _ in range(webhook_queue.MOST_TRIES + 3):
-        all_of(telling)
-        _later(harness)
+        send_all(sender)
+        _make_retries_due(harness)
     assert len(listener.paths) == webhook_queue.MOST_TRIES
     assert describe_deliveries(harness.database) == "0 pending, 1 failed: run `keyturn webhooks`"
     listener.statuses = [204]
     with harness.database.transaction() as tx:
         assert webhook_queue.retry_failed(tx, "wiki") == 1
-    all_of(telling)
+    send_all(sender)
     assert len(listener.heard) == 1
     assert describe_deliveries(harness.database) == "all delivered"
 
@@ -271,7 +271,7 @@ def test_failing_delivery_is_given_up_reported_and_retried_on_demand(
 def test_internal_error_of_a_delivery_is_an_attempt_and_delays_no_other(
     harness: Harness, listener: Listener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    telling = a_telling(harness, listener.url, events=("requested",))
+    sender = create_sender(harness, listener.url, events=("requested",))
     first, second = harness.request(LAMP_ON), harness.request(LAMP_ON, person="stan")
     genuine = RunOut.from_run
 
@@ -283,8 +283,8 @@ def test_internal_error_of_a_delivery_is_an_attempt_and_delays_no_other(
     with monkeypatch.context() as meanwhile:
         meanwhile.setattr(RunOut, "from_run", faulty)
         for _ in range(webhook_queue.MOST_TRIES + 3):
-            all_of(telling)
-            _later(harness)
+            send_all(sender)
+            _make_retries_due(harness)
     assert listener.events == [(second.id, "requested")]
     with harness.database.reading() as tx:
         row = tx.sql.execute(delivery.select()).one()
@@ -292,23 +292,23 @@ def test_internal_error_of_a_delivery_is_an_attempt_and_delays_no_other(
     assert row.error == "internal error: ValueError"
     with harness.database.transaction() as tx:
         webhook_queue.retry_failed(tx, "wiki")
-    all_of(telling)
+    send_all(sender)
     assert listener.events[1:] == [(first.id, "requested")]
 
 
 @contextmanager
-def _dribbling(stop: threading.Event) -> Generator[str]:
+def _slow_server(stop: threading.Event) -> Generator[str]:
     """Answer with one letter of a header after the other, for as long as one listens."""
     with socket.create_server(("127.0.0.1", 0)) as server:
 
-        def dribble() -> None:
+        def send_slowly() -> None:
             client, _ = server.accept()
             with client, suppress(OSError):
                 client.sendall(b"HTTP/1.1 200 OK\r\nX-Slow: ")
                 while not stop.wait(0.02):
                     client.sendall(b"x")
 
-        thread = threading.Thread(target=dribble, daemon=True)
+        thread = threading.Thread(target=send_slowly, daemon=True)
         thread.start()
         yield f"http://127.0.0.1:{server.getsockname()[1]}/"
         stop.set()
@@ -317,7 +317,7 @@ def _dribbling(stop: threading.Event) -> Generator[str]:
 
 def test_slow_webhook_response_ends_at_the_total_time_limit() -> None:
     with (
-        _dribbling(threading.Event()) as url,
+        _slow_server(threading.Event()) as url,
         pytest.raises(DeliveryError, match="no response within"),
     ):
         safe_http.post(url, b"{}", {}, private=True, seconds=0.3)
@@ -326,45 +326,45 @@ def test_slow_webhook_response_ends_at_the_total_time_limit() -> None:
 def test_without_a_total_time_limit_a_slow_response_never_times_out() -> None:
     """Each of the client's own limits is of one stroke: none of them ever comes."""
     with (
-        _dribbling(threading.Event()) as url,
+        _slow_server(threading.Event()) as url,
         httpx2.Client(timeout=0.1, trust_env=False) as client,
     ):
         ended = threading.Event()
 
-        def tell() -> None:
+        def post() -> None:
             with suppress(httpx2.HTTPError):
                 client.post(url)
             ended.set()
 
-        teller = threading.Thread(target=tell, daemon=True)
-        teller.start()
+        sending = threading.Thread(target=post, daemon=True)
+        sending.start()
         assert not ended.wait(0.5)
-    teller.join(10)
+    sending.join(10)
 
 
 def test_delivery_with_status_410_is_not_retried(harness: Harness, listener: Listener) -> None:
-    telling = a_telling(harness, listener.url, events=("requested",))
+    sender = create_sender(harness, listener.url, events=("requested",))
     listener.statuses = [410]
     harness.request(LAMP_ON)
-    all_of(telling)
-    _later(harness)
-    all_of(telling)
+    send_all(sender)
+    _make_retries_due(harness)
+    send_all(sender)
     assert len(listener.paths) == 1
 
 
 def test_webhook_retry_delay_doubles_with_each_failure(
     harness: Harness, listener: Listener
 ) -> None:
-    telling = a_telling(harness, listener.url, events=("requested",))
+    sender = create_sender(harness, listener.url, events=("requested",))
     listener.statuses = [500]
     harness.request(LAMP_ON)
     waits: list[int] = []
     for _ in range(4):
-        telling.send_due()
+        sender.send_due()
         with harness.database.reading() as tx:
             (row,) = tx.sql.execute(delivery.select()).all()
             waits.append(round((row.next_attempt_at - tx.now) / 1_000_000))
-        _later(harness)
+        _make_retries_due(harness)
     assert waits == [5, 10, 20, 40]
 
 
@@ -372,10 +372,10 @@ def test_webhook_retry_delay_doubles_with_each_failure(
 def test_redirect_of_a_webhook_receiver_is_not_followed(
     harness: Harness, listener: Listener, status: int
 ) -> None:
-    telling = a_telling(harness, listener.url, events=("requested",))
+    sender = create_sender(harness, listener.url, events=("requested",))
     listener.statuses = [status]
     harness.request(LAMP_ON)
-    all_of(telling)
+    send_all(sender)
     assert listener.paths == ["/keyturn?to=us"]
     with harness.database.reading() as tx:
         assert tx.sql.execute(delivery.select()).one().error == f"it returned status {status}"
@@ -383,31 +383,31 @@ def test_redirect_of_a_webhook_receiver_is_not_followed(
 
 # --- where it goes ---
 
-OURS = [
+PRIVATE_ADDRESSES = [
     "127.0.0.1", "10.1.2.3", "172.16.0.1", "192.168.1.1", "169.254.169.254", "100.64.0.1",
     "0.0.0.1", "224.0.0.1", "::1", "fe80::1", "fc00::1", "::ffff:10.0.0.1", "64:ff9b::a00:1",
     "2002:a00:1::", "fe80::1%eth0",
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("address", OURS)
+@pytest.mark.parametrize("address", PRIVATE_ADDRESSES)
 def test_webhook_to_a_private_address_is_refused(address: str) -> None:
     for before in ([], ["93.184.215.14"]):
-        answer = partial(_answering, [*before, address])
+        answer = partial(_resolve_to, [*before, address])
         with pytest.raises(DeliveryError, match="not public"):
             choose_address("https://evil.example", private=False, resolve=answer)
 
 
-def _answering(answer: Sequence[str], _name: str, _port: int) -> Sequence[str]:
+def _resolve_to(answer: Sequence[str], _name: str, _port: int) -> Sequence[str]:
     return answer
 
 
 def test_webhook_to_localhost_is_not_sent_without_private(
     harness: Harness, listener: Listener
 ) -> None:
-    telling = a_telling(harness, listener.url, private=False, events=("requested",))
+    sender = create_sender(harness, listener.url, private=False, events=("requested",))
     harness.request(LAMP_ON)
-    all_of(telling)
+    send_all(sender)
     assert listener.paths == []
     with harness.database.reading() as tx:
         assert "not public" in tx.sql.execute(delivery.select()).one().error
@@ -417,9 +417,9 @@ def test_without_the_public_address_check_a_webhook_reaches_localhost(
     harness: Harness, listener: Listener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(safe_http, "is_public", bool)
-    telling = a_telling(harness, listener.url, private=False, events=("requested",))
+    sender = create_sender(harness, listener.url, private=False, events=("requested",))
     harness.request(LAMP_ON)
-    all_of(telling)
+    send_all(sender)
     assert listener.paths == ["/keyturn?to=us"]
 
 
@@ -481,9 +481,9 @@ def test_openapi_document_describes_outgoing_webhooks(harness: Harness) -> None:
 
 
 def test_webhook_secret_is_neither_sent_nor_logged(harness: Harness, listener: Listener) -> None:
-    telling = a_telling(harness, listener.url)
+    sender = create_sender(harness, listener.url)
     harness.request(LAMP_ON)
-    all_of(telling)
+    send_all(sender)
     assert SECRET not in b"".join(listener.bodies) + repr(listener.headers).encode()
     with harness.database.reading() as tx:
         assert all(
@@ -494,11 +494,11 @@ def test_webhook_secret_is_neither_sent_nor_logged(harness: Harness, listener: L
 def test_delivery_for_a_missing_run_fails_without_delaying_others(
     harness: Harness, listener: Listener
 ) -> None:
-    telling = a_telling(harness, listener.url, events=("requested",))
+    sender = create_sender(harness, listener.url, events=("requested",))
     with harness.database.transaction() as tx:
         row = {"subscription": "wiki", "seq": 0, "run": 99, "kind": "requested", "occurred_at": 0}
         tx.sql.execute(delivery.insert().values(**row, attempts=0, next_attempt_at=0, error=""))
     run = harness.request(LAMP_ON)
-    all_of(telling)
+    send_all(sender)
     assert listener.events == [(run.id, "requested")]
     assert describe_deliveries(harness.database).startswith("0 pending, 1 failed")

@@ -1,4 +1,4 @@
-"""`keyturn backup`, `keyturn restore` and `keyturn db copy`, as people type them."""
+"""`keyturn backup`, `keyturn restore` and `keyturn db copy`."""
 
 import json
 from pathlib import Path

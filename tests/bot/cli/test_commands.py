@@ -1,4 +1,4 @@
-"""Every command of `keyturn`, and what the change log has of it: nothing is done there unseen."""
+"""Every command of `keyturn`, and its entry in the change log."""
 
 from collections.abc import Iterator
 from importlib.resources import files
@@ -8,7 +8,7 @@ import click
 
 from bot.__main__ import main
 
-LOOKS = "looks"
+READ_ONLY = "looks"
 # Through the service, with a token: what holds for its owner holds there.
 SERVICE = "service"
 # Files of the policy directory, the database's schema, or nothing that is kept.
@@ -21,7 +21,7 @@ COMMANDS = {
     "agent add": "agent added",
     "agent confirm": "agent confirmed",
     "agent end": "agent ended",
-    "agent list": LOOKS,
+    "agent list": READ_ONLY,
     "agent pause": "agent paused",
     "agent resume": "agent resumed",
     "agent token": "token created",
@@ -36,20 +36,20 @@ COMMANDS = {
     "changelog erase": "erasure requested",
     "changelog export": "log exported",
     "changelog rotate-key": "key",
-    "changelog show": LOOKS,
-    "changelog verify": LOOKS,
+    "changelog show": READ_ONLY,
+    "changelog verify": READ_ONLY,
     "compare": SERVICE,
-    "completion": LOOKS,
+    "completion": READ_ONLY,
     "counter": SERVICE,
-    "db check": LOOKS,
+    "db check": READ_ONLY,
     "db copy": "database moved",
-    "db grants": LOOKS,
+    "db grants": READ_ONLY,
     "db upgrade": FILES,
     "delegate end": "delegation revoked",
-    "delegate list": LOOKS,
+    "delegate list": READ_ONLY,
     "delegate to": "delegation created",
     "deny": SERVICE,
-    "doctor": LOOKS,
+    "doctor": READ_ONLY,
     "drift adopt": SERVICE,
     "drift expect": SERVICE,
     "drift list": SERVICE,
@@ -57,64 +57,64 @@ COMMANDS = {
     "drift restore": SERVICE,
     "drift show": SERVICE,
     "factors forget": "all factors removed",
-    "factors list": LOOKS,
+    "factors list": READ_ONLY,
     "freeze list": SERVICE,
     "grant": "grant created",
     "grants end": "grant revoked",
-    "grants list": LOOKS,
+    "grants list": READ_ONLY,
     "webhooks": "deliveries retried",
     "hosts": SERVICE,
     "rebuild": SERVICE,
     "init": FILES,
-    "inventory check": LOOKS,
+    "inventory check": READ_ONLY,
     "inventory confirm": FILES,
     "inventory enrol": FILES,
     "inventory import ansible": FILES,
     "inventory import ssh-config": FILES,
     "locks": SERVICE,
-    "manifest": LOOKS,
+    "manifest": READ_ONLY,
     "mcp": SERVICE,
-    "policy check": LOOKS,
-    "policy explain": LOOKS,
-    "policy page": LOOKS,
-    "policy replay": LOOKS,
+    "policy check": READ_ONLY,
+    "policy explain": READ_ONLY,
+    "policy page": READ_ONLY,
+    "policy replay": READ_ONLY,
     "report waiting": SERVICE,
     "restore": "restored",
     "review": SERVICE,
     "resume": "everything resumed",
     "run resolve": SERVICE,
     "run show": SERVICE,
-    "runbooks": LOOKS,
+    "runbooks": READ_ONLY,
     "runs": SERVICE,
     "schedule add": "requested",
     "schedule end": "schedule {state}",
-    "schedule list": LOOKS,
-    "schedule next": LOOKS,
+    "schedule list": READ_ONLY,
+    "schedule next": READ_ONLY,
     "schedule resume": "schedule resumed",
-    "schedule show": LOOKS,
+    "schedule show": READ_ONLY,
     "schedule suspend": "schedule {state}",
     "schedule take": "requested",
     "serve": "settings changed",
     "runbook enable": "local runbook enabled",
-    "runbook lint": LOOKS,
+    "runbook lint": READ_ONLY,
     "runbook new": FILES,
-    "runbook test": LOOKS,
-    "runbook try": LOOKS,
+    "runbook test": READ_ONLY,
+    "runbook try": READ_ONLY,
     "sign-in": "sign-in link created",
     "stop": "everything stopped",
-    "sudoers": LOOKS,
-    "token list": LOOKS,
+    "sudoers": READ_ONLY,
+    "token list": READ_ONLY,
     "token new": "token created",
     "token revoke": "token revoked",
-    "tree analyse": LOOKS,
-    "tree check": LOOKS,
-    "tree claims": LOOKS,
-    "tree cuts": LOOKS,
-    "tree draw": LOOKS,
-    "tree export": LOOKS,
-    "tree import": LOOKS,
+    "tree analyse": READ_ONLY,
+    "tree check": READ_ONLY,
+    "tree claims": READ_ONLY,
+    "tree cuts": READ_ONLY,
+    "tree draw": READ_ONLY,
+    "tree export": READ_ONLY,
+    "tree import": READ_ONLY,
     "tree release": "leg released",
-    "worker": LOOKS,
+    "worker": READ_ONLY,
     "unban": "ban lifted",
     "undo": SERVICE,
     "plan": SERVICE,
@@ -146,7 +146,7 @@ NOT_FOR_PROGRAMS = {
 }
 
 
-def every(command: click.Command, *words: str) -> Iterator[str]:
+def list_command_names(command: click.Command, *words: str) -> Iterator[str]:
     yield from (" ".join(path) for path, _ in _leaves(command, *words))
 
 
@@ -174,7 +174,7 @@ def test_every_command_has_json_or_a_reason_why_not():
 
 
 def test_every_command_is_in_the_table_of_change_log_entries():
-    assert set(every(main)) == set(COMMANDS)
+    assert set(list_command_names(main)) == set(COMMANDS)
 
 
 def test_command_missing_from_the_table_is_detected():
@@ -185,12 +185,12 @@ def test_command_missing_from_the_table_is_detected():
     for name, command in main.commands.items():
         other.add_command(command, name)
     other.add_command(click.Command("open-sesame"))
-    assert set(every(other)) - set(COMMANDS) == {"open-sesame"}
+    assert set(list_command_names(other)) - set(COMMANDS) == {"open-sesame"}
 
 
 def test_every_changing_command_has_a_change_log_entry():
     sources = "".join(_read(Path(str(files("bot")))))
-    kinds = {kind for kind in COMMANDS.values() if kind not in {LOOKS, SERVICE, FILES}}
+    kinds = {kind for kind in COMMANDS.values() if kind not in {READ_ONLY, SERVICE, FILES}}
     assert [kind for kind in kinds if f'"{kind}"' not in sources] == []
 
 

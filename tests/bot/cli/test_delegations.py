@@ -1,4 +1,4 @@
-"""`keyturn delegate` and `keyturn grants`, as whoever looks after the machine uses them."""
+"""`keyturn delegate`, `keyturn grant` and `keyturn grants`."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""keyturn changelog erase: it asks, and can never confirm."""
+"""`keyturn changelog erase` requests an erasure and cannot confirm it."""
 
 import json
 from pathlib import Path

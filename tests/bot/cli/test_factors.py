@@ -1,4 +1,4 @@
-"""keyturn factors: what there is, and a lost key."""
+"""`keyturn factors`: list second factors, and remove them after a lost key."""
 
 from pathlib import Path
 

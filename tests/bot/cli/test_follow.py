@@ -1,4 +1,4 @@
-"""`keyturn run show N --follow`: a run as it happens, in a terminal and for programs."""
+"""`keyturn run show N --follow`, in a terminal and as JSON."""
 
 import json
 import threading
@@ -12,7 +12,7 @@ from bot.db import live_output, run_progress, runs
 from bot.db.database import Transaction
 from bot.db.live_output import NewestLines
 from bot.model.run import State
-from tests.bot.cli.test_runs import Shop, shop
+from tests.bot.cli.test_runs import CliService, cli_service
 from tests.bot.web.sample_runs import (
     add_ended_run,
     add_pending_run,
@@ -21,7 +21,7 @@ from tests.bot.web.sample_runs import (
     start_run,
 )
 
-__all__ = ["shop"]
+__all__ = ["cli_service"]
 
 
 def a_progress(**changes: Any) -> Mapping[str, Any]:
@@ -78,10 +78,10 @@ def test_live_output_printer_prints_each_line_once_and_counts_omitted_lines() ->
 
 
 def test_run_show_follow_prints_live_output_until_the_run_ends(
-    shop: Shop, monkeypatch: pytest.MonkeyPatch
+    cli_service: CliService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     database, looked, look = (
-        shop.service.keyturn.database,
+        cli_service.service.keyturn.database,
         threading.Event(),
         run_progress.get_run_progress,
     )
@@ -104,7 +104,7 @@ def test_run_show_follow_prints_live_output_until_the_run_ends(
 
     end = threading.Thread(target=finish)
     end.start()
-    result = shop.type("dora", "run", "show", str(number), "--follow")
+    result = cli_service.type("dora", "run", "show", str(number), "--follow")
     end.join()
     assert result.exit_code == 0, result.output
     assert result.stdout.startswith("lb1: half \\x1b[31mdone\nrun ")
@@ -112,11 +112,11 @@ def test_run_show_follow_prints_live_output_until_the_run_ends(
     assert "Verified" in result.stdout
 
 
-def test_run_show_follow_prints_json_lines(shop: Shop) -> None:
-    database = shop.service.keyturn.database
+def test_run_show_follow_prints_json_lines(cli_service: CliService) -> None:
+    database = cli_service.service.keyturn.database
     with database.transaction() as tx:
         moving = start_run(tx, approve(tx, add_pending_run(tx, add_requested_run(tx))))
         number = add_ended_run(tx, moving, State.SUCCEEDED, "Verified").id
-    result = shop.type("dora", "run", "show", str(number), "--follow", "--json")
+    result = cli_service.type("dora", "run", "show", str(number), "--follow", "--json")
     progress, run = map(json.loads, result.stdout.splitlines())
     assert (progress["ended"], run["state"]) == (True, "succeeded")

@@ -1,4 +1,4 @@
-"""What commands answer programs with `--json`: one JSON document, whatever they did."""
+"""The JSON documents that commands print with `--json`."""
 
 import json
 from collections.abc import Generator

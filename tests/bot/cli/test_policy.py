@@ -1,4 +1,4 @@
-"""`keyturn policy …` as a person uses it: words in, words and exit status out."""
+"""`keyturn policy`: pages, explanations, replay and exit status."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""How far long work is: drawn for who looks on, and for no program that reads along."""
+"""Progress bars of long commands, on terminals only."""
 
 import io
 import os

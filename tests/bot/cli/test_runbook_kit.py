@@ -1,4 +1,4 @@
-"""`keyturn runbook …` and `keyturn runbooks --html`: the kit for those who write runbooks."""
+"""`keyturn runbook` and `keyturn runbooks --html`, for authors of runbooks."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""`keyturn request`, `runs`, `run` and `approve`, typed at a service that really listens."""
+"""`keyturn request`, `runs`, `run` and `approve`, against a real service."""
 
 import contextlib
 import json
@@ -31,7 +31,7 @@ from tests.playground.service import Service
 from tests.policies import write_policy
 
 
-class Shop:
+class CliService:
     """A service, and people who type at it, each with a token of theirs."""
 
     def __init__(self, service: Service, directory: Path) -> None:
@@ -64,31 +64,31 @@ class Shop:
 
 
 @pytest.fixture(scope="module")
-def shop(tmp_path_factory: pytest.TempPathFactory) -> Generator[Shop]:
+def cli_service(tmp_path_factory: pytest.TempPathFactory) -> Generator[CliService]:
     directory: Path = tmp_path_factory.mktemp("shop")
     write_policy(directory / "policy")
     with Service(directory) as service:
-        yield Shop(service, directory)
+        yield CliService(service, directory)
 
 
-def test_failed_run_exits_with_1_and_prints_why(shop: Shop):
+def test_failed_run_exits_with_1_and_prints_why(cli_service: CliService):
     # The company has no keys: no host can be reached.
-    result = shop.type("dora", "request", "uptime", "check", "lb1", "--wait", "30")
+    result = cli_service.type("dora", "request", "uptime", "check", "lb1", "--wait", "30")
     assert result.exit_code == 1
     assert "failed." in result.stdout
     assert "requested by dora on lb1" in result.stdout
     assert "/runs/" in result.stdout
 
 
-def test_request_command_waits_for_the_result_by_default(shop: Shop):
-    at_once = shop.type("dora", "request", "uptime", "check", "lb1", "--wait", "0")
+def test_request_command_waits_for_the_result_by_default(cli_service: CliService):
+    at_once = cli_service.type("dora", "request", "uptime", "check", "lb1", "--wait", "0")
     assert "planning." in at_once.stdout or "failed." in at_once.stdout
-    result = shop.type("dora", "request", "uptime", "check", "lb1")
+    result = cli_service.type("dora", "request", "uptime", "check", "lb1")
     assert (result.exit_code, "failed." in result.stdout) == (1, True)
 
 
-def test_forbidden_command_exits_with_4(shop: Shop):
-    result = shop.type("dora", "run", "1", "--as", "olga")
+def test_forbidden_command_exits_with_4(cli_service: CliService):
+    result = cli_service.type("dora", "run", "1", "--as", "olga")
     assert (result.exit_code, result.stderr) == (
         4,
         "keyturn: the token belongs to dora, not to olga\n",
@@ -110,9 +110,9 @@ def test_forbidden_command_exits_with_4(shop: Shop):
     ],
 )
 def test_invalid_command_exits_with_2_and_missing_object_with_3(
-    shop: Shop, words: tuple[str, ...], status: int
+    cli_service: CliService, words: tuple[str, ...], status: int
 ):
-    result = shop.type("dora", *words)
+    result = cli_service.type("dora", *words)
     assert (result.exit_code, result.stderr[:9]) == (status, "keyturn: "), result.output
 
 
@@ -127,69 +127,69 @@ def test_help_command_describes_commands_and_runbooks():
     assert result.stdout.startswith("abusers clear HOST ADDRESS")
 
 
-def test_runs_command_filters_by_relative_and_absolute_times(shop: Shop):
-    shop.type("dora", "request", "uptime", "check", "lb1")
-    assert shop.type("dora", "runs", "--since", "2 h", "--until", "today").exit_code == 0
-    assert shop.read_json("dora", "runs", "--since", "2020-01-01 02:00 Europe/Paris") != []
-    assert shop.read_json("dora", "runs", "--until", "2020-01-01") == []
+def test_runs_command_filters_by_relative_and_absolute_times(cli_service: CliService):
+    cli_service.type("dora", "request", "uptime", "check", "lb1")
+    assert cli_service.type("dora", "runs", "--since", "2 h", "--until", "today").exit_code == 0
+    assert cli_service.read_json("dora", "runs", "--since", "2020-01-01 02:00 Europe/Paris") != []
+    assert cli_service.read_json("dora", "runs", "--until", "2020-01-01") == []
 
 
-def test_plan_of_a_check_is_refused(shop: Shop):
+def test_plan_of_a_check_is_refused(cli_service: CliService):
     for words in (
         ("request", "uptime", "check", "lb1", "--plan"),
         ("plan", "uptime", "check", "lb1"),
     ):
-        result = shop.type("dora", *words)
+        result = cli_service.type("dora", *words)
         assert result.exit_code == 2
         assert result.stderr == (
             "keyturn: uptime check only reads, so it has no plan: request it instead\n"
         )
 
 
-def test_runs_are_listed_for_people_and_for_programs(shop: Shop):
+def test_runs_are_listed_for_people_and_for_programs(cli_service: CliService):
     for _ in range(3):
-        shop.type("dora", "request", "uptime", "check", "lb2")
-    runs = shop.read_json("olga", "runs", "--host", "lb2", "-n", "2")
+        cli_service.type("dora", "request", "uptime", "check", "lb2")
+    runs = cli_service.read_json("olga", "runs", "--host", "lb2", "-n", "2")
     assert [run["host"] for run in runs] == ["lb2", "lb2"]
-    assert "uptime check lb2" in shop.type("olga", "runs", "--person", "dora").stdout
-    none = shop.type("olga", "runs", "--person", "stan")
+    assert "uptime check lb2" in cli_service.type("olga", "runs", "--person", "dora").stdout
+    none = cli_service.type("olga", "runs", "--person", "stan")
     assert (none.exit_code, none.stderr) == (0, "No matching runs.\n")
 
 
-def test_runs_filter_with_an_unknown_name_exits_with_3(shop: Shop):
-    result = shop.type("olga", "runs", "--person", "dorra")
+def test_runs_filter_with_an_unknown_name_exits_with_3(cli_service: CliService):
+    result = cli_service.type("olga", "runs", "--person", "dorra")
     assert (result.exit_code, result.stdout) == (3, "")
     assert "“dorra” is not in the policy, and has never requested anything" in result.stderr
     assert "did you mean “dora”?" in result.stderr
-    program = shop.type("olga", "runs", "--host", "web99", "--json")
+    program = cli_service.type("olga", "runs", "--host", "web99", "--json")
     assert (program.exit_code, program.stdout) == (3, "[]\n")
 
 
-def test_long_report_table_is_truncated_on_a_terminal_only(shop: Shop):
+def test_long_report_table_is_truncated_on_a_terminal_only(cli_service: CliService):
     rows = [(f"03:{n:02}", f"sudo {n}") for n in range(60)]
     report = Report("60 things happened", table=Table(("when", "what"), rows))
-    with shop.service.keyturn.database.transaction() as tx:
+    with cli_service.service.keyturn.database.transaction() as tx:
         number = sample_runs.add_check(tx, report).id
-    passed_on = shop.type("olga", "run", str(number)).stdout
+    passed_on = cli_service.type("olga", "run", str(number)).stdout
     assert ("sudo 59" in passed_on, "more rows" in passed_on) == (True, False)
-    with shop.at_a_terminal("olga", "run", str(number)) as terminal:
+    with cli_service.at_a_terminal("olga", "run", str(number)) as terminal:
         assert terminal.ended() == 0
     assert ("sudo 39" in terminal.output, "sudo 40" in terminal.output) == (True, False)
     assert f"[… 20 more rows: keyturn run {number} | less …]" in terminal.output
 
 
-def test_runs_command_lists_and_filters_checks_that_need_attention(shop: Shop):
-    with shop.service.keyturn.database.transaction() as tx:
+def test_runs_command_lists_and_filters_checks_that_need_attention(cli_service: CliService):
+    with cli_service.service.keyturn.database.transaction() as tx:
         ill, well = (
             sample_runs.add_check(tx).id,
             sample_runs.add_check(tx, Report("all is well")).id,
         )
-    listed = shop.type("olga", "runs", "--state", NEEDS_ATTENTION).stdout
+    listed = cli_service.type("olga", "runs", "--state", NEEDS_ATTENTION).stdout
     assert f"{ill}  " in listed
     assert f"{NEEDS_ATTENTION}  dora" in listed
-    runs = shop.read_json("olga", "runs", "--state", "succeeded", "-n", "2")
+    runs = cli_service.read_json("olga", "runs", "--state", "succeeded", "-n", "2")
     assert [(run["id"], run["needs_attention"]) for run in runs] == [(well, False), (ill, True)]
-    assert f"{NEEDS_ATTENTION}. 2 addresses" in shop.type("olga", "run", str(ill)).stdout
+    assert f"{NEEDS_ATTENTION}. 2 addresses" in cli_service.type("olga", "run", str(ill)).stdout
     every = (
         {"state": state.value, "needs_attention": unwell} for state in State for unwell in (0, 1)
     )
@@ -198,17 +198,17 @@ def test_runs_command_lists_and_filters_checks_that_need_attention(shop: Shop):
         assert at_terminal.format_run_state(run) == shown_state
 
 
-def test_missing_token_or_unreachable_service_is_explained(shop: Shop):
-    result = shop.type("nobody", "runs")
+def test_missing_token_or_unreachable_service_is_explained(cli_service: CliService):
+    result = cli_service.type("nobody", "runs")
     assert (result.exit_code, "KEYTURN_TOKEN is not set" in result.stderr) == (1, True)
-    away = shop.type("dora", "runs", KEYTURN_URL="http://127.0.0.1:9")
+    away = cli_service.type("dora", "runs", KEYTURN_URL="http://127.0.0.1:9")
     assert (away.exit_code, "cannot reach" in away.stderr) == (1, True)
-    wrong = shop.type("dora", "runs", KEYTURN_TOKEN="kt_00000000_x")
+    wrong = cli_service.type("dora", "runs", KEYTURN_TOKEN="kt_00000000_x")
     assert (wrong.exit_code, "Unknown token" in wrong.stderr) == (4, True)
 
 
-def test_api_token_is_not_sent_over_plain_http_to_another_host(shop: Shop):
-    result = shop.type("dora", "runs", KEYTURN_URL="http://keyturn.example.com")
+def test_api_token_is_not_sent_over_plain_http_to_another_host(cli_service: CliService):
+    result = cli_service.type("dora", "runs", KEYTURN_URL="http://keyturn.example.com")
     assert (result.exit_code, "must begin with https://" in result.stderr) == (1, True)
 
 
@@ -224,112 +224,114 @@ def test_no_command_takes_a_token_as_option():
     assert not [option for option in secret if "token" in option]
 
 
-def test_pending_run_is_shown_questioned_approved_denied_and_withdrawn(shop: Shop):
+def test_pending_run_is_shown_questioned_approved_denied_and_withdrawn(cli_service: CliService):
     # Put there as the service would have left it: no host is needed to decide.
     from tests.bot.web import sample_runs
 
-    numbers = sample_runs.add_sample_runs(shop.service.keyturn.database)
-    shown = shop.type("olga", "run", str(numbers["pending"]))
+    numbers = sample_runs.add_sample_runs(cli_service.service.keyturn.database)
+    shown = cli_service.type("olga", "run", str(numbers["pending"]))
     assert shown.exit_code == 0
-    waited = shop.type("olga", "run", str(numbers["pending"]), "--wait", "0.1")
+    waited = cli_service.type("olga", "run", str(numbers["pending"]), "--wait", "0.1")
     assert (waited.exit_code, "pending, needs 1" in waited.stderr) == (5, True)
     assert "needs 1 of the owners of the edge: adam, olga" in shown.stdout
     assert "$ socat" in shown.stdout
 
-    which = shop.type("olga", "approve", str(numbers["pending"]))
+    which = cli_service.type("olga", "approve", str(numbers["pending"]))
     assert (which.exit_code, "name the plan" in which.stderr) == (2, True)
-    own = shop.read_json("olga", "run", str(numbers["own"]))
-    mine = shop.type("olga", "approve", str(own["id"]), own["digest"][:10])
+    own = cli_service.read_json("olga", "run", str(numbers["own"]))
+    mine = cli_service.type("olga", "approve", str(own["id"]), own["digest"][:10])
     assert (mine.exit_code, "you requested it" in mine.stderr) == (4, True)
 
-    keyturn = shop.service.keyturn
+    keyturn = cli_service.service.keyturn
     with keyturn.database.transaction() as tx:
         asked = sample_runs.add_requested_run(tx)
         version = keyturn.policies.get_policy().version
         plan = sample_runs.build_plan(asked, policy_version=version)
         run = sample_runs.add_pending_run(tx, asked, plan)
-    asked = shop.type("olga", "question", str(run.id), "Which ticket?")
+    asked = cli_service.type("olga", "question", str(run.id), "Which ticket?")
     assert f"the question is open: keyturn answer {run.id} TEXT" in asked.stdout
-    assert shop.type("dora", "answer", str(run.id), "4711").exit_code == 0
-    given = shop.type("olga", "reassign", str(run.id), "adam", "--reason", "yours").stdout
+    assert cli_service.type("dora", "answer", str(run.id), "4711").exit_code == 0
+    given = cli_service.type("olga", "reassign", str(run.id), "adam", "--reason", "yours").stdout
     assert "asked by olga" in given
     assert "answered by dora" in given
     assert "assigned to adam" in given
-    shop.type("olga", "approve", str(run.id), run.digest[:10])
+    cli_service.type("olga", "approve", str(run.id), run.digest[:10])
     with keyturn.database.reading() as tx:
         kinds = [entry.kind for entry in change_log.list_entries_of_run(tx, run.id)]
     assert kinds[kinds.index("approved") - 1] == "token used"
-    assert ", approved by olga" in shop.type("dora", "runs", "--host", "lb*").stdout
+    assert ", approved by olga" in cli_service.type("dora", "runs", "--host", "lb*").stdout
 
-    late = shop.type("dora", "deny", str(numbers["denied"]), "--reason", "no")
+    late = cli_service.type("dora", "deny", str(numbers["denied"]), "--reason", "no")
     assert (late.exit_code, "Denied by Olga" in late.stderr) == (1, True)
-    back = shop.type("olga", "withdraw", str(numbers["own"]))
+    back = cli_service.type("olga", "withdraw", str(numbers["own"]))
     assert (back.exit_code, "withdrawn." in back.stdout) == (0, True)
 
 
-def test_submit_command_requests_a_plan_by_its_digest(shop: Shop):
+def test_submit_command_requests_a_plan_by_its_digest(cli_service: CliService):
     from tests.bot.web import sample_runs
 
-    keyturn = shop.service.keyturn
+    keyturn = cli_service.service.keyturn
     version = keyturn.policies.get_policy().version
     with keyturn.database.transaction() as tx:
         run = sample_runs.add_planned_run(tx, policy_version=version)
-    shown = shop.type("dora", "run", str(run.id))
+    shown = cli_service.type("dora", "run", str(run.id))
     assert shown.exit_code == 0
     assert "will need 1 of the owners of the edge: adam, olga" in shown.stdout
     assert f"keyturn submit {run.id} {run.short_digest}" in shown.stdout
 
-    other = shop.type("dora", "submit", str(run.id), "0" * 10)
+    other = cli_service.type("dora", "submit", str(run.id), "0" * 10)
     assert (other.exit_code, "has a new plan" in other.stderr) == (1, True)
-    assert shop.type("olga", "submit", str(run.id), run.short_digest).exit_code == 4
-    requested = shop.type("dora", "submit", str(run.id), run.short_digest, "--reason", "ticket 9")
+    assert cli_service.type("olga", "submit", str(run.id), run.short_digest).exit_code == 4
+    requested = cli_service.type(
+        "dora", "submit", str(run.id), run.short_digest, "--reason", "ticket 9"
+    )
     assert (requested.exit_code, "keyturn approve" in requested.stdout) == (5, True)
     assert "ticket 9" in requested.stdout
 
 
-def test_replan_command_plans_an_outdated_plan_again(shop: Shop):
+def test_replan_command_plans_an_outdated_plan_again(cli_service: CliService):
     from tests.bot.web import sample_runs
 
-    with shop.service.keyturn.database.transaction() as tx:
+    with cli_service.service.keyturn.database.transaction() as tx:
         run = sample_runs.add_planned_run(tx)
-    stale = shop.type("dora", "submit", str(run.id), run.short_digest)
+    stale = cli_service.type("dora", "submit", str(run.id), run.short_digest)
     assert (stale.exit_code, "earlier policy" in stale.stderr) == (1, True)
     # The company has no keys: no host can be read.
-    new = shop.read_json("dora", "replan", str(run.id), "--wait", "30")
+    new = cli_service.read_json("dora", "replan", str(run.id), "--wait", "30")
     assert (new["replan_of"], new["state"], new["reason"]) == (run.id, "failed", run.reason)
-    assert shop.read_json("dora", "run", str(run.id))["state"] == "superseded"
+    assert cli_service.read_json("dora", "run", str(run.id))["state"] == "superseded"
 
 
-def test_again_command_requests_an_ended_run_with_its_values(shop: Shop):
-    first = shop.read_json("dora", "request", "uptime", "check", "lb1")
-    again = shop.read_json("olga", "again", str(first["id"]), "--reason", "fixed")
+def test_again_command_requests_an_ended_run_with_its_values(cli_service: CliService):
+    first = cli_service.read_json("dora", "request", "uptime", "check", "lb1")
+    again = cli_service.read_json("olga", "again", str(first["id"]), "--reason", "fixed")
     assert (again["request"], again["ended"]) == ("uptime check lb1", True)
     assert (again["requested_by"], again["reason"]) == ("olga", "fixed")
     assert again["id"] > first["id"]
-    shown = shop.type("dora", "again", str(first["id"]), "--as", "dora", "--wait", "9")
+    shown = cli_service.type("dora", "again", str(first["id"]), "--as", "dora", "--wait", "9")
     assert (shown.exit_code, "requested by dora on lb1" in shown.stdout) == (1, True)
 
 
-def test_again_plan_of_a_check_is_refused_without_a_run(shop: Shop):
-    first = shop.read_json("dora", "request", "uptime", "check", "lb*")
-    result = shop.type("dora", "again", str(first["id"]), "--plan")
+def test_again_plan_of_a_check_is_refused_without_a_run(cli_service: CliService):
+    first = cli_service.read_json("dora", "request", "uptime", "check", "lb*")
+    result = cli_service.type("dora", "again", str(first["id"]), "--plan")
     assert (result.exit_code, "has no plan" in result.stderr) == (2, True)
-    assert [run["id"] for run in shop.read_json("dora", "runs", "-n", "1")] == [first["id"]]
+    assert [run["id"] for run in cli_service.read_json("dora", "runs", "-n", "1")] == [first["id"]]
 
 
-def test_again_command_requests_several_hosts_as_one_run(shop: Shop):
-    first = shop.read_json("dora", "request", "uptime", "check", "lb*")
-    again = shop.read_json("dora", "again", str(first["id"]))
+def test_again_command_requests_several_hosts_as_one_run(cli_service: CliService):
+    first = cli_service.read_json("dora", "request", "uptime", "check", "lb*")
+    again = cli_service.read_json("dora", "again", str(first["id"]))
     assert (again["title"], again["hosts"]) == ("uptime check lb*", ["lb1", "lb2"])
 
 
-def test_again_command_refuses_a_run_that_has_not_ended(shop: Shop):
-    with shop.service.keyturn.database.transaction() as tx:
+def test_again_command_refuses_a_run_that_has_not_ended(cli_service: CliService):
+    with cli_service.service.keyturn.database.transaction() as tx:
         run = sample_runs.add_pending_run(tx, sample_runs.add_requested_run(tx))
-    result = shop.type("dora", "again", str(run.id))
+    result = cli_service.type("dora", "again", str(run.id))
     assert result.exit_code == 2
     assert result.stderr == f"keyturn: Run {run.id} has not ended: it is pending\n"
-    assert shop.type("dora", "again", "999").exit_code == 3
+    assert cli_service.type("dora", "again", "999").exit_code == 3
 
 
 @pytest.mark.parametrize("state", State)
@@ -374,21 +376,23 @@ def test_completion_offers_words_of_runbooks(line: str, offered: str):
     assert f"plain,{offered}" in result.stdout.splitlines()
 
 
-def test_completion_offers_hosts_people_and_runs_of_the_service(shop: Shop, tmp_path: Path):
+def test_completion_offers_hosts_people_and_runs_of_the_service(
+    cli_service: CliService, tmp_path: Path
+):
     def complete(line: str, **environment: str) -> list[str]:
         variables = {
             "_KEYTURN_COMPLETE": "bash_complete",
             "COMP_WORDS": line,
             "COMP_CWORD": str(len(line.split(" ")) - 1),
-            "KEYTURN_URL": shop.service.address,
-            "KEYTURN_TOKEN": shop.token("dora"),
+            "KEYTURN_URL": cli_service.service.address,
+            "KEYTURN_TOKEN": cli_service.token("dora"),
             "XDG_CACHE_HOME": str(tmp_path),
         }
         result = CliRunner(env=variables | environment).invoke(main, [], prog_name="keyturn")
         assert result.stderr == ""
         return [item.removeprefix("plain,") for item in result.stdout.split()]
 
-    number = str(shop.read_json("dora", "request", "uptime", "check", "lb1")["id"])
+    number = str(cli_service.read_json("dora", "request", "uptime", "check", "lb1")["id"])
     expected = {
         "keyturn request uptime check lb": ["lb1", "lb2"],
         "keyturn request uptime check @hap": ["@haproxy"],
@@ -410,137 +414,142 @@ def test_completion_offers_hosts_people_and_runs_of_the_service(shop: Shop, tmp_
     assert complete("keyturn hosts l", KEYTURN_TOKEN="") == []
 
 
-def test_hosts_command_shows_the_last_contact_and_its_error(shop: Shop):
-    with shop.service.keyturn.database.transaction() as tx:
+def test_hosts_command_shows_the_last_contact_and_its_error(cli_service: CliService):
+    with cli_service.service.keyturn.database.transaction() as tx:
         store_contact(
             tx, "lb2", tried_at=tx.now, answered_at=None, kind="key", error="another key"
         )
-    lines = shop.type("dora", "hosts", "--tag", "haproxy").stdout.splitlines()
+    lines = cli_service.type("dora", "hosts", "--tag", "haproxy").stdout.splitlines()
     assert [line.split()[0] for line in lines] == ["lb1", "lb2"]
     assert "host key mismatch" in lines[1]
-    output = shop.type("dora", "hosts", "lb2").stdout
+    output = cli_service.type("dora", "hosts", "lb2").stdout
     assert "  another key\n" in output
     assert "keyturn reads and changes, by a key" in output
-    assert shop.read_json("dora", "hosts", "lb2")["key"] == "changed key"
-    assert shop.type("dora", "hosts", "lb9").exit_code == 3
+    assert cli_service.read_json("dora", "hosts", "lb2")["key"] == "changed key"
+    assert cli_service.type("dora", "hosts", "lb9").exit_code == 3
 
 
-def test_hosts_command_shows_a_contact_recorded_by_the_service(shop: Shop):
-    keyturn = shop.service.keyturn
-    assert shop.read_json("dora", "hosts", "nas1")["status"] == "never contacted"
+def test_hosts_command_shows_a_contact_recorded_by_the_service(cli_service: CliService):
+    keyturn = cli_service.service.keyturn
+    assert cli_service.read_json("dora", "hosts", "nas1")["status"] == "never contacted"
     keyturn.fleet.on_contact("nas1", None)
     keyturn.contacts.write_contacts()
-    assert shop.read_json("dora", "hosts", "nas1")["status"] == "reachable"
+    assert cli_service.read_json("dora", "hosts", "nas1")["status"] == "reachable"
 
 
-def test_locks_command_lists_host_locks_with_their_runs(shop: Shop):
-    assert shop.type("dora", "locks").stderr == "No locked hosts.\n"
-    with shop.service.keyturn.database.transaction() as tx:
+def test_locks_command_lists_host_locks_with_their_runs(cli_service: CliService):
+    assert cli_service.type("dora", "locks").stderr == "No locked hosts.\n"
+    with cli_service.service.keyturn.database.transaction() as tx:
         # One that is over, so that the service, which is at work, does nothing with it.
         run = sample_runs.add_succeeded_run(tx, sample_runs.add_requested_run(tx, host="web1")).id
         locks.take_lock(tx, "web1", run)
-    assert shop.type("dora", "locks").stdout.startswith(
+    assert cli_service.type("dora", "locks").stdout.startswith(
         f"web1: locked by run {run} of dora since "
     )
-    assert [one["host"] for one in shop.read_json("dora", "locks")] == ["web1"]
-    with shop.service.keyturn.database.transaction() as tx:
+    assert [one["host"] for one in cli_service.read_json("dora", "locks")] == ["web1"]
+    with cli_service.service.keyturn.database.transaction() as tx:
         locks.release_locks(tx, run)
 
 
-def test_report_waiting_prints_text_and_json(shop: Shop):
-    result = shop.type("dora", "report", "waiting", "--days", "7")
+def test_report_waiting_prints_text_and_json(cli_service: CliService):
+    result = cli_service.type("dora", "report", "waiting", "--days", "7")
     assert result.exit_code == 0
     assert "the last 7 days" in result.stdout
-    assert len(shop.read_json("dora", "report", "waiting")["by_hour"]) == 24
+    assert len(cli_service.read_json("dora", "report", "waiting")["by_hour"]) == 24
 
 
-def test_run_resolve_command_settles_an_unknown_outcome_for_owners_only(shop: Shop):
+def test_run_resolve_command_settles_an_unknown_outcome_for_owners_only(cli_service: CliService):
     from tests.bot.web import sample_runs
 
-    number = str(sample_runs.add_sample_runs(shop.service.keyturn.database)["unknown"])
+    number = str(sample_runs.add_sample_runs(cli_service.service.keyturn.database)["unknown"])
     why = ("--reason", "looked at lb1, it is done")
-    result = shop.type("dora", "run", "resolve", number, "--result", "succeeded", *why)
+    result = cli_service.type("dora", "run", "resolve", number, "--result", "succeeded", *why)
     assert result.exit_code == 4
     assert "Only an owner of the edge can resolve this run" in result.stderr
-    assert shop.type("olga", "run", "resolve", number, "--result", "gone", *why).exit_code == 2
-    assert shop.type("olga", "run", "resolve", number, "--result", "failed").exit_code == 2
-    result = shop.type("olga", "run", "resolve", number, "--result", "succeeded", *why)
+    assert (
+        cli_service.type("olga", "run", "resolve", number, "--result", "gone", *why).exit_code == 2
+    )
+    assert cli_service.type("olga", "run", "resolve", number, "--result", "failed").exit_code == 2
+    result = cli_service.type("olga", "run", "resolve", number, "--result", "succeeded", *why)
     assert result.exit_code == 0
     assert "succeeded. Resolved as succeeded by Olga" in result.stdout
-    assert "looked at lb1, it is done" in shop.type("olga", "run", number).stdout
-    late = shop.type("olga", "run", "resolve", number, "--result", "failed", *why)
+    assert "looked at lb1, it is done" in cli_service.type("olga", "run", number).stdout
+    late = cli_service.type("olga", "run", "resolve", number, "--result", "failed", *why)
     assert late.exit_code == 1
     assert "only a run with an unknown outcome can be resolved" in late.stderr
 
 
-def test_compare_command_prints_differences_as_text_and_json(shop: Shop):
-    with shop.service.keyturn.database.transaction() as tx:
+def test_compare_command_prints_differences_as_text_and_json(cli_service: CliService):
+    with cli_service.service.keyturn.database.transaction() as tx:
         first = sample_runs.add_succeeded_run(tx, sample_runs.add_requested_run(tx, host="lb2")).id
         again = sample_runs.add_requested_run(tx, host="lb2", reason="once more\x1b[31m")
         second = sample_runs.add_succeeded_run(tx, again).id
-    lines = shop.type("dora", "compare", str(first), str(second)).stdout.splitlines()
+    lines = cli_service.type("dora", "compare", str(first), str(second)).stdout.splitlines()
     assert lines[0].startswith(f"- run {first}: ")
     assert "+ reason: once more\\x1b[31m" in lines
-    assert shop.type("dora", "compare", str(second)).stdout.splitlines() == lines
-    assert shop.read_json("dora", "compare", str(first), str(second))["differing"] > 0
-    assert shop.type("dora", "compare", "999", "1").exit_code == 3
-    assert shop.type("dora", "compare", "1", "2", "3").exit_code == 2
+    assert cli_service.type("dora", "compare", str(second)).stdout.splitlines() == lines
+    assert cli_service.read_json("dora", "compare", str(first), str(second))["differing"] > 0
+    assert cli_service.type("dora", "compare", "999", "1").exit_code == 3
+    assert cli_service.type("dora", "compare", "1", "2", "3").exit_code == 2
 
 
-def test_changed_command_lists_changes_with_their_approvers(shop: Shop):
-    with shop.service.keyturn.database.transaction() as tx:
+def test_changed_command_lists_changes_with_their_approvers(cli_service: CliService):
+    with cli_service.service.keyturn.database.transaction() as tx:
         done = sample_runs.add_succeeded_run(tx, sample_runs.add_requested_run(tx, host="web1")).id
         # A moment is looked for by the second.
         sample_runs.add_requested_run(tx, host="nas1")
-    result = shop.type("dora", "changed", "--host", "web1")
+    result = cli_service.type("dora", "changed", "--host", "web1")
     line = next(one for one in result.stdout.splitlines() if f"run {done} " in one)
     assert "abusers clear web1 203.0.113.9" in line
     assert "on web1, by dora, approved by olga: Verified" in line
     assert "nas1" not in result.stdout
-    none = shop.type("dora", "changed", "2020-01-01 02:00")
+    none = cli_service.type("dora", "changed", "2020-01-01 02:00")
     assert (none.exit_code, none.stderr) == (0, "No known changes.\n")
-    wrong = shop.type("dora", "changed", "soon")
+    wrong = cli_service.type("dora", "changed", "soon")
     assert (wrong.exit_code, "is not a time" in wrong.stderr) == (2, True)
-    events = shop.read_json("dora", "changed", "1 min", "--host", "web1")["events"]
+    events = cli_service.read_json("dora", "changed", "1 min", "--host", "web1")["events"]
     assert done in [one["run"] for one in events]
 
 
-def test_pending_command_prints_the_commands_to_type(shop: Shop):
-    with shop.service.keyturn.database.transaction() as tx:
+def test_pending_command_prints_the_commands_to_type(cli_service: CliService):
+    with cli_service.service.keyturn.database.transaction() as tx:
         run = sample_runs.add_pending_run(tx, sample_runs.add_requested_run(tx))
-    assert f"keyturn approve {run.id} " in shop.type("olga", "pending").stdout
-    assert run.id in [one["id"] for one in shop.read_json("olga", "pending")["runs"]]
-    assert shop.type("dora", "pending").stderr == "Nothing pending.\n"
-    service = shop.service.keyturn.service
+    assert f"keyturn approve {run.id} " in cli_service.type("olga", "pending").stdout
+    assert run.id in [one["id"] for one in cli_service.read_json("olga", "pending")["runs"]]
+    assert cli_service.type("dora", "pending").stderr == "Nothing pending.\n"
+    service = cli_service.service.keyturn.service
     service.ask_question(run.id, person="adam", text="which ticket?")
     service.reassign_run(run.id, person="adam", assignee="olga", reason="yours")
-    asked = shop.type("dora", "pending").stdout
+    asked = cli_service.type("dora", "pending").stdout
     assert "adam asks: which ticket?\n        keyturn answer" in asked
-    assert "assigned to you by adam: yours" in shop.type("olga", "pending").stdout
+    assert "assigned to you by adam: yours" in cli_service.type("olga", "pending").stdout
 
 
-def test_terminal_has_headings_colours_and_relative_times(shop: Shop):
-    shop.type("dora", "request", "uptime", "check", "lb1")
-    with shop.at_a_terminal("dora", "runs", "-n", "1") as terminal:
+def test_terminal_has_headings_colours_and_relative_times(cli_service: CliService):
+    cli_service.type("dora", "request", "uptime", "check", "lb1")
+    with cli_service.at_a_terminal("dora", "runs", "-n", "1") as terminal:
         assert terminal.ended() == 0
     assert "\x1b[1mRUN" in terminal.output
     assert "\x1b[31mfailed" in terminal.output
     assert " s ago" in terminal.output
-    environment = {"KEYTURN_URL": shop.service.address, "KEYTURN_TOKEN": shop.token("dora")}
+    environment = {
+        "KEYTURN_URL": cli_service.service.address,
+        "KEYTURN_TOKEN": cli_service.token("dora"),
+    }
     piped = run_command(
         ["runs", "-n", "1"], env=os.environ | environment | {"TZ": "Asia/Kolkata"}
     ).stdout
     assert ("RUN" in piped, "\x1b" in piped) == (False, False)
     assert re.search(r"\d\d:\d\d\+05:30  failed", piped)
-    assert re.search(r" \d\d:\d\dZ  failed", shop.type("dora", "runs", "--utc").stdout)
-    assert re.search(r"T\d\d:\d\d:\d\dZ  failed", shop.type("dora", "runs", "--iso").stdout)
+    assert re.search(r" \d\d:\d\dZ  failed", cli_service.type("dora", "runs", "--utc").stdout)
+    assert re.search(r"T\d\d:\d\d:\d\dZ  failed", cli_service.type("dora", "runs", "--iso").stdout)
 
 
-def test_no_color_setting_removes_terminal_colours(shop: Shop):
+def test_no_color_setting_removes_terminal_colours(cli_service: CliService):
     with a_terminal(
         KEYTURN,
-        *("hosts", "--url", shop.service.address),
-        KEYTURN_TOKEN=shop.token("dora"),
+        *("hosts", "--url", cli_service.service.address),
+        KEYTURN_TOKEN=cli_service.token("dora"),
         NO_COLOR="1",
     ) as terminal:
         assert terminal.ended() == 0
@@ -548,16 +557,16 @@ def test_no_color_setting_removes_terminal_colours(shop: Shop):
     assert "\x1b[" not in terminal.output
 
 
-def test_errors_are_json_with_the_exit_status_when_json_is_wanted(shop: Shop):
+def test_errors_are_json_with_the_exit_status_when_json_is_wanted(cli_service: CliService):
     for words, status in ((("run", "999"), 3), (("runs", "--limit", "x"), 2), (("aprove",), 2)):
-        result = shop.type("dora", *words, "--json")
+        result = cli_service.type("dora", *words, "--json")
         error = json.loads(result.stderr)
         assert (result.exit_code, error["status"], result.stdout) == (status, status, "")
         assert error["error"]
 
 
-def test_approve_command_asks_for_confirmation_of_an_irreversible_plan(shop: Shop):
-    keyturn = shop.service.keyturn
+def test_approve_command_asks_for_confirmation_of_an_irreversible_plan(cli_service: CliService):
+    keyturn = cli_service.service.keyturn
     with keyturn.database.transaction() as tx:
         asked = sample_runs.add_requested_run(tx)
         step = replace(sample_runs.clear_step(), undo=None, no_undo_reason="it is gone")
@@ -566,41 +575,46 @@ def test_approve_command_asks_for_confirmation_of_an_irreversible_plan(shop: Sho
         )
         run = sample_runs.add_pending_run(tx, asked, plan)
     approve = ("approve", str(run.id), run.short_digest)
-    with shop.at_a_terminal("olga", *approve) as terminal:
+    with cli_service.at_a_terminal("olga", *approve) as terminal:
         assert terminal.shows("cannot be undone: it is gone")
         assert terminal.shows(f"Approve plan {run.short_digest}? [y/N]")
         terminal.press("n\n")
         assert terminal.ended() == 1
-    assert shop.read_json("olga", "run", str(run.id))["state"] == "pending"
-    with shop.at_a_terminal("olga", *approve, "--yes", "--wait", "0") as terminal:
+    assert cli_service.read_json("olga", "run", str(run.id))["state"] == "pending"
+    with cli_service.at_a_terminal("olga", *approve, "--yes", "--wait", "0") as terminal:
         terminal.ended()
-    assert shop.read_json("olga", "run", str(run.id))["approved_by"] == ["olga"]
+    assert cli_service.read_json("olga", "run", str(run.id))["approved_by"] == ["olga"]
 
 
-def test_break_glass_command_names_the_page_and_review_records_findings(shop: Shop):
-    with shop.service.keyturn.database.transaction() as tx:
+def test_break_glass_command_names_the_page_and_review_records_findings(cli_service: CliService):
+    with cli_service.service.keyturn.database.transaction() as tx:
         run = sample_runs.add_pending_run(tx, sample_runs.add_requested_run(tx))
         break_glass.request_break_glass(tx, run=run.id, person="adam", reason="the shop is down")
         break_glass.activate_break_glass(tx, run.id, until=tx.now, factor="f")
-    pending = shop.type("olga", "pending").stdout
+    pending = cli_service.type("olga", "pending").stdout
     assert f"{run.id}  review     adam used break-glass: the shop is down" in pending
-    shown = shop.type("olga", "break-glass", str(run.id))
-    assert (shown.exit_code, f"open {shop.service.address}/runs/{run.id}" in shown.stderr) == (
+    shown = cli_service.type("olga", "break-glass", str(run.id))
+    assert (
+        shown.exit_code,
+        f"open {cli_service.service.address}/runs/{run.id}" in shown.stderr,
+    ) == (
         4,
         True,
     )
     findings = ("--findings", "it was down, and this was right")
-    assert shop.type("olga", "review", str(run.id), *findings).exit_code == 0
-    assert "adam used break-glass" not in shop.type("olga", "pending").stdout
+    assert cli_service.type("olga", "review", str(run.id), *findings).exit_code == 0
+    assert "adam used break-glass" not in cli_service.type("olga", "pending").stdout
 
 
-def test_counter_proposal_prints_both_values_and_the_accept_command(shop: Shop):
-    with shop.service.keyturn.database.transaction() as tx:
+def test_counter_proposal_prints_both_values_and_the_accept_command(cli_service: CliService):
+    with cli_service.service.keyturn.database.transaction() as tx:
         run = sample_runs.add_pending_run(tx, sample_runs.add_requested_run(tx))
     # The company has no keys: the host cannot be read for the other plan.
-    new = shop.read_json("olga", "counter", str(run.id), "address=203.0.113.10", "--wait", "30")
+    new = cli_service.read_json(
+        "olga", "counter", str(run.id), "address=203.0.113.10", "--wait", "30"
+    )
     assert (new["proposal_for"], new["values"]["address"]) == (run.id, "203.0.113.10")
-    twice = shop.type("olga", "counter", str(run.id), "address")
+    twice = cli_service.type("olga", "counter", str(run.id), "address")
     assert (twice.exit_code, "FIELD=VALUE" in twice.stderr) == (2, True)
     proposal = {
         "run": {"id": 13, "proposal_for": 12, "digest": "1234567890abc"},
@@ -613,32 +627,34 @@ def test_counter_proposal_prints_both_values_and_the_accept_command(shop: Shop):
         "        address: 192.0.2.1 → 192.0.2.2",
         "        keyturn accept 13 1234567890, or keyturn withdraw 13",
     ]
-    with shop.service.keyturn.database.transaction() as tx:
+    with cli_service.service.keyturn.database.transaction() as tx:
         plan = sample_runs.add_planned_run(tx)
     submit = f"keyturn submit {plan.id} {plan.short_digest}, or keyturn withdraw {plan.id}"
-    assert submit in shop.type("dora", "pending").stdout
-    assert shop.type("dora", "withdraw", str(plan.id)).exit_code == 0
-    assert shop.type("dora", "accept", str(run.id), "0" * 10).exit_code == 1
+    assert submit in cli_service.type("dora", "pending").stdout
+    assert cli_service.type("dora", "withdraw", str(plan.id)).exit_code == 0
+    assert cli_service.type("dora", "accept", str(run.id), "0" * 10).exit_code == 1
 
 
-def test_calendar_and_views_commands_list_due_times_and_saved_views(shop: Shop):
-    assert len(shop.read_json("dora", "calendar", "--days", "3")["days"]) == 3
+def test_calendar_and_views_commands_list_due_times_and_saved_views(cli_service: CliService):
+    assert len(cli_service.read_json("dora", "calendar", "--days", "3")["days"]) == 3
     # At every moment it is another day there.
     first, last = (
-        json.loads(shop.type("dora", "calendar", "--json", TZ=zone).stdout)["days"][0]["date"]
+        json.loads(cli_service.type("dora", "calendar", "--json", TZ=zone).stdout)["days"][0][
+            "date"
+        ]
         for zone in ("Etc/GMT+12", "Pacific/Kiritimati")
     )
     assert first < last
-    nothing = shop.type("dora", "calendar", "--days", "1")
+    nothing = cli_service.type("dora", "calendar", "--days", "1")
     assert (nothing.exit_code, nothing.stderr) == (0, "No due times and no freezes.\n")
-    assert shop.type("dora", "views").stderr == "No saved views.\n"
-    with shop.service.keyturn.database.transaction() as tx:
+    assert cli_service.type("dora", "views").stderr == "No saved views.\n"
+    with cli_service.service.keyturn.database.transaction() as tx:
         kept = saved_views.store_view(
             tx, person="dora", name="edge", query="area=edge&state=failed"
         )
-    output = shop.type("dora", "views").stdout
+    output = cli_service.type("dora", "views").stdout
     assert f"{kept.id}  edge: area: edge, state: failed" in output
-    assert f"{shop.service.address}/views/{kept.id}" in output
+    assert f"{cli_service.service.address}/views/{kept.id}" in output
 
 
 def test_run_details_show_approver_step_and_last_lines_of_output():
@@ -687,20 +703,20 @@ def test_run_details_show_approver_step_and_last_lines_of_output():
     assert text[-2] == "     | line 24"
 
 
-def test_request_command_prints_an_active_freeze_for_changes(shop: Shop):
-    freezes = shop.directory / "policy" / "freezes.yaml"
+def test_request_command_prints_an_active_freeze_for_changes(cli_service: CliService):
+    freezes = cli_service.directory / "policy" / "freezes.yaml"
     before = freezes.read_text() if freezes.exists() else ""
     times = 'from: "2000-01-01 00:00", until: "2200-01-01 00:00"'
     freezes.write_text(f"freezes:\n  - {{name: the sale, areas: [edge], {times}}}\n")
     try:
-        listed = shop.type("dora", "freeze", "list").stdout
-        asked = shop.type(
+        listed = cli_service.type("dora", "freeze", "list").stdout
+        asked = cli_service.type(
             "dora", "request", "abusers", "mark", "lb1", "203.0.113.9", "--wait", "0"
         )
-        looked = shop.type("dora", "request", "abusers", "show", "lb1", "--wait", "0")
+        looked = cli_service.type("dora", "request", "abusers", "show", "lb1", "--wait", "0")
     finally:
         freezes.write_text(before)
     assert listed.startswith("active  2000-01-01 00:00Z  2200-01-01 00:00Z  the sale")
-    assert shop.type("dora", "freeze", "list").stderr == "No freezes.\n"
+    assert cli_service.type("dora", "freeze", "list").stderr == "No freezes.\n"
     assert asked.stderr.startswith("on hold after approval: the edge is frozen until 2200-01-01")
     assert "frozen" not in looked.stderr

@@ -17,7 +17,7 @@ from tests.cli_process import run_keyturn
 SCRUB = ("--", "zfs", "scrub", "status", "nas1", "tank")
 
 
-def schedule(place: Path, *words: str) -> "subprocess.CompletedProcess[str]":
+def run_schedule_command(place: Path, *words: str) -> "subprocess.CompletedProcess[str]":
     return run_keyturn(place, "schedule", *words)
 
 
@@ -29,7 +29,7 @@ def place(tmp_path: Path) -> Path:
 
 def test_schedule_add_stores_the_request_for_the_service(place: Path):
     about = ("--cron", "0 3 1 * *", "--zone", "Europe/Amsterdam", "--as", "stan", "--yes")
-    asked = schedule(place, "add", "monthly look", *about, *SCRUB)
+    asked = run_schedule_command(place, "add", "monthly look", *about, *SCRUB)
     assert asked.returncode == 0, asked.stderr
     assert "At 03:00 on the first day of every month (Europe/Amsterdam)" in asked.stdout
     assert "Requested as run 1" in asked.stdout
@@ -39,38 +39,40 @@ def test_schedule_add_stores_the_request_for_the_service(place: Path):
         assert (run.state, run.origin.source, run.requested_by) == ("planning", "cli", "stan")
         assert schedules.list_schedules(tx) == []
     database.close()
-    assert "No schedules." in schedule(place, "list").stderr
-    assert json.loads(schedule(place, "list", "--json").stdout) == []
+    assert "No schedules." in run_schedule_command(place, "list").stderr
+    assert json.loads(run_schedule_command(place, "list", "--json").stdout) == []
 
 
 def test_schedule_commands_count_missed_times(place: Path):
     about = ("--cron", "0 3 1 * *", "--as", "stan", "--yes")
-    schedule(place, "add", "monthly look", *about, *SCRUB)
+    run_schedule_command(place, "add", "monthly look", *about, *SCRUB)
     database = Database(f"sqlite:///{place / 'var' / 'keyturn.db'}")
     with database.transaction() as tx:
         timing = ScheduleTiming("monthly look", parse_cron("0 3 1 * *", "UTC"))
         schedules.add_schedule(tx, run=1, owner="stan", timing=timing, lapses=tx.now)
     record_missed_moments(database, 1, times=2)
     database.close()
-    assert "2 missed in 30 days" in schedule(place, "list").stdout
-    assert "2 missed in 30 days" in schedule(place, "show", "1").stdout
-    [schedule_data] = json.loads(schedule(place, "list", "--json").stdout)
+    assert "2 missed in 30 days" in run_schedule_command(place, "list").stdout
+    assert "2 missed in 30 days" in run_schedule_command(place, "show", "1").stdout
+    [schedule_data] = json.loads(run_schedule_command(place, "list", "--json").stdout)
     assert all(datetime.fromisoformat(due).tzinfo is UTC for due in schedule_data["next"])
     assert (
         schedule_data["missed"]
-        == json.loads(schedule(place, "show", "1", "--json").stdout)["missed"]
+        == json.loads(run_schedule_command(place, "show", "1", "--json").stdout)["missed"]
         == 2
     )
 
 
 def test_schedule_add_without_confirmation_requests_nothing(place: Path):
-    asked = schedule(place, "add", "look", "--cron", "@daily", "--as", "stan", *SCRUB)
+    asked = run_schedule_command(place, "add", "look", "--cron", "@daily", "--as", "stan", *SCRUB)
     assert asked.returncode == 1
     assert "At 00:00 every day" in asked.stdout
 
 
 def test_schedule_next_prints_due_times_without_a_database(tmp_path: Path):
-    result = schedule(tmp_path, "next", "30 2 * * SUN", "--zone", "Europe/Berlin", "-n", "3")
+    result = run_schedule_command(
+        tmp_path, "next", "30 2 * * SUN", "--zone", "Europe/Berlin", "-n", "3"
+    )
     assert result.stdout.startswith("At 02:30 on Sunday (Europe/Berlin)\n  Sun ")
     assert len(result.stdout.splitlines()) == 4
 
@@ -89,7 +91,7 @@ def test_schedule_next_prints_due_times_without_a_database(tmp_path: Path):
 def test_invalid_schedule_command_prints_one_line(
     place: Path, words: tuple[str, ...], status: int, says: str
 ):
-    result = schedule(place, *words)
+    result = run_schedule_command(place, *words)
     assert (result.returncode, says in result.stderr) == (status, True), result.stderr
     assert "Traceback" not in result.stderr
     assert len(result.stderr.splitlines()) == 1

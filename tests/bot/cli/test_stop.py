@@ -1,4 +1,4 @@
-"""`keyturn stop`, `resume`, `ban` and `unban`, from another process than the service."""
+"""`keyturn stop`, `resume`, `ban` and `unban`, in another process than the service."""
 
 from collections.abc import Generator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The command line in a real terminal: its help, the words that Tab completes, and Ctrl-C."""
+"""The command line in a real terminal: help, completion and Ctrl-C."""
 
 import contextlib
 import fcntl

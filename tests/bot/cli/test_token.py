@@ -1,4 +1,4 @@
-"""`keyturn token`: made, listed and revoked where the database is."""
+"""`keyturn token`: create, list and revoke tokens in the database."""
 
 import json
 from collections.abc import Generator

@@ -1,4 +1,4 @@
-"""`keyturn tree …` as a person uses it."""
+"""`keyturn tree`."""
 
 import json
 from pathlib import Path

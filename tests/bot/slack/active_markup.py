@@ -1,6 +1,6 @@
-"""A reader: what Slack would act on in anything that is sent to it, beside what is ours.
+"""Find what Slack would act on in a payload: mentions, links and formats not from Keyturn.
 
-It parses mrkdwn with the reader of the emulator, which makes tags of mentions, links and formats.
+mrkdwn is rendered by the emulator, which makes tags of mentions, links and formats.
 """
 
 import re
@@ -25,7 +25,7 @@ _PREFORMATTED = "rich_text_preformatted"
 _CALLS = frozenset({"user", "usergroup", "channel", "broadcast", "team", "color", "date"})
 
 
-def acts(payload: object) -> list[str]:
+def find_active_markup(payload: object) -> list[str]:
     """Return what in a payload calls, links, formats, hides or forges a line, and is not ours."""
     problems = [f"unseen {character!r} in {text[:200]!r}" for text, character in _unseen(payload)]
     # What a host said may be lines of their own, where nobody takes them for ours.

@@ -1,4 +1,4 @@
-"""People at work in Slack: what they type and click reaches the door as signed requests."""
+"""A Slack chat for tests: commands and clicks reach the Slack service as signed requests."""
 
 import asyncio
 import time

@@ -1,7 +1,6 @@
-"""A place where everybody and everything speaks to deceive.
+"""A chat in which people, rules and hosts return hostile text.
 
-People, rules and hosts say what calls, links, formats, hides or forges a line, wherever they may
-say something freely.
+Every free text mentions, links, formats, hides or forges a line.
 """
 
 import itertools

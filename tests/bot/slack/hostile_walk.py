@@ -1,4 +1,4 @@
-"""A walk through chat: somebody types, clicks and fills in all that there is."""
+"""Use every command, button and form of Slack once."""
 
 import itertools
 from collections.abc import Mapping

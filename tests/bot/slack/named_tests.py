@@ -1,4 +1,4 @@
-"""The names of tests, so that a table can say which test stands for what."""
+"""The names of tests, for tables that say which test covers what."""
 
 import ast
 from functools import cache

@@ -1,4 +1,4 @@
-"""Stories to draw, in every state that a run can be in."""
+"""Run views in every state, for tests of cards."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,7 @@
-"""The judge: holds what travels between Slack and Keyturn against Slack's own types.
+"""Check what Slack and Keyturn send each other against Slack's own types.
 
-`make schemas` makes JSON Schemas of these. Where a test runs, every call that reaches the emulator
-and every payload that leaves it passes here, in both directions.
+`make schemas` generates JSON Schemas from them. In every test, each call to the emulator and each
+payload from it is checked here.
 """
 
 import json

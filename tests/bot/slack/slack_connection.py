@@ -1,4 +1,4 @@
-"""The Slack door with a Slack at the other end that speaks as the real one does, both ways."""
+"""The Slack service connected to the emulator, over HTTP and Socket Mode."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
@@ -26,7 +26,7 @@ Send = Callable[[bytes, Mapping[str, str]], Awaitable[Answer]]
 
 
 @dataclass
-class Line:
+class SlackConnection:
     """emulator: the Slack. door: ours, with its requests under way in `listening`."""
 
     harness: Harness
@@ -81,7 +81,7 @@ async def open_connection(
     ping_seconds: float = 1,
     app_token: str = "",
     signing_secret: str = SECRET,
-) -> AsyncGenerator[Line]:
+) -> AsyncGenerator[SlackConnection]:
     """Yield a door that calls Slack. app_token: another one than Slack expects."""
     emulator, app = create_emulator(), Starlette()
     app.mount("/emulator", emulator.app)
@@ -97,19 +97,19 @@ async def open_connection(
         )
         assert door.socket_mode is not None
         door.socket_mode.ping_seconds = ping_seconds
-        line = Line(
+        connection = SlackConnection(
             harness, emulator, door, asyncio.create_task(door.socket_mode.run_until_cancelled())
         )
-        yield line
-        await line.end()
+        yield connection
+        await connection.end()
         await door.close_listeners()
         await emulator.courier.settled()
 
 
 @asynccontextmanager
-async def over_http(line: Line) -> AsyncGenerator[Send]:
+async def over_http(connection: SlackConnection) -> AsyncGenerator[Send]:
     """Post what Slack signs to the door."""
-    async with serve(line.door.app) as url:
+    async with serve(connection.door.app) as url:
         post = to_url(url)
 
         async def send(raw: bytes, headers: Mapping[str, str]) -> Answer:
@@ -121,13 +121,13 @@ async def over_http(line: Line) -> AsyncGenerator[Send]:
 
 
 @asynccontextmanager
-async def over_socket_mode(line: Line) -> AsyncGenerator[Send]:
+async def over_socket_mode(connection: SlackConnection) -> AsyncGenerator[Send]:
     """Send envelopes by the connections that the door has opened."""
-    await line.connected()
+    await connection.connected()
 
     async def send(raw: bytes, headers: Mapping[str, str]) -> Answer:
         async with asyncio.timeout(5):
-            return await line.emulator.sockets.deliver(raw, headers)
+            return await connection.emulator.sockets.deliver(raw, headers)
 
     yield send
 

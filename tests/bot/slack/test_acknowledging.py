@@ -1,4 +1,4 @@
-"""Slack waits three seconds: it has its acknowledgement whatever there is to do behind it."""
+"""Slack requests are acknowledged within three seconds, however long their work takes."""
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
@@ -14,19 +14,19 @@ from bot.slack.commands import SlackCommands
 from tests.bot.slack import payloads
 from tests.bot.slack.asgi import Answer
 from tests.bot.slack.chat import PENDING_BUTTONS, Chat
-from tests.bot.slack.test_form import opened
+from tests.bot.slack.test_form import open_form
 
 pytestmark = pytest.mark.anyio
 LAMP_ON = "toy set lb1 lamp on"
 
 
 @pytest.fixture(autouse=True)
-def soon(monkeypatch: pytest.MonkeyPatch, patient: None) -> None:
+def short_timeouts(monkeypatch: pytest.MonkeyPatch, patient: None) -> None:
     for name in ("_ACKNOWLEDGED_SECONDS", "_FORM_SECONDS"):
         monkeypatch.setattr(actions, name, 0.2)
 
 
-def held_up(monkeypatch: pytest.MonkeyPatch, whose: type, name: str) -> Event:
+def block_method(monkeypatch: pytest.MonkeyPatch, whose: type, name: str) -> Event:
     """Have a method wait until the event is set."""
     go, real = Event(), getattr(whose, name)
 
@@ -38,7 +38,7 @@ def held_up(monkeypatch: pytest.MonkeyPatch, whose: type, name: str) -> Event:
     return go
 
 
-async def acknowledged(chat: Chat, raw: bytes) -> Answer:
+async def send_and_get_acknowledgement(chat: Chat, raw: bytes) -> Answer:
     """Return the acknowledgement, which came though the work goes on."""
     async with asyncio.timeout(3):
         return await chat.send(raw)
@@ -47,8 +47,8 @@ async def acknowledged(chat: Chat, raw: bytes) -> Answer:
 async def test_slow_command_is_acknowledged_in_time_and_answered_later(
     chat: Chat, monkeypatch: pytest.MonkeyPatch
 ):
-    go = held_up(monkeypatch, SlackCommands, "answer_command")
-    answer = await acknowledged(chat, payloads.slash("who lb1"))
+    go = block_method(monkeypatch, SlackCommands, "answer_command")
+    answer = await send_and_get_acknowledgement(chat, payloads.slash("who lb1"))
     assert (answer.status, answer.body) == (200, b"")
     assert chat.slack.posted == []
     go.set()
@@ -60,9 +60,9 @@ async def test_slow_command_is_acknowledged_in_time_and_answered_later(
 async def test_slow_request_is_recorded_after_its_acknowledgement(
     chat: Chat, monkeypatch: pytest.MonkeyPatch
 ):
-    go = held_up(monkeypatch, SlackCommands, "answer_command")
-    await acknowledged(chat, payloads.slash(LAMP_ON))
-    await acknowledged(chat, payloads.slash("toy set lb1"))
+    go = block_method(monkeypatch, SlackCommands, "answer_command")
+    await send_and_get_acknowledgement(chat, payloads.slash(LAMP_ON))
+    await send_and_get_acknowledgement(chat, payloads.slash("toy set lb1"))
     go.set()
     await chat.door.close_listeners()
     await chat.settle()
@@ -74,8 +74,8 @@ async def test_slow_request_is_recorded_after_its_acknowledgement(
 async def test_form_opens_after_a_slow_command_is_acknowledged(
     chat: Chat, monkeypatch: pytest.MonkeyPatch
 ):
-    go = held_up(monkeypatch, SlackCommands, "answer_command")
-    await acknowledged(chat, payloads.slash("toy tune"))
+    go = block_method(monkeypatch, SlackCommands, "answer_command")
+    await send_and_get_acknowledgement(chat, payloads.slash("toy tune"))
     go.set()
     await chat.settle()
     [view] = chat.slack.views.values()
@@ -87,12 +87,12 @@ async def test_slow_approval_click_is_decided_or_refused_after_acknowledgement(
     chat: Chat, monkeypatch: pytest.MonkeyPatch, user: str
 ):
     await chat.type(LAMP_ON)
-    go = held_up(monkeypatch, DecisionHandler, "decide_by_click")
+    go = block_method(monkeypatch, DecisionHandler, "decide_by_click")
     card = chat.slack.card
     payload = payloads.click(
         "approve", card.buttons["approve"]["value"], user, channel=card.channel, ts=card.ts
     )
-    assert (await acknowledged(chat, payloads.interaction(payload))).status == 200
+    assert (await send_and_get_acknowledgement(chat, payloads.interaction(payload))).status == 200
     go.set()
     await chat.door.close_listeners()
     await chat.settle()
@@ -105,11 +105,11 @@ async def test_slow_approval_click_is_decided_or_refused_after_acknowledgement(
 async def test_slow_form_submission_sends_its_plan_or_error_as_direct_message(
     chat: Chat, monkeypatch: pytest.MonkeyPatch, reason: str
 ):
-    shown = await opened(chat, "toy tune")
-    go = held_up(monkeypatch, actions.RequestForms, "submit_form")
+    shown = await open_form(chat, "toy tune")
+    go = block_method(monkeypatch, actions.RequestForms, "submit_form")
     values = {"host": "lb1", "name": "lamp", "because": reason}
     payload = payloads.in_view("view_submission", shown.payload(values), "U0DORA")
-    assert (await acknowledged(chat, payloads.interaction(payload))).body == b""
+    assert (await send_and_get_acknowledgement(chat, payloads.interaction(payload))).body == b""
     go.set()
     await chat.settle()
     wrong = [one.text for one in chat.slack.seen_in("D0DORA")]
@@ -125,10 +125,10 @@ async def test_command_is_refused_when_too_many_background_tasks_wait(
     chat: Chat, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(actions, "_MAX_BACKGROUND_TASKS", 2)
-    go = held_up(monkeypatch, SlackCommands, "answer_command")
+    go = block_method(monkeypatch, SlackCommands, "answer_command")
     for _ in range(2):
-        await acknowledged(chat, payloads.slash("who lb1"))
-    answer = await acknowledged(chat, payloads.slash(LAMP_ON))
+        await send_and_get_acknowledgement(chat, payloads.slash("who lb1"))
+    answer = await send_and_get_acknowledgement(chat, payloads.slash(LAMP_ON))
     assert "Keyturn is overloaded" in answer.json["text"]
     go.set()
     await chat.settle()
@@ -143,7 +143,7 @@ async def test_command_is_answered_while_the_default_thread_pool_is_full(chat: C
     loop.set_default_executor(ThreadPoolExecutor(1))
     waiting = loop.run_in_executor(None, go.wait, 20)
     try:
-        answer = await acknowledged(chat, payloads.slash("who lb1"))
+        answer = await send_and_get_acknowledgement(chat, payloads.slash("who lb1"))
     finally:
         go.set()
         await waiting

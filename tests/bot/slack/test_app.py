@@ -1,4 +1,4 @@
-"""The door as a whole: whatever happens behind it, Slack gets an answer that people understand."""
+"""The Slack service as a whole: every request is answered, internal errors without details."""
 
 import json
 import logging
@@ -22,7 +22,7 @@ from tests.policies import TEAM
 pytestmark = pytest.mark.anyio
 
 
-def breaks(chat: Chat, message: str) -> None:
+def break_policy(chat: Chat, message: str) -> None:
     def fail(*_: object, **__: object) -> None:
         raise RuntimeError(message)
 
@@ -32,7 +32,7 @@ def breaks(chat: Chat, message: str) -> None:
 async def test_internal_error_answers_with_a_reference_and_no_details(
     chat: Chat, caplog: pytest.LogCaptureFixture
 ):
-    breaks(chat, "the secret inside")
+    break_policy(chat, "the secret inside")
     answer = await chat.type("toy set lb1 lamp on")
     assert answer.status == 200
     assert "reference" in answer.text
@@ -44,7 +44,7 @@ async def test_internal_error_answers_with_a_reference_and_no_details(
 async def test_internal_error_after_a_click_is_shown_to_the_person_who_clicked(chat: Chat):
     await chat.type("toy set lb1 lamp on")
     card = chat.slack.card
-    breaks(chat, "the secret inside")
+    break_policy(chat, "the secret inside")
     payload = payloads.click("approve", "1:0123456789", "U0OLGA", channel="C0OPS", ts=card.ts)
     answer = await chat.send(payloads.interaction(payload))
     await chat.door.close_listeners()

@@ -1,4 +1,4 @@
-"""The main job in Slack: one person asks, another approves, and what runs is what was approved."""
+"""Request, approval and execution in Slack: what runs is the plan that was approved."""
 
 import asyncio
 
@@ -177,23 +177,23 @@ async def test_forged_button_value_decides_nothing(chat: Chat, value: str, actio
 
 @pytest.mark.parametrize("moved", ["channel", "ts"])
 async def test_approve_button_copied_to_another_message_decides_nothing(chat: Chat, moved: str):
-    await click_elsewhere(chat, moved)
+    await click_copied_button(chat, moved)
     assert chat.run().state is State.PENDING
 
 
 async def test_without_the_message_check_a_copied_button_approves(
     chat: Chat, monkeypatch: pytest.MonkeyPatch
 ):
-    def believe(_: DecisionHandler, click: ButtonClick) -> tuple[int, str]:
+    def skip_message_check(_: DecisionHandler, click: ButtonClick) -> tuple[int, str]:
         """Look at no message."""
         return parse_button_value(click)
 
-    monkeypatch.setattr(DecisionHandler, "check_click", believe)
-    await click_elsewhere(chat, "ts")
+    monkeypatch.setattr(DecisionHandler, "check_click", skip_message_check)
+    await click_copied_button(chat, "ts")
     assert chat.run().state is State.SUCCEEDED
 
 
-async def click_elsewhere(chat: Chat, moved: str) -> None:
+async def click_copied_button(chat: Chat, moved: str) -> None:
     """Send the click of an owner on a button that was copied to another message."""
     await chat.type(LAMP_ON)
     card = chat.slack.card

@@ -1,6 +1,6 @@
-"""However an approval in chat ends, it ends once and everybody is answered honestly.
+"""Every outcome of an approval in Slack happens once and is shown to everyone concerned.
 
-Most endings have their tests where the part is tested that answers; the table says where.
+The table names the tests of each outcome; most are in the test file of the part that answers.
 """
 
 import pytest

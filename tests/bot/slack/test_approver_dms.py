@@ -1,4 +1,4 @@
-"""Copies of the card reach those who are waited for, and none outlives the decision."""
+"""Copies of the approval card sent to approvers by direct message."""
 
 import asyncio
 from contextlib import suppress
@@ -22,7 +22,7 @@ MINUTE = 60_000_000
 
 
 @pytest.fixture
-async def waited(chat: Chat) -> Chat:
+async def reminded_chat(chat: Chat) -> Chat:
     """A request for which nobody has decided for longer than the rule has patience."""
     await chat.type(LAMP_ON)
     with chat.harness.database.transaction() as tx:
@@ -58,20 +58,22 @@ async def test_approver_on_duty_is_mentioned_before_the_other_approvers(harness:
         assert list_mentions(card.blocks) == ["U0ADAM", "U0OLGA"]
 
 
-async def test_reminder_sends_each_pending_approver_a_card_with_buttons(waited: Chat):
+async def test_reminder_sends_each_pending_approver_a_card_with_buttons(reminded_chat: Chat):
     for user in ("D0ADAM", "D0OLGA"):
-        [copy] = waited.slack.seen_in(user)
+        [copy] = reminded_chat.slack.seen_in(user)
         assert set(copy.buttons) == PENDING_BUTTONS
         assert "set lamp on" in copy.words
-    assert waited.slack.seen_in("D0DORA") == waited.slack.seen_in("D0STAN") == []
+    assert reminded_chat.slack.seen_in("D0DORA") == reminded_chat.slack.seen_in("D0STAN") == []
 
 
-async def test_approval_on_a_copy_removes_the_buttons_from_every_card(waited: Chat):
-    [mine] = waited.slack.seen_in("D0OLGA")
-    [other] = waited.slack.seen_in("D0ADAM")
-    await waited.press("approve", "U0OLGA", message=mine)
-    assert waited.harness.fleet.sent == [("lb1", "set lamp on")]
-    cards = [one for one in waited.slack.posted if "Run 1 · the edge · requested by" in one.words]
+async def test_approval_on_a_copy_removes_the_buttons_from_every_card(reminded_chat: Chat):
+    [mine] = reminded_chat.slack.seen_in("D0OLGA")
+    [other] = reminded_chat.slack.seen_in("D0ADAM")
+    await reminded_chat.press("approve", "U0OLGA", message=mine)
+    assert reminded_chat.harness.fleet.sent == [("lb1", "set lamp on")]
+    cards = [
+        one for one in reminded_chat.slack.posted if "Run 1 · the edge · requested by" in one.words
+    ]
     assert len(cards) == 3
     for card in cards:
         assert "approve" not in card.buttons
@@ -79,33 +81,35 @@ async def test_approval_on_a_copy_removes_the_buttons_from_every_card(waited: Ch
     assert "Succeeded" in other.text
 
 
-async def test_denial_is_shown_on_every_card_and_mentions_the_requester(waited: Chat):
-    [mine] = waited.slack.seen_in("D0OLGA")
-    [other] = waited.slack.seen_in("D0ADAM")
-    await waited.deny("U0OLGA", message=mine)
+async def test_denial_is_shown_on_every_card_and_mentions_the_requester(reminded_chat: Chat):
+    [mine] = reminded_chat.slack.seen_in("D0OLGA")
+    [other] = reminded_chat.slack.seen_in("D0ADAM")
+    await reminded_chat.deny("U0OLGA", message=mine)
     assert other.buttons == {}
     assert "Denied" in other.text
     assert "by Olga" in other.words
-    calls = [one for one in waited.slack.posted if one.thread and list_mentions(one.blocks)]
+    calls = [one for one in reminded_chat.slack.posted if one.thread and list_mentions(one.blocks)]
     assert [list_mentions(one.blocks) for one in calls] == [["U0DORA"]]
 
 
-async def test_simultaneous_approvals_on_two_copies_execute_once(waited: Chat):
-    [olga] = waited.slack.seen_in("D0OLGA")
-    [adam] = waited.slack.seen_in("D0ADAM")
+async def test_simultaneous_approvals_on_two_copies_execute_once(reminded_chat: Chat):
+    [olga] = reminded_chat.slack.seen_in("D0OLGA")
+    [adam] = reminded_chat.slack.seen_in("D0ADAM")
     await asyncio.gather(
-        waited.press("approve", "U0OLGA", message=olga),
-        waited.press("approve", "U0ADAM", message=adam),
+        reminded_chat.press("approve", "U0OLGA", message=olga),
+        reminded_chat.press("approve", "U0ADAM", message=adam),
     )
-    assert waited.harness.fleet.sent == [("lb1", "set lamp on")]
-    assert waited.harness.list_entry_kinds(waited.run()).count("approved") == 1
+    assert reminded_chat.harness.fleet.sent == [("lb1", "set lamp on")]
+    assert reminded_chat.harness.list_entry_kinds(reminded_chat.run()).count("approved") == 1
 
 
-async def test_deleted_card_copy_is_not_sent_again_after_approval(waited: Chat):
-    waited.slack.posted = [one for one in waited.slack.posted if one.channel != "D0ADAM"]
-    await waited.press("approve", "U0OLGA", message=waited.slack.seen_in("C0OPS")[0])
-    assert waited.run().state is State.SUCCEEDED
-    assert waited.slack.seen_in("D0ADAM") == []
+async def test_deleted_card_copy_is_not_sent_again_after_approval(reminded_chat: Chat):
+    reminded_chat.slack.posted = [
+        one for one in reminded_chat.slack.posted if one.channel != "D0ADAM"
+    ]
+    await reminded_chat.press("approve", "U0OLGA", message=reminded_chat.slack.seen_in("C0OPS")[0])
+    assert reminded_chat.run().state is State.SUCCEEDED
+    assert reminded_chat.slack.seen_in("D0ADAM") == []
 
 
 @pytest.mark.parametrize("error", ["user_disabled", "account_inactive", "cannot_dm_bot"])
@@ -129,10 +133,10 @@ async def test_approvers_get_a_card_at_once_when_the_channel_is_unknown(chat: Ch
     assert chat.run().state is State.SUCCEEDED
 
 
-async def test_approval_on_a_copy_is_refused_to_a_person_without_the_right(waited: Chat):
-    [copy] = waited.slack.seen_in("D0OLGA")
-    await waited.press("approve", "U0STAN", message=copy)
-    assert waited.run().state is State.PENDING
+async def test_approval_on_a_copy_is_refused_to_a_person_without_the_right(reminded_chat: Chat):
+    [copy] = reminded_chat.slack.seen_in("D0OLGA")
+    await reminded_chat.press("approve", "U0STAN", message=copy)
+    assert reminded_chat.run().state is State.PENDING
 
 
 # Accounts that may not act, and what they are told.
@@ -166,14 +170,14 @@ async def test_barred_slack_account_cannot_decide_and_is_told_why(chat: Chat, wh
 async def test_without_the_account_check_a_barred_account_approves(
     chat: Chat, who: str, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(IdentityService, "_get_barred_reason", _welcome)
+    monkeypatch.setattr(IdentityService, "_get_barred_reason", _accept_account)
     await chat.type(LAMP_ON)
     chat.slack.users["U0OLGA"], _ = BARRED[who]
     await chat.press("approve", "U0OLGA")
     assert chat.run().state is State.SUCCEEDED
 
 
-async def _welcome(_identity: IdentityService, _account: object) -> str:
+async def _accept_account(_identity: IdentityService, _account: object) -> str:
     return ""
 
 

@@ -1,4 +1,4 @@
-"""Who is told of a run, and where."""
+"""Who is notified of a run, and in which channel."""
 
 from dataclasses import replace
 from typing import Any

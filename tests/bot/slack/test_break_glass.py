@@ -1,4 +1,4 @@
-"""Second factors and broken glass, as chat tells of them."""
+"""Break-glass and second factors in Slack."""
 
 import re
 from collections.abc import AsyncIterator
@@ -18,7 +18,7 @@ BREAK = "break-glass toy set web1 lamp on because all customers see an error pag
 
 
 @pytest.fixture
-async def loud(harness: Harness, anyio_backend: str) -> AsyncIterator[Chat]:
+async def chat_with_alarms(harness: Harness, anyio_backend: str) -> AsyncIterator[Chat]:
     """Chat in which the web servers have a channel of their own, and alarms another."""
     areas = harness.policies.path / "areas.yaml"
     areas.write_text(areas.read_text().replace("web: {", "web: {channel: C0WEB, "))
@@ -46,112 +46,137 @@ async def test_plan_that_needs_a_second_factor_has_no_approve_button_in_slack(ch
 
 
 async def test_break_glass_for_an_irreversible_change_needs_no_confirmation_in_slack(
-    loud: Chat,
+    chat_with_alarms: Chat,
 ) -> None:
-    enrol_and_step_up(loud.harness, "adam")
-    await loud.type(BREAK.replace("toy set web1 lamp on", "toy melt web1 lamp"), "U0ADAM")
-    assert loud.run().state is State.PENDING
+    enrol_and_step_up(chat_with_alarms.harness, "adam")
+    await chat_with_alarms.type(
+        BREAK.replace("toy set web1 lamp on", "toy melt web1 lamp"), "U0ADAM"
+    )
+    assert chat_with_alarms.run().state is State.PENDING
 
 
-async def test_break_glass_is_announced_once_and_reviewed_by_another_person(loud: Chat) -> None:
-    app = enrol_and_step_up(loud.harness, "adam")
-    answer = await loud.type(BREAK, "U0ADAM")
+async def test_break_glass_is_announced_once_and_reviewed_by_another_person(
+    chat_with_alarms: Chat,
+) -> None:
+    app = enrol_and_step_up(chat_with_alarms.harness, "adam")
+    answer = await chat_with_alarms.type(BREAK, "U0ADAM")
     assert "Confirm break-glass for run 1 on its page" in answer.text
     assert re.search(rb"/sign-in/[^\"?]+\?next=/runs/1", answer.body)
-    assert "Adam Admin requests break-glass" in loud.slack.posted[0].words
-    assert loud.harness.fleet.sent == []
+    assert "Adam Admin requests break-glass" in chat_with_alarms.slack.posted[0].words
+    assert chat_with_alarms.harness.fleet.sent == []
 
-    run = loud.run()
-    loud.harness.service.break_glass.activate_break_glass(
+    run = chat_with_alarms.run()
+    chat_with_alarms.harness.service.break_glass.activate_break_glass(
         run.id,
         person="adam",
         session=app.session,
         digest=run.digest,
         reason="all customers see an error page",
     )
-    await loud.settle()
-    await loud.settle()
+    await chat_with_alarms.settle()
+    await chat_with_alarms.settle()
 
-    assert loud.run().state is State.SUCCEEDED
+    assert chat_with_alarms.run().state is State.SUCCEEDED
     alarms = [
-        one for one in loud.slack.posted if one.text.startswith("Adam Admin used break-glass")
+        one
+        for one in chat_with_alarms.slack.posted
+        if one.text.startswith("Adam Admin used break-glass")
     ]
     assert sorted(one.channel for one in alarms) == ["C0ALARM", "C0WEB", "D0OLGA"]
     for alarm in alarms:
         assert "all customers see an error page" in alarm.words
         assert "U0OLGA" in list_mentions(alarm.blocks)
-    assert "Adam Admin used break-glass" in loud.slack.posted[0].words
+    assert "Adam Admin used break-glass" in chat_with_alarms.slack.posted[0].words
 
-    refused = await loud.type("review 1 it was right, I have looked", "U0ADAM")
+    refused = await chat_with_alarms.type("review 1 it was right, I have looked", "U0ADAM")
     assert "nother person has to review" in refused.text
-    await loud.type("review 1 it was right, I have looked", "U0OLGA")
-    assert "Reviewed by Olga Owner: it was right, I have looked" in loud.slack.posted[0].words
+    await chat_with_alarms.type("review 1 it was right, I have looked", "U0OLGA")
+    assert (
+        "Reviewed by Olga Owner: it was right, I have looked"
+        in chat_with_alarms.slack.posted[0].words
+    )
 
 
-async def test_break_glass_alarm_reaches_other_channels_when_one_is_archived(loud: Chat) -> None:
-    app = enrol_and_step_up(loud.harness, "adam")
-    await loud.type(BREAK, "U0ADAM")
-    run = loud.run()
-    loud.harness.service.break_glass.activate_break_glass(
+async def test_break_glass_alarm_reaches_other_channels_when_one_is_archived(
+    chat_with_alarms: Chat,
+) -> None:
+    app = enrol_and_step_up(chat_with_alarms.harness, "adam")
+    await chat_with_alarms.type(BREAK, "U0ADAM")
+    run = chat_with_alarms.run()
+    chat_with_alarms.harness.service.break_glass.activate_break_glass(
         run.id, person="adam", session=app.session, digest=run.digest, reason=run.reason
     )
-    loud.slack.refuse("chat.postMessage", "is_archived")
-    await loud.settle()
+    chat_with_alarms.slack.refuse("chat.postMessage", "is_archived")
+    await chat_with_alarms.settle()
     alarms = [
-        one for one in loud.slack.posted if one.text.startswith("Adam Admin used break-glass")
+        one
+        for one in chat_with_alarms.slack.posted
+        if one.text.startswith("Adam Admin used break-glass")
     ]
     assert sorted(one.channel for one in alarms) == ["C0ALARM", "D0OLGA"]
 
 
 async def test_break_glass_with_a_short_reason_is_refused_before_any_request(
-    loud: Chat,
+    chat_with_alarms: Chat,
 ) -> None:
     for typed in (
         "break-glass toy set web1 lamp on",
         "break-glass toy set web1 lamp on because x",
     ):
-        answer = await loud.type(typed, "U0ADAM")
+        answer = await chat_with_alarms.type(typed, "U0ADAM")
         assert "at least 20 characters" in answer.text
-    answer = await loud.type("break-glass because all customers see an error page", "U0ADAM")
+    answer = await chat_with_alarms.type(
+        "break-glass because all customers see an error page", "U0ADAM"
+    )
     assert "The runbook is missing" in answer.text
-    assert loud.harness.list_entry_kinds() == []
+    assert chat_with_alarms.harness.list_entry_kinds() == []
 
 
-async def test_break_glass_needs_no_change_ticket(loud: Chat) -> None:
+async def test_break_glass_needs_no_change_ticket(chat_with_alarms: Chat) -> None:
     rule = "administrators request other changes"
     require_unreachable_tickets(
-        loud.harness.policies.path, rule, "developers request, owners approve"
+        chat_with_alarms.harness.policies.path, rule, "developers request, owners approve"
     )
-    app = enrol_and_step_up(loud.harness, "adam")
-    ordinary = await loud.type("toy set web1 lamp on", "U0ADAM")
+    app = enrol_and_step_up(chat_with_alarms.harness, "adam")
+    ordinary = await chat_with_alarms.type("toy set web1 lamp on", "U0ADAM")
     assert "requires an approved change ticket" in ordinary.text
-    answer = await loud.type(BREAK, "U0ADAM")
+    answer = await chat_with_alarms.type(BREAK, "U0ADAM")
     assert "Confirm break-glass for run 1 on its page" in answer.text
-    assert loud.run().state is State.PLANNED
-    loud.harness.service.break_glass.activate_break_glass(
-        1, person="adam", session=app.session, digest=loud.run().digest, reason=loud.run().reason
+    assert chat_with_alarms.run().state is State.PLANNED
+    chat_with_alarms.harness.service.break_glass.activate_break_glass(
+        1,
+        person="adam",
+        session=app.session,
+        digest=chat_with_alarms.run().digest,
+        reason=chat_with_alarms.run().reason,
     )
-    await loud.settle()
-    assert loud.run().state is State.SUCCEEDED
-    alarm = next(one for one in loud.slack.posted if one.channel == "C0ALARM")
+    await chat_with_alarms.settle()
+    assert chat_with_alarms.run().state is State.SUCCEEDED
+    alarm = next(one for one in chat_with_alarms.slack.posted if one.channel == "C0ALARM")
     assert "Adam Admin used break-glass" in alarm.words
-    refused = await loud.type(BREAK, "U0DORA")
+    refused = await chat_with_alarms.type(BREAK, "U0DORA")
     assert "The policy does not allow you break-glass" in refused.text
     assert "The policy requires an approved change ticket: name it in" in refused.text
 
 
-async def test_break_glass_without_the_right_becomes_an_ordinary_request(loud: Chat) -> None:
-    answer = await loud.type(BREAK, "U0DORA")
+async def test_break_glass_without_the_right_becomes_an_ordinary_request(
+    chat_with_alarms: Chat,
+) -> None:
+    answer = await chat_with_alarms.type(BREAK, "U0DORA")
     assert "The policy does not allow you break-glass" in answer.text
     assert "Run 1 waits for approvals as usual" in answer.text
-    assert loud.run().state is State.PENDING
+    assert chat_with_alarms.run().state is State.PENDING
 
 
-async def test_break_glass_command_takes_the_number_of_a_pending_run(loud: Chat) -> None:
-    await loud.type("toy set web1 lamp on", "U0ADAM")
-    answer = await loud.type("break-glass 1 because all customers see an error page", "U0ADAM")
+async def test_break_glass_command_takes_the_number_of_a_pending_run(
+    chat_with_alarms: Chat,
+) -> None:
+    await chat_with_alarms.type("toy set web1 lamp on", "U0ADAM")
+    answer = await chat_with_alarms.type(
+        "break-glass 1 because all customers see an error page", "U0ADAM"
+    )
     assert "Confirm break-glass for run 1 on its page" in answer.text
-    assert "requests break-glass" in loud.slack.posted[0].words
+    assert "requests break-glass" in chat_with_alarms.slack.posted[0].words
 
 
 async def test_declined_erasure_is_sent_once_to_its_requester_with_the_reason(chat: Chat) -> None:

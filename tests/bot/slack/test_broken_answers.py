@@ -1,5 +1,4 @@
-"""Slack in trouble answers with texts, pages and halves of answers: whoever waits is told all the
-same, and nothing of ours breaks over it."""
+"""Malformed answers of Slack: messages and forms are retried, and people get an explanation."""
 
 from collections.abc import Callable
 
@@ -23,43 +22,45 @@ pytestmark = pytest.mark.anyio
 LAMP_ON = "toy set lb1 lamp on"
 
 
-def _answer(status: int, text: str, kind: str) -> Callable[[], web.Response]:
+def _create_response(status: int, text: str, kind: str) -> Callable[[], web.Response]:
     return lambda: web.Response(status=status, text=text, content_type=kind)
 
 
-BROKEN = {
-    "a text": _answer(503, "upstream connect error or disconnect/reset", "text/plain"),
-    "a page": _answer(502, "<html>bad gateway</html>", "text/html"),
-    "half an answer": _answer(500, '{"ok": fal', "application/json"),
-    "nothing in it": _answer(503, "null", "application/json"),
-    "a list": _answer(200, "[]", "application/json"),
-    "a text that all is well": _answer(200, "ok", "text/plain"),
+MALFORMED = {
+    "a text": _create_response(503, "upstream connect error or disconnect/reset", "text/plain"),
+    "a page": _create_response(502, "<html>bad gateway</html>", "text/html"),
+    "half an answer": _create_response(500, '{"ok": fal', "application/json"),
+    "nothing in it": _create_response(503, "null", "application/json"),
+    "a list": _create_response(200, "[]", "application/json"),
+    "a text that all is well": _create_response(200, "ok", "text/plain"),
     "bytes that are no text": lambda: web.Response(
         body=b'{"ok": "\xff"}', content_type="application/json"
     ),
 }
 
 
-@pytest.fixture(params=BROKEN)
-def broken(request: pytest.FixtureRequest) -> Callable[[], web.Response]:
-    return BROKEN[request.param]
+@pytest.fixture(params=MALFORMED)
+def build_malformed(request: pytest.FixtureRequest) -> Callable[[], web.Response]:
+    return MALFORMED[request.param]
 
 
 @pytest.fixture(autouse=True)
-def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_retry_delay(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(views, "_RETRY_SECONDS", 0.0)
     monkeypatch.setattr(actions, "_RETRY_SECONDS", 0.0)
 
 
-def breaks(slack: WebApi, method: str, broken: Callable[[], web.Response], times: int = 1) -> None:
-    slack.refusals[method] = [broken() for _ in range(times)]
+def refuse_with(
+    slack: WebApi, method: str, build_malformed: Callable[[], web.Response], times: int = 1
+) -> None:
+    slack.refusals[method] = [build_malformed() for _ in range(times)]
 
 
 async def test_malformed_slack_api_answer_raises_a_retryable_error(
-    broken: Callable[[], web.Response], anyio_backend: str
+    build_malformed: Callable[[], web.Response], anyio_backend: str
 ):
     async with serve_web_api() as slack:
-        breaks(slack, "users.info", broken)
+        refuse_with(slack, "users.info", build_malformed)
         with pytest.raises(SlackApiError) as caught:
             await app.create_client("xoxb-1", slack.url).users_info(user="U0DORA")
         assert is_retryable(caught.value)
@@ -67,9 +68,9 @@ async def test_malformed_slack_api_answer_raises_a_retryable_error(
 
 
 async def test_card_is_retried_after_a_malformed_slack_api_answer(
-    chat: Chat, broken: Callable[[], web.Response]
+    chat: Chat, build_malformed: Callable[[], web.Response]
 ):
-    breaks(chat.slack, "chat.postMessage", broken)
+    refuse_with(chat.slack, "chat.postMessage", build_malformed)
     await chat.type(LAMP_ON)
     assert chat.slack.posted == []
     with chat.harness.database.transaction() as tx:
@@ -81,10 +82,10 @@ async def test_card_is_retried_after_a_malformed_slack_api_answer(
 
 
 async def test_ephemeral_refusal_is_retried_after_a_malformed_slack_api_answer(
-    chat: Chat, broken: Callable[[], web.Response]
+    chat: Chat, build_malformed: Callable[[], web.Response]
 ):
     await chat.type(LAMP_ON)
-    breaks(chat.slack, "chat.postEphemeral", broken)
+    refuse_with(chat.slack, "chat.postEphemeral", build_malformed)
     await chat.press("approve", "U0STAN")
     [message] = chat.slack.whispers("U0STAN")
     assert "Something in Keyturn" not in message.text
@@ -92,32 +93,32 @@ async def test_ephemeral_refusal_is_retried_after_a_malformed_slack_api_answer(
 
 async def test_ephemeral_refusal_is_tried_at_most_twice(chat: Chat):
     await chat.type(LAMP_ON)
-    breaks(chat.slack, "chat.postEphemeral", BROKEN["a text"], times=5)
+    refuse_with(chat.slack, "chat.postEphemeral", MALFORMED["a text"], times=5)
     await chat.press("approve", "U0STAN")
     assert [call for call, _ in chat.slack.calls].count("chat.postEphemeral") == 2
 
 
 async def test_request_is_refused_when_slack_does_not_confirm_the_account(
-    chat: Chat, broken: Callable[[], web.Response]
+    chat: Chat, build_malformed: Callable[[], web.Response]
 ):
-    breaks(chat.slack, "users.info", broken)
+    refuse_with(chat.slack, "users.info", build_malformed)
     answer = await chat.type(LAMP_ON)
     assert "Slack did not confirm your account" in answer.json["text"]
 
 
 async def test_form_is_filled_in_by_a_second_views_update(
-    chat: Chat, broken: Callable[[], web.Response]
+    chat: Chat, build_malformed: Callable[[], web.Response]
 ):
-    breaks(chat.slack, "views.update", broken)
+    refuse_with(chat.slack, "views.update", build_malformed)
     await chat.type("toy tune")
     [view] = chat.slack.views.values()
     assert view["title"]["text"] == "toy tune"
 
 
 async def test_form_that_cannot_be_updated_is_replaced_by_command_usage(
-    chat: Chat, broken: Callable[[], web.Response]
+    chat: Chat, build_malformed: Callable[[], web.Response]
 ):
-    breaks(chat.slack, "views.update", broken, times=5)
+    refuse_with(chat.slack, "views.update", build_malformed, times=5)
     await chat.type("toy tune")
     [message] = chat.slack.whispers("U0DORA")
     assert "/keyturn toy tune HOST NAME" in message.words
@@ -128,14 +129,16 @@ async def test_form_update_is_retried_after_a_lost_connection(
     chat: Chat, monkeypatch: pytest.MonkeyPatch, lost: int, *, drawn: bool
 ):
     """Each try is two: what speaks to Slack repeats what broke off."""
-    monkeypatch.setattr(app.ConnectionRetryHandler, "prepare_for_next_attempt_async", _at_once)
+    monkeypatch.setattr(
+        app.ConnectionRetryHandler, "prepare_for_next_attempt_async", _retry_at_once
+    )
     chat.slack.unheard, chat.slack.unheard_of = lost, "views.update"
     await chat.type("toy tune")
     assert [call for call, _ in chat.slack.calls].count("views.update") == 4
     assert bool(chat.slack.whispers("U0DORA")) is not drawn
 
 
-async def _at_once(_self: object, *, state: RetryState, **_: object) -> None:
+async def _retry_at_once(_self: object, *, state: RetryState, **_: object) -> None:
     state.next_attempt_requested = True
     state.increment_current_attempt()
 
@@ -156,7 +159,7 @@ async def test_form_that_fails_to_load_reports_an_internal_error(
 
 
 async def test_repeat_button_reports_that_slack_did_not_confirm_the_account(chat: Chat):
-    breaks(chat.slack, "users.info", BROKEN["a text"])
+    refuse_with(chat.slack, "users.info", MALFORMED["a text"])
     payload = payloads.click("again", "1", "U0DORA", channel="C0OPS", ts="1.1")
     await chat.send(payloads.interaction(payload))
     await chat.settle()
@@ -165,10 +168,10 @@ async def test_repeat_button_reports_that_slack_did_not_confirm_the_account(chat
 
 
 async def test_doctor_reports_an_internal_error_of_slack_not_a_bad_token(
-    broken: Callable[[], web.Response], anyio_backend: str
+    build_malformed: Callable[[], web.Response], anyio_backend: str
 ):
     async with serve_web_api() as slack:
-        breaks(slack, "auth.test", broken)
+        refuse_with(slack, "auth.test", build_malformed)
         way = SlackConnectionSettings(TEAM, "", "secret", "https://keyturn.example.com", {})
         [result] = [
             one
@@ -188,7 +191,7 @@ async def test_card_whose_blocks_slack_refuses_is_updated_as_text_without_button
     assert chat.slack.card.buttons
     for _ in range(3):
         chat.slack.refuse("chat.update", error)
-        chat.slack.refusals["chat.update"].append(_taken(chat))
+        chat.slack.refusals["chat.update"].append(_accept_update(chat))
     await chat.press("approve", "U0OLGA")
     assert chat.run().state is State.SUCCEEDED
     updates = [args for call, args in chat.slack.calls if call == "chat.update"]
@@ -198,7 +201,7 @@ async def test_card_whose_blocks_slack_refuses_is_updated_as_text_without_button
     assert "lb1" in result.text
 
 
-def _taken(chat: Chat) -> web.Response:
+def _accept_update(chat: Chat) -> web.Response:
     return web.json_response({"ok": True, "channel": "C0OPS", "ts": chat.slack.card.ts})
 
 

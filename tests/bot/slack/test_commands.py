@@ -1,4 +1,4 @@
-"""What may stand behind /keyturn, and what is answered to the one who typed it."""
+"""The commands behind /keyturn and their answers."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Why Slack was not reached is said so that a person knows what to do."""
+"""Errors of the connection to Slack say what is wrong and what to do."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.anyio
 
 
 @asynccontextmanager
-async def a_proxy(status: str) -> AsyncGenerator[str]:
+async def refusing_proxy(status: str) -> AsyncGenerator[str]:
     """Yield where a proxy listens that says no."""
 
     async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -31,7 +31,7 @@ async def a_proxy(status: str) -> AsyncGenerator[str]:
         yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
 
 
-async def explain(proxy: str) -> str:
+async def explain_connection_error(proxy: str) -> str:
     """Return what is said of a call that goes by this proxy."""
     client = AsyncWebClient("xoxb-1", proxy=proxy, timeout=5, retry_handlers=[])
     with pytest.raises(Exception) as trouble:  # noqa: PT011 - whatever aiohttp makes of it
@@ -50,8 +50,8 @@ async def explain(proxy: str) -> str:
     ],
 )
 async def test_proxy_refusal_is_explained_without_its_password(status: str, message: str):
-    async with a_proxy(status) as at:
-        words = await explain(f"http://kim:hunter2@{at}")
+    async with refusing_proxy(status) as at:
+        words = await explain_connection_error(f"http://kim:hunter2@{at}")
     assert message in words
     assert at in words
     assert "hunter2" not in words
@@ -59,12 +59,12 @@ async def test_proxy_refusal_is_explained_without_its_password(status: str, mess
 
 @pytest.mark.parametrize("proxy", ["http://127.0.0.1:9", "http://proxy.invalid:3128"])
 async def test_unreachable_proxy_is_named_in_the_connection_error(proxy: str):
-    assert f"{proxy[7:]} does not answer" in await explain(proxy)
+    assert f"{proxy[7:]} does not answer" in await explain_connection_error(proxy)
 
 
 @pytest.mark.parametrize("proxy", ["127.0.0.1:3128", "proxy.example.com", "http://a:b"])
 async def test_invalid_proxy_address_is_refused_with_its_syntax(proxy: str):
-    assert "http://HOST:PORT" in await explain(proxy)
+    assert "http://HOST:PORT" in await explain_connection_error(proxy)
 
 
 def test_connection_error_without_a_proxy_suggests_https_proxy():

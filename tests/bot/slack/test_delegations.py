@@ -1,4 +1,4 @@
-"""Delegations, grants and other values in chat: what is typed, and what the cards show."""
+"""Delegations, standing grants and counter-proposals in Slack: commands and cards."""
 
 import pytest
 

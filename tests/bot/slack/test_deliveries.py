@@ -1,4 +1,4 @@
-"""What has an effect has it once; what only asks may ask again."""
+"""Redelivered Slack requests take effect once."""
 
 import asyncio
 import random
@@ -33,7 +33,7 @@ async def test_repeated_option_suggestion_is_answered_each_time(harness: Harness
         )
 
 
-def an_event(number: int) -> dict[str, str]:
+def build_event(number: int) -> dict[str, str]:
     return {"type": "event_callback", "event_id": f"Ev{number}"}
 
 
@@ -48,7 +48,7 @@ async def test_redelivered_slack_events_take_effect_once_across_replicas(
 
     async def deliver(signature: int, number: int) -> None:
         if await replicas[signature % 2].is_first_delivery(
-            an_event(number), key=f"v0={signature}"
+            build_event(number), key=f"v0={signature}"
         ):
             effects.append(number)
 
@@ -76,7 +76,8 @@ async def test_concurrent_slack_deliveries_are_recorded_in_one_transaction(harne
     harness.database.transaction = counted
     deliveries = DeliveryRegister(harness.database)
     firsts = [
-        deliveries.is_first_delivery(an_event(number), key=f"v0={number}") for number in range(50)
+        deliveries.is_first_delivery(build_event(number), key=f"v0={number}")
+        for number in range(50)
     ]
     assert all(await asyncio.gather(*firsts))
     assert len(commits) <= 2
@@ -89,7 +90,8 @@ async def test_slack_delivery_fails_when_it_cannot_be_recorded(harness: Harness)
         connection.exec_driver_sql("DROP TABLE seen_request")
     deliveries = DeliveryRegister(harness.database)
     deliveries_taken = [
-        deliveries.is_first_delivery(an_event(number), key=f"v0={number}") for number in range(3)
+        deliveries.is_first_delivery(build_event(number), key=f"v0={number}")
+        for number in range(3)
     ]
     outcomes = await asyncio.gather(*deliveries_taken, return_exceptions=True)
     assert [type(one) for one in outcomes] == [StoreUnavailable] * 3
@@ -97,8 +99,8 @@ async def test_slack_delivery_fails_when_it_cannot_be_recorded(harness: Harness)
 
 async def test_cancelled_slack_delivery_does_not_block_others_in_its_batch(harness: Harness):
     deliveries = DeliveryRegister(harness.database)
-    gone = asyncio.create_task(deliveries.is_first_delivery(an_event(1), key="v0=1"))
-    stays = asyncio.create_task(deliveries.is_first_delivery(an_event(2), key="v0=2"))
+    gone = asyncio.create_task(deliveries.is_first_delivery(build_event(1), key="v0=1"))
+    stays = asyncio.create_task(deliveries.is_first_delivery(build_event(2), key="v0=2"))
     await asyncio.sleep(0)
     gone.cancel()
     assert await stays

@@ -1,4 +1,4 @@
-"""Whatever holds up the event loop, and so every acknowledgement, is told of in the log."""
+"""A blocked event loop is logged, as it delays every acknowledgement."""
 
 import asyncio
 import gc
@@ -25,7 +25,7 @@ def keyturn(tmp_path: Path) -> Generator[app.Keyturn]:
     gc.unfreeze()
 
 
-async def _held_up() -> None:
+async def _block_event_loop() -> None:
     """Have something wait in the loop itself, as no listener may."""
     await asyncio.sleep(0.1)
     asyncio.get_running_loop().call_soon(time.sleep, _SECONDS)
@@ -40,8 +40,8 @@ async def test_blocked_event_loop_is_logged_once_a_minute(
     keyturn: app.Keyturn, caplog: pytest.LogCaptureFixture
 ):
     async with keyturn.asgi.router.lifespan_context(keyturn.asgi):
-        await _held_up()
-        await _held_up()
+        await _block_event_loop()
+        await _block_event_loop()
     assert _count_warnings(caplog) == 1
 
 

@@ -1,4 +1,4 @@
-"""A runbook without values opens its form, and the form asks as typed words would."""
+"""The request form of a runbook in Slack: fields, suggestions, preview and submission."""
 
 import asyncio
 import itertools
@@ -27,7 +27,7 @@ _CLICKS = itertools.count()
 
 
 @dataclass
-class Open:
+class OpenForm:
     """A form that somebody has open. id: of the view."""
 
     chat: Chat
@@ -106,16 +106,16 @@ class Open:
         return answer
 
 
-async def opened(chat: Chat, text: str, user: str = "U0DORA") -> Open:
+async def open_form(chat: Chat, text: str, user: str = "U0DORA") -> OpenForm:
     before = set(chat.slack.views)
     answer = await chat.type(text, user)
     assert (answer.status, answer.body) == (200, b"")
     [made] = set(chat.slack.views) - before
-    return Open(chat, made, user)
+    return OpenForm(chat, made, user)
 
 
 async def test_form_opens_with_a_placeholder_and_is_then_updated(chat: Chat):
-    await opened(chat, "toy tune")
+    await open_form(chat, "toy tune")
     calls = [(call, args["view"]) for call, args in chat.slack.calls if call.startswith("views.")]
     assert [call for call, _ in calls] == ["views.open", "views.update"]
     assert "Loading" in str(calls[0][1])
@@ -123,7 +123,7 @@ async def test_form_opens_with_a_placeholder_and_is_then_updated(chat: Chat):
 
 
 async def test_form_fields_match_the_fields_of_the_runbook(chat: Chat):
-    shown = await opened(chat, "Toy Tune")
+    shown = await open_form(chat, "Toy Tune")
     assert shown.view["title"]["text"] == "toy tune"
     assert list(shown.inputs) == ["host", "name", "how", "because"]
     assert shown.choices("host") == ["lb1", "lb2"]
@@ -136,9 +136,9 @@ async def test_form_fields_match_the_fields_of_the_runbook(chat: Chat):
 
 async def test_form_has_a_ticket_field_where_a_rule_requires_a_ticket(chat: Chat):
     require_unreachable_tickets(chat.harness.policies.path)
-    shown = await opened(chat, "toy set")
+    shown = await open_form(chat, "toy set")
     assert list(shown.inputs)[-2:] == ["because", "ticket"]
-    assert "ticket" not in (await opened(chat, "toy show")).inputs
+    assert "ticket" not in (await open_form(chat, "toy show")).inputs
     await shown.submit(host="lb1", name="lamp", value="on", ticket="CHG7")
     await chat.type("toy set lb1 lamp on ticket=CHG8 because it is dark")
     assert [chat.run(number).ticket for number in (1, 2)] == ["CHG7", "CHG8"]
@@ -147,7 +147,7 @@ async def test_form_has_a_ticket_field_where_a_rule_requires_a_ticket(chat: Chat
 
 
 async def test_submitted_form_plans_and_requests_the_run(chat: Chat):
-    shown = await opened(chat, "toy tune")
+    shown = await open_form(chat, "toy tune")
     assert shown.view["submit"]["text"] == "Plan"
     answer = await shown.submit(host="lb1", name="lamp", because="it is “dark”\nhere")
     assert answer.json["response_action"] == "update"
@@ -166,7 +166,7 @@ async def test_submitted_form_plans_and_requests_the_run(chat: Chat):
 
 
 async def test_form_shows_a_value_error_below_its_field(chat: Chat):
-    shown = await opened(chat, "toy tune")
+    shown = await open_form(chat, "toy tune")
     answer = await shown.submit(host="lb1", name="LAMP")
     assert answer.json["response_action"] == "errors"
     assert "is not valid" in answer.json["errors"]["name"]
@@ -178,13 +178,13 @@ async def test_form_shows_a_value_error_below_its_field(chat: Chat):
 
 
 async def test_form_refuses_a_reason_with_an_invisible_character(chat: Chat):
-    shown = await opened(chat, "toy tune")
+    shown = await open_form(chat, "toy tune")
     answer = await shown.submit(host="lb1", name="lamp", because="\u202etrust me")
     assert "U+202E" in answer.json["errors"]["because"]
 
 
 async def test_form_submitted_three_times_is_planned_once(chat: Chat):
-    shown = await opened(chat, "toy tune")
+    shown = await open_form(chat, "toy tune")
     answers = await asyncio.gather(*(shown.submit(host="lb1", name="lamp") for _ in range(3)))
     actions = sorted(answer.json["response_action"] for answer in answers)
     assert actions == ["errors", "errors", "update"]
@@ -194,14 +194,14 @@ async def test_form_submitted_three_times_is_planned_once(chat: Chat):
 async def test_without_deduplication_a_form_submitted_twice_is_planned_twice(
     chat: Chat, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(dedup, "remember_first", _as_if_new)
-    shown = await opened(chat, "toy tune")
+    monkeypatch.setattr(dedup, "remember_first", _always_first)
+    shown = await open_form(chat, "toy tune")
     await asyncio.gather(*(shown.submit(host="lb1", name="lamp") for _ in range(2)))
     assert chat.harness.list_entry_kinds().count("plan requested") == 2
 
 
 async def test_form_shows_approvers_and_prefetches_options_of_the_chosen_host(chat: Chat):
-    shown = await opened(chat, "toy tune")
+    shown = await open_form(chat, "toy tune")
     await shown.choose_host("lb1")
     assert "Needs 1 approval from the owners of the edge" in shown.words
     asked = chat.harness.fleet.asked
@@ -213,7 +213,7 @@ async def test_form_shows_approvers_and_prefetches_options_of_the_chosen_host(ch
 
 
 async def test_form_suggests_blocked_addresses_of_the_chosen_host_and_table(chat: Chat):
-    shown = await opened(chat, "abusers clear")
+    shown = await open_form(chat, "abusers clear")
     assert shown.inputs["address"]["element"]["type"] == "external_select"
     assert shown.inputs["table"]["dispatch_action"] is True
     await shown.choose_host("lb1")
@@ -231,11 +231,11 @@ async def test_form_suggests_blocked_addresses_of_the_chosen_host_and_table(chat
 
 
 async def test_form_preview_is_updated_when_a_standing_grant_depends_on_a_value(chat: Chat):
-    shown = await opened(chat, "toy tune")
+    shown = await open_form(chat, "toy tune")
     assert "dispatch_action" not in shown.inputs["how"]
     grant = "grant dora toy tune lb* how=dim 5 an hour until 4h"
     assert "can run" in (await chat.type(grant, "U0OLGA")).text
-    shown = await opened(chat, "toy tune")
+    shown = await open_form(chat, "toy tune")
     assert shown.inputs["how"]["dispatch_action"] is True
     assert "dispatch_action" not in shown.inputs["because"]
     await shown.choose_host("lb1")
@@ -246,12 +246,12 @@ async def test_form_preview_is_updated_when_a_standing_grant_depends_on_a_value(
     assert "Needs 1 approval" in shown.words
     # Slack sends a text when Enter is pressed in it.
     await chat.type("grant dora toy set lb* name=la* 5 an hour until 4h", "U0OLGA")
-    text = (await opened(chat, "toy set")).inputs["name"]
+    text = (await open_form(chat, "toy set")).inputs["name"]
     assert (text["element"]["type"], text["dispatch_action"]) == ("plain_text_input", True)
 
 
 async def test_form_labels_have_words_and_units(chat: Chat):
-    shown = await opened(chat, "nfs scheduler set")
+    shown = await open_form(chat, "nfs scheduler set")
     labels = [block["label"]["text"] for block in shown.inputs.values()]
     assert "Queued requests" in labels
     assert "Read-ahead (KiB)" in labels
@@ -262,7 +262,7 @@ async def test_form_accepts_a_typed_value_when_the_host_query_fails(chat: Chat):
         raise TimeoutError
 
     chat.harness.fleet.before_query = silence
-    shown = await opened(chat, "toy tune")
+    shown = await open_form(chat, "toy tune")
     assert await shown.suggest("name", "lamp") == ["lamp"]
 
 
@@ -273,7 +273,7 @@ async def test_form_suggestions_do_not_wait_for_a_slow_host(chat: Chat):
         late.wait(20)
 
     chat.harness.fleet.before_query = wait
-    shown = await opened(chat, "toy tune")
+    shown = await open_form(chat, "toy tune")
     began = asyncio.get_running_loop().time()
     try:
         assert await shown.suggest("name", "fa", host="lb1") == ["fa"]
@@ -289,12 +289,12 @@ async def test_form_hides_hosts_that_the_policy_forbids(chat: Chat):
         + 'forbid (principal == Person::"dora", action == Action::"request", resource)\n'
         + 'when { resource == Host::"lb1" };\n'
     )
-    assert (await opened(chat, "toy tune")).choices("host") == ["lb2"]
-    assert (await opened(chat, "toy tune", "U0OLGA")).choices("host") == ["lb1", "lb2"]
+    assert (await open_form(chat, "toy tune")).choices("host") == ["lb2"]
+    assert (await open_form(chat, "toy tune", "U0OLGA")).choices("host") == ["lb1", "lb2"]
 
 
 async def test_policy_is_evaluated_again_when_a_form_is_submitted(chat: Chat):
-    shown = await opened(chat, "toy tune")
+    shown = await open_form(chat, "toy tune")
     rules = chat.harness.policies.path / "policy.cedar"
     rules.write_text(
         rules.read_text()
@@ -307,7 +307,7 @@ async def test_policy_is_evaluated_again_when_a_form_is_submitted(chat: Chat):
 
 
 async def test_form_is_submitted_as_the_person_who_submits_it(chat: Chat):
-    shown = await opened(chat, "toy tune")
+    shown = await open_form(chat, "toy tune")
     shown.user = "U0NOBODY"
     answer = await shown.submit(host="lb1", name="lamp")
     assert "does not know your Slack account" in answer.json["errors"]["host"]
@@ -317,7 +317,7 @@ async def test_form_is_submitted_as_the_person_who_submits_it(chat: Chat):
 async def test_form_with_many_hosts_searches_them_by_name(chat: Chat):
     more = "".join(f"  lb{n}: {{area: edge, tags: [haproxy]}}\n" for n in range(3, 150))
     (chat.harness.policies.path / "inventory.yaml").write_text(INVENTORY + more)
-    shown = await opened(chat, "toy tune")
+    shown = await open_form(chat, "toy tune")
     assert shown.inputs["host"]["element"]["type"] == "external_select"
     assert await shown.suggest("host", "lb14") == ["lb14", *(f"lb14{n}" for n in range(10))]
     assert len(await shown.suggest("host", "")) == 100
@@ -335,7 +335,7 @@ async def test_message_shortcut_offers_runbooks_for_hosts_named_in_the_message(c
     await chat.send(payloads.interaction(payloads.message_action("about-host", text, "U0DORA")))
     await chat.settle()
     [made] = chat.slack.views
-    shown = Open(chat, made, "U0DORA")
+    shown = OpenForm(chat, made, "U0DORA")
     assert shown.choices("host") == ["lb2", "lb1"]
     groups = shown.inputs["what-lb2"]["element"]["option_groups"]
     by_word = {group["label"]["text"]: group["options"] for group in groups}
@@ -358,7 +358,7 @@ async def test_message_shortcut_offers_all_hosts_when_the_message_names_none(cha
     await chat.send(payloads.interaction(payload))
     await chat.settle()
     [made] = chat.slack.views
-    shown = Open(chat, made, "U0DORA")
+    shown = OpenForm(chat, made, "U0DORA")
     assert shown.choices("host") == ["lb1", "lb2", "web1", "nas1"]
     answer = await shown.submit(host="lb1")
     assert "choose another host" in answer.json["errors"]["host"]
@@ -368,7 +368,7 @@ async def test_help_button_opens_the_search_for_runbooks(chat: Chat):
     answer = await chat.type("help")
     [find] = [one for block in answer.json["blocks"] for one in block.get("elements", ())][-1:]
     assert find["text"]["text"] == "Find a runbook"
-    shown = await pressed(chat, find)
+    shown = await press_form_button(chat, find)
     assert shown.inputs["host"]["optional"] is True
     groups = shown.inputs["what-"]["element"]["option_groups"]
     assert "toy tune" in [one["value"] for group in groups for one in group["options"]]
@@ -378,7 +378,7 @@ async def test_help_button_opens_the_search_for_runbooks(chat: Chat):
     assert (shown.view["title"]["text"], shown.choices("host")) == ("toy tune", ["lb1", "lb2"])
 
 
-async def mentioned(chat: Chat, text: str, user: str = "U0DORA", **other: str) -> Posted:
+async def mention_bot(chat: Chat, text: str, user: str = "U0DORA", **other: str) -> Posted:
     """Mention the bot; return the one answer, which only that person sees."""
     await chat.send(payloads.mention(text, user, **other))
     await chat.settle()
@@ -388,7 +388,7 @@ async def mentioned(chat: Chat, text: str, user: str = "U0DORA", **other: str) -
     return answer
 
 
-async def pressed(chat: Chat, shown: dict[str, Any]) -> Open:
+async def press_form_button(chat: Chat, shown: dict[str, Any]) -> OpenForm:
     """Press a button of an ephemeral message that opens a form."""
     click = payloads.click(
         shown["action_id"], shown["value"], "U0DORA", channel="C0OPS", ts="1.000001"
@@ -396,15 +396,15 @@ async def pressed(chat: Chat, shown: dict[str, Any]) -> Open:
     await chat.send(payloads.interaction(click))
     await chat.settle()
     [made] = chat.slack.views
-    return Open(chat, made, "U0DORA")
+    return OpenForm(chat, made, "U0DORA")
 
 
 async def test_bot_mention_suggests_a_command_and_opens_its_filled_form(chat: Chat):
     text = "please <@U0KEYTURN>  toy tune lb1\nlamp dim because it&amp;s “dark”"
-    answer = await mentioned(chat, text, thread_ts="1700000000.000001")
+    answer = await mention_bot(chat, text, thread_ts="1700000000.000001")
     assert answer.thread == "1700000000.000001"
     assert "/keyturn toy tune lb1 lamp dim because it&s “dark”" in answer.words
-    shown = await pressed(chat, answer.buttons["ask-0"])
+    shown = await press_form_button(chat, answer.buttons["ask-0"])
     for _ in range(2):
         filled = {name: block["element"] for name, block in shown.inputs.items()}
         assert filled["host"]["initial_option"]["value"] == "lb1"
@@ -434,14 +434,14 @@ async def test_bot_mention_suggests_a_command_and_opens_its_filled_form(chat: Ch
 async def test_bot_mention_is_answered_with_command_usage_or_error(
     chat: Chat, text: str, expected: str, buttons: list[str]
 ):
-    answer = await mentioned(chat, text)
+    answer = await mention_bot(chat, text)
     assert (expected in answer.words, answer.thread) == (True, ""), answer.words
     assert list(answer.buttons)[: len(buttons) or 1] == buttons
 
 
 async def test_bot_mention_by_an_unknown_account_is_refused_and_by_a_bot_ignored(chat: Chat):
     text = "<@U0KEYTURN> toy tune lb1 lamp"
-    answer = await mentioned(chat, text, "U0NOBODY")
+    answer = await mention_bot(chat, text, "U0NOBODY")
     assert "does not know your Slack account" in answer.words
     assert answer.buttons == {}
     await chat.send(payloads.mention(text, "U0ROBOT", bot_id="B0ROBOT"))
@@ -449,5 +449,5 @@ async def test_bot_mention_by_an_unknown_account_is_refused_and_by_a_bot_ignored
     assert chat.slack.posted == [answer]
 
 
-def _as_if_new(_tx: object, _key: str) -> bool:
+def _always_first(_tx: object, _key: str) -> bool:
     return True

@@ -1,4 +1,4 @@
-"""The guard in front of Bolt, and what stock Bolt does without it."""
+"""The signature check in front of Bolt, and what stock Bolt does without it."""
 
 import asyncio
 import json

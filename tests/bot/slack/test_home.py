@@ -1,4 +1,4 @@
-"""The Home tab tells one person what waits for them, and what goes on."""
+"""The Home tab: pending approvals, questions, plans and recent runs of one person."""
 
 import asyncio
 import itertools
@@ -19,7 +19,7 @@ LAMP_ON = "toy set lb1 lamp on because the cellar is dark"
 _numbers = itertools.count(1)
 
 
-async def look(chat: Chat, user: str) -> dict[str, Any]:
+async def open_home(chat: Chat, user: str) -> dict[str, Any]:
     """Open the Home tab."""
     raw = payloads.event(f"Ev{next(_numbers)}", user=user, tab="home")
     answer = await chat.send(raw)
@@ -47,7 +47,7 @@ async def click(chat: Chat, action: str, value: str, user: str) -> None:
     await chat.settle()
 
 
-def drawn_long_ago(chat: Chat) -> None:
+def make_homes_due(chat: Chat) -> None:
     with chat.harness.database.transaction() as tx:
         tx.sql.exec_driver_sql(
             "UPDATE slack_home SET rendered_at = 0, due_at = 0 WHERE due_at IS NOT NULL"
@@ -56,14 +56,14 @@ def drawn_long_ago(chat: Chat) -> None:
 
 async def test_home_tab_shows_pending_approvals_with_working_buttons(chat: Chat):
     await chat.type(LAMP_ON)
-    view = await look(chat, "U0OLGA")
+    view = await open_home(chat, "U0OLGA")
     assert "Needs your approval · 1" in words(view)
     for text in ("🟡 Needs approval: toy set lb1 lamp on", "set lamp on", "the cellar is dark"):
         assert text in words(view)
     approve = buttons(view)["approve"]
     await click(chat, "approve", approve["value"], "U0OLGA")
     assert chat.run().state is State.SUCCEEDED
-    drawn_long_ago(chat)
+    make_homes_due(chat)
     await chat.settle()
     shown = words(chat.slack.views["U0OLGA"])
     assert "No requests need your approval." in shown
@@ -74,7 +74,7 @@ async def test_home_tab_shows_pending_approvals_with_working_buttons(chat: Chat)
 async def test_home_tab_has_no_decision_buttons_for_people_who_cannot_approve(chat: Chat):
     await chat.type(LAMP_ON)
     for user in ("U0DORA", "U0STAN"):
-        assert set(buttons(await look(chat, user))) == {"ask-0"}
+        assert set(buttons(await open_home(chat, user))) == {"ask-0"}
     view = chat.slack.views["U0DORA"]
     assert "Needs approval: " in words(view)
     assert "/keyturn withdraw 1" in words(view)
@@ -85,14 +85,14 @@ async def test_home_tab_shows_checks_with_the_label_of_their_cards(chat: Chat):
     chat.harness.fleet.hosts["lb1"]["lamp"] = "broken"
     await chat.type("toy show lb2")
     await chat.type("toy show lb1")
-    shown = words(await look(chat, "U0DORA"))
+    shown = words(await open_home(chat, "U0DORA"))
     assert "Needs attention: toy show lb1" in " ".join(shown.split())
     assert "Succeeded: toy show lb2" in " ".join(shown.split())
 
 
 async def test_approval_click_on_the_home_tab_needs_the_right_and_the_digest(chat: Chat):
     await chat.type(LAMP_ON)
-    value = buttons(await look(chat, "U0OLGA"))["approve"]["value"]
+    value = buttons(await open_home(chat, "U0OLGA"))["approve"]["value"]
     await click(chat, "approve", value, "U0STAN")
     assert chat.run().state is State.PENDING
     [message] = chat.slack.seen_in("D0STAN")
@@ -102,23 +102,23 @@ async def test_approval_click_on_the_home_tab_needs_the_right_and_the_digest(cha
 
 
 async def test_home_tab_is_updated_only_for_people_concerned_by_a_new_run(chat: Chat):
-    await look(chat, "U0OLGA")
-    await look(chat, "U0STAN")
+    await open_home(chat, "U0OLGA")
+    await open_home(chat, "U0STAN")
     before = chat.slack.views["U0STAN"]
     await chat.type(LAMP_ON)
-    drawn_long_ago(chat)
+    make_homes_due(chat)
     await chat.settle()
     assert "Needs your approval · 1" in words(chat.slack.views["U0OLGA"])
     assert chat.slack.views["U0STAN"] is before
 
 
 async def test_home_tab_is_published_once_for_several_changes(chat: Chat):
-    await look(chat, "U0OLGA")
+    await open_home(chat, "U0OLGA")
     for name in ("lamp", "fan"):
         await chat.type(f"toy set lb1 {name} on")
     published = [args for call, args in chat.slack.calls if call == "views.publish"]
     assert len(published) == 1
-    drawn_long_ago(chat)
+    make_homes_due(chat)
     await chat.settle()
     published = [args for call, args in chat.slack.calls if call == "views.publish"]
     assert len(published) == 2
@@ -126,29 +126,29 @@ async def test_home_tab_is_published_once_for_several_changes(chat: Chat):
 
 
 async def test_home_tab_is_not_published_again_without_changes(chat: Chat):
-    await look(chat, "U0OLGA")
-    await look(chat, "U0OLGA")
+    await open_home(chat, "U0OLGA")
+    await open_home(chat, "U0OLGA")
     assert [call for call, _ in chat.slack.calls].count("views.publish") == 1
 
 
 async def test_home_tab_is_rendered_with_the_state_at_the_time_of_publishing(chat: Chat):
     for user in ("U0OLGA", "U0ADAM"):
-        await look(chat, user)
+        await open_home(chat, user)
     with chat.harness.database.transaction() as tx:
         tx.sql.exec_driver_sql("UPDATE slack_home SET digest = '', due_at = 0")
     chat.slack.calls.clear()
     chat.slack.slowly = 0.5
     # It is woken more than once meanwhile.
     drawing = [asyncio.create_task(chat.door.home_tabs.draw_due_homes()) for _ in range(2)]
-    while not _drawn(chat):
+    while not _list_published_homes(chat):
         await asyncio.sleep(0.005)
     await asyncio.to_thread(chat.harness.request, SetSwitch(host="lb1", name="lamp", value="on"))
     await asyncio.gather(*drawing)
-    first, second = _drawn(chat)
+    first, second = _list_published_homes(chat)
     assert ("the edge" in first, "the edge" in second) == (False, True)
 
 
-def _drawn(chat: Chat) -> list[str]:
+def _list_published_homes(chat: Chat) -> list[str]:
     return [json.dumps(args) for call, args in chat.slack.calls if call == "views.publish"]
 
 
@@ -160,18 +160,18 @@ async def test_home_tab_waits_after_a_slack_rate_limit(chat: Chat):
     assert "U0OLGA" not in chat.slack.views
     with chat.harness.database.reading() as tx:
         assert home_queue.list_due_homes(tx) == []
-    drawn_long_ago(chat)
+    make_homes_due(chat)
     await chat.settle()
     assert "U0OLGA" in chat.slack.views
 
 
 async def test_home_tab_of_an_unknown_account_explains_why_it_is_empty(chat: Chat):
-    view = await look(chat, "U0NOBODY")
+    view = await open_home(chat, "U0NOBODY")
     assert "does not know your Slack account" in words(view)
 
 
 async def test_home_tab_opens_the_runbook_search_and_answers_privately(chat: Chat):
-    ask = buttons(await look(chat, "U0DORA"))["ask-0"]
+    ask = buttons(await open_home(chat, "U0DORA"))["ask-0"]
     await click(chat, "ask-0", ask["value"], "U0DORA")
     [form] = [view for name, view in chat.slack.views.items() if name.startswith("V")]
     assert form["callback_id"] == "chooser"
@@ -182,7 +182,7 @@ async def test_home_tab_opens_the_runbook_search_and_answers_privately(chat: Cha
 async def test_counter_proposal_is_accepted_on_the_home_tab(chat: Chat):
     await chat.type("toy tune lb1 lamp dim because the cellar is dark")
     await chat.type("counter 1 how=on because dim is not enough", "U0OLGA")
-    view = await look(chat, "U0DORA")
+    view = await open_home(chat, "U0DORA")
     for text in ("Waiting for you · 1", "dim → on", "dim is not enough", "set lamp on"):
         assert text in words(view)
     assert {"accept", "withdraw"} <= set(buttons(view))
@@ -196,24 +196,24 @@ async def test_questions_and_assigned_runs_come_first_on_the_home_tab(chat: Chat
     await chat.type("toy set lb2 lamp on")
     await chat.type("question 1 which ticket?", "U0OLGA")
     await chat.type("reassign 2 adam because it is yours", "U0OLGA")
-    view = await look(chat, "U0DORA")
+    view = await open_home(chat, "U0DORA")
     assert "Waiting for you · 1" in words(view)
     assert "Olga Owner asked: which ticket?" in " ".join(words(view).split())
     await click(chat, "answer", buttons(view)["answer"]["value"], "U0DORA")
     await chat.submit({"because": "4711"}, "U0DORA")
-    assert "Waiting for you" not in words(await look(chat, "U0DORA"))
-    reply = words(await look(chat, "U0ADAM"))
+    assert "Waiting for you" not in words(await open_home(chat, "U0DORA"))
+    reply = words(await open_home(chat, "U0ADAM"))
     assert reply.index("toy set lb2 lamp on") < reply.index("toy set lb1 lamp on")
     assert "Assigned to Adam Admin" in reply
 
 
 async def test_plan_is_reviewed_and_discarded_on_the_home_tab(chat: Chat):
     await chat.type("plan toy set lb1 lamp on")
-    view = await look(chat, "U0DORA")
+    view = await open_home(chat, "U0DORA")
     assert "Planned: toy set lb1 lamp on" in " ".join(words(view).split())
     await click(chat, "review-plan", buttons(view)["review-plan"]["value"], "U0DORA")
     [form] = [one for one in chat.slack.views.values() if one["type"] == "modal"]
     assert form["submit"]["text"] == "Request approval"
     await click(chat, "discard", buttons(view)["discard"]["value"], "U0DORA")
     assert chat.run().state is State.WITHDRAWN
-    assert "Waiting for you" not in words(await look(chat, "U0OLGA"))
+    assert "Waiting for you" not in words(await open_home(chat, "U0OLGA"))

@@ -1,7 +1,7 @@
-"""Whatever hosts, people and rules say, in chat it calls, links, formats and hides nothing.
+"""Hostile text of hosts, people and rules is escaped in everything sent to Slack.
 
-One walk does all that there is in chat, where every free text is hostile, and everything that was
-sent to Slack on the way is read as Slack reads it.
+The test uses every command, button and form with hostile text in every free field, and parses
+everything sent to Slack as Slack does.
 """
 
 import ast
@@ -17,18 +17,18 @@ from types import FunctionType, ModuleType
 import pytest
 
 import bot.slack
-from tests.bot.slack.active_markup import acts
+from tests.bot.slack.active_markup import find_active_markup
 from tests.bot.slack.hostile import open_hostile_chat
 from tests.bot.slack.hostile_walk import Walk, everything_sent
 
-ROOM = Path(bot.slack.__file__).parent
+PACKAGE = Path(bot.slack.__file__).parent
 # What draws is seen by what it returns.
-DRAWN = frozenset({"Message", "View", "Block", "Element"})
+RENDERED_TYPES = frozenset({"Message", "View", "Block", "Element"})
 ESCAPES = frozenset(
     {"escape_mrkdwn", "format_notification", "escape_to_one_line", "escape_control"}
 )
 # What is escaped though nobody outside has a say in it.
-OURS = frozenset(
+TRUSTED_TEXTS = frozenset(
     {
         "notifications: title",
         "drift_command: title",
@@ -119,7 +119,7 @@ def _places() -> dict[str, Place]:
 
 def _draws(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     returned = ast.walk(function.returns) if function.returns else ()
-    return bool({one.id for one in returned if isinstance(one, ast.Name)} & DRAWN)
+    return bool({one.id for one in returned if isinstance(one, ast.Name)} & RENDERED_TYPES)
 
 
 def _escapes() -> Iterator[tuple[str, Place]]:
@@ -132,7 +132,7 @@ def _escapes() -> Iterator[tuple[str, Place]]:
 
 def _nodes() -> Iterator[tuple[Path, ast.AST]]:
     """Yield every part of the room's sources, but for functions within functions."""
-    for file in sorted(ROOM.glob("*.py")):
+    for file in sorted(PACKAGE.glob("*.py")):
         nodes = [*ast.walk(ast.parse(file.read_text(encoding="utf-8")))]
         inner = {id(one) for node in nodes if isinstance(node, _FUNCTION) for one in node.body}
         yield from ((file, node) for node in nodes if id(node) not in inner)
@@ -144,10 +144,10 @@ def test_hostile_text_is_escaped_in_everything_sent_to_slack(
     seen = Seen()
     seen.watch(monkeypatch)
     sent = walk(tmp_path)
-    assert [act for one in sent for act in acts(one)] == []
+    assert [act for one in sent for act in find_active_markup(one)] == []
     # The walk has been everywhere, and with hostile text wherever there could be any.
     assert [name for name, place in _places().items() if place not in seen.drew] == []
-    assert {source for source, place in _escapes() if place not in seen.escaped} == OURS
+    assert {source for source, place in _escapes() if place not in seen.escaped} == TRUSTED_TEXTS
 
 
 # What one sees of each of them where nothing is made harmless.
@@ -173,7 +173,7 @@ def test_without_escaping_hostile_text_mentions_links_and_formats_in_slack(
     for module in _modules():
         for name in ESCAPES & vars(module).keys():
             monkeypatch.setattr(module, name, str)
-    acts_found = "\n".join(act for one in walk(tmp_path) for act in acts(one))
+    acts_found = "\n".join(act for one in walk(tmp_path) for act in find_active_markup(one))
     assert [what for what, effect in EFFECTS.items() if effect not in acts_found] == []
 
 
@@ -202,4 +202,4 @@ def test_without_escaping_hostile_text_mentions_links_and_formats_in_slack(
     ids=str,
 )
 def test_hostile_text_test_detects_mentions_links_and_formats(payload: dict[str, object]):
-    assert len(acts({"blocks": [payload]})) == 1
+    assert len(find_active_markup({"blocks": [payload]})) == 1

@@ -1,4 +1,4 @@
-"""Who somebody is, asked anew at every request and every decision."""
+"""Slack accounts are mapped to people of the policy, anew for each request and decision."""
 
 import asyncio
 from pathlib import Path

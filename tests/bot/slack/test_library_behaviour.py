@@ -1,6 +1,6 @@
-"""What slack_bolt 1.30 and slack_sdk 3.47 do by themselves, and that each is guarded against.
+"""What slack_bolt 1.30 and slack_sdk 3.47 do by themselves, and what guards against it.
 
-Each habit has tests that fail without its guard, or that show what would happen then.
+Each behaviour has tests that fail without its guard, or that show what happens then.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ from tests.policies import TEAM
 pytestmark = pytest.mark.anyio
 
 # Who guards against each habit, by file and name.
-HABITS: Mapping[str, tuple[str, ...]] = {
+LIBRARY_BEHAVIOURS: Mapping[str, tuple[str, ...]] = {
     "1: a command that says payload is taken for a click": (
         "test_transports.test_command_with_the_word_payload_is_parsed_over_both_transports",
         "test_guard.test_stock_bolt_loses_a_command_that_contains_the_word_payload",
@@ -106,9 +106,9 @@ HABITS: Mapping[str, tuple[str, ...]] = {
 }
 
 
-@pytest.mark.parametrize("habit", HABITS)
+@pytest.mark.parametrize("habit", LIBRARY_BEHAVIOURS)
 def test_every_slack_library_behaviour_names_tests_that_exist(habit: str):
-    assert missing(HABITS[habit]) == []
+    assert missing(LIBRARY_BEHAVIOURS[habit]) == []
 
 
 # --- 2, 6: lazy listeners ---
@@ -188,7 +188,7 @@ async def test_lazy_bolt_listener_starts_before_the_commit(anyio_backend: str):
 
 
 @pytest.fixture
-def waited(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def blocking_calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Note where this door waits for database or policy in the thread of the event loop."""
     waiting: list[str] = []
     for holder, name in ((Database, "transaction"), (Database, "reading")):
@@ -201,14 +201,14 @@ def waited(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def _noting(function: Callable[..., Any], names: list[str]) -> Callable[..., Any]:
     def noted(*args: object, **named: object) -> object:
-        if _in_the_loop():
-            names.extend(_of_the_door())
+        if _is_in_event_loop():
+            names.extend(_find_slack_caller())
         return function(*args, **named)
 
     return noted
 
 
-def _in_the_loop() -> bool:
+def _is_in_event_loop() -> bool:
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -216,7 +216,7 @@ def _in_the_loop() -> bool:
     return True
 
 
-def _of_the_door() -> Generator[str]:
+def _find_slack_caller() -> Generator[str]:
     """Yield the nearest function of the door that waits; none if it is the test itself."""
     frame = inspect.currentframe()
     room = str(Path(app.__file__).parent)
@@ -228,7 +228,7 @@ def _of_the_door() -> Generator[str]:
 
 
 @pytest.fixture
-async def busy(
+async def hostile_chat(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, anyio_backend: str
 ) -> AsyncGenerator[Chat]:
     async with open_hostile_chat(tmp_path, monkeypatch) as chat:
@@ -236,19 +236,19 @@ async def busy(
 
 
 async def test_slack_handlers_do_not_wait_for_the_database_in_the_event_loop(
-    busy: Chat, waited: list[str]
+    hostile_chat: Chat, blocking_calls: list[str]
 ):
-    walk = Walk(busy)
+    walk = Walk(hostile_chat)
     await walk.requests()
     await walk.decisions()
     await walk.forms()
     await walk.homes()
     await walk.troubles()
-    assert waited == []
+    assert blocking_calls == []
 
 
 async def test_without_threads_slack_handlers_block_the_event_loop(
-    chat: Chat, waited: list[str], monkeypatch: pytest.MonkeyPatch
+    chat: Chat, blocking_calls: list[str], monkeypatch: pytest.MonkeyPatch
 ):
     async def here(function: Callable[..., Any], *args: Any, **named: Any) -> Any:
         return function(*args, **named)
@@ -258,7 +258,7 @@ async def test_without_threads_slack_handlers_block_the_event_loop(
         monkeypatch.setattr(threads, name, here)
     await chat.type("toy show lb1")
     for place in ("identity.py", "commands.py", "outbox.py", "dedup.py"):
-        assert any(thread.startswith(place) for thread in waited), place
+        assert any(thread.startswith(place) for thread in blocking_calls), place
 
 
 # --- 11: time limits ---
@@ -285,7 +285,7 @@ async def test_slack_client_timeout_is_shorter_than_the_default(anyio_backend: s
 
 
 @contextmanager
-def _silence() -> Generator[str]:
+def unresponsive_server() -> Generator[str]:
     """Yield the address of a server that takes connections and says nothing."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         yield f"http://127.0.0.1:{server.getsockname()[1]}/api/"
@@ -295,7 +295,7 @@ def test_keyturn_becomes_ready_while_slack_does_not_answer(tmp_path: Path):
     sample_company.create_policy(tmp_path / "policy")
     tokens: Any = {"slack_bot_token": "xoxb-1", "slack_app_token": "xapp-1"}
     with (
-        _silence() as api,
+        unresponsive_server() as api,
         Service(tmp_path, slack="", slack_team=TEAM, slack_api=api, **tokens) as service,
     ):
         answer = httpx2.get(f"{service.address}/readyz")
@@ -311,7 +311,7 @@ def test_readiness_fails_after_a_long_time_without_slack_connection(
     sample_company.create_policy(tmp_path / "policy")
     tokens: Any = {"slack_bot_token": "xoxb-1", "slack_app_token": "xapp-1"}
     with (
-        _silence() as api,
+        unresponsive_server() as api,
         Service(tmp_path, slack="", slack_team=TEAM, slack_api=api, **tokens) as service,
     ):
         deadline = time.monotonic() + 20
@@ -324,7 +324,7 @@ def test_readiness_fails_after_a_long_time_without_slack_connection(
 
 async def test_socket_mode_connect_never_returns_while_slack_does_not_answer(chat: Chat):
     envelopes = EnvelopeHandler(_bolt(AsyncWebClient()), DeliveryRegister(chat.harness.database))
-    with _silence() as api:
+    with unresponsive_server() as api:
         sockets = SocketModeService(app.create_client("xoxb-1", api), "xapp-1", envelopes)
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.5):

@@ -1,4 +1,4 @@
-"""Slack takes a message and its answer is lost: nobody is told twice for it."""
+"""Slack posts a message and its response is lost: the message is not posted twice."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -14,26 +14,26 @@ from bot.slack.client import build_named_blocks, has_message_name, with_message_
 from tests.bot.slack import payloads
 from tests.bot.slack.chat import PENDING_BUTTONS, Chat
 from tests.bot.slack.sample_views import build_run_view
-from tests.bot.slack.test_outbox import LAMP_ON, due_now
+from tests.bot.slack.test_outbox import LAMP_ON, make_deliveries_due
 
 pytestmark = pytest.mark.anyio
 HELLO = Message("Hello", [rich_text(rich_text_section(text_element("Hello")))])
 
 
-async def tried_again(chat: Chat, times: int = 5) -> None:
+async def retry_deliveries(chat: Chat, times: int = 5) -> None:
     for _ in range(times):
-        due_now(chat)
+        make_deliveries_due(chat)
         await chat.settle()
 
 
-def cards(chat: Chat) -> int:
+def count_cards(chat: Chat) -> int:
     return len([one for one in chat.slack.posted if not one.thread and not one.seen_by])
 
 
 async def test_card_whose_post_response_was_lost_is_found_in_the_channel(chat: Chat):
     chat.slack.unheard = 1
     await chat.type(LAMP_ON)
-    await tried_again(chat)
+    await retry_deliveries(chat)
     assert chat.slack.card.buttons.keys() == PENDING_BUTTONS
     await chat.press("approve", "U0OLGA")
     assert chat.run().state is State.SUCCEEDED
@@ -49,8 +49,8 @@ async def test_card_with_a_lost_post_response_is_found_among_other_messages(chat
         await others.chat_postMessage(
             channel="C0OPS", text=f"{turn}", blocks=build_named_blocks(HELLO)
         )
-    await tried_again(chat)
-    assert cards(chat) == 6
+    await retry_deliveries(chat)
+    assert count_cards(chat) == 6
     await chat.press("approve", "U0OLGA", message=ours)
     assert ours.text.startswith("Succeeded")
 
@@ -59,14 +59,14 @@ async def test_thread_reply_whose_post_response_was_lost_is_posted_once(chat: Ch
     await chat.type(LAMP_ON)
     chat.slack.unheard = 1
     await chat.press("approve", "U0OLGA")
-    await tried_again(chat)
+    await retry_deliveries(chat)
     assert [one.text.split(":")[0] for one in chat.slack.posted if one.thread] == ["Succeeded"]
 
 
 async def test_direct_message_with_lost_responses_is_sent_once(chat: Chat):
     chat.slack.unheard = 2
     await chat.type("toy set lb1 lamp off")
-    await tried_again(chat)
+    await retry_deliveries(chat)
     assert Counter(one.channel for one in chat.slack.posted) == {"C0OPS": 1, "D0DORA": 1}
 
 
@@ -78,8 +78,8 @@ async def test_without_the_search_for_the_message_each_retry_posts_another_card(
     if why == "we do not look":
         monkeypatch.setattr(client, "has_message_name", _never)
     await chat.type(LAMP_ON)
-    await tried_again(chat)
-    assert cards(chat) == 4
+    await retry_deliveries(chat)
+    assert count_cards(chat) == 4
 
 
 def _never(_said: Mapping[str, Any], _name: str) -> bool:
@@ -91,7 +91,7 @@ async def test_duplicate_card_loses_its_buttons_when_clicked(chat: Chat, action:
     """The answer to its post was lost, and we may not look for it."""
     chat.slack.unheard, chat.slack.may_look = 1, False
     await chat.type(LAMP_ON)
-    await tried_again(chat)
+    await retry_deliveries(chat)
     orphan, card = chat.slack.posted
     await chat.press(action, "U0OLGA", message=orphan)
     assert chat.run().state is State.PENDING
@@ -130,7 +130,7 @@ async def test_click_on_a_card_still_being_posted_is_refused_and_keeps_its_butto
 async def test_duplicate_card_keeps_its_buttons_when_an_unknown_account_clicks(chat: Chat):
     chat.slack.unheard, chat.slack.may_look = 1, False
     await chat.type(LAMP_ON)
-    await tried_again(chat)
+    await retry_deliveries(chat)
     await chat.press("approve", "U0NOBODY", message=chat.slack.posted[0])
     assert set(chat.slack.posted[0].buttons) == PENDING_BUTTONS
 
@@ -145,8 +145,8 @@ async def test_search_for_a_lost_card_waits_after_a_slack_rate_limit(chat: Chat)
     chat.slack.unheard = 1
     chat.slack.refuse("conversations.history", "ratelimited", status=429, retry_after=9)
     await chat.type(LAMP_ON)
-    await tried_again(chat)
-    assert cards(chat) == 1
+    await retry_deliveries(chat)
+    assert count_cards(chat) == 1
 
 
 async def test_stock_slack_client_posts_twice_after_a_lost_response(chat: Chat):
@@ -154,7 +154,7 @@ async def test_stock_slack_client_posts_twice_after_a_lost_response(chat: Chat):
     stock = AsyncWebClient("xoxb-1", chat.slack.url, timeout=5)
     chat.slack.unheard = 1
     await stock.chat_postMessage(channel="C0OPS", text="Hello", blocks=build_named_blocks(HELLO))
-    assert cards(chat) == 2
+    assert count_cards(chat) == 2
 
 
 async def test_reading_slack_api_call_is_retried_after_a_lost_connection(chat: Chat):

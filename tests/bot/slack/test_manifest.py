@@ -1,4 +1,4 @@
-"""The app manifest asks for what the door uses, and for no more than is written down here."""
+"""The Slack app manifest: commands, events, addresses, and no unused scope."""
 
 import re
 from importlib.resources import files

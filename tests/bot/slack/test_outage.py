@@ -1,4 +1,4 @@
-"""Slack is away for hours, or has had enough of us: no run waits for it, and nothing is lost."""
+"""Outages and rate limits of Slack delay no run and lose no message."""
 
 import asyncio
 from collections import Counter
@@ -49,19 +49,19 @@ async def chat(harness: Harness, clock: Clock, anyio_backend: str) -> AsyncItera
         yield chat
 
 
-def ask(chat: Chat, value: str) -> Run:
+def request_lamp(chat: Chat, value: str) -> Run:
     return chat.harness.request(SetSwitch(host="lb1", name="lamp", value=value))
 
 
-def untold(chat: Chat) -> int:
+def count_undelivered(chat: Chat) -> int:
     with chat.harness.database.reading() as tx:
         return tx.sql.exec_driver_sql(
             "SELECT count(*) FROM outbox WHERE revision > delivered_revision"
         ).scalar_one()
 
 
-async def in_thread(chat: Chat, value: str) -> Run:
-    return await asyncio.to_thread(ask, chat, value)
+async def request_in_thread(chat: Chat, value: str) -> Run:
+    return await asyncio.to_thread(request_lamp, chat, value)
 
 
 @pytest.mark.parametrize("how", ["it answers 503", "nobody is there"])
@@ -69,22 +69,22 @@ async def test_slack_outage_of_six_hours_delays_no_run_and_loses_no_result(
     chat: Chat, clock: Clock, how: str
 ):
     """Nobody is there: connections break off."""
-    before = await in_thread(chat, "on")
+    before = await request_in_thread(chat, "on")
     await chat.settle()
     chat.slack.away = how
     during: list[Run] = []
     for turn in range(3):
-        run = await in_thread(chat, "off" if turn % 2 else "on")
+        run = await request_in_thread(chat, "off" if turn % 2 else "on")
         # Decided on the web meanwhile, it is done at once.
         during.append(await asyncio.to_thread(chat.harness.approve, run))
         assert during[-1].state in {State.SUCCEEDED, State.STALE}
         for _ in range(2):
             await chat.door.outbox.deliver_due()
             clock.passes(3600)
-    assert untold(chat) == 3
+    assert count_undelivered(chat) == 3
     chat.slack.away = ""
     clock.passes(1200)
-    while untold(chat):
+    while count_undelivered(chat):
         await chat.door.outbox.deliver_due()
         clock.passes(1.0)
     shown = [one for one in chat.slack.seen_in(OPS) if not one.thread]
@@ -98,7 +98,7 @@ async def test_ten_thousand_updates_become_one_message_per_run_within_the_rate_l
     chat: Chat, clock: Clock
 ):
     for _ in range(30):
-        await in_thread(chat, "on")
+        await request_in_thread(chat, "on")
     with chat.harness.database.transaction() as tx:
         tx.sql.exec_driver_sql("UPDATE outbox SET revision = revision + 350")
         assert (
@@ -109,7 +109,7 @@ async def test_ten_thousand_updates_become_one_message_per_run_within_the_rate_l
         )
     chat.slack.refuse("chat.postMessage", "ratelimited", status=429, retry_after=7)
     numbers: list[int] = []
-    while untold(chat):
+    while count_undelivered(chat):
         so_far = len(chat.slack.posted)
         await chat.door.outbox.deliver_due()
         numbers.append(len(chat.slack.posted) - so_far)
@@ -123,7 +123,7 @@ async def test_ten_thousand_updates_become_one_message_per_run_within_the_rate_l
 
 
 async def test_rate_limited_message_waits_for_retry_after_and_a_margin(chat: Chat, clock: Clock):
-    await in_thread(chat, "on")
+    await request_in_thread(chat, "on")
     chat.slack.refuse("chat.postMessage", "ratelimited", status=429, retry_after=30)
     await chat.door.outbox.deliver_due()
     clock.passes(29)
@@ -156,7 +156,7 @@ async def test_without_the_channel_rate_limit_all_messages_are_posted_at_once(
 
     monkeypatch.setattr(ChannelRateLimit, "reserve_turn", at_once)
     for _ in range(15):
-        await in_thread(chat, "on")
+        await request_in_thread(chat, "on")
     await chat.door.outbox.deliver_due()
     assert len(chat.slack.posted) == 15
 
@@ -172,7 +172,7 @@ def test_outbox_has_one_row_per_run_for_repeated_announcements(harness: Harness)
 
 async def test_old_runs_do_not_delay_new_messages_when_slack_is_connected(chat: Chat):
     for _ in range(16):
-        run = await in_thread(chat, "on")
+        run = await request_in_thread(chat, "on")
         await asyncio.to_thread(
             chat.harness.service.deny_run, run.id, person="olga", reason="no need"
         )
@@ -184,8 +184,8 @@ async def test_old_runs_do_not_delay_new_messages_when_slack_is_connected(chat: 
             "ended_at": long_ago + 1_000_000,
         }
         tx.sql.execute(update(tables.run).values(**moved))
-    await in_thread(chat, "on")
+    await request_in_thread(chat, "on")
     await chat.settle()
     posted = [args for call, args in chat.slack.calls if call.startswith("chat.post")]
     assert [args["text"].partition(":")[0] for args in posted] == ["Needs approval"]
-    assert untold(chat) == 0
+    assert count_undelivered(chat) == 0

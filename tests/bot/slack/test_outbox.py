@@ -1,4 +1,4 @@
-"""News reaches people whatever Slack does, and never holds a run up."""
+"""The outbox: cards and results reach Slack, with retries and leases, without delaying runs."""
 
 import asyncio
 from collections.abc import Callable
@@ -21,19 +21,19 @@ pytestmark = pytest.mark.anyio
 LAMP_ON = "toy set lb1 lamp on"
 
 
-def trouble(chat: Chat) -> str:
+def get_outbox_error(chat: Chat) -> str:
     with chat.harness.database.reading() as tx:
         return tx.sql.exec_driver_sql("SELECT error FROM outbox").scalar_one()
 
 
-def due_now(chat: Chat) -> None:
+def make_deliveries_due(chat: Chat) -> None:
     """Let the time pass that the outbox wants to wait."""
     with chat.harness.database.transaction() as tx:
         tx.sql.exec_driver_sql("UPDATE outbox SET next_attempt_at = 0")
 
 
 @asynccontextmanager
-async def at_work(chat: Chat):
+async def running_outbox(chat: Chat):
     """Keep the outbox running, as the service does."""
     task = asyncio.create_task(chat.door.outbox.run_until_cancelled())
     try:
@@ -118,7 +118,7 @@ async def test_card_waits_for_retry_after_of_a_slack_rate_limit(chat: Chat):
     assert 15_000_000 < wait < 22_000_000
     await chat.settle()
     assert [call for call, _ in chat.slack.calls].count("chat.postMessage") == 1
-    due_now(chat)
+    make_deliveries_due(chat)
     await chat.settle()
     assert set(chat.slack.card.buttons) == PENDING_BUTTONS
 
@@ -127,11 +127,11 @@ async def test_card_waits_for_retry_after_of_a_slack_rate_limit(chat: Chat):
 async def test_slack_error_does_not_fail_the_run_and_the_card_is_retried(chat: Chat, error: str):
     chat.slack.refuse("chat.postMessage", error)
     await chat.type(LAMP_ON)
-    assert trouble(chat) == error
+    assert get_outbox_error(chat) == error
     assert chat.slack.posted == []
     await chat.type("approve 1 " + chat.run().short_digest, "U0OLGA")
     assert chat.run().state is State.SUCCEEDED
-    due_now(chat)
+    make_deliveries_due(chat)
     await chat.settle()
     assert chat.slack.posted[0].text.startswith("Succeeded")
 
@@ -145,7 +145,7 @@ async def test_outbox_retry_delay_grows_with_each_failure(chat: Chat):
         with chat.harness.database.reading() as tx:
             due = tx.sql.exec_driver_sql("SELECT next_attempt_at FROM outbox").scalar_one()
             waits.append(due - tx.now)
-        due_now(chat)
+        make_deliveries_due(chat)
         await chat.settle()
     assert waits[0] < waits[1] < waits[2] < waits[3]
 
@@ -162,7 +162,7 @@ async def test_card_is_retried_after_an_html_error_page_of_slack(chat: Chat):
     chat.slack.refusals["chat.postMessage"] = [page]
     await chat.type(LAMP_ON)
     assert chat.slack.posted == []
-    due_now(chat)
+    make_deliveries_due(chat)
     await chat.settle()
     assert chat.slack.card.text.startswith("Needs approval")
 
@@ -194,7 +194,7 @@ async def test_outbox_claim_of_a_dead_worker_expires(chat: Chat):
         assert not db_outbox.claim_update(tx, item, sender="another", seconds=60)
     await chat.settle()
     assert chat.slack.posted == []
-    due_now(chat)
+    make_deliveries_due(chat)
     await chat.settle()
     assert chat.slack.card.text.startswith("Needs approval")
 
@@ -272,7 +272,7 @@ async def test_outbox_worker_releases_unsent_messages_at_shutdown(
 ):
     monkeypatch.setattr(outbox, "_GRACE_SECONDS", 0.1)
     chat.slack.slowly = 1
-    async with at_work(chat):
+    async with running_outbox(chat):
         await chat.send(payloads.slash(LAMP_ON))
         await asyncio.to_thread(chat.harness.run_queued_work)
         chat.door.outbox.wake_up()
@@ -283,7 +283,7 @@ async def test_outbox_worker_releases_unsent_messages_at_shutdown(
 
 
 async def test_slow_planning_is_shown_and_updated_to_the_card(chat: Chat):
-    async with at_work(chat):
+    async with running_outbox(chat):
         answer = await chat.send(payloads.slash(LAMP_ON))
         assert answer.body == b""
         await until(lambda: chat.slack.posted)
@@ -295,7 +295,7 @@ async def test_slow_planning_is_shown_and_updated_to_the_card(chat: Chat):
 
 
 async def test_outbox_sends_at_once_when_woken(chat: Chat):
-    async with at_work(chat):
+    async with running_outbox(chat):
         await until(lambda: chat.door.outbox.is_ready)
         await chat.send(payloads.slash(LAMP_ON))
         await asyncio.to_thread(chat.harness.run_queued_work)
@@ -360,7 +360,7 @@ async def test_message_in_delivery_at_shutdown_is_posted_and_recorded(chat: Chat
     await chat.send(payloads.slash(LAMP_ON))
     await asyncio.to_thread(chat.harness.run_queued_work)
     chat.slack.slowly = 0.3
-    async with at_work(chat):
+    async with running_outbox(chat):
         await until(lambda: any(call == "chat.postMessage" for call, _ in chat.slack.calls))
     with chat.harness.database.reading() as tx:
         assert db_outbox.list_pending_updates(tx) == []
@@ -373,7 +373,7 @@ async def test_waiting_card_is_posted_with_the_state_at_the_time_of_posting(chat
         await chat.send(payloads.slash(LAMP_ON))
         await asyncio.to_thread(chat.harness.run_queued_work)
     chat.slack.slowly = 0.5
-    async with at_work(chat):
+    async with running_outbox(chat):
         await until(lambda: len(chat.slack.calls) >= 8)
         await asyncio.to_thread(chat.harness.service.deny_run, 9, person="olga", reason="not now")
         await until(lambda: len(_texts_posted(chat)) >= 9)
@@ -452,4 +452,4 @@ async def test_refused_file_upload_does_not_block_the_outbox(chat: Chat):
     await chat.type("toy set all lb1 on")
     await chat.press("approve", "U0OLGA")
     assert chat.slack.files == []
-    assert trouble(chat) == ""
+    assert get_outbox_error(chat) == ""

@@ -1,4 +1,4 @@
-"""What people type, and what Slack and phones make of it."""
+"""Parsing of typed text, with the escapes of Slack and the quotes of phones."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Payloads that are signed and not as Slack writes them: each is answered, and none is a fault."""
+"""Signed Slack payloads of unexpected shapes cause no internal error."""
 
 import copy
 import json

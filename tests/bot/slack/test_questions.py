@@ -1,4 +1,4 @@
-"""Questions, answers and reassignments in chat: card, thread, direct messages and commands."""
+"""Questions, answers and reassignments in Slack: card, thread, direct messages and commands."""
 
 import pytest
 
@@ -15,14 +15,14 @@ def _words(message: Posted) -> str:
     return " ".join(message.words.split())
 
 
-async def _ask(chat: Chat, text: str = "Which ticket?", user: str = "U0OLGA") -> None:
+async def _ask_question(chat: Chat, text: str = "Which ticket?", user: str = "U0OLGA") -> None:
     await chat.press("question", user)
     await chat.submit({"because": text}, user)
 
 
 async def test_question_is_answered_in_its_thread_and_shown_on_the_card(chat: Chat):
     await chat.type(LAMP_ON)
-    await _ask(chat)
+    await _ask_question(chat)
     card, question = chat.slack.posted
     assert question.thread == card.ts
     assert list_mentions(question.blocks) == ["U0DORA"]
@@ -54,7 +54,7 @@ async def test_question_or_answer_form_shows_why_it_is_refused(
     chat: Chat, action: str, user: str, text: str, error: str
 ):
     await chat.type(LAMP_ON)
-    await _ask(chat)
+    await _ask_question(chat)
     await chat.press(action, user)
     await chat.submit({"because": text}, user)
     assert error in chat.acknowledged[-1]["errors"]["because"]

@@ -1,4 +1,4 @@
-"""Those whose approval is waited for are called once, in the thread of the card."""
+"""Reminders and escalations of pending approvals in Slack."""
 
 from pathlib import Path
 
@@ -21,7 +21,7 @@ permit (principal, action == Action::"request", resource);
 """
 
 
-async def _waited(chat: Chat, minutes: int) -> Run:
+async def _remind_after(chat: Chat, minutes: int) -> Run:
     """Let the request have waited for so long, and let the clock do its work."""
     with chat.harness.database.transaction() as tx:
         run = runs.lock_run(tx, 1)
@@ -34,8 +34,8 @@ async def _waited(chat: Chat, minutes: int) -> Run:
 async def test_reminder_is_sent_once_to_each_approver(chat: Chat):
     await chat.type(LAMP_ON)
     before = len(chat.slack.seen_in("C0OPS"))
-    await _waited(chat, 31)
-    await _waited(chat, 40)
+    await _remind_after(chat, 31)
+    await _remind_after(chat, 40)
     messages = chat.slack.seen_in("C0OPS")
     assert len(messages) == before + 1
     assert "Your approval is still needed: toy set lb1 lamp on" in messages[-1].words
@@ -50,8 +50,8 @@ async def test_escalation_notifies_the_next_group_which_can_then_approve(tmp_pat
     with open_harness(tmp_path, rules=RULES.format(notes=notes)) as harness:
         async with open_chat(harness) as chat:
             await chat.type(LAMP_ON)
-            await _waited(chat, 11)
-            await _waited(chat, 21)
+            await _remind_after(chat, 11)
+            await _remind_after(chat, 21)
             last = chat.slack.seen_in("C0OPS")[-1]
             assert "the owners of the edge or the owners of storage can now approve" in last.words
             [copy] = chat.slack.seen_in("D0STAN")

@@ -1,4 +1,4 @@
-"""Cards: drawn honestly in every state, and nothing from outside acts on a reader."""
+"""Cards and results in every state, with hostile text escaped."""
 
 import json
 import re
@@ -45,7 +45,7 @@ from tests.bot.slack.sample_views import (
 from tests.slack_emulator.blockkit import faults_of_blocks, faults_of_view
 from tests.slack_emulator.mrkdwn import Names, to_html, with_emoji
 
-STORIES = build_run_view_of_each_state()
+RUN_VIEWS = build_run_view_of_each_state()
 
 
 def words(message: Message) -> str:
@@ -68,10 +68,10 @@ def test_follow_up_message_shows_the_report_and_whether_it_needs_attention(well:
 
 
 def test_sample_cards_cover_every_run_state():
-    assert set(STORIES) == {state.value for state in State}
+    assert set(RUN_VIEWS) == {state.value for state in State}
 
 
-@pytest.mark.parametrize("story", STORIES.values(), ids=STORIES.keys())
+@pytest.mark.parametrize("story", RUN_VIEWS.values(), ids=RUN_VIEWS.keys())
 def test_every_card_and_result_is_valid_block_kit(story: SlackRunView):
     for message in (render_card(story), render_result(story), render_card(story, buttons=False)):
         assert faults_of_blocks(list(message.blocks), surface="message") == []
@@ -102,7 +102,7 @@ LABELS = {
 
 @pytest.mark.parametrize("state", State)
 def test_card_title_and_notification_begin_with_the_state(state: State):
-    message = render_card(STORIES[state.value])
+    message = render_card(RUN_VIEWS[state.value])
     assert message.text.startswith(f"{LABELS[state]}: abusers clear lb1 203.0.113.9 (the edge)")
     colour, first = message.blocks[0]["text"]["text"].split(" ", 1)
     assert first == f"{LABELS[state]}: abusers clear lb1 203.0.113.9"
@@ -128,13 +128,13 @@ BUTTONS = {
 
 @pytest.mark.parametrize("state", State)
 def test_card_has_the_buttons_of_its_state(state: State):
-    message = render_card(STORIES[state.value])
+    message = render_card(RUN_VIEWS[state.value])
     assert buttons(message) == BUTTONS.get(state, ["again", "commands"])
 
 
 @pytest.mark.parametrize("state", [State.QUEUED, State.RUNNING, State.SUCCEEDED])
 def test_card_hides_commands_behind_a_button_after_the_decision(state: State):
-    story = STORIES[state.value]
+    story = RUN_VIEWS[state.value]
     shown = words(render_card(story))
     assert "Forget 203.0.113.9" in shown
     assert "haproxyctl" not in shown
@@ -151,7 +151,7 @@ def test_card_of_a_check_with_problems_is_orange():
         .blocks[0]["text"]["text"]
         .startswith("🟠 Needs attention")
     )
-    assert render_card(STORIES["succeeded"]).blocks[0]["text"]["text"].startswith("🟢 Succeeded")
+    assert render_card(RUN_VIEWS["succeeded"]).blocks[0]["text"]["text"].startswith("🟢 Succeeded")
 
 
 def test_card_of_a_fan_out_counts_hosts_read_and_done():
@@ -300,15 +300,15 @@ def test_card_digest_is_equal_for_the_same_run_state():
 
 
 def test_denied_card_names_approver_and_reason_in_one_sentence():
-    message = render_card(STORIES["denied"])
+    message = render_card(RUN_VIEWS["denied"])
     assert message.text.endswith("(the edge) – by Olga Owner: not today")
     assert "Denied  by Olga Owner: not today" in words(message)
 
 
 def test_undo_button_is_on_succeeded_runs_that_are_no_undo():
-    assert "undo" in buttons(render_card(STORIES["succeeded"]))
-    assert "undo" not in buttons(render_card(STORIES["failed"]))
-    undone = replace(STORIES["succeeded"], run=replace(STORIES["succeeded"].run, undo_of=7))
+    assert "undo" in buttons(render_card(RUN_VIEWS["succeeded"]))
+    assert "undo" not in buttons(render_card(RUN_VIEWS["failed"]))
+    undone = replace(RUN_VIEWS["succeeded"], run=replace(RUN_VIEWS["succeeded"].run, undo_of=7))
     assert "undo" not in buttons(render_card(undone))
 
 
@@ -363,7 +363,7 @@ HOSTILE = [
 hostile = st.lists(st.sampled_from(HOSTILE) | st.text(max_size=20), max_size=6).map("".join)
 
 
-def slack_acts_on(message: Message) -> list[str]:
+def list_foreign_markup(message: Message) -> list[str]:
     """Read a message as Slack does, and return every mention, link and format that is not ours."""
     acts: list[str] = []
     marked = [message.text]
@@ -383,7 +383,7 @@ def slack_acts_on(message: Message) -> list[str]:
     return acts
 
 
-def unseen(message: Message) -> list[str]:
+def list_invisible_characters(message: Message) -> list[str]:
     """Return the characters that a reader cannot see."""
     categories = {"Cc", "Cf", "Cs", "Zl", "Zp"}
     return [
@@ -394,7 +394,7 @@ def unseen(message: Message) -> list[str]:
     ]
 
 
-def hostile_story(text: str) -> list[SlackRunView]:
+def build_hostile_views(text: str) -> list[SlackRunView]:
     step = build_step(title=text, before=text, after=text, undo=None, no_undo_reason=text)
     asked = f"abusers clear lb1 {text}"
     proposal = build_plan(step, current_state=text, notes=(text,))
@@ -435,7 +435,7 @@ def test_text_without_mrkdwn_is_not_changed_by_escaping(text: str):
     assert escape_mrkdwn(text).replace("\u2009", "") == text
 
 
-def everything_said_of(story: SlackRunView) -> list[Message]:
+def render_all_messages(story: SlackRunView) -> list[Message]:
     """Return its messages in channels, threads and direct ones, and the Home that lists it."""
     run = story.run
     seen = HomeContent(
@@ -459,19 +459,19 @@ def everything_said_of(story: SlackRunView) -> list[Message]:
 @settings(max_examples=100, deadline=None)
 @given(text=hostile)
 def test_text_of_people_and_hosts_cannot_mention_or_link_in_messages(text: str):
-    for story in hostile_story(text):
-        for message in everything_said_of(story):
-            assert slack_acts_on(message) == []
-            assert unseen(message) == []
+    for story in build_hostile_views(text):
+        for message in render_all_messages(story):
+            assert list_foreign_markup(message) == []
+            assert list_invisible_characters(message) == []
             assert faults_of_blocks(list(message.blocks), surface="message") == []
             json.dumps([message.text, *message.blocks], ensure_ascii=False).encode()
 
 
 @pytest.mark.parametrize("text", HOSTILE[:5])
 def test_hostile_mentions_are_detected_by_the_test_reader(text: str):
-    assert slack_acts_on(Message(text)) != []
+    assert list_foreign_markup(Message(text)) != []
     line = {"type": "context", "elements": [{"type": "mrkdwn", "text": text}]}
-    assert slack_acts_on(Message("", [line])) != []
+    assert list_foreign_markup(Message("", [line])) != []
 
 
 def test_control_characters_are_escaped_in_preformatted_text():
@@ -512,7 +512,7 @@ def test_equal_steps_on_one_host_are_shown_twice():
     assert words(render_card(build_run_view(run))).count("clear table http") == 2
 
 
-def _told_of(story: SlackRunView) -> Iterator[str]:
+def _list_texts(story: SlackRunView) -> Iterator[str]:
     """Yield all that is said of a run in chat, but for code."""
     for message in (render_card(story), render_decided(story), render_result(story)):
         yield message.text
@@ -522,10 +522,10 @@ def _told_of(story: SlackRunView) -> Iterator[str]:
                 yield text
 
 
-@pytest.mark.parametrize("state", STORIES)
+@pytest.mark.parametrize("state", RUN_VIEWS)
 def test_messages_show_names_of_people_and_areas_never_ids(state: str):
     area = "the front doors"
-    story = replace(STORIES[state], area_title=area, approvals_from=f"the owners of {area}")
+    story = replace(RUN_VIEWS[state], area_title=area, approvals_from=f"the owners of {area}")
     granted = UsedGrant(3, "Olga Owner", uses_left=4, per_hour=5)
     pane = BreakGlass(
         12, "dora", "smoke", ASKED, ASKED, reviewed_at=ASKED, reviewer="olga", review="fine"
@@ -533,6 +533,6 @@ def test_messages_show_names_of_people_and_areas_never_ids(state: str):
     votes = [build_approval("adam", on_behalf_of="olga")]
     stead = replace(story, decisions=votes, used_grant=granted, break_glass=pane)
     for view in (story, replace(stead, run=replace(story.run, grant_id=3))):
-        all_texts = list(_told_of(view))
+        all_texts = list(_list_texts(view))
         assert any("Dora Developer" in text for text in all_texts)
         assert [text for text in all_texts if re.search(r"\b(dora|olga|adam|edge)\b", text)] == []

@@ -1,4 +1,4 @@
-"""Schedules in chat."""
+"""Schedules in Slack."""
 
 import pytest
 
@@ -23,7 +23,7 @@ def words(answer: Answer) -> str:
     return " ".join(list_texts(answer.json["blocks"]))
 
 
-async def _begun(chat: Chat) -> None:
+async def _start_schedule(chat: Chat) -> None:
     await chat.type(LOOK)
     chat.harness.run_queued_work()
 
@@ -36,7 +36,7 @@ async def test_schedule_command_alone_shows_its_usage(chat: Chat):
 
 
 async def test_schedule_of_a_check_is_active_at_once_and_listed(chat: Chat):
-    await _begun(chat)
+    await _start_schedule(chat)
     listed = words(await chat.type("schedules"))
     assert "1 look around" in listed
     assert "toy show lb1" in listed
@@ -47,7 +47,7 @@ async def test_schedule_of_a_check_is_active_at_once_and_listed(chat: Chat):
 
 
 async def test_missed_schedule_times_are_counted(chat: Chat):
-    await _begun(chat)
+    await _start_schedule(chat)
     assert "missed" not in words(await chat.type("schedules"))
     record_missed_moments(chat.harness.database, 1, times=2)
     for typed in ("schedules", "schedule 1"):
@@ -85,7 +85,7 @@ async def test_schedule_of_an_irreversible_change_needs_confirmation(chat: Chat)
 
 
 async def test_schedule_is_suspended_resumed_and_ended_by_command(chat: Chat):
-    await _begun(chat)
+    await _start_schedule(chat)
     assert (
         "is suspended. It does not run until"
         in (await chat.type("schedule 1 suspend because moving")).text
@@ -98,13 +98,13 @@ async def test_schedule_is_suspended_resumed_and_ended_by_command(chat: Chat):
 
 
 async def test_schedule_suspension_is_refused_to_people_without_the_right(chat: Chat):
-    await _begun(chat)
+    await _start_schedule(chat)
     reply = (await chat.type("schedule 1 suspend", "U0STAN")).text
     assert "Only the owners of" in reply
 
 
 async def test_schedule_take_command_transfers_the_schedule(chat: Chat):
-    await _begun(chat)
+    await _start_schedule(chat)
     await chat.type("schedule 1 take", "U0OLGA")
     chat.harness.run_queued_work()
     with chat.harness.database.reading() as tx:
@@ -135,7 +135,7 @@ async def test_invalid_schedule_command_is_refused_without_a_request(
 
 
 async def test_scheduled_check_is_posted_only_when_its_result_changes(chat: Chat):
-    await _begun(chat)
+    await _start_schedule(chat)
     await chat.settle()
     posted_before = len(chat.slack.posted)
 

@@ -1,4 +1,4 @@
-"""The judge knows what Slack would not take, and sees all that reaches an emulator."""
+"""The check against Slack's types detects mistakes in both directions."""
 
 import copy
 from collections.abc import Callable
@@ -19,7 +19,7 @@ from tests.slack_emulator.serving import serve
 Json = dict[str, Any]
 
 
-def a_call() -> Json:
+def build_call() -> Json:
     message = render_card(build_run_view())
     return {"channel": "C0OPS", "text": message.text, "blocks": list(message.blocks)}
 
@@ -28,7 +28,7 @@ def actions(call: Json) -> Json:
     return next(block for block in call["blocks"] if block["type"] == "actions")
 
 
-SLIPS: dict[str, Callable[[Json], object]] = {
+MISTAKES: dict[str, Callable[[Json], object]] = {
     "no channel": lambda call: call.pop("channel"),
     "an argument that is none": lambda call: call.update(chanel="C0OPS"),
     "a kind of block that is none": lambda call: call["blocks"].append({"type": "sektion"}),
@@ -54,11 +54,11 @@ def test_every_card_passes_the_slack_schema(state: str):
     assert schema_check.faults_of_call("chat.postMessage", call) == []
 
 
-@pytest.mark.parametrize("slip", SLIPS)
+@pytest.mark.parametrize("slip", MISTAKES)
 def test_slack_schema_detects_a_typing_error_in_a_call(slip: str):
-    call = copy.deepcopy(a_call())
+    call = copy.deepcopy(build_call())
     assert schema_check.faults_of_call("chat.postMessage", call) == []
-    SLIPS[slip](call)
+    MISTAKES[slip](call)
     assert schema_check.faults_of_call("chat.postMessage", call) != []
 
 
@@ -79,7 +79,7 @@ def test_slack_schema_describes_every_method_of_the_emulator():
         assert schema_check.faults_of_answer(method, {"ok": "yes"}) != []
 
 
-async def _say(emulator: Emulator, **given: object) -> list[str]:
+async def _post_message(emulator: Emulator, **given: object) -> list[str]:
     app = Starlette()
     app.mount("/emulator", emulator.app)
     async with serve(app) as url:
@@ -91,12 +91,12 @@ async def _say(emulator: Emulator, **given: object) -> list[str]:
 
 
 def test_valid_slack_call_to_the_emulator_passes_the_schema():
-    assert run(_say(create_emulator(), text="all is well")) == []
+    assert run(_post_message(create_emulator(), text="all is well")) == []
 
 
 @pytest.mark.malformed
 def test_invalid_slack_call_that_the_emulator_accepts_is_a_schema_violation():
     emulator = create_emulator()
-    result = run(_say(emulator, text="all is well", link_names="perhaps"))
+    result = run(_post_message(emulator, text="all is well", link_names="perhaps"))
     assert [message.text for message in emulator.workspace.log(OPS, "")] == ["all is well"]
     assert ["link_names" in one for one in result] == [True]

@@ -1,4 +1,4 @@
-"""Secrets that a host says, and that people repeat, are in no body sent to chat and on no page."""
+"""Secrets in output and reasons are redacted in Slack messages and on pages."""
 
 import ast
 import json
@@ -27,17 +27,17 @@ STARTERS = {"subprocess", "pty", "multiprocessing"}
 
 
 @pytest.fixture
-def secretive(tmp_path: Path) -> Iterator[Harness]:
-    yield from _harness(tmp_path, Redactor(CANARIES))
+def redacting_harness(tmp_path: Path) -> Iterator[Harness]:
+    yield from _open_harness(tmp_path, Redactor(CANARIES))
 
 
 @pytest.fixture
-def chatty(tmp_path: Path) -> Iterator[Harness]:
+def plain_harness(tmp_path: Path) -> Iterator[Harness]:
     """The twin: nobody takes anything out."""
-    yield from _harness(tmp_path, Redactor())
+    yield from _open_harness(tmp_path, Redactor())
 
 
-def _harness(directory: Path, redactor: Redactor) -> Iterator[Harness]:
+def _open_harness(directory: Path, redactor: Redactor) -> Iterator[Harness]:
     store = Database(f"sqlite:///{directory / 'keyturn.db'}", SigningKey.create(), redactor)
     migrations.upgrade_schema(store)
     with store.transaction() as tx:
@@ -46,7 +46,7 @@ def _harness(directory: Path, redactor: Redactor) -> Iterator[Harness]:
         yield harness
 
 
-def _pages(harness: Harness) -> str:
+def _read_pages(harness: Harness) -> str:
     """Return every page that tells of a run whose host said all of them, and why it was asked."""
     run = harness.request(SetSwitch(host="lb1", name="lamp", value="on"), reason=CANARIES[1])
 
@@ -60,15 +60,15 @@ def _pages(harness: Harness) -> str:
     return "\n".join(browser.get(path).text for path in (*paths, "/runs.json", "/hosts"))
 
 
-def test_no_page_holds_a_canary(secretive: Harness):
-    assert traces(_pages(secretive)) == []
+def test_no_page_holds_a_canary(redacting_harness: Harness):
+    assert traces(_read_pages(redacting_harness)) == []
 
 
-def test_without_redaction_pages_show_a_canary(chatty: Harness):
-    assert traces(_pages(chatty))
+def test_without_redaction_pages_show_a_canary(plain_harness: Harness):
+    assert traces(_read_pages(plain_harness))
 
 
-async def _bodies(harness: Harness) -> str:
+async def _read_slack_bodies(harness: Harness) -> str:
     """Return all that was sent to chat about such a run."""
     async with open_chat(harness) as chat:
         assert isinstance(chat, Chat)
@@ -86,12 +86,12 @@ async def _bodies(harness: Harness) -> str:
         return json.dumps(chat.slack.calls, ensure_ascii=False) + answer.body.decode()
 
 
-async def test_no_message_to_slack_holds_a_canary(secretive: Harness):
-    assert traces(await _bodies(secretive)) == []
+async def test_no_message_to_slack_holds_a_canary(redacting_harness: Harness):
+    assert traces(await _read_slack_bodies(redacting_harness)) == []
 
 
-async def test_without_redaction_messages_to_slack_hold_a_canary(chatty: Harness):
-    assert traces(await _bodies(chatty))
+async def test_without_redaction_messages_to_slack_hold_a_canary(plain_harness: Harness):
+    assert traces(await _read_slack_bodies(plain_harness))
 
 
 def test_no_command_takes_a_secret_as_argument_and_only_one_program_is_started():
@@ -101,7 +101,7 @@ def test_no_command_takes_a_secret_as_argument_and_only_one_program_is_started()
     """
     named = [
         f"{path} {option}"
-        for path, command in _commands(main, "keyturn")
+        for path, command in _list_commands(main, "keyturn")
         for parameter in command.params
         for option in parameter.opts
         if any(word in option for word in ("password", "secret", "passphrase", "private"))
@@ -111,7 +111,7 @@ def test_no_command_takes_a_secret_as_argument_and_only_one_program_is_started()
         str(file.relative_to(ROOT))
         for folder in ("bot", "connectors", "runbooks")
         for file in sorted((ROOT / folder).rglob("*.py"))
-        if STARTERS & _imported(file)
+        if STARTERS & _list_imports(file)
     ]
     assert started == ["bot/maintenance/calendar_shifts.py"]
 
@@ -120,20 +120,20 @@ def test_subprocess_import_is_detected_by_the_test(tmp_path: Path):
     """The twin."""
     file = tmp_path / "starter.py"
     file.write_text("import subprocess\n")
-    assert STARTERS & _imported(file)
+    assert STARTERS & _list_imports(file)
 
 
-def _commands(command: click.Command, path: str) -> Iterator[tuple[str, click.Command]]:
+def _list_commands(command: click.Command, path: str) -> Iterator[tuple[str, click.Command]]:
     yield path, command
     if isinstance(command, click.Group):
         context = click.Context(command)
         for name in command.list_commands(context):
             command_found = command.get_command(context, name)
             assert command_found
-            yield from _commands(command_found, f"{path} {name}")
+            yield from _list_commands(command_found, f"{path} {name}")
 
 
-def _imported(file: Path) -> set[str]:
+def _list_imports(file: Path) -> set[str]:
     tree = ast.parse(file.read_text())
     names: set[str] = set()
     for node in ast.walk(tree):

@@ -1,10 +1,10 @@
-"""What is said in chat begins with a capital, ends, and counts as people do."""
+"""Answers in Slack are whole sentences with correct singular and plural."""
 
 import pytest
 
 from bot.model.text import format_count, format_sentence
 
-SAID = {
+SENTENCES = {
     "": "",
     "there is no run 7": "There is no run 7.",
     "the run is missing: type /keyturn run N": "The run is missing: type /keyturn run N",
@@ -25,7 +25,7 @@ SAID = {
 }
 
 
-@pytest.mark.parametrize(("text", "sentence"), SAID.items())
+@pytest.mark.parametrize(("text", "sentence"), SENTENCES.items())
 def test_answer_is_formatted_as_a_sentence(text: str, sentence: str):
     assert format_sentence(text) == sentence
 

@@ -1,4 +1,4 @@
-"""Stopping and shutting out, typed in chat."""
+"""Stop and ban commands in Slack."""
 
 import re
 from typing import Any, cast

@@ -1,4 +1,4 @@
-"""What holds however Slack's requests come in: posted to us, or over connections we opened."""
+"""What holds for Slack requests over HTTP and over Socket Mode."""
 
 import json
 from collections.abc import AsyncIterator, Mapping
@@ -14,7 +14,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 from bot.model.run import State
 from tests.bot.harness import Harness
 from tests.bot.slack import payloads
-from tests.bot.slack.slack_connection import TRANSPORTS, Line, Send, open_connection
+from tests.bot.slack.slack_connection import TRANSPORTS, Send, SlackConnection, open_connection
 from tests.slack_emulator.deliveries import Answer
 
 pytestmark = pytest.mark.anyio
@@ -24,14 +24,14 @@ JSON = {"content-type": "application/json"}
 
 
 @pytest.fixture
-async def line(harness: Harness, anyio_backend: str) -> AsyncIterator[Line]:
-    async with open_connection(harness) as line:
-        yield line
+async def connection(harness: Harness, anyio_backend: str) -> AsyncIterator[SlackConnection]:
+    async with open_connection(harness) as connection:
+        yield connection
 
 
 @pytest.fixture(params=TRANSPORTS)
-async def send(request: pytest.FixtureRequest, line: Line) -> AsyncIterator[Send]:
-    async with TRANSPORTS[request.param](line) as send:
+async def send(request: pytest.FixtureRequest, connection: SlackConnection) -> AsyncIterator[Send]:
+    async with TRANSPORTS[request.param](connection) as send:
         yield send
 
 
@@ -46,13 +46,13 @@ async def test_command_is_answered_over_http_and_socket_mode(send: Send):
 
 
 async def test_command_with_the_word_payload_is_parsed_over_both_transports(
-    send: Send, line: Line
+    send: Send, connection: SlackConnection
 ):
-    line.harness.fleet.hosts["lb1"]["payload"] = "off"
+    connection.harness.fleet.hosts["lb1"]["payload"] = "off"
     raw = payloads.slash("toy set lb1 payload on", channel_name="payload", user_name="payload")
     assert (await send(raw, FORM)).status_code == 200
-    line.harness.run_queued_work()
-    assert line.harness.get_run(1).values["name"] == "payload"
+    connection.harness.run_queued_work()
+    assert connection.harness.get_run(1).values["name"] == "payload"
 
 
 @pytest.mark.parametrize(
@@ -77,11 +77,13 @@ async def test_unknown_commands_events_and_forms_are_acknowledged(
     assert (await send(raw, headers)).status_code == 200
 
 
-async def test_internal_error_is_acknowledged_with_a_reference(send: Send, line: Line):
+async def test_internal_error_is_acknowledged_with_a_reference(
+    send: Send, connection: SlackConnection
+):
     def fail(*_: object, **__: object) -> None:
         raise RuntimeError("the secret inside")
 
-    line.harness.policies.get_policy = fail  # type: ignore[method-assign] # a fault of our own
+    connection.harness.policies.get_policy = fail  # type: ignore[method-assign] # a fault of our own
     answer = await send(payloads.slash("help"), FORM)
     assert answer.status_code == 200
     assert "reference" in words(answer)
@@ -90,26 +92,26 @@ async def test_internal_error_is_acknowledged_with_a_reference(send: Send, line:
     assert (await send(payloads.interaction(click), FORM)).status_code == 200
 
 
-async def test_redelivered_command_is_requested_once(send: Send, line: Line):
+async def test_redelivered_command_is_requested_once(send: Send, connection: SlackConnection):
     raw = payloads.slash("toy set lb1 lamp on")
     for _ in range(3):
         assert (await send(raw, FORM)).status_code == 200
-    line.harness.run_queued_work()
-    assert line.harness.list_entry_kinds().count("requested") == 1
+    connection.harness.run_queued_work()
+    assert connection.harness.list_entry_kinds().count("requested") == 1
 
 
-async def test_redelivered_click_approves_once(send: Send, line: Line):
+async def test_redelivered_click_approves_once(send: Send, connection: SlackConnection):
     await send(payloads.slash("toy set lb1 lamp on"), FORM)
-    line.harness.run_queued_work()
-    await line.door.outbox.deliver_due()
-    [card] = line.emulator.workspace.log("C0OPS", "U0OLGA")
-    value = line.harness.get_run(1).digest[:10]
+    connection.harness.run_queued_work()
+    await connection.door.outbox.deliver_due()
+    [card] = connection.emulator.workspace.log("C0OPS", "U0OLGA")
+    value = connection.harness.get_run(1).digest[:10]
     click = payloads.click("approve", f"1:{value}", "U0OLGA", channel="C0OPS", ts=card.ts)
     for _ in range(3):
         await send(payloads.interaction(click), FORM)
-    line.harness.run_queued_work()
-    assert line.harness.get_run(1).state is State.SUCCEEDED
-    assert line.harness.list_entry_kinds().count("approved") == 1
+    connection.harness.run_queued_work()
+    assert connection.harness.get_run(1).state is State.SUCCEEDED
+    assert connection.harness.list_entry_kinds().count("approved") == 1
 
 
 async def test_redelivered_event_is_acknowledged(send: Send):
@@ -135,17 +137,19 @@ ODD: list[dict[str, object]] = [
 @pytest.mark.parametrize("shape", ODD, ids=str)
 @pytest.mark.malformed
 async def test_malformed_payload_is_acknowledged_without_a_log_entry(
-    send: Send, line: Line, shape: dict[str, object]
+    send: Send, connection: SlackConnection, shape: dict[str, object]
 ):
     assert (await send(json.dumps(shape).encode(), JSON)).status_code in {200, 400}
-    assert line.harness.list_entry_kinds() == []
+    assert connection.harness.list_entry_kinds() == []
 
 
-async def test_command_is_refused_when_its_delivery_cannot_be_recorded(send: Send, line: Line):
-    with line.harness.database.transaction() as tx:
+async def test_command_is_refused_when_its_delivery_cannot_be_recorded(
+    send: Send, connection: SlackConnection
+):
+    with connection.harness.database.transaction() as tx:
         tx.sql.exec_driver_sql("DROP TABLE seen_request")
     assert "Nothing was done" in words(await send(payloads.slash("toy set lb1 lamp on"), FORM))
-    assert line.harness.list_entry_kinds() == []
+    assert connection.harness.list_entry_kinds() == []
 
 
 # --- Bolt's own adapter ---

@@ -1,4 +1,4 @@
-"""`/keyturn tree`: what must fail together, and what is down now."""
+"""`/keyturn tree`: fault trees and what is down now."""
 
 import pytest
 

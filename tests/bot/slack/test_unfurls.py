@@ -1,4 +1,4 @@
-"""Links to runs: what a channel or a person sees below the message, and until when."""
+"""Unfurled links to runs: who sees them, and how they follow the run."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The right to view, in chat: what is typed, the Home tab, and buttons."""
+"""The right to view in Slack: commands, Home tab and buttons."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -11,7 +11,7 @@ from bot.slack.run_facts import SlackRunViewBuilder
 from tests.bot.restricted_view import HIDDEN, SHOWN, RestrictedHarness, open_restricted_harness
 from tests.bot.slack.chat import PAGES, Chat, open_chat
 from tests.bot.slack.test_commands import words
-from tests.bot.slack.test_home import look
+from tests.bot.slack.test_home import open_home
 from tests.bot.slack.test_home import words as of_home
 from tests.policies import TEAM
 
@@ -122,10 +122,10 @@ async def test_home_tab_shows_only_runs_that_its_person_may_view(
     restricted: tuple[RestrictedHarness, Chat],
 ):
     _, chat = restricted
-    mine = of_home(await look(chat, "U0DORA"))
+    mine = of_home(await open_home(chat, "U0DORA"))
     assert "lb1" not in mine
     assert HIDDEN not in mine
     assert "web1" in mine
-    whole = of_home(await look(chat, "U0ADAM"))
+    whole = of_home(await open_home(chat, "U0ADAM"))
     assert "lb1" in whole
     assert SHOWN

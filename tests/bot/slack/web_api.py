@@ -1,4 +1,4 @@
-"""A small Slack Web API on loopback: it remembers what it was told and judges it as Slack does."""
+"""A small Slack Web API on loopback that records calls and validates them as Slack does."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping

@@ -1,4 +1,4 @@
-"""A page as a browser would read it, and whether only our own markup is in it."""
+"""A page as a browser parses it, and whether it contains foreign markup."""
 
 from html.parser import HTMLParser
 

@@ -1,4 +1,4 @@
-"""What the pages wear is there, or is said to be missing."""
+"""Static assets: complete, or named when missing."""
 
 import shutil
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The change log as a page: all of it, and whether it is whole."""
+"""The change log page: entries, filters, export and verification."""
 
 import csv
 import io
@@ -14,7 +14,7 @@ from tests.bot.web.parsed_page import Page
 from tests.bot.web.sample_runs import add_requested_run, add_sample_runs
 
 
-def _begin(site: Site) -> None:
+def _open_change_log(site: Site) -> None:
     """Open the log with its key and put some life into it."""
     with site.database.transaction() as tx:
         verification.open_log(tx)
@@ -36,7 +36,7 @@ def test_change_log_pages_show_every_entry_once(site: Site) -> None:
 
 
 def test_change_log_chart_counts_the_entries_that_match_the_filter(site: Site) -> None:
-    _begin(site)
+    _open_change_log(site)
     browser = site.browser("stan")
     with site.database.reading() as tx:
         total, _ = change_log.get_head(tx)
@@ -70,7 +70,7 @@ def test_change_log_entry_details_have_labels_and_times(site: Site) -> None:
 
 
 def test_intact_change_log_is_verified_with_its_head_hash(site: Site) -> None:
-    _begin(site)
+    _open_change_log(site)
     with site.database.reading() as tx:
         seq, head = change_log.get_head(tx)
     words = Page(site.browser("stan").post("/changelog/verify").text).text
@@ -89,7 +89,7 @@ def test_intact_change_log_is_verified_with_its_head_hash(site: Site) -> None:
 def test_altered_or_missing_change_log_entry_fails_verification(
     site: Site, statement: str, words: str
 ) -> None:
-    _begin(site)
+    _open_change_log(site)
     with site.database.transaction() as tx:
         for trigger in tx.sql.execute(
             text("SELECT name FROM sqlite_master WHERE type = 'trigger'")

@@ -1,4 +1,4 @@
-"""What changed around a time: found by a newcomer within a minute, and who allowed it."""
+"""The changes page: what changed around a time, and who approved it."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Two runs compared: what differs, what is alike, and nothing that is more than text."""
+"""Comparison of two runs."""
 
 import time
 from dataclasses import replace

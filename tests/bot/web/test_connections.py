@@ -1,4 +1,4 @@
-"""HTTP connections that hold a server up: real ones on loopback, with short limits."""
+"""Limits of HTTP connections: real ones on loopback, with short times."""
 
 import asyncio
 import socket

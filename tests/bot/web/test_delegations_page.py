@@ -1,4 +1,4 @@
-"""Delegations and grants on the web, and other values on a run's page."""
+"""Delegations and standing grants on the web, and counter-proposals on a run page."""
 
 import pytest
 

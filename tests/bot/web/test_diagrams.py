@@ -1,4 +1,4 @@
-"""What a check found is drawn from its report, in words too, and never where it does not fit."""
+"""Diagrams drawn from check reports, with a description in words."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Drift pages: what changed outside Keyturn, and the answers."""
+"""Drift pages: values changed outside Keyturn, restored, adopted or expected."""
 
 import pytest
 from fastapi.testclient import TestClient

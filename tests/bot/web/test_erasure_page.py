@@ -1,4 +1,4 @@
-"""What hosts answered is erased by two people who are signed in, and who see what goes."""
+"""Erasure of output: one person requests it, an owner confirms what the page shows."""
 
 import re
 
@@ -12,12 +12,12 @@ from tests.toy import SetSwitch, ShowSwitches
 WHY = "it names <b>a customer</b>"
 
 
-def _done(site: Site) -> Run:
+def _finish_run(site: Site) -> Run:
     harness = site.harness
     return harness.approve(harness.request(SetSwitch(host="lb1", name="lamp", value="on")))
 
 
-def _kept(site: Site, run: Run) -> list[str]:
+def _list_stored_output(site: Site, run: Run) -> list[str]:
     with site.database.reading() as tx:
         return [kept.text for kept in output.list_stored_output(tx, run.id)]
 
@@ -28,7 +28,7 @@ def _digest(text: str) -> str:
 
 
 def test_one_person_requests_erasure_and_an_owner_confirms_what_the_page_shows(site: Site):
-    run = _done(site)
+    run = _finish_run(site)
     address = f"/runs/{run.id}/erase"
     dora, olga = site.browser("dora"), site.browser("olga")
     assert address in Page(dora.get(f"/runs/{run.id}").text).links
@@ -41,17 +41,17 @@ def test_one_person_requests_erasure_and_an_owner_confirms_what_the_page_shows(s
     assert "it names &lt;b&gt;a customer&lt;/b&gt;" in seen.text
     assert "lamp is on now" in words.text
     assert not words.strange
-    assert _kept(site, run)
+    assert _list_stored_output(site, run)
     answer = olga.post(f"{address}/confirm", data={"digest": _digest(seen.text)})
     assert answer.status_code == 303
     assert "Erased permanently." in olga.get(answer.headers["location"]).text
-    assert _kept(site, run) == []
+    assert _list_stored_output(site, run) == []
     assert site.harness.list_entry_kinds(run)[-2:] == ["erasure requested", "output erased"]
     assert "Output erased by Olga Owner" in Page(olga.get(f"/runs/{run.id}").text).text
 
 
 def test_erasure_is_refused_when_its_requester_or_a_stranger_confirms(site: Site):
-    run = _done(site)
+    run = _finish_run(site)
     address = f"/runs/{run.id}/erase"
     site.browser("adam").post(address, data={"reason": WHY})
     digest = _digest(site.browser("olga").get(address).text)
@@ -62,14 +62,14 @@ def test_erasure_is_refused_when_its_requester_or_a_stranger_confirms(site: Site
         refused = browser.post(f"{address}/confirm", data={"digest": digest})
         assert refused.status_code == 403
         assert why in refused.text
-    assert _kept(site, run)
+    assert _list_stored_output(site, run)
     # The twin: the same request, by an owner who did not ask.
     accepted = site.browser("olga").post(f"{address}/confirm", data={"digest": digest})
     assert accepted.status_code == 303
 
 
 def test_declined_erasure_shows_its_reason_to_the_requester(site: Site):
-    run = _done(site)
+    run = _finish_run(site)
     address = f"/runs/{run.id}/erase"
     dora, olga = site.browser("dora"), site.browser("olga")
     dora.post(address, data={"reason": WHY})
@@ -83,11 +83,11 @@ def test_declined_erasure_shows_its_reason_to_the_requester(site: Site):
     assert "Olga Owner declined" in seen.text
     assert why in seen.text
     assert not seen.strange
-    assert _kept(site, run)
+    assert _list_stored_output(site, run)
 
 
 def test_an_erasure_requested_on_the_command_line_names_the_login(site: Site):
-    run = _done(site)
+    run = _finish_run(site)
     parts = site.harness.context
     request_erasure(parts, run.id, person="dora", why=WHY, source="cli", login="root")
     text = Page(site.browser("olga").get(f"/runs/{run.id}/erase").text).text
@@ -95,13 +95,13 @@ def test_an_erasure_requested_on_the_command_line_names_the_login(site: Site):
 
 
 def test_erasure_confirmed_with_an_old_digest_is_refused(site: Site):
-    run = _done(site)
+    run = _finish_run(site)
     address = f"/runs/{run.id}/erase"
     site.browser("dora").post(address, data={"reason": WHY})
     answer = site.browser("olga").post(f"{address}/confirm", data={"digest": "0" * 64})
     assert answer.status_code == 409
     assert "reload the page and review it" in answer.text
-    assert _kept(site, run)
+    assert _list_stored_output(site, run)
 
 
 def test_erasure_page_shows_the_report_of_a_check(site: Site):

@@ -1,4 +1,4 @@
-"""Pages that say no: with the menu for whoever is signed in, and without it where nobody knows."""
+"""Error pages, with the menu for people who are signed in."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""What machines are told, and what people are told when something is down."""
+"""`/healthz` and `/readyz`, and pages while the database, log or policy fails."""
 
 import logging
 from dataclasses import replace

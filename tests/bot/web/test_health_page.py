@@ -1,4 +1,4 @@
-"""How the service is: for those who may stop it, and for nobody else."""
+"""The health page, for those who may stop everything."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""The history: every run once, newest first, and what the filters let through."""
+"""The runs page: paging, filters, search and export; and the home page."""
 
 import csv
 import io
@@ -43,14 +43,14 @@ def paged(browser: TestClient, address: str) -> list[list[int]]:
     return pages
 
 
-def _many(tx: Transaction, count: int = 120) -> None:
+def _add_runs(tx: Transaction, count: int = 120) -> None:
     for n in range(count):
         add_requested_run(tx, host=("lb1", "lb2", "web1")[n % 3], person=("dora", "adam")[n % 2])
 
 
 def test_runs_pages_show_every_run_once(site: Site) -> None:
     with site.database.transaction() as tx:
-        _many(tx)
+        _add_runs(tx)
     pages = paged(site.browser("olga"), "/runs")
     assert [len(page) for page in pages] == [40, 40, 40]
     assert [number for page in pages for number in page] == list(range(120, 0, -1))
@@ -58,18 +58,18 @@ def test_runs_pages_show_every_run_once(site: Site) -> None:
 
 def test_runs_paging_keeps_its_place_while_new_runs_are_added(site: Site) -> None:
     with site.database.transaction() as tx:
-        _many(tx, 50)
+        _add_runs(tx, 50)
     browser = site.browser("olga")
     first = browser.get("/runs").text
     with site.database.transaction() as tx:
-        _many(tx, 30)
+        _add_runs(tx, 30)
     older = next(one for one in Page(first).links if re.match(r"/runs\?.*before=", one))
     assert numbers(browser.get(older).text) == list(range(10, 0, -1))
 
 
 def test_older_runs_pages_keep_the_filters(site: Site) -> None:
     with site.database.transaction() as tx:
-        _many(tx)
+        _add_runs(tx)
     pages = paged(site.browser("olga"), "/runs?person=dora&since=1+h")
     assert [number for page in pages for number in page] == list(range(119, 0, -2))
     assert len(pages) == 2
@@ -77,7 +77,7 @@ def test_older_runs_pages_keep_the_filters(site: Site) -> None:
 
 def test_runs_page_links_back_to_the_newest_runs(site: Site) -> None:
     with site.database.transaction() as tx:
-        _many(tx, 50)
+        _add_runs(tx, 50)
     html = site.browser("olga").get("/runs?host=lb1&before=20").text
     assert "/runs?host=lb1" in Page(html).links
 
@@ -186,7 +186,7 @@ def test_runs_search_finds_summaries_and_values(site: Site) -> None:
 
 def test_runs_are_exported_as_csv_and_json(site: Site) -> None:
     with site.database.transaction() as tx:
-        _many(tx, 50)
+        _add_runs(tx, 50)
         add_requested_run(tx, host="lb2", person="dora", reason="=1+1, or so")
     browser = site.browser("olga")
     html = browser.get("/runs?host=lb*").text
@@ -357,12 +357,12 @@ def test_home_page_shows_questions_and_assignments_to_the_person_concerned(site:
 def test_home_page_leaves_out_runs_that_the_reader_has_approved(site: Site) -> None:
     with site.database.transaction() as tx:
         run = add_pending_run(tx, add_requested_run(tx), needed=2)
-        runs.add_decision(tx, _vote(run, "olga", tx.now))
+        runs.add_decision(tx, _approval(run, "olga", tx.now))
     assert "Nothing needs your action" in site.browser("olga").get("/").text
     assert "Nothing needs your action" not in site.browser("adam").get("/").text
 
 
-def _vote(run: runs.Run, person: str, at: int) -> runs.Decision:
+def _approval(run: runs.Run, person: str, at: int) -> runs.Decision:
     return runs.Decision(run.id, person, True, run.digest, at)
 
 

@@ -1,4 +1,4 @@
-"""Whatever people, hosts and files say, a page holds only our own markup, and nothing unseen."""
+"""Hostile text of people, hosts and files stays text on every page."""
 
 import unicodedata
 from dataclasses import replace

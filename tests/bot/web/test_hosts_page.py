@@ -1,4 +1,4 @@
-"""The hosts: as they were met last, what holds them, what was changed there, and no secret."""
+"""Host pages: last contact, host locks, changes, and no secrets."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""What a crooked provider may sign, or somebody between it and us, and what is believed of it."""
+"""Forged ID tokens and answers of an identity provider are refused."""
 
 import base64
 import hmac
@@ -24,12 +24,12 @@ OTHER = RSAKey.generate_key(2048, {"kid": "two", "use": "sig"})
 Claims = dict[str, Any]
 
 
-def _hidden(value: object) -> str:
+def _encode_base64url(value: object) -> str:
     return base64.urlsafe_b64encode(json.dumps(value).encode()).rstrip(b"=").decode()
 
 
 @dataclass
-class Crook:
+class ForgingProvider:
     """A provider that answers whatever it is told to. change: what it does to true claims."""
 
     url: str = ""
@@ -70,8 +70,8 @@ class Crook:
 
 
 @pytest.fixture
-def crook() -> Generator[Crook]:
-    started = Crook()
+def forging_provider() -> Generator[ForgingProvider]:
+    started = ForgingProvider()
 
     class Door(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -99,13 +99,15 @@ def crook() -> Generator[Crook]:
         thread.join()
 
 
-def _provider(crook: Crook, clock: Callable[[], float] = lambda: NOW) -> IdentityProvider:
-    discovery = f"{crook.url}/.well-known/openid-configuration"
+def _provider(
+    forging_provider: ForgingProvider, clock: Callable[[], float] = lambda: NOW
+) -> IdentityProvider:
+    discovery = f"{forging_provider.url}/.well-known/openid-configuration"
     given = ClientRegistration(
-        crook.url,
+        forging_provider.url,
         "keyturn",
         "secret",
-        "Crook",
+        "Forger",
         is_slack=False,
         discovery_url=discovery,
         endpoints={},
@@ -113,14 +115,14 @@ def _provider(crook: Crook, clock: Callable[[], float] = lambda: NOW) -> Identit
     return IdentityProvider(given, clock=clock)
 
 
-def _vouched(crook: Crook) -> Mapping[str, Any]:
-    return _provider(crook).fetch_claims(
+def _fetch_claims(forging_provider: ForgingProvider) -> Mapping[str, Any]:
+    return _provider(forging_provider).fetch_claims(
         SECRET, "code", redirect_uri="http://keyturn.test/oidc/callback"
     )
 
 
-def test_valid_id_token_is_accepted(crook: Crook) -> None:
-    assert _vouched(crook)["sub"] == "dora"
+def test_valid_id_token_is_accepted(forging_provider: ForgingProvider) -> None:
+    assert _fetch_claims(forging_provider)["sub"] == "dora"
 
 
 FORGED: Mapping[str, Callable[[Claims], Claims]] = {
@@ -148,44 +150,50 @@ FORGED: Mapping[str, Callable[[Claims], Claims]] = {
 
 
 @pytest.mark.parametrize("how", FORGED)
-def test_id_token_with_wrong_claims_is_refused(crook: Crook, how: str) -> None:
-    crook.change = FORGED[how]
+def test_id_token_with_wrong_claims_is_refused(
+    forging_provider: ForgingProvider, how: str
+) -> None:
+    forging_provider.change = FORGED[how]
     with pytest.raises(InvalidIdTokenError):
-        _vouched(crook)
+        _fetch_claims(forging_provider)
 
 
-def _none(claims: Claims) -> str:
-    return f"{_hidden({'alg': 'none'})}.{_hidden(claims)}."
+def _sign_with_none(claims: Claims) -> str:
+    return f"{_encode_base64url({'alg': 'none'})}.{_encode_base64url(claims)}."
 
 
-def _by_public_key(claims: Claims) -> str:
+def _sign_with_public_key(claims: Claims) -> str:
     """Sign with the public key as if it were a shared secret: the oldest trick with JWTs."""
-    body = f"{_hidden({'alg': 'HS256', 'kid': 'one'})}.{_hidden(claims)}"
+    body = f"{_encode_base64url({'alg': 'HS256', 'kid': 'one'})}.{_encode_base64url(claims)}"
     made = hmac.digest(KEY.as_pem(private=False), body.encode(), "sha256")
     return f"{body}.{base64.urlsafe_b64encode(made).rstrip(b'=').decode()}"
 
 
-def _by_its_own_key(claims: Claims) -> str:
+def _sign_with_embedded_key(claims: Claims) -> str:
     header = {"alg": "RS256", "jwk": OTHER.as_dict(private=False), "kid": "one"}
     return jwt.encode(header, claims, OTHER)
 
 
-def _of_another_body(claims: Claims) -> str:
+def _sign_another_body(claims: Claims) -> str:
     head, _, signature = jwt.encode({"alg": "RS256", "kid": "one"}, claims, KEY).split(".")
-    return f"{head}.{_hidden({**claims, 'sub': 'olga'})}.{signature}"
+    return f"{head}.{_encode_base64url({**claims, 'sub': 'olga'})}.{signature}"
 
 
 SIGNED: Mapping[str, Callable[[Claims], str]] = {
-    "by nobody": _none,
-    "by nobody, in capitals": lambda c: f"{_hidden({'alg': 'NONE'})}.{_hidden(c)}.",
-    "by the public key as a secret": _by_public_key,
+    "by nobody": _sign_with_none,
+    "by nobody, in capitals": lambda c: (
+        f"{_encode_base64url({'alg': 'NONE'})}.{_encode_base64url(c)}."
+    ),
+    "by the public key as a secret": _sign_with_public_key,
     "by our own secret": lambda c: jwt.encode(
         {"alg": "HS256"}, c, OctKey.import_key("secret-secret-secret-secret-secret"), ["HS256"]
     ),
-    "by a key that it brings along": _by_its_own_key,
+    "by a key that it brings along": _sign_with_embedded_key,
     "by an unknown key": lambda c: jwt.encode({"alg": "RS256", "kid": "two"}, c, OTHER),
-    "for another body": _of_another_body,
-    "without a signature": lambda c: f"{_hidden({'alg': 'RS256', 'kid': 'one'})}.{_hidden(c)}.",
+    "for another body": _sign_another_body,
+    "without a signature": lambda c: (
+        f"{_encode_base64url({'alg': 'RS256', 'kid': 'one'})}.{_encode_base64url(c)}."
+    ),
     "by a way that was not offered": lambda c: jwt.encode(
         {"alg": "ES256", "kid": "three"}, c, ECKey.generate_key("P-256", {"kid": "three"})
     ),
@@ -197,18 +205,22 @@ SIGNED: Mapping[str, Callable[[Claims], str]] = {
 
 @pytest.mark.parametrize("how", SIGNED)
 @pytest.mark.filterwarnings("ignore::joserfc.errors.SecurityWarning")
-def test_id_token_with_an_invalid_signature_is_refused(crook: Crook, how: str) -> None:
-    crook.sign = SIGNED[how]
+def test_id_token_with_an_invalid_signature_is_refused(
+    forging_provider: ForgingProvider, how: str
+) -> None:
+    forging_provider.sign = SIGNED[how]
     with pytest.raises(InvalidIdTokenError) as no:
-        _vouched(crook)
+        _fetch_claims(forging_provider)
     assert str(no.value).isprintable()
 
 
-def test_id_token_algorithms_none_and_hs256_are_never_trusted(crook: Crook) -> None:
-    crook.algorithms, crook.sign = ["none", "HS256"], _none
-    assert list_trusted_algorithms(crook.algorithms) == []
+def test_id_token_algorithms_none_and_hs256_are_never_trusted(
+    forging_provider: ForgingProvider,
+) -> None:
+    forging_provider.algorithms, forging_provider.sign = ["none", "HS256"], _sign_with_none
+    assert list_trusted_algorithms(forging_provider.algorithms) == []
     with pytest.raises(InvalidIdTokenError):
-        _vouched(crook)
+        _fetch_claims(forging_provider)
 
 
 @pytest.mark.parametrize(
@@ -216,12 +228,17 @@ def test_id_token_algorithms_none_and_hs256_are_never_trusted(crook: Crook) -> N
     [("nonce", "another nonce"), ("client_id", "another audience"), ("issuer", "another issuer")],
 )
 def test_without_the_claim_check_a_forged_id_token_is_accepted(
-    crook: Crook, guard: str, how: str, monkeypatch: pytest.MonkeyPatch
+    forging_provider: ForgingProvider, guard: str, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The twin: expect what the crook says, and it is believed."""
-    crook.change = FORGED[how]
+    forging_provider.change = FORGED[how]
     forged = FORGED[how](
-        {"iss": crook.url, "aud": "keyturn", "nonce": derive_value(SECRET, "nonce"), "sub": ""}
+        {
+            "iss": forging_provider.url,
+            "aud": "keyturn",
+            "nonce": derive_value(SECRET, "nonce"),
+            "sub": "",
+        }
     )
     name = {"nonce": "nonce", "client_id": "aud", "issuer": "iss"}[guard]
     real = provider.ExpectedClaims
@@ -232,7 +249,7 @@ def test_without_the_claim_check_a_forged_id_token_is_accepted(
         return expected
 
     monkeypatch.setattr(provider, "ExpectedClaims", lax)
-    assert _vouched(crook)["sub"] == "dora"
+    assert _fetch_claims(forging_provider)["sub"] == "dora"
 
 
 def test_without_an_algorithm_list_a_token_signed_with_a_shared_secret_is_accepted() -> None:
@@ -247,10 +264,12 @@ def test_without_an_algorithm_list_a_token_signed_with_a_shared_secret_is_accept
     assert verify_id_token(forged, keys, algorithms=["HS256"], expected=expected)["sub"] == "x"
 
 
-def test_provider_keys_are_fetched_again_at_most_once_a_minute(crook: Crook) -> None:
-    crook.keys = [OTHER]
+def test_provider_keys_are_fetched_again_at_most_once_a_minute(
+    forging_provider: ForgingProvider,
+) -> None:
+    forging_provider.keys = [OTHER]
     now = [NOW]
-    asked = _provider(crook, clock=lambda: now[0])
+    asked = _provider(forging_provider, clock=lambda: now[0])
 
     def attempt() -> Mapping[str, Any]:
         return asked.fetch_claims(SECRET, "code", redirect_uri="http://keyturn.test/oidc/callback")
@@ -258,32 +277,34 @@ def test_provider_keys_are_fetched_again_at_most_once_a_minute(crook: Crook) -> 
     for _ in range(5):
         with pytest.raises(InvalidIdTokenError):
             attempt()
-    assert crook.asked.count("/keys") == 1
-    crook.keys = [OTHER, KEY]
+    assert forging_provider.asked.count("/keys") == 1
+    forging_provider.keys = [OTHER, KEY]
     now[0] += 61
     assert attempt()["sub"] == "dora"
-    assert crook.asked.count("/keys") == 2
+    assert forging_provider.asked.count("/keys") == 2
 
 
-def test_redirect_of_the_identity_provider_is_not_followed(crook: Crook) -> None:
-    crook.elsewhere = f"{crook.url}/metadata"
+def test_redirect_of_the_identity_provider_is_not_followed(
+    forging_provider: ForgingProvider,
+) -> None:
+    forging_provider.elsewhere = f"{forging_provider.url}/metadata"
     with pytest.raises(ProviderError):
-        _vouched(crook)
-    assert "/metadata" not in crook.asked
+        _fetch_claims(forging_provider)
+    assert "/metadata" not in forging_provider.asked
 
 
-def test_configured_oidc_endpoints_need_no_discovery(crook: Crook) -> None:
+def test_configured_oidc_endpoints_need_no_discovery(forging_provider: ForgingProvider) -> None:
     given = ClientRegistration(
-        crook.url,
+        forging_provider.url,
         "keyturn",
         "secret",
-        "Crook",
+        "Forger",
         is_slack=False,
         discovery_url="http://127.0.0.1:1/",
         endpoints={
-            "authorization_endpoint": f"{crook.url}/auth",
-            "token_endpoint": f"{crook.url}/token",
-            "jwks_uri": f"{crook.url}/keys",
+            "authorization_endpoint": f"{forging_provider.url}/auth",
+            "token_endpoint": f"{forging_provider.url}/token",
+            "jwks_uri": f"{forging_provider.url}/keys",
         },
     )
     asked = IdentityProvider(given, clock=lambda: NOW)
@@ -291,4 +312,4 @@ def test_configured_oidc_endpoints_need_no_discovery(crook: Crook) -> None:
         asked.fetch_claims(SECRET, "code", redirect_uri="http://keyturn.test/oidc/callback")["sub"]
         == "dora"
     )
-    assert crook.asked == ["/token", "/keys"]
+    assert forging_provider.asked == ["/token", "/keys"]

@@ -1,4 +1,4 @@
-"""Signing in by a one-time link, and how sessions end."""
+"""Sign-in by a one-time link, and the end of sessions."""
 
 import base64
 import logging
@@ -136,7 +136,7 @@ def test_sign_out_ends_the_session_on_the_server(site: Site) -> None:
     assert site.harness.list_entry_kinds()[-1] == "signed out"
 
 
-def _age(site: Site, **back: int) -> None:
+def _age_session(site: Site, **back: int) -> None:
     with site.database.transaction() as tx:
         then = {name: tx.now - seconds * 1_000_000 for name, seconds in back.items()}
         change_rows(tx, tables.session, lambda _row: then)
@@ -144,9 +144,9 @@ def _age(site: Site, **back: int) -> None:
 
 def test_idle_session_expires(site: Site) -> None:
     browser = site.browser("dora")
-    _age(site, last_seen_at=sessions.IDLE_SECONDS - 60)
+    _age_session(site, last_seen_at=sessions.IDLE_SECONDS - 60)
     assert browser.get("/").status_code == 200
-    _age(site, last_seen_at=sessions.IDLE_SECONDS + 60)
+    _age_session(site, last_seen_at=sessions.IDLE_SECONDS + 60)
     answer = browser.get("/")
     assert answer.status_code == 401
     assert "Your session has expired." in answer.text
@@ -154,7 +154,7 @@ def test_idle_session_expires(site: Site) -> None:
 
 def test_session_expires_at_its_maximum_age(site: Site) -> None:
     browser = site.browser("dora")
-    _age(site, started_at=sessions.MAX_SECONDS + 1, last_seen_at=0)
+    _age_session(site, started_at=sessions.MAX_SECONDS + 1, last_seen_at=0)
     assert browser.get("/").status_code == 401
 
 
@@ -168,7 +168,7 @@ def test_page_view_renews_the_session_and_a_live_update_does_not(site: Site) -> 
         assert session is not None
         return session.last_seen_at
 
-    _age(site, last_seen_at=1000)
+    _age_session(site, last_seen_at=1000)
     old = last_seen()
     browser.get(f"/runs/{number}/live")
     assert last_seen() == old
@@ -238,7 +238,7 @@ def test_sign_in_redirects_to_home_for_an_unsafe_address(site: Site, path: str) 
     assert answer.headers["location"] == "/"
 
 
-WHOLE = [
+ADDRESSES = [
     "/runs?host=web*&state=failed&search=disk+full",
     "/changes?at=2026-03-01%2002:00&host=lb1,web*",
     "/runs/compare?a=1&b=2",
@@ -248,7 +248,7 @@ WHOLE = [
 ]
 
 
-@pytest.mark.parametrize("address", WHOLE)
+@pytest.mark.parametrize("address", ADDRESSES)
 def test_sign_in_returns_to_the_full_address_requested_before(site: Site, address: str) -> None:
     browser = site.browser()
     assert browser.get(address).status_code == 401

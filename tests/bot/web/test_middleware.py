@@ -1,4 +1,4 @@
-"""Where a request may come from, how big it may be, and what every answer says to browsers."""
+"""Origin check, size limits and security headers of every web response."""
 
 from collections.abc import Iterator
 

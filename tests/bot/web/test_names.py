@@ -1,4 +1,4 @@
-"""Whoever reads a page meets people by their names and areas by their titles, never by ids."""
+"""Pages show people by name and areas by title, never by id."""
 
 import re
 from html.parser import HTMLParser
@@ -64,7 +64,7 @@ def bare_ids(source: str) -> list[str]:
 
 
 @pytest.fixture
-def busy(site: Site) -> Site:
+def site_with_everything(site: Site) -> Site:
     """A harness with runs in every state, a ban, a schedule, a delegation and a grant."""
     areas = site.policy / "areas.yaml"
     areas.write_text(areas.read_text().replace("title: the edge", "title: the front doors"))
@@ -76,9 +76,11 @@ def busy(site: Site) -> Site:
     site.harness.run_queued_work()
     with site.database.reading() as tx:
         wanted = NewGrant("dora", "toy set", "lb*", 5, tx.now + 3_600_000_000, {})
-    mandates = service.delegations_and_grants
-    mandates.create_grant(wanted, granted_by="olga", reason="a busy day", source="web")
-    mandates.create_delegation(
+    delegations_and_grants = service.delegations_and_grants
+    delegations_and_grants.create_grant(
+        wanted, granted_by="olga", reason="a busy day", source="web"
+    )
+    delegations_and_grants.create_delegation(
         delegator="olga",
         delegate="adam",
         ends_at=wanted.ends_at,
@@ -92,12 +94,12 @@ def busy(site: Site) -> Site:
     return site
 
 
-def test_pages_show_names_of_people_and_areas_never_ids(busy: Site):
-    with busy.database.reading() as tx:
+def test_pages_show_names_of_people_and_areas_never_ids(site_with_everything: Site):
+    with site_with_everything.database.reading() as tx:
         numbers = [run.id for run in runs.list_runs(tx, range(1, 50))]
     assert len(numbers) > 12
     wrong: dict[str, list[str]] = {}
-    browser = busy.browser("olga")
+    browser = site_with_everything.browser("olga")
     for method, path in ROUTES:
         if method != "GET" or path.endswith((".csv", ".json", ".txt")):
             continue

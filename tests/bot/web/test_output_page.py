@@ -1,4 +1,4 @@
-"""What a host answered, handed out as a file and searched: harmless, and for whoever may look."""
+"""Output of a step: downloaded as a file and filtered, with the right to view."""
 
 from bot.model.run import Run, StepState
 from tests.bot.web.conftest import Site
@@ -12,10 +12,10 @@ from tests.bot.web.sample_runs import (
     start_run,
 )
 
-SAID = "\n".join(["<script>alert(1)</script>", "\x1b[31mOut of memory\x1b[0m", *"abcdefghij"])
+OUTPUT = "\n".join(["<script>alert(1)</script>", "\x1b[31mOut of memory\x1b[0m", *"abcdefghij"])
 
 
-def add_run_with_output(site: Site, output: str = SAID) -> Run:
+def add_run_with_output(site: Site, output: str = OUTPUT) -> Run:
     with site.database.transaction() as tx:
         run = start_run(tx, approve(tx, add_pending_run(tx, add_requested_run(tx))))
         end_run(tx, run, StepState.SUCCEEDED, output=output)
@@ -28,7 +28,7 @@ def test_step_output_is_downloaded_as_a_text_file(site: Site) -> None:
     address = f"/runs/{run.id}/output/1.txt"
     assert address in Page(browser.get(f"/runs/{run.id}").text).links
     answer = browser.get(address)
-    assert answer.text == SAID.replace("\x1b", "\\x1b")
+    assert answer.text == OUTPUT.replace("\x1b", "\\x1b")
     headers = answer.headers
     assert headers["content-disposition"] == f'attachment; filename="run-{run.id}-step-1.txt"'
     assert headers["content-type"] == "text/plain; charset=utf-8"

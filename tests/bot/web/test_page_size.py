@@ -1,4 +1,4 @@
-"""How much a browser fetches for a page that it has never seen."""
+"""The bytes that a browser downloads for its first page."""
 
 import re
 
@@ -8,10 +8,10 @@ from tests.bot.harness import Harness
 from tests.bot.web.conftest import Site
 from tests.toy import SetSwitch
 
-_MOST = 150_000
+_MAX_BYTES = 150_000
 
 
-def _weight(site: Site, path: str, encoding: str) -> int:
+def _measure_page_bytes(site: Site, path: str, encoding: str) -> int:
     """Return the bytes that come over the line for a page and all that it names."""
     browser = site.browser("olga")
     browser.headers["Accept-Encoding"] = encoding
@@ -29,9 +29,9 @@ def test_page_with_its_assets_is_below_150_kb_compressed(
 ) -> None:
     for _ in range(40):
         harness.request(SetSwitch(host="lb1", name="lamp", value="on"))
-    assert _weight(site, path, "gzip") < _MOST
+    assert _measure_page_bytes(site, path, "gzip") < _MAX_BYTES
 
 
 def test_without_compression_a_page_is_above_150_kb(site: Site) -> None:
     """The twin: uncompressed it would be too much."""
-    assert _weight(site, "/", "identity") > _MOST
+    assert _measure_page_bytes(site, "/", "identity") > _MAX_BYTES

@@ -1,4 +1,4 @@
-"""The policy as pages: what everybody may do, and what one person may."""
+"""The policy pages: permissions of everyone and of one person."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""The rebuild page: what Keyturn has set on a host, and the plan to set it on another."""
+"""The rebuild page: values set on a host, and the plan to set them on another."""
 
 from bot.model.run import State
 from tests.bot.web.conftest import Site
@@ -9,7 +9,7 @@ from tests.toy import BreakSwitch, KeepSwitch
 HOSTILE = "<script>alert(1)</script>"
 
 
-def fill(site: Site) -> None:
+def set_values(site: Site) -> None:
     harness = site.harness
     keep = KeepSwitch(host="lb1", name="lamp", value="on")
     harness.approve(harness.request(keep, reason=HOSTILE))
@@ -17,7 +17,7 @@ def fill(site: Site) -> None:
 
 
 def test_rebuild_page_lists_values_and_what_it_cannot_repeat(site: Site):
-    fill(site)
+    set_values(site)
     answer = site.browser("dora").get("/hosts/lb1/rebuild")
     page = Page(answer.text)
     assert page.strange == []
@@ -32,7 +32,7 @@ def test_rebuild_page_lists_values_and_what_it_cannot_repeat(site: Site):
 
 
 def test_rebuild_form_plans_the_values_for_another_host(site: Site):
-    fill(site)
+    set_values(site)
     browser = site.browser("dora")
     form = {"new_host": " LB2 ", "reason": "lb1 is gone"}
     answer = browser.post("/hosts/lb1/rebuild", data=form, follow_redirects=False)
@@ -53,7 +53,7 @@ def test_rebuild_form_plans_the_values_for_another_host(site: Site):
 
 
 def test_rebuild_on_an_unknown_host_is_refused(site: Site):
-    fill(site)
+    set_values(site)
     browser = site.browser("dora")
     answer = browser.post("/hosts/lb1/rebuild", data={"new_host": "lb9"})
     assert answer.status_code == 422

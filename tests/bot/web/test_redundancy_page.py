@@ -1,4 +1,4 @@
-"""Redundancy pages: services with their margins, and each tree as it is now."""
+"""Redundancy pages: services with their margins, and each fault tree."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The waiting report as a page: drawn, and with a text for all that is drawn."""
+"""The waiting report as a page: charts, each with a text."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from tests.bot.web.parsed_page import Page
 from tests.bot.web.sample_runs import add_requested_run, add_succeeded_run
 
 
-def _some(site: Site) -> None:
+def _add_approved_runs(site: Site) -> None:
     with site.database.transaction() as tx:
         for _ in range(5):
             add_succeeded_run(tx, add_requested_run(tx))
@@ -22,7 +22,7 @@ def _some(site: Site) -> None:
 
 
 def test_report_page_shows_approval_waits_as_chart_and_text(site: Site):
-    _some(site)
+    _add_approved_runs(site)
     html = site.browser("dora").get("/report").text
     page = Page(html)
     assert page.strange == []
@@ -32,7 +32,7 @@ def test_report_page_shows_approval_waits_as_chart_and_text(site: Site):
 
 
 def test_report_page_suggests_a_rule_with_its_replayed_effect(site: Site):
-    _some(site)
+    _add_approved_runs(site)
     text = Page(site.browser("dora").get("/report").text).text
     assert '@id("abusers clear in edge is self-service")' in text
     assert "Replayed with the rule: 5 without waiting" in text
@@ -46,7 +46,7 @@ def test_report_page_without_approvals_says_so(site: Site):
 def test_report_page_says_when_it_covers_only_the_newest_runs(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ):
-    _some(site)
+    _add_approved_runs(site)
     sentence = "The report covers the newest"
     assert sentence not in Page(site.browser("dora").get("/report").text).text
     limits: Any = build_wait_report.__kwdefaults__

@@ -1,4 +1,4 @@
-"""Asking on the web: the runbooks, their forms, and what does not fit under its own field."""
+"""Requests on the web: the runbook catalogue, forms, previews and plans."""
 
 from dataclasses import replace
 from typing import Any, cast

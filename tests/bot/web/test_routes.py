@@ -1,4 +1,4 @@
-"""Every address, for people who are signed in and for strangers. New routes are entered here."""
+"""Every web route and its status, signed in and signed out. Enter new routes here."""
 
 from collections.abc import Generator, Iterable, Iterator, Mapping
 

@@ -1,4 +1,4 @@
-"""The rows of the long tables show what the database, the policy and the log hold now."""
+"""Table rows show the current state of database, policy and log."""
 
 from sqlalchemy import text
 

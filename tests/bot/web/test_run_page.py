@@ -1,4 +1,4 @@
-"""One run's page: what it shows, who finds which buttons on it, and what they do."""
+"""The run page: content, buttons by person and state, actions and live updates."""
 
 from collections.abc import Mapping
 
@@ -59,7 +59,7 @@ def test_run_page_shows_commands_reason_digest_and_approvers(site: Site) -> None
 def test_run_page_timeline_shows_every_event_in_order(site: Site) -> None:
     run = site.harness.approve(site.harness.request(LAMP_ON))
     words = Page(site.browser("dora").get(f"/runs/{run.id}").text).text
-    story = words.split("Timeline")[2].split("Change log")[0]
+    timeline = words.split("Timeline")[2].split("Change log")[0]
     titles = [
         "Requested by Dora Developer on the web",
         "Planned",
@@ -70,7 +70,7 @@ def test_run_page_timeline_shows_every_event_in_order(site: Site) -> None:
         "Verified",
         "Succeeded",
     ]
-    places = [story.index(part) for part in titles]
+    places = [timeline.index(part) for part in titles]
     assert places == sorted(places)
     assert "lamp is on now" in words
     assert "exit status 0" in words
@@ -152,7 +152,7 @@ def test_run_page_of_a_check_shows_findings_and_table(site: Site) -> None:
     assert "Healthy" in browser.get(f"/runs/{well.id}").text
 
 
-def _story(site: Site, number: int) -> str:
+def _read_timeline(site: Site, number: int) -> str:
     words = Page(site.browser("dora").get(f"/runs/{number}").text).text
     return words.split("Timeline")[2].split("Change log")[0]
 
@@ -163,8 +163,8 @@ def test_timeline_of_a_check_ends_with_the_label_of_the_lists(
 ) -> None:
     site.harness.fleet.hosts["lb1"]["lamp"] = lamp
     run = site.harness.request(ShowSwitches(host="lb1"))
-    story = _story(site, run.id)
-    assert [word for word in ("Needs attention", "Succeeded") if word in story] == [text]
+    timeline = _read_timeline(site, run.id)
+    assert [word for word in ("Needs attention", "Succeeded") if word in timeline] == [text]
 
 
 @pytest.mark.parametrize(
@@ -177,10 +177,10 @@ def test_timeline_shows_the_result_of_a_follow_up(site: Site, became: str, text:
     with site.database.transaction() as tx:
         tx.sql.execute(update(tables.follow_up).values(next_at=tx.now))
     site.harness.service.run_due_follow_ups()
-    story = _story(site, run.id)
-    assert text in story
-    assert ("attention" in story) == ("attention" in text)
-    assert "Succeeded" in story
+    timeline = _read_timeline(site, run.id)
+    assert text in timeline
+    assert ("attention" in timeline) == ("attention" in text)
+    assert "Succeeded" in timeline
 
 
 def test_run_page_names_the_run_that_holds_the_host_lock(site: Site) -> None:
@@ -204,7 +204,7 @@ def test_run_page_opens_without_buttons_for_a_host_removed_from_the_inventory(si
 # --- who finds which buttons ---
 
 _DECIDE = {"approve", "deny"}
-FINDS: Mapping[str, Mapping[str, set[str]]] = {
+BUTTONS_BY_PERSON: Mapping[str, Mapping[str, set[str]]] = {
     "pending": {"olga": _DECIDE, "adam": _DECIDE, "dora": {"withdraw"}, "stan": set()},
     "own": {"olga": {"withdraw"}, "adam": _DECIDE, "dora": set(), "stan": set()},
     "planning": {"olga": {"deny"}, "adam": set(), "dora": {"withdraw"}},
@@ -218,11 +218,11 @@ FINDS: Mapping[str, Mapping[str, set[str]]] = {
 }
 
 
-@pytest.mark.parametrize("exhibit", FINDS)
+@pytest.mark.parametrize("exhibit", BUTTONS_BY_PERSON)
 def test_run_page_has_the_buttons_of_its_state_and_reader(site: Site, exhibit: str) -> None:
     number = add_sample_runs(site.database)[exhibit]
-    shown = {person: buttons(site, person, number) for person in FINDS[exhibit]}
-    assert shown == FINDS[exhibit]
+    shown = {person: buttons(site, person, number) for person in BUTTONS_BY_PERSON[exhibit]}
+    assert shown == BUTTONS_BY_PERSON[exhibit]
 
 
 # --- what they do ---
@@ -344,7 +344,7 @@ def test_undo_has_the_ticket_of_its_run_or_a_new_one(site: Site) -> None:
     assert tickets == ["CHG1", "CHG7"]
 
 
-def again(site: Site, number: int) -> str:
+def find_again_link(site: Site, number: int) -> str:
     links = Page(site.browser("dora").get(f"/runs/{number}").text).links
     return next((link for link in links if link.startswith(("/runbooks/form?", "/runs/1#"))), "")
 
@@ -353,22 +353,25 @@ def test_request_again_link_fills_in_the_values_of_the_run(site: Site) -> None:
     values = {"host": "lb1", "address": "203.0.113.9", "table": "web/clients", "mark": "gpc1"}
     run = site.harness.request(ClearAbuser.model_validate(values))
     assert run.is_ended
-    form = Page(site.browser("dora").get(again(site, run.id)).text)
+    form = Page(site.browser("dora").get(find_again_link(site, run.id)).text)
     assert {name: form.values[f"field-{name}"] for name in values} == values
 
 
 def test_request_again_link_is_absent_until_the_run_has_ended(site: Site) -> None:
     words = {"runbook": "abusers clear", "field-host": "lb1", "field-address": "203.0.113.9"}
     site.browser("dora").post("/runbooks", data=words)
-    assert again(site, 1) == ""
+    assert find_again_link(site, 1) == ""
     site.harness.run_queued_work()
-    assert again(site, 1) != ""
+    assert find_again_link(site, 1) != ""
 
 
 def test_request_again_link_leaves_out_the_request_time(site: Site) -> None:
     run = site.harness.request(RestartService.model_validate({"host": "lb1", "service": "nginx"}))
     assert "since" in run.values
-    assert again(site, run.id) == "/runbooks/form?runbook=service+restart&host=lb1&service=nginx"
+    assert (
+        find_again_link(site, run.id)
+        == "/runbooks/form?runbook=service+restart&host=lb1&service=nginx"
+    )
 
 
 def test_request_again_link_of_an_undo_leads_to_the_undone_run(site: Site) -> None:
@@ -376,7 +379,7 @@ def test_request_again_link_of_an_undo_leads_to_the_undone_run(site: Site) -> No
     site.browser("dora").post(f"/runs/{run.id}/undo")
     site.harness.run_queued_work()
     site.browser("dora").post(f"/runs/{run.id + 1}/withdraw")
-    assert again(site, run.id + 1) == f"/runs/{run.id}#undo"
+    assert find_again_link(site, run.id + 1) == f"/runs/{run.id}#undo"
 
 
 def test_unknown_outcome_is_resolved_by_an_owner_with_a_reason(site: Site) -> None:

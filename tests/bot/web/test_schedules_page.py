@@ -25,7 +25,7 @@ SCRUB: Mapping[str, str] = {
 }
 
 
-def _begun(harness: Harness) -> int:
+def _start_schedule(harness: Harness) -> int:
     run = harness.service.schedules.request_schedule(
         [ShowSwitches(host="lb1")], host_pattern="", person="dora", origin=WEB, timing=NIGHTLY
     )
@@ -38,7 +38,7 @@ def test_schedules_page_without_schedules_says_so(site: Site):
 
 
 def test_schedules_page_shows_hostile_names_as_text(site: Site):
-    _begun(site.harness)
+    _start_schedule(site.harness)
     browser = site.browser("olga")
     for address in ("/schedules", "/schedules/1"):
         shown = browser.get(address).text
@@ -47,7 +47,7 @@ def test_schedules_page_shows_hostile_names_as_text(site: Site):
 
 
 def test_schedule_page_links_to_its_past_runs(site: Site):
-    _begun(site.harness)
+    _start_schedule(site.harness)
     with site.database.reading() as tx:
         [schedule] = schedules.list_schedules(tx)
     make_due_now(site.harness, schedule)
@@ -117,7 +117,7 @@ def test_selected_recurrence_becomes_cron_text_with_its_due_times(
 
 
 def test_schedule_is_suspended_resumed_and_ended_by_people_with_the_right(site: Site):
-    _begun(site.harness)
+    _start_schedule(site.harness)
     assert site.browser("stan").post("/schedules/1/suspend").status_code == 403
     browser = site.browser("olga")
     assert browser.post("/schedules/1/suspend", data={"reason": "moving"}).status_code == 303
@@ -129,7 +129,7 @@ def test_schedule_is_suspended_resumed_and_ended_by_people_with_the_right(site: 
 
 
 def test_taking_over_a_schedule_requests_a_new_run(site: Site):
-    _begun(site.harness)
+    _start_schedule(site.harness)
     taken = site.browser("olga").post("/schedules/1/take-over")
     assert (taken.status_code, taken.headers["location"]) == (303, "/runs/2")
 
@@ -138,7 +138,7 @@ def _freeze(site: Site, text: str) -> None:
     (site.policy / "freezes.yaml").write_text(f"freezes:\n  - {text}\n")
 
 
-def _change(harness: Harness) -> None:
+def _approve_change_schedule(harness: Harness) -> None:
     request = SetSwitch(host="lb1", name="lamp", value="on")
     run = harness.service.schedules.request_schedule(
         [request], host_pattern="", person="dora", origin=WEB, timing=NIGHTLY
@@ -148,7 +148,7 @@ def _change(harness: Harness) -> None:
 
 
 def test_schedule_calendar_shows_the_next_30_days(site: Site):
-    _begun(site.harness)
+    _start_schedule(site.harness)
     with site.database.reading() as tx:
         calendar = build_calendar(tx, site.harness.policies.get_policy())
     assert len(calendar) == 30
@@ -160,7 +160,7 @@ def test_schedule_calendar_shows_the_next_30_days(site: Site):
 
 
 def test_schedule_calendar_shows_freezes_and_skipped_changes(site: Site):
-    _change(site.harness)
+    _approve_change_schedule(site.harness)
     with site.database.reading() as tx:
         today = datetime.fromtimestamp(tx.now / 1_000_000, UTC).date()
     first, last = today + timedelta(days=5), today + timedelta(days=8)
@@ -180,7 +180,7 @@ def test_schedule_calendar_shows_freezes_and_skipped_changes(site: Site):
 
 
 def test_schedule_calendar_does_not_skip_checks_in_a_freeze(site: Site):
-    _begun(site.harness)
+    _start_schedule(site.harness)
     _freeze(site, '{name: always, from: "2000-01-01 00:00", until: "2200-01-01 00:00"}')
     with site.database.reading() as tx:
         days = build_calendar(tx, site.harness.policies.get_policy())
@@ -209,7 +209,7 @@ def test_schedule_calendar_counts_frequent_schedules(site: Site):
 
 
 def test_schedule_calendar_uses_the_time_zone_of_the_reader(site: Site):
-    _begun(site.harness)
+    _start_schedule(site.harness)
     browser = site.browser("dora")
     browser.cookies.set("keyturn-zone", "Asia/Tokyo", domain="keyturn.test", path="/")
     shown = browser.get("/schedules").text
@@ -220,7 +220,7 @@ def test_schedule_calendar_uses_the_time_zone_of_the_reader(site: Site):
 
 
 def test_schedule_is_suspended_from_the_list_by_its_owner_only(site: Site):
-    _begun(site.harness)
+    _start_schedule(site.harness)
     assert "/schedules/1/suspend" in Page(site.browser("dora").get("/schedules").text).forms
     assert "/schedules/1/suspend" not in Page(site.browser("stan").get("/schedules").text).forms
     site.browser("dora").post("/schedules/1/suspend")
@@ -230,7 +230,7 @@ def test_schedule_is_suspended_from_the_list_by_its_owner_only(site: Site):
 
 
 def test_old_ended_schedules_are_listed_on_demand(site: Site, monkeypatch: pytest.MonkeyPatch):
-    _begun(site.harness)
+    _start_schedule(site.harness)
     keeping = site.harness.service.schedules
     keeping.end_schedule(1, person="dora", reason="not needed any more")
     browser = site.browser("dora")
@@ -241,5 +241,5 @@ def test_old_ended_schedules_are_listed_on_demand(site: Site, monkeypatch: pytes
     assert "/schedules?ended=all" in later.links
     assert "nightly" in browser.get("/schedules?ended=all").text
     # One that fires is listed however old it is.
-    _begun(site.harness)
+    _start_schedule(site.harness)
     assert "nightly" in browser.get("/schedules").text

@@ -1,4 +1,4 @@
-"""My second factor, stepping up and broken glass, on the pages."""
+"""Second factors, step-up and break-glass on the pages."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Where somebody is signed in, and how that ends everywhere."""
+"""The sessions page, and ending sessions everywhere."""
 
 import pytest
 

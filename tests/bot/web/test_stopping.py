@@ -1,4 +1,4 @@
-"""The stop button of a run, and the banner while everything is stopped."""
+"""Stop, emergency stop and bans on the pages."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""A run's stream: what it tells, when it ends, and whom it turns away."""
+"""The event stream of a run: events, end and limits."""
 
 import json
 from collections.abc import Generator
@@ -40,12 +40,12 @@ def events(answer: str) -> list[Event]:
     return received
 
 
-def heard_by(browser: TestClient, number: int, **options: Any) -> list[Event]:
+def read_events(browser: TestClient, number: int, **options: Any) -> list[Event]:
     return events(browser.get(f"/runs/{number}/stream", **options).text)
 
 
 @pytest.fixture
-def moving(site: Site) -> int:
+def running_run(site: Site) -> int:
     """A run of which one step is under way, and talks."""
     with site.database.transaction() as tx:
         number = start_run(tx, approve(tx, add_pending_run(tx, add_requested_run(tx)))).id
@@ -53,14 +53,14 @@ def moving(site: Site) -> int:
     return number
 
 
-def test_stream_sends_live_output_as_text(site: Site, moving: int) -> None:
-    answer = site.browser("dora").get(f"/runs/{moving}/stream")
+def test_stream_sends_live_output_as_text(site: Site, running_run: int) -> None:
+    answer = site.browser("dora").get(f"/runs/{running_run}/stream")
     assert answer.headers["content-type"].startswith("text/event-stream")
     assert answer.headers["cache-control"] == "no-store"
     assert "default-src 'none'" in answer.headers["content-security-policy"]
     data = {name: data for name, data, _ in events(answer.text)}
     assert data["output"][0] | {"lines": []} == {
-        "key": f"{moving}-1",
+        "key": f"{running_run}-1",
         "host": "lb1",
         "n": 1,
         "total": 250,
@@ -72,34 +72,35 @@ def test_stream_sends_live_output_as_text(site: Site, moving: int) -> None:
 
 
 def test_stream_of_an_ended_run_ends(site: Site) -> None:
-    events_heard = heard_by(site.browser("dora"), add_sample_runs(site.database)["succeeded"])
+    events_heard = read_events(site.browser("dora"), add_sample_runs(site.database)["succeeded"])
     assert [name for name, *_ in events_heard] == ["updated", "run_ended"]
 
 
-def test_stream_resumes_after_the_last_event_id(site: Site, moving: int) -> None:
+def test_stream_resumes_after_the_last_event_id(site: Site, running_run: int) -> None:
     browser = site.browser("dora")
     later = str(2**60)
     for known in ({"headers": {"Last-Event-ID": later}}, {"params": {"after": later}}):
-        assert "said" not in {name for name, *_ in heard_by(browser, moving, **known)}
-    position = heard_by(browser, moving)[-1][2]
+        assert "said" not in {name for name, *_ in read_events(browser, running_run, **known)}
+    position = read_events(browser, running_run)[-1][2]
     assert "output" in {
-        name for name, *_ in heard_by(browser, moving, headers={"Last-Event-ID": position})
+        name for name, *_ in read_events(browser, running_run, headers={"Last-Event-ID": position})
     }
     # What is no position of ours is as good as none.
     assert "output" in {
-        name for name, *_ in heard_by(browser, moving, headers={"Last-Event-ID": "x' OR 1"})
+        name
+        for name, *_ in read_events(browser, running_run, headers={"Last-Event-ID": "x' OR 1"})
     }
 
 
-def with_terms(site: Site, terms: StreamLimits) -> Site:
+def with_stream_limits(site: Site, terms: StreamLimits) -> Site:
     site.parts = replace(site.parts, stream_slots=StreamSlots(terms))
     site.app = build_app(site.parts)
     return site
 
 
-def test_stream_ends_when_the_person_signs_out(site: Site, moving: int) -> None:
+def test_stream_ends_when_the_person_signs_out(site: Site, running_run: int) -> None:
     """Each look comes after one at the session, so the second finds it gone."""
-    site = with_terms(
+    site = with_stream_limits(
         site,
         StreamLimits(poll_seconds=0.01, session_check_seconds=0, max_seconds=60, max_in_total=1),
     )
@@ -114,15 +115,15 @@ def test_stream_ends_when_the_person_signs_out(site: Site, moving: int) -> None:
         return await first_look(*given)
 
     looks.get_progress = then_sign_out
-    assert heard_by(browser, moving)[-1][0] == "access_ended"
+    assert read_events(browser, running_run)[-1][0] == "access_ended"
     with site.parts.stream_slots.take_slot("olga"):
         pass  # the seat is another's by now
 
 
 def test_stream_ends_when_the_person_loses_the_right_to_view_the_run(
-    site: Site, moving: int
+    site: Site, running_run: int
 ) -> None:
-    site = with_terms(
+    site = with_stream_limits(
         site, StreamLimits(poll_seconds=0.01, session_check_seconds=0, max_seconds=60)
     )
     browser = site.browser("stan")
@@ -134,12 +135,12 @@ def test_stream_ends_when_the_person_loses_the_right_to_view_the_run(
         return await first_look(*given)
 
     looks.get_progress = then_hide
-    assert heard_by(browser, moving)[-1][0] == "access_ended"
-    assert browser.get(f"/runs/{moving}/stream").status_code == 404
+    assert read_events(browser, running_run)[-1][0] == "access_ended"
+    assert browser.get(f"/runs/{running_run}/stream").status_code == 404
 
 
-def test_stream_ends_when_the_person_leaves_the_policy(site: Site, moving: int) -> None:
-    site = with_terms(
+def test_stream_ends_when_the_person_leaves_the_policy(site: Site, running_run: int) -> None:
+    site = with_stream_limits(
         site, StreamLimits(poll_seconds=0.01, session_check_seconds=0, max_seconds=60)
     )
     browser = site.browser("adam")
@@ -151,43 +152,43 @@ def test_stream_ends_when_the_person_leaves_the_policy(site: Site, moving: int) 
         return await first_look(*given)
 
     looks.get_progress = then_dismiss
-    assert heard_by(browser, moving)[-1][0] == "access_ended"
+    assert read_events(browser, running_run)[-1][0] == "access_ended"
 
 
-def test_stream_ends_when_the_service_shuts_down(site: Site, moving: int) -> None:
-    site = with_terms(site, StreamLimits(poll_seconds=0.01, max_seconds=60))
+def test_stream_ends_when_the_service_shuts_down(site: Site, running_run: int) -> None:
+    site = with_stream_limits(site, StreamLimits(poll_seconds=0.01, max_seconds=60))
     site.harness.service.close()
-    assert heard_by(site.browser("dora"), moving) == []
+    assert read_events(site.browser("dora"), running_run) == []
 
 
-def test_stream_slots_are_limited_per_person(site: Site, moving: int) -> None:
-    with _all_seats_of(site, "dora"):
-        assert heard_by(site.browser("dora"), moving) == [("no_slot", "", "")]
-        assert heard_by(site.browser("olga"), moving)[0][0] == "updated"
-    assert heard_by(site.browser("dora"), moving)[0][0] == "updated"
-    with _all_seats_of(site, "dora"):
+def test_stream_slots_are_limited_per_person(site: Site, running_run: int) -> None:
+    with _take_all_slots(site, "dora"):
+        assert read_events(site.browser("dora"), running_run) == [("no_slot", "", "")]
+        assert read_events(site.browser("olga"), running_run)[0][0] == "updated"
+    assert read_events(site.browser("dora"), running_run)[0][0] == "updated"
+    with _take_all_slots(site, "dora"):
         pass  # none was kept
 
 
 @contextmanager
-def _all_seats_of(site: Site, person: str) -> Generator[None]:
-    seats = site.parts.stream_slots
+def _take_all_slots(site: Site, person: str) -> Generator[None]:
+    slots = site.parts.stream_slots
     with ExitStack() as held:
-        for _ in range(seats.limits.max_per_person):
-            held.enter_context(seats.take_slot(person))
+        for _ in range(slots.limits.max_per_person):
+            held.enter_context(slots.take_slot(person))
         yield
 
 
 def test_stream_slots_are_limited_in_total() -> None:
-    seats = StreamSlots(StreamLimits(max_in_total=1))
-    with seats.take_slot("dora"), pytest.raises(NoFreeSlotError), seats.take_slot("olga"):
+    slots = StreamSlots(StreamLimits(max_in_total=1))
+    with slots.take_slot("dora"), pytest.raises(NoFreeSlotError), slots.take_slot("olga"):
         pass
 
 
-def test_head_request_to_a_stream_takes_no_slot(site: Site, moving: int) -> None:
-    site = with_terms(site, StreamLimits(max_seconds=60, max_in_total=1))
+def test_head_request_to_a_stream_takes_no_slot(site: Site, running_run: int) -> None:
+    site = with_stream_limits(site, StreamLimits(max_seconds=60, max_in_total=1))
     with site.parts.stream_slots.take_slot("olga"):
-        answer = site.browser("dora").head(f"/runs/{moving}/stream")
+        answer = site.browser("dora").head(f"/runs/{running_run}/stream")
     # It would say at once that there is no seat left.
     assert (answer.status_code, answer.text) == (200, "")
     assert answer.headers["content-type"].startswith("text/event-stream")

@@ -1,4 +1,4 @@
-"""The page on which people make tokens for their programs."""
+"""The page of API tokens."""
 
 import re
 

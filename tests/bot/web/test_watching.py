@@ -1,4 +1,4 @@
-"""What a reader of a run is told from one look to the next."""
+"""The events that a reader of a run's stream receives."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -23,78 +23,80 @@ def a_part(number: int, state: State = State.RUNNING, version: int = 1) -> RunPr
     return RunProgressPart(number, version, f"web{number}", state, NOW, None, "")
 
 
-def a_glance(
+def a_progress(
     heard: Sequence[LiveOutput] = (), parts: Sequence[RunProgressPart] = ()
 ) -> RunProgress:
     return RunProgress(a_part(1), parts, head=7, live_outputs=heard, now=NOW)
 
 
-def spoken(total: int, *, run: int = 1, at: int = NOW) -> LiveOutput:
+def build_output(total: int, *, run: int = 1, at: int = NOW) -> LiveOutput:
     first = max(0, total - KEPT)
     return LiveOutput(run, "lb1", 1, at, total, [f"line {n}" for n in range(first, total)])
 
 
-def list_output(watching: StreamReader, *heard: LiveOutput) -> list[Any]:
-    return dict(watching.list_new_events(a_glance(heard))).get("output", [])
+def list_output(reader: StreamReader, *heard: LiveOutput) -> list[Any]:
+    return dict(reader.list_new_events(a_progress(heard))).get("output", [])
 
 
 def test_stream_reader_reports_each_output_line_once() -> None:
-    watching = StreamReader()
-    assert list_output(watching, spoken(3))[0]["lines"] == ["line 0", "line 1", "line 2"]
-    assert list_output(watching, spoken(3)) == []
-    again = list_output(watching, spoken(5))[0]
+    reader = StreamReader()
+    assert list_output(reader, build_output(3))[0]["lines"] == ["line 0", "line 1", "line 2"]
+    assert list_output(reader, build_output(3)) == []
+    again = list_output(reader, build_output(5))[0]
     assert (again["lines"], again["is_new"]) == (["line 3", "line 4"], False)
 
 
 @given(st.lists(st.integers(0, 400), max_size=12))
 def test_stream_reader_counts_reported_and_omitted_lines(growth: list[int]) -> None:
-    watching, total, counted = StreamReader(), 0, 0
+    reader, total, counted = StreamReader(), 0, 0
     for more in growth:
         total += more
-        for one in list_output(watching, spoken(total)) if total else []:
+        for one in list_output(reader, build_output(total)) if total else []:
             counted += len(one["lines"]) + one["omitted"]
     assert counted == total
 
 
 def test_stream_reader_limits_the_lines_of_all_hosts_together() -> None:
-    output = list_output(StreamReader(), *[spoken(10_000, run=number) for number in range(200)])
+    output = list_output(
+        StreamReader(), *[build_output(10_000, run=number) for number in range(200)]
+    )
     assert sum(len(one["lines"]) for one in output) <= MAX_LINES
     assert {one["total"] for one in output} == {10_000}
 
 
 def test_output_of_many_hosts_is_one_stream_event() -> None:
-    loud = [spoken(10_000, run=number) for number in range(200)]
-    assert [name for name, _ in StreamReader().list_new_events(a_glance(loud))] == [
+    loud = [build_output(10_000, run=number) for number in range(200)]
+    assert [name for name, _ in StreamReader().list_new_events(a_progress(loud))] == [
         "updated",
         "output",
     ]
 
 
 def test_resumed_stream_sends_only_newer_output() -> None:
-    old, new = spoken(9, run=1, at=NOW - 60_000_000), spoken(4, run=2)
+    old, new = build_output(9, run=1, at=NOW - 60_000_000), build_output(4, run=2)
     output = list_output(StreamReader(since=NOW - 30_000_000), old, new)
     assert [one["key"] for one in output] == ["2-1"]
 
 
 def test_resume_position_includes_output_being_written() -> None:
-    late = spoken(4, at=NOW - 4_000_000)
-    assert list_output(StreamReader(since=StreamReader.get_resume_position(a_glance())), late)
+    late = build_output(4, at=NOW - 4_000_000)
+    assert list_output(StreamReader(since=StreamReader.get_resume_position(a_progress())), late)
 
 
 def test_stream_reader_reports_the_end_of_a_step_output() -> None:
-    watching = StreamReader()
-    list_output(watching, spoken(3))
-    assert ("output_ended", ["1-1"]) in watching.list_new_events(a_glance())
-    assert list_output(watching, spoken(3))[0]["is_new"] is True
+    reader = StreamReader()
+    list_output(reader, build_output(3))
+    assert ("output_ended", ["1-1"]) in reader.list_new_events(a_progress())
+    assert list_output(reader, build_output(3))[0]["is_new"] is True
 
 
 def test_stream_reader_reports_only_changed_child_runs() -> None:
-    watching = StreamReader()
+    reader = StreamReader()
     parts = [a_part(2), a_part(3)]
-    assert dict(watching.list_new_events(a_glance(parts=parts)))["children"] == parts
-    assert dict(watching.list_new_events(a_glance(parts=parts))) == {}
+    assert dict(reader.list_new_events(a_progress(parts=parts)))["children"] == parts
+    assert dict(reader.list_new_events(a_progress(parts=parts))) == {}
     moved = [parts[0], replace(parts[1], state=State.SUCCEEDED, version=2)]
-    assert dict(watching.list_new_events(a_glance(parts=moved)))["children"] == [moved[1]]
+    assert dict(reader.list_new_events(a_progress(parts=moved)))["children"] == [moved[1]]
 
 
 @given(st.text())

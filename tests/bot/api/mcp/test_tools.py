@@ -1,4 +1,4 @@
-"""The eight tools over real HTTP, by the client of the SDK."""
+"""The MCP tools over real HTTP, called by the client of the SDK."""
 
 import re
 from pathlib import Path
