@@ -224,7 +224,7 @@ def _format_pending_run(
         yield f"        {submit}, or keyturn withdraw {run['id']}"
     else:
         plan = f"{run['id']} {run['digest'][:10]}"
-        yield f"        keyturn approve {plan}, or keyturn deny {run['id']}"
+        yield f"        keyturn approve {plan}, or keyturn deny {run['id']} --reason …"
 
 
 def format_counter_proposal(proposal: Mapping[str, Any]) -> Iterator[str]:

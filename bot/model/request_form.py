@@ -35,6 +35,7 @@ _MESSAGES: Mapping[str, str] = {
     "dict_type": "must be an object, with names and values",
     "model_attributes_type": "must be an object, with names and values",
     "model_type": "must be an object, with names and values",
+    "too_short": "must not be empty",
     "string_too_short": "must have {min_length} characters or more",
     "string_too_long": "must have {max_length} characters at most",
 }

@@ -7,6 +7,7 @@ from bot.db import outbox, runs
 from bot.db.database import Transaction
 from bot.model.errors import InvalidRequestError, NotAllowed, StepUpRequired, TooLate
 from bot.model.run import EXPIRING_STATES, STATES_BEFORE_INTENT, Decision, Run, State, StepState
+from bot.model.times import format_span
 from bot.policy import Policy, PolicyRequest, Ruling
 from bot.queries.approval_count import count_approvals, get_ruling, is_decision_complete
 from bot.queries.delegation_rules import find_delegator
@@ -309,10 +310,11 @@ def _describe_earlier_decision(context: WorkflowContext, tx: Transaction, run: R
     last = votes[-1] if votes else None
     if last is None:
         return f"Run {run.id} {run.state.phrase} already. {run.summary}".strip()
-    seconds = (tx.now - last.decided_at) // 1_000_000
-    verb = "approved" if last.approves else "denied"
+    ago = f"{format_span(tx.now - last.decided_at)} ago"
     name = context.policies.get_policy().get_person_name(last.person)
-    return f"Run {run.id} was {verb} by {name} {seconds} s ago; it {run.state.phrase}."
+    if not last.approves:
+        return f"Run {run.id} was denied by {name} {ago}."
+    return f"Run {run.id} was approved by {name} {ago}; it {run.state.phrase}."
 
 
 def _log_refusal(tx: Transaction, kind: str, run: Run, person: str, reason: str) -> None:
