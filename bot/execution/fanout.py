@@ -269,7 +269,11 @@ def _combine_reports(
     counted = f"{len(reports) - len(unhealthy)} of {format_count(len(children), 'host')}"
     summary = f"{counted} {'is' if len(children) == 1 else 'are'} healthy"
     findings = [prefix_host(child.host, _get_end_reason(child)) for child in unsuccessful]
-    findings += [f"{host}: {finding}" for host, report in reports for finding in report.findings]
+    findings += [
+        f"{host}: {finding}"
+        for host, report in reports
+        for finding in report.findings or ([] if report.table else [report.summary])
+    ]
     tables = [(host, report.table) for host, report in reports if report.table]
     table = None
     if tables:
