@@ -155,7 +155,7 @@ def test_restore_of_a_block_queue_sets_the_scheduler_before_its_tunables():
 
 
 @pytest.mark.parametrize("device", HOSTILE_DEVICES)
-def test_invalid_device_name_never_becomes_a_path(device: str):
+def test_invalid_block_device_name_never_becomes_a_path(device: str):
     with pytest.raises(ValueError, match=re.escape(repr(device))):
         block.set_queue_setting(device, "scheduler", "none")
     with pytest.raises(ValueError, match="is not the name"):

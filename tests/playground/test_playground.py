@@ -270,7 +270,7 @@ def test_loopback_fleet_inventory_lists_every_host():
     assert [host.name for host in inventory.list_tagged("haproxy")] == ["lb1", "lb2"]
 
 
-def test_only_people_read_the_watched_value_of_the_demo_at_whatever_time_it_starts(tmp_path: Path):
+def test_demo_schedules_no_reading_of_its_drift_value_in_its_first_23_hours(tmp_path: Path):
     # Some hours after the value's own time of day for a reading.
     start = round(datetime(2026, 11, 26, 6, tzinfo=UTC).timestamp() * 1_000_000)
     sample_company.create_policy(tmp_path / "policy")

@@ -106,7 +106,7 @@ def test_abusers_bulk_notes_private_addresses():
         *("fe80::1%eth0", "1.2.3.4;", "0x7f000001", ",".join(["203.0.113.9"] * 65)),
     ],
 )
-def test_invalid_network_list_is_refused(addresses: object):
+def test_abusers_bulk_refuses_an_invalid_network_list(addresses: object):
     with pytest.raises(ValidationError, match="addresses and networks, with commas"):
         MarkAbusers.model_validate({"host": "lb1", "addresses": addresses})
 

@@ -218,7 +218,7 @@ def test_abusers_clear_refuses_an_address_of_another_family_before_sending(
 
 
 @pytest.mark.parametrize("address", HOSTILE_ADDRESSES)
-def test_invalid_address_is_refused_before_anything_is_sent(address: object):
+def test_abusers_clear_refuses_an_invalid_address_before_anything_is_sent(address: object):
     with pytest.raises(ValidationError) as refused:
         ClearAbuser.model_validate({"host": "lb1", "address": address})
     (problem,) = refused.value.errors()
@@ -229,13 +229,13 @@ def test_invalid_address_is_refused_before_anything_is_sent(address: object):
 @pytest.mark.parametrize(
     "table", ["http; disable server b/s1", "http key", "http\n", "a/b/c", "", "-x", "t" * 65, "hé"]
 )
-def test_invalid_table_name_is_refused(table: str):
+def test_abusers_clear_refuses_an_invalid_table_name(table: str):
     with pytest.raises(ValidationError):
         ClearAbuser.model_validate({"host": "lb1", "address": "203.0.113.9", "table": table})
 
 
 @pytest.mark.parametrize("mark", ["gpc0 1", "gpc", "conn_rate", "gpc[0]", "gpc٣", "gpc100", "-x"])
-def test_invalid_marking_counter_is_refused(mark: str):
+def test_abusers_clear_refuses_an_invalid_marking_counter(mark: str):
     with pytest.raises(ValidationError):
         ClearAbuser.model_validate({"host": "lb1", "address": "203.0.113.9", "mark": mark})
 

@@ -183,7 +183,7 @@ def test_abusers_empty_reports_a_missing_table_with_the_tables():
         7,
     ],
 )
-def test_invalid_table_name_is_refused(table: object):
+def test_abusers_empty_refuses_an_invalid_table_name(table: object):
     with pytest.raises(ValidationError):
         EmptyTable.model_validate({"host": "lb1", "table": table})
 
@@ -205,7 +205,7 @@ def test_invalid_table_name_is_refused(table: object):
         0,
     ],
 )
-def test_invalid_marking_counter_is_refused(mark: object):
+def test_abusers_empty_refuses_an_invalid_marking_counter(mark: object):
     with pytest.raises(ValidationError):
         EmptyTable.model_validate({"host": "lb1", "mark": mark})
 

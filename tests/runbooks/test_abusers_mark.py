@@ -78,7 +78,7 @@ def test_abusers_mark_notes_a_private_address(address: str):
 
 
 @pytest.mark.parametrize("address", [EVERY, "::", "224.0.0.1", "ff02::1", "255.255.255.255"])
-def test_invalid_client_address_is_refused_before_anything_is_sent(address: str):
+def test_abusers_mark_refuses_an_address_of_no_single_client_before_any_query(address: str):
     fleet = build_balancer_fleet()
     with pytest.raises(Refused, match="not the address of one client"):
         MarkAbuser.model_validate({"host": "lb1", "address": address}).read(fleet.run_query)
@@ -127,6 +127,6 @@ def test_abusers_mark_reports_a_missing_table_with_the_tables():
 
 
 @pytest.mark.parametrize("address", HOSTILE_ADDRESSES)
-def test_invalid_address_is_refused_before_any_query(address: object):
+def test_abusers_mark_refuses_an_invalid_address_before_any_query(address: object):
     with pytest.raises(ValidationError):
         MarkAbuser.model_validate({"host": "lb1", "address": address})

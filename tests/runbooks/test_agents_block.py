@@ -85,7 +85,7 @@ def test_agents_block_reads_blocked_agents_from_the_nginx_configuration():
 
 
 @pytest.mark.parametrize("agent", HOSTILE_AGENTS)
-def test_invalid_agent_is_refused_before_any_query(agent: object):
+def test_agents_block_refuses_an_invalid_agent_before_any_query(agent: object):
     with pytest.raises(ValidationError):
         BlockAgent.model_validate({"host": "web1", "agent": agent})
 
@@ -109,6 +109,6 @@ def test_agents_block_changes_apache_when_requested():
     "server",
     ["", "iis", "Apache", "-x", "nginx ", "nginx\n", "nginx;id", "*", "nginx,apache", 1, None, []],
 )
-def test_host_without_a_web_server_is_refused(server: object):
+def test_agents_block_refuses_an_unknown_web_server(server: object):
     with pytest.raises(ValidationError):
         BlockAgent.model_validate({"host": "web1", "agent": "BadBot", "server": server})

@@ -32,7 +32,7 @@ def test_agents_unblock_names_the_entry_that_blocks_the_agent():
 
 
 @pytest.mark.parametrize("agent", HOSTILE_AGENTS)
-def test_invalid_agent_is_refused_before_any_query(agent: object):
+def test_agents_unblock_refuses_an_invalid_agent_before_any_query(agent: object):
     with pytest.raises(ValidationError):
         UnblockAgent.model_validate({"host": "web1", "agent": agent})
 

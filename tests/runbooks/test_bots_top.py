@@ -94,6 +94,6 @@ def test_client_logged_by_name_is_not_verified():
 @pytest.mark.parametrize(
     "hours", [0, -1, 49, "", "2; id", "-x", "1e1", "two", "2\n", [2], "0x2", 1.5, "２ h"]
 )
-def test_invalid_hour_count_is_refused(hours: object):
+def test_bots_top_refuses_an_invalid_number_of_hours(hours: object):
     with pytest.raises(ValidationError):
         BotsTop.model_validate({"host": "web1", "hours": hours})

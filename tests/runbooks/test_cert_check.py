@@ -89,7 +89,7 @@ def test_cert_check_fails_when_nothing_listens_at_the_port():
 @pytest.mark.parametrize(
     "port", [0, -1, 65536, "443; id", "0x1bb", "", "４４３a", None, "4 43", []]
 )
-def test_invalid_port_is_refused(port: object):
+def test_cert_check_refuses_an_invalid_port(port: object):
     with pytest.raises(ValidationError):
         CertCheck.model_validate({"host": "web1", "port": port})
 
@@ -116,7 +116,7 @@ def test_invalid_port_is_refused(port: object):
         "a:443",
     ],
 )
-def test_invalid_server_name_is_refused(name: str):
+def test_cert_check_refuses_an_invalid_server_name(name: str):
     with pytest.raises(ValidationError):
         CertCheck.model_validate({"host": "web1", "server_name": name})
 
@@ -124,5 +124,5 @@ def test_invalid_server_name_is_refused(name: str):
 @pytest.mark.parametrize(
     "name", ["", "www.example.com", "localhost", "xn--bcher-kva.example", "a."]
 )
-def test_valid_server_name_is_accepted(name: str):
+def test_cert_check_accepts_a_valid_server_name(name: str):
     assert CertCheck.model_validate({"host": "web1", "server_name": name}).server_name == name

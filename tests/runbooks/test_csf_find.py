@@ -47,6 +47,6 @@ def test_csf_find_reports_an_address_without_entries():
 
 
 @pytest.mark.parametrize("address", HOSTILE_ADDRESSES)
-def test_invalid_address_is_refused_before_anything_is_sent(address: object):
+def test_csf_find_refuses_an_invalid_address_before_anything_is_sent(address: object):
     with pytest.raises(ValidationError):
         FindInCsf.model_validate({"host": "web1", "address": address})

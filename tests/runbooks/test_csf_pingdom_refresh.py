@@ -306,6 +306,6 @@ def test_invalid_accept_size_change_is_refused(value: object):
         *("web1/", "$(id)", "a" * 64, "web_1", None, 1),
     ],
 )
-def test_invalid_host_is_refused(host: object):
+def test_pingdom_refresh_refuses_an_invalid_host(host: object):
     with pytest.raises(ValidationError):
         RefreshPingdom.model_validate({"host": host})

@@ -175,13 +175,13 @@ def test_disk_write_test_refuses_an_invalid_directory(directory: object):
 @pytest.mark.parametrize(
     "mib", [0, -1, 3, 1025, 10**9, "many", "64;id", "", None, 1.5, "0x40", "64\n", [64]]
 )
-def test_invalid_amount_is_refused(mib: object):
+def test_disk_write_test_refuses_an_invalid_size(mib: object):
     with pytest.raises(ValidationError):
         MeasureDiskWrite.model_validate({"host": "nas1", "directory": "/srv", "mib": mib})
 
 
 @pytest.mark.parametrize("moment", HOSTILE_TIMES)
-def test_invalid_time_is_refused(moment: object):
+def test_disk_write_test_refuses_an_invalid_time(moment: object):
     with pytest.raises(ValidationError):
         MeasureDiskWrite.model_validate({"host": "nas1", "directory": "/srv", "since": moment})
 

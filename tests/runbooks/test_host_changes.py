@@ -206,6 +206,6 @@ def test_host_changes_lists_the_last_200_events():
 
 
 @pytest.mark.parametrize("since", HOSTILE_TIMES)
-def test_invalid_time_is_refused(since: object):
+def test_host_changes_refuses_an_invalid_time(since: object):
     with pytest.raises(ValidationError):
         HostChanges.model_validate({"host": "web1", "since": since})

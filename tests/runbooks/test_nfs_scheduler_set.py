@@ -303,20 +303,20 @@ HOSTILE_NUMBERS = (
 
 
 @pytest.mark.parametrize("device", HOSTILE_DEVICES)
-def test_invalid_device_is_refused_before_any_query(device: object):
+def test_nfs_scheduler_set_refuses_an_invalid_device_before_any_query(device: object):
     with pytest.raises(ValidationError):
         make_request(device=device)
 
 
 @pytest.mark.parametrize("scheduler", HOSTILE_SCHEDULERS)
-def test_invalid_scheduler_is_refused(scheduler: object):
+def test_nfs_scheduler_set_refuses_an_invalid_scheduler(scheduler: object):
     with pytest.raises(ValidationError):
         make_request(scheduler=scheduler)
 
 
 @pytest.mark.parametrize("number", HOSTILE_NUMBERS)
 @pytest.mark.parametrize("name", ["slice_idle", "read_ahead_kb", "nr_requests"])
-def test_number_out_of_bounds_is_refused(name: str, number: object):
+def test_nfs_scheduler_set_refuses_numbers_out_of_range(name: str, number: object):
     with pytest.raises(ValidationError):
         make_request(**{name: number})
 
@@ -325,7 +325,7 @@ def test_number_out_of_bounds_is_refused(name: str, number: object):
     ("name", "number"),
     [("slice_idle", 101), ("read_ahead_kb", 5), ("read_ahead_kb", 65540), ("nr_requests", 3)],
 )
-def test_number_that_the_kernel_would_round_is_refused(name: str, number: int):
+def test_nfs_scheduler_set_refuses_numbers_that_the_kernel_would_change(name: str, number: int):
     with pytest.raises(ValidationError):
         make_request(**{name: number})
 

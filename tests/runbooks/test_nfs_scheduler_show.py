@@ -120,6 +120,6 @@ def test_host_without_nfs_exports_is_healthy():
 @pytest.mark.parametrize(
     "host", ["", "-x", "nas1;x", "NAS", "nas1\n", "../nas1", "nas1 ", 1, None]
 )
-def test_invalid_host_name_is_refused(host: object):
+def test_nfs_scheduler_show_refuses_an_invalid_host_name(host: object):
     with pytest.raises(ValidationError):
         ShowScheduler.model_validate({"host": host})

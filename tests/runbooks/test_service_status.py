@@ -67,6 +67,6 @@ def test_service_status_works_without_the_sudo_rule_for_the_journal():
 
 
 @pytest.mark.parametrize("service", HOSTILE_NAMES)
-def test_invalid_service_name_is_refused_before_any_query(service: object):
+def test_service_status_refuses_an_invalid_service_name_before_any_query(service: object):
     with pytest.raises(ValidationError):
         ServiceStatus.model_validate({"host": "web1", "service": service})

@@ -41,6 +41,6 @@ def test_shaping_clear_reads_limits_from_the_host():
 
 
 @pytest.mark.parametrize("name", [*HOSTILE_NAMES, "eth0:1", "eth0@if2", "x" * 16, "."])
-def test_invalid_interface_name_is_refused(name: object):
+def test_shaping_clear_refuses_an_invalid_interface_name(name: object):
     with pytest.raises(ValidationError):
         ClearShaping.model_validate({"host": "web1", "interface": name})

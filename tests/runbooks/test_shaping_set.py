@@ -146,18 +146,18 @@ def test_shaping_set_pings_a_peer_only_when_given():
         *("0x200", "5 12", "1e6", "many", [512], "５１２k"),
     ],
 )
-def test_invalid_rate_is_refused_before_any_query(field: str, rate: object):
+def test_shaping_set_refuses_an_invalid_rate_before_any_query(field: str, rate: object):
     with pytest.raises(ValidationError):
         make_request(**{field: rate})
 
 
 @pytest.mark.parametrize("name", [*HOSTILE_NAMES, "eth0:1", "eth0@if2", "x" * 16, "."])
-def test_invalid_interface_name_is_refused(name: object):
+def test_shaping_set_refuses_an_invalid_interface_name(name: object):
     with pytest.raises(ValidationError):
         make_request(interface=name, up=512)
 
 
 @pytest.mark.parametrize("peer", [each for each in HOSTILE_ADDRESSES if each is not None])
-def test_invalid_peer_address_is_refused(peer: object):
+def test_shaping_set_refuses_an_invalid_peer_address(peer: object):
     with pytest.raises(ValidationError):
         make_request(peer=peer, up=512)

@@ -212,13 +212,13 @@ def test_missing_switch_port_is_refused():
 
 
 @pytest.mark.parametrize("name", [*HOSTILE_NAMES, "Gi1/0/3 shutdown", "3", "Gi1/0/3\nend"])
-def test_invalid_port_name_is_refused(name: object):
+def test_switch_port_with_an_invalid_name_is_refused(name: object):
     with pytest.raises(ValidationError):
         DisablePort.model_validate(VALUES | {"port": name})
 
 
 @pytest.mark.parametrize("vlan", [0, 4095, -1, "1-20", "1,20", 2.5, "x"])
-def test_invalid_vlan_is_refused(vlan: Any):
+def test_switch_port_with_an_invalid_vlan_is_refused(vlan: Any):
     with pytest.raises(ValidationError):
         SetPortVlan.model_validate(VALUES | {"vlan": vlan})
 

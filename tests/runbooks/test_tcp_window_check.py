@@ -93,7 +93,7 @@ def test_tcp_window_check_measures_the_round_trip_unless_given():
 
 
 @pytest.mark.parametrize("peer", HOSTILE_ADDRESSES)
-def test_invalid_address_is_refused_before_any_query(peer: object):
+def test_tcp_window_check_refuses_an_invalid_peer_before_any_query(peer: object):
     with pytest.raises(ValidationError):
         TcpWindowCheck.model_validate({"host": "web1", "peer": peer})
 
@@ -101,6 +101,6 @@ def test_invalid_address_is_refused_before_any_query(peer: object):
 @pytest.mark.parametrize(
     "rtt", [0, -1, 5001, "", "80ms", "80; id", "1e9", "-x", "８０ms", [80], "0x50", "80\n", 0.5]
 )
-def test_invalid_round_trip_is_refused(rtt: object):
+def test_tcp_window_check_refuses_an_invalid_round_trip(rtt: object):
     with pytest.raises(ValidationError):
         TcpWindowCheck.model_validate(PEER | {"rtt": rtt})

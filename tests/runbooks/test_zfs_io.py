@@ -33,7 +33,7 @@ def test_zfs_io_watches_one_pool_for_the_requested_seconds():
 
 
 @pytest.mark.parametrize("pool", [pool for pool in HOSTILE_POOLS if pool != ""])
-def test_invalid_pool_is_refused_before_any_query(pool: object):
+def test_zfs_io_refuses_an_invalid_pool_before_any_query(pool: object):
     with pytest.raises(ValidationError):
         PoolTraffic.model_validate({"host": "nas1", "pool": pool})
 
@@ -41,6 +41,6 @@ def test_invalid_pool_is_refused_before_any_query(pool: object):
 @pytest.mark.parametrize(
     "seconds", ["0", "-1", "61", "1.5", "", "5;", "5 2", "five", "nan", "0x5", None, [5], "1e1"]
 )
-def test_invalid_number_of_seconds_is_refused(seconds: object):
+def test_zfs_io_refuses_an_invalid_number_of_seconds(seconds: object):
     with pytest.raises(ValidationError):
         PoolTraffic.model_validate({"host": "nas1", "seconds": seconds})

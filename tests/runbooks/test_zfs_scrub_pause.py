@@ -53,7 +53,7 @@ def test_scrub_pause_refuses_a_suspended_pool():
 
 
 @pytest.mark.parametrize("pool", HOSTILE_POOLS)
-def test_invalid_pool_is_refused_before_any_query(pool: object):
+def test_scrub_pause_refuses_an_invalid_pool_before_any_query(pool: object):
     with pytest.raises(ValidationError):
         PauseScrub.model_validate({"host": "nas1", "pool": pool})
 

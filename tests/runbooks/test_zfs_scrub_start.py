@@ -210,7 +210,7 @@ def test_scrub_start_refuses_during_an_error_scrub():
 
 @pytest.mark.parametrize("runbook", [StartScrub, ForceScrub])
 @pytest.mark.parametrize("pool", HOSTILE_POOLS)
-def test_invalid_pool_is_refused_before_any_query(
+def test_scrub_start_refuses_an_invalid_pool_before_any_query(
     runbook: type[StartScrub | ForceScrub], pool: object
 ):
     with pytest.raises(ValidationError):

@@ -82,6 +82,6 @@ def test_scrub_status_reports_a_missing_pool_with_the_pools():
 
 
 @pytest.mark.parametrize("pool", HOSTILE_POOLS)
-def test_invalid_pool_is_refused_before_any_query(pool: object):
+def test_scrub_status_refuses_an_invalid_pool_before_any_query(pool: object):
     with pytest.raises(ValidationError):
         ScrubStatus.model_validate({"host": "nas1", "pool": pool})

@@ -162,7 +162,7 @@ def test_zfs_set_refusal_names_the_valid_values():
         None,
     ],
 )
-def test_invalid_dataset_is_refused_before_any_query(dataset: object):
+def test_zfs_set_refuses_an_invalid_dataset_before_any_query(dataset: object):
     values = {"host": "nas1", "dataset": dataset, "property": "atime", "value": "on"}
     with pytest.raises(ValidationError):
         SetProperty.model_validate(values)
