@@ -47,7 +47,7 @@ from bot.workflow import (
 from bot.workflow.agents import AgentActions
 from bot.workflow.break_glass import BreakGlassActions
 from bot.workflow.context import WorkflowContext
-from bot.workflow.delegations_and_grants import DelegationAndGrantActions
+from bot.workflow.delegations import DelegationActions
 from bot.workflow.drift import DriftActions
 from bot.workflow.enrol_factor import FactorEnrolment
 from bot.workflow.erasure import ErasureActions
@@ -55,6 +55,7 @@ from bot.workflow.finish import end_run
 from bot.workflow.policy_changes import PolicyRecorder
 from bot.workflow.requests import RequestTerms
 from bot.workflow.schedules import ScheduleActions
+from bot.workflow.standing_grants import GrantActions
 from bot.workflow.step_up import StepUpActions
 from bot.workflow.tokens import TokenActions
 from bot.workflow.visibility import require_view
@@ -98,7 +99,7 @@ class KeyturnService:
         self.factor_enrolment, self.step_up = FactorEnrolment(context), StepUpActions(context)
         self.break_glass = BreakGlassActions(context)
         self.erasure = ErasureActions(context)
-        self.delegations_and_grants = DelegationAndGrantActions(context)
+        self.delegations, self.grants = DelegationActions(context), GrantActions(context)
         self.drift = DriftActions(context)
         self._drift_reader = DriftReader(context, self._closing)
         self.schedules = ScheduleActions(context)

@@ -244,7 +244,7 @@ def get_unreviewed_run(tx: Transaction, person: str) -> int | None:
     That is a run with break-glass, or one under a rule with @review. The log has to hold a review
     by another person within a day.
     """
-    late = tx.now - break_glass.REVIEW_SECONDS * 1_000_000
+    late = tx.now - break_glass.REVIEW_TIME
     known = follow_log(tx)
     entries: list[Entry] = []
     for kind in (_ACTIVATED, STARTED_FOR_REVIEW):

@@ -14,11 +14,6 @@ from bot.db.database import Transaction
 from bot.model.times import format_iso
 
 
-def to_datetime(microseconds: int) -> datetime:
-    """Return a stored time, in UTC."""
-    return datetime.fromtimestamp(microseconds / 1_000_000, UTC)
-
-
 def format_entry_as_json(entry: Entry) -> str:
     """Return the entry as one JSON object, with its facts instead of its body."""
     members = {name: value for name, value in vars(entry).items() if name != "body"}

@@ -14,7 +14,7 @@ from bot.db import grants
 from bot.db.database import Transaction
 from bot.db.delegations import Delegation
 from bot.db.grants import Grant
-from bot.model.times import format_deadline
+from bot.model.times import HOUR, format_deadline
 
 
 def list_logged_delegations(
@@ -50,7 +50,7 @@ def has_all_uses_counted(tx: Transaction, grant: Grant, *, except_run: int) -> b
 
     except_run: a run that is not counted. A forged entry only adds a use, so it does no harm.
     """
-    known, since = follow_log(tx), tx.now - grants.HOUR
+    known, since = follow_log(tx), tx.now - HOUR
     used = [*change_log.list_entries_since(tx, "grant used", since)]
     check_grant_uses(known, since, used)
     logged = [

@@ -9,9 +9,10 @@ from bot.audit import change_log
 from bot.audit.change_log import Entry
 from bot.db.database import Transaction
 from bot.db.tables import inbound_event
+from bot.model.times import DAY
 
 EVENT_KIND = "event"
-_RETENTION = 30 * 86_400_000_000
+_RETENTION = 30 * DAY
 
 
 def record_event(

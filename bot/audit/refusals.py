@@ -6,12 +6,13 @@ from bot.audit import change_log
 from bot.db.database import Database, StoreUnavailable, Transaction
 from bot.model.canonical import Canonical
 from bot.model.run import Run
+from bot.model.times import MINUTE
 
 log = logging.getLogger(__name__)
 
 SIGN_IN, UNKNOWN_USER, TOKEN = "sign-in refused", "unknown user refused", "token refused"
 WEBHOOK_REFUSED = "webhook refused"
-_INTERVAL = 60 * 1_000_000
+_INTERVAL = MINUTE
 # How many refusals of a kind and person are logged per minute, at most one for each run.
 _MAX_PER_INTERVAL = 20
 

@@ -3,10 +3,10 @@
 import os
 import socket
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from urllib.parse import urlsplit
 
 from bot.audit.checkpoints import Checkpoint
+from bot.model.times import to_datetime
 
 _TIMEOUT_SECONDS = 2.0
 _DEFAULT_PORTS = {"udp": 514, "tcp": 601}
@@ -49,7 +49,7 @@ class LogServer:
 
 
 def _format_message(checkpoint: Checkpoint) -> bytes:
-    when = datetime.fromtimestamp(checkpoint.at / 1_000_000, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    when = to_datetime(checkpoint.at).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     here = socket.gethostname() or "-"
     head = f"<{_PRIORITY}>1 {when} {here} keyturn {os.getpid()} checkpoint - "
     return (head + checkpoint.text).encode()

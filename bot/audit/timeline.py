@@ -13,11 +13,11 @@ from bot.db.database import Transaction
 from bot.model import host_patterns
 from bot.model.run import ENDED_STATES, NEEDS_ATTENTION, Decision, Run, State, format_approvers
 from bot.model.text import escape_to_one_line
+from bot.model.times import DAY
 
 # How many entries are read at most: those nearest to the requested time.
 _MAX_ENTRIES = 5_000
 _BATCH_SIZE = 500
-_DAY = 86_400_000_000
 _UNFINISHED_STATES = frozenset({State.STARTING, State.RUNNING, State.UNKNOWN})
 _MAX_CHECKS = 50
 _FIRE_KINDS = {"fires missed", "fire skipped"}
@@ -158,7 +158,7 @@ def _iterate_runs(
 def _list_runs_spanning(tx: Transaction, since: int, until: int) -> list[int]:
     column = tables.run.c
     ended = select(column.id).where(
-        column.ended_at > until, column.ended_at <= until + _DAY, column.started_at < since
+        column.ended_at > until, column.ended_at <= until + DAY, column.started_at < since
     )
     found = list(tx.sql.execute(ended.limit(_BATCH_SIZE)).scalars())
     running = select(column.id).where(

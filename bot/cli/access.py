@@ -71,8 +71,8 @@ def confirm_agent(environment: CommandEnvironment, *, name: str, person: str) ->
 @pass_environment
 def list_agents(environment: CommandEnvironment) -> None:
     """List all agents."""
-    from bot.audit.formats import to_datetime
     from bot.auth import agents
+    from bot.model.times import to_datetime
 
     with environment.open_database() as database, database.reading() as tx:
         found = [(one, one.get_state(tx.now)) for one in agents.list_agents(tx)]

@@ -48,7 +48,7 @@ def create_delegation(
 
     with open_service(environment) as service:
         ends = parse_deadline(until, now=round(time.time() * 1_000_000), zone=get_zone_name())
-        delegation = service.delegations_and_grants.create_delegation(
+        delegation = service.delegations.create_delegation(
             delegator=owner, delegate=person, ends_at=ends, area=area, reason=reason, source="cli"
         )
     area_name = delegation.area or "all their areas"
@@ -90,7 +90,7 @@ def end_delegation(environment: CommandEnvironment, *, number: int) -> None:
     For example: keyturn delegate end 3
     """
     with open_service(environment) as service:
-        service.delegations_and_grants.end_delegation(number, person="", source="cli")
+        service.delegations.end_delegation(number, person="", source="cli")
     print_result({"id": number, "active": False}, [f"Ended delegation {number}."])
 
 
@@ -115,7 +115,7 @@ def create_grant(
     typed = f"{holder} {shlex.join(words)} {options['per_hour']} an hour until {options['until']}"
     with open_service(environment) as service:
         new_grant = parse_grant(typed, now=round(time.time() * 1_000_000), zone=get_zone_name())
-        grant = service.delegations_and_grants.create_grant(
+        grant = service.grants.create_grant(
             new_grant, granted_by=options["person"], reason=options["reason"], source="cli"
         )
     line = (
@@ -166,7 +166,7 @@ def revoke_grant(environment: CommandEnvironment, *, number: int) -> None:
     For example: keyturn grants end 3
     """
     with open_service(environment) as service:
-        service.delegations_and_grants.revoke_grant(number, person="", source="cli")
+        service.grants.revoke_grant(number, person="", source="cli")
     print_result({"id": number, "active": False}, [f"Revoked grant {number}."])
 
 

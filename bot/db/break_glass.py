@@ -10,9 +10,9 @@ from sqlalchemy import bindparam, select, update
 
 from bot.db import tables, view_conditions
 from bot.db.database import Transaction
+from bot.model.times import DAY
 
-REVIEW_SECONDS = 24 * 3600
-_SECOND = 1_000_000
+REVIEW_TIME = DAY
 _OF = select(tables.break_glass).where(tables.break_glass.c.run == bindparam("of"))
 
 
@@ -50,14 +50,14 @@ class BreakGlass:
         """When another person must have reviewed it; None before activation and after review."""
         if self.activated_at is None or self.reviewed_at is not None:
             return None
-        return self.activated_at + REVIEW_SECONDS * _SECOND
+        return self.activated_at + REVIEW_TIME
 
     def open(self, now: int) -> bool:
         return self.active_until is not None and now < self.active_until
 
 
 def request_break_glass(tx: Transaction, *, run: int, person: str, reason: str) -> None:
-    """Record a request for break-access access, or replace the reason of an earlier one."""
+    """Record a request for break-glass access, or replace the reason of an earlier one."""
     new = BreakGlass(run, person, reason, tx.now)
     if not tx.insert_once(tables.break_glass, **vars(new)):
         _change(tx, run, reason=reason)
@@ -83,7 +83,7 @@ def get_break_glass(tx: Transaction, run: int) -> BreakGlass | None:
 
 
 def list_active(tx: Transaction) -> frozenset[int]:
-    """Return the runs with break-access access that is active now."""
+    """Return the runs with break-glass access that is active now."""
     column = tables.break_glass.c
     return frozenset(
         tx.sql.execute(select(column.run).where(column.active_until > tx.now)).scalars()

@@ -29,6 +29,7 @@ from bot.db.events import RunEvents
 from bot.db.statement_timeout import StatementTimeout
 from bot.model.redaction import Redactor
 from bot.model.signing import SigningKey
+from bot.model.times import SECOND
 from bot.model.view_rights import ViewRights
 
 if TYPE_CHECKING:
@@ -383,7 +384,7 @@ class Database:
         """
         query = _SECONDS_ON_SQLITE if self.embedded else _SECONDS_ON_POSTGRESQL
         with self._watch.limit(connection):
-            return round(connection.execute(query).scalar_one() * 1_000_000)
+            return round(connection.execute(query).scalar_one() * SECOND)
 
     def open_copy(self, url: str) -> "Database":
         """Open another database for the same change log, with the same key and secrets."""

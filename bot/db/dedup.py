@@ -6,6 +6,7 @@ from sqlalchemy import delete
 
 from bot.db import tables
 from bot.db.database import Transaction
+from bot.model.times import SECOND
 
 # Bolt takes timestamps up to five minutes old or early: ten minutes in all, and some to spare.
 KEEP_SECONDS = 15 * 60
@@ -35,5 +36,5 @@ def forget_key(tx: Transaction, key: str) -> None:
 
 
 def delete_old_keys(tx: Transaction) -> None:
-    horizon = tx.now - KEEP_SECONDS * 1_000_000
+    horizon = tx.now - KEEP_SECONDS * SECOND
     tx.sql.execute(delete(tables.seen_request).where(tables.seen_request.c.seen_at < horizon))

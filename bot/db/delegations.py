@@ -8,6 +8,7 @@ from sqlalchemy import Row, bindparam, insert, select, update
 
 from bot.db import tables
 from bot.db.database import Transaction
+from bot.model.errors import InvalidRequestError
 
 _ROW = tables.delegation.c
 _IN_FORCE = (
@@ -17,7 +18,7 @@ _IN_FORCE = (
 )
 
 
-class NoSuchDelegation(Exception):
+class NoSuchDelegation(InvalidRequestError):
     """There is no delegation with this number."""
 
 

@@ -11,15 +11,16 @@ from sqlalchemy import Row, func, insert, or_, select, update
 from bot.db import tables
 from bot.db.database import Transaction
 from bot.model.canonical import encode_canonical
+from bot.model.errors import InvalidRequestError
 from bot.model.grant_words import NewGrant
 from bot.model.run import Run, State
+from bot.model.times import HOUR
 
-HOUR = 3600 * 1_000_000
 _ROW = tables.standing_grant.c
 _USE = tables.grant_use.c
 
 
-class NoSuchGrant(Exception):
+class NoSuchGrant(InvalidRequestError):
     """There is no grant with this number."""
 
 

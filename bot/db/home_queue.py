@@ -7,12 +7,12 @@ from sqlalchemy import select, update
 
 from bot.db import tables
 from bot.db.database import Transaction
+from bot.model.times import HOUR, SECOND
 
-_SECOND = 1_000_000
 # Slack allows about a hundred Home updates a minute.
-_BETWEEN = 5 * _SECOND
+_BETWEEN = 5 * SECOND
 # A Home that was not opened for so long is rendered only when it is opened again.
-_LOOKED = 8 * 3600 * _SECOND
+_LOOKED = 8 * HOUR
 _HOME = tables.slack_home.c
 
 
@@ -54,7 +54,7 @@ def list_due_homes(tx: Transaction, *, most: int = 20) -> list[Home]:
 
 def claim_home(tx: Transaction, home: Home, *, seconds: float) -> Home | None:
     """Claim a Home for so long; None if another process has claimed it."""
-    until = tx.now + round(seconds * _SECOND)
+    until = tx.now + round(seconds * SECOND)
     claimed = tx.sql.execute(
         update(tables.slack_home)
         .where(_HOME.user == home.user, _HOME.due_at == home.due)
@@ -82,6 +82,6 @@ def forget_home(tx: Transaction, home: Home) -> None:
 
 
 def postpone_home(tx: Transaction, home: Home, *, seconds: float) -> None:
-    later = tx.now + round(seconds * _SECOND)
+    later = tx.now + round(seconds * SECOND)
     known = update(tables.slack_home).where(_HOME.user == home.user, _HOME.due_at == home.due)
     tx.sql.execute(known.values(due_at=later))

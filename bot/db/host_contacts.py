@@ -9,6 +9,7 @@ from sqlalchemy import select
 
 from bot.db import tables
 from bot.db.database import Database, Transaction
+from bot.model.times import SECOND
 from connectors.errors import (
     HostError,
     HostKeyMismatchError,
@@ -90,7 +91,6 @@ _CONTACT_KINDS: tuple[tuple[type[HostError], str], ...] = (
     (WeakAlgorithmsError, "weak"),
     (UnknownOutcomeError, "interrupted"),
 )
-_MICROSECONDS_PER_SECOND = 1_000_000
 
 
 @dataclass
@@ -140,7 +140,7 @@ class ContactRecorder:
             now = self._clock()
 
             def at(seconds: float) -> int:
-                return tx.now - round((now - seconds) * _MICROSECONDS_PER_SECOND)
+                return tx.now - round((now - seconds) * SECOND)
 
             def at_if_any(seconds: float | None) -> int | None:
                 return None if seconds is None else at(seconds)

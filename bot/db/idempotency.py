@@ -14,11 +14,11 @@ from sqlalchemy import Update, delete, func, select, update
 
 from bot.db import tables
 from bot.db.database import StoreUnavailable, Transaction
+from bot.model.times import SECOND
 
 KEEP_SECONDS = 24 * 3600
 # How long a request with a key may still be running; clients wait for at most 30 s.
 LEASE_SECONDS = 60
-_SECOND = 1_000_000
 _COLUMN = tables.stored_response.c
 
 
@@ -63,7 +63,7 @@ def claim_key(tx: Transaction, key: str, *, request: str) -> Claim | EarlierRequ
 
     The same request can claim it again if it was cut off and did nothing.
     """
-    old = tx.now - KEEP_SECONDS * _SECOND
+    old = tx.now - KEEP_SECONDS * SECOND
     tx.sql.execute(delete(tables.stored_response).where(_COLUMN.claimed_at < old))
     query = select(tables.stored_response).where(_COLUMN.key == key).with_for_update()
     row = None
@@ -74,7 +74,7 @@ def claim_key(tx: Transaction, key: str, *, request: str) -> Claim | EarlierRequ
         ):
             return Claim(key, tx.now)
         row = tx.sql.execute(query).one_or_none()
-    left = row.response is None and row.claimed_at < tx.now - LEASE_SECONDS * _SECOND
+    left = row.response is None and row.claimed_at < tx.now - LEASE_SECONDS * SECOND
     if left and row.first_entry is None and row.request_digest == request:
         tx.sql.execute(
             update(tables.stored_response).where(_COLUMN.key == key).values(claimed_at=tx.now)

@@ -13,6 +13,7 @@ from bot.db import tables
 from bot.db.database import Transaction
 from bot.db.tables import lease
 from bot.model.run import State
+from bot.model.times import SECOND
 
 _OF = select(lease).where(lease.c.run == bindparam("of"))
 _RENEW = (
@@ -44,7 +45,7 @@ def get_lease(tx: Transaction, run: int) -> Lease | None:
 
 def take_lease(tx: Transaction, run: int, worker: str, *, seconds: float) -> Lease:
     """Give the lease to a worker even if another holds it. The caller has locked the run."""
-    until = tx.now + round(seconds * 1_000_000)
+    until = tx.now + round(seconds * SECOND)
     taken = Lease(run, 1, worker, until)
     if tx.insert_once(lease, **vars(taken)):
         return taken
@@ -67,7 +68,7 @@ def renew_leases(
     tx: Transaction, worker: str, fences: Collection[tuple[int, int]], *, seconds: float
 ) -> set[tuple[int, int]]:
     """Renew the leases that the worker still holds, and return them as (run, fence)."""
-    until = tx.now + round(seconds * 1_000_000)
+    until = tx.now + round(seconds * SECOND)
     query = (
         update(lease)
         .where(lease.c.worker == worker, lease.c.run.in_([run for run, _ in fences]))
@@ -79,7 +80,7 @@ def renew_leases(
 
 def renew_lease(tx: Transaction, worker: str, run: int, fence: int, *, seconds: float) -> bool:
     """Renew one lease; False if the worker no longer holds it."""
-    until = tx.now + round(seconds * 1_000_000)
+    until = tx.now + round(seconds * SECOND)
     return (
         tx.sql.execute(_RENEW, {"mine": worker, "of": run, "held": fence, "until": until}).rowcount
         == 1

@@ -12,6 +12,7 @@ from sqlalchemy import Row, Select, Update, delete, select, update
 
 from bot.db import tables
 from bot.db.database import Transaction
+from bot.model.times import SECOND
 
 _MORE = {"revision": tables.outbox.c.revision + 1}
 _NOTHING_TOLD = {
@@ -94,14 +95,14 @@ def claim_update(tx: Transaction, item: PendingRunUpdate, *, sender: str, second
             tables.outbox.c.revision > tables.outbox.c.delivered_revision,
             tables.outbox.c.next_attempt_at <= tx.now,
         )
-        .values(sender=sender, next_attempt_at=tx.now + round(seconds * 1_000_000))
+        .values(sender=sender, next_attempt_at=tx.now + round(seconds * SECOND))
     )
     return claimed.rowcount == 1
 
 
 def renew(tx: Transaction, item: PendingRunUpdate, *, sender: str, seconds: float) -> None:
     """Extend the claim, unless another sender has taken it over."""
-    until = tx.now + round(seconds * 1_000_000)
+    until = tx.now + round(seconds * SECOND)
     tx.sql.execute(_held_by(item, sender).values(next_attempt_at=until))
 
 
@@ -122,7 +123,7 @@ def postpone_update(
     tx.sql.execute(
         _held_by(item, sender).values(
             attempts=item.attempts + 1,
-            next_attempt_at=tx.now + round(seconds * 1_000_000),
+            next_attempt_at=tx.now + round(seconds * SECOND),
             sender="",
             error=why[:500],
         )

@@ -14,11 +14,11 @@ from bot.db import runs, tables, view_conditions
 from bot.db.database import Transaction
 from bot.model.run import Run, State
 from bot.model.schedule import NotifyWhen, ScheduleTiming
+from bot.model.times import DAY
 
 # How long ended schedules stay in the list.
 ENDED_DAYS = 7
 MISSED_DAYS = 30
-_DAY = 86_400_000_000
 
 
 class ScheduleState(StrEnum):
@@ -135,7 +135,7 @@ def list_recent_schedules(tx: Transaction) -> tuple[list[Schedule], int]:
     found = list_schedules(tx)
     entry = tables.entry.c
     query = select(entry.run).where(
-        entry.kind == "schedule ended", entry.at > tx.now - ENDED_DAYS * _DAY
+        entry.kind == "schedule ended", entry.at > tx.now - ENDED_DAYS * DAY
     )
     recent = set(tx.sql.execute(query).scalars())
     shown = [one for one in found if one.state is not ScheduleState.ENDED or one.run in recent]
@@ -322,7 +322,7 @@ def count_missed(tx: Transaction, *, days: int = MISSED_DAYS) -> dict[int, int]:
     query = (
         select(fire.schedule, schedule.run, func.count())
         .join(tables.schedule, schedule.id == fire.schedule)
-        .where(fire.outcome == FireOutcome.MISSED.value, fire.starts_at >= tx.now - days * _DAY)
+        .where(fire.outcome == FireOutcome.MISSED.value, fire.starts_at >= tx.now - days * DAY)
         .group_by(fire.schedule, schedule.run)
     )
     found = [tuple(row) for row in tx.sql.execute(query)]

@@ -10,6 +10,7 @@ from sqlalchemy import bindparam, func, select
 from bot.db import search, tables, view_conditions
 from bot.db.database import Transaction
 from bot.model.run import ENDED_STATES, State, get_run_status
+from bot.model.times import SECOND
 
 _RUN, _DECISION = tables.run.c, tables.decision.c
 # How many of the newest requests the usual wait is computed from.
@@ -147,7 +148,6 @@ def get_usual_wait(tx: Transaction, words: str) -> int | None:
 
 # A busy run without an entry in the log for this long counts as stalled.
 STALLED_SECONDS = 15 * 60
-_SECOND = 1_000_000
 _OPEN = [state.value for state in State if state not in ENDED_STATES]
 _BUSY = [state.value for state in (State.PLANNING, State.STARTING, State.RUNNING)]
 _QUEUED = [State.PLANNING.value, State.QUEUED.value]
@@ -208,7 +208,7 @@ def count_open_work(tx: Transaction) -> OpenWork:
     undelivered = select(func.count()).where(outbox.revision > outbox.delivered_revision)
     return OpenWork(
         open_runs=opened,
-        waiting_seconds=(tx.now - oldest) / _SECOND if oldest is not None else 0.0,
+        waiting_seconds=(tx.now - oldest) / SECOND if oldest is not None else 0.0,
         queued=tx.sql.execute(queued).scalar_one(),
         stalled=_count_stalled(tx),
         undelivered=tx.sql.execute(undelivered).scalar_one(),
@@ -223,7 +223,7 @@ def _count_stalled(tx: Transaction) -> int:
     run, entry = tables.run.c, tables.entry.c
     newest = select(func.max(entry.at)).where(entry.run == run.id)
     last = newest.correlate(tables.run).scalar_subquery()
-    horizon = tx.now - STALLED_SECONDS * _SECOND
+    horizon = tx.now - STALLED_SECONDS * SECOND
     query = select(func.count()).where(
         run.state.in_(_BUSY),
         run.fan_out_role != tables.PARENT,
@@ -270,7 +270,7 @@ def list_counted_entries(
 
 
 def _compute_seconds(begin: int | None, end: int | None) -> float | None:
-    return None if begin is None or end is None else max(end - begin, 0) / _SECOND
+    return None if begin is None or end is None else max(end - begin, 0) / SECOND
 
 
 def count_unknown_outcomes(tx: Transaction) -> int:

@@ -27,7 +27,7 @@ from bot.model.drift import (
     compute_state,
     evaluate_plan,
 )
-from bot.model.times import to_datetime, to_microseconds
+from bot.model.times import MINUTE, to_datetime, to_microseconds
 from bot.policy import NoPolicyError, Policy
 from bot.queries.drift import FOUND
 from bot.workflow.context import WorkflowContext
@@ -38,10 +38,9 @@ from runbooks import Change, Refused
 
 log = logging.getLogger(__name__)
 
-_SECOND = 1_000_000
 # Longer than any reading takes: then another process may try.
-_CLAIM_TIME = 900 * _SECOND
-_LOCKED_DELAY = 60 * _SECOND
+_CLAIM_TIME = 15 * MINUTE
+_LOCKED_DELAY = MINUTE
 # How many keys are claimed at a time, and how many hosts are read at the same time.
 _BATCH_SIZE, _MAX_PARALLEL_HOSTS = 32, 8
 _MAX_CANDIDATES = 30

@@ -8,6 +8,7 @@ from bot.db.database import Transaction
 from bot.db.follow_ups import FollowUp
 from bot.execution.planner import load_runbook
 from bot.model.run import Run, State
+from bot.model.times import DAY, MINUTE, SECOND
 from bot.policy import NoPolicyError
 from bot.workflow.context import WorkflowContext, get_site
 from bot.workflow.finish import announce_run_change
@@ -16,11 +17,10 @@ from runbooks import Change, Refused, Report
 
 log = logging.getLogger(__name__)
 
-_SECOND = 1_000_000
-_FIRST_DELAY = 20 * _SECOND
-_MAX_DELAY = 600 * _SECOND
+_FIRST_DELAY = 20 * SECOND
+_MAX_DELAY = 10 * MINUTE
 # Longer than any scrub takes.
-_MAX_FOLLOW_UP_TIME = 21 * 86400 * _SECOND
+_MAX_FOLLOW_UP_TIME = 21 * DAY
 
 
 def begin_follow_up(context: WorkflowContext, tx: Transaction, run: Run) -> None:

@@ -9,9 +9,8 @@ from bot.db.database import Transaction
 from bot.db.lease_keeper import HeldLease
 from bot.model.plan import PlannedStep
 from bot.model.run import Run
+from bot.model.times import SECOND
 from connectors.step_marker import StepMarker
-
-_SECOND = 1_000_000
 
 
 def build_step_marker(
@@ -29,7 +28,7 @@ def build_step_marker(
     lease = None if fence else leases.get_lease(tx, run.id)
     fence = fence or (lease.fence if lease else 1)
     return StepMarker(
-        f"{installation}-{run.id}-{run.requested_at // _SECOND:x}", step_number, fence
+        f"{installation}-{run.id}-{run.requested_at // SECOND:x}", step_number, fence
     )
 
 

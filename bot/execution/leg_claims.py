@@ -12,6 +12,7 @@ from bot.execution.planner import check_enabled
 from bot.execution.questions import create_query_function
 from bot.model.request_form import find_runbook, parse_request, split_words
 from bot.model.run import ENDED_STATES, Run
+from bot.model.times import SECOND
 from bot.policy import NoPolicyError, Policy
 from bot.queries import redundancy
 from bot.redundancy import condition
@@ -22,10 +23,9 @@ from runbooks import Check, Leg, Refused, Report
 
 log = logging.getLogger(__name__)
 
-_SECOND = 1_000_000
 # A service that came back may fail again at once, so its leg is kept so much longer.
-_SETTLE = 10 * _SECOND
-_CHECK_INTERVAL = 10 * _SECOND
+_SETTLE = 10 * SECOND
+_CHECK_INTERVAL = 10 * SECOND
 
 
 def refresh_readings(context: WorkflowContext, policy: Policy, legs: Iterable[Leg]) -> None:

@@ -1,12 +1,12 @@
 """Answer the queries of checks: from hosts, and from Keyturn's own records."""
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from typing import TypeVar, cast
 
 from bot.db import runs, search
 from bot.db.search import RunFilter
 from bot.model.run import Run, State
+from bot.model.times import DAY, SECOND, to_datetime
 from bot.model.view_rights import ViewRights
 from bot.workflow.context import WorkflowContext
 from connectors.command import Query, QueryRunner
@@ -22,11 +22,10 @@ _STATES_WITH_EFFECT = frozenset(
 _MAX_RUNS = 500
 # How many earlier checks are searched for one with the same values.
 _MAX_EARLIER_RUNS = 50
-_SECOND = 1_000_000
 # Runs that began so long before the window may reach into it.
-_MAX_RUN_TIME = 24 * 60 * 60 * _SECOND
+_MAX_RUN_TIME = DAY
 # How far the clocks of host and database may differ.
-_CLOCK_TOLERANCE = 5 * _SECOND
+_CLOCK_TOLERANCE = 5 * SECOND
 
 
 def create_query_function(context: WorkflowContext, *, person: str = "") -> QueryRunner:
@@ -54,7 +53,7 @@ def _query_own_runs(
     context: WorkflowContext, host: str, own_runs_query: KeyturnHistoryQuery, person: str
 ) -> KeyturnHistory:
     """Return what Keyturn did on a host, and when its runs may have used sudo there."""
-    since = round(own_runs_query.since.timestamp()) * _SECOND
+    since = round(own_runs_query.since.timestamp()) * SECOND
     known = context.policies.get_policy().inventory.hosts.get(host)
     logins = {login.user for login in (known, known.reader if known else None) if login}
     with context.database.reading(_get_view_rights(context, person)) as tx:
@@ -69,7 +68,7 @@ def _query_own_runs(
             if _has_sent_commands(run) and (run.started_at or 0) >= since
         ]
         spans = [span for run in alone for span in _iterate_run_spans(run, tx.now)]
-        now = _to_datetime(tx.now)
+        now = to_datetime(tx.now)
     # Uses of sudo by root are those of people.
     return KeyturnHistory(tuple(events), frozenset(logins - {"root"}), tuple(spans), now)
 
@@ -86,8 +85,8 @@ def _iterate_run_spans(run: Run, now: int) -> Iterator[RunSpan]:
 def _build_span(run: Run, begins_at: int, ends_at: int) -> RunSpan:
     what = f"run {run.id}, {run.state}: {run.title}"
     return RunSpan(
-        _to_datetime(begins_at - _CLOCK_TOLERANCE),
-        _to_datetime(ends_at + _CLOCK_TOLERANCE),
+        to_datetime(begins_at - _CLOCK_TOLERANCE),
+        to_datetime(ends_at + _CLOCK_TOLERANCE),
         run.id,
         run.requested_by,
         what,
@@ -103,7 +102,7 @@ def _query_earlier_check(
             same = all(run.values.get(name) == value for name, value in query.fields.items())
             report = runs.get_run(tx, run.id).report if same else None
             if report is not None and run.ended_at is not None:
-                return EarlierReport(datetime.fromtimestamp(run.ended_at / _SECOND, UTC), report)
+                return EarlierReport(to_datetime(run.ended_at), report)
     return None
 
 
@@ -112,7 +111,7 @@ def _has_sent_commands(run: Run) -> bool:
 
 
 def _build_event(run: Run, decisions: list[runs.Decision]) -> HostEvent:
-    at = _to_datetime(run.started_at or run.requested_at)
+    at = to_datetime(run.started_at or run.requested_at)
     approvers = ", ".join(vote.person for vote in decisions if vote.approves)
     approved = f", approved by {approvers}" if approvers else ""
     return HostEvent(
@@ -122,7 +121,3 @@ def _build_event(run: Run, decisions: list[runs.Decision]) -> HostEvent:
         f"run {run.id}, {run.state}: {run.title}{approved}",
         run.id,
     )
-
-
-def _to_datetime(at: int) -> datetime:
-    return datetime.fromtimestamp(at / _SECOND, UTC)

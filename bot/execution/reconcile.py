@@ -18,6 +18,7 @@ from bot.execution.planner import RemainingWork, compute_remaining
 from bot.model.canonical import Canonical
 from bot.model.plan import PlannedStep
 from bot.model.run import Run, State, StepRecord, StepState
+from bot.model.times import MINUTE, SECOND
 from bot.workflow.context import WorkflowContext
 from bot.workflow.finish import announce_run_change, end_run
 from bot.workflow.open_probation import OpenProbation, find_open_probation
@@ -28,8 +29,7 @@ from connectors.step_marker import StepMarker
 from connectors.step_status import NO_STATUS, MarkerState, StepStatus
 from runbooks import Refused
 
-_SECOND = 1_000_000
-_FIRST_WAIT, _LONGEST_WAIT = 2 * _SECOND, 600 * _SECOND
+_FIRST_WAIT, _LONGEST_WAIT = 2 * SECOND, 10 * MINUTE
 # A missing marker is meaningful only within the time that hosts keep markers, less a day.
 _MARKER_SECONDS = 6 * 86400
 # A host that booted so soon after the step was sent may have lost its marker.
@@ -234,7 +234,7 @@ class Reconciler:
                 announce_run_change(tx, runs.amend_run(tx, run, summary=summary))
             with self._lock:
                 if retry_in is not None and number in self._retries:
-                    self._retries[number] = _Retry(tx.now + retry_in * _SECOND)
+                    self._retries[number] = _Retry(tx.now + retry_in * SECOND)
 
     def _verify_finished_run(self, number: int) -> None:
         """Verify a run whose every step succeeded, if that is all that is missing."""
@@ -420,7 +420,7 @@ def interpret_marker(
     marker: StepStatus, step: PlannedStep, record: StepRecord, now: int
 ) -> ReconcileResult:
     """Return what the marker means for a step. now: microseconds since 1970. Pure."""
-    seconds = (now - record.sent_at) / _SECOND
+    seconds = (now - record.sent_at) / SECOND
     facts: dict[str, Canonical] = {
         "marker": marker.state.value,
         "exit_status": marker.status,

@@ -11,6 +11,7 @@ from bot.audit import change_log, evidence
 from bot.db import leases, locks, runs
 from bot.db.database import Transaction
 from bot.model.run import Run, State, StepState
+from bot.model.times import MINUTE
 from bot.queries import stop_reasons
 from bot.workflow import requests
 from bot.workflow.context import WorkflowContext, get_site
@@ -27,7 +28,7 @@ _EVIDENCE_MISSING = (
     "changelog verify`"
 )
 # A run that was interrupted longer ago is not continued without people seeing it.
-_MAX_RESUME_AGE = 600 * 1_000_000
+_MAX_RESUME_AGE = 10 * MINUTE
 
 
 class RecoveryService:

@@ -14,15 +14,15 @@ from bot.db.schedules import Fire, FireOutcome, Schedule, ScheduleState
 from bot.model.canonical import Canonical
 from bot.model.run import STATES_BEFORE_INTENT, RequestOrigin, Run, State
 from bot.model.schedule import Overlap
+from bot.model.times import MINUTE
 from bot.policy import Policy
 from bot.workflow import schedule_approval
 from bot.workflow.context import WorkflowContext
 from bot.workflow.finish import end_run
 from bot.workflow.requests import record_request
 
-_SECOND = 1_000_000
 # A due time that is handled later than this counts as missed.
-_MAX_DELAY = 120 * _SECOND
+_MAX_DELAY = 2 * MINUTE
 _MAX_FIRES = 1_000
 _CATCH_UP = "made up for"
 
@@ -81,7 +81,7 @@ def _record_fires(
     tx: Transaction, schedule: Schedule, due_at: int, *, starts_at: int, reason: str
 ) -> None:
     """Record a fire that starts now, or one for each host at its own time."""
-    spread = schedule.timing.spread_minutes * 60 * _SECOND
+    spread = schedule.timing.spread_minutes * MINUTE
     hosts = runs.get_run(tx, schedule.run).hosts if spread else ()
     for host in hosts or ("",):
         begin = starts_at + (_hash_fire(schedule.id, due_at, host) % spread if spread else 0)

@@ -15,6 +15,7 @@ from apscheduler.triggers.base import BaseTrigger
 
 from bot.db.database import StoreUnavailable
 from bot.model.schedule import CronExpression
+from bot.model.times import SECOND, to_datetime
 
 log = logging.getLogger(__name__)
 
@@ -25,7 +26,6 @@ _JOB_OPTIONS: Mapping[str, Any] = {
     "coalesce": True,
     "max_instances": 1,
 }
-_SECOND = 1_000_000
 
 
 class CronTrigger(BaseTrigger):
@@ -40,9 +40,9 @@ class CronTrigger(BaseTrigger):
         """Return the due time after the last one; None if there is no other."""
         after = previous_fire_time or now
         due = next(
-            self._cron_expression.iterate_due_times(round(after.timestamp() * _SECOND)), None
+            self._cron_expression.iterate_due_times(round(after.timestamp() * SECOND)), None
         )
-        return None if due is None else datetime.fromtimestamp(due / _SECOND, UTC)
+        return None if due is None else to_datetime(due)
 
 
 class Scheduler:

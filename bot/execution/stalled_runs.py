@@ -7,7 +7,7 @@ from bot.db.database import Transaction
 from bot.execution import gate
 from bot.model.run import Run, State
 from bot.model.run_states import ON_HOLD_DISPLAY
-from bot.model.times import format_deadline
+from bot.model.times import SECOND, format_deadline
 from bot.policy import NoPolicyError, Policy
 from bot.workflow.context import WorkflowContext
 
@@ -110,7 +110,7 @@ def record_unattended_sites(
         found = sorted(unattended.keys() & _list_next_sites(context, run))
         if not found or run.summary.startswith(_UNATTENDED_PREFIX):
             continue
-        since = format_deadline(tx.now - unattended[found[0]] * 1_000_000)
+        since = format_deadline(tx.now - unattended[found[0]] * SECOND)
         sites = f"site{'s' * (len(found) > 1)} {', '.join(found)}"
         why = f"{_UNATTENDED_PREFIX}{sites} since {since}"
         gate.record_waiting_reason(tx, runs.lock_run(tx, run.id), why)

@@ -12,16 +12,15 @@ from enum import StrEnum
 
 from bot.model.canonical import hash_canonical
 from bot.model.run import Run
+from bot.model.times import DAY, HOUR, MINUTE
 from runbooks import AnyRunbook, Plan
 
-_SECOND = 1_000_000
-_DAY = 86400 * _SECOND
 # A value is often changed back, or changed again, soon after a change.
-FIRST_DELAY = 600 * _SECOND
+FIRST_DELAY = 10 * MINUTE
 # After a reading that failed.
-_RETRY_DELAY = 3600 * _SECOND
+_RETRY_DELAY = HOUR
 # At most one message for each host within this time.
-MESSAGE_INTERVAL = 3600 * _SECOND
+MESSAGE_INTERVAL = HOUR
 _MAX_TEXT = 300
 # A float holds such numbers exactly.
 _MAX_NUMBER = 10**15
@@ -139,8 +138,8 @@ def compute_next_reading(host: str, state: DriftState, *, now: int) -> int:
     """
     if state is DriftState.UNREADABLE:
         return now + _RETRY_DELAY
-    offset = int.from_bytes(hashlib.sha256(host.encode()).digest()[:8]) % _DAY
-    return now + _DAY - (now - offset) % _DAY
+    offset = int.from_bytes(hashlib.sha256(host.encode()).digest()[:8]) % DAY
+    return now + DAY - (now - offset) % DAY
 
 
 def find_number(value: str) -> float | None:

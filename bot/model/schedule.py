@@ -21,6 +21,7 @@ from pydantic import TypeAdapter
 from bot.model.canonical import Canonical
 from bot.model.errors import InvalidRequestError
 from bot.model.text import format_count
+from bot.model.times import HOUR, MINUTE, SECOND
 from connectors.command import quote_text
 
 _CRON_MACROS = {
@@ -34,7 +35,6 @@ _CRON_MACROS = {
 }
 _FIELD_COUNT = 5
 _MAX_COMPARED_FIRES = 500
-_SECOND = 1_000_000
 
 
 _Setting = TypeVar("_Setting", bound=StrEnum)
@@ -60,7 +60,7 @@ class CronExpression:
         """Yield every due time after the given time."""
         # Cron has whole minutes, so the iterator can yield the start of the current minute.
         for local_time in self._create_iterator(microseconds):
-            due = round(local_time.timestamp()) * _SECOND
+            due = round(local_time.timestamp()) * SECOND
             if due > microseconds:
                 yield due
 
@@ -72,13 +72,13 @@ class CronExpression:
         # begins with * treats clock changes differently: `*/60` is minute 0 of such a field.
         first = "*/60" if minute.startswith("*") else str(minutes[0])
         hourly = CronExpression(f"{first} {other_fields}", self.zone).iterate_due_times(
-            begin - 3600 * _SECOND
+            begin - HOUR
         )
         return [
             due
             for hour in takewhile(lambda at: at < end, hourly)
             for minute in minutes
-            if begin < (due := hour + (minute - minutes[0]) * 60 * _SECOND) < end
+            if begin < (due := hour + (minute - minutes[0]) * MINUTE) < end
         ]
 
     def list_due_times(self, microseconds: int, *, count: int = 1) -> list[int]:
@@ -86,7 +86,7 @@ class CronExpression:
 
     def format_local_time(self, microseconds: int) -> str:
         """Return the local time with the weekday: Tue 1 Dec 2026 03:00 CET."""
-        at = datetime.fromtimestamp(microseconds // _SECOND, UTC).astimezone(ZoneInfo(self.zone))
+        at = datetime.fromtimestamp(microseconds // SECOND, UTC).astimezone(ZoneInfo(self.zone))
         return f"{at:%a} {at.day} {at:%b %Y %H:%M %Z}"
 
     def format_due_times(self, microseconds: int, *, count: int = 5) -> list[str]:
@@ -102,9 +102,7 @@ class CronExpression:
         return timedelta(microseconds=min(gaps)) if gaps else timedelta.max
 
     def _create_iterator(self, microseconds: int) -> CronSim:
-        local = datetime.fromtimestamp(microseconds // _SECOND, UTC).astimezone(
-            ZoneInfo(self.zone)
-        )
+        local = datetime.fromtimestamp(microseconds // SECOND, UTC).astimezone(ZoneInfo(self.zone))
         return CronSim(self.cron, local)
 
 

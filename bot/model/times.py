@@ -8,6 +8,9 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from bot.model.errors import InvalidRequestError
 
+# Microseconds.
+SECOND = 1_000_000
+MINUTE, HOUR, DAY = 60 * SECOND, 3600 * SECOND, 86_400 * SECOND
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DAY_OFFSETS = {"yesterday": -1, "today": 0, "tomorrow": 1}
 _CIVIL_TIME_PATTERN = re.compile(
@@ -119,7 +122,7 @@ def _parse_time_of_day(match: re.Match[str]) -> time | None:
 def _parse_precision(match: re.Match[str]) -> int:
     if match["part"]:
         return 1
-    return 1_000_000 if match["second"] else 60_000_000
+    return SECOND if match["second"] else MINUTE
 
 
 def parse_time_zone(name: str) -> tzinfo:
@@ -309,9 +312,6 @@ def _compute_period_bounds(today: CivilTime, match: re.Match[str]) -> tuple[int,
     return today.compute_bounds(first)[0], today.compute_bounds(final)[1]
 
 
-_SECOND = 1_000_000
-
-
 def format_iso(at: int) -> str:
     """Return a time in ISO 8601, as in the API: `2026-03-01T14:30:05.000001Z`."""
     return f"{to_datetime(at).replace(tzinfo=None).isoformat()}Z"
@@ -324,7 +324,7 @@ def format_utc(at: int) -> str:
 
 def format_span(microseconds: int) -> str:
     """Return a time span in at most two units: `4 min 10 s`."""
-    seconds = max(microseconds, 0) / _SECOND
+    seconds = max(microseconds, 0) / SECOND
     if seconds < 10:
         return f"{seconds:.1f} s"
     total = int(seconds)

@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from bot.model.times import SECOND
+
 # What each annotation means, in the order in which people read them.
 ANNOTATION_MEANINGS: Mapping[str, str] = {
     "id": "the name of the rule",
@@ -151,7 +153,7 @@ def _parse_time_span(text: str) -> int:
     match = re.fullmatch(r"([1-9][0-9]{0,3}) ?([mhd])", text, re.ASCII)
     if match is None:
         raise AnnotationError(f'@remind("{text}") must be a duration such as 30m, 2h or 1d')
-    return int(match[1]) * _UNIT_SECONDS[match[2]] * 1_000_000
+    return int(match[1]) * _UNIT_SECONDS[match[2]] * SECOND
 
 
 def _parse_group_sets(text: str) -> Sequence[Sequence[str]]:

@@ -11,14 +11,13 @@ from bot.model import host_patterns, request_form
 from bot.model.agents import AgentOrigin
 from bot.model.request_form import RequestSyntaxError
 from bot.model.text import format_sentence
+from bot.model.times import SECOND
 from bot.policy import Policy, PolicyRequest
 from bot.policy.cedar import NO_PERMIT
 from connectors.errors import UnknownHostError
 from connectors.inventory import Host, Inventory
 from runbooks import AnyRunbook
 from runbooks._catalogue import get_kind
-
-_SECOND = 1_000_000
 
 NO_APPROVER = "no one under the current policy"
 
@@ -62,7 +61,7 @@ class Evaluation:
         approvals = format_approvals(self.required_approvals)
         approvers = ", ".join(self.approvers) or NO_APPROVER
         usual: list[str] = []
-        if usual_wait is not None and usual_wait >= _SECOND:
+        if usual_wait is not None and usual_wait >= SECOND:
             usual = [f"Typical wait: {format_wait(usual_wait)}."]
         return [
             f"Needs {approvals} from {self.approvals_from}: {approvers}.",
@@ -116,7 +115,7 @@ def _can_view(policy: Policy, request: PolicyRequest) -> bool:
 
 def format_wait(microseconds: int) -> str:
     """Return a duration rounded for people: 40 s, 7 min, 2 h 5 min."""
-    seconds = round(microseconds / _SECOND)
+    seconds = round(microseconds / SECOND)
     if seconds < 60:
         return f"{seconds} s"
     minutes = round(seconds / 60)
@@ -195,7 +194,7 @@ class Preview:
             "allowed": self.allowed,
             "usual_wait_seconds": None
             if self.usual_wait is None
-            else round(self.usual_wait / 1_000_000),
+            else round(self.usual_wait / SECOND),
             "answers": [
                 {
                     "area": answer.area,

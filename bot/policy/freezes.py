@@ -13,6 +13,7 @@ from zoneinfo import ZoneInfo
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from bot.model.times import to_datetime
 from bot.policy.people import Text
 from connectors.inventory import Name, Zone
 
@@ -112,7 +113,7 @@ class FreezeList(BaseModel):
         self, *, area: str, runbook: str, now: int
     ) -> tuple[str, datetime] | None:
         """Return the name and the end of the active freeze that ends last. now: microseconds."""
-        instant = datetime.fromtimestamp(now / 1_000_000, UTC)
+        instant = to_datetime(now)
         active = [
             (freeze.name, end)
             for freeze in self.freezes

@@ -8,12 +8,12 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from bot.model.shift import Shift
+from bot.model.times import MINUTE
 from bot.policy.people import Organisation, Text
 from connectors.inventory import Name, Zone
 
 ROLE_PREFIX = "oncall:"
 NO_DUTIES = "no one counts as on duty, because on-call calendars are not read here"
-_MINUTE = 60 * 1_000_000
 
 
 class DutyCalendar(BaseModel):
@@ -84,7 +84,7 @@ class CalendarReading:
     def is_current(self, calendar: DutyCalendar, now: int) -> bool:
         return (
             self.source == calendar.source
-            and now - self.fetched_at < calendar.max_age_minutes * _MINUTE
+            and now - self.fetched_at < calendar.max_age_minutes * MINUTE
         )
 
 

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from functools import cached_property, lru_cache
 from typing import Any, Literal, cast
 from zoneinfo import ZoneInfo
@@ -12,6 +11,7 @@ import cedarpy
 
 from bot.model.agents import AgentOrigin, format_requester, get_agent_name, is_agent
 from bot.model.approvals import ApprovalDemand, ApprovalRequirements
+from bot.model.times import SECOND, to_datetime
 from bot.model.view_rights import ViewRights, name_former_host
 from bot.policy.cedar import RUNBOOK_KINDS, Rules, RulesError, Ruling, combine_rulings
 from bot.policy.freezes import WEEKDAYS, FreezeList
@@ -367,7 +367,7 @@ class Policy:
         """Return when the freeze that holds changes of this host now ends, in microseconds."""
         area = self.get_area(host).name
         freeze = self.freezes.find_longest_active(area=area, runbook=runbook, now=now)
-        return round(freeze[1].timestamp()) * 1_000_000 if freeze else None
+        return round(freeze[1].timestamp()) * SECOND if freeze else None
 
     def get_view_rights(self, person: str) -> ViewRights:
         """Return the view rights of a person."""
@@ -622,7 +622,7 @@ class Policy:
         return ruling
 
     def _build_cedar_context(self, person: str, request: PolicyRequest) -> dict[str, object]:
-        utc = datetime.fromtimestamp(request.now / 1_000_000, UTC)
+        utc = to_datetime(request.now)
         local = utc.astimezone(ZoneInfo(self.inventory[request.host].zone))
         frozen = self.describe_freeze(host=request.host, runbook=request.runbook, now=request.now)
         return {

@@ -3,10 +3,10 @@
 import threading
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
 
 from bot.db import stops
 from bot.db.database import Database, StoreUnavailable
+from bot.model.times import to_datetime
 from bot.policy import Organisation, Person, Policy, PolicySource
 
 # How old the list of bans may be in web, Slack and API; the gate reads the table.
@@ -89,7 +89,7 @@ def describe_ban(
     if ban is None:
         return ""
     by = policy.find_person(ban.banned_by)
-    since = datetime.fromtimestamp(ban.banned_at / 1_000_000, UTC)
+    since = to_datetime(ban.banned_at)
     who, ask = (f" by {by.name}", f"{by.name} or ") if by else ("", "")
     return (
         f"You have been banned from Keyturn since {since:%Y-%m-%d %H:%M} UTC{who}. Nothing was "

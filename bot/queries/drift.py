@@ -10,7 +10,7 @@ from bot.db.database import Transaction
 from bot.db.drift import DriftKey
 from bot.model.drift import DRIFTED_STATES, Candidate, DriftState
 from bot.model.run import Run
-from bot.model.times import format_utc
+from bot.model.times import DAY, format_utc
 from bot.policy import Policy, PolicyRequest
 
 # The kinds of the log entries about drift, by what happened.
@@ -21,7 +21,6 @@ KINDS = (FOUND, ENDED, ADOPTED, EXPECTED)
 # The check whose output names who did what on a host.
 CANDIDATE_CHECK = "host changes"
 _MAX_RUNS = 20
-_DAY = 86_400_000_000
 
 
 @dataclass(frozen=True)
@@ -78,7 +77,7 @@ def _list_own_runs(tx: Transaction, key: DriftKey) -> list[Candidate]:
     """Return the changes by Keyturn on the host in the window: a failed one may be the cause."""
     if key.state not in DRIFTED_STATES:
         return []
-    window = search.RunFilter(host=key.host, since=key.good_at - _DAY, until=key.since_at)
+    window = search.RunFilter(host=key.host, since=key.good_at - DAY, until=key.since_at)
     found = search.find_newest_runs(tx, window, most=_MAX_RUNS)
     return [
         Candidate(

@@ -10,6 +10,7 @@ from bot.db.database import Database, StoreUnavailable, Transaction
 from bot.model.check_result import CheckResult, create_ok_result, create_warning_result
 from bot.model.run import Run, State
 from bot.model.shift import Shift
+from bot.model.times import SECOND
 from bot.policy import Policy, PolicySource
 from bot.policy.oncall import CalendarReading, Duty, DutyCalendar, compute_duty
 
@@ -45,7 +46,7 @@ class PolicyWithDuties:
         with self._lock:
             # Before the first reading there are no shifts, whatever the time.
             elapsed = self._clock() - self._read_at if self._now else 0
-            now = self._now + round(elapsed * 1_000_000)
+            now = self._now + round(elapsed * SECOND)
             known = self._cached[1] if self._cached and self._cached[0] is policy else policy
             self._cached = (policy, _apply_duties(known, self._readings, now))
             return self._cached[1]

@@ -6,9 +6,10 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from bot.db.history import PastRequest
+from bot.model.times import MINUTE
 from bot.policy import Policy, PolicyRequest, Ruling
 
-_QUARTER_OF_AN_HOUR = 900 * 1_000_000
+_QUARTER_OF_AN_HOUR = 15 * MINUTE
 
 
 class ReplayOutcome(StrEnum):

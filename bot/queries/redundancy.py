@@ -9,7 +9,7 @@ from bot.db.database import Transaction
 from bot.db.redundancy import EventReading, LegClaim
 from bot.model.plan import ResolvedPlan
 from bot.model.run import Run
-from bot.model.times import format_deadline
+from bot.model.times import MINUTE, format_deadline
 from bot.policy import Policy
 from bot.policy.policy import NO_LIMIT
 from bot.redundancy.analysis import TreeAnalysis
@@ -17,7 +17,6 @@ from bot.redundancy.guard import GuardDecision, TreeState, decide
 from runbooks import Leg
 
 STANDS, FAILED, UNKNOWN, CLAIMED = "stands", "failed", "unknown", "claimed"
-_MINUTE = 60 * 1_000_000
 
 
 @dataclass(frozen=True)
@@ -51,7 +50,7 @@ def _read_events(tx: Transaction, analysis: TreeAnalysis) -> Iterator[tuple[str,
     """Yield each event with its state and, where it does not stand, words for that."""
     readings = rows.list_readings(tx, analysis.tree.name)
     contacts = host_contacts.list_contacts(tx)
-    oldest = tx.now - analysis.tree.max_age_minutes * _MINUTE
+    oldest = tx.now - analysis.tree.max_age_minutes * MINUTE
     for event in analysis.events:
         if event.check:
             yield event.name, _judge_reading(readings.get(event.name), oldest=oldest)

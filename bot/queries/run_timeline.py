@@ -11,7 +11,7 @@ from bot.audit.change_log import Entry
 from bot.model.agents import WRITTEN_BY_AGENT
 from bot.model.run import State, get_run_status
 from bot.model.run_states import RUN_STATUS_DISPLAYS, Tone
-from bot.model.times import format_span, format_utc
+from bot.model.times import SECOND, format_span, format_utc
 
 NamePerson = Callable[[str], str]
 # The host of an entry, among its facts.
@@ -213,7 +213,7 @@ _DRIFT_TITLES = {
 
 def _describe_drift_end(facts: Mapping[str, Any], _who: str) -> tuple[str, str, str, str]:
     seconds = facts.get("seconds")
-    span = f" after {format_span(seconds * 1_000_000)}" if isinstance(seconds, int) else ""
+    span = f" after {format_span(seconds * SECOND)}" if isinstance(seconds, int) else ""
     return "Drift ended", f"{_get_text(facts, 'key')}{span}", Tone.SUCCESS, "check"
 
 

@@ -8,8 +8,7 @@ from bot.db.database import Transaction
 from bot.model.plan import ResolvedPlan
 from bot.model.run import Run
 from bot.model.schedule import ScheduleTiming
-
-_DAY = 86_400_000_000
+from bot.model.times import DAY
 
 
 @dataclass(frozen=True)
@@ -83,7 +82,7 @@ def _describe_approval(
     if lapses_at is not None:
         until = f"until {local(lapses_at)}"
     else:
-        days = plan.schedule_lifetime // _DAY
+        days = plan.schedule_lifetime // DAY
         until = (
             f"for {days} days: until {local(now + plan.schedule_lifetime)} if it is approved now"
         )

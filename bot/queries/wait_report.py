@@ -9,12 +9,11 @@ from bot.db import history, stats
 from bot.db.database import Transaction
 from bot.db.stats import Wait
 from bot.model.run import State
-from bot.model.times import parse_time_zone, to_datetime
+from bot.model.times import DAY, parse_time_zone, to_datetime
 from bot.policy import NoPolicyError, Policy
 from bot.queries.policy_replay import ReplayOutcome, replay_requests, summarise_replay
 
 DEFAULT_DAYS = 91
-_DAY = 86_400_000_000
 # So many approved runs are needed before self-service is suggested.
 _MIN_DECIDED_RUNS = 5
 _MAX_SUGGESTIONS = 5
@@ -94,7 +93,7 @@ def build_wait_report(
 ) -> WaitReport:
     """Build the report of the last *days* days, from at most *limit* runs, by hours of *zone*."""
     tz = parse_time_zone(zone)
-    wanted = tx.now - days * _DAY
+    wanted = tx.now - days * DAY
     since = stats.get_horizon(tx, wanted, most=limit)
     found = list(stats.list_waits_since(tx, since))
     titles = {area.name: area.title for area in policy.organisation.areas.values()}

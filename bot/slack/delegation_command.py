@@ -42,12 +42,12 @@ class DelegationCommands:
         if not command.rest:
             return self._list_delegations(command.person)
         if number is not None:
-            ended = self._service.delegations_and_grants.end_delegation(
+            ended = self._service.delegations.end_delegation(
                 number, person=command.person, source="slack"
             )
             return replies.build_text_reply(f"Delegation {ended.id} has ended.")
         wanted = grant_words.parse_delegation(command.rest, now=self._get_now(), zone=command.zone)
-        made = self._service.delegations_and_grants.create_delegation(
+        made = self._service.delegations.create_delegation(
             delegator=command.person,
             delegate=wanted.delegate,
             ends_at=wanted.ends_at,
@@ -67,12 +67,12 @@ class DelegationCommands:
         if not command.rest:
             return self._list_grants(command.person)
         if number is not None:
-            ended = self._service.delegations_and_grants.revoke_grant(
+            ended = self._service.grants.revoke_grant(
                 number, person=command.person, source="slack"
             )
             return replies.build_text_reply(f"Grant {ended.id} has ended.")
         wanted = grant_words.parse_grant(command.rest, now=self._get_now(), zone=command.zone)
-        made = self._service.delegations_and_grants.create_grant(
+        made = self._service.grants.create_grant(
             wanted, granted_by=command.person, reason=command.reason, source="slack"
         )
         text = (

@@ -107,7 +107,7 @@ _action = partial(add_action, router, page="/access", render=_render_page)
 @_action("/delegations")
 def create_delegation(visit: Visit) -> str:
     parsed = _parse_fields(visit, {})
-    visit.service.delegations_and_grants.create_delegation(
+    visit.service.delegations.create_delegation(
         delegator=visit.person,
         delegate=parsed["person"],
         ends_at=parsed["until"],
@@ -130,7 +130,7 @@ def create_grant(visit: Visit) -> str:
         per_hour=parsed["per_hour"],
         ends_at=parsed["until"],
     )
-    visit.service.delegations_and_grants.create_grant(
+    visit.service.grants.create_grant(
         grant, granted_by=visit.person, reason=visit.reason, source="web"
     )
     return "/access?done=granted"
@@ -138,11 +138,11 @@ def create_grant(visit: Visit) -> str:
 
 @_action("/delegations/{number}/end")
 def end_delegation(visit: Visit, number: IdPath) -> str:
-    visit.service.delegations_and_grants.end_delegation(number, person=visit.person, source="web")
+    visit.service.delegations.end_delegation(number, person=visit.person, source="web")
     return "/access?done=ended"
 
 
 @_action("/grants/{number}/end")
 def revoke_grant(visit: Visit, number: IdPath) -> str:
-    visit.service.delegations_and_grants.revoke_grant(number, person=visit.person, source="web")
+    visit.service.grants.revoke_grant(number, person=visit.person, source="web")
     return "/access?done=ended"

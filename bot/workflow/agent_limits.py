@@ -9,9 +9,9 @@ from bot.db.runs import NewRun
 from bot.model.agents import get_agent_name, is_agent
 from bot.model.errors import NotAllowed, TooManyRequestsError
 from bot.model.run import Run
+from bot.model.times import HOUR
 
 MAX_REQUESTS_AN_HOUR, MAX_OPEN_REQUESTS, DENIALS_UNTIL_PAUSE = 30, 5, 3
-_HOUR = 3600 * 1_000_000
 
 
 def find_identical_request(tx: Transaction, run: NewRun | Run) -> Run | None:
@@ -80,7 +80,7 @@ def _describe_refusal(tx: Transaction, run: NewRun | Run, agent: Agent | None) -
 
 def _describe_excess(tx: Transaction, run: NewRun | Run, *, with_rate: bool) -> str:
     recent = request_rate.count_requests(
-        tx, person=run.requested_by, words=run.runbook, since=tx.now - _HOUR
+        tx, person=run.requested_by, words=run.runbook, since=tx.now - HOUR
     ).by_person
     if with_rate and recent >= MAX_REQUESTS_AN_HOUR:
         return f"an agent makes {MAX_REQUESTS_AN_HOUR} requests an hour at most: try again later"

@@ -11,12 +11,12 @@ from bot.db.database import Transaction
 from bot.model.agents import get_agent_id
 from bot.model.errors import InvalidRequestError, NoSuchPersonError, NotAllowed, TooLate
 from bot.model.plain_text import check_line
+from bot.model.times import DAY
 from bot.workflow import agent_limits, stopping
 from bot.workflow.context import WorkflowContext
 from bot.workflow.tokens import check_days, log_token
 
 _NAME_PATTERN = re.compile(r"[a-z][a-z0-9-]{0,39}", re.ASCII)
-_DAY = 86400 * 1_000_000
 _MAX_PURPOSE_LENGTH = 200
 
 
@@ -51,7 +51,7 @@ class AgentActions:
                 owner=owner,
                 purpose=purpose,
                 added_by=person,
-                ends_at=tx.now + days * _DAY,
+                ends_at=tx.now + days * DAY,
             )
             if not is_new:
                 raise InvalidRequestError(
@@ -152,7 +152,7 @@ class AgentActions:
             agent = _get_agent(tx, name)
             if refusal := agent.get_refusal(tx.now, ignores_pause=True):
                 raise InvalidRequestError(refusal)
-            expires_at = min(tx.now + days * _DAY, agent.ends_at)
+            expires_at = min(tx.now + days * DAY, agent.ends_at)
             made, secret = tokens.add_token(
                 tx,
                 person=get_agent_id(name),

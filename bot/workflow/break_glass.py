@@ -11,6 +11,7 @@ from bot.db.database import Transaction
 from bot.db.write_lock import urgent_write
 from bot.model.errors import InvalidRequestError, NotAllowed, StepUpRequired, TooLate
 from bot.model.run import Run, State
+from bot.model.times import SECOND
 from bot.policy import Policy
 from bot.queries.approval_count import count_approvals
 from bot.queries.break_glass_rules import (
@@ -27,7 +28,6 @@ from bot.workflow.visibility import require_view
 
 _MIN_REVIEW_LENGTH = 10
 ACTIVE_SECONDS = 60 * 60
-_SECOND = 1_000_000
 # A plan only where it cannot be requested, because it lacks its change ticket.
 _BREAK_GLASS_STATES = frozenset({State.PLANNED, State.PENDING, State.QUEUED})
 
@@ -93,7 +93,7 @@ class BreakGlassActions:
             run = request_shown_plan(self._context, tx, policy, run, why, is_emergency=True)
             if run.is_ended:
                 return run
-        until = min(tx.now + ACTIVE_SECONDS * _SECOND, run.expires_at or tx.now)
+        until = min(tx.now + ACTIVE_SECONDS * SECOND, run.expires_at or tx.now)
         break_glass.request_break_glass(tx, run=run.id, person=person, reason=reason)
         break_glass.activate_break_glass(tx, run.id, until=until, factor=factor)
         change_log.append_entry(

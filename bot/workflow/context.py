@@ -9,6 +9,7 @@ from bot.auth.secret_box import SecretBox
 from bot.db.database import Database
 from bot.db.lease_keeper import LeaseKeeper
 from bot.model.run import Run
+from bot.model.times import DAY, HOUR, MINUTE
 from bot.policy import NoPolicyError, Policy, PolicySource
 from bot.workflow.dispatch import Dispatcher
 from bot.workflow.rate_limit import RateLimits
@@ -56,16 +57,16 @@ class WorkflowContext:
     # Decrypts second factors. The default is a new one, which can decrypt none.
     secret_box: SecretBox = field(default_factory=SecretBox.create)
     # Microseconds that a request may wait for its approvals, and then for its start.
-    approval_timeout: int = 8 * 3600 * 1_000_000
-    start_timeout: int = 8 * 3600 * 1_000_000
+    approval_timeout: int = 8 * HOUR
+    start_timeout: int = 8 * HOUR
     # Microseconds for which a plan may wait at most for the end of a freeze.
-    longest_hold: int = 14 * 86400 * 1_000_000
+    longest_hold: int = 14 * DAY
     # Microseconds for which a plan is kept that is not requested.
-    plan_lifetime: int = 15 * 60 * 1_000_000
+    plan_lifetime: int = 15 * MINUTE
     # Microseconds after which approvers are reminded, where no rule sets another time.
-    reminder_delay: int = 1800 * 1_000_000
+    reminder_delay: int = 30 * MINUTE
     # Microseconds for which the approval of a schedule is valid.
-    schedule_lifetime: int = 90 * 86400 * 1_000_000
+    schedule_lifetime: int = 90 * DAY
     # How many hosts are read at the same time for one request.
     max_parallel_hosts: int = 64
     # Keeps the leases of the runs that this process works on.

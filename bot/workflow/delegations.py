@@ -7,60 +7,68 @@ from bot.db import delegations
 from bot.db.database import Transaction
 from bot.db.delegations import Delegation
 from bot.model.errors import InvalidRequestError, NoSuchPersonError, NotAllowed
-from bot.model.times import format_deadline
+from bot.model.times import DAY, format_deadline
 from bot.policy import Policy
 from bot.workflow.context import WorkflowContext
 from bot.workflow.requests import shorten_reason
 
 MAX_DAYS = 90
-_DAY = 86400 * 1_000_000
 
 
-def create_delegation(
-    context: WorkflowContext,
-    *,
-    delegator: str,
-    delegate: str,
-    ends_at: int,
-    area: str = "",
-    reason: str = "",
-    source: str,
-) -> Delegation:
-    """Let *delegate* decide on behalf of *delegator*, in one area or all that they own."""
-    policy = context.policies.get_policy()
-    _check_delegation(policy, delegator, delegate, area)
-    with context.database.transaction() as tx:
-        if not tx.now < ends_at <= tx.now + MAX_DAYS * _DAY:
-            raise InvalidRequestError(
-                f"a delegation ends within {MAX_DAYS} days from now: choose another end"
+class DelegationActions:
+    """What people may do about delegations.
+
+    Methods take the source of the request (slack, web or cli), and raise InvalidRequestError and
+    NotAllowed.
+    """
+
+    def __init__(self, context: WorkflowContext) -> None:
+        self._context = context
+
+    def create_delegation(
+        self,
+        *,
+        delegator: str,
+        delegate: str,
+        ends_at: int,
+        area: str = "",
+        reason: str = "",
+        source: str,
+    ) -> Delegation:
+        """Let *delegate* decide on behalf of *delegator* until *ends_at* (microseconds).
+
+        area: one that the delegator owns; "" for all of them.
+        """
+        _check_delegation(self._context.policies.get_policy(), delegator, delegate, area)
+        with self._context.database.transaction() as tx:
+            if not tx.now < ends_at <= tx.now + MAX_DAYS * DAY:
+                raise InvalidRequestError(
+                    f"a delegation ends within {MAX_DAYS} days from now: choose another end"
+                )
+            made = delegations.add_delegation(
+                tx,
+                delegator=delegator,
+                delegate=delegate,
+                area=area,
+                ends=ends_at,
+                reason=shorten_reason(reason),
             )
-        made = delegations.add_delegation(
-            tx,
-            delegator=delegator,
-            delegate=delegate,
-            area=area,
-            ends=ends_at,
-            reason=shorten_reason(reason),
-        )
-        _log_delegation(tx, "delegation created", made, delegator, source)
-    return made
+            _log_delegation(tx, "delegation created", made, delegator, source)
+        return made
 
-
-def end_delegation(
-    context: WorkflowContext, number: int, *, person: str, source: str
-) -> Delegation:
-    """End a delegation now. person: its delegator or delegate; "" on the command line."""
-    with context.database.transaction() as tx:
-        found = delegations.lock_delegation(tx, number)
-        if person and person not in {found.delegator, found.delegate}:
-            policy = context.policies.get_policy()
-            owner, other = map(policy.get_person_name, (found.delegator, found.delegate))
-            raise NotAllowed(f"only {owner} and {other} can end delegation {number}")
-        if found.revoked_at is not None or found.ends_at <= tx.now:
-            raise InvalidRequestError(f"delegation {number} has ended already")
-        delegations.revoke_delegation(tx, number)
-        _log_delegation(tx, "delegation revoked", found, person, source)
-        return replace(found, revoked_at=tx.now)
+    def end_delegation(self, number: int, *, person: str, source: str) -> Delegation:
+        """End a delegation now. person: its delegator or delegate; "" on the command line."""
+        with self._context.database.transaction() as tx:
+            found = delegations.lock_delegation(tx, number)
+            if person and person not in {found.delegator, found.delegate}:
+                policy = self._context.policies.get_policy()
+                owner, other = map(policy.get_person_name, (found.delegator, found.delegate))
+                raise NotAllowed(f"only {owner} and {other} can end delegation {number}")
+            if found.revoked_at is not None or found.ends_at <= tx.now:
+                raise InvalidRequestError(f"delegation {number} has ended already")
+            delegations.revoke_delegation(tx, number)
+            _log_delegation(tx, "delegation revoked", found, person, source)
+            return replace(found, revoked_at=tx.now)
 
 
 def _check_delegation(policy: Policy, delegator: str, delegate: str, area: str) -> None:

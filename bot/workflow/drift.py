@@ -17,6 +17,7 @@ from bot.model.drift import (
 )
 from bot.model.errors import InvalidRequestError, NotAllowed, StepUpRequired, TooLate
 from bot.model.run import RequestOrigin, Run
+from bot.model.times import DAY, MINUTE
 from bot.policy import PolicyRequest
 from bot.queries.drift import ADOPTED, EXPECTED, REFUSED, get_answer_right
 from bot.queries.second_factor import get_shown_factor
@@ -25,10 +26,9 @@ from bot.workflow.context import WorkflowContext
 from bot.workflow.drift_watch import log_end
 from bot.workflow.requests import RequestTerms, check_reason
 
-_SECOND = 1_000_000
 # A host is not read more often on demand.
-_READ_INTERVAL = 60 * _SECOND
-_LONGEST_EXPECTATION = 366 * 86400 * _SECOND
+_READ_INTERVAL = MINUTE
+_LONGEST_EXPECTATION = 366 * DAY
 
 
 class DriftActions:

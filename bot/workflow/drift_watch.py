@@ -6,10 +6,9 @@ from bot.db.database import Transaction
 from bot.db.drift import DriftKey
 from bot.model.drift import FIRST_DELAY, DriftState, get_key_name, join_values
 from bot.model.run import Run, State
+from bot.model.times import SECOND
 from bot.queries.drift import ENDED
 from bot.workflow.context import WorkflowContext
-
-_SECOND = 1_000_000
 
 
 def watch_run(context: WorkflowContext, tx: Transaction, run: Run) -> None:
@@ -42,5 +41,5 @@ def log_end(tx: Transaction, key: DriftKey) -> None:
         host=key.host,
         key=key.name,
         state=key.state.value,
-        seconds=(tx.now - key.since_at) // _SECOND,
+        seconds=(tx.now - key.since_at) // SECOND,
     )

@@ -21,7 +21,10 @@ _MIN_REASON_LENGTH = 10
 
 
 class ErasureActions:
-    """What people may do about erasure. All methods raise NotAllowed, TooLate and NoSuchRun."""
+    """What people may do about erasure.
+
+    Methods raise NotAllowed, TooLate and NoSuchRun; those with a reason InvalidRequestError, too.
+    """
 
     def __init__(self, context: WorkflowContext) -> None:
         self._context = context
@@ -29,106 +32,78 @@ class ErasureActions:
     def request_erasure(
         self, number: int, *, person: str, reason: str, source: str, login: str = ""
     ) -> None:
-        """Request the erasure. Raises InvalidRequestError, too."""
+        """Request the erasure; nothing is erased yet. login: the system's user, if known."""
         require_view(self._context, number, person=person)
-        request_erasure(
-            self._context, number, person=person, why=reason, source=source, login=login
-        )
+        reason = _check_reason(reason)
+        if self._context.policies.get_policy().find_person(person) is None:
+            raise NotAllowed(f"{person} is not in the policy")
+        with self._context.database.transaction() as tx:
+            run = runs.lock_run(tx, number)
+            if not run.is_ended:
+                raise InvalidRequestError(
+                    f"run {number} {run.state.phrase}: its output is still needed"
+                )
+            found = preview_erasure(tx, run)
+            if not found.outputs:
+                raise TooLate(f"run {number} has no stored output any more")
+            if found.request is not None and found.request.person == person:
+                raise TooLate("you have already requested it: another person has to confirm it")
+            change_log.append_entry(
+                tx, ASKED, run=run, person=person, reason=reason, source=source, login=login
+            )
 
     def confirm_erasure(self, number: int, *, person: str, digest: str) -> int:
-        """Erase the output; return how many outputs were erased."""
+        """Erase the output whose erasure another person requested; return how many were erased.
+
+        The change log keeps their hashes. digest: of the ErasurePreview that the person saw.
+        """
         require_view(self._context, number, person=person)
-        return confirm_erasure(self._context, number, person=person, digest=digest)
+        policy = self._context.policies.get_policy()
+        with self._context.database.transaction() as tx:
+            run = runs.lock_run(tx, number)
+            found = preview_erasure(tx, run)
+            if found.request is None:
+                raise TooLate(f"run {number} has no open request to erase its output")
+            refusal = get_confirmation_refusal(policy, run, found.request, person)
+            if refusal:
+                refusals.log_person_refusal(
+                    tx, REFUSED, person=person, run=run, reason=refusal, source="web"
+                )
+            elif digest != found.digest:
+                raise TooLate(
+                    "the request or the output has changed: reload the page and review it"
+                )
+            else:
+                _erase_outputs(tx, run, found, person)
+        if refusal:
+            raise NotAllowed(refusal)
+        return len(found.outputs)
 
     def decline_erasure(self, number: int, *, person: str, reason: str) -> None:
-        """Decline the erasure. Raises InvalidRequestError, too."""
+        """Decline the erasure with a reason. Requires the same rights as confirming it.
+
+        The requester is notified, and can request it again.
+        """
         require_view(self._context, number, person=person)
-        decline_erasure(self._context, number, person=person, why=reason)
-
-
-def request_erasure(
-    context: WorkflowContext, number: int, *, person: str, why: str, source: str, login: str = ""
-) -> None:
-    """Request the erasure; nothing is erased yet. login: the operating-system user, if known."""
-    reason = _check_reason(why)
-    if context.policies.get_policy().find_person(person) is None:
-        raise NotAllowed(f"{person} is not in the policy")
-    with context.database.transaction() as tx:
-        run = runs.lock_run(tx, number)
-        if not run.is_ended:
-            raise InvalidRequestError(
-                f"run {number} {run.state.phrase}: its output is still needed"
-            )
-        found = preview_erasure(tx, run)
-        if not found.outputs:
-            raise TooLate(f"run {number} has no stored output any more")
-        if found.request is not None and found.request.person == person:
-            raise TooLate("you have already requested it: another person has to confirm it")
-        change_log.append_entry(
-            tx,
-            ASKED,
-            run=number,
-            person=person,
-            host=run.host,
-            reason=reason,
-            source=source,
-            login=login,
-        )
-
-
-def confirm_erasure(context: WorkflowContext, number: int, *, person: str, digest: str) -> int:
-    """Erase the output whose erasure another person requested; return how many were erased.
-
-    The change log keeps their hashes. digest: of the ErasurePreview that the person saw.
-
-    Raises:
-        NotAllowed: The person requested it themselves, or is not an owner.
-        TooLate: The request or the outputs have changed.
-    """
-    policy = context.policies.get_policy()
-    with context.database.transaction() as tx:
-        run = runs.lock_run(tx, number)
-        found = preview_erasure(tx, run)
-        if found.request is None:
-            raise TooLate(f"run {number} has no open request to erase its output")
-        refusal = get_confirmation_refusal(policy, run, found.request, person)
+        policy, reason = self._context.policies.get_policy(), _check_reason(reason)
+        with self._context.database.transaction() as tx:
+            run = runs.lock_run(tx, number)
+            request = preview_erasure(tx, run).request
+            if request is None:
+                raise TooLate(f"run {number} has no open request to erase its output")
+            refusal = get_confirmation_refusal(policy, run, request, person)
+            about = {"requested_by": request.person, "source": "web"}
+            if refusal:
+                refusals.log_person_refusal(
+                    tx, REFUSED, person=person, run=run, reason=refusal, **about
+                )
+            else:
+                change_log.append_entry(
+                    tx, DECLINED, run=number, person=person, host=run.host, reason=reason, **about
+                )
+                outbox.announce_run(tx, number)
         if refusal:
-            refusals.log_person_refusal(
-                tx, REFUSED, person=person, run=run, reason=refusal, source="web"
-            )
-        elif digest != found.digest:
-            raise TooLate("the request or the output has changed: reload the page and review it")
-        else:
-            _erase_outputs(tx, run, found, person)
-    if refusal:
-        raise NotAllowed(refusal)
-    return len(found.outputs)
-
-
-def decline_erasure(context: WorkflowContext, number: int, *, person: str, why: str) -> None:
-    """Decline the erasure with a reason. Requires the same rights as confirming it.
-
-    The requester is notified, and can request it again.
-    """
-    policy, reason = context.policies.get_policy(), _check_reason(why)
-    with context.database.transaction() as tx:
-        run = runs.lock_run(tx, number)
-        request = preview_erasure(tx, run).request
-        if request is None:
-            raise TooLate(f"run {number} has no open request to erase its output")
-        refusal = get_confirmation_refusal(policy, run, request, person)
-        about = {"requested_by": request.person, "source": "web"}
-        if refusal:
-            refusals.log_person_refusal(
-                tx, REFUSED, person=person, run=run, reason=refusal, **about
-            )
-        else:
-            change_log.append_entry(
-                tx, DECLINED, run=number, person=person, host=run.host, reason=reason, **about
-            )
-            outbox.announce_run(tx, number)
-    if refusal:
-        raise NotAllowed(refusal)
+            raise NotAllowed(refusal)
 
 
 def _check_reason(reason: str) -> str:

@@ -6,8 +6,7 @@ from bot.audit import change_log
 from bot.db import request_rate
 from bot.db.database import Transaction
 from bot.db.runs import NewRun
-
-_MINUTE = 60 * 1_000_000
+from bot.model.times import MINUTE
 
 
 @dataclass(frozen=True)
@@ -28,7 +27,7 @@ def get_rate_limit_refusal(tx: Transaction, limits: RateLimits | None, new_run: 
     """Return which limit the request exceeds, and log that once a minute; "" if none."""
     if limits is None:
         return ""
-    since = tx.now - _MINUTE
+    since = tx.now - MINUTE
     recent = request_rate.count_requests(
         tx, person=new_run.requested_by, words=new_run.runbook, since=since
     )

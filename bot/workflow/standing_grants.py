@@ -10,7 +10,7 @@ from bot.db.database import Transaction
 from bot.db.grants import Grant
 from bot.model.errors import InvalidRequestError, NoSuchPersonError, NotAllowed
 from bot.model.grant_words import NewGrant
-from bot.model.times import format_deadline
+from bot.model.times import DAY, format_deadline
 from bot.policy import Policy, PolicyRequest
 from bot.policy.grants import get_grant_obstacle
 from bot.workflow.context import WorkflowContext
@@ -21,48 +21,52 @@ from runbooks._catalogue import get_kind
 
 MAX_DAYS = 30
 MAX_PER_HOUR = 100
-_DAY = 86400 * 1_000_000
 _MAX_PATTERN_LENGTH = 100
 
 
-def create_grant(
-    context: WorkflowContext,
-    new_grant: NewGrant,
-    *,
-    granted_by: str,
-    source: str,
-    reason: str = "",
-) -> Grant:
-    """Create a grant, with which a person's runs need no approval. *granted_by* is an owner."""
-    policy = context.policies.get_policy()
-    _check_grant(context, policy, new_grant, granted_by)
-    with context.database.transaction() as tx:
-        if not tx.now < new_grant.ends_at <= tx.now + MAX_DAYS * _DAY:
-            raise InvalidRequestError(
-                f"a grant ends within {MAX_DAYS} days from now: choose another end"
-            )
-        _check_hosts(policy, new_grant, granted_by, tx.now)
-        made = grants.add_grant(tx, new_grant, giver=granted_by, reason=shorten_reason(reason))
-        _log_grant(tx, "grant created", made, granted_by, source)
-    return made
+class GrantActions:
+    """What people may do about standing grants.
 
-
-def revoke_grant(context: WorkflowContext, number: int, *, person: str, source: str) -> Grant:
-    """Revoke a grant.
-
-    person: who granted it, another owner or its holder; "" on the command line.
+    Methods take the source of the request (slack, web or cli), and raise InvalidRequestError and
+    NotAllowed.
     """
-    policy = context.policies.get_policy()
-    with context.database.transaction() as tx:
-        found = grants.lock_grant(tx, number)
-        if person and person not in {found.granted_by, found.person} | _list_owners(policy, found):
-            giver, holder = map(policy.get_person_name, (found.granted_by, found.person))
-            raise NotAllowed(f"only {giver}, other owners and {holder} can revoke it")
-        if not found.holds(tx.now):
-            raise InvalidRequestError(f"grant {number} has ended already")
-        grants.revoke_grant(tx, number)
-        _log_grant(tx, "grant revoked", found, person, source)
-        return replace(found, revoked_at=tx.now)
+
+    def __init__(self, context: WorkflowContext) -> None:
+        self._context = context
+
+    def create_grant(
+        self, new_grant: NewGrant, *, granted_by: str, reason: str = "", source: str
+    ) -> Grant:
+        """Create a grant, with which a person's runs need no approval. *granted_by*: an owner."""
+        policy = self._context.policies.get_policy()
+        _check_grant(self._context, policy, new_grant, granted_by)
+        with self._context.database.transaction() as tx:
+            if not tx.now < new_grant.ends_at <= tx.now + MAX_DAYS * DAY:
+                raise InvalidRequestError(
+                    f"a grant ends within {MAX_DAYS} days from now: choose another end"
+                )
+            _check_hosts(policy, new_grant, granted_by, tx.now)
+            made = grants.add_grant(tx, new_grant, giver=granted_by, reason=shorten_reason(reason))
+            _log_grant(tx, "grant created", made, granted_by, source)
+        return made
+
+    def revoke_grant(self, number: int, *, person: str, source: str) -> Grant:
+        """Revoke a grant.
+
+        person: who granted it, another owner or its holder; "" on the command line.
+        """
+        policy = self._context.policies.get_policy()
+        with self._context.database.transaction() as tx:
+            found = grants.lock_grant(tx, number)
+            able = {found.granted_by, found.person} | _list_owners(policy, found)
+            if person and person not in able:
+                giver, holder = map(policy.get_person_name, (found.granted_by, found.person))
+                raise NotAllowed(f"only {giver}, other owners and {holder} can revoke it")
+            if not found.holds(tx.now):
+                raise InvalidRequestError(f"grant {number} has ended already")
+            grants.revoke_grant(tx, number)
+            _log_grant(tx, "grant revoked", found, person, source)
+            return replace(found, revoked_at=tx.now)
 
 
 def _check_grant(

@@ -14,6 +14,7 @@ from bot.auth.secret_box import CannotOpenError
 from bot.auth.webauthn import KeyNotVerifiedError, RelyingParty, StoredPublicKey
 from bot.db.database import Transaction
 from bot.model.errors import InvalidRequestError, NotAllowed
+from bot.model.times import SECOND
 from bot.policy import Policy
 from bot.queries.second_factor import is_factor_removed, is_factor_valid
 from bot.workflow.context import WorkflowContext
@@ -25,7 +26,6 @@ STEP_UP_REFUSED = "step-up refused"
 _ATTEMPT_LIMITS = ((5, 15 * 60, "15 minutes"), (20, 86400, "a day"))
 # A code is valid for two minutes at most; no one steps up more often within them.
 _MAX_STEP_UPS = 50
-_SECOND = 1_000_000
 
 
 class StepUpActions:
@@ -167,7 +167,7 @@ class StepUpActions:
 def get_lockout_message(tx: Transaction, person: str) -> str:
     """Return how long a person with too many failures has to wait; "" if they need not."""
     for most, seconds, span in _ATTEMPT_LIMITS:
-        since = tx.now - seconds * _SECOND
+        since = tx.now - seconds * SECOND
         failures = change_log.list_newest_entries_of_kind(
             tx, STEP_UP_REFUSED, person=person, limit=most
         )

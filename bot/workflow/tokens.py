@@ -8,10 +8,10 @@ from bot.auth.tokens import MAX_DAYS, SCOPES, ApiToken, NoSuchTokenError
 from bot.db.database import Transaction
 from bot.model.errors import InvalidRequestError, NoSuchPersonError, NotAllowed, TooLate
 from bot.model.plain_text import check_line
+from bot.model.times import DAY
 from bot.workflow.context import WorkflowContext
 from connectors.command import quote_text
 
-_DAY = 86400 * 1_000_000
 _MAX_NAME_LENGTH = 60
 _MAX_TOKENS = 50
 
@@ -41,7 +41,7 @@ class TokenActions:
                 raise InvalidRequestError(
                     f"{person} has {_MAX_TOKENS} tokens: revoke unused ones first"
                 )
-            expires = tx.now + days * _DAY
+            expires = tx.now + days * DAY
             made, secret = tokens.add_token(
                 tx, person=person, scopes=wanted, name=name, expires_at=expires
             )

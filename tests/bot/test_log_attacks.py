@@ -541,7 +541,7 @@ def test_revoked_standing_grant_stays_revoked_when_its_log_entry_is_removed(
     sealed: Harness, key: Path
 ):
     given = grant(sealed)
-    sealed.service.delegations_and_grants.revoke_grant(given.id, person="olga", source="slack")
+    sealed.service.grants.revoke_grant(given.id, person="olga", source="slack")
     _append_newer_entry(sealed)
     _run_housekeeping(sealed, key)
     _delete_entries_of_kinds(sealed.database, "grant revoked")

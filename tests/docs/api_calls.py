@@ -150,7 +150,7 @@ class _Service:
         """Let a person decide on behalf of another for a week."""
         with self.database.reading() as tx:
             ends_at = tx.now + 7 * 86400 * 1_000_000
-        self._service.delegations_and_grants.create_delegation(
+        self._service.delegations.create_delegation(
             delegator=delegator,
             delegate=delegate,
             ends_at=ends_at,

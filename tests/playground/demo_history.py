@@ -113,7 +113,7 @@ def request_open_runs(service: KeyturnService) -> None:
     """Request what the people of the demo can decide, a plan, and a schedule."""
     web = RequestOrigin("web")
     # Stan has something to approve, too.
-    service.delegations_and_grants.create_delegation(
+    service.delegations.create_delegation(
         delegator="adam",
         delegate="stan",
         ends_at=round(time.time() * 1_000_000) + 3 * _DAY,

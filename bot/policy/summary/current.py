@@ -5,6 +5,7 @@ from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
 
 from bot.model.runbook_info import list_runbook_info
+from bot.model.times import to_datetime
 from bot.policy import Policy
 from bot.policy.summary.build import summarise_freezes, summarise_policy
 from bot.policy.summary.model import PolicySummary
@@ -14,7 +15,7 @@ def summarise_current_policy(
     policy: Policy, microseconds: int, *, person: str = ""
 ) -> PolicySummary:
     """Return what everyone may do now, or one person. microseconds: since 1970."""
-    now = datetime.fromtimestamp(microseconds / 1_000_000, UTC)
+    now = to_datetime(microseconds)
     monday = now.date() - timedelta(days=now.weekday())
     return replace(_summarise_week(policy, monday, person), freezes=summarise_freezes(policy, now))
 

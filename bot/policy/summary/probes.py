@@ -10,6 +10,7 @@ from itertools import pairwise
 from zoneinfo import ZoneInfo
 
 from bot.model.runbook_info import RunbookInfo
+from bot.model.times import SECOND
 from bot.policy import Policy, PolicyRequest, Ruling
 from bot.policy.freezes import FreezeList
 from bot.policy.policy import NO_LIMIT
@@ -60,7 +61,7 @@ class Circumstances:
         """Return the time in that week, in microseconds since 1970."""
         day = week.date() + timedelta(days=self.weekday - week.weekday())
         local = datetime.combine(day, time(self.hour), ZoneInfo(zone))
-        return round(local.timestamp()) * 1_000_000
+        return round(local.timestamp()) * SECOND
 
 
 @dataclass(frozen=True)

@@ -105,7 +105,7 @@ def test_pending_lists_break_glass_runs_until_they_are_reviewed(desk: Desk):
 def test_access_lists_a_delegation_to_both_people_only(desk: Desk):
     with desk.database.reading() as tx:
         until = tx.now + 3_600_000_000
-    desk.harness.service.delegations_and_grants.create_delegation(
+    desk.harness.service.delegations.create_delegation(
         delegator="olga", delegate="adam", ends_at=until, area="", reason="away", source="cli"
     )
     for person in ("olga", "adam"):

@@ -29,7 +29,7 @@ def delegate(
 ) -> Delegation:
     with harness.database.reading() as tx:
         ends = tx.now + hours * HOUR
-    return harness.service.delegations_and_grants.create_delegation(
+    return harness.service.delegations.create_delegation(
         delegator=person, delegate=to, ends_at=ends, area=area, reason="on holiday", source="web"
     )
 
@@ -68,7 +68,7 @@ def test_delegate_approves_on_behalf_of_the_delegator(db_harness: Harness):
 
 def test_delegation_and_its_revocation_are_logged(harness: Harness):
     given_ = delegate(harness, area="edge")
-    harness.service.delegations_and_grants.end_delegation(given_.id, person="stan", source="slack")
+    harness.service.delegations.end_delegation(given_.id, person="stan", source="slack")
     with harness.database.reading() as tx:
         entries = change_log.list_entries_after(tx, 0)[-2:]
     assert [(entry.kind, entry.person) for entry in entries] == [
@@ -221,7 +221,7 @@ def test_a_delegates_approval_does_not_count_when_the_delegation_ended(harness: 
     run = harness.request(LAMP_ON)
     harness.service.approve_run(run.id, person="stan", digest=run.digest)
     if how == "revoked":
-        harness.service.delegations_and_grants.end_delegation(made.id, person="olga", source="web")
+        harness.service.delegations.end_delegation(made.id, person="olga", source="web")
     else:
         with harness.database.transaction() as tx:
             tx.sql.execute(update(tables.delegation).values(ends_at=tx.now))
@@ -238,7 +238,7 @@ def test_without_the_recount_the_approval_of_a_revoked_delegation_counts(
     monkeypatch.setattr(delegation_rules, "get_counted_approver", _trust_recorded_delegation)
     run = harness.request(LAMP_ON)
     harness.service.approve_run(run.id, person="stan", digest=run.digest)
-    harness.service.delegations_and_grants.end_delegation(made.id, person="olga", source="web")
+    harness.service.delegations.end_delegation(made.id, person="olga", source="web")
     harness.run_queued_work()
     assert harness.get_run(run.id).state is State.SUCCEEDED
 
@@ -295,12 +295,12 @@ def test_denial_by_a_delegate_is_final(harness: Harness):
 def test_delegation_is_ended_once_by_its_delegator_or_delegate(harness: Harness):
     made = delegate(harness)
     with pytest.raises(NotAllowed, match="only Olga Owner and Stan Storage can end"):
-        harness.service.delegations_and_grants.end_delegation(made.id, person="adam", source="web")
-    harness.service.delegations_and_grants.end_delegation(made.id, person="olga", source="web")
+        harness.service.delegations.end_delegation(made.id, person="adam", source="web")
+    harness.service.delegations.end_delegation(made.id, person="olga", source="web")
     with pytest.raises(InvalidRequestError, match="ended already"):
-        harness.service.delegations_and_grants.end_delegation(made.id, person="olga", source="web")
+        harness.service.delegations.end_delegation(made.id, person="olga", source="web")
     with pytest.raises(InvalidRequestError, match="no delegation 99"):
-        harness.service.delegations_and_grants.end_delegation(99, person="olga", source="web")
+        harness.service.delegations.end_delegation(99, person="olga", source="web")
 
 
 @pytest.mark.parametrize("how", ["forged", "restored"])
@@ -308,7 +308,7 @@ def test_delegation_that_the_log_does_not_confirm_does_not_count(harness: Harnes
     """Whoever writes to the tables alone makes nobody a delegate."""
     if how == "restored":
         made = delegate(harness)
-        harness.service.delegations_and_grants.end_delegation(made.id, person="olga", source="web")
+        harness.service.delegations.end_delegation(made.id, person="olga", source="web")
     with harness.database.transaction() as tx:
         if how == "restored":
             tx.sql.execute(update(tables.delegation).values(revoked_at=None))

@@ -35,7 +35,7 @@ def grant(
 ) -> Grant:
     with harness.database.reading() as tx:
         wanted = NewGrant(person, words, hosts, per_hour, tx.now + hours * HOUR, values)
-    return harness.service.delegations_and_grants.create_grant(
+    return harness.service.grants.create_grant(
         wanted, granted_by=giver, reason="a busy day", source="slack"
     )
 
@@ -248,9 +248,7 @@ def test_standing_grant_is_checked_again_at_the_gate(harness: Harness, how: str)
     run = waits_at_the_gate(harness)
     assert (run.state, run.grant_id) == (State.QUEUED, given.id)
     if how == "revoked":
-        harness.service.delegations_and_grants.revoke_grant(
-            given.id, person="adam", source="slack"
-        )
+        harness.service.grants.revoke_grant(given.id, person="adam", source="slack")
     elif how == "ended":
         with harness.database.transaction() as tx:
             tx.sql.execute(update(tables.standing_grant).values(ends_at=tx.now))
@@ -279,7 +277,7 @@ def test_without_the_gate_check_a_revoked_standing_grant_lets_a_run_start(
     """The twin of the above."""
     given = grant(harness)
     run = waits_at_the_gate(harness)
-    harness.service.delegations_and_grants.revoke_grant(given.id, person="olga", source="slack")
+    harness.service.grants.revoke_grant(given.id, person="olga", source="slack")
     monkeypatch.setattr(grant_rules, "get_grant_refusal", _find_no_lost_role)
     lift(harness)
     assert harness.get_run(run.id).state is State.SUCCEEDED
@@ -290,9 +288,7 @@ def test_run_stops_before_the_next_step_when_its_standing_grant_is_revoked(harne
 
     def revoke(_host: str, words: str) -> None:
         if "fan" in words:
-            harness.service.delegations_and_grants.revoke_grant(
-                given.id, person="olga", source="slack"
-            )
+            harness.service.grants.revoke_grant(given.id, person="olga", source="slack")
 
     harness.fleet.after_send = revoke
     run = harness.request(SetAll(host="lb1", value="on"))
@@ -395,14 +391,10 @@ def test_standing_grant_is_revoked_by_its_granter_other_owners_or_its_person(har
         with pytest.raises(
             NotAllowed, match="only Olga Owner, other owners and Dora Developer can"
         ):
-            harness.service.delegations_and_grants.revoke_grant(
-                given.id, person="stan", source="web"
-            )
-        harness.service.delegations_and_grants.revoke_grant(given.id, person=person, source="web")
+            harness.service.grants.revoke_grant(given.id, person="stan", source="web")
+        harness.service.grants.revoke_grant(given.id, person=person, source="web")
         with pytest.raises(InvalidRequestError, match="ended already"):
-            harness.service.delegations_and_grants.revoke_grant(
-                given.id, person=person, source="web"
-            )
+            harness.service.grants.revoke_grant(given.id, person=person, source="web")
     assert harness.list_entry_kinds().count("grant revoked") == 3
 
 

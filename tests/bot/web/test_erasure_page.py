@@ -4,7 +4,6 @@ import re
 
 from bot.audit import output
 from bot.model.run import Run
-from bot.workflow.erasure import request_erasure
 from tests.bot.web.conftest import Site
 from tests.bot.web.parsed_page import Page
 from tests.toy import SetSwitch, ShowSwitches
@@ -88,8 +87,9 @@ def test_declined_erasure_shows_its_reason_to_the_requester(site: Site):
 
 def test_an_erasure_requested_on_the_command_line_names_the_login(site: Site):
     run = _finish_run(site)
-    parts = site.harness.context
-    request_erasure(parts, run.id, person="dora", why=WHY, source="cli", login="root")
+    site.harness.service.erasure.request_erasure(
+        run.id, person="dora", reason=WHY, source="cli", login="root"
+    )
     text = Page(site.browser("olga").get(f"/runs/{run.id}/erase").text).text
     assert "on the command line by the login root" in " ".join(text.split())
 

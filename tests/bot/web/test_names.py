@@ -76,11 +76,10 @@ def site_with_everything(site: Site) -> Site:
     site.harness.run_queued_work()
     with site.database.reading() as tx:
         wanted = NewGrant("dora", "toy set", "lb*", 5, tx.now + 3_600_000_000, {})
-    delegations_and_grants = service.delegations_and_grants
-    delegations_and_grants.create_grant(
+    service.grants.create_grant(
         wanted, granted_by="olga", reason="a busy day", source="web"
     )
-    delegations_and_grants.create_delegation(
+    service.delegations.create_delegation(
         delegator="olga",
         delegate="adam",
         ends_at=wanted.ends_at,

@@ -84,7 +84,7 @@ def test_policy_matrix_shows_who_may_request_which_runbook(site: Site) -> None:
         ends_at = tx.now + 3_600_000_000
         grant = NewGrant("dora", "abusers clear", "lb*", per_hour=5, ends_at=ends_at)
         grants.add_grant(tx, grant, giver="olga", reason="every day")
-    site.harness.service.delegations_and_grants.create_delegation(
+    site.harness.service.delegations.create_delegation(
         delegator="olga", delegate="adam", ends_at=ends_at, area="", reason="", source="web"
     )
     text = Page(site.browser("dora").get("/policy?show=matrix").text).text

@@ -204,12 +204,12 @@ def test_runbook_form_previews_the_needed_approval(site: Site):
 
 def test_preview_considers_grants_delegations_and_freezes_for_the_typed_values(site: Site):
     harness, browser = site.harness, site.browser("dora")
-    service = harness.service.delegations_and_grants
+    service = harness.service
     with site.database.reading() as tx:
         ends_at = tx.now + 3_600_000_000
     new = NewGrant("dora", "toy set", "lb1", 2, ends_at, {"name": "lamp"})
-    grant = service.create_grant(new, granted_by="olga", source="web", reason="")
-    service.create_delegation(
+    grant = service.grants.create_grant(new, granted_by="olga", source="web", reason="")
+    service.delegations.create_delegation(
         delegator="olga", delegate="stan", ends_at=ends_at, area="", reason="", source="web"
     )
 
