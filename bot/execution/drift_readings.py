@@ -16,7 +16,7 @@ from bot.audit import change_log
 from bot.db import drift, locks, outbox, runs, stops
 from bot.db.database import Transaction
 from bot.db.drift import DriftKey, NoSuchKeyError
-from bot.execution.planner import load_runbook
+from bot.execution.planner import load_change
 from bot.model.drift import (
     DRIFTED_STATES,
     MESSAGE_INTERVAL,
@@ -34,7 +34,7 @@ from bot.workflow.context import WorkflowContext
 from bot.workflow.drift_watch import log_end
 from connectors import history
 from connectors.errors import CommandError, HostError, ParseError
-from runbooks import Change, Refused
+from runbooks import Refused
 
 log = logging.getLogger(__name__)
 
@@ -122,9 +122,7 @@ class DriftReader:
                 raise Refused(f"{key.host} is not in the inventory any more")
             with self.context.database.reading() as tx:
                 run = runs.get_run(tx, key.run)
-            runbook = load_runbook(self.context, run)
-            if not isinstance(runbook, Change):
-                raise Refused(f"{run.runbook} is not a change")
+            runbook = load_change(self.context, run)
             return evaluate_plan(runbook.plan_anyway(runbook.read(self.context.fleet.run_query)))
         except Refused as refused:
             return Reading(DriftState.MISSING, value=str(refused)[:500])

@@ -34,7 +34,7 @@ _MAX_REFUSED_WRITES = 4
 
 
 @dataclass(frozen=True)
-class _StepOutcome:
+class StepOutcome:
     """How one step ended."""
 
     state: StepState
@@ -130,8 +130,7 @@ class Executor:
             intent: The intent of the first of them, if it has passed the gate.
             steps_done: How many steps were executed before.
         """
-        count = len(run.plan.steps) if run.plan else 0
-        for n in range(steps_done + 1, count + 1):
+        for n in range(steps_done + 1, run.step_count + 1):
             if intent is None and self._closing.is_set():
                 # No step is under way: the next worker continues, or ends the run.
                 self._hand_over_run(held_lease)
@@ -145,14 +144,7 @@ class Executor:
                 outcome = self._execute_step(intent, held_lease)
                 add_attributes({"outcome": outcome.state.value})
             intent = None
-            ours = self._write_until_stored(
-                lambda tx, n=n, outcome=outcome: self._record_own_step(
-                    tx, run, held_lease, n, outcome
-                ),
-                run_id=run.id,
-                facts=_build_outcome_facts(n, outcome),
-            )
-            if not ours:
+            if not self._store_step_outcome(run, held_lease, n, outcome):
                 return
             if outcome.state is not StepState.SUCCEEDED:
                 self._end_after_failed_step(run, held_lease, n, outcome)
@@ -160,7 +152,7 @@ class Executor:
         with observability.trace_span("verify", run=run.id, host=run.host):
             self._verify_run(run, held_lease)
 
-    def _execute_step(self, intent: StepIntent, held_lease: HeldLease) -> _StepOutcome:
+    def _execute_step(self, intent: StepIntent, held_lease: HeldLease) -> StepOutcome:
         """Send one command. An error after it may have started means unknown, never failed."""
         step, command = intent.step, _add_checkpoint_note(intent)
         with self._live_output.capture_step(intent.run.id, intent.step_number) as (
@@ -176,50 +168,37 @@ class Executor:
                 )
             except HostError as error:
                 state = StepState.UNKNOWN if error.started is None else StepState.FAILED
-                return _StepOutcome(state, output=tail.text, error=str(error))
+                return StepOutcome(state, output=tail.text, error=str(error))
             except Exception:
                 log.exception(
                     "internal error in run %d, step %d", intent.run.id, intent.step_number
                 )
-                return _StepOutcome(StepState.UNKNOWN, error="an internal error; see the log")
-        return _StepOutcome(StepState.SUCCEEDED, answer.status, reached + answer.text)
+                return StepOutcome(StepState.UNKNOWN, error="an internal error; see the log")
+        return StepOutcome(StepState.SUCCEEDED, answer.status, reached + answer.text)
 
-    def record_reconciled_step(
-        self,
-        tx: Transaction,
-        run: Run,
-        n: int,
-        state: StepState,
-        *,
-        status: int | None,
-        output: str,
-        error: str,
-    ) -> None:
-        """Record the outcome of a step that the host returned later."""
-        self._record_step_outcome(tx, run, n, _StepOutcome(state, status, output, error))
-
-    def _record_own_step(
-        self, tx: Transaction, run: Run, held_lease: HeldLease, n: int, outcome: _StepOutcome
+    def _store_step_outcome(
+        self, run: Run, held_lease: HeldLease, n: int, outcome: StepOutcome
     ) -> bool:
-        """Record the outcome of a step; return False if another worker has taken over the run."""
-        if self._lock_own_run(tx, run, held_lease) is None:
-            why = "The outcome arrived after another worker had taken over the run"
-            change_log.append_entry(
-                tx,
-                LOGGING_FAILED_KIND,
-                run=run.id,
-                person="",
-                host="",
-                reason=why,
-                **_build_outcome_facts(n, outcome),
-            )
-            return False
-        self._record_step_outcome(tx, run, n, outcome)
-        return True
+        """Store the outcome of a step; return False if another worker has taken over the run."""
+        facts: dict[str, Canonical] = {
+            "step": n,
+            "outcome": outcome.state.value,
+            "exit_status": outcome.status,
+            "error": outcome.error,
+        }
+        why = "The outcome arrived after another worker had taken over the run"
+        return self._write_until_stored(
+            run,
+            held_lease,
+            lambda tx, own_run: self.record_step_outcome(tx, own_run, n, outcome),
+            facts=facts,
+            write_if_lost=lambda tx: change_log.append_entry(
+                tx, LOGGING_FAILED_KIND, run=run.id, person="", host="", reason=why, **facts
+            ),
+        )
 
-    def _record_step_outcome(
-        self, tx: Transaction, run: Run, n: int, outcome: _StepOutcome
-    ) -> None:
+    def record_step_outcome(self, tx: Transaction, run: Run, n: int, outcome: StepOutcome) -> None:
+        """Record and log how a step ended, with its output."""
         stored = output.prepare_output(tx, outcome.output)
         runs.record_outcome(
             tx,
@@ -240,27 +219,18 @@ class Executor:
         live_output.delete_lines(tx, run.id, n)
         announce_run_change(tx, run)
 
-    def _lock_own_run(self, tx: Transaction, run: Run, held_lease: HeldLease) -> Run | None:
-        """Lock and return the run; None if another worker has taken it over."""
-        current = runs.lock_run(tx, run.id)
-        is_ours = current.state is State.RUNNING and self._context.lease_keeper.regain_lease(
-            tx, held_lease
-        )
-        return current if is_ours else None
-
     def _end_after_failed_step(
-        self, run: Run, held_lease: HeldLease, n: int, outcome: _StepOutcome
+        self, run: Run, held_lease: HeldLease, n: int, outcome: StepOutcome
     ) -> None:
-        count = len(run.plan.steps) if run.plan else n
         current_state = self._describe_current_state(run)
         if outcome.state is StepState.UNKNOWN:
             summary = (
-                f"The outcome of step {n} of {count} is unknown: {outcome.error}. {current_state} "
-                f"{run.host} stays locked until an owner resolves this run."
+                f"The outcome of step {n} of {run.step_count} is unknown: {outcome.error}. "
+                f"{current_state} {run.host} stays locked until an owner resolves this run."
             )
             state = State.UNKNOWN
         else:
-            summary = f"Step {n} of {count} failed: {outcome.error}. {current_state}"
+            summary = f"Step {n} of {run.step_count} failed: {outcome.error}. {current_state}"
             state = State.FAILED
         self._end_until_stored(run, held_lease, state, summary)
 
@@ -282,18 +252,11 @@ class Executor:
             "steps_left": len(left.steps),
         }
         self._write_until_stored(
-            lambda tx: self._record_own_verification(tx, run, held_lease, left),
-            run_id=run.id,
+            run,
+            held_lease,
+            lambda tx, own_run: self.record_verification(tx, own_run, left),
             facts=facts,
         )
-
-    def _record_own_verification(
-        self, tx: Transaction, run: Run, held_lease: HeldLease, remaining: RemainingWork
-    ) -> bool:
-        own_run = self._lock_own_run(tx, run, held_lease)
-        if own_run is not None:
-            self.record_verification(tx, own_run, remaining)
-        return own_run is not None
 
     def record_verification(self, tx: Transaction, run: Run, remaining: RemainingWork) -> None:
         """End a run by the plan that was made after its last step."""
@@ -310,14 +273,6 @@ class Executor:
         end_run(self._context, tx, run, State.SUCCEEDED, f"Verified: {state}")
         follow_up.begin_follow_up(self._context, tx, run)
 
-    def _end_own_run(
-        self, tx: Transaction, run: Run, held_lease: HeldLease, state: State, summary: str
-    ) -> bool:
-        own_run = self._lock_own_run(tx, run, held_lease)
-        if own_run is not None:
-            end_run(self._context, tx, own_run, state, summary)
-        return own_run is not None
-
     def _describe_current_state(self, run: Run) -> str:
         """Return a sentence about the current state of the host after a step did not succeed."""
         try:
@@ -330,40 +285,62 @@ class Executor:
         self, run: Run, held_lease: HeldLease, state: State, summary: str
     ) -> None:
         self._write_until_stored(
-            lambda tx: self._end_own_run(tx, run, held_lease, state, summary),
-            run_id=run.id,
+            run,
+            held_lease,
+            lambda tx, own_run: end_run(self._context, tx, own_run, state, summary),
             facts={"state": state.value, "summary": summary},
         )
 
     def _write_until_stored(
         self,
-        write: Callable[[Transaction], bool],
+        run: Run,
+        held_lease: HeldLease,
+        write: Callable[[Transaction, Run], object],
         *,
-        run_id: int,
         facts: Mapping[str, Canonical],
+        write_if_lost: Callable[[Transaction], object] | None = None,
     ) -> bool:
         """Store what has happened on a host, and retry while the database is unavailable.
 
         The thread keeps lock and run meanwhile, and sends nothing more. If the process ends first,
         recovery finds an intent without an outcome, and the facts are in the spool. A write that
-        the database refuses is given up after a few tries; the outcome is then unknown. Returns
-        the result of *write*.
+        the database refuses is given up after a few tries; the outcome is then unknown.
+
+        Args:
+            write: Writes about the run, which the transaction has locked.
+            facts: What is to be stored, for the spool.
+            write_if_lost: Called instead if another worker has taken over the run.
+
+        Returns:
+            False if another worker has taken over the run.
         """
         spooled = False
         wait, tries = 0.1, 0
         while True:
             try:
                 with self._context.database.shared_transaction() as tx:
-                    done = write(tx)
+                    own_run = self._lock_own_run(tx, run, held_lease)
+                    if own_run is not None:
+                        write(tx, own_run)
+                    elif write_if_lost is not None:
+                        write_if_lost(tx)
             except StoreUnavailable as error:
                 log.critical("the change log cannot be written, retrying: %s", error)
-                spooled = spooled or self._write_to_spool(run_id, facts, str(error))
+                spooled = spooled or self._write_to_spool(run.id, facts, str(error))
                 tries += isinstance(error, StoreRefused)
                 if tries >= _MAX_REFUSED_WRITES or self._closing.wait(wait):
                     raise
                 wait = min(wait * 2, 2.0)
             else:
-                return done
+                return own_run is not None
+
+    def _lock_own_run(self, tx: Transaction, run: Run, held_lease: HeldLease) -> Run | None:
+        """Lock and return the run; None if another worker has taken it over."""
+        current = runs.lock_run(tx, run.id)
+        is_ours = current.state is State.RUNNING and self._context.lease_keeper.regain_lease(
+            tx, held_lease
+        )
+        return current if is_ours else None
 
     def _write_to_spool(
         self, run_id: int, facts_to_keep: Mapping[str, Canonical], reason: str
@@ -390,12 +367,3 @@ def _add_checkpoint_note(intent: StepIntent) -> Command:
         return command
     note = f"run {intent.run.id} step {intent.step_number}: {intent.checkpoint.text}"
     return replace(command, note=note, marker=intent.marker)
-
-
-def _build_outcome_facts(n: int, outcome: _StepOutcome) -> dict[str, Canonical]:
-    return {
-        "step": n,
-        "outcome": outcome.state.value,
-        "exit_status": outcome.status,
-        "error": outcome.error,
-    }

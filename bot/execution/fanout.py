@@ -303,7 +303,7 @@ def _count_steps_of_parts(parent: Run, children: Sequence[Run]) -> dict[str, int
         label = find_label(
             parent.values, host=child.host, runbook=child.runbook, title=child.title
         )
-        counts[label] = len(child.plan.steps) if child.plan else 0
+        counts[label] = child.step_count
     return counts
 
 

@@ -6,7 +6,7 @@ from bot.audit import change_log, output
 from bot.db import follow_ups, runs
 from bot.db.database import Transaction
 from bot.db.follow_ups import FollowUp
-from bot.execution.planner import load_runbook
+from bot.execution.planner import load_change
 from bot.model.run import Run, State
 from bot.model.times import DAY, MINUTE, SECOND
 from bot.policy import NoPolicyError
@@ -76,9 +76,7 @@ def _follow_up_run(context: WorkflowContext, run: Run, follow_up: FollowUp) -> N
 def _read_progress(context: WorkflowContext, run: Run) -> Report:
     if run.host not in context.policies.get_policy().inventory.hosts:
         raise Refused(f"{run.host} is no longer in the inventory")
-    runbook = load_runbook(context, run)
-    if not isinstance(runbook, Change):
-        raise Refused(f"{run.runbook} is not a change")
+    runbook = load_change(context, run)
     report = runbook.report_progress(runbook.read(context.fleet.run_query))
     return report or Report("it has ended")
 

@@ -76,6 +76,14 @@ def load_runbook(context: WorkflowContext, run: Run) -> AnyRunbook:
         raise Refused(f"the fields of {run.runbook} have changed: request it again") from None
 
 
+def load_change(context: WorkflowContext, run: Run) -> Change[Any]:
+    """Return the request of a change. Raises Refused as load_runbook(), and for a check."""
+    runbook = load_runbook(context, run)
+    if not isinstance(runbook, Change):
+        raise Refused(f"{run.runbook} is not a change")
+    return runbook
+
+
 def check_enabled(context: WorkflowContext, runbook: type[AnyRunbook]) -> None:
     """Raise Refused for one of the installation's own that two people have not enabled."""
     if is_own(runbook):
@@ -101,11 +109,10 @@ def compute_remaining(
 
     Raises Refused and HostError.
     """
-    runbook = load_runbook(context, run)
-    if run.timing is not None and isinstance(runbook, Check):
+    if run.timing is not None and run.kind == "check":
+        load_runbook(context, run)
         return RemainingWork("Each run only reads its host.", ())
-    if not isinstance(runbook, Change):
-        raise Refused(f"{run.runbook} is not a change")
+    runbook = load_change(context, run)
     found = runbook.read(context.fleet.run_query)
     if run.undo_of is not None:
         plan = runbook.plan_anyway(found)

@@ -7,12 +7,12 @@ do. Only where neither helps does the run wait for an owner.
 """
 
 import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from bot.audit import change_log, spool, verification
 from bot.db import leases, runs
 from bot.db.database import Transaction
-from bot.execution.executor import Executor
+from bot.execution.executor import Executor, StepOutcome
 from bot.execution.intent import build_step_marker
 from bot.execution.planner import RemainingWork, compute_remaining
 from bot.model.canonical import Canonical
@@ -77,10 +77,6 @@ class _UnknownStep:
     marker: StepMarker
     spooled_result: ReconcileResult | None
     now: int
-
-    @property
-    def step_count(self) -> int:
-        return len(self.run.plan.steps) if self.run.plan else 0
 
 
 @dataclass
@@ -240,10 +236,9 @@ class Reconciler:
         """Verify a run whose every step succeeded, if that is all that is missing."""
         with self.context.database.reading() as tx:
             run, records = runs.get_run(tx, number), runs.list_steps(tx, number)
-        wanted = len(run.plan.steps) if run.plan else 0
         done = [each for each in records if each.state is StepState.SUCCEEDED]
         left, again = None, False
-        if run.state is State.UNKNOWN and 0 < wanted == len(done):
+        if run.state is State.UNKNOWN and 0 < run.step_count == len(done):
             try:
                 left = compute_remaining(
                     self.context, run, self.context.policies.get_policy(), verifies=True
@@ -320,40 +315,32 @@ class Reconciler:
     ) -> None:
         self._log_query(tx, run, unknown_step, result)
         n, host = unknown_step.record.step_number, unknown_step.step.host
-        if result.state is not StepState.UNKNOWN:
-            self.executor.record_reconciled_step(
-                tx,
-                run,
-                n,
-                result.state,
-                status=result.status,
-                output=result.output,
-                error=result.error,
-            )
         is_known = result.state is not StepState.UNKNOWN
-        if (
+        if is_known:
+            outcome = StepOutcome(result.state, result.status, result.output, result.error)
+            self.executor.record_step_outcome(tx, run, n, outcome)
+        has_later_steps = n < run.step_count and result.state is StepState.SUCCEEDED
+        is_complete = result.state is StepState.SUCCEEDED and not has_later_steps
+        may_be_complete = (
             remaining is not None and not remaining.steps and result.state is not StepState.FAILED
-        ) or (
-            result.state is StepState.SUCCEEDED
-            and n == unknown_step.step_count
-            and remaining is not None
-        ):
+        )
+        if remaining is not None and (is_complete or may_be_complete):
             self.executor.record_verification(tx, run, remaining)
-        elif is_known:
-            current = (
-                f" Current state: {remaining.current_state}." if remaining is not None else ""
-            )
-            has_later_steps = n < unknown_step.step_count and result.state is StepState.SUCCEEDED
-            unsent = (
-                " Later steps were not sent: request it again to execute them." * has_later_steps
-            )
-            summary = (
-                f"Step {n} of {unknown_step.step_count}: {host} "
-                f"{result.description}.{current}{unsent}"
-            )
+            return
+        current = f" Current state: {remaining.current_state}." if remaining is not None else ""
+        found = f"{host} {result.description}.{current}"
+        if is_known:
+            unsent = " Later steps were not sent: request it again to execute them."
+            summary = f"Step {n} of {run.step_count}: {found}{unsent * has_later_steps}"
             end_run(self.context, tx, run, State.FAILED, summary)
-        else:
-            self._record_unknown_outcome(tx, run, unknown_step, result, remaining)
+            return
+        until = "the host returns the outcome, or an owner resolves" * result.can_retry
+        summary = (
+            f"The outcome of step {n} of {run.step_count} is unknown: {found} {host} stays locked "
+            f"until {until or 'an owner resolves'} this run."
+        )
+        if summary != run.summary:
+            announce_run_change(tx, runs.amend_run(tx, run, summary=summary))
 
     def _log_query(
         self, tx: Transaction, run: Run, unknown_step: _UnknownStep, result: ReconcileResult
@@ -381,38 +368,13 @@ class Reconciler:
                 **result.facts,
             )
 
-    def _record_unknown_outcome(
-        self,
-        tx: Transaction,
-        run: Run,
-        unknown_step: _UnknownStep,
-        result: ReconcileResult,
-        remaining: RemainingWork | None,
-    ) -> None:
-        """Record for people what is known of the step."""
-        host = unknown_step.step.host
-        until = (
-            "the host returns the outcome, or an owner resolves"
-            if result.can_retry
-            else "an owner resolves"
-        )
-        current = f" Current state: {remaining.current_state}." if remaining is not None else ""
-        summary = (
-            f"The outcome of step {unknown_step.record.step_number} of "
-            f"{unknown_step.step_count} is unknown: {host} "
-            f"{result.description}.{current} {host} stays locked until {until} this run."
-        )
-        if summary != run.summary:
-            announce_run_change(tx, runs.amend_run(tx, run, summary=summary))
-
 
 def _describe_failure(tx: Transaction, run: Run) -> str:
     """Return a sentence about the step of a run that did not succeed, after a blank."""
-    count = len(run.plan.steps) if run.plan else 0
     for record in runs.list_steps(tx, run.id):
         if record.state is not StepState.SUCCEEDED:
             error = record.error or "its outcome is unknown"
-            return f" Step {record.step_number} of {count}: {error}."
+            return f" Step {record.step_number} of {run.step_count}: {error}."
     return ""
 
 
@@ -492,22 +454,15 @@ def _is_unmarked(result: ReconcileResult) -> bool:
 
 def _add_refusal(result: ReconcileResult, refusal: Refused) -> ReconcileResult:
     """Keep the result of the host: a refusal of the runbook proves neither outcome."""
-    words = f"{result.description}; planning again: {refusal}"
-    return ReconcileResult(
-        words,
-        result.state,
-        can_retry=result.can_retry,
-        facts=result.facts,
-        status=result.status,
-        output=result.output,
-        error=result.error,
-    )
+    return replace(result, description=f"{result.description}; planning again: {refusal}")
 
 
 def _may_have_later_steps(tx: Transaction, run: Run, record: StepRecord) -> bool:
     """Return whether later steps may have been sent that a restored backup does not contain."""
-    last = run.plan is None or record.step_number == len(run.plan.steps)
-    restored = None if last else change_log.get_last_entry_of_kind(tx, verification.RESTORED_KIND)
+    is_last = run.plan is None or record.step_number == run.step_count
+    restored = (
+        None if is_last else change_log.get_last_entry_of_kind(tx, verification.RESTORED_KIND)
+    )
     return restored is not None and restored.at > record.sent_at
 
 

@@ -96,7 +96,7 @@ class RecoveryService:
             return _UNKNOWN_OUTCOME
         if doubt := evidence.find_mismatch_of_steps(tx, run):
             return _EVIDENCE_MISSING.format(doubt)
-        if run.plan is not None and len(records) < len(run.plan.steps):
+        if len(records) < run.step_count:
             summary = stop_reasons.describe_stopped_run(
                 tx, run, "Stopped, because Keyturn itself stopped"
             )

@@ -288,6 +288,14 @@ class Run:
     def short_digest(self) -> str:
         return self.digest[:10]
 
+    def matches_digest(self, digest: str) -> bool:
+        """Return whether *digest* is that of the plan, or at least its first ten digits."""
+        return len(digest) >= 10 and self.digest.startswith(digest)
+
+    @property
+    def step_count(self) -> int:
+        return len(self.plan.steps) if self.plan else 0
+
     @property
     def lacks_ticket(self) -> bool:
         """Whether its requirements include a change ticket, and it names none."""

@@ -17,7 +17,7 @@ from bot.queries.second_factor import get_shown_factor
 from bot.workflow import agent_limits
 from bot.workflow.context import WorkflowContext, compute_start_deadline
 from bot.workflow.finish import end_run
-from bot.workflow.requests import shorten_reason
+from bot.workflow.requests import refuse_child_run, shorten_reason
 
 # The input of the rules, and their ruling.
 _RequestAndRuling = tuple[PolicyRequest, Ruling]
@@ -47,7 +47,7 @@ def approve_run(
     with context.database.transaction() as tx:
         run = runs.lock_run(tx, number)
         check_is_pending(context, tx, run)
-        if len(digest) < 10 or not run.digest.startswith(digest):
+        if not run.matches_digest(digest):
             raise TooLate(f"run {number} has a new plan: review it, then approve it again")
         factor = get_shown_factor(tx, policy, person=person, session=session)
         weighed = get_ruling(tx, policy, run)
@@ -89,10 +89,7 @@ def deny_run(context: WorkflowContext, number: int, *, person: str, reason: str)
             raise TooLate(_describe_earlier_decision(context, tx, run))
         if run.plan_only:
             raise TooLate(f"Run {number} is only a plan: it was not requested")
-        if run.parent is not None:
-            raise InvalidRequestError(
-                f"run {number} belongs to run {run.parent}: deny that run instead"
-            )
+        refuse_child_run(run, "deny")
         # Owners who chose the values may not approve the run, but they may deny it.
         no = get_decision_refusal(tx, policy, replace(run, editors=()), person)
         if not no:
@@ -119,10 +116,7 @@ def withdraw_run(context: WorkflowContext, number: int, *, person: str) -> Run:
     """Withdraw the person's own request before anything was sent."""
     with context.database.transaction() as tx:
         run = runs.lock_run(tx, number)
-        if run.parent is not None:
-            raise InvalidRequestError(
-                f"run {number} belongs to run {run.parent}: withdraw that run instead"
-            )
+        refuse_child_run(run, "withdraw")
         if not run.is_requested_for(person):
             name = context.policies.get_policy().get_person_name(run.requested_by)
             raise NotAllowed(f"only {name} can withdraw run {number}; an owner can deny it")
@@ -294,10 +288,7 @@ def _get_missing_factor_message(run: Run, evaluated: _RequestAndRuling) -> str:
 
 def check_is_pending(context: WorkflowContext, tx: Transaction, run: Run) -> None:
     """Raise unless the run itself waits for approvals, and has not expired."""
-    if run.parent is not None:
-        raise InvalidRequestError(
-            f"run {run.id} belongs to run {run.parent}: decide that run instead"
-        )
+    refuse_child_run(run, "decide")
     if run.state is not State.PENDING:
         raise TooLate(_describe_earlier_decision(context, tx, run))
     if run.expires_at is not None and tx.now >= run.expires_at:

@@ -68,7 +68,7 @@ class BreakGlassActions:
             run = runs.lock_run(tx, number)
             if run.state not in _BREAK_GLASS_STATES or run.expires_at is None:
                 raise TooLate(f"run {number} {run.state.phrase}: break-glass does not apply")
-            if len(digest) < 10 or not run.digest.startswith(digest):
+            if not run.matches_digest(digest):
                 raise TooLate(f"run {number} has a new plan: review it, then try again")
             _check_is_needed(tx, policy, run, person)
             refusal = self._get_refusal(tx, policy, run, person)

@@ -28,6 +28,7 @@ from bot.workflow.finish import end_run
 from bot.workflow.requests import (
     SENSITIVE_REQUEST_MESSAGE,
     describe_policy_refusal,
+    refuse_child_run,
     shorten_reason,
 )
 from bot.workflow.submit_plan import move_to_approval
@@ -114,7 +115,7 @@ def accept_proposal(context: WorkflowContext, number: int, *, person: str, diges
             or tx.now >= run.expires_at
         ):
             raise TooLate(f"run {number} {run.state.phrase}: it cannot be accepted any more")
-        if len(digest) < 10 or not run.digest.startswith(digest):
+        if not run.matches_digest(digest):
             raise TooLate(f"run {number} has a new plan: review it, then accept it again")
         if original is None or not _is_pending(tx, original):
             status = f"run {original.id} {original.state.phrase}" if original else "none"
@@ -160,10 +161,7 @@ def _is_pending(tx: Transaction, run: Run) -> bool:
 
 
 def _check_can_be_edited(tx: Transaction, run: Run) -> None:
-    if run.parent is not None:
-        raise InvalidRequestError(
-            f"run {run.id} belongs to run {run.parent}: propose values for that run instead"
-        )
+    refuse_child_run(run, "propose values for")
     if run.undo_of is not None or run.is_sequence:
         what = "a request of several changes" if run.is_sequence else "an undo"
         raise InvalidRequestError(f"{what} has no values of its own: deny it with a reason")

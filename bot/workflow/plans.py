@@ -121,7 +121,7 @@ def check_can_be_requested(
         raise TooLate(f"Run {run.id} {run.state.phrase}: it cannot be requested any more")
     if run.expires_at is None or tx.now >= run.expires_at:
         raise TooLate(f"Plan {run.id} has expired: re-plan it")
-    if len(digest) < 10 or not run.digest.startswith(digest):
+    if not run.matches_digest(digest):
         raise TooLate(f"Run {run.id} has a new plan: review it, then request it")
     check_policy_version(tx, policy, run)
 

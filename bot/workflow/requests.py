@@ -292,6 +292,14 @@ def describe_policy_refusal(policy: Policy, request: PolicyRequest, ruling: Ruli
     return f"The policy refuses: {'; '.join(filter(None, [ruling.refusal_reason, unknown_duty]))}"
 
 
+def refuse_child_run(run: Run, verb: str) -> None:
+    """Raise InvalidRequestError for a child run. verb: what to do to its parent run instead."""
+    if run.parent is not None:
+        raise InvalidRequestError(
+            f"run {run.id} belongs to run {run.parent}: {verb} that run instead"
+        )
+
+
 def check_has_reason(run: Run, ruling: Ruling) -> None:
     """Raise InvalidRequestError if the policy requires a reason and there is none."""
     if ruling.requires_reason and not run.reason:

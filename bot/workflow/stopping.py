@@ -17,7 +17,7 @@ from bot.queries.pending import can_stop
 from bot.queries.second_factor import get_shown_factor
 from bot.workflow.context import WorkflowContext
 from bot.workflow.finish import announce_run_change, end_run
-from bot.workflow.requests import shorten_reason
+from bot.workflow.requests import refuse_child_run, shorten_reason
 
 _MIN_REASON_LENGTH = 3
 
@@ -27,10 +27,7 @@ def stop_run(context: WorkflowContext, number: int, *, person: str, reason: str 
     policy, reason = _get_policy(context, person), shorten_reason(reason)
     with context.database.transaction() as tx:
         run = runs.lock_run(tx, number)
-        if run.parent is not None:
-            raise InvalidRequestError(
-                f"run {number} belongs to run {run.parent}: stop that run instead"
-            )
+        refuse_child_run(run, "stop")
         if run.hosts:
             # Child runs are locked before the log, in the same order as by their workers.
             runs.lock_children(tx, number)
