@@ -720,8 +720,8 @@ async def _run_lifespan(keyturn: Keyturn) -> AsyncGenerator[None]:
 def _release_senders(database: Database) -> None:
     """Release deliveries that a process that died had claimed: no other uses this database."""
     with database.transaction() as tx:
-        outbox.release_all(tx)
-        home_queue.release_all(tx)
+        outbox.release_all_claims(tx)
+        home_queue.release_all_claims(tx)
         webhook_queue.release_all(tx, seconds=CLAIM_SECONDS)
 
 

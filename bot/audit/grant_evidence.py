@@ -56,7 +56,7 @@ def has_all_uses_counted(tx: Transaction, grant: Grant, *, except_run: int) -> b
     logged = [
         entry for entry in used if entry.facts.get("grant") == grant.id and entry.run != except_run
     ]
-    return len(logged) <= grants.count_used(tx, grant.id, but=except_run)
+    return len(logged) <= grants.count_used(tx, grant.id, except_run=except_run)
 
 
 def _is_delegation_logged(tx: Transaction, delegation: Delegation) -> bool:

@@ -2,16 +2,15 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from sqlalchemy import Row, bindparam, insert, select, update
+from sqlalchemy import bindparam, insert, select, update
 
 from bot.db import tables
 from bot.db.database import Transaction
 from bot.model.errors import InvalidRequestError
 
 _ROW = tables.delegation.c
-_IN_FORCE = (
+_ACTIVE = (
     select(tables.delegation)
     .where(_ROW.revoked_at.is_(None), _ROW.ends_at > bindparam("at"))
     .order_by(_ROW.id)
@@ -60,7 +59,7 @@ def add_delegation(
         )
         .returning(tables.delegation)
     ).one()
-    return _delegation(row)
+    return Delegation(*row)
 
 
 def lock_delegation(tx: Transaction, number: int) -> Delegation:
@@ -69,7 +68,7 @@ def lock_delegation(tx: Transaction, number: int) -> Delegation:
     row = tx.sql.execute(query).one_or_none()
     if row is None:
         raise NoSuchDelegation(f"there is no delegation {number}")
-    return _delegation(row)
+    return Delegation(*row)
 
 
 def revoke_delegation(tx: Transaction, number: int) -> None:
@@ -79,23 +78,10 @@ def revoke_delegation(tx: Transaction, number: int) -> None:
 def list_active_delegations(tx: Transaction, *, now: int | None = None) -> Sequence[Delegation]:
     """Return the active delegations, the oldest first. now: another time, in microseconds."""
     at = tx.now if now is None else now
-    return [_delegation(row) for row in tx.sql.execute(_IN_FORCE, {"at": at}).all()]
+    return [Delegation(*row) for row in tx.sql.execute(_ACTIVE, {"at": at}).all()]
 
 
 def list_active_delegations_of(tx: Transaction, person: str) -> Sequence[Delegation]:
     """Return the active delegations by and to a person, the newest first."""
     active = reversed(list_active_delegations(tx))
     return [one for one in active if person in {one.delegator, one.delegate}]
-
-
-def _delegation(row: Row[Any]) -> Delegation:
-    return Delegation(
-        row.id,
-        row.delegator,
-        row.delegate,
-        row.area,
-        row.created_at,
-        row.ends_at,
-        row.revoked_at,
-        row.reason,
-    )

@@ -26,7 +26,7 @@ def list_due_follow_ups(tx: Transaction, *, most: int = 50) -> list[FollowUp]:
     """Return the follow-ups that are due, the longest overdue first."""
     query = select(tables.follow_up).where(tables.follow_up.c.next_at <= tx.now)
     rows = tx.sql.execute(query.order_by(tables.follow_up.c.next_at).limit(most))
-    return [FollowUp(row.run, row.since, row.next_at, row.attempts) for row in rows]
+    return [FollowUp(*row) for row in rows]
 
 
 def claim_follow_up(tx: Transaction, follow_up: FollowUp, *, next_at: int) -> bool:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
 
-from sqlalchemy import Row, func, insert, or_, select, update
+from sqlalchemy import Row, Select, func, insert, or_, select, update
 
 from bot.db import tables
 from bot.db.database import Transaction
@@ -88,16 +88,16 @@ def add_grant(tx: Transaction, new: NewGrant, *, giver: str, reason: str) -> Gra
         )
         .returning(tables.standing_grant)
     ).one()
-    return _grant(row)
+    return _build_grant(row)
 
 
 def get_grant(tx: Transaction, number: int) -> Grant:
-    return _one(tx, number, held=False)
+    return _read_grant(tx, select(tables.standing_grant), number)
 
 
 def lock_grant(tx: Transaction, number: int) -> Grant:
     """Return the grant and lock its row, so that no other transaction uses or revokes it."""
-    return _one(tx, number, held=True)
+    return _read_grant(tx, select(tables.standing_grant).with_for_update(), number)
 
 
 def revoke_grant(tx: Transaction, number: int) -> None:
@@ -114,7 +114,7 @@ def list_active_grants(tx: Transaction, *, person: str, words: str) -> Sequence[
         _ROW.revoked_at.is_(None),
         _ROW.ends_at > tx.now,
     )
-    return [_grant(row) for row in tx.sql.execute(query.order_by(_ROW.id))]
+    return [_build_grant(row) for row in tx.sql.execute(query.order_by(_ROW.id))]
 
 
 def list_newest_active_grants(tx: Transaction, person: str = "") -> Sequence[Grant]:
@@ -122,21 +122,21 @@ def list_newest_active_grants(tx: Transaction, person: str = "") -> Sequence[Gra
     query = select(tables.standing_grant).where(_ROW.revoked_at.is_(None), _ROW.ends_at > tx.now)
     if person:
         query = query.where(or_(_ROW.person == person, _ROW.granted_by == person))
-    return _grants(tx, query.order_by(_ROW.id.desc()))
+    return [_build_grant(row) for row in tx.sql.execute(query.order_by(_ROW.id.desc()))]
 
 
-def count_taken(tx: Transaction, grant: int, *, but: int | None = None) -> int:
+def count_taken(tx: Transaction, grant: int, *, except_run: int | None = None) -> int:
     """Count the uses of the last hour and the queued and starting runs of a grant.
 
-    but: a run that is not counted. Lock the grant first, so that the count stays correct.
+    except_run: a run that is not counted. Lock the grant first, so that the count stays correct.
     """
     run = tables.run.c
     on_their_way = select(func.count()).where(
         run.grant_id == grant,
         run.state.in_([State.QUEUED.value, State.STARTING.value]),
-        run.id != (but or 0),
+        run.id != (except_run or 0),
     )
-    return count_used(tx, grant, but=but) + tx.sql.execute(on_their_way).scalar_one()
+    return count_used(tx, grant, except_run=except_run) + tx.sql.execute(on_their_way).scalar_one()
 
 
 def count_uses_left(tx: Transaction, grant: Grant) -> int:
@@ -155,10 +155,10 @@ def count_left(tx: Transaction, given: Grant, run: int) -> int:
     return max(given.per_hour - tx.sql.execute(query).scalar_one(), 0)
 
 
-def count_used(tx: Transaction, grant: int, *, but: int | None = None) -> int:
-    """Count the uses of the last hour. but: a run that is not counted."""
+def count_used(tx: Transaction, grant: int, *, except_run: int | None = None) -> int:
+    """Count the uses of the last hour. except_run: a run that is not counted."""
     query = select(func.count()).where(
-        _USE.grant_id == grant, _USE.used_at > tx.now - HOUR, _USE.run != (but or 0)
+        _USE.grant_id == grant, _USE.used_at > tx.now - HOUR, _USE.run != (except_run or 0)
     )
     return tx.sql.execute(query).scalar_one()
 
@@ -168,19 +168,14 @@ def record_use(tx: Transaction, grant: int, run: int) -> None:
     tx.sql.execute(insert(tables.grant_use).values(run=run, grant_id=grant, used_at=tx.now))
 
 
-def _one(tx: Transaction, number: int, *, held: bool) -> Grant:
-    query = select(tables.standing_grant).where(_ROW.id == number)
-    row = tx.sql.execute(query.with_for_update() if held else query).one_or_none()
+def _read_grant(tx: Transaction, query: Select[Any], number: int) -> Grant:
+    row = tx.sql.execute(query.where(_ROW.id == number)).one_or_none()
     if row is None:
         raise NoSuchGrant(f"there is no grant {number}")
-    return _grant(row)
+    return _build_grant(row)
 
 
-def _grants(tx: Transaction, query: Any) -> Sequence[Grant]:
-    return [_grant(row) for row in tx.sql.execute(query)]
-
-
-def _grant(row: Row[Any]) -> Grant:
+def _build_grant(row: Row[Any]) -> Grant:
     return Grant(
         id=row.id,
         person=row.person,

@@ -10,9 +10,9 @@ from bot.db.database import Transaction
 from bot.model.times import HOUR, SECOND
 
 # Slack allows about a hundred Home updates a minute.
-_BETWEEN = 5 * SECOND
+_PAUSE = 5 * SECOND
 # A Home that was not opened for so long is rendered only when it is opened again.
-_LOOKED = 8 * HOUR
+_MAX_UNOPENED = 8 * HOUR
 _HOME = tables.slack_home.c
 
 
@@ -40,8 +40,8 @@ def mark_homes_due(tx: Transaction, users: Collection[str]) -> None:
         return
     tx.sql.execute(
         update(tables.slack_home)
-        .where(_HOME.user.in_(users), _HOME.opened_at > tx.now - _LOOKED)
-        .values(due_at=_HOME.rendered_at + _BETWEEN)
+        .where(_HOME.user.in_(users), _HOME.opened_at > tx.now - _MAX_UNOPENED)
+        .values(due_at=_HOME.rendered_at + _PAUSE)
     )
 
 
@@ -63,14 +63,14 @@ def claim_home(tx: Transaction, home: Home, *, seconds: float) -> Home | None:
     return Home(home.user, home.person, home.digest, until) if claimed.rowcount == 1 else None
 
 
-def mark_drawn(tx: Transaction, home: Home, digest: str) -> None:
+def mark_rendered(tx: Transaction, home: Home, digest: str) -> None:
     """Store the digest of the content. A change made meanwhile stays due."""
     known = update(tables.slack_home).where(_HOME.user == home.user)
     tx.sql.execute(known.values(rendered_at=tx.now, digest=digest))
     tx.sql.execute(known.where(_HOME.due_at == home.due).values(due_at=None))
 
 
-def release_all(tx: Transaction) -> None:
+def release_all_claims(tx: Transaction) -> None:
     """Release the claims of processes that have died, so that their Homes are rendered."""
     tx.sql.execute(update(tables.slack_home).where(_HOME.due_at > tx.now).values(due_at=tx.now))
 

@@ -40,7 +40,7 @@ class Lease:
 def get_lease(tx: Transaction, run: int) -> Lease | None:
     """Return the current or last lease of a run; None if no worker ever held it."""
     row = tx.sql.execute(_OF, {"of": run}).first()
-    return Lease(row.run, row.fence, row.worker, row.expires_at) if row else None
+    return Lease(*row) if row else None
 
 
 def take_lease(tx: Transaction, run: int, worker: str, *, seconds: float) -> Lease:
@@ -96,7 +96,7 @@ def end_leases(tx: Transaction, worker: str, fences: Collection[tuple[int, int]]
     )
 
 
-def list_lapsed(tx: Transaction) -> set[tuple[int, int]]:
+def list_expired(tx: Transaction) -> set[tuple[int, int]]:
     """Return the active runs whose lease has expired, each with its fencing token."""
     under_way = [State.STARTING.value, State.RUNNING.value]
     query = select(lease.c.run, lease.c.fence).where(

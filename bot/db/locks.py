@@ -36,13 +36,13 @@ def get_lock(tx: Transaction, target: str) -> Lock | None:
     ).one_or_none()
     if row is None or not view_conditions.list_viewable(tx, [row.run]):
         return None
-    return Lock(row.host, row.run, row.since)
+    return Lock(*row)
 
 
 def list_locks(tx: Transaction) -> list[Lock]:
     """Return all locks, the oldest first."""
     query = select(tables.host_lock).order_by(tables.host_lock.c.since)
-    found = [Lock(row.host, row.run, row.since) for row in tx.sql.execute(query)]
+    found = [Lock(*row) for row in tx.sql.execute(query)]
     seen = view_conditions.list_viewable(tx, [lock.run for lock in found])
     return [lock for lock in found if lock.run in seen]
 
@@ -65,10 +65,7 @@ def release_locks(tx: Transaction, run: int) -> None:
     tx.sql.execute(_RELEASE, {"holder": run})
 
 
-def next_run_for(tx: Transaction, target: str) -> Run | None:
-    """Return the run that is to have *target* next, among those ready to start; see `turns`.
-
-    A request for several hosts is not in line: its parts are.
-    """
+def get_next_run(tx: Transaction, target: str) -> Run | None:
+    """Return the queued run that locks *target* next. Parent runs lock no host."""
     number = priority.get_next_run(tx, target)
     return runs.get_run(tx, number) if number is not None else None

@@ -14,8 +14,8 @@ from bot.db import tables
 from bot.db.database import Transaction
 from bot.model.times import SECOND
 
-_MORE = {"revision": tables.outbox.c.revision + 1}
-_NOTHING_TOLD = {
+_NEXT_REVISION = {"revision": tables.outbox.c.revision + 1}
+_NEW_ROW = {
     "revision": 1,
     "delivered_revision": 0,
     "attempts": 0,
@@ -52,20 +52,20 @@ def announce_run(tx: Transaction, run: int) -> None:
     """Request a notification about *run*. Several before a delivery become one."""
     tx.after_commit(tx.wake_outbox)
     announce = tx.insert_into(tables.outbox).on_conflict_do_update(
-        index_elements=["run"], set_=_MORE
+        index_elements=["run"], set_=_NEXT_REVISION
     )
-    tx.sql.execute(announce, {"run": run, **_NOTHING_TOLD})
+    tx.sql.execute(announce, {"run": run, **_NEW_ROW})
 
 
 def list_pending_updates(tx: Transaction, *, most: int = 100) -> list[PendingRunUpdate]:
-    return [_item(row) for row in tx.sql.execute(_pending(tx, most))]
+    return [_build_update(row) for row in tx.sql.execute(_select_pending(tx, most))]
 
 
-def _item(row: Row[Any]) -> PendingRunUpdate:
+def _build_update(row: Row[Any]) -> PendingRunUpdate:
     return PendingRunUpdate(row.run, row.revision, row.attempts + bool(row.sender))
 
 
-def _pending(tx: Transaction, most: int) -> Select[Any]:
+def _select_pending(tx: Transaction, most: int) -> Select[Any]:
     return (
         select(tables.outbox)
         .where(
@@ -77,10 +77,10 @@ def _pending(tx: Transaction, most: int) -> Select[Any]:
     )
 
 
-def lock_pending_update(tx: Transaction) -> list[PendingRunUpdate]:
+def lock_pending_updates(tx: Transaction) -> list[PendingRunUpdate]:
     """Return the pending updates and lock their rows until this transaction ends."""
-    query = _pending(tx, 100).with_for_update(skip_locked=True)
-    return [_item(row) for row in tx.sql.execute(query)]
+    query = _select_pending(tx, 100).with_for_update(skip_locked=True)
+    return [_build_update(row) for row in tx.sql.execute(query)]
 
 
 def claim_update(tx: Transaction, item: PendingRunUpdate, *, sender: str, seconds: float) -> bool:
@@ -100,15 +100,15 @@ def claim_update(tx: Transaction, item: PendingRunUpdate, *, sender: str, second
     return claimed.rowcount == 1
 
 
-def renew(tx: Transaction, item: PendingRunUpdate, *, sender: str, seconds: float) -> None:
+def renew_claim(tx: Transaction, item: PendingRunUpdate, *, sender: str, seconds: float) -> None:
     """Extend the claim, unless another sender has taken it over."""
     until = tx.now + round(seconds * SECOND)
-    tx.sql.execute(_held_by(item, sender).values(next_attempt_at=until))
+    tx.sql.execute(_update_claimed(item, sender).values(next_attempt_at=until))
 
 
 def mark_delivered(tx: Transaction, item: PendingRunUpdate, *, sender: str = "") -> None:
     """Record the delivery by its sender, unless another sender has taken it over."""
-    done = _held_by(item, sender)
+    done = _update_claimed(item, sender)
     tx.sql.execute(
         done.values(
             delivered_revision=item.revision, attempts=0, next_attempt_at=0, sender="", error=""
@@ -121,7 +121,7 @@ def postpone_update(
 ) -> None:
     """Retry the delivery later."""
     tx.sql.execute(
-        _held_by(item, sender).values(
+        _update_claimed(item, sender).values(
             attempts=item.attempts + 1,
             next_attempt_at=tx.now + round(seconds * SECOND),
             sender="",
@@ -130,28 +130,28 @@ def postpone_update(
     )
 
 
-def release(tx: Transaction, sender: str) -> None:
+def release_claims(tx: Transaction, sender: str) -> None:
     """Release the claims of this sender, so that other senders deliver immediately."""
-    tx.sql.execute(_released().where(tables.outbox.c.sender == sender))
+    tx.sql.execute(_update_released().where(tables.outbox.c.sender == sender))
 
 
-def release_all(tx: Transaction) -> None:
+def release_all_claims(tx: Transaction) -> None:
     """Release the claims of all senders: no other process works on this database."""
-    tx.sql.execute(_released().where(tables.outbox.c.sender != ""))
+    tx.sql.execute(_update_released().where(tables.outbox.c.sender != ""))
 
 
-def _held_by(item: PendingRunUpdate, sender: str) -> Update:
+def _update_claimed(item: PendingRunUpdate, sender: str) -> Update:
     row = tables.outbox.c
     return update(tables.outbox).where(row.run == item.run, row.sender == sender)
 
 
-def _released() -> Update:
+def _update_released() -> Update:
     return update(tables.outbox).values(
         sender="", next_attempt_at=0, attempts=tables.outbox.c.attempts + 1
     )
 
 
-def has_more(tx: Transaction, run: int) -> bool:
+def has_pending_update(tx: Transaction, run: int) -> bool:
     """Return whether a run has an update that is not delivered yet."""
     query = select(tables.outbox.c.run).where(
         tables.outbox.c.run == run, tables.outbox.c.revision > tables.outbox.c.delivered_revision
@@ -162,9 +162,7 @@ def has_more(tx: Transaction, run: int) -> bool:
 def list_messages(tx: Transaction, run: int) -> dict[str, PostedMessage]:
     """Return the run's messages by slot."""
     rows = tx.sql.execute(select(tables.slack_message).where(tables.slack_message.c.run == run))
-    return {
-        row.slot: PostedMessage(row.run, row.slot, row.channel, row.ts, row.digest) for row in rows
-    }
+    return {row.slot: PostedMessage(*row) for row in rows}
 
 
 def store_message(tx: Transaction, message: PostedMessage) -> None:

@@ -43,11 +43,10 @@ from runbooks import Report
 
 REPORT = TypeAdapter(Report)
 _ORIGIN = TypeAdapter(RequestOrigin)
-_DEFAULT_REQUIREMENTS = (
-    TypeAdapter(ApprovalRequirements).dump_json(ApprovalRequirements()).decode()
-)
+_REQUIREMENTS = TypeAdapter(ApprovalRequirements)
+_RUN = tables.run.c
 # The database assigns the number.
-COLUMNS = tuple(column.name for column in tables.run.columns if column.name != "id")
+_COLUMNS = tuple(column.name for column in tables.run.columns if column.name != "id")
 
 
 @dataclass(frozen=True)
@@ -80,10 +79,10 @@ def _format_origin(origin: RequestOrigin) -> str:
     return _ORIGIN.dump_json(origin).decode()
 
 
-def new_run_row(tx: Transaction, new: NewRun) -> dict[str, Any]:
+def _build_row(tx: Transaction, new: NewRun) -> dict[str, Any]:
     """Return the columns of a new request."""
     return {
-        **dict.fromkeys(COLUMNS),
+        **dict.fromkeys(_COLUMNS),
         "version": 1,
         "state": State.PLANNING.value,
         "runbook": new.runbook,
@@ -100,7 +99,7 @@ def new_run_row(tx: Transaction, new: NewRun) -> dict[str, Any]:
         "required_approvals": 0,
         "approver_groups": "[]",
         "policy_notes": "[]",
-        "requirements": _DEFAULT_REQUIREMENTS,
+        "requirements": _format_requirements(ApprovalRequirements()),
         "undo_of": new.undo_of,
         "parent": new.parent,
         "hosts": json.dumps([*new.hosts]) if new.hosts else "[]",
@@ -117,24 +116,20 @@ def new_run_row(tx: Transaction, new: NewRun) -> dict[str, Any]:
     }
 
 
-_ROWS_ORIGIN = TypeAdapter(RequestOrigin)
-_ROWS_REQUIREMENTS = TypeAdapter(ApprovalRequirements)
-
-
 # Cached, because many runs have the same value.
 @lru_cache(1024)
 def _parse_origin(text: str) -> RequestOrigin:
-    return _ROWS_ORIGIN.validate_json(text)
+    return _ORIGIN.validate_json(text)
 
 
 @lru_cache(1024)
 def _parse_requirements(text: str) -> ApprovalRequirements:
-    return _ROWS_REQUIREMENTS.validate_json(text)
+    return _REQUIREMENTS.validate_json(text)
 
 
 @lru_cache(1024)
-def write_requirements(requirements: ApprovalRequirements) -> str:
-    return _ROWS_REQUIREMENTS.dump_json(requirements).decode()
+def _format_requirements(requirements: ApprovalRequirements) -> str:
+    return _REQUIREMENTS.dump_json(requirements).decode()
 
 
 @lru_cache(1024)
@@ -143,7 +138,7 @@ def read_names(text: str) -> tuple[str, ...]:
     return tuple(json.loads(text))
 
 
-def read_run(row: Any) -> Run:
+def _read_run(row: Any) -> Run:
     return Run(
         id=row.id,
         version=row.version,
@@ -187,15 +182,15 @@ def read_run(row: Any) -> Run:
     )
 
 
-LISTED = [
-    null().label("plan") if column.name == "plan" else column for column in tables.run.columns
-]
-
-
-_ADD = insert(tables.run).returning(
-    tables.run, null().label("report"), sort_by_parameter_order=True
+# Another table holds the reports.
+_NO_REPORT = null().label("report")
+_NO_PLAN = null().label("plan")
+_WITHOUT_REPORT = select(tables.run, _NO_REPORT).order_by(_RUN.id)
+_WITHOUT_PLAN: Select[Any] = select(
+    *(_NO_PLAN if column.name == "plan" else column for column in tables.run.columns), _NO_REPORT
 )
-_ADD_ALL = insert(tables.run).returning(tables.run.c.id, sort_by_parameter_order=True)
+_ADD = insert(tables.run).returning(tables.run, _NO_REPORT, sort_by_parameter_order=True)
+_ADD_ALL = insert(tables.run).returning(_RUN.id, sort_by_parameter_order=True)
 
 
 def _keep(value: object) -> object:
@@ -217,7 +212,7 @@ _WRITTEN: Mapping[str, Callable[[Any], object]] = {
     "plan": lambda plan: plan.to_json() if plan else None,
     "approver_groups": lambda groups: json.dumps(list(groups)),
     "policy_notes": lambda notes: json.dumps(list(notes), ensure_ascii=False),
-    "requirements": write_requirements,
+    "requirements": _format_requirements,
     "grant_id": _keep,
 }
 
@@ -229,9 +224,9 @@ def _build_update(names: frozenset[str]) -> Update:
     return (
         update(tables.run)
         .where(
-            tables.run.c.id == bindparam("of"),
-            tables.run.c.version == bindparam("was_version"),
-            tables.run.c.state == bindparam("was_state"),
+            _RUN.id == bindparam("of"),
+            _RUN.version == bindparam("was_version"),
+            _RUN.state == bindparam("was_state"),
         )
         .values({column: bindparam(column) for column in columns})
     )
@@ -244,20 +239,19 @@ def _output_column(run: ColumnElement[int], n: ColumnElement[int] | int) -> Scal
     return query.order_by(output.entry.desc()).limit(1).scalar_subquery()
 
 
-def _select() -> Select[Any]:
-    """Select runs with their reports, which another table holds."""
-    return select(tables.run, _output_column(tables.run.c.id, 0).label("report"))
-
-
-_GET = _select().where(tables.run.c.id == bindparam("number"))
-_LOCK = _select().where(tables.run.c.id == bindparam("number")).with_for_update(of=tables.run)
-_CHILDREN = (
-    _select().where(tables.run.c.parent == bindparam("parent_id")).order_by(tables.run.c.id)
-)
-_LIST: Select[Any] = (
-    select(*LISTED, null().label("report"))
-    .order_by(tables.run.c.id.desc())
-    .where(tables.run.c.id.in_(bindparam("wanted", expanding=True)))
+_WITH_REPORT: Select[Any] = select(tables.run, _output_column(_RUN.id, 0).label("report"))
+_GET = _WITH_REPORT.where(_RUN.id == bindparam("number"))
+_LOCK = _GET.with_for_update(of=tables.run)
+_CHILDREN = _WITH_REPORT.where(_RUN.parent == bindparam("parent_id")).order_by(_RUN.id)
+_CHILDREN_BRIEFLY = _WITHOUT_PLAN.where(_RUN.parent == bindparam("parent_id")).order_by(_RUN.id)
+_IS_WANTED = _RUN.id.in_(bindparam("wanted", expanding=True))
+_LIST = _WITHOUT_PLAN.where(_IS_WANTED).order_by(_RUN.id.desc())
+_LOCK_ALL = _WITHOUT_REPORT.where(_IS_WANTED).with_for_update(of=tables.run)
+_LOCK_VERSIONS = (
+    select(_RUN.id, _RUN.version)
+    .where(_IS_WANTED)
+    .order_by(_RUN.id)
+    .with_for_update(of=tables.run)
 )
 _DECISIONS_ON = (
     select(tables.decision)
@@ -284,20 +278,20 @@ _STEPS = (
 
 
 _SUCCEEDED = (
-    select(tables.run.c.id)
+    select(_RUN.id)
     .where(
-        tables.run.c.requested_by == bindparam("who"),
-        tables.run.c.runbook == bindparam("what"),
-        tables.run.c.state == State.SUCCEEDED.value,
-        tables.run.c.undo_of.is_(None),
+        _RUN.requested_by == bindparam("who"),
+        _RUN.runbook == bindparam("what"),
+        _RUN.state == State.SUCCEEDED.value,
+        _RUN.undo_of.is_(None),
     )
     .limit(1)
 )
 
 
 # The state of a parent run with an unknown outcome follows from its child runs.
-_UNFINISHED = tables.run.c.state.in_([state.value for state in sorted(ACTIVE_STATES)]) | (
-    (tables.run.c.state == State.UNKNOWN.value) & (tables.run.c.hosts != "[]")
+_UNFINISHED = _RUN.state.in_([state.value for state in sorted(ACTIVE_STATES)]) | (
+    (_RUN.state == State.UNKNOWN.value) & (_RUN.hosts != "[]")
 )
 
 
@@ -311,7 +305,7 @@ class ConcurrentUpdateError(Exception):
 
 def add_run(tx: Transaction, new: NewRun) -> Run:
     """Store a request."""
-    return read_run(_insert(tx, _ADD, [new])[0])
+    return _read_run(_insert(tx, _ADD, [new])[0])
 
 
 def add_runs(tx: Transaction, new: Sequence[NewRun]) -> list[int]:
@@ -320,7 +314,7 @@ def add_runs(tx: Transaction, new: Sequence[NewRun]) -> list[int]:
 
 
 def _insert(tx: Transaction, statement: Executable, new: Sequence[NewRun]) -> Sequence[Any]:
-    rows = [new_run_row(tx, one) for one in new]
+    rows = [_build_row(tx, one) for one in new]
     if not rows:
         return ()
     added: Sequence[Any] = tx.sql.execute(statement, rows).all()
@@ -339,18 +333,19 @@ def _insert(tx: Transaction, statement: Executable, new: Sequence[NewRun]) -> Se
 
 def get_run(tx: Transaction, number: int) -> Run:
     """Return a run. Raises NoSuchRun if it does not exist or may not be viewed."""
-    row = tx.sql.execute(_GET, {"number": number}).first()
-    if row is None or not view_conditions.list_viewable(tx, [number]):
-        raise NoSuchRun(f"there is no run {number}")
-    return read_run(row)
+    return _read_one(tx, _GET, number)
 
 
 def lock_run(tx: Transaction, number: int) -> Run:
     """Return the run and keep others from changing it until this transaction ends."""
-    row = tx.sql.execute(_LOCK, {"number": number}).first()
+    return _read_one(tx, _LOCK, number)
+
+
+def _read_one(tx: Transaction, query: Select[Any], number: int) -> Run:
+    row = tx.sql.execute(query, {"number": number}).first()
     if row is None or not view_conditions.list_viewable(tx, [number]):
         raise NoSuchRun(f"there is no run {number}")
-    return read_run(row)
+    return _read_run(row)
 
 
 def move_run(tx: Transaction, run: Run, to: State, **changes: Any) -> Run:
@@ -434,15 +429,12 @@ def _row(was: Run, run: Run, names: Collection[str]) -> dict[str, Any]:
 
 def list_runs(tx: Transaction, numbers: Sequence[int]) -> list[Run]:
     """Return these runs, the newest first, without plans and reports."""
-    return filter_viewable(tx, tx.sql.execute(_LIST, {"wanted": numbers}))
+    return _read_viewable(tx, tx.sql.execute(_LIST, {"wanted": numbers}))
 
 
-def filter_viewable(tx: Transaction, rows: Iterable[Any]) -> list[Run]:
+def _read_viewable(tx: Transaction, rows: Iterable[Any]) -> list[Run]:
     """Return the runs that may be viewed, in their order."""
-    return _filter_viewable_runs(tx, [read_run(row) for row in rows])
-
-
-def _filter_viewable_runs(tx: Transaction, found: list[Run]) -> list[Run]:
+    found = [_read_run(row) for row in rows]
     if tx.view_rights is None:
         return found
     viewable = view_conditions.list_viewable(tx, [run.id for run in found])
@@ -451,8 +443,8 @@ def _filter_viewable_runs(tx: Transaction, found: list[Run]) -> list[Run]:
 
 def get_runs(tx: Transaction, numbers: Sequence[int]) -> list[Run]:
     """Return these runs, the newest first, without their reports."""
-    query = select(tables.run, null().label("report")).where(tables.run.c.id.in_(numbers))
-    return filter_viewable(tx, tx.sql.execute(query.order_by(tables.run.c.id.desc())))
+    query = select(tables.run, _NO_REPORT).where(_RUN.id.in_(numbers))
+    return _read_viewable(tx, tx.sql.execute(query.order_by(_RUN.id.desc())))
 
 
 def is_first_time(tx: Transaction, *, person: str, words: str) -> bool:
@@ -462,45 +454,42 @@ def is_first_time(tx: Transaction, *, person: str, words: str) -> bool:
 
 def list_children(tx: Transaction, parent: int) -> list[Run]:
     """Return the child runs of a run, in the order of its hosts."""
-    return filter_viewable(tx, tx.sql.execute(_CHILDREN, {"parent_id": parent}).all())
+    return _read_viewable(tx, tx.sql.execute(_CHILDREN, {"parent_id": parent}).all())
 
 
 def lock_children(tx: Transaction, parent: int) -> list[Run]:
     """Return the child runs of a run and lock them until this transaction ends."""
-    query = _select().where(tables.run.c.parent == parent).order_by(tables.run.c.id)
-    return [read_run(row) for row in tx.sql.execute(query.with_for_update(of=tables.run))]
+    query = _WITH_REPORT.where(_RUN.parent == parent).order_by(_RUN.id)
+    return [_read_run(row) for row in tx.sql.execute(query.with_for_update(of=tables.run))]
 
 
 def list_unfinished(tx: Transaction) -> list[Run]:
     """Return every unfinished run, parents before their children."""
-    query = _select().where(_UNFINISHED)
-    return [read_run(row) for row in tx.sql.execute(query.order_by(tables.run.c.id))]
+    query = _WITH_REPORT.where(_UNFINISHED)
+    return [_read_run(row) for row in tx.sql.execute(query.order_by(_RUN.id))]
 
 
 def list_unfinished_briefly(tx: Transaction) -> list[Run]:
     """Return every unfinished run that may be viewed, without plans and reports."""
-    query = select(*LISTED, null().label("report")).where(_UNFINISHED)
-    found = tx.sql.execute(query.order_by(tables.run.c.id))
-    return _filter_viewable_runs(tx, [read_run(row) for row in found])
+    query = _WITHOUT_PLAN.where(_UNFINISHED)
+    return _read_viewable(tx, tx.sql.execute(query.order_by(_RUN.id)))
 
 
 def list_unknown_outcomes(tx: Transaction) -> list[Run]:
     """Return every run on one host with an unknown outcome."""
-    query = _select().where(tables.run.c.state == State.UNKNOWN.value, tables.run.c.hosts == "[]")
-    return filter_viewable(tx, tx.sql.execute(query.order_by(tables.run.c.id)))
+    query = _WITH_REPORT.where(_RUN.state == State.UNKNOWN.value, _RUN.hosts == "[]")
+    return _read_viewable(tx, tx.sql.execute(query.order_by(_RUN.id)))
 
 
 def list_pending(tx: Transaction) -> list[Run]:
     """Return every request that needs approval."""
-    query = _select().where(
-        tables.run.c.state == State.PENDING.value, tables.run.c.parent.is_(None)
-    )
-    return filter_viewable(tx, tx.sql.execute(query.order_by(tables.run.c.id)))
+    query = _WITH_REPORT.where(_RUN.state == State.PENDING.value, _RUN.parent.is_(None))
+    return _read_viewable(tx, tx.sql.execute(query.order_by(_RUN.id)))
 
 
 def mark_as_plan(tx: Transaction, run: Run) -> Run:
     """Make a request a plan, together with the requests of its hosts."""
-    role = tables.run.c.fan_out_role
+    role = _RUN.fan_out_role
     tx.sql.execute(
         _update_with_children(run).where(role < PLAN_ONLY).values(fan_out_role=role + PLAN_ONLY)
     )
@@ -509,7 +498,7 @@ def mark_as_plan(tx: Transaction, run: Run) -> Run:
 
 def mark_requested(tx: Transaction, run: Run, reason: str) -> Run:
     """Make a plan a request, together with the plans of its hosts. reason: of the request."""
-    role = tables.run.c.fan_out_role
+    role = _RUN.fan_out_role
     text = tx.redactor.redact_text(reason)
     tx.sql.execute(
         _update_with_children(run)
@@ -521,53 +510,49 @@ def mark_requested(tx: Transaction, run: Run, reason: str) -> Run:
 
 
 def _update_with_children(run: Run) -> Update:
-    return update(tables.run).where((tables.run.c.id == run.id) | (tables.run.c.parent == run.id))
+    return update(tables.run).where((_RUN.id == run.id) | (_RUN.parent == run.id))
 
 
 def list_due_to_expire(tx: Transaction) -> list[Run]:
     """Return the runs that waited too long. Of child runs, only queued ones expire."""
-    query = _select().where(
-        tables.run.c.state.in_(sorted(state.value for state in EXPIRING_STATES)),
-        tables.run.c.expires_at <= tx.now,
-        tables.run.c.parent.is_(None) | (tables.run.c.state == State.QUEUED.value),
+    query = _WITH_REPORT.where(
+        _RUN.state.in_(sorted(state.value for state in EXPIRING_STATES)),
+        _RUN.expires_at <= tx.now,
+        _RUN.parent.is_(None) | (_RUN.state == State.QUEUED.value),
     )
-    return [read_run(row) for row in tx.sql.execute(query)]
+    return [_read_run(row) for row in tx.sql.execute(query)]
 
 
 def list_open_proposals(tx: Transaction, number: int) -> list[int]:
     """Return the counter-proposals for a run that its requester can accept now."""
-    column = tables.run.c
-    query = select(column.id).where(
-        column.state == State.COUNTER_PROPOSED.value,
-        column.proposal_for == number,
-        column.expires_at > tx.now,
+    query = select(_RUN.id).where(
+        _RUN.state == State.COUNTER_PROPOSED.value,
+        _RUN.proposal_for == number,
+        _RUN.expires_at > tx.now,
     )
-    return list(tx.sql.execute(query.order_by(column.id)).scalars())
+    return list(tx.sql.execute(query.order_by(_RUN.id)).scalars())
 
 
 def list_unrequested(tx: Transaction, person: str) -> list[Run]:
     """Return a person's plans and counter-proposals to their requests, while they are valid."""
-    column = tables.run.c
-    query = _select().where(
-        column.state.in_([State.COUNTER_PROPOSED.value, State.PLANNED.value]),
-        column.requested_by == person,
-        column.parent.is_(None),
-        column.expires_at > tx.now,
+    query = _WITH_REPORT.where(
+        _RUN.state.in_([State.COUNTER_PROPOSED.value, State.PLANNED.value]),
+        _RUN.requested_by == person,
+        _RUN.parent.is_(None),
+        _RUN.expires_at > tx.now,
     )
-    return filter_viewable(tx, tx.sql.execute(query.order_by(column.id)))
+    return _read_viewable(tx, tx.sql.execute(query.order_by(_RUN.id)))
 
 
 def list_outdated_proposals(tx: Transaction) -> list[int]:
     """Return the open counter-proposals whose original request is no longer pending."""
-    column, original = tables.run.c, tables.run.alias("original")
+    original = tables.run.alias("original")
     query = (
-        select(column.id)
-        .join(original, column.proposal_for == original.c.id)
-        .where(
-            column.state == State.COUNTER_PROPOSED.value, original.c.state != State.PENDING.value
-        )
+        select(_RUN.id)
+        .join(original, _RUN.proposal_for == original.c.id)
+        .where(_RUN.state == State.COUNTER_PROPOSED.value, original.c.state != State.PENDING.value)
     )
-    return list(tx.sql.execute(query.order_by(column.id)).scalars())
+    return list(tx.sql.execute(query.order_by(_RUN.id)).scalars())
 
 
 def add_decision(tx: Transaction, decision: Decision) -> bool:
@@ -615,16 +600,8 @@ def list_decisions_on(tx: Transaction, numbers: Sequence[int]) -> dict[int, list
 
 def record_intent(tx: Transaction, run: int, n: int) -> None:
     """Record that step *n* is about to be sent. Committed before it is sent."""
-    tx.sql.execute(
-        insert(tables.step),
-        {
-            "run": run,
-            "step_number": n,
-            "state": StepState.INTENT.value,
-            "sent_at": tx.now,
-            "error": "",
-        },
-    )
+    intent = {"run": run, "step_number": n, "state": StepState.INTENT.value, "sent_at": tx.now}
+    tx.sql.execute(insert(tables.step), {**intent, "error": ""})
 
 
 def record_outcome(tx: Transaction, record: StepRecord) -> None:
@@ -653,18 +630,22 @@ def list_steps(tx: Transaction, run: int) -> Sequence[StepRecord]:
         return []
     return [
         StepRecord(
-            *(
-                row.run,
-                row.step_number,
-                StepState(row.state),
-                row.sent_at,
-                row.ended_at,
-                row.exit_status,
-            ),
-            *(row.output or "", row.error),
+            row.run,
+            row.step_number,
+            StepState(row.state),
+            row.sent_at,
+            row.ended_at,
+            row.exit_status,
+            row.output or "",
+            row.error,
         )
         for row in tx.sql.execute(_STEPS, {"of": run}).all()
     ]
+
+
+def has_executed_steps(tx: Transaction, run: int) -> bool:
+    """Return whether a step was sent that may have changed its host."""
+    return any(step.state is not StepState.FAILED for step in list_steps(tx, run))
 
 
 def list_steps_of_children(tx: Transaction, parent: int) -> Sequence[StepRecord]:
@@ -676,33 +657,14 @@ def list_steps_of_children(tx: Transaction, parent: int) -> Sequence[StepRecord]
             replace(step, step_number=before + step.step_number)
             for step in list_steps(tx, child.id)
         ]
-        before += len(child.plan.steps) if child.plan else 0
+        before += child.step_count
     return found
-
-
-_RUN = tables.run.c
-# Without the reports, which are in another table and not needed here.
-_PLAIN = select(tables.run, null().label("report")).order_by(_RUN.id)
-_LISTED = (
-    select(*LISTED, null().label("report"))
-    .where(_RUN.parent == bindparam("parent_id"))
-    .order_by(_RUN.id)
-)
-_LOCKED = _PLAIN.with_for_update(of=tables.run).where(
-    _RUN.id.in_(bindparam("wanted", expanding=True))
-)
-_VERSIONS = (
-    select(_RUN.id, _RUN.version)
-    .order_by(_RUN.id)
-    .with_for_update(of=tables.run)
-    .where(_RUN.id.in_(bindparam("wanted", expanding=True)))
-)
 
 
 @cache
 def _select_children_in(states: frozenset[State], *, lock: bool) -> Select[Any]:
     """Build the query for the child runs of a run that are in one of these states."""
-    query = _PLAIN.where(_is_child_in(states))
+    query = _WITHOUT_REPORT.where(_is_child_in(states))
     return query.with_for_update(of=tables.run) if lock else query
 
 
@@ -720,9 +682,9 @@ def _is_child_in(states: frozenset[State]) -> ColumnElement[bool]:
 def list_changes_of_host(tx: Transaction, host: str) -> list[Run]:
     """Return the changes that were begun on a host, without plans and reports, oldest first."""
     is_change = (_RUN.host == host) & (_RUN.kind == "change") & (_RUN.hosts == "[]")
-    query: Select[Any] = select(*LISTED, null().label("report")).where(is_change)
+    query = _WITHOUT_PLAN.where(is_change)
     query = query.where(_RUN.started_at.is_not(None)).order_by(_RUN.started_at, _RUN.id)
-    return filter_viewable(tx, tx.sql.execute(query))
+    return _read_viewable(tx, tx.sql.execute(query))
 
 
 def list_changes_begun(tx: Transaction, *, person: str, since: int, until: int) -> list[Run]:
@@ -731,28 +693,28 @@ def list_changes_begun(tx: Transaction, *, person: str, since: int, until: int) 
     person: who requested them; "" for anyone. since, until: microseconds since 1970.
     """
     is_change = (_RUN.kind == "change") & (_RUN.hosts == "[]")
-    query: Select[Any] = select(*LISTED, null().label("report")).where(is_change)
+    query = _WITHOUT_PLAN.where(is_change)
     query = query.where(_RUN.started_at.between(since, until)).order_by(_RUN.started_at, _RUN.id)
     if person:
         query = query.where(_RUN.requested_by == person)
-    return filter_viewable(tx, tx.sql.execute(query))
+    return _read_viewable(tx, tx.sql.execute(query))
 
 
 def list_children_briefly(tx: Transaction, parent: int) -> list[Run]:
     """Return the child runs of a run, without plans and reports: there may be hundreds."""
-    return filter_viewable(tx, tx.sql.execute(_LISTED, {"parent_id": parent}).all())
+    return _read_viewable(tx, tx.sql.execute(_CHILDREN_BRIEFLY, {"parent_id": parent}).all())
 
 
 def list_children_in(tx: Transaction, parent: int, states: Iterable[State]) -> list[Run]:
     """Return the child runs that are in one of these states, without their reports."""
     query = _select_children_in(frozenset(states), lock=False)
-    return filter_viewable(tx, tx.sql.execute(query, {"parent_id": parent}))
+    return _read_viewable(tx, tx.sql.execute(query, {"parent_id": parent}))
 
 
 def lock_children_in(tx: Transaction, parent: int, states: Iterable[State]) -> list[Run]:
     """Return them and keep others from changing them until this transaction ends."""
     query = _select_children_in(frozenset(states), lock=True)
-    return [read_run(row) for row in tx.sql.execute(query, {"parent_id": parent})]
+    return [_read_run(row) for row in tx.sql.execute(query, {"parent_id": parent})]
 
 
 def has_child_in(tx: Transaction, parent: int, states: Iterable[State]) -> bool:
@@ -769,14 +731,11 @@ def lock_runs(tx: Transaction, known: Sequence[Run]) -> list[Run]:
     known: the runs as they were read before; unchanged ones are not read again.
     """
     wanted = [run.id for run in known]
-    now = {row.id: row.version for row in tx.sql.execute(_VERSIONS, {"wanted": wanted}).all()}
+    now = {row.id: row.version for row in tx.sql.execute(_LOCK_VERSIONS, {"wanted": wanted}).all()}
     same = [run for run in known if now.get(run.id) == run.version]
     others = [*now.keys() - {run.id for run in same}]
-    read = tx.sql.execute(_LOCKED, {"wanted": others}).all() if others else ()
-    return [*same, *map(read_run, read)]
-
-
-_POLICIES_RUN = tables.run.c
+    read = tx.sql.execute(_LOCK_ALL, {"wanted": others}).all() if others else ()
+    return [*same, *map(_read_run, read)]
 
 
 def list_planned_under_other_policies(tx: Transaction, version: str, *, before: int) -> list[int]:
@@ -785,11 +744,11 @@ def list_planned_under_other_policies(tx: Transaction, version: str, *, before: 
     Schedules are left out: their approval stays valid when the policy changes. The database
     searches the plans, so that thousands need not be read.
     """
-    query = select(_POLICIES_RUN.id).where(
-        _POLICIES_RUN.state.in_([State.PENDING.value, State.QUEUED.value]),
-        _POLICIES_RUN.fan_out_role < CHILD,
-        _POLICIES_RUN.requested_at <= before,
-        _POLICIES_RUN.timing.is_(None),
-        ~_POLICIES_RUN.plan.contains(f'"policy_version":"{version}"'),
+    query = select(_RUN.id).where(
+        _RUN.state.in_([State.PENDING.value, State.QUEUED.value]),
+        _RUN.fan_out_role < CHILD,
+        _RUN.requested_at <= before,
+        _RUN.timing.is_(None),
+        ~_RUN.plan.contains(f'"policy_version":"{version}"'),
     )
-    return list(tx.sql.execute(query.order_by(_POLICIES_RUN.id)).scalars())
+    return list(tx.sql.execute(query.order_by(_RUN.id)).scalars())

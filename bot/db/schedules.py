@@ -5,7 +5,7 @@ fires; all others fail to insert it.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from sqlalchemy import Row, Select, func, insert, select, update
@@ -175,17 +175,7 @@ def set_schedule_state(
 
 def record_fire(tx: Transaction, fire: Fire) -> bool:
     """Record the outcome of a due time; False if it has one already."""
-    return tx.insert_once(
-        tables.fire,
-        schedule=fire.schedule,
-        due_at=fire.due_at,
-        host=fire.host,
-        outcome=fire.outcome.value,
-        starts_at=fire.starts_at,
-        recorded_at=fire.recorded_at,
-        run=fire.run,
-        reason=fire.reason,
-    )
+    return tx.insert_once(tables.fire, **{**vars(fire), "outcome": fire.outcome.value})
 
 
 def mark_started(
@@ -304,16 +294,7 @@ def _build_schedule(row: Row[tuple[object, ...]]) -> Schedule:
 
 
 def _build_fire(row: Row[tuple[object, ...]]) -> Fire:
-    return Fire(
-        schedule=row.schedule,
-        due_at=row.due_at,
-        host=row.host,
-        outcome=FireOutcome(row.outcome),
-        starts_at=row.starts_at,
-        recorded_at=row.recorded_at,
-        run=row.run,
-        reason=row.reason,
-    )
+    return replace(Fire(*row), outcome=FireOutcome(row.outcome))
 
 
 def count_missed(tx: Transaction, *, days: int = MISSED_DAYS) -> dict[int, int]:

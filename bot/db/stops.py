@@ -70,7 +70,7 @@ def list_stopped_runs(tx: Transaction, runs: Sequence[Run]) -> set[int]:
 
 def _first(tx: Transaction, *whats: str) -> Stop | None:
     row = tx.sql.execute(_FIRST, {"whats": whats}).first()
-    return Stop(row.what, row.person, row.stopped_at, row.reason) if row else None
+    return Stop(*row) if row else None
 
 
 _PEOPLE = select(tables.ban.c.person)
@@ -101,7 +101,7 @@ def remove_ban(tx: Transaction, person: str) -> bool:
 def list_bans(tx: Transaction) -> list[Ban]:
     """Return all bans, the oldest first."""
     rows = tx.sql.execute(select(tables.ban).order_by(tables.ban.c.banned_at))
-    return [Ban(row.person, row.banned_by, row.banned_at, row.reason) for row in rows]
+    return [Ban(*row) for row in rows]
 
 
 def list_banned_people(tx: Transaction) -> frozenset[str]:

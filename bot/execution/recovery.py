@@ -51,7 +51,7 @@ class RecoveryService:
         workers first need time to renew theirs.
         """
         with self._context.database.reading() as tx:
-            found = leases.list_lapsed(tx)
+            found = leases.list_expired(tx)
         again, self._expired_leases = found & self._expired_leases, found
         for number, fence in again:
             if number not in self._context.lease_keeper.leased_runs:

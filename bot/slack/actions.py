@@ -120,7 +120,7 @@ class DecisionHandler:
         with self._database.reading() as tx:
             run = runs.get_run(tx, number)
             posted_messages = outbox.list_messages(tx, number)
-            has_pending_update = outbox.has_more(tx, number)
+            has_pending_update = outbox.has_pending_update(tx, number)
         known_locations = {
             (posted.channel, posted.ts)
             for slot, posted in posted_messages.items()

@@ -268,7 +268,9 @@ class HomeTabs:
             if digest != home.digest:
                 async with asyncio.timeout(_TIMEOUT_SECONDS):
                     await self._sender.publish_home_tab(home.user, render_home(content))
-            await write_or_log(self._database, lambda tx: home_queue.mark_drawn(tx, home, digest))
+            await write_or_log(
+                self._database, lambda tx: home_queue.mark_rendered(tx, home, digest)
+            )
         except CALL_ERRORS as error:
             cause, seconds = get_error_cause(error), get_retry_seconds(error) or _RETRY_SECONDS
             _log.warning("cannot update the Home tab of %s: %s", home.user, cause)

@@ -186,7 +186,9 @@ class Outbox:
             # Finish deliveries, or they would be repeated after the next start.
             if self._tasks:
                 await asyncio.wait(self._tasks, timeout=_GRACE_SECONDS)
-            await write_or_log(self._database, lambda tx: outbox.release(tx, self._sender_name))
+            await write_or_log(
+                self._database, lambda tx: outbox.release_claims(tx, self._sender_name)
+            )
 
     async def deliver_due(self) -> None:
         """Deliver all that is due now; return when it is delivered or postponed."""
@@ -224,7 +226,7 @@ class Outbox:
         with self._database.transaction() as tx:
             ready = (
                 delivery
-                for item in outbox.lock_pending_update(tx)
+                for item in outbox.lock_pending_updates(tx)
                 if not self._is_too_early((delivery := self._build_delivery(tx, item)).posts)
                 and self._is_channel_ready(tx, delivery)
                 and outbox.claim_update(tx, item, sender=self._sender_name, seconds=_LEASE_SECONDS)
@@ -302,7 +304,7 @@ class Outbox:
             await asyncio.sleep(_LEASE_SECONDS / 3)
 
             def write(tx: Transaction) -> None:
-                outbox.renew(tx, update, sender=self._sender_name, seconds=_LEASE_SECONDS)
+                outbox.renew_claim(tx, update, sender=self._sender_name, seconds=_LEASE_SECONDS)
 
             await write_or_log(self._database, write)
 

@@ -153,6 +153,6 @@ def announce_run_change(tx: Transaction, run: Run) -> None:
 def release_host_lock(context: WorkflowContext, tx: Transaction, run: Run) -> None:
     """Release the run's host lock and wake the next run for the host."""
     locks.release_locks(tx, run.id)
-    waiting = locks.next_run_for(tx, run.host)
+    waiting = locks.get_next_run(tx, run.host)
     if waiting is not None and waiting.id != run.id:
         context.dispatcher.enqueue_run(tx, waiting.id, get_site(context, waiting.host))

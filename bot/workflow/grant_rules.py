@@ -32,7 +32,7 @@ def choose_grant(
             continue
         if get_grant_obstacle(policy, request, ruling, grant.granted_by):
             continue
-        if grants.count_taken(tx, grant.id, but=run.id) < grant.per_hour:
+        if grants.count_taken(tx, grant.id, except_run=run.id) < grant.per_hour:
             return grant, ""
         exhausted.append(f"Grant {grant.id} has reached its limit of {grant.per_hour} this hour.")
     return None, " ".join(exhausted)
@@ -58,7 +58,7 @@ def get_grant_refusal(
         else "was used more often than the database lists"
         if not has_all_uses_counted(tx, grant, except_run=run.id)
         else "has reached its limit this hour"
-        if grants.count_used(tx, grant.id, but=run.id) >= grant.per_hour
+        if grants.count_used(tx, grant.id, except_run=run.id) >= grant.per_hour
         else get_grant_obstacle(policy, request, ruling, grant.granted_by)
     )
     return f"Grant {grant.id} {why}, so the run needs an approval" if why else ""

@@ -25,7 +25,7 @@ from bot.model.request_form import (
     get_required_tag,
     list_request_words,
 )
-from bot.model.run import MAX_AREAS_LENGTH, RequestOrigin, Run, State, StepState, join_areas
+from bot.model.run import MAX_AREAS_LENGTH, RequestOrigin, Run, State, join_areas
 from bot.model.schedule import ScheduleTiming
 from bot.model.tickets import parse_ticket_key
 from bot.policy import Policy, PolicyRequest, Ruling
@@ -182,7 +182,7 @@ def request_undo(context: WorkflowContext, number: int, terms: RequestTerms) -> 
         done = [
             run
             for run in runs.list_children(tx, number) or [original]
-            if _has_executed_steps(tx, run)
+            if runs.has_executed_steps(tx, run.id)
         ]
     if original.kind != "change" or not done:
         raise InvalidRequestError(f"run {number} changed nothing, so there is nothing to undo")
@@ -217,10 +217,6 @@ def request_undo(context: WorkflowContext, number: int, terms: RequestTerms) -> 
         for run in done
     ]
     return record_new_request(context, policy, new, children if original.hosts else ())
-
-
-def _has_executed_steps(tx: Transaction, run: Run) -> bool:
-    return any(step.state is not StepState.FAILED for step in runs.list_steps(tx, run.id))
 
 
 def record_new_request(

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from bot.db import runs, schedules
 from bot.db.database import Transaction
 from bot.model.errors import InvalidRequestError
-from bot.model.run import Run, StepState
+from bot.model.run import Run
 from bot.model.sequence import NOT_UNDONE, UNDO, UNDONE_RUNS, UndoSelection
 from bot.model.times import format_utc
 from bot.policy import Policy
@@ -137,11 +137,9 @@ def _list_runs_to_undo(
             if run.id in numbers and n <= last_of_others + 1
         )
     for found in folded.acts.values():
-        yield from (run for run in found if run.id in numbers and _was_sent(tx, run))
+        yield from (
+            run for run in found if run.id in numbers and runs.has_executed_steps(tx, run.id)
+        )
     for run in folded.unsure.values():
-        if run.id in numbers and run.undo_of is None and _was_sent(tx, run):
+        if run.id in numbers and run.undo_of is None and runs.has_executed_steps(tx, run.id):
             yield run
-
-
-def _was_sent(tx: Transaction, run: Run) -> bool:
-    return any(step.state is not StepState.FAILED for step in runs.list_steps(tx, run.id))

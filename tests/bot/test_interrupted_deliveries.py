@@ -48,5 +48,9 @@ def _list_undelivered(service: Service, run: int) -> list[str]:
         held = tx.sql.exec_driver_sql(
             "SELECT count(*) FROM delivery WHERE next_attempt_at"
         ).scalar_one()
-        waits = {"card": outbox.has_more(tx, run), "Home": not drawn, "subscription": held}
+        waits = {
+            "card": outbox.has_pending_update(tx, run),
+            "Home": not drawn,
+            "subscription": held,
+        }
     return [name for name, waiting in waits.items() if waiting]

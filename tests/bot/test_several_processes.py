@@ -76,9 +76,9 @@ def test_pending_delivery_locked_by_one_process_is_skipped_by_another(db_harness
     harness = db_harness
     run = harness.request(SetSwitch(host="lb1", name="lamp", value="on"))
     with harness.database.transaction() as first:
-        assert [item.run for item in outbox.lock_pending_update(first)] == [run.id]
+        assert [item.run for item in outbox.lock_pending_updates(first)] == [run.id]
         with harness.database.transaction() as second:
-            assert outbox.lock_pending_update(second) == []
+            assert outbox.lock_pending_updates(second) == []
             # Its twin: reading alone would see it.
             assert outbox.list_pending_updates(second)
 

@@ -632,7 +632,7 @@ def test_parent_run_does_not_wait_in_the_queue_of_its_first_host(crowd: Harness)
     crowd.service.approve_run(whole.id, person="olga", digest=whole.digest)
     crowd.service.approve_run(single.id, person="olga", digest=single.digest)
     with crowd.database.reading() as tx:
-        following = locks.next_run_for(tx, "lb1")
+        following = locks.get_next_run(tx, "lb1")
     assert following
     assert following.id == single.id
 

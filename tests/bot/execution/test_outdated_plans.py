@@ -193,7 +193,7 @@ class TestEndingOutdatedPlans:
         run = harness.request(LAMP_ON)
         assert _end_outdated_plans(harness) == []
         with harness.database.transaction() as tx:
-            for item in outbox.lock_pending_update(tx):
+            for item in outbox.lock_pending_updates(tx):
                 outbox.mark_delivered(tx, item)
         _change_rules(harness.policies)
         assert [ended.id for ended in _end_outdated_plans(harness)] == [run.id]

@@ -260,11 +260,11 @@ async def test_outbox_worker_with_an_expired_lease_cannot_change_the_delivery(ch
         assert db_outbox.claim_update(tx, item, sender="new", seconds=60)
         db_outbox.mark_delivered(tx, item, sender="late")
         db_outbox.postpone_update(tx, item, seconds=-1, why="late", sender="late")
-        db_outbox.renew(tx, item, sender="late", seconds=-1)
+        db_outbox.renew_claim(tx, item, sender="late", seconds=-1)
         assert db_outbox.list_pending_updates(tx) == []
-        assert db_outbox.has_more(tx, item.run)
+        assert db_outbox.has_pending_update(tx, item.run)
         db_outbox.mark_delivered(tx, item, sender="new")
-        assert not db_outbox.has_more(tx, item.run)
+        assert not db_outbox.has_pending_update(tx, item.run)
 
 
 async def test_outbox_worker_releases_unsent_messages_at_shutdown(
