@@ -18,11 +18,11 @@ from typing import Any
 
 from bot.audit import change_log, verification
 from bot.audit.change_log import Entry
-from bot.audit.formats import to_datetime
 from bot.db import drift
 from bot.db.drift import DriftKey
 from bot.model.drift import DriftState
 from bot.model.text import escape_control
+from bot.model.times import to_datetime
 from bot.queries.drift import describe_drift
 from connectors.command import Shell
 from tests.playground import demo_history, sample_company
