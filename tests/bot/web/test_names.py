@@ -76,9 +76,7 @@ def site_with_everything(site: Site) -> Site:
     site.harness.run_queued_work()
     with site.database.reading() as tx:
         wanted = NewGrant("dora", "toy set", "lb*", 5, tx.now + 3_600_000_000, {})
-    service.grants.create_grant(
-        wanted, granted_by="olga", reason="a busy day", source="web"
-    )
+    service.grants.create_grant(wanted, granted_by="olga", reason="a busy day", source="web")
     service.delegations.create_delegation(
         delegator="olga",
         delegate="adam",
