@@ -45,7 +45,7 @@ def fleet(sshd: Sshd, nginx: Nginx) -> Iterator[Fleet]:
     fleet.close()
 
 
-def answered(nginx: Nginx, agent: str, status: int) -> None:
+def wait_for_status(nginx: Nginx, agent: str, status: int) -> None:
     """Wait until an agent is answered so: nginx lets its old workers go after it was told."""
     end = time.monotonic() + 10
     while nginx.get("/", agent) != status:
@@ -55,12 +55,12 @@ def answered(nginx: Nginx, agent: str, status: int) -> None:
 
 def test_nginx_refuses_a_blocked_agent_until_the_undo(fleet: Fleet, nginx: Nginx):
     plan = execute_plan(fleet, BLOCK)
-    answered(nginx, "Mozilla/5.0 (compatible; evil.bot/2.1)", 403)
+    wait_for_status(nginx, "Mozilla/5.0 (compatible; evil.bot/2.1)", 403)
     # A dot is a dot.
-    answered(nginx, "EvilxBot/2", 200)
-    answered(nginx, "Mozilla/5.0 Firefox/133.0", 200)
+    wait_for_status(nginx, "EvilxBot/2", 200)
+    wait_for_status(nginx, "Mozilla/5.0 Firefox/133.0", 200)
     undo_plan(fleet, BLOCK, plan)
-    answered(nginx, "Evil.Bot/2", 200)
+    wait_for_status(nginx, "Evil.Bot/2", 200)
 
 
 def test_nginx_admits_an_unblocked_agent_and_still_refuses_others(fleet: Fleet, nginx: Nginx):
@@ -68,10 +68,10 @@ def test_nginx_admits_an_unblocked_agent_and_still_refuses_others(fleet: Fleet, 
     execute_plan(fleet, BLOCK)
     execute_plan(fleet, other)
     plan = execute_plan(fleet, UNBLOCK)
-    answered(nginx, "Evil.Bot/2", 200)
-    answered(nginx, "C++ Crawler", 403)
+    wait_for_status(nginx, "Evil.Bot/2", 200)
+    wait_for_status(nginx, "C++ Crawler", 403)
     undo_plan(fleet, UNBLOCK, plan)
-    answered(nginx, "Evil.Bot/2", 403)
+    wait_for_status(nginx, "Evil.Bot/2", 403)
     assert fleet.run_query("web1", nginx_agents.query_agents()).refused == (
         "C++ Crawler",
         "Evil.Bot/2",

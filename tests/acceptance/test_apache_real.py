@@ -47,7 +47,7 @@ def fleet(sshd: Sshd, apache: Apache) -> Iterator[Fleet]:
     fleet.close()
 
 
-def answered(apache: Apache, agent: str, status: int) -> None:
+def wait_for_status(apache: Apache, agent: str, status: int) -> None:
     """Wait until an agent is answered so: Apache lets its old workers go after it was told."""
     end = time.monotonic() + 10
     while apache.get(agent) != status:
@@ -57,22 +57,22 @@ def answered(apache: Apache, agent: str, status: int) -> None:
 
 def test_apache_refuses_a_blocked_agent_until_the_undo(fleet: Fleet, apache: Apache):
     plan = execute_plan(fleet, BLOCK)
-    answered(apache, "Mozilla/5.0 (compatible; evil.bot/2.1)", 403)
+    wait_for_status(apache, "Mozilla/5.0 (compatible; evil.bot/2.1)", 403)
     # A dot is a dot.
-    answered(apache, "EvilxBot/2", 200)
-    answered(apache, "Mozilla/5.0 Firefox/133.0", 200)
+    wait_for_status(apache, "EvilxBot/2", 200)
+    wait_for_status(apache, "Mozilla/5.0 Firefox/133.0", 200)
     undo_plan(fleet, BLOCK, plan)
-    answered(apache, "Evil.Bot/2", 200)
+    wait_for_status(apache, "Evil.Bot/2", 200)
 
 
 def test_apache_admits_an_unblocked_agent_and_still_refuses_others(fleet: Fleet, apache: Apache):
     execute_plan(fleet, BLOCK)
     execute_plan(fleet, BlockAgent.model_validate(VALUES | {"agent": "C++ Crawler"}))
     plan = execute_plan(fleet, UNBLOCK)
-    answered(apache, "Evil.Bot/2", 200)
-    answered(apache, "C++ Crawler", 403)
+    wait_for_status(apache, "Evil.Bot/2", 200)
+    wait_for_status(apache, "C++ Crawler", 403)
     undo_plan(fleet, UNBLOCK, plan)
-    answered(apache, "Evil.Bot/2", 403)
+    wait_for_status(apache, "Evil.Bot/2", 403)
     assert fleet.run_query("web1", dialect.query_agents()).refused == ("C++ Crawler", "Evil.Bot/2")
 
 
@@ -112,7 +112,7 @@ def test_apache_without_the_agent_list_include_is_reported_with_the_fix(
 
 def test_apache_access_log_is_counted_by_agent(fleet: Fleet, apache: Apache):
     execute_plan(fleet, BLOCK)
-    answered(apache, "Evil.Bot/2", 403)
+    wait_for_status(apache, "Evil.Bot/2", 403)
     look = BotsTop.model_validate({"host": "web1"})
     report = look.report(look.read(fleet.run_query))
     assert report.table is not None

@@ -59,14 +59,14 @@ def fleet(sshd: Sshd) -> Iterator[Fleet]:
     fleet.close()
 
 
-def checked(fleet: Fleet, port: int, name: str = "") -> Report:
+def check_certificate(fleet: Fleet, port: int, name: str = "") -> Report:
     check = CertCheck.model_validate({"host": "web1", "port": port, "server_name": name})
     return check.report(check.read(fleet.run_query))
 
 
 def test_certificate_is_read_with_its_names_and_expiry(fleet: Fleet):
     with TlsServer(days=90) as server:
-        report = checked(fleet, server.port, "shop.example.org")
+        report = check_certificate(fleet, server.port, "shop.example.org")
     assert re.search("in (89|90) days$", report.summary)
     assert report.table is not None
     assert report.table.rows[0][4] == "www.example.com, *.example.org, 127.0.0.1"
@@ -81,29 +81,29 @@ def test_certificate_is_read_with_its_names_and_expiry(fleet: Fleet):
 )
 def test_certificate_near_or_past_its_expiry_is_a_finding(fleet: Fleet, days: int, pattern: str):
     with TlsServer(days=days) as server:
-        report = checked(fleet, server.port)
+        report = check_certificate(fleet, server.port)
     assert any(re.search(pattern, finding) for finding in report.findings)
 
 
 def test_a_certificate_for_another_name_is_a_finding(fleet: Fleet):
     with TlsServer(days=90) as server:
-        report = checked(fleet, server.port, "example.net")
+        report = check_certificate(fleet, server.port, "example.net")
     assert "it is not for example.net but for www.example.com" in report.findings[0]
 
 
 def test_tls_server_at_another_address_of_the_host_is_found(fleet: Fleet):
     with TlsServer(days=90, address="127.0.0.77") as server:
-        report = checked(fleet, server.port)
+        report = check_certificate(fleet, server.port)
     assert report.table is not None
     assert report.table.rows[0][0] == "127.0.0.77"
 
 
 def test_port_without_tls_is_reported(fleet: Fleet, sshd: Sshd):
-    report = checked(fleet, sshd.port)
+    report = check_certificate(fleet, sshd.port)
     assert not report.healthy
     assert "does not use TLS" in report.findings[0]
 
 
 def test_closed_port_is_an_error_of_the_certificate_check(fleet: Fleet):
     with pytest.raises(CommandError, match="nothing listens at port"):
-        checked(fleet, find_free_port("127.0.0.1"))
+        check_certificate(fleet, find_free_port("127.0.0.1"))

@@ -86,7 +86,7 @@ def fleet(web1: CsfHost, mirror: FixedResponseServer) -> Iterator[Fleet]:
         yield fleet
 
 
-def in_kernel(host: CsfHost) -> set[str]:
+def list_kernel_allow_rules(host: CsfHost) -> set[str]:
     """Return whom the kernel lets in, in its own words."""
     printed = "".join(
         host.inside(*words)
@@ -100,7 +100,7 @@ def in_kernel(host: CsfHost) -> set[str]:
     return {*rules, *re.findall(r"add chain_\w+ (\S+)", printed)} - {"198.51.100.7"}
 
 
-def lets_us_in(host: CsfHost) -> bool:
+def is_port_reachable(host: CsfHost) -> bool:
     try:
         socket.create_connection((host.address, host.port), timeout=0.3).close()
     except OSError:
@@ -116,12 +116,12 @@ def test_csf_refresh_allows_the_pingdom_probes_until_the_undo(
     web1.restart()
     assert not SHOW.report(SHOW.read(fleet.run_query)).healthy
     plan = execute_plan(fleet, REFRESH)
-    assert in_kernel(web1) == ALL
+    assert list_kernel_allow_rules(web1) == ALL
     assert len(web1.own.read_text().splitlines()) == len(ALL) + 1
     assert (web1.etc / "csf.allow").read_text() == f"{ALLOW}Include {web1.own}\n"
     assert SHOW.report(SHOW.read(fleet.run_query)).healthy
     undo_plan(fleet, REFRESH, plan)
-    assert in_kernel(web1) == set()
+    assert list_kernel_allow_rules(web1) == set()
     assert web1.own.read_text() == ""
 
 
@@ -133,7 +133,7 @@ def test_csf_refresh_applies_only_the_changes_of_the_pingdom_feed(
     mirror.replies["/feed"] = build_response(build_feed((*FOURS[3:], "5.172.9.9")).encode())
     plan = execute_plan(fleet, REFRESH)
     assert plan.notes[:2] == ["Adds 1: 5.172.9.9.", f"Removes 3: {', '.join(FOURS[:3])}."]
-    assert in_kernel(web1) == (ALL | {"5.172.9.9"}) - set(FOURS[:3])
+    assert list_kernel_allow_rules(web1) == (ALL | {"5.172.9.9"}) - set(FOURS[:3])
     undo_plan(fleet, REFRESH, plan)
     assert web1.own.read_text() == kept
 
@@ -163,7 +163,7 @@ def test_flushed_csf_firewall_is_off_and_starts_only_with_start_firewall(
         fleet, RefreshPingdom.model_validate({"host": "web1", "start": "firewall"})
     )
     assert plan.steps[1].title == "Replace Keyturn's list and turn the firewall on"
-    assert in_kernel(web1) == ALL
+    assert list_kernel_allow_rules(web1) == ALL
     assert "-j LOCALINPUT" in web1.inside("iptables", "-S", "INPUT")
     assert SHOW.report(SHOW.read(fleet.run_query)).healthy
 
@@ -176,14 +176,14 @@ def test_csf_refresh_restores_flushed_allow_rules(web1: CsfHost, fleet: Fleet):
     assert (
         plan.current_state == "The list is current, but 100 of its 140 addresses are not in force"
     )
-    assert in_kernel(web1) == ALL
+    assert list_kernel_allow_rules(web1) == ALL
 
 
 def test_invalid_pingdom_feeds_change_nothing_on_the_host(
     web1: CsfHost, fleet: Fleet, mirror: FixedResponseServer
 ):
     execute_plan(fleet, REFRESH)
-    before = (web1.own.stat(), web1.own.read_text(), web1.restarts, in_kernel(web1))
+    before = (web1.own.stat(), web1.own.read_text(), web1.restarts, list_kernel_allow_rules(web1))
     bad = [
         *(build_response(text.encode()) for text in BAD_FEEDS.values()),
         build_response(build_feed().encode(), status="500 Internal Server Error"),
@@ -200,7 +200,12 @@ def test_invalid_pingdom_feeds_change_nothing_on_the_host(
         mirror.replies["/feed"] = document
         with pytest.raises((HostError, Refused)):
             REFRESH.plan(REFRESH.read(fleet.run_query))
-    assert (web1.own.stat(), web1.own.read_text(), web1.restarts, in_kernel(web1)) == before
+    assert (
+        web1.own.stat(),
+        web1.own.read_text(),
+        web1.restarts,
+        list_kernel_allow_rules(web1),
+    ) == before
 
 
 def test_pingdom_feed_with_one_odd_item_changes_nothing_and_notes_it(
@@ -213,10 +218,10 @@ def test_pingdom_feed_with_one_odd_item_changes_nothing_and_notes_it(
         plan = REFRESH.plan(REFRESH.read(fleet.run_query))
         assert not plan.steps
         assert [note for note in plan.notes if "Skipped in Pingdom's feed: probe 101" in note]
-    assert in_kernel(web1) == ALL
+    assert list_kernel_allow_rules(web1) == ALL
 
 
-def tell(fleet: Fleet, plan: Plan, *numbers: int) -> None:
+def run_steps(fleet: Fleet, plan: Plan, *numbers: int) -> None:
     for n in numbers:
         fleet.run_command("web1", plan.steps[n - 1].do)
 
@@ -225,15 +230,15 @@ def test_csf_change_that_locks_keyturn_out_is_restored_by_the_host(web1: CsfHost
     """Somebody has taken port 22 out of csf.conf and not restarted csf: loading our list does."""
     web1.configure(TCP_IN="80,443")
     plan = make_plan(fleet, REFRESH)
-    tell(fleet, plan, 1, 2)
-    assert not lets_us_in(web1)
+    run_steps(fleet, plan, 1, 2)
+    assert not is_port_reachable(web1)
     assert fleet.run_query("web1", HELLO) == "hello", (
         "the warm connection would have noticed nothing"
     )
     with pytest.raises(UnreachableError):
-        tell(fleet, plan, 3)
+        run_steps(fleet, plan, 3)
     web1.probations.let_time_run_out("csf")
-    assert lets_us_in(web1)
+    assert is_port_reachable(web1)
     assert web1.own.read_text() == ""
     assert not web1.probations.is_armed("csf")
     assert list(web1.probations.hooks.iterdir()) == []
@@ -243,12 +248,12 @@ def test_csf_change_that_locks_keyturn_out_is_restored_by_the_host(web1: CsfHost
 def test_without_a_new_connection_a_locking_csf_change_is_kept(web1: CsfHost, fleet: Fleet):
     web1.configure(TCP_IN="80,443")
     plan = make_plan(fleet, REFRESH)
-    tell(fleet, plan, 1, 2)
+    run_steps(fleet, plan, 1, 2)
     process, keep = web1.probations.get_timer("csf"), plan.steps[2].do
     assert isinstance(keep, Shell)
     fleet.run_command("web1", replace(keep, new_connection=False))
     wait_until(lambda: not Path(f"/proc/{process}").exists())
-    assert not lets_us_in(web1)
+    assert not is_port_reachable(web1)
 
 
 def _entries(host: CsfHost) -> list[str]:
@@ -296,50 +301,50 @@ def test_unconfirmed_csf_denial_is_restored_and_other_entries_stay(web1: CsfHost
 
 def test_confirmed_csf_list_outlasts_its_probation(web1: CsfHost, fleet: Fleet):
     plan = make_plan(fleet, REFRESH)
-    tell(fleet, plan, 1, 2)
+    run_steps(fleet, plan, 1, 2)
     process = web1.probations.get_timer("csf")
-    tell(fleet, plan, 3)
+    run_steps(fleet, plan, 3)
     wait_until(lambda: not Path(f"/proc/{process}").exists())
-    assert in_kernel(web1) == ALL
+    assert list_kernel_allow_rules(web1) == ALL
     assert web1.restarts == 2
 
 
 def test_csf_list_confirmed_too_late_is_restored_and_reported(web1: CsfHost, fleet: Fleet):
     plan = make_plan(fleet, REFRESH)
-    tell(fleet, plan, 1, 2)
+    run_steps(fleet, plan, 1, 2)
     web1.probations.let_time_run_out("csf")
     for step in (3, 2):
         with pytest.raises(CommandError, match="has restored what was"):
-            tell(fleet, plan, step)
-    assert in_kernel(web1) == set()
+            run_steps(fleet, plan, step)
+    assert list_kernel_allow_rules(web1) == set()
     assert web1.own.read_text() == ""
 
 
 def test_csf_probation_timer_restores_the_list(mirror: FixedResponseServer):
     with CsfHost(probation=1) as host, closing(fleet_of(host, mirror)) as fleet:
         host.restart()
-        tell(fleet, make_plan(fleet, REFRESH), 1)
+        run_steps(fleet, make_plan(fleet, REFRESH), 1)
         wait_until(lambda: host.restarts == 2 and not host.probations.is_armed("csf"))
 
 
 def test_csf_change_is_refused_while_another_is_on_probation(web1: CsfHost, fleet: Fleet):
     plan = make_plan(fleet, REFRESH)
-    tell(fleet, plan, 1, 2)
+    run_steps(fleet, plan, 1, 2)
     with pytest.raises(CommandError, match="on probation already"):
-        tell(fleet, plan, 1)
-    tell(fleet, plan, 3)
+        run_steps(fleet, plan, 1)
+    run_steps(fleet, plan, 3)
     assert not REFRESH.plan(REFRESH.read(fleet.run_query)).steps
 
 
 def test_csf_boot_hook_restores_the_list_after_a_reboot(web1: CsfHost, fleet: Fleet):
-    tell(fleet, make_plan(fleet, REFRESH), 1, 2)
+    run_steps(fleet, make_plan(fleet, REFRESH), 1, 2)
     os.kill(web1.probations.get_timer("csf"), signal.SIGKILL)
     web1.probations.set_end("csf", 10**9, boot="of-before")
     (hook,) = web1.probations.hooks.iterdir()
     when, user, *command = hook.read_text().split()
     assert (when, user) == ("@reboot", "root")
     web1.inside(*command)
-    assert in_kernel(web1) == set()
+    assert list_kernel_allow_rules(web1) == set()
     assert web1.own.read_text() == ""
     assert not web1.probations.is_armed("csf")
     assert not hook.exists()
@@ -347,17 +352,17 @@ def test_csf_boot_hook_restores_the_list_after_a_reboot(web1: CsfHost, fleet: Fl
 
 def test_half_finished_csf_refresh_can_be_undone(web1: CsfHost, fleet: Fleet):
     plan = make_plan(fleet, REFRESH)
-    tell(fleet, plan, 1, 2)
+    run_steps(fleet, plan, 1, 2)
     for step in reversed(plan.steps[:2]):
         assert not isinstance(step.undo, NoUndo)
         fleet.run_command("web1", step.undo)
-    assert in_kernel(web1) == set()
+    assert list_kernel_allow_rules(web1) == set()
     assert list_work(make_plan(fleet, REFRESH)) == list_work(plan)
 
 
 def test_truncated_csf_list_is_not_loaded(web1: CsfHost, fleet: Fleet):
     plan = make_plan(fleet, REFRESH)
-    tell(fleet, plan, 1)
+    run_steps(fleet, plan, 1)
     load = plan.steps[1].do
     assert isinstance(load, Shell)
     with pytest.raises(CommandError, match="the list differs from the approved one"):
@@ -368,10 +373,10 @@ def test_truncated_csf_list_is_not_loaded(web1: CsfHost, fleet: Fleet):
 
 def test_csf_disabled_during_the_run_fails_the_step(web1: CsfHost, fleet: Fleet):
     plan = make_plan(fleet, REFRESH)
-    tell(fleet, plan, 1)
+    run_steps(fleet, plan, 1)
     (web1.etc / "csf.disable").touch()
     with pytest.raises(CommandError, match="run csf -e first"):
-        tell(fleet, plan, 2)
+        run_steps(fleet, plan, 2)
     with pytest.raises(Refused, match="csf is disabled"):
         REFRESH.plan(REFRESH.read(fleet.run_query))
 

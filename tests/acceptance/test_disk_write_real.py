@@ -43,7 +43,7 @@ def fleet(sshd: Sshd) -> Iterator[Fleet]:
     fleet.close()
 
 
-def on_a_calm_host(reading: DirectoryReading) -> DirectoryReading:
+def set_low_load(reading: DirectoryReading) -> DirectoryReading:
     """Say that the host is calm: where tests run, it need not be."""
     return replace(reading, directory=replace(reading.directory, load=0.0, io_wait=0.0))
 
@@ -51,7 +51,7 @@ def on_a_calm_host(reading: DirectoryReading) -> DirectoryReading:
 def test_disk_write_test_leaves_nothing_but_its_result(fleet: Fleet, directory: Path):
     values = {"host": "nas1", "directory": str(directory), "mib": 8}
     change = MeasureDiskWrite.model_validate(values)
-    plan = change.plan(on_a_calm_host(change.read(fleet.run_query)))
+    plan = change.plan(set_low_load(change.read(fleet.run_query)))
     (step,) = plan.steps
     assert "copied" in fleet.run_command("nas1", fleet.resolve_command("nas1", step.do)).out
     assert list(directory.iterdir()) == []
@@ -60,7 +60,7 @@ def test_disk_write_test_leaves_nothing_but_its_result(fleet: Fleet, directory: 
     assert proof.current_state.startswith(f"wrote 8 MiB to {directory} in ")
     assert not isinstance(step.undo, NoUndo)
     fleet.run_command("nas1", fleet.resolve_command("nas1", step.undo))
-    assert list_work(change.plan(on_a_calm_host(change.read(fleet.run_query)))) == list_work(plan)
+    assert list_work(change.plan(set_low_load(change.read(fleet.run_query)))) == list_work(plan)
 
 
 def test_disk_write_test_in_a_directory_writable_by_others_is_refused(

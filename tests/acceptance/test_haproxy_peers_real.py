@@ -85,7 +85,7 @@ def fleet(twins: dict[str, Twin]) -> Fleet:
         for name, twin in twins.items()
     }
     fleet = Fleet(inventory.model_copy(update={"hosts": hosts}), Here())
-    in_time(lambda: all(_is_peer_connected(fleet, name) for name in twins))
+    wait_until(lambda: all(_is_peer_connected(fleet, name) for name in twins))
     return fleet
 
 
@@ -93,7 +93,7 @@ def _is_peer_connected(fleet: Fleet, name: str) -> bool:
     return [peer.is_connected for peer in fleet.run_query(name, dialect.query_peers())] == [True]
 
 
-def in_time(true: Callable[[], bool]) -> None:
+def wait_until(true: Callable[[], bool]) -> None:
     end = time.monotonic() + 20
     while not true():
         assert time.monotonic() < end
@@ -110,25 +110,25 @@ CLEAR = ClearAbuser.model_validate({"host": "lb1", "address": ABUSER})
 
 def test_stick_table_cleared_on_one_haproxy_is_filled_again_by_its_peer(fleet: Fleet):
     execute_plan(fleet, MARK)
-    in_time(lambda: marked(fleet, "lb2"))
+    wait_until(lambda: marked(fleet, "lb2"))
     plan = execute_plan(fleet, CLEAR)
     assert any(note.startswith("lb2 has a copy of http") for note in plan.notes)
     # The other one keeps its copy, and sends it once it counts the client again.
     assert marked(fleet, "lb2")
     head = dialect.find_table_head("http", fleet.run_query("lb2", dialect.query_tables()))
     fleet.run_command("lb2", dialect.mark_entry(head, ABUSER, "gpc0", 2))
-    in_time(lambda: marked(fleet, "lb1"))
+    wait_until(lambda: marked(fleet, "lb1"))
 
 
 def test_stick_table_cleared_on_both_haproxy_peers_stays_empty(fleet: Fleet):
     execute_plan(fleet, MARK)
-    in_time(lambda: marked(fleet, "lb2"))
+    wait_until(lambda: marked(fleet, "lb2"))
     for host in ("lb1", "lb2"):
         execute_plan(fleet, EmptyTable.model_validate({"host": host}))
     # What is sent after it has arrived: nothing that was cleared came before it.
     head = dialect.find_table_head("http", fleet.run_query("lb2", dialect.query_tables()))
     fleet.run_command("lb2", dialect.mark_entry(head, "203.0.113.7", "gpc0", 1))
-    in_time(lambda: marked(fleet, "lb1"))
+    wait_until(lambda: marked(fleet, "lb1"))
     entries = fleet.run_query("lb1", dialect.query_table("http")).entries
     assert [entry.key for entry in entries] == ["203.0.113.7"]
 
@@ -143,7 +143,7 @@ def test_stick_table_list_shows_peers_and_lost_peer_connections(
     assert report.table.rows[0][5] == "lb2"
     execute_plan(fleet, MARK)
     twins["lb2"].stop()
-    in_time(lambda: not _is_peer_connected(fleet, "lb1"))
+    wait_until(lambda: not _is_peer_connected(fleet, "lb1"))
     assert (
         "lb2 of the peers mesh is not connected"
         in look.report(look.read(fleet.run_query)).findings[0]

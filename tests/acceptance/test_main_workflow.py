@@ -46,14 +46,14 @@ class Stage:
 
     def approval(self) -> tuple[str, str]:
         """Wait for the card and return where its approve button is."""
-        return until(lambda: self.chat.button("Approve"), "an approve button")
+        return wait_for(lambda: self.chat.button("Approve"), "an approve button")
 
     def ended(self) -> Run:
-        return until(lambda: next((run for run in self.runs() if run.is_ended), None))
+        return wait_for(lambda: next((run for run in self.runs() if run.is_ended), None))
 
     def sees(self, user: str, words: str) -> None:
         """Wait until a person sees these words in the chat."""
-        until(lambda: words in _extract_text(self.chat.page(user)), f"{user} to see {words!r}")
+        wait_for(lambda: words in _extract_text(self.chat.page(user)), f"{user} to see {words!r}")
 
     def count_refusals(self, user: str) -> int:
         """Return how many refusals a person sees, on a card or by themselves."""
@@ -78,7 +78,7 @@ def _extract_text(page: str) -> str:
     return re.sub(r"\s+", " ", unescape(re.sub(r"<[^>]+>", " ", page)))
 
 
-def until(look: Callable[[], Found | None], what: str = "it") -> Found:
+def wait_for(look: Callable[[], Found | None], what: str = "it") -> Found:
     """Return what *look* finds as soon as it finds something."""
     deadline = time.monotonic() + 20
     while not (value := look()):
@@ -118,7 +118,7 @@ def test_cleared_abuser_is_restored_by_an_undo_approved_in_chat(stage: Stage):
     stage.sees(DORA, "Verified")
     stage.chat.say(DORA, "/keyturn undo 1")
     stage.chat.press(OLGA, *stage.approval())
-    until(lambda: stage.runs()[0].id == 2 and stage.runs()[0].is_ended)
+    wait_for(lambda: stage.runs()[0].id == 2 and stage.runs()[0].is_ended)
     assert stage.runs()[0].state is State.SUCCEEDED
     assert stage.fleet.haproxy.marked(ABUSER)
 
@@ -175,10 +175,12 @@ def test_hostile_values_in_chat_are_refused_and_change_nothing(stage: Stage):
         stage.chat.say(DORA, f"/keyturn abusers clear lb1 {value}")
         new = [run.id for run in stage.runs() if run.id not in known]
         for number in new:
-            until(lambda number=number: next(r for r in stage.runs() if r.id == number).is_ended)
+            wait_for(
+                lambda number=number: next(r for r in stage.runs() if r.id == number).is_ended
+            )
         assert all(run.state is State.REFUSED for run in stage.runs()), value
         # What is read first is told by a card if that takes longer than a second.
-        until(lambda refusals=refusals: stage.count_refusals(DORA) > refusals)
+        wait_for(lambda refusals=refusals: stage.count_refusals(DORA) > refusals)
         assert stage.fleet.haproxy.marked(ABUSER), value
         assert stage.servers() == before, value
         assert "step sending" not in stage.entries(), value
@@ -294,7 +296,7 @@ def test_approved_run_is_not_sent_when_the_change_log_fails(stage: Stage):
             "BEGIN SELECT RAISE(ABORT, 'database or disk is full'); END"
         )
     stage.chat.press(OLGA, *where)
-    until(lambda: "approved" in stage.entries())
+    wait_for(lambda: "approved" in stage.entries())
     assert "step sending" not in stage.entries()
     assert stage.fleet.haproxy.marked(ABUSER)
 
@@ -313,7 +315,7 @@ def test_pending_run_is_approved_and_executed_after_a_restart(tmp_path: Path):
             service.keyturn.service.approve_run(run.id, person="olga", digest=run.digest)
             with service.keyturn.database.reading() as tx:
                 assert runs.get_run(tx, run.id).state is not State.PENDING
-            until(lambda: not fleet.haproxy.marked(ABUSER))
+            wait_for(lambda: not fleet.haproxy.marked(ABUSER))
 
 
 def test_irreversible_request_is_confirmed_in_a_terminal(stage: Stage):

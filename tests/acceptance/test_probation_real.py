@@ -212,7 +212,7 @@ def site(tmp_path: Path) -> Generator[Site]:
         yield Site(tmp_path, host, proxy)
 
 
-def break_off(site: Site, change: Change[str], way: str, step: int, when: str) -> Run:
+def interrupt_change(site: Site, change: Change[str], way: str, step: int, when: str) -> Run:
     """Let it be broken off, and Keyturn go on as it does afterwards."""
     with site.opened() as keyturn:
         number = keyturn.approve(change).id
@@ -287,12 +287,12 @@ _SOME = [
 def test_change_on_probation_interrupted_at_any_step_leaves_the_host_reachable(
     site: Site, way: str, step: int, when: str
 ):
-    assert_reachable(site, break_off(site, FINE, way, step, when))
+    assert_reachable(site, interrupt_change(site, FINE, way, step, when))
 
 
 def test_without_probation_an_interrupted_change_stays(site: Site):
     """Shows that the probation makes the difference above and below."""
-    run = break_off(site, SetKeysAtOnce(host="web1", to="locked"), "kill", 1, "after")
+    run = interrupt_change(site, SetKeysAtOnce(host="web1", to="locked"), "kill", 1, "after")
     assert run.state is not State.SUCCEEDED
     assert site.keys.read_text() == "#locked\n"
 

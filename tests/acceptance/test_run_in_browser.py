@@ -54,31 +54,31 @@ def visit(browser: Browser, server: Server) -> Generator[Visit]:
     visit.page.context.close()
 
 
-def under_way(server: Server) -> Run:
+def start_new_run(server: Server) -> Run:
     with server.harness.database.transaction() as tx:
         return start_run(tx, approve(tx, add_pending_run(tx, add_requested_run(tx))))
 
 
-def say(server: Server, run: int, total: int, *newest: str) -> None:
+def store_newest_lines(server: Server, run: int, total: int, *newest: str) -> None:
     with server.harness.database.transaction() as tx:
         live_output.store_lines(tx, [NewestLines(run, 1, total, "\n".join(newest))])
 
 
-def scrolled(page: Page) -> float:
+def get_scroll_position(page: Page) -> float:
     return page.evaluate("document.querySelector('#live-output pre').scrollTop")
 
 
 def test_live_output_appears_as_escaped_text(visit: Visit) -> None:
-    run = under_way(visit.server)
+    run = start_new_run(visit.server)
     visit.open(f"/runs/{run.id}")
     page = visit.page
     expect(page.locator("#live-status")).to_have_text("Live")
     expect(page.locator("#live-output")).to_be_hidden()
-    say(visit.server, run.id, 2, "<img src=x onerror=alert(1)>", "\x1b[31mred‮")
+    store_newest_lines(visit.server, run.id, 2, "<img src=x onerror=alert(1)>", "\x1b[31mred‮")
     lines = page.locator("#live-output pre")
     expect(lines).to_have_text("<img src=x onerror=alert(1)>\nred\\u202e")
     assert page.locator("#live-output img").count() == 0
-    say(visit.server, run.id, 3, "red", "and the third")
+    store_newest_lines(visit.server, run.id, 3, "red", "and the third")
     expect(lines).to_contain_text("and the third")
     expect(page.locator("#live-output [data-total]")).to_have_text("3 lines")
     visit.keep("live-light-1280")
@@ -93,28 +93,28 @@ def test_live_output_appears_as_escaped_text(visit: Visit) -> None:
 
 
 def test_live_output_keeps_the_scroll_position_of_the_reader(visit: Visit) -> None:
-    run = under_way(visit.server)
-    say(visit.server, run.id, 90, *[f"line {n}" for n in range(90)])
+    run = start_new_run(visit.server)
+    store_newest_lines(visit.server, run.id, 90, *[f"line {n}" for n in range(90)])
     visit.open(f"/runs/{run.id}")
     page = visit.page
     expect(page.locator("#live-output pre")).to_contain_text("line 89")
-    assert scrolled(page) > 100
+    assert get_scroll_position(page) > 100
     page.evaluate("document.querySelector('#live-output pre').scrollTop = 10")
-    say(visit.server, run.id, 95, *[f"line {n}" for n in range(95)])
+    store_newest_lines(visit.server, run.id, 95, *[f"line {n}" for n in range(95)])
     expect(page.locator("#live-output [data-total]")).to_have_text("95 lines")
     expect(page.locator("#live-output pre")).to_contain_text("line 94")
-    assert scrolled(page) == 10
+    assert get_scroll_position(page) == 10
 
 
 def test_reopened_live_output_shows_the_newest_lines(visit: Visit) -> None:
-    run = under_way(visit.server)
+    run = start_new_run(visit.server)
     visit.open(f"/runs/{run.id}")
     page = visit.page
     expect(page.locator("#live-status")).to_have_text("Live")
-    say(visit.server, run.id, 90, *[f"line {n}" for n in range(90)])
+    store_newest_lines(visit.server, run.id, 90, *[f"line {n}" for n in range(90)])
     expect(page.locator("#live-output pre")).to_contain_text("line 89")
     page.locator("#live-output summary").click()
-    say(visit.server, run.id, 190, *[f"line {n}" for n in range(190)])
+    store_newest_lines(visit.server, run.id, 190, *[f"line {n}" for n in range(190)])
     expect(page.locator("#live-output [data-last]")).to_have_text("line 189")
     page.locator("#live-output summary").click()
     expect(page.locator("#live-output pre")).to_contain_text("line 189")
@@ -127,7 +127,7 @@ def test_reopened_live_output_shows_the_newest_lines(visit: Visit) -> None:
 def test_run_page_reconnects_its_event_stream_after_an_outage(
     browser: Browser, server: Server
 ) -> None:
-    run = under_way(server)
+    run = start_new_run(server)
     visit = open_window(browser, server)
     visit.sign_in("dora")
     visit.open(f"/runs/{run.id}")
@@ -135,14 +135,14 @@ def test_run_page_reconnects_its_event_stream_after_an_outage(
     expect(page.locator("#live-status")).to_have_text("Live")
     page.context.set_offline(True)
     page.evaluate("window.dispatchEvent(new Event('offline'))")
-    say(server, run.id, 1, "said meanwhile")
+    store_newest_lines(server, run.id, 1, "said meanwhile")
     page.context.set_offline(False)
     expect(page.locator("#live-output pre")).to_have_text("said meanwhile", timeout=15_000)
     page.context.close()
 
 
 def test_run_page_asks_to_sign_in_when_the_session_ended(visit: Visit) -> None:
-    run = under_way(visit.server)
+    run = start_new_run(visit.server)
     visit.open(f"/runs/{run.id}")
     expect(visit.page.locator("#live-status")).to_have_text("Live")
     cookies = {one.get("name"): one.get("value", "") for one in visit.page.context.cookies()}
@@ -224,14 +224,14 @@ def test_parent_run_page_shows_a_chart_and_counts_of_its_hosts(
 def test_run_page_without_scripts_shows_live_output_with_a_refresh_link(
     browser: Browser, server: Server
 ) -> None:
-    run = under_way(server)
-    say(server, run.id, 1, "as it was then")
+    run = start_new_run(server)
+    store_newest_lines(server, run.id, 1, "as it was then")
     visit = open_window(browser, server, java_script_enabled=False)
     visit.sign_in("dora")
     visit.open(f"/runs/{run.id}")
     page = visit.page
     expect(page.locator("#live-output pre")).to_have_text("as it was then")
-    say(server, run.id, 2, "as it was then", "and now")
+    store_newest_lines(server, run.id, 2, "as it was then", "and now")
     page.get_by_role("link", name="Refresh").click()
     expect(page.locator("#live-output pre")).to_contain_text("and now")
     page.context.close()

@@ -30,7 +30,7 @@ def server(tmp_path: Path) -> Generator[Server]:
         server.stop()
 
 
-def plug_in(page: Page) -> CDPSession:
+def add_virtual_security_key(page: Page) -> CDPSession:
     """Give the browser a security key that is touched as soon as it blinks."""
     devices = page.context.new_cdp_session(page)
     devices.send("WebAuthn.enable")
@@ -49,7 +49,7 @@ def plug_in(page: Page) -> CDPSession:
     return devices
 
 
-def confirmed_key(visit: Visit, person: str) -> None:
+def add_confirmed_key(visit: Visit, person: str) -> None:
     """Add a key on the page, and have somebody vouch for it."""
     harness, page = visit.server.harness, visit.page
     visit.open("/second-factor")
@@ -67,8 +67,8 @@ def test_security_key_approves_a_run_that_requires_a_second_factor(
     visit = open_window(browser, server)
     page, harness = visit.page, server.harness
     visit.sign_in("olga")
-    plug_in(page)
-    confirmed_key(visit, "olga")
+    add_virtual_security_key(page)
+    add_confirmed_key(visit, "olga")
     run = harness.request(SetSwitch(host="lb1", name="lamp", value="on"))
     visit.open(f"/runs/{run.id}")
     expect(page.get_by_role("button", name="Approve", exact=True)).to_have_count(0)
@@ -89,12 +89,12 @@ def test_missing_security_key_is_reported_on_the_step_up_page(
     visit = open_window(browser, server)
     page = visit.page
     visit.sign_in("olga")
-    devices = plug_in(page)
-    confirmed_key(visit, "olga")
+    devices = add_virtual_security_key(page)
+    add_confirmed_key(visit, "olga")
     devices.send("WebAuthn.disable")
     devices.send("WebAuthn.enable")
     # Another key than the one that was enrolled.
-    plug_in(page)
+    add_virtual_security_key(page)
     visit.open("/step-up?next=/runs")
     page.get_by_role("button", name="Use your security key").click()
     expect(page.get_by_role("alert")).to_contain_text("No response from the key", timeout=70_000)
@@ -106,8 +106,8 @@ def test_break_glass_is_used_with_a_security_key(browser: Browser, server: Serve
     visit = open_window(browser, server)
     page, harness = visit.page, server.harness
     visit.sign_in("adam")
-    plug_in(page)
-    confirmed_key(visit, "adam")
+    add_virtual_security_key(page)
+    add_confirmed_key(visit, "adam")
     run = harness.request(SetSwitch(host="web1", name="lamp", value="on"), person="adam")
     visit.open(f"/runs/{run.id}")
     page.get_by_text("Break-glass: emergency access").click()

@@ -25,7 +25,7 @@ def workspace() -> Generator[SlackOverTls]:
         yield workspace
 
 
-def clean(more: Mapping[str, str]) -> dict[str, str]:
+def build_clean_environment(more: Mapping[str, str]) -> dict[str, str]:
     """Return this process's environment with nothing in it that says how to reach anything."""
     ours = {
         name: value
@@ -36,7 +36,7 @@ def clean(more: Mapping[str, str]) -> dict[str, str]:
     return {**ours, **more}
 
 
-def played(environment: Mapping[str, str], *words: str) -> str:
+def run_scenario(environment: Mapping[str, str], *words: str) -> str:
     """Run the scenario in a process of its own; return what pytest said.
 
     Plugins that it does not need would take longer to load than its stories take.
@@ -45,7 +45,7 @@ def played(environment: Mapping[str, str], *words: str) -> str:
     ran = subprocess.run(
         [sys.executable, "-m", "pytest", *plugins, SCENARIO, *words],
         cwd=ROOT,
-        env=clean({**environment, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}),
+        env=build_clean_environment({**environment, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}),
         capture_output=True,
         text=True,
         timeout=100,
@@ -67,7 +67,7 @@ def test_slack_scenario_runs_over_a_proxy_named_by_the_environment(
 ):
     environment = {**workspace.environment}
     del environment[omitted]
-    output = played(environment, "-k", stories, f"--basetemp={tmp_path}/played")
+    output = run_scenario(environment, "-k", stories, f"--basetemp={tmp_path}/played")
     assert passed in output, output
     assert "skipped" not in output, output
     assert set(workspace.visited()) == {"CONNECT slack.com:443"}

@@ -219,7 +219,7 @@ class Stage:
 
     def ask(self, reason: str = "a customer called", channel: str = "") -> Run:
         self.slack.say("dora", f"{CLEAR} because {reason}", channel)
-        return until(lambda: next(iter(self.runs()), None), "a run")
+        return wait_for(lambda: next(iter(self.runs()), None), "a run")
 
     def runs(self) -> list[Run]:
         with self.service.keyturn.database.reading() as tx:
@@ -235,7 +235,7 @@ class Stage:
             return runs.get_run(tx, number)
 
     def reaches(self, run: Run, state: State) -> None:
-        until(lambda: self.run(run.id).state is state, f"{state}")
+        wait_for(lambda: self.run(run.id).state is state, f"{state}")
 
     def entries(self) -> list[str]:
         with self.service.keyturn.database.reading() as tx:
@@ -252,7 +252,7 @@ class Stage:
 
     def card(self, *words: str) -> Json:
         """Wait for the card that says all this."""
-        return until(
+        return wait_for(
             lambda: next(
                 (c for c in self.cards() if all(w in json.dumps(c) for w in words)), None
             ),
@@ -280,7 +280,7 @@ def _list_button_labels(card: Json) -> list[str]:
     ]
 
 
-def until(look: Callable[[], Found | None], what: str) -> Found:
+def wait_for(look: Callable[[], Found | None], what: str) -> Found:
     """Return what *look* finds as soon as it finds something."""
     deadline = time.monotonic() + 30
     while not (value := look()):
@@ -324,7 +324,7 @@ def stage(request: pytest.FixtureRequest, tmp_path: Path) -> Generator[Stage]:
         sockets = chat.service.socket_mode
         assert (sockets is not None) is OVER_SOCKETS[request.param]
         if sockets is not None:
-            until(lambda: sockets.status.open_connections == 2, "two connections")
+            wait_for(lambda: sockets.status.open_connections == 2, "two connections")
         yield Stage(fleet, service, slack)
         slack.close()
 
@@ -344,7 +344,7 @@ def test_request_decided_by_two_approvers_at_once_is_sent_once(stage: Stage):
     assert not stage.fleet.haproxy.marked(ABUSER)
     assert stage.entries().count("started") == 1
     assert stage.entries().count("step sending") == 1
-    until(
+    wait_for(
         lambda: "Undo…" in _list_button_labels(stage.card(f"Run {run.id} ")),
         "the buttons to change",
     )
@@ -393,7 +393,7 @@ def test_requester_is_told_to_invite_the_bot_to_a_channel_without_it(stage: Stag
     stage.ask(channel=channel)
     opened = stage.slack.call("conversations.open", users=stage.slack.users["dora"])
     direct = opened["channel"]["id"]
-    until(lambda: "/invite" in json.dumps(stage.cards(direct)), "an invitation")
+    wait_for(lambda: "/invite" in json.dumps(stage.cards(direct)), "an invitation")
 
 
 def test_slack_rate_limits_delay_updates_and_lose_none(
@@ -404,5 +404,5 @@ def test_slack_rate_limits_delay_updates_and_lose_none(
     stage.slack.press("olga", card, "Approve")
     stage.slack.limit(3)
     stage.reaches(run, State.SUCCEEDED)
-    until(lambda: "ratelimited" in caplog.text, "a refusal of Slack's")
+    wait_for(lambda: "ratelimited" in caplog.text, "a refusal of Slack's")
     stage.card("Succeeded", "Verified")

@@ -42,7 +42,7 @@ def fleet(sshd: Sshd) -> Iterator[Fleet]:
     fleet.close()
 
 
-def wish(device: str, **fields: object) -> SetScheduler:
+def build_set_scheduler(device: str, **fields: object) -> SetScheduler:
     return SetScheduler.model_validate({"host": "nas1", "device": device} | fields)
 
 
@@ -50,7 +50,7 @@ def queue_of(fleet: Fleet, device: str) -> BlockQueue:
     return fleet.run_query("nas1", block.query_queues([device]))[device]
 
 
-def use(fleet: Fleet, device: str, scheduler: str) -> BlockQueue:
+def use_scheduler(fleet: Fleet, device: str, scheduler: str) -> BlockQueue:
     """Have the device use *scheduler*, or skip the test where this kernel has none of the name."""
     try:
         fleet.run_command("nas1", block.set_queue_setting(device, "scheduler", scheduler))
@@ -60,9 +60,11 @@ def use(fleet: Fleet, device: str, scheduler: str) -> BlockQueue:
 
 
 def test_io_scheduler_and_tunables_are_set_verified_and_undone(fleet: Fleet, device: str):
-    use(fleet, device, "bfq")
-    before = use(fleet, device, "none")
-    change = wish(device, scheduler="bfq", slice_idle=0, read_ahead_kb=4096, nr_requests=64)
+    use_scheduler(fleet, device, "bfq")
+    before = use_scheduler(fleet, device, "none")
+    change = build_set_scheduler(
+        device, scheduler="bfq", slice_idle=0, read_ahead_kb=4096, nr_requests=64
+    )
     plan = execute_plan(fleet, change)
     assert [step.after for step in plan.steps] == ["bfq", "64", "0", "4096"]
     queue = queue_of(fleet, device)
@@ -73,13 +75,13 @@ def test_io_scheduler_and_tunables_are_set_verified_and_undone(fleet: Fleet, dev
 
 
 def test_undo_of_an_io_scheduler_change_restores_every_tunable(fleet: Fleet, device: str):
-    use(fleet, device, "bfq")
+    use_scheduler(fleet, device, "bfq")
     tuned = {"slice_idle": 0, "low_latency": 0, "fifo_expire_async": 400, "timeout_sync": 200}
     for name, value in tuned.items():
         fleet.run_command("nas1", block.set_queue_setting(device, f"iosched/{name}", value))
     fleet.run_command("nas1", block.set_queue_setting(device, "nr_requests", 32))
     before = queue_of(fleet, device)
-    change = wish(device, scheduler="mq-deadline")
+    change = build_set_scheduler(device, scheduler="mq-deadline")
     plan = execute_plan(fleet, change)
     assert queue_of(fleet, device).slice_idle is None
     undo_plan(fleet, change, plan)
@@ -88,17 +90,17 @@ def test_undo_of_an_io_scheduler_change_restores_every_tunable(fleet: Fleet, dev
 
 
 def test_without_restored_tunables_switching_back_resets_them(fleet: Fleet, device: str):
-    use(fleet, device, "bfq")
+    use_scheduler(fleet, device, "bfq")
     fleet.run_command("nas1", block.set_queue_setting(device, "iosched/slice_idle", 0))
-    use(fleet, device, "mq-deadline")
-    assert use(fleet, device, "bfq").slice_idle == 8
+    use_scheduler(fleet, device, "mq-deadline")
+    assert use_scheduler(fleet, device, "bfq").slice_idle == 8
 
 
 @pytest.mark.parametrize("scheduler", ["mq-deadline", "kyber", "bfq"])
 def test_every_tunable_of_an_io_scheduler_can_be_written_back(
     fleet: Fleet, device: str, scheduler: str
 ):
-    before = use(fleet, device, scheduler)
+    before = use_scheduler(fleet, device, scheduler)
     assert before.tunables
     fleet.run_command("nas1", block.restore_queue(before))
     assert queue_of(fleet, device) == before
@@ -107,7 +109,7 @@ def test_every_tunable_of_an_io_scheduler_can_be_written_back(
 def test_udev_rule_of_an_io_scheduler_is_written_and_removed_by_the_undo(
     fleet: Fleet, device: str
 ):
-    change = wish(device, scheduler="mq-deadline", persist=True)
+    change = build_set_scheduler(device, scheduler="mq-deadline", persist=True)
     file = Path(block_rule.make_rule_path(device, queue_of(fleet, device).identity))
     try:
         plan = execute_plan(fleet, change)
@@ -119,9 +121,9 @@ def test_udev_rule_of_an_io_scheduler_is_written_and_removed_by_the_undo(
 
 
 def test_tunable_changed_by_the_kernel_is_read_back(fleet: Fleet, device: str):
-    use(fleet, device, "bfq")
+    use_scheduler(fleet, device, "bfq")
     fleet.run_command("nas1", block.set_queue_setting(device, "iosched/slice_idle", 5_000_000_000))
-    left = wish(device, scheduler="bfq", slice_idle=8)
+    left = build_set_scheduler(device, scheduler="bfq", slice_idle=8)
     plan = left.plan(left.read(fleet.run_query))
     assert len(plan.steps) == 1
     assert "slice_idle 5000000000" not in plan.current_state
@@ -140,7 +142,7 @@ def test_tunable_changed_by_the_kernel_is_read_back(fleet: Fleet, device: str):
 def test_tunable_that_the_kernel_refuses_changes_nothing(
     fleet: Fleet, device: str, setting: str, value: str, why: str
 ):
-    before = use(fleet, device, "bfq")
+    before = use_scheduler(fleet, device, "bfq")
     with pytest.raises(CommandError, match=why):
         fleet.run_command("nas1", block.set_queue_setting(device, setting, value))
     assert queue_of(fleet, device) == before
@@ -148,11 +150,11 @@ def test_tunable_that_the_kernel_refuses_changes_nothing(
 
 def test_missing_block_device_is_refused(fleet: Fleet, device: str):
     with pytest.raises(Refused, match=f"no block device nothing; it has .*{device}"):
-        wish("nothing", scheduler="none").read(fleet.run_query)
+        build_set_scheduler("nothing", scheduler="none").read(fleet.run_query)
 
 
 def test_disk_load_is_reported_before_an_io_scheduler_change(fleet: Fleet, device: str):
-    disk = wish(device, scheduler="none").read(fleet.run_query)
+    disk = build_set_scheduler(device, scheduler="none").read(fleet.run_query)
     assert device in disk.load
     assert "could not be measured" not in disk.load
 

@@ -58,19 +58,19 @@ def test_services_of_a_host_are_listed_for_forms(fleet: Fleet):
     assert not {"stopped", "off"} & listed
 
 
-def restart(service: str, since: datetime | None = None) -> RestartService:
+def build_restart(service: str, since: datetime | None = None) -> RestartService:
     values = {"host": "web1", "service": service}
     return RestartService.model_validate(values | ({"since": since.isoformat()} if since else {}))
 
 
-def started(fleet: Fleet, service: str) -> datetime | None:
+def get_start_time(fleet: Fleet, service: str) -> datetime | None:
     look = ServiceStatus.model_validate({"host": "web1", "service": service})
     return look.read(fleet.run_query).service.started_at
 
 
-def next_second(fleet: Fleet, service: str) -> datetime:
+def get_moment_after_start(fleet: Fleet, service: str) -> datetime:
     """Return a moment after the start of a service, and so much that no rounding hides it."""
-    start = started(fleet, service)
+    start = get_start_time(fleet, service)
     assert start is not None
     while (now := datetime.now(UTC)) < start + timedelta(seconds=3):
         time.sleep(0.02)
@@ -78,17 +78,17 @@ def next_second(fleet: Fleet, service: str) -> datetime:
 
 
 def test_service_restart_also_restarts_dependent_services(fleet: Fleet):
-    since = next_second(fleet, "worker")
-    plan = execute_plan(fleet, restart("web", since))
+    since = get_moment_after_start(fleet, "worker")
+    plan = execute_plan(fleet, build_restart("web", since))
     assert "Restarted with it if running: worker.service." in plan.notes
     for service in ("web", "worker"):
-        start = started(fleet, service)
+        start = get_start_time(fleet, service)
         assert start is not None
         assert start >= since
 
 
 def test_service_that_fails_again_after_a_restart_is_not_verified(fleet: Fleet):
-    change = restart("broken", next_second(fleet, "broken"))
+    change = build_restart("broken", get_moment_after_start(fleet, "broken"))
     (step,) = change.plan(change.read(fleet.run_query)).steps
     fleet.run_command("web1", step.do)  # systemd says that all is well
     assert change.plan(change.read(fleet.run_query)).steps
@@ -106,7 +106,7 @@ def test_service_that_fails_again_after_a_restart_is_not_verified(fleet: Fleet):
 def test_service_restart_is_refused_for_ssh_stopped_masked_and_missing_units(
     fleet: Fleet, service: str, reason: str
 ):
-    change = restart(service)
+    change = build_restart(service)
     with pytest.raises(Refused, match=reason):
         change.plan(change.read(fleet.run_query))
 
@@ -114,7 +114,7 @@ def test_service_restart_is_refused_for_ssh_stopped_masked_and_missing_units(
 def test_service_restart_by_an_alias_of_ssh_is_refused(systemd: Systemd, fleet: Fleet):
     (systemd.units / "harmless.service").symlink_to("ssh.service")
     systemd.systemctl("daemon-reload")
-    change = restart("harmless")
+    change = build_restart("harmless")
     with pytest.raises(Refused, match=r"ssh\.service would be restarted"):
         change.plan(change.read(fleet.run_query))
 
@@ -134,7 +134,11 @@ def test_a_service_is_reloaded_without_a_restart(systemd: Systemd, fleet: Fleet)
     systemd.systemctl("daemon-reload")
     systemd.systemctl("start", "loads")
     pid = systemd.systemctl("show", "-p", "MainPID", "loads")
-    values = {"host": "web1", "service": "loads", "since": next_second(fleet, "loads").isoformat()}
+    values = {
+        "host": "web1",
+        "service": "loads",
+        "since": get_moment_after_start(fleet, "loads").isoformat(),
+    }
     reload = ReloadService.model_validate(values)
     execute_plan(fleet, reload)
     assert not reload.plan(reload.read(fleet.run_query)).steps
@@ -189,7 +193,7 @@ def test_service_with_an_invalid_configuration_is_not_restarted(
     entry = build_inventory("web1")["web1"].model_dump(mode="json", exclude={"name"})
     entry["settings"] = {f"{name}.config": str(configuration)}
     fleet = Fleet(Inventory.model_validate({"hosts": {"web1": entry}}), systemd)
-    change = restart(name, next_second(fleet, name))
+    change = build_restart(name, get_moment_after_start(fleet, name))
     plan = change.plan(change.read(fleet.run_query))
     assert any("configuration test passes" in note for note in plan.notes)
     before = systemd.systemctl("show", "-p", "MainPID", name)
@@ -207,7 +211,7 @@ def test_service_with_an_invalid_configuration_is_not_restarted(
 
 def test_service_template_without_an_instance_is_refused(fleet: Fleet):
     with pytest.raises(CommandError, match="needs its instance"):
-        restart("worker@").read(fleet.run_query)
+        build_restart("worker@").read(fleet.run_query)
 
 
 def test_service_status_shows_why_a_service_failed(fleet: Fleet):

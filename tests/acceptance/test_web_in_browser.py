@@ -35,12 +35,12 @@ def visit(browser: Browser, server: Server) -> Generator[Visit]:
     visit.page.context.close()
 
 
-def both_on(server: Server) -> Run:
+def request_both_lamps(server: Server) -> Run:
     return server.harness.request(SetAll(host="lb1", value="on"), reason="the cellar is dark")
 
 
 def test_pending_run_is_opened_and_approved_in_the_browser(visit: Visit) -> None:
-    run = both_on(visit.server)
+    run = request_both_lamps(visit.server)
     page = visit.page
     visit.sign_in("olga")
     page.get_by_role("link", name="Review run 1").click()
@@ -94,7 +94,7 @@ def test_run_history_is_filtered_live(visit: Visit) -> None:
 
 
 def test_live_update_of_a_run_page_keeps_typed_text_and_focus(visit: Visit) -> None:
-    run = both_on(visit.server)
+    run = request_both_lamps(visit.server)
     page = visit.page
     visit.sign_in("olga")
     visit.open(f"/runs/{run.id}#tab-timeline")
@@ -113,7 +113,7 @@ def test_live_update_of_a_run_page_keeps_typed_text_and_focus(visit: Visit) -> N
 
 
 def test_times_are_shown_in_local_time_with_utc_in_the_title(visit: Visit) -> None:
-    run = both_on(visit.server)
+    run = request_both_lamps(visit.server)
     visit.sign_in("olga")
     visit.open(f"/runs/{run.id}")
     time = visit.page.locator(".kt-approvals time").first
@@ -130,7 +130,7 @@ def test_freeze_is_named_on_the_run_that_it_holds_and_in_the_calendar(visit: Vis
     (harness.policies.path / "freezes.yaml").write_text(
         f'freezes: [{{name: fair, from: "1999-01-01 00:00", until: "{end:%Y-%m-%d %H:%M}"}}]'
     )
-    held = harness.approve(both_on(visit.server))
+    held = harness.approve(request_both_lamps(visit.server))
     visit.sign_in("olga")
     visit.open(f"/runs/{held.id}")
     expect(page.locator(".kt-headline")).to_contain_text("On hold")
@@ -165,7 +165,7 @@ def test_incomplete_decisions_are_refused_at_their_fields(visit: Visit) -> None:
 
 def test_outdated_plan_is_replanned_on_its_page(visit: Visit) -> None:
     harness, page = visit.server.harness, visit.page
-    run = both_on(visit.server)
+    run = request_both_lamps(visit.server)
     rules = harness.policies.path / "policy.cedar"
     rules.write_text(rules.read_text().replace("owner of the area approves", "owner approves"))
     visit.sign_in("dora")
@@ -178,7 +178,7 @@ def test_outdated_plan_is_replanned_on_its_page(visit: Visit) -> None:
 
 
 def test_typed_times_use_the_zone_of_the_browser(visit: Visit) -> None:
-    both_on(visit.server)
+    request_both_lamps(visit.server)
     page = visit.page
     visit.sign_in("olga")
     visit.open("/runs")
@@ -199,7 +199,7 @@ def test_typed_times_use_the_zone_of_the_browser(visit: Visit) -> None:
 
 
 def test_command_of_a_step_can_be_copied(visit: Visit) -> None:
-    run = both_on(visit.server)
+    run = request_both_lamps(visit.server)
     visit.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     visit.sign_in("olga")
     visit.open(f"/runs/{run.id}")
@@ -217,7 +217,7 @@ def test_skip_link_moves_keyboard_focus_to_the_content(visit: Visit) -> None:
 
 
 def test_run_page_of_a_removed_person_asks_to_sign_in(visit: Visit) -> None:
-    run = both_on(visit.server)
+    run = request_both_lamps(visit.server)
     visit.sign_in("olga")
     visit.open(f"/runs/{run.id}")
     people = visit.server.harness.policies.path / "areas.yaml"
@@ -231,7 +231,7 @@ def test_run_page_of_a_removed_person_asks_to_sign_in(visit: Visit) -> None:
 
 
 def test_run_page_reports_a_lost_server_connection(visit: Visit) -> None:
-    run = both_on(visit.server)
+    run = request_both_lamps(visit.server)
     visit.sign_in("olga")
     visit.open(f"/runs/{run.id}")
     expect(visit.page.locator("#lost")).to_be_hidden()
@@ -240,7 +240,7 @@ def test_run_page_reports_a_lost_server_connection(visit: Visit) -> None:
 
 
 def test_filtering_and_approving_work_without_scripts(browser: Browser, server: Server) -> None:
-    run = both_on(server)
+    run = request_both_lamps(server)
     add_sample_runs(server.harness.database)
     visit = open_window(browser, server, java_script_enabled=False)
     page = visit.page

@@ -64,14 +64,14 @@ def fleet(nas: ZfsFuse) -> Iterator[Fleet]:
         fleet.close()
 
 
-def mirror(nas: ZfsFuse, *, megabytes: int = 40) -> tuple[Path, Path]:
+def create_mirror(nas: ZfsFuse, *, megabytes: int = 40) -> tuple[Path, Path]:
     first, second = nas.disk("d0"), nas.disk("d1")
     nas.pool("tank", "mirror", first, second)
     nas.fill("tank", megabytes=megabytes)
     return first, second
 
 
-def status(fleet: Fleet) -> Report:
+def get_status(fleet: Fleet) -> Report:
     return STATUS.report(STATUS.read(fleet.run_query))
 
 
@@ -140,7 +140,7 @@ def test_host_without_zfs_pools_is_reported(nas: ZfsFuse, fleet: Fleet):
 
 
 def test_never_scrubbed_zfs_pool_is_a_finding(nas: ZfsFuse, fleet: Fleet):
-    mirror(nas)
+    create_mirror(nas)
     report = POOLS.report(POOLS.read(fleet.run_query))
     assert report.summary == "nas1 has 1 pool, all healthy"
     assert report.findings == [
@@ -149,17 +149,17 @@ def test_never_scrubbed_zfs_pool_is_a_finding(nas: ZfsFuse, fleet: Fleet):
     assert report.table is not None
     (row,) = report.table.rows
     assert row[:2] == ("tank", "ONLINE")
-    assert status(fleet).summary == "tank: never scrubbed since it was imported"
+    assert get_status(fleet).summary == "tank: never scrubbed since it was imported"
 
 
 def test_zfs_scrub_repairs_damaged_blocks_of_a_mirror(nas: ZfsFuse, fleet: Fleet):
-    _, second = mirror(nas)
+    _, second = create_mirror(nas)
     file = Path(f"/proc/{nas.pid}/root") / nas.run("ls", f"{nas.directory}/mnt/tank/noise")[1:-1]
     before = file.read_bytes()
     nas.damage(second, megabytes=(10, 60))
     execute_plan(fleet, START)
     wait_until(lambda: nas.scan("tank").startswith("scrub completed"))
-    report = status(fleet)
+    report = get_status(fleet)
     repaired = re.search(r"repaired ([\d.]+) MiB, 0 errors", report.summary)
     assert repaired is not None, report
     assert 30 < float(repaired[1]) < 50
@@ -172,11 +172,11 @@ def test_zfs_scrub_repairs_damaged_blocks_of_a_mirror(nas: ZfsFuse, fleet: Fleet
 
 
 def test_zfs_status_names_the_files_with_lost_data(nas: ZfsFuse, fleet: Fleet):
-    for disk in mirror(nas):
+    for disk in create_mirror(nas):
         nas.damage(disk, megabytes=(10, 60))
     execute_plan(fleet, START)
     wait_until(lambda: nas.scan("tank").startswith("scrub completed"))
-    report = status(fleet)
+    report = get_status(fleet)
     assert not report.healthy
     assert any(
         finding.startswith("tank has lost data in ") and "/mnt/tank/noise" in finding
@@ -185,7 +185,7 @@ def test_zfs_status_names_the_files_with_lost_data(nas: ZfsFuse, fleet: Fleet):
 
 
 def test_zfs_scrub_is_not_repeated_when_just_completed(nas: ZfsFuse, fleet: Fleet):
-    mirror(nas)
+    create_mirror(nas)
     execute_plan(fleet, START)
     wait_until(lambda: nas.scan("tank").startswith("scrub completed"))
     assert "just been scrubbed" in START.plan(START.read(fleet.run_query)).current_state
@@ -197,7 +197,7 @@ def test_running_zfs_scrub_is_shown_stopped_and_started_again(nas: ZfsFuse, flee
     nas.fill("tank", megabytes=36)
     with nas.slow():
         plan = execute_plan(fleet, START)
-        assert "running" in status(fleet).summary
+        assert "running" in get_status(fleet).summary
         assert "already" in START.plan(START.read(fleet.run_query)).current_state
         beside = START.model_copy(update={"pool": "other"})
         with pytest.raises(Refused, match="tank is on the same disks and busy"):
@@ -232,18 +232,18 @@ def test_zfs_resilver_is_never_stopped(nas: ZfsFuse, fleet: Fleet):
         # The twin: told without a look, zfs-fuse stops it and calls that a success.
         fleet.run_command("nas1", zfs.stop_scrub("tank"))
         assert nas.scan("tank").startswith("resilver stopped")
-    assert any("was stopped early" in finding for finding in status(fleet).findings)
+    assert any("was stopped early" in finding for finding in get_status(fleet).findings)
 
 
 def test_degraded_zfs_pool_is_scrubbed_only_by_scrub_force(nas: ZfsFuse, fleet: Fleet):
-    _, second = mirror(nas)
+    _, second = create_mirror(nas)
     nas.run("zpool", "offline", "tank", str(second))
     with pytest.raises(Refused, match=r"tank is DEGRADED \(.*/d1 is OFFLINE\).*zfs scrub force"):
         START.plan(START.read(fleet.run_query))
     plan = execute_plan(fleet, FORCE)
     assert any("Make a backup first" in note for note in plan.notes)
     wait_until(lambda: nas.scan("tank").startswith("scrub completed"))
-    assert "tank is DEGRADED" in status(fleet).findings[0]
+    assert "tank is DEGRADED" in get_status(fleet).findings[0]
 
 
 def test_zfs_pools_on_files_of_one_file_system_share_a_disk(nas: ZfsFuse, fleet: Fleet):
@@ -258,7 +258,7 @@ def test_zfs_pools_on_files_of_one_file_system_share_a_disk(nas: ZfsFuse, fleet:
 
 
 def test_zfs_pool_traffic_lists_pool_vdevs_and_disks(nas: ZfsFuse, fleet: Fleet):
-    mirror(nas)
+    create_mirror(nas)
     for pool in ("tank", ""):
         watch = PoolTraffic.model_validate({"host": "nas1", "pool": pool, "seconds": 1})
         report = watch.report(watch.read(fleet.run_query))
@@ -277,44 +277,44 @@ def test_zfs_pool_traffic_without_pools_is_reported(fleet: Fleet):
     assert watch.report(watch.read(fleet.run_query)).summary == "nas1 has no ZFS pools"
 
 
-def change(dataset: str, name: str, value: str) -> SetProperty:
+def build_set_property(dataset: str, name: str, value: str) -> SetProperty:
     values = {"host": "nas1", "dataset": dataset, "property": name, "value": value}
     return SetProperty.model_validate(values)
 
 
 def test_zfs_property_undo_restores_local_inherited_or_default_value(nas: ZfsFuse, fleet: Fleet):
-    mirror(nas, megabytes=1)
+    create_mirror(nas, megabytes=1)
     nas.run("zfs", "create", "tank/home")
-    gzip = change("tank", "compression", "gzip-3")
+    gzip = build_set_property("tank", "compression", "gzip-3")
     by_default = execute_plan(fleet, gzip)
-    home = change("tank/home", "compression", "zle")
+    home = build_set_property("tank/home", "compression", "zle")
     inherited = execute_plan(fleet, home)
     assert inherited.steps[0].before == "gzip-3 (inherited from tank)"
-    local = execute_plan(fleet, change("tank/home", "compression", "off"))
-    undo_plan(fleet, change("tank/home", "compression", "off"), local)
+    local = execute_plan(fleet, build_set_property("tank/home", "compression", "off"))
+    undo_plan(fleet, build_set_property("tank/home", "compression", "off"), local)
     assert "zle" in nas.run("zfs", "get", "-H", "compression", "tank/home")
     undo_plan(fleet, home, inherited)
     assert "inherited from tank" in nas.run("zfs", "get", "-H", "compression", "tank/home")
     undo_plan(fleet, gzip, by_default)
     assert "default" in nas.run("zfs", "get", "-H", "compression", "tank")
-    noatime = change("tank/home", "atime", "off")
+    noatime = build_set_property("tank/home", "atime", "off")
     undo_plan(fleet, noatime, execute_plan(fleet, noatime))
 
 
 def test_unknown_zfs_property_value_or_dataset_is_reported(nas: ZfsFuse, fleet: Fleet):
     nas.pool("tank", nas.disk("d0"))
     with pytest.raises(CommandError, match="too old for this property"):
-        execute_plan(fleet, change("tank", "sync", "disabled"))
+        execute_plan(fleet, build_set_property("tank", "sync", "disabled"))
     with pytest.raises(CommandError, match="does not support this value"):
-        execute_plan(fleet, change("tank", "compression", "zstd"))
+        execute_plan(fleet, build_set_property("tank", "compression", "zstd"))
     with pytest.raises(CommandError, match="no such dataset"):
-        execute_plan(fleet, change("tank/absent", "compression", "off"))
+        execute_plan(fleet, build_set_property("tank/absent", "compression", "off"))
 
 
 def test_zfs_sharenfs_rejected_by_the_nfs_server_fails_the_step(nas: ZfsFuse, fleet: Fleet):
     nas.pool("tank", nas.disk("d0"))
     with pytest.raises(CommandError, match="the value is set, but the NFS server did not"):
-        execute_plan(fleet, change("tank", "sharenfs", "rw=@192.0.2.0/24"))
+        execute_plan(fleet, build_set_property("tank", "sharenfs", "rw=@192.0.2.0/24"))
     assert "rw=@192.0.2.0/24" in nas.run("zfs", "get", "-H", "sharenfs", "tank")
 
 

@@ -45,23 +45,23 @@ def timed(tmp_path: Path, clock: Clock) -> Generator[Harness]:
         yield harness
 
 
-def nothing(*_: object, **__: object) -> None:
+def skip_check(*_: object, **__: object) -> None:
     """Stand where a guard stood."""
 
 
-def approved(harness: Harness, runbook: SetSwitch | SetAll = LAMP_ON) -> Run:
+def add_approved_run(harness: Harness, runbook: SetSwitch | SetAll = LAMP_ON) -> Run:
     """Return a run that was approved, and has not started."""
     run = harness.request(runbook)
     harness.service.approve_run(run.id, person="olga", digest=run.digest)
     return run
 
 
-def goes_on(harness: Harness, run: Run) -> State:
+def continue_run(harness: Harness, run: Run) -> State:
     harness.run_queued_work()
     return harness.get_run(run.id).state
 
 
-def rewrite(harness: Harness, name: str, old: str, new: str) -> None:
+def edit_policy_file(harness: Harness, name: str, old: str, new: str) -> None:
     file = harness.policies.path / name
     text = file.read_text()
     assert old in text
@@ -70,8 +70,10 @@ def rewrite(harness: Harness, name: str, old: str, new: str) -> None:
 
 def lose_the_role(harness: Harness) -> None:
     """Take the role of the asker away, which nobody else has."""
-    rewrite(harness, "people.yaml", "people:\n", "roles: [developer]\npeople:\n")
-    rewrite(harness, "people.yaml", "Developer, roles: [developer]", "Developer, roles: []")
+    edit_policy_file(harness, "people.yaml", "people:\n", "roles: [developer]\npeople:\n")
+    edit_policy_file(
+        harness, "people.yaml", "Developer, roles: [developer]", "Developer, roles: []"
+    )
 
 
 def approve_late(harness: Harness, clock: Clock) -> State:
@@ -90,32 +92,32 @@ class TestApprovalExpiry:
     def test_without_the_pending_check_an_expired_request_is_approved(
         self, timed: Harness, clock: Clock, monkeypatch: pytest.MonkeyPatch
     ):
-        monkeypatch.setattr(approvals, "check_is_pending", nothing)
+        monkeypatch.setattr(approvals, "check_is_pending", skip_check)
         assert approve_late(timed, clock) is State.QUEUED
 
     def test_approved_run_expires_when_the_start_timeout_has_passed(
         self, timed: Harness, clock: Clock
     ):
-        run = approved(timed)
+        run = add_approved_run(timed)
         clock.ahead = timed.context.start_timeout + MINUTE
-        assert (goes_on(timed, run), timed.fleet.sent) == (State.EXPIRED, [])
+        assert (continue_run(timed, run), timed.fleet.sent) == (State.EXPIRED, [])
 
     def test_without_the_start_timeout_check_an_old_approval_starts_a_run(
         self, timed: Harness, clock: Clock, monkeypatch: pytest.MonkeyPatch
     ):
-        monkeypatch.setattr(gate, "_check_is_in_time", nothing)
-        run = approved(timed)
+        monkeypatch.setattr(gate, "_check_is_in_time", skip_check)
+        run = add_approved_run(timed)
         clock.ahead = timed.context.start_timeout + MINUTE
-        assert (goes_on(timed, run), timed.fleet.sent) == (State.SUCCEEDED, SENT)
+        assert (continue_run(timed, run), timed.fleet.sent) == (State.SUCCEEDED, SENT)
 
     @pytest.mark.parametrize("wrong", [-HOUR, HOUR])
     def test_wrong_process_clock_does_not_change_when_an_approval_expires(
         self, db_harness: Harness, monkeypatch: pytest.MonkeyPatch, wrong: int
     ):
         """An hour in which an approval would have run out, or be good for an hour more."""
-        skew(monkeypatch, wrong)
+        skew_process_clock(monkeypatch, wrong)
         run = db_harness.request(LAMP_ON)
-        patience(db_harness, run, HOUR // 2 if wrong > 0 else -MINUTE)
+        set_expiry(db_harness, run, HOUR // 2 if wrong > 0 else -MINUTE)
         if wrong > 0:
             assert db_harness.approve(run).state is State.SUCCEEDED
         else:
@@ -127,12 +129,12 @@ class TestApprovalExpiry:
     ):
         monkeypatch.setattr(Database, "read_clock", _read_process_clock)
         run = harness.request(LAMP_ON)
-        patience(harness, run, -MINUTE)
-        skew(monkeypatch, -HOUR)
+        set_expiry(harness, run, -MINUTE)
+        skew_process_clock(monkeypatch, -HOUR)
         assert harness.approve(run).state is State.SUCCEEDED
 
 
-def skew(monkeypatch: pytest.MonkeyPatch, microseconds: int) -> None:
+def skew_process_clock(monkeypatch: pytest.MonkeyPatch, microseconds: int) -> None:
     """Set the clock of this process wrong."""
     true = time.time
     monkeypatch.setattr(time, "time", lambda: true() + microseconds / 1_000_000)
@@ -142,7 +144,7 @@ def _read_process_clock(_database: Database, _connection: Connection) -> int:
     return round(time.time() * 1_000_000)
 
 
-def patience(harness: Harness, run: Run, microseconds: int) -> None:
+def set_expiry(harness: Harness, run: Run, microseconds: int) -> None:
     with harness.database.transaction() as tx:
         runs.amend_run(tx, runs.lock_run(tx, run.id), expires_at=tx.now + microseconds)
 
@@ -156,52 +158,54 @@ def _skip_gate_checks(monkeypatch: pytest.MonkeyPatch) -> None:
         return replace(counted, ruling=replace(counted.ruling, allowed=True), missing_approvals=0)
 
     monkeypatch.setattr(gate, "count_approvals", believed)
-    monkeypatch.setattr(gate, "_check_plan_unchanged", nothing)
-    monkeypatch.setattr(gate, "_check_host_key_unchanged", nothing)
+    monkeypatch.setattr(gate, "_check_plan_unchanged", skip_check)
+    monkeypatch.setattr(gate, "_check_host_key_unchanged", skip_check)
 
 
 class TestLostRoles:
     def test_an_approval_does_not_count_when_the_approver_lost_the_role(self, harness: Harness):
-        run = approved(harness)
-        rewrite(harness, "areas.yaml", "[olga, adam]", "[adam]")
-        assert (goes_on(harness, run), harness.fleet.sent) == (State.REFUSED, [])
+        run = add_approved_run(harness)
+        edit_policy_file(harness, "areas.yaml", "[olga, adam]", "[adam]")
+        assert (continue_run(harness, run), harness.fleet.sent) == (State.REFUSED, [])
 
     def test_without_the_recount_the_approval_of_a_former_owner_counts(
         self, harness: Harness, monkeypatch: pytest.MonkeyPatch
     ):
         _skip_gate_checks(monkeypatch)
-        run = approved(harness)
-        rewrite(harness, "areas.yaml", "[olga, adam]", "[adam]")
-        assert (goes_on(harness, run), harness.fleet.sent) == (State.SUCCEEDED, SENT)
+        run = add_approved_run(harness)
+        edit_policy_file(harness, "areas.yaml", "[olga, adam]", "[adam]")
+        assert (continue_run(harness, run), harness.fleet.sent) == (State.SUCCEEDED, SENT)
 
     def test_run_is_refused_at_the_gate_when_the_requester_lost_the_role(self, harness: Harness):
-        run = approved(harness)
+        run = add_approved_run(harness)
         lose_the_role(harness)
-        assert (goes_on(harness, run), harness.fleet.sent) == (State.REFUSED, [])
+        assert (continue_run(harness, run), harness.fleet.sent) == (State.REFUSED, [])
         assert "may not request this any more" in harness.get_run(run.id).summary
 
     def test_without_the_recount_a_run_of_a_requester_without_the_role_starts(
         self, harness: Harness, monkeypatch: pytest.MonkeyPatch
     ):
         _skip_gate_checks(monkeypatch)
-        run = approved(harness)
+        run = add_approved_run(harness)
         lose_the_role(harness)
-        assert (goes_on(harness, run), harness.fleet.sent) == (State.SUCCEEDED, SENT)
+        assert (continue_run(harness, run), harness.fleet.sent) == (State.SUCCEEDED, SENT)
 
 
-def leave(harness: Harness) -> None:
+def remove_requester(harness: Harness) -> None:
     """Have the asker gone from the people."""
-    rewrite(harness, "people.yaml", "dora:", "dolores:")
+    edit_policy_file(harness, "people.yaml", "dora:", "dolores:")
 
 
-@pytest.mark.parametrize("go", [leave, lose_the_role])
+@pytest.mark.parametrize("go", [remove_requester, lose_the_role])
 class TestRoleLostDuringFanOut:
     """The requester leaves, or loses the role, during the third of ten hosts."""
 
     HOSTS = tuple(f"lb{n}" for n in range(1, 11))
 
     def _goes(self, harness: Harness, go: Callable[[Harness], None]) -> list[str]:
-        rewrite(harness, "inventory.yaml", "lb2: {area: edge, tags: [haproxy]}\n", self._more())
+        edit_policy_file(
+            harness, "inventory.yaml", "lb2: {area: edge, tags: [haproxy]}\n", self._more()
+        )
         harness.fleet.hosts.update({host: {"lamp": "off"} for host in self.HOSTS})
         requests = [SetSwitch(host=host, name="lamp", value="on") for host in self.HOSTS]
         whole = harness.service.request_on_hosts(
@@ -239,7 +243,7 @@ class TestDenialSetBack:
     """A denied run is set back to where it was approved."""
 
     def _set_back(self, harness: Harness) -> Run:
-        run = approved(harness)
+        run = add_approved_run(harness)
         harness.service.deny_run(run.id, person="adam", reason="not today")
         with harness.database.transaction() as tx:
             tx.sql.execute(update(tables.run).values(state="queued"))
@@ -253,7 +257,7 @@ class TestDenialSetBack:
     def test_denial_row_alone_stops_a_reset_run_without_the_evidence_check(
         self, harness: Harness, monkeypatch: pytest.MonkeyPatch
     ):
-        monkeypatch.setattr(gate, "_check_evidence", nothing)
+        monkeypatch.setattr(gate, "_check_evidence", skip_check)
         assert self._set_back(harness).state is State.DENIED
         assert harness.fleet.sent == []
 
@@ -278,7 +282,7 @@ class TestApprovedPlan:
         harness.fleet.after_send = lambda _host, _words: monkeypatch.setattr(
             SetAll, "plan", another
         )
-        run = approved(harness, SetAll(host="lb1", value="dim"))
+        run = add_approved_run(harness, SetAll(host="lb1", value="dim"))
         harness.run_queued_work()
         assert harness.fleet.sent == [("lb1", "set fan dim"), ("lb1", "set lamp dim")]
         assert run.plan
@@ -286,36 +290,36 @@ class TestApprovedPlan:
     def test_run_is_stale_when_its_runbook_changed_after_the_approval(
         self, harness: Harness, monkeypatch: pytest.MonkeyPatch
     ):
-        run = approved(harness)
+        run = add_approved_run(harness)
         self._changed(monkeypatch)
-        assert (goes_on(harness, run), harness.fleet.sent) == (State.STALE, [])
+        assert (continue_run(harness, run), harness.fleet.sent) == (State.STALE, [])
         assert "the runbook was changed" in harness.get_run(run.id).summary
 
     def test_without_the_plan_check_a_changed_runbook_runs_with_the_old_approval(
         self, harness: Harness, monkeypatch: pytest.MonkeyPatch
     ):
-        monkeypatch.setattr(gate, "_check_plan_unchanged", nothing)
-        run = approved(harness)
+        monkeypatch.setattr(gate, "_check_plan_unchanged", skip_check)
+        run = add_approved_run(harness)
         self._changed(monkeypatch)
-        assert (goes_on(harness, run), harness.fleet.sent) == (State.SUCCEEDED, SENT)
+        assert (continue_run(harness, run), harness.fleet.sent) == (State.SUCCEEDED, SENT)
 
     def _changed(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(planner, "compute_version", another_version)
+        monkeypatch.setattr(planner, "compute_version", get_another_version)
 
     def test_run_is_stale_when_the_state_of_the_host_changed_after_the_approval(
         self, harness: Harness
     ):
-        run = approved(harness)
+        run = add_approved_run(harness)
         harness.fleet.hosts["lb1"]["lamp"] = "dim"
-        assert (goes_on(harness, run), harness.fleet.sent) == (State.STALE, [])
+        assert (continue_run(harness, run), harness.fleet.sent) == (State.STALE, [])
 
     def test_without_the_plan_check_a_run_is_sent_to_a_host_that_changed(
         self, harness: Harness, monkeypatch: pytest.MonkeyPatch
     ):
-        monkeypatch.setattr(gate, "_check_plan_unchanged", nothing)
-        run = approved(harness)
+        monkeypatch.setattr(gate, "_check_plan_unchanged", skip_check)
+        run = add_approved_run(harness)
         harness.fleet.hosts["lb1"]["lamp"] = "dim"
-        assert (goes_on(harness, run), harness.fleet.sent) == (State.SUCCEEDED, SENT)
+        assert (continue_run(harness, run), harness.fleet.sent) == (State.SUCCEEDED, SENT)
 
 
 class TestLateStepResult:
@@ -342,7 +346,7 @@ class TestLateStepResult:
         def whoevers(_self: Executor, tx: Transaction, run: Run, _hold: HeldLease) -> Run:
             return runs.lock_run(tx, run.id)
 
-        monkeypatch.setattr(runs, "check_transition", nothing)
+        monkeypatch.setattr(runs, "check_transition", skip_check)
         monkeypatch.setattr(Executor, "_lock_own_run", whoevers)
         assert self._settled_meanwhile(harness).state is State.SUCCEEDED
 
@@ -359,9 +363,9 @@ class LastGood(PolicyDirectory):
 
 class TestInvalidPolicy:
     def test_approved_run_is_refused_when_the_policy_becomes_invalid(self, harness: Harness):
-        run = approved(harness)
-        rewrite(harness, "policy.cedar", "permit (", "permit ((")
-        assert (goes_on(harness, run), harness.fleet.sent) == (State.REFUSED, [])
+        run = add_approved_run(harness)
+        edit_policy_file(harness, "policy.cedar", "permit (", "permit ((")
+        assert (continue_run(harness, run), harness.fleet.sent) == (State.REFUSED, [])
 
     def test_with_a_cached_policy_an_approved_run_starts_despite_an_invalid_policy(
         self, harness: Harness
@@ -369,9 +373,9 @@ class TestInvalidPolicy:
         policies = LastGood(harness.policies.path)
         parts = replace(harness.context, policies=policies)
         used = replace(harness, context=parts, service=KeyturnService(parts))
-        run = approved(used)
-        rewrite(used, "policy.cedar", "permit (", "permit ((")
-        assert (goes_on(used, run), used.fleet.sent) == (State.SUCCEEDED, SENT)
+        run = add_approved_run(used)
+        edit_policy_file(used, "policy.cedar", "permit (", "permit ((")
+        assert (continue_run(used, run), used.fleet.sent) == (State.SUCCEEDED, SENT)
 
 
 class TestEscalation:
@@ -398,17 +402,17 @@ class TestEscalation:
     def test_without_the_reminder_check_a_run_escalates_at_once(
         self, escalating: Harness, monkeypatch: pytest.MonkeyPatch
     ):
-        monkeypatch.setattr(reminders, "_needs_reminder", always)
+        monkeypatch.setattr(reminders, "_needs_reminder", allow)
         run = escalating.request(LAMP_ON)
         assert [len(escalating.service.remind_approvers()) for _ in range(3)] == [1, 1, 1]
         assert escalating.approve(run, "stan").state is State.SUCCEEDED
 
 
-def another_version(_runbook: object) -> str:
+def get_another_version(_runbook: object) -> str:
     return "another"
 
 
-def always(*_: object) -> bool:
+def allow(*_: object) -> bool:
     return True
 
 

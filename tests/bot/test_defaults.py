@@ -50,7 +50,7 @@ def harness(tmp_path: Path) -> Iterator[Harness]:
         yield harness
 
 
-def request(harness: Harness, words: str, typed: list[str], answers: Any = None) -> Run:
+def run_request(harness: Harness, words: str, typed: list[str], answers: Any = None) -> Run:
     """Request a runbook and let the service carry it out on a fleet of one host."""
     runbook = request_form.parse_request(load_catalogue()[words], typed)
     extra: Any = load_catalogue()[words].model_fields["host"].json_schema_extra
@@ -85,13 +85,13 @@ def request(harness: Harness, words: str, typed: list[str], answers: Any = None)
 def test_every_runbook_queries_its_host_when_optional_words_are_left_out(
     harness: Harness, words: str
 ):
-    run = request(harness, words, required_words(load_catalogue()[words]))
+    run = run_request(harness, words, required_words(load_catalogue()[words]))
     assert _HERE in run.summary
 
 
 def test_switch_lag_without_a_name_shows_every_aggregation(harness: Harness):
     answers = {("sw1", "show etherchannel summary"): recorded("cisco-etherchannel")}
-    run = request(harness, "switch lag", ["sw1"], answers)
+    run = run_request(harness, "switch lag", ["sw1"], answers)
     assert "sw1 has 4 of 6 link aggregations healthy" in run.summary
 
 
@@ -100,7 +100,7 @@ def test_hsrp_check_without_a_second_router_judges_the_first(harness: Harness):
         ("r1", "show standby"): "",
         ("r1", "show vrrp brief"): "",
     }
-    run = request(harness, "hsrp check", ["r1"], answers)
+    run = run_request(harness, "hsrp check", ["r1"], answers)
     assert "No HSRP or VRRP group on r1" in run.summary
 
 

@@ -122,7 +122,7 @@ class Slow:
 
 
 @contextmanager
-def slow(*quick: int) -> Generator[Slow]:
+def start_slow_work(*quick: int) -> Generator[Slow]:
     work = Slow(threading.Event(), frozenset(quick))
     try:
         yield work
@@ -150,7 +150,7 @@ def test_dispatcher_advances_a_run_after_its_transaction_commits(hire: Hire):
 def test_dispatcher_ignores_a_run_whose_transaction_was_rolled_back(hire: Hire):
     """Its twin is above: only the commit makes the difference."""
     staff = hire()
-    with slow(1, 2) as work:
+    with start_slow_work(1, 2) as work:
         staff.hands.start(work)
         with suppress(ZeroDivisionError), staff.database.transaction() as tx:
             staff.dispatch.enqueue_run(tx, 1, "main")
@@ -162,7 +162,7 @@ def test_dispatcher_ignores_a_run_whose_transaction_was_rolled_back(hire: Hire):
 
 def test_dispatcher_queues_a_waiting_run_only_once(hire: Hire):
     staff = hire(threads=1)
-    with slow(2) as work:
+    with start_slow_work(2) as work:
         staff.hands.start(work)
         staff.enqueue(1)
         assert work.begun.acquire(timeout=10)
@@ -180,7 +180,7 @@ def test_dispatcher_queues_a_waiting_run_only_once(hire: Hire):
 def test_changes_start_while_hanging_checks_hold_all_check_threads(hire: Hire, lane: str):
     """Its twin beside it: if checks had the same threads, the change would wait for them."""
     staff = hire(threads=2, looks=2)
-    with slow(99) as work:
+    with start_slow_work(99) as work:
         staff.hands.start(work)
         staff.enqueue(0, 1, 2, 3, lane=lane)
         assert work.begun.acquire(timeout=10)
@@ -192,7 +192,7 @@ def test_changes_start_while_hanging_checks_hold_all_check_threads(hire: Hire, l
 
 def test_waiting_run_is_listed_as_dispatched(hire: Hire):
     staff = hire(threads=1)
-    with slow() as work:
+    with start_slow_work() as work:
         staff.hands.start(work)
         staff.enqueue(1)
         assert work.begun.acquire(timeout=10)
@@ -203,7 +203,7 @@ def test_waiting_run_is_listed_as_dispatched(hire: Hire):
 
 def test_worker_stop_returns_at_its_timeout_while_a_run_still_runs(hire: Hire):
     staff = hire()
-    with slow() as work:
+    with start_slow_work() as work:
         staff.hands.start(work)
         staff.enqueue(1)
         assert work.begun.acquire(timeout=10)
@@ -253,7 +253,7 @@ def test_person_who_queues_later_waits_for_one_run_of_each_other_person(hire: Hi
     with staff.database.transaction() as tx:
         doras = [_add_run(tx) for _ in range(8)]
         olgas = _add_run(tx, requested_by="olga")
-    with slow(*doras[:4], *doras[5:], olgas) as work:
+    with start_slow_work(*doras[:4], *doras[5:], olgas) as work:
         staff.hands.start(work)
         staff.enqueue(*doras)
         assert work.begun.acquire(timeout=10)
@@ -271,7 +271,7 @@ def test_break_glass_run_starts_while_all_worker_threads_are_busy(hire: Hire):
         long, alone, broken = (_add_run(tx) for _ in range(3))
         break_glass.request_break_glass(tx, run=broken, person="dora", reason="it burns")
         tx.sql.execute(text("UPDATE break_glass SET activated_at = 1"))
-    with slow(alone, broken) as work:
+    with start_slow_work(alone, broken) as work:
         staff.hands.start(work)
         staff.enqueue(long)
         assert work.begun.acquire(timeout=10)
@@ -292,7 +292,7 @@ def _mark_as_scheduled(tx: Transaction, run: int) -> None:
 
 def _list_order_taken(staff: Staff, numbers: list[int]) -> list[int]:
     """Return in which order these are taken by one thread that is at something else before."""
-    with slow(*numbers) as work:
+    with start_slow_work(*numbers) as work:
         staff.hands.start(work)
         staff.enqueue(0)
         assert work.begun.acquire(timeout=10)
@@ -350,7 +350,7 @@ def test_queue_hint_of_an_open_transaction_is_kept_until_it_commits(apart: Datab
     dispatch = ProcrastinateDispatcher()
     with apart.transaction() as tx:
         dispatch.enqueue_run(tx, 1, "main")
-    with slow(1, 2) as work:
+    with start_slow_work(1, 2) as work:
         crew = ProcrastinateWorker(apart.url, sites=["main"], threads=1, check_threads=1)
         with apart.transaction() as tx:
             dispatch.enqueue_run(tx, 1, "main")
@@ -392,7 +392,7 @@ def test_queue_hint_of_a_worker_without_heartbeat_is_deleted(apart: Database):
 @pytest.mark.real
 def test_worker_reconnects_after_the_database_ended_its_connections(apart: Database):
     dispatch = ProcrastinateDispatcher()
-    with slow(1, 2) as work:
+    with start_slow_work(1, 2) as work:
         crew = ProcrastinateWorker(apart.url, sites=["main"], threads=1, check_threads=1)
         crew.start(work)
         with apart.transaction() as tx:
@@ -477,7 +477,7 @@ def test_worker_runs_with_the_database_role_of_the_service(apart: Database):
     scheme, _, rest = apart.url.partition("://")
     database = Database(f"{scheme}://{role}:{role}@{rest.partition('@')[2]}", SigningKey.create())
     dispatch = ProcrastinateDispatcher()
-    with slow(1) as work:
+    with start_slow_work(1) as work:
         crew = ProcrastinateWorker(database.url, sites=["main"], threads=1, check_threads=1)
         crew.start(work)
         with database.transaction() as tx:

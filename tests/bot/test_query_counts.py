@@ -41,7 +41,7 @@ def crowd(tmp_path: Path) -> Generator[Harness]:
 
 
 @contextmanager
-def counted(harness: Harness) -> Generator[Counter[str]]:
+def count_statements(harness: Harness) -> Generator[Counter[str]]:
     """Count statements by their first three words, as SQLite sees them, while the block runs."""
     counts: Counter[str] = Counter()
 
@@ -83,7 +83,7 @@ def _request_changes(harness: Harness, count: int, value: str) -> Run:
 def _count_statements_of_change(harness: Harness, count: int, value: str) -> Counter[str]:
     """Change so many hosts; return what was asked of the database from the vote to the proof."""
     whole = _request_changes(harness, count, value)
-    with counted(harness) as counts:
+    with count_statements(harness) as counts:
         assert harness.approve(whole).state is State.SUCCEEDED
     return counts
 
@@ -95,9 +95,9 @@ def test_check_of_many_hosts_enqueues_one_queue_hint(crowd: Harness):
 
 
 def test_check_takes_at_most_four_writes_for_each_further_host(crowd: Harness):
-    with counted(crowd) as few:
+    with count_statements(crowd) as few:
         assert _request_checks(crowd, SOME).state is State.SUCCEEDED
-    with counted(crowd) as many:
+    with count_statements(crowd) as many:
         assert _request_checks(crowd, MANY).state is State.SUCCEEDED
     # Its words go by one statement, whose rows are counted here.
     writes = [
@@ -112,9 +112,9 @@ def test_check_takes_at_most_four_writes_for_each_further_host(crowd: Harness):
 
 
 def test_reads_of_a_check_do_not_grow_with_the_number_of_hosts(crowd: Harness):
-    with counted(crowd) as few:
+    with count_statements(crowd) as few:
         _request_checks(crowd, SOME)
-    with counted(crowd) as many:
+    with count_statements(crowd) as many:
         _request_checks(crowd, MANY)
     reads = sum(many[name] - few[name] for name in many if name.startswith("SELECT"))
     # What is read is read of all of them at once.
@@ -139,7 +139,7 @@ def test_results_of_many_hosts_are_written_by_batched_statements(crowd: Harness)
 
 
 def test_results_of_many_hosts_take_at_most_four_commits(crowd: Harness):
-    with counted(crowd) as counts:
+    with count_statements(crowd) as counts:
         _request_checks(crowd, MANY)
     # The request; what was said, twice at the most, as who comes last may be late; the end.
     assert counts["COMMIT"] <= 4
@@ -147,7 +147,7 @@ def test_results_of_many_hosts_take_at_most_four_commits(crowd: Harness):
 
 def test_check_of_one_host_takes_two_commits(crowd: Harness):
     """One for the request, one for what the host said, and none besides."""
-    with counted(crowd) as counts:
+    with count_statements(crowd) as counts:
         crowd.request(ShowSwitches(host="lb1"))
     assert counts["COMMIT"] == 2
 
@@ -155,7 +155,7 @@ def test_check_of_one_host_takes_two_commits(crowd: Harness):
 def test_check_of_one_host_loads_its_run_once_before_it_reads_the_host(crowd: Harness):
     """What it is, and whether it is stopped; when its end is written down, only its version."""
     run = crowd.service.request_run(ShowSwitches(host="lb1"), person="dora", origin=WEB)
-    with counted(crowd) as counts:
+    with count_statements(crowd) as counts:
         crowd.run_queued_work()
     assert crowd.get_run(run.id).state is State.SUCCEEDED
     assert (counts["BEGIN"], counts["SELECT run.id, run.version,"]) == (1, 1)
@@ -164,7 +164,7 @@ def test_check_of_one_host_loads_its_run_once_before_it_reads_the_host(crowd: Ha
 
 def test_approved_change_of_one_step_takes_five_commits(crowd: Harness):
     run = crowd.request(SetSwitch(host="lb1", name="lamp", value="on"))
-    with counted(crowd) as counts:
+    with count_statements(crowd) as counts:
         assert crowd.approve(run).state is State.SUCCEEDED
     # The vote; claimed; the intent; the outcome; proven. Nothing may be left out of these.
     assert counts["COMMIT"] == 5
@@ -173,7 +173,7 @@ def test_approved_change_of_one_step_takes_five_commits(crowd: Harness):
 def test_approved_change_of_one_step_takes_at_most_100_statements(crowd: Harness):
     crowd.approve(crowd.request(SetSwitch(host="lb1", name="lamp", value="on")))
     run = crowd.request(SetSwitch(host="lb1", name="lamp", value="off"))
-    with counted(crowd) as counts:
+    with count_statements(crowd) as counts:
         assert crowd.approve(run).state is State.SUCCEEDED
     rows_of_words = counts["INSERT INTO search_word"]
     assert counts.total() - rows_of_words <= 100
@@ -252,7 +252,7 @@ def test_page_takes_a_bounded_number_of_statements(crowd: Harness, address: str,
     site = create_site(crowd)
     browser = site.browser("olga")
     browser.get(address)
-    with counted(crowd) as counts:
+    with count_statements(crowd) as counts:
         assert browser.get(address).status_code == 200
     # With its beginning, the time, and its end; and all of it in one transaction.
     assert counts["BEGIN"] == 1
@@ -264,6 +264,6 @@ def test_api_request_of_a_check_takes_two_transactions(crowd: Harness):
     program = create_desk(crowd).program("dora", "request")
     body = {"request": "uptime check lb1"}
     program.post("/runs", json=body)
-    with counted(crowd) as counts:
+    with count_statements(crowd) as counts:
         assert program.post("/runs", json=body).status_code == 202
     assert (counts["BEGIN"], counts["BEGIN IMMEDIATE"], counts["COMMIT"]) == (1, 1, 1)

@@ -136,7 +136,7 @@ class Place:
         )
 
 
-def click(
+def approve_and_advance(
     place: Place, people: Sequence[str], races: Sequence[tuple[int, str]], together: Barrier
 ) -> None:
     """Be one replica: approve each run as these people, and work on it at once.
@@ -158,7 +158,7 @@ def click(
     database.close()
 
 
-def begin(
+def advance_all_runs(
     place: Place, people: Sequence[str], races: Sequence[tuple[int, str]], together: Barrier
 ) -> None:
     """Be one replica that is told, as all others are, of a run that may begin."""
@@ -177,7 +177,7 @@ def begin(
     database.close()
 
 
-def tick(place: Place) -> None:
+def run_clock(place: Place) -> None:
     """Be one clock, for as long as it is let live."""
     service, _, _, _ = place.service()
     while True:
@@ -186,13 +186,13 @@ def tick(place: Place) -> None:
             service.fire_due_schedules()
 
 
-def click_unguarded(
+def approve_without_check(
     place: Place, people: Sequence[str], races: Sequence[tuple[int, str]], together: Barrier
 ) -> None:
     """Be one where nobody looks whether it was decided before."""
     approvals.check_is_pending = _do_nothing  # in a process of its own
     runs.check_transition = _do_nothing
-    click(place, people, races, together)
+    approve_and_advance(place, people, races, together)
 
 
 def _do_nothing(*_: object) -> None: ...
@@ -231,7 +231,7 @@ def _add_requests(place: Place, needed: int, times: int) -> list[tuple[int, str]
 
 
 def _race_replicas(
-    place: Place, races: Sequence[tuple[int, str]], replica: Replica = click
+    place: Place, races: Sequence[tuple[int, str]], replica: Replica = approve_and_advance
 ) -> list[int]:
     """Have three processes at them at once, and return their numbers."""
     several = get_fork_context()
@@ -287,7 +287,7 @@ def test_run_is_started_by_one_process_when_several_are_notified(
     place: Place, record_property: Record
 ):
     times = CHAOS or RACES
-    numbers = _race_replicas(place, _add_requests(place, 1, times), begin)
+    numbers = _race_replicas(place, _add_requests(place, 1, times), advance_all_runs)
     done = place.ledger.counted
     assert [done[f"sent set lamp v{n}"] for n in range(times)] == [1] * times
     assert _are_all_succeeded(place, numbers)
@@ -346,7 +346,7 @@ def _run_clocks(place: Place) -> Generator[list[ForkServerProcess]]:
 
 
 def _start_clock(place: Place) -> ForkServerProcess:
-    clock = get_fork_context().Process(target=tick, args=(place,), daemon=True)
+    clock = get_fork_context().Process(target=run_clock, args=(place,), daemon=True)
     clock.start()
     return clock
 
@@ -410,6 +410,6 @@ def _name_database(place: Place) -> str:
 
 def test_without_the_pending_check_a_run_is_enqueued_twice(place: Place):
     """The twin."""
-    numbers = _race_replicas(place, _add_requests(place, 1, 3), click_unguarded)
+    numbers = _race_replicas(place, _add_requests(place, 1, 3), approve_without_check)
     done = place.ledger.counted
     assert max(done[f"enqueued {number}"] for number in numbers) > 1

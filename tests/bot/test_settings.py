@@ -13,7 +13,7 @@ OIDC, MAIL = "KEYTURN_OIDC_", "KEYTURN_MAIL_"
 SECRET, TEAM = "KEYTURN_SLACK_SIGNING_SECRET", "KEYTURN_SLACK_TEAM"
 
 
-def read(monkeypatch: pytest.MonkeyPatch, **given: str) -> Settings:
+def read_settings_from(monkeypatch: pytest.MonkeyPatch, **given: str) -> Settings:
     for name in (BOT, APP, SECRET, TEAM):
         monkeypatch.delenv(name, raising=False)
     for name, value in given.items():
@@ -25,7 +25,10 @@ def read(monkeypatch: pytest.MonkeyPatch, **given: str) -> Settings:
 def test_slack_settings_accept_app_token_signing_secret_or_both(
     monkeypatch: pytest.MonkeyPatch, way: dict[str, str]
 ):
-    assert read(monkeypatch, **{BOT: "xoxb-1", TEAM: "T0KEYTURN"}, **way).slack_team == "T0KEYTURN"
+    assert (
+        read_settings_from(monkeypatch, **{BOT: "xoxb-1", TEAM: "T0KEYTURN"}, **way).slack_team
+        == "T0KEYTURN"
+    )
 
 
 @pytest.mark.parametrize(
@@ -60,7 +63,7 @@ def test_invalid_settings_are_rejected_with_their_name_and_fix(
     monkeypatch: pytest.MonkeyPatch, given: dict[str, str], message: str
 ):
     with pytest.raises(ValidationError) as refused:
-        read(monkeypatch, **given)
+        read_settings_from(monkeypatch, **given)
     assert message in str(refused.value)
     assert "xoxb-1" not in str(refused.value)
 
@@ -74,15 +77,17 @@ def test_mail_server_port_defaults_to_the_port_of_its_encryption(
     monkeypatch: pytest.MonkeyPatch, encryption: str, server: str, address: tuple[str, int]
 ):
     given = {"SERVER": server, "FROM": "keyturn@example.com", "ENCRYPTION": encryption}
-    settings = read(monkeypatch, **{MAIL + name: value for name, value in given.items()})
+    settings = read_settings_from(
+        monkeypatch, **{MAIL + name: value for name, value in given.items()}
+    )
     assert settings.mail_address == address
 
 
 @pytest.mark.parametrize("name", ["witness", "keys", "hooks", "data", "policy", "port", "log"])
 def test_empty_setting_uses_its_default(monkeypatch: pytest.MonkeyPatch, name: str):
-    assert getattr(read(monkeypatch, **{f"KEYTURN_{name.upper()}": ""}), name) == getattr(
-        read(monkeypatch), name
-    )
+    assert getattr(
+        read_settings_from(monkeypatch, **{f"KEYTURN_{name.upper()}": ""}), name
+    ) == getattr(read_settings_from(monkeypatch), name)
 
 
 def test_empty_environment_variable_overrides_the_settings_file(
@@ -131,6 +136,6 @@ def test_database_url_is_accepted_with_the_schemes_of_psql(
     monkeypatch: pytest.MonkeyPatch, scheme: str
 ):
     there = f"{scheme}://keyturn@db.example.com/keyturn"
-    settings = read(monkeypatch, KEYTURN_DATABASE=there, KEYTURN_MIGRATIONS=there)
+    settings = read_settings_from(monkeypatch, KEYTURN_DATABASE=there, KEYTURN_MIGRATIONS=there)
     ours = "postgresql+psycopg://keyturn@db.example.com/keyturn"
     assert (settings.database, settings.migrations.get_secret_value()) == (ours, ours)

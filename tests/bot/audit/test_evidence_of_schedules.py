@@ -30,7 +30,7 @@ Forgery = Callable[[Transaction], None]
 WHY = "all customers see an error page"
 
 
-def nothing(*_: object) -> str:
+def find_no_reason(*_: object) -> str:
     return ""
 
 
@@ -90,8 +90,8 @@ class TestAlteredSchedules:
     def test_without_the_evidence_check_an_altered_schedule_fires(
         self, harness: Harness, forge: Forgery, monkeypatch: pytest.MonkeyPatch
     ):
-        monkeypatch.setattr(evidence, "find_mismatch_of_fire", nothing)
-        monkeypatch.setattr(evidence, "find_missing_entry_of_run", nothing)
+        monkeypatch.setattr(evidence, "find_mismatch_of_fire", find_no_reason)
+        monkeypatch.setattr(evidence, "find_missing_entry_of_run", find_no_reason)
         self._ended(harness)
         with harness.database.transaction() as tx:
             forge(tx)
@@ -142,7 +142,7 @@ class TestForgedBreakGlass:
     def test_without_the_evidence_check_forged_break_glass_starts_a_run(
         self, timed: Harness, monkeypatch: pytest.MonkeyPatch
     ):
-        monkeypatch.setattr(evidence, "find_mismatch_of_break_glass", nothing)
+        monkeypatch.setattr(evidence, "find_mismatch_of_break_glass", find_no_reason)
         assert self._forged(timed).state is State.SUCCEEDED
 
     def _again_after_a_day(self, harness: Harness, clock: Clock) -> None:
@@ -175,11 +175,11 @@ class TestForgedBreakGlass:
     def test_without_the_log_a_forged_review_of_break_glass_counts(
         self, timed: Harness, clock: Clock, monkeypatch: pytest.MonkeyPatch
     ):
-        monkeypatch.setattr(evidence, "get_unreviewed_run", nothing_overdue)
+        monkeypatch.setattr(evidence, "get_unreviewed_run", skip_lapse_check)
         self._again_after_a_day(timed, clock)
 
 
-def nothing_overdue(*_: object) -> None: ...
+def skip_lapse_check(*_: object) -> None: ...
 
 
 class TestApprovalsUnderAnOlderKey:

@@ -23,12 +23,12 @@ def done(harness: Harness) -> Run:
     return run
 
 
-def of_run(harness: Harness, run: Run) -> run_proof.RunVerification:
+def verify_run_proof(harness: Harness, run: Run) -> run_proof.RunVerification:
     with harness.database.reading() as tx:
         return run_proof.verify_run(tx, run.id)
 
 
-def tamper(database: Database, statement: str) -> None:
+def run_without_triggers(database: Database, statement: str) -> None:
     """Do what somebody with the database's password could do."""
     with database.engine.connect() as connection:
         connection.exec_driver_sql("DROP TRIGGER IF EXISTS entry_no_update")
@@ -38,7 +38,7 @@ def tamper(database: Database, statement: str) -> None:
 
 
 def test_run_proof_verifies_all_entries_and_outputs_of_a_run(harness: Harness, done: Run) -> None:
-    proof = of_run(harness, done)
+    proof = verify_run_proof(harness, done)
     assert proof.faults == []
     assert (proof.entries, proof.first_entry, proof.last_entry, proof.valid_outputs) == (
         9,
@@ -65,8 +65,8 @@ def test_run_proof_verifies_all_entries_and_outputs_of_a_run(harness: Harness, d
 def test_run_proof_finds_altered_entries_and_outputs(
     harness: Harness, done: Run, statement: str, says: str
 ) -> None:
-    tamper(harness.database, statement)
-    assert any(fault.startswith(says) for fault in of_run(harness, done).faults)
+    run_without_triggers(harness.database, statement)
+    assert any(fault.startswith(says) for fault in verify_run_proof(harness, done).faults)
 
 
 def test_run_proof_accepts_output_that_was_erased_with_a_log_entry(
@@ -78,7 +78,7 @@ def test_run_proof_accepts_output_that_was_erased_with_a_log_entry(
     with harness.database.transaction() as tx:
         output.erase_output(tx, done.id)
         change_log.append_entry(tx, output.ERASED_KIND, run=done.id)
-    proof = of_run(harness, done)
+    proof = verify_run_proof(harness, done)
     assert (proof.faults, proof.valid_outputs, proof.erased_outputs) == ([], 0, 1)
 
 
@@ -88,11 +88,11 @@ def test_run_proof_follows_a_rotation_of_the_signing_key(harness: Harness, done:
         verification.append_key_change(tx, new)
     harness.database._signing_key = new  # pyright: ignore[reportPrivateUsage] - as after a start
     later = harness.approve(harness.request(SetSwitch(host="lb1", name="fan", value="on")))
-    assert of_run(harness, done).faults == []
-    assert of_run(harness, later).faults == []
-    assert of_run(harness, done).keys != of_run(harness, later).keys
+    assert verify_run_proof(harness, done).faults == []
+    assert verify_run_proof(harness, later).faults == []
+    assert verify_run_proof(harness, done).keys != verify_run_proof(harness, later).keys
 
 
 def test_run_proof_ignores_altered_entries_of_other_runs(harness: Harness, done: Run) -> None:
-    tamper(harness.database, "UPDATE entry SET person = 'x' WHERE seq = 12")
-    assert of_run(harness, done).faults == []
+    run_without_triggers(harness.database, "UPDATE entry SET person = 'x' WHERE seq = 12")
+    assert verify_run_proof(harness, done).faults == []

@@ -17,7 +17,7 @@ from tests.bot.db.test_search import add, answered
 HOUR = 3_600_000_000
 
 
-def changed(tx: Transaction, host: str = "web1", **more: Any) -> int:
+def add_succeeded_change(tx: Transaction, host: str = "web1", **more: Any) -> int:
     """Have a change done on a host now."""
     run = add(tx, host=host, **more)
     run = runs.move_run(tx, run, State.QUEUED)
@@ -27,7 +27,7 @@ def changed(tx: Transaction, host: str = "web1", **more: Any) -> int:
     return runs.move_run(tx, run, State.SUCCEEDED, ended_at=tx.now, summary="It is on").id
 
 
-def attempted(tx: Transaction, host: str = "web1") -> int:
+def add_denied_change(tx: Transaction, host: str = "web1") -> int:
     run = runs.move_run(tx, add(tx, host=host), State.PENDING)
     change_log.append_entry(tx, "denied", run=run.id, host=host, person="olga")
     return runs.move_run(tx, run, State.DENIED, ended_at=tx.now, summary="Olga said no").id
@@ -44,7 +44,7 @@ def test_timeline_ranks_changes_before_denied_runs_and_missed_schedules(database
             tx, "fires missed", run=schedule.id, person="dora", schedule=3, count=2
         )
         change_log.append_entry(tx, "policy changed", old="a", new="b")
-        denied, done = attempted(tx), changed(tx)
+        denied, done = add_denied_change(tx), add_succeeded_change(tx)
         checked = add(tx, kind="check", host="web1")
         change_log.append_entry(tx, "requested", run=checked.id)
         ranked = list_events(tx, host_pattern="web*")
@@ -72,8 +72,8 @@ def test_drift_is_a_timeline_event_apart_from_the_run_that_set_the_value(databas
 
 def test_timeline_ranks_runs_that_share_more_hosts_first(database: Database):
     with database.transaction() as tx:
-        one, other = changed(tx), changed(tx, "lb1")
-        several = changed(tx, hosts=["web1", "web2", "lb1"])
+        one, other = add_succeeded_change(tx), add_succeeded_change(tx, "lb1")
+        several = add_succeeded_change(tx, hosts=["web1", "web2", "lb1"])
         assert [h.run for h in list_events(tx, host_pattern="web*")] == [several, one]
         assert [h.run for h in list_events(tx, host_pattern="lb1")] == [several, other]
         assert {h.run for h in list_events(tx)} == {several, one, other}
@@ -81,9 +81,9 @@ def test_timeline_ranks_runs_that_share_more_hosts_first(database: Database):
 
 def test_timeline_shows_runs_that_lie_in_or_span_the_period(database: Database):
     with database.transaction() as tx:
-        changed(tx)
+        add_succeeded_change(tx)
         assert timeline.build_timeline(tx, tx.now - 3 * HOUR, span=HOUR).events == []
-        long = runs.get_run(tx, changed(tx))
+        long = runs.get_run(tx, add_succeeded_change(tx))
         runs.amend_run(tx, long, started_at=tx.now - 5 * HOUR, ended_at=tx.now)
         (only,) = timeline.build_timeline(tx, tx.now - 3 * HOUR, span=HOUR).events
     assert (only.run, only.rank) == (long.id, 0)
@@ -118,7 +118,7 @@ def test_timeline_counts_the_events_above_its_limit(database: Database):
 
 def test_timeline_event_is_one_line_with_escaped_control_characters(database: Database):
     with database.transaction() as tx:
-        changed(tx, request="toy set web1 a\x1b[31m")
+        add_succeeded_change(tx, request="toy set web1 a\x1b[31m")
         (one,) = list_events(tx)
     assert timeline.describe_event(one) == "toy set web1 a\\x1b[31m, by dora: It is on"
 

@@ -12,7 +12,7 @@ NOW = 1_800_000_000_000_000
 STEP = 30_000_000
 
 
-def code(at: int) -> str:
+def get_code(at: int) -> str:
     return TOTP(SECRET).at(at // 1_000_000)
 
 
@@ -28,18 +28,18 @@ def test_totp_matches_the_test_vectors_of_rfc_6238() -> None:
     ("steps", "right"), [(-3, False), (-2, False), (-1, True), (0, True), (1, True), (2, False)]
 )
 def test_totp_accepts_a_clock_that_is_one_time_step_off(steps: int, right: bool) -> None:
-    step = totp.find_time_step(SECRET, code(NOW + steps * STEP), now=NOW, last_step=0)
+    step = totp.find_time_step(SECRET, get_code(NOW + steps * STEP), now=NOW, last_step=0)
     assert (step is not None) is right
 
 
 def test_totp_code_is_rejected_after_it_or_a_later_one_was_used() -> None:
-    used = totp.find_time_step(SECRET, code(NOW), now=NOW, last_step=0)
+    used = totp.find_time_step(SECRET, get_code(NOW), now=NOW, last_step=0)
     assert used
-    assert totp.find_time_step(SECRET, code(NOW), now=NOW, last_step=used) is None
-    assert totp.find_time_step(SECRET, code(NOW - STEP), now=NOW, last_step=used) is None
-    assert totp.find_time_step(SECRET, code(NOW + STEP), now=NOW, last_step=used) == used + 1
+    assert totp.find_time_step(SECRET, get_code(NOW), now=NOW, last_step=used) is None
+    assert totp.find_time_step(SECRET, get_code(NOW - STEP), now=NOW, last_step=used) is None
+    assert totp.find_time_step(SECRET, get_code(NOW + STEP), now=NOW, last_step=used) == used + 1
     # The twin: without remembering the step, it would work again.
-    assert totp.find_time_step(SECRET, code(NOW), now=NOW, last_step=0) == used
+    assert totp.find_time_step(SECRET, get_code(NOW), now=NOW, last_step=0) == used
 
 
 @pytest.mark.parametrize(

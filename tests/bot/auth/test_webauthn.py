@@ -13,7 +13,7 @@ from tests.authenticator import Authenticator
 HOME = RelyingParty("keyturn.example.com", "https://keyturn.example.com")
 
 
-def enrolled(device: Authenticator) -> StoredPublicKey:
+def enrol_device(device: Authenticator) -> StoredPublicKey:
     challenge = os.urandom(32)
     options = webauthn.build_registration_options(
         HOME, person="olga", name="Olga", challenge=challenge, known_keys=[]
@@ -23,7 +23,7 @@ def enrolled(device: Authenticator) -> StoredPublicKey:
 
 def test_enrolled_security_key_is_verified() -> None:
     device = Authenticator(HOME.origin)
-    key, challenge = enrolled(device), os.urandom(32)
+    key, challenge = enrol_device(device), os.urandom(32)
     answer = device.sign(
         webauthn.build_authentication_options(HOME, challenge=challenge, keys=[key])
     )
@@ -36,7 +36,7 @@ def test_enrolled_security_key_is_verified() -> None:
 
 def test_security_key_signature_of_another_challenge_is_rejected() -> None:
     device = Authenticator(HOME.origin)
-    key, challenge = enrolled(device), os.urandom(32)
+    key, challenge = enrol_device(device), os.urandom(32)
     answer = device.sign(
         webauthn.build_authentication_options(HOME, challenge=challenge, keys=[key])
     )
@@ -48,7 +48,7 @@ def test_security_key_signature_of_another_challenge_is_rejected() -> None:
 
 def test_security_key_signature_of_another_origin_is_rejected() -> None:
     device = Authenticator(HOME.origin)
-    key, challenge = enrolled(device), os.urandom(32)
+    key, challenge = enrol_device(device), os.urandom(32)
     device.origin = "https://keyturn.example.org"
     answer = device.sign(
         webauthn.build_authentication_options(HOME, challenge=challenge, keys=[key])
@@ -59,7 +59,7 @@ def test_security_key_signature_of_another_origin_is_rejected() -> None:
 
 def test_signature_of_another_security_key_is_rejected() -> None:
     device, other = Authenticator(HOME.origin), Authenticator(HOME.origin)
-    key, challenge = enrolled(device), os.urandom(32)
+    key, challenge = enrol_device(device), os.urandom(32)
     forged = replace(other, id=device.id)
     answer = forged.sign(
         webauthn.build_authentication_options(HOME, challenge=challenge, keys=[key])
@@ -70,7 +70,7 @@ def test_signature_of_another_security_key_is_rejected() -> None:
 
 def test_security_key_with_a_lower_counter_is_rejected_as_a_copy() -> None:
     device = Authenticator(HOME.origin)
-    key, challenge = enrolled(device), os.urandom(32)
+    key, challenge = enrol_device(device), os.urandom(32)
     answer = device.sign(
         webauthn.build_authentication_options(HOME, challenge=challenge, keys=[key])
     )
@@ -84,7 +84,7 @@ def test_security_key_with_a_lower_counter_is_rejected_as_a_copy() -> None:
 )
 def test_malformed_webauthn_answer_is_rejected(answer: str) -> None:
     device = Authenticator(HOME.origin)
-    key = enrolled(device)
+    key = enrol_device(device)
     assert webauthn.parse_chosen_key_id(answer) in {"", "a"}
     with pytest.raises(KeyNotVerifiedError):
         webauthn.verify_registration(HOME, answer, challenge=b"1")
@@ -94,7 +94,7 @@ def test_malformed_webauthn_answer_is_rejected(answer: str) -> None:
 
 def test_enrolled_security_key_is_excluded_from_a_second_enrolment() -> None:
     device = Authenticator(HOME.origin)
-    key = enrolled(device)
+    key = enrol_device(device)
     options = json.loads(
         webauthn.build_registration_options(
             HOME, person="olga", name="Olga", challenge=b"1" * 32, known_keys=[key]

@@ -39,7 +39,7 @@ def web_server(harness: Harness) -> None:
     harness.fleet.hosts["web1"] = {"fan": "off", "lamp": "off"}
 
 
-def wanted(harness: Harness, person: str = "adam") -> Run:
+def request_lamp(harness: Harness, person: str = "adam") -> Run:
     return harness.request(LAMP_ON, person=person, reason="the cellar is dark")
 
 
@@ -51,7 +51,7 @@ def shatter(harness: Harness, run: Run, app: AuthenticatorApp, reason: str = WHY
     return harness.get_run(run.id)
 
 
-def freeze(harness: Harness) -> None:
+def freeze_web_servers(harness: Harness) -> None:
     """Let the web servers be frozen since yesterday, and until tomorrow."""
     now = datetime.now(UTC)
     (harness.policies.path / "freezes.yaml").write_text(
@@ -79,7 +79,7 @@ def age_glass(harness: Harness, seconds: int) -> None:
 
 
 def test_break_glass_run_starts_without_the_missing_approval(harness: Harness) -> None:
-    app, run = enrol_and_step_up(harness, "adam"), wanted(harness)
+    app, run = enrol_and_step_up(harness, "adam"), request_lamp(harness)
     assert (run.state, run.required_approvals) == (State.PENDING, 1)
     assert shatter(harness, run, app).state is State.SUCCEEDED
     with harness.database.reading() as tx:
@@ -93,8 +93,8 @@ def test_break_glass_run_starts_without_the_missing_approval(harness: Harness) -
 
 
 def test_only_break_glass_runs_during_a_freeze(harness: Harness) -> None:
-    freeze(harness)
-    app, run = enrol_and_step_up(harness, "olga"), wanted(harness, "olga")
+    freeze_web_servers(harness)
+    app, run = enrol_and_step_up(harness, "olga"), request_lamp(harness, "olga")
     # The twin: the same run, which needs no approval, waits for the freeze to end.
     assert run.state is State.QUEUED
     assert "frozen until" in run.summary
@@ -105,7 +105,7 @@ def test_only_break_glass_runs_during_a_freeze(harness: Harness) -> None:
 
 
 def test_denial_by_an_owner_is_final_under_break_glass(harness: Harness) -> None:
-    app, run = enrol_and_step_up(harness, "adam"), wanted(harness)
+    app, run = enrol_and_step_up(harness, "adam"), request_lamp(harness)
     harness.service.break_glass.activate_break_glass(
         run.id, person="adam", session=app.session, digest=run.digest, reason=WHY
     )
@@ -116,14 +116,14 @@ def test_denial_by_an_owner_is_final_under_break_glass(harness: Harness) -> None
 
 
 def test_stale_plan_is_not_applied_under_break_glass(harness: Harness) -> None:
-    app, run = enrol_and_step_up(harness, "adam"), wanted(harness)
+    app, run = enrol_and_step_up(harness, "adam"), request_lamp(harness)
     harness.fleet.hosts["web1"]["lamp"] = "dim"
     assert shatter(harness, run, app).state is State.STALE
     assert harness.fleet.sent == []
 
 
 def test_break_glass_needs_the_digest_of_the_shown_plan(harness: Harness) -> None:
-    app, run = enrol_and_step_up(harness, "adam"), wanted(harness)
+    app, run = enrol_and_step_up(harness, "adam"), request_lamp(harness)
     for digest in ("", run.digest[:9], "0" * 64):
         with pytest.raises(TooLate, match="a new plan"):
             harness.service.break_glass.activate_break_glass(
@@ -136,7 +136,7 @@ def test_break_glass_needs_the_digest_of_the_shown_plan(harness: Harness) -> Non
 
 @pytest.mark.parametrize("reason", ["", "   ", "it is urgent", "x" * 19, f"{'x' * 10}{' ' * 20}"])
 def test_break_glass_needs_a_reason_of_20_characters(harness: Harness, reason: str) -> None:
-    app, run = enrol_and_step_up(harness, "adam"), wanted(harness)
+    app, run = enrol_and_step_up(harness, "adam"), request_lamp(harness)
     with pytest.raises(InvalidRequestError, match="at least 20 characters"):
         shatter(harness, run, app, reason)
     with pytest.raises(InvalidRequestError, match="at least 20 characters"):
@@ -145,7 +145,7 @@ def test_break_glass_needs_a_reason_of_20_characters(harness: Harness, reason: s
 
 
 def test_break_glass_needs_a_recent_second_factor(harness: Harness) -> None:
-    app, run = enrol_app(harness, "adam"), wanted(harness)
+    app, run = enrol_app(harness, "adam"), request_lamp(harness)
     with pytest.raises(StepUpRequired):
         shatter(harness, run, app)
     app.step_up()
@@ -159,7 +159,7 @@ def test_break_glass_needs_a_recent_second_factor(harness: Harness) -> None:
 
 
 def test_gate_refuses_break_glass_when_the_second_factor_was_removed(harness: Harness) -> None:
-    app, run = enrol_and_step_up(harness, "adam"), wanted(harness)
+    app, run = enrol_and_step_up(harness, "adam"), request_lamp(harness)
     harness.service.break_glass.activate_break_glass(
         run.id, person="adam", session=app.session, digest=run.digest, reason=WHY
     )
@@ -170,7 +170,7 @@ def test_gate_refuses_break_glass_when_the_second_factor_was_removed(harness: Ha
 
 
 def test_break_glass_is_active_for_an_hour_at_most(harness: Harness) -> None:
-    app, run = enrol_and_step_up(harness, "adam"), wanted(harness)
+    app, run = enrol_and_step_up(harness, "adam"), request_lamp(harness)
     harness.service.break_glass.activate_break_glass(
         run.id, person="adam", session=app.session, digest=run.digest, reason=WHY
     )
@@ -214,7 +214,7 @@ def test_break_glass_is_refused_for_requests_by_api_cli_or_schedule(
 
 
 def test_only_the_requester_may_use_break_glass(harness: Harness) -> None:
-    run = wanted(harness)
+    run = request_lamp(harness)
     for person in ("olga", "dora", "stan"):
         with pytest.raises(NotAllowed, match="only Adam Admin"):
             shatter(harness, run, enrol_and_step_up(harness, person))
@@ -223,7 +223,7 @@ def test_only_the_requester_may_use_break_glass(harness: Harness) -> None:
 def test_break_glass_is_refused_when_the_policy_does_not_allow_it(harness: Harness) -> None:
     dora = enrol_and_step_up(harness, "dora")
     with pytest.raises(NotAllowed, match="the policy does not allow you break-glass"):
-        shatter(harness, wanted(harness, "dora"), dora)
+        shatter(harness, request_lamp(harness, "dora"), dora)
     adam = enrol_and_step_up(harness, "adam")
     lasting = harness.request(BreakSwitch(host="web1", name="lamp"), person="adam")
     with pytest.raises(NotAllowed, match="the policy does not allow you break-glass"):
@@ -248,13 +248,13 @@ def test_break_glass_is_refused_when_the_policy_has_no_rule_for_it(
     without_the_rule: Harness,
 ) -> None:
     assert '"break-glass"' in cedar.SCHEMA
-    run = wanted(without_the_rule)
+    run = request_lamp(without_the_rule)
     with pytest.raises(NotAllowed, match="the policy does not allow you break-glass"):
         shatter(without_the_rule, run, enrol_and_step_up(without_the_rule, "adam"))
 
 
 def test_break_glass_does_not_count_when_the_requester_lost_the_right(harness: Harness) -> None:
-    app, run = enrol_and_step_up(harness, "adam"), wanted(harness)
+    app, run = enrol_and_step_up(harness, "adam"), request_lamp(harness)
     harness.service.break_glass.activate_break_glass(
         run.id, person="adam", session=app.session, digest=run.digest, reason=WHY
     )
@@ -276,13 +276,13 @@ class TestWithoutGuards:
         self, harness: Harness, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(break_glass_rules, "MIN_REASON_LENGTH", 0)
-        app, run = enrol_and_step_up(harness, "adam"), wanted(harness)
+        app, run = enrol_and_step_up(harness, "adam"), request_lamp(harness)
         assert shatter(harness, run, app, "").state is State.SUCCEEDED
 
     def test_without_the_second_factor_check_break_glass_needs_only_a_sign_in(
         self, harness: Harness, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        app, run = enrol_app(harness, "adam"), wanted(harness)
+        app, run = enrol_app(harness, "adam"), request_lamp(harness)
         digest = app.factor.digest
         monkeypatch.setattr(break_glass, "get_shown_factor", lambda *_, **__: digest)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
         assert shatter(harness, run, app).state is State.SUCCEEDED
@@ -291,7 +291,7 @@ class TestWithoutGuards:
         self, harness: Harness, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(break_glass, "ACTIVE_SECONDS", 2 * HOUR)
-        app, run = enrol_and_step_up(harness, "adam"), wanted(harness)
+        app, run = enrol_and_step_up(harness, "adam"), request_lamp(harness)
         harness.service.break_glass.activate_break_glass(
             run.id, person="adam", session=app.session, digest=run.digest, reason=WHY
         )
@@ -305,7 +305,7 @@ class TestWithoutGuards:
         monkeypatch.setattr(db_break_glass, "get_overdue_review", _find_none)
         monkeypatch.setattr(evidence, "get_unreviewed_run", _find_none)
         app = enrol_and_step_up(harness, "adam")
-        shatter(harness, wanted(harness), app)
+        shatter(harness, request_lamp(harness), app)
         age_glass(harness, 24 * HOUR + 1)
         other = harness.request(SetSwitch(host="web1", name="fan", value="on"), person="adam")
         assert shatter(harness, other, app).state is State.SUCCEEDED
@@ -318,7 +318,7 @@ def _find_none(*_: object) -> None: ...
 
 
 def test_break_glass_is_refused_while_an_older_use_is_not_reviewed(harness: Harness) -> None:
-    app, first = enrol_and_step_up(harness, "adam"), wanted(harness)
+    app, first = enrol_and_step_up(harness, "adam"), request_lamp(harness)
     shatter(harness, first, app)
     other = SetSwitch(host="web1", name="fan", value="on")
     # Within the day the next emergency is one.
@@ -336,7 +336,7 @@ def test_break_glass_is_refused_while_an_older_use_is_not_reviewed(harness: Harn
 
 
 def test_break_glass_is_allowed_again_within_a_day_without_a_review(harness: Harness) -> None:
-    app, first = enrol_and_step_up(harness, "adam"), wanted(harness)
+    app, first = enrol_and_step_up(harness, "adam"), request_lamp(harness)
     shatter(harness, first, app)
     age_glass(harness, 24 * HOUR - 60)
     second = harness.request(SetSwitch(host="web1", name="fan", value="on"), person="adam")
@@ -344,7 +344,7 @@ def test_break_glass_is_allowed_again_within_a_day_without_a_review(harness: Har
 
 
 def test_break_glass_is_reviewed_once_by_another_person_with_findings(harness: Harness) -> None:
-    app, run = enrol_and_step_up(harness, "adam"), wanted(harness)
+    app, run = enrol_and_step_up(harness, "adam"), request_lamp(harness)
     review: Callable[..., object] = harness.service.break_glass.review_break_glass
     with pytest.raises(InvalidRequestError, match="needs no review"):
         review(run.id, person="stan", findings="nothing to see here")
@@ -360,7 +360,7 @@ def test_break_glass_is_reviewed_once_by_another_person_with_findings(harness: H
 
 
 def test_break_glass_is_refused_when_the_log_cannot_be_written(harness: Harness) -> None:
-    app, run = enrol_and_step_up(harness, "adam"), wanted(harness)
+    app, run = enrol_and_step_up(harness, "adam"), request_lamp(harness)
     with harness.database.transaction() as tx:
         tx.sql.execute(
             sql(
@@ -380,7 +380,7 @@ def test_break_glass_is_refused_when_the_log_cannot_be_written(harness: Harness)
 
 
 def test_break_glass_is_refused_for_a_run_that_already_used_it(harness: Harness) -> None:
-    app, run = enrol_and_step_up(harness, "adam"), wanted(harness)
+    app, run = enrol_and_step_up(harness, "adam"), request_lamp(harness)
     shatter(harness, run, app)
     with pytest.raises(TooLate):
         shatter(harness, run, app)

@@ -34,12 +34,12 @@ def delegate(
     )
 
 
-def two_keys(harness: Harness) -> None:
+def require_two_approvals(harness: Harness) -> None:
     rules = harness.policies.path / "policy.cedar"
     rules.write_text(rules.read_text().replace('@approvals("1")', '@approvals("2")', 1))
 
 
-def forbid(harness: Harness, rule: str) -> None:
+def add_forbid_rule(harness: Harness, rule: str) -> None:
     rules = harness.policies.path / "policy.cedar"
     rules.write_text(f'{rules.read_text()}\n@id("new")\nforbid {rule};\n')
 
@@ -81,7 +81,7 @@ def test_delegation_and_its_revocation_are_logged(harness: Harness):
 
 @pytest.mark.parametrize("first", ["olga", "stan"])
 def test_delegator_and_delegate_count_as_one_approval(harness: Harness, first: str):
-    two_keys(harness)
+    require_two_approvals(harness)
     delegate(harness)
     run = harness.request(LAMP_ON)
     harness.approve(run, first)
@@ -91,7 +91,7 @@ def test_delegator_and_delegate_count_as_one_approval(harness: Harness, first: s
 
 
 def test_two_delegates_of_one_owner_count_as_one_approval(harness: Harness):
-    two_keys(harness)
+    require_two_approvals(harness)
     people = harness.policies.path / "people.yaml"
     people.write_text(people.read_text() + "  eve: {name: Eve Else, roles: [developer]}\n")
     delegate(harness, to="stan")
@@ -121,7 +121,7 @@ def test_without_counting_by_delegator_two_delegates_count_as_two_approvals(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ):
     """The twin: were a vote counted by who cast it, one owner's key would have opened it twice."""
-    two_keys(harness)
+    require_two_approvals(harness)
     people = harness.policies.path / "people.yaml"
     people.write_text(people.read_text() + "  eve: {name: Eve Else, roles: [developer]}\n")
     delegate(harness, to="stan")
@@ -144,7 +144,7 @@ def test_approval_is_refused_when_a_delegate_of_the_requester_approves(harness: 
     delegate(harness, to="stan")
     run = harness.request(SetSwitch(host="nas1", name="lamp", value="on"), person="stan")
     assert stands_for(harness, run, "stan") == ""
-    two_keys(harness)
+    require_two_approvals(harness)
     mine = harness.service.request_run(LAMP_ON, person="olga", origin=run.origin)
     assert stands_for(harness, mine, "stan") == ""
 
@@ -256,7 +256,7 @@ def test_delegation_of_a_former_owner_does_not_count_at_the_gate(harness: Harnes
 
 def test_the_policy_may_forbid_deciding_on_behalf_of_another(harness: Harness):
     delegate(harness)
-    forbid(
+    add_forbid_rule(
         harness,
         '(principal, action == Action::"approve", resource in Area::"edge") '
         "when { context.delegated }",
@@ -269,13 +269,15 @@ def test_the_policy_may_forbid_deciding_on_behalf_of_another(harness: Harness):
 
 def test_forbid_rule_for_the_delegate_overrides_the_delegation(harness: Harness):
     delegate(harness)
-    forbid(harness, '(principal == Person::"stan", action == Action::"approve", resource)')
+    add_forbid_rule(
+        harness, '(principal == Person::"stan", action == Action::"approve", resource)'
+    )
     with pytest.raises(NotAllowed):
         harness.approve(harness.request(LAMP_ON), "stan")
 
 
 def test_owner_who_is_also_a_delegate_approves_as_themselves(harness: Harness):
-    two_keys(harness)
+    require_two_approvals(harness)
     delegate(harness, "olga", "adam", area="edge")
     run = harness.request(LAMP_ON)
     harness.approve(run, "adam")

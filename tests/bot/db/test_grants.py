@@ -88,13 +88,13 @@ def test_standing_grant_is_available_again_after_an_hour(
     harness = db_harness
     grant(harness, per_hour=1)
     set_lamp(harness, "a")
-    later(monkeypatch, HOUR - MINUTE)
+    move_clock_forward(monkeypatch, HOUR - MINUTE)
     assert set_lamp(harness, "b").state is State.PENDING
-    later(monkeypatch, 2 * MINUTE)
+    move_clock_forward(monkeypatch, 2 * MINUTE)
     assert set_lamp(harness, "c").state is State.SUCCEEDED
 
 
-def later(monkeypatch: pytest.MonkeyPatch, microseconds: int) -> None:
+def move_clock_forward(monkeypatch: pytest.MonkeyPatch, microseconds: int) -> None:
     """Put the databases' clock forward."""
     read = Database.read_clock
 
@@ -135,7 +135,7 @@ class TestDeletedGrantUses:
     def test_standing_grant_with_deleted_uses_is_available_again_after_an_hour(
         self, robbed: Harness, monkeypatch: pytest.MonkeyPatch
     ):
-        later(monkeypatch, HOUR + MINUTE)
+        move_clock_forward(monkeypatch, HOUR + MINUTE)
         assert set_lamp(robbed, "b").state is State.SUCCEEDED
 
 
@@ -147,7 +147,7 @@ def _find_no_lost_role(*_: object) -> str:
     return ""
 
 
-def twenty(harness: Harness) -> list[State]:
+def request_twenty_runs(harness: Harness) -> list[State]:
     """Let twenty requests for one grant of five meet, and return how they stand then."""
     harness.fleet.hosts["lb1"] = {f"s{n}": "off" for n in range(20)}
     numbers = [
@@ -176,7 +176,7 @@ def twenty(harness: Harness) -> list[State]:
 def test_concurrent_requests_never_exceed_the_limit_of_a_standing_grant(db_harness: Harness):
     harness = db_harness
     given = grant(harness, per_hour=5)
-    states = twenty(harness)
+    states = request_twenty_runs(harness)
     assert (states.count(State.SUCCEEDED), states.count(State.PENDING)) == (5, 15)
     assert len(harness.fleet.sent) == 5
     with harness.database.reading() as tx:
@@ -190,7 +190,7 @@ def test_gate_alone_enforces_the_limit_of_a_standing_grant(
     harness = db_harness
     grant(harness, per_hour=5)
     monkeypatch.setattr(grants, "count_taken", _count_no_uses)
-    states = twenty(harness)
+    states = request_twenty_runs(harness)
     assert (states.count(State.SUCCEEDED), states.count(State.PENDING)) == (5, 15)
     assert len(harness.fleet.sent) == 5
 
@@ -202,21 +202,21 @@ def test_without_both_counts_requests_exceed_the_limit_of_a_standing_grant(
     grant(harness, per_hour=5)
     monkeypatch.setattr(grants, "count_taken", _count_no_uses)
     monkeypatch.setattr(grant_rules, "get_grant_refusal", _find_no_lost_role)
-    assert twenty(harness).count(State.SUCCEEDED) == 20
+    assert request_twenty_runs(harness).count(State.SUCCEEDED) == 20
 
 
-def waits_at_the_gate(harness: Harness) -> Run:
+def prepare_granted_run(harness: Harness) -> Run:
     """Return a granted run that was shown and is about to start."""
     run = harness.service.request_run(LAMP_ON, person="dora", origin=WEB)
     number = harness.dispatcher.enqueued.pop(0)
     inner = harness.fleet.before_query
-    harness.fleet.before_query = lambda host: (inner(host), pause(harness))[0]
+    harness.fleet.before_query = lambda host: (inner(host), freeze_area(harness))[0]
     harness.service.advance_run(number)
     harness.fleet.before_query = inner
     return harness.get_run(run.id)
 
 
-def pause(harness: Harness) -> None:
+def freeze_area(harness: Harness) -> None:
     """Freeze the area just after the plan was read, so that the run stays ready."""
     policy = harness.policies.get_policy()
     policy.freezes = ALWAYS
@@ -227,7 +227,7 @@ ALWAYS = FreezeList.model_validate(
 )
 
 
-def lift(harness: Harness) -> None:
+def end_freeze(harness: Harness) -> None:
     harness.policies.get_policy().freezes = FreezeList()
     harness.service.wake_stalled_runs()
     harness.run_queued_work()
@@ -235,17 +235,17 @@ def lift(harness: Harness) -> None:
 
 def test_freeze_holds_a_change_with_a_standing_grant(harness: Harness):
     grant(harness)
-    run = waits_at_the_gate(harness)
+    run = prepare_granted_run(harness)
     assert run.state is State.QUEUED
     assert "frozen" in run.summary
-    lift(harness)
+    end_freeze(harness)
     assert harness.get_run(run.id).state is State.SUCCEEDED
 
 
 @pytest.mark.parametrize("how", ["revoked", "ended", "giver", "forbidden"])
 def test_standing_grant_is_checked_again_at_the_gate(harness: Harness, how: str):
     given = grant(harness)
-    run = waits_at_the_gate(harness)
+    run = prepare_granted_run(harness)
     assert (run.state, run.grant_id) == (State.QUEUED, given.id)
     if how == "revoked":
         harness.service.grants.revoke_grant(given.id, person="adam", source="slack")
@@ -256,17 +256,17 @@ def test_standing_grant_is_checked_again_at_the_gate(harness: Harness, how: str)
         areas = harness.policies.path / "areas.yaml"
         areas.write_text(areas.read_text().replace("owners: [olga, adam]", "owners: [adam]"))
     else:
-        forbid(
+        add_forbid_rule(
             harness, '(principal, action == Action::"request", resource) when { context.granted }'
         )
-    lift(harness)
+    end_freeze(harness)
     ended = harness.get_run(run.id)
     assert ended.state in {State.PENDING, State.STALE}
     assert (ended.grant_id, harness.fleet.sent) == (None, []) or ended.state is State.STALE
     assert harness.fleet.sent == []
 
 
-def forbid(harness: Harness, rule: str) -> None:
+def add_forbid_rule(harness: Harness, rule: str) -> None:
     rules = harness.policies.path / "policy.cedar"
     rules.write_text(f'{rules.read_text()}\n@id("new")\nforbid {rule};\n')
 
@@ -276,10 +276,10 @@ def test_without_the_gate_check_a_revoked_standing_grant_lets_a_run_start(
 ):
     """The twin of the above."""
     given = grant(harness)
-    run = waits_at_the_gate(harness)
+    run = prepare_granted_run(harness)
     harness.service.grants.revoke_grant(given.id, person="olga", source="slack")
     monkeypatch.setattr(grant_rules, "get_grant_refusal", _find_no_lost_role)
-    lift(harness)
+    end_freeze(harness)
     assert harness.get_run(run.id).state is State.SUCCEEDED
 
 
@@ -331,7 +331,9 @@ def test_standing_grant_covers_neither_an_undo_nor_several_hosts(harness: Harnes
 
 def test_standing_grant_gives_no_right_to_request(harness: Harness):
     grant(harness)
-    forbid(harness, '(principal == Person::"dora", action == Action::"request", resource)')
+    add_forbid_rule(
+        harness, '(principal == Person::"dora", action == Action::"request", resource)'
+    )
     assert set_lamp(harness, "on").state is State.REFUSED
 
 

@@ -53,7 +53,7 @@ def answered(tx: Transaction, run: Run, text: str) -> None:
     output.store_output(tx, entry, 1, output.prepare_output(tx, text))
 
 
-def numbers(tx: Transaction, **wanted: Any) -> list[int]:
+def find_run_numbers(tx: Transaction, **wanted: Any) -> list[int]:
     return [run.id for run in search.find_newest_runs(tx, RunFilter(**wanted))]
 
 
@@ -95,7 +95,7 @@ def test_run_is_found_by_host_area_person_runbook_values_and_output(database: Da
             {"text": ["tank/home"]},
             {"text": ["kyber"], "host": "web*", "area": "stores", "person": "adam"},
         ):
-            assert numbers(tx, **wanted) == [run.id], wanted
+            assert find_run_numbers(tx, **wanted) == [run.id], wanted
         for wanted in (
             {"host": "web2"},
             {"host": "lb?1"},
@@ -104,36 +104,39 @@ def test_run_is_found_by_host_area_person_runbook_values_and_output(database: Da
             {"text": ["kyber", "lamp"]},
             {"text": ["name=lamp"], "area": "stores"},
         ):
-            assert numbers(tx, **wanted) == [], wanted
-        assert numbers(tx, text=["name=lamp"]) == [other.id]
+            assert find_run_numbers(tx, **wanted) == [], wanted
+        assert find_run_numbers(tx, text=["name=lamp"]) == [other.id]
 
 
 def test_host_pattern_supports_only_stars_and_question_marks(database: Database):
     with database.transaction() as tx:
         numbers_by_host = {host: add(tx, host=host).id for host in HOSTS}
-        assert numbers(tx, host="we_*") == [numbers_by_host["we_b"]]
-        assert numbers(tx, host="web[12]") == []
-        assert numbers(tx, host="web?") == [numbers_by_host["web2"], numbers_by_host["web1"]]
-        assert numbers(tx, host="*") == sorted(numbers_by_host.values(), reverse=True)
-        assert numbers(tx, host="%b1") == []
+        assert find_run_numbers(tx, host="we_*") == [numbers_by_host["we_b"]]
+        assert find_run_numbers(tx, host="web[12]") == []
+        assert find_run_numbers(tx, host="web?") == [
+            numbers_by_host["web2"],
+            numbers_by_host["web1"],
+        ]
+        assert find_run_numbers(tx, host="*") == sorted(numbers_by_host.values(), reverse=True)
+        assert find_run_numbers(tx, host="%b1") == []
 
 
 def test_run_is_found_by_the_words_of_its_summary(database: Database):
     with database.transaction() as tx:
         run = add(tx)
         runs.move_run(tx, run, State.FAILED, summary="Step 1 failed: No space left")
-        assert numbers(tx, text=["space"]) == [run.id]
+        assert find_run_numbers(tx, text=["space"]) == [run.id]
 
 
 def test_run_is_not_found_by_erased_output_but_by_its_reason(database: Database):
     with database.transaction() as tx:
         run = add(tx, reason="lamp of the harbour")
         answered(tx, run, "the lamp spilled s3cret.example over the harbour")
-        assert numbers(tx, text=["s3cret.example"]) == [run.id]
+        assert find_run_numbers(tx, text=["s3cret.example"]) == [run.id]
         output.erase_output(tx, run.id)
-        assert numbers(tx, text=["s3cret.example"]) == []
-        assert numbers(tx, text=["spilled"]) == []
-        assert numbers(tx, text=["harbour"]) == [run.id]
+        assert find_run_numbers(tx, text=["s3cret.example"]) == []
+        assert find_run_numbers(tx, text=["spilled"]) == []
+        assert find_run_numbers(tx, text=["harbour"]) == [run.id]
 
 
 def test_without_deleting_its_words_erased_output_is_found(
@@ -149,7 +152,7 @@ def test_without_deleting_its_words_erased_output_is_found(
         run = add(tx)
         answered(tx, run, "spilled")
         output.erase_output(tx, run.id)
-        assert numbers(tx, text=["spilled"]) == [run.id]
+        assert find_run_numbers(tx, text=["spilled"]) == [run.id]
 
 
 def test_parent_run_is_listed_and_child_runs_are_found_by_host(database: Database):
@@ -157,11 +160,11 @@ def test_parent_run_is_listed_and_child_runs_are_found_by_host(database: Databas
         whole = add(tx, hosts=["lb1", "lb2"])
         parts = [add(tx, host=host, parent=whole.id) for host in ("lb1", "lb2")]
         answered(tx, parts[1], "overheated")
-        assert numbers(tx) == [whole.id]
-        assert numbers(tx, person="dora") == [whole.id]
-        assert numbers(tx, host="lb1") == [parts[0].id]
-        assert numbers(tx, host="lb*") == [parts[1].id, parts[0].id]
-        assert numbers(tx, text=["overheated"]) == [parts[1].id]
+        assert find_run_numbers(tx) == [whole.id]
+        assert find_run_numbers(tx, person="dora") == [whole.id]
+        assert find_run_numbers(tx, host="lb1") == [parts[0].id]
+        assert find_run_numbers(tx, host="lb*") == [parts[1].id, parts[0].id]
+        assert find_run_numbers(tx, text=["overheated"]) == [parts[1].id]
 
 
 @pytest.mark.parametrize("common", [5, 1_000])
@@ -294,7 +297,7 @@ MERGED = {"pattern", "states", "attention and a state"}
 
 
 @contextmanager
-def heard(database: Database) -> Generator[list[tuple[str, Any]]]:
+def record_statements(database: Database) -> Generator[list[tuple[str, Any]]]:
     """Collect every statement that the database is given meanwhile."""
     statements: list[tuple[str, Any]] = []
 
@@ -325,7 +328,7 @@ def plan(tx: Transaction, statement: str, given: Any) -> str:
     return "\n".join(row[0] for row in tx.sql.exec_driver_sql(f"EXPLAIN {statement}", given))
 
 
-def faults(plan: str) -> list[str]:
+def list_full_scans(plan: str) -> list[str]:
     """Return what would take longer the more runs there are."""
     scans = re.compile(
         r"^SCAN (?!one\b|known\b|enough\b|some\b|\(|CONSTANT|anon)|Seq Scan", re.MULTILINE
@@ -350,7 +353,7 @@ def full_database(
 
 @pytest.mark.parametrize("name", FILTERS)
 def test_every_run_filter_walks_an_index_in_order(full_database: Database, name: str):
-    with heard(full_database) as statements, full_database.reading() as tx:
+    with record_statements(full_database) as statements, full_database.reading() as tx:
         search.search_runs(tx, RunFilter(**FILTERS[name]), most=40)
     asked = [
         (statement, given)
@@ -360,7 +363,7 @@ def test_every_run_filter_walks_an_index_in_order(full_database: Database, name:
     assert asked
     with full_database.reading() as tx:
         plans = [(statement, plan(tx, statement, given)) for statement, given in asked]
-    slow = {statement: faults(one) for statement, one in plans if faults(one)}
+    slow = {statement: list_full_scans(one) for statement, one in plans if list_full_scans(one)}
     if name in MERGED:
         slow = {statement: what for statement, what in slow.items() if " IN (" not in statement}
     assert not slow, [one for statement, one in plans if statement in slow]
@@ -371,7 +374,7 @@ def test_runs_that_need_attention_are_found_by_an_index_only_scan(
     full_database: Database, name: str
 ):
     """Nearly all that succeeded is well: each would cost a look of its own."""
-    with heard(full_database) as statements, full_database.reading() as tx:
+    with record_statements(full_database) as statements, full_database.reading() as tx:
         search.find_page_numbers(tx, RunFilter(**FILTERS[name]), most=40)
     walks = [
         (statement, given) for statement, given in statements if "needs_attention" in statement
@@ -393,7 +396,7 @@ def test_log_entries_of_an_area_are_found_by_the_index_on_runs(database: Databas
     with database.engine.connect() as connection:
         connection.exec_driver_sql("ANALYZE")
         connection.commit()
-    with heard(database) as statements, database.reading() as tx:
+    with record_statements(database) as statements, database.reading() as tx:
         wanted = EntryFilter(run_filter=RunFilter(area="edge"))
         assert len(query.find_newest_entries(tx, wanted, limit=51)) == 51
     statement, given = next(
@@ -407,14 +410,14 @@ def test_query_without_an_index_is_found_to_scan(database: Database):
     """The twin: the plans are read closely enough to see it."""
     statement = "SELECT id FROM run WHERE reason = 'x' ORDER BY reason, summary"
     with database.reading() as tx:
-        assert faults(plan(tx, statement, ()))
+        assert list_full_scans(plan(tx, statement, ()))
 
 
 @pytest.mark.parametrize("name", FILTERS)
 def test_run_page_takes_at_most_nine_queries(full_database: Database, name: str):
     counts: list[int] = []
     for most in (10, 40):
-        with heard(full_database) as statements, full_database.reading() as tx:
+        with record_statements(full_database) as statements, full_database.reading() as tx:
             search.search_runs(tx, RunFilter(**FILTERS[name]), most=most)
         counts.append(sum("SELECT" in statement for statement, _ in statements))
     assert max(counts) <= 9

@@ -25,7 +25,9 @@ HOUR = 60 * MINUTE
 CHANGED, AS_SET = DriftState.CHANGED, DriftState.AS_SET
 
 
-def keep(harness: Harness, value: str = "on", *, host: str = "lb1", name: str = "lamp") -> Run:
+def run_keep_switch(
+    harness: Harness, value: str = "on", *, host: str = "lb1", name: str = "lamp"
+) -> Run:
     run = harness.approve(harness.request(KeepSwitch(host=host, name=name, value=value)))
     assert run.state is State.SUCCEEDED
     return run
@@ -41,22 +43,22 @@ def get_only_key(harness: Harness) -> DriftKey:
     return key
 
 
-def move(harness: Harness, **values: int | None) -> None:
+def set_drift_times(harness: Harness, **values: int | None) -> None:
     """Set times of all keys."""
     with harness.database.transaction() as tx:
         tx.sql.execute(update(tables.drift_key).values(**values))
 
 
-def read_again(harness: Harness) -> DriftKey:
+def read_keys_now(harness: Harness) -> DriftKey:
     """Have every key read now; return the first."""
-    move(harness, next_at=0)
+    set_drift_times(harness, next_at=0)
     harness.service.read_due_keys()
     return list_keys(harness)[0]
 
 
 def change_by_hand(harness: Harness, value: str = "dim") -> DriftKey:
     harness.fleet.hosts["lb1"]["lamp"] = value
-    return read_again(harness)
+    return read_keys_now(harness)
 
 
 def list_announced(harness: Harness) -> list[int]:
@@ -70,7 +72,7 @@ def forget_announcements(harness: Harness) -> None:
 
 
 def test_change_is_watched_and_first_read_ten_minutes_later(db_harness: Harness):
-    run = keep(db_harness)
+    run = run_keep_switch(db_harness)
     key = get_only_key(db_harness)
     assert (key.host, key.name, key.run, key.state) == ("lb1", "switch lamp", run.id, AS_SET)
     assert key.set_value == "on"
@@ -81,11 +83,11 @@ def test_change_is_watched_and_first_read_ten_minutes_later(db_harness: Harness)
 
 
 def test_fleet_at_rest_makes_no_entry_and_no_message(db_harness: Harness):
-    keep(db_harness)
+    run_keep_switch(db_harness)
     forget_announcements(db_harness)
     before = db_harness.list_entry_kinds()
     for _ in range(7):
-        key = read_again(db_harness)
+        key = read_keys_now(db_harness)
         assert key.state is AS_SET
         assert key.good_at == key.read_at < key.next_at
     assert db_harness.list_entry_kinds() == before
@@ -93,8 +95,8 @@ def test_fleet_at_rest_makes_no_entry_and_no_message(db_harness: Harness):
 
 
 def test_change_outside_is_found_once_with_its_window(db_harness: Harness):
-    run = keep(db_harness)
-    good = read_again(db_harness).good_at
+    run = run_keep_switch(db_harness)
+    good = read_keys_now(db_harness).good_at
     forget_announcements(db_harness)
     change_by_hand(db_harness)
     change_by_hand(db_harness)
@@ -106,7 +108,7 @@ def test_change_outside_is_found_once_with_its_window(db_harness: Harness):
 
 
 def test_change_back_ends_the_drift_with_its_duration(db_harness: Harness):
-    run = keep(db_harness)
+    run = run_keep_switch(db_harness)
     change_by_hand(db_harness)
     key = change_by_hand(db_harness, "on")
     assert key.state is AS_SET
@@ -119,9 +121,9 @@ def test_change_back_ends_the_drift_with_its_duration(db_harness: Harness):
 
 
 def test_missing_and_unreadable_values_are_drift_states(db_harness: Harness):
-    run = keep(db_harness)
+    run = run_keep_switch(db_harness)
     db_harness.fleet.hosts["lb1"]["lamp"] = "stuck"
-    key = read_again(db_harness)
+    key = read_keys_now(db_harness)
     assert (key.state, key.value) == (
         DriftState.MISSING,
         "lamp is stuck: loosen it before setting it",
@@ -132,25 +134,25 @@ def test_missing_and_unreadable_values_are_drift_states(db_harness: Harness):
 
     db_harness.fleet.before_query = fail
     # What is known of it stays.
-    assert read_again(db_harness).state is DriftState.MISSING
+    assert read_keys_now(db_harness).state is DriftState.MISSING
     db_harness.fleet.before_query = lambda _host: None
     db_harness.fleet.hosts["lb1"]["lamp"] = "on"
-    assert read_again(db_harness).state is AS_SET
+    assert read_keys_now(db_harness).state is AS_SET
     db_harness.fleet.before_query = fail
-    key = read_again(db_harness)
+    key = read_keys_now(db_harness)
     assert (key.state, key.value) == (DriftState.UNREADABLE, "no route to lb1")
     kinds = [one for one in db_harness.list_entry_kinds(run) if one.startswith("drift")]
     assert kinds == ["drift found", "drift ended", "drift found"]
 
 
 def test_drift_of_a_host_is_announced_in_chat_once_an_hour(db_harness: Harness):
-    first, second = keep(db_harness), keep(db_harness, name="fan")
+    first, second = run_keep_switch(db_harness), run_keep_switch(db_harness, name="fan")
     forget_announcements(db_harness)
     change_by_hand(db_harness)
     assert list_announced(db_harness) == [first.id]
     forget_announcements(db_harness)
     db_harness.fleet.hosts["lb1"]["fan"] = "off"
-    read_again(db_harness)
+    read_keys_now(db_harness)
     assert list_announced(db_harness) == []
     late = next(key for key in list_keys(db_harness) if key.name == "switch fan")
     announced_at = next(
@@ -164,21 +166,21 @@ def test_drift_of_a_host_is_announced_in_chat_once_an_hour(db_harness: Harness):
             .where(tables.drift_key.c.announced_at.is_not(None))
             .values(announced_at=announced_at - HOUR, since_at=announced_at - 2 * HOUR)
         )
-    read_again(db_harness)
+    read_keys_now(db_harness)
     assert list_announced(db_harness) == [second.id]
 
 
 def test_new_run_replaces_the_watched_value_of_the_same_key(db_harness: Harness):
-    keep(db_harness)
+    run_keep_switch(db_harness)
     change_by_hand(db_harness)
-    run = keep(db_harness, "off")
+    run = run_keep_switch(db_harness, "off")
     key = get_only_key(db_harness)
     assert (key.run, key.state, key.set_value) == (run.id, AS_SET, "off")
     assert db_harness.list_entry_kinds().count("drift ended") == 1
 
 
 def test_undo_ends_the_drift_readings_of_its_value(db_harness: Harness):
-    run = keep(db_harness)
+    run = run_keep_switch(db_harness)
     undo = db_harness.service.request_undo(run.id, person="dora", origin=WEB)
     db_harness.run_queued_work()
     assert db_harness.approve(db_harness.get_run(undo.id)).state is State.SUCCEEDED
@@ -191,7 +193,7 @@ def test_change_without_a_lasting_value_is_not_watched_for_drift(db_harness: Har
 
 
 def test_stop_of_everything_halts_drift_readings(db_harness: Harness):
-    keep(db_harness)
+    run_keep_switch(db_harness)
     with db_harness.database.transaction() as tx:
         stops.add_stop(tx, stops.EVERYTHING, person="olga", why="storm")
     asked = db_harness.fleet.asked
@@ -200,7 +202,7 @@ def test_stop_of_everything_halts_drift_readings(db_harness: Harness):
 
 
 def test_drift_reading_of_a_locked_host_is_delayed_by_a_minute(db_harness: Harness):
-    run = keep(db_harness)
+    run = run_keep_switch(db_harness)
     with db_harness.database.transaction() as tx:
         assert locks.take_lock(tx, "lb1", run.id) is None
     asked = db_harness.fleet.asked
@@ -212,25 +214,25 @@ def test_drift_reading_of_a_locked_host_is_delayed_by_a_minute(db_harness: Harne
 
 
 def test_drift_reading_is_discarded_when_a_run_changed_the_value_meanwhile(db_harness: Harness):
-    keep(db_harness)
+    run_keep_switch(db_harness)
     db_harness.fleet.hosts["lb1"]["lamp"] = "dim"
     service = KeyturnService(replace(db_harness.context))
 
     def set_meanwhile(_host: str) -> None:
         db_harness.fleet.before_query = lambda _host: None
-        keep(db_harness, "off")
+        run_keep_switch(db_harness, "off")
 
     db_harness.fleet.before_query = set_meanwhile
-    move(db_harness, next_at=0)
+    set_drift_times(db_harness, next_at=0)
     service.read_due_keys()
     assert get_only_key(db_harness).state is AS_SET
 
 
 def test_two_processes_read_each_drift_key_once(db_harness: Harness):
     for host, name in (("lb1", "lamp"), ("lb1", "fan"), ("lb2", "lamp")):
-        keep(db_harness, host=host, name=name)
+        run_keep_switch(db_harness, host=host, name=name)
     services = [db_harness.service, KeyturnService(replace(db_harness.context))]
-    move(db_harness, next_at=0)
+    set_drift_times(db_harness, next_at=0)
     asked, barrier = db_harness.fleet.asked, threading.Barrier(2)
 
     def read(service: KeyturnService) -> None:
@@ -246,16 +248,16 @@ def test_two_processes_read_each_drift_key_once(db_harness: Harness):
 
 
 def test_drift_readings_of_other_sites_are_left_to_their_workers(db_harness: Harness):
-    keep(db_harness)
+    run_keep_switch(db_harness)
     elsewhere = KeyturnService(replace(db_harness.context, sites=frozenset({"ams"})))
-    move(db_harness, next_at=0)
+    set_drift_times(db_harness, next_at=0)
     asked = db_harness.fleet.asked
     elsewhere.read_due_keys()
     assert db_harness.fleet.asked == asked
 
 
 def test_plan_says_that_its_value_changed_outside(db_harness: Harness):
-    run = keep(db_harness)
+    run = run_keep_switch(db_harness)
     change_by_hand(db_harness)
     again = db_harness.request(KeepSwitch(host="lb1", name="lamp", value="off"))
     assert again.plan
@@ -268,14 +270,14 @@ def test_plan_says_that_its_value_changed_outside(db_harness: Harness):
 
 
 def test_adopted_drift_value_is_as_set_until_it_changes_again(db_harness: Harness):
-    run = keep(db_harness)
+    run = run_keep_switch(db_harness)
     number = change_by_hand(db_harness).id
     sent = len(db_harness.fleet.sent)
     actions = db_harness.service.drift
     key = actions.adopt_value(number, person="olga", reason="dim is better")
     assert (key.state, key.set_value) == (AS_SET, "dim")
     assert len(db_harness.fleet.sent) == sent
-    assert read_again(db_harness).state is AS_SET
+    assert read_keys_now(db_harness).state is AS_SET
     with pytest.raises(InvalidRequestError, match="adopted value"):
         actions.restore_value(number, person="dora", origin=WEB)
     with pytest.raises(TooLate, match="nothing to adopt"):
@@ -288,7 +290,7 @@ def test_adopted_drift_value_is_as_set_until_it_changes_again(db_harness: Harnes
 
 
 def test_drift_expectation_covers_a_value_until_it_lapses(db_harness: Harness):
-    run = keep(db_harness)
+    run = run_keep_switch(db_harness)
     number = change_by_hand(db_harness).id
     with db_harness.database.reading() as tx:
         until = tx.now + HOUR
@@ -299,7 +301,7 @@ def test_drift_expectation_covers_a_value_until_it_lapses(db_harness: Harness):
     # Its daily reading may come before.
     assert key.next_at <= until
     assert change_by_hand(db_harness, "off").state is AS_SET
-    move(db_harness, expected_until=1)
+    set_drift_times(db_harness, expected_until=1)
     key = change_by_hand(db_harness, "off")
     assert (key.state, key.expectation) == (CHANGED, None)
     kinds = [one for one in db_harness.list_entry_kinds(run) if one.startswith("drift")]
@@ -318,7 +320,7 @@ def test_drift_expectation_covers_a_value_until_it_lapses(db_harness: Harness):
 def test_invalid_drift_expectation_is_refused(
     db_harness: Harness, until: int, value_range: str, message: str
 ):
-    keep(db_harness)
+    run_keep_switch(db_harness)
     key = get_only_key(db_harness)
     with pytest.raises(InvalidRequestError, match=message):
         db_harness.service.drift.expect_value(
@@ -331,7 +333,7 @@ def test_invalid_drift_expectation_is_refused(
 
 
 def test_drift_is_answered_only_by_people_who_can_approve_the_change(db_harness: Harness):
-    run = keep(db_harness)
+    run = run_keep_switch(db_harness)
     number = change_by_hand(db_harness).id
     actions = db_harness.service.drift
     with pytest.raises(NotAllowed, match="only people who can approve toy keep on lb1"):
@@ -346,7 +348,7 @@ def test_drift_is_answered_only_by_people_who_can_approve_the_change(db_harness:
 def test_drift_answer_needs_the_second_factor_of_the_run_when_its_requester_left(
     db_harness: Harness,
 ):
-    run = keep(db_harness)
+    run = run_keep_switch(db_harness)
     strict = ApprovalRequirements(requires_second_factor=True)
     gone = replace(run, requested_by="gone", requirements=strict)
     policy = db_harness.policies.get_policy()
@@ -355,7 +357,7 @@ def test_drift_answer_needs_the_second_factor_of_the_run_when_its_requester_left
 
 
 def test_restore_of_a_drifted_value_requests_the_same_change_again(db_harness: Harness):
-    run = keep(db_harness)
+    run = run_keep_switch(db_harness)
     number = change_by_hand(db_harness).id
     again = db_harness.service.drift.restore_value(
         number, person="dora", origin=WEB, reason="back to it"
@@ -368,10 +370,10 @@ def test_restore_of_a_drifted_value_requests_the_same_change_again(db_harness: H
 
 
 def test_drift_of_a_host_is_read_on_demand_at_most_once_a_minute(db_harness: Harness):
-    keep(db_harness)
+    run_keep_switch(db_harness)
     actions = db_harness.service.drift
     assert actions.read_host_now("lb1", person="dora") == 0
-    move(db_harness, read_at=0)
+    set_drift_times(db_harness, read_at=0)
     assert actions.read_host_now("lb1", person="dora") == 1
     db_harness.fleet.hosts["lb1"]["lamp"] = "dim"
     db_harness.service.read_due_keys()
@@ -384,9 +386,9 @@ def test_drift_of_a_host_is_read_on_demand_at_most_once_a_minute(db_harness: Har
 def test_drift_candidates_include_runs_in_the_window_and_unread_sources(
     db_harness: Harness,
 ):
-    keep(db_harness)
+    run_keep_switch(db_harness)
     db_harness.approve(db_harness.request(SetSwitch(host="lb1", name="lamp", value="dim")))
-    key = read_again(db_harness)
+    key = read_keys_now(db_harness)
     policy = db_harness.policies.get_policy()
     with db_harness.database.reading(policy.get_view_rights("olga")) as tx:
         details = read_details(tx, policy, key.id, person="olga")
@@ -398,8 +400,8 @@ def test_drift_candidates_include_runs_in_the_window_and_unread_sources(
 
 
 def test_drift_keys_are_counted_and_listed_by_state(db_harness: Harness):
-    keep(db_harness)
-    keep(db_harness, host="lb2")
+    run_keep_switch(db_harness)
+    run_keep_switch(db_harness, host="lb2")
     change_by_hand(db_harness)
     with db_harness.database.reading() as tx:
         assert drift.count_by_state(tx) == {

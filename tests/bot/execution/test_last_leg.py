@@ -28,7 +28,7 @@ def harness(db_harness: Harness) -> Harness:
     return db_harness
 
 
-def restart(host: str, value: str = "on") -> TakeDown:
+def build_take_down(host: str, value: str = "on") -> TakeDown:
     return TakeDown(host=host, name="lamp", value=value)
 
 
@@ -51,14 +51,14 @@ def list_claims(harness: Harness) -> list[tuple[str, int]]:
         return [(claim.event, claim.run) for claim in rows.list_claims(tx)]
 
 
-def let_settle(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+def release_claims(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(leg_claims, "_SETTLE", 0)
     leg_claims.release_due_claims(harness.context)
     harness.run_queued_work()
 
 
 def test_plan_notes_the_remaining_redundancy_margin(harness: Harness):
-    run = harness.request(restart("lb1"))
+    run = harness.request(build_take_down("lb1"))
     assert (run.state, run.required_approvals) == (State.PENDING, 2)
     assert run.plan
     assert run.plan.takes_down == ["lb1"]
@@ -74,7 +74,7 @@ def test_change_that_takes_nothing_down_has_no_redundancy_note(harness: Harness)
 
 def test_last_leg_is_refused_at_planning_by_name(harness: Harness):
     lose_host(harness, "lb2")
-    run = harness.request(restart("lb1"))
+    run = harness.request(build_take_down("lb1"))
     assert run.state is State.REFUSED
     assert "lb2 is unreachable since" in run.summary
     assert "This change would take lb1 down too" in run.summary
@@ -83,7 +83,7 @@ def test_last_leg_is_refused_at_planning_by_name(harness: Harness):
 
 
 def test_last_leg_is_refused_at_the_gate_when_the_other_fails_after_approval(harness: Harness):
-    run = harness.request(restart("lb1"))
+    run = harness.request(build_take_down("lb1"))
     lose_host(harness, "lb2")
     ended = approve(harness, run)
     assert ended.state is State.REFUSED
@@ -92,13 +92,16 @@ def test_last_leg_is_refused_at_the_gate_when_the_other_fails_after_approval(har
 
 def test_repair_of_the_failed_leg_is_allowed(harness: Harness):
     lose_host(harness, "lb2")
-    run = harness.request(restart("lb2"))
+    run = harness.request(build_take_down("lb2"))
     assert run.state is State.PENDING
     assert approve(harness, run).state is State.SUCCEEDED
 
 
 def test_second_leg_is_refused_while_the_first_is_claimed(harness: Harness):
-    first, second = harness.request(restart("lb1")), harness.request(restart("lb2"))
+    first, second = (
+        harness.request(build_take_down("lb1")),
+        harness.request(build_take_down("lb2")),
+    )
     assert approve(harness, first).state is State.SUCCEEDED
     assert list_claims(harness) == [("lb1", first.id)]
     refused = approve(harness, second)
@@ -109,21 +112,21 @@ def test_second_leg_is_refused_while_the_first_is_claimed(harness: Harness):
 def test_leg_claim_is_released_after_the_run_and_a_settle_time(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ):
-    run = harness.request(restart("lb1"))
+    run = harness.request(build_take_down("lb1"))
     approve(harness, run)
     leg_claims.release_due_claims(harness.context)
     assert list_claims(harness) == [("lb1", run.id)]
-    let_settle(harness, monkeypatch)
+    release_claims(harness, monkeypatch)
     assert list_claims(harness) == []
     assert [kind for kind in harness.list_entry_kinds(run) if kind.startswith("leg")] == [
         "legs claimed",
         "leg released",
     ]
-    assert approve(harness, harness.request(restart("lb2"))).state is State.SUCCEEDED
+    assert approve(harness, harness.request(build_take_down("lb2"))).state is State.SUCCEEDED
 
 
 def test_leg_claim_is_released_by_a_person_with_a_reason(harness: Harness):
-    run = harness.request(restart("lb1"))
+    run = harness.request(build_take_down("lb1"))
     approve(harness, run)
     count = harness.service.release_leg("lb1-lb2", "lb1", person="adam", reason="replaced by lb3")
     assert (count, list_claims(harness)) == (1, [])
@@ -140,13 +143,16 @@ def test_request_for_both_legs_changes_one_after_the_other(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ):
     parent = harness.service.request_on_hosts(
-        [restart("lb1"), restart("lb2")], host_pattern="lb*", person="dora", origin=WEB
+        [build_take_down("lb1"), build_take_down("lb2")],
+        host_pattern="lb*",
+        person="dora",
+        origin=WEB,
     )
     harness.run_queued_work()
     approve(harness, harness.get_run(parent.id))
     assert harness.fleet.sent == [("lb1", "set lamp on")]
     assert harness.get_run(parent.id).summary.startswith("Waits until the hosts changed before")
-    let_settle(harness, monkeypatch)
+    release_claims(harness, monkeypatch)
     with harness.database.reading() as tx:
         events = build_run_events(change_log.list_entries_of_run(tx, parent.id), str)
     assert [event.title for event in events if "ave" in event.title.split()[0]] == [
@@ -167,7 +173,7 @@ def test_request_for_three_legs_needs_no_more_approvals_once_it_has_begun(
     inventory.write_text(f"{hosts}redundant: [lb1, lb2, lb3]\n")
     harness.fleet.hosts["lb3"] = {"lamp": "off"}
     parent = harness.service.request_on_hosts(
-        [restart(host) for host in ("lb1", "lb2", "lb3")],
+        [build_take_down(host) for host in ("lb1", "lb2", "lb3")],
         host_pattern="lb*",
         person="dora",
         origin=WEB,
@@ -175,15 +181,15 @@ def test_request_for_three_legs_needs_no_more_approvals_once_it_has_begun(
     harness.run_queued_work()
     assert harness.get_run(parent.id).required_approvals == 1
     harness.approve(harness.get_run(parent.id))
-    let_settle(harness, monkeypatch)
-    let_settle(harness, monkeypatch)
+    release_claims(harness, monkeypatch)
+    release_claims(harness, monkeypatch)
     assert sorted(host for host, _ in harness.fleet.sent) == ["lb1", "lb2", "lb3"]
     assert harness.get_run(parent.id).state is State.SUCCEEDED
 
 
 @pytest.mark.parametrize("attempt", range(8))
 def test_two_runs_never_take_both_legs(harness: Harness, attempt: int):
-    runs = [harness.request(restart(host, f"v{attempt}")) for host in ("lb1", "lb2")]
+    runs = [harness.request(build_take_down(host, f"v{attempt}")) for host in ("lb1", "lb2")]
     for run in runs:
         for person in ("olga", "adam"):
             harness.service.approve_run(run.id, person=person, digest=run.digest)
@@ -205,7 +211,7 @@ def test_without_the_claims_two_runs_take_both_legs(
         return ""
 
     monkeypatch.setattr("bot.queries.redundancy.find_refusal", find_nothing)
-    runs = [harness.request(restart(host)) for host in ("lb1", "lb2")]
+    runs = [harness.request(build_take_down(host)) for host in ("lb1", "lb2")]
     for run in runs:
         approve(harness, run)
     assert len(harness.fleet.sent) == 2
@@ -232,7 +238,7 @@ def request_override(
     harness: Harness, cut_set: str, reason: str = "lb2 comes back on Monday"
 ) -> Run:
     run = harness.service.request_run(
-        restart("lb1"), person="dora", origin=WEB, reason=reason, guard_override=cut_set
+        build_take_down("lb1"), person="dora", origin=WEB, reason=reason, guard_override=cut_set
     )
     harness.run_queued_work()
     return harness.get_run(run.id)
@@ -249,7 +255,7 @@ def test_override_of_the_named_cut_set_takes_the_last_leg_with_approvals(harness
 
 
 def test_row_that_was_given_an_override_after_approval_is_refused(harness: Harness):
-    run = harness.request(restart("lb1"))
+    run = harness.request(build_take_down("lb1"))
     lose_host(harness, "lb2")
     with harness.database.transaction() as tx:
         tx.sql.execute(update(tables.run).values(guard_override="lb1-lb2: lb1, lb2"))
@@ -276,7 +282,7 @@ def test_override_that_names_no_cut_set_is_rejected(
 def test_scheduled_run_of_the_last_leg_is_refused(harness: Harness):
     timing = ScheduleTiming("nightly", parse_cron("0 3 * * *", "UTC"))
     run = harness.service.schedules.request_schedule(
-        [restart("lb1")], host_pattern="", timing=timing, person="dora", origin=WEB
+        [build_take_down("lb1")], host_pattern="", timing=timing, person="dora", origin=WEB
     )
     harness.run_queued_work()
     schedule = approve(harness, harness.get_run(run.id))

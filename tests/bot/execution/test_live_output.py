@@ -22,20 +22,22 @@ from tests.toy import SetSwitch
 LAMP_ON = SetSwitch(host="lb1", name="lamp", value="on")
 
 
-def speak(listener: OutputListener | None, text: str) -> None:
+def print_output(listener: OutputListener | None, text: str) -> None:
     """Print something as the command's host would."""
     assert listener is not None
     LineSplitter(b"1f2e3d", listener).add(b"1f2e3d begins\n" + text.encode() + b"\n")
 
 
-def eventually(look: Callable[[], list[LiveOutput]], *, seconds: float = 10.0) -> list[LiveOutput]:
+def wait_for_output(
+    look: Callable[[], list[LiveOutput]], *, seconds: float = 10.0
+) -> list[LiveOutput]:
     end = time.monotonic() + seconds
     while not (value := look()) and time.monotonic() < end:
         time.sleep(0.01)
     return value
 
 
-def of_run(harness: Harness, number: int) -> list[LiveOutput]:
+def get_output(harness: Harness, number: int) -> list[LiveOutput]:
     with harness.database.reading() as tx:
         return live_output.get_live_output(tx, number)
 
@@ -48,15 +50,15 @@ def test_live_output_is_stored_while_the_command_runs_and_deleted_at_its_end(
     seen: list[LiveOutput] = []
 
     def look(_host: str, _words: str) -> None:
-        speak(harness.fleet.hooks.on_output, "the lamp\nwarms up")
-        seen.extend(eventually(lambda: of_run(harness, run.id)))
+        print_output(harness.fleet.hooks.on_output, "the lamp\nwarms up")
+        seen.extend(wait_for_output(lambda: get_output(harness, run.id)))
 
     harness.fleet.before_send = look
     assert harness.approve(run).state is State.SUCCEEDED
     assert [(one.host, one.n, one.total, one.newest) for one in seen] == [
         ("lb1", 1, 2, ["the lamp", "warms up"])
     ]
-    assert of_run(harness, run.id) == []
+    assert get_output(harness, run.id) == []
 
 
 @pytest.mark.parametrize(
@@ -70,7 +72,7 @@ def test_live_output_is_kept_as_step_output_when_the_step_fails(
     harness: Harness, trouble: Exception, state: StepState
 ) -> None:
     def fail(_host: str, _words: str) -> None:
-        speak(harness.fleet.hooks.on_output, "\n".join(map(str, range(1000))))
+        print_output(harness.fleet.hooks.on_output, "\n".join(map(str, range(1000))))
         raise trouble
 
     harness.fleet.before_send = fail
@@ -80,16 +82,18 @@ def test_live_output_is_kept_as_step_output_when_the_step_fails(
     assert record.state is state
     assert record.output.startswith("[… 800 lines omitted …]\n800\n")
     assert record.output.endswith("\n999")
-    assert of_run(harness, run.id) == []
+    assert get_output(harness, run.id) == []
 
 
 def test_live_output_keeps_the_newest_lines_and_counts_all(harness: Harness) -> None:
     run = harness.request(LAMP_ON)
     with LiveOutputWriter(harness.database).capture_step(run.id, 1) as (_, listener):
         for first in range(0, 100_000, 1000):
-            speak(listener, "\n".join(f"line {number}" for number in range(first, first + 1000)))
-        outputs = eventually(
-            lambda: [one for one in of_run(harness, run.id) if one.total == 100_000]
+            print_output(
+                listener, "\n".join(f"line {number}" for number in range(first, first + 1000))
+            )
+        outputs = wait_for_output(
+            lambda: [one for one in get_output(harness, run.id) if one.total == 100_000]
         )
     assert len(outputs[0].newest) == MOST_LINES
     assert outputs[0].newest[-1] == "line 99999"
@@ -98,8 +102,8 @@ def test_live_output_keeps_the_newest_lines_and_counts_all(harness: Harness) -> 
 def test_live_output_limits_the_total_length_of_long_lines(harness: Harness) -> None:
     run = harness.request(LAMP_ON)
     with LiveOutputWriter(harness.database).capture_step(run.id, 1) as (tail, listener):
-        speak(listener, "\n".join("x" * 4000 for _ in range(500)))
-        outputs = eventually(lambda: of_run(harness, run.id))
+        print_output(listener, "\n".join("x" * 4000 for _ in range(500)))
+        outputs = wait_for_output(lambda: get_output(harness, run.id))
     assert sum(map(len, tail.newest_lines)) <= 2 * MOST_CHARACTERS
     assert sum(map(len, outputs[0].newest)) <= MOST_CHARACTERS
 
@@ -109,8 +113,8 @@ def test_secrets_are_redacted_from_live_output(harness: Harness) -> None:
     run = harness.request(LAMP_ON)
     key = "\n".join(["-----BEGIN RSA PRIVATE KEY-----", *["MIIEpAIBAAKCAQEA" * 4] * 60])
     with LiveOutputWriter(harness.database).capture_step(run.id, 1) as (_, listener):
-        speak(listener, f"password: correct horse battery\n{key}")
-        outputs = eventually(lambda: of_run(harness, run.id))
+        print_output(listener, f"password: correct horse battery\n{key}")
+        outputs = wait_for_output(lambda: get_output(harness, run.id))
     assert list(outputs[0].newest) == [f"password: {MARK}", MARK]
 
 
@@ -125,7 +129,7 @@ def test_newer_live_output_replaces_the_stored_lines(db_harness: Harness) -> Non
         live_output.store_lines(
             tx, [NewestLines(run.id, 2, 2, "uno\ndue"), NewestLines(run.id, 3, 1, "eins")]
         )
-    assert [(one.n, one.total, one.newest) for one in of_run(harness, run.id)] == [
+    assert [(one.n, one.total, one.newest) for one in get_output(harness, run.id)] == [
         (1, 1, ["one"]),
         (2, 2, ["uno", "due"]),
         (3, 1, ["eins"]),
@@ -137,14 +141,16 @@ def test_erasure_deletes_live_output(harness: Harness) -> None:
     with harness.database.transaction() as tx:
         live_output.store_lines(tx, [NewestLines(run.id, 1, 1, "said before the crash")])
         output.erase_output(tx, run.id)
-    assert of_run(harness, run.id) == []
+    assert get_output(harness, run.id) == []
 
 
 def test_failing_database_does_not_block_live_output(tmp_path: Path) -> None:
     database = Database(f"sqlite:///{tmp_path / 'empty.db'}")
     with LiveOutputWriter(database).capture_step(1, 1) as (tail, listener):
-        speak(listener, "one")
-        assert eventually(lambda: [] if not database.error else [LiveOutput(1, "", 1, 0, 1, ())])
-        speak(listener, "two")
+        print_output(listener, "one")
+        assert wait_for_output(
+            lambda: [] if not database.error else [LiveOutput(1, "", 1, 0, 1, ())]
+        )
+        print_output(listener, "two")
     assert list(tail.newest_lines) == ["one", "two"]
     database.close()

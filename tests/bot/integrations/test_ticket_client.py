@@ -46,7 +46,7 @@ def server() -> Generator[TicketServer]:
 
 @pytest.fixture
 def generic(server: TicketServer, tmp_path: Path) -> TicketSystem:
-    return a_system(server, tmp_path, "generic")
+    return build_ticket_system(server, tmp_path, "generic")
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def jira(server: TicketServer, tmp_path: Path) -> TicketSystem:
         "ends_at": "customfield_10102",
         "hosts": "labels",
     }
-    return a_system(server, tmp_path, "jira", approved=["approved"], fields=fields)
+    return build_ticket_system(server, tmp_path, "jira", approved=["approved"], fields=fields)
 
 
 @pytest.fixture
@@ -67,10 +67,14 @@ def servicenow(server: TicketServer, tmp_path: Path) -> TicketSystem:
         "/api/now/table/task_ci": {"result": AFFECTED},
         "": {"result": {"number": "CHG0030001"}},
     }
-    return a_system(server, tmp_path, "servicenow", approved=["-2", "-1"], user="keyturn")
+    return build_ticket_system(
+        server, tmp_path, "servicenow", approved=["-2", "-1"], user="keyturn"
+    )
 
 
-def a_system(server: TicketServer, tmp_path: Path, system: str, **more: Any) -> TicketSystem:
+def build_ticket_system(
+    server: TicketServer, tmp_path: Path, system: str, **more: Any
+) -> TicketSystem:
     secret = str(write_secret(tmp_path))
     given = {"system": system, "url": server.url, "secret_file": secret, "private": True}
     return TicketSystem.model_validate({**given, **more})

@@ -74,7 +74,7 @@ def put_back(
     return restore_backup(file, target, working=file.parent, seen=seen or [])
 
 
-def again(harness: Harness, database: Database) -> Harness:
+def restart_service(harness: Harness, database: Database) -> Harness:
     """The service begins on what was put back."""
     queue = ManualDispatcher()
     parts = WorkflowContext(database, harness.policies, harness.fleet, queue, runbooks=RUNBOOKS)
@@ -100,7 +100,7 @@ def test_restored_backup_contains_the_runs_and_a_log_that_verifies(
     assert whole.broken is None
     assert whole.entries > label.point.seq
     assert done == busy.get_run(1)
-    kinds = again(busy, empty).list_entry_kinds()
+    kinds = restart_service(busy, empty).list_entry_kinds()
     assert kinds[: label.point.seq] == busy.list_entry_kinds()[: label.point.seq]
     assert kinds[label.point.seq] == "restored"
 
@@ -115,7 +115,7 @@ def test_restore_stops_runs_that_may_have_run_after_the_backup(
     sent_before = list(busy.fleet.sent)
     restored = put_back(tmp_path / "today.backup", empty)
     assert restored.ended == [2, 3]
-    begun = again(busy, empty)
+    begun = restart_service(busy, empty)
     assert busy.fleet.sent == sent_before
     assert begun.get_run(2).state is State.STOPPED
     assert "unknown whether this run was executed since" in begun.get_run(2).summary
@@ -135,7 +135,7 @@ def test_without_the_restore_command_a_run_is_executed_again(busy: Harness, tmp_
     # Some hosts keep no marker of what was done, and somebody may have taken it back meanwhile.
     busy.fleet.markers.clear()
     busy.fleet.hosts["lb1"]["fan"] = "off"
-    again(busy, plain)
+    restart_service(busy, plain)
     plain.close()
     assert busy.fleet.sent != sent_before
 
@@ -158,7 +158,7 @@ def test_restored_running_run_is_unknown_outcome_and_keeps_its_host_lock(
     if moment == "before step 2":
         backup.make_backup(busy.database, file)
     put_back(file, empty)
-    begun = again(busy, empty)
+    begun = restart_service(busy, empty)
     begun.service.wake_stalled_runs()
     begun.run_queued_work()
     left = begun.get_run(run.id)
@@ -238,7 +238,7 @@ def test_restore_skips_run_numbers_that_may_be_in_use(
     backup.make_backup(busy.database, tmp_path / "today.backup")
     restored = put_back(tmp_path / "today.backup", empty)
     assert restored.first == 1004
-    begun = again(busy, empty)
+    begun = restart_service(busy, empty)
     with empty.transaction() as tx:
         assert stops.remove_stop(tx, stops.EVERYTHING)
     assert begun.request(LAMP).id == 1004
@@ -317,7 +317,7 @@ def test_copied_database_keeps_its_hash_chain_and_continues_its_runs(
     moved = copy_database.copy_database(busy.database, empty)
     assert moved.entries == head[0] + 1
     assert changelog_head(busy.database) == head
-    begun = again(busy, empty)
+    begun = restart_service(busy, empty)
     # Nothing is lost on the way: what was approved is done where it has moved to.
     assert begun.get_run(2).state is State.SUCCEEDED
     assert begun.get_run(3).state is State.PENDING

@@ -88,25 +88,25 @@ END:VEVENT
 NOON = datetime(2026, 11, 25, 12, tzinfo=UTC)
 
 
-def microseconds(at: datetime) -> int:
+def to_microseconds(at: datetime) -> int:
     return round(at.timestamp() * 1_000_000)
 
 
-def a_calendar(lines: str) -> bytes:
+def build_calendar(lines: str) -> bytes:
     return f"BEGIN:VCALENDAR\n{lines}END:VCALENDAR\n".replace("\n", "\r\n").encode()
 
 
-def an_event(*lines: str) -> str:
+def build_event(*lines: str) -> str:
     return "\n".join(["BEGIN:VEVENT", "UID:1", *lines, "END:VEVENT", ""])
 
 
 def shifts_of(lines: str, *, now: datetime = NOON, zone: str = "UTC") -> list[str]:
     """Return each shift as `2026-11-24 08:00 – 2026-12-01 08:00: addresses`."""
-    shifts = list_shifts(a_calendar(lines), zone=zone, now=microseconds(now))
-    return [describe(shift) for shift in shifts]
+    shifts = list_shifts(build_calendar(lines), zone=zone, now=to_microseconds(now))
+    return [describe_shift(shift) for shift in shifts]
 
 
-def describe(shift: Shift) -> str:
+def describe_shift(shift: Shift) -> str:
     start, end = (
         datetime.fromtimestamp(at / 1_000_000, UTC) for at in (shift.starts_at, shift.ends_at)
     )
@@ -129,7 +129,7 @@ def test_google_calendar_series_is_expanded_with_its_exceptions() -> None:
 
 
 def test_shift_without_attendees_uses_the_address_in_its_summary() -> None:
-    by_summary = an_event(
+    by_summary = build_event(
         "DTSTART:20261125T080000Z", "DTEND:20261125T160000Z", "SUMMARY:Edge (dana@example.com)"
     )
     assert shifts_of(by_summary) == ["11-25 08:00 – 11-25 16:00: dana@example.com"]
@@ -140,7 +140,7 @@ def test_shift_without_attendees_uses_the_address_in_its_summary() -> None:
 
 
 def test_shift_whose_attendee_declined_has_no_person_on_duty() -> None:
-    declined = an_event(
+    declined = build_event(
         "DTSTART:20261125T080000Z",
         "DTEND:20261125T160000Z",
         "ATTENDEE;PARTSTAT=DECLINED:mailto:dana@example.com",
@@ -163,11 +163,11 @@ def test_shift_whose_attendee_declined_has_no_person_on_duty() -> None:
 def test_shift_without_a_time_zone_uses_that_of_the_calendar(
     lines: list[str], zone: str, shift: str
 ) -> None:
-    assert shifts_of(an_event(*lines), zone=zone) == [shift]
+    assert shifts_of(build_event(*lines), zone=zone) == [shift]
 
 
 def test_a_weekly_shift_keeps_its_hour_when_clocks_change() -> None:
-    weekly = an_event(
+    weekly = build_event(
         "DTSTART;TZID=Europe/Amsterdam:20261018T020000",
         "DTEND;TZID=Europe/Amsterdam:20261018T040000",
         "RRULE:FREQ=WEEKLY",
@@ -182,7 +182,7 @@ def test_a_weekly_shift_keeps_its_hour_when_clocks_change() -> None:
 
 
 def test_shifts_of_the_last_day_and_the_next_eight_days_are_kept() -> None:
-    daily = an_event("DTSTART:20200101T000000Z", "DTEND:20200101T120000Z", "RRULE:FREQ=DAILY")
+    daily = build_event("DTSTART:20200101T000000Z", "DTEND:20200101T120000Z", "RRULE:FREQ=DAILY")
     shifts = shifts_of(daily)
     assert (shifts[0][:5], shifts[-1][:5], len(shifts)) == ("11-25", "12-03", 9)
 
@@ -192,9 +192,10 @@ def test_shifts_of_the_last_day_and_the_next_eight_days_are_kept() -> None:
     [
         (b"<html>Sign in</html>", "is not a valid calendar: Content line could not be parsed"),
         (b"", "is not a valid calendar: Found no components"),
-        (a_calendar(an_event("DTSTART:soon")), "is not a valid calendar"),
+        (build_calendar(build_event("DTSTART:soon")), "is not a valid calendar"),
         # It recurs each second since 1970, and would take hours.
-        (a_calendar(an_event("DTSTART:19700101T000000Z", "DURATION:PT1S", "RRULE:FREQ=SECONDLY")),
+        (build_calendar(build_event("DTSTART:19700101T000000Z", "DURATION:PT1S",
+                                    "RRULE:FREQ=SECONDLY")),
          "expanding its events takes too much time or memory"),
     ],
 )  # fmt: skip
@@ -202,17 +203,19 @@ def test_a_calendar_that_is_not_valid_or_takes_too_long_is_an_error(
     text: bytes, says: str
 ) -> None:
     with pytest.raises(CalendarError, match=says):
-        expand_calendar(text, zone="UTC", now=microseconds(NOON), cpu_seconds=1)
+        expand_calendar(text, zone="UTC", now=to_microseconds(NOON), cpu_seconds=1)
 
 
 def test_a_calendar_with_too_many_shifts_is_an_error() -> None:
-    often = an_event("DTSTART:20261125T000000Z", "DURATION:PT1M", "RRULE:FREQ=MINUTELY;INTERVAL=5")
+    often = build_event(
+        "DTSTART:20261125T000000Z", "DURATION:PT1M", "RRULE:FREQ=MINUTELY;INTERVAL=5"
+    )
     with pytest.raises(ValueError, match="has more than 2000 events in 8 days"):
         shifts_of(often)
 
 
 def test_calendar_expanded_in_a_child_process_has_the_same_shifts() -> None:
-    text, now = a_calendar(GOOGLE), microseconds(NOON)
+    text, now = build_calendar(GOOGLE), to_microseconds(NOON)
     assert [*expand_calendar(text, zone="UTC", now=now)] == [
         *list_shifts(text, zone="UTC", now=now)
     ]

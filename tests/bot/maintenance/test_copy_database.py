@@ -61,7 +61,7 @@ to_each = on_sqlite
 from_each = pytest.mark.parametrize("empty", ["sqlite"], indirect=True)
 
 
-def copied(source: Database, target: Database) -> int:
+def copy_all_rows(source: Database, target: Database) -> int:
     with target.transaction() as tx:
         return copy_database.copy_rows(source, tx)
 
@@ -81,7 +81,7 @@ def test_copied_database_contains_every_row_and_its_log_verifies(full: Database,
 
 @to_each
 def test_copied_database_continues_the_run_numbers(full: Database, empty: Database):
-    copied(full, empty)
+    copy_all_rows(full, empty)
     with empty.transaction() as tx:
         run = runs.add_run(tx, a_request())
         assert run.id == 3
@@ -110,7 +110,7 @@ def test_copy_into_a_database_with_rows_is_refused(full: Database, empty: Databa
         change_log.append_entry(tx, "here first")
     before = all_rows(empty)
     with pytest.raises(copy_database.CopyError, match="it has rows in entry"):
-        copied(full, empty)
+        copy_all_rows(full, empty)
     assert all_rows(empty) == before
 
 
@@ -136,7 +136,7 @@ def test_copy_with_an_unknown_table_is_refused(full: Database, empty: Database):
     with pytest.raises(
         copy_database.CopyError, match="from_the_future, which this version does not"
     ):
-        copied(full, empty)
+        copy_all_rows(full, empty)
 
 
 def a_request() -> runs.NewRun:

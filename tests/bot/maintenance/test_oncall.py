@@ -26,7 +26,7 @@ from tests.playground.tls import create_certificate
 from tests.policies import write_policy
 
 
-def a_calendar(address: str = "dora@example.com") -> bytes:
+def build_calendar(address: str = "dora@example.com") -> bytes:
     """Return a calendar with a shift from yesterday until tomorrow."""
     today = datetime.now(UTC).date()
     start, end = (f"{today + timedelta(days=days):%Y%m%d}" for days in (-1, 2))
@@ -111,7 +111,7 @@ def installation(tmp_path: Path) -> Generator[Installation]:
     directory = tmp_path / "policy"
     files = write_policy(directory)
     add_calendar(directory)
-    (directory / "edge.ics").write_bytes(a_calendar())
+    (directory / "edge.ics").write_bytes(build_calendar())
     key = SigningKey.create()
     create_sqlite_database(tmp_path / "keyturn.db", key).close()
     database = Clock(f"sqlite:///{tmp_path / 'keyturn.db'}", key)
@@ -132,7 +132,7 @@ def set_calendar(installation: Installation, fields: str) -> None:
 def test_a_calendar_over_https_puts_a_person_on_duty(
     installation: Installation, server: CalendarServer
 ) -> None:
-    server.answers["/feed?token=s3cret"] = (200, {}, a_calendar())
+    server.answers["/feed?token=s3cret"] = (200, {}, build_calendar())
     address = f"webcal://localhost:{server.port}/feed?token=s3cret"
     (installation.directory / "address").write_text(f"{address}\n")
     set_calendar(installation, "address_file: address, private: true")
@@ -161,7 +161,7 @@ def test_unreadable_calendar_keeps_its_last_reading_until_it_is_too_old(
     says: str,
 ) -> None:
     set_calendar(installation, f"address: '{server.url}/feed', private: true")
-    server.answers["/feed"] = (200, {}, a_calendar())
+    server.answers["/feed"] = (200, {}, build_calendar())
     installation.read()
     server.answers["/feed"] = (status, {"Location": location} if location else {}, body)
     installation.database.ahead = 6 * MINUTE
@@ -173,7 +173,7 @@ def test_unreadable_calendar_keeps_its_last_reading_until_it_is_too_old(
     installation.database.ahead = 61 * MINUTE
     assert installation.on_duty == set()
     # The twin: it answers again.
-    server.answers["/feed"] = (200, {}, a_calendar())
+    server.answers["/feed"] = (200, {}, build_calendar())
     assert installation.read().error == ""
     assert installation.on_duty == {"dora"}
 
@@ -181,7 +181,7 @@ def test_unreadable_calendar_keeps_its_last_reading_until_it_is_too_old(
 def test_calendar_with_a_wrong_certificate_or_internal_address_is_refused(
     installation: Installation, server: CalendarServer
 ) -> None:
-    server.answers["/feed"] = (200, {}, a_calendar())
+    server.answers["/feed"] = (200, {}, build_calendar())
     set_calendar(installation, f"address: 'https://127.0.0.1:{server.port}/feed', private: true")
     assert "CERTIFICATE_VERIFY_FAILED" in installation.read().error
     set_calendar(installation, f"address: '{server.url}/feed'")
@@ -192,7 +192,7 @@ def test_calendar_with_a_wrong_certificate_or_internal_address_is_refused(
 def test_one_of_two_processes_reads_a_calendar_every_five_minutes(
     installation: Installation, server: CalendarServer
 ) -> None:
-    server.answers["/feed"] = (200, {}, a_calendar())
+    server.answers["/feed"] = (200, {}, build_calendar())
     set_calendar(installation, f"address: '{server.url}/feed', private: true")
     other = CalendarReader(installation.policies, installation.database, installation.directory)
     for ahead, read in [(0, 1), (4, 1), (6, 2)]:
@@ -231,7 +231,7 @@ def test_forged_calendar_reading_puts_nobody_on_duty(
 
 def test_a_changed_calendar_counts_only_once_it_is_read(installation: Installation) -> None:
     installation.read()
-    (installation.directory / "other.ics").write_bytes(a_calendar("x@example.com"))
+    (installation.directory / "other.ics").write_bytes(build_calendar("x@example.com"))
     set_calendar(installation, "file: other.ics")
     assert installation.on_duty == set()
     assert installation.get_policy().count_on_duty("edge") == 0
@@ -258,7 +258,7 @@ def test_policy_is_cached_while_the_same_people_are_on_duty(
     installation.read()
     first = installation.get_policy()
     assert installation.get_policy() is first
-    (installation.directory / "edge.ics").write_bytes(a_calendar("x@example.com"))
+    (installation.directory / "edge.ics").write_bytes(build_calendar("x@example.com"))
     installation.database.ahead = 6 * MINUTE
     installation.read()
     assert installation.get_policy() is not first

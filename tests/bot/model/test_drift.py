@@ -22,11 +22,11 @@ DAY = 86400 * 1_000_000
 AS_SET, CHANGED = DriftState.AS_SET, DriftState.CHANGED
 
 
-def step(before: str, after: str, title: str = "Set it") -> Step:
+def build_step(before: str, after: str, title: str = "Set it") -> Step:
     return Step(title, "web1", Shell(("a",)), Shell(("b",)), before, after)
 
 
-def a_run(runbook: str, kind: str = "change", **values: str) -> Run:
+def build_run(runbook: str, kind: str = "change", **values: str) -> Run:
     origin = RequestOrigin("web")
     return Run(
         *(1, 1, State.SUCCEEDED, runbook, kind, values, "web1", "web", "dora", origin, "", 0)
@@ -36,25 +36,28 @@ def a_run(runbook: str, kind: str = "change", **values: str) -> Run:
 @pytest.mark.parametrize(
     ("run", "name"),
     [
-        (a_run("conntrack set", host="web1", maximum="65536"), "conntrack limit"),
-        (a_run("shaping set", host="web1", interface="eth0", down="20000"), "shaping eth0"),
-        (a_run("shaping clear", host="web1", interface="eth0"), "shaping eth0"),
-        (a_run("agents block", host="web1", agent="EvilBot"), "agent nginx EvilBot"),
-        (a_run("agents unblock", host="web1", agent="EvilBot"), "agent nginx EvilBot"),
+        (build_run("conntrack set", host="web1", maximum="65536"), "conntrack limit"),
+        (build_run("shaping set", host="web1", interface="eth0", down="20000"), "shaping eth0"),
+        (build_run("shaping clear", host="web1", interface="eth0"), "shaping eth0"),
+        (build_run("agents block", host="web1", agent="EvilBot"), "agent nginx EvilBot"),
+        (build_run("agents unblock", host="web1", agent="EvilBot"), "agent nginx EvilBot"),
         (
-            a_run("zfs set", host="nas1", dataset="tank/a", property="sync", value="always"),
+            build_run("zfs set", host="nas1", dataset="tank/a", property="sync", value="always"),
             "zfs tank/a sync",
         ),
-        (a_run("nfs scheduler set", host="nas1", device="sdb", scheduler="bfq"), "scheduler sdb"),
-        (a_run("hidepid set", host="web1", value="2"), "hidepid"),
+        (
+            build_run("nfs scheduler set", host="nas1", device="sdb", scheduler="bfq"),
+            "scheduler sdb",
+        ),
+        (build_run("hidepid set", host="web1", value="2"), "hidepid"),
         # Acts, and values that expire or come from elsewhere, are not watched.
-        (a_run("service restart", host="web1", service="nginx"), ""),
-        (a_run("abusers mark", host="lb1", address="203.0.113.9"), ""),
-        (a_run("csf pingdom refresh", host="web1"), ""),
-        (a_run("zfs scrub start", host="nas1", pool="tank"), ""),
-        (a_run("uptime check", kind="check", host="web1"), ""),
-        (a_run("was removed", host="web1"), ""),
-        (a_run("conntrack set", host="web1", maximum="not a number"), ""),
+        (build_run("service restart", host="web1", service="nginx"), ""),
+        (build_run("abusers mark", host="lb1", address="203.0.113.9"), ""),
+        (build_run("csf pingdom refresh", host="web1"), ""),
+        (build_run("zfs scrub start", host="nas1", pool="tank"), ""),
+        (build_run("uptime check", kind="check", host="web1"), ""),
+        (build_run("was removed", host="web1"), ""),
+        (build_run("conntrack set", host="web1", maximum="not a number"), ""),
     ],
 )
 def test_key_is_what_a_change_gives_a_lasting_value(run: Run, name: str):
@@ -90,17 +93,19 @@ def test_empty_plan_means_that_the_value_is_as_set():
 
 
 def test_plan_with_steps_means_drift_and_shows_the_steps_with_values():
-    reading = evaluate_plan(Plan("now", [step("", ""), step("1", "2"), step("", "")]))
+    reading = evaluate_plan(
+        Plan("now", [build_step("", ""), build_step("1", "2"), build_step("", "")])
+    )
     assert (reading.state, reading.value, reading.set_value) == (CHANGED, "1", "2")
 
 
 def test_plan_without_values_shows_the_current_state_as_drift_value():
-    assert evaluate_plan(Plan("it is off", [step("", "")])).value == "it is off"
+    assert evaluate_plan(Plan("it is off", [build_step("", "")])).value == "it is off"
 
 
 def test_drift_digest_depends_only_on_the_value():
-    first, other = (evaluate_plan(Plan("x", [step(one, "2")])).digest for one in ("1", "3"))
-    noted = evaluate_plan(Plan("another sentence", [step("1", "2")], ["a note"])).digest
+    first, other = (evaluate_plan(Plan("x", [build_step(one, "2")])).digest for one in ("1", "3"))
+    noted = evaluate_plan(Plan("another sentence", [build_step("1", "2")], ["a note"])).digest
     assert first == noted != other
 
 

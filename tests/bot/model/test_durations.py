@@ -11,11 +11,11 @@ from bot.model import times
 SECOND = 1_000_000
 
 
-def at(text: str) -> int:
+def parse_time(text: str) -> int:
     return round(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()) * SECOND
 
 
-NOW = at("2026-03-01 14:30:05")
+NOW = parse_time("2026-03-01 14:30:05")
 
 
 def test_times_are_formatted_in_utc() -> None:

@@ -33,7 +33,7 @@ ZONES = [
 ]
 
 
-def micros(at: datetime) -> int:
+def to_microseconds(at: datetime) -> int:
     return round(at.timestamp()) * SECOND
 
 
@@ -64,21 +64,21 @@ def test_daily_schedule_fires_once_a_day_in_every_zone(zone: str, clock: tuple[i
     # Of the two years, one is a leap year.
     start = datetime(2027, 1, 1, tzinfo=place)
     days = [start.date() + timedelta(days=n) for n in range(2 * 366)]
-    expected = [micros(first_at(day, hour, minute, place)) for day in days]
+    expected = [to_microseconds(first_at(day, hour, minute, place)) for day in days]
     due_times = parse_cron(f"{minute} {hour} * * *", zone).list_due_times(
-        micros(start) - SECOND, count=len(days)
+        to_microseconds(start) - SECOND, count=len(days)
     )
     assert due_times == expected
 
 
 def test_schedule_fires_once_at_an_ambiguous_and_after_a_skipped_time():
     nightly = parse_cron("30 2 * * *", "Europe/Berlin")
-    autumn = micros(datetime(2027, 10, 31, 0, 0, tzinfo=ZoneInfo("Europe/Berlin")))
+    autumn = to_microseconds(datetime(2027, 10, 31, 0, 0, tzinfo=ZoneInfo("Europe/Berlin")))
     assert nightly.format_due_times(autumn, count=2) == [
         "Sun 31 Oct 2027 02:30 CEST",
         "Mon 1 Nov 2027 02:30 CET",
     ]
-    spring = micros(datetime(2027, 3, 28, 0, 0, tzinfo=ZoneInfo("Europe/Berlin")))
+    spring = to_microseconds(datetime(2027, 3, 28, 0, 0, tzinfo=ZoneInfo("Europe/Berlin")))
     assert nightly.format_due_times(spring, count=2) == [
         "Sun 28 Mar 2027 03:00 CEST",
         "Mon 29 Mar 2027 02:30 CEST",
@@ -187,6 +187,6 @@ def test_shortest_gap_of_a_schedule_includes_clock_changes():
     assert parse_cron("0 * * * *", "UTC").compute_shortest_gap(0) == timedelta(hours=1)
     assert parse_cron("*/7 * * * *", "UTC").compute_shortest_gap(0) == timedelta(minutes=4)
     day = parse_cron("0 4 * * *", "Europe/Berlin")
-    assert day.compute_shortest_gap(micros(datetime(2026, 1, 1, tzinfo=UTC))) == timedelta(
-        hours=23
-    )
+    assert day.compute_shortest_gap(
+        to_microseconds(datetime(2026, 1, 1, tzinfo=UTC))
+    ) == timedelta(hours=23)

@@ -19,7 +19,7 @@ NOW = to_microseconds(datetime(2026, 10, 25, 12, tzinfo=UTC))
 HERE = "Europe/Amsterdam"
 
 
-def at(text: str, zone: str = HERE) -> str:
+def get_bounds(text: str, zone: str = HERE) -> str:
     """Return the first and the last second of what was typed, in UTC."""
     time = parse_civil_time(text, now=NOW, zone=zone)
     assert time is not None
@@ -48,32 +48,32 @@ def at(text: str, zone: str = HERE) -> str:
     ],
 )
 def test_civil_time_is_parsed_in_the_zone_of_the_person(typed: str, meant: str):
-    assert at(typed) == meant
+    assert get_bounds(typed) == meant
 
 
 def test_today_depends_on_the_time_zone():
-    assert at("today", "Pacific/Auckland").startswith("2026-10-25 11:00:00 to")
+    assert get_bounds("today", "Pacific/Auckland").startswith("2026-10-25 11:00:00 to")
 
 
 def test_ambiguous_civil_time_is_rejected_with_both_unambiguous_forms():
     with pytest.raises(
         InvalidTimeError, match="02:30 on 2026-10-25 in Europe/Amsterdam occurs twice"
     ) as no:
-        at("02:30")
+        get_bounds("02:30")
     first, second = str(no.value).partition("type ")[2].split(" or ")
-    assert at(first).startswith("2026-10-25 00:30:00")
-    assert at(second).startswith("2026-10-25 01:30:00")
+    assert get_bounds(first).startswith("2026-10-25 00:30:00")
+    assert get_bounds(second).startswith("2026-10-25 01:30:00")
 
 
 def test_skipped_civil_time_is_rejected():
     with pytest.raises(InvalidTimeError, match="02:30 on 2026-03-29 in Europe/Amsterdam"):
-        at("2026-03-29 02:30")
-    assert at("2026-03-29 03:00").startswith("2026-03-29 01:00:00")
-    assert at("2026-03-29 01:59").startswith("2026-03-29 00:59:00")
+        get_bounds("2026-03-29 02:30")
+    assert get_bounds("2026-03-29 03:00").startswith("2026-03-29 01:00:00")
+    assert get_bounds("2026-03-29 01:59").startswith("2026-03-29 00:59:00")
 
 
 def test_day_whose_midnight_is_skipped_begins_at_its_first_moment():
-    assert at("2026-03-29", "Asia/Beirut") == "2026-03-28 22:00:00 to 2026-03-29 20:59:59"
+    assert get_bounds("2026-03-29", "Asia/Beirut") == "2026-03-28 22:00:00 to 2026-03-29 20:59:59"
 
 
 @pytest.mark.parametrize("typed", ["", "soon", "25:00", "2026-02-30", "14:60", "14:30 +25:00x"])

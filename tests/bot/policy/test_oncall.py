@@ -37,7 +37,7 @@ CHANGE = PolicyRequest(
 )
 
 
-def a_policy_with(tmp_path: Path, calendars: str = CALENDARS, rules: str = ALONE) -> Policy:
+def load_policy_with(tmp_path: Path, calendars: str = CALENDARS, rules: str = ALONE) -> Policy:
     directory = write_policy(tmp_path, rules=get_starter_rules() + rules)
     add_calendar(tmp_path)
     people = tmp_path / "people.yaml"
@@ -46,11 +46,11 @@ def a_policy_with(tmp_path: Path, calendars: str = CALENDARS, rules: str = ALONE
     return directory.get_policy()
 
 
-def a_shift(*addresses: str, starts: int = -HOUR, ends: int = HOUR, title: str = "") -> Shift:
+def build_shift(*addresses: str, starts: int = -HOUR, ends: int = HOUR, title: str = "") -> Shift:
     return Shift(NOW + starts, NOW + ends, addresses, title)
 
 
-def with_shifts(policy: Policy, *shifts: Shift, now: int = NOW) -> Policy:
+def add_shifts(policy: Policy, *shifts: Shift, now: int = NOW) -> Policy:
     """Return the policy as of *now*, with a reading of NOW."""
     calendar = policy.calendars["edge"]
     reading = CalendarReading(calendar.source, NOW, 0, shifts, "")
@@ -61,15 +61,15 @@ def with_shifts(policy: Policy, *shifts: Shift, now: int = NOW) -> Policy:
 def test_person_on_duty_has_the_on_call_role_during_the_shift(
     tmp_path: Path,
 ) -> None:
-    policy = a_policy_with(tmp_path)
-    shift = a_shift("dora@example.com", starts=0, ends=10 * MINUTE)
+    policy = load_policy_with(tmp_path)
+    shift = build_shift("dora@example.com", starts=0, ends=10 * MINUTE)
     for after, roles in [
         (-1, {"developer"}),
         (0, {"developer", "oncall:edge"}),
         (10 * MINUTE - 1, {"developer", "oncall:edge"}),
         (10 * MINUTE, {"developer"}),
     ]:
-        on_duty = with_shifts(policy, shift, now=NOW + after)
+        on_duty = add_shifts(policy, shift, now=NOW + after)
         assert {*on_duty.organisation.people["dora"].roles} == roles
         assert on_duty.list_on_duty("edge") == ({"dora"} if len(roles) > 1 else set())
         assert on_duty.list_on_duty("storage") == set()
@@ -79,10 +79,10 @@ def test_person_on_duty_has_the_on_call_role_during_the_shift(
 def test_outdated_or_foreign_calendar_reading_puts_nobody_on_duty(
     tmp_path: Path,
 ) -> None:
-    policy = a_policy_with(tmp_path)
-    shift = a_shift("dora@example.com", ends=24 * HOUR)
-    assert with_shifts(policy, shift, now=NOW + HOUR - 1).count_on_duty("edge") == 1
-    assert with_shifts(policy, shift, now=NOW + HOUR).count_on_duty("edge") == 0
+    policy = load_policy_with(tmp_path)
+    shift = build_shift("dora@example.com", ends=24 * HOUR)
+    assert add_shifts(policy, shift, now=NOW + HOUR - 1).count_on_duty("edge") == 1
+    assert add_shifts(policy, shift, now=NOW + HOUR).count_on_duty("edge") == 0
     calendar = policy.calendars["edge"]
     other = calendar.model_copy(update={"file": "other.ics"})
     reading = CalendarReading(other.source, NOW, 0, (shift,), "")
@@ -91,9 +91,9 @@ def test_outdated_or_foreign_calendar_reading_puts_nobody_on_duty(
 
 
 def test_forecast_says_that_no_reading_is_current_only_where_that_matters(tmp_path: Path) -> None:
-    policy = a_policy_with(tmp_path)
-    shift = a_shift("adam@example.com")
-    stale = with_shifts(policy, shift, now=NOW + HOUR)
+    policy = load_policy_with(tmp_path)
+    shift = build_shift("adam@example.com")
+    stale = add_shifts(policy, shift, now=NOW + HOUR)
     says = "No one counts as on duty, because on-call calendars are not current: edge."
     refused = replace(CHANGE, requested_by="someone")
     for judged, request, note in (
@@ -103,7 +103,7 @@ def test_forecast_says_that_no_reading_is_current_only_where_that_matters(tmp_pa
             CHANGE,
             f"{NO_DUTIES[:1].upper()}{NO_DUTIES[1:]}: the service may decide otherwise.",
         ),
-        (with_shifts(policy, shift), CHANGE, ""),
+        (add_shifts(policy, shift), CHANGE, ""),
         (stale, replace(CHANGE, runbook="abusers show", kind="check"), ""),
         (stale, replace(CHANGE, host="nas1"), ""),
         (stale, refused, ""),
@@ -120,15 +120,17 @@ def test_forecast_says_that_no_reading_is_current_only_where_that_matters(tmp_pa
 
 
 def test_only_a_person_alone_on_duty_changes_without_approval(tmp_path: Path) -> None:
-    policy = a_policy_with(tmp_path)
-    alone = with_shifts(policy, a_shift("dora@example.com"))
+    policy = load_policy_with(tmp_path)
+    alone = add_shifts(policy, build_shift("dora@example.com"))
     ruling = alone.get_request_ruling(CHANGE)
     assert (ruling.required_approvals, ruling.requires_review) == (0, True)
     for twin in (
         policy,
-        with_shifts(policy, a_shift("dora@example.com", "adam@example.com")),
-        with_shifts(policy, a_shift("dora@example.com"), a_shift("x@example.com", title="Xaver")),
-        with_shifts(policy, a_shift("adam@example.com")),
+        add_shifts(policy, build_shift("dora@example.com", "adam@example.com")),
+        add_shifts(
+            policy, build_shift("dora@example.com"), build_shift("x@example.com", title="Xaver")
+        ),
+        add_shifts(policy, build_shift("adam@example.com")),
     ):
         ruling = twin.get_request_ruling(CHANGE)
         assert (ruling.required_approvals, ruling.requires_review) == (1, False)
@@ -143,8 +145,8 @@ def test_two_calendars_of_an_area_count_together_only_when_both_are_known(
     tmp_path: Path,
 ) -> None:
     both = f"{CALENDARS}  network: {{file: network.ics}}\n"
-    policy = a_policy_with(tmp_path, both)
-    edge = with_shifts(policy, a_shift("dora@example.com")).duties["edge"]
+    policy = load_policy_with(tmp_path, both)
+    edge = add_shifts(policy, build_shift("dora@example.com")).duties["edge"]
     assert policy.with_duties({"edge": edge}).count_on_duty("edge") == 0
     assert policy.with_duties({"edge": edge, "network": edge}).count_on_duty("edge") == 1
     network = replace(edge, people=("adam",))
@@ -161,7 +163,7 @@ def test_rule_with_approval_by_the_on_call_role_names_the_person_on_duty(tmp_pat
 permit (principal, action == Action::"request", resource) when { context.kind == "change" };
 permit (principal in Role::"oncall:edge", action == Action::"approve", resource);
 """
-    policy = with_shifts(a_policy_with(tmp_path, rules=rule), a_shift("adam@example.com"))
+    policy = add_shifts(load_policy_with(tmp_path, rules=rule), build_shift("adam@example.com"))
     ruling = policy.get_request_ruling(CHANGE)
     assert policy.describe_approver_groups(ruling.requirements) == (
         "the person on duty (oncall:edge)"
@@ -187,12 +189,12 @@ def test_mistake_in_oncall_yaml_is_rejected_with_its_line(
     tmp_path: Path, calendars: str, says: str
 ) -> None:
     with pytest.raises(NoPolicyError) as caught:
-        a_policy_with(tmp_path, calendars)
+        load_policy_with(tmp_path, calendars)
     assert says in str(caught.value)
 
 
 def test_people_yaml_cannot_assign_an_on_call_role(tmp_path: Path) -> None:
-    a_policy_with(tmp_path)
+    load_policy_with(tmp_path)
     people = tmp_path / "people.yaml"
     people.write_text(people.read_text().replace("[developer]", "['oncall:edge']"))
     with pytest.raises(NoPolicyError, match=r"people\.dora\.roles"):

@@ -30,24 +30,24 @@ def _policy(tmp_path: Path, more: str = "", instead: str = "") -> Policy:
     return write_policy(tmp_path, rules=instead or get_starter_rules() + more).get_policy()
 
 
-def of(summary: PolicySummary, person: str) -> PeopleSummary:
+def get_people_summary(summary: PolicySummary, person: str) -> PeopleSummary:
     return next(chapter for chapter in summary.chapters if person in chapter.people)
 
 
-def sentences(summary: PolicySummary, person: str, section: str) -> list[str]:
-    return [clause.sentence for clause in getattr(of(summary, person), section)]
+def list_sentences(summary: PolicySummary, person: str, section: str) -> list[str]:
+    return [clause.sentence for clause in getattr(get_people_summary(summary, person), section)]
 
 
 def test_policy_summary_of_a_developer_lists_checks_and_changes(tmp_path: Path):
     summary = summarise(tmp_path)
-    assert sentences(summary, "dora", "without_approval") == ["Every check, everywhere."]
-    assert sentences(summary, "dora", "with_approval") == [
+    assert list_sentences(summary, "dora", "without_approval") == ["Every check, everywhere."]
+    assert list_sentences(summary, "dora", "with_approval") == [
         "Every change, everywhere: 1 approval from the owners of the area.",
         "When the change leaves at most one leg of a service: every change, "
         "everywhere: 2 approvals from the owners of the area or people with the administrator "
         "role.",
     ]
-    clause = of(summary, "dora").with_approval[0]
+    clause = get_people_summary(summary, "dora").with_approval[0]
     assert clause.approver_names == (
         "the edge: Adam Admin or Olga Owner; the web servers: Olga Owner; storage: Stan Storage"
     )
@@ -57,18 +57,18 @@ def test_policy_summary_of_a_developer_lists_checks_and_changes(tmp_path: Path):
             "Developers may request any change; an owner of the area approves it.",
         ),
     )
-    assert of(summary, "dora").can_approve == []
+    assert get_people_summary(summary, "dora").can_approve == []
 
 
 def test_policy_summary_of_an_owner_lists_reversible_changes_without_approval(tmp_path: Path):
     summary = summarise(tmp_path)
-    assert "Every change that can be undone, in the edge and the web servers." in sentences(
+    assert "Every change that can be undone, in the edge and the web servers." in list_sentences(
         summary, "olga", "without_approval"
     )
-    assert "Every change, in storage: 1 approval from the owners of storage." in sentences(
+    assert "Every change, in storage: 1 approval from the owners of storage." in list_sentences(
         summary, "olga", "with_approval"
     )
-    assert sentences(summary, "olga", "can_approve") == [
+    assert list_sentences(summary, "olga", "can_approve") == [
         "Every change, in the edge and the web servers."
     ]
 
@@ -76,7 +76,7 @@ def test_policy_summary_of_an_owner_lists_reversible_changes_without_approval(tm
 def test_policy_summary_reports_a_change_that_nobody_can_approve(tmp_path: Path):
     lonely = [
         clause
-        for clause in of(summarise(tmp_path), "stan").with_approval
+        for clause in get_people_summary(summarise(tmp_path), "stan").with_approval
         if not clause.has_enough_approvers
     ]
     assert [(clause.sentence, clause.approver_names) for clause in lonely] == [
@@ -96,12 +96,14 @@ def test_policy_summary_reports_areas_with_too_few_approvers(tmp_path: Path):
         '@id("z") permit (principal, action == Action::"view", resource);'
     )
     summary = summarise(tmp_path, instead=rules)
-    (clause,) = of(summary, "dora").with_approval
+    (clause,) = get_people_summary(summary, "dora").with_approval
     assert clause.areas_short_of_approvers == ("the web servers", "storage")
     assert clause.approver_names.endswith(
         "– too few in the web servers and storage under the current policy"
     )
-    assert "the edge" in of(summary, "olga").with_approval[0].areas_short_of_approvers
+    assert (
+        "the edge" in get_people_summary(summary, "olga").with_approval[0].areas_short_of_approvers
+    )
 
 
 def test_ruling_lists_its_rules_in_file_order(tmp_path: Path):
@@ -128,11 +130,11 @@ def test_policy_summary_groups_people_with_the_same_rights(tmp_path: Path):
         + "  gus: {name: Gus Guest}\n"
     )
     summary = summarise_policy(directory.get_policy(), ALL, now=NOW)
-    together = of(summary, "dora")
+    together = get_people_summary(summary, "dora")
     assert list(together.people) == ["dave", "dora", "erin"]
     assert together.title == "developer"
-    assert of(summary, "gus").title == "no role"
-    assert sentences(summary, "gus", "refused") == ["Every change, everywhere."]
+    assert get_people_summary(summary, "gus").title == "no role"
+    assert list_sentences(summary, "gus", "refused") == ["Every change, everywhere."]
 
 
 def test_policy_summary_lists_a_person_named_by_a_rule_alone(tmp_path: Path):
@@ -145,9 +147,11 @@ def test_policy_summary_lists_a_person_named_by_a_rule_alone(tmp_path: Path):
     people = tmp_path / "people.yaml"
     people.write_text(people.read_text() + "  dave: {name: Dave, roles: [developer]}\n")
     summary = summarise_policy(directory.get_policy(), ALL, now=NOW)
-    assert list(of(summary, "dora").people) == ["dora"]
-    assert sentences(summary, "dave", "refused") == ["Every check and every change, everywhere."]
-    assert of(summary, "dave").refused[0].rules == (("not dave", "not dave"),)
+    assert list(get_people_summary(summary, "dora").people) == ["dora"]
+    assert list_sentences(summary, "dave", "refused") == [
+        "Every check and every change, everywhere."
+    ]
+    assert get_people_summary(summary, "dave").refused[0].rules == (("not dave", "not dave"),)
 
 
 @pytest.mark.parametrize(
@@ -181,7 +185,9 @@ def test_policy_summary_names_runbooks_and_hosts_briefly(tmp_path: Path, when: s
         '@id("x") forbid (principal in Role::"developer", action == Action::"request", resource)'
         f" when {{ {when} }};"
     )
-    assert sentences(summarise(tmp_path, more, person="dora"), "dora", "refused") == [sentence]
+    assert list_sentences(summarise(tmp_path, more, person="dora"), "dora", "refused") == [
+        sentence
+    ]
 
 
 @pytest.mark.parametrize(
@@ -207,7 +213,7 @@ def test_policy_summary_names_the_conditions_of_a_rule(tmp_path: Path, when: str
         '@id("x") forbid (principal in Role::"developer", action == Action::"request", resource)'
         f' when {{ context.kind == "change" && ({when}) }};'
     )
-    assert sentences(summarise(tmp_path, more, person="dora"), "dora", "refused") == [
+    assert list_sentences(summarise(tmp_path, more, person="dora"), "dora", "refused") == [
         f"{words}every change, everywhere."
     ]
 
@@ -221,7 +227,7 @@ def test_policy_summary_lists_the_annotations_of_a_rule(tmp_path: Path):
         @id("all") permit (principal, action == Action::"approve", resource);
     """
     summary = summarise(tmp_path, instead=rules)
-    clause = of(summary, "dora").with_approval[0]
+    clause = get_people_summary(summary, "dora").with_approval[0]
     assert clause.required_approvals == 2
     assert clause.sentence == (
         "Every check and every change, everywhere: 2 approvals from the owners of the area and "
@@ -240,7 +246,7 @@ def test_policy_summary_works_without_hosts(tmp_path: Path):
     directory = write_policy(tmp_path)
     (tmp_path / "inventory.yaml").write_text("hosts: {}\n")
     summary = summarise_policy(directory.get_policy(), ALL, now=NOW)
-    assert sentences(summary, "dora", "with_approval")[0] == (
+    assert list_sentences(summary, "dora", "with_approval")[0] == (
         "Every change, everywhere: 1 approval from the owners of the area."
     )
     assert [domain.description for domain in summary.areas] == ["no hosts yet"] * 3
@@ -251,7 +257,7 @@ def test_policy_summary_of_one_person_equals_their_part_of_the_whole(tmp_path: P
     for person in ("dora", "olga", "stan"):
         alone = summarise(tmp_path, person=person)
         assert [list(chapter.people) for chapter in alone.chapters] == [[person]]
-        assert of(alone, person) == of(everyone, person)
+        assert get_people_summary(alone, person) == get_people_summary(everyone, person)
 
 
 @pytest.mark.parametrize(
@@ -334,7 +340,9 @@ def test_policy_summary_is_rendered_as_text_html_and_data(tmp_path: Path):
 
 def test_policy_summary_shows_who_can_view_which_runs(tmp_path: Path):
     summary = summarise(tmp_path)
-    assert sentences(summary, "dora", "can_view") == ["Every check and every change, everywhere."]
+    assert list_sentences(summary, "dora", "can_view") == [
+        "Every check and every change, everywhere."
+    ]
     assert "Can view\n    - Every check and every change, everywhere." in render.render_text(
         summary
     )
@@ -342,17 +350,19 @@ def test_policy_summary_shows_who_can_view_which_runs(tmp_path: Path):
 
 def test_policy_summary_shows_a_restricted_right_to_view(tmp_path: Path):
     summary = summarise(tmp_path, instead=restricted_rules())
-    assert sentences(summary, "dora", "can_view") == [
+    assert list_sentences(summary, "dora", "can_view") == [
         "Every check and every change, in the web servers."
     ]
-    clause = of(summary, "dora").can_view[0]
+    clause = get_people_summary(summary, "dora").can_view[0]
     assert clause.rules[0][0] == "developers view the web servers"
-    assert sentences(summary, "olga", "can_view") == ["Every check and every change, everywhere."]
+    assert list_sentences(summary, "olga", "can_view") == [
+        "Every check and every change, everywhere."
+    ]
 
 
 def test_policy_summary_says_when_people_view_only_their_own_runs(tmp_path: Path):
     summary = summarise(tmp_path, instead=restricted_rules(""))
-    assert sentences(summary, "dora", "can_view") == []
+    assert list_sentences(summary, "dora", "can_view") == []
     sentence = "an view only runs that they requested or decided."
     assert sentence in render.render_text(summary)
     assert "nly runs that they requested or decided." in render.render_html(summary)

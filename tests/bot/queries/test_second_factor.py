@@ -281,7 +281,7 @@ def test_totp_secret_exchanged_in_the_database_is_rejected(strict: Harness) -> N
 # --- enrolling ---
 
 
-def enrolled_app(harness: Harness, person: str) -> second_factors.SecondFactor:
+def enrol_authenticator_app(harness: Harness, person: str) -> second_factors.SecondFactor:
     begun = harness.service.factor_enrolment.begin_app_enrolment(person)
     app = replace(
         enrol_app(harness, "stan"),
@@ -306,7 +306,7 @@ def test_factor_enrolled_from_a_stolen_chat_account_does_not_count(strict: Harne
 
 
 def test_factor_named_in_people_yaml_counts_without_confirmation(strict: Harness) -> None:
-    factor = enrolled_app(strict, "dora")
+    factor = enrol_authenticator_app(strict, "dora")
     people = strict.policies.path / "people.yaml"
     before = strict.policies.get_policy()
     people.write_text(
@@ -322,7 +322,7 @@ def test_factor_named_in_people_yaml_counts_without_confirmation(strict: Harness
 
 def test_person_cannot_confirm_their_own_second_factor(strict: Harness) -> None:
     olga = enrol_and_step_up(strict, "olga")
-    factor = enrolled_app(strict, "olga")
+    factor = enrol_authenticator_app(strict, "olga")
     with pytest.raises(NotAllowed, match="your own factor"):
         strict.service.factor_enrolment.confirm_factor(
             "olga", olga.session, factor.id, factor.digest
@@ -330,14 +330,14 @@ def test_person_cannot_confirm_their_own_second_factor(strict: Harness) -> None:
 
 
 def test_second_factor_is_confirmed_only_by_an_owner_after_step_up(strict: Harness) -> None:
-    factor = enrolled_app(strict, "dora")
+    factor = enrol_authenticator_app(strict, "dora")
     olga = enrol_app(strict, "olga")
     with pytest.raises(StepUpRequired):
         strict.service.factor_enrolment.confirm_factor(
             "olga", olga.session, factor.id, factor.digest
         )
     doras = enrol_and_step_up(strict, "dora")
-    other = enrolled_app(strict, "adam")
+    other = enrol_authenticator_app(strict, "adam")
     with pytest.raises(NotAllowed, match="owner"):
         strict.service.factor_enrolment.confirm_factor(
             "dora", doras.session, other.id, other.digest
@@ -346,7 +346,7 @@ def test_second_factor_is_confirmed_only_by_an_owner_after_step_up(strict: Harne
 
 def test_second_factor_is_confirmed_only_with_its_digest(strict: Harness) -> None:
     olga = enrol_and_step_up(strict, "olga")
-    factor = enrolled_app(strict, "dora")
+    factor = enrol_authenticator_app(strict, "dora")
     for digest in ("", "0", factor.digest[:9], "0123456789", factor.digest[1:12]):
         with pytest.raises(InvalidRequestError, match="read them"):
             strict.service.factor_enrolment.confirm_factor("olga", olga.session, factor.id, digest)
@@ -359,7 +359,7 @@ def test_totp_secret_is_shown_to_its_person_until_enrolment_ends(strict: Harness
     begun = strict.service.factor_enrolment.begin_app_enrolment("dora")
     with pytest.raises(InvalidRequestError):
         strict.service.factor_enrolment.get_app_secret("olga", begun.id)
-    enrolled_app(strict, "dora")
+    enrol_authenticator_app(strict, "dora")
     with pytest.raises(InvalidRequestError):
         strict.service.factor_enrolment.get_app_secret("dora", begun.id)
 

@@ -30,12 +30,12 @@ events:
 """
 
 
-def parse(text: str) -> TreeModel:
+def parse_tree(text: str) -> TreeModel:
     return TreeModel.model_validate(YAML(typ="safe").load(text))
 
 
 def link(name: str = "shop", **texts: str) -> FaultTree:
-    return link_tree(name, {key: parse(text) for key, text in texts.items()})
+    return link_tree(name, {key: parse_tree(text) for key, text in texts.items()})
 
 
 def list_cut_sets(tree: FaultTree) -> set[frozenset[str]]:
@@ -126,4 +126,4 @@ def test_event_with_another_meaning_in_a_linked_fault_tree_is_refused():
 def test_invalid_field_of_a_fault_tree_file_is_refused(before: str, after: str, message: str):
     assert before in SHOP
     with pytest.raises(ValidationError, match=message):
-        parse(SHOP.replace(before, after, 1))
+        parse_tree(SHOP.replace(before, after, 1))

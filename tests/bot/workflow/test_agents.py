@@ -49,12 +49,12 @@ def company(tmp_path: Path) -> Generator[Harness]:
         yield harness
 
 
-def is_for_no_one(_request: PolicyRequest, _person: str) -> bool:
+def match_nobody(_request: PolicyRequest, _person: str) -> bool:
     """Stand where the guard stood."""
     return False
 
 
-def with_rules(directory: Path, more: str) -> Any:
+def open_harness_with_rules(directory: Path, more: str) -> Any:
     return open_harness(directory, rules=get_rules_for_agents(more))
 
 
@@ -71,7 +71,7 @@ def test_agent_needs_a_permit_for_itself_and_for_its_person(company: Harness, tm
     @id("not dora") @description("Dora stays away from the balancers.")
     forbid (principal == Person::"dora", action == Action::"request", resource in Area::"edge");
     """
-    with with_rules(tmp_path / "other", forbid) as other:
+    with open_harness_with_rules(tmp_path / "other", forbid) as other:
         add_agent(other)
         refused = request_as_agent(other, SHOW)
         assert refused.state is State.REFUSED
@@ -85,7 +85,7 @@ def test_stricter_rule_for_everyone_applies_to_agents(tmp_path: Path):
     permit (principal, action == Action::"request", resource)
     when { context.runbook == "toy set" };
     """
-    with with_rules(tmp_path, stricter) as harness:
+    with open_harness_with_rules(tmp_path, stricter) as harness:
         add_agent(harness)
         assert request_as_agent(harness, LAMP_ON, behalf="").required_approvals == 2
 
@@ -96,7 +96,7 @@ def test_rules_see_the_agent_and_its_person(tmp_path: Path):
     forbid (principal, action == Action::"request", resource)
     when { context.source == "mcp" && context.agent == "triage-bot" && context.behalf != "dora" };
     """
-    with with_rules(tmp_path, forbid) as harness:
+    with open_harness_with_rules(tmp_path, forbid) as harness:
         add_agent(harness)
         assert request_as_agent(harness, SHOW).state is State.SUCCEEDED
         assert "for Dora only" in request_as_agent(harness, SHOW, behalf="olga").summary
@@ -124,7 +124,7 @@ def test_gate_refuses_approval_of_the_owner_of_an_agent(
 ):
     run = request_as_agent(company, LAMP_ON)
     with monkeypatch.context() as patch:
-        patch.setattr(PolicyRequest, "_is_for", is_for_no_one)
+        patch.setattr(PolicyRequest, "_is_for", match_nobody)
         company.service.approve_run(run.id, person="adam", digest=run.digest)
     company.run_queued_work()
     assert company.get_run(run.id).state is State.REFUSED
@@ -135,7 +135,7 @@ def test_without_the_guard_the_owner_of_an_agent_approves_its_request(
     company: Harness, monkeypatch: pytest.MonkeyPatch
 ):
     run = request_as_agent(company, LAMP_ON)
-    monkeypatch.setattr(PolicyRequest, "_is_for", is_for_no_one)
+    monkeypatch.setattr(PolicyRequest, "_is_for", match_nobody)
     assert company.approve(run, "adam").state is State.SUCCEEDED
     assert company.fleet.sent == [("lb1", "set lamp on")]
 
@@ -255,7 +255,7 @@ def test_log_accepts_no_decision_of_an_agent(company: Harness, kind: str):
 
 
 def test_agent_is_added_by_one_person_and_confirmed_by_another(tmp_path: Path):
-    with with_rules(tmp_path, "") as harness:
+    with open_harness_with_rules(tmp_path, "") as harness:
         actions = harness.service.agents
         with pytest.raises(NotAllowed):
             actions.add_agent("bot", owner="adam", purpose="p", days=1, person="dora")
@@ -466,7 +466,7 @@ def test_doctor_reports_whether_agents_are_served(
     company: Harness, monkeypatch: pytest.MonkeyPatch, *, missing: bool, level: str
 ):
     if missing:
-        monkeypatch.setattr(check_installation, "find_spec", find_nothing)
+        monkeypatch.setattr(check_installation, "find_spec", find_no_library)
     data = company.policies.path.parent
     installation = Installation(
         data, company.policies.path, data, f"sqlite:///{data / 'keyturn.db'}", Redactor()
@@ -478,5 +478,5 @@ def test_doctor_reports_whether_agents_are_served(
     assert ("pip install 'keyturn[mcp]'" in finding.message) is missing
 
 
-def find_nothing(_name: str) -> None:
+def find_no_library(_name: str) -> None:
     """Find no library."""

@@ -20,14 +20,14 @@ ON, SHOW = SetSwitch(host="lb1", name="lamp", value="on"), ShowSwitches(host="lb
 WORDS, MODULE = SetSwitch.words, SetSwitch.__module__
 
 
-def install(monkeypatch: pytest.MonkeyPatch, digest: str, module: str = MODULE) -> None:
+def install_module(monkeypatch: pytest.MonkeyPatch, digest: str, module: str = MODULE) -> None:
     """Make a module, the toys by default, one of the installation's own with this digest."""
     monkeypatch.setitem(vars(_own)["_digests"], module, digest * 64)
 
 
 @pytest.fixture(autouse=True)
 def own(monkeypatch: pytest.MonkeyPatch) -> None:
-    install(monkeypatch, "a")
+    install_module(monkeypatch, "a")
 
 
 def enable(harness: Harness) -> None:
@@ -71,12 +71,12 @@ def test_changed_own_runbook_is_refused_although_its_plan_was_approved(
     enable(harness)
     run = harness.request(ON)
     assert run.state is State.PENDING
-    install(monkeypatch, "b")
+    install_module(monkeypatch, "b")
     refused = harness.approve(run)
     assert refused.state is State.REFUSED
     assert "was changed" in refused.summary
     assert not harness.fleet.sent
-    install(monkeypatch, "a")
+    install_module(monkeypatch, "a")
     assert harness.request(SHOW).state is State.SUCCEEDED
 
 
@@ -85,7 +85,7 @@ def test_gate_refuses_an_own_runbook_that_is_not_enabled(
 ):
     enable(harness)
     run = harness.request(ON)
-    install(monkeypatch, "b")
+    install_module(monkeypatch, "b")
     with (
         harness.database.transaction() as tx,
         pytest.raises(gate.GateRefused, match="new or was changed"),
@@ -97,9 +97,9 @@ def test_own_connector_module_has_to_be_enabled_as_well(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ):
     enable(harness)
-    install(monkeypatch, "c", "runbooks.another")
+    install_module(monkeypatch, "c", "runbooks.another")
     assert harness.request(SHOW).state is State.SUCCEEDED
-    install(monkeypatch, "c", "connectors.lamps")
+    install_module(monkeypatch, "c", "connectors.lamps")
     refused = harness.request(SHOW)
     assert refused.state is State.REFUSED
     assert refused.summary.startswith("connectors.lamps of your own")
