@@ -102,13 +102,13 @@ class MissingCounterError(ValueError):
 
 
 def query_tables() -> Query[tuple[TableHead, ...]]:
-    return Query(_make_query_command("show", "table"), parse_heads)
+    return Query(_make_command("show", "table"), parse_heads)
 
 
 def query_table_head(name: str) -> Query[TableHead]:
     """Query the head of one table. Raises CommandError, naming the others, if it is missing."""
     return Query(
-        _make_query_command("show", "table"),
+        _make_command("show", "table"),
         lambda answer: find_table_head(name, parse_heads(answer)),
     )
 
@@ -124,14 +124,14 @@ def find_table_head(name: str, heads: Sequence[TableHead]) -> TableHead:
 
 def query_table(name: str) -> Query[StickTable]:
     """Query a whole table: about 60 bytes for each entry."""
-    return Query(_make_query_command("show", "table", name), parse_table)
+    return Query(_make_command("show", "table", name), parse_table)
 
 
 def query_entry(head: TableHead, key: Key) -> Query[TableEntry | None]:
     """Query one entry. Raises InvalidKeyError for a key that this table cannot hold."""
     fit = format_key(head, key)
     return Query(
-        _make_query_command("show", "table", head.name, "key", fit), partial(parse_entry, key=fit)
+        _make_command("show", "table", head.name, "key", fit), partial(parse_entry, key=fit)
     )
 
 
@@ -141,7 +141,7 @@ def query_entries_at_least(name: str, data_type: str, value: int) -> Query[Stick
     data_type: the counter in HAProxy's spelling, see `read_counter_names`.
     """
     return Query(
-        _make_query_command("show", "table", name, f"data.{data_type}", "ge", str(value)),
+        _make_command("show", "table", name, f"data.{data_type}", "ge", str(value)),
         parse_table,
     )
 
@@ -180,24 +180,14 @@ def _parse_networks(text: str) -> tuple[IPv4Network | IPv6Network, ...]:
 
 def query_peers() -> Query[tuple[Peer, ...]]:
     """Query the peers that have copies of tables; there may be none."""
-    shell = Shell(
-        ("socat", _PATIENCE, "stdio", _SOCKET),
-        stdin=_format_line("show", "peers"),
-        error_pattern=_REFUSED_PEERS,
-        hints=_HINTS,
-    )
-    return Query(shell, parse_peers)
+    return Query(_make_command("show", "peers", refused=_REFUSED_PEERS), parse_peers)
 
 
 def query_has_counter(name: str, data_type: str) -> Query[bool]:
     """Query whether the table has this counter, in HAProxy's spelling."""
-    shell = Shell(
-        ("socat", _PATIENCE, "stdio", _SOCKET),
-        stdin=_format_line("show", "table", name, f"data.{data_type}", "gt", _MAX_VALUE),
-        error_pattern=rf"(?m)^(?!#|0x|.*(?:{_NOT_KEPT.pattern}))\s*\S|^# contents not dumped|\A\Z",
-        hints=_HINTS,
-    )
-    return Query(shell, _parse_has_counter)
+    words = ("show", "table", name, f"data.{data_type}", "gt", _MAX_VALUE)
+    refused = rf"(?m)^(?!#|0x|.*(?:{_NOT_KEPT.pattern}))\s*\S|^# contents not dumped|\A\Z"
+    return Query(_make_command(*words, refused=refused), _parse_has_counter)
 
 
 def read_counter_names(
@@ -270,20 +260,15 @@ def mark_entry(head: TableHead, key: Key, data_type: str, value: int) -> Shell:
     return _make_change_command("set", "table", head.name, *words)
 
 
-def _make_query_command(*words: str) -> Shell:
-    return Shell(
-        ("socat", _PATIENCE, "stdio", _SOCKET),
-        stdin=_format_line(*words),
-        error_pattern=_REFUSED_QUERY,
-        hints=_HINTS,
-    )
-
-
 def _make_change_command(*words: str) -> Shell:
+    return _make_command(*words, refused=_REFUSED_CHANGE)
+
+
+def _make_command(*words: str, refused: str = _REFUSED_QUERY) -> Shell:
     return Shell(
         ("socat", _PATIENCE, "stdio", _SOCKET),
         stdin=_format_line(*words),
-        error_pattern=_REFUSED_CHANGE,
+        error_pattern=refused,
         hints=_HINTS,
     )
 

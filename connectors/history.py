@@ -125,18 +125,8 @@ def query_packages(since: datetime) -> Query[Events]:
     return Query(shell, lambda answer: _filter_since(parse_packages(answer), since))
 
 
-def query_clock() -> Query[datetime]:
-    return Query(Shell(("date", "+%s")), parse_clock)
-
-
 def _filter_since(events: Events, since: datetime) -> Events:
     return tuple(event for event in events if event.time >= since)
-
-
-def parse_clock(answer: str) -> datetime:
-    if not re.fullmatch(r"\d{1,11}\n?", answer, re.ASCII):
-        raise ParseError(f"date printed {answer[:80]!r} instead of seconds")
-    return datetime.fromtimestamp(int(answer), UTC)
 
 
 def parse_logins(answer: str) -> Events:

@@ -8,7 +8,7 @@ from connectors.command import Hint, Query, QueryRunner, Shell
 from connectors.errors import CommandError, ParseError
 from connectors.script import Script
 from connectors.sudo import SudoRule, WordPattern, make_range_pattern
-from connectors.zpool import OUT_OF_REACH, Pool, parse_size
+from connectors.zpool import OUT_OF_REACH, POOL, Pool, parse_size
 from connectors.zpool_json import StatusDocument, parse_document
 from connectors.zpool_text import parse_pools
 
@@ -239,7 +239,7 @@ def _make_command(*words: str | Script, deadline: int = 30) -> Shell:
 
 
 _ZPOOL = "/usr/sbin/zpool"
-_POOL = WordPattern(r"[A-Za-z][A-Za-z0-9_.:-]{0,99}")
+_POOL = WordPattern(POOL)
 _SECONDS = WordPattern(make_range_pattern(1, MAX_SECONDS))
 SUDO = (
     SudoRule(_ZPOOL, *_EXACTLY, read_only=True),

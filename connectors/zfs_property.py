@@ -10,7 +10,7 @@ from connectors.amounts import format_size
 from connectors.command import Hint, Query, Shell, quote_text
 from connectors.errors import ParseError
 from connectors.sudo import SudoRule, WordPattern
-from connectors.zpool import OUT_OF_REACH, parse_size
+from connectors.zpool import DATASET, OUT_OF_REACH, parse_size
 
 PropertyName = Literal["sync", "compression", "sharenfs", "atime", "quota", "refquota"]
 Source = Literal["local", "inherited", "default", "received", "temporary", "none"]
@@ -202,8 +202,7 @@ _PROPERTIES = WordPattern(
         f"{name},{LIMITS[name]}" if name in LIMITS else name for name in get_args(PropertyName)
     )
 )
-_COMPONENT = r"[A-Za-z0-9_.:-]{0,99}"
-_DATASET = WordPattern(rf"[A-Za-z]{_COMPONENT}(/[A-Za-z0-9_.:]{_COMPONENT}){{0,20}}")
+_DATASET = WordPattern(DATASET)
 # Nearly what refuse_invalid_value allows: a sudo rule has no room for all of it.
 _SHARED_WITH = r"(@?[A-Za-z0-9][A-Za-z0-9.-]*(/[0-9.]{1,15})?|\[[0-9A-Fa-f:.]+\](/[0-9]{1,3})?)"
 _OPTION = "|".join(

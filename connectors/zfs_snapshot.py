@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from connectors.command import Hint, Query, Shell
 from connectors.errors import ParseError
 from connectors.sudo import SudoRule, WordPattern
-from connectors.zpool import OUT_OF_REACH
+from connectors.zpool import DATASET, OUT_OF_REACH
 
 _HINTS = (
     Hint(r"dataset does not exist|could not find", "this host has no such dataset or snapshot"),
@@ -60,11 +60,9 @@ def destroy_snapshot(dataset: str, name: str) -> Shell:
 
 
 _ZFS = "/usr/sbin/zfs"
-_COMPONENT = r"[A-Za-z0-9_.:-]{0,99}"
-_DATASET = rf"[A-Za-z]{_COMPONENT}(/[A-Za-z0-9_.:]{_COMPONENT}){{0,20}}"
-_SNAPSHOT = WordPattern(rf"{_DATASET}@[A-Za-z0-9][A-Za-z0-9_.:-]{{0,63}}")
+_SNAPSHOT = WordPattern(rf"{DATASET}@[A-Za-z0-9][A-Za-z0-9_.:-]{{0,63}}")
 SUDO = (
-    SudoRule(_ZFS, *_LIST, WordPattern(_DATASET), read_only=True),
+    SudoRule(_ZFS, *_LIST, WordPattern(DATASET), read_only=True),
     SudoRule(_ZFS, "snapshot", _SNAPSHOT),
     SudoRule(_ZFS, "destroy", _SNAPSHOT, risk="destroy single snapshots"),
 )

@@ -9,6 +9,10 @@ from connectors.amounts import format_count, format_duration, format_size
 from connectors.command import Hint
 from connectors.errors import ParseError
 
+# Names of pools and datasets, as a pattern. ZFS also allows blanks; Keyturn does not.
+POOL = r"[A-Za-z][A-Za-z0-9_.:-]{0,99}"
+DATASET = rf"{POOL}(/[A-Za-z0-9_.:][A-Za-z0-9_.:-]{{0,99}}){{0,20}}"
+
 # Errors of any command where ZFS does not respond.
 OUT_OF_REACH = (
     Hint(r"ZFS modules are not loaded", "ZFS's kernel module is not loaded on this host"),
@@ -147,6 +151,10 @@ class Pool:
     @property
     def running_scan(self) -> Scan | None:
         return next((scan for scan in self.scans if scan.state == "running"), None)
+
+    @property
+    def paused_scan(self) -> Scan | None:
+        return next((scan for scan in self.scans if scan.state == "paused"), None)
 
     @property
     def running_resilver(self) -> Scan | None:

@@ -5,7 +5,7 @@ import re
 from connectors.command import Hint, Query, Shell
 from connectors.errors import ParseError
 from connectors.sudo import SudoRule, WordPattern
-from connectors.zpool import OUT_OF_REACH, Pool, Vdev
+from connectors.zpool import OUT_OF_REACH, POOL, Pool, Vdev
 
 _HINTS = (
     Hint(r"no such device in pool", "the pool has no such disk: zfs pools lists its disks"),
@@ -71,7 +71,7 @@ def _make_command(*words: str, deadline: int = 60) -> Shell:
 
 
 _ZPOOL = "/usr/sbin/zpool"
-_POOL = WordPattern(r"[A-Za-z][A-Za-z0-9_.:-]{0,99}")
+_POOL = WordPattern(POOL)
 _PATH = r"/dev/((disk/by-[a-z]{1,12}|mapper)/)?"
 _NAME = r"[A-Za-z0-9_:][A-Za-z0-9_.:+-]{0,99}"
 DISK = f"({_PATH})?{_NAME}"

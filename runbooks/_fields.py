@@ -14,6 +14,8 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
+from connectors import zpool
+
 # A name is looked up in the inventory and never reaches a command line.
 Host = Annotated[
     str,
@@ -73,9 +75,8 @@ CounterName = Annotated[
 
 PoolName = Annotated[
     str,
-    # ZFS also allows blanks; Keyturn does not.
     Field(
-        pattern=r"^[A-Za-z][A-Za-z0-9_.:-]{0,99}$",
+        pattern=rf"^{zpool.POOL}$",
         description="The ZFS pool, such as tank",
         json_schema_extra={"lists": "pools"},
     ),
@@ -84,7 +85,7 @@ PoolName = Annotated[
 DatasetName = Annotated[
     str,
     Field(
-        pattern=r"^[A-Za-z][A-Za-z0-9_.:-]{0,99}(/[A-Za-z0-9_.:][A-Za-z0-9_.:-]{0,99}){0,20}$",
+        pattern=rf"^{zpool.DATASET}$",
         description="The dataset, such as tank/home",
     ),
 ]

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from connectors import block_tree, bond, haproxy, haproxy_limits, shaping, switch, systemd, zfs
 from connectors.command import QueryRunner
-from runbooks._plan import Refused
+from runbooks._abusers import read_marked
 
 # Receives the query runner, the host, and the values of the fields that the list depends on.
 Lister = Callable[[QueryRunner, str, Mapping[str, str]], Iterable[str]]
@@ -14,14 +14,8 @@ QUICK = frozenset({"abusers"})
 
 def _list_abusers(run_query: QueryRunner, host: str, where: Mapping[str, str]) -> Iterable[str]:
     table, mark = where["table"], where["mark"]
-    least = haproxy_limits.read_limits(run_query, host).get_mark(table, mark)
-    try:
-        return [
-            entry.key
-            for entry in haproxy.read_entries_at_least(run_query, host, table, mark, least)
-        ]
-    except haproxy.MissingCounterError as missing:
-        raise Refused(str(missing)) from None
+    limits = haproxy_limits.read_limits(run_query, host)
+    return [entry.key for entry in read_marked(run_query, host, table, mark, limits)]
 
 
 def _list_disks(run_query: QueryRunner, host: str, _where: Mapping[str, str]) -> Iterable[str]:

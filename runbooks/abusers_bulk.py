@@ -10,17 +10,8 @@ from connectors.command import QueryRunner
 from connectors.haproxy_limits import TableLimits
 from connectors.public_addresses import is_internal
 from connectors.stick_table import InvalidKeyError, TableEntry, TableHead, format_key
-from runbooks import (
-    Change,
-    CounterName,
-    Host,
-    Plan,
-    Refused,
-    Step,
-    TableName,
-    make_host_field,
-)
-from runbooks._abusers import Network, format_mark_end, refuse_unmarkable
+from runbooks import Change, CounterName, Host, Plan, Refused, Step, TableName, make_host_field
+from runbooks._abusers import Network, format_mark_end, read_mark_name, refuse_unmarkable
 
 # Each client is a step, which people read before they approve it.
 _MOST = 64
@@ -83,14 +74,12 @@ class _BulkChange(Change[MarkedTable]):
         head = run_query(self.host, haproxy.query_table_head(self.table))
         if not head.has_address_keys:
             raise Refused(f"{self.table} holds {head.key_description}, not addresses")
-        spelling = haproxy.read_counter_names(run_query, self.host, self.table, [self.mark])
-        if self.mark not in spelling:
-            raise Refused(f"{self.table} has no {self.mark} that this HAProxy can set")
+        name = read_mark_name(run_query, self.host, self.table, self.mark)
         entries = haproxy.read_entries_at_least(run_query, self.host, self.table, self.mark, 1)
         return MarkedTable(
             head,
             {entry.key: entry for entry in entries},
-            spelling[self.mark],
+            name,
             haproxy_limits.read_limits(run_query, self.host),
             run_query(self.host, haproxy.query_protected_networks()),
         )

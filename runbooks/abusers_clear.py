@@ -7,7 +7,7 @@ from connectors import haproxy, haproxy_limits, haproxy_peers
 from connectors.command import QueryRunner, Shell
 from connectors.haproxy_limits import TableLimits
 from connectors.haproxy_peers import Peer
-from connectors.stick_table import InvalidKeyError, TableEntry, TableHead
+from connectors.stick_table import TableEntry, TableHead
 from runbooks import (
     Address,
     Change,
@@ -20,6 +20,7 @@ from runbooks import (
     TableName,
     make_host_field,
 )
+from runbooks._abusers import read_entry
 
 
 @dataclass(frozen=True)
@@ -53,10 +54,7 @@ class ClearAbuser(
     def read(self, run_query: QueryRunner) -> Abuser:
         heads = run_query(self.host, haproxy.query_tables())
         head = haproxy.find_table_head(self.table, heads)
-        try:
-            entry = run_query(self.host, haproxy.query_entry(head, self.address))
-        except InvalidKeyError as unfit:
-            raise Refused(str(unfit)) from None
+        entry = read_entry(run_query, self.host, head, self.address)
         limits = haproxy_limits.read_limits(run_query, self.host)
         if entry is None:
             return Abuser(head, None, {}, limits, {})

@@ -6,18 +6,8 @@ from connectors.command import QueryRunner
 from connectors.haproxy_limits import TableLimit, TableLimits, format_amount
 from connectors.haproxy_peers import Peer
 from connectors.stick_table import TableEntry, TableHead
-from runbooks import (
-    Change,
-    CounterName,
-    Host,
-    Leg,
-    NoUndo,
-    Plan,
-    Refused,
-    Step,
-    TableName,
-    make_host_field,
-)
+from runbooks import Change, CounterName, Host, Leg, NoUndo, Plan, Step, TableName, make_host_field
+from runbooks._abusers import read_marked
 
 # How many of the marked clients are listed.
 _NAMED = 5
@@ -29,7 +19,7 @@ class MarkedClients:
 
     head: TableHead
     marked: Sequence[TableEntry]
-    """The entries at or above the mark."""
+    """The entries at or above the mark, the worst first."""
     limits: TableLimits
     excesses: Mapping[str, str] = field(default_factory=dict[str, str])
     """Which marked clients are above a limit of another table now, and their counter there."""
@@ -53,13 +43,7 @@ class EmptyTable(Change[MarkedClients], words="abusers empty", example="lb1"):
         heads = run_query(self.host, haproxy.query_tables())
         head = haproxy.find_table_head(self.table, heads)
         limits = haproxy_limits.read_limits(run_query, self.host)
-        least = limits.get_mark(self.table, self.mark)
-        try:
-            marked = haproxy.read_entries_at_least(
-                run_query, self.host, self.table, self.mark, least
-            )
-        except haproxy.MissingCounterError as missing:
-            raise Refused(str(missing)) from None
+        marked = read_marked(run_query, self.host, self.table, self.mark, limits)
         others = {each.name for each in heads if each.type == head.type} - {self.table}
         limits_of_others = [each for each in limits.limits if marked and each.table in others]
         return MarkedClients(
@@ -127,7 +111,7 @@ class EmptyTable(Change[MarkedClients], words="abusers empty", example="lb1"):
         return Plan(because, [step], [*self._list_notes(clients)])
 
     def _list_notes(self, clients: MarkedClients) -> Iterator[str]:
-        worst = sorted(clients.marked, key=self._rank_entry)[:_NAMED]
+        worst = clients.marked[:_NAMED]
         named = ", ".join(
             f"{entry.key} ({entry.counters[self.mark]:,}, {entry.expiry})" for entry in worst
         )
@@ -153,9 +137,6 @@ class EmptyTable(Change[MarkedClients], words="abusers empty", example="lb1"):
                 "they stay marked."
             )
         yield from haproxy_peers.format_copies(self.table, clients.peers)
-
-    def _rank_entry(self, entry: TableEntry) -> tuple[int, int, str]:
-        return -entry.counters.get(self.mark, 0), -entry.expires_ms, entry.key
 
 
 def _format_some(excesses: Mapping[str, str]) -> str:

@@ -4,19 +4,9 @@ from connectors import haproxy, haproxy_limits
 from connectors.command import QueryRunner
 from connectors.haproxy_limits import TableLimits
 from connectors.public_addresses import is_internal
-from connectors.stick_table import InvalidKeyError, TableEntry, TableHead
-from runbooks import (
-    Address,
-    Change,
-    CounterName,
-    Host,
-    Plan,
-    Refused,
-    Step,
-    TableName,
-    make_host_field,
-)
-from runbooks._abusers import format_mark_end, refuse_unmarkable
+from connectors.stick_table import TableEntry, TableHead
+from runbooks import Address, Change, CounterName, Host, Plan, Step, TableName, make_host_field
+from runbooks._abusers import format_mark_end, read_entry, read_mark_name, refuse_unmarkable
 
 
 @dataclass(frozen=True)
@@ -47,15 +37,9 @@ class MarkAbuser(
         protected = run_query(self.host, haproxy.query_protected_networks())
         refuse_unmarkable(self.address, protected)
         head = run_query(self.host, haproxy.query_table_head(self.table))
-        try:
-            entry = run_query(self.host, haproxy.query_entry(head, self.address))
-        except InvalidKeyError as unfit:
-            raise Refused(str(unfit)) from None
-        spelling = haproxy.read_counter_names(run_query, self.host, self.table, [self.mark])
-        if self.mark not in spelling:
-            raise Refused(f"{self.table} has no {self.mark} that this HAProxy can set")
-        limits = haproxy_limits.read_limits(run_query, self.host)
-        return ClientEntry(head, entry, spelling[self.mark], limits)
+        entry = read_entry(run_query, self.host, head, self.address)
+        name = read_mark_name(run_query, self.host, self.table, self.mark)
+        return ClientEntry(head, entry, name, haproxy_limits.read_limits(run_query, self.host))
 
     def plan(self, client: ClientEntry) -> Plan:
         value = client.entry.counters.get(self.mark, 0) if client.entry else 0

@@ -6,7 +6,8 @@ from connectors.command import QueryRunner
 from connectors.haproxy_limits import Excess, TableLimits, format_amount
 from connectors.haproxy_peers import Peer
 from connectors.stick_table import TableEntry, TableHead
-from runbooks import Check, CounterName, Host, Refused, Report, Table, TableName, make_host_field
+from runbooks import Check, CounterName, Host, Report, Table, TableName, make_host_field
+from runbooks._abusers import read_marked
 
 # How many clients are listed with the reason; the others are counted.
 _LISTED = 25
@@ -45,7 +46,7 @@ class ShowAbusers(Check[AbuserList], words="abusers show", example="lb1"):
         heads = run_query(self.host, haproxy.query_tables())
         head = haproxy.find_table_head(self.table, heads)
         limits = haproxy_limits.read_limits(run_query, self.host)
-        marked = sorted(self._read_marked(run_query, limits), key=self._rank_entry)
+        marked = read_marked(run_query, self.host, self.table, self.mark, limits)
         others = [
             each
             for each in heads
@@ -87,18 +88,6 @@ class ShowAbusers(Check[AbuserList], words="abusers show", example="lb1"):
                 [self._format_row(abuser, limits) for abuser in listed],
             ),
         )
-
-    def _read_marked(self, run_query: QueryRunner, limits: TableLimits) -> list[TableEntry]:
-        least = limits.get_mark(self.table, self.mark)
-        try:
-            return list(
-                haproxy.read_entries_at_least(run_query, self.host, self.table, self.mark, least)
-            )
-        except haproxy.MissingCounterError as missing:
-            raise Refused(str(missing)) from None
-
-    def _rank_entry(self, entry: TableEntry) -> tuple[int, int, str]:
-        return -entry.counters.get(self.mark, 0), -entry.expires_ms, entry.key
 
     def _list_excesses(self, abuser: ListedAbuser, limits: TableLimits) -> list[Excess]:
         """Return why it was marked: its counters above limits, without the mark itself."""

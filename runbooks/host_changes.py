@@ -5,7 +5,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from connectors import history
+from connectors import clock, history
 from connectors.amounts import format_count
 from connectors.command import Query, QueryRunner
 from connectors.errors import CommandError, ParseError
@@ -64,7 +64,7 @@ class HostChanges(
     ] = False
 
     def read(self, run_query: QueryRunner) -> HostHistory:
-        now = run_query(self.host, history.query_clock())
+        now = run_query(self.host, clock.query_clock())
         since = self.since or (self.until or now) - _USUAL
         if since > now or now - since > _LONGEST:
             raise Refused(

@@ -7,6 +7,7 @@ from connectors import zfs
 from connectors.amounts import format_size
 from connectors.command import QueryRunner
 from connectors.zfs import DeviceTraffic
+from connectors.zpool import POOL
 from runbooks import Check, Host, Report, Table, make_host_field
 
 
@@ -17,8 +18,9 @@ class PoolTraffic(Check[Sequence[DeviceTraffic]], words="zfs io", example="nas1 
     pool: Annotated[
         str,
         Field(
-            pattern=r"^([A-Za-z][A-Za-z0-9_.:-]{0,99})?$",
+            pattern=rf"^({POOL})?$",
             description="The ZFS pool; all if left empty",
+            json_schema_extra={"lists": "pools"},
         ),
     ] = ""
     seconds: Annotated[int, Field(ge=1, le=zfs.MAX_SECONDS, description="How long to measure")] = 5

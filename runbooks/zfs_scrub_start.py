@@ -80,7 +80,7 @@ class _Scrub(Change[ScrubState]):
             return Plan(f"{pool.name} is being scrubbed: {pool.running_scan.description}")
         if state.is_scrubbed_within(self.fresh) and pool.last_scrub:
             return Plan(f"{pool.name} has just been scrubbed: {pool.last_scrub.description}")
-        paused = next((scan for scan in pool.scans if scan.state == "paused"), None)
+        paused = pool.paused_scan
         step = self._make_resume_step(pool, paused) if paused else self._make_start_step(state)
         because = pool.scans[0].description if pool.scans else "never scrubbed"
         return Plan(

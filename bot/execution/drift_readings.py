@@ -16,7 +16,7 @@ from bot.audit import change_log
 from bot.db import drift, locks, outbox, runs, stops
 from bot.db.database import Transaction
 from bot.db.drift import DriftKey, NoSuchKeyError
-from bot.execution.planner import load_change
+from bot.execution.planner import load_runbook
 from bot.model.drift import (
     DRIFTED_STATES,
     MESSAGE_INTERVAL,
@@ -27,20 +27,21 @@ from bot.model.drift import (
     compute_state,
     evaluate_plan,
 )
-from bot.model.times import MINUTE, to_datetime, to_microseconds
+from bot.model.times import to_datetime, to_microseconds
 from bot.policy import NoPolicyError, Policy
 from bot.queries.drift import FOUND
 from bot.workflow.context import WorkflowContext
 from bot.workflow.drift_watch import log_end
-from connectors import history
+from connectors import clock, history
 from connectors.errors import CommandError, HostError, ParseError
-from runbooks import Refused
+from runbooks import Change, Refused
 
 log = logging.getLogger(__name__)
 
+_SECOND = 1_000_000
 # Longer than any reading takes: then another process may try.
-_CLAIM_TIME = 15 * MINUTE
-_LOCKED_DELAY = MINUTE
+_CLAIM_TIME = 900 * _SECOND
+_LOCKED_DELAY = 60 * _SECOND
 # How many keys are claimed at a time, and how many hosts are read at the same time.
 _BATCH_SIZE, _MAX_PARALLEL_HOSTS = 32, 8
 _MAX_CANDIDATES = 30
@@ -122,7 +123,9 @@ class DriftReader:
                 raise Refused(f"{key.host} is not in the inventory any more")
             with self.context.database.reading() as tx:
                 run = runs.get_run(tx, key.run)
-            runbook = load_change(self.context, run)
+            runbook = load_runbook(self.context, run)
+            if not isinstance(runbook, Change):
+                raise Refused(f"{run.runbook} is not a change")
             return evaluate_plan(runbook.plan_anyway(runbook.read(self.context.fleet.run_query)))
         except Refused as refused:
             return Reading(DriftState.MISSING, value=str(refused)[:500])
@@ -141,7 +144,7 @@ class DriftReader:
         own_logins = {login.user for login in (known, known.reader) if login} - {"root"}
         run_query = self.context.fleet.run_query
         try:
-            lead = to_datetime(now) - run_query(key.host, history.query_clock())
+            lead = to_datetime(now) - run_query(key.host, clock.query_clock())
         except HostError as error:
             yield Candidate(0, "unread", "", str(error)[:_MAX_DESCRIPTION])
             return

@@ -12,8 +12,7 @@ from connectors.fleet import Fleet
 from connectors.inventory import Inventory
 from connectors.ssh_pool import SshPool
 from runbooks import Refused
-from runbooks.agents_block import BlockAgent
-from runbooks.agents_unblock import UnblockAgent
+from runbooks.agents import BlockAgent, UnblockAgent
 from tests.acceptance.direct_execution import execute_plan, undo_plan
 from tests.playground.nginx import Nginx
 from tests.playground.sshd import Sshd

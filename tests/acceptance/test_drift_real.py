@@ -19,7 +19,7 @@ from bot.service import KeyturnService
 from bot.workflow.context import WorkflowContext
 from connectors.fleet import Fleet
 from connectors.ssh_pool import SshPool
-from runbooks.agents_block import BlockAgent
+from runbooks.agents import BlockAgent
 from tests.bot.databases import create_sqlite_database
 from tests.bot.harness import WEB, ManualDispatcher
 from tests.playground.nginx import Nginx

@@ -20,8 +20,7 @@ from bot.workflow.context import WorkflowContext
 from connectors import apache_agents, nginx_agents
 from connectors.fleet import Fleet
 from connectors.ssh_pool import SshPool
-from runbooks.agents_block import BlockAgent
-from runbooks.agents_unblock import UnblockAgent
+from runbooks.agents import BlockAgent, UnblockAgent
 from tests.bot.databases import create_sqlite_database
 from tests.bot.harness import WEB, ManualDispatcher
 from tests.playground.apache import Apache

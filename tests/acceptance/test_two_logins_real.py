@@ -15,7 +15,7 @@ from connectors.errors import CommandError, SetupError
 from connectors.fleet import Fleet
 from connectors.inventory import Host, Inventory
 from connectors.ssh_pool import SshPool
-from runbooks.agents_block import BlockAgent
+from runbooks.agents import BlockAgent
 from tests.acceptance.direct_execution import execute_plan, undo_plan
 from tests.cli_process import run_keyturn
 from tests.playground.nginx import Nginx

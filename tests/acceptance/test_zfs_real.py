@@ -21,10 +21,9 @@ from runbooks import NoUndo, Refused, Report
 from runbooks.zfs_disk import ClearErrors, OnlineDisk, ReplaceDisk
 from runbooks.zfs_io import PoolTraffic
 from runbooks.zfs_pools import ListPools
-from runbooks.zfs_scrub_pause import PauseScrub
 from runbooks.zfs_scrub_start import ForceScrub, StartScrub
 from runbooks.zfs_scrub_status import ScrubStatus
-from runbooks.zfs_scrub_stop import StopScrub
+from runbooks.zfs_scrub_stop import PauseScrub, StopScrub
 from runbooks.zfs_set import SetProperty
 from runbooks.zfs_snapshot import TakeSnapshot
 from tests.acceptance.direct_execution import execute_plan, undo_plan

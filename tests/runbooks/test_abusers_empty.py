@@ -59,7 +59,9 @@ def test_abusers_empty_clears_the_table_without_undo():
 
 
 def test_abusers_empty_names_the_most_marked_clients():
-    plan = EMPTY.plan(make_state(*(make_entry(number, gpc0=number) for number in range(1, 20))))
+    plan = EMPTY.plan(
+        make_state(*(make_entry(number, gpc0=number) for number in range(19, 0, -1)))
+    )
     assert plan.notes[0].startswith("Marked (gpc0): 203.0.113.19 (19,")
     assert plan.notes[0].endswith(" and 14 more.")
 
@@ -128,9 +130,16 @@ def test_abusers_empty_filters_marked_and_fast_clients_on_haproxy():
 def test_abusers_empty_ignores_a_limit_on_a_counter_that_no_table_stores():
     unknown = dict.fromkeys(KEPT, "Data type not stored in this table\n\n")
     fleet = build_balancer_fleet(
-        {ASK_MARKED: build_table_output("http", "203.0.113.9 use=0 exp=9 gpc0=1"), **unknown}
+        {
+            ASK_MARKED: build_table_output(
+                "http", *(f"203.0.113.{n} use=0 exp=9 gpc0={n}" for n in (8, 9, 7))
+            ),
+            **unknown,
+        }
     )
-    assert EMPTY.read(fleet.run_query).excesses == {}
+    state = EMPTY.read(fleet.run_query)
+    assert state.excesses == {}
+    assert [entry.counters["gpc0"] for entry in state.marked] == [9, 8, 7]
 
 
 def test_abusers_empty_queries_no_other_table_without_marked_clients():

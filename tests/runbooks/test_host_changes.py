@@ -5,7 +5,7 @@ import pytest
 from pydantic import ValidationError
 
 from bot.cli.runbook_kit.hostile_values import HOSTILE_TIMES
-from connectors import history
+from connectors import clock, history
 from connectors.command import Answer
 from connectors.errors import CommandError
 from connectors.history import HostEvent, KeyturnHistory, RunSpan
@@ -23,7 +23,7 @@ NO_JOURNAL = Answer(0, "-- No entries --\n", "No journal files were found.")
 def fleet(since: datetime, *, sudo: str | Answer) -> ScriptedFleet:
     return ScriptedFleet(
         {
-            ("web1", history.query_clock().command): f"{int(NOW.timestamp())}\n",
+            ("web1", clock.query_clock().command): f"{int(NOW.timestamp())}\n",
             ("web1", history.query_keyturn(since).command): "",
             ("web1", history.query_logins(since).command): recorded("starts"),
             ("web1", history.query_sudo(since).command): sudo,
