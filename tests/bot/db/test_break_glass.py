@@ -43,7 +43,9 @@ def request_lamp(harness: Harness, person: str = "adam") -> Run:
     return harness.request(LAMP_ON, person=person, reason="the cellar is dark")
 
 
-def shatter(harness: Harness, run: Run, app: AuthenticatorApp, reason: str = WHY) -> Run:
+def activate_with_second_factor(
+    harness: Harness, run: Run, app: AuthenticatorApp, reason: str = WHY
+) -> Run:
     harness.service.break_glass.activate_break_glass(
         run.id, person=app.person, session=app.session, digest=run.digest, reason=reason
     )
@@ -81,7 +83,7 @@ def age_glass(harness: Harness, seconds: int) -> None:
 def test_break_glass_run_starts_without_the_missing_approval(harness: Harness) -> None:
     app, run = enrol_and_step_up(harness, "adam"), request_lamp(harness)
     assert (run.state, run.required_approvals) == (State.PENDING, 1)
-    assert shatter(harness, run, app).state is State.SUCCEEDED
+    assert activate_with_second_factor(harness, run, app).state is State.SUCCEEDED
     with harness.database.reading() as tx:
         entry = next(
             e
@@ -101,7 +103,7 @@ def test_only_break_glass_runs_during_a_freeze(harness: Harness) -> None:
     harness.service.wake_stalled_runs()
     harness.run_queued_work()
     assert harness.fleet.sent == []
-    assert shatter(harness, run, app).state is State.SUCCEEDED
+    assert activate_with_second_factor(harness, run, app).state is State.SUCCEEDED
 
 
 def test_denial_by_an_owner_is_final_under_break_glass(harness: Harness) -> None:
@@ -118,7 +120,7 @@ def test_denial_by_an_owner_is_final_under_break_glass(harness: Harness) -> None
 def test_stale_plan_is_not_applied_under_break_glass(harness: Harness) -> None:
     app, run = enrol_and_step_up(harness, "adam"), request_lamp(harness)
     harness.fleet.hosts["web1"]["lamp"] = "dim"
-    assert shatter(harness, run, app).state is State.STALE
+    assert activate_with_second_factor(harness, run, app).state is State.STALE
     assert harness.fleet.sent == []
 
 
@@ -138,7 +140,7 @@ def test_break_glass_needs_the_digest_of_the_shown_plan(harness: Harness) -> Non
 def test_break_glass_needs_a_reason_of_20_characters(harness: Harness, reason: str) -> None:
     app, run = enrol_and_step_up(harness, "adam"), request_lamp(harness)
     with pytest.raises(InvalidRequestError, match="at least 20 characters"):
-        shatter(harness, run, app, reason)
+        activate_with_second_factor(harness, run, app, reason)
     with pytest.raises(InvalidRequestError, match="at least 20 characters"):
         harness.service.break_glass.request_break_glass(run.id, person="adam", reason=reason)
     assert harness.get_run(run.id).state is State.PENDING
@@ -147,15 +149,15 @@ def test_break_glass_needs_a_reason_of_20_characters(harness: Harness, reason: s
 def test_break_glass_needs_a_recent_second_factor(harness: Harness) -> None:
     app, run = enrol_app(harness, "adam"), request_lamp(harness)
     with pytest.raises(StepUpRequired):
-        shatter(harness, run, app)
+        activate_with_second_factor(harness, run, app)
     app.step_up()
     age_step_ups(harness, sessions.STEP_UP_SECONDS)
     with pytest.raises(StepUpRequired):
-        shatter(harness, run, app)
+        activate_with_second_factor(harness, run, app)
     assert harness.fleet.sent == []
     # The twin: the same request, with the factor shown now.
     app.step_up(later=1)
-    assert shatter(harness, run, app).state is State.SUCCEEDED
+    assert activate_with_second_factor(harness, run, app).state is State.SUCCEEDED
 
 
 def test_gate_refuses_break_glass_when_the_second_factor_was_removed(harness: Harness) -> None:
@@ -190,7 +192,7 @@ def test_break_glass_that_ends_between_two_steps_fails_the_run(harness: Harness)
     app = enrol_and_step_up(harness, "adam")
     run = harness.request(SetAll(host="web1", value="on"), person="adam")
     harness.fleet.after_send = lambda _host, _words: age_glass(harness, HOUR)
-    ended = shatter(harness, run, app)
+    ended = activate_with_second_factor(harness, run, app)
     assert ended.state is State.FAILED
     assert len(harness.fleet.sent) == 1
 
@@ -204,33 +206,33 @@ def test_break_glass_is_refused_for_requests_by_api_cli_or_schedule(
     harness.run_queued_work()
     run = harness.get_run(asked.id)
     with pytest.raises(NotAllowed, match="not for tokens or schedules"):
-        shatter(harness, run, app)
+        activate_with_second_factor(harness, run, app)
     with pytest.raises(NotAllowed, match="not for tokens or schedules"):
         harness.service.break_glass.request_break_glass(run.id, person="adam", reason=WHY)
     assert harness.fleet.sent == []
     # The twin: with the guard removed, it would have gone through.
     monkeypatch.setattr(break_glass_rules, "_INTERACTIVE_SOURCES", frozenset({door}))
-    assert shatter(harness, run, app).state is State.SUCCEEDED
+    assert activate_with_second_factor(harness, run, app).state is State.SUCCEEDED
 
 
 def test_only_the_requester_may_use_break_glass(harness: Harness) -> None:
     run = request_lamp(harness)
     for person in ("olga", "dora", "stan"):
         with pytest.raises(NotAllowed, match="only Adam Admin"):
-            shatter(harness, run, enrol_and_step_up(harness, person))
+            activate_with_second_factor(harness, run, enrol_and_step_up(harness, person))
 
 
 def test_break_glass_is_refused_when_the_policy_does_not_allow_it(harness: Harness) -> None:
     dora = enrol_and_step_up(harness, "dora")
     with pytest.raises(NotAllowed, match="the policy does not allow you break-glass"):
-        shatter(harness, request_lamp(harness, "dora"), dora)
+        activate_with_second_factor(harness, request_lamp(harness, "dora"), dora)
     adam = enrol_and_step_up(harness, "adam")
     lasting = harness.request(BreakSwitch(host="web1", name="lamp"), person="adam")
     with pytest.raises(NotAllowed, match="the policy does not allow you break-glass"):
-        shatter(harness, lasting, adam)
+        activate_with_second_factor(harness, lasting, adam)
     check = harness.request(ShowSwitches(host="web1"), person="adam")
     with pytest.raises(TooLate):
-        shatter(harness, check, adam)
+        activate_with_second_factor(harness, check, adam)
     assert harness.fleet.sent == []
 
 
@@ -250,7 +252,9 @@ def test_break_glass_is_refused_when_the_policy_has_no_rule_for_it(
     assert '"break-glass"' in cedar.SCHEMA
     run = request_lamp(without_the_rule)
     with pytest.raises(NotAllowed, match="the policy does not allow you break-glass"):
-        shatter(without_the_rule, run, enrol_and_step_up(without_the_rule, "adam"))
+        activate_with_second_factor(
+            without_the_rule, run, enrol_and_step_up(without_the_rule, "adam")
+        )
 
 
 def test_break_glass_does_not_count_when_the_requester_lost_the_right(harness: Harness) -> None:
@@ -277,7 +281,7 @@ class TestWithoutGuards:
     ) -> None:
         monkeypatch.setattr(break_glass_rules, "MIN_REASON_LENGTH", 0)
         app, run = enrol_and_step_up(harness, "adam"), request_lamp(harness)
-        assert shatter(harness, run, app, "").state is State.SUCCEEDED
+        assert activate_with_second_factor(harness, run, app, "").state is State.SUCCEEDED
 
     def test_without_the_second_factor_check_break_glass_needs_only_a_sign_in(
         self, harness: Harness, monkeypatch: pytest.MonkeyPatch
@@ -285,7 +289,7 @@ class TestWithoutGuards:
         app, run = enrol_app(harness, "adam"), request_lamp(harness)
         digest = app.factor.digest
         monkeypatch.setattr(break_glass, "get_shown_factor", lambda *_, **__: digest)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
-        assert shatter(harness, run, app).state is State.SUCCEEDED
+        assert activate_with_second_factor(harness, run, app).state is State.SUCCEEDED
 
     def test_without_the_time_limit_break_glass_is_active_after_an_hour(
         self, harness: Harness, monkeypatch: pytest.MonkeyPatch
@@ -305,10 +309,10 @@ class TestWithoutGuards:
         monkeypatch.setattr(db_break_glass, "get_overdue_review", _find_none)
         monkeypatch.setattr(evidence, "get_unreviewed_run", _find_none)
         app = enrol_and_step_up(harness, "adam")
-        shatter(harness, request_lamp(harness), app)
+        activate_with_second_factor(harness, request_lamp(harness), app)
         age_glass(harness, 24 * HOUR + 1)
         other = harness.request(SetSwitch(host="web1", name="fan", value="on"), person="adam")
-        assert shatter(harness, other, app).state is State.SUCCEEDED
+        assert activate_with_second_factor(harness, other, app).state is State.SUCCEEDED
 
 
 def _find_none(*_: object) -> None: ...
@@ -319,28 +323,28 @@ def _find_none(*_: object) -> None: ...
 
 def test_break_glass_is_refused_while_an_older_use_is_not_reviewed(harness: Harness) -> None:
     app, first = enrol_and_step_up(harness, "adam"), request_lamp(harness)
-    shatter(harness, first, app)
+    activate_with_second_factor(harness, first, app)
     other = SetSwitch(host="web1", name="fan", value="on")
     # Within the day the next emergency is one.
     second = harness.request(other, person="adam")
     age_glass(harness, 24 * HOUR + 1)
     with pytest.raises(NotAllowed, match=f"review {first.id}"):
-        shatter(harness, second, app)
+        activate_with_second_factor(harness, second, app)
     assert harness.list_entry_kinds(second)[-1] == "break-glass refused"
     harness.service.break_glass.review_break_glass(
         first.id, person="stan", findings="seen, and it was right"
     )
     # The twin: reviewed, it is allowed again.
-    assert shatter(harness, second, app).state is State.SUCCEEDED
+    assert activate_with_second_factor(harness, second, app).state is State.SUCCEEDED
     assert "break-glass reviewed" in harness.list_entry_kinds(first)
 
 
 def test_break_glass_is_allowed_again_within_a_day_without_a_review(harness: Harness) -> None:
     app, first = enrol_and_step_up(harness, "adam"), request_lamp(harness)
-    shatter(harness, first, app)
+    activate_with_second_factor(harness, first, app)
     age_glass(harness, 24 * HOUR - 60)
     second = harness.request(SetSwitch(host="web1", name="fan", value="on"), person="adam")
-    assert shatter(harness, second, app).state is State.SUCCEEDED
+    assert activate_with_second_factor(harness, second, app).state is State.SUCCEEDED
 
 
 def test_break_glass_is_reviewed_once_by_another_person_with_findings(harness: Harness) -> None:
@@ -348,7 +352,7 @@ def test_break_glass_is_reviewed_once_by_another_person_with_findings(harness: H
     review: Callable[..., object] = harness.service.break_glass.review_break_glass
     with pytest.raises(InvalidRequestError, match="needs no review"):
         review(run.id, person="stan", findings="nothing to see here")
-    shatter(harness, run, app)
+    activate_with_second_factor(harness, run, app)
     for person in ("adam", "dora", "nobody"):
         with pytest.raises(NotAllowed):
             review(run.id, person=person, findings="seen, and it was right")
@@ -369,21 +373,21 @@ def test_break_glass_is_refused_when_the_log_cannot_be_written(harness: Harness)
             )
         )
     with pytest.raises(StoreUnavailable):
-        shatter(harness, run, app)
+        activate_with_second_factor(harness, run, app)
     with harness.database.transaction() as tx:
         pane = db_break_glass.get_break_glass(tx, run.id)
         tx.sql.execute(sql("DROP TRIGGER mute"))
     assert pane is None
     assert harness.fleet.sent == []
     # The twin: the same, with a log that can be written.
-    assert shatter(harness, run, app).state is State.SUCCEEDED
+    assert activate_with_second_factor(harness, run, app).state is State.SUCCEEDED
 
 
 def test_break_glass_is_refused_for_a_run_that_already_used_it(harness: Harness) -> None:
     app, run = enrol_and_step_up(harness, "adam"), request_lamp(harness)
-    shatter(harness, run, app)
+    activate_with_second_factor(harness, run, app)
     with pytest.raises(TooLate):
-        shatter(harness, run, app)
+        activate_with_second_factor(harness, run, app)
     with pytest.raises(NotAllowed, match="already active"):
         harness.service.break_glass.request_break_glass(run.id, person="adam", reason=WHY)
 

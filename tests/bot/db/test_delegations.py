@@ -44,7 +44,7 @@ def add_forbid_rule(harness: Harness, rule: str) -> None:
     rules.write_text(f'{rules.read_text()}\n@id("new")\nforbid {rule};\n')
 
 
-def stands_for(harness: Harness, run: Run, person: str) -> str:
+def get_delegator(harness: Harness, run: Run, person: str) -> str:
     policy = harness.policies.get_policy()
     with harness.database.reading() as tx:
         return delegation_rules.find_delegator(tx, policy, *get_ruling(tx, policy, run), person)
@@ -143,18 +143,18 @@ def test_approval_is_refused_when_requester_approves_as_a_delegate(harness: Harn
 def test_approval_is_refused_when_a_delegate_of_the_requester_approves(harness: Harness):
     delegate(harness, to="stan")
     run = harness.request(SetSwitch(host="nas1", name="lamp", value="on"), person="stan")
-    assert stands_for(harness, run, "stan") == ""
+    assert get_delegator(harness, run, "stan") == ""
     require_two_approvals(harness)
     mine = harness.service.request_run(LAMP_ON, person="olga", origin=run.origin)
-    assert stands_for(harness, mine, "stan") == ""
+    assert get_delegator(harness, mine, "stan") == ""
 
 
 def test_delegate_cannot_delegate_a_received_delegation(harness: Harness):
     delegate(harness, "olga", "stan", area="edge")
     delegate(harness, "stan", "dora")
     run = harness.request(LAMP_ON, person="adam")
-    assert stands_for(harness, run, "stan") == "olga"
-    assert stands_for(harness, run, "dora") == ""
+    assert get_delegator(harness, run, "stan") == "olga"
+    assert get_delegator(harness, run, "dora") == ""
 
 
 def test_delegation_holds_only_in_its_area(harness: Harness):

@@ -68,7 +68,7 @@ def empty(request: pytest.FixtureRequest, busy: Harness, tmp_path: Path) -> Gene
     other.close()
 
 
-def put_back(
+def restore_file(
     file: Path, target: Database, seen: list[WitnessedCheckpoint] | None = None
 ) -> RestoreResult:
     return restore_backup(file, target, working=file.parent, seen=seen or [])
@@ -92,7 +92,7 @@ def test_restored_backup_contains_the_runs_and_a_log_that_verifies(
     label, verdict = backup.make_backup(busy.database, tmp_path / "today.backup")
     assert (verdict.broken, verdict.entries) == (None, label.point.seq)
     assert (tmp_path / "today.backup").stat().st_mode & 0o777 == 0o600
-    restored = put_back(tmp_path / "today.backup", empty)
+    restored = restore_file(tmp_path / "today.backup", empty)
     assert restored.label == label
     with empty.reading() as tx:
         whole = verification.verify_log(tx)
@@ -113,7 +113,7 @@ def test_restore_stops_runs_that_may_have_run_after_the_backup(
     busy.service.advance_run(2)
     assert busy.get_run(2).state is State.SUCCEEDED
     sent_before = list(busy.fleet.sent)
-    restored = put_back(tmp_path / "today.backup", empty)
+    restored = restore_file(tmp_path / "today.backup", empty)
     assert restored.ended == [2, 3]
     begun = restart_service(busy, empty)
     assert busy.fleet.sent == sent_before
@@ -157,7 +157,7 @@ def test_restored_running_run_is_unknown_outcome_and_keeps_its_host_lock(
     busy.approve(run)
     if moment == "before step 2":
         backup.make_backup(busy.database, file)
-    put_back(file, empty)
+    restore_file(file, empty)
     begun = restart_service(busy, empty)
     begun.service.wake_stalled_runs()
     begun.run_queued_work()
@@ -180,7 +180,7 @@ def test_restore_reports_the_entries_that_a_witness_saw_after_the_backup(
         change_log.append_entry(tx, "noted")
         point = verification.create_checkpoint(tx)
     seen.write_text(f"Nov 21 lb1 keyturn: run 2 step 1: {point.text}\n")
-    restored = put_back(
+    restored = restore_file(
         tmp_path / "today.backup", empty, checkpoints.read_witnessed_checkpoints(seen)
     )
     assert [(one.checkpoint.seq, one.run) for one in restored.later] == [(point.seq, 2)]
@@ -236,7 +236,7 @@ def test_restore_skips_run_numbers_that_may_be_in_use(
     busy: Harness, empty: Database, tmp_path: Path
 ):
     backup.make_backup(busy.database, tmp_path / "today.backup")
-    restored = put_back(tmp_path / "today.backup", empty)
+    restored = restore_file(tmp_path / "today.backup", empty)
     assert restored.first == 1004
     begun = restart_service(busy, empty)
     with empty.transaction() as tx:
@@ -249,7 +249,7 @@ def test_restore_ends_all_sessions(busy: Harness, empty: Database, tmp_path: Pat
     with busy.database.transaction() as tx:
         token = sessions.begin_session(tx, "dora")
     backup.make_backup(busy.database, tmp_path / "today.backup")
-    put_back(tmp_path / "today.backup", empty)
+    restore_file(tmp_path / "today.backup", empty)
     with empty.transaction() as tx:
         assert sessions.find_session(tx, token) is None
 
@@ -267,7 +267,7 @@ def test_restore_never_overwrites_a_database(busy: Harness, tmp_path: Path):
     backup.make_backup(busy.database, tmp_path / "today.backup")
     before = busy.list_entry_kinds()
     with pytest.raises(CopyError, match=r"exists already|it has rows in"):
-        put_back(tmp_path / "today.backup", busy.database)
+        restore_file(tmp_path / "today.backup", busy.database)
     assert busy.list_entry_kinds() == before
     assert not list(tmp_path.glob("*.restoring*"))
 
@@ -296,7 +296,7 @@ def test_incomplete_backup_is_not_restored(
                 connection.execute(f"DROP TRIGGER {name}")
             connection.execute("UPDATE entry SET person = 'mallory' WHERE seq = 2")
     with pytest.raises(InvalidBackupError):
-        put_back(file, empty)
+        restore_file(file, empty)
 
 
 @on_sqlite
@@ -304,7 +304,7 @@ def test_restore_is_refused_with_another_signing_key(busy: Harness, tmp_path: Pa
     backup.make_backup(busy.database, tmp_path / "today.backup")
     target = Database(f"sqlite:///{tmp_path / 'new.db'}", SigningKey.create())
     with pytest.raises(KeyFileError, match=r"restore the right changelog\.key"):
-        put_back(tmp_path / "today.backup", target)
+        restore_file(tmp_path / "today.backup", target)
     target.close()
     assert not (tmp_path / "new.db").exists()
 

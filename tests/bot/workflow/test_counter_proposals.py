@@ -23,7 +23,7 @@ TWO_APPROVALS = get_starter_rules().replace('@approvals("1")', '@approvals("2")'
 LAMP_ON = SetSwitch(host="lb1", name="lamp", value="on")
 
 
-def counter(harness: Harness, run: Run, person: str = "olga", **changes: str) -> Run:
+def make_counter_proposal(harness: Harness, run: Run, person: str = "olga", **changes: str) -> Run:
     new = harness.service.propose_values(
         run.id, person=person, changed_values=changes, reason="too bright"
     )
@@ -42,7 +42,7 @@ def test_counter_proposal_is_accepted_by_the_requester_and_approved_by_another(
 ):
     harness = db_harness
     first = harness.request(LAMP_ON, reason="the cellar is dark")
-    offered = counter(harness, first, value="dim")
+    offered = make_counter_proposal(harness, first, value="dim")
     assert harness.get_run(first.id).state is State.PENDING
     assert (offered.state, offered.requested_by, offered.editors) == (
         State.COUNTER_PROPOSED,
@@ -68,7 +68,7 @@ def test_counter_proposal_is_accepted_by_the_requester_and_approved_by_another(
 
 def test_counter_proposal_is_logged_with_both_digests_and_its_editor(harness: Harness):
     first = harness.request(LAMP_ON)
-    offered = counter(harness, first, value="dim")
+    offered = make_counter_proposal(harness, first, value="dim")
     accept(harness, offered)
     with harness.database.reading() as tx:
         old = {entry.kind: entry for entry in change_log.list_entries_of_run(tx, first.id)}
@@ -88,7 +88,9 @@ def test_counter_proposal_is_logged_with_both_digests_and_its_editor(harness: Ha
 
 
 def test_editor_of_a_counter_proposal_cannot_approve_it(harness: Harness):
-    accepted = accept(harness, counter(harness, harness.request(LAMP_ON), value="dim"))
+    accepted = accept(
+        harness, make_counter_proposal(harness, harness.request(LAMP_ON), value="dim")
+    )
     for person in ("olga", "dora"):
         with pytest.raises(NotAllowed):
             harness.approve(accepted, person)
@@ -104,12 +106,14 @@ def test_without_the_editor_check_the_editor_approves_their_own_values(
 ):
     """The twin: were only the asker excluded, one person would have chosen and approved."""
     monkeypatch.setattr(PolicyRequest, "is_made_by", _is_requester)
-    accepted = accept(harness, counter(harness, harness.request(LAMP_ON), value="dim"))
+    accepted = accept(
+        harness, make_counter_proposal(harness, harness.request(LAMP_ON), value="dim")
+    )
     assert harness.approve(accepted, "olga").state is State.SUCCEEDED
 
 
 def test_editor_of_a_counter_proposal_may_deny_it(harness: Harness):
-    offered = counter(harness, harness.request(LAMP_ON), value="dim")
+    offered = make_counter_proposal(harness, harness.request(LAMP_ON), value="dim")
     assert (
         harness.service.deny_run(offered.id, person="olga", reason="not today").state
         is State.DENIED
@@ -117,7 +121,7 @@ def test_editor_of_a_counter_proposal_may_deny_it(harness: Harness):
 
 
 def test_counter_proposal_cannot_be_approved_before_the_requester_accepts(harness: Harness):
-    offered = counter(harness, harness.request(LAMP_ON), value="dim")
+    offered = make_counter_proposal(harness, harness.request(LAMP_ON), value="dim")
     with pytest.raises(TooLate):
         harness.approve(offered, "adam")
     with pytest.raises(NotAllowed, match="only Dora Developer"):
@@ -128,7 +132,7 @@ def test_counter_proposal_cannot_be_approved_before_the_requester_accepts(harnes
 def test_original_run_stays_pending_when_its_counter_proposal_is_withdrawn(db_harness: Harness):
     harness = db_harness
     first = harness.request(LAMP_ON)
-    offered = counter(harness, first, value="dim")
+    offered = make_counter_proposal(harness, first, value="dim")
     withdrawn = harness.service.withdraw_run(offered.id, person="dora")
     assert (withdrawn.state, withdrawn.summary) == (State.WITHDRAWN, "Withdrawn by the requester")
     with pytest.raises(TooLate):
@@ -139,7 +143,7 @@ def test_original_run_stays_pending_when_its_counter_proposal_is_withdrawn(db_ha
 
 def test_original_run_stays_pending_when_its_counter_proposal_is_denied(harness: Harness):
     first = harness.request(LAMP_ON)
-    offered = counter(harness, first, value="dim")
+    offered = make_counter_proposal(harness, first, value="dim")
     harness.service.deny_run(offered.id, person="adam", reason="too dim")
     assert harness.get_run(first.id).state is State.PENDING
     assert harness.approve(first, "adam").state is State.SUCCEEDED
@@ -151,7 +155,7 @@ def test_original_run_keeps_its_approvals_while_a_counter_proposal_is_open(tmp_p
         areas.write_text(areas.read_text().replace("[olga, adam]", "[olga, adam, stan]"))
         first = harness.request(LAMP_ON)
         assert harness.approve(first, "adam").state is State.PENDING
-        offered = counter(harness, first, value="dim")
+        offered = make_counter_proposal(harness, first, value="dim")
         assert offered.state is State.COUNTER_PROPOSED
         harness.service.withdraw_run(offered.id, person="dora")
         assert harness.approve(first, "olga").state is State.SUCCEEDED
@@ -189,7 +193,7 @@ def test_counter_proposal_ends_when_the_original_run_is_decided(
         first = harness.get_run(first.id)
     else:
         first = harness.request(LAMP_ON)
-    offered = counter(harness, first, value="dim")
+    offered = make_counter_proposal(harness, first, value="dim")
     decide(harness, first)
     sent_before = list(harness.fleet.sent)
     # At once, before anybody has looked what is due.
@@ -211,8 +215,8 @@ def test_accepted_counter_proposal_supersedes_the_original_and_ends_the_other(
 ):
     harness = db_harness
     first = harness.request(LAMP_ON)
-    dim = counter(harness, first, "olga", value="dim")
-    dark = counter(harness, first, "adam", value="dark")
+    dim = make_counter_proposal(harness, first, "olga", value="dim")
+    dark = make_counter_proposal(harness, first, "adam", value="dark")
     assert (dim.state, dark.state) == (State.COUNTER_PROPOSED, State.COUNTER_PROPOSED)
     assert accept(harness, dark).state is State.PENDING
     assert harness.get_run(first.id).state is State.SUPERSEDED
@@ -228,13 +232,13 @@ def test_counter_proposal_expires_with_the_original_run(harness: Harness):
     first = harness.request(LAMP_ON)
     with harness.database.transaction() as tx:
         runs.amend_run(tx, runs.lock_run(tx, first.id), expires_at=tx.now + 60_000_000)
-    offered = counter(harness, first, value="dim")
+    offered = make_counter_proposal(harness, first, value="dim")
     assert offered.expires_at == harness.get_run(first.id).expires_at
 
 
 def test_counter_proposal_under_an_earlier_policy_cannot_be_accepted(harness: Harness):
     first = harness.request(LAMP_ON)
-    offered = counter(harness, first, value="dim")
+    offered = make_counter_proposal(harness, first, value="dim")
     rules = harness.policies.path / "policy.cedar"
     rules.write_text(rules.read_text().replace("an owner of the area", "an owner"))
     with pytest.raises(TooLate, match="earlier policy"):
@@ -246,7 +250,7 @@ def test_counter_proposal_under_an_earlier_policy_cannot_be_accepted(harness: Ha
 def test_concurrent_acceptance_and_approval_let_only_one_win(db_harness: Harness, attempt: int):
     harness, flow = db_harness, db_harness.service
     first = harness.request(LAMP_ON)
-    offered = counter(harness, first, value="dim")
+    offered = make_counter_proposal(harness, first, value="dim")
     barrier, noes = threading.Barrier(2), list[Exception]()
 
     def at_once(act: Callable[[], object]) -> None:
@@ -279,7 +283,7 @@ def test_concurrent_acceptance_and_approval_let_only_one_win(db_harness: Harness
 
 
 def test_unanswered_counter_proposal_expires(harness: Harness):
-    offered = counter(harness, harness.request(LAMP_ON), value="dim")
+    offered = make_counter_proposal(harness, harness.request(LAMP_ON), value="dim")
     with harness.database.transaction() as tx:
         runs.amend_run(tx, runs.lock_run(tx, offered.id), expires_at=tx.now)
     with pytest.raises(TooLate):
@@ -290,7 +294,7 @@ def test_unanswered_counter_proposal_expires(harness: Harness):
 
 def test_counter_proposal_without_changes_leaves_the_original_run_pending(harness: Harness):
     first = harness.request(LAMP_ON)
-    useless = counter(harness, first, value="off")
+    useless = make_counter_proposal(harness, first, value="off")
     assert useless.state is State.NO_CHANGES
     assert harness.get_run(first.id).state is State.PENDING
     assert harness.approve(first, "olga").state is State.SUCCEEDED
@@ -309,8 +313,8 @@ def test_run_decided_during_planning_of_a_counter_proposal_is_not_superseded(har
 def test_accepted_counter_proposal_can_be_edited_again_by_another_approver(harness: Harness):
     areas = harness.policies.path / "areas.yaml"
     areas.write_text(areas.read_text().replace("[olga, adam]", "[olga, adam, stan]"))
-    once = accept(harness, counter(harness, harness.request(LAMP_ON), value="dim"))
-    twice = accept(harness, counter(harness, once, "adam", value="dark"))
+    once = accept(harness, make_counter_proposal(harness, harness.request(LAMP_ON), value="dim"))
+    twice = accept(harness, make_counter_proposal(harness, once, "adam", value="dark"))
     assert twice.editors == ("olga", "adam")
     with pytest.raises(NotAllowed):
         harness.approve(twice, "olga")
@@ -334,7 +338,7 @@ def test_invalid_counter_proposal_is_rejected_with_the_reason(
 ):
     run = harness.request(LAMP_ON)
     with pytest.raises((InvalidRequestError, NotAllowed), match=why):
-        counter(harness, run, person, **changes)
+        make_counter_proposal(harness, run, person, **changes)
     assert harness.get_run(run.id).state is State.PENDING
 
 
@@ -343,7 +347,7 @@ def test_only_possible_approver_cannot_make_a_counter_proposal(harness: Harness)
     areas.write_text(areas.read_text().replace("[olga, adam]", "[olga]"))
     run = harness.request(LAMP_ON)
     with pytest.raises(InvalidRequestError, match="you cannot approve them"):
-        counter(harness, run, value="dim")
+        make_counter_proposal(harness, run, value="dim")
 
 
 def test_counter_proposal_for_several_hosts_changes_the_value_on_each(harness: Harness):
@@ -352,7 +356,7 @@ def test_counter_proposal_for_several_hosts_changes_the_value_on_each(harness: H
         requests, host_pattern="lb*", person="dora", origin=WEB
     )
     harness.run_queued_work()
-    offered = counter(harness, harness.get_run(whole.id), value="dim")
+    offered = make_counter_proposal(harness, harness.get_run(whole.id), value="dim")
     assert (offered.state, offered.title) == (State.COUNTER_PROPOSED, "toy set lb* lamp dim")
     done = harness.approve(accept(harness, offered), "adam")
     assert done.state is State.SUCCEEDED
@@ -364,9 +368,9 @@ def test_counter_proposal_for_an_undo_or_an_ended_run_is_rejected(harness: Harne
     undo = harness.service.request_undo(done.id, person="dora", origin=WEB)
     harness.run_queued_work()
     with pytest.raises(InvalidRequestError, match="an undo"):
-        counter(harness, undo, value="dim")
+        make_counter_proposal(harness, undo, value="dim")
     with pytest.raises(TooLate):
-        counter(harness, done, value="dim")
+        make_counter_proposal(harness, done, value="dim")
 
 
 def test_counter_proposal_with_a_secret_is_rejected_and_not_stored(tmp_path: Path):
@@ -377,8 +381,8 @@ def test_counter_proposal_with_a_secret_is_rejected_and_not_stored(tmp_path: Pat
     with open_harness(tmp_path, database=store) as harness:
         run = harness.request(LAMP_ON)
         with pytest.raises(InvalidRequestError, match="contains a password"):
-            counter(harness, run, value=secret)
+            make_counter_proposal(harness, run, value=secret)
         # What is typed by mistake is on no page: the twin is what is no secret.
-        assert counter(harness, run, value="dim").values["value"] == "dim"
+        assert make_counter_proposal(harness, run, value="dim").values["value"] == "dim"
         with pytest.raises(NoSuchRun):
             harness.get_run(run.id + 2)
