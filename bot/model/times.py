@@ -16,7 +16,8 @@ _DAY_OFFSETS = {"yesterday": -1, "today": 0, "tomorrow": 1}
 _CIVIL_TIME_PATTERN = re.compile(
     r"(?P<day>yesterday|today|tomorrow|\d{4}-\d\d-\d\d)?"
     r"(?:[ T]?(?P<hour>\d{1,2}):(?P<minute>\d\d)(?::(?P<second>\d\d)(?:\.(?P<part>\d{1,6}))?)?)?"
-    r"(?: ?(?P<zone>[+-]\d\d(?::?\d\d)?|[A-Za-z]\S*))?",
+    # After a day's name, only a space tells a zone from a typing error.
+    r"(?:(?: |(?<=\d))(?P<zone>[+-]\d\d(?::?\d\d)?|[A-Za-z]\S*))?",
     re.ASCII | re.IGNORECASE,
 )
 _UTC_OFFSET_PATTERN = re.compile(r"([+-])(\d\d):?(\d\d)?", re.ASCII)

@@ -12,7 +12,7 @@ from bot.db import delegations
 from bot.db.database import Transaction
 from bot.db.delegations import Delegation
 from bot.model.run import Decision
-from bot.policy import Policy, PolicyRequest, Ruling
+from bot.policy import Person, Policy, PolicyRequest, Ruling
 
 
 def list_logged_delegations(tx: Transaction, *, now: int) -> Sequence[Delegation]:
@@ -88,6 +88,18 @@ def list_delegators(
         and policy.get_approval_ruling(one.delegator, delegated, ruling).allowed
     ]
     return list(dict.fromkeys(able))
+
+
+def list_approvers_and_delegates(
+    tx: Transaction, policy: Policy, request: PolicyRequest, ruling: Ruling
+) -> list[Person]:
+    """Return who may approve the request, in person or on behalf of another, sorted by name."""
+    delegates = list_active_delegates(tx, policy, request, ruling)
+    people = [
+        *policy.list_approvers(request, ruling),
+        *filter(None, (policy.find_person(delegate) for delegate, _ in delegates)),
+    ]
+    return sorted(people, key=lambda person: person.name)
 
 
 def list_active_delegates(

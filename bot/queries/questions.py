@@ -13,7 +13,7 @@ from bot.db.database import Transaction
 from bot.model.run import Run
 from bot.policy import Person, Policy
 from bot.queries.approval_count import count_approvals
-from bot.queries.delegation_rules import list_active_delegates
+from bot.queries.delegation_rules import list_approvers_and_delegates
 
 # Kinds of log entries.
 ASKED, ANSWERED, REASSIGNED = "question asked", "question answered", "reassigned"
@@ -118,14 +118,12 @@ def list_possible_assignees(tx: Transaction, policy: Policy, run: Run) -> list[P
     """Return who may view and approve the run, and has not decided it, sorted by name."""
     counted = count_approvals(tx, policy, run)
     request, ruling = counted.request, counted.ruling
-    delegates = list_active_delegates(tx, policy, request, ruling)
-    people = [
-        *policy.list_approvers(request, ruling),
-        *filter(None, (policy.find_person(delegate) for delegate, _ in delegates)),
-    ]
     decided = {decision.person for decision in runs.list_decisions(tx, run.id)}
-    able = [one for one in people if one.id not in decided and _can_view(policy, run, one.id)]
-    return sorted(able, key=lambda person: person.name)
+    return [
+        one
+        for one in list_approvers_and_delegates(tx, policy, request, ruling)
+        if one.id not in decided and _can_view(policy, run, one.id)
+    ]
 
 
 def _can_view(policy: Policy, run: Run, person: str) -> bool:

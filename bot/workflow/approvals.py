@@ -10,7 +10,7 @@ from bot.model.run import EXPIRING_STATES, STATES_BEFORE_INTENT, Decision, Run, 
 from bot.model.times import format_span
 from bot.policy import Policy, PolicyRequest, Ruling
 from bot.queries.approval_count import count_approvals, get_ruling, is_decision_complete
-from bot.queries.delegation_rules import find_delegator
+from bot.queries.delegation_rules import find_delegator, list_approvers_and_delegates
 from bot.queries.pending import get_resolution_area
 from bot.queries.policy_result import is_plan_outdated
 from bot.queries.second_factor import get_shown_factor
@@ -254,9 +254,10 @@ def _get_decision_refusal(
     answer = policy.get_approval_ruling(person, request, ruling)
     if answer.allowed or find_delegator(tx, policy, request, ruling, person):
         return ""
-    able = ", ".join(other.name for other in policy.list_approvers(request, ruling)) or "no one"
+    able = list_approvers_and_delegates(tx, policy, request, ruling)
+    names = ", ".join(other.name for other in able) or "no one"
     why = "you requested it" if person == run.requested_by else "; ".join(answer.policy_notes)
-    return f"You cannot decide run {run.id}{f': {why}' if why else ''}. Those who can: {able}."
+    return f"You cannot decide run {run.id}{f': {why}' if why else ''}. Those who can: {names}."
 
 
 def check_policy_version(tx: Transaction, policy: Policy, run: Run) -> None:

@@ -76,7 +76,9 @@ def test_day_whose_midnight_is_skipped_begins_at_its_first_moment():
     assert get_bounds("2026-03-29", "Asia/Beirut") == "2026-03-28 22:00:00 to 2026-03-29 20:59:59"
 
 
-@pytest.mark.parametrize("typed", ["", "soon", "25:00", "2026-02-30", "14:60", "14:30 +25:00x"])
+@pytest.mark.parametrize(
+    "typed", ["", "soon", "25:00", "2026-02-30", "14:60", "14:30 +25:00x", "yesterdayy"]
+)
 def test_invalid_civil_time_is_none(typed: str):
     assert parse_civil_time(typed, now=NOW) is None
 
