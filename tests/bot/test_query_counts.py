@@ -15,7 +15,7 @@ from sqlalchemy import event
 
 from bot.model.run import Run, State
 from bot.policy import Policy, PolicyRequest, Ruling
-from tests.bot.api.conftest import create_desk
+from tests.bot.api.conftest import create_api_harness
 from tests.bot.harness import WEB, Harness, open_harness
 from tests.bot.web.conftest import create_site
 from tests.policies import INVENTORY
@@ -261,7 +261,7 @@ def test_page_takes_a_bounded_number_of_statements(crowd: Harness, address: str,
 
 def test_api_request_of_a_check_takes_two_transactions(crowd: Harness):
     """Whose token it is, and what is asked for; of what is done at once no past matters."""
-    program = create_desk(crowd).program("dora", "request")
+    program = create_api_harness(crowd).program("dora", "request")
     body = {"request": "uptime check lb1"}
     program.post("/runs", json=body)
     with count_statements(crowd) as counts:

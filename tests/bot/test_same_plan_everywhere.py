@@ -14,7 +14,7 @@ from bot.slack.run_facts import SlackRunViewBuilder
 from bot.slack.run_message import render_card
 from bot.workflow import schedule_approval
 from runbooks import AnyRunbook
-from tests.bot.api.conftest import create_desk
+from tests.bot.api.conftest import create_api_harness
 from tests.bot.harness import WEB, Harness
 from tests.bot.slack.json_walk import list_texts
 from tests.bot.web.conftest import create_site
@@ -38,7 +38,7 @@ def _render_web_page(harness: Harness, run: Run) -> str:
 
 
 def _get_api_json(harness: Harness, run: Run) -> str:
-    with create_desk(harness).program("olga") as program:
+    with create_api_harness(harness).program("olga") as program:
         return program.get(f"/runs/{run.id}").text
 
 

@@ -5,9 +5,9 @@ from tests.slack_emulator.wire import Json
 
 
 def _open_connection(call: Call) -> Json:
-    scheme, _, rest = call.desk.url().partition("://")
+    scheme, _, rest = call.context.url().partition("://")
     secure = "wss" if scheme == "https" else "ws"
-    return {"url": f"{secure}://{rest}/link?ticket={call.desk.sockets.ticket()}"}
+    return {"url": f"{secure}://{rest}/link?ticket={call.context.sockets.ticket()}"}
 
 
 METHODS: Methods = {"apps.connections.open": _open_connection}

@@ -98,7 +98,7 @@ def _post_ephemeral(call: Call) -> Json:
 def _permalink(call: Call) -> Json:
     channel = call.conversation()
     message = call.workspace.message(channel.id, call.needed("message_ts"))
-    link = f"{call.desk.url()}/m/{channel.id}/{message.ts}"
+    link = f"{call.context.url()}/m/{channel.id}/{message.ts}"
     return {"channel": channel.id, "permalink": link}
 
 

@@ -8,7 +8,7 @@ from tests.slack_emulator.wire import Json, SlackError
 def _auth_test(call: Call) -> Json:
     app = call.workspace.app
     return {
-        "url": call.desk.url() + "/",
+        "url": call.context.url() + "/",
         "team": app.team_name,
         "user": app.bot_name,
         "team_id": app.team_id,

@@ -6,9 +6,9 @@ from tests.slack_emulator.wire import Json, SlackError, records, text
 
 
 def _upload_url(call: Call) -> Json:
-    upload = call.desk.uploads.announce(call.word("filename"), call.number("length"))
+    upload = call.context.uploads.announce(call.word("filename"), call.number("length"))
     return {
-        "upload_url": f"{call.desk.url()}/upload/{upload.key}",
+        "upload_url": f"{call.context.url()}/upload/{upload.key}",
         "file_id": upload.file.file_id,
     }
 
@@ -21,7 +21,7 @@ def _complete(call: Call) -> Json:
     named = call.word("channel_id")
     channel = call.writable("channel_id") if named else None
     files = tuple(
-        call.desk.uploads.share(text(file.get("id")), text(file.get("title"))) for file in given
+        call.context.uploads.share(text(file.get("id")), text(file.get("title"))) for file in given
     )
     if channel is not None:
         call.workspace.post(

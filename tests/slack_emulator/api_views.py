@@ -23,20 +23,22 @@ def _shown(call: Call, view: View) -> Json:
 
 def _open(call: Call) -> Json:
     payload = _payload(call, "modal")
-    user = call.desk.triggers.redeem(call.needed("trigger_id"))
-    return _shown(call, call.desk.views.open(user, payload))
+    user = call.context.triggers.redeem(call.needed("trigger_id"))
+    return _shown(call, call.context.views.open(user, payload))
 
 
 def _push(call: Call) -> Json:
     payload = _payload(call, "modal")
-    user = call.desk.triggers.redeem(call.needed("trigger_id"))
-    return _shown(call, call.desk.views.push(user, payload))
+    user = call.context.triggers.redeem(call.needed("trigger_id"))
+    return _shown(call, call.context.views.push(user, payload))
 
 
 def _update(call: Call) -> Json:
-    view = call.desk.views.find(view_id=call.word("view_id"), external_id=call.word("external_id"))
+    view = call.context.views.find(
+        view_id=call.word("view_id"), external_id=call.word("external_id")
+    )
     payload = _payload(call, str(view.payload["type"]))
-    return _shown(call, call.desk.views.update(view, payload, expected_hash=call.word("hash")))
+    return _shown(call, call.context.views.update(view, payload, expected_hash=call.word("hash")))
 
 
 def _publish(call: Call) -> Json:
@@ -44,7 +46,7 @@ def _publish(call: Call) -> Json:
     user = call.workspace.person(call.needed("user_id")).user_id
     if user in call.workspace.deactivated:
         raise SlackError("user_disabled")
-    view = call.desk.views.publish(user, payload, expected_hash=call.word("hash"))
+    view = call.context.views.publish(user, payload, expected_hash=call.word("hash"))
     return _shown(call, view)
 
 

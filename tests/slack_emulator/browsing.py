@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Desk:
+class SharedBrowser:
     """One browser for all scenes of a module, and the event loop that it lives in."""
 
     runner: asyncio.Runner
@@ -63,11 +63,11 @@ class Desk:
 
 
 @contextmanager
-def open_desk() -> Generator[Desk]:
+def open_shared_browser() -> Generator[SharedBrowser]:
     """Start Debian's Chromium."""
     with asyncio.Runner() as runner:
         playwright = runner.run(async_playwright().start())
         browser = runner.run(playwright.chromium.launch(executable_path=EXECUTABLE, args=FLAGS))
-        yield Desk(runner, browser)
+        yield SharedBrowser(runner, browser)
         runner.run(browser.close())
         runner.run(playwright.stop())

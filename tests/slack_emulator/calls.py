@@ -23,7 +23,7 @@ _HOLD_JSON = {
 
 
 @dataclass(frozen=True)
-class Desk:
+class CallContext:
     """Everything that methods work on. `url` tells where the emulator is mounted."""
 
     workspace: Workspace
@@ -36,12 +36,12 @@ class Desk:
 
 @dataclass(frozen=True)
 class Call:
-    desk: Desk
+    context: CallContext
     args: Json
 
     @property
     def workspace(self) -> Workspace:
-        return self.desk.workspace
+        return self.context.workspace
 
     def word(self, name: str) -> str:
         """Return an argument as text; empty where it is not given."""

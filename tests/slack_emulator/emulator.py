@@ -9,7 +9,7 @@ from starlette.middleware import Middleware
 from starlette.routing import Mount, Route, WebSocketRoute
 from starlette.staticfiles import StaticFiles
 
-from tests.slack_emulator.calls import Desk
+from tests.slack_emulator.calls import CallContext
 from tests.slack_emulator.deliveries import Courier, Deliver, to_sockets
 from tests.slack_emulator.directory import EmulatedChannel, EmulatedPerson, Installation
 from tests.slack_emulator.expiring_ids import ResponseUrls, Triggers
@@ -65,8 +65,10 @@ class Emulator:
             hook_url=lambda key: f"{self.url}/hooks/{key}",
         )
         self.typed_input = TypedInput(self.workspace, self.interactions, self.courier, triggers)
-        desk = Desk(self.workspace, self.views, triggers, uploads, self.sockets, lambda: self.url)
-        self.web_api = WebApi(desk, hooks, bot_token=self.bot_token, app_token=self.app_token)
+        context = CallContext(
+            self.workspace, self.views, triggers, uploads, self.sockets, lambda: self.url
+        )
+        self.web_api = WebApi(context, hooks, bot_token=self.bot_token, app_token=self.app_token)
         self._pages = Pages(
             self.workspace,
             self.views,

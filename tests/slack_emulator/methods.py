@@ -15,7 +15,7 @@ from tests.slack_emulator import (
     api_files,
     api_views,
 )
-from tests.slack_emulator.calls import Call, Desk, Methods, decoded_args
+from tests.slack_emulator.calls import Call, CallContext, Methods, decoded_args
 from tests.slack_emulator.drafts import respond
 from tests.slack_emulator.expiring_ids import ResponseUrls
 from tests.slack_emulator.uploads import MOST_BYTES
@@ -36,15 +36,17 @@ MOST_BODY = 1024 * 1024
 class WebApi:
     """Answers `/api/<method>`, response URLs and upload URLs."""
 
-    def __init__(self, desk: Desk, hooks: ResponseUrls, *, bot_token: str, app_token: str) -> None:
-        self.desk = desk
+    def __init__(
+        self, context: CallContext, hooks: ResponseUrls, *, bot_token: str, app_token: str
+    ) -> None:
+        self.context = context
         self._hooks = hooks
         self._bot_token, self._app_token = bot_token, app_token
         # Every call as it came: its method and arguments without the token.
         self.calls: list[tuple[str, Json]] = []
 
     async def api(self, request: Request) -> Response:
-        faults = self.desk.workspace.faults
+        faults = self.context.workspace.faults
         await asyncio.sleep(faults.latency)
         if faults.limited():
             return _refusal("ratelimited", status=429, retry_after=faults.retry_after)
@@ -62,7 +64,7 @@ class WebApi:
     def _scopes(self, method: str) -> str:
         """Return what the token may, as Slack tells it with each answer."""
         of_app = method in api_apps.OF_THE_APP
-        return "connections:write" if of_app else ",".join(self.desk.workspace.app.scopes)
+        return "connections:write" if of_app else ",".join(self.context.workspace.app.scopes)
 
     def _authenticate(self, request: Request, args: Json, method: str) -> None:
         scheme, _, given = request.headers.get("authorization", "").partition(" ")
@@ -84,7 +86,7 @@ class WebApi:
             raise SlackError("unknown_method")
         self.calls.append((name, args))
         del self.calls[:-1000]
-        return method(Call(self.desk, decoded_args(args)))
+        return method(Call(self.context, decoded_args(args)))
 
     async def hook(self, request: Request) -> Response:
         """Take an answer through a response URL."""
@@ -97,7 +99,7 @@ class WebApi:
         except SlackError as error:
             return JSONResponse({"ok": False, "error": error.error}, 404)
         try:
-            respond(self.desk.workspace, ticket, body)
+            respond(self.context.workspace, ticket, body)
         except SlackError as error:
             failure = {"ok": False, "error": error.error}
             return JSONResponse(failure | {"response_metadata": {"messages": error.messages}}, 500)
@@ -106,7 +108,7 @@ class WebApi:
     async def upload(self, request: Request) -> Response:
         """Take a file's bytes, raw or as a form's first file."""
         try:
-            length = self.desk.uploads.fill(request.path_params["key"], await _file(request))
+            length = self.context.uploads.fill(request.path_params["key"], await _file(request))
         except SlackError as error:
             return PlainTextResponse(error.error, 404)
         return PlainTextResponse(f"OK - {length}")

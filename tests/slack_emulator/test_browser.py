@@ -3,7 +3,7 @@
 import pytest
 from playwright.async_api import Page, expect
 
-from tests.slack_emulator.browsing import ARTEFACTS, Desk
+from tests.slack_emulator.browsing import ARTEFACTS, SharedBrowser
 
 pytestmark = pytest.mark.real
 
@@ -18,9 +18,9 @@ async def type_in(page: Page, words: str) -> None:
     await page.locator("#composer").press("Enter")
 
 
-def test_browser_types_a_command_and_approves_its_run(desk: Desk) -> None:
+def test_browser_types_a_command_and_approves_its_run(shared_browser: SharedBrowser) -> None:
     async def scene() -> None:
-        async with desk.sign_in() as (page, made):
+        async with shared_browser.sign_in() as (page, made):
             await type_in(page, "/keyturn hello")
             await expect(page.locator(".private")).to_contain_text("You said hello")
             await type_in(page, "/keyturn restart web-3")
@@ -34,24 +34,28 @@ def test_browser_types_a_command_and_approves_its_run(desk: Desk) -> None:
             await picture(page, "thread")
             assert len(made.of_type("block_actions")) == 1
 
-    desk.play(scene())
+    shared_browser.play(scene())
 
 
-def test_new_message_appears_in_the_browser_without_losing_typed_text(desk: Desk) -> None:
+def test_new_message_appears_in_the_browser_without_losing_typed_text(
+    shared_browser: SharedBrowser,
+) -> None:
     async def scene() -> None:
-        async with desk.sign_in() as (page, made):
+        async with shared_browser.sign_in() as (page, made):
             await page.locator("#composer").fill("half a sen")
             await made.bolt.client.chat_postMessage(channel="C0OPS", text="News for all")
             await expect(page.get_by_text("News for all")).to_be_visible()
             await expect(page.locator("#composer")).to_have_value("half a sen")
             await expect(page.locator("#composer")).to_be_focused()
 
-    desk.play(scene())
+    shared_browser.play(scene())
 
 
-def test_browser_shows_a_confirmation_dialog_for_a_danger_button(desk: Desk) -> None:
+def test_browser_shows_a_confirmation_dialog_for_a_danger_button(
+    shared_browser: SharedBrowser,
+) -> None:
     async def scene() -> None:
-        async with desk.sign_in() as (page, made):
+        async with shared_browser.sign_in() as (page, made):
             await type_in(page, "/keyturn restart web-3")
             await page.get_by_role("button", name="Deny").click()
             await expect(page.get_by_role("dialog")).to_contain_text("Deny this run?")
@@ -62,12 +66,12 @@ def test_browser_shows_a_confirmation_dialog_for_a_danger_button(desk: Desk) -> 
             await page.get_by_role("dialog").get_by_role("button", name="Deny").click()
             await expect(page.get_by_text("Denied.")).to_be_visible()
 
-    desk.play(scene())
+    shared_browser.play(scene())
 
 
-def test_modal_form_is_filled_in_with_the_keyboard(desk: Desk) -> None:
+def test_modal_form_is_filled_in_with_the_keyboard(shared_browser: SharedBrowser) -> None:
     async def scene() -> None:
-        async with desk.sign_in() as (page, made):
+        async with shared_browser.sign_in() as (page, made):
             await type_in(page, "/keyturn ask")
             search = page.get_by_role("combobox", name="Host")
             await expect(search).to_be_focused()
@@ -87,12 +91,14 @@ def test_modal_form_is_filled_in_with_the_keyboard(desk: Desk) -> None:
             values = handed_in["view"]["state"]["values"]
             assert values["host"]["host"]["selected_option"]["value"] == "web-2"
 
-    desk.play(scene())
+    shared_browser.play(scene())
 
 
-def test_composer_hints_completes_and_recalls_slash_commands(desk: Desk) -> None:
+def test_composer_hints_completes_and_recalls_slash_commands(
+    shared_browser: SharedBrowser,
+) -> None:
     async def scene() -> None:
-        async with desk.sign_in() as (page, _):
+        async with shared_browser.sign_in() as (page, _):
             composer = page.locator("#composer")
             await composer.press_sequentially("/key")
             await expect(page.get_by_text("Ask for a run, or see")).to_be_visible()
@@ -103,12 +109,12 @@ def test_composer_hints_completes_and_recalls_slash_commands(desk: Desk) -> None
             await composer.press("ArrowUp")
             await expect(composer).to_have_value("/keyturn hello")
 
-    desk.play(scene())
+    shared_browser.play(scene())
 
 
-def test_emulator_works_without_javascript(desk: Desk) -> None:
+def test_emulator_works_without_javascript(shared_browser: SharedBrowser) -> None:
     async def scene() -> None:
-        async with desk.sign_in(scripts=False) as (page, made):
+        async with shared_browser.sign_in(scripts=False) as (page, made):
             await page.locator("#composer").fill("/keyturn restart web-3")
             await page.get_by_role("button", name="Send").click()
             await page.reload()
@@ -126,12 +132,12 @@ def test_emulator_works_without_javascript(desk: Desk) -> None:
             await page.get_by_role("button", name="Show the Plan").last.click()
             assert len(made.of_type("view_submission")) == 1
 
-    desk.play(scene())
+    shared_browser.play(scene())
 
 
-def test_emulator_fits_a_screen_of_360_pixels(desk: Desk) -> None:
+def test_emulator_fits_a_screen_of_360_pixels(shared_browser: SharedBrowser) -> None:
     async def scene() -> None:
-        async with desk.sign_in(width=360, scheme="dark") as (page, _):
+        async with shared_browser.sign_in(width=360, scheme="dark") as (page, _):
             await type_in(page, "/keyturn restart web-3")
             await expect(page.get_by_role("button", name="Approve Restart")).to_be_visible()
             await picture(page, "small-dark")
@@ -142,4 +148,4 @@ def test_emulator_fits_a_screen_of_360_pixels(desk: Desk) -> None:
             await page.get_by_role("link", name="Home").click()
             await expect(page.get_by_text("Nothing waits for you")).to_be_visible()
 
-    desk.play(scene())
+    shared_browser.play(scene())

@@ -30,7 +30,7 @@ from tests.bot.slack.sample_views import (
     build_run_view_of_each_state,
     build_step,
 )
-from tests.slack_emulator.browsing import ARTEFACTS, Desk
+from tests.slack_emulator.browsing import ARTEFACTS, SharedBrowser
 from tests.slack_emulator.showcase import Showcase
 
 pytestmark = pytest.mark.real
@@ -94,8 +94,8 @@ def scenes() -> dict[str, list[Message]]:
     """What is posted, one picture for each."""
     owners = (Approver("Alice Ops", "U0ALICE"), Approver("Bob Net", "U0BOB"))
     drawn = {
-        name: [render_card(replace(story, approvers=owners))]
-        for name, story in build_run_view_of_each_state().items()
+        name: [render_card(replace(run_view, approvers=owners))]
+        for name, run_view in build_run_view_of_each_state().items()
     }
     drawn["several hosts"] = [render_card(fan_out())]
     drawn["broken glass"] = [
@@ -178,12 +178,12 @@ async def check_screenshot(page: Page, name: str, wrong: dict[str, Any]) -> None
 
 @pytest.mark.parametrize(("width", "scheme"), [(PHONE, "dark"), (DESK, "light")])
 def test_cards_form_and_home_tab_fit_the_screen_with_enough_contrast(
-    desk: Desk, width: int, scheme: Literal["light", "dark"]
+    shared_browser: SharedBrowser, width: int, scheme: Literal["light", "dark"]
 ) -> None:
     async def scene() -> Mapping[str, Any]:
         wrong: dict[str, Any] = {}
         end = f"{scheme}-{width}"
-        async with desk.sign_in(width=width, scheme=scheme) as (page, made):
+        async with shared_browser.sign_in(width=width, scheme=scheme) as (page, made):
             speak = made.bolt.client
             for name, messages in scenes().items():
                 for message in messages:
@@ -202,4 +202,4 @@ def test_cards_form_and_home_tab_fit_the_screen_with_enough_contrast(
             await check_screenshot(page, f"home-{end}", wrong)
         return wrong
 
-    assert desk.play(scene()) == {}
+    assert shared_browser.play(scene()) == {}

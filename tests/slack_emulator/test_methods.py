@@ -250,7 +250,7 @@ def test_conversations_methods_open_list_and_read_channels() -> None:
 
 
 def _trigger(dora: PageClient) -> str:
-    return dora.made.emulator.web_api.desk.triggers.issue("U0DORA")
+    return dora.made.emulator.web_api.context.triggers.issue("U0DORA")
 
 
 def test_views_methods_open_push_and_update_a_modal() -> None:

@@ -25,7 +25,7 @@ SHORT = 0.01
 
 
 @dataclass
-class Desk:
+class ApiHarness:
     """The API of a harness, and programs that come to it."""
 
     harness: Harness
@@ -60,13 +60,13 @@ class Desk:
         return client
 
 
-def create_desk(
+def create_api_harness(
     harness: Harness,
     *,
     base_url: str = HERE,
     rate_limit: RateLimit = FAST,
     longest_wait: float = SHORT,
-) -> Desk:
+) -> ApiHarness:
     admitted = PolicyWithoutBanned(harness.policies, harness.database)
     parts = ApiParts(
         harness.service,
@@ -79,7 +79,7 @@ def create_desk(
     api = build_api(parts)
     app = Starlette()
     app.mount(API, api)
-    return Desk(harness, api, app)
+    return ApiHarness(harness, api, app)
 
 
 @pytest.fixture(autouse=True)
@@ -91,8 +91,8 @@ def toys(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def desk(harness: Harness) -> Generator[Desk]:
-    desk = create_desk(harness)
-    yield desk
-    for program in desk.programs:
+def api_harness(harness: Harness) -> Generator[ApiHarness]:
+    api_harness = create_api_harness(harness)
+    yield api_harness
+    for program in api_harness.programs:
         program.close()

@@ -17,7 +17,7 @@ from bot.db import events as moves_store
 from bot.db.database import StoreUnavailable
 from bot.db.events import RunEvents
 from runbooks import load_catalogue
-from tests.bot.api.conftest import Desk, create_desk
+from tests.bot.api.conftest import ApiHarness, create_api_harness
 from tests.bot.harness import Harness
 from tests.toy import SetSwitch
 
@@ -26,8 +26,8 @@ WAIT = {"wait": 30}
 
 
 @pytest.fixture
-def desk(harness: Harness) -> Desk:
-    return create_desk(harness, longest_wait=30)
+def api_harness(harness: Harness) -> ApiHarness:
+    return create_api_harness(harness, longest_wait=30)
 
 
 def _until(claim: Callable[[], bool]) -> None:
@@ -45,20 +45,22 @@ def _publish_nothing(*_: object) -> None:
     """Tell nobody: another process would have moved the run."""
 
 
-def _request_and_run(desk: Desk, body: dict[str, Any], program: Any = None) -> Any:
-    program = program or desk.program("dora", "request")
+def _request_and_run(api_harness: ApiHarness, body: dict[str, Any], program: Any = None) -> Any:
+    program = program or api_harness.program("dora", "request")
     with ThreadPoolExecutor(1) as pool:
         coming: Future[Any] = pool.submit(program.post, "/runs", json=body, params=WAIT)
-        _until(lambda: bool(desk.harness.dispatcher.enqueued) or coming.done())
-        desk.harness.run_queued_work()
+        _until(lambda: bool(api_harness.harness.dispatcher.enqueued) or coming.done())
+        api_harness.harness.run_queued_work()
         return coming.result(30)
 
 
-def test_long_poll_of_a_check_returns_its_report(desk: Desk, monkeypatch: pytest.MonkeyPatch):
+def test_long_poll_of_a_check_returns_its_report(
+    api_harness: ApiHarness, monkeypatch: pytest.MonkeyPatch
+):
     assert "toy show" in load_catalogue()
     # Nobody looks again: only who moves the run can wake who waits for it.
     monkeypatch.setattr(long_poll, "_POLL_SECONDS", 60)
-    answer = _request_and_run(desk, CHECK)
+    answer = _request_and_run(api_harness, CHECK)
     body = answer.json()
     assert (answer.status_code, body["run"]["state"]) == (202, "succeeded")
     assert body["report"]["summary"] == body["run"]["summary"]
@@ -66,15 +68,15 @@ def test_long_poll_of_a_check_returns_its_report(desk: Desk, monkeypatch: pytest
 
 
 def test_long_poll_sees_a_run_ended_by_another_process(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
+    api_harness: ApiHarness, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(RunEvents, "publish", _publish_nothing)
     monkeypatch.setattr(long_poll, "_POLL_SECONDS", 0.02)
-    assert _request_and_run(desk, CHECK).json()["run"]["ended"]
+    assert _request_and_run(api_harness, CHECK).json()["run"]["ended"]
 
 
 def test_long_poll_reads_at_growing_intervals_when_workers_are_separate(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
+    api_harness: ApiHarness, monkeypatch: pytest.MonkeyPatch
 ):
     pauses = long_poll.iterate_pauses(single_process=False)
     assert [round(next(pauses), 2) for _ in range(6)] == [0.03, 0.06, 0.12, 0.24, 0.48, 0.5]
@@ -82,8 +84,8 @@ def test_long_poll_reads_at_growing_intervals_when_workers_are_separate(
     assert [next(alone) for _ in range(2)] == [0.5, 0.5]
     monkeypatch.setattr(RunEvents, "publish", _publish_nothing)
     monkeypatch.setattr(long_poll, "_POLL_SECONDS", 60)
-    monkeypatch.setattr(desk.harness.database, "embedded", False)
-    waiters = Waiters(_parts(desk.harness))
+    monkeypatch.setattr(api_harness.harness.database, "embedded", False)
+    waiters = Waiters(_parts(api_harness.harness))
     monkeypatch.setattr(waiters, "_read_state", _return_succeeded)
     response = asyncio.run(
         waiters.wait_for_response(PendingResponse(1, 30, lambda: _ThreadCount(threads=0)))
@@ -91,60 +93,62 @@ def test_long_poll_reads_at_growing_intervals_when_workers_are_separate(
     assert isinstance(response, _ThreadCount)
 
 
-def test_long_poll_of_a_change_returns_when_it_needs_approval(desk: Desk):
-    body = _request_and_run(desk, CHANGE).json()
+def test_long_poll_of_a_change_returns_when_it_needs_approval(api_harness: ApiHarness):
+    body = _request_and_run(api_harness, CHANGE).json()
     assert (body["run"]["state"], body["report"]) == ("pending", None)
 
 
-def test_long_poll_of_a_pending_run_returns_at_once(desk: Desk):
-    run = desk.harness.request(SetSwitch(host="lb1", name="lamp", value="on"))
-    response = desk.program("dora", "read").get(f"/runs/{run.id}", params=WAIT)
+def test_long_poll_of_a_pending_run_returns_at_once(api_harness: ApiHarness):
+    run = api_harness.harness.request(SetSwitch(host="lb1", name="lamp", value="on"))
+    response = api_harness.program("dora", "read").get(f"/runs/{run.id}", params=WAIT)
     assert response.json()["state"] == "pending"
 
 
-def test_long_poll_of_an_existing_run_returns_when_it_ends(desk: Desk):
-    program = desk.program("dora", "request")
+def test_long_poll_of_an_existing_run_returns_when_it_ends(api_harness: ApiHarness):
+    program = api_harness.program("dora", "request")
     number = program.post("/runs", json=CHECK).json()["run"]["id"]
     with ThreadPoolExecutor(1) as pool:
         coming = pool.submit(program.get, f"/runs/{number}", params=WAIT)
-        desk.harness.run_queued_work()
+        api_harness.harness.run_queued_work()
         assert coming.result(30).json()["ended"]
 
 
-def test_request_without_wait_returns_at_once(desk: Desk):
-    body = desk.program("dora", "request").post("/runs", json=CHECK).json()
+def test_request_without_wait_returns_at_once(api_harness: ApiHarness):
+    body = api_harness.program("dora", "request").post("/runs", json=CHECK).json()
     assert (body["run"]["state"], body["report"]) == ("planning", None)
 
 
 def test_long_poll_returns_the_current_state_at_its_time_limit(harness: Harness):
-    program = create_desk(harness, longest_wait=0.01).program("dora", "request")
+    program = create_api_harness(harness, longest_wait=0.01).program("dora", "request")
     assert program.post("/runs", json=CHECK, params=WAIT).json()["run"]["state"] == "planning"
 
 
 @pytest.mark.parametrize("wait", ["31", "-1", "nan", "inf", "long"])
-def test_invalid_wait_parameter_is_refused(desk: Desk, wait: str):
-    answer = desk.program("dora", "request").post("/runs", json=CHECK, params={"wait": wait})
+def test_invalid_wait_parameter_is_refused(api_harness: ApiHarness, wait: str):
+    answer = api_harness.program("dora", "request").post(
+        "/runs", json=CHECK, params={"wait": wait}
+    )
     assert answer.status_code == 422
-    assert "requested" not in desk.harness.list_entry_kinds()
+    assert "requested" not in api_harness.harness.list_entry_kinds()
 
 
-def test_response_is_stored_under_its_idempotency_key_before_the_wait(desk: Desk):
-    program, key = desk.program("dora", "request"), {"Idempotency-Key": "one"}
+def test_response_is_stored_under_its_idempotency_key_before_the_wait(api_harness: ApiHarness):
+    program, key = api_harness.program("dora", "request"), {"Idempotency-Key": "one"}
 
     def ask() -> Any:
         return program.post("/runs", json=CHECK, params=WAIT, headers=key)
 
     with ThreadPoolExecutor(1) as pool:
         first = pool.submit(ask)
-        _until(lambda: bool(desk.harness.dispatcher.enqueued))
+        _until(lambda: bool(api_harness.harness.dispatcher.enqueued))
         _until(lambda: ask().status_code == 202)
         assert not first.done()
-        desk.harness.run_queued_work()
+        api_harness.harness.run_queued_work()
         assert first.result(30).json()["run"]["ended"]
     again = ask()
     assert again.headers["idempotent-replayed"] == "true"
     assert again.json()["run"]["state"] == "planning"
-    assert desk.harness.list_entry_kinds().count("requested") == 1
+    assert api_harness.harness.list_entry_kinds().count("requested") == 1
 
 
 class _ThreadCount(OutputModel):
@@ -156,7 +160,7 @@ def _parts(harness: Harness) -> ApiParts:
 
 
 def test_long_polls_hold_no_threads(harness: Harness):
-    program = create_desk(harness).program("dora", "request")
+    program = create_api_harness(harness).program("dora", "request")
     number = program.post("/runs", json=CHECK).json()["run"]["id"]
     waiters = Waiters(_parts(harness))
 
@@ -178,7 +182,7 @@ def test_long_polls_hold_no_threads(harness: Harness):
 
 def test_long_poll_over_the_limit_of_waiters_returns_at_once(harness: Harness):
     number = (
-        create_desk(harness)
+        create_api_harness(harness)
         .program("dora", "request")
         .post("/runs", json=CHECK)
         .json()["run"]["id"]
@@ -190,7 +194,7 @@ def test_long_poll_over_the_limit_of_waiters_returns_at_once(harness: Harness):
 def _list_answering_threads(waiting: int, harness: Harness) -> list[str]:
     """Return which threads looked what to tell so many who waited for one run."""
     number = (
-        create_desk(harness)
+        create_api_harness(harness)
         .program("dora", "request")
         .post("/runs", json=CHECK)
         .json()["run"]["id"]
@@ -226,7 +230,7 @@ def test_worker_thread_answers_at_most_four_long_polls(harness: Harness):
 
 def test_long_poll_reads_again_after_a_database_error_in_the_worker_thread(harness: Harness):
     number = (
-        create_desk(harness)
+        create_api_harness(harness)
         .program("dora", "request")
         .post("/runs", json=CHECK)
         .json()["run"]["id"]
@@ -252,7 +256,7 @@ def test_long_poll_reads_again_after_a_database_error_in_the_worker_thread(harne
 
 def test_database_error_during_a_long_poll_keeps_the_first_response(harness: Harness):
     number = (
-        create_desk(harness)
+        create_api_harness(harness)
         .program("dora", "request")
         .post("/runs", json=CHECK)
         .json()["run"]["id"]

@@ -6,7 +6,7 @@ from typing import Any
 from bot.db import break_glass
 from bot.model.run import State, StepState
 from bot.queries.form_options import FormOptions
-from tests.bot.api.conftest import HERE, Desk
+from tests.bot.api.conftest import HERE, ApiHarness
 from tests.bot.web.sample_runs import (
     add_ended_run,
     add_pending_run,
@@ -20,30 +20,30 @@ from tests.bot.web.sample_runs import (
 from tests.toy import ABUSERS, LISTS, SetSwitch
 
 
-def _list_pending(desk: Desk, person: str) -> list[int]:
-    pending = desk.program(person).get("/pending").json()
+def _list_pending(api_harness: ApiHarness, person: str) -> list[int]:
+    pending = api_harness.program(person).get("/pending").json()
     return [run["id"] for run in pending["runs"]]
 
 
-def test_pending_lists_approvals_and_unknown_outcomes_of_a_person(desk: Desk):
-    numbers = add_sample_runs(desk.database)
-    assert _list_pending(desk, "olga")[0] == numbers["unknown"]
-    assert numbers["pending"] in _list_pending(desk, "olga")
-    assert _list_pending(desk, "dora") == []
-    desk.harness.service.deny_run(numbers["pending"], person="olga", reason="not now")
-    assert numbers["pending"] not in _list_pending(desk, "olga")
+def test_pending_lists_approvals_and_unknown_outcomes_of_a_person(api_harness: ApiHarness):
+    numbers = add_sample_runs(api_harness.database)
+    assert _list_pending(api_harness, "olga")[0] == numbers["unknown"]
+    assert numbers["pending"] in _list_pending(api_harness, "olga")
+    assert _list_pending(api_harness, "dora") == []
+    api_harness.harness.service.deny_run(numbers["pending"], person="olga", reason="not now")
+    assert numbers["pending"] not in _list_pending(api_harness, "olga")
 
 
-def test_counter_proposals_and_plans_are_pending_for_their_requester(desk: Desk):
-    harness = desk.harness
+def test_counter_proposals_and_plans_are_pending_for_their_requester(api_harness: ApiHarness):
+    harness = api_harness.harness
     run = harness.request(SetSwitch(host="lb1", name="lamp", value="on"))
     change = {"values": {"value": "dim"}, "reason": "too bright"}
-    answer = desk.program("olga", "approve").post(f"/runs/{run.id}/counter", json=change)
+    answer = api_harness.program("olga", "approve").post(f"/runs/{run.id}/counter", json=change)
     proposal = answer.json()["id"]
     harness.run_queued_work()
-    with desk.database.transaction() as tx:
+    with api_harness.database.transaction() as tx:
         plan = add_planned_run(tx).id
-    pending = desk.program("dora").get("/pending").json()
+    pending = api_harness.program("dora").get("/pending").json()
     (one,) = pending["counter_proposals"]
     assert (one["run"]["id"], one["proposed_by"], one["reason"]) == (
         proposal,
@@ -52,17 +52,17 @@ def test_counter_proposals_and_plans_are_pending_for_their_requester(desk: Desk)
     )
     assert one["changes"] == [{"field": "value", "requested": "on", "proposed": "dim"}]
     assert [run["id"] for run in pending["planned"]] == [plan]
-    others = desk.program("olga").get("/pending").json()
+    others = api_harness.program("olga").get("/pending").json()
     assert (others["counter_proposals"], others["planned"]) == ([], [])
 
 
-def test_pending_lists_open_questions_and_assigned_runs(desk: Desk):
+def test_pending_lists_open_questions_and_assigned_runs(api_harness: ApiHarness):
     def look(person: str) -> dict[str, Any]:
-        return desk.program(person).get("/pending").json()
+        return api_harness.program(person).get("/pending").json()
 
-    service, other = desk.harness.service, SetSwitch(host="lb2", name="lamp", value="on")
-    first = desk.harness.request(SetSwitch(host="lb1", name="lamp", value="on"))
-    newest = desk.harness.request(other)
+    service, other = api_harness.harness.service, SetSwitch(host="lb2", name="lamp", value="on")
+    first = api_harness.harness.request(SetSwitch(host="lb1", name="lamp", value="on"))
+    newest = api_harness.harness.request(other)
     assert (look("dora")["questions"], look("adam")["assigned"]) == ([], [])
     service.ask_question(first.id, person="olga", text="which ticket?")
     service.reassign_run(first.id, person="olga", assignee="adam", reason="it is yours")
@@ -85,37 +85,37 @@ def test_pending_lists_open_questions_and_assigned_runs(desk: Desk):
     assert look("adam")["assigned"] == []
 
 
-def test_pending_lists_break_glass_runs_until_they_are_reviewed(desk: Desk):
-    with desk.database.transaction() as tx:
+def test_pending_lists_break_glass_runs_until_they_are_reviewed(api_harness: ApiHarness):
+    with api_harness.database.transaction() as tx:
         run = add_pending_run(tx, add_requested_run(tx))
         break_glass.request_break_glass(
             tx, run=run.id, person="adam", reason="the shop is down, nobody is awake"
         )
         break_glass.activate_break_glass(tx, run.id, until=tx.now, factor="f")
-    (one,) = desk.program("olga").get("/pending").json()["to_review"]
+    (one,) = api_harness.program("olga").get("/pending").json()["to_review"]
     assert (one["run"], one["person"]) == (run.id, "adam")
     review = {"findings": "the shop was down indeed"}
-    reviewed = desk.program("olga", "approve").post(f"/runs/{run.id}/review", json=review)
+    reviewed = api_harness.program("olga", "approve").post(f"/runs/{run.id}/review", json=review)
     assert reviewed.status_code == 200, reviewed.text
-    assert desk.program("olga").get("/pending").json()["to_review"] == []
-    mine = desk.program("adam", "approve").post(f"/runs/{run.id}/review", json=review)
+    assert api_harness.program("olga").get("/pending").json()["to_review"] == []
+    mine = api_harness.program("adam", "approve").post(f"/runs/{run.id}/review", json=review)
     assert mine.status_code == 409
 
 
-def test_access_lists_a_delegation_to_both_people_only(desk: Desk):
-    with desk.database.reading() as tx:
+def test_access_lists_a_delegation_to_both_people_only(api_harness: ApiHarness):
+    with api_harness.database.reading() as tx:
         until = tx.now + 3_600_000_000
-    desk.harness.service.delegations.create_delegation(
+    api_harness.harness.service.delegations.create_delegation(
         delegator="olga", delegate="adam", ends_at=until, area="", reason="away", source="cli"
     )
     for person in ("olga", "adam"):
-        (one,) = desk.program(person).get("/access").json()["delegations"]
+        (one,) = api_harness.program(person).get("/access").json()["delegations"]
         assert (one["delegator"], one["delegate"], one["reason"]) == ("olga", "adam", "away")
-    assert desk.program("dora").get("/access").json() == {"delegations": [], "grants": []}
+    assert api_harness.program("dora").get("/access").json() == {"delegations": [], "grants": []}
 
 
-def test_api_describes_the_policy_of_everyone_or_one_person(desk: Desk):
-    program = desk.program("dora")
+def test_api_describes_the_policy_of_everyone_or_one_person(api_harness: ApiHarness):
+    program = api_harness.program("dora")
     whole = program.get("/policy").json()
     alone = program.get("/policy", params={"person": "dora"}).json()
     assert {name for one in whole["people"] for name in one["people"]} >= {"dora", "olga"}
@@ -127,8 +127,8 @@ def test_api_describes_the_policy_of_everyone_or_one_person(desk: Desk):
     assert program.get("/policy", params={"person": "eve"}).status_code == 422
 
 
-def test_api_describes_a_cron_expression_and_its_next_times(desk: Desk):
-    program = desk.program("dora")
+def test_api_describes_a_cron_expression_and_its_next_times(api_harness: ApiHarness):
+    program = api_harness.program("dora")
     cron = program.get("/calendar/cron", params={"cron": "0 3 1 * *", "count": 3}).json()
     assert cron["description"].startswith("At 03:00 on the first day of every month")
     assert len(cron["next"]) == 3
@@ -139,12 +139,12 @@ def test_api_describes_a_cron_expression_and_its_next_times(desk: Desk):
     assert (wrong_zone.status_code, "Europe/Paris" in wrong_zone.text) == (422, True)
 
 
-def test_api_requests_erasure_of_output_but_does_not_erase(desk: Desk):
-    with desk.database.transaction() as tx:
+def test_api_requests_erasure_of_output_but_does_not_erase(api_harness: ApiHarness):
+    with api_harness.database.transaction() as tx:
         run = start_run(tx, approve(tx, add_pending_run(tx, add_requested_run(tx)), reason="go"))
         end_run(tx, run, StepState.SUCCEEDED, output="password=canary-4711")
         number = add_ended_run(tx, run, State.SUCCEEDED, "Verified").id
-    program = desk.program("dora", "request")
+    program = api_harness.program("dora", "request")
     before = program.get(f"/runs/{number}/erasure").json()
     assert [(one["step"], one["characters"]) for one in before["outputs"]] == [(1, 20)]
     assert (before["request"], before["page"]) == (None, f"{HERE}/runs/{number}/erase")
@@ -157,14 +157,14 @@ def test_api_requests_erasure_of_output_but_does_not_erase(desk: Desk):
     assert "canary" not in answer.text
 
 
-def test_api_returns_field_options_read_from_the_host(desk: Desk):
-    harness = desk.harness
-    desk.api.state.parts = replace(
-        desk.api.state.parts,
+def test_api_returns_field_options_read_from_the_host(api_harness: ApiHarness):
+    harness = api_harness.harness
+    api_harness.api.state.parts = replace(
+        api_harness.api.state.parts,
         form_options=FormOptions(harness.fleet.run_query, harness.database, harness.policies),
     )
     harness.request(SetSwitch(host="lb1", name="lamp", value="on"))
-    program = desk.program("dora")
+    program = api_harness.program("dora")
     options = program.get("/hosts/lb1/options", params={"runbook": "toy set"}).json()
     assert {one["field"]: one["values"] for one in options["fields"]} == {
         "name": ["lamp"],
@@ -174,13 +174,13 @@ def test_api_returns_field_options_read_from_the_host(desk: Desk):
         assert program.get(wrong).status_code == 404
 
 
-def test_api_returns_blocked_addresses_of_the_chosen_table(desk: Desk):
-    harness = desk.harness
+def test_api_returns_blocked_addresses_of_the_chosen_table(api_harness: ApiHarness):
+    harness = api_harness.harness
     offering = FormOptions(
         harness.fleet.run_query, harness.database, harness.policies, listers=LISTS
     )
-    desk.api.state.parts = replace(desk.api.state.parts, form_options=offering)
-    program = desk.program("dora")
+    api_harness.api.state.parts = replace(api_harness.api.state.parts, form_options=offering)
+    program = api_harness.program("dora")
     for given, table in (([], "http"), (["table=www"], "www")):
         query = {"runbook": "abusers clear", "given": given}
         options = program.get("/hosts/lb1/options", params=query).json()
@@ -188,6 +188,8 @@ def test_api_returns_blocked_addresses_of_the_chosen_table(desk: Desk):
         assert values["address"] == sorted(ABUSERS[table])
 
 
-def test_api_returns_field_names_when_the_host_offers_no_options(desk: Desk):
-    options = desk.program("dora").get("/hosts/lb1/options", params={"runbook": "toy set"}).json()
+def test_api_returns_field_names_when_the_host_offers_no_options(api_harness: ApiHarness):
+    options = (
+        api_harness.program("dora").get("/hosts/lb1/options", params={"runbook": "toy set"}).json()
+    )
     assert [one["field"] for one in options["fields"]] == ["name", "value"]

@@ -14,7 +14,7 @@ from bot.api.deps import ApiParts
 from bot.api.metrics import Gauges, build_metrics_endpoint
 from bot.db.database import StoreUnavailable
 from bot.db.tables import delivery
-from tests.bot.api.conftest import Desk
+from tests.bot.api.conftest import ApiHarness
 from tests.bot.web.sample_runs import add_sample_runs
 from tests.toy import BreakSwitch, SetSwitch
 
@@ -22,9 +22,9 @@ DASHBOARD = Path(__file__).parents[3] / "docs" / "grafana.json"
 LAMP = SetSwitch(host="lb1", name="lamp", value="on")
 
 
-def _prometheus(desk: Desk, *scopes: str) -> TestClient:
+def _prometheus(api_harness: ApiHarness, *scopes: str) -> TestClient:
     """Return one with a token for these scopes, or without any."""
-    parts: ApiParts = desk.api.state.parts
+    parts: ApiParts = api_harness.api.state.parts
     gauges = Gauges(
         *(lambda: 3, lambda: {"1": 7}, lambda: 5, lambda: {"there was no room": 2}, lambda: 2)
     )
@@ -32,8 +32,8 @@ def _prometheus(desk: Desk, *scopes: str) -> TestClient:
     # As a proxy on this machine passes requests on with its default headers.
     client = TestClient(app, base_url="http://127.0.0.1:8080", client=("127.0.0.1", 5000))
     if scopes:
-        client.headers["Authorization"] = f"Bearer {desk.token('olga', *scopes)}"
-    desk.programs.append(client)
+        client.headers["Authorization"] = f"Bearer {api_harness.token('olga', *scopes)}"
+    api_harness.programs.append(client)
     return client
 
 
@@ -52,8 +52,8 @@ def _read_metrics(prometheus: TestClient) -> dict[str, float]:
     }
 
 
-def test_metrics_count_runs_decisions_and_waits_from_the_change_log(desk: Desk):
-    prometheus, harness = _prometheus(desk, "metrics"), desk.harness
+def test_metrics_count_runs_decisions_and_waits_from_the_change_log(api_harness: ApiHarness):
+    prometheus, harness = _prometheus(api_harness, "metrics"), api_harness.harness
     harness.approve(harness.request(LAMP))
     waiting = harness.request(BreakSwitch(host="lb2", name="lamp"), person="adam")
     metrics = _read_metrics(prometheus)
@@ -73,9 +73,9 @@ def test_metrics_count_runs_decisions_and_waits_from_the_change_log(desk: Desk):
     assert "keyturn_runs runbook=toy break state=pending" not in again
 
 
-def test_metrics_count_unknown_queued_and_stalled_runs(desk: Desk):
-    prometheus = _prometheus(desk, "metrics")
-    add_sample_runs(desk.database)
+def test_metrics_count_unknown_queued_and_stalled_runs(api_harness: ApiHarness):
+    prometheus = _prometheus(api_harness, "metrics")
+    add_sample_runs(api_harness.database)
     metrics = _read_metrics(prometheus)
     assert metrics["keyturn_unknown_runs"] == 1
     assert metrics["keyturn_queue_depth"] == 2
@@ -85,22 +85,22 @@ def test_metrics_count_unknown_queued_and_stalled_runs(desk: Desk):
 
 
 def test_metrics_count_runs_without_a_heartbeat_as_stalled(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
+    api_harness: ApiHarness, monkeypatch: pytest.MonkeyPatch
 ):
     from bot.db import stats
 
-    add_sample_runs(desk.database)
+    add_sample_runs(api_harness.database)
     monkeypatch.setattr(stats, "STALLED_SECONDS", -60)
-    assert _read_metrics(_prometheus(desk, "metrics"))["keyturn_stalled_runs"] == 2
+    assert _read_metrics(_prometheus(api_harness, "metrics"))["keyturn_stalled_runs"] == 2
 
 
 def test_metrics_report_a_broken_policy_and_a_lost_database(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
+    api_harness: ApiHarness, monkeypatch: pytest.MonkeyPatch
 ):
     from bot.audit import change_log
 
-    prometheus = _prometheus(desk, "metrics")
-    (desk.policy / "policy.cedar").write_text("permit (")
+    prometheus = _prometheus(api_harness, "metrics")
+    (api_harness.policy / "policy.cedar").write_text("permit (")
     metrics = _read_metrics(prometheus)
     assert metrics["keyturn_policy_broken"] == 1
     assert "keyturn_queue_depth" not in metrics
@@ -114,29 +114,31 @@ def test_metrics_report_a_broken_policy_and_a_lost_database(
     assert "keyturn_queue_depth" not in metrics
 
 
-def test_metrics_need_a_token_on_localhost_too(desk: Desk):
-    refused = _prometheus(desk).get("/metrics")
+def test_metrics_need_a_token_on_localhost_too(api_harness: ApiHarness):
+    refused = _prometheus(api_harness).get("/metrics")
     assert refused.status_code == 401
     assert "keyturn_" not in refused.text
 
 
 @pytest.mark.parametrize(("scope", "status"), [("read", 403), ("approve", 403), ("metrics", 200)])
-def test_metrics_need_a_token_with_the_scope_metrics(desk: Desk, scope: str, status: int):
-    assert _prometheus(desk, scope).get("/metrics").status_code == status
+def test_metrics_need_a_token_with_the_scope_metrics(
+    api_harness: ApiHarness, scope: str, status: int
+):
+    assert _prometheus(api_harness, scope).get("/metrics").status_code == status
 
 
-def test_metrics_count_http_connections(desk: Desk):
-    metrics = _read_metrics(_prometheus(desk, "metrics"))
+def test_metrics_count_http_connections(api_harness: ApiHarness):
+    metrics = _read_metrics(_prometheus(api_harness, "metrics"))
     assert metrics["keyturn_http_connections"] == 5
     closed = "keyturn_http_connections_closed_total reason=there was no room"
     assert metrics[closed] == 2
 
 
-def test_grafana_dashboard_uses_every_metric_and_no_unknown_one(desk: Desk):
-    prometheus = _prometheus(desk, "metrics")
-    desk.harness.approve(desk.harness.request(LAMP))
-    desk.harness.request(BreakSwitch(host="lb2", name="lamp"))
-    with desk.database.transaction() as tx:
+def test_grafana_dashboard_uses_every_metric_and_no_unknown_one(api_harness: ApiHarness):
+    prometheus = _prometheus(api_harness, "metrics")
+    api_harness.harness.approve(api_harness.harness.request(LAMP))
+    api_harness.harness.request(BreakSwitch(host="lb2", name="lamp"))
+    with api_harness.database.transaction() as tx:
         row = {"subscription": "wiki", "seq": 1, "run": 1, "kind": "requested", "occurred_at": 0}
         tx.sql.execute(delivery.insert().values(**row, attempts=0, next_attempt_at=0, error=""))
     known = {name.partition(" ")[0] for name in _read_metrics(prometheus)}

@@ -10,12 +10,12 @@ from bot.auth.rate_limit import RateLimit
 from bot.db.database import StoreUnavailable
 from bot.service import KeyturnService
 from bot.workflow import rate_limit
-from tests.bot.api.conftest import Desk, create_desk
+from tests.bot.api.conftest import ApiHarness, create_api_harness
 from tests.bot.harness import Harness
 
 
-def test_no_api_response_has_cors_headers(desk: Desk):
-    program = desk.program("olga")
+def test_no_api_response_has_cors_headers(api_harness: ApiHarness):
+    program = api_harness.program("olga")
     for origin in ("https://evil.example", "null", "http://keyturn.test"):
         for method in ("GET", "OPTIONS"):
             answer = program.request(
@@ -29,8 +29,8 @@ def test_no_api_response_has_cors_headers(desk: Desk):
 
 @pytest.mark.parametrize("path", ["/runs", "/nope", "/openapi.json"])
 @pytest.mark.parametrize("person", ["", "olga"])
-def test_every_api_response_has_security_headers(desk: Desk, path: str, person: str):
-    headers = desk.program(person).get(path).headers
+def test_every_api_response_has_security_headers(api_harness: ApiHarness, path: str, person: str):
+    headers = api_harness.program(person).get(path).headers
     assert headers["content-security-policy"].startswith("default-src 'none'")
     assert headers["x-content-type-options"] == "nosniff"
     assert headers["x-frame-options"] == "DENY"
@@ -39,12 +39,12 @@ def test_every_api_response_has_security_headers(desk: Desk, path: str, person: 
 
 
 def test_api_sends_the_hsts_header_over_https(harness: Harness):
-    with create_desk(harness, base_url="https://keyturn.test").program() as program:
+    with create_api_harness(harness, base_url="https://keyturn.test").program() as program:
         assert "max-age" in program.get("/me").headers["strict-transport-security"]
 
 
-def test_api_request_body_over_the_limit_gets_413(desk: Desk):
-    program = desk.program("dora", "request")
+def test_api_request_body_over_the_limit_gets_413(api_harness: ApiHarness):
+    program = api_harness.program("dora", "request")
     reason = {"request": "toy show lb1", "reason": "x" * middleware.MAX_BYTES}
     assert program.post("/runs", json=reason).status_code == 413
 
@@ -69,32 +69,32 @@ def test_api_request_body_over_the_limit_gets_413(desk: Desk):
         (b"\xff\xfe", 400),
     ],
 )
-def test_malformed_json_body_is_refused(desk: Desk, body: bytes, status: int):
-    program = desk.program("dora", "request")
+def test_malformed_json_body_is_refused(api_harness: ApiHarness, body: bytes, status: int):
+    program = api_harness.program("dora", "request")
     answer = program.post("/runs", content=body, headers={"Content-Type": "application/json"})
     assert answer.status_code == status
     assert answer.headers["content-type"] == "application/problem+json"
 
 
-def test_json_body_with_another_content_type_is_refused(desk: Desk):
-    answer = desk.program("dora", "request").post(
+def test_json_body_with_another_content_type_is_refused(api_harness: ApiHarness):
+    answer = api_harness.program("dora", "request").post(
         "/runs", content=b'{"request": "toy show lb1"}', headers={"Content-Type": "text/plain"}
     )
     assert answer.status_code == 422
-    assert "requested" not in desk.harness.list_entry_kinds()
+    assert "requested" not in api_harness.harness.list_entry_kinds()
 
 
-def test_slow_api_request_gets_408(desk: Desk, monkeypatch: pytest.MonkeyPatch):
+def test_slow_api_request_gets_408(api_harness: ApiHarness, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(middleware, "MAX_SECONDS", 0)
-    assert desk.program("dora").get("/me").status_code in {200, 408}
+    assert api_harness.program("dora").get("/me").status_code in {200, 408}
 
 
 def test_api_rate_limit_per_token_gets_429_with_retry_after(harness: Harness):
     clock = [0.0]
-    desk = create_desk(
+    api_harness = create_api_harness(
         harness, rate_limit=RateLimit(burst=3, per_second=2, clock=lambda: clock[0])
     )
-    with desk.program("dora") as dora, desk.program("olga") as olga:
+    with api_harness.program("dora") as dora, api_harness.program("olga") as olga:
         assert [dora.get("/me").status_code for _ in range(4)] == [200, 200, 200, 429]
         late = dora.get("/me")
         assert (late.status_code, late.headers["retry-after"]) == (429, "1")
@@ -105,9 +105,14 @@ def test_api_rate_limit_per_token_gets_429_with_retry_after(harness: Harness):
 
 def test_request_limit_per_person_gets_429_with_retry_after(harness: Harness):
     parts = replace(harness.context, rate_limits=rate_limit.RateLimits.from_person_limit(2))
-    desk = create_desk(replace(harness, context=parts, service=KeyturnService(parts)))
+    api_harness = create_api_harness(
+        replace(harness, context=parts, service=KeyturnService(parts))
+    )
     look = {"request": "toy show lb1"}
-    with desk.program("dora", "request") as dora, desk.program("olga", "request") as olga:
+    with (
+        api_harness.program("dora", "request") as dora,
+        api_harness.program("olga", "request") as olga,
+    ):
         assert [dora.post("/runs", json=look).status_code for _ in range(2)] == [202, 202]
         late = dora.post("/runs", json=look)
         assert (late.status_code, late.headers["retry-after"]) == (429, "60")
@@ -115,26 +120,26 @@ def test_request_limit_per_person_gets_429_with_retry_after(harness: Harness):
         assert olga.post("/runs", json=look).status_code == 202
 
 
-def test_api_internal_error_has_no_details(desk: Desk):
-    @desk.api.get("/fault")
+def test_api_internal_error_has_no_details(api_harness: ApiHarness):
+    @api_harness.api.get("/fault")
     def fault() -> None:
         raise RuntimeError("the secret recipe")
 
-    answer = desk.program("olga").get("/fault")
+    answer = api_harness.program("olga").get("/fault")
     assert answer.status_code == 500
     assert answer.json()["title"] == "Internal error"
     assert "secret recipe" not in answer.text
 
 
 def test_api_without_a_database_gets_503_and_logs_the_reason(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    api_harness: ApiHarness, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
     from bot.api import runs
 
     def gone(*_args: object, **_named: object) -> None:
         raise StoreUnavailable("host db1 refuses password of keyturn")
 
-    program = desk.program("olga")
+    program = api_harness.program("olga")
     monkeypatch.setattr(runs, "search_runs", gone)
     with caplog.at_level(logging.CRITICAL):
         answer = program.get("/runs")
@@ -144,9 +149,9 @@ def test_api_without_a_database_gets_503_and_logs_the_reason(
     assert "GET /api: host db1" in caplog.text
 
 
-def test_api_without_a_valid_policy_gets_503(desk: Desk):
-    program = desk.program("olga")
-    (desk.policy / "policy.cedar").write_text("permit (")
+def test_api_without_a_valid_policy_gets_503(api_harness: ApiHarness):
+    program = api_harness.program("olga")
+    (api_harness.policy / "policy.cedar").write_text("permit (")
     answer = program.get("/me")
     assert (answer.status_code, answer.json()["type"]) == (
         503,

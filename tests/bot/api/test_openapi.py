@@ -8,7 +8,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.bot.api.conftest import API, HERE, Desk
+from tests.bot.api.conftest import API, HERE, ApiHarness
 
 pytestmark = pytest.mark.anyio
 
@@ -29,11 +29,11 @@ async def _get(browser: httpx2.AsyncClient, answered: list[str], path: str) -> N
 
 
 async def test_api_answers_while_the_openapi_document_is_generated(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
+    api_harness: ApiHarness, monkeypatch: pytest.MonkeyPatch
 ):
     may, answered = threading.Event(), list[str]()
-    monkeypatch.setattr(desk.api, "openapi", _block_until(desk.api.openapi, may))
-    transport = httpx2.ASGITransport(desk.app)
+    monkeypatch.setattr(api_harness.api, "openapi", _block_until(api_harness.api.openapi, may))
+    transport = httpx2.ASGITransport(api_harness.app)
     async with httpx2.AsyncClient(transport=transport, base_url=HERE) as browser:
         described = asyncio.create_task(_get(browser, answered, "/openapi.json"))
         await asyncio.sleep(0)  # it comes first
@@ -43,16 +43,18 @@ async def test_api_answers_while_the_openapi_document_is_generated(
     assert answered == ["/nope", "/openapi.json"]
 
 
-async def test_openapi_document_is_generated_once(desk: Desk, monkeypatch: pytest.MonkeyPatch):
+async def test_openapi_document_is_generated_once(
+    api_harness: ApiHarness, monkeypatch: pytest.MonkeyPatch
+):
     drawn: list[str] = []
-    describe = desk.api.openapi
+    describe = api_harness.api.openapi
 
     def described() -> dict[str, Any]:
         drawn.append("drawn")
         return describe()
 
-    monkeypatch.setattr(desk.api, "openapi", described)
-    transport = httpx2.ASGITransport(desk.app)
+    monkeypatch.setattr(api_harness.api, "openapi", described)
+    transport = httpx2.ASGITransport(api_harness.app)
     async with httpx2.AsyncClient(transport=transport, base_url=HERE) as browser:
         asked = [browser.get(f"{API}/openapi.json") for _ in range(3)]
         contents = {answer.content for answer in await asyncio.gather(*asked)}

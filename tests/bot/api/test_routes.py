@@ -9,7 +9,7 @@ from fastapi.routing import APIRoute
 from bot.api.app import build_api
 from bot.auth.tokens import SCOPES
 from tests.agents import add_agent
-from tests.bot.api.conftest import API, Desk
+from tests.bot.api.conftest import API, ApiHarness
 from tests.bot.web.sample_runs import add_sample_runs
 from tests.bot.web.test_routes import everything
 
@@ -99,40 +99,42 @@ QUERY: dict[str, dict[str, Any]] = {
 }
 
 
-def test_every_api_route_is_in_the_table(desk: Desk):
-    routes = [route for route in everything(desk.api.routes) if isinstance(route, APIRoute)]
+def test_every_api_route_is_in_the_table(api_harness: ApiHarness):
+    routes = [route for route in everything(api_harness.api.routes) if isinstance(route, APIRoute)]
     served = {(method, route.path) for route in routes for method in route.methods or ()}
     assert served == set(ROUTES)
 
 
-def test_api_serves_only_routes_and_the_openapi_document(desk: Desk):
-    others = [route for route in everything(desk.api.routes) if not isinstance(route, APIRoute)]
+def test_api_serves_only_routes_and_the_openapi_document(api_harness: ApiHarness):
+    others = [
+        route for route in everything(api_harness.api.routes) if not isinstance(route, APIRoute)
+    ]
     assert [getattr(route, "path", route) for route in others] == ["/openapi.json"]
 
 
-def test_api_route_missing_from_the_table_is_detected(desk: Desk):
-    @desk.api.get("/backdoor")
+def test_api_route_missing_from_the_table_is_detected(api_harness: ApiHarness):
+    @api_harness.api.get("/backdoor")
     def backdoor() -> None: ...
 
     with pytest.raises(AssertionError):
-        test_every_api_route_is_in_the_table(desk)
+        test_every_api_route_is_in_the_table(api_harness)
 
 
-def test_no_api_route_runs_in_the_event_loop(desk: Desk):
-    routes = [route for route in everything(desk.api.routes) if isinstance(route, APIRoute)]
+def test_no_api_route_runs_in_the_event_loop(api_harness: ApiHarness):
+    routes = [route for route in everything(api_harness.api.routes) if isinstance(route, APIRoute)]
     assert [route.path for route in routes if iscoroutinefunction(route.endpoint)] == []
 
 
-def test_api_routes_are_shared_by_all_api_instances(desk: Desk):
-    again = build_api(desk.api.state.parts).routes
-    made = {id(route) for route in desk.api.routes if isinstance(route, APIRoute)}
+def test_api_routes_are_shared_by_all_api_instances(api_harness: ApiHarness):
+    again = build_api(api_harness.api.state.parts).routes
+    made = {id(route) for route in api_harness.api.routes if isinstance(route, APIRoute)}
     assert made == {id(route) for route in again if isinstance(route, APIRoute)}
     assert len(made) > 30
 
 
-def _status(desk: Desk, number: int, method: str, path: str, *scopes: str) -> int:
+def _status(api_harness: ApiHarness, number: int, method: str, path: str, *scopes: str) -> int:
     body = ROUTES[method, path][2]
-    program = desk.program("olga", *scopes) if scopes else desk.program()
+    program = api_harness.program("olga", *scopes) if scopes else api_harness.program()
     answer = program.request(
         method, path.format(number=number, name="lb1"), json=body, params=QUERY.get(path)
     )
@@ -141,20 +143,24 @@ def _status(desk: Desk, number: int, method: str, path: str, *scopes: str) -> in
 
 
 @pytest.mark.parametrize(("method", "path"), ROUTES)
-def test_api_route_needs_one_of_its_scopes(desk: Desk, method: str, path: str):
+def test_api_route_needs_one_of_its_scopes(api_harness: ApiHarness, method: str, path: str):
     opens, status, _ = ROUTES[method, path]
-    number = add_sample_runs(desk.database)["denied"]
+    number = add_sample_runs(api_harness.database)["denied"]
     expected = {scope: status if scope in opens else 403 for scope in SCOPES}
-    assert {scope: _status(desk, number, method, path, scope) for scope in SCOPES} == expected
-    assert _status(desk, number, method, path) == 401
+    assert {
+        scope: _status(api_harness, number, method, path, scope) for scope in SCOPES
+    } == expected
+    assert _status(api_harness, number, method, path) == 401
 
 
-def test_no_api_route_accepts_the_token_of_an_agent(desk: Desk):
-    add_agent(desk.harness)
-    _, secret = desk.harness.service.agents.create_token("triage-bot", behalf="olga", days=1)
-    program = desk.program()
+def test_no_api_route_accepts_the_token_of_an_agent(api_harness: ApiHarness):
+    add_agent(api_harness.harness)
+    _, secret = api_harness.harness.service.agents.create_token(
+        "triage-bot", behalf="olga", days=1
+    )
+    program = api_harness.program()
     program.headers["Authorization"] = f"Bearer {secret}"
-    routes = [route for route in everything(desk.api.routes) if isinstance(route, APIRoute)]
+    routes = [route for route in everything(api_harness.api.routes) if isinstance(route, APIRoute)]
     statuses = {
         (method, route.path): program.request(
             method,
@@ -170,34 +176,34 @@ def test_no_api_route_accepts_the_token_of_an_agent(desk: Desk):
 
 
 @pytest.mark.parametrize("path", sorted({path for method, path in ROUTES if method == "GET"}))
-def test_get_and_head_api_requests_change_nothing(desk: Desk, path: str):
-    number = add_sample_runs(desk.database)["pending"]
-    program = desk.program("olga", "request", "approve")
-    before = desk.harness.list_entry_kinds()
+def test_get_and_head_api_requests_change_nothing(api_harness: ApiHarness, path: str):
+    number = add_sample_runs(api_harness.database)["pending"]
+    program = api_harness.program("olga", "request", "approve")
+    before = api_harness.harness.list_entry_kinds()
     for method in ("GET", "HEAD"):
         program.request(method, path.format(number=number, name="lb1"), params=QUERY.get(path))
-    assert desk.harness.list_entry_kinds() == before
+    assert api_harness.harness.list_entry_kinds() == before
 
 
 @pytest.mark.parametrize(
     "path", ["/nope", "/runs/0", "/runs/x", "/runs/9999", f"/runs/{2**70}", "/hosts/nope"]
 )
-def test_unknown_api_address_gets_a_problem_with_404(desk: Desk, path: str):
-    answer = desk.program("olga").get(path)
+def test_unknown_api_address_gets_a_problem_with_404(api_harness: ApiHarness, path: str):
+    answer = api_harness.program("olga").get(path)
     assert answer.status_code == 404
     assert answer.headers["content-type"] == "application/problem+json"
     assert answer.json()["title"] == "Not found"
     assert answer.json()["instance"] == f"{API}{path}"
 
 
-def test_unsupported_api_method_gets_a_problem_with_405(desk: Desk):
-    answer = desk.program("olga", "request").delete("/runs/1")
+def test_unsupported_api_method_gets_a_problem_with_405(api_harness: ApiHarness):
+    answer = api_harness.program("olga", "request").delete("/runs/1")
     assert (answer.status_code, answer.headers["allow"]) == (405, "GET")
     assert answer.headers["content-type"] == "application/problem+json"
 
 
-def test_every_openapi_operation_has_an_id_and_problem_responses(desk: Desk):
-    description = desk.program().get("/openapi.json").json()
+def test_every_openapi_operation_has_an_id_and_problem_responses(api_harness: ApiHarness):
+    description = api_harness.program().get("/openapi.json").json()
     assert description["openapi"].startswith("3.1")
     assert description["servers"] == [{"url": API}]
     operations = [op for path in description["paths"].values() for op in path.values()]
@@ -209,7 +215,7 @@ def test_every_openapi_operation_has_an_id_and_problem_responses(desk: Desk):
             assert list(operation["responses"][status]["content"]) == ["application/problem+json"]
 
 
-def test_api_has_no_route_for_break_glass_tokens_grants_or_bans(desk: Desk):
+def test_api_has_no_route_for_break_glass_tokens_grants_or_bans(api_harness: ApiHarness):
     paths = " ".join(path for _, path in ROUTES)
     for word in ("glass", "token", "grant", "delegat", "factor", "ban", "sign-in"):
         assert word not in paths

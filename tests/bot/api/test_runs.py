@@ -8,7 +8,7 @@ from fastapi.testclient import TestClient
 
 from bot.audit import change_log, verification
 from bot.model.run import State
-from tests.bot.api.conftest import API, Desk
+from tests.bot.api.conftest import API, ApiHarness
 from tests.bot.clock import record_missed_moments
 from tests.bot.web.sample_runs import add_requested_run, add_sample_runs
 from tests.policies import INVENTORY
@@ -18,16 +18,18 @@ from tests.toy import SetSwitch
 LAMP = {"request": "toy set lb1 lamp on", "reason": "it is dark"}
 
 
-def _request_run(desk: Desk, program: TestClient, body: dict[str, Any]) -> dict[str, Any]:
+def _request_run(
+    api_harness: ApiHarness, program: TestClient, body: dict[str, Any]
+) -> dict[str, Any]:
     answer = program.post("/runs", json=body)
     assert answer.status_code == 202, answer.text
-    desk.harness.run_queued_work()
+    api_harness.harness.run_queued_work()
     return program.get(answer.headers["location"].removeprefix(API)).json()
 
 
-def test_api_request_is_approved_executed_and_verified(desk: Desk):
-    dora, olga = desk.program("dora", "request"), desk.program("olga", "approve")
-    run = _request_run(desk, dora, LAMP)
+def test_api_request_is_approved_executed_and_verified(api_harness: ApiHarness):
+    dora, olga = api_harness.program("dora", "request"), api_harness.program("olga", "approve")
+    run = _request_run(api_harness, dora, LAMP)
     assert (run["state"], run["source"], run["missing_approvals"]) == ("pending", "api", 1)
     assert run["approvals_from"] == "the owners of the edge"
     assert run["approvers"] == ["adam", "olga"]
@@ -36,7 +38,7 @@ def test_api_request_is_approved_executed_and_verified(desk: Desk):
 
     answer = olga.post(f"/runs/{run['id']}/approve", json={"digest": run["digest"][:10]})
     assert (answer.status_code, answer.json()["state"]) == (200, "queued")
-    desk.harness.run_queued_work()
+    api_harness.harness.run_queued_work()
     done = dora.get(f"/runs/{run['id']}").json()
     assert (done["state"], done["approved_by"]) == ("succeeded", ["olga"])
     assert done["plan"]["steps"][0]["output"].strip() == "lamp is on now"
@@ -49,21 +51,21 @@ def test_api_request_is_approved_executed_and_verified(desk: Desk):
     assert done["entries"][2]["details"]["action"] == "approve"
 
 
-def test_api_request_takes_a_ticket_where_a_rule_requires_one(desk: Desk):
-    require_unreachable_tickets(desk.harness.policies.path)
-    dora = desk.program("dora", "request")
+def test_api_request_takes_a_ticket_where_a_rule_requires_one(api_harness: ApiHarness):
+    require_unreachable_tickets(api_harness.harness.policies.path)
+    dora = api_harness.program("dora", "request")
     answer = dora.post("/runs", json=LAMP)
     assert answer.status_code == 422, answer.text
     assert "requires an approved change ticket" in answer.json()["detail"]
-    run = _request_run(desk, dora, {**LAMP, "ticket": "CHG7"})
+    run = _request_run(api_harness, dora, {**LAMP, "ticket": "CHG7"})
     assert (run["ticket"], run["state"]) == ("CHG7", "refused")
     plan = dora.post("/plans", json={**LAMP, "ticket": "CHG8"}).json()
     assert plan["ticket"] == "CHG8"
 
 
-def test_api_question_answer_and_reassignment_are_part_of_the_run(desk: Desk):
-    dora, olga = desk.program("dora", "request"), desk.program("olga", "approve")
-    run = _request_run(desk, dora, LAMP)
+def test_api_question_answer_and_reassignment_are_part_of_the_run(api_harness: ApiHarness):
+    dora, olga = api_harness.program("dora", "request"), api_harness.program("olga", "approve")
+    run = _request_run(api_harness, dora, LAMP)
     assert (run["questions"], run["assigned_to"]) == ([], None)
     at = f"/runs/{run['id']}"
     assert dora.post(f"{at}/question", json={"text": "why?"}).status_code == 403
@@ -78,16 +80,16 @@ def test_api_question_answer_and_reassignment_are_part_of_the_run(desk: Desk):
     assert questions == [("olga", "which ticket?", False), ("dora", "4711", True)]
 
 
-def test_repeated_refused_decisions_add_one_change_log_entry_each(desk: Desk):
+def test_repeated_refused_decisions_add_one_change_log_entry_each(api_harness: ApiHarness):
     """Nor by what is too late, or of another plan; by which token is told with what it did."""
-    run = _request_run(desk, desk.program("dora", "request"), LAMP)
+    run = _request_run(api_harness, api_harness.program("dora", "request"), LAMP)
     at = f"/runs/{run['id']}"
-    stan = desk.program("stan", "approve")
+    stan = api_harness.program("stan", "approve")
     for _ in range(20):
         assert stan.post(f"{at}/approve", json={"digest": run["digest"]}).status_code == 403
         assert stan.post(f"{at}/approve", json={"digest": "0" * 64}).status_code == 409
         assert stan.post(f"{at}/deny", json={"reason": "not now"}).status_code == 403
-    assert desk.harness.list_entry_kinds(desk.harness.get_run(run["id"])) == [
+    assert api_harness.harness.list_entry_kinds(api_harness.harness.get_run(run["id"])) == [
         "requested",
         "planned",
         "token used",
@@ -95,40 +97,40 @@ def test_repeated_refused_decisions_add_one_change_log_entry_each(desk: Desk):
         "token used",
         "denial refused",
     ]
-    olga = desk.program("olga", "approve")
+    olga = api_harness.program("olga", "approve")
     assert olga.post(f"{at}/approve", json={"digest": run["digest"]}).status_code == 200
     for _ in range(3):
         assert olga.post(f"{at}/approve", json={"digest": run["digest"]}).status_code == 409
-    assert desk.harness.list_entry_kinds(desk.harness.get_run(run["id"]))[6:] == [
+    assert api_harness.harness.list_entry_kinds(api_harness.harness.get_run(run["id"]))[6:] == [
         "token used",
         "approved",
     ]
 
 
-def test_api_request_on_several_hosts_creates_child_runs(desk: Desk):
+def test_api_request_on_several_hosts_creates_child_runs(api_harness: ApiHarness):
     body = {"runbook": "toy set", "values": {"host": "lb*", "name": "lamp", "value": "on"}}
-    run = _request_run(desk, desk.program("dora", "request"), body)
+    run = _request_run(api_harness, api_harness.program("dora", "request"), body)
     assert run["hosts"] == ["lb1", "lb2"]
     assert [part["host"] for part in run["child_runs"]] == ["lb1", "lb2"]
     assert len(run["plan"]["steps"]) == 2
 
 
-def test_api_plan_has_approvers_and_is_requested_by_its_digest(desk: Desk):
-    program = desk.program("dora", "request")
+def test_api_plan_has_approvers_and_is_requested_by_its_digest(api_harness: ApiHarness):
+    program = api_harness.program("dora", "request")
     plan = program.post("/plans", json=LAMP | {"reason": "it is dark"}).json()
-    desk.harness.run_queued_work()
+    api_harness.harness.run_queued_work()
     plan = program.get(f"/runs/{plan['id']}").json()
     assert (plan["state"], plan["approvers"]) == ("planned", ["adam", "olga"])
     assert [step["after"] for step in plan["plan"]["steps"]] == ["on"]
     assert program.get("/runs").json()["runs"] == []
-    assert desk.harness.fleet.sent == []
+    assert api_harness.harness.fleet.sent == []
     body = {"digest": plan["digest"]}
     assert program.post(f"/runs/{plan['id']}/request", json=body).json()["state"] == "pending"
     assert program.post(f"/runs/{plan['id']}/request", json=body).status_code == 409
 
 
-def test_api_policy_preview_returns_needed_approvals(desk: Desk):
-    program = desk.program("olga")
+def test_api_policy_preview_returns_needed_approvals(api_harness: ApiHarness):
+    program = api_harness.program("olga")
     mine = program.get("/policy/preview", params={"request": "toy set lb1"}).json()
     assert mine["sentences"][0] == "Runs immediately, no approval needed."
     several = program.get("/policy/preview", params={"request": "toy set lb2,lb1 lamp on"}).json()
@@ -152,17 +154,17 @@ def test_api_policy_preview_returns_needed_approvals(desk: Desk):
     ],
 )
 def test_invalid_api_request_is_refused_with_an_explanation(
-    desk: Desk, body: dict[str, Any], says: str
+    api_harness: ApiHarness, body: dict[str, Any], says: str
 ):
-    answer = desk.program("dora", "request").post("/runs", json=body)
+    answer = api_harness.program("dora", "request").post("/runs", json=body)
     assert answer.status_code == 422
     assert says.lower() in answer.json()["detail"].lower()
-    assert "requested" not in desk.harness.list_entry_kinds()
+    assert "requested" not in api_harness.harness.list_entry_kinds()
 
 
 @pytest.mark.parametrize("kind", ["application/x-www-form-urlencoded", "text/plain"])
-def test_api_request_without_json_content_type_is_refused(desk: Desk, kind: str):
-    program = desk.program("dora", "request")
+def test_api_request_without_json_content_type_is_refused(api_harness: ApiHarness, kind: str):
+    program = api_harness.program("dora", "request")
     answer = program.post("/runs", content=json.dumps(LAMP), headers={"Content-Type": kind})
     assert answer.status_code == 422
     assert (
@@ -170,61 +172,63 @@ def test_api_request_without_json_content_type_is_refused(desk: Desk, kind: str)
     )
 
 
-def test_unknown_api_field_and_short_digest_are_explained(desk: Desk):
-    run = desk.harness.request(SetSwitch(host="lb1", name="lamp", value="on"))
-    olga = desk.program("olga", "request", "approve")
+def test_unknown_api_field_and_short_digest_are_explained(api_harness: ApiHarness):
+    run = api_harness.harness.request(SetSwitch(host="lb1", name="lamp", value="on"))
+    olga = api_harness.program("olga", "request", "approve")
     strange = olga.post("/runs", json=LAMP | {"because": "x"}).json()
     assert strange["problems"] == {"because": "is an unknown field: check the spelling"}
     short = olga.post(f"/runs/{run.id}/approve", json={"digest": "0000"}).json()
     assert short["detail"].startswith("digest: must be at least the first ten hex digits")
 
 
-def test_invalid_api_value_is_reported_by_its_field(desk: Desk):
+def test_invalid_api_value_is_reported_by_its_field(api_harness: ApiHarness):
     body = {"runbook": "toy tune", "values": {"host": "lb1", "switch": "lamp", "value": "dim"}}
-    answer = desk.program("dora", "request").post("/runs", json=body)
+    answer = api_harness.program("dora", "request").post("/runs", json=body)
     assert answer.status_code == 422
     assert "value" in answer.json()["problems"]
 
 
-def test_api_denial_needs_a_reason_and_names_who_denied(desk: Desk):
-    run = desk.harness.request(SetSwitch(host="lb1", name="lamp", value="on"))
-    program = desk.program("olga", "approve")
+def test_api_denial_needs_a_reason_and_names_who_denied(api_harness: ApiHarness):
+    run = api_harness.harness.request(SetSwitch(host="lb1", name="lamp", value="on"))
+    program = api_harness.program("olga", "approve")
     for reason in ({}, {"reason": ""}, {"reason": " "}):
         assert program.post(f"/runs/{run.id}/deny", json=reason).status_code == 422
     response = program.post(f"/runs/{run.id}/deny", json={"reason": "no"})
     assert response.json()["summary"] == "Denied by Olga Owner: no"
-    late = desk.program("adam", "approve").post(f"/runs/{run.id}/deny", json={"reason": "no"})
+    late = api_harness.program("adam", "approve").post(
+        f"/runs/{run.id}/deny", json={"reason": "no"}
+    )
     assert late.status_code == 409
     assert "was denied by Olga Owner" in late.json()["detail"]
 
 
-def test_requester_cannot_approve_their_own_run_by_a_token(desk: Desk):
-    program = desk.program("adam", "request", "approve")
-    run = _request_run(desk, program, {"request": "toy break lb1 lamp"})
+def test_requester_cannot_approve_their_own_run_by_a_token(api_harness: ApiHarness):
+    program = api_harness.program("adam", "request", "approve")
+    run = _request_run(api_harness, program, {"request": "toy break lb1 lamp"})
     answer = program.post(f"/runs/{run['id']}/approve", json={"digest": run["digest"]})
     assert answer.status_code == 403
     assert "you requested it" in answer.json()["detail"]
-    assert desk.harness.get_run(run["id"]).state is State.PENDING
+    assert api_harness.harness.get_run(run["id"]).state is State.PENDING
 
 
-def test_api_withdraws_stops_and_undoes_runs(desk: Desk):
-    dora, olga = desk.program("dora", "request"), desk.program("olga", "approve")
-    first = _request_run(desk, dora, LAMP)
+def test_api_withdraws_stops_and_undoes_runs(api_harness: ApiHarness):
+    dora, olga = api_harness.program("dora", "request"), api_harness.program("olga", "approve")
+    first = _request_run(api_harness, dora, LAMP)
     assert dora.post(f"/runs/{first['id']}/withdraw").json()["state"] == "withdrawn"
-    second = _request_run(desk, dora, LAMP)
+    second = _request_run(api_harness, dora, LAMP)
     stopped = dora.post(f"/runs/{second['id']}/stop", json={"reason": "wrong lamp"})
     assert stopped.json()["state"] == "stopped"
-    third = _request_run(desk, dora, LAMP)
+    third = _request_run(api_harness, dora, LAMP)
     olga.post(f"/runs/{third['id']}/approve", json={"digest": third["digest"]})
-    desk.harness.run_queued_work()
+    api_harness.harness.run_queued_work()
     undone = dora.post(f"/runs/{third['id']}/undo", json={})
     assert (undone.status_code, undone.json()["undo_of"]) == (202, third["id"])
     assert undone.headers["location"] == f"{API}/runs/{undone.json()['id']}"
 
 
-def test_api_requests_an_ended_run_again_for_the_caller(desk: Desk):
-    dora, adam = desk.program("dora", "request"), desk.program("adam", "request")
-    first = _request_run(desk, dora, LAMP)
+def test_api_requests_an_ended_run_again_for_the_caller(api_harness: ApiHarness):
+    dora, adam = api_harness.program("dora", "request"), api_harness.program("adam", "request")
+    first = _request_run(api_harness, dora, LAMP)
     number = first["id"]
     no = adam.post(f"/runs/{number}/again", json={})
     assert (no.status_code, no.json()["detail"]) == (
@@ -243,19 +247,19 @@ def test_api_requests_an_ended_run_again_for_the_caller(desk: Desk):
     )
 
 
-def test_api_requests_a_host_pattern_again_with_its_current_hosts(desk: Desk):
-    dora = desk.program("dora", "request")
-    first = _request_run(desk, dora, {"request": "toy set lb* lamp on"})
+def test_api_requests_a_host_pattern_again_with_its_current_hosts(api_harness: ApiHarness):
+    dora = api_harness.program("dora", "request")
+    first = _request_run(api_harness, dora, {"request": "toy set lb* lamp on"})
     dora.post(f"/runs/{first['id']}/withdraw")
     more = "  lb3: {area: edge, tags: [haproxy]}\n"
-    (desk.policy / "inventory.yaml").write_text(INVENTORY + more)
+    (api_harness.policy / "inventory.yaml").write_text(INVENTORY + more)
     again = dora.post(f"/runs/{first['id']}/again", json={}).json()["run"]
     assert (again["title"], again["hosts"]) == (first["title"], ["lb1", "lb2", "lb3"])
 
 
-def test_api_run_pages_return_every_run_once(desk: Desk):
-    numbers = set(add_sample_runs(desk.database).values())
-    program = desk.program("olga")
+def test_api_run_pages_return_every_run_once(api_harness: ApiHarness):
+    numbers = set(add_sample_runs(api_harness.database).values())
+    program = api_harness.program("olga")
     seen: list[int] = []
     address: str | None = "/runs?limit=5"
     while address:
@@ -279,10 +283,10 @@ FOUND: list[tuple[dict[str, Any], set[str]]] = [
 
 @pytest.mark.parametrize(("query", "kinds"), FOUND)
 def test_api_filters_runs_as_the_runs_page_does(
-    desk: Desk, query: dict[str, Any], kinds: set[str]
+    api_harness: ApiHarness, query: dict[str, Any], kinds: set[str]
 ):
-    numbers = add_sample_runs(desk.database)
-    runs = desk.program("olga").get("/runs", params=query).json()["runs"]
+    numbers = add_sample_runs(api_harness.database)
+    runs = api_harness.program("olga").get("/runs", params=query).json()["runs"]
     assert {run["id"] for run in runs} == {numbers[kind] for kind in kinds}
     assert [run["id"] for run in runs if run["needs_attention"]] == [
         numbers[kind] for kind in kinds if kind == "checked"
@@ -293,8 +297,8 @@ def test_api_filters_runs_as_the_runs_page_does(
     "query",
     ["state=odd", "since=5", "since=2026-13-01T00:00:00Z", "limit=0", "who=dora", "before=x"],
 )
-def test_invalid_api_run_filter_is_refused(desk: Desk, query: str):
-    answer = desk.program("olga").get(f"/runs?{query}")
+def test_invalid_api_run_filter_is_refused(api_harness: ApiHarness, query: str):
+    answer = api_harness.program("olga").get(f"/runs?{query}")
     assert answer.status_code == 422
     assert answer.json()["problems"]
 
@@ -307,8 +311,10 @@ def test_invalid_api_run_filter_is_refused(desk: Desk, query: str):
         ("/compare", "b"),
     ],
 )
-def test_invalid_query_parameter_is_reported_by_its_name(desk: Desk, where: str, place: str):
-    answer = desk.program("olga").get(f"/runs{where}").json()
+def test_invalid_query_parameter_is_reported_by_its_name(
+    api_harness: ApiHarness, where: str, place: str
+):
+    answer = api_harness.program("olga").get(f"/runs{where}").json()
     assert list(answer["problems"]) == [place]
     assert answer["detail"].startswith(f"{place}: ")
 
@@ -324,9 +330,9 @@ def test_invalid_query_parameter_is_reported_by_its_name(desk: Desk, where: str,
     ],
 )
 def test_invalid_body_value_is_reported_by_its_json_pointer(
-    desk: Desk, more: dict[str, Any], place: str
+    api_harness: ApiHarness, more: dict[str, Any], place: str
 ):
-    answer = desk.program("dora", "request").post("/runs", json=LAMP | more)
+    answer = api_harness.program("dora", "request").post("/runs", json=LAMP | more)
     assert list(answer.json()["problems"]) == [place]
 
 
@@ -345,20 +351,20 @@ def test_invalid_body_value_is_reported_by_its_json_pointer(
     ],
 )
 def test_unknown_name_in_a_run_filter_is_reported_as_unknown(
-    desk: Desk, filters: dict[str, str], message: str
+    api_harness: ApiHarness, filters: dict[str, str], message: str
 ):
-    add_sample_runs(desk.database)
-    body = desk.program("olga").get("/runs", params=filters | {"state": "failed"}).json()
+    add_sample_runs(api_harness.database)
+    body = api_harness.program("olga").get("/runs", params=filters | {"state": "failed"}).json()
     assert body["runs"] == []
     assert list(body["unknown_filters"]) == [*filters]
     assert message in next(iter(body["unknown_filters"].values()))
 
 
-def test_name_known_to_policy_or_runs_is_a_known_run_filter(desk: Desk):
-    with desk.database.transaction() as tx:
+def test_name_known_to_policy_or_runs_is_a_known_run_filter(api_harness: ApiHarness):
+    with api_harness.database.transaction() as tx:
         add_requested_run(tx, person="gone", host="old1", words="abusers forget")
-    desk.harness.service.ban_person("stan", banned_by="adam", reason="the laptop is stolen")
-    program = desk.program("olga")
+    api_harness.harness.service.ban_person("stan", banned_by="adam", reason="the laptop is stolen")
+    program = api_harness.program("olga")
     known = (
         {"person": "stan"},
         {"person": "gone"},
@@ -382,39 +388,39 @@ def test_name_known_to_policy_or_runs_is_a_known_run_filter(desk: Desk):
     ],
 )
 def test_unknown_name_in_a_change_log_filter_is_reported_as_unknown(
-    desk: Desk, filters: dict[str, str], message: str
+    api_harness: ApiHarness, filters: dict[str, str], message: str
 ):
-    add_sample_runs(desk.database)
-    body = desk.program("olga").get("/log", params=filters | {"kind": "fired"}).json()
+    add_sample_runs(api_harness.database)
+    body = api_harness.program("olga").get("/log", params=filters | {"kind": "fired"}).json()
     assert body["entries"] == []
     assert list(body["unknown_filters"]) == [*filters]
     assert message in next(iter(body["unknown_filters"].values()))
 
 
-def test_name_known_to_policy_or_change_log_is_a_known_log_filter(desk: Desk):
+def test_name_known_to_policy_or_change_log_is_a_known_log_filter(api_harness: ApiHarness):
     """Nor whoever never asked for anything, and has only approved or looked on."""
-    with desk.database.transaction() as tx:
+    with api_harness.database.transaction() as tx:
         change_log.append_entry(tx, "approved", person="gone", host="old1")
         add_requested_run(tx, host="old2", words="abusers forget")
-    program = desk.program("olga")
+    program = api_harness.program("olga")
     known = ({"person": "gone"}, {"person": "stan"}, {"host": "old1"}, {"host": "ol*"})
     for filters in (*known, {"host": "lb2"}, {"runbook": "abusers forget"}, {"area": "edge"}):
         body = program.get("/log", params=filters | {"kind": "fired"}).json()
         assert (body["entries"], body["unknown_filters"]) == ([], {}), filters
 
 
-def test_api_returns_runs_in_every_state(desk: Desk):
-    program = desk.program("olga")
-    for number in add_sample_runs(desk.database).values():
+def test_api_returns_runs_in_every_state(api_harness: ApiHarness):
+    program = api_harness.program("olga")
+    for number in add_sample_runs(api_harness.database).values():
         response = program.get(f"/runs/{number}")
         assert (response.status_code, response.json()["id"]) == (200, number)
 
 
-def test_api_pages_and_verifies_the_change_log(desk: Desk):
-    with desk.database.transaction() as tx:
+def test_api_pages_and_verifies_the_change_log(api_harness: ApiHarness):
+    with api_harness.database.transaction() as tx:
         verification.open_log(tx)
-    add_sample_runs(desk.database)
-    program = desk.program("olga")
+    add_sample_runs(api_harness.database)
+    program = api_harness.program("olga")
     page = program.get("/log?limit=3").json()
     assert page["entries"][0]["hash"] == page["head_hash"]
     older = program.get(page["next"].removeprefix(API)).json()
@@ -423,8 +429,8 @@ def test_api_pages_and_verifies_the_change_log(desk: Desk):
     assert (verdict["broken"], verdict["entries"]) == (None, page["head_seq"])
 
 
-def test_api_lists_runbook_fields_and_hosts_with_owners(desk: Desk):
-    program = desk.program("dora")
+def test_api_lists_runbook_fields_and_hosts_with_owners(api_harness: ApiHarness):
+    program = api_harness.program("dora")
     [runbook] = program.get("/runbooks?prefix=toy set all").json()["runbooks"]
     assert [field["name"] for field in runbook["fields"]] == ["host", "value"]
     assert runbook["usage"] == "toy set all HOST VALUE"
@@ -434,26 +440,26 @@ def test_api_lists_runbook_fields_and_hosts_with_owners(desk: Desk):
     assert "keys/" not in program.get("/hosts").text
 
 
-def test_api_schedule_is_requested_suspended_resumed_and_ended(desk: Desk):
-    dora = desk.program("dora", "request")
+def test_api_schedule_is_requested_suspended_resumed_and_ended(api_harness: ApiHarness):
+    dora = api_harness.program("dora", "request")
     body = {"request": "toy show lb1", "name": "a look", "cron": "0 3 1 * *", "reason": "habit"}
     add_requested_run = dora.post("/schedules", json=body)
     assert add_requested_run.status_code == 202
     assert "first day of every month" in add_requested_run.json()["schedule"]["when"]
-    desk.harness.run_queued_work()
+    api_harness.harness.run_queued_work()
     [schedule] = dora.get("/schedules").json()["schedules"]
     assert dora.get("/schedules?ended=all").json() == {"schedules": [schedule], "ended_before": 0}
     assert dora.get("/schedules?ended=often").status_code == 422
     assert (schedule["name"], schedule["state"], len(schedule["next"])) == ("a look", "active", 5)
     at = f"/schedules/{schedule['id']}"
-    record_missed_moments(desk.database, schedule["id"], times=2)
+    record_missed_moments(api_harness.database, schedule["id"], times=2)
     [listed] = dora.get("/schedules").json()["schedules"]
     assert (schedule["missed"], listed["missed"], dora.get(at).json()["missed"]) == (0, 2, 2)
     assert dora.post(f"{at}/suspend", json={}).json()["state"] == "suspended"
     assert dora.post(f"{at}/resume").json()["state"] == "active"
-    assert desk.program("stan", "request").post(f"{at}/end", json={}).status_code == 403
+    assert api_harness.program("stan", "request").post(f"{at}/end", json={}).status_code == 403
     assert dora.post(f"{at}/end", json={}).json()["state"] == "ended"
-    kinds = desk.harness.list_entry_kinds()
+    kinds = api_harness.harness.list_entry_kinds()
     for kind in ("schedule suspended", "schedule resumed", "schedule ended"):
         assert kinds[kinds.index(kind) - 1] == "token used"
     assert dora.post("/schedules", json=body | {"cron": "often"}).status_code == 422

@@ -14,7 +14,7 @@ from schemathesis.config import SchemathesisConfig
 from schemathesis.engine import events, from_schema
 from schemathesis.engine.run import PhaseName
 
-from tests.bot.api.conftest import API, Desk
+from tests.bot.api.conftest import API, ApiHarness
 from tests.bot.api.test_routes import ROUTES
 from tests.bot.web.sample_runs import add_sample_runs
 
@@ -47,10 +47,10 @@ class Findings:
     tried: set[str] = field(default_factory=set[str])
 
 
-def _run_schemathesis(desk: Desk, *, examples: int) -> Findings:
+def _run_schemathesis(api_harness: ApiHarness, *, examples: int) -> Findings:
     """Go through all phases. The requests are the same every time."""
-    add_sample_runs(desk.database)
-    bearer = f"Bearer {desk.token('olga', 'request', 'approve')}"
+    add_sample_runs(api_harness.database)
+    bearer = f"Bearer {api_harness.token('olga', 'request', 'approve')}"
     config = SchemathesisConfig.from_dict(
         {
             "headers": {"Authorization": bearer},
@@ -60,7 +60,9 @@ def _run_schemathesis(desk: Desk, *, examples: int) -> Findings:
             "checks": {"enabled": False} | {check: {"enabled": True} for check in CHECKS},
         }
     )
-    described = schemathesis.openapi.from_asgi(f"{API}/openapi.json", desk.app, config=config)
+    described = schemathesis.openapi.from_asgi(
+        f"{API}/openapi.json", api_harness.app, config=config
+    )
     findings = Findings()
     for event in from_schema(described).execute():
         if isinstance(event, events.PhaseFinished):
@@ -87,8 +89,8 @@ def _note(event: events.ScenarioFinished, findings: Findings) -> None:
 
 
 @pytest.mark.timeout(240)
-def test_every_response_matches_the_api_description(desk: Desk):
-    findings = _run_schemathesis(desk, examples=1)
+def test_every_response_matches_the_api_description(api_harness: ApiHarness):
+    findings = _run_schemathesis(api_harness, examples=1)
     assert findings.failures == []
     assert findings.phases >= PHASES
     assert findings.tried == {f"{method} {path}" for method, path in ROUTES}
@@ -98,12 +100,12 @@ def test_every_response_matches_the_api_description(desk: Desk):
 
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("status", [500, 418])
-def test_undescribed_api_response_is_detected(desk: Desk, status: int):
-    routes = desk.api.router.routes
+def test_undescribed_api_response_is_detected(api_harness: ApiHarness, status: int):
+    routes = api_harness.api.router.routes
     routes[:] = [one for one in routes if getattr(one, "path", "") == "/openapi.json"]
 
-    @desk.api.get("/odd")
+    @api_harness.api.get("/odd")
     def odd() -> Response:
         return Response(status_code=status)
 
-    assert len(_run_schemathesis(desk, examples=1).failures) > 0
+    assert len(_run_schemathesis(api_harness, examples=1).failures) > 0

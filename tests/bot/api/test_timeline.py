@@ -4,13 +4,15 @@ import pytest
 
 from bot.audit import verification
 from bot.db.database import Transaction
-from tests.bot.api.conftest import Desk
+from tests.bot.api.conftest import ApiHarness
 from tests.bot.web.sample_runs import add_sample_runs
 
 
-def test_api_lists_changes_around_a_time_with_their_approvers(desk: Desk):
-    numbers = add_sample_runs(desk.database)
-    timeline = desk.program("dora").get("/changes", params={"host": "lb1", "within": "1 h"}).json()
+def test_api_lists_changes_around_a_time_with_their_approvers(api_harness: ApiHarness):
+    numbers = add_sample_runs(api_harness.database)
+    timeline = (
+        api_harness.program("dora").get("/changes", params={"host": "lb1", "within": "1 h"}).json()
+    )
     ranks = [one["rank"] for one in timeline["events"]]
     assert ranks == sorted(ranks)
     assert numbers["succeeded"] in [one["run"] for one in timeline["events"]]
@@ -22,36 +24,36 @@ def test_api_lists_changes_around_a_time_with_their_approvers(desk: Desk):
         timeline["since"],
         timeline["until"],
     )
-    one = desk.program("dora").get("/changes", params={"limit": 1}).json()
+    one = api_harness.program("dora").get("/changes", params={"limit": 1}).json()
     assert len(one["events"]) == 1
     assert one["omitted"] > 0
 
 
-def test_invalid_time_span_of_changes_is_refused(desk: Desk):
-    answer = desk.program("dora").get("/changes", params={"within": "ages"})
+def test_invalid_time_span_of_changes_is_refused(api_harness: ApiHarness):
+    answer = api_harness.program("dora").get("/changes", params={"within": "ages"})
     assert answer.status_code == 422
 
 
-def test_saved_view_of_a_token_belongs_to_its_person(desk: Desk):
-    program = desk.program("dora", "request")
+def test_saved_view_of_a_token_belongs_to_its_person(api_harness: ApiHarness):
+    program = api_harness.program("dora", "request")
     kept = program.post("/views", json={"name": "edge", "filters": {"area": "edge"}}).json()
     assert kept["filters"] == {"area": "edge"}
-    assert desk.program("olga").get(f"/views/{kept['id']}").json() == kept
-    assert desk.program("olga").get("/views").json() == {"views": []}
+    assert api_harness.program("olga").get(f"/views/{kept['id']}").json() == kept
+    assert api_harness.program("olga").get("/views").json() == {"views": []}
     assert program.post(f"/views/{kept['id']}/delete").json() == {"views": []}
 
 
-def test_saved_view_with_an_unknown_filter_is_refused(desk: Desk):
-    answer = desk.program("dora", "request").post(
+def test_saved_view_with_an_unknown_filter_is_refused(api_harness: ApiHarness):
+    answer = api_harness.program("dora", "request").post(
         "/views", json={"name": "edge", "filters": {"colour": "red"}}
     )
     assert answer.status_code == 422
     assert "Unknown filter colour" in answer.json()["detail"]
 
 
-def test_api_change_log_pages_keep_their_filters(desk: Desk):
-    add_sample_runs(desk.database)
-    program = desk.program("dora")
+def test_api_change_log_pages_keep_their_filters(api_harness: ApiHarness):
+    add_sample_runs(api_harness.database)
+    program = api_harness.program("dora")
     page = program.get("/log", params={"kind": "approved", "limit": 2}).json()
     assert {entry["kind"] for entry in page["entries"]} == {"approved"}
     assert "kind=approved" in page["next"]
@@ -63,10 +65,10 @@ def test_api_change_log_pages_keep_their_filters(desk: Desk):
 
 
 def test_second_api_change_log_verification_at_a_time_gets_409(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
+    api_harness: ApiHarness, monkeypatch: pytest.MonkeyPatch
 ):
     genuine, second = verification.verify_log, list[tuple[int, str]]()
-    with desk.database.transaction() as tx:
+    with api_harness.database.transaction() as tx:
         verification.open_log(tx)
 
     def meanwhile(tx: Transaction) -> verification.Verification:
@@ -74,7 +76,7 @@ def test_second_api_change_log_verification_at_a_time_gets_409(
         second.append((answer.status_code, answer.json()["type"]))
         return genuine(tx)
 
-    dora, olga = desk.program("dora"), desk.program("olga")
+    dora, olga = api_harness.program("dora"), api_harness.program("olga")
     with monkeypatch.context() as both:
         both.setattr(verification, "verify_log", meanwhile)
         assert dora.post("/log/verify").status_code == 200

@@ -6,7 +6,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from bot.db import schedules
-from tests.bot.api.conftest import Desk, create_desk
+from tests.bot.api.conftest import ApiHarness, create_api_harness
 from tests.bot.api.test_routes import QUERY
 from tests.bot.api.test_routes import ROUTES as ALL
 from tests.bot.restricted_view import (
@@ -98,7 +98,7 @@ def restricted(tmp_path_factory: pytest.TempPathFactory) -> Generator[Restricted
 
 
 @pytest.fixture(scope="module")
-def restricted_desk(restricted: RestrictedHarness) -> Generator[Desk]:
+def restricted_desk(restricted: RestrictedHarness) -> Generator[ApiHarness]:
     yield from _a_desk(restricted)
 
 
@@ -110,14 +110,14 @@ def used(tmp_path_factory: pytest.TempPathFactory) -> Generator[RestrictedHarnes
 
 
 @pytest.fixture(scope="module")
-def used_desk(used: RestrictedHarness) -> Generator[Desk]:
+def used_desk(used: RestrictedHarness) -> Generator[ApiHarness]:
     yield from _a_desk(used)
 
 
-def _a_desk(restricted: RestrictedHarness) -> Generator[Desk]:
-    desk = create_desk(restricted.harness)
-    yield desk
-    for program in desk.programs:
+def _a_desk(restricted: RestrictedHarness) -> Generator[ApiHarness]:
+    api_harness = create_api_harness(restricted.harness)
+    yield api_harness
+    for program in api_harness.programs:
         program.close()
 
 
@@ -145,7 +145,7 @@ def test_viewing_test_covers_every_api_route():
 
 @pytest.mark.parametrize(("method", "path"), _of("run"))
 def test_api_answers_for_a_hidden_run_as_for_a_missing_run(
-    used: RestrictedHarness, used_desk: Desk, method: str, path: str
+    used: RestrictedHarness, used_desk: ApiHarness, method: str, path: str
 ):
     program = used_desk.program("dora", "read", "request", "approve")
     absent = _ask(program, method, path, ABSENT)
@@ -157,7 +157,7 @@ def test_api_answers_for_a_hidden_run_as_for_a_missing_run(
 
 @pytest.mark.parametrize(("method", "path"), _of("schedule"))
 def test_api_answers_for_a_hidden_schedule_as_for_a_missing_schedule(
-    used: RestrictedHarness, used_desk: Desk, method: str, path: str
+    used: RestrictedHarness, used_desk: ApiHarness, method: str, path: str
 ):
     program = used_desk.program("dora", "read", "request", "approve")
     absent = _ask(program, method, path, ABSENT)
@@ -168,7 +168,7 @@ def test_api_answers_for_a_hidden_schedule_as_for_a_missing_schedule(
 
 @pytest.mark.parametrize(("method", "path"), _of("value"))
 def test_api_answers_for_a_hidden_watched_value_as_for_a_missing_value(
-    used: RestrictedHarness, used_desk: Desk, method: str, path: str
+    used: RestrictedHarness, used_desk: ApiHarness, method: str, path: str
 ):
     program = used_desk.program("dora", "read", "request", "approve")
     absent = _ask(program, method, path, ABSENT)
@@ -179,7 +179,7 @@ def test_api_answers_for_a_hidden_watched_value_as_for_a_missing_value(
 
 @pytest.mark.parametrize(("method", "path"), _of("leaves out"))
 def test_api_lists_leave_out_hidden_runs(
-    restricted: RestrictedHarness, restricted_desk: Desk, method: str, path: str
+    restricted: RestrictedHarness, restricted_desk: ApiHarness, method: str, path: str
 ):
     _, text = _ask(restricted_desk.program("dora", "read"), method, path, restricted.shown.id)
     assert HIDDEN not in text
@@ -190,7 +190,7 @@ def test_api_lists_leave_out_hidden_runs(
 
 @pytest.mark.parametrize("path", ["/runs", "/log", "/calendar", "/schedules"])
 def test_api_lists_show_runs_with_the_right_to_view(
-    restricted: RestrictedHarness, restricted_desk: Desk, path: str
+    restricted: RestrictedHarness, restricted_desk: ApiHarness, path: str
 ):
     _, text = _ask(restricted_desk.program("dora", "read"), "GET", path, restricted.shown.id)
     assert SHOWN in text
@@ -198,7 +198,7 @@ def test_api_lists_show_runs_with_the_right_to_view(
 
 @pytest.mark.parametrize(("method", "path"), _of("tells of none"))
 def test_api_routes_about_no_run_show_no_hidden_run(
-    used: RestrictedHarness, used_desk: Desk, method: str, path: str
+    used: RestrictedHarness, used_desk: ApiHarness, method: str, path: str
 ):
     program = used_desk.program("dora", "read", "request", "approve")
     assert HIDDEN not in _ask(program, method, path, used.schedule)[1]
@@ -206,7 +206,7 @@ def test_api_routes_about_no_run_show_no_hidden_run(
 
 @pytest.mark.parametrize(("method", "path"), _of("refuses"))
 def test_api_change_log_verification_needs_the_right_to_view_every_run(
-    used: RestrictedHarness, used_desk: Desk, method: str, path: str
+    used: RestrictedHarness, used_desk: ApiHarness, method: str, path: str
 ):
     status, text = _ask(used_desk.program("dora", "read"), method, path, used.shown.id)
     assert status == 403
@@ -214,7 +214,7 @@ def test_api_change_log_verification_needs_the_right_to_view_every_run(
     assert _ask(used_desk.program("adam", "read"), method, path, used.shown.id)[0] == 200
 
 
-def test_waiting_report_does_not_count_hidden_runs(restricted_desk: Desk):
+def test_waiting_report_does_not_count_hidden_runs(restricted_desk: ApiHarness):
     def counted(person: str) -> int:
         report = restricted_desk.program(person, "read").get("/report/waiting").json()
         return report["total"]["requested"]
@@ -223,7 +223,7 @@ def test_waiting_report_does_not_count_hidden_runs(restricted_desk: Desk):
 
 
 def test_host_lock_shows_its_run_only_with_the_right_to_view_it(
-    restricted: RestrictedHarness, restricted_desk: Desk
+    restricted: RestrictedHarness, restricted_desk: ApiHarness
 ):
     def holders(person: str) -> list[int]:
         body = restricted_desk.program(person, "read").get("/locks").json()
@@ -233,7 +233,7 @@ def test_host_lock_shows_its_run_only_with_the_right_to_view_it(
     assert holders("dora") == []
 
 
-def test_run_filters_match_no_hidden_run(restricted_desk: Desk):
+def test_run_filters_match_no_hidden_run(restricted_desk: ApiHarness):
     """A name that only hidden runs have is as one that never was."""
     program = restricted_desk.program("dora", "read")
     for filters in ({"search": HIDDEN}, {"host": "lb1"}, {"area": "edge"}, {"person": "adam"}):
@@ -242,7 +242,7 @@ def test_run_filters_match_no_hidden_run(restricted_desk: Desk):
 
 
 def test_change_log_shows_entries_of_the_caller_without_view_rights(
-    restricted: RestrictedHarness, restricted_desk: Desk
+    restricted: RestrictedHarness, restricted_desk: ApiHarness
 ):
     body = restricted_desk.program("dora", "read").get("/log", params={"limit": 500}).json()
     mine = {restricted.shown.id, _asked_for(restricted, restricted.shown_schedule)}

@@ -53,10 +53,12 @@ def get_delegator(harness: Harness, run: Run, person: str) -> str:
 def test_delegate_approves_on_behalf_of_the_delegator(db_harness: Harness):
     harness = db_harness
     run = harness.request(LAMP_ON)
-    with pytest.raises(NotAllowed, match="Those who can: Adam Admin, Olga Owner.$"):
+    with pytest.raises(NotAllowed, match=r"Those who can: Adam Admin, Olga Owner\.$"):
         harness.approve(run, "stan")
     delegate(harness)
-    with pytest.raises(NotAllowed, match="Those who can: Adam Admin, Olga Owner, Stan Storage.$"):
+    with pytest.raises(
+        NotAllowed, match=r"Those who can: Adam Admin, Olga Owner, Stan Storage\.$"
+    ):
         harness.approve(run, "dora")
     assert harness.approve(run, "stan").state is State.SUCCEEDED
     with harness.database.reading() as tx:

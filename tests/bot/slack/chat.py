@@ -114,10 +114,10 @@ async def open_chat(
         door = SlackService(
             harness.service, harness.database, harness.policies, client, installation, offering
         )
-        stories = SlackRunViewBuilder(harness.policies, team=TEAM, base_url=PAGES)
+        run_views = SlackRunViewBuilder(harness.policies, team=TEAM, base_url=PAGES)
         door.outbox = Outbox(
             harness.database,
-            stories,
+            run_views,
             MessageSender(client),
             default_channel=default_channel,
             home_tabs=door.home_tabs,

@@ -69,7 +69,7 @@ def build_run(state: State = State.PENDING, **other: Any) -> Run:
 
 
 def build_run_view(run: Run | None = None, **other: Any) -> SlackRunView:
-    story = SlackRunView(
+    run_view = SlackRunView(
         run or build_run(),
         person_names={"dora": "Dora Developer", "olga": "Olga Owner", "adam": "Adam Admin"},
         area_title="the edge",
@@ -79,7 +79,7 @@ def build_run_view(run: Run | None = None, **other: Any) -> SlackRunView:
         page_url=PAGE,
         now=ASKED + MINUTE,
     )
-    return replace(story, **other)
+    return replace(run_view, **other)
 
 
 def build_approval(person: str = "olga", **other: Any) -> Decision:
@@ -103,7 +103,7 @@ def build_check(report: Report | None) -> Run:
 
 
 def build_run_view_of_each_state() -> dict[str, SlackRunView]:
-    """One story for each state, as the service leaves it."""
+    """A view of a run in each state, as the service leaves it."""
     ended = {"ended_at": ASKED + 5 * MINUTE}
     started = {"started_at": ASKED + 2 * MINUTE}
     sent = StepRecord(12, 1, StepState.INTENT, ASKED + 2 * MINUTE)

@@ -57,8 +57,8 @@ CASES: list[tuple[str, dict[str, Any], str, Audience]] = [
 def test_run_is_posted_to_channel_requester_or_nobody_by_state_and_source(
     run: dict[str, Any], door: str, audience: Audience
 ):
-    story = build_run_view(build_run(origin=RequestOrigin(door, "C0OPS"), **run))
-    assert get_audience(story, is_posted=False) is audience
+    run_view = build_run_view(build_run(origin=RequestOrigin(door, "C0OPS"), **run))
+    assert get_audience(run_view, is_posted=False) is audience
 
 
 @pytest.mark.parametrize(
@@ -66,23 +66,23 @@ def test_run_is_posted_to_channel_requester_or_nobody_by_state_and_source(
 )
 def test_run_that_ended_over_a_week_ago_is_not_posted_anew(days: int, audience: Audience):
     run = build_run(state=State.SUCCEEDED, started_at=ASKED, **LATER)
-    story = replace(build_run_view(run), now=ASKED + days * 86_400_000_000)
-    assert get_audience(story, is_posted=False) is audience
-    assert get_audience(story, is_posted=True) is Audience.CHANNEL
+    run_view = replace(build_run_view(run), now=ASKED + days * 86_400_000_000)
+    assert get_audience(run_view, is_posted=False) is audience
+    assert get_audience(run_view, is_posted=True) is Audience.CHANNEL
 
 
 @pytest.mark.parametrize(
-    "story", build_run_view_of_each_state().values(), ids=build_run_view_of_each_state().keys()
+    "run_view", build_run_view_of_each_state().values(), ids=build_run_view_of_each_state().keys()
 )
-def test_posted_card_is_updated_in_every_state(story: Any):
-    assert get_audience(story, is_posted=True) is Audience.CHANNEL
+def test_posted_card_is_updated_in_every_state(run_view: Any):
+    assert get_audience(run_view, is_posted=True) is Audience.CHANNEL
 
 
 def test_requester_is_mentioned_only_in_final_states():
     called = {
         name
-        for name, story in build_run_view_of_each_state().items()
-        if needs_requester_mention(story)
+        for name, run_view in build_run_view_of_each_state().items()
+        if needs_requester_mention(run_view)
     }
     assert called == {
         "succeeded",
@@ -111,12 +111,12 @@ def test_requester_is_mentioned_only_in_final_states():
 def test_card_channels_are_origin_then_area_then_default(
     origin: RequestOrigin, area: str, default: str, places: list[str]
 ):
-    story = build_run_view(build_run(origin=origin), channel=area)
-    assert list_channels(story, default_channel=default) == places
+    run_view = build_run_view(build_run(origin=origin), channel=area)
+    assert list_channels(run_view, default_channel=default) == places
 
 
 def test_check_requested_by_direct_message_is_answered_there():
-    story = build_run_view(
+    run_view = build_run_view(
         build_run(kind="check", origin=RequestOrigin("slack", "D0DORA")), channel="C0EDGE"
     )
-    assert list_channels(story, default_channel="")[0] == "D0DORA"
+    assert list_channels(run_view, default_channel="")[0] == "D0DORA"

@@ -165,14 +165,14 @@ async def test_reading_slack_api_call_is_retried_after_a_lost_connection(chat: C
 
 
 def test_message_name_is_unique_per_run_and_slot():
-    story = build_run_view()
+    run_view = build_run_view()
     names = [
-        with_message_name(HELLO, story, slot).name
+        with_message_name(HELLO, run_view, slot).name
         for slot in ("card", "card 1.2", "result failed")
     ]
     assert len(set(names)) == 3
-    assert with_message_name(HELLO, story, "card").name == names[0]
-    assert with_message_name(HELLO, story, "card").digest == HELLO.digest
+    assert with_message_name(HELLO, run_view, "card").name == names[0]
+    assert with_message_name(HELLO, run_view, "card").digest == HELLO.digest
 
 
 def test_message_name_is_found_in_the_blocks():

@@ -339,10 +339,10 @@ async def test_messages_disable_slack_parsing_name_links_and_unfurling(chat: Cha
 async def test_card_is_built_without_a_valid_policy(chat: Chat):
     await chat.type(LAMP_ON)
     (chat.harness.policies.path / "people.yaml").unlink()
-    stories = SlackRunViewBuilder(chat.harness.policies, team=TEAM, base_url=PAGES)
+    run_views = SlackRunViewBuilder(chat.harness.policies, team=TEAM, base_url=PAGES)
     with chat.harness.database.reading() as tx:
-        story = stories.build_slack_run_view(tx, 1)
-    assert (story.get_person_name("dora"), story.area_title, story.requester) == (
+        run_view = run_views.build_slack_run_view(tx, 1)
+    assert (run_view.get_person_name("dora"), run_view.area_title, run_view.requester) == (
         "dora",
         "edge",
         "U0DORA",

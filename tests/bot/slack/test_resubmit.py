@@ -128,12 +128,12 @@ async def test_succeeded_run_has_no_request_again_button(chat: Chat):
 
 @pytest.mark.parametrize("state", State)
 def test_request_again_button_is_on_cards_of_unsuccessful_runs_only(state: State):
-    story = build_run_view_of_each_state()[state.value]
+    run_view = build_run_view_of_each_state()[state.value]
     nothing = {"failed", "refused", "denied", "expired", "withdrawn", "stale", "stopped"}
-    assert _has_again_button(render_card(story)) == (state.value in nothing)
-    assert not _has_again_button(render_card(story, buttons=False))
-    undo = replace(story.run, undo_of=7)
-    assert not _has_again_button(render_card(replace(story, run=undo)))
+    assert _has_again_button(render_card(run_view)) == (state.value in nothing)
+    assert not _has_again_button(render_card(run_view, buttons=False))
+    undo = replace(run_view.run, undo_of=7)
+    assert not _has_again_button(render_card(replace(run_view, run=undo)))
 
 
 def _has_again_button(message: Message) -> bool:

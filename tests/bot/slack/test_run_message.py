@@ -71,9 +71,13 @@ def test_sample_cards_cover_every_run_state():
     assert set(RUN_VIEWS) == {state.value for state in State}
 
 
-@pytest.mark.parametrize("story", RUN_VIEWS.values(), ids=RUN_VIEWS.keys())
-def test_every_card_and_result_is_valid_block_kit(story: SlackRunView):
-    for message in (render_card(story), render_result(story), render_card(story, buttons=False)):
+@pytest.mark.parametrize("run_view", RUN_VIEWS.values(), ids=RUN_VIEWS.keys())
+def test_every_card_and_result_is_valid_block_kit(run_view: SlackRunView):
+    for message in (
+        render_card(run_view),
+        render_result(run_view),
+        render_card(run_view, buttons=False),
+    ):
         assert faults_of_blocks(list(message.blocks), surface="message") == []
         assert message.text
 
@@ -134,14 +138,14 @@ def test_card_has_the_buttons_of_its_state(state: State):
 
 @pytest.mark.parametrize("state", [State.QUEUED, State.RUNNING, State.SUCCEEDED])
 def test_card_hides_commands_behind_a_button_after_the_decision(state: State):
-    story = RUN_VIEWS[state.value]
-    shown = words(render_card(story))
+    run_view = RUN_VIEWS[state.value]
+    shown = words(render_card(run_view))
     assert "Forget 203.0.113.9" in shown
     assert "haproxyctl" not in shown
-    commands = " ".join(list_texts(render_commands(story)["blocks"]))
+    commands = " ".join(list_texts(render_commands(run_view)["blocks"]))
     assert "haproxyctl clear table http key 203.0.113.9" in commands
     assert "haproxyctl set table http key 203.0.113.9" in commands
-    assert faults_of_view(render_commands(story)) == []
+    assert faults_of_view(render_commands(run_view)) == []
 
 
 def test_card_of_a_check_with_problems_is_orange():
@@ -203,8 +207,8 @@ def test_card_mentions_those_who_can_approve():
 
 
 def test_card_does_not_mention_those_who_have_approved():
-    story = build_run_view(build_run(required_approvals=2), decisions=[build_approval("olga")])
-    message = render_card(story)
+    run_view = build_run_view(build_run(required_approvals=2), decisions=[build_approval("olga")])
+    message = render_card(run_view)
     assert list_mentions(message.blocks) == ["U0ADAM"]
     assert "1 of 2" in words(message)
     assert "Approved by Olga Owner" in words(message)
@@ -435,32 +439,32 @@ def test_text_without_mrkdwn_is_not_changed_by_escaping(text: str):
     assert escape_mrkdwn(text).replace("\u2009", "") == text
 
 
-def render_all_messages(story: SlackRunView) -> list[Message]:
+def render_all_messages(run_view: SlackRunView) -> list[Message]:
     """Return its messages in channels, threads and direct ones, and the Home that lists it."""
-    run = story.run
+    run = run_view.run
     seen = HomeContent(
         person="dora",
-        now=story.now,
-        person_names=story.person_names,
+        now=run_view.now,
+        person_names=run_view.person_names,
         base_url="",
-        pending=[story],
-        questions=[story] if story.discussion.remarks else [],
-        unrequested=[story],
+        pending=[run_view],
+        questions=[run_view] if run_view.discussion.remarks else [],
+        unrequested=[run_view],
         own_runs=[run],
         running=[run],
         recent_changes=[run],
         upcoming=[],
     )
-    rendered = [render_card(story), render_decided(story), render_result(story)]
-    rendered += build_reminders(story).values()
+    rendered = [render_card(run_view), render_decided(run_view), render_result(run_view)]
+    rendered += build_reminders(run_view).values()
     return [*rendered, Message("", render_home(seen)["blocks"])]
 
 
 @settings(max_examples=100, deadline=None)
 @given(text=hostile)
 def test_text_of_people_and_hosts_cannot_mention_or_link_in_messages(text: str):
-    for story in build_hostile_views(text):
-        for message in render_all_messages(story):
+    for run_view in build_hostile_views(text):
+        for message in render_all_messages(run_view):
             assert list_foreign_markup(message) == []
             assert list_invisible_characters(message) == []
             assert faults_of_blocks(list(message.blocks), surface="message") == []
@@ -512,9 +516,9 @@ def test_equal_steps_on_one_host_are_shown_twice():
     assert words(render_card(build_run_view(run))).count("clear table http") == 2
 
 
-def _list_texts(story: SlackRunView) -> Iterator[str]:
+def _list_texts(run_view: SlackRunView) -> Iterator[str]:
     """Yield all that is said of a run in chat, but for code."""
-    for message in (render_card(story), render_decided(story), render_result(story)):
+    for message in (render_card(run_view), render_decided(run_view), render_result(run_view)):
         yield message.text
         for part in walk_objects(message.blocks):
             text, style = part.get("text"), part.get("style", {})
@@ -525,14 +529,14 @@ def _list_texts(story: SlackRunView) -> Iterator[str]:
 @pytest.mark.parametrize("state", RUN_VIEWS)
 def test_messages_show_names_of_people_and_areas_never_ids(state: str):
     area = "the front doors"
-    story = replace(RUN_VIEWS[state], area_title=area, approvals_from=f"the owners of {area}")
+    run_view = replace(RUN_VIEWS[state], area_title=area, approvals_from=f"the owners of {area}")
     granted = UsedGrant(3, "Olga Owner", uses_left=4, per_hour=5)
     pane = BreakGlass(
         12, "dora", "smoke", ASKED, ASKED, reviewed_at=ASKED, reviewer="olga", review="fine"
     )
     votes = [build_approval("adam", on_behalf_of="olga")]
-    stead = replace(story, decisions=votes, used_grant=granted, break_glass=pane)
-    for view in (story, replace(stead, run=replace(story.run, grant_id=3))):
+    stead = replace(run_view, decisions=votes, used_grant=granted, break_glass=pane)
+    for view in (run_view, replace(stead, run=replace(run_view.run, grant_id=3))):
         all_texts = list(_list_texts(view))
         assert any("Dora Developer" in text for text in all_texts)
         assert [text for text in all_texts if re.search(r"\b(dora|olga|adam|edge)\b", text)] == []

@@ -73,9 +73,9 @@ async def type_command(chat: Chat, text: str, user: str = "U0DORA") -> str:
 
 async def test_viewing_test_covers_every_slack_command(chat: Chat):
     harness = chat.harness
-    stories = SlackRunViewBuilder(harness.policies, team=TEAM, base_url=PAGES)
+    run_views = SlackRunViewBuilder(harness.policies, team=TEAM, base_url=PAGES)
     known = SlackCommands(
-        harness.service, harness.database, harness.policies, stories
+        harness.service, harness.database, harness.policies, run_views
     ).command_words
     decided = (*ABOUT_ONE, *LISTS, *TELLS_OF_NONE, *REQUESTS)
     assert {text.split(" ")[0] for text in decided} == {"", *known}
