@@ -48,12 +48,8 @@ def build_run_events(entries: Sequence[Entry], name_person: NamePerson) -> list[
 
 
 def get_entry_facts(entry: Entry) -> Mapping[str, Any]:
-    """Return the facts of an entry; its raw text where it was altered and is not valid JSON."""
-    try:
-        facts: Any = entry.facts
-    except ValueError:
-        facts = None
-    return cast("Mapping[str, Any]", facts) if isinstance(facts, dict) else {"body": entry.body}
+    """Return the facts of an entry; its raw text where it was altered and has none."""
+    return entry.facts or ({} if entry.body == "{}" else {"body": entry.body})
 
 
 # Names of facts for people, where the name itself is not plain. One table for pages and exports.

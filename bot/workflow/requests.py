@@ -305,7 +305,15 @@ def check_has_reason(run: Run, ruling: Ruling) -> None:
 
 
 def check_has_ticket(run: Run, ruling: Ruling) -> None:
-    """Raise TicketRequiredError if the policy requires a change ticket and there is none."""
+    """Raise TicketRequiredError if the policy requires a change ticket and there is none.
+
+    A schedule cannot name a ticket: InvalidRequestError.
+    """
+    if ruling.requires_ticket and run.timing is not None:
+        raise InvalidRequestError(
+            f"{NEEDS_TICKET}, and a schedule cannot name one: request the change itself, or have "
+            'a rule without @ticket for context.source == "schedule"'
+        )
     if ruling.requires_ticket and not run.ticket:
         raise TicketRequiredError(f"{NEEDS_TICKET}: {_TICKET_HINT}")
 

@@ -283,6 +283,8 @@ def test_a_schedule_cannot_name_a_ticket(ticketed: Harness):
     terms = RequestTerms("dora", WEB, timing=timing, ticket="CHG1")
     with pytest.raises(InvalidRequestError, match="only a change that runs now"):
         create_request(ticketed.context, LAMP_ON, terms)
+    with pytest.raises(InvalidRequestError, match="a schedule cannot name one"):
+        create_request(ticketed.context, LAMP_ON, replace(terms, ticket=""))
 
 
 def test_without_a_ticket_system_a_ticket_is_refused(harness: Harness):

@@ -102,6 +102,8 @@ def test_altered_or_missing_change_log_entry_fails_verification(
     assert f"Verification failed at entry 5: {words}" in Page(answer.text).text
     assert "Verified." not in answer.text
     assert browser.get("/changelog").status_code == 200
+    # The altered text is shown as it is.
+    assert ("no JSON" in browser.get("/changelog").text) is ("no JSON" in statement)
 
 
 @pytest.mark.parametrize("before", ["0", "-1", "x", "9" * 30, "%00"])
