@@ -133,9 +133,10 @@ pictures: setup system assets ## Make the screenshots in docs/pictures from a ru
 docs: setup ## Write the reference of commands and API, in docs/cli and docs/api
 	exec $(BIN)/python -m tests.docs
 
-# Tests wait for daemons half of the time, so there are two workers per core. The fixtures of a file
-# are made once, and the longest files start first, in the order of tests/conftest.py.
-WORKERS := -n $(shell echo $$(( $$(nproc) * 2 )))
+# Tests wait for daemons half of the time, so there are two workers per core, and one more. The
+# fixtures of a file are made once, and the longest files start first, in the order of
+# tests/conftest.py.
+WORKERS := -n $(shell echo $$(( $$(nproc) * 2 + 1 )))
 TOGETHER := $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 # The workers below start at the same time, and each would compile all tests. They report what

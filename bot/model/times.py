@@ -16,7 +16,7 @@ _DAY_OFFSETS = {"yesterday": -1, "today": 0, "tomorrow": 1}
 _CIVIL_TIME_PATTERN = re.compile(
     r"(?P<day>yesterday|today|tomorrow|\d{4}-\d\d-\d\d)?"
     r"(?:[ T]?(?P<hour>\d{1,2}):(?P<minute>\d\d)(?::(?P<second>\d\d)(?:\.(?P<part>\d{1,6}))?)?)?"
-    # After a day's name, only a space tells a zone from a typing error.
+    # After the name of a day, a zone needs a space: the rest is a typing error.
     r"(?:(?: |(?<=\d))(?P<zone>[+-]\d\d(?::?\d\d)?|[A-Za-z]\S*))?",
     re.ASCII | re.IGNORECASE,
 )

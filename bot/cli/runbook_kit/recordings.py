@@ -91,7 +91,8 @@ def evaluate_request(request: AnyRunbook, run_query: QueryRunner) -> Plan | Repo
 
 
 def make_recording_path(directory: Path, runbook: type[AnyRunbook], name: str) -> Path:
-    return directory / _FOLDER / runbook.__module__.rpartition(".")[2] / f"{name}.json"
+    """Return the file of a recording, in a folder named after the words of the runbook."""
+    return directory / _FOLDER / runbook.words.replace(" ", "_") / f"{name}.json"
 
 
 def make_recording(
