@@ -4,9 +4,14 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from bot.audit import verification
+from bot.db import runs as run_records
+from bot.db import search
+from bot.db.database import Database
 from bot.model.run import ENDED_STATES, Run, State, StepRecord, StepState
 from connectors.command import Query, QueryRunner, Shell
 from runbooks import Change, Host, NoUndo, Plan, Step
+from tests.playground.fleet import LoopbackFleet
 
 PARTS = ("one", "two")
 # So that some processes are killed before the line is written, and some after it.
@@ -84,6 +89,40 @@ class CampaignResult:
             f"{len(self.unrecorded)} unrecorded, {len(self.unfinished)} without an end"
             f"{'' if self.violations else confidence}"
         )
+
+
+def list_all_runs(database: Database) -> Sequence[Run]:
+    with database.reading() as tx:
+        return search.find_newest_runs(tx, search.RunFilter(), most=100_000)
+
+
+def read_ledgers(fleet: LoopbackFleet) -> list[str]:
+    """Return the lines of the ledgers of all hosts."""
+    ledgers = [host.home / "ledger" for host in fleet.hosts.values()]
+    return [line for file in ledgers if file.exists() for line in file.read_text().splitlines()]
+
+
+def collect_result(
+    database: Database,
+    runs: Sequence[Run],
+    fleet: LoopbackFleet,
+    acknowledged: Sequence[int],
+    *,
+    faults: int,
+) -> CampaignResult:
+    """Verify the change log, and compare the runs with the ledgers of the hosts.
+
+    Args:
+        runs: All runs of the database.
+        acknowledged: The numbers of the requests that Keyturn said it had stored.
+    """
+    with database.reading() as tx:
+        steps = {run.id: run_records.list_steps(tx, run.id) for run in runs}
+        verdict = verification.verify_log(tx)
+    assert verdict.broken is None, verdict.why
+    return compare_with_ledgers(
+        read_ledgers(fleet), {run.id: run for run in runs}, steps, acknowledged, faults=faults
+    )
 
 
 def compare_with_ledgers(

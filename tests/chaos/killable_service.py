@@ -14,13 +14,13 @@ from pathlib import Path
 
 from bot.audit import checkpoints
 from bot.audit.spool import Spool
-from bot.db import migrations, runs, search
+from bot.db import migrations, search
 from bot.db.database import Database, StoreUnavailable
 from bot.execution.local_dispatch import LocalDispatcher
 from bot.maintenance.housekeeping import Housekeeping
 from bot.model import signing
 from bot.model.redaction import Redactor
-from bot.model.run import ENDED_STATES, RequestOrigin, Run, State, StepRecord
+from bot.model.run import ENDED_STATES, RequestOrigin, Run, State
 from bot.policy import PolicyDirectory
 from bot.queries.banned_people import PolicyWithoutBanned
 from bot.service import KeyturnService
@@ -28,7 +28,9 @@ from bot.workflow.context import WorkflowContext
 from connectors.fleet import Fleet
 from connectors.ssh_pool import SshPool
 from runbooks import AnyRunbook
-from tests.chaos.host_ledger import WriteToLedger
+from tests.chaos import host_ledger
+from tests.chaos.host_ledger import CampaignResult, WriteToLedger
+from tests.playground.fleet import LoopbackFleet
 
 RUNBOOKS: Mapping[str, type[AnyRunbook]] = {WriteToLedger.words: WriteToLedger}
 _UNFINISHED_STATES = frozenset(State) - ENDED_STATES
@@ -163,17 +165,17 @@ class KillableService:
             )
 
 
-def list_all_runs(database: Database) -> Sequence[Run]:
-    with database.reading() as tx:
-        return search.find_newest_runs(tx, search.RunFilter(), most=100_000)
-
-
-def list_step_records(
-    database: Database, all_runs: Sequence[Run]
-) -> dict[int, Sequence[StepRecord]]:
-    """Return the step records by the number of their run."""
-    with database.reading() as tx:
-        return {run.id: runs.list_steps(tx, run.id) for run in all_runs}
+def collect_result(
+    directory: ServiceDirectory, fleet: LoopbackFleet, *, faults: int
+) -> CampaignResult:
+    """Verify the change log of a service, and compare its runs with the ledgers of the hosts."""
+    database = directory.open_database()
+    runs = host_ledger.list_all_runs(database)
+    accepted = directory.accepted_requests
+    numbers = [*map(int, accepted.read_text().split())] if accepted.exists() else []
+    result = host_ledger.collect_result(database, runs, fleet, numbers, faults=faults)
+    database.close()
+    return result
 
 
 # --- What the processes do -----------------------------------------------------------------------

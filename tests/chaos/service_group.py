@@ -17,11 +17,11 @@ from typing import Any, Self
 import httpx2
 import psycopg
 
-from bot.audit import verification
 from bot.db.database import Database
 from bot.model.run import Run, State
-from tests.chaos import killable_service, service_process
-from tests.chaos.host_ledger import CampaignResult, WriteToLedger, compare_with_ledgers
+from tests.chaos import host_ledger, service_process
+from tests.chaos.host_ledger import CampaignResult, WriteToLedger
+from tests.chaos.killable_service import ServiceDirectory
 from tests.playground.fleet import LoopbackFleet, Place
 from tests.playground.replicas import Replicas
 from tests.policies import write_policy
@@ -171,28 +171,22 @@ class ServiceGroup:
 
     def open_database(self) -> Database:
         directory = self._directory / "var"
-        return killable_service.ServiceDirectory(directory, self._url).open_database()
+        return ServiceDirectory(directory, self._url).open_database()
 
     def collect_result(self, requesters: "Requesters", *, faults: int) -> CampaignResult:
         """Wait until all runs have ended, and compare them with the ledgers of the hosts."""
         database = self.open_database()
         deadline = time.monotonic() + _END_SECONDS
-        runs = killable_service.list_all_runs(database)
+        runs = host_ledger.list_all_runs(database)
         while not all(run.is_ended for run in runs) and time.monotonic() < deadline:
             requesters.approve(run for run in runs if run.state is State.PENDING)
             time.sleep(0.2)
-            runs = killable_service.list_all_runs(database)
-        steps = killable_service.list_step_records(database, runs)
-        with database.reading() as tx:
-            verdict = verification.verify_log(tx)
-        database.close()
-        assert verdict.broken is None, verdict.why
-        ledgers = [host.home / "ledger" for host in self.fleet.hosts.values()]
-        lines = [line for one in ledgers if one.exists() for line in one.read_text().splitlines()]
-        by_number = {run.id: run for run in runs}
-        result = compare_with_ledgers(
-            lines, by_number, steps, [*requesters.acknowledged], faults=faults
+            runs = host_ledger.list_all_runs(database)
+        result = host_ledger.collect_result(
+            database, runs, self.fleet, [*requesters.acknowledged], faults=faults
         )
+        database.close()
+        by_number = {run.id: run for run in runs}
         # A run that was acknowledged has to be that request, and no other.
         for number, nonce in requesters.acknowledged.items():
             if number in by_number and by_number[number].values["nonce"] != nonce:

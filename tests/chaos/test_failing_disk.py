@@ -12,9 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos.killable_service import REFUSED, ServiceDirectory
+from tests.chaos.killable_service import REFUSED, ServiceDirectory, collect_result
 from tests.chaos.report import NAME, Record
-from tests.chaos.test_random_kills import collect_result
 from tests.chaos.traced_service import complete_one_run
 from tests.playground.fleet import LoopbackFleet, Place
 from tests.policies import write_policy

@@ -17,9 +17,8 @@ from sqlalchemy.engine import make_url
 from bot.db.database import StoreUnavailable
 from bot.model.errors import TooLate
 from bot.model.run import State
-from tests.chaos.killable_service import KillableService, ServiceDirectory
+from tests.chaos.killable_service import KillableService, ServiceDirectory, collect_result
 from tests.chaos.report import NAME, Record
-from tests.chaos.test_random_kills import collect_result
 from tests.playground.commit_dropping_proxy import CommitDroppingProxy
 from tests.playground.fleet import LoopbackFleet, Place
 from tests.playground.postgres import Postgres

@@ -13,13 +13,17 @@ from pathlib import Path
 
 import pytest
 
-from bot.audit import verification
 from bot.model.plan import PlannedStep, ResolvedPlan
 from bot.model.run import RequestOrigin, Run, State, StepRecord, StepState
 from connectors.command import Shell
 from tests.chaos import killable_service
-from tests.chaos.host_ledger import PARTS, CampaignResult, compare_with_ledgers
-from tests.chaos.killable_service import ServiceDirectory
+from tests.chaos.host_ledger import (
+    PARTS,
+    CampaignResult,
+    compare_with_ledgers,
+    read_ledgers,
+)
+from tests.chaos.killable_service import ServiceDirectory, collect_result
 from tests.chaos.report import NAME, Record
 from tests.chaos.traced_service import complete_one_run
 from tests.playground.fleet import LoopbackFleet, Place
@@ -55,7 +59,7 @@ def _run_campaign(
     start = time.monotonic()
     assert complete_one_run(directory, seed, patience=60) == 0
     shortest = longest = time.monotonic() - start
-    written = len(_read_ledgers(fleet))
+    written = len(read_ledgers(fleet))
     for n in range(kills):
         started = processes.Event()
         process = processes.Process(
@@ -71,36 +75,13 @@ def _run_campaign(
         assert process.is_alive(), f"it ended by itself with {process.exitcode}, seed {seed}"
         process.kill()
         process.join()
-        before, written = written, len(_read_ledgers(fleet))
+        before, written = written, len(read_ledgers(fleet))
         longest = max(shortest, longest / _GROWTH if written > before else longest * _GROWTH)
     process = processes.Process(target=killable_service.complete_all_runs, args=(directory,))
     process.start()
     process.join(90)
     assert process.exitcode == 0, f"seed {seed}"
     return collect_result(directory, fleet, faults=kills)
-
-
-def collect_result(
-    directory: ServiceDirectory, fleet: LoopbackFleet, *, faults: int
-) -> CampaignResult:
-    """Verify the change log, and compare all runs with the ledgers of the hosts."""
-    database = directory.open_database()
-    runs = killable_service.list_all_runs(database)
-    steps = killable_service.list_step_records(database, runs)
-    with database.reading() as tx:
-        verdict = verification.verify_log(tx)
-    database.close()
-    assert verdict.broken is None, verdict.why
-    accepted = directory.accepted_requests
-    numbers = [*map(int, accepted.read_text().split())] if accepted.exists() else []
-    return compare_with_ledgers(
-        _read_ledgers(fleet), {run.id: run for run in runs}, steps, numbers, faults=faults
-    )
-
-
-def _read_ledgers(fleet: LoopbackFleet) -> list[str]:
-    ledgers = [host.home / "ledger" for host in fleet.hosts.values()]
-    return [line for file in ledgers if file.exists() for line in file.read_text().splitlines()]
 
 
 @pytest.mark.real
