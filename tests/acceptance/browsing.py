@@ -16,9 +16,8 @@ from starlette.types import ASGIApp
 from bot.auth import sessions
 from bot.web import WebDependencies, build_app
 from tests.bot.harness import Harness
-from tests.chromium import EXECUTABLE, FLAGS
+from tests.chromium import ARTEFACTS, EXECUTABLE, FLAGS
 
-ARTEFACTS = Path(__file__).parent.parent / "artefacts"
 # What is cut in a wide window: a header of two lines, a name, a label, a table that scrolls.
 CUT = """() => innerWidth < 1280 ? [] : [
   ...[...document.querySelectorAll(".kt-top")].filter(one => one.offsetHeight > 60),

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.acceptance.browsing import ARTEFACTS, chromium
+from tests.acceptance.browsing import chromium
+from tests.chromium import ARTEFACTS
 from tests.playground import sample_company
 from tests.playground.daemon import find_free_port
 from tests.playground.oidc_provider import CLIENT_ID, CLIENT_SECRET, OidcProvider

@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import AsyncGenerator, Coroutine, Generator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from playwright.async_api import Browser, Page, ViewportSize, async_playwright
@@ -12,8 +11,6 @@ from playwright.async_api import Browser, Page, ViewportSize, async_playwright
 from tests.chromium import EXECUTABLE, FLAGS
 from tests.slack_emulator.serving import serve
 from tests.slack_emulator.showcase import Showcase, showcase
-
-ARTEFACTS = Path(__file__).parents[1] / "artefacts"
 
 T = TypeVar("T")
 

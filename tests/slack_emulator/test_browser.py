@@ -3,7 +3,8 @@
 import pytest
 from playwright.async_api import Page, expect
 
-from tests.slack_emulator.browsing import ARTEFACTS, SharedBrowser
+from tests.chromium import ARTEFACTS
+from tests.slack_emulator.browsing import SharedBrowser
 
 pytestmark = pytest.mark.real
 

@@ -30,7 +30,8 @@ from tests.bot.slack.sample_views import (
     build_run_view_of_each_state,
     build_step,
 )
-from tests.slack_emulator.browsing import ARTEFACTS, SharedBrowser
+from tests.chromium import ARTEFACTS
+from tests.slack_emulator.browsing import SharedBrowser
 from tests.slack_emulator.showcase import Showcase
 
 pytestmark = pytest.mark.real
