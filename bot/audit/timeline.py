@@ -10,7 +10,8 @@ from bot.audit.change_log import Entry
 from bot.audit.inbound_events import EVENT_KIND
 from bot.db import runs, tables, view_conditions
 from bot.db.database import Transaction
-from bot.model import host_patterns
+from bot.model import drift, host_patterns
+from bot.model.drift import DriftState
 from bot.model.run import ENDED_STATES, NEEDS_ATTENTION, Decision, Run, State, format_approvers
 from bot.model.text import escape_to_one_line
 from bot.model.times import DAY
@@ -21,13 +22,13 @@ _BATCH_SIZE = 500
 _UNFINISHED_STATES = frozenset({State.STARTING, State.RUNNING, State.UNKNOWN})
 _MAX_CHECKS = 50
 _FIRE_KINDS = {"fires missed", "fire skipped"}
-_DRIFT_FOUND = "drift found"
-# What happened to a value after the run that set it, and no part of that run.
-_DRIFT_KINDS = {_DRIFT_FOUND, "drift ended", "drift adopted", "drift expected"}
-_DRIFT_TITLES = {
-    "changed": "changed outside Keyturn",
-    "missing": "is missing on the host",
-    "unreadable": "cannot be read",
+# They name a run, and are no part of it: what its schedule missed, and what happened to its value
+# afterwards.
+_KINDS_OUTSIDE_RUNS = {*_FIRE_KINDS, *drift.KINDS}
+_DRIFT_TITLES: Mapping[str, str] = {
+    DriftState.CHANGED: "changed outside Keyturn",
+    DriftState.MISSING: "is missing on the host",
+    DriftState.UNREADABLE: "cannot be read",
 }
 # Events that concern every host although they name none.
 _GLOBAL_EVENT_TITLES = {
@@ -138,7 +139,7 @@ def _iterate_run_events(
 ) -> Iterable[TimelineEvent]:
     entry_times: dict[int, list[int]] = {}
     for entry in entries:
-        if entry.run is not None and entry.kind not in _FIRE_KINDS | _DRIFT_KINDS:
+        if entry.run is not None and entry.kind not in _KINDS_OUTSIDE_RUNS:
             entry_times.setdefault(entry.run, []).append(entry.at)
     for run in _iterate_runs(tx, entry_times, at, span):
         overlap = _count_matching_hosts(run, host_pattern)
@@ -259,14 +260,14 @@ def _iterate_check_events(
 def _iterate_drift_events(entries: Iterable[Entry], host_pattern: str) -> Iterable[TimelineEvent]:
     """Yield the values that were found changed outside Keyturn, missing or unreadable."""
     for entry in entries:
-        if entry.kind != _DRIFT_FOUND or not _matches_any_pattern(entry.host, host_pattern):
+        if entry.kind != drift.FOUND or not _matches_any_pattern(entry.host, host_pattern):
             continue
         facts = entry.facts
         state = str(facts.get("state"))
         was = f", set to {facts['set_value']} by run {entry.run}" if facts.get("set_value") else ""
         yield TimelineEvent(
             entry.at,
-            2 if state == "unreadable" else 0,
+            2 if state == DriftState.UNREADABLE else 0,
             1,
             f"{facts.get('key')} {_DRIFT_TITLES.get(state, state)}",
             (entry.host,),

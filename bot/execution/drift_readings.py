@@ -19,6 +19,7 @@ from bot.db.drift import DriftKey, NoSuchKeyError
 from bot.execution.planner import load_runbook
 from bot.model.drift import (
     DRIFTED_STATES,
+    FOUND,
     MESSAGE_INTERVAL,
     Candidate,
     DriftState,
@@ -29,7 +30,6 @@ from bot.model.drift import (
 )
 from bot.model.times import to_datetime, to_microseconds
 from bot.policy import NoPolicyError, Policy
-from bot.queries.drift import FOUND
 from bot.workflow.context import WorkflowContext
 from bot.workflow.drift_watch import log_end
 from connectors import clock, history

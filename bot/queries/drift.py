@@ -8,16 +8,11 @@ from bot.audit.change_log import Entry
 from bot.db import drift, runs, search
 from bot.db.database import Transaction
 from bot.db.drift import DriftKey
-from bot.model.drift import DRIFTED_STATES, Candidate, DriftState
+from bot.model.drift import DRIFTED_STATES, KINDS, Candidate, DriftState
 from bot.model.run import Run
 from bot.model.times import DAY, format_utc
 from bot.policy import Policy, PolicyRequest
 
-# The kinds of the log entries about drift, by what happened.
-FOUND, ENDED = "drift found", "drift ended"
-ADOPTED, EXPECTED = "drift adopted", "drift expected"
-REFUSED = "drift answer refused"
-KINDS = (FOUND, ENDED, ADOPTED, EXPECTED)
 # The check whose output names who did what on a host.
 CANDIDATE_CHECK = "host changes"
 _MAX_RUNS = 20

@@ -7,11 +7,10 @@ from bot.audit import change_log
 from bot.db import drift, runs, view_conditions
 from bot.db.database import Transaction
 from bot.db.drift import DriftKey
-from bot.model.drift import DriftState, get_key_name
+from bot.model.drift import ADOPTED, DriftState, get_key_name
 from bot.model.plan import PlannedStep
 from bot.model.run import Decision, Run, State
 from bot.model.times import format_utc
-from bot.queries.drift import ADOPTED
 from runbooks import AnyRunbook
 
 _UNKNOWN_IN_GENERAL = (

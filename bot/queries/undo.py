@@ -5,11 +5,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from bot.audit import change_log
 from bot.db import runs
 from bot.db.database import Transaction
-from bot.model.drift import get_key_name, join_values
+from bot.model.drift import FOUND, get_key_name, join_values
 from bot.model.run import Run, State
 from bot.model.times import format_utc
 from bot.policy import Policy
-from bot.queries.drift import FOUND
 from runbooks import AnyRunbook
 
 # How many changes are named; the last ones matter most.

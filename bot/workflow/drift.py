@@ -9,6 +9,9 @@ from bot.db.database import Transaction
 from bot.db.drift import DriftKey
 from bot.model.canonical import Canonical
 from bot.model.drift import (
+    ADOPTED,
+    EXPECTED,
+    REFUSED,
     DriftState,
     Expectation,
     compute_next_reading,
@@ -19,7 +22,7 @@ from bot.model.errors import InvalidRequestError, NotAllowed, StepUpRequired, To
 from bot.model.run import RequestOrigin, Run
 from bot.model.times import DAY, MINUTE
 from bot.policy import PolicyRequest
-from bot.queries.drift import ADOPTED, EXPECTED, REFUSED, get_answer_right
+from bot.queries.drift import get_answer_right
 from bot.queries.second_factor import get_shown_factor
 from bot.workflow import requests
 from bot.workflow.context import WorkflowContext

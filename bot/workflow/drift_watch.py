@@ -4,10 +4,9 @@ from bot.audit import change_log
 from bot.db import drift
 from bot.db.database import Transaction
 from bot.db.drift import DriftKey
-from bot.model.drift import FIRST_DELAY, DriftState, get_key_name, join_values
+from bot.model.drift import ENDED, FIRST_DELAY, DriftState, get_key_name, join_values
 from bot.model.run import Run, State
 from bot.model.times import SECOND
-from bot.queries.drift import ENDED
 from bot.workflow.context import WorkflowContext
 
 
