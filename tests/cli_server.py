@@ -4,6 +4,7 @@ It has loaded what most commands load, which takes a command nearly all of its t
 else is done as `python -m bot` does it: a command loads what it alone needs, and its process ends.
 """
 
+import atexit
 import fcntl
 import gc
 import importlib
@@ -66,7 +67,21 @@ def _run_command(
     # The environment may name runbooks of an installation's own.
     load_catalogue.cache_clear()
     sys.argv = ["keyturn", *words]
-    main(prog_name="python -m bot")
+    status = None
+
+    def leave() -> None:
+        # Python would take each module apart now, and for that copy all of it from the server.
+        if isinstance(status, int):
+            sys.stdout.flush()
+            os._exit(status)
+
+    # It is the last of all that is to be done at the end.
+    atexit.register(leave)
+    try:
+        main(prog_name="python -m bot")
+    except SystemExit as end:
+        status = end.code or 0
+        raise
     sys.exit()
 
 
