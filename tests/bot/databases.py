@@ -40,6 +40,14 @@ def create_postgresql_database(server: Postgres, seal: SigningKey | None = None)
     )
 
 
+def add_schema(database: Database) -> None:
+    """Bring the schema of a database up to date; a file of SQLite that is missing is copied."""
+    url = database.engine.url
+    if database.embedded and not Path(str(url.database)).exists():
+        Path(str(url.database)).write_bytes(_build_empty_sqlite_file())
+    migrations.upgrade_schema(database)
+
+
 def skip_fsync(database: Database) -> Database:
     """Return a database of SQLite that waits for no disk, where the machine will not crash."""
     event.listen(database.engine, "connect", _turn_fsync_off)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from bot.audit import change_log
-from bot.db import migrations, runs
+from bot.db import runs
 from bot.db.database import Database, Transaction
 from bot.model.run import RequestOrigin, Run
 from bot.policy import Policy, PolicyDirectory
@@ -15,7 +15,7 @@ from bot.queries.approval_count import ApprovalCount, count_approvals
 from bot.service import KeyturnService
 from bot.workflow.context import WorkflowContext
 from runbooks import AnyRunbook
-from tests.bot.databases import create_sqlite_database
+from tests.bot.databases import add_schema, create_sqlite_database
 from tests.policies import write_policy
 from tests.toy import RUNBOOKS, ToyFleet
 
@@ -95,7 +95,7 @@ def open_harness(
     policies = write_policy(directory / "policy", rules=rules)
     store = database or create_sqlite_database(directory / "keyturn.db")
     if database is not None:
-        migrations.upgrade_schema(store)
+        add_schema(store)
     fleet, dispatcher = ToyFleet(), ManualDispatcher()
     context = WorkflowContext(store, policies, fleet, dispatcher, runbooks=RUNBOOKS)
     yield Harness(KeyturnService(context), context, fleet, dispatcher, policies)

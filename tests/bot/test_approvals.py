@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import update
 
 from bot.audit import change_log
-from bot.db import migrations, tables
+from bot.db import tables
 from bot.model.errors import InvalidRequestError, NotAllowed, TooLate
 from bot.model.run import Run, State
 from bot.model.signing import SigningKey
@@ -36,7 +36,6 @@ permit (principal, action == Action::"request", resource) {when};
 def _harness(directory: Path, rules: str | None = None) -> Generator[tuple[Harness, Clock]]:
     directory.mkdir(exist_ok=True)
     clock = Clock(f"sqlite:///{directory / 'keyturn.db'}", SigningKey.create())
-    migrations.upgrade_schema(clock)
     with open_harness(directory, rules=rules, database=clock) as harness:
         people = harness.policies.path / "people.yaml"
         people.write_text(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Connection, update
 
-from bot.db import migrations, runs, tables
+from bot.db import runs, tables
 from bot.db.database import Database, Transaction
 from bot.db.lease_keeper import HeldLease
 from bot.execution import gate, planner
@@ -34,9 +34,7 @@ SENT = [("lb1", "set lamp on")]
 
 @pytest.fixture
 def clock(tmp_path: Path) -> Clock:
-    clock = Clock(f"sqlite:///{tmp_path / 'keyturn.db'}", SigningKey.create())
-    migrations.upgrade_schema(clock)
-    return clock
+    return Clock(f"sqlite:///{tmp_path / 'keyturn.db'}", SigningKey.create())
 
 
 @pytest.fixture

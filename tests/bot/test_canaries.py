@@ -12,7 +12,6 @@ import pytest
 
 from bot.audit import verification
 from bot.audit.formats import iterate_export
-from bot.db import migrations
 from bot.db.database import Database
 from bot.model.redaction import Redactor
 from bot.model.run import State
@@ -21,6 +20,7 @@ from bot.observability import RedactingFormatter, list_login_secrets
 from bot.settings import Settings
 from connectors.errors import CommandError
 from connectors.inventory import Inventory
+from tests.bot.databases import add_schema
 from tests.bot.harness import Harness, open_harness
 from tests.toy import SetSwitch
 
@@ -58,7 +58,7 @@ def _list_sink_contents(directory: Path, redactor: Redactor) -> Iterator[str]:
     What chat and pages show is drawn from the database, which is one of them.
     """
     store = Database(f"sqlite:///{directory / 'keyturn.db'}", SigningKey.create(), redactor)
-    migrations.upgrade_schema(store)
+    add_schema(store)
     with store.transaction() as tx:
         verification.open_log(tx)
     heard = io.StringIO()

@@ -13,7 +13,7 @@ from procrastinate.exceptions import ConnectorException
 from procrastinate.manager import JobManager
 from sqlalchemy import insert, text
 
-from bot.db import break_glass, migrations, procrastinate_queue, roles, runs, schedules, tables
+from bot.db import break_glass, procrastinate_queue, roles, runs, schedules, tables
 from bot.db.database import Database, Transaction
 from bot.execution import procrastinate_worker as crew_module
 from bot.execution.local_dispatch import LocalDispatcher
@@ -23,7 +23,7 @@ from bot.model.run import RequestOrigin
 from bot.model.schedule import ScheduleTiming, parse_cron
 from bot.model.signing import SigningKey
 from bot.workflow.dispatch import Dispatcher
-from tests.playground.postgres import Postgres
+from tests.bot.databases import create_postgresql_database, create_sqlite_database
 
 
 class Hands(Protocol):
@@ -87,12 +87,9 @@ def database_of(
 
     def build(kind: str) -> Database:
         if kind == "sqlite":
-            url = f"sqlite:///{tmp_path_factory.mktemp('store') / 'keyturn.db'}"
+            database = create_sqlite_database(tmp_path_factory.mktemp("store") / "keyturn.db")
         else:
-            server: Postgres = request.getfixturevalue("postgres")
-            url = server.new_database()
-        database = Database(url, SigningKey.create())
-        migrations.upgrade_schema(database)
+            database = create_postgresql_database(request.getfixturevalue("postgres"))
         opened.append(database)
         return database
 

@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import update
 
-from bot.db import migrations, runs, schedules, search, tables
+from bot.db import runs, schedules, search, tables
 from bot.db.database import Database, StoreUnavailable, Transaction
 from bot.db.runs import ConcurrentUpdateError
 from bot.db.schedules import FireOutcome
@@ -34,6 +34,7 @@ from bot.workflow import approvals
 from bot.workflow.context import WorkflowContext
 from connectors.command import NO_HOOKS, Answer, Command, RunHooks
 from tests.bot.clock import MINUTE
+from tests.bot.databases import add_schema
 from tests.bot.harness import WEB, ManualDispatcher
 from tests.chaos.report import NAME, Record
 from tests.playground.postgres import Postgres
@@ -215,7 +216,7 @@ def _add_requests(place: Place, needed: int, times: int) -> list[tuple[int, str]
     """Ask for so many, and return their numbers with their digests."""
     write_policy(place.directory / "policy", rules=RULES.format(needed))
     service, _, queue, database = place.service()
-    migrations.upgrade_schema(database)
+    add_schema(database)
     races: list[tuple[int, str]] = []
     for n in range(times):
         wanted = SetSwitch(host="lb1", name="lamp", value=f"v{n}")
@@ -302,7 +303,7 @@ def test_due_time_fires_once_while_scheduler_processes_are_killed(
     times = CHAOS // TICKS * TICKS or TICKS
     write_policy(place.directory / "policy", rules=RULES.format(1))
     service, fleet, _, database = place.service()
-    migrations.upgrade_schema(database)
+    add_schema(database)
     done, kills = 0, 0
     with _run_clocks(place) as clocks:
         for _ in range(times // TICKS):

@@ -11,7 +11,7 @@ from sqlalchemy import delete, insert, text, update
 from bot.audit import change_log, evidence
 from bot.audit.change_log import Entry, LogAlteredError
 from bot.audit.key_history import list_vouched_entries
-from bot.db import migrations, runs, schedules, tables
+from bot.db import runs, schedules, tables
 from bot.db.database import Transaction
 from bot.db.lease_keeper import LeaseKeeper
 from bot.execution import gate
@@ -208,7 +208,6 @@ class TestAlteredRunColumns:
     def _after_its_end(self, directory: Path) -> Run:
         """Give an approval that was not used in time more of it."""
         clock = Clock(f"sqlite:///{directory / 'keyturn.db'}", SigningKey.create())
-        migrations.upgrade_schema(clock)
         with open_harness(directory, database=clock) as harness:
             run = harness.request(LAMP_ON)
             harness.service.approve_run(run.id, person="olga", digest=run.digest)

@@ -8,7 +8,7 @@ from sqlalchemy import Table, update
 
 from bot.audit import change_log, evidence, key_history, verification
 from bot.audit.change_log import Entry
-from bot.db import migrations, runs, schedules, tables
+from bot.db import runs, schedules, tables
 from bot.db.database import Database, Transaction
 from bot.db.schedules import Schedule, ScheduleState
 from bot.maintenance.key_rotation import rotate_signing_key
@@ -104,9 +104,7 @@ class TestForgedBreakGlass:
 
     @pytest.fixture
     def clock(self, tmp_path: Path) -> Clock:
-        clock = Clock(f"sqlite:///{tmp_path / 'keyturn.db'}", SigningKey.create())
-        migrations.upgrade_schema(clock)
-        return clock
+        return Clock(f"sqlite:///{tmp_path / 'keyturn.db'}", SigningKey.create())
 
     @pytest.fixture
     def timed(self, tmp_path: Path, clock: Clock) -> Generator[Harness]:

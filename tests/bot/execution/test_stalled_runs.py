@@ -1,19 +1,16 @@
 """A request whose site has no worker is reported until a worker takes it."""
 
 from collections.abc import Generator
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from sqlalchemy import text
 
-from bot.db import migrations
-from bot.db.database import Database
 from bot.execution.procrastinate_dispatch import ProcrastinateDispatcher
 from bot.model.run import Run, State
-from bot.model.signing import SigningKey
 from bot.service import KeyturnService
+from tests.bot.databases import create_postgresql_database
 from tests.bot.harness import WEB, Harness, open_harness
 from tests.playground.postgres import Postgres
 from tests.toy import SetSwitch
@@ -25,11 +22,10 @@ LAMP_ON = SetSwitch(host="lb1", name="lamp", value="on")
 
 @pytest.fixture
 def harness(tmp_path: Path, postgres: Postgres) -> Generator[Harness]:
-    with closing(Database(postgres.new_database(), SigningKey.create())) as database:
-        migrations.upgrade_schema(database)
-        with open_harness(tmp_path, database=database) as harness:
-            parts = replace(harness.context, dispatcher=ProcrastinateDispatcher())
-            yield replace(harness, context=parts, service=KeyturnService(parts))
+    database = create_postgresql_database(postgres)
+    with open_harness(tmp_path, database=database) as harness:
+        parts = replace(harness.context, dispatcher=ProcrastinateDispatcher())
+        yield replace(harness, context=parts, service=KeyturnService(parts))
 
 
 def _request_lamp_on(harness: Harness) -> Run:

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from bot.db import migrations
 from bot.db.database import Database
 from bot.execution.procrastinate_dispatch import ProcrastinateDispatcher
 from bot.execution.procrastinate_worker import ProcrastinateWorker
@@ -17,7 +16,7 @@ from bot.maintenance import check_installation
 from bot.maintenance.installation import Installation
 from bot.model.check_result import CheckResult
 from bot.model.redaction import Redactor
-from bot.model.signing import SigningKey
+from tests.bot.databases import create_postgresql_database
 from tests.bot.harness import Harness, open_harness
 from tests.bot.web.conftest import create_site
 from tests.playground.postgres import Postgres
@@ -27,8 +26,7 @@ pytestmark = pytest.mark.real
 
 @pytest.fixture
 def database(postgres: Postgres) -> Generator[Database]:
-    with closing(Database(postgres.new_database(), SigningKey.create())) as database:
-        migrations.upgrade_schema(database)
+    with closing(create_postgresql_database(postgres)) as database:
         yield database
 
 

@@ -10,7 +10,7 @@ from sqlalchemy import update
 from bot.audit import change_log, evidence
 from bot.auth import second_factors, sessions
 from bot.auth.webauthn import RelyingParty
-from bot.db import migrations, runs, tables
+from bot.db import runs, tables
 from bot.model.errors import InvalidRequestError, NotAllowed, StepUpRequired, TooLate
 from bot.model.run import Decision, Run, State
 from bot.model.signing import SigningKey
@@ -151,7 +151,6 @@ class TestSecondFactorRequiredLater:
     def nightly(self, tmp_path: Path) -> Generator[tuple[Harness, Run]]:
         """A harness by night, and a run that Olga approved by day."""
         clock = Clock(f"sqlite:///{tmp_path / 'keyturn.db'}", SigningKey.create())
-        migrations.upgrade_schema(clock)
         with open_harness(tmp_path, rules=self.RULES, database=clock) as harness:
             with clock.reading() as tx:
                 clock.ahead = 4_102_444_800_000_000 - 120 * MINUTE - tx.now

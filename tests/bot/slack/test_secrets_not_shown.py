@@ -10,11 +10,11 @@ import pytest
 
 from bot.__main__ import main
 from bot.audit import verification
-from bot.db import migrations
 from bot.db.database import Database
 from bot.model.redaction import Redactor
 from bot.model.signing import SigningKey
 from connectors.errors import CommandError
+from tests.bot.databases import add_schema
 from tests.bot.harness import Harness, open_harness
 from tests.bot.slack.chat import Chat, open_chat
 from tests.bot.test_canaries import CANARIES, everything_spelt, traces
@@ -39,7 +39,7 @@ def plain_harness(tmp_path: Path) -> Iterator[Harness]:
 
 def _open_harness(directory: Path, redactor: Redactor) -> Iterator[Harness]:
     store = Database(f"sqlite:///{directory / 'keyturn.db'}", SigningKey.create(), redactor)
-    migrations.upgrade_schema(store)
+    add_schema(store)
     with store.transaction() as tx:
         verification.open_log(tx)
     with open_harness(directory, database=store) as harness:

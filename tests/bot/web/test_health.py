@@ -9,12 +9,11 @@ from fastapi.testclient import TestClient
 from sqlalchemy import text
 
 from bot import app
-from bot.db import migrations, tables
-from bot.db.database import Database
+from bot.db import tables
 from bot.model.run import State
-from bot.model.signing import SigningKey
 from bot.web.app import build_app
 from bot.web.deps import ComponentHealth
+from tests.bot.databases import create_postgresql_database
 from tests.bot.harness import open_harness
 from tests.bot.web.conftest import Site, create_site
 from tests.playground.postgres import Postgres
@@ -136,8 +135,7 @@ def test_readyz_reports_closed_ssh_connections_and_stays_ready(site: Site) -> No
 def test_database_role_with_too_many_rights_is_a_warning_in_readyz(
     postgres: Postgres, tmp_path: Path
 ) -> None:
-    store = Database(postgres.new_database(), SigningKey.create())
-    migrations.upgrade_schema(store)
+    store = create_postgresql_database(postgres)
     with open_harness(tmp_path, database=store) as harness:
         site = create_site(harness)
         answer = site.browser().get("/readyz")

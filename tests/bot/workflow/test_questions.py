@@ -8,7 +8,6 @@ import pytest
 
 from bot.audit import change_log
 from bot.audit.change_log import Entry
-from bot.db import migrations
 from bot.db.runs import NoSuchRun
 from bot.model.agents import AgentOrigin
 from bot.model.errors import InvalidRequestError, NotAllowed, TooLate
@@ -164,7 +163,6 @@ def test_a_child_run_is_discussed_with_its_parent(harness: Harness) -> None:
 
 def test_the_assignee_is_reminded_first_and_then_everyone(tmp_path: Path) -> None:
     clock = Clock(f"sqlite:///{tmp_path / 'keyturn.db'}", SigningKey.create())
-    migrations.upgrade_schema(clock)
     with open_harness(tmp_path, database=clock) as harness:
         run = harness.request(LAMP_ON)
         clock.stop()
