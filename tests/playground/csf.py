@@ -29,6 +29,7 @@ entries() {
         "$dir/csf.allow" | awk '!/^[ \t]*#|Include/ && NF { print $1 }'
 }
 conf() { sed -n "s/^$1 *= *\"\(.*\)\".*/\1/p" "$dir/csf.conf"; }
+use_ipv6=$(conf IPV6) use_ipset=$(conf LF_IPSET)
 allow() {
     case $1 in
         'tcp|in|d='*'|s='*)
@@ -37,11 +38,11 @@ allow() {
                 >>"$work/iptables"
             return;;
         *[!0-9./]*)
-            [ "$(conf IPV6)" = 1 ] || return 0
+            [ "$use_ipv6" = 1 ] || return 0
             tables=ip6tables all=::/0 set=chain_6_ALLOW;;
         *) tables=iptables all=0.0.0.0/0 set=chain_ALLOW;;
     esac
-    if [ "$(conf LF_IPSET)" = 1 ]; then
+    if [ "$use_ipset" = 1 ]; then
         echo "add $set $1" >>"$work/ipset"
         echo "csf: IPSET adding [$1] to set [$set]"
         return
@@ -83,7 +84,7 @@ restart() {
         $tables -A LOCALINPUT ! -i lo -j DENYIN
     done
     ipset destroy
-    if [ "$(conf LF_IPSET)" = 1 ]; then
+    if [ "$use_ipset" = 1 ]; then
         ipset create chain_ALLOW hash:net
         ipset create chain_6_ALLOW hash:net family inet6
         iptables -A ALLOWIN -m set --match-set chain_ALLOW src -j ACCEPT
