@@ -14,7 +14,7 @@ def test_every_page_is_complete_without_scripts(
 ):
     server, runs = sample_pages
     window = open_window(browser, server, java_script_enabled=False)
-    window.sign_in("olga")
+    window.sign_in_by_link("olga")
     bare: dict[str, str] = {}
     for address in (*list_addresses(runs), *STATES):
         window.open(address)

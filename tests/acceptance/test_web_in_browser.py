@@ -42,7 +42,7 @@ def request_both_lamps(server: Server) -> Run:
 def test_pending_run_is_opened_and_approved_in_the_browser(visit: Visit) -> None:
     run = request_both_lamps(visit.server)
     page = visit.page
-    visit.sign_in("olga")
+    visit.sign_in_by_link("olga")
     page.get_by_role("link", name="Review run 1").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("toy set all lb1 on")
     expect(page.locator("#command-1")).to_have_text("set fan on")
