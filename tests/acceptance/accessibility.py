@@ -83,20 +83,33 @@ WALK = f"""within => {{
     return seen && box.width && one.tabIndex === 0 ? [] : [one.outerHTML.slice(0, 120)];
   }});
 }}"""
+# What is cut in a wide window: a header of two lines, a name, a label, a table that scrolls.
+CUT = """() => [
+  ...[...document.querySelectorAll(".kt-top")].filter(one => one.offsetHeight > 60),
+  ...[...document.querySelectorAll(".kt-account-name, .kt-filters label, .kt-scroll")].filter(
+    one => one.scrollWidth > one.clientWidth),
+].map(one => one.outerHTML.slice(0, 120))"""
 
 
 @dataclass(frozen=True)
 class Looks:
-    """What is wrong with a page. lost: where the keyboard would not be seen. wide: pixels."""
+    """What is wrong with a page.
+
+    cut: what a window of 1280 pixels cuts off. lost: where the keyboard would not be seen.
+    wide: pixels that it takes on a telephone. complaints: what the console said.
+    """
 
     light: Sequence[str]
     dark: Sequence[str]
+    cut: Sequence[str]
     lost: Sequence[str]
     wide: int
+    complaints: Sequence[str]
 
     @property
     def faults(self) -> bool:
-        return bool(self.light or self.dark or self.lost or self.wide > TELEPHONE["width"])
+        too_wide = self.wide > TELEPHONE["width"]
+        return bool(self.light or self.dark or self.cut or self.lost or too_wide)
 
 
 @contextmanager
@@ -137,13 +150,16 @@ def list_addresses(runs: Mapping[str, int]) -> Iterator[str]:
 
 def check_page(visit: Visit, within: str = "body") -> Looks:
     """Look at the page that is open in every way. within: where the keyboard goes."""
+    complaints = [*visit.complaints]
+    visit.complaints.clear()
+    cut = visit.page.evaluate(CUT)
     light, dark = run_axe(visit.page)
     visit.page.keyboard.press("Tab")
     lost = visit.page.evaluate(WALK, within)
     visit.page.set_viewport_size(TELEPHONE)
     wide = visit.page.evaluate("document.documentElement.scrollWidth")
     visit.page.set_viewport_size(DESK)
-    return Looks(light, dark, lost, wide)
+    return Looks(light, dark, cut, lost, wide, complaints)
 
 
 def run_axe(page: Page) -> tuple[list[str], list[str]]:

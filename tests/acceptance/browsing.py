@@ -18,12 +18,6 @@ from bot.web import WebDependencies, build_app
 from tests.bot.harness import Harness
 from tests.chromium import ARTEFACTS, EXECUTABLE, FLAGS
 
-# What is cut in a wide window: a header of two lines, a name, a label, a table that scrolls.
-CUT = """() => innerWidth < 1280 ? [] : [
-  ...[...document.querySelectorAll(".kt-top")].filter(one => one.offsetHeight > 60),
-  ...[...document.querySelectorAll(".kt-account-name, .kt-filters label, .kt-scroll")].filter(
-    one => one.scrollWidth > one.clientWidth),
-].map(one => one.outerHTML.slice(0, 120))"""
 CONTRAST = Path(__file__).with_name("contrast.js").read_text()
 # Colour scheme and width of the window. `make chaos` tries each scheme at each width.
 _MORE = [("dark", 1280), ("light", 360)] if os.environ.get("KEYTURN_CHAOS") else []
@@ -80,6 +74,8 @@ class Visit:
 
     def sign_in(self, person: str) -> None:
         """Sign in, and open the first page; the page of the sign-in link is not shown."""
+        # Another person's page would still ask for its news, and have the new session forgotten.
+        self.page.goto("about:blank")
         origin = {"Origin": self.server.address}
         link = self.server.link(person)
         answer = self.page.context.request.post(link, headers=origin, max_redirects=0)

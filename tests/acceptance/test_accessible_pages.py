@@ -56,6 +56,23 @@ def test_axe_finds_planted_faults_of_a_page(visit: Visit):
     assert "color-contrast" in {name.partition(":")[0] for name in dark}
 
 
+def test_no_page_is_cut_in_a_wide_window(looks: Mapping[str, Looks]):
+    results = {address: one.cut for address, one in looks.items()}
+    assert {address: cut for address, cut in results.items() if cut} == {}
+
+
+def test_no_page_reports_an_error_to_the_console(looks: Mapping[str, Looks]):
+    results = {address: one.complaints for address, one in looks.items()}
+    assert {address: complaints for address, complaints in results.items() if complaints} == {}
+
+
+def test_pages_follow_the_colour_scheme_of_the_system(visit: Visit):
+    visit.open("/")
+    for scheme in ("dark", "light"):
+        visit.page.emulate_media(color_scheme=scheme)
+        expect(visit.page.locator("html")).to_have_attribute("data-bs-theme", scheme)
+
+
 def test_every_page_fits_a_telephone(looks: Mapping[str, Looks]):
     widths = {address: one.wide for address, one in looks.items()}
     most = TELEPHONE["width"]

@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, expect
 from bot.db import locks
 from bot.model.schedule import ScheduleTiming, parse_cron
 from runbooks import load_catalogue
-from tests.acceptance.browsing import CONTRAST, CUT, SCREENS, Server, Visit, open_window
+from tests.acceptance.browsing import Server, Visit, open_window
 from tests.bot.harness import WEB, open_harness
 from tests.bot.host_contacts import store_contact
 from tests.bot.web.sample_runs import add_sample_runs
@@ -227,23 +227,3 @@ def test_pages_are_searched_and_opened_by_keyboard(visit: Visit) -> None:
     page.get_by_role("link", name="Change log").click()
     page.wait_for_url(f"{address}/changelog")
     assert visit.complaints == []
-
-
-@pytest.mark.parametrize(("scheme", "width"), SCREENS)
-def test_pages_fit_every_screen_width_with_enough_contrast(
-    browser: Browser, server: Server, scheme: Any, width: int
-) -> None:
-    paths = ("/hosts", "/hosts/lb1", "/changes", "/schedules", "/report", "/runbooks", "/health")
-    form = "/runbooks/form?runbook=toy+set&host=lb1"
-    size: Any = {"width": width, "height": 900}
-    visit = open_window(browser, server, color_scheme=scheme, viewport=size)
-    visit.sign_in("olga")
-    for path in (*paths, form):
-        visit.open(path)
-        assert visit.page.evaluate("document.documentElement.scrollWidth") <= width, path
-        assert visit.page.evaluate(CONTRAST) == [], path
-        assert visit.page.evaluate(CUT) == [], path
-        if path in {"/hosts", "/hosts/lb1", "/report"}:
-            visit.keep(f"{path[1:].replace('/', '-')}-{scheme}-{width}")
-    assert visit.complaints == []
-    visit.page.context.close()

@@ -4,7 +4,6 @@ import re
 from collections.abc import Generator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -12,7 +11,7 @@ from playwright.sync_api import Browser, expect
 
 from bot.model.errors import NotAllowed
 from bot.model.run import Run, State
-from tests.acceptance.browsing import CONTRAST, CUT, SCREENS, Server, Visit, open_window
+from tests.acceptance.browsing import Server, Visit, open_window
 from tests.bot.harness import open_harness
 from tests.bot.web.sample_runs import add_sample_runs
 from tests.toy import BreakSwitch, SetAll
@@ -256,30 +255,6 @@ def test_filtering_and_approving_work_without_scripts(browser: Browser, server: 
     page.get_by_role("button", name="Approve").click()
     assert server.harness.get_run(run.id).state is State.QUEUED
     page.context.close()
-
-
-@pytest.mark.parametrize(("scheme", "width"), SCREENS)
-def test_web_pages_fit_every_screen_width_without_console_errors(
-    browser: Browser, server: Server, scheme: Any, width: int
-) -> None:
-    shown = add_sample_runs(server.harness.database)
-    visit = open_window(
-        browser, server, color_scheme=scheme, viewport={"width": width, "height": 900}
-    )
-    visit.sign_in("olga")
-    paths = {"home": "/", "history": "/runs", "log": "/changelog", "misfit": "/runs?since=soon"}
-    paths |= {name: f"/runs/{number}" for name, number in shown.items()}
-    paths["compared"] = f"/runs/compare?a={shown['succeeded']}&b={shown['pending']}"
-    for name, path in paths.items():
-        visit.open(path)
-        expect(visit.page.locator("html")).to_have_attribute("data-bs-theme", scheme)
-        assert visit.page.evaluate("document.documentElement.scrollWidth") <= width, name
-        assert visit.page.evaluate(CONTRAST) == [], name
-        assert visit.page.evaluate(CUT) == [], name
-        if name in {"home", "history", "log", "pending", "succeeded", "unknown", "checked"}:
-            visit.keep(f"{name}-{scheme}-{width}")
-    assert visit.complaints == []
-    visit.page.context.close()
 
 
 def test_account_menu_works_by_keyboard(visit: Visit):
