@@ -162,8 +162,8 @@ test: setup system assets schemas .venv/.compiled ## Run every test on every cor
 # number, a process is killed at every system call in turn, every write in turn fails, as on a full
 # or broken disk, the answer to each commit of a run in turn is lost, the clock jumps for ten years,
 # hosts fall silent or hang up at every byte of a handshake, a change on probation is broken off at
-# every step, and pages are rendered light and dark at every width. It takes about 40 minutes on two
-# cores, and prints a summary at the end.
+# every step, and pages of runs are rendered light and dark at every width. It takes about 40
+# minutes on two cores, and prints a summary at the end.
 CHAOS ?= 1000
 
 # Most of the campaigns wait as much as they work. One test at a time is handed out, the longest

@@ -138,14 +138,14 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def watched_by_the_judge() -> Iterator[None]:
+def slack_payload_checks() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        schema_check.watch(patch)
+        schema_check.install_checks(patch)
         yield
 
 
 @pytest.fixture(scope="session", autouse=True)
-def policies_read_once() -> Iterator[None]:
+def cached_policies() -> Iterator[None]:
     """Read and check the same texts once: thousands of tests begin with the same few policies."""
     read = vars(loader)["_build_policy"]
 
@@ -165,7 +165,7 @@ def policies_read_once() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def as_slack_writes_it(request: pytest.FixtureRequest) -> Iterator[None]:
+def only_valid_slack_payloads(request: pytest.FixtureRequest) -> Iterator[None]:
     """Fail whichever test had something said to Slack, or by it, that Slack's types do not allow.
 
     One that says such things on purpose is marked `malformed`.

@@ -11,7 +11,7 @@ from shutil import chown
 import psycopg
 from psycopg import sql
 
-from tests.playground.cluster import OWNER, as_owner, found_program
+from tests.playground.cluster import OWNER, build_owner_command, find_server_program
 from tests.playground.daemon import Daemon, find_free_port
 
 _DATABASE = "keyturn"
@@ -56,7 +56,7 @@ class Cluster(Daemon):
             chown(self._secret, OWNER, OWNER)
         words = ["-D", str(self._data), "-U", _DATABASE, "-A", "scram-sha-256"]
         words += [f"--pwfile={self._secret}", "-E", "UTF8", "--locale=C.UTF-8"]
-        command = as_owner(found_program("initdb"), *words)
+        command = build_owner_command(find_server_program("initdb"), *words)
         subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
 
     def _choose_ports(self) -> None:
@@ -67,7 +67,7 @@ class Cluster(Daemon):
         # A quarter of a small machine's memory, as its manual advises.
         settings.append("shared_buffers=2GB")
         words = [word for setting in settings for word in ("-c", setting)]
-        return as_owner(found_program("postgres"), "-D", str(self._data), *words)
+        return build_owner_command(find_server_program("postgres"), "-D", str(self._data), *words)
 
     def _answers(self) -> bool:
         try:

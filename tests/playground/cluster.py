@@ -48,7 +48,7 @@ class Server(Daemon):
     def __init__(
         self, like: "Server | None" = None, *, password: str = "", fsync: Fsync = "on"
     ) -> None:
-        within = _roomy() if fsync == "off" else "/tmp"
+        within = _choose_parent_directory() if fsync == "off" else "/tmp"
         super().__init__(within=within)
         self._like = like
         self._password = password
@@ -60,7 +60,7 @@ class Server(Daemon):
             root(within).chmod(0o711)
             os.chown(self.directory, owner.pw_uid, owner.pw_gid)
 
-    def stands_by(self, like: "Server") -> None:
+    def set_primary(self, like: "Server") -> None:
         """Be the standby of another from the next start on, with files of its own again."""
         self._like = like
 
@@ -71,7 +71,7 @@ class Server(Daemon):
     def run(self, command: str, *words: str) -> None:
         """Have one of PostgreSQL's programs do its work."""
         subprocess.run(
-            as_owner(found_program(command), *words),
+            build_owner_command(find_server_program(command), *words),
             check=True,
             capture_output=True,
             timeout=60,
@@ -109,21 +109,21 @@ class Server(Daemon):
 
     def _configure(self) -> list[str]:
         if not self.data.exists():
-            self._settle()
+            self._create_files()
         settings = {**_SMALL, "fsync": self._fsync, "port": str(self.port)}
         given = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
-        return as_owner(found_program("postgres"), "-D", str(self.data), *given)
+        return build_owner_command(find_server_program("postgres"), "-D", str(self.data), *given)
 
-    def _settle(self) -> None:
+    def _create_files(self) -> None:
         """Make its files: new ones, or those of the server that it stands by."""
         if self._like is None:
             how = ("-U", USER, "-E", "UTF8", "--no-sync", "--locale=C.UTF-8")
-            self.run("initdb", "-D", str(self.data), *how, *self._asking())
+            self.run("initdb", "-D", str(self.data), *how, *self._build_authentication_options())
             return
         where = f"host={ADDRESS} port={self._like.port} user={USER}"
         self.run("pg_basebackup", "-D", str(self.data), "-R", "-c", "fast", "-d", where, "-N")
 
-    def _asking(self) -> list[str]:
+    def _build_authentication_options(self) -> list[str]:
         """Return how initdb is told whether to ask for a password."""
         if not self._password:
             return ["-A", "trust"]
@@ -141,14 +141,14 @@ class Server(Daemon):
             return False
 
 
-def _roomy() -> str:
+def _choose_parent_directory() -> str:
     """Return where files are made and taken away in no time."""
     memory = "/dev/shm"
     room = shutil.disk_usage(memory).free if Path(memory).is_dir() else 0
     return memory if room > _ROOM else "/tmp"
 
 
-def found_program(name: str) -> str:
+def find_server_program(name: str) -> str:
     """Return where the newest of the machine's servers has it: Debian keeps them off the path."""
     programs = sorted(
         Path("/usr/lib/postgresql").glob(f"*/bin/{name}"), key=lambda path: int(path.parts[4])
@@ -159,7 +159,7 @@ def found_program(name: str) -> str:
     )
 
 
-def as_owner(*words: str) -> list[str]:
+def build_owner_command(*words: str) -> list[str]:
     """Return the command for somebody else than root, whom PostgreSQL does not run for."""
     if os.geteuid() != 0:
         return [*words]
@@ -223,7 +223,7 @@ class Cluster:
         dead, self._dead = self._dead, None
         assert dead is not None
         shutil.rmtree(dead.data)
-        dead.stands_by(self._now)
+        dead.set_primary(self._now)
         dead.start()
         self._standby = dead
         self._wait_for_each_other()

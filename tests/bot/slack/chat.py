@@ -76,10 +76,12 @@ class Chat:
         return answer
 
     async def send(self, raw: bytes) -> Answer:
-        body = schema_check.of_raw(raw)
-        schema_check.violations.extend(schema_check.faults_of_delivery(body))
+        body = schema_check.parse_delivery(raw)
+        schema_check.violations.extend(schema_check.list_faults_of_delivery(body))
         answer = await post(self.door.app, raw, signed(raw))
-        schema_check.violations.extend(schema_check.faults_of_acknowledgement(body, answer.json))
+        schema_check.violations.extend(
+            schema_check.list_faults_of_acknowledgement(body, answer.json)
+        )
         self.acknowledged.append(answer.json)
         return answer
 

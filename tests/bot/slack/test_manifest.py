@@ -34,7 +34,9 @@ def manifest() -> dict[str, Any]:
 
 @pytest.mark.parametrize("address", ["", "https://keyturn.example.com"])
 def test_manifest_matches_the_schema_of_slack(address: str):
-    assert schema_check.faults("Manifest", YAML(typ="safe").load(format_manifest(address))) == []
+    assert (
+        schema_check.list_faults("Manifest", YAML(typ="safe").load(format_manifest(address))) == []
+    )
 
 
 @pytest.mark.parametrize(
@@ -51,7 +53,7 @@ def test_manifest_schema_detects_a_typing_error(old: str, new: str):
     text = format_manifest()
     assert old in text
     slipped = YAML(typ="safe").load(text.replace(old, new))
-    assert schema_check.faults("Manifest", slipped) != []
+    assert schema_check.list_faults("Manifest", slipped) != []
 
 
 def test_manifest_has_the_sections_and_lengths_of_slack(manifest: dict[str, Any]):
@@ -133,7 +135,7 @@ def test_manifest_unfurl_domain_is_the_domain_of_the_pages(
 ):
     manifest = YAML(typ="safe").load(format_manifest(address, base_url))
     assert manifest["features"].get("unfurl_domains") == domains
-    assert schema_check.faults("Manifest", manifest) == []
+    assert schema_check.list_faults("Manifest", manifest) == []
 
 
 @pytest.mark.parametrize(

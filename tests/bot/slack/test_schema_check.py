@@ -51,32 +51,32 @@ MISTAKES: dict[str, Callable[[Json], object]] = {
 def test_every_card_passes_the_slack_schema(state: str):
     message = render_card(build_run_view_of_each_state()[state])
     call = {"channel": "C0OPS", "text": message.text, "blocks": list(message.blocks)}
-    assert schema_check.faults_of_call("chat.postMessage", call) == []
+    assert schema_check.list_faults_of_call("chat.postMessage", call) == []
 
 
 @pytest.mark.parametrize("slip", MISTAKES)
 def test_slack_schema_detects_a_typing_error_in_a_call(slip: str):
     call = copy.deepcopy(build_call())
-    assert schema_check.faults_of_call("chat.postMessage", call) == []
+    assert schema_check.list_faults_of_call("chat.postMessage", call) == []
     MISTAKES[slip](call)
-    assert schema_check.faults_of_call("chat.postMessage", call) != []
+    assert schema_check.list_faults_of_call("chat.postMessage", call) != []
 
 
 def test_slack_schema_checks_deliveries_of_slack():
-    typed = schema_check.of_raw(payloads.slash("help"))
-    assert schema_check.faults_of_delivery(typed) == []
+    typed = schema_check.parse_delivery(payloads.slash("help"))
+    assert schema_check.list_faults_of_delivery(typed) == []
     del typed["trigger_id"]
-    assert schema_check.faults_of_delivery(typed) != []
+    assert schema_check.list_faults_of_delivery(typed) != []
     click = payloads.click("approve", "1", "U0OLGA", channel="C0OPS", ts="1.1")
-    assert schema_check.faults_of_delivery(click) == []
+    assert schema_check.list_faults_of_delivery(click) == []
     del click["actions"][0]["action_ts"]
-    assert schema_check.faults_of_delivery(click) != []
+    assert schema_check.list_faults_of_delivery(click) != []
 
 
 def test_slack_schema_describes_every_method_of_the_emulator():
     for method in sorted(schema_check.KNOWN):
-        assert schema_check.faults_of_answer(method, {"ok": True}) == []
-        assert schema_check.faults_of_answer(method, {"ok": "yes"}) != []
+        assert schema_check.list_faults_of_answer(method, {"ok": True}) == []
+        assert schema_check.list_faults_of_answer(method, {"ok": "yes"}) != []
 
 
 async def _post_message(emulator: Emulator, **given: object) -> list[str]:

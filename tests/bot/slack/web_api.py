@@ -99,7 +99,7 @@ class WebApi:
         if self.refusals.get(method):
             return self.refusals[method].pop(0)
         typed = request.content_type == "application/json"
-        schema_check.violations.extend(schema_check.faults_of_call(method, args, typed=typed))
+        schema_check.violations.extend(schema_check.list_faults_of_call(method, args, typed=typed))
         answer = self._answer(method, args)
         if self.unheard and method.startswith(self.unheard_of) and request.transport is not None:
             self.unheard -= 1
