@@ -13,7 +13,7 @@ from bot.db.database import Database
 from bot.model.drift import Candidate, DriftState
 from bot.model.run import StepState
 from bot.model.schedule import ScheduleTiming, parse_cron
-from tests.acceptance.browsing import Server, Visit, open_window
+from tests.acceptance.browsing import CONTRAST, Server, Visit, open_window
 from tests.bot.harness import WEB, Harness, open_harness
 from tests.bot.web.sample_runs import (
     add_pending_run,
@@ -45,8 +45,6 @@ NO_PAGES = {
     "/oidc/start",
     "/oidc/callback",
 }
-# Of runs: one that waits, is done, has an end that nobody knows, is a check, says far too much.
-SHOWN = ("pending", "succeeded", "unknown", "checked", "long")
 # What pages look like where something does not fit, is not there, or is in the way.
 STATES = (
     "/nope",
@@ -138,14 +136,14 @@ def open_visit(browser: Browser, server: Server) -> Generator[Visit]:
 
 
 def list_addresses(runs: Mapping[str, int]) -> Iterator[str]:
-    """Yield the address of every page; for runs, one page for each kind of SHOWN."""
+    """Yield the address of every page; for runs, one page for each kind."""
     for (method, path), (_, status) in ROUTES.items():
         if method != "GET" or path in NO_PAGES or status != 200:
             continue
         if path == "/runs/{number}":
-            yield from (path.replace("{number}", str(runs[kind])) for kind in SHOWN)
+            yield from (path.replace("{number}", str(number)) for number in runs.values())
         else:
-            yield path.format(number=runs[SHOWN[1]], **NAMES)
+            yield path.format(number=runs["succeeded"], **NAMES)
 
 
 def check_page(visit: Visit, within: str = "body") -> Looks:
@@ -168,8 +166,10 @@ def run_axe(page: Page) -> tuple[list[str], list[str]]:
         page.evaluate(AXE.read_text())
     page.emulate_media(color_scheme="light")
     light = list_violations(page, f"rules: {{ '{OF_STYLES}': {{ enabled: false }} }}")
+    light += page.evaluate(CONTRAST)
     page.emulate_media(color_scheme="dark")
     dark = list_violations(page, "runOnly: ['color-contrast']")
+    dark += page.evaluate(CONTRAST)
     page.emulate_media(color_scheme="light")
     return light, dark
 

@@ -51,6 +51,11 @@ def test_pages_with_missing_or_invalid_values_are_accessible(visit: Visit):
         visit.open(address)
         looks[address] = check_page(visit, within="main")
     assert {address: one for address, one in looks.items() if one.faults} == {}
+    # The browser itself says that an error page is one.
+    said = {line for one in looks.values() for line in one.complaints}
+    assert {line for line in said if not line.startswith("Failed to load resource")} == set()
+    assert not looks["/runs?since=soon"].complaints
+    assert not looks["/runs/compare?a=2&b=6"].complaints
 
 
 def test_axe_finds_nothing_on_pages_that_forms_lead_to(
