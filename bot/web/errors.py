@@ -63,7 +63,8 @@ def install_error_handlers(app: FastAPI, deps: WebDependencies) -> None:
             target_page=target_page,
         )
         redirects.store_target_page(request, response, deps, target_page)
-        if request.cookies.get(deps.cookie_name):
+        # A page that was opened before the person signed in again must not end the new session.
+        if request.cookies.get(deps.cookie_name) and not redirects.is_background_request(request):
             delete_session_cookie(response, deps)
         return response
 

@@ -45,15 +45,17 @@ def store_target_page(
 
     Requests that a page makes by itself are not stored, because they are no pages to return to.
     """
-    headers = request.headers
-    is_background = (
-        "hx-request" in headers or headers.get("sec-fetch-mode", "navigate") != "navigate"
-    )
-    if page_url == "/" or is_background:
+    if page_url == "/" or is_background_request(request):
         return
     response.set_cookie(
         _get_cookie_name(deps), encode_page(page_url), max_age=_COOKIE_SECONDS, **deps.cookie_flags
     )
+
+
+def is_background_request(request: Request) -> bool:
+    """Return whether a page made the request by itself, and not the person."""
+    headers = request.headers
+    return "hx-request" in headers or headers.get("sec-fetch-mode", "navigate") != "navigate"
 
 
 def read_target_page(request: Request, deps: WebDependencies) -> str:

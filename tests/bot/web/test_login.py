@@ -152,6 +152,17 @@ def test_idle_session_expires(site: Site) -> None:
     assert "Your session has expired." in answer.text
 
 
+@pytest.mark.parametrize("headers", [{"HX-Request": "true"}, {"Sec-Fetch-Mode": "cors"}])
+def test_late_update_of_an_older_page_does_not_end_the_session_of_who_signed_in_since(
+    site: Site, headers: dict[str, str]
+) -> None:
+    browser = site.browser("dora")
+    _age_session(site, last_seen_at=sessions.IDLE_SECONDS + 60)
+    late = browser.get("/runs", headers=headers)
+    assert (late.status_code, "set-cookie" in late.headers) == (401, False)
+    assert site.parts.cookie_name in browser.get("/runs").headers["set-cookie"]
+
+
 def test_session_expires_at_its_maximum_age(site: Site) -> None:
     browser = site.browser("dora")
     _age_session(site, started_at=sessions.MAX_SECONDS + 1, last_seen_at=0)
