@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -66,9 +67,9 @@ def begin(
 ) -> "Running":
     """Begin a command. streams: its input, output and errors; if a terminal, it has that one."""
     request = {"words": words, "env": dict(env), "where": str(where or Path.cwd())}
-    typist = _start_cli_server()
-    socket.send_fds(typist, [json.dumps(request).encode()], [*streams])
-    return Running(int(typist.recv(100)))
+    server = _connect_to_cli_server()
+    socket.send_fds(server, [json.dumps(request).encode()], [*streams])
+    return Running(int(server.recv(100)))
 
 
 class Running:
@@ -86,9 +87,9 @@ class Running:
     def wait(self) -> int:
         """Wait for its end, and return its exit status."""
         if self._status is None:
-            typist = _start_cli_server()
-            typist.send(str(self.pid).encode())
-            self._status = int(typist.recv(100))
+            server = _connect_to_cli_server()
+            server.send(str(self.pid).encode())
+            self._status = int(server.recv(100))
         return self._status
 
     def kill(self) -> None:
@@ -100,20 +101,37 @@ class Running:
 
 
 @cache
-def _start_cli_server() -> socket.socket:
-    """Start it; it ends when nobody holds the other end of its socket any more."""
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    with theirs:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "tests.cli_server", str(theirs.fileno())],
+def _connect_to_cli_server() -> socket.socket:
+    """Connect to the server of this test run, and start it if no other worker has."""
+    run_id = os.environ.get("PYTEST_XDIST_TESTRUNUID")
+    # It is in no directory, so nothing is left of it.
+    address = f"\0keyturn-tests-{run_id or os.getpid()}"
+    test_run = os.getppid() if run_id else os.getpid()
+    client = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    deadline = time.monotonic() + 10
+    while True:
+        try:
+            client.connect(address)
+            atexit.register(client.close)
+            return client
+        except ConnectionRefusedError:
+            assert time.monotonic() < deadline, "the server of commands does not start"
+            _start_cli_server(address, test_run)
+
+
+def _start_cli_server(address: str, test_run: int) -> None:
+    """Start it, unless another worker just does: the address can be taken once."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        try:
+            listener.bind(address)
+        except OSError:
+            time.sleep(0.01)
+            return
+        listener.listen()
+        subprocess.run(
+            [sys.executable, "-m", "tests.cli_server", str(listener.fileno()), str(test_run)],
             cwd=Path(__file__).parent.parent,
             stdin=subprocess.DEVNULL,
-            pass_fds=[theirs.fileno()],
+            pass_fds=[listener.fileno()],
+            check=True,
         )
-
-    def end() -> None:
-        ours.close()
-        process.wait()
-
-    atexit.register(end)
-    return ours

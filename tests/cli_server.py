@@ -1,7 +1,8 @@
 """Runs `keyturn` commands in processes forked from a loaded one, which start at once.
 
-It has loaded what most commands load, which takes a command nearly all of its time, and forks. All
-else is done as `python -m bot` does it: a command loads what it alone needs, and its process ends.
+It has loaded all that commands load, which takes a command nearly all of its time, and forks. All
+else is done as `python -m bot` does it. One server is for all workers of a test run: each connects
+to it and has a process of its own, which starts the commands and waits for their ends.
 """
 
 import atexit
@@ -11,8 +12,10 @@ import importlib
 import json
 import os
 import pkgutil
+import select
 import signal
 import socket
+import struct
 import sys
 import termios
 import time
@@ -24,16 +27,38 @@ from bot.__main__ import main
 from runbooks import load_catalogue
 
 _LONGEST = 1 << 17
+_CREDENTIALS = struct.Struct("3i")
 
 
-def serve(client: socket.socket) -> None:
-    """Begin each command and send its process number; for a number, send its exit status."""
+def serve(listener: socket.socket, test_run: int) -> None:
+    """Serve whoever connects, until the process *test_run* has ended."""
     for module in pkgutil.walk_packages(bot.__path__, "bot."):
         importlib.import_module(module.name)
     load_catalogue()
     # A process that ends looks through all that it may leave, and copies it by that.
     gc.collect()
     gc.freeze()
+    # Nobody waits for the processes of clients.
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    end = os.pidfd_open(test_run)
+    while end not in select.select([listener, end], [], [])[0]:
+        with listener.accept()[0] as client:
+            if _is_ours(client) and not os.fork():
+                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                listener.close()
+                _serve_client(client)
+                os._exit(0)
+
+
+def _is_ours(client: socket.socket) -> bool:
+    """Return whether it is us who connected: every user of the machine can."""
+    credentials = client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    _process, user, _group = _CREDENTIALS.unpack(credentials)
+    return user == os.geteuid()
+
+
+def _serve_client(client: socket.socket) -> None:
+    """Begin each command and send its process number; for a number, send its exit status."""
     while True:
         message, streams, *_ = socket.recv_fds(client, _LONGEST, 3)
         if not message:
@@ -94,4 +119,7 @@ def _take_terminal() -> None:
 
 
 if __name__ == "__main__":
-    serve(socket.socket(fileno=int(sys.argv[1])))
+    # Who starts it does not wait for its end.
+    if not os.fork():
+        serve(socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2]))
+        os._exit(0)
