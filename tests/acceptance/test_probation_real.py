@@ -16,7 +16,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from bot.audit import change_log
-from bot.db import migrations, runs
+from bot.db import runs
 from bot.execution.reconcile import RESTORED
 from bot.model.run import Run, State
 from bot.model.signing import SigningKey
@@ -42,6 +42,7 @@ from connectors.ssh_transport import SshLimits
 from runbooks import Change, Host, Plan, Step
 from runbooks.probation_drill import DrillProbation
 from tests.bot.clock import Clock
+from tests.bot.databases import add_schema
 from tests.bot.harness import WEB, ManualDispatcher
 from tests.playground.probation import Probations
 from tests.playground.silencing_proxy import SilencingProxy
@@ -147,7 +148,7 @@ class Site:
     @contextmanager
     def opened(self) -> Generator["Keyturn"]:
         database = Clock(f"sqlite:///{self._directory / 'keyturn.db'}", self._key)
-        migrations.upgrade_schema(database)
+        add_schema(database)
         pool = BrokenPool(self._directory)
         fleet = Fleet(self._policies.get_policy().inventory, pool)
         try:

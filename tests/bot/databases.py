@@ -1,6 +1,5 @@
 """Empty databases with the schema, for tests: created once, then copied."""
 
-import tempfile
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from sqlalchemy import event
 from bot.db import migrations
 from bot.db.database import Database
 from bot.model.signing import SigningKey
+from tests.empty_database import create_empty_database
 from tests.playground.postgres import Postgres
 
 _SQLITE, _POSTGRESQL = "sqlite", pytest.param("postgresql", marks=pytest.mark.real)
@@ -29,7 +29,7 @@ def create_database(request: pytest.FixtureRequest, directory: Path) -> Database
 
 def create_sqlite_database(file: Path, seal: SigningKey | None = None) -> Database:
     """Return a database of SQLite in *file*, which is not there yet."""
-    file.write_bytes(_build_empty_sqlite_file())
+    create_empty_database(file)
     return skip_fsync(Database(f"sqlite:///{file}", seal or SigningKey.create()))
 
 
@@ -44,7 +44,7 @@ def add_schema(database: Database) -> None:
     """Bring the schema of a database up to date; a file of SQLite that is missing is copied."""
     url = database.engine.url
     if database.embedded and not Path(str(url.database)).exists():
-        Path(str(url.database)).write_bytes(_build_empty_sqlite_file())
+        create_empty_database(Path(str(url.database)))
     migrations.upgrade_schema(database)
 
 
@@ -56,16 +56,6 @@ def skip_fsync(database: Database) -> Database:
 
 def _turn_fsync_off(connection: Any, _record: object) -> None:
     connection.execute("PRAGMA synchronous=OFF")
-
-
-@cache
-def _build_empty_sqlite_file() -> bytes:
-    with tempfile.TemporaryDirectory() as place:
-        file = Path(place) / "empty.db"
-        database = Database(f"sqlite:///{file}")
-        migrations.upgrade_schema(database)
-        database.close()
-        return file.read_bytes()
 
 
 @cache

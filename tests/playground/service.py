@@ -12,6 +12,7 @@ from bot import app
 from bot.auth import sessions
 from bot.policy import PolicyDirectory
 from bot.settings import Settings
+from tests.empty_database import create_empty_database
 from tests.slack_emulator.emulator import Emulator
 from tests.slack_emulator.server import EmulatorServer
 
@@ -39,7 +40,11 @@ class Service:
             events = f"http://127.0.0.1:{port}/slack/events" if slack == "http" else ""
             self.slack = EmulatorServer(policy, events=events)
             more = {**self.slack.settings, **more}
-        settings = Settings(data=directory / "var", policy=directory / "policy", port=port, **more)
+        data = directory / "var"
+        if "database" not in more and not data.exists():
+            data.mkdir(mode=0o700)
+            create_empty_database(data / "keyturn.db")
+        settings = Settings(data=data, policy=directory / "policy", port=port, **more)
         self.keyturn = app.build_service(settings)
         config = app.create_server_config(self.keyturn)
         config.timeout_graceful_shutdown = 2

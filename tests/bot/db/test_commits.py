@@ -13,17 +13,17 @@ from sqlalchemy import event
 from sqlalchemy.exc import OperationalError
 
 from bot.audit import change_log
-from bot.db import migrations
 from bot.db.database import Database, StoreUnavailable, Transaction
 from bot.model.signing import SigningKey
+from tests.empty_database import create_empty_database
 
 CROWD = 12
 
 
 @pytest.fixture
 def database(tmp_path: Path) -> Generator[Database]:
-    database = Database(f"sqlite:///{tmp_path / 'log.db'}", SigningKey.create())
-    migrations.upgrade_schema(database)
+    create_empty_database(file := tmp_path / "log.db")
+    database = Database(f"sqlite:///{file}", SigningKey.create())
     yield database
     database.close()
 

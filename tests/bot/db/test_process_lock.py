@@ -10,12 +10,12 @@ import pytest
 
 from bot.app import lock_database
 from bot.audit import change_log
-from bot.db import migrations
 from bot.db.database import AlreadyRunning, Database, StoreUnavailable
 from bot.db.process_lock import ProcessLock, lock_exclusive, lock_shared
 from bot.model.keyfile import KeyFileError
 from bot.model.signing import SigningKey
 from bot.settings import Settings
+from tests.bot.databases import create_postgresql_database
 from tests.playground.postgres import Postgres
 from tests.playground.silencing_proxy import SilencingProxy
 
@@ -27,13 +27,12 @@ Open = Callable[[], Database]
 @pytest.fixture
 def opened(postgres: Postgres) -> Generator[Open]:
     """Opens databases at one address, with their schema."""
-    url, databases = postgres.new_database(), list[Database]()
+    databases = [create_postgresql_database(postgres)]
 
     def open_one() -> Database:
-        databases.append(Database(url, SigningKey.create()))
+        databases.append(Database(databases[0].url, SigningKey.create()))
         return databases[-1]
 
-    migrations.upgrade_schema(open_one())
     yield open_one
     for database in databases:
         database.close()

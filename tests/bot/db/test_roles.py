@@ -12,6 +12,7 @@ from bot.db import migrations
 from bot.db import roles as db_roles
 from bot.db.database import Database, StoreUnavailable
 from bot.model.signing import SigningKey
+from tests.bot.databases import create_postgresql_database
 from tests.playground.postgres import Postgres
 
 pytestmark = pytest.mark.real
@@ -52,10 +53,9 @@ def _build_url_for_role(address: str, role: str) -> str:
 
 @pytest.fixture
 def roles(postgres: Postgres) -> Generator[Roles]:
-    address = postgres.new_database()
     seal = SigningKey.create()
-    owner = Database(address, seal)
-    migrations.upgrade_schema(owner)
+    owner = create_postgresql_database(postgres, seal)
+    address = owner.url
     with owner.engine.connect() as connection:
         for role in ROLES:
             there = text("SELECT 1 FROM pg_roles WHERE rolname = :role")

@@ -12,12 +12,12 @@ from bot.audit import change_log, verification
 from bot.audit.change_log import Entry
 from bot.audit.formats import iterate_export
 from bot.audit.verification import Verification
-from bot.db import migrations
 from bot.db.database import Database
 from bot.maintenance.key_rotation import rotate_signing_key
 from bot.model import signing
 from bot.model.signing import SigningKey
 from tests.bot.audit.test_verification import VERIFIER, entries_of, resealed, rewrite
+from tests.bot.databases import add_schema
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def key(tmp_path: Path) -> Path:
 
 def _open_database(tmp_path: Path, key: Path) -> Database:
     database = Database(f"sqlite:///{tmp_path / 'keyturn.db'}", signing.load_signing_key(key))
-    migrations.upgrade_schema(database)
+    add_schema(database)
     with database.transaction() as tx:
         verification.open_log(tx)
         for n in range(3):
