@@ -3,6 +3,7 @@
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from urllib.parse import quote, urlencode
 
@@ -62,7 +63,8 @@ class Here:
         return path + (f"?{urlencode({'thread': self.thread})}" if self.thread else "")
 
 
-def _environment() -> Environment:
+@cache
+def _load_templates() -> Environment:
     return Environment(
         loader=FileSystemLoader(_HERE / "templates"),
         autoescape=True,
@@ -91,7 +93,6 @@ class Pages:
         self._typed_input = typed_input
         self._uploads = uploads
         self._sign_in = sign_in
-        self._templates = _environment()
 
     # Signing in
 
@@ -347,7 +348,7 @@ class Pages:
     # Answers
 
     def _html(self, name: str, *, status: int = 200, **shown: object) -> Response:
-        return HTMLResponse(self._templates.get_template(name).render(**shown), status)
+        return HTMLResponse(_load_templates().get_template(name).render(**shown), status)
 
     def _problem(self, request: Request, words: str, status: int) -> Response:
         return self._html("problem.html", status=status, base=_base(request), words=words)
