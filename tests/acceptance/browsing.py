@@ -3,7 +3,7 @@
 import os
 import socket
 import threading
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +21,7 @@ from tests.chromium import ARTEFACTS, EXECUTABLE, FLAGS
 CONTRAST = Path(__file__).with_name("contrast.js").read_text()
 # Colour scheme and width of the window. `make chaos` tries each scheme at each width.
 _MORE = [("dark", 1280), ("light", 360)] if os.environ.get("KEYTURN_CHAOS") else []
-SCREENS = [("light", 1280), ("dark", 360), *_MORE]
+SCREENS: list[tuple[Any, int]] = [("light", 1280), ("dark", 360), *_MORE]
 
 
 @contextmanager
@@ -72,15 +72,16 @@ class Visit:
     page: Page
     complaints: list[str]
 
-    def sign_in(self, person: str) -> None:
-        """Sign in, and open the first page; the page of the sign-in link is not shown."""
-        # Another person's page would still ask for its news, and have the new session forgotten.
+    def sign_in(self, person: str, path: str = "") -> None:
+        """Sign in without the page of a sign-in link, and open a page if one is given."""
+        # Another person's page would still ask for its news, and be refused.
         self.page.goto("about:blank")
         origin = {"Origin": self.server.address}
         link = self.server.link(person)
         answer = self.page.context.request.post(link, headers=origin, max_redirects=0)
         assert answer.status == 303, answer.text()
-        self.open("/")
+        if path:
+            self.open(path)
 
     def sign_in_by_link(self, person: str) -> None:
         self.page.goto(self.server.link(person))
@@ -89,6 +90,14 @@ class Visit:
 
     def open(self, path: str) -> None:
         self.page.goto(self.server.address + path)
+
+    def iterate_screens(self) -> Iterator[tuple[str, int]]:
+        """Show the page on each of SCREENS in turn; yield a name of the screen, and its width."""
+        for scheme, width in SCREENS:
+            self.page.set_viewport_size({"width": width, "height": 900})
+            # Colours would otherwise take a moment to change.
+            self.page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
+            yield f"{scheme}-{width}", width
 
     def keep(self, name: str) -> None:
         """Keep a picture of the whole page for people to look at."""

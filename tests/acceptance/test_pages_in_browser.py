@@ -58,6 +58,7 @@ def visit(browser: Browser, server: Server) -> Generator[Visit]:
 
 def test_changes_page_shows_who_changed_a_host_and_who_approved_it(visit: Visit) -> None:
     page = visit.page
+    visit.open("/")
     page.get_by_role("link", name="Changes in the last hour").click()
     page.get_by_role("combobox", name="Hosts").fill("lb1")
     expect(page.get_by_role("heading", name="on lb1")).to_be_visible()
@@ -87,8 +88,7 @@ def test_saved_view_keeps_filters_and_its_link_works_for_others(
     expect(page.locator(".kt-histogram figure")).to_be_visible()
     visit.keep("view")
     other = open_window(browser, visit.server)
-    other.sign_in("olga")
-    other.open(path)
+    other.sign_in("olga", path)
     expect(other.page.get_by_text("View “what became of lb2” of Dora")).to_be_visible()
     expect(other.page.locator("#results")).not_to_contain_text("abusers clear lb1")
     other.page.context.close()
@@ -97,6 +97,7 @@ def test_saved_view_keeps_filters_and_its_link_works_for_others(
 
 def test_host_list_is_filtered_live(visit: Visit) -> None:
     page = visit.page
+    visit.open("/")
     page.get_by_role("link", name="Hosts").click()
     expect(page.locator("#results")).to_contain_text("web1")
     page.get_by_label("Status").select_option("host key mismatch")
@@ -157,7 +158,7 @@ def test_schedule_is_suspended_by_keyboard_and_leaves_the_calendar(visit: Visit)
 
 def test_live_list_keeps_open_details_typed_text_and_focus(visit: Visit) -> None:
     page, harness = visit.page, visit.server.harness
-    visit.sign_in("olga")
+    visit.sign_in("olga", "/")
     page.locator("details[id^=plan-of-] summary").first.click()
     link = page.locator("main a.kt-title").first
     link.focus()
@@ -181,6 +182,7 @@ def test_live_list_keeps_open_details_typed_text_and_focus(visit: Visit) -> None
 
 def test_pages_are_searched_and_opened_by_keyboard(visit: Visit) -> None:
     page, address = visit.page, visit.server.address
+    visit.open("/")
     page.keyboard.press("Control+k")
     expect(page.get_by_label("Search or request")).to_be_focused()
     page.keyboard.type("?gh abusers")

@@ -4,7 +4,6 @@ import re
 import time
 from collections.abc import Generator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
@@ -14,7 +13,7 @@ from bot.auth import sessions
 from bot.db import live_output, runs
 from bot.db.live_output import NewestLines
 from bot.model.run import Run, State, StepState
-from tests.acceptance.browsing import CONTRAST, SCREENS, Server, Visit, open_window
+from tests.acceptance.browsing import CONTRAST, Server, Visit, open_window
 from tests.acceptance.noisy_hosts import HOSTS, request_on_many_hosts, stream_output
 from tests.bot.harness import open_harness
 from tests.bot.web.sample_runs import (
@@ -129,8 +128,7 @@ def test_run_page_reconnects_its_event_stream_after_an_outage(
 ) -> None:
     run = start_new_run(server)
     visit = open_window(browser, server)
-    visit.sign_in("dora")
-    visit.open(f"/runs/{run.id}")
+    visit.sign_in("dora", f"/runs/{run.id}")
     page = visit.page
     expect(page.locator("#live-status")).to_have_text("Live")
     page.context.set_offline(True)
@@ -186,39 +184,32 @@ def test_run_page_stays_responsive_with_live_output_of_200_hosts(visit: Visit) -
     assert visit.complaints == []
 
 
-@pytest.mark.parametrize(("scheme", "width"), SCREENS)
-def test_parent_run_page_shows_a_chart_and_counts_of_its_hosts(
-    browser: Browser, server: Server, scheme: Any, width: int
-) -> None:
-    with server.harness.database.transaction() as tx:
+def test_parent_run_page_shows_a_chart_and_counts_of_its_hosts(visit: Visit) -> None:
+    with visit.server.harness.database.transaction() as tx:
         whole, parts = request_on_many_hosts(tx, 60)
         add_ended_run(tx, parts[0], State.SUCCEEDED, "Verified")
         add_ended_run(tx, parts[1], State.FAILED, "Step 1 of 1 failed: the disk is full.")
         add_ended_run(tx, parts[2], State.UNKNOWN, "The outcome of step 1 of 1 is unknown")
         live_output.store_lines(tx, [NewestLines(parts[3].id, 1, 2, "one\ntwo")])
-    visit = open_window(
-        browser, server, color_scheme=scheme, viewport={"width": width, "height": 900}
-    )
-    visit.sign_in("dora")
     visit.open(f"/runs/{whole.id}")
     page = visit.page
     counts = "1 succeeded, 1 failed, 1 with an unknown outcome, 27 in progress, 30 pending"
     words = f"2 of 60 hosts done: {counts}"
     expect(page.locator("#fanout strong")).to_have_text(words)
-    expect(page.get_by_role("img", name=words)).to_be_visible()
     end = page.locator(".kt-fanout-text").filter(has_text="expected to end").locator("time")
     expect(end).to_have_attribute("title", re.compile(r" UTC$"))
     expect(end).not_to_contain_text("UTC")
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
-    assert page.evaluate(CONTRAST) == []
-    visit.keep(f"fan-{scheme}-{width}")
-    with server.harness.database.transaction() as tx:
+    for screen, width in visit.iterate_screens():
+        expect(page.get_by_role("img", name=words)).to_be_visible()
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert page.evaluate(CONTRAST) == []
+        visit.keep(f"fan-{screen}")
+    with visit.server.harness.database.transaction() as tx:
         add_ended_run(tx, parts[4], State.SUCCEEDED, "Verified, too")
     expect(page.locator("#fanout strong")).to_contain_text("2 succeeded")
     expect(page.locator(f"#child-{parts[4].id}")).to_contain_text("Verified, too")
     expect(page.locator("#announce")).to_contain_text("2 succeeded")
     assert visit.complaints == []
-    page.context.close()
 
 
 def test_run_page_without_scripts_shows_live_output_with_a_refresh_link(
@@ -227,8 +218,7 @@ def test_run_page_without_scripts_shows_live_output_with_a_refresh_link(
     run = start_new_run(server)
     store_newest_lines(server, run.id, 1, "as it was then")
     visit = open_window(browser, server, java_script_enabled=False)
-    visit.sign_in("dora")
-    visit.open(f"/runs/{run.id}")
+    visit.sign_in("dora", f"/runs/{run.id}")
     page = visit.page
     expect(page.locator("#live-output pre")).to_have_text("as it was then")
     store_newest_lines(server, run.id, 2, "as it was then", "and now")
@@ -268,11 +258,8 @@ def test_page_of_an_ended_run_opens_no_event_stream(visit: Visit) -> None:
     assert not [url for url in asked_for if f"/runs/{run.id}/" in url]
 
 
-@pytest.mark.parametrize(("scheme", "width"), SCREENS)
-def test_two_runs_are_compared_side_by_side(
-    browser: Browser, server: Server, scheme: Any, width: int
-) -> None:
-    with server.harness.database.transaction() as tx:
+def test_two_runs_are_compared_side_by_side(visit: Visit) -> None:
+    with visit.server.harness.database.transaction() as tx:
         for output in (
             "table http1: 3 keys\nno such key\n",
             "table http1: 2 keys\nremoved\ndone\n",
@@ -283,43 +270,32 @@ def test_two_runs_are_compared_side_by_side(
             )
             end_run(tx, run, StepState.SUCCEEDED, output=output)
             add_ended_run(tx, run, State.SUCCEEDED, "Verified: 203.0.113.9 is not marked")
-    visit = open_window(
-        browser, server, color_scheme=scheme, viewport={"width": width, "height": 900}
-    )
-    visit.sign_in("dora")
     visit.open(f"/runs/{run.id}")
     page = visit.page
     page.get_by_role("link", name="Previous run of this command").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Compare runs 1 and 2")
     row = page.get_by_role("row", name="Differs table http1: 3 keys table http1: 2 keys")
-    expect(row).to_be_visible()
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
-    assert page.evaluate(CONTRAST) == []
-    visit.keep(f"compared-{scheme}-{width}")
+    for screen, width in visit.iterate_screens():
+        expect(row).to_be_visible()
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert page.evaluate(CONTRAST) == []
+        visit.keep(f"compared-{screen}")
     assert visit.complaints == []
-    page.context.close()
 
 
-@pytest.mark.parametrize(("scheme", "width"), SCREENS)
-def test_check_result_is_shown_as_a_chart(
-    browser: Browser, server: Server, scheme: Any, width: int
-) -> None:
-    with server.harness.database.transaction() as tx:
+def test_check_result_is_shown_as_a_chart(visit: Visit) -> None:
+    with visit.server.harness.database.transaction() as tx:
         number = a_bond(tx)
-    visit = open_window(
-        browser, server, color_scheme=scheme, viewport={"width": width, "height": 900}
-    )
-    visit.sign_in("dora")
     visit.open(f"/runs/{number}")
     page = visit.page
     words = "bond0: 1 of 2 members have a link (eth0 up, eth1 down)"
-    expect(page.get_by_role("img", name=words)).to_be_visible()
-    expect(page.locator("figcaption").get_by_text(words)).to_be_visible()
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
-    assert page.evaluate(CONTRAST) == []
-    visit.keep(f"drawn-{scheme}-{width}")
+    for screen, width in visit.iterate_screens():
+        expect(page.get_by_role("img", name=words)).to_be_visible()
+        expect(page.locator("figcaption").get_by_text(words)).to_be_visible()
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert page.evaluate(CONTRAST) == []
+        visit.keep(f"drawn-{screen}")
     assert visit.complaints == []
-    page.context.close()
 
 
 def test_change_log_of_a_run_is_verified_by_keyboard(visit: Visit) -> None:

@@ -64,7 +64,7 @@ def test_pending_run_is_opened_and_approved_in_the_browser(visit: Visit) -> None
 def test_run_history_is_filtered_live(visit: Visit) -> None:
     add_sample_runs(visit.server.harness.database)
     page = visit.page
-    visit.sign_in("dora")
+    visit.sign_in("dora", "/")
     page.get_by_role("link", name="Runs", exact=True).click()
     rows = page.locator("#results tbody tr")
     expect(rows).to_have_count(12)
@@ -95,8 +95,7 @@ def test_run_history_is_filtered_live(visit: Visit) -> None:
 def test_live_update_of_a_run_page_keeps_typed_text_and_focus(visit: Visit) -> None:
     run = request_both_lamps(visit.server)
     page = visit.page
-    visit.sign_in("olga")
-    visit.open(f"/runs/{run.id}#tab-timeline")
+    visit.sign_in("olga", f"/runs/{run.id}#tab-timeline")
     page.get_by_text("Deny…").click()
     page.get_by_label("Reason (optional)").type("half a sen")
     with pytest.raises(NotAllowed):
@@ -113,8 +112,7 @@ def test_live_update_of_a_run_page_keeps_typed_text_and_focus(visit: Visit) -> N
 
 def test_times_are_shown_in_local_time_with_utc_in_the_title(visit: Visit) -> None:
     run = request_both_lamps(visit.server)
-    visit.sign_in("olga")
-    visit.open(f"/runs/{run.id}")
+    visit.sign_in("olga", f"/runs/{run.id}")
     time = visit.page.locator(".kt-approvals time").first
     at = datetime.fromtimestamp(run.requested_at // 1_000_000, UTC)
     assert time.get_attribute("datetime") == at.strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -130,8 +128,7 @@ def test_freeze_is_named_on_the_run_that_it_holds_and_in_the_calendar(visit: Vis
         f'freezes: [{{name: fair, from: "1999-01-01 00:00", until: "{end:%Y-%m-%d %H:%M}"}}]'
     )
     held = harness.approve(request_both_lamps(visit.server))
-    visit.sign_in("olga")
-    visit.open(f"/runs/{held.id}")
+    visit.sign_in("olga", f"/runs/{held.id}")
     expect(page.locator(".kt-headline")).to_contain_text("On hold")
     expect(page.locator(".kt-summary")).to_contain_text("On hold: the edge is frozen until")
     # 20:00 UTC is 05:00 of the next day in Tokyo.
@@ -148,8 +145,7 @@ def test_freeze_is_named_on_the_run_that_it_holds_and_in_the_calendar(visit: Vis
 def test_incomplete_decisions_are_refused_at_their_fields(visit: Visit) -> None:
     harness, page = visit.server.harness, visit.page
     run = harness.request(BreakSwitch(host="lb1", name="lamp"))
-    visit.sign_in("olga")
-    visit.open(f"/runs/{run.id}")
+    visit.sign_in("olga", f"/runs/{run.id}")
     page.get_by_role("button", name="Approve").click()
     expect(page.locator("#confirm-irreversible:invalid")).to_be_focused()
     page.get_by_text("Deny…").click()
@@ -167,8 +163,7 @@ def test_outdated_plan_is_replanned_on_its_page(visit: Visit) -> None:
     run = request_both_lamps(visit.server)
     rules = harness.policies.path / "policy.cedar"
     rules.write_text(rules.read_text().replace("owner of the area approves", "owner approves"))
-    visit.sign_in("dora")
-    visit.open(f"/runs/{run.id}")
+    visit.sign_in("dora", f"/runs/{run.id}")
     expect(page.get_by_role("heading", name="The plan is not current any more")).to_be_visible()
     page.get_by_role("button", name="Re-plan").click()
     page.wait_for_url(f"**/runs/{run.id + 1}?done=replanned")
@@ -179,8 +174,7 @@ def test_outdated_plan_is_replanned_on_its_page(visit: Visit) -> None:
 def test_typed_times_use_the_zone_of_the_browser(visit: Visit) -> None:
     request_both_lamps(visit.server)
     page = visit.page
-    visit.sign_in("olga")
-    visit.open("/runs")
+    visit.sign_in("olga", "/runs")
     expect(page.get_by_text("Since (Asia/Tokyo)")).to_be_visible()
     page.get_by_label("Host").fill("lb1")
     expect(page).to_have_url(re.compile(r"/runs\?host=lb1$"))
@@ -200,15 +194,14 @@ def test_typed_times_use_the_zone_of_the_browser(visit: Visit) -> None:
 def test_command_of_a_step_can_be_copied(visit: Visit) -> None:
     run = request_both_lamps(visit.server)
     visit.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
-    visit.sign_in("olga")
-    visit.open(f"/runs/{run.id}")
+    visit.sign_in("olga", f"/runs/{run.id}")
     visit.page.get_by_role("button", name="Copy: command of step 2").click()
     expect(visit.page.locator("#announce")).to_have_text("Copied")
     assert visit.page.evaluate("navigator.clipboard.readText()") == "set lamp on"
 
 
 def test_skip_link_moves_keyboard_focus_to_the_content(visit: Visit) -> None:
-    visit.sign_in("olga")
+    visit.sign_in("olga", "/")
     visit.page.keyboard.press("Tab")
     expect(visit.page.get_by_role("link", name="Skip to content")).to_be_focused()
     visit.page.keyboard.press("Enter")
@@ -217,8 +210,7 @@ def test_skip_link_moves_keyboard_focus_to_the_content(visit: Visit) -> None:
 
 def test_run_page_of_a_removed_person_asks_to_sign_in(visit: Visit) -> None:
     run = request_both_lamps(visit.server)
-    visit.sign_in("olga")
-    visit.open(f"/runs/{run.id}")
+    visit.sign_in("olga", f"/runs/{run.id}")
     people = visit.server.harness.policies.path / "areas.yaml"
     people.write_text(people.read_text().replace("olga, ", "").replace("[olga]", "[adam]"))
     people = people.with_name("people.yaml")
@@ -231,8 +223,7 @@ def test_run_page_of_a_removed_person_asks_to_sign_in(visit: Visit) -> None:
 
 def test_run_page_reports_a_lost_server_connection(visit: Visit) -> None:
     run = request_both_lamps(visit.server)
-    visit.sign_in("olga")
-    visit.open(f"/runs/{run.id}")
+    visit.sign_in("olga", f"/runs/{run.id}")
     expect(visit.page.locator("#lost")).to_be_hidden()
     visit.server.stop()
     expect(visit.page.locator("#lost")).to_be_visible(timeout=10_000)
@@ -243,8 +234,7 @@ def test_filtering_and_approving_work_without_scripts(browser: Browser, server: 
     add_sample_runs(server.harness.database)
     visit = open_window(browser, server, java_script_enabled=False)
     page = visit.page
-    visit.sign_in("olga")
-    visit.open("/runs")
+    visit.sign_in("olga", "/runs")
     page.get_by_label("Runbook").select_option(index=0)
     page.get_by_label("Host").fill("lb2")
     page.get_by_role("button", name="Filter").click()
@@ -258,7 +248,7 @@ def test_filtering_and_approving_work_without_scripts(browser: Browser, server: 
 
 
 def test_account_menu_works_by_keyboard(visit: Visit):
-    visit.sign_in("olga")
+    visit.sign_in("olga", "/")
     menu = visit.page.locator("details.kt-account")
     menu.locator("summary").focus()
     visit.page.keyboard.press("Enter")

@@ -1,7 +1,7 @@
 """Keyturn's cards, form and Home tab in a real browser: they fit, with enough contrast."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -35,7 +35,8 @@ from tests.slack_emulator.browsing import SharedBrowser
 from tests.slack_emulator.showcase import Showcase
 
 pytestmark = pytest.mark.real
-PHONE, DESK = 390, 1200
+# Width and colour scheme of a telephone and of a desk.
+SCREENS: Sequence[tuple[int, Literal["light", "dark"]]] = ((390, "dark"), (1200, "light"))
 
 
 def _clears(host: str, number: int) -> Any:
@@ -164,27 +165,29 @@ async def _fill_in(page: Page, made: Showcase) -> None:
     await expect(page.get_by_role("alert").first).to_be_visible()
 
 
-async def check_screenshot(page: Page, name: str, wrong: dict[str, Any]) -> None:
-    """Keep a picture, and note what sticks out or is too pale."""
+async def check_screenshots(page: Page, name: str, wrong: dict[str, Any]) -> None:
+    """Keep a picture on each screen, and note what sticks out or is too pale there."""
     ARTEFACTS.mkdir(exist_ok=True)
-    await page.screenshot(path=ARTEFACTS / f"chat-{name}.png")
-    wide = await page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
-    if wide > 0:
-        wrong[f"{name}: wider than the screen by"] = wide
-    if names := re.findall(r":[a-z_]{3,}:", await page.locator("body").inner_text()):
-        wrong[f"{name}: emoji without a picture"] = names
-    if pale := await page.evaluate(CONTRAST):
-        wrong[f"{name}: too pale"] = pale
+    for width, scheme in SCREENS:
+        screen = f"{name}-{scheme}-{width}"
+        await page.set_viewport_size({"width": width, "height": 900})
+        await page.emulate_media(color_scheme=scheme)
+        await page.screenshot(path=ARTEFACTS / f"chat-{screen}.png")
+        wide = await page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
+        if wide > 0:
+            wrong[f"{screen}: wider than the screen by"] = wide
+        if names := re.findall(r":[a-z_]{3,}:", await page.locator("body").inner_text()):
+            wrong[f"{screen}: emoji without a picture"] = names
+        if pale := await page.evaluate(CONTRAST):
+            wrong[f"{screen}: too pale"] = pale
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(PHONE, "dark"), (DESK, "light")])
 def test_cards_form_and_home_tab_fit_the_screen_with_enough_contrast(
-    shared_browser: SharedBrowser, width: int, scheme: Literal["light", "dark"]
+    shared_browser: SharedBrowser,
 ) -> None:
     async def scene() -> Mapping[str, Any]:
         wrong: dict[str, Any] = {}
-        end = f"{scheme}-{width}"
-        async with shared_browser.sign_in(width=width, scheme=scheme) as (page, made):
+        async with shared_browser.sign_in() as (page, made):
             speak = made.bolt.client
             for name, messages in scenes().items():
                 for message in messages:
@@ -192,15 +195,15 @@ def test_cards_form_and_home_tab_fit_the_screen_with_enough_contrast(
                         channel="C0OPS", text=message.text, blocks=list(message.blocks)
                     )
                 await expect(page.locator("main article")).to_have_count(len(messages))
-                await check_screenshot(page, f"{name.replace(' ', '-')}-{end}", wrong)
+                await check_screenshots(page, name.replace(" ", "-"), wrong)
                 for posted in made.emulator.workspace.log("C0OPS", "U0DORA"):
                     made.emulator.workspace.delete("C0OPS", posted.ts)
                 await expect(page.locator("main article")).to_have_count(0)
             await _fill_in(page, made)
-            await check_screenshot(page, f"form-{end}", wrong)
+            await check_screenshots(page, "form", wrong)
             await speak.views_publish(user_id="U0DORA", view=home())
             await page.goto(f"{made.emulator.url}/as/U0DORA/home")
-            await check_screenshot(page, f"home-{end}", wrong)
+            await check_screenshots(page, "home", wrong)
         return wrong
 
     assert shared_browser.play(scene()) == {}
