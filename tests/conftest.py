@@ -17,6 +17,7 @@ from tests.chaos import report
 from tests.playground.fleet import LoopbackFleet
 from tests.playground.haproxy import Haproxy
 from tests.playground.sshd import Sshd
+from tests.playground.tls import create_certificate
 
 # What others may write is refused, so no file of a test is written so.
 os.umask(0o022)
@@ -169,6 +170,15 @@ def cached_policies() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(loader, "_build_policy", load)
         patch.setattr(loader, "Rules", lru_cache(maxsize=50)(loader.Rules))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def trusted_authority(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Trust one authority instead of the system's 140: each HTTP client would load them anew."""
+    made = create_certificate(tmp_path_factory.mktemp("authority"), names=())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SSL_CERT_FILE", str(made.authority))
         yield
 
 
