@@ -112,7 +112,11 @@ class Server(Daemon):
             self._create_files()
         settings = {**_SMALL, "fsync": self._fsync, "port": str(self.port)}
         given = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
-        return build_owner_command(find_server_program("postgres"), "-D", str(self.data), *given)
+        postgres = build_owner_command(
+            find_server_program("postgres"), "-D", str(self.data), *given
+        )
+        # The symbols of libraries are looked up once, and not by the process of each connection.
+        return [find_program("/usr/bin/env", package="coreutils"), "LD_BIND_NOW=1", *postgres]
 
     def _create_files(self) -> None:
         """Make its files: new ones, or those of the server that it stands by."""
