@@ -175,10 +175,14 @@ def cached_policies() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def trusted_authority(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Trust one authority instead of the system's 140: each HTTP client would load them anew."""
+    """Trust one authority instead of the system's 140: each HTTP client would load them anew.
+
+    Somebody may have named one before.
+    """
     made = create_certificate(tmp_path_factory.mktemp("authority"), names=())
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SSL_CERT_FILE", str(made.authority))
+        if "SSL_CERT_FILE" not in os.environ:
+            patch.setenv("SSL_CERT_FILE", str(made.authority))
         yield
 
 
