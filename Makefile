@@ -150,9 +150,12 @@ TOGETHER := $(WORKERS) --dist loadfile --no-loadscope-reorder
 		$(BIN)/python -m pytest --collect-only >/dev/null 2>&1 || true
 	touch $@
 
+# The directory for pictures of what browsers showed; they take a tenth of the time of such tests.
+PICTURES ?=
+
 .PHONY: test
 test: setup system assets schemas .venv/.compiled ## Run every test on every core; ARGS="-k word" and the like go to pytest
-	$(BIN)/python -m pytest $(TOGETHER) $(ARGS)
+	KEYTURN_PICTURES=$(PICTURES) $(BIN)/python -m pytest $(TOGETHER) $(ARGS)
 
 # The number of event orders for the state machine of a run, of races of three processes to approve,
 # start and fire, and of runs that wait in one queue; `make test` tries 40, 34 and 120. A fifth as
@@ -226,6 +229,6 @@ lock: .venv/.requirements ## Pin the dependencies of pyproject.toml and package.
 
 .PHONY: clean
 clean: ## Remove everything that make created, except data
-	rm -rf .venv node_modules $(VENDOR) $(SCHEMAS) dist tests/artefacts \
+	rm -rf .venv node_modules $(VENDOR) $(SCHEMAS) dist \
 		.pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,8 +1,16 @@
 """Headless Chromium of Debian, which takes half the CPU time of the whole browser."""
 
+import os
 from pathlib import Path
 
 EXECUTABLE = "/usr/bin/chromium-headless-shell"
 FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking")
-# Pictures of what a browser showed, for people to look at.
-ARTEFACTS = Path(__file__).with_name("artefacts")
+
+
+def get_picture_file(name: str) -> Path | None:
+    """Return where to keep a picture of what a browser shows; None if nobody wants any."""
+    directory = os.environ.get("KEYTURN_PICTURES")
+    if not directory:
+        return None
+    Path(directory).mkdir(exist_ok=True)
+    return Path(directory) / f"{name}.png"

@@ -16,7 +16,7 @@ from starlette.types import ASGIApp
 from bot.auth import sessions
 from bot.web import WebDependencies, build_app
 from tests.bot.harness import Harness
-from tests.chromium import ARTEFACTS, EXECUTABLE, FLAGS
+from tests.chromium import EXECUTABLE, FLAGS, get_picture_file
 
 CONTRAST = Path(__file__).with_name("contrast.js").read_text()
 # Colour scheme and width of the window. `make chaos` tries each scheme at each width.
@@ -100,12 +100,15 @@ class Visit:
             yield f"{scheme}-{width}", width
 
     def keep(self, name: str) -> None:
-        """Keep a picture of the whole page for people to look at."""
-        ARTEFACTS.mkdir(exist_ok=True)
-        # To hide the caret, Playwright gives fields a style. htmx copies it to those of an answer
-        # that arrives meanwhile, which the content security policy reports as an error.
-        picture = ARTEFACTS / f"web-{name}.png"
-        self.page.screenshot(path=picture, full_page=True, caret="initial")
+        keep_picture(self.page, name)
+
+
+def keep_picture(page: Page, name: str) -> None:
+    """Keep a picture of the whole page, if somebody wants to look at it."""
+    # To hide the caret, Playwright gives fields a style. htmx copies it to those of an answer
+    # that arrives meanwhile, which the content security policy reports as an error.
+    if file := get_picture_file(f"web-{name}"):
+        page.screenshot(path=file, full_page=True, caret="initial")
 
 
 def open_window(browser: Browser, server: Server, **options: Any) -> Visit:

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.acceptance.browsing import chromium
-from tests.chromium import ARTEFACTS
+from tests.acceptance.browsing import chromium, keep_picture
 from tests.playground import sample_company
 from tests.playground.daemon import find_free_port
 from tests.playground.oidc_provider import CLIENT_ID, CLIENT_SECRET, OidcProvider
@@ -50,13 +49,12 @@ def page() -> Generator[Page]:
 
 def test_person_signs_in_with_slack_and_out_everywhere(service: Service, page: Page) -> None:
     page.goto(f"{service.address}/runs")
-    ARTEFACTS.mkdir(exist_ok=True)
-    page.screenshot(path=ARTEFACTS / "web-sign-in.png")
+    keep_picture(page, "sign-in")
     page.get_by_role("link", name="Sign in with Slack").click()
     page.get_by_role("button", name="Sign in as mallory").click()
     expect(page.get_by_role("heading")).to_have_text("Sign-in failed")
     expect(page.get_by_text("account is not in the policy")).to_contain_text("U0MAL")
-    page.screenshot(path=ARTEFACTS / "web-not-signed-in.png")
+    keep_picture(page, "not-signed-in")
 
     page.context.clear_cookies()
     page.goto(f"{service.address}/runs")
@@ -67,7 +65,7 @@ def test_person_signs_in_with_slack_and_out_everywhere(service: Service, page: P
     page.locator("details.kt-account summary").click()
     page.get_by_role("link", name="Sessions").click()
     expect(page.get_by_text("Signed in with Slack")).to_be_visible()
-    page.screenshot(path=ARTEFACTS / "web-sessions.png")
+    keep_picture(page, "sessions")
     page.get_by_role("button", name="Sign out everywhere").click()
     expect(page.get_by_text("You are signed out everywhere")).to_be_visible()
     page.goto(f"{service.address}/runs")

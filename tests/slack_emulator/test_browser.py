@@ -5,15 +5,15 @@ import asyncio
 import pytest
 from playwright.async_api import Locator, Page, expect
 
-from tests.chromium import ARTEFACTS
+from tests.chromium import get_picture_file
 from tests.slack_emulator.browsing import SharedBrowser
 
 pytestmark = pytest.mark.real
 
 
 async def picture(page: Page, name: str) -> None:
-    ARTEFACTS.mkdir(exist_ok=True)
-    await page.screenshot(path=ARTEFACTS / f"console-{name}.png")
+    if file := get_picture_file(f"console-{name}"):
+        await page.screenshot(path=file)
 
 
 async def type_in(page: Page, words: str) -> None:

@@ -30,7 +30,7 @@ from tests.bot.slack.sample_views import (
     build_run_view_of_each_state,
     build_step,
 )
-from tests.chromium import ARTEFACTS
+from tests.chromium import get_picture_file
 from tests.slack_emulator.browsing import SharedBrowser
 from tests.slack_emulator.showcase import Showcase
 
@@ -166,13 +166,13 @@ async def _fill_in(page: Page, made: Showcase) -> None:
 
 
 async def check_screenshots(page: Page, name: str, wrong: dict[str, Any]) -> None:
-    """Keep a picture on each screen, and note what sticks out or is too pale there."""
-    ARTEFACTS.mkdir(exist_ok=True)
+    """Keep pictures if wanted, and note for each screen what sticks out or is too pale there."""
     for width, scheme in SCREENS:
         screen = f"{name}-{scheme}-{width}"
         await page.set_viewport_size({"width": width, "height": 900})
         await page.emulate_media(color_scheme=scheme)
-        await page.screenshot(path=ARTEFACTS / f"chat-{screen}.png")
+        if file := get_picture_file(f"chat-{screen}"):
+            await page.screenshot(path=file)
         wide = await page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
         if wide > 0:
             wrong[f"{screen}: wider than the screen by"] = wide
