@@ -29,6 +29,8 @@ _SMALL = {
     "unix_socket_directories": "",
     "wal_keep_size": "64MB",
     "hot_standby": "on",
+    # It would visit hundreds of databases that hold a few rows.
+    "autovacuum": "off",
     # What a server that is killed shares would stay in the memory of the machine.
     "dynamic_shared_memory_type": "mmap",
     # What a server that died leaves behind is not waited for.
