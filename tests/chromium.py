@@ -12,5 +12,5 @@ def get_picture_file(name: str) -> Path | None:
     directory = os.environ.get("KEYTURN_PICTURES")
     if not directory:
         return None
-    Path(directory).mkdir(exist_ok=True)
+    Path(directory).mkdir(parents=True, exist_ok=True)
     return Path(directory) / f"{name}.png"

@@ -179,9 +179,9 @@ def trusted_authority(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None
 
     Somebody may have named one before.
     """
-    made = create_certificate(tmp_path_factory.mktemp("authority"), names=())
     with pytest.MonkeyPatch.context() as patch:
         if "SSL_CERT_FILE" not in os.environ:
+            made = create_certificate(tmp_path_factory.mktemp("authority"), names=())
             patch.setenv("SSL_CERT_FILE", str(made.authority))
         yield
 

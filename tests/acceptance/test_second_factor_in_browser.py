@@ -66,7 +66,7 @@ def test_security_key_approves_a_run_that_requires_a_second_factor(
 ) -> None:
     visit = open_window(browser, server)
     page, harness = visit.page, server.harness
-    visit.sign_in("olga", "/second-factor")
+    visit.sign_in("olga")
     add_virtual_security_key(page)
     add_confirmed_key(visit, "olga")
     run = harness.request(SetSwitch(host="lb1", name="lamp", value="on"))
@@ -88,7 +88,7 @@ def test_missing_security_key_is_reported_on_the_step_up_page(
 ) -> None:
     visit = open_window(browser, server)
     page = visit.page
-    visit.sign_in("olga", "/second-factor")
+    visit.sign_in("olga")
     devices = add_virtual_security_key(page)
     add_confirmed_key(visit, "olga")
     devices.send("WebAuthn.disable")
@@ -105,7 +105,7 @@ def test_missing_security_key_is_reported_on_the_step_up_page(
 def test_break_glass_is_used_with_a_security_key(browser: Browser, server: Server) -> None:
     visit = open_window(browser, server)
     page, harness = visit.page, server.harness
-    visit.sign_in("adam", "/second-factor")
+    visit.sign_in("adam")
     add_virtual_security_key(page)
     add_confirmed_key(visit, "adam")
     run = harness.request(SetSwitch(host="web1", name="lamp", value="on"), person="adam")
