@@ -17,6 +17,7 @@ from runbooks._fields import (
     TableName,
     make_host_field,
 )
+from runbooks._odd_rows import OddRowRefused, read_plan, read_report
 from runbooks._own import OwnRunbookError
 from runbooks._plan import Leg, NoUndo, Plan, Refused, Report, Step, Table
 from runbooks._probation import put_on_probation
@@ -38,6 +39,7 @@ __all__ = [
     "InterfaceName",
     "Leg",
     "NoUndo",
+    "OddRowRefused",
     "OwnRunbookError",
     "Plan",
     "PoolName",
@@ -53,4 +55,6 @@ __all__ = [
     "make_host_field",
     "put_on_probation",
     "query_earlier_report",
+    "read_plan",
+    "read_report",
 ]

@@ -34,7 +34,7 @@ from bot.workflow.context import WorkflowContext
 from bot.workflow.drift_watch import log_end
 from connectors import clock, history
 from connectors.errors import CommandError, HostError, ParseError
-from runbooks import Change, Refused
+from runbooks import Change, OddRowRefused, Refused, read_plan
 
 log = logging.getLogger(__name__)
 
@@ -126,7 +126,10 @@ class DriftReader:
             runbook = load_runbook(self.context, run)
             if not isinstance(runbook, Change):
                 raise Refused(f"{run.runbook} is not a change")
-            return evaluate_plan(runbook.plan_anyway(runbook.read(self.context.fleet.run_query)))
+            _, plan = read_plan(runbook, self.context.fleet.run_query, runbook.plan_anyway)
+            return evaluate_plan(plan)
+        except OddRowRefused as refused:
+            return Reading(DriftState.UNREADABLE, value=str(refused)[:500])
         except Refused as refused:
             return Reading(DriftState.MISSING, value=str(refused)[:500])
         except HostError as error:

@@ -13,7 +13,7 @@ from bot.policy import NoPolicyError
 from bot.workflow.context import WorkflowContext, get_site
 from bot.workflow.finish import announce_run_change
 from connectors.errors import HostError
-from runbooks import Change, Refused, Report
+from runbooks import Change, Refused, Report, read_report
 
 log = logging.getLogger(__name__)
 
@@ -77,8 +77,10 @@ def _read_progress(context: WorkflowContext, run: Run) -> Report:
     if run.host not in context.policies.get_policy().inventory.hosts:
         raise Refused(f"{run.host} is no longer in the inventory")
     runbook = load_change(context, run)
-    report = runbook.report_progress(runbook.read(context.fleet.run_query))
-    return report or Report("it has ended")
+    ended = Report("it has ended")
+    return read_report(
+        runbook, context.fleet.run_query, lambda state: runbook.report_progress(state) or ended
+    )
 
 
 def _record_result(tx: Transaction, run: Run, report: Report) -> None:

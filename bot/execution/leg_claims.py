@@ -19,7 +19,7 @@ from bot.redundancy import condition
 from bot.redundancy.fault_tree import Event
 from bot.workflow.context import WorkflowContext, get_site
 from connectors.errors import HostError
-from runbooks import Check, Leg, Refused, Report
+from runbooks import Check, Leg, Refused, Report, read_report
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +50,7 @@ def run_event_check(context: WorkflowContext, policy: Policy, event: Event) -> N
         return
     try:
         check_enabled(context, runbook_class)
-        report = runbook.report(runbook.read(create_query_function(context)))
+        report = read_report(runbook, create_query_function(context), runbook.report)
     except (HostError, Refused) as error:
         log.warning("the check %s failed: %s", event.check, error)
         with context.database.transaction() as tx:

@@ -45,6 +45,8 @@ from runbooks import (
     Report,
     Step,
     put_on_probation,
+    read_plan,
+    read_report,
 )
 from runbooks._catalogue import compute_version, is_own
 
@@ -99,7 +101,8 @@ def run_check(context: WorkflowContext, run: Run) -> Report:
     runbook = load_runbook(context, run)
     if not isinstance(runbook, Check):
         raise Refused(f"{run.runbook} is not a check")
-    return runbook.report(runbook.read(create_query_function(context, person=run.requested_by)))
+    run_query = create_query_function(context, person=run.requested_by)
+    return read_report(runbook, run_query, runbook.report)
 
 
 def compute_remaining(
@@ -113,11 +116,9 @@ def compute_remaining(
         load_runbook(context, run)
         return RemainingWork("Each run only reads its host.", ())
     runbook = load_change(context, run)
-    found = runbook.read(context.fleet.run_query)
-    if run.undo_of is not None:
-        plan = runbook.plan_anyway(found)
-    else:
-        plan = runbook.plan_after(found) if verifies else runbook.plan(found)
+    compute = runbook.plan_after if verifies else runbook.plan
+    compute = runbook.plan_anyway if run.undo_of is not None else compute
+    found, plan = read_plan(runbook, context.fleet.run_query, compute)
     plan = put_on_probation(runbook, plan)
     if run.state is not State.RUNNING and run.state is not State.UNKNOWN:
         plan = _check_probation(context, runbook, plan)
@@ -288,10 +289,10 @@ def _list_later_undone_runs(
 def _is_in_effect(context: WorkflowContext, run: Run) -> bool:
     """Return whether a host is still as a run has set it."""
     runbook = load_runbook(context, run)
-    return (
-        isinstance(runbook, Change)
-        and not runbook.plan_anyway(runbook.read(context.fleet.run_query)).steps
-    )
+    if not isinstance(runbook, Change):
+        return False
+    _, plan = read_plan(runbook, context.fleet.run_query, runbook.plan_anyway)
+    return not plan.steps
 
 
 def _belongs_to_probation(step: PlannedStep) -> bool:

@@ -16,7 +16,16 @@ from pydantic import TypeAdapter, ValidationError
 
 from connectors.command import Query, QueryRunner, Setting
 from connectors.errors import HostError
-from runbooks import AnyRunbook, Change, Check, Plan, Report, put_on_probation
+from runbooks import (
+    AnyRunbook,
+    Change,
+    Check,
+    Plan,
+    Report,
+    put_on_probation,
+    read_plan,
+    read_report,
+)
 
 T = TypeVar("T")
 BEFORE, AFTER, UNDONE = "before", "after", "undone"
@@ -84,10 +93,11 @@ def _name_command(query: Query[Any]) -> str:
 
 def evaluate_request(request: AnyRunbook, run_query: QueryRunner) -> Plan | Report:
     """Read the hosts of a request; return its plan or report. Raises Refused and HostError."""
-    state = request.read(run_query)
     if isinstance(request, Change):
-        return put_on_probation(request, request.plan(state))
-    return cast("Check[Any]", request).report(state)
+        _, plan = read_plan(request, run_query, request.plan)
+        return put_on_probation(request, plan)
+    check = cast("Check[Any]", request)
+    return read_report(check, run_query, check.report)
 
 
 def make_recording_path(directory: Path, runbook: type[AnyRunbook], name: str) -> Path:

@@ -1,0 +1,97 @@
+"""Rows of what a program lists: those that are understood, and those that are not. No I/O.
+
+A host may print one row that a parser does not know: a new state, a damaged entry, a message
+between the rows. The other rows still count, and the odd one is never dropped: reports and plans
+include it.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any, TypeVar, cast
+
+from connectors.errors import ParseError
+
+K = TypeVar("K")
+R = TypeVar("R")
+T = TypeVar("T")
+
+_MAX_TEXT = 300
+_UNKNOWN = "its format is unknown"
+
+
+@dataclass(frozen=True)
+class OddRow:
+    """A row that a parser does not understand."""
+
+    text: str
+    """The beginning of the row, as the program printed it."""
+    reason: str
+    """What is wrong with it, as a clause."""
+
+
+class Rows(tuple[T, ...]):
+    """The rows that are understood, in order. `odd` has the others."""
+
+    odd: tuple[OddRow, ...]
+
+    def __new__(cls, good: Iterable[T] = (), odd: Iterable[OddRow] = ()) -> "Rows[T]":
+        rows = super().__new__(cls, good)
+        rows.odd = tuple(odd)
+        return rows
+
+    def map(self, build: Callable[[T], R]) -> "Rows[R]":
+        """Return the rows that are built from these, with the same odd ones."""
+        return Rows(map(build, self), self.odd)
+
+
+class NamedRows(dict[K, T]):
+    """The rows that are understood, by name. `odd` has the others."""
+
+    def __init__(self, good: Iterable[tuple[K, T]] = (), odd: Iterable[OddRow] = ()) -> None:
+        super().__init__(good)
+        self.odd = tuple(odd)
+
+
+def parse_each(rows: Iterable[R], parse: Callable[[R], T | None]) -> Rows[T]:
+    """Parse each row by itself.
+
+    parse: returns None for a row that means nothing, such as a heading. A row for which it raises
+    ParseError, or an error of a missing or wrong value, is odd.
+    """
+    good, odd = list[T](), list[OddRow]()
+    for row in rows:
+        try:
+            parsed = parse(row)
+        except ParseError as error:
+            odd.append(make_odd_row(row, str(error)))
+        except (ValueError, LookupError, TypeError, AttributeError, OverflowError, OSError):
+            odd.append(make_odd_row(row))
+        else:
+            good += [] if parsed is None else [parsed]
+    return Rows(good, odd)
+
+
+def parse_named(rows: Mapping[str, R], parse: Callable[[str, R], T]) -> NamedRows[str, T]:
+    """Parse each value of a mapping by itself, with its name."""
+    parsed = parse_each(rows.items(), lambda item: (item[0], parse(*item)))
+    return NamedRows(parsed, parsed.odd)
+
+
+def make_odd_row(row: object, reason: str = _UNKNOWN) -> OddRow:
+    """Return a row that is not understood. row: its text, or a value of a JSON document."""
+    text = row if isinstance(row, str) else json.dumps(row, default=str, ensure_ascii=False)
+    lines = (line.strip() for line in text.splitlines())
+    return OddRow(" / ".join(line for line in lines if line)[:_MAX_TEXT], reason)
+
+
+def list_odd_rows(value: object) -> Iterator[OddRow]:
+    """Yield the odd rows of what a query returned: of rows, or of an object that has some."""
+    if isinstance(value, (Rows, NamedRows)):
+        yield from cast("Rows[Any]", value).odd
+    elif is_dataclass(value):
+        for each in fields(value):
+            yield from list_odd_rows(getattr(value, each.name))
+    elif isinstance(value, tuple):
+        for part in cast("tuple[object, ...]", value):
+            yield from list_odd_rows(part)
