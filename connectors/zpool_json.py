@@ -17,6 +17,7 @@ from connectors.zpool import Pool, Scan, ScanKind, ScanState, Vdev
 _STATES = {"CANT_OPEN": "UNAVAIL", "HEALTHY": "ONLINE"}
 _KINDS: Mapping[str, ScanKind] = {"SCRUB": "scrub", "RESILVER": "resilver"}
 _ENDS: Mapping[str, ScanState] = {"FINISHED": "finished", "CANCELED": "stopped"}
+_REBUILD_ENDS: Mapping[str, ScanState] = {"COMPLETE": "finished", "CANCELED": "stopped"}
 _VERSION = 0
 
 
@@ -34,6 +35,8 @@ class _Vdev(BaseModel):
 class _Rebuild(BaseModel):
     state: str
     start_time: int = 0
+    end_time: int = 0
+    errors: int = 0
     scanned: int = 0
     to_scan: int = 0
     rebuilt: int = 0
@@ -186,15 +189,33 @@ def _make_scans(stats: _Scan, now: int) -> Iterator[Scan]:
         raise ParseError(f"zpool status -j printed a {kind} in the state {stats.state[:40]!r}")
     if stats.err_scrub_state == "ERRORSCRUBBING":
         yield _make_error_scrub(stats)
+    # zpool's text has the later of the last resilver and the last rebuild.
+    since = stats.end_time if kind == "resilver" else 0
     for rebuild in stats.rebuild_stats.values():
-        if rebuild.state == "ACTIVE":
-            yield Scan(
-                "resilver",
-                "running",
-                _convert_time(rebuild.start_time),
-                percent=_compute_percent(rebuild.scanned, rebuild.to_scan),
-                repaired=rebuild.rebuilt,
-            )
+        if rebuild.state == "ACTIVE" or rebuild.end_time > since:
+            yield _make_rebuild(rebuild)
+
+
+def _make_rebuild(rebuild: _Rebuild) -> Scan:
+    """Make a sequential resilver, which ZFS calls a rebuild."""
+    if rebuild.state == "ACTIVE":
+        return Scan(
+            "resilver",
+            "running",
+            _convert_time(rebuild.start_time),
+            percent=_compute_percent(rebuild.scanned, rebuild.to_scan),
+            repaired=rebuild.rebuilt,
+        )
+    if rebuild.state not in _REBUILD_ENDS:
+        raise ParseError(f"zpool status -j printed a rebuild in the state {rebuild.state[:40]!r}")
+    return Scan(
+        "resilver",
+        _REBUILD_ENDS[rebuild.state],
+        _convert_time(rebuild.end_time),
+        seconds_taken=max(0, rebuild.end_time - rebuild.start_time),
+        repaired=rebuild.rebuilt,
+        errors=rebuild.errors,
+    )
 
 
 def _make_running_scan(stats: _Scan, kind: ScanKind, now: int) -> Scan:

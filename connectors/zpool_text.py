@@ -31,7 +31,8 @@ _COUNT = r"[\d.]+[KMGTPE]?|-"
 _VDEV = re.compile(
     rf"\t( *)(\S.*?) {{2,}}([A-Z_]+)(?: +({_COUNT}) +({_COUNT}) +({_COUNT}))?(?: +(\S.*?))? *"
 )
-_GROUP = re.compile(r"\t([a-z]+) *")
+# OpenZFS prints a tab behind dedup, special and logs, and none behind cache and spares.
+_GROUP = re.compile(r"\t([a-z]+)\s*")
 _LOST = re.compile(r"(\d+) data errors, use '-v' for a list")
 _FILES = "Permanent errors have been detected in the following files:"
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from connectors.errors import ParseError
-from connectors.zpool import Pool, Scan, Vdev
+from connectors.zpool import Pool, Scan, ScanState, Vdev
 from connectors.zpool_json import parse_document
 
 START, NOW = 1_795_000_000, 1_795_000_100
@@ -152,8 +152,19 @@ def test_rebuild_in_zpool_status_json_is_parsed_as_a_resilver():
     assert pool.running_resilver == Scan(
         "resilver", "running", at(START), percent=25.0, repaired=9
     )
-    done = pool_of(document({"rebuild_stats": {"mirror-0": {**rebuild, "state": "COMPLETE"}}}))
-    assert done.running_resilver is None
+
+
+@pytest.mark.parametrize(("printed", "state"), [("COMPLETE", "finished"), ("CANCELED", "stopped")])
+def test_ended_rebuild_in_zpool_status_json_is_parsed_as_in_the_text_form(
+    printed: str, state: ScanState
+):
+    rebuild = {"state": printed, "start_time": START, "end_time": START + 9, "rebuilt": 7}
+    stats = {"function": "NONE", "rebuild_stats": {"mirror-0": {**rebuild, "errors": 1}}}
+    assert pool_of(document(stats)).scans == (
+        Scan("resilver", state, at(START + 9), seconds_taken=9, repaired=7, errors=1),
+    )
+    later = {**stats, "function": "RESILVER", "end_time": START + 20}
+    assert [scan.time for scan in pool_of(document(later)).scans] == [at(START + 20)]
 
 
 def test_error_scrub_in_zpool_status_json_is_not_a_scrub():

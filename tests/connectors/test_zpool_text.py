@@ -205,6 +205,121 @@ def test_only_disks_of_zpool_status_are_leaf_vdevs():
     assert leaves == ["sdb", "sdc", "sdd", "sde", "sdf"]
 
 
+def test_classes_of_vdevs_are_parsed_with_their_heads():
+    groups = {vdev.name: vdev.group for vdev in pool_of("2.2-classes").vdevs if vdev.is_leaf}
+    assert groups == {
+        "/dev/sdb1": "data",
+        "/dev/sdc1": "data",
+        "/dev/sdg1": "dedup",
+        "/dev/nvme0n1": "special",
+        "/dev/nvme1n1": "special",
+        "/dev/sdd1": "logs",
+        "/dev/sde1": "cache",
+        "/dev/sdf1": "spares",
+    }
+
+
+def test_draid_replacing_and_spare_vdevs_are_parsed_with_their_notes():
+    pool = pool_of("2.3-draid")
+    notes = {vdev.name: vdev.note for vdev in pool.vdevs if vdev.is_leaf and vdev.note}
+    assert notes == {
+        "/dev/sdb1": "(resilvering)",
+        "/dev/sdc1": "was /dev/sdc1",
+        "draid2-0-0": "currently in use",
+        "1234567890": "was /dev/sdd1/old",
+        "/dev/sdx1": "block size: 512B configured, 4096B native  (awaiting resilver)",
+        "/dev/sde1": "(repairing)",
+        "/dev/sdf1": "(initializing)",
+        "/dev/sdg1": "(trimming)",
+        "/dev/sdz1": "(removing)",
+        "/dev/nvme0n1p1": "(non-allocating)",
+        "/dev/nvme1n1p1": "too many slow I/Os",
+        "/dev/sdy1": "in use by pool 'other'",
+        "/dev/sdw1": "cannot open",
+    }
+    assert not {"spare-1", "replacing-2"} & {vdev.name for vdev in pool.vdevs if vdev.is_leaf}
+    assert (pool.error_count, pool.action) == (None, "Wait for the resilver to complete.")
+    assert pool.running_resilver is not None
+    assert pool.running_resilver.percent == 42.03
+    assert pool.last_scrub is not None
+    assert pool.last_scrub.seconds_taken == 94321
+
+
+# print_removal_status, print_raidz_expand_status and print_checkpoint_status.
+@pytest.mark.parametrize(
+    "line",
+    [
+        "remove: Removal of vdev 1 copied 4.26G in 0h0m, completed on Sat Nov 21 08:01:00 2026\n"
+        "\t576 memory used for removed device mappings\n",
+        "remove: Removal of /dev/sdz1 canceled on Sat Nov 21 08:01:00 2026\n",
+        "expand: expanded raidz1-0 copied 4.26G in 00:10:00, on Sat Nov 21 08:01:00 2026\n",
+        "checkpoint: discarding, 1.32M remaining.\n",
+        "    scan warning: skipped blocks that are only referenced by the checkpoint.\n",
+    ],
+)
+def test_removals_expansions_and_checkpoints_are_not_scans(line: str):
+    text = recorded("2.1-finished")
+    (pool,) = parse_pools(text.replace("config:", f"{line}config:", 1))
+    assert (pool,) == parse_pools(text)
+
+
+@pytest.mark.parametrize(
+    ("lines", "scan"),
+    [
+        (
+            ("resilvered (mirror-0) 29.0M in 00:00:18 with 0 errors on Sat Nov 21 08:08:55 2026",),
+            Scan(
+                "resilver",
+                "finished",
+                at("08:08:55"),
+                seconds_taken=18,
+                repaired=29 * 1024**2,
+                errors=0,
+            ),
+        ),
+        (
+            ("resilver (mirror-0) canceled on Sat Nov 21 08:08:55 2026",),
+            Scan("resilver", "stopped", at("08:08:55")),
+        ),
+        (
+            (  # OpenZFS 2.0 and 2.1: `issued` without `at`
+                "resilver (mirror-0) in progress since Sat Nov 21 08:08:55 2026",
+                "401M scanned at 50.0M/s, 138M issued 17.3M/s, 401M total",
+                "29.0M resilvered, 34.50% done, 0 days 00:00:05 to go",
+            ),
+            Scan(
+                "resilver",
+                "running",
+                at("08:08:55"),
+                percent=34.5,
+                rate=50 * 1024**2,
+                seconds_left=5,
+                repaired=29 * 1024**2,
+            ),
+        ),
+        (
+            (  # OpenZFS 2.2: rates of zero are left out
+                "scrub in progress since Sat Nov 21 08:08:55 2026",
+                "0B / 401M scanned, 0B / 401M issued",
+                "0B repaired, 0.00% done, no estimated completion time",
+            ),
+            Scan("scrub", "running", at("08:08:55"), percent=0.0, repaired=0),
+        ),
+        (
+            (
+                "scrub paused since Sat Nov 21 08:08:55 2026",
+                "scrub started on Sat Nov 21 08:00:00 2026",
+                "401M / 401M scanned, 368M / 401M issued",
+                "0B repaired, 91.72% done",
+            ),
+            Scan("scrub", "paused", at("08:08:55"), percent=91.72, repaired=0),
+        ),
+    ],
+)
+def test_scans_of_each_openzfs_release_are_parsed(lines: tuple[str, ...], scan: Scan):
+    assert scan_line(*lines) == scan
+
+
 @pytest.mark.parametrize(
     ("name", "errors", "files"),
     [
