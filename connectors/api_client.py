@@ -41,6 +41,7 @@ logging.getLogger("httpx2").setLevel(logging.WARNING)
 
 _MAX_BYTES = 4 * 1024 * 1024
 _CONNECT_SECONDS, _CALL_SECONDS = 10, 60
+_CONDITION_STATUSES = (HTTPStatus.PRECONDITION_REQUIRED, HTTPStatus.PRECONDITION_FAILED)
 
 
 class ApiClient:
@@ -87,7 +88,8 @@ class ApiClient:
                     await asyncio.sleep(self._poll_seconds)
                     try:
                         text = await interface.get(client, call.watched_path)
-                        last = str(cast("Mapping[str, Any]", json.loads(text))["PowerState"])
+                        resource = cast("Mapping[str, Any]", json.loads(text))
+                        last = str(resource.get("PowerState") or "unknown")
                     except HostError:
                         continue
         except TimeoutError:
@@ -95,14 +97,17 @@ class ApiClient:
                 f"{interface} accepted the request, and the power is {quote_text(last)}, not "
                 f"{call.power_state}, after {call.deadline} s"
             ) from None
-        except (ValueError, LookupError, TypeError):
+        except (ValueError, AttributeError):
             raise ParseError(
                 f"{interface} accepted the request, and does not return the power state"
             ) from None
 
 
-class _ConditionMissingError(CommandError):
-    """The BMC changes a resource only for those who name the version that they have read."""
+class _ConditionError(CommandError):
+    """The BMC did nothing: the call names no version of the resource, or not the present one.
+
+    Some return 412 also for a call without a version, for which 428 is meant (RFC 6585).
+    """
 
 
 class _Interface:
@@ -160,8 +165,11 @@ class _Interface:
         return password.load_password(self._files / self._entry.password_file)
 
     async def get(self, client: httpx2.AsyncClient, path: str) -> str:
+        return (await self._read(client, path))[1]
+
+    async def _read(self, client: httpx2.AsyncClient, path: str) -> tuple[Mapping[str, str], str]:
         try:
-            return (await self._send(client, "GET", path))[1]
+            return await self._send(client, "GET", path)
         except (TimeoutError, httpx2.HTTPError) as error:
             raise self._explain(error) from None
 
@@ -182,14 +190,16 @@ class _Interface:
     async def _send_conditionally(
         self, client: httpx2.AsyncClient, call: ApiCall
     ) -> tuple[Mapping[str, str], str]:
-        try:
+        with suppress(_ConditionError):
             return await self._send(client, call.method, call.path, call.body)
-        except _ConditionMissingError:  # it has changed nothing
-            found = re.search(
-                r'"@odata.etag": *("(?:[^"\\]|\\.)*")', await self.get(client, call.path)
-            )
-            etag = json.loads(found[1]) if found else "*"
-            return await self._send(client, call.method, call.path, call.body, etag)
+        resource = call.watched_path or call.path  # the target of an action cannot be read
+        for etag in _list_etags(*await self._read(client, resource)):
+            with suppress(_ConditionError):
+                return await self._send(client, call.method, call.path, call.body, etag)
+        raise CommandError(
+            f"{self} did nothing, because something else changes {resource} at this time: wait, "
+            "and request it again with a new plan"
+        )
 
     async def _send(
         self, client: httpx2.AsyncClient, method: str, path: str, body: str = "", etag: str = ""
@@ -222,11 +232,7 @@ class _Interface:
             )
         if answer.status_code == HTTPStatus.SERVICE_UNAVAILABLE:
             return UnreachableError(f"{self} is busy (status {answer.status_code}): try again")
-        kind = (
-            _ConditionMissingError
-            if answer.status_code == HTTPStatus.PRECONDITION_REQUIRED
-            else CommandError
-        )
+        kind = _ConditionError if answer.status_code in _CONDITION_STATUSES else CommandError
         return kind(f"{self} returned status {answer.status_code}{_parse_message(text)}")
 
     def _explain(self, error: BaseException) -> HostError:
@@ -270,6 +276,18 @@ def _pin_certificate(fingerprint: str) -> ssl.SSLContext:
     context.verify_mode = ssl.CERT_NONE  # the class above verifies it instead
     context.sslobject_class = PinnedConnection
     return context
+
+
+def _list_etags(headers: Mapping[str, str], text: str) -> Sequence[str]:
+    """Return the version of a resource in the forms in which BMCs accept it.
+
+    The header is sometimes quoted twice, and If-Match compares weak versions with nothing, so that
+    some BMCs want a weak one, and others the same as a strong one.
+    """
+    found = re.search(r'"@odata\.etag": *("(?:[^"\\]|\\.)*")', text)
+    read = (json.loads(found[1]) if found else "", headers.get("ETag", ""))
+    forms = [form for etag in read for form in (etag, etag.removeprefix("W/"))]
+    return [*dict.fromkeys(form for form in forms if re.fullmatch(r"[!-~]+", form))] or ["*"]
 
 
 def _parse_message(text: str) -> str:

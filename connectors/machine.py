@@ -12,13 +12,15 @@ BootDevice = Literal["pxe", "disk", "cd", "setup"]
 # Seconds for reaching the state: an operating system may take its time to end.
 POWER_SECONDS = {"on": 60, "shutdown": 300, "off": 60, "cycle": 120}
 
+UNKNOWN_POWER = "unknown"
+
 
 @dataclass(frozen=True)
 class Machine:
     """A server. Texts are as the BMC returns them, or empty."""
 
     power: str
-    """on, off, or the BMC's own word, such as poweringon."""
+    """on, off, UNKNOWN_POWER, or the BMC's own word, such as poweringon."""
     health: str
     """ok, or the BMC's own word, such as warning or critical."""
     model: str

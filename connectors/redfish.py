@@ -1,7 +1,8 @@
 """Servers by Redfish, the HTTPS interface of BMCs. No I/O.
 
-Names of properties are those of the schemas ComputerSystem, Chassis, Thermal, Power, LogService
-and LogEntry: https://redfish.dmtf.org/schemas. Resources are found by their links, as the standard
+Names of properties are those of the schemas ComputerSystem, ActionInfo, Chassis, Thermal, Power,
+ThermalSubsystem, ThermalMetrics, Fan, PowerSubsystem, PowerSupply, Sensor, LogService and
+LogEntry: https://redfish.dmtf.org/schemas. Resources are found by their links, as the standard
 requires (https://www.dmtf.org/dsp/DSP0266): only the root has a fixed path.
 """
 
@@ -12,7 +13,14 @@ from typing import Any, cast
 
 from connectors.command import ApiCall, Query, quote_text
 from connectors.errors import ParseError
-from connectors.machine import POWER_SECONDS, BmcEvent, Machine, PowerAction, Sensor
+from connectors.machine import (
+    POWER_SECONDS,
+    UNKNOWN_POWER,
+    BmcEvent,
+    Machine,
+    PowerAction,
+    Sensor,
+)
 
 ROOT = "/redfish/v1/"
 # The values of ResetType for each action, the best first.
@@ -24,6 +32,7 @@ _RESET_TYPES: Mapping[PowerAction, Sequence[str]] = {
 }
 _POWER_STATES = {"on": "On", "shutdown": "Off", "off": "Off", "cycle": "On"}
 _BOOT_TARGETS = {"pxe": "Pxe", "disk": "Hdd", "cd": "Cd", "setup": "BiosSetup"}
+_RESET = "#ComputerSystem.Reset"
 _BOOT_DEVICES = {target: device for device, target in _BOOT_TARGETS.items()}
 # The logs of hardware: the standard SEL, HPE's Integrated Management Log, and those of BMCs that
 # have only one of another name.
@@ -121,13 +130,21 @@ def _parse_resource(path: str, answer: str) -> Resource:
     return Resource(path, cast("dict[str, Any]", content))
 
 
-def make_machine(system: Resource) -> RedfishMachine:
-    """Return the server that a ComputerSystem describes."""
-    action = "#ComputerSystem.Reset"
-    power = system.get_text("PowerState")
-    if not power:
-        raise ParseError(f"{system.path} has no PowerState")
-    reset = Resource(system.path, cast("Any", system.content.get("Actions")) or {})
+def find_action_info(system: Resource) -> str:
+    """Return the path of the document that lists the reset types; "" if the system does."""
+    reset = _get_actions(system)
+    listed = _list_texts(reset, _RESET, "ResetType@Redfish.AllowableValues")
+    return "" if listed else reset.get_text(_RESET, "@Redfish.ActionInfo")
+
+
+def make_machine(system: Resource, action_info: Resource | None = None) -> RedfishMachine:
+    """Return the server that a ComputerSystem describes.
+
+    action_info: what find_action_info names, for BMCs that list their reset types only there.
+    """
+    reset = _get_actions(system)
+    listed = _list_texts(reset, _RESET, "ResetType@Redfish.AllowableValues")
+    parameters = action_info.list_parts("Parameters") if action_info else ()
     boot = Resource(system.path, cast("Any", system.content.get("Boot")) or {})
     target = boot.get_text("BootSourceOverrideTarget")
     enabled = boot.get_text("BootSourceOverrideEnabled")
@@ -137,17 +154,31 @@ def make_machine(system: Resource) -> RedfishMachine:
     tag = system.get_text("SKU") if maker.startswith("Dell") else ""
     serials = (system.get_text("SerialNumber"), tag)
     return RedfishMachine(
-        power=power.lower(),
+        # null, or missing, where the BMC does not know it.
+        power=system.get_text("PowerState").lower() or UNKNOWN_POWER,
         health=system.get_health(),
         model=" ".join(filter(None, (maker, system.get_text("Model")))),
         serials=tuple(filter(None, serials)),
         uuid=system.get_text("UUID"),
         boot_once=_BOOT_DEVICES.get(target, target) if once else "",
         path=system.path,
-        reset_path=reset.get_text(action, "target"),
-        reset_types=_list_texts(reset, action, "ResetType@Redfish.AllowableValues"),
+        reset_path=reset.get_text(_RESET, "target"),
+        reset_types=listed or _list_reset_types(parameters),
         boot_targets=_list_texts(boot, "BootSourceOverrideTarget@Redfish.AllowableValues"),
         boot_override=(enabled, target),
+    )
+
+
+def _get_actions(system: Resource) -> Resource:
+    return Resource(system.path, cast("Any", system.content.get("Actions")) or {})
+
+
+def _list_reset_types(parameters: Sequence[Resource]) -> tuple[str, ...]:
+    return tuple(
+        value
+        for parameter in parameters
+        if parameter.get_text("Name") == "ResetType"
+        for value in _list_texts(parameter, "AllowableValues")
     )
 
 
@@ -159,22 +190,40 @@ def _list_texts(resource: Resource, *names: str) -> tuple[str, ...]:
 
 
 def list_sensors(resource: Resource) -> Iterator[Sensor]:
-    """Yield what a Thermal or a Power resource lists and has installed."""
+    """Yield what a Thermal, Power or ThermalMetrics resource lists and has installed."""
     for name, reading, unit in (
         ("Temperatures", "ReadingCelsius", "°C"),
         ("Fans", "Reading", ""),
         ("PowerSupplies", "LastPowerOutputWatts", "W"),
+        ("TemperatureReadingsCelsius", "Reading", "°C"),
     ):
         for part in resource.list_parts(name):
-            if part.get_text("Status", "State") == "Absent":
-                continue
-            value = part.get_text(reading)
-            unit = part.get_text("ReadingUnits") or unit
-            yield Sensor(
-                part.get_text("Name") or part.get_text("FanName") or part.get_text("MemberId"),
-                f"{value} {unit}".strip() if value else "",
-                part.get_health(),
-            )
+            if not _is_absent(part):
+                value = part.get_text(reading)
+                yield _make_sensor(part, value, part.get_text("ReadingUnits") or unit)
+
+
+def make_sensor(part: Resource) -> Sensor | None:
+    """Return what a Fan, PowerSupply or Sensor resource describes; None if it is not installed."""
+    if _is_absent(part):
+        return None
+    percent = part.get_text("SpeedPercent", "Reading")
+    if percent:
+        return _make_sensor(part, percent, "Percent")
+    return _make_sensor(part, part.get_text("Reading"), part.get_text("ReadingUnits"))
+
+
+def _is_absent(part: Resource) -> bool:
+    return part.get_text("Status", "State") == "Absent"
+
+
+def _make_sensor(part: Resource, value: str, unit: str) -> Sensor:
+    names = ("Name", "FanName", "DeviceName", "MemberId", "Id")
+    named = next((text for name in names if (text := part.get_text(name))), "")
+    # A reading of ThermalMetrics may have no name but that of its sensor.
+    source = part.get_text("DataSourceUri").rpartition("/")[2]
+    unit = "°C" if unit == "Cel" else unit
+    return Sensor(named or source, f"{value} {unit}".strip() if value else "", part.get_health())
 
 
 def is_hardware_log(service: Resource) -> bool:

@@ -11,6 +11,8 @@ from runbooks._plan import Refused
 
 # More servers behind one BMC, logs of one server, pages or unread entries of one log are not read.
 _MOST = 16
+# Large servers have some hundred sensors.
+_MOST_SENSORS = 500
 
 
 def get_field(run_query: QueryRunner, host: str, name: str) -> str:
@@ -56,7 +58,7 @@ def _make_controller(run_query: QueryRunner, host: str) -> tuple[Controller, str
 def _read_by_redfish(run_query: QueryRunner, host: str) -> RedfishMachine:
     root = run_query(host, redfish.query_resource(redfish.ROOT))
     systems = [*_read_members(run_query, host, root.get_link("Systems"))]
-    machines = [redfish.make_machine(system) for system in systems]
+    machines = [_make_machine(run_query, host, system) for system in systems]
     if len(machines) == 1:
         return machines[0]
     wanted = get_field(run_query, host, "bmc.serial"), get_field(run_query, host, "bmc.uuid")
@@ -70,9 +72,18 @@ def _read_by_redfish(run_query: QueryRunner, host: str) -> RedfishMachine:
     return found[0]
 
 
-def _read_members(run_query: QueryRunner, host: str, path: str) -> Iterator[Resource]:
+def _make_machine(run_query: QueryRunner, host: str, system: Resource) -> RedfishMachine:
+    path = redfish.find_action_info(system)
+    return redfish.make_machine(
+        system, run_query(host, redfish.query_resource(path)) if path else None
+    )
+
+
+def _read_members(
+    run_query: QueryRunner, host: str, path: str, *, most: int = _MOST
+) -> Iterator[Resource]:
     """Yield the members of a collection, with those that it only links to."""
-    for member in run_query(host, redfish.query_resource(path)).list_parts("Members")[:_MOST]:
+    for member in run_query(host, redfish.query_resource(path)).list_parts("Members")[:most]:
         is_link = member.content.keys() <= {"@odata.id"}
         yield run_query(host, redfish.query_resource(member.path)) if is_link else member
 
@@ -103,12 +114,42 @@ def read_sensors(run_query: QueryRunner, host: str, machine: Machine) -> tuple[S
     if not isinstance(machine, RedfishMachine):
         return ()
     system = run_query(host, redfish.query_resource(machine.path))
-    sensors: list[Sensor] = []
-    for link in system.list_parts("Chassis", within="Links")[:_MOST]:
-        chassis = run_query(host, redfish.query_resource(link.path))
-        for path in filter(None, map(chassis.get_link, ("Thermal", "Power"))):
-            sensors += redfish.list_sensors(run_query(host, redfish.query_resource(path)))
-    return tuple(sensors)
+    return tuple(
+        sensor
+        for link in system.list_parts("Chassis", within="Links")[:_MOST]
+        for sensor in _list_chassis_sensors(run_query, host, link.path)
+    )
+
+
+def _list_chassis_sensors(run_query: QueryRunner, host: str, path: str) -> Iterator[Sensor]:
+    """Yield the sensors of a chassis, from the resources of its generation of Redfish."""
+    chassis = run_query(host, redfish.query_resource(path))
+    older = [chassis.get_link(name) for name in ("Thermal", "Power")]
+    newer = [chassis.get_link(name) for name in ("ThermalSubsystem", "PowerSubsystem")]
+    for old, new in zip(older, newer, strict=True):
+        if old:
+            yield from redfish.list_sensors(run_query(host, redfish.query_resource(old)))
+        elif new:
+            yield from _list_subsystem_sensors(run_query, host, new)
+    if not any(older + newer):
+        yield from _list_single_sensors(run_query, host, chassis.get_link("Sensors"))
+
+
+def _list_subsystem_sensors(run_query: QueryRunner, host: str, path: str) -> Iterator[Sensor]:
+    subsystem = run_query(host, redfish.query_resource(path))
+    if metrics := subsystem.get_link("ThermalMetrics"):
+        yield from redfish.list_sensors(run_query(host, redfish.query_resource(metrics)))
+    for name in ("Fans", "PowerSupplies"):
+        yield from _list_single_sensors(run_query, host, subsystem.get_link(name))
+
+
+def _list_single_sensors(run_query: QueryRunner, host: str, path: str) -> Iterator[Sensor]:
+    """Yield the sensors of a collection, in which each has a resource of its own."""
+    if not path:
+        return
+    for part in _read_members(run_query, host, path, most=_MOST_SENSORS):
+        if sensor := redfish.make_sensor(part):
+            yield sensor
 
 
 def read_events(

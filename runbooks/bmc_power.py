@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from connectors.command import QueryRunner
-from connectors.machine import POWER_SECONDS, Machine, PowerAction
+from connectors.machine import POWER_SECONDS, UNKNOWN_POWER, Machine, PowerAction
 from runbooks import Change, Host, Leg, NoUndo, Plan, Refused, Step, make_host_field
 from runbooks._bmc import get_field, get_step_host, read_machine
 
@@ -37,6 +37,11 @@ class _ControlPower(Change[PowerState]):
         self, state: PowerState, action: PowerAction, title: str, undo: NoUndo, after: str
     ) -> Plan:
         machine = state.machine
+        if machine.power == UNKNOWN_POWER:
+            raise Refused(
+                f"the BMC of {self.host} does not report whether it is on: try again in a minute, "
+                "or look at the server and restart its BMC"
+            )
         command = machine.control_power(action)
         if command is None:
             raise Refused(f"the BMC of {self.host} offers no such action: {title.lower()}")

@@ -2,7 +2,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from connectors.command import QueryRunner
-from connectors.machine import Machine, Sensor
+from connectors.machine import UNKNOWN_POWER, Machine, Sensor
 from runbooks import Check, Host, Report, Table, make_host_field
 from runbooks._bmc import read_machine, read_sensors
 
@@ -33,12 +33,19 @@ class ShowBmc(Check[BmcState], words="bmc show", example="nas1"):
             *((one.name, one.reading, one.health) for one in state.sensors),
         ]
         return Report.from_findings(
-            f"{self.host} is {machine.power}, health {machine.health or 'unknown'}",
+            f"{self._describe_power(machine)}, health {machine.health or 'unknown'}",
             self._list_findings(state),
             table=Table(("What", "Value", "Health"), rows),
         )
 
+    def _describe_power(self, machine: Machine) -> str:
+        if machine.power == UNKNOWN_POWER:
+            return f"the power of {self.host} is unknown"
+        return f"{self.host} is {machine.power}"
+
     def _list_findings(self, state: BmcState) -> Iterator[str]:
+        if state.machine.power == UNKNOWN_POWER:
+            yield f"the BMC does not report whether {self.host} is on"
         if state.machine.health not in ("ok", ""):
             yield f"the BMC reports the health of {self.host} as {state.machine.health}"
         for sensor in state.sensors:

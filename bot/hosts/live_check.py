@@ -110,7 +110,7 @@ def _check_bmc(fleet: Fleet, host: Host, check: HostCheck) -> HostCheck:
     except (HostError, Refused) as error:
         found = f"its BMC: {error}"
     else:
-        found = "" if check.reachable else f"its BMC reports that the server is {machine.power}"
+        found = "" if check.reachable else f"its BMC reports the server's power as {machine.power}"
     return replace(check, error="; ".join(filter(None, (check.error, found))))
 
 

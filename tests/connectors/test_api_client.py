@@ -158,14 +158,57 @@ def test_failed_power_change_is_not_repeated(
     assert bmc.asked == [RESET]
 
 
+PATCH = ApiCall(SYSTEM, "PATCH", '{"Boot": {}}')
+FAILED = document("", "412 Precondition Failed")
+
+
+@pytest.mark.parametrize("refused", ["428 Precondition Required", "412 Precondition Failed"])
 def test_bmc_that_requires_an_etag_gets_if_match_with_the_one_read(
+    bmc: FixedResponseServer, client: ApiClient, refused: str
+):
+    read = document('{"@odata.etag": "W/\\"7\\""}')
+    replies = iter([document("", refused), read, document("")])
+    bmc.replies[SYSTEM] = lambda tls: tls.sendall(next(replies))
+    client.call(by_ca(bmc), PATCH)
+    assert 'If-Match: W/"7"\r\n' in bmc.heads[2]
+
+
+def test_bmc_that_compares_etags_strongly_gets_the_strong_form(
     bmc: FixedResponseServer, client: ApiClient
 ):
-    required = document("", "428 Precondition Required")
-    replies = iter([required, document('{"@odata.etag": "W/\\"7\\""}'), document("")])
+    read = document("{}", headers={"ETag": 'W/"7"'})
+    replies = iter([FAILED, read, FAILED, document("")])
     bmc.replies[SYSTEM] = lambda tls: tls.sendall(next(replies))
-    client.call(by_ca(bmc), ApiCall(SYSTEM, "PATCH", '{"Boot": {}}'))
-    assert 'If-Match: W/"7"\r\n' in bmc.heads[2]
+    client.call(by_ca(bmc), PATCH)
+    assert 'If-Match: "7"\r\n' in bmc.heads[3]
+
+
+def test_change_of_a_bmc_fails_when_its_resource_keeps_changing(
+    bmc: FixedResponseServer, client: ApiClient
+):
+    replies = iter([FAILED, document('{"@odata.etag": "\\"7\\""}'), FAILED])
+    bmc.replies[SYSTEM] = lambda tls: tls.sendall(next(replies))
+    with pytest.raises(CommandError, match=r"did nothing, because .* with a new plan"):
+        client.call(by_ca(bmc), PATCH)
+    assert len(bmc.asked) == 3
+
+
+def test_power_change_that_requires_an_etag_names_the_version_of_the_system(
+    bmc: FixedResponseServer, client: ApiClient
+):
+    replies = iter([FAILED, document("")])
+    bmc.replies[RESET] = lambda tls: tls.sendall(next(replies))
+    bmc.replies[SYSTEM] = document('{"@odata.etag": "\\"7\\"", "PowerState": "Off"}')
+    client.call(by_ca(bmc), OFF)
+    assert bmc.asked == [RESET, SYSTEM, RESET, SYSTEM]
+    assert 'If-Match: "7"\r\n' in bmc.heads[2]
+
+
+def test_power_state_of_null_is_neither_on_nor_off(bmc: FixedResponseServer, client: ApiClient):
+    states = iter(['{"PowerState": null}', "{}", '{"PowerState": "Off"}'])
+    bmc.replies[SYSTEM] = lambda tls: tls.sendall(document(next(states)))
+    client.call(by_ca(bmc), OFF)
+    assert len(bmc.asked) == 4
 
 
 def test_bmc_with_a_closed_port_is_unreachable_and_a_missing_ca_file_is_named(

@@ -129,6 +129,34 @@ def test_bmc_power_refuses_a_reset_that_the_bmc_does_not_offer():
         OFF.plan(OFF.read(fleet.run_query))
 
 
+def test_bmc_power_takes_the_reset_types_that_only_an_action_info_lists():
+    fleet = build_server_fleet()
+    script(fleet, SYSTEM, recorded("openbmc-system"))
+    values = ["GracefulRestart", "ForceOff", "On", "PowerCycle"]
+    parameters = [
+        {"Name": "Other", "AllowableValues": ["GracefulShutdown"]},
+        {"Name": "ResetType", "Required": True, "AllowableValues": values},
+    ]
+    info = "/redfish/v1/Systems/system/ResetActionInfo"
+    script(fleet, info, {"Id": "ResetActionInfo", "Parameters": parameters})
+    (step,) = CYCLE.plan(CYCLE.read(fleet.run_query)).steps
+    assert isinstance(step.do, ApiCall)
+    assert step.do.path == "/redfish/v1/Systems/system/Actions/ComputerSystem.Reset"
+    assert json.loads(step.do.body) == {"ResetType": "PowerCycle"}
+    with pytest.raises(Refused, match="offers no such action: shut nas1 down"):
+        OFF.plan(OFF.read(fleet.run_query))
+
+
+@pytest.mark.parametrize("runbook", [OFF, CUT, ON, CYCLE])
+@pytest.mark.parametrize("power", [None, ""])
+def test_bmc_power_is_refused_when_the_power_state_is_unknown(
+    runbook: PowerOff | PowerOn | PowerCycle, power: str | None
+):
+    state = runbook.read(build_server_fleet(PowerState=power).run_query)
+    with pytest.raises(Refused, match="does not report whether it is on"):
+        runbook.plan(state)
+
+
 @pytest.mark.parametrize("answer", ["", "[]", "<html>", "null", "[" * 100_000])
 def test_invalid_redfish_resource_is_a_parse_error(answer: str):
     fleet = build_server_fleet()

@@ -1,6 +1,9 @@
+import pytest
+
 from connectors import ipmi
 from runbooks.bmc_show import ShowBmc
 from tests.runbooks.servers import CONTROLLER, STATUS, build_server_fleet, link, recorded, script
+from tests.scripted_fleet import ScriptedFleet
 
 SHOW = ShowBmc.model_validate({"host": "nas1"})
 
@@ -40,3 +43,69 @@ def test_bmc_show_reports_chassis_faults_of_a_server_with_ipmi():
     report = show.report(show.read(fleet.run_query))
     assert report.findings == ["the BMC reports the health of old1 as cooling/fan fault"]
     assert "HP DL380 G6" in str(report.table)
+
+
+CHASSIS = "/redfish/v1/Chassis/1"
+THERMAL, POWER = f"{CHASSIS}/ThermalSubsystem", f"{CHASSIS}/PowerSubsystem"
+OK = {"Health": "OK", "State": "Enabled"}
+
+
+def list_sensor_rows(fleet: ScriptedFleet) -> tuple[list[tuple[str, ...]], list[str]]:
+    """Return the rows of the sensors, which follow five of the server, and the findings."""
+    report = SHOW.report(SHOW.read(fleet.run_query))
+    assert report.table is not None
+    return [tuple(map(str, row)) for row in list(report.table.rows)[5:]], list(report.findings)
+
+
+def test_bmc_show_reads_the_thermal_and_power_subsystems_of_newer_bmcs():
+    fleet = build_server_fleet()
+    links = {"ThermalSubsystem": link(THERMAL), "PowerSubsystem": link(POWER)}
+    script(fleet, CHASSIS, {**links, "Sensors": link(f"{CHASSIS}/Sensors")})
+    metrics = f"{THERMAL}/ThermalMetrics"
+    thermal = {"ThermalMetrics": link(metrics), "Fans": link(f"{THERMAL}/Fans")}
+    script(fleet, THERMAL, thermal)
+    readings = [
+        {"DataSourceUri": f"{CHASSIS}/Sensors/temperature_inlet", "Reading": 23.5},
+        {"DeviceName": "CPU1", "DataSourceUri": f"{CHASSIS}/Sensors/cpu1", "Reading": 41},
+    ]
+    script(fleet, metrics, {"TemperatureReadingsCelsius": readings})
+    fans = [link(f"{THERMAL}/Fans/{each}") for each in range(3)]
+    script(fleet, f"{THERMAL}/Fans", {"Members": fans})
+    spinning = {"Name": "Fan 0", "SpeedPercent": {"Reading": 32, "SpeedRPM": 5000}, "Status": OK}
+    script(fleet, f"{THERMAL}/Fans/0", spinning)
+    dead = {"State": "Enabled", "Health": "Critical"}
+    script(fleet, f"{THERMAL}/Fans/1", {"Name": "Fan 1", "SpeedPercent": None, "Status": dead})
+    script(fleet, f"{THERMAL}/Fans/2", {"Name": "Fan 2", "Status": {"State": "Absent"}})
+    script(fleet, POWER, {"PowerSupplies": link(f"{POWER}/PowerSupplies")})
+    supply = {"@odata.id": f"{POWER}/PowerSupplies/0", "Name": "PSU 0", "Status": OK}
+    script(fleet, f"{POWER}/PowerSupplies", {"Members": [supply]})
+    rows, findings = list_sensor_rows(fleet)
+    assert rows == [
+        ("temperature_inlet", "23.5 °C", ""),
+        ("CPU1", "41 °C", ""),
+        ("Fan 0", "32 Percent", "ok"),
+        ("Fan 1", "", "critical"),
+        ("PSU 0", "", "ok"),
+    ]
+    assert findings == ["Fan 1 is critical"]
+
+
+def test_bmc_show_reads_single_sensors_when_the_bmc_has_nothing_else():
+    fleet = build_server_fleet()
+    script(fleet, CHASSIS, {"Sensors": link(f"{CHASSIS}/Sensors")})
+    paths = [f"{CHASSIS}/Sensors/{each}" for each in range(40)]
+    script(fleet, f"{CHASSIS}/Sensors", {"Members": [link(path) for path in paths]})
+    for path in paths:
+        content = {"Name": path[-2:], "Reading": 23, "ReadingUnits": "Cel", "Status": OK}
+        script(fleet, path, content)
+    rows, _ = list_sensor_rows(fleet)
+    assert len(rows) == 40
+    assert rows[-1] == ("39", "23 °C", "ok")
+
+
+@pytest.mark.parametrize("power", [None, ""])
+def test_bmc_show_reports_an_unknown_power_state_as_a_finding(power: str | None):
+    fleet = build_server_fleet(PowerState=power, Links={})
+    report = SHOW.report(SHOW.read(fleet.run_query))
+    assert report.summary == "the power of nas1 is unknown, health ok"
+    assert report.findings == ["the BMC does not report whether nas1 is on"]

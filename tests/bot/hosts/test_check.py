@@ -267,7 +267,7 @@ def test_bmc_check_reports_the_power_state_of_an_unreachable_server():
         "its BMC: the BMC of nas1 manages another server than the inventory names"
     )
     assert check({}, UnreachableError("no answer")) == (
-        "no answer; its BMC reports that the server is on"
+        "no answer; its BMC reports the server's power as on"
     )
 
 
