@@ -10,6 +10,7 @@ from typing import Any, cast
 
 from connectors.command import Hint, Query, Setting, Shell
 from connectors.errors import ParseError
+from connectors.rows import Rows, parse_each
 from connectors.sudo import SudoRule
 
 _PROGRAM = Setting(
@@ -41,9 +42,9 @@ class Controller:
 
     name: str
     model: str
-    arrays: Sequence[ControllerPart]
-    disks: Sequence[ControllerPart]
-    batteries: Sequence[ControllerPart]
+    arrays: Rows[ControllerPart]
+    disks: Rows[ControllerPart]
+    batteries: Rows[ControllerPart]
     """Batteries or capacitors of its cache; none if it has no cache to protect."""
 
 
@@ -53,22 +54,25 @@ def query_is_installed() -> Query[bool]:
     return Query(shell, lambda answer: answer == "yes\n")
 
 
-def query_controllers() -> Query[Sequence[Controller]]:
+def query_controllers() -> Query[Rows[Controller]]:
     """Query all controllers. Where there is none, the program exits with a failure."""
     shell = Shell((_PROGRAM, *_SHOW), root=True, hints=_HINTS, deadline=60)
     return Query(shell, parse_controllers, frozenset(range(256)))
 
 
-def parse_controllers(answer: str) -> Sequence[Controller]:
+def parse_controllers(answer: str) -> Rows[Controller]:
     try:
-        found = cast("list[dict[str, Any]]", json.loads(answer)["Controllers"])
-        return [_parse_controller(each) for each in found if not _is_absent(each)]
-    except (ValueError, KeyError, TypeError, AttributeError):
-        raise ParseError(f"the RAID program printed {answer[:200]!r} instead of JSON") from None
+        listed = json.loads(answer)["Controllers"]
+    except (ValueError, KeyError, TypeError):
+        listed = None
+    if not isinstance(listed, list):
+        raise ParseError(f"the RAID program printed {answer[:200]!r} instead of JSON")
+    found = parse_each(cast("list[Any]", listed), _parse_controller)
+    parts = [part for each in found for part in (each.arrays, each.disks, each.batteries)]
+    return Rows(found, [*found.odd, *(odd for part in parts for odd in part.odd)])
 
 
-def _is_absent(document: dict[str, Any]) -> bool:
-    status = document["Command Status"]
+def _is_absent(status: Any) -> bool:
     if status["Status"] == "Success":
         return False
     description = str(status.get("Description", ""))
@@ -77,32 +81,43 @@ def _is_absent(document: dict[str, Any]) -> bool:
     raise ParseError(f"the RAID program failed: {description[:200]}")
 
 
-def _parse_controller(document: dict[str, Any]) -> Controller:
-    data = document["Response Data"]
-    name = f"c{document['Command Status']['Controller']}"
+def _parse_controller(document: Any) -> Controller | None:
+    status = document["Command Status"]
+    if _is_absent(status):
+        return None
+    data, name = document["Response Data"], f"c{status['Controller']}"
+    batteries = [row for kind in ("Cachevault_Info", "BBU_Info") for row in _list_rows(data, kind)]
     return Controller(
         name=name,
         model=str(data.get("Product Name", "")),
-        arrays=[
-            ControllerPart(
-                f"{name}/v{each['DG/VD'].partition('/')[2]}",
-                *(each["State"], each["TYPE"], each.get("Size", "")),
-            )
-            for each in data.get("VD LIST", ())
-        ],
-        disks=[
-            ControllerPart(
-                "/".join((name, *_name_place(each["EID:Slt"]))),
-                *(each["State"], str(each.get("Model", "")).strip(), each.get("Size", "")),
-            )
-            for each in data.get("PD LIST", ())
-        ],
-        batteries=[
-            ControllerPart(f"{name}/battery", each["State"], str(each.get("Model", "")))
-            for kind in ("Cachevault_Info", "BBU_Info")
-            for each in data.get(kind, ())
-        ],
+        arrays=parse_each(_list_rows(data, "VD LIST"), lambda row: _parse_array(name, row)),
+        disks=parse_each(_list_rows(data, "PD LIST"), lambda row: _parse_disk(name, row)),
+        batteries=parse_each(batteries, lambda row: _parse_battery(name, row)),
     )
+
+
+def _list_rows(data: Any, key: str) -> Sequence[Any]:
+    rows = data.get(key, [])
+    if not isinstance(rows, list):
+        raise ParseError(f"its {key} is no list")
+    return cast("list[Any]", rows)
+
+
+def _parse_array(controller: str, row: Any) -> ControllerPart:
+    number = row["DG/VD"].partition("/")[2]
+    return ControllerPart(
+        f"{controller}/v{int(number)}", row["State"], row["TYPE"], row.get("Size", "")
+    )
+
+
+def _parse_disk(controller: str, row: Any) -> ControllerPart:
+    name = "/".join((controller, *_name_place(row["EID:Slt"])))
+    model = str(row.get("Model", "")).strip()
+    return ControllerPart(name, row["State"], model, row.get("Size", ""))
+
+
+def _parse_battery(controller: str, row: Any) -> ControllerPart:
+    return ControllerPart(f"{controller}/battery", row["State"], str(row.get("Model", "")))
 
 
 def _name_place(place: str) -> Sequence[str]:

@@ -5,20 +5,25 @@ say what is wrong with the disk too, so no status is an error of the command.
 """
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from connectors.command import Hint, Query, Shell
+from connectors.command import Hint, Query, Shell, quote_text
 from connectors.errors import ParseError
+from connectors.rows import Rows, parse_each
 from connectors.sudo import SudoRule, WordPattern
 
 _HINTS = (Hint(r"Permission denied", "smartctl requires root: add the login's sudo rule"),)
 # A disk that sleeps is not woken up.
-_READ = ("-n", "standby", "-iHA", "-j", "-d")
+_READ = ("-n", "standby", "-iHA", "-j")
 _ANY_STATUS = frozenset(range(256))
 # Attributes whose raw value counts damaged sectors.
 _SECTORS = {5: "reallocated", 197: "unreadable", 198: "uncorrectable"}
+_NO_SMART = "it returns no SMART status"
+# What smartctl says of a volume of a RAID controller, whose disks have other addresses.
+_VOLUME = re.compile(r"controller, please try adding '-d ")
 
 
 @dataclass(frozen=True)
@@ -28,10 +33,15 @@ class DiskAddress:
     name: str
     """Such as /dev/sda or /dev/bus/0."""
     type: str
-    """Such as sat, nvme or megaraid,4."""
+    """Such as scsi, nvme or megaraid,4, as smartctl guesses it without opening the disk."""
+
+    @property
+    def is_behind_controller(self) -> bool:
+        """Whether the type has the place of the disk, which the name does not have."""
+        return "," in self.type and not self.type.startswith("nvme")
 
     def __str__(self) -> str:
-        return f"{self.name} ({self.type})" if "," in self.type else self.name
+        return f"{self.name} ({self.type})" if self.is_behind_controller else self.name
 
 
 @dataclass(frozen=True)
@@ -45,46 +55,59 @@ class DiskHealth:
     error: str = ""
     """Why its health is unknown; "" if it is known."""
     celsius: int | None = None
+    is_volume: bool = False
+    """Whether it is no disk but a volume of a RAID controller."""
 
     @property
     def state(self) -> str:
         return "unknown" if self.error else "failing" if self.problems else "healthy"
 
 
-def query_disks() -> Query[Sequence[DiskAddress]]:
+def query_disks() -> Query[Rows[DiskAddress]]:
     return Query(Shell(("smartctl", "--scan", "-j"), root=True, hints=_HINTS), parse_disks)
 
 
 def query_health(disk: DiskAddress) -> Query[DiskHealth]:
-    words = ("smartctl", *_READ, disk.type, disk.name)
-    return Query(
-        Shell(words, root=True, hints=_HINTS, deadline=60),
-        lambda answer: parse_health(answer, disk),
-        _ANY_STATUS,
-    )
+    # Linux lists SATA disks as scsi, and with a type smartctl does not detect what a disk is. So
+    # the type is passed back only where it has the place of the disk.
+    way = ("-d", disk.type) if disk.is_behind_controller else ()
+    shell = Shell(("smartctl", *_READ, *way, disk.name), root=True, hints=_HINTS, deadline=60)
+    return Query(shell, lambda answer: parse_health(answer, disk), _ANY_STATUS)
 
 
-def parse_disks(answer: str) -> Sequence[DiskAddress]:
-    devices = _parse_document(answer).get("devices", [])
-    try:
-        return [DiskAddress(str(each["name"]), str(each["type"])) for each in devices]
-    except (KeyError, TypeError):
-        raise ParseError(f"smartctl --scan printed an unknown device: {devices!r:.200}") from None
+def parse_disks(answer: str) -> Rows[DiskAddress]:
+    devices: object = _parse_document(answer).get("devices", [])
+    if not isinstance(devices, list):
+        raise ParseError(f"smartctl --scan printed {answer[:200]!r} instead of a list of disks")
+    return parse_each(cast("list[Any]", devices), _parse_disk)
+
+
+def _parse_disk(device: Any) -> DiskAddress:
+    name, kind = device["name"], device["type"]
+    if not (isinstance(name, str) and name.startswith("/dev/") and isinstance(kind, str)):
+        raise ParseError("it has no name of a disk")
+    return DiskAddress(name, kind)
 
 
 def parse_health(answer: str, disk: DiskAddress) -> DiskHealth:
     document = _parse_document(answer)
     model = str(document.get("model_name") or document.get("scsi_model_name") or "")
     passed = _get(document, "smart_status").get("passed")
-    if passed is None:
-        messages: object = _get(document, "smartctl").get("messages")
-        texts = [str(each.get("string", "")) for each in _list_rows(messages)]
-        return DiskHealth(disk, model, error="; ".join(texts) or "it has no SMART")
+    if not isinstance(passed, bool):
+        texts = _list_messages(document)
+        is_volume = any(_VOLUME.search(text) for text in texts)
+        return DiskHealth(disk, model, error="; ".join(texts) or _NO_SMART, is_volume=is_volume)
     problems = list(_list_problems(document))
     if not passed:
         problems.insert(0, "it predicts its own failure")
     celsius = _get(document, "temperature").get("current")
     return DiskHealth(disk, model, problems, celsius=celsius if isinstance(celsius, int) else None)
+
+
+def _list_messages(document: Mapping[str, Any]) -> Sequence[str]:
+    return parse_each(
+        _list_rows(_get(document, "smartctl").get("messages")), lambda row: str(row["string"])
+    )
 
 
 def _parse_document(answer: str) -> dict[str, Any]:
@@ -102,41 +125,66 @@ def _get(document: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     return cast("Mapping[str, Any]", found) if isinstance(found, dict) else {}
 
 
-def _list_rows(table: object) -> Sequence[Mapping[str, Any]]:
-    return cast("list[dict[str, Any]]", table) if isinstance(table, list) else ()
+def _list_rows(table: object) -> Sequence[Any]:
+    return cast("list[Any]", table) if isinstance(table, list) else ()
 
 
 def _list_problems(document: Mapping[str, Any]) -> Iterator[str]:
-    yield from _list_ata_problems(document)
+    if _get(document, "device").get("protocol") == "ATA":
+        yield from _list_ata_problems(document)
+    yield from _list_nvme_problems(document)
+    yield from _list_scsi_problems(document)
+
+
+def _list_nvme_problems(document: Mapping[str, Any]) -> Iterator[str]:
     nvme = _get(document, "nvme_smart_health_information_log")
-    if nvme.get("critical_warning"):
-        yield f"it has the critical warning {nvme['critical_warning']:#04x}"
-    if nvme.get("media_errors"):
-        yield f"{nvme['media_errors']:,} errors of its memory"
-    if nvme.get("percentage_used", 0) >= 100:
-        yield f"{nvme['percentage_used']} % of its lifetime is used"
-    if nvme.get("available_spare", 100) < nvme.get("available_spare_threshold", 0):
-        yield f"only {nvme['available_spare']} % of its spare blocks are left"
-    if document.get("scsi_grown_defect_list"):
-        yield f"{document['scsi_grown_defect_list']:,} defects have grown"
-    for way, counts in _get(document, "scsi_error_counter_log").items():
-        if isinstance(counts, dict) and counts.get("total_uncorrected_errors"):
-            yield f"{counts['total_uncorrected_errors']:,} errors of {way} were not corrected"
+    if _get_number(nvme, "critical_warning"):
+        yield f"it has the critical warning {_get_number(nvme, 'critical_warning'):#04x}"
+    if _get_number(nvme, "media_errors"):
+        yield f"{_get_number(nvme, 'media_errors'):,} errors of its memory"
+    if _get_number(nvme, "percentage_used") >= 100:
+        yield f"{_get_number(nvme, 'percentage_used')} % of its lifetime is used"
+    spare = _get_number(nvme, "available_spare", 100)
+    if spare < _get_number(nvme, "available_spare_threshold"):
+        yield f"only {spare} % of its spare blocks are left"
+
+
+def _list_scsi_problems(document: Mapping[str, Any]) -> Iterator[str]:
+    if _get_number(document, "scsi_grown_defect_list"):
+        yield f"{_get_number(document, 'scsi_grown_defect_list'):,} defects have grown"
+    for way in _get(document, "scsi_error_counter_log"):
+        counts = _get(_get(document, "scsi_error_counter_log"), way)
+        if uncorrected := _get_number(counts, "total_uncorrected_errors"):
+            yield f"{uncorrected:,} errors of {way} were not corrected"
+
+
+def _get_number(values: Mapping[str, Any], key: str, default: int = 0) -> int:
+    value = values.get(key)
+    return value if isinstance(value, int) else default
 
 
 def _list_ata_problems(document: Mapping[str, Any]) -> Iterator[str]:
-    for row in _list_rows(_get(document, "ata_smart_attributes").get("table")):
-        raw = _get(row, "raw").get("value", 0)
-        if row.get("id") in _SECTORS and raw:
-            yield f"{raw:,} {_SECTORS[row['id']]} sectors"
-        elif row.get("when_failed") == "now":
-            yield f"{row.get('name')} is below its threshold"
+    rows = _list_rows(_get(document, "ata_smart_attributes").get("table"))
+    if not rows:
+        yield "its attributes could not be read"
+    listed = parse_each(rows, _find_ata_problem)
+    yield from filter(None, listed)
+    for odd in listed.odd:
+        yield f"its attribute {quote_text(odd.text)} is not understood"
+
+
+def _find_ata_problem(row: Any) -> str:
+    number, count = int(row["id"]), int(row["raw"]["value"])
+    if number in _SECTORS and count:
+        return f"{count:,} {_SECTORS[number]} sectors"
+    return f"{row['name']} is below its threshold" if row.get("when_failed") == "now" else ""
 
 
 _SMARTCTL = "/usr/sbin/smartctl"
-_TYPE = WordPattern(r"[a-z][a-z0-9+]{1,20}(,[0-9]{1,3}(/[0-9]{1,3})?){0,2}")
+_TYPE = WordPattern(r"[a-z][a-z0-9+]{1,20}(,[0-9]{1,3}(/[0-9]{1,3}){0,2}){1,3}")
 _NAME = WordPattern(r"([a-z]{1,8}/)?[A-Za-z0-9]{1,20}", prefix="/dev/")
 SUDO = (
     SudoRule(_SMARTCTL, "--scan", "-j", read_only=True),
-    SudoRule(_SMARTCTL, *_READ, _TYPE, _NAME, read_only=True),
+    SudoRule(_SMARTCTL, *_READ, _NAME, read_only=True),
+    SudoRule(_SMARTCTL, *_READ, "-d", _TYPE, _NAME, read_only=True),
 )

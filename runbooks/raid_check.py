@@ -1,15 +1,19 @@
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from connectors import perc, programs, raid, smart
 from connectors.amounts import format_count
 from connectors.command import QueryRunner
-from connectors.errors import CommandError
+from connectors.errors import CommandError, CommandTimeoutError, HostError, ParseError
 from connectors.perc import Controller
 from connectors.raid import ArrayDetail, RaidArray
-from connectors.smart import DiskHealth
+from connectors.smart import DiskAddress, DiskHealth
 from runbooks import Check, Host, Report, Table
 
+T = TypeVar("T")
+
+_READ_ERRORS = (CommandError, CommandTimeoutError, ParseError)
 # Mirrors may differ without harm where memory changes while it is written.
 _MIRRORS = ("raid1", "raid10")
 _PROGRESS = "{action} at {percent:.1f} %, about {minutes_left:.0f} min left"
@@ -30,6 +34,8 @@ class RaidState:
     """Disks by SMART, where smartctl is installed."""
     errors: Sequence[str] = ()
     """What could not be read, as sentences."""
+    is_unread: bool = False
+    """Whether the kernel's arrays could not be read."""
 
 
 class CheckRaid(Check[RaidState], words="raid check", example="nas1"):
@@ -38,18 +44,28 @@ class CheckRaid(Check[RaidState], words="raid check", example="nas1"):
     host: Host
 
     def read(self, run_query: QueryRunner) -> RaidState:
-        errors: list[str] = []
-        try:
-            controllers = self._read_controllers(run_query)
-        except CommandError as error:
-            controllers, errors = (), [f"the RAID controllers could not be read: {error}"]
-        try:
-            disks = self._read_disks(run_query)
-        except CommandError as error:
-            disks = ()
-            errors.append(f"the disks could not be read by SMART: {error}")
-        arrays = self._read_arrays(run_query)
-        return replace(arrays, controllers=controllers, disks=disks, errors=errors)
+        errors: list[HostError] = []
+
+        def read_part(what: str, read: Callable[[], T], nothing: T) -> T:
+            try:
+                return read()
+            except _READ_ERRORS as error:
+                errors.append(type(error)(f"{what} could not be read: {error}"))
+                return nothing
+
+        controllers = read_part(
+            "the RAID controllers", lambda: self._read_controllers(run_query), ()
+        )
+        disks = read_part("the disks by SMART", lambda: self._read_disks(run_query), ())
+        arrays = read_part("the arrays of the kernel", lambda: self._read_arrays(run_query), None)
+        if arrays is None and not controllers and not disks:
+            raise errors[-1]
+        return replace(
+            arrays or RaidState((), {}, {}, is_unread=True),
+            controllers=controllers,
+            disks=disks,
+            errors=[*(arrays.errors if arrays else ()), *map(str, errors)],
+        )
 
     def _read_controllers(self, run_query: QueryRunner) -> Sequence[Controller]:
         if not run_query(self.host, perc.query_is_installed()):
@@ -59,22 +75,32 @@ class CheckRaid(Check[RaidState], words="raid check", example="nas1"):
     def _read_disks(self, run_query: QueryRunner) -> Sequence[DiskHealth]:
         if not run_query(self.host, programs.query_installed("smartctl")):
             return ()
-        disks = run_query(self.host, smart.query_disks())
-        return [run_query(self.host, smart.query_health(disk)) for disk in disks]
+        listed = run_query(self.host, smart.query_disks())
+        disks = [self._read_disk(run_query, disk) for disk in listed]
+        # The disks of a volume have addresses of their own.
+        has_members = any(disk.is_behind_controller for disk in listed)
+        return [each for each in disks if not (each.is_volume and has_members)]
+
+    def _read_disk(self, run_query: QueryRunner, disk: DiskAddress) -> DiskHealth:
+        try:
+            return run_query(self.host, smart.query_health(disk))
+        except _READ_ERRORS as error:  # such as a disk that does not answer any more
+            return DiskHealth(disk, "", error=str(error))
 
     def _read_arrays(self, run_query: QueryRunner) -> RaidState:
         arrays = run_query(self.host, raid.query_arrays())
         if not arrays:
             return RaidState((), {}, {})
-        return RaidState(
-            arrays,
-            {
-                each.name: run_query(self.host, raid.query_detail(each.name))
-                for each in arrays
-                if each.is_active
-            },
-            run_query(self.host, raid.query_mismatches(each.name for each in arrays)),
-        )
+        details: dict[str, ArrayDetail] = {}
+        errors: list[str] = []
+        for each in arrays:
+            try:
+                if each.is_active:
+                    details[each.name] = run_query(self.host, raid.query_detail(each.name))
+            except _READ_ERRORS as error:
+                errors.append(f"the members of {each.name} could not be read: {error}")
+        mismatches = run_query(self.host, raid.query_mismatches(each.name for each in arrays))
+        return RaidState(arrays, details, mismatches, errors=errors)
 
     def report(self, raid_state: RaidState) -> Report:
         rows = [
@@ -88,9 +114,9 @@ class CheckRaid(Check[RaidState], words="raid check", example="nas1"):
             *(what for each in raid_state.disks for what in _list_disk_findings(each)),
             *raid_state.errors,
         ]
-        degraded = [*_list_degraded(raid_state)]
+        parts = filter(None, (_format_array_counts(raid_state), _format_disk_counts(raid_state)))
         return Report.from_findings(
-            f"{self.host} {_format_counts(raid_state, degraded)}",
+            f"{self.host} {'; '.join(parts)}",
             findings,
             table=Table(
                 ("Array or disk", "Level", "Layout", "Members", "State", "Progress", "Mismatches"),
@@ -101,7 +127,7 @@ class CheckRaid(Check[RaidState], words="raid check", example="nas1"):
 
 def _list_degraded(raid_state: RaidState) -> Iterator[str]:
     for array in raid_state.arrays:
-        if array.is_degraded or not array.is_active:
+        if array.is_degraded or array.is_broken or not array.is_active:
             yield array.name
     for controller in raid_state.controllers:
         for part in controller.arrays:
@@ -109,15 +135,24 @@ def _list_degraded(raid_state: RaidState) -> Iterator[str]:
                 yield part.name
 
 
-def _format_counts(raid_state: RaidState, degraded: Sequence[str]) -> str:
+def _format_array_counts(raid_state: RaidState) -> str:
     count = len(raid_state.arrays) + sum(len(each.arrays) for each in raid_state.controllers)
+    degraded = [*_list_degraded(raid_state)]
     state = f"{', '.join(degraded)} degraded" if degraded else "all healthy"
-    arrays = f"has {format_count(count, 'array')}, {state}" if count else "has no RAID array"
-    failing = [str(each.disk) for each in raid_state.disks if each.problems]
+    unread = ", those of the kernel were not read" if raid_state.is_unread else ""
+    if count:
+        return f"has {format_count(count, 'array')}, {state}{unread}"
+    return "has arrays that were not read" if raid_state.is_unread else "has no RAID array"
+
+
+def _format_disk_counts(raid_state: RaidState) -> str:
     if not raid_state.disks:
-        return arrays
+        return ""
+    failing = [str(each.disk) for each in raid_state.disks if each.problems]
+    unread = [str(each.disk) for each in raid_state.disks if each.error]
     state = f"{', '.join(failing)} failing" if failing else "none failing"
-    return f"{arrays}; {format_count(len(raid_state.disks), 'disk')}, {state}"
+    skipped = f", {', '.join(unread)} not read" if unread else ""
+    return f"{format_count(len(raid_state.disks), 'disk')}, {state}{skipped}"
 
 
 def _list_controller_findings(controller: Controller) -> Iterator[str]:
@@ -144,6 +179,8 @@ def _list_controller_rows(controller: Controller) -> Iterator[tuple[str, ...]]:
 
 
 def _list_disk_findings(health: DiskHealth) -> Iterator[str]:
+    if health.error:
+        yield f"{health.disk} was not read, so its health is unknown: {health.error}"
     if health.problems:
         yield f"{health.disk} ({health.model}): {', '.join(health.problems)}"
 
@@ -156,16 +193,22 @@ def _format_disk_row(health: DiskHealth) -> tuple[str, ...]:
 
 def _list_findings(array: RaidArray, raid_state: RaidState) -> Iterator[str]:
     detail = raid_state.details.get(array.name)
-    if detail is None:
+    if not array.is_active:
         yield f"{array.name} is not active: run `mdadm --detail` and `dmesg` on the host"
         return
-    if array.is_degraded and array.member_count and array.working_count is not None:
+    if array.is_broken:
+        yield (
+            f"{array.name} is broken: more members failed than {array.level} can lose, and reads "
+            "and writes fail. Do not write to its disks; check cables and `dmesg` first"
+        )
+    elif array.is_degraded and array.member_count and array.working_count is not None:
         yield (
             f"{array.name} is degraded: {array.working_count} of {array.member_count} members "
             "work. "
             f"{_format_remedy(array, detail)}"
         )
-    faulty = [device for device, state in detail.members if "faulty" in state]
+    members = detail.members if detail else ()
+    faulty = [device for device, state in members if "faulty" in state]
     if faulty:
         yield f"{array.name}: {', '.join(faulty)} failed; remove and replace it"
     if array.is_waiting:
@@ -181,9 +224,11 @@ def _list_findings(array: RaidArray, raid_state: RaidState) -> Iterator[str]:
         )
 
 
-def _format_remedy(array: RaidArray, detail: ArrayDetail) -> str:
+def _format_remedy(array: RaidArray, detail: ArrayDetail | None) -> str:
     if array.progress:
         return f"It is rebuilding: {_PROGRESS.format(**vars(array.progress))}"
+    if detail is None:
+        return "Run `mdadm --detail` on the host"
     if any(state == "spare" for _, state in detail.members):
         return "It has a spare but does not rebuild: check the kernel's log"
     return "It has no spare: add a disk"
@@ -199,7 +244,7 @@ def _format_row(array: RaidArray, raid_state: RaidState) -> tuple[str, ...]:
         detail.level if detail else array.level or "-",
         " ".join(filter(None, (detail.layout, detail.chunk))) or "-" if detail else "-",
         counts,
-        detail.state if detail else "inactive",
+        "inactive" if not array.is_active else detail.state if detail else "unread",
         _PROGRESS.format(**vars(array.progress)) if array.progress else "-",
         f"{raid_state.mismatches[array.name]:,}" if array.name in raid_state.mismatches else "-",
     )

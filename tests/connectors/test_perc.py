@@ -28,17 +28,28 @@ def test_perccli_arrays_disks_and_battery_are_parsed_by_their_names():
 
 
 def test_host_without_a_raid_controller_is_parsed_as_empty():
-    assert perc.parse_controllers((ANSWERS / "none.json").read_text()) == []
+    assert perc.parse_controllers((ANSWERS / "none.json").read_text()) == ()
 
 
 @pytest.mark.parametrize(
     "answer",
     [
-        *("", "[]", "{}", "Controller = 0", '{"Controllers": [{}]}'),
-        DEGRADED.replace('"Success"', '"Failure"'),
-        DEGRADED.replace('"EID:Slt"', '"Slot"'),
+        *("", "[]", "{}", "Controller = 0", '{"Controllers": 7}'),
     ],
 )
 def test_invalid_perccli_answer_is_a_parse_error(answer: str):
     with pytest.raises(ParseError):
         perc.parse_controllers(answer)
+
+
+def test_controller_that_failed_is_an_odd_row():
+    found = perc.parse_controllers(DEGRADED.replace('"Success"', '"Failure"'))
+    assert found == ()
+    assert found.odd[0].reason.startswith("the RAID program failed")
+
+
+def test_odd_disk_of_a_controller_does_not_hide_the_others():
+    found = perc.parse_controllers(DEGRADED.replace('"EID:Slt": "252:2"', '"Slot": "252:2"'))
+    (controller,) = found
+    assert [each.name for each in controller.disks] == ["c0/e252/s0", "c0/e252/s1", "c0/s3"]
+    assert [odd.text[:17] for odd in found.odd] == ['{"Slot": "252:2",']

@@ -166,9 +166,30 @@ def test_raid_mismatch_counts_are_parsed():
     assert parse_mismatches("") == {}
 
 
+def test_broken_raid_array_is_parsed_with_the_others():
+    """The kernel prints `broken` for an array that has lost too many members."""
+    md1, md0 = parse_arrays(recorded("mdstat-broken"))
+    assert (md1.name, md1.is_broken, md1.is_active, md1.is_degraded) == ("md1", True, True, True)
+    assert (md0.name, md0.is_broken, md0.working_count) == ("md0", False, 1)
+
+
 @pytest.mark.parametrize(
-    "answer", ["x", "md0 : active raid1\n", recorded("mdstat-clean").replace("raid1 ", "raid1 ?")]
+    ("known", "odd"),
+    [
+        ("active raid10", "melting raid10"),
+        ("raid10 ", "raid10 ?"),
+        ("[2/2]", "[2/"),
+    ],
 )
+def test_odd_array_of_mdstat_does_not_hide_the_others(known: str, odd: str):
+    damaged = recorded("mdstat-clean").replace(known, odd, 1)
+    (_, md0) = parse_arrays(recorded("mdstat-clean"))
+    assert parse_arrays(damaged) == (md0,)
+    (row,) = parse_arrays(damaged).odd
+    assert row.text.startswith("md1 : ")
+
+
+@pytest.mark.parametrize("answer", ["x", "md0 : active raid1\n"])
 def test_invalid_mdstat_is_a_parse_error(answer: str):
     with pytest.raises(ParseError):
         parse_arrays(answer)
@@ -180,7 +201,6 @@ def test_invalid_mdstat_is_a_parse_error(answer: str):
         "",
         "mdadm: cannot open",
         recorded("mdadm-raid1").replace("Raid Level", "Level"),
-        recorded("mdadm-raid1").replace("8        0        0", "eight"),
     ],
 )
 def test_invalid_mdadm_detail_is_a_parse_error(answer: str):
@@ -188,9 +208,11 @@ def test_invalid_mdadm_detail_is_a_parse_error(answer: str):
         parse_detail(answer)
 
 
-def test_invalid_raid_mismatch_count_is_a_parse_error():
-    with pytest.raises(ParseError):
-        parse_mismatches("/sys/block/md1/md/mismatch_cnt:many\n")
+def test_odd_raid_member_and_mismatch_count_are_kept():
+    detail = parse_detail(recorded("mdadm-raid1").replace("8        0        0", "eight"))
+    assert (len(detail.members), len(detail.members.odd)) == (1, 1)
+    (odd,) = parse_mismatches("/sys/block/md1/md/mismatch_cnt:many\n").odd
+    assert odd.text == "/sys/block/md1/md/mismatch_cnt:many"
 
 
 @pytest.mark.parametrize(

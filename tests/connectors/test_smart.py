@@ -19,7 +19,7 @@ def parse_recorded(name: str) -> smart.DiskHealth:
 
 
 def test_smart_scan_lists_disks_behind_a_raid_controller():
-    assert smart.parse_disks((ANSWERS / "scan.json").read_text()) == [SDA, BEHIND]
+    assert smart.parse_disks((ANSWERS / "scan.json").read_text()) == (SDA, BEHIND)
     assert str(BEHIND) == "/dev/bus/0 (megaraid,4)"
 
 
@@ -59,7 +59,46 @@ def test_disk_without_readable_smart_data_is_unknown():
     assert (disk.state, disk.problems) == ("unknown", ())
     assert "failed: No such device" in disk.error
     silent = json.dumps({"smartctl": {"exit_status": 4}})
-    assert smart.parse_health(silent, SDA).error == "it has no SMART"
+    assert smart.parse_health(silent, SDA).error == "it returns no SMART status"
+
+
+def test_guessed_type_of_a_disk_is_not_passed_back():
+    """With -d scsi, smartctl does not detect that a disk is SATA, and reads nothing of it."""
+    sata, nvme = smart.parse_disks((ANSWERS / "scan-linux.json").read_text())
+    assert (sata.type, nvme.type) == ("scsi", "nvme")
+    for disk in (sata, nvme, DiskAddress("/dev/nvme1", "nvme,0x1")):
+        assert str(smart.query_health(disk).command) == (
+            f"smartctl -n standby -iHA -j {disk.name}"
+        )
+    assert str(smart.query_health(BEHIND).command).endswith("-j -d megaraid,4 /dev/bus/0")
+
+
+def test_sata_disk_that_was_read_as_scsi_is_unknown():
+    disk = parse_recorded("sata-as-scsi")
+    assert (disk.state, disk.model) == ("unknown", "ATA EXAMPLE HD8000")
+
+
+def test_ata_disk_without_attributes_is_not_healthy():
+    document = json.loads((ANSWERS / "ata.json").read_text())
+    del document["ata_smart_attributes"]
+    assert smart.parse_health(json.dumps(document), SDA).problems == [
+        "its attributes could not be read"
+    ]
+
+
+def test_odd_attribute_of_a_disk_is_a_problem():
+    document = json.loads((ANSWERS / "ata.json").read_text())
+    document["ata_smart_attributes"]["table"][1] = {"id": "nine"}
+    assert smart.parse_health(json.dumps(document), SDA).problems == [
+        """its attribute '{"id": "nine"}' is not understood"""
+    ]
+
+
+def test_volume_of_a_raid_controller_is_told_from_a_disk():
+    """The message is that of smartctl for a Linux disk of these makers."""
+    text = "/dev/sda failed: DELL or MegaRaid controller, please try adding '-d megaraid,N'"
+    answer = {"smartctl": {"messages": [{"string": text, "severity": "error"}]}}
+    assert smart.parse_health(json.dumps(answer), SDA).is_volume
 
 
 @pytest.mark.parametrize("answer", ["", "smartctl 7.3", "[]", "{}"])

@@ -1,7 +1,11 @@
+import json
 from pathlib import Path
+
+import pytest
 
 from connectors import perc, programs, raid, smart
 from connectors.command import Answer
+from connectors.errors import CommandTimeoutError, ParseError
 from runbooks import Report
 from runbooks.raid_check import CheckRaid
 from tests.connectors.storage import recorded
@@ -107,13 +111,17 @@ def test_raid_check_includes_raid_controllers_and_smart():
         behind=Answer(2, (SMART / "unreadable.json").read_text()),
     )
     seen = CHECK.report(CHECK.read(fleet.run_query))
-    assert seen.summary == "nas1 has 2 arrays, c0/v1 degraded; 2 disks, /dev/sda failing"
+    assert seen.summary == (
+        "nas1 has 2 arrays, c0/v1 degraded; 2 disks, /dev/sda failing, "
+        "/dev/bus/0 (megaraid,4) not read"
+    )
     assert [finding.partition(":")[0] for finding in seen.findings] == [
         "c0/v1 (RAID5, 1.818 TB) is Dgrd",
         "c0/e252/s2 (ST1000NM0011, 931.0 GB) is Failed",
         "c0/s3 (ST1000NM0011, 931.0 GB) is Rbld",
         "c0/battery (CVPM02) is Degraded",
         "/dev/sda (ST4000NM0035-1V4107)",
+        "/dev/bus/0 (megaraid,4) was not read, so its health is unknown",
     ]
     assert seen.table
     assert seen.table.rows[-1][:2] == ("/dev/bus/0 (megaraid,4)", "disk")
@@ -128,4 +136,63 @@ def test_raid_check_reports_arrays_when_smart_cannot_be_read():
         "nas1", smart.query_disks().command, Answer(1, "", "sudo: a password is required")
     )
     (finding,) = CHECK.report(CHECK.read(fleet.run_query)).findings
-    assert finding.startswith("the disks could not be read by SMART: the login may not run this")
+    assert finding.startswith("the disks by SMART could not be read: the login may not run this")
+
+
+def test_broken_raid_array_is_a_finding_beside_the_others():
+    seen = report("broken", md1="raid5-degraded", md0="raid1")
+    assert seen.summary == "nas1 has 2 arrays, md1, md0 degraded"
+    assert seen.findings[0].startswith("md1 is broken: more members failed than raid5 can lose")
+    assert "md0 is degraded: 1 of 2 members work. It has no spare: add a disk" in seen.findings
+
+
+def test_sata_disk_that_smart_does_not_read_is_never_healthy():
+    fleet = ScriptedFleet(hosts=["nas1"])
+    fleet.script("nas1", raid.query_arrays().command, "")
+    script_hardware(fleet, scan=(SMART / "scan-linux.json").read_text())
+    sata, nvme = smart.parse_disks((SMART / "scan-linux.json").read_text())
+    unread = Answer(4, (SMART / "sata-as-scsi.json").read_text())
+    fleet.script("nas1", smart.query_health(sata).command, unread)
+    fleet.script(
+        "nas1", smart.query_health(nvme).command, CommandTimeoutError("no answer in 60 s")
+    )
+    seen = CHECK.report(CHECK.read(fleet.run_query))
+    assert not seen.healthy
+    assert seen.summary.endswith("2 disks, none failing, /dev/sda, /dev/nvme0 not read")
+    assert seen.findings == [
+        "/dev/sda was not read, so its health is unknown: it returns no SMART status",
+        "/dev/nvme0 was not read, so its health is unknown: no answer in 60 s",
+    ]
+
+
+def test_volume_of_a_controller_is_no_unread_disk_if_its_disks_are_read():
+    fleet = ScriptedFleet(hosts=["nas1"])
+    fleet.script("nas1", raid.query_arrays().command, "")
+    text = "DELL or MegaRaid controller, please try adding '-d megaraid,N'"
+    volume = json.dumps({"smartctl": {"messages": [{"string": text}]}})
+    script_hardware(
+        fleet,
+        scan=(SMART / "scan.json").read_text(),
+        sda=Answer(2, volume),
+        behind=(SMART / "ata.json").read_text(),
+    )
+    seen = CHECK.report(CHECK.read(fleet.run_query))
+    assert seen.healthy
+    assert seen.summary == "nas1 has no RAID array; 1 disk, none failing"
+
+
+def test_unread_arrays_do_not_hide_the_disks_and_are_a_finding():
+    fleet = ScriptedFleet(hosts=["nas1"])
+    fleet.script("nas1", raid.query_arrays().command, "md0 : active\n")
+    script_hardware(fleet)
+    with pytest.raises(ParseError, match="the arrays of the kernel could not be read"):
+        CHECK.read(fleet.run_query)
+    script_hardware(
+        fleet,
+        scan=(SMART / "scan.json").read_text(),
+        sda=(SMART / "ata.json").read_text(),
+        behind=(SMART / "ata.json").read_text(),
+    )
+    seen = CHECK.report(CHECK.read(fleet.run_query))
+    assert not seen.healthy
+    assert seen.summary == "nas1 has arrays that were not read; 2 disks, none failing"
