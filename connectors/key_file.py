@@ -9,6 +9,7 @@ from pathlib import Path
 import paramiko
 
 from connectors.errors import SetupError
+from connectors.permissions import find_other_owner
 
 # What changes with a file: its inode, its size, and its times of modification and change.
 _Version = tuple[int, int, int, int]
@@ -22,12 +23,14 @@ def load_key(path: Path) -> paramiko.PKey:
     A key that others on this machine can read is refused, as by OpenSSH. Raises SetupError.
     """
     try:
-        mode = path.stat().st_mode
+        known = path.stat()
     except OSError as error:
         raise SetupError(
             f"cannot read the key file {path} ({error.strerror}): put the private key there"
         ) from None
-    if mode & (stat.S_IRWXG | stat.S_IRWXO):
+    if problem := find_other_owner(path, known):
+        raise SetupError(f"the key file {problem}")
+    if known.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
         raise SetupError(
             f"the key file {path} is open to others on this machine: run chmod 600 {path}"
         )

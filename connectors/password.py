@@ -6,6 +6,7 @@ from pathlib import Path
 
 from connectors.command import InvisibleCharacterError, refuse_invisible
 from connectors.errors import SetupError
+from connectors.permissions import find_other_owner
 
 
 @dataclass(frozen=True)
@@ -22,8 +23,10 @@ def load_password(path: Path) -> Password:
     A file that others on this machine can read is refused, like a key. Raises SetupError.
     """
     try:
-        mode = path.stat().st_mode
-        if mode & (stat.S_IRWXG | stat.S_IRWXO):
+        known = path.stat()
+        if problem := find_other_owner(path, known):
+            raise SetupError(f"the password file {problem}")
+        if known.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
             raise SetupError(
                 f"the password file {path} is open to others on this machine: run chmod 600 {path}"
             )

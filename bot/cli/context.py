@@ -102,9 +102,11 @@ def open_service(environment: CommandEnvironment) -> "Generator[KeyturnService]"
     from bot.model.errors import NoSuchPersonError, NotAllowed, TooLate
     from bot.policy import PolicyDirectory
     from bot.service import KeyturnService
+    from connectors.permissions import list_trusted_owners
 
     with environment.open_database() as database:
-        policies = PolicyDirectory(environment.settings.policy)
+        owners = list_trusted_owners(environment.settings.data)
+        policies = PolicyDirectory(environment.settings.policy, owners=owners)
         try:
             yield KeyturnService.without_execution(database, policies)
         except (NoSuchPersonError, NoSuchRun, NoSuchSchedule) as error:

@@ -41,20 +41,21 @@ def policy_commands() -> None:
 def check_policy(environment: CommandEnvironment, *, directory: Path | None) -> None:
     """Validate the policy directory, and print each error with its file, line and fix.
 
-    Probable typing errors are printed as warnings. For the directory in use, it also checks who
-    else may write there.
+    Probable typing errors are printed as warnings. A directory that others may write is an error:
+    Keyturn would not use it.
     """
     from bot.model.text import escape_to_one_line
     from bot.policy import NoPolicyError
     from bot.policy.lint import list_warnings
     from bot.policy.loader import check_access, load_policy
+    from connectors.permissions import list_trusted_owners
     from runbooks import load_catalogue
 
     with exit_on_errors():
         try:
-            if directory is None:
-                check_access(environment.settings.policy)
-            found = load_policy(directory or environment.settings.policy)
+            place = directory or environment.settings.policy
+            check_access(place, list_trusted_owners(environment.settings.data))
+            found = load_policy(place)
         except NoPolicyError as error:
             if wants_json():
                 _print_check_as_json(error.problems)

@@ -27,7 +27,12 @@ from bot.policy.loader import check_access, load_policy
 from bot.queries import own_runbooks
 from bot.queries.oncall import check_calendars
 from connectors.fleet import Fleet
-from connectors.permissions import find_reader
+from connectors.permissions import (
+    find_other_owner,
+    find_reader,
+    find_writer_above,
+    list_trusted_owners,
+)
 from connectors.ssh_pool import SshPool
 
 _NEWEST_ENTRIES = 500
@@ -58,11 +63,15 @@ def _check_key(file: Path, about: str) -> CheckResult:
         return create_warning_result(
             about, f"{file} does not exist yet: the first start creates it"
         )
-    mode = file.stat().st_mode & 0o777
+    known = file.stat()
+    mode = known.st_mode & 0o777
     if mode & 0o077:
         return create_error_result(
             about, f"other users can read {file} (mode {mode:o}): chmod 600 {file}"
         )
+    # Any user may run this command, so the owner of the directory counts as Keyturn's.
+    if known.st_uid != file.parent.stat().st_uid and (other := find_other_owner(file, known)):
+        return create_error_result(about, other)
     if not os.access(file, os.R_OK):
         return create_error_result(
             about, f"cannot read {file}: run this command as the user that Keyturn runs as"
@@ -102,8 +111,11 @@ def _check_database(installation: Installation, policy: Policy | None) -> Iterat
 def _check_schema(database: Database, file: Path | None) -> Iterator[CheckResult]:
     with database.reading():
         pass
+    writer = find_writer_above(file.parent) if file is not None else ""
     if file is not None and not os.access(file, os.W_OK):
         yield create_error_result("database", f"cannot write {file}: check its owner")
+    elif writer:
+        yield create_error_result("database", f"{writer}, or they can replace the database")
     elif file is not None and _is_readable_by_others(file):
         yield create_error_result(
             "database", f"other users can read {file}: chmod 700 {file.parent}"
@@ -270,7 +282,7 @@ def _check_settings(installation: Installation) -> Iterator[CheckResult]:
 
 def _load_policy(installation: Installation) -> Policy | CheckResult:
     try:
-        check_access(installation.policy)
+        check_access(installation.policy, list_trusted_owners(installation.data))
         return load_policy(installation.policy)
     except NoPolicyError as error:
         return create_error_result(

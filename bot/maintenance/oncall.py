@@ -11,7 +11,7 @@ from bot.maintenance.calendar_shifts import CalendarError, expand_calendar
 from bot.model.text import escape_to_one_line
 from bot.policy import NoPolicyError, PolicySource
 from bot.policy.oncall import DutyCalendar
-from connectors.permissions import find_writer, list_trusted_owners
+from connectors.permissions import find_writer_above, list_trusted_owners
 
 log = logging.getLogger(__name__)
 
@@ -84,7 +84,7 @@ class CalendarReader:
 
 def _read_file(file: Path, max_bytes: int) -> bytes:
     """Return the content of a file that decides who is on duty, so no one else may write it."""
-    writer = find_writer(file, list_trusted_owners())
+    writer = find_writer_above(file, list_trusted_owners())
     if writer:
         raise ValueError(f"{writer}, because it decides who is on duty")
     with file.open("rb") as opened:

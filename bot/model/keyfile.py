@@ -5,6 +5,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+from connectors.permissions import find_other_owner
+
 
 class KeyFileError(Exception):
     """A key file cannot be used. The message says what to do."""
@@ -15,7 +17,10 @@ def load_or_create_key(file: Path, create_content: Callable[[], bytes]) -> bytes
     if not file.exists():
         with suppress(FileExistsError):
             _write_new_file(file, create_content())
-    mode = file.stat().st_mode & 0o777
+    known = file.stat()
+    if problem := find_other_owner(file, known):
+        raise KeyFileError(problem)
+    mode = known.st_mode & 0o777
     if mode & 0o077:
         raise KeyFileError(f"{file} can be read by others (mode {mode:o}): chmod 600 it")
     return file.read_bytes()

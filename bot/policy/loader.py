@@ -21,7 +21,7 @@ from bot.policy.problem import NoPolicyError, PolicyProblem
 from bot.policy.tickets import TicketSystem
 from bot.policy.yaml_file import YamlFile
 from connectors.inventory import Inventory
-from connectors.permissions import find_writer, find_writer_above
+from connectors.permissions import find_writer_above
 
 REQUIRED_FILES = ("people.yaml", "areas.yaml", "inventory.yaml", "policy.cedar")
 OPTIONAL_FILES = ("freezes.yaml", "oncall.yaml", "tickets.yaml")
@@ -164,8 +164,10 @@ def load_policy(path: Path, **replacements: str) -> Policy:
         replacements: The new text of a file that is not written yet, by name: `inventory=…`.
 
     Raises:
-        NoPolicyError: The files are not a valid policy. The message names the file and the fix.
+        NoPolicyError: The files are not a valid policy, or others can write them. The message
+            names the file and the fix.
     """
+    check_access(path)
     _, texts = _read_consistently(path, time.sleep, wait_for_edits=False)
     return _build_policy(
         {**texts, **{f"{name}.yaml": text for name, text in replacements.items()}}
@@ -181,15 +183,13 @@ def check_access(path: Path, owners: Collection[int] | None = None) -> None:
     Raises:
         NoPolicyError: Another user can write a file or a directory above it.
     """
+    # A user who can write to the directory of fault trees can add one.
+    places = (*(path / name for name in POLICY_FILES), path / TREE_DIRECTORY)
     try:
         problem = find_writer_above(path, owners)
-        for name in POLICY_FILES:
-            if not problem and (path / name).exists():
-                problem = find_writer(path / name, owners)
-        # A user who can write to the directory of fault trees can add one.
-        directory = path / TREE_DIRECTORY
-        for place in (directory, *_list_tree_files(path)) if directory.exists() else ():
-            problem = problem or find_writer(place, owners)
+        for place in (*places, *_list_tree_files(path)):
+            if not problem and place.exists():
+                problem = find_writer_above(place, owners)
     except FileNotFoundError:
         return
     except OSError as error:

@@ -266,6 +266,14 @@ def test_doctor_reports_a_database_file_that_others_can_read(clinic: Clinic):
     assert f"chmod 700 {var}" in clinic.about("database").message
 
 
+def test_doctor_reports_a_data_directory_that_others_can_write(clinic: Clinic):
+    var = clinic.place / "var"
+    var.chmod(0o777)
+    finding = clinic.about("database")
+    assert finding.level == "error"
+    assert f"{var} is writable by others: chmod go-w it" in finding.message
+
+
 def test_doctor_checks_the_signing_key_in_the_configured_key_directory(clinic: Clinic):
     elsewhere = clinic.place / "keys"
     (clinic.place / "var" / "changelog.key").chmod(0o644)

@@ -279,7 +279,8 @@ def test_settings_file_readable_by_others_stops_serve_and_worker_only(
 def test_policy_writable_by_others_stops_serve_and_policy_check(tmp_path: Path):
     write_policy(tmp_path / "policy")
     (tmp_path / "policy").chmod(0o777)
-    for words in (["serve"], ["policy", "check"]):
+    another = ["policy", "check", str(tmp_path / "policy")]
+    for words in (["serve"], ["policy", "check"], another, ["policy", "page"]):
         result = run_keyturn(tmp_path, *words)
         assert result.returncode == 1
         assert f"{tmp_path}/policy is writable by others: chmod go-w it" in result.stderr

@@ -8,6 +8,7 @@ import pytest
 
 from bot.policy import NoPolicyError, PolicyDirectory, starter
 from bot.policy.cedar import split_statements
+from bot.policy.loader import load_policy
 from connectors.permissions import list_trusted_owners
 from tests.policies import get_starter_rules, write_policy
 
@@ -252,6 +253,19 @@ def test_policy_file_of_another_unix_user_is_rejected_when_owners_are_checked(tm
     with pytest.raises(NoPolicyError, match="chown it"):
         PolicyDirectory(tmp_path, owners=list_trusted_owners()).get_policy()
     assert PolicyDirectory(tmp_path).get_policy()
+
+
+def test_policy_file_behind_a_link_from_a_directory_that_others_write_is_rejected(
+    tmp_path: Path,
+):
+    write_policy(tmp_path / "policy")
+    (tmp_path / "shared").mkdir()
+    (tmp_path / "policy" / "people.yaml").rename(tmp_path / "shared" / "people.yaml")
+    (tmp_path / "policy" / "people.yaml").symlink_to(tmp_path / "shared" / "people.yaml")
+    assert load_policy(tmp_path / "policy")
+    (tmp_path / "shared").chmod(0o777)
+    with pytest.raises(NoPolicyError, match="shared is writable by others: chmod go-w it"):
+        load_policy(tmp_path / "policy")
 
 
 @pytest.mark.parametrize("mask", [0o002, 0o022, 0o077])
