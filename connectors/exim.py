@@ -1,8 +1,9 @@
 """Messages in Exim's queue: list, remove, retry. No I/O.
 
-Formats: exim(8) `-bp`, `-Mrm`, `-M`, `-Mvl`; the first part of a message's id is the time of its
-arrival. A message's `-H` file in the spool has its headers, each line after its length. PHP can be
-configured (mail.add_x_header) to name the script that sent a message.
+Formats: exim(8) `-bp` (queue_list in Exim's queue.c), `-Mrm`, `-M`, `-Mvl`; the first part of a
+message's id is the time of its arrival. A message's `-H` file in the spool has its headers, each
+line after its length. PHP can be configured (mail.add_x_header) to name the script that sent a
+message.
 """
 
 import re
@@ -12,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from connectors.command import Hint, Query, Setting, Shell
 from connectors.errors import ParseError
 from connectors.mail_message import MailMessage, MailQueue
+from connectors.rows import Rows, make_odd_row, parse_each
 from connectors.script import Script
 from connectors.sudo import SudoRule, WordPattern
 
@@ -21,7 +23,7 @@ _SCRIPT = Script(
     "mail-queue",
     f'"$1" -bp || exit; echo "{_MARK}"; '
     'spool=$("$1" -bP spool_directory) || exit; '
-    "grep -rhoiE '^[0-9]+[ *A-Z] +X-PHP-(Originating-)?Script: .*' --include='*-H' "
+    "grep -rhoiaE '^[0-9]+[ *A-Z] +X-PHP-(Originating-)?Script: .*' --include='*-H' "
     '"${spool#spool_directory = }/input"; [ $? -le 1 ]',
     argument_count=1,
 )
@@ -54,12 +56,19 @@ _HINTS = (
     ),
 )
 
+# Exim prints neither age nor sender of a message whose envelope it cannot read, and no size where
+# the data is missing. A size over 2 GiB is negative, as it overflows.
 _HEAD = re.compile(
-    r"\s*(\d+)([smhdw])\s+([\d.]+)([KM]?)\s+([A-Za-z0-9]{6}-\S+)\s+<(.*?)>(?: \((\S+)\))?"
-    r"( \*\*\* frozen \*\*\*)?"
+    r" *(?:(?P<age>-?\d+)(?P<unit>[smhdw]) )? *(?:(?P<size>-?[\d.]+)(?P<scale>[KM]?) )? *"
+    r"(?P<id>[A-Za-z0-9]{6}-(?:[A-Za-z0-9]{6}-[A-Za-z0-9]{2}|[A-Za-z0-9]{11}-[A-Za-z0-9]{4}))"
+    r"(?: <(?P<sender>.*)>(?: \(.+\))?)?(?P<frozen> \*\*\* frozen \*\*\*)?"
 )
+_ERROR = re.compile(r" *\*\*\* (spool .+?) \*\*\*( \*\*\* frozen \*\*\*)?")
+# A "D" marks recipients that have the message already.
+_RECIPIENT = re.compile(r" {7,}(?P<is_done>\+?D)? +(?P<address>\S.*)")
 _DIGITS = string.digits + string.ascii_uppercase + string.ascii_lowercase
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+_UNKNOWN = "its format is unknown"
 _BYTES = {"": 1, "K": 2**10, "M": 2**20}
 
 
@@ -82,28 +91,66 @@ def parse_queue(answer: str) -> MailQueue:
     listed, mark, headers = answer.rpartition(f"{_MARK}\n")
     if not mark:
         raise ParseError(f"Exim printed {answer[:200]!r} instead of a queue")
-    return MailQueue(tuple(_parse_messages(listed)), tuple(_parse_scripts(headers)))
+    return MailQueue(_parse_messages(listed), parse_each(headers.splitlines(), _parse_script))
 
 
-def _parse_messages(listed: str) -> Iterator[MailMessage]:
-    for block in re.split(r"\n\s*\n", listed.strip("\n")):
-        head, *recipients = block.splitlines() or [""]
-        if not head:
-            return
-        found = _HEAD.fullmatch(head)
-        if found is None:
-            raise ParseError(f"Exim's queue has an unknown line: {head[:160]!r}")
-        number, unit, size, scale, name, sender, _, frozen = found.groups()
-        yield MailMessage(
-            age_seconds=int(number) * _SECONDS[unit],
-            size_bytes=int(float(size) * _BYTES[scale]),
-            id=name,
-            sender=sender,
-            is_frozen=bool(frozen),
-            # A "D" marks recipients that have the message already.
-            recipients=[line.strip() for line in recipients if not re.match(r"\s*\+?D ", line)],
-            arrived_at=_parse_arrival(name),
-        )
+def _parse_messages(listed: str) -> Rows[MailMessage]:
+    """Parse all messages; one whose header is damaged is odd too, although it counts."""
+    entries = ["\n".join(lines) for lines in _split_entries(listed)]
+    if entries and not any(map(_match_head, entries)):
+        raise ParseError(f"Exim printed {listed[:200]!r} instead of a queue")
+    messages = parse_each(entries, _parse_message)
+    read = {message.id for message in messages}
+    damaged = [
+        make_odd_row(f"{head['id']}\n{line}", "Exim cannot read all of it")
+        for entry in entries
+        for line in entry.splitlines()[1:]
+        if (error := _ERROR.fullmatch(line))
+        and (head := _match_head(entry))
+        and head["id"] in read
+    ]
+    return Rows(messages, [*messages.odd, *damaged])
+
+
+def _split_entries(listed: str) -> Iterator[list[str]]:
+    """Yield the lines of each message. No empty line follows one without recipients."""
+    lines = list[str]()
+    for line in filter(str.strip, listed.split("\n")):
+        if _HEAD.fullmatch(line) and lines:
+            yield lines
+            lines = []
+        lines.append(line)
+    if lines:
+        yield lines
+
+
+def _match_head(entry: str) -> re.Match[str] | None:
+    return _HEAD.fullmatch(entry.partition("\n")[0])
+
+
+def _parse_message(entry: str) -> MailMessage:
+    _, *lines = entry.split("\n")
+    head = _match_head(entry)
+    errors = [error for line in lines if (error := _ERROR.fullmatch(line))]
+    if head is None or head["age"] is None or head["sender"] is None:
+        raise ParseError(f"Exim cannot read it ({errors[0][1]})" if errors else _UNKNOWN)
+    recipients = [found for line in lines if (found := _RECIPIENT.fullmatch(line))]
+    if len(recipients) + len(errors) != len(lines):
+        raise ParseError(_UNKNOWN)
+    return MailMessage(
+        age_seconds=max(0, int(head["age"]) * _SECONDS[head["unit"]]),
+        size_bytes=_parse_size(head["size"], head["scale"]),
+        id=head["id"],
+        sender=head["sender"],
+        is_frozen=any((head["frozen"], *(error[2] for error in errors))),
+        recipients=[found["address"] for found in recipients if not found["is_done"]],
+        arrived_at=_parse_arrival(head["id"]),
+    )
+
+
+def _parse_size(size: str | None, scale: str) -> int:
+    number = float(size or 0)
+    return int(number * _BYTES[scale or ""]) if number >= 0 else int(number) + 2**32
 
 
 def _parse_arrival(message_id: str) -> int:
@@ -113,12 +160,11 @@ def _parse_arrival(message_id: str) -> int:
     return seconds
 
 
-def _parse_scripts(headers: str) -> Iterator[str]:
-    for line in headers.splitlines():
-        found = re.fullmatch(r"\d+\S? +X-PHP-\S+: *(.*)", line, re.IGNORECASE)
-        if found is None:
-            raise ParseError(f"Exim's spool has an unknown header: {line[:160]!r}")
-        yield found[1].strip()
+def _parse_script(line: str) -> str:
+    found = re.fullmatch(r"\d+\S? +X-PHP-\S+: *(.*)", line, re.IGNORECASE)
+    if found is None:
+        raise ParseError("it is not a header of Exim's spool")
+    return found[1].strip()
 
 
 _ID = WordPattern(r"[A-Za-z0-9]{6}-[A-Za-z0-9]{6,11}-[A-Za-z0-9]{2,4}")

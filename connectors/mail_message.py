@@ -9,7 +9,7 @@ class MailMessage:
 
     age_seconds: int
     size_bytes: int
-    """Rounded."""
+    """Rounded; 0 where Exim has lost the message's data."""
     id: str
     sender: str
     """Empty for a bounce."""
