@@ -50,6 +50,13 @@ _STATE = Script(
             'for each in allow=csf.allow deny=csf.deny own=keyturn.allow "common=$common"; do',
             'if [ -e "${each#*=}" ]; then',
             'set -- "$@" "kind=${each%%=*}" "${each#*=}"; fi; done;',
+            # Entries of included files, which csf heeds, and never removes.
+            'below() { awk -v kind="$1" -v skipped="$3" -v first="$2"',
+            "'function show(file, line) { if (seen[file]++) return;",
+            "while ((getline line <file) > 0) { if (file != skipped) print kind, line;",
+            'if (sub(/^Include[ \\t]*/, "", line)) show(line) } }',
+            "BEGIN { show(first) }' </dev/null; };",
+            "below included csf.deny csf.deny; below ignore csf.ignore '';",
             "settings='TESTING|IPV6|LF_IPSET|LFDSTART|GLOBAL_ALLOW|DENY_IP_LIMIT';",
             'awk -v of="^($settings) *=" \'kind != "conf" || $0 ~ of',
             '{ print kind, $0 }\' "$@" kind=conf csf.conf;',
@@ -62,6 +69,7 @@ _STATE = Script(
 )
 _KINDS = (
     *("file", "disabled", "kept", "cpanel", "allow", "deny", "own", "common"),
+    *("included", "ignore"),
     *("conf", "rule", "loaded", "mine"),
 )
 # Some forks colour their output even without a terminal; control characters arrive escaped.
@@ -88,6 +96,10 @@ class Firewall:
     """The entries of csf.allow, each with its comment."""
     deny: Mapping[str, str] = field(default_factory=dict[str, str])
     """The entries of csf.deny, each with its comment."""
+    included_deny: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The entries of the files that csf.deny includes. csf does not remove them."""
+    ignore: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The entries of csf.ignore and its included files. csf does not deny them."""
     allowed_networks: frozenset[Network] = frozenset()
     """Networks that the kernel's rules allow at every port."""
     loaded_tables: frozenset[str] = frozenset()
@@ -113,6 +125,11 @@ class Firewall:
         """The option that reloads immediately. With LFDSTART, `-r` leaves it to a daemon."""
         return "-sf" if self.is_set("LFDSTART") else "-r"
 
+    @property
+    def removable_count(self) -> int:
+        """How many entries of csf.deny count for DENY_IP_LIMIT."""
+        return sum(not is_protected(comment) for comment in self.deny.values())
+
     def is_set(self, setting: str) -> bool:
         return self.settings.get(setting, "0") not in ("0", "")
 
@@ -126,6 +143,11 @@ class Firewall:
             for wide in self.allowed_networks
             if wide.num_addresses > 1
         )
+
+
+def is_protected(comment: str) -> bool:
+    """Return whether csf keeps the entry with this comment in csf.deny."""
+    return "do not delete" in comment.lower()
 
 
 def query_firewall() -> Query[Firewall]:
@@ -152,6 +174,8 @@ def parse_firewall(text: str) -> Firewall:
         is_enabled=not facts["disabled"],
         allow=_parse_entries(facts["allow"]),
         deny=_parse_entries(facts["deny"]),
+        included_deny=_parse_entries(facts["included"]),
+        ignore=_parse_entries(facts["ignore"]),
         allowed_networks=frozenset(_list_allowed_networks(facts["rule"])),
         loaded_tables=frozenset(facts["loaded"]),
         own_addresses=frozenset(_parse_own_addresses(facts["mine"])),

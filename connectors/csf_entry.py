@@ -5,6 +5,7 @@ readme.txt. Each is possible only on probation, which restores the lines of the 
 rules (see probation). Temporary blocks are known from public outputs of `csf -g`.
 """
 
+import re
 from collections.abc import Sequence
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from typing import Literal, get_args
@@ -97,6 +98,19 @@ def _includes(entry: str, address: Address) -> bool:
     except ValueError:
         return False  # an advanced rule, which is for ports
     return address.version == network.version and address in network
+
+
+def find_advanced_rule(entries: Sequence[str], address: Address) -> str:
+    """Return the first advanced rule of csf.deny for the address, such as `tcp|in|d=22|s=…`."""
+    return next(
+        (
+            entry
+            for entry in entries
+            for part in re.split(r"[|]|:(?=[sd]=)", entry)
+            if part[:2] in ("s=", "d=") and _includes(part[2:].strip("[]"), address)
+        ),
+        "",
+    )
 
 
 _ARM = make_probation(ip_address("192.0.2.1"))

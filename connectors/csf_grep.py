@@ -76,6 +76,9 @@ class CsfEntries:
     """Its line in csf.deny; "" if it has none."""
     temporary_block: str = ""
     """Port, direction, remaining time and comment of its temporary block; "" for none."""
+    allowed_by: str = ""
+    """The first line of csf.allow or of a file that it includes, for the address or a network
+    with it; csf does not deny the address then."""
     has_temporary_allow: bool = False
     is_denied: bool = False
     """Whether a rule or set that csf.deny or a temporary block fills has it."""
@@ -93,6 +96,7 @@ def parse_entries(matches: Sequence[CsfMatch], address: Address) -> CsfEntries:
         allow=exact.get("csf.allow", ""),
         deny=exact.get("csf.deny", ""),
         temporary_block=mine.get("Blocks", ""),
+        allowed_by=next((m.text for m in matches if m.place == "csf.allow"), ""),
         has_temporary_allow="Allows" in mine,
         is_denied=any(m.place in {"filter DENYIN", *_DENY_SETS} for m in matches),
         wider=tuple(m for m in matches if _is_wider_block(m, address)),

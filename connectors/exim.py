@@ -104,10 +104,9 @@ def _parse_messages(listed: str) -> Rows[MailMessage]:
     damaged = [
         make_odd_row(f"{head['id']}\n{line}", "Exim cannot read all of it")
         for entry in entries
+        if (head := _match_head(entry)) and head["id"] in read
         for line in entry.splitlines()[1:]
-        if (error := _ERROR.fullmatch(line))
-        and (head := _match_head(entry))
-        and head["id"] in read
+        if _ERROR.fullmatch(line)
     ]
     return Rows(messages, [*messages.odd, *damaged])
 

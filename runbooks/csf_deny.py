@@ -40,7 +40,15 @@ class DenyAddress(
                 f"{self.address} is a private address: it may be monitoring, a proxy or everyone "
                 "in an office. If it must be blocked, do it by hand"
             )
-        entry = csf_entry.find_covering(list(state.firewall.allow), self.address)
+        ignored = csf_entry.find_covering(list(state.firewall.ignore), self.address)
+        if ignored:
+            raise Refused(
+                f"csf.ignore, or a file that it includes, has {ignored}, and csf denies nothing "
+                "that it ignores: remove that entry first"
+            )
+        entry = state.entries.allowed_by or csf_entry.find_covering(
+            list(state.firewall.allow), self.address
+        )
         if entry or state.firewall.is_allowed(self.address):
             raise Refused(
                 f"csf allows {self.address} ({entry or 'a rule in force'}), and what it allows "
@@ -49,7 +57,7 @@ class DenyAddress(
 
 
 def _list_notes(state: CsfAddress) -> Iterator[str]:
-    limit, used = state.firewall.settings.get("DENY_IP_LIMIT", ""), len(state.firewall.deny)
+    limit, used = state.firewall.settings.get("DENY_IP_LIMIT", ""), state.firewall.removable_count
     if limit.isdecimal() and 0 < int(limit) <= used:
         yield (
             f"csf.deny has {used:,} entries, and DENY_IP_LIMIT is {int(limit):,}: csf removes the "

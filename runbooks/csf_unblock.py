@@ -1,6 +1,6 @@
 from collections.abc import Iterator
 
-from connectors import csf_entry
+from connectors import csf, csf_entry
 from runbooks import Plan, Refused, Step
 from runbooks._csf import ChangeOfAddress, CsfAddress
 
@@ -15,6 +15,7 @@ class UnblockAddress(
     """Unblock one address: remove it from csf.deny and from the temporary blocks of lfd."""
 
     def plan(self, state: CsfAddress) -> Plan:
+        self._refuse_lasting_entry(state)
         steps = list(self._list_steps(state))
         entries = state.entries
         wider = ", ".join(f"{match.place} {match.text}" for match in entries.wider)
@@ -23,6 +24,11 @@ class UnblockAddress(
             return Plan(
                 f"no entry blocks {self.address} alone, but {wider} does: remove that by hand, or "
                 f"request csf allow {self.host} {self.address}"
+            )
+        rule = csf_entry.find_advanced_rule(list(state.firewall.deny), self.address)
+        if not steps and rule:
+            raise Refused(
+                f"csf.deny has a rule for single ports, {rule}: remove it with csf -dr, by hand"
             )
         if not steps and entries.is_denied:
             raise Refused(
@@ -41,6 +47,20 @@ class UnblockAddress(
         if entries.temporary_block:
             notes.append(f"The temporary block: {entries.temporary_block}.")
         return Plan("; ".join(reasons), steps, notes)
+
+    def _refuse_lasting_entry(self, state: CsfAddress) -> None:
+        """Refuse an entry that csf prints a message about, and does not remove."""
+        deny = state.entries.deny
+        if str(self.address) in state.firewall.included_deny:
+            raise Refused(
+                f"a file that csf.deny includes has {self.address}, and csf removes entries from "
+                "csf.deny alone: remove it from that file and run csf -r"
+            )
+        if csf.is_protected(deny.partition("#")[2]):
+            raise Refused(
+                f'csf.deny has {deny}, and csf removes no entry that is marked "do not delete": '
+                "if it must go, remove those words from csf.deny first"
+            )
 
     def _list_steps(self, state: CsfAddress) -> Iterator[Step]:
         if state.entries.deny:

@@ -1,5 +1,6 @@
 """The firewall state of csf is parsed, or refused."""
 
+import subprocess
 from ipaddress import ip_address, ip_network
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 from connectors import csf
 from connectors.command import Answer, Shell
 from connectors.errors import CommandError, ParseError, SettingError
+from connectors.script import Script
 from tests.scripted_fleet import ScriptedFleet, build_inventory
 
 ANSWERS = Path(__file__).parent / "answers"
@@ -181,3 +183,39 @@ def shell() -> Shell:
 def test_csf_setting_that_is_no_path_is_refused(name: str, value: str):
     with pytest.raises(SettingError):
         shell().resolve({name: value}, sudo=False)
+
+
+def test_csf_entries_of_included_files_are_read(tmp_path: Path):
+    (tmp_path / "bin").mkdir()
+    for name in ("iptables", "ip", "csf"):
+        (tmp_path / "bin" / name).write_text("#!/bin/sh\necho 1: lo inet 127.0.0.1/8\n")
+        (tmp_path / "bin" / name).chmod(0o755)
+    files = {
+        "csf.conf": 'TESTING = "0"\n',
+        "csf.allow": "Include more.allow\n",
+        "csf.deny": f"192.0.2.1 # own\nInclude {tmp_path}/more.deny\n",
+        "more.deny": "# a list\n192.0.2.2 # theirs\nInclude\tlast.deny\n",
+        "last.deny": "192.0.2.3\nInclude last.deny\nInclude gone.deny\n",
+        "csf.ignore": "192.0.2.4 # office\nInclude more.ignore\n",
+        "more.ignore": "192.0.2.5\n",
+    }
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    command = csf.query_firewall().command
+    assert isinstance(command, Shell)
+    script = next(word for word in command.argv if isinstance(word, Script))
+    words = (
+        "sh",
+        "-c",
+        script.text,
+        "keyturn",
+        str(tmp_path),
+        str(tmp_path / "bin" / "csf"),
+        "/x",
+    )
+    path = f"{tmp_path}/bin:/usr/bin:/bin"
+    answer = subprocess.run(words, check=True, capture_output=True, text=True, env={"PATH": path})
+    firewall = csf.parse_firewall(answer.stdout)
+    assert firewall.deny == {"192.0.2.1": "own"}
+    assert firewall.included_deny == {"192.0.2.2": "theirs", "192.0.2.3": ""}
+    assert firewall.ignore == {"192.0.2.4": "office", "192.0.2.5": ""}

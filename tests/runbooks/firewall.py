@@ -26,6 +26,8 @@ def build_firewall(
     settings: Mapping[str, str] | None = None,
     allow: Mapping[str, str] | None = None,
     deny: Mapping[str, str] | None = None,
+    included_deny: Mapping[str, str] | None = None,
+    ignore: Mapping[str, str] | None = None,
     mine: Iterable[str] = (),
     loaded: Iterable[str] = ("iptables", "ip6tables"),
 ) -> Firewall:
@@ -40,6 +42,8 @@ def build_firewall(
         else "",
         allow=allow or {},
         deny=deny or {},
+        included_deny=included_deny or {},
+        ignore=ignore or {},
         allowed_networks=frozenset(map(ip_network, kept if in_force is None else in_force)),
         own_addresses=frozenset(map(ip_address, mine)),
         loaded_tables=frozenset(loaded),

@@ -57,6 +57,23 @@ def test_csf_deny_refuses_an_address_that_must_stay_reachable(
         deny(address).plan(state)
 
 
+@pytest.mark.parametrize("entry", ["203.0.113.9", "203.0.113.0/24"])
+def test_csf_deny_refuses_what_csf_ignores_or_an_included_file_allows(entry: str):
+    with pytest.raises(Refused, match=r"csf.ignore, or a file that it includes, has 203"):
+        deny().plan(csf_address(build_firewall(ignore={entry: "office"})))
+    grep = "\nTable  Chain            num   pkts\n\nPermanent Allows (csf.allow): {} # included\n"
+    found = csf_grep.parse_matches(grep.format(entry))
+    entries = csf_grep.parse_entries(found, ip_address("203.0.113.9"))
+    with pytest.raises(Refused, match="what it allows it never blocks"):
+        deny().plan(csf_address(build_firewall(), entries))
+
+
+def test_csf_deny_counts_no_entries_that_csf_keeps():
+    deny_list = {"192.0.2.1": "DO NOT DELETE", "192.0.2.2": ""}
+    kept = build_firewall(settings={"DENY_IP_LIMIT": "2"}, deny=deny_list)
+    assert "the oldest" not in deny().plan(csf_address(kept)).notes[0]
+
+
 def test_csf_deny_notes_that_a_full_list_drops_its_oldest_entry():
     full = build_firewall(settings={"DENY_IP_LIMIT": "2"}, deny={"192.0.2.1": "", "192.0.2.2": ""})
     assert "the oldest" in deny().plan(csf_address(full)).notes[0]

@@ -1,14 +1,16 @@
 from ipaddress import ip_address
+from pathlib import Path
 
 import pytest
 
-from connectors import csf_entry
+from connectors import csf_entry, csf_grep
 from connectors.csf_grep import CsfEntries, CsfMatch
 from runbooks import Refused
 from runbooks.csf_unblock import UnblockAddress
 from tests.plans import list_work
 from tests.runbooks.firewall import build_firewall, csf_address
 
+ANSWERS = Path(__file__).parent.parent / "connectors" / "answers"
 ADDRESS = ip_address("203.0.113.9")
 UNBLOCK = UnblockAddress.model_validate({"host": "web1", "address": str(ADDRESS)})
 WIDER = [CsfMatch("csf.deny", "203.0.113.0/24 # range")]
@@ -45,3 +47,28 @@ def test_csf_unblock_of_an_unblocked_address_plans_no_steps():
 def test_csf_unblock_refuses_a_rule_without_an_entry():
     with pytest.raises(Refused, match="run csf -r"):
         UNBLOCK.plan(csf_address(build_firewall(), CsfEntries(is_denied=True)))
+
+
+def test_csf_unblock_refuses_an_entry_that_csf_keeps():
+    found = csf_grep.parse_matches((ANSWERS / "csf-grep-kept.txt").read_text())
+    entries = csf_grep.parse_entries(found, ADDRESS)
+    assert entries.deny.startswith("203.0.113.9 # do not delete - scanner")
+    with pytest.raises(Refused, match='marked "do not delete": if it must go'):
+        UNBLOCK.plan(csf_address(build_firewall(), entries))
+
+
+def test_csf_unblock_refuses_an_entry_of_an_included_file():
+    firewall = build_firewall(included_deny={"203.0.113.9": "scanners"})
+    entries = CsfEntries(deny="203.0.113.9 # scanners", is_denied=True)
+    with pytest.raises(Refused, match=r"a file that csf.deny includes has 203.0.113.9"):
+        UNBLOCK.plan(csf_address(firewall, entries))
+
+
+@pytest.mark.parametrize(
+    "rule", ["tcp|in|d=22|s=203.0.113.0/24", "tcp:in:d=22:s=203.0.113.9", "in|s=203.0.113.9"]
+)
+def test_csf_unblock_names_a_rule_for_single_ports(rule: str):
+    firewall = build_firewall(deny={"tcp|in|d=22|s=192.0.2.1": "", rule: "ssh"})
+    with pytest.raises(Refused, match="a rule for single ports") as refused:
+        UNBLOCK.plan(csf_address(firewall, CsfEntries(is_denied=True)))
+    assert f", {rule}:" in str(refused.value)
