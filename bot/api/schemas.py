@@ -284,7 +284,10 @@ class RunDetailsOut(RunOut):
 
     version: int = Field(description="Grows with each change of the run.")
     policy_notes: Sequence[str] = Field(description="The descriptions of the rules that apply.")
-    missing_approvals: int = Field(description="Number of approvals that the run still needs.")
+    missing_approvals: int = Field(
+        description="Number of approvals that the run still needs: at least so many while it is "
+        "`planning`, because the rules may require more for its plan."
+    )
     approvals_from: str = Field(description="Who must give them, in words.")
     approvers: Sequence[str] = Field(description="The people who can give them.")
     assigned_to: str | None = Field(

@@ -194,6 +194,12 @@ def explain_break_glass(service: ServiceClient, *, number: int) -> None:
     """
     run = service.get(build_path("runs", number))
     print_run(run)
+    if run["source"] not in {"slack", "web"} and not run["ended"]:
+        exit_with_error(
+            "break-glass is for requests from the web or Slack: request the same with "
+            f"{_build_form_address(run)}, and use break-glass on its page",
+            REFUSED,
+        )
     exit_with_error(f"break-glass needs your second factor: open {run['page']}", REFUSED)
 
 
@@ -209,6 +215,16 @@ COMMANDS = (
     review_run,
     explain_break_glass,
 )
+
+
+def _build_form_address(run: Mapping[str, Any]) -> str:
+    """Return the address of the form on the web with the values of a run."""
+    from urllib.parse import urlencode
+
+    base = run["page"].rpartition("/runs/")[0]
+    if run["undo_of"]:
+        return f"{base}/runs/{run['undo_of']}#undo"
+    return f"{base}/runbooks/form?{urlencode({'runbook': run['runbook'], **run['values']})}"
 
 
 def _confirm_shown_plan(run: Mapping[str, Any], action: str) -> str:

@@ -20,6 +20,10 @@ class TicketRequiredError(InvalidRequestError):
     """The policy requires a change ticket, and the request names none."""
 
 
+class BreakGlassNotNeededError(InvalidRequestError):
+    """Break-glass would bypass nothing. The run's page shows how it starts."""
+
+
 class TooManyRequestsError(InvalidRequestError):
     """A rate limit is reached. The message says which, and that the request can be repeated."""
 

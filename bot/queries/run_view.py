@@ -54,6 +54,8 @@ class AllowedActions:
     undo_refusal: str = ""
     """Empty where the question does not arise."""
     break_glass: bool = False
+    break_glass_refusal: str = ""
+    """Why the viewer cannot use the break-glass that they requested."""
     review: bool = False
     accept: bool = False
     propose_values: bool = False
@@ -84,7 +86,7 @@ class RunView:
     approvals_from: str = ""
     """The groups whose approval it takes, in words: `the owners of the edge`."""
     missing_approvals: int = 0
-    """How many more approvals it takes."""
+    """How many more approvals it takes, and at least so many while it has no plan."""
     approvers: Sequence[Person] = ()
     """Everyone whose approval would count."""
     delegates: Sequence[tuple[str, str]] = ()
@@ -226,6 +228,10 @@ def _list_allowed_actions(
     )
     is_pending = run.state is State.PENDING
     undo_refusal = _get_undo_refusal(view, policy, person)
+    is_held = run.requested_by == person and _is_held(view, policy)
+    break_glass_refusal = (
+        get_break_glass_refusal(policy, run, person, now=view.now) if is_held else ""
+    )
     return AllowedActions(
         approve=decides and not voted and is_pending,
         deny=decides or (bool(run.editors) and _can_deny_own_values(tx, run, policy, person)),
@@ -240,7 +246,8 @@ def _list_allowed_actions(
         resolve=can_resolve(policy, run, person),
         undo=_has_executed_steps(view) and not undo_refusal,
         undo_refusal=undo_refusal,
-        break_glass=_can_use_break_glass(view, policy, person),
+        break_glass=is_held and not break_glass_refusal,
+        break_glass_refusal=break_glass_refusal if is_held and view.break_glass else "",
         review=_can_review(view, policy, person),
         stop=_can_stop(tx, run, policy, person),
     )
@@ -280,22 +287,21 @@ def _can_stop(tx: Transaction, run: Run, policy: Policy, person: str) -> bool:
     return moving and not stopped and can_stop(policy, run, person)
 
 
-def _can_use_break_glass(view: RunView, policy: Policy, person: str) -> bool:
-    """Return whether the run waits for what break-glass bypasses, and the person may use it."""
+def _is_held(view: RunView, policy: Policy) -> bool:
+    """Return whether the run waits for what break-glass bypasses."""
     run = view.run
     if run.host not in policy.inventory.hosts:
         return False
+    if view.break_glass is not None and view.break_glass.activated_at is not None:
+        return False
     frozen = policy.describe_freeze(host=run.host, runbook=run.runbook, now=view.now)
-    is_held = (
+    needs_approval = bool(run.required_approvals and view.missing_approvals)
+    return (
         run.state is State.PENDING
         or (run.state is State.QUEUED and bool(frozen))
-        or (run.state is State.PLANNED and run.lacks_ticket)
-    )
-    is_active = view.break_glass is not None and view.break_glass.activated_at is not None
-    return (
-        is_held
-        and not is_active
-        and not get_break_glass_refusal(policy, run, person, now=view.now)
+        or (
+            run.state is State.PLANNED and (needs_approval or run.lacks_ticket or bool(frozen))
+        )
     )
 
 

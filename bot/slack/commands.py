@@ -9,7 +9,12 @@ from bot.auth import sessions
 from bot.db import runs, search, search_words, stops
 from bot.db.database import Database
 from bot.model import request_form, resubmit, times
-from bot.model.errors import InvalidRequestError, NotAllowed, TicketRequiredError
+from bot.model.errors import (
+    BreakGlassNotNeededError,
+    InvalidRequestError,
+    NotAllowed,
+    TicketRequiredError,
+)
 from bot.model.request_form import InvalidValuesError, RequestSyntaxError
 from bot.model.run import RequestOrigin, Run
 from bot.model.sequence import UndoSelection
@@ -304,13 +309,16 @@ class SlackCommands:
             number = run.id
             after_refusal = needs_ticket or f". Run {number} waits for approvals as usual"
         try:
-            self._service.break_glass.request_break_glass(
+            run = self._service.break_glass.request_break_glass(
                 number, person=command.person, reason=reason
             )
         except NotAllowed as error:
             raise NotAllowed(f"{error}{after_refusal}") from None
+        except BreakGlassNotNeededError as error:
+            page = self._create_sign_in_link(command, next_path=f"/runs/{number}")
+            return replies.render_page_link(capitalise_sentence(str(error)), page)
         return replies.render_break_glass_link(
-            number, self._create_sign_in_link(command, next_path=f"/runs/{number}")
+            run, self._create_sign_in_link(command, next_path=f"/runs/{number}")
         )
 
     def _review_break_glass(self, command: TypedCommand) -> Message:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from bot.model.agents import get_agent_name
 from bot.model.request_form import InvalidValuesError, format_usage, list_form_fields
-from bot.model.run import Decision, Run, format_approvers
+from bot.model.run import Decision, Run, State, format_approvers
 from bot.model.text import align_rows
 from bot.slack.aliases import COMMAND
 from bot.slack.blocks import (
@@ -158,14 +158,24 @@ def render_sign_in_link(url: str) -> Message:
     return Message("Your link to the web pages", [rich_text(line)])
 
 
-def render_break_glass_link(run_id: int, url: str) -> Message:
+def render_break_glass_link(run: Run, url: str) -> Message:
     """Render a person's link to the page where they confirm break-glass."""
+    is_planning = run.state is State.PLANNING
     line = rich_text_section(
-        f"Run {run_id} is waiting. To use break-glass, ",
+        f"Run {run.id} is {'being planned' if is_planning else 'waiting'}. To use break-glass, ",
         link(url, "open its page"),
         " – the link works once, within ten minutes – and confirm with your second factor.",
+        " If it needs no approval, it starts by itself or from its page." if is_planning else "",
     )
-    return Message(f"Confirm break-glass for run {run_id} on its page", [rich_text(line)])
+    return Message(f"Confirm break-glass for run {run.id} on its page", [rich_text(line)])
+
+
+def render_page_link(text: str, url: str) -> Message:
+    """Render a sentence, with a person's link to the page of the run that it is about."""
+    line = rich_text_section(
+        f"{text}. ", link(url, "Open its page"), " – the link works once, within ten minutes."
+    )
+    return Message(format_notification(text), [rich_text(line)])
 
 
 def render_overview(runbooks: Sequence[type[AnyRunbook]]) -> Message:

@@ -9,7 +9,13 @@ from bot.db import break_glass, outbox, runs
 from bot.db.break_glass import BreakGlass
 from bot.db.database import Transaction
 from bot.db.write_lock import urgent_write
-from bot.model.errors import InvalidRequestError, NotAllowed, StepUpRequired, TooLate
+from bot.model.errors import (
+    BreakGlassNotNeededError,
+    InvalidRequestError,
+    NotAllowed,
+    StepUpRequired,
+    TooLate,
+)
 from bot.model.run import Run, State
 from bot.model.times import SECOND
 from bot.policy import Policy
@@ -28,7 +34,6 @@ from bot.workflow.visibility import require_view
 
 _MIN_REVIEW_LENGTH = 10
 ACTIVE_SECONDS = 60 * 60
-# A plan only where it cannot be requested, because it lacks its change ticket.
 _BREAK_GLASS_STATES = frozenset({State.PLANNED, State.PENDING, State.QUEUED})
 
 
@@ -159,7 +164,10 @@ class BreakGlassActions:
 
 
 def _check_is_needed(tx: Transaction, policy: Policy, run: Run, person: str) -> None:
-    """Raise TooLate or InvalidRequestError where break-glass would bypass nothing."""
+    """Raise TooLate or InvalidRequestError where break-glass would bypass nothing.
+
+    What a change needs is known with its plan: until then, break-glass may be needed.
+    """
     usage = break_glass.get_break_glass(tx, run.id)
     if run.requested_by != person or (usage and usage.activated_at is not None):
         return
@@ -169,19 +177,25 @@ def _check_is_needed(tx: Transaction, policy: Policy, run: Run, person: str) -> 
         raise InvalidRequestError(
             f"run {run.id} is read-only and needs no approval: it starts by itself"
         )
+    if run.state is State.PLANNING:
+        return
     hosts = [host for host in run.hosts or (run.host,) if host in policy.inventory.hosts]
     frozen = any(
         policy.describe_freeze(host=host, runbook=run.runbook, now=tx.now) for host in hosts
     )
     counted = count_approvals(tx, policy, run)
     lacks_ticket = counted.ruling.requires_ticket and not run.ticket
-    if run.state is State.PLANNED and not lacks_ticket:
-        raise TooLate(f"run {run.id} is only planned: request it, then use break-glass")
-    if counted.is_met and not frozen and not lacks_ticket:
-        raise InvalidRequestError(
-            f"run {run.id} needs no more approvals and no freeze holds it: it starts by itself, "
-            "without break-glass"
+    if not counted.is_met or frozen or lacks_ticket:
+        return
+    if run.state is State.PLANNED:
+        raise BreakGlassNotNeededError(
+            f"run {run.id} needs no approval and no freeze holds it: run it on its page, without "
+            "break-glass"
         )
+    raise BreakGlassNotNeededError(
+        f"run {run.id} needs no more approvals and no freeze holds it: it starts by itself, "
+        "without break-glass"
+    )
 
 
 def _log_refusal(tx: Transaction, run: Run, person: str, reason: str) -> None:

@@ -57,7 +57,7 @@ def submit_plan(context: WorkflowContext, tx: Transaction, run: Run, plan: Resol
     if missing := _describe_missing(tx, run, ruling):
         return end_run(context, tx, updated, State.REFUSED, missing)
     outbox.announce_run(tx, run.id)
-    if _must_be_confirmed(tx, updated):
+    if _must_be_confirmed(tx, updated, needs_approval=bool(ruling.required_approvals)):
         return _show_plan(context, tx, runs.mark_as_plan(tx, updated), ruling, grant)
     if run.proposal_for is not None:
         return _offer_counter_proposal(
@@ -78,15 +78,16 @@ def _describe_missing(tx: Transaction, run: Run, ruling: Ruling) -> str:
     return ""
 
 
-def _must_be_confirmed(tx: Transaction, run: Run) -> bool:
+def _must_be_confirmed(tx: Transaction, run: Run, *, needs_approval: bool) -> bool:
     """Return whether the requester first has to confirm that a step cannot be undone."""
+    # An emergency does not wait twice: break-glass, which replaces the approval, confirms it.
+    is_confirmed_later = needs_approval and break_glass.get_break_glass(tx, run.id) is not None
     return (
         run.plan is not None
         and not run.plan.is_reversible
         and run.origin.source in _SOURCES_WITHOUT_PLAN
         and run.proposal_for is None
-        # An emergency does not wait: its page confirms it.
-        and break_glass.get_break_glass(tx, run.id) is None
+        and not is_confirmed_later
     )
 
 

@@ -86,7 +86,9 @@ class RunResult(BaseModel):
     digest: Annotated[str, Field(description="Of the plan; empty without one.")]
     reversible: bool | None = None
     required_approvals: int
-    missing_approvals: int
+    missing_approvals: Annotated[
+        int, Field(description="While it is `planning`: at least so many.")
+    ]
     approvals_from: Annotated[str, Field(description="Who has to approve, in words.")]
     approvers: Sequence[str]
     policy_notes: Sequence[str]

@@ -606,6 +606,15 @@ def test_break_glass_command_names_the_page_and_review_records_findings(cli_serv
     assert "adam used break-glass" not in cli_service.type("olga", "pending").stdout
 
 
+def test_break_glass_command_names_the_form_for_a_request_by_terminal(cli_service: CliService):
+    with cli_service.service.keyturn.database.transaction() as tx:
+        requested = sample_runs.add_requested_run(tx, source="cli")
+        run = sample_runs.add_pending_run(tx, requested)
+    shown = cli_service.type("olga", "break-glass", str(run.id))
+    form = f"{cli_service.service.address}/runbooks/form?runbook={run.runbook.replace(' ', '+')}&"
+    assert (shown.exit_code, form in shown.stderr) == (4, True)
+
+
 def test_counter_proposal_prints_both_values_and_the_accept_command(cli_service: CliService):
     with cli_service.service.keyturn.database.transaction() as tx:
         run = sample_runs.add_pending_run(tx, sample_runs.add_requested_run(tx))

@@ -12,7 +12,11 @@ from bot.db.tables import break_glass, delivery
 from bot.execution import executor
 from bot.execution.planner import RemainingWork
 from bot.integrations.ticket_notes import TicketNotes
-from bot.model.errors import InvalidRequestError, TicketRequiredError, TooLate
+from bot.model.errors import (
+    BreakGlassNotNeededError,
+    InvalidRequestError,
+    TicketRequiredError,
+)
 from bot.model.run import Run, State
 from bot.model.schedule import ScheduleTiming, parse_cron
 from bot.policy import NoPolicyError
@@ -168,11 +172,20 @@ class TestBreakGlass:
         ended = self.activate(ticketed, run, "adam")
         assert (ended.state, len(server.questions)) == (State.SUCCEEDED, 1)
 
-    def test_starts_no_plan_that_can_be_requested(self, ticketed: Harness, server: TicketServer):
+    def test_starts_a_plan_that_would_need_approvals(
+        self, ticketed: Harness, server: TicketServer
+    ):
         server.say(hosts=["web1"])
         plan = ticketed.request(self.LAMP_ON, "adam", ticket="CHG1", plan_only=True)
-        with pytest.raises(TooLate, match="only planned: request it"):
-            self.activate(ticketed, plan, "adam")
+        assert self.activate(ticketed, plan, "adam").state is State.SUCCEEDED
+
+    def test_starts_no_plan_that_needs_neither_ticket_nor_approval(
+        self, ticketed: Harness, server: TicketServer
+    ):
+        server.say(hosts=["web1"])
+        plan = ticketed.request(self.LAMP_ON, "olga", ticket="CHG1", plan_only=True)
+        with pytest.raises(BreakGlassNotNeededError, match="run it on its page"):
+            self.activate(ticketed, plan, "olga")
 
     def test_gate_refuses_a_run_without_a_ticket_once_it_has_ended(self, ticketed: Harness):
         app = enrol_and_step_up(ticketed, "adam")

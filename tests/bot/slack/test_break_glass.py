@@ -193,23 +193,80 @@ async def test_declined_erasure_is_sent_once_to_its_requester_with_the_reason(ch
     assert list_mentions(messages[0].blocks) == []
 
 
-@pytest.mark.parametrize(
-    ("text", "user", "message"),
-    [
-        (
-            "toy set lb1 lamp on",
-            "U0OLGA",
-            "Run 1 needs no more approvals and no freeze holds it: it",
-        ),
-        ("toy show lb1", "U0DORA", "Run 1 is read-only and needs no approval: it starts by"),
-    ],
-)
-async def test_break_glass_does_not_apply_to_runs_that_need_no_approval(
-    chat: Chat, text: str, user: str, message: str
-):
-    because = "because all customers see an error page"
-    assert message in (await chat.type(f"break-glass {text} {because}", user)).text
+OWN_AREA = "break-glass toy melt lb1 lamp because all customers see an error page"
+
+
+def allow_irreversible_break_glass(harness: Harness) -> None:
+    """Let administrators use break-glass for irreversible changes too."""
+    rules = harness.policies.path / "policy.cedar"
+    text = rules.read_text()
+    begin = text.index('@id("administrators use break-glass")')
+    rest = text[begin:].replace(" && context.reversible", "", 1)
+    rules.write_text(text[:begin] + rest)
+
+
+async def test_one_break_glass_command_leads_to_the_page_of_an_irreversible_change_in_the_own_area(
+    chat: Chat,
+) -> None:
+    """The approvals that it needs are known only with its plan."""
+    allow_irreversible_break_glass(chat.harness)
+    app = enrol_and_step_up(chat.harness, "olga")
+    answer = await chat.type(OWN_AREA, "U0OLGA")
+    assert b"open its page" in answer.body
+    assert re.search(rb"/sign-in/[^\"?]+\?next=/runs/1", answer.body)
+    run = chat.run()
+    assert run.state is State.PENDING
+    chat.harness.service.break_glass.activate_break_glass(
+        1, person="olga", session=app.session, digest=run.digest, reason="all see an error page"
+    )
+    await chat.settle()
     assert chat.run().state is State.SUCCEEDED
-    again = (await chat.type(f"break-glass 1 {because}", user)).text
+
+
+async def test_break_glass_starts_a_shown_plan_that_was_not_requested(chat: Chat) -> None:
+    allow_irreversible_break_glass(chat.harness)
+    app = enrol_and_step_up(chat.harness, "olga")
+    await chat.type("toy melt lb1 lamp", "U0OLGA")
+    assert chat.run().state is State.PLANNED
+    answer = await chat.type("break-glass 1 because all customers see an error page", "U0OLGA")
+    assert re.search(rb"/sign-in/[^\"?]+\?next=/runs/1", answer.body)
+    run = chat.run()
+    chat.harness.service.break_glass.activate_break_glass(
+        1, person="olga", session=app.session, digest=run.digest, reason="all see an error page"
+    )
+    await chat.settle()
+    assert chat.run().state is State.SUCCEEDED
+
+
+async def test_break_glass_command_runs_a_reversible_change_that_needs_no_approval(
+    chat: Chat,
+) -> None:
+    because = "because all customers see an error page"
+    answer = await chat.type(f"break-glass toy set lb1 lamp on {because}", "U0OLGA")
+    assert b"If it needs no approval, it starts by itself" in answer.body
+    assert chat.run().state is State.SUCCEEDED
+    again = (await chat.type(f"break-glass 1 {because}", "U0OLGA")).text
     assert "Run 1 has succeeded: break-glass does not apply." in again
+
+
+async def test_irreversible_change_without_approvals_is_confirmed_on_its_page_despite_break_glass(
+    chat: Chat,
+) -> None:
+    rules = chat.harness.policies.path / "policy.cedar"
+    text = rules.read_text().replace(" && context.reversible", "")
+    rules.write_text(text.replace("context.reversible && ", ""))
+    answer = await chat.type(OWN_AREA, "U0OLGA")
+    assert b"open its page" in answer.body
+    assert chat.run().state is State.PLANNED
+    assert chat.harness.fleet.sent == []
+    again = await chat.type("break-glass 1 because all customers see an error page", "U0OLGA")
+    assert "Run 1 needs no approval and no freeze holds it" in again.text
+    assert re.search(rb"/sign-in/[^\"?]+\?next=/runs/1", again.body)
+
+
+async def test_break_glass_does_not_apply_to_a_check(chat: Chat):
+    because = "because all customers see an error page"
+    message = "Run 1 is read-only and needs no approval: it starts by"
+    assert message in (await chat.type(f"break-glass toy show lb1 {because}", "U0DORA")).text
+    assert chat.run().state is State.SUCCEEDED
     assert "break-glass requested" not in chat.harness.list_entry_kinds()

@@ -58,6 +58,7 @@ def add_requested_run(
     kind: str = "change",
     undo_of: int | None = None,
     plan_only: bool = False,
+    source: str = "slack",
 ) -> Run:
     given = {"host": host, "address": "203.0.113.9"} if fields is None else fields
     run = runs.add_run(
@@ -69,7 +70,7 @@ def add_requested_run(
             host=host,
             area="edge",
             requested_by=person,
-            origin=RequestOrigin("slack", "C1", "U1"),
+            origin=RequestOrigin(source, "C1", "U1"),
             reason=reason,
             undo_of=undo_of,
             plan_only=plan_only,

@@ -8,11 +8,12 @@ from pyotp.totp import TOTP
 
 from bot.model.run import State
 from tests.bot.authenticator_app import enrol_app
+from tests.bot.harness import WEB
 from tests.bot.web.conftest import Site
 from tests.bot.web.parsed_page import Page
 from tests.policies import get_starter_rules
 from tests.ticket_system import require_unreachable_tickets
-from tests.toy import SetSwitch
+from tests.toy import MeltSwitch, SetSwitch
 
 LAMP_ON = SetSwitch(host="lb1", name="lamp", value="on")
 WHY = "all customers see an error page"
@@ -128,6 +129,26 @@ def test_break_glass_is_activated_with_a_second_factor_and_reviewed(site: Site) 
     adam.post(f"{page}/break-glass", data={"digest": plan.digest, "reason": WHY})
     site.harness.run_queued_work()
     assert site.harness.get_run(plan.id).state is State.SUCCEEDED
+
+
+def test_page_of_a_plan_offers_break_glass_where_it_would_need_approvals(site: Site) -> None:
+    site.harness.fleet.hosts["web1"] = {"lamp": "off"}
+    plan = site.harness.request(SetSwitch(host="web1", name="lamp", value="on"), "adam", plan_only=True)
+    adam = site.browser("adam")
+    assert "Break-glass: emergency access" in adam.get(f"/runs/{plan.id}").text
+    own = site.harness.request(SetSwitch(host="lb1", name="lamp", value="on"), "adam", plan_only=True)
+    assert "Break-glass: emergency access" not in adam.get(f"/runs/{own.id}").text
+
+
+def test_page_says_why_a_requested_break_glass_cannot_be_used(site: Site) -> None:
+    """The rules allow it for reversible changes; only the plan shows that this one is not."""
+    run = site.harness.service.request_run(MeltSwitch(host="lb1", name="lamp"), person="adam", origin=WEB)
+    site.harness.service.break_glass.request_break_glass(run.id, person="adam", reason=WHY)
+    site.harness.run_queued_work()
+    assert site.harness.get_run(run.id).state is State.PENDING
+    text = Page(site.browser("adam").get(f"/runs/{run.id}").text).text
+    assert "Break-glass cannot start this run: the policy does not allow you break-glass" in text
+    assert "cannot start this run" not in site.browser("olga").get(f"/runs/{run.id}").text
 
 
 def test_second_factor_secret_is_hidden_from_other_people(site: Site) -> None:
