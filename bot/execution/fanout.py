@@ -2,7 +2,8 @@
 
 The children are planned together, and people approve one plan with one digest. Then the children
 start in waves: one host first, a tenth of them next, then the rest. After the first that does not
-succeed, no other starts. Each child passes the gate by itself. The children of a sequence are
+succeed, no other starts; one with an unknown outcome holds them until that is known. Each child
+passes the gate by itself. The children of a sequence are
 different changes, and start one after the other.
 """
 
@@ -152,6 +153,11 @@ def _advance_waves(context: WorkflowContext, tx: Transaction, parent: Run) -> No
         return
     bad = [c for c in children if c.state not in _SUCCESSFUL_STATES | {State.PENDING}]
     waiting = [child for child in children if child.state is State.PENDING]
+    if waiting and bad and all(child.state is State.UNKNOWN for child in bad):
+        # The host may return the outcome within seconds; its end, also by an owner, wakes us.
+        names = ", ".join(_get_name(parent, child) for child in bad)
+        gate.record_waiting_reason(tx, parent, f"Waits until the outcome of {names} is known")
+        return
     if waiting and not bad:
         candidates = waiting[: 1 if parent.is_sequence else _count_next_wave(children)]
         wave = _choose_wave(context, tx, parent, candidates)
@@ -226,6 +232,8 @@ def _start_wave(
 ) -> None:
     # Raises NoPolicyError: then none of them starts.
     context.policies.get_policy()
+    if parent.summary:  # what it waited for
+        runs.amend_run(tx, parent, summary="")
     runs.move_runs(tx, [(child, runs.changed_copy(child, state=State.QUEUED)) for child in wave])
     for child in wave:
         # The gate checks whether the host still exists.

@@ -125,7 +125,8 @@ def _describe_progress(run_view: SlackRunView) -> str:
         more = len(run_view.unfinished_hosts) - _MAX_HOSTS
         where = f", running on {at}{f' and {more} more' if more > 0 else ''}" if at else ""
         done, of = run_view.ended_children_count, _describe_children(run)
-        return f"{done} of {of} done{where}{so_far}"
+        waits = f". {run.summary}" if run.summary else ""
+        return f"{done} of {of} done{where}{so_far}{waits}"
     if not sent:
         return f"nothing sent to {run.host} yet{so_far}"
     steps = len(run.plan.steps) if run.plan else sent

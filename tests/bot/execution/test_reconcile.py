@@ -14,6 +14,7 @@ from bot.execution.intent import build_step_marker
 from bot.execution.reconcile import Reconciler, interpret_marker
 from bot.model.plan import PlannedStep
 from bot.model.run import Run, State, StepRecord, StepState
+from bot.model.sequence import UndoSelection
 from bot.model.signing import SigningKey
 from bot.queries.run_timeline import build_run_events
 from bot.service import KeyturnService
@@ -21,8 +22,8 @@ from connectors.command import Shell
 from connectors.errors import UnknownOutcomeError, UnreachableError
 from connectors.step_status import NO_STATUS, MarkerState, StepStatus
 from tests.bot.clock import Clock
-from tests.bot.harness import Harness, open_harness
-from tests.toy import SetAll, SetSwitch
+from tests.bot.harness import WEB, Harness, open_harness
+from tests.toy import KeepSwitch, SetAll, SetSwitch
 
 LAMP_ON = SetSwitch(host="lb1", name="lamp", value="on")
 BOTH_ON = SetAll(host="lb1", value="on")
@@ -100,6 +101,40 @@ def test_reconcile_verifies_a_step_that_the_host_completed(harness: Harness):
         0,
         "lamp is on now",
     )
+
+
+@pytest.mark.parametrize("undoes", [False, True])
+def test_rebuild_and_undo_go_on_once_a_part_with_unknown_outcome_is_verified(
+    harness: Harness, *, undoes: bool
+):
+    """The process is killed after a part was sent, and the next process asks its host."""
+    names, hosts = ("fan", "lamp", "pump"), ("lb1", "lb2")
+    harness.fleet.hosts = {host: dict.fromkeys(names, "off") for host in hosts}
+    for name in names:
+        harness.approve(harness.request(KeepSwitch(host="lb1", name=name, value="on")))
+    if undoes:
+        selection = UndoSelection(person="dora", since=1)
+        run = harness.service.request_undo_of_selection(selection, person="dora", origin=WEB)
+    else:
+        run = harness.service.request_rebuild("lb1", new_host="lb2", person="dora", origin=WEB)
+    harness.run_queued_work()
+    target = "lb1" if undoes else "lb2"
+
+    def kill(host: str, _words: str) -> None:
+        harness.fleet.after_send = lambda _host, _words: None
+        assert host == target
+        raise UnknownOutcomeError("the connection was lost")
+
+    harness.fleet.after_send = kill
+    held = harness.approve(harness.get_run(run.id))
+    assert held.state is State.RUNNING
+    assert held.summary.startswith("Waits until the outcome of ")
+    sent = len(harness.fleet.sent)
+    _pass_time(harness)
+    ended = harness.get_run(run.id)
+    assert (ended.state, ended.summary) == (State.SUCCEEDED, "Verified 3 of 3 changes")
+    assert len(harness.fleet.sent) == sent + 2
+    assert harness.fleet.hosts[target] == dict.fromkeys(names, "off" if undoes else "on")
 
 
 def test_reconcile_fails_a_step_that_the_host_never_started(harness: Harness):
