@@ -299,9 +299,7 @@ def _is_held(view: RunView, policy: Policy) -> bool:
     return (
         run.state is State.PENDING
         or (run.state is State.QUEUED and bool(frozen))
-        or (
-            run.state is State.PLANNED and (needs_approval or run.lacks_ticket or bool(frozen))
-        )
+        or (run.state is State.PLANNED and (needs_approval or run.lacks_ticket or bool(frozen)))
     )
 
 

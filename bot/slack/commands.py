@@ -308,6 +308,15 @@ class SlackCommands:
                 return replies.build_outcome_reply(run)
             number = run.id
             after_refusal = needs_ticket or f". Run {number} waits for approvals as usual"
+        return self._announce_break_glass(command, number, reason, after_refusal)
+
+    def _announce_break_glass(
+        self, command: TypedCommand, number: int, reason: str, after_refusal: str
+    ) -> Message:
+        """Announce break-glass for a run, and return a link to its page.
+
+        after_refusal: what becomes of the run where the rules refuse break-glass.
+        """
         try:
             run = self._service.break_glass.request_break_glass(
                 number, person=command.person, reason=reason

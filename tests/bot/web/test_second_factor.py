@@ -133,16 +133,22 @@ def test_break_glass_is_activated_with_a_second_factor_and_reviewed(site: Site) 
 
 def test_page_of_a_plan_offers_break_glass_where_it_would_need_approvals(site: Site) -> None:
     site.harness.fleet.hosts["web1"] = {"lamp": "off"}
-    plan = site.harness.request(SetSwitch(host="web1", name="lamp", value="on"), "adam", plan_only=True)
+    plan = site.harness.request(
+        SetSwitch(host="web1", name="lamp", value="on"), "adam", plan_only=True
+    )
     adam = site.browser("adam")
     assert "Break-glass: emergency access" in adam.get(f"/runs/{plan.id}").text
-    own = site.harness.request(SetSwitch(host="lb1", name="lamp", value="on"), "adam", plan_only=True)
+    own = site.harness.request(
+        SetSwitch(host="lb1", name="lamp", value="on"), "adam", plan_only=True
+    )
     assert "Break-glass: emergency access" not in adam.get(f"/runs/{own.id}").text
 
 
 def test_page_says_why_a_requested_break_glass_cannot_be_used(site: Site) -> None:
     """The rules allow it for reversible changes; only the plan shows that this one is not."""
-    run = site.harness.service.request_run(MeltSwitch(host="lb1", name="lamp"), person="adam", origin=WEB)
+    run = site.harness.service.request_run(
+        MeltSwitch(host="lb1", name="lamp"), person="adam", origin=WEB
+    )
     site.harness.service.break_glass.request_break_glass(run.id, person="adam", reason=WHY)
     site.harness.run_queued_work()
     assert site.harness.get_run(run.id).state is State.PENDING
