@@ -17,7 +17,7 @@ from bot.execution import gate, start_schedule
 from bot.model.canonical import hash_canonical
 from bot.model.plan import ResolvedPlan
 from bot.model.run import Run, State
-from bot.model.sequence import NOT_UNDONE, find_label
+from bot.model.sequence import LEFT_OUT, NOT_UNDONE, find_label
 from bot.model.text import format_count
 from bot.policy import Policy
 from bot.queries import redundancy
@@ -87,6 +87,8 @@ def _combine_plans(
     unneeded = [*_list_unneeded(children)] if parent.is_sequence else []
     if left_out := parent.values.get(NOT_UNDONE) if parent.is_sequence else None:
         unneeded.append(f"Not undone: {left_out}")
+    if left_out := parent.values.get(LEFT_OUT) if parent.is_sequence else None:
+        unneeded.append(f"Left out: {left_out}.")
     return _submit_combined_plan(context, tx, parent, waiting, notes=unneeded)
 
 

@@ -16,6 +16,8 @@ SEQUENCES = frozenset({REBUILD, UNDO})
 UNDONE_RUNS = "undone runs"
 # And the value that says which of them cannot be undone and are left out.
 NOT_UNDONE = "not undone"
+# The value that says what is left out because the requester may not view some runs.
+LEFT_OUT = "left out"
 # Labels have two digits.
 MAX_PARTS = 99
 _LABEL = re.compile(r"\d\d (?P<host>\S+) (?P<runbook>.+)", re.ASCII)

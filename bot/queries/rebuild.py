@@ -1,6 +1,6 @@
 """What Keyturn has set on a host, folded from its runs: what it takes to set it on a new one."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from bot.audit import change_log
@@ -72,6 +72,8 @@ class Rebuild:
     adopted: Sequence[AdoptedValue]
     acts: Sequence[Act]
     """The last of each, oldest first."""
+    hidden_keys: Sequence[str] = ()
+    """What a run that may not be viewed has set last, so that its value is not among these."""
 
     @property
     def is_empty(self) -> bool:
@@ -88,6 +90,24 @@ class FoldedRuns:
     """Other changes that were not undone, by their request."""
     unsure: dict[str, Run] = field(default_factory=dict[str, Run])
     """The last run of each key if it did not succeed."""
+    hidden_keys: dict[str, list[Run]] = field(default_factory=dict[str, list[Run]])
+    """Keys that are left out although earlier runs of them may be viewed, with these runs."""
+
+    def hide_runs(self, viewable: Collection[int]) -> None:
+        """Leave out runs that are not viewable, and keys that such a run has set last."""
+        for key in [*self.values]:
+            found = self.values[key]
+            if not all(run.id in viewable for run in (*found[-1:], *self._list_unsure(key))):
+                del self.values[key]
+                self.unsure.pop(key, None)
+                if shown := _list_in(found, viewable):
+                    self.hidden_keys[key] = shown
+        self.values = {key: _list_in(found, viewable) for key, found in self.values.items()}
+        self.acts = {request: _list_in(found, viewable) for request, found in self.acts.items()}
+        self.unsure = {key: run for key, run in self.unsure.items() if run.id in viewable}
+
+    def _list_unsure(self, key: str) -> Sequence[Run]:
+        return [self.unsure[key]] if key in self.unsure else []
 
     def get_last_runs(self) -> list[tuple[str, Run]]:
         """Return each key with the run whose value it has, in the order of these runs."""
@@ -124,9 +144,35 @@ def fold_runs(changes: Sequence[Run], runbooks: Mapping[str, type[AnyRunbook]]) 
     return folded
 
 
+def _list_in(found: Sequence[Run], viewable: Collection[int]) -> list[Run]:
+    return [run for run in found if run.id in viewable]
+
+
+def fold_host(tx: Transaction, runbooks: Mapping[str, type[AnyRunbook]], host: str) -> FoldedRuns:
+    """Fold all runs on a host, then leave out what may not be viewed.
+
+    To fold only those that may be viewed would yield values that are outdated.
+    """
+    changes = runs.list_changes_of_host(tx, host)
+    folded = fold_runs(changes, runbooks)
+    folded.hide_runs(view_conditions.list_viewable(tx, [run.id for run in changes]))
+    return folded
+
+
+def describe_left_out(tx: Transaction, hidden_keys: Iterable[str], name: str) -> str:
+    """Return what a request leaves out, because *name*, who makes it, may not view some runs.
+
+    "" for a person who may view everything.
+    """
+    if view_conditions.can_view_everything(tx):
+        return ""
+    keys = [f"{key}, which a run that {name} may not view has set last" for key in hidden_keys]
+    return "; ".join([*keys, f"runs that {name} may not view"])
+
+
 def read_rebuild(tx: Transaction, runbooks: Mapping[str, type[AnyRunbook]], host: str) -> Rebuild:
-    """Fold the runs on a host that may be viewed."""
-    folded = fold_runs(runs.list_changes_of_host(tx, host), runbooks)
+    """Return what Keyturn has set on a host, as far as it may be viewed."""
+    folded = fold_host(tx, runbooks, host)
     keys = {key.name: key for key in drift.list_keys(tx, host=host)}
     adopted = [
         keys[name] for name, _ in folded.get_last_runs() if name in keys and keys[name].adopted
@@ -145,9 +191,20 @@ def read_rebuild(tx: Transaction, runbooks: Mapping[str, type[AnyRunbook]], host
     unknown = [_UNKNOWN_IN_GENERAL]
     if not view_conditions.can_view_everything(tx):
         unknown.append("Runs that you may not view")
+        unknown += [
+            f"What {key} is to be: a run that you may not view has set it last"
+            for key in folded.hidden_keys
+        ]
     unknown += _list_unsure(folded, keys)
     acts = [_build_act(tx, request, found) for request, found in folded.acts.items() if found]
-    return Rebuild(host, unknown, values, [_build_adopted(tx, key) for key in adopted], acts)
+    return Rebuild(
+        host,
+        unknown,
+        values,
+        [_build_adopted(tx, key) for key in adopted],
+        acts,
+        [*folded.hidden_keys],
+    )
 
 
 def _list_unsure(folded: FoldedRuns, keys: Mapping[str, DriftKey]) -> Iterator[str]:

@@ -12,9 +12,9 @@ from bot.model.agents import is_agent
 from bot.model.errors import InvalidRequestError
 from bot.model.request_form import format_request, get_field_texts
 from bot.model.run import Run, format_title
-from bot.model.sequence import MAX_PARTS, REBUILD, label_part, list_parts
+from bot.model.sequence import LEFT_OUT, MAX_PARTS, REBUILD, label_part, list_parts
 from bot.policy import Policy
-from bot.queries.rebuild import SetValue, read_rebuild
+from bot.queries.rebuild import SetValue, describe_left_out, read_rebuild
 from bot.workflow.context import WorkflowContext
 from bot.workflow.requests import (
     RequestTerms,
@@ -38,8 +38,11 @@ def request_rebuild(
     policy = context.policies.get_policy()
     with context.database.reading(policy.get_view_rights(terms.person)) as tx:
         rebuild = read_rebuild(tx, context.runbooks, host)
+        name = policy.get_person_name(terms.person)
+        left_out = describe_left_out(tx, rebuild.hidden_keys, name)
     if not rebuild.values:
-        raise InvalidRequestError(f"no value that Keyturn has set on {host} is known")
+        why = f". Left out: {left_out}" if left_out else ""
+        raise InvalidRequestError(f"no value that Keyturn has set on {host} is known{why}")
     requests = [_build_request(context, one, new_host) for one in rebuild.values]
     for request in requests:
         check_host(policy, request)
@@ -60,7 +63,8 @@ def request_rebuild(
         for request in requests
     ]
     title = f"{REBUILD} {host} on {new_host}"
-    return record_sequence(context, policy, parts, runbook=REBUILD, title=title)
+    facts = {LEFT_OUT: left_out} if left_out else {}
+    return record_sequence(context, policy, parts, runbook=REBUILD, title=title, facts=facts)
 
 
 def _build_request(context: WorkflowContext, value: SetValue, host: str) -> AnyRunbook:

@@ -10,10 +10,10 @@ from bot.db import runs, schedules
 from bot.db.database import Transaction
 from bot.model.errors import InvalidRequestError
 from bot.model.run import Run
-from bot.model.sequence import NOT_UNDONE, UNDO, UNDONE_RUNS, UndoSelection
+from bot.model.sequence import LEFT_OUT, NOT_UNDONE, UNDO, UNDONE_RUNS, UndoSelection
 from bot.model.times import format_utc
 from bot.policy import Policy
-from bot.queries.rebuild import fold_runs
+from bot.queries.rebuild import FoldedRuns, describe_left_out, fold_host
 from bot.workflow.context import WorkflowContext
 from bot.workflow.requests import RequestTerms
 from bot.workflow.sequences import build_part, record_sequence
@@ -106,27 +106,34 @@ def _record_undo(
 ) -> Run:
     numbers = {run.id for run in selected if run.kind == "change" and run.undo_of is None}
     found: list[Run] = []
+    hidden_keys: list[str] = []
     for host in dict.fromkeys(run.host for run in selected):
-        found += _list_runs_to_undo(context, tx, host, numbers)
+        folded = fold_host(tx, context.runbooks, host)
+        found += _list_runs_to_undo(tx, folded, numbers)
+        hidden_keys += [
+            f"{key} on {host}"
+            for key, earlier in folded.hidden_keys.items()
+            if any(run.id in numbers for run in earlier)
+        ]
+    left_out = describe_left_out(tx, hidden_keys, policy.get_person_name(terms.person))
     found.sort(key=lambda run: (run.started_at or 0, run.id), reverse=True)
     whole = [runs.get_run(tx, run.id) for run in found]
     fixed = [run for run in whole if run.plan is None or not run.plan.is_reversible]
     undone = [run for run in whole if run not in fixed]
     if not undone:
-        raise InvalidRequestError("no run of these can be undone")
+        why = f". Left out: {left_out}" if left_out else ""
+        raise InvalidRequestError(f"no run of these can be undone{why}")
     facts = {UNDONE_RUNS: " ".join(map(str, sorted(numbers)))}
     if fixed:
         facts[NOT_UNDONE] = "; ".join(f"run {run.id}, {run.title}: irreversible" for run in fixed)
+    if left_out:
+        facts[LEFT_OUT] = left_out
     parts = [build_part(run, terms, undo_of=run.id) for run in undone]
     return record_sequence(context, policy, parts, runbook=UNDO, title=title, facts=facts)
 
 
-def _list_runs_to_undo(
-    context: WorkflowContext, tx: Transaction, host: str, numbers: set[int]
-) -> Iterator[Run]:
+def _list_runs_to_undo(tx: Transaction, folded: FoldedRuns, numbers: set[int]) -> Iterator[Run]:
     """Yield the selected runs on a host; of the last changes of a value, only the first."""
-    changes = runs.list_changes_of_host(tx, host)
-    folded = fold_runs(changes, context.runbooks)
     for found in folded.values.values():
         others = [n for n, run in enumerate(found) if run.id not in numbers]
         last_of_others = others[-1] if others else -1

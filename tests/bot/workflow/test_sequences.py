@@ -259,6 +259,89 @@ def test_sequence_is_hidden_from_those_who_may_not_view_one_of_its_changes(tmp_p
             assert ("Runs that you may not view" in known.unknown) is not seen
 
 
+VIEW_OF_DEVELOPERS = """
+permit (principal in Role::"administrator", action == Action::"view", resource);
+permit (principal in Role::"developer", action == Action::"view", resource in Area::"web");
+"""
+
+
+@pytest.fixture
+def partial_view(tmp_path: Path) -> Generator[Harness]:
+    """A harness in which developers view their own runs, and those of the web servers."""
+    with open_harness(tmp_path, rules=restricted_rules(VIEW_OF_DEVELOPERS)) as harness:
+        harness.fleet.hosts = {name: dict.fromkeys(NAMES, "off") for name in ("lb1", "lb2")}
+        keep(harness, "lamp", "on")
+        keep(harness, "fan", "on")
+        keep(harness, "pump", "on")
+        yield harness
+
+
+def set_hidden(harness: Harness, name: str, value: str) -> Run:
+    return harness.request(KeepSwitch(host="lb1", name=name, value=value), "adam", "hidden")
+
+
+def test_rebuild_with_a_partial_view_leaves_out_what_a_hidden_run_has_set_last(
+    partial_view: Harness,
+):
+    hidden = set_hidden(partial_view, "lamp", "dim")
+    set_hidden(partial_view, "fan", "dim")
+    keep(partial_view, "fan", "on")
+    run = rebuild(partial_view)
+    assert run.values == {
+        "01 lb2 toy keep": "toy keep lb2 pump on",
+        "02 lb2 toy keep": "toy keep lb2 fan on",
+        "left out": "switch lamp, which a run that Dora Developer may not view has set last; "
+        "runs that Dora Developer may not view",
+    }
+    assert run.plan
+    assert f"Left out: {run.values['left out']}." in run.plan.notes
+    assert partial_view.approve(run).state is State.SUCCEEDED
+    assert partial_view.fleet.hosts["lb2"] == {"fan": "on", "lamp": "off", "pump": "on"}
+    # Whoever may view everything gets the value that is in effect, and no such note.
+    whole = rebuild(partial_view, person="olga")
+    assert "toy keep lb2 lamp dim" in whole.values.values()
+    assert "left out" not in whole.values
+    assert str(hidden.id) not in run.values["left out"]
+
+
+def test_rebuild_with_a_partial_view_follows_a_hidden_undo(partial_view: Harness):
+    dimmed = keep(partial_view, "lamp", "dim")
+    undo = partial_view.service.request_undo(dimmed.id, person="adam", origin=WEB)
+    partial_view.run_queued_work()
+    assert partial_view.get_run(undo.id).state is State.SUCCEEDED
+    assert "toy keep lb2 lamp on" in rebuild(partial_view).values.values()
+
+
+def test_rebuild_page_of_a_person_with_a_partial_view_names_what_is_left_out(
+    partial_view: Harness,
+):
+    set_hidden(partial_view, "lamp", "dim")
+    rights = partial_view.policies.get_policy().get_view_rights("dora")
+    known = partial_view.service.read_rebuild("lb1", view_rights=rights)
+    assert [one.key for one in known.values] == ["switch fan", "switch pump"]
+    assert (
+        "What switch lamp is to be: a run that you may not view has set it last" in known.unknown
+    )
+    for name in ("fan", "pump"):
+        set_hidden(partial_view, name, "dim")
+    with pytest.raises(InvalidRequestError, match="may not view has set last"):
+        rebuild(partial_view)
+
+
+def test_undo_of_many_with_a_partial_view_leaves_out_what_a_hidden_run_has_set_last(
+    partial_view: Harness,
+):
+    set_hidden(partial_view, "lamp", "dim")
+    asked = undo_person(partial_view, by="dora")
+    assert asked.plan
+    assert (
+        "Left out: switch lamp on lb1, which a run that Dora Developer may not view has set last; "
+        "runs that Dora Developer may not view." in asked.plan.notes
+    )
+    assert partial_view.approve(asked).state is State.SUCCEEDED
+    assert partial_view.fleet.hosts["lb1"] == {"fan": "off", "lamp": "dim", "pump": "off"}
+
+
 def undo_person(harness: Harness, by: str = "olga", *, area: str = "", since: int = 1) -> Run:
     selection = UndoSelection(person="dora", since=since, area=area)
     run = harness.service.request_undo_of_selection(selection, person=by, origin=WEB)
