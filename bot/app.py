@@ -6,7 +6,7 @@ import logging
 import os
 import signal
 import socket
-from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -61,6 +61,7 @@ from bot.model.keyfile import KeyFileError
 from bot.model.redaction import Redactor
 from bot.observability import TraceMiddleware, list_login_secrets, set_up_logging
 from bot.policy import Policy, PolicyDirectory, PolicySource
+from bot.queries import own_runbooks
 from bot.queries.banned_people import PolicyWithoutBanned
 from bot.queries.form_options import FormOptions
 from bot.queries.oncall import PolicyWithDuties
@@ -86,7 +87,7 @@ from connectors.fleet import CommandRunner, Fleet
 from connectors.inventory import Host, Inventory
 from connectors.permissions import list_trusted_owners
 from connectors.ssh_pool import DroppedConnection, SshPool
-from runbooks import list_own_digests
+from runbooks import list_own_digests, list_pending_words, set_enabled_source
 
 log = logging.getLogger(__name__)
 
@@ -208,6 +209,8 @@ def build_foundation(
         )
         if checkpoint is not None:
             verification.check_witness(tx, checkpoint)
+    # Before the policy, whose fault trees name runbooks.
+    _load_own_runbooks(database)
     connector = connector or SshPool(settings.policy, per_host=_PER_HOST)
     fleet = Fleet(Inventory(hosts={}), connector)
     contacts = ContactRecorder(database)
@@ -249,6 +252,21 @@ def build_foundation(
         housekeeping,
         contacts,
     )
+
+
+def _load_own_runbooks(database: Database) -> None:
+    """Load those of the installation's own runbooks that are enabled. Raises OwnRunbookError."""
+
+    def list_enabled(digests: Mapping[str, str]) -> Collection[str]:
+        with database.transaction() as tx:
+            return own_runbooks.list_enabled_modules(tx, digests)
+
+    set_enabled_source(list_enabled)
+    if pending := list_pending_words():
+        log.warning(
+            "not loaded, because two people have to enable them: %s: keyturn runbook enable",
+            ", ".join(sorted(pending)),
+        )
 
 
 @contextmanager

@@ -1,6 +1,11 @@
 """Runbooks: one module for each. Modules with a leading "_" are the API for their authors."""
 
-from runbooks._catalogue import list_own_digests, load_catalogue
+from runbooks._catalogue import (
+    list_own_digests,
+    list_pending_words,
+    load_catalogue,
+    set_enabled_source,
+)
 from runbooks._clock import Clock
 from runbooks._earlier_report import EarlierReport, query_earlier_report
 from runbooks._fields import (
@@ -18,7 +23,8 @@ from runbooks._fields import (
     make_host_field,
 )
 from runbooks._odd_rows import OddRowRefused, read_plan, read_report
-from runbooks._own import OwnRunbookError
+from runbooks._own import enable_all
+from runbooks._own_files import OwnFile, OwnRunbookError, read_own_files
 from runbooks._plan import Leg, NoUndo, Plan, Refused, Report, Step, Table
 from runbooks._probation import put_on_probation
 from runbooks._runbook import AnyRunbook, Change, Check, Runbook
@@ -40,6 +46,7 @@ __all__ = [
     "Leg",
     "NoUndo",
     "OddRowRefused",
+    "OwnFile",
     "OwnRunbookError",
     "Plan",
     "PoolName",
@@ -50,11 +57,15 @@ __all__ = [
     "Step",
     "Table",
     "TableName",
+    "enable_all",
     "list_own_digests",
+    "list_pending_words",
     "load_catalogue",
     "make_host_field",
     "put_on_probation",
     "query_earlier_report",
+    "read_own_files",
     "read_plan",
     "read_report",
+    "set_enabled_source",
 ]

@@ -3,14 +3,15 @@
 import hashlib
 import importlib
 import pkgutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import TypeGuard
 
 import runbooks
 from runbooks import _own
-from runbooks._own import OwnRunbookError
+from runbooks._own import FindEnabled
+from runbooks._own_files import read_own_files, refuse_same_words
 from runbooks._runbook import AnyRunbook, Change, Runbook
 
 
@@ -18,20 +19,28 @@ from runbooks._runbook import AnyRunbook, Change, Runbook
 def load_catalogue() -> Mapping[str, type[AnyRunbook]]:
     """Return all runbooks by their words, sorted, including the installation's own.
 
-    Raises OwnRunbookError if one of its own cannot be loaded.
+    Of its own, those are loaded that are enabled, as `set_enabled_source` says. Raises
+    OwnRunbookError if one of its own cannot be used.
     """
-    _own.load_own_modules()
+    own = _own.load_own_modules()
+    ours = [
+        f"runbooks.{module.name}"
+        for module in pkgutil.iter_modules(runbooks.__path__)
+        if not module.name.startswith("_")
+    ]
     found: dict[str, type[AnyRunbook]] = {}
-    for module in pkgutil.iter_modules(runbooks.__path__):
-        if not module.name.startswith("_"):
-            for runbook in _find_runbooks(module.name):
-                before = found.setdefault(runbook.words, runbook)
-                if before is not runbook:
-                    both = f"{before.__module__} and {runbook.__module__}"
-                    raise OwnRunbookError(
-                        f'{both} both have words="{runbook.words}": change one of them'
-                    )
+    for module in (*ours, *own):
+        for runbook in _find_runbooks(module):
+            before = found.setdefault(runbook.words, runbook)
+            refuse_same_words(runbook.words, runbook.__module__, before.__module__)
     return dict(sorted(found.items()))
+
+
+def set_enabled_source(find_enabled: FindEnabled) -> None:
+    """Say which own runbooks `load_catalogue` may load. Those of an earlier source stay loaded."""
+    is_loaded = load_catalogue.cache_info().currsize > 0
+    if _own.set_enabled_source(find_enabled) and is_loaded and read_own_files():
+        load_catalogue.cache_clear()
 
 
 def _find_runbooks(module_name: str) -> Iterator[type[AnyRunbook]]:
@@ -40,7 +49,7 @@ def _find_runbooks(module_name: str) -> Iterator[type[AnyRunbook]]:
     A generic base such as Change[Bond] creates a second class in the author's module, so a class
     counts only if it has words.
     """
-    module = importlib.import_module(f"runbooks.{module_name}")
+    module = importlib.import_module(module_name)
     for value in vars(module).values():
         if _is_runbook(value) and value.__module__ == module.__name__:
             yield value
@@ -61,6 +70,12 @@ def list_own_digests() -> Mapping[str, str]:
     return _own.list_digests()
 
 
+def list_pending_words() -> Collection[str]:
+    """Return the words of own runbooks that are not enabled, and so not loaded."""
+    load_catalogue()
+    return _own.list_pending_words()
+
+
 def list_own_files(runbook: type[AnyRunbook]) -> Mapping[str, str]:
     """Return the SHA-256 of each own file that can take part in a runbook; {} for Keyturn's."""
     return _own.list_digests_behind(runbook.__module__) if is_own(runbook) else {}
@@ -78,11 +93,14 @@ def compute_version(runbook: type[AnyRunbook]) -> str:
     It covers the runbook's module, what runbooks share and all connectors, since all of them make
     the plan. A change of any of these files makes approved plans stale.
     """
-    module = importlib.import_module(runbook.__module__)
+    digest = hashlib.sha256()
+    for name, file_digest in sorted(list_own_files(runbook).items()):
+        digest.update(f"{name} {file_digest}\n".encode())
+    if not is_own(runbook):
+        module = importlib.import_module(runbook.__module__)
+        digest.update(Path(str(module.__file__)).read_bytes())
     connectors = importlib.import_module("connectors")
-    digest = hashlib.sha256(Path(str(module.__file__)).read_bytes())
     for package, pattern in ((runbooks, "_*.py"), (connectors, "*.py")):
-        for place in package.__path__:
-            for path in sorted(Path(place).glob(pattern)):
-                digest.update(path.read_bytes())
+        for path in sorted(Path(package.__path__[0]).glob(pattern)):
+            digest.update(path.read_bytes())
     return digest.hexdigest()[:12]

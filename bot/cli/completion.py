@@ -91,13 +91,14 @@ def _list_runbooks(context: "Context") -> list[tuple[str, str]]:
     if listed:
         return [(one["name"], one["summary"]) for one in listed]
     from bot.cli.context import CommandEnvironment
-    from runbooks import load_catalogue
+    from runbooks import list_pending_words, load_catalogue
 
     # Reads the settings, which name the directory of your own runbooks.
     environment = context.find_object(CommandEnvironment)
     if environment is not None:
         environment.read_settings()
-    return [
+    pending = [(name, "not enabled") for name in sorted(list_pending_words())]
+    return pending + [
         (name, (runbook.__doc__ or "").splitlines()[0])
         for name, runbook in load_catalogue().items()
     ]

@@ -2,16 +2,24 @@
 
 import os
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import click
 
 from bot.cli.context import FAILED, NOT_FOUND, CommandEnvironment, exit_on_errors, exit_with_error
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
     from bot.db.database import Database
     from bot.maintenance.installation import Installation
     from bot.settings import Settings
+
+# Key of the click context under which it is kept whether an author has own runbooks executed that
+# are not enabled.
+EXECUTES_ALL = "bot.cli.executes_all"
 
 # Heavy modules are loaded by the command that needs them: `keyturn --help` answers at once.
 
@@ -26,11 +34,15 @@ def read_settings() -> "Settings":
     try:
         # Before any client library is loaded: they read proxy and authorities at import.
         export_library_variables()
-        return Settings()
+        settings = Settings()
     except ValidationError as error:
         found = error.errors()[0]
         name = "".join(f"KEYTURN_{part}: ".upper() for part in found["loc"])
         exit_with_error(name + request_form.describe_invalid_value(found), FAILED)
+    from runbooks import set_enabled_source
+
+    set_enabled_source(_list_enabled_modules)
+    return settings
 
 
 def read_server_settings() -> "Settings":
@@ -46,11 +58,42 @@ def read_server_settings() -> "Settings":
 
 
 def check_own_runbooks(settings: "Settings") -> None:
-    """Load the installation's own runbooks; end with a message that says what is wrong there."""
+    """End with a message if a file of the installation's own runbooks cannot be used."""
     if settings.runbooks is not None:
-        from runbooks import load_catalogue
+        from runbooks import read_own_files
 
-        load_catalogue()
+        read_own_files()
+
+
+def _list_enabled_modules(digests: "Mapping[str, str]") -> "Collection[str]":
+    """Return which own runbooks are enabled; none where the signed log cannot be checked.
+
+    On the machine of an author of runbooks, without Keyturn's keys, these are all if they asked.
+    """
+    from bot.db.database import Database, StoreUnavailable
+    from bot.model import signing
+    from bot.queries.own_runbooks import list_enabled_modules
+
+    settings = read_settings()
+    if not has_signing_key(settings):
+        context = click.get_current_context(silent=True)
+        return digests if context is not None and context.meta.get(EXECUTES_ALL) else ()
+    if not ENVIRONMENT.has_database():
+        return ()
+    try:
+        key = signing.load_signing_key(settings.key_directory / "changelog.key")
+        with (
+            closing(Database(settings.database_url, key)) as database,
+            database.transaction() as tx,
+        ):
+            return list_enabled_modules(tx, digests)
+    except (StoreUnavailable, signing.KeyFileError):
+        return ()
+
+
+def has_signing_key(settings: "Settings") -> bool:
+    """Return whether this machine has Keyturn's keys."""
+    return (settings.key_directory / "changelog.key").exists()
 
 
 def read_installation() -> "Installation":

@@ -20,7 +20,7 @@ from bot.cli.context import (
     exit_with_error,
     open_service,
 )
-from bot.cli.environment import read_settings
+from bot.cli.environment import EXECUTES_ALL, read_settings
 from bot.cli.options import json_option, pass_environment
 from bot.cli.sections import CommandGroup
 from bot.cli.terminal import print_result
@@ -85,8 +85,8 @@ def try_runbook(
 ) -> None:
     """Read HOST and print the plan and the sudo lines of a request. Changes nothing.
 
-    Uses the login that only reads, if the host has one. No run is recorded, and the runbook need
-    not be enabled.
+    Uses the login that only reads, if the host has one. No run is recorded. It executes the file,
+    so where Keyturn's keys are, the runbook has to be enabled.
 
     For example: keyturn runbook try conntrack set lb1 524288 --record before
     """
@@ -134,7 +134,8 @@ def run_tests(*, words: "tuple[str, ...]", directory: Path | None) -> None:
 
     Every field must refuse hostile values. With recordings, the plan of a change must have steps
     before, none after, and the same steps again when it is undone, and sudo must allow each of
-    its commands. Exit status 1 if a test fails, or a runbook of your own lacks a recording.
+    its commands. Exit status 1 if a test fails, or a runbook of your own lacks a recording. It
+    executes the files, so where Keyturn's keys are, the runbooks have to be enabled.
 
     For example: keyturn runbook test hugepages set
     """
@@ -167,7 +168,8 @@ def lint_runbooks(*, words: "tuple[str, ...]") -> None:
     """Check what your own runbooks must have, or those whose name begins with RUNBOOK.
 
     Texts, an example that can be parsed, no field with free text, a sudo rule for each command of
-    root, an undo or a reason for none, and what is down meanwhile. Exit status 1 for a problem.
+    root, an undo or a reason for none, and what is down meanwhile. Exit status 1 for a problem. It
+    executes the files, so where Keyturn's keys are, the runbooks have to be enabled.
 
     For example: keyturn runbook lint hugepages set
     """
@@ -189,15 +191,17 @@ def enable_runbook(
 ) -> None:
     """Enable one of your own RUNBOOKs as its files are now. Two people have to.
 
-    A runbook that is new or was changed is refused until both have. Review the files first.
-    Without RUNBOOK, list your own runbooks, their files and who enabled them.
+    A runbook that is new or was changed is not executed until both have. Review the files first,
+    and restart Keyturn and its workers afterwards. Without RUNBOOK, list your own runbooks, their
+    files and who enabled them.
 
     For example: keyturn runbook enable hugepages set --as adam
     """
     from bot.queries.own_runbooks import list_states
 
     if not words:
-        with environment.open_database() as database, database.reading() as tx:
+        # Only a transaction that can write has the key, and with it checks who signed an entry.
+        with environment.open_database() as database, database.transaction() as tx:
             states = list_states(tx)
         lines = [line for one in states for line in _describe_state(one)]
         print_result(
@@ -211,15 +215,41 @@ def enable_runbook(
     with open_service(environment) as service:
         state = service.enable_runbook(" ".join(words), person=person, alone=alone)
     lines = _describe_state(state)
-    if not state.is_enabled:
+    if state.is_enabled:
+        lines.append("Restart Keyturn and its workers: they load it when they start.")
+    else:
         lines.append(f"Another person: keyturn runbook enable {state.words} --as PERSON")
     print_result(_state_to_data(state), lines)
 
 
 def _get_directory(directory: Path | None) -> Path:
-    """Return the directory that is meant. Reading the settings also loads KEYTURN_RUNBOOKS."""
+    """Return the directory that is meant. Reading the settings also reads KEYTURN_RUNBOOKS."""
     read_settings()
     return directory or Path(os.environ.get("KEYTURN_RUNBOOKS") or ".")
+
+
+def _load_for_author(typed: str) -> None:
+    """Load what is not enabled too, but never where Keyturn's keys are.
+
+    typed: the words of the chosen runbooks, of which none may be left out.
+    """
+    from runbooks import list_pending_words
+
+    click.get_current_context().meta[EXECUTES_ALL] = True
+    read_settings()
+    names = (f"{name} " for name in sorted(list_pending_words()))
+    pending = [
+        name.strip()
+        for name in names
+        if name.startswith(f"{typed} ") or f"{typed} ".startswith(name) or not typed
+    ]
+    if pending:
+        exit_with_error(
+            f"{', '.join(pending)}: not enabled, and this would execute the file where Keyturn's "
+            "keys are. Run it on another machine, or enable it first: "
+            f"keyturn runbook enable {pending[0]}",
+            REFUSED,
+        )
 
 
 def _choose(words: "Sequence[str]") -> "list[type[AnyRunbook]]":
@@ -227,8 +257,8 @@ def _choose(words: "Sequence[str]") -> "list[type[AnyRunbook]]":
     from runbooks import load_catalogue
     from runbooks._catalogue import is_own
 
-    read_settings()
     prefix = " ".join(words)
+    _load_for_author(prefix)
     found = [
         runbook
         for name, runbook in load_catalogue().items()
@@ -248,7 +278,7 @@ def _choose(words: "Sequence[str]") -> "list[type[AnyRunbook]]":
 def _parse_request(words: "Sequence[str]") -> "AnyRunbook":
     from bot.model.request_form import find_runbook, parse_request
 
-    read_settings()
+    _load_for_author(" ".join(words))
     with exit_on_errors():
         runbook, values = find_runbook(words)
         return parse_request(runbook, values)

@@ -75,11 +75,12 @@ class KeyturnCommand(CommandGroup):
         try:
             return super().resolve_command(ctx, [ALIASES.get(args[0], args[0]), *args[1:]])
         except UsageError as error:
-            from runbooks import load_catalogue
+            from runbooks import list_pending_words, load_catalogue
 
             # Reads the settings, which name the directory of your own runbooks.
             ctx.obj.read_settings()
-            if any(words.split()[0] == args[0] for words in load_catalogue()):
+            known = (*load_catalogue(), *list_pending_words())
+            if any(words.split()[0] == args[0] for words in known):
                 command = shlex.join(word for word in args if not word.startswith("-"))
                 message = f"{args[0]!r} is a runbook. Request it with: keyturn request {command}"
                 raise UsageError(message, ctx) from error

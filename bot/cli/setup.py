@@ -30,6 +30,7 @@ def list_runbooks(*, words: tuple[str, ...], html: Path | None) -> None:
     from bot.model import runbook_info
     from bot.policy import NoPolicyError
     from bot.policy.loader import load_policy
+    from runbooks import list_pending_words
 
     try:
         policy = load_policy(read_settings().policy)
@@ -37,6 +38,15 @@ def list_runbooks(*, words: tuple[str, ...], html: Path | None) -> None:
     except NoPolicyError:  # without a valid policy, runbooks are listed without areas
         policy, hosts = None, ()
     found = runbook_info.list_runbook_info(" ".join(words), hosts=hosts)
+    pending = [
+        name for name in sorted(list_pending_words()) if f"{name} ".startswith(" ".join(words))
+    ]
+    if pending:
+        click.echo(
+            f"Not listed, because two people have to enable them: {', '.join(pending)}. "
+            "`keyturn runbook enable` shows their files.",
+            err=True,
+        )
     if not found:
         exit_with_error(
             f"no runbook begins with {quote_text(' '.join(words))}. List all: keyturn runbooks",

@@ -263,7 +263,11 @@ def authorise_run(
 def _check_runbook_is_enabled(context: WorkflowContext, tx: Transaction, run: Run) -> None:
     """Raise GateRefused for an own runbook whose files two people have not enabled."""
     known = context.runbooks.get(run.runbook)
-    if known is not None and (refusal := own_runbooks.find_refusal(tx, known)):
+    if known is None:
+        refusal = own_runbooks.describe_pending(run.runbook)
+    else:
+        refusal = own_runbooks.find_refusal(tx, known)
+    if refusal:
         raise GateRefused(State.REFUSED, refusal)
 
 

@@ -70,7 +70,8 @@ def load_runbook(context: WorkflowContext, run: Run) -> AnyRunbook:
     """
     known = context.runbooks.get(run.runbook)
     if known is None:
-        raise Refused(f"the runbook {quote_text(run.runbook)} does not exist any more")
+        pending = own_runbooks.describe_pending(run.runbook)
+        raise Refused(pending or f"the runbook {quote_text(run.runbook)} does not exist any more")
     check_enabled(context, known)
     try:
         return known.model_validate(run.values)

@@ -34,6 +34,7 @@ from connectors.permissions import (
     list_trusted_owners,
 )
 from connectors.ssh_pool import SshPool
+from runbooks import OwnRunbookError
 
 _NEWEST_ENTRIES = 500
 _KEYS = {
@@ -89,7 +90,9 @@ def _check_database(installation: Installation, policy: Policy | None) -> Iterat
         )
         yield from _check_witness(installation.witness, file)
         return
-    database = Database(installation.database, redactor=installation.redactor)
+    database = Database(
+        installation.database, _load_key(installation), redactor=installation.redactor
+    )
     with closing(database):
         try:
             yield from _check_schema(database, file)
@@ -106,6 +109,15 @@ def _check_database(installation: Installation, policy: Policy | None) -> Iterat
                 "database", f"{error}: check that it runs, and check KEYTURN_DATABASE"
             )
         yield from _check_witness(installation.witness, file)
+
+
+def _load_key(installation: Installation) -> signing.SigningKey | None:
+    """Return the signing key, with which entries of the log are checked; None if unusable."""
+    key = installation.keys / "changelog.key"
+    try:
+        return signing.load_signing_key(key) if key.exists() else None
+    except (KeyFileError, OSError):
+        return None
 
 
 def _check_schema(database: Database, file: Path | None) -> Iterator[CheckResult]:
@@ -186,14 +198,18 @@ def _check_agents(database: Database) -> Iterator[CheckResult]:
 
 def _check_own_runbooks(database: Database) -> Iterator[CheckResult]:
     """Check that two people have enabled the installation's own runbooks, where there are any."""
-    with database.reading() as tx:
-        states = own_runbooks.list_states(tx)
+    try:
+        with database.transaction() as tx:
+            states = own_runbooks.list_states(tx)
+    except OwnRunbookError as error:
+        yield create_error_result("own runbooks", str(error))
+        return
     pending = [one.words for one in states if not one.is_enabled]
     if pending:
         yield create_warning_result(
             "own runbooks",
-            f"{', '.join(pending)}: new or changed, and refused until two people review the "
-            f"files and run `keyturn runbook enable {pending[0]}`",
+            f"{', '.join(pending)}: new or changed, and not executed until two people review the "
+            f"files and run `keyturn runbook enable {pending[0]}`, and Keyturn is restarted",
         )
     elif states:
         yield create_ok_result("own runbooks", f"{len(states)}, enabled by two people")

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from bot.model import host_patterns
 from connectors.command import quote_text
-from runbooks import AnyRunbook, load_catalogue
+from runbooks import AnyRunbook, list_pending_words, load_catalogue
 
 # Messages by pydantic's error type; braces contain values of its error context.
 _MESSAGES: Mapping[str, str] = {
@@ -159,6 +159,13 @@ def find_runbook(words: Sequence[str]) -> tuple[type[AnyRunbook], Sequence[str]]
             return runbook, words[length:]
     if not words:
         raise RequestSyntaxError("the request is missing. Type help for a list.")
+    typed = f"{' '.join(words).lower()} "
+    for pending in list_pending_words():
+        if typed.startswith(f"{pending} "):
+            raise RequestSyntaxError(
+                f"{pending} is not enabled: two people review its files and run `keyturn runbook "
+                f"enable {pending}`, and then Keyturn is restarted."
+            )
     raise RequestSyntaxError(_suggest_runbooks(words))
 
 

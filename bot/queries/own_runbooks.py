@@ -1,16 +1,16 @@
 """Which of the installation's own runbooks two people have enabled, by the change log.
 
 There is no table: the signed entries say who enabled which file with which digest, so a file that
-is new or was changed is not enabled.
+is new or was changed is not enabled. Nothing here executes a file.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from bot.audit import change_log
 from bot.audit.key_history import list_vouched_entries
 from bot.db.database import Transaction
-from runbooks import AnyRunbook, load_catalogue
+from runbooks import AnyRunbook, list_pending_words, read_own_files
 from runbooks._catalogue import is_own, list_own_files
 
 ENABLED_KIND = "local runbook enabled"
@@ -35,35 +35,72 @@ class OwnRunbookState:
 
 
 def list_states(tx: Transaction) -> list[OwnRunbookState]:
-    """Return the state of every own runbook, by its words."""
-    return [get_state(tx, runbook) for runbook in load_catalogue().values() if is_own(runbook)]
+    """Return the state of every own runbook, by its words, as the files are now.
 
-
-def get_state(tx: Transaction, runbook: type[AnyRunbook]) -> OwnRunbookState:
-    """Return the state of an own runbook; one of Keyturn's is enabled and has no files."""
-    files = list_own_files(runbook)
-    entries = change_log.list_entries_since(tx, ENABLED_KIND, 0) if files else ()
-    people: dict[str, set[str]] = {module: set() for module in files}
-    alone: set[str] = set()
-    for entry in list_vouched_entries(tx, entries):
-        for module, digest in entry.facts.get("files", {}).items():
-            if files.get(module) == digest:
-                people[module].add(entry.person)
-                alone |= {module} if entry.facts.get("alone") else set()
-    pending = [
-        module
-        for module, names in people.items()
-        if len(names) < _REQUIRED_PEOPLE and module not in alone
+    Raises OwnRunbookError if a file cannot be used.
+    """
+    files = read_own_files()
+    shared = {file.module: file.digest for file in files if file.is_shared}
+    return [
+        _build_state(tx, words, shared | {file.module: file.digest})
+        for file in files
+        for words in file.words
     ]
-    both = set[str].intersection(*people.values()) if people else set[str]()
-    return OwnRunbookState(runbook.words, files, tuple(sorted(pending)), tuple(sorted(both)))
+
+
+def list_enabled_modules(tx: Transaction, digests: Mapping[str, str]) -> Collection[str]:
+    """Return the modules that two people, or one alone, have enabled with these digests.
+
+    Code is loaded by this answer, so a process without the signing key, which cannot check who
+    signed an entry, raises StoreUnavailable.
+    """
+    assert tx.signing_key  # noqa: S101 - raises StoreUnavailable without one
+    people = _list_people(tx, digests)
+    return [module for module, names in people.items() if _is_enough(names)]
 
 
 def find_refusal(tx: Transaction, runbook: type[AnyRunbook]) -> str:
     """Return why a runbook may not run and what to do; "" if it is enabled, or Keyturn's own."""
-    if not is_own(runbook) or not (pending := get_state(tx, runbook).pending):
+    if not is_own(runbook):
+        return ""
+    pending = _build_state(tx, runbook.words, list_own_files(runbook)).pending
+    if not pending:
         return ""
     return (
         f"{', '.join(pending)} of your own runbooks is new or was changed: two people review the "
         f"file and run `keyturn runbook enable {runbook.words}`. Then request this again"
     )
+
+
+def describe_pending(words: str) -> str:
+    """Return why a runbook is not loaded and what to do; "" if it is not one that waits."""
+    if words not in list_pending_words():
+        return ""
+    return (
+        f"{words} of your own runbooks is not enabled: two people review its files and run "
+        f"`keyturn runbook enable {words}`. Then restart Keyturn, which loads it, and request "
+        "this again"
+    )
+
+
+def _build_state(tx: Transaction, words: str, files: Mapping[str, str]) -> OwnRunbookState:
+    people = _list_people(tx, files)
+    pending = sorted(module for module, names in people.items() if not _is_enough(names))
+    both = set[str].intersection(*map(set, people.values())) if people else set[str]()
+    return OwnRunbookState(words, files, tuple(pending), tuple(sorted(both)))
+
+
+def _list_people(tx: Transaction, files: Mapping[str, str]) -> Mapping[str, Mapping[str, bool]]:
+    """Return who enabled each module with this digest, and whether they did it alone."""
+    entries = change_log.list_entries_since(tx, ENABLED_KIND, 0) if files else ()
+    people: dict[str, dict[str, bool]] = {module: {} for module in files}
+    for entry in list_vouched_entries(tx, entries):
+        for module, digest in entry.facts.get("files", {}).items():
+            if files.get(module) == digest:
+                is_alone = bool(entry.facts.get("alone"))
+                people[module][entry.person] = people[module].get(entry.person, False) or is_alone
+    return people
+
+
+def _is_enough(people: Mapping[str, bool]) -> bool:
+    return len(people) >= _REQUIRED_PEOPLE or any(people.values())

@@ -1,13 +1,14 @@
 """Enable the installation's own runbooks: two people each confirm the files as they are."""
 
 from bot.audit import change_log
+from bot.db.database import Transaction
 from bot.model.errors import InvalidRequestError, NotAllowed, TooLate
 from bot.queries import own_runbooks
 from bot.queries.own_runbooks import ENABLED_KIND, OwnRunbookState
 from bot.workflow.context import WorkflowContext
 from bot.workflow.stopping import check_order_allowed
 from connectors.command import quote_text
-from runbooks._catalogue import is_own
+from runbooks import OwnRunbookError
 
 
 def enable_runbook(
@@ -20,12 +21,8 @@ def enable_runbook(
 
     Raises InvalidRequestError, NotAllowed and TooLate.
     """
-    runbook = context.runbooks.get(words)
-    if runbook is None or not is_own(runbook):
-        raise InvalidRequestError(
-            f"{quote_text(words)} is none of your own runbooks: `keyturn runbook enable` lists "
-            "them, and those of Keyturn need no enabling"
-        )
+    with context.database.reading() as tx:
+        _get_state(tx, words)
     check_order_allowed(context, person, "resume", requires_factor=False)
     others = context.policies.get_policy().list_people_allowed("resume", except_person=person)
     if alone and others:
@@ -35,7 +32,7 @@ def enable_runbook(
         )
     with context.database.transaction() as tx:
         change_log.lock_log(tx)
-        before = own_runbooks.get_state(tx, runbook)
+        before = _get_state(tx, words)
         if before.is_enabled:
             raise TooLate(f"{words} is enabled already")
         if person in before.people and not alone:
@@ -43,4 +40,18 @@ def enable_runbook(
         change_log.append_entry(
             tx, ENABLED_KIND, person=person, runbook=words, files=before.files, alone=alone
         )
-        return own_runbooks.get_state(tx, runbook)
+        return _get_state(tx, words)
+
+
+def _get_state(tx: Transaction, words: str) -> OwnRunbookState:
+    """Return the state of an own runbook, as its files are now. Raises InvalidRequestError."""
+    try:
+        states = {one.words: one for one in own_runbooks.list_states(tx)}
+    except OwnRunbookError as error:
+        raise InvalidRequestError(str(error)) from None
+    if words not in states:
+        raise InvalidRequestError(
+            f"{quote_text(words)} is none of your own runbooks: `keyturn runbook enable` lists "
+            "them, and those of Keyturn need no enabling"
+        )
+    return states[words]

@@ -2,14 +2,18 @@
 
 import json
 import os
+import py_compile
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
+from importlib.util import cache_from_source
 from pathlib import Path
 
 import pytest
 
+from bot.model.signing import create_signing_key, load_signing_key
 from tests.cli_process import run_command
+from tests.policies import write_policy
 
 _DIALECT = """
 from connectors.command import Query, Shell
@@ -54,6 +58,23 @@ def keyturn(custom_directory: Path, tmp_path: Path) -> Keyturn:
     return run
 
 
+def _install(keyturn: Keyturn, place: Path) -> None:
+    """Create a policy, a database and the key of its log."""
+    write_policy(place / "policy")
+    (place / "var").mkdir(mode=0o700, exist_ok=True)
+    load_signing_key(place / "var" / "changelog.key")
+    (place / "var" / "keyturn.db").touch(mode=0o600)
+    assert keyturn("db", "upgrade").returncode == 0
+
+
+def _enable(keyturn: Keyturn, place: Path, *words: str) -> None:
+    """Have two people enable a runbook, as its files are now."""
+    _install(keyturn, place)
+    for person in ("adam", "olga"):
+        enabled = keyturn("runbook", "enable", *(words or ("greeting", "show")), "--as", person)
+        assert enabled.returncode == 0, enabled.stderr
+
+
 def _environment(custom_directory: Path, settings: Mapping[str, str | None]) -> dict[str, str]:
     """Return this environment without Keyturn's settings, plus *settings*; None removes one."""
     usual = {name: value for name, value in os.environ.items() if "KEYTURN" not in name}
@@ -73,7 +94,8 @@ def _list_runbooks(result: subprocess.CompletedProcess[str]) -> dict[str, dict[s
     return {one["name"]: one for one in json.loads(result.stdout)}
 
 
-def test_custom_runbooks_are_listed_and_marked_as_custom(keyturn: Keyturn):
+def test_custom_runbooks_are_listed_and_marked_as_custom(keyturn: Keyturn, tmp_path: Path):
+    _enable(keyturn, tmp_path)
     listed = _list_runbooks(keyturn("runbooks", "--json"))
     assert listed["greeting show"]["is_custom"] is True
     assert listed["uptime check"]["is_custom"] is False
@@ -85,6 +107,17 @@ def test_custom_runbooks_are_not_loaded_without_the_setting(keyturn: Keyturn):
     assert "greeting show" not in _list_runbooks(
         keyturn("runbooks", "--json", KEYTURN_RUNBOOKS="")
     )
+
+
+def test_custom_runbook_that_is_not_enabled_is_named_and_not_listed(
+    keyturn: Keyturn, tmp_path: Path
+):
+    listed = keyturn("runbooks", "--json")
+    assert "greeting show" not in _list_runbooks(listed)
+    assert "two people have to enable them: greeting show" in listed.stderr
+    write_policy(tmp_path / "policy")
+    explained = keyturn("policy", "explain", "dora", "greeting", "show", "web1")
+    assert "run `keyturn runbook enable greeting show`" in explained.stderr
 
 
 def test_custom_runbooks_setting_is_read_from_the_env_file(
@@ -103,13 +136,12 @@ def test_custom_connector_may_import_pure_modules(custom_directory: Path, keytur
     assert keyturn("runbooks").returncode == 0
 
 
-def test_version_of_a_custom_runbook_includes_its_connectors(
-    custom_directory: Path, keyturn: Keyturn
-):
-    def version() -> str:
+def test_version_of_a_custom_runbook_includes_its_connectors(custom_directory: Path):
+    def version() -> list[str]:
         asked = (
-            "from runbooks import load_catalogue as load; "
+            "from runbooks import enable_all, load_catalogue as load, set_enabled_source; "
             "from runbooks._catalogue import compute_version as version; "
+            "set_enabled_source(enable_all); "
             "print(version(load()['greeting show']), version(load()['uptime check']))"
         )
         result = subprocess.run(
@@ -120,22 +152,27 @@ def test_version_of_a_custom_runbook_includes_its_connectors(
             text=True,
             check=True,
         )
-        return result.stdout
+        return result.stdout.split()
 
-    before = version()
-    assert version() == before
+    greeting, uptime = version()
+    assert version() == [greeting, uptime]
     _write(custom_directory / "connectors" / "greeting.py", _DIALECT.replace("hello", "good day"))
-    changed = version()
-    assert changed != before
+    changed, same = version()
+    assert (changed != greeting, same) == (True, uptime)
     _write(custom_directory / "runbooks" / "_shared.py", "GREETING = 1\n")
-    assert version() not in {before, changed}
+    assert version()[0] not in {greeting, changed}
 
 
 @pytest.mark.parametrize(
     ("file", "text", "why"),
     [
         ("runbooks/greeting_show.py", "def broken(:\n", "greeting_show.py: line 1: "),
-        ("connectors/greeting.py", "\nimport nothing_like_it\n", "greeting.py: line 2: Module"),
+        ("runbooks/greeting_show.py", "GREETING = 1\n", 'greeting_show.py: no class has words="'),
+        (
+            "runbooks/greeting_show.py",
+            _RUNBOOK.replace('"greeting show"', '" ".join(("greeting", "show"))'),
+            "line 7: write the words as plain text",
+        ),
         ("runbooks/greeting_show.py", "\n\nimport subprocess\n", "line 3: a runbook may not use"),
         ("runbooks/greeting_show.py", "from bot.db import seal\n", "may not use bot.db"),
         ("runbooks/greeting_show.py", "import os\nos.system('id')\n", "may not use os:"),
@@ -169,6 +206,164 @@ def test_custom_runbook_with_an_error_is_reported_by_file_and_line(
         assert (result.returncode, result.stdout) == (1, "")
         assert why in result.stderr
         assert result.stderr.count("\n") == 1
+
+
+def test_enabled_custom_runbook_that_fails_is_reported_by_file_and_line(
+    custom_directory: Path, keyturn: Keyturn, tmp_path: Path
+):
+    _write(custom_directory / "connectors" / "greeting.py", "\nimport nothing_like_it\n")
+    _enable(keyturn, tmp_path)
+    for words in (["runbooks"], ["serve"]):
+        result = keyturn(*words)
+        assert result.returncode == 1
+        assert "greeting.py: line 2: ModuleNotFoundError: No module named" in result.stderr
+        assert "Traceback" not in result.stderr
+
+
+def _plant(mark: Path, text: str = _RUNBOOK) -> str:
+    """Return the text of a module that leaves a mark when it is executed."""
+    return f"from pathlib import Path\nPath({str(mark)!r}).touch()\n{text}"
+
+
+@pytest.fixture
+def mark(tmp_path: Path) -> Path:
+    return tmp_path / "executed"
+
+
+_COMMANDS = (
+    ["runbooks"],
+    ["runbooks", "greeting", "show"],
+    ["runbooks", "--html", "-"],
+    ["help", "greeting", "show"],
+    ["greeting", "show", "web1"],
+    ["doctor"],
+    ["policy", "check"],
+    ["policy", "explain", "dora", "greeting", "show", "web1"],
+    ["runbook", "enable"],
+    ["runbook", "enable", "greeting", "show", "--as", "adam"],
+    ["runbook", "lint", "greeting"],
+    ["runbook", "lint"],
+    ["runbook", "test"],
+    ["runbook", "try", "greeting", "show", "lb1"],
+    ["sudoers", "lb1"],
+)
+
+
+def test_custom_runbook_that_is_not_enabled_is_never_executed(
+    custom_directory: Path, keyturn: Keyturn, tmp_path: Path, mark: Path
+):
+    _install(keyturn, tmp_path)
+    _write(custom_directory / "runbooks" / "greeting_show.py", _plant(mark))
+    for words in _COMMANDS:
+        result = keyturn(*words)
+        assert not mark.exists(), words
+        assert "Traceback" not in result.stderr, words
+    printed = _serve_and_stop(custom_directory, tmp_path)
+    assert "Keyturn is ready" in printed
+    assert "two people have to enable them: greeting show" in printed
+    assert not mark.exists()
+    assert keyturn("runbook", "enable", "greeting", "show", "--as", "olga").returncode == 0
+    keyturn("runbooks")
+    assert mark.exists()
+
+
+def test_custom_runbook_that_changed_is_not_executed(
+    custom_directory: Path, keyturn: Keyturn, tmp_path: Path, mark: Path
+):
+    _enable(keyturn, tmp_path)
+    _write(custom_directory / "runbooks" / "greeting_show.py", _plant(mark))
+    assert "greeting show" in keyturn("runbooks").stderr
+    _write(custom_directory / "runbooks" / "greeting_show.py", _RUNBOOK)
+    assert keyturn("runbooks").stderr == ""
+    # A connector takes part in every runbook.
+    _write(custom_directory / "connectors" / "another.py", _plant(mark, ""))
+    assert "greeting show" in keyturn("runbooks").stderr
+    assert not mark.exists()
+
+
+def test_author_without_the_keys_executes_a_runbook_that_is_not_enabled(
+    custom_directory: Path, keyturn: Keyturn, tmp_path: Path, mark: Path
+):
+    _write(custom_directory / "runbooks" / "greeting_show.py", _plant(mark))
+    assert keyturn("runbook", "lint", "greeting", "show").returncode == 0
+    assert mark.exists()
+    mark.unlink()
+    _enable(keyturn, tmp_path)
+    _write(custom_directory / "runbooks" / "greeting_show.py", _plant(mark) + "# changed\n")
+    refused = keyturn("runbook", "lint", "greeting", "show")
+    assert refused.returncode == 4
+    assert "not enabled, and this would execute the file where Keyturn's keys" in refused.stderr
+    assert not mark.exists()
+
+
+@pytest.mark.parametrize("mode", py_compile.PycInvalidationMode)
+def test_bytecode_beside_a_custom_runbook_is_not_used(
+    custom_directory: Path,
+    keyturn: Keyturn,
+    tmp_path: Path,
+    mark: Path,
+    mode: py_compile.PycInvalidationMode,
+):
+    """What two people enabled is the source, and Python would prefer the bytecode."""
+    _enable(keyturn, tmp_path)
+    source = custom_directory / "runbooks" / "greeting_show.py"
+    planted = tmp_path / "planted.py"
+    planted.write_text(_plant(mark))
+    os.utime(planted, (source.stat().st_atime, source.stat().st_mtime))
+    cache = Path(cache_from_source(str(source)))
+    cache.parent.mkdir(mode=0o755)
+    py_compile.compile(
+        str(planted), cfile=str(cache), dfile=str(source), invalidation_mode=mode, doraise=True
+    )
+    sourceless = custom_directory / "connectors" / "another.pyc"
+    py_compile.compile(str(planted), cfile=str(sourceless), doraise=True)
+    before = cache.read_bytes()
+    listed = keyturn("runbooks", "greeting", "show")
+    assert "Have a host say hello." in listed.stdout
+    assert not mark.exists()
+    assert cache.read_bytes() == before
+    assert not (custom_directory / "connectors" / "__pycache__").exists()
+
+
+def test_forged_log_entry_loads_no_custom_runbook(
+    custom_directory: Path, keyturn: Keyturn, tmp_path: Path, mark: Path
+):
+    """Who can write the database cannot sign an entry."""
+    _write(custom_directory / "runbooks" / "greeting_show.py", _plant(mark))
+    _install(keyturn, tmp_path)
+    (tmp_path / "var" / "changelog.key").rename(tmp_path / "real.key")
+    create_signing_key(tmp_path / "var" / "changelog.key")
+    for person in ("adam", "olga"):
+        keyturn("runbook", "enable", "greeting", "show", "--as", person)
+    (tmp_path / "real.key").replace(tmp_path / "var" / "changelog.key")
+    for words in (["runbooks"], ["runbook", "enable"], ["doctor"]):
+        shown = keyturn(*words)
+        assert "enabled, confirmed" not in shown.stdout
+        assert not mark.exists()
+
+
+@pytest.mark.parametrize("linked", ["runbooks/greeting_show.py", "runbooks", "connectors"])
+def test_symbolic_link_inside_the_directory_is_refused(
+    custom_directory: Path, keyturn: Keyturn, tmp_path: Path, linked: str
+):
+    place = custom_directory / linked
+    place.rename(tmp_path / "elsewhere")
+    place.symlink_to(tmp_path / "elsewhere")
+    result = keyturn("runbooks")
+    assert result.returncode == 1
+    assert f"{place} is a symbolic link: put the file or directory itself there" in result.stderr
+
+
+def test_link_to_the_directory_is_followed_unless_others_can_exchange_it(
+    custom_directory: Path, keyturn: Keyturn, tmp_path: Path
+):
+    (tmp_path / "links").mkdir(mode=0o755)
+    link = tmp_path / "links" / "own"
+    link.symlink_to(custom_directory)
+    assert keyturn("runbooks", KEYTURN_RUNBOOKS=str(link)).returncode == 0
+    link.parent.chmod(0o777)
+    refused = keyturn("runbooks", KEYTURN_RUNBOOKS=str(link))
+    assert f"{link.parent} is writable by others: chmod go-w it" in refused.stderr
 
 
 @pytest.mark.parametrize("path", ["..", ".", "runbooks", "runbooks/greeting_show.py"])
@@ -213,6 +408,26 @@ def test_custom_runbooks_are_completed_in_a_shell(custom_directory: Path, tmp_pa
     assert result.stdout == "plain,greeting\n"
 
 
+def _serve_and_stop(custom_directory: Path, place: Path) -> str:
+    """Run the server until it is ready, and return what it printed."""
+    settings = {"KEYTURN_PORT": "0", "PYTHONUNBUFFERED": "1"}
+    with subprocess.Popen(
+        [Path(sys.executable).with_name("keyturn"), "serve"],
+        env=_environment(custom_directory, settings),
+        cwd=place,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as server:
+        assert server.stdout is not None
+        printed = ""
+        for line in server.stdout:
+            printed += line
+            if line.startswith("Keyturn is ready"):
+                server.terminate()
+    return printed
+
+
 @pytest.mark.parametrize("words", [["serve"], ["worker", "--site", "ams"], ["doctor"]])
 def test_service_does_not_start_with_a_broken_custom_runbook(
     custom_directory: Path, keyturn: Keyturn, words: list[str]
@@ -252,7 +467,8 @@ def test_installed_package_adds_custom_runbooks_by_an_entry_point(
         check=False,
     )
     if named == "acme_keyturn":
-        assert _list_runbooks(listed)["greeting show"]["is_custom"] is True
+        assert listed.returncode == 0
+        assert "two people have to enable them: greeting show" in listed.stderr
     else:
         assert listed.returncode == 1
         assert f"the entry point acme names {named}, which is not a package" in listed.stderr

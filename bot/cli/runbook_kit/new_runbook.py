@@ -148,10 +148,11 @@ def test_what_it_takes_down_is_named():
     assert SET.takes_down() == ()
 """
 _CONFTEST = '''\
-"""Loads the runbooks of KEYTURN_RUNBOOKS: run `pytest` in this directory."""
+"""Executes the runbooks of KEYTURN_RUNBOOKS: run `pytest` in this directory, as their author."""
 
-from runbooks import load_catalogue
+from runbooks import enable_all, load_catalogue, set_enabled_source
 
+set_enabled_source(enable_all)
 load_catalogue()
 '''
 

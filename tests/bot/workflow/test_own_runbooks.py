@@ -7,11 +7,12 @@ from sqlalchemy import text, update
 
 from bot.audit import change_log
 from bot.db import tables
+from bot.db.database import StoreUnavailable
 from bot.execution import gate
 from bot.model.errors import InvalidRequestError, NotAllowed, TooLate
 from bot.model.run import State
 from bot.queries import own_runbooks
-from runbooks import _own
+from runbooks import OwnFile, _own
 from tests.bot.harness import Harness, open_harness
 from tests.policies import get_starter_rules
 from tests.toy import SetSwitch, ShowSwitches
@@ -20,14 +21,21 @@ ON, SHOW = SetSwitch(host="lb1", name="lamp", value="on"), ShowSwitches(host="lb
 WORDS, MODULE = SetSwitch.words, SetSwitch.__module__
 
 
-def install_module(monkeypatch: pytest.MonkeyPatch, digest: str, module: str = MODULE) -> None:
-    """Make a module, the toys by default, one of the installation's own with this digest."""
-    monkeypatch.setitem(vars(_own)["_digests"], module, digest * 64)
+_INSTALLED: dict[str, OwnFile] = {}
+
+
+def install_module(monkeypatch: pytest.MonkeyPatch, content: str, module: str = MODULE) -> None:
+    """Make a module, the toys by default, one of the installation's own with this content."""
+    words = (SetSwitch.words, ShowSwitches.words) if module == MODULE else ()
+    file = OwnFile(Path(f"{module.replace('.', '/')}.py"), content.encode(), words)
+    monkeypatch.setitem(_INSTALLED, module, file)
+    monkeypatch.setitem(vars(_own)["_digests"], module, file.digest)
 
 
 @pytest.fixture(autouse=True)
 def own(monkeypatch: pytest.MonkeyPatch) -> None:
     install_module(monkeypatch, "a")
+    monkeypatch.setattr(own_runbooks, "read_own_files", lambda: [*_INSTALLED.values()])
 
 
 def enable(harness: Harness) -> None:
@@ -125,7 +133,7 @@ def test_own_runbook_is_enabled_by_those_who_may_resume_and_alone_by_the_only_on
         with small.database.reading() as tx:
             (entry,) = change_log.list_entries_since(tx, own_runbooks.ENABLED_KIND, 0)
         assert entry.facts["alone"] is True
-        assert entry.facts["files"] == {MODULE: "a" * 64}
+        assert entry.facts["files"] == {MODULE: _INSTALLED[MODULE].digest}
         assert small.request(SHOW).state is State.SUCCEEDED
 
 
@@ -141,3 +149,27 @@ def test_unsigned_log_entry_does_not_enable_an_own_runbook(harness: Harness):
     assert harness.request(SHOW).state is State.REFUSED
     with harness.database.transaction() as tx:
         assert own_runbooks.find_refusal(tx, SetSwitch)
+        digests = {MODULE: _INSTALLED[MODULE].digest}
+        assert own_runbooks.list_enabled_modules(tx, digests) == []
+
+
+def test_process_without_the_signing_key_loads_no_own_runbook(harness: Harness):
+    """It cannot check who signed an entry."""
+    enable(harness)
+    digests = {MODULE: _INSTALLED[MODULE].digest}
+    with harness.database.transaction() as tx:
+        assert own_runbooks.list_enabled_modules(tx, digests) == [MODULE]
+    with harness.database.reading() as tx, pytest.raises(StoreUnavailable):
+        own_runbooks.list_enabled_modules(tx, digests)
+
+
+def test_run_of_a_runbook_that_is_not_loaded_says_who_enables_it(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+):
+    enable(harness)
+    run = harness.request(ON)
+    monkeypatch.setitem(vars(harness.context), "runbooks", {})
+    monkeypatch.setitem(vars(_own), "_pending", {WORDS})
+    refused = harness.approve(run)
+    assert refused.state is State.REFUSED
+    assert f"run `keyturn runbook enable {WORDS}`. Then restart Keyturn" in refused.summary
