@@ -1,8 +1,10 @@
 """Requests of a host's web server by client, from its access logs. No I/O.
 
-The host counts, so its logs stay there. Formats: the `combined` log of nginx and of Apache (the
-address first, the agent last), and HAProxy's `option httplog` as syslog writes it (its manual,
-section 8.2.3), where the agent is known if the header is captured. Rotated files may be gzipped.
+The host counts, so its logs stay there. Formats: the `combined` and `common` logs of nginx and
+Apache (the address first, the agent last), also with the virtual host before the address, as in
+Debian's other_vhosts_access.log (`vhost_combined`), with more fields at the end, or with ISO
+times (`$time_iso8601`); HAProxy's `option httplog` as syslog writes it (its manual, section
+8.2.3), where the agent is known if the header is captured. Rotated files may be gzipped.
 """
 
 import re
@@ -25,9 +27,15 @@ _FILES = Setting(
 MAX_HOURS, MAX_ROWS = 48, 25
 # Counts the lines of the wanted hours for each address and agent.
 _COUNT = (
+    "function is_address(word) { return word ~ /^[0-9]+[.][0-9]+[.][0-9]+[.][0-9]+$/ || "
+    "word ~ /^[0-9a-fA-F.:]*:[0-9a-fA-F.:]*:[0-9a-fA-F.:]*$/ } "
     'BEGIN { split(wanted, list, " "); for (each in list) hours[list[each]] = 1 } '
-    '{ split($1, head, " "); split($3, tail, " "); '
-    "who = head[1]; when = head[4]; status = tail[1]; agent = $6 } "
+    '{ split($3, tail, " "); who = when = ""; status = tail[1]; agent = $6; '
+    "if (match($1, /\\[[0-9][0-9]\\/[A-Z][a-z][a-z]\\/[0-9:]+ [+-][0-9]+\\]/) || "
+    "match($1, /\\[[0-9]+-[0-9]+-[0-9]+T[0-9:]+[+-][0-9:]+\\]/)) { "
+    'when = substr($1, RSTART, RLENGTH); n = split(substr($1, 1, RSTART - 1), head, " "); '
+    "who = head[1]; if (n > 3 && !is_address(who) && "
+    "(is_address(head[2]) || who ~ /:[0-9]+$/)) who = head[2] } } "
     '/^[^"]*haproxy\\[[0-9]+\\]: / { '
     "if (!match($1, /\\[[0-9][0-9]\\/[A-Z][a-z][a-z]\\/[0-9:]+\\.[0-9]+\\] /)) next; "
     'when = substr($1, RSTART, RLENGTH); split(substr($1, RSTART + RLENGTH), tail, " "); '
@@ -35,7 +43,7 @@ _COUNT = (
     'status = NF > 2 ? tail[4] : ""; '
     'agent = match($1, /[{].*[}]/) ? substr($1, RSTART + 1, RLENGTH - 2) : "-" } '
     "{ if (status !~ /^[0-9][0-9][0-9]$/ || when !~ /^\\[/) { odd++; next } "
-    "hour = substr(when, 2, 14); if (!(hour in hours)) next; "
+    "hour = substr(when, 2, when ~ /^.[0-9]+-/ ? 13 : 14); if (!(hour in hours)) next; "
     'all++; key = who "\\t" agent; count[key]++; '
     'now = ++hourly[key "\\t" hour]; if (now > busiest[key]) busiest[key] = now; '
     "if (status == 503) refused[key]++ } "
@@ -52,7 +60,7 @@ _SCRIPT = Script(
     'case "$1$2" in *[!0-9]*) exit 1;; esac; '
     'files=$(find $3 -type f -mmin "-$(($1 * 60 + 60))" 2>/dev/null); '
     "[ -n \"$files\" ] || { echo 'no access log was written to' >&2; exit 3; }; "
-    'wanted=$(seq 0 $(($1 - 1)) | sed "s/.*/-& hours/" | date -f - +%d/%b/%Y:%H | tr "\\n" " "); '
+    'wanted=$(seq 0 $(($1 - 1)) | sed "s/.*/-& hours/" | LC_ALL=C date -f - "+%d/%b/%Y:%H %Y-%m-%dT%H" | tr "\\n" " "); '
     'zcat -f $files | LC_ALL=C awk -F\'"\' -v wanted="$wanted" -v most="$2" '
     f"'{_COUNT}'",
     argument_count=3,

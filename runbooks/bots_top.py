@@ -118,7 +118,7 @@ def _list_findings(bots: BotTraffic) -> Iterator[str]:
     if traffic.unparsed_lines:
         yield (
             f"{traffic.unparsed_lines:,} lines were not counted: their format is neither "
-            "`combined` nor HAProxy's"
+            "`combined`, `vhost_combined` nor HAProxy's"
         )
 
 

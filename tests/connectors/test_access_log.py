@@ -1,3 +1,6 @@
+import shutil
+import subprocess
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -12,6 +15,7 @@ from connectors.access_log import (
 )
 from connectors.command import Answer, Shell, find_failure
 from connectors.errors import ParseError, SettingError
+from connectors.script import Script
 
 ANSWERS = Path(__file__).parent / "answers" / "access_log"
 COUNTED = (ANSWERS / "counted.txt").read_text()
@@ -81,3 +85,72 @@ def test_host_without_access_logs_gets_an_error_that_names_the_setting():
     command = access_log.query_traffic(hours=1, max_rows=1).command
     answer = Answer(3, "", "no access log was written to")
     assert "set access_log.files" in str(find_failure(command, answer, frozenset({0})))
+
+
+# The lines of one request of 203.0.113.9, as %t and the rest of LogFormat or log_format have it.
+_REQUEST = '[{clf}] "GET / HTTP/1.1" 503 421 "-" "ExampleBot/1.0"'
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"203.0.113.9 - - {_REQUEST}",
+        f"203.0.113.9 - Ann Lee {_REQUEST}",
+        f"www.example.com:443 203.0.113.9 - - {_REQUEST}",
+        f"cafe.be:443 203.0.113.9 - - {_REQUEST}",
+        f"192.0.2.1:80 203.0.113.9 - ann {_REQUEST}",
+        f"[2001:db8::1]:443 203.0.113.9 - - {_REQUEST}",
+        f"www.example.com 203.0.113.9 - - {_REQUEST}",
+        f'203.0.113.9 - - {_REQUEST} "198.51.100.7" 0.003 0.002',
+        f"203.0.113.9 - - {_REQUEST.replace(']', '] www.example.com', 1)}",
+        f"203.0.113.9 - - {_REQUEST.replace('{clf}', '{iso}')}",
+    ],
+)
+@pytest.mark.parametrize("awk", ["mawk", "busybox awk"])
+def test_request_is_counted_for_its_client_in_each_format(tmp_path: Path, line: str, awk: str):
+    assert count_log(tmp_path, line, awk) == "1\t0\n1\t1\t1\t203.0.113.9\tExampleBot/1.0\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "client"),
+    [
+        (f"www.example.com:443 2001:db8::7 - - {_REQUEST}", "2001:db8::7\tExampleBot/1.0"),
+        (f"www.example.com:443 bot.example - - {_REQUEST}", "bot.example\tExampleBot/1.0"),
+        (f"bot.example - - {_REQUEST}", "bot.example\tExampleBot/1.0"),
+        (f"203.0.113.9 - - {_REQUEST.partition(' 421 ')[0]} 421", "203.0.113.9\t"),
+    ],
+)
+def test_client_of_an_access_log_may_have_a_name_and_no_agent(
+    tmp_path: Path, line: str, client: str
+):
+    assert count_log(tmp_path, line, "mawk") == f"1\t0\n1\t1\t1\t{client}\n"
+
+
+@pytest.mark.parametrize("line", ['{"status": 200}', f"x {_REQUEST.replace('503', '-')}", "[x] y"])
+def test_line_of_an_unknown_access_log_is_counted_as_unparsed(tmp_path: Path, line: str):
+    assert count_log(tmp_path, line, "mawk") == "0\t1\n"
+
+
+def count_log(directory: Path, line: str, awk: str) -> str:
+    """Run the script over a log with this line, written at this time."""
+    program, *words = awk.split()
+    found = shutil.which(program)
+    if found is None:
+        pytest.skip(f"{program} is not installed")
+    (directory / "awk").write_text(f'#!/bin/sh\nexec {found} {" ".join(words)} "$@"\n')
+    (directory / "awk").chmod(0o755)
+    now = datetime.now(UTC)
+    times = {"{clf}": f"{now:%d/%b/%Y:%H:%M:%S} +0000", "{iso}": f"{now:%Y-%m-%dT%H:%M:%S}+00:00"}
+    for form, text in times.items():
+        line = line.replace(form, text)
+    (directory / "access.log").write_text(f"{line}\n")
+    command = access_log.query_traffic(hours=2, max_rows=5).command
+    assert isinstance(command, Shell)
+    script = next(word for word in command.argv if isinstance(word, Script))
+    return subprocess.run(
+        ("sh", "-c", script.text, "keyturn", "2", "5", str(directory / "access.log")),
+        env={"PATH": f"{directory}:/usr/bin:/bin", "TZ": "UTC"},
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout

@@ -74,7 +74,8 @@ def test_bots_top_resolves_only_names_of_search_engines():
     assert len(fleet.asked) == 1
     assert report.summary.startswith("web1 answered 7 requests in 2 h")
     assert report.findings == [
-        "1 lines were not counted: their format is neither `combined` nor HAProxy's"
+        "1 lines were not counted: their format is neither `combined`, `vhost_combined` nor "
+        "HAProxy's"
     ]
 
 
