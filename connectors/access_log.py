@@ -60,7 +60,8 @@ _SCRIPT = Script(
     'case "$1$2" in *[!0-9]*) exit 1;; esac; '
     'files=$(find $3 -type f -mmin "-$(($1 * 60 + 60))" 2>/dev/null); '
     "[ -n \"$files\" ] || { echo 'no access log was written to' >&2; exit 3; }; "
-    'wanted=$(seq 0 $(($1 - 1)) | sed "s/.*/-& hours/" | LC_ALL=C date -f - "+%d/%b/%Y:%H %Y-%m-%dT%H" | tr "\\n" " "); '
+    'wanted=$(seq 0 $(($1 - 1)) | sed "s/.*/-& hours/" | '
+    'LC_ALL=C date -f - "+%d/%b/%Y:%H %Y-%m-%dT%H" | tr "\\n" " "); '
     'zcat -f $files | LC_ALL=C awk -F\'"\' -v wanted="$wanted" -v most="$2" '
     f"'{_COUNT}'",
     argument_count=3,

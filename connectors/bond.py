@@ -1,6 +1,7 @@
 """Linux network bonds: their members, and the path to the other end. No I/O.
 
-https://www.kernel.org/doc/Documentation/networking/bonding.rst
+https://www.kernel.org/doc/Documentation/networking/bonding.rst; the file's format is that of the
+kernel's drivers/net/bonding/bond_procfs.c, since Linux 3.10.
 """
 
 import json
@@ -27,6 +28,9 @@ PING_COUNT = 2
 
 _DIRECTORY = "/proc/net/bonding"
 _FIRST = "Ethernet Channel Bonding Driver: "
+# What follows the name of the mode where the bond does not keep one MAC address.
+_FAIL_OVER_MAC = re.compile(r" \(fail_over_mac \w+\)$")
+_NO_AGGREGATOR = re.compile(r"^bond \S+ has no active aggregator$", re.MULTILINE)
 _NO_PARTNER = "00:00:00:00:00:00"
 # Bits of an LACP port's state: in sync, collecting, distributing.
 _CARRIES = 0x08 | 0x10 | 0x20
@@ -95,7 +99,7 @@ class Bond:
     primary_member: str = ""
     """The preferred card, in modes that use one at a time; else ""."""
     aggregator: int | None = None
-    """LACP's aggregator ID."""
+    """LACP's aggregator ID; 0 if no aggregation is active."""
     port_count: int | None = None
     """How many ports LACP's aggregation has."""
     partner: str | None = None
@@ -230,10 +234,12 @@ def parse_bond(name: str, answer: str) -> Bond:
     if not head.startswith(_FIRST):
         raise ParseError(f"/proc/net/bonding/{name} is not in a known format: {answer[:100]!r}")
     fields = _parse_fields(head)
+    if _NO_AGGREGATOR.search(head):
+        fields |= {"Aggregator ID": "0", "Number of ports": "0"}
     polled = fields.get("MII Polling Interval (ms)"), fields.get("ARP Polling Interval (ms)")
     return Bond(
         name,
-        _require_field(fields, "Bonding Mode"),
+        _FAIL_OVER_MAC.sub("", _require_field(fields, "Bonding Mode")),
         is_up=_require_field(fields, "MII Status") == "up",
         is_monitored=any(interval not in {None, "0"} for interval in polled),
         members=tuple(_parse_member(_parse_fields(part)) for part in parts),
@@ -336,6 +342,8 @@ def _require_field(fields: Mapping[str, str], key: str) -> str:
 
 def _parse_number(fields: Mapping[str, str], key: str) -> int | None:
     word = fields.get(key)
+    if word == "N/A":
+        return None
     if word is not None and not word.isdecimal():
         raise ParseError(f"the bond's {key} is {word!r}, not a number")
     return None if word is None else int(word)

@@ -259,7 +259,9 @@ def _list_member_findings(bond: Bond, member: BondMember) -> Iterator[str]:
         yield f"{member.name} runs in {member.duplex} duplex: enable autonegotiation at both ends"
     if bond.aggregator is None or bond.is_without_partner:
         return
-    if member.aggregator != bond.aggregator:
+    if member.aggregator is None or not bond.aggregator:
+        yield f"{member.name} is in no active aggregator: it carries no traffic"
+    elif member.aggregator != bond.aggregator:
         yield (
             f"{member.name} is in aggregator {member.aggregator}, but the active one is "
             f"{bond.aggregator}: it carries no traffic. Check whether its cable is in another "

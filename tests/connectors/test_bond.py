@@ -56,6 +56,7 @@ def test_lacp_bond_read_without_root_hides_its_partner():
         ("bond-rr-one-down", ROUND_ROBIN, True, True, ["up", "down", "up", "up"]),
         ("bond-rr-no-members", ROUND_ROBIN, False, True, []),
         ("bond-backup", ACTIVE_BACKUP, True, True, ["up", "up"]),
+        ("bond-fail-over-mac", ACTIVE_BACKUP, True, True, ["up", "up"]),
         ("bond-arp", ACTIVE_BACKUP, True, True, ["up", "going down"]),
         ("bond-unwatched", ROUND_ROBIN, True, False, ["up"]),
     ],
@@ -74,6 +75,30 @@ def test_active_backup_bond_is_parsed_with_active_and_primary_member():
     assert bond.parse_bond("bond0", answer("bond-arp")).primary_member == ""
 
 
+@pytest.mark.parametrize("policy", ["active", "follow"])
+def test_active_backup_bond_is_recognised_with_each_fail_over_mac_policy(policy: str):
+    text = answer("bond-fail-over-mac").replace("fail_over_mac active", f"fail_over_mac {policy}")
+    state = bond.parse_bond("bond0", text)
+    assert state.mode == ACTIVE_BACKUP
+    assert (state.active_member, state.primary_member) == ("ib1", "ib0")
+
+
+def test_lacp_bond_without_an_active_aggregator_carries_nothing():
+    head, member = answer("bond-8023ad").split("Active Aggregator Info:\n", 1)
+    _, _, members = member.partition("\n\n")
+    text = f"{head}bond bond0 has no active aggregator\n\n{members}"
+    state = bond.parse_bond("bond0", text)
+    assert (state.aggregator, state.port_count, state.is_lacp_hidden) == (0, 0, False)
+    assert not any(map(state.is_carrying, state.members))
+
+
+def test_lacp_member_without_an_aggregator_carries_nothing():
+    first, second, *others = answer("bond-8023ad").split("Slave Interface: ")
+    second = second.replace("Aggregator ID: 1", "Aggregator ID: N/A")
+    state = bond.parse_bond("bond0", "Slave Interface: ".join((first, second, *others)))
+    assert [state.is_carrying(member) for member in state.members] == [False, True, True, True]
+
+
 def test_bond_member_with_failures_is_up_when_its_link_is_up():
     eth2 = bond.parse_bond("bond0", answer("bond-rr-one-down")).members[2]
     assert (eth2.link_state, eth2.failure_count) == ("up", 1)
@@ -86,7 +111,7 @@ def test_bond_member_with_failures_is_up_when_its_link_is_up():
         "cat: something\n",
         answer("bond-backup-cut-off"),
         answer("bond-8023ad").replace("Bonding Mode", "Modus"),
-        answer("bond-8023ad").replace("Aggregator ID: 1", "Aggregator ID: N/A"),
+        answer("bond-8023ad").replace("Aggregator ID: 1", "Aggregator ID: one"),
         answer("bond-rr").replace("MII Status: up", "", 1),
     ],
 )
