@@ -65,6 +65,8 @@ class CalendarReader:
             with self._database.transaction() as tx:
                 oncall.store_error(tx, calendar, reason)
         else:
+            for title, problem in {(one.title, one.problem) for one in shifts if one.problem}:
+                log.warning("calendar %s: event “%s”: %s", calendar.name, title, problem)
             with self._database.transaction() as tx:
                 oncall.store_shifts(tx, calendar, shifts)
 

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 
 @dataclass(frozen=True)
@@ -15,6 +15,8 @@ class Shift:
     """The e-mail addresses of the people on duty, in lower case."""
     title: str
     """Its summary, on one line."""
+    problem: str = ""
+    """Why it is not understood: then it names no one, and its times are only limits."""
 
 
 def encode_shifts(shifts: Sequence[Shift]) -> str:
@@ -22,7 +24,5 @@ def encode_shifts(shifts: Sequence[Shift]) -> str:
 
 
 def decode_shifts(text: str | bytes) -> Sequence[Shift]:
-    return [
-        Shift(one["starts_at"], one["ends_at"], tuple(one["addresses"]), one["title"])
-        for one in json.loads(text)
-    ]
+    shifts = [Shift(**one) for one in json.loads(text)]
+    return [replace(one, addresses=tuple(one.addresses)) for one in shifts]

@@ -96,10 +96,17 @@ class Duty:
     """Their ids, sorted."""
     unmatched: Sequence[str] = ()
     """The titles of current shifts that name no one of people.yaml, sorted."""
+    unclear: Sequence[str] = ()
+    """The titles of shifts that are not understood and may be current, sorted."""
     ends_at: int = 0
     """When the first current shift ends; 0 if there is none."""
     is_known: bool = False
     """Whether the reading is current; if not, no one is on duty."""
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether it is known how many people are on duty."""
+        return self.is_known and not self.unclear
 
 
 def compute_duty(
@@ -111,11 +118,13 @@ def compute_duty(
     """Return who is on duty now; no one by a reading that is too old."""
     if reading is None or not reading.is_current(calendar, now):
         return Duty()
-    shifts = [shift for shift in reading.shifts if shift.starts_at <= now < shift.ends_at]
+    current = [shift for shift in reading.shifts if shift.starts_at <= now < shift.ends_at]
+    shifts = [shift for shift in current if not shift.problem]
     named = [(shift, _find_people(shift, organisation)) for shift in shifts]
     return Duty(
         people=tuple(sorted({person for _, people in named for person in people})),
         unmatched=tuple(sorted({shift.title for shift, people in named if not people})),
+        unclear=tuple(sorted({shift.title for shift in current if shift.problem})),
         ends_at=min((shift.ends_at for shift in shifts), default=0),
         is_known=True,
     )

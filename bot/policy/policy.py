@@ -1,7 +1,7 @@
 """The policy: people, areas, hosts, rules and freezes, and its rulings on requests. Pure."""
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Any, Literal, cast
@@ -277,12 +277,14 @@ class Policy:
         return frozenset(person for duty in self._list_duties(area) for person in duty.people)
 
     def count_on_duty(self, area: str) -> int:
-        """Count who is on duty for an area; 0 if a calendar of the area has no current reading.
+        """Count who is on duty for an area; 0 if that is not known.
 
-        A shift that names no one of people.yaml counts too: its person is only unknown here.
+        It is not known without a current reading of each calendar of the area, or while an event
+        that is not understood may be current. A shift that names no one of people.yaml counts too:
+        its person is only unknown here.
         """
         duties = self._list_duties(area)
-        if not all(duty.is_known for duty in duties):
+        if not all(duty.is_complete for duty in duties):
             return 0
         unmatched = {(n, title) for n, duty in enumerate(duties) for title in duty.unmatched}
         people = {person for duty in duties for person in duty.people}
@@ -294,9 +296,9 @@ class Policy:
         return bool(self.calendars) and not self.duties
 
     def describe_unknown_duty(self, request: PolicyRequest, ruling: Ruling) -> str:
-        """Return that no one counts as on duty, if a reading of a calendar could change a ruling.
+        """Return why it is not known who is on duty, if knowing it could change a ruling.
 
-        "" if the calendars of the area have current readings, or the rules decide the same.
+        "" if the calendars of the area are read and understood, or the rules decide the same.
         """
         host = self.inventory.hosts.get(request.host)
         unknown = [
@@ -304,7 +306,7 @@ class Policy:
             for name, calendar in self.calendars.items()
             if host is not None
             and calendar.covers_area(host.area)
-            and not self.duties.get(name, Duty()).is_known
+            and not self.duties.get(name, Duty()).is_complete
         ]
         if not unknown:
             return ""
@@ -317,8 +319,21 @@ class Policy:
             return ""
         if self.lacks_duties:
             return f"{NO_DUTIES}: the service may decide otherwise"
-        names = ", ".join(unknown)
-        return f"no one counts as on duty, because on-call calendars are not current: {names}"
+        return "; ".join(self._describe_unknown_calendars(unknown))
+
+    def _describe_unknown_calendars(self, names: Sequence[str]) -> Iterator[str]:
+        duties = {name: self.duties.get(name, Duty()) for name in names}
+        if old := [name for name, duty in duties.items() if not duty.is_known]:
+            yield (
+                "no one counts as on duty, because on-call calendars are not current: "
+                f"{', '.join(old)}"
+            )
+        for name, duty in duties.items():
+            if duty.is_known:
+                yield (
+                    "it is not known who is on duty, because events of the on-call calendar "
+                    f"{name} are not understood: {', '.join(duty.unclear)}"
+                )
 
     def _list_duties(self, area: str) -> Sequence[Duty]:
         return [

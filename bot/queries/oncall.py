@@ -10,12 +10,14 @@ from bot.db.database import Database, StoreUnavailable, Transaction
 from bot.model.check_result import CheckResult, create_ok_result, create_warning_result
 from bot.model.run import Run, State
 from bot.model.shift import Shift
+from bot.model.text import format_count
 from bot.model.times import SECOND
 from bot.policy import Policy, PolicySource
 from bot.policy.oncall import CalendarReading, Duty, DutyCalendar, compute_duty
 
 # How old the readings may be in web, Slack and API; the gate reads the table.
 _CACHE_SECONDS = 2.0
+_MAX_UNCLEAR = 5
 
 
 class PolicyWithDuties:
@@ -97,6 +99,8 @@ class CalendarStatus:
     """The names of who is on duty."""
     next_shift: Shift | None
     """The next one that starts later."""
+    unclear_shifts: Sequence[Shift] = ()
+    """Those that are not understood and have not ended."""
     error: str = ""
     """Why it cannot be read now."""
 
@@ -115,30 +119,45 @@ def list_calendars(tx: Transaction, policy: Policy) -> Sequence[CalendarStatus]:
 def check_calendars(
     tx: Transaction, policy: Policy, *, subject: str = "On call"
 ) -> Iterator[CheckResult]:
-    """Check that each calendar has a current reading."""
+    """Check that each calendar has a current reading, and that its events are understood."""
     for one in list_calendars(tx, policy):
         name = one.calendar.name
-        if one.duty.is_known:
-            yield create_ok_result(subject, f"calendar {name} has a current reading")
-            continue
         areas = ", ".join(one.calendar.areas) or "every area"
-        yield create_warning_result(
-            subject,
-            f"calendar {name} has no current reading, so in {areas} no one is on duty by it and "
-            f"context.oncall is 0: {one.error or 'it was not read yet'}",
-        )
+        if not one.duty.is_known:
+            yield create_warning_result(
+                subject,
+                f"calendar {name} has no current reading, so in {areas} no one is on duty by it "
+                f"and context.oncall is 0: {one.error or 'it was not read yet'}",
+            )
+        elif one.unclear_shifts:
+            yield create_warning_result(subject, _describe_unclear_shifts(one, areas))
+        else:
+            yield create_ok_result(subject, f"calendar {name} has a current reading")
+
+
+def _describe_unclear_shifts(status: CalendarStatus, areas: str) -> str:
+    reasons = {one.title: one.problem for one in status.unclear_shifts}
+    named = [f"“{title}”: {problem}" for title, problem in [*reasons.items()][:_MAX_UNCLEAR]]
+    more = f"; and {len(reasons) - len(named)} more" if len(reasons) > len(named) else ""
+    return (
+        f"calendar {status.calendar.name} has {format_count(len(reasons), 'event')} that Keyturn "
+        f"does not understand. Such an event puts no one on duty, and in {areas} context.oncall "
+        f"is 0 at its time. Correct in the calendar: {'; '.join(named)}{more}"
+    )
 
 
 def _describe_calendar(
     policy: Policy, calendar: DutyCalendar, reading: CalendarReading | None, now: int
 ) -> CalendarStatus:
     duty = compute_duty(calendar, reading, policy.organisation, now)
-    later = [one for one in (reading.shifts if reading else ()) if one.starts_at > now]
+    shifts = reading.shifts if reading and duty.is_known else ()
+    later = [one for one in shifts if one.starts_at > now and not one.problem]
     return CalendarStatus(
         calendar,
         duty,
         reading if reading and reading.fetched_at else None,
         [policy.get_person_name(person) for person in duty.people],
-        later[0] if later and duty.is_known else None,
+        later[0] if later else None,
+        [one for one in shifts if one.problem and one.ends_at > now],
         reading.error if reading else "",
     )

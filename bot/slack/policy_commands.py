@@ -133,6 +133,9 @@ def _render_calendar(policy: Policy, status: CalendarStatus, *, workspace: str) 
     if duty.unmatched:
         unknown = ", ".join(f"“{title}”" for title in duty.unmatched)
         parts.append(f"; not in people.yaml: {unknown}")
+    if duty.unclear:
+        unclear = ", ".join(f"“{title}”" for title in duty.unclear)
+        parts.append(f"; not understood, so it puts no one on duty: {unclear}")
     if reading is not None:
         parts += ["; read ", date_element(to_datetime(reading.fetched_at))]
     return parts

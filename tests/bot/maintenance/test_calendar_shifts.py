@@ -113,6 +113,19 @@ def describe_shift(shift: Shift) -> str:
     return f"{start:%m-%d %H:%M} – {end:%m-%d %H:%M}: {' '.join(shift.addresses)}"
 
 
+def list_problems(lines: str) -> list[tuple[str, str]]:
+    """Return the title and problem of each event that is not understood, without its times."""
+    shifts = list_shifts(build_calendar(lines), zone="UTC", now=to_microseconds(NOON))
+    unclear = [shift for shift in shifts if shift.problem]
+    assert all(shift.addresses == () for shift in unclear)
+    return [*dict.fromkeys((shift.title, shift.problem) for shift in unclear)]
+
+
+DANA = "ATTENDEE:mailto:dana@example.com"
+DAY = ["DTSTART:20261125T080000Z", "DTEND:20261125T160000Z", "SUMMARY:Day"]
+UNDERSTOOD = build_event(*DAY, DANA).replace("UID:1", "UID:2")
+
+
 def test_pagerduty_shift_names_its_attendee() -> None:
     assert shifts_of(PAGERDUTY) == ["11-24 08:00 – 12-01 08:00: alex@example.com"]
 
@@ -192,7 +205,8 @@ def test_shifts_of_the_last_day_and_the_next_eight_days_are_kept() -> None:
     [
         (b"<html>Sign in</html>", "is not a valid calendar: Content line could not be parsed"),
         (b"", "is not a valid calendar: Found no components"),
-        (build_calendar(build_event("DTSTART:soon")), "is not a valid calendar"),
+        (build_calendar("METHOD:COUNTER\n" + build_event("DTSTART:20261125T000000Z")),
+         "has METHOD:COUNTER, so its events are not shifts"),
         # It recurs each second since 1970, and would take hours.
         (build_calendar(build_event("DTSTART:19700101T000000Z", "DURATION:PT1S",
                                     "RRULE:FREQ=SECONDLY")),
@@ -219,3 +233,192 @@ def test_calendar_expanded_in_a_child_process_has_the_same_shifts() -> None:
     assert [*expand_calendar(text, zone="UTC", now=now)] == [
         *list_shifts(text, zone="UTC", now=now)
     ]
+
+
+@pytest.mark.parametrize(
+    ("lines", "problem"),
+    [
+        (["DTSTART;TZID=Mars/Base:20261125T080000", "DURATION:PT8H"],
+         'DTSTART names the time zone "Mars/Base", which is not known'),
+        (['DTSTART;TZID="(UTC-05:00) Eastern (US & Canada)":20261125T080000', "DURATION:PT8H"],
+         'DTSTART names the time zone "(UTC-05:00) Eastern (US & Canada)", which is not known'),
+        (["DTSTART:20261125T080000Z", "DTEND;TZID=Mars/Base:20261125T080000"],
+         'DTEND names the time zone "Mars/Base", which is not known'),
+        ([*DAY, "RRULE:FREQ=DAILY", "EXDATE;TZID=Mars/Base:20261125T080000"],
+         'EXDATE names the time zone "Mars/Base", which is not known'),
+        (["DTSTART;TZID=Mars/Base;VALUE=DATE:20261125"],
+         'DTSTART names the time zone "Mars/Base", which is not known'),
+        (["DTSTART:soon"], "DTSTART is not valid: "),
+        (["SUMMARY:Day"], "No DTEND or DURATION+DTSTART given"),
+        ([*DAY, "DTSTART:20261125T090000Z"], "Multiple DTSTART defined"),
+        ([*DAY, "RRULE:FREQ=DAYLY"], "RRULE is not valid: "),
+        ([*DAY, "RRULE:FREQ=DAILY;BYSETPOS=x"], "RRULE is not valid: "),
+        ([*DAY, "EXRULE:FREQ=DAILY"], "EXRULE is no longer part of iCalendar: use EXDATE"),
+        ([*DAY, "STATUS:CANCELED"], "STATUS:CANCELED is not known"),
+        (["DTSTART:20261125T160000Z", "DTEND:20261125T080000Z"], "it ends before it starts"),
+        ([*DAY, "nonsense"], "a line is not valid: "),
+        (["DTSTART:19700101T000000Z", "DURATION:PT1S", "RRULE:FREQ=SECONDLY"],
+         "expanding its recurrence takes too much time"),
+    ],
+)  # fmt: skip
+def test_event_that_is_not_understood_is_named_and_the_others_count(
+    lines: list[str], problem: str
+) -> None:
+    calendar = build_event(*lines, DANA) + UNDERSTOOD
+    [(title, found)] = list_problems(calendar)
+    assert found.startswith(problem)
+    assert title.endswith("(UID 1)")
+    assert "11-25 08:00 – 11-25 16:00: dana@example.com" in shifts_of(calendar)
+
+
+def test_event_of_an_unknown_time_zone_may_be_a_day_earlier_or_later() -> None:
+    event = build_event("DTSTART;TZID=Mars/Base:20261125T080000", "DURATION:PT8H", DANA)
+    assert shifts_of(event) == ["11-24 08:00 – 11-26 16:00: "]
+    # The twin, of long ago, is not named.
+    assert list_problems(event.replace("20261125", "20251125")) == []
+
+
+@pytest.mark.parametrize(
+    "tzid",
+    ['"Europe/Amsterdam"', "W. Europe Standard Time", '"W. Europe Standard Time"'],
+)  # fmt: skip
+def test_time_zone_may_be_quoted_or_named_as_windows_does(tzid: str) -> None:
+    event = build_event(f"DTSTART;TZID={tzid}:20261125T080000", "DURATION:PT8H", DANA)
+    assert shifts_of(event) == ["11-25 07:00 – 11-25 15:00: dana@example.com"]
+
+
+def test_time_zone_that_the_calendar_defines_is_known() -> None:
+    zone = (
+        "BEGIN:VTIMEZONE\nTZID:(UTC-05:00) Eastern (US & Canada)\nBEGIN:STANDARD\n"
+        "DTSTART:19700101T000000\nTZOFFSETFROM:-0500\nTZOFFSETTO:-0500\nEND:STANDARD\n"
+        "END:VTIMEZONE\n"
+    )
+    start = 'DTSTART;TZID="(UTC-05:00) Eastern (US & Canada)":20261125T080000'
+    assert shifts_of(zone + build_event(start, "DURATION:PT8H", DANA)) == [
+        "11-25 13:00 – 11-25 21:00: dana@example.com"
+    ]
+
+
+@pytest.mark.parametrize("status", ["CANCELLED", "cancelled", "Cancelled"])
+def test_cancelled_event_does_not_count_whatever_its_case(status: str) -> None:
+    assert shifts_of(build_event(*DAY, DANA, f"STATUS:{status}")) == []
+    assert len(shifts_of(build_event(*DAY, DANA, "STATUS:Confirmed"))) == 1
+
+
+def test_calendar_that_cancels_its_events_has_no_shifts() -> None:
+    assert shifts_of("METHOD:cancel\n" + build_event(*DAY, DANA)) == []
+    assert len(shifts_of("METHOD:PUBLISH\n" + build_event(*DAY, DANA))) == 1
+
+
+@pytest.mark.parametrize(
+    ("parameter", "is_on_duty"),
+    [
+        ("PARTSTAT=ACCEPTED", True), ("PARTSTAT=NEEDS-ACTION", True), ("PARTSTAT=declined", False),
+        ("PARTSTAT=DELEGATED", False), ("ROLE=NON-PARTICIPANT", False),
+        ("ROLE=non-participant", False), ("ROLE=CHAIR", True), ("CUTYPE=ROOM", False),
+        ("CUTYPE=resource", False), ("CUTYPE=GROUP", False), ("CUTYPE=INDIVIDUAL", True),
+        ('CN="alex@example.com"', True),
+    ],
+)  # fmt: skip
+def test_attendee_is_on_duty_only_if_a_person_takes_part(
+    parameter: str, *, is_on_duty: bool
+) -> None:
+    event = build_event(*DAY, f"ATTENDEE;{parameter}:mailto:dana@example.com")
+    expected = "11-25 08:00 – 11-25 16:00: dana@example.com"
+    assert shifts_of(event) == [expected if is_on_duty else expected.removesuffix(DANA[16:])]
+
+
+def test_attendee_who_only_gets_a_copy_is_not_on_duty() -> None:
+    event = build_event(*DAY, "ATTENDEE:mailto:dana@example.com?cc=alex@example.com")
+    assert shifts_of(event) == ["11-25 08:00 – 11-25 16:00: dana@example.com"]
+
+
+def test_summary_with_two_addresses_puts_no_one_on_duty() -> None:
+    swap = "dana@example.com instead of alex@example.com"
+    event = build_event(*DAY).replace("SUMMARY:Day", f"SUMMARY:{swap}")
+    assert list_problems(event) == [
+        (swap, "its title names dana@example.com and alex@example.com: invite one of them")
+    ]
+    assert shifts_of(event) == ["11-25 08:00 – 11-25 16:00: "]
+    # The twin names one person twice.
+    same = event.replace("alex@", "Dana@")
+    assert shifts_of(same) == ["11-25 08:00 – 11-25 16:00: dana@example.com"]
+
+
+@pytest.mark.parametrize(
+    ("duration", "end"),
+    [
+        # On 25 October 2026 clocks go back at 03:00: the day has 25 hours (RFC 5545, 3.3.6).
+        ("PT12H", "10-25 10:00"), ("PT24H", "10-25 22:00"), ("P1D", "10-25 23:00"),
+        ("P1W", "10-31 23:00"), ("P1DT12H", "10-26 11:00"),
+    ],
+)  # fmt: skip
+def test_hours_of_a_duration_are_exact_and_days_are_local(duration: str, end: str) -> None:
+    event = build_event("DTSTART;TZID=Europe/Berlin:20261025T000000", f"DURATION:{duration}")
+    at = datetime(2026, 10, 25, tzinfo=UTC)
+    assert shifts_of(event, now=at) == [f"10-24 22:00 – {end}: "]
+    weekly = event.replace("20261025", "20261018").replace("END:", "RRULE:FREQ=WEEKLY\nEND:")
+    assert f"10-24 22:00 – {end}: " in shifts_of(weekly, now=at)
+
+
+@pytest.mark.parametrize(
+    ("start", "until", "last"),
+    [
+        ("DTSTART;TZID=America/New_York:20261120T200000", "20261127", "11-28 01:00"),
+        ("DTSTART;TZID=America/New_York:20261120T200000", "20261127T200000", "11-28 01:00"),
+        ("DTSTART;TZID=America/New_York:20261120T200000", "20261128T010000Z", "11-28 01:00"),
+        ("DTSTART;TZID=America/New_York:20261120T200000", "20261128T005959Z", "11-27 01:00"),
+        ("DTSTART:20261120T200000Z", "20261127", "11-27 20:00"),
+        ("DTSTART:20261120T200000", "20261127", "11-27 20:00"),
+        ("DTSTART:20261120T200000", "20261127T195959Z", "11-26 20:00"),
+        ("DTSTART;VALUE=DATE:20261120", "20261127", "11-27 00:00"),
+    ],
+)  # fmt: skip
+def test_series_includes_its_last_day_though_until_is_a_date(
+    start: str, until: str, last: str
+) -> None:
+    event = build_event(start, f"RRULE:FREQ=DAILY;UNTIL={until}", "DURATION:P1D")
+    assert shifts_of(event)[-1][:11] == last
+
+
+def test_until_of_a_calendar_with_one_time_zone_is_a_day_of_that_zone() -> None:
+    event = build_event(
+        "DTSTART:20261120T200000", "DURATION:PT8H", "RRULE:FREQ=DAILY;UNTIL=20261127"
+    )
+    shifts = shifts_of("X-WR-TIMEZONE:America/New_York\n" + event)
+    assert shifts[-1][:11] == "11-28 01:00"
+
+
+def test_changed_event_whose_recurrence_id_cannot_be_matched_makes_its_series_unclear() -> None:
+    series = build_event(*DAY, "RRULE:FREQ=DAILY", DANA)
+    changed = build_event(
+        "DTSTART:20261126T090000Z", "DTEND:20261126T160000Z", "ATTENDEE:mailto:alex@example.com",
+        "RECURRENCE-ID;VALUE=DATE:20261126",
+    )  # fmt: skip
+    problem = "RECURRENCE-ID and DTSTART must both be dates, or both be times"
+    assert list_problems(series + changed) == [("Day (UID 1)", problem)]
+    matched = changed.replace(";VALUE=DATE:20261126", ":20261126T080000Z")
+    assert shifts_of(series + matched)[1:3] == [
+        "11-26 09:00 – 11-26 16:00: alex@example.com",
+        "11-27 08:00 – 11-27 16:00: dana@example.com",
+    ]
+    # EXDATE takes one away, though it is a date.
+    without = series.replace("END:V", "EXDATE;VALUE=DATE:20261126\nEND:V", 1)
+    assert shifts_of(without)[1] == "11-27 08:00 – 11-27 16:00: dana@example.com"
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "BEGIN:VTODO\nDTSTART:soon\nEND:VTODO\n",
+        build_event(*DAY, "BEGIN:VALARM\nTRIGGER:soon\nEND:VALARM"),
+        "BEGIN:VTIMEZONE\nTZID:Mars\nEND:VTIMEZONE\n",
+        "BEGIN:VTIMEZONE\nTZID:Mars\nBEGIN:STANDARD\nDTSTART:soon\nEND:STANDARD\nEND:VTIMEZONE\n",
+    ],
+)
+def test_other_components_do_not_reject_a_calendar(lines: str) -> None:
+    local = build_event("DTSTART;TZID=Mars:20261125T080000").replace("UID:1", "UID:3")
+    assert "11-25 08:00 – 11-25 16:00: dana@example.com" in shifts_of(lines + UNDERSTOOD)
+    assert list_problems(lines + UNDERSTOOD) == []
+    [(_, problem)] = list_problems(lines + local)
+    assert problem == 'DTSTART names the time zone "Mars", which is not known'

@@ -18,7 +18,7 @@ from bot.maintenance.oncall import CalendarReader
 from bot.model.signing import SigningKey
 from bot.policy import Policy
 from bot.policy.oncall import CalendarReading
-from bot.queries.oncall import PolicyWithDuties, list_calendars
+from bot.queries.oncall import PolicyWithDuties, check_calendars, list_calendars
 from tests.bot.clock import MINUTE, Clock
 from tests.bot.databases import create_sqlite_database
 from tests.bot.duties import add_calendar, with_duties
@@ -205,6 +205,33 @@ def test_one_of_two_processes_reads_a_calendar_every_five_minutes(
         for one in readers:
             one.join()
         assert len(server.paths) == read
+
+
+def test_event_that_is_not_understood_is_named_where_people_look(
+    installation: Installation,
+) -> None:
+    text = build_calendar()
+    bad = b"BEGIN:VEVENT\r\nUID:2\r\nSTATUS:OFF\r\nDTSTART:20200101T000000Z\r\nDURATION:PT8H\r\n"
+    bad += b"RRULE:FREQ=DAILY\r\nSUMMARY:Night\r\nEND:VEVENT\r\nEND:VCALENDAR"
+    (installation.directory / "edge.ics").write_bytes(text.replace(b"END:VCALENDAR", bad))
+    assert installation.read().error == ""
+    policy = installation.get_policy()
+    assert (installation.on_duty, policy.count_on_duty("edge")) == ({"dora"}, 0)
+    with installation.database.reading() as tx:
+        [result] = check_calendars(tx, policy)
+    assert result.level == "warning"
+    assert result.message == (
+        "calendar edge has 1 event that Keyturn does not understand. Such an event puts no one on "
+        "duty, and in edge context.oncall is 0 at its time. Correct in the calendar: "
+        "“Night (UID 2)”: STATUS:OFF is not known"
+    )
+    # The twin is understood.
+    (installation.directory / "edge.ics").write_bytes(text)
+    installation.database.ahead = 6 * MINUTE
+    installation.read()
+    with installation.database.reading() as tx:
+        [result] = check_calendars(tx, installation.get_policy())
+    assert result.level == "ok"
 
 
 def test_calendar_file_that_others_can_write_is_not_used(installation: Installation) -> None:

@@ -141,6 +141,25 @@ def test_only_a_person_alone_on_duty_changes_without_approval(tmp_path: Path) ->
     assert alone.get_request_ruling(irreversible).required_approvals == 1
 
 
+def test_event_that_is_not_understood_gives_no_one_a_right(tmp_path: Path) -> None:
+    policy = load_policy_with(tmp_path)
+    dora = build_shift("dora@example.com")
+    unclear = replace(build_shift(title="Night (UID 1)"), problem="STATUS:X is not known")
+    alone, doubtful = add_shifts(policy, dora), add_shifts(policy, dora, unclear)
+    assert (alone.list_on_duty("edge"), alone.count_on_duty("edge")) == ({"dora"}, 1)
+    # Others keep their role, but how many people are on duty is not known.
+    assert (doubtful.list_on_duty("edge"), doubtful.count_on_duty("edge")) == ({"dora"}, 0)
+    ruling = doubtful.get_request_ruling(CHANGE)
+    assert ruling.required_approvals == 1
+    assert doubtful.describe_unknown_duty(CHANGE, ruling) == (
+        "it is not known who is on duty, because events of the on-call calendar edge are not "
+        "understood: Night (UID 1)"
+    )
+    # The twin is over.
+    over = add_shifts(policy, dora, replace(unclear, ends_at=NOW))
+    assert over.get_request_ruling(CHANGE).required_approvals == 0
+
+
 def test_two_calendars_of_an_area_count_together_only_when_both_are_known(
     tmp_path: Path,
 ) -> None:

@@ -142,7 +142,8 @@ def _poison(harness: Harness, patch: pytest.MonkeyPatch) -> None:
         calendar = harness.policies.get_policy().calendars["web"]
         oncall.claim_fetch(tx, calendar, seconds=0)
         shift = Shift(tx.now, tx.now + 10**12, (), " ".join(LOUD.split()))
-        oncall.store_shifts(tx, calendar, [shift])
+        unclear = replace(shift, problem=LOUD)
+        oncall.store_shifts(tx, calendar, [shift, unclear])
     (policy / "trees").mkdir()
     events = {host: {"says": LOUD[:120], "leg": host} for host in ("lb1", "lb2")}
     gates = {"top": {"says": LOUD[:120], "all": [*events]}}

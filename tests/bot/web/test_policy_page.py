@@ -8,6 +8,7 @@ from bot.auth import oncall
 from bot.db import grants
 from bot.health import ServiceHealth
 from bot.model.grant_words import NewGrant
+from bot.model.shift import Shift
 from tests.agents import add_agent, get_rules_for_agents
 from tests.bot.duties import add_calendar, set_duty
 from tests.bot.web.conftest import Site
@@ -136,6 +137,15 @@ def test_policy_page_shows_who_is_on_duty_and_until_when(site: Site) -> None:
     with harness.database.transaction() as tx:
         oncall.store_error(tx, calendar, "it returned status 500 <b>")
     assert "It returned status 500 <b>" in Page(browser.get("/policy").text).text
+    with harness.database.transaction() as tx:
+        unclear = Shift(
+            tx.now, tx.now + 10**12, (), "Night <b> (UID 2)", "STATUS:OFF is not known"
+        )
+        oncall.store_shifts(tx, calendar, [unclear])
+    text = Page(browser.get("/policy").text).text
+    assert "No one" in text
+    assert "puts no one on duty: “Night <b> (UID 2)”: STATUS:OFF is not known" in text
+    set_duty(harness.database, harness.policies, "adam", "olga", minutes=30)
     health = ServiceHealth(harness.database, policies=harness.policies)
     [current] = [one for one in health.list_results() if one.subject == "On call"]
     assert (current.level, current.message) == ("ok", "calendar edge has a current reading")
@@ -143,4 +153,4 @@ def test_policy_page_shows_who_is_on_duty_and_until_when(site: Site) -> None:
     [stale] = [one for one in health.list_results() if one.subject == "On call"]
     says = "calendar edge has no current reading, so in edge no one is on duty by it"
     assert (stale.level, says in stale.message) == ("warning", True)
-    assert stale.message.endswith("context.oncall is 0: it returned status 500 <b>")
+    assert stale.message.endswith("context.oncall is 0: it was not read yet")
