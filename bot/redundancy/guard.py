@@ -11,9 +11,10 @@ class TreeState:
     """The events of a tree as they are now. An event that is known nowhere here stands."""
 
     failed: frozenset[str] = frozenset()
-    """Events whose check said so."""
+    """Events whose check returned that they have happened."""
     unknown: frozenset[str] = frozenset()
-    """Events whose check failed or is too old. They count as failed."""
+    """Events that could not be read, or not lately. They count as down, and are taken down anew by
+    a change that takes their leg."""
     claimed: frozenset[str] = frozenset()
     """Events that other runs in flight may bring about."""
 
@@ -47,17 +48,16 @@ def decide(analysis: TreeAnalysis, state: TreeState, takes: Collection[str]) -> 
     """Decide whether a change that may bring these events about keeps the service standing.
 
     It is refused if all events of some minimal cut set would be down and the change newly brings
-    one of them about. It is not if the service is down for certain, or if it takes down only what
-    is down already: a guard must never hinder the repair. Nor is it for a single point of failure,
-    which could never be changed then: its margin of 0 asks for more approvals instead.
+    one of them about, also where the service is down already: a leg that still stands may be all
+    that is left of it. A change that takes down only what is down already is not refused: a guard
+    must never hinder the repair. Nor is that of a single point of failure, which could never be
+    changed then: its margin of 0 asks for more approvals instead.
     """
     newly = [name for name in takes if name not in state.failed]
     after = state.down | set(newly)
-    cut_set = None
-    if newly and not analysis.is_down(state.failed):
-        singles = set(analysis.single_points)
-        # A single point is in no other minimal cut set than its own.
-        cut_set = analysis.find_cut_set(after - singles, one_of=set(newly) - singles)
+    singles = set(analysis.single_points)
+    # A single point is in no other minimal cut set than its own.
+    cut_set = analysis.find_cut_set(after - singles, one_of=set(newly) - singles)
     return GuardDecision(
         tree=analysis.tree.name,
         taken=newly,
