@@ -140,6 +140,18 @@ def _refuse_invisible_value(name: str, value: str) -> None:
 class Check(Runbook[State], Generic[State]):
     """A runbook that only reads. It runs immediately, without an approval."""
 
+    columns: ClassVar[Sequence[str]] = ()
+    """The headings of the report's table. Conditions of fault trees name them, see
+    docs/redundancy.md; without them, a wrong name is noticed only when the check runs."""
+    rows: ClassVar[Sequence[str]] = ()
+    """The first cells of the table's rows, where no others occur."""
+
+    def __init_subclass__(
+        cls, *, columns: Sequence[str] = (), rows: Sequence[str] = (), **kwargs: Any
+    ) -> None:
+        super().__init_subclass__(**kwargs)
+        cls.columns, cls.rows = columns, rows
+
     @abstractmethod
     def report(self, state: State, /) -> Report:
         """Return the report of the state that `read` returned. Do no I/O."""

@@ -35,7 +35,12 @@ class AbuserList:
     """The peers that have a copy of the table."""
 
 
-class ShowAbusers(Check[AbuserList], words="abusers show", example="lb1"):
+class ShowAbusers(
+    Check[AbuserList],
+    words="abusers show",
+    example="lb1",
+    columns=("Client", "Time left", "If unblocked", "Counters", "Other tables"),
+):
     """List the clients that HAProxy has marked as abusers, for how long, and why."""
 
     host: Host = make_host_field("haproxy")
@@ -84,7 +89,7 @@ class ShowAbusers(Check[AbuserList], words="abusers show", example="lb1"):
             f"{abusers.total:,} {are} {verb} in {self.table} on {self.host}",
             findings=found,
             table=Table(
-                ("Client", "Time left", "If unblocked", "Counters", "Other tables"),
+                self.columns,
                 [self._format_row(abuser, limits) for abuser in listed],
             ),
         )

@@ -19,7 +19,12 @@ class StickTables:
     peers: tuple[Peer, ...] = ()
 
 
-class ListStickTables(Check[StickTables], words="abusers tables", example="lb1"):
+class ListStickTables(
+    Check[StickTables],
+    words="abusers tables",
+    example="lb1",
+    columns=("Table", "Keys", "Size", "Used", "Full", "Copies on"),
+):
     """List HAProxy's stick tables, what they contain and how full they are."""
 
     host: Host = make_host_field("haproxy")
@@ -43,7 +48,7 @@ class ListStickTables(Check[StickTables], words="abusers tables", example="lb1")
             f"{fullest[0].size:,} entries",
             [*map(_format_full, full), *map(_format_disconnected, lost)],
             table=Table(
-                ("Table", "Keys", "Size", "Used", "Full", "Copies on"),
+                self.columns,
                 [(*_format_row(head), _format_peers(head, tables.peers)) for head in fullest],
             ),
         )

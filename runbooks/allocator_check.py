@@ -12,7 +12,12 @@ from connectors.errors import CommandError
 from runbooks import Check, Host, Report, Table
 
 
-class AllocatorCheck(Check[tuple[Process, ...]], words="allocator check", example="db1 mysqld"):
+class AllocatorCheck(
+    Check[tuple[Process, ...]],
+    words="allocator check",
+    example="db1 mysqld",
+    columns=("process", "malloc", "memory", "settings"),
+):
     """Check which malloc the processes of a program use, such as jemalloc or glibc's."""
 
     host: Host
@@ -37,7 +42,7 @@ class AllocatorCheck(Check[tuple[Process, ...]], words="allocator check", exampl
             f"{self.process} on {self.host} uses {used} of {len(processes)} processes",
             _list_findings(processes),
             table=Table(
-                ("process", "malloc", "memory", "settings"),
+                self.columns,
                 [
                     (
                         str(process.pid),

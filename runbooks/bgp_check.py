@@ -7,7 +7,12 @@ from connectors.errors import SetupError
 from runbooks import Check, Host, Report, Table, make_host_field
 
 
-class CheckBgp(Check[Sequence[BgpPeer]], words="bgp check", example="r1"):
+class CheckBgp(
+    Check[Sequence[BgpPeer]],
+    words="bgp check",
+    example="r1",
+    columns=("Peer", "AS", "VRF", "Family", "State", "For", "Received", "Sent", "Lost"),
+):
     """Check that all BGP sessions of FRR are established and exchange prefixes."""
 
     host: Host = make_host_field("bgp")
@@ -27,7 +32,7 @@ class CheckBgp(Check[Sequence[BgpPeer]], words="bgp check", example="r1"):
             f"{up} of {len(peers)} BGP sessions of {self.host} are established",
             findings,
             table=Table(
-                ("Peer", "AS", "VRF", "Family", "State", "For", "Received", "Sent", "Lost"),
+                self.columns,
                 [_format_row(peer) for peer in peers],
             ),
         )

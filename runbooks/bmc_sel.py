@@ -8,7 +8,12 @@ from runbooks import Check, Host, Report, Table, make_host_field
 from runbooks._bmc import read_events, read_machine
 
 
-class ShowBmcEvents(Check[tuple[BmcEvent, ...]], words="bmc sel", example="nas1"):
+class ShowBmcEvents(
+    Check[tuple[BmcEvent, ...]],
+    words="bmc sel",
+    example="nas1",
+    columns=("Time", "Severity", "Event"),
+):
     """Show the newest entries of a server's system event log (SEL)."""
 
     host: Host = make_host_field("bmc")
@@ -26,7 +31,7 @@ class ShowBmcEvents(Check[tuple[BmcEvent, ...]], words="bmc sel", example="nas1"
             f"The newest event of {self.host} is of {newest.time} by the BMC's clock: "
             f"{newest.message}",
             table=Table(
-                ("Time", "Severity", "Event"),
+                self.columns,
                 [(event.time, event.severity, event.message) for event in events],
             ),
         )

@@ -13,7 +13,9 @@ class BmcState:
     sensors: tuple[Sensor, ...]
 
 
-class ShowBmc(Check[BmcState], words="bmc show", example="nas1"):
+class ShowBmc(
+    Check[BmcState], words="bmc show", example="nas1", columns=("What", "Value", "Health")
+):
     """Show a server's power, health and sensors, as its BMC reports them."""
 
     host: Host = make_host_field("bmc")
@@ -35,7 +37,7 @@ class ShowBmc(Check[BmcState], words="bmc show", example="nas1"):
         return Report.from_findings(
             f"{self._describe_power(machine)}, health {machine.health or 'unknown'}",
             self._list_findings(state),
-            table=Table(("What", "Value", "Health"), rows),
+            table=Table(self.columns, rows),
         )
 
     def _describe_power(self, machine: Machine) -> str:

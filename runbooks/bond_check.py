@@ -82,7 +82,12 @@ class BondState:
         return self.links[self.bond.name].mtu
 
 
-class BondCheck(Check[BondState], words="bond check", example="nas1 bond0"):
+class BondCheck(
+    Check[BondState],
+    words="bond check",
+    example="nas1 bond0",
+    columns=("Member", "Link", "Mbit/s", "Duplex", "Failures", "LACP", "Errors", "Driver"),
+):
     """Check every member of a network bond, from the host and from the switch."""
 
     host: Host
@@ -129,7 +134,7 @@ class BondCheck(Check[BondState], words="bond check", example="nas1 bond0"):
             findings,
             notes=_list_notes(state),
             table=Table(
-                _COLUMNS,
+                self.columns,
                 [_format_row(state, member) for member in bond.members],
             ),
         )
@@ -179,9 +184,6 @@ class BondCheck(Check[BondState], words="bond check", example="nas1 bond0"):
         except HostError as error:
             return SwitchSide(*place, None, str(error))
         return SwitchSide(*place, lag)
-
-
-_COLUMNS = ("Member", "Link", "Mbit/s", "Duplex", "Failures", "LACP", "Errors", "Driver")
 
 
 def _format_settings(state: BondState) -> str:
@@ -376,9 +378,9 @@ def _list_new_failures(state: BondState) -> Iterator[str]:
 def _count_new_failures(state: BondState) -> Mapping[str, int]:
     """Return how often each member lost its link since the last check, without new members."""
     table = state.earlier.report.table if state.earlier else None
-    if table is None or tuple(table.columns) != _COLUMNS:
+    if table is None or tuple(table.columns) != BondCheck.columns:
         return {}
-    at = _COLUMNS.index("Failures")
+    at = BondCheck.columns.index("Failures")
     before = {row[0]: int(row[at]) for row in table.rows if row[at].isdecimal()}
     # The count of a member that joined again, or of a rebooted host, starts from zero.
     return {

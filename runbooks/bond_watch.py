@@ -29,7 +29,12 @@ class _MemberTraffic:
     """Bytes per second."""
 
 
-class BondWatch(Check[Samples], words="bond watch", example="nas1 bond0 10"):
+class BondWatch(
+    Check[Samples],
+    words="bond watch",
+    example="nas1 bond0 10",
+    columns=("Member", "Link", "Failures", "Sent Mbit/s", "Share", "Received Mbit/s", "Share"),
+):
     """Watch a network bond for some seconds: lost links, and the traffic of each member."""
 
     host: Host
@@ -57,7 +62,7 @@ class BondWatch(Check[Samples], words="bond watch", example="nas1 bond0 10"):
             findings,
             notes=notes,
             table=Table(
-                ("Member", "Link", "Failures", "Sent Mbit/s", "Share", "Received Mbit/s", "Share"),
+                self.columns,
                 [_format_row(each, sent, received) for each in members],
             ),
         )

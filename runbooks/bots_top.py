@@ -32,7 +32,12 @@ class BotTraffic:
     """By address, whether it belongs to the search engine in its user agent."""
 
 
-class BotsTop(Check[BotTraffic], words="bots top", example="web1 3"):
+class BotsTop(
+    Check[BotTraffic],
+    words="bots top",
+    example="web1 3",
+    columns=("address", "requests", "busiest hour", "503", "identity", "agent"),
+):
     """List the busiest clients of a host's web server, and verify search engines."""
 
     host: Host
@@ -83,7 +88,7 @@ class BotsTop(Check[BotTraffic], words="bots top", example="web1 3"):
             f"{refused:,} of the requests of its {len(traffic.clients)} busiest clients with 503",
             _list_findings(bots),
             table=Table(
-                ("address", "requests", "busiest hour", "503", "identity", "agent"),
+                self.columns,
                 [
                     (
                         client.address,

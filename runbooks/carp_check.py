@@ -12,7 +12,12 @@ from runbooks import Check, Host, Refused, Report, Table, make_host_field
 Pair = Mapping[str, CarpHost]
 
 
-class CheckCarp(Check[Pair], words="carp check", example="fw1 fw2"):
+class CheckCarp(
+    Check[Pair],
+    words="carp check",
+    example="fw1 fw2",
+    columns=("Host", "Interface", "VHID", "State", "Skew", "Addresses"),
+):
     """Check the shared addresses of FreeBSD and OpenBSD hosts with CARP."""
 
     host: Host = make_host_field("carp")
@@ -42,7 +47,7 @@ class CheckCarp(Check[Pair], words="carp check", example="fw1 fw2"):
             f"{format_count(len(vhids), 'CARP group')} on {' and '.join(pair)}: "
             + (f"{len(findings)} to fix" if findings else "all healthy"),
             findings,
-            table=Table(("Host", "Interface", "VHID", "State", "Skew", "Addresses"), rows),
+            table=Table(self.columns, rows),
         )
 
 

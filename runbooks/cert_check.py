@@ -32,6 +32,7 @@ class CertCheck(
     Check[tuple[ShownCertificate, ...]],
     words="cert check",
     example="web1 443 server_name=www.example.com",
+    columns=("address", "subject", "issuer", "expires", "names"),
 ):
     """Check a host's TLS certificate: its expiry, its names and its chain."""
 
@@ -74,7 +75,7 @@ class CertCheck(
             f"{self.host}:{self.port} has a certificate {_format_end(first)}",
             findings,
             table=Table(
-                ("address", "subject", "issuer", "expires", "names"),
+                self.columns,
                 [_format_row(one.address, one.certificate) for one in shown if one.certificate],
             ),
         )

@@ -6,7 +6,12 @@ from connectors.csf_grep import CsfMatch
 from runbooks import Address, Check, Host, Report, Table, make_host_field
 
 
-class FindInCsf(Check[Sequence[CsfMatch]], words="csf find", example="web1 198.51.100.7"):
+class FindInCsf(
+    Check[Sequence[CsfMatch]],
+    words="csf find",
+    example="web1 198.51.100.7",
+    columns=("Place", "Entry"),
+):
     """Find an address in the rules, sets and files of csf."""
 
     host: Host = make_host_field("csf")
@@ -22,7 +27,7 @@ class FindInCsf(Check[Sequence[CsfMatch]], words="csf find", example="web1 198.5
         return Report(
             f"{self.host} has {self.address} in {places}",
             findings=_list_contradictions(finds),
-            table=Table(("Place", "Entry"), [(find.place, find.text) for find in finds]),
+            table=Table(self.columns, [(find.place, find.text) for find in finds]),
         )
 
 

@@ -22,7 +22,12 @@ class ProbeState:
     probation: ProbationStatus = NOT_ARMED
 
 
-class ShowPingdom(Check[ProbeState], words="csf pingdom show", example="web1"):
+class ShowPingdom(
+    Check[ProbeState],
+    words="csf pingdom show",
+    example="web1",
+    columns=("Address", "Pingdom", "Keyturn's list", "Firewall"),
+):
     """Check that csf allows all of Pingdom's probes, and no former ones."""
 
     host: Host = make_host_field("csf")
@@ -59,7 +64,7 @@ class ShowPingdom(Check[ProbeState], words="csf pingdom show", example="web1"):
             f"{self.host} allows {len(allowed)} of {len(wanted)} addresses of Pingdom's probes",
             findings,
             notes=notes,
-            table=Table(("Address", "Pingdom", "Keyturn's list", "Firewall"), rows),
+            table=Table(self.columns, rows),
         )
 
     def _format_off(self, firewall: Firewall) -> str:

@@ -11,7 +11,12 @@ from runbooks import Check, Host, Report, Table
 _BUSY = 90
 
 
-class DiskTraffic(Check[Sequence[DiskUse]], words="disk io", example="nas1 10"):
+class DiskTraffic(
+    Check[Sequence[DiskUse]],
+    words="disk io",
+    example="nas1 10",
+    columns=("Device", "Busy", "Reads/s", "Writes/s", "KiB/s", "Request", "Pattern", "Wait"),
+):
     """Check whether disks are saturated, how long requests take, and their pattern."""
 
     host: Host
@@ -34,7 +39,7 @@ class DiskTraffic(Check[Sequence[DiskUse]], words="disk io", example="nas1 10"):
                 _format_finding(use) for use in working if use.busy >= _BUSY or use.is_saturated
             ],
             table=Table(
-                ("Device", "Busy", "Reads/s", "Writes/s", "KiB/s", "Request", "Pattern", "Wait"),
+                self.columns,
                 [_format_row(use) for use in working],
             ),
         )

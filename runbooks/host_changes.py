@@ -33,7 +33,10 @@ class HostHistory:
 
 
 class HostChanges(
-    Check[HostHistory], words="host changes", example="web1 2026-03-01T08:00Z 2026-03-01T09:30Z"
+    Check[HostHistory],
+    words="host changes",
+    example="web1 2026-03-01T08:00Z 2026-03-01T09:30Z",
+    columns=("time (UTC)", "kind", "who", "event"),
 ):
     """List who did what on a host: with Keyturn, by hand and by packages, newest first.
 
@@ -106,7 +109,7 @@ class HostChanges(
             + (f", by {', '.join(people)}" * bool(people)),
             healthy=not past.unread_sources,
             findings=findings,
-            table=Table(("time (UTC)", "kind", "who", "event"), [*_list_rows(events[-_MOST:])]),
+            table=Table(self.columns, [*_list_rows(events[-_MOST:])]),
         )
 
     def _list_events(self, past: HostHistory) -> Sequence[HostEvent]:

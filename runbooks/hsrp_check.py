@@ -20,7 +20,12 @@ _CROSSED = (
 )
 
 
-class HsrpCheck(Check[Pair], words="hsrp check", example="r1 r2"):
+class HsrpCheck(
+    Check[Pair],
+    words="hsrp check",
+    example="r1 r2",
+    columns=("Router", "Interface", "Group", "Address", "State", "Priority", "Tracks"),
+):
     """Check the redundancy of routers with HSRP or VRRP."""
 
     host: Host = make_host_field("router")
@@ -58,7 +63,7 @@ class HsrpCheck(Check[Pair], words="hsrp check", example="r1 r2"):
             + (f"{len(findings)} to fix" if findings else "all healthy"),
             findings,
             table=Table(
-                ("Router", "Interface", "Group", "Address", "State", "Priority", "Tracks"),
+                self.columns,
                 [_format_row(router, each) for router, groups in pair.items() for each in groups],
             ),
         )

@@ -13,7 +13,12 @@ _DAY = 86400
 _ROWS = 10
 
 
-class MailQueueCheck(Check[MailQueue], words="mail queue check", example="mail1"):
+class MailQueueCheck(
+    Check[MailQueue],
+    words="mail queue check",
+    example="mail1",
+    columns=("sent by", "messages", "recipients"),
+):
     """Check Exim's or Postfix's queue, by sender and script, and find possible spam."""
 
     host: Host
@@ -34,7 +39,7 @@ class MailQueueCheck(Check[MailQueue], words="mail queue check", example="mail1"
             f"({format_size(size)}), {frozen:,} of them frozen; the oldest has waited for "
             f"{format_duration(oldest)}",
             [*_list_uncounted(queue), *_list_findings(queue)],
-            table=Table(("sent by", "messages", "recipients"), [*_list_rows(queue)]),
+            table=Table(self.columns, [*_list_rows(queue)]),
         )
 
 

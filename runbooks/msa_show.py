@@ -24,7 +24,12 @@ class ArrayState:
     events: Sequence[MsaObject]
 
 
-class ShowMsa(Check[ArrayState], words="msa show", example="msa1"):
+class ShowMsa(
+    Check[ArrayState],
+    words="msa show",
+    example="msa1",
+    columns=("Part", "Name", "Health", "Details"),
+):
     """Show the health of an HP MSA: controllers, disks, volumes, load and newest events."""
 
     host: Host = make_host_field("msa")
@@ -52,7 +57,7 @@ class ShowMsa(Check[ArrayState], words="msa show", example="msa1"):
             f"{len(state.controllers)} controllers, {len(state.disks)} disks, "
             f"{len(state.volumes)} volumes",
             _list_findings(state),
-            table=Table(("Part", "Name", "Health", "Details"), [*_list_rows(state)]),
+            table=Table(self.columns, [*_list_rows(state)]),
         )
 
 

@@ -20,7 +20,12 @@ class NfsServer:
     """The address of each TCP connection, also of NFSv3."""
 
 
-class ShowNfsClients(Check[NfsServer], words="nfs clients show", example="nas1"):
+class ShowNfsClients(
+    Check[NfsServer],
+    words="nfs clients show",
+    example="nas1",
+    columns=("Client", "Name", "NFS", "State", "Last renewal", "Holds", "Connections"),
+):
     """List the clients of an NFS server, and what keeps them from working."""
 
     host: Host = make_host_field("nfs")
@@ -46,9 +51,7 @@ class ShowNfsClients(Check[NfsServer], words="nfs clients show", example="nas1")
             f"{self.host} serves {format_count(count, 'NFS client')} with "
             f"{format_count(server.threads, 'thread')}",
             _list_findings(server),
-            table=Table(
-                ("Client", "Name", "NFS", "State", "Last renewal", "Holds", "Connections"), rows
-            ),
+            table=Table(self.columns, rows),
         )
 
 

@@ -31,7 +31,22 @@ class ExportState:
     """By kernel name."""
 
 
-class ShowScheduler(Check[ExportState], words="nfs scheduler show", example="nas1"):
+class ShowScheduler(
+    Check[ExportState],
+    words="nfs scheduler show",
+    example="nas1",
+    columns=(
+        "Export",
+        "Device",
+        "Disk",
+        "Scheduler",
+        "Available",
+        "slice_idle",
+        "Read-ahead",
+        "Requests",
+        "Kind",
+    ),
+):
     """Show the I/O schedulers of the disks behind the NFS exports."""
 
     host: Host = make_host_field("nfs")
@@ -67,22 +82,10 @@ class ShowScheduler(Check[ExportState], words="nfs scheduler show", example="nas
             f"{', '.join(sorted(disks)) or 'unknown disks'}",
             [*_list_export_findings(storage), *_list_disk_findings(storage, sorted(disks))],
             table=Table(
-                _COLUMNS, [row for each in storage.exports for row in _list_rows(each, storage)]
+                self.columns,
+                [row for each in storage.exports for row in _list_rows(each, storage)],
             ),
         )
-
-
-_COLUMNS = (
-    "Export",
-    "Device",
-    "Disk",
-    "Scheduler",
-    "Available",
-    "slice_idle",
-    "Read-ahead",
-    "Requests",
-    "Kind",
-)
 
 
 def _trace_export(path: str, mount: Mount, tree: block_tree.BlockTree) -> ExportedPath:
@@ -92,7 +95,7 @@ def _trace_export(path: str, mount: Mount, tree: block_tree.BlockTree) -> Export
 
 def _list_rows(each: ExportedPath, storage: ExportState) -> Iterator[tuple[str, ...]]:
     if each.device is None:
-        yield each.path, each.mount.source, *["-"] * (len(_COLUMNS) - 2)
+        yield each.path, each.mount.source, *["-"] * (len(ShowScheduler.columns) - 2)
         return
     ahead = _get_read_ahead(each.device, each.disks, storage)
     for node in each.disks:

@@ -8,7 +8,12 @@ from runbooks import Check, Host, Report, Table, make_host_field
 State = tuple[tuple[Outlet, ...], Mapping[str, tuple[str, ...]]]
 
 
-class ShowOutlets(Check[State], words="power outlets show", example="pdu1"):
+class ShowOutlets(
+    Check[State],
+    words="power outlets show",
+    example="pdu1",
+    columns=("Outlet", "State", "Name", "Behind it"),
+):
     """List the outlets of a power strip: which are on, and what is behind them."""
 
     host: Host = make_host_field("pdu")
@@ -39,5 +44,5 @@ class ShowOutlets(Check[State], words="power outlets show", example="pdu1"):
         return Report.from_findings(
             f"{self.host} has {count} of {len(outlets)} outlets on",
             findings,
-            table=Table(("Outlet", "State", "Name", "Behind it"), rows),
+            table=Table(self.columns, rows),
         )

@@ -38,7 +38,12 @@ class RaidState:
     """Whether the kernel's arrays could not be read."""
 
 
-class CheckRaid(Check[RaidState], words="raid check", example="nas1"):
+class CheckRaid(
+    Check[RaidState],
+    words="raid check",
+    example="nas1",
+    columns=("Array or disk", "Level", "Layout", "Members", "State", "Progress", "Mismatches"),
+):
     """Check RAID arrays of the kernel and of PERC controllers, and disks by SMART."""
 
     host: Host
@@ -119,7 +124,7 @@ class CheckRaid(Check[RaidState], words="raid check", example="nas1"):
             f"{self.host} {'; '.join(parts)}",
             findings,
             table=Table(
-                ("Array or disk", "Level", "Layout", "Members", "State", "Progress", "Mismatches"),
+                self.columns,
                 rows,
             ),
         )

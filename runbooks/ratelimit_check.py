@@ -17,7 +17,12 @@ class RateLimitState:
     """None where no log was written."""
 
 
-class RatelimitCheck(Check[RateLimitState], words="ratelimit check", example="web1"):
+class RatelimitCheck(
+    Check[RateLimitState],
+    words="ratelimit check",
+    example="web1",
+    columns=("zone", "key", "rate", "memory", "applied", "refused", "delayed"),
+):
     """Show nginx's limits of request rates, and how many requests it refused in a day."""
 
     host: Host
@@ -39,7 +44,7 @@ class RatelimitCheck(Check[RateLimitState], words="ratelimit check", example="we
             f"refused {refused:,} requests with {limits.status} in the logs of the last day",
             findings,
             table=Table(
-                ("zone", "key", "rate", "memory", "applied", "refused", "delayed"),
+                self.columns,
                 [_format_row(zone, limited) for zone in limits.zones],
             ),
         )

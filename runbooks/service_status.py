@@ -26,7 +26,22 @@ class ServiceReading:
     """Why the journal could not be read: logins of older inventories lack its sudo rule."""
 
 
-class ServiceStatus(Check[ServiceReading], words="service status", example="web1 nginx"):
+class ServiceStatus(
+    Check[ServiceReading],
+    words="service status",
+    example="web1 nginx",
+    columns=("property", "value"),
+    rows=(
+        "description",
+        "state",
+        "started",
+        "process",
+        "memory",
+        "restarts by systemd",
+        "restarted with it",
+        "journal",
+    ),
+):
     """Check whether a service runs, since when, its restarts, and its last journal lines."""
 
     host: Host
@@ -56,7 +71,7 @@ class ServiceStatus(Check[ServiceReading], words="service status", example="web1
             f"{service.name} is {service.active_state} ({service.sub_state}){since}",
             findings,
             table=Table(
-                ("property", "value"),
+                self.columns,
                 [*_list_rows(service), *(("journal", line) for line in reading.journal)],
             ),
         )

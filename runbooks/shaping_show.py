@@ -17,7 +17,12 @@ class InterfaceShaping:
     probation: ProbationStatus = NOT_ARMED
 
 
-class ShowShaping(Check[InterfaceShaping], words="shaping show", example="web1"):
+class ShowShaping(
+    Check[InterfaceShaping],
+    words="shaping show",
+    example="web1",
+    columns=("Interface", "Direction", "Limit", "Dropped", "Delayed"),
+):
     """Show the traffic limits of a host's interfaces, and how many packets they dropped."""
 
     host: Host
@@ -46,7 +51,7 @@ class ShowShaping(Check[InterfaceShaping], words="shaping show", example="web1")
             f"{self.host} limits {limits}" if limits else f"{self.host} has no limit from Keyturn",
             findings,
             notes=state.probation.list_notes("the limits"),
-            table=Table(("Interface", "Direction", "Limit", "Dropped", "Delayed"), rows),
+            table=Table(self.columns, rows),
         )
 
 

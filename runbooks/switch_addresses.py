@@ -16,6 +16,7 @@ class SwitchAddresses(
     Check[Sequence[LearnedAddress]],
     words="switch addresses",
     example="sw1 address=52:54:00:00:02:01",
+    columns=("Address", "VLAN", "Port", "Kind"),
 ):
     """List the MAC addresses that a switch has learned, and their ports."""
 
@@ -42,7 +43,7 @@ class SwitchAddresses(
             + (f" of {len(addresses)} that match" if len(found) < len(addresses) else ""),
             findings=[f"{more} more are not shown: give an address or a port"] if more > 0 else [],
             table=Table(
-                ("Address", "VLAN", "Port", "Kind"),
+                self.columns,
                 [(each.address, each.vlan, each.port, each.kind) for each in found[:_MAX_ROWS]],
             ),
         )

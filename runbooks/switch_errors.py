@@ -14,8 +14,6 @@ from runbooks import (
     query_earlier_report,
 )
 
-_COLUMNS = ("Port", "Received errors", "CRC", "Sent errors", "New")
-
 
 @dataclass(frozen=True)
 class ErrorCounts:
@@ -25,7 +23,12 @@ class ErrorCounts:
     earlier: EarlierReport | None = None
 
 
-class SwitchErrors(Check[ErrorCounts], words="switch errors", example="sw1"):
+class SwitchErrors(
+    Check[ErrorCounts],
+    words="switch errors",
+    example="sw1",
+    columns=("Port", "Received errors", "CRC", "Sent errors", "New"),
+):
     """Check the error counters of a switch's ports, and how they grew since the last check."""
 
     host: Host = make_host_field("switch")
@@ -47,14 +50,14 @@ class SwitchErrors(Check[ErrorCounts], words="switch errors", example="sw1"):
             findings=[
                 f"{finding}{since}: check its cable, transceiver and duplex" for finding in growing
             ],
-            table=Table(_COLUMNS, [_format_row(each, new[each.port]) for each in with_errors]),
+            table=Table(self.columns, [_format_row(each, new[each.port]) for each in with_errors]),
         )
 
 
 def _get_totals(earlier: EarlierReport | None) -> Mapping[str, int] | None:
     """Return the errors of each port that the last report listed; None without a report."""
     table = earlier.report.table if earlier else None
-    if table is None or tuple(table.columns) != _COLUMNS:
+    if table is None or tuple(table.columns) != SwitchErrors.columns:
         return None
     return {row[0]: _parse_count(row[1]) + _parse_count(row[3]) for row in table.rows}
 

@@ -16,7 +16,12 @@ LagName = Annotated[
 ]
 
 
-class SwitchLag(Check[tuple[Lag, ...]], words="switch lag", example="sw1 port-channel1"):
+class SwitchLag(
+    Check[tuple[Lag, ...]],
+    words="switch lag",
+    example="sw1 port-channel1",
+    columns=("Aggregation", "State", "Protocol", "Members"),
+):
     """Check whether every port of a switch's link aggregations is bundled."""
 
     host: Host = make_host_field("switch")
@@ -43,9 +48,7 @@ class SwitchLag(Check[tuple[Lag, ...]], words="switch lag", example="sw1 port-ch
             self._format_summary(lags),
             (finding for lag in lags for finding in lag.findings),
             notes=[note] if unknown else (),
-            table=Table(
-                ("Aggregation", "State", "Protocol", "Members"), [_format_row(lag) for lag in lags]
-            ),
+            table=Table(self.columns, [_format_row(lag) for lag in lags]),
         )
 
     def _format_summary(self, lags: tuple[Lag, ...]) -> str:

@@ -7,7 +7,12 @@ from connectors.switch_tables import Neighbour
 from runbooks import Check, Host, Report, Table, make_host_field
 
 
-class SwitchNeighbours(Check[Sequence[Neighbour]], words="switch neighbours", example="sw1"):
+class SwitchNeighbours(
+    Check[Sequence[Neighbour]],
+    words="switch neighbours",
+    example="sw1",
+    columns=("Port", "Neighbour", "Its port"),
+):
     """List what is at the other end of a switch's cables, by LLDP."""
 
     host: Host = make_host_field("switch")
@@ -19,7 +24,7 @@ class SwitchNeighbours(Check[Sequence[Neighbour]], words="switch neighbours", ex
         return Report(
             f"{self.host} has {format_count(len(neighbours), 'neighbour')} with LLDP",
             table=Table(
-                ("Port", "Neighbour", "Its port"),
+                self.columns,
                 [(each.port, each.name or "unknown", each.far_port) for each in neighbours],
             ),
         )

@@ -7,7 +7,12 @@ from runbooks import Check, Host, Report, Table, make_host_field
 _QUIET = frozenset({"up", "down", "disabled", "monitoring"})
 
 
-class SwitchPorts(Check[tuple[SwitchPort, ...]], words="switch ports", example="sw1"):
+class SwitchPorts(
+    Check[tuple[SwitchPort, ...]],
+    words="switch ports",
+    example="sw1",
+    columns=("Port", "State", "VLAN", "Speed", "Duplex", "Note"),
+):
     """List the ports of a switch or router, and those that the device has stopped."""
 
     host: Host = make_host_field("switch")
@@ -31,7 +36,7 @@ class SwitchPorts(Check[tuple[SwitchPort, ...]], words="switch ports", example="
             + (f", {len(findings)} to fix" if findings else ""),
             findings,
             table=Table(
-                ("Port", "State", "VLAN", "Speed", "Duplex", "Note"),
+                self.columns,
                 [
                     (port.name, port.state, port.vlan, port.speed, port.duplex, port.note)
                     for port in ports

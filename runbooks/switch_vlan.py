@@ -9,7 +9,12 @@ _RESERVED = range(1002, 1006)
 _MOST_NAMED = 12
 
 
-class SwitchVlans(Check[tuple[Vlan, ...]], words="switch vlan", example="sw1"):
+class SwitchVlans(
+    Check[tuple[Vlan, ...]],
+    words="switch vlan",
+    example="sw1",
+    columns=("VLAN", "Name", "State", "Access ports"),
+):
     """List the VLANs of a switch, and their ports."""
 
     host: Host = make_host_field("switch")
@@ -27,7 +32,7 @@ class SwitchVlans(Check[tuple[Vlan, ...]], words="switch vlan", example="sw1"):
                 if vlan.state != "active"
             ],
             table=Table(
-                ("VLAN", "Name", "State", "Access ports"),
+                self.columns,
                 [(str(vlan.number), vlan.name, vlan.state, _format_ports(vlan)) for vlan in used],
             ),
         )

@@ -27,7 +27,11 @@ class PeerConnection:
 
 
 class TcpWindowCheck(
-    Check[PeerConnection], words="tcp window check", example="web1 198.51.100.7 rtt=80"
+    Check[PeerConnection],
+    words="tcp window check",
+    example="web1 198.51.100.7 rtt=80",
+    columns=("property", "value"),
+    rows=("line", "round trip", "in flight to fill it", "receive at most", "send at most"),
 ):
     """Check whether one TCP connection to a peer can use the full bandwidth of the line."""
 
@@ -76,7 +80,7 @@ class TcpWindowCheck(
             f"One connection between {self.host} and {self.peer} gets at most "
             f"{_format_rate(least)} of {_format_line(way.route)}",
             findings,
-            table=Table(("property", "value"), rows),
+            table=Table(self.columns, rows),
         )
 
 

@@ -23,7 +23,12 @@ class VpnState:
     tunnels: Sequence[Tunnel]
 
 
-class CheckVpn(Check[VpnState], words="vpn check", example="vpn1"):
+class CheckVpn(
+    Check[VpnState],
+    words="vpn check",
+    example="vpn1",
+    columns=("VPN", "Peer", "Inside", "State", "Since", "Received", "Sent"),
+):
     """Check OpenVPN's clients, and the IPsec tunnels of strongSwan."""
 
     host: Host = make_host_field("vpn")
@@ -61,7 +66,7 @@ class CheckVpn(Check[VpnState], words="vpn check", example="vpn1"):
         return Report.from_findings(
             f"{self.host} has {_format_summary(state)}",
             findings,
-            table=Table(("VPN", "Peer", "Inside", "State", "Since", "Received", "Sent"), rows),
+            table=Table(self.columns, rows),
         )
 
 

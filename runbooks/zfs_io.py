@@ -11,7 +11,12 @@ from connectors.zpool import POOL
 from runbooks import Check, Host, Report, Table, make_host_field
 
 
-class PoolTraffic(Check[Sequence[DeviceTraffic]], words="zfs io", example="nas1 tank 10"):
+class PoolTraffic(
+    Check[Sequence[DeviceTraffic]],
+    words="zfs io",
+    example="nas1 tank 10",
+    columns=("Device", "Reads/s", "Writes/s", "Read/s", "Written/s"),
+):
     """Measure for some seconds what the disks of ZFS pools read and write."""
 
     host: Host = make_host_field("zfs")
@@ -35,7 +40,7 @@ class PoolTraffic(Check[Sequence[DeviceTraffic]], words="zfs io", example="nas1 
         return Report(
             f"In {self.seconds} s, {'; '.join(_format_traffic(pool) for pool in pools)}",
             table=Table(
-                ("Device", "Reads/s", "Writes/s", "Read/s", "Written/s"),
+                self.columns,
                 [_format_row(each) for each in traffic],
             ),
         )

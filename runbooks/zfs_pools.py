@@ -23,7 +23,12 @@ class PoolState:
     spaces: Mapping[str, PoolSpace]
 
 
-class ListPools(Check[PoolState], words="zfs pools", example="nas1"):
+class ListPools(
+    Check[PoolState],
+    words="zfs pools",
+    example="nas1",
+    columns=("Pool", "State", "Size", "Allocated", "Full", "Last scan", "Lost data"),
+):
     """List the ZFS pools: health, space, last scrub and problems."""
 
     host: Host = make_host_field("zfs")
@@ -51,7 +56,7 @@ class ListPools(Check[PoolState], words="zfs pools", example="nas1"):
             f"{self.host} has {format_count(len(storage.pools), 'pool')}, {health}",
             findings,
             table=Table(
-                ("Pool", "State", "Size", "Allocated", "Full", "Last scan", "Lost data"),
+                self.columns,
                 [_format_row(pool, pools.spaces[pool.name]) for pool in storage.pools],
             ),
         )

@@ -15,7 +15,12 @@ class ScrubHistory:
     """Whether an import of the pool deletes its record of scrubs, as with zfs-fuse."""
 
 
-class ScrubStatus(Check[ScrubHistory], words="zfs scrub status", example="nas1 tank"):
+class ScrubStatus(
+    Check[ScrubHistory],
+    words="zfs scrub status",
+    example="nas1 tank",
+    columns=("Device", "State", "Read", "Write", "Checksum", "Note"),
+):
     """Show the progress of a scrub, or the result of the last one, and damaged files."""
 
     host: Host = make_host_field("zfs")
@@ -41,7 +46,7 @@ class ScrubStatus(Check[ScrubHistory], words="zfs scrub status", example="nas1 t
             f"{self.pool}: {_format_scans(scrubbed)}",
             findings,
             table=Table(
-                ("Device", "State", "Read", "Write", "Checksum", "Note"),
+                self.columns,
                 [_format_row(vdev) for vdev in pool.vdevs if vdev.is_leaf],
             ),
         )
