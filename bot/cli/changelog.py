@@ -17,6 +17,7 @@ import click
 from bot.cli.context import (
     FAILED,
     NOT_FOUND,
+    REFUSED,
     CommandEnvironment,
     exit_with_error,
     open_service,
@@ -431,8 +432,8 @@ def acknowledge_loss(
     """Acknowledge that entries from FIRST on were lost, for example after a restore.
 
     Until then `keyturn changelog verify` exits with status 1. Stop the service first. The numbers
-    must be those of the entries that witnesses have and the log lacks. The log records who
-    acknowledged the loss and why.
+    must be those of the entries that witnesses have and the log lacks. Those who may resume after
+    `stop all` may do this. The log records who acknowledged the loss and why.
 
     For example: keyturn changelog acknowledge 4711 --lost 12 --as olga --reason "restored Monday's
     backup"
@@ -440,6 +441,7 @@ def acknowledge_loss(
     from bot.audit import verification
 
     with _open_exclusively(environment) as database:
+        _check_may_resume(environment, database, person)
         points = _read_checkpoints(environment, witnesses)
         if not points:
             raise ValueError("no checkpoints: add --witness FILE that has the entries")
@@ -455,6 +457,19 @@ def acknowledge_loss(
             )
     line = f"Acknowledged the loss of {lost} entries from {first} on."
     print_result({"first": first, "lost": lost}, [line])
+
+
+def _check_may_resume(environment: CommandEnvironment, database: "Database", person: str) -> None:
+    """Exit with an error unless a person, who is not banned, may resume what others stopped."""
+    from bot.policy import PolicyDirectory
+    from bot.queries.banned_people import PolicyWithoutBanned
+
+    policies = PolicyWithoutBanned(PolicyDirectory(environment.settings.policy), database)
+    policy = policies.get_policy()
+    if not policy.get_order_ruling(person, "resume").allowed:
+        able = sorted(policy.list_people_allowed("resume", except_person=person))
+        who = f"those who can: {', '.join(able)}" if able else "the policy allows no one"
+        exit_with_error(f"{person} cannot acknowledge a loss; {who}", REFUSED)
 
 
 @contextmanager

@@ -124,6 +124,11 @@ def test_changelog_acknowledge_names_the_lost_entries_after_a_restore(place: Pat
     known = ("--as", "adam", "--reason", "the disk broke", "--witness", str(seen))
     wrong = run_keyturn(place, "changelog", "acknowledge", "3", "--lost", "1", *known)
     assert (wrong.returncode, "lacks 2 entries from 3 on" in wrong.stderr) == (1, True)
+    for person in ("nobody-at-all", "dora"):
+        stranger = ("--as", person, *known[2:])
+        refused = run_keyturn(place, "changelog", "acknowledge", "3", "--lost", "2", *stranger)
+        assert refused.returncode == 4
+        assert f"{person} cannot acknowledge a loss; those who can: " in refused.stderr
     right = run_keyturn(place, "changelog", "acknowledge", "3", "--lost", "2", *known)
     assert right.returncode == 0, right.stderr
     verified = run_keyturn(place, *verify)
