@@ -22,6 +22,7 @@ from bot.model.check_result import (
 from bot.model.text import format_count
 from bot.policy import NoPolicyError, PolicySource
 from bot.queries.oncall import check_calendars
+from bot.queries.redundancy import check_trees
 
 _SECOND = 1_000_000
 # A larger difference between the clocks is an error of their time service.
@@ -49,7 +50,7 @@ class ServiceHealth:
     keys: Mapping[str, Path] = field(default_factory=dict[str, Path])
     """Key files by their purpose."""
     policies: PolicySource | None = None
-    """Names the on-call calendars."""
+    """Names the on-call calendars and the fault trees."""
     clock: Callable[[], float] = time.time
     """Returns seconds since 1970."""
 
@@ -92,7 +93,9 @@ class ServiceHealth:
         # An invalid policy is an error of its own: everything is refused.
         with suppress(NoPolicyError):
             if self.policies is not None:
-                yield from check_calendars(tx, self.policies.get_policy())
+                policy = self.policies.get_policy()
+                yield from check_calendars(tx, policy)
+                yield from check_trees(tx, policy)
 
     def _check_clock(self, tx: Transaction) -> CheckResult:
         seconds = self.clock() - tx.now / _SECOND

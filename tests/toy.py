@@ -9,7 +9,7 @@ from typing import Annotated, Literal, TypeVar
 from pydantic import Field
 
 from connectors.command import NO_HOOKS, Answer, Command, Query, QueryRunner, RunHooks, Shell
-from connectors.errors import AlreadyStartedError
+from connectors.errors import AlreadyStartedError, UnreachableError
 from connectors.step_marker import StepMarker
 from connectors.step_status import MarkerState, StepStatus
 from runbooks import Change, Check, Host, Leg, NoUndo, Plan, Refused, Report, Step, make_host_field
@@ -233,8 +233,13 @@ class ToyFleet:
     before_send: Callable[[str, str], None] = lambda _host, _words: None
     before_query: Callable[[str], None] = lambda _host: None
     after_send: Callable[[str, str], None] = lambda _host, _words: None
+    # Hosts that refuse new connections, although those opened earlier still work.
+    refusing: set[str] = field(default_factory=set[str])
 
     def run_query(self, host: str, query: Query[T], /) -> T:
+        is_login = isinstance(query.command, Shell) and query.command.new_connection
+        if is_login and host in self.refusing:
+            raise UnreachableError(f"{host} refused the connection: check that sshd is running")
         self.asked += 1
         self.before_query(host)
         return query.parse(" ".join(f"{k}={v}" for k, v in self.hosts[host].items()))

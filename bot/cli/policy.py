@@ -56,6 +56,8 @@ def check_policy(environment: CommandEnvironment, *, directory: Path | None) -> 
             place = directory or environment.settings.policy
             check_access(place, list_trusted_owners(environment.settings.data))
             found = load_policy(place)
+            if found.tree_problems:
+                raise NoPolicyError(*found.tree_problems)
         except NoPolicyError as error:
             if wants_json():
                 _print_check_as_json(error.problems)

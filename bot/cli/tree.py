@@ -255,8 +255,10 @@ def _load_trees(
         tree = _load_file(file)
         return {tree.name: tree}
     with exit_on_errors():
-        analyses = load_policy(environment.settings.policy).trees
-    trees = {name: analysis.tree for name, analysis in analyses.items()}
+        policy = load_policy(environment.settings.policy)
+    trees = {name: analysis.tree for name, analysis in policy.trees.items()}
+    if policy.tree_problems and name not in trees:
+        exit_with_error("; ".join(map(str, policy.tree_problems)), FAILED)
     if not trees:
         exit_with_error("the policy has no fault trees: add trees/NAME.yaml", NOT_FOUND)
     if not name:

@@ -16,7 +16,7 @@ class EventReading:
     tree: str
     event: str
     state: str
-    """stands, failed or unknown."""
+    """stands, failed, finding or unknown."""
     since_at: int
     """When it came into this state."""
     read_at: int

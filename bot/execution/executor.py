@@ -11,7 +11,7 @@ from bot.audit.spool import LOGGING_FAILED_KIND
 from bot.db import live_output, runs
 from bot.db.database import StoreRefused, StoreUnavailable, Transaction
 from bot.db.lease_keeper import HeldLease
-from bot.execution import follow_up, gate, recovery
+from bot.execution import follow_up, gate, leg_readings, recovery
 from bot.execution.intent import StepIntent
 from bot.execution.live_output import LiveOutputWriter
 from bot.execution.planner import RemainingWork, compute_remaining
@@ -75,6 +75,7 @@ class Executor:
             policy = self._context.policies.get_policy()
             left = compute_remaining(self._context, claimed_run.run, policy)
             left = add_ticket(self._context, policy, claimed_run.run, left)
+            leg_readings.refresh_readings(self._context, policy, left.takes_down)
         except Refused as refused:
             self._end_before_first_step(
                 claimed_run, State.STALE, f"After the plan was made, {refused}"

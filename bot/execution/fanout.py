@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from bot.audit import change_log
 from bot.db import outbox, runs
 from bot.db.database import Transaction
-from bot.execution import gate, start_schedule
+from bot.execution import gate, leg_readings, start_schedule
 from bot.model.canonical import hash_canonical
 from bot.model.plan import ResolvedPlan
 from bot.model.run import Run, State
@@ -26,7 +26,7 @@ from bot.workflow.context import WorkflowContext, get_site
 from bot.workflow.finish import RunEnd, end_run, end_runs
 from bot.workflow.submit_plan import submit_plan
 from connectors.errors import prefix_host
-from runbooks import Report, Table
+from runbooks import Leg, Report, Table
 
 _SUCCESSFUL_STATES = frozenset({State.SUCCEEDED, State.NO_CHANGES})
 WAITS_FOR_LEGS = "Waits until the hosts changed before carry their services again"
@@ -38,6 +38,9 @@ def advance_fanout(context: WorkflowContext, number: int) -> None:
     with context.database.reading() as tx:
         if _can_only_wait(tx, number):
             return
+        legs = [*_list_legs_to_take(tx, number)]
+    if legs:
+        leg_readings.refresh_readings(context, context.policies.get_policy(), legs)
     with context.database.transaction() as tx:
         parent = runs.lock_run(tx, number)
         if parent.state is State.PLANNING:
@@ -62,6 +65,16 @@ def _can_only_wait(tx: Transaction, number: int) -> bool:
         return runs.has_child_in(tx, number, _ACTIVE_STATES)
     # The last children of a parent that has ended may wake it late.
     return state is not State.QUEUED
+
+
+def _list_legs_to_take(tx: Transaction, number: int) -> Iterator[Leg]:
+    """Yield the legs that the next waves of a run would take down."""
+    parent = runs.get_run(tx, number)
+    if parent.state is State.PLANNING or not (parent.plan and parent.plan.takes_down):
+        return
+    for child in runs.list_children_briefly(tx, number):
+        if child.state is State.PENDING:
+            yield from redundancy.list_legs(runs.get_run(tx, child.id).plan)
 
 
 def _combine_plans(

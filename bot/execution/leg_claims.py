@@ -1,25 +1,23 @@
-"""Legs that runs have taken down: checked again, and given back once their checks are well."""
+"""Legs that runs have taken down: read again, and given back once they stand."""
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from bot.audit import change_log
+from bot.audit.refusals import log_person_refusal
 from bot.db import redundancy as rows
 from bot.db import runs
 from bot.db.database import Transaction
 from bot.db.redundancy import LegClaim
-from bot.execution.planner import check_enabled
-from bot.execution.questions import create_query_function
-from bot.model.request_form import find_runbook, parse_request, split_words
+from bot.execution import leg_readings
+from bot.model.errors import NoSuchPersonError, NotAllowed
 from bot.model.run import ENDED_STATES, Run
 from bot.model.times import SECOND
 from bot.policy import NoPolicyError, Policy
 from bot.queries import redundancy
-from bot.redundancy import condition
 from bot.redundancy.fault_tree import Event
 from bot.workflow.context import WorkflowContext, get_site
-from connectors.errors import HostError
-from runbooks import Check, Leg, Refused, Report, read_report
+from bot.workflow.stopping import check_stop_reason
 
 log = logging.getLogger(__name__)
 
@@ -28,40 +26,8 @@ _SETTLE = 10 * SECOND
 _CHECK_INTERVAL = 10 * SECOND
 
 
-def refresh_readings(context: WorkflowContext, policy: Policy, legs: Iterable[Leg]) -> None:
-    """Check again what is too old of the services that carry these legs, as far as we reach it."""
-    wanted = [*legs]
-    for analysis in policy.trees.values():
-        if not analysis.list_events_of(wanted):
-            continue
-        with context.database.reading() as tx:
-            unknown = redundancy.read_status(tx, policy, analysis).state.unknown
-        for event in analysis.events:
-            if event.name in unknown and event.check:
-                run_event_check(context, policy, event)
-
-
-def run_event_check(context: WorkflowContext, policy: Policy, event: Event) -> None:
-    """Run the check of an event and store what it returns; nothing if another site reaches it."""
-    runbook_class, words = find_runbook(split_words(event.check))
-    runbook = parse_request(runbook_class, words)
-    site = policy.inventory[runbook.target].site
-    if not isinstance(runbook, Check) or (context.sites is not None and site not in context.sites):
-        return
-    try:
-        check_enabled(context, runbook_class)
-        report = read_report(runbook, create_query_function(context), runbook.report)
-    except (HostError, Refused) as error:
-        log.warning("the check %s failed: %s", event.check, error)
-        with context.database.transaction() as tx:
-            record_failed_check(tx, policy, event.check, str(error), run=None)
-        return
-    with context.database.transaction() as tx:
-        record_report(tx, policy, event.check, report, run=None)
-
-
 def release_due_claims(context: WorkflowContext) -> None:
-    """Give back the legs of runs that are over, once the event's own check is well again."""
+    """Give back the legs of runs that are over, once its event's own reading is well again."""
     with context.database.reading() as tx:
         over = [*_list_claims_of_ended_runs(tx)]
     if not over:
@@ -73,23 +39,56 @@ def release_due_claims(context: WorkflowContext) -> None:
         return
     for claim, run in over:
         event = _find_event(policy, claim)
-        if event is not None and event.check and not _is_checked_lately(context, claim):
-            run_event_check(context, policy, event)
+        if event is None and policy.tree_problems:
+            continue  # its tree may be one of those that cannot be read now
+        if event is not None and not _is_read_lately(context, claim):
+            leg_readings.read_events(context, policy, [event])
         with context.database.transaction() as tx:
             if _is_releasable(tx, claim, run, event):
-                release_claim(context, tx, claim, run, reason="its check is well again")
+                release_claim(context, tx, claim, run, reason="it stands again")
 
 
 def release_by_hand(
     context: WorkflowContext, tree: str, event: str, *, person: str, reason: str
 ) -> int:
-    """Give the claims on an event back, whatever its check says; return how many there were."""
+    """Give the claims on an event back, whatever is known of it; return how many there were.
+
+    Raises NotAllowed for all but owners of the leg's area, NoSuchPersonError and
+    InvalidRequestError.
+    """
+    policy, reason = context.policies.get_policy(), check_stop_reason(reason)
+    if policy.find_person(person) is None:
+        raise NoSuchPersonError(person)
+    refusal = ""
     with context.database.transaction() as tx:
         claims = [claim for claim in rows.list_claims(tx, tree) if claim.event == event]
         for claim in claims:
             run = runs.get_run(tx, claim.run)
+            refusal = _get_release_refusal(policy, claim, run, person)
+            if refusal:
+                log_person_refusal(tx, "leg release refused", person=person, run=run)
+                break
             release_claim(context, tx, claim, run, reason=reason, person=person)
+    if refusal:
+        raise NotAllowed(refusal)
     return len(claims)
+
+
+def _get_release_refusal(policy: Policy, claim: LegClaim, run: Run, person: str) -> str:
+    """Return why a person may not give a claim back; "" if they may."""
+    event = _find_event(policy, claim)
+    host = event.leg.host if event is not None and event.leg is not None else run.host
+    known = policy.inventory.hosts.get(host)
+    areas = [known.area] if known is not None else [*run.areas]
+    owners = {
+        owner
+        for name in areas
+        if name in policy.organisation.areas
+        for owner in policy.organisation.areas[name].owners
+    }
+    if person in owners:
+        return ""
+    return f"only an owner of {policy.join_area_titles(areas)} can release {claim.event}"
 
 
 def release_claim(
@@ -129,7 +128,7 @@ def _find_event(policy: Policy, claim: LegClaim) -> Event | None:
     return analysis.tree.events.get(claim.event) if analysis else None
 
 
-def _is_checked_lately(context: WorkflowContext, claim: LegClaim) -> bool:
+def _is_read_lately(context: WorkflowContext, claim: LegClaim) -> bool:
     with context.database.reading() as tx:
         reading = rows.list_readings(tx, claim.tree).get(claim.event)
         return reading is not None and tx.now - reading.read_at < _CHECK_INTERVAL
@@ -138,7 +137,7 @@ def _is_checked_lately(context: WorkflowContext, claim: LegClaim) -> bool:
 def _is_releasable(tx: Transaction, claim: LegClaim, run: Run, event: Event | None) -> bool:
     """Return whether the run's work is over and the leg has stood for long enough since."""
     ended = run.ended_at or tx.now
-    if event is None or not event.check:
+    if event is None:
         return tx.now - ended >= _SETTLE
     reading = rows.list_readings(tx, claim.tree).get(claim.event)
     if reading is None or reading.state != redundancy.STANDS or reading.read_at <= ended:
@@ -153,49 +152,21 @@ def take_claims(tx: Transaction, policy: Policy, run: Run) -> str:
     two legs are decided one after the other.
     """
     legs = redundancy.list_legs(run.plan)
+    if not legs:
+        return ""
     touched = {name: one.list_events_of(legs) for name, one in policy.trees.items()}
     touched = {name: events for name, events in touched.items() if events}
-    if not touched:
-        return ""
     rows.lock_trees(tx, [*touched])
     # The approved plan says what was overridden, not the row.
     override = run.plan.guard_override if run.plan else ""
     refusal = redundancy.find_refusal(tx, policy, legs, run=run.id, override=override)
     if refusal:
         return refusal
+    if not touched:
+        return ""
     for name, events in touched.items():
         for event in events:
             rows.add_claim(tx, name, event, run.id)
     claims: list[str] = [f"{name}: {', '.join(events)}" for name, events in touched.items()]
     change_log.append_entry(tx, "legs claimed", run=run, legs=claims)
     return ""
-
-
-def record_report(
-    tx: Transaction, policy: Policy, request: str, report: Report, *, run: int | None
-) -> None:
-    """Store what a check says of the events that name it. request: the check as it is typed."""
-    for tree, event in policy.events_by_check.get(request, ()):
-        has_failed = condition.has_failed(report, event.when)
-        state = (
-            redundancy.UNKNOWN
-            if has_failed is None
-            else redundancy.FAILED
-            if has_failed
-            else redundancy.STANDS
-        )
-        rows.store_reading(
-            tx, tree, event.name, state=state, run=run, detail=_describe_report(report, event)
-        )
-
-
-def record_failed_check(
-    tx: Transaction, policy: Policy, request: str, error: str, *, run: int | None
-) -> None:
-    """Store that a check could not be made, so that its events are unknown."""
-    for tree, event in policy.events_by_check.get(request, ()):
-        rows.store_reading(tx, tree, event.name, state=redundancy.UNKNOWN, run=run, detail=error)
-
-
-def _describe_report(report: Report, event: Event) -> str:
-    return f"{report.summary} ({event.when})" if event.when else report.summary

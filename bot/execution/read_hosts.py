@@ -13,7 +13,7 @@ from functools import partial
 
 from bot.db import runs
 from bot.db.database import StoreRefused, StoreUnavailable, Transaction
-from bot.execution import leg_claims
+from bot.execution import leg_readings
 from bot.execution.batches import BatchQueue
 from bot.execution.planner import RemainingWork, compute_remaining, resolve_plan, run_check
 from bot.execution.ticket_check import add_ticket
@@ -108,7 +108,7 @@ class HostReader:
             policy = self._context.policies.get_policy()
             left = compute_remaining(self._context, run, policy)
             left = add_ticket(self._context, policy, run, left)
-            leg_claims.refresh_readings(self._context, policy, left.takes_down)
+            leg_readings.refresh_readings(self._context, policy, left.takes_down)
             return partial(self._record_plan, remaining=left)
         except (Refused, TicketError) as refused:
             return partial(self._record_end, state=State.REFUSED, summary=str(refused))
@@ -181,7 +181,7 @@ class HostReader:
     def _record_reading(self, tx: Transaction, run: Run, report: Report) -> None:
         """Store what the check says of events of fault trees, if any names it."""
         policy = self._context.policies.get_policy()
-        leg_claims.record_report(tx, policy, run.request, report, run=run.id)
+        leg_readings.record_report(tx, policy, run.request, report, run=run.id)
 
     def _record_stop(self, tx: Transaction, run: Run) -> None:
         end_if_stopped(self._context, tx, run, None)
@@ -222,7 +222,7 @@ class HostReader:
     def _record_end(self, tx: Transaction, run: Run, *, state: State, summary: str) -> None:
         if run.kind == "check" and state is State.FAILED:
             policy = self._context.policies.get_policy()
-            leg_claims.record_failed_check(tx, policy, run.request, summary, run=run.id)
+            leg_readings.record_failed_check(tx, policy, run.request, summary, run=run.id)
         end_run(self._context, tx, run, state, summary)
 
 

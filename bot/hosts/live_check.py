@@ -4,13 +4,12 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import get_args
 
+from bot.hosts.contact import build_contact_query
 from bot.hosts.sudo_check import SudoCheck, build_sudo_query
 from bot.hosts.sudo_rules import group_grants_by_login, list_host_sudo_grants
 from bot.model.request_form import get_required_tag
-from connectors import msa
-from connectors.command import DeviceCommand, Query, Shell, SnmpWalk
+from connectors.command import Query, Shell
 from connectors.errors import (
     CommandError,
     HostError,
@@ -22,7 +21,7 @@ from connectors.errors import (
     WeakAlgorithmsError,
 )
 from connectors.fleet import Fleet
-from connectors.inventory import Host, Inventory, Platform
+from connectors.inventory import Host, Inventory
 from runbooks import Refused, load_catalogue
 from runbooks._bmc import read_machine
 
@@ -39,13 +38,6 @@ _SUDO_LIST_QUERY = Query(
     lambda answer: "NOPASSWD:" in answer,
     frozenset({0, 1, 126, 127}),
 )
-_PLATFORMS = tuple(each for each in get_args(Platform) if each not in {"linux", "snmp", "hp_msa"})
-_VERSION_QUERY = Query(
-    DeviceCommand(("show version",) * len(_PLATFORMS), platforms=_PLATFORMS),
-    lambda answer: bool(answer.strip()),
-)
-# sysDescr of SNMPv2-MIB (RFC 3418).
-_DESCRIPTION_QUERY = Query(SnmpWalk(("1.3.6.1.2.1.1.1",)), lambda answer: bool(answer.strip()))
 # Reachable, host key, login and command, by the class of the error.
 _RESULTS_BY_ERROR: tuple[tuple[type[HostError], tuple[bool | None, ...]], ...] = (
     (UnreachableError, (False, None, None, None)),
@@ -162,14 +154,8 @@ def _list_runbooks_for_host(host: Host) -> list[str]:
 
 def _detect_root_access(fleet: Fleet, host: Host) -> str:
     """Return how commands that need root would run, with both logins if there are two."""
-    if host.msa is not None:
-        fleet.run_query(host.name, msa.query("system"))
-        return ""
-    if host.snmp is not None:
-        fleet.run_query(host.name, _DESCRIPTION_QUERY)
-        return ""
-    if host.platform != "linux":
-        fleet.run_query(host.name, _VERSION_QUERY)
+    if host.platform != "linux" or host.msa is not None or host.snmp is not None:
+        fleet.run_query(host.name, build_contact_query(host))
         return ""
     reads = (
         "root"

@@ -26,6 +26,7 @@ from bot.policy import NoPolicyError, Policy
 from bot.policy.loader import check_access, load_policy
 from bot.queries import own_runbooks
 from bot.queries.oncall import check_calendars
+from bot.queries.redundancy import check_trees
 from connectors.fleet import Fleet
 from connectors.permissions import (
     find_other_owner,
@@ -104,6 +105,7 @@ def _check_database(installation: Installation, policy: Policy | None) -> Iterat
             if policy is not None:
                 with database.reading() as tx:
                     yield from check_calendars(tx, policy, subject="on call")
+                    yield from check_trees(tx, policy, subject="fault trees")
         except StoreUnavailable as error:
             yield create_error_result(
                 "database", f"{error}: check that it runs, and check KEYTURN_DATABASE"

@@ -1,4 +1,7 @@
-"""Load the policy directory: people, areas, inventory, rules and freezes, all or nothing."""
+"""Load the policy directory: people, areas, inventory, rules and freezes, all or nothing.
+
+Fault trees are the exception: see Policy.tree_problems.
+"""
 
 import hashlib
 import os
@@ -165,7 +168,8 @@ def load_policy(path: Path, **replacements: str) -> Policy:
 
     Raises:
         NoPolicyError: The files are not a valid policy, or others can write them. The message
-            names the file and the fix.
+            names the file and the fix. Problems of fault trees are in `tree_problems` of the
+            policy instead.
     """
     check_access(path)
     _, texts = _read_consistently(path, time.sleep, wait_for_edits=False)
@@ -311,7 +315,8 @@ def _build_policy(texts: Mapping[str, str]) -> Policy:
         freezes,
         version=version,
         files=digests,
-        trees=trees,
+        trees=trees.analyses,
+        tree_problems=trees.problems,
         tickets=tickets,
         calendars=calendars,
     )

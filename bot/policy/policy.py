@@ -116,6 +116,7 @@ class Policy:
         files: Mapping[str, str] | None = None,
         person_names: Mapping[str, str] | None = None,
         trees: Mapping[str, TreeAnalysis] | None = None,
+        tree_problems: Sequence[PolicyProblem] = (),
         tickets: TicketSystem | None = None,
         calendars: Mapping[str, DutyCalendar] | None = None,
         duties: Mapping[str, Duty] | None = None,
@@ -132,6 +133,9 @@ class Policy:
         self.freezes = freezes
         self.trees = trees or {}
         """The fault trees of services, by name."""
+        self.tree_problems = tree_problems
+        """Why files of fault trees are not valid. No change that takes something down starts then:
+        what they protect is not known."""
         self.tickets = tickets
         """The system that is asked about change tickets; None without tickets.yaml."""
         self._rules = rules
@@ -218,6 +222,16 @@ class Policy:
             for event in analysis.events:
                 if event.check:
                     events.setdefault(event.check, []).append((name, event))
+        return events
+
+    @cached_property
+    def events_by_contact(self) -> Mapping[str, Sequence[tuple[str, Event]]]:
+        """The events without a check, each with its tree's name, by the host that is contacted."""
+        events: dict[str, list[tuple[str, Event]]] = {}
+        for name, analysis in self.trees.items():
+            for event in analysis.events:
+                if event.leg is not None and not event.check:
+                    events.setdefault(event.leg.host, []).append((name, event))
         return events
 
     @cached_property
@@ -352,6 +366,7 @@ class Policy:
             "files": self.files,
             "person_names": self.person_names,
             "trees": self.trees,
+            "tree_problems": self.tree_problems,
             "tickets": self.tickets,
             "calendars": self.calendars,
             "duties": self.duties,

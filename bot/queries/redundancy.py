@@ -3,28 +3,51 @@
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from bot.db import host_contacts, runs, view_conditions
 from bot.db import redundancy as rows
+from bot.db import runs, view_conditions
 from bot.db.database import Transaction
 from bot.db.redundancy import EventReading, LegClaim
+from bot.model.check_result import CheckResult, create_error_result, create_warning_result
 from bot.model.plan import ResolvedPlan
-from bot.model.run import Run
+from bot.model.run import Run, State
 from bot.model.times import MINUTE, format_deadline
 from bot.policy import Policy
 from bot.policy.policy import NO_LIMIT
 from bot.redundancy.analysis import TreeAnalysis
+from bot.redundancy.fault_tree import Event
 from bot.redundancy.guard import GuardDecision, TreeState, decide
 from runbooks import Leg
 
 STANDS, FAILED, UNKNOWN, CLAIMED = "stands", "failed", "unknown", "claimed"
+# Of a reading: the check needs attention, and no condition says whether the leg is down.
+FINDING = "finding"
+
+
+# How long a contact counts. At plan and at gate every host is contacted a moment before.
+_CONTACT_LIFETIME = MINUTE
 
 
 @dataclass(frozen=True)
 class TreeStatus:
-    """A tree's events as they are now. words: for each event that does not stand, what is so."""
+    """A tree's events as they are now."""
 
     state: TreeState
     words: Mapping[str, str] = field(default_factory=dict[str, str])
+    """For each event that does not stand, what is known of it."""
+    outdated: frozenset[str] = frozenset()
+    """Of the unknown events those that stood at their last reading, which is too old."""
+
+    @property
+    def last_known_state(self) -> TreeState:
+        """The state if whatever stood at its last reading still does."""
+        return replace(self.state, unknown=self.state.unknown - self.outdated)
+
+
+@dataclass(frozen=True)
+class _EventStatus:
+    state: str
+    words: str = ""
+    is_outdated: bool = False
 
 
 def read_status(
@@ -32,43 +55,51 @@ def read_status(
 ) -> TreeStatus:
     """Return how the events of a tree are. except_runs: their claims do not count."""
     name = analysis.tree.name
-    read = {event: words for event, words in _read_events(tx, analysis) if words[1]}
-    failed = {event: words[1] for event, words in read.items() if words[0] == FAILED}
-    unknown = {event: words[1] for event, words in read.items() if words[0] == UNKNOWN}
+    read = dict(_read_events(tx, analysis))
+    by_state = {
+        state: frozenset(event for event, one in read.items() if one.state == state)
+        for state in (FAILED, UNKNOWN)
+    }
     claimed = {
         claim.event: _describe_claim(tx, policy, claim)
         for claim in rows.list_claims(tx, name)
         if claim.run not in except_runs
     }
     return TreeStatus(
-        TreeState(frozenset(failed), frozenset(unknown), frozenset(claimed)),
-        claimed | unknown | failed,
+        TreeState(by_state[FAILED], by_state[UNKNOWN], frozenset(claimed)),
+        claimed | {event: one.words for event, one in read.items() if one.words},
+        frozenset(event for event, one in read.items() if one.is_outdated),
     )
 
 
-def _read_events(tx: Transaction, analysis: TreeAnalysis) -> Iterator[tuple[str, tuple[str, str]]]:
-    """Yield each event with its state and, where it does not stand, words for that."""
+def _read_events(tx: Transaction, analysis: TreeAnalysis) -> Iterator[tuple[str, _EventStatus]]:
     readings = rows.list_readings(tx, analysis.tree.name)
-    contacts = host_contacts.list_contacts(tx)
-    oldest = tx.now - analysis.tree.max_age_minutes * MINUTE
+    max_age = round(analysis.tree.max_age_minutes * MINUTE)
     for event in analysis.events:
-        if event.check:
-            yield event.name, _judge_reading(readings.get(event.name), oldest=oldest)
-        elif event.leg is not None:
-            contact = contacts.get(event.leg.host)
-            if contact and contact.kind == "unreachable":
-                since = format_deadline(contact.since)
-                yield event.name, (FAILED, f"is unreachable since {since}")
+        # Nothing can be known of an undeveloped event: its tree says that it counts as up.
+        if event.check or event.leg is not None:
+            oldest = tx.now - (max_age if event.check else _CONTACT_LIFETIME)
+            yield event.name, _judge_reading(event, readings.get(event.name), oldest=oldest)
 
 
-def _judge_reading(reading: EventReading | None, *, oldest: float) -> tuple[str, str]:
+def _judge_reading(event: Event, reading: EventReading | None, *, oldest: int) -> _EventStatus:
+    """Return what is known now: what was not read, or not lately, is unknown."""
+    read, reached = ("checked", "checked") if event.check else ("contacted", "reached")
     if reading is None:
-        return UNKNOWN, "was never checked"
-    since = format_deadline(reading.since_at)
+        return _EventStatus(UNKNOWN, f"was never {read}")
+    at = format_deadline(reading.read_at)
     if reading.read_at < oldest:
-        return UNKNOWN, f"is unknown: last checked {format_deadline(reading.read_at)}"
-    words = {FAILED: f"is down since {since}", UNKNOWN: f"is unknown since {since}"}
-    return reading.state, words.get(reading.state, "")
+        words = f"is unknown: last {read} {at}"
+        return _EventStatus(UNKNOWN, words, is_outdated=reading.state == STANDS)
+    if reading.state == UNKNOWN:
+        detail = reading.detail.rstrip(".")
+        return _EventStatus(UNKNOWN, f"could not be {reached} at {at}: {detail}")
+    if reading.state == FINDING:
+        since, detail = format_deadline(reading.since_at), reading.detail.rstrip(".")
+        return _EventStatus(UNKNOWN, f"needs attention since {since}: {detail}")
+    if reading.state == FAILED:
+        return _EventStatus(FAILED, f"is down since {format_deadline(reading.since_at)}")
+    return _EventStatus(STANDS)
 
 
 def _describe_claim(tx: Transaction, policy: Policy, claim: LegClaim) -> str:
@@ -82,15 +113,24 @@ def _describe_claim(tx: Transaction, policy: Policy, claim: LegClaim) -> str:
 
 
 def list_decisions(
-    tx: Transaction, policy: Policy, legs: Collection[Leg], *, except_runs: Collection[int] = ()
+    tx: Transaction,
+    policy: Policy,
+    legs: Collection[Leg],
+    *,
+    except_runs: Collection[int] = (),
+    by_last_known: bool = False,
 ) -> list[tuple[GuardDecision, TreeStatus]]:
-    """Decide, for each tree, whether a change may take these legs down now."""
+    """Decide, for each tree, whether a change may take these legs down now.
+
+    by_last_known: readings count whatever their age.
+    """
     decisions: list[tuple[GuardDecision, TreeStatus]] = []
     for analysis in policy.trees.values():
         takes = analysis.list_events_of(legs)
         if takes:
             status = read_status(tx, policy, analysis, except_runs=except_runs)
-            decisions.append((decide(analysis, status.state, takes), status))
+            state = status.last_known_state if by_last_known else status.state
+            decisions.append((decide(analysis, state, takes), status))
     return decisions
 
 
@@ -101,6 +141,8 @@ def find_refusal(
 
     override: a cut set as `format_cut_set` writes it, that was approved to be taken.
     """
+    if legs and (problem := describe_tree_problems(policy)):
+        return f"{problem} Until then, no change that takes something down starts"
     for decision, status in list_decisions(tx, policy, legs, except_runs=[run]):
         if decision.is_refused and format_cut_set(decision) != override:
             return describe_refusal(policy.trees[decision.tree], decision, status)
@@ -110,7 +152,9 @@ def find_refusal(
 def get_margin(tx: Transaction, policy: Policy, run: Run) -> int:
     """Return how many legs would be left, at the least, while the run works on one host.
 
-    What hosts of the same request have claimed does not count: waves keep the margin then.
+    What hosts of the same request have claimed does not count: waves keep the margin then. Legs
+    are read for the plan and for the gate, which decides: in between, the last readings count, so
+    that no approval is missing only because the others took an hour.
     """
     own = [run.id]
     if run.hosts and run.plan and run.plan.takes_down:
@@ -118,7 +162,9 @@ def get_margin(tx: Transaction, policy: Policy, run: Run) -> int:
     margins = [
         decision.margin_after
         for legs in _list_legs_by_host(run.plan)
-        for decision, _ in list_decisions(tx, policy, legs, except_runs=own)
+        for decision, _ in list_decisions(
+            tx, policy, legs, except_runs=own, by_last_known=run.state is not State.STARTING
+        )
         if decision.margin_after is not None
     ]
     return min(margins, default=NO_LIMIT)
@@ -161,6 +207,33 @@ def describe_refusal(analysis: TreeAnalysis, decision: GuardDecision, status: Tr
         f"{known}. This change would take {taken} down too: {effect}. Repair {others[0]} first, "
         "or request it with an override of this cut set"
     )
+
+
+def describe_tree_problems(policy: Policy) -> str:
+    """Return which fault trees are not valid, with file, line and what to write; "" if all are."""
+    if not policy.tree_problems:
+        return ""
+    problems = "; ".join(map(str, policy.tree_problems))
+    return f"A fault tree is not valid, so it protects nothing: {problems}."
+
+
+def check_trees(
+    tx: Transaction, policy: Policy, *, subject: str = "Fault trees"
+) -> Iterator[CheckResult]:
+    """Yield what is wrong with fault trees, and the events whose last reading says nothing."""
+    for problem in policy.tree_problems:
+        yield create_error_result(
+            subject, f"{problem}. Until then, no change that takes something down starts"
+        )
+    for name, analysis in policy.trees.items():
+        readings = rows.list_readings(tx, name)
+        for event in analysis.events:
+            reading = readings.get(event.name)
+            if reading is not None and reading.state == UNKNOWN:
+                since = format_deadline(reading.since_at)
+                yield create_warning_result(
+                    subject, f"{event.name} of {name} is unknown since {since}: {reading.detail}"
+                )
 
 
 def parse_cut_set(policy: Policy, text: str) -> str:
@@ -229,7 +302,9 @@ class TreeOverview:
         if self.margin is None:
             return "Nothing in the tree takes it down"
         if self.margin == 0:
-            return "Down, or its state is unknown"
+            if self.analysis.is_down(self.status.state.failed):
+                return "Down"
+            return "Not known: Keyturn reads its legs before each change"
         if self.margin == 1:
             return "Last leg: one more failure takes it down"
         return f"Survives {self.margin - 1} more failure{'s' * (self.margin > 2)}"

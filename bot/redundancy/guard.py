@@ -11,10 +11,10 @@ class TreeState:
     """The events of a tree as they are now. An event that is known nowhere here stands."""
 
     failed: frozenset[str] = frozenset()
-    """Events whose check returned that they have happened."""
+    """Events that have happened, by the condition of their check."""
     unknown: frozenset[str] = frozenset()
-    """Events that could not be read, or not lately. They count as down, and are taken down anew by
-    a change that takes their leg."""
+    """Events of which it is not known whether they have happened. They count as down, and a change
+    that takes their leg takes it down anew."""
     claimed: frozenset[str] = frozenset()
     """Events that other runs in flight may bring about."""
 

@@ -28,6 +28,13 @@ TreeName = Annotated[str, Field(pattern=NAME_PATTERN)]
 Text = Annotated[str, Field(max_length=200), AfterValidator(refuse_invisible)]
 
 
+def _check_condition(text: str) -> str:
+    """Return the condition of an event as it is written. Raises ValueError."""
+    if text:
+        parse_condition(text)
+    return text
+
+
 class GateModel(BaseModel):
     """One gate: `any: […]`, `all: […]`, or `at-least: 2, of: […]`."""
 
@@ -65,7 +72,7 @@ class EventModel(BaseModel):
     says: Text = ""
     leg: Annotated[str, Field(pattern=r"^[a-z0-9-]+(/[A-Za-z0-9@._/-]+)?$")] | None = None
     check: Text = ""
-    when: Annotated[Text, AfterValidator(parse_condition)] = ""
+    when: Annotated[Text, AfterValidator(_check_condition)] = ""
     p: Annotated[float, Field(ge=0, le=1)] | None = None
     mttr: Annotated[float, Field(gt=0)] | None = None
     undeveloped: bool = False

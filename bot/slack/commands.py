@@ -563,7 +563,7 @@ class SlackCommands:
         return (
             policy_commands.render_tree(overviews[0])
             if name
-            else policy_commands.render_trees(overviews)
+            else policy_commands.render_trees(overviews, command.policy.tree_problems)
         )
 
     def _create_sign_in_reply(self, command: TypedCommand) -> Message:

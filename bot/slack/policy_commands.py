@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 
 from bot.model.text import format_count
 from bot.model.times import to_datetime
-from bot.policy import Person, Policy
+from bot.policy import Person, Policy, PolicyProblem
 from bot.policy.freezes import Freeze
 from bot.queries.oncall import CalendarStatus
 from bot.queries.redundancy import TreeOverview
@@ -178,12 +178,13 @@ def _render_freeze(
     return parts + ([f"; except {', '.join(freeze.but)}"] if freeze.but else [])
 
 
-def render_trees(overviews: Sequence[TreeOverview]) -> Message:
-    """List the services with their margins."""
-    if not overviews:
+def render_trees(overviews: Sequence[TreeOverview], problems: Sequence[PolicyProblem]) -> Message:
+    """List the services with their margins, and the files that are not valid."""
+    if not overviews and not problems:
         text = "The policy has no fault trees yet."
         return Message(text, [paragraph(text)])
     items = [[bold(one.analysis.tree.name), f" – {one.margin_sentence}"] for one in overviews]
+    items += [[bold("Not valid"), f" – {problem}"] for problem in problems]
     return Message(format_count(len(overviews), "service"), [rich_text(bullet_list(*items))])
 
 

@@ -21,7 +21,9 @@ def list_trees(visit: Visit) -> Response:
     """Show each service with its margin now."""
     with visit.read_viewable() as tx:
         overviews = [read_overview(tx, visit.policy, one) for one in visit.policy.trees.values()]
-    return visit.render("redundancy.html", overviews=overviews)
+    return visit.render(
+        "redundancy.html", overviews=overviews, problems=visit.policy.tree_problems
+    )
 
 
 @router.get("/{name}")

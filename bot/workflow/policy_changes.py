@@ -50,6 +50,8 @@ def _log_policy(tx: Transaction, policy: Policy | None, error: str) -> Entry:
     if policy is None:
         log.critical("there is no valid policy, so nothing can be requested or run: %s", error)
         return change_log.append_entry(tx, BROKEN, error=error)
+    for problem in policy.tree_problems:
+        log.error("a fault tree is not valid, so it protects nothing: %s", problem)
     changed = change_log.get_last_entry_of_kind(tx, CHANGED)
     before = changed.facts if changed else {}
     old: dict[str, str] = before.get("files", {})

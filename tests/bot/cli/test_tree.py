@@ -107,3 +107,18 @@ def test_tree_claims_lists_claims_and_tree_release_frees_one(place: Path):
         3,
         "keyturn: no run claims lb1 of shop: see keyturn tree claims\n",
     )
+    unknown = run("release", "shop", "lb1", "--as", "nobody-at-all", "--reason", "gone")
+    assert (unknown.exit_code, unknown.stderr) == (
+        3,
+        "keyturn: nobody-at-all is not in the policy\n",
+    )
+
+
+def test_tree_and_policy_commands_print_file_and_line_of_an_invalid_fault_tree(place: Path):
+    file = place / "policy" / "trees" / "shop.yaml"
+    file.write_text(SHOP.replace("all: [lb1, lb2]", "all: [lb1, lb9]"))
+    problem = "keyturn: trees/shop.yaml, line 3: lb9 is not a gate, event or tree"
+    for words in (["tree", "check"], ["tree", "draw", "shop"], ["policy", "check"]):
+        wrong = CliRunner().invoke(main, words)
+        assert wrong.exit_code == 1
+        assert wrong.stderr.startswith(problem)

@@ -1,6 +1,7 @@
 """The redundancy guard of the last leg, from request to release, on each database."""
 
 import threading
+from dataclasses import replace
 
 import pytest
 from sqlalchemy import update
@@ -8,16 +9,18 @@ from sqlalchemy import update
 from bot.audit import change_log
 from bot.db import redundancy as rows
 from bot.db import schedules, tables
-from bot.db.host_contacts import LastContact, store_contacts
-from bot.execution import leg_claims
-from bot.model.errors import InvalidRequestError
+from bot.execution import leg_claims, leg_readings
+from bot.model.errors import InvalidRequestError, NoSuchPersonError, NotAllowed
 from bot.model.run import Run, State
 from bot.model.schedule import ScheduleTiming, parse_cron
+from bot.model.times import MINUTE
+from bot.queries import redundancy
 from bot.queries.run_timeline import build_run_events
 from bot.service import KeyturnService
+from runbooks import Leg, Report, Table
 from tests.bot.clock import make_due_now
 from tests.bot.harness import WEB, Harness
-from tests.toy import SetSwitch, TakeDown
+from tests.toy import SetSwitch, ShowSwitches, TakeDown
 
 
 @pytest.fixture
@@ -41,9 +44,7 @@ def approve(harness: Harness, run: Run) -> Run:
 
 
 def lose_host(harness: Harness, host: str) -> None:
-    with harness.database.transaction() as tx:
-        lost = LastContact(host, tx.now, None, tx.now, "unreachable", "no route")
-        store_contacts(tx, [lost])
+    harness.fleet.refusing.add(host)
 
 
 def list_claims(harness: Harness) -> list[tuple[str, int]]:
@@ -53,6 +54,7 @@ def list_claims(harness: Harness) -> list[tuple[str, int]]:
 
 def release_claims(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(leg_claims, "_SETTLE", 0)
+    monkeypatch.setattr(leg_claims, "_CHECK_INTERVAL", 0)
     leg_claims.release_due_claims(harness.context)
     harness.run_queued_work()
 
@@ -76,7 +78,8 @@ def test_last_leg_is_refused_at_planning_by_name(harness: Harness):
     lose_host(harness, "lb2")
     run = harness.request(build_take_down("lb1"))
     assert run.state is State.REFUSED
-    assert "lb2 is unreachable since" in run.summary
+    assert "lb2 could not be reached at 20" in run.summary
+    assert "UTC: lb2 refused the connection: check that sshd is running. This" in run.summary
     assert "This change would take lb1 down too" in run.summary
     assert "cut set lb1-lb2: lb1, lb2" in run.summary
     assert harness.fleet.sent == []
@@ -116,6 +119,10 @@ def test_leg_claim_is_released_after_the_run_and_a_settle_time(
     approve(harness, run)
     leg_claims.release_due_claims(harness.context)
     assert list_claims(harness) == [("lb1", run.id)]
+    lose_host(harness, "lb1")
+    release_claims(harness, monkeypatch)
+    assert list_claims(harness) == [("lb1", run.id)]
+    harness.fleet.refusing.clear()
     release_claims(harness, monkeypatch)
     assert list_claims(harness) == []
     assert [kind for kind in harness.list_entry_kinds(run) if kind.startswith("leg")] == [
@@ -137,6 +144,32 @@ def test_leg_claim_is_released_by_a_person_with_a_reason(harness: Harness):
         "adam",
         "replaced by lb3",
     )
+
+
+@pytest.mark.parametrize(
+    ("person", "error", "message"),
+    [
+        ("nobody-at-all", NoSuchPersonError, "nobody-at-all is not in the policy"),
+        ("dora", NotAllowed, "only an owner of the edge can release lb1"),
+        ("stan", NotAllowed, "only an owner of the edge can release lb1"),
+    ],
+)
+def test_leg_claim_is_not_released_by_people_who_do_not_own_its_area(
+    harness: Harness, person: str, error: type[Exception], message: str
+):
+    run = harness.request(build_take_down("lb1"))
+    approve(harness, run)
+    with pytest.raises(error, match=message):
+        harness.service.release_leg("lb1-lb2", "lb1", person=person, reason="replaced by lb3")
+    assert list_claims(harness) == [("lb1", run.id)]
+    kinds = harness.list_entry_kinds(run)
+    assert "leg released" not in kinds
+    assert ("leg release refused" in kinds) == (error is NotAllowed)
+
+
+def test_leg_claim_is_not_released_without_a_reason(harness: Harness):
+    with pytest.raises(InvalidRequestError, match="reason"):
+        harness.service.release_leg("lb1-lb2", "lb1", person="adam", reason=" ")
 
 
 def test_request_for_both_legs_changes_one_after_the_other(
@@ -167,11 +200,7 @@ def test_request_for_three_legs_needs_no_more_approvals_once_it_has_begun(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ):
     """What its own hosts have claimed counts for the waves, not for the approvals."""
-    inventory = harness.policies.path / "inventory.yaml"
-    text = inventory.read_text().partition("redundant:")[0]
-    hosts = f"{text}  lb3: {{area: edge, tags: [haproxy]}}\n"
-    inventory.write_text(f"{hosts}redundant: [lb1, lb2, lb3]\n")
-    harness.fleet.hosts["lb3"] = {"lamp": "off"}
+    add_third_host(harness)
     parent = harness.service.request_on_hosts(
         [build_take_down(host) for host in ("lb1", "lb2", "lb3")],
         host_pattern="lb*",
@@ -229,6 +258,205 @@ def _advance_together(service: KeyturnService, runs: list[Run]) -> None:
         thread.start()
     for thread in threads:
         thread.join()
+
+
+# --- what is not known now is not up ---
+
+
+def age_readings(harness: Harness, minutes: int) -> None:
+    at = tables.event_reading.c.read_at
+    with harness.database.transaction() as tx:
+        tx.sql.execute(update(tables.event_reading).values(read_at=at - minutes * MINUTE))
+
+
+def find_refusal(harness: Harness, leg: str) -> str:
+    with harness.database.reading() as tx:
+        policy = harness.policies.get_policy()
+        return redundancy.find_refusal(tx, policy, [Leg.parse(leg)], run=0)
+
+
+def add_third_host(harness: Harness) -> None:
+    inventory = harness.policies.path / "inventory.yaml"
+    text = inventory.read_text().partition("redundant:")[0]
+    hosts = f"{text}  lb3: {{area: edge, tags: [haproxy]}}\n"
+    inventory.write_text(f"{hosts}redundant: [lb1, lb2, lb3]\n")
+    harness.fleet.hosts["lb3"] = {"lamp": "off"}
+
+
+def test_leg_that_was_never_contacted_or_not_lately_does_not_stand(harness: Harness):
+    assert find_refusal(harness, "lb1").startswith("lb2 was never contacted. This change would")
+    leg_readings.refresh_readings(harness.context, harness.policies.get_policy(), [Leg("lb1")])
+    assert find_refusal(harness, "lb1") == ""
+    age_readings(harness, 2)
+    assert "lb2 is unknown: last contacted 20" in find_refusal(harness, "lb1")
+
+
+def test_host_that_only_another_site_reaches_does_not_stand(harness: Harness):
+    inventory = harness.policies.path / "inventory.yaml"
+    inventory.write_text(inventory.read_text().replace("  lb2: {", "  lb2: {site: far, "))
+    context = replace(harness.context, sites=frozenset({"main"}))
+    leg_readings.refresh_readings(context, harness.policies.get_policy(), [Leg("lb1")])
+    assert find_refusal(harness, "lb1").startswith("lb2 was never contacted")
+
+
+def test_other_hosts_are_contacted_at_the_same_time(harness: Harness):
+    add_third_host(harness)
+    together = threading.Barrier(3)
+    harness.fleet.before_query = lambda _host: together.wait(60) and None
+    leg_readings.refresh_readings(harness.context, harness.policies.get_policy(), [Leg("lb1")])
+    assert find_refusal(harness, "lb1") == ""
+
+
+def test_host_that_does_not_answer_in_time_does_not_stand(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(leg_readings, "_MAX_SECONDS", 0.2)
+    is_over = threading.Event()
+
+    def hang(host: str) -> None:
+        if host == "lb2":
+            is_over.wait(60)
+
+    harness.fleet.before_query = hang
+    run = harness.request(build_take_down("lb1"))
+    is_over.set()
+    assert run.state is State.REFUSED
+    assert "UTC: no answer in 0.2 s. This change would take lb1 down too" in run.summary
+
+
+def test_approval_after_hours_counts_by_the_last_readings_and_the_gate_reads_again(
+    harness: Harness,
+):
+    add_third_host(harness)
+    run = harness.request(build_take_down("lb1"))
+    assert run.required_approvals == 1
+    age_readings(harness, 600)
+    assert harness.approve(run).state is State.SUCCEEDED
+
+
+def test_leg_that_dies_after_the_plan_makes_the_gate_ask_for_more_approvals(harness: Harness):
+    add_third_host(harness)
+    run = harness.request(build_take_down("lb1"))
+    lose_host(harness, "lb3")
+    waiting = harness.approve(run)
+    assert (waiting.state, waiting.required_approvals) == (State.PENDING, 2)
+    assert harness.fleet.sent == []
+
+
+BOND = """\
+top: net-down
+gates:
+  net-down: {says: No leg of the bond is left, all: [leg0, leg1]}
+events:
+  leg0: {leg: nas1/eth0, check: bond check nas1, when: Link of eth0 != up}
+  leg1: {leg: nas1/eth1, check: bond check nas1, when: Link of eth1 != up}
+"""
+
+
+def record_bond(harness: Harness, **links: str) -> None:
+    table = Table(("Member", "Link"), list(links.items()))
+    report = Report("bond0", healthy="down" not in links.values(), table=table)
+    with harness.database.transaction() as tx:
+        policy = harness.policies.get_policy()
+        leg_readings.record_report(tx, policy, "bond check nas1", report, run=None)
+
+
+@pytest.fixture
+def bond(harness: Harness) -> Harness:
+    """The harness with a tree over the two legs of a bond, which one check reads."""
+    trees = harness.policies.path / "trees"
+    trees.mkdir()
+    (trees / "net.yaml").write_text(BOND)
+    return harness
+
+
+def test_leg_of_a_bond_that_still_stands_is_kept_when_the_other_is_down(bond: Harness):
+    record_bond(bond, eth0="up", eth1="up")
+    assert find_refusal(bond, "nas1/eth0") == find_refusal(bond, "nas1/eth1") == ""
+    record_bond(bond, eth0="down", eth1="up")
+    refusal = find_refusal(bond, "nas1/eth1")
+    assert refusal.startswith("leg0 is down since 20")
+    assert "would take leg1 down too: No leg of the bond is left" in refusal
+    assert find_refusal(bond, "nas1/eth0") == ""
+    record_bond(bond, eth0="down", eth1="down")
+    assert find_refusal(bond, "nas1") == ""
+
+
+def test_row_that_the_check_does_not_have_is_named_with_those_that_it_has(bond: Harness):
+    record_bond(bond, eth0="up", eth2="up")
+    refusal = find_refusal(bond, "nas1/eth0")
+    assert refusal.startswith("leg1 could not be checked at 20")
+    assert "`Link of eth1 != up`: the table has no row eth1; it has eth0, eth2. This" in refusal
+    with bond.database.reading() as tx:
+        (result,) = redundancy.check_trees(tx, bond.policies.get_policy())
+    assert result.level == "warning"
+    assert "leg1 of net is unknown since 20" in result.message
+    assert "the table has no row eth1; it has eth0, eth2" in result.message
+
+
+def test_finding_without_a_condition_does_not_make_its_leg_free_to_take(bond: Harness):
+    """Both services run; each was restarted by systemd once, which is a finding."""
+    events = "".join(
+        f"  {host}: {{leg: {host}/haproxy, check: service status {host} haproxy}}\n"
+        for host in ("lb1", "lb2")
+    )
+    tree = f"top: down\ngates:\n  down: {{all: [lb1, lb2]}}\nevents:\n{events}"
+    (bond.policies.path / "trees" / "shop.yaml").write_text(tree)
+    with bond.database.transaction() as tx:
+        policy = bond.policies.get_policy()
+        for host in ("lb1", "lb2"):
+            report = Report("haproxy was restarted once.", healthy=False)
+            check = f"service status {host} haproxy"
+            leg_readings.record_report(tx, policy, check, report, run=None)
+    refusal = find_refusal(bond, "lb1/haproxy")
+    assert refusal.startswith("lb2 needs attention since 20")
+    assert "UTC: haproxy was restarted once. This change would take lb1 down too" in refusal
+
+
+# --- a fault tree that is not valid ---
+
+
+def break_tree(harness: Harness) -> None:
+    (harness.policies.path / "trees" / "net.yaml").write_text(BOND.replace("leg1]", "leg7]"))
+
+
+_PROBLEM = "trees/net.yaml, line 3: leg7 is not a gate, event or tree"
+
+
+def test_invalid_fault_tree_stops_only_changes_that_take_something_down(bond: Harness):
+    break_tree(bond)
+    assert bond.request(ShowSwitches(host="lb1")).state is State.SUCCEEDED
+    harmless = bond.request(SetSwitch(host="lb1", name="lamp", value="on"))
+    assert bond.approve(harmless).state is State.SUCCEEDED
+    refused = bond.request(build_take_down("lb2"))
+    assert refused.state is State.REFUSED
+    assert _PROBLEM in refused.summary
+    with bond.database.reading() as tx:
+        (result,) = redundancy.check_trees(tx, bond.policies.get_policy())
+    assert (result.level, _PROBLEM in result.message) == ("error", True)
+
+
+def test_fault_tree_that_becomes_invalid_after_approval_refuses_at_the_gate(bond: Harness):
+    run = bond.request(build_take_down("lb1"))
+    break_tree(bond)
+    ended = approve(bond, run)
+    assert ended.state is State.REFUSED
+    assert _PROBLEM in ended.summary
+    assert bond.fleet.sent == []
+
+
+def test_claim_is_kept_while_its_fault_tree_is_not_valid(
+    bond: Harness, monkeypatch: pytest.MonkeyPatch
+):
+    done = bond.request(ShowSwitches(host="lb1")).id
+    with bond.database.transaction() as tx:
+        rows.add_claim(tx, "net", "leg0", done)
+    break_tree(bond)
+    release_claims(bond, monkeypatch)
+    assert list_claims(bond) == [("leg0", done)]
+    (bond.policies.path / "trees" / "net.yaml").unlink()
+    release_claims(bond, monkeypatch)
+    assert list_claims(bond) == []
 
 
 # --- overriding the guard ---

@@ -70,9 +70,90 @@ def test_mistake_in_a_fault_tree_is_refused_with_file_and_line(
 ):
     assert before in SHOP
     (directory / "trees" / "shop.yaml").write_text(SHOP.replace(before, after, 1))
-    with pytest.raises(NoPolicyError) as error:
-        load_policy(directory)
-    assert message in str(error.value)
+    policy = load_policy(directory)
+    assert message in "; ".join(map(str, policy.tree_problems))
+    assert not policy.trees
+
+
+BOND = """\
+top: net-down
+gates:
+  net-down: {says: No leg of the bond is left, all: [leg0, leg1]}
+events:
+  leg0: {leg: nas1/eth0, check: bond check nas1, when: Link of eth0 != up}
+  leg1: {leg: nas1/eth1, check: bond check nas1, when: Link of eth1 != up}
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "message"),
+    [
+        ("", "", ""),
+        # One finding of the check would fail both events, and with them the whole service.
+        (", when: Link of eth0 != up", "", "line 5: event leg0: has no `when:`, so one result of"),
+        (", when: Link of eth1 != up", "", "line 6: event leg1: has no `when:`, so one result of"),
+        ("eth1 != up", "eth0  !=  up", "line 5: event leg0: has the condition of leg1, `Link of"),
+        ("Link of eth0 != up", "members < 2", "line 5: event leg0: when: the table has 8 columns"),
+        (
+            "Link of eth0",
+            "Lnk of eth0",
+            "line 5: event leg0: when: the table has no column called",
+        ),
+        ("Link of eth0 != up", "often", "line 5: events.leg0.when: must compare a cell"),
+        (
+            "Link of eth0 != up",
+            '"Member = eth0 and Link != up"',
+            "line 5: event leg0: when: the table has 8 columns, so name one",
+        ),
+        (
+            "check: bond check nas1, when: Link of eth0 != up",
+            "check: service status nas1 ssh, when: stat != active (running)",
+            "line 5: event leg0: when: the table has no row stat; it has description, state",
+        ),
+        (
+            "check: bond check nas1, when: Link of eth0 != up",
+            "check: uptime check nas1, when: rows < 1",
+            "line 5: event leg0: when: uptime check reports no table: leave it out",
+        ),
+        (
+            ", check: bond check nas1, when: Link of eth0 != up",
+            "",
+            "line 5: event leg0: a contact with nas1 says nothing about its part eth0",
+        ),
+        (
+            "leg: nas1/eth0, check: bond check nas1, when: Link of eth0 != up",
+            "says: eth0 is down",
+            "line 5: event leg0: has neither leg nor check, so nothing can be known of it",
+        ),
+        (
+            "leg: nas1/eth0, check: bond check nas1, when: Link of eth0 != up",
+            "undeveloped: true",
+            "",
+        ),
+        (
+            BOND.partition("events:\n")[2],
+            "  leg0: {leg: nas1}\n  leg1: {leg: nas1}\n",
+            "line 5: event leg0: leg1 is the same leg, nas1: use one event in both places",
+        ),
+    ],
+)
+def test_event_of_which_nothing_can_be_known_is_refused_with_file_and_line(
+    directory: Path, before: str, after: str, message: str
+):
+    assert before in BOND
+    (directory / "trees" / "shop.yaml").write_text(BOND.replace(before, after, 1))
+    problems = [*map(str, load_policy(directory).tree_problems)]
+    assert len(problems) == bool(message)
+    assert all(problem.startswith(f"trees/shop.yaml, {message}") for problem in problems)
+
+
+def test_invalid_fault_tree_leaves_the_other_trees_in_force(directory: Path):
+    (directory / "trees" / "net.yaml").write_text(BOND)
+    (directory / "trees" / "shop.yaml").write_text("top: [x")
+    policy = load_policy(directory)
+    assert [*policy.trees] == ["net"]
+    assert [problem.file for problem in policy.tree_problems] == ["trees/shop.yaml"]
+    assert policy.without_people({"dora"}).tree_problems == policy.tree_problems
 
 
 def test_redundant_host_that_does_not_exist_is_refused(directory: Path):

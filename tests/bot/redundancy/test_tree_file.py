@@ -24,7 +24,7 @@ top: no-storage
 gates:
   no-storage: {at-least: 2, of: [nas1, nas2, nas3]}
 events:
-  nas1: {leg: nas1, check: bond check nas1 bond0, when: members < 2, p: 0.02, mttr: 4}
+  nas1: {leg: nas1, check: bond check nas1 bond0, when: Link of eth0 != up, p: 0.02, mttr: 4}
   nas2: {leg: nas2, undeveloped: true, p: 0.02, mttr: 4}
   nas3: {leg: nas3, p: 0.02, mttr: 4}
 """
@@ -117,7 +117,7 @@ def test_event_with_another_meaning_in_a_linked_fault_tree_is_refused():
         ("all: [lb1, lb2]", "all: [lb1], any: [lb2]", "give one of"),
         ("all: [lb1, lb2]", "at-least: 2", "give one of"),
         ("p: 0.01, mttr: 2}", "p: 2}", "less than or equal to 1"),
-        ("p: 0.01, mttr: 2}", "when: often}", "must compare a row of the check's table"),
+        ("p: 0.01, mttr: 2}", "when: often}", "must compare a cell of the check's table"),
         ("check: service status lb1 haproxy,", "when: rows < 2,", "add check"),
         ("leg: lb1/haproxy", "leg: lb1 haproxy", "should match pattern"),
         ("says: lb1 is down", "talks: lb1 is down", "Extra inputs"),

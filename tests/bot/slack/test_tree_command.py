@@ -2,7 +2,6 @@
 
 import pytest
 
-from bot.db.host_contacts import LastContact, store_contacts
 from bot.model.run import State
 from tests.bot.slack.chat import Chat
 from tests.bot.slack.json_walk import list_texts
@@ -22,6 +21,7 @@ async def read(chat: Chat, words: str) -> str:
 
 async def test_tree_command_shows_a_fault_tree_as_an_outline(chat: Chat):
     add_pair(chat)
+    await chat.type("toy restart lb1 lamp on")
     text = await read(chat, "tree lb1-lb2")
     assert "Survives 1 more failure" in text
     assert "├─ lb1: lb1 is down" in text
@@ -30,6 +30,10 @@ async def test_tree_command_shows_a_fault_tree_as_an_outline(chat: Chat):
 
 async def test_tree_command_without_a_name_lists_the_fault_trees(chat: Chat):
     add_pair(chat)
+    assert "lb1-lb2 – Not known: Keyturn reads its legs" in (await read(chat, "tree")).replace(
+        "  ", " "
+    )
+    await chat.type("toy restart lb1 lamp on")
     assert "lb1-lb2 – Survives 1 more failure" in (await read(chat, "tree")).replace("  ", " ")
 
 
@@ -45,11 +49,10 @@ async def test_tree_command_reports_a_policy_without_fault_trees(chat: Chat):
 
 async def test_change_on_the_last_reachable_host_of_a_pair_is_refused_in_slack(chat: Chat):
     add_pair(chat)
-    with chat.harness.database.transaction() as tx:
-        store_contacts(tx, [LastContact("lb2", tx.now, None, tx.now, "unreachable", "no route")])
+    chat.harness.fleet.refusing.add("lb2")
     await chat.type("toy restart lb1 lamp on")
     run = chat.run(1)
     assert run.state is State.REFUSED
     sent = str(chat.slack.calls)
-    assert "lb2 is unreachable since" in sent
+    assert "lb2 could not be reached at" in sent
     assert "This change would take lb1 down too" in sent

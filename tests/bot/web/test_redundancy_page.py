@@ -2,7 +2,6 @@
 
 import pytest
 
-from bot.db.host_contacts import LastContact, store_contacts
 from tests.bot.web.conftest import Site
 from tests.bot.web.parsed_page import Page
 from tests.toy import TakeDown
@@ -26,6 +25,9 @@ def shop(site: Site) -> None:
 
 
 def test_redundancy_page_lists_services_with_their_margin(site: Site):
+    unread = Page(site.browser("dora").get("/redundancy").text)
+    assert "The shop 0 Not known: Keyturn reads its legs before each change" in unread.text
+    site.harness.request(TakeDown(host="lb1", name="lamp", value="on"))
     page = Page(site.browser("dora").get("/redundancy").text)
     assert "The shop 2 Survives 1 more failure – –" in page.text
     assert "/redundancy/shop" in page.links
@@ -37,12 +39,12 @@ def test_fault_tree_page_shows_down_hosts_and_hosts_held_by_runs(site: Site):
     for person in ("olga", "adam"):
         site.harness.service.approve_run(run.id, person=person, digest=run.digest)
     site.harness.run_queued_work()
-    with site.database.transaction() as tx:
-        store_contacts(tx, [LastContact("lb2", tx.now, None, tx.now, "unreachable", "no route")])
+    site.harness.fleet.refusing.add("lb2")
+    site.harness.request(TakeDown(host="lb2", name="lamp", value="on"))
     page = Page(site.browser("dora").get("/redundancy/shop").text)
-    assert "Down, or its state is unknown (margin 0)" in page.text
+    assert "Not known: Keyturn reads its legs before each change (margin 0)" in page.text
     assert f"Held by run {run.id} of Dora Developer since" in page.text
-    assert "lb2 lb2 is down Unreachable since" in page.text
+    assert "lb2 lb2 is down Could not be reached at" in page.text
     assert f"/runs/{run.id}" in page.links
     assert "lb1, lb2" in page.text
     assert "50.0 %" not in page.text
@@ -66,10 +68,9 @@ def test_redundancy_page_without_fault_trees_says_so(site: Site):
 
 
 def test_run_page_shows_the_cut_set_that_refused_the_change(site: Site):
-    with site.database.transaction() as tx:
-        store_contacts(tx, [LastContact("lb2", tx.now, None, tx.now, "unreachable", "no route")])
+    site.harness.fleet.refusing.add("lb2")
     run = site.harness.request(TakeDown(host="lb1", name="lamp", value="on"))
     page = Page(site.browser("dora").get(f"/runs/{run.id}").text)
-    assert "lb2 is unreachable since" in page.text
+    assert "lb2 could not be reached at" in page.text
     assert "This change would take lb1 down too" in page.text
     assert "cut set shop: lb1, lb2" in page.text
