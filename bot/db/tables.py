@@ -561,7 +561,8 @@ tree_lock = Table(
     Column("version", BigInteger, nullable=False),
 )
 
-# How each event of a fault tree was when its check last ran. state: stands, failed, finding or unknown.
+# How each event of a fault tree was when its check last ran, or its host was contacted. state:
+# stands, failed, finding or unknown.
 event_reading = Table(
     "event_reading",
     metadata,

@@ -32,7 +32,7 @@ _MAX_SECONDS = 15.0
 
 @dataclass(frozen=True)
 class _Source:
-    """What tells whether events have happened."""
+    """Where it is read whether events have happened: a check, or a login to a host."""
 
     host: str
     check: str = ""

@@ -23,7 +23,7 @@ STANDS, FAILED, UNKNOWN, CLAIMED = "stands", "failed", "unknown", "claimed"
 FINDING = "finding"
 
 
-# How long a contact counts. At plan and at gate every host is contacted a moment before.
+# How long a contact counts. Every host is contacted just before the plan and the gate.
 _CONTACT_LIFETIME = MINUTE
 
 

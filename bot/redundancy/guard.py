@@ -13,8 +13,8 @@ class TreeState:
     failed: frozenset[str] = frozenset()
     """Events that have happened, by the condition of their check."""
     unknown: frozenset[str] = frozenset()
-    """Events of which it is not known whether they have happened. They count as down, and a change
-    that takes their leg takes it down anew."""
+    """Events of which it is not known whether they have happened. They count as down, but a change
+    that takes their leg counts as taking it down."""
     claimed: frozenset[str] = frozenset()
     """Events that other runs in flight may bring about."""
 

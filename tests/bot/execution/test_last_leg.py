@@ -302,7 +302,11 @@ def test_host_that_only_another_site_reaches_does_not_stand(harness: Harness):
 def test_other_hosts_are_contacted_at_the_same_time(harness: Harness):
     add_third_host(harness)
     together = threading.Barrier(3)
-    harness.fleet.before_query = lambda _host: together.wait(60) and None
+
+    def wait_for_others(_host: str) -> None:
+        together.wait(60)
+
+    harness.fleet.before_query = wait_for_others
     leg_readings.refresh_readings(harness.context, harness.policies.get_policy(), [Leg("lb1")])
     assert find_refusal(harness, "lb1") == ""
 
@@ -396,6 +400,7 @@ def test_row_that_the_check_does_not_have_is_named_with_those_that_it_has(bond: 
 
 def test_finding_without_a_condition_does_not_make_its_leg_free_to_take(bond: Harness):
     """Both services run; each was restarted by systemd once, which is a finding."""
+    leg_readings.refresh_readings(bond.context, bond.policies.get_policy(), [Leg("lb1")])
     events = "".join(
         f"  {host}: {{leg: {host}/haproxy, check: service status {host} haproxy}}\n"
         for host in ("lb1", "lb2")

@@ -11,12 +11,13 @@ import pytest
 from bot.policy.loader import load_policy
 from bot.redundancy.condition import has_failed, parse_condition
 from connectors import systemd
+from connectors.command import QueryCommand
 from runbooks import Report
 from runbooks.service_status import ServiceStatus
 from tests.connectors.test_systemd import ANSWERS
 from tests.policies import write_policy
 from tests.runbooks.test_bond_check import CHECK, healthy
-from tests.scripted_fleet import ScriptedFleet
+from tests.scripted_fleet import Replies, ScriptedFleet
 
 _PAGE = (Path(__file__).parents[3] / "docs" / "redundancy.md").read_text()
 _TREES = re.findall(r"```yaml\n((?:says: [^\n]*\n)?top: .*?)```", _PAGE, re.DOTALL)
@@ -40,7 +41,7 @@ def report_bond(**links: str) -> Report:
 def report_service(name: str, service: str) -> Report:
     """Return the report of a recorded service."""
     look = ServiceStatus.model_validate({"host": "lb1", "service": service})
-    answers = {
+    answers: dict[tuple[str, str | QueryCommand], Replies] = {
         ("lb1", systemd.query_service(service).command): (ANSWERS / f"{name}.txt").read_text(),
         ("lb1", systemd.query_journal(service).command): "",
     }
