@@ -1,6 +1,8 @@
 """Import hosts from an OpenSSH client configuration, parsed by paramiko.
 
-Format: ssh_config(5). Included files and conditional sections (Match) are ignored.
+Format: ssh_config(5). Included files and conditional sections (Match) are ignored, and said so.
+Names are never looked up: with one of CanonicalDomains, the name in it is taken as the canonical
+one.
 """
 
 import re
@@ -12,8 +14,7 @@ from paramiko.ssh_exception import ConfigParseError
 
 from bot.hosts.imported_host import ImportedHost, ImportedHosts, InvalidImportError, parse_port
 
-# Other keywords are ignored: with `Match exec` paramiko would run a command of the file, and with
-# CanonicalizeHostname it would look up names.
+# Other keywords are ignored: with `Match exec` paramiko would run a command of the file.
 _READ_KEYWORDS = frozenset(
     (
         "host",
@@ -26,10 +27,16 @@ _READ_KEYWORDS = frozenset(
         "user",
     )
 )
+# With these paramiko would look up names, so it gets them by other names.
+_CANONICAL_KEYWORDS = frozenset(
+    ("canonicalizehostname", "canonicaldomains", "canonicalizemaxdots")
+)
 _KEYWORD_PATTERN = re.compile(r"\w+")
+_PREFIX = "keyturn"
 _COMMENT_PATTERN = re.compile(r"\s#.*")
 _PROXY_HOST_PATTERN = re.compile(
-    r"\bssh\b.* -W ?\[?\S+?\]?:\d+ (?:.* )?(\S+)|\bssh\b (?:.* )?(\S+) -W ?\[?\S+?\]?:\d+"
+    r"\bssh\b.* -W ?\[?\S+?\]?:(?:\d+|%p) (?:.* )?(\S+)"
+    r"|\bssh\b (?:.* )?(\S+) -W ?\[?\S+?\]?:(?:\d+|%p)"
 )
 
 
@@ -42,7 +49,7 @@ def parse_ssh_config(text: str) -> ImportedHosts:
 
     Raises InvalidImportError if a line is invalid.
     """
-    plain, remarks = _remove_conditional_lines(text)
+    plain, remarks = _remove_conditional_lines(text.removeprefix("\ufeff"))
     try:
         config = SSHConfig.from_text(plain)
     except ConfigParseError as error:
@@ -50,7 +57,7 @@ def parse_ssh_config(text: str) -> ImportedHosts:
             f"this is not an SSH configuration: {str(error).lower()}. Correct or remove that line"
         ) from None
     names = sorted(name for name in config.get_hostnames() if not re.search(r"[*?!]", name))
-    hosts = tuple(_build_host(name, config.lookup(name)) for name in names)
+    hosts = tuple(_build_host(name, *_look_up(config, name)) for name in names)
     return ImportedHosts(hosts, remarks)
 
 
@@ -79,7 +86,7 @@ def _remove_conditional_lines(text: str) -> tuple[str, tuple[str, ...]]:
     lines: list[str] = []
     remarks: list[str] = []
     is_conditional = False
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(text.split("\n"), 1):
         words = line.strip()
         found = _KEYWORD_PATTERN.match(words)
         keyword = found[0].lower() if found else ""
@@ -89,28 +96,63 @@ def _remove_conditional_lines(text: str) -> tuple[str, tuple[str, ...]]:
             remarks.append(f"line {number}: the Match section is ignored")
         elif keyword == "include":
             remarks.append(f"line {number}: {words} is ignored: import that file too")
+        elif not is_conditional and keyword in _CANONICAL_KEYWORDS:
+            lines.append(f"{_PREFIX}{_COMMENT_PATTERN.sub('', words)}")
         elif not is_conditional and (not keyword or keyword in _READ_KEYWORDS):
             # A command can contain #, and paramiko reads a comment as a value.
             lines.append(words if keyword == "proxycommand" else _COMMENT_PATTERN.sub("", words))
     return "\n".join(lines), tuple(remarks)
 
 
-def _build_host(name: str, settings: _HostSettings) -> ImportedHost:
-    notes: list[str] = []
+def _look_up(config: SSHConfig, name: str) -> tuple[_HostSettings, tuple[str, ...]]:
+    """Return the settings of a host and notes on its name, as OpenSSH's second pass has them."""
+    settings: _HostSettings = config.lookup(name)
+    host = _get_first_value(settings, "hostname")
+    if not _is_canonicalized(settings, host):
+        return settings, ()
+    domains = _get_first_value(settings, f"{_PREFIX}canonicaldomains").split()
+    if len(domains) != 1:
+        return settings, (
+            f"address: OpenSSH looks {host} up in {', '.join(domains) or 'no domain'}, and "
+            "applies the sections of what it finds: write that name, its user and its jump host",
+        )
+    full = f"{host}.{domains[0]}"
+    # What the first pass has set stays.
+    merged = {**settings, "hostname": full}
+    for keyword, value in config.lookup(full).items():
+        merged.setdefault(keyword, value)
+    return merged, (f"address: CanonicalDomains makes {full} of {host}: check that it exists",)
+
+
+def _is_canonicalized(settings: _HostSettings, host: str) -> bool:
+    """Return whether OpenSSH looks a name up in CanonicalDomains (ssh.c)."""
+    how = _get_first_value(settings, f"{_PREFIX}canonicalizehostname").lower()
+    dots = _get_first_value(settings, f"{_PREFIX}canonicalizemaxdots")
+    is_address = re.fullmatch(r"[0-9.]+|.*:.*", host) is not None
+    if how not in ("yes", "always") or is_address or host.endswith("."):
+        return False
+    if host.count(".") > (int(dots) if dots.isdecimal() else 1):
+        return False
+    return how == "always" or _read_jump(settings) == ("", ())
+
+
+def _build_host(name: str, settings: _HostSettings, of_name: tuple[str, ...]) -> ImportedHost:
+    notes = [*of_name]
     port = parse_port(_get_first_value(settings, "port") or "22")
     if port is None:
         notes.append(f"port: {_get_first_value(settings, 'port')} is not a valid port")
     jump, of_jump = _read_jump(settings)
     alias = _get_first_value(settings, "hostkeyalias")
+    key, of_key = _read_key(settings)
     return ImportedHost(
         name=name,
         address=_get_first_value(settings, "hostname"),
         port=port or 22,
         user=_get_first_value(settings, "user"),
-        key=_read_key(settings),
+        key=key,
         jump=jump,
         aliases=(alias,) if alias else (),
-        notes=(*notes, *of_jump),
+        notes=(*notes, *of_key, *of_jump),
     )
 
 
@@ -120,10 +162,14 @@ def _get_first_value(host_settings: _HostSettings, keyword: str) -> str:
     return value if isinstance(value, str) else value[0]
 
 
-def _read_key(settings: _HostSettings) -> str:
+def _read_key(settings: _HostSettings) -> tuple[str, tuple[str, ...]]:
     """Return the first key file, with ~ for the home directory, which paramiko expands."""
     key, home = _get_first_value(settings, "identityfile"), str(Path.home())
-    return f"~{key.removeprefix(home)}" if key.startswith(f"{home}/") else key
+    if key.lower() == "none":
+        return "", ()
+    if re.search(r"[%$]", key):
+        return "", (f"key: OpenSSH computes {key}: write the resulting path",)
+    return (f"~{key.removeprefix(home)}" if key.startswith(f"{home}/") else key), ()
 
 
 def _read_jump(
@@ -136,7 +182,12 @@ def _read_jump(
         return "", ()
     if keyword == "proxyjump":
         return parse_last_hop(way)
-    through = _PROXY_HOST_PATTERN.search(way)
+    return parse_proxy_command(way)
+
+
+def parse_proxy_command(command: str) -> tuple[str, tuple[str, ...]]:
+    """Return the jump host that a ProxyCommand logs in to by ssh, or a note."""
+    through = _PROXY_HOST_PATTERN.search(command)
     if through:
         return parse_hop(through[1] or through[2]), ()
-    return "", (f"jump: a ProxyCommand connects to it, {way}: name a jump host",)
+    return "", (f"jump: a ProxyCommand connects to it, {command}: name a jump host",)

@@ -50,6 +50,10 @@ def test_ansible_host_without_variables_is_imported():
     assert host == ImportedHost("w1", "w1", groups=frozenset({"web"}))
 
 
+def test_ansible_inventory_with_a_byte_order_mark_is_read():
+    assert len(_hosts(f"\ufeff{PRINTED}")) == 15
+
+
 def test_ansible_groups_that_contain_each_other_are_read_once():
     text = _format_inventory(
         {}, a={"children": ["b"]}, b={"children": ["a", "gone"], "hosts": ["db1"]}
@@ -58,13 +62,108 @@ def test_ansible_groups_that_contain_each_other_are_read_once():
 
 
 @pytest.mark.parametrize(
-    "value",
-    ["{{ lookup('env', 'USER') }}", {"__ansible_vault": "$ANSIBLE_VAULT;1.1;AES256\n6162\n"}],
+    ("value", "why"),
+    [
+        ("{{ lookup('env', 'USER') }}", "Ansible computes it"),
+        (
+            {"__ansible_vault": "$ANSIBLE_VAULT;1.1;AES256\n6162\n"},
+            "Ansible Vault encrypts it",
+        ),
+        ({"name": "ops"}, "it is not a text"),
+    ],
 )
-def test_ansible_template_value_is_skipped_with_a_note(value: object):
+def test_ansible_value_that_cannot_be_read_is_skipped_with_a_note(value: object, why: str):
     host = _hosts(_format_inventory({"ansible_user": value}))["db1"]
     assert host.user == ""
-    assert host.notes == ("ansible_user: Ansible computes it: write the resulting value",)
+    assert host.notes == (f"ansible_user: {why}: write the resulting value",)
+
+
+def test_ansible_null_is_no_value_and_unsafe_text_is_taken_as_it_is():
+    values = {"ansible_host": None, "ansible_ssh_host": "192.0.2.1", "ansible_user": None}
+    null = _hosts(_format_inventory({**values, "ansible_password": None}))["db1"]
+    assert (null.address, null.user, null.notes) == ("192.0.2.1", "", ())
+    unsafe = {"ansible_user": {"__ansible_unsafe": "{{ops"}, "ansible_connection": None}
+    host = _hosts(_format_inventory(unsafe))["db1"]
+    assert (host.address, host.user, host.notes) == ("db1", "{{ops", ())
+
+
+def test_ansible_connections_of_collections_are_recognised():
+    inventory = ansible.parse_ansible_inventory((ANSWERS / "ansible-kinds.json").read_text())
+    assert [(host.name, host.address) for host in inventory.hosts] == [
+        ("web1", "web1"),
+        ("web2", "192.0.2.12"),
+        ("web3", "192.0.2.13"),
+        ("web4", "192.0.2.14"),
+    ]
+    assert [host.jump for host in inventory.hosts] == ["", "", "", "bastion"]
+    assert [remark.partition(" ")[0] for remark in inventory.remarks] == [
+        *("ctl", "win1", "ct1", "i-1", "pod1", "api1"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "connection",
+    ["ssh", "smart", "ansible.builtin.ssh", "paramiko", "ansible.netcommon.network_cli"],
+)
+def test_ansible_host_by_ssh_is_imported(connection: str):
+    host = _hosts(_format_inventory({"ansible_connection": connection}))["db1"]
+    assert host.notes == ()
+
+
+def test_ansible_host_by_netconf_is_imported_with_a_note_on_its_port():
+    host = _hosts(_format_inventory({"ansible_connection": "ansible.netcommon.netconf"}))["db1"]
+    assert host.notes == ("port: Ansible uses NETCONF: write the port of the SSH command line",)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "jump"),
+    [
+        ("-o ProxyJump=bastion", "bastion"),
+        ("-oProxyJump=ops@bastion:2200", "bastion"),
+        ("-o 'ProxyJump bastion'", "bastion"),
+        ("-o proxyjump=[2001:db8::1]:22", "2001:db8::1"),
+        ("-J bastion -o ProxyJump=other", "bastion"),
+        ("-Jbastion", "bastion"),
+        ("-o ProxyJump=none -J other", ""),
+        ("-o UserKnownHostsFile=/etc/ssh/kh-Jump1", ""),
+        ("-o UserKnownHostsFile=/etc/ssh/kh-J bastion", ""),
+        ("-o IdentityFile=/keys/x-J", ""),
+        ("-o ProxyCommand='ssh -W %h:%p -q ops@bastion'", "bastion"),
+        ('-o ProxyCommand="ssh -i k bastion -W [%h]:%p"', "bastion"),
+        ("-o ProxyCommand=none", ""),
+    ],
+)
+@pytest.mark.parametrize(
+    "name", ["ansible_ssh_args", "ansible_ssh_common_args", "ansible_ssh_extra_args"]
+)
+def test_ansible_jump_host_is_an_option_and_no_part_of_a_path(
+    arguments: str, jump: str, name: str
+):
+    host = _hosts(_format_inventory({name: arguments}))["db1"]
+    assert (host.jump, host.notes) == (jump, ())
+
+
+@pytest.mark.parametrize("arguments", ["-o ProxyCommand='nc %h %p'", "-o ProxyCommand='open"])
+def test_ansible_proxy_that_is_not_understood_is_noted(arguments: str):
+    (note,) = _hosts(_format_inventory({"ansible_ssh_args": arguments}))["db1"].notes
+    assert note.startswith("jump: ")
+    assert note.endswith(": name a jump host")
+
+
+@pytest.mark.parametrize(
+    ("variables", "found"),
+    [
+        ({"ansible_host": "[2001:db8::7]"}, ("2001:db8::7", 22)),
+        ({"ansible_host": "[2001:db8::7]:2222"}, ("2001:db8::7", 2222)),
+        ({"ansible_host": "[2001:db8::7]:2222", "ansible_port": 22}, ("2001:db8::7", 22)),
+        ({"ansible_host": "2001:db8::7"}, ("2001:db8::7", 22)),
+    ],
+)
+def test_ansible_address_in_brackets_is_read_without_them(
+    variables: dict[str, Any], found: tuple[str, int]
+):
+    host = _hosts(_format_inventory(variables))["db1"]
+    assert (host.address, host.port, host.notes) == (*found, ())
 
 
 def test_ansible_host_without_ssh_is_skipped_with_a_remark():

@@ -122,17 +122,81 @@ def test_ssh_config_import_runs_no_command_and_resolves_no_name(
 ):
     looked_up: list[str] = []
     monkeypatch.setattr("socket.gethostbyname", looked_up.append)
+    monkeypatch.setattr("socket.getaddrinfo", looked_up.append)
     mark = tmp_path / "mark"
     text = (
         "CanonicalizeHostname always\nCanonicalDomains example.com\nHost a\n  Port 9\n"
         f'Match exec "touch {mark}"\n  Port 8\nMatch=host a\n  Port 7\nHost b\n'
     )
-    assert ssh_config.parse_ssh_config(text).hosts == (
-        ImportedHost("a", "a", port=9),
-        ImportedHost("b", "b"),
-    )
+    found = [(host.name, host.port) for host in ssh_config.parse_ssh_config(text).hosts]
+    assert found == [("a", 9), ("b", 22)]
     assert not mark.exists()
     assert looked_up == []
+
+
+CANONICAL = """\
+CanonicalizeHostname yes
+CanonicalDomains example.com
+
+Host web1
+  Port 2200
+
+Host alias
+  HostName web2
+
+Host *.example.com
+  User ops
+  Port 9
+  ProxyJump bastion.example.com
+"""
+
+
+def test_canonical_name_gets_its_sections_as_in_openssh():
+    hosts = _hosts(CANONICAL)
+    for name, full, port in (("web1", "web1.example.com", 2200), ("alias", "web2.example.com", 9)):
+        host = hosts[name]
+        assert (host.address, host.user, host.port) == (full, "ops", port)
+        assert host.jump == "bastion.example.com"
+        (note,) = host.notes
+        assert note.startswith(f"address: CanonicalDomains makes {full} of ")
+
+
+def test_canonical_name_in_several_domains_is_noted():
+    (web1, _) = ssh_config.parse_ssh_config(
+        CANONICAL.replace("Domains example.com", "Domains example.com example.net")
+    ).hosts[::-1]
+    assert (web1.address, web1.user) == ("web1", "")
+    assert "looks web1 up in example.com, example.net" in web1.notes[0]
+
+
+@pytest.mark.parametrize(
+    "section",
+    [
+        "Host web1\n  HostName 192.0.2.1\n",
+        "Host web1\n  HostName web1.example.net.\n",
+        "Host web1\n  HostName a.b.example.net\n",
+        "Host web1\n  ProxyJump gate\n",
+        "Host web1\n  CanonicalizeHostname no\n",
+    ],
+)
+def test_name_that_openssh_does_not_canonicalize_keeps_its_settings(section: str):
+    text = f"{section}Host *\n{CANONICAL}".replace("Host web1\n  Port 2200\n", "")
+    web1 = _hosts(text)["web1"]
+    assert (web1.user, web1.notes) == ("", ())
+
+
+def test_ssh_config_with_a_byte_order_mark_is_read():
+    (host,) = ssh_config.parse_ssh_config("\ufeffHost a\r\n  Port 9\r\n").hosts
+    assert (host.name, host.port) == ("a", 9)
+
+
+@pytest.mark.parametrize("path", ["${HOME}/.ssh/id", "~/.ssh/%k"])
+def test_key_file_that_openssh_computes_is_noted(path: str):
+    (host,) = ssh_config.parse_ssh_config(f"Host a\n  IdentityFile {path}\n").hosts
+    assert host.key == ""
+    assert host.notes[0].startswith("key: OpenSSH computes ")
+    (none,) = ssh_config.parse_ssh_config("Host a\n  IdentityFile none\n").hosts
+    assert (none.key, none.notes) == ("", ())
 
 
 def test_identity_file_in_a_home_directory_keeps_its_tilde():
