@@ -1,7 +1,5 @@
 """`keyturn tree …`: check, draw and analyse the fault trees of services."""
 
-import math
-import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -34,7 +32,7 @@ _FILE_TYPE = click.Path(path_type=Path, exists=True, dir_okay=False)
 
 def _take_tree(command: Command) -> Command:
     """Add NAME and --file to a command."""
-    file_help = "A tree in YAML or Open-PSA XML, instead of one of the policy."
+    file_help = "A file with a tree, instead of one of the policy."
     option = click.option("--file", "file", type=_FILE_TYPE, help=file_help)
     return click.argument("name", required=False, default="")(option(command))
 
@@ -100,7 +98,7 @@ def draw_tree(
 @_take_tree
 @pass_environment
 def analyse_tree(environment: CommandEnvironment, *, name: str, file: Path | None) -> None:
-    """Show single points of failure, cut sets, probability and importance of a tree.
+    """Show the single points of failure of a tree, and count its minimal cut sets.
 
     For example: keyturn tree analyse shop --json
     """
@@ -113,14 +111,6 @@ def analyse_tree(environment: CommandEnvironment, *, name: str, file: Path | Non
     click.echo(f"single points of failure: {', '.join(analysis.single_points) or 'none'}")
     sizes = ", ".join(f"{count} of size {size}" for size, count in counts.items())
     click.echo(f"minimal cut sets:         {sum(counts.values())}{f' ({sizes})' if sizes else ''}")
-    if analysis.missing_probabilities:
-        listed = ", ".join(analysis.missing_probabilities)
-        click.echo(f"probability:              unknown: give p of {listed}")
-        return
-    click.echo(f"probability:              {analysis.probability:.6g}")
-    if analysis.outages_per_year is not None:
-        click.echo(f"outages a year:           {analysis.outages_per_year:.3g}")
-    _print_importance(analysis)
 
 
 @tree_commands.command("cuts")
@@ -148,43 +138,6 @@ def list_cut_sets(
     rest = sum(n for size, n in counts.items() if order is None or size <= order) - len(cut_sets)
     if rest:
         click.echo(f"and {rest:,} more: use --limit or --order", err=True)
-
-
-@tree_commands.command("import")
-@click.argument("file", type=_FILE_TYPE)
-@click.option("--top", default="", help="The gate to begin at, where the file has several.")
-def import_tree(*, file: Path, top: str) -> None:
-    """Print an Open-PSA file as YAML for the policy directory.
-
-    For example: keyturn tree import plant.xml > policy/trees/plant.yaml
-    """
-    from ruamel.yaml import YAML
-
-    from bot.redundancy.fault_tree import TreeError
-    from bot.redundancy.open_psa import parse_open_psa
-    from bot.redundancy.tree_file import format_tree
-
-    try:
-        tree = parse_open_psa(_read(file), top=top)
-    except TreeError as error:
-        exit_with_error(f"{file}: {error}", FAILED)
-    yaml = YAML()
-    yaml.default_flow_style = None
-    yaml.width = 110
-    yaml.dump(format_tree(tree), sys.stdout)
-
-
-@tree_commands.command("export")
-@_take_tree
-@pass_environment_only
-def export_tree(environment: CommandEnvironment, *, name: str, file: Path | None) -> None:
-    """Print a tree as Open-PSA XML, which other tools read.
-
-    For example: keyturn tree export shop > shop.xml
-    """
-    from bot.redundancy.open_psa import format_open_psa
-
-    click.echo(format_open_psa(_load_tree(environment, name, file)), nl=False)
 
 
 @tree_commands.command("claims")
@@ -272,18 +225,10 @@ def _load_file(file: Path) -> "FaultTree":
     """Read a tree, with the trees beside it that it names."""
     from bot.policy.trees import parse_trees
     from bot.policy.yaml_file import YamlFile
-    from bot.redundancy.fault_tree import TreeError
-    from bot.redundancy.open_psa import parse_open_psa
 
-    text = _read(file)
-    if text.lstrip().startswith("<"):
-        try:
-            return parse_open_psa(text)
-        except TreeError as error:
-            exit_with_error(f"{file}: {error}", FAILED)
     beside = [one for one in sorted(file.parent.glob("*.yaml")) if one != file]
     with exit_on_errors():
-        mine = {file.stem: YamlFile(file.name, text)}
+        mine = {file.stem: YamlFile(file.name, _read(file))}
         others = {one.stem: YamlFile(one.name, _read(one)) for one in beside}
         return parse_trees(mine, others)[file.stem]
 
@@ -299,36 +244,9 @@ def _read(file: Path) -> str:
 
 def _analysis_to_data(analysis: "TreeAnalysis") -> dict[str, Any]:
     counts = analysis.cut_sets.count_by_order()
-    importance = [
-        {
-            name: value if name == "event" or math.isfinite(value) else None
-            for name, value in vars(one).items()
-        }
-        for one in analysis.list_importance()
-    ]
     return {
         "tree": analysis.tree.name,
-        "probability": analysis.probability,
-        "rare_event_sum": analysis.rare_event_sum,
-        "outages_per_year": analysis.outages_per_year,
         "minimal_cut_sets": sum(counts.values()),
         "by_order": {str(size): count for size, count in counts.items()},
         "single_points": list(analysis.single_points),
-        "missing_probabilities": list(analysis.missing_probabilities),
-        "importance": importance,
     }
-
-
-def _print_importance(analysis: "TreeAnalysis") -> None:
-    columns = ("Birnbaum", "criticality", "diagnosis", "RAW", "RRW")
-    width = max(len(event.name) for event in analysis.events)
-    click.echo(f"\n{'event':{width}}  " + "  ".join(f"{name:>11}" for name in columns))
-    for one in analysis.list_importance():
-        values = (
-            one.birnbaum,
-            one.criticality,
-            one.diagnosis,
-            one.achievement_worth,
-            one.reduction_worth,
-        )
-        click.echo(f"{one.event:{width}}  " + "  ".join(f"{value:>11.4g}" for value in values))

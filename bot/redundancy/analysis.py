@@ -1,7 +1,6 @@
-"""What a fault tree says: its minimal cut sets, its probability, and which events matter. Pure."""
+"""What a fault tree says: its minimal cut sets, single points of failure and margin. Pure."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 from bot.redundancy.decision_diagram import (
@@ -17,24 +16,6 @@ from runbooks import Leg
 
 # The recursion of the diagrams is as deep as there are events.
 MAX_EVENTS = 300
-HOURS_PER_YEAR = 8766
-
-
-@dataclass(frozen=True)
-class Importance:
-    """How much one event matters. The measures are those of NUREG/CR-3385."""
-
-    event: str
-    birnbaum: float
-    """P(top) with the event certain, less P(top) with it impossible."""
-    criticality: float
-    """The share of the top's probability in which the event is critical and has happened."""
-    diagnosis: float
-    """The probability that the event has happened, given that the top has."""
-    achievement_worth: float
-    """RAW: how many times P(top) grows when the event is certain."""
-    reduction_worth: float
-    """RRW: how many times P(top) shrinks when the event is impossible; infinite if to nothing."""
 
 
 class TreeAnalysis:
@@ -61,55 +42,6 @@ class TreeAnalysis:
     def single_points(self) -> Sequence[str]:
         """The events that take the service away alone."""
         return [self._get_name(levels[0]) for levels in self.cut_sets.iterate(1)]
-
-    @cached_property
-    def missing_probabilities(self) -> Sequence[str]:
-        """The events without a probability: with them there is none of the top either."""
-        return [event.name for event in self.events if event.probability is None]
-
-    @property
-    def probability(self) -> float | None:
-        """The exact probability of the top event, from 0 to 1."""
-        if self.missing_probabilities:
-            return None
-        return self._diagram.compute_probability(self._top, self._list_probabilities())
-
-    @property
-    def rare_event_sum(self) -> float | None:
-        """The sum over the minimal cut sets, an upper bound of the probability."""
-        if self.missing_probabilities:
-            return None
-        return self.cut_sets.sum_probabilities(self._list_probabilities())
-
-    @property
-    def outages_per_year(self) -> float | None:
-        """The expected outages of the service in a year, if every event has a repair time.
-
-        An event of unavailability q and mean repair time r happens q/r times an hour.
-        """
-        if self.missing_probabilities or not all(event.repair_hours for event in self.events):
-            return None
-        q = self._list_probabilities()
-        birnbaum = self._diagram.compute_birnbaum(self._top, q)
-        hourly = (
-            birnbaum[n] * q[n] / event.repair_hours
-            for n, event in enumerate(self.events)
-            if event.repair_hours
-        )
-        return sum(hourly) * HOURS_PER_YEAR
-
-    def list_importance(self) -> list[Importance]:
-        """Return the importance of each event, the greatest risk reduction first."""
-        top = self.probability
-        if not top:
-            return []
-        q = self._list_probabilities()
-        birnbaum = self._diagram.compute_birnbaum(self._top, q)
-        measured = [
-            _measure_importance(event.name, birnbaum[n], q[n], top)
-            for n, event in enumerate(self.events)
-        ]
-        return sorted(measured, key=lambda one: (-one.criticality, -one.birnbaum, one.event))
 
     def iterate_cut_sets(self, max_order: int | None = None) -> Iterator[tuple[str, ...]]:
         """Yield the minimal cut sets by the names of their events, the smallest first."""
@@ -168,9 +100,6 @@ class TreeAnalysis:
             return self._diagram.combine_all(inputs)
         return self._diagram.combine_at_least(gate.minimum, inputs)
 
-    def _list_probabilities(self) -> list[float]:
-        return [event.probability or 0.0 for event in self.events]
-
     def _get_levels(self, names: Collection[str]) -> set[int]:
         return {self._levels[name] for name in names if name in self._levels}
 
@@ -179,17 +108,3 @@ class TreeAnalysis:
 
     def _get_name(self, level: int) -> str:
         return self.events[level].name
-
-
-def _measure_importance(event: str, birnbaum: float, q: float, top: float) -> Importance:
-    certain, impossible = top + (1 - q) * birnbaum, top - q * birnbaum
-    # What is left by rounding is nothing: the top's probability comes from this event alone.
-    is_nothing = impossible <= top * 1e-12
-    return Importance(
-        event,
-        birnbaum=birnbaum,
-        criticality=birnbaum * q / top,
-        diagnosis=certain * q / top,
-        achievement_worth=certain / top,
-        reduction_worth=float("inf") if is_nothing else top / impossible,
-    )

@@ -96,30 +96,6 @@ class DecisionDiagram:
                 reached[k] = self.choose(function, reached[k - 1], reached[k])
         return reached[minimum]
 
-    def compute_probability(self, top: int, probabilities: Sequence[float]) -> float:
-        """Return the probability of a function, given that of the event of each level."""
-        return _compute_probabilities(self.nodes, top, probabilities)[top]
-
-    def compute_birnbaum(self, top: int, probabilities: Sequence[float]) -> list[float]:
-        """Return each event's P(function) with it certain, less that with it impossible."""
-        known = _compute_probabilities(self.nodes, top, probabilities)
-        importance = [0.0] * len(probabilities)
-        # The probability of coming by a node from the top; parents have smaller levels.
-        reach = {top: 1.0}
-        for node in sorted(known, key=self.nodes.levels.__getitem__):
-            if node in {FALSE, TRUE}:
-                continue
-            level, low, high = (
-                self.nodes.levels[node],
-                self.nodes.lows[node],
-                self.nodes.highs[node],
-            )
-            importance[level] += reach[node] * (known[high] - known[low])
-            q = probabilities[level]
-            reach[low] = reach.get(low, 0.0) + reach[node] * (1 - q)
-            reach[high] = reach.get(high, 0.0) + reach[node] * q
-        return importance
-
     def is_true(self, top: int, happened: Collection[int]) -> bool:
         """Return whether the function is true when exactly these events have happened."""
         node = top
@@ -154,18 +130,6 @@ class CutSets:
     def iterate(self, order: int) -> Iterator[tuple[int, ...]]:
         """Yield the cut sets of this size."""
         yield from self._iterate(self._top, order)
-
-    def sum_probabilities(self, probabilities: Sequence[float]) -> float:
-        """Return the sum of the cut sets' probabilities, the rare-event approximation."""
-        known = {NO_SET: 0.0, EMPTY_SET: 1.0}
-
-        def add(node: int) -> float:
-            if node not in known:
-                q = probabilities[self._nodes.levels[node]]
-                known[node] = add(self._nodes.lows[node]) + q * add(self._nodes.highs[node])
-            return known[node]
-
-        return add(self._top)
 
     def count_standing(self, down: Collection[int]) -> int | None:
         """Return the least number of events of a cut set that are not down.
@@ -281,18 +245,3 @@ class CutSets:
         for rest in self._iterate(self._nodes.highs[node], order - 1):
             yield (self._nodes.levels[node], *rest)
         yield from self._iterate(self._nodes.lows[node], order)
-
-
-def _compute_probabilities(
-    nodes: _Nodes, top: int, probabilities: Sequence[float]
-) -> dict[int, float]:
-    known = {FALSE: 0.0, TRUE: 1.0}
-
-    def compute(node: int) -> float:
-        if node not in known:
-            q = probabilities[nodes.levels[node]]
-            known[node] = q * compute(nodes.highs[node]) + (1 - q) * compute(nodes.lows[node])
-        return known[node]
-
-    compute(top)
-    return known

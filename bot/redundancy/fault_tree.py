@@ -34,12 +34,8 @@ class Event:
     """The command of a check, such as `service status lb1 haproxy`."""
     when: str = ""
     """Which result of the check means failed; left out, a check that needs attention."""
-    probability: float | None = None
-    """How much of the time it is down, from 0 to 1."""
-    repair_hours: float | None = None
-    """How long a repair takes on average."""
     is_undeveloped: bool = False
-    """Whether more could be said of its causes."""
+    """Whether nothing can be known of it; it counts as up."""
 
 
 @dataclass(frozen=True)

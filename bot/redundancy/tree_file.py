@@ -6,7 +6,7 @@
       no-balancer: {says: No balancer is left, all: [lb1, lb2]}
       no-quorum: {at-least: 2, of: [db1, db2, db3]}
     events:
-      lb1: {says: lb1 is down, leg: lb1/haproxy, check: service status lb1 haproxy, p: 0.001}
+      lb1: {says: lb1 is down, leg: lb1/haproxy, check: service status lb1 haproxy}
 
 An input that is neither a gate nor an event of the file, such as `storage` above, is the top of
 the tree of that name. Events of the same name in trees that belong together are one event.
@@ -73,8 +73,6 @@ class EventModel(BaseModel):
     leg: Annotated[str, Field(pattern=r"^[a-z0-9-]+(/[A-Za-z0-9@._/-]+)?$")] | None = None
     check: Text = ""
     when: Annotated[Text, AfterValidator(_check_condition)] = ""
-    p: Annotated[float, Field(ge=0, le=1)] | None = None
-    mttr: Annotated[float, Field(gt=0)] | None = None
     undeveloped: bool = False
 
     @model_validator(mode="after")
@@ -90,8 +88,6 @@ class EventModel(BaseModel):
             leg=Leg.parse(self.leg) if self.leg else None,
             check=self.check,
             when=self.when,
-            probability=self.p,
-            repair_hours=self.mttr,
             is_undeveloped=self.undeveloped,
         )
 
@@ -99,8 +95,7 @@ class EventModel(BaseModel):
 class TreeModel(BaseModel):
     """A tree's file.
 
-    p of an event is how much of the time it is down, mttr how many hours a repair takes. keep: the
-    margin that waves leave. max-age: the minutes after which a check counts as unknown.
+    keep: the margin that waves leave. max-age: the minutes after which a check counts as unknown.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
@@ -169,29 +164,3 @@ def _add_tree(
 def _find_top(name: str, models: Mapping[str, TreeModel], prefix: str) -> str:
     model = models[name]
     return f"{prefix}{model.top}" if model.top in model.gates else model.top
-
-
-def format_tree(tree: FaultTree) -> dict[str, Any]:
-    """Return a tree as its file holds it, for `keyturn tree import`."""
-    gates: dict[str, Any] = {}
-    for gate in tree.gates.values():
-        inputs = [*gate.inputs]
-        kind = {"at-least": gate.minimum, "of": inputs} if gate.minimum else {gate.kind: inputs}
-        gates[gate.name] = ({"says": gate.title} if gate.title else {}) | kind
-    events = {event.name: _format_event(event) for event in tree.events.values()}
-    house = {"house": dict(tree.house)} if tree.house else {}
-    title = {"says": tree.title} if tree.title else {}
-    return {**title, "top": tree.top, "gates": gates, "events": events, **house}
-
-
-def _format_event(event: Event) -> dict[str, Any]:
-    fields: dict[str, Any] = {
-        "says": event.title,
-        "leg": str(event.leg) if event.leg else "",
-        "check": event.check,
-        "when": event.when,
-        "p": event.probability,
-        "mttr": event.repair_hours,
-        "undeveloped": event.is_undeveloped,
-    }
-    return {key: value for key, value in fields.items() if value not in ("", None, False)}

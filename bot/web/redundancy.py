@@ -28,7 +28,7 @@ def list_trees(visit: Visit) -> Response:
 
 @router.get("/{name}")
 def show_tree(visit: Visit, name: TreeName) -> Response:
-    """Show one tree: the picture, its events as they are now, cut sets and importance."""
+    """Show one tree: the picture, its events as they are now, and its cut sets."""
     analysis = visit.policy.trees.get(name)
     if analysis is None:
         raise HTTPException(404, "There is no fault tree with this name in the policy.")
@@ -45,6 +45,5 @@ def show_tree(visit: Visit, name: TreeName) -> Response:
         picture=Markup(draw_tree(analysis.tree, overview.labels)),  # noqa: S704
         cut_sets=list(islice(analysis.iterate_cut_sets(), _MAX_CUT_SETS)),
         count=sum(counts.values()),
-        importance=analysis.list_importance(),
         now=now,
     )

@@ -1,7 +1,6 @@
 """Render page templates with Jinja: control characters become visible, values are escaped."""
 
 import hashlib
-import math
 import re
 from collections.abc import Mapping
 from functools import cache
@@ -93,11 +92,6 @@ def start_sentence(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def format_factor(number: float) -> str:
-    """Return a factor with three significant digits: `1.52`, `1000`, `∞`."""
-    return "∞" if math.isinf(number) else f"{float(f'{number:.3g}'):,.10g}"
-
-
 def format_clock(at: int, zone: str) -> str:
     """Return the time of day in a time zone: `03:00`."""
     return times.format_timestamp(at, zone)[11:16]
@@ -144,7 +138,6 @@ def load_templates() -> Jinja2Templates:
         span=times.format_span,
         fact_label=get_fact_label,
         code_spans=render_code,
-        factor=format_factor,
         sentence=format_sentence,
         start_sentence=start_sentence,
         plain_output=terminal_text.remove_escape_sequences,

@@ -13,8 +13,8 @@ top: no-balancer
 gates:
   no-balancer: {says: No balancer is left, all: [lb1, lb2]}
 events:
-  lb1: {says: lb1 does not balance, leg: lb1, p: 0.001, mttr: 2}
-  lb2: {says: lb2 does not balance, leg: lb2, p: 0.001, mttr: 2}
+  lb1: {says: lb1 does not balance, leg: lb1}
+  lb2: {says: lb2 does not balance, leg: lb2}
 """
 
 

@@ -185,6 +185,7 @@ def test_request_for_both_legs_changes_one_after_the_other(
     approve(harness, harness.get_run(parent.id))
     assert harness.fleet.sent == [("lb1", "set lamp on")]
     assert harness.get_run(parent.id).summary.startswith("Waits until the hosts changed before")
+    age_readings(harness, 60)
     release_claims(harness, monkeypatch)
     with harness.database.reading() as tx:
         events = build_run_events(change_log.list_entries_of_run(tx, parent.id), str)

@@ -3,7 +3,7 @@
 import itertools
 import math
 import random
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 
 from bot.redundancy.fault_tree import Event, FaultTree, Gate, GateKind
 
@@ -22,7 +22,7 @@ def build_random_tree(seed: int, *, max_events: int = 8, max_gates: int = 7) -> 
         kind: GateKind = chance.choice(("any", "all", "at-least"))
         minimum = chance.randint(1, len(inputs)) if kind == "at-least" else 0
         gates[f"g{n}"] = Gate(f"g{n}", kind, tuple(inputs), minimum)
-    named = {name: Event(name, probability=chance.uniform(0, 0.5)) for name in events}
+    named = {name: Event(name) for name in events}
     return FaultTree("random", list(gates)[-1], gates, named)
 
 
@@ -56,21 +56,12 @@ def find_minimal_cut_sets(tree: FaultTree) -> set[frozenset[str]]:
     return set(minimal)
 
 
-def list_cut_sets(tree: FaultTree) -> list[frozenset[str]]:
-    """Return all combinations of events that take the service away."""
-    names = [event.name for event in tree.list_events()]
-    return [subset for subset in list_subsets(names) if is_down(tree, subset)]
-
-
 def compute_probability(
-    tree: FaultTree, cut_sets: Collection[frozenset[str]], **certain: bool
+    cut_sets: Collection[frozenset[str]], probabilities: Mapping[str, float]
 ) -> float:
-    """Sum the probabilities of all combinations that take the service away."""
-    probabilities = {
-        event.name: float(certain.get(event.name, event.probability or 0.0))
-        for event in tree.list_events()
-    }
+    """Return how likely all events of some cut set have happened, over every combination."""
     return sum(
-        math.prod(q if name in cut_set else 1 - q for name, q in probabilities.items())
-        for cut_set in cut_sets
+        math.prod(q if name in happened else 1 - q for name, q in probabilities.items())
+        for happened in list_subsets(probabilities)
+        if any(cut_set <= happened for cut_set in cut_sets)
     )
