@@ -26,7 +26,7 @@ def shop(site: Site) -> None:
 
 def test_redundancy_page_lists_services_with_their_margin(site: Site):
     unread = Page(site.browser("dora").get("/redundancy").text)
-    assert "The shop 0 Not known: Keyturn reads its legs before each change" in unread.text
+    assert "The shop – Not known: Keyturn reads its legs before each change" in unread.text
     site.harness.request(TakeDown(host="lb1", name="lamp", value="on"))
     page = Page(site.browser("dora").get("/redundancy").text)
     assert "The shop 2 Survives 1 more failure – –" in page.text
@@ -42,7 +42,7 @@ def test_fault_tree_page_shows_down_hosts_and_hosts_held_by_runs(site: Site):
     site.harness.fleet.refusing.add("lb2")
     site.harness.request(TakeDown(host="lb2", name="lamp", value="on"))
     page = Page(site.browser("dora").get("/redundancy/shop").text)
-    assert "Not known: Keyturn reads its legs before each change (margin 0)" in page.text
+    assert "Not known: Keyturn reads its legs before each change. 1 minimal cut set" in page.text
     assert f"Held by run {run.id} of Dora Developer since" in page.text
     assert "lb2 lb2 is down Could not be reached at" in page.text
     assert f"/runs/{run.id}" in page.links
