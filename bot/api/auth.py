@@ -2,7 +2,6 @@
 
 import math
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -161,19 +160,27 @@ _bearer_scheme = HTTPBearer(
 )
 
 
-def _require(kind: str) -> Callable[..., Caller]:
-    def caller(
+@dataclass(frozen=True)
+class RequiredScope:
+    """A dependency of routes: the caller, whose token allows this kind of route."""
+
+    kind: str
+
+    def __call__(
+        self,
         request: Request,
         _header: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer_scheme)],
     ) -> Caller:
+        return self.check(request)
+
+    def check(self, request: Request) -> Caller:
+        """Return the caller. Raises as authenticate() does, and InsufficientScopeError."""
         found = authenticate(request, request.app.state.parts)
-        found.require_scope(kind)
+        found.require_scope(self.kind)
         return found
 
-    return caller
 
-
-ReadCaller = Annotated[Caller, Security(_require("read"), scopes=["read"])]
-RequestCaller = Annotated[Caller, Security(_require("request"), scopes=["request"])]
-ApproveCaller = Annotated[Caller, Security(_require("approve"), scopes=["approve"])]
-StopCaller = Annotated[Caller, Security(_require("stop"), scopes=["request"])]
+ReadCaller = Annotated[Caller, Security(RequiredScope("read"), scopes=["read"])]
+RequestCaller = Annotated[Caller, Security(RequiredScope("request"), scopes=["request"])]
+ApproveCaller = Annotated[Caller, Security(RequiredScope("approve"), scopes=["approve"])]
+StopCaller = Annotated[Caller, Security(RequiredScope("stop"), scopes=["request"])]

@@ -1,8 +1,8 @@
 """A POST with an Idempotency-Key has one effect, however often it is repeated.
 
-The response is stored for a day by key and person, and returned to the same request. If the first
-request was interrupted before its response, a repeat runs again where it had no effect yet, and
-otherwise redirects to what it did.
+The response is stored for a day by key and token, and returned to the same request, after the
+scopes of the token are checked. If the first request was interrupted before its response, a repeat
+runs again where it had no effect yet, and otherwise redirects to what it did.
 """
 
 import hashlib
@@ -15,7 +15,7 @@ from fastapi import Depends, Header, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.routing import APIRoute
 
-from bot.api.auth import authenticate
+from bot.api.auth import RequiredScope, authenticate
 from bot.api.deps import ApiParts
 from bot.api.errors import KeyInUseError, KeyReusedError, build_error_response
 from bot.audit import change_log
@@ -58,9 +58,16 @@ class IdempotentRoute(APIRoute):
             key = request.headers.get("idempotency-key", "")
             if request.method != "POST" or not re.match(_KEY_PATTERN, key, re.ASCII):
                 return await handle(request)
+            # Before the key: what was stored is for those who may make the request.
+            for required in self._list_required_scopes():
+                await run_in_threadpool(required.check, request)
             return await _handle_with_key(request, key, handle)
 
         return handle_idempotently
+
+    def _list_required_scopes(self) -> list[RequiredScope]:
+        calls = [one.call for one in self.dependant.dependencies]
+        return [call for call in calls if isinstance(call, RequiredScope)]
 
 
 async def _handle_with_key(
@@ -81,7 +88,7 @@ async def _handle_with_key(
 
 def _claim_or_replay(request: Request, parts: ApiParts, key: str, digest: str) -> Claim | Response:
     """Claim the key for this request, or return the response of the earlier request."""
-    place = _compute_digest(authenticate(request, parts).id, key)
+    place = _compute_digest(authenticate(request, parts).token.prefix, key)
     with parts.database.transaction() as tx:
         claim = idempotency.claim_key(tx, place, request=digest)
     return _replay(parts.database, claim, digest) if isinstance(claim, EarlierRequest) else claim

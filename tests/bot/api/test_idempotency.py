@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
-from sqlalchemy import update
+from sqlalchemy import select, update
 
+from bot.auth import row_mac, tokens
 from bot.db import idempotency, runs, tables
 from bot.db.database import StoreUnavailable
 from bot.model.run import Run
@@ -56,10 +57,33 @@ def test_idempotency_key_is_separate_for_each_person(api_harness: ApiHarness):
     assert _count_requests(api_harness) == 2
 
 
-def test_idempotency_key_holds_for_another_token_of_the_same_person(api_harness: ApiHarness):
+def test_idempotency_key_belongs_to_the_token(api_harness: ApiHarness):
     first = _request(api_harness.program("dora", "request"), "one")
     second = _request(api_harness.program("dora", "request"), "one")
-    assert first.json() == second.json()
+    assert (first.status_code, second.status_code) == (202, 202)
+    assert "idempotent-replayed" not in second.headers
+    assert _count_requests(api_harness) == 2
+
+
+@pytest.mark.parametrize("scope", ["read", "metrics"])
+def test_token_without_the_scope_neither_replays_nor_takes_an_idempotency_key(
+    api_harness: ApiHarness, scope: str
+):
+    weak, program = api_harness.program("dora", scope), api_harness.program("dora", "request")
+    assert _request(weak, "one").status_code == 403
+    assert _request(program, "one").status_code == 202
+    # The same token, once its scopes are fewer.
+    with api_harness.database.transaction() as tx:
+        [token] = [one for one in tokens.list_tokens(tx, "dora") if "request" in one.scopes]
+        row = select(tables.api_token).where(tables.api_token.c.id == token.id)
+        values = row_mac.amend_with_mac(
+            tx, tables.api_token, tx.sql.execute(row).one(), {"scopes": scope}
+        )
+        tx.sql.execute(
+            update(tables.api_token).where(tables.api_token.c.id == token.id).values(values)
+        )
+    replayed = _request(program, "one")
+    assert (replayed.status_code, "idempotent-replayed" in replayed.headers) == (403, False)
 
 
 def test_concurrent_requests_with_one_idempotency_key_request_once(api_harness: ApiHarness):
