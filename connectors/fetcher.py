@@ -15,7 +15,7 @@ import httpx2
 
 from connectors.command import Answer, Fetch
 from connectors.errors import HostError, ParseError, SettingError, UnreachableError
-from connectors.public_addresses import Address, is_public
+from connectors.public_addresses import Address, is_forbidden, is_public
 
 _Network = IPv4Network | IPv6Network
 
@@ -122,6 +122,12 @@ async def _resolve_addresses(fetch: Fetch) -> Sequence[Address]:
     addresses = [ip_address(str(where[0])) for *_, where in found]
     allowed = _parse_networks(str(fetch.networks))
     for address in addresses:
+        if is_forbidden(address):
+            raise UnreachableError(
+                f"{host} has the address {address}, which is not public, and was not contacted: "
+                "it is link-local, multicast, unspecified, embeds another address or holds the "
+                "metadata of a cloud: correct the feed's address"
+            )
         if not is_public(address) and not any(address in network for network in allowed):
             raise UnreachableError(
                 f"{host} has the address {address}, which is not public, and was not contacted: "

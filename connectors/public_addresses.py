@@ -51,15 +51,33 @@ _INTERNAL = tuple(
         *("169.254.0.0/16", "100.64.0.0/10", "::1/128", "fc00::/7", "fe80::/10"),
     )
 )
+# Never the address of a service that people name: links, groups, no address, addresses that embed
+# another, and where clouds give machines their credentials (AWS, Google, Oracle, Azure, Alibaba).
+_FORBIDDEN = tuple(
+    ip_network(network)
+    for network in (
+        *("0.0.0.0/8", "169.254.0.0/16", "224.0.0.0/4", "240.0.0.0/4"),
+        *("::/128", "fe80::/10", "fec0::/10", "ff00::/8"),
+        *("64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "2001::/32"),
+        *("fd00:ec2::/32", "fd20:ce::254/128", "fd00:c1::a9fe:a9fe/128"),
+        *("100.100.100.200/32", "168.63.129.16/32", "192.0.0.192/32"),
+    )
+)
 # The part of IPv6 that is assigned to the internet so far.
 _IN_USE = ip_network("2000::/3")
 
 
 def is_public(address: Address) -> bool:
     """Return whether *address* can belong to one machine on the public internet."""
-    if address.version == 6 and address not in _IN_USE:
+    if is_forbidden(address) or (address.version == 6 and address not in _IN_USE):
         return False
     return address.is_global and not any(address in network for network in _SPECIAL)
+
+
+def is_forbidden(address: Address) -> bool:
+    """Return whether *address* must not be contacted, also where private addresses are allowed."""
+    embedded = address.ipv4_mapped if address.version == 6 else None
+    return any((embedded or address) in network for network in _FORBIDDEN)
 
 
 def is_internal(address: Address) -> bool:

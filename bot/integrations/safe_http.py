@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import httpx2
 
 from bot.model.text import escape_to_one_line
-from connectors.public_addresses import is_public
+from connectors.public_addresses import is_forbidden, is_public
 
 # Limits of one operation, such as the name lookup or the connection, and of the whole request.
 _SECONDS, _TOTAL_SECONDS = 10.0, 20.0
@@ -65,7 +65,7 @@ def choose_address(url: str, *, private: bool, resolve: Resolve, seconds: float 
     Every address of the name must be public, so that none of them is internal by accident.
 
     Args:
-        private: Whether internal addresses are allowed.
+        private: Whether addresses of private networks and of this machine are allowed.
     """
     parts = urlsplit(url)
     name, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
@@ -79,6 +79,12 @@ def choose_address(url: str, *, private: bool, resolve: Resolve, seconds: float 
         raise DeliveryError(message) from None
     if not found:
         raise DeliveryError(f"{name} has no address")
+    if forbidden := [one for one in found if is_forbidden(one)]:
+        raise DeliveryError(
+            f"{name} resolves to {forbidden[0]}, which is not public and never contacted: it is "
+            "link-local, multicast, unspecified, embeds another address or holds the metadata of "
+            "a cloud. Correct the address"
+        )
     if not private:
         internal = [one for one in found if not is_public(one)]
         if internal:

@@ -267,6 +267,13 @@ def test_fetch_ignores_proxies_of_the_environment(
     assert feeds.fetch(fetch(mirror)).out == BODY.decode()
 
 
+@pytest.mark.parametrize("address", ["169.254.169.254", "[fe80::1]", "224.0.0.1"])
+def test_fetch_never_contacts_link_local_or_metadata_addresses(tmp_path: Path, address: str):
+    text = Fetch(f"https://{address}/latest", networks="0.0.0.0/0,::/0")
+    with pytest.raises(UnreachableError, match="link-local, multicast"):
+        Fetcher(tmp_path).fetch(text)
+
+
 def fetch_through(proxy: str, url: str, mirror: FixedResponseServer) -> Fetch:
     return Fetch(url, authority=mirror.authority.name, proxy=proxy)
 

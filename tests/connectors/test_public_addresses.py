@@ -5,7 +5,7 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 
 import pytest
 
-from connectors.public_addresses import is_public
+from connectors.public_addresses import is_forbidden, is_public
 
 # First and last address of what is no single machine's on the internet, counted by hand.
 V4 = [
@@ -94,3 +94,23 @@ def test_mapped_tunnelled_and_multicast_addresses_are_not_public(address: str):
 @pytest.mark.parametrize("address", ["8.8.8.8", "5.172.196.188", "2a01:7e00::1", "2001:4860::8"])
 def test_addresses_of_internet_hosts_are_public(address: str):
     assert is_public(ip_address(address))
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "169.254.169.254", "::ffff:169.254.169.254", "fe80::1", "fd00:ec2::254", "fd20:ce::254",
+        "100.100.100.200", "168.63.129.16", "0.0.0.1", "::", "::ffff:0.0.0.1", "224.0.0.1",
+        "ff02::1", "255.255.255.255", "64:ff9b::a9fe:a9fe", "2002:a9fe:a9fe::1", "fec0::1",
+    ],
+)  # fmt: skip
+def test_link_local_metadata_and_group_addresses_are_forbidden(address: str):
+    assert is_forbidden(ip_address(address))
+    assert not is_public(ip_address(address))
+
+
+@pytest.mark.parametrize(
+    "address", ["10.0.0.1", "192.168.1.1", "100.64.0.1", "127.0.0.1", "::1", "fd12::1", "8.8.8.8"]
+)
+def test_private_and_public_addresses_are_not_forbidden(address: str):
+    assert not is_forbidden(ip_address(address))

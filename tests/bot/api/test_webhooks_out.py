@@ -398,6 +398,16 @@ def test_webhook_to_a_private_address_is_refused(address: str) -> None:
             choose_address("https://evil.example", private=False, resolve=answer)
 
 
+@pytest.mark.parametrize("address", ["169.254.169.254", "fe80::1", "fd00:ec2::254", "224.0.0.1"])
+def test_private_webhook_never_goes_to_link_local_or_metadata_addresses(address: str) -> None:
+    answer = partial(_resolve_to, ["10.0.0.1", address])
+    with pytest.raises(DeliveryError, match=f"{address}, which is not public and never contacted"):
+        choose_address("https://evil.example", private=True, resolve=answer)
+    # The twin without it.
+    answer = partial(_resolve_to, ["10.0.0.1"])
+    assert choose_address("https://wiki.example", private=True, resolve=answer) == "10.0.0.1"
+
+
 def _resolve_to(answer: Sequence[str], _name: str, _port: int) -> Sequence[str]:
     return answer
 
