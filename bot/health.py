@@ -63,7 +63,11 @@ class ServiceHealth:
                 results = [*self._check_database(took), *self._check_with_database(tx)]
             results += self._check_witnesses()
         except StoreUnavailable as error:
-            results = [create_error_result("Database", f"{error}: nothing runs until it answers")]
+            results = [
+                create_error_result("Change log", error.advice)
+                if error.advice
+                else create_error_result("Database", f"{error}: nothing runs until it answers")
+            ]
         return [*results, *self._check_spool(), *self._check_keys()]
 
     def _check_database(self, milliseconds: int) -> Iterator[CheckResult]:
@@ -74,16 +78,12 @@ class ServiceHealth:
             if milliseconds < _SLOW_MILLISECONDS
             else create_warning_result("Database", f"{message}: find out what slows it down")
         )
-        error = self.database.error
-        if error:
-            yield create_error_result("Change log", f"cannot be written, so nothing runs: {error}")
+        if error := self.database.error:
+            advice = self.database.advice or f"cannot be written, so nothing runs: {error}"
+            yield create_error_result("Change log", advice)
 
     def _check_with_database(self, tx: Transaction) -> Iterator[CheckResult]:
-        seq, digest = change_log.get_head(tx)
-        yield create_ok_result(
-            "Change log",
-            f"{format_count(seq, 'entry', plural='entries')}, head {digest[:12] or 'none'}",
-        )
+        yield from self._check_log(tx)
         yield self._check_clock(tx)
         yield from _check_schedules(tx)
         yield from _check_work(tx)
@@ -96,6 +96,20 @@ class ServiceHealth:
                 policy = self.policies.get_policy()
                 yield from check_calendars(tx, policy)
                 yield from check_trees(tx, policy)
+
+    def _check_log(self, tx: Transaction) -> Iterator[CheckResult]:
+        if self.database.error:
+            return  # _check_database() says why.
+        try:
+            change_log.check_newest_entry(tx)
+        except change_log.LogAlteredError as error:
+            yield create_error_result("Change log", error.advice)
+            return
+        seq, digest = change_log.get_head(tx)
+        yield create_ok_result(
+            "Change log",
+            f"{format_count(seq, 'entry', plural='entries')}, head {digest[:12] or 'none'}",
+        )
 
     def _check_clock(self, tx: Transaction) -> CheckResult:
         seconds = self.clock() - tx.now / _SECOND

@@ -12,6 +12,7 @@ from starlette.exceptions import HTTPException
 
 from bot import observability
 from bot.api.auth import InsufficientScopeError, InvalidTokenError, RateLimitError
+from bot.audit.change_log import LogAlteredError
 from bot.audit.verification import VerificationInProgress
 from bot.db.database import StoreUnavailable
 from bot.db.drift import NoSuchKeyError
@@ -113,6 +114,7 @@ _PROBLEM_TYPES: Sequence[tuple[type[Exception], int, str]] = (
     (ScheduleError, 422, "invalid-syntax"),
     (InvalidRequestError, 422, "invalid-request"),
     (NoPolicyError, 503, "policy-unavailable"),
+    (LogAlteredError, 503, "change-log-altered"),
     (StoreUnavailable, 503, "database-unavailable"),
 )
 
@@ -188,7 +190,7 @@ def _describe_error(request: Request, error: Exception) -> str:
         log.critical(
             "%s %s: %s", request.method, observability.route_name(request.scope["path"]), error
         )
-        return (
+        return error.advice or (
             "The database does not answer, so nothing was done. Try again in a few seconds; "
             "the service's log has the reason."
         )
@@ -208,7 +210,7 @@ def _build_headers(error: Exception) -> dict[str, str]:
             return {"Retry-After": str(error.seconds)}
         case TooManyRequestsError():
             return {"Retry-After": "60"}
-        case StoreUnavailable() | NoPolicyError():
+        case StoreUnavailable() | NoPolicyError() if not isinstance(error, LogAlteredError):
             return {"Retry-After": "5"}
         case _:
             return {}

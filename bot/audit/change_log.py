@@ -18,6 +18,8 @@ from bot.model.agents import is_agent
 from bot.model.canonical import Canonical, encode_canonical, hash_canonical
 from bot.model.errors import NotAllowed
 from bot.model.run import Run
+from bot.model.signing import SigningKey
+from bot.model.text import format_sentence
 
 GENESIS = "0" * 64
 # The kind of the entries that add the key that signs the log from then on.
@@ -63,6 +65,7 @@ class LogAlteredError(StoreUnavailable):
             f"the change log was altered: {reason}. Nothing is added to it, and nothing runs. "
             "Keep a copy of the database, then run `keyturn changelog verify`"
         )
+        self.advice = format_sentence(str(self))
 
 
 class LogShortenedError(LogAlteredError):
@@ -247,9 +250,24 @@ def check_head(tx: Transaction, row: Sequence[Any] | None) -> None:
             raise LogAlteredError(f"entry {known} is not the one that Keyturn wrote")
 
 
+def check_newest_entry(tx: Transaction) -> None:
+    """Raise LogAlteredError unless Keyturn wrote the newest entry. Locks nothing."""
+    row = tx.sql.execute(_NEWEST_ENTRY).first()
+    if row is None:
+        return
+    if not is_hash_valid(row):
+        raise LogAlteredError(f"entry {row.seq} was altered: its content does not have its hash")
+    if tx.stamping is not None:
+        _check_signature(tx.stamping, row)
+
+
 def check_row_signature(tx: Transaction, row: Sequence[Any]) -> None:
     """Raise LogAlteredError unless our key signed this entry. Its hash has to be valid."""
-    if not signing.is_signature_valid(tx.signing_key.public_key, row[_HASH], row[_SIGNATURE]):
+    _check_signature(tx.signing_key, row)
+
+
+def _check_signature(key: SigningKey, row: Sequence[Any]) -> None:
+    if not signing.is_signature_valid(key.public_key, row[_HASH], row[_SIGNATURE]):
         raise LogAlteredError(f"entry {row[0]} is not signed by the key of the log")
 
 

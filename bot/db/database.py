@@ -127,6 +127,12 @@ _SECONDS_ON_POSTGRESQL = select(extract("epoch", func.clock_timestamp()))
 class StoreUnavailable(Exception):
     """The database did not store what has to be recorded, so nothing was done."""
 
+    advice = ""
+    """What is so and what to do, for everyone; "" where only the service's log says it."""
+
+    advice = ""
+    """What is so and what to do, for everyone; "" where only the service's log says it."""
+
 
 class StoreRefused(StoreUnavailable):
     """The database refuses this because it violates a constraint; retrying does not help."""
@@ -260,6 +266,8 @@ class Database:
         self.redactor = redactor or Redactor()
         # Why the change log cannot be written; "" if it can.
         self.error = ""
+        # What everyone may read of it: StoreUnavailable.advice.
+        self.advice = ""
         self.embedded = url.startswith("sqlite")
         opened = open_sqlite if self.embedded else open_postgresql
         self.engine = opened(url, patience=patience, busy=_BUSY_SECONDS)
@@ -296,10 +304,10 @@ class Database:
             with opened as transaction:
                 yield transaction
         except StoreUnavailable as error:
-            self.error = str(error)
+            self.error, self.advice = str(error), error.advice
             raise
         if transaction.logged:
-            self.error = ""
+            self.error = self.advice = ""
         transaction.finish()
 
     @contextmanager

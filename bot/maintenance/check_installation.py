@@ -107,8 +107,12 @@ def _check_database(installation: Installation, policy: Policy | None) -> Iterat
                     yield from check_calendars(tx, policy, subject="on call")
                     yield from check_trees(tx, policy, subject="fault trees")
         except StoreUnavailable as error:
-            yield create_error_result(
-                "database", f"{error}: check that it runs, and check KEYTURN_DATABASE"
+            yield (
+                create_error_result("change log", error.advice)
+                if error.advice
+                else create_error_result(
+                    "database", f"{error}: check that it runs, and check KEYTURN_DATABASE"
+                )
             )
         yield from _check_witness(installation.witness, file)
 

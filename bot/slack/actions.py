@@ -728,5 +728,7 @@ def _describe_refusal(refusal: Exception) -> str:
         return "Nothing was done: Keyturn has no valid policy. Its log says what to fix."
     if isinstance(refusal, StoreUnavailable):
         _log.critical("cannot accept requests from Slack: %s", refusal)
-        return "Nothing was done: the change log cannot be written. Try again in a minute."
+        return refusal.advice or (
+            "Nothing was done: the change log cannot be written. Try again in a minute."
+        )
     return format_sentence(str(refusal))

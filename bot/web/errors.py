@@ -137,7 +137,8 @@ def _handle_database_unavailable(request: Request, error: Exception) -> Response
     log.critical(
         "%s %s: %s", request.method, observability.route_name(request.scope["path"]), error
     )
-    message = (
+    advice = error.advice if isinstance(error, StoreUnavailable) else ""
+    message = advice or (
         "The database does not respond, so nothing was done. Try again shortly. "
         "Administrators find the reason in the log of the service."
     )

@@ -39,9 +39,10 @@ def report_readiness(deps: WebDeps) -> JSONResponse:
     Slack refuses, or a long loss of connection, also makes the service not ready.
     """
     components = {name: check() for name, check in deps.health_checks.items()}
+    database_problem, log_problem = _describe_store_problems(deps)
     problems = {
-        "database": _describe_database_problem(deps),
-        "change log": _describe_change_log_problem(deps),
+        "database": database_problem,
+        "change log": log_problem,
         "policy": _describe_policy_problem(deps),
     }
     ok_messages = {"database": "responds", "change log": "is writable", "policy": "is valid"}
@@ -74,14 +75,17 @@ def check_pages(installation: Installation, _policy: Policy | None) -> Iterator[
         yield create_ok_result("pages", f"are at {address}")
 
 
-def _describe_database_problem(deps: WebDependencies) -> str:
+def _describe_store_problems(deps: WebDependencies) -> tuple[str, str]:
+    """Return what is wrong with the database and with the change log; "" for nothing."""
     try:
         with deps.database.reading() as tx:
-            change_log.get_head(tx)
+            change_log.check_newest_entry(tx)
     except StoreUnavailable as error:
         log.critical("not ready: %s", error)
-        return "does not respond: see the log of the service"
-    return ""
+        if error.advice:
+            return "", error.advice
+        return "does not respond: see the log of the service", _describe_change_log_problem(deps)
+    return "", _describe_change_log_problem(deps)
 
 
 def _describe_role_problem(deps: WebDependencies) -> dict[str, str]:
@@ -116,7 +120,7 @@ def _describe_site_problem(deps: WebDependencies) -> dict[str, str]:
 def _describe_change_log_problem(deps: WebDependencies) -> str:
     if not deps.database.error:
         return ""
-    return "is not writable, so nothing runs: see the log of the service"
+    return deps.database.advice or "is not writable, so nothing runs: see the log of the service"
 
 
 def _describe_policy_problem(deps: WebDependencies) -> str:

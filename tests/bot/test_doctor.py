@@ -16,6 +16,7 @@ from bot.model import signing
 from bot.model.check_result import CheckResult
 from bot.slack import self_check
 from bot.slack.app import create_client
+from tests.bot.bogus_entry import add_bogus_entry
 from tests.playground import sample_company
 from tests.playground.fleet import LoopbackFleet
 from tests.playground.service import Service
@@ -300,6 +301,17 @@ def test_doctor_reports_a_settings_file_that_others_can_read(clinic: Clinic):
     assert "chmod 600" in clinic.about("settings").message
     file.chmod(0o600)
     assert "chmod 600" not in clinic.run().output
+
+
+def test_commands_say_which_entry_of_the_change_log_is_not_ours(clinic: Clinic):
+    says = add_bogus_entry(clinic.service.keyturn.database)
+    finding = clinic.about("change log")
+    assert finding.level == "error"
+    assert "BROKEN at entry" in finding.message
+    assert "keyturn changelog verify" in finding.message
+    words = ["ban", "dora", "--as", "adam", "--reason", "the laptop is stolen"]
+    ended = CliRunner().invoke(main, words, catch_exceptions=False)
+    assert (ended.exit_code, says[1:] in ended.stderr) == (1, True), ended.output
 
 
 def test_doctor_reports_an_altered_entry_of_the_change_log(clinic: Clinic):

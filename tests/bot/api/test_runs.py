@@ -9,6 +9,7 @@ from fastapi.testclient import TestClient
 from bot.audit import change_log, verification
 from bot.model.run import State
 from tests.bot.api.conftest import API, ApiHarness
+from tests.bot.bogus_entry import add_bogus_entry
 from tests.bot.clock import record_missed_moments
 from tests.bot.web.sample_runs import add_requested_run, add_sample_runs
 from tests.policies import INVENTORY
@@ -463,3 +464,14 @@ def test_api_schedule_is_requested_suspended_resumed_and_ended(api_harness: ApiH
     for kind in ("schedule suspended", "schedule resumed", "schedule ended"):
         assert kinds[kinds.index(kind) - 1] == "token used"
     assert dora.post("/schedules", json=body | {"cron": "often"}).status_code == 422
+
+
+def test_api_says_which_entry_of_the_change_log_is_not_ours(api_harness: ApiHarness):
+    program = api_harness.program("dora", "request")
+    says = add_bogus_entry(api_harness.database)
+    answer = program.post("/runs", json={"request": "toy set lb1 lamp on"})
+    assert answer.status_code == 503
+    assert answer.json()["type"] == "urn:keyturn:problem:change-log-altered"
+    assert answer.json()["detail"] == says
+    # It does not get better by itself.
+    assert "retry-after" not in answer.headers

@@ -8,6 +8,7 @@ import pytest
 from bot.db import search, stops
 from bot.model.run import State
 from bot.queries.banned_people import PolicyWithoutBanned
+from tests.bot.bogus_entry import add_bogus_entry
 from tests.bot.harness import Harness
 from tests.bot.slack.chat import Chat, open_chat
 from tests.bot.slack.json_walk import list_texts
@@ -89,3 +90,9 @@ async def test_person_banned_on_the_command_line_is_referred_to_an_administrator
     async with open_chat(harness) as chat:
         reply = (await chat.type("help", "U0DORA")).text
         assert reply.endswith(" UTC. Nothing was done. Contact a Keyturn administrator.")
+
+
+async def test_chat_says_which_entry_of_the_change_log_is_not_ours(chat: Chat):
+    says = add_bogus_entry(chat.harness.database)
+    # Slack's own backticks would format it.
+    assert (await chat.type("toy set lb1 lamp on")).text == says.replace("`", "ˋ")

@@ -10,12 +10,15 @@ from sqlalchemy import text
 
 from bot import app
 from bot.db import tables
+from bot.health import ServiceHealth
 from bot.model.run import State
 from bot.web.app import build_app
 from bot.web.deps import ComponentHealth
+from tests.bot.bogus_entry import add_bogus_entry
 from tests.bot.databases import create_postgresql_database
 from tests.bot.harness import open_harness
 from tests.bot.web.conftest import Site, create_site
+from tests.bot.web.parsed_page import Page
 from tests.playground.postgres import Postgres
 from tests.row_macs import change_rows
 from tests.toy import SetSwitch
@@ -85,6 +88,21 @@ def test_pages_say_that_nothing_was_done_without_a_database(site: Site) -> None:
         assert "The database does not respond, so nothing was done." in answer.text
         assert "no such table" not in answer.text
     assert site.harness.get_run(run.id).state is State.PENDING
+
+
+def test_pages_say_which_entry_of_the_change_log_is_not_ours(site: Site) -> None:
+    run = site.harness.request(SetSwitch(host="lb1", name="lamp", value="on"))
+    browser = site.browser("olga")
+    says = add_bogus_entry(site.database)
+    for _ in range(2):  # Also once a write has failed.
+        ready = site.browser().get("/readyz")
+        assert (ready.status_code, ready.json()["database"]) == (503, "responds")
+        assert ready.json()["change log"] == says
+        results = ServiceHealth(site.database).list_results()
+        assert [one.message for one in results if one.subject == "Change log"] == [says]
+        answer = browser.post(f"/runs/{run.id}/approve", data={"digest": run.digest})
+        assert answer.status_code == 503
+        assert says.replace("`", "") in Page(answer.text).text.replace("`", "")
 
 
 def test_pages_open_while_the_session_cannot_be_updated(site: Site) -> None:
