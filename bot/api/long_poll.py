@@ -6,6 +6,7 @@ A waiting caller occupies one place in a counter, and neither a thread nor a tra
 import asyncio
 import logging
 import threading
+from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -24,8 +25,8 @@ from bot.model.run import State, is_at_rest
 log = logging.getLogger(__name__)
 
 MAX_WAIT_SECONDS = 30
-# Callers beyond this number get a response immediately.
-_MAX_WAITING, _MAX_READERS = 200, 4
+# Callers beyond these numbers get a response immediately.
+_MAX_WAITING, MAX_WAITING_OF_PERSON, _MAX_READERS = 200, 20, 4
 # Pause between reads of the state, which another process may change; the first reads come sooner
 # where workers run in other processes.
 _POLL_SECONDS, _FIRST_POLL_SECONDS = 0.5, 0.03
@@ -52,14 +53,20 @@ class Waiters:
 
     def __init__(self, parts: ApiParts, *, max_waiting: int = _MAX_WAITING) -> None:
         self._parts, self._max_waiting = parts, max_waiting
-        self._waiting = 0
+        self._waiting = Counter[str]()
         self._readers = CapacityLimiter(_MAX_READERS)
 
-    async def wait_for_response(self, pending: PendingResponse) -> OutputModel | None:
-        """Wait, and return the new response; None to send the one that was built before."""
-        if self._waiting >= self._max_waiting:
+    async def wait_for_response(
+        self, pending: PendingResponse, *, person: str = ""
+    ) -> OutputModel | None:
+        """Wait, and return the new response; None to send the one that was built before.
+
+        person: who waits, so that no one takes all places; "" for none in particular.
+        """
+        is_excess = bool(person) and self._waiting[person] >= MAX_WAITING_OF_PERSON
+        if is_excess or self._waiting.total() >= self._max_waiting:
             return None
-        self._waiting += 1
+        self._waiting[person] += 1
         try:
             response = await self._wait_until_at_rest(
                 pending, min(pending.seconds, self._parts.longest_wait)
@@ -72,7 +79,9 @@ class Waiters:
             log.warning("cannot wait for run %d: %s", pending.run, error)
             return None
         finally:
-            self._waiting -= 1
+            self._waiting[person] -= 1
+            # Not one count for each person who ever waited.
+            self._waiting += Counter()
 
     async def _wait_until_at_rest(
         self, pending: PendingResponse, seconds: float
@@ -80,7 +89,7 @@ class Waiters:
         """Wait at most so many seconds; return the response if it was built on the way."""
         loop, at_rest = asyncio.get_running_loop(), asyncio.Event()
         responses: list[OutputModel] = []
-        loop_thread, few = threading.get_ident(), self._waiting <= _MAX_READERS
+        loop_thread, few = threading.get_ident(), self._waiting.total() <= _MAX_READERS
 
         def on_state(state: State) -> None:
             if not is_at_rest(state):
@@ -123,7 +132,10 @@ class LongPollRoute(IdempotentRoute):
             first = await handle(request)
             pending: PendingResponse | None = getattr(request.state, "pending", None)
             waiters: Waiters = request.app.state.waiters
-            body = None if pending is None else await waiters.wait_for_response(pending)
+            body = None
+            if pending is not None:
+                person = request.state.caller.id
+                body = await waiters.wait_for_response(pending, person=person)
             return first if body is None else _replace_body(first, body)
 
         return handle_and_wait

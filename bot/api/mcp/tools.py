@@ -3,6 +3,7 @@
 import asyncio
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
@@ -18,11 +19,12 @@ from bot.api.mcp.deps import AgentCaller, McpParts, find_caller
 from bot.api.mcp.results import (
     ChangeList,
     ChangeResult,
-    HostText,
     RunbookDetails,
     RunbookList,
     RunbookResult,
     RunResult,
+    UntrustedText,
+    fence_text,
 )
 from bot.audit import timeline
 from bot.db import runs
@@ -40,10 +42,11 @@ from runbooks._catalogue import get_kind
 T = TypeVar("T")
 
 MAX_WAIT_SECONDS, _POLL_SECONDS = 30.0, 0.3
-# Callers beyond this number get a result immediately.
-_MAX_WAITING = 100
+# Callers beyond these numbers get a result immediately.
+_MAX_WAITING, MAX_WAITING_OF_OWNER = 100, 10
 _MAX_RUNBOOKS, _MAX_HOSTS, _MAX_CHANGES = 50, 200, 50
 _MAX_CLIENT_LENGTH = 80
+_TRY_LATER = "Keyturn cannot answer now: try again later"
 _PATTERN_CHARACTERS = re.compile(r"[*?@\[]")
 
 RequestText = Annotated[
@@ -81,7 +84,7 @@ class AgentTools:
 
     def __init__(self, parts: McpParts) -> None:
         self._parts = parts
-        self._waiting = 0
+        self._waiting = Counter[str]()
 
     def find_runbooks(
         self,
@@ -161,8 +164,13 @@ class AgentTools:
 
     async def status(self, context: Context, run: RunNumber, wait: WaitSeconds = 0) -> RunResult:
         """Return a run as it is now, or once it ends or needs people."""
-        await self._call(context, lambda caller: self._read_run(caller, run))
-        await self._wait_until_at_rest(run, wait)
+
+        def find_owner(caller: AgentCaller) -> str:
+            self._read_run(caller, run)
+            return caller.agent.owner
+
+        owner = await self._call(context, find_owner)
+        await self._wait_until_at_rest(run, wait, owner)
         return await self._call(context, lambda caller: self._read_run(caller, run))
 
     async def withdraw(self, context: Context, run: RunNumber) -> RunResult:
@@ -199,11 +207,11 @@ class AgentTools:
         kind: str,
         ticket: str = "",
     ) -> RunResult:
-        def act(caller: AgentCaller) -> Run:
-            return self._record(caller, request, reason, kind, ticket)
+        def act(caller: AgentCaller) -> tuple[Run, str]:
+            return self._record(caller, request, reason, kind, ticket), caller.agent.owner
 
-        run = await self._call(context, act)
-        await self._wait_until_at_rest(run.id, wait)
+        run, owner = await self._call(context, act)
+        await self._wait_until_at_rest(run.id, wait, owner)
         return await self._call(context, lambda caller: self._read_run(caller, run.id))
 
     def _record(
@@ -276,7 +284,7 @@ class AgentTools:
                     for event in events
                 ],
                 omitted=found.omitted,
-                host_output=HostText.from_lines(lines, tx.redactor) if lines else None,
+                host_output=UntrustedText.from_lines(lines, tx.redactor) if lines else None,
             )
 
     async def _call(self, context: Context, act: Callable[[AgentCaller], T]) -> T:
@@ -298,11 +306,15 @@ class AgentTools:
 
         return await asyncio.to_thread(run_as_caller)
 
-    async def _wait_until_at_rest(self, run: int, seconds: float) -> None:
-        """Wait until a run ends or needs people, holding neither a thread nor a transaction."""
-        if self._waiting >= _MAX_WAITING:
+    async def _wait_until_at_rest(self, run: int, seconds: float, owner: str) -> None:
+        """Wait until a run ends or needs people, holding neither a thread nor a transaction.
+
+        owner: of the agent, so that the agents of one person do not take all places.
+        """
+        is_excess = self._waiting[owner] >= MAX_WAITING_OF_OWNER
+        if is_excess or self._waiting.total() >= _MAX_WAITING:
             return
-        self._waiting += 1
+        self._waiting[owner] += 1
         try:
             end = asyncio.get_running_loop().time() + seconds
             while not await asyncio.to_thread(self._is_at_rest, run):
@@ -311,7 +323,7 @@ class AgentTools:
                     return
                 await asyncio.sleep(min(left, _POLL_SECONDS))
         finally:
-            self._waiting -= 1
+            self._waiting[owner] -= 1
 
     def _is_at_rest(self, run: int) -> bool:
         with _explain_errors(), self._parts.database.reading() as tx:
@@ -352,8 +364,11 @@ def _explain_errors() -> Generator[None]:
         InvalidRequestError,
         RequestSyntaxError,
     ) as error:
-        raise ToolError(str(error)) from None
+        # It may quote the reason of a person, or a ticket.
+        raise ToolError(fence_text(str(error))) from None
     except NoSuchRun:
         raise ToolError("there is no such run, or you may not view it") from None
-    except (NoPolicyError, StoreUnavailable) as error:
-        raise ToolError("Keyturn cannot answer now: try again later") from error
+    except StoreUnavailable as error:
+        raise ToolError(error.advice or _TRY_LATER) from error
+    except NoPolicyError as error:
+        raise ToolError(_TRY_LATER) from error

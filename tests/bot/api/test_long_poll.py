@@ -11,7 +11,7 @@ import pytest
 
 from bot.api import long_poll
 from bot.api.deps import ApiParts
-from bot.api.long_poll import PendingResponse, Waiters
+from bot.api.long_poll import MAX_WAITING_OF_PERSON, PendingResponse, Waiters
 from bot.api.schemas import OutputModel
 from bot.db import events as moves_store
 from bot.db.database import StoreUnavailable
@@ -189,6 +189,27 @@ def test_long_poll_over_the_limit_of_waiters_returns_at_once(harness: Harness):
     )
     pending = PendingResponse(number, 30, lambda: _ThreadCount(threads=0))
     assert asyncio.run(Waiters(_parts(harness), max_waiting=0).wait_for_response(pending)) is None
+
+
+def test_one_person_cannot_take_the_places_of_all_who_wait(harness: Harness):
+    program = create_api_harness(harness).program("dora", "request")
+    number = program.post("/runs", json=CHECK).json()["run"]["id"]
+    waiters = Waiters(_parts(harness))
+    pending = PendingResponse(number, 30, lambda: _ThreadCount(threads=0))
+
+    def wait(person: str) -> asyncio.Future[OutputModel | None]:
+        return asyncio.ensure_future(waiters.wait_for_response(pending, person=person))
+
+    async def all_of_them() -> tuple[list[OutputModel | None], OutputModel | None]:
+        many, other = [wait("dora") for _ in range(MAX_WAITING_OF_PERSON + 5)], wait("adam")
+        await asyncio.to_thread(harness.run_queued_work)
+        return await asyncio.gather(*many), await other
+
+    many, other = asyncio.run(all_of_them())
+    assert many.count(None) == 5
+    assert other is not None
+    # The places are free again.
+    assert asyncio.run(waiters.wait_for_response(pending, person="dora")) is not None
 
 
 def _list_answering_threads(waiting: int, harness: Harness) -> list[str]:
