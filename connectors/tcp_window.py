@@ -108,11 +108,12 @@ def parse_route(answer: str) -> PeerRoute:
 
 
 def parse_round_trip(answer: str) -> float | None:
-    times = re.search(r"(?m)^rtt min/avg/max/mdev = ([\d.]+)/", answer)
+    """Parse the summary of iputils, inetutils, busybox and the BSDs."""
+    times = re.search(r"(?m)^(?:rtt|round-trip) min/avg/max(?:/\w+)? = ([\d.]+)/", answer)
     if times:
         # On loopback it may be printed as 0.
         return max(float(times[1]), 0.001) / 1000
-    if re.search(r"(?m)^\d+ packets transmitted, 0 received", answer):
+    if re.search(r"(?m)^\d+ packets transmitted, 0 (?:packets )?received", answer):
         return None
     raise ParseError(f"ping printed {answer[:200]!r} instead of round trip times")
 

@@ -39,6 +39,20 @@ def test_network_card_without_a_link_speed_is_parsed():
     assert parse_route("eth0\n4294967295\n") == PeerRoute("eth0", None)
 
 
+@pytest.mark.parametrize(
+    "summary",
+    [
+        "round-trip min/avg/max = 0.050/0.066/0.083 ms\n",  # busybox
+        "round-trip min/avg/max/stddev = 0.050/0.066/0.083/0.010 ms\n",  # FreeBSD, inetutils
+        "rtt min/avg/max/mdev = 0.050/0.066/0.083/0.010 ms, pipe 2\n",
+    ],
+)
+def test_round_trip_of_each_ping_is_parsed(summary: str):
+    assert parse_round_trip(summary) == pytest.approx(50e-6)
+    lost = "5 packets transmitted, 0 packets received, 100% packet loss\n"
+    assert parse_round_trip(lost) is None
+
+
 def test_shortest_round_trip_of_ping_is_parsed():
     assert parse_round_trip((ANSWERS / "ping.txt").read_text()) == pytest.approx(33e-6)
     assert parse_round_trip((ANSWERS / "ping-no-answer.txt").read_text()) is None
