@@ -17,6 +17,7 @@ from bot.model import signing
 from bot.model.agents import is_agent
 from bot.model.canonical import Canonical, encode_canonical, hash_canonical
 from bot.model.errors import NotAllowed
+from bot.model.references import has_references, hide_all_references
 from bot.model.run import Run
 from bot.model.signing import SigningKey
 from bot.model.text import format_sentence
@@ -272,18 +273,26 @@ def _check_signature(key: SigningKey, row: Sequence[Any]) -> None:
 
 
 def _encode_facts(tx: Transaction, facts: Mapping[str, Canonical]) -> str:
-    body = encode_canonical(facts)
+    body = _encode_for_everyone(facts)
     return (
-        encode_canonical(tx.redactor.redact_value(facts)) if tx.redactor.has_secret(body) else body
+        _encode_for_everyone(tx.redactor.redact_value(facts))
+        if tx.redactor.has_secret(body)
+        else body
     )
 
 
 def _encode_all_facts(tx: Transaction, drafts: Sequence[EntryDraft]) -> list[str]:
-    bodies = [encode_canonical(draft.facts) for draft in drafts]
+    bodies = [_encode_for_everyone(draft.facts) for draft in drafts]
     # One search in all of them finds the same secrets, and is faster.
     if not tx.redactor.has_secret("\n".join(bodies)):
         return bodies
     return [_encode_facts(tx, draft.facts) for draft in drafts]
+
+
+def _encode_for_everyone(facts: Canonical) -> str:
+    """Encode facts without references: people who may view a run read all of its entries."""
+    body = encode_canonical(facts)
+    return encode_canonical(hide_all_references(facts)) if has_references(body) else body
 
 
 def get_head(tx: Transaction) -> tuple[int, str]:

@@ -119,12 +119,14 @@ def open_service(environment: CommandEnvironment) -> "Generator[KeyturnService]"
 
 def run_to_data(environment: CommandEnvironment, run: "Run") -> Mapping[str, Any]:
     """Return the fields of a run in the API that are known without the service."""
+    from bot.model.references import hide_references
+
     return {
         "id": run.id,
         "state": run.state.value,
         "ended": run.is_ended,
         "request": run.request,
-        "summary": run.summary,
+        "summary": hide_references(run.summary),
         "page": f"{environment.base_url}/runs/{run.id}" if environment.base_url else "",
     }
 

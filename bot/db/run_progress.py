@@ -70,8 +70,8 @@ def get_run_progress(tx: Transaction, number: int) -> RunProgress:
     entry = tables.entry.c
     head = tx.sql.execute(select(func.max(entry.seq)).where(entry.run == number)).scalar()
     return RunProgress(
-        run=_build_part(row),
-        children=[_build_part(each) for each in children],
+        run=_build_part(tx, row),
+        children=[_build_part(tx, each) for each in children],
         head=head or 0,
         live_outputs=live_output.get_live_output(tx, number),
         now=tx.now,
@@ -92,8 +92,9 @@ def get_stamp(tx: Transaction) -> str:
     return "-".join(map(str, parts))
 
 
-def _build_part(row: Row[Any]) -> RunProgressPart:
+def _build_part(tx: Transaction, row: Row[Any]) -> RunProgressPart:
+    summary = view_conditions.show_references(tx, row.summary)
     return RunProgressPart(
         *(row.id, row.version, row.host, State(row.state)),
-        *(row.started_at, row.ended_at, row.summary, row.needs_attention, row.kind),
+        *(row.started_at, row.ended_at, summary, row.needs_attention, row.kind),
     )

@@ -27,6 +27,7 @@ from bot.db.tables import CHILD, PARENT, PLAN_ONLY, SINGLE
 from bot.model.approvals import ApprovalRequirements
 from bot.model.canonical import encode_canonical
 from bot.model.plan import ResolvedPlan
+from bot.model.references import hide_references
 from bot.model.run import (
     ACTIVE_STATES,
     EXPIRING_STATES,
@@ -345,7 +346,15 @@ def _read_one(tx: Transaction, query: Select[Any], number: int) -> Run:
     row = tx.sql.execute(query, {"number": number}).first()
     if row is None or not view_conditions.list_viewable(tx, [number]):
         raise NoSuchRun(f"there is no run {number}")
-    return _read_run(row)
+    return _show(tx, _read_run(row))
+
+
+def _show(tx: Transaction, run: Run) -> Run:
+    """Return a run as the person may read it; the service reads its references as stored."""
+    if tx.view_rights is None:
+        return run
+    summary = view_conditions.show_references(tx, run.summary)
+    return run if summary == run.summary else replace(run, summary=summary)
 
 
 def move_run(tx: Transaction, run: Run, to: State, **changes: Any) -> Run:
@@ -410,7 +419,7 @@ def _add_summaries(
         row["summary"] = _escape_nul(summary)
         # The words of a report include its summary.
         if run.summary != was.summary and not (run.report and run.report.summary == run.summary):
-            words[run.id] = search_words.split_search_words(summary)
+            words[run.id] = search_words.split_search_words(hide_references(summary))
     search_words.store_words(tx, words)
 
 
@@ -438,7 +447,7 @@ def _read_viewable(tx: Transaction, rows: Iterable[Any]) -> list[Run]:
     if tx.view_rights is None:
         return found
     viewable = view_conditions.list_viewable(tx, [run.id for run in found])
-    return [run for run in found if run.id in viewable]
+    return [_show(tx, run) for run in found if run.id in viewable]
 
 
 def get_runs(tx: Transaction, numbers: Sequence[int]) -> list[Run]:

@@ -563,9 +563,9 @@ def list_run_page(
     run_filter: None for a page without runs. whose: the reader.
     """
     found, older = ([], None) if run_filter is None else find_page_numbers(tx, run_filter, most)
-    rows = tx.sql.execute(_LIST, {"wanted": found})
+    listed = map(ListedRun._make, tx.sql.execute(_LIST, {"wanted": found}).all())
     return RunListing(
-        [*map(ListedRun._make, rows)],
+        [run._replace(summary=view_conditions.show_references(tx, run.summary)) for run in listed],
         older,
         runs.list_decisions_on(tx, found),
         saved_views.list_views(tx, whose),

@@ -10,6 +10,7 @@ from sqlalchemy import delete, select
 
 from bot.db import tables
 from bot.db.database import Transaction
+from bot.model.references import hide_references
 
 LONGEST = 64
 # How many words of one text are indexed. Output may be long; its beginning is enough.
@@ -73,7 +74,7 @@ def delete_words(tx: Transaction, run: int, words: Iterable[str]) -> None:
     kept = {
         *split_fields_into_words(json.loads(row.field_values)),
         *split_search_words(row.reason),
-        *split_search_words(row.summary),
+        *split_search_words(hide_references(row.summary)),
     }
     column = tables.search_word.c
     removed = set(words) - kept

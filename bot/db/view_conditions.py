@@ -6,7 +6,8 @@ itself has no view rights and sees everything.
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import contextmanager
 
 from sqlalchemy import select
 
@@ -14,6 +15,7 @@ from bot.db import sql_text, tables
 from bot.db.condition import Condition
 from bot.db.database import Transaction
 from bot.db.tables import PARENT, PLAN_ONLY
+from bot.model import references
 from bot.model.sequence import SEQUENCES
 from bot.model.view_rights import ViewableScope, ViewRights, can_view_all
 
@@ -55,6 +57,27 @@ def list_viewable(tx: Transaction, numbers: Iterable[int]) -> frozenset[int]:
         return wanted
     query = select(tables.run.c.id).where(tables.run.c.id.in_(wanted), condition.clause())
     return frozenset(tx.sql.execute(query).scalars())
+
+
+def show_references(tx: Transaction, text: str) -> str:
+    """Return a stored sentence as the person may read it, who reads in this transaction.
+
+    The service reads for no one in particular, so its sentences name no other run.
+    """
+    numbers = references.list_referenced_runs(text)
+    if not numbers or tx.view_rights is None:
+        return references.hide_references(text)
+    return references.show_references(text, list_viewable(tx, numbers))
+
+
+@contextmanager
+def viewing_as(tx: Transaction, rights: ViewRights) -> Generator[None]:
+    """Read with the rights of a person in a block of a transaction of the service."""
+    before, tx.view_rights = tx.view_rights, rights
+    try:
+        yield
+    finally:
+        tx.view_rights = before
 
 
 def is_hidden(tx: Transaction, *, host: str | None, words: str | None) -> bool:

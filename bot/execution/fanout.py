@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from bot.audit import change_log
-from bot.db import outbox, runs
+from bot.db import outbox, runs, view_conditions
 from bot.db.database import Transaction
 from bot.execution import gate, leg_readings, start_schedule
 from bot.model.canonical import hash_canonical
@@ -92,12 +92,14 @@ def _combine_plans(
     if parent.kind == "check" and parent.timing is None:
         return _combine_reports(context, tx, parent, children, bad)
     waiting = [child for child in children if child.state is State.PENDING]
-    if not waiting:
-        summary = f"No changes on any of {len(children)} hosts"
-        if parent.is_sequence:
-            summary = "; ".join(_list_unneeded(children))
-        return end_run(context, tx, parent, State.NO_CHANGES, summary)
     unneeded = [*_list_unneeded(children)] if parent.is_sequence else []
+    if not waiting:
+        summary = "; ".join(unneeded) or f"No changes on any of {len(children)} hosts"
+        return end_run(context, tx, parent, State.NO_CHANGES, summary)
+    # A plan is the same for all who read it: it refers to what its requester may view.
+    rights = context.policies.get_policy().get_view_rights(parent.requested_by)
+    with view_conditions.viewing_as(tx, rights):
+        unneeded = [view_conditions.show_references(tx, one) for one in unneeded]
     if left_out := parent.values.get(NOT_UNDONE) if parent.is_sequence else None:
         unneeded.append(f"Not undone: {left_out}")
     if left_out := parent.values.get(LEFT_OUT) if parent.is_sequence else None:

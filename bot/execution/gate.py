@@ -17,6 +17,7 @@ from bot.execution.intent import StepIntent, record_step_intent
 from bot.execution.planner import RemainingWork, resolve_plan
 from bot.execution.recovery import can_resume
 from bot.model.plan import PlannedStep, ResolvedPlan
+from bot.model.references import refer_to_run
 from bot.model.run import Run, State
 from bot.model.run_states import ON_HOLD_DISPLAY
 from bot.model.sequence import find_label
@@ -77,13 +78,17 @@ def claim_run(context: WorkflowContext, number: int) -> ClaimedRun | None:
             record_waiting_reason(tx, run, f"{ON_HOLD_DISPLAY.label}: {frozen}")
             return None
         first = priority.get_urgent_run(tx, run.host)
-        if first not in {None, run.id} and priority.get_turn(tx, run.id).rank < priority.URGENT:
-            record_waiting_reason(tx, run, f"waits for break-glass run {first}")
+        if (
+            first is not None
+            and first != run.id
+            and priority.get_turn(tx, run.id).rank < priority.URGENT
+        ):
+            record_waiting_reason(tx, run, f"waits for {_name_urgent_run(first)}")
             return None
         holder = locks.take_lock(tx, run.host, run.id)
         if holder is not None:
             record_waiting_reason(
-                tx, run, f"waits for run {holder.run}, which has locked {run.host}"
+                tx, run, f"waits for {refer_to_run(holder.run)}, which has locked {run.host}"
             )
             return None
         claimed = runs.move_run(tx, run, State.STARTING, summary="")
@@ -92,6 +97,12 @@ def claim_run(context: WorkflowContext, number: int) -> ClaimedRun | None:
             tx, "claimed", run=run, worker=context.lease_keeper.name, fence=hold.fence
         )
         return ClaimedRun(claimed, hold)
+
+
+def _name_urgent_run(number: int) -> str:
+    return refer_to_run(
+        number, f"break-glass run {number}", otherwise="another run, which break-glass starts"
+    )
 
 
 def resume_run(context: WorkflowContext, number: int) -> ClaimedRun | None:

@@ -206,7 +206,8 @@ class HostReader:
                 return
             notes = redundancy.list_margin_notes(tx, policy, legs, run=run.id)
             key_name = get_key_name(self._context.runbooks, run)
-            notes = (*notes, *drift.list_plan_notes(tx, run.host, key_name))
+            rights = policy.get_requester_view_rights(run.requested_by, run.origin.agent)
+            notes = (*notes, *drift.list_plan_notes(tx, rights, run.host, key_name))
             remaining = replace(remaining, notes=(*remaining.notes, *notes))
         expires = compute_plan_expiry(self._context, policy, run, now=tx.now)
         plan = resolve_plan(self._context, run, policy, remaining, expires_at=expires)

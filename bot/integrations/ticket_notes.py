@@ -6,6 +6,7 @@ from bot.integrations.delivery_sender import DeliverySender
 from bot.integrations.safe_http import DeliveryError
 from bot.integrations.ticket_client import add_note
 from bot.integrations.webhook_queue import PendingDelivery, SubscriptionFilter
+from bot.model.references import hide_references
 from bot.model.run import Run, State, format_approvers
 from bot.policy import NoPolicyError, Policy, PolicySource
 
@@ -48,7 +49,9 @@ class TicketNotes(DeliverySender):
     def _format_note(self, tx: Transaction, policy: Policy, run: Run, kind: str) -> str:
         page = f" {self._base_url}/runs/{run.id}" if self._base_url else ""
         if kind != _STARTED:
-            return f"Keyturn run {run.id}, {run.title}: {kind}. {run.summary}{page}"
+            return (
+                f"Keyturn run {run.id}, {run.title}: {kind}. {hide_references(run.summary)}{page}"
+            )
         requester = policy.describe_requester(run.requested_by, run.origin.agent)
         decisions = runs.list_decisions(tx, run.id)
         approvers = format_approvers(decisions, policy.person_names)

@@ -413,6 +413,12 @@ class Policy:
         """
         return self._build_view_rights(agent_id, (agent_id, behalf) if behalf else (agent_id,))
 
+    def get_requester_view_rights(self, requester: str, agent: AgentOrigin | None) -> ViewRights:
+        """Return what the requester of a run may view: a person, or an agent."""
+        if agent is None:
+            return self.get_view_rights(requester)
+        return self.get_agent_view_rights(requester, agent.behalf)
+
     def _build_view_rights(self, person: str, principals: Sequence[str] = ()) -> ViewRights:
         """principals: those who all need the right; the person alone by default."""
         rules = self._rules.view_rules

@@ -5,12 +5,13 @@ from dataclasses import dataclass, replace
 
 from bot.audit import change_log
 from bot.audit.change_log import Entry
-from bot.db import drift, runs, search
+from bot.db import drift, runs, search, view_conditions
 from bot.db.database import Transaction
 from bot.db.drift import DriftKey
 from bot.model.drift import DRIFTED_STATES, KINDS, Candidate, DriftState
 from bot.model.run import Run
 from bot.model.times import DAY, format_utc
+from bot.model.view_rights import ViewRights
 from bot.policy import Policy, PolicyRequest
 
 # The check whose output names who did what on a host.
@@ -145,9 +146,18 @@ def list_announced_keys(tx: Transaction, run: Run) -> list[DriftKey]:
     return [key for key in found if key.state in DRIFTED_STATES and key.announced_at in times]
 
 
-def list_plan_notes(tx: Transaction, host: str, key_name: str) -> Sequence[str]:
-    """Return what an approver should know of a value that changed outside Keyturn."""
+def list_plan_notes(
+    tx: Transaction, rights: ViewRights, host: str, key_name: str
+) -> Sequence[str]:
+    """Return what an approver should know of a value that changed outside Keyturn.
+
+    rights: of the requester; the plan names no run that they may not view, nor what it has set.
+    """
     key = drift.find_key(tx, host, key_name) if key_name else None
     if key is None or key.state not in DRIFTED_STATES:
         return ()
+    with view_conditions.viewing_as(tx, rights):
+        is_viewable = bool(view_conditions.list_viewable(tx, [key.run]))
+    if not is_viewable:
+        return (f"{describe_drift(replace(key, set_value=''))}.",)
     return (f"{describe_drift(key)} (run {key.run}).",)

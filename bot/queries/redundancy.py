@@ -9,6 +9,7 @@ from bot.db.database import Transaction
 from bot.db.redundancy import EventReading, LegClaim
 from bot.model.check_result import CheckResult, create_error_result, create_warning_result
 from bot.model.plan import ResolvedPlan
+from bot.model.references import refer_to_run
 from bot.model.run import Run, State
 from bot.model.times import MINUTE, format_deadline
 from bot.policy import Policy
@@ -108,8 +109,10 @@ def _describe_claim(tx: Transaction, policy: Policy, claim: LegClaim) -> str:
         requester = runs.get_run(tx, claim.run).requested_by
     except runs.NoSuchRun:
         return f"is held by another run since {since}"
-    name = policy.get_person_name(requester)
-    return f"is held by run {claim.run} of {name} since {since}"
+    words = f"run {claim.run} of {policy.get_person_name(requester)}"
+    # What the service reads is stored, and read by people who may not view that run.
+    holder = refer_to_run(claim.run, words) if tx.view_rights is None else words
+    return f"is held by {holder} since {since}"
 
 
 def list_decisions(

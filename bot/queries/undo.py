@@ -6,6 +6,7 @@ from bot.audit import change_log
 from bot.db import runs
 from bot.db.database import Transaction
 from bot.model.drift import FOUND, get_key_name, join_values
+from bot.model.references import refer_to_run
 from bot.model.run import Run, State
 from bot.model.times import format_utc
 from bot.policy import Policy
@@ -34,7 +35,10 @@ def list_later_runs(
 def describe_changes_since(
     tx: Transaction, policy: Policy, runbooks: Mapping[str, type[AnyRunbook]], run: Run
 ) -> str:
-    """Return what changed the value of a run since, in order; "" if nothing is known."""
+    """Return what changed the value of a run since, in order; "" if nothing is known.
+
+    To be stored: it refers to runs that not every reader may view.
+    """
     found = sorted(_list_changes(tx, policy, runbooks, run))
     return "; ".join(text for _, text in found[-_MAX_CHANGES:])
 
@@ -50,10 +54,12 @@ def _list_changes(
         did = f"undid run {one.undo_of}" if one.undo_of is not None else "set it"
         who = policy.get_person_name(one.requested_by)
         to = f" to {value}" if value else ""
-        yield at, f"run {one.id} of {who} {did}{to} on {format_utc(at)}"
+        words = f"run {one.id} of {who} {did}{to}"
+        by = refer_to_run(one.id, words, otherwise="another run changed it")
+        yield at, f"{by} on {format_utc(at)}"
     for one in (run, *later):
         for entry in change_log.list_entries_of_run(tx, one.id, [FOUND]):
             if entry.facts.get("key") == key:
-                value = entry.facts.get("value", "")
                 found = f"it changed outside Keyturn, found on {format_utc(entry.at)}"
-                yield entry.at, f"{found}: {value}"
+                words = f"{found}: {entry.facts.get('value', '')}"
+                yield entry.at, refer_to_run(one.id, words, otherwise=found)

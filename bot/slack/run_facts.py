@@ -4,11 +4,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from bot.audit import change_log
-from bot.db import schedules
+from bot.db import schedules, view_conditions
 from bot.db.break_glass import BreakGlass
 from bot.db.database import Transaction
 from bot.db.drift import DriftKey
 from bot.model.agents import format_requester, get_agent_name
+from bot.model.references import hide_references, list_referenced_runs, show_references
 from bot.model.run import Decision, Run, State, StepRecord
 from bot.model.view_rights import ViewRights, create_own_runs_only
 from bot.policy import NoPolicyError, Person, Policy, PolicySource
@@ -162,7 +163,7 @@ class SlackRunViewBuilder:
         except NoPolicyError:
             policy = None
         view = build_run_view(tx, run_id, policy, with_log=False)
-        run = view.run
+        run = replace(view.run, summary=self._show_summary(tx, policy, view.run))
         slack_view = SlackRunView(
             run,
             ended_children_count=view.ended_children_count,
@@ -231,6 +232,18 @@ class SlackRunViewBuilder:
             },
             used_grant=_get_used_grant(view, names),
         )
+
+    def _show_summary(self, tx: Transaction, policy: Policy | None, run: Run) -> str:
+        """Return the summary of a run; in a channel, with what everyone may view of other runs."""
+        numbers = list_referenced_runs(run.summary)
+        if tx.view_rights is not None or not numbers or policy is None:
+            return hide_references(run.summary)
+        for person in policy.organisation.people:
+            with view_conditions.viewing_as(tx, policy.get_view_rights(person)):
+                numbers &= view_conditions.list_viewable(tx, numbers)
+            if not numbers:
+                break
+        return show_references(run.summary, numbers)
 
     def get_view_rights(self, person: str) -> ViewRights:
         """Return what a person may view; without a valid policy, only their own runs."""

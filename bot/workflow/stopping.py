@@ -9,6 +9,7 @@ from bot.db import runs, stops
 from bot.db.database import Transaction
 from bot.db.stops import EVERYTHING
 from bot.model.errors import InvalidRequestError, NotAllowed, StepUpRequired, TooLate
+from bot.model.references import hide_references
 from bot.model.run import STATES_BEFORE_INTENT, Run, State
 from bot.policy import NoPolicyError, Policy
 from bot.policy.policy import Order
@@ -32,7 +33,8 @@ def stop_run(context: WorkflowContext, number: int, *, person: str, reason: str 
             # Child runs are locked before the log, in the same order as by their workers.
             runs.lock_children(tx, number)
         if run.is_ended or run.state is State.UNKNOWN:
-            raise TooLate(f"Run {number} {run.state.phrase} already. {run.summary}".strip())
+            summary = hide_references(run.summary)
+            raise TooLate(f"Run {number} {run.state.phrase} already. {summary}".strip())
         allowed = can_stop(policy, run, person)
         if not allowed:
             refusals.log_person_refusal(tx, "stop refused", person=person, run=run, reason=reason)

@@ -2,13 +2,14 @@
 
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from bot.audit import change_log
 from bot.db import runs
 from bot.db.database import Database, Transaction
+from bot.model.references import list_referenced_runs, show_references
 from bot.model.run import RequestOrigin, Run
 from bot.policy import Policy, PolicyDirectory
 from bot.queries.approval_count import ApprovalCount, count_approvals
@@ -75,8 +76,11 @@ class Harness:
             self.service.advance_run(self.dispatcher.enqueued.pop(0))
 
     def get_run(self, number: int) -> Run:
+        """Return a run as a person reads it who may view everything."""
         with self.database.reading() as tx:
-            return runs.get_run(tx, number)
+            run = runs.get_run(tx, number)
+        summary = show_references(run.summary, list_referenced_runs(run.summary))
+        return replace(run, summary=summary)
 
     def list_entry_kinds(self, run: Run | None = None) -> list[str]:
         with self.database.reading() as tx:

@@ -297,7 +297,7 @@ def test_rebuild_with_a_partial_view_leaves_out_what_a_hidden_run_has_set_last(
     assert f"Left out: {run.values['left out']}." in run.plan.notes
     assert partial_view.approve(run).state is State.SUCCEEDED
     assert partial_view.fleet.hosts["lb2"] == {"fan": "on", "lamp": "off", "pump": "on"}
-    # Whoever may view everything gets the value that is in effect, and no such note.
+    # A person who may view everything gets the value that is in effect, and no such note.
     whole = rebuild(partial_view, person="olga")
     assert "toy keep lb2 lamp dim" in whole.values.values()
     assert "left out" not in whole.values
