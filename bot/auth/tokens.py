@@ -78,6 +78,13 @@ class ApiToken:
     last_used_at: int | None = None
     behalf: str = ""
     """The person that the agent acts for; "" for none, and for the token of a person."""
+    confirmed_at: int | None = None
+    """When that person agreed."""
+
+    @property
+    def is_confirmed(self) -> bool:
+        """Whether the person that an agent acts for with it agreed, if there is one."""
+        return not self.behalf or self.confirmed_at is not None
 
     def is_active(self, now: int) -> bool:
         return self.revoked_at is None and now < self.expires_at
@@ -196,6 +203,10 @@ def revoke_token(tx: Transaction, token_id: int) -> None:
     _update_token(tx, token_id, revoked_at=tx.now)
 
 
+def confirm_token(tx: Transaction, token_id: int) -> None:
+    _update_token(tx, token_id, confirmed_at=tx.now)
+
+
 def revoke_all_tokens(tx: Transaction, person: str) -> None:
     """Revoke all tokens of a person or agent; they stay revoked after an unban."""
     for token in list_tokens(tx, person):
@@ -274,4 +285,5 @@ def _build_token(row: Any) -> ApiToken:
         revoked_at=row.revoked_at,
         last_used_at=row.last_used_at,
         behalf=row.behalf or "",
+        confirmed_at=row.confirmed_at,
     )

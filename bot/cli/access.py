@@ -188,6 +188,10 @@ def print_new_token(token: "ApiToken", secret: str) -> None:
     if not wants_json():
         until = format_stored_time(token.expires_at)
         click.echo(f"Token {token.id}, valid until {until}. It is not shown again.", err=True)
+        if not token.is_confirmed:
+            click.echo(
+                f"It works once {token.behalf} has confirmed it on the page API tokens.", err=True
+            )
 
 
 @token_commands.command("list")

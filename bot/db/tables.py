@@ -476,6 +476,7 @@ api_token = Table(
     Column("revoked_at", BigInteger),
     Column("last_used_at", BigInteger),
     Column("behalf", String(64)),
+    Column("confirmed_at", BigInteger),
     Column("mac", String(64), nullable=False),
     UniqueConstraint("prefix"),
     Index(None, "person"),

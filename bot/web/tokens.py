@@ -14,6 +14,12 @@ from bot.web.visit import IdPath, Visit, VisitOfPage, add_action
 router = APIRouter(prefix="/tokens")
 
 
+_NOTICES = {
+    "revoked": "The token is revoked.",
+    "confirmed": "The agent may act for you with the token, until it expires or you revoke it.",
+}
+
+
 @router.get("")
 def show_tokens(visit: Visit) -> Response:
     return _render_page(visit)
@@ -69,7 +75,7 @@ def _render_page(
     return visit.render(
         "tokens.html",
         refusal=refusal,
-        notice="The token is revoked." if visit.done == "revoked" else "",
+        notice=_NOTICES.get(visit.done, ""),
         name=form.get("name", ""),
         days=form.get("days", "30"),
         chosen_scopes=_list_chosen_scopes(visit) if form else ["read"],
@@ -79,6 +85,18 @@ def _render_page(
         scopes=SCOPES,
         max_days=MAX_DAYS,
     )
+
+
+@add_action(router, "/{number}/confirm", page="/tokens", render=_render_page)
+def confirm_token(visit: Visit, number: IdPath) -> str:
+    """Agree that an agent acts for the person."""
+    if _needs_step_up(visit):
+        return "/step-up?next=/tokens"
+    try:
+        visit.service.tokens.confirm_token(number, person=visit.person, source="web")
+    except (InvalidRequestError, NotAllowed):
+        raise InvalidRequestError("you have no such token") from None
+    return "/tokens?done=confirmed"
 
 
 @add_action(router, "/{number}/revoke", page="/tokens", render=_render_page)

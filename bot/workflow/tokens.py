@@ -48,13 +48,22 @@ class TokenActions:
             log_token(tx, tokens.MADE, made, person, source, days)
         return made, secret
 
+    def confirm_token(self, number: int, *, person: str, source: str) -> ApiToken:
+        """Agree that an agent acts for this person with a token. It does not work before."""
+        with self._context.database.transaction() as tx:
+            found = _lock_token(tx, number)
+            if not person or person != found.behalf:
+                raise NotAllowed(f"token {number} does not act for you")
+            if found.is_confirmed or not found.is_active(tx.now):
+                raise TooLate(f"token {number} is confirmed already, or not valid any more")
+            tokens.confirm_token(tx, number)
+            log_token(tx, "token confirmed", found, person, source)
+        return found
+
     def revoke_token(self, number: int, *, person: str, source: str) -> ApiToken:
         """Revoke a token. person: its owner, or for whom it acts; "" on the command line."""
         with self._context.database.transaction() as tx:
-            try:
-                found = tokens.lock_token(tx, number)
-            except NoSuchTokenError as error:
-                raise InvalidRequestError(str(error)) from None
+            found = _lock_token(tx, number)
             if person and person not in {found.person, found.behalf}:
                 raise NotAllowed(f"token {number} belongs to another person")
             if not found.is_active(tx.now):
@@ -66,6 +75,13 @@ class TokenActions:
             # Read the entry now, so that deleting it later is noticed.
             followed_log.follow_log(tx)
         return found
+
+
+def _lock_token(tx: Transaction, number: int) -> ApiToken:
+    try:
+        return tokens.lock_token(tx, number)
+    except NoSuchTokenError as error:
+        raise InvalidRequestError(str(error)) from None
 
 
 def check_days(days: int) -> None:

@@ -351,6 +351,7 @@ def upgrade() -> None:
     sa.Column('revoked_at', sa.BigInteger(), nullable=True),
     sa.Column('last_used_at', sa.BigInteger(), nullable=True),
     sa.Column('behalf', sa.String(length=64), nullable=True),
+    sa.Column('confirmed_at', sa.BigInteger(), nullable=True),
     sa.Column('mac', sa.String(length=64), nullable=False),
     sa.PrimaryKeyConstraint('id', name=op.f('pk_api_token')),
     sa.UniqueConstraint('prefix', name=op.f('uq_api_token_prefix'))

@@ -80,7 +80,9 @@ def find_caller(parts: McpParts, secret: str, client: str = "") -> AgentCaller |
             refusals.TOKEN,
             token=token.prefix if token else "",
             owner=token.person if token else "",
-            reason="not a valid token of an agent",
+            reason="not a valid token of an agent"
+            if token is None or token.is_confirmed
+            else "the person that the agent acts for has not confirmed the token",
             source=SOURCE,
         )
         return None
@@ -91,6 +93,8 @@ def find_caller(parts: McpParts, secret: str, client: str = "") -> AgentCaller |
 def _find_active_agent(tx: Transaction, token: ApiToken | None) -> Agent | None:
     """Return the agent of a token. A paused agent may still read."""
     if token is None or not is_agent(token.person) or not token.is_active(tx.now):
+        return None
+    if not token.is_confirmed:
         return None
     agent = agents.find_agent(tx, get_agent_name(token.person))
     if agent is None or agent.get_refusal(tx.now, ignores_pause=True):

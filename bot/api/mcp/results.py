@@ -130,11 +130,23 @@ class RunResult(BaseModel):
             policy_notes=run.policy_notes,
             margin=None if margin == NO_LIMIT else margin,
             page=f"{base_url}/runs/{run.id}",
-            next_step=_NEXT_STEPS.get(
-                run.state, "It has ended." if run.is_ended else "Call status to follow it."
-            ),
+            next_step=_describe_next_step(view),
             host_output=UntrustedText.from_lines(lines, tx.redactor) if lines else None,
         )
+
+
+def _describe_next_step(view: RunView) -> str:
+    run = view.run
+    if run.state in {State.PLANNED, State.PENDING} and view.missing_approvals > len(
+        view.approvers
+    ):
+        return (
+            "Fewer people can approve it under the current policy than it needs: your owner and "
+            "the person that you act for do not count. Tell them."
+        )
+    return _NEXT_STEPS.get(
+        run.state, "It has ended." if run.is_ended else "Call status to follow it."
+    )
 
 
 class ChangeResult(BaseModel):

@@ -38,12 +38,25 @@ def read_words(page: str) -> str:
 def test_agent_token_is_listed_and_revoked_by_the_person_it_acts_for(site: Site):
     add_agent(site.harness)
     _, secret = site.harness.service.agents.create_token("triage-bot", behalf="dora", days=1)
+    assert "an agent asks to act for you with it" in site.browser("dora").get("/tokens").text
+    # Another person cannot agree, and the person agrees once.
+    assert site.browser("olga").post("/tokens/1/confirm").status_code == 422
+    assert _is_confirmed(site, secret) is False
+    assert site.browser("dora").post("/tokens/1/confirm").status_code == 303
+    assert _is_confirmed(site, secret) is True
+    assert site.browser("dora").post("/tokens/1/confirm").status_code == 409
     assert "an agent acts for you with it" in site.browser("dora").get("/tokens").text
     assert site.browser("dora").post("/tokens/1/revoke").status_code == 303
     with site.database.reading() as tx:
         token = auth_tokens.find_token(tx, secret)
         assert token is not None
         assert not token.is_active(tx.now)
+
+
+def _is_confirmed(site: Site, secret: str) -> bool:
+    with site.database.reading() as tx:
+        token = auth_tokens.find_token(tx, secret)
+        return token is not None and token.is_confirmed
 
 
 def test_run_page_shows_the_person_an_agent_requests_for(site: Site):

@@ -8,6 +8,7 @@ import httpx2
 import pytest
 from mcp import Client
 
+from bot.api.mcp.deps import McpParts, find_caller
 from bot.api.mcp.results import MAX_TEXT, UntrustedText
 from bot.audit import change_log
 from bot.db import runs
@@ -268,6 +269,27 @@ def test_injected_instructions_change_nothing(door: Door, text: str):
     with door.harness.database.reading() as tx:
         assert runs.list_decisions(tx, requested["run"]) == []
     assert door.harness.fleet.sent == []
+
+
+def test_token_for_a_person_does_not_work_before_that_person_confirms_it(door: Door):
+    service = door.harness.service
+    token, secret = service.agents.create_token("triage-bot", behalf="dora", days=1)
+    parts = McpParts(service, door.harness.database, door.harness.policies, door.url)
+    assert find_caller(parts, secret) is None
+    service.tokens.confirm_token(token.id, person="dora", source="web")
+    assert find_caller(parts, secret) is not None
+    # A token for no one needs no one.
+    assert find_caller(parts, door.token("")) is not None
+
+
+def test_agent_for_the_only_other_owner_is_told_that_no_one_can_approve(door: Door):
+    # Its owner is adam, and the edge has no other owner than olga.
+    planned = plan(door, door.token("olga"))
+    assert planned["approvers"] == []
+    assert "Fewer people can approve it" in planned["next_step"]
+    requested = request(door, door.token("olga"), planned)
+    assert "Fewer people can approve it" in requested["next_step"]
+    assert "Fewer people" not in plan(door, door.token("dora"))["next_step"]
 
 
 def test_error_that_quotes_a_person_is_fenced(door: Door):
