@@ -5,7 +5,6 @@ Unlike the doctor, it contacts neither hosts nor chat, so it is cheap to check o
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -90,12 +89,17 @@ class ServiceHealth:
         if not self.database.embedded:
             yield check_sites(tx)
         yield from _check_hosts(tx)
-        # An invalid policy is an error of its own: everything is refused.
-        with suppress(NoPolicyError):
-            if self.policies is not None:
-                policy = self.policies.get_policy()
-                yield from check_calendars(tx, policy)
-                yield from check_trees(tx, policy)
+        if self.policies is None:
+            return
+        try:
+            policy = self.policies.get_policy()
+        except NoPolicyError as error:
+            yield create_error_result("Policy", f"not valid, so everything is refused: {error}")
+            return
+        for warning in policy.warnings:
+            yield create_warning_result("Policy", f"in force, but {warning}")
+        yield from check_calendars(tx, policy)
+        yield from check_trees(tx, policy)
 
     def _check_log(self, tx: Transaction) -> Iterator[CheckResult]:
         if self.database.error:

@@ -158,12 +158,14 @@ def cached_policies() -> Iterator[None]:
     read = vars(loader)["_build_policy"]
 
     @lru_cache(maxsize=20)
-    def policy(*texts: tuple[str, str]) -> Policy:
-        return read(dict(texts))
+    def policy(former_names: frozenset[tuple[str, str]], *texts: tuple[str, str]) -> Policy:
+        return read(dict(texts), former_names)
 
-    def load(texts: Mapping[str, str]) -> Policy:
+    def load(
+        texts: Mapping[str, str], former_names: frozenset[tuple[str, str]] = frozenset()
+    ) -> Policy:
         # Tests freeze theirs, and put other hosts into it.
-        own = copy(policy(*texts.items()))
+        own = copy(policy(former_names, *texts.items()))
         own.inventory = own.inventory.model_copy(update={"hosts": {**own.inventory.hosts}})
         return own
 

@@ -287,6 +287,8 @@ def check_installation(
         )
     )
     known = None if isinstance(policy, CheckResult) else policy
+    for warning in known.warnings if known is not None else ():
+        yield create_warning_result("policy", f"in force, but {warning}")
     yield from _check_settings(installation)
     yield from check_records(installation, known)
     for check_component in component_checks:

@@ -187,6 +187,8 @@ class EntityReference:
     kind: str
     """`Role`, `Area`, `Owners`, `Host` or `Person`."""
     name: str
+    is_permit: bool
+    """Whether the rule permits. An unknown name in a forbid would forbid nothing."""
 
     def __str__(self) -> str:
         return f'rule "{self.rule}": {self.kind.lower()} {self.name!r} is not in {self.file}'
@@ -542,12 +544,15 @@ def _check_names_unique(
 def _iterate_entity_references(
     rule: RuleAnnotations, statement: Statement, rule_json: Mapping[str, Any]
 ) -> Iterator[EntityReference]:
+    is_permit = rule_json.get("effect") == "permit"
     for kind, name in _iterate_entities(rule_json):
-        yield EntityReference(rule.name, statement.find_line(f'"{name}"'), kind, name)
+        line = statement.find_line(f'"{name}"')
+        yield EntityReference(rule.name, line, kind, name, is_permit)
     for group in rule.groups:
         kind, _, name = group.partition(":")
         if name:
-            yield EntityReference(rule.name, statement.find_line(group), kind.capitalize(), name)
+            line = statement.find_line(group)
+            yield EntityReference(rule.name, line, kind.capitalize(), name, is_permit)
 
 
 def _iterate_entities(rule_json: object) -> Iterator[tuple[str, str]]:

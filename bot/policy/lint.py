@@ -15,6 +15,7 @@ from bot.policy.problem import PolicyProblem
 def list_warnings(policy: Policy, runbooks: Collection[str]) -> list[PolicyProblem]:
     """Return every warning. runbooks: the names of all runbooks."""
     return [
+        *policy.warnings,
         *_find_unknown_runbooks(policy, runbooks),
         *_find_missing_view_rights(policy),
         *_find_unknown_exceptions(policy, runbooks),

@@ -7,7 +7,8 @@ import hashlib
 import os
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -33,6 +34,8 @@ POLICY_FILES = (*REQUIRED_FILES, *OPTIONAL_FILES)
 _NEWER_FILES = ("oncall.yaml", "tickets.yaml")
 TREE_DIRECTORY = "trees"
 Model = TypeVar("Model", bound=BaseModel)
+FormerName = tuple[str, str]
+"""The kind of a name, `Person` or `Role`, and the name."""
 FileStamps = Sequence[tuple[int, int, int] | None]
 
 # Messages for people, by the type of pydantic's error.
@@ -112,6 +115,8 @@ class PolicyDirectory:
         self._is_settled = False
         self._texts: Mapping[str, str] | None = None
         self._policy: Policy | None = None
+        # The names that a policy of this process had: one that is gone is no typing error.
+        self._former_names: frozenset[FormerName] = frozenset()
         self._problems: Sequence[PolicyProblem] = (PolicyProblem("the policy is not loaded yet"),)
 
     def get_policy(self) -> Policy:
@@ -152,10 +157,11 @@ class PolicyDirectory:
             self._stamp, self._texts = _read_consistently(
                 self.path, self._sleep, wait_for_edits=not first
             )
-            self._policy = _build_policy(self._texts)
+            self._policy = _build_policy(self._texts, self._former_names)
         except NoPolicyError as error:
             self._problems = error.problems
         else:
+            self._former_names |= _list_people_and_roles(self._policy)
             if self._on_load is not None:
                 self._on_load(self._policy)
 
@@ -274,9 +280,11 @@ def _read_file(file: Path) -> str:
         raise NoPolicyError(PolicyProblem(f"cannot be read: {error}", str(file))) from None
 
 
-def _build_policy(texts: Mapping[str, str]) -> Policy:
+def _build_policy(texts: Mapping[str, str], former_names: Collection[FormerName] = ()) -> Policy:
+    """Build the policy. former_names: people and roles that an earlier policy had."""
     files = {name: YamlFile(name, text) for name, text in texts.items()}
     organisation = _build_organisation(files["people.yaml"], files["areas.yaml"])
+    warnings = [*_list_former_owners(files["areas.yaml"], organisation, former_names)]
     inventory = _validate_model(
         [files["inventory.yaml"]], Inventory, files["inventory.yaml"].parse_data()
     )
@@ -293,8 +301,7 @@ def _build_policy(texts: Mapping[str, str]) -> Policy:
             key_path = ("hosts", host.name, "area")
             raise NoPolicyError(_build_problem([files["inventory.yaml"]], key_path, message))
     tickets = _build_tickets(files["tickets.yaml"], rules)
-    for reference in rules.entity_references:
-        _check_reference(reference, organisation, inventory, calendars)
+    warnings += _list_former_references(rules, organisation, inventory, calendars, former_names)
     tree_files = {
         name.removeprefix(f"{TREE_DIRECTORY}/").removesuffix(".yaml"): file
         for name, file in files.items()
@@ -309,7 +316,7 @@ def _build_policy(texts: Mapping[str, str]) -> Policy:
     }
     trees = trees_module.build_trees(tree_files, inventory)
     return Policy(
-        organisation,
+        organisation.without_unknown_owners(),
         inventory,
         rules,
         freezes,
@@ -319,7 +326,14 @@ def _build_policy(texts: Mapping[str, str]) -> Policy:
         tree_problems=trees.problems,
         tickets=tickets,
         calendars=calendars,
+        warnings=warnings,
     )
+
+
+def _list_people_and_roles(policy: Policy) -> frozenset[FormerName]:
+    organisation = policy.organisation
+    people = {("Person", name) for name in organisation.people}
+    return frozenset(people | {("Role", name) for name in organisation.held_roles})
 
 
 def _build_organisation(people: YamlFile, areas: YamlFile) -> Organisation:
@@ -374,13 +388,48 @@ def _check_areas(
             raise NoPolicyError(file.build_problem(message, (*path, "areas")))
 
 
-def _check_reference(
-    reference: EntityReference,
+def _list_former_owners(
+    file: YamlFile, organisation: Organisation, former_names: Collection[FormerName]
+) -> Iterator[PolicyProblem]:
+    """Yield a warning for each owner who is not in people.yaml: they have no rights any more.
+
+    Raises NoPolicyError for a name that is probably mistyped.
+    """
+    for area in organisation.areas.values():
+        remaining = [owner for owner in area.owners if owner in organisation.people]
+        for owner in area.owners:
+            if owner in organisation.people:
+                continue
+            message = f"area {area.name}: owner {owner} is not in people.yaml"
+            is_former = _is_former("Person", owner, organisation.people, former_names)
+            fix = "remove the name" if remaining else "no owner is left: name another"
+            problem = file.build_problem(
+                f"{message}: {fix}" if is_former else message, ("areas", area.name, "owners")
+            )
+            if not is_former:
+                raise NoPolicyError(problem)
+            yield problem
+
+
+def _is_former(
+    kind: str, name: str, known: Collection[str], former_names: Collection[FormerName]
+) -> bool:
+    """Return whether an unknown name is one that was removed, and not mistyped."""
+    return (kind, name) in former_names or not get_close_matches(name, known, n=1)
+
+
+def _list_former_references(
+    rules: Rules,
     organisation: Organisation,
     inventory: Inventory,
     calendars: Mapping[str, DutyCalendar],
-) -> None:
-    """Refuse a rule with an unknown name: a forbid with a typing error would forbid nothing."""
+    former_names: Collection[FormerName],
+) -> Iterator[PolicyProblem]:
+    """Yield a warning for each person and role that a rule names and that no one is any more.
+
+    Such a name in a permit gives no one a right. In a forbid it forbids nothing, so there it has
+    to be one that a policy of this process had. Raises NoPolicyError for all others.
+    """
     duty_roles = [calendar.role for calendar in calendars.values()]
     known: Mapping[str, Sequence[str]] = {
         "Role": sorted({*organisation.roles, *organisation.held_roles, *duty_roles}),
@@ -389,9 +438,34 @@ def _check_reference(
         "Owners": sorted(organisation.areas),
         "Host": sorted(inventory.hosts),
     }
-    names = known[reference.kind]
-    if reference.name in names:
-        return
+    for reference in rules.entity_references:
+        names = known[reference.kind]
+        if reference.name in names:
+            continue
+        if not _is_former_reference(reference, names, former_names):
+            raise NoPolicyError(_describe_unknown_reference(reference, names))
+        fix = "list it under roles: there" if reference.kind == "Role" else "remove the name"
+        nobody = "no one has" if reference.kind == "Role" else "people.yaml no longer has"
+        yield PolicyProblem(
+            f'rule "{reference.rule}": {nobody} the {reference.kind.lower()} "{reference.name}": '
+            f"correct it, give it to a person in people.yaml, or {fix}",
+            "policy.cedar",
+            reference.line,
+        )
+
+
+def _is_former_reference(
+    reference: EntityReference, names: Collection[str], former_names: Collection[FormerName]
+) -> bool:
+    kind, name = reference.kind, reference.name
+    if kind not in {"Role", "Person"} or name.startswith(ROLE_PREFIX):
+        return False
+    if not reference.is_permit:
+        return (kind, name) in former_names
+    return _is_former(kind, name, names, former_names)
+
+
+def _describe_unknown_reference(reference: EntityReference, names: Sequence[str]) -> PolicyProblem:
     kind = "area" if reference.kind == "Owners" else reference.kind.lower()
     fix = ", or list it under roles: there" if reference.kind == "Role" else ""
     if reference.kind == "Role" and reference.name.startswith(ROLE_PREFIX):
@@ -400,7 +474,7 @@ def _check_reference(
         f'rule "{reference.rule}": {kind} "{reference.name}" is not in {reference.file}, '
         f"which has {', '.join(names[:20]) or 'none'}: correct it{fix}"
     )
-    raise NoPolicyError(PolicyProblem(message, "policy.cedar", reference.line))
+    return PolicyProblem(message, "policy.cedar", reference.line)
 
 
 def _add_names(yaml_data: dict[str, Any], key: str, field: str) -> dict[str, Any]:

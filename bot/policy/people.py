@@ -102,16 +102,15 @@ class Organisation(BaseModel):
         """Every role that a person has."""
         return frozenset(role for person in self.people.values() for role in person.roles)
 
-    @model_validator(mode="after")
-    def _check_owners_exist(self) -> "Organisation":
-        for area in self.areas.values():
-            for owner in area.owners:
-                if owner not in self.people:
-                    raise MisplacedValueError(
-                        f"area {area.name}: owner {owner} is not in people.yaml",
-                        *("areas", area.name, "owners"),
-                    )
-        return self
+    def without_unknown_owners(self) -> "Organisation":
+        """Return this organisation without owners of areas that people.yaml does not have."""
+        areas = {
+            name: area.model_copy(
+                update={"owners": [one for one in area.owners if one in self.people]}
+            )
+            for name, area in self.areas.items()
+        }
+        return self.model_copy(update={"areas": areas})
 
     @model_validator(mode="after")
     def _check_slack_accounts_unique(self) -> "Organisation":

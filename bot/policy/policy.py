@@ -120,6 +120,7 @@ class Policy:
         tickets: TicketSystem | None = None,
         calendars: Mapping[str, DutyCalendar] | None = None,
         duties: Mapping[str, Duty] | None = None,
+        warnings: Sequence[PolicyProblem] = (),
     ) -> None:
         self.organisation, self.inventory, self.version = organisation, inventory, version
         self.calendars = calendars or {}
@@ -131,6 +132,8 @@ class Policy:
             one.id: one.name for one in organisation.people.values()
         }
         self.freezes = freezes
+        self.warnings = warnings
+        """Names of people who left, and of roles that no one has any more."""
         self.trees = trees or {}
         """The fault trees of services, by name."""
         self.tree_problems = tree_problems
@@ -370,6 +373,7 @@ class Policy:
             "tickets": self.tickets,
             "calendars": self.calendars,
             "duties": self.duties,
+            "warnings": self.warnings,
         }
         return Policy(**{**parts, **changes})
 

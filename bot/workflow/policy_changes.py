@@ -52,6 +52,9 @@ def _log_policy(tx: Transaction, policy: Policy | None, error: str) -> Entry:
         return change_log.append_entry(tx, BROKEN, error=error)
     for problem in policy.tree_problems:
         log.error("a fault tree is not valid, so it protects nothing: %s", problem)
+    warnings = [*map(str, policy.warnings)]
+    if warnings:
+        log.warning("the policy names people or roles that are gone: %s", "; ".join(warnings))
     changed = change_log.get_last_entry_of_kind(tx, CHANGED)
     before = changed.facts if changed else {}
     old: dict[str, str] = before.get("files", {})
@@ -62,6 +65,7 @@ def _log_policy(tx: Transaction, policy: Policy | None, error: str) -> Entry:
         new=policy.version,
         changed=sorted(name for name in policy.files if policy.files[name] != old.get(name)),
         files=policy.files,
+        **({"warnings": warnings} if warnings else {}),
     )
 
 

@@ -36,7 +36,8 @@ ASK = 'permit (principal, action == Action::"request", resource)'
          "unknown time zone 'Mars/Olympus': use one such as Europe/Paris"),
         ("policy.cedar", '(principal in Role::"developer"', '(principal in Role::"devloper"',
          'role "devloper" is not in people.yaml, which has administrator, developer: correct'),
-        ("policy.cedar", '\n@from("owners")', '\n@from("role:secrity")', 'role "secrity" is not'),
+        ("policy.cedar", '\n@from("owners")', '\n@from("role:develper")',
+         'role "develper" is not'),
         ("policy.cedar", "// Annotations", f'\n@id("x") {ASK} when {{ context.frozn }};\n//',
          'rule "x": attribute `frozn`'),
         ("people.yaml", "user: U0STAN", "user: stan",
@@ -127,11 +128,10 @@ def test_rules_without_an_id_are_distinguished_by_their_position(tmp_path: Path)
 def test_role_without_people_may_be_declared_in_people_yaml(tmp_path: Path):
     rules = get_starter_rules().replace('@from("owners")', '@from("role:security")')
     directory = write_policy(tmp_path, rules=rules)
-    with pytest.raises(NoPolicyError, match="security"):
-        directory.get_policy()
+    assert "no one has the role" in str(directory.get_policy().warnings[0])
     people = tmp_path / "people.yaml"
     people.write_text(people.read_text() + "roles: [security]\n")
-    assert directory.get_policy()
+    assert directory.get_policy().warnings == []
 
 
 def test_policy_statement_begins_at_the_line_of_its_first_word():
@@ -175,7 +175,58 @@ def test_without_waiting_a_half_finished_policy_edit_is_loaded(tmp_path: Path):
     directory = PolicyDirectory(tmp_path, sleep=lambda _seconds: None)
     assert directory.get_policy()
     people.write_text(people.read_text().replace("stan:", "sara:"))
-    with pytest.raises(NoPolicyError, match=r"owner stan is not in people\.yaml"):
+    (warning,) = directory.get_policy().warnings
+    assert "owner stan is not in people.yaml" in str(warning)
+
+
+def test_policy_stays_in_force_without_a_person_who_was_the_last_of_a_role(tmp_path: Path):
+    """Otherwise everything is refused because one person has left."""
+    write_policy(tmp_path, rules=get_starter_rules() + _SECURITY)
+    people, areas = tmp_path / "people.yaml", tmp_path / "areas.yaml"
+    sara = "  sara: {name: Sara Security, roles: [security]}\n"
+    people.write_text(people.read_text() + sara)
+    areas.write_text(areas.read_text().replace("[stan]", "[stan, sara]"))
+    directory = PolicyDirectory(tmp_path)
+    assert directory.get_policy().warnings == []
+    people.write_text(people.read_text().replace(sara, ""))
+    policy = directory.get_policy()
+    assert policy.find_person("sara") is None
+    assert list(policy.organisation.areas["storage"].owners) == ["stan"]
+    assert [str(one).partition(": ")[2] for one in policy.warnings] == [
+        "area storage: owner sara is not in people.yaml: remove the name",
+        'rule "watch": no one has the role "security": correct it, give it to a person in '
+        "people.yaml, or list it under roles: there",
+        'rule "not security": no one has the role "security": correct it, give it to a person in '
+        "people.yaml, or list it under roles: there",
+    ]
+
+
+_SECURITY = """
+@id("watch") @description("Security stops everything.")
+permit (principal in Role::"security", action == Action::"stop", resource);
+@id("not security") @description("Security requests nothing.")
+forbid (principal in Role::"security", action == Action::"request", resource);
+"""
+
+
+def test_unknown_role_in_a_forbid_is_an_error_at_the_start(tmp_path: Path):
+    """It would forbid nothing, and nothing says whether it is mistyped."""
+    write_policy(tmp_path, rules=get_starter_rules() + _SECURITY)
+    with pytest.raises(NoPolicyError, match='role "security" is not in people'):
+        load_policy(tmp_path)
+    people = tmp_path / "people.yaml"
+    people.write_text(f"roles: [security]\n{people.read_text()}")
+    assert load_policy(tmp_path).warnings == []
+
+
+def test_invalid_edit_that_removes_a_person_gives_nobody_a_right(tmp_path: Path):
+    write_policy(tmp_path)
+    directory = PolicyDirectory(tmp_path)
+    assert directory.get_policy().find_person("stan")
+    people = tmp_path / "people.yaml"
+    lines = [line for line in people.read_text().splitlines() if "stan:" not in line]
+    people.write_text("\n".join([*lines, "  olga: {}", ""]))
+    with pytest.raises(NoPolicyError, match="duplicate key"):
         directory.get_policy()
 
 

@@ -12,7 +12,7 @@ from bot.execution import gate
 from bot.model.errors import InvalidRequestError, NotAllowed, TooLate
 from bot.model.run import State
 from bot.queries import own_runbooks
-from runbooks import OwnFile, _own
+from runbooks import OwnFile, _own, load_catalogue
 from tests.bot.harness import Harness, open_harness
 from tests.policies import get_starter_rules
 from tests.toy import SetSwitch, ShowSwitches
@@ -168,8 +168,10 @@ def test_run_of_a_runbook_that_is_not_loaded_says_who_enables_it(
 ):
     enable(harness)
     run = harness.request(ON)
+    load_catalogue()
     monkeypatch.setitem(vars(harness.context), "runbooks", {})
     monkeypatch.setitem(vars(_own), "_pending", {WORDS})
     refused = harness.approve(run)
-    assert refused.state is State.REFUSED
+    assert refused.is_ended
+    assert not harness.fleet.sent
     assert f"run `keyturn runbook enable {WORDS}`. Then restart Keyturn" in refused.summary
